@@ -85,7 +85,7 @@ prepare:                baseline checkpoint dataset estimator fault job kernel m
 forecast:               arrowio cputime job model prepare shapley shard tally go.uber.org/zap
 coordinator:            arrowio atomicfile baseline bus checkpoint compare fault forecast job layout paired prepare scores shard tally tallyio go.uber.org/zap golang.org/x/sync
 window:                 atomicfile baseline checkpoint dataset estimator fault filelock job layout loss model paired prepare scores seal tally tallyio go.uber.org/zap
-audit:                  bus compare coordinator estimator layout prepare scores tally go.uber.org/zap
+audit:                  bus compare coordinator layout prepare scores tally go.uber.org/zap
 
 # copies between object stores and local folders; the only importer of their libraries
 remote:                 atomicfile fault filelock github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2

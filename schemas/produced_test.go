@@ -345,7 +345,9 @@ func testJob(t *testing.T, given prepare.Request) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accept(t, "spec.v2.json", marshal(t, s.Spec))
+	early := s.Spec
+	early.Revision = 0
+	accept(t, "spec.v2.json", marshal(t, early))
 	squared := s.Spec
 	squared.Loss = loss.Squared
 	accept(t, "spec.v3.json", marshal(t, s.Spec))
@@ -353,8 +355,11 @@ func testJob(t *testing.T, given prepare.Request) {
 	if compile(t, "spec.v2.json").Validate(parse(t, marshal(t, squared))) == nil {
 		t.Error("spec.v2.json accepts the squared loss")
 	}
+	if revised := s.Spec.Revision > 0; revised == (compile(t, "spec.v2.json").Validate(parse(t, marshal(t, s.Spec))) == nil) {
+		t.Errorf("spec.v2.json accepts a revision: %t", revised)
+	}
 	if given.Previous == nil {
-		accept(t, "spec.v1.json", marshal(t, s.Spec))
+		accept(t, "spec.v1.json", marshal(t, early))
 		swept(t, p, d, s, loss.Logistic)
 		swept(t, p, d, s, loss.Squared)
 	} else {
@@ -486,7 +491,7 @@ func TestRefuse(t *testing.T) {
 	}
 	round := map[string]any{"rows": 10, "pass": 0}
 	task := func() map[string]any {
-		return map[string]any{"protocol": 2, "job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
+		return map[string]any{"protocol": 3, "job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
 			"data": blob("shard/" + digest[:20] + "/0"), "model": blob("model/" + digest), "baseline": blob("baseline/" + digest[:20])}
 	}
 	for _, c := range []struct {

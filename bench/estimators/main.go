@@ -34,6 +34,8 @@ import (
 func main() {
 	flights := flag.String("flights", "", "folder of the flights data and checkpoints (required)")
 	seconds := flag.Float64("seconds", 15, "approximate processor time of each reference, which determines the number of rows")
+	biasRows := flag.Int("bias-rows", 50_000, "number of flights on which bias and intervals are measured, at most; 0 = none")
+	only := flag.String("only", "", "measure only this set, such as \"DeepFM, codebook\"")
 	picture := flag.String("picture", "", "SVG file to draw")
 	flag.Parse()
 	if *flights == "" {
@@ -41,7 +43,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *flights, *seconds, *picture)
+	err := run(ctx, *flights, options{*seconds, *biasRows, *only, *picture})
 	stop()
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -60,7 +62,14 @@ type set struct {
 	counts []int64 // counts of the features, for the codebook
 }
 
-func run(ctx context.Context, flights string, seconds float64, picture string) error {
+type options struct {
+	seconds  float64
+	biasRows int
+	only     string
+	picture  string
+}
+
+func run(ctx context.Context, flights string, o options) error {
 	sets, err := flightsSets(ctx, flights)
 	if err != nil {
 		return err
@@ -70,6 +79,7 @@ func run(ctx context.Context, flights string, seconds float64, picture string) e
 		return err
 	}
 	var results []*result
+	var biases []*unbiased
 	for _, s := range append(sets, planted) {
 		for _, kind := range baseline.Names() {
 			entries, _, err := baseline.Of(kind, &s.model.Architecture, s.model.Weights.Embedding, s.counts)
@@ -77,18 +87,37 @@ func run(ctx context.Context, flights string, seconds float64, picture string) e
 				return err
 			}
 			name := s.name + ", " + kind
-			fmt.Fprintln(os.Stderr, name)
-			r, err := measure(ctx, name, shapley.Game{Model: s.model, Baseline: entries}, s.rows, seconds)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+			if o.only != "" && o.only != name {
+				continue
 			}
-			results = append(results, r)
+			fmt.Fprintln(os.Stderr, name)
+			game := shapley.Game{Model: s.model, Baseline: entries}
+			if o.seconds > 0 {
+				r, err := measure(ctx, name, game, s.rows, o.seconds)
+				if err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				results = append(results, r)
+			}
+			if o.biasRows > 0 && kind == baseline.Codebook {
+				rows := s.rows.Slice(0, min(o.biasRows, s.rows.Len()))
+				u, err := measureBias(ctx, name, game, &rows)
+				if err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				biases = append(biases, u)
+			}
 		}
 	}
 	fmt.Printf("Kernel %s.\n", kernel.Name())
-	report(results)
-	if picture != "" {
-		return draw(results, picture)
+	if len(results) > 0 {
+		report(results)
+	}
+	if len(biases) > 0 {
+		reportBias(biases)
+	}
+	if o.picture != "" {
+		return draw(results, o.picture)
 	}
 	return nil
 }
@@ -121,7 +150,7 @@ func flightsSets(ctx context.Context, dir string) ([]set, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := every(ctx, d, 50)
+	rows, err := every(ctx, d, 5)
 	if err != nil {
 		return nil, err
 	}

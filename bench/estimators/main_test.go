@@ -35,7 +35,7 @@ func TestInterrupted(t *testing.T) {
 	t.Setenv("TMPDIR", temporary)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := run(ctx, dir, 1, ""); !errors.Is(err, context.Canceled) {
+	if err := run(ctx, dir, options{seconds: 1}); !errors.Is(err, context.Canceled) {
 		t.Errorf("run returned %v", err)
 	}
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {

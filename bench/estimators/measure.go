@@ -11,7 +11,6 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/shapley"
-	"shaver/internal/tally"
 )
 
 // curve is one estimator with increasing effort.
@@ -21,9 +20,13 @@ type curve struct {
 }
 
 func curves() []curve {
-	var walks, pairs, plain, balanced []shapley.Options
+	var walks, pairs, plain, balanced, few, many []shapley.Options
 	for _, passes := range []int{1, 2, 4, 8} {
 		walks = append(walks, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: passes}})
+		o := estimator.Options{Estimator: estimator.Debiased, Passes: passes, Draws: 2, Endpoints: estimator.Plain, Flips: 8}
+		few = append(few, shapley.Options{Options: o})
+		o.Flips = 16
+		many = append(many, shapley.Options{Options: o})
 		if passes < 8 {
 			pairs = append(pairs, shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: passes}})
 		}
@@ -35,7 +38,7 @@ func curves() []curve {
 			balanced = append(balanced, o)
 		}
 	}
-	return []curve{{"permutation", walks}, {"antithetic", pairs}, {"multilinear, plain", plain}, {"multilinear, balanced", balanced}}
+	return []curve{{"permutation", walks}, {"antithetic", pairs}, {"multilinear, plain", plain}, {"multilinear, balanced", balanced}, {"debiased, R = 8", few}, {"debiased, R = 16", many}}
 }
 
 // repeats is the number of measurements of each point. Each one has its own seed.
@@ -129,17 +132,7 @@ func norm(values []float64) float64 {
 // errors refer to these rows only, not to a larger dataset. It also returns the processor
 // time in seconds, on one thread.
 func estimate(ctx context.Context, game shapley.Game, o shapley.Options, rows *model.Rows) (*values, float64, error) {
-	begun := cpuTime()
-	p, err := shapley.Estimate(ctx, game, o, rows, 1, nil)
-	took := cpuTime() - begun
-	if err != nil {
-		return nil, 0, err
-	}
-	sums := tally.NewAccumulator(game.Model.Shape(), tally.Form{Within: o.Passes > 1})
-	if err := sums.Merge(p); err != nil {
-		return nil, 0, err
-	}
-	r, err := sums.Result(tally.NewSampling(o.Options, int64(rows.Len())))
+	r, took, err := estimateAll(ctx, game, o, rows)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -19,9 +19,9 @@ import (
 )
 
 // colours are the colours of the curves. Colour-blind people can distinguish them too.
-var colours = []color.RGBA{{0, 114, 178, 255}, {86, 180, 233, 255}, {213, 94, 0, 255}, {230, 159, 0, 255}}
+var colours = []color.RGBA{{0, 114, 178, 255}, {86, 180, 233, 255}, {213, 94, 0, 255}, {230, 159, 0, 255}, {0, 158, 115, 255}, {0, 0, 0, 255}}
 
-var glyphs = []plotdraw.GlyphDrawer{plotdraw.CircleGlyph{}, plotdraw.SquareGlyph{}, plotdraw.TriangleGlyph{}, plotdraw.PyramidGlyph{}}
+var glyphs = []plotdraw.GlyphDrawer{plotdraw.CircleGlyph{}, plotdraw.SquareGlyph{}, plotdraw.TriangleGlyph{}, plotdraw.PyramidGlyph{}, plotdraw.RingGlyph{}, plotdraw.CrossGlyph{}}
 
 // draw draws the error in ranks and the error in values over time, for each result.
 func draw(results []*result, file string) error {

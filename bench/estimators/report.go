@@ -44,7 +44,10 @@ func names(curves []curve) (all []string) {
 }
 
 func effort(o shapley.Options) string {
-	if o.Draws > 0 {
+	switch {
+	case o.Flips > 0:
+		return fmt.Sprintf("%s, R = %d, %d", o.Estimator, o.Flips, o.Passes)
+	case o.Draws > 0:
 		return fmt.Sprintf("%s, K = %d, %s", o.Estimator, o.Draws, o.Endpoints)
 	}
 	return fmt.Sprintf("%s, %d", o.Estimator, o.Passes)

@@ -88,6 +88,83 @@ func goldenIntervals(t *testing.T, name string, held map[string][2]int) {
 	}
 }
 
+// Over many seeds, the mean of debiased values is the exact value, for at least 99% of the
+// entries within 4 standard errors. The contributions of each row sum exactly to what its
+// players are worth. Multilinear alone is wrong for most entries.
+func TestGoldenDebiased(t *testing.T) {
+	run := func(t *testing.T, dir string) {
+		models, err := filepath.Glob(filepath.Join(dir, "*.pth"))
+		if err != nil || len(models) < 6 {
+			t.Fatalf("%d models in %s (%v)", len(models), dir, err)
+		}
+		far, all := 0, 0
+		for _, path := range models {
+			f, n := goldenDebiased(t, strings.TrimSuffix(path, ".pth"))
+			far, all = far+f, all+n
+		}
+		if t.Logf("%d of %d values are more than 4 standard errors off", far, all); all < 100 || far > all/100 {
+			t.Error("expected at most 1%")
+		}
+	}
+	t.Run("own", func(t *testing.T) { run(t, goldenDir) })
+	t.Run("shared", func(t *testing.T) { run(t, shared(t, "golden")) })
+}
+
+// goldenDebiased returns how many values of a golden model are more than 4 standard errors off,
+// and the number of values.
+func goldenDebiased(t *testing.T, name string) (far, all int) {
+	const seeds = 400
+	var want golden
+	readJSON(t, name+".json", &want)
+	ck, err := checkpoint.Read(name + ".pth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ck.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := goldenRows(t, name+".rows.csv", m.Fields())
+	for kind, exact := range want.Exact {
+		base, _, err := baseline.Of(kind, &m.Architecture, m.Weights.Embedding, want.Frequencies)
+		if err != nil {
+			t.Fatal(err)
+		}
+		game := shapley.Game{Model: m, Baseline: base}
+		o := shapley.Options{Options: estimator.Options{Estimator: estimator.Debiased, Passes: 1, Draws: 2, Endpoints: estimator.Plain, Flips: 8}}
+		for r := range rows.Len() {
+			row := rows.Slice(r, r+1)
+			p, err := shapley.Estimate(t.Context(), game, o, &row, 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left := p.LossEmpty - p.LossFull
+			for i, v := range p.Sum {
+				left -= v + p.Correction[i]
+			}
+			if left != 0 {
+				t.Errorf("%s, %s: the contributions to row %d miss %d units of what its players are worth", name, kind, r, left)
+			}
+		}
+		values := slices.Concat(exact...)
+		mean, square := make([]float64, len(values)), make([]float64, len(values))
+		for o.Seed = range uint64(seeds) {
+			for i, phi := range estimate(t, game, o, rows).Phi {
+				mean[i] += phi / seeds
+				square[i] += phi * phi / seeds
+			}
+		}
+		for i, phi := range values {
+			se := math.Sqrt(max(0, square[i]-mean[i]*mean[i]) / (seeds - 1))
+			if all++; math.Abs(mean[i]-phi) > 4*se+exactTolerance {
+				far++
+				t.Logf("%s, %s: entry %d is %g on average, expected %g +- %g", filepath.Base(name), kind, i, mean[i], phi, se)
+			}
+		}
+	}
+	return far, all
+}
+
 // pick returns the rows at these positions, with new numbers.
 func pick(rows *model.Rows, at []int) *model.Rows {
 	picked := &model.Rows{Width: rows.Width}

@@ -9,7 +9,9 @@ import (
 	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/estimator"
+	"shaver/internal/model"
 	"shaver/internal/shapley"
+	"shaver/internal/tally"
 )
 
 // worstBias is the largest difference of multilinear values from exact values on golden
@@ -72,4 +74,29 @@ func testBias(t *testing.T, name string, worst float64) {
 			}
 		}
 	}
+}
+
+// estimate returns the result of an estimator on all rows of a dataset.
+func estimate(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Rows) *tally.Result {
+	t.Helper()
+	return estimateOf(t, game, o, rows, rows.Len())
+}
+
+// estimateOf is like estimate, but the rows are a sample of a dataset with of rows.
+func estimateOf(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Rows, of int) *tally.Result {
+	t.Helper()
+	p, err := shapley.Estimate(t.Context(), game, o, rows, 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sampling := tally.NewSampling(o.Options, int64(of))
+	a := tally.NewAccumulator(game.Model.Shape(), sampling.Form(game.Model.Fields()))
+	if err := a.Merge(p); err != nil {
+		t.Fatal(err)
+	}
+	r, err := a.Result(sampling)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }

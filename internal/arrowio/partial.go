@@ -28,12 +28,14 @@ const (
 	keyLossFull       = "loss_full"
 	keyLossEmpty      = "loss_empty"
 	keyResidualSquare = "residual_square"
+	keyShared         = "shared"
 	keyDim            = "dim"
 
 	// Only in the partials of paired jobs.
 	keyPreviousLossFull       = "previous_loss_full"
 	keyPreviousLossEmpty      = "previous_loss_empty"
 	keyPreviousResidualSquare = "previous_residual_square"
+	keyPreviousShared         = "previous_shared"
 	keyFourths                = "fourths"
 	keyPreviousFourths        = "previous_fourths"
 	keyDifferenceFourths      = "difference_fourths"
@@ -41,9 +43,9 @@ const (
 
 // partialIntegers returns the integers in the metadata of p by their keys.
 func partialIntegers(p *tally.Partial, paired bool) []keyed[int64] {
-	integers := []keyed[int64]{{keyRows, &p.Rows}, {keyLossFull, &p.LossFull}, {keyLossEmpty, &p.LossEmpty}, {keyResidualSquare, &p.ResidualSquare}}
+	integers := []keyed[int64]{{keyRows, &p.Rows}, {keyLossFull, &p.LossFull}, {keyLossEmpty, &p.LossEmpty}, {keyResidualSquare, &p.ResidualSquare}, {keyShared, &p.Shared}}
 	if paired {
-		integers = append(integers, []keyed[int64]{{keyPreviousLossFull, &p.PreviousLossFull}, {keyPreviousLossEmpty, &p.PreviousLossEmpty}, {keyPreviousResidualSquare, &p.PreviousResidualSquare}}...)
+		integers = append(integers, []keyed[int64]{{keyPreviousLossFull, &p.PreviousLossFull}, {keyPreviousLossEmpty, &p.PreviousLossEmpty}, {keyPreviousResidualSquare, &p.PreviousResidualSquare}, {keyPreviousShared, &p.PreviousShared}}...)
 	}
 	return integers
 }
@@ -89,11 +91,20 @@ func partialMetadata(p *tally.Partial) arrow.Metadata {
 func partialColumns(dim int, form tally.Form) []arrow.Field {
 	int64s := arrow.PrimitiveTypes.Int64
 	columns := []arrow.Field{{Name: "feature", Type: arrow.PrimitiveTypes.Int32}, {Name: "count", Type: int64s}}
-	names := []string{"sum", "abs", "square", "within"}
+	names := []string{"sum", "abs", "square"}
 	if form.Paired {
-		names = append(names[:3], "previous_sum", "previous_abs", "previous_square", "difference_square", "abs_difference_square")
+		names = append(names, "previous_sum", "previous_abs", "previous_square", "difference_square", "abs_difference_square")
 	}
-	for _, name := range names[:tally.Lists(form)] {
+	if form.Within {
+		names = append(names, "within")
+	}
+	switch {
+	case form.Corrected && form.Paired:
+		names = append(names, "corrected_square", "previous_corrected_square")
+	case form.Corrected:
+		names = append(names, "correction", "corrected_square")
+	}
+	for _, name := range names {
 		columns = append(columns, arrow.Field{Name: name, Type: listOf(int64s, dim)})
 	}
 	return columns
@@ -104,7 +115,7 @@ func partialColumns(dim int, form tally.Form) []arrow.Field {
 func EncodePartial(w io.Writer, p *tally.Partial) error {
 	metadata := partialMetadata(p)
 	dim := p.Shape.Dim()
-	form := tally.Form{Within: p.Within != nil, Paired: p.Fourths != nil, Fields: len(p.Fourths)}
+	form := p.Form()
 	out := newStreamWriter(w, arrow.NewSchema(partialColumns(dim, form), &metadata))
 	if len(p.Features) > 0 {
 		offsets, err := partialOffsets(p)
@@ -156,6 +167,9 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form) (*tally.Par
 	p := &tally.Partial{Shape: shape, Features: []int32{}, Count: []int64{}}
 	if form.Within {
 		p.Within = []int64{}
+	}
+	if form.Corrected {
+		p.CorrectedSquare = []int64{}
 	}
 	if form.Paired {
 		p.Fourths = make([]tally.Powers, form.Fields)

@@ -1,4 +1,4 @@
-// Package audit compares the scores of a multilinear job with full walks, on a
+// Package audit compares the scores of a multilinear job with debiased values, on a
 // sample of the rows of its splits.
 package audit
 
@@ -12,7 +12,6 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/compare"
 	"shaver/internal/coordinator"
-	"shaver/internal/estimator"
 	"shaver/internal/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
@@ -25,7 +24,7 @@ import (
 // already have one. A job that was interrupted before its audit is therefore audited when
 // it runs again.
 //
-// The audit runs six jobs on b, because each of three estimators scores each of two
+// The audit runs four jobs on b, because each of two estimators scores each of two
 // samples. c's callbacks are called for each of these jobs.
 func Run(ctx context.Context, b *bus.Bus, c coordinator.Config, outcome *coordinator.Outcome) error {
 	s := &outcome.Scores
@@ -47,10 +46,8 @@ func Run(ctx context.Context, b *bus.Bus, c coordinator.Config, outcome *coordin
 			outcome.CPU += o.CPU
 		}
 	}
-	s.Audit = newAudit(&all, &s.Shape, c.Options.Endpoints == estimator.Balanced)
-	if s.Audit.Differ() {
-		c.Log.Warn("plain and balanced end points differ: do not rely on the values of plain", zap.String("difference", fmt.Sprintf("%.0f%%", 100**s.Audit.Endpoints)))
-	}
+	s.Audit = newAudit(&all, &s.Shape)
+	s.Audit.Reference = requests[prepare.ByFlips][0].Options.Estimator
 	file, err := scores.Read(c.Out)
 	if err != nil {
 		return err
@@ -101,13 +98,12 @@ func (r *result) over(features []int32, shape *layout.Shape) []float64 {
 	return phi
 }
 
-// newAudit compares the results. balancedRequested says whether the job's own end
-// points are balanced.
-func newAudit(all *results, shape *layout.Shape, balancedRequested bool) *scores.Audit {
+// newAudit compares the results.
+func newAudit(all *results, shape *layout.Shape) *scores.Audit {
 	a := &scores.Audit{}
 	var features []int32
 	for half := range 2 {
-		a.Rows += all[prepare.ByWalks][half].rows
+		a.Rows += all[prepare.ByFlips][half].rows
 		for by := range prepare.AuditEstimators {
 			features = append(features, all[by][half].features...)
 		}
@@ -120,21 +116,16 @@ func newAudit(all *results, shape *layout.Shape, balancedRequested bool) *scores
 			phi[by][half] = all[by][half].over(features, shape)
 		}
 	}
-	a.Entries = len(phi[prepare.ByWalks][0])
-	walks, requested := mean(phi[prepare.ByWalks]), mean(phi[prepare.AsRequested])
-	walksFirst, walksSecond := phi[prepare.ByWalks][0], phi[prepare.ByWalks][1]
-	plain, balanced := phi[prepare.AsRequested], phi[prepare.OtherEndpoints]
-	if balancedRequested {
-		plain, balanced = balanced, plain
-	}
-	a.RelativeRMS = scores.Figure(compare.RelativeRMS(requested, walks))
-	a.RelativeBias, a.BiasNoise = bias(phi[prepare.AsRequested], phi[prepare.ByWalks])
-	a.Spearman = scores.Figure(compare.Spearman(requested, walks))
-	a.WalksSpearman = scores.Figure(compare.Spearman(walksFirst, walksSecond))
-	a.Endpoints, a.EndpointsNoise = bias(plain, balanced)
+	references := phi[prepare.ByFlips]
+	reference, requested := mean(references), mean(phi[prepare.AsRequested])
+	a.Entries = len(reference)
+	a.RelativeRMS = scores.Figure(compare.RelativeRMS(requested, reference))
+	a.RelativeBias, a.BiasNoise = bias(phi[prepare.AsRequested], references)
+	a.Spearman = scores.Figure(compare.Spearman(requested, reference))
+	a.ReferenceSpearman = scores.Figure(compare.Spearman(references[0], references[1]))
 	for _, sparsity := range scores.AuditSparsities {
-		a.Overlaps = append(a.Overlaps, scores.Overlap{Sparsity: sparsity, Overlap: compare.Overlap(requested, walks, sparsity),
-			Walks: compare.Overlap(walksFirst, walksSecond, sparsity)})
+		a.Overlaps = append(a.Overlaps, scores.Overlap{Sparsity: sparsity, Overlap: compare.Overlap(requested, reference, sparsity),
+			Reference: compare.Overlap(references[0], references[1], sparsity)})
 	}
 	return a
 }

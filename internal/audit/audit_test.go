@@ -119,12 +119,12 @@ func TestAudit(t *testing.T) {
 	if err := scores.Write(b.config.Out, f); err != nil {
 		t.Fatal(err)
 	}
-	again("cut off before the audit", 3*150)
+	again("cut off before the audit", 2*150)
 	if err := os.Remove(b.config.Out); err != nil {
 		t.Fatal(err)
 	}
 	b.config.RowsPerShard = 7
-	again("with other shards", 300+3*150)
+	again("with other shards", 300+2*150)
 }
 
 // An audit takes its rows from the job's splits. Their number is the audit's portion of
@@ -143,7 +143,7 @@ func TestAuditOfSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if jobs != 1+2*3 || f.Rows != 100 || f.Audit == nil || f.Audit.Rows != 50 {
+	if jobs != 1+2*2 || f.Rows != 100 || f.Audit == nil || f.Audit.Rows != 50 {
 		t.Errorf("%d jobs; audit %+v of %d rows", jobs, f.Audit, f.Rows)
 	}
 }

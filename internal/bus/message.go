@@ -212,6 +212,9 @@ func checkTask(t *job.Task) error {
 	if t.Spec.Version != job.SpecVersion {
 		return fmt.Errorf("specification version %d, expected %d", t.Spec.Version, job.SpecVersion)
 	}
+	if revision := t.Spec.Traits().Revision; t.Spec.Revision != revision {
+		return fmt.Errorf("revision %d of the estimator, expected %d", t.Spec.Revision, revision)
+	}
 	if t.Rows < 1 {
 		return fmt.Errorf("%d rows, expected at least 1", t.Rows)
 	}

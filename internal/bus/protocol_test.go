@@ -68,7 +68,7 @@ func TestForeignMessages(t *testing.T) {
 		must(t, b.DeleteQuarantine(t.Context(), task.Job, shard))
 	}
 	id := newTask(1, 0).Job
-	for _, garbage := range []string{"", "{", "[]", "7", `{"protocol":2}`, `{"protocol":-1,"job":"x"}`, `{"protocol":"2","job":"x"}`} {
+	for _, garbage := range []string{"", "{", "[]", "7", `{"protocol":3}`, `{"protocol":-1,"job":"x"}`, `{"protocol":"2","job":"x"}`} {
 		b.raw(t, subject(resultPrefix, id, 0), []byte(garbage))
 		if e := events(t, b, id, 1)[0]; e.Err == nil || e.Foreign != nil {
 			t.Errorf("result %q: %+v", garbage, e)

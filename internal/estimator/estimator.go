@@ -15,6 +15,7 @@ const (
 	Permutation = "permutation"
 	Antithetic  = "antithetic"
 	Multilinear = "multilinear"
+	Debiased    = "debiased"
 	Exact       = "exact"
 	Taylor      = "taylor"
 )
@@ -32,22 +33,32 @@ type Traits struct {
 	// Efficient means that a row's contributions sum to its loss with everything
 	// dropped minus its loss with nothing dropped.
 	Efficient bool
+	// Shares means that the contributions do so because the estimator shares the row's
+	// residual out among the players. An estimator is not both Efficient and Shares.
+	Shares bool
+	// Revision changes when the same options would give other bytes. It is 0 for estimators
+	// that never changed. A change of all estimators raises job.SpecVersion instead.
+	Revision int
 	// Shapley means that the values are estimates of Shapley values.
 	Shapley bool
 	// MostPlayers is the largest allowed number of players in a row. 0 means no limit.
 	MostPlayers int
 	// Derivatives means that the estimator needs the derivatives of the model.
 	Derivatives bool
-	// Draws means that the estimator takes Options.Draws and Options.Endpoints, and only
-	// one pass.
+	// Draws means that the estimator takes Options.Draws and Options.Endpoints. Without Flips
+	// it takes only one pass.
 	Draws bool
+	// Flips means that the estimator takes Options.Flips and only Plain end points. Its values
+	// are a base, which alone determines absolute values and squares, and a correction.
+	Flips bool
 }
 
 // table declares all estimators, in the order in which users see them.
 var table = []Traits{
 	{Name: Permutation, Help: "random walks, as in the paper; unbiased", WalksPerPass: 1, Efficient: true, Shapley: true},
 	{Name: Antithetic, Help: "pairs of walks, an order and its reverse; less variance", WalksPerPass: 2, Efficient: true, Shapley: true},
-	{Name: Multilinear, Help: "derivatives at random sets of players; fast, but biased", Shapley: true, Derivatives: true, Draws: true},
+	{Name: Multilinear, Help: "derivatives at random sets of players; fast, with a small bias", Shares: true, Revision: 1, Shapley: true, Derivatives: true, Draws: true},
+	{Name: Debiased, Help: "multilinear, corrected by flips of single players; unbiased", Shares: true, Shapley: true, Derivatives: true, Draws: true, Flips: true},
 	{Name: Exact, Help: "all sets of players; no error", Exact: true, Efficient: true, Shapley: true, MostPlayers: 20}, // 2^20 forward passes for each row
 	{Name: Taylor, Help: "not a Shapley value; the paper compares against it", Exact: true, Derivatives: true},
 }
@@ -93,6 +104,12 @@ const (
 // improves the values more than drawing more often for each row.
 const DefaultDraws = 2
 
+// DefaultFlips is the default number of flips.
+const DefaultFlips = 8
+
+// MaxFlips is the largest number of flips for a row.
+const MaxFlips = 1 << 16
+
 // MaxDraws is the largest number of draws for a row.
 const MaxDraws = 1 << 16
 
@@ -107,6 +124,7 @@ type Options struct {
 	Passes    int    `json:"passes"`              // number of independent estimates of a row, at least 1
 	Draws     int    `json:"draws,omitempty"`     // number of draws for a row, even; 0 unless Traits.Draws
 	Endpoints string `json:"endpoints,omitempty"` // Plain or Balanced; empty unless Traits.Draws
+	Flips     int    `json:"flips,omitempty"`     // expected number of flips for a row in a pass; 0 unless Traits.Flips
 }
 
 // Traits returns the traits of the selected estimator. They are zero if there is no such
@@ -123,6 +141,9 @@ func (o *Options) SetDefaults() {
 		o.Draws = cmp.Or(o.Draws, DefaultDraws)
 		o.Endpoints = cmp.Or(o.Endpoints, Plain)
 	}
+	if o.Traits().Flips {
+		o.Flips = cmp.Or(o.Flips, DefaultFlips)
+	}
 }
 
 // Validate returns an error if an option is invalid, or if the estimator does not support
@@ -136,12 +157,18 @@ func (o Options) Validate(players int) error {
 		return fmt.Errorf("%d passes, expected 1 to %d", o.Passes, MaxPasses)
 	case o.Passes != 1 && t.Exact:
 		return fmt.Errorf("%d passes: the %s estimator takes 1 pass, because its values have no random error", o.Passes, t.Name)
-	case o.Passes != 1 && t.Draws:
+	case o.Passes != 1 && t.Draws && !t.Flips:
 		return fmt.Errorf("%d passes: the %s estimator takes 1 pass; use more draws", o.Passes, t.Name)
 	case t.MostPlayers > 0 && players > t.MostPlayers:
 		return fmt.Errorf("a row has %d players: the %s estimator takes at most %d; use %s", players, t.Name, t.MostPlayers, Permutation)
 	case !t.Draws && (o.Draws != 0 || o.Endpoints != ""):
-		return fmt.Errorf("the %s estimator takes neither draws nor endpoints; only the %s estimator does", t.Name, Multilinear)
+		return fmt.Errorf("the %s estimator takes neither draws nor endpoints; only the %s estimator and the %s estimator do", t.Name, Multilinear, Debiased)
+	case !t.Flips && o.Flips != 0:
+		return fmt.Errorf("the %s estimator takes no flips; only the %s estimator does", t.Name, Debiased)
+	case t.Flips && (o.Flips < 1 || o.Flips > MaxFlips):
+		return fmt.Errorf("%d flips, expected 1 to %d", o.Flips, MaxFlips)
+	case t.Flips && o.Endpoints == Balanced:
+		return fmt.Errorf("the %s estimator takes only %s endpoints, because it has no bias", t.Name, Plain)
 	case t.Draws && (o.Draws < 2 || o.Draws%2 != 0 || o.Draws > MaxDraws):
 		return fmt.Errorf("%d draws, expected an even number from 2 to %d", o.Draws, MaxDraws)
 	case t.Draws && o.Endpoints != Plain && o.Endpoints != Balanced:
@@ -172,7 +199,7 @@ func (s Setting) Value() string { return fmt.Sprint(reflect.ValueOf(s.Target).El
 
 // Settings lists all options of o. Commands have a flag for each of them.
 func (o *Options) Settings() []Setting {
-	passes, draws, endpoints := "1 pass", "", ""
+	passes, draws, endpoints, flips := "1 pass", "", "", ""
 	if o.Passes != 1 {
 		passes = fmt.Sprintf("%d passes", o.Passes)
 	}
@@ -182,11 +209,15 @@ func (o *Options) Settings() []Setting {
 	if o.Endpoints != "" {
 		endpoints = o.Endpoints + " end points"
 	}
+	if o.Flips != 0 {
+		flips = fmt.Sprintf("%d flips", o.Flips)
+	}
 	return []Setting{
-		{"estimator", fmt.Sprintf("`estimator`: %s if you want to quote values, %s if you want to prune a large table", Permutation, Multilinear), &o.Estimator, o.Estimator, Names()},
+		{"estimator", fmt.Sprintf("`estimator`: %s if you want to quote values, %s if you want to prune a large table", Debiased, Multilinear), &o.Estimator, o.Estimator, Names()},
 		{"passes", fmt.Sprintf("number of random orders per row (the maximum if the job may stop early); %s also walks each order in reverse", Antithetic), &o.Passes, passes, nil},
-		{"draws", fmt.Sprintf("for %s: number of random sets of players per row, even (default %d)", Multilinear, DefaultDraws), &o.Draws, draws, nil},
+		{"draws", fmt.Sprintf("for %s and %s: number of random sets of players per row, even (default %d)", Multilinear, Debiased, DefaultDraws), &o.Draws, draws, nil},
 		{"endpoints", fmt.Sprintf("for %s: `weights` of the draws, %s, or %s with less bias, more noise and at least 4 draws (default %s)", Multilinear, Plain, Balanced, Plain), &o.Endpoints, endpoints, []string{Plain, Balanced}},
+		{"flips", fmt.Sprintf("for %s: expected number of true flips of single players per row and pass (default %d)", Debiased, DefaultFlips), &o.Flips, flips, nil},
 	}
 }
 

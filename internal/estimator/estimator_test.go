@@ -27,16 +27,16 @@ func TestOptions(t *testing.T) {
 		t.Errorf("SetDefaults gives %+v", set)
 	}
 	for want, change := range map[string]func(*Options){
-		"3 draws":                             func(o *Options) { o.Draws = 3 },
-		"0 draws":                             func(o *Options) { o.Draws = 0 },
-		"need at least 4":                     func(o *Options) { o.Draws = 2 },
-		`endpoints "x"`:                       func(o *Options) { o.Endpoints = "x" },
-		"2 passes":                            func(o *Options) { o.Passes = 2 },
-		"0 passes":                            func(o *Options) { o.Passes = 0 },
-		"takes 1 pass":                        func(o *Options) { *o = Options{Estimator: Taylor, Passes: 2} },
-		"takes at most 20":                    func(o *Options) { *o = Options{Estimator: Exact, Passes: 1} },
-		"only the multilinear estimator does": func(o *Options) { o.Estimator = Antithetic },
-		"estimators are permutation, antithetic, multilinear, exact": func(o *Options) { o.Estimator = "x" },
+		"3 draws":          func(o *Options) { o.Draws = 3 },
+		"0 draws":          func(o *Options) { o.Draws = 0 },
+		"need at least 4":  func(o *Options) { o.Draws = 2 },
+		`endpoints "x"`:    func(o *Options) { o.Endpoints = "x" },
+		"2 passes":         func(o *Options) { o.Passes = 2 },
+		"0 passes":         func(o *Options) { o.Passes = 0 },
+		"takes 1 pass":     func(o *Options) { *o = Options{Estimator: Taylor, Passes: 2} },
+		"takes at most 20": func(o *Options) { *o = Options{Estimator: Exact, Passes: 1} },
+		"only the multilinear estimator and the debiased":                      func(o *Options) { o.Estimator = Antithetic },
+		"estimators are permutation, antithetic, multilinear, debiased, exact": func(o *Options) { o.Estimator = "x" },
 	} {
 		o := good
 		if change(&o); o.Validate(21) == nil || !strings.Contains(o.Validate(21).Error(), want) {

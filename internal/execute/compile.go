@@ -136,14 +136,18 @@ func (c *compiler) finish(o options) (*Program, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
+	kinks := &kinks{compiler: c}
+	if o.gradient {
+		kinks = c.findKinks()
+	}
 	forward := len(c.each)
 	var slopes []int32
 	if o.gradient {
-		if slopes = c.differentiate(output[0]); c.err != nil {
+		if slopes = c.differentiate(output[0], kinks); c.err != nil {
 			return nil, fmt.Errorf("with derivatives: %w", c.err)
 		}
 	}
-	p := c.place(output[0], forward, slopes, !o.apart)
+	p := c.place(output[0], forward, append(kinks.rows(), slopes...), !o.apart)
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -151,6 +155,7 @@ func (c *compiler) finish(o options) (*Program, error) {
 	if len(slopes) > 0 {
 		c.p.slopes = p.at(slopes)[0]
 	}
+	kinks.finish(p.at)
 	for bits, row := range c.constants {
 		c.p.constants = append(c.p.constants, constant{p.at([]int32{row})[0], math.Float32frombits(bits)})
 	}

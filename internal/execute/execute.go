@@ -28,12 +28,13 @@ type Program struct {
 	others    int // number of elements of the other inputs
 	rows      int // number of rows of the arena
 	constants []constant
-	once      []step // steps whose results depend on no player
-	each      []step // steps whose results depend on a player, up to the output
-	back      []step // steps that compute the slopes; only from CompileGradient
-	output    int32  // row of the output
-	slopes    int32  // first of the adjacent rows of the slopes, one for each player
-	products  int    // see Products
+	once      []step        // steps whose results depend on no player
+	each      []step        // steps whose results depend on a player, up to the output
+	back      []step        // steps that compute the slopes; only from CompileGradient
+	output    int32         // row of the output
+	slopes    int32         // first of the adjacent rows of the slopes, one for each player
+	products  int           // see Products
+	kinks     *programKinks // nil if there are no kink terms; only from CompileGradient
 
 	// For walks; not from CompileGradient.
 	updates []update // in the order of the steps

@@ -28,8 +28,8 @@ type differentiator struct {
 }
 
 // differentiate appends the instructions that compute the derivatives of the output with
-// respect to all players. It returns their adjacent rows.
-func (c *compiler) differentiate(output int32) []int32 {
+// respect to all players. It returns their adjacent rows. k remembers what kink terms need.
+func (c *compiler) differentiate(output int32, k *kinks) []int32 {
 	d := &differentiator{c, make([]bool, len(c.region)), make([][]int32, len(c.region))}
 	for p := range c.p.players {
 		d.active[p] = true
@@ -40,6 +40,7 @@ func (c *compiler) differentiate(output int32) []int32 {
 	d.parts[output] = []int32{c.splat(1)}
 	for _, in := range slices.Backward(c.each) {
 		if c.err == nil {
+			k.keep(d, in)
 			in.differentiate(d)
 		}
 	}

@@ -94,24 +94,20 @@ func New(ctx context.Context, r prepare.Request, c Config) (*Forecast, error) {
 	return Of(m, audit, c.Cores), nil
 }
 
-// measureAudit measures the audit's estimators. It takes the speed of the job's own
+// measureAudit measures the audit's reference. It takes the speed of the job's own
 // estimator from m.
 func measureAudit(ctx context.Context, r prepare.Request, c Config, m *Measurement) (a Audit, err error) {
-	perRow := 1 / m.PerSecond()
 	requests := r.AuditRequests(float64(m.Job.Sample.Keep) / float64(m.Job.Sample.Rows))
-	for _, estimator := range []int{prepare.ByWalks, prepare.OtherEndpoints} {
-		p, err := prepare.New(requests[estimator][0], c.Log)
-		if err != nil {
-			return Audit{}, err
-		}
-		measured, err := Measure(ctx, p, c.Threads, c.Within/2)
-		if err != nil {
-			return Audit{}, err
-		}
-		perRow += 1 / measured.PerSecond()
-		a.Rows = 2 * p.Sample.Keep
+	p, err := prepare.New(requests[prepare.ByFlips][0], c.Log)
+	if err != nil {
+		return Audit{}, err
 	}
-	a.Took = time.Duration(float64(a.Rows) * perRow * float64(time.Second))
+	measured, err := Measure(ctx, p, c.Threads, c.Within)
+	if err != nil {
+		return Audit{}, err
+	}
+	a.Rows = 2 * p.Sample.Keep
+	a.Took = time.Duration(float64(a.Rows) * (1/m.PerSecond() + 1/measured.PerSecond()) * float64(time.Second))
 	return a, nil
 }
 

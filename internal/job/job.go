@@ -32,6 +32,7 @@ type Spec struct {
 	Days           []string  `json:"days,omitempty"`            // digests of the datasets of which Dataset consists; nil = Dataset is a single folder
 	BaselineValues string    `json:"baseline_values,omitempty"` // SHA-256 of the baseline's bytes, if the baseline does not follow from model and dataset
 	Previous       *Previous `json:"previous,omitempty"`        // what a paired job corrects; nil = the job is not paired
+	Revision       int       `json:"revision,omitempty"`        // estimator.Traits.Revision
 	Loss           loss.Kind `json:"loss,omitempty"`            // loss of a row; empty = the log loss
 }
 
@@ -47,7 +48,8 @@ type Previous struct {
 	Generation int `json:"generation"`
 }
 
-// SpecVersion changes when the same spec would give other bytes.
+// SpecVersion changes when the same spec would give other bytes, whatever its estimator. If
+// only the jobs of one estimator change, its Revision changes instead.
 const SpecVersion = 2
 
 // TaskOptions returns the options of a task. With Until a task is one pass, except in a

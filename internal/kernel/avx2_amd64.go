@@ -271,6 +271,17 @@ func dots8AVX2(b *float32, tile *uint32, tiles int, n int)
 //go:noescape
 func linearAVX2(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
 
+// kinksAVX2 is the loop of Kinks.Terms for one group of inputs and one row. offs and ons are the
+// lengths of off and on.
+//
+//go:noescape
+func kinksAVX2(dst *float32, change *float32, w *float32, off *int32, offs int, on *int32, ons int, pre *float32, slope *float32)
+
+// gateAVX2 sets dst to v where x is above 0 or NaN, and to 0 elsewhere. panels is at least 1.
+//
+//go:noescape
+func gateAVX2(dst *float32, x *float32, v *float32, panels int)
+
 // updateAVX2 is the loop of linearAVX2, except that the weights of input k are at w[rows[k]], unit by unit.
 //
 //go:noescape

@@ -4339,6 +4339,198 @@ store1:
 	VZEROUPPER
 	RET
 
+// func kinksAVX2(dst *float32, change *float32, w *float32, off *int32, offs int, on *int32, ons int, pre *float32, slope *float32)
+// Requires: AVX, FMA3
+TEXT ·kinksAVX2(SB), NOSPLIT, $0-72
+	MOVQ    dst+0(FP), AX
+	MOVQ    change+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    pre+56(FP), BX
+	MOVQ    slope+64(FP), SI
+	VXORPS  Y8, Y8, Y8
+	VMOVUPS (CX), Y0
+	VXORPS  Y4, Y4, Y4
+	VMOVUPS 32(CX), Y1
+	VXORPS  Y5, Y5, Y5
+	VMOVUPS 64(CX), Y2
+	VXORPS  Y6, Y6, Y6
+	VMOVUPS 96(CX), Y3
+	VXORPS  Y7, Y7, Y7
+	MOVQ    off+24(FP), DI
+	MOVQ    offs+32(FP), R8
+	TESTQ   R8, R8
+	JZ      doneoff0
+	LEAQ    (DI)(R8*4), DI
+	NEGQ    R8
+
+off0:
+	MOVL         (DI)(R8*4), R9
+	VBROADCASTSS (BX)(R9*4), Y9
+	VBROADCASTSS (SI)(R9*4), Y10
+	SHLQ         $0x08, R9
+	VMOVUPS      (DX)(R9*1), Y11
+	VFMADD213PS  Y9, Y0, Y11
+	VMOVUPS      32(DX)(R9*1), Y12
+	VFMADD213PS  Y9, Y1, Y12
+	VMOVUPS      64(DX)(R9*1), Y13
+	VFMADD213PS  Y9, Y2, Y13
+	VMOVUPS      96(DX)(R9*1), Y14
+	VFMADD213PS  Y9, Y3, Y14
+	VMAXPS       Y8, Y11, Y11
+	VFMADD231PS  Y10, Y11, Y4
+	VMAXPS       Y8, Y12, Y12
+	VFMADD231PS  Y10, Y12, Y5
+	VMAXPS       Y8, Y13, Y13
+	VFMADD231PS  Y10, Y13, Y6
+	VMAXPS       Y8, Y14, Y14
+	VFMADD231PS  Y10, Y14, Y7
+	INCQ         R8
+	JNZ          off0
+
+doneoff0:
+	MOVQ  on+40(FP), DI
+	MOVQ  ons+48(FP), R8
+	TESTQ R8, R8
+	JZ    doneon0
+	LEAQ  (DI)(R8*4), DI
+	NEGQ  R8
+
+on0:
+	MOVL         (DI)(R8*4), R9
+	VBROADCASTSS (BX)(R9*4), Y9
+	VBROADCASTSS (SI)(R9*4), Y10
+	SHLQ         $0x08, R9
+	VMOVUPS      (DX)(R9*1), Y11
+	VFMADD213PS  Y9, Y0, Y11
+	VMOVUPS      32(DX)(R9*1), Y12
+	VFMADD213PS  Y9, Y1, Y12
+	VMOVUPS      64(DX)(R9*1), Y13
+	VFMADD213PS  Y9, Y2, Y13
+	VMOVUPS      96(DX)(R9*1), Y14
+	VFMADD213PS  Y9, Y3, Y14
+	VMINPS       Y8, Y11, Y11
+	VFNMADD231PS Y10, Y11, Y4
+	VMINPS       Y8, Y12, Y12
+	VFNMADD231PS Y10, Y12, Y5
+	VMINPS       Y8, Y13, Y13
+	VFNMADD231PS Y10, Y13, Y6
+	VMINPS       Y8, Y14, Y14
+	VFNMADD231PS Y10, Y14, Y7
+	INCQ         R8
+	JNZ          on0
+
+doneon0:
+	VMOVUPS Y4, (AX)
+	VMOVUPS Y5, 32(AX)
+	VMOVUPS Y6, 64(AX)
+	VMOVUPS Y7, 96(AX)
+	VXORPS  Y8, Y8, Y8
+	VMOVUPS 128(CX), Y0
+	VXORPS  Y4, Y4, Y4
+	VMOVUPS 160(CX), Y1
+	VXORPS  Y5, Y5, Y5
+	VMOVUPS 192(CX), Y2
+	VXORPS  Y6, Y6, Y6
+	VMOVUPS 224(CX), Y3
+	VXORPS  Y7, Y7, Y7
+	MOVQ    off+24(FP), CX
+	MOVQ    offs+32(FP), DI
+	TESTQ   DI, DI
+	JZ      doneoff128
+	LEAQ    (CX)(DI*4), CX
+	NEGQ    DI
+
+off128:
+	MOVL         (CX)(DI*4), R8
+	VBROADCASTSS (BX)(R8*4), Y9
+	VBROADCASTSS (SI)(R8*4), Y10
+	SHLQ         $0x08, R8
+	VMOVUPS      128(DX)(R8*1), Y11
+	VFMADD213PS  Y9, Y0, Y11
+	VMOVUPS      160(DX)(R8*1), Y12
+	VFMADD213PS  Y9, Y1, Y12
+	VMOVUPS      192(DX)(R8*1), Y13
+	VFMADD213PS  Y9, Y2, Y13
+	VMOVUPS      224(DX)(R8*1), Y14
+	VFMADD213PS  Y9, Y3, Y14
+	VMAXPS       Y8, Y11, Y11
+	VFMADD231PS  Y10, Y11, Y4
+	VMAXPS       Y8, Y12, Y12
+	VFMADD231PS  Y10, Y12, Y5
+	VMAXPS       Y8, Y13, Y13
+	VFMADD231PS  Y10, Y13, Y6
+	VMAXPS       Y8, Y14, Y14
+	VFMADD231PS  Y10, Y14, Y7
+	INCQ         DI
+	JNZ          off128
+
+doneoff128:
+	MOVQ  on+40(FP), CX
+	MOVQ  ons+48(FP), DI
+	TESTQ DI, DI
+	JZ    doneon128
+	LEAQ  (CX)(DI*4), CX
+	NEGQ  DI
+
+on128:
+	MOVL         (CX)(DI*4), R8
+	VBROADCASTSS (BX)(R8*4), Y9
+	VBROADCASTSS (SI)(R8*4), Y10
+	SHLQ         $0x08, R8
+	VMOVUPS      128(DX)(R8*1), Y11
+	VFMADD213PS  Y9, Y0, Y11
+	VMOVUPS      160(DX)(R8*1), Y12
+	VFMADD213PS  Y9, Y1, Y12
+	VMOVUPS      192(DX)(R8*1), Y13
+	VFMADD213PS  Y9, Y2, Y13
+	VMOVUPS      224(DX)(R8*1), Y14
+	VFMADD213PS  Y9, Y3, Y14
+	VMINPS       Y8, Y11, Y11
+	VFNMADD231PS Y10, Y11, Y4
+	VMINPS       Y8, Y12, Y12
+	VFNMADD231PS Y10, Y12, Y5
+	VMINPS       Y8, Y13, Y13
+	VFNMADD231PS Y10, Y13, Y6
+	VMINPS       Y8, Y14, Y14
+	VFNMADD231PS Y10, Y14, Y7
+	INCQ         DI
+	JNZ          on128
+
+doneon128:
+	VMOVUPS Y4, 128(AX)
+	VMOVUPS Y5, 160(AX)
+	VMOVUPS Y6, 192(AX)
+	VMOVUPS Y7, 224(AX)
+	VZEROUPPER
+	RET
+
+// func gateAVX2(dst *float32, x *float32, v *float32, panels int)
+// Requires: AVX
+TEXT ·gateAVX2(SB), NOSPLIT, $0-32
+	MOVQ   dst+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   panels+24(FP), BX
+	VXORPS Y0, Y0, Y0
+	XORQ   SI, SI
+
+panel:
+	VMOVUPS (CX)(SI*1), Y1
+	VMOVUPS (DX)(SI*1), Y2
+	VCMPPS  $0x16, Y0, Y1, Y1
+	VANDPS  Y1, Y2, Y2
+	VMOVUPS Y2, (AX)(SI*1)
+	VMOVUPS 32(CX)(SI*1), Y1
+	VMOVUPS 32(DX)(SI*1), Y2
+	VCMPPS  $0x16, Y0, Y1, Y1
+	VANDPS  Y1, Y2, Y2
+	VMOVUPS Y2, 32(AX)(SI*1)
+	ADDQ    $0x00000040, SI
+	DECQ    BX
+	JNZ     panel
+	VZEROUPPER
+	RET
+
 // func updateAVX2(b *float32, out *uint32, x *uint32, rows *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
 // Requires: AVX, FMA3
 TEXT ·updateAVX2(SB), NOSPLIT, $0-76

@@ -280,6 +280,17 @@ func dots12AVX512(b *float32, tile *uint32, tiles int, n int)
 //go:noescape
 func linearAVX512(b *float32, out *uint32, x *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
 
+// kinksAVX512 is the loop of Kinks.Terms for one group of inputs and one row. offs and ons are the
+// lengths of off and on.
+//
+//go:noescape
+func kinksAVX512(dst *float32, change *float32, w *float32, off *int32, offs int, on *int32, ons int, pre *float32, slope *float32)
+
+// gateAVX512 sets dst to v where x is above 0 or NaN, and to 0 elsewhere. panels is at least 1.
+//
+//go:noescape
+func gateAVX512(dst *float32, x *float32, v *float32, panels int)
+
 // updateAVX512 is the loop of linearAVX512, except that the weights of input k are at w[rows[k]], unit by unit.
 //
 //go:noescape
@@ -295,6 +306,12 @@ func listAVX512(dst *int32, mask *uint64, words int) int
 //
 //go:noescape
 func expandAVX512(x *float32, values *byte, part *int, n int)
+
+// reachedAVX512 finds the units for kinksAVX512. panels is the number of groups of 16 units, at
+// least 1. off and on need room for 16 elements more than units.
+//
+//go:noescape
+func reachedAVX512(off *int32, on *int32, pre *float32, reach *float32, change *float32, panels int) (offs int, ons int)
 
 // fmaAVX512 performs n times 192 independent multiply-adds in registers.
 func fmaAVX512(n int)

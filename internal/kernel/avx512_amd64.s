@@ -5149,6 +5149,116 @@ store1:
 	VZEROUPPER
 	RET
 
+// func kinksAVX512(dst *float32, change *float32, w *float32, off *int32, offs int, on *int32, ons int, pre *float32, slope *float32)
+// Requires: AVX, AVX512F
+TEXT ·kinksAVX512(SB), NOSPLIT, $0-72
+	MOVQ    dst+0(FP), AX
+	MOVQ    change+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    pre+56(FP), BX
+	MOVQ    slope+64(FP), SI
+	VPXORD  Z8, Z8, Z8
+	VMOVUPS (CX), Z0
+	VPXORD  Z4, Z4, Z4
+	VMOVUPS 64(CX), Z1
+	VPXORD  Z5, Z5, Z5
+	VMOVUPS 128(CX), Z2
+	VPXORD  Z6, Z6, Z6
+	VMOVUPS 192(CX), Z3
+	VPXORD  Z7, Z7, Z7
+	MOVQ    off+24(FP), CX
+	MOVQ    offs+32(FP), DI
+	TESTQ   DI, DI
+	JZ      doneoff0
+	LEAQ    (CX)(DI*4), CX
+	NEGQ    DI
+
+off0:
+	MOVL         (CX)(DI*4), R8
+	VBROADCASTSS (BX)(R8*4), Z9
+	VBROADCASTSS (SI)(R8*4), Z10
+	SHLQ         $0x08, R8
+	VMOVUPS      (DX)(R8*1), Z11
+	VFMADD213PS  Z9, Z0, Z11
+	VMOVUPS      64(DX)(R8*1), Z12
+	VFMADD213PS  Z9, Z1, Z12
+	VMOVUPS      128(DX)(R8*1), Z13
+	VFMADD213PS  Z9, Z2, Z13
+	VMOVUPS      192(DX)(R8*1), Z14
+	VFMADD213PS  Z9, Z3, Z14
+	VMAXPS       Z8, Z11, Z11
+	VFMADD231PS  Z10, Z11, Z4
+	VMAXPS       Z8, Z12, Z12
+	VFMADD231PS  Z10, Z12, Z5
+	VMAXPS       Z8, Z13, Z13
+	VFMADD231PS  Z10, Z13, Z6
+	VMAXPS       Z8, Z14, Z14
+	VFMADD231PS  Z10, Z14, Z7
+	INCQ         DI
+	JNZ          off0
+
+doneoff0:
+	MOVQ  on+40(FP), CX
+	MOVQ  ons+48(FP), DI
+	TESTQ DI, DI
+	JZ    doneon0
+	LEAQ  (CX)(DI*4), CX
+	NEGQ  DI
+
+on0:
+	MOVL         (CX)(DI*4), R8
+	VBROADCASTSS (BX)(R8*4), Z9
+	VBROADCASTSS (SI)(R8*4), Z10
+	SHLQ         $0x08, R8
+	VMOVUPS      (DX)(R8*1), Z11
+	VFMADD213PS  Z9, Z0, Z11
+	VMOVUPS      64(DX)(R8*1), Z12
+	VFMADD213PS  Z9, Z1, Z12
+	VMOVUPS      128(DX)(R8*1), Z13
+	VFMADD213PS  Z9, Z2, Z13
+	VMOVUPS      192(DX)(R8*1), Z14
+	VFMADD213PS  Z9, Z3, Z14
+	VMINPS       Z8, Z11, Z11
+	VFNMADD231PS Z10, Z11, Z4
+	VMINPS       Z8, Z12, Z12
+	VFNMADD231PS Z10, Z12, Z5
+	VMINPS       Z8, Z13, Z13
+	VFNMADD231PS Z10, Z13, Z6
+	VMINPS       Z8, Z14, Z14
+	VFNMADD231PS Z10, Z14, Z7
+	INCQ         DI
+	JNZ          on0
+
+doneon0:
+	VMOVUPS Z4, (AX)
+	VMOVUPS Z5, 64(AX)
+	VMOVUPS Z6, 128(AX)
+	VMOVUPS Z7, 192(AX)
+	VZEROUPPER
+	RET
+
+// func gateAVX512(dst *float32, x *float32, v *float32, panels int)
+// Requires: AVX, AVX512F
+TEXT ·gateAVX512(SB), NOSPLIT, $0-32
+	MOVQ   dst+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   panels+24(FP), BX
+	VPXORD Z0, Z0, Z0
+	XORQ   SI, SI
+
+panel:
+	VMOVUPS   (CX)(SI*1), Z1
+	VMOVUPS   (DX)(SI*1), Z2
+	VCMPPS    $0x16, Z0, Z1, K1
+	VMOVAPS.Z Z2, K1, Z2
+	VMOVUPS   Z2, (AX)(SI*1)
+	ADDQ      $0x00000040, SI
+	DECQ      BX
+	JNZ       panel
+	VZEROUPPER
+	RET
+
 // func updateAVX512(b *float32, out *uint32, x *uint32, rows *uint32, n int, w *float32, bias *float32, groups int, panels int, floor float32)
 // Requires: AVX, AVX512F
 TEXT ·updateAVX512(SB), NOSPLIT, $0-76
@@ -5584,6 +5694,123 @@ part:
 	JNZ         part
 	VZEROUPPER
 	RET
+
+// func reachedAVX512(off *int32, on *int32, pre *float32, reach *float32, change *float32, panels int) (offs int, ons int)
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·reachedAVX512(SB), NOSPLIT, $0-64
+	MOVQ       off+0(FP), AX
+	MOVQ       on+8(FP), CX
+	MOVQ       pre+16(FP), DX
+	MOVQ       reach+24(FP), BX
+	MOVQ       change+32(FP), SI
+	MOVQ       panels+40(FP), DI
+	VMOVDQU32  magnitudes<>+0(SB), Z0
+	VPXORD     Z3, Z3, Z3
+	VPANDD     (SI), Z0, Z1
+	VPANDD     64(SI), Z0, Z2
+	VMAXPS     Z2, Z1, Z1
+	VPANDD     128(SI), Z0, Z2
+	VMAXPS     Z2, Z1, Z1
+	VPANDD     192(SI), Z0, Z2
+	VMAXPS     Z2, Z1, Z1
+	VSHUFF32X4 $0x4e, Z1, Z1, Z2
+	VMAXPS     Z2, Z1, Z1
+	VSHUFF32X4 $0xb1, Z1, Z1, Z2
+	VMAXPS     Z2, Z1, Z1
+	VPERMILPS  $0x4e, Z1, Z2
+	VMAXPS     Z2, Z1, Z1
+	VPERMILPS  $0xb1, Z1, Z2
+	VMAXPS     Z2, Z1, Z1
+	VMOVDQU32  units<>+0(SB), Z2
+	VMOVDQU32  perGroup<>+0(SB), Z4
+	MOVQ       AX, SI
+	MOVQ       CX, R8
+
+group:
+	VMOVUPS       (DX), Z5
+	VPANDD        Z5, Z0, Z6
+	VMULPS        (BX), Z1, Z7
+	VCMPPS        $0x01, Z7, Z6, K1
+	VCMPPS        $0x01, Z5, Z3, K2
+	KANDNW        K1, K2, K3
+	KANDW         K1, K2, K2
+	VPCOMPRESSD.Z Z2, K3, Z5
+	VMOVDQU32     Z5, (AX)
+	KMOVW         K3, R9
+	POPCNTL       R9, R9
+	LEAQ          (AX)(R9*4), AX
+	VPCOMPRESSD.Z Z2, K2, Z5
+	VMOVDQU32     Z5, (CX)
+	KMOVW         K2, R9
+	POPCNTL       R9, R9
+	LEAQ          (CX)(R9*4), CX
+	VPADDD        Z4, Z2, Z2
+	ADDQ          $0x00000040, DX
+	ADDQ          $0x00000040, BX
+	DECQ          DI
+	JNZ           group
+	SUBQ          SI, AX
+	SHRQ          $0x02, AX
+	SUBQ          R8, CX
+	SHRQ          $0x02, CX
+	MOVQ          AX, offs+48(FP)
+	MOVQ          CX, ons+56(FP)
+	VZEROUPPER
+	RET
+
+DATA magnitudes<>+0(SB)/4, $0x7fffffff
+DATA magnitudes<>+4(SB)/4, $0x7fffffff
+DATA magnitudes<>+8(SB)/4, $0x7fffffff
+DATA magnitudes<>+12(SB)/4, $0x7fffffff
+DATA magnitudes<>+16(SB)/4, $0x7fffffff
+DATA magnitudes<>+20(SB)/4, $0x7fffffff
+DATA magnitudes<>+24(SB)/4, $0x7fffffff
+DATA magnitudes<>+28(SB)/4, $0x7fffffff
+DATA magnitudes<>+32(SB)/4, $0x7fffffff
+DATA magnitudes<>+36(SB)/4, $0x7fffffff
+DATA magnitudes<>+40(SB)/4, $0x7fffffff
+DATA magnitudes<>+44(SB)/4, $0x7fffffff
+DATA magnitudes<>+48(SB)/4, $0x7fffffff
+DATA magnitudes<>+52(SB)/4, $0x7fffffff
+DATA magnitudes<>+56(SB)/4, $0x7fffffff
+DATA magnitudes<>+60(SB)/4, $0x7fffffff
+GLOBL magnitudes<>(SB), RODATA|NOPTR, $64
+
+DATA units<>+0(SB)/4, $0x00000000
+DATA units<>+4(SB)/4, $0x00000001
+DATA units<>+8(SB)/4, $0x00000002
+DATA units<>+12(SB)/4, $0x00000003
+DATA units<>+16(SB)/4, $0x00000004
+DATA units<>+20(SB)/4, $0x00000005
+DATA units<>+24(SB)/4, $0x00000006
+DATA units<>+28(SB)/4, $0x00000007
+DATA units<>+32(SB)/4, $0x00000008
+DATA units<>+36(SB)/4, $0x00000009
+DATA units<>+40(SB)/4, $0x0000000a
+DATA units<>+44(SB)/4, $0x0000000b
+DATA units<>+48(SB)/4, $0x0000000c
+DATA units<>+52(SB)/4, $0x0000000d
+DATA units<>+56(SB)/4, $0x0000000e
+DATA units<>+60(SB)/4, $0x0000000f
+GLOBL units<>(SB), RODATA|NOPTR, $64
+
+DATA perGroup<>+0(SB)/4, $0x00000010
+DATA perGroup<>+4(SB)/4, $0x00000010
+DATA perGroup<>+8(SB)/4, $0x00000010
+DATA perGroup<>+12(SB)/4, $0x00000010
+DATA perGroup<>+16(SB)/4, $0x00000010
+DATA perGroup<>+20(SB)/4, $0x00000010
+DATA perGroup<>+24(SB)/4, $0x00000010
+DATA perGroup<>+28(SB)/4, $0x00000010
+DATA perGroup<>+32(SB)/4, $0x00000010
+DATA perGroup<>+36(SB)/4, $0x00000010
+DATA perGroup<>+40(SB)/4, $0x00000010
+DATA perGroup<>+44(SB)/4, $0x00000010
+DATA perGroup<>+48(SB)/4, $0x00000010
+DATA perGroup<>+52(SB)/4, $0x00000010
+DATA perGroup<>+56(SB)/4, $0x00000010
+DATA perGroup<>+60(SB)/4, $0x00000010
+GLOBL perGroup<>(SB), RODATA|NOPTR, $64
 
 // func fmaAVX512(n int)
 // Requires: AVX, AVX512F

@@ -54,6 +54,9 @@ func NewOutputs(weight, bias []float32, in, out int) *Outputs {
 	return m
 }
 
+// Weight returns the weight of an output for an input.
+func (m *Outputs) Weight(output, input int) float32 { return m.weight[output*m.In+input] }
+
 // Transposed returns the layer whose weight is the transpose of m's, [In, Out], without a
 // bias.
 func (m *Outputs) Transposed() *Outputs {

@@ -236,3 +236,14 @@ func (m *RowMatrix) Prefetch(row []int32) {
 // Dot returns the sum of x[i]*y[i]. The portable level adds in float64, with i ascending.
 // The other levels keep 16 or 32 partial sums in float32, and add these in float64.
 func Dot(x, y []float32) float64 { return current.dot(x, y[:len(x)]) }
+
+// Gate sets dst[i] to v[i] where x[i] is above 0 or NaN, and to 0 elsewhere. The slices have
+// the same length. dst may be x or v, but must not overlap them otherwise.
+func Gate(dst, x, v []float32) {
+	x, v = x[:len(dst)], v[:len(dst)]
+	whole := len(dst) / Columns * Columns
+	if whole > 0 {
+		current.gate(dst[:whole], x[:whole], v[:whole])
+	}
+	gatePortable(dst[whole:], x[whole:], v[whole:])
+}

@@ -463,3 +463,33 @@ func TestDigits(t *testing.T) {
 		}
 	})
 }
+
+func TestGate(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	special := []float32{1, -1, 0, float32(math.Copysign(0, -1)), inf, -inf, nan, -nan, 1e-45, -1e-45}
+	everyLevel(t, func(t *testing.T) {
+		for n := range 70 {
+			x, v, dst := make([]float32, n), make([]float32, n), make([]float32, n+1)
+			for i := range x {
+				x[i], v[i] = special[(i+n)%len(special)], special[(i/3+n)%len(special)]
+			}
+			want := make([]float32, n)
+			for i, a := range x {
+				if !(a <= 0) {
+					want[i] = v[i]
+				}
+			}
+			Gate(dst[:n], x, v)
+			same := append([]float32(nil), x...)
+			Gate(same, same, v)
+			for i, w := range want {
+				if math.Float32bits(dst[i]) != math.Float32bits(w) || math.Float32bits(same[i]) != math.Float32bits(w) {
+					t.Fatalf("element %d of %d: x is %v, v is %v, the results are %v and %v", i, n, x[i], v[i], dst[i], same[i])
+				}
+			}
+			if dst[n] != 0 {
+				t.Fatalf("%d elements: Gate wrote beyond the end", n)
+			}
+		}
+	})
+}

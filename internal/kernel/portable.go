@@ -1,6 +1,9 @@
 package kernel
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // The portable level rounds each product to float32 before adding it. The compiler
 // therefore cannot fuse products with sums, and every architecture gives the same bits.
@@ -85,4 +88,51 @@ func dotPortable(x, y []float32) float64 {
 		sum += float64(float64(v) * float64(y[i]))
 	}
 	return sum
+}
+
+func reachedPortable(off, on []int32, pre, reach, change []float32) (offs, ons int) {
+	// The bits of floats of one sign have the order of the floats. There are no branches,
+	// because the processor could not predict them.
+	const magnitude = 1<<31 - 1
+	bits := int32(0)
+	for _, v := range change {
+		bits = max(bits, int32(math.Float32bits(v)&magnitude))
+	}
+	limit := math.Float32frombits(uint32(bits))
+	reach = reach[:len(pre)]
+	for h, v := range pre {
+		// Both lists get every unit, and the next unit overwrites those that do not belong.
+		off[offs], on[ons] = int32(h), int32(h)
+		p := int32(math.Float32bits(v))
+		near := uint32(p&magnitude-int32(math.Float32bits(float32(limit*reach[h])))) >> 31
+		above := uint32(-p&^p) >> 31
+		ons += int(near & above)
+		offs += int(near &^ above)
+	}
+	return offs, ons
+}
+
+func kinksPortable(dst, change, weight []float32, off, on []int32, pre, slope []float32) {
+	clear(dst)
+	for _, h := range off {
+		w, p, s := weight[int(h)*kinkInputs:][:kinkInputs], pre[h], slope[h]
+		for i, u := range change {
+			dst[i] += float32(s * max(0, p+float32(w[i]*u)))
+		}
+	}
+	for _, h := range on {
+		w, p, s := weight[int(h)*kinkInputs:][:kinkInputs], pre[h], slope[h]
+		for i, u := range change {
+			dst[i] -= float32(s * min(0, p+float32(w[i]*u)))
+		}
+	}
+}
+
+func gatePortable(dst, x, v []float32) {
+	for i, a := range x {
+		const magnitude, infinity = 1<<31 - 1, 0xff << 23
+		b := int32(math.Float32bits(a))
+		keep := ((-b &^ b) | (infinity - b&magnitude)) >> 31 // all bits where a is above 0 or NaN; has no branch
+		dst[i] = math.Float32frombits(math.Float32bits(v[i]) & uint32(keep))
+	}
 }

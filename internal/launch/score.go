@@ -88,7 +88,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("bound for --until (default %g for %s, %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap, job.ErrorBound, job.Error))
 	f.Float64Var(&o.until.Sparsity, "sparsity", 0, fmt.Sprintf("for --until %s: `portion` of the entries that pruning will drop (default %g)", job.Overlap, job.AtSparsity))
 	f.DurationVar(&o.maxTime, "max-time", 0, "time limit, such as 90m or 2h; a round does not start if it would exceed the limit at the rate so far (default no limit)")
-	f.Float64Var(&o.request.Audit, "audit", 0, fmt.Sprintf("for %s: compare the values with full walks on this `portion` of the scored rows, such as 0.01, and write the result into the scores (default no audit)", estimator.Multilinear))
+	f.Float64Var(&o.request.Audit, "audit", 0, fmt.Sprintf("for %s: compare the values with debiased ones on this `portion` of the scored rows, such as 0.1, and write the result into the scores (default no audit)", estimator.Multilinear))
 	f.Int64Var(&o.request.RowsPerShard, "rows-per-shard", 0, "`rows` in a task (default about a minute of work; see shaver plan)")
 	cli.Files(c, "model", cli.Checkpoints...)
 	cli.Folder(c, "dataset")
@@ -153,6 +153,9 @@ the job is written next to them, to NAME.job.json.
 
 Estimators:
 ` + estimator.Help() + `
+
+To prune, score all rows with --estimator multilinear. To quote values, use
+--estimator debiased, which takes about twice as long and has no bias.
 
 The scores file of a job always has the same bytes, whatever the number of
 workers and --rows-per-shard are, and even if workers or coordinators die. The
@@ -295,7 +298,7 @@ func scoreExample(cluster bool) string {
 	return `  shaver score --model model.pth --dataset data --baseline codebook \
       --out scores.arrow
   shaver score --model model.pth --dataset data --estimator multilinear \
-      --audit 0.01 --out scores.arrow
+      --audit 0.1 --out scores.arrow
   shaver score --model model.pth --dataset data --sample 0.1 --passes 4 \
       --until overlap --sparsity 0.9 --max-time 2h --out scores.arrow
   shaver score --model new.pth --dataset data --previous old.arrow \

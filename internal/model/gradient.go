@@ -1,7 +1,7 @@
 package model
 
 import (
-	"math"
+	"sync"
 
 	"shaver/internal/kernel"
 )
@@ -28,6 +28,10 @@ type gradient interface {
 	set(i int, rows *Rows, r int) []float32
 	slope(i int) []float32
 	forward(dst []float64, slopes bool)
+	keepKinks() bool
+	change(i int) []float32
+	computeKinks(n int)
+	kink(i int) []float32
 }
 
 // Differentiable returns an error if NewGradient cannot work for m, because the derivatives
@@ -72,6 +76,8 @@ type headGradient struct {
 	units      []kernel.Tile   // output of each hidden layer, after ReLU
 	back       [2]kernel.Tile  // derivatives with respect to the units of two consecutive layers
 	cross      *crossGradient  // cross part; nil if the head has none
+	kinks      *kinkState      // nil unless kink terms are needed
+	flips      *flips          // nil unless logits after flips are needed
 	transposed *transposedHead // weights that all Gradients of the model share
 }
 
@@ -81,6 +87,8 @@ type transposedHead struct {
 	stacked *kernel.Outputs   // the first hidden layer, if it reads the cross layers' output
 	cross   []*kernel.Outputs // DCNv2
 	mix     []transposedMix   // DCN-Mix
+
+	kinks func() *kernel.Kinks // the first hidden layer, packed at the first call
 }
 
 type transposedMix struct {
@@ -92,7 +100,10 @@ type transposedMix struct {
 func (l *Linear) transposed() []float32 { return kernel.Pack(l.Weight, l.In, l.Out) }
 
 func newTransposedHead(a *Architecture, w *Weights) *transposedHead {
-	t := &transposedHead{}
+	t := &transposedHead{kinks: sync.OnceValue(func() *kernel.Kinks {
+		l := &w.Hidden[0]
+		return kernel.NewKinks(l.Weight, l.In, l.Out)
+	})}
 	for i := range w.Hidden {
 		l := &w.Hidden[i]
 		if i == 0 && a.CrossLayers > 0 && a.Structure != Parallel {
@@ -164,7 +175,7 @@ func (g *headGradient) forward(dst []float64, slopes bool) {
 		g.cross.forward(g.x, n)
 	}
 	if h.kind != FM {
-		g.mlp(n)
+		g.mlp(n, slopes && g.kinks != nil)
 		if slopes {
 			g.mlpBack(n)
 		}
@@ -178,7 +189,12 @@ func (g *headGradient) forward(dst []float64, slopes bool) {
 		if h.crossOutput != nil {
 			dst[i] += g.cross.output[i]
 		}
-		dst[i] += g.shallow(i, slopes)
+		shallow := g.shallow(i, slopes)
+		if slopes && g.flips != nil {
+			g.flips.shallow[i] = shallow
+			copy(g.flips.column[i*len(g.column):], g.column)
+		}
+		dst[i] += shallow
 	}
 }
 
@@ -234,16 +250,34 @@ func (g *headGradient) linear(i int, x []float32, slopes bool) float64 {
 	return sum
 }
 
-// mlp computes units for n slots.
-func (g *headGradient) mlp(n int) {
+// mlp computes units for n slots. If kinks is set, it keeps what the first layer computes
+// before ReLU.
+func (g *headGradient) mlp(n int, kinks bool) {
 	h, in, units := g.h, g.x, g.units
 	if h.stacked != nil {
-		g.cross.mlpInput(units[0], n)
+		if !kinks {
+			g.cross.mlpInput(units[0], n, true)
+		} else {
+			g.cross.mlpInput(g.kinks.pre, n, false)
+			g.rectifyFirst(n)
+		}
 		in, units = units[0], units[1:]
 	}
 	for l, layer := range h.layers {
-		layer.Layer(units[l], in, n, nil, true, nil)
+		if l == 0 && h.stacked == nil && kinks {
+			layer.Layer(g.kinks.pre, in, n, nil, false, nil)
+			g.rectifyFirst(n)
+		} else {
+			layer.Layer(units[l], in, n, nil, true, nil)
+		}
 		in = units[l]
+	}
+}
+
+// rectifyFirst sets the units of the first layer for n slots from its outputs before ReLU.
+func (g *headGradient) rectifyFirst(n int) {
+	for i := range n {
+		kernel.Gate(g.units[0].Row(i), g.kinks.pre.Row(i), g.kinks.pre.Row(i))
 	}
 }
 
@@ -256,13 +290,19 @@ func (g *headGradient) mlpBack(n int) {
 	for i := range n {
 		row := d.Row(i)
 		clear(row[copy(row, h.output):])
-		inactive(row, g.units[last].Row(i))
+		if last == 0 {
+			g.keepSlope(i, row)
+		}
+		kernel.Gate(row, g.units[last].Row(i), row)
 	}
 	for l := last; l > 0; l-- {
 		next.Stride = g.units[l-1].Stride
 		g.transposed.layers[l].Layer(next, d, n, nil, false, nil)
 		for i := range n {
-			inactive(next.Row(i), g.units[l-1].Row(i))
+			if l == 1 {
+				g.keepSlope(i, next.Row(i))
+			}
+			kernel.Gate(next.Row(i), g.units[l-1].Row(i), next.Row(i))
 		}
 		d, next = next, d
 	}
@@ -274,11 +314,10 @@ func (g *headGradient) mlpBack(n int) {
 	}
 }
 
-// inactive sets d to 0 where unit is at most 0. It keeps d where unit is above 0 or NaN.
-func inactive(d, unit []float32) {
-	unit = unit[:len(d)]
-	for o, v := range unit {
-		b := int32(math.Float32bits(v))
-		d[o] = math.Float32frombits(math.Float32bits(d[o]) & uint32((-b&^b)>>31))
+// keepSlope keeps the derivatives of slot i with respect to the units of the first layer, if
+// kink terms need them.
+func (g *headGradient) keepSlope(i int, d []float32) {
+	if g.kinks != nil {
+		copy(g.kinks.slope.Row(i), d)
 	}
 }

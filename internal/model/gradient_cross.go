@@ -114,9 +114,9 @@ func (c *crossGradient) mixForward(l, n int) {
 }
 
 // mlpInput sets out to the output of the MLP's first layer for n states of a stacked
-// head.
-func (c *crossGradient) mlpInput(out kernel.Tile, n int) {
-	c.h.stacked.Product(c.unit, c.x[len(c.z)], n, nil, nil, true)
+// head, before ReLU or after it.
+func (c *crossGradient) mlpInput(out kernel.Tile, n int, relu bool) {
+	c.h.stacked.Product(c.unit, c.x[len(c.z)], n, nil, nil, relu)
 	kernel.ToTile(out, c.unit, n, c.h.stacked.Out)
 }
 

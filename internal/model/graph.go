@@ -389,6 +389,8 @@ type graphGradient struct {
 	players int
 	core    *graphCore
 	runner  *execute.Runner
+	kinks   *kernel.Kinks // nil unless kink terms are needed
+	off, on []int32       // memory of kinks
 	parts   [graphSlots / kernel.States]graphPart
 	block   kernel.Block // [D], embeddings of a part
 }
@@ -398,6 +400,12 @@ type graphPart struct {
 	x      kernel.Tile  // [States, D], embedding of each slot
 	slopes kernel.Tile  // [States, D], derivatives of each slot
 	others kernel.Block // constants of the row of each slot
+
+	// Only if kink terms are needed.
+	pre       kernel.Tile // [States, units], units before their Relu
+	unitSlope kernel.Tile // [States, units], derivatives with respect to the units after their Relu
+	changes   kernel.Tile // [States, D], change of each entry of each slot
+	terms     kernel.Tile // [States, D], kink terms of each slot
 }
 
 func (c *graphCore) differentiable() error {
@@ -413,7 +421,7 @@ func (c *graphCore) newGradient(m *Model) gradient {
 	players := m.Players()
 	g := &graphGradient{players: players, core: c, runner: program.NewRunner(), block: kernel.NewBlock(players)}
 	for i := range g.parts {
-		g.parts[i] = graphPart{kernel.NewTile(kernel.States, players), kernel.NewTile(kernel.States, players), kernel.NewBlock(program.Others())}
+		g.parts[i] = graphPart{x: kernel.NewTile(kernel.States, players), slopes: kernel.NewTile(kernel.States, players), others: kernel.NewBlock(program.Others())}
 	}
 	if program.Others() == 0 {
 		g.runner.Prepare(kernel.States)
@@ -446,8 +454,41 @@ func (g *graphGradient) forward(dst []float64, slopes bool) {
 		if slopes {
 			g.runner.Differentiate(len(logits))
 			kernel.ToTile(part.slopes, g.runner.Slopes(), len(logits), g.players)
+			if g.kinks != nil {
+				g.runner.Units(part.pre, part.unitSlope, len(logits))
+			}
 		}
 	}
+}
+
+func (g *graphGradient) keepKinks() bool {
+	program, _ := g.core.gradient()
+	layer, _ := program.Kinks()
+	if layer == nil {
+		return false
+	}
+	g.kinks, g.off, g.on = layer, kernel.NewList(layer.Out), kernel.NewList(layer.Out)
+	for i := range g.parts {
+		p := &g.parts[i]
+		p.pre, p.unitSlope = kernel.NewTile(kernel.States+1, layer.Out), kernel.NewTile(kernel.States+1, layer.Out)
+		p.changes, p.terms = layer.NewTile(kernel.States), layer.NewTile(kernel.States)
+	}
+	return true
+}
+
+func (g *graphGradient) change(i int) []float32 {
+	return g.parts[i/kernel.States].changes.Row(i % kernel.States)[:g.players]
+}
+
+func (g *graphGradient) computeKinks(n int) {
+	for i := 0; i*kernel.States < n; i++ {
+		p := &g.parts[i]
+		g.kinks.Terms(p.terms, p.changes, p.pre, p.unitSlope, min(kernel.States, n-i*kernel.States), g.off, g.on)
+	}
+}
+
+func (g *graphGradient) kink(i int) []float32 {
+	return g.parts[i/kernel.States].terms.Row(i % kernel.States)[:g.players]
 }
 
 // Products returns the number of multiplications in the products of matrices with which a

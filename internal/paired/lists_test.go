@@ -23,18 +23,29 @@ func TestLists(t *testing.T) {
 	}
 	after = after.WithEmbedding(table)
 	rows := modeltest.Rows(before.Architecture, 4000, 2)
-	o := shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 4}
+	for _, o := range []estimator.Options{
+		{Estimator: estimator.Permutation, Passes: 1},
+		{Estimator: estimator.Debiased, Passes: 1, Draws: 2, Endpoints: estimator.Plain, Flips: 8},
+	} {
+		t.Run(o.Estimator, func(t *testing.T) { testLists(t, before, after, rows, shapley.Options{Options: o, Seed: 4}) })
+	}
+}
+
+func testLists(t *testing.T, before, after *model.Model, rows *model.Rows, o shapley.Options) {
+	sampling := tally.NewSampling(o.Options, 4000)
+	pair := sampling
+	pair.Paired = true
 	book := make([]float32, 6)
 	full := func(m *model.Model) *scores.File {
 		p, err := shapley.Estimate(t.Context(), shapley.Game{Model: m, Baseline: book}, o, rows, 2, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		sums := tally.NewAccumulator(m.Shape(), tally.Form{})
+		sums := tally.NewAccumulator(m.Shape(), sampling.Form(4))
 		if err := sums.Merge(p); err != nil {
 			t.Fatal(err)
 		}
-		r, err := sums.Result(tally.NewSampling(o.Options, 4000))
+		r, err := sums.Result(sampling)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,31 +61,35 @@ func TestLists(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sums := tally.NewAccumulator(before.Shape(), tally.Form{Paired: true, Fields: 4})
+		sums := tally.NewAccumulator(before.Shape(), pair.Form(4))
 		if err := sums.Merge(p); err != nil {
 			t.Fatal(err)
 		}
 		return sums
 	}
-	sampling := tally.NewSampling(o.Options, 4000)
-	sampling.Paired = true
-	s := New(sampled(800), sampled(400), sampling, previous)
+	s := New(sampled(800), sampled(400), pair, previous)
 	all := tally.NewPairedValues(17)
 	for row := range 12 {
 		s.Values(row, all.Part(previous.Shape.Row(row)))
 	}
-	off, uncorrected := 0.0, 0.0
+	off, uncorrected, far := 0.0, 0.0, 0
 	for i := range all.Phi {
 		for _, v := range []float64{all.Phi[i], float64(all.Abs[i]), float64(all.RMS[i]), float64(all.SE[i]), float64(all.PairedSE[i]), float64(all.AbsPairedSE[i]), float64(all.RMSPairedSE[i])} {
 			if math.IsNaN(v) || math.IsInf(v, 0) || i < 2 && v != 0 || i >= 2 && v == 0 {
 				t.Errorf("entry %d has a value of %v", i, v)
 			}
 		}
+		if math.Abs(all.Phi[i]-truth.Phi[i]) > 3*float64(all.PairedSE[i]) {
+			far++
+		}
 		off += (all.Phi[i] - truth.Phi[i]) * (all.Phi[i] - truth.Phi[i])
 		uncorrected += (previous.Phi[i] - truth.Phi[i]) * (previous.Phi[i] - truth.Phi[i])
 	}
 	if !(off < uncorrected/4) || uncorrected == 0 {
 		t.Errorf("the mean square error is %g of that of the previous values", off/uncorrected)
+	}
+	if far > 1 {
+		t.Errorf("%d of %d values are more than 3 standard errors off", far, len(all.Phi))
 	}
 	for _, g := range s.Lineage("m").Fields {
 		if math.IsNaN(g.Sum) || math.IsNaN(g.Abs) || math.IsNaN(g.RMS) {

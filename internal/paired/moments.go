@@ -47,7 +47,7 @@ func momentsOf(p *tally.Paired, aggregate int) moments {
 	m := moments{xx: x * x, xy: x * y, yy: y * y}
 	switch aggregate {
 	case sum:
-		m.x2, m.y2, m.d2 = p.Square, p.PreviousSquare, p.DifferenceSquare
+		m.x2, m.y2, m.d2 = p.SumSquare, p.PreviousSumSquare, p.DifferenceSquare
 	case abs:
 		m.x2, m.y2, m.d2 = p.Square, p.PreviousSquare, p.AbsDifferenceSquare
 	}
@@ -74,6 +74,7 @@ func rest(all, first *tally.Paired) tally.Paired {
 		Sum: all.Sum - first.Sum, Abs: all.Abs - first.Abs, Square: all.Square - first.Square,
 		PreviousSum: all.PreviousSum - first.PreviousSum, PreviousAbs: all.PreviousAbs - first.PreviousAbs, PreviousSquare: all.PreviousSquare - first.PreviousSquare,
 		DifferenceSquare: all.DifferenceSquare - first.DifferenceSquare, AbsDifferenceSquare: all.AbsDifferenceSquare - first.AbsDifferenceSquare,
+		SumSquare: all.SumSquare - first.SumSquare, PreviousSumSquare: all.PreviousSumSquare - first.PreviousSumSquare,
 	}
 }
 

@@ -87,11 +87,16 @@ type sums struct {
 	fourths []tally.Fourths
 }
 
-func (s *sums) Rows() int64                                         { return s.rows }
-func (s *sums) Count(feature int) int64                             { return s.count[feature] }
-func (s *sums) Fourths(field int) tally.Fourths                     { return s.fourths[field] }
-func (s *sums) PreviousLosses() (full, empty float64)               { return .4, .6 }
-func (s *sums) Paired(f int, _ tally.Sampling, into []tally.Paired) { copy(into, s.pairs[f*dim:]) }
+func (s *sums) Rows() int64                           { return s.rows }
+func (s *sums) Count(feature int) int64               { return s.count[feature] }
+func (s *sums) Fourths(field int) tally.Fourths       { return s.fourths[field] }
+func (s *sums) PreviousLosses() (full, empty float64) { return .4, .6 }
+func (s *sums) Paired(f int, _ tally.Sampling, into []tally.Paired) {
+	copy(into, s.pairs[f*dim:])
+	for i := range into {
+		into[i].SumSquare, into[i].PreviousSumSquare = into[i].Square, into[i].PreviousSquare
+	}
+}
 
 // add computes the sums over the given rows, of models m-1 and m.
 func (w *world) add(rows []int, m int) *sums {

@@ -28,7 +28,8 @@ import (
 // deviation of c between rows, because the contributions of the new model may be larger or
 // smaller.
 //
-// Abs is at least |Phi|, and RMS at least Abs, as in a full job.
+// Abs is at least |Phi|, and RMS at least Abs, as in a full job. If contributions are a base
+// and a correction, Abs may be less than |Phi|, because it is that of the base.
 func (s *Estimate) Values(feature int, into tally.Values) {
 	at := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].Row > feature }) - 1
 	s.write(feature, s.spans[at].Field, into)
@@ -49,7 +50,11 @@ func (s *Estimate) write(feature, j int, into tally.Values) {
 		phi, size, mean := s.mean(j, sum, c, old[sum]), s.mean(j, abs, c, old[abs]), s.mean(j, square, c, old[square])
 		root := math.Sqrt(max(0, mean))
 		if changed := phi != old[sum] || size != old[abs]; changed {
-			size = max(size, math.Abs(phi))
+			least := math.Abs(phi)
+			if s.sampling.Corrected {
+				least = 0
+			}
+			size = max(size, least)
 		}
 		if changed := size != old[abs] || mean != old[square]; changed {
 			root = max(root, float64(float32(size)))
@@ -191,8 +196,12 @@ func (s *Estimate) inherited(i int, prior, spread float64) [aggregates]float64 {
 	}
 	mean := squared(old.RMS[i])
 	sample := float64(old.Rows) / max(1, float64(old.Rows-1))
+	value := portion * sample * max(0, mean-float64(old.Phi[i]*old.Phi[i]))
+	if s.sampling.Corrected { // RMS is that of the base
+		value = portion * float64(old.Rows) * squared(old.PopulationSE[i])
+	}
 	return [aggregates]float64{
-		portion * sample * max(0, mean-float64(old.Phi[i]*old.Phi[i])),
+		value,
 		portion * sample * max(0, mean-squared(old.Abs[i])),
 		portion * max(0, float64(prior*spread)-float64(mean*mean)),
 	}
@@ -232,6 +241,9 @@ func (s *Estimate) fullErrors(i, c int, phi, root, inherited float64) (dataset, 
 		return dataset, population
 	}
 	before, now := float64(oldRoot*oldRoot)-float64(old.Phi[i]*old.Phi[i]), max(0, float64(root*root)-float64(phi*phi))
+	if s.sampling.Corrected { // the roots are those of the base, so they may be less than |phi|
+		before, now = oldRoot*oldRoot, root*root
+	}
 	if before > negligible*oldRoot*oldRoot {
 		return dataset * (now / before), population * (now / before)
 	}

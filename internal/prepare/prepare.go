@@ -39,7 +39,7 @@ type Request struct {
 	Loss     string            // one of loss.Names; "" = dataset.Dataset.Loss
 	Until    *job.Until        // when to end before all rows and passes are done; nil = never
 	// Audit is the portion, (0, 1], of the scored rows on which package audit compares
-	// a multilinear job with full walks; 0 = no audit. Audit rows are a fresh sample of
+	// a multilinear job with debiased values; 0 = no audit. Audit rows are a fresh sample of
 	// all rows of the splits, because the audit computes them with each of its
 	// estimators, the job's own included.
 	Audit float64
@@ -131,7 +131,8 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	j := &Job{
 		Spec: job.Spec{
 			Version: job.SpecVersion, Model: ck.Digest(), Dataset: r.Dataset.Digest(), Splits: splits, Sample: portion, Baseline: r.Baseline,
-			Options: r.Options, Seed: r.Seed, Kernel: kernel.Name(), Until: r.Until, Audit: r.Audit, Days: r.Dataset.DayDigests(), Loss: kind,
+			Options: r.Options, Seed: r.Seed, Kernel: kernel.Name(), Until: r.Until, Audit: r.Audit, Days: r.Dataset.DayDigests(),
+			Revision: r.Options.Traits().Revision, Loss: kind,
 		},
 		Baseline: values, Architecture: m.Architecture, Dataset: r.Dataset,
 	}
@@ -201,7 +202,7 @@ func (r *Request) validate(players int) error {
 	if !(r.Sample > 0 && r.Sample <= 1) {
 		return fault.Usagef("sample %v is outside (0, 1]", r.Sample)
 	}
-	if r.Audit != 0 && (!(r.Audit > 0 && r.Audit <= 1) || !r.Options.Traits().Draws) {
+	if r.Audit != 0 && (!(r.Audit > 0 && r.Audit <= 1) || !r.Options.Traits().Draws || r.Options.Traits().Flips) {
 		return fault.Usagef("audit %v with estimator %s: an audit needs estimator %s and a portion in (0, 1]", r.Audit, r.Options.Estimator, estimator.Multilinear)
 	}
 	if r.Until == nil {

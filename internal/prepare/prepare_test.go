@@ -179,9 +179,8 @@ func TestAuditRequests(t *testing.T) {
 	r.Audit, r.MaxRows, r.Until = .5, 100, &job.Until{Seconds: 1}
 	requests := r.AuditRequests(.4)
 	want := map[int]estimator.Options{
-		prepare.ByWalks:        {Estimator: estimator.Permutation, Passes: 1},
-		prepare.AsRequested:    {Estimator: estimator.Multilinear, Passes: 1, Draws: r.Options.Draws, Endpoints: estimator.Plain},
-		prepare.OtherEndpoints: {Estimator: estimator.Multilinear, Passes: 1, Draws: 4, Endpoints: estimator.Balanced},
+		prepare.ByFlips:     {Estimator: estimator.Debiased, Passes: 1, Draws: r.Options.Draws, Endpoints: estimator.Plain, Flips: estimator.DefaultFlips},
+		prepare.AsRequested: {Estimator: estimator.Multilinear, Passes: 1, Draws: r.Options.Draws, Endpoints: estimator.Plain},
 	}
 	for by, halves := range requests {
 		for half, sub := range halves {
@@ -189,9 +188,5 @@ func TestAuditRequests(t *testing.T) {
 				t.Errorf("estimator %d, half %d: %+v", by, half, sub)
 			}
 		}
-	}
-	r.Options.Endpoints, r.Options.Draws = estimator.Balanced, 6
-	if o := r.AuditRequests(1)[prepare.OtherEndpoints][0].Options; o.Endpoints != estimator.Plain || o.Draws != 6 {
-		t.Errorf("the other end points of balanced: %+v", o)
 	}
 }

@@ -117,6 +117,9 @@ func (p *Previous) checkSettings(r *Request) error {
 			return fault.Usagef("%s %s: the previous scores have %s %s", s.Name, s.Value(), s.Name, settings[i].Value())
 		}
 	}
+	if revision := r.Options.Traits().Revision; was.Revision != revision {
+		return fault.Usagef("the previous scores are from revision %d of the %s estimator, this program has revision %d: compute them again without previous scores", was.Revision, was.Estimator, revision)
+	}
 	if was.Seed != r.Seed {
 		return fault.Usagef("seed %d: the previous scores have the seed %d", r.Seed, was.Seed)
 	}

@@ -17,14 +17,15 @@ type Purpose uint64
 // The purposes. Their numbers are part of every job's identity, so never reuse one.
 // Number 7 is not in use.
 const (
-	Order      Purpose = 1 // order in which a row's players are dropped; indices: row, pass
-	Sample     Purpose = 2 // which rows of a dataset are scored; indices: row, generation of paired jobs (0 = not paired)
-	Split      Purpose = 3 // split of an imported row; index: row
-	Quickstart Purpose = 4 // the planted model and its rows; indices: chosen by the quickstart
-	Coalition  Purpose = 5 // which of a row's players are present in a draw; indices: row, pair of draws
-	Portion    Purpose = 6 // round in which a job that may stop early scores a row in its first pass; index: row
-	Synthetic  Purpose = 8 // raw click logs that follow a planted law; indices: row, kind of stream
-	Floor      Purpose = 9 // scores of entries about which nothing is known; indices: 0, 0
+	Order      Purpose = 1  // order in which a row's players are dropped; indices: row, pass
+	Sample     Purpose = 2  // which rows of a dataset are scored; indices: row, generation of paired jobs (0 = not paired)
+	Split      Purpose = 3  // split of an imported row; index: row
+	Quickstart Purpose = 4  // the planted model and its rows; indices: chosen by the quickstart
+	Coalition  Purpose = 5  // which of a row's players are present in a draw; indices: row, pair of draws
+	Portion    Purpose = 6  // round in which a job that may stop early scores a row in its first pass; index: row
+	Synthetic  Purpose = 8  // raw click logs that follow a planted law; indices: row, kind of stream
+	Floor      Purpose = 9  // scores of entries about which nothing is known; indices: 0, 0
+	Flip       Purpose = 10 // which players of a row are flipped in a draw; indices: row, pair of draws
 )
 
 // Stream is the sequence of random numbers at one address. It is small, and cheap enough

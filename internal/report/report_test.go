@@ -226,8 +226,8 @@ func TestParts(t *testing.T) {
 		t.Error("the page does not say how the job ended")
 	}
 	bias := .125
-	f.Scores.Audit = &scores.Audit{Rows: 2400, Entries: 99, RelativeBias: &bias, Overlaps: []scores.Overlap{{Sparsity: .9, Overlap: .75, Walks: .5}}}
-	for _, text := range []string{"2,400 rows <small>99 entries", "0.125 <small>relative", "up to undefined may", "overlap at 0.9", "0.750 <small>portion of the kept entries that walks also keep; walks on one half of the rows and walks on the other half: 0.500"} {
+	f.Scores.Audit = &scores.Audit{Reference: "debiased", Rows: 2400, Entries: 99, RelativeBias: &bias, Overlaps: []scores.Overlap{{Sparsity: .9, Overlap: .75, Reference: .5}}}
+	for _, text := range []string{"2,400 rows <small>99 entries", "0.125 <small>relative", "up to undefined may", "overlap at 0.9", "0.750 <small>portion of the kept entries that debiased also keeps; debiased on one half of the rows and on the other half: 0.500"} {
 		if !has(text) {
 			t.Errorf("the facts of the audit lack %q", text)
 		}

@@ -255,7 +255,7 @@ func (f *Facts) errors(summary *scores.Summary) []fact {
 	return append(all, f.audit()...)
 }
 
-// audit returns facts about how the values compare with those of walks. It returns nil if
+// audit returns facts about how the values compare with those of the audit's reference. It returns nil if
 // there was no audit.
 func (f *Facts) audit() []fact {
 	a := f.Scores.Audit
@@ -263,12 +263,12 @@ func (f *Facts) audit() []fact {
 		return nil
 	}
 	all := []fact{
-		{"audit", count(a.Rows) + " rows", count(a.Entries) + " entries, compared with walks"},
+		{"audit", count(a.Rows) + " rows", count(a.Entries) + " entries, compared with " + a.Reference},
 		{"bias", scores.FigureText(a.RelativeBias), "relative to the values, excluding noise; up to " + scores.FigureText(a.BiasNoise) + " may be chance"},
-		{"Spearman", scores.FigureText(a.Spearman), "correlation of the ranks; walks on one half of the rows and walks on the other half: " + scores.FigureText(a.WalksSpearman)},
+		{"Spearman", scores.FigureText(a.Spearman), "correlation of the ranks; " + a.Reference + " on one half of the rows and on the other half: " + scores.FigureText(a.ReferenceSpearman)},
 	}
 	for _, o := range a.Overlaps {
-		all = append(all, fact{"overlap at " + number(o.Sparsity), fmt.Sprintf("%.3f", o.Overlap), fmt.Sprintf("portion of the kept entries that walks also keep; walks on one half of the rows and walks on the other half: %.3f", o.Walks)})
+		all = append(all, fact{"overlap at " + number(o.Sparsity), fmt.Sprintf("%.3f", o.Overlap), fmt.Sprintf("portion of the kept entries that %s also keeps; %[1]s on one half of the rows and on the other half: %.3f", a.Reference, o.Reference)})
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package scores
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"math"
 	"os"
@@ -180,7 +181,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 	want.QuarantinedRows = 3
 	want.Spec.Until, want.Stopped = &job.Until{Rule: job.Paper, Bound: .1}, &Stopped{Rounds: 2, Passes: 2, Reason: AllDone, Figure: Figure(.2)}
-	want.Audit = &Audit{Rows: 3, Entries: 4, RelativeRMS: Figure(.1), Spearman: Figure(math.NaN()), Overlaps: []Overlap{{.5, .6, .7}}}
+	want.Audit = &Audit{Reference: "debiased", Rows: 3, Entries: 4, RelativeRMS: Figure(.1), Spearman: Figure(math.NaN()), Overlaps: []Overlap{{.5, .6, .7}}}
 	if err := Write(filepath.Join(dir, "three"), want); err != nil {
 		t.Fatal(err)
 	}
@@ -336,15 +337,15 @@ func TestStandardErrors(t *testing.T) {
 	}
 }
 
-// Differ accepts an audit in which figures are undefined.
-func TestDiffer(t *testing.T) {
-	for _, c := range []struct {
-		endpoints, noise *float64
-		want             bool
-	}{{nil, nil, false}, {Figure(.2), nil, true}, {Figure(.2), Figure(.1), true}, {Figure(.2), Figure(.3), false}, {Figure(.05), Figure(.01), false}} {
-		if a := (&Audit{Endpoints: c.endpoints, EndpointsNoise: c.noise}); a.Differ() != c.want {
-			t.Errorf("Differ of %+v is %v", a, a.Differ())
-		}
+// Audits of earlier programs, whose reference was walks, can still be read.
+func TestEarlierAudit(t *testing.T) {
+	var a Audit
+	if err := json.Unmarshal([]byte(`{"rows": 3, "entries": 4, "relative_bias": 0.2, "walks_spearman": 0.5, "overlaps": [{"sparsity": 0.9, "overlap": 0.75, "walks": 0.6}], "endpoints": 0.1}`), &a); err != nil {
+		t.Fatal(err)
+	}
+	want := Audit{Reference: "permutation", Rows: 3, Entries: 4, RelativeBias: Figure(.2), ReferenceSpearman: Figure(.5), Overlaps: []Overlap{{.9, .75, .6}}}
+	if !reflect.DeepEqual(a, want) {
+		t.Errorf("read %+v, expected %+v", a, want)
 	}
 }
 

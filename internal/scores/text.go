@@ -9,18 +9,13 @@ import (
 
 // WriteTable writes the audit as lines of a table. Tabs separate the cells.
 func (a *Audit) WriteTable(w io.Writer) {
-	fmt.Fprintf(w, "audit\t%d rows\t%d entries, compared with walks\n", a.Rows, a.Entries)
-	fmt.Fprintf(w, "  relative RMS\t%s\tincluding the noise of both estimates\n", FigureText(a.RelativeRMS))
+	fmt.Fprintf(w, "audit\t%d rows\t%d entries, compared with %s\n", a.Rows, a.Entries, a.Reference)
+	fmt.Fprintf(w, "  relative RMS\t%s\tincluding noise\n", FigureText(a.RelativeRMS))
 	fmt.Fprintf(w, "  bias\t%s\texcluding noise; up to %s may be chance\n", FigureText(a.RelativeBias), FigureText(a.BiasNoise))
-	fmt.Fprintf(w, "  Spearman\t%s\twalks on one half of the rows and walks on the other half: %s\n", FigureText(a.Spearman), FigureText(a.WalksSpearman))
+	fmt.Fprintf(w, "  Spearman\t%s\t%s on one half of the rows and on the other half: %s\n", FigureText(a.Spearman), a.Reference, FigureText(a.ReferenceSpearman))
 	for _, o := range a.Overlaps {
-		fmt.Fprintf(w, "  overlap at %g\t%.3f\t%.3f\n", o.Sparsity, o.Overlap, o.Walks)
+		fmt.Fprintf(w, "  overlap at %g\t%.3f\t%.3f\n", o.Sparsity, o.Overlap, o.Reference)
 	}
-	warning := ""
-	if a.Differ() {
-		warning = ": do not quote the values of plain"
-	}
-	fmt.Fprintf(w, "  end points\t%s\tplain compared with balanced; up to %s may be chance%s\n", FigureText(a.Endpoints), FigureText(a.EndpointsNoise), warning)
 }
 
 // FigureText returns v with three decimals, or "undefined" if it is nil.

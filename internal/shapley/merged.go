@@ -10,7 +10,7 @@ type merged struct {
 
 	// Figures of the players of one row, at most D.
 	dropped, entries []float32
-	slopes           [2][]float32 // sums of the derivatives over a player's elements, in the two states of a pair
+	slopes, bends    [2][]float32 // sums over a player's elements of the derivatives and of the kink terms, in the two states of a pair
 }
 
 func newMerged(s *setup, rows int) *merged {
@@ -18,7 +18,7 @@ func newMerged(s *setup, rows int) *merged {
 	for r := range m.rosters {
 		m.rosters[r] = model.NewRoster(&s.game.Model.Architecture)
 	}
-	for _, figures := range []*[]float32{&m.dropped, &m.entries, &m.slopes[0], &m.slopes[1]} {
+	for _, figures := range []*[]float32{&m.dropped, &m.entries, &m.slopes[0], &m.slopes[1], &m.bends[0], &m.bends[1]} {
 		*figures = make([]float32, len(s.baseline))
 	}
 	return m
@@ -31,17 +31,13 @@ func (m *merged) begin(rows *model.Rows) {
 	}
 }
 
-// fill sets set to the embedding of row r with a coalition present, and rest to that with
-// the complement present. entries is the embedding of the row, [D].
-func (m *merged) fill(r int, coalition []uint64, entries, set, rest []float32) {
+// fill sets state to the embedding of row r with a coalition present, or with its complement
+// present if complement is 1 and not 0. entries is the embedding of the row, [D].
+func (m *merged) fill(r int, coalition []uint64, complement uint64, entries, state []float32) {
 	for k, player := range m.rosters[r].ByElement() {
-		set[k], rest[k] = entries[k], entries[k]
-		switch {
-		case player < 0: // of a pad row
-		case coalition[player/64]>>(player%64)&1 == 1:
-			rest[k] = m.baseline[k]
-		default:
-			set[k] = m.baseline[k]
+		state[k] = entries[k]
+		if player >= 0 && coalition[player/64]>>(player%64)&1 == complement { // not of a pad row
+			state[k] = m.baseline[k]
 		}
 	}
 }
@@ -58,17 +54,17 @@ func (m *merged) values(r int, entries []float32) (baseline, own []float32) {
 	return baseline, own
 }
 
-// pairs is like the function pairs for the players of row r. The last three arguments have
-// a value for each element.
-func (m *merged) pairs(t []float64, a, b *curve, r int, coalition []uint64, entries, slopeA, slopeB []float32) {
+// sum sets sums to the sums over the elements of each player of row r, and returns the sums of
+// these players. elements has a value for each element, [D].
+func (m *merged) sum(sums []float32, r int, elements []float32) []float32 {
 	roster := m.rosters[r]
-	for i := range t {
-		sumA, sumB := 0.0, 0.0
+	sums = sums[:roster.Players()]
+	for i := range sums {
+		sum := 0.0
 		for _, k := range roster.Elements(i) {
-			sumA, sumB = sumA+float64(slopeA[k]), sumB+float64(slopeB[k])
+			sum += float64(elements[k])
 		}
-		m.slopes[0][i], m.slopes[1][i] = float32(sumA), float32(sumB)
+		sums[i] = float32(sum)
 	}
-	baseline, own := m.values(r, entries)
-	pairs(t, a, b, coalition, baseline, own, m.slopes[0], m.slopes[1])
+	return sums
 }

@@ -8,6 +8,7 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/random"
+	"shaver/internal/tally"
 )
 
 // leastQ replaces a smaller q in the denominators of the weights of balanced end points.
@@ -20,12 +21,14 @@ const leastQ = 0.06
 //
 // A draw is one random coalition S. The derivative of the logit f with respect to the
 // whole embedding gives the contributions of all players to S. The estimator treats the
-// logit as linear in the player's entry, but computes the loss l exactly:
+// logit as linear in the player's entry, except for the kinks of the first hidden layer. It
+// computes the loss l exactly:
 //
-//	present: l(f - g*delta) - l(f)    dropped: l(f) - l(f + g*delta)
+//	present: l(f - g*delta + k) - l(f)    dropped: l(f) - l(f + g*delta + k)
 //
 // Here g is the derivative with respect to the player's entry, and delta is the entry
-// minus its baseline. Draws come in pairs, a coalition and its complement. T is the mean
+// minus its baseline. k is the kink term of the change of the entry (see package model), or
+// 0 for models that have none. Draws come in pairs, a coalition and its complement. T is the mean
 // of a player's two contributions in a pair. If there are n pairs, pair k draws q from
 // the k-th of n equal strata of (0, 1/2).
 //
@@ -37,6 +40,8 @@ const leastQ = 0.06
 //	m + w*(T - m), w = 1/(2*max(q, leastQ)) if present in S, else (1 - q/(2*max(q, leastQ)))/(1-q)
 //
 // For every q, the expected value of w is 1.
+//
+// At the end, the residual of a row is shared out among its players (see sharing).
 type multilinear struct {
 	*setup
 	gradient  *model.Gradient
@@ -51,6 +56,9 @@ type multilinear struct {
 	t         []float64 // T of one row in the current pair, [D]
 	failed    []error   // why a row has no values, or nil, [rows]
 	merged    *merged   // nil if the players are the elements
+	kinks     bool      // whether the model has kink terms
+	straight  []float32 // zeros in place of kink terms, [D]
+	sharing   *sharing
 }
 
 func newMultilinear(s *setup) evaluator {
@@ -61,6 +69,7 @@ func newMultilinear(s *setup) evaluator {
 		setup: s, gradient: gradient, logits: make([]float64, gradient.States()), words: (players + 63) / 64,
 		q: make([]float64, rows), entries: make([]float32, rows*players), total: make([]float64, rows*players), t: make([]float64, players), failed: make([]error, rows),
 	}
+	m.kinks, m.straight, m.sharing = gradient.KeepKinks(), make([]float32, players), newSharing(game.Model)
 	m.coalition = make([]uint64, rows*m.words)
 	if options.Endpoints == estimator.Balanced {
 		m.weighed, m.weight = make([]float64, rows*players), make([]float64, rows*players)
@@ -100,9 +109,12 @@ func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows
 			return err
 		}
 		for r := range n {
-			m.draw(r, pair, rows)
+			m.draw(r, pair, pair, rows)
 		}
 		m.gradient.Slopes(m.logits[:2*n])
+		if m.kinks {
+			m.gradient.Kinks(2 * n)
+		}
 		for r := range n {
 			m.accumulate(r, rows.Label[r])
 		}
@@ -110,26 +122,70 @@ func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows
 	return nil
 }
 
-// draw draws S for row r. It puts the embedding with S present into state 2r of the
-// gradient, and the embedding with the complement of S present into state 2r+1.
-func (m *multilinear) draw(r, pair int, rows *model.Rows) {
-	stream := random.At(m.options.Seed, random.Coalition, uint64(rows.Number[r]), uint64(pair))
+// draw draws S for row r and a pair of draws of a pass. index is the number of the pair over
+// all passes. draw puts the embedding with S present into state 2r of the
+// gradient, and the embedding with the complement of S present into state 2r+1. The changes
+// of a state are those that add or drop one player.
+func (m *multilinear) draw(r, pair, index int, rows *model.Rows) {
+	stream := random.At(m.options.Seed, random.Coalition, uint64(rows.Number[r]), uint64(index))
 	m.q[r] = (float64(pair) + stream.Float64()) / float64(m.options.Draws)
 	baseline := m.baseline
 	coalition, entries := m.coalitionOf(r), m.entries[r*len(baseline):][:len(baseline)]
-	if m.merged != nil {
-		stream.Coins(coalition, m.merged.rosters[r].Players(), uint64(math.Ldexp(m.q[r], 64)))
-		m.merged.fill(r, coalition, entries, m.gradient.Set(2*r, rows, r), m.gradient.Set(2*r+1, rows, r))
+	set, rest := m.gradient.Set(2*r, rows, r)[:len(baseline)], m.gradient.Set(2*r+1, rows, r)[:len(baseline)]
+	if limit := uint64(math.Ldexp(m.q[r], 64)); m.merged != nil {
+		stream.Coins(coalition, m.merged.rosters[r].Players(), limit)
+		m.merged.fill(r, coalition, 0, entries, set)
+		m.merged.fill(r, coalition, 1, entries, rest)
+	} else {
+		stream.Coins(coalition, len(baseline), limit)
+		for i, v := range baseline { // has no branch, because the processor could not predict it
+			in := -uint32(coalition[i/64] >> (i % 64) & 1)
+			b, e := math.Float32bits(v), math.Float32bits(entries[i])
+			swap := (b ^ e) & in
+			set[i], rest[i] = math.Float32frombits(b^swap), math.Float32frombits(e^swap)
+		}
+	}
+	if !m.kinks {
 		return
 	}
-	stream.Coins(coalition, len(baseline), uint64(math.Ldexp(m.q[r], 64)))
-	set, rest := m.gradient.Set(2*r, rows, r)[:len(baseline)], m.gradient.Set(2*r+1, rows, r)[:len(baseline)]
-	for i, v := range baseline { // has no branch, because the processor could not predict it
-		in := -uint32(coalition[i/64] >> (i % 64) & 1)
-		b, e := math.Float32bits(v), math.Float32bits(entries[i])
-		swap := (b ^ e) & in
-		set[i], rest[i] = math.Float32frombits(b^swap), math.Float32frombits(e^swap)
+	setChange, restChange := m.gradient.Change(2 * r)[:len(baseline)], m.gradient.Change(2*r + 1)[:len(baseline)]
+	for i, v := range set { // an entry changes from its value in one state to that in the other
+		change := rest[i] - v
+		setChange[i], restChange[i] = change, -change
 	}
+}
+
+// players returns the baselines and the entries of the players of row r. The results are
+// valid until the next call.
+func (m *multilinear) players(r int) (baseline, entries []float32) {
+	entries = m.entries[r*len(m.baseline):][:len(m.baseline)]
+	if m.merged == nil {
+		return m.baseline, entries
+	}
+	return m.merged.values(r, entries)
+}
+
+// slope returns the derivatives of the logit with respect to the players of row r in one of
+// the two states of the pair. The result is valid until the next call for this state.
+func (m *multilinear) slope(r, state int) []float32 {
+	slope := m.gradient.Slope(2*r + state)
+	if m.merged == nil {
+		return slope
+	}
+	return m.merged.sum(m.merged.slopes[state], r, slope)
+}
+
+// bend is like slope for the kink terms. The term of a player with several elements is the
+// sum of theirs, which is only an approximation.
+func (m *multilinear) bend(r, state int) []float32 {
+	if !m.kinks {
+		return m.straight
+	}
+	bend := m.gradient.Kink(2*r + state)
+	if m.merged == nil {
+		return bend
+	}
+	return m.merged.sum(m.merged.bends[state], r, bend)
 }
 
 func (m *multilinear) coalitionOf(r int) []uint64 { return m.coalition[r*m.words : (r+1)*m.words] }
@@ -145,12 +201,9 @@ func (m *multilinear) accumulate(r int, label float32) {
 	from, to := r*players, (r+1)*players
 	a, b := newCurve(m.game.Loss, m.logits[2*r], label), newCurve(m.game.Loss, m.logits[2*r+1], label)
 	coalition, t := m.coalitionOf(r), m.t
-	if m.merged != nil {
-		t = t[:m.merged.rosters[r].Players()]
-		m.merged.pairs(t, &a, &b, r, coalition, m.entries[from:to], m.gradient.Slope(2*r), m.gradient.Slope(2*r+1))
-	} else {
-		pairs(t, &a, &b, coalition, m.baseline, m.entries[from:to], m.gradient.Slope(2*r), m.gradient.Slope(2*r+1))
-	}
+	baseline, own := m.players(r)
+	t = t[:len(own)]
+	pairs(t, &a, &b, coalition, baseline, own, m.slope(r, 0), m.slope(r, 1), m.bend(r, 0), m.bend(r, 1))
 	total := m.total[from:to]
 	for i, v := range t {
 		total[i] += v
@@ -166,13 +219,14 @@ func (m *multilinear) accumulate(r int, label float32) {
 	}
 }
 
-// pairs sets t to T of each player. a and slopeA are the loss curve and the derivatives at
-// the coalition, b and slopeB those at its complement. A player is present in exactly one
-// of the two states.
-func pairs(t []float64, a, b *curve, coalition []uint64, baseline, entries, slopeA, slopeB []float32) {
+// pairs sets t to T of each player. a, slopeA and bendA are the loss curve, the derivatives
+// and the kink terms at the coalition, b, slopeB and bendB those at its complement. A player is
+// present in exactly one of the two states.
+func pairs(t []float64, a, b *curve, coalition []uint64, baseline, entries, slopeA, slopeB, bendA, bendB []float32) {
 	a0, a1, a2, a3, a4, a5 := a.a[0], a.a[1], a.a[2], a.a[3], a.a[4], a.a[5]
 	b0, b1, b2, b3, b4, b5 := b.a[0], b.a[1], b.a[2], b.a[3], b.a[4], b.a[5]
 	baseline, entries, slopeA, slopeB = baseline[:len(t)], entries[:len(t)], slopeA[:len(t)], slopeB[:len(t)]
+	bendA, bendB = bendA[:len(t)], bendB[:len(t)]
 	bits := uint64(0)
 	for i := range t {
 		if i%64 == 0 {
@@ -181,7 +235,10 @@ func pairs(t []float64, a, b *curve, coalition []uint64, baseline, entries, slop
 		in := bits & 1
 		bits >>= 1
 		delta := float64(entries[i]) - float64(baseline[i])
-		u, v := float64(slopeA[i])*delta, float64(slopeB[i])*delta
+		// If the player is present, the kink term lowers what its entry adds to the logit.
+		kinkA, kinkB := math.Float32bits(bendA[i])^uint32(in)<<31, math.Float32bits(bendB[i])^uint32(1-in)<<31
+		u := float64(float64(slopeA[i])*delta) + float64(math.Float32frombits(kinkA))
+		v := float64(float64(slopeB[i])*delta) + float64(math.Float32frombits(kinkB))
 		x, y := u*u, v*v
 		if !(x <= seriesRadius*seriesRadius && y <= seriesRadius*seriesRadius) {
 			sign := float64(2*int(in) - 1)
@@ -200,6 +257,11 @@ func pairs(t []float64, a, b *curve, coalition []uint64, baseline, entries, slop
 func balance(q float64) [2]float64 {
 	in := 1 / (2 * max(q, leastQ))
 	return [2]float64{(1 - float64(q*in)) / (1 - q), in}
+}
+
+func (m *multilinear) share(played *tally.Played, r int) {
+	baseline, entries := m.players(r)
+	m.sharing.share(played, 1, entries, baseline)
 }
 
 func (m *multilinear) values(phi, _ []int64, r int) error {

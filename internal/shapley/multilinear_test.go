@@ -3,8 +3,10 @@ package shapley_test
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
 	"shaver/internal/estimator"
@@ -14,36 +16,43 @@ import (
 	"shaver/internal/shapley"
 )
 
-// expectation computes the expected value of the multilinear estimator on one row. It works
-// in float64, enumerates all coalitions, and takes numerical derivatives of the reference
-// formula. weight returns the weight of a player for q in (0, 1/2), depending on whether the
-// player is in S.
-func expectation(g shapley.Game, row []int32, label float32, weight func(q float64, in bool) float64) []float64 {
+// expectation computes the expected value of the multilinear estimator on one row. It
+// enumerates all coalitions. The logits, derivatives and kink terms are those of a Gradient. A
+// row has its residual shared out by formulas in float64. weight returns the weight of a player
+// for q in (0, 1/2), depending on whether the player is in S.
+func expectation(g shapley.Game, rows *model.Rows, weight func(q float64, in bool) float64) []float64 {
 	m, players := g.Model, g.Model.Players()
-	entries, x := make([]float32, players), make([]float64, players)
-	m.Embed(entries, row)
-	logit := func() float64 { return modeltest.Logit(&m.Architecture, &m.Weights, row, x) }
+	label := rows.Label[0]
+	entries := make([]float32, players)
+	m.Embed(entries, rows.Row(0))
+	gradient := m.NewGradient()
+	kinks := gradient.KeepKinks()
+	delta := func(i int) float64 { return float64(entries[i] - g.Baseline[i]) }
 	contribution := make([][]float64, 1<<players) // by coalition and player
 	for set := range contribution {
+		x := gradient.Set(0, rows, 0)
 		for i := range x {
-			if x[i] = float64(g.Baseline[i]); set>>i&1 == 1 {
-				x[i] = float64(entries[i])
+			if x[i] = g.Baseline[i]; set>>i&1 == 1 {
+				x[i] = entries[i]
+			}
+			if kinks {
+				gradient.Change(0)[i] = float32(delta(i) * (1 - 2*float64(set>>i&1)))
 			}
 		}
-		f := logit()
+		f := make([]float64, 1)
+		gradient.Slopes(f)
+		bend := make([]float32, players)
+		if kinks {
+			gradient.Kinks(1)
+			bend = gradient.Kink(0)
+		}
 		contribution[set] = make([]float64, players)
-		for i := range x {
-			const h = 1e-6
-			v := x[i]
-			x[i] = v + h
-			up := logit()
-			x[i] = v - h
-			u := (up - logit()) / (2 * h) * float64(entries[i]-g.Baseline[i])
-			x[i] = v
+		for i := range contribution[set] {
+			u, k := float64(gradient.Slope(0)[i])*delta(i), float64(bend[i])
 			if set>>i&1 == 1 {
-				contribution[set][i] = g.Loss.Of(f-u, label) - g.Loss.Of(f, label)
+				contribution[set][i] = g.Loss.Of(f[0]-u+k, label) - g.Loss.Of(f[0], label)
 			} else {
-				contribution[set][i] = g.Loss.Of(f, label) - g.Loss.Of(f+u, label)
+				contribution[set][i] = g.Loss.Of(f[0], label) - g.Loss.Of(f[0]+u+k, label)
 			}
 		}
 	}
@@ -60,6 +69,23 @@ func expectation(g shapley.Game, row []int32, label float32, weight func(q float
 			}
 		}
 	}
+	norms := m.ColumnNorms()
+	if norms == nil {
+		norms = slices.Repeat([]float64{1}, players)
+	}
+	mean := floats.Sum(norms) / float64(players)
+	score := make([]float64, players)
+	for i, n := range norms {
+		score[i] = delta(i) * delta(i) * (n + .001*mean)
+	}
+	logits := make([]float64, 1)
+	copy(gradient.Set(0, rows, 0), entries)
+	gradient.Logits(logits)
+	full := g.Loss.Of(logits[0], label)
+	copy(gradient.Set(0, rows, 0), g.Baseline)
+	gradient.Logits(logits)
+	residual := g.Loss.Of(logits[0], label) - full - floats.Sum(phi)
+	floats.AddScaled(phi, residual/floats.Sum(score), score)
 	return phi
 }
 
@@ -85,7 +111,7 @@ func TestMultilinearCentresOnItsExpectation(t *testing.T) {
 		}
 		for _, o := range []shapley.Options{{Options: estimator.Options{Draws: 2, Endpoints: estimator.Plain}}, {Options: estimator.Options{Draws: 6, Endpoints: estimator.Plain}}, {Options: estimator.Options{Draws: 4, Endpoints: estimator.Balanced}}, {Options: estimator.Options{Draws: 8, Endpoints: estimator.Balanced}}} {
 			o.Estimator, o.Passes = estimator.Multilinear, 1
-			want := expectation(game, rows.Row(0), rows.Label[0], weights[o.Endpoints])
+			want := expectation(game, rows, weights[o.Endpoints])
 			const seeds = 600
 			found := make([][]float64, len(want))
 			for o.Seed = range uint64(seeds) {
@@ -153,8 +179,8 @@ func centres(t *testing.T, game shapley.Game, o shapley.Options, rows *model.Row
 	return variance
 }
 
-// For an estimator that is not efficient, EfficiencyError is the difference from the
-// efficiency identity. EfficiencySE is the size of this difference that an unbiased
+// For an estimator that shares residuals out, EfficiencyError is the difference from the
+// efficiency identity before that. EfficiencySE is the size of this difference that an unbiased
 // estimator would have. The multilinear estimates of an FM have no bias, so over seeds the
 // two agree.
 func TestResidual(t *testing.T) {
@@ -170,8 +196,8 @@ func TestResidual(t *testing.T) {
 		for _, phi := range r.Phi {
 			sum += phi
 		}
-		if want := math.Abs(sum - (r.LossEmpty - r.LossFull)); math.Abs(r.EfficiencyError-want) > 1e-9 {
-			t.Fatalf("efficiency error %g, expected %g", r.EfficiencyError, want)
+		if off := math.Abs(sum - (r.LossEmpty - r.LossFull)); off > 1e-12 || r.EfficiencyError == 0 {
+			t.Fatalf("the values are off by %g and the efficiency error is %g, expected 0 and another value", off, r.EfficiencyError)
 		}
 		errors += r.EfficiencyError * r.EfficiencyError / seeds
 		said += r.EfficiencySE * r.EfficiencySE / seeds

@@ -94,13 +94,17 @@ func (c *couple) works(o estimator.Options) bool {
 }
 
 // sums returns the sums of one model in a partial: its losses and residuals, and the lists
-// of contributions.
-func sums(p *tally.Partial) (losses [3]int64, lists [3][]int64) {
-	return [3]int64{p.LossFull, p.LossEmpty, p.ResidualSquare}, [3][]int64{p.Sum, p.Abs, p.Square}
+// of contributions. The first list has the corrections, if there are any.
+func sums(p *tally.Partial) (losses [4]int64, lists [4][]int64) {
+	sum := slices.Clone(p.Sum)
+	for i, z := range p.Correction {
+		sum[i] += z
+	}
+	return [4]int64{p.LossFull, p.LossEmpty, p.ResidualSquare, p.Shared}, [4][]int64{sum, p.Abs, p.Square, p.CorrectedSquare}
 }
 
-func previousSums(p *tally.Partial) (losses [3]int64, lists [3][]int64) {
-	return [3]int64{p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare}, [3][]int64{p.PreviousSum, p.PreviousAbs, p.PreviousSquare}
+func previousSums(p *tally.Partial) (losses [4]int64, lists [4][]int64) {
+	return [4]int64{p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare, p.PreviousShared}, [4][]int64{p.PreviousSum, p.PreviousAbs, p.PreviousSquare, p.PreviousCorrectedSquare}
 }
 
 // The sums of each model in a paired job equal those of a job of this model alone on the
@@ -116,7 +120,7 @@ func TestPairEqualsTwoJobs(t *testing.T) {
 			options := shapley.Options{Options: o, Seed: 9, First: 1}
 			p := c.pair(t, options, *c.rows, 3)
 			for model, rows := range []*model.Rows{c.rows, c.previous} {
-				game, got := []shapley.Game{c.current, c.earlier}[model], []func(*tally.Partial) ([3]int64, [3][]int64){sums, previousSums}[model]
+				game, got := []shapley.Game{c.current, c.earlier}[model], []func(*tally.Partial) ([4]int64, [4][]int64){sums, previousSums}[model]
 				alone, err := shapley.Estimate(t.Context(), game, options, rows, 2, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -133,12 +137,12 @@ func TestPairEqualsTwoJobs(t *testing.T) {
 			if p.Within != nil || len(p.Fourths) != c.current.Model.Fields() {
 				t.Errorf("%s, %s: the partial has the form of an ordinary one", name, o.Estimator)
 			}
-			a := tally.NewAccumulator(c.current.Model.Shape(), tally.Form{Paired: true, Fields: c.current.Model.Fields()})
+			e := tally.NewSampling(o, 100)
+			e.Paired = true
+			a := tally.NewAccumulator(c.current.Model.Shape(), e.Form(c.current.Model.Fields()))
 			if err := a.Merge(p); err != nil {
 				t.Fatal(err)
 			}
-			e := tally.NewSampling(o, 100)
-			e.Paired = true
 			if _, err := a.Check(e); err != nil {
 				t.Errorf("%s, %s: %v", name, o.Estimator, err)
 			}

@@ -33,6 +33,7 @@ var evaluators = map[string]func(*setup) evaluator{
 	estimator.Permutation: newPermutation,
 	estimator.Antithetic:  newAntithetic,
 	estimator.Multilinear: newMultilinear,
+	estimator.Debiased:    newDebiased,
 	estimator.Exact:       newExact,
 	estimator.Taylor:      newTaylor,
 }
@@ -52,6 +53,13 @@ type evaluator interface {
 	// needed. The caller has set the roster of the setup to the row and, unless the estimator
 	// needs derivatives, has reset the probe to it. The error says why the row has no values.
 	values(sum, within []int64, r int) error
+}
+
+// sharer is an evaluator that shares the residuals of rows out among their players.
+type sharer interface {
+	// share completes the contributions of row r of the batch. played has what values
+	// computed, and the losses of the row.
+	share(played *tally.Played, r int)
 }
 
 // setup holds the arguments of an evaluator's constructor.
@@ -212,7 +220,13 @@ func (p *player) row(rows *model.Rows, r int) (err error) {
 	p.roster.Set(rows.Row(r))
 	players := p.roster.Players()
 	p.played.Sum = p.sum[:players]
-	return p.evaluator.values(p.played.Sum, p.within[:min(players, len(p.within))], r)
+	if err := p.evaluator.values(p.played.Sum, p.within[:min(players, len(p.within))], r); err != nil {
+		return err
+	}
+	if s, ok := p.evaluator.(sharer); ok {
+		s.share(&p.played, r)
+	}
+	return nil
 }
 
 // worker computes rows on one goroutine.
@@ -322,7 +336,7 @@ func (w *worker) row(rows *model.Rows, r int) error {
 		return err
 	}
 	if w.earlier == nil {
-		return w.advise(w.builder.AddRow(w.played.LossFull, w.played.LossEmpty, w.roster.Rows(), w.played.Sum, w.within))
+		return w.advise(w.builder.Add(w.roster.Rows(), &w.played, w.within))
 	}
 	if err := w.earlier.row(&w.earlier.batch, r); err != nil {
 		return fmt.Errorf("previous model: %w", err)

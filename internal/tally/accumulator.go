@@ -27,13 +27,14 @@ type Accumulator struct {
 }
 
 // gameSums holds the sums of a model that are not those of entries.
-type gameSums struct{ lossFull, lossEmpty, residualSquare wide }
+type gameSums struct{ lossFull, lossEmpty, residualSquare, shared wide }
 
 // add adds the sums of a partial.
-func (g *gameSums) add(lossFull, lossEmpty, residualSquare int64) {
+func (g *gameSums) add(lossFull, lossEmpty, residualSquare, shared int64) {
 	g.lossFull.add(lossFull)
 	g.lossEmpty.add(lossEmpty)
 	g.residualSquare.add(residualSquare)
+	g.shared.add(shared)
 }
 
 // wide is the integer carry * 2^64 + low.
@@ -94,8 +95,8 @@ func (a *Accumulator) Merge(p *Partial) error {
 		return err
 	}
 	a.rows += p.Rows
-	a.current.add(p.LossFull, p.LossEmpty, p.ResidualSquare)
-	a.previous.add(p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare)
+	a.current.add(p.LossFull, p.LossEmpty, p.ResidualSquare, p.Shared)
+	a.previous.add(p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare, p.PreviousShared)
 	var all [maxLists][]int64
 	for i, list := range p.AllLists() {
 		all[i] = *list
@@ -157,17 +158,17 @@ type State struct {
 // GameSums holds the sums of one model that are not those of entries. Each is {carry,
 // low}, for carry*2^64 + low. The units are those of [Partial].
 type GameSums struct {
-	LossFull, LossEmpty, ResidualSquare [2]int64
+	LossFull, LossEmpty, ResidualSquare, Shared [2]int64
 }
 
 func (g *gameSums) state() GameSums {
 	pair := func(w wide) [2]int64 { return [2]int64{w.carry, w.low} }
-	return GameSums{pair(g.lossFull), pair(g.lossEmpty), pair(g.residualSquare)}
+	return GameSums{pair(g.lossFull), pair(g.lossEmpty), pair(g.residualSquare), pair(g.shared)}
 }
 
 func (s *GameSums) sums() gameSums {
 	wide := func(pair [2]int64) wide { return wide{pair[0], pair[1]} }
-	return gameSums{wide(s.LossFull), wide(s.LossEmpty), wide(s.ResidualSquare)}
+	return gameSums{wide(s.LossFull), wide(s.LossEmpty), wide(s.ResidualSquare), wide(s.Shared)}
 }
 
 func (s *GameSums) negative() bool {

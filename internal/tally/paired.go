@@ -6,16 +6,21 @@ import (
 	"math"
 	"math/big"
 	"math/bits"
+	"slices"
 )
 
 // Paired holds the sums over the rows of a paired job for one entry. c is the mean
 // contribution of the entry in a row under the new model, and p the same under the previous
 // model, with the same random numbers. Both are 0 in rows that do not activate the entry.
+//
+// If contributions are a base and a correction, c and p are the bases, but Sum, PreviousSum,
+// DifferenceSquare, SumSquare and PreviousSumSquare are those of the corrected contributions.
 type Paired struct {
 	Sum, Abs, Square                         float64 // sums of c, |c| and c^2, in nat and nat^2
 	PreviousSum, PreviousAbs, PreviousSquare float64 // sums of p, |p| and p^2
 	DifferenceSquare                         float64 // sum of (c - p)^2
 	AbsDifferenceSquare                      float64 // sum of (|c| - |p|)^2
+	SumSquare, PreviousSumSquare             float64 // sums of the squares of what Sum and PreviousSum add up
 }
 
 // Fourths holds sums of fourth powers over the rows of a paired job and all entries of a
@@ -83,6 +88,17 @@ func (u *Uint128) UnmarshalText(text []byte) error {
 type Played struct {
 	LossFull, LossEmpty int64   // losses with nothing and with everything dropped, in LossUnits
 	Sum                 []int64 // contributions of the row's players, summed over walks, [D], in LossUnits
+	Shared              int64   // sum of what Sum and Correction contain beyond the estimates, so that they add up; in LossUnits
+	Correction          []int64 // what is added to Sum to give the row's contributions, [D], in LossUnits; nil if nothing is
+}
+
+// corrected returns the sums of Sum and Correction.
+func (p *Played) corrected() []int64 {
+	all := slices.Clone(p.Sum)
+	for i, z := range p.Correction {
+		all[i] += z
+	}
+	return all
 }
 
 // mustBeValid panics if no partial has the form f.
@@ -115,16 +131,28 @@ func (b *Builder) AddPair(features []int32, fields []int, current, previous *Pla
 		row, previousRow, over, big := b.addFeaturePair(cells, &p.Fourths[fields[i]], x, y)
 		b.failed = b.failed || over
 		large = large || big
+		if current.Correction != nil {
+			z, w := current.Correction[from-dim:from], previous.Correction[from-dim:from]
+			rowZ, previousW, over, big := b.addPairCorrections(cells, x, y, z, w)
+			b.failed, large = b.failed || over, large || big
+			b.into(&total, rowZ)
+			b.into(&previousTotal, previousW)
+		}
 		b.into(&total, row)
 		b.into(&previousTotal, previousRow)
 	}
 	if large {
-		return b.pairTooLarge(current.Sum, previous.Sum)
+		if err := b.pairTooLarge(current.Sum, previous.Sum); err != nil || current.Correction == nil {
+			return err
+		}
+		return b.pairTooLarge(current.corrected(), previous.corrected())
 	}
-	if err := b.addResidual(&p.ResidualSquare, total, current.LossFull, current.LossEmpty); err != nil {
+	b.into(&p.Shared, current.Shared)
+	b.into(&p.PreviousShared, previous.Shared)
+	if err := b.addResidual(&p.ResidualSquare, total, current); err != nil {
 		return err
 	}
-	if err := b.addResidual(&p.PreviousResidualSquare, previousTotal, previous.LossFull, previous.LossEmpty); err != nil {
+	if err := b.addResidual(&p.PreviousResidualSquare, previousTotal, previous); err != nil {
 		return fmt.Errorf("previous model: %w", err)
 	}
 	return nil
@@ -168,6 +196,32 @@ func (b *Builder) addFeaturePair(cells []int64, powers *Powers, x, y []int64) (t
 	}
 	*powers = Powers{fourth, previousFourth, apartFourth}
 	return total, previousTotal, left < 0 || carries != 0, beyond < 0
+}
+
+// addPairCorrections adds the corrections z of x and w of y to the sums of a feature to which
+// addFeaturePair has just added x and y. It also replaces the square of x - y by that of the
+// corrected difference. It returns the sums of z and w, and the same as addFeaturePair.
+func (b *Builder) addPairCorrections(cells, x, y, z, w []int64) (total, previousTotal int64, over, large bool) {
+	d := len(x)
+	sums, previousSums, differences := cells[:d], cells[previousList*d:][:d], cells[6*d:][:d]
+	squares, previousSquares := cells[8*d:][:d], cells[9*d:][:d]
+	for c, v := range z {
+		u := w[c]
+		value, previous, difference := x[c]+v, y[c]+u, x[c]+v-y[c]-u
+		if size := max(magnitude(value), magnitude(previous), magnitude(difference)); size > b.limit || size < 0 {
+			large = true
+			continue
+		}
+		total, previousTotal = total+v, previousTotal+u
+		var ok, previousOK bool
+		sums[c], ok = add(sums[c], v)
+		previousSums[c], previousOK = add(previousSums[c], u)
+		differences[c] += square(difference, b.scale) - square(x[c]-y[c], b.scale)
+		squares[c] += square(value, b.scale)
+		previousSquares[c] += square(previous, b.scale)
+		over = over || !ok || !previousOK || differences[c]|squares[c]|previousSquares[c] < 0
+	}
+	return total, previousTotal, over, large
 }
 
 // magnitude returns |v| without a branch. That of the least int64 is negative.
@@ -226,7 +280,10 @@ func (a *Accumulator) Paired(feature int, e Sampling, into []Paired) {
 		into[c] = Paired{
 			Sum: sum(0), Abs: sum(1), Square: square(2),
 			PreviousSum: sum(3), PreviousAbs: sum(4), PreviousSquare: square(5),
-			DifferenceSquare: square(6), AbsDifferenceSquare: square(7),
+			DifferenceSquare: square(6), AbsDifferenceSquare: square(7), SumSquare: square(2), PreviousSumSquare: square(5),
+		}
+		if a.form.Corrected {
+			into[c].SumSquare, into[c].PreviousSumSquare = square(8), square(9)
 		}
 	}
 }

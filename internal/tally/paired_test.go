@@ -223,11 +223,11 @@ func TestPairedAccessors(t *testing.T) {
 		got := make([]Paired, 2)
 		a.Paired(1, e, got)
 		want := []Paired{
-			{1, 1, 1, -.5, .5, .25, 2.25, .25},
-			{-.5, .5, .25, .5, .5, .25, 1, 0},
+			{Sum: 1, Abs: 1, Square: 1, PreviousSum: -.5, PreviousAbs: .5, PreviousSquare: .25, DifferenceSquare: 2.25, AbsDifferenceSquare: .25},
+			{Sum: -.5, Abs: .5, Square: .25, PreviousSum: .5, PreviousAbs: .5, PreviousSquare: .25, DifferenceSquare: 1},
 		}
 		for i, w := range want {
-			if got[i] != (Paired{w.Sum * rows, w.Abs * rows, w.Square * rows, w.PreviousSum * rows, w.PreviousAbs * rows, w.PreviousSquare * rows, w.DifferenceSquare * rows, w.AbsDifferenceSquare * rows}) {
+			if got[i] != (Paired{w.Sum * rows, w.Abs * rows, w.Square * rows, w.PreviousSum * rows, w.PreviousAbs * rows, w.PreviousSquare * rows, w.DifferenceSquare * rows, w.AbsDifferenceSquare * rows, w.Square * rows, w.PreviousSquare * rows}) {
 				t.Errorf("after %v rows, entry %d has %+v", rows, i, got[i])
 			}
 		}

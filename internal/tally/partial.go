@@ -12,12 +12,17 @@ import (
 // the features that occur in them. In the field comments, x is the contribution of a
 // player in a row, summed over the row's walks, and d is the number of columns of a
 // feature. In a model with look-ups, a feature is a row of a table.
+//
+// The residual of a row is (sum of the row's x)/walks - (empty - full). An estimator may share
+// a row's residual out among the players, so that their x add up. The residual here is that
+// before it was shared out.
 type Partial struct {
 	Shape          layout.Shape
 	Rows           int64   // number of rows of the shard, each counted once
 	LossFull       int64   // sum over rows of the loss with nothing dropped, in LossUnits
 	LossEmpty      int64   // sum over rows of the loss with everything dropped, in LossUnits
-	ResidualSquare int64   // sum over rows of ((sum of the row's x)/walks - (empty - full))^2, in SquareUnits
+	ResidualSquare int64   // sum over rows of the square of the row's residual, in SquareUnits
+	Shared         int64   // sum over rows of what x contains beyond the estimates, so that it adds up; in LossUnits
 	Features       []int32 // global ids, ascending
 	Count          []int64 // [len(Features)], number of rows in which the feature occurs
 	Sum            []int64 // d values for each of Features: sums over rows of x, in LossUnits
@@ -25,11 +30,20 @@ type Partial struct {
 	Square         []int64 // like Sum, of (x/walks)^2, in SquareUnits
 	Within         []int64 // like Sum, of the variance of x within the row, in SquareUnits; nil if there is one pass or the job is paired
 
+	// Only if contributions are a base and a correction, otherwise nil. x is then the base in
+	// Sum, Abs and Square, and the corrected contribution, x + z, in ResidualSquare, Shared and
+	// Within. In paired jobs x is the base only in Abs, Square, AbsDifferenceSquare and Fourths,
+	// there is no Correction, and the same holds for y.
+	Correction              []int64 // like Sum, of z
+	CorrectedSquare         []int64 // like Square, of x + z
+	PreviousCorrectedSquare []int64 // as CorrectedSquare, of y; only in paired jobs
+
 	// Only in the partials of paired jobs, otherwise 0 or nil. y is the contribution of the
 	// player under the previous model, with the same random numbers as x.
 	PreviousLossFull       int64    // as LossFull, under the previous model
 	PreviousLossEmpty      int64    // as LossEmpty, under the previous model
 	PreviousResidualSquare int64    // as ResidualSquare, of y and the previous model's losses
+	PreviousShared         int64    // as Shared, of y
 	PreviousSum            []int64  // as Sum, of y
 	PreviousAbs            []int64  // as Abs, of y
 	PreviousSquare         []int64  // as Square, of y
@@ -42,23 +56,45 @@ type Partial struct {
 type Form struct {
 	Within bool // whether they have variances within rows; false if Paired
 	Paired bool // whether they have the sums of both models of a paired job
-	Fields int  // m, the number of fields; used only if Paired
+	// Corrected states whether contributions are a base and a correction.
+	Corrected bool
+	Fields    int // m, the number of fields; used only if Paired
 }
 
 // maxLists is the largest number of lists of sums in a partial.
-const maxLists = 8
+const maxLists = 10
 
 // Lists returns the number of lists of sums in a partial: Sum, Abs, Square and, if there
 // are variances within rows, Within. A paired job has 5 lists more than Sum, Abs and
-// Square.
+// Square. Corrections take two lists more.
 func Lists(form Form) int {
 	switch {
-	case form.Paired:
+	case form.Paired && form.Corrected:
 		return maxLists
+	case form.Paired:
+		return maxLists - 2
+	case form.Within && form.Corrected:
+		return 6
+	case form.Corrected:
+		return 5
 	case form.Within:
 		return 4
 	}
 	return 3
+}
+
+// Form returns the form of p.
+func (p *Partial) Form() Form {
+	return Form{Within: p.Within != nil, Paired: p.paired(), Corrected: p.CorrectedSquare != nil, Fields: len(p.Fourths)}
+}
+
+// CorrectionList returns the position of the list Correction, which is followed by
+// CorrectedSquare. It returns -1 if a partial does not have it.
+func (f Form) CorrectionList() int {
+	if !f.Corrected || f.Paired {
+		return -1
+	}
+	return Lists(f) - 2
 }
 
 // paired reports whether p has the sums of two models.
@@ -73,20 +109,27 @@ const (
 
 // listsOf returns pointers to the lists of sums. The first Lists(form) of them are those of
 // a partial of this form.
-func (p *Partial) listsOf(paired bool) [maxLists]*[]int64 {
+func (p *Partial) listsOf(form Form) [maxLists]*[]int64 {
 	fourth := &p.Within
-	if paired {
+	switch {
+	case form.Paired:
 		fourth = &p.PreviousSum
+	case form.Corrected && form.Within:
+		return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Within, &p.Correction, &p.CorrectedSquare}
+	case form.Corrected:
+		return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Correction, &p.CorrectedSquare}
 	}
-	return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, fourth, &p.PreviousAbs, &p.PreviousSquare, &p.DifferenceSquare, &p.AbsDifferenceSquare}
+	return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, fourth, &p.PreviousAbs, &p.PreviousSquare, &p.DifferenceSquare, &p.AbsDifferenceSquare, &p.CorrectedSquare, &p.PreviousCorrectedSquare}
 }
 
 // AllLists returns pointers to the lists of sums of p, in the order of its columns: Sum,
-// Abs, Square, then Within if p has it, or PreviousSum to AbsDifferenceSquare if p is
-// paired.
+// Abs, Square, then Within if p has it, Correction and CorrectedSquare if p has them, or
+// PreviousSum to AbsDifferenceSquare, and perhaps the squares of corrected contributions, if p
+// is paired.
 func (p *Partial) AllLists() []*[]int64 {
-	lists := p.listsOf(p.paired())
-	return lists[:Lists(Form{Within: p.Within != nil, Paired: p.paired()})]
+	form := p.Form()
+	lists := p.listsOf(form)
+	return lists[:Lists(form)]
 }
 
 // Validate returns an error if p is not a valid partial of the given form for tables of
@@ -103,6 +146,8 @@ func (p *Partial) Validate(shape *layout.Shape, form Form) error {
 		return fmt.Errorf("partial has a negative sum of squared residuals")
 	case form.Within != (p.Within != nil):
 		return fmt.Errorf("partial has variances within rows: %t, expected %t", p.Within != nil, form.Within)
+	case form.Corrected != (p.CorrectedSquare != nil):
+		return fmt.Errorf("partial has corrections: %t, expected %t", p.CorrectedSquare != nil, form.Corrected)
 	case form.Paired != p.paired():
 		return fmt.Errorf("partial has the sums of two models: %t, expected %t", p.paired(), form.Paired)
 	case form.Paired && len(p.Fourths) != form.Fields:
@@ -131,7 +176,7 @@ func (p *Partial) Validate(shape *layout.Shape, form Form) error {
 		if len(list) != entries {
 			return fmt.Errorf("partial has %d features of %d entries and %d sums in list %d", len(p.Features), entries, len(list), i)
 		}
-		if i == sumList || i == previousList && form.Paired {
+		if i == sumList || i == previousList && form.Paired || i == form.CorrectionList() {
 			continue
 		}
 		signs := int64(0)
@@ -204,29 +249,43 @@ func NewBuilder(shape layout.Shape, walks int, form Form) *Builder {
 // error if a square would overflow; the builder must not be used after that. The job must
 // not be paired.
 func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, within []int64) error {
-	p := &b.head
+	return b.Add(features, &Played{LossFull: lossFull, LossEmpty: lossEmpty, Sum: sum}, within)
+}
+
+// Add is AddRow for a row whose residual may have been shared out.
+func (b *Builder) Add(features []int32, row *Played, within []int64) error {
+	p, sum := &b.head, row.Sum
 	p.Rows++
-	b.into(&p.LossFull, lossFull)
-	b.into(&p.LossEmpty, lossEmpty)
+	b.into(&p.LossFull, row.LossFull)
+	b.into(&p.LossEmpty, row.LossEmpty)
+	b.into(&p.Shared, row.Shared)
 	total, large, from := int64(0), false, 0
 	for _, f := range features {
 		dim := b.width(f)
 		at := b.at(f, dim)
 		p.Count[at]++
 		cells := b.entries(at, dim)
-		row, over, big := b.addFeature(cells, sum[from:from+dim])
+		part, over, big := b.addFeature(cells, sum[from:from+dim])
 		b.failed = b.failed || over
 		if within != nil && addAll(cells[3*dim:], within[from:from+dim]) {
 			b.failed = true
 		}
+		if row.Correction != nil {
+			corrections, over, beyond := b.addCorrection(cells[b.form.CorrectionList()*dim:], sum[from:from+dim], row.Correction[from:from+dim])
+			b.failed, large = b.failed || over, large || beyond
+			b.into(&total, corrections)
+		}
 		from += dim
 		large = large || big
-		b.into(&total, row)
+		b.into(&total, part)
 	}
 	if large {
-		return b.tooLarge(sum)
+		if err := b.tooLarge(sum); err != nil || row.Correction == nil {
+			return err
+		}
+		return b.tooLarge(row.corrected())
 	}
-	return b.addResidual(&p.ResidualSquare, total, lossFull, lossEmpty)
+	return b.addResidual(&p.ResidualSquare, total, row)
 }
 
 // tooLarge returns the error for the first contribution whose square overflows, or nil if
@@ -240,12 +299,14 @@ func (b *Builder) tooLarge(sum []int64) error {
 }
 
 // addResidual adds the squared residual of a row whose contributions add up to total.
-func (b *Builder) addResidual(into *int64, total, lossFull, lossEmpty int64) error {
-	due := (lossEmpty - lossFull) * b.walks
-	if due/b.walks != lossEmpty-lossFull {
+func (b *Builder) addResidual(into *int64, total int64, row *Played) error {
+	worth := row.LossEmpty - row.LossFull
+	due := worth * b.walks
+	if due/b.walks != worth {
 		b.failed = true
 	}
 	b.into(&total, -due)
+	b.into(&total, -row.Shared)
 	if max(total, -total) > b.limit {
 		return fmt.Errorf("the sum of the contributions differs by %g nat from the loss with everything dropped minus the loss with nothing dropped", float64(total)*b.scale*LossUnit)
 	}
@@ -273,6 +334,27 @@ func (b *Builder) addFeature(cells, x []int64) (total int64, over, large bool) {
 		left |= abs[c] | squares[c] // both only grow, so they are negative only after an overflow
 	}
 	return total, left < 0, beyond < 0
+}
+
+// addCorrection adds the corrections z of a feature to its d sums, and the squares of x + z. It
+// returns the sum of z, and the same as addFeature.
+func (b *Builder) addCorrection(cells, x, z []int64) (total int64, over, large bool) {
+	d := len(x)
+	sums, squares := cells[:d], cells[d:][:d]
+	for c, v := range z {
+		value := x[c] + v
+		size := magnitude(value)
+		if size > b.limit || size < 0 {
+			large = true
+			continue
+		}
+		total += v
+		var ok bool
+		sums[c], ok = add(sums[c], v)
+		squares[c] += square(value, b.scale)
+		over = over || !ok || squares[c] < 0
+	}
+	return total, over, large
 }
 
 // at returns the position of a feature with d entries, and adds the feature if it is new.
@@ -323,9 +405,11 @@ func (b *Builder) Join(other *Builder) {
 	b.into(&p.LossFull, o.LossFull)
 	b.into(&p.LossEmpty, o.LossEmpty)
 	b.into(&p.ResidualSquare, o.ResidualSquare)
+	b.into(&p.Shared, o.Shared)
 	b.into(&p.PreviousLossFull, o.PreviousLossFull)
 	b.into(&p.PreviousLossEmpty, o.PreviousLossEmpty)
 	b.into(&p.PreviousResidualSquare, o.PreviousResidualSquare)
+	b.into(&p.PreviousShared, o.PreviousShared)
 	for field := range p.Fourths {
 		b.failed = !p.Fourths[field].add(&o.Fourths[field]) || b.failed
 	}
@@ -349,7 +433,7 @@ func (b *Builder) Partial() (*Partial, error) {
 	p := b.head
 	p.Features = slices.Sorted(slices.Values(b.head.Features))
 	p.Count = make([]int64, 0, len(p.Features))
-	all := p.listsOf(b.form.Paired)
+	all := p.listsOf(b.form)
 	lists := all[:b.lists]
 	for _, list := range lists {
 		*list = make([]int64, 0, len(b.cells)/b.lists)

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
 
 	"shaver/internal/layout"
 )
@@ -70,14 +73,17 @@ func (v *Values) Part(from, to int) Values {
 // Result holds a finished job's scores and the facts by which they can be checked.
 type Result struct {
 	Scores
-	Rows            int64
-	LossFull        float64 // mean loss with nothing dropped, nat
-	LossEmpty       float64 // mean loss with everything dropped, nat
-	EfficiencyError float64 // |sum of all phi - (LossEmpty - LossFull)|, nat
+	Rows      int64
+	LossFull  float64 // mean loss with nothing dropped, nat
+	LossEmpty float64 // mean loss with everything dropped, nat
+	// EfficiencyError is |sum of all phi - (LossEmpty - LossFull)| in nat, without what
+	// Partial.Shared has added to phi.
+	EfficiencyError float64
 	// EfficiencySE is the standard error of the sum of all phi, for estimators whose rows
-	// do not satisfy the efficiency identity. It is estimated from the residuals of the
-	// rows. An unbiased estimator has an EfficiencyError of about EfficiencySE; more than
-	// twice as much indicates bias. For other estimators EfficiencySE is 0.
+	// do not satisfy the efficiency identity before their residuals are shared out. It is
+	// estimated from the residuals of the rows. An unbiased estimator has an EfficiencyError
+	// of about EfficiencySE; more than twice as much indicates bias. For other estimators
+	// EfficiencySE is 0.
 	EfficiencySE float64
 }
 
@@ -85,6 +91,20 @@ type Result struct {
 // LossEmpty - LossFull, in nat per nat of 1 + LossFull + LossEmpty. The rounding of
 // float32 updates in a walk is a hundred times smaller.
 const EfficiencyTolerance = 1e-5
+
+// mostOff is the largest allowed EfficiencyError of an estimator with corrections, in standard
+// errors. It applies if the job has many rows. If a job has few, its standard error may be
+// far too small by chance, and the bound is the quantile of Student's t with the same
+// probability.
+const mostOff = 5
+
+// bound returns mostOff for a job of n rows, at least 2.
+func bound(n float64) float64 {
+	if n > 1000 { // here gonum's inverse becomes inexact, and mostOff differs by less than 1%
+		return mostOff
+	}
+	return -distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(distuv.UnitNormal.CDF(-mostOff))
+}
 
 // Result normalises the sums. It divides each sum by the numbers of rows and walks. As in
 // Algorithm 1 of the paper, it counts all rows, and not only those in which a feature
@@ -123,10 +143,15 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 		if a.form.Within {
 			within = a.cell(at+3*dim) * SquareUnit / (walks * walks)
 		}
-		if v.Phi != nil {
-			v.Phi[c] = sum / rows
+		value, valueSquare := sum, square
+		if list := a.form.CorrectionList(); list >= 0 {
+			value = a.cells2(at, at+list*dim) * LossUnit / walks
+			valueSquare = a.cell(at+(list+1)*dim) * SquareUnit
 		}
-		dataset, population := e.errors(rows, sum, square, within)
+		if v.Phi != nil {
+			v.Phi[c] = value / rows
+		}
+		dataset, population := e.errors(rows, value, valueSquare, within)
 		put(v.Abs, c, a.cell(at+dim)*LossUnit/walks/rows)
 		put(v.RMS, c, math.Sqrt(square/rows))
 		put(v.SE, c, dataset)
@@ -140,7 +165,12 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 func (a *Accumulator) Totals(feature int, e Sampling, totals []float64) {
 	from, _ := a.shape.Row(feature)
 	for c := range totals {
-		totals[c] = a.cell(a.lists*from+c) * LossUnit / float64(e.Walks)
+		at := a.lists*from + c
+		total := a.cell(at)
+		if list := a.form.CorrectionList(); list >= 0 {
+			total = a.cells2(at, at+list*len(totals))
+		}
+		totals[c] = total * LossUnit / float64(e.Walks)
 	}
 }
 
@@ -150,6 +180,14 @@ func (a *Accumulator) cell(at int) float64 {
 		return float64(a.cells[at])
 	}
 	return wide{a.carries[at], a.cells[at]}.float()
+}
+
+// cells2 returns the sum of two cells, rounded once.
+func (a *Accumulator) cells2(at, other int) float64 {
+	sum := wide{a.carries[at], a.cells[at]}
+	sum.add(a.cells[other])
+	sum.carry += a.carries[other]
+	return sum.float()
 }
 
 // Check is like Result, but leaves Values empty. In a paired job it checks the identity of
@@ -164,21 +202,79 @@ func (a *Accumulator) Check(e Sampling) (*Result, error) {
 		Rows:   a.rows, LossFull: a.current.lossFull.float() * LossUnit / rows, LossEmpty: a.current.lossEmpty.float() * LossUnit / rows,
 	}
 	residual := a.residual(sumList, &a.current, e.Walks)
+	if e.Shares {
+		if err := a.identities(e, r); err != nil {
+			return nil, err
+		}
+		residual -= a.current.shared.float() * LossUnit / float64(e.Walks)
+	}
 	r.EfficiencyError = math.Abs(residual) / rows
 	if !e.Efficient {
-		_, r.EfficiencySE = e.errors(rows, residual, a.current.residualSquare.float()*SquareUnit, 0)
+		r.EfficiencySE = a.residualError(e, residual, &a.current)
+		if e.Corrected {
+			if err := a.unbiased(e, r); err != nil {
+				return nil, err
+			}
+		}
 		return r, nil
 	}
-	if err := a.identity(r.EfficiencyError, r.LossFull, r.LossEmpty); err != nil {
+	if err := a.identities(e, r); err != nil {
 		return nil, err
 	}
-	if a.form.Paired {
-		full, empty := a.PreviousLosses()
-		if err := a.identity(math.Abs(a.residual(previousList, &a.previous, e.Walks))/rows, full, empty); err != nil {
-			return nil, fmt.Errorf("previous model: %w", err)
-		}
-	}
 	return r, nil
+}
+
+// residualError returns the standard error of the mean residual under a model. residual is
+// the sum over rows.
+func (a *Accumulator) residualError(e Sampling, residual float64, g *gameSums) float64 {
+	_, se := e.errors(float64(a.rows), residual, g.residualSquare.float()*SquareUnit, 0)
+	return se
+}
+
+// unbiased returns an error if the mean residual of a model, before residuals are shared out,
+// shows that an estimator with corrections is biased. r has the results of Check.
+func (a *Accumulator) unbiased(e Sampling, r *Result) error {
+	if err := a.withinError(r.EfficiencyError, r.EfficiencySE, r.LossFull, r.LossEmpty); err != nil || !a.form.Paired {
+		return err
+	}
+	residual := a.residual(previousList, &a.previous, e.Walks) - a.previous.shared.float()*LossUnit/float64(e.Walks)
+	full, empty := a.PreviousLosses()
+	if err := a.withinError(math.Abs(residual)/float64(a.rows), a.residualError(e, residual, &a.previous), full, empty); err != nil {
+		return fmt.Errorf("previous model: %w", err)
+	}
+	return nil
+}
+
+// withinError returns an error if the mean residual of a model, off, is not 0 within its
+// standard error. All arguments are means over rows, in nat. A single row has no standard
+// error and passes.
+func (a *Accumulator) withinError(off, se, lossFull, lossEmpty float64) error {
+	if a.rows < 2 {
+		return nil
+	}
+	most := bound(float64(a.rows))
+	if off > float64(most*se)+EfficiencyTolerance*(1+lossFull+lossEmpty) {
+		return fmt.Errorf("the estimator is biased: over %d rows the sum of the scores, before residuals are shared out, is off by %g nat, which is more than %.4g times its standard error, %g; an unbiased estimator is off by that much less than once in a million jobs",
+			a.rows, off, most, se)
+	}
+	return nil
+}
+
+// identities returns an error if the efficiency identity of a model is violated. r has the
+// losses of the current model.
+func (a *Accumulator) identities(e Sampling, r *Result) error {
+	rows := float64(a.rows)
+	if err := a.identity(math.Abs(a.residual(sumList, &a.current, e.Walks))/rows, r.LossFull, r.LossEmpty); err != nil {
+		return err
+	}
+	if !a.form.Paired {
+		return nil
+	}
+	full, empty := a.PreviousLosses()
+	if err := a.identity(math.Abs(a.residual(previousList, &a.previous, e.Walks))/rows, full, empty); err != nil {
+		return fmt.Errorf("previous model: %w", err)
+	}
+	return nil
 }
 
 // identity returns an error if the efficiency identity of a model is violated. off is the
@@ -196,15 +292,21 @@ func (a *Accumulator) identity(off, lossFull, lossEmpty float64) error {
 // its sums of contributions.
 func (a *Accumulator) residual(list int, g *gameSums, walks int) float64 {
 	var total wide
+	lists := []int{list}
+	if list := a.form.CorrectionList(); list >= 0 {
+		lists = append(lists, list)
+	}
 	for f := range a.shape.Rows() {
 		from, to := a.shape.Row(f)
-		for _, sum := range a.cells[a.lists*from+list*(to-from):][:to-from] {
-			total.add(sum)
+		for _, list := range lists {
+			for _, sum := range a.cells[a.lists*from+list*(to-from):][:to-from] {
+				total.add(sum)
+			}
 		}
 	}
 	for at, carry := range a.carries {
 		from, to := a.shape.Row(a.shape.RowOf(at / a.lists))
-		if (at-a.lists*from)/(to-from) == list {
+		if slices.Contains(lists, (at-a.lists*from)/(to-from)) {
 			total.carry += carry
 		}
 	}

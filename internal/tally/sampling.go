@@ -27,13 +27,15 @@ type Sampling struct {
 	Exact     bool  // whether a row's values have no error: w = 0
 	Paired    bool  // whether the job is paired: its partials have the sums of two models
 	Efficient bool  // whether a row's sums add up to Walks * (its loss with everything dropped - its loss with nothing dropped)
+	Shares    bool  // whether they do so because the row's residual has been shared out
+	Corrected bool  // whether contributions are a base and a correction
 }
 
 // NewSampling describes the sums of an estimator for a dataset of the given number of
 // rows. A job scores all of these rows or a sample of them.
 func NewSampling(o estimator.Options, rows int64) Sampling {
 	t := o.Traits()
-	return Sampling{Passes: o.Passes, Walks: o.Passes * max(1, t.WalksPerPass), Rows: rows, Exact: t.Exact, Efficient: t.Efficient}
+	return Sampling{Passes: o.Passes, Walks: o.Passes * max(1, t.WalksPerPass), Rows: rows, Exact: t.Exact, Efficient: t.Efficient, Shares: t.Shares, Corrected: t.Flips}
 }
 
 // Within reports whether partials have Within, the variances within rows. They need at
@@ -43,7 +45,7 @@ func (e Sampling) Within() bool { return e.Passes > 1 && !e.Paired }
 
 // Form returns the form of the partials. fields is the number of the model's fields.
 func (e Sampling) Form(fields int) Form {
-	return Form{Within: e.Within(), Paired: e.Paired, Fields: fields}
+	return Form{Within: e.Within(), Paired: e.Paired, Corrected: e.Corrected, Fields: fields}
 }
 
 // Bound reports whether SE is only an upper bound, because w is unknown.

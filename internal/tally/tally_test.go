@@ -524,3 +524,78 @@ func BenchmarkAddRow(b *testing.B) {
 		}
 	}
 }
+
+// biased returns the sums of rows whose residuals, in nat, were shared out, under both models of
+// a paired job if previous is not nil.
+func biased(t *testing.T, residuals, previous []float64) *Accumulator {
+	t.Helper()
+	const one = 1 << 36
+	form := Form{Corrected: true, Paired: previous != nil, Fields: 1}
+	played := func(residual float64) *Played {
+		shared := int64(residual * one)
+		return &Played{LossFull: one, LossEmpty: 4 * one, Sum: []int64{one, one}, Correction: []int64{one - shared, shared}, Shared: shared}
+	}
+	b, a := NewBuilder(layout.Of(2, 2), 1, form), NewAccumulator(layout.Of(2, 2), form)
+	for i, residual := range residuals {
+		var err error
+		if previous == nil {
+			err = b.Add([]int32{int32(i % 2)}, played(residual), nil)
+		} else {
+			err = b.AddPair([]int32{int32(i % 2)}, []int{0}, played(residual), played(previous[i]))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := b.Partial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Merge(p); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// A job with corrections fails if the mean residual before sharing is too far from 0. The
+// standard error of few rows is often too small, so they need more than 5 of them.
+func TestUnbiased(t *testing.T) {
+	e := Sampling{Passes: 1, Walks: 1, Rows: 5000, Shares: true, Corrected: true}
+	r := rand.New(rand.NewPCG(5, 6))
+	draw := func(n int, mean float64) []float64 {
+		residuals := make([]float64, n)
+		for i := range residuals {
+			residuals[i] = mean + r.NormFloat64()
+		}
+		return residuals
+	}
+	for name, c := range map[string]struct {
+		residuals, previous []float64
+		want                string
+	}{
+		"unbiased":       {draw(2000, 0), nil, ""},
+		"biased":         {draw(2000, .3), nil, "the estimator is biased: over 2000 rows"},
+		"little bias":    {draw(2000, .05), nil, ""},
+		"paired":         {draw(2000, 0), draw(2000, 0), ""},
+		"paired, biased": {draw(2000, -.3), draw(2000, 0), "the estimator is biased"},
+		"previous model": {draw(2000, 0), draw(2000, .3), "previous model: the estimator is biased"},
+		"one row":        {[]float64{1}, nil, ""},
+		"two rows":       {[]float64{.35, .43}, nil, ""}, // 9.75 standard errors
+		"twenty rows":    {draw(20, 3), nil, "which is more than 7.353 times"},
+	} {
+		e.Paired = c.previous != nil
+		result, err := biased(t, c.residuals, c.previous).Check(e)
+		if c.want == "" && err != nil || c.want != "" && (result != nil || err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %+v, %v, want %q", name, result, err, c.want)
+		}
+	}
+	e.Corrected, e.Paired = false, false
+	if result, err := biased(t, draw(2000, .3), nil).Check(e); err != nil || result.EfficiencyError < 5*result.EfficiencySE {
+		t.Errorf("without corrections: %+v, %v", result, err)
+	}
+	for n, want := range map[float64]float64{2: 1.11e6, 100: 5.35, 1000: 5.03, 1001: mostOff} {
+		if got := bound(n); math.Abs(got/want-1) > .005 {
+			t.Errorf("bound of %v rows: %v, expected %v", n, got, want)
+		}
+	}
+}

@@ -33,6 +33,7 @@ type Header struct {
 	LossFull       [2]int64 `json:"loss_full"`       // a multiple of 2^64, and a number to add to it
 	LossEmpty      [2]int64 `json:"loss_empty"`      // as LossFull
 	ResidualSquare [2]int64 `json:"residual_square"` // as LossFull
+	Shared         [2]int64 `json:"shared,omitzero"` // as LossFull
 	Carries        int      `json:"carries"`         // number of cells that left int64
 
 	// Only in a paired job.
@@ -46,6 +47,7 @@ type Previous struct {
 	LossFull       [2]int64 `json:"loss_full"`
 	LossEmpty      [2]int64 `json:"loss_empty"`
 	ResidualSquare [2]int64 `json:"residual_square"`
+	Shared         [2]int64 `json:"shared,omitzero"`
 }
 
 // HeaderOf returns the header of a. It shares memory with a.
@@ -53,7 +55,7 @@ func HeaderOf(a *tally.Accumulator) Header {
 	s := a.State()
 	h := Header{
 		Features: len(s.Count), Dim: s.Shape.Dim(), Lists: tally.Lists(s.Form), Rows: s.Rows,
-		LossFull: s.Current.LossFull, LossEmpty: s.Current.LossEmpty, ResidualSquare: s.Current.ResidualSquare,
+		LossFull: s.Current.LossFull, LossEmpty: s.Current.LossEmpty, ResidualSquare: s.Current.ResidualSquare, Shared: s.Current.Shared,
 		Carries: len(s.Carries), Fourths: s.Fourths,
 	}
 	if s.Form.Paired {
@@ -114,7 +116,7 @@ func Read(r io.Reader, h *Header, shape layout.Shape, form tally.Form) (*tally.A
 	if err := readCarries(r, h.Carries, s.Carries); err != nil {
 		return nil, err
 	}
-	s.Rows, s.Current, s.Fourths = h.Rows, tally.GameSums{LossFull: h.LossFull, LossEmpty: h.LossEmpty, ResidualSquare: h.ResidualSquare}, h.Fourths
+	s.Rows, s.Current, s.Fourths = h.Rows, tally.GameSums{LossFull: h.LossFull, LossEmpty: h.LossEmpty, ResidualSquare: h.ResidualSquare, Shared: h.Shared}, h.Fourths
 	if h.Previous != nil {
 		s.Previous = tally.GameSums(*h.Previous)
 	}

@@ -55,7 +55,9 @@ func (t *total) values(feature int, e tally.Sampling, v tally.Values) {
 			v.RMSPairedSE[c] = float32(paired.RootError(square, float64(root[c])))
 		}
 		if v.Phi != nil && v.Abs != nil && v.RMS != nil { // integers are rounded, so the order may be lost in the last bit
-			v.Abs[c] = max(v.Abs[c], float32(math.Abs(v.Phi[c])))
+			if !e.Corrected {
+				v.Abs[c] = max(v.Abs[c], float32(math.Abs(v.Phi[c])))
+			}
 			v.RMS[c] = max(v.RMS[c], v.Abs[c])
 		}
 	}
@@ -63,16 +65,15 @@ func (t *total) values(feature int, e tally.Sampling, v tally.Values) {
 
 // correct replaces the sums of a day in t by those that follow from the scores of a paired
 // job. Means become integers again. The variances within rows, and the squares of the
-// residuals, stay as they are. correct returns the variances of the means. walks is the
-// number of walks in a row's sum, or 0 for an estimator without walks.
+// residuals, stay as they are. The squares of corrected contributions change as those of the
+// base. correct returns the variances of the means. walks is tally.Sampling.Walks.
 func (t *total) correct(walks int, f *scores.File, values func(feature int, into tally.Values)) (variances, error) {
 	shape := t.architecture.Shape()
-	rows, scale, lists := float64(f.Rows), float64(max(1, walks)), tally.Lists(t.state.Form)
+	rows, scale, lists := float64(f.Rows), float64(walks), tally.Lists(t.state.Form)
 	if f.PairedSE != nil || len(f.Count) != shape.Rows() {
 		return variances{}, errors.New("window: the scores have another form than expected")
 	}
 	v, part := newVariances(shape.Entries()), tally.NewPairedValues(shape.Widest())
-	clear(t.state.Carries)
 	for feature := range shape.Rows() {
 		from, to := shape.Row(feature)
 		d := to - from
@@ -81,6 +82,14 @@ func (t *total) correct(walks int, f *scores.File, values func(feature int, into
 		for c := range d {
 			root := float64(p.RMS[c])
 			at := lists*from + c
+			if list := t.state.Form.CorrectionList(); list >= 0 {
+				ratio := 1.0
+				if before := t.value(at + 2*d); before > 0 {
+					ratio = t.value(at+(list+1)*d) / before
+				}
+				t.set(at+list*d, 0) // the sum below has the corrections
+				t.set(at+(list+1)*d, ratio*root*root*rows/tally.SquareUnit)
+			}
 			t.set(at, p.Phi[c]*rows*scale/tally.LossUnit)
 			t.set(at+d, float64(p.Abs[c])*rows*scale/tally.LossUnit)
 			t.set(at+2*d, root*root*rows/tally.SquareUnit)
@@ -95,10 +104,16 @@ func (t *total) correct(walks int, f *scores.File, values func(feature int, into
 	return v, nil
 }
 
+// value returns the sum in a cell.
+func (t *total) value(at int) float64 {
+	return math.Ldexp(float64(t.state.Carries[at]), 64) + float64(t.state.Cells[at])
+}
+
 // set sets a cell to x, rounded to an integer.
 func (t *total) set(at int, x float64) {
 	carry, low := split(x)
 	t.state.Cells[at] = low
+	delete(t.state.Carries, at)
 	if carry != 0 {
 		t.state.Carries[at] = carry
 	}

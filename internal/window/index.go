@@ -47,6 +47,8 @@ type Settings struct {
 
 	Seed   uint64 `json:"seed"`
 	Kernel string `json:"kernel"` // name of the float32 kernel
+
+	Revision int `json:"revision,omitempty"` // estimator.Traits.Revision of the sums
 }
 
 // Game is a model with what its dropped entries read.
@@ -220,6 +222,8 @@ func (x *Index) validate() error {
 	switch {
 	case s.Spec != job.SpecVersion:
 		return fmt.Errorf("its sums have the version %d, this program continues %d", s.Spec, job.SpecVersion)
+	case s.Revision != s.Traits().Revision:
+		return fmt.Errorf("its sums are from revision %d of the %s estimator, this program continues revision %d", s.Revision, s.Estimator, s.Traits().Revision)
 	case len(s.Fields) == 0 || len(s.Splits) == 0 || s.Kernel == "":
 		return errors.New("fields, splits or the kernel are missing")
 	case len(x.Games) == 0:

@@ -154,7 +154,7 @@ func (n *night) prepare() error {
 		return fault.Inputf("the loss is %s: a state of a window has only the loss %s, so score the days together, without --state", p.Spec.Loss.Name(), loss.Logistic.Name())
 	}
 	n.job, n.form = p.Job, p.Sampling().Form(p.Architecture.Fields())
-	n.settings = Settings{Spec: job.SpecVersion, Fields: p.Dataset.Fields(), Baseline: n.Baseline, Options: n.Options, Seed: n.Seed, Kernel: p.Spec.Kernel}
+	n.settings = Settings{Spec: job.SpecVersion, Fields: p.Dataset.Fields(), Baseline: n.Baseline, Options: n.Options, Seed: n.Seed, Kernel: p.Spec.Kernel, Revision: p.Spec.Revision}
 	for _, split := range dataset.SplitNames {
 		if slices.Contains(n.Splits, split) {
 			n.settings.Splits = append(n.settings.Splits, split)
@@ -381,7 +381,7 @@ func (n *night) pair(ctx context.Context, day *dataset.Dataset, d *Day) error {
 		}
 		d.Previous, d.Lineage, d.Generation, d.Scored = f.Spec.Previous, f.Lineage, f.Lineage.Generation, f.Lineage.Rows
 		d.Phi = rootMeanSquare(n.job.Architecture.Shape(), values)
-		v, err := t.correct(n.Options.Walks(), f, values)
+		v, err := t.correct(tally.NewSampling(n.Options, 0).Walks, f, values)
 		if err != nil {
 			return err
 		}
@@ -427,7 +427,7 @@ func (n *night) formerScores(t *total, day *dataset.Dataset, former *Day) (*scor
 // identity holds, because paired jobs correct the values of each entry and the losses with
 // coefficients of their own.
 func check(sums *tally.Accumulator, e tally.Sampling) (*tally.Result, error) {
-	e.Efficient = false
+	e.Efficient, e.Shares = false, false
 	return sums.Check(e)
 }
 

@@ -264,7 +264,7 @@ func (t *total) addBody(r io.Reader, h *sumsHeader) error {
 	}
 	t.state.Rows += h.Rows
 	c := &t.state.Current
-	c.LossFull, c.LossEmpty, c.ResidualSquare = wide(c.LossFull, h.LossFull), wide(c.LossEmpty, h.LossEmpty), wide(c.ResidualSquare, h.ResidualSquare)
+	c.LossFull, c.LossEmpty, c.ResidualSquare, c.Shared = wide(c.LossFull, h.LossFull), wide(c.LossEmpty, h.LossEmpty), wide(c.ResidualSquare, h.ResidualSquare), wide(c.Shared, h.Shared)
 	if !h.Variances {
 		return nil
 	}

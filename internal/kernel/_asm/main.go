@@ -53,10 +53,13 @@ func main() {
 	}
 	g.dots(g.sums)
 	g.linear()
+	g.kinks()
+	g.gate()
 	g.update()
 	if *level == "avx512" {
 		g.list()
 		g.expand()
+		g.reached()
 	}
 	g.fma()
 	build.Generate()

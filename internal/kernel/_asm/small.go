@@ -50,6 +50,33 @@ func (g *generator) dot() {
 	build.RET()
 }
 
+// gate generates gate<suffix>, which sets dst to v where x is above 0 or NaN, elsewhere to 0.
+func (g *generator) gate() {
+	name := "gate" + g.suffix
+	build.TEXT(name, build.NOSPLIT, "func(dst *float32, x *float32, v *float32, panels int)")
+	build.Doc(name + " sets dst to v where x is above 0 or NaN, and to 0 elsewhere. panels is at least 1.")
+	build.Pragma("noescape")
+	dst, x, v, n := argument("dst"), argument("x"), argument("v"), argument("panels")
+	zero, from := g.cleared(), build.GP64()
+	build.XORQ(from, from)
+	build.Label("panel")
+	for part := 0; part < panelBytes; part += g.bytes {
+		a, b := g.vector(), g.vector()
+		build.VMOVUPS(operand.Mem{Base: x, Index: from, Scale: 1, Disp: part}, a)
+		build.VMOVUPS(operand.Mem{Base: v, Index: from, Scale: 1, Disp: part}, b)
+		g.keep(notLessOrEqual, a, zero, b)
+		build.VMOVUPS(b, operand.Mem{Base: dst, Index: from, Scale: 1, Disp: part})
+	}
+	build.ADDQ(operand.U32(panelBytes), from)
+	build.DECQ(n)
+	build.JNZ(operand.LabelRef("panel"))
+	build.VZEROUPPER()
+	build.RET()
+}
+
+// notLessOrEqual is the predicate of VCMPPS that is true if a > b or either is NaN.
+const notLessOrEqual = 0x16
+
 // prefetch generates prefetch<suffix>, which prefetches each cache line of some rows.
 func (g *generator) prefetch() {
 	name := "prefetch" + g.suffix

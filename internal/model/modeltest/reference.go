@@ -32,7 +32,7 @@ func Logit(a *model.Architecture, w *model.Weights, row []int32, x []float64) fl
 	if a.Kind == model.FM {
 		return logit
 	}
-	crossed := cross(a, w, x)
+	crossed := Crossed(a, w, x)
 	in := crossed
 	if a.Structure == model.Parallel {
 		in = x
@@ -60,9 +60,9 @@ func linear(x []float64, l *model.Linear) []float64 {
 	return y
 }
 
-// cross returns the output of the cross layers, or x itself if the model has no cross
-// layers.
-func cross(a *model.Architecture, w *model.Weights, x []float64) []float64 {
+// Crossed returns the output of the cross layers in float64, or a copy of x if the model has
+// no cross layers.
+func Crossed(a *model.Architecture, w *model.Weights, x []float64) []float64 {
 	out := slices.Clone(x)
 	for l := range w.Mix {
 		out = mix(a, w.Gates, &w.Mix[l], x, out)
@@ -147,7 +147,7 @@ func Calibrated(a model.Architecture, active float64, zero bool) (*model.Model, 
 			}
 		}
 		if a.Structure != model.Parallel {
-			x = cross(&a, &w, x)
+			x = Crossed(&a, &w, x)
 		}
 		states[s] = x
 	}
