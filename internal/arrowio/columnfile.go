@@ -1,6 +1,7 @@
 package arrowio
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,7 +16,8 @@ import (
 
 // ColumnFile reads the columns of a Parquet file, or of an Arrow IPC file or stream. The
 // columns it reads hold strings, numbers, truth values, dates or times, or dictionaries
-// of them. See texts.go for the text that each value gets. A ColumnFile must not be used
+// of them, or lists of these. See texts.go for the text that each value gets. The text of a
+// list has those of its values. A ColumnFile must not be used
 // by several goroutines at once, but its blocks may be.
 type ColumnFile struct {
 	path    string
@@ -24,6 +26,7 @@ type ColumnFile struct {
 	info    os.FileInfo // state of file when it was opened
 	columns []string
 	chosen  []int
+	between byte  // separator of the values of a list
 	rows    int64 // number of rows in the blocks returned so far
 	parquet *parquetTable
 	ipc     *ipcTable
@@ -91,9 +94,11 @@ func openColumnFile(path string, memory int) (*ColumnFile, error) {
 func (t *ColumnFile) Columns() []string { return t.columns }
 
 // Choose selects the columns of the blocks and their order. A column that is missing,
-// ambiguous or of an unsupported type is bad input.
-func (t *ColumnFile) Choose(names []string) error {
-	t.chosen = nil
+// ambiguous or of an unsupported type is bad input. Only the columns in lists may be lists. A
+// byte separates the values of a list in its cell, and must not occur in them. An empty or
+// missing list is an empty cell.
+func (t *ColumnFile) Choose(names, lists []string, separator byte) error {
+	t.chosen, t.between = nil, separator
 	for _, name := range names {
 		at := slices.Index(t.columns, name)
 		if at < 0 {
@@ -104,9 +109,12 @@ func (t *ColumnFile) Choose(names []string) error {
 		}
 		var kind string
 		if t.parquet != nil {
-			kind = t.parquet.unfit(at)
+			kind = t.parquet.unfit(at, slices.Contains(lists, name))
 		} else {
-			kind = t.ipc.unfit(at)
+			kind = t.ipc.unfit(at, slices.Contains(lists, name))
+		}
+		if kind == kindLists {
+			return fault.Inputf("%s: column %q has lists, but it is not named as a list: name it with the number of its positions, or leave it out", t.path, name)
 		}
 		if kind != "" {
 			return fault.Inputf("%s: column %q is of %s, expected strings, numbers, truth values, dates or times", t.path, name, kind)
@@ -121,9 +129,9 @@ func (t *ColumnFile) Next() (*ColumnBlock, error) {
 	var p *ColumnBlock
 	err := guarded(func() (err error) {
 		if t.parquet != nil {
-			p, err = t.parquet.next(t.chosen)
+			p, err = t.parquet.next(t.chosen, t.between)
 		} else {
-			p, err = t.ipc.next(t.chosen)
+			p, err = t.ipc.next(t.chosen, t.between)
 		}
 		return err
 	})
@@ -144,6 +152,34 @@ func (t *ColumnFile) Next() (*ColumnBlock, error) {
 		}
 	}
 	return p, nil
+}
+
+// kindLists is the name of the type of a column of lists.
+const kindLists = "lists"
+
+// maxListText bounds the text of a list, in bytes.
+const maxListText = 1 << 20
+
+// listText appends the text of values to that of a list, which begins at from.
+type listText struct{ between byte }
+
+// add appends the text of a value. first says whether it is the first of the list. write
+// appends the text.
+func (l listText) add(text []byte, from int, first bool, write func(text []byte) ([]byte, error)) ([]byte, error) {
+	if !first {
+		text = append(text, l.between)
+	}
+	at := len(text)
+	text, err := write(text)
+	switch {
+	case err != nil:
+		return nil, err
+	case bytes.IndexByte(text[at:], l.between) >= 0:
+		return nil, fmt.Errorf("a value of a list contains %q: choose another separator", l.between)
+	case len(text)-from > maxListText:
+		return nil, fmt.Errorf("the values of a list take more than %d bytes", maxListText)
+	}
+	return text, nil
 }
 
 // Rows calls visit for each row, with one cell per chosen column. The cells are valid

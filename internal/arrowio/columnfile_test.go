@@ -44,7 +44,7 @@ func tableWithin(memory int, data []byte, path string, names ...string) (rows []
 	if names == nil {
 		names = table.Columns()
 	}
-	if err := table.Choose(names); err != nil {
+	if err := table.Choose(names, nil, 0); err != nil {
 		return nil, nil, err
 	}
 	for {
@@ -292,7 +292,7 @@ func TestTableOfTwoColumnsOfOneName(t *testing.T) {
 // An error when a file cannot be opened again is not bad input.
 func TestTableThatGoesAway(t *testing.T) {
 	table, path := openParquet(t)
-	if err := table.Choose([]string{"s"}); err != nil {
+	if err := table.Choose([]string{"s"}, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	block, err := table.Next()
@@ -332,7 +332,7 @@ func TestTableThatChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer table.Close()
-			if err := table.Choose(table.Columns()[:1]); err != nil {
+			if err := table.Choose(table.Columns()[:1], nil, 0); err != nil {
 				t.Fatal(err)
 			}
 			block, err := table.Next()
@@ -406,7 +406,7 @@ func FuzzTable(f *testing.F) {
 		data, _ := parquetTableBytes(f, []int{6, 0, 1}, codec)
 		f.Add(data)
 	}
-	for _, pattern := range []string{"polars-newest-*.arrow*", "polars-times.*", "pyarrow-times*", "pyarrow-legacy.*", "pyarrow-replaced.*", "pyarrow-int96*", "pandas-period*", "duckdb-types*"} {
+	for _, pattern := range []string{"polars-newest-*.arrow*", "polars-times.*", "pyarrow-times*", "pyarrow-legacy.*", "pyarrow-replaced.*", "pyarrow-int96*", "pandas-period*", "duckdb-types*", "*-list.*", "*-struct.*"} {
 		for _, data := range variants(f, pattern) {
 			f.Add(data)
 		}
@@ -432,14 +432,14 @@ func scanFit(path string, most int, enough error) error {
 	defer table.Close()
 	var fit []string
 	for _, name := range table.Columns() {
-		if err = table.Choose([]string{name}); err == nil {
+		if err = table.Choose([]string{name}, []string{name}, '|'); err == nil {
 			fit = append(fit, name)
 		}
 	}
 	if fit == nil {
 		return err
 	}
-	if err := table.Choose(fit); err != nil {
+	if err := table.Choose(fit, fit, '|'); err != nil {
 		return err
 	}
 	rows := 0
@@ -486,4 +486,81 @@ func openParquet(t *testing.T) (table *ColumnFile, path string) {
 	}
 	t.Cleanup(func() { table.Close() })
 	return table, path
+}
+
+// Lists of each kind become cells of their values. A value with the separator, and a list whose
+// text is too long, are bad input.
+func TestTableOfLists(t *testing.T) {
+	element := arrow.PrimitiveTypes.Int64
+	schema := arrow.NewSchema([]arrow.Field{
+		{Name: "list", Type: arrow.ListOf(element), Nullable: true}, {Name: "large", Type: arrow.LargeListOf(arrow.BinaryTypes.String), Nullable: true},
+		{Name: "fixed", Type: arrow.FixedSizeListOf(2, element), Nullable: true},
+	}, nil)
+	data := func(texts ...string) []byte {
+		b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+		defer b.Release()
+		list, large, fixed := b.Field(0).(*array.ListBuilder), b.Field(1).(*array.LargeListBuilder), b.Field(2).(*array.FixedSizeListBuilder)
+		for row := range 3 {
+			if row == 1 {
+				b.Field(0).AppendNull()
+			} else {
+				list.Append(true)
+				list.ValueBuilder().(*array.Int64Builder).AppendValues([]int64{3, -17, 5}[:3-row], nil)
+			}
+			large.Append(true)
+			if row == 0 {
+				large.ValueBuilder().(*array.StringBuilder).AppendValues(texts, nil)
+				large.ValueBuilder().AppendNull()
+			}
+			fixed.Append(true)
+			fixed.ValueBuilder().(*array.Int64Builder).AppendValues([]int64{int64(row), 9}, nil)
+		}
+		record := b.NewRecord()
+		defer record.Release()
+		var out bytes.Buffer
+		w := ipc.NewWriter(&out, ipc.WithSchema(schema))
+		if err := errors.Join(w.Write(record), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	read := func(data []byte, lists ...string) (text string, err error) {
+		path := filepath.Join(t.TempDir(), "x.arrow")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		table, err := OpenColumnFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer table.Close()
+		if err := table.Choose(table.Columns(), lists, '|'); err != nil {
+			return "", err
+		}
+		block, err := table.Next()
+		if err != nil {
+			return "", err
+		}
+		err = block.Rows(func(cells [][]byte) error {
+			text += fmt.Sprintf("%q ", cells)
+			return nil
+		})
+		return text, err
+	}
+	all := []string{"list", "large", "fixed"}
+	if got, err := read(data("a", "bc"), all...); err != nil || got != `["3|-17|5" "a|bc|" "0|9"] ["" "" "1|9"] ["3" "" "2|9"] ` {
+		t.Errorf("the rows are %s, %v", got, err)
+	}
+	for want, c := range map[string]struct {
+		data  []byte
+		lists []string
+	}{
+		`a value of a list contains '|': choose another separator`: {data("a", "b|c"), all},
+		"the values of a list take more than 1048576 bytes":        {data(strings.Repeat("x", 600_000), strings.Repeat("y", 600_000)), all},
+		`column "fixed" has lists, but it is not named as a list`:  {data("a"), all[:2]},
+	} {
+		if _, err := read(c.data, c.lists...); !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected %q", err, want)
+		}
+	}
 }

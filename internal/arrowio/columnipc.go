@@ -68,8 +68,15 @@ func (t *ColumnFile) openIPC() error {
 	})
 }
 
-func (t *ipcTable) unfit(column int) string {
+// unfit returns the name of a column's type if the type is not supported, and "" otherwise.
+func (t *ipcTable) unfit(column int, list bool) string {
 	f := t.reader.Schema().Field(column)
+	if l, ok := f.Type.(arrow.ListLikeType); ok {
+		if !list {
+			return kindLists
+		}
+		f = l.ElemField()
+	}
 	kind := f.Type
 	if d, ok := kind.(*arrow.DictionaryType); ok {
 		kind = d.ValueType
@@ -90,6 +97,9 @@ func (t *ipcTable) unfit(column int) string {
 // single reports whether a column has the type float32.
 func (t *ipcTable) single(column int) bool {
 	kind := t.reader.Schema().Field(column).Type
+	if l, ok := kind.(arrow.ListLikeType); ok {
+		kind = l.Elem()
+	}
 	if d, ok := kind.(*arrow.DictionaryType); ok {
 		kind = d.ValueType
 	}
@@ -104,7 +114,7 @@ const extensionKey = "ARROW:extension:name"
 func extensionName(name string) string { return fmt.Sprintf("the extension type %.100q", name) }
 
 // next returns the next batch, with its cells copied out of Arrow's memory.
-func (t *ipcTable) next(chosen []int) (*ColumnBlock, error) {
+func (t *ipcTable) next(chosen []int, between byte) (*ColumnBlock, error) {
 	if !t.reader.Next() {
 		if err := t.messages.refused; err != nil {
 			return nil, err
@@ -125,7 +135,7 @@ func (t *ipcTable) next(chosen []int) (*ColumnBlock, error) {
 		if column.Len() != n {
 			return nil, fmt.Errorf("column %q has %d values, but the batch has %d rows", record.ColumnName(i), column.Len(), n)
 		}
-		write, err := newCellWriter(column)
+		write, err := newCellWriter(column, between)
 		if err != nil {
 			return nil, fmt.Errorf("column %q: %w", record.ColumnName(i), err)
 		}
@@ -187,7 +197,7 @@ func (c *textColumn) cell(i int) []byte {
 // cellWriter appends the text of a row's value, which must not be null.
 type cellWriter func(text []byte, row int) ([]byte, error)
 
-func newCellWriter(column arrow.Array) (cellWriter, error) {
+func newCellWriter(column arrow.Array, between byte) (cellWriter, error) {
 	switch a := column.(type) {
 	case *array.String:
 		return texts(a), nil
@@ -245,7 +255,7 @@ func newCellWriter(column arrow.Array) (cellWriter, error) {
 		return func(text []byte, _ int) ([]byte, error) { return text, nil }, nil
 	case *array.Dictionary:
 		values := a.Dictionary()
-		write, err := newCellWriter(values)
+		write, err := newCellWriter(values, between)
 		return func(text []byte, row int) ([]byte, error) {
 			if at := a.GetValueIndex(row); values.IsValid(at) {
 				return write(text, at)
@@ -253,7 +263,32 @@ func newCellWriter(column arrow.Array) (cellWriter, error) {
 			return text, nil
 		}, err
 	}
+	if a, ok := column.(array.ListLike); ok {
+		return listCells(a, between)
+	}
 	return nil, fmt.Errorf("unexpected type %v", column.DataType())
+}
+
+// listCells returns the writer of a column of lists.
+func listCells(a array.ListLike, between byte) (cellWriter, error) {
+	values, list := a.ListValues(), listText{between}
+	write, err := newCellWriter(values, between)
+	return func(text []byte, row int) ([]byte, error) {
+		first, end := a.ValueOffsets(row)
+		from := len(text)
+		for at := first; at < end; at++ {
+			text, err = list.add(text, from, at == first, func(text []byte) ([]byte, error) {
+				if values.IsNull(int(at)) {
+					return text, nil
+				}
+				return write(text, int(at))
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		return text, nil
+	}, err
 }
 
 func texts(a interface{ Value(int) string }) cellWriter {

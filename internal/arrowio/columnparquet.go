@@ -46,13 +46,27 @@ func (t *ColumnFile) openParquet() error {
 			return fault.Inputf("%d columns, expected at most %d", n, maxColumns)
 		}
 		for i := range p.meta.Schema.NumColumns() {
-			t.columns = append(t.columns, p.meta.Schema.Column(i).Path())
+			t.columns = append(t.columns, columnName(p.meta.Schema.Column(i)))
 		}
 		if text := p.meta.KeyValueMetadata().FindValue("ARROW:schema"); text != nil {
 			p.hidden, err = hiddenTypes(*text)
 		}
 		return err
 	})
+}
+
+// columnName returns the name of a column. The path of a list goes on below the column.
+func columnName(c *schema.Column) string {
+	if path := c.ColumnPath(); isList(c) {
+		return path[0]
+	}
+	return c.Path()
+}
+
+// isList reports whether a column has lists of values, in one of the forms that Parquet's
+// documentation describes.
+func isList(c *schema.Column) bool {
+	return c.MaxRepetitionLevel() == 1 && c.MaxDefinitionLevel() <= 3 && len(c.ColumnPath()) <= 3
 }
 
 // hiddenTypes returns the columns whose numbers Parquet itself does not describe: durations,
@@ -98,15 +112,18 @@ func hiddenTypes(text string) (map[string]string, error) {
 
 // unfit returns the name of a column's type if the type is not supported, and ""
 // otherwise.
-func (p *parquetTable) unfit(column int) string {
+func (p *parquetTable) unfit(column int, list bool) string {
 	c := p.meta.Schema.Column(column)
-	if c.MaxRepetitionLevel() > 0 || c.MaxDefinitionLevel() > 1 {
-		return "lists or structures"
+	if isList(c) && !list {
+		return kindLists
+	}
+	if !isList(c) && (c.MaxRepetitionLevel() > 0 || c.MaxDefinitionLevel() > 1) {
+		return "lists of lists or structures"
 	}
 	if _, ok := c.LogicalType().(*schema.DecimalLogicalType); ok || c.ConvertedType() == schema.ConvertedTypes.Decimal {
 		return "decimals"
 	}
-	if kind := p.hidden[c.Path()]; kind != "" {
+	if kind := p.hidden[columnName(c)]; kind != "" {
 		return kind
 	}
 	switch c.PhysicalType() {
@@ -124,7 +141,7 @@ func (p *parquetTable) single(column int) bool {
 	return p.meta.Schema.Column(column).PhysicalType() == parquet.Types.Float
 }
 
-func (p *parquetTable) next(chosen []int) (*ColumnBlock, error) {
+func (p *parquetTable) next(chosen []int, between byte) (*ColumnBlock, error) {
 	if p.group == p.groups {
 		return nil, io.EOF
 	}
@@ -137,21 +154,21 @@ func (p *parquetTable) next(chosen []int) (*ColumnBlock, error) {
 	}
 	p.read = min(p.size, p.read+meta.TotalCompressedSize())
 	return &ColumnBlock{Len: int(rows), Read: p.read, cells: func(visit func([][]byte) error) error {
-		return reopen(p.path, p.info, func(f *os.File) error { return p.rows(f, group, int(rows), chosen, visit) }) // opened again, because the table may be closed by now
+		return reopen(p.path, p.info, func(f *os.File) error { return p.rows(f, group, int(rows), chosen, between, visit) }) // opened again, because the table may be closed by now
 	}}, nil
 }
 
 // parquetBatch is the number of rows that are decoded at a time.
 const parquetBatch = 1024
 
-func (p *parquetTable) rows(f *os.File, group, rows int, chosen []int, visit func(cells [][]byte) error) error {
+func (p *parquetTable) rows(f *os.File, group, rows int, chosen []int, between byte, visit func(cells [][]byte) error) error {
 	columns, memory := make([]*parquetColumn, len(chosen)), int64(p.memory)
 	for k, i := range chosen {
 		chunk, err := p.chunk(f, group, rows, i, &memory)
 		if err != nil {
 			return err
 		}
-		if columns[k], err = newParquetColumn(chunk); err != nil {
+		if columns[k], err = newParquetColumn(chunk, between); err != nil {
 			return err
 		}
 	}
@@ -180,8 +197,9 @@ func (p *parquetTable) rows(f *os.File, group, rows int, chosen []int, visit fun
 type parquetColumn struct {
 	chunk    file.ColumnChunkReader
 	optional bool
-	decode   func(want int64, from int, defined []int16) (int64, int, error) // decodes values and stores them from a position on
-	write    func(text []byte, i int) ([]byte, error)                        // appends the text of a decoded value; nil for bytes
+	decode   func(want int64, from int, defined, repeated []int16) (int64, int, error) // decodes values and stores them from a position on
+	list     *parquetList                                                              // nil if the column has no lists
+	write    func(text []byte, i int) ([]byte, error)                                  // appends the text of a decoded value; nil for bytes
 	defined  [parquetBatch]int16
 	cells    [parquetBatch][]byte
 	text     []byte              // texts of a batch
@@ -189,9 +207,12 @@ type parquetColumn struct {
 	bytes    []parquet.ByteArray // decoded bytes
 }
 
-func newParquetColumn(chunk file.ColumnChunkReader) (*parquetColumn, error) {
+func newParquetColumn(chunk file.ColumnChunkReader, between byte) (*parquetColumn, error) {
 	d := chunk.Descriptor()
 	c := &parquetColumn{chunk: chunk, optional: d.MaxDefinitionLevel() > 0}
+	if isList(d) {
+		c.list = newParquetList(d, between)
+	}
 	switch chunk := chunk.(type) {
 	case *file.BooleanColumnChunkReader:
 		values := make([]bool, parquetBatch)
@@ -235,9 +256,9 @@ func newParquetColumn(chunk file.ColumnChunkReader) (*parquetColumn, error) {
 }
 
 // decoder returns a function that stores the decoded values in values.
-func decoder[T any](read func(int64, []T, []int16, []int16) (int64, int, error), values []T) func(int64, int, []int16) (int64, int, error) {
-	return func(want int64, from int, defined []int16) (int64, int, error) {
-		return read(want, values[from:], defined, nil)
+func decoder[T any](read func(int64, []T, []int16, []int16) (int64, int, error), values []T) func(int64, int, []int16, []int16) (int64, int, error) {
+	return func(want int64, from int, defined, repeated []int16) (int64, int, error) {
+		return read(want, values[from:], defined, repeated)
 	}
 }
 
@@ -286,13 +307,16 @@ func appendInt96(text []byte, x parquet.Int96) ([]byte, error) {
 
 // read decodes the next n cells.
 func (c *parquetColumn) read(n int) error {
+	if c.list != nil {
+		return c.readLists(n)
+	}
 	total, values := int64(0), 0
 	for int(total) < n { // with a dictionary a batch ends where its page ends
 		defined := c.defined[total:n]
 		if !c.optional {
 			defined = nil
 		}
-		t, v, err := c.decode(int64(n)-total, values, defined)
+		t, v, err := c.decode(int64(n)-total, values, defined, nil)
 		if err != nil {
 			return err
 		}

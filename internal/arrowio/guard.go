@@ -289,7 +289,7 @@ func (m *messages) end() error {
 }
 
 // checkSchema accepts schemas with at most one level of nesting and with the types of our
-// forms. A foreign schema must be flat, but may have any types. length is the length of
+// forms. A foreign schema may have lists of values, and any other types that are flat. length is the length of
 // the message in bytes.
 func checkSchema(schema flat, length int, foreign bool) error {
 	if schema.int16At(0) != 0 {
@@ -305,7 +305,7 @@ func checkSchema(schema flat, length int, foreign bool) error {
 			return err
 		}
 		children := field.lengthAt(5)
-		if children > 1 || children > 0 && foreign {
+		if list := field.byteAt(2); children > 1 || children > 0 && foreign && list != 12 && list != 16 && list != 21 { // List, FixedSizeList, LargeList
 			return fmt.Errorf("column %d (%.40q) is nested: expected one value per row", i, field.textAt(0))
 		}
 		if kind, ok := field.tableAt(3); ok && field.byteAt(2) == 2 && kind.GetInt32Slot(slot(0), 0) > 64 { // Int
@@ -316,10 +316,23 @@ func checkSchema(schema flat, length int, foreign bool) error {
 			if err != nil {
 				return err
 			}
-			if child.lengthAt(5) != 0 || !child.plain() {
+			if foreign && child.lengthAt(5) != 0 {
+				return fmt.Errorf("column %d (%.40q) is nested: expected one value or one list per row", i, field.textAt(0))
+			}
+			if child.lengthAt(5) != 0 || !foreign && !child.plain() {
 				return fmt.Errorf("column %d is of an unexpected type", i)
 			}
+			if kind, ok := child.tableAt(3); ok && child.byteAt(2) == 2 && kind.GetInt32Slot(slot(0), 0) > 64 { // Int
+				return fmt.Errorf("column %d (%.40q) has integers of %d bits, expected at most 64", i, field.textAt(0), kind.GetInt32Slot(slot(0), 0))
+			}
 			text += child.lengthAt(0)
+			for k := range child.lengthAt(6) {
+				pair, err := child.elementAt(6, k)
+				if err != nil {
+					return err
+				}
+				text += pair.lengthAt(0) + pair.lengthAt(1)
+			}
 		}
 		if !foreign && !field.plain() {
 			return fmt.Errorf("column %d is of an unexpected type", i)

@@ -349,7 +349,7 @@ func (m *Mapper) readTable(path string) error {
 		return err
 	}
 	defer t.Close()
-	if err := t.Choose(mapperColumns); err != nil {
+	if err := t.Choose(mapperColumns, nil, 0); err != nil {
 		return err
 	}
 	for {
