@@ -124,6 +124,7 @@ type rawOptions struct {
 	model      string
 	output     string // output of the model, if it is an .onnx file with several
 	memory     byteSize
+	lists      *listOptions // nil if no field can be a list
 }
 
 func (o *rawOptions) flags(c *cobra.Command, minCount int64, counted string) {
@@ -167,6 +168,14 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 		OnBadRow: run.onBadRow, Memory: int64(o.memory), Out: run.out, Progress: show, Grow: o.grow,
 	}
 	config.Format.Dense.Columns = slices.Clone(format.Dense.Columns)
+	if o.lists != nil {
+		if config.Lists, err = o.lists.set(); err != nil {
+			return config, err
+		}
+		if config.Share, err = o.lists.sharing(); err != nil {
+			return config, err
+		}
+	}
 	if o.vocabulary != "" {
 		if config.Vocabulary, err = ingest.ReadVocabulary(o.vocabulary, int64(o.memory), o.oov); err != nil {
 			return config, err
@@ -190,6 +199,9 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 			if err := adopt(&config.Format.Dense, d, c.Flags().Lookup("dense") != nil); err != nil {
 				return config, err
 			}
+			if o.lists != nil && len(config.Lists.Columns) == 0 {
+				config.Lists.Columns = ingest.DatasetLists(d)
+			}
 		}
 	}
 	if o.model != "" {
@@ -197,10 +209,17 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 		if err != nil {
 			return config, err
 		}
-		if len(ck.Architecture.Lists) > 0 {
-			return config, fault.Inputf("%s has lists, which are read from text files of encoded rows only: expected shaver dataset import csv --train", o.model)
-		}
 		config.Sizes = ck.Architecture.FieldDims
+		if o.lists != nil {
+			if err := o.lists.adopt(&config.Lists, &ck.Architecture); err != nil {
+				return config, err
+			}
+			if len(config.Share) == 0 {
+				config.Share = ingest.ModelSharing(&ck.Architecture, ck.Fields)
+			}
+		} else if len(ck.Architecture.Lists) > 0 {
+			return config, fault.Inputf("%s has lists, which these files do not have", o.model)
+		}
 		if config.Format.Columns == nil && c.Flags().Lookup("columns") != nil {
 			for _, name := range ck.Fields { // in the model's order
 				config.Format.Columns = append(config.Format.Columns, ingest.Column{Name: name})
@@ -237,7 +256,7 @@ func withFlags(err error, sizes string) error {
 			ingest.IDsSetting: "--ids", ingest.SizesSetting: sizes, ingest.SplitSetting: "--split", ingest.MemorySetting: "--memory",
 			ingest.MinCountSetting: "--min-count", ingest.NumbersSetting: "--numbers", ingest.ColumnsSetting: "--columns", ingest.UnseenSetting: "--oov",
 			ingest.DenseSetting: "--dense", ingest.DenseMissingSetting: "--dense-missing",
-			ingest.ListSetting: "--list", ingest.ListSeparatorSetting: "--list-separator", ingest.PadSetting: "--pad",
+			ingest.ListSetting: "--list", ingest.ListSeparatorSetting: "--list-separator", ingest.PadSetting: "--pad", ingest.ShareSetting: "--share",
 		}[name]
 		if flag != "" { // else the setting is not one of an import
 			flags = append(flags, flag)
@@ -275,9 +294,9 @@ With --model, the sizes of the fields must be those of the checkpoint. A mapper
 may then have ids without a value, for example 0 for padding.`
 
 // rawCommand returns an import command for files in one format.
-func rawCommand(use, short, long, example string, minCount int64, counted string, more func(c *cobra.Command), format func() (ingest.Format, error)) *cobra.Command {
+func rawCommand(use, short, long, example string, minCount int64, counted string, lists *listOptions, more func(c *cobra.Command), format func() (ingest.Format, error)) *cobra.Command {
 	var run importRun
-	var raw rawOptions
+	raw := rawOptions{lists: lists}
 	c := &cobra.Command{
 		Use: use + " FILE...", Short: short, Long: long + rawHelp, Example: example, Args: cli.Args(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: cli.FileArgs(),
@@ -294,6 +313,10 @@ func rawCommand(use, short, long, example string, minCount int64, counted string
 	modelFlag(c, &raw.model, "checkpoint `file` whose field sizes the vocabulary must have (default any sizes)")
 	modelOutputFlag(c, &raw.output)
 	cli.Group(c, idFlags, "model", "model-output")
+	if lists != nil {
+		lists.flags(c)
+		lists.shareFlag(c)
+	}
 	if more != nil {
 		more(c)
 	}
@@ -318,7 +341,7 @@ the mean and the deviation of the train split. Many integers are missing or
 negative, so log1p-clipped and --dense-missing 0 are usual.
 
 `, `  shaver dataset import criteo day_*.gz --memory 4GiB --out data
-  shaver dataset import criteo log.tsv --numbers log2 --split 8:1:1 --out data`, 10, ingest.CountAll, func(c *cobra.Command) {
+  shaver dataset import criteo log.tsv --numbers log2 --split 8:1:1 --out data`, 10, ingest.CountAll, nil, func(c *cobra.Command) {
 			c.Flags().StringVar(&rule, "numbers", ingest.LnSquared, "`rule` for integers: ln-squared, log2, none, log1p, log1p-clipped or zscore")
 			cli.Choices(c, "numbers", append([]string{ingest.LnSquared, ingest.Log2}, dense.Rules...)...)
 			cli.Group(c, rowFlags, "numbers")
@@ -336,7 +359,7 @@ func importAvazuCommand() *cobra.Command {
 label is click, and the other columns except id are the fields. Files may be .gz
 or .zst. The file - is standard input.
 
-`, "  shaver dataset import avazu train.gz --out data", 2, ingest.CountAll, nil, func() (ingest.Format, error) { return ingest.Avazu(), nil })
+`, "  shaver dataset import avazu train.gz --out data", 2, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.Avazu(), nil })
 }
 
 func importKDDCommand() *cobra.Command {
@@ -345,12 +368,13 @@ func importKDDCommand() *cobra.Command {
 columns. The label is 1 if there was a click, and the other columns are the
 fields. Files may be .gz or .zst. The file - is standard input.
 
-`, "  shaver dataset import kdd training.txt --memory 4GiB --out data", 10, ingest.CountAll, nil, func() (ingest.Format, error) { return ingest.KDD(), nil })
+`, "  shaver dataset import kdd training.txt --memory 4GiB --out data", 10, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.KDD(), nil })
 }
 
 func importTableCommand() *cobra.Command {
 	var columns columnOptions
 	var numbers denseOptions
+	var lists listOptions
 	c := rawCommand("parquet", "Import Parquet or Arrow IPC files",
 		`Import Parquet files, or Arrow IPC files or streams. Their columns are strings,
 dictionaries, numbers, booleans, dates or times. An instant gets the same text
@@ -359,12 +383,12 @@ float. A missing value becomes the empty string.
 
 A FILE may be a folder of such files. A folder named like day=3 gives its files
 the column day.
-`+denseHelp+`
+`+denseHelp+listHelp+`
 `, `  shaver dataset import parquet log/*.parquet --label click --out data
   shaver dataset import parquet log/*.parquet --label click \
       --vocabulary mapper.json --model model.pth --out data
   shaver dataset import parquet log/*.parquet --label click \
-      --dense price:log1p,age:zscore --dense-missing mean --out data`, 2, ingest.CountTrain, func(c *cobra.Command) { columns.flags(c); numbers.flags(c) }, func() (f ingest.Format, err error) {
+      --dense price:log1p,age:zscore --dense-missing mean --out data`, 2, ingest.CountTrain, &lists, func(c *cobra.Command) { columns.flags(c); numbers.flags(c) }, func() (f ingest.Format, err error) {
 			f = ingest.Tables()
 			if f.Dense, err = numbers.set(); err != nil {
 				return f, err

@@ -60,6 +60,8 @@ gives its files the column day.
 	o.columns.flags(c)
 	o.dense.flags(c)
 	o.lists.flags(c)
+	o.lists.shareFlag(c)
+	o.raw.lists = &o.lists
 	f := c.Flags()
 	f.Lookup("split").Usage += " (default none, or 8:1:1 with --raw)"
 	f.StringVar(&o.ids, "ids", dataset.LocalIDs, "`scope` of ids: local (ids of each field count from 0) or global (from 0 over all fields)")
@@ -93,9 +95,9 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 	case o.raw.minCount < 1:
 		return fault.Usagef("--min-count %d: expected at least 1", o.raw.minCount)
 	}
-	kind, others := "--train", []string{"label", "label-from", "columns", "min-count", "counted", "vocabulary", "grow", "oov", "memory"}
+	kind, others := "--train", []string{"label", "label-from", "columns", "min-count", "counted", "vocabulary", "grow", "oov", "memory", "share"}
 	if len(o.files) > 0 {
-		kind, others = "--raw", []string{"ids", "val", "test", "field-sizes", "list", "pad", "list-separator", "long-lists"}
+		kind, others = "--raw", []string{"ids", "val", "test", "field-sizes"}
 	}
 	for _, name := range others {
 		if c.Flags().Changed(name) {

@@ -17,6 +17,7 @@ type listOptions struct {
 	lists, pads []string
 	separator   string
 	long        string
+	shares      []string
 }
 
 const listHelp = `
@@ -24,6 +25,10 @@ A cell of a list has several values, such as 3|17|5. --list hist=50 makes the
 column hist a list of 50 positions. Shorter lists are filled at their end with
 the pad id, which stands for no value. With --model, the lists, their lengths
 and their pad ids are those of the model.
+
+Lists may also have raw values, such as books|films. A new vocabulary then has
+the pad id 0. A history of items has the values of the items themselves:
+--share hist=item gives the column hist the values and ids of item.
 `
 
 func (o *listOptions) flags(c *cobra.Command) {
@@ -34,6 +39,25 @@ func (o *listOptions) flags(c *cobra.Command) {
 	f.StringVar(&o.long, "long-lists", ingest.LongFail, "`action` for lists that are too long: fail, or keep the first or the last values")
 	cli.Choices(c, "long-lists", ingest.LongFail, ingest.LongFirst, ingest.LongLast)
 	cli.Group(c, rowFlags, "list", "pad", "list-separator", "long-lists")
+}
+
+// shareFlag defines the flag for fields that share values.
+func (o *listOptions) shareFlag(c *cobra.Command) {
+	c.Flags().StringSliceVar(&o.shares, "share", nil, "raw values: fields that have the values and ids of another field, each `NAME=FIELD` (default those that read one table in --model)")
+	cli.Group(c, idFlags, "share")
+}
+
+// sharing returns what --share says.
+func (o *listOptions) sharing() ([]ingest.Sharing, error) {
+	var all []ingest.Sharing
+	for _, text := range o.shares {
+		field, with, ok := cutLast(text)
+		if !ok || with == "" {
+			return nil, fault.Usagef("--share %s: expected NAME=FIELD", text)
+		}
+		all = append(all, ingest.Sharing{Field: field, With: with})
+	}
+	return all, nil
 }
 
 // set returns what the flags say.

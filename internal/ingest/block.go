@@ -148,8 +148,17 @@ func (r *rawImport) setLayout(names []string, comma bool, path string) (*place, 
 	}
 	f.comma = comma
 	var err error
-	r.layout, err = f.layout(names)
-	return where, err
+	if r.layout, err = f.layout(names); err != nil {
+		return where, err
+	}
+	separator := byte('\t')
+	switch {
+	case f.tables:
+		separator = 0
+	case comma:
+		separator = ','
+	}
+	return where, r.setLists(separator)
 }
 
 // blockParser parses blocks. It is not safe for concurrent use.

@@ -102,6 +102,9 @@ func (r *rawImport) identity() string {
 	if l.Numbers {
 		fmt.Fprintf(digest, "numbers\n")
 	}
+	if !l.plain() {
+		fmt.Fprintf(digest, "lists %#v %#v %#v %#v\n", l.rawLists.lists, l.rawLists.separator, l.long, l.owner)
+	}
 	for i, in := range l.dense.inputs {
 		fmt.Fprintf(digest, "dense %#v\n", []any{l.inputs[i], in.Rule, in.Missing != nil || l.dense.fill, l.dense.unmeasured()})
 	}
@@ -189,6 +192,10 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 		counters[i] = vocabulary.NewCounter(r.folder, fmt.Sprintf("%d-%d", rec.Made, i), len(r.layout.fields), limit)
 		parsers[i] = r.newBlockParser()
 	}
+	rows := make([]rowCounter, r.workers)
+	for i := range rows {
+		rows[i] = rowCounter{rawLists: &r.layout.rawLists, counter: counters[i]}
+	}
 	moments := make([][]dense.Moments, r.workers) // of train
 	for i := range moments {
 		moments[i] = make([]dense.Moments, len(rec.Dense))
@@ -207,7 +214,10 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 					return nil
 				}
 			}
-			return counters[worker].Add(values)
+			if r.layout.plain() {
+				return counters[worker].Add(values)
+			}
+			return rows[worker].add(values, parsers[worker].parser.lists)
 		})
 	}
 	var err error

@@ -107,6 +107,7 @@ type layout struct {
 	pick   []int    // position of each field's column
 	dense  *densePlan
 	inputs []int // position of the column of each dense input
+	rawLists
 }
 
 func (f Format) label() string { return cmp.Or(f.Label, "label") }
@@ -181,6 +182,8 @@ type rowParser struct {
 	*layout
 	whole   bool // whether the text of a whole number loses its end ".0"
 	values  [][]byte
+	lists   [][][]byte   // values of each list; nil if no field is a list
+	cut     []bool       // whether each list lost values; nil if no field is a list
 	numbers []float64    // numbers of the dense inputs; NaN if a missing one will be replaced
 	single  []bool       // for each column of the file, whether its numbers are float32; nil for a text
 	text    []byte       // bytes of the values that are not cells
@@ -191,6 +194,9 @@ type rowParser struct {
 // make a new vocabulary, in which whole numbers of text have no end ".0".
 func newRowParser(l *layout, whole bool) *rowParser {
 	p := &rowParser{layout: l, whole: whole && l.columns == nil && !l.tables, values: make([][]byte, len(l.pick)), numbers: make([]float64, len(l.inputs))}
+	if l.rawLists.lists != nil {
+		p.lists, p.cut = make([][][]byte, len(l.pick)), make([]bool, len(l.pick))
+	}
 	for x := range p.small {
 		if l.rule != nil {
 			p.small[x] = strconv.AppendInt(make([]byte, 0, 16), l.value(int64(x)), 10)
@@ -207,8 +213,8 @@ func (l *layout) value(x int64) int64 {
 	return x - 2
 }
 
-// parse returns the label of a row and the values of its fields, and sets p.numbers. Both
-// are valid until the next call. If the cells are not a valid row, the error says why.
+// parse returns the label of a row and the values of its fields, and sets p.numbers, p.lists
+// and p.cut. The value of a list is its whole cell. All of them are valid until the next call. If the cells are not a valid row, the error says why.
 // odd must be true if the cells may contain NULs or bytes that are not UTF-8, or may be
 // too long.
 func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (float32, [][]byte, error) {
@@ -253,6 +259,14 @@ func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (float32, [][]
 	for j, at := range p.pick {
 		if p.values[j] = where.cell(cells, at); p.whole {
 			p.values[j] = vocabulary.WholeNumber(p.values[j])
+		}
+	}
+	for j, form := range p.rawLists.lists {
+		if form.length == 0 {
+			continue
+		}
+		if p.lists[j], p.cut[j], err = p.split(j, p.values[j], p.whole, p.lists[j][:0]); err != nil {
+			return 0, nil, fmt.Errorf("column %d (%s): %w", p.pick[j], p.fields[j], err)
 		}
 	}
 	p.text = p.text[:0]

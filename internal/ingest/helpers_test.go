@@ -77,11 +77,12 @@ func smallDataset(t testing.TB) string {
 // rowsOf reads all rows of splits, in batches of at most batch rows.
 func rowsOf(t testing.TB, d *dataset.Dataset, batch int, splits ...string) *model.Rows {
 	t.Helper()
-	all := &model.Rows{Width: len(d.Fields())}
+	all := &model.Rows{}
 	err := d.Scan(t.Context(), splits, batch, func(rows *model.Rows) error {
 		if rows.Len() > batch || rows.Len() == 0 {
 			return errors.New("a batch has a wrong number of rows")
 		}
+		all.Width = rows.Width
 		all.Number = append(all.Number, rows.Number...)
 		all.Label = append(all.Label, rows.Label...)
 		all.Features = append(all.Features, rows.Features...)

@@ -3,6 +3,7 @@ package ingest
 import (
 	"slices"
 
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/rawtext"
@@ -108,6 +109,21 @@ func positions(fields int, lists []list) []int {
 		}
 	}
 	return of
+}
+
+// DatasetLists returns the lists of a dataset.
+func DatasetLists(d *dataset.Dataset) []ListColumn {
+	var columns []ListColumn
+	for j, f := range d.Manifest.Fields {
+		if f.Length > 0 {
+			c := ListColumn{Field: j, Length: f.Length, Pad: -1}
+			if f.Pad != nil {
+				c.Pad = *f.Pad
+			}
+			columns = append(columns, c)
+		}
+	}
+	return columns
 }
 
 // ModelLists returns the lists of a model.

@@ -43,6 +43,8 @@ type RawConfig struct {
 	Counted    string             // CountTrain or CountAll; "" means CountTrain
 	Vocabulary *vocabulary.Mapper // if set, it determines the ids, and values are not counted unless Grow is true
 	Grow       bool               // with Vocabulary: new values are counted, and those with at least MinCount rows get ids after the others of their field
+	Lists      Lists              // columns whose cells are lists of values; a list of a Parquet or Arrow file has no separator
+	Share      []Sharing          // fields that have the values and ids of others
 	Sizes      []int              // if set, the sizes that the fields must have, which are those of a model
 	Split      string             // train:val:test; "" means "8:1:1"
 	Seed       uint64             // seed of the split
@@ -181,7 +183,7 @@ func (r *rawImport) withVocabulary(b *builder) (*Summary, error) {
 			return nil, err
 		}
 	}
-	fields, err := r.config.Vocabulary.Choose(r.layout.fields, r.config.Sizes)
+	fields, err := r.config.Vocabulary.Choose(r.owners(), r.config.Sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +268,12 @@ func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
 	names := r.layout.fields
 	counts, err := b.writeVocabulary(r.ctx, &m, names, r.workers, func(j int, visit func([]byte, bool) error) error {
 		found := func(visit func([]byte) error) error {
-			return vocabulary.Merge(spills, j, len(names), r.config.MinCount, visit)
+			return vocabulary.Merge(spills, r.layout.ownerOf(j), len(names), r.config.MinCount, visit)
+		}
+		if earlier == nil && r.layout.padded(j) {
+			if err := visit(nil, false); err != nil {
+				return err
+			}
 		}
 		if earlier != nil {
 			return earlier[j].EachGrown(r.otherSpelling(), visit, found)
@@ -298,12 +305,21 @@ func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
 	return r.encode(b, &m, fields)
 }
 
+// owners returns, for each field, the name of the field whose values it has.
+func (r *rawImport) owners() []string {
+	names := slices.Clone(r.layout.fields)
+	for j := range names {
+		names[j] = r.layout.fields[r.layout.ownerOf(j)]
+	}
+	return names
+}
+
 // earlier returns the fields of the vocabulary that grows, or nil without a vocabulary.
 func (r *rawImport) earlier() ([]*vocabulary.Field, error) {
 	if !r.mapped {
 		return nil, nil
 	}
-	fields, err := r.config.Vocabulary.Choose(r.layout.fields, nil)
+	fields, err := r.config.Vocabulary.Choose(r.owners(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -378,7 +394,11 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 	if r.config.Memory >= 256<<20 { // a single compressor would slow down the workers
 		compressors = 2
 	}
-	out.numbers = r.config.Format.Numbers
+	out.numbers, out.lists = r.config.Format.Numbers, r.layout.lists
+	if err := checkPads(r.layout.fields, r.layout.lists, sizes); err != nil {
+		return nil, err
+	}
+	cut := make([][]int64, r.workers) // number of lists that lost values, by field
 	if err := out.start(r.layout.fields, sizes, r.layout.dense.names(), names, compressors); err != nil {
 		return nil, err
 	}
@@ -394,18 +414,32 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 		if parsers[worker] == nil {
 			parsers[worker] = r.newBlockParser()
 			lookups[worker] = vocabulary.NewLookup(fields, r.otherSpelling())
+			cut[worker] = make([]int64, len(fields))
 		}
 		for len(b.splits) < len(names) {
 			b.splits = append(b.splits, columns{ids: make([][]int32, len(fields)), dense: make([][]float32, len(r.layout.inputs))})
 		}
-		numbers, dense := parsers[worker].parser.numbers, writers[worker]
+		parser, numbers, dense := parsers[worker].parser, parsers[worker].parser.numbers, writers[worker]
 		return parsers[worker].parse(b, func(row uint64, label float32, values [][]byte) error {
 			rows := &b.splits[r.ratio.draw(row)]
 			if err := dense.standardise(numbers); err != nil {
 				return err
 			}
-			if j := lookups[worker].Append(rows.ids, values); j >= 0 {
-				return badRow{fmt.Errorf("field %d (%s): the value %q is not in the vocabulary, which has no id for such values", j, r.layout.fields[j], values[j][:min(len(values[j]), 100)])}
+			j, value := -1, []byte(nil)
+			if r.layout.plain() {
+				if j = lookups[worker].Append(rows.ids, values); j >= 0 {
+					value = values[j]
+				}
+			} else {
+				j, value = r.layout.appendIDs(lookups[worker], rows.ids, values, parser.lists)
+			}
+			if j >= 0 {
+				return badRow{fmt.Errorf("field %d (%s): the value %q is not in the vocabulary, which has no id for such values", j, r.layout.fields[j], value[:min(len(value), 100)])}
+			}
+			for j, lost := range parser.cut {
+				if lost {
+					cut[worker][j]++
+				}
 			}
 			rows.label = append(rows.label, label)
 			for i, x := range dense.values {
@@ -433,6 +467,14 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 		m.Dense = writers[0].described()
 	}
 	summary, err := r.commit(out, m, r.ratio)
+	if err == nil && r.layout.lists != nil {
+		summary.Cut = make([]int64, len(fields))
+		for _, of := range cut {
+			for j, n := range of {
+				summary.Cut[j] += n
+			}
+		}
+	}
 	if err == nil && r.mapped {
 		for j, f := range fields {
 			unseen := int64(0)

@@ -46,6 +46,7 @@ const (
 	ListSetting          = "list"                   // Columns of Lists
 	ListSeparatorSetting = "list separator"         // Separator of Lists
 	PadSetting           = "pad"                    // Pad of the columns of Lists
+	ShareSetting         = "share"                  // RawConfig.Share
 	UnseenSetting        = vocabulary.UnseenSetting // parameter oov of ReadVocabulary
 )
 

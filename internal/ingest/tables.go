@@ -50,7 +50,7 @@ func (r *rawImport) openTable(path string) (input, error) {
 	if err != nil {
 		err = fault.Inputf("%s: %w", path, err)
 	} else {
-		err = t.Choose(names, nil, 0)
+		err = t.Choose(names, r.layout.listColumns(), r.layout.separator)
 	}
 	if err != nil {
 		t.Close()

@@ -49,6 +49,20 @@ func (c *Counter) Add(values [][]byte) error {
 	return nil
 }
 
+// AddTo counts one value of a field. The caller calls it once for each row in which the value
+// occurs.
+func (c *Counter) AddTo(field int, value []byte) error {
+	t := &c.tables[field]
+	a, b := pack(value)
+	if len(t.slots) > 0 {
+		if s := t.find(value, a, b); s.number > 0 {
+			s.number++
+			return nil
+		}
+	}
+	return c.insert(t, value, a, b)
+}
+
 func (c *Counter) insert(t *table, value []byte, a, b uint64) error {
 	more, slots := t.need(value)
 	if c.bytes+more > c.limit && c.bytes > 0 {

@@ -69,6 +69,22 @@ func (l *Lookup) Append(ids [][]int32, values [][]byte) (without int) {
 	return -1
 }
 
+// ID returns the local id of a value of field j, or -1 if the value is unseen and the field has
+// no id for unseen values.
+func (l *Lookup) ID(j int, value []byte) int32 {
+	number := int64(0)
+	if t := &l.fields[j].values; len(t.slots) > 0 {
+		a, b := pack(value)
+		if number = t.find(value, a, b).number; number == 0 && l.whole {
+			number = l.other(t, value)
+		}
+	}
+	if number == 0 {
+		return int32(l.fields[j].oov)
+	}
+	return int32(number - 1)
+}
+
 // has reports whether the field j has value, in this spelling or the other one of a whole
 // number.
 func (l *Lookup) has(j int, value []byte) bool {
