@@ -6,12 +6,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 
 	"shaver/infer"
 	"shaver/internal/compare"
 	"shaver/internal/gate"
+	"shaver/internal/loss"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
 )
@@ -42,7 +44,18 @@ func TestRatings(t *testing.T) {
 		"--model", export, "--model-output", "rating", "--out", path("data"))
 	refusedLine(t, "it has 2 outputs: choose one of: rating, bounded", "evaluate", "--model", export, "--dataset", path("data"))
 	refusedLine(t, "the labels of the dataset are numbers: expected the loss squared", "evaluate", "--model", export, "--model-output", "rating", "--dataset", path("data"), "--loss", "logistic")
-	refusedLine(t, "the loss is squared: a state of a window has only the loss logistic", "score", "--model", export, "--model-output", "rating", "--dataset", path("data"), "--state", path("state"), "--out", path("no.arrow"), "--quiet")
+
+	// The state of a window with a single day has the scores of an ordinary job.
+	window := []string{"score", "--model", export, "--model-output", "rating", "--dataset", path("data"), "--estimator", "exact", "--quiet"}
+	command(t, "shaver", append(window, "--out", path("plain.arrow"))...)
+	command(t, "shaver", append(window, "--state", path("state"), "--out", path("window.arrow"))...)
+	plain, err := scores.Read(path("plain.arrow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err := scores.Read(path("window.arrow")); err != nil || !reflect.DeepEqual(w.Phi, plain.Phi) || w.Spec.Loss != loss.Squared || w.LossFull != plain.LossFull {
+		t.Errorf("the scores of a window of ratings differ from those of a job, %v", err)
+	}
 	for _, output := range []string{"rating", "bounded"} {
 		chosen := func(args ...string) []string {
 			return append([]string{args[0], "--model", export, "--model-output", output, "--dataset", path("data")}, args[1:]...)

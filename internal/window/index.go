@@ -16,6 +16,7 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/loss"
 	"shaver/internal/scores"
 	"shaver/internal/seal"
 )
@@ -48,7 +49,8 @@ type Settings struct {
 	Seed   uint64 `json:"seed"`
 	Kernel string `json:"kernel"` // name of the float32 kernel
 
-	Revision int `json:"revision,omitempty"` // estimator.Traits.Revision of the sums
+	Revision int       `json:"revision,omitempty"` // estimator.Traits.Revision of the sums
+	Loss     loss.Kind `json:"loss,omitempty"`     // loss of a row; empty = the log loss
 }
 
 // Game is a model with what its dropped entries read.
@@ -224,6 +226,8 @@ func (x *Index) validate() error {
 		return fmt.Errorf("its sums have the version %d, this program continues %d", s.Spec, job.SpecVersion)
 	case s.Revision != s.Traits().Revision:
 		return fmt.Errorf("its sums are from revision %d of the %s estimator, this program continues revision %d", s.Revision, s.Estimator, s.Traits().Revision)
+	case s.Loss != loss.Logistic && s.Loss != loss.Squared:
+		return fmt.Errorf("its loss is %q, expected none or %s", s.Loss, loss.Squared)
 	case len(s.Fields) == 0 || len(s.Splits) == 0 || s.Kernel == "":
 		return errors.New("fields, splits or the kernel are missing")
 	case len(x.Games) == 0:

@@ -18,7 +18,6 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/layout"
-	"shaver/internal/loss"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
@@ -150,11 +149,8 @@ func (n *night) prepare() error {
 	if err != nil {
 		return err
 	}
-	if p.Spec.Loss != loss.Logistic {
-		return fault.Inputf("the loss is %s: a state of a window has only the loss %s, so score the days together, without --state", p.Spec.Loss.Name(), loss.Logistic.Name())
-	}
 	n.job, n.form = p.Job, p.Sampling().Form(p.Architecture.Fields())
-	n.settings = Settings{Spec: job.SpecVersion, Fields: p.Dataset.Fields(), Baseline: n.Baseline, Options: n.Options, Seed: n.Seed, Kernel: p.Spec.Kernel, Revision: p.Spec.Revision}
+	n.settings = Settings{Spec: job.SpecVersion, Fields: p.Dataset.Fields(), Baseline: n.Baseline, Options: n.Options, Seed: n.Seed, Kernel: p.Spec.Kernel, Revision: p.Spec.Revision, Loss: p.Spec.Loss}
 	for _, split := range dataset.SplitNames {
 		if slices.Contains(n.Splits, split) {
 			n.settings.Splits = append(n.settings.Splits, split)
@@ -188,7 +184,7 @@ func (s *Settings) check(state *Settings, dir string) error {
 	list := func(texts []string) string { return strings.Join(texts, ",") }
 	type setting struct{ name, own, want string }
 	all := []setting{
-		{"fields", list(s.Fields), list(state.Fields)}, {"--splits", list(s.Splits), list(state.Splits)}, {"--baseline", s.Baseline, state.Baseline},
+		{"--loss", s.Loss.Name(), state.Loss.Name()}, {"fields", list(s.Fields), list(state.Fields)}, {"--splits", list(s.Splits), list(state.Splits)}, {"--baseline", s.Baseline, state.Baseline},
 		{"--seed", fmt.Sprint(s.Seed), fmt.Sprint(state.Seed)}, {"--kernel", s.Kernel, state.Kernel},
 	}
 	wanted := state.Options.Settings()
