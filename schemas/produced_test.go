@@ -576,7 +576,7 @@ func (s nightSteps) Prune(_ context.Context, n *nightly.Night) (*nightly.Pruned,
 }
 func (s nightSteps) Check(_ context.Context, n *nightly.Night) (*nightly.Checked, error) {
 	half := .5
-	return &nightly.Checked{Passed: n.Name == "one.1", Reasons: []string{"a reason"}, AUC: &half, AUCDrop: &nightly.Change{Value: .5, Low: &half}, LogLoss: .5}, s.write(n, nightly.CheckFile)
+	return &nightly.Checked{Passed: n.Name == "one.1", Reasons: []string{"a reason"}, AUC: &half, AUCDrop: &nightly.Change{Value: .5, Low: &half}, LogLoss: &half, PrunedLogLoss: &half}, s.write(n, nightly.CheckFile)
 }
 func (s nightSteps) Report(_ context.Context, n *nightly.Night) error {
 	return s.write(n, nightly.ReportFile)

@@ -110,7 +110,7 @@ func twoNights(t *testing.T) string {
 	for number, outcome := range []string{nightly.Published, nightly.Failed} {
 		line, err := json.Marshal(nightly.Line{
 			Version: nightly.LineVersion, Night: fmt.Sprintf("night%d", number+1), Number: number + 1, Outcome: outcome, Finished: fmt.Sprintf("2026-11-2%dT03:00:00Z", number),
-			RelativeError: &half, Reduction: &half, Churn: &half, PlainChurn: &half, AUC: &half, PrunedAUC: &half, AUCDrop: &half, LogLossRise: &half,
+			RelativeError: &half, Reduction: &half, Churn: &half, PlainChurn: &half, AUC: &half, PrunedAUC: &half, AUCDrop: &half, LogLoss: &half, PrunedLogLoss: &half, LogLossRise: &half,
 		})
 		if err != nil {
 			t.Fatal(err)

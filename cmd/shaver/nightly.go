@@ -196,7 +196,7 @@ func nightMetrics(lines []nightly.Line) *metrics.Night {
 	n := &metrics.Night{
 		Number: l.Number, Generation: l.Generation, Finished: timeOf(l.Finished), Published: l.Outcome == nightly.Published, Seconds: l.Seconds, CoreSeconds: l.CoreSeconds,
 		Rows: l.Rows, Evaluations: l.Evaluations, RelativeError: l.RelativeError, Reduction: l.Reduction, AUC: l.AUC, PrunedAUC: l.PrunedAUC, AUCDrop: l.AUCDrop,
-		LogLoss: l.LogLoss, PrunedLogLoss: l.PrunedLogLoss, LogLossRise: l.LogLossRise, Churn: l.Churn, PlainChurn: l.PlainChurn, Sparsity: l.Sparsity, Bytes: l.Bytes,
+		LogLoss: l.LogLoss, PrunedLogLoss: l.PrunedLogLoss, LogLossRise: l.LogLossRise, RMSE: l.RMSE, PrunedRMSE: l.PrunedRMSE, RMSERise: l.RMSERise, Churn: l.Churn, PlainChurn: l.PlainChurn, Sparsity: l.Sparsity, Bytes: l.Bytes,
 	}
 	for _, l := range lines {
 		if l.Outcome == nightly.Published {
@@ -240,8 +240,12 @@ func nightTable(w io.Writer, r *nightly.Result) {
 	if l.RelativeError != nil {
 		fmt.Fprintf(w, "relative error\t%.4g\tcompared with a full job\n", *l.RelativeError)
 	}
-	fmt.Fprintf(w, "AUC\t%s\tpruned %s\n", metric(l.AUC), metric(l.PrunedAUC))
-	fmt.Fprintf(w, "LogLoss\t%.6f\tpruned %.6f\n", l.LogLoss, l.PrunedLogLoss)
+	if l.RMSE != nil {
+		fmt.Fprintf(w, "RMSE\t%s\tpruned %s\n", metric(l.RMSE), metric(l.PrunedRMSE))
+	} else {
+		fmt.Fprintf(w, "AUC\t%s\tpruned %s\n", metric(l.AUC), metric(l.PrunedAUC))
+		fmt.Fprintf(w, "LogLoss\t%s\tpruned %s\n", metric(l.LogLoss), metric(l.PrunedLogLoss))
+	}
 	fmt.Fprintf(w, "churn\t%s\twithout hysteresis %s\n", percent(l.Churn), percent(l.PlainChurn))
 	fmt.Fprintf(w, "file\t%s\n", change(l.DenseBytes, l.Bytes))
 	fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", l.Seconds, l.CoreSeconds)

@@ -24,6 +24,7 @@ import (
 
 	"shaver/infer"
 	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
 	"shaver/internal/fault"
 	"shaver/internal/filelock"
 	"shaver/internal/gate"
@@ -125,6 +126,16 @@ func (f *nightsFolder) write(name, text string) {
 	if err := os.WriteFile(f.path(name), []byte(text), 0o644); err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+// text returns the content of a file in the folder.
+func (f *nightsFolder) text(name string) string {
+	f.t.Helper()
+	data, err := os.ReadFile(f.path(name))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(data)
 }
 
 // bring puts the model and the day of a night in their places.
@@ -354,6 +365,56 @@ func TestNightlyGraph(t *testing.T) {
 	defer served.Close()
 	if err := served.Logits(make([]float64, 1), []int32{6, 10}, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// Nights whose labels are numbers are checked, recorded and shown by RMSE.
+func TestNightlyRatings(t *testing.T) {
+	s := &nightsSource{t, t.TempDir(), 3}
+	ratings := filepath.Join("..", "..", "testdata", "ratings")
+	ck, err := checkpoint.ReadOutput(filepath.Join(ratings, "ratings.onnx"), "rating")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for night := range s.nights {
+		table, err := ck.Embedding()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(7, uint64(night)))
+		for i := range table {
+			table[i] += float32(night) * 0.005 * float32(r.NormFloat64())
+		}
+		if _, err := checkpoint.WriteDense(s.model(night), ck.WithEmbedding(table)); err != nil {
+			t.Fatal(err)
+		}
+		command(t, "shaver", "dataset", "import", "csv", "--train", filepath.Join(ratings, "train.csv"), "--split", "8:1:1", "--seed", fmt.Sprint(night), "--labels", "numbers", "--model", s.model(night), "--out", s.day(night))
+	}
+	f := s.folder("max-auc-drop: 0.5", "max-rmse-rise: 9", "  max-logloss-rise: 0.5\n", "")
+	for night := range s.nights {
+		f.bring(night)
+		if night == 2 {
+			f.write("nightly.yaml", strings.Replace(f.text("nightly.yaml"), "max-rmse-rise: 9", "max-rmse-rise: 0", 1))
+		}
+		code, log := f.run()
+		if want := map[bool]int{true: cli.ExitGate}[night == 2]; code != want {
+			t.Fatalf("night %d: exit code %d, expected %d:\n%s", night, code, want, log)
+		}
+	}
+	lines := f.history()
+	if len(lines) != 3 || lines[1].Generation != 1 || lines[2].Outcome != nightly.Failed || !strings.Contains(strings.Join(lines[2].Reasons, ""), "the RMSE rises by") {
+		t.Errorf("the nights are %+v", lines)
+	}
+	for i, l := range lines {
+		if l.AUC != nil || l.LogLoss != nil || l.LogLossRise != nil || l.RMSE == nil || l.RMSERise == nil || math.Abs(*l.PrunedRMSE-*l.RMSE-*l.RMSERise) > 1e-9 || !(*l.RMSE > 0) {
+			t.Errorf("night %d: %+v", i, l)
+		}
+	}
+	if page := f.text(filepath.Join("out", "history.html")); !strings.Contains(page, "RMSE") || strings.Contains(page, "LogLoss") {
+		t.Error("the page does not show the RMSE, or shows the LogLoss")
+	}
+	if text := f.text("shaver.prom"); !strings.Contains(text, "\nshaver_night_rmse_rise ") || strings.Contains(text, "log_loss") {
+		t.Errorf("metrics %s", text)
 	}
 }
 

@@ -47,7 +47,7 @@ var nightlyKeys = nightly.Keys{
 		{Name: "aggregate"}, {Name: "rank"}, {Name: "values"}, {Name: "hysteresis", Kind: nightly.Number}, {Name: "protect", Kind: nightly.List}, {Name: "field-minimum", Kind: nightly.Number},
 	},
 	Check: []nightly.Key{
-		{Name: "split"}, {Name: "max-auc-drop", Kind: nightly.Number}, {Name: "max-logloss-rise", Kind: nightly.Number}, {Name: "confident", Kind: nightly.Truth},
+		{Name: "split"}, {Name: "max-auc-drop", Kind: nightly.Number}, {Name: "max-logloss-rise", Kind: nightly.Number}, {Name: "max-rmse-rise", Kind: nightly.Number}, {Name: "confident", Kind: nightly.Truth},
 	},
 }
 
@@ -188,7 +188,7 @@ func checkSetting(section string, s nightly.Setting) error {
 		return oneOf(scores.Aggregates())
 	case "prune.values":
 		return oneOf(valueNames())
-	case "prune.hysteresis", "check.max-logloss-rise":
+	case "prune.hysteresis", "check.max-logloss-rise", "check.max-rmse-rise":
 		return between(0, 1e300, "a number of at least 0")
 	}
 	return nil
@@ -352,17 +352,23 @@ func (s *nightSteps) Check(ctx context.Context, n *nightly.Night) (*nightly.Chec
 	if err != nil && !errors.Is(err, cli.ErrGate) {
 		return nil, err
 	}
-	if found.RMSE != nil {
-		return nil, fault.Inputf("nights compare AUC and LogLoss, but the labels are numbers: expected labels 0 and 1")
-	}
-	c := &nightly.Checked{
-		Passed: found.Passed, Reasons: []string{}, AUC: &found.AUC.Model, PrunedAUC: &found.AUC.Pruned, LogLoss: found.LogLoss.Model, PrunedLogLoss: found.LogLoss.Pruned,
-		AUCDrop: decrease(&found.AUC.Difference), LogLossRise: &nightly.Change{Value: found.LogLoss.Difference.Value, Low: found.LogLoss.Difference.Low, High: found.LogLoss.Difference.High},
+	c := &nightly.Checked{Passed: found.Passed, Reasons: []string{}}
+	if m := found.RMSE; m != nil {
+		c.RMSE, c.PrunedRMSE, c.RMSERise = &m.Model, &m.Pruned, increase(&m.Difference)
+	} else {
+		auc, logLoss := found.AUC, found.LogLoss
+		c.AUC, c.PrunedAUC, c.AUCDrop = &auc.Model, &auc.Pruned, decrease(&auc.Difference)
+		c.LogLoss, c.PrunedLogLoss, c.LogLossRise = &logLoss.Model, &logLoss.Pruned, increase(&logLoss.Difference)
 	}
 	if !found.Passed {
 		c.Reasons = append(c.Reasons, found.Failure())
 	}
 	return c, nil
+}
+
+// increase returns the change of a metric.
+func increase(i *sweep.Interval) *nightly.Change {
+	return &nightly.Change{Value: i.Value, Low: i.Low, High: i.High}
 }
 
 // decrease returns the change in the other direction.

@@ -57,11 +57,11 @@ func TestMetrics(t *testing.T) {
 	s.Job(Job{Rows: 5, RowsTotal: 50, Shards: 1, ShardsTotal: 10, Open: 4, Quarantined: 2, Epoch: 3, Checkpoint: time.UnixMilli(1_500), Stalled: true})
 	s.Merged(20 * time.Millisecond)
 	s.Merged(-time.Second) // the clocks of two machines may differ
-	half := .5
+	half, eight, nine := .5, 8., 9.
 	s.Night(&Night{Number: 1, AUC: &half, Churn: &half})
 	s.Night(&Night{
 		Number: 2, Generation: 3, Finished: time.UnixMilli(2_500), LastPublished: time.UnixMilli(1_500), Seconds: 4, CoreSeconds: 5, Rows: 6, Evaluations: 7,
-		RelativeError: &half, Reduction: &half, AUC: &half, PrunedAUC: &half, AUCDrop: &half, LogLoss: 8, PrunedLogLoss: 9, LogLossRise: &half, PlainChurn: &half, Sparsity: .9, Bytes: 10,
+		RelativeError: &half, Reduction: &half, AUC: &half, PrunedAUC: &half, AUCDrop: &half, LogLoss: &eight, PrunedLogLoss: &nine, LogLossRise: &half, PlainChurn: &half, Sparsity: .9, Bytes: 10,
 	})
 	code, text := get(t, m, "/metrics")
 	if code != http.StatusOK {

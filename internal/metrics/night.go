@@ -17,8 +17,10 @@ type Night struct {
 	Rows, Evaluations        int64
 	RelativeError, Reduction *float64
 	AUC, PrunedAUC, AUCDrop  *float64
-	LogLoss, PrunedLogLoss   float64
+	LogLoss, PrunedLogLoss   *float64
 	LogLossRise              *float64
+	RMSE, PrunedRMSE         *float64
+	RMSERise                 *float64
 	Churn, PlainChurn        *float64
 	Sparsity                 float64
 	Bytes                    int64
@@ -89,9 +91,12 @@ func (s *nightSet) set(registry *prometheus.Registry, n *Night) {
 	gauge("auc", "AUC of the full and of the pruned model on the split of the check.", "full", n.AUC)
 	gauge("auc", "AUC of the full and of the pruned model on the split of the check.", "pruned", n.PrunedAUC)
 	gauge("auc_drop", "AUC of the full model minus that of the pruned one.", "", n.AUCDrop)
-	gauge("log_loss", "LogLoss of the full and of the pruned model on the split of the check, nat.", "full", known(n.LogLoss))
-	gauge("log_loss", "LogLoss of the full and of the pruned model on the split of the check, nat.", "pruned", known(n.PrunedLogLoss))
+	gauge("log_loss", "LogLoss of the full and of the pruned model on the split of the check, nat.", "full", n.LogLoss)
+	gauge("log_loss", "LogLoss of the full and of the pruned model on the split of the check, nat.", "pruned", n.PrunedLogLoss)
 	gauge("log_loss_rise", "LogLoss of the pruned model minus that of the full one, nat.", "", n.LogLossRise)
+	gauge("rmse", "RMSE of the full and of the pruned model on the split of the check, if labels are numbers.", "full", n.RMSE)
+	gauge("rmse", "RMSE of the full and of the pruned model on the split of the check, if labels are numbers.", "pruned", n.PrunedRMSE)
+	gauge("rmse_rise", "RMSE of the pruned model minus that of the full one, if labels are numbers.", "", n.RMSERise)
 	gauge("churn", "Portion of the kept entries that changed since the published night.", "", n.Churn)
 	gauge("plain_churn", "The same as it would be without hysteresis.", "", n.PlainChurn)
 	gauge("sparsity", "Portion of the entries that are dropped.", "", known(n.Sparsity))

@@ -99,12 +99,15 @@ type Pruned struct {
 type Checked struct {
 	Passed        bool     `json:"passed"`
 	Reasons       []string `json:"reasons"` // why the pruned model failed; empty if it passed
-	AUC           *float64 `json:"auc"`     // null if all labels are the same
+	AUC           *float64 `json:"auc"`     // null if all labels are the same, or if they are numbers
 	PrunedAUC     *float64 `json:"pruned_auc"`
-	AUCDrop       *Change  `json:"auc_drop"` // AUC - PrunedAUC
-	LogLoss       float64  `json:"log_loss"`
-	PrunedLogLoss float64  `json:"pruned_log_loss"`
-	LogLossRise   *Change  `json:"log_loss_rise"` // PrunedLogLoss - LogLoss
+	AUCDrop       *Change  `json:"auc_drop"`           // AUC - PrunedAUC
+	LogLoss       *float64 `json:"log_loss,omitempty"` // nil if labels are numbers
+	PrunedLogLoss *float64 `json:"pruned_log_loss,omitempty"`
+	LogLossRise   *Change  `json:"log_loss_rise"`  // PrunedLogLoss - LogLoss
+	RMSE          *float64 `json:"rmse,omitempty"` // nil unless labels are numbers
+	PrunedRMSE    *float64 `json:"pruned_rmse,omitempty"`
+	RMSERise      *Change  `json:"rmse_rise,omitempty"` // PrunedRMSE - RMSE
 }
 
 // Change is a difference with its 95% interval.

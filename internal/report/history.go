@@ -41,7 +41,7 @@ type nightRow struct {
 	Days                              int
 	Evaluations, Share, Time          string
 	Error, Reduction                  string
-	AUC, LogLoss                      string
+	AUC, Loss, LossTitle              string // Loss is the LogLoss, or the RMSE if labels are numbers
 	Drop, Rise                        change
 	Churn, Plain, Size                string
 }
@@ -102,6 +102,13 @@ func lead(l *nightly.Line, current string) (first, rest string) {
 		}
 	}
 	rest += fmt.Sprintf("Without %s of its entries the model takes %s instead of %s", dropped(l.Sparsity), size(&l.Bytes), size(&l.DenseBytes))
+	if l.RMSERise != nil {
+		verb, rise := "raises", *l.RMSERise
+		if rise < 0 {
+			verb, rise = "lowers", -rise
+		}
+		rest += fmt.Sprintf(" and %s the RMSE by %.4f", verb, rise)
+	}
 	if l.AUCDrop != nil {
 		verb := "loses"
 		drop := *l.AUCDrop
@@ -165,18 +172,25 @@ func trends(lines []nightly.Line) (figure, string) {
 		v := 100 * float64(l.Evaluations) / float64(l.FullEvaluations)
 		return &v
 	}
-	all := []picture.Trend{
+	quality := []picture.Trend{
 		{Title: "AUC", About: "AUC of the unpruned and of the pruned model by night", Marked: failed, Curves: []picture.Curve{
 			curve("unpruned", 0, func(l *nightly.Line) *float64 { return l.AUC }), curve("pruned", 1, func(l *nightly.Line) *float64 { return l.PrunedAUC }),
 		}},
 		{Title: "LogLoss, nat", About: "LogLoss of the unpruned and of the pruned model by night", Marked: failed, Curves: []picture.Curve{
-			curve("unpruned", 0, func(l *nightly.Line) *float64 { return &l.LogLoss }), curve("pruned", 1, func(l *nightly.Line) *float64 { return &l.PrunedLogLoss }),
+			curve("unpruned", 0, func(l *nightly.Line) *float64 { return l.LogLoss }), curve("pruned", 1, func(l *nightly.Line) *float64 { return l.PrunedLogLoss }),
 		}},
+	}
+	if ratings(lines) {
+		quality = []picture.Trend{{Title: "RMSE", About: "RMSE of the unpruned and of the pruned model by night", Marked: failed, Curves: []picture.Curve{
+			curve("unpruned", 0, func(l *nightly.Line) *float64 { return l.RMSE }), curve("pruned", 1, func(l *nightly.Line) *float64 { return l.PrunedRMSE }),
+		}}}
+	}
+	all := append(quality, []picture.Trend{
 		{Title: "Row evaluations, % of a full job", About: "Row evaluations by night, in percent of those of a full job", Marked: failed, Zero: true, Curves: []picture.Curve{curve("", 0, cost)}},
 		{Title: "Core time of the steps, s", About: "Core-seconds by night, of scoring and of all steps", Marked: failed, Zero: true, Curves: []picture.Curve{
 			curve("scoring", 0, func(l *nightly.Line) *float64 { return &l.ScoreCoreSeconds }), curve("all", 1, func(l *nightly.Line) *float64 { return &l.CoreSeconds }),
 		}},
-	}
+	}...)
 	optional := []picture.Trend{
 		{Title: "Churn, % of the kept entries", About: "Churn by night, with and without hysteresis, in percent", Marked: failed, Zero: true, Curves: []picture.Curve{
 			curve("with hysteresis", 0, scaled(100, func(l *nightly.Line) *float64 { return l.Churn })), curve("without", 1, scaled(100, func(l *nightly.Line) *float64 { return l.PlainChurn })),
@@ -200,12 +214,19 @@ func trends(lines []nightly.Line) (figure, string) {
 	return figureOf(picture.Nights(all...)), strings.Join(notes, " ")
 }
 
+// ratings reports whether the labels are numbers, by the last of at least one night.
+func ratings(lines []nightly.Line) bool { return lines[len(lines)-1].RMSE != nil }
+
 func nightRowOf(l *nightly.Line, current string, folders map[string]bool) nightRow {
 	row := nightRow{
 		Name: oneLine(l.Night), Number: fmt.Sprintf("no. %d", l.Number), Outcome: l.Outcome, Failed: l.Outcome == nightly.Failed, Current: l.Night == current,
 		Kind: "full", Days: len(l.Days), Evaluations: count(l.Evaluations), Share: "-", Time: duration(l.CoreSeconds), Error: "-",
-		AUC: dash(l.PrunedAUC, decimal), LogLoss: decimal(l.PrunedLogLoss), Churn: dash(l.Churn, rate), Size: size(&l.Bytes),
+		AUC: dash(l.PrunedAUC, decimal), Loss: dash(l.PrunedLogLoss, decimal), LossTitle: "LogLoss, nat", Churn: dash(l.Churn, rate), Size: size(&l.Bytes),
 		Drop: changeOf(interval(l.AUCDrop, l.AUCDropLow, l.AUCDropHigh)), Rise: changeOf(interval(l.LogLossRise, l.LogLossRiseLow, l.LogLossRiseHigh)),
+	}
+	if l.RMSE != nil {
+		row.LossTitle = "RMSE"
+		row.Loss, row.Rise = dash(l.PrunedRMSE, decimal), changeOf(interval(l.RMSERise, l.RMSERiseLow, l.RMSERiseHigh))
 	}
 	if row.Current {
 		row.Outcome = "current"

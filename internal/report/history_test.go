@@ -21,7 +21,7 @@ func history(n int) (lines []nightly.Line, folders map[string]bool) {
 			Days: []string{"2026-11-16", "2026-11-22"}, Generation: i % 7, Rows: 1234567, FullEvaluations: 1234567, Evaluations: 234567 + int64(1000*x),
 			Sparsity: .9, Bytes: 1 << 20, DenseBytes: 10 << 20,
 			AUC: value(.75 + .01*x), PrunedAUC: value(.749 + .01*x), AUCDrop: value(.001), AUCDropLow: value(.0005), AUCDropHigh: value(.0015),
-			LogLoss: .45 - .01*x, PrunedLogLoss: .451 - .01*x, LogLossRise: value(.001), LogLossRiseLow: value(-.001), LogLossRiseHigh: value(.003),
+			LogLoss: value(.45 - .01*x), PrunedLogLoss: value(.451 - .01*x), LogLossRise: value(.001), LogLossRiseLow: value(-.001), LogLossRiseHigh: value(.003),
 			Model: strings.Repeat("ab", 32), Scores: strings.Repeat("cd", 32), Pruned: strings.Repeat("ef", 32),
 		}
 		if i%7 == 0 {
