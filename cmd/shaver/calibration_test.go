@@ -51,17 +51,7 @@ func TestGoldenIntervals(t *testing.T) {
 // number of all intervals.
 func goldenIntervals(t *testing.T, name string, held map[string][2]int) {
 	t.Helper()
-	var want golden
-	readJSON(t, name+".json", &want)
-	ck, err := checkpoint.Read(name + ".pth")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := ck.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := goldenRows(t, name+".rows.csv", m.Fields())
+	want, m, rows := loadGolden(t, name)
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, kind := range slices.Sorted(maps.Keys(want.Exact)) {
 		base, _, err := baseline.Of(kind, &m.Architecture, m.Weights.Embedding, want.Frequencies)
@@ -114,17 +104,7 @@ func TestGoldenDebiased(t *testing.T) {
 // and the number of values.
 func goldenDebiased(t *testing.T, name string) (far, all int) {
 	const seeds = 400
-	var want golden
-	readJSON(t, name+".json", &want)
-	ck, err := checkpoint.Read(name + ".pth")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := ck.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := goldenRows(t, name+".rows.csv", m.Fields())
+	want, m, rows := loadGolden(t, name)
 	for kind, exact := range want.Exact {
 		base, _, err := baseline.Of(kind, &m.Architecture, m.Weights.Embedding, want.Frequencies)
 		if err != nil {

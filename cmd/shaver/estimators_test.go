@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"shaver/internal/baseline"
-	"shaver/internal/checkpoint"
 	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/shapley"
@@ -40,17 +39,7 @@ func TestMultilinearBias(t *testing.T) {
 }
 
 func testBias(t *testing.T, name string, worst float64) {
-	var want golden
-	readJSON(t, name+".json", &want)
-	ck, err := checkpoint.Read(name + ".pth")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := ck.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := goldenRows(t, name+".rows.csv", m.Fields())
+	want, m, rows := loadGolden(t, name)
 	for kind, exact := range want.Exact {
 		base, _, err := baseline.Of(kind, &m.Architecture, m.Weights.Embedding, want.Frequencies)
 		if err != nil {

@@ -170,6 +170,22 @@ func wantLogits(t *testing.T, name string, want *golden) {
 	}
 }
 
+// loadGolden reads a golden model, its facts and its rows. name is the path without an extension.
+func loadGolden(t *testing.T, name string) (golden, *model.Model, *model.Rows) {
+	t.Helper()
+	var facts golden
+	readJSON(t, name+".json", &facts)
+	ck, err := checkpoint.Read(name + ".pth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ck.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts, m, goldenRows(t, name+".rows.csv", m.Fields())
+}
+
 func goldenRows(t *testing.T, path string, fields int) *model.Rows {
 	t.Helper()
 	f, err := os.Open(path)

@@ -93,6 +93,22 @@ func newNightsSource(t *testing.T, nights int) *nightsSource {
 	return s
 }
 
+// drift writes the model of a night: ck with noise in its table, of the size scale in each night.
+func (s *nightsSource) drift(night int, ck *checkpoint.Checkpoint, scale float32) {
+	s.t.Helper()
+	table, err := ck.Embedding()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(7, uint64(night)))
+	for i := range table {
+		table[i] += float32(night) * scale * float32(r.NormFloat64())
+	}
+	if _, err := checkpoint.WriteDense(s.model(night), ck.WithEmbedding(table)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 func (s *nightsSource) model(night int) string {
 	return filepath.Join(s.dir, fmt.Sprintf("model-%d.safetensors", night))
 }
@@ -334,17 +350,7 @@ func TestNightlyGraph(t *testing.T) {
 		t.Fatal(err)
 	}
 	for night := range s.nights {
-		table, err := ck.Embedding()
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := rand.New(rand.NewPCG(7, uint64(night)))
-		for i := range table {
-			table[i] += float32(night) * 0.02 * float32(r.NormFloat64())
-		}
-		if _, err := checkpoint.WriteDense(s.model(night), ck.WithEmbedding(table)); err != nil {
-			t.Fatal(err)
-		}
+		s.drift(night, ck, 0.02)
 		rows := filepath.Join(s.dir, fmt.Sprintf("rows-%d.csv", night))
 		encodedRows(t, rows, 600+night, 7, 11)
 		command(t, "shaver", "dataset", "import", "csv", "--train", rows, "--split", "8:1:1", "--model", s.model(night), "--out", s.day(night))
@@ -377,17 +383,7 @@ func TestNightlyRatings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for night := range s.nights {
-		table, err := ck.Embedding()
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := rand.New(rand.NewPCG(7, uint64(night)))
-		for i := range table {
-			table[i] += float32(night) * 0.005 * float32(r.NormFloat64())
-		}
-		if _, err := checkpoint.WriteDense(s.model(night), ck.WithEmbedding(table)); err != nil {
-			t.Fatal(err)
-		}
+		s.drift(night, ck, 0.005)
 		command(t, "shaver", "dataset", "import", "csv", "--train", filepath.Join(ratings, "train.csv"), "--split", "8:1:1", "--seed", fmt.Sprint(night), "--labels", "numbers", "--model", s.model(night), "--out", s.day(night))
 	}
 	f := s.folder("max-auc-drop: 0.5", "max-rmse-rise: 9", "  max-logloss-rise: 0.5\n", "")

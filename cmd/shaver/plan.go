@@ -88,7 +88,11 @@ func (o *planOptions) run(c *cobra.Command) error {
 func forecastTable(w io.Writer, f *forecast.Forecast) {
 	m := &f.Measured
 	fmt.Fprintf(w, "job\t%s\tkernel %s\n", f.Job, f.Kernel)
-	fmt.Fprintf(w, "rows\t%d\t%d walks of %d players\n", f.Rows, f.Walks, f.Players)
+	effort := fmt.Sprintf("%d players per row", f.Players)
+	if f.Walks > 0 {
+		effort = fmt.Sprintf("%d walks of %d players", f.Walks, f.Players)
+	}
+	fmt.Fprintf(w, "rows\t%d\t%s\n", f.Rows, effort)
 	if f.Rounds > 0 {
 		fmt.Fprintf(w, "rounds\t%d\tat most; the lines below are for all of them\n", f.Rounds)
 	}

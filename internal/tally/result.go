@@ -145,7 +145,7 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 		}
 		value, valueSquare := sum, square
 		if list := a.form.CorrectionList(); list >= 0 {
-			value = a.cells2(at, at+list*dim) * LossUnit / walks
+			value = a.cellPair(at, at+list*dim) * LossUnit / walks
 			valueSquare = a.cell(at+(list+1)*dim) * SquareUnit
 		}
 		if v.Phi != nil {
@@ -168,7 +168,7 @@ func (a *Accumulator) Totals(feature int, e Sampling, totals []float64) {
 		at := a.lists*from + c
 		total := a.cell(at)
 		if list := a.form.CorrectionList(); list >= 0 {
-			total = a.cells2(at, at+list*len(totals))
+			total = a.cellPair(at, at+list*len(totals))
 		}
 		totals[c] = total * LossUnit / float64(e.Walks)
 	}
@@ -182,8 +182,8 @@ func (a *Accumulator) cell(at int) float64 {
 	return wide{a.carries[at], a.cells[at]}.float()
 }
 
-// cells2 returns the sum of two cells, rounded once.
-func (a *Accumulator) cells2(at, other int) float64 {
+// cellPair returns the exact sum of two cells, rounded once.
+func (a *Accumulator) cellPair(at, other int) float64 {
 	sum := wide{a.carries[at], a.cells[at]}
 	sum.add(a.cells[other])
 	sum.carry += a.carries[other]
