@@ -46,8 +46,9 @@ type unbiased struct {
 	intervals map[int][]held // by the number of passes of debiased: of each class
 }
 
-// measureBias measures the bias of estimators, and how often the intervals of debiased hold,
-// on all rows. The reference is antithetic walks of the same rows.
+// measureBias measures the bias of estimators on all rows, and how often the intervals of
+// debiased hold on the first intervalRows of them. The reference is antithetic walks of the
+// same rows.
 func measureBias(ctx context.Context, name string, game shapley.Game, rows *model.Rows) (*unbiased, error) {
 	u := &unbiased{name: name, rows: rows.Len(), intervals: map[int][]held{}}
 	reference := shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: biasPasses}, Seed: 99}

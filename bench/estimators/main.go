@@ -34,7 +34,7 @@ import (
 func main() {
 	flights := flag.String("flights", "", "folder of the flights data and checkpoints (required)")
 	seconds := flag.Float64("seconds", 15, "approximate processor time of each reference, which determines the number of rows")
-	biasRows := flag.Int("bias-rows", 50_000, "number of flights on which bias and intervals are measured, at most; 0 = none")
+	biasRows := flag.Int("bias-rows", 50_000, "greatest number of rows of a set on which the bias is measured; 0 measures neither bias nor intervals")
 	only := flag.String("only", "", "measure only this set, such as \"DeepFM, codebook\"")
 	picture := flag.String("picture", "", "SVG file to draw")
 	flag.Parse()

@@ -56,6 +56,12 @@ func TestRatings(t *testing.T) {
 	if w, err := scores.Read(path("window.arrow")); err != nil || !reflect.DeepEqual(w.Phi, plain.Phi) || w.Spec.Loss != loss.Squared || w.LossFull != plain.LossFull {
 		t.Errorf("the scores of a window of ratings differ from those of a job, %v", err)
 	}
+	// A paired job of an unchanged model keeps all values, although it computes a sample.
+	paired := append(window, "--previous", path("plain.arrow"), "--previous-model", export, "--sample", "0.5", "--out", path("paired.arrow"))
+	command(t, "shaver", paired...)
+	if p, err := scores.Read(path("paired.arrow")); err != nil || !reflect.DeepEqual(p.Phi, plain.Phi) || p.Lineage == nil || p.Spec.Loss != loss.Squared {
+		t.Errorf("a paired job of an unchanged model of ratings has other values, %v", err)
+	}
 	for _, output := range []string{"rating", "bounded"} {
 		chosen := func(args ...string) []string {
 			return append([]string{args[0], "--model", export, "--model-output", output, "--dataset", path("data")}, args[1:]...)

@@ -3,7 +3,6 @@ package model_test
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"shaver/internal/model"
@@ -15,12 +14,7 @@ import (
 func TestFlips(t *testing.T) {
 	tested := 0
 	for name, a := range modeltest.Architectures() {
-		wide := a
-		wide.FieldDims, wide.Dim = slices.Repeat([]int{3}, 14), 5
-		if a.Hidden != nil {
-			wide.Hidden = []int{37, 21, 19}
-		}
-		for _, a := range []model.Architecture{a, wide} {
+		for _, a := range widths(a) {
 			m := modeltest.Random(t, a, 9)
 			g, plain := m.NewGradient(), m.NewGradient()
 			g.KeepKinks()

@@ -43,16 +43,21 @@ func slopes(g *model.Gradient, rows *model.Rows, x [][]float32, batch int) (logi
 	return logits, slope
 }
 
-// Derivatives agree with central differences of the papers' formulas in float64. The
-// architectures are the small ones and some that are wider than a panel.
+// widths returns an architecture, and one of its kind that is wider than a panel and than a
+// group of inputs.
+func widths(a model.Architecture) []model.Architecture {
+	wide := a
+	wide.FieldDims, wide.Dim = slices.Repeat([]int{3}, 14), 5
+	if a.Hidden != nil {
+		wide.Hidden = []int{37, 21, 19}
+	}
+	return []model.Architecture{a, wide}
+}
+
+// Derivatives agree with central differences of the papers' formulas in float64.
 func TestSlopesAgainstDifferences(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
-		wide := a
-		wide.FieldDims, wide.Dim = slices.Repeat([]int{3}, 7), 5
-		if a.Hidden != nil {
-			wide.Hidden = []int{37, 21, 19}
-		}
-		for i, a := range []model.Architecture{a, wide} {
+		for i, a := range widths(a) {
 			m := modeltest.Random(t, a, 9)
 			rows := modeltest.Rows(a, 30, 4)
 			x := states(m, rows, 1)

@@ -82,12 +82,7 @@ func kinkTerms(m *model.Model, x, change []float64) (terms, size []float64) {
 // other slots, and what Slopes computes does not depend on KeepKinks.
 func TestKinksAgainstDefinition(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
-		wide := a
-		wide.FieldDims, wide.Dim = slices.Repeat([]int{3}, 14), 5
-		if a.Hidden != nil {
-			wide.Hidden = []int{37, 21, 19}
-		}
-		for _, a := range []model.Architecture{a, wide} {
+		for _, a := range widths(a) {
 			m := modeltest.Random(t, a, 9)
 			g, plain := m.NewGradient(), m.NewGradient()
 			if g.KeepKinks() != (a.Kind != model.FM) {
