@@ -82,7 +82,7 @@ report:                 dataset fault model nightly picture prune scores sparsit
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
 worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel model shapley shard tally go.uber.org/zap
 prepare:                baseline checkpoint dataset estimator fault job kernel model scores shard tally go.uber.org/zap
-forecast:               arrowio cputime job model prepare shapley shard tally go.uber.org/zap
+forecast:               arrowio cputime estimator job kernel model prepare shapley shard tally go.uber.org/zap golang.org/x/sync
 coordinator:            arrowio atomicfile baseline bus checkpoint compare fault forecast job layout paired prepare scores shard tally tallyio go.uber.org/zap golang.org/x/sync
 window:                 atomicfile baseline checkpoint dataset estimator fault filelock job layout loss model paired prepare scores seal tally tallyio go.uber.org/zap
 audit:                  bus compare coordinator layout prepare scores tally go.uber.org/zap
