@@ -34,9 +34,17 @@ func newDesk() *desk {
 const deskPoll = 50 * time.Millisecond
 
 // nextLocal is NextTask for a local server.
-func (b *Bus) nextLocal(ctx context.Context, kernel string) (*Delivery, error) {
+func (b *Bus) nextLocal(ctx context.Context, kernels []string) (*Delivery, error) {
 	for {
-		msg, try, err := b.desk.take(ctx, b, kernel)
+		var kernel string
+		var msg *jetstream.RawStreamMsg
+		var try int
+		var err error
+		for _, kernel = range kernels {
+			if msg, try, err = b.desk.take(ctx, b, kernel); msg != nil || err != nil {
+				break
+			}
+		}
 		if err != nil && !missing(err) { // the streams may not be set up yet
 			return nil, err
 		}

@@ -4,6 +4,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,8 +16,11 @@ import (
 
 // Config says how to run a worker.
 type Config struct {
-	Bus     *bus.Bus
-	Name    string               // shown in results and logs
+	Bus  *bus.Bus
+	Name string // shown in results and logs
+	// Kernels are the kernels whose tasks the worker computes; nil = the one in use. With
+	// several, nothing else may compute in the process, because a task selects its kernel.
+	Kernels []string
 	Threads int                  // number of goroutines that compute one task
 	Models  *Models              // may be shared by the workers of a process
 	Store   *Store               // datasets whose rows are read in place; nil = no store
@@ -53,13 +57,22 @@ func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 		case <-waiting.Done():
 		}
 	}()
+	kernels := slices.Clone(c.Kernels)
+	if len(kernels) == 0 {
+		kernels = []string{kernel.Name()}
+	}
 	for {
-		d, err := c.Bus.NextTask(waiting, kernel.Name())
+		d, err := c.Bus.NextTask(waiting, kernels...)
 		if err != nil {
 			if waiting.Err() != nil && ctx.Err() == nil {
 				return nil
 			}
 			return err
+		}
+		if name := d.Task.Spec.Kernel; len(kernels) > 1 && kernel.Use(name) {
+			// The other kernels come first next time, so that the jobs of one do not hold up
+			// those of another.
+			kernels = append(slices.DeleteFunc(kernels, func(k string) bool { return k == name }), name)
 		}
 		quiet := context.AfterFunc(waiting, func() {
 			if ctx.Err() == nil {
