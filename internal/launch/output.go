@@ -19,9 +19,13 @@ import (
 )
 
 // CheckOut returns an error unless the job may write its scores and its report, and without
-// NATS keep its progress next to them. Run calls it first. A caller with several jobs calls
+// NATS keep its progress next to them. If these are of the same job, a job with AnyKernel gets
+// their kernel. Run calls it first. A caller with several jobs calls
 // it for all of them before it runs the first.
 func (j *Job) CheckOut() error {
+	if err := j.keepKernel(); err != nil {
+		return err
+	}
 	spec := sync.OnceValues(func() (*job.Spec, error) { return prepare.Spec(j.Request) })
 	var failed error
 	other := func(path string) string {
