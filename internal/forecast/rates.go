@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/cputime"
 	"shaver/internal/estimator"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
@@ -37,13 +39,14 @@ const (
 	nearlyAsFast = 0.97
 	// mostRateRows bounds the rows of a run.
 	mostRateRows = 1 << 12
-	// worthwhile is the time of a job, on all threads, for which a choice is worth its cost.
-	worthwhile = 2 * time.Second
+	// worthwhile is the time of a job, on all threads, from which on it is measured, so that
+	// the measurement takes at most a twenty-fifth of the job.
+	worthwhile = 10 * time.Second
 )
 
 // Rates measures how fast this machine computes the first rows of the job that r asks for
 // with each of the kernels, which must be of this machine. It returns the rates in the order
-// of kernels. If there is only one kernel, or the job takes less than two seconds with the
+// of kernels. If there is only one kernel, or the job takes less than ten seconds with the
 // first one, Rates measures no other and returns nil. The job must not be paired. Nothing
 // else may compute in this process meanwhile. Afterwards the kernel in use is the same as
 // before.
@@ -192,25 +195,25 @@ func (c *contest) compete(ctx context.Context, all []*runner) error {
 	}
 }
 
-// run computes the first n rows on each thread and returns the mean time that a thread took.
+// run computes the first n rows on each thread and returns the time that a thread needs. This
+// is its processor time, because other programs may hold it up for longer than the kernels
+// differ.
 func (c *contest) run(ctx context.Context, one *runner) (time.Duration, error) {
 	kernel.Use(one.kernel)
 	group, ctx := errgroup.WithContext(ctx)
-	took := make([]time.Duration, c.threads)
-	for i, t := range one.trials {
+	begun, used := time.Now(), cputime.Process()
+	for _, t := range one.trials {
 		group.Go(func() error {
-			begun, rows := time.Now(), c.rows.Slice(0, c.n)
-			err := t.Compute(ctx, &rows)
-			took[i] = time.Since(begun)
-			return err
+			rows := c.rows.Slice(0, c.n)
+			return t.Compute(ctx, &rows)
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return 0, err
 	}
-	total := time.Duration(0)
-	for _, t := range took {
-		total += t
+	took := (cputime.Process() - used) / time.Duration(c.threads)
+	if runtime.GOOS == "windows" { // its processor times are multiples of 16 ms
+		took = time.Since(begun)
 	}
-	return max(1, total/time.Duration(c.threads)), nil
+	return max(1, took), nil
 }

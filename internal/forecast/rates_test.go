@@ -39,7 +39,7 @@ func TestRates(t *testing.T) {
 	if got := rates(1, names...); got != nil {
 		t.Errorf("a short job: %v", got)
 	}
-	const long = 1 << 15
+	const long = 1 << 20
 	if got := rates(long, names[0]); got != nil {
 		t.Errorf("one kernel: %v", got)
 	}
