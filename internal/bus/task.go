@@ -2,6 +2,7 @@ package bus
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,6 +141,26 @@ func (b *Bus) fetchAny(ctx context.Context, kernels []string) (*Delivery, error)
 	return d, err
 }
 
+// TryTask is like NextTask, but returns nil if no task is stored, or if the server does not answer
+// at once.
+func (b *Bus) TryTask(ctx context.Context, kernel string) (*Delivery, error) {
+	if b.Local() {
+		return b.tryLocal(ctx, kernel)
+	}
+	if ctx.Err() != nil {
+		return nil, b.pauser("next task").ended(ctx, nil)
+	}
+	consumer, err := b.consumer(ctx, kernel)
+	var d *Delivery
+	if err == nil {
+		d, err = b.fetch(ctx, consumer, 0)
+	}
+	if err != nil && ctx.Err() == nil {
+		return nil, nil // NextTask reports what lasts
+	}
+	return d, err
+}
+
 // consumer looks up the consumer of the kernel's tasks, whose lease may have changed.
 func (b *Bus) consumer(ctx context.Context, kernel string) (c jetstream.Consumer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -151,16 +172,20 @@ func (b *Bus) consumer(ctx context.Context, kernel string) (c jetstream.Consumer
 	return c, err
 }
 
-// fetch asks for one task and waits for the given time. If no task comes it returns nil and no
-// error.
+// fetch asks for one task and waits for the given time, or does not wait if it is 0. If no task
+// comes it returns nil and no error.
 func (b *Bus) fetch(ctx context.Context, consumer jetstream.Consumer, within time.Duration) (*Delivery, error) {
-	wait, cancel := context.WithTimeout(ctx, within)
+	wait, cancel := context.WithTimeout(ctx, cmp.Or(within, callTimeout))
 	defer cancel()
 	deadline, _ := wait.Deadline()
 	// The server's heartbeats distinguish an empty queue from a request that was lost
 	// with its connection.
 	var batch jetstream.MessageBatch
 	err := b.request("fetch", func() (err error) {
+		if within == 0 {
+			batch, err = consumer.FetchNoWait(1)
+			return err
+		}
 		batch, err = consumer.Fetch(1, jetstream.FetchContext(wait), jetstream.FetchHeartbeat(max(time.Until(deadline)/4, time.Millisecond)))
 		return err
 	})
