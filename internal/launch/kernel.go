@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -26,8 +27,9 @@ import (
 // storedKernel therefore look for that job before chooseKernel measures.
 
 // keepKernel selects the kernel of the job if it follows from files: from the previous scores,
-// the scores at Out, or the progress next to them. It sets j.settled if so.
-func (j *Job) keepKernel() error {
+// the scores at Out, or the progress next to them. It sets j.settled if so. spec returns the
+// specification of the job with the kernel in use.
+func (j *Job) keepKernel(spec func() (*job.Spec, error)) error {
 	j.settled = false
 	if !j.AnyKernel {
 		return nil
@@ -48,7 +50,7 @@ func (j *Job) keepKernel() error {
 	if len(found) == 0 {
 		return nil
 	}
-	own, err := prepare.Spec(j.Request)
+	own, err := spec()
 	if err != nil {
 		return err
 	}
@@ -58,6 +60,21 @@ func (j *Job) keepKernel() error {
 		}
 	}
 	return nil
+}
+
+// spec returns a function that returns the specification of the job with the kernel in use. It
+// opens the model only once.
+func (j *Job) spec() func() (*job.Spec, error) {
+	once := sync.OnceValues(func() (*job.Spec, error) { return prepare.Spec(j.Request) })
+	return func() (*job.Spec, error) {
+		s, err := once()
+		if err != nil {
+			return nil, err
+		}
+		own := *s
+		own.Kernel = kernel.Name()
+		return &own, nil
+	}
 }
 
 // progressSpec returns the specification of the job whose progress is in j's folder, or nil.
@@ -93,7 +110,7 @@ func (r *running) keepNightKernel(state string) error {
 		return err
 	}
 	if was == nil { // the first night
-		return r.keepKernel()
+		return r.keepKernel(r.spec())
 	}
 	r.settled = kernel.Use(was.Kernel) // without this kernel, the night says what is wrong
 	return nil

@@ -8,13 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"shaver/internal/cli"
 	"shaver/internal/fault"
 	"shaver/internal/job"
-	"shaver/internal/prepare"
 	"shaver/internal/scores"
 )
 
@@ -23,10 +21,10 @@ import (
 // their kernel. Run calls it first. A caller with several jobs calls
 // it for all of them before it runs the first.
 func (j *Job) CheckOut() error {
-	if err := j.keepKernel(); err != nil {
+	spec := j.spec()
+	if err := j.keepKernel(spec); err != nil {
 		return err
 	}
-	spec := sync.OnceValues(func() (*job.Spec, error) { return prepare.Spec(j.Request) })
 	var failed error
 	other := func(path string) string {
 		found, err := scores.ReadHead(path)
