@@ -83,7 +83,7 @@ report:                 dataset fault model nightly picture prune scores sparsit
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
 worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel model shapley shard tally go.uber.org/zap
 prepare:                baseline checkpoint dataset estimator fault job kernel model scores shard tally go.uber.org/zap
-forecast:               cputime job model prepare shapley shard tally go.uber.org/zap
+forecast:               cputime estimator job kernel model prepare shapley shard tally go.uber.org/zap golang.org/x/sync
 coordinator:            arrowio atomicfile baseline bus checkpoint compare fault forecast job layout paired prepare scores shard tally tallyio go.uber.org/zap golang.org/x/sync
 window:                 atomicfile baseline checkpoint dataset estimator fault filelock job layout loss model paired prepare scores seal tally tallyio go.uber.org/zap
 audit:                  bus compare coordinator layout prepare scores tally go.uber.org/zap
@@ -103,7 +103,7 @@ overview:               autoscale bus job metrics go.uber.org/zap
 # programs that people and clusters run
 cli:                    atomicfile bus fault job kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 places:                 arrowio checkpoint cli dataset fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock job kernel loss metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock forecast job kernel loss metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
 cmd/shaver:             arrowio atomicfile autoscale baseline bus checkpoint cli compact compare coordinator cputime dataset dense dissect estimator evaluate fault forecast gate ingest job kernel launch loss metrics model nightly onnx overview picture places planted prepare prune report scores sparsity sweep synth tally github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra

@@ -161,7 +161,7 @@ func TestCompletion(t *testing.T) {
 		{"score --estim", []string{"--estimator"}, noFiles},
 		{"score --estimator ", estimator.Names(), noFiles},
 		{"plan --baseline ", []string{"zero", "codebook"}, noFiles},
-		{"score --kernel ", kernel.Names(), noFiles},
+		{"score --kernel ", append(kernel.Names(), cli.AutoKernel), noFiles},
 		{"score --splits train,", []string{"train,train", "train,val", "train,test"}, noFiles | noSpace},
 		{"prune --aggregate ", []string{"rms", "sum", "abs"}, noFiles},
 		{"prune --rank ", []string{"abs", "signed"}, noFiles},

@@ -36,7 +36,7 @@ with their protocol.`,
 			return o.output.Print(c.OutOrStdout(), all, func(w io.Writer) {
 				statusTable(w, &s)
 				for _, b := range connected {
-					fmt.Fprintf(w, "connected\t%s\tkernel %s\tprotocol %d\t%s\n", cli.Printable(b.Name), cli.Printable(b.Kernel), b.Protocol, cli.Printable(b.Program))
+					fmt.Fprintf(w, "connected\t%s\tkernel %s\tprotocol %d\t%s\n", cli.Printable(b.Name), cli.Printable(b.AllKernels()), b.Protocol, cli.Printable(b.Program))
 				}
 			})
 		})

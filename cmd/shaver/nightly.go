@@ -136,7 +136,7 @@ func runNight(c *cobra.Command, path string, o nightly.Options, log string, quie
 		return nil, err
 	}
 	if name := config.Score.Get("kernel"); name != "" {
-		kernel.Use(name) // in all steps
+		kernel.Use(name) // in all steps; auto selects none
 	}
 	var set *metrics.Set
 	if config.Address != "" {

@@ -35,6 +35,10 @@ machine, for about five seconds, or ten with --audit. It assumes that the cores
 of other machines are as fast as those of this one. If other programs used this
 machine meanwhile, the table says so.
 
+With --kernel auto the command first measures the kernels, and plans with the
+one that shaver score would choose on this machine for a job without progress.
+The table has a line for each kernel, unless the job is too short to measure.
+
 The size of a shard is estimated from rows that the command encodes. The size of
 a partial depends on the number of distinct features in a shard. That number is
 computed from the frequencies in the dataset, as if rows were in random order.
@@ -77,10 +81,15 @@ func (o *planOptions) run(c *cobra.Command) error {
 	if err := o.Open(); err != nil {
 		return err
 	}
+	rates, err := o.ChooseKernel(c.Context())
+	if err != nil {
+		return err
+	}
 	f, err := forecast.New(c.Context(), o.request, forecast.Config{Cores: o.cores, Threads: o.threads, Within: measureWithin, Log: log})
 	if err != nil {
 		return err
 	}
+	f.Kernels = rates
 	return o.output.Print(c.OutOrStdout(), f, func(w io.Writer) { forecastTable(w, f) })
 }
 
@@ -88,6 +97,9 @@ func (o *planOptions) run(c *cobra.Command) error {
 func forecastTable(w io.Writer, f *forecast.Forecast) {
 	m := &f.Measured
 	fmt.Fprintf(w, "job\t%s\tkernel %s\n", f.Job, f.Kernel)
+	for _, r := range f.Kernels {
+		fmt.Fprintf(w, "\tkernel %s\t%.3g rows per second and core in a short run of one pass\n", r.Kernel, r.RowsPerCore)
+	}
 	effort := fmt.Sprintf("%d players per row", f.Players)
 	if f.Walks > 0 {
 		effort = fmt.Sprintf("%d walks of %d players", f.Walks, f.Players)

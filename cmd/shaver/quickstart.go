@@ -199,7 +199,7 @@ func (o *quickstartOptions) score(ctx context.Context, file func(string) string)
 			Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: o.seed,
 		},
 		Out: file("scores.arrow"), Queue: bus.DefaultQueue, Log: log,
-	}, Once: true}
+	}, AnyKernel: true, Once: true}
 	return job.Run(ctx)
 }
 

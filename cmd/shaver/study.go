@@ -155,7 +155,7 @@ func (o *studyOptions) jobs() (all []launch.Job, err error) {
 	}
 	for _, portion := range o.portions {
 		for _, seed := range o.seeds {
-			all = append(all, launch.Job{Outputs: o.outputs, Config: coordinator.Config{
+			all = append(all, launch.Job{AnyKernel: true, Outputs: o.outputs, Config: coordinator.Config{
 				Request: prepare.Request{
 					Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
 					Sample: portion, Baseline: o.baseline, Options: o.options, Seed: seed,

@@ -18,6 +18,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/job"
+	"shaver/internal/kernel"
 	"shaver/internal/launch"
 )
 
@@ -148,7 +149,10 @@ func testOtherWorkers(t *testing.T, l *long, ours, other build) {
 		Connected []job.Build
 	}
 	want := []job.Build{{Name: "other", Kernel: l.report.Kernel, Protocol: job.Protocol + 1, Program: "shaver v10.0.0, commit unknown"}}
-	waits := fmt.Sprintf("a worker with kernel %s and protocol %d; connected workers: 1 with kernel %[1]s and protocol %[3]d (shaver v10.0.0", l.report.Kernel, job.Protocol, job.Protocol+1)
+	if names := kernel.Candidates(); len(names) > 1 {
+		want[0].Kernels = strings.Join(names, ",")
+	}
+	waits := fmt.Sprintf("a worker with kernel %s and protocol %d; connected workers: 1 with kernel %s and protocol %d (shaver v10.0.0", l.report.Kernel, job.Protocol, want[0].AllKernels(), job.Protocol+1)
 	for deadline := time.Now().Add(patience); ; { // the progress is written after the log line
 		shaver(t, &status, "job", "status", l.report.Job, "--nats", url)
 		if !slices.Equal(status.Connected, want) {

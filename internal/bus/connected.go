@@ -32,7 +32,7 @@ const (
 // Announce makes this client answer who it is, until the Bus is closed. If the server does
 // not permit it, the worker works but stays unknown.
 func (b *Bus) Announce(build job.Build) error {
-	build.Name, build.Kernel, build.Program = tidy(build.Name), tidy(build.Kernel), tidy(build.Program)
+	build.Name, build.Kernel, build.Kernels, build.Program = tidy(build.Name), tidy(build.Kernel), tidy(build.Kernels), tidy(build.Program)
 	body, err := json.Marshal(build)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (b *Bus) asking(ctx context.Context, queue string) (n int, err error) {
 // Fit reports whether a connected worker can compute tasks with the kernel from
 // coordinators of this build.
 func (c *Connected) Fit(kernel string) bool {
-	return c.Asking > 0 || slices.ContainsFunc(c.Builds, func(b job.Build) bool { return b.Kernel == kernel && b.Protocol == job.Protocol })
+	return c.Asking > 0 || slices.ContainsFunc(c.Builds, func(b job.Build) bool { return b.Computes(kernel) && b.Protocol == job.Protocol })
 }
 
 // String describes the workers by their kernels, protocols and programs.
@@ -134,7 +134,7 @@ func (c *Connected) String() string {
 	}
 	count, order := map[group]int{}, []group{}
 	for _, b := range c.Builds {
-		g := group{b.Kernel, b.Protocol, b.Program}
+		g := group{b.AllKernels(), b.Protocol, b.Program}
 		if count[g]++; count[g] == 1 {
 			order = append(order, g)
 		}

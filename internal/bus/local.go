@@ -34,10 +34,12 @@ func newDesk() *desk {
 const deskPoll = 50 * time.Millisecond
 
 // nextLocal is NextTask for a local server.
-func (b *Bus) nextLocal(ctx context.Context, kernel string) (*Delivery, error) {
+func (b *Bus) nextLocal(ctx context.Context, kernels []string) (*Delivery, error) {
 	for {
-		if d, err := b.tryLocal(ctx, kernel); d != nil || err != nil {
-			return d, err
+		for _, kernel := range kernels {
+			if d, err := b.tryLocal(ctx, kernel); d != nil || err != nil {
+				return d, err
+			}
 		}
 		select {
 		case <-time.After(deskPoll):

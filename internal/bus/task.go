@@ -2,9 +2,11 @@ package bus
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,21 +62,23 @@ type hold interface {
 	release(ctx context.Context, what string, delay time.Duration) error
 }
 
-// NextTask returns the next task of the kernel and this build's protocol, and waits until there
-// is one. It also waits until Setup has been called for the kernel. It sets tasks aside that
+// NextTask returns the next task of one of the kernels, at least one, and of this build's
+// protocol. If several kernels have tasks, it prefers the earlier one. It waits until there is a
+// task, and until Setup has been called for a kernel. It sets tasks aside that
 // are malformed or were tried too often, and does not return them. Tasks of coordinators with
 // another protocol are not asked for. If ctx ends while a task is on its way, the task is
 // delivered again after its lease.
-func (b *Bus) NextTask(ctx context.Context, kernel string) (*Delivery, error) {
+func (b *Bus) NextTask(ctx context.Context, kernels ...string) (*Delivery, error) {
 	if b.Local() {
-		return b.nextLocal(ctx, kernel)
+		return b.nextLocal(ctx, kernels)
 	}
+	kernels = slices.Clone(kernels)
 	p := b.pauser("next task")
 	for {
 		if ctx.Err() != nil {
 			return nil, p.ended(ctx, nil)
 		}
-		d, err := b.fetch(ctx, kernel, false)
+		d, err := b.fetchAny(ctx, kernels)
 		switch {
 		case d != nil:
 			return d, nil
@@ -94,6 +98,49 @@ func (b *Bus) NextTask(ctx context.Context, kernel string) (*Delivery, error) {
 	}
 }
 
+// waitOfSeveral is how long a worker with several kernels waits for a task of one of them
+// before it looks at the others. If it is much shorter, a task may arrive too late and is
+// then delivered again only after its lease.
+const waitOfSeveral = 500 * time.Millisecond
+
+// fetchAny asks for a task of one of the kernels and waits a few seconds. If no task comes it
+// returns nil and no error, and has moved this kernel to the end. A kernel whose consumer is
+// missing has no tasks.
+func (b *Bus) fetchAny(ctx context.Context, kernels []string) (*Delivery, error) {
+	var found []jetstream.Consumer
+	var names []string // of the kernels of found; those that have tasks, which workers may hold, come first
+	busy := 0
+	var absent error
+	for _, name := range kernels {
+		c, err := b.consumer(ctx, name)
+		switch {
+		case err != nil && missing(err):
+			absent = err
+		case err != nil:
+			return nil, err
+		case c.CachedInfo().NumPending > 0 || c.CachedInfo().NumAckPending > 0:
+			found, names = slices.Insert(found, busy, c), slices.Insert(names, busy, name)
+			busy++
+		default:
+			found, names = append(found, c), append(names, name)
+		}
+	}
+	if len(found) == 0 {
+		return nil, absent
+	}
+	within := callTimeout
+	if len(kernels) > 1 {
+		within = waitOfSeveral
+	}
+	d, err := b.fetch(ctx, found[0], within)
+	if d == nil && err == nil {
+		at := slices.Index(kernels, names[0])
+		copy(kernels[at:], kernels[at+1:])
+		kernels[len(kernels)-1] = names[0]
+	}
+	return d, err
+}
+
 // TryTask is like NextTask, but returns nil if no task is stored, or if the server does not answer
 // at once.
 func (b *Bus) TryTask(ctx context.Context, kernel string) (*Delivery, error) {
@@ -103,34 +150,39 @@ func (b *Bus) TryTask(ctx context.Context, kernel string) (*Delivery, error) {
 	if ctx.Err() != nil {
 		return nil, b.pauser("next task").ended(ctx, nil)
 	}
-	d, err := b.fetch(ctx, kernel, true)
+	consumer, err := b.consumer(ctx, kernel)
+	var d *Delivery
+	if err == nil {
+		d, err = b.fetch(ctx, consumer, 0)
+	}
 	if err != nil && ctx.Err() == nil {
 		return nil, nil // NextTask reports what lasts
 	}
 	return d, err
 }
 
-// fetch asks for one task and waits a few seconds, or does not wait if now is set. If no task comes
-// it returns nil and no error.
-func (b *Bus) fetch(ctx context.Context, kernel string, now bool) (*Delivery, error) {
-	short, cancel := context.WithTimeout(ctx, callTimeout)
+// consumer looks up the consumer of the kernel's tasks, whose lease may have changed.
+func (b *Bus) consumer(ctx context.Context, kernel string) (c jetstream.Consumer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var consumer jetstream.Consumer
-	err := b.request("look up consumer", func() (err error) {
-		consumer, err = b.js.Consumer(short, tasksStream, consumerOf(kernel)) // looked up each time, because the lease may have changed
+	err = b.request("look up consumer", func() (err error) {
+		c, err = b.js.Consumer(ctx, tasksStream, consumerOf(kernel))
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	wait, cancel := context.WithTimeout(ctx, callTimeout)
+	return c, err
+}
+
+// fetch asks for one task and waits for the given time, or does not wait if it is 0. If no task
+// comes it returns nil and no error.
+func (b *Bus) fetch(ctx context.Context, consumer jetstream.Consumer, within time.Duration) (*Delivery, error) {
+	wait, cancel := context.WithTimeout(ctx, cmp.Or(within, callTimeout))
 	defer cancel()
 	deadline, _ := wait.Deadline()
 	// The server's heartbeats distinguish an empty queue from a request that was lost
 	// with its connection.
 	var batch jetstream.MessageBatch
-	err = b.request("fetch", func() (err error) {
-		if now {
+	err := b.request("fetch", func() (err error) {
+		if within == 0 {
 			batch, err = consumer.FetchNoWait(1)
 			return err
 		}

@@ -176,7 +176,7 @@ func TestKernelFlag(t *testing.T) {
 	command := func(args ...string) (c *cobra.Command, ran *string) {
 		ran = new(string)
 		c = &cobra.Command{Use: "compute", SilenceErrors: true, SilenceUsage: true, Run: func(*cobra.Command, []string) { *ran = kernel.Name() }}
-		KernelFlag(c)
+		KernelFlag(c, "kernel")
 		c.SetArgs(args)
 		return c, ran
 	}

@@ -10,26 +10,39 @@ import (
 	"shaver/internal/kernel"
 )
 
-// KernelFlag adds --kernel to c. The kernel is selected after all flags are parsed and
-// before c runs.
-func KernelFlag(c *cobra.Command) {
-	v := kernelValue(kernel.Name())
-	c.Flags().Var(&v, "kernel", "float32 kernel, such as avx2; the workers and the coordinator of a job must use the same one")
-	c.Flags().Lookup("kernel").DefValue = "the fastest of this machine"
-	Choices(c, "kernel", kernel.Names()...)
-	c.PreRun = func(*cobra.Command, []string) { kernel.Use(string(v)) }
+// AutoKernel is the value of --kernel that leaves the choice to the program.
+const AutoKernel = "auto"
+
+// Kernel is the value of --kernel: AutoKernel, or the name of a kernel that this machine has.
+type Kernel string
+
+// KernelFlag adds --kernel to c and returns its value. usage says what AutoKernel means for
+// c. Another kernel is selected after all flags are parsed and before c runs.
+func KernelFlag(c *cobra.Command, usage string) *Kernel {
+	k := Kernel(AutoKernel)
+	c.Flags().Var(&k, "kernel", usage)
+	Choices(c, "kernel", append([]string{AutoKernel}, kernel.Names()...)...)
+	c.PreRun = func(*cobra.Command, []string) {
+		if !k.Auto() {
+			kernel.Use(string(k))
+		}
+	}
+	return &k
 }
 
-// kernelValue is a flag's value: the name of a kernel that this machine has.
-type kernelValue string
+// Auto reports whether the program chooses the kernel.
+func (k *Kernel) Auto() bool { return *k == AutoKernel }
 
-func (v *kernelValue) String() string { return string(*v) }
-func (v *kernelValue) Type() string   { return "name" }
+func (k *Kernel) String() string { return string(*k) }
 
-func (v *kernelValue) Set(name string) error {
-	if !slices.Contains(kernel.Names(), name) {
-		return fmt.Errorf("this machine has %s", strings.Join(kernel.Names(), ", "))
+// Type implements pflag.Value.
+func (k *Kernel) Type() string { return "name" }
+
+// Set implements pflag.Value.
+func (k *Kernel) Set(name string) error {
+	if name != AutoKernel && !slices.Contains(kernel.Names(), name) {
+		return fmt.Errorf("expected %s or a kernel of this machine, which has %s", AutoKernel, strings.Join(kernel.Names(), ", "))
 	}
-	*v = kernelValue(name)
+	*k = Kernel(name)
 	return nil
 }

@@ -32,7 +32,7 @@ func programText(info *debug.BuildInfo) string {
 }
 
 // version describes this program: the version of the module, the commit, Go, the
-// platform, the kernel that --kernel selects by default, and the protocol.
+// platform, the first of the kernels of this machine, and the protocol.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -67,7 +67,7 @@ func (l *leader) logSilence(c *job.Counts) {
 // protocol.
 func (l *leader) otherProtocol() bool {
 	for _, b := range l.crew.Builds {
-		if b.Kernel == l.job.Spec.Kernel && b.Protocol != job.Protocol {
+		if b.Computes(l.job.Spec.Kernel) && b.Protocol != job.Protocol {
 			return true
 		}
 	}

@@ -18,10 +18,11 @@ import (
 type Forecast struct {
 	Job               string  `json:"job"`
 	Kernel            string  `json:"kernel"`
-	Rows              int64   `json:"rows"`             // rows to compute, at most; with rounds, a row counts once for each pass
-	Rounds            int     `json:"rounds,omitempty"` // largest number of rounds, of a job that may end after each
-	Walks             int64   `json:"walks"`            // 0 for estimators without walks
-	Players           int     `json:"players"`          // players of a row; in models with lists, the largest number
+	Kernels           []Rate  `json:"kernels,omitempty"` // rates of the kernels among which Kernel was chosen; nil = no measurement
+	Rows              int64   `json:"rows"`              // rows to compute, at most; with rounds, a row counts once for each pass
+	Rounds            int     `json:"rounds,omitempty"`  // largest number of rounds, of a job that may end after each
+	Walks             int64   `json:"walks"`             // 0 for estimators without walks
+	Players           int     `json:"players"`           // players of a row; in models with lists, the largest number
 	Measured          Sample  `json:"measured"`
 	RowsPerCore       float64 `json:"rows_per_core_second"`
 	CoreHours         float64 `json:"core_hours"`

@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"math"
+	"reflect"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func TestSlowAndFast(t *testing.T) {
 		t.Errorf("%v and %v seconds", slow.Seconds, fast.Seconds)
 	}
 	slow.Measured, slow.Seconds, slow.CoreHours, slow.RowsPerCore, slow.SecondsPerShard = fast.Measured, fast.Seconds, fast.CoreHours, fast.RowsPerCore, fast.SecondsPerShard
-	if *slow != *fast {
+	if !reflect.DeepEqual(slow, fast) {
 		t.Errorf("%+v and %+v", slow, fast)
 	}
 	// 10 shards on 4 workers take 3 turns. In the last turn only half of the workers

@@ -51,7 +51,7 @@ const maxSampleRows = 1 << 16
 // Measure computes the first rows of the job on the given number of threads. It takes
 // about the given time, but computes at least one row. It sends and stores nothing.
 func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.Duration) (*Measurement, error) {
-	rows, err := firstRows(ctx, p.Job)
+	rows, err := firstRows(ctx, p.Job, maxSampleRows)
 	if err != nil {
 		return nil, err
 	}
@@ -249,14 +249,14 @@ func (m *Measurement) weigh(partial *tally.Partial) {
 	}
 }
 
-// firstRows returns the first rows of the job's splits, at most maxSampleRows and about
-// as many as the job scores.
-func firstRows(ctx context.Context, j *prepare.Job) (*model.Rows, error) {
+// firstRows returns the first rows of the job's splits, about as many as the job scores, or
+// most if that is less. A batch of rows is not cut.
+func firstRows(ctx context.Context, j *prepare.Job, most int) (*model.Rows, error) {
 	enough := errors.New("enough")
 	all := &model.Rows{Width: j.Architecture.Width()}
 	err := j.Scan(ctx, func(rows *model.Rows) error {
 		all.AppendAll(rows)
-		if all.Len() >= min(maxSampleRows, int(j.Sample.Keep)) {
+		if all.Len() >= min(most, int(j.Sample.Keep)) {
 			return enough
 		}
 		return nil

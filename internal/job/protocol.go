@@ -1,6 +1,11 @@
 package job
 
-import "encoding/json"
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+)
 
 // Protocol is the number of what coordinators and workers of one job must agree on: the
 // forms of messages, specifications, shards and partials, and the arithmetic. Two builds
@@ -29,4 +34,15 @@ type Build struct {
 	Kernel   string `json:"kernel"`   // float32 kernel that it computes with
 	Protocol int    `json:"protocol"` // see Protocol
 	Program  string `json:"program"`  // version and commit
+	// Kernels are all kernels of a worker that computes with several, separated by commas;
+	// "" = only Kernel, which is always the first of them.
+	Kernels string `json:"kernels,omitempty"`
+}
+
+// AllKernels returns the kernels, separated by commas.
+func (b *Build) AllKernels() string { return cmp.Or(b.Kernels, b.Kernel) }
+
+// Computes reports whether the worker takes tasks of the kernel.
+func (b *Build) Computes(kernel string) bool {
+	return slices.Contains(strings.Split(b.AllKernels(), ","), kernel)
 }

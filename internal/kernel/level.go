@@ -75,9 +75,17 @@ func Names() []string {
 	return names
 }
 
+// Candidates returns the names of the levels that may be the fastest for some job: those in
+// assembly or, on a machine without them, the portable one. They have the order of Names.
+func Candidates() []string {
+	names := Names()
+	return names[:max(1, len(names)-1)]
+}
+
 // Use selects a level by name and reports whether this machine has it. Without Use, the
-// fastest level runs. Use must be called at the start of a process, before any matrix is
-// packed. A fast machine can thus produce the same bits as a slower one.
+// first of Names runs. A fast machine can thus produce the same bits as a slower one. What
+// is packed at one level must be used at that level only, and nothing may compute while Use
+// is called.
 func Use(name string) bool {
 	for _, l := range levels() {
 		if l.name+built == name {

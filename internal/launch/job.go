@@ -25,6 +25,7 @@ import (
 	"shaver/internal/cputime"
 	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/kernel"
 	"shaver/internal/worker"
 )
 
@@ -34,6 +35,11 @@ type Job struct {
 	coordinator.Config
 	cli.Connection
 	Metrics string // address on which to serve health and metrics, HOST:PORT; "" = none
+	// AnyKernel lets Run choose the kernel. If a job that differs from this one only in its
+	// kernel has scores at Out or progress, Run continues it. Otherwise Run measures which
+	// kernel is fastest. Nothing else may compute in this process meanwhile. Without AnyKernel,
+	// the kernel in use computes the job.
+	AnyKernel bool
 	// LogProgress writes the progress to Log and not to stderr.
 	LogProgress bool
 	Workers     int // workers in this process; 0 = one if the server is embedded, otherwise none
@@ -53,6 +59,7 @@ type Job struct {
 	Publish func(ctx context.Context) error
 
 	telemetry *telemetry // nil until serve is called
+	settled   bool       // the kernel of a job with AnyKernel is known and in use
 }
 
 // serve begins to serve health and metrics, if it did not before. stop ends that.
@@ -68,8 +75,11 @@ func (j *Job) serve() (stop func(), err error) {
 
 // Run runs the job to its end. Next to the scores file it writes NAME.job.json, unless
 // an earlier run wrote both. A cancelled job ends with bus.ErrCancelled. Run does not
-// change j.
+// change j. The kernel in use is afterwards the same as before.
 func (j *Job) Run(ctx context.Context) (report *JobReport, err error) {
+	if j.AnyKernel {
+		defer kernel.Use(kernel.Name())
+	}
 	if err := j.CheckOut(); err != nil {
 		return nil, err
 	}
@@ -122,6 +132,7 @@ type running struct {
 	// jobs runs several jobs instead of the one of Config. c has the callbacks of Config.
 	// nil = one job.
 	jobs      func(ctx context.Context, c coordinator.Config) (*coordinator.Outcome, error)
+	night     bool // the jobs are those of a window's days
 	startOnce sync.Once
 	written   *JobReport // the report, if it was written before the job's end
 }
@@ -145,6 +156,9 @@ func (r *running) connect(ctx context.Context, stop func()) (err error) {
 		return r.Connect(ctx, cli.RoleCoordinator, name, r.Log)
 	}
 	if r.NATS == "" {
+		if err := r.chooseKernel(ctx); err != nil {
+			return err
+		}
 		if err := r.local(ctx, stop); err != nil {
 			return err
 		}
@@ -164,7 +178,7 @@ func (r *running) connect(ctx context.Context, stop func()) (err error) {
 	}
 	r.Wait = 0 // from now on the job survives a restart of the server
 	r.telemetry.connected(r.bus)
-	return nil
+	return r.chooseKernel(ctx) // that of a local job is settled already
 }
 
 // openStore opens the store, if there is one. The dataset must be in it.

@@ -8,21 +8,23 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"shaver/internal/cli"
 	"shaver/internal/fault"
 	"shaver/internal/job"
-	"shaver/internal/prepare"
 	"shaver/internal/scores"
 )
 
 // CheckOut returns an error unless the job may write its scores and its report, and without
-// NATS keep its progress next to them. Run calls it first. A caller with several jobs calls
+// NATS keep its progress next to them. If these are of the same job, a job with AnyKernel gets
+// their kernel. Run calls it first. A caller with several jobs calls
 // it for all of them before it runs the first.
 func (j *Job) CheckOut() error {
-	spec := sync.OnceValues(func() (*job.Spec, error) { return prepare.Spec(j.Request) })
+	spec := j.spec()
+	if err := j.keepKernel(spec); err != nil {
+		return err
+	}
 	var failed error
 	other := func(path string) string {
 		found, err := scores.ReadHead(path)

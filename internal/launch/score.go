@@ -45,6 +45,7 @@ type JobFlags struct {
 	ofModel  string   // output of the model, if it is an .onnx file with several
 	dataset  []string // folder of the dataset, or those of a window's days
 	request  *prepare.Request
+	kernel   *cli.Kernel
 	until    job.Until // becomes the request's Until if one of its flags is given
 	maxTime  time.Duration
 	previous previousFlags
@@ -95,7 +96,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	cli.Choices(c, "baseline", baseline.Names()...)
 	cli.Choices(c, "splits", dataset.Train, dataset.Val, dataset.Test)
 	cli.Choices(c, "until", job.Rules()...)
-	cli.KernelFlag(c)
+	o.kernel = cli.KernelFlag(c, "`name` of the float32 kernel that computes the job, such as avx2; auto keeps that of the job's progress, or measures which one is fastest")
 	cli.Group(c, "Job", "model", "model-output", "dataset", "baseline", "loss", "splits", "sample", "max-rows", "seed")
 	cli.Group(c, "Estimator", append(settings, "audit")...)
 	cli.Group(c, "Stop rule", "until", "bound", "sparsity", "max-time")
@@ -167,6 +168,12 @@ is not scores, only with --force. If a second coordinator starts the same job
 with the same --out, it takes over and the first one exits. With another --out
 it waits for the first one and then copies its scores, if it can read them, or
 computes them.
+
+Kernels differ in the last bits of their results, so the kernel is part of the
+job. With --kernel auto, a job that has scores or progress keeps its kernel. A
+new job gets the kernel that is fastest in a short measurement on this machine,
+among those that workers on --nats have. A paired job has the kernel of its
+previous scores, and --state that of the first night.
 
 Files and folders may be URLs: s3://BUCKET/KEY, gs://BUCKET/KEY,
 azblob://CONTAINER/KEY or file:///PATH. Inputs are copied to --scratch first.
@@ -345,6 +352,7 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 		return err
 	}
 	o.job.telemetry.busy("reading the model and the dataset")
+	o.job.AnyKernel = o.kernel.Auto()
 	o.job.Publish, o.job.Local = places.Written(c.Context()), places.Local(c.Context())
 	o.job.Place = places.URL(c.Context(), o.job.Out)
 	run := func() (*JobReport, error) { return o.job.Run(c.Context()) }

@@ -19,6 +19,7 @@ import (
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/kernel"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
@@ -43,6 +44,9 @@ func (n *Night) Run(ctx context.Context) (report *JobReport, err error) {
 	if err := n.checkOut(); err != nil {
 		return nil, err
 	}
+	if n.AnyKernel {
+		defer kernel.Use(kernel.Name())
+	}
 	start, cpu := time.Now(), cputime.Process()
 	state, err := window.Open(n.State, n.Log)
 	if err != nil {
@@ -50,10 +54,13 @@ func (n *Night) Run(ctx context.Context) (report *JobReport, err error) {
 	}
 	defer state.Close()
 	state.OnCommit = n.OnCommit
-	r := &running{Job: n.Job, started: make(chan struct{})}
+	r := &running{Job: n.Job, night: true, started: make(chan struct{})}
 	// The state keeps the progress of the jobs, which replaces that of another night.
 	r.Out, r.Outputs.Force = filepath.Join(n.State, window.Progress), true
 	r.Sample = 1
+	if err := r.keepNightKernel(n.State); err != nil {
+		return nil, err
+	}
 	defer func() { r.close(err) }()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ import (
 // workOptions are the settings of WorkCommand.
 type workOptions struct {
 	connection cli.Connection
+	kernel     *cli.Kernel
 	metrics    string
 	name, log  string
 	threads    int
@@ -40,6 +42,10 @@ func WorkCommand(use string) *cobra.Command {
 		Long: `Compute the tasks of all jobs that coordinators submit to the same NATS server.
 A worker computes one task at a time, on all cores, until it is stopped.
 
+With --kernel auto the worker computes tasks of all kernels that may be the
+fastest on its machine. To use the same kernel for all jobs, give it to workers
+and coordinators.
+
 After SIGTERM or Ctrl-C the worker finishes its task and exits with code 75.
 After a second signal it exits at once, and the task goes to another worker.
 
@@ -58,7 +64,7 @@ After a second signal it exits at once, and the task goes to another worker.
 	f := c.Flags()
 	o.connection.Flags(c, "", 0)
 	cli.MetricsFlag(c, &o.metrics)
-	cli.KernelFlag(c)
+	o.kernel = cli.KernelFlag(c, "`name` of the float32 kernel whose tasks to compute, such as avx2; auto computes those of all fast kernels of this machine")
 	f.StringVar(&o.name, "name", "", "`name` of this worker in results and logs (default the host and the process id)")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "number of threads that compute a task")
 	f.Lookup("threads").DefValue = "all cores"
@@ -124,15 +130,22 @@ func (o *workOptions) run(ctx context.Context) error {
 	}
 	defer b.Close()
 	telemetry.connected(b)
-	build := job.Build{Name: o.name, Kernel: kernel.Name(), Protocol: job.Protocol, Program: cli.Program()}
+	kernels := []string{kernel.Name()}
+	if o.kernel.Auto() {
+		kernels = kernel.Candidates()
+	}
+	build := job.Build{Name: o.name, Kernel: kernels[0], Protocol: job.Protocol, Program: cli.Program()}
+	if len(kernels) > 1 {
+		build.Kernels = strings.Join(kernels, ",")
+	}
 	if err := b.Announce(build); err != nil {
 		return err
 	}
-	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads), zap.String("kernel", build.Kernel), zap.Int("protocol", build.Protocol), zap.String("program", build.Program))
+	log.Info("worker ready", zap.String("name", o.name), zap.Int("threads", o.threads), zap.String("kernel", build.AllKernels()), zap.Int("protocol", build.Protocol), zap.String("program", build.Program))
 	// The first signal ends ctx, which only drains the worker. The second signal ends
 	// the process.
 	cli.Drain(ctx)
-	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: models, Store: store, CPU: cputime.Process, Hold: o.hold, Log: log}
+	config := worker.Config{Bus: b, Name: o.name, Kernels: kernels, Threads: o.threads, Models: models, Store: store, CPU: cputime.Process, Hold: o.hold, Log: log}
 	telemetry.work(&config)
 	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), config)
 	if err == nil {

@@ -65,6 +65,10 @@ func newModel(a Architecture, w Weights, t Embedder) (*Model, error) {
 	return m, nil
 }
 
+// Repack returns a model that shares the weights of m, and packs them for the level that
+// kernel.Use selected. m can still be used at its own level.
+func (m *Model) Repack() (*Model, error) { return newModel(m.Architecture, m.Weights, m.table) }
+
 // WithEmbedding returns a model that shares everything with m except the embedding tables,
 // [Parameters]. The new model keeps the slice.
 func (m *Model) WithEmbedding(table []float32) *Model {

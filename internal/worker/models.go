@@ -10,6 +10,7 @@ import (
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/job"
+	"shaver/internal/kernel"
 	"shaver/internal/model"
 )
 
@@ -22,6 +23,8 @@ type Models struct {
 	once sync.Once
 	turn chan struct{}           // holds a value while a caller of get has its turn
 	kept map[string]*model.Model // by digest, at most two
+	// kernel is the one for which the models are packed.
+	kernel string
 }
 
 // waitStep is the interval at which a caller of get that waits for its turn counts a
@@ -37,6 +40,9 @@ func (s *Models) get(ctx context.Context, b blobs, blob, other job.Blob, steps *
 		return nil, err
 	}
 	defer func() { <-s.turn }()
+	if name := kernel.Name(); s.kernel != name {
+		s.kernel, s.kept = name, nil
+	}
 	maps.DeleteFunc(s.kept, func(digest string, _ *model.Model) bool { return digest != blob.SHA256 && digest != other.SHA256 })
 	if m := s.kept[blob.SHA256]; m != nil {
 		return m, nil

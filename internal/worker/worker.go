@@ -6,6 +6,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +19,11 @@ import (
 
 // Config says how to run a worker.
 type Config struct {
-	Bus     *bus.Bus
-	Name    string               // shown in results and logs
+	Bus  *bus.Bus
+	Name string // shown in results and logs
+	// Kernels are the kernels whose tasks the worker computes; nil = the one in use. With
+	// several, nothing else may compute in the process, because a task selects its kernel.
+	Kernels []string
 	Threads int                  // number of goroutines that compute one task
 	Models  *Models              // may be shared by the workers of a process
 	Store   *Store               // datasets whose rows are read in place; nil = no store
@@ -62,7 +66,10 @@ func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 		case <-waiting.Done():
 		}
 	}()
-	w := runner{Config: &c, steps: &atomic.Int64{}}
+	w := runner{Config: &c, steps: &atomic.Int64{}, kernels: slices.Clone(c.Kernels)}
+	if len(w.kernels) == 0 {
+		w.kernels = []string{kernel.Name()}
+	}
 	for {
 		d, err := w.next(waiting)
 		if d == nil {
@@ -77,6 +84,7 @@ func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 			}
 			return err
 		}
+		w.use(d.Task.Spec.Kernel)
 		quiet := context.AfterFunc(waiting, func() {
 			if ctx.Err() == nil {
 				c.Log.Info("ending after the current task; a second signal ends at once", zap.String("job", d.Task.Job), zap.Int("shard", d.Task.Shard))
@@ -93,16 +101,26 @@ func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 // runner is a worker with the tasks that it holds.
 type runner struct {
 	*Config
-	steps *atomic.Int64
-	group group
+	steps   *atomic.Int64
+	group   group
+	kernels []string // those of the tasks to ask for, the preferred one first
 }
 
-// next returns the next task. If the worker holds tasks and no other is stored, it returns nil.
+// use selects the kernel of a task. The others come first when the worker asks again, so that
+// the jobs of one kernel do not hold up those of another.
+func (w *runner) use(name string) {
+	if len(w.kernels) > 1 && kernel.Use(name) {
+		w.kernels = append(slices.DeleteFunc(w.kernels, func(k string) bool { return k == name }), name)
+	}
+}
+
+// next returns the next task. If the worker holds tasks, it asks for more with their kernel, and
+// returns nil if there are none.
 func (w *runner) next(ctx context.Context) (*bus.Delivery, error) {
 	if len(w.group.attempts) > 0 {
 		return w.Bus.TryTask(ctx, kernel.Name())
 	}
-	return w.Bus.NextTask(ctx, kernel.Name())
+	return w.Bus.NextTask(ctx, w.kernels...)
 }
 
 // run computes a task, and stores what the worker holds if it is time. It returns an error only
