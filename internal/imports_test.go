@@ -46,6 +46,7 @@ shapley:                pure estimator loss model random tally golang.org/x/sync
 baseline:               pure model
 prune:                  pure baseline model random sparsity
 compare:                pure sparsity gonum.org/v1/gonum
+train:                  pure kernel loss model random
 evaluate:               pure loss model golang.org/x/sync gonum.org/v1/gonum
 job:                    pure estimator loss
 compact:                pure kernel model

@@ -28,6 +28,7 @@ const (
 	metaArchitecture = "shaver.architecture"
 	metaFamily       = "shaver.family"  // what the tensors of another framework do not say
 	metaAliases      = "shaver.aliases" // JSON object: other names of tensors, and their keys in Tensors
+	metaTraining     = "shaver.training"
 )
 
 // Checkpoint is a state dict of known architecture. It is read-only and may be shared
@@ -49,6 +50,9 @@ type Checkpoint struct {
 	// Compact holds the tables of a file in compact form. It is nil for a dense file. Read
 	// and Parse also put the whole tables into Tensors.
 	Compact *compact.Table
+	// Training is a JSON object with the settings of the training that made the model, and
+	// with its results. It is empty if shaver has not trained the model.
+	Training string
 
 	name      string            // name of the file, for errors
 	origin    *origin           // nil unless the file is an .onnx file
@@ -221,6 +225,7 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 	if err := c.takeAliases(metadata); err != nil {
 		return nil, fault.Inputf("%s: %w", name, err)
 	}
+	c.Training = metadata[metaTraining]
 	if err := c.recognise(said, nil, sidecar); err != nil {
 		return nil, err
 	}
