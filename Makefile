@@ -60,6 +60,10 @@ fuzz: ## run every fuzz test for FUZZTIME (20s)
 bench: ## compare walks with this core's FMA peak and PyTorch (needs python3-torch, libopenblas0-pthread)
 	@go run ./bench $(BENCHFLAGS)
 
+bench-train: ## compare training with PyTorch and with the processor's FMA peak (needs python3-torch)
+	go test -run '^$$' -bench Products ./internal/train
+	@go run ./bench/train $(BENCHFLAGS)
+
 estimators: ## compare the estimators at equal error on FLIGHTS=FOLDER, and draw docs/estimators.svg (ten minutes)
 	@go run ./bench/estimators -flights '$(FLIGHTS)' -picture docs/estimators.svg $(ESTIMATORSFLAGS)
 
@@ -83,4 +87,4 @@ golden: ## compute the golden files again (needs Debian's python3-torch)
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels generate manifests man long chaos chaos-short cluster compose fuzz bench estimators lint fmt kernels transcripts golden ci
+.PHONY: help build test race levels generate manifests man long chaos chaos-short cluster compose fuzz bench bench-train estimators lint fmt kernels transcripts golden ci

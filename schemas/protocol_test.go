@@ -22,7 +22,7 @@ var protocolForms = []string{
 var protocolDigests = map[int]string{
 	1: "55ba3cec3c59d63f",
 	2: "e0b85c58e7fb099d", // other bits of walks of graphs; rows with lists, and numbers as labels
-	3: "b45e55ae9c1626d0", // residuals that are shared out, corrections, and revisions of estimators
+	3: "668f820b63c36ae7", // residuals that are shared out, corrections, and revisions of estimators
 }
 
 // The forms that the protocol covers do not change without a new number. If this test

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"shaver/internal/checkpoint"
@@ -22,6 +24,7 @@ type trainOptions struct {
 	kind         string
 	initial      string
 	norm         bool
+	budget       time.Duration
 	architecture model.Architecture
 }
 
@@ -49,9 +52,15 @@ and the file gets the same bytes as without the interruption. The bytes do not
 depend on the number of cores, but on --kernel. The state is next to --out, in
 .NAME.training, until the training ends.
 
+--search N trains N times. Each trial draws a learning rate and a weight decay
+from 1e-5 to 1e-2, by their logarithms, and a dropout from 0 to 1, as the
+paper's searches do. A trial uses all cores, and the draws depend on --seed. The
+command prints a table of the trials and writes the best model of all.
+
 All training rows are in memory, in 12 bytes and 4 for each field. The table and
 the state of Adam take 12 bytes for each entry.`,
 		Example: `  shaver train --dataset data --out model.safetensors
+  shaver train --dataset data --search 20 --budget 1h --out model.safetensors
   shaver train --dataset data --kind dcn-mix --hidden 400,400 --dropout 0.2 \
       --out model.safetensors`,
 		Args: cli.Args(cobra.NoArgs),
@@ -77,7 +86,10 @@ the state of Adam take 12 bytes for each entry.`,
 	cli.OneOf(c, "structure", model.Stacked, model.Parallel)
 	f.StringVar(&o.initial, "initial", initialDefault, "`initialisation`: "+initialDefault+" or "+initialReference)
 	cli.OneOf(c, "initial", initialDefault, initialReference)
+	f.IntVar(&o.Search, "search", 0, "`number` of trials with random settings, of which the best is written (default no search)")
+	f.DurationVar(&o.budget, "budget", 0, "`time` after which --search starts no more trials (default unlimited)")
 	o.trainingOptions.flags(c)
+	cli.Group(c, "Search", "search", "budget")
 	cli.Group(c, "Files", "model", "dataset", "out", "force")
 	cli.Group(c, "Model", "kind", "dim", "hidden", "batch-norm", "cross-layers", "experts", "rank", "structure", "initial")
 	cli.MarkRequired(c, "dataset", "out")
@@ -102,7 +114,10 @@ func (o *trainOptions) run(c *cobra.Command) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	t := &course{trainingOptions: &o.trainingOptions}
+	if err := o.checkSearch(c); err != nil {
+		return err
+	}
+	t := &course{trainingOptions: &o.trainingOptions, budget: o.budget}
 	if o.model != "" {
 		for name := range modelFlags {
 			if c.Flags().Changed(name) {
@@ -145,6 +160,24 @@ func (o *trainOptions) run(c *cobra.Command) error {
 	o.Initial, o.Architecture = o.initial, a
 	t.from = checkpoint.New(*a, initial(a, o.norm, o.Seed))
 	return t.run(c)
+}
+
+// checkSearch checks the flags of a search.
+func (o *trainOptions) checkSearch(c *cobra.Command) error {
+	switch {
+	case o.Search < 0 || c.Flags().Changed("search") && o.Search == 0:
+		return fault.Usagef("--search %d: expected at least 1 trial", o.Search)
+	case o.budget < 0:
+		return fault.Usagef("--budget %s: expected a time of at least 0", o.budget)
+	case o.Search == 0 && c.Flags().Changed("budget"):
+		return fault.Usagef("--budget has no effect without --search")
+	}
+	for _, name := range []string{"learning-rate", "weight-decay", "dropout"} {
+		if o.Search > 0 && c.Flags().Changed(name) {
+			return fault.Usagef("--search draws --%s: leave one of them out", name)
+		}
+	}
+	return nil
 }
 
 // describe completes the architecture of a new model.

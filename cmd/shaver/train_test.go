@@ -101,6 +101,67 @@ func TestTrainResumes(t *testing.T) {
 	wantFiles(t, dir, "data", "killed", "rows.csv", "whole")
 }
 
+// A search that is killed has the trials and the bytes of one that is not. Its file is that of
+// a training with the settings of its best trial.
+func TestSearchResumes(t *testing.T) {
+	dir := t.TempDir()
+	data := clicks(t, dir, 8000)
+	args := func(out string, more ...string) []string {
+		return append([]string{"train", "--dataset", data, "--epochs", "4", "--hidden", "16,8", "--dim", "4", "--batch", "256", "--out", filepath.Join(dir, out)}, more...)
+	}
+	var whole, continued, alone trainingResult
+	shaver(t, &whole, args("whole", "--search", "4")...)
+	if len(whole.Trials) != 4 || whole.Best < 1 {
+		t.Fatalf("a search has %d trials, of which %d is the best", len(whole.Trials), whole.Best)
+	}
+	p := exec.Command("shaver", args("killed", "--search", "4")...)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(dir, ".killed.training")
+	for range 2000 {
+		var s standing
+		if err := checkpoint.ReadVectors(state, func(text string) ([]checkpoint.Vector, error) {
+			return nil, json.Unmarshal([]byte(text), &s)
+		}); err == nil && len(s.Trials) > 0 && len(s.History) > 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	_ = p.Process.Kill()
+	if p.Wait() == nil {
+		t.Fatal("the search ended before it was killed")
+	}
+	shaver(t, &continued, args("killed", "--search", "4")...)
+	if x, y := mustJSON(t, whole.Trials), mustJSON(t, continued.Trials); x != y {
+		t.Errorf("the killed search has the trials %s, expected %s", y, x)
+	}
+	best := whole.Trials[whole.Best-1]
+	shaver(t, &alone, args("alone", "--learning-rate", fmt.Sprint(best.LearningRate), "--weight-decay", fmt.Sprint(best.WeightDecay), "--dropout", fmt.Sprint(best.Dropout))...)
+	want, err := checkpoint.Read(filepath.Join(dir, "whole"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"killed", "alone"} {
+		got, err := checkpoint.Read(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Digest() != want.Digest() {
+			t.Errorf("%s has another model than the search that was not killed", name)
+		}
+	}
+}
+
+func mustJSON(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // Every kind can be trained, scored, pruned and tuned. A tuned model has the mask and the
 // baseline of the pruned one, and its validation AUC is not lower.
 func TestTrainPruneTune(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -55,6 +56,7 @@ type training struct {
 	Batch        int                 `json:"batch"`
 	Order        string              `json:"order"`
 	Seed         uint64              `json:"seed"`
+	Search       int                 `json:"search,omitempty"` // number of trials; 0 = no search
 }
 
 // trained is the metadata of a trained model.
@@ -63,9 +65,21 @@ type trained struct {
 	train.Epoch
 }
 
-// standing is what the state of a training holds besides the trainer's numbers.
+// trial is one training of a search, after its end.
+type trial struct {
+	LearningRate float64      `json:"learning_rate"`
+	WeightDecay  float64      `json:"weight_decay"`
+	Dropout      float64      `json:"dropout"`
+	Epochs       int          `json:"epochs"`             // number of epochs until it stopped
+	Best         *train.Epoch `json:"best,omitempty"`     // nil if it has none
+	Diverged     string       `json:"diverged,omitempty"` // where, if it diverged
+}
+
+// standing is what the state of a training holds besides the trainer's numbers. Steps,
+// History and Best are those of the trial after Trials, which is under way.
 type standing struct {
 	Settings training      `json:"settings"`
+	Trials   []trial       `json:"trials,omitempty"`
 	Steps    int64         `json:"steps"`
 	History  []train.Epoch `json:"history"`
 	Best     int           `json:"best"`
@@ -76,8 +90,9 @@ type standing struct {
 type trainingResult struct {
 	Out     string        `json:"out"`
 	Rows    int64         `json:"rows"`
-	Best    int           `json:"best"` // number of the epoch whose model is at Out
-	History []train.Epoch `json:"history"`
+	Best    int           `json:"best"`              // number of the epoch whose model is at Out, or of the trial from 1
+	History []train.Epoch `json:"history,omitempty"` // absent with a search
+	Trials  []trial       `json:"trials,omitempty"`
 }
 
 // trainingOptions are the flags that "train" and "tune" share.
@@ -165,7 +180,8 @@ func (o *trainingOptions) open(a *model.Architecture, names []string) (*dataset.
 	return d, nil
 }
 
-// course is one training: from a checkpoint to the file of the best epoch.
+// course is one training: from a checkpoint to the file of the best epoch. A search has
+// several trials, and writes the best epoch of all.
 type course struct {
 	*trainingOptions
 	from     *checkpoint.Checkpoint // has the shapes of the model to write
@@ -173,13 +189,16 @@ type course struct {
 	baseline []float32
 	compact  bool // whether to write the compact form
 	data     *dataset.Dataset
-	digest   string // SHA-256 of the file that was written last; "" if none was
+	budget   time.Duration // time after which a search starts no more trials; 0 = unlimited
+
+	standing
+	all      *model.Rows // of the training split
+	progress *cli.Progress
 }
 
 // run trains, writes the best epoch, and prints the history.
 func (o *course) run(c *cobra.Command) error {
-	state := o.state()
-	unlock, err := filelock.Lock(state + ".lock")
+	unlock, err := filelock.Lock(o.state() + ".lock")
 	if errors.Is(err, filelock.ErrLocked) {
 		return fmt.Errorf("another process is training %s", o.out)
 	}
@@ -187,70 +206,154 @@ func (o *course) run(c *cobra.Command) error {
 		return err
 	}
 	defer unlock()
+	if o.Search > 0 && o.data.Rows(dataset.Val) == 0 {
+		return fault.Inputf("dataset %s has no rows in the split %s, by which a search chooses", joined(o.dataset), dataset.Val)
+	}
+	o.Settings = o.training
+	numbers, err := o.resume()
+	if err != nil {
+		return err
+	}
+	if o.all, err = o.rows(c.Context()); err != nil {
+		return err
+	}
+	n, trials := int64(o.all.Len()), max(1, o.Search)
+	o.progress = cli.NewProgress("train", "rows", n*int64(o.Epochs*trials))
+	defer o.progress.End()
+	start := time.Now()
+	for number := len(o.Trials); number < trials; number++ {
+		if number > 0 && o.budget > 0 && time.Since(start) > o.budget {
+			break
+		}
+		o.progress.Set(n * int64(o.Epochs*number+max(0, last(o.History))))
+		settings := o.settings(o.dropped)
+		if o.Search > 0 {
+			settings.Trial(number)
+		}
+		err := o.trial(c.Context(), settings, numbers)
+		numbers = nil
+		var diverged *train.Diverged
+		if errors.As(err, &diverged) && o.Search > 0 {
+			err = nil
+		}
+		if diverged != nil && o.Search == 0 {
+			err = o.explain(diverged)
+		}
+		if err != nil {
+			return err
+		}
+		if o.Search == 0 {
+			break
+		}
+		done := trial{settings.LearningRate, settings.WeightDecay, settings.Dropout, last(o.History), bestOf(o.History, o.Best), ""}
+		if diverged != nil {
+			done.Diverged = fmt.Sprintf("epoch %d, batch %d", diverged.Epoch, diverged.Batch)
+		}
+		o.Trials, o.History, o.Steps, o.Best = append(o.Trials, done), nil, 0, -1
+		if err := o.save(nil); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(o.state()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	o.progress.End()
+	result := &trainingResult{Out: o.out, Rows: n, Best: o.Best, History: o.History, Trials: o.Trials}
+	if o.Search > 0 {
+		result.Best = o.bestTrial()
+		if result.Best == 0 {
+			return fault.Inputf("all %d trials diverged: nothing was written", len(o.Trials))
+		}
+	}
+	return o.output.Print(c.OutOrStdout(), result, result.table)
+}
+
+// explain returns the error of a training that diverged, after removing its state.
+func (o *course) explain(diverged *train.Diverged) error {
+	if err := os.Remove(o.state()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	kept := "nothing was written"
+	if best := bestOf(o.History, o.Best); best != nil {
+		kept = fmt.Sprintf("%s has the model of epoch %d", o.out, best.Number)
+	}
+	return fault.Usagef("%w; %s; try a lower --learning-rate", diverged, kept)
+}
+
+// trial runs one training. If numbers is not nil, it continues from them.
+func (o *course) trial(ctx context.Context, settings train.Options, numbers []checkpoint.Vector) error {
 	p, err := o.from.Parameters()
 	if err != nil {
 		return err
 	}
-	trainer, err := train.New(o.from.Architecture, p, o.settings(o.dropped))
+	trainer, err := train.New(o.from.Architecture, p, settings)
 	if err != nil {
 		return fault.Usagef("%w", err)
 	}
 	r := &train.Run{
-		Trainer: trainer, Epochs: o.Epochs, Patience: o.Patience, Shuffle: o.Order == orderShuffle,
-		Untrained: o.Model != "" || o.Epochs == 0,
+		Trainer: trainer, Rows: o.all, Epochs: o.Epochs, Patience: o.Patience, Shuffle: o.Order == orderShuffle,
+		Untrained: o.Model != "" || o.Epochs == 0, Measure: o.measure(),
+		Stepped: func(rows int) { o.progress.Add(int64(rows)) },
 	}
-	if err := o.resume(state, r); err != nil {
-		return err
-	}
-	if r.Rows, err = o.rows(c.Context()); err != nil {
-		return err
-	}
-	n := int64(r.Rows.Len())
-	progress := cli.NewProgress("train", "rows", n*int64(o.Epochs))
-	defer progress.End()
-	progress.Set(n * int64(max(0, last(r.History))))
-	r.Stepped = func(rows int) { progress.Add(int64(rows)) }
-	if o.data.Rows(dataset.Val) > 0 {
-		b := &bench{o.data, dataset.Val, o.data.Rows(dataset.Val), loss.Logistic}
-		r.Measure = func(ctx context.Context, m *model.Model) (*train.Metrics, error) {
-			found, err := b.predict(ctx, m, nil)
-			if err != nil {
-				return nil, err
-			}
-			metrics := found.Metrics()
-			return &train.Metrics{AUC: scores.Figure(metrics.AUC), LogLoss: metrics.Loss}, nil
+	if numbers != nil {
+		for i, v := range trainer.State() {
+			copy(v.Values, numbers[i].Values)
 		}
+		trainer.Resume(o.Steps)
+		r.History, r.Best = o.History, o.Best
 	}
-	r.Done = func(e train.Epoch, best bool) error {
-		if best {
-			if err := o.write(trainer.Parameters(), e); err != nil {
+	best := o.bestTrial()
+	r.Done = func(e train.Epoch, first bool) error {
+		if first && (best == 0 || e.Validation.Better(o.Trials[best-1].Best.Validation)) {
+			if err := o.write(trainer.Parameters(), e, &settings); err != nil {
 				return err
 			}
 		}
-		progress.Note(epochNote(e, r))
-		return o.save(state, r)
+		o.progress.Note(epochNote(e, r))
+		o.History, o.Best, o.Steps = r.History, r.Best, trainer.Steps()
+		return o.save(trainer)
 	}
-	err = r.Run(c.Context())
-	var diverged *train.Diverged
-	if errors.As(err, &diverged) {
-		if err := os.Remove(state); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+	err = r.Run(ctx)
+	o.History, o.Best = r.History, r.Best
+	return err
+}
+
+// bestTrial returns the number of the best finished trial, from 1, or 0 if there is none.
+func (o *course) bestTrial() (best int) {
+	for i, t := range o.Trials {
+		if t.Best != nil && (best == 0 || t.Best.Validation.Better(o.Trials[best-1].Best.Validation)) {
+			best = i + 1
 		}
-		kept := "nothing was written"
-		if best := r.BestEpoch(); best != nil {
-			kept = fmt.Sprintf("%s has the model of epoch %d", o.out, best.Number)
+	}
+	return best
+}
+
+// bestOf returns the epoch with the given number, or nil if there is none.
+func bestOf(history []train.Epoch, best int) *train.Epoch {
+	for i := range history {
+		if history[i].Number == best {
+			return &history[i]
 		}
-		return fault.Usagef("%w; %s; try a lower --learning-rate", diverged, kept)
 	}
-	if err != nil {
-		return err
+	return nil
+}
+
+// measure returns the function that measures models on the validation rows, or nil if there
+// are none.
+func (o *course) measure() func(context.Context, *model.Model) (*train.Metrics, error) {
+	rows := o.data.Rows(dataset.Val)
+	if rows == 0 {
+		return nil
 	}
-	if err := os.Remove(state); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	b := &bench{o.data, dataset.Val, rows, loss.Logistic}
+	return func(ctx context.Context, m *model.Model) (*train.Metrics, error) {
+		found, err := b.predict(ctx, m, nil)
+		if err != nil {
+			return nil, err
+		}
+		metrics := found.Metrics()
+		return &train.Metrics{AUC: scores.Figure(metrics.AUC), LogLoss: metrics.Loss}, nil
 	}
-	progress.End()
-	result := &trainingResult{o.out, n, r.Best, r.History}
-	return o.output.Print(c.OutOrStdout(), result, result.table)
 }
 
 // last returns the number of the last epoch, or 0 without one.
@@ -279,13 +382,15 @@ func (o *course) rows(ctx context.Context) (*model.Rows, error) {
 	return all, err
 }
 
-// write writes the model of an epoch to --out.
-func (o *course) write(p *model.Parameters, e train.Epoch) error {
+// write writes the model of an epoch to --out. The metadata have the settings of its trial.
+func (o *course) write(p *model.Parameters, e train.Epoch, settings *train.Options) error {
 	c, err := o.from.WithParameters(p)
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(trained{o.training, e})
+	t := o.training
+	t.LearningRate, t.WeightDecay, t.Dropout = settings.LearningRate, settings.WeightDecay, settings.Dropout
+	text, err := json.Marshal(trained{t, e})
 	if err != nil {
 		return err
 	}
@@ -298,7 +403,7 @@ func (o *course) write(p *model.Parameters, e train.Epoch) error {
 	if err != nil {
 		return err
 	}
-	o.digest, err = digestOf(o.out)
+	o.Digest, err = digestOf(o.out)
 	return err
 }
 
@@ -320,13 +425,17 @@ func (o *course) state() string {
 	return filepath.Join(filepath.Dir(o.out), "."+filepath.Base(o.out)+".training")
 }
 
-// save writes the state after an epoch.
-func (o *course) save(path string, r *train.Run) error {
-	text, err := json.Marshal(standing{o.training, r.Trainer.Steps(), r.History, r.Best, o.digest})
+// save writes the state. t is the trainer of the trial under way, or nil between trials.
+func (o *course) save(t *train.Trainer) error {
+	text, err := json.Marshal(o.standing)
 	if err != nil {
 		return err
 	}
-	return checkpoint.WriteVectors(path, string(text), vectors(r.Trainer))
+	var numbers []checkpoint.Vector
+	if t != nil {
+		numbers = vectors(t)
+	}
+	return checkpoint.WriteVectors(o.state(), string(text), numbers)
 }
 
 func vectors(t *train.Trainer) (all []checkpoint.Vector) {
@@ -336,10 +445,12 @@ func vectors(t *train.Trainer) (all []checkpoint.Vector) {
 	return all
 }
 
-// resume continues from the state at path, if there is one.
-func (o *course) resume(path string, r *train.Run) error {
+// resume reads the state of an interrupted training, if there is one. It returns the numbers
+// of the trainer of the trial under way, or nil if none is.
+func (o *course) resume() (numbers []checkpoint.Vector, err error) {
+	path := o.state()
 	var s standing
-	err := checkpoint.ReadVectors(path, func(text string) ([]checkpoint.Vector, error) {
+	err = checkpoint.ReadVectors(path, func(text string) ([]checkpoint.Vector, error) {
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			return nil, fault.Inputf("%s: %w", path, err)
 		}
@@ -357,36 +468,62 @@ func (o *course) resume(path string, r *train.Run) error {
 			}
 			return nil, fault.Usagef("%s is the state of a training with other settings, another model or another dataset: give --force to start over", path)
 		}
-		return vectors(r.Trainer), nil
+		if len(s.History) == 0 {
+			return nil, nil
+		}
+		p, err := o.from.Parameters()
+		if err != nil {
+			return nil, err
+		}
+		t, err := train.New(o.from.Architecture, p, o.settings(nil))
+		if err != nil {
+			return nil, fault.Usagef("%w", err)
+		}
+		numbers = vectors(t)
+		return numbers, nil
 	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errForced):
-		return nil
+		return nil, nil
 	case err != nil:
-		return err
+		return nil, err
 	}
 	if s.Digest != "" {
 		if digest, err := digestOf(o.out); err != nil || digest != s.Digest {
-			return fault.Inputf("%s is not the file that the training wrote: delete %s to start over", o.out, path)
+			return nil, fault.Inputf("%s is not the file that the training wrote: delete %s to start over", o.out, path)
 		}
 	}
+	if !s.valid(o.data.Rows(dataset.Val) > 0) {
+		return nil, fault.Inputf("%s has an invalid history: delete it to start over", path)
+	}
+	o.standing = s
+	return numbers, nil
+}
+
+// valid reports whether the epochs of a state follow each other, and are measured if there
+// are validation rows.
+func (s *standing) valid(measured bool) bool {
 	for i, e := range s.History {
-		if e.Number != s.History[0].Number+i || e.Validation == nil && o.data.Rows(dataset.Val) > 0 {
-			return fault.Inputf("%s has an invalid history: delete it to start over", path)
+		if e.Number != s.History[0].Number+i || measured && e.Validation == nil {
+			return false
 		}
 	}
-	if n := len(s.History); n == 0 || s.Best < s.History[0].Number || s.Best > s.History[n-1].Number {
-		return fault.Inputf("%s has an invalid history: delete it to start over", path)
+	for _, t := range s.Trials {
+		if t.Best != nil && t.Best.Validation == nil {
+			return false
+		}
 	}
-	o.digest, r.History, r.Best = s.Digest, s.History, s.Best
-	r.Trainer.Resume(s.Steps)
-	return nil
+	return len(s.Trials) <= max(0, s.Settings.Search) && (len(s.History) == 0 || s.History[0].Number >= 0 && bestOf(s.History, s.Best) != nil)
 }
 
 // errForced means that --force discards a state.
 var errForced = errors.New("state discarded")
 
 func (r *trainingResult) table(w io.Writer) {
+	if r.Trials != nil {
+		r.search(w)
+		return
+	}
 	fmt.Fprintf(w, "EPOCH\tLOSS\tVALIDATION AUC\tLOGLOSS\t\n")
 	for _, e := range r.History {
 		training, auc, logLoss, best := "-", "-", "-", ""
@@ -400,5 +537,23 @@ func (r *trainingResult) table(w io.Writer) {
 			best = "written to " + r.Out
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", e.Number, training, auc, logLoss, best)
+	}
+}
+
+// search writes the trials of a search.
+func (r *trainingResult) search(w io.Writer) {
+	fmt.Fprintf(w, "TRIAL\tLEARNING RATE\tWEIGHT DECAY\tDROPOUT\tEPOCHS\tVALIDATION AUC\tLOGLOSS\t\n")
+	for i, t := range r.Trials {
+		auc, logLoss, note := "-", "-", ""
+		if t.Best != nil {
+			auc, logLoss = metric(t.Best.Validation.AUC), metric(&t.Best.Validation.LogLoss)
+		}
+		switch {
+		case i+1 == r.Best:
+			note = fmt.Sprintf("epoch %d written to %s", t.Best.Number, r.Out)
+		case t.Diverged != "":
+			note = "diverged in " + t.Diverged
+		}
+		fmt.Fprintf(w, "%d\t%g\t%g\t%g\t%d\t%s\t%s\t%s\n", i+1, t.LearningRate, t.WeightDecay, t.Dropout, t.Epochs, auc, logLoss, note)
 	}
 }

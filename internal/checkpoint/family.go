@@ -549,9 +549,6 @@ func (c *Checkpoint) metadata(into map[string]string) map[string]string {
 	if len(c.aliases) > 0 {
 		into[metaAliases] = string(mustMarshal(c.aliases))
 	}
-	if c.Training != "" {
-		into[metaTraining] = c.Training
-	}
 	return into
 }
 

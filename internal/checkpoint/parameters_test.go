@@ -77,11 +77,17 @@ func TestParameters(t *testing.T) {
 func TestTrainingMetadata(t *testing.T) {
 	c := fmOf(t, 6, 2)
 	c.Training = `{"epoch":3}`
-	dense, err := Parse("dense", canonical(c))
+	path := filepath.Join(t.TempDir(), "model")
+	if _, err := WriteDense(path, c); err != nil {
+		t.Fatal(err)
+	}
+	dense, err := Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "compact")
+	if c.Digest() != fmOf(t, 6, 2).Digest() {
+		t.Error("the digest of a model depends on its training")
+	}
 	if _, err := WriteCompact(path, c, every(12, 3), make([]float32, c.Architecture.BaselineSize()), "float32"); err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ type Metrics struct {
 	LogLoss float64  `json:"log_loss"`
 }
 
-// better reports whether m is better than o: by AUC, or by LogLoss if there is no AUC.
-func (m *Metrics) better(o *Metrics) bool {
+// Better reports whether m is better than o: by AUC, or by LogLoss if there is no AUC.
+func (m *Metrics) Better(o *Metrics) bool {
 	if m.AUC != nil && o.AUC != nil {
 		return *m.AUC > *o.AUC
 	}
@@ -152,7 +152,7 @@ func (r *Run) finish(ctx context.Context, e Epoch) error {
 		if e.Validation, err = r.Measure(ctx, m); err != nil {
 			return err
 		}
-		best = r.Best < 0 || e.Validation.better(r.at(r.Best).Validation)
+		best = r.Best < 0 || e.Validation.Better(r.at(r.Best).Validation)
 	}
 	r.History = append(r.History, e)
 	if best {

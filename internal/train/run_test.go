@@ -203,3 +203,25 @@ func TestLearnsByHeart(t *testing.T) {
 		}
 	}
 }
+
+// The draws of a search are in the ranges of the paper, spread over them, and always the same.
+func TestTrial(t *testing.T) {
+	low := 0
+	for number := range 1000 {
+		o, again := Options{Seed: 3, Optimizer: Adam, Batch: 2}, Options{Seed: 3, Optimizer: Adam, Batch: 2}
+		o.Trial(number)
+		again.Trial(number)
+		if o.LearningRate != again.LearningRate || o.WeightDecay != again.WeightDecay || o.Dropout != again.Dropout {
+			t.Fatalf("trial %d has two settings: %+v and %+v", number, o, again)
+		}
+		if err := o.Validate(); err != nil || o.LearningRate < 1e-5 || o.LearningRate > 1e-2 || o.WeightDecay < 1e-5 || o.WeightDecay > 1e-2 {
+			t.Fatalf("trial %d has the settings %+v (%v)", number, o, err)
+		}
+		if o.LearningRate < math.Sqrt(1e-7) {
+			low++
+		}
+	}
+	if low < 420 || low > 580 {
+		t.Errorf("%d of 1000 learning rates are in the lower half of the decades", low)
+	}
+}
