@@ -198,24 +198,33 @@ type course struct {
 
 // run trains, writes the best epoch, and prints the history.
 func (o *course) run(c *cobra.Command) error {
-	unlock, err := filelock.Lock(o.state() + ".lock")
-	if errors.Is(err, filelock.ErrLocked) {
-		return fmt.Errorf("another process is training %s", o.out)
-	}
+	result, err := o.train(c.Context())
 	if err != nil {
 		return err
 	}
+	return o.output.Print(c.OutOrStdout(), result, result.table)
+}
+
+// train trains and writes the best epoch.
+func (o *course) train(ctx context.Context) (*trainingResult, error) {
+	unlock, err := filelock.Lock(o.state() + ".lock")
+	if errors.Is(err, filelock.ErrLocked) {
+		return nil, fmt.Errorf("another process is training %s", o.out)
+	}
+	if err != nil {
+		return nil, err
+	}
 	defer unlock()
 	if o.Search > 0 && o.data.Rows(dataset.Val) == 0 {
-		return fault.Inputf("dataset %s has no rows in the split %s, by which a search chooses", joined(o.dataset), dataset.Val)
+		return nil, fault.Inputf("dataset %s has no rows in the split %s, by which a search chooses", joined(o.dataset), dataset.Val)
 	}
 	o.Settings = o.training
 	numbers, err := o.resume()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if o.all, err = o.rows(c.Context()); err != nil {
-		return err
+	if o.all, err = o.rows(ctx); err != nil {
+		return nil, err
 	}
 	n, trials := int64(o.all.Len()), max(1, o.Search)
 	o.progress = cli.NewProgress("train", "rows", n*int64(o.Epochs*trials))
@@ -230,7 +239,7 @@ func (o *course) run(c *cobra.Command) error {
 		if o.Search > 0 {
 			settings.Trial(number)
 		}
-		err := o.trial(c.Context(), settings, numbers)
+		err := o.trial(ctx, settings, numbers)
 		numbers = nil
 		var diverged *train.Diverged
 		if errors.As(err, &diverged) && o.Search > 0 {
@@ -240,7 +249,7 @@ func (o *course) run(c *cobra.Command) error {
 			err = o.explain(diverged)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if o.Search == 0 {
 			break
@@ -251,21 +260,21 @@ func (o *course) run(c *cobra.Command) error {
 		}
 		o.Trials, o.History, o.Steps, o.Best = append(o.Trials, done), nil, 0, -1
 		if err := o.save(nil); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := os.Remove(o.state()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return nil, err
 	}
 	o.progress.End()
 	result := &trainingResult{Out: o.out, Rows: n, Best: o.Best, History: o.History, Trials: o.Trials}
 	if o.Search > 0 {
 		result.Best = o.bestTrial()
 		if result.Best == 0 {
-			return fault.Inputf("all %d trials diverged: nothing was written", len(o.Trials))
+			return nil, fault.Inputf("all %d trials diverged: nothing was written", len(o.Trials))
 		}
 	}
-	return o.output.Print(c.OutOrStdout(), result, result.table)
+	return result, nil
 }
 
 // explain returns the error of a training that diverged, after removing its state.

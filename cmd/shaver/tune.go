@@ -49,26 +49,33 @@ the table, so it needs the memory of the training of the whole model.`,
 }
 
 func (o *tuneOptions) run(c *cobra.Command) error {
-	o.outputs.Inputs(checkpoint.Files(o.model)...)
-	if err := o.check(); err != nil {
-		return err
-	}
-	ck, err := checkpoint.Read(o.model)
+	t, err := o.course()
 	if err != nil {
 		return err
 	}
+	return t.run(c)
+}
+
+// course checks the flags and the files, and returns the training.
+func (o *tuneOptions) course() (*course, error) {
+	o.outputs.Inputs(checkpoint.Files(o.model)...)
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	ck, err := checkpoint.Read(o.model)
+	if err != nil {
+		return nil, err
+	}
 	if ck.Compact == nil {
-		return fault.Usagef("%s is not in compact form: expected a file of shaver prune; shaver train --model continues other models", o.model)
+		return nil, fault.Usagef("%s is not in compact form: expected a file of shaver prune; shaver train --model continues other models", o.model)
 	}
 	t := &course{trainingOptions: &o.trainingOptions, from: ck, compact: true}
 	if t.dropped, t.baseline, err = ck.Pruned(); err != nil {
-		return err
+		return nil, err
 	}
 	if o.Model, err = digestOf(o.model); err != nil {
-		return err
+		return nil, err
 	}
-	if t.data, err = o.open(&ck.Architecture, ck.Fields); err != nil {
-		return err
-	}
-	return t.run(c)
+	t.data, err = o.open(&ck.Architecture, ck.Fields)
+	return t, err
 }
