@@ -1,11 +1,17 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+
 	"github.com/spf13/cobra"
 
+	"shaver/internal/atomicfile"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/train"
 )
 
 type tuneOptions struct {
@@ -13,10 +19,11 @@ type tuneOptions struct {
 	model string
 }
 
+// tuning is the default settings of "tune", without those that other flags set.
+var tuning = training{Tune: true, Epochs: 15, Patience: 2, LearningRate: 2e-4, WeightDecay: 1e-5, Batch: 2048}
+
 func tuneCommand() *cobra.Command {
-	o := tuneOptions{trainingOptions: trainingOptions{training: training{
-		Tune: true, Epochs: 15, Patience: 2, LearningRate: 2e-4, WeightDecay: 1e-5, Batch: 2048,
-	}}}
+	o := tuneOptions{trainingOptions: trainingOptions{training: tuning}}
 	c := &cobra.Command{
 		Use:   "tune",
 		Short: "Train the kept entries and the head of a pruned model",
@@ -78,4 +85,37 @@ func (o *tuneOptions) course() (*course, error) {
 	}
 	t.data, err = o.open(&ck.Architecture, ck.Fields)
 	return t, err
+}
+
+// writeTuned writes the model that "prune --tune" prunes and tunes. The pruned model is in a
+// hidden file next to --out while the command runs. If the command is interrupted, it writes the same
+// file again and continues the training.
+func (o *pruneOptions) writeTuned(c *cobra.Command, p *pruner, mask []bool, r *pruning) error {
+	hidden := *o
+	hidden.out = filepath.Join(filepath.Dir(o.out), "."+filepath.Base(o.out)+".pruned")
+	defer atomicfile.Track(hidden.out).Remove()
+	if err := hidden.write(c, p, mask, r); err != nil {
+		return err
+	}
+	settings := tuning
+	settings.Order, settings.Seed = orderShuffle, 1
+	t := &tuneOptions{model: hidden.out, trainingOptions: trainingOptions{
+		training: settings, out: o.out, dataset: o.dataset, optimizer: string(train.Adam), outputs: o.outputs, output: o.output,
+	}}
+	course, err := t.course()
+	if err != nil {
+		return err
+	}
+	if course.data.Rows(dataset.Val) == 0 {
+		return fault.Inputf("dataset %s has no rows in the split %s, by which --tune chooses", joined(o.dataset), dataset.Val)
+	}
+	if r.Tuned, err = course.train(c.Context()); err != nil {
+		return err
+	}
+	info, err := os.Stat(o.out)
+	if err != nil {
+		return err
+	}
+	r.Bytes = info.Size()
+	return nil
 }
