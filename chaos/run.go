@@ -252,7 +252,8 @@ func (r *run) startNode(i int) error {
 
 func (r *run) startWorker(s *slot) error {
 	b := r.birth(s)
-	p, err := start(b, r.fixture.program("worker"), "--nats", s.link.URL(), "--name", b.name, "--threads", "1", "--log", "json", "-v")
+	hold := []string{"1m", "0", "2s"}[s.life%3]
+	p, err := start(b, r.fixture.program("worker"), "--nats", s.link.URL(), "--name", b.name, "--threads", "1", "--hold", hold, "--log", "json", "-v")
 	l, err := r.begin(s, p, err)
 	if err == nil {
 		go r.mustStay(l)

@@ -33,16 +33,17 @@ seal:                   fault
 
 # the pure core: no file, no network, no clock
 kernel:                 pure golang.org/x/sys
+vector:                 pure golang.org/x/sys
 graph:                  pure
 layout:                 pure
 sparsity:               pure
 estimator:              pure
 execute:                pure graph kernel
 loss:                   pure
-model:                  pure execute graph kernel layout
+model:                  pure execute graph kernel layout vector
 match:                  pure graph model
-tally:                  pure estimator layout gonum.org/v1/gonum
-shapley:                pure estimator loss model random tally golang.org/x/sync
+tally:                  pure estimator layout vector gonum.org/v1/gonum
+shapley:                pure estimator loss model random tally vector golang.org/x/sync
 baseline:               pure model
 prune:                  pure baseline model random sparsity
 compare:                pure sparsity gonum.org/v1/gonum
@@ -83,7 +84,7 @@ report:                 dataset fault model nightly picture prune scores sparsit
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
 worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel model shapley shard tally go.uber.org/zap
 prepare:                baseline checkpoint dataset estimator fault job kernel model scores shard tally go.uber.org/zap
-forecast:               arrowio cputime job model prepare shapley shard tally go.uber.org/zap
+forecast:               cputime job model prepare shapley shard tally go.uber.org/zap
 coordinator:            arrowio atomicfile baseline bus checkpoint compare fault forecast job layout paired prepare scores shard tally tallyio go.uber.org/zap golang.org/x/sync
 window:                 atomicfile baseline checkpoint dataset estimator fault filelock job layout loss model paired prepare scores seal tally tallyio go.uber.org/zap
 audit:                  bus compare coordinator layout prepare scores tally go.uber.org/zap

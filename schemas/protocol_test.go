@@ -14,15 +14,16 @@ import (
 // protocolForms are the forms that coordinators and workers exchange.
 var protocolForms = []string{
 	"task.v2.json", "result.v2.json", "quarantine.v2.json", "submission.v2.json", "lead.v1.json", "blob.v1.json", "plan.v1.json",
-	"spec.v1.json", "spec.v2.json", "spec.v3.json", "estimator.v1.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "rows.v3.arrow.json", "partial.v2.arrow.json",
-	"partial.v3.arrow.json", "model.v1.safetensors.json",
+	"spec.v1.json", "spec.v2.json", "spec.v3.json", "estimator.v1.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "rows.v3.arrow.json", "partial.v4.arrow.json",
+	"partial.v5.arrow.json", "model.v1.safetensors.json",
 }
 
 // protocolDigests are the digests of these forms for each protocol so far.
 var protocolDigests = map[int]string{
 	1: "55ba3cec3c59d63f",
 	2: "e0b85c58e7fb099d", // other bits of walks of graphs; rows with lists, and numbers as labels
-	3: "668f820b63c36ae7", // residuals that are shared out, corrections, and revisions of estimators
+	3: "b45e55ae9c1626d0", // residuals that are shared out, corrections, and revisions of estimators
+	4: "9c492f2ae1dec044", // packed partials, and partials of several tasks
 }
 
 // The forms that the protocol covers do not change without a new number. If this test

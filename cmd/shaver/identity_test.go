@@ -85,6 +85,11 @@ func TestSameBytes(t *testing.T) {
 		w.signal(syscall.SIGTERM)
 		w.wantExit(cli.ExitDrained)
 	}
+	holding := startWorker(t, url, "holding", "--hold", "1m")
+	t.Run("a process that adds up tasks", func(t *testing.T) { run(t, "coordinator", "--nats", url) })
+	if !slices.ContainsFunc(holding.having("partial stored"), func(e entry) bool { return e.Tasks > 1 }) {
+		t.Errorf("the worker stored no partial of several tasks: %v", holding.having("partial stored"))
+	}
 }
 
 func fileDigest(t *testing.T, path string) string {

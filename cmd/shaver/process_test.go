@@ -36,6 +36,7 @@ type entry struct {
 	Try     int    `json:"try"`
 	Why     string `json:"why"`
 	Code    int    `json:"exit_code"`
+	Tasks   int    `json:"tasks"`
 }
 
 // start starts a program with additional environment variables. The program ends with the
@@ -161,7 +162,8 @@ func natsServer(t *testing.T) (url string) {
 	return server.URL()
 }
 
-func startWorker(t *testing.T, url, name string) *process {
+// startWorker starts a worker. It stores the partial of each task, unless more flags say otherwise.
+func startWorker(t *testing.T, url, name string, more ...string) *process {
 	t.Helper()
-	return start(t, nil, "worker", "--nats", url, "--name", name, "--threads", "1", "-v", "--log", "json")
+	return start(t, nil, "worker", append([]string{"--nats", url, "--name", name, "--threads", "1", "--hold", "0", "-v", "--log", "json"}, more...)...)
 }

@@ -83,7 +83,7 @@ type standing struct {
 	Steps    int64         `json:"steps"`
 	History  []train.Epoch `json:"history"`
 	Best     int           `json:"best"`
-	Digest   string        `json:"digest,omitempty"` // SHA-256 of the file at --out; empty if there is none yet
+	Digest   string        `json:"digest,omitempty"` // SHA-256 of the file at --out; empty before the first
 }
 
 // trainingResult is what "train" and "tune" print.
@@ -327,7 +327,7 @@ func (o *course) trial(ctx context.Context, settings train.Options, numbers []ch
 	return err
 }
 
-// bestTrial returns the number of the best finished trial, from 1, or 0 if there is none.
+// bestTrial returns the number of the best finished trial, from 1, or 0 without any.
 func (o *course) bestTrial() (best int) {
 	for i, t := range o.Trials {
 		if t.Best != nil && (best == 0 || t.Best.Validation.Better(o.Trials[best-1].Best.Validation)) {
@@ -337,7 +337,7 @@ func (o *course) bestTrial() (best int) {
 	return best
 }
 
-// bestOf returns the epoch with the given number, or nil if there is none.
+// bestOf returns the epoch with the given number, or nil if the history lacks it.
 func bestOf(history []train.Epoch, best int) *train.Epoch {
 	for i := range history {
 		if history[i].Number == best {
@@ -347,8 +347,8 @@ func bestOf(history []train.Epoch, best int) *train.Epoch {
 	return nil
 }
 
-// measure returns the function that measures models on the validation rows, or nil if there
-// are none.
+// measure returns the function that measures models on the validation rows, or nil without
+// such rows.
 func (o *course) measure() func(context.Context, *model.Model) (*train.Metrics, error) {
 	rows := o.data.Rows(dataset.Val)
 	if rows == 0 {

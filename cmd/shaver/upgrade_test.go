@@ -71,7 +71,7 @@ func (b build) program(name string) string {
 
 func (b build) worker(t *testing.T, url, name string) *process {
 	t.Helper()
-	p := start(t, nil, b.program("worker"), "--nats", url, "--name", name, "--threads", "1", "-v", "--log", "json")
+	p := start(t, nil, b.program("worker"), "--nats", url, "--name", name, "--threads", "1", "--hold", "0", "-v", "--log", "json")
 	p.await("worker ready", 1)
 	return p
 }

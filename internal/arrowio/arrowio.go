@@ -34,8 +34,8 @@ import (
 // The versions of the forms, stored in the schema's metadata under "version".
 const (
 	RowsVersion        = "shaver.rows/1"
-	PartialVersion     = "shaver.partial/2"
-	PairedVersion      = "shaver.partial/3" // partials of paired jobs
+	PartialVersion     = "shaver.partial/4"
+	PairedVersion      = "shaver.partial/5" // partials of paired jobs
 	ScoresVersion      = "shaver.scores/3"
 	FrequenciesVersion = "shaver.frequencies/1"
 
@@ -168,6 +168,14 @@ func lists(values arrow.Array, dim int, offsets []int32) arrow.Array {
 	return array.MakeFromData(data)
 }
 
+// binaries returns a column of byte strings. String i is values[offsets[i]:offsets[i+1]].
+func binaries(values []byte, offsets []int32) arrow.Array {
+	buffers := []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets)), memory.NewBufferBytes(values)}
+	data := array.NewData(arrow.BinaryTypes.Binary, len(offsets)-1, buffers, nil, 0, 0)
+	defer data.Release()
+	return array.MakeFromData(data)
+}
+
 // listOf returns the type of lists of dim values, or, if dim is 0, of any number of values.
 func listOf(kind arrow.DataType, dim int) arrow.DataType {
 	if dim == 0 {
@@ -206,9 +214,9 @@ type reader struct {
 	meta     map[string]string
 }
 
-// newReader reads the schema and checks that it has one of the versions. compressed allows compressed
-// batches. In that case the caller must set messages.allocator.limit, from the metadata,
-// before it calls next.
+// newReader reads the schema and checks that it has one of the versions. compressed allows
+// compressed batches. In that case the caller must set messages.allocator.limit, from the
+// metadata, before it calls next.
 func newReader(r io.Reader, compressed bool, versions ...string) (*reader, error) {
 	m := &messages{r: r, compressed: compressed, allocator: &limited{}}
 	rd := &reader{messages: m, meta: map[string]string{}}

@@ -288,9 +288,9 @@ func (m *messages) end() error {
 	return io.EOF
 }
 
-// checkSchema accepts schemas with at most one level of nesting and with the types of our
-// forms. A foreign schema may have lists of values, and any other types that are flat. length is the length of
-// the message in bytes.
+// checkSchema accepts schemas with at most one level of nesting and with the types of our forms. A
+// foreign schema may have lists of values, and any other types that are flat. length is the length
+// of the message in bytes.
 func checkSchema(schema flat, length int, foreign bool) error {
 	if schema.int16At(0) != 0 {
 		return errors.New("the data are big-endian, expected little-endian")
@@ -363,7 +363,7 @@ func checkSchema(schema flat, length int, foreign bool) error {
 // or metadata.
 func (f flat) plain() bool {
 	switch f.byteAt(2) {
-	case 2, 3, 5, 12, 16: // Int, FloatingPoint, Utf8, List, FixedSizeList
+	case 2, 3, 4, 5, 12, 16: // Int, FloatingPoint, Binary, Utf8, List, FixedSizeList
 		return f.Offset(slot(4)) == 0 && f.lengthAt(6) == 0
 	}
 	return false

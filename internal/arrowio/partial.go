@@ -30,6 +30,7 @@ const (
 	keyResidualSquare = "residual_square"
 	keyShared         = "shared"
 	keyDim            = "dim"
+	keySumLists       = "lists"
 
 	// Only in the partials of paired jobs.
 	keyPreviousLossFull       = "previous_loss_full"
@@ -71,7 +72,7 @@ func partialMetadata(p *tally.Partial) arrow.Metadata {
 	for _, integer := range partialIntegers(p, paired) {
 		keys, values = append(keys, integer.key), append(values, decimal(*integer.value))
 	}
-	keys, values = append(keys, keyDim), append(values, decimal(int64(p.Shape.Dim())))
+	keys, values = append(keys, keyDim, keySumLists), append(values, decimal(int64(p.Shape.Dim())), decimal(int64(tally.Lists(p.Form()))))
 	if paired {
 		var fourths [3][]string
 		for field := range p.Fourths {
@@ -86,73 +87,60 @@ func partialMetadata(p *tally.Partial) arrow.Metadata {
 	return arrow.NewMetadata(keys, values)
 }
 
-// partialColumns returns the columns of a partial. Their lists have dim values, or any
-// number of values if dim is 0.
-func partialColumns(dim int, form tally.Form) []arrow.Field {
-	int64s := arrow.PrimitiveTypes.Int64
-	columns := []arrow.Field{{Name: "feature", Type: arrow.PrimitiveTypes.Int32}, {Name: "count", Type: int64s}}
-	names := []string{"sum", "abs", "square"}
-	if form.Paired {
-		names = append(names, "previous_sum", "previous_abs", "previous_square", "difference_square", "abs_difference_square")
+// partialColumns are the columns of a partial. A record has the sums of a feature (see packer).
+func partialColumns() []arrow.Field {
+	return []arrow.Field{
+		{Name: "feature", Type: arrow.PrimitiveTypes.Int32},
+		{Name: "count", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "sums", Type: arrow.BinaryTypes.Binary},
 	}
-	if form.Within {
-		names = append(names, "within")
-	}
-	switch {
-	case form.Corrected && form.Paired:
-		names = append(names, "corrected_square", "previous_corrected_square")
-	case form.Corrected:
-		names = append(names, "correction", "corrected_square")
-	}
-	for _, name := range names {
-		columns = append(columns, arrow.Field{Name: name, Type: listOf(int64s, dim)})
-	}
-	return columns
 }
 
-// EncodePartial writes p, which must be valid, to w in Arrow's stream format. It writes a
-// single uncompressed batch, so that the reader need not copy it.
+// EncodePartial writes p, which must be valid, to w in Arrow's stream format, as a single batch.
 func EncodePartial(w io.Writer, p *tally.Partial) error {
 	metadata := partialMetadata(p)
-	dim := p.Shape.Dim()
-	form := p.Form()
-	out := newStreamWriter(w, arrow.NewSchema(partialColumns(dim, form), &metadata))
+	out := newStreamWriter(w, arrow.NewSchema(partialColumns(), &metadata))
 	if len(p.Features) > 0 {
-		offsets, err := partialOffsets(p)
+		records, ends, err := packPartial(p)
 		if err != nil {
 			return err
 		}
-		columns := []arrow.Array{int32s(p.Features), int64s(p.Count)}
-		for _, list := range p.AllLists() {
-			columns = append(columns, lists(int64s(*list), dim, offsets))
-		}
-		if err := out.write(len(p.Features), columns...); err != nil {
+		if err := out.write(len(p.Features), int32s(p.Features), int64s(p.Count), binaries(records, ends)); err != nil {
 			return err
 		}
 	}
 	return out.close()
 }
 
-// partialOffsets returns the offsets of the lists of p, or nil if the lists have the same
-// length. The features of p must be rows of its shape.
-func partialOffsets(p *tally.Partial) ([]int32, error) {
-	if p.Shape.Dim() > 0 {
-		return nil, nil
-	}
-	offsets := make([]int32, 1, len(p.Features)+1)
-	end := 0
-	for _, f := range p.Features {
-		from, to := p.Shape.Row(int(f))
-		if end += to - from; end > math.MaxInt32 {
-			return nil, fmt.Errorf("a partial has more than %d entries: choose fewer rows per shard", math.MaxInt32)
+// maxRecords bounds the bytes of the records of a partial. A test lowers it.
+var maxRecords = math.MaxInt32
+
+// packPartial returns the records of p, and their offsets.
+func packPartial(p *tally.Partial) (records []byte, offsets []int32, err error) {
+	packer := packer{lists: packings(p.Form())}
+	offsets = make([]int32, 1, len(p.Features)+1)
+	lists := p.AllLists()
+	sums := make([][]int64, len(lists))
+	from := 0
+	for i, f := range p.Features {
+		first, end := p.Shape.Row(int(f))
+		to := from + end - first
+		for l, list := range lists {
+			sums[l] = (*list)[from:to]
 		}
-		offsets = append(offsets, int32(end))
+		packer.pack(sums, p.Count[i])
+		if len(packer.out) > maxRecords {
+			return nil, nil, fmt.Errorf("the sums of a partial take more than %d bytes: choose fewer rows per shard", maxRecords)
+		}
+		offsets = append(offsets, int32(len(packer.out)))
+		from = to
 	}
-	return offsets, nil
+	return packer.out, offsets, nil
 }
 
 // DecodePartial reads and validates a partial of the given form, of tables of the given
-// shape. The partial may share the memory of data.
+// shape. The partial may share the memory of data. It takes up to the memory of an
+// accumulator of these tables, even if data is small.
 func DecodePartial(data []byte, shape layout.Shape, form tally.Form) (*tally.Partial, error) {
 	version := PartialVersion
 	if form.Paired {
@@ -177,8 +165,8 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form) (*tally.Par
 	for _, list := range p.AllLists() {
 		*list = []int64{}
 	}
-	var got int64
-	for _, integer := range append(partialIntegers(p, form.Paired), keyed[int64]{keyDim, &got}) {
+	var got, lists int64
+	for _, integer := range append(partialIntegers(p, form.Paired), keyed[int64]{keyDim, &got}, keyed[int64]{keySumLists, &lists}) {
 		if *integer.value, err = r.integer(integer.key); err != nil {
 			return nil, err
 		}
@@ -191,11 +179,14 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form) (*tally.Par
 	if got != int64(dim) {
 		return nil, fault.Inputf("the partial has %d columns, expected %d as in the model", got, dim)
 	}
-	if err := r.expect(partialColumns(dim, form)...); err != nil {
+	if want := tally.Lists(form); lists != int64(want) {
+		return nil, fault.Inputf("the partial has %d lists of sums, expected %d", lists, want)
+	}
+	if err := r.expect(partialColumns()...); err != nil {
 		return nil, err
 	}
 	for {
-		err := r.try(func() error { return r.messages.partialBatch(p) })
+		err := r.try(func() error { return r.messages.partialBatch(p, form) })
 		if err == io.EOF {
 			break
 		}
@@ -209,9 +200,9 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form) (*tally.Par
 	return p, nil
 }
 
-// partialBatch appends the next batch to p. Arrow's library would copy the batch once
-// more, and that copy takes a third of the time of merging.
-func (m *messages) partialBatch(p *tally.Partial) error {
+// partialBatch appends the next batch to p, which has the given form. Arrow's library would
+// copy the batch once more.
+func (m *messages) partialBatch(p *tally.Partial, form tally.Form) error {
 	if _, err := m.Message(); err != nil {
 		return err
 	}
@@ -230,78 +221,74 @@ func (m *messages) partialBatch(p *tally.Partial) error {
 		}
 		return m.body[offset : offset+bytes : offset+bytes], nil
 	}
+	// A batch has a node for each column, with the number of values and the number of nulls.
+	columns := len(partialColumns())
+	for i := range columns {
+		length, nulls, err := batch.pairAt(1, i)
+		if err != nil || length != rows || nulls != 0 {
+			return fmt.Errorf("a column has %d values, %d of them null; expected %d and no nulls (%v)", length, nulls, rows, err)
+		}
+	}
+	if n := batch.lengthAt(1); n != columns {
+		return fmt.Errorf("a batch has %d columns, expected %d", n, columns)
+	}
+	// The null bitmaps are buffers 0, 2 and 4.
 	features, err := values(1, 4*rows)
 	if err != nil {
 		return err
 	}
-	part := &tally.Partial{Shape: p.Shape, Features: arrow.Int32Traits.CastFromBytes(features)}
-	entries, offsets, err := partialEntries(part)
-	if err != nil {
-		return err
-	}
-	lists := p.AllLists()
-	// A batch has a node for each column, and one more for the values of each list. A
-	// node holds the number of values and the number of nulls.
-	nodes := 2 + 2*len(lists)
-	for i := range nodes {
-		want := rows
-		if i >= 2 && i%2 == 1 {
-			want = entries
-		}
-		length, nulls, err := batch.pairAt(1, i)
-		if err != nil || length != want || nulls != 0 {
-			return fmt.Errorf("a column has %d values, %d of them null; expected %d and no nulls (%v)", length, nulls, want, err)
-		}
-	}
-	if n := batch.lengthAt(1); n != nodes {
-		return fmt.Errorf("a batch has %d columns and lists, expected %d", n, nodes)
-	}
-	p.Features = join(p.Features, part.Features)
 	count, err := values(3, 8*rows)
 	if err != nil {
 		return err
 	}
-	p.Count = join(p.Count, arrow.Int64Traits.CastFromBytes(count))
-	buffer := 4
-	for _, into := range lists {
-		// A list has a null bitmap, offsets unless all lists have the same length, and the
-		// null bitmap and the values of its elements.
-		buffer++
-		if offsets != nil {
-			found, err := values(buffer, int64(4*len(offsets)))
-			if err != nil {
-				return err
-			}
-			if !slices.Equal(arrow.Int32Traits.CastFromBytes(found), offsets) {
-				return fmt.Errorf("buffer %d of a batch has lists of other lengths than the rows of the tables", buffer)
-			}
-			buffer++
-		}
-		data, err := values(buffer+1, 8*entries)
-		if err != nil {
-			return err
-		}
-		*into = join(*into, arrow.Int64Traits.CastFromBytes(data))
-		buffer += 2
+	found, err := values(5, 4*(rows+1))
+	if err != nil {
+		return err
 	}
-	return nil
+	offsets := arrow.Int32Traits.CastFromBytes(found)
+	records, err := values(6, int64(max(0, offsets[rows])))
+	if err != nil {
+		return err
+	}
+	before := len(p.Features)
+	p.Features = join(p.Features, arrow.Int32Traits.CastFromBytes(features))
+	p.Count = join(p.Count, arrow.Int64Traits.CastFromBytes(count))
+	return appendRecords(p, before, offsets, records, packings(form))
 }
 
-// partialEntries returns the number of entries of the features of p, and the offsets of
-// their lists, which are nil if the lists have the same length.
-func partialEntries(p *tally.Partial) (entries int64, offsets []int32, err error) {
-	if dim := p.Shape.Dim(); dim > 0 {
-		return int64(len(p.Features)) * int64(dim), nil, nil
+// appendRecords appends the sums of the features from the given one on to the lists of p. It
+// allocates no memory unless the features are valid, because a small record may have many sums.
+func appendRecords(p *tally.Partial, before int, offsets []int32, records []byte, packings []packing) error {
+	previous, entries := int32(-1), 0
+	if before > 0 {
+		previous = p.Features[before-1]
 	}
-	for _, f := range p.Features {
-		if f < 0 || int(f) >= p.Shape.Rows() {
-			return 0, nil, fmt.Errorf("partial has feature %d: ids must be below %d", f, p.Shape.Rows())
+	for i, f := range p.Features[before:] {
+		if f <= previous || int(f) >= p.Shape.Rows() {
+			return fmt.Errorf("partial has feature %d after %d: ids must ascend and be below %d", f, previous, p.Shape.Rows())
 		}
+		if offsets[i] < 0 || offsets[i+1] < offsets[i] || int(offsets[i+1]) > len(records) {
+			return fmt.Errorf("feature %d: %w", f, errRecord)
+		}
+		from, to := p.Shape.Row(int(f))
+		previous, entries = f, entries+to-from
 	}
-	if offsets, err = partialOffsets(p); err != nil {
-		return 0, nil, err
+	lists := p.AllLists()
+	for _, list := range lists {
+		*list = slices.Grow(*list, entries)[:len(*list)+entries]
 	}
-	return int64(offsets[len(offsets)-1]), offsets, nil
+	sums, at := make([][]int64, len(lists)), len(*lists[0])-entries
+	for i, f := range p.Features[before:] {
+		first, end := p.Shape.Row(int(f))
+		for l, list := range lists {
+			sums[l] = (*list)[at : at+end-first]
+		}
+		if err := unpack(records[offsets[i]:offsets[i+1]], packings, sums); err != nil {
+			return fmt.Errorf("feature %d: %w", f, err)
+		}
+		at += end - first
+	}
+	return nil
 }
 
 // join appends b to a. If a is empty it returns b without a copy, so the values stay in

@@ -89,11 +89,11 @@ func TestPartialOfTables(t *testing.T) {
 	_, err := DecodePartial(data, layout.Of(12, 2), tally.Form{Within: true})
 	wantInput(t, err, "the partial has 0 columns, expected 2")
 	_, err = DecodePartial(data, layout.Of(2, 4).And(6, 1).And(4, 2), tally.Form{Within: true})
-	wantInput(t, err, "has 14 values, 0 of them null; expected 11 and no nulls")
+	wantInput(t, err, "a record of sums is malformed")
 	_, err = DecodePartial(data, layout.Of(2, 4).And(2, 1).And(1, 4).And(3, 1).And(4, 2), tally.Form{Within: true})
-	wantInput(t, err, "lists of other lengths")
+	wantInput(t, err, "a record of sums is malformed")
 	_, err = DecodePartial(data, layout.Of(3, 4).And(5, 1), tally.Form{Within: true})
-	wantInput(t, err, "partial has feature 8: ids must be below 8")
+	wantInput(t, err, "partial has feature 8 after 6: ids must ascend and be below 8")
 	for n := range data {
 		if _, err := DecodePartial(data[:n], tables(), tally.Form{Within: true}); !fault.IsInput(err) {
 			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
@@ -143,9 +143,9 @@ func TestPairedPartial(t *testing.T) {
 	shape := layout.Of(12, 2)
 	data := encodePartial(t, pairedPartial(shape, 6))
 	_, err := DecodePartial(data, shape, tally.Form{})
-	wantInput(t, err, `version is "shaver.partial/3", expected "shaver.partial/2"`)
+	wantInput(t, err, `version is "shaver.partial/5", expected "shaver.partial/4"`)
 	_, err = DecodePartial(encodePartial(t, randomPartialOf(shape, 6, false)), shape, pairedForm)
-	wantInput(t, err, `version is "shaver.partial/2", expected "shaver.partial/3"`)
+	wantInput(t, err, `version is "shaver.partial/4", expected "shaver.partial/5"`)
 	_, err = DecodePartial(data, shape, tally.Form{Paired: true, Fields: 3})
 	wantInput(t, err, `the metadata "fourths" has 2 integers, expected one for each of 3 fields`)
 	_, err = DecodePartial(bytes.Replace(data, []byte("18446744073709551618 "), []byte("18446744073709551618x"), 1), shape, pairedForm)
@@ -186,7 +186,7 @@ func TestDecodePartialRefuses(t *testing.T) {
 		{"count", change(func(p *tally.Partial) { p.Count[3] = 1001 }), 20, 4, "feature 6 in 1001 of 1000 rows"},
 		{"square", change(func(p *tally.Partial) { p.Square[5] = -1 }), 20, 4, "negative sum in list 2 at position 5"},
 		{"residual", change(func(p *tally.Partial) { p.ResidualSquare = -1 }), 20, 4, "negative sum of squared residuals"},
-		{"one pass", encodePartial(t, randomPartial(10, 4, false)), 20, 4, "the schema has 5 columns, expected 6"},
+		{"one pass", encodePartial(t, randomPartial(10, 4, false)), 20, 4, "the partial has 3 lists of sums, expected 4"},
 		{"rows", change(func(p *tally.Partial) { p.Rows = 0 }), 20, 4, "partial has 0 rows"},
 		{"form", encodeRows(t, randomRows(3, 0), true, 3), 20, 4, `version is "shaver.rows/1"`},
 		{"trailing", append(bytes.Clone(data), 0), 20, 4, "bytes after the end"},

@@ -34,7 +34,7 @@ var (
 const schemaDim = 4
 
 // latest maps each form to its version.
-var latest = map[string]string{"rows": ".v1", "rows.v2": "", "rows.v3": "", "frequencies": ".v1", "partial": ".v2", "partial.v3": "", "scores": ".v3", "scores.v4": ""}
+var latest = map[string]string{"rows": ".v1", "rows.v2": "", "rows.v3": "", "frequencies": ".v1", "partial": ".v4", "partial.v5": "", "scores": ".v3", "scores.v4": ""}
 
 // arrowForm is the content of a .arrow.json in package schemas.
 type arrowForm struct {
@@ -119,7 +119,7 @@ func written(t *testing.T) map[string][]byte {
 	}
 	files := map[string][]byte{
 		"scores/look-ups": tables(modeltest.LookUps(), "user", "item", "day"), "scores/look-ups+lists": tables(modeltest.Lists(), "item", "user", "history", "tags"),
-		"scores.v4": paired(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil, false), "partial/passes": partial(make([]int64, schemaDim), false), "partial.v3": partial(nil, true), "scores": whole(0), "scores/multilinear": whole(1),
+		"scores.v4": paired(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil, false), "partial/passes": partial(make([]int64, schemaDim), false), "partial.v5": partial(nil, true), "scores": whole(0), "scores/multilinear": whole(1),
 	}
 	form.Lengths = []int{0, 2}
 	files["rows.v3/lists"], files["rows.v3/lists+shards"] = rows(schemaDense, false), rows(schemaDense, true)

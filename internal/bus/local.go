@@ -36,22 +36,31 @@ const deskPoll = 50 * time.Millisecond
 // nextLocal is NextTask for a local server.
 func (b *Bus) nextLocal(ctx context.Context, kernel string) (*Delivery, error) {
 	for {
-		msg, try, err := b.desk.take(ctx, b, kernel)
-		if err != nil && !missing(err) { // the streams may not be set up yet
-			return nil, err
-		}
-		if err == nil && msg != nil {
-			held := &taken{b: b, kernel: kernel, subject: msg.Subject, sequence: msg.Sequence}
-			d := &Delivery{Try: try, b: b, hold: held}
-			if d, err := d.open(ctx, msg.Subject, msg.Data); d != nil || err != nil {
-				return d, err
-			}
-			continue
+		if d, err := b.tryLocal(ctx, kernel); d != nil || err != nil {
+			return d, err
 		}
 		select {
 		case <-time.After(deskPoll):
 		case <-ctx.Done():
 			return nil, b.pauser("next task").ended(ctx, nil)
+		}
+	}
+}
+
+// tryLocal is TryTask for a local server.
+func (b *Bus) tryLocal(ctx context.Context, kernel string) (*Delivery, error) {
+	for {
+		msg, try, err := b.desk.take(ctx, b, kernel)
+		if missing(err) { // the streams may not be set up yet
+			return nil, nil
+		}
+		if err != nil || msg == nil {
+			return nil, err
+		}
+		held := &taken{b: b, kernel: kernel, subject: msg.Subject, sequence: msg.Sequence}
+		d := &Delivery{Try: try, b: b, hold: held}
+		if d, err := d.open(ctx, msg.Subject, msg.Data); d != nil || err != nil {
+			return d, err
 		}
 	}
 }

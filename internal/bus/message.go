@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -274,7 +275,19 @@ func checkResult(r *job.Result) error {
 	if !(r.Seconds >= 0) || !(r.CPU >= 0) {
 		return fmt.Errorf("%v seconds, %v core-seconds: expected no negative numbers", r.Seconds, r.CPU)
 	}
-	prefix := PartialName(r.Job, r.Shard, "")
+	if len(r.Shards) == 1 || len(r.Shards) > job.MostCombined {
+		return fmt.Errorf("a partial of %d shards, expected none or 2 to %d", len(r.Shards), job.MostCombined)
+	}
+	covered := r.Covers()
+	for i, shard := range covered {
+		if !isShard(shard) || i > 0 && shard <= covered[i-1] {
+			return fmt.Errorf("shards %v, expected shard numbers that ascend", covered)
+		}
+	}
+	if !slices.Contains(covered, r.Shard) {
+		return fmt.Errorf("shard %d is not one of the shards %v of its partial", r.Shard, covered)
+	}
+	prefix := PartialName(r.Job, covered[0], "")
 	return cmp.Or(checkIdentity(r.Job, r.Shard), checkText("kernel", r.Kernel), checkText("worker", r.Worker),
 		checkBlob(r.Partial, isName(r.Partial.Name) && strings.HasPrefix(r.Partial.Name, prefix), prefix+"..."))
 }

@@ -74,7 +74,7 @@ func (b *Bus) NextTask(ctx context.Context, kernel string) (*Delivery, error) {
 		if ctx.Err() != nil {
 			return nil, p.ended(ctx, nil)
 		}
-		d, err := b.fetch(ctx, kernel)
+		d, err := b.fetch(ctx, kernel, false)
 		switch {
 		case d != nil:
 			return d, nil
@@ -94,9 +94,25 @@ func (b *Bus) NextTask(ctx context.Context, kernel string) (*Delivery, error) {
 	}
 }
 
-// fetch asks for one task and waits a few seconds. If no task comes it returns nil and no
-// error.
-func (b *Bus) fetch(ctx context.Context, kernel string) (*Delivery, error) {
+// TryTask is like NextTask, but returns nil if no task is stored, or if the server does not answer
+// at once.
+func (b *Bus) TryTask(ctx context.Context, kernel string) (*Delivery, error) {
+	if b.Local() {
+		return b.tryLocal(ctx, kernel)
+	}
+	if ctx.Err() != nil {
+		return nil, b.pauser("next task").ended(ctx, nil)
+	}
+	d, err := b.fetch(ctx, kernel, true)
+	if err != nil && ctx.Err() == nil {
+		return nil, nil // NextTask reports what lasts
+	}
+	return d, err
+}
+
+// fetch asks for one task and waits a few seconds, or does not wait if now is set. If no task comes
+// it returns nil and no error.
+func (b *Bus) fetch(ctx context.Context, kernel string, now bool) (*Delivery, error) {
 	short, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var consumer jetstream.Consumer
@@ -114,6 +130,10 @@ func (b *Bus) fetch(ctx context.Context, kernel string) (*Delivery, error) {
 	// with its connection.
 	var batch jetstream.MessageBatch
 	err = b.request("fetch", func() (err error) {
+		if now {
+			batch, err = consumer.FetchNoWait(1)
+			return err
+		}
 		batch, err = consumer.Fetch(1, jetstream.FetchContext(wait), jetstream.FetchHeartbeat(max(time.Until(deadline)/4, time.Millisecond)))
 		return err
 	})

@@ -79,15 +79,17 @@ func (c *cleaner) run(ctx context.Context) error {
 	}
 }
 
-// delete deletes a result, its partial and its shard.
+// delete deletes a result, its partial and its shards, and the results of the other shards.
 func (c *cleaner) delete(ctx context.Context, r *job.Result) error {
-	if err := c.bus.DeleteResult(ctx, c.id, r.Shard); err != nil {
-		return err
+	for _, shard := range r.Covers() {
+		if err := c.bus.DeleteResult(ctx, c.id, shard); err != nil {
+			return err
+		}
+		if err := c.bus.Delete(ctx, bus.ShardName(c.id, shard)); err != nil {
+			return err
+		}
 	}
-	if err := c.bus.Delete(ctx, r.Partial.Name); err != nil {
-		return err
-	}
-	return c.bus.Delete(ctx, bus.ShardName(c.id, r.Shard))
+	return c.bus.Delete(ctx, r.Partial.Name)
 }
 
 // wait returns when everything that add queued is deleted, or run has ended.

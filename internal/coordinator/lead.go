@@ -353,16 +353,18 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 func (l *leader) merge(ctx context.Context, result job.Result) (outcome job.Event, err error) {
 	err = l.addPartial(ctx, &result)
 	if errors.Is(err, bus.ErrNotFound) || fault.IsInput(err) {
-		return job.Unusable{Shard: result.Shard, Partial: result.Partial.Name, Why: err.Error()}, nil
+		return job.Unusable{Shard: result.Shard, Shards: result.Shards, Partial: result.Partial.Name, Why: err.Error()}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("shard %d: %w", result.Shard, err)
 	}
-	l.sums.workers[result.Worker]++
+	l.sums.workers[result.Worker] += len(result.Covers())
 	l.sums.cpu += result.CPU
-	l.sums.shards.Add(result.Shard)
+	for _, shard := range result.Covers() {
+		l.sums.shards.Add(shard)
+	}
 	l.meter.add(&result)
-	l.log.Debug("merged", zap.Int("shard", result.Shard))
+	l.log.Debug("merged", zap.Ints("shards", result.Covers()))
 	if l.config.OnMerged != nil {
 		l.config.OnMerged(l.sums.accumulator.Rows())
 	}

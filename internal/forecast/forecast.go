@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/job"
 	"shaver/internal/prepare"
 )
 
@@ -117,6 +118,9 @@ const (
 	coordinatorBase = 512 << 20
 )
 
+// holdFor is the time in seconds for which a worker adds up tasks by default.
+const holdFor = 60
+
 // Of returns the forecast of the measured job and its audit on the given number of
 // cores.
 func Of(m *Measurement, audit Audit, cores int) *Forecast {
@@ -145,9 +149,10 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 		f.Walks *= 2
 	}
 	// A worker holds the model's file and the model; a shard and its rows; for each
-	// thread, its sums and an index of the table; and the sums of all threads, before
-	// and after encoding.
+	// thread, its sums and an index of the table; and the sums of all threads, of the tasks
+	// that it adds up, of both together, and what is stored of them.
+	together := rows * min(job.MostCombined, max(1, int64(holdFor/max(f.SecondsPerShard, 1e-9))))
 	threads, shape := int64(m.Threads), j.Architecture.Shape()
-	f.WorkerMemory = workerBase + 2*m.ModelBytes + 3*f.ShardBytes + threads*(m.PartialBytes((rows+threads-1)/threads)+4*int64(shape.Rows())) + 2*f.PartialBytes
+	f.WorkerMemory = workerBase + 2*m.ModelBytes + 3*f.ShardBytes + threads*(m.sumsMemory((rows+threads-1)/threads)+4*int64(shape.Rows())) + m.sumsMemory(rows) + 2*m.sumsMemory(together) + 2*m.PartialBytes(together)
 	return f
 }

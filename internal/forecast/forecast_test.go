@@ -26,7 +26,7 @@ func measured(took time.Duration) *Measurement {
 			Architecture: model.Architecture{FieldDims: []int{60, 40}, Dim: 8},
 		},
 		ModelBytes: 5000, Rows: 1000, Took: took, Threads: 4, Features: 90,
-		rowBytes: 20, partialHead: 700, occurrences: []widthOccurrences{{8, []job.Occurrence{{Times: 4000, Features: 100}}}},
+		rowBytes: 20, occurrences: []widthOccurrences{{8, []job.Occurrence{{Times: 4000, Features: 100}}}},
 	}
 }
 
@@ -35,7 +35,7 @@ func TestBytesOfLookUps(t *testing.T) {
 	m := measured(time.Second)
 	m.Job.Architecture = model.Architecture{FieldDims: []int{60, 40}, Tables: []model.Table{{Name: "a", Rows: 60, Dim: 8}, {Name: "b", Rows: 40, Dim: 2}}, LookUps: []model.LookUp{{}, {Field: 1, Table: 1}}}
 	m.occurrences = []widthOccurrences{{2, []job.Occurrence{{Times: 4000, Features: 40}}}, {8, []job.Occurrence{{Times: 4000, Features: 60}}}}
-	want := int64(700 + 60*(12+4*8*8) + 40*(12+4*8*2))
+	want := int64(partialHead + 60*(featureBytes+4*(1+8*8)) + 40*(featureBytes+4*(1+8*2)))
 	if got := m.PartialBytes(10_000); got < want-2 || got > want {
 		t.Errorf("partials of %d bytes, expected %d", got, want)
 	}
@@ -61,9 +61,8 @@ func TestOf(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	// Every feature occurs in 2% of the rows, and so in every shard. For each feature,
-	// a partial has an id, a count, and four lists of 8 sums, because two passes have
-	// variances within rows.
-	partial := int64(700 + 100*(12+4*8*8))
+	// a partial has four lists of 8 sums, because two passes have variances within rows.
+	partial := int64(partialHead + 100*(featureBytes+4*(1+8*8)))
 	if f.ShardBytes != 200_000 || f.PartialFeatures != 99 && f.PartialFeatures != 100 || f.PartialBytes < partial-2 || f.PartialBytes > partial {
 		t.Errorf("shards of %d bytes, partials of %d bytes with %d features, expected %d", f.ShardBytes, f.PartialBytes, f.PartialFeatures, partial)
 	}

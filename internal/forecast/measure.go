@@ -1,16 +1,16 @@
 package forecast
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"maps"
+	"math"
+	"math/bits"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/cputime"
 	"shaver/internal/job"
 	"shaver/internal/model"
@@ -33,7 +33,7 @@ type Measurement struct {
 	Features int // features that occur in the rows; 0 = there was no time to count them
 
 	rowBytes    float64 // bytes of a row in a shard
-	partialHead int64   // bytes of a partial besides its features
+	bits        float64 // bits of a contribution, averaged over features; 0 = unknown
 	capacity    float64 // rows that a partial has room for; 0 = unknown
 	occurrences []widthOccurrences
 }
@@ -81,9 +81,7 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 		left := (within - time.Since(begun)).Seconds()
 		more := min(rows.Len(), int(0.9*left*m.PerSecond()))
 		if partial != nil {
-			if err := m.weigh(partial); err != nil {
-				return nil, err
-			}
+			m.weigh(partial)
 		}
 		if partial == nil || more <= 2*n {
 			return m, nil
@@ -123,15 +121,57 @@ func (m *Measurement) Distinct(rows int64) float64 {
 	return found
 }
 
-// PartialBytes returns the expected size of the partial of the given number of rows. A
-// feature takes an id, a count and its sums, uncompressed. The rest is as large as in a
-// measured partial.
+// partialHead is about the size of a partial without features.
+const partialHead = 1 << 10
+
+// PartialBytes returns the expected size of the partial of the given number of rows, as it is
+// packed. It takes the numbers of rows in which a feature occurs as Poisson distributed.
 func (m *Measurement) PartialBytes(rows int64) int64 {
-	bytes := m.partialHead
+	bytes := float64(partialHead)
+	share := float64(rows) / float64(m.Job.Sample.Rows)
 	for _, w := range m.occurrences {
-		bytes += int64(job.Distinct(w.occurrences, m.Job.Sample.Rows, rows) * float64(12+m.sumsBytes(w.dim)))
+		for _, o := range w.occurrences {
+			mean := float64(o.Times) * share
+			none := math.Exp(-mean)
+			once, more := mean*none, 1-none-mean*none
+			found := once * m.recordBytes(w.dim, 1)
+			if more > 1e-9 {
+				found += more * m.recordBytes(w.dim, (mean-once)/more)
+			}
+			bytes += float64(o.Features) * found
+		}
 	}
-	return bytes
+	return int64(bytes)
+}
+
+// featureBytes is the size of a feature in a partial, without the numbers of its sums: its id,
+// its count, and the offset of its record.
+const featureBytes = 16
+
+// recordBytes returns the expected size in a partial of a feature with dim entries that occurs in
+// the given number of rows. The sums of n contributions take log2(n) bits more than one. The unit
+// of squares makes that of a contribution of b bits take 2b-28 bits. If a feature occurs in one
+// row, absolute values and squares are not stored.
+func (m *Measurement) recordBytes(dim int, rows float64) float64 {
+	lists := float64(m.lists())
+	if m.bits == 0 {
+		return featureBytes + lists*float64(1+8*dim)
+	}
+	numbers := m.bits + (lists-3)*m.bits
+	if rows > 1 {
+		numbers += m.bits + max(0, 2*m.bits-28) + lists*math.Log2(rows)
+	}
+	return featureBytes + lists + numbers*float64(dim)/8
+}
+
+// sumsMemory returns the expected memory of the sums of the given number of rows, and of their ids
+// and counts.
+func (m *Measurement) sumsMemory(rows int64) int64 {
+	bytes := 0.0
+	for _, w := range m.occurrences {
+		bytes += job.Distinct(w.occurrences, m.Job.Sample.Rows, rows) * float64(12+m.sumsBytes(w.dim))
+	}
+	return int64(bytes)
 }
 
 // SumsBytes returns the memory that the coordinator's sums take. With the rule
@@ -151,8 +191,11 @@ func (m *Measurement) SumsBytes() int64 {
 }
 
 // sumsBytes returns the number of bytes of the sums of some entries.
-func (m *Measurement) sumsBytes(entries int) int {
-	return 8 * tally.Lists(m.Job.Sampling().Form(m.Job.Architecture.Fields())) * entries
+func (m *Measurement) sumsBytes(entries int) int { return 8 * m.lists() * entries }
+
+// lists returns the number of lists of sums in a partial.
+func (m *Measurement) lists() int {
+	return tally.Lists(m.Job.Sampling().Form(m.Job.Architecture.Fields()))
 }
 
 // compute computes rows until the time is up, and at least one row. It notes the speed.
@@ -183,16 +226,27 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, rows *mo
 	return partial, nil
 }
 
-// weigh notes the number of features and bytes of a partial, and how many rows a
-// partial has room for.
-func (m *Measurement) weigh(partial *tally.Partial) error {
-	var encoded bytes.Buffer
-	if err := arrowio.EncodePartial(&encoded, partial); err != nil {
-		return err
+// weigh notes the number of features of a partial, the bits of their contributions, and how many
+// rows a partial has room for.
+func (m *Measurement) weigh(partial *tally.Partial) {
+	m.Features, m.capacity, m.bits = len(partial.Features), partial.Capacity(), 0
+	at, total, features := 0, 0, 0
+	for i, f := range partial.Features {
+		from, to := partial.Shape.Row(int(f))
+		sums := partial.Sum[at : at+to-from]
+		at += to - from
+		if partial.Count[i] > 1 {
+			continue
+		}
+		largest := int64(0)
+		for _, v := range sums {
+			largest |= v ^ v>>63
+		}
+		total, features = total+bits.Len64(uint64(largest))+1, features+1
 	}
-	m.Features, m.capacity = len(partial.Features), partial.Capacity()
-	m.partialHead = max(0, int64(encoded.Len())-int64(12*len(partial.Features)+m.sumsBytes(len(partial.Sum))))
-	return nil
+	if features > 0 {
+		m.bits = float64(total) / float64(features)
+	}
 }
 
 // firstRows returns the first rows of the job's splits, at most maxSampleRows and about

@@ -21,6 +21,7 @@ type (
 	// its partial is missing, corrupt or invalid.
 	Unusable struct {
 		Shard   int
+		Shards  []int  // as in the result
 		Partial string // name of the partial, "" if unknown
 		Why     string
 	}

@@ -110,26 +110,43 @@ type Task struct {
 	Spec     Spec   `json:"spec"`
 	Pass     int    `json:"pass,omitempty"` // with Until, the index of the pass
 	Rows     int64  `json:"rows"`           // number of rows of the shard
-	Data     Blob   `json:"data,omitzero"`  // the shard; empty if Place is set
-	Place    Place  `json:"place,omitzero"` // where the rows are, for plans with InPlace; empty if Data is set
-	Model    Blob   `json:"model"`          // the whole checkpoint, as safetensors
-	Baseline Blob   `json:"baseline"`       // m*d little-endian float32
+	// Combine states that a worker may add up the partials of several tasks of the job. It then
+	// stores one partial for all of them.
+	Combine  bool  `json:"combine,omitempty"`
+	Data     Blob  `json:"data,omitzero"`  // the shard; empty if Place is set
+	Place    Place `json:"place,omitzero"` // where the rows are, for plans with InPlace; empty if Data is set
+	Model    Blob  `json:"model"`          // the whole checkpoint, as safetensors
+	Baseline Blob  `json:"baseline"`       // m*d little-endian float32
 	// The previous model and its baseline, in the same forms; empty unless the job is paired.
 	PreviousModel    Blob `json:"previous_model,omitzero"`
 	PreviousBaseline Blob `json:"previous_baseline,omitzero"`
 }
 
-// Result describes a finished task.
+// Result describes a finished task, or several tasks of one worker whose partials are added up.
+// In the latter case each of the shards has a result, which differ only in Shard. The partial
+// must be merged once, for all of these shards, or not at all.
 type Result struct {
 	Protocol int     `json:"protocol"` // of the build that wrote the message; package bus sets it
 	Job      string  `json:"job"`
 	Shard    int     `json:"shard"`
-	Rows     int64   `json:"rows"`
+	Shards   []int   `json:"shards,omitempty"` // all shards in the partial, ascending; empty if it has only Shard
+	Rows     int64   `json:"rows"`             // of the partial
 	Partial  Blob    `json:"partial"`
 	Kernel   string  `json:"kernel"`
 	Worker   string  `json:"worker"`  // name of the worker, for people
 	Seconds  float64 `json:"seconds"` // wall time of the computation
 	CPU      float64 `json:"cpu"`     // core-seconds of the computation
+}
+
+// MostCombined is the largest number of tasks whose partials a worker adds up.
+const MostCombined = 16
+
+// Covers returns the shards in the partial of r.
+func (r *Result) Covers() []int {
+	if len(r.Shards) == 0 {
+		return []int{r.Shard}
+	}
+	return r.Shards
 }
 
 // Quarantine sets a task aside, because its shard or model cannot be computed and another

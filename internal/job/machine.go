@@ -52,16 +52,17 @@ type Machine struct {
 	next    int   // first shard that has not been published yet
 	again   []int // shards to be published again, before next
 	count   [quarantined + 1]int
-	unsaved []Result // results merged since the last checkpoint
-	held    int64    // bytes of the partials in unsaved
-	largest int64    // bytes of the largest partial so far
-	saving  bool     // Save was asked for and not yet answered
-	round   int      // the round that is being computed
-	limit   int      // number of shards of round and all earlier rounds
-	early   bool     // an event of a later round was ignored
-	judging bool     // Judge was asked for and not yet answered
-	started bool     // the first inventory of the round has been taken
-	asked   bool     // the round is settled except for one last look
+	unsaved []Result        // results merged since the last checkpoint
+	refused map[string]bool // partials of several shards that could not be used
+	held    int64           // bytes of the partials in unsaved
+	largest int64           // bytes of the largest partial so far
+	saving  bool            // Save was asked for and not yet answered
+	round   int             // the round that is being computed
+	limit   int             // number of shards of round and all earlier rounds
+	early   bool            // an event of a later round was ignored
+	judging bool            // Judge was asked for and not yet answered
+	started bool            // the first inventory of the round has been taken
+	asked   bool            // the round is settled except for one last look
 	ended   bool
 }
 
@@ -72,7 +73,7 @@ func NewMachine(spec *Spec, plan Plan, limits Limits, done Shards) *Machine {
 		panic(fmt.Sprintf("job: NewMachine: limits %+v, plan %+v", limits, plan))
 	}
 	n := plan.Shards()
-	m := &Machine{spec: spec, plan: plan, limits: limits, state: make([]state, n), tries: make([]uint8, n), doubt: make([]uint8, n), reasons: map[int]Quarantine{}}
+	m := &Machine{spec: spec, plan: plan, limits: limits, state: make([]state, n), tries: make([]uint8, n), doubt: make([]uint8, n), reasons: map[int]Quarantine{}, refused: map[string]bool{}}
 	m.count[todo] = n
 	m.round = plan.RoundOf(done)
 	m.limit = plan.End(m.round)
@@ -166,37 +167,73 @@ func (m *Machine) Step(e Event) []Action {
 
 func (m *Machine) result(r Result) []Action {
 	switch m.state[r.Shard] {
-	case merging, merged:
+	case merging:
+		return []Action{Ignore{r.Shard, "result is being merged"}}
+	case merged:
+		if m.mergedFrom(r.Shard) != r.Partial.Name { // the shard came with the partial of several shards
+			return []Action{Discard{r.Shard, r.Partial.Name, "the shard was merged already"}}
+		}
 		return []Action{Ignore{r.Shard, "result was merged already"}}
 	case saved:
 		return []Action{Discard{r.Shard, r.Partial.Name, "the shard is in the checkpoint"}}
 	}
+	if m.refused[r.Partial.Name] { // the shard is published again already
+		return []Action{Discard{r.Shard, "", "its partial, which has several shards, could not be used"}}
+	}
+	rows := int64(0)
+	for _, shard := range r.Covers() {
+		if shard < 0 || shard >= m.limit {
+			return m.unusable(Unusable{Shard: r.Shard, Partial: r.Partial.Name, Why: fmt.Sprintf("its partial has shard %d, expected one below %d", shard, m.limit)})
+		}
+		rows += m.plan.ShardRows(shard)
+	}
 	switch {
-	case r.Rows != m.plan.ShardRows(r.Shard):
-		return m.unusable(Unusable{r.Shard, r.Partial.Name, fmt.Sprintf("its result has %d rows, expected %d", r.Rows, m.plan.ShardRows(r.Shard))})
+	case r.Rows != rows:
+		return m.unusable(Unusable{Shard: r.Shard, Partial: r.Partial.Name, Why: fmt.Sprintf("its result has %d rows, expected %d", r.Rows, rows)})
 	case r.Kernel != m.spec.Kernel:
-		return m.unusable(Unusable{r.Shard, r.Partial.Name, fmt.Sprintf("its result was computed by kernel %s, expected %s", r.Kernel, m.spec.Kernel)})
+		return m.unusable(Unusable{Shard: r.Shard, Partial: r.Partial.Name, Why: fmt.Sprintf("its result was computed by kernel %s, expected %s", r.Kernel, m.spec.Kernel)})
+	}
+	for _, shard := range r.Covers() {
+		if s := m.state[shard]; s == merging || s == merged || s == saved { // another worker was faster
+			m.republish(r.Shard)
+			return []Action{Discard{r.Shard, r.Partial.Name, fmt.Sprintf("shard %d of the same partial is merged already", shard)}}
+		}
 	}
 	var actions []Action
-	if m.state[r.Shard] == quarantined { // another worker had quarantined the shard
-		actions = append(actions, Readmit{r.Shard})
+	for _, shard := range r.Covers() {
+		if m.state[shard] == quarantined { // another worker had quarantined the shard
+			actions = append(actions, Readmit{shard})
+		}
+		m.set(shard, merging)
 	}
-	m.set(r.Shard, merging)
 	m.largest = max(m.largest, r.Partial.Bytes)
 	return append(actions, Merge{r})
 }
 
-func (m *Machine) merge(r Result) {
-	if m.state[r.Shard] != merging {
-		panic(fmt.Sprintf("job: Step: shard %d merged without a request", r.Shard))
+// mergedFrom returns the name of the partial from which a shard was merged since the last
+// checkpoint.
+func (m *Machine) mergedFrom(shard int) string {
+	for i := range m.unsaved {
+		if slices.Contains(m.unsaved[i].Covers(), shard) {
+			return m.unsaved[i].Partial.Name
+		}
 	}
-	m.set(r.Shard, merged)
+	panic(fmt.Sprintf("job: Step: shard %d was merged from no result", shard))
+}
+
+func (m *Machine) merge(r Result) {
+	for _, shard := range r.Covers() {
+		if m.state[shard] != merging {
+			panic(fmt.Sprintf("job: Step: shard %d merged without a request", shard))
+		}
+		m.set(shard, merged)
+	}
 	m.unsaved = append(m.unsaved, r)
 	m.held += r.Partial.Bytes
 }
 
-// unusable discards a result. Its shard is computed again, unless it has been tried
-// Limits.Tries times.
+// unusable discards a result, and those of the other shards of its partial. The shards are
+// computed again, unless they have been tried Limits.Tries times.
 func (m *Machine) unusable(e Unusable) []Action {
 	switch m.state[e.Shard] {
 	case merged:
@@ -204,8 +241,15 @@ func (m *Machine) unusable(e Unusable) []Action {
 	case saved:
 		return []Action{Discard{e.Shard, e.Partial, "the shard is in the checkpoint"}}
 	}
-	discard := Discard(e)
-	return append([]Action{discard}, m.retry(e.Shard, "its result is unusable: "+e.Why)...)
+	actions := []Action{Discard{e.Shard, e.Partial, e.Why}}
+	for _, shard := range e.Shards {
+		m.refused[e.Partial] = true
+		if shard != e.Shard {
+			actions = append(actions, Discard{shard, "", e.Why})
+			actions = append(actions, m.retry(shard, "its result is unusable: "+e.Why)...)
+		}
+	}
+	return append(actions, m.retry(e.Shard, "its result is unusable: "+e.Why)...)
 }
 
 // foreign deletes a result or a quarantine of a build with another protocol. The shard is
@@ -333,8 +377,10 @@ func (m *Machine) saved() []Action {
 	if !m.saving {
 		panic("job: Step: saved without a request")
 	}
-	for _, r := range m.unsaved {
-		m.set(r.Shard, saved)
+	for i := range m.unsaved {
+		for _, shard := range m.unsaved[i].Covers() {
+			m.set(shard, saved)
+		}
 	}
 	clear := Clear{m.unsaved}
 	m.unsaved, m.held, m.saving = nil, 0, false

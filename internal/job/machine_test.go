@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -59,7 +60,7 @@ func TestTranscripts(t *testing.T) {
 				d.MaybeScanArgs(t, "bytes", &bytes)
 				return describe(m.Step(Merged{Result{Shard: shard, Partial: Blob{Name: partial, Bytes: bytes}}}))
 			case "unusable":
-				return describe(m.Step(Unusable{shard, partial, d.Input}))
+				return describe(m.Step(Unusable{shard, nil, partial, d.Input}))
 			case "foreign":
 				if d.HasArg("aside") {
 					partial = ""
@@ -196,4 +197,57 @@ func sums(m *Machine) Shards {
 		}
 	}
 	return set
+}
+
+// A partial of several shards that cannot be used counts as one failed try of each of them,
+// although each has a result that names it.
+func TestUnusablePartialOfSeveralShards(t *testing.T) {
+	m := NewMachine(&Spec{Kernel: "k"}, Plan{Rows: 4, RowsPerShard: 1}, Limits{Window: 4, SaveEvery: 9, Tries: 2}, nil)
+	m.Step(Inventory{Results: []int{0, 1, 2, 3}})
+	r := Result{Shards: []int{0, 1, 2, 3}, Rows: 4, Kernel: "k", Partial: Blob{Name: "p"}}
+	if actions := m.Step(r); !slices.Equal(types(actions), []string{"job.Merge"}) {
+		t.Fatalf("actions %+v", actions)
+	}
+	got := types(m.Step(Unusable{0, r.Shards, "p", "missing"}))
+	slices.Sort(got)
+	discard, publish := slices.Repeat([]string{"job.Discard"}, 4), slices.Repeat([]string{"job.Publish"}, 4)
+	if want := append(discard, publish...); !slices.Equal(got, want) {
+		t.Fatalf("actions %q, want %q", got, want)
+	}
+	for shard := 1; shard < 4; shard++ {
+		r.Shard = shard
+		if actions := m.Step(r); !slices.Equal(types(actions), []string{"job.Discard"}) {
+			t.Errorf("shard %d: actions %+v", shard, actions)
+		}
+	}
+	if c := m.Counts(); c.Quarantined != 0 || c.Open != 4 {
+		t.Errorf("counts %+v", c)
+	}
+}
+
+// If one of the shards of a partial is merged already, none of the others is merged from it.
+func TestPartialOfAMergedShard(t *testing.T) {
+	m := NewMachine(&Spec{Kernel: "k"}, Plan{Rows: 3, RowsPerShard: 1}, Limits{Window: 3, SaveEvery: 9, Tries: 2}, nil)
+	m.Step(Inventory{Results: []int{0, 1, 2}})
+	one := Result{Shard: 1, Rows: 1, Kernel: "k", Partial: Blob{Name: "one"}}
+	m.Step(one)
+	m.Step(Merged{one})
+	r := Result{Shards: []int{0, 1, 2}, Rows: 3, Kernel: "k", Partial: Blob{Name: "p"}}
+	for _, shard := range []int{0, 2} {
+		r.Shard = shard
+		if got := types(m.Step(r)); !slices.Equal(got, []string{"job.Discard", "job.Publish"}) {
+			t.Errorf("shard %d: actions %q", shard, got)
+		}
+	}
+	if c := m.Counts(); c.Merged != 1 || c.Open != 2 {
+		t.Errorf("counts %+v", c)
+	}
+}
+
+// types returns the types of actions.
+func types(actions []Action) (names []string) {
+	for _, a := range actions {
+		names = append(names, fmt.Sprintf("%T", a))
+	}
+	return names
 }

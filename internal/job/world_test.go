@@ -1,6 +1,7 @@
 package job
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -122,9 +123,11 @@ func (w *world) do(a Action) (outcome Event) {
 		w.queue = append(w.queue, a.Shard)
 	case Merge:
 		if !w.partials[a.Result.Partial.Name] {
-			return Unusable{a.Result.Shard, a.Result.Partial.Name, "missing"}
+			return Unusable{a.Result.Shard, a.Result.Shards, a.Result.Partial.Name, "missing"}
 		}
-		w.sums[a.Result.Shard]++
+		for _, shard := range a.Result.Covers() {
+			w.sums[shard]++
+		}
 		return Merged(a)
 	case Save:
 		w.saveds++
@@ -135,7 +138,9 @@ func (w *world) do(a Action) (outcome Event) {
 		return Saved{}
 	case Clear:
 		for _, r := range a.Results {
-			w.remove(r.Shard, r.Partial.Name)
+			for _, shard := range r.Covers() {
+				w.remove(shard, r.Partial.Name)
+			}
 		}
 	case Discard:
 		w.remove(a.Shard, a.Partial)
@@ -203,8 +208,33 @@ func (w *world) work(shard int) {
 	}
 }
 
+// combine lets a worker take several tasks and store one partial for all of them. It may die
+// before it has stored all results, and other workers may have stored some.
+func (w *world) combine(shards []int) {
+	w.attempt++
+	r := Result{Shards: shards, Kernel: "k", Partial: Blob{Name: partialOf(shards[0], w.attempt), Bytes: 10}}
+	for _, shard := range shards {
+		r.Rows += w.plan.ShardRows(shard)
+	}
+	w.partials[r.Partial.Name] = rapid.IntRange(0, 9).Draw(w.T, "partial") > 0
+	for _, shard := range shards {
+		how := rapid.IntRange(0, 9).Draw(w.T, "combining worker")
+		if how == 0 { // the worker dies
+			return
+		}
+		if _, there := w.results[shard]; !there {
+			r.Shard = shard
+			w.results[shard] = r
+			w.inbox = append(w.inbox, r)
+		}
+		if how > 1 { // otherwise the acknowledgement is lost
+			delete(w.tasks, shard)
+		}
+	}
+}
+
 func partialOf(shard, attempt int) string {
-	return string(rune('a'+shard)) + string(rune('A'+attempt%50))
+	return fmt.Sprint(shard, "/", attempt)
 }
 
 // No matter when the coordinator and the workers die, at the end every shard is in the
@@ -248,7 +278,16 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 					w.step(Published{shard})
 				}
 			case 3:
-				if len(w.tasks) > 0 {
+				var able []int
+				for _, shard := range slices.Sorted(maps.Keys(w.tasks)) {
+					if !w.bad[shard] && len(able) < MostCombined {
+						able = append(able, shard)
+					}
+				}
+				if n := rapid.IntRange(1, 4).Draw(t, "together"); w.plan.Rounds == nil && n > 1 && n <= len(able) {
+					from := rapid.IntRange(0, len(able)-n).Draw(t, "from")
+					w.combine(able[from : from+n])
+				} else if len(w.tasks) > 0 {
 					w.work(rapid.SampledFrom(slices.Sorted(maps.Keys(w.tasks))).Draw(t, "task"))
 				}
 			case 4:

@@ -250,6 +250,9 @@ func (r *running) work(ctx context.Context, name string, threads int) error {
 			}
 		},
 	}
+	if !own.Local() {
+		config.Hold = worker.DefaultHold
+	}
 	r.telemetry.work(&config)
 	return worker.Run(ctx, nil, config)
 }

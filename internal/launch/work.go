@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -25,6 +26,7 @@ type workOptions struct {
 	threads    int
 	cache      string
 	cacheSize  int64
+	hold       time.Duration
 	store      string
 	verbose    bool
 }
@@ -63,9 +65,10 @@ After a second signal it exits at once, and the task goes to another worker.
 	f.StringVar(&o.cache, "cache", "", "`folder` in which to keep models, which several workers may share (default none)")
 	f.Int64Var(&o.cacheSize, "cache-size", 16, "largest size of --cache in `GiB`; the least recently used models are deleted")
 	f.StringVar(&o.store, "store", "", "dir:PATH of a `folder` with datasets; if the coordinator has --store too, rows are read from there (default the coordinator sends the rows)")
+	f.DurationVar(&o.hold, "hold", worker.DefaultHold, "`time` for which the worker adds up its tasks before it stores their results, at most --lease of the coordinator; 0 = it stores each task, which causes more traffic but loses less if the worker dies")
 	cli.LogFlags(c, &o.log, &o.verbose)
 	cli.Folder(c, "cache")
-	cli.Group(c, "Worker", "name", "threads", "kernel", "cache", "cache-size", "store")
+	cli.Group(c, "Worker", "name", "threads", "kernel", "cache", "cache-size", "store", "hold")
 	cli.Group(c, cli.OutputFlags, "metrics")
 	cli.MarkRequired(c, "nats")
 	return c
@@ -74,6 +77,9 @@ After a second signal it exits at once, and the task goes to another worker.
 func (o *workOptions) run(ctx context.Context) error {
 	if o.threads < 1 {
 		return fault.Usagef("--threads %d: must be at least 1", o.threads)
+	}
+	if o.hold < 0 {
+		return fault.Usagef("--hold %v: must be at least 0", o.hold)
 	}
 	if err := o.connection.Check(); err != nil {
 		return err
@@ -126,7 +132,7 @@ func (o *workOptions) run(ctx context.Context) error {
 	// The first signal ends ctx, which only drains the worker. The second signal ends
 	// the process.
 	cli.Drain(ctx)
-	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: models, Store: store, CPU: cputime.Process, Log: log}
+	config := worker.Config{Bus: b, Name: o.name, Threads: o.threads, Models: models, Store: store, CPU: cputime.Process, Hold: o.hold, Log: log}
 	telemetry.work(&config)
 	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), config)
 	if err == nil {

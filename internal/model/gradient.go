@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"shaver/internal/kernel"
+	"shaver/internal/vector"
 )
 
 // gradientStates is the number of states that a Gradient of a model without cross layers
@@ -78,6 +79,7 @@ type headGradient struct {
 	cross      *crossGradient  // cross part; nil if the head has none
 	kinks      *kinkState      // nil unless kink terms are needed
 	flips      *flips          // nil unless logits after flips are needed
+	pairs      *pairs          // nil unless slots come in pairs
 	transposed *transposedHead // weights that all Gradients of the model share
 }
 
@@ -206,15 +208,7 @@ func (g *headGradient) shallow(i int, slopes bool) float64 {
 		return g.constant[i] + g.linear(i, x, slopes)
 	}
 	column, square := g.column, g.square[:len(g.column)]
-	clear(column)
-	clear(square)
-	for from := 0; from < len(x); from += len(column) {
-		for c, v := range x[from:][:len(column)] {
-			e := float64(v)
-			column[c] += e
-			square[c] += float64(e * e)
-		}
-	}
+	vector.Columns(column, square, x)
 	sum := 0.0
 	for c, total := range column {
 		sum += float64(total*total) - square[c]
@@ -224,12 +218,7 @@ func (g *headGradient) shallow(i int, slopes bool) float64 {
 		if g.m.Kind == FM {
 			clear(slope)
 		}
-		for from := 0; from < len(x); from += len(column) {
-			part, entries := slope[from:][:len(column)], x[from:][:len(column)]
-			for c, total := range column {
-				part[c] = float32(float64(part[c]) + (total - float64(entries[c])))
-			}
-		}
+		vector.AddOthers(slope[:len(x)], x, column)
 	}
 	return g.constant[i] + sum/2 + g.linear(i, x, slopes)
 }
@@ -259,14 +248,13 @@ func (g *headGradient) mlp(n int, kinks bool) {
 			g.cross.mlpInput(units[0], n, true)
 		} else {
 			g.cross.mlpInput(g.kinks.pre, n, false)
-			g.rectifyFirst(n)
+			g.rectifyFirst(g.kinks.pre, n)
 		}
 		in, units = units[0], units[1:]
 	}
 	for l, layer := range h.layers {
-		if l == 0 && h.stacked == nil && kinks {
-			layer.Layer(g.kinks.pre, in, n, nil, false, nil)
-			g.rectifyFirst(n)
+		if l == 0 && h.stacked == nil {
+			g.firstLayer(layer, n, kinks)
 		} else {
 			layer.Layer(units[l], in, n, nil, true, nil)
 		}
@@ -275,9 +263,9 @@ func (g *headGradient) mlp(n int, kinks bool) {
 }
 
 // rectifyFirst sets the units of the first layer for n slots from its outputs before ReLU.
-func (g *headGradient) rectifyFirst(n int) {
+func (g *headGradient) rectifyFirst(pre kernel.Tile, n int) {
 	for i := range n {
-		kernel.Gate(g.units[0].Row(i), g.kinks.pre.Row(i), g.kinks.pre.Row(i))
+		kernel.Gate(g.units[0].Row(i), pre.Row(i), pre.Row(i))
 	}
 }
 

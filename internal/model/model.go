@@ -3,6 +3,8 @@ package model
 import (
 	"fmt"
 	"slices"
+
+	"shaver/internal/vector"
 )
 
 // Model is a click model. Any number of goroutines may evaluate it at once. Make one with
@@ -17,7 +19,8 @@ type Model struct {
 	positions []position // nil if the architecture is plain
 }
 
-// Embedder provides embeddings that are stored in a form other than the tables as float32. Any number of goroutines may use it at once.
+// Embedder provides embeddings that are stored in a form other than the tables as float32. Any
+// number of goroutines may use it at once.
 type Embedder interface {
 	// Embed writes the embeddings of some rows, [rows, D], to x. features holds the rows'
 	// global ids, [rows, Width]. They have passed CheckRow.
@@ -119,9 +122,7 @@ func (m *Model) Embed(x []float32, features []int32) {
 		m.embedPositions(x, features)
 		return
 	}
-	for j, f := range features {
-		copy(x[j*m.Dim:(j+1)*m.Dim], m.Weights.Embedding[int(f)*m.Dim:])
-	}
+	vector.Gather(x, m.Weights.Embedding, m.Dim, features)
 }
 
 // embedPositions is Embed for an architecture with several tables.

@@ -114,9 +114,9 @@ func (p *networkProbe) reset(rows *Rows, r int) {
 func (p *networkProbe) empty() float64 { return p.constant + p.emptySum.value() + p.emptyNetwork }
 
 func (p *networkProbe) empties(dst []float64, rows *Rows) {
+	shared := p.emptySum.value()
 	for r := range dst {
-		p.reset(rows, r)
-		dst[r] = p.empty()
+		dst[r] = p.m.constant(rows.Row(r)) + shared + p.emptyNetwork
 	}
 }
 

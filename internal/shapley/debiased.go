@@ -65,23 +65,17 @@ func newDebiased(s *setup) evaluator {
 
 // play computes the base and the values of all rows. It sets failed for rows that have none.
 func (d *debiased) play(ctx context.Context, full []float64, rows *model.Rows) error {
-	d.fullLogits(full, rows)
+	d.begin(full, rows)
 	d.probe.Empties(d.empty[:rows.Len()], rows)
-	n, players := rows.Len(), d.game.Model.Players()
+	n := rows.Len()
 	for r := range n {
-		d.game.Model.Embed(d.entries[r*players:(r+1)*players], rows.Row(r))
 		d.worth[r] = (d.game.Loss.Of(d.empty[r], rows.Label[r]) - d.game.Loss.Of(full[r], rows.Label[r])) * unitsPerNat
-	}
-	if d.merged != nil {
-		d.merged.begin(rows)
 	}
 	clear(d.base)
 	clear(d.value)
 	clear(d.squares)
-	clear(d.failed)
 	pairs := d.options.Draws / 2
 	for pass := range d.options.Passes {
-		clear(d.total)
 		clear(d.correction)
 		for pair := range pairs {
 			if err := ctx.Err(); err != nil {
@@ -97,7 +91,7 @@ func (d *debiased) play(ctx context.Context, full []float64, rows *model.Rows) e
 			}
 			d.flips[0], d.flips[1] = d.flips[0][:0], d.flips[1][:0]
 			for r := range n {
-				d.accumulate(r, rows.Label[r])
+				d.accumulate(r, pair, rows.Label[r])
 				d.choose(r, index, rows, float64(d.options.Flips)/float64(d.options.Draws))
 			}
 			d.correct(d.flips[0], rows)
@@ -248,13 +242,11 @@ func (d *debiased) values(sum, within []int64, r int) error {
 	}
 	from := r * len(d.baseline)
 	d.corrected.Sum = d.sum[:len(sum)]
-	for i := range sum {
-		if err := round(&sum[i], d.base[from+i], i); err != nil {
-			return err
-		}
-		if err := round(&d.corrected.Sum[i], d.value[from+i], i); err != nil {
-			return err
-		}
+	if err := round(sum, d.base[from:from+len(sum)]); err != nil {
+		return err
+	}
+	if err := round(d.corrected.Sum, d.value[from:from+len(sum)]); err != nil {
+		return err
 	}
 	if within == nil {
 		return nil

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/bits"
 
 	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/random"
 	"shaver/internal/tally"
+	"shaver/internal/vector"
 )
 
 // leastQ replaces a smaller q in the denominators of the weights of balanced end points.
@@ -53,7 +55,8 @@ type multilinear struct {
 	total     []float64 // sum of T over pairs, in LossUnits, [rows, D]
 	weighed   []float64 // balanced: sum of w*T, [rows, D]
 	weight    []float64 // balanced: sum of w, [rows, D]
-	t         []float64 // T of one row in the current pair, [D]
+	t         []float64 // T of one row in the current pair, or its values, [D]
+	far       []uint64  // players of one row that move a logit too far for the series, one bit per player, [words]
 	failed    []error   // why a row has no values, or nil, [rows]
 	merged    *merged   // nil if the players are the elements
 	kinks     bool      // whether the model has kink terms
@@ -70,40 +73,41 @@ func newMultilinear(s *setup) evaluator {
 		q: make([]float64, rows), entries: make([]float32, rows*players), total: make([]float64, rows*players), t: make([]float64, players), failed: make([]error, rows),
 	}
 	m.kinks, m.straight, m.sharing = gradient.KeepKinks(), make([]float32, players), newSharing(game.Model)
-	m.coalition = make([]uint64, rows*m.words)
+	m.coalition, m.far = make([]uint64, rows*m.words), make([]uint64, m.words)
 	if options.Endpoints == estimator.Balanced {
 		m.weighed, m.weight = make([]float64, rows*players), make([]float64, rows*players)
 	}
 	if s.roster.Merged() {
 		m.merged = newMerged(s, rows)
+	} else {
+		gradient.KeepPairs(s.baseline)
 	}
 	return m
 }
 
 func (m *multilinear) rows() int { return len(m.q) }
 
-// fullLogits sets dst to the logits of the rows with nothing dropped.
-func (m *multilinear) fullLogits(dst []float64, rows *model.Rows) {
-	for i := range dst {
-		m.game.Model.Embed(m.gradient.Set(i, rows, i), rows.Row(i))
+// begin begins a batch of rows and sets full to their logits with nothing dropped.
+func (m *multilinear) begin(full []float64, rows *model.Rows) {
+	players := m.game.Model.Players()
+	for r := range full {
+		entries := m.entries[r*players : (r+1)*players]
+		m.game.Model.Embed(entries, rows.Row(r))
+		copy(m.gradient.Set(r, rows, r), entries)
 	}
-	m.gradient.Logits(dst)
+	m.gradient.Full(full)
+	if m.merged != nil {
+		m.merged.begin(rows)
+	}
+	clear(m.failed)
 }
 
 // play computes the totals of all rows. It sets failed for rows that have no values.
 func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows) error {
-	m.fullLogits(full, rows)
-	n, players := rows.Len(), m.game.Model.Players()
-	for r := range n {
-		m.game.Model.Embed(m.entries[r*players:(r+1)*players], rows.Row(r))
-	}
-	if m.merged != nil {
-		m.merged.begin(rows)
-	}
-	clear(m.total)
+	m.begin(full, rows)
+	n := rows.Len()
 	clear(m.weighed)
 	clear(m.weight)
-	clear(m.failed)
 	for pair := range m.options.Draws / 2 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -116,7 +120,7 @@ func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows
 			m.gradient.Kinks(2 * n)
 		}
 		for r := range n {
-			m.accumulate(r, rows.Label[r])
+			m.accumulate(r, pair, rows.Label[r])
 		}
 	}
 	return nil
@@ -138,20 +142,10 @@ func (m *multilinear) draw(r, pair, index int, rows *model.Rows) {
 		m.merged.fill(r, coalition, 1, entries, rest)
 	} else {
 		stream.Coins(coalition, len(baseline), limit)
-		for i, v := range baseline { // has no branch, because the processor could not predict it
-			in := -uint32(coalition[i/64] >> (i % 64) & 1)
-			b, e := math.Float32bits(v), math.Float32bits(entries[i])
-			swap := (b ^ e) & in
-			set[i], rest[i] = math.Float32frombits(b^swap), math.Float32frombits(e^swap)
-		}
+		vector.Split(set, rest, baseline, entries, coalition)
 	}
-	if !m.kinks {
-		return
-	}
-	setChange, restChange := m.gradient.Change(2 * r)[:len(baseline)], m.gradient.Change(2*r + 1)[:len(baseline)]
-	for i, v := range set { // an entry changes from its value in one state to that in the other
-		change := rest[i] - v
-		setChange[i], restChange[i] = change, -change
+	if m.kinks { // an entry changes from its value in one state to that in the other
+		vector.Changes(m.gradient.Change(2 * r)[:len(baseline)], m.gradient.Change(2*r+1), set, rest)
 	}
 }
 
@@ -190,8 +184,9 @@ func (m *multilinear) bend(r, state int) []float32 {
 
 func (m *multilinear) coalitionOf(r int) []uint64 { return m.coalition[r*m.words : (r+1)*m.words] }
 
-// accumulate adds T of row r in the current pair to the totals of the row.
-func (m *multilinear) accumulate(r int, label float32) {
+// accumulate adds T of row r in the current pair to the totals of the row. Pair 0 replaces
+// them.
+func (m *multilinear) accumulate(r, pair int, label float32) {
 	for _, logit := range m.logits[2*r : 2*r+2] {
 		if _, err := units(m.game.Loss, logit, label); err != nil && m.failed[r] == nil {
 			m.failed[r] = fmt.Errorf("with some entries present: %w", err)
@@ -200,13 +195,17 @@ func (m *multilinear) accumulate(r int, label float32) {
 	players := len(m.baseline)
 	from, to := r*players, (r+1)*players
 	a, b := newCurve(m.game.Loss, m.logits[2*r], label), newCurve(m.game.Loss, m.logits[2*r+1], label)
-	coalition, t := m.coalitionOf(r), m.t
+	coalition := m.coalitionOf(r)
 	baseline, own := m.players(r)
-	t = t[:len(own)]
-	pairs(t, &a, &b, coalition, baseline, own, m.slope(r, 0), m.slope(r, 1), m.bend(r, 0), m.bend(r, 1))
-	total := m.total[from:to]
-	for i, v := range t {
-		total[i] += v
+	total, t := m.total[from:to], m.t[:len(own)]
+	if pair == 0 {
+		t = total[:len(own)]
+	}
+	m.pairs(t, &a, &b, coalition, baseline, own, r)
+	if pair > 0 {
+		for i, v := range t {
+			total[i] += v
+		}
 	}
 	if m.weighed == nil {
 		return
@@ -219,36 +218,23 @@ func (m *multilinear) accumulate(r int, label float32) {
 	}
 }
 
-// pairs sets t to T of each player. a, slopeA and bendA are the loss curve, the derivatives
-// and the kink terms at the coalition, b, slopeB and bendB those at its complement. A player is
-// present in exactly one of the two states.
-func pairs(t []float64, a, b *curve, coalition []uint64, baseline, entries, slopeA, slopeB, bendA, bendB []float32) {
-	a0, a1, a2, a3, a4, a5 := a.a[0], a.a[1], a.a[2], a.a[3], a.a[4], a.a[5]
-	b0, b1, b2, b3, b4, b5 := b.a[0], b.a[1], b.a[2], b.a[3], b.a[4], b.a[5]
-	baseline, entries, slopeA, slopeB = baseline[:len(t)], entries[:len(t)], slopeA[:len(t)], slopeB[:len(t)]
-	bendA, bendB = bendA[:len(t)], bendB[:len(t)]
-	bits := uint64(0)
-	for i := range t {
-		if i%64 == 0 {
-			bits = coalition[i/64]
-		}
-		in := bits & 1
-		bits >>= 1
-		delta := float64(entries[i]) - float64(baseline[i])
-		// If the player is present, the kink term lowers what its entry adds to the logit.
-		kinkA, kinkB := math.Float32bits(bendA[i])^uint32(in)<<31, math.Float32bits(bendB[i])^uint32(1-in)<<31
-		u := float64(float64(slopeA[i])*delta) + float64(math.Float32frombits(kinkA))
-		v := float64(float64(slopeB[i])*delta) + float64(math.Float32frombits(kinkB))
-		x, y := u*u, v*v
-		if !(x <= seriesRadius*seriesRadius && y <= seriesRadius*seriesRadius) {
-			sign := float64(2*int(in) - 1)
+// pairs sets t to T of each player of row r. a is the loss curve at the coalition, and b the one
+// at its complement.
+func (m *multilinear) pairs(t []float64, a, b *curve, coalition []uint64, baseline, entries []float32, r int) {
+	in := vector.State{Loss: a.a, Slope: m.slope(r, 0), Bend: m.bend(r, 0)}
+	out := vector.State{Loss: b.a, Slope: m.slope(r, 1), Bend: m.bend(r, 1)}
+	if !vector.Contributions(t, &in, &out, coalition, baseline, entries, a.radius, m.far) {
+		return
+	}
+	for w, far := range m.far[:(len(t)+63)/64] {
+		for ; far != 0; far &= far - 1 {
+			i := 64*w + bits.TrailingZeros64(far)
+			delta := float64(entries[i]) - float64(baseline[i])
+			sign := 2*float64(coalition[w]>>(i%64)&1) - 1
+			u := float64(float64(in.Slope[i])*delta) - float64(sign*float64(in.Bend[i]))
+			v := float64(float64(out.Slope[i])*delta) + float64(sign*float64(out.Bend[i]))
 			t[i] = (a.contribution(u, sign) + b.contribution(v, -sign)) / 2
-			continue
 		}
-		odd := float64(u*(a0+float64(x*(a2+float64(x*a4))))) + float64(v*(b0+float64(y*(b2+float64(y*b4)))))
-		even := float64(x*(a1+float64(x*(a3+float64(x*a5))))) - float64(y*(b1+float64(y*(b3+float64(y*b5)))))
-		even = math.Float64frombits(math.Float64bits(even) ^ (1-in)<<63) // same sign as in contribution
-		t[i] = (even - odd) / 2
 	}
 }
 
@@ -268,16 +254,16 @@ func (m *multilinear) values(phi, _ []int64, r int) error {
 	if m.failed[r] != nil {
 		return m.failed[r]
 	}
-	n, from := float64(m.options.Draws/2), r*len(m.baseline)
-	for i := range phi {
+	n, from, value := float64(m.options.Draws/2), r*len(m.baseline), m.t[:len(phi)]
+	if n == 1 && m.weighed == nil {
+		return round(phi, m.total[from:from+len(phi)])
+	}
+	for i := range value {
 		total := m.total[from+i]
-		value := total / n
+		value[i] = total / n
 		if m.weighed != nil {
-			value += (m.weighed[from+i] - float64(value*m.weight[from+i])) / (n - 1)
-		}
-		if err := round(&phi[i], value, i); err != nil {
-			return err
+			value[i] += (m.weighed[from+i] - float64(value[i]*m.weight[from+i])) / (n - 1)
 		}
 	}
-	return nil
+	return round(phi, value)
 }

@@ -16,7 +16,6 @@ package shapley
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync/atomic"
 
@@ -26,6 +25,7 @@ import (
 	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/tally"
+	"shaver/internal/vector"
 )
 
 // evaluators maps the name of each estimator to its constructor.
@@ -390,11 +390,10 @@ func (b *byProbe) play(_ context.Context, full []float64, rows *model.Rows) erro
 	return nil
 }
 
-// round sets *phi to the value of a player, rounded to a whole number of LossUnits.
-func round(phi *int64, value float64, player int) error {
-	if !(math.Abs(value) <= tally.MaxLoss/tally.LossUnit) {
-		return fmt.Errorf("player %d has the value %g nat, expected at most %d in magnitude: the logit is too steep there for an estimator that uses derivatives, so use walks (antithetic) or another baseline", player, value*tally.LossUnit, tally.MaxLoss)
+// round sets phi to the values of the players, in LossUnits, rounded to whole numbers.
+func round(phi []int64, values []float64) error {
+	if i := vector.Round(phi, values, tally.MaxLoss/tally.LossUnit); i >= 0 {
+		return fmt.Errorf("player %d has the value %g nat, expected at most %d in magnitude: the logit is too steep there for an estimator that uses derivatives, so use walks (antithetic) or another baseline", i, values[i]*tally.LossUnit, tally.MaxLoss)
 	}
-	*phi = int64(math.RoundToEven(value))
 	return nil
 }

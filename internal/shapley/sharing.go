@@ -1,11 +1,11 @@
 package shapley
 
 import (
-	"math"
 	"slices"
 
 	"shaver/internal/model"
 	"shaver/internal/tally"
+	"shaver/internal/vector"
 )
 
 // sharing shares the residual of a row out among the row's players, so that their
@@ -51,19 +51,7 @@ func newSharing(m *model.Model) *sharing {
 // there are several.
 func (s *sharing) set(entries, baseline []float32) (total float64, largest int) {
 	s.score = s.score[:len(entries)]
-	score, weight := s.score, s.weight[:len(entries)]
-	baseline = baseline[:len(score)]
-	most := 0.0
-	for i := range score {
-		delta := float64(entries[i]) - float64(baseline[i])
-		v := float64(delta*delta) * weight[i]
-		score[i] = v
-		total += v
-		if v > most {
-			most, largest = v, i
-		}
-	}
-	return total, largest
+	return vector.Scores(s.score, entries, baseline, s.weight)
 }
 
 // withoutNull sets the scores of the players whose contributions are 0 to 0, unless those of
@@ -73,19 +61,12 @@ func (s *sharing) withoutNull(contributions []int64) (total float64, largest int
 	if !slices.ContainsFunc(contributions, func(v int64) bool { return v != 0 }) {
 		contributions = nil
 	}
-	most := 0.0
 	for i, v := range contributions {
 		if v == 0 {
 			s.score[i] = 0
 		}
 	}
-	for i, v := range s.score {
-		total += v
-		if v > most {
-			most, largest = v, i
-		}
-	}
-	return total, largest
+	return vector.Sum(s.score)
 }
 
 // share adds to played.Sum the shares of the residual of a row, in integers, and sets
@@ -94,7 +75,7 @@ func (s *sharing) withoutNull(contributions []int64) (total float64, largest int
 // from its baseline.
 func (s *sharing) share(played *tally.Played, passes int, entries, baseline []float32) {
 	total, largest := s.set(entries, baseline)
-	if slices.Contains(played.Sum, 0) {
+	if _, zero := vector.Total(played.Sum); zero {
 		total, largest = s.withoutNull(played.Sum)
 	}
 	s.shareOut(played, passes, total, largest)
@@ -114,16 +95,9 @@ func (s *sharing) shareOut(played *tally.Played, passes int, total float64, larg
 	if !(total > 0) {
 		return
 	}
-	residual := (played.LossEmpty - played.LossFull) * int64(passes)
-	for _, v := range played.Sum {
-		residual -= v
-	}
-	rate, left := float64(residual)/total, residual
-	for i, v := range s.score {
-		part := int64(math.RoundToEven(rate * v))
-		played.Sum[i] += part
-		left -= part
-	}
-	played.Sum[largest] += left // what rounding leaves
+	sum, _ := vector.Total(played.Sum)
+	residual := (played.LossEmpty-played.LossFull)*int64(passes) - sum
+	shared := vector.Share(played.Sum, s.score, float64(residual)/total)
+	played.Sum[largest] += residual - shared // what rounding leaves
 	played.Shared = residual
 }

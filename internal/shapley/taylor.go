@@ -15,11 +15,12 @@ type taylor struct {
 	*setup
 	gradient *model.Gradient
 	phi      []float64 // contributions of the elements, in LossUnits, [rows, D]
+	value    []float64 // contributions of the players of a row, [D]
 }
 
 func newTaylor(s *setup) evaluator {
-	g := s.game.Model.NewGradient()
-	return &taylor{s, g, make([]float64, g.States()*s.game.Model.Players())}
+	g, players := s.game.Model.NewGradient(), s.game.Model.Players()
+	return &taylor{s, g, make([]float64, g.States()*players), make([]float64, players)}
 }
 
 func (t *taylor) rows() int { return t.gradient.States() }
@@ -48,13 +49,10 @@ func (t *taylor) play(_ context.Context, full []float64, rows *model.Rows) error
 func (t *taylor) values(phi, _ []int64, r int) error {
 	elements := t.phi[r*len(t.baseline):]
 	for i := range phi {
-		value := 0.0
+		t.value[i] = 0
 		for _, k := range t.roster.Elements(i) {
-			value += elements[k]
-		}
-		if err := round(&phi[i], value, i); err != nil {
-			return err
+			t.value[i] += elements[k]
 		}
 	}
-	return nil
+	return round(phi, t.value[:len(phi)])
 }

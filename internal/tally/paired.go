@@ -158,9 +158,10 @@ func (b *Builder) AddPair(features []int32, fields []int, current, previous *Pla
 	return nil
 }
 
-// addFeaturePair is addFeature for the contributions x and y of a feature under two models.
-// It also adds the squares of x - y and of |x| - |y|, and the fourth powers. It reports
-// whether a sum overflowed, and whether an |x|, |y| or |x - y| exceeds the limit.
+// addFeaturePair adds the contributions x and y of a feature under two models to its sums,
+// absolute values and squares. It also adds the squares of x - y and of |x| - |y|, and the fourth
+// powers. It reports whether a sum overflowed, and whether an |x|, |y| or |x - y| exceeds the
+// limit.
 func (b *Builder) addFeaturePair(cells []int64, powers *Powers, x, y []int64) (total, previousTotal int64, over, large bool) {
 	d, scale, limit := len(x), b.scale, b.limit
 	sums, abs, squares := cells[:d], cells[d:][:d], cells[2*d:][:d]

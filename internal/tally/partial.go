@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"shaver/internal/layout"
+	"shaver/internal/vector"
 )
 
 // Partial is the result of one task. It holds exact sums over the rows of a shard, for
@@ -212,17 +213,19 @@ func (p *Partial) Capacity() float64 {
 // Builder collects a Partial row by row. Only one goroutine may use it at a time. Join
 // combines the builders of several goroutines.
 type Builder struct {
-	form   Form
-	lists  int
-	dim    int // number of entries of each feature, or 0 if features differ
-	walks  int64
-	scale  float64 // 1 / walks
-	limit  int64   // upper bound of |x|
-	head   Partial // the partial without its lists; features in order of appearance
-	cells  []int64 // for each of these features, its d values of each list
-	starts []int   // for each of these features, its first cell; nil if dim is not 0
-	slot   []int32 // by feature: position in head.Features, or -1
-	failed bool
+	form     Form
+	lists    int
+	dim      int // number of entries of each feature, or 0 if features differ
+	walks    int64
+	scale    float64 // 1 / walks
+	limit    int64   // upper bound of |x|
+	head     Partial // the partial without its lists; features in order of appearance
+	cells    []int64 // for each of these features, its d values of each list
+	starts   []int   // for each of these features, its first cell; nil if dim is not 0
+	slot     []int32 // by feature: position in head.Features, or -1
+	position []int32 // positions of the features of a row
+	sums     vector.Sums
+	failed   bool
 }
 
 // NewBuilder returns an empty builder for tables of the given shape. Each row has the given
@@ -233,6 +236,7 @@ func NewBuilder(shape layout.Shape, walks int, form Form) *Builder {
 		form: form, lists: Lists(form), dim: shape.Dim(), walks: int64(walks), scale: 1 / float64(walks), limit: maxContribution * min(int64(walks), math.MaxInt64/maxContribution),
 		head: Partial{Shape: shape}, slot: make([]int32, shape.Rows()),
 	}
+	b.sums = vector.Sums{Scale: b.scale, Unit: LossUnit * LossUnit / SquareUnit, Limit: b.limit}
 	for i := range b.slot {
 		b.slot[i] = -1
 	}
@@ -259,14 +263,20 @@ func (b *Builder) Add(features []int32, row *Played, within []int64) error {
 	b.into(&p.LossFull, row.LossFull)
 	b.into(&p.LossEmpty, row.LossEmpty)
 	b.into(&p.Shared, row.Shared)
-	total, large, from := int64(0), false, 0
+	b.position = b.position[:0]
 	for _, f := range features {
-		dim := b.width(f)
-		at := b.at(f, dim)
+		at := b.at(f, b.width(f))
 		p.Count[at]++
-		cells := b.entries(at, dim)
-		part, over, big := b.addFeature(cells, sum[from:from+dim])
-		b.failed = b.failed || over
+		b.position = append(b.position, int32(at))
+	}
+	total, large := b.addSums(sum, features)
+	from := 0
+	for i, f := range features {
+		if within == nil && row.Correction == nil {
+			break
+		}
+		dim := b.width(f)
+		cells := b.entries(int(b.position[i]), dim)
 		if within != nil && addAll(cells[3*dim:], within[from:from+dim]) {
 			b.failed = true
 		}
@@ -276,8 +286,6 @@ func (b *Builder) Add(features []int32, row *Played, within []int64) error {
 			b.into(&total, corrections)
 		}
 		from += dim
-		large = large || big
-		b.into(&total, part)
 	}
 	if large {
 		if err := b.tooLarge(sum); err != nil || row.Correction == nil {
@@ -314,30 +322,32 @@ func (b *Builder) addResidual(into *int64, total int64, row *Played) error {
 	return nil
 }
 
-// addFeature adds x to the d sums, absolute values and squares of one feature, without
-// branches. It returns the sum of x. It also reports whether a sum overflowed int64, and
-// whether an |x| exceeds the limit.
-func (b *Builder) addFeature(cells, x []int64) (total int64, over, large bool) {
-	d, scale, limit := len(x), b.scale, b.limit
-	sums, abs, squares := cells[:d], cells[d:][:d], cells[2*d:][:d]
-	left, beyond := int64(0), int64(0)
-	for c, v := range x {
-		total += v
-		before := sums[c]
-		sum := before + v
-		sums[c] = sum
-		left |= (before ^ sum) & (v ^ sum)
-		size := (v ^ v>>63) - v>>63
-		beyond |= size | (limit - size)
-		abs[c] += size
-		squares[c] += square(v, scale)
-		left |= abs[c] | squares[c] // both only grow, so they are negative only after an overflow
+// addSums adds x to the sums, magnitudes and squares of the features of a row, whose positions are
+// those of position. It returns the sum of x, and whether an |x| exceeds the limit.
+func (b *Builder) addSums(x []int64, features []int32) (total int64, large bool) {
+	add := func(cells []int64, at []int32, d int, x []int64) {
+		part, over, big := vector.AddRow(cells, at, b.lists*d, d, x, &b.sums)
+		b.failed, large = b.failed || over, large || big
+		b.into(&total, part)
 	}
-	return total, left < 0, beyond < 0
+	if b.dim > 0 {
+		add(b.cells, b.position, b.dim, x)
+		return total, large
+	}
+	for i, f := range features {
+		d := b.width(f)
+		add(b.entries(int(b.position[i]), d), first, d, x[:d])
+		x = x[d:]
+	}
+	return total, large
 }
 
+// first is the position of the only feature of a record.
+var first = []int32{0}
+
 // addCorrection adds the corrections z of a feature to its d sums, and the squares of x + z. It
-// returns the sum of z, and the same as addFeature.
+// returns the sum of z. It also reports whether a sum overflowed, and whether an |x + z|
+// exceeds the limit.
 func (b *Builder) addCorrection(cells, x, z []int64) (total int64, over, large bool) {
 	d := len(x)
 	sums, squares := cells[:d], cells[d:][:d]
@@ -367,6 +377,9 @@ func (b *Builder) at(f int32, d int) int {
 		b.head.Count = append(b.head.Count, 0)
 		if b.dim == 0 {
 			b.starts = append(b.starts, len(b.cells))
+		}
+		if n := b.lists * d; cap(b.cells)-len(b.cells) < n {
+			b.cells = slices.Grow(b.cells, max(n, len(b.cells))) // append alone would copy more often
 		}
 		b.cells = append(b.cells, make([]int64, b.lists*d)...)
 	}

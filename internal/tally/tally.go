@@ -49,6 +49,15 @@ func square(x int64, scale float64) int64 {
 	return int64(float64(float64(v*v)*(LossUnit*LossUnit/SquareUnit)) + .5)
 }
 
+// Square returns the square of x, a contribution in LossUnits of a row with a single walk, as a
+// Builder adds it, in SquareUnits. It returns false if x is too large.
+func Square(x int64) (int64, bool) {
+	if x < -maxContribution || x > maxContribution {
+		return 0, false
+	}
+	return square(x, 1), true
+}
+
 // Variance converts a variance in squared LossUnits to a multiple of SquareUnit. It
 // returns false if the result overflows.
 func Variance(v float64) (int64, bool) {

@@ -36,7 +36,7 @@ func parts(n, size int, f func(from, to int)) {
 // The sizes of parts. They decide where sums are cut, so they must not depend on the number
 // of cores.
 const (
-	layerRows  = 96     // rows of a product, a multiple of the 12 rows that kernel.Matrix.Layer may overwrite
+	layerRows  = 96      // rows of a product, a multiple of the 12 rows that kernel.Matrix.Layer may overwrite
 	chunkRows  = 64      // rows that one float32 sum adds up
 	columns    = 64      // columns that are packed or transposed at once
 	adamValues = 1 << 14 // values of a large tensor that Adam moves at once

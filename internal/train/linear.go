@@ -19,7 +19,7 @@ type linear struct {
 }
 
 // newLinear returns a layer for batches of at most the given number of rows. The layer keeps
-// the memory of l. A nil bias means that there is none.
+// the memory of l. A layer without a bias has a nil Bias.
 func newLinear(name string, l model.Linear, rows int) *linear {
 	n := &linear{in: l.In, out: l.Out}
 	gradient := kernel.NewTile(l.Out, l.In)

@@ -52,7 +52,7 @@ type Run struct {
 	// The epochs so far, and the number of the best. A caller that continues a training
 	// sets both.
 	History []Epoch
-	Best    int // -1 if there is none yet
+	Best    int // -1 before the first
 }
 
 // Diverged means that a loss or a weight is not finite any more.
@@ -167,7 +167,7 @@ func (r *Run) finish(ctx context.Context, e Epoch) error {
 // at returns the epoch with the given number.
 func (r *Run) at(number int) *Epoch { return &r.History[number-r.History[0].Number] }
 
-// BestEpoch returns the best epoch so far, or nil if there is none.
+// BestEpoch returns the best epoch so far, or nil before the first.
 func (r *Run) BestEpoch() *Epoch {
 	if r.Best < 0 || len(r.History) == 0 {
 		return nil

@@ -13,7 +13,7 @@ type table struct {
 	dim       int
 	embedding *tensor // without a gradient
 	first     *tensor // without a gradient; nil if the model has no first-order weights
-	dropped   []bool  // entries that keep their values; nil if there are none
+	dropped   []bool  // entries that keep their values; nil without any
 	sparse    bool    // whether embedding moves by SparseAdam
 	fields    []fieldGradient
 }

@@ -34,7 +34,7 @@ type Options struct {
 	Batch        int     // largest number of rows of a step, at least 2
 	Seed         uint64  // of the draws of dropout
 	// Dropped holds the entries of the embedding table that keep their values, [Features,
-	// Dim]. nil means that there are none.
+	// Dim]. It is nil without any.
 	Dropped []bool
 }
 

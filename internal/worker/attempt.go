@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/fault"
@@ -31,7 +29,12 @@ type attempt struct {
 	blobs blobs
 	jobs  jobs
 	log   *zap.Logger
-	steps atomic.Int64 // grows while the task makes progress
+	steps *atomic.Int64 // grows while the worker makes progress
+	took  time.Duration // time in which the task was computed
+
+	computing context.Context // ends with stop
+	stop      context.CancelCauseFunc
+	beating   chan struct{} // closed when the lease is no longer renewed
 }
 
 // The methods of bus.Bus and bus.Delivery that an attempt calls. bus documents them.
@@ -56,40 +59,39 @@ type (
 	}
 )
 
-func newAttempt(c *Config, d *bus.Delivery) *attempt {
+func newAttempt(c *Config, d *bus.Delivery, steps *atomic.Int64) *attempt {
 	return &attempt{
-		Config: c, d: d, lease: d, blobs: c.Bus, jobs: c.Bus,
+		Config: c, d: d, lease: d, blobs: c.Bus, jobs: c.Bus, steps: steps,
 		log: c.Log.With(zap.String("job", d.Task.Job), zap.Int("shard", d.Task.Shard), zap.Int("try", d.Try)),
 	}
 }
 
-// run computes the task, ends it on the bus and reports its outcome. It returns
-// an error only if the worker must end.
-func (a *attempt) run(ctx context.Context) error {
-	begun := time.Now()
-	outcome, err := a.outcome(ctx)
+// begin begins to renew the lease, until finish.
+func (a *attempt) begin(ctx context.Context) {
+	a.computing, a.stop = context.WithCancelCause(ctx)
+	a.beating = make(chan struct{})
+	go func() {
+		defer close(a.beating)
+		a.beat(a.computing, a.stop)
+	}()
+	a.log.Debug("task begun", zap.Int64("rows", a.d.Task.Rows))
+}
+
+// finish ends the task on the bus and reports its outcome. err says why it has no result, or is
+// nil. finish returns an error only if the worker must end.
+func (a *attempt) finish(ctx context.Context, err error) error {
+	over := errors.Is(err, errOver) || errors.Is(context.Cause(a.computing), errOver)
+	a.stop(nil)
+	<-a.beating
+	outcome, err := a.outcome(ctx, over, err)
 	if a.OnTask != nil {
-		a.OnTask(&a.d.Task, outcome, a.d.Try, time.Since(begun))
+		a.OnTask(&a.d.Task, outcome, a.d.Try, a.took)
 	}
 	return err
 }
 
-// outcome is run without the report.
-func (a *attempt) outcome(ctx context.Context) (Outcome, error) {
-	computing, stop := context.WithCancelCause(ctx)
-	beating := make(chan struct{})
-	go func() {
-		defer close(beating)
-		a.beat(computing, stop)
-	}()
-	a.log.Debug("task begun", zap.Int64("rows", a.d.Task.Rows))
-	done, err := a.compute(computing)
-	if err == nil {
-		err = a.store(ctx, done)
-	}
-	over := errors.Is(err, errOver) || errors.Is(context.Cause(computing), errOver)
-	stop(nil)
-	<-beating
+// outcome is finish without the report.
+func (a *attempt) outcome(ctx context.Context, over bool, err error) (Outcome, error) {
 	switch {
 	case over:
 		a.log.Info("the job is over and does not need the task")
@@ -182,16 +184,19 @@ func (a *attempt) beat(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// computed is a task's partial, and its result without the reference to the partial.
+// computed is the partial of a task, or of several tasks, and its result without the reference
+// to the partial.
 type computed struct {
-	result  *job.Result
-	partial []byte
+	result  job.Result
+	partial *tally.Partial
 }
 
 // compute computes the task. Malformed bytes are bad input, because another try
 // would read the same ones.
-func (a *attempt) compute(ctx context.Context) (*computed, error) {
-	t := &a.d.Task
+func (a *attempt) compute() (*computed, error) {
+	begun := time.Now()
+	defer func() { a.took = time.Since(begun) }()
+	t, ctx := &a.d.Task, a.computing
 	if name := kernel.Name(); t.Spec.Kernel != name { // the task's subject names another kernel
 		return nil, fmt.Errorf("the job needs kernel %s, but this worker has %s", t.Spec.Kernel, name)
 	}
@@ -238,16 +243,12 @@ func (a *attempt) compute(ctx context.Context) (*computed, error) {
 	if err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
-	var encoded bytes.Buffer
-	if err := arrowio.EncodePartial(&encoded, partial); err != nil {
-		return nil, err
-	}
-	result := &job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: t.Spec.Kernel, Worker: a.Name, Seconds: time.Since(start).Seconds()}
+	result := job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: t.Spec.Kernel, Worker: a.Name, Seconds: time.Since(start).Seconds()}
 	if a.CPU != nil {
 		result.CPU = (a.CPU() - cpu).Seconds()
 	}
 	a.steps.Add(1)
-	return &computed{result, encoded.Bytes()}, nil
+	return &computed{result, partial}, nil
 }
 
 // Limits on the size that a task may claim for a blob.
@@ -259,11 +260,11 @@ const (
 // game fetches a model of the task and its baseline. other is the other model that the
 // task needs, if its job is paired.
 func (a *attempt) game(ctx context.Context, weights, values, other job.Blob) (shapley.Game, error) {
-	m, err := a.Models.get(ctx, a.blobs, weights, other, &a.steps)
+	m, err := a.Models.get(ctx, a.blobs, weights, other, a.steps)
 	if err != nil {
 		return shapley.Game{}, a.lost(ctx, weights, err)
 	}
-	data, err := fetch(ctx, a.blobs, values, maxShardBytes, &a.steps)
+	data, err := fetch(ctx, a.blobs, values, maxShardBytes, a.steps)
 	if err != nil {
 		return shapley.Game{}, a.lost(ctx, values, err)
 	}
@@ -279,13 +280,13 @@ func (a *attempt) game(ctx context.Context, weights, values, other job.Blob) (sh
 func (a *attempt) rows(ctx context.Context, arch *model.Architecture) (*model.Rows, error) {
 	t := &a.d.Task
 	if t.Data == (job.Blob{}) {
-		rows, err := a.Store.rows(ctx, t, arch, &a.steps)
+		rows, err := a.Store.rows(ctx, t, arch, a.steps)
 		if err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("%w, because this worker cannot read it in place: %v", errLost, err)
 		}
 		return rows, err
 	}
-	data, err := fetch(ctx, a.blobs, t.Data, maxShardBytes, &a.steps)
+	data, err := fetch(ctx, a.blobs, t.Data, maxShardBytes, a.steps)
 	if err != nil {
 		return nil, a.lost(ctx, t.Data, err)
 	}
@@ -317,57 +318,6 @@ func (a *attempt) lost(ctx context.Context, blob job.Blob, err error) error {
 		}
 	}
 	return fmt.Errorf("%w: %v", errLost, err)
-}
-
-// store stores what was computed. Nothing deletes what is stored after the job's
-// clean-up, so store checks that the job is open before it stores and again afterwards.
-// The end of the job must therefore not interrupt store.
-func (a *attempt) store(ctx context.Context, done *computed) (err error) {
-	t, result := &a.d.Task, done.result
-	if err := a.mustBeOpen(ctx); err != nil {
-		return err
-	}
-	name := bus.PartialName(t.Job, t.Shard, a.d.Attempt)
-	defer func() {
-		if err != nil {
-			err = a.takeBack(ctx, name, err)
-		}
-	}()
-	if result.Partial, err = a.blobs.Put(ctx, name, done.partial); err != nil {
-		return err
-	}
-	won, err := a.jobs.PublishResult(ctx, *result)
-	if err != nil {
-		return err
-	}
-	if err := a.mustBeOpen(ctx); err != nil {
-		return err
-	}
-	if !won {
-		a.log.Info("another worker was faster")
-		return a.blobs.Delete(ctx, name)
-	}
-	a.log.Debug("task done", zap.Int64("rows", t.Rows), zap.Float64("seconds", result.Seconds))
-	return nil
-}
-
-// takeBack runs after store failed with err. If the job is over, takeBack deletes what
-// store stored and returns errOver. Otherwise it returns err. If the worker has to end
-// at once, takeBack takes at most endTimeout.
-func (a *attempt) takeBack(ctx context.Context, partial string, err error) error {
-	if ctx.Err() != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-		defer cancel()
-	}
-	if open, failed := a.open(ctx, 0); open || failed != nil {
-		return err
-	}
-	t := &a.d.Task
-	if err := errors.Join(a.jobs.DeleteResult(ctx, t.Job, t.Shard), a.blobs.Delete(ctx, partial)); err != nil {
-		a.log.Warn("cannot delete the result of a job that is over", zap.Error(err))
-	}
-	return errOver
 }
 
 // mustBeOpen returns errOver if the job is over.

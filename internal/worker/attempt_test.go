@@ -37,11 +37,12 @@ type fakeBus struct {
 
 	mu      sync.Mutex
 	blobs   map[string][]byte
-	over    bool   // the job is over
-	result  string // name of the partial of the stored result; "" = no result
-	aside   string // reason of the stored quarantine; "" = no quarantine
-	ended   string // how the worker last ended its task
-	renewed int    // heartbeats
+	over    bool               // the job is over
+	result  string             // name of the partial of the last stored result; "" = no result
+	results map[int]job.Result // by shard
+	aside   string             // reason of the stored quarantine; "" = no quarantine
+	ended   string             // how the worker last ended its task
+	renewed int                // heartbeats
 }
 
 func (f *fakeBus) hook(ctx context.Context, name string) error {
@@ -98,14 +99,15 @@ func (f *fakeBus) IsOpen(ctx context.Context, _ string) (open bool, err error) {
 
 func (f *fakeBus) PublishResult(ctx context.Context, r job.Result) (won bool, err error) {
 	return won, f.do(ctx, "publish", func() {
-		if won = f.result == ""; won {
-			f.result = r.Partial.Name
+		_, there := f.results[r.Shard]
+		if there = there || f.result != "" && len(f.results) == 0; !there { // a test sets only result
+			f.result, f.results[r.Shard], won = r.Partial.Name, r, true
 		}
 	})
 }
 
-func (f *fakeBus) DeleteResult(ctx context.Context, _ string, _ int) error {
-	return f.do(ctx, "delete result", func() { f.result = "" })
+func (f *fakeBus) DeleteResult(ctx context.Context, _ string, shard int) error {
+	return f.do(ctx, "delete result", func() { f.result = ""; delete(f.results, shard) })
 }
 
 func (f *fakeBus) DeleteQuarantine(ctx context.Context, _ string, _ int) error {
@@ -161,7 +163,7 @@ func newTask(t *testing.T) (*fakeBus, *bus.Delivery) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakeBus{hooks: map[string]func(context.Context) error{}, blobs: map[string][]byte{
+	f := &fakeBus{hooks: map[string]func(context.Context) error{}, results: map[int]job.Result{}, blobs: map[string][]byte{
 		"model": weights.Bytes(), "baseline": baseline.Encode(make([]float32, p.Model.Players())), "shard": data,
 	}}
 	return f, &bus.Delivery{Try: 1, Attempt: "attempt", Lease: time.Minute, Task: job.Task{
@@ -181,6 +183,17 @@ func (f *fakeBus) reference(name string) job.Blob {
 func (f *fakeBus) malformed(name string, ref *job.Blob) {
 	f.blobs[name] = []byte("malformed")
 	*ref = f.reference(name)
+}
+
+// fakeAttempt returns an attempt at a task of f.
+func fakeAttempt(c *Config, f *fakeBus, d *bus.Delivery) *attempt {
+	return &attempt{Config: c, d: d, lease: f, blobs: f, jobs: f, log: zap.NewNop(), steps: &atomic.Int64{}}
+}
+
+// alone runs an attempt on a worker that holds nothing.
+func alone(ctx context.Context, a *attempt) error {
+	w := runner{Config: a.Config, steps: a.steps}
+	return w.run(ctx, a)
 }
 
 var errWorld = errors.New("the server is on fire")
@@ -295,8 +308,8 @@ func TestEndings(t *testing.T) {
 					}
 					outcomes = append(outcomes, o)
 				}}
-				a := &attempt{Config: config, d: d, lease: f, blobs: f, jobs: f, log: zap.NewNop()}
-				if err := a.run(ctx); !errors.Is(err, ctx.Err()) {
+				a := fakeAttempt(config, f, d)
+				if err := alone(ctx, a); !errors.Is(err, ctx.Err()) {
 					t.Errorf("error %v, expected the context's error %v", err, ctx.Err())
 				}
 				if !slices.Equal(outcomes, []Outcome{c.want}) {
@@ -348,7 +361,7 @@ func TestHeartbeat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, d := newTask(t)
-				a := &attempt{Config: &Config{Threads: 1, Models: new(Models)}, d: d, lease: f, blobs: f, jobs: f, log: zap.NewNop()}
+				a := fakeAttempt(&Config{Threads: 1, Models: new(Models)}, f, d)
 				f.hooks["get shard"] = func(ctx context.Context) error {
 					for range 100 {
 						if c.steps {
@@ -360,7 +373,7 @@ func TestHeartbeat(t *testing.T) {
 					}
 					return wait(time.Nanosecond)(ctx) // so that the last tick comes first
 				}
-				if err := a.run(t.Context()); err != nil || f.result == "" {
+				if err := alone(t.Context(), a); err != nil || f.result == "" {
 					t.Fatalf("result %q, %v", f.result, err)
 				}
 				if f.renewed != c.renewed {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -53,10 +54,8 @@ func newPairedTask(t *testing.T, size int) (*fakeBus, *bus.Delivery) {
 // runTask runs a task and returns its outcome.
 func runTask(t *testing.T, models *Models, f *fakeBus, d *bus.Delivery) (outcome Outcome) {
 	t.Helper()
-	config := &Config{Name: "w", Threads: 1, Models: models, Log: zap.NewNop()}
-	a := &attempt{Config: config, d: d, lease: f, blobs: f, jobs: f, log: zap.NewNop()}
-	outcome, err := a.outcome(t.Context())
-	if err != nil {
+	config := &Config{Name: "w", Threads: 1, Models: models, Log: zap.NewNop(), OnTask: func(_ *job.Task, o Outcome, _ int, _ time.Duration) { outcome = o }}
+	if err := alone(t.Context(), fakeAttempt(config, f, d)); err != nil {
 		t.Fatal(err)
 	}
 	return outcome

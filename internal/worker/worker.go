@@ -1,9 +1,12 @@
 // Package worker computes tasks: task -> shard -> partial -> result. A worker keeps
-// nothing between tasks except the models it has read.
+// nothing between tasks except the models it has read and, for a short time, the sums of the
+// tasks that it has computed.
 package worker
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,12 +24,18 @@ type Config struct {
 	Models  *Models              // may be shared by the workers of a process
 	Store   *Store               // datasets whose rows are read in place; nil = no store
 	CPU     func() time.Duration // CPU time of this process so far; nil = not reported in results
-	OnRows  func(rows int)       // called as rows are computed, from any goroutine; nil = no call
+	// Hold is the time for which the worker adds up tasks before it stores their partial, but at
+	// most one lease; 0 = it stores the partial of each task.
+	Hold   time.Duration
+	OnRows func(rows int) // called as rows are computed, from any goroutine; nil = no call
 	// OnTask is called with the outcome when this worker is finished with a task; nil =
 	// no call.
 	OnTask func(task *job.Task, outcome Outcome, try int, took time.Duration)
 	Log    *zap.Logger
 }
+
+// DefaultHold is the usual Hold of workers of a NATS server in another process.
+const DefaultHold = time.Minute
 
 // Outcome says how a worker finished with a task.
 type Outcome string
@@ -53,10 +62,17 @@ func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 		case <-waiting.Done():
 		}
 	}()
+	w := runner{Config: &c, steps: &atomic.Int64{}}
 	for {
-		d, err := c.Bus.NextTask(waiting, kernel.Name())
-		if err != nil {
-			if waiting.Err() != nil && ctx.Err() == nil {
+		d, err := w.next(waiting)
+		if d == nil {
+			if flushed := w.group.flush(ctx); flushed != nil {
+				return flushed
+			}
+			switch {
+			case err == nil:
+				continue
+			case waiting.Err() != nil && ctx.Err() == nil:
 				return nil
 			}
 			return err
@@ -66,10 +82,55 @@ func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 				c.Log.Info("ending after the current task; a second signal ends at once", zap.String("job", d.Task.Job), zap.Int("shard", d.Task.Shard))
 			}
 		})
-		err = newAttempt(&c, d).run(ctx)
+		err = w.run(ctx, newAttempt(&c, d, w.steps))
 		quiet()
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// runner is a worker with the tasks that it holds.
+type runner struct {
+	*Config
+	steps *atomic.Int64
+	group group
+}
+
+// next returns the next task. If the worker holds tasks and no other is stored, it returns nil.
+func (w *runner) next(ctx context.Context) (*bus.Delivery, error) {
+	if len(w.group.attempts) > 0 {
+		return w.Bus.TryTask(ctx, kernel.Name())
+	}
+	return w.Bus.NextTask(ctx, kernel.Name())
+}
+
+// run computes a task, and stores what the worker holds if it is time. It returns an error only
+// if the worker must end.
+func (w *runner) run(ctx context.Context, a *attempt) error {
+	a.begin(ctx)
+	g := &w.group
+	if !g.accepts(&a.d.Task) {
+		if err := g.flush(ctx); err != nil {
+			return errors.Join(err, a.finish(ctx, err))
+		}
+	}
+	c, err := a.compute()
+	if err != nil {
+		err = a.finish(ctx, err)
+		if ctx.Err() != nil {
+			err = errors.Join(err, g.flush(ctx))
+		}
+		return err
+	}
+	if !g.add(a, c) {
+		if err := g.flush(ctx); err != nil {
+			return errors.Join(err, a.finish(ctx, err))
+		}
+		g.add(a, c)
+	}
+	if g.full() {
+		return g.flush(ctx)
+	}
+	return nil
 }

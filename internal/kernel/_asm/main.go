@@ -1,6 +1,6 @@
 // Command asm generates the assembly of package kernel: one file of functions for each
-// instruction set, and their Go declarations. The doc comments of package kernel define
-// what each function computes. This program defines how.
+// instruction set, and their Go declarations. It also generates the assembly of package vector.
+// The doc comments of these packages define what each function computes. This program defines how.
 //
 //	go run . -level avx512 -out ../avx512_amd64.s -stubs ../avx512_amd64.go -pkg kernel
 package main
@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	level := flag.String("level", "", "amx, avx512 or avx2")
+	level := flag.String("level", "", "amx, avx512, avx2 or vector")
 	build.Constraint(buildtags.Term("!purego").ToConstraint())
 	var g generator
 	flag.Parse()
@@ -24,12 +24,16 @@ func main() {
 		amx()
 		build.Generate()
 		return
+	case "vector":
+		vector()
+		build.Generate()
+		return
 	case "avx512":
 		g = avx512()
 	case "avx2":
 		g = avx2()
 	default:
-		fmt.Fprintln(os.Stderr, "asm: -level must be amx, avx512 or avx2")
+		fmt.Fprintln(os.Stderr, "asm: -level must be amx, avx512, avx2 or vector")
 		os.Exit(2)
 	}
 	for _, rows := range g.rows {
