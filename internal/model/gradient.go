@@ -7,10 +7,15 @@ import (
 	"shaver/internal/vector"
 )
 
-// gradientStates is the number of states that a Gradient of a model without cross layers
-// evaluates at once. The weights come from a cache that the cores share, so each weight
-// that is loaded has to serve many states.
-const gradientStates = 4 * kernel.States
+// gradientStates returns the number of states that a Gradient of a model without cross layers
+// evaluates at once. What belongs to these states should stay in the core's own cache. With AMX,
+// however, loading the weights takes most of the time, so each weight has to serve more states.
+func gradientStates() int {
+	if kernel.Lists() {
+		return kernel.States
+	}
+	return 4 * kernel.States
+}
 
 // Gradient computes the logits of many states at once, and their derivatives with respect
 // to each entry of the embedding. A state is a row with any embedding in place of its
@@ -140,7 +145,7 @@ func transposeMix(a *Architecture, gates []float32, layer *MixLayer) transposedM
 func (h *head) differentiable() error { return nil }
 
 func (h *head) newGradient(m *Model) gradient {
-	g := &headGradient{m: m, h: h, size: gradientStates, column: make([]float64, m.Dim), square: make([]float64, m.Dim), transposed: h.transposed()}
+	g := &headGradient{m: m, h: h, size: gradientStates(), column: make([]float64, m.Dim), square: make([]float64, m.Dim), transposed: h.transposed()}
 	if h.first != nil {
 		g.size = kernel.States
 		g.cross = newCrossGradient(h, g.transposed)
