@@ -63,6 +63,10 @@ bench: ## compare walks with this core's FMA peak and PyTorch (needs python3-tor
 bench-auto: ## compare the kernel that --kernel auto chooses with the best one (two minutes)
 	go test -run '^$$' -bench '^BenchmarkChoice$$' -benchtime 1x -v ./internal/forecast
 
+bench-train: ## compare training with PyTorch and with the processor's FMA peak (needs python3-torch)
+	go test -run '^$$' -bench Products ./internal/train
+	@go run ./bench/train $(BENCHFLAGS)
+
 estimators: ## compare the estimators at equal error on FLIGHTS=FOLDER, and draw docs/estimators.svg (ten minutes)
 	@go run ./bench/estimators -flights '$(FLIGHTS)' -picture docs/estimators.svg $(ESTIMATORSFLAGS)
 
@@ -86,4 +90,4 @@ golden: ## compute the golden files again (needs Debian's python3-torch)
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto estimators lint fmt kernels transcripts golden ci
+.PHONY: help build test race levels generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train estimators lint fmt kernels transcripts golden ci

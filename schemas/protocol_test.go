@@ -23,7 +23,7 @@ var protocolDigests = map[int]string{
 	1: "55ba3cec3c59d63f",
 	2: "e0b85c58e7fb099d", // other bits of walks of graphs; rows with lists, and numbers as labels
 	3: "b45e55ae9c1626d0", // residuals that are shared out, corrections, and revisions of estimators
-	4: "aca2afa3876a9a12", // packed partials, and partials of several tasks
+	4: "9c492f2ae1dec044", // packed partials, and partials of several tasks
 }
 
 // The forms that the protocol covers do not change without a new number. If this test

@@ -275,11 +275,13 @@ func (b *bench) predictAll(ctx context.Context, models []*model.Model) (all []*e
 	return all, nil
 }
 
-// predict predicts the labels of the split on all cores and adds the rows to progress.
+// predict predicts the labels of the split on all cores. It adds the rows to progress, unless that is nil.
 func (b *bench) predict(ctx context.Context, m *model.Model, progress *cli.Progress) (*evaluate.Predictions, error) {
 	source := func(ctx context.Context, each func(*model.Rows) error) error {
 		return b.dataset.Scan(ctx, []string{b.split}, 4096, func(rows *model.Rows) error {
-			progress.Add(int64(rows.Len()))
+			if progress != nil {
+				progress.Add(int64(rows.Len()))
+			}
 			return each(rows)
 		})
 	}

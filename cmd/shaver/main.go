@@ -53,13 +53,13 @@ table, prunes the table to any budget, and measures what the pruning costs.`,
 			"  shaver dataset import criteo day_*.gz --out data\n  shaver dataset import csv --train train.csv.gz --split 8:1:1 --out data",
 			importCommands()...),
 		datasetInspectCommand(), datasetSynthCommand()))
-	in(modelsGroup, "Models:", group("model", "Inspect and convert checkpoints",
+	in(modelsGroup, "Models:", trainCommand(), group("model", "Inspect and convert checkpoints",
 		"  shaver model inspect model.pth\n  shaver model convert pruned.safetensors dense.safetensors --dense",
 		modelInspectCommand(), modelExportHelpCommand(), modelConvertCommand(), modelDeltaCommand()))
 	in(scoresGroup, "Scores:", planCommand(), scoreCommand(), group("scores", "Inspect, export and compare scores files",
 		"  shaver scores inspect scores.arrow\n  shaver scores compare tuesday.arrow monday.arrow",
 		scoresInspectCommand(), scoresExportCommand(), scoresCompareCommand(), scoresFrequencyCommand()))
-	in(pruningGroup, "Pruning:", pruneCommand(), evaluateCommand(), checkCommand(), sweepCommand(), studyCommand(), reportCommand())
+	in(pruningGroup, "Pruning:", pruneCommand(), tuneCommand(), evaluateCommand(), checkCommand(), sweepCommand(), studyCommand(), reportCommand())
 	in(nightsGroup, "Every night:", nightlyCommand())
 	in(jobsGroup, "Jobs on a cluster:", group("job", "List, watch and cancel jobs on a NATS server",
 		"  shaver job list --nats nats://nats:4222\n  shaver job watch 0123456789abcdef0123 --nats nats://nats:4222",

@@ -24,7 +24,7 @@ type pruneOptions struct {
 	parameters, bytes                         int64
 	keep                                      prune.Keep
 	stable                                    stableOptions
-	calibrate                                 bool
+	calibrate, tune                           bool
 	dataset                                   []string
 	modelOutput                               string // output of the model, if it is an .onnx file with several
 	form                                      formOptions
@@ -49,7 +49,8 @@ type pruning struct {
 	EmptyFeatures   int                   `json:"empty_features"`     // features that keep no entry
 	Previous        *stability            `json:"previous,omitempty"` // with --previous
 	Calibration     *evaluate.Calibration `json:"calibration,omitempty"`
-	TableBytes      int64                 `json:"table_bytes"` // values, positions and codebook
+	Tuned           *trainingResult       `json:"tuned,omitempty"` // with --tune
+	TableBytes      int64                 `json:"table_bytes"`     // values, positions and codebook
 	DenseTableBytes int64                 `json:"dense_table_bytes"`
 	Bytes           int64                 `json:"bytes"`
 	DenseBytes      int64                 `json:"dense_bytes"` // size of the unpruned model as safetensors; of the .onnx file if --out is one
@@ -99,7 +100,11 @@ squared loss, they are fitted by least squares, so that RMSE falls. The numbers
 are folded into the weights, so a program that loads the file need not know
 them. In FM and DeepFM the embedding table is scaled too. An .onnx file gets a
 multiplication and an addition before its last Sigmoid or Softmax, or at its end
-if its output is the logit. A graph that ends otherwise is refused.`,
+if its output is the logit. A graph that ends otherwise is refused.
+
+--tune trains the pruned model on the training split of --dataset, as "shaver
+tune" does with its default settings, and prints the AUC and the LogLoss on the
+validation split before and after.`,
 		Example: `  shaver prune --model model.pth --scores scores.arrow --sparsity 0.9 \
       --out pruned.safetensors
   shaver prune --model model.pth --scores scores.arrow --from sweep.json \
@@ -133,14 +138,15 @@ if its output is the logit. A graph that ends otherwise is refused.`,
 	keepFlags(c, &o.keep)
 	o.stable.flags(c)
 	f.BoolVar(&o.calibrate, "calibrate", false, "fit a*logit + b to the validation split of --dataset, and fold a and b into the weights")
-	datasetFlag(c, &o.dataset, "dataset `folder`, for --calibrate, and for --from with the method frequency")
+	f.BoolVar(&o.tune, "tune", false, "train the kept entries and the head on the training split of --dataset")
+	datasetFlag(c, &o.dataset, "dataset `folder`, for --calibrate and --tune, and for --from with the method frequency")
 	o.form.flags(c)
 	o.outputs.Flag(c, "a file at --out that is not a model written by shaver, or any .onnx file")
 	o.output.Flag(c)
 	cli.Group(c, "Files", "model", "model-output", "scores", "from", "previous", "dataset", "out", "force")
 	cli.Group(c, "Budget", "sparsity", "parameters", "bytes")
 	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
-	cli.Group(c, "Pruned model", "values", "dense", "compact-onnx", "calibrate")
+	cli.Group(c, "Pruned model", "values", "dense", "compact-onnx", "calibrate", "tune")
 	cli.MarkRequired(c, "model", "scores", "out")
 	return c
 }
@@ -181,8 +187,15 @@ func (o *pruneOptions) check(c *cobra.Command) (*prune.Budget, error) {
 	if o.calibrate && len(o.dataset) == 0 {
 		return nil, fault.Usagef("--calibrate needs --dataset")
 	}
-	if !o.calibrate && o.from == "" && c.Flags().Changed("dataset") {
-		return nil, fault.Usagef("--dataset has no effect without --calibrate or --from")
+	switch {
+	case o.tune && len(o.dataset) == 0:
+		return nil, fault.Usagef("--tune needs --dataset")
+	case o.tune && (o.form.dense || isONNX(o.out)):
+		return nil, fault.Usagef("--tune writes a compact file: expected --out with another extension than .onnx, and no --dense")
+	case o.tune && o.calibrate:
+		return nil, fault.Usagef("--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway")
+	case !o.calibrate && !o.tune && o.from == "" && c.Flags().Changed("dataset"):
+		return nil, fault.Usagef("--dataset has no effect without --calibrate, --tune or --from")
 	}
 	if err := o.output.Check(); err != nil {
 		return nil, err
@@ -244,7 +257,11 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	result.Kept = result.Entries - result.Dropped
 	result.Sparsity = float64(result.Dropped) / float64(result.Entries)
 	result.Parameters = prune.Parameters(a, result.Dropped, baseline)
-	if err := o.write(c, p, mask, &result); err != nil {
+	write := o.write
+	if o.tune {
+		write = o.writeTuned
+	}
+	if err := write(c, p, mask, &result); err != nil {
 		return err
 	}
 	return o.output.Print(c.OutOrStdout(), result, func(w io.Writer) { result.table(w, o.form.full(o.out)) })
@@ -267,6 +284,10 @@ func (r *pruning) table(w io.Writer, dense bool) {
 	}
 	if r.Previous != nil {
 		r.Previous.table(w)
+	}
+	if r.Tuned != nil {
+		before, after := r.Tuned.History[0].Validation, bestOf(r.Tuned.History, r.Tuned.Best).Validation
+		fmt.Fprintf(w, "tuned\t%d epochs\tvalidation AUC %s -> %s, LogLoss %s -> %s\n", r.Tuned.Best, metric(before.AUC), metric(after.AUC), metric(&before.LogLoss), metric(&after.LogLoss))
 	}
 }
 

@@ -35,6 +35,7 @@ import (
 type quickstartOptions struct {
 	rows   int
 	nights int
+	train  bool
 	seed   uint64
 	out    string
 	output cli.Output
@@ -51,6 +52,9 @@ result with pruning by magnitude.
 
 Half of the columns of the model's embedding table carry all of its information.
 The other half are as large but useless, so Shapley values win by construction.
+With --train, train a DeepFM on the rows instead, score and prune it, and tune
+the model pruned to a sparsity of 0.95.
+
 With --nights, simulate nights instead. What users click drifts. Each night
 brings a day of rows and a retrained model, and "shaver nightly" scores, prunes,
 checks and publishes. The rows are divided among the days. The command prints
@@ -61,6 +65,7 @@ what each night cost, compared with scoring all rows again.
 ` + cli.ExitHelp,
 		Example: `  shaver quickstart
   shaver quickstart --rows 20000 --out quickstart
+  shaver quickstart --train
   shaver quickstart --nights 10 --out nights`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
@@ -68,6 +73,7 @@ what each night cost, compared with scoring all rows again.
 	f := c.Flags()
 	f.IntVar(&o.rows, "rows", 200_000, "`number` of rows to generate, at least 100")
 	f.IntVar(&o.nights, "nights", 0, "`number` of nights to simulate, at least 1 (default none)")
+	f.BoolVar(&o.train, "train", false, "train the model on the rows, and tune it after pruning")
 	seedFlag(c, &o.seed)
 	f.StringVar(&o.out, "out", "", "new `folder` for the files (default a temporary one, which is deleted)")
 	cli.Folder(c, "out")
@@ -89,6 +95,9 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 		if o.rows < least {
 			return fault.Usagef("--rows %d: expected at least %d for %d nights", o.rows, least, o.nights)
 		}
+	}
+	if o.train && o.nights > 0 {
+		return fault.Usagef("--train and --nights exclude each other")
 	}
 	if c.Flags().Changed("out") && o.out == "" {
 		return fault.Usagef(`--out "": expected the name of a new folder`)
@@ -120,36 +129,53 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	if o.nights > 0 {
 		return o.simulate(c, file)
 	}
+	step := 0
+	next := func(format string, args ...any) {
+		step++
+		say("%d. "+format, append([]any{step}, args...)...)
+	}
 
-	say("1. make a click model and %d rows from it", o.rows)
+	next("make a click model and %d rows from it", o.rows)
 	config := planted.Default
 	config.Seed = o.seed
 	p, err := planted.New(config)
 	if err != nil {
 		return err
 	}
-	if _, err := checkpoint.WriteDense(file("model.safetensors"), p.Checkpoint); err != nil {
-		return err
+	players := p.Model.Players()
+	if !o.train {
+		if _, err := checkpoint.WriteDense(file("model.safetensors"), p.Checkpoint); err != nil {
+			return err
+		}
 	}
 	if err := atomicfile.Write(file("rows.csv"), func(w io.Writer) error { return writeRows(w, p, o.rows) }); err != nil {
 		return err
 	}
 
-	say("2. import the rows, split 8:1:1")
+	next("import the rows, split 8:1:1")
 	if _, err := ingest.ImportEncoded(c.Context(), ingest.EncodedConfig{
 		Train: []string{file("rows.csv")}, Split: "8:1:1", Seed: o.seed, Sizes: config.FieldDims, Out: file("dataset"),
 	}); err != nil {
 		return err
 	}
 
-	say("3. score: one random order of each row's %d players", p.Model.Players())
+	if o.train {
+		next("train a DeepFM on the rows")
+		ck, err := o.fit(c.Context(), file)
+		if err != nil {
+			return err
+		}
+		players = ck.Architecture.Players()
+	}
+
+	next("score: one random order of each row's %d players", players)
 	report, err := o.score(c.Context(), file)
 	if err != nil {
 		return err
 	}
 	say("   %d rows in %.1f s, efficiency error %.2g", report.Rows, report.Seconds, report.EfficiencyError)
 
-	say("4. prune and measure on the test split")
+	next("prune and measure on the test split")
 	found, err := sweepMethods(c.Context(), &sweepInput{
 		model: file("model.safetensors"), scores: []string{file("scores.arrow")}, dataset: []string{file("dataset")}, split: dataset.Test,
 		aggregates: []string{scores.DefaultAggregate}, rank: prune.Abs, budgets: budgets(prune.Sparsity, []float64{.5, .8, .9, .95}),
@@ -161,8 +187,18 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	if err := o.output.Print(c.OutOrStdout(), found, found.WriteTable); err != nil {
 		return err
 	}
+	if o.train {
+		next("prune to a sparsity of 0.95, and tune the model")
+		found, err := o.tune(c.Context(), file)
+		if err != nil {
+			return err
+		}
+		say("   %d epochs: AUC %s -> %s", found.Epochs, metric(found.Before), metric(found.After))
+	}
 	say("done in %.0f s\n", time.Since(start).Seconds())
-	say("Shapley values win here by construction: half of the columns of this model carry all\nof its information, and the other half are as large but useless.\n")
+	if !o.train {
+		say("Shapley values win here by construction: half of the columns of this model carry all\nof its information, and the other half are as large but useless.\n")
+	}
 	if o.out == "" {
 		say("The files were temporary. With --out DIR they stay.\n")
 	} else {

@@ -26,8 +26,9 @@ import (
 const (
 	metaFormat       = "format" // "pt" = the names and layout of PyTorch
 	metaArchitecture = "shaver.architecture"
-	metaFamily       = "shaver.family"  // what the tensors of another framework do not say
-	metaAliases      = "shaver.aliases" // JSON object: other names of tensors, and their keys in Tensors
+	metaFamily       = "shaver.family"   // what the tensors of another framework do not say
+	metaAliases      = "shaver.aliases"  // JSON object: other names of tensors, and their keys in Tensors
+	metaTraining     = "shaver.training" // JSON object: how shaver trained the model
 )
 
 // Checkpoint is a state dict of known architecture. It is read-only and may be shared
@@ -49,6 +50,9 @@ type Checkpoint struct {
 	// Compact holds the tables of a file in compact form. It is nil for a dense file. Read
 	// and Parse also put the whole tables into Tensors.
 	Compact *compact.Table
+	// Training is a JSON object with the settings of the training that made the model, and
+	// with its results. It is empty if shaver has not trained the model.
+	Training string
 
 	name      string            // name of the file, for errors
 	origin    *origin           // nil unless the file is an .onnx file
@@ -221,6 +225,7 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 	if err := c.takeAliases(metadata); err != nil {
 		return nil, fault.Inputf("%s: %w", name, err)
 	}
+	c.Training = metadata[metaTraining]
 	if err := c.recognise(said, nil, sidecar); err != nil {
 		return nil, err
 	}
@@ -286,7 +291,7 @@ func (c *Checkpoint) canonical() *file {
 // WriteTo writes the canonical file, of Size bytes, to w, without holding it in memory.
 func (c *Checkpoint) WriteTo(w io.Writer) (int64, error) { return c.canonical().WriteTo(w) }
 
-// Size returns the length in bytes of the canonical file, which WriteDense writes.
+// Size returns the length in bytes of the canonical file.
 func (c *Checkpoint) Size() int64 { return c.canonical().size() }
 
 // Digest returns the SHA-256 of the canonical file, in hexadecimal.
@@ -296,9 +301,19 @@ func (c *Checkpoint) Digest() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// WriteDense writes the canonical file to path, all of it or nothing, and returns its
+// WriteDense writes the canonical file, with Training, to path, all of it or nothing, and returns its
 // length in bytes. PyTorch users load it with safetensors.torch.load_file and
 // load_state_dict.
 func WriteDense(path string, c *Checkpoint) (int64, error) {
-	return writeWhole(path, c.canonical())
+	f := c.canonical()
+	c.addTraining(f.metadata)
+	return writeWhole(path, f)
+}
+
+// addTraining adds Training to the metadata of a file. The canonical file does not have it,
+// so that the digest of a model depends on its weights only.
+func (c *Checkpoint) addTraining(metadata map[string]string) {
+	if c.Training != "" {
+		metadata[metaTraining] = c.Training
+	}
 }

@@ -65,12 +65,14 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *fi
 	if a.Kind == model.Graph {
 		version = graphVersion
 	}
-	return newFile(tensors, c.metadata(map[string]string{
+	metadata := c.metadata(map[string]string{
 		metaCompact:      version,
 		metaEmbeddingKey: c.EmbeddingKey,
 		metaFields:       string(mustMarshal(fields)),
 		metaDigest:       seal.Blank, // WriteCompact replaces it
-	}))
+	})
+	c.addTraining(metadata)
+	return newFile(tensors, metadata)
 }
 
 // codebookShape returns the shape of the values that stand for dropped entries.

@@ -36,7 +36,7 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 		w.Bias = bias[0]
 	}
 	for _, keys := range l.hidden {
-		w.Hidden = append(w.Hidden, r.linear(keys))
+		w.Hidden = append(w.Hidden, r.folded(keys))
 	}
 	for _, keys := range l.mix {
 		w.Mix = append(w.Mix, model.MixLayer{U: r.values(keys.u), C: r.values(keys.c), V: r.values(keys.v), Bias: r.values(keys.bias)})
@@ -111,18 +111,29 @@ func (r *weightReader) linear(keys linearKeys) model.Linear {
 	if keys.bias == "" {
 		l.Bias = make([]float32, l.Out)
 	}
+	return l
+}
+
+// folded is like linear, with the layer's BatchNorm folded into it.
+func (r *weightReader) folded(keys linearKeys) model.Linear {
+	l, n := r.linear(keys), r.norm(keys)
+	if r.err != nil || n == nil {
+		return l
+	}
+	return model.FoldBatchNorm(l, n.Gamma, n.Beta, n.Mean, n.Variance)
+}
+
+// norm returns the layer's BatchNorm without the number of its batches, or nil if it has
+// none.
+func (r *weightReader) norm(keys linearKeys) *model.Norm {
 	if !keys.norm {
-		return l
+		return nil
 	}
-	gamma, beta, mean, variance := r.values(keys.gamma), r.values(keys.beta), r.values(keys.mean), r.values(keys.variance)
-	if r.err != nil {
-		return l
-	}
-	for i, v := range variance {
-		if v < 0 {
+	n := &model.Norm{Gamma: r.values(keys.gamma), Beta: r.values(keys.beta), Mean: r.values(keys.mean), Variance: r.values(keys.variance)}
+	for i, v := range n.Variance {
+		if v < 0 && r.err == nil {
 			r.err = r.c.inputf("tensor %s has the value %v at position %s: expected a variance of at least 0", keys.variance, v, fmt.Sprintf("[%d]", i))
-			return l
 		}
 	}
-	return model.FoldBatchNorm(l, gamma, beta, mean, variance)
+	return n
 }

@@ -46,6 +46,8 @@ const (
 var flags = map[string]map[string]kind{
 	"score":                  {"model": model, "previous-model": model, "previous": scoresFile, "dataset": data, "out": outScores, "state": state},
 	"plan":                   {"model": model, "previous-model": model, "previous": scoresFile, "dataset": data},
+	"train":                  {"model": model, "dataset": data, "out": outModel},
+	"tune":                   {"model": model, "dataset": data, "out": outModel},
 	"prune":                  {"model": model, "scores": scoresFile, "dataset": data, "previous": file, "from": file, "out": outModel},
 	"evaluate":               {"model": model, "against": model, "dataset": data, "predictions": out},
 	"check":                  {"model": model, "pruned": model, "dataset": data, "out": out},

@@ -26,6 +26,10 @@ const (
 	Synthetic  Purpose = 8  // raw click logs that follow a planted law; indices: row, kind of stream
 	Floor      Purpose = 9  // scores of entries about which nothing is known; indices: 0, 0
 	Flip       Purpose = 10 // which players of a row are flipped in a draw; indices: row, pair of draws
+	Initial    Purpose = 11 // weights with which a training starts; index: number of the tensor
+	Dropout    Purpose = 12 // which units are kept; indices: row, epoch times the number of layers plus the layer
+	Shuffle    Purpose = 13 // order of the rows of an epoch; index: epoch
+	Search     Purpose = 14 // settings of a trial; index: trial
 )
 
 // Stream is the sequence of random numbers at one address. It is small, and cheap enough

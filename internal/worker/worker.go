@@ -115,7 +115,7 @@ func (w *runner) use(name string) {
 }
 
 // next returns the next task. If the worker holds tasks, it asks for more with their kernel, and
-// returns nil if there are none.
+// returns nil if no other task is stored.
 func (w *runner) next(ctx context.Context) (*bus.Delivery, error) {
 	if len(w.group.attempts) > 0 {
 		return w.Bus.TryTask(ctx, kernel.Name())

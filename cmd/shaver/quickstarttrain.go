@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+
+	"shaver/internal/checkpoint"
+	"shaver/internal/compact"
+	"shaver/internal/dataset"
+	"shaver/internal/model"
+	"shaver/internal/prune"
+	"shaver/internal/scores"
+	"shaver/internal/sweep"
+	"shaver/internal/train"
+)
+
+// quickstartTraining is the settings with which the quickstart trains and tunes.
+var quickstartTraining = training{
+	Epochs: 10, Patience: 2, LearningRate: 2e-3, WeightDecay: 1e-5, Dropout: .2, Batch: 512, Order: orderShuffle,
+}
+
+// course returns a training of the quickstart that writes to out.
+func (o *quickstartOptions) course(file func(string) string, out string) *course {
+	options := &trainingOptions{training: quickstartTraining, out: file(out), dataset: []string{file("dataset")}, optimizer: string(train.Adam), output: o.output}
+	options.Seed = o.seed
+	return &course{trainingOptions: options}
+}
+
+// fit trains the model of the quickstart, writes it to model.safetensors and returns it.
+func (o *quickstartOptions) fit(ctx context.Context, file func(string) string) (*checkpoint.Checkpoint, error) {
+	t := o.course(file, "model.safetensors")
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	d, err := t.open(nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	a := &model.Architecture{Kind: model.DeepFM, FieldDims: d.FieldDims(), Dim: 8, Hidden: []int{64, 32}}
+	t.data, t.Initial, t.Architecture = d, initialDefault, a
+	t.from = checkpoint.New(*a, train.Initial(a, true, o.seed))
+	if _, err := t.train(ctx); err != nil {
+		return nil, err
+	}
+	return checkpoint.Read(file("model.safetensors"))
+}
+
+// tuned is the result of tuning in the quickstart.
+type tuned struct {
+	Before, After *float64 // AUC on the test split, nil if all labels are the same
+	Epochs        int      // number of the best epoch
+}
+
+// tune prunes the trained model, tunes it, and measures both on the test split.
+func (o *quickstartOptions) tune(ctx context.Context, file func(string) string) (*tuned, error) {
+	p, err := openPruner(file("model.safetensors"), "", file("scores.arrow"))
+	if err != nil {
+		return nil, err
+	}
+	choice := pruneOptions{aggregate: scores.DefaultAggregate, rank: prune.Abs}
+	mask, _, err := choice.choose(p, sweep.Name(&p.scores[0].Spec.Options, choice.aggregate), &prune.Budget{Unit: prune.Sparsity, Amount: .95})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := checkpoint.WriteCompact(file("pruned.safetensors"), p.checkpoint, mask, p.scores[0].Baseline, compact.Float32); err != nil {
+		return nil, err
+	}
+	t := &tuneOptions{model: file("pruned.safetensors"), trainingOptions: *o.course(file, "tuned.safetensors").trainingOptions}
+	t.Tune, t.LearningRate, t.Dropout = true, 2e-4, 0
+	course, err := t.course()
+	if err != nil {
+		return nil, err
+	}
+	result, err := course.train(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := &tuned{Epochs: result.Best}
+	for name, auc := range map[string]**float64{"pruned.safetensors": &found.Before, "tuned.safetensors": &found.After} {
+		ck, m, err := readModel(file(name), "")
+		if err != nil {
+			return nil, err
+		}
+		b, err := openBench([]string{file("dataset")}, dataset.Test, "", m)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.dataset.CheckNames(ck.Fields); err != nil {
+			return nil, err
+		}
+		predictions, err := b.predict(ctx, m, nil)
+		if err != nil {
+			return nil, err
+		}
+		*auc = figuresOf(predictions).AUC
+	}
+	return found, nil
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/fault"
+	"shaver/internal/model"
+	"shaver/internal/train"
+)
+
+// The initialisations of "train".
+const (
+	initialDefault   = "zero-first"
+	initialReference = "reference"
+)
+
+type trainOptions struct {
+	trainingOptions
+	model        string
+	kind         string
+	initial      string
+	norm         bool
+	budget       time.Duration
+	architecture model.Architecture
+}
+
+func trainCommand() *cobra.Command {
+	o := trainOptions{trainingOptions: trainingOptions{training: training{
+		Epochs: 15, Patience: 3, LearningRate: 1e-3, WeightDecay: 1e-5, Dropout: .5, Batch: 2048,
+	}}}
+	c := &cobra.Command{
+		Use:   "train",
+		Short: "Train a click model",
+		Long: `Train a model on the split train of a dataset, with the loss of logistic
+regression and PyTorch's Adam. After each epoch the command measures the AUC on
+the split val. --out always has the model of the best epoch so far. It is a
+state dict with PyTorch's keys, which load_state_dict(strict=True) accepts.
+
+Without --model, the weights start from random numbers, which --initial names:
+  zero-first  those of the paper's models, with first-order weights of 0
+  reference   those of the paper's models; their first-order weights are
+              standard normal
+With --model, the training continues from a checkpoint of these kinds. The model
+before training is then a candidate too.
+
+After Ctrl-C or a kill, the same command continues after the last whole epoch,
+and the file gets the same bytes as without the interruption. The bytes do not
+depend on the number of cores, but on --kernel. The state is next to --out, in
+.NAME.training, until the training ends.
+
+--search N trains N times. Each trial draws a learning rate and a weight decay
+from 1e-5 to 1e-2, by their logarithms, and a dropout from 0 to 1, as the
+paper's searches do. A trial uses all cores, and the draws depend on --seed. The
+command prints a table of the trials and writes the best model of all.
+
+All training rows are in memory, in 12 bytes and 4 for each field. The table and
+the state of Adam take 12 bytes for each entry.`,
+		Example: `  shaver train --dataset data --out model.safetensors
+  shaver train --dataset data --search 20 --budget 1h --out model.safetensors
+  shaver train --dataset data --kind dcn-mix --hidden 400,400 --dropout 0.2 \
+      --out model.safetensors`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := cli.Required(c); err != nil {
+				return err
+			}
+			return o.run(c)
+		},
+	}
+	f := c.Flags()
+	modelFlag(c, &o.model, "checkpoint `file` to continue from (default random weights)")
+	f.StringVar(&o.kind, "kind", string(model.DeepFM), "`kind` of the model: fm, deepfm, widedeep, dcn-mix or dcnv2")
+	cli.OneOf(c, "kind", string(model.FM), string(model.DeepFM), string(model.WideDeep), string(model.DCNMix), string(model.DCNv2))
+	f.IntVar(&o.architecture.Dim, "dim", 16, "`number` of columns of the embedding table")
+	f.IntSliceVar(&o.architecture.Hidden, "hidden", []int{400, 400, 400}, "`widths` of the hidden layers, separated by commas; an fm has none")
+	f.Lookup("hidden").DefValue = "400,400,400"
+	f.BoolVar(&o.norm, "batch-norm", true, "put a BatchNorm after each hidden layer")
+	f.IntVar(&o.architecture.CrossLayers, "cross-layers", 3, "`number` of cross layers of a dcn-mix or dcnv2")
+	f.IntVar(&o.architecture.Experts, "experts", 4, "`number` of experts of a dcn-mix")
+	f.IntVar(&o.architecture.Rank, "rank", 64, "`rank` of the experts of a dcn-mix")
+	f.StringVar(&o.architecture.Structure, "structure", model.Stacked, "`structure` of a dcnv2: stacked or parallel")
+	cli.OneOf(c, "structure", model.Stacked, model.Parallel)
+	f.StringVar(&o.initial, "initial", initialDefault, "`initialisation`: "+initialDefault+" or "+initialReference)
+	cli.OneOf(c, "initial", initialDefault, initialReference)
+	f.IntVar(&o.Search, "search", 0, "`number` of trials with random settings, of which the best is written (default no search)")
+	f.DurationVar(&o.budget, "budget", 0, "`time` after which --search starts no more trials (default unlimited)")
+	o.trainingOptions.flags(c)
+	cli.Group(c, "Search", "search", "budget")
+	cli.Group(c, "Files", "model", "dataset", "out", "force")
+	cli.Group(c, "Model", "kind", "dim", "hidden", "batch-norm", "cross-layers", "experts", "rank", "structure", "initial")
+	cli.MarkRequired(c, "dataset", "out")
+	return c
+}
+
+// modelFlags lists the flags that describe a new model, by the kinds that have them; "" stands
+// for all kinds.
+var modelFlags = map[string][]model.Kind{
+	"kind": nil, "dim": nil, "initial": nil,
+	"hidden":       {model.DeepFM, model.WideDeep, model.DCNMix, model.DCNv2},
+	"batch-norm":   {model.DeepFM, model.WideDeep, model.DCNMix, model.DCNv2},
+	"cross-layers": {model.DCNMix, model.DCNv2},
+	"experts":      {model.DCNMix}, "rank": {model.DCNMix},
+	"structure": {model.DCNv2},
+}
+
+func (o *trainOptions) run(c *cobra.Command) error {
+	if o.model != "" {
+		o.outputs.Inputs(checkpoint.Files(o.model)...)
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	if err := o.checkSearch(c); err != nil {
+		return err
+	}
+	t := &course{trainingOptions: &o.trainingOptions, budget: o.budget}
+	if o.model != "" {
+		for name := range modelFlags {
+			if c.Flags().Changed(name) {
+				return fault.Usagef("--%s describes a new model: leave out --model, or --%s", name, name)
+			}
+		}
+		ck, err := checkpoint.Read(o.model)
+		if err != nil {
+			return err
+		}
+		if ck.Compact != nil {
+			return fault.Usagef("%s is a pruned model: shaver tune trains it and keeps the dropped entries", o.model)
+		}
+		t.from, o.Model = ck, ck.Digest()
+		t.data, err = o.open(&ck.Architecture, ck.Fields)
+		if err != nil {
+			return err
+		}
+		return t.run(c)
+	}
+	if err := o.describe(c); err != nil {
+		return err
+	}
+	d, err := o.open(nil, nil)
+	if err != nil {
+		return err
+	}
+	a := &o.architecture
+	a.FieldDims = d.FieldDims()
+	if err := a.Validate(); err != nil {
+		return fault.Usagef("%w", err)
+	}
+	if t.data, err = d.For(a); err != nil {
+		return err
+	}
+	initial := train.Initial
+	if o.initial == initialReference {
+		initial = train.InitialReference
+	}
+	o.Initial, o.Architecture = o.initial, a
+	t.from = checkpoint.New(*a, initial(a, o.norm, o.Seed))
+	return t.run(c)
+}
+
+// checkSearch checks the flags of a search.
+func (o *trainOptions) checkSearch(c *cobra.Command) error {
+	switch {
+	case o.Search < 0 || c.Flags().Changed("search") && o.Search == 0:
+		return fault.Usagef("--search %d: expected at least 1 trial", o.Search)
+	case o.budget < 0:
+		return fault.Usagef("--budget %s: expected a time of at least 0", o.budget)
+	case o.Search == 0 && c.Flags().Changed("budget"):
+		return fault.Usagef("--budget has no effect without --search")
+	}
+	for _, name := range []string{"learning-rate", "weight-decay", "dropout"} {
+		if o.Search > 0 && c.Flags().Changed(name) {
+			return fault.Usagef("--search draws --%s: leave one of them out", name)
+		}
+	}
+	return nil
+}
+
+// describe completes the architecture of a new model.
+func (o *trainOptions) describe(c *cobra.Command) error {
+	a := &o.architecture
+	a.Kind = model.Kind(o.kind)
+	has := func(name string) bool {
+		kinds := modelFlags[name]
+		for _, kind := range kinds {
+			if kind == a.Kind {
+				return true
+			}
+		}
+		return kinds == nil
+	}
+	for name := range modelFlags {
+		if c.Flags().Changed(name) && !has(name) {
+			return fault.Usagef("--%s has no effect with --kind %s", name, a.Kind)
+		}
+	}
+	if !has("hidden") {
+		a.Hidden = nil
+	}
+	if !has("cross-layers") {
+		a.CrossLayers = 0
+	}
+	if !has("experts") {
+		a.Experts, a.Rank = 0, 0
+	}
+	if !has("structure") {
+		a.Structure = ""
+	}
+	if a.Dim < 1 {
+		return fault.Usagef("--dim %d: expected at least 1", a.Dim)
+	}
+	return nil
+}

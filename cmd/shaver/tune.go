@@ -1,0 +1,121 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/atomicfile"
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/dataset"
+	"shaver/internal/fault"
+	"shaver/internal/train"
+)
+
+type tuneOptions struct {
+	trainingOptions
+	model string
+}
+
+// tuning is the default settings of "tune", without those that other flags set.
+var tuning = training{Tune: true, Epochs: 15, Patience: 2, LearningRate: 2e-4, WeightDecay: 1e-5, Batch: 2048}
+
+func tuneCommand() *cobra.Command {
+	o := tuneOptions{trainingOptions: trainingOptions{training: tuning}}
+	c := &cobra.Command{
+		Use:   "tune",
+		Short: "Train the kept entries and the head of a pruned model",
+		Long: `Train a pruned model on the split train of a dataset. Dropped entries stay
+dropped and keep the baseline. The kept entries, the first-order weights, the
+head and its BatchNorm are trained. After each epoch the command measures the
+AUC on the split val, and --out always has the best model so far. The model
+before training is a candidate too, so the AUC on this split never falls.
+
+--model and --out are compact files with the same mask and the same --values.
+The AUC of the epochs is that of float32 values. shaver train continues models
+that are not pruned.
+
+The command continues after an interruption as shaver train does. It inflates
+the table, so it needs the memory of the training of the whole model.`,
+		Example: `  shaver tune --model pruned.safetensors --dataset data --out tuned.safetensors`,
+		Args:    cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := cli.Required(c); err != nil {
+				return err
+			}
+			return o.run(c)
+		},
+	}
+	modelFlag(c, &o.model, "pruned model `file`, in compact form")
+	o.trainingOptions.flags(c)
+	cli.Group(c, "Files", "model", "dataset", "out", "force")
+	cli.MarkRequired(c, "model", "dataset", "out")
+	return c
+}
+
+func (o *tuneOptions) run(c *cobra.Command) error {
+	t, err := o.course()
+	if err != nil {
+		return err
+	}
+	return t.run(c)
+}
+
+// course checks the flags and the files, and returns the training.
+func (o *tuneOptions) course() (*course, error) {
+	o.outputs.Inputs(checkpoint.Files(o.model)...)
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	ck, err := checkpoint.Read(o.model)
+	if err != nil {
+		return nil, err
+	}
+	if ck.Compact == nil {
+		return nil, fault.Usagef("%s is not in compact form: expected a file of shaver prune; shaver train --model continues other models", o.model)
+	}
+	t := &course{trainingOptions: &o.trainingOptions, from: ck, compact: true}
+	if t.dropped, t.baseline, err = ck.Pruned(); err != nil {
+		return nil, err
+	}
+	if o.Model, err = digestOf(o.model); err != nil {
+		return nil, err
+	}
+	t.data, err = o.open(&ck.Architecture, ck.Fields)
+	return t, err
+}
+
+// writeTuned writes the model that "prune --tune" prunes and tunes. The pruned model is in a
+// hidden file next to --out while the command runs. If the command is interrupted, it writes the same
+// file again and continues the training.
+func (o *pruneOptions) writeTuned(c *cobra.Command, p *pruner, mask []bool, r *pruning) error {
+	hidden := *o
+	hidden.out = filepath.Join(filepath.Dir(o.out), "."+filepath.Base(o.out)+".pruned")
+	defer atomicfile.Track(hidden.out).Remove()
+	if err := hidden.write(c, p, mask, r); err != nil {
+		return err
+	}
+	settings := tuning
+	settings.Order, settings.Seed = orderShuffle, 1
+	t := &tuneOptions{model: hidden.out, trainingOptions: trainingOptions{
+		training: settings, out: o.out, dataset: o.dataset, optimizer: string(train.Adam), outputs: o.outputs, output: o.output,
+	}}
+	course, err := t.course()
+	if err != nil {
+		return err
+	}
+	if course.data.Rows(dataset.Val) == 0 {
+		return fault.Inputf("dataset %s has no rows in the split %s, by which --tune chooses", joined(o.dataset), dataset.Val)
+	}
+	if r.Tuned, err = course.train(c.Context()); err != nil {
+		return err
+	}
+	info, err := os.Stat(o.out)
+	if err != nil {
+		return err
+	}
+	r.Bytes = info.Size()
+	return nil
+}

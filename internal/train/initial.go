@@ -1,0 +1,100 @@
+package train
+
+import (
+	"math"
+
+	"shaver/internal/model"
+	"shaver/internal/random"
+)
+
+// Initial returns the weights with which a training of a model starts. They have the
+// distributions of the paper's reference models, except that the first-order weights are 0
+// and not standard normal. norm states whether each hidden layer has a BatchNorm. Each
+// tensor has random numbers of its own, so the same seed gives the same table to all kinds.
+func Initial(a *model.Architecture, norm bool, seed uint64) *model.Parameters {
+	return initial(a, norm, seed, 0)
+}
+
+// InitialReference is like Initial, with standard normal first-order weights as in the
+// reference models. Their logits start with the standard deviation sqrt(m).
+func InitialReference(a *model.Architecture, norm bool, seed uint64) *model.Parameters {
+	return initial(a, norm, seed, 1)
+}
+
+// The numbers of the tensors, by which their random numbers differ. Layer l of a kind of
+// layers has the number of its kind plus l.
+const (
+	embeddingTensor = iota
+	firstTensor
+	gatesTensor
+	outputTensor
+	hiddenTensor = 1 << 8 << iota
+	crossTensor
+	expandTensor
+	middleTensor
+	reduceTensor
+)
+
+func initial(a *model.Architecture, norm bool, seed uint64, first float64) *model.Parameters {
+	uniform := func(values []float32, limit float64, tensor int) {
+		stream := random.At(seed, random.Initial, uint64(tensor), 0)
+		for i := range values {
+			values[i] = float32(limit * (2*stream.Float64() - 1))
+		}
+	}
+	normal := func(n int, deviation float64, tensor int) []float32 {
+		stream := random.At(seed, random.Initial, uint64(tensor), 0)
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(deviation * stream.Normal())
+		}
+		return values
+	}
+	linear := func(in, out, tensor int) model.Linear { // as nn.Linear
+		values := make([]float32, in*out+out)
+		uniform(values, 1/math.Sqrt(float64(in)), tensor)
+		return model.Linear{In: in, Out: out, Weight: values[:in*out], Bias: values[in*out:]}
+	}
+	width := a.Players()
+	p := &model.Parameters{Embedding: make([]float32, a.Parameters())}
+	uniform(p.Embedding, math.Sqrt(6/float64(a.Features()+a.Dim)), embeddingTensor) // Xavier's
+	if a.Wide() {
+		p.FirstOrder, p.Bias = normal(a.Features(), first, firstTensor), make([]float32, 1)
+	}
+	in := width
+	for l, out := range a.Hidden {
+		p.Hidden = append(p.Hidden, linear(in, out, hiddenTensor+l))
+		var n *model.Norm
+		if norm {
+			n = &model.Norm{Gamma: make([]float32, out), Beta: make([]float32, out), Mean: make([]float32, out), Variance: make([]float32, out)}
+			for o := range out {
+				n.Gamma[o], n.Variance[o] = 1, 1
+			}
+		}
+		p.Norms = append(p.Norms, n)
+		in = out
+	}
+	for l := range a.CrossLayers {
+		if a.Kind == model.DCNv2 {
+			p.Cross = append(p.Cross, linear(width, width, crossTensor+l))
+			continue
+		}
+		wide := math.Sqrt(2 / float64(a.Rank*width))
+		p.Mix = append(p.Mix, model.MixLayer{
+			U:    normal(a.Experts*a.Rank*width, wide, expandTensor+l),
+			C:    normal(a.Experts*a.Rank*a.Rank, math.Sqrt(2)/float64(a.Rank), middleTensor+l),
+			V:    normal(a.Experts*width*a.Rank, wide, reduceTensor+l),
+			Bias: make([]float32, width),
+		})
+	}
+	if a.Kind == model.DCNMix {
+		p.Gates = normal(a.Experts*width, math.Sqrt(2/float64(width)), gatesTensor)
+	}
+	if a.Kind != model.FM {
+		if a.Structure == model.Parallel {
+			in += width
+		}
+		p.Output = linear(in, 1, outputTensor)
+	}
+	return p
+}
