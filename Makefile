@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 FUZZTIME ?= 20s
-NUMERIC = ./internal/kernel ./internal/execute ./internal/model ./internal/shapley ./internal/evaluate ./internal/prune
+NUMERIC = ./internal/kernel ./internal/vector ./internal/train ./internal/execute ./internal/model ./internal/shapley ./internal/evaluate ./internal/prune
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -67,6 +67,14 @@ bench-train: ## compare training with PyTorch and with the processor's FMA peak 
 	go test -run '^$$' -bench Products ./internal/train
 	@go run ./bench/train $(BENCHFLAGS)
 
+scale: SHELL = /bin/bash
+scale: ## take 3 million rows of Criteo's shape from a raw log to scores in DIR=FOLDER (ten minutes)
+	mkdir -p '$(DIR)' && go build -o '$(DIR)/' ./cmd/shaver
+	cd '$(DIR)' && time ./shaver dataset synth --shape criteo --rows 3000000 --out log.tsv
+	cd '$(DIR)' && time ./shaver dataset import criteo log.tsv --memory 1GiB --out data
+	cd '$(DIR)' && time ./shaver train --dataset data --kind deepfm --dim 16 --hidden 400,400,400 --epochs 1 --out model.safetensors
+	cd '$(DIR)' && time ./shaver score --model model.safetensors --dataset data --baseline codebook --estimator multilinear --out scores.arrow
+
 estimators: ## compare the estimators at equal error on FLIGHTS=FOLDER, and draw docs/estimators.svg (ten minutes)
 	@go run ./bench/estimators -flights '$(FLIGHTS)' -picture docs/estimators.svg $(ESTIMATORSFLAGS)
 
@@ -90,4 +98,4 @@ golden: ## compute the golden files again (needs Debian's python3-torch)
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train estimators lint fmt kernels transcripts golden ci
+.PHONY: help build test race levels generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train scale estimators lint fmt kernels transcripts golden ci

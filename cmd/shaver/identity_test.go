@@ -111,9 +111,9 @@ const longShards = 6
 
 func longJob(t *testing.T) *long {
 	t.Helper()
-	dir, flags := plantedJob(t, 500)
+	dir, flags := plantedJob(t, 1500)
 	l := &long{reference: filepath.Join(dir, "reference.arrow")}
-	l.flags = append(flags, "--passes", "80", "--rows-per-shard", "80")
+	l.flags = append(flags, "--passes", "250", "--rows-per-shard", "240")
 	shaver(t, &l.report, slices.Concat([]string{"score", "--out", l.reference}, l.flags)...)
 	if l.report.Shards != longShards {
 		t.Fatalf("%d shards, expected %d", l.report.Shards, longShards)
