@@ -1,9 +1,11 @@
 package arrowio
 
 import (
+	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"shaver/internal/tally"
@@ -32,6 +34,15 @@ func TestBits(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A partial with too many bytes of records is refused.
+func TestLargeRecords(t *testing.T) {
+	defer func(most int) { maxRecords = most }(maxRecords)
+	maxRecords = 100
+	if err := EncodePartial(io.Discard, randomPartial(10, 4, true)); err == nil || !strings.Contains(err.Error(), "take more than 100 bytes: choose fewer rows per shard") {
+		t.Errorf("error %v", err)
 	}
 }
 

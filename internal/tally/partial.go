@@ -84,6 +84,9 @@ func Lists(form Form) int {
 	return 3
 }
 
+// Bytes returns the memory of the sums of p.
+func (p *Partial) Bytes() int64 { return 8 * int64(Lists(p.Form())) * int64(len(p.Sum)) }
+
 // Form returns the form of p.
 func (p *Partial) Form() Form {
 	return Form{Within: p.Within != nil, Paired: p.paired(), Corrected: p.CorrectedSquare != nil, Fields: len(p.Fourths)}
