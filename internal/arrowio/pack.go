@@ -183,17 +183,18 @@ func unpack(record []byte, lists []packing, sums [][]int64) error {
 // readBits reads numbers of the given width, as appendBits writes them.
 func readBits(list []int64, data []byte, width int) {
 	mask := uint64(1)<<width - 1 // all ones if width is 64
-	for c, at := 0, 0; c < len(list); c, at = c+1, at+width {
-		var bytes [16]byte
-		window := data[at/8:]
-		if len(window) < 9 {
-			copy(bytes[:], window)
-			window = bytes[:]
+	c, at := 0, 0
+	if width <= 64-7 { // a number and the bits before it in its byte fit into a word
+		for ; c < len(list) && at/8+8 <= len(data); c, at = c+1, at+width {
+			list[c] = int64(binary.LittleEndian.Uint64(data[at/8:]) >> (at % 8) & mask)
 		}
-		shift := at % 8
-		n := binary.LittleEndian.Uint64(window) >> shift
-		if shift+width > 64 {
-			n |= uint64(window[8]) << (64 - shift)
+	}
+	for ; c < len(list); c, at = c+1, at+width {
+		var bytes [9]byte
+		copy(bytes[:], data[at/8:])
+		n := binary.LittleEndian.Uint64(bytes[:]) >> (at % 8)
+		if at%8 > 0 {
+			n |= uint64(bytes[8]) << (64 - at%8)
 		}
 		list[c] = int64(n & mask)
 	}

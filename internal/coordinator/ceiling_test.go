@@ -35,13 +35,13 @@ import (
 
 // TestCeiling measures how many shards and bytes of partials a coordinator and one server can
 // process in a second. 64 workers compute nothing and answer with small partials for 10,000
-// shards, and with large ones for 300. Like real ones, they store one partial for up to 16 tasks
+// shards, and with large ones for 1500. Like real ones, they store one partial for up to 16 tasks
 // that are at hand. Everything runs on this machine's cores. The test needs SHAVER_LARGE=1.
 func TestCeiling(t *testing.T) {
 	if os.Getenv("SHAVER_LARGE") == "" {
 		t.Skip("SHAVER_LARGE is not set")
 	}
-	for _, c := range []struct{ shards, features int }{{10_000, 10}, {300, 3600}} {
+	for _, c := range []struct{ shards, features int }{{10_000, 10}, {1500, 3600}} {
 		t.Run(fmt.Sprintf("%d shards of %d features", c.shards, c.features), func(t *testing.T) { ceiling(t, c.shards, c.features) })
 	}
 }
@@ -145,7 +145,7 @@ func idle(t *testing.T, features, dim int) [][]byte {
 
 // perTask is the time that a task takes. 64 workers could compute far more tasks than a server
 // can pass on.
-const perTask = 100 * time.Millisecond
+const perTask = 20 * time.Millisecond
 
 // instant runs a worker that computes nothing. It answers every task with the same
 // partial.
