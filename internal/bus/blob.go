@@ -34,7 +34,7 @@ const (
 	chunkWindow = 32        // largest number of unacknowledged chunks
 	baseTimeout = 30 * time.Second
 	bytesPerSec = 4 << 20 // bytes per second; a slower transfer counts as stuck
-	fewChunks   = 8       // up to this number, chunks are read by requests
+	fewChunks   = 32      // up to this number, chunks are read by one request
 )
 
 // blobTimeout returns the time limit for reading a whole blob of the given size.
@@ -50,23 +50,16 @@ func chunks(bytes int64) uint64 { return uint64((bytes + chunkBytes - 1) / chunk
 
 func digestText(sum []byte) string { return "SHA-256=" + base64.URLEncoding.EncodeToString(sum) }
 
-// object is the stored description of a blob, its place in the stream and the number of
-// chunks that are stored.
+// object is the stored description of a blob and its place in the stream.
 type object struct {
 	jetstream.ObjectInfo
 	sequence uint64 // sequence number of the message with the description
-	held     uint64 // number of stored chunks
 }
 
 // is reports whether the description has the size and digest of the blob.
 func (o *object) is(blob job.Blob) bool {
 	sum, err := hex.DecodeString(blob.SHA256)
 	return err == nil && o.Size == uint64(blob.Bytes) && o.Digest == digestText(sum)
-}
-
-// whole reports whether all chunks are stored.
-func (o *object) whole() bool {
-	return uint64(o.Chunks) == o.held && o.held == chunks(int64(o.Size))
 }
 
 // object returns what is stored under name, or ErrNotFound. Deleted is set if a tombstone
@@ -83,15 +76,24 @@ func (b *Bus) object(ctx context.Context, name string) (*object, error) {
 	if err := json.Unmarshal(msg.Data, &o.ObjectInfo); err != nil || o.Name != name || !isToken(o.NUID) {
 		return nil, fault.Inputf("blob %s: %w: its description is malformed", name, ErrCorrupt)
 	}
-	if !o.Deleted && o.Chunks > 0 {
-		on := chunkPrefix + o.NUID
-		held, err := b.subjects(ctx, "look up blob "+name, blobStream, on)
-		if err != nil {
-			return nil, err
-		}
-		o.held = held[on]
-	}
 	return o, nil
+}
+
+// held returns how many of the object's chunks are stored.
+func (b *Bus) held(ctx context.Context, o *object) (uint64, error) {
+	on := chunkPrefix + o.NUID
+	held, err := b.subjects(ctx, "look up blob "+o.Name, blobStream, on)
+	return held[on], err
+}
+
+// whole reports whether all chunks of the object are stored, and no others.
+func (b *Bus) whole(ctx context.Context, o *object) (bool, error) {
+	want := chunks(int64(o.Size))
+	if o.Deleted || uint64(o.Chunks) != want || want == 0 {
+		return !o.Deleted && o.Chunks == 0 && want == 0, nil
+	}
+	held, err := b.held(ctx, o)
+	return held == want, err
 }
 
 // Put stores data under name and returns the reference to it. Storing the same bytes
@@ -115,8 +117,10 @@ func (b *Bus) PutFrom(ctx context.Context, name string, source func(io.Writer) e
 	if !isName(name) {
 		return job.Blob{}, fmt.Errorf("put blob: invalid name %q", name)
 	}
+	fresh := known != nil && known.Bytes <= chunkBytes && (strings.HasPrefix(name, "shard/") || strings.HasPrefix(name, "partial/"))
 	err = b.again(ctx, "put blob "+name, func(ctx context.Context) error {
-		blob, err = b.put(ctx, name, source, known)
+		blob, err = b.put(ctx, name, source, known, fresh)
+		fresh = false
 		return err
 	})
 	if err != nil {
@@ -125,20 +129,27 @@ func (b *Bus) PutFrom(ctx context.Context, name string, source func(io.Writer) e
 	return blob, nil
 }
 
-func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error, known *job.Blob) (blob job.Blob, err error) {
-	there, err := b.object(ctx, name)
-	expect := uint64(0)
-	switch {
-	case errors.Is(err, ErrNotFound):
-	case err != nil:
-		return blob, err
-	case !there.Deleted && there.whole():
-		if known == nil || !there.is(*known) {
-			return blob, ErrConflict
+// put is one attempt of PutFrom. If fresh is true, the blob is probably not stored, and put sends
+// it without a look.
+func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error, known *job.Blob, fresh bool) (blob job.Blob, err error) {
+	expect, replaced := uint64(0), ""
+	if !fresh {
+		there, err := b.object(ctx, name)
+		whole := false
+		if err == nil {
+			whole, err = b.whole(ctx, there)
 		}
-		return *known, nil
-	default: // a tombstone, or the remains of an unfinished delete
-		expect = there.sequence
+		switch {
+		case errors.Is(err, ErrNotFound):
+		case err != nil:
+			return blob, err
+		case whole && known != nil && there.is(*known):
+			return *known, nil
+		case whole:
+			return blob, ErrConflict
+		default: // a tombstone, or the remains of an unfinished delete
+			expect, replaced = there.sequence, there.NUID
+		}
 	}
 	token := newToken(name)
 	sum, size, err := b.putChunks(ctx, token, source)
@@ -162,8 +173,8 @@ func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error
 		return err
 	})
 	if !isCode(err, codeWrongLast) {
-		if err == nil && expect > 0 {
-			b.sweep(ctx, there.NUID)
+		if err == nil && replaced != "" {
+			b.sweep(ctx, replaced)
 		}
 		if err == nil {
 			b.sweepStrays(ctx)
@@ -396,11 +407,25 @@ func (b *Bus) read(ctx context.Context, blob job.Blob, limit int64, f func(*obje
 			return fmt.Errorf("blob %s: %w", blob.Name, ErrNotFound)
 		case !o.is(blob):
 			return corrupt(blob, "%d bytes with digest %s are stored, expected %d with SHA-256 %s", o.Size, o.Digest, blob.Bytes, blob.SHA256)
-		case !o.whole():
-			return corrupt(blob, "%d of %d chunks are stored", o.held, chunks(blob.Bytes))
+		case uint64(o.Chunks) != chunks(blob.Bytes):
+			return corrupt(blob, "its description has %d chunks, expected %d", o.Chunks, chunks(blob.Bytes))
+		}
+		if o.Chunks > fewChunks { // a reader of many chunks would wait for a missing one
+			if err := b.checkWhole(ctx, o); err != nil {
+				return err
+			}
 		}
 		return f(o)
 	})
+}
+
+// checkWhole returns an error that wraps ErrCorrupt if not all chunks of the object are stored.
+func (b *Bus) checkWhole(ctx context.Context, o *object) error {
+	held, err := b.held(ctx, o)
+	if err == nil && held != uint64(o.Chunks) {
+		return fault.Inputf("blob %s: %w: %d of %d chunks are stored", o.Name, ErrCorrupt, held, o.Chunks)
+	}
+	return err
 }
 
 // corrupt returns an input error that wraps ErrCorrupt and names the blob.
@@ -428,7 +453,7 @@ func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) er
 		if o.Chunks <= fewChunks {
 			read = b.fetchChunks
 		}
-		err = read(ctx, o.NUID, func(chunk []byte) error {
+		err = read(ctx, o, func(chunk []byte) error {
 			idle.Reset(blobTimeout(0)) // f may take longer
 			if size += uint64(len(chunk)); size > o.Size {
 				return fault.Inputf("blob %s: %w: more than its %d bytes are stored", o.Name, ErrCorrupt, o.Size)
@@ -460,37 +485,43 @@ func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) er
 	return nil
 }
 
-// followChunks calls f with the chunks under a token, in order, until f fails. They come
+// followChunks calls f with the chunks of the object, in order, until f fails. They come
 // without a request for each, which suits blobs of many chunks.
-func (b *Bus) followChunks(ctx context.Context, token string, f func(chunk []byte) error) error {
-	return b.follow(ctx, blobStream, chunkPrefix+token, chunkWindow, func(msg jetstream.Msg) error { return f(msg.Data()) })
+func (b *Bus) followChunks(ctx context.Context, o *object, f func(chunk []byte) error) error {
+	return b.follow(ctx, blobStream, chunkPrefix+o.NUID, chunkWindow, func(msg jetstream.Msg) error { return f(msg.Data()) })
 }
 
-// fetchChunks calls f with the chunks under a token, in order, until f fails. It asks the
-// leader of the stream for each chunk. Unlike followChunks it needs no consumer, which
-// the cluster would have to agree on, and might place on a node that cannot read the
-// stream.
-func (b *Bus) fetchChunks(ctx context.Context, token string, f func(chunk []byte) error) error {
-	const what = "read chunk"
-	for next := uint64(1); ; {
-		var msg *jetstream.RawStreamMsg
-		err := b.call(ctx, what, func(ctx context.Context) error {
-			s, err := b.stream(ctx, blobStream)
-			if err != nil {
-				return err
+// fetchChunks calls f with the chunks of the object, in order, until f fails. It asks any
+// replica for all of them at once, and the leader of the stream for a chunk that this replica
+// does not hold. Unlike followChunks it needs no consumer, which the cluster would have to
+// agree on, and might place on a node that cannot read the stream.
+func (b *Bus) fetchChunks(ctx context.Context, o *object, f func(chunk []byte) error) error {
+	what, on := "read chunks of "+o.Name, chunkPrefix+o.NUID
+	for next, left := uint64(1), int(o.Chunks); ; {
+		var msgs []*jetstream.RawStreamMsg
+		err := b.call(ctx, what, func(ctx context.Context) (err error) {
+			msgs, err = b.getDirect(ctx, blobStream, on, next, max(left, 1))
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				var msg *jetstream.RawStreamMsg
+				msg, err = b.get(ctx, blobStream, getRequest{Next: on, Seq: next})
+				msgs = append(msgs, msg)
 			}
-			msg, err = s.GetMsg(ctx, next, jetstream.WithGetMsgSubject(chunkPrefix+token))
 			return err
 		})
-		if errors.Is(err, jetstream.ErrMsgNotFound) { // it was deleted after the description was read
-			return errAgain{err}
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			if err := b.checkWhole(ctx, o); err != nil {
+				return err
+			}
+			return errAgain{err} // it is stored now
 		}
 		if err != nil {
 			return err
 		}
-		next = msg.Sequence + 1
-		if err := f(msg.Data); err != nil {
-			return err
+		for _, msg := range msgs {
+			next, left = msg.Sequence+1, left-1
+			if err := f(msg.Data); err != nil {
+				return err
+			}
 		}
 	}
 }

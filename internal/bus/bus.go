@@ -88,9 +88,10 @@ type Bus struct {
 	servers  int          // number of servers in the configuration
 	unheard  atomic.Int64 // since when JetStream has not answered, on the clock of uptime; 0 = the last request succeeded
 
-	mu      sync.Mutex
-	streams map[string]jetstream.Stream // handles by name
-	strays  []string                    // tokens of chunks to delete again, because some may have been stored late
+	mu            sync.Mutex
+	streams       map[string]jetstream.Stream   // handles by name
+	taskConsumers map[string]jetstream.Consumer // of tasks by kernel, as last looked up
+	strays        []string                      // tokens of chunks to delete again, because some may have been stored late
 }
 
 // patience is how long a client waits before it gives up a request or a connection.

@@ -32,7 +32,7 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 	}
 	b := &Bus{
 		name: c.Name, log: c.Log, onBlob: c.OnBlob, denied: new(atomic.Pointer[denial]),
-		streams: map[string]jetstream.Stream{}, patience: c.patience(),
+		streams: map[string]jetstream.Stream{}, taskConsumers: map[string]jetstream.Consumer{}, patience: c.patience(),
 	}
 	if c.Server != nil {
 		b.desk = c.Server.desk

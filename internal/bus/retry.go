@@ -342,11 +342,7 @@ func (b *Bus) storeOnce(ctx context.Context, what, stream, subject string, body 
 // jetstream.ErrMsgNotFound.
 func (b *Bus) last(ctx context.Context, what, stream, subject string) (msg *jetstream.RawStreamMsg, err error) {
 	err = b.call(ctx, what, func(ctx context.Context) error {
-		s, err := b.stream(ctx, stream)
-		if err != nil {
-			return err
-		}
-		msg, err = s.GetLastMsgForSubject(ctx, subject)
+		msg, err = b.get(ctx, stream, getRequest{Last: subject})
 		return err
 	})
 	return msg, err

@@ -54,9 +54,9 @@ func (q *Queue) validate() error {
 	return nil
 }
 
-// streams returns the configurations of all streams. None of them allows direct reads.
-// Any replica answers a direct read, even one that lags behind, so a blob or result that
-// was just stored could seem to be missing.
+// streams returns the configurations of all streams. Only the stream of blobs allows direct
+// reads, which only fetchChunks uses. Any replica answers a direct read, even one that lags
+// behind, so a result that was just stored could seem to be missing.
 func (q *Queue) streams() []jetstream.StreamConfig {
 	streams := []jetstream.StreamConfig{
 		{Name: tasksStream, Subjects: []string{taskPrefix + "*.*.*"}, Retention: jetstream.WorkQueuePolicy,
@@ -65,7 +65,7 @@ func (q *Queue) streams() []jetstream.StreamConfig {
 		{Name: quarantineStream, Subjects: []string{quarantinePrefix + "*.*"}},
 		// The settings of these two streams are those of an object store and of a
 		// key-value bucket, so that the nats command can read them.
-		{Name: blobStream, Subjects: []string{chunkPrefix + ">", metaPrefix + ">"}, Discard: jetstream.DiscardNew, AllowRollup: true},
+		{Name: blobStream, Subjects: []string{chunkPrefix + ">", metaPrefix + ">"}, Discard: jetstream.DiscardNew, AllowRollup: true, AllowDirect: true},
 		{Name: jobStream, Subjects: []string{jobPrefix + ">"}, MaxMsgsPerSubject: 2, Discard: jetstream.DiscardNew,
 			AllowRollup: true, DenyDelete: true},
 	}

@@ -2,7 +2,6 @@ package bus
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,8 +140,11 @@ func (b *Bus) fetchAny(ctx context.Context, kernels []string) (*Delivery, error)
 	return d, err
 }
 
-// TryTask is like NextTask, but returns nil if no task is stored, or if the server does not answer
-// at once.
+// tryWait is how long TryTask waits for a task. It is short, because the end of a job waits for it.
+const tryWait = 100 * time.Millisecond
+
+// TryTask is like NextTask, but returns nil if no task comes within tryWait, or if NextTask has
+// not asked for tasks of the kernel before. The lease is the one that NextTask saw last.
 func (b *Bus) TryTask(ctx context.Context, kernel string) (*Delivery, error) {
 	if b.Local() {
 		return b.tryLocal(ctx, kernel)
@@ -150,18 +152,21 @@ func (b *Bus) TryTask(ctx context.Context, kernel string) (*Delivery, error) {
 	if ctx.Err() != nil {
 		return nil, b.pauser("next task").ended(ctx, nil)
 	}
-	consumer, err := b.consumer(ctx, kernel)
-	var d *Delivery
-	if err == nil {
-		d, err = b.fetch(ctx, consumer, 0)
+	b.mu.Lock()
+	consumer := b.taskConsumers[kernel]
+	b.mu.Unlock()
+	if consumer == nil {
+		return nil, nil
 	}
+	d, err := b.fetch(ctx, consumer, tryWait)
 	if err != nil && ctx.Err() == nil {
 		return nil, nil // NextTask reports what lasts
 	}
 	return d, err
 }
 
-// consumer looks up the consumer of the kernel's tasks, whose lease may have changed.
+// consumer looks up the consumer of the kernel's tasks, whose lease may have changed, and keeps it
+// for TryTask.
 func (b *Bus) consumer(ctx context.Context, kernel string) (c jetstream.Consumer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -169,21 +174,26 @@ func (b *Bus) consumer(ctx context.Context, kernel string) (c jetstream.Consumer
 		c, err = b.js.Consumer(ctx, tasksStream, consumerOf(kernel))
 		return err
 	})
+	if err == nil {
+		b.mu.Lock()
+		b.taskConsumers[kernel] = c
+		b.mu.Unlock()
+	}
 	return c, err
 }
 
-// fetch asks for one task and waits for the given time, or does not wait if it is 0. If no task
-// comes it returns nil and no error.
+// fetch asks for one task and waits for the given time. If no task comes it returns nil and no
+// error.
 func (b *Bus) fetch(ctx context.Context, consumer jetstream.Consumer, within time.Duration) (*Delivery, error) {
-	wait, cancel := context.WithTimeout(ctx, cmp.Or(within, callTimeout))
+	wait, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	deadline, _ := wait.Deadline()
 	// The server's heartbeats distinguish an empty queue from a request that was lost
 	// with its connection.
 	var batch jetstream.MessageBatch
 	err := b.request("fetch", func() (err error) {
-		if within == 0 {
-			batch, err = consumer.FetchNoWait(1)
+		if within == tryWait { // the library waits longer than the server, so a late task arrives
+			batch, err = consumer.Fetch(1, jetstream.FetchMaxWait(within))
 			return err
 		}
 		batch, err = consumer.Fetch(1, jetstream.FetchContext(wait), jetstream.FetchHeartbeat(max(time.Until(deadline)/4, time.Millisecond)))

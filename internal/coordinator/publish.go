@@ -5,6 +5,9 @@ import (
 	"errors"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
 	"shaver/internal/bus"
 	"shaver/internal/job"
 	"shaver/internal/prepare"
@@ -88,19 +91,47 @@ type publisher struct {
 	orders *orders
 }
 
+// At most publishing tasks, with at most publishingBytes of shards, are on their way to the
+// server at once. One at a time would leave workers idle if tasks are small.
+const (
+	publishing      = 128
+	publishingBytes = 32 << 20
+)
+
 // run reads the dataset and publishes what is ordered until ctx ends. When the task of
 // a shard is stored, run sends the shard's number to published.
 func (p *publisher) run(ctx context.Context, published chan<- int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(publishing + 1)
+	group.Go(func() error { return p.scan(ctx, group, published) })
+	return group.Wait()
+}
+
+// scan reads the dataset, and starts a goroutine in group for each task that it publishes.
+func (p *publisher) scan(ctx context.Context, group *errgroup.Group, published chan<- int) error {
+	room := semaphore.NewWeighted(publishingBytes)
 	emit := func(ctx context.Context, piece *shard.Piece) error {
-		if err := p.publish(ctx, piece); err != nil {
+		task, data, err := p.task(piece)
+		if err != nil {
 			return err
 		}
-		select {
-		case published <- piece.Index:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+		size := min(int64(len(data)), publishingBytes)
+		if err := room.Acquire(ctx, size); err != nil {
+			return err
 		}
+		group.Go(func() error {
+			defer room.Release(size)
+			if err := p.publish(ctx, task, data); err != nil {
+				return err
+			}
+			select {
+			case published <- task.Shard:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		return nil
 	}
 	plan := &p.job.Plan
 	for ctx.Err() == nil {
@@ -120,12 +151,11 @@ func (p *publisher) run(ctx context.Context, published chan<- int) error {
 	return ctx.Err()
 }
 
-// publish stores the shard, unless workers read it in place. It then publishes the
-// task.
-func (p *publisher) publish(ctx context.Context, piece *shard.Piece) error {
+// task returns the task of a shard, and the encoded shard unless workers read it in place.
+func (p *publisher) task(piece *shard.Piece) (task job.Task, data []byte, err error) {
 	j, plan := p.job, &p.job.Plan
 	round, _, _ := plan.Locate(piece.Index)
-	task := job.Task{
+	task = job.Task{
 		Job: j.ID, Shard: piece.Index, Spec: j.Spec, Pass: plan.Passes(round) - 1, Rows: plan.ShardRows(piece.Index), Combine: len(plan.Rounds) == 0, Model: p.inputs.game.model, Baseline: p.inputs.game.baseline,
 	}
 	if previous := p.inputs.previous; previous != nil {
@@ -134,19 +164,23 @@ func (p *publisher) publish(ctx context.Context, piece *shard.Piece) error {
 	if plan.InPlace && !p.orders.overWire(piece.Index) {
 		task.Place = piece.Place
 		task.Place.SHA256 = shard.Digest(piece.Rows)
-	} else {
-		data, err := shard.Encode(j.Dataset.Form(), piece.Rows)
-		if err != nil {
-			return err
-		}
-		if task.Data, err = p.bus.Put(ctx, bus.ShardName(j.ID, piece.Index), data); err != nil {
+		return task, nil, nil
+	}
+	data, err = shard.Encode(j.Dataset.Form(), piece.Rows)
+	return task, data, err
+}
+
+// publish stores the shard, if there is one, and publishes the task.
+func (p *publisher) publish(ctx context.Context, task job.Task, data []byte) (err error) {
+	if data != nil {
+		if task.Data, err = p.bus.Put(ctx, bus.ShardName(task.Job, task.Shard), data); err != nil {
 			return err
 		}
 	}
-	err := p.bus.PublishTask(ctx, task)
+	err = p.bus.PublishTask(ctx, task)
 	// The stored task may differ from ours because another coordinator published it, and
 	// only one of the two coordinators sends the shard.
-	if plan.InPlace && errors.Is(err, bus.ErrConflict) {
+	if p.job.Plan.InPlace && errors.Is(err, bus.ErrConflict) {
 		return nil
 	}
 	return err
