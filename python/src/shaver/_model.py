@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import os
 import sys
 import warnings
@@ -27,6 +28,9 @@ ModelLike = Union["Model", Source]
 # Modules whose effect the state dict does not show. The kinds that are read from a state dict
 # have ReLU only.
 _KINDS_HAVE = {"ReLU", "Sigmoid"}
+
+# Bytes of tensors that an .onnx file holds, which has at most 2 GB. More are in a second file.
+_LARGEST_GRAPH = 1 << 30
 
 
 class Model:
@@ -124,7 +128,9 @@ class Model:
         return other
 
     def __repr__(self) -> str:
-        return f"Model({self.document['architecture']}, {self.document['fields']} fields, {self.document['parameters']:,} parameters)"
+        fields = self.document["fields"]  # a number, or with an .onnx file a list
+        count = len(fields) if isinstance(fields, list) else fields
+        return f"Model({self.document['architecture']}, {count} fields, {self.document['parameters']:,} parameters)"
 
 
 def is_module(value: object) -> bool:
@@ -163,8 +169,12 @@ def _export(module: torch.nn.Module, inputs: Sequence[torch.Tensor], names: Sequ
     if len(names) != len(inputs):
         raise BadInputError(f"{len(names)} input_names for {len(inputs)} example_inputs")
     path = fresh("model.onnx")
+    size = sum(tensor.nbytes for tensor in module.state_dict().values())
     training = [part for part in module.modules() if part.training]
     module.eval()
+    exporter = logging.getLogger("torch.onnx")
+    level = exporter.level
+    exporter.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -175,6 +185,7 @@ def _export(module: torch.nn.Module, inputs: Sequence[torch.Tensor], names: Sequ
                 str(path),
                 dynamo=True,
                 verbose=False,
+                external_data=size > _LARGEST_GRAPH,
                 input_names=list(names),
                 output_names=["output"],
                 dynamic_shapes=_shapes(module, [{0: batch} for _ in inputs]),
@@ -184,6 +195,7 @@ def _export(module: torch.nn.Module, inputs: Sequence[torch.Tensor], names: Sequ
     except Exception as error:
         raise BadInputError(f"torch.onnx.export: {error}") from error
     finally:
+        exporter.setLevel(level)
         for part in training:
             part.training = True
     return str(path)
