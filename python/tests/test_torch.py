@@ -21,6 +21,8 @@ if not os.environ.get("CI"):
 import torch
 from torch import nn
 
+pytestmark = pytest.mark.torch
+
 DIMS = [7, 11, 5, 4]
 
 

@@ -114,7 +114,7 @@ def _with(source: Source, tables: Mapping[str, _tensors.Array], in_place: bool) 
 def _state(source: Source) -> Mapping[str, Any]:
     """Returns the state dict of a model in memory."""
     if is_module(source):
-        return cast("torch.nn.Module", source).state_dict()
+        return cast(Mapping[str, Any], cast("torch.nn.Module", source).state_dict())
     return cast(_tensors.StateDict, source)
 
 
