@@ -151,6 +151,20 @@ def test_modules_of_our_kinds(kind: str, ds: shaver.Dataset, tmp_path: Path) -> 
     assert changed(pruned.state_dict(), module.state_dict()) == set()
 
 
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16])
+def test_other_types_keep_their_bits(kind: torch.dtype, ds: shaver.Dataset) -> None:
+    state = {name: tensor.to(kind) for name, tensor in of_kind("fm").state_dict().items() if tensor.is_floating_point()}
+    state["embedding.weight"] *= 1 + torch.rand(state["embedding.weight"].shape, dtype=torch.float64).to(kind)
+    scores = shaver.score(state, ds)
+    pruned = shaver.prune(state, scores, sparsity=0.5)
+    before, after = state["embedding.weight"], pruned["embedding.weight"]
+    assert after.dtype == kind and int((after == 0).sum()) == before.numel() // 2
+    assert bool((after == before).logical_or(after == 0).all())
+    calibrated = shaver.prune(state, scores, sparsity=0.5, calibrate=True)
+    assert {name: tensor.dtype for name, tensor in calibrated.items()} == {name: tensor.dtype for name, tensor in state.items()}
+    assert bool((calibrated["_bias"] != state["_bias"]).all())
+
+
 def test_calibrate_changes_other_weights(ds: shaver.Dataset) -> None:
     module = of_kind("deepfm")
     scores = shaver.score(module, ds, estimator="multilinear", splits="train")
@@ -172,7 +186,7 @@ def test_module_with_tables_and_a_dense_input(tmp_path: Path) -> None:
     assert module.training and model.document["architecture"] == "graph" and model.is_onnx
     names = {"tables.0.weight", "tables.1.weight", "tables.2.weight", "tables.3.weight"}
     round_trip(model, module, ds, names, tmp_path)
-    with pytest.raises(shaver.BadInputError, match="calibrate adds nodes"):
+    with pytest.raises(shaver.BadInputError, match="calibrate and tune change more"):
         shaver.prune(model, shaver.score(model, ds), sparsity=0.5, calibrate=True)
     with pytest.raises(shaver.BadInputError, match=r"expected an \.onnx file"):
         shaver.prune(model, shaver.score(model, ds), sparsity=0.5, out=tmp_path / "pruned.safetensors")

@@ -67,8 +67,8 @@ def prune(
         path = str(os.fspath(out))
         if in_memory and before.is_onnx and not path.endswith(".onnx"):
             raise BadInputError(f"{path}: the module was exported to ONNX, expected an .onnx file")
-    if in_memory and before.is_onnx and calibrate:
-        raise BadInputError("calibrate adds nodes to a graph, which cannot be put into a module: export it, and prune the .onnx file")
+    if in_memory and before.is_onnx and (calibrate or flags.get("tune")):
+        raise BadInputError("calibrate and tune change more than tables, which cannot be put into an exported module: prune its .onnx file")
     settings: dict[str, Flag] = {
         **before.flags,
         **({} if rows is None else rows.flags),
@@ -95,19 +95,19 @@ def prune(
     return cast(M, after)
 
 
-def _with(source: Source, tables: Mapping[str, _tensors.Array], in_place: bool) -> Source:
+def _with(source: Source, tables: Mapping[str, Any], in_place: bool) -> Source:
     """Returns a state dict or a module with other values in the named tensors."""
     if not is_module(source):
-        state = dict(cast(_tensors.StateDict, source))
-        for name, table in tables.items():
-            state[name] = _tensors.like(table, state[name])
-        return state
+        return {**cast(_tensors.StateDict, source), **tables}
+    import torch
+
     module = cast("torch.nn.Module", source)
     if not in_place:
         module = copy.deepcopy(module)
     state = module.state_dict()
-    for name, table in tables.items():
-        _tensors.copy_into(table, state[name])
+    with torch.no_grad():
+        for name, table in tables.items():
+            state[name].copy_(table)
     return module
 
 
@@ -118,8 +118,8 @@ def _state(source: Source) -> Mapping[str, Any]:
     return cast(_tensors.StateDict, source)
 
 
-def _state_tables(before: Model, path: str) -> dict[str, _tensors.Array]:
-    """Returns the tensors of a state dict that differ in the pruned file."""
+def _state_tables(before: Model, path: str) -> dict[str, Any]:
+    """Returns the tensors of a state dict that differ in the pruned file, as they are there."""
     dense = str(fresh("dense.safetensors"))
     document(["model", "convert", path, dense], {"dense": True})
     state = _state(before.source)
@@ -127,16 +127,17 @@ def _state_tables(before: Model, path: str) -> dict[str, _tensors.Array]:
     for name, array in _tensors.read(dense):
         if name not in state:
             raise BadInputError(f"the pruned file has a tensor {name}, which the state dict lacks")
-        was = _tensors.as_array(state[name])
-        if was is None or not _tensors.same_bits(was, array):
-            changed[name] = array
+        table = _tensors.replaced(state[name], array)
+        if table is not None:
+            changed[name] = table
     return changed
 
 
-def _onnx_tables(before: Model, path: str) -> dict[str, _tensors.Array]:
-    """Returns the tensors of a module that are pruned tables of the exported graph."""
+def _onnx_tables(before: Model, path: str) -> dict[str, Any]:
+    """Returns the tensors of a module that are pruned tables of the exported graph, as they are there."""
     was, now = _initializers(before.path), _initializers(path)
-    state = {name: array for name, value in _state(before.source).items() if (array := _tensors.as_array(value)) is not None}
+    values = _state(before.source)
+    state = {name: array for name, value in values.items() if (array := _tensors.as_array(value)) is not None}
     changed = {}
     for name, array in now.items():
         if name not in was:
@@ -148,7 +149,7 @@ def _onnx_tables(before: Model, path: str) -> dict[str, _tensors.Array]:
             found = next((key for key, value in state.items() if _tensors.same_bits(value, was[name])), None)
         if found is None:
             raise BadInputError(f"table {name} of the exported graph is no tensor of the module's state dict: use the pruned .onnx file, which out names")
-        changed[found] = array
+        changed[found] = _tensors.replaced(values[found], array)
     return changed
 
 

@@ -7,14 +7,11 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ._errors import BadInputError
-
-if TYPE_CHECKING:
-    import torch
 
 Array = np.ndarray[Any, np.dtype[Any]]
 StateDict = Mapping[str, Any]
@@ -24,6 +21,7 @@ _TYPES = {
     "F64": "<f8",
     "F32": "<f4",
     "F16": "<f2",
+    "BF16": "<u2",  # the bits, because numpy has no such type
     "I64": "<i8",
     "I32": "<i4",
     "I16": "<i2",
@@ -31,7 +29,7 @@ _TYPES = {
     "U8": "u1",
     "BOOL": "?",
 }
-_NAMES = {np.dtype(text): name for name, text in _TYPES.items()}
+_NAMES = {np.dtype(text): name for name, text in _TYPES.items() if name != "BF16"}
 
 
 def is_tensor(value: object) -> bool:
@@ -102,27 +100,42 @@ def same_bits(one: Array, other: Array) -> bool:
 
 
 def as_array(value: Any) -> Array | None:
-    """Returns an array or a tensor as an array, or None if numpy does not have its type."""
+    """Returns an array or a tensor as an array, or None if numpy does not have its type. The
+    array of a bfloat16 tensor has its bits."""
     if not is_tensor(value):
         return np.asarray(value)
+    import torch
+
+    tensor = value.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        return np.asarray(tensor.contiguous().view(torch.int16).numpy().view(np.uint16))
     try:
-        return np.asarray(value.detach().cpu().numpy())
+        return np.asarray(tensor.numpy())
     except TypeError:
         return None
 
 
-def like(array: Array, value: Any) -> Any:
-    """Returns a copy of array of the class, type and device of value."""
+def replaced(value: Any, array: Array) -> Any:
+    """Returns a copy of an array or a tensor with the entries of array, or None if all are the same.
+
+    If array is float32 and value has another type, as the tables of a pruned file may, an entry
+    is the same if it is so in float32. It then keeps its bits.
+    """
+    old = as_array(value)
+    if old is None or old.shape != array.shape:
+        raise BadInputError(f"a tensor has the shape {tuple(value.shape)} and the type {value.dtype}, which the pruned tensor {array.shape} does not fit")
+    if old.dtype != array.dtype:
+        old = np.asarray(value.detach().cpu().float().numpy() if is_tensor(value) else value.astype(array.dtype))
+    bits = np.dtype(f"u{array.itemsize}")
+    same = np.ascontiguousarray(old).view(bits) == np.ascontiguousarray(array).view(bits)
+    if same.all():
+        return None
     if not is_tensor(value):
-        return np.array(array, value.dtype)
+        return np.where(same, value, array.astype(value.dtype))
     import torch
 
-    return torch.from_numpy(np.array(array)).to(value.device, value.dtype)
-
-
-def copy_into(array: Array, tensor: torch.Tensor) -> None:
-    """Overwrites the values of a tensor in place, also those of a parameter."""
-    import torch
-
-    with torch.no_grad():
-        tensor.copy_(torch.from_numpy(np.array(array)))
+    if value.dtype == torch.bfloat16 and array.dtype == np.uint16:
+        new = torch.from_numpy(np.array(array).view(np.int16)).view(torch.bfloat16)
+    else:
+        new = torch.from_numpy(np.array(array)).to(value.dtype)
+    return torch.where(torch.from_numpy(same), value.detach().cpu(), new).to(value.device)
