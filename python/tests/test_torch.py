@@ -212,6 +212,10 @@ def round_trip(model: shaver.Model, module: nn.Module, ds: shaver.Dataset, table
     scores = shaver.score(model, ds, estimator="multilinear", baseline="zero", out=folder / "scores.arrow")
     command("score", "--model", model.path, "--dataset", ds.paths[0], "--estimator", "multilinear", "--out", folder / "want.arrow")
     assert (folder / "scores.arrow").read_bytes() == (folder / "want.arrow").read_bytes()
+    for field in scores.document["fields"]:
+        top = scores.top(field["name"], 100)
+        assert sum(top["phi"].to_pylist()) == pytest.approx(field["sum"], abs=1e-9)
+        assert set(top["table"].to_pylist()) <= tables
     pruned = shaver.prune(model, scores, sparsity=0.6, out=folder / "pruned.onnx")
     command("prune", "--model", model.path, "--scores", scores.path, "--sparsity", "0.6", "--out", folder / "want.onnx")
     assert (folder / "pruned.onnx").read_bytes() == (folder / "want.onnx").read_bytes()

@@ -77,16 +77,20 @@ class Scores:
         """Returns the n features of a field that save the most loss, the best first.
 
         The columns are id, count (rows with the feature), phi (the sum of its Shapley values, in
-        nat per row), and value, if the dataset has the values of ids.
+        nat per row, or with the squared loss its unit), table if the model has several, and value
+        if the dataset has the values of ids.
         """
         names = [each["name"] for each in self.document["fields"]]
         if field not in names:
             raise BadInputError(f"no field {field!r}: the fields are {', '.join(names)}")
         table = self.to_arrow()
         table = table.filter(pc.equal(table["field"], field))
-        sums = np.array([sum(values) for values in table["phi"].to_pylist()])
+        phi = table["phi"].combine_chunks()
+        sums = np.bincount(pc.list_parent_indices(phi), weights=pc.list_flatten(phi), minlength=len(phi))
         order = np.argsort(-sums, kind="stable")[:n]
         found = table.select(["id", "count"]).take(pa.array(order)).append_column("phi", pa.array(sums[order]))
+        if "table" in table.column_names:
+            found = found.append_column("table", table["table"].take(pa.array(order)))
         if self.dataset is not None:
             values = self.dataset.values(field)
             if any(value is not None for value in values):
