@@ -17,6 +17,7 @@ from conftest import FIELDS, Planted, command
 
 import shaver
 from shaver import _tensors
+from shaver._scratch import scratch
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +163,20 @@ def test_model(planted: Planted, state: dict[str, Any]) -> None:
     ]:
         with pytest.raises(shaver.BadInputError, match=match):
             shaver.Model(source, **options)  # type: ignore[arg-type]
+
+
+def test_files_of_models_are_deleted(planted: Planted, scores: shaver.Scores, state: dict[str, Any]) -> None:
+    def files() -> int:
+        return sum(path.suffix == ".safetensors" for path in scratch().rglob("*"))
+
+    before = files()
+    shaver.evaluate(shaver.prune(state, scores, sparsity=0.5), planted.dataset)
+    assert files() == before
+    model = shaver.Model(state, field_dims=scores.field_dims)
+    pruned = shaver.prune(model, scores, sparsity=0.5)
+    assert files() == before + 2 and shaver.evaluate(pruned, planted.dataset, against=model).differences
+    del model, pruned
+    assert files() == before
 
 
 def test_prune_needs_out_for_a_path(planted: Planted, scores: shaver.Scores) -> None:

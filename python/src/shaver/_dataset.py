@@ -16,7 +16,7 @@ from ._command import Flag, document, run
 from ._errors import BadInputError
 from ._model import Model, ModelLike
 from ._progress import ProgressOption
-from ._scratch import fresh
+from ._scratch import delete, fresh
 
 if TYPE_CHECKING:
     import pandas
@@ -86,8 +86,9 @@ class Dataset:
             raise BadInputError(f"fields: expected a list of columns, such as [{fields!r}]")
         folder = str(os.fspath(out)) if out is not None else str(fresh("dataset"))
         common: dict[str, Flag] = {"out": folder, "dense": dense or None, **flags}
-        if model is not None:
-            common |= Model.of(model).flags
+        known = None if model is None else Model.of(model)
+        if known is not None:
+            common |= known.flags
         if ids is None:
             if isinstance(frame, Mapping):
                 raise BadInputError("a dict of frames needs ids: raw values are split at random")
@@ -99,7 +100,8 @@ class Dataset:
                     progress=progress,
                 )
             finally:
-                _delete(temporary)
+                if temporary is not None:
+                    delete(temporary)
             return cls(folder)
         frames = frame if isinstance(frame, Mapping) else {"train": frame}
         unknown = sorted(set(frames) - set(_SPLITS))
@@ -114,7 +116,7 @@ class Dataset:
             run(["dataset", "import", "csv"], {"ids": ids, "split": split, **files, **common}, progress=progress)
         finally:
             for path in files.values():
-                _delete(path)
+                delete(path)
         return cls(folder)
 
     @property
@@ -267,8 +269,3 @@ def _unescaped(text: str) -> str:
         return text
     parts = text.split("\\\\")
     return "\\".join(part.replace("\\t", "\t").replace("\\n", "\n").replace("\\r", "\r") for part in parts)
-
-
-def _delete(path: str | None) -> None:
-    if path is not None:
-        Path(path).unlink(missing_ok=True)

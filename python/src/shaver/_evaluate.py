@@ -72,10 +72,12 @@ def evaluate(
     those of shaver evaluate.
     """
     rows = Dataset.of(dataset)
+    measured = Model.of(model, rows.field_dims)  # its file is deleted with it
+    other = None if against is None else Model.of(against, rows.field_dims)
     settings: dict[str, Flag] = {
-        **Model.of(model, rows.field_dims).flags,
+        **measured.flags,
         **rows.flags,
-        "against": None if against is None else Model.of(against, rows.field_dims).path,
+        "against": None if other is None else other.path,
         "split": split,
         "predictions": predictions,
         **flags,
@@ -125,10 +127,11 @@ def check(
     max_auc_drop=0.002.
     """
     rows = Dataset.of(dataset)
+    before, after = Model.of(model, rows.field_dims), Model.of(pruned, rows.field_dims)
     settings: dict[str, Flag] = {
-        **Model.of(model, rows.field_dims).flags,
+        **before.flags,
         **rows.flags,
-        "pruned": Model.of(pruned, rows.field_dims).path,
+        "pruned": after.path,
         "split": split,
         "confident": confident,
         **flags,
@@ -168,8 +171,9 @@ def report(
     """
     known = Scores.of(scores)
     rows = known.dataset if dataset is None else Dataset.of(dataset)
+    scored = Model.of(model, known.field_dims)
     settings: dict[str, Flag] = {
-        **Model.of(model, known.field_dims).flags,
+        **scored.flags,
         **({} if rows is None else rows.flags),
         "scores": known.path,
         "sweep": None if sweep is None else sweep.path if isinstance(sweep, Sweep) else sweep,

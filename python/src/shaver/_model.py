@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Union, cast
 from . import _tensors
 from ._command import Flag, document
 from ._errors import BadInputError
-from ._scratch import fresh
+from ._scratch import delete_with, fresh
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +52,7 @@ class Model:
     BadInputError if shaver does not recognise the model.
     """
 
-    path: str  # file that the commands read
+    path: str  # file that the commands read; that of a model in memory lives as long as the Model
     source: Source  # what the model was made from
     document: dict[str, Any]  # facts, as shaver model inspect -o json prints them
 
@@ -94,6 +94,8 @@ class Model:
             self.path = _write_state(source, stated)
         else:
             raise BadInputError(f"the model is a {type(source).__name__}, expected a path, a state dict or a torch.nn.Module")
+        if not isinstance(source, (str, os.PathLike)):
+            delete_with(self, self.path)
         self.document = document(["model", "inspect", self.path], {"model_output": output})
 
     @classmethod

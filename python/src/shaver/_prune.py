@@ -15,7 +15,7 @@ from ._errors import BadInputError
 from ._model import Model, Source, is_module
 from ._progress import ProgressOption
 from ._scores import Scores, ScoresLike
-from ._scratch import fresh
+from ._scratch import delete, delete_with, fresh
 from ._sweep import Sweep, SweepLike
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def prune(
         if in_memory and before.is_onnx and not path.endswith(".onnx"):
             raise BadInputError(f"{path}: the module was exported to ONNX, expected an .onnx file")
     if in_memory and before.is_onnx and (calibrate or flags.get("tune")):
-        raise BadInputError("calibrate and tune change more than tables, which cannot be put into an exported module: prune its .onnx file")
+        raise BadInputError("calibrate and tune change more than tables, which cannot be put into an exported module: prune the .onnx file of Model.path")
     settings: dict[str, Flag] = {
         **before.flags,
         **({} if rows is None else rows.flags),
@@ -89,7 +89,12 @@ def prune(
         tables = _onnx_tables(before, path) if before.is_onnx else _state_tables(before, path)
         after = _with(before.source, tables, in_place)
     if isinstance(model, Model):
-        return cast(M, before.replaced(path, after))
+        pruned = before.replaced(path, after)
+        if out is None:
+            delete_with(pruned, path)
+        return cast(M, pruned)
+    if out is None:
+        delete(path)
     if isinstance(model, os.PathLike):
         return cast(M, Path(path))
     return cast(M, after)
@@ -121,15 +126,18 @@ def _state(source: Source) -> Mapping[str, Any]:
 def _state_tables(before: Model, path: str) -> dict[str, Any]:
     """Returns the tensors of a state dict that differ in the pruned file, as they are there."""
     dense = str(fresh("dense.safetensors"))
-    document(["model", "convert", path, dense], {"dense": True})
     state = _state(before.source)
     changed = {}
-    for name, array in _tensors.read(dense):
-        if name not in state:
-            raise BadInputError(f"the pruned file has a tensor {name}, which the state dict lacks")
-        table = _tensors.replaced(state[name], array)
-        if table is not None:
-            changed[name] = table
+    try:
+        document(["model", "convert", path, dense], {"dense": True})
+        for name, array in _tensors.read(dense):
+            if name not in state:
+                raise BadInputError(f"the pruned file has a tensor {name}, which the state dict lacks")
+            table = _tensors.replaced(state[name], array)
+            if table is not None:
+                changed[name] = table
+    finally:
+        delete(dense)
     return changed
 
 

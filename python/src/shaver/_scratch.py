@@ -35,3 +35,13 @@ def fresh(name: str) -> Path:
     folder = scratch() / str(next(_numbers))
     folder.mkdir()
     return folder / name
+
+
+def delete(path: str | Path) -> None:
+    """Deletes the folder of a path that fresh returned, with all files in it."""
+    shutil.rmtree(Path(path).parent, ignore_errors=True)
+
+
+def delete_with(owner: object, path: str | Path) -> None:
+    """Deletes the folder of a path that fresh returned when owner is garbage."""
+    weakref.finalize(owner, delete, path)

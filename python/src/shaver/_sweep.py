@@ -142,8 +142,9 @@ def sweep(
     rows = Dataset.of(dataset)
     several = [scores] if isinstance(scores, (Scores, str, os.PathLike)) else list(scores)
     path = str(os.fspath(out)) if out is not None else str(fresh("sweep.json"))
+    scored = Model.of(model, rows.field_dims)
     settings: dict[str, Flag] = {
-        **Model.of(model, rows.field_dims).flags,
+        **scored.flags,
         **rows.flags,
         "scores": [Scores.of(each).path for each in several],
         "sparsities": sparsities,
