@@ -21,6 +21,8 @@ from ._progress import Display, Progress, ProgressOption, display
 Flag = str | int | float | bool | os.PathLike[str] | Sequence[str | int | float | os.PathLike[str]] | None
 """The value of a flag: None leaves the flag out, and a sequence is a list."""
 
+PROGRESS_EVERY = "500ms"  # time between two records of progress
+
 LEAVE_WITHIN = 10.0  # seconds that a command has to end after an interrupt
 
 log = logging.getLogger("shaver")
@@ -106,7 +108,7 @@ def run(
         text=True,
         encoding="utf-8",
         errors="replace",
-        env={**os.environ, "SHAVER_LOG": "json", "SHAVER_PROGRESS": "500ms"},
+        env={**os.environ, "SHAVER_LOG": "json", "SHAVER_PROGRESS": PROGRESS_EVERY},
         **_own_group(),
     )
     try:
