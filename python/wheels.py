@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,14 +32,28 @@ def version() -> str:
     return subprocess.check_output([sys.executable, "-m", "hatchling", "version"], cwd=HERE, text=True).strip()
 
 
-def build(kind: str, out: Path, environment: dict[str, str]) -> None:
-    """Builds a wheel or an sdist into out."""
+def build(kind: str, source: Path, out: Path, environment: dict[str, str]) -> None:
+    """Builds a wheel or an sdist of the package in source into out."""
     subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(out), str(HERE)],
+        [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(out), str(source)],
         env={**os.environ, **environment},
         stdout=subprocess.DEVNULL,
         check=True,
     )
+
+
+def program(platform: str, release: str, folder: Path) -> Path:
+    """Compiles the program for a platform into folder."""
+    system, processor = platform.split("/")
+    path = folder / ("shaver.exe" if system == "windows" else "shaver")
+    flags = f"-s -w -X shaver/internal/cli.release=v{release}"
+    subprocess.run(
+        ["go", "build", "-trimpath", "-ldflags", flags, "-o", str(path), "./cmd/shaver"],
+        cwd=HERE.parent,
+        env={**os.environ, "CGO_ENABLED": "0", "GOOS": system, "GOARCH": processor},
+        check=True,
+    )
+    return path
 
 
 def main() -> None:
@@ -47,20 +62,20 @@ def main() -> None:
     parser.add_argument("--only", choices=sorted(PLATFORMS), help="build one wheel, and no source distribution")
     options = parser.parse_args()
     release = version()
-    for platform in [options.only] if options.only else PLATFORMS:
-        system, processor = platform.split("/")
-        with tempfile.TemporaryDirectory() as folder:
-            program = Path(folder) / ("shaver.exe" if system == "windows" else "shaver")
-            flags = f"-s -w -X shaver/internal/cli.release=v{release}"
-            subprocess.run(
-                ["go", "build", "-trimpath", "-ldflags", flags, "-o", str(program), "./cmd/shaver"],
-                cwd=HERE.parent,
-                env={**os.environ, "CGO_ENABLED": "0", "GOOS": system, "GOARCH": processor},
-                check=True,
-            )
-            build("wheel", options.out, {"SHAVER_WHEEL_PROGRAM": str(program), "SHAVER_WHEEL_PLATFORM": PLATFORMS[platform]})
-    if not options.only:
-        build("sdist", options.out, {})
+    options.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        # The wheels are built from the source distribution, which also has the licence.
+        build("sdist", HERE, folder, {})
+        archive = folder / f"shaver-{release}.tar.gz"
+        shutil.unpack_archive(archive, folder)
+        for platform in [options.only] if options.only else PLATFORMS:
+            compiled = program(platform, release, folder)
+            environment = {"SHAVER_WHEEL_PROGRAM": str(compiled), "SHAVER_WHEEL_PLATFORM": PLATFORMS[platform]}
+            build("wheel", folder / f"shaver-{release}", options.out, environment)
+            compiled.unlink()
+        if not options.only:
+            shutil.copy(archive, options.out)
     for path in sorted(options.out.glob(f"shaver-{release}*")):
         print(f"{path.stat().st_size / 1e6:6.1f} MB  {path.name}")
 
