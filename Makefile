@@ -1,5 +1,6 @@
 .DEFAULT_GOAL := help
 FUZZTIME ?= 20s
+PYTHON ?= python3
 NUMERIC = ./internal/kernel ./internal/vector ./internal/train ./internal/execute ./internal/model ./internal/shapley ./internal/evaluate ./internal/prune
 
 help: ## show the targets
@@ -95,7 +96,10 @@ transcripts: ## rewrite the transcripts of job and the page of report; read the 
 golden: ## compute the golden files again (needs Debian's python3-torch)
 	/usr/bin/python3 testdata/golden/make.py
 
+wheels: ## build the Python package for every platform into dist/ (needs Python's build and hatchling)
+	$(PYTHON) python/wheels.py dist
+
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train scale estimators lint fmt kernels transcripts golden ci
+.PHONY: help build test race levels generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train scale estimators lint fmt kernels transcripts golden wheels ci

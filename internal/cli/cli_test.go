@@ -62,13 +62,19 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// The arguments of a command say whether its errors are JSON.
+// The arguments of a command say whether its errors are JSON, or else SHAVER_LOG does.
 func TestLogsJSON(t *testing.T) {
 	for args, want := range map[string]bool{
 		"": false, "--log json": true, "score --out a --log=json": true, "--log": false, "--log text json": false, "--log text": false, "-- --log json": false,
 	} {
 		if logsJSON(strings.Fields(args)) != want {
 			t.Errorf("%q: %t", args, !want)
+		}
+	}
+	t.Setenv("SHAVER_LOG", "json")
+	for args, want := range map[string]bool{"": true, "prune": true, "--log text": false, "score --log=text": false} {
+		if logsJSON(strings.Fields(args)) != want {
+			t.Errorf("%q with SHAVER_LOG=json: %t", args, !want)
 		}
 	}
 }

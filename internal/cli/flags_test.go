@@ -19,6 +19,7 @@ func command(run func(c *cobra.Command) error) *cobra.Command {
 	f.String("dataset", "", "dataset `folder`")
 	f.String("nats", "", "`URL`")
 	f.String("run", "", "id")
+	f.String("log", "text", "`format`")
 	f.String("scratch", "", "`folder`")
 	f.String("aggregate", "sum", "aggregate")
 	f.StringSlice("aggregates", nil, "aggregates")
@@ -89,14 +90,14 @@ func TestEnvironment(t *testing.T) {
 		}
 		return text
 	}
-	if got := values(); got != "from dataset;from model;from nats;from run;from scratch;" {
+	if got := values(); got != "from dataset;from log;from model;from nats;from run;from scratch;" {
 		t.Errorf("values %s", got)
 	}
-	if got := values("--nats=", "--model=m"); got != "from dataset;m;;from run;from scratch;" {
+	if got := values("--nats=", "--model=m"); got != "from dataset;from log;m;;from run;from scratch;" {
 		t.Errorf("values with flags: %s", got)
 	}
 	t.Setenv("SHAVER_NATS", "")
-	if got := values(); got != "from dataset;from model;;from run;from scratch;" {
+	if got := values(); got != "from dataset;from log;from model;;from run;from scratch;" {
 		t.Errorf("values with an empty variable: %s", got)
 	}
 	score, _, err := command(nil).Find([]string{"score"})
@@ -109,6 +110,18 @@ func TestEnvironment(t *testing.T) {
 		}
 		if !strings.Contains(EnvironmentHelp(), v.name) {
 			t.Errorf("the topic environment lacks %s", v.name)
+		}
+	}
+}
+
+// A time between two lines of progress that is no duration above 0 is refused.
+func TestProgressVariable(t *testing.T) {
+	for text, good := range map[string]bool{"": true, "1s": true, "200ms": true, "1": false, "0s": false, "-1s": false, "often": false} {
+		t.Setenv("SHAVER_PROGRESS", text)
+		root := command(func(*cobra.Command) error { return nil })
+		root.SetArgs([]string{"score", "a", "b", "--model", "m", "--dataset", "d"})
+		if err := root.Execute(); err == nil != good || err != nil && !fault.IsUsage(err) {
+			t.Errorf("SHAVER_PROGRESS=%s: error %v", text, err)
 		}
 	}
 }

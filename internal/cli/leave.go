@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -51,18 +52,21 @@ type lastWords struct {
 	json    bool // as a line of the JSON log
 }
 
-// logsJSON reports whether the arguments of a command ask for a log in JSON. Errors of
-// parsing the arguments are then JSON too.
+// logsJSON reports whether the arguments of a command, or else SHAVER_LOG, ask for a log in
+// JSON. Errors of parsing the arguments are then JSON too.
 func logsJSON(args []string) bool {
+	format := os.Getenv(logVariable)
 	for i, arg := range args {
 		if arg == "--" {
 			break
 		}
-		if arg == "--log=json" || arg == "--log" && i+1 < len(args) && args[i+1] == "json" {
-			return true
+		if value, ok := strings.CutPrefix(arg, "--log="); ok {
+			format = value
+		} else if arg == "--log" && i+1 < len(args) {
+			format = args[i+1]
 		}
 	}
-	return false
+	return format == JSONLog
 }
 
 // failed writes an error that ends the program with the given code.

@@ -15,7 +15,8 @@ import (
 
 // Progress shows how far a count has got, with its recent rate and the time left at that
 // rate: a bar on a terminal, a line every few seconds elsewhere, or a log record every half
-// minute. It is safe for concurrent use.
+// minute. SHAVER_PROGRESS changes the time between lines and records. Progress is safe for
+// concurrent use.
 type Progress struct {
 	mu    sync.Mutex
 	log   *zap.Logger // nil = print to out
@@ -54,7 +55,7 @@ const (
 )
 
 // NewProgress starts counting what in units up to total, on stderr. If the arguments of the
-// process ask for a log in JSON, the progress is a part of that log.
+// process or SHAVER_LOG ask for a log in JSON, the progress is a part of that log.
 func NewProgress(what, unit string, total int64) *Progress {
 	if logsJSON(os.Args[1:]) {
 		return LogProgress(jsonLogger(zap.InfoLevel), what, unit, total)
@@ -81,7 +82,8 @@ func newProgress(out io.Writer, width func() int, now func() time.Time, what, un
 // LogProgress is NewProgress, except that the progress goes to the log.
 func LogProgress(log *zap.Logger, what, unit string, total int64) *Progress {
 	p := newProgress(nil, nil, time.Now, what, unit, total)
-	p.log, p.next = log, p.past[0].at.Add(recordEvery)
+	p.log = log
+	p.next = p.past[0].at.Add(p.every())
 	return p
 }
 
@@ -122,12 +124,17 @@ func (p *Progress) End() {
 	p.ended = true
 }
 
+// every returns the time between two prints or records. SHAVER_PROGRESS does not change how
+// often a bar is drawn.
 func (p *Progress) every() time.Duration {
-	switch {
-	case p.log != nil:
-		return recordEvery
-	case p.width != nil:
+	if p.width != nil {
 		return barEvery
+	}
+	if every, err := progressEvery(); err == nil && every > 0 {
+		return every
+	}
+	if p.log != nil {
+		return recordEvery
 	}
 	return lineEvery
 }
@@ -158,7 +165,7 @@ func (p *Progress) set(done int64) {
 
 // record logs the count.
 func (p *Progress) record(rate float64) {
-	fields := []zap.Field{zap.String("of", p.what), zap.Int64(p.unit, p.done), zap.Int64("total", p.total), zap.Float64("per_second", rate)}
+	fields := []zap.Field{zap.String("of", p.what), zap.String("unit", p.unit), zap.Int64(p.unit, p.done), zap.Int64("total", p.total), zap.Float64("per_second", rate)}
 	if rate > 0 {
 		fields = append(fields, zap.Float64("seconds_left", max(float64(p.total-p.done)/rate, 0)))
 	}

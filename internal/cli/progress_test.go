@@ -65,11 +65,37 @@ func TestLogProgress(t *testing.T) {
 		}
 		p.End()
 		all := logged.All()
-		want := map[string]any{"of": "score", "rows": int64(300), "total": int64(1200), "per_second": 10.0, "seconds_left": 90.0, "note": "hot"}
+		want := map[string]any{"of": "score", "unit": "rows", "rows": int64(300), "total": int64(1200), "per_second": 10.0, "seconds_left": 90.0, "note": "hot"}
 		if len(all) != 2 || all[0].Message != "progress" || !maps.Equal(all[0].ContextMap(), want) {
 			t.Errorf("logged %v", all)
 		}
 	})
+}
+
+// SHAVER_PROGRESS sets the time between two records.
+func TestProgressEvery(t *testing.T) {
+	t.Setenv("SHAVER_PROGRESS", "2s")
+	synctest.Test(t, func(t *testing.T) {
+		core, logged := observer.New(zap.InfoLevel)
+		p := LogProgress(zap.New(core), "score", "rows", 1200)
+		for range 60 {
+			time.Sleep(time.Second)
+			p.Add(10)
+		}
+		if n := logged.Len(); n != 30 {
+			t.Errorf("%d records in a minute, expected 30", n)
+		}
+	})
+	var out bytes.Buffer
+	c := newClock()
+	p := newProgress(&out, nil, c.now, "score", "rows", 1200)
+	for range 4 {
+		c.advance(time.Second)
+		p.Add(10)
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != 2 {
+		t.Errorf("%d lines in four seconds, expected 2: %q", lines, &out)
+	}
 }
 
 // A count that changes once in a minute has a rate too.

@@ -1,0 +1,48 @@
+"""Scores every embedding parameter of a click model by Shapley values, and prunes the table.
+
+The package runs the program shaver, which computes everything, and reads the files that it
+writes. docs/python.md in the repository describes every call.
+"""
+
+from ._dataset import Dataset
+from ._errors import (
+    BadInputError,
+    CancelledError,
+    Error,
+    IncompleteError,
+    OvertakenError,
+    UnconvergedError,
+    UsageError,
+)
+from ._evaluate import Check, Evaluation, Report, check, evaluate, report
+from ._model import Model
+from ._progress import Progress
+from ._prune import prune
+from ._scores import Scores, score
+from ._sweep import Sweep, sweep
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadInputError",
+    "CancelledError",
+    "Check",
+    "Dataset",
+    "Error",
+    "Evaluation",
+    "IncompleteError",
+    "Model",
+    "OvertakenError",
+    "Progress",
+    "Report",
+    "Scores",
+    "Sweep",
+    "UnconvergedError",
+    "UsageError",
+    "check",
+    "evaluate",
+    "prune",
+    "report",
+    "score",
+    "sweep",
+]

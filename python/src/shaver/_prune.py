@@ -1,0 +1,170 @@
+"""Prunes models, and puts pruned tables back into modules and state dicts."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from . import _tensors
+from ._command import Flag, document, log
+from ._dataset import Dataset, DatasetLike
+from ._errors import BadInputError
+from ._model import Model, Source, is_module
+from ._progress import ProgressOption
+from ._scores import Scores, ScoresLike
+from ._scratch import delete, delete_with, fresh
+from ._sweep import Sweep, SweepLike
+
+if TYPE_CHECKING:
+    import torch
+
+M = TypeVar("M", bound=Model | Source)
+
+
+def prune(
+    model: M,
+    scores: ScoresLike,
+    *,
+    sparsity: float | None = None,
+    parameters: int | None = None,
+    bytes: int | None = None,
+    sweep: SweepLike | None = None,
+    dataset: DatasetLike | None = None,
+    calibrate: bool = False,
+    in_place: bool = False,
+    out: str | os.PathLike[str] | None = None,
+    progress: ProgressOption = None,
+    **flags: Flag,
+) -> M:
+    """Drops the entries of the embedding table with the lowest scores, and returns the result.
+
+    The result is of the same class as ``model``. A path gives the path of the pruned file, which
+    is ``out``. A state dict gives a new one. A module gives a copy of it, or with ``in_place`` the
+    module itself. A Model gives one whose ``source`` is the pruned source. Only the tables change:
+    all other tensors of a state dict are the same objects, and those of a module have the same
+    bits. With ``calibrate`` or tune=True, other weights of a state dict change too.
+
+    The budget is one of ``sparsity``, ``parameters`` and ``bytes``. With ``sweep``, the model is
+    pruned as that result of sweep(select=True) chose. ``dataset`` is for ``calibrate`` and tune.
+    ``out`` is a file for the pruned model: compact safetensors, or .onnx if the model is an .onnx
+    file or was exported to one. Other ``flags`` are those of shaver prune, such as
+    values="int8" or protect=["user"].
+    """
+    known = Scores.of(scores)
+    before = Model.of(model, known.field_dims)
+    in_memory = not isinstance(before.source, (str, os.PathLike))
+    rows = None if dataset is None else Dataset.of(dataset)
+    if rows is None and (calibrate or sweep is not None or flags.get("tune")):
+        rows = known.dataset
+    if out is None:
+        if not in_memory:
+            raise BadInputError(f"{before.path}: pruning a file needs out, the path of the pruned file")
+        path = str(fresh("pruned.onnx" if before.is_onnx else "pruned.safetensors"))
+    else:
+        path = str(os.fspath(out))
+        if in_memory and before.is_onnx and not path.endswith(".onnx"):
+            raise BadInputError(f"{path}: the module was exported to ONNX, expected an .onnx file")
+    if in_memory and before.is_onnx and (calibrate or flags.get("tune")):
+        raise BadInputError("calibrate and tune change more than tables, which cannot be put into an exported module: prune the .onnx file of Model.path")
+    settings: dict[str, Flag] = {
+        **before.flags,
+        **({} if rows is None else rows.flags),
+        "scores": known.path,
+        "sparsity": sparsity,
+        "parameters": parameters,
+        "bytes": bytes,
+        "from": None if sweep is None else sweep.path if isinstance(sweep, Sweep) else sweep,
+        "calibrate": calibrate,
+        "out": path,
+        **flags,
+    }
+    facts = document(["prune"], settings, progress=progress)
+    log.info("pruned entries=%d kept=%d sparsity=%s", facts["entries"], facts["kept"], facts["sparsity"])
+    if not in_memory:
+        after: Source = path
+    else:
+        tables = _onnx_tables(before, path) if before.is_onnx else _state_tables(before, path)
+        after = _with(before.source, tables, in_place)
+    if isinstance(model, Model):
+        pruned = before.replaced(path, after)
+        if out is None:
+            delete_with(pruned, path)
+        return cast(M, pruned)
+    if out is None:
+        delete(path)
+    if isinstance(model, os.PathLike):
+        return cast(M, Path(path))
+    return cast(M, after)
+
+
+def _with(source: Source, tables: Mapping[str, Any], in_place: bool) -> Source:
+    """Returns a state dict or a module with other values in the named tensors."""
+    if not is_module(source):
+        return {**cast(_tensors.StateDict, source), **tables}
+    import torch
+
+    module = cast("torch.nn.Module", source)
+    if not in_place:
+        module = copy.deepcopy(module)
+    state = module.state_dict()
+    with torch.no_grad():
+        for name, table in tables.items():
+            state[name].copy_(table)
+    return module
+
+
+def _state(source: Source) -> Mapping[str, Any]:
+    """Returns the state dict of a model in memory."""
+    if is_module(source):
+        return cast(Mapping[str, Any], cast("torch.nn.Module", source).state_dict())
+    return cast(_tensors.StateDict, source)
+
+
+def _state_tables(before: Model, path: str) -> dict[str, Any]:
+    """Returns the tensors of a state dict that differ in the pruned file, as they are there."""
+    dense = str(fresh("dense.safetensors"))
+    state = _state(before.source)
+    changed = {}
+    try:
+        document(["model", "convert", path, dense], {"dense": True})
+        for name, array in _tensors.read(dense):
+            if name not in state:
+                raise BadInputError(f"the pruned file has a tensor {name}, which the state dict lacks")
+            table = _tensors.replaced(state[name], array)
+            if table is not None:
+                changed[name] = table
+    finally:
+        delete(dense)
+    return changed
+
+
+def _onnx_tables(before: Model, path: str) -> dict[str, Any]:
+    """Returns the tensors of a module that are pruned tables of the exported graph, as they are there."""
+    was, now = _initializers(before.path), _initializers(path)
+    values = _state(before.source)
+    state = {name: array for name, value in values.items() if (array := _tensors.as_array(value)) is not None}
+    changed = {}
+    for name, array in now.items():
+        if name not in was:
+            raise BadInputError(f"the pruned graph has a tensor {name}, which the exported graph lacks")
+        if _tensors.same_bits(was[name], array):
+            continue
+        found = name if name in state and _tensors.same_bits(state[name], was[name]) else None
+        if found is None:
+            found = next((key for key, value in state.items() if _tensors.same_bits(value, was[name])), None)
+        if found is None:
+            raise BadInputError(f"table {name} of the exported graph is no tensor of the module's state dict: use the pruned .onnx file, which out names")
+        changed[found] = _tensors.replaced(values[found], array)
+    return changed
+
+
+def _initializers(path: str) -> dict[str, _tensors.Array]:
+    """Returns the tensors of an .onnx file."""
+    import onnx
+    from onnx import numpy_helper
+
+    graph = onnx.load(path).graph
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}

@@ -1,0 +1,159 @@
+"""Sweeps: pruning methods compared at several budgets."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Union, cast
+
+import pyarrow as pa
+
+from ._command import Flag, document
+from ._dataset import Dataset, DatasetLike
+from ._model import Model, ModelLike
+from ._progress import ProgressOption
+from ._scores import Scores, ScoresLike
+from ._scratch import fresh
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Sweep:
+    """The result of a sweep."""
+
+    path: str  # JSON file with the document
+    document: dict[str, Any]  # document of the schema sweep.v1.json or sweep.v2.json
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = str(os.fspath(path))
+        with open(self.path, encoding="utf-8") as f:
+            self.document = json.load(f)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Sweep:
+        """Opens the file that shaver sweep --out wrote."""
+        return cls(path)
+
+    def to_arrow(self) -> pa.Table:
+        """Returns a table with a row for each method and budget: the method, the budget, the
+        metrics, and the differences to the unpruned model with their 95% intervals."""
+        return pa.Table.from_pylist([_flat(point) for point in self.document["points"]])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Returns the table as a frame of pandas."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Returns the table as a frame of polars."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics: auc and log_loss, or rmse with the squared loss."""
+        return ["auc", "log_loss"] if self.document.get("loss", "logistic") == "logistic" else ["rmse"]
+
+    def plot(self, axes: Sequence[Axes] | None = None) -> Figure:
+        """Draws each metric against the sparsity, with a line for each method. The shaded bands
+        are the 95% intervals of the differences to the unpruned model. axes has one for each of
+        metrics. Needs matplotlib."""
+        import matplotlib.pyplot as plt
+
+        metrics = self.metrics
+        if axes is None:
+            _, grid = plt.subplots(1, len(metrics), figsize=(4.8 * len(metrics) + 1.6, 3.8), layout="constrained", squeeze=False)
+            axes = list(grid[0])
+        series: dict[str, list[dict[str, Any]]] = {}
+        for point in self.document["points"]:
+            series.setdefault(self._name(point), []).append(_flat(point))
+        for ax, metric in zip(axes, metrics, strict=True):
+            unpruned = self.document["unpruned"][metric]
+            ax.axhline(unpruned, color="gray", linestyle="--", linewidth=1, label="unpruned")
+            for number, (name, points) in enumerate(series.items()):
+                points = sorted(points, key=lambda point: float(point["sparsity"]))
+                at = [point["sparsity"] for point in points]
+                (line,) = ax.plot(at, [point[metric] for point in points], marker="os^Dv"[number // 10 % 5], markersize=4, label=name)
+                if all(f"{metric}_difference_low" in point for point in points):
+                    low, high = ([unpruned + point[f"{metric}_difference_{end}"] for point in points] for end in ("low", "high"))
+                    ax.fill_between(at, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+            ax.set_xlabel("sparsity")
+            ax.set_ylabel({"auc": "AUC", "log_loss": "LogLoss", "rmse": "RMSE"}[metric])
+            ax.spines[["top", "right"]].set_visible(False)
+        axes[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
+        return cast("Figure", axes[0].figure)
+
+    def _name(self, point: dict[str, Any]) -> str:
+        """Names the line of a point. It has what differs between the points of a method."""
+        points = [other for other in self.document["points"] if other["method"] == point["method"]]
+        name = str(point["method"])
+        for key in ("baseline", "values", "source"):
+            if len({other.get(key) for other in points}) > 1:
+                name += f", {'scores ' if key == 'source' else ''}{point.get(key)}"
+        return name
+
+    def __repr__(self) -> str:
+        return f"Sweep({len(self.document['points'])} points on {self.document['split']}, {self.document['rows']:,} rows)"
+
+
+SweepLike = Union[Sweep, str, "os.PathLike[str]"]
+"""A Sweep, or the path of its file."""
+
+
+def _flat(point: dict[str, Any]) -> dict[str, Any]:
+    """Returns a point without its curve and slices, and with the differences as columns."""
+    row = {name: value for name, value in point.items() if not isinstance(value, (dict, list))}
+    for metric, difference in point.get("difference", {}).items():
+        if difference is not None:
+            row |= {f"{metric}_difference": difference["value"]}
+            row |= {f"{metric}_difference_{end}": difference[end] for end in ("low", "high")}
+    return row
+
+
+def sweep(
+    model: ModelLike,
+    scores: ScoresLike | Sequence[ScoresLike],
+    dataset: DatasetLike,
+    *,
+    sparsities: Sequence[float] | None = None,
+    methods: str | Sequence[str] | None = None,
+    select: bool = False,
+    calibrate: bool = False,
+    split: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    progress: ProgressOption = None,
+    **flags: Flag,
+) -> Sweep:
+    """Compares pruning methods at several budgets.
+
+    With ``select``, the best method for each budget is found on the validation split, and only
+    that one is measured on ``split``. The scores should then be those of the training split, and
+    prune takes the result as ``sweep``. ``out`` is the JSON file of the result; without it the
+    file lives as long as the process. Other ``flags`` are those of shaver sweep, such as
+    parameters=[100_000] or picture="sweep.svg".
+    """
+    rows = Dataset.of(dataset)
+    several = [scores] if isinstance(scores, (Scores, str, os.PathLike)) else list(scores)
+    path = str(os.fspath(out)) if out is not None else str(fresh("sweep.json"))
+    scored = Model.of(model, rows.field_dims)
+    settings: dict[str, Flag] = {
+        **scored.flags,
+        **rows.flags,
+        "scores": [Scores.of(each).path for each in several],
+        "sparsities": sparsities,
+        "methods": methods,
+        "select": select,
+        "calibrate": calibrate,
+        "split": split,
+        "out": path,
+        **flags,
+    }
+    document(["sweep"], settings, progress=progress)
+    return Sweep(path)

@@ -1,0 +1,215 @@
+"""Running commands: arguments, errors, logs, progress and cancelling."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from conftest import Planted, command
+
+import shaver
+from shaver import _binary, _command
+
+T = TypeVar("T")
+
+
+def test_arguments() -> None:
+    flags: dict[str, _command.Flag] = {
+        "max_rows": 10,
+        "sample": 0.1,
+        "force": True,
+        "tune": False,
+        "nats": None,
+        "out": Path("a b.arrow"),
+        "scores": ["a,b.arrow", 'c".arrow', "d.arrow"],
+        "methods": "all",
+        "field": "-x",
+    }
+    assert _command.arguments(flags) == [
+        "--max-rows=10",
+        "--sample=0.1",
+        "--force",
+        "--tune=false",
+        f"--out={Path('a b.arrow')}",
+        '--scores="a,b.arrow","c"".arrow",d.arrow',
+        "--methods=all",
+        "--field=-x",
+    ]
+
+
+def test_errors_have_the_message_and_the_code_of_the_command(planted: Planted, tmp_path: Path) -> None:
+    with pytest.raises(shaver.UsageError, match=r"unknown flag: --modell: did you mean --model\?") as usage:
+        _command.run(["score"], {"modell": "x"})
+    assert usage.value.exit_code == 2
+    with pytest.raises(shaver.BadInputError, match="no such file") as missing:
+        shaver.evaluate(tmp_path / "none.pth", planted.dataset)
+    assert missing.value.exit_code == 42
+    with pytest.raises(shaver.Error, match="nats") as unreachable:
+        shaver.score(planted.model, planted.dataset, nats="nats://127.0.0.1:1", wait="100ms")
+    assert unreachable.value.exit_code == 1 and type(unreachable.value) is shaver.Error
+
+
+def test_scores_that_have_not_converged_are_in_the_error(planted: Planted, tmp_path: Path) -> None:
+    out = tmp_path / "scores.arrow"
+    with pytest.raises(shaver.UnconvergedError, match="not converged") as error:
+        shaver.score(planted.model, planted.dataset, out=out, sample=0.1, until="error", bound=1e-9)
+    assert error.value.exit_code == 3
+    assert error.value.scores.path == str(out) and error.value.scores.to_arrow().num_rows == 3600
+
+
+def test_no_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(_binary, "__file__", str(tmp_path / "_binary.py"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(shaver.Error, match="neither in this package nor on PATH"):
+        shaver.Dataset.open(tmp_path)
+
+
+def test_log_and_progress(planted: Planted, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_command, "PROGRESS_EVERY", "20ms")
+    total = sum(split["rows"] for split in shaver.Dataset.open(planted.dataset).document["splits"][:2])
+    seen: list[shaver.Progress] = []
+    with caplog.at_level(logging.INFO, logger="shaver"):
+        shaver.score(planted.model, planted.dataset, passes=40, rows_per_shard=50, progress=seen.append)
+    records = [record for record in caplog.records if record.name == "shaver"]
+    assert any(record.message.startswith("scoring ") and record.fields["rows"] == total for record in records)  # type: ignore[attr-defined]
+    assert all(record.levelno == logging.INFO for record in records)
+    assert len(seen) > 1
+    assert {(p.of, p.unit, p.total) for p in seen} == {("score", "rows", total)}
+    assert all(0 <= one.done <= other.done <= total for one, other in itertools.pairwise(seen))
+
+
+def test_progress_bar() -> None:
+    progress = shaver.Progress(of="score", unit="rows", done=1500, total=3000, per_second=250.0, seconds_left=3700.0, note="hot")
+    assert str(progress) == "1,500 of 3,000 rows, 250/s, hot, 1h01m left"
+    assert progress.bar(79) == "score [=============              ] 1,500 of 3,000 rows, 250/s, hot, 1h01m left"
+    assert progress.bar(30) == "score: 1,500 of 3,000 rows, 25"
+
+
+class Started:
+    """Remembers the commands that run starts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.all: list[subprocess.Popen[str]] = []
+        start = subprocess.Popen
+
+        def remember(*arguments: object, **options: object) -> subprocess.Popen[str]:
+            process: subprocess.Popen[str] = start(*arguments, **options)  # type: ignore[call-overload]
+            self.all.append(process)
+            return process
+
+        monkeypatch.setattr(subprocess, "Popen", remember)
+
+    def ended(self) -> bool:
+        """Reports whether no command exists any more, not even as a zombie."""
+        for process in self.all:
+            try:
+                os.kill(process.pid, 0)
+            except ProcessLookupError:
+                continue
+            return False
+        return True
+
+
+def interrupt_by_signal(progress: shaver.Progress) -> None:
+    if 4 * progress.done >= progress.total:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def interrupt_by_exception(progress: shaver.Progress) -> None:
+    if 4 * progress.done >= progress.total:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
+@pytest.mark.parametrize("interrupt", [interrupt_by_signal, interrupt_by_exception])
+def test_cancelled_job_leaves_no_process_and_continues(
+    interrupt: Callable[[shaver.Progress], None], planted: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = shaver.Dataset.open(planted.dataset)
+    model = shaver.Model(planted.model)
+    out = tmp_path / "scores.arrow"
+
+    def score(progress: Callable[[shaver.Progress], None] | None) -> shaver.Scores:
+        return shaver.score(model, dataset, out=out, passes=40, rows_per_shard=50, checkpoint_every="10ms", progress=progress)
+
+    monkeypatch.setattr(_command, "PROGRESS_EVERY", "20ms")
+    started = Started(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        score(interrupt)
+    assert started.all and started.ended()
+    assert not out.exists()
+    with caplog.at_level(logging.INFO, logger="shaver"):
+        scores = score(None)
+    merged = [record.fields["merged"] for record in caplog.records if record.message.startswith("scoring ")]  # type: ignore[attr-defined]
+    assert merged and merged[0] > 0, "the job began again"
+    whole = tmp_path / "whole.arrow"
+    command("score", "--model", planted.model, "--dataset", planted.dataset, "--passes", "40", "--out", whole)
+    assert Path(scores.path).read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
+def test_second_interrupt_kills_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    deaf = tmp_path / "shaver"
+    deaf.write_text('#!/bin/sh\ntrap "" INT\nwhile :; do sleep 0.1; done\n')
+    deaf.chmod(0o755)
+    monkeypatch.setattr(_command, "binary", lambda: str(deaf))
+    started = Started(monkeypatch)
+    timers = [threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)) for after in (0.5, 1.0)]
+    for timer in timers:
+        timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        _command.run(["score"], {})
+    assert started.all and started.ended()
+
+
+def test_killed_command_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if os.name == "nt":
+        pytest.skip("a shell script is the program")
+    script = tmp_path / "shaver"
+    script.write_text("#!/bin/sh\necho last words >&2\nkill -9 $$\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(_command, "binary", lambda: str(script))
+    with pytest.raises(shaver.Error, match="ended by signal 9\nlast words"):
+        _command.run(["score"], {})
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_command_ends_soon_after_a_killed_python(planted: Planted, tmp_path: Path) -> None:
+    program = "import shaver, sys; shaver.score(sys.argv[1], sys.argv[2], out=sys.argv[3], passes=2000, rows_per_shard=50)"
+    python = subprocess.Popen([sys.executable, "-c", program, str(planted.model), str(planted.dataset), str(tmp_path / "s.arrow")])
+    try:
+        children = wait_for(lambda: scorers(python.pid))
+    finally:
+        python.kill()
+        python.wait()
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+
+
+def scorers(parent: int) -> list[int]:
+    """Returns the children of a process that run shaver score."""
+    tasks = Path(f"/proc/{parent}/task").glob("*/children")
+    pids = [int(pid) for task in tasks for pid in task.read_text().split()]
+    return [pid for pid in pids if b"\0score\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def wait_for(condition: Callable[[], T]) -> T:
+    for _ in range(200):
+        if found := condition():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("nothing happened in 20 s")
+
+
+def test_module_runs_the_program() -> None:
+    ended = subprocess.run([sys.executable, "-m", "shaver", "--version"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0 and ended.stdout == command("--version")

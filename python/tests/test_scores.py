@@ -1,0 +1,203 @@
+"""Scores, sweeps, pruned files, metrics and reports are those of the commands."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from conftest import FIELDS, Planted, command
+
+import shaver
+from shaver import _tensors
+from shaver._scratch import scratch
+
+
+@pytest.fixture(scope="module")
+def scores(planted: Planted) -> shaver.Scores:
+    return shaver.score(planted.model, planted.dataset, estimator="multilinear", baseline="codebook", splits="train")
+
+
+@pytest.fixture(scope="module")
+def state(planted: Planted) -> dict[str, Any]:
+    return {name: np.array(array) for name, array in _tensors.read(planted.model)}
+
+
+def test_scores_are_those_of_the_command(planted: Planted, scores: shaver.Scores, state: dict[str, Any], tmp_path: Path) -> None:
+    flags = ("--estimator", "multilinear", "--baseline", "codebook", "--splits", "train")
+    command("score", "--model", planted.model, "--dataset", planted.dataset, *flags, "--out", tmp_path / "want.arrow")
+    want = (tmp_path / "want.arrow").read_bytes()
+    assert Path(scores.path).read_bytes() == want
+    assert scores.report is not None and scores.report["rows"] == scores.document["rows"]
+    assert scores.field_dims == [1200, 1000, 40, 300, 6, 24, 180, 600, 10, 240]
+    # A state dict in memory is the same model. Its field sizes are those of the dataset.
+    in_memory = shaver.score(state, planted.dataset, estimator="multilinear", baseline="codebook", splits="train", out=tmp_path / "memory.arrow")
+    assert Path(in_memory.path).read_bytes() == want
+
+
+def test_same_call_returns_at_once(planted: Planted) -> None:
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        last = shaver.score(planted.model, planted.dataset, passes=30)
+        seconds.append(time.perf_counter() - start)
+    assert seconds[1] < seconds[0] / 2
+    assert shaver.score(planted.model, planted.dataset, passes=1).path != last.path
+
+
+def test_tables(planted: Planted, scores: shaver.Scores) -> None:
+    table = scores.to_arrow()
+    assert table.column_names[:4] == ["field", "id", "count", "phi"] and table.num_rows == 3600
+    for frame in (scores.to_pandas(), scores.to_polars()):
+        assert isinstance(frame, (pd.DataFrame, pl.DataFrame)) and len(frame) == 3600
+        assert np.stack(list(frame["phi"])).tobytes() == np.array(table["phi"].to_pylist()).tobytes()
+    sums = {field["name"]: field["sum"] for field in scores.document["fields"]}
+    for field in FIELDS:
+        everything = scores.top(field, 10_000)
+        assert sum(everything["phi"].to_pylist()) == pytest.approx(sums[field], abs=1e-12)
+    top = scores.top("user", 5)
+    assert top.column_names == ["id", "count", "phi"] and top.num_rows == 5
+    assert top["phi"].to_pylist() == sorted(scores.top("user", 10_000)["phi"].to_pylist(), reverse=True)[:5]
+    with pytest.raises(shaver.BadInputError, match="the fields are user, item"):
+        scores.top("users")
+
+
+def test_top_names_values(tmp_path: Path) -> None:
+    rows = 400
+    random = np.random.default_rng(1)
+    kinds = random.integers(0, 3, rows)
+    table = pa.table(
+        {
+            "click": (random.random(rows) < 0.1 + 0.4 * kinds).astype(np.int64),
+            "kind": [f"k{i}" for i in kinds],
+            "page": [f"p{i}" for i in random.integers(0, 5, rows)],
+        }
+    )
+    ds = shaver.Dataset.from_frame(table, label="click")
+    state = {
+        "embedding.weight": random.normal(size=(sum(ds.field_dims), 2)).astype(np.float32),
+        "fc.weight": np.zeros((sum(ds.field_dims), 1), np.float32),
+        "_bias": np.zeros(1, np.float32),
+    }
+    top = shaver.score(state, ds).top("kind")
+    assert dict(zip(top["id"].to_pylist(), top["value"].to_pylist(), strict=True)) == {0: "k0", 1: "k1", 2: "k2", 3: None}
+
+
+def test_saved_scores(planted: Planted, scores: shaver.Scores, tmp_path: Path) -> None:
+    saved = scores.save(tmp_path / "saved.arrow")
+    assert Path(saved.path).read_bytes() == Path(scores.path).read_bytes() and saved.report == scores.report
+    opened = shaver.Scores.open(tmp_path / "saved.arrow", planted.dataset)
+    assert opened.document == scores.document and opened.dataset is not None
+
+
+def test_sweep_prune_evaluate_check_report(planted: Planted, scores: shaver.Scores, tmp_path: Path) -> None:
+    model = planted.model
+    common = ("--model", model, "--scores", scores.path)
+    data = ("--dataset", planted.dataset)
+    command("sweep", *common, *data, "--sparsities", "0.5,0.9", "--methods", "magnitude,frequency", "--calibrate", "--out", tmp_path / "want.json")
+    sweep = shaver.sweep(model, scores, planted.dataset, sparsities=[0.5, 0.9], methods=["magnitude", "frequency"], calibrate=True)
+    assert Path(sweep.path).read_bytes() == (tmp_path / "want.json").read_bytes()
+    assert shaver.Sweep.open(tmp_path / "want.json").document == sweep.document
+    table = sweep.to_arrow()
+    assert table.num_rows == 6 and {"method", "sparsity", "auc", "log_loss", "auc_difference_low"} <= set(table.column_names)
+    assert sweep.to_pandas()["auc"].tolist() == sweep.to_polars()["auc"].to_list() == [point["auc"] for point in sweep.document["points"]]
+
+    chosen = shaver.sweep(model, scores, planted.dataset, sparsities=[0.5, 0.9], select=True, out=tmp_path / "chosen.json")
+    command("prune", *common, *data, "--from", chosen.path, "--sparsity", "0.9", "--out", tmp_path / "want.safetensors")
+    pruned = shaver.prune(model, scores, sweep=chosen, sparsity=0.9, out=tmp_path / "pruned.safetensors")
+    assert pruned == tmp_path / "pruned.safetensors"
+    assert pruned.read_bytes() == (tmp_path / "want.safetensors").read_bytes()
+    text = shaver.prune(str(model), scores, parameters=5000, calibrate=True, values="int8", out=str(tmp_path / "int8.safetensors"))
+    command("prune", *common, *data, "--parameters", "5000", "--calibrate", "--values", "int8", "--out", tmp_path / "want8.safetensors")
+    assert Path(text).read_bytes() == (tmp_path / "want8.safetensors").read_bytes()
+
+    want = json.loads(command("evaluate", "--model", pruned, "--against", model, *data, "-o", "json"))
+    measured = shaver.evaluate(pruned, planted.dataset, against=model, predictions=tmp_path / "p.parquet")
+    assert measured.document == want and measured.auc == want["auc"] and measured.log_loss == want["log_loss"] and measured.rmse is None
+    assert measured.differences == {"auc": want["against"]["auc_difference"], "log_loss": want["against"]["log_loss_difference"]}
+    assert (tmp_path / "p.parquet").is_file()
+
+    want = json.loads(command("check", "--model", model, "--pruned", pruned, *data, "-o", "json", exit_code=7))
+    failed = shaver.check(model, pruned, planted.dataset)
+    assert failed.document == want and not failed and not failed.passed and failed.reason == want["reason"]
+    assert shaver.check(model, model, planted.dataset)
+
+    command("report", *common, *data, "--sweep", sweep.path, "--out", tmp_path / "want.html")
+    page = shaver.report(model, scores, sweep=sweep, out=tmp_path / "report.html")
+    assert Path(page.path).read_bytes() == (tmp_path / "want.html").read_bytes()
+    assert page._repr_html_().startswith("<iframe srcdoc=")
+
+
+def test_state_dict_in_and_out(planted: Planted, scores: shaver.Scores, state: dict[str, Any], tmp_path: Path) -> None:
+    before = {name: array.copy() for name, array in state.items()}
+    pruned = shaver.prune(state, scores, sparsity=0.8)
+    command("prune", "--model", planted.model, "--scores", scores.path, "--sparsity", "0.8", "--dense", "--out", tmp_path / "dense.safetensors")
+    want = {name: np.array(array) for name, array in _tensors.read(tmp_path / "dense.safetensors")}
+    assert list(pruned) == list(state)
+    for name in state:
+        assert _tensors.same_bits(state[name], before[name])
+        assert _tensors.same_bits(np.asarray(pruned[name]), want[name])
+        assert (pruned[name] is state[name]) == (name != "embedding.weight")
+    assert shaver.evaluate(pruned, planted.dataset).document == shaver.evaluate(tmp_path / "dense.safetensors", planted.dataset).document
+
+
+def test_model(planted: Planted, state: dict[str, Any]) -> None:
+    dims = [1200, 1000, 40, 300, 6, 24, 180, 600, 10, 240]
+    model = shaver.Model(state, field_dims=dims)
+    assert model.digest == shaver.Model(planted.model).digest and model.document["architecture"] == "dcnv2"
+    for match, source, options in [
+        ("field_dims", state, {}),
+        ("sum to 6", state, {"field_dims": [1, 2, 3]}),
+        ("the state dict is empty", {}, {}),
+        ("_bias is a list", {"_bias": [1.0]}, {}),
+        ("has the type complex64", {"_bias": np.zeros(1, np.complex64)}, {}),
+        ("the model is a int", 3, {}),
+        ("for models in memory", planted.model, {"field_dims": dims}),
+    ]:
+        with pytest.raises(shaver.BadInputError, match=match):
+            shaver.Model(source, **options)  # type: ignore[arg-type]
+
+
+def test_files_of_models_are_deleted(planted: Planted, scores: shaver.Scores, state: dict[str, Any]) -> None:
+    def files() -> int:
+        return sum(path.suffix == ".safetensors" for path in scratch().rglob("*"))
+
+    before = files()
+    shaver.evaluate(shaver.prune(state, scores, sparsity=0.5), planted.dataset)
+    assert files() == before
+    model = shaver.Model(state, field_dims=scores.field_dims)
+    pruned = shaver.prune(model, scores, sparsity=0.5)
+    assert files() == before + 2 and shaver.evaluate(pruned, planted.dataset, against=model).differences
+    del model, pruned
+    assert files() == before
+
+
+def test_prune_needs_out_for_a_path(planted: Planted, scores: shaver.Scores) -> None:
+    with pytest.raises(shaver.BadInputError, match="needs out"):
+        shaver.prune(planted.model, scores, sparsity=0.5)
+    with pytest.raises(shaver.UsageError, match="--sparsity"):
+        shaver.prune(planted.model, scores, out="unused.safetensors")
+
+
+def test_plots(planted: Planted, scores: shaver.Scores) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    bars: list[Any] = list(scores.plot().patches)
+    assert sorted(bar.get_width() for bar in bars) == sorted(field["sum"] for field in scores.document["fields"])
+    sweep = shaver.sweep(planted.model, scores, planted.dataset, sparsities=[0.5, 0.9])
+    auc, log_loss = sweep.plot().axes
+    drawn = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in auc.lines}
+    assert drawn["shapley-rms"] == [point["auc"] for point in sweep.document["points"] if point["method"] == "shapley-rms"]
+    assert set(drawn) == {"unpruned", "shapley-rms", "magnitude"} and log_loss.get_ylabel() == "LogLoss"
+
+
+def test_errors_can_be_pickled() -> None:
+    error = pickle.loads(pickle.dumps(shaver.BadInputError("row 3")))
+    assert isinstance(error, shaver.BadInputError) and (str(error), error.exit_code) == ("row 3", 42)
