@@ -374,6 +374,9 @@ func (o *pruneOptions) order(p *pruner, method string) ([]int32, error) {
 	if o.aggregate != "" {
 		return sweep.Order(s, o.aggregate, o.rank, p.table)
 	}
+	if method == sweep.SSEDS {
+		return sweep.SSEDSOrder(s)
+	}
 	var d *dataset.Dataset
 	if len(o.dataset) > 0 {
 		var err error
@@ -404,7 +407,7 @@ func (o *pruneOptions) choose(p *pruner, method string, budget *prune.Budget) (m
 		return plain, nil, err
 	}
 	if o.aggregate == "" {
-		return nil, nil, fault.Usagef("the sweep chose %s, which has no standard errors: --previous needs a method that ranks by scores", method)
+		return nil, nil, fault.Usagef("the sweep chose %s, which has no standard errors: --previous needs a method that ranks entries by scores", method)
 	}
 	if order, err = sweep.StableOrder(p.scores[0], o.aggregate, o.rank, p.table, choices, o.stable.hysteresis); err != nil {
 		return nil, nil, err

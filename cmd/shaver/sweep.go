@@ -33,7 +33,7 @@ type sweepInput struct {
 	scores            []string // files
 	aggregates        []string // aggregates of the scores
 	rank              string
-	rivals            []string // methods without scores
+	rivals            []string // methods of --methods
 	values            []string // how kept values are stored
 	seed              uint64
 	keep              prune.Keep
@@ -77,6 +77,11 @@ show the mean and the largest deviation from it.
   ptq4, 8 or 16   keeps all entries but rounds each to 4, 8 or 16 bits, which
                   counts as a sparsity of 1 - bits/32; with one grid for the
                   table, for each field (ptq8-field) or for each row (ptq8-row)
+"all" stands for all of these. A further method needs taylor scores with the
+zero baseline in --scores:
+  sseds           drops whole columns of fields, those with the least |sum of
+                  the scores of a column| first; at each budget it drops at
+                  least as many entries as other methods
 The table shows how much the AUC differs from that of the unpruned model, with a
 95% interval for the difference on the same rows (DeLong et al., 1988). A star
 marks an AUC or LogLoss whose interval does not contain 0. If the scores have
@@ -152,9 +157,9 @@ func (o *sweepFlags) add(c *cobra.Command, force string) {
 	f := c.Flags()
 	splitFlag(c, &o.split)
 	portionsFlag(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop")
-	f.StringSliceVar(&o.methods, "methods", []string{sweep.Magnitude}, "`methods` to compare with: all, or some of "+strings.Join(sweep.Rivals(), ", "))
+	f.StringSliceVar(&o.methods, "methods", []string{sweep.Magnitude}, "`methods` to compare with: all, or some of "+strings.Join(methods(), ", "))
 	f.Lookup("methods").DefValue = sweep.Magnitude
-	cli.Choices(c, "methods", append([]string{"all"}, sweep.Rivals()...)...)
+	cli.Choices(c, "methods", append([]string{"all"}, methods()...)...)
 	seedFlag(c, &o.seed)
 	f.BoolVar(&o.calibrate, "calibrate", false, "also measure LogLoss with logits that are calibrated on the validation split")
 	f.StringVar(&o.picture, "picture", "", "`file` for a picture of AUC and LogLoss: "+strings.Join(picture.Formats(), " or ")+" (default none)")
@@ -251,7 +256,11 @@ func (o *sweepOptions) commands(w io.Writer, d *sweep.Document) error {
 
 // command returns the words of the command that prunes to the chosen point p.
 func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, error) {
-	if o.out == "" && p.Source == nil { // no flag of prune ranks as these methods do
+	aggregate, err := d.AggregateOf(p)
+	if err != nil {
+		return nil, err
+	}
+	if o.out == "" && aggregate == "" { // no flag of prune ranks as these methods do
 		return []string{"#", p.Method, "at", sweep.SparsityText(p.Sparsity) + ":", "repeat this sweep with --out sweep.json, then run shaver prune --from sweep.json"}, nil
 	}
 	source, err := d.ScoresOf(p)
@@ -266,10 +275,6 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 	if o.out != "" {
 		words = append(words, "--from", sweep.ShellWord(o.out))
 	} else {
-		aggregate, err := d.AggregateOf(p)
-		if err != nil {
-			return nil, err
-		}
 		words = append(words, d.Flags(p, aggregate)...)
 	}
 	if o.budgets[0].Unit == prune.Sparsity {
@@ -421,12 +426,15 @@ func budgets[T int64 | float64](unit string, amounts []T) (all []prune.Budget) {
 	return all
 }
 
-// rivals returns the methods without scores that names stand for.
+// methods returns the names that --methods takes besides all.
+func methods() []string { return append(sweep.Rivals(), sweep.SSEDS) }
+
+// rivals returns the methods that names stand for.
 func rivals(names []string) ([]string, error) {
-	all := sweep.Rivals()
 	if len(names) == 1 && names[0] == "all" {
-		return all, nil
+		return sweep.Rivals(), nil
 	}
+	all := methods()
 	for _, name := range names {
 		if !slices.Contains(all, name) {
 			return nil, fault.Usagef("--methods %q: expected all, or some of %s", name, strings.Join(all, ", "))
@@ -452,10 +460,19 @@ func (o *sweepInput) compared(p *pruner, d *dataset.Dataset) (all []sweep.Method
 				add(t.ByScores(s, source, aggregate, o.rank))
 			}
 		}
+		if slices.Contains(o.rivals, sweep.SSEDS) {
+			sources, failed := o.sourcesOfSSEDS(p.scores)
+			if failed != nil {
+				return nil, failed
+			}
+			for _, source := range sources {
+				add(t.BySSEDS(p.scores[source], source))
+			}
+		}
 		seen := map[string]bool{} // baselines
 		for _, s := range p.scores {
 			for _, name := range o.rivals {
-				if ptq := strings.HasPrefix(name, "ptq"); !seen[s.Spec.Baseline] && !(ptq && (at > 0 || len(seen) > 0)) {
+				if ptq := strings.HasPrefix(name, "ptq"); name != sweep.SSEDS && !seen[s.Spec.Baseline] && !(ptq && (at > 0 || len(seen) > 0)) {
 					add(t.Rival(name, s.Spec.Baseline, s.Baseline, o.seed))
 				}
 			}
@@ -463,6 +480,22 @@ func (o *sweepInput) compared(p *pruner, d *dataset.Dataset) (all []sweep.Method
 		}
 	}
 	return all, err
+}
+
+// sourcesOfSSEDS returns the indices of the scores, those of o.scores, by which SSEDS can rank.
+// It returns an error if there are none.
+func (o *sweepInput) sourcesOfSSEDS(all []*scores.File) (sources []int, err error) {
+	for source, s := range all {
+		if failed := sweep.CheckSSEDS(&s.Spec.Options, s.Spec.Baseline); failed == nil {
+			sources = append(sources, source)
+		} else if err == nil {
+			err = fmt.Errorf("%s: %w", o.scores[source], failed)
+		}
+	}
+	if len(sources) > 0 {
+		err = nil
+	}
+	return sources, err
 }
 
 // tableOf returns the table from which methods drop entries. They drop only entries that

@@ -74,12 +74,17 @@ func (d *Document) ScoresOf(p *Point) (int, error) {
 	return source, nil
 }
 
-// AggregateOf returns the aggregate by which p ranks, or "" if it does not rank by scores.
+// AggregateOf returns the aggregate by which p ranks, or "" if it does not rank entries by
+// their scores.
 func (d *Document) AggregateOf(p *Point) (string, error) {
 	if p.Source == nil {
 		return "", nil
 	}
-	o := &d.Sources[*p.Source].Options
+	source := &d.Sources[*p.Source]
+	o := &source.Options
+	if p.Method == SSEDS {
+		return "", CheckSSEDS(o, source.Baseline)
+	}
 	var names []string
 	for _, aggregate := range scores.Aggregates() {
 		name := Name(o, aggregate)

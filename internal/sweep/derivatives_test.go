@@ -1,0 +1,215 @@
+package sweep
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/baseline"
+	"shaver/internal/compact"
+	"shaver/internal/estimator"
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/loss"
+	"shaver/internal/model"
+	"shaver/internal/model/modeltest"
+	"shaver/internal/prune"
+	"shaver/internal/scores"
+	"shaver/internal/shapley"
+	"shaver/internal/tally"
+)
+
+// taylor returns the scores of the rows by Taylor with the zero baseline.
+func taylor(t *testing.T, m *model.Model, rows *model.Rows) *scores.File {
+	t.Helper()
+	zero := make([]float32, m.BaselineSize())
+	o := estimator.Options{Estimator: estimator.Taylor, Passes: 1}
+	p, err := shapley.Estimate(t.Context(), shapley.Game{Model: m, Baseline: zero, Loss: loss.Logistic}, shapley.Options{Options: o}, rows, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sampling := tally.NewSampling(o, int64(rows.Len()))
+	sums := tally.NewAccumulator(m.Shape(), sampling.Form(m.Fields()))
+	if err := sums.Merge(p); err != nil {
+		t.Fatal(err)
+	}
+	result, err := sums.Result(sampling)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &scores.File{Layout: scores.LayoutOf(&m.Architecture), Spec: job.Spec{Options: o, Baseline: baseline.Zero, Sample: 1}, Baseline: zero, DatasetRows: int64(rows.Len()), Result: *result}
+}
+
+// unpruned returns the table of m.
+func unpruned(m *model.Model) *Unpruned {
+	return &Unpruned{Architecture: &m.Architecture, Names: []string{"a", "b", "c"}, Entries: m.Weights.Embedding, Values: compact.Float32}
+}
+
+// slope returns the derivative of the mean loss at 1 by a factor of the elements that scaled
+// selects. It is a difference of the reference formula in float64.
+func slope(m *model.Model, rows *model.Rows, scaled func(row []int32, element int) bool) float64 {
+	const h = 1e-5
+	mean := func(factor float64) (sum float64) {
+		entries, x := make([]float32, m.Players()), make([]float64, m.Players())
+		for r := range rows.Len() {
+			row := rows.Row(r)
+			m.Embed(entries, row)
+			for i, e := range entries {
+				x[i] = float64(e)
+				if scaled(row, i) {
+					x[i] *= factor
+				}
+			}
+			sum += loss.Logistic.Of(modeltest.Logit(&m.Architecture, &m.Weights, row, x), rows.Label[r])
+		}
+		return sum / float64(rows.Len())
+	}
+	return (mean(1+h) - mean(1-h)) / (2 * h)
+}
+
+// SSEDS drops the columns whose factors have the smallest derivatives, and only whole ones.
+func TestSSEDS(t *testing.T) {
+	for name, a := range modeltest.Architectures() {
+		m := modeltest.Random(t, a, 6)
+		rows := modeltest.Rows(a, 40, 6)
+		f := taylor(t, m, rows)
+		method, err := unpruned(m).BySSEDS(f, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		type column struct {
+			field, position int
+			slope           float64
+		}
+		var columns []column
+		for j := range a.FieldDims {
+			for c := range a.Dim {
+				columns = append(columns, column{j, c, math.Abs(slope(m, rows, func(_ []int32, i int) bool { return i == j*a.Dim+c }))})
+			}
+		}
+		slices.SortFunc(columns, func(x, y column) int { return cmp.Compare(x.slope, y.slope) })
+		for i := range columns[1:] {
+			if columns[i+1].slope-columns[i].slope < 1e-6 {
+				t.Fatalf("%s: the slopes %v of two columns are too close for this test", name, columns[i:i+2])
+			}
+		}
+		want, dropped := slices.Clone(m.Weights.Embedding), 0
+		for k, next := range columns {
+			before := dropped
+			for feature := range a.FieldDims[next.field] {
+				want[(int(a.Offsets()[next.field])+feature)*a.Dim+next.position] = 0
+				dropped++
+			}
+			for _, least := range []int{before + 1, dropped} {
+				p, table, err := method.Cut(prune.Budget{Unit: prune.Kept, Amount: float64(a.Parameters() - least)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(table, want) {
+					t.Fatalf("%s: the table without %d columns is %v, expected %v", name, k+1, table, want)
+				}
+				if p.Method != SSEDS || p.Parameters != a.Parameters()-dropped || p.Sparsity != float64(dropped)/float64(a.Parameters()) {
+					t.Fatalf("%s: point %+v, expected one without %d entries", name, p, dropped)
+				}
+			}
+		}
+	}
+}
+
+// If a field has a single feature, a column of it has one entry, and SSEDS and Taylor agree.
+func TestSSEDSOfMergedFeatures(t *testing.T) {
+	a := modeltest.Architectures()["deepfm"]
+	a.FieldDims = []int{1, 1, 1}
+	m := modeltest.Random(t, a, 2)
+	f := taylor(t, m, modeltest.Rows(a, 20, 2))
+	columns, err := SSEDSOrder(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := Order(f, scores.Sum, prune.Abs, m.Weights.Embedding)
+	if err != nil || !slices.Equal(columns, entries) {
+		t.Errorf("SSEDS has the order %v and Taylor %v; error %v", columns, entries, err)
+	}
+}
+
+// Entries that must stay may cut columns. A budget in bytes is met by whole columns, even if
+// the first file that fits has none.
+func TestSSEDSBudgets(t *testing.T) {
+	a := modeltest.Architectures()["deepfm"]
+	m := modeltest.Random(t, a, 6)
+	f := taylor(t, m, modeltest.Rows(a, 40, 6))
+	start := unpruned(m)
+	start.Keep = prune.Keep{Fields: []string{"b"}, Minimum: .5}
+	method, err := start.BySSEDS(f, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, table, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: .3})
+	if err != nil || p.Sparsity < .3 || !slices.Equal(table[4*a.Dim:7*a.Dim], m.Weights.Embedding[4*a.Dim:7*a.Dim]) {
+		t.Errorf("point %+v, error %v, table %v", p, err, table)
+	}
+	for _, field := range [][2]int{{0, 4}, {7, 12}} {
+		zeros := 0
+		for _, v := range table[field[0]*a.Dim : field[1]*a.Dim] {
+			if v == 0 {
+				zeros++
+			}
+		}
+		if 2*zeros > (field[1]-field[0])*a.Dim {
+			t.Errorf("the features %v have %d zeros, expected at most half of their entries", field, zeros)
+		}
+	}
+	if _, _, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: .9}); !fault.IsUsage(err) {
+		t.Error(err)
+	}
+
+	start.Keep = prune.Keep{}
+	start.Fit = func([]int32, int64) (int, error) { return 1, nil }
+	smallest := 20 // number of dropped entries from which on the file is small
+	start.Footprint = func(dropped []bool) (file, table, memory int64) {
+		n := 0
+		for _, gone := range dropped {
+			if gone {
+				n++
+			}
+		}
+		if n < smallest {
+			return 2000, 0, 0
+		}
+		return 1000, 0, 0
+	}
+	if method, err = start.BySSEDS(f, 0); err != nil {
+		t.Fatal(err)
+	}
+	p, _, err = method.Cut(prune.Budget{Unit: prune.Bytes, Amount: 1500})
+	if err != nil || a.Parameters()-p.Parameters < smallest {
+		t.Errorf("point %+v, error %v, expected at least %d dropped entries", p, err, smallest)
+	}
+	order, _ := SSEDSOrder(f)
+	if dropped := a.Parameters() - p.Parameters; dropped != prune.WholeColumns(&a, order, smallest) {
+		t.Errorf("%d dropped entries, expected the first whole columns from %d on", dropped, smallest)
+	}
+	if _, _, err := method.Cut(prune.Budget{Unit: prune.Bytes, Amount: 500}); !fault.IsUsage(err) || !strings.Contains(err.Error(), "no number of whole columns fits") {
+		t.Error(err)
+	}
+}
+
+// SSEDS refuses scores that are not products of gradients and weights.
+func TestSSEDSRefusesScores(t *testing.T) {
+	a := modeltest.Architectures()["fm"]
+	m := modeltest.Random(t, a, 1)
+	for _, c := range []struct {
+		by, baseline, want string
+	}{
+		{estimator.Permutation, baseline.Zero, `method "sseds" needs scores of the estimator taylor with the baseline zero, not of permutation with zero`},
+		{estimator.Taylor, baseline.Codebook, `not of taylor with codebook`},
+	} {
+		f := taylor(t, m, modeltest.Rows(a, 3, 1))
+		f.Spec.Estimator, f.Spec.Baseline = c.by, c.baseline
+		if _, err := unpruned(m).BySSEDS(f, 0); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, expected %q", err, c.want)
+		}
+	}
+}
