@@ -31,6 +31,7 @@ type sweepInput struct {
 	modelOutput       string   // output of the model, if it is an .onnx file with several
 	dataset           []string // folder, or those of a window's days
 	scores            []string // files
+	snip              string   // file with the scores of the method SNIP, or ""
 	aggregates        []string // aggregates of the scores
 	rank              string
 	rivals            []string // methods of --methods
@@ -82,6 +83,11 @@ zero baseline in --scores:
   sseds           drops whole columns of fields, those with the least |sum of
                   the scores of a column| first; at each budget it drops at
                   least as many entries as other methods
+--snip FILE adds the method snip, which ranks by scores of the model before its
+training: it drops the least |sum over rows of gradient * weight| there. Write
+that model with "shaver train --epochs 0" and the settings of the training, and
+score it with --estimator taylor --baseline zero.
+
 The table shows how much the AUC differs from that of the unpruned model, with a
 95% interval for the difference on the same rows (DeLong et al., 1988). A star
 marks an AUC or LogLoss whose interval does not contain 0. If the scores have
@@ -129,6 +135,8 @@ sweep.v1.json, and sweep.v2.json with the squared loss.`,
 	modelOutputFlag(c, &o.modelOutput)
 	f.StringSliceVar(&o.scores, "scores", nil, "`files` with scores of the model, separated by commas; several are compared")
 	cli.Files(c, "scores", "arrow")
+	f.StringVar(&o.snip, "snip", "", "`file` with taylor scores of the model before its training, for the method snip (default none)")
+	cli.Files(c, "snip", "arrow")
 	datasetFlag(c, &o.dataset, "dataset `folder`")
 	o.add(c, "files at --out and --picture that shaver did not write")
 	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(valueNames(), ", "))
@@ -144,7 +152,7 @@ sweep.v1.json, and sweep.v2.json with the squared loss.`,
 	f.BoolVar(&o.choose, "select", false, "for each budget, measure only the method that is best on the validation split")
 	keepFlags(c, &o.keep)
 	outFlag(c, &o.out, "`file` for the result, .json (default none)", "json")
-	cli.Group(c, "Files", "model", "model-output", "scores", "dataset", "out", "picture", "force")
+	cli.Group(c, "Files", "model", "model-output", "scores", "snip", "dataset", "out", "picture", "force")
 	cli.Group(c, "Budgets", "sparsities", "parameters", "bytes")
 	cli.Group(c, "Methods", "methods", "seed", "aggregate", "rank", "protect", "field-minimum", "values")
 	cli.Group(c, "Measurement", "split", "select", "calibrate")
@@ -177,6 +185,7 @@ func (o *sweepFlags) check(c *cobra.Command) (err error) {
 	o.outputs.Inputs(checkpoint.Files(o.model)...)
 	o.outputs.Inputs(dataset.Files(o.dataset...)...)
 	o.outputs.Inputs(o.scores...)
+	o.outputs.Inputs(o.snip)
 	if c.Flags().Changed("picture") {
 		if err := o.outputs.Check("--picture", o.picture, pictures); err != nil {
 			return err
@@ -271,7 +280,11 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 	if o.modelOutput != "" {
 		words = append(words, "--model-output", sweep.ShellWord(o.modelOutput))
 	}
-	words = append(words, "--scores", sweep.ShellWord(o.scores[source]))
+	scoresFile := o.snip // the last source
+	if source < len(o.scores) {
+		scoresFile = o.scores[source]
+	}
+	words = append(words, "--scores", sweep.ShellWord(scoresFile))
 	if o.out != "" {
 		words = append(words, "--from", sweep.ShellWord(o.out))
 	} else {
@@ -312,21 +325,29 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 		return nil, fault.Usagef("--scores is empty: expected at least one file")
 	case len(o.values) == 0:
 		return nil, fault.Usagef("--values is empty: expected some of %s", strings.Join(valueNames(), ", "))
-	case len(o.rivals) == 0 && len(o.aggregates) == 0:
+	case len(o.rivals) == 0 && len(o.aggregates) == 0 && o.snip == "":
 		return nil, fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
 	}
 	p, err := openPruner(o.model, o.modelOutput, o.scores...)
 	if err != nil {
 		return nil, err
 	}
+	files, all := o.scores, p.scores
+	if o.snip != "" {
+		initial, err := p.readInitial(o.snip)
+		if err != nil {
+			return nil, err
+		}
+		files, all = append(slices.Clone(files), o.snip), append(slices.Clone(all), initial)
+	}
 	m, err := p.checkpoint.Model()
 	if err != nil {
 		return nil, err
 	}
 	kind := p.scores[0].Spec.Loss
-	for i, s := range p.scores {
+	for i, s := range all {
 		if s.Spec.Loss != kind {
-			return nil, fault.Inputf("%s has the loss %s, but %s has %s: compare scores of one loss", o.scores[i], s.Spec.Loss.Name(), o.scores[0], kind.Name())
+			return nil, fault.Inputf("%s has the loss %s, but %s has %s: compare scores of one loss", files[i], s.Spec.Loss.Name(), files[0], kind.Name())
 		}
 	}
 	b, err := openBench(o.dataset, o.split, kind.Name(), m)
@@ -340,15 +361,15 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	}
 	size := p.checkpoint.Footprint()
 	document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
-	for _, s := range p.scores {
-		document.Sources = append(document.Sources, sweep.NewScoresFile(s))
+	for _, s := range all {
+		document.Sources = append(document.Sources, sweep.NewScoresFile(s, document.Model))
 	}
-	methods, err := o.compared(p, b.dataset)
+	methods, err := o.compared(p, all, b.dataset)
 	if err != nil {
 		return nil, err
 	}
 	config := sweep.Config{Model: m, Methods: methods, Budgets: o.budgets, Calibrate: o.calibrate, Select: o.choose}
-	validation, err := o.validation(p.scores, m)
+	validation, err := o.validation(all, m)
 	if err != nil {
 		return nil, err
 	}
@@ -443,8 +464,9 @@ func rivals(names []string) ([]string, error) {
 	return names, nil
 }
 
-// compared returns the methods to compare.
-func (o *sweepInput) compared(p *pruner, d *dataset.Dataset) (all []sweep.Method, err error) {
+// compared returns the methods to compare. sources are the scores of the model and then those of
+// SNIP, if there are any.
+func (o *sweepInput) compared(p *pruner, sources []*scores.File, d *dataset.Dataset) (all []sweep.Method, err error) {
 	add := func(m sweep.Method, failed error) {
 		if err == nil {
 			all, err = append(all, m), failed
@@ -460,12 +482,15 @@ func (o *sweepInput) compared(p *pruner, d *dataset.Dataset) (all []sweep.Method
 				add(t.ByScores(s, source, aggregate, o.rank))
 			}
 		}
+		for source := len(p.scores); source < len(sources); source++ {
+			add(t.BySNIP(sources[source], source))
+		}
 		if slices.Contains(o.rivals, sweep.SSEDS) {
-			sources, failed := o.sourcesOfSSEDS(p.scores)
+			usable, failed := o.sourcesOfSSEDS(p.scores)
 			if failed != nil {
 				return nil, failed
 			}
-			for _, source := range sources {
+			for _, source := range usable {
 				add(t.BySSEDS(p.scores[source], source))
 			}
 		}
@@ -483,7 +508,7 @@ func (o *sweepInput) compared(p *pruner, d *dataset.Dataset) (all []sweep.Method
 }
 
 // sourcesOfSSEDS returns the indices of the scores, those of o.scores, by which SSEDS can rank.
-// It returns an error if there are none.
+// It returns an error if SSEDS can rank by none of them.
 func (o *sweepInput) sourcesOfSSEDS(all []*scores.File) (sources []int, err error) {
 	for source, s := range all {
 		if failed := sweep.CheckSSEDS(&s.Spec.Options, s.Spec.Baseline); failed == nil {
@@ -534,6 +559,7 @@ func occurrences(d *dataset.Dataset) ([]int64, error) {
 // pruner is a model and its scores.
 type pruner struct {
 	checkpoint *checkpoint.Checkpoint
+	file       string // of the model
 	scores     []*scores.File
 	table      []float32 // [n, d]
 }
@@ -545,18 +571,38 @@ func openPruner(modelFile, output string, scoresFiles ...string) (*pruner, error
 	if err != nil {
 		return nil, err
 	}
-	p := &pruner{checkpoint: ck}
-	digest := ck.Digest()
+	p := &pruner{checkpoint: ck, file: modelFile}
 	for _, file := range scoresFiles {
 		s, err := scores.Read(file)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.CheckModel(&ck.Architecture, digest); err != nil {
-			return nil, fmt.Errorf("%s and %s: %w", file, modelFile, err)
+		if err := p.check(file, s); err != nil {
+			return nil, err
 		}
 		p.scores = append(p.scores, s)
 	}
 	p.table, err = ck.Embedding()
 	return p, err
+}
+
+// check returns an error unless s, the content of the file, has scores of the model.
+func (p *pruner) check(file string, s *scores.File) error {
+	if err := s.CheckModel(&p.checkpoint.Architecture, p.checkpoint.Digest()); err != nil {
+		return fmt.Errorf("%s and %s: %w", file, p.file, err)
+	}
+	return nil
+}
+
+// readInitial reads the file with the scores of the model before its training, by which the
+// method SNIP ranks.
+func (p *pruner) readInitial(file string) (*scores.File, error) {
+	s, err := scores.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := sweep.CheckSNIP(s, &p.checkpoint.Architecture, p.checkpoint.Digest()); err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", file, p.file, err)
+	}
+	return s, nil
 }

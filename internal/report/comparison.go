@@ -175,7 +175,7 @@ func high(i *sweep.Interval) float64 {
 // game returns the name of the method without its aggregate, and the aggregate. The aggregate
 // is empty if the method does not rank entries by an aggregate of their scores.
 func (m *method) game() (name, aggregate string) {
-	if !m.scored || m.name == sweep.SSEDS {
+	if !m.scored || m.name == sweep.SSEDS || m.name == sweep.SNIP {
 		return m.name, ""
 	}
 	for _, a := range []string{scores.Abs, scores.RMS} {
@@ -192,6 +192,8 @@ func (m *method) purpose() (measures, needs string) {
 	switch {
 	case name == sweep.SSEDS:
 		return "The sum of the mean contributions of a field's column. Whole columns are dropped.", "a job with one gradient per row"
+	case name == sweep.SNIP:
+		return "The mean contribution of an entry in the model before its training.", "that model, and a job with one gradient per row"
 	case m.scored:
 		measures = map[string]string{
 			scores.Sum: "The mean contribution of an entry. Contributions of opposite signs cancel.",

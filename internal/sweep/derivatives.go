@@ -4,6 +4,7 @@ import (
 	"shaver/internal/baseline"
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 )
@@ -13,10 +14,46 @@ import (
 // of the column. This is the sum of the column's scores by Taylor with the zero baseline.
 const SSEDS = "sseds"
 
+// SNIP is the name of the method that ranks by the model before its training (Lee et al., ICLR
+// 2019). The score of an entry is the absolute value of the derivative of that model's loss with
+// respect to a factor of the entry. This is the aggregate scores.Sum of Taylor with the zero baseline.
+const SNIP = "snip"
+
 // CheckSSEDS returns an error unless SSEDS can rank by scores that have these options and the
 // named baseline.
 func CheckSSEDS(o *estimator.Options, baselineName string) error {
 	return checkDerivatives(SSEDS, o, baselineName)
+}
+
+// CheckSNIP returns an error unless SNIP can rank the entries of a model by the scores f. They are
+// those of another model with the same layout. digest is that of the model.
+func CheckSNIP(f *scores.File, a *model.Architecture, digest string) error {
+	if err := f.CheckLayout(a); err != nil {
+		return err
+	}
+	if f.Spec.Model == digest {
+		return fault.Inputf("the scores are those of this model: expected those of the model before its training")
+	}
+	return checkDerivatives(SNIP, &f.Spec.Options, f.Spec.Baseline)
+}
+
+// BySNIP returns the method SNIP for the scores f of the model before its training. source is the
+// index of f in Document.Sources.
+func (t *Unpruned) BySNIP(f *scores.File, source int) (Method, error) {
+	order, err := SNIPOrder(f, t.Entries)
+	if err != nil {
+		return nil, err
+	}
+	return t.ordered(Point{Method: SNIP, Source: &source, Baseline: f.Spec.Baseline}, f.Baseline, order)
+}
+
+// SNIPOrder returns the entries in the order in which SNIP drops them. entries are the tables of
+// the model that is pruned, whose magnitudes break ties. The entries of pad rows come last.
+func SNIPOrder(f *scores.File, entries []float32) ([]int32, error) {
+	if err := checkDerivatives(SNIP, &f.Spec.Options, f.Spec.Baseline); err != nil {
+		return nil, err
+	}
+	return Order(f, scores.Sum, prune.Abs, entries)
 }
 
 // checkDerivatives returns an error unless scores with these options and the named baseline

@@ -118,6 +118,92 @@ func TestSSEDS(t *testing.T) {
 	}
 }
 
+// SNIP ranks the entries of a model by the derivatives of another model by factors of its entries.
+// Entries of features that no row has come first, by their magnitudes in the pruned model.
+func TestSNIP(t *testing.T) {
+	for name, a := range modeltest.Architectures() {
+		initial, m := modeltest.Random(t, a, 7), modeltest.Random(t, a, 8)
+		rows := modeltest.Rows(a, 40, 7)
+		rows.Features = slices.Clone(rows.Features)
+		missing := a.Offsets()[1]
+		for i, feature := range rows.Features {
+			if feature == missing {
+				rows.Features[i]++
+			}
+		}
+		f := taylor(t, initial, rows)
+		f.Spec.Model = "the initial model"
+		if err := CheckSNIP(f, &m.Architecture, "the model"); err != nil {
+			t.Fatal(err)
+		}
+		worth := make([]float64, a.Parameters())
+		for i := range worth {
+			worth[i] = math.Abs(slope(initial, rows, func(row []int32, element int) bool {
+				return int(row[element/a.Dim])*a.Dim+element%a.Dim == i
+			}))
+		}
+		order, err := SNIPOrder(f, m.Weights.Embedding)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range order[1:] {
+			i, j := order[k], order[k+1]
+			if worth[i] > worth[j]+1e-6 {
+				t.Fatalf("%s: entry %d with the derivative %g is dropped before entry %d with %g", name, i, worth[i], j, worth[j])
+			}
+			if k+1 < a.Dim && (int(i)/a.Dim != int(missing) || math.Abs(float64(m.Weights.Embedding[i])) > math.Abs(float64(m.Weights.Embedding[j]))) {
+				t.Fatalf("%s: the order %v does not begin with the feature %d that no row has, by magnitude", name, order, missing)
+			}
+		}
+		method, err := unpruned(m).BySNIP(f, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, table, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: .5})
+		if err != nil || p.Method != SNIP || *p.Source != 4 || p.Baseline != baseline.Zero || p.Sparsity != .5 {
+			t.Errorf("%s: point %+v, error %v", name, p, err)
+		}
+		for k, i := range order {
+			want := m.Weights.Embedding[i]
+			if k < len(order)/2 {
+				want = 0
+			}
+			if table[i] != want {
+				t.Fatalf("%s: entry %d is %g, expected %g", name, i, table[i], want)
+			}
+		}
+	}
+}
+
+// SNIP refuses scores of the pruned model, of other tables, and of another estimator.
+func TestSNIPRefusesScores(t *testing.T) {
+	a := modeltest.Architectures()["fm"]
+	m := modeltest.Random(t, a, 1)
+	f := taylor(t, m, modeltest.Rows(a, 3, 1))
+	f.Spec.Model = "x"
+	wide := a
+	wide.Dim++
+	codebook := *f
+	codebook.Spec.Baseline = baseline.Codebook
+	for _, c := range []struct {
+		f      *scores.File
+		a      *model.Architecture
+		digest string
+		want   string
+	}{
+		{f, &a, "x", "the scores are those of this model: expected those of the model before its training"},
+		{f, &wide, "y", "the scores are for a table of 12 features x 3 columns, the model has a table of 12 features x 4 columns"},
+		{&codebook, &a, "y", `method "snip" needs scores of the estimator taylor with the baseline zero, not of taylor with codebook`},
+	} {
+		if err := CheckSNIP(c.f, c.a, c.digest); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, expected %q", err, c.want)
+		}
+	}
+	if _, err := unpruned(m).BySNIP(&codebook, 0); !fault.IsInput(err) {
+		t.Error(err)
+	}
+}
+
 // If a field has a single feature, a column of it has one entry, and SSEDS and Taylor agree.
 func TestSSEDSOfMergedFeatures(t *testing.T) {
 	a := modeltest.Architectures()["deepfm"]
