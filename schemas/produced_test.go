@@ -421,6 +421,11 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File,
 	}
 	found.Unpruned.Slices = slices.Repeat([]sweep.SliceMetrics{{Metrics: found.Unpruned.Metrics}}, 2)
 	p0.Slices = slices.Repeat([]sweep.SliceMetrics{{Metrics: p0.Metrics, Difference: p0.Difference}}, 2)
+	other := found.Sources[0] // scores of another model, by which SNIP ranks
+	other.Model = s.Spec.Dataset
+	snip := *p0
+	snip.Method, snip.Source = sweep.SNIP, new(len(found.Sources))
+	found.Sources, found.Points = append(found.Sources, other), append(found.Points, snip)
 	accept(t, "sweep"+versions[kind], marshal(t, found))
 }
 
