@@ -227,28 +227,38 @@ func TestSSEDSBudgets(t *testing.T) {
 	m := modeltest.Random(t, a, 6)
 	f := taylor(t, m, modeltest.Rows(a, 40, 6))
 	start := unpruned(m)
-	start.Keep = prune.Keep{Fields: []string{"b"}, Minimum: .5}
-	method, err := start.BySSEDS(f, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, table, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: .3})
-	if err != nil || p.Sparsity < .3 || !slices.Equal(table[4*a.Dim:7*a.Dim], m.Weights.Embedding[4*a.Dim:7*a.Dim]) {
-		t.Errorf("point %+v, error %v, table %v", p, err, table)
-	}
-	for _, field := range [][2]int{{0, 4}, {7, 12}} {
-		zeros := 0
-		for _, v := range table[field[0]*a.Dim : field[1]*a.Dim] {
-			if v == 0 {
-				zeros++
+	for _, keep := range []struct {
+		protect []string
+		most    int // number of entries that may be dropped
+	}{{[]string{"b"}, 4*a.Dim/2 + 5*a.Dim/2}, {[]string{"b", "c"}, 4 * a.Dim / 2}} {
+		start.Keep = prune.Keep{Fields: keep.protect, Minimum: .5}
+		for seed := range uint64(50) {
+			copy(f.Phi, prune.Random(len(f.Phi), seed))
+			method, err := start.BySSEDS(f, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for drop := range keep.most + 1 {
+				p, table, err := method.Cut(prune.Budget{Unit: prune.Kept, Amount: float64(a.Parameters() - drop)})
+				if err != nil || p.Parameters > a.Parameters()-drop {
+					t.Fatalf("seed %d: point %+v, error %v", seed, p, err)
+				}
+				for j, name := range start.Names {
+					zeros, entries := 0, table[int(a.Offsets()[j])*a.Dim:][:a.FieldDims[j]*a.Dim]
+					for _, v := range entries {
+						if v == 0 {
+							zeros++
+						}
+					}
+					if 2*zeros > len(entries) || zeros > 0 && slices.Contains(keep.protect, name) {
+						t.Fatalf("seed %d: %d of %d entries of field %s are dropped", seed, zeros, len(entries), name)
+					}
+				}
+			}
+			if _, _, err := method.Cut(prune.Budget{Unit: prune.Kept, Amount: float64(a.Parameters() - keep.most - 1)}); !fault.IsUsage(err) {
+				t.Error(err)
 			}
 		}
-		if 2*zeros > (field[1]-field[0])*a.Dim {
-			t.Errorf("the features %v have %d zeros, expected at most half of their entries", field, zeros)
-		}
-	}
-	if _, _, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: .9}); !fault.IsUsage(err) {
-		t.Error(err)
 	}
 
 	start.Keep = prune.Keep{}
@@ -266,10 +276,11 @@ func TestSSEDSBudgets(t *testing.T) {
 		}
 		return 1000, 0, 0
 	}
-	if method, err = start.BySSEDS(f, 0); err != nil {
+	method, err := start.BySSEDS(f, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	p, _, err = method.Cut(prune.Budget{Unit: prune.Bytes, Amount: 1500})
+	p, _, err := method.Cut(prune.Budget{Unit: prune.Bytes, Amount: 1500})
 	if err != nil || a.Parameters()-p.Parameters < smallest {
 		t.Errorf("point %+v, error %v, expected at least %d dropped entries", p, err, smallest)
 	}
