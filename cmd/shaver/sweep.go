@@ -572,26 +572,19 @@ func openPruner(modelFile, output string, scoresFiles ...string) (*pruner, error
 		return nil, err
 	}
 	p := &pruner{checkpoint: ck, file: modelFile}
+	digest := ck.Digest()
 	for _, file := range scoresFiles {
 		s, err := scores.Read(file)
 		if err != nil {
 			return nil, err
 		}
-		if err := p.check(file, s); err != nil {
-			return nil, err
+		if err := s.CheckModel(&ck.Architecture, digest); err != nil {
+			return nil, fmt.Errorf("%s and %s: %w", file, modelFile, err)
 		}
 		p.scores = append(p.scores, s)
 	}
 	p.table, err = ck.Embedding()
 	return p, err
-}
-
-// check returns an error unless s, the content of the file, has scores of the model.
-func (p *pruner) check(file string, s *scores.File) error {
-	if err := s.CheckModel(&p.checkpoint.Architecture, p.checkpoint.Digest()); err != nil {
-		return fmt.Errorf("%s and %s: %w", file, p.file, err)
-	}
-	return nil
 }
 
 // readInitial reads the file with the scores of the model before its training, by which the
