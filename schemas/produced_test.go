@@ -398,7 +398,7 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File,
 		}
 	}
 	found := &sweep.Document{Version: sweep.VersionOf(kind), Loss: kind, Model: s.Spec.Model, Dataset: s.Spec.Dataset, Kind: string(m.Kind), Split: dataset.Test, Rows: d.Rows(dataset.Test),
-		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.ScoresFile{sweep.NewScoresFile(s)},
+		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.ScoresFile{sweep.NewScoresFile(s, s.Spec.Model)},
 		Settings: &sweep.Settings{Rank: prune.Abs, Protect: s.Fields[:1], FieldMinimum: .1, Seed: 1}}
 	for _, choose := range []bool{false, true} {
 		config := sweep.Config{Model: m, Methods: methods, Budgets: []prune.Budget{{Unit: prune.Sparsity, Amount: .5}}, Calibrate: true, Select: choose, Predict: predict(dataset.Test), Validate: predict(dataset.Val)}
@@ -421,6 +421,11 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File,
 	}
 	found.Unpruned.Slices = slices.Repeat([]sweep.SliceMetrics{{Metrics: found.Unpruned.Metrics}}, 2)
 	p0.Slices = slices.Repeat([]sweep.SliceMetrics{{Metrics: p0.Metrics, Difference: p0.Difference}}, 2)
+	other := found.Sources[0] // scores of another model, by which SNIP ranks
+	other.Model = s.Spec.Dataset
+	snip := *p0
+	snip.Method, snip.Source = sweep.SNIP, new(len(found.Sources))
+	found.Sources, found.Points = append(found.Sources, other), append(found.Points, snip)
 	accept(t, "sweep"+versions[kind], marshal(t, found))
 }
 

@@ -15,6 +15,7 @@ import (
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
 	"shaver/internal/prune"
+	"shaver/internal/scores"
 	"shaver/internal/sweep"
 )
 
@@ -222,7 +223,7 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if err := checkModelOutput(&o.outputs, "--out", o.out, o.model); err != nil {
 		return err
 	}
-	p, err := openPruner(o.model, o.modelOutput, o.scores)
+	p, err := o.open()
 	if err != nil {
 		return err
 	}
@@ -313,6 +314,32 @@ func change(before, after int64) string {
 	return fmt.Sprintf("%s -> %s, %.0f%% %s", size(before), size(after), percent, word)
 }
 
+// open opens the model and its scores. With --from they may also be those of the method SNIP,
+// which are of the model before its training.
+func (o *pruneOptions) open() (*pruner, error) {
+	if o.from == "" {
+		return openPruner(o.model, o.modelOutput, o.scores)
+	}
+	head, err := scores.ReadHead(o.scores)
+	if err != nil {
+		return nil, err
+	}
+	d, err := readSweep(o.from)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.from, err)
+	}
+	if !slices.ContainsFunc(d.Sources, func(s sweep.ScoresFile) bool { return s.Model != "" && s.Job == head.Spec.ID() }) {
+		return openPruner(o.model, o.modelOutput, o.scores)
+	}
+	p, err := openPruner(o.model, o.modelOutput)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.readInitial(o.scores)
+	p.scores = []*scores.File{s}
+	return p, err
+}
+
 // take sets the options that the sweep in o.from says, and returns the method and the
 // budget that the sweep chose at a budget, which may be nil.
 func (o *pruneOptions) take(p *pruner, at *prune.Budget) (method string, budget *prune.Budget, err error) {
@@ -374,6 +401,12 @@ func (o *pruneOptions) order(p *pruner, method string) ([]int32, error) {
 	if o.aggregate != "" {
 		return sweep.Order(s, o.aggregate, o.rank, p.table)
 	}
+	switch method {
+	case sweep.SSEDS:
+		return sweep.SSEDSOrder(s)
+	case sweep.SNIP:
+		return sweep.SNIPOrder(s, p.table)
+	}
 	var d *dataset.Dataset
 	if len(o.dataset) > 0 {
 		var err error
@@ -404,7 +437,7 @@ func (o *pruneOptions) choose(p *pruner, method string, budget *prune.Budget) (m
 		return plain, nil, err
 	}
 	if o.aggregate == "" {
-		return nil, nil, fault.Usagef("the sweep chose %s, which has no standard errors: --previous needs a method that ranks by scores", method)
+		return nil, nil, fault.Usagef("the sweep chose %s, which has no standard errors: --previous needs a method that ranks entries by scores", method)
 	}
 	if order, err = sweep.StableOrder(p.scores[0], o.aggregate, o.rank, p.table, choices, o.stable.hysteresis); err != nil {
 		return nil, nil, err

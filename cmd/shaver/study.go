@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ import (
 	"shaver/internal/prepare"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/sweep"
 )
 
 type studyOptions struct {
@@ -128,6 +130,11 @@ func (o *studyOptions) run(c *cobra.Command) error {
 // sweepable returns the error with which the sweep at the end would fail. It is called
 // before any job runs.
 func (o *studyOptions) sweepable() error {
+	if slices.Contains(o.rivals, sweep.SSEDS) {
+		if err := sweep.CheckSSEDS(&o.options, o.baseline); err != nil {
+			return fault.Usagef("--methods: %v", err)
+		}
+	}
 	ck, err := checkpoint.Read(o.model)
 	if err != nil {
 		return err

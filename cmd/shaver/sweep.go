@@ -31,9 +31,10 @@ type sweepInput struct {
 	modelOutput       string   // output of the model, if it is an .onnx file with several
 	dataset           []string // folder, or those of a window's days
 	scores            []string // files
+	snip              string   // file with the scores of the method SNIP, or ""
 	aggregates        []string // aggregates of the scores
 	rank              string
-	rivals            []string // methods without scores
+	rivals            []string // methods of --methods
 	values            []string // how kept values are stored
 	seed              uint64
 	keep              prune.Keep
@@ -77,6 +78,16 @@ show the mean and the largest deviation from it.
   ptq4, 8 or 16   keeps all entries but rounds each to 4, 8 or 16 bits, which
                   counts as a sparsity of 1 - bits/32; with one grid for the
                   table, for each field (ptq8-field) or for each row (ptq8-row)
+"all" stands for all of these. A further method needs taylor scores with the
+zero baseline in --scores:
+  sseds           drops whole columns of fields, those with the least |sum of
+                  the scores of a column| first; at each budget it drops at
+                  least as many entries as other methods
+--snip FILE adds the method snip, which ranks by scores of the model before its
+training: it drops the least |sum over rows of gradient * weight| there. Write
+that model with "shaver train --epochs 0" and the settings of the training, and
+score it with --estimator taylor --baseline zero.
+
 The table shows how much the AUC differs from that of the unpruned model, with a
 95% interval for the difference on the same rows (DeLong et al., 1988). A star
 marks an AUC or LogLoss whose interval does not contain 0. If the scores have
@@ -124,6 +135,8 @@ sweep.v1.json, and sweep.v2.json with the squared loss.`,
 	modelOutputFlag(c, &o.modelOutput)
 	f.StringSliceVar(&o.scores, "scores", nil, "`files` with scores of the model, separated by commas; several are compared")
 	cli.Files(c, "scores", "arrow")
+	f.StringVar(&o.snip, "snip", "", "`file` with taylor scores of the model before its training, for the method snip (default none)")
+	cli.Files(c, "snip", "arrow")
 	datasetFlag(c, &o.dataset, "dataset `folder`")
 	o.add(c, "files at --out and --picture that shaver did not write")
 	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(valueNames(), ", "))
@@ -139,7 +152,7 @@ sweep.v1.json, and sweep.v2.json with the squared loss.`,
 	f.BoolVar(&o.choose, "select", false, "for each budget, measure only the method that is best on the validation split")
 	keepFlags(c, &o.keep)
 	outFlag(c, &o.out, "`file` for the result, .json (default none)", "json")
-	cli.Group(c, "Files", "model", "model-output", "scores", "dataset", "out", "picture", "force")
+	cli.Group(c, "Files", "model", "model-output", "scores", "snip", "dataset", "out", "picture", "force")
 	cli.Group(c, "Budgets", "sparsities", "parameters", "bytes")
 	cli.Group(c, "Methods", "methods", "seed", "aggregate", "rank", "protect", "field-minimum", "values")
 	cli.Group(c, "Measurement", "split", "select", "calibrate")
@@ -152,9 +165,9 @@ func (o *sweepFlags) add(c *cobra.Command, force string) {
 	f := c.Flags()
 	splitFlag(c, &o.split)
 	portionsFlag(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop")
-	f.StringSliceVar(&o.methods, "methods", []string{sweep.Magnitude}, "`methods` to compare with: all, or some of "+strings.Join(sweep.Rivals(), ", "))
+	f.StringSliceVar(&o.methods, "methods", []string{sweep.Magnitude}, "`methods` to compare with: all, or some of "+strings.Join(methods(), ", "))
 	f.Lookup("methods").DefValue = sweep.Magnitude
-	cli.Choices(c, "methods", append([]string{"all"}, sweep.Rivals()...)...)
+	cli.Choices(c, "methods", append([]string{"all"}, methods()...)...)
 	seedFlag(c, &o.seed)
 	f.BoolVar(&o.calibrate, "calibrate", false, "also measure LogLoss with logits that are calibrated on the validation split")
 	f.StringVar(&o.picture, "picture", "", "`file` for a picture of AUC and LogLoss: "+strings.Join(picture.Formats(), " or ")+" (default none)")
@@ -172,6 +185,7 @@ func (o *sweepFlags) check(c *cobra.Command) (err error) {
 	o.outputs.Inputs(checkpoint.Files(o.model)...)
 	o.outputs.Inputs(dataset.Files(o.dataset...)...)
 	o.outputs.Inputs(o.scores...)
+	o.outputs.Inputs(o.snip)
 	if c.Flags().Changed("picture") {
 		if err := o.outputs.Check("--picture", o.picture, pictures); err != nil {
 			return err
@@ -251,7 +265,11 @@ func (o *sweepOptions) commands(w io.Writer, d *sweep.Document) error {
 
 // command returns the words of the command that prunes to the chosen point p.
 func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, error) {
-	if o.out == "" && p.Source == nil { // no flag of prune ranks as these methods do
+	aggregate, err := d.AggregateOf(p)
+	if err != nil {
+		return nil, err
+	}
+	if o.out == "" && aggregate == "" { // no flag of prune ranks as these methods do
 		return []string{"#", p.Method, "at", sweep.SparsityText(p.Sparsity) + ":", "repeat this sweep with --out sweep.json, then run shaver prune --from sweep.json"}, nil
 	}
 	source, err := d.ScoresOf(p)
@@ -262,14 +280,14 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 	if o.modelOutput != "" {
 		words = append(words, "--model-output", sweep.ShellWord(o.modelOutput))
 	}
-	words = append(words, "--scores", sweep.ShellWord(o.scores[source]))
+	scoresFile := o.snip // the last source
+	if source < len(o.scores) {
+		scoresFile = o.scores[source]
+	}
+	words = append(words, "--scores", sweep.ShellWord(scoresFile))
 	if o.out != "" {
 		words = append(words, "--from", sweep.ShellWord(o.out))
 	} else {
-		aggregate, err := d.AggregateOf(p)
-		if err != nil {
-			return nil, err
-		}
 		words = append(words, d.Flags(p, aggregate)...)
 	}
 	if o.budgets[0].Unit == prune.Sparsity {
@@ -307,21 +325,29 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 		return nil, fault.Usagef("--scores is empty: expected at least one file")
 	case len(o.values) == 0:
 		return nil, fault.Usagef("--values is empty: expected some of %s", strings.Join(valueNames(), ", "))
-	case len(o.rivals) == 0 && len(o.aggregates) == 0:
+	case len(o.rivals) == 0 && len(o.aggregates) == 0 && o.snip == "":
 		return nil, fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
 	}
 	p, err := openPruner(o.model, o.modelOutput, o.scores...)
 	if err != nil {
 		return nil, err
 	}
+	files, all := o.scores, p.scores
+	if o.snip != "" {
+		initial, err := p.readInitial(o.snip)
+		if err != nil {
+			return nil, err
+		}
+		files, all = append(slices.Clone(files), o.snip), append(slices.Clone(all), initial)
+	}
 	m, err := p.checkpoint.Model()
 	if err != nil {
 		return nil, err
 	}
 	kind := p.scores[0].Spec.Loss
-	for i, s := range p.scores {
+	for i, s := range all {
 		if s.Spec.Loss != kind {
-			return nil, fault.Inputf("%s has the loss %s, but %s has %s: compare scores of one loss", o.scores[i], s.Spec.Loss.Name(), o.scores[0], kind.Name())
+			return nil, fault.Inputf("%s has the loss %s, but %s has %s: compare scores of one loss", files[i], s.Spec.Loss.Name(), files[0], kind.Name())
 		}
 	}
 	b, err := openBench(o.dataset, o.split, kind.Name(), m)
@@ -335,15 +361,15 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	}
 	size := p.checkpoint.Footprint()
 	document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
-	for _, s := range p.scores {
-		document.Sources = append(document.Sources, sweep.NewScoresFile(s))
+	for _, s := range all {
+		document.Sources = append(document.Sources, sweep.NewScoresFile(s, document.Model))
 	}
-	methods, err := o.compared(p, b.dataset)
+	methods, err := o.compared(p, all, b.dataset)
 	if err != nil {
 		return nil, err
 	}
 	config := sweep.Config{Model: m, Methods: methods, Budgets: o.budgets, Calibrate: o.calibrate, Select: o.choose}
-	validation, err := o.validation(p.scores, m)
+	validation, err := o.validation(all, m)
 	if err != nil {
 		return nil, err
 	}
@@ -421,12 +447,15 @@ func budgets[T int64 | float64](unit string, amounts []T) (all []prune.Budget) {
 	return all
 }
 
-// rivals returns the methods without scores that names stand for.
+// methods returns the names that --methods takes besides all.
+func methods() []string { return append(sweep.Rivals(), sweep.SSEDS) }
+
+// rivals returns the methods that names stand for.
 func rivals(names []string) ([]string, error) {
-	all := sweep.Rivals()
 	if len(names) == 1 && names[0] == "all" {
-		return all, nil
+		return sweep.Rivals(), nil
 	}
+	all := methods()
 	for _, name := range names {
 		if !slices.Contains(all, name) {
 			return nil, fault.Usagef("--methods %q: expected all, or some of %s", name, strings.Join(all, ", "))
@@ -435,8 +464,9 @@ func rivals(names []string) ([]string, error) {
 	return names, nil
 }
 
-// compared returns the methods to compare.
-func (o *sweepInput) compared(p *pruner, d *dataset.Dataset) (all []sweep.Method, err error) {
+// compared returns the methods to compare. sources are the scores of the model and then those of
+// SNIP, if there are any.
+func (o *sweepInput) compared(p *pruner, sources []*scores.File, d *dataset.Dataset) (all []sweep.Method, err error) {
 	add := func(m sweep.Method, failed error) {
 		if err == nil {
 			all, err = append(all, m), failed
@@ -452,10 +482,22 @@ func (o *sweepInput) compared(p *pruner, d *dataset.Dataset) (all []sweep.Method
 				add(t.ByScores(s, source, aggregate, o.rank))
 			}
 		}
+		for source := len(p.scores); source < len(sources); source++ {
+			add(t.BySNIP(sources[source], source))
+		}
+		if slices.Contains(o.rivals, sweep.SSEDS) {
+			usable, failed := o.sourcesOfSSEDS(p.scores)
+			if failed != nil {
+				return nil, failed
+			}
+			for _, source := range usable {
+				add(t.BySSEDS(p.scores[source], source))
+			}
+		}
 		seen := map[string]bool{} // baselines
 		for _, s := range p.scores {
 			for _, name := range o.rivals {
-				if ptq := strings.HasPrefix(name, "ptq"); !seen[s.Spec.Baseline] && !(ptq && (at > 0 || len(seen) > 0)) {
+				if ptq := strings.HasPrefix(name, "ptq"); name != sweep.SSEDS && !seen[s.Spec.Baseline] && !(ptq && (at > 0 || len(seen) > 0)) {
 					add(t.Rival(name, s.Spec.Baseline, s.Baseline, o.seed))
 				}
 			}
@@ -463,6 +505,22 @@ func (o *sweepInput) compared(p *pruner, d *dataset.Dataset) (all []sweep.Method
 		}
 	}
 	return all, err
+}
+
+// sourcesOfSSEDS returns the indices of the scores, those of o.scores, by which SSEDS can rank.
+// It returns an error if SSEDS can rank by none of them.
+func (o *sweepInput) sourcesOfSSEDS(all []*scores.File) (sources []int, err error) {
+	for source, s := range all {
+		if failed := sweep.CheckSSEDS(&s.Spec.Options, s.Spec.Baseline); failed == nil {
+			sources = append(sources, source)
+		} else if err == nil {
+			err = fmt.Errorf("%s: %w", o.scores[source], failed)
+		}
+	}
+	if len(sources) > 0 {
+		err = nil
+	}
+	return sources, err
 }
 
 // tableOf returns the table from which methods drop entries. They drop only entries that
@@ -501,6 +559,7 @@ func occurrences(d *dataset.Dataset) ([]int64, error) {
 // pruner is a model and its scores.
 type pruner struct {
 	checkpoint *checkpoint.Checkpoint
+	file       string // of the model
 	scores     []*scores.File
 	table      []float32 // [n, d]
 }
@@ -512,7 +571,7 @@ func openPruner(modelFile, output string, scoresFiles ...string) (*pruner, error
 	if err != nil {
 		return nil, err
 	}
-	p := &pruner{checkpoint: ck}
+	p := &pruner{checkpoint: ck, file: modelFile}
 	digest := ck.Digest()
 	for _, file := range scoresFiles {
 		s, err := scores.Read(file)
@@ -526,4 +585,17 @@ func openPruner(modelFile, output string, scoresFiles ...string) (*pruner, error
 	}
 	p.table, err = ck.Embedding()
 	return p, err
+}
+
+// readInitial reads the file with the scores of the model before its training, by which the
+// method SNIP ranks.
+func (p *pruner) readInitial(file string) (*scores.File, error) {
+	s, err := scores.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := sweep.CheckSNIP(s, &p.checkpoint.Architecture, p.checkpoint.Digest()); err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", file, p.file, err)
+	}
+	return s, nil
 }

@@ -76,13 +76,13 @@ func analyse(f *Facts) (*findings, error) {
 	return found, nil
 }
 
-// sparsities returns the sparsities at which the sweep has points that rank by scores, in
+// sparsities returns the sparsities at which the sweep has points that rank entries by scores, in
 // ascending order. Without such points it returns Sparsities.
 func (f *Facts) sparsities() []float64 {
 	var all []float64
 	if f.Sweep != nil {
 		for _, p := range f.Sweep.Points {
-			if p.Source != nil {
+			if p.Source != nil && p.Method != sweep.SSEDS {
 				all = append(all, p.Sparsity)
 			}
 		}

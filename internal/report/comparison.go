@@ -172,8 +172,12 @@ func high(i *sweep.Interval) float64 {
 	return *i.High
 }
 
-// game returns the name of the method without its aggregate, and the aggregate.
+// game returns the name of the method without its aggregate, and the aggregate. The aggregate
+// is empty if the method does not rank entries by an aggregate of their scores.
 func (m *method) game() (name, aggregate string) {
+	if !m.scored || m.name == sweep.SSEDS || m.name == sweep.SNIP {
+		return m.name, ""
+	}
 	for _, a := range []string{scores.Abs, scores.RMS} {
 		if name, ok := strings.CutSuffix(m.name, "-"+a); ok {
 			return name, a
@@ -186,6 +190,10 @@ func (m *method) game() (name, aggregate string) {
 func (m *method) purpose() (measures, needs string) {
 	name, aggregate := m.game()
 	switch {
+	case name == sweep.SSEDS:
+		return "The sum of the mean contributions of a field's column. Whole columns are dropped.", "a job with one gradient per row"
+	case name == sweep.SNIP:
+		return "The mean contribution of an entry in the model before its training.", "that model, and a job with one gradient per row"
 	case m.scored:
 		measures = map[string]string{
 			scores.Sum: "The mean contribution of an entry. Contributions of opposite signs cancel.",

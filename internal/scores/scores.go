@@ -406,11 +406,19 @@ func (f *File) CheckDataset(digest string) error {
 	return nil
 }
 
+// CheckLayout returns bad input unless f has scores for tables of the layout of a.
+func (f *File) CheckLayout(a *model.Architecture) error {
+	if !f.Layout.SameLayout(a) {
+		return fault.Inputf("the scores are for %s, the model has %s", f.Layout.Size(), a.Size())
+	}
+	return nil
+}
+
 // CheckModel returns bad input unless f was computed for the model with the given
 // architecture and digest.
 func (f *File) CheckModel(a *model.Architecture, digest string) error {
-	if !f.Layout.SameLayout(a) {
-		return fault.Inputf("the scores are for %s, the model has %s", f.Layout.Size(), a.Size())
+	if err := f.CheckLayout(a); err != nil {
+		return err
 	}
 	if f.Spec.Model != digest {
 		return fault.Inputf("the scores were computed for another model, with digest %.12s; the digest of this model is %.12s", f.Spec.Model, digest)

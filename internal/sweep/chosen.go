@@ -67,19 +67,29 @@ func (d *Document) ScoresOf(p *Point) (int, error) {
 	if p.Source != nil {
 		return *p.Source, nil
 	}
-	source := slices.IndexFunc(d.Sources, func(s ScoresFile) bool { return s.Baseline == p.Baseline })
+	source := slices.IndexFunc(d.Sources, func(s ScoresFile) bool { return s.Baseline == p.Baseline && s.Model == "" })
 	if source < 0 {
 		return 0, fault.Inputf("method %s has the baseline %q, which no scores of the sweep have", p.Method, p.Baseline)
 	}
 	return source, nil
 }
 
-// AggregateOf returns the aggregate by which p ranks, or "" if it does not rank by scores.
+// AggregateOf returns the aggregate by which p ranks, or "" if it does not rank the entries by an
+// aggregate of their scores.
 func (d *Document) AggregateOf(p *Point) (string, error) {
 	if p.Source == nil {
 		return "", nil
 	}
-	o := &d.Sources[*p.Source].Options
+	source := &d.Sources[*p.Source]
+	o := &source.Options
+	switch {
+	case p.Method == SNIP && source.Model == "":
+		return "", fault.Inputf("method %q ranks by scores of the pruned model: expected those of the model before its training", SNIP)
+	case p.Method != SNIP && source.Model != "":
+		return "", fault.Inputf("method %q ranks by scores of another model: expected %s", p.Method, SNIP)
+	case p.Method == SSEDS || p.Method == SNIP:
+		return "", checkDerivatives(p.Method, o, source.Baseline)
+	}
 	var names []string
 	for _, aggregate := range scores.Aggregates() {
 		name := Name(o, aggregate)

@@ -45,11 +45,12 @@ func TestChosenAt(t *testing.T) {
 // A method that ranks by scores has their aggregate. Another one takes its baseline from the
 // first scores that have it.
 func TestScoresOf(t *testing.T) {
-	second := 1
+	first, second, last := 0, 1, 3
 	d := &Document{Sources: []ScoresFile{
 		{Options: estimator.Options{Estimator: "taylor"}, Baseline: "zero"},
 		{Options: estimator.Options{Estimator: "permutation"}, Baseline: "codebook"},
 		{Options: estimator.Options{Estimator: "permutation"}, Baseline: "codebook"},
+		{Options: estimator.Options{Estimator: "taylor"}, Baseline: "zero", Model: "ab"},
 	}}
 	for _, c := range []struct {
 		p         Point
@@ -58,6 +59,8 @@ func TestScoresOf(t *testing.T) {
 	}{
 		{Point{Method: "shapley-abs", Source: &second}, 1, "abs"},
 		{Point{Method: Name(&d.Sources[1].Options, "sum"), Source: &second}, 1, "sum"},
+		{Point{Method: SSEDS, Baseline: "zero", Source: &first}, 0, ""},
+		{Point{Method: SNIP, Baseline: "zero", Source: &last}, 3, ""},
 		{Point{Method: Magnitude, Baseline: "codebook"}, 1, ""},
 		{Point{Method: Magnitude, Baseline: "zero"}, 0, ""},
 	} {
@@ -70,7 +73,9 @@ func TestScoresOf(t *testing.T) {
 	if _, err := d.ScoresOf(&Point{Method: Magnitude, Baseline: "mean"}); !fault.IsInput(err) {
 		t.Error(err)
 	}
-	if _, err := d.AggregateOf(&Point{Method: "taylor-abs", Source: &second}); !fault.IsInput(err) {
-		t.Error(err)
+	for _, p := range []Point{{Method: "taylor-abs", Source: &second}, {Method: "taylor-abs", Source: &last}, {Method: SSEDS, Source: &second}, {Method: SSEDS, Source: &last}, {Method: SNIP, Source: &first}} {
+		if _, err := d.AggregateOf(&p); !fault.IsInput(err) {
+			t.Errorf("%s by source %d: error %v", p.Method, *p.Source, err)
+		}
 	}
 }

@@ -210,7 +210,8 @@ type SliceMetrics struct {
 
 // ScoresFile describes a scores file by which methods rank.
 type ScoresFile struct {
-	Job string `json:"job"`
+	Job   string `json:"job"`
+	Model string `json:"model,omitempty"` // SHA-256 of the model that was scored, if it is not Document.Model; only SNIP ranks by such scores
 	estimator.Options
 	Baseline string   `json:"baseline"`
 	Splits   []string `json:"splits"` // splits whose rows were scored
@@ -219,10 +220,14 @@ type ScoresFile struct {
 	Seed     uint64   `json:"seed"`
 }
 
-// NewScoresFile returns the description of f.
-func NewScoresFile(f *scores.File) ScoresFile {
+// NewScoresFile returns the description of f in a document about a model with the given digest.
+func NewScoresFile(f *scores.File, digest string) ScoresFile {
 	s := &f.Spec
-	return ScoresFile{s.ID(), s.Options, s.Baseline, s.Splits, s.Sample, f.Rows, s.Seed}
+	source := ScoresFile{Job: s.ID(), Options: s.Options, Baseline: s.Baseline, Splits: s.Splits, Sample: s.Sample, Rows: f.Rows, Seed: s.Seed}
+	if s.Model != digest {
+		source.Model = s.Model
+	}
+	return source
 }
 
 // Point is the result of a method at a budget.

@@ -186,6 +186,9 @@ type ordered struct {
 	most     int // number of entries that may be dropped
 }
 
+// columns reports whether the method drops whole columns, or all of them that may be dropped.
+func (o *ordered) columns() bool { return o.template.Method == SSEDS }
+
 func (t *Unpruned) ordered(template Point, baseline []float32, order []int32) (Method, error) {
 	order, most, err := t.Keep.Apply(t.Architecture, t.Names, order)
 	if err != nil {
@@ -214,7 +217,7 @@ func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
 		}
 	}
 	p.Sparsity = float64(drop) / float64(len(mask))
-	if b.Unit == prune.Sparsity {
+	if b.Unit == prune.Sparsity && !o.columns() {
 		p.Sparsity = b.Amount
 	}
 	if o.table.Footprint != nil {
@@ -255,7 +258,29 @@ func (o *ordered) mask(b prune.Budget) ([]bool, error) {
 	if drop > o.most {
 		return nil, fault.Usagef("%s %v drops %d entries, but only %d of %d may be dropped", b.Unit, b.Amount, drop, o.most, len(o.order))
 	}
+	if o.columns() {
+		return o.wholeColumns(b, drop)
+	}
 	return prune.Mask(o.order, drop), nil
+}
+
+// wholeColumns returns the mask of the least number of whole columns that have at least drop
+// entries and meet the budget. A file with more dropped entries may be larger; see Fit.
+func (o *ordered) wholeColumns(b prune.Budget, drop int) ([]bool, error) {
+	for {
+		drop = prune.WholeColumns(o.table.Architecture, o.order[:o.most], drop)
+		mask := prune.Mask(o.order, drop)
+		if b.Unit != prune.Bytes {
+			return mask, nil
+		}
+		if file, _, _ := o.table.Footprint(mask); float64(file) <= b.Amount {
+			return mask, nil
+		}
+		if drop == o.most {
+			return nil, fault.Usagef("budget: %s %.0f: no number of whole columns fits", b.Unit, b.Amount)
+		}
+		drop++
+	}
 }
 
 // rounded is the method PTQ, which keeps all entries in fewer bits.

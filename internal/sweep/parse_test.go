@@ -49,6 +49,9 @@ func TestParse(t *testing.T) {
 		{`"method":"taylor"`, `"method":"shapley"`, `point 0: method "shapley" ranks by scores of the estimator taylor: expected one of taylor-rms, taylor, taylor-abs`},
 		{`"method":"shapley-rms"`, `"method":"exact-rms"`, `point 1: method "exact-rms" ranks by scores of the estimator exact: expected one of shapley-rms, shapley, shapley-abs`},
 		{`"method":"shapley-rms"`, `"method":"ptq8"`, `point 1: method "ptq8" ranks by scores of the estimator exact`},
+		{`"method":"taylor"`, `"method":"snip"`, `point 0: method "snip" ranks by scores of the pruned model: expected those of the model before its training`},
+		{`"job":"x"`, `"job":"x","model":"ab"`, `point 0: method "taylor" ranks by scores of another model: expected snip`},
+		{`"method":"shapley-rms"`, `"method":"sseds"`, `point 1: method "sseds" needs scores of the estimator taylor with the baseline zero, not of exact with zero`},
 		{`"estimator":"taylor"`, `"estimator":"guess"`, `point 0: source 0 has the estimator "guess": expected one of permutation`},
 		{`"sparsity":0.75`, `"sparsity":1.5`, `point 2: sparsity 1.5 is outside [0, 1]`},
 		{`"auc":0.7,`, `"auc":7,`, `point 0: AUC 7 is outside [0, 1]`},
@@ -89,6 +92,7 @@ func TestParse(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(old))
 	f.Add([]byte(parsed))
+	f.Add([]byte(`{"version":"shaver.sweep/1","unpruned":{"log_loss":1},"sources":[{"estimator":"taylor","baseline":"zero"},{"model":"ab","estimator":"taylor","baseline":"zero"}],"points":[{"method":"sseds","source":0,"log_loss":1},{"method":"snip","source":1,"log_loss":1}]}`))
 	f.Add([]byte(`{"version":"shaver.sweep/1","points":[{"method":"random","sparsity":1}]}`))
 	f.Add([]byte(`{"version":"shaver.sweep/1","sources":[{"estimator":"taylor"}],"points":[{"method":"taylor","source":0},{"method":"ptq8"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
