@@ -40,6 +40,7 @@ type sweepInput struct {
 	keep              prune.Keep
 	budgets           []prune.Budget
 	calibrate, choose bool
+	tune              bool
 }
 
 // sweepFlags are the flags of "sweep" that "study" has too.
@@ -103,6 +104,11 @@ not AUC. With --select, use scores of the training split only. Scores of
 validation rows already depend on the labels of those rows, which biases the
 selection.
 
+--tune trains the model on the split train after each cut, as "shaver tune" does
+with its default settings, and also shows the metrics after that. Nothing is
+trained for the methods ptq. Each training takes many times as long as a
+measurement.
+
 --out also writes the result to a file, from which "shaver report" makes a page.
 With --select, "shaver prune --from" prunes as this file says, and the last
 lines of the output are the commands that prune to each budget. If --model is an
@@ -150,12 +156,13 @@ sweep.v1.json, and sweep.v2.json with the squared loss.`,
 	f.Lookup("aggregate").DefValue = scores.DefaultAggregate + ", or all with --select"
 	cli.OneOf(c, "aggregate", scores.Aggregates()...)
 	f.BoolVar(&o.choose, "select", false, "for each budget, measure only the method that is best on the validation split")
+	f.BoolVar(&o.tune, "tune", false, "also train what each method keeps, and measure the result")
 	keepFlags(c, &o.keep)
 	outFlag(c, &o.out, "`file` for the result, .json (default none)", "json")
 	cli.Group(c, "Files", "model", "model-output", "scores", "snip", "dataset", "out", "picture", "force")
 	cli.Group(c, "Budgets", "sparsities", "parameters", "bytes")
 	cli.Group(c, "Methods", "methods", "seed", "aggregate", "rank", "protect", "field-minimum", "values")
-	cli.Group(c, "Measurement", "split", "select", "calibrate")
+	cli.Group(c, "Measurement", "split", "select", "calibrate", "tune")
 	cli.MarkRequired(c, "model", "scores", "dataset")
 	return c
 }
@@ -298,11 +305,14 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 	if o.calibrate {
 		words = append(words, "--calibrate")
 	}
-	if o.calibrate || p.Method == sweep.Frequency {
+	if o.tune {
+		words = append(words, "--tune")
+	}
+	if o.calibrate || o.tune || p.Method == sweep.Frequency {
 		words = append(words, "--dataset", sweep.ShellWord(cli.List(o.dataset)))
 	}
 	extension := ".safetensors"
-	if isONNX(o.model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && o.calibrated() {
+	if isONNX(o.model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && o.calibrated() && !o.tune {
 		extension = ".onnx"
 	}
 	return append(words, "--out", "pruned-"+sweep.SparsityText(p.Sparsity)+extension), nil
@@ -325,6 +335,12 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 		return nil, fault.Usagef("--scores is empty: expected at least one file")
 	case len(o.values) == 0:
 		return nil, fault.Usagef("--values is empty: expected some of %s", strings.Join(valueNames(), ", "))
+	case o.tune && o.calibrate:
+		return nil, fault.Usagef("--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway")
+	case o.tune && !slices.Equal(o.values, []string{string(compact.Float32)}):
+		return nil, fault.Usagef("--tune measures float32 values: expected no other --values")
+	case o.tune && o.split != dataset.Test:
+		return nil, fault.Usagef("--tune trains on the split %s and chooses the epoch by %s: expected --split %s, not %s", dataset.Train, dataset.Val, dataset.Test, o.split)
 	case len(o.rivals) == 0 && len(o.aggregates) == 0 && o.snip == "":
 		return nil, fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
 	}
@@ -373,9 +389,23 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	measured, validated := config.Work()
-	progress := cli.NewProgress("sweep", "rows", int64(measured)*b.rows+int64(validated)*validation.rows)
+	var tuning *course
+	if o.tune {
+		if tuning, err = o.tuning(ctx, p.checkpoint); err != nil {
+			return nil, err
+		}
+		config.Tune = tuning.tuneTables
+	}
+	measured, validated, tuned := config.Work()
+	total := int64(measured)*b.rows + int64(validated)*validation.rows
+	if o.tune {
+		total += int64(tuned) * tuning.work()
+	}
+	progress := cli.NewProgress("sweep", "rows", total)
 	defer progress.End()
+	if o.tune {
+		tuning.progress = progress
+	}
 	on := func(b *bench) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
 		return func(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
 			return b.predict(ctx, m, progress)

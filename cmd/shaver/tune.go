@@ -22,6 +22,13 @@ type tuneOptions struct {
 // tuning is the default settings of "tune", without those that other flags set.
 var tuning = training{Tune: true, Epochs: 15, Patience: 2, LearningRate: 2e-4, WeightDecay: 1e-5, Batch: 2048}
 
+// defaultTuning returns the settings with which other commands tune.
+func defaultTuning() training {
+	t := tuning
+	t.Optimizer, t.Order, t.Seed = train.Adam, orderShuffle, 1
+	return t
+}
+
 func tuneCommand() *cobra.Command {
 	o := tuneOptions{trainingOptions: trainingOptions{training: tuning}}
 	c := &cobra.Command{
@@ -97,10 +104,8 @@ func (o *pruneOptions) writeTuned(c *cobra.Command, p *pruner, mask []bool, r *p
 	if err := hidden.write(c, p, mask, r); err != nil {
 		return err
 	}
-	settings := tuning
-	settings.Order, settings.Seed = orderShuffle, 1
 	t := &tuneOptions{model: hidden.out, trainingOptions: trainingOptions{
-		training: settings, out: o.out, dataset: o.dataset, optimizer: string(train.Adam), outputs: o.outputs, output: o.output,
+		training: defaultTuning(), out: o.out, dataset: o.dataset, optimizer: string(train.Adam), outputs: o.outputs, output: o.output,
 	}}
 	course, err := t.course()
 	if err != nil {

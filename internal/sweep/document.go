@@ -117,6 +117,14 @@ func newMetrics(of *evaluate.Ranking, calibration *evaluate.Calibration) Metrics
 	return Metrics{AUC: scores.Figure(of.AUC()), LogLoss: &plain, CalibratedLogLoss: calibrated}
 }
 
+// Tuned holds the metrics of the model after the training of what the method keeps, which is
+// stored as float32.
+type Tuned struct {
+	Metrics
+	Epoch      int          `json:"epoch"`                // number of the best epoch; 0 = no epoch is better on the validation split than the model before
+	Difference *Differences `json:"difference,omitempty"` // to the unpruned model
+}
+
 // Validation returns the metric by which Select chose the method, or nil without Select.
 func (p *Point) Validation() *float64 {
 	if p.ValidationRMSE != nil {
@@ -246,6 +254,7 @@ type Point struct {
 	// Difference compares the table with the unpruned one. It is nil in documents of older
 	// programs.
 	Difference     *Differences `json:"difference,omitempty"`
+	Tuned          *Tuned       `json:"tuned,omitempty"`           // nil without tuning, and if the method drops no entries
 	ValidationAUC  *float64     `json:"validation_auc,omitempty"`  // AUC by which Select chose the method; nil without Select, or with the squared loss
 	ValidationRMSE *float64     `json:"validation_rmse,omitempty"` // RMSE by which Select chose the method; nil without Select, or with the log loss
 }

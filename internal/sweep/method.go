@@ -20,6 +20,9 @@ type Method interface {
 	Own() []prune.Budget
 	// Cut returns the point of a budget, without Measure, and the tables, one after another.
 	Cut(prune.Budget) (Point, []float32, error)
+	// Dropped returns the entries that Cut drops. It returns nil if the method drops none, but
+	// stores all of them in fewer bits.
+	Dropped(prune.Budget) ([]bool, error)
 }
 
 // Unpruned is the table that methods make smaller, with other data that they need.
@@ -201,7 +204,7 @@ func (t *Unpruned) ordered(template Point, baseline []float32, order []int32) (M
 func (o *ordered) Own() []prune.Budget { return nil }
 
 func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
-	mask, err := o.mask(b)
+	mask, err := o.Dropped(b)
 	if err != nil {
 		return Point{}, nil, err
 	}
@@ -249,7 +252,7 @@ func Pruned(a *model.Architecture, entries []float32, mask []bool, baseline []fl
 	return table, nil
 }
 
-func (o *ordered) mask(b prune.Budget) ([]bool, error) {
+func (o *ordered) Dropped(b prune.Budget) ([]bool, error) {
 	fit := func(bytes int64) (int, error) { return o.table.Fit(o.order, bytes) }
 	drop, err := b.Drop(o.table.Architecture, o.template.Baseline, fit)
 	if err != nil {
@@ -309,6 +312,8 @@ func (t *Unpruned) ptq(name string) (Method, error) {
 func (r *rounded) Own() []prune.Budget {
 	return []prune.Budget{{Unit: prune.Sparsity, Amount: 1 - float64(r.bits)/32}}
 }
+
+func (r *rounded) Dropped(prune.Budget) ([]bool, error) { return nil, nil }
 
 func (r *rounded) Cut(b prune.Budget) (Point, []float32, error) {
 	t := r.table

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -22,7 +23,10 @@ type Config struct {
 	// Predict returns a model's predictions on the split to measure on. Validate returns
 	// its predictions on the validation split; Run calls it only for Calibrate and Select.
 	Predict, Validate func(context.Context, *model.Model) (*evaluate.Predictions, error)
-	Slices            *Slicer // has the rows that Predict predicts; nil = no slices are measured
+	// Tune trains what is left of the tables after the given entries were dropped. It returns the
+	// trained model and the number of its epoch. Nil = nothing is trained.
+	Tune   func(ctx context.Context, tables []float32, dropped []bool) (*model.Model, int, error)
+	Slices *Slicer // has the rows that Predict predicts; nil = no slices are measured
 }
 
 // curveBins is the number of bins of a calibration curve.
@@ -74,9 +78,8 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 	return nil
 }
 
-// Work returns the number of models for which Run calls Predict, and the number for which it
-// calls Validate.
-func (c *Config) Work() (measured, validated int) {
+// Work returns the number of models for which Run calls Predict, Validate and Tune.
+func (c *Config) Work() (measured, validated, tuned int) {
 	measured = 1
 	free := 0
 	for _, m := range c.Methods {
@@ -94,7 +97,11 @@ func (c *Config) Work() (measured, validated int) {
 	if c.Calibrate {
 		validated += measured
 	}
-	return measured, validated
+	if c.Tune != nil {
+		tuned = free * len(c.Budgets)
+		measured += tuned
+	}
+	return measured, validated, tuned
 }
 
 // run is a run of a sweep.
@@ -131,8 +138,32 @@ func (r *run) add(ctx context.Context, m Method, b prune.Budget, best *float64) 
 	for k := range p.Slices {
 		p.Slices[k].Difference = r.difference(found, found.slices[k], r.unpruned.slices[k])
 	}
+	if r.Tune != nil {
+		if p.Tuned, err = r.tune(ctx, m, b, table); err != nil {
+			return fmt.Errorf("%s at %s %v: %w", p.Method, b.Unit, b.Amount, err)
+		}
+	}
 	r.d.Points = append(r.d.Points, p)
 	return nil
+}
+
+// tune measures the model after the training of the tables that m made for the budget. It returns
+// nil if m drops no entries.
+func (r *run) tune(ctx context.Context, m Method, b prune.Budget, tables []float32) (*Tuned, error) {
+	dropped, err := m.Dropped(b)
+	if err != nil || dropped == nil {
+		return nil, err
+	}
+	trained, epoch, err := r.Tune(ctx, tables, dropped)
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.Predict(ctx, trained)
+	if err != nil {
+		return nil, err
+	}
+	found := &measured{rows: evaluate.Rank(p)}
+	return &Tuned{found.metrics(found.rows), epoch, r.difference(found, found.rows, r.unpruned.rows)}, nil
 }
 
 // measure predicts with the model m and sets the metrics, the curve and the slices of to.

@@ -27,6 +27,8 @@ type Mean struct {
 	Loss          Spread // LogLoss or RMSE
 	Calibrated    Spread // calibrated Loss; NaN without calibration
 	Validation    Spread // metric by which Select chose; NaN without Select
+	TunedAUC      Spread // NaN without tuning
+	TunedLoss     Spread
 	// Difference compares the tables with the unpruned one. Each interval has the mean of the
 	// repeats and contains all their intervals. It is nil in documents of older programs.
 	Difference *Differences
@@ -128,6 +130,19 @@ func (d *Document) mean(points []int) Mean {
 	m.Loss = column(func(p *Point) *float64 { value := p.Loss(); return &value })
 	m.Calibrated = column(func(p *Point) *float64 { return p.CalibratedLoss() })
 	m.Validation = column((*Point).Validation)
+	m.TunedAUC = column(func(p *Point) *float64 {
+		if p.Tuned == nil {
+			return nil
+		}
+		return p.Tuned.AUC
+	})
+	m.TunedLoss = column(func(p *Point) *float64 {
+		if p.Tuned == nil {
+			return nil
+		}
+		value := p.Tuned.Loss()
+		return &value
+	})
 	m.Difference = d.difference(points)
 	return m
 }
@@ -234,11 +249,12 @@ func (i *Interval) mark() string {
 // numbers differ from those of the unpruned table. The last line is the result of Decide
 // with DefaultTolerance.
 func (d *Document) WriteTable(w io.Writer) {
-	calibrated, chosen, compared := false, false, false
+	calibrated, chosen, compared, tuned := false, false, false, false
 	for i := range d.Points {
 		calibrated = calibrated || d.Points[i].Calibration != nil
 		chosen = chosen || d.Points[i].Validation() != nil
 		compared = compared || d.Points[i].Difference != nil
+		tuned = tuned || d.Points[i].Tuned != nil
 	}
 	name, of := "AUC", func(m *Mean) Spread { return m.AUC }
 	if d.Loss == loss.Squared {
@@ -256,6 +272,9 @@ func (d *Document) WriteTable(w io.Writer) {
 	}
 	if chosen {
 		header += "\tVALIDATION " + name
+	}
+	if tuned {
+		header += "\tTUNED AUC\tTUNED LOGLOSS"
 	}
 	fmt.Fprintln(w, header+"\tFEATURES KEPT")
 	marked := false
@@ -279,6 +298,9 @@ func (d *Document) WriteTable(w io.Writer) {
 		}
 		if chosen {
 			fmt.Fprintf(w, "\t%v", m.Validation)
+		}
+		if tuned {
+			fmt.Fprintf(w, "\t%v\t%v", m.TunedAUC, m.TunedLoss)
 		}
 		fmt.Fprintf(w, "\t%.0f\n", float64(d.Features)-m.EmptyFeatures)
 	}
