@@ -39,9 +39,10 @@ With --kernel auto the command first measures the kernels, and plans with the
 one that shaver score would choose on this machine for a job without progress.
 The table has a line for each kernel, unless the job is too short to measure.
 
-The size of a shard is estimated from rows that the command encodes. The size of
-a partial depends on the number of distinct features in a shard. That number is
-computed from the frequencies in the dataset, as if rows were in random order.
+The size of a shard is estimated from rows that the command encodes. Workers add
+up the shards that they compute within a minute, at most 16, and send one
+partial for them. Its size depends on the number of distinct features in these
+shards. That number is computed from the frequencies in the dataset, as if rows were in random order.
 The last line of the table compares the number computed in this way for the
 measured rows with the actual number. If neighboring rows are alike, as in a log
 in order of time, partials are smaller than estimated.`,
@@ -118,7 +119,8 @@ func forecastTable(w io.Writer, f *forecast.Forecast) {
 	}
 	fmt.Fprintf(w, "time\t%v\ton %d cores, %d workers\n", time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Cores, f.Workers)
 	fmt.Fprintf(w, "shards\t%d\tof %d rows, %.3g s each\n", f.Shards, f.RowsPerShard, f.SecondsPerShard)
-	fmt.Fprintf(w, "bytes per shard\t%s\t%s per partial, %d features\n", size(f.ShardBytes), size(f.PartialBytes), f.PartialFeatures)
+	fmt.Fprintf(w, "bytes per shard\t%s\n", size(f.ShardBytes))
+	fmt.Fprintf(w, "bytes per partial\t%s\t%d shards, %d features\n", size(f.PartialBytes), f.ShardsPerPartial, f.PartialFeatures)
 	fmt.Fprintf(w, "network\t%s to workers\t%s from workers\n", size(f.BytesToWorkers), size(f.BytesFromWorkers))
 	fmt.Fprintf(w, "memory\t%s per worker\t%s for the coordinator\n", size(f.WorkerMemory), size(f.CoordinatorMemory))
 	if m.Features > 0 {

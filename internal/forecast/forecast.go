@@ -4,6 +4,7 @@ package forecast
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"time"
 
@@ -35,9 +36,10 @@ type Forecast struct {
 	RowsPerShard      int64   `json:"rows_per_shard"`
 	SecondsPerShard   float64 `json:"seconds_per_shard"` // time that one worker needs
 	ShardBytes        int64   `json:"shard_bytes"`
-	PartialBytes      int64   `json:"partial_bytes"`
-	PartialFeatures   int64   `json:"partial_features"` // features that a shard has if rows are in random order
-	BytesToWorkers    int64   `json:"bytes_to_workers"` // shards, and the model once for each worker
+	ShardsPerPartial  int     `json:"shards_per_partial"` // shards that a worker adds up before it stores their partial
+	PartialBytes      int64   `json:"partial_bytes"`      // of these shards
+	PartialFeatures   int64   `json:"partial_features"`   // features that these shards have if rows are in random order
+	BytesToWorkers    int64   `json:"bytes_to_workers"`   // shards, and the model once for each worker
 	BytesFromWorkers  int64   `json:"bytes_from_workers"`
 	WorkerMemory      int64   `json:"worker_memory"`
 	CoordinatorMemory int64   `json:"coordinator_memory"`
@@ -130,6 +132,12 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	perCore := m.PerSecond() / float64(m.Threads)
 	shards, workers := int64(plan.Shards()), (cores+m.Threads-1)/m.Threads
 	turns := (shards + int64(workers) - 1) / int64(workers) // number of shards of the busiest worker
+	seconds := float64(rows) / m.PerSecond()                // for a shard
+	combined := int64(1)                                    // shards of one partial
+	if plan.Combines() {
+		combined = min(job.MostCombined, turns, max(1, int64(math.Ceil(holdFor/seconds))))
+	}
+	together := min(rows*combined, plan.Rows)
 	f := &Forecast{
 		Job: j.ID, Kernel: j.Spec.Kernel, Rows: plan.Rows, Rounds: len(plan.Rounds), Players: j.Architecture.Players(),
 		Measured:    Sample{Rows: m.Rows, Seconds: m.Took.Seconds(), Threads: m.Threads, Share: m.Share(runtime.GOMAXPROCS(0)), Features: m.Features, Expected: int64(m.Distinct(m.Rows))},
@@ -138,10 +146,10 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 		Cores: cores, Workers: workers,
 		// In the last turn some workers have no shard to compute.
 		Seconds: float64(plan.Rows) / (perCore * float64(cores)) * max(1, float64(turns*int64(workers))/float64(shards)),
-		Shards:  int(shards), RowsPerShard: rows, SecondsPerShard: float64(rows) / m.PerSecond(),
-		ShardBytes: m.ShardBytes(rows), PartialBytes: m.PartialBytes(rows), PartialFeatures: int64(m.Distinct(rows)),
+		Shards:  int(shards), RowsPerShard: rows, SecondsPerShard: seconds,
+		ShardBytes: m.ShardBytes(rows), ShardsPerPartial: int(combined), PartialBytes: m.PartialBytes(together), PartialFeatures: int64(m.Distinct(together)),
 		BytesToWorkers:    m.ShardBytes(plan.Rows) + m.ModelBytes*int64(workers),
-		BytesFromWorkers:  shards * m.PartialBytes(rows),
+		BytesFromWorkers:  (shards + combined - 1) / combined * m.PartialBytes(together),
 		CoordinatorMemory: m.SumsBytes() + coordinatorBase,
 	}
 	f.Seconds += f.AuditCoreHours * 3600 / float64(cores)
@@ -152,7 +160,6 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	// A worker holds the model's file and the model; a shard and its rows; for each
 	// thread, its sums and an index of the table; and the sums of all threads, of the tasks
 	// that it adds up, of both together, and what is stored of them.
-	together := rows * min(job.MostCombined, max(1, int64(holdFor/max(f.SecondsPerShard, 1e-9))))
 	threads, shape := int64(m.Threads), j.Architecture.Shape()
 	f.WorkerMemory = workerBase + 2*m.ModelBytes + 3*f.ShardBytes + threads*(m.sumsMemory((rows+threads-1)/threads)+4*int64(shape.Rows())) + m.sumsMemory(rows) + 2*m.sumsMemory(together) + 2*m.PartialBytes(together)
 	return f

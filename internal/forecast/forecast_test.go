@@ -67,17 +67,22 @@ func TestOf(t *testing.T) {
 	if f.ShardBytes != 200_000 || f.PartialFeatures != 99 && f.PartialFeatures != 100 || f.PartialBytes < partial-2 || f.PartialBytes > partial {
 		t.Errorf("shards of %d bytes, partials of %d bytes with %d features, expected %d", f.ShardBytes, f.PartialBytes, f.PartialFeatures, partial)
 	}
-	if f.BytesToWorkers != 2_000_000+2*5000 || f.BytesFromWorkers != 10*f.PartialBytes || f.CoordinatorMemory != coordinatorBase+100*(8+4*8*8) {
+	if f.BytesToWorkers != 2_000_000+2*5000 || f.ShardsPerPartial != 5 || f.BytesFromWorkers != 2*f.PartialBytes || f.CoordinatorMemory != coordinatorBase+100*(8+4*8*8) {
 		t.Errorf("%+v", f)
 	}
 }
 
-// Slower rows take longer, and everything else is the same.
+// Slower rows take longer, and a worker adds up fewer shards within its minute. Everything else is
+// the same.
 func TestSlowAndFast(t *testing.T) {
 	slow, fast := Of(measured(10*time.Second), Audit{}, 8), Of(measured(time.Second), Audit{}, 8)
 	if math.Abs(slow.Seconds-10*fast.Seconds) > 1e-6 || math.Abs(slow.CoreHours-10*fast.CoreHours) > 1e-9 {
 		t.Errorf("%v and %v seconds", slow.Seconds, fast.Seconds)
 	}
+	if slow.ShardsPerPartial != 1 || slow.BytesFromWorkers != 10*slow.PartialBytes {
+		t.Errorf("%d slow shards for each partial, %d bytes from workers", slow.ShardsPerPartial, slow.BytesFromWorkers)
+	}
+	slow.ShardsPerPartial, slow.BytesFromWorkers = fast.ShardsPerPartial, fast.BytesFromWorkers
 	slow.Measured, slow.Seconds, slow.CoreHours, slow.RowsPerCore, slow.SecondsPerShard = fast.Measured, fast.Seconds, fast.CoreHours, fast.RowsPerCore, fast.SecondsPerShard
 	if !reflect.DeepEqual(slow, fast) {
 		t.Errorf("%+v and %+v", slow, fast)

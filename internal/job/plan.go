@@ -103,6 +103,10 @@ func (p *Plan) End(round int) (shards int) {
 // Shards returns the number of shards.
 func (p *Plan) Shards() int { return p.End(p.rounds() - 1) }
 
+// Combines reports whether workers may add up the partials of several shards. A decision after a
+// round depends on exactly the shards of that round.
+func (p *Plan) Combines() bool { return len(p.Rounds) == 0 }
+
 // Locate returns the round of a shard, and the range [from, to) of the round's rows that
 // the shard holds, in the order of the dataset.
 func (p *Plan) Locate(shard int) (round int, from, to int64) {
