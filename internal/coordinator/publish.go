@@ -92,7 +92,8 @@ type publisher struct {
 }
 
 // At most publishing tasks, with at most publishingBytes of shards, are on their way to the
-// server at once. One at a time would leave workers idle if tasks are small.
+// server at once. One at a time would leave workers idle if tasks are small. The tasks are stored
+// in order.
 const (
 	publishing      = 128
 	publishingBytes = 32 << 20
@@ -110,6 +111,8 @@ func (p *publisher) run(ctx context.Context, published chan<- int) error {
 // scan reads the dataset, and starts a goroutine in group for each task that it publishes.
 func (p *publisher) scan(ctx context.Context, group *errgroup.Group, published chan<- int) error {
 	room := semaphore.NewWeighted(publishingBytes)
+	before := make(chan struct{}) // closed when the task before the next one is stored
+	close(before)
 	emit := func(ctx context.Context, piece *shard.Piece) error {
 		task, data, err := p.task(piece)
 		if err != nil {
@@ -119,11 +122,14 @@ func (p *publisher) scan(ctx context.Context, group *errgroup.Group, published c
 		if err := room.Acquire(ctx, size); err != nil {
 			return err
 		}
+		turn, stored := before, make(chan struct{})
+		before = stored
 		group.Go(func() error {
 			defer room.Release(size)
-			if err := p.publish(ctx, task, data); err != nil {
+			if err := p.publish(ctx, task, data, turn); err != nil {
 				return err
 			}
+			close(stored)
 			select {
 			case published <- task.Shard:
 				return nil
@@ -170,12 +176,17 @@ func (p *publisher) task(piece *shard.Piece) (task job.Task, data []byte, err er
 	return task, data, err
 }
 
-// publish stores the shard, if there is one, and publishes the task.
-func (p *publisher) publish(ctx context.Context, task job.Task, data []byte) (err error) {
+// publish stores the shard, if there is one. When turn is closed, it publishes the task.
+func (p *publisher) publish(ctx context.Context, task job.Task, data []byte, turn <-chan struct{}) (err error) {
 	if data != nil {
 		if task.Data, err = p.bus.Put(ctx, bus.ShardName(task.Job, task.Shard), data); err != nil {
 			return err
 		}
+	}
+	select {
+	case <-turn:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	err = p.bus.PublishTask(ctx, task)
 	// The stored task may differ from ours because another coordinator published it, and
