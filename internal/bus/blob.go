@@ -440,7 +440,7 @@ var errWhole = errors.New("all chunks are read")
 // chunk comes for a while it returns an error, so that the caller can check whether the
 // object is still stored.
 func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) error) error {
-	sum, size := sha256.New(), uint64(0)
+	sum, size, count := sha256.New(), uint64(0), uint32(0)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	idleTimeout := b.patience.call
@@ -465,8 +465,11 @@ func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) er
 			if err := f(chunk); err != nil {
 				return err
 			}
-			if size == o.Size {
+			switch count++; {
+			case size == o.Size:
 				return errWhole
+			case count == o.Chunks:
+				return fault.Inputf("blob %s: %w: its %d chunks have %d bytes, expected %d", o.Name, ErrCorrupt, count, size, o.Size)
 			}
 			idle.Reset(idleTimeout)
 			return nil

@@ -131,6 +131,13 @@ func TestCorruptBlobs(t *testing.T) {
 			_, err := b.js.Publish(t.Context(), chunkPrefix+o.NUID, []byte("123456"))
 			return err
 		},
+		"a chunk is shorter": func(t *testing.T, b *Bus, o *object, s jetstream.Stream) error {
+			if err := s.DeleteMsg(t.Context(), o.sequence-1); err != nil {
+				return err
+			}
+			_, err := b.js.Publish(t.Context(), chunkPrefix+o.NUID, []byte("1234"))
+			return err
+		},
 		"another name": func(t *testing.T, b *Bus, o *object, _ jetstream.Stream) error {
 			_, err := b.js.Publish(t.Context(), metaSubject(o.Name), []byte(`{"name":"y"}`))
 			return err
