@@ -232,7 +232,7 @@ func testInterrupted(t *testing.T, l *long) {
 	first := run()
 	first.await("task done", 2)
 	second := run()
-	second.wantExit(cli.ExitUsage)
+	second.wantExit(cli.ExitFailed)
 	if last := second.log[len(second.log)-1]; !strings.Contains(last, "another job that writes "+out+" is running") {
 		t.Errorf("the last line of a second run at the same time is %q", last)
 	}

@@ -49,7 +49,7 @@ func KeptCounts(out string) string {
 func (r *rawImport) lockCounts() (unlock func(), err error) {
 	unlock, err = filelock.Lock(r.folder + ".lock")
 	if errors.Is(err, filelock.ErrLocked) {
-		return nil, fault.Usagef("another import to %s is running: wait until it ends, or name another folder", r.config.Out)
+		return nil, fmt.Errorf("another import to %s is running: wait until it ends, or name another folder", r.config.Out)
 	}
 	return unlock, err
 }

@@ -30,7 +30,7 @@ func (r *running) local(ctx context.Context, stop func()) (err error) {
 	dir := r.folder()
 	unlock, err := filelock.Lock(dir + ".lock")
 	if errors.Is(err, filelock.ErrLocked) {
-		return fault.Usagef("another job that writes %s is running: wait for its end or choose another file", r.Out)
+		return fmt.Errorf("another job that writes %s is running: wait for its end or choose another file", r.Out)
 	}
 	if err != nil {
 		return err

@@ -97,7 +97,7 @@ func Run(ctx context.Context, c *Config, keys Keys, s Steps, o Options) (*Result
 	}
 	unlock, err := filelock.Lock(r.path(lockFile))
 	if errors.Is(err, filelock.ErrLocked) {
-		return nil, fault.Usagef("another shaver nightly works in %s: wait for its end", c.Out)
+		return nil, fmt.Errorf("another shaver nightly works in %s: wait for its end", c.Out)
 	}
 	if err != nil {
 		return nil, err

@@ -402,7 +402,7 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, zap.NewNop()); !fault.IsUsage(err) || !strings.Contains(err.Error(), "another process uses the state") {
+	if _, err := Open(dir, zap.NewNop()); err == nil || fault.IsUsage(err) || !strings.Contains(err.Error(), "another process uses the state") {
 		t.Errorf("a second process: %v", err)
 	}
 	s.Close()

@@ -62,7 +62,7 @@ func Open(dir string, log *zap.Logger) (*State, error) {
 	}
 	unlock, err := filelock.Lock(filepath.Join(dir, lockName))
 	if errors.Is(err, filelock.ErrLocked) {
-		return nil, fault.Usagef("another process uses the state %s: wait for its end", dir)
+		return nil, fmt.Errorf("another process uses the state %s: wait for its end", dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the state %s cannot be locked: %w", dir, err)
