@@ -45,7 +45,7 @@ The AUC of the epochs is that of float32 values. shaver train continues models
 that are not pruned.
 
 The command continues after an interruption as shaver train does. It inflates
-the table, so it needs the memory of the training of the whole model.`,
+the table to 4 bytes for each entry, and each kept entry takes 8 bytes more.`,
 		Example: `  shaver tune --model pruned.safetensors --dataset data --out tuned.safetensors`,
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -3,6 +3,7 @@ package train
 import (
 	"math"
 	"runtime"
+	"strings"
 	"testing"
 
 	"shaver/internal/model"
@@ -304,6 +305,24 @@ func TestDroppedStay(t *testing.T) {
 		trainer := newTrainer(t, c, Options{Optimizer: optimizer, LearningRate: 1e-2, WeightDecay: 1e-3, Batch: 240, Dropped: dropped})
 		rows := goldenRows(t)
 		trainer.Step(rows, 0)
+		kept := 0
+		for _, gone := range dropped {
+			if !gone {
+				kept++
+			}
+		}
+		for _, v := range trainer.State() {
+			if strings.HasPrefix(v.Name, "embedding.") && len(v.Values) != kept {
+				t.Errorf("%s: %s has %d values, expected those of %d kept entries", optimizer, v.Name, len(v.Values), kept)
+			}
+		}
+		whole := newTrainer(t, c, Options{Optimizer: optimizer, LearningRate: 1e-2, WeightDecay: 1e-3, Batch: 240})
+		whole.Step(rows, 0)
+		for i, v := range whole.Parameters().Embedding {
+			if got := trainer.Parameters().Embedding[i]; !dropped[i] && got != v {
+				t.Errorf("%s: entry %d is %v after a step, expected %v as without dropped entries", optimizer, i, got, v)
+			}
+		}
 		for i, v := range trainer.Parameters().Embedding {
 			last := i/c.Architecture.Dim == c.Architecture.Features()-1 // never occurs, so SparseAdam leaves it
 			if moved := v != before.Embedding[i]; moved == dropped[i] && !(last && optimizer == SparseAdam) {

@@ -11,9 +11,10 @@ import (
 // step has a gradient for each feature of its batch, and the others have gradients of 0.
 type table struct {
 	dim       int
-	embedding *tensor // without a gradient
+	embedding *tensor // without a gradient; with dropped entries, the moments are those of the kept ones
 	first     *tensor // without a gradient; nil if the model has no first-order weights
 	dropped   []bool  // entries that keep their values; nil without any
+	kept      []int   // [features+1], number of kept entries before each feature; nil without dropped ones
 	sparse    bool    // whether embedding moves by SparseAdam
 	fields    []fieldGradient
 }
@@ -28,8 +29,21 @@ type fieldGradient struct {
 }
 
 func newTable(a *model.Architecture, p *model.Parameters, dropped []bool, sparse bool, rows int) *table {
-	t := &table{dim: a.Dim, embedding: newVector("embedding", p.Embedding), dropped: dropped, sparse: sparse}
-	t.embedding.gradient = nil
+	t := &table{dim: a.Dim, dropped: dropped, sparse: sparse}
+	moments := len(p.Embedding)
+	if dropped != nil {
+		t.kept = make([]int, a.Features()+1)
+		moments = 0
+		for f := range a.Features() {
+			for _, gone := range dropped[f*a.Dim:][:a.Dim] {
+				if !gone {
+					moments++
+				}
+			}
+			t.kept[f+1] = moments
+		}
+	}
+	t.embedding = &tensor{name: "embedding", values: p.Embedding, m: make([]float32, moments), v: make([]float32, moments)}
 	if p.FirstOrder != nil {
 		t.first = newVector("first", p.FirstOrder)
 		t.first.gradient = nil
@@ -106,13 +120,13 @@ func (t *table) adam(dense, s *kernel.AdamStep) {
 		p := pieces[i]
 		g := &t.fields[p.field]
 		k, _ := slices.BinarySearch(g.features, int32(p.from))
-		before := make([]float32, t.dim)
+		var packed packedRows
 		for row := p.from; row < p.to; {
 			if k < len(g.features) && int(g.features[k]) == row {
 				if t.sparse {
-					t.move(row, row+1, g.embedding[k*t.dim:][:t.dim], s, before)
+					t.move(row, row+1, g.embedding[k*t.dim:][:t.dim], s, &packed)
 				} else {
-					t.move(row, row+1, g.embedding[k*t.dim:][:t.dim], dense, before)
+					t.move(row, row+1, g.embedding[k*t.dim:][:t.dim], dense, &packed)
 				}
 				if t.first != nil {
 					t.moveFirst(row, row+1, g.weights[k:k+1], dense)
@@ -126,7 +140,7 @@ func (t *table) adam(dense, s *kernel.AdamStep) {
 				end = min(end, int(g.features[k]))
 			}
 			if !t.sparse {
-				t.move(row, end, nil, dense, before)
+				t.move(row, end, nil, dense, &packed)
 			}
 			if t.first != nil {
 				t.moveFirst(row, end, nil, dense)
@@ -136,22 +150,39 @@ func (t *table) adam(dense, s *kernel.AdamStep) {
 	})
 }
 
-// move moves rows [from, to) of the embeddings. before has memory for one row.
-func (t *table) move(from, to int, gradient []float32, s *kernel.AdamStep, before []float32) {
+// packedRows has memory for the kept entries of rows and for their gradients.
+type packedRows struct{ values, gradient []float32 }
+
+// move moves rows [from, to) of the embeddings. If gradient is not nil, it is that of one row.
+func (t *table) move(from, to int, gradient []float32, s *kernel.AdamStep, p *packedRows) {
 	e := t.embedding
+	a, b := from*t.dim, to*t.dim
 	if t.dropped == nil {
-		a, b := from*t.dim, to*t.dim
 		kernel.Adam(e.values[a:b], gradient, e.m[a:b], e.v[a:b], s)
 		return
 	}
-	for row := from; row < to; row++ {
-		a, b := row*t.dim, (row+1)*t.dim
-		copy(before, e.values[a:b])
-		kernel.Adam(e.values[a:b], gradient, e.m[a:b], e.v[a:b], s)
-		for c, dropped := range t.dropped[a:b] {
-			if dropped {
-				e.values[a+c], e.m[a+c], e.v[a+c] = before[c], 0, 0
+	p.values, p.gradient = p.values[:0], p.gradient[:0]
+	for i, gone := range t.dropped[a:b] {
+		if !gone {
+			p.values = append(p.values, e.values[a+i])
+			if gradient != nil {
+				p.gradient = append(p.gradient, gradient[i])
 			}
+		}
+	}
+	if len(p.values) == 0 {
+		return
+	}
+	var packed []float32
+	if gradient != nil {
+		packed = p.gradient
+	}
+	kernel.Adam(p.values, packed, e.m[t.kept[from]:t.kept[to]], e.v[t.kept[from]:t.kept[to]], s)
+	k := 0
+	for i, gone := range t.dropped[a:b] {
+		if !gone {
+			e.values[a+i] = p.values[k]
+			k++
 		}
 	}
 }
