@@ -42,10 +42,10 @@ The table has a line for each kernel, unless the job is too short to measure.
 The size of a shard is estimated from rows that the command encodes. Workers add
 up the shards that they compute within a minute, at most 16, and send one
 partial for them. Its size depends on the number of distinct features in these
-shards. That number is computed from the frequencies in the dataset, as if rows were in random order.
-The last line of the table compares the number computed in this way for the
-measured rows with the actual number. If neighboring rows are alike, as in a log
-in order of time, partials are smaller than estimated.`,
+shards. That number is computed from the frequencies in the dataset, as if rows
+were in random order. The last line of the table compares the number computed in
+this way for the measured rows with the actual number. If neighboring rows are
+alike, as in a log in order of time, partials are smaller than estimated.`,
 		Example: `  shaver plan --model model.pth --dataset data --cores 64
   shaver plan --model model.pth --dataset data --estimator multilinear \
       --cores 64 --threads 8`,
