@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -102,6 +103,26 @@ func (b *Bus) WithdrawForeign(ctx context.Context, jobID, kernel string) (n int,
 // this build with the given kernel. Slow are all tasks if some workers have none; the
 // caller knows for how long.
 func (b *Bus) Inventory(ctx context.Context, jobID, kernel string) (inv job.Inventory, err error) {
+	if inv, err = b.inventory(ctx, jobID, kernel); err != nil || len(inv.Stuck) == 0 {
+		return inv, err
+	}
+	// A consumer learns of a task a moment after it is stored.
+	first := inv.Stuck
+	select {
+	case <-time.After(settled):
+	case <-ctx.Done():
+		return inv, ctx.Err()
+	}
+	inv, err = b.inventory(ctx, jobID, kernel)
+	inv.Stuck = slices.DeleteFunc(inv.Stuck, func(shard int) bool { return !slices.Contains(first, shard) })
+	return inv, err
+}
+
+// settled is the time after which a consumer knows of a stored task.
+const settled = 200 * time.Millisecond
+
+// inventory is one look of Inventory.
+func (b *Bus) inventory(ctx context.Context, jobID, kernel string) (inv job.Inventory, err error) {
 	what := "list what is stored of job " + jobID
 	if inv.Tasks, err = b.shards(ctx, what, jobID, tasksStream, tasksOf(kernel)); err != nil {
 		return inv, err
@@ -128,7 +149,7 @@ func (b *Bus) Inventory(ctx context.Context, jobID, kernel string) (inv job.Inve
 	case info.NumAckPending == 0:
 		// The consumer neither waits for a worker's answer nor has a task to hand out, yet
 		// tasks are stored. It has lost them.
-		inv.Stuck = inv.Tasks
+		inv.Stuck = slices.Clone(inv.Tasks)
 	case info.NumWaiting > 0:
 		// Workers ask for tasks, but others hold them all. The server measures leases by its
 		// wall clock, so leases last too long after the clock was set back.
