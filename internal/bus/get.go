@@ -62,7 +62,8 @@ func (b *Bus) get(ctx context.Context, stream string, r getRequest) (*jetstream.
 // getDirect returns the messages of a subject from a sequence number on, in order, as one of
 // the stream's replicas holds them. They are at least one and at most batch. If the replica
 // holds none, or the stream does not allow direct reads, the error is jetstream.ErrMsgNotFound.
-// Servers before 2.11 return one message. The messages come as bytes, whereas the leader sends
+// getDirect returns those that have come if the next one takes too long. Servers before 2.11 return
+// one message. The messages come as bytes, whereas the leader sends
 // JSON with base64.
 func (b *Bus) getDirect(ctx context.Context, stream, subject string, from uint64, batch int) (msgs []*jetstream.RawStreamMsg, err error) {
 	inbox := b.nc.NewInbox()
@@ -74,11 +75,20 @@ func (b *Bus) getDirect(ctx context.Context, stream, subject string, from uint64
 	if err := b.nc.PublishRequest("$JS.API.DIRECT.GET."+stream, inbox, encodeRequest(getRequest{Next: subject, Seq: from, Batch: batch})); err != nil {
 		return nil, err
 	}
+	// A caller that gets nothing for b.patience.call begins again.
+	soon, cancel := context.WithTimeout(ctx, b.patience.call/2)
+	defer cancel()
 	for {
-		msg, err := answers.NextMsgWithContext(ctx)
+		wait := ctx
+		if len(msgs) > 0 {
+			wait = soon
+		}
+		msg, err := answers.NextMsgWithContext(wait)
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
 			return nil, jetstream.ErrMsgNotFound
+		case err != nil && len(msgs) > 0:
+			return msgs, nil
 		case err != nil:
 			return nil, err
 		}
