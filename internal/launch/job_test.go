@@ -439,7 +439,7 @@ func TestLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.Run(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), "is running") {
+	if _, err := j.Run(t.Context()); err == nil || fault.IsUsage(err) || !strings.Contains(err.Error(), "is running") {
 		t.Errorf("while another job has the lock: %v", err)
 	}
 	unlock()
