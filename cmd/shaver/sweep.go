@@ -107,7 +107,7 @@ selection.
 --tune trains the model on the split train after each cut, as "shaver tune" does
 with its default settings, and also shows the metrics after that. Nothing is
 trained for the methods ptq. Each training takes many times as long as a
-measurement.
+measurement. If a training diverges, the best epoch before that counts.
 
 --out also writes the result to a file, from which "shaver report" makes a page.
 With --select, "shaver prune --from" prunes as this file says, and the last

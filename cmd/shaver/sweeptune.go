@@ -34,8 +34,9 @@ func (o *sweepInput) tuning(ctx context.Context, ck *checkpoint.Checkpoint) (*co
 // work returns the largest number of rows that one call of tuneTables reads.
 func (o *course) work() int64 { return int64(o.all.Len()) * int64(o.Epochs) }
 
-// tuneTables trains the model with the given tables, whose dropped entries keep their values. It
-// returns the model of the best epoch and the number of this epoch.
+// tuneTables trains the model with the given tables, which it changes, except for the dropped
+// entries. It returns the model of the best epoch and the number of this epoch. The model before
+// the training is epoch 0. If the training diverges, the best epoch before that counts.
 func (o *course) tuneTables(ctx context.Context, tables []float32, dropped []bool) (best *model.Model, epoch int, err error) {
 	p, err := o.from.Parameters()
 	if err != nil {
@@ -64,7 +65,7 @@ func (o *course) tuneTables(ctx context.Context, tables []float32, dropped []boo
 	}
 	err = r.Run(ctx)
 	var diverged *train.Diverged
-	if errors.As(err, &diverged) && best != nil { // the model before is a candidate
+	if errors.As(err, &diverged) && best != nil {
 		err = nil
 	}
 	o.progress.Add(left)

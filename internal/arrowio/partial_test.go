@@ -248,9 +248,30 @@ func FuzzPartial(f *testing.F) {
 
 func BenchmarkPartial(b *testing.B) {
 	p := randomPartial(200_000, 16, false)
+	benchmarkPartial(b, p, int64(len(encodePartial(b, p))))
+}
+
+// BenchmarkPacking measures partials whose sums have as many bits as in a job at the shape of KDD.
+// Speeds are in bytes of sums, which take 8 bytes each.
+func BenchmarkPacking(b *testing.B) {
+	const features, dim = 3600, 16
+	random := rand.New(rand.NewPCG(1, 2))
+	p := &tally.Partial{Shape: layout.Of(features, dim), Rows: 2}
+	for f := range features {
+		p.Features, p.Count = append(p.Features, int32(f)), append(p.Count, 2)
+		for range dim {
+			v := random.Int64N(1<<31) - 1<<30
+			p.Sum, p.Abs, p.Square = append(p.Sum, v), append(p.Abs, max(v, -v)+2*random.Int64N(1<<30)), append(p.Square, random.Int64N(1<<31))
+		}
+	}
+	benchmarkPartial(b, p, p.Bytes())
+}
+
+// benchmarkPartial writes and reads p. Speeds are for the given number of bytes.
+func benchmarkPartial(b *testing.B, p *tally.Partial, size int64) {
 	data := encodePartial(b, p)
 	b.Run("encode", func(b *testing.B) {
-		b.SetBytes(int64(len(data)))
+		b.SetBytes(size)
 		var out bytes.Buffer
 		for b.Loop() {
 			out.Reset()
@@ -260,7 +281,7 @@ func BenchmarkPartial(b *testing.B) {
 		}
 	})
 	b.Run("decode", func(b *testing.B) {
-		b.SetBytes(int64(len(data)))
+		b.SetBytes(size)
 		for b.Loop() {
 			if _, err := DecodePartial(data, p.Shape, tally.Form{}); err != nil {
 				b.Fatal(err)

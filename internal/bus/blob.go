@@ -88,12 +88,15 @@ func (b *Bus) held(ctx context.Context, o *object) (uint64, error) {
 
 // whole reports whether all chunks of the object are stored, and no others.
 func (b *Bus) whole(ctx context.Context, o *object) (bool, error) {
-	want := chunks(int64(o.Size))
-	if o.Deleted || uint64(o.Chunks) != want || want == 0 {
-		return !o.Deleted && o.Chunks == 0 && want == 0, nil
+	switch want := chunks(int64(o.Size)); {
+	case o.Deleted || uint64(o.Chunks) != want:
+		return false, nil
+	case want == 0:
+		return true, nil
+	default:
+		held, err := b.held(ctx, o)
+		return held == want, err
 	}
-	held, err := b.held(ctx, o)
-	return held == want, err
 }
 
 // Put stores data under name and returns the reference to it. Storing the same bytes
@@ -129,8 +132,8 @@ func (b *Bus) PutFrom(ctx context.Context, name string, source func(io.Writer) e
 	return blob, nil
 }
 
-// put is one attempt of PutFrom. If fresh is true, the blob is probably not stored, and put sends
-// it without a look.
+// put is one attempt of PutFrom. If fresh is true, the blob is probably not stored, and put does
+// not look for it first.
 func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error, known *job.Blob, fresh bool) (blob job.Blob, err error) {
 	expect, replaced := uint64(0), ""
 	if !fresh {

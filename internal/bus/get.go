@@ -20,8 +20,8 @@ type getRequest struct {
 	Batch int    `json:"batch,omitempty"` // largest number of messages; only for direct reads
 }
 
-// get returns a message as the stream's leader holds it, or
-// jetstream.ErrMsgNotFound. The library would ask any replica if the stream allows direct reads. A replica may lag behind.
+// get returns a message as the stream's leader holds it, or jetstream.ErrMsgNotFound. The
+// library asks any replica if the stream allows direct reads, and a replica may lag behind.
 func (b *Bus) get(ctx context.Context, stream string, r getRequest) (*jetstream.RawStreamMsg, error) {
 	answer, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, encodeRequest(r))
 	if err != nil {
@@ -59,12 +59,12 @@ func (b *Bus) get(ctx context.Context, stream string, r getRequest) (*jetstream.
 	return msg, nil
 }
 
-// getDirect returns the messages of a subject from a sequence number on, in order, as one of
-// the stream's replicas holds them. They are at least one and at most batch. If the replica
-// holds none, or the stream does not allow direct reads, the error is jetstream.ErrMsgNotFound.
-// getDirect returns those that have come if the next one takes too long. Servers before 2.11 return
-// one message. The messages come as bytes, whereas the leader sends
-// JSON with base64.
+// getDirect returns messages of a subject from a sequence number on, in order, as one of the
+// stream's replicas holds them. It returns at least one message and at most batch. It may
+// return fewer than the replica holds: servers before 2.11 send one, and getDirect does not
+// wait long for the next one. If the replica holds none, or the stream does not allow direct
+// reads, the error is jetstream.ErrMsgNotFound. A replica sends plain bytes, whereas the
+// leader sends JSON with base64.
 func (b *Bus) getDirect(ctx context.Context, stream, subject string, from uint64, batch int) (msgs []*jetstream.RawStreamMsg, err error) {
 	inbox := b.nc.NewInbox()
 	answers, err := b.nc.SubscribeSync(inbox)

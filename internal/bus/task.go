@@ -158,7 +158,8 @@ func (b *Bus) TryTask(ctx context.Context, kernel string) (*Delivery, error) {
 	if consumer == nil {
 		return nil, nil
 	}
-	d, err := b.fetch(ctx, consumer, tryWait)
+	// The library waits longer than the server, so a task that is sent at the last moment arrives.
+	d, err := b.receive(ctx, consumer, jetstream.FetchMaxWait(tryWait))
 	if err != nil && ctx.Err() == nil {
 		return nil, nil // NextTask reports what lasts
 	}
@@ -187,31 +188,33 @@ func (b *Bus) consumer(ctx context.Context, kernel string) (c jetstream.Consumer
 func (b *Bus) fetch(ctx context.Context, consumer jetstream.Consumer, within time.Duration) (*Delivery, error) {
 	wait, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	deadline, _ := wait.Deadline()
 	// The server's heartbeats distinguish an empty queue from a request that was lost
 	// with its connection.
+	d, err := b.receive(ctx, consumer, jetstream.FetchContext(wait), jetstream.FetchHeartbeat(max(within/4, time.Millisecond)))
+	switch {
+	case errors.Is(err, jetstream.ErrInvalidOption): // the library refuses a deadline that is too close
+		<-wait.Done()
+		return nil, wait.Err()
+	case err != nil && errors.Is(err, wait.Err()):
+		return nil, nil
+	}
+	return d, err
+}
+
+// receive asks for one task, and waits for it as options say. If no task comes it returns nil, and
+// the error with which the wait ended, if any.
+func (b *Bus) receive(ctx context.Context, consumer jetstream.Consumer, options ...jetstream.FetchOpt) (*Delivery, error) {
 	var batch jetstream.MessageBatch
 	err := b.request("fetch", func() (err error) {
-		if within == tryWait { // the library waits longer than the server, so a late task arrives
-			batch, err = consumer.Fetch(1, jetstream.FetchMaxWait(within))
-			return err
-		}
-		batch, err = consumer.Fetch(1, jetstream.FetchContext(wait), jetstream.FetchHeartbeat(max(time.Until(deadline)/4, time.Millisecond)))
+		batch, err = consumer.Fetch(1, options...)
 		return err
 	})
 	if err != nil {
-		if errors.Is(err, jetstream.ErrInvalidOption) { // the library refuses a deadline that is too close
-			<-wait.Done()
-			return nil, wait.Err()
-		}
 		return nil, err
 	}
 	msg, ok := <-batch.Messages()
 	if !ok {
-		if err := batch.Error(); !errors.Is(err, wait.Err()) {
-			return nil, err
-		}
-		return nil, nil
+		return nil, batch.Error()
 	}
 	return b.deliver(ctx, msg, consumer.CachedInfo().Config.AckWait)
 }

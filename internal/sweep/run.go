@@ -23,8 +23,9 @@ type Config struct {
 	// Predict returns a model's predictions on the split to measure on. Validate returns
 	// its predictions on the validation split; Run calls it only for Calibrate and Select.
 	Predict, Validate func(context.Context, *model.Model) (*evaluate.Predictions, error)
-	// Tune trains what is left of the tables after the given entries were dropped. It returns the
-	// trained model and the number of its epoch. Nil = nothing is trained.
+	// Tune trains what is left of the tables after the given entries were dropped, and may change
+	// the tables. It returns the trained model and the number of its epoch. Nil = nothing is
+	// trained.
 	Tune   func(ctx context.Context, tables []float32, dropped []bool) (*model.Model, int, error)
 	Slices *Slicer // has the rows that Predict predicts; nil = no slices are measured
 }

@@ -28,7 +28,7 @@ type Mean struct {
 	Calibrated    Spread // calibrated Loss; NaN without calibration
 	Validation    Spread // metric by which Select chose; NaN without Select
 	TunedAUC      Spread // NaN without tuning
-	TunedLoss     Spread
+	TunedLoss     Spread // NaN without tuning
 	// Difference compares the tables with the unpruned one. Each interval has the mean of the
 	// repeats and contains all their intervals. It is nil in documents of older programs.
 	Difference *Differences

@@ -120,13 +120,13 @@ func (t *table) adam(dense, s *kernel.AdamStep) {
 		p := pieces[i]
 		g := &t.fields[p.field]
 		k, _ := slices.BinarySearch(g.features, int32(p.from))
-		var packed packedRows
+		packed := newPackedRows(t.dim)
 		for row := p.from; row < p.to; {
 			if k < len(g.features) && int(g.features[k]) == row {
 				if t.sparse {
-					t.move(row, row+1, g.embedding[k*t.dim:][:t.dim], s, &packed)
+					t.move(row, row+1, g.embedding[k*t.dim:][:t.dim], s, packed)
 				} else {
-					t.move(row, row+1, g.embedding[k*t.dim:][:t.dim], dense, &packed)
+					t.move(row, row+1, g.embedding[k*t.dim:][:t.dim], dense, packed)
 				}
 				if t.first != nil {
 					t.moveFirst(row, row+1, g.weights[k:k+1], dense)
@@ -140,7 +140,7 @@ func (t *table) adam(dense, s *kernel.AdamStep) {
 				end = min(end, int(g.features[k]))
 			}
 			if !t.sparse {
-				t.move(row, end, nil, dense, &packed)
+				t.move(row, end, nil, dense, packed)
 			}
 			if t.first != nil {
 				t.moveFirst(row, end, nil, dense)
@@ -150,38 +150,51 @@ func (t *table) adam(dense, s *kernel.AdamStep) {
 	})
 }
 
-// packedRows has memory for the kept entries of rows and for their gradients.
+// packedRows has memory for the kept entries of at most mostPacked rows, and for their gradients.
 type packedRows struct{ values, gradient []float32 }
+
+const mostPacked = 64
+
+func newPackedRows(dim int) *packedRows {
+	return &packedRows{make([]float32, 0, mostPacked*dim), make([]float32, 0, dim)}
+}
 
 // move moves rows [from, to) of the embeddings. If gradient is not nil, it is that of one row.
 func (t *table) move(from, to int, gradient []float32, s *kernel.AdamStep, p *packedRows) {
-	e := t.embedding
-	a, b := from*t.dim, to*t.dim
 	if t.dropped == nil {
+		e, a, b := t.embedding, from*t.dim, to*t.dim
 		kernel.Adam(e.values[a:b], gradient, e.m[a:b], e.v[a:b], s)
 		return
 	}
+	for ; from < to; from += mostPacked {
+		t.moveKept(from, min(from+mostPacked, to), gradient, s, p)
+	}
+}
+
+// moveKept moves the kept entries of rows [from, to), at most mostPacked.
+func (t *table) moveKept(from, to int, gradient []float32, s *kernel.AdamStep, p *packedRows) {
+	first, last := t.kept[from], t.kept[to]
+	if first == last {
+		return
+	}
+	values, dropped := t.embedding.values[from*t.dim:to*t.dim], t.dropped[from*t.dim:to*t.dim]
 	p.values, p.gradient = p.values[:0], p.gradient[:0]
-	for i, gone := range t.dropped[a:b] {
+	for i, gone := range dropped {
 		if !gone {
-			p.values = append(p.values, e.values[a+i])
+			p.values = append(p.values, values[i])
 			if gradient != nil {
 				p.gradient = append(p.gradient, gradient[i])
 			}
 		}
 	}
-	if len(p.values) == 0 {
-		return
-	}
-	var packed []float32
 	if gradient != nil {
-		packed = p.gradient
+		gradient = p.gradient
 	}
-	kernel.Adam(p.values, packed, e.m[t.kept[from]:t.kept[to]], e.v[t.kept[from]:t.kept[to]], s)
+	kernel.Adam(p.values, gradient, t.embedding.m[first:last], t.embedding.v[first:last], s)
 	k := 0
-	for i, gone := range t.dropped[a:b] {
+	for i, gone := range dropped {
 		if !gone {
-			e.values[a+i] = p.values[k]
+			values[i] = p.values[k]
 			k++
 		}
 	}

@@ -19,14 +19,13 @@ from ._errors import BadInputError, IncompleteError, UnconvergedError
 from ._model import Model, ModelLike
 from ._progress import ProgressOption
 from ._scratch import scratch
+from ._table import Tabular
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
     from matplotlib.axes import Axes
 
 
-class Scores:
+class Scores(Tabular):
     """A scores file."""
 
     path: str  # scores file
@@ -60,18 +59,6 @@ class Scores:
         """Returns the file as a table: a row for each feature, which docs/formats.md describes."""
         with pa.memory_map(self.path) as source:
             return pa.ipc.open_file(source).read_all()
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Returns the table as a frame of pandas."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> polars.DataFrame:
-        """Returns the table as a frame of polars."""
-        import polars
-
-        frame = polars.from_arrow(self.to_arrow())
-        assert isinstance(frame, polars.DataFrame)
-        return frame
 
     def top(self, field: str, n: int = 10) -> pa.Table:
         """Returns the n features of a field that save the most loss, the best first.

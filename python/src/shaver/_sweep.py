@@ -15,15 +15,14 @@ from ._model import Model, ModelLike
 from ._progress import ProgressOption
 from ._scores import Scores, ScoresLike
 from ._scratch import fresh
+from ._table import Tabular
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-class Sweep:
+class Sweep(Tabular):
     """The result of a sweep."""
 
     path: str  # JSON file with the document
@@ -43,18 +42,6 @@ class Sweep:
         """Returns a table with a row for each method and budget: the method, the budget, the
         metrics, and the differences to the unpruned model with their 95% intervals."""
         return pa.Table.from_pylist([_flat(point) for point in self.document["points"]])
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Returns the table as a frame of pandas."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> polars.DataFrame:
-        """Returns the table as a frame of polars."""
-        import polars
-
-        frame = polars.from_arrow(self.to_arrow())
-        assert isinstance(frame, polars.DataFrame)
-        return frame
 
     @property
     def metrics(self) -> list[str]:
