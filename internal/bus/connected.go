@@ -30,7 +30,8 @@ const (
 )
 
 // Announce makes this client answer who it is, until the Bus is closed. If the server does
-// not permit it, the worker works but stays unknown.
+// not permit it, the worker works but stays unknown. Announce waits up to a second until the
+// server passes questions on to this client.
 func (b *Bus) Announce(build job.Build) error {
 	build.Name, build.Kernel, build.Kernels, build.Program = tidy(build.Name), tidy(build.Kernel), tidy(build.Kernels), tidy(build.Program)
 	body, err := json.Marshal(build)
@@ -42,6 +43,9 @@ func (b *Bus) Announce(build job.Build) error {
 			b.log.Debug("cannot answer who this worker is", zap.Error(err))
 		}
 	})
+	if err == nil {
+		_ = b.nc.FlushTimeout(whoWithin) // without a connection, the client subscribes when it has one again
+	}
 	return err
 }
 
