@@ -79,6 +79,39 @@ func (s *Shape) RowOf(entry int) int {
 	return r.row + (entry-r.entry)/r.dim
 }
 
+// Cut cuts the rows into n ranges, at least 1, of about equal numbers of entries. Range i has the
+// rows [starts[i], starts[i+1]). A range may be empty.
+func (s *Shape) Cut(n int) (starts []int) {
+	starts = make([]int, n+1)
+	starts[n] = s.Rows()
+	for i := 1; i < n; i++ {
+		starts[i] = s.RowOf(i * s.Entries() / n)
+	}
+	return starts
+}
+
+// Tables returns the numbers of rows and columns of tables with the rows [from, to) of s.
+func (s *Shape) Tables(from, to int) (tables [][2]int) {
+	for i, r := range s.runs {
+		end := s.end.row
+		if i+1 < len(s.runs) {
+			end = s.runs[i+1].row
+		}
+		if rows := min(to, end) - max(from, r.row); rows > 0 {
+			tables = append(tables, [2]int{rows, r.dim})
+		}
+	}
+	return tables
+}
+
+// Part returns the shape of the rows [from, to), which are numbered from 0.
+func (s *Shape) Part(from, to int) (part Shape) {
+	for _, table := range s.Tables(from, to) {
+		part = part.And(table[0], table[1])
+	}
+	return part
+}
+
 // Equal reports whether all rows of s and o have the same numbers of entries.
 func (s *Shape) Equal(o *Shape) bool {
 	if s.end != o.end || len(s.runs) != len(o.runs) {

@@ -43,3 +43,37 @@ func TestShape(t *testing.T) {
 		t.Error("tables of equal columns are not like one table, or tables of different ones are")
 	}
 }
+
+// The ranges of a shape have all its rows, and each has about the same number of entries.
+func TestCut(t *testing.T) {
+	for name, s := range map[string]Shape{"one": Of(100, 3), "different": Of(20, 1).And(10, 5).And(40, 2), "few": Of(3, 2)} {
+		for n := 1; n <= 7; n++ {
+			starts := s.Cut(n)
+			entries := 0
+			for i := range n {
+				from, to := starts[i], starts[i+1]
+				if from > to {
+					t.Fatalf("%s: ranges %v", name, starts)
+				}
+				part := s.Part(from, to)
+				if part.Rows() != to-from {
+					t.Errorf("%s: range %d of %d has %d rows, expected %d", name, i, n, part.Rows(), to-from)
+				}
+				for row := range part.Rows() {
+					left, right := s.Row(from + row)
+					first, end := part.Row(row)
+					if first+entries != left || end+entries != right {
+						t.Errorf("%s: row %d of range %d of %d has entries [%d, %d), expected [%d, %d)", name, row, i, n, first, end, left-entries, right-entries)
+					}
+				}
+				if most := s.Entries()/n + s.Widest(); part.Entries() > most {
+					t.Errorf("%s: range %d of %d has %d entries, expected at most %d", name, i, n, part.Entries(), most)
+				}
+				entries += part.Entries()
+			}
+			if starts[0] != 0 || entries != s.Entries() {
+				t.Errorf("%s: %d ranges have %d of %d entries", name, n, entries, s.Entries())
+			}
+		}
+	}
+}

@@ -163,7 +163,7 @@ type GameSums struct {
 
 func (g *gameSums) state() GameSums {
 	pair := func(w wide) [2]int64 { return [2]int64{w.carry, w.low} }
-	return GameSums{pair(g.lossFull), pair(g.lossEmpty), pair(g.residualSquare), pair(g.shared)}
+	return GameSums{LossFull: pair(g.lossFull), LossEmpty: pair(g.lossEmpty), ResidualSquare: pair(g.residualSquare), Shared: pair(g.shared)}
 }
 
 func (s *GameSums) sums() gameSums {

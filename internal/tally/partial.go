@@ -136,6 +136,33 @@ func (p *Partial) AllLists() []*[]int64 {
 	return lists[:Lists(form)]
 }
 
+// Part returns the partial of the same rows for the features [from, to) alone, which it numbers
+// from 0. Its sums share memory with those of p, which must not be of a paired job.
+func (p *Partial) Part(from, to int) *Partial {
+	if p.paired() {
+		panic("tally: Part: a partial of a paired job")
+	}
+	part := *p
+	part.Shape = p.Shape.Part(from, to)
+	first, _ := slices.BinarySearch(p.Features, int32(from))
+	end, _ := slices.BinarySearch(p.Features, int32(to))
+	part.Features, part.Count = make([]int32, end-first), p.Count[first:end]
+	before, entries := 0, 0 // entries of the features before from, and of those of the part
+	for i, f := range p.Features[:end] {
+		left, right := p.Shape.Row(int(f))
+		if i < first {
+			before += right - left
+			continue
+		}
+		part.Features[i-first] = f - int32(from)
+		entries += right - left
+	}
+	for _, list := range part.AllLists() {
+		*list = (*list)[before : before+entries]
+	}
+	return &part
+}
+
 // Validate returns an error if p is not a valid partial of the given form for tables of
 // the given shape. Partials come over the network.
 func (p *Partial) Validate(shape *layout.Shape, form Form) error {

@@ -1,9 +1,7 @@
 package tally
 
 import (
-	"fmt"
 	"math"
-	"math/big"
 	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -193,104 +191,16 @@ func (a *Accumulator) cellPair(at, other int) float64 {
 // Check is like Result, but leaves Values empty. In a paired job it checks the identity of
 // both models.
 func (a *Accumulator) Check(e Sampling) (*Result, error) {
-	if a.rows == 0 {
-		return nil, fmt.Errorf("no rows were scored")
-	}
-	rows := float64(a.rows)
-	r := &Result{
-		Scores: Scores{Shape: a.shape, Count: a.count},
-		Rows:   a.rows, LossFull: a.current.lossFull.float() * LossUnit / rows, LossEmpty: a.current.lossEmpty.float() * LossUnit / rows,
-	}
-	residual := a.residual(sumList, &a.current, e.Walks)
-	if e.Shares {
-		if err := a.identities(e, r); err != nil {
-			return nil, err
-		}
-		residual -= a.current.shared.float() * LossUnit / float64(e.Walks)
-	}
-	r.EfficiencyError = math.Abs(residual) / rows
-	if !e.Efficient {
-		r.EfficiencySE = a.residualError(e, residual, &a.current)
-		if e.Corrected {
-			if err := a.unbiased(e, r); err != nil {
-				return nil, err
-			}
-		}
-		return r, nil
-	}
-	if err := a.identities(e, r); err != nil {
+	r, err := a.Summary().Check(e)
+	if err != nil {
 		return nil, err
 	}
+	r.Shape, r.Count = a.shape, a.count
 	return r, nil
 }
 
-// residualError returns the standard error of the mean residual under a model. residual is
-// the sum over rows.
-func (a *Accumulator) residualError(e Sampling, residual float64, g *gameSums) float64 {
-	_, se := e.errors(float64(a.rows), residual, g.residualSquare.float()*SquareUnit, 0)
-	return se
-}
-
-// unbiased returns an error if the mean residual of a model, before residuals are shared out,
-// shows that an estimator with corrections is biased. r has the results of Check.
-func (a *Accumulator) unbiased(e Sampling, r *Result) error {
-	if err := a.withinError(r.EfficiencyError, r.EfficiencySE, r.LossFull, r.LossEmpty); err != nil || !a.form.Paired {
-		return err
-	}
-	residual := a.residual(previousList, &a.previous, e.Walks) - a.previous.shared.float()*LossUnit/float64(e.Walks)
-	full, empty := a.PreviousLosses()
-	if err := a.withinError(math.Abs(residual)/float64(a.rows), a.residualError(e, residual, &a.previous), full, empty); err != nil {
-		return fmt.Errorf("previous model: %w", err)
-	}
-	return nil
-}
-
-// withinError returns an error if the mean residual of a model, off, is not 0 within its
-// standard error. All arguments are means over rows, in nat. A single row has no standard
-// error and passes.
-func (a *Accumulator) withinError(off, se, lossFull, lossEmpty float64) error {
-	if a.rows < 2 {
-		return nil
-	}
-	most := bound(float64(a.rows))
-	if off > float64(most*se)+EfficiencyTolerance*(1+lossFull+lossEmpty) {
-		return fmt.Errorf("the estimator is biased: over %d rows the sum of the scores, before residuals are shared out, is off by %g nat, which is more than %.4g times its standard error, %g; an unbiased estimator is off by that much less than once in a million jobs",
-			a.rows, off, most, se)
-	}
-	return nil
-}
-
-// identities returns an error if the efficiency identity of a model is violated. r has the
-// losses of the current model.
-func (a *Accumulator) identities(e Sampling, r *Result) error {
-	rows := float64(a.rows)
-	if err := a.identity(math.Abs(a.residual(sumList, &a.current, e.Walks))/rows, r.LossFull, r.LossEmpty); err != nil {
-		return err
-	}
-	if !a.form.Paired {
-		return nil
-	}
-	full, empty := a.PreviousLosses()
-	if err := a.identity(math.Abs(a.residual(previousList, &a.previous, e.Walks))/rows, full, empty); err != nil {
-		return fmt.Errorf("previous model: %w", err)
-	}
-	return nil
-}
-
-// identity returns an error if the efficiency identity of a model is violated. off is the
-// difference between its sides. All arguments are means over rows, in nat.
-func (a *Accumulator) identity(off, lossFull, lossEmpty float64) error {
-	if allowed := EfficiencyTolerance * (1 + lossFull + lossEmpty); off > allowed {
-		return fmt.Errorf("efficiency identity violated: over %d rows the sum of the scores differs by %g nat from the mean loss with everything dropped, %g, minus that with nothing dropped, %g; rounding explains at most %g",
-			a.rows, off, lossEmpty, lossFull, allowed)
-	}
-	return nil
-}
-
-// residual returns, in nat, the sum over rows of (the sum of the row's mean
-// contributions) - (empty - full) under one model. list is the position of the list with
-// its sums of contributions.
-func (a *Accumulator) residual(list int, g *gameSums, walks int) float64 {
+// total returns the sum of all entries of a list, and of their corrections, as {carry, low}.
+func (a *Accumulator) total(list int) [2]int64 {
 	var total wide
 	lists := []int{list}
 	if list := a.form.CorrectionList(); list >= 0 {
@@ -310,8 +220,5 @@ func (a *Accumulator) residual(list int, g *gameSums, walks int) float64 {
 			total.carry += carry
 		}
 	}
-	due := new(big.Int).Sub(g.lossEmpty.big(), g.lossFull.big())
-	due.Mul(due, big.NewInt(int64(walks)))
-	residual, _ := new(big.Float).SetInt(due.Sub(total.big(), due)).Float64()
-	return residual * LossUnit / float64(walks)
+	return [2]int64{total.carry, total.low}
 }
