@@ -55,6 +55,11 @@ func (r *run) fault(ctx, faulting context.Context, f fault) (happened bool, err 
 	case killCoordinator:
 		s := r.leader(0)
 		return r.kill(faulting, s, f, func() error { return r.startCoordinator(s) })
+	case killMerger:
+		s := r.mergers[int(f.Pick)%len(r.mergers)]
+		return r.kill(faulting, s, f, func() error { return r.startMerger(s) })
+	case stopMerger:
+		return r.pause(faulting, r.mergers[int(f.Pick)%len(r.mergers)], f)
 	case termWorker:
 		return r.term(ctx, faulting, worker, f)
 	case stopWorker:
@@ -68,7 +73,7 @@ func (r *run) fault(ctx, faulting context.Context, f fault) (happened bool, err 
 	case fillNode:
 		return r.fillNode(ctx, faulting, server, f)
 	case slowLink, cutLink, holeLink, lossyLink:
-		linked := slices.Concat(r.workers, r.leaders[:1])
+		linked := slices.Concat(r.workers, r.leaders[:1], r.mergers)
 		if r.hosts != nil {
 			linked = append(linked, r.servers...)
 		}

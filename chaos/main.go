@@ -47,6 +47,7 @@ func main() {
 	flag.IntVar(&o.together, "together", 1, "number of runs at the same time")
 	flag.IntVar(&o.choice.nodes, "nodes", 0, "NATS nodes, 1 or 3 (default drawn)")
 	flag.IntVar(&o.choice.budget, "faults", 10, "faults per run; faults drawn for a time after the job's end do not happen")
+	flag.IntVar(&o.choice.ranges, "ranges", 0, "number of ranges whose sums mergers keep (default the coordinator keeps the sums)")
 	only := flag.String("only", "", "draw only these faults, separated by commas: "+kindNames())
 	flag.DurationVar(&o.work, "work", 10*time.Second, "duration of the job without faults")
 	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "longest duration of a run; a longer run has failed")
@@ -80,6 +81,8 @@ func (o *options) check() error {
 		return fmt.Errorf("unexpected argument %q: expected only flags", flag.Arg(0))
 	case o.choice.nodes != 0 && o.choice.nodes != 1 && o.choice.nodes != 3:
 		return fmt.Errorf("-nodes %d: expected 1 or 3", o.choice.nodes)
+	case o.choice.ranges < 0 || o.choice.ranges > 8:
+		return fmt.Errorf("-ranges %d: expected 0 to 8", o.choice.ranges)
 	case o.hosts != "auto" && o.hosts != "yes" && o.hosts != "no":
 		return fmt.Errorf("-hosts %s: expected auto, yes or no", o.hosts)
 	case o.runs < 1 || o.together < 1 || o.choice.budget < 0 || o.work <= 0 || o.limit <= 0:

@@ -34,7 +34,9 @@ const (
 	corruptShard      kind = "corrupt-shard"
 	corruptCheckpoint kind = "corrupt-checkpoint"
 	corruptModel      kind = "corrupt-model"
-	loseStream        kind = "lose-stream"    // a stream is deleted with everything in it
+	loseStream        kind = "lose-stream" // a stream is deleted with everything in it
+	killMerger        kind = "kill-merger"
+	stopMerger        kind = "stop-merger"
 	rival             kind = "rival"          // a second coordinator leads the job
 	splitMinority     kind = "split-minority" // one node and the others do not reach each other, and some clients reach only one side
 	splitMajority     kind = "split-majority" // no two nodes reach each other
@@ -62,6 +64,7 @@ const (
 	nothing need = iota
 	aHost        // hosts with packets
 	aClock       // clocks that can be set
+	aMerger      // mergers
 )
 
 // lease is the job's lease. It is short, so that many leases end in a run.
@@ -94,6 +97,8 @@ var laws = []law{
 	{clockForward, 9, 0, 6 * time.Second, aClock},
 	{clockBack, 9, 0, 6 * time.Second, aClock},
 	{flipFile, 9, 0, time.Second, nothing},
+	{killMerger, 14, 0, 2 * time.Second, aMerger},
+	{stopMerger, 5, time.Second, 15 * time.Second, aMerger},
 }
 
 // fault is one fault of a run.
@@ -116,7 +121,8 @@ func (f fault) String() string {
 type plan struct {
 	Seed   uint64  `json:"seed"`
 	Nodes  int     `json:"nodes"`
-	Hosts  bool    `json:"hosts"` // whether each process has a host of its own
+	Hosts  bool    `json:"hosts"`            // whether each process has a host of its own
+	Ranges int     `json:"ranges,omitempty"` // number of mergers; 0 = the coordinator keeps the sums
 	Faults []fault `json:"faults"`
 }
 
@@ -127,6 +133,7 @@ type choice struct {
 	only   []kind
 	hosts  bool // whether to draw faults that need hosts
 	clocks bool // whether to draw faults that need clocks
+	ranges int  // number of mergers; 0 = none, and no faults that need them
 }
 
 // allows reports whether faults of the law may be drawn.
@@ -138,6 +145,8 @@ func (c *choice) allows(l law) bool {
 		return c.hosts
 	case l.needs == aClock:
 		return c.clocks
+	case l.needs == aMerger:
+		return c.ranges > 0
 	}
 	return true
 }
@@ -145,7 +154,7 @@ func (c *choice) allows(l law) bool {
 // check returns an error if no fault may be drawn.
 func (c *choice) check() error {
 	if !slices.ContainsFunc(laws, c.allows) {
-		return errors.New("-only: these faults need hosts, or programs whose clocks can be set")
+		return errors.New("-only: these faults need hosts, mergers, or programs whose clocks can be set")
 	}
 	return nil
 }
@@ -156,7 +165,7 @@ const meanGap = time.Second
 // draw draws the run of a seed. The same seed and choice give the same run.
 func draw(seed uint64, c choice) plan {
 	r := rand.New(rand.NewPCG(seed, 0x5eed))
-	p := plan{Seed: seed, Nodes: 1 + 2*r.IntN(2), Hosts: c.hosts}
+	p := plan{Seed: seed, Nodes: 1 + 2*r.IntN(2), Hosts: c.hosts, Ranges: c.ranges}
 	if c.nodes != 0 {
 		p.Nodes = c.nodes
 	}
@@ -215,6 +224,9 @@ func (p *plan) text() string {
 	where := "on one host"
 	if p.Hosts {
 		where = "each process on its own host"
+	}
+	if p.Ranges > 0 {
+		where += fmt.Sprintf(", %d mergers", p.Ranges)
 	}
 	fmt.Fprintf(&b, "seed %d: %d NATS nodes, %s, %d faults\n", p.Seed, p.Nodes, where, len(p.Faults))
 	for _, f := range p.Faults {

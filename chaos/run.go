@@ -62,6 +62,7 @@ type run struct {
 	nodes       []*node
 	servers     []*slot // a node's process is in the slot of the same index
 	workers     []*slot
+	mergers     []*slot
 	leaders     []*slot    // the job's coordinator and its rival
 	left        chan *life // coordinators that have ended
 	quota       sync.Mutex
@@ -129,6 +130,11 @@ func (r *run) build(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, s := range r.mergers {
+		if err := r.startMerger(s); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -136,9 +142,12 @@ func (r *run) build(ctx context.Context) error {
 // clock.
 func (r *run) settle() error {
 	var clients, routes []string
-	names := make([]string, workers, workers+2)
-	for i := range names {
-		names[i] = fmt.Sprintf("worker-%d", i+1)
+	var names []string
+	for i := range workers {
+		names = append(names, fmt.Sprintf("worker-%d", i+1))
+	}
+	for i := range r.plan.Ranges {
+		names = append(names, fmt.Sprintf("merger-%d", i+1))
 	}
 	names = append(names, "coordinator", "rival")
 	if r.plan.Hosts {
@@ -174,9 +183,12 @@ func (r *run) settle() error {
 		} else if s.link, err = lan.NewLink(clients); err != nil {
 			return err
 		}
-		if i < workers {
+		switch {
+		case i < workers:
 			r.workers = append(r.workers, s)
-		} else {
+		case i < workers+r.plan.Ranges:
+			r.mergers = append(r.mergers, s)
+		default:
 			r.leaders = append(r.leaders, s)
 		}
 	}
@@ -192,7 +204,7 @@ func (r *run) settle() error {
 }
 
 // slots returns all slots. With hosts, they are in the order of their hosts.
-func (r *run) slots() []*slot { return slices.Concat(r.servers, r.workers, r.leaders) }
+func (r *run) slots() []*slot { return slices.Concat(r.servers, r.workers, r.mergers, r.leaders) }
 
 // birth returns how the next process of the slot is started.
 func (r *run) birth(s *slot) birth {
@@ -261,9 +273,19 @@ func (r *run) startWorker(s *slot) error {
 	return err
 }
 
+func (r *run) startMerger(s *slot) error {
+	b := r.birth(s)
+	p, err := start(b, r.fixture.program("coordinator"), "merge", "--nats", s.link.URL(), "--name", b.name, "--log", "json", "-v")
+	l, err := r.begin(s, p, err)
+	if err == nil {
+		go r.mustStay(l)
+	}
+	return err
+}
+
 func (r *run) startCoordinator(s *slot) error {
 	args := append([]string{"--nats", s.link.URL(), "--replicas", fmt.Sprint(r.plan.Nodes), "--out", r.scores(),
-		"--lease", lease.String(), "--checkpoint-every", "1s", "--log", "json", "-v"}, r.fixture.job()...)
+		"--ranges", fmt.Sprint(r.plan.Ranges), "--lease", lease.String(), "--checkpoint-every", "1s", "--log", "json", "-v"}, r.fixture.job()...)
 	p, err := start(r.birth(s), r.fixture.program("coordinator"), args...)
 	l, err := r.begin(s, p, err)
 	if err == nil {

@@ -131,6 +131,15 @@ func PartialName(jobID string, shard int, attempt string) string {
 	return fmt.Sprintf("partial/%s/%d/%s", jobID, shard, attempt)
 }
 
+// RangeName names the blob of a range of a partial or a checkpoint. Range 0 of a partial has
+// the name of the partial.
+func RangeName(name string, i int) string {
+	if i == 0 && strings.HasPrefix(name, "partial/") {
+		return name
+	}
+	return fmt.Sprintf("%s/%d", name, i)
+}
+
 // ownerDigits is the length of the owner in the subjects of a blob's chunks: a whole job
 // id, or the first digits of a model's digest.
 const ownerDigits = 20
@@ -158,11 +167,13 @@ func isName(name string) bool {
 		return ok
 	case "partial":
 		digits, attempt, _ := strings.Cut(rest, "/")
+		attempt, i, ranged := strings.Cut(attempt, "/")
 		_, _, ok := parseSubject("", jobID+"."+digits)
-		return ok && isAttempt(attempt)
+		return ok && isAttempt(attempt) && (!ranged || isNumber(i) && i != "0")
 	case "checkpoint":
 		epoch, number, _ := strings.Cut(rest, "/")
-		return isJob(jobID) && isNumber(epoch) && isNumber(number)
+		number, i, ranged := strings.Cut(number, "/")
+		return isJob(jobID) && isNumber(epoch) && isNumber(number) && (!ranged || isNumber(i))
 	}
 	return false
 }
@@ -218,6 +229,9 @@ func checkTask(t *job.Task) error {
 	}
 	if t.Rows < 1 {
 		return fmt.Errorf("%d rows, expected at least 1", t.Rows)
+	}
+	if t.Ranges < 0 || t.Ranges > job.MaxRanges {
+		return fmt.Errorf("%d ranges, expected 0 to %d", t.Ranges, job.MaxRanges)
 	}
 	if err := t.Spec.Loss.Check(); err != nil {
 		return err
@@ -287,9 +301,17 @@ func checkResult(r *job.Result) error {
 	if !slices.Contains(covered, r.Shard) {
 		return fmt.Errorf("shard %d is not one of the shards %v of its partial", r.Shard, covered)
 	}
+	if len(r.More) >= job.MaxRanges {
+		return fmt.Errorf("a partial of %d ranges, expected at most %d", 1+len(r.More), job.MaxRanges)
+	}
+	for i, blob := range r.More {
+		if err := checkBlob(blob, blob.Name == RangeName(r.Partial.Name, i+1), RangeName(r.Partial.Name, i+1)); err != nil {
+			return err
+		}
+	}
 	prefix := PartialName(r.Job, covered[0], "")
 	return cmp.Or(checkIdentity(r.Job, r.Shard), checkText("kernel", r.Kernel), checkText("worker", r.Worker),
-		checkBlob(r.Partial, isName(r.Partial.Name) && strings.HasPrefix(r.Partial.Name, prefix), prefix+"..."))
+		checkBlob(r.Partial, isName(r.Partial.Name) && strings.HasPrefix(r.Partial.Name, prefix) && strings.Count(r.Partial.Name, "/") == 3, prefix+"..."))
 }
 
 func checkQuarantine(q *job.Quarantine) error {

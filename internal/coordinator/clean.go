@@ -12,6 +12,7 @@ import (
 type cleaner struct {
 	bus  *bus.Bus
 	id   string
+	plan *job.Plan
 	more chan struct{} // holds a signal when there may be work
 
 	mu      sync.Mutex
@@ -22,8 +23,8 @@ type cleaner struct {
 	ended   bool // run has returned
 }
 
-func newCleaner(b *bus.Bus, id string) *cleaner {
-	c := &cleaner{bus: b, id: id, more: make(chan struct{}, 1)}
+func newCleaner(b *bus.Bus, id string, plan *job.Plan) *cleaner {
+	c := &cleaner{bus: b, id: id, plan: plan, more: make(chan struct{}, 1)}
 	c.idle = sync.NewCond(&c.mu)
 	return c
 }
@@ -89,7 +90,7 @@ func (c *cleaner) delete(ctx context.Context, r *job.Result) error {
 			return err
 		}
 	}
-	return c.bus.Delete(ctx, r.Partial.Name)
+	return deletePartial(ctx, c.bus, r.Partial.Name, c.plan)
 }
 
 // wait returns when everything that add queued is deleted, or run has ended.

@@ -17,6 +17,7 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/forecast"
 	"shaver/internal/job"
+	"shaver/internal/merger"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
@@ -98,7 +99,7 @@ var ErrQuarantined = errors.New("shards cannot be computed")
 // runs the job. If ctx or this
 // process ends early, the next coordinator continues from the last checkpoint and
 // the results that came since. If the server loses a stream, the job begins again
-// from what is left.
+// from what is left. If a merger dies, the job continues from the last checkpoint.
 func Run(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 	var started sync.Once
 	onStart := func(j *prepare.Job, merged int64) {
@@ -112,10 +113,14 @@ func Run(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 			c.Log.Warn("another coordinator took this job over", zap.Error(err))
 			continue
 		}
-		if !bus.IsGone(err) {
+		switch {
+		case errors.Is(err, merger.ErrLost):
+			c.Log.Warn("the job continues from its last checkpoint with other mergers", zap.Error(err))
+		case bus.IsGone(err):
+			c.Log.Error("the server lost its streams: setting them up again", zap.Error(err))
+		default:
 			return outcome, err
 		}
-		c.Log.Error("the server lost its streams: setting them up again", zap.Error(err))
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
@@ -165,8 +170,9 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 	if outcome != nil || err != nil {
 		return outcome, err
 	}
-	stop := stayAlive(ctx, b, bus.Progress{Job: j.ID, Epoch: claim.Lead.Epoch, RowsTotal: j.Plan.Rows, ShardsTotal: j.Plan.Shards(),
-		Started: time.Now().UTC(), Workers: []bus.Worker{}}, "its model and its checkpoint to be stored and loaded")
+	progress := bus.Progress{Job: j.ID, Epoch: claim.Lead.Epoch, RowsTotal: j.Plan.Rows, ShardsTotal: j.Plan.Shards(),
+		Started: time.Now().UTC(), Workers: []bus.Worker{}}
+	stop := stayAlive(ctx, b, progress, "its model and its checkpoint to be stored and loaded")
 	defer stop()
 	// The models are stored here, and p is not used afterwards.
 	inputs := newInputs(b, &c.Request, p)
@@ -178,12 +184,21 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 		return nil, err
 	}
 	stop()
+	if j.Plan.Ranges > 0 {
+		stop := stayAlive(ctx, b, progress, fmt.Sprintf("%d mergers", j.Plan.Ranges))
+		s, err = acquire(ctx, b, j, claim, s, log)
+		stop()
+		defer s.closeRanges()
+		if err != nil {
+			return nil, err
+		}
+	}
 	l := newLeader(b, c, j, claim, inputs, s, log)
 	if err := l.deleteCovered(ctx); err != nil {
 		return nil, err
 	}
 	l.reportProgress(ctx, bus.Running, "")
-	onStart(j, s.accumulator.Rows())
+	onStart(j, s.mergedRows())
 	end, err := l.lead(ctx)
 	if err != nil {
 		return nil, err

@@ -58,8 +58,8 @@ func newLeader(b *bus.Bus, c *Config, j *prepare.Job, claim *bus.Claim, in *inpu
 		rounds:    rounds{job: j, sums: s},
 		machine:   job.NewMachine(&j.Spec, j.Plan, bounds, s.shards),
 		publisher: publisher{bus: b, job: j, inputs: in, orders: newOrders(j.Plan.Shards())},
-		cleaner:   newCleaner(b, j.ID), renew: make(chan struct{}, 1),
-		schedule: newSchedule(c.SaveEvery, b.Local()), meter: newMeter(s.accumulator.Rows()),
+		cleaner:   newCleaner(b, j.ID, &j.Plan), renew: make(chan struct{}, 1),
+		schedule: newSchedule(c.SaveEvery, b.Local()), meter: newMeter(s.mergedRows()),
 	}
 }
 
@@ -76,7 +76,7 @@ func (l *leader) deleteCovered(ctx context.Context) error {
 		_, err := fmt.Sscanf(strings.TrimPrefix(name, "shard/"+l.job.ID), "/%d", &shard)
 		covered := err == nil && l.sums.shards.Has(shard)
 		if strings.HasPrefix(name, "checkpoint/") {
-			covered = current == nil || name != current.Name
+			covered = current == nil || name != current.Name && !strings.HasPrefix(name, current.Name+"/")
 		}
 		if covered {
 			l.cleaner.add(nil, name)
@@ -95,6 +95,9 @@ func (l *leader) lead(ctx context.Context) (end job.Action, err error) {
 	group.Go(func() error { return l.readEvents(ctx, events) })
 	group.Go(func() error { return l.publisher.run(ctx, published) })
 	group.Go(func() error { return l.cleaner.run(ctx) })
+	if l.sums.ranges != nil {
+		group.Go(func() error { return l.sums.ranges.Watch(ctx) })
+	}
 	ended := errors.New("ended")
 	group.Go(func() error {
 		if end, err = l.loop(ctx, events, published); err != nil {
@@ -316,7 +319,7 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 		if err := l.bus.DeleteResult(ctx, id, a.Shard); err != nil || a.Partial == "" {
 			return nil, err
 		}
-		return nil, l.bus.Delete(ctx, a.Partial)
+		return nil, deletePartial(ctx, l.bus, a.Partial, &l.job.Plan)
 	case job.Withdraw:
 		return nil, l.bus.DeleteTask(ctx, id, a.Shard)
 	case job.SetAside:
@@ -366,12 +369,22 @@ func (l *leader) merge(ctx context.Context, result job.Result) (outcome job.Even
 	l.meter.add(&result)
 	l.log.Debug("merged", zap.Ints("shards", result.Covers()))
 	if l.config.OnMerged != nil {
-		l.config.OnMerged(l.sums.accumulator.Rows())
+		l.config.OnMerged(l.sums.mergedRows())
 	}
 	return job.Merged{Result: result}, nil
 }
 
 func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
+	if l.sums.ranges != nil {
+		err := l.sums.ranges.Add(ctx, result)
+		if err == nil {
+			l.sums.rows += result.Rows
+		}
+		return err
+	}
+	if len(result.More) > 0 {
+		return fault.Inputf("partial %s has %d ranges, expected none", result.Partial.Name, 1+len(result.More))
+	}
 	data, err := l.bus.Get(ctx, result.Partial, maxPartialBytes)
 	if err != nil {
 		return err
@@ -411,7 +424,7 @@ func (l *leader) end(ctx context.Context, end job.Action) (*Outcome, error) {
 		if err := l.claim.Check(ctx); err != nil {
 			return nil, err
 		}
-		outcome, err := l.outcome(end.Quarantined)
+		outcome, err := l.outcome(ctx, end.Quarantined)
 		if err != nil {
 			return nil, err
 		}
@@ -427,7 +440,14 @@ func (l *leader) end(ctx context.Context, end job.Action) (*Outcome, error) {
 			}
 		}
 		stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "its scores to be written")
-		err = sink(&outcome.Scores, l.rounds.values)
+		values := l.rounds.values
+		if l.sums.ranges != nil {
+			values = l.sums.ranges.Values(ctx, l.job.Sampling())
+		}
+		err = sink(&outcome.Scores, values)
+		if l.sums.ranges != nil && l.sums.ranges.Failed() != nil { // the reason for which err is not nil
+			err = l.sums.ranges.Failed()
+		}
 		if err == nil && l.config.OnScores != nil {
 			err = l.config.OnScores(ctx, outcome)
 		}
@@ -442,12 +462,12 @@ func (l *leader) end(ctx context.Context, end job.Action) (*Outcome, error) {
 }
 
 // outcome normalises the sums. The shards in quarantined are missing from them.
-func (l *leader) outcome(quarantined []job.Quarantine) (*Outcome, error) {
+func (l *leader) outcome(ctx context.Context, quarantined []job.Quarantine) (*Outcome, error) {
 	j, s := l.job, l.sums
-	if s.accumulator.Rows() == 0 {
+	if s.mergedRows() == 0 {
 		return nil, quarantineError(j.ID, quarantined, &j.Plan)
 	}
-	result, err := s.accumulator.Check(j.Sampling())
+	result, err := s.check(ctx, j.Sampling())
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
@@ -468,7 +488,7 @@ func (l *leader) outcome(quarantined []job.Quarantine) (*Outcome, error) {
 // progress returns the job's progress.
 func (l *leader) progress(state, waiting string) bus.Progress {
 	c := l.machine.Counts()
-	p := l.meter.progress(l.sums.accumulator.Rows(), l.job.Plan.Rows)
+	p := l.meter.progress(l.sums.mergedRows(), l.job.Plan.Rows)
 	p.Job, p.State, p.Epoch, p.Waiting = l.job.ID, state, l.claim.Lead.Epoch, waiting
 	p.RowsTotal, p.Shards, p.ShardsTotal, p.Open, p.Quarantined = l.job.Plan.Rows, c.Merged, c.Shards, c.Open, c.Quarantined
 	if slices.Contains([]string{bus.Finished, bus.Failed, bus.Cancelled}, state) {

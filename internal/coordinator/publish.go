@@ -162,7 +162,7 @@ func (p *publisher) task(piece *shard.Piece) (task job.Task, data []byte, err er
 	j, plan := p.job, &p.job.Plan
 	round, _, _ := plan.Locate(piece.Index)
 	task = job.Task{
-		Job: j.ID, Shard: piece.Index, Spec: j.Spec, Pass: plan.Passes(round) - 1, Rows: plan.ShardRows(piece.Index), Combine: plan.Combines(), Model: p.inputs.game.model, Baseline: p.inputs.game.baseline,
+		Job: j.ID, Shard: piece.Index, Spec: j.Spec, Pass: plan.Passes(round) - 1, Rows: plan.ShardRows(piece.Index), Combine: plan.Combines(), Ranges: plan.Ranges, Model: p.inputs.game.model, Baseline: p.inputs.game.baseline,
 	}
 	if previous := p.inputs.previous; previous != nil {
 		task.PreviousModel, task.PreviousBaseline = previous.model, previous.baseline

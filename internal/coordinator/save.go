@@ -40,7 +40,7 @@ func resumeSums(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Clai
 	case err != nil:
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
-	log.Info("resumed", zap.Int("shards", s.shards.Len()), zap.Int64("rows", s.accumulator.Rows()), zap.Int64("epoch", claim.Lead.Epoch), zap.Duration("took", time.Since(begun)))
+	log.Info("resumed", zap.Int("shards", s.shards.Len()), zap.Int64("rows", s.mergedRows()), zap.Int64("epoch", claim.Lead.Epoch), zap.Duration("took", time.Since(begun)))
 	return s, nil
 }
 
@@ -80,7 +80,7 @@ func (l *leader) save(ctx context.Context) error {
 		return fmt.Errorf("job %s: checkpoint: %w", l.job.ID, err)
 	}
 	if old := lead.Checkpoint; old != nil {
-		l.cleaner.add(nil, old.Name)
+		l.cleaner.add(nil, append(partNames(old.Name, &l.job.Plan), old.Name)...)
 	}
 	l.schedule.savedSince(begun)
 	took := l.schedule.saveTook
@@ -94,8 +94,17 @@ func (l *leader) save(ctx context.Context) error {
 // seconds, because storing a large checkpoint takes so long that the coordinator would
 // seem dead.
 func (l *leader) storeSums(ctx context.Context, epoch, number int64) (job.Blob, error) {
-	reported := time.Now()
-	return l.bus.PutFrom(ctx, bus.CheckpointName(l.job.ID, epoch, number), func(w io.Writer) error {
+	reported, name := time.Now(), bus.CheckpointName(l.job.ID, epoch, number)
+	if l.sums.ranges != nil {
+		stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "its checkpoint")
+		parts, err := l.sums.ranges.Save(ctx, name)
+		stop()
+		if err != nil {
+			return job.Blob{}, err
+		}
+		l.sums.parts = parts
+	}
+	return l.bus.PutFrom(ctx, name, func(w io.Writer) error {
 		return l.sums.write(writerFunc(func(p []byte) (int, error) {
 			if time.Since(reported) >= reportEvery {
 				reported = time.Now()

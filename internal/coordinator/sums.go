@@ -12,6 +12,7 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/layout"
+	"shaver/internal/merger"
 	"shaver/internal/prepare"
 	"shaver/internal/tally"
 	"shaver/internal/tallyio"
@@ -20,11 +21,14 @@ import (
 // sums holds what a job has merged so far. A checkpoint is a copy of it on the server.
 // It is not safe for concurrent use.
 type sums struct {
-	accumulator *tally.Accumulator
-	shards      job.Shards     // shards that are in the accumulator
-	workers     map[string]int // number of shards by the worker that computed them
-	cpu         float64        // core-seconds reported by workers of other processes
-	firstHalf   *firstHalf     // with job.Overlap, from the second round on; otherwise nil
+	accumulator *tally.Accumulator // nil if ranges is set
+	ranges      *merger.Ranges     // keep the sums of the entries; nil = accumulator does
+	rows        int64              // with ranges, number of rows merged
+	parts       []job.Blob         // with ranges, their checkpoints in the last checkpoint; nil = none
+	shards      job.Shards         // shards that are merged
+	workers     map[string]int     // number of shards by the worker that computed them
+	cpu         float64            // core-seconds reported by workers of other processes
+	firstHalf   *firstHalf         // with job.Overlap, from the second round on; otherwise nil
 	// half holds the sums of the first half of the work of a paired job, from the second
 	// round on; otherwise nil.
 	half    *tally.Accumulator
@@ -37,8 +41,12 @@ func newSums(shape layout.Shape, form tally.Form, shards int) *sums {
 	return &sums{accumulator: tally.NewAccumulator(shape, form), shards: job.NewShards(shards), workers: map[string]int{}}
 }
 
-// newSumsOf is newSums for the table and the plan of j.
+// newSumsOf is newSums for the table and the plan of j. If the plan has ranges, the caller has to
+// set those of the sums.
 func newSumsOf(j *prepare.Job) *sums {
+	if j.Plan.Ranges > 0 {
+		return &sums{shards: job.NewShards(j.Plan.Shards()), workers: map[string]int{}}
+	}
 	return newSums(j.Architecture.Shape(), formOf(j), j.Plan.Shards())
 }
 
@@ -48,7 +56,8 @@ func formOf(j *prepare.Job) tally.Form { return j.Sampling().Form(j.Architecture
 // A checkpoint consists of
 //   - sumsMagic;
 //   - the length of the header as a uint32, and the header in JSON;
-//   - the sums, as package tallyio writes them;
+//   - the sums, as package tallyio writes them, unless the header has ranges, which are the
+//     blobs with the sums;
 //   - if the header has half_rows, one float64 for each entry, the sums of the first half;
 //   - if the header has half, the sums of the first half of a paired job, as above.
 //
@@ -85,14 +94,19 @@ type sumsHeader struct {
 	Seconds    float64        `json:"seconds"`   // how long the job was led
 	HalfRows   int64          `json:"half_rows"` // rows of firstHalf; 0 = no first half
 	// Half is the header of the sums of the first half of a paired job; nil = no such sums.
-	Half *tallyio.Header `json:"half,omitempty"`
+	Half   *tallyio.Header `json:"half,omitempty"`
+	Ranges []job.Blob      `json:"ranges,omitempty"` // see job.Plan.Ranges
 }
 
 // write writes the checkpoint of the job with the given id and plan to w. It does not
 // copy the sums.
 func (m *sums) write(w io.Writer, id string, plan *job.Plan) error {
+	sums := tallyio.Header{Rows: m.rows}
+	if m.accumulator != nil {
+		sums = tallyio.HeaderOf(m.accumulator)
+	}
 	header := &sumsHeader{
-		Job: id, Header: tallyio.HeaderOf(m.accumulator), ShardCount: plan.Shards(), Shards: m.shards, Workers: m.workers, CPU: m.cpu,
+		Job: id, Header: sums, Ranges: m.parts, ShardCount: plan.Shards(), Shards: m.shards, Workers: m.workers, CPU: m.cpu,
 		Seconds: m.seconds, HalfRows: m.firstHalf.size(),
 	}
 	if m.half != nil {
@@ -101,6 +115,9 @@ func (m *sums) write(w io.Writer, id string, plan *job.Plan) error {
 	}
 	if err := tallyio.WriteHead(w, sumsMagic, header); err != nil {
 		return err
+	}
+	if m.accumulator == nil {
+		return nil
 	}
 	if err := tallyio.Write(w, m.accumulator); err != nil {
 		return err
@@ -140,13 +157,17 @@ func readCheckpoint(r io.Reader, id string, shape layout.Shape, form tally.Form,
 	if err := h.check(id, plan); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
-	accumulator, err := tallyio.Read(r, &h.Header, shape, form)
-	if err != nil {
-		return nil, err
-	}
-	m := &sums{accumulator: accumulator, shards: job.NewShards(plan.Shards()), workers: map[string]int{}, cpu: h.CPU, seconds: h.Seconds}
+	m := &sums{shards: job.NewShards(plan.Shards()), workers: map[string]int{}, cpu: h.CPU, seconds: h.Seconds}
 	copy(m.shards, h.Shards)
 	maps.Copy(m.workers, h.Workers)
+	if plan.Ranges > 0 {
+		m.parts, m.rows = h.Ranges, h.Rows
+		return m, tallyio.ReadEnd(r)
+	}
+	var err error
+	if m.accumulator, err = tallyio.Read(r, &h.Header, shape, form); err != nil {
+		return nil, err
+	}
 	if h.HalfRows > 0 {
 		if m.firstHalf, err = readFirstHalf(r, h.HalfRows, shape.Entries()); err != nil {
 			return nil, err
@@ -169,6 +190,8 @@ func (h *sumsHeader) check(id string, plan *job.Plan) error {
 		return fmt.Errorf("job %q, expected %s", h.Job, id)
 	case h.ShardCount != plan.Shards() || len(h.Shards) != len(job.NewShards(h.ShardCount)):
 		return fmt.Errorf("%d shards, expected %d", h.ShardCount, plan.Shards())
+	case len(h.Ranges) != plan.Ranges:
+		return fmt.Errorf("%d ranges, expected %d", len(h.Ranges), plan.Ranges)
 	case !(h.CPU >= 0):
 		return fmt.Errorf("%v core-seconds, expected at least 0", h.CPU)
 	case !(h.Seconds >= 0 && h.Seconds < 1e9):

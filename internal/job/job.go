@@ -113,10 +113,11 @@ type Task struct {
 	// Combine states that a worker may add up the partials of several tasks of the job. It then
 	// stores one partial for all of them.
 	Combine  bool  `json:"combine,omitempty"`
-	Data     Blob  `json:"data,omitzero"`  // the shard; empty if Place is set
-	Place    Place `json:"place,omitzero"` // where the rows are, for plans with InPlace; empty if Data is set
-	Model    Blob  `json:"model"`          // the whole checkpoint, as safetensors
-	Baseline Blob  `json:"baseline"`       // m*d little-endian float32
+	Ranges   int   `json:"ranges,omitempty"` // number of blobs of the partial; see Plan.Ranges
+	Data     Blob  `json:"data,omitzero"`    // the shard; empty if Place is set
+	Place    Place `json:"place,omitzero"`   // where the rows are, for plans with InPlace; empty if Data is set
+	Model    Blob  `json:"model"`            // the whole checkpoint, as safetensors
+	Baseline Blob  `json:"baseline"`         // m*d little-endian float32
 	// The previous model and its baseline, in the same forms; empty unless the job is paired.
 	PreviousModel    Blob `json:"previous_model,omitzero"`
 	PreviousBaseline Blob `json:"previous_baseline,omitzero"`
@@ -132,10 +133,22 @@ type Result struct {
 	Shards   []int   `json:"shards,omitempty"` // all shards in the partial, ascending; empty if it has only Shard
 	Rows     int64   `json:"rows"`             // of the partial
 	Partial  Blob    `json:"partial"`
+	More     []Blob  `json:"more,omitempty"` // with Task.Ranges, the ranges of the partial from the second on; Partial is then the first
 	Kernel   string  `json:"kernel"`
 	Worker   string  `json:"worker"`  // name of the worker, for people
 	Seconds  float64 `json:"seconds"` // wall time of the computation
 	CPU      float64 `json:"cpu"`     // core-seconds of the computation
+}
+
+// Partials returns the blobs of the partial of r: one, or one for each range.
+func (r *Result) Partials() []Blob { return append([]Blob{r.Partial}, r.More...) }
+
+// Bytes returns the size of the partial of r.
+func (r *Result) Bytes() (bytes int64) {
+	for _, blob := range r.Partials() {
+		bytes += blob.Bytes
+	}
+	return bytes
 }
 
 // MostCombined is the largest number of tasks whose partials a worker adds up.

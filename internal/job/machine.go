@@ -206,7 +206,7 @@ func (m *Machine) result(r Result) []Action {
 		}
 		m.set(shard, merging)
 	}
-	m.largest = max(m.largest, r.Partial.Bytes)
+	m.largest = max(m.largest, r.Bytes())
 	return append(actions, Merge{r})
 }
 
@@ -229,7 +229,7 @@ func (m *Machine) merge(r Result) {
 		m.set(shard, merged)
 	}
 	m.unsaved = append(m.unsaved, r)
-	m.held += r.Partial.Bytes
+	m.held += r.Bytes()
 }
 
 // unusable discards a result, and those of the other shards of its partial. The shards are

@@ -12,7 +12,13 @@ type Plan struct {
 	Rounds       []Round `json:"rounds,omitempty"` // rounds of a job with Until or of a paired job; nil = one round of all rows and passes
 	// InPlace means that shards are not sent: workers read the rows from their dataset.
 	InPlace bool `json:"in_place,omitempty"`
+	// Ranges is the number of ranges of features (layout.Shape.Cut) whose sums mergers keep. A
+	// partial then has a blob for each of them. 0 = the coordinator keeps all sums.
+	Ranges int `json:"ranges,omitempty"`
 }
+
+// MaxRanges is the largest number of ranges of a plan.
+const MaxRanges = 1024
 
 // Round is the part of a job with Until that is computed before the next decision whether
 // to continue: one pass over some rows. The rounds of pass 0 are disjoint portions of the
@@ -63,6 +69,12 @@ func (p *Plan) Check(columns int) error {
 	}
 	if most := MostRows(columns); p.RowsPerShard > most {
 		return fmt.Errorf("%d rows per shard, expected at most %d because workers hold a shard in memory", p.RowsPerShard, most)
+	}
+	if p.Ranges < 0 || p.Ranges > MaxRanges {
+		return fmt.Errorf("%d ranges, expected at most %d", p.Ranges, MaxRanges)
+	}
+	if p.Ranges > 0 && len(p.Rounds) > 0 {
+		return fmt.Errorf("%d ranges in a job with rounds, expected none, because decisions need all sums", p.Ranges)
 	}
 	shards := int64(0)
 	for r := range p.rounds() {

@@ -278,11 +278,7 @@ func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
 	c.OnMerged = func(int64) { r.worthy.Store(true) }
 	if r.workers() == 0 {
 		c.OnMerged = func(rows int64) { r.progress.Load().Set(rows - r.merged) }
-		if os.Getenv("GOGC") == "" {
-			// Nearly all memory is the sums, which contain no pointers. Frequent
-			// collection is therefore cheap, and it keeps little garbage in memory.
-			debug.SetGCPercent(10)
-		}
+		collectOften()
 	}
 	r.telemetry.lead(&c)
 	jobs := r.jobs
@@ -290,6 +286,14 @@ func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
 		jobs = r.one
 	}
 	return jobs(ctx, c)
+}
+
+// collectOften makes the garbage collector keep little garbage in memory. Nearly all memory of the
+// process must be sums, which contain no pointers. Frequent collection is then cheap.
+func collectOften() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(10)
+	}
 }
 
 // one runs the job of c, and its audit.

@@ -244,6 +244,7 @@ rule paper cannot be used.
 	f.DurationVar(&o.waitInputs, "wait-inputs", 0, "how long to wait until --model and --dataset exist, such as 30m or 6h (default no wait)")
 	f.DurationVar(&o.job.SaveEvery, "checkpoint-every", 30*time.Second, "time between two checkpoints of the sums")
 	o.job.Outputs.Flag(c, "the scores or the progress of another job, or a file that is not scores")
+	f.IntVar(&o.job.Ranges, "ranges", 0, "`number` of processes \"coordinator merge\" on --nats that keep the sums, each for a range of the features, if the table exceeds the memory of one process (default this process keeps them)")
 	cli.Files(c, "out", "arrow")
 	cli.Choices(c, "replicas", "1", "3")
 	cli.LogFlags(c, &o.log, &o.verbose)
@@ -252,13 +253,16 @@ rule paper cannot be used.
 	o.output.Flag(c)
 	cli.Group(c, "Job", "out", "force", "wait-inputs")
 	cli.Group(c, "Workers", "workers", "store", "lease", "allow-quarantined", "checkpoint-every")
-	cli.Group(c, cli.NATSFlags, "replicas", "run")
+	cli.Group(c, cli.NATSFlags, "replicas", "run", "ranges")
 	cli.Group(c, cli.OutputFlags, "metrics")
 	required := []string{"model", "dataset", "out"}
 	if cluster {
 		required = append(required, "nats")
 	}
 	cli.MarkRequired(c, required...)
+	if cluster {
+		c.AddCommand(mergeCommand())
+	}
 	places.Wrap(c, "score")
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -328,6 +332,13 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 		return fault.Usagef("--replicas %d: must be 1 or 3", r)
 	} else if r > 1 && o.job.NATS == "" {
 		return fault.Usagef("--replicas 3 needs --nats")
+	}
+	if n := o.job.Ranges; n < 0 || n > job.MaxRanges {
+		return fault.Usagef("--ranges %d: must be from 0 to %d", n, job.MaxRanges)
+	} else if n > 0 && o.job.NATS == "" {
+		return fault.Usagef("--ranges needs --nats")
+	} else if n > 0 && c.Flags().Changed("state") {
+		return fault.Usagef("--ranges and --state exclude each other, because a state needs all sums in one process")
 	}
 	if o.waitInputs < 0 {
 		return fault.Usagef("--wait-inputs %v: must not be negative", o.waitInputs)

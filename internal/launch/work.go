@@ -2,8 +2,6 @@ package launch
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"time"
@@ -109,11 +107,7 @@ func (o *workOptions) run(ctx context.Context) error {
 		defer store.Close()
 	}
 	if o.name == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "worker"
-		}
-		o.name = fmt.Sprintf("%s-%d", host, os.Getpid())
+		o.name = processName("worker")
 	}
 	var telemetry telemetry
 	defer telemetry.stop()

@@ -51,6 +51,7 @@ type Request struct {
 	Previous *Previous
 
 	RowsPerShard int64 // 0 = the coordinator chooses; see job.Sizing
+	Ranges       int   // number of ranges whose sums mergers keep; 0 = the coordinator keeps all sums
 	InPlace      bool  // workers read the dataset from their stores, so shards are not sent
 }
 
@@ -202,6 +203,9 @@ func (r *Request) validate(players int) error {
 	if !(r.Sample > 0 && r.Sample <= 1) {
 		return fault.Usagef("sample %v is outside (0, 1]", r.Sample)
 	}
+	if r.Ranges != 0 && (r.Previous != nil || r.Until != nil) {
+		return fault.Usagef("%d ranges: a job with rounds or with previous scores needs all sums in one process", r.Ranges)
+	}
 	if r.Audit != 0 && (!(r.Audit > 0 && r.Audit <= 1) || !r.Options.Traits().Draws || r.Options.Traits().Flips) {
 		return fault.Usagef("audit %v with estimator %s: an audit needs estimator %s and a portion in (0, 1]", r.Audit, r.Options.Estimator, estimator.Multilinear)
 	}
@@ -223,7 +227,7 @@ func (r *Request) validate(players int) error {
 
 // plan returns the plan of j, whose Spec and Sample are set.
 func (r *Request) plan(j *Job) job.Plan {
-	plan := job.Plan{Rows: j.Sample.Keep, RowsPerShard: r.RowsPerShard, InPlace: r.InPlace}
+	plan := job.Plan{Rows: j.Sample.Keep, RowsPerShard: r.RowsPerShard, InPlace: r.InPlace, Ranges: r.Ranges}
 	switch {
 	case r.Previous != nil:
 		portions := 2

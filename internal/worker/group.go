@@ -94,8 +94,8 @@ func (g *group) store(ctx context.Context) (err error) {
 	if err := first.mustBeOpen(ctx); err != nil {
 		return err
 	}
-	var encoded bytes.Buffer
-	if err := arrowio.EncodePartial(&encoded, g.computed.partial); err != nil {
+	encoded, size, err := encode(g.computed.partial, first.d.Task.Ranges)
+	if err != nil {
 		return err
 	}
 	if len(g.attempts) > 1 {
@@ -106,11 +106,19 @@ func (g *group) store(ctx context.Context) (err error) {
 	name := bus.PartialName(result.Job, first.d.Task.Shard, first.d.Attempt)
 	defer func() {
 		if err != nil {
-			err = g.takeBack(ctx, name, err)
+			err = g.takeBack(ctx, name, len(encoded), err)
 		}
 	}()
-	if result.Partial, err = first.blobs.Put(ctx, name, encoded.Bytes()); err != nil {
-		return err
+	for i, data := range encoded {
+		blob, err := first.blobs.Put(ctx, bus.RangeName(name, i), data)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			result.Partial = blob
+		} else {
+			result.More = append(result.More, blob)
+		}
 	}
 	var won []*attempt
 	for _, a := range g.attempts {
@@ -129,19 +137,46 @@ func (g *group) store(ctx context.Context) (err error) {
 		return err
 	}
 	if len(won) == 0 {
-		return first.blobs.Delete(ctx, name)
+		return first.deletePartial(ctx, name, len(encoded))
 	}
 	for _, a := range won {
 		a.log.Debug("task done", zap.Int64("rows", a.d.Task.Rows), zap.Float64("seconds", a.took.Seconds()))
 	}
-	first.log.Debug("partial stored", zap.Int("tasks", len(g.attempts)), zap.Int64("rows", result.Rows), zap.Float64("seconds", result.Seconds), zap.Int("bytes", encoded.Len()))
+	first.log.Debug("partial stored", zap.Int("tasks", len(g.attempts)), zap.Int64("rows", result.Rows), zap.Float64("seconds", result.Seconds), zap.Int("bytes", size))
 	return nil
+}
+
+// encode returns the blobs of a partial: one, or one for each of the ranges if there are any. size
+// is that of all.
+func encode(p *tally.Partial, ranges int) (blobs [][]byte, size int, err error) {
+	n := max(1, ranges)
+	starts := p.Shape.Cut(n)
+	for i := range n {
+		part := p
+		if ranges > 0 {
+			part = p.Part(starts[i], starts[i+1])
+		}
+		var encoded bytes.Buffer
+		if err := arrowio.EncodePartial(&encoded, part); err != nil {
+			return nil, 0, err
+		}
+		blobs, size = append(blobs, encoded.Bytes()), size+encoded.Len()
+	}
+	return blobs, size, nil
+}
+
+// deletePartial deletes the blobs of a partial.
+func (a *attempt) deletePartial(ctx context.Context, name string, blobs int) (failed error) {
+	for i := range blobs {
+		failed = errors.Join(failed, a.blobs.Delete(ctx, bus.RangeName(name, i)))
+	}
+	return failed
 }
 
 // takeBack runs after store failed with err. If the job is over, takeBack deletes what
 // store stored and returns errOver. Otherwise it returns err. If the worker has to end
 // at once, takeBack takes at most endTimeout.
-func (g *group) takeBack(ctx context.Context, partial string, err error) error {
+func (g *group) takeBack(ctx context.Context, partial string, blobs int, err error) error {
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
@@ -151,7 +186,7 @@ func (g *group) takeBack(ctx context.Context, partial string, err error) error {
 	if open, failed := first.open(ctx, 0); open || failed != nil {
 		return err
 	}
-	failed := first.blobs.Delete(ctx, partial)
+	failed := first.deletePartial(ctx, partial, blobs)
 	for _, a := range g.attempts {
 		failed = errors.Join(failed, a.jobs.DeleteResult(ctx, a.d.Task.Job, a.d.Task.Shard))
 	}
