@@ -4,6 +4,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -200,10 +201,16 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 	l.reportProgress(ctx, bus.Running, "")
 	onStart(j, s.mergedRows())
 	end, err := l.lead(ctx)
+	if err == nil {
+		outcome, err = l.end(ctx, end)
+	}
+	if errors.Is(err, merger.ErrLost) { // perhaps a newer coordinator has the mergers
+		err = cmp.Or(claim.Check(ctx), err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return l.end(ctx, end)
+	return outcome, nil
 }
 
 // lead submits and claims the job. It waits while another coordinator leads the job, and

@@ -166,6 +166,8 @@ func (k *kept) begun(q *question, done chan struct{}) {
 	switch {
 	case errors.Is(err, bus.ErrConflict):
 		a = &answer{Conflict: true}
+	case err != nil && k.ctx.Err() != nil: // the range ended meanwhile
+		a = &answer{Failed: "the range ended", Gone: true}
 	case err != nil:
 		a = &answer{Failed: err.Error(), Gone: bus.IsGone(err)}
 		k.log.Error("the range cannot continue", zap.Error(err))

@@ -106,7 +106,7 @@ type answer struct {
 	Busy     bool           `json:"busy,omitempty"`     // the work is not done, and the question must be repeated
 	Failed   string         `json:"failed,omitempty"`   // why the work failed; the range cannot continue
 	Unusable string         `json:"unusable,omitempty"` // why a partial or a checkpoint cannot be used
-	Gone     bool           `json:"gone,omitempty"`     // the server lost its streams, and with them what the range needs
+	Gone     bool           `json:"gone,omitempty"`     // the range ended, or the server lost what it needs
 	Conflict bool           `json:"conflict,omitempty"` // something else is stored under the name
 	Saved    *job.Blob      `json:"saved,omitempty"`
 	Summary  *tally.Summary `json:"summary,omitempty"`
