@@ -137,6 +137,10 @@ func checkCommand(t *testing.T, where, program string, args []string, required .
 		c, required = launch.WorkCommand("worker"), append(required, "nats")
 	case "/bin/coordinator":
 		c, required = launch.ScoreCommand("coordinator", true), append(required, "nats")
+		if args[0] == "merge" {
+			c, args, _ = c.Find(args)
+			required = []string{"nats"}
+		}
 	case "/bin/shaver":
 		// With a bad value, the program ends once it has parsed its flags.
 		bad, unknown := "--output=none", "-o none: the formats are table and json"
@@ -208,8 +212,8 @@ func TestPods(t *testing.T) {
 			}
 		})
 	}
-	if pods != 10 { // NATS and workers twice, score twice, loader, nightly twice, serve
-		t.Errorf("%d pod templates, expected 10", pods)
+	if pods != 11 { // NATS and workers twice, score twice, loader, nightly twice, mergers, serve
+		t.Errorf("%d pod templates, expected 11", pods)
 	}
 }
 
@@ -256,6 +260,9 @@ func checkConnection(t *testing.T, spec, c node) {
 	if program == "serve" {
 		role = "monitor"
 	}
+	if program == "merger" {
+		role = "coordinator"
+	}
 	if program == "nightly" {
 		role = "coordinator"
 		args = nil
@@ -297,7 +304,7 @@ func checkConnection(t *testing.T, spec, c node) {
 	if !slices.Contains(args, "--nats=tls://nats:4222") || !slices.Contains(args, "--metrics=0.0.0.0:9090") {
 		t.Errorf("unexpected --nats or --metrics in %v", args)
 	}
-	if slices.Contains(args, "--replicas=3") != (role == "coordinator") {
+	if slices.Contains(args, "--replicas=3") != (role == "coordinator" && program != "merger") {
 		t.Errorf("unexpected --replicas in %v", args)
 	}
 }

@@ -26,6 +26,7 @@ var rendered = map[string]string{
 	"job.yaml":                   "--set score.enabled=true --show-only templates/score.yaml",
 	"small-job.yaml":             "--values " + chart + "/values-small.yaml --set score.enabled=true --show-only templates/score.yaml",
 	"loader.yaml":                "--set loader.enabled=true --show-only templates/loader.yaml",
+	"mergers.yaml":               "--set mergers.replicas=4 --show-only templates/mergers.yaml",
 	"serve.yaml":                 "--set serve.enabled=true --set serve.scale.enabled=true --show-only templates/serve.yaml",
 	"keda.yaml":                  "--set keda.enabled=true --show-only templates/keda.yaml",
 	"nightly/cronjob.yaml":       "--set nightly.enabled=true --show-only templates/nightly.yaml",

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 
 // Sixteen processes keep the sums of a simulated table of 10^9 entries: 62.5 million features with
 // 16 columns. Each process needs at most 2 GiB, and so does the one that asks them. "make ranges"
-// runs this test; in short form the table has 10^6 entries. All entries of the first and the last
+// runs this test; otherwise the table has 10^6 entries. All entries of the first and the last
 // range get sums, and a few of each other range, because the machine may have less memory than
 // all mergers together.
 func TestHugeTable(t *testing.T) {
@@ -148,14 +148,14 @@ func TestHugeTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	phase("saved")
-	r.Close(t.Context())
-
-	// Another coordinator continues with the checkpoint.
-	j.Epoch++
-	if r, fresh, err = Acquire(t.Context(), b, j, ranges, parts, zap.NewNop()); err != nil || fresh {
-		t.Fatalf("fresh %v: %v", fresh, err)
+	if !full { // a merger that reads its checkpoint needs the memory of all entries of its range
+		r.Close(t.Context())
+		j.Epoch++ // another coordinator continues with the checkpoint
+		if r, fresh, err = Acquire(t.Context(), b, j, ranges, parts, zap.NewNop()); err != nil || fresh {
+			t.Fatalf("fresh %v: %v", fresh, err)
+		}
+		phase("resumed")
 	}
-	phase("resumed")
 	again, err := r.Summary(t.Context())
 	if err != nil || *again != *summary {
 		t.Fatalf("summary %+v, expected %+v: %v", again, summary, err)

@@ -48,7 +48,7 @@ type Job struct {
 
 // Acquire finds mergers for n ranges of the features of j. It waits until enough mergers are free.
 // The mergers of an earlier coordinator of the job become free. The sums begin with the
-// checkpoints of the ranges, or empty if there are none. If a checkpoint is missing or malformed,
+// checkpoints of the ranges, or empty without checkpoints. If a checkpoint is missing or malformed,
 // all sums begin empty, and fresh is true.
 func Acquire(ctx context.Context, b *bus.Bus, j Job, n int, checkpoints []job.Blob, log *zap.Logger) (r *Ranges, fresh bool, err error) {
 	living, over := context.WithCancel(context.WithoutCancel(ctx))
