@@ -185,6 +185,28 @@ func (s *site) job(url string, more ...string) []byte {
 	return data
 }
 
+// ranged runs a job whose sums are kept by mergers with the coordinator's rights. Its scores must be
+// those of want.
+func (s *site) ranged(url string, want []byte, flags []string) {
+	t := s.t
+	t.Helper()
+	merging, stop := context.WithCancel(t.Context())
+	group := new(errgroup.Group)
+	for range 2 {
+		group.Go(func() error {
+			_, err := run(merging, launch.ScoreCommand("coordinator", true), append([]string{"merge", "--log", "json"}, s.flags(url, "coordinator")...)...)
+			return err
+		})
+	}
+	if got := s.job(url, append([]string{"--ranges", "2"}, flags...)...); !bytes.Equal(got, want) {
+		t.Error("the scores of a job with two ranges differ")
+	}
+	stop()
+	if err := group.Wait(); !errors.Is(err, cli.ErrDrained) {
+		t.Errorf("a merger ended with %v", err)
+	}
+}
+
 // build builds shaver once.
 func (s *site) build() {
 	s.t.Helper()
@@ -321,7 +343,9 @@ func TestRoles(t *testing.T) {
 	s := newSite(t)
 	url := ready(t, s.start("server.conf", "nats-0", strings.NewReplacer()))
 	flags := s.plant()
-	s.watched(url, func() { s.job(url, flags...) })
+	var want []byte
+	s.watched(url, func() { want = s.job(url, flags...) })
+	s.ranged(url, want, flags)
 	if out, err := s.operator(url, "list", "-o", "json"); err != nil || strings.TrimSpace(out) != "[]" {
 		t.Errorf("jobs after the job: %q, %v", out, err)
 	}
