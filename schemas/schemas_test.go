@@ -380,7 +380,7 @@ func TestNames(t *testing.T) {
 		{"ranks of a sweep", texts(property("sweep.v1.json", "properties", "settings", "properties", "rank")["enum"]), prune.Ranks()},
 		{"kinds of a sweep", texts(property("sweep.v1.json", "properties", "kind")["enum"]), texts(property("architecture.v1.json", "properties", "kind")["enum"])},
 		{"kinds", texts(property("architecture.v1.json", "properties", "kind")["enum"]),
-			[]string{string(model.FM), string(model.DeepFM), string(model.DCNMix), string(model.DCNv2), string(model.WideDeep), string(model.Graph)}},
+			[]string{string(model.FM), string(model.DeepFM), string(model.DCNMix), string(model.DCNv2), string(model.WideDeep), string(model.NeuMF), string(model.Graph)}},
 		{"structures", texts(property("architecture.v1.json", "properties", "structure")["enum"]), []string{model.Stacked, model.Parallel}},
 		{"splits", texts(property("dataset.v1.json", "properties", "splits", "items", "properties", "name")["enum"]),
 			[]string{dataset.Train, dataset.Val, dataset.Test}},

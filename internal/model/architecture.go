@@ -1,4 +1,4 @@
-// Package model evaluates click models: FM, DeepFM, DCN-Mix, DCNv2, WideDeep, and any
+// Package model evaluates click models: FM, DeepFM, DCN-Mix, DCNv2, WideDeep, NeuMF, and any
 // head that is a graph of operators. A model is an embedding table, whose entries are the
 // players, and a head that maps one row's embedding to a logit. A [Scorer] evaluates
 // batches of rows. A [Probe] evaluates one row while its entries appear one by one. A
@@ -26,7 +26,7 @@ import (
 // Kind names what computes a model's logit.
 type Kind string
 
-// The kinds of the paper's experiments, and two more.
+// The kinds of the paper's experiments, and three more.
 const (
 	FM     Kind = "fm"      // first order and pairwise terms, no network
 	DeepFM Kind = "deepfm"  // FM and an MLP side by side
@@ -34,6 +34,7 @@ const (
 	DCNv2  Kind = "dcnv2"   // full-matrix cross layers, with an MLP after them or in parallel
 
 	WideDeep Kind = "widedeep" // first order and an MLP side by side: a DeepFM without pairwise terms
+	NeuMF    Kind = "neumf"    // an MLP and a weighted product of two fields side by side, on columns of their own
 	Graph    Kind = "graph"    // any head, as a graph of operators
 )
 
@@ -164,12 +165,22 @@ func (a *Architecture) Validate() error {
 		if a.Structure != Stacked && a.Structure != Parallel {
 			return fmt.Errorf("structure is %q: a dcnv2 must be %s or %s", a.Structure, Stacked, Parallel)
 		}
+	case NeuMF:
+		if !hidden || cross || experts {
+			return errors.New("a neumf needs hidden layers and must have no cross layers")
+		}
+		if len(a.FieldDims) != 2 {
+			return fmt.Errorf("field_dims has %d fields: a neumf has 2, the user and the item", len(a.FieldDims))
+		}
+		if a.Dim%2 != 0 {
+			return fmt.Errorf("dim is %d: a neumf needs an even number of columns, of which the MLP and the product each read half", a.Dim)
+		}
 	case Graph:
 		if hidden || cross || experts {
 			return errors.New("a graph must have neither hidden nor cross layers, because its head describes itself")
 		}
 	default:
-		return fmt.Errorf("kind is %q: expected %s, %s, %s, %s, %s or %s", a.Kind, FM, DeepFM, DCNMix, DCNv2, WideDeep, Graph)
+		return fmt.Errorf("kind is %q: expected %s, %s, %s, %s, %s, %s or %s", a.Kind, FM, DeepFM, DCNMix, DCNv2, WideDeep, NeuMF, Graph)
 	}
 	if !a.Plain() && a.Kind != Graph {
 		return fmt.Errorf("kind is %s, which has a single table: expected neither tables nor look_ups", a.Kind)

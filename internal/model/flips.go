@@ -22,8 +22,8 @@ type flips struct {
 }
 
 // KeepFlips makes Slopes keep what Flips needs. It must be called after KeepKinks, and before
-// the first Set. It reports whether the model has Flips. These are models of the kinds DeepFM
-// and WideDeep.
+// the first Set. It reports whether the model has Flips. These are models of the kinds DeepFM,
+// WideDeep and NeuMF.
 func (g *Gradient) KeepFlips() bool {
 	h, ok := g.g.(*headGradient)
 	if !ok || h.kinks == nil || h.h.deep == nil || h.cross != nil {
@@ -86,6 +86,9 @@ func (g *headGradient) shallowChange(flip *Flip) float64 {
 	}
 	if w := g.m.Weights.Linear; w != nil {
 		change += float64(float64(w[flip.Player]) * move)
+	}
+	if w := g.m.Weights.Product; w != nil && isProduct(flip.Player, g.m.Dim) {
+		change += float64(factor(w, g.x.Row(flip.Slot)[:g.m.Players()], flip.Player) * move)
 	}
 	return change
 }

@@ -3,6 +3,7 @@ package model_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"shaver/internal/model"
@@ -18,7 +19,7 @@ func TestFlips(t *testing.T) {
 			m := modeltest.Random(t, a, 9)
 			g, plain := m.NewGradient(), m.NewGradient()
 			g.KeepKinks()
-			if able := g.KeepFlips(); able != (a.Kind == model.DeepFM || a.Kind == model.WideDeep) {
+			if able := g.KeepFlips(); able != slices.Contains([]model.Kind{model.DeepFM, model.WideDeep, model.NeuMF}, a.Kind) {
 				t.Errorf("%s: KeepFlips is %t", name, able)
 			} else if !able {
 				continue

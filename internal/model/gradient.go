@@ -210,7 +210,7 @@ func (g *headGradient) forward(dst []float64, slopes bool) {
 func (g *headGradient) shallow(i int, slopes bool) float64 {
 	x := g.x.Row(i)[:g.m.Players()]
 	if !g.m.pairwise() {
-		return g.constant[i] + g.linear(i, x, slopes)
+		return g.constant[i] + g.direct(i, x, slopes)
 	}
 	column, square := g.column, g.square[:len(g.column)]
 	vector.Columns(column, square, x)
@@ -225,20 +225,28 @@ func (g *headGradient) shallow(i int, slopes bool) float64 {
 		}
 		vector.AddOthers(slope[:len(x)], x, column)
 	}
-	return g.constant[i] + sum/2 + g.linear(i, x, slopes)
+	return g.constant[i] + sum/2 + g.direct(i, x, slopes)
 }
 
-// linear returns the term of Weights.Linear for slot i, whose embedding is x. If slopes is
-// set, it also adds the derivatives of this term.
-func (g *headGradient) linear(i int, x []float32, slopes bool) float64 {
+// direct returns the term of Weights.Linear and NeuMF's term for slot i, whose embedding is
+// x. If slopes is set, it also adds the derivatives of these terms.
+func (g *headGradient) direct(i int, x []float32, slopes bool) float64 {
 	sum := 0.0
 	for p, w := range g.m.Weights.Linear {
 		sum += float64(float64(w) * float64(x[p]))
 	}
+	product := g.m.Weights.Product
+	sum += productTerm(product, x)
 	if slopes {
 		slope := g.slopes.Row(i)
 		for p, w := range g.m.Weights.Linear {
 			slope[p] += w
+		}
+		for c := range product {
+			user := len(product) + c
+			item := user + g.m.Dim
+			slope[user] += float32(factor(product, x, user))
+			slope[item] += float32(factor(product, x, item))
 		}
 	}
 	return sum

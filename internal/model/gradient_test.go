@@ -48,6 +48,9 @@ func slopes(g *model.Gradient, rows *model.Rows, x [][]float32, batch int) (logi
 func widths(a model.Architecture) []model.Architecture {
 	wide := a
 	wide.FieldDims, wide.Dim = slices.Repeat([]int{3}, 14), 5
+	if a.Kind == model.NeuMF {
+		wide.FieldDims, wide.Dim = []int{3, 3}, 36
+	}
 	if a.Hidden != nil {
 		wide.Hidden = []int{37, 21, 19}
 	}

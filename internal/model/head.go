@@ -14,7 +14,7 @@ type head struct {
 	kind    Kind
 	players int // D, the number of players of a row
 
-	// The cross part; empty for FM, DeepFM and WideDeep.
+	// The cross part; empty for FM, DeepFM, WideDeep and NeuMF.
 	first       *kernel.RowMatrix // linear map of the first cross layer
 	firstBias   []float32         // bias of first, padded
 	mix         []mixStage
@@ -48,7 +48,7 @@ func newHead(a *Architecture, w *Weights) *head {
 	}
 	h.bias = w.Output.Bias[0]
 	hidden := w.Hidden
-	if a.Kind == DeepFM || a.Kind == WideDeep || a.Structure == Parallel {
+	if a.CrossLayers == 0 || a.Structure == Parallel {
 		h.deep, h.deepBias = packRows(&hidden[0])
 	} else {
 		h.stacked = packOutputs(&hidden[0])

@@ -33,11 +33,11 @@ func (s *networkScorer) logits(dst []float64, rows *Rows) {
 	}
 }
 
-// shallow returns the part of the logit that does not come from the network: the constant,
-// FM's term and the linear term.
+// shallow returns the part of the logit that does not come from the network: the constant
+// and the terms of pairSum.
 func (s *networkScorer) shallow(row []int32, x []float32) float64 {
 	logit := s.m.constant(row)
-	if s.m.pairwise() || s.m.Weights.Linear != nil {
+	if s.sum.reads() {
 		s.sum.set(x)
 		logit += s.sum.value()
 	}
@@ -76,11 +76,12 @@ type networkProbe struct {
 	pre     pre
 	sum     pairSum
 
-	// The current tile: steps of the walk that change something.
-	step    []int     // number of each step in the walk
-	player  []int32   // player that appears at each step
-	change  []float32 // change of the player's entry
-	shallow []float64 // logit after each step, without the network's part
+	// The current tile: steps of the walk that change an input of the network.
+	step   []int     // number of each step in the walk
+	player []int32   // player that appears at each step
+	change []float32 // change of the player's entry
+
+	shallow []float64 // [D], logit after each step of the walk, without the network's part
 }
 
 func (h *head) newProbe(m *Model, baseline []float32) prober {
@@ -91,7 +92,7 @@ func (h *head) newProbe(m *Model, baseline []float32) prober {
 		emptyPre: h.newPre(), emptySum: newPairSum(m),
 		entries: make([]float32, m.Players()),
 		x:       make([]float32, m.Players()), present: make([]bool, m.Players()), pre: h.newPre(), sum: newPairSum(m),
-		step: make([]int, 0, rows), player: make([]int32, 0, rows), change: make([]float32, 0, rows), shallow: make([]float64, 0, rows),
+		step: make([]int, 0, rows), player: make([]int32, 0, rows), change: make([]float32, 0, rows), shallow: make([]float64, m.Players()),
 	}
 	s := p.scorer.s
 	s.begin(p.emptyPre, baseline)
@@ -126,6 +127,7 @@ func (p *networkProbe) walk(order []int32, logits []float64) {
 	p.sum.copyFrom(&p.emptySum)
 	p.scorer.s.start(p.x)
 	logits[0] = p.empty()
+	network := p.emptyNetwork
 	for from := 0; from < len(order); {
 		to := p.gather(order, from)
 		slots := p.scorer.slots[:len(p.step)]
@@ -133,30 +135,33 @@ func (p *networkProbe) walk(order []int32, logits []float64) {
 		i := 0
 		for k := from; k < to; k++ {
 			if i < len(p.step) && p.step[i] == k {
-				logits[k+1] = p.shallow[i] + slots[i]
+				network = slots[i]
 				i++
-			} else {
-				logits[k+1] = logits[k]
 			}
+			logits[k+1] = p.shallow[k] + network
 		}
 		from = to
 	}
 }
 
-// gather collects the next tile of steps that change something, and applies their changes
-// to x and sum. It returns the first step that it did not examine.
+// gather collects the next tile of steps that change an input of the network. It applies the
+// changes of all steps that it examines to x and sum, and sets shallow for them. It returns
+// the first step that it did not examine.
 func (p *networkProbe) gather(order []int32, from int) (to int) {
-	p.step, p.player, p.change, p.shallow = p.step[:0], p.player[:0], p.change[:0], p.shallow[:0]
+	p.step, p.player, p.change = p.step[:0], p.player[:0], p.change[:0]
+	shallow := p.constant + p.sum.value()
 	for to = from; to < len(order) && len(p.step) < cap(p.step); to++ {
 		player := order[to]
 		before, after := p.x[player], p.entries[player]
-		if before == after {
-			continue
+		if before != after {
+			p.x[player] = after
+			p.sum.change(int(player), before, p.x)
+			shallow = p.constant + p.sum.value()
+			if !p.sum.alone(int(player)) {
+				p.step, p.player, p.change = append(p.step, to), append(p.player, player), append(p.change, after-before)
+			}
 		}
-		p.x[player] = after
-		p.sum.change(int(player), before, after)
-		p.step, p.player, p.change = append(p.step, to), append(p.player, player), append(p.change, after-before)
-		p.shallow = append(p.shallow, p.constant+p.sum.value())
+		p.shallow[to] = shallow
 	}
 	return to
 }
@@ -183,18 +188,37 @@ func (p *networkProbe) coalitions(first int, logits []float64) {
 
 // pairSum computes, in float64, the part of the logit that reads the entries directly. It is
 // FM's second-order term, 1/2 * sum over columns of (square of the sum over fields - sum of
-// squares), plus the term of Weights.Linear.
+// squares), plus the term of Weights.Linear, plus NeuMF's sum over the GMF columns of the
+// weight times the user's entry times the item's.
 type pairSum struct {
 	on      bool      // whether the model has FM's term
 	linear  []float32 // [D], Weights.Linear, or nil
-	first   float64   // the linear term
+	product []float32 // [d/2], Weights.Product, or nil
+	first   float64   // the linear term and NeuMF's
 	column  []float64 // [d], sums over fields
 	squares float64   // sum of all squares
 	total   float64   // sum over columns of column^2
 }
 
 func newPairSum(m *Model) pairSum {
-	return pairSum{on: m.pairwise(), linear: m.Weights.Linear, column: make([]float64, m.Dim)}
+	return pairSum{on: m.pairwise(), linear: m.Weights.Linear, product: m.Weights.Product, column: make([]float64, m.Dim)}
+}
+
+// reads reports whether the model has any of the terms.
+func (s *pairSum) reads() bool { return s.on || s.linear != nil || s.product != nil }
+
+// alone reports whether only these terms read a player's entry, and not the network.
+func (s *pairSum) alone(player int) bool { return s.product != nil && isProduct(player, len(s.column)) }
+
+// isProduct reports whether a player of a NeuMF with the given number of columns is in a GMF
+// column.
+func isProduct(player, dim int) bool { return player%dim >= dim/2 }
+
+// factor returns the derivative of NeuMF's term with respect to an entry in a GMF column. x
+// is the embedding, and product Weights.Product.
+func factor(product, x []float32, player int) float64 {
+	half, dim := len(product), len(x)/2
+	return float64(float64(product[player%dim-half]) * float64(x[(player+dim)%len(x)]))
 }
 
 func (s *pairSum) copyFrom(o *pairSum) {
@@ -218,11 +242,22 @@ func (s *pairSum) set(x []float32) {
 	for i, w := range s.linear {
 		s.first += float64(float64(w) * float64(x[i]))
 	}
+	s.first += productTerm(s.product, x)
 }
 
-// change updates the term after one entry has changed.
-func (s *pairSum) change(player int, before, after float32) {
-	b, a := float64(before), float64(after)
+// productTerm returns NeuMF's term, or 0 for another model. x is the embedding, and product
+// Weights.Product.
+func productTerm(product, x []float32) (sum float64) {
+	half := len(product)
+	for c := range product {
+		sum += float64(factor(product, x, half+c) * float64(x[half+c]))
+	}
+	return sum
+}
+
+// change updates the terms after one entry of x has changed from the given value.
+func (s *pairSum) change(player int, before float32, x []float32) {
+	b, a := float64(before), float64(x[player])
 	c := player % len(s.column)
 	old := s.column[c]
 	s.column[c] += a - b
@@ -230,6 +265,9 @@ func (s *pairSum) change(player int, before, after float32) {
 	s.squares += float64(a*a) - float64(b*b)
 	if s.linear != nil {
 		s.first += float64(float64(s.linear[player]) * (a - b))
+	}
+	if s.alone(player) {
+		s.first += float64(factor(s.product, x, player) * (a - b))
 	}
 }
 

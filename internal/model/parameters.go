@@ -23,8 +23,9 @@ type Parameters struct {
 	Embedding  []float32 // [Features, Dim]
 	FirstOrder []float32 // [Features], or nil
 	Bias       []float32 // [1], or nil if the logit has no bias of its own
-	Hidden     []Linear
-	Norms      []*Norm // for each hidden layer, the BatchNorm between it and its ReLU, or nil
+	Product    []float32 // [d/2]; NeuMF
+	Hidden     []Linear  // in a NeuMF, the first layer reads only the MLP columns, [out, d], the user's before the item's
+	Norms      []*Norm   // for each hidden layer, the BatchNorm between it and its ReLU, or nil
 	Output     Linear
 	Gates      []float32 // [Experts, D]
 	Mix        []MixLayer
@@ -32,15 +33,19 @@ type Parameters struct {
 }
 
 // Weights returns the weights that evaluate p, with BatchNorm folded into the linear
-// layers. They share the memory of everything else with p.
+// layers, and with the first layer of a NeuMF as in Widen. They share the memory of everything
+// else with p.
 func (p *Parameters) Weights() Weights {
-	w := Weights{Embedding: p.Embedding, FirstOrder: p.FirstOrder, Output: p.Output, Gates: p.Gates, Mix: p.Mix, Cross: p.Cross}
+	w := Weights{Embedding: p.Embedding, FirstOrder: p.FirstOrder, Product: p.Product, Output: p.Output, Gates: p.Gates, Mix: p.Mix, Cross: p.Cross}
 	if p.Bias != nil {
 		w.Bias = p.Bias[0]
 	}
 	for l, hidden := range p.Hidden {
 		if n := p.Norms[l]; n != nil {
 			hidden = FoldBatchNorm(hidden, n.Gamma, n.Beta, n.Mean, n.Variance)
+		}
+		if l == 0 && p.Product != nil {
+			hidden = Widen(hidden)
 		}
 		w.Hidden = append(w.Hidden, hidden)
 	}
@@ -51,7 +56,7 @@ func (p *Parameters) Weights() Weights {
 func (p *Parameters) Clone() *Parameters {
 	linear := func(l Linear) Linear { return Linear{l.In, l.Out, slices.Clone(l.Weight), slices.Clone(l.Bias)} }
 	c := &Parameters{
-		Embedding: slices.Clone(p.Embedding), FirstOrder: slices.Clone(p.FirstOrder), Bias: slices.Clone(p.Bias),
+		Embedding: slices.Clone(p.Embedding), FirstOrder: slices.Clone(p.FirstOrder), Bias: slices.Clone(p.Bias), Product: slices.Clone(p.Product),
 		Output: linear(p.Output), Gates: slices.Clone(p.Gates),
 	}
 	for l, hidden := range p.Hidden {

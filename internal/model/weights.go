@@ -36,7 +36,8 @@ type Weights struct {
 	FirstOrder []float32  // [Features]; nil if the model has none, but an FM must have them. These are not players: never dropped and never counted
 	Bias       float32    // bias of the whole logit
 	Linear     []float32  // [D], weights of the entries themselves in the logit; nil in a model without them
-	Hidden     []Linear   // the MLP's hidden layers, ReLU after each
+	Hidden     []Linear   // the MLP's hidden layers, ReLU after each; in a NeuMF the first one is that of Widen
+	Product    []float32  // [d/2], weights of the products of the GMF columns; NeuMF
 	Output     Linear     // maps the last hidden layer to one logit; in a parallel DCNv2 its first D inputs are the cross layers' output
 	Gates      []float32  // [Experts, D]; DCN-Mix, shared by all cross layers
 	Mix        []MixLayer // DCN-Mix
@@ -58,6 +59,28 @@ func FoldBatchNorm(l Linear, gamma, beta, mean, variance []float32) Linear {
 		folded.Bias[o] = float32((float64(l.Bias[o])-float64(mean[o]))*scale + float64(beta[o]))
 	}
 	return folded
+}
+
+// Widen returns the first hidden layer of a NeuMF with d columns as a layer that reads the
+// whole embedding, [out, 2d]. l reads the MLP columns only, [out, d], the user's before the
+// item's. The weights of the GMF columns are 0. The result shares the bias with l.
+func Widen(l Linear) Linear {
+	half := l.In / 2
+	wide := Linear{2 * l.In, l.Out, make([]float32, 2*l.In*l.Out), l.Bias}
+	for k := range 2 * l.Out {
+		copy(wide.Weight[2*k*half:], l.Weight[k*half:(k+1)*half])
+	}
+	return wide
+}
+
+// checkProduct returns an error if the MLP of a NeuMF reads a GMF column.
+func (w *Weights) checkProduct(a *Architecture) error {
+	for i, v := range w.Hidden[0].Weight {
+		if i%a.Dim >= a.Dim/2 && v != 0 {
+			return fmt.Errorf("hidden layer 0 weight has the value %v at position %d: expected 0, because the MLP of a neumf reads only the first half of the columns", v, i)
+		}
+	}
+	return nil
 }
 
 // check returns an error that names the first weight of w that has the wrong length for
@@ -127,6 +150,12 @@ func (w *Weights) check(a *Architecture, embedding bool) error {
 	for l := range w.Hidden {
 		linear(fmt.Sprintf("hidden layer %d", l), &w.Hidden[l], in, a.Hidden[l])
 		in = a.Hidden[l]
+	}
+	if a.Kind == NeuMF {
+		has("product weight", w.Product, a.Dim/2)
+		if err == nil {
+			err = w.checkProduct(a)
+		}
 	}
 	if a.Kind != FM {
 		if a.Structure == Parallel {

@@ -3,6 +3,7 @@
 package shapley
 
 import (
+	"slices"
 	"testing"
 
 	"shaver/internal/estimator/estimatortest"
@@ -52,7 +53,8 @@ func TestEvaluatorsDoNotAllocate(t *testing.T) {
 func TestRowsDoNotAllocate(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
 		earlier := a
-		earlier.FieldDims = []int{a.FieldDims[0], a.FieldDims[1], a.FieldDims[2] - 1}
+		earlier.FieldDims = slices.Clone(a.FieldDims)
+		earlier.FieldDims[a.Fields()-1]--
 		for _, o := range estimatortest.Small() {
 			if o.Validate(a.Players()) != nil {
 				continue

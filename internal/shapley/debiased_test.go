@@ -15,7 +15,7 @@ import (
 func gamesOfFlips(t *testing.T) map[string]Game {
 	games := map[string]Game{}
 	for name, a := range modeltest.Architectures() {
-		a.FieldDims, a.Dim = []int{2, 2, 2}, 2
+		a.FieldDims, a.Dim = []int{2, 2, 2}[:a.Fields()], 2
 		base := make([]float32, a.Players())
 		for i := range base {
 			base[i] = 0.1 * float32(i%3)

@@ -102,7 +102,7 @@ func TestMultilinearCentresOnItsExpectation(t *testing.T) {
 		},
 	}
 	for name, a := range modeltest.Architectures() {
-		a.FieldDims, a.Dim = []int{2, 2, 2}, 2
+		a.FieldDims, a.Dim = []int{2, 2, 2}[:a.Fields()], 2
 		m := modeltest.Random(t, a, 6)
 		game := shapley.Game{Model: m, Baseline: baseline(m)}
 		rows := modeltest.Rows(a, 1, 6)

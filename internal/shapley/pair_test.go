@@ -44,7 +44,9 @@ func couples(t testing.TB) map[string]couple {
 	}
 	for name, a := range modeltest.Architectures() {
 		grown := a
-		grown.FieldDims = []int{a.FieldDims[0] + 2, a.FieldDims[1], a.FieldDims[2] + 4}
+		grown.FieldDims = slices.Clone(a.FieldDims)
+		grown.FieldDims[0] += 2
+		grown.FieldDims[a.Fields()-1] += 4
 		add(name, modeltest.Random(t, grown, 3), modeltest.Random(t, a, 4))
 	}
 	deepfm, dcnv2 := modeltest.Architectures()["deepfm"], modeltest.Architectures()["dcnv2-stacked"]

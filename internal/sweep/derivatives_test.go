@@ -72,6 +72,9 @@ func slope(m *model.Model, rows *model.Rows, scaled func(row []int32, element in
 // SSEDS drops the columns whose factors have the smallest derivatives, and only whole ones.
 func TestSSEDS(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
+		if a.Kind == model.NeuMF { // a GMF column of the user has the same derivative as that of the item
+			continue
+		}
 		m := modeltest.Random(t, a, 6)
 		rows := modeltest.Rows(a, 40, 6)
 		f := taylor(t, m, rows)

@@ -18,6 +18,7 @@ func Architectures() map[string]model.Architecture {
 		"deepfm":          {Kind: model.DeepFM, FieldDims: dims, Dim: 3, Hidden: []int{7, 5}},
 		"deepfm-one":      {Kind: model.DeepFM, FieldDims: dims, Dim: 2, Hidden: []int{6}},
 		"widedeep":        {Kind: model.WideDeep, FieldDims: dims, Dim: 3, Hidden: []int{6, 4}},
+		"neumf":           {Kind: model.NeuMF, FieldDims: []int{4, 5}, Dim: 4, Hidden: []int{6, 4}},
 		"dcn-mix":         {Kind: model.DCNMix, FieldDims: dims, Dim: 2, Hidden: []int{6, 4}, CrossLayers: 3, Experts: 2, Rank: 3},
 		"dcnv2-stacked":   {Kind: model.DCNv2, FieldDims: dims, Dim: 3, Hidden: []int{6, 4}, CrossLayers: 2, Structure: model.Stacked},
 		"dcnv2-parallel":  {Kind: model.DCNv2, FieldDims: dims, Dim: 3, Hidden: []int{6, 4}, CrossLayers: 2, Structure: model.Parallel},
@@ -76,6 +77,14 @@ func Weights(a model.Architecture, seed uint64) model.Weights {
 	for _, out := range a.Hidden {
 		w.Hidden = append(w.Hidden, linear(in, out))
 		in = out
+	}
+	if a.Kind == model.NeuMF {
+		w.Product, w.Bias = vector(a.Dim/2, 1), float32(r.NormFloat64())
+		for i := range w.Hidden[0].Weight {
+			if i%a.Dim >= a.Dim/2 {
+				w.Hidden[0].Weight[i] = 0
+			}
+		}
 	}
 	if a.Structure == model.Parallel {
 		in += players

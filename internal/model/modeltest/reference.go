@@ -32,6 +32,10 @@ func Logit(a *model.Architecture, w *model.Weights, row []int32, x []float64) fl
 	if a.Kind == model.FM {
 		return logit
 	}
+	for c, v := range w.Product {
+		column := a.Dim/2 + c
+		logit += float64(v) * x[column] * x[a.Dim+column]
+	}
 	crossed := Crossed(a, w, x)
 	in := crossed
 	if a.Structure == model.Parallel {
