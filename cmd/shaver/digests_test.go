@@ -46,7 +46,7 @@ type digestCase struct {
 // Each model of testdata/golden has an architecture, except that two are DeepFM.
 // With deepfm-plain, which has no BatchNorm, the options are tried.
 var (
-	digestModels     = []string{"fm", "deepfm", "dcn-mix", "dcnv2-parallel", "dcnv2-stacked"}
+	digestModels     = []string{"fm", "deepfm", "dcn-mix", "dcnv2-parallel", "dcnv2-stacked", "neumf"}
 	digestEstimators = []string{"permutation", "antithetic", "multilinear", "debiased", "exact", "taylor"}
 	digestBaselines  = []string{"zero", "codebook"}
 )

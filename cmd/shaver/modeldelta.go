@@ -162,11 +162,24 @@ func deltaParts(ck *checkpoint.Checkpoint) ([]arrowio.DeltaPart, error) {
 		if ck.Fields != nil {
 			field = ck.Fields[p.Field]
 		}
+		from, to := p.Entries()
+		values, dropped := table[from:to], baseline[p.Baseline:p.Baseline+p.Dim]
+		if towers := ck.Towers(p.Field); towers != nil { // each has half of the columns, and its first row is 0
+			for k, name := range towers {
+				first, half := k*p.Dim/2, p.Dim/2
+				var columns []float32
+				for row := range slices.Chunk(values, p.Dim) {
+					columns = append(columns, row[first:first+half]...)
+				}
+				order[name] = len(order)
+				parts = append(parts, arrowio.DeltaPart{Table: name, Field: field, Baseline: dropped[first : first+half], Values: columns})
+			}
+			continue
+		}
 		if _, ok := order[p.Name]; !ok {
 			order[p.Name] = len(order)
 		}
-		from, to := p.Entries()
-		parts = append(parts, arrowio.DeltaPart{Table: p.Name, Field: field, First: p.From, Baseline: baseline[p.Baseline : p.Baseline+p.Dim], Values: table[from:to]})
+		parts = append(parts, arrowio.DeltaPart{Table: p.Name, Field: field, First: p.From, Baseline: dropped, Values: values})
 	}
 	slices.SortStableFunc(parts, func(a, b arrowio.DeltaPart) int {
 		return cmp.Or(cmp.Compare(order[a.Table], order[b.Table]), cmp.Compare(a.First, b.First))

@@ -22,6 +22,7 @@ import (
 // which reads the table too, is divided by that root. First-order weights, bias and
 // output layer are multiplied by scale. Weights of the entries are multiplied by scale and divided
 // by the table's factor. WideDeep has no pairwise term, so that factor is 1.
+// It is 1 for NeuMF too, whose products have weights, which are multiplied by scale.
 //
 // The head of a model of Kind Graph gets a multiplication and an addition at its end, and
 // the table's factor is 1.
@@ -57,6 +58,7 @@ func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, 
 		f.affine(key, scale, 0)
 	}
 	f.affine(l.linear, scale/float64(table), 0)
+	f.affine(l.product, scale, 0)
 	if l.bias != "" {
 		f.affine(l.bias, scale, offset)
 		offset = 0

@@ -472,7 +472,7 @@ func (s *seeker) join(f *family) error {
 		}
 	}
 	c.Tensors[joined] = Tensor{DType: first.DType, Shape: []int{rows, first.Shape[1]}, Data: data}
-	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { _, ok := c.Tensors[key]; return !ok })
+	c.keepKeys()
 	return nil
 }
 
@@ -496,10 +496,14 @@ func (t Tensor) same(o Tensor) bool {
 }
 
 // split returns the tensors of c under their own keys. A joined table is split again. The
-// result shares the memory of c's tensors.
+// result shares the memory of c's tensors, except that of a NeuMF's tables.
 func (c *Checkpoint) split() map[string]Tensor {
 	tensors := make(map[string]Tensor, len(c.Tensors)+len(c.Fields)+len(c.aliases))
 	for key, t := range c.Tensors {
+		if key == c.EmbeddingKey && c.Architecture.Kind == model.NeuMF {
+			c.splitTowers(tensors, key, t)
+			continue
+		}
 		if key != c.EmbeddingKey || !c.joined() {
 			tensors[key] = t
 			continue
@@ -528,6 +532,9 @@ func (c *Checkpoint) TensorCount() int {
 	n := len(c.Keys) + len(c.aliases)
 	if c.joined() {
 		n += len(c.Fields) - 1
+	}
+	if c.Architecture.Kind == model.NeuMF {
+		n += 3 // of four tables
 	}
 	return n
 }
@@ -597,7 +604,7 @@ func (c *Checkpoint) takeAliases(metadata map[string]string) error {
 	for alias := range aliases {
 		delete(c.Tensors, alias)
 	}
-	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { _, ok := c.Tensors[key]; return !ok })
+	c.keepKeys()
 	if len(aliases) > 0 {
 		c.aliases = aliases
 	}

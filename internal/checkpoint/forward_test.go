@@ -34,6 +34,12 @@ func logit(m *model.Model, features []int) float64 {
 			sum += linear(m.Weights.Output, mlp(m, x))[0]
 		}
 		return sum
+	case model.NeuMF:
+		sum := float64(m.Weights.Bias) + linear(m.Weights.Output, mlp(m, x))[0]
+		for c, w := range m.Weights.Product {
+			sum += float64(w) * x[d/2+c] * x[d+d/2+c]
+		}
+		return sum
 	case model.DCNMix:
 		return linear(m.Weights.Output, mlp(m, mix(m, x)))[0]
 	}

@@ -128,6 +128,16 @@ func FuzzParse(f *testing.F) {
 			f.Add(unsealed(small.entries, small.metadata))
 		}
 	}
+	neumf, err := Read(neumfGolden)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(canonical(neumf))
+	small, err := neumf.compact(every(36, 3), make([]float32, 8), compact.Float16)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(unsealed(small.entries, small.metadata))
 	for _, name := range []string{"recbole-afm.dynamo", "ncf.dynamo", "deepctr-torch-pnn.dynamo"} {
 		c, err := Read(filepath.Join(exports, name+".onnx"))
 		if err != nil {

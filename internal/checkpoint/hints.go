@@ -49,7 +49,7 @@ func (s *seeker) help() string {
 }
 
 // titles are the names of the models with their articles.
-var titles = map[model.Kind]string{model.FM: "an FM", model.DeepFM: "a DeepFM", model.DCNMix: "a DCN-Mix", model.DCNv2: "a DCNv2", model.WideDeep: "a WideDeep"}
+var titles = map[model.Kind]string{model.FM: "an FM", model.DeepFM: "a DeepFM", model.DCNMix: "a DCN-Mix", model.DCNv2: "a DCNv2", model.WideDeep: "a WideDeep", model.NeuMF: "a NeuMF"}
 
 // advice returns the renaming that makes the tensors those of a known model. Without one
 // it returns the nearest layout, if one is near, and namesHelp.

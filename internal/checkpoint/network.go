@@ -25,7 +25,7 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 	}
 	r := &weightReader{c: c}
 	w := model.Weights{
-		FirstOrder: r.firstOrder(l), Linear: r.values(l.linear),
+		FirstOrder: r.firstOrder(l), Linear: r.values(l.linear), Product: r.values(l.product),
 		Output: r.linear(l.output), Gates: r.values(l.gates),
 	}
 	small := c.Compact != nil && c.Tensors[l.embedding].Data == nil
@@ -37,6 +37,9 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 	}
 	for _, keys := range l.hidden {
 		w.Hidden = append(w.Hidden, r.folded(keys))
+	}
+	if l.Kind == model.NeuMF && r.err == nil {
+		w.Hidden[0] = model.Widen(w.Hidden[0])
 	}
 	for _, keys := range l.mix {
 		w.Mix = append(w.Mix, model.MixLayer{U: r.values(keys.u), C: r.values(keys.c), V: r.values(keys.v), Bias: r.values(keys.bias)})

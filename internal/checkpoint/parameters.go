@@ -19,7 +19,7 @@ func (c *Checkpoint) Parameters() (*model.Parameters, error) {
 	}
 	r := &weightReader{c: c}
 	p := &model.Parameters{
-		Embedding: r.values(l.embedding), FirstOrder: r.firstOrder(l), Bias: r.values(l.bias),
+		Embedding: r.values(l.embedding), FirstOrder: r.firstOrder(l), Bias: r.values(l.bias), Product: r.values(l.product),
 		Output: r.linear(l.output), Gates: r.values(l.gates),
 	}
 	for _, keys := range l.hidden {
@@ -93,6 +93,7 @@ func (c *Checkpoint) WithParameters(p *model.Parameters) (*Checkpoint, error) {
 		set(l.firstOrder[0], p.FirstOrder)
 	}
 	set(l.bias, p.Bias)
+	set(l.product, p.Product)
 	set(l.gates, p.Gates)
 	linear := func(keys linearKeys, w model.Linear) {
 		set(keys.weight, w.Weight)
@@ -144,12 +145,18 @@ func int64Tensor(shape []int, values ...int64) Tensor {
 func New(a model.Architecture, p *model.Parameters) *Checkpoint {
 	c := &Checkpoint{Architecture: a, Tensors: map[string]Tensor{}, EmbeddingKey: "embedding.weight", name: "the model"}
 	width := a.Players()
-	put := func(key string, values []float32, shape ...int) { c.add(key, float32Tensor(shape, values)) }
-	linear := func(name string, l model.Linear) {
-		put(name+".weight", l.Weight, l.Out, l.In)
-		put(name+".bias", l.Bias, l.Out)
+	put, linear := c.addFloats, c.addLinear
+	if a.Kind == model.NeuMF {
+		c.EmbeddingKey = towerTable
 	}
 	put(c.EmbeddingKey, p.Embedding, a.Features(), a.Dim)
+	if a.Kind == model.NeuMF {
+		put("_gmf.gmf_fc.weight", p.Product, 1, a.Dim/2)
+		put("_gmf.gmf_fc.bias", p.Bias, 1)
+		c.addLayers("_mlp.mlp", p)
+		c.addLinear("_mlp.mlp_fc", p.Output)
+		return c
+	}
 	if p.FirstOrder != nil {
 		put("fc.weight", p.FirstOrder, a.Features(), 1)
 	}
@@ -173,26 +180,14 @@ func New(a model.Architecture, p *model.Parameters) *Checkpoint {
 	for i, l := range p.Cross {
 		linear(fmt.Sprintf("cross_head.layers.%d", i), l)
 	}
-	branch, at := "_dnn", 0
+	branch := "_dnn"
 	if a.Wide() {
 		branch = "_deep_branch"
 		if a.Kind != model.FM { // the reference model has this layer and does not use it
 			linear("linear_layer", model.Linear{In: 1, Out: 1, Weight: []float32{0}, Bias: []float32{0}})
 		}
 	}
-	for i, l := range p.Hidden {
-		linear(fmt.Sprintf("%s.%d", branch, at), l)
-		at += 3 // linear, ReLU, dropout
-		if n := p.Norms[i]; n != nil {
-			name := fmt.Sprintf("%s.%d", branch, at-2)
-			put(name+".weight", n.Gamma, l.Out)
-			put(name+".bias", n.Beta, l.Out)
-			put(name+".running_mean", n.Mean, l.Out)
-			put(name+".running_var", n.Variance, l.Out)
-			c.add(name+".num_batches_tracked", int64Tensor(nil, n.Batches))
-			at++
-		}
-	}
+	at := c.addLayers(branch, p)
 	switch a.Kind {
 	case model.DeepFM, model.WideDeep, model.DCNMix:
 		linear(fmt.Sprintf("%s.%d", branch, at), p.Output)
@@ -200,4 +195,34 @@ func New(a model.Architecture, p *model.Parameters) *Checkpoint {
 		linear("_last_fc", p.Output)
 	}
 	return c
+}
+
+// addFloats appends a tensor of type F32 under a new key.
+func (c *Checkpoint) addFloats(key string, values []float32, shape ...int) {
+	c.add(key, float32Tensor(shape, values))
+}
+
+// addLinear appends the weight and the bias of a layer.
+func (c *Checkpoint) addLinear(name string, l model.Linear) {
+	c.addFloats(name+".weight", l.Weight, l.Out, l.In)
+	c.addFloats(name+".bias", l.Bias, l.Out)
+}
+
+// addLayers appends the hidden layers of p, whose tensors have their positions in an
+// nn.Sequential in their names. It returns the next position.
+func (c *Checkpoint) addLayers(name string, p *model.Parameters) (at int) {
+	for i, l := range p.Hidden {
+		c.addLinear(fmt.Sprintf("%s.%d", name, at), l)
+		at += 3 // linear, ReLU, dropout
+		if n := p.Norms[i]; n != nil {
+			name := fmt.Sprintf("%s.%d", name, at-2)
+			c.addFloats(name+".weight", n.Gamma, l.Out)
+			c.addFloats(name+".bias", n.Beta, l.Out)
+			c.addFloats(name+".running_mean", n.Mean, l.Out)
+			c.addFloats(name+".running_var", n.Variance, l.Out)
+			c.add(name+".num_batches_tracked", int64Tensor(nil, n.Batches))
+			at++
+		}
+	}
+	return at
 }

@@ -17,6 +17,7 @@ type layout struct {
 	model.Architecture
 	embedding, bias string
 	linear          string   // weights of the entries themselves; "" = none
+	product         string   // weights of the products of the GMF columns; "" = none
 	firstOrder      []string // nil, one tensor, or one for each field, in which "" stands for zeros
 	hidden          []linearKeys
 	output          linearKeys
@@ -44,6 +45,9 @@ func (c *Checkpoint) recognise(said []statement, config *dict, sidecar lookup) e
 	s, err := c.seek()
 	if err != nil {
 		return err
+	}
+	if s.hasTowers() {
+		return c.recogniseTowers(s, said, config, sidecar)
 	}
 	if f := s.seekFamily(); f != nil {
 		return c.recogniseFamily(s, f, said, config, sidecar)
@@ -132,9 +136,14 @@ func (c *Checkpoint) settle(s *seeker, dims []int, said []statement, config *dic
 		return c.inputf("%d tensors are other names of tensors, expected at most %d", len(c.aliases), maxAliases)
 	}
 	if len(s.aliases) > 0 {
-		c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { _, ok := c.Tensors[key]; return !ok })
+		c.keepKeys()
 	}
 	return nil
+}
+
+// keepKeys removes the keys of tensors that c does not have any more.
+func (c *Checkpoint) keepKeys() {
+	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { return !c.has(key) })
 }
 
 // seeker looks up tensors by their names without prefixes. Its first failure stays in
@@ -274,6 +283,10 @@ func (s *seeker) layout(dims []int) (*layout, error) {
 		s.familyLayout(f, l)
 		return s.complete(l)
 	}
+	if s.hasTowers() {
+		s.neuMF(l)
+		return s.complete(l)
+	}
 	l.embedding = s.take(s.embeddingName(), anySize, anySize)
 	if s.err == nil {
 		shape := s.shape(s.embeddingName())
@@ -303,7 +316,7 @@ func (s *seeker) layout(dims []int) (*layout, error) {
 			s.mlp(l, "_deep_branch.", true)
 		}
 	default:
-		s.fail("not a known model; expected the tensors of an FM or DeepFM (fc.weight), DCN-Mix (cross_head.U.0) or DCNv2 (cross_head.layers.0.weight); %s", s.help())
+		s.fail("not a known model; expected the tensors of an FM or DeepFM (fc.weight), DCN-Mix (cross_head.U.0), DCNv2 (cross_head.layers.0.weight) or NeuMF (_gmf.gmf_fc.weight); %s", s.help())
 	}
 	return s.complete(l)
 }
@@ -412,7 +425,7 @@ func (s *seeker) linear(prefix string, in, out int) linearKeys {
 // BatchNorm, ReLU, optionally Dropout, and so on. If toLogit is set, the last Linear
 // gives the logit. Otherwise all layers are hidden.
 func (s *seeker) mlp(l *layout, prefix string, toLogit bool) {
-	in := l.Players()
+	in := l.inputs()
 	for i := 0; s.err == nil; {
 		name := prefix + strconv.Itoa(i) + "."
 		norm := prefix + strconv.Itoa(i+1) + "."

@@ -126,6 +126,9 @@ func configStatement(config *dict, kind model.Kind) (*statement, error) {
 		**into = int(n)
 	}
 	number(&s.Dim, "num_factor")
+	if kind == model.NeuMF {
+		number(&s.Dim, "emb_size")
+	}
 	if v := value("hidden_sizes"); v != nil && err == nil && kind != model.FM {
 		if s.Hidden, err = intList(v); err != nil {
 			err = fmt.Errorf("model_config.hidden_sizes %w", err)

@@ -138,7 +138,49 @@ class DCNv2(Table):
         return self._last_fc(last).squeeze(1)
 
 
-MODULES = {"fm": FM, "deepfm": DeepFM, "dcn-mix": DCNMix, "dcnv2": DCNv2}
+class Embedding(nn.Module):
+    """The wrapper of the reference's tables."""
+
+    def __init__(self, size, dim):
+        super().__init__()
+        self._emb_module = nn.Embedding(size, dim)
+
+    def forward(self, ids):
+        return self._emb_module(ids)
+
+
+class Tower(nn.Module):
+    def __init__(self, field_dims, dim):
+        super().__init__()
+        self.user_emb_table = Embedding(field_dims[0], dim)
+        self.item_emb_table = Embedding(field_dims[1], dim)
+
+    def look_up(self, user, item):
+        return torch.stack([self.user_emb_table(user), self.item_emb_table(item)], 1)
+
+
+class NeuMF(nn.Module):
+    """Two towers with tables of their own. Columns of e: first those of the MLP, then those of GMF."""
+
+    def __init__(self, field_dims, config):
+        super().__init__()
+        self.users, half = field_dims[0], config["emb_size"] // 2
+        self._gmf, self._mlp = Tower(field_dims, half), Tower(field_dims, half)
+        self._gmf.gmf_fc = nn.Linear(half, 1)
+        self._mlp.mlp = mlp(2 * half, config["hidden_sizes"], config["p_dropout"], False, False)
+        self._mlp.mlp_fc = nn.Linear(config["hidden_sizes"][-1], 1)
+
+    def head(self, e, ids):
+        deep, wide = e.chunk(2, 2)
+        deep = self._mlp.mlp_fc(self._mlp.mlp(deep.flatten(1)))
+        return (deep + self._gmf.gmf_fc(wide.prod(1))).squeeze(1)
+
+    def forward(self, ids):
+        user, item = ids[:, 0], ids[:, 1] - self.users
+        return self.head(torch.cat([self._mlp.look_up(user, item), self._gmf.look_up(user, item)], 2), ids)
+
+
+MODULES = {"fm": FM, "deepfm": DeepFM, "dcn-mix": DCNMix, "dcnv2": DCNv2, "neumf": NeuMF}
 
 
 # ---- The same models in float64, without torch. w maps state-dict keys to arrays.
@@ -151,7 +193,7 @@ def affine(x, weight, bias=0.0):
 
 
 def run_mlp(w, prefix, x, output):
-    linear = sorted(int(key.split(".")[1]) for key in w if key.startswith(prefix) and w[key].ndim == 2)
+    linear = sorted(int(key.split(".")[-2]) for key in w if key.startswith(prefix + ".") and w[key].ndim == 2)
     for i in linear[:-1] if output else linear:
         x = affine(x, w[f"{prefix}.{i}.weight"], w[f"{prefix}.{i}.bias"])
         if f"{prefix}.{i + 1}.running_var" in w:
@@ -194,6 +236,11 @@ def logits(kind, w, e, ids):
     if kind == "dcnv2-parallel":
         both = np.concatenate([full_cross(w, x), run_mlp(w, "_dnn", x, False)], 1)  # cross first
         return affine(both, w["_last_fc.weight"], w["_last_fc.bias"])[:, 0]
+    if kind == "neumf":
+        half = e.shape[2] // 2
+        hidden = run_mlp(w, "_mlp.mlp", e[:, :, :half].reshape(len(e), -1), False)
+        z = affine(hidden, w["_mlp.mlp_fc.weight"], w["_mlp.mlp_fc.bias"])[:, 0]
+        return z + affine(e[:, 0, half:] * e[:, 1, half:], w["_gmf.gmf_fc.weight"], w["_gmf.gmf_fc.bias"])[:, 0]
     z = w["_bias"][0] + w["fc.weight"][ids, 0].sum() + 0.5 * (e.sum(1) ** 2 - (e**2).sum(1)).sum(1)
     if kind == "deepfm":
         z = z + run_mlp(w, "_deep_branch", x, True)[:, 0]
@@ -227,9 +274,17 @@ def shapley(v):
     return phi
 
 
+def table_of(w):
+    """The embedding table [n, d]. A NeuMF has four, which become one."""
+    if "embedding.weight" in w:
+        return w["embedding.weight"]
+    towers = [[w[f"_{tower}.{field}_emb_table._emb_module.weight"] for field in ("user", "item")] for tower in ("mlp", "gmf")]
+    return np.concatenate([np.concatenate(tables) for tables in towers], 1)
+
+
 def expect(kind, w, field_dims, labels, ids):
     """What NAME.json says about a model's numbers on the rows."""
-    table = w["embedding.weight"]
+    table = table_of(w)
     n, dim = table.shape
     field = np.repeat(np.arange(len(field_dims)), field_dims)
     frequencies = np.bincount(ids.ravel(), minlength=n)
@@ -265,7 +320,7 @@ def float32_error(module, kind, w, codebook, ids):
     """Largest difference between the logits of PyTorch in float32 and ours in
     float64, over all coalitions of all rows with both baselines."""
     worst = 0.0
-    table, codebook = w["embedding.weight"], np.array(codebook)
+    table, codebook = table_of(w), np.array(codebook)
     module.eval()
     for row in np.unique(ids, axis=0):
         for baseline in (np.zeros_like(codebook), codebook):
@@ -303,7 +358,7 @@ def draw(module, rng):
             value = rng.normal(0.0, 0.3, shape)
         elif len(shape) == 1:  # BatchNorm's gamma, of both signs
             value = rng.uniform(0.6, 1.6, shape) * np.where(rng.uniform(size=shape) < 0.2, -1.0, 1.0)
-        elif key in ("embedding.weight", "fc.weight"):
+        elif key in ("embedding.weight", "fc.weight") or "_emb_module." in key:
             value = rng.normal(0.0, 0.8, shape)
         else:  # a matrix; how many numbers one of its results sums
             fan_in = shape[1] if len(shape) == 2 or key.endswith("gates") or ".V." in key else shape[-2]
@@ -361,6 +416,12 @@ def symmetric_columns(state, ids):
     return {"symmetric": [[[i, 1], [i, 3]] for i in range(4)]}
 
 
+def null_neumf(state, ids):
+    """The products of column 3, the second of GMF, have the weight 0."""
+    state["_gmf.gmf_fc.weight"][0, 1] = 0
+    return {"null": [[i, 3] for i in range(9)]}
+
+
 # name, kind, seed, field sizes and the form they are stored in, rows, features that never occur, model_config, special players
 GOLDENS = [
     ("fm", "fm", 1, [3, 4, 3], list, 32, {5}, {"num_factor": 3}, null_fm),
@@ -374,6 +435,7 @@ GOLDENS = [
      {"num_factor": 5, "hidden_sizes": [6, 4], "num_layers": 2, "p_dropout": 0.5, "structure": "Stacked"}, symmetric_columns),
     ("dcnv2-parallel", "dcnv2", 6, [1, 4, 5], torch.tensor, 34, {4},
      {"num_factor": 3, "hidden_sizes": [7], "num_layers": 2, "p_dropout": 0.5, "structure": "Parallel"}, None),
+    ("neumf", "neumf", 7, [4, 5], None, 36, {6}, {"name": "nmf", "emb_size": 4, "hidden_sizes": [6, 4], "p_dropout": 0.2}, null_neumf),
 ]  # fmt: skip
 
 
@@ -415,7 +477,8 @@ def make(out, name, kind, seed, field_dims, form, rows, unseen, config, special)
     if kind == "dcn-mix":  # as torch.compile leaves it
         state = {"_orig_mod." + key: tensor for key, tensor in state.items()}
     metrics = {"auc": 0.5, "log_loss": golden["loss_full"]}
-    torch.save({"state_dict": state, "model_config": config, "val_metrics": metrics, "field_dims": form(field_dims)}, out / f"{name}.pth")
+    sizes = {"field_dims": form(field_dims)} if form else {"num_users": field_dims[0], "num_items": field_dims[1]}
+    torch.save({"state_dict": state, "model_config": config, "val_metrics": metrics, **sizes}, out / f"{name}.pth")
     with open(out / f"{name}.rows.csv", "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["label"] + [f"f{j}" for j in range(len(field_dims))])
@@ -432,7 +495,8 @@ def verify(folder):
         checkpoint = torch.load(path.with_suffix(".pth"), weights_only=False)
         table = np.loadtxt(path.with_suffix(".rows.csv"), delimiter=",", skiprows=1, dtype=np.int64)
         labels, ids = table[:, 0], table[:, 1:]
-        field_dims = [int(size) for size in checkpoint["field_dims"]]
+        sizes = checkpoint["field_dims"] if "field_dims" in checkpoint else (checkpoint["num_users"], checkpoint["num_items"])
+        field_dims = [int(size) for size in sizes]
         config, kind = checkpoint["model_config"], golden["kind"].replace("_", "-")
         module = MODULES[kind](field_dims, config)
         module.load_state_dict({k.removeprefix("_orig_mod."): v for k, v in checkpoint["state_dict"].items()})  # strict: no key more, none less
