@@ -167,17 +167,17 @@ func (r *reference) hidden(x [][]float64, l int) [][]float64 {
 func gradientOf(t *Trainer, w *tensor) []float64 {
 	all := make([]float64, len(w.values))
 	switch w {
-	case t.table.embedding:
-		for _, g := range t.table.fields {
-			for k, f := range g.features {
-				for c, v := range g.embedding[k*t.a.Dim:][:t.a.Dim] {
+	case t.table.Tensors()[0]:
+		for _, g := range t.grouped.fields {
+			for k, f := range g.Features {
+				for c, v := range g.Embedding[k*t.a.Dim:][:t.a.Dim] {
 					all[int(f)*t.a.Dim+c] = float64(v)
 				}
 			}
 		}
-	case t.table.first:
-		for _, g := range t.table.fields {
-			for k, f := range g.features {
+	case t.first:
+		for _, g := range t.grouped.fields {
+			for k, f := range g.Features {
 				all[f] = float64(g.weights[k])
 			}
 		}
@@ -197,7 +197,7 @@ func TestGradients(t *testing.T) {
 			rows := goldenRows(t).Slice(0, 24)
 			trainer.gradients(&rows, 0)
 			r := newReference(trainer)
-			for _, w := range append(trainer.table.tensors(), trainer.small()...) {
+			for _, w := range append(trainer.tensors(), trainer.small()...) {
 				got := gradientOf(trainer, w)
 				scale, worst := 0.0, 0.0
 				for i := range got {

@@ -62,8 +62,10 @@ type Trainer struct {
 	o       Options
 	p       *model.Parameters
 	steps   int64
-	table   *table
-	cross   cross // nil without cross layers
+	table   Table
+	grouped *grouping
+	first   *tensor // first-order weights, without a dense gradient; nil without any
+	cross   cross   // nil without cross layers
 	hidden  []*hidden
 	output  *tensor // [1, in] of the last layer; nil without a network
 	outBias *tensor
@@ -88,6 +90,11 @@ func Supports(a *model.Architecture) error {
 	return nil
 }
 
+// table returns the table that o chooses. It keeps the embeddings of p.
+func (o *Options) table(a *model.Architecture, p *model.Parameters) Table {
+	return newFullTable(a, p.Embedding, o.Dropped)
+}
+
 // New returns a trainer that starts from p, which it keeps and changes. It returns an error
 // if p does not fit a or if o is invalid.
 func New(a model.Architecture, p *model.Parameters, o Options) (*Trainer, error) {
@@ -107,7 +114,11 @@ func New(a model.Architecture, p *model.Parameters, o Options) (*Trainer, error)
 		return nil, fmt.Errorf("dropped has %d entries, expected %d", len(o.Dropped), a.Parameters())
 	}
 	rows, width := o.Batch+1, a.Players() // a last batch of one row joins the batch before it
-	t := &Trainer{a: a, o: o, p: p, table: newTable(&a, p, o.Dropped, o.Optimizer == SparseAdam, rows)}
+	t := &Trainer{a: a, o: o, p: p, table: o.table(&a, p), grouped: newGrouping(&a, rows)}
+	if p.FirstOrder != nil {
+		t.first = newVector("first", p.FirstOrder)
+		t.first.gradient = nil
+	}
 	t.x, t.dx = newTile(rows, width), newTile(rows, width)
 	t.logits, t.dlogit = make([]float64, rows), make([]float32, rows)
 	t.columnSums = make([]float32, rows*a.Dim)
@@ -140,7 +151,15 @@ func (t *Trainer) parallel() bool { return t.a.Structure == model.Parallel }
 // pairwise reports whether the logit has FM's second-order term.
 func (t *Trainer) pairwise() bool { return t.a.Kind == model.FM || t.a.Kind == model.DeepFM }
 
-// small returns all tensors except those of the table.
+// tensors returns all tensors of which the features of a batch have gradients of their own.
+func (t *Trainer) tensors() []*tensor {
+	if t.first == nil {
+		return t.table.Tensors()
+	}
+	return append(t.table.Tensors(), t.first)
+}
+
+// small returns all other tensors, which have dense gradients.
 func (t *Trainer) small() (all []*tensor) {
 	if t.bias != nil {
 		all = append(all, t.bias)
@@ -175,7 +194,14 @@ func (t *Trainer) Step(rows *model.Rows, epoch int) float64 {
 	for _, w := range t.small() {
 		w.adam(dense)
 	}
-	t.table.adam(dense, sparseStep(t.steps, t.o.LearningRate))
+	if t.first != nil {
+		moveFirst(t.first, t.grouped.fields, dense)
+	}
+	if t.o.Optimizer == SparseAdam {
+		t.table.Step(dense, sparseStep(t.steps, t.o.LearningRate))
+	} else {
+		t.table.Step(dense, nil)
+	}
 	return mean
 }
 
@@ -184,6 +210,7 @@ func (t *Trainer) Step(rows *model.Rows, epoch int) float64 {
 func (t *Trainer) gradients(rows *model.Rows, epoch int) float64 {
 	n := rows.Len()
 	d := &dropout{t.o.Seed, t.o.Dropout, len(t.hidden), epoch, rows.Number}
+	t.table.Gather(t.x, rows, epoch)
 	t.forward(rows, d)
 	sum := 0.0
 	for i, y := range rows.Label {
@@ -196,10 +223,9 @@ func (t *Trainer) gradients(rows *model.Rows, epoch int) float64 {
 
 func sigmoid(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
 
-// forward computes the logits of a batch.
+// forward computes the logits of a batch from its embeddings.
 func (t *Trainer) forward(rows *model.Rows, d *dropout) {
 	n, width := rows.Len(), t.a.Players()
-	t.table.gather(t.x, rows)
 	if t.cross != nil {
 		t.cross.pack()
 		t.top = t.cross.forward(t.x, n)
@@ -235,9 +261,9 @@ func (t *Trainer) shallow(features []int32, x, column []float32) (logit float64)
 	if t.bias != nil {
 		logit = float64(t.bias.values[0])
 	}
-	if t.table.first != nil {
+	if t.first != nil {
 		for _, f := range features {
-			logit += float64(t.table.first.values[f])
+			logit += float64(t.first.values[f])
 		}
 	}
 	if !t.pairwise() {
@@ -281,7 +307,8 @@ func (t *Trainer) backward(rows *model.Rows, d *dropout) {
 			}
 		})
 	}
-	t.table.scatter(t.dx, t.dlogit[:n], rows)
+	t.grouped.add(t.dx, t.dlogit[:n], rows)
+	t.table.Scatter(t.grouped.fields)
 }
 
 func (t *Trainer) sumLogits(n int) (sum float64) {
@@ -333,9 +360,10 @@ func (t *Trainer) backwardNetwork(rows *model.Rows, d *dropout) {
 	}
 }
 
-// Parameters returns the weights of the model. They share memory with the trainer, so the
-// next step changes them.
+// Parameters returns the weights of the model, with the embeddings that evaluation reads.
+// They share memory with the trainer, so the next step changes them.
 func (t *Trainer) Parameters() *model.Parameters {
+	t.table.Materialise(t.p.Embedding)
 	if t.cross != nil {
 		t.cross.store(t.p)
 	}
@@ -352,7 +380,7 @@ type Vector struct {
 // batches in BatchNorm, always in the same order.
 func (t *Trainer) State() []Vector {
 	var all []Vector
-	for _, w := range slices.Concat(t.table.tensors(), t.small()) {
+	for _, w := range slices.Concat(t.tensors(), t.small()) {
 		all = append(all, Vector{w.name, w.values}, Vector{w.name + ".m", w.m}, Vector{w.name + ".v", w.v})
 	}
 	for i, n := range t.p.Norms {
