@@ -30,6 +30,8 @@ const (
 	Dropout    Purpose = 12 // which units are kept; indices: row, epoch times the number of layers plus the layer
 	Shuffle    Purpose = 13 // order of the rows of an epoch; index: epoch
 	Search     Purpose = 14 // settings of a trial; index: trial
+	Width      Purpose = 15 // number of columns of each field that a training step reads; indices: row, epoch
+	Evolution  Purpose = 16 // candidates of a search of widths; index: candidate
 )
 
 // Stream is the sequence of random numbers at one address. It is small, and cheap enough
