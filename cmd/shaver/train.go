@@ -18,6 +18,9 @@ const (
 	initialReference = "reference"
 )
 
+// tableFull is the --table that keeps all entries.
+const tableFull = "full"
+
 type trainOptions struct {
 	trainingOptions
 	model        string
@@ -57,6 +60,12 @@ from 1e-5 to 1e-2, by their logarithms, and a dropout from 0 to 1, as the
 paper's searches do. A trial uses all cores, and the draws depend on --seed. The
 command prints a table of the trials and writes the best model of all.
 
+--table pep and --table optembed train twice. The first training finds the
+entries to keep, and the second one starts from the same weights without the
+others. --out is a pruned model in compact form, with the baseline zero. PEP
+keeps exactly the number of entries that shaver prune keeps at --sparsity, and
+OptEmbed at most that number. --epochs bounds each of both trainings.
+
 All training rows are in memory, in 12 bytes and 4 for each field. The table and
 the state of Adam take 12 bytes for each entry.`,
 		Example: `  shaver train --dataset data --out model.safetensors
@@ -88,10 +97,13 @@ the state of Adam take 12 bytes for each entry.`,
 	cli.OneOf(c, "initial", initialDefault, initialReference)
 	f.IntVar(&o.Search, "search", 0, "`number` of trials with random settings, of which the best is written (default no search)")
 	f.DurationVar(&o.budget, "budget", 0, "`time` after which --search starts no more trials (default unlimited)")
+	f.StringVar(&o.Table, "table", "", "`table` of embeddings: full, pep or optembed (default full)")
+	f.Float64Var(&o.Sparsity, "sparsity", 0, "`portion` of the entries of the table that --table pep or optembed drops")
+	f.IntVar(&o.WarmUp, "warm-up", 3, "`number` of epochs before the thresholds of --table pep reach all initial values")
 	o.trainingOptions.flags(c)
 	cli.Group(c, "Search", "search", "budget")
 	cli.Group(c, "Files", "model", "dataset", "out", "force")
-	cli.Group(c, "Model", "kind", "dim", "hidden", "batch-norm", "cross-layers", "experts", "rank", "structure", "initial")
+	cli.Group(c, "Model", "kind", "dim", "hidden", "batch-norm", "cross-layers", "experts", "rank", "structure", "initial", "table", "sparsity", "warm-up")
 	cli.MarkRequired(c, "dataset", "out")
 	return c
 }
@@ -99,7 +111,7 @@ the state of Adam take 12 bytes for each entry.`,
 // modelFlags lists the flags that describe a new model, by the kinds that have them; "" stands
 // for all kinds.
 var modelFlags = map[string][]model.Kind{
-	"kind": nil, "dim": nil, "initial": nil,
+	"kind": nil, "dim": nil, "initial": nil, "table": nil,
 	"hidden":       {model.DeepFM, model.WideDeep, model.DCNMix, model.DCNv2},
 	"batch-norm":   {model.DeepFM, model.WideDeep, model.DCNMix, model.DCNv2},
 	"cross-layers": {model.DCNMix, model.DCNv2},
@@ -115,6 +127,9 @@ func (o *trainOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if err := o.checkSearch(c); err != nil {
+		return err
+	}
+	if err := o.checkTable(c); err != nil {
 		return err
 	}
 	t := &course{trainingOptions: &o.trainingOptions, budget: o.budget}
@@ -176,6 +191,38 @@ func (o *trainOptions) checkSearch(c *cobra.Command) error {
 		if o.Search > 0 && c.Flags().Changed(name) {
 			return fault.Usagef("--search draws --%s: leave one of them out", name)
 		}
+	}
+	return nil
+}
+
+// checkTable checks the flags of the table.
+func (o *trainOptions) checkTable(c *cobra.Command) error {
+	if o.Table == tableFull {
+		o.Table = ""
+	}
+	m, buckets := o.method()
+	switch {
+	case m == train.CERP:
+		return fault.Usagef("--table %s:%d: models of CERP cannot be written yet", m, buckets)
+	case m == "" && o.Table != "":
+		return fault.Usagef("--table %q: expected %s, %s or %s", o.Table, tableFull, train.PEP, train.OptEmbed)
+	case m == "":
+		for _, name := range []string{"sparsity", "warm-up"} {
+			if c.Flags().Changed(name) {
+				return fault.Usagef("--%s has no effect without --table %s or %s", name, train.PEP, train.OptEmbed)
+			}
+		}
+		o.WarmUp = 0
+		return nil
+	case !(o.Sparsity > 0 && o.Sparsity < 1):
+		return fault.Usagef("--table %s needs a --sparsity above 0 and below 1", o.Table)
+	case m == train.OptEmbed && c.Flags().Changed("warm-up"):
+		return fault.Usagef("--warm-up has no effect with --table %s", m)
+	case m != train.OptEmbed && (o.WarmUp < 0 || o.WarmUp >= o.Epochs):
+		return fault.Usagef("--warm-up %d: expected at least 0 and fewer epochs than --epochs %d", o.WarmUp, o.Epochs)
+	}
+	if m == train.OptEmbed {
+		o.WarmUp = 0
 	}
 	return nil
 }

@@ -11,12 +11,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/compact"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/filelock"
@@ -57,6 +59,9 @@ type training struct {
 	Order        string              `json:"order"`
 	Seed         uint64              `json:"seed"`
 	Search       int                 `json:"search,omitempty"` // number of trials; 0 = no search
+	Table        string              `json:"table,omitempty"`  // as --table; empty = full
+	Sparsity     float64             `json:"sparsity,omitempty"`
+	WarmUp       int                 `json:"warm_up,omitempty"` // epochs
 }
 
 // trained is the metadata of a trained model.
@@ -80,6 +85,7 @@ type trial struct {
 type standing struct {
 	Settings training      `json:"settings"`
 	Trials   []trial       `json:"trials,omitempty"`
+	Finding  *finding      `json:"finding,omitempty"` // with a --table that finds entries to keep
 	Steps    int64         `json:"steps"`
 	History  []train.Epoch `json:"history"`
 	Best     int           `json:"best"`
@@ -91,6 +97,8 @@ type trainingResult struct {
 	Out     string        `json:"out"`
 	Rows    int64         `json:"rows"`
 	Best    int           `json:"best"`              // number of the epoch whose model is at Out, or of the trial from 1
+	Find    []findEpoch   `json:"find,omitempty"`    // epochs in which the entries to keep were found
+	Kept    int           `json:"kept,omitempty"`    // number of these entries
 	History []train.Epoch `json:"history,omitempty"` // absent with a search
 	Trials  []trial       `json:"trials,omitempty"`
 }
@@ -191,7 +199,10 @@ type course struct {
 	budget   time.Duration // time after which a search starts no more trials; 0 = unlimited
 
 	standing
-	all      *model.Rows // of the training split
+	kept     []bool              // entries to keep of the trial under way, once they are found; see train.Trainer.Kept
+	buckets  *train.Buckets      // of CERP's second training
+	best     []checkpoint.Vector // state of the best epoch of OptEmbed's first training; else nil
+	all      *model.Rows         // of the training split
 	progress *cli.Progress
 }
 
@@ -226,14 +237,18 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 		return nil, err
 	}
 	n, trials := int64(o.all.Len()), max(1, o.Search)
-	o.progress = cli.NewProgress("train", "rows", n*int64(o.Epochs*trials))
+	passes := n * int64(o.Epochs) // of a trial
+	if m, _ := o.method(); m != "" {
+		passes *= 2
+	}
+	o.progress = cli.NewProgress("train", "rows", passes*int64(trials))
 	defer o.progress.End()
 	start := time.Now()
 	for number := len(o.Trials); number < trials; number++ {
 		if number > 0 && o.budget > 0 && time.Since(start) > o.budget {
 			break
 		}
-		o.progress.Set(n * int64(o.Epochs*number+max(0, last(o.History))))
+		o.progress.Set(passes*int64(number) + n*int64(o.epochs()))
 		settings := o.settings(o.dropped)
 		if o.Search > 0 {
 			settings.Trial(number)
@@ -258,6 +273,7 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 			done.Diverged = fmt.Sprintf("epoch %d, batch %d", diverged.Epoch, diverged.Batch)
 		}
 		o.Trials, o.History, o.Steps, o.Best = append(o.Trials, done), nil, 0, -1
+		o.Finding, o.kept = nil, nil
 		if err := o.save(nil); err != nil {
 			return nil, err
 		}
@@ -267,6 +283,9 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 	}
 	o.progress.End()
 	result := &trainingResult{Out: o.out, Rows: n, Best: o.Best, History: o.History, Trials: o.Trials}
+	if o.Finding != nil {
+		result.Find, result.Kept = o.Finding.Epochs, o.Finding.Kept
+	}
 	if o.Search > 0 {
 		result.Best = o.bestTrial()
 		if result.Best == 0 {
@@ -293,6 +312,16 @@ func (o *course) trial(ctx context.Context, settings train.Options, numbers []ch
 	p, err := o.from.Parameters()
 	if err != nil {
 		return err
+	}
+	if m, _ := o.method(); m != "" {
+		if o.kept == nil {
+			if err := o.find(ctx, settings, numbers); err != nil {
+				return err
+			}
+			numbers = nil
+			o.progress.Note(fmt.Sprintf("found %d entries to keep", o.Finding.Kept))
+		}
+		o.apply(p, &settings)
 	}
 	trainer, err := train.New(o.from.Architecture, p, settings)
 	if err != nil {
@@ -324,6 +353,15 @@ func (o *course) trial(ctx context.Context, settings train.Options, numbers []ch
 	err = r.Run(ctx)
 	o.History, o.Best = r.History, r.Best
 	return err
+}
+
+// epochs returns the number of epochs of the trial under way.
+func (o *course) epochs() int {
+	n := max(0, last(o.History))
+	if o.Finding != nil {
+		n += len(o.Finding.Epochs)
+	}
+	return n
 }
 
 // bestTrial returns the number of the best finished trial, from 1, or 0 without any.
@@ -404,7 +442,11 @@ func (o *course) write(p *model.Parameters, e train.Epoch, settings *train.Optio
 	}
 	c.Training = string(text)
 	if o.compact {
-		_, err = checkpoint.WriteCompact(o.out, c, o.dropped, o.baseline, o.from.Compact.Encoding())
+		values := compact.Float32
+		if o.from.Compact != nil {
+			values = o.from.Compact.Encoding()
+		}
+		_, err = checkpoint.WriteCompact(o.out, c, o.dropped, o.baseline, values)
 	} else {
 		_, err = checkpoint.WriteDense(o.out, c)
 	}
@@ -441,9 +483,23 @@ func (o *course) save(t *train.Trainer) error {
 	}
 	var numbers []checkpoint.Vector
 	if t != nil {
-		numbers = vectors(t)
+		numbers = slices.Concat(vectors(t), o.best, mask(o.kept))
 	}
 	return checkpoint.WriteVectors(o.state(), string(text), numbers)
+}
+
+// mask returns the vector of the entries to keep, or nil without any.
+func mask(kept []bool) []checkpoint.Vector {
+	if kept == nil {
+		return nil
+	}
+	values := make([]float32, len(kept))
+	for i, in := range kept {
+		if in {
+			values[i] = 1
+		}
+	}
+	return []checkpoint.Vector{{Name: "kept", Values: values}}
 }
 
 func vectors(t *train.Trainer) (all []checkpoint.Vector) {
@@ -476,19 +532,11 @@ func (o *course) resume() (numbers []checkpoint.Vector, err error) {
 			}
 			return nil, fault.Usagef("%s is the state of a training with other settings, another model or another dataset: give --force to start over", path)
 		}
-		if len(s.History) == 0 {
+		if len(s.History) == 0 && s.Finding == nil {
 			return nil, nil
 		}
-		p, err := o.from.Parameters()
-		if err != nil {
-			return nil, err
-		}
-		t, err := train.New(o.from.Architecture, p, o.settings(nil))
-		if err != nil {
-			return nil, fault.Usagef("%w", err)
-		}
-		numbers = vectors(t)
-		return numbers, nil
+		numbers, err = o.layout(&s)
+		return numbers, err
 	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errForced):
@@ -508,11 +556,47 @@ func (o *course) resume() (numbers []checkpoint.Vector, err error) {
 	return numbers, nil
 }
 
+// layout returns vectors for the numbers of the trainer of a state. It reads the entries to keep of
+// the state, if they are found.
+func (o *course) layout(s *standing) ([]checkpoint.Vector, error) {
+	p, err := o.from.Parameters()
+	if err != nil {
+		return nil, err
+	}
+	settings := o.settings(o.dropped)
+	switch {
+	case s.Finding == nil:
+	case s.Finding.Kept == 0:
+		if settings, err = o.finder(settings); err != nil {
+			return nil, err
+		}
+	default:
+		if err := o.readKept(s.Finding.Kept); err != nil {
+			return nil, err
+		}
+		o.apply(p, &settings)
+	}
+	t, err := train.New(o.from.Architecture, p, settings)
+	if err != nil {
+		return nil, fault.Usagef("%w", err)
+	}
+	if m, _ := o.method(); m == train.OptEmbed && s.Finding.Kept == 0 {
+		return append(vectors(t), o.copyOf(t)...), nil
+	}
+	return vectors(t), nil
+}
+
 // valid reports whether the epochs of a state follow each other, and are measured if there
 // are validation rows.
 func (s *standing) valid(measured bool) bool {
-	for i, e := range s.History {
-		if e.Number != s.History[0].Number+i || measured && e.Validation == nil {
+	epochs := s.History
+	if s.Finding != nil && s.Finding.Kept == 0 {
+		if epochs = s.Finding.history(); len(s.History) > 0 || bestOf(epochs, s.Finding.Best) == nil {
+			return false
+		}
+	}
+	for i, e := range epochs {
+		if e.Number != epochs[0].Number+i || measured && e.Validation == nil {
 			return false
 		}
 	}
@@ -533,6 +617,16 @@ func (r *trainingResult) table(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "EPOCH\tLOSS\tVALIDATION AUC\tLOGLOSS\t\n")
+	for _, e := range r.Find {
+		auc, logLoss, note := "-", "-", ""
+		if e.Validation != nil {
+			auc, logLoss = metric(e.Validation.AUC), metric(&e.Validation.LogLoss)
+		}
+		if e.Remaining > 0 {
+			note = fmt.Sprintf("%d entries left", e.Remaining)
+		}
+		fmt.Fprintf(w, "find %d\t%.6f\t%s\t%s\t%s\n", e.Number, *e.Loss, auc, logLoss, note)
+	}
 	for _, e := range r.History {
 		training, auc, logLoss, best := "-", "-", "-", ""
 		if e.Loss != nil {

@@ -113,14 +113,20 @@ func compareStates(t *testing.T, want, got *checkpoint.Checkpoint, steps int) {
 		if beforeNorm(want, key, steps) {
 			continue
 		}
-		largest, off := 0.0, 0.0
-		for i := range a {
-			largest = max(largest, math.Abs(float64(a[i])))
-			off = max(off, math.Abs(float64(a[i])-float64(b[i])))
-		}
-		if !(off <= 2e-6*largest) {
-			t.Errorf("after %d steps: tensor %s is off by %.2g of its largest value", steps, key, off/largest)
-		}
+		compare(t, key, steps, a, b)
+	}
+}
+
+// compare compares the values of a tensor.
+func compare(t *testing.T, key string, steps int, want, got []float32) {
+	t.Helper()
+	largest, off := 0.0, 0.0
+	for i, x := range want {
+		largest = max(largest, math.Abs(float64(x)))
+		off = max(off, math.Abs(float64(x)-float64(got[i])))
+	}
+	if !(off <= 2e-6*largest) {
+		t.Errorf("after %d steps: tensor %s is off by %.2g of its largest value", steps, key, off/largest)
 	}
 }
 

@@ -2,6 +2,7 @@ package train
 
 import (
 	"math"
+	"slices"
 
 	"shaver/internal/model"
 	"shaver/internal/random"
@@ -35,13 +36,34 @@ const (
 	reduceTensor
 )
 
-func initial(a *model.Architecture, norm bool, seed uint64, first float64) *model.Parameters {
-	uniform := func(values []float32, limit float64, tensor int) {
-		stream := random.At(seed, random.Initial, uint64(tensor), 0)
-		for i := range values {
-			values[i] = float32(limit * (2*stream.Float64() - 1))
-		}
+// bucketsTensor and the next number are those of the tables of CERP.
+const bucketsTensor = 6
+
+// xavier returns the limit of the initial values of a table, which are uniform (Glorot and
+// Bengio, 2010).
+func xavier(rows, columns int) float64 { return math.Sqrt(6 / float64(rows+columns)) }
+
+// InitialBuckets returns the tables of CERP with which a training starts, with the given number of
+// rows. All entries are kept.
+func InitialBuckets(a *model.Architecture, rows int, seed uint64) *Buckets {
+	b := &Buckets{}
+	for k := range b.Values {
+		b.Values[k], b.Kept[k] = make([]float32, rows*a.Dim), slices.Repeat([]bool{true}, rows*a.Dim)
+		fill(b.Values[k], xavier(rows, a.Dim), seed, bucketsTensor+k)
 	}
+	return b
+}
+
+// fill sets values to uniform numbers from -limit to limit.
+func fill(values []float32, limit float64, seed uint64, tensor int) {
+	stream := random.At(seed, random.Initial, uint64(tensor), 0)
+	for i := range values {
+		values[i] = float32(limit * (2*stream.Float64() - 1))
+	}
+}
+
+func initial(a *model.Architecture, norm bool, seed uint64, first float64) *model.Parameters {
+	uniform := func(values []float32, limit float64, tensor int) { fill(values, limit, seed, tensor) }
 	normal := func(n int, deviation float64, tensor int) []float32 {
 		stream := random.At(seed, random.Initial, uint64(tensor), 0)
 		values := make([]float32, n)
@@ -57,7 +79,7 @@ func initial(a *model.Architecture, norm bool, seed uint64, first float64) *mode
 	}
 	width := a.Players()
 	p := &model.Parameters{Embedding: make([]float32, a.Parameters())}
-	uniform(p.Embedding, math.Sqrt(6/float64(a.Features()+a.Dim)), embeddingTensor) // Xavier's
+	uniform(p.Embedding, xavier(a.Features(), a.Dim), embeddingTensor)
 	if a.Wide() {
 		p.FirstOrder, p.Bias = normal(a.Features(), first, firstTensor), make([]float32, 1)
 	}

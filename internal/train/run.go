@@ -48,6 +48,9 @@ type Run struct {
 	Done func(e Epoch, best bool) error
 	// Stepped is called after each step with the number of its rows. It may be nil.
 	Stepped func(rows int)
+	// Until says after each step whether the run ends, in the middle of an epoch or not. If it
+	// is nil, no step ends the run.
+	Until func() bool
 
 	// The epochs so far, and the number of the best. A caller that continues a training
 	// sets both.
@@ -81,11 +84,11 @@ func (r *Run) Run(ctx context.Context) error {
 		if n := len(r.History); n > 0 {
 			number = r.History[n-1].Number + 1
 		}
-		loss, err := r.epoch(ctx, number)
+		loss, last, err := r.epoch(ctx, number)
 		if err != nil {
 			return err
 		}
-		if err := r.finish(ctx, Epoch{Number: number, Loss: &loss}); err != nil {
+		if err := r.finish(ctx, Epoch{Number: number, Loss: &loss}); err != nil || last {
 			return err
 		}
 	}
@@ -101,8 +104,9 @@ func (r *Run) ended() bool {
 	return last >= r.Epochs || r.Patience > 0 && r.Measure != nil && last-r.Best >= r.Patience
 }
 
-// epoch trains on all rows once and returns the mean loss.
-func (r *Run) epoch(ctx context.Context, number int) (float64, error) {
+// epoch trains on all rows once, unless Until ends the run before. It returns the mean loss of
+// the rows, and whether the run ends.
+func (r *Run) epoch(ctx context.Context, number int) (mean float64, last bool, err error) {
 	n := r.Rows.Len()
 	order := make([]int32, n)
 	if r.Shuffle {
@@ -126,18 +130,21 @@ func (r *Run) epoch(ctx context.Context, number int) (float64, error) {
 		}
 		loss := r.Trainer.Step(&batch, number)
 		if math.IsNaN(loss) || math.IsInf(loss, 0) {
-			return 0, &Diverged{number, k}
+			return 0, false, &Diverged{number, k}
 		}
 		sum += float64(loss * float64(to-from))
 		if r.Stepped != nil {
 			r.Stepped(to - from)
 		}
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return 0, false, err
+		}
+		if r.Until != nil && r.Until() {
+			return sum / float64(to), true, nil
 		}
 		from = to
 	}
-	return sum / float64(n), nil
+	return sum / float64(n), false, nil
 }
 
 // finish measures the model after an epoch and adds the epoch to the history.

@@ -25,6 +25,12 @@ type Table interface {
 	Materialise(embedding []float32)
 }
 
+// hider is a Table of which Gather reads only a part of each row's embeddings.
+type hider interface {
+	// hide sets the gradients of the entries that the last Gather did not read to 0.
+	hide(dx kernel.Tile, rows int)
+}
+
 // fullTable is a table with an entry for each feature and column. It has no dense gradients.
 // A step has a gradient for each feature of its batch, and the others have gradients of 0.
 type fullTable struct {

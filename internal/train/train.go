@@ -36,6 +36,11 @@ type Options struct {
 	// Dropped holds the entries of the embedding table that keep their values, [Features,
 	// Dim]. It is nil without any.
 	Dropped []bool
+	// Find chooses a training that finds the entries to keep. It is nil for any other training.
+	Find *Find
+	// Buckets are the tables of a training of the entries that CERP found. The training changes
+	// them, and Parameters sets them. It is nil for any other training.
+	Buckets *Buckets
 }
 
 // Validate returns an error that names the first invalid option.
@@ -92,7 +97,18 @@ func Supports(a *model.Architecture) error {
 
 // table returns the table that o chooses. It keeps the embeddings of p.
 func (o *Options) table(a *model.Architecture, p *model.Parameters) Table {
-	return newFullTable(a, p.Embedding, o.Dropped)
+	switch f := o.Find; {
+	case o.Buckets != nil:
+		return newMaskedBuckets(a, o.Buckets)
+	case f == nil:
+		return newFullTable(a, p.Embedding, o.Dropped)
+	case f.Method == PEP:
+		return newPEPTable(a, p.Embedding, f.Keep, f.start(xavier(a.Features(), a.Dim), o), f.Rate/o.LearningRate)
+	case f.Method == CERP:
+		b := InitialBuckets(a, f.Buckets, o.Seed)
+		return newCERPTable(a, b, f.Keep, f.start(xavier(f.Buckets, a.Dim), o), f.Rate/o.LearningRate)
+	}
+	return newOptTable(a, p.Embedding, o.Batch+1, o.Seed)
 }
 
 // New returns a trainer that starts from p, which it keeps and changes. It returns an error
@@ -112,6 +128,16 @@ func New(a model.Architecture, p *model.Parameters, o Options) (*Trainer, error)
 	}
 	if o.Dropped != nil && len(o.Dropped) != a.Parameters() {
 		return nil, fmt.Errorf("dropped has %d entries, expected %d", len(o.Dropped), a.Parameters())
+	}
+	if o.Find != nil {
+		if err := o.Find.validate(&a, &o); err != nil {
+			return nil, err
+		}
+	}
+	if o.Buckets != nil {
+		if err := o.Buckets.validate(&a); err != nil {
+			return nil, err
+		}
 	}
 	rows, width := o.Batch+1, a.Players() // a last batch of one row joins the batch before it
 	t := &Trainer{a: a, o: o, p: p, table: o.table(&a, p), grouped: newGrouping(&a, rows)}
@@ -307,6 +333,9 @@ func (t *Trainer) backward(rows *model.Rows, d *dropout) {
 			}
 		})
 	}
+	if table, ok := t.table.(hider); ok {
+		table.hide(t.dx, n)
+	}
 	t.grouped.add(t.dx, t.dlogit[:n], rows)
 	t.table.Scatter(t.grouped.fields)
 }
@@ -390,6 +419,9 @@ func (t *Trainer) State() []Vector {
 	}
 	return all
 }
+
+// Seed returns the seed of the training.
+func (t *Trainer) Seed() uint64 { return t.o.Seed }
 
 // Steps returns the number of steps of the optimizer.
 func (t *Trainer) Steps() int64 { return t.steps }

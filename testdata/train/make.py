@@ -34,6 +34,93 @@ class WideDeep(golden.DeepFM):
         return self._bias + self.fc(ids).sum((1, 2)) + self._deep_branch(e.flatten(1)).squeeze(1)
 
 
+class SoftTable(nn.Module):
+    """PEP: a threshold for each entry."""
+
+    def __init__(self, rows, dim, scale=0.5, level=-2.0):
+        super().__init__()
+        self.values = nn.Parameter(scale * torch.randn(rows, dim))
+        self.raw = nn.Parameter(level + torch.randn(rows, dim))
+
+    def table(self):
+        return torch.sign(self.values) * torch.relu(self.values.abs() - torch.sigmoid(self.raw))
+
+    def forward(self, ids):
+        return self.table()[ids]
+
+    def penalty(self):
+        return 0
+
+    def own(self):
+        return {"embedding": self.values, "embedding.threshold": self.raw}
+
+
+class Buckets(nn.Module):
+    """CERP: the sum of a row of each of two tables with thresholds, and its pruning loss."""
+
+    def __init__(self, rows, dim, buckets=8):
+        super().__init__()
+        self.p, self.q = SoftTable(buckets, dim, 0.3, -3.0), SoftTable(buckets, dim, 0.3, -3.0)
+        ids = torch.arange(rows)
+        self.at = ids % buckets, ids // (-(-rows // buckets))
+
+    def table(self):
+        return self.p.table()[self.at[0]] + self.q.table()[self.at[1]]
+
+    def forward(self, ids):
+        return self.table()[ids]
+
+    def penalty(self):
+        # In float32, 1 - tanh^2 loses most digits.
+        return -1e-4 * torch.tanh(100 * (self.p.table() + self.q.table()).double()).pow(2).sum().float()
+
+    def own(self):
+        return {"p": self.p.values, "p.threshold": self.p.raw, "q": self.q.values, "q.threshold": self.q.raw}
+
+
+class Step(torch.autograd.Function):
+    """The step function u > 0 with the gradient of OptEmbed."""
+
+    @staticmethod
+    def forward(ctx, u):
+        ctx.save_for_backward(u)
+        return (u > 0).float()
+
+    @staticmethod
+    def backward(ctx, g):
+        (u,) = ctx.saved_tensors
+        size = u.abs()
+        return g * torch.where(size <= 0.4, 2 - 4 * size, torch.where(size <= 1, torch.full_like(size, 0.4), torch.zeros_like(size)))
+
+
+class Supernet(nn.Module):
+    """OptEmbed: a threshold for each field, and columns that depend on the row and the field."""
+
+    def __init__(self, rows, dim):
+        super().__init__()
+        self.values = nn.Parameter(0.3 * torch.randn(rows, dim))
+        self.gate = nn.Parameter(torch.tensor([0.9, 0.0, 1.1]))
+        self.field = torch.repeat_interleave(torch.arange(len(FIELD_DIMS)), torch.tensor(FIELD_DIMS))
+        self.first = 0  # row of the batch
+
+    def table(self):
+        return self.values * (self.values.abs().sum(1) > self.gate[self.field]).float()[:, None]
+
+    def forward(self, ids):
+        e = self.values[ids]
+        kept = Step.apply(e.abs().sum(2) - self.gate)
+        number = self.first + torch.arange(len(ids))[:, None] * 7 + torch.arange(len(FIELD_DIMS)) * 3
+        columns = torch.arange(DIM) <= (number % DIM)[:, :, None]
+        self.first += 7 * len(ids)
+        return e * kept[:, :, None] * columns
+
+    def penalty(self):
+        return 1e-4 * torch.exp(-self.gate).sum()
+
+    def own(self):
+        return {"embedding": self.values, "gate": self.gate}
+
+
 def config(**more):
     return {"num_factor": DIM, "hidden_sizes": HIDDEN, "p_dropout": 0.0, "use_batchnorm": True, **more}
 
@@ -48,11 +135,16 @@ CASES = {
     "dcnv2-stacked": (golden.DCNv2, "dcnv2", config(num_layers=2, structure="Stacked")),
     "dcnv2-parallel": (golden.DCNv2, "dcnv2", config(num_layers=2, structure="Parallel")),
 }
+# Tables that find the entries to keep, of a DeepFM.
+FINDERS = {"pep": SoftTable, "cerp": Buckets, "optembed": Supernet}
 
 
 def safetensors(path, model, kind):
     """Writes a state dict as a safetensors file, without the library."""
-    tensors = sorted(model.state_dict().items(), key=lambda item: (-item[1].element_size(), item[0]))
+    tensors = {key: value for key, value in model.state_dict().items() if not key.startswith("embedding.")}
+    table = model.embedding
+    tensors["embedding.weight"] = table.weight if isinstance(table, nn.Embedding) else table.table()
+    tensors = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
     metadata = {"format": "pt", "shaver.architecture": json.dumps({"kind": kind, "field_dims": FIELD_DIMS})}
     header, body = {"__metadata__": metadata}, b""
     for key, tensor in tensors:
@@ -109,6 +201,32 @@ def main():
                 optimizer.step()
             if step + 1 in (1, STEPS):
                 safetensors(out / f"{name}.{step + 1}.safetensors", model, kind)
+    for number, (name, make) in enumerate(FINDERS.items()):
+        torch.manual_seed(100 + number)
+        model = golden.DeepFM(FIELD_DIMS, config())
+        model.embedding = make(sum(FIELD_DIMS), DIM)
+        own = lambda: {key: value.detach().flatten().tolist() for key, value in model.embedding.own().items()}
+        safetensors(out / f"{name}.0.safetensors", model, "deepfm")
+        states = {0: own()}
+        named = dict(model.named_parameters())
+        raw = [value for key, value in named.items() if key.endswith(".raw")]
+        rest = [value for key, value in named.items() if not key.endswith((".raw", ".gate"))]
+        optimizers = [torch.optim.Adam([{"params": rest}, {"params": raw, "lr": 3 * RATE}], lr=RATE, weight_decay=DECAY, foreach=False)]
+        if name == "optembed":
+            optimizers = [torch.optim.Adam(rest, lr=RATE, weight_decay=DECAY, foreach=False), torch.optim.SGD([model.embedding.gate], lr=1e-4)]
+        model.train()
+        for step in range(STEPS):
+            batch = slice(step * BATCH, (step + 1) * BATCH)
+            loss = nn.functional.binary_cross_entropy_with_logits(model(ids[batch]), labels[batch]) + model.embedding.penalty()
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            loss.backward()
+            for optimizer in optimizers:
+                optimizer.step()
+            if step + 1 in (1, STEPS):
+                safetensors(out / f"{name}.{step + 1}.safetensors", model, "deepfm")
+                states[step + 1] = own()
+        (out / f"{name}.json").write_text(json.dumps(states, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":

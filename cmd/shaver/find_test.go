@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"shaver/internal/checkpoint"
+	"shaver/internal/sparsity"
+)
+
+// A training with PEP or OptEmbed that is killed in either of its parts and started again writes
+// the bytes of one that is not, also on another number of cores. The file is pruned with the
+// baseline zero, and PEP keeps exactly the entries of the budget.
+func TestFindResumes(t *testing.T) {
+	dir := t.TempDir()
+	data := clicks(t, dir, 8000)
+	for table, more := range map[string][]string{"pep": {"--epochs", "12", "--warm-up", "2"}, "optembed": {"--epochs", "2"}} {
+		args := func(out string) []string {
+			return append(append([]string{"train", "--dataset", data, "--table", table, "--sparsity", "0.7", "--out", filepath.Join(dir, out)}, tinyTraining...), more...)
+		}
+		var whole, continued trainingResult
+		shaver(t, &whole, args("whole-"+table)...)
+		c, err := checkpoint.Read(filepath.Join(dir, "whole-"+table))
+		if err != nil || c.Compact == nil {
+			t.Fatalf("%s wrote no compact file (%v)", table, err)
+		}
+		dropped, baseline, err := c.Pruned()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := 0
+		for _, gone := range dropped {
+			if !gone {
+				kept++
+			}
+		}
+		for _, x := range baseline {
+			if x != 0 {
+				t.Errorf("%s has the baseline %v", table, baseline)
+			}
+		}
+		drop, err := sparsity.Dropped(len(dropped), .7)
+		if want := len(dropped) - drop; err != nil || kept > want || table == "pep" && kept != want || kept != whole.Kept {
+			t.Errorf("%s keeps %d entries and reports %d, expected %d (%v)", table, kept, whole.Kept, want, err)
+		}
+		out := filepath.Join(dir, "killed-"+table)
+		for kills := range 3 { // after the first state, and after some time
+			p := exec.Command("shaver", args("killed-"+table)...)
+			p.Env = append(os.Environ(), "GOMAXPROCS=1")
+			if err := p.Start(); err != nil {
+				t.Fatal(err)
+			}
+			state := filepath.Join(dir, ".killed-"+table+".training")
+			for range 2000 {
+				if _, err := os.Stat(state); err == nil {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(time.Duration(kills) * 30 * time.Millisecond)
+			_ = p.Process.Kill()
+			_ = p.Wait()
+			if _, err := os.Stat(state); err != nil {
+				break // it ended before
+			}
+		}
+		shaver(t, &continued, args("killed-"+table)...)
+		a, errA := os.ReadFile(filepath.Join(dir, "whole-"+table))
+		b, errB := os.ReadFile(out)
+		if errA != nil || errB != nil || !bytes.Equal(a, b) {
+			t.Errorf("%s: the killed training wrote other bytes (%v, %v)", table, errA, errB)
+		}
+		if x, y := mustJSON(t, whole.Find), mustJSON(t, continued.Find); x != y {
+			t.Errorf("%s: the killed training has the epochs %s, expected %s", table, y, x)
+		}
+	}
+}
+
+// A budget that thresholds do not reach, or that OptEmbed cannot reach, is an error that says
+// what to do, and leaves no state.
+func TestFindGivesUp(t *testing.T) {
+	dir := t.TempDir()
+	data := clicks(t, dir, 2000)
+	for want, args := range map[string][]string{
+		"entries remain after 2 epochs": {"--table", "pep", "--sparsity", "0.999", "--epochs", "2", "--warm-up", "1", "--learning-rate", "0.3"},
+		"expected at most 0.75":         {"--table", "optembed", "--sparsity", "0.8", "--epochs", "1"},
+	} {
+		out := filepath.Join(dir, "out")
+		text, err := exec.Command("shaver", append(append([]string{"train", "--dataset", data, "--out", out}, tinyTraining...), args...)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(text), want) {
+			t.Errorf("%v: %v, %s, expected %q", args, err, text, want)
+		}
+	}
+	wantFiles(t, dir, "data", "rows.csv")
+}
