@@ -187,6 +187,11 @@ func (o *trainOptions) checkSearch(c *cobra.Command) error {
 	case o.Search == 0 && c.Flags().Changed("budget"):
 		return fault.Usagef("--budget has no effect without --search")
 	}
+	if finds := o.Table != "" && o.Table != "full"; finds && o.Search > 0 {
+		return fault.Usagef("--search and --table %s exclude each other", o.Table)
+	} else if finds && o.Epochs < 1 {
+		return fault.Usagef("--table %s needs at least one epoch", o.Table)
+	}
 	for _, name := range []string{"learning-rate", "weight-decay", "dropout"} {
 		if o.Search > 0 && c.Flags().Changed(name) {
 			return fault.Usagef("--search draws --%s: leave one of them out", name)

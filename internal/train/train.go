@@ -89,8 +89,8 @@ type Trainer struct {
 // Supports returns an error if a model with the given architecture and parameters cannot be
 // trained.
 func Supports(a *model.Architecture) error {
-	if a.Kind == model.Graph {
-		return fmt.Errorf("the model is a graph: expected a model of kind %s, %s, %s, %s or %s", model.FM, model.DeepFM, model.WideDeep, model.DCNMix, model.DCNv2)
+	if a.Kind == model.Graph || a.Kind == model.NeuMF {
+		return fmt.Errorf("a model of kind %s cannot be trained: expected %s, %s, %s, %s or %s", a.Kind, model.FM, model.DeepFM, model.WideDeep, model.DCNMix, model.DCNv2)
 	}
 	return nil
 }
