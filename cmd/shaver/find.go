@@ -8,8 +8,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
@@ -35,7 +33,7 @@ type finding struct {
 // findEpoch is an epoch of finding.
 type findEpoch struct {
 	train.Epoch
-	Remaining int `json:"remaining"` // number of entries that the thresholds of PEP or CERP leave
+	Remaining int `json:"remaining"` // number of entries that the thresholds of PEP leave
 }
 
 // history returns the epochs for a run that continues.
@@ -50,20 +48,8 @@ func (f *finding) history() (all []train.Epoch) {
 // weight decay moved them at full speed.
 const pruneEpochs = 4
 
-// method returns the method that finds the entries to keep, and the number of buckets of CERP.
-// The method is empty if the training keeps all entries.
-func (t *training) method() (m train.Method, buckets int) {
-	name, number, given := strings.Cut(t.Table, ":")
-	switch m = train.Method(name); {
-	case m == train.CERP:
-		if buckets, err := strconv.Atoi(number); err == nil && buckets > 0 {
-			return m, buckets
-		}
-	case (m == train.PEP || m == train.OptEmbed) && !given:
-		return m, 0
-	}
-	return "", 0
-}
+// method returns the method that finds the entries to keep, or "" if the training keeps all.
+func (t *training) method() train.Method { return train.Method(t.Table) }
 
 // finder returns the settings of the training that finds the entries to keep.
 func (o *course) finder(settings train.Options) (train.Options, error) {
@@ -73,10 +59,7 @@ func (o *course) finder(settings train.Options) (train.Options, error) {
 		return settings, fault.Usagef("--sparsity: %w", err)
 	}
 	steps := int((o.data.Rows(dataset.Train) + int64(o.Batch) - 1) / int64(o.Batch))
-	m, buckets := o.method()
-	settings.Find = &train.Find{
-		Method: m, Keep: a.Parameters() - drop, WarmUp: o.WarmUp * steps, Rate: pruneEpochs / float64(steps), Buckets: buckets,
-	}
+	settings.Find = &train.Find{Method: o.method(), Keep: a.Parameters() - drop, WarmUp: o.WarmUp * steps, Rate: pruneEpochs / float64(steps)}
 	return settings, nil
 }
 
@@ -180,13 +163,6 @@ func (o *course) copyOf(t *train.Trainer) (all []checkpoint.Vector) {
 // apply sets p and the settings to those of the training of the entries that were found.
 func (o *course) apply(p *model.Parameters, settings *train.Options) {
 	a := &o.from.Architecture
-	m, buckets := o.method()
-	if m == train.CERP {
-		settings.Buckets = train.InitialBuckets(a, buckets, o.Seed)
-		settings.Buckets.Keep(o.kept)
-		o.buckets = settings.Buckets
-		return
-	}
 	o.dropped, o.baseline, o.compact = make([]bool, len(o.kept)), make([]float32, a.BaselineSize()), true
 	for i, kept := range o.kept {
 		if !kept {
@@ -200,9 +176,6 @@ func (o *course) apply(p *model.Parameters, settings *train.Options) {
 // readKept reads the n entries to keep from the state.
 func (o *course) readKept(n int) error {
 	entries := o.from.Architecture.Parameters()
-	if m, buckets := o.method(); m == train.CERP {
-		entries = 2 * buckets * o.from.Architecture.Dim
-	}
 	kept := mask(make([]bool, entries))
 	if err := checkpoint.ReadVectors(o.state(), func(string) ([]checkpoint.Vector, error) { return kept, nil }); err != nil {
 		return err
@@ -228,7 +201,7 @@ func (o *course) evolve(ctx context.Context, trainer *train.Trainer, keep int) (
 	a := &o.from.Architecture
 	p, kept := trainer.Parameters().Clone(), trainer.Kept()
 	whole := slices.Clone(p.Embedding)
-	e := &train.Evolution{Seed: trainer.Seed(), Dim: a.Dim, Alive: make([]int, a.Fields()), Budget: keep, Seen: o.Finding.Widths}
+	e := &train.Evolution{Seed: o.Seed, Dim: a.Dim, Alive: make([]int, a.Fields()), Budget: keep, Seen: o.Finding.Widths}
 	smallest := 0
 	for j, first := range a.Offsets() {
 		for f := int(first); f < int(first)+a.FieldDims[j]; f++ {

@@ -141,6 +141,10 @@ classes are ignored.
            optional
   widedeep like deepfm, if the JSON file next to the checkpoint says
            {"kind": "widedeep", "field_dims": [7, 120, 3]}
+  neumf    T.user_emb_table._emb_module.weight [users, m] and T.item_... [items,
+           m] for T = _mlp and T = _gmf, which are read as one table with
+           d = 2m; _gmf.gmf_fc; an MLP in _mlp.mlp of hidden layers only; the
+           linear layer _mlp.mlp_fc
 
 An MLP is an nn.Sequential that repeats Linear, BatchNorm1d (optional), ReLU and
 Dropout (optional). A state dict does not contain everything, for example not

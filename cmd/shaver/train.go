@@ -187,11 +187,6 @@ func (o *trainOptions) checkSearch(c *cobra.Command) error {
 	case o.Search == 0 && c.Flags().Changed("budget"):
 		return fault.Usagef("--budget has no effect without --search")
 	}
-	if finds := o.Table != "" && o.Table != "full"; finds && o.Search > 0 {
-		return fault.Usagef("--search and --table %s exclude each other", o.Table)
-	} else if finds && o.Epochs < 1 {
-		return fault.Usagef("--table %s needs at least one epoch", o.Table)
-	}
 	for _, name := range []string{"learning-rate", "weight-decay", "dropout"} {
 		if o.Search > 0 && c.Flags().Changed(name) {
 			return fault.Usagef("--search draws --%s: leave one of them out", name)
@@ -205,11 +200,9 @@ func (o *trainOptions) checkTable(c *cobra.Command) error {
 	if o.Table == tableFull {
 		o.Table = ""
 	}
-	m, buckets := o.method()
+	m := o.method()
 	switch {
-	case m == train.CERP:
-		return fault.Usagef("--table %s:%d: models of CERP cannot be written yet", m, buckets)
-	case m == "" && o.Table != "":
+	case m != "" && m != train.PEP && m != train.OptEmbed:
 		return fault.Usagef("--table %q: expected %s, %s or %s", o.Table, tableFull, train.PEP, train.OptEmbed)
 	case m == "":
 		for _, name := range []string{"sparsity", "warm-up"} {
@@ -219,6 +212,10 @@ func (o *trainOptions) checkTable(c *cobra.Command) error {
 		}
 		o.WarmUp = 0
 		return nil
+	case o.Search > 0:
+		return fault.Usagef("--search and --table %s exclude each other", m)
+	case o.Epochs < 1:
+		return fault.Usagef("--table %s needs at least one epoch", m)
 	case !(o.Sparsity > 0 && o.Sparsity < 1):
 		return fault.Usagef("--table %s needs a --sparsity above 0 and below 1", o.Table)
 	case m == train.OptEmbed && c.Flags().Changed("warm-up"):

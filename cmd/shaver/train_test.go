@@ -63,22 +63,8 @@ func TestTrainResumes(t *testing.T) {
 	if auc := whole.History[whole.Best-1].Validation.AUC; auc == nil || *auc < .7 {
 		t.Errorf("the validation AUC is %v, expected at least .7", auc)
 	}
-	p := exec.Command("shaver", args("killed")...)
-	p.Env = append(os.Environ(), "GOMAXPROCS=1")
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
 	state := filepath.Join(dir, ".killed.training")
-	for range 2000 {
-		if _, err := os.Stat(state); err == nil {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	_ = p.Process.Kill()
-	if p.Wait() == nil {
-		t.Fatal("the training ended before it was killed")
-	}
+	killTraining(t, state, args("killed"))
 	var s standing
 	if err := checkpoint.ReadVectors(state, func(text string) ([]checkpoint.Vector, error) {
 		return nil, json.Unmarshal([]byte(text), &s)
@@ -99,6 +85,47 @@ func TestTrainResumes(t *testing.T) {
 		t.Errorf("the killed training has %d epochs and the best %d, expected 12 and %d", len(continued.History), continued.Best, whole.Best)
 	}
 	wantFiles(t, dir, "data", "killed", "rows.csv", "whole")
+}
+
+// killTraining runs shaver on one core, and kills it as soon as it has written its state.
+func killTraining(t *testing.T, state string, args []string) {
+	t.Helper()
+	p := exec.Command("shaver", args...)
+	p.Env = append(os.Environ(), "GOMAXPROCS=1")
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2000 {
+		if _, err := os.Stat(state); err == nil {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	_ = p.Process.Kill()
+	if p.Wait() == nil {
+		t.Fatal("the training ended before it was killed")
+	}
+}
+
+// A tuning that is killed and started again writes the bytes of one that is not.
+func TestTuneResumes(t *testing.T) {
+	dir := t.TempDir()
+	data := clicks(t, dir, 20000)
+	file := func(name string) string { return filepath.Join(dir, name) }
+	shaver(t, nil, append([]string{"train", "--dataset", data, "--epochs", "0", "--out", file("m.safetensors")}, tinyTraining...)...)
+	shaver(t, nil, "score", "--model", file("m.safetensors"), "--dataset", data, "--max-rows", "2000", "--estimator", "taylor", "--out", file("s.arrow"))
+	shaver(t, nil, "prune", "--model", file("m.safetensors"), "--scores", file("s.arrow"), "--sparsity", "0.5", "--out", file("p.safetensors"))
+	args := func(out string) []string {
+		return []string{"tune", "--model", file("p.safetensors"), "--dataset", data, "--batch", "128", "--epochs", "12", "--patience", "0", "--out", file(out)}
+	}
+	shaver(t, nil, args("whole")...)
+	killTraining(t, file(".killed.training"), args("killed"))
+	shaver(t, nil, args("killed")...)
+	a, errA := os.ReadFile(file("whole"))
+	b, errB := os.ReadFile(file("killed"))
+	if errA != nil || errB != nil || !bytes.Equal(a, b) {
+		t.Errorf("the killed tuning wrote other bytes (%v, %v)", errA, errB)
+	}
 }
 
 // A search that is killed has the trials and the bytes of one that is not. Its file is that of

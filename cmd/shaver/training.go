@@ -200,7 +200,6 @@ type course struct {
 
 	standing
 	kept     []bool              // entries to keep of the trial under way, once they are found; see train.Trainer.Kept
-	buckets  *train.Buckets      // of CERP's second training
 	best     []checkpoint.Vector // state of the best epoch of OptEmbed's first training; else nil
 	all      *model.Rows         // of the training split
 	progress *cli.Progress
@@ -228,6 +227,9 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 	if o.Search > 0 && o.data.Rows(dataset.Val) == 0 {
 		return nil, fault.Inputf("dataset %s has no rows in the split %s, by which a search chooses", joined(o.dataset), dataset.Val)
 	}
+	if o.method() == train.OptEmbed && o.data.Rows(dataset.Val) == 0 {
+		return nil, fault.Inputf("dataset %s has no rows in the split %s, by which --table %s chooses columns", joined(o.dataset), dataset.Val, train.OptEmbed)
+	}
 	o.Settings = o.training
 	numbers, err := o.resume()
 	if err != nil {
@@ -238,7 +240,7 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 	}
 	n, trials := int64(o.all.Len()), max(1, o.Search)
 	passes := n * int64(o.Epochs) // of a trial
-	if m, _ := o.method(); m != "" {
+	if o.method() != "" {
 		passes *= 2
 	}
 	o.progress = cli.NewProgress("train", "rows", passes*int64(trials))
@@ -273,7 +275,6 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 			done.Diverged = fmt.Sprintf("epoch %d, batch %d", diverged.Epoch, diverged.Batch)
 		}
 		o.Trials, o.History, o.Steps, o.Best = append(o.Trials, done), nil, 0, -1
-		o.Finding, o.kept = nil, nil
 		if err := o.save(nil); err != nil {
 			return nil, err
 		}
@@ -313,7 +314,7 @@ func (o *course) trial(ctx context.Context, settings train.Options, numbers []ch
 	if err != nil {
 		return err
 	}
-	if m, _ := o.method(); m != "" {
+	if o.method() != "" {
 		if o.kept == nil {
 			if err := o.find(ctx, settings, numbers); err != nil {
 				return err
@@ -580,7 +581,7 @@ func (o *course) layout(s *standing) ([]checkpoint.Vector, error) {
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
-	if m, _ := o.method(); m == train.OptEmbed && s.Finding.Kept == 0 {
+	if o.method() == train.OptEmbed && s.Finding.Kept == 0 {
 		return append(vectors(t), o.copyOf(t)...), nil
 	}
 	return vectors(t), nil

@@ -17,10 +17,6 @@ const (
 	// PEP has a threshold for each entry (Liu et al., "Learnable embedding sizes for
 	// recommender systems", ICLR 2021).
 	PEP Method = "pep"
-	// CERP adds two small tables, with a threshold for each of their entries (Liang et al.,
-	// "Learning compact compositional embeddings via regularized pruning for recommendation",
-	// ICDM 2023).
-	CERP Method = "cerp"
 	// OptEmbed has a threshold for each field, and a search of the number of columns of each
 	// field (Lyu et al., "OptEmbed: learning optimal embedding table for click-through rate
 	// prediction", CIKM 2022).
@@ -31,12 +27,11 @@ const (
 type Find struct {
 	Method Method
 	Keep   int // number of entries to keep, at least 1; not used by OptEmbed
-	// WarmUp is the number of steps after which the thresholds of PEP and CERP reach the largest
+	// WarmUp is the number of steps after which the thresholds of PEP reach the largest
 	// initial value, if only weight decay moves them.
 	WarmUp int
-	// Rate is the learning rate of the raw thresholds of PEP and CERP, above 0.
-	Rate    float64
-	Buckets int // rows of each table of CERP, at least 1
+	// Rate is the learning rate of the raw thresholds of PEP, above 0.
+	Rate float64
 }
 
 // validate returns an error if the settings do not fit a and o.
@@ -48,47 +43,28 @@ func (f *Find) validate(a *model.Architecture, o *Options) error {
 		return nil
 	case f.WarmUp < 0 || !(f.Rate > 0) || math.IsInf(f.Rate, 0):
 		return fmt.Errorf("%s has a warm-up of %d steps with the rate %v: expected at least 0 steps and a rate above 0", f.Method, f.WarmUp, f.Rate)
-	case f.Method == CERP && (f.Buckets < 1 || f.Buckets > a.Features()):
-		return fmt.Errorf("%s has %d buckets: expected 1 to %d, the number of features", f.Method, f.Buckets, a.Features())
-	case f.Keep < 1 || f.Keep >= f.entries(a):
-		return fmt.Errorf("%s keeps %d entries: expected at least 1 and fewer than the %d that it starts with", f.Method, f.Keep, f.entries(a))
+	case f.Keep < 1 || f.Keep >= a.Parameters():
+		return fmt.Errorf("%s keeps %d entries: expected at least 1 and fewer than the %d that it starts with", f.Method, f.Keep, a.Parameters())
 	}
 	return nil
 }
 
-// entries returns the number of entries with which the method starts.
-func (f *Find) entries(a *model.Architecture) int {
-	if f.Method == CERP {
-		return (f.Buckets + readBuckets(a.Features(), f.Buckets)) * a.Dim
-	}
-	return a.Parameters()
-}
-
-// finder is a Table of which a training finds the entries to keep.
-type finder interface {
-	Table
-	// remaining returns the number of entries that are not 0.
-	remaining() int
-	// mask returns which entries to keep, exactly Keep.
-	mask() []bool
-}
-
-// Remaining returns the number of entries that thresholds leave, which falls until it is at most
-// Keep. Trainings other than those of PEP and CERP have none.
+// Remaining returns the number of entries that PEP's thresholds leave, which falls until it is at
+// most Keep. It is 0 for all other trainings.
 func (t *Trainer) Remaining() int {
-	if f, ok := t.table.(finder); ok {
-		return f.remaining()
+	if pep, ok := t.table.(*pepTable); ok {
+		return pep.remaining()
 	}
 	return 0
 }
 
-// Kept returns the entries to keep. For PEP these are Keep entries of the table, [Features,
-// Dim]. For CERP they are Keep entries of both tables, [2, Buckets, Dim]. They have the greatest
-// margins |v| - threshold, and of equal margins the first entries. For OptEmbed, Kept returns all
-// entries of the features that the thresholds keep. Other trainings have none.
+// Kept returns the entries of the table to keep, [Features, Dim]. For PEP these are the Keep
+// entries with the greatest margins |v| - threshold, and of equal margins the first entries. For
+// OptEmbed they are all entries of the features that the thresholds keep. Kept is nil for all other
+// trainings.
 func (t *Trainer) Kept() []bool {
 	switch table := t.table.(type) {
-	case finder:
+	case *pepTable:
 		return table.mask()
 	case *optTable:
 		return table.mask()

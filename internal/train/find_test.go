@@ -10,7 +10,6 @@ import (
 // finders are the settings of the goldens of the tables that find the entries to keep.
 var finders = map[string]*Find{
 	"pep":      {Method: PEP, Keep: 40, WarmUp: 1, Rate: 3e-2},
-	"cerp":     {Method: CERP, Keep: 40, WarmUp: 1, Rate: 3e-2, Buckets: 8},
 	"optembed": {Method: OptEmbed},
 }
 

@@ -2,7 +2,6 @@ package train
 
 import (
 	"math"
-	"slices"
 
 	"shaver/internal/model"
 	"shaver/internal/random"
@@ -36,23 +35,9 @@ const (
 	reduceTensor
 )
 
-// bucketsTensor and the next number are those of the tables of CERP.
-const bucketsTensor = 6
-
 // xavier returns the limit of the initial values of a table, which are uniform (Glorot and
 // Bengio, 2010).
 func xavier(rows, columns int) float64 { return math.Sqrt(6 / float64(rows+columns)) }
-
-// InitialBuckets returns the tables of CERP with which a training starts, with the given number of
-// rows. All entries are kept.
-func InitialBuckets(a *model.Architecture, rows int, seed uint64) *Buckets {
-	b := &Buckets{}
-	for k := range b.Values {
-		b.Values[k], b.Kept[k] = make([]float32, rows*a.Dim), slices.Repeat([]bool{true}, rows*a.Dim)
-		fill(b.Values[k], xavier(rows, a.Dim), seed, bucketsTensor+k)
-	}
-	return b
-}
 
 // fill sets values to uniform numbers from -limit to limit.
 func fill(values []float32, limit float64, seed uint64, tensor int) {

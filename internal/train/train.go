@@ -38,9 +38,6 @@ type Options struct {
 	Dropped []bool
 	// Find chooses a training that finds the entries to keep. It is nil for any other training.
 	Find *Find
-	// Buckets are the tables of a training of the entries that CERP found. The training changes
-	// them, and Parameters sets them. It is nil for any other training.
-	Buckets *Buckets
 }
 
 // Validate returns an error that names the first invalid option.
@@ -98,15 +95,10 @@ func Supports(a *model.Architecture) error {
 // table returns the table that o chooses. It keeps the embeddings of p.
 func (o *Options) table(a *model.Architecture, p *model.Parameters) Table {
 	switch f := o.Find; {
-	case o.Buckets != nil:
-		return newMaskedBuckets(a, o.Buckets)
 	case f == nil:
 		return newFullTable(a, p.Embedding, o.Dropped)
 	case f.Method == PEP:
 		return newPEPTable(a, p.Embedding, f.Keep, f.start(xavier(a.Features(), a.Dim), o), f.Rate/o.LearningRate)
-	case f.Method == CERP:
-		b := InitialBuckets(a, f.Buckets, o.Seed)
-		return newCERPTable(a, b, f.Keep, f.start(xavier(f.Buckets, a.Dim), o), f.Rate/o.LearningRate)
 	}
 	return newOptTable(a, p.Embedding, o.Batch+1, o.Seed)
 }
@@ -131,11 +123,6 @@ func New(a model.Architecture, p *model.Parameters, o Options) (*Trainer, error)
 	}
 	if o.Find != nil {
 		if err := o.Find.validate(&a, &o); err != nil {
-			return nil, err
-		}
-	}
-	if o.Buckets != nil {
-		if err := o.Buckets.validate(&a); err != nil {
 			return nil, err
 		}
 	}
@@ -419,9 +406,6 @@ func (t *Trainer) State() []Vector {
 	}
 	return all
 }
-
-// Seed returns the seed of the training.
-func (t *Trainer) Seed() uint64 { return t.o.Seed }
 
 // Steps returns the number of steps of the optimizer.
 func (t *Trainer) Steps() int64 { return t.steps }

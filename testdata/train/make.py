@@ -37,10 +37,10 @@ class WideDeep(golden.DeepFM):
 class SoftTable(nn.Module):
     """PEP: a threshold for each entry."""
 
-    def __init__(self, rows, dim, scale=0.5, level=-2.0):
+    def __init__(self, rows, dim):
         super().__init__()
-        self.values = nn.Parameter(scale * torch.randn(rows, dim))
-        self.raw = nn.Parameter(level + torch.randn(rows, dim))
+        self.values = nn.Parameter(0.5 * torch.randn(rows, dim))
+        self.raw = nn.Parameter(-2.0 + torch.randn(rows, dim))
 
     def table(self):
         return torch.sign(self.values) * torch.relu(self.values.abs() - torch.sigmoid(self.raw))
@@ -53,29 +53,6 @@ class SoftTable(nn.Module):
 
     def own(self):
         return {"embedding": self.values, "embedding.threshold": self.raw}
-
-
-class Buckets(nn.Module):
-    """CERP: the sum of a row of each of two tables with thresholds, and its pruning loss."""
-
-    def __init__(self, rows, dim, buckets=8):
-        super().__init__()
-        self.p, self.q = SoftTable(buckets, dim, 0.3, -3.0), SoftTable(buckets, dim, 0.3, -3.0)
-        ids = torch.arange(rows)
-        self.at = ids % buckets, ids // (-(-rows // buckets))
-
-    def table(self):
-        return self.p.table()[self.at[0]] + self.q.table()[self.at[1]]
-
-    def forward(self, ids):
-        return self.table()[ids]
-
-    def penalty(self):
-        # In float32, 1 - tanh^2 loses most digits.
-        return -1e-4 * torch.tanh(100 * (self.p.table() + self.q.table()).double()).pow(2).sum().float()
-
-    def own(self):
-        return {"p": self.p.values, "p.threshold": self.p.raw, "q": self.q.values, "q.threshold": self.q.raw}
 
 
 class Step(torch.autograd.Function):
@@ -136,7 +113,7 @@ CASES = {
     "dcnv2-parallel": (golden.DCNv2, "dcnv2", config(num_layers=2, structure="Parallel")),
 }
 # Tables that find the entries to keep, of a DeepFM.
-FINDERS = {"pep": SoftTable, "cerp": Buckets, "optembed": Supernet}
+FINDERS = {"pep": SoftTable, "optembed": Supernet}
 
 
 def safetensors(path, model, kind):
