@@ -35,7 +35,8 @@ type bench struct {
 	server *bus.Server
 	folder string // folder of the dataset
 	config coordinator.Config
-	rows   atomic.Int64 // rows computed by all workers so far
+	rows   atomic.Int64  // rows computed by all workers so far
+	hold   time.Duration // worker.Config.Hold
 }
 
 func newBench(t *testing.T) *bench {
@@ -68,7 +69,7 @@ func (b *bench) work(ctx context.Context) {
 	own := b.connect(ctx, "worker")
 	defer own.Close()
 	err := worker.Run(ctx, nil, worker.Config{
-		Bus: own, Name: "w", Threads: 1, Models: new(worker.Models), Log: b.config.Log,
+		Bus: own, Name: "w", Threads: 1, Models: new(worker.Models), Log: b.config.Log, Hold: b.hold,
 		OnRows: func(n int) { b.rows.Add(int64(n)) },
 	})
 	if err != nil && !errors.Is(err, context.Canceled) {

@@ -60,18 +60,26 @@ func (b *bench) ranged(ranges int, dies <-chan struct{}) ([]byte, error) {
 	return b.run(ctx, 2)
 }
 
+// reference returns the scores of the job without ranges. The job has no scores file afterwards.
+func (b *bench) reference() []byte {
+	b.t.Helper()
+	want, err := b.run(b.t.Context(), 2)
+	if err == nil {
+		err = os.Remove(b.config.Out)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return want
+}
+
 // The scores file does not depend on the number of ranges, whether workers add up shards or not.
 // Nothing is left on the server.
 func TestRangesGiveTheSameBytes(t *testing.T) {
 	b := newBench(t)
-	want, err := b.run(t.Context(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := b.reference()
 	for _, ranges := range []int{1, 2, 5} {
-		if err := os.Remove(b.config.Out); err != nil {
-			t.Fatal(err)
-		}
+		b.hold = time.Duration(ranges%2) * time.Second // with 1 and 5 ranges, workers add up shards
 		got, err := b.ranged(ranges, nil)
 		if err != nil {
 			t.Fatalf("%d ranges: %v", ranges, err)
@@ -80,21 +88,17 @@ func TestRangesGiveTheSameBytes(t *testing.T) {
 			t.Errorf("%d ranges give other bytes", ranges)
 		}
 		b.wantNothing()
+		if err := os.Remove(b.config.Out); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
-// If mergers die, the job continues from its last checkpoint, and the scores are the same. This
-// also holds if a coordinator ends and another one takes its mergers.
+// If mergers die, the job continues from its last checkpoint, and the scores are the same.
 func TestMergersDie(t *testing.T) {
 	t.Parallel() // the test waits most of the time
 	b := newBench(t)
-	want, err := b.run(t.Context(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(b.config.Out); err != nil {
-		t.Fatal(err)
-	}
+	want := b.reference()
 	core, logged := observer.New(zap.WarnLevel)
 	b.config.Log = zap.New(core)
 	b.config.SaveEvery = time.Nanosecond
@@ -125,13 +129,7 @@ func TestMergersDie(t *testing.T) {
 // is lost, its shards are computed again.
 func TestRangesLoseData(t *testing.T) {
 	b := newBench(t)
-	want, err := b.run(t.Context(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(b.config.Out); err != nil {
-		t.Fatal(err)
-	}
+	want := b.reference()
 	b.config.SaveEvery = time.Nanosecond
 	cut, cancel := context.WithCancel(t.Context())
 	b.config.OnMerged = func(rows int64) {

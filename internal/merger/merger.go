@@ -138,9 +138,6 @@ type Config struct {
 	Bus  *bus.Bus
 	Name string // of the merger, for people
 	Log  *zap.Logger
-	// OnRange is called when the merger gets a range and, with an empty job, when it is free
-	// again; nil = no call.
-	OnRange func(job string)
 }
 
 // Run keeps ranges of jobs, one at a time, until ctx ends.
@@ -151,14 +148,8 @@ func Run(ctx context.Context, c Config) error {
 			return err
 		}
 		c.Log.Info("keeping a range", zap.String("job", r.offer.Job), zap.Int64("epoch", r.offer.Epoch))
-		if c.OnRange != nil {
-			c.OnRange(r.offer.Job)
-		}
 		r.keep(ctx)
 		debug.FreeOSMemory()
-		if c.OnRange != nil {
-			c.OnRange("")
-		}
 	}
 }
 
