@@ -119,7 +119,7 @@ func (k *kept) keep(ctx context.Context) {
 	done := k.done
 	k.mu.Unlock()
 	<-done
-	k.sums, k.pending, k.last = nil, nil, nil
+	k.sums, k.pending = nil, nil // frees their memory, even if an answer is still on its way
 }
 
 // answer begins the work of a question, unless it has begun, and waits for its end. It answers
