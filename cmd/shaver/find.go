@@ -149,7 +149,7 @@ func (o *course) giveUp(format string, args ...any) error {
 	if err := os.Remove(o.state()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return fault.Usagef("--table %s: %s", o.Table, fmt.Sprintf(format, args...))
+	return &noModel{fault.Usagef("--table %s: %s", o.Table, fmt.Sprintf(format, args...))}
 }
 
 // copyOf returns a copy of the state of a trainer.

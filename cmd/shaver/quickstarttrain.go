@@ -27,17 +27,14 @@ func (o *quickstartOptions) course(file func(string) string, out string) *course
 
 // fit trains the model of the quickstart, writes it to model.safetensors and returns it.
 func (o *quickstartOptions) fit(ctx context.Context, file func(string) string) (*checkpoint.Checkpoint, error) {
-	t := o.course(file, "model.safetensors")
-	if err := t.check(); err != nil {
+	options := o.course(file, "model.safetensors").trainingOptions
+	if err := options.check(); err != nil {
 		return nil, err
 	}
-	d, err := t.open(nil, nil)
+	t, err := options.fresh(&model.Architecture{Kind: model.DeepFM, Dim: 8, Hidden: []int{64, 32}}, true, initialDefault)
 	if err != nil {
 		return nil, err
 	}
-	a := &model.Architecture{Kind: model.DeepFM, FieldDims: d.FieldDims(), Dim: 8, Hidden: []int{64, 32}}
-	t.data, t.Initial, t.Architecture = d, initialDefault, a
-	t.from = checkpoint.New(*a, train.Initial(a, true, o.seed))
 	if _, err := t.train(ctx); err != nil {
 		return nil, err
 	}

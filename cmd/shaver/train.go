@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,7 +133,6 @@ func (o *trainOptions) run(c *cobra.Command) error {
 	if err := o.checkTable(c); err != nil {
 		return err
 	}
-	t := &course{trainingOptions: &o.trainingOptions, budget: o.budget}
 	if o.model != "" {
 		for name := range modelFlags {
 			if c.Flags().Changed(name) {
@@ -146,9 +146,9 @@ func (o *trainOptions) run(c *cobra.Command) error {
 		if ck.Compact != nil {
 			return fault.Usagef("%s is a pruned model: shaver tune trains it and keeps the dropped entries", o.model)
 		}
-		t.from, o.Model = ck, ck.Digest()
-		t.data, err = o.open(&ck.Architecture, ck.Fields)
-		if err != nil {
+		t := &course{trainingOptions: &o.trainingOptions, from: ck, budget: o.budget}
+		o.Model = ck.Digest()
+		if t.data, err = o.open(&ck.Architecture, ck.Fields); err != nil {
 			return err
 		}
 		return t.run(c)
@@ -156,24 +156,11 @@ func (o *trainOptions) run(c *cobra.Command) error {
 	if err := o.describe(c); err != nil {
 		return err
 	}
-	d, err := o.open(nil, nil)
+	t, err := o.fresh(&o.architecture, o.norm, o.initial)
 	if err != nil {
 		return err
 	}
-	a := &o.architecture
-	a.FieldDims = d.FieldDims()
-	if err := a.Validate(); err != nil {
-		return fault.Usagef("%w", err)
-	}
-	if t.data, err = d.For(a); err != nil {
-		return err
-	}
-	initial := train.Initial
-	if o.initial == initialReference {
-		initial = train.InitialReference
-	}
-	o.Initial, o.Architecture = o.initial, a
-	t.from = checkpoint.New(*a, initial(a, o.norm, o.Seed))
+	t.budget = o.budget
 	return t.run(c)
 }
 
@@ -229,36 +216,38 @@ func (o *trainOptions) checkTable(c *cobra.Command) error {
 	return nil
 }
 
+// describes reports whether models of a kind have what a flag describes.
+func describes(flag string, kind model.Kind) bool {
+	kinds := modelFlags[flag]
+	return kinds == nil || slices.Contains(kinds, kind)
+}
+
+// trim removes from an architecture what its kind does not have.
+func trim(a *model.Architecture) {
+	if !describes("hidden", a.Kind) {
+		a.Hidden = nil
+	}
+	if !describes("cross-layers", a.Kind) {
+		a.CrossLayers = 0
+	}
+	if !describes("experts", a.Kind) {
+		a.Experts, a.Rank = 0, 0
+	}
+	if !describes("structure", a.Kind) {
+		a.Structure = ""
+	}
+}
+
 // describe completes the architecture of a new model.
 func (o *trainOptions) describe(c *cobra.Command) error {
 	a := &o.architecture
 	a.Kind = model.Kind(o.kind)
-	has := func(name string) bool {
-		kinds := modelFlags[name]
-		for _, kind := range kinds {
-			if kind == a.Kind {
-				return true
-			}
-		}
-		return kinds == nil
-	}
 	for name := range modelFlags {
-		if c.Flags().Changed(name) && !has(name) {
+		if c.Flags().Changed(name) && !describes(name, a.Kind) {
 			return fault.Usagef("--%s has no effect with --kind %s", name, a.Kind)
 		}
 	}
-	if !has("hidden") {
-		a.Hidden = nil
-	}
-	if !has("cross-layers") {
-		a.CrossLayers = 0
-	}
-	if !has("experts") {
-		a.Experts, a.Rank = 0, 0
-	}
-	if !has("structure") {
-		a.Structure = ""
-	}
+	trim(a)
 	if a.Dim < 1 {
 		return fault.Usagef("--dim %d: expected at least 1", a.Dim)
 	}

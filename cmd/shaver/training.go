@@ -19,6 +19,7 @@ import (
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
+	"shaver/internal/cputime"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/filelock"
@@ -78,6 +79,7 @@ type trial struct {
 	Epochs       int          `json:"epochs"`             // number of epochs until it stopped
 	Best         *train.Epoch `json:"best,omitempty"`     // nil if it has none
 	Diverged     string       `json:"diverged,omitempty"` // where, if it diverged
+	Seconds      float64      `json:"seconds"`            // processor time, without that of earlier processes
 }
 
 // standing is what the state of a training holds besides the trainer's numbers. Steps,
@@ -187,6 +189,29 @@ func (o *trainingOptions) open(a *model.Architecture, names []string) (*dataset.
 	return d, nil
 }
 
+// fresh returns the training of a new model with the architecture a, whose FieldDims it sets to
+// those of the dataset. norm states whether each hidden layer has a BatchNorm. initial is one of
+// the initialisations.
+func (o *trainingOptions) fresh(a *model.Architecture, norm bool, initial string) (*course, error) {
+	d, err := o.open(nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	a.FieldDims = d.FieldDims()
+	if err := a.Validate(); err != nil {
+		return nil, fault.Usagef("%w", err)
+	}
+	if d, err = d.For(a); err != nil {
+		return nil, err
+	}
+	weights := train.Initial
+	if initial == initialReference {
+		weights = train.InitialReference
+	}
+	o.Initial, o.Architecture = initial, a
+	return &course{trainingOptions: o, data: d, from: checkpoint.New(*a, weights(a, norm, o.Seed))}, nil
+}
+
 // course is one training: from a checkpoint to the file of the best epoch. A search has
 // several trials, and writes the best epoch of all.
 type course struct {
@@ -255,6 +280,7 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 		if o.Search > 0 {
 			settings.Trial(number)
 		}
+		cpu := cputime.Process()
 		err := o.trial(ctx, settings, numbers)
 		numbers = nil
 		var diverged *train.Diverged
@@ -270,7 +296,7 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 		if o.Search == 0 {
 			break
 		}
-		done := trial{settings.LearningRate, settings.WeightDecay, settings.Dropout, last(o.History), bestOf(o.History, o.Best), ""}
+		done := trial{settings.LearningRate, settings.WeightDecay, settings.Dropout, last(o.History), bestOf(o.History, o.Best), "", (cputime.Process() - cpu).Seconds()}
 		if diverged != nil {
 			done.Diverged = fmt.Sprintf("epoch %d, batch %d", diverged.Epoch, diverged.Batch)
 		}
@@ -290,11 +316,16 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 	if o.Search > 0 {
 		result.Best = o.bestTrial()
 		if result.Best == 0 {
-			return nil, fault.Inputf("all %d trials diverged: nothing was written", len(o.Trials))
+			return nil, &noModel{fault.Inputf("all %d trials diverged: nothing was written", len(o.Trials))}
 		}
 	}
 	return result, nil
 }
+
+// noModel is the error of a training that ended without a model, and would again.
+type noModel struct{ error }
+
+func (e *noModel) Unwrap() error { return e.error }
 
 // explain returns the error of a training that diverged, after removing its state.
 func (o *course) explain(diverged *train.Diverged) error {
@@ -305,7 +336,11 @@ func (o *course) explain(diverged *train.Diverged) error {
 	if best := bestOf(o.History, o.Best); best != nil {
 		kept = fmt.Sprintf("%s has the model of epoch %d", o.out, best.Number)
 	}
-	return fault.Usagef("%w; %s; try a lower --learning-rate", diverged, kept)
+	err := fault.Usagef("%w; %s; try a lower --learning-rate", diverged, kept)
+	if bestOf(o.History, o.Best) == nil {
+		return &noModel{err}
+	}
+	return err
 }
 
 // trial runs one training. If numbers is not nil, it continues from them.
@@ -472,8 +507,11 @@ func digestOf(path string) (string, error) {
 }
 
 // state returns the path of the state, from which the same command continues.
-func (o *course) state() string {
-	return filepath.Join(filepath.Dir(o.out), "."+filepath.Base(o.out)+".training")
+func (o *course) state() string { return stateOf(o.out) }
+
+// stateOf returns the path of the state of the training that writes to out.
+func stateOf(out string) string {
+	return filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".training")
 }
 
 // save writes the state. t is the trainer of the trial under way, or nil between trials.
