@@ -51,6 +51,7 @@ train:                  pure kernel loss model random
 evaluate:               pure loss model golang.org/x/sync gonum.org/v1/gonum
 job:                    pure estimator loss
 compact:                pure kernel model
+composed:               pure
 dense:                  pure
 
 # files; arrowio is the only importer of Arrow
