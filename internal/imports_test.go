@@ -47,7 +47,7 @@ shapley:                pure estimator loss model random tally vector golang.org
 baseline:               pure model
 prune:                  pure baseline model random sparsity
 compare:                pure sparsity gonum.org/v1/gonum
-train:                  pure kernel loss model random
+train:                  pure composed kernel loss model random
 evaluate:               pure loss model golang.org/x/sync gonum.org/v1/gonum
 job:                    pure estimator loss
 compact:                pure kernel model
