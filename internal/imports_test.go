@@ -55,7 +55,7 @@ composed:               pure
 dense:                  pure
 
 # files; arrowio is the only importer of Arrow
-checkpoint:             atomicfile compact dissect fault graph match model onnx seal
+checkpoint:             atomicfile compact composed dissect fault graph match model onnx seal
 onnx:                   fault google.golang.org/protobuf
 dissect:                fault graph onnx
 arrowio:                fault layout model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
