@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ import (
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
+	"shaver/internal/composed"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
 	"shaver/internal/filelock"
@@ -78,6 +80,7 @@ type trial struct {
 	Epochs       int          `json:"epochs"`             // number of epochs until it stopped
 	Best         *train.Epoch `json:"best,omitempty"`     // nil if it has none
 	Diverged     string       `json:"diverged,omitempty"` // where, if it diverged
+	Failed       string       `json:"failed,omitempty"`   // why, if it could not reach the sparsity
 }
 
 // standing is what the state of a training holds besides the trainer's numbers. Steps,
@@ -148,6 +151,9 @@ func (o *trainingOptions) check() error {
 	if err := settings.Validate(); err != nil {
 		return fault.Usagef("%w", err)
 	}
+	if err := o.checkTable(); err != nil {
+		return err
+	}
 	o.outputs.Inputs(dataset.Files(o.dataset...)...)
 	return o.outputs.Check("--out", o.out, models)
 }
@@ -194,7 +200,9 @@ type course struct {
 	from     *checkpoint.Checkpoint // has the shapes of the model to write
 	dropped  []bool                 // with baseline, if the model is pruned; else nil
 	baseline []float32
-	compact  bool // whether to write the compact form
+	compact  bool            // whether to write the compact form
+	shape    *composed.Shape // of a composed table; else nil
+	cached   []int32         // features of it with rows of their own, after the first epoch
 	data     *dataset.Dataset
 	budget   time.Duration // time after which a search starts no more trials; 0 = unlimited
 
@@ -230,6 +238,9 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 	if o.method() == train.OptEmbed && o.data.Rows(dataset.Val) == 0 {
 		return nil, fault.Inputf("dataset %s has no rows in the split %s, by which --table %s chooses columns", joined(o.dataset), dataset.Val, train.OptEmbed)
 	}
+	if err := o.chooseTable(); err != nil {
+		return nil, err
+	}
 	o.Settings = o.training
 	numbers, err := o.resume()
 	if err != nil {
@@ -258,11 +269,17 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 		err := o.trial(ctx, settings, numbers)
 		numbers = nil
 		var diverged *train.Diverged
-		if errors.As(err, &diverged) && o.Search > 0 {
+		var missed *unreachable
+		switch failed := errors.As(err, &diverged) || errors.As(err, &missed); {
+		case failed && o.Search > 0:
 			err = nil
-		}
-		if diverged != nil && o.Search == 0 {
+		case diverged != nil:
 			err = o.explain(diverged)
+		case missed != nil:
+			err = o.remove()
+			if err == nil {
+				err = fault.Usagef("--table %s: %w", o.Table, missed)
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -270,16 +287,20 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 		if o.Search == 0 {
 			break
 		}
-		done := trial{settings.LearningRate, settings.WeightDecay, settings.Dropout, last(o.History), bestOf(o.History, o.Best), ""}
+		done := trial{settings.LearningRate, settings.WeightDecay, settings.Dropout, last(o.History), bestOf(o.History, o.Best), "", ""}
 		if diverged != nil {
 			done.Diverged = fmt.Sprintf("epoch %d, batch %d", diverged.Epoch, diverged.Batch)
 		}
+		if missed != nil {
+			done.Failed = missed.reason
+		}
 		o.Trials, o.History, o.Steps, o.Best = append(o.Trials, done), nil, 0, -1
+		o.Finding, o.kept, o.best, o.dropped, o.baseline = nil, nil, nil, nil, nil
 		if err := o.save(nil); err != nil {
 			return nil, err
 		}
 	}
-	if err := os.Remove(o.state()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := o.remove(); err != nil {
 		return nil, err
 	}
 	o.progress.End()
@@ -290,15 +311,42 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 	if o.Search > 0 {
 		result.Best = o.bestTrial()
 		if result.Best == 0 {
-			return nil, fault.Inputf("all %d trials diverged: nothing was written", len(o.Trials))
+			return nil, fault.Inputf("all %d trials failed: nothing was written%s", len(o.Trials), o.reasons())
 		}
 	}
 	return result, nil
 }
 
+// reasons returns why the trials of a search failed, each reason once.
+func (o *course) reasons() string {
+	var all []string
+	for _, t := range o.Trials {
+		if reason := t.reason(); !slices.Contains(all, reason) {
+			all = append(all, reason)
+		}
+	}
+	return "; " + strings.Join(all, "; ")
+}
+
+// reason returns why a trial failed, or "" if it did not.
+func (t *trial) reason() string {
+	if t.Diverged != "" {
+		return "diverged in " + t.Diverged
+	}
+	return t.Failed
+}
+
+// remove deletes the state, if there is one.
+func (o *course) remove() error {
+	if err := os.Remove(o.state()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // explain returns the error of a training that diverged, after removing its state.
 func (o *course) explain(diverged *train.Diverged) error {
-	if err := os.Remove(o.state()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := o.remove(); err != nil {
 		return err
 	}
 	kept := "nothing was written"
@@ -323,6 +371,8 @@ func (o *course) trial(ctx context.Context, settings train.Options, numbers []ch
 			o.progress.Note(fmt.Sprintf("found %d entries to keep", o.Finding.Kept))
 		}
 		o.apply(p, &settings)
+	} else {
+		settings = o.withTable(settings)
 	}
 	trainer, err := train.New(o.from.Architecture, p, settings)
 	if err != nil {
@@ -343,7 +393,7 @@ func (o *course) trial(ctx context.Context, settings train.Options, numbers []ch
 	best := o.bestTrial()
 	r.Done = func(e train.Epoch, first bool) error {
 		if first && (best == 0 || e.Validation.Better(o.Trials[best-1].Best.Validation)) {
-			if err := o.write(trainer.Parameters(), e, &settings); err != nil {
+			if err := o.write(trainer, e, &settings); err != nil {
 				return err
 			}
 		}
@@ -430,8 +480,8 @@ func (o *course) rows(ctx context.Context) (*model.Rows, error) {
 }
 
 // write writes the model of an epoch to --out. The metadata have the settings of its trial.
-func (o *course) write(p *model.Parameters, e train.Epoch, settings *train.Options) error {
-	c, err := o.from.WithParameters(p)
+func (o *course) write(trainer *train.Trainer, e train.Epoch, settings *train.Options) error {
+	c, err := o.from.WithParameters(trainer.Parameters())
 	if err != nil {
 		return err
 	}
@@ -442,13 +492,17 @@ func (o *course) write(p *model.Parameters, e train.Epoch, settings *train.Optio
 		return err
 	}
 	c.Training = string(text)
-	if o.compact {
+	switch {
+	case o.shape != nil:
+		c.Composed = trainer.Composed()
+		_, err = checkpoint.WriteComposed(o.out, c)
+	case o.compact:
 		values := compact.Float32
 		if o.from.Compact != nil {
 			values = o.from.Compact.Encoding()
 		}
 		_, err = checkpoint.WriteCompact(o.out, c, o.dropped, o.baseline, values)
-	} else {
+	default:
 		_, err = checkpoint.WriteDense(o.out, c)
 	}
 	if err != nil {
@@ -565,8 +619,12 @@ func (o *course) layout(s *standing) ([]checkpoint.Vector, error) {
 		return nil, err
 	}
 	settings := o.settings(o.dropped)
+	if o.Search > 0 {
+		settings.Trial(len(s.Trials))
+	}
 	switch {
 	case s.Finding == nil:
+		settings = o.withTable(settings)
 	case s.Finding.Kept == 0:
 		if settings, err = o.finder(settings); err != nil {
 			return nil, err
@@ -654,8 +712,8 @@ func (r *trainingResult) search(w io.Writer) {
 		switch {
 		case i+1 == r.Best:
 			note = fmt.Sprintf("epoch %d written to %s", t.Best.Number, r.Out)
-		case t.Diverged != "":
-			note = "diverged in " + t.Diverged
+		default:
+			note = t.reason()
 		}
 		fmt.Fprintf(w, "%d\t%g\t%g\t%g\t%d\t%s\t%s\t%s\n", i+1, t.LearningRate, t.WeightDecay, t.Dropout, t.Epochs, auc, logLoss, note)
 	}

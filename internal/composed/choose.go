@@ -165,7 +165,7 @@ func interleave(sorted []int) (all []int) {
 
 // MostFrequent returns the n features with the greatest counts, ascending. Of equal counts, the
 // smaller features come first.
-func MostFrequent(counts []int, n int) []int32 {
+func MostFrequent(counts []int64, n int) []int32 {
 	order := make([]int32, len(counts))
 	for i := range order {
 		order[i] = int32(i)

@@ -255,7 +255,7 @@ func TestCache(t *testing.T) {
 			t.Errorf("cache %v: %v", cache, err)
 		}
 	}
-	if got := MostFrequent([]int{3, 9, 3, 0, 9, 3}, 4); fmt.Sprint(got) != "[0 1 2 4]" {
+	if got := MostFrequent([]int64{3, 9, 3, 0, 9, 3}, 4); fmt.Sprint(got) != "[0 1 2 4]" {
 		t.Errorf("the most frequent features are %v", got)
 	}
 }
