@@ -27,7 +27,7 @@ func TestComposedTablesResume(t *testing.T) {
 	}{
 		"qr":       {[]string{"--table", "qr", "--sparsity", "0.8"}, composed.ForDivider(120, 4, 5)},
 		"qr-7":     {[]string{"--table", "qr:7", "--patience", "0"}, composed.ForDivider(120, 4, 7)},
-		"tt":       {[]string{"--table", "tt", "--sparsity", "0.5"}, composed.ForRanks(120, 4, []int{5, 5}, 0)},
+		"tt":       {[]string{"--table", "tt", "--sparsity", "0.5"}, composed.ForRanks(120, 4, []int{4, 4}, 0)},
 		"tt-cache": {[]string{"--table", "tt:3,2:10", "--patience", "0"}, composed.ForRanks(120, 4, []int{3, 2}, 10)},
 		"cerp":     {[]string{"--table", "cerp", "--sparsity", "0.7", "--warm-up", "2"}, composed.ForBuckets(120, 4, 22)},
 		"cerp-30":  {[]string{"--table", "cerp:30", "--sparsity", "0.7", "--warm-up", "1"}, composed.ForBuckets(120, 4, 30)},

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -380,7 +379,7 @@ func (o *course) trial(ctx context.Context, settings train.Options, numbers []ch
 	}
 	r := &train.Run{
 		Trainer: trainer, Rows: o.all, Epochs: o.Epochs, Patience: o.Patience, Shuffle: o.Order == orderShuffle,
-		Untrained: o.Model != "" || o.Epochs == 0, Measure: o.measure(),
+		Untrained: o.untrained(), Measure: o.measure(),
 		Stepped: func(rows int) { o.progress.Add(int64(rows)) },
 	}
 	if numbers != nil {
@@ -479,15 +478,31 @@ func (o *course) rows(ctx context.Context) (*model.Rows, error) {
 	return all, err
 }
 
+// with returns the training with the settings of a trial.
+func (o *course) with(settings *train.Options) training {
+	t := o.training
+	t.LearningRate, t.WeightDecay, t.Dropout = settings.LearningRate, settings.WeightDecay, settings.Dropout
+	return t
+}
+
+// untrained reports whether the model before training is a candidate.
+func (o *course) untrained() bool { return o.Model != "" || o.Epochs == 0 }
+
+// first returns the number of the first candidate.
+func (o *course) first() int {
+	if o.untrained() {
+		return 0
+	}
+	return 1
+}
+
 // write writes the model of an epoch to --out. The metadata have the settings of its trial.
 func (o *course) write(trainer *train.Trainer, e train.Epoch, settings *train.Options) error {
 	c, err := o.from.WithParameters(trainer.Parameters())
 	if err != nil {
 		return err
 	}
-	t := o.training
-	t.LearningRate, t.WeightDecay, t.Dropout = settings.LearningRate, settings.WeightDecay, settings.Dropout
-	text, err := json.Marshal(trained{t, e})
+	text, err := json.Marshal(trained{o.with(settings), e})
 	if err != nil {
 		return err
 	}
@@ -524,151 +539,6 @@ func digestOf(path string) (string, error) {
 	}
 	return hex.EncodeToString(digest.Sum(nil)), nil
 }
-
-// state returns the path of the state, from which the same command continues.
-func (o *course) state() string {
-	return filepath.Join(filepath.Dir(o.out), "."+filepath.Base(o.out)+".training")
-}
-
-// save writes the state. t is the trainer of the trial under way, or nil between trials.
-func (o *course) save(t *train.Trainer) error {
-	text, err := json.Marshal(o.standing)
-	if err != nil {
-		return err
-	}
-	var numbers []checkpoint.Vector
-	if t != nil {
-		numbers = slices.Concat(vectors(t), o.best, mask(o.kept))
-	}
-	return checkpoint.WriteVectors(o.state(), string(text), numbers)
-}
-
-// mask returns the vector of the entries to keep, or nil without any.
-func mask(kept []bool) []checkpoint.Vector {
-	if kept == nil {
-		return nil
-	}
-	values := make([]float32, len(kept))
-	for i, in := range kept {
-		if in {
-			values[i] = 1
-		}
-	}
-	return []checkpoint.Vector{{Name: "kept", Values: values}}
-}
-
-func vectors(t *train.Trainer) (all []checkpoint.Vector) {
-	for _, v := range t.State() {
-		all = append(all, checkpoint.Vector(v))
-	}
-	return all
-}
-
-// resume reads the state of an interrupted training, if there is one. It returns the numbers
-// of the trainer of the trial under way, or nil if none is.
-func (o *course) resume() (numbers []checkpoint.Vector, err error) {
-	path := o.state()
-	var s standing
-	err = checkpoint.ReadVectors(path, func(text string) ([]checkpoint.Vector, error) {
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			return nil, fault.Inputf("%s: %w", path, err)
-		}
-		ours, err := json.Marshal(o.training)
-		if err != nil {
-			return nil, err
-		}
-		theirs, err := json.Marshal(s.Settings)
-		if err != nil {
-			return nil, err
-		}
-		if string(ours) != string(theirs) {
-			if o.outputs.Force {
-				return nil, errForced
-			}
-			return nil, fault.Usagef("%s is the state of a training with other settings, another model or another dataset: give --force to start over", path)
-		}
-		if len(s.History) == 0 && s.Finding == nil {
-			return nil, nil
-		}
-		numbers, err = o.layout(&s)
-		return numbers, err
-	})
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errForced):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	if s.Digest != "" {
-		if digest, err := digestOf(o.out); err != nil || digest != s.Digest {
-			return nil, fault.Inputf("%s is not the file that the training wrote: delete %s to start over", o.out, path)
-		}
-	}
-	if !s.valid(o.data.Rows(dataset.Val) > 0) {
-		return nil, fault.Inputf("%s has an invalid history: delete it to start over", path)
-	}
-	o.standing = s
-	return numbers, nil
-}
-
-// layout returns vectors for the numbers of the trainer of a state. It reads the entries to keep of
-// the state, if they are found.
-func (o *course) layout(s *standing) ([]checkpoint.Vector, error) {
-	p, err := o.from.Parameters()
-	if err != nil {
-		return nil, err
-	}
-	settings := o.settings(o.dropped)
-	if o.Search > 0 {
-		settings.Trial(len(s.Trials))
-	}
-	switch {
-	case s.Finding == nil:
-		settings = o.withTable(settings)
-	case s.Finding.Kept == 0:
-		if settings, err = o.finder(settings); err != nil {
-			return nil, err
-		}
-	default:
-		if err := o.readKept(s.Finding.Kept); err != nil {
-			return nil, err
-		}
-		o.apply(p, &settings)
-	}
-	t, err := train.New(o.from.Architecture, p, settings)
-	if err != nil {
-		return nil, fault.Usagef("%w", err)
-	}
-	if o.method() == train.OptEmbed && s.Finding.Kept == 0 {
-		return append(vectors(t), o.copyOf(t)...), nil
-	}
-	return vectors(t), nil
-}
-
-// valid reports whether the epochs of a state follow each other, and are measured if there
-// are validation rows.
-func (s *standing) valid(measured bool) bool {
-	epochs := s.History
-	if s.Finding != nil && s.Finding.Kept == 0 {
-		if epochs = s.Finding.history(); len(s.History) > 0 || bestOf(epochs, s.Finding.Best) == nil {
-			return false
-		}
-	}
-	for i, e := range epochs {
-		if e.Number != epochs[0].Number+i || measured && e.Validation == nil {
-			return false
-		}
-	}
-	for _, t := range s.Trials {
-		if t.Best != nil && t.Best.Validation == nil {
-			return false
-		}
-	}
-	return len(s.Trials) <= max(0, s.Settings.Search) && (len(s.History) == 0 || s.History[0].Number >= 0 && bestOf(s.History, s.Best) != nil)
-}
-
-// errForced means that --force discards a state.
-var errForced = errors.New("state discarded")
 
 func (r *trainingResult) table(w io.Writer) {
 	if r.Trials != nil {
