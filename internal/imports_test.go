@@ -47,14 +47,15 @@ shapley:                pure estimator loss model random tally vector golang.org
 baseline:               pure model
 prune:                  pure baseline model random sparsity
 compare:                pure sparsity gonum.org/v1/gonum
-train:                  pure kernel loss model random
+train:                  pure composed kernel loss model random
 evaluate:               pure loss model golang.org/x/sync gonum.org/v1/gonum
 job:                    pure estimator loss
 compact:                pure kernel model
+composed:               pure
 dense:                  pure
 
 # files; arrowio is the only importer of Arrow
-checkpoint:             atomicfile compact dissect fault graph match model onnx seal
+checkpoint:             atomicfile compact composed dissect fault graph match model onnx seal
 onnx:                   fault google.golang.org/protobuf
 dissect:                fault graph onnx
 arrowio:                fault layout model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
@@ -106,7 +107,7 @@ overview:               autoscale bus job metrics go.uber.org/zap
 cli:                    atomicfile bus fault job kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 places:                 arrowio checkpoint cli dataset fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock forecast job kernel loss merger metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio atomicfile autoscale baseline bus checkpoint cli compact compare coordinator cputime dataset dense dissect estimator evaluate fault filelock forecast gate ingest job kernel launch loss metrics model nightly onnx overview picture places planted prepare prune report scores sparsity sweep synth tally train github.com/spf13/cobra go.uber.org/zap
+cmd/shaver:             arrowio atomicfile autoscale baseline bus checkpoint cli compact compare composed coordinator cputime dataset dense dissect estimator evaluate fault filelock forecast gate ingest job kernel launch loss metrics model nightly onnx overview picture places planted prepare prune report scores sparsity sweep synth tally train github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"runtime"
 	"slices"
 
@@ -16,7 +13,6 @@ import (
 	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/scores"
-	"shaver/internal/sparsity"
 	"shaver/internal/train"
 )
 
@@ -33,7 +29,7 @@ type finding struct {
 // findEpoch is an epoch of finding.
 type findEpoch struct {
 	train.Epoch
-	Remaining int `json:"remaining"` // number of entries that the thresholds of PEP leave
+	Remaining int `json:"remaining"` // number of entries that the thresholds of PEP or CERP leave
 }
 
 // history returns the epochs for a run that continues.
@@ -48,18 +44,15 @@ func (f *finding) history() (all []train.Epoch) {
 // weight decay moved them at full speed.
 const pruneEpochs = 4
 
-// method returns the method that finds the entries to keep, or "" if the training keeps all.
-func (t *training) method() train.Method { return train.Method(t.Table) }
-
-// finder returns the settings of the training that finds the entries to keep.
+// finder returns the settings of the training that finds the entries to keep, with a new table.
 func (o *course) finder(settings train.Options) (train.Options, error) {
-	a := &o.from.Architecture
-	drop, err := sparsity.Dropped(a.Parameters(), o.Sparsity)
+	keep, err := o.keep()
 	if err != nil {
-		return settings, fault.Usagef("--sparsity: %w", err)
+		return settings, err
 	}
+	settings = o.withTable(settings)
 	steps := int((o.data.Rows(dataset.Train) + int64(o.Batch) - 1) / int64(o.Batch))
-	settings.Find = &train.Find{Method: o.method(), Keep: a.Parameters() - drop, WarmUp: o.WarmUp * steps, Rate: pruneEpochs / float64(steps)}
+	settings.Find = &train.Find{Method: o.method(), Keep: keep, WarmUp: o.WarmUp * steps, Rate: pruneEpochs / float64(steps)}
 	return settings, nil
 }
 
@@ -144,12 +137,14 @@ func (o *course) find(ctx context.Context, settings train.Options, numbers []che
 	return nil
 }
 
-// giveUp returns the error of a training that cannot reach the sparsity, after removing its state.
+// unreachable is the error of a training that cannot reach the sparsity.
+type unreachable struct{ reason string }
+
+func (u *unreachable) Error() string { return u.reason }
+
+// giveUp returns the error of a training that cannot reach the sparsity.
 func (o *course) giveUp(format string, args ...any) error {
-	if err := os.Remove(o.state()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return &noModel{fault.Usagef("--table %s: %s", o.Table, fmt.Sprintf(format, args...))}
+	return &unreachable{fmt.Sprintf(format, args...)}
 }
 
 // copyOf returns a copy of the state of a trainer.
@@ -163,6 +158,11 @@ func (o *course) copyOf(t *train.Trainer) (all []checkpoint.Vector) {
 // apply sets p and the settings to those of the training of the entries that were found.
 func (o *course) apply(p *model.Parameters, settings *train.Options) {
 	a := &o.from.Architecture
+	if o.shape != nil {
+		*settings = o.withTable(*settings)
+		settings.Composed.Keep(o.kept)
+		return
+	}
 	o.dropped, o.baseline, o.compact = make([]bool, len(o.kept)), make([]float32, a.BaselineSize()), true
 	for i, kept := range o.kept {
 		if !kept {
@@ -176,6 +176,9 @@ func (o *course) apply(p *model.Parameters, settings *train.Options) {
 // readKept reads the n entries to keep from the state.
 func (o *course) readKept(n int) error {
 	entries := o.from.Architecture.Parameters()
+	if o.shape != nil {
+		entries = 2 * o.shape.Buckets * o.shape.Dim
+	}
 	kept := mask(make([]bool, entries))
 	if err := checkpoint.ReadVectors(o.state(), func(string) ([]checkpoint.Vector, error) { return kept, nil }); err != nil {
 		return err

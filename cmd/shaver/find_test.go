@@ -48,35 +48,41 @@ func TestFindResumes(t *testing.T) {
 		if want := len(dropped) - drop; err != nil || kept > want || table == "pep" && kept != want || kept != whole.Kept {
 			t.Errorf("%s keeps %d entries and reports %d, expected %d (%v)", table, kept, whole.Kept, want, err)
 		}
-		out := filepath.Join(dir, "killed-"+table)
-		for kills := range 3 { // after the first state, and after some time
-			p := exec.Command("shaver", args("killed-"+table)...)
-			p.Env = append(os.Environ(), "GOMAXPROCS=1")
-			if err := p.Start(); err != nil {
-				t.Fatal(err)
-			}
-			state := filepath.Join(dir, ".killed-"+table+".training")
-			for range 2000 {
-				if _, err := os.Stat(state); err == nil {
-					break
-				}
-				time.Sleep(time.Millisecond)
-			}
-			time.Sleep(time.Duration(kills) * 30 * time.Millisecond)
-			_ = p.Process.Kill()
-			_ = p.Wait()
-			if _, err := os.Stat(state); err != nil {
-				break // it ended before
-			}
-		}
+		killOften(t, filepath.Join(dir, "killed-"+table), args("killed-"+table))
 		shaver(t, &continued, args("killed-"+table)...)
 		a, errA := os.ReadFile(filepath.Join(dir, "whole-"+table))
-		b, errB := os.ReadFile(out)
+		b, errB := os.ReadFile(filepath.Join(dir, "killed-"+table))
 		if errA != nil || errB != nil || !bytes.Equal(a, b) {
 			t.Errorf("%s: the killed training wrote other bytes (%v, %v)", table, errA, errB)
 		}
 		if x, y := mustJSON(t, whole.Find), mustJSON(t, continued.Find); x != y {
 			t.Errorf("%s: the killed training has the epochs %s, expected %s", table, y, x)
+		}
+	}
+}
+
+// killOften starts a training that writes to out on one core up to three times, and kills it after its
+// first state, or some time after that.
+func killOften(t *testing.T, out string, args []string) {
+	t.Helper()
+	state := filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".training")
+	for kills := range 3 {
+		p := exec.Command("shaver", args...)
+		p.Env = append(os.Environ(), "GOMAXPROCS=1")
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2000 {
+			if _, err := os.Stat(state); err == nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Duration(kills) * 30 * time.Millisecond)
+		_ = p.Process.Kill()
+		_ = p.Wait()
+		if _, err := os.Stat(state); err != nil {
+			break // it ended before
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
+	"shaver/internal/composed"
 	"shaver/internal/dataset"
 	"shaver/internal/dissect"
 	"shaver/internal/fault"
@@ -41,9 +42,11 @@ type modelFacts struct {
 	storage
 }
 
-// storage is the facts about a compact file. It is empty for a dense file.
+// storage is the facts about a compact file or one with a composed table. It is empty for a dense
+// file.
 type storage struct {
-	Kept   *int             `json:"kept,omitempty"`   // number of kept entries
+	Table  *composed.Shape  `json:"table,omitempty"`  // of a composed table
+	Kept   *int             `json:"kept,omitempty"`   // number of kept entries, or of values in the tensors of a composed table
 	Values compact.Encoding `json:"values,omitempty"` // how kept entries are stored
 	Stored []storedField    `json:"stored,omitempty"` // by field, or by look-up in the order of the rows of the tables
 }
@@ -62,6 +65,10 @@ type storedField struct {
 // storageOf returns the storage of ck. names are the names of the fields, or nil.
 func storageOf(ck *checkpoint.Checkpoint, names []string) storage {
 	var s storage
+	if t := ck.Composed; t != nil {
+		n := t.Parameters()
+		s.Table, s.Kept = &t.Shape, &n
+	}
 	if ck.Compact == nil {
 		return s
 	}
@@ -94,6 +101,10 @@ func fieldName(names []string, j int) string {
 
 // table prints the storage. names are the names of the fields, or nil.
 func (s *storage) table(w io.Writer, names []string) {
+	if t := s.Table; t != nil {
+		fmt.Fprintf(w, "table\t%s\t%d parameters, %s\n", t.Scheme, *s.Kept, composedText(t))
+		return
+	}
 	if s.Kept == nil {
 		return
 	}
@@ -105,6 +116,21 @@ func (s *storage) table(w io.Writer, names []string) {
 		}
 		fmt.Fprintf(w, "field %s\t%d of %d kept\t%s, %d rows, %d bytes\n", name, f.Kept, f.span.Rows*f.span.Dim, f.Form, f.Rows, f.Bytes)
 	}
+}
+
+// composedText describes the tensors of a composed table.
+func composedText(s *composed.Shape) string {
+	switch s.Scheme {
+	case composed.QR:
+		return fmt.Sprintf("divider %d", s.Divider)
+	case composed.CERP:
+		return fmt.Sprintf("2 tables of %d rows", s.Buckets)
+	}
+	text := fmt.Sprintf("%d cores with rows %v, columns %v and ranks %v", len(s.Rows), s.Rows, s.Columns, s.Ranks)
+	if s.Cached > 0 {
+		text += fmt.Sprintf(", %d cached features", s.Cached)
+	}
+	return text
 }
 
 func modelInspectCommand() *cobra.Command {
@@ -145,6 +171,10 @@ classes are ignored.
            m] for T = _mlp and T = _gmf, which are read as one table with
            d = 2m; _gmf.gmf_fc; an MLP in _mlp.mlp of hidden layers only; the
            linear layer _mlp.mlp_fc
+
+A file of shaver train --table qr, tt or cerp has the tensors from which the
+table is computed in place of embedding.weight. The command prints their sizes,
+and shaver model convert --dense writes the table.
 
 An MLP is an nn.Sequential that repeats Linear, BatchNorm1d (optional), ReLU and
 Dropout (optional). A state dict does not contain everything, for example not

@@ -19,9 +19,6 @@ const (
 	initialReference = "reference"
 )
 
-// tableFull is the --table that keeps all entries.
-const tableFull = "full"
-
 type trainOptions struct {
 	trainingOptions
 	model        string
@@ -98,9 +95,9 @@ the state of Adam take 12 bytes for each entry.`,
 	cli.OneOf(c, "initial", initialDefault, initialReference)
 	f.IntVar(&o.Search, "search", 0, "`number` of trials with random settings, of which the best is written (default no search)")
 	f.DurationVar(&o.budget, "budget", 0, "`time` after which --search starts no more trials (default unlimited)")
-	f.StringVar(&o.Table, "table", "", "`table` of embeddings: full, pep or optembed (default full)")
-	f.Float64Var(&o.Sparsity, "sparsity", 0, "`portion` of the entries of the table that --table pep or optembed drops")
-	f.IntVar(&o.WarmUp, "warm-up", 3, "`number` of epochs before the thresholds of --table pep reach all initial values")
+	f.StringVar(&o.Table, "table", "", "`table` of embeddings: "+tableForms+" (default full)")
+	f.Float64Var(&o.Sparsity, "sparsity", 0, "`portion` of the entries of the table by which --table makes it smaller")
+	f.IntVar(&o.WarmUp, "warm-up", defaultWarmUp, "`number` of epochs before the thresholds of --table pep or cerp reach all initial values")
 	o.trainingOptions.flags(c)
 	cli.Group(c, "Search", "search", "budget")
 	cli.Group(c, "Files", "model", "dataset", "out", "force")
@@ -130,7 +127,7 @@ func (o *trainOptions) run(c *cobra.Command) error {
 	if err := o.checkSearch(c); err != nil {
 		return err
 	}
-	if err := o.checkTable(c); err != nil {
+	if err := o.checkFlags(c); err != nil {
 		return err
 	}
 	if o.model != "" {
@@ -142,6 +139,9 @@ func (o *trainOptions) run(c *cobra.Command) error {
 		ck, err := checkpoint.Read(o.model)
 		if err != nil {
 			return err
+		}
+		if ck.Composed != nil {
+			return fault.Usagef("%s has a table of scheme %s, whose training cannot continue: shaver model convert --dense writes an ordinary table", o.model, ck.Composed.Shape.Scheme)
 		}
 		if ck.Compact != nil {
 			return fault.Usagef("%s is a pruned model: shaver tune trains it and keeps the dropped entries", o.model)
@@ -182,36 +182,14 @@ func (o *trainOptions) checkSearch(c *cobra.Command) error {
 	return nil
 }
 
-// checkTable checks the flags of the table.
-func (o *trainOptions) checkTable(c *cobra.Command) error {
-	if o.Table == tableFull {
-		o.Table = ""
-	}
+// checkFlags refuses flags that have no effect with the table. check must have passed before.
+func (o *trainOptions) checkFlags(c *cobra.Command) error {
 	m := o.method()
 	switch {
-	case m != "" && m != train.PEP && m != train.OptEmbed:
-		return fault.Usagef("--table %q: expected %s, %s or %s", o.Table, tableFull, train.PEP, train.OptEmbed)
-	case m == "":
-		for _, name := range []string{"sparsity", "warm-up"} {
-			if c.Flags().Changed(name) {
-				return fault.Usagef("--%s has no effect without --table %s or %s", name, train.PEP, train.OptEmbed)
-			}
-		}
-		o.WarmUp = 0
-		return nil
-	case o.Search > 0:
-		return fault.Usagef("--search and --table %s exclude each other", m)
-	case o.Epochs < 1:
-		return fault.Usagef("--table %s needs at least one epoch", m)
-	case !(o.Sparsity > 0 && o.Sparsity < 1):
-		return fault.Usagef("--table %s needs a --sparsity above 0 and below 1", o.Table)
-	case m == train.OptEmbed && c.Flags().Changed("warm-up"):
-		return fault.Usagef("--warm-up has no effect with --table %s", m)
-	case m != train.OptEmbed && (o.WarmUp < 0 || o.WarmUp >= o.Epochs):
-		return fault.Usagef("--warm-up %d: expected at least 0 and fewer epochs than --epochs %d", o.WarmUp, o.Epochs)
-	}
-	if m == train.OptEmbed {
-		o.WarmUp = 0
+	case c.Flags().Changed("sparsity") && o.Sparsity == 0:
+		return fault.Usagef("--sparsity 0 has no effect: expected a portion above 0 and below 1")
+	case c.Flags().Changed("warm-up") && m != train.PEP && m != train.CERP:
+		return fault.Usagef("--warm-up has no effect without --table %s or %s", train.PEP, train.CERP)
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +19,7 @@ import (
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
+	"shaver/internal/composed"
 	"shaver/internal/cputime"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
@@ -79,6 +80,7 @@ type trial struct {
 	Epochs       int          `json:"epochs"`             // number of epochs until it stopped
 	Best         *train.Epoch `json:"best,omitempty"`     // nil if it has none
 	Diverged     string       `json:"diverged,omitempty"` // where, if it diverged
+	Failed       string       `json:"failed,omitempty"`   // why, if it could not reach the sparsity
 	Seconds      float64      `json:"seconds"`            // processor time, without that of earlier processes
 }
 
@@ -150,6 +152,9 @@ func (o *trainingOptions) check() error {
 	if err := settings.Validate(); err != nil {
 		return fault.Usagef("%w", err)
 	}
+	if err := o.checkTable(); err != nil {
+		return err
+	}
 	o.outputs.Inputs(dataset.Files(o.dataset...)...)
 	return o.outputs.Check("--out", o.out, models)
 }
@@ -219,7 +224,9 @@ type course struct {
 	from     *checkpoint.Checkpoint // has the shapes of the model to write
 	dropped  []bool                 // with baseline, if the model is pruned; else nil
 	baseline []float32
-	compact  bool // whether to write the compact form
+	compact  bool            // whether to write the compact form
+	shape    *composed.Shape // of a composed table; else nil
+	cached   []int32         // features of it with rows of their own, after the first epoch
 	data     *dataset.Dataset
 	budget   time.Duration // time after which a search starts no more trials; 0 = unlimited
 
@@ -255,6 +262,9 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 	if o.method() == train.OptEmbed && o.data.Rows(dataset.Val) == 0 {
 		return nil, fault.Inputf("dataset %s has no rows in the split %s, by which --table %s chooses columns", joined(o.dataset), dataset.Val, train.OptEmbed)
 	}
+	if err := o.chooseTable(); err != nil {
+		return nil, err
+	}
 	o.Settings = o.training
 	numbers, err := o.resume()
 	if err != nil {
@@ -284,11 +294,17 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 		err := o.trial(ctx, settings, numbers)
 		numbers = nil
 		var diverged *train.Diverged
-		if errors.As(err, &diverged) && o.Search > 0 {
+		var missed *unreachable
+		switch failed := errors.As(err, &diverged) || errors.As(err, &missed); {
+		case failed && o.Search > 0:
 			err = nil
-		}
-		if diverged != nil && o.Search == 0 {
+		case diverged != nil:
 			err = o.explain(diverged)
+		case missed != nil:
+			err = o.remove()
+			if err == nil {
+				err = &noModel{fault.Usagef("--table %s: %w", o.Table, missed)}
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -296,16 +312,20 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 		if o.Search == 0 {
 			break
 		}
-		done := trial{settings.LearningRate, settings.WeightDecay, settings.Dropout, last(o.History), bestOf(o.History, o.Best), "", (cputime.Process() - cpu).Seconds()}
+		done := trial{settings.LearningRate, settings.WeightDecay, settings.Dropout, last(o.History), bestOf(o.History, o.Best), "", "", (cputime.Process() - cpu).Seconds()}
 		if diverged != nil {
 			done.Diverged = fmt.Sprintf("epoch %d, batch %d", diverged.Epoch, diverged.Batch)
 		}
+		if missed != nil {
+			done.Failed = missed.reason
+		}
 		o.Trials, o.History, o.Steps, o.Best = append(o.Trials, done), nil, 0, -1
+		o.Finding, o.kept, o.best, o.dropped, o.baseline = nil, nil, nil, nil, nil
 		if err := o.save(nil); err != nil {
 			return nil, err
 		}
 	}
-	if err := os.Remove(o.state()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := o.remove(); err != nil {
 		return nil, err
 	}
 	o.progress.End()
@@ -316,7 +336,7 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 	if o.Search > 0 {
 		result.Best = o.bestTrial()
 		if result.Best == 0 {
-			return nil, &noModel{fault.Inputf("all %d trials diverged: nothing was written", len(o.Trials))}
+			return nil, &noModel{fault.Inputf("all %d trials failed: nothing was written%s", len(o.Trials), o.reasons())}
 		}
 	}
 	return result, nil
@@ -327,20 +347,42 @@ type noModel struct{ error }
 
 func (e *noModel) Unwrap() error { return e.error }
 
-// explain returns the error of a training that diverged, after removing its state.
-func (o *course) explain(diverged *train.Diverged) error {
+// reasons returns why the trials of a search failed, each reason once.
+func (o *course) reasons() string {
+	var all []string
+	for _, t := range o.Trials {
+		if reason := t.reason(); !slices.Contains(all, reason) {
+			all = append(all, reason)
+		}
+	}
+	return "; " + strings.Join(all, "; ")
+}
+
+// reason returns why a trial failed, or "" if it did not.
+func (t *trial) reason() string {
+	if t.Diverged != "" {
+		return "diverged in " + t.Diverged
+	}
+	return t.Failed
+}
+
+// remove deletes the state, if there is one.
+func (o *course) remove() error {
 	if err := os.Remove(o.state()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	kept := "nothing was written"
+	return nil
+}
+
+// explain returns the error of a training that diverged, after removing its state.
+func (o *course) explain(diverged *train.Diverged) error {
+	if err := o.remove(); err != nil {
+		return err
+	}
 	if best := bestOf(o.History, o.Best); best != nil {
-		kept = fmt.Sprintf("%s has the model of epoch %d", o.out, best.Number)
+		return fault.Usagef("%w; %s has the model of epoch %d; try a lower --learning-rate", diverged, o.out, best.Number)
 	}
-	err := fault.Usagef("%w; %s; try a lower --learning-rate", diverged, kept)
-	if bestOf(o.History, o.Best) == nil {
-		return &noModel{err}
-	}
-	return err
+	return &noModel{fault.Usagef("%w; nothing was written; try a lower --learning-rate", diverged)}
 }
 
 // trial runs one training. If numbers is not nil, it continues from them.
@@ -358,6 +400,8 @@ func (o *course) trial(ctx context.Context, settings train.Options, numbers []ch
 			o.progress.Note(fmt.Sprintf("found %d entries to keep", o.Finding.Kept))
 		}
 		o.apply(p, &settings)
+	} else {
+		settings = o.withTable(settings)
 	}
 	trainer, err := train.New(o.from.Architecture, p, settings)
 	if err != nil {
@@ -365,7 +409,7 @@ func (o *course) trial(ctx context.Context, settings train.Options, numbers []ch
 	}
 	r := &train.Run{
 		Trainer: trainer, Rows: o.all, Epochs: o.Epochs, Patience: o.Patience, Shuffle: o.Order == orderShuffle,
-		Untrained: o.Model != "" || o.Epochs == 0, Measure: o.measure(),
+		Untrained: o.untrained(), Measure: o.measure(),
 		Stepped: func(rows int) { o.progress.Add(int64(rows)) },
 	}
 	if numbers != nil {
@@ -378,7 +422,7 @@ func (o *course) trial(ctx context.Context, settings train.Options, numbers []ch
 	best := o.bestTrial()
 	r.Done = func(e train.Epoch, first bool) error {
 		if first && (best == 0 || e.Validation.Better(o.Trials[best-1].Best.Validation)) {
-			if err := o.write(trainer.Parameters(), e, &settings); err != nil {
+			if err := o.write(trainer, e, &settings); err != nil {
 				return err
 			}
 		}
@@ -464,26 +508,46 @@ func (o *course) rows(ctx context.Context) (*model.Rows, error) {
 	return all, err
 }
 
+// with returns the training with the settings of a trial.
+func (o *course) with(settings *train.Options) training {
+	t := o.training
+	t.LearningRate, t.WeightDecay, t.Dropout = settings.LearningRate, settings.WeightDecay, settings.Dropout
+	return t
+}
+
+// untrained reports whether the model before training is a candidate.
+func (o *course) untrained() bool { return o.Model != "" || o.Epochs == 0 }
+
+// first returns the number of the first candidate.
+func (o *course) first() int {
+	if o.untrained() {
+		return 0
+	}
+	return 1
+}
+
 // write writes the model of an epoch to --out. The metadata have the settings of its trial.
-func (o *course) write(p *model.Parameters, e train.Epoch, settings *train.Options) error {
-	c, err := o.from.WithParameters(p)
+func (o *course) write(trainer *train.Trainer, e train.Epoch, settings *train.Options) error {
+	c, err := o.from.WithParameters(trainer.Parameters())
 	if err != nil {
 		return err
 	}
-	t := o.training
-	t.LearningRate, t.WeightDecay, t.Dropout = settings.LearningRate, settings.WeightDecay, settings.Dropout
-	text, err := json.Marshal(trained{t, e})
+	text, err := json.Marshal(trained{o.with(settings), e})
 	if err != nil {
 		return err
 	}
 	c.Training = string(text)
-	if o.compact {
+	switch {
+	case o.shape != nil:
+		c.Composed = trainer.Composed()
+		_, err = checkpoint.WriteComposed(o.out, c)
+	case o.compact:
 		values := compact.Float32
 		if o.from.Compact != nil {
 			values = o.from.Compact.Encoding()
 		}
 		_, err = checkpoint.WriteCompact(o.out, c, o.dropped, o.baseline, values)
-	} else {
+	default:
 		_, err = checkpoint.WriteDense(o.out, c)
 	}
 	if err != nil {
@@ -505,150 +569,6 @@ func digestOf(path string) (string, error) {
 	}
 	return hex.EncodeToString(digest.Sum(nil)), nil
 }
-
-// state returns the path of the state, from which the same command continues.
-func (o *course) state() string { return stateOf(o.out) }
-
-// stateOf returns the path of the state of the training that writes to out.
-func stateOf(out string) string {
-	return filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".training")
-}
-
-// save writes the state. t is the trainer of the trial under way, or nil between trials.
-func (o *course) save(t *train.Trainer) error {
-	text, err := json.Marshal(o.standing)
-	if err != nil {
-		return err
-	}
-	var numbers []checkpoint.Vector
-	if t != nil {
-		numbers = slices.Concat(vectors(t), o.best, mask(o.kept))
-	}
-	return checkpoint.WriteVectors(o.state(), string(text), numbers)
-}
-
-// mask returns the vector of the entries to keep, or nil without any.
-func mask(kept []bool) []checkpoint.Vector {
-	if kept == nil {
-		return nil
-	}
-	values := make([]float32, len(kept))
-	for i, in := range kept {
-		if in {
-			values[i] = 1
-		}
-	}
-	return []checkpoint.Vector{{Name: "kept", Values: values}}
-}
-
-func vectors(t *train.Trainer) (all []checkpoint.Vector) {
-	for _, v := range t.State() {
-		all = append(all, checkpoint.Vector(v))
-	}
-	return all
-}
-
-// resume reads the state of an interrupted training, if there is one. It returns the numbers
-// of the trainer of the trial under way, or nil if none is.
-func (o *course) resume() (numbers []checkpoint.Vector, err error) {
-	path := o.state()
-	var s standing
-	err = checkpoint.ReadVectors(path, func(text string) ([]checkpoint.Vector, error) {
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			return nil, fault.Inputf("%s: %w", path, err)
-		}
-		ours, err := json.Marshal(o.training)
-		if err != nil {
-			return nil, err
-		}
-		theirs, err := json.Marshal(s.Settings)
-		if err != nil {
-			return nil, err
-		}
-		if string(ours) != string(theirs) {
-			if o.outputs.Force {
-				return nil, errForced
-			}
-			return nil, fault.Usagef("%s is the state of a training with other settings, another model or another dataset: give --force to start over", path)
-		}
-		if len(s.History) == 0 && s.Finding == nil {
-			return nil, nil
-		}
-		numbers, err = o.layout(&s)
-		return numbers, err
-	})
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errForced):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	if s.Digest != "" {
-		if digest, err := digestOf(o.out); err != nil || digest != s.Digest {
-			return nil, fault.Inputf("%s is not the file that the training wrote: delete %s to start over", o.out, path)
-		}
-	}
-	if !s.valid(o.data.Rows(dataset.Val) > 0) {
-		return nil, fault.Inputf("%s has an invalid history: delete it to start over", path)
-	}
-	o.standing = s
-	return numbers, nil
-}
-
-// layout returns vectors for the numbers of the trainer of a state. It reads the entries to keep of
-// the state, if they are found.
-func (o *course) layout(s *standing) ([]checkpoint.Vector, error) {
-	p, err := o.from.Parameters()
-	if err != nil {
-		return nil, err
-	}
-	settings := o.settings(o.dropped)
-	switch {
-	case s.Finding == nil:
-	case s.Finding.Kept == 0:
-		if settings, err = o.finder(settings); err != nil {
-			return nil, err
-		}
-	default:
-		if err := o.readKept(s.Finding.Kept); err != nil {
-			return nil, err
-		}
-		o.apply(p, &settings)
-	}
-	t, err := train.New(o.from.Architecture, p, settings)
-	if err != nil {
-		return nil, fault.Usagef("%w", err)
-	}
-	if o.method() == train.OptEmbed && s.Finding.Kept == 0 {
-		return append(vectors(t), o.copyOf(t)...), nil
-	}
-	return vectors(t), nil
-}
-
-// valid reports whether the epochs of a state follow each other, and are measured if there
-// are validation rows.
-func (s *standing) valid(measured bool) bool {
-	epochs := s.History
-	if s.Finding != nil && s.Finding.Kept == 0 {
-		if epochs = s.Finding.history(); len(s.History) > 0 || bestOf(epochs, s.Finding.Best) == nil {
-			return false
-		}
-	}
-	for i, e := range epochs {
-		if e.Number != epochs[0].Number+i || measured && e.Validation == nil {
-			return false
-		}
-	}
-	for _, t := range s.Trials {
-		if t.Best != nil && t.Best.Validation == nil {
-			return false
-		}
-	}
-	return len(s.Trials) <= max(0, s.Settings.Search) && (len(s.History) == 0 || s.History[0].Number >= 0 && bestOf(s.History, s.Best) != nil)
-}
-
-// errForced means that --force discards a state.
-var errForced = errors.New("state discarded")
 
 func (r *trainingResult) table(w io.Writer) {
 	if r.Trials != nil {
@@ -692,8 +612,8 @@ func (r *trainingResult) search(w io.Writer) {
 		switch {
 		case i+1 == r.Best:
 			note = fmt.Sprintf("epoch %d written to %s", t.Best.Number, r.Out)
-		case t.Diverged != "":
-			note = "diverged in " + t.Diverged
+		default:
+			note = t.reason()
 		}
 		fmt.Fprintf(w, "%d\t%g\t%g\t%g\t%d\t%s\t%s\t%s\n", i+1, t.LearningRate, t.WeightDecay, t.Dropout, t.Epochs, auc, logLoss, note)
 	}

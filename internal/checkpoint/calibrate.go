@@ -43,7 +43,7 @@ func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, 
 		return nil, 0, err
 	}
 	changed := *c
-	changed.Tensors, changed.Compact = maps.Clone(c.Tensors), nil
+	changed.Tensors, changed.Compact, changed.Composed = maps.Clone(c.Tensors), nil, nil
 	f := folder{from: c, to: &changed}
 	table = 1
 	f.affine(l.output.weight, scale, 0)

@@ -1,6 +1,7 @@
 // Package checkpoint reads trained models from the files of PyTorch users (.pth and
 // safetensors) and of ONNX, and recognises the architecture from the tensors. It writes
-// safetensors files, dense or, after pruning, compact, and .onnx files with pruned tables.
+// safetensors files, dense or, after pruning, compact, or with a composed table, and .onnx
+// files with pruned tables.
 //
 // Nothing in a file is ever executed or imported, and memory is bounded by the file's
 // actual bytes. A defect of a file is an input error (package fault) that names the file
@@ -17,6 +18,7 @@ import (
 	"slices"
 
 	"shaver/internal/compact"
+	"shaver/internal/composed"
 	"shaver/internal/dissect"
 	"shaver/internal/fault"
 	"shaver/internal/model"
@@ -50,6 +52,9 @@ type Checkpoint struct {
 	// Compact holds the tables of a file in compact form. It is nil for a dense file. Read
 	// and Parse also put the whole tables into Tensors.
 	Compact *compact.Table
+	// Composed holds the tensors of a file from which the table is computed. It is nil for any other
+	// file. Tensors has the whole table, and not these tensors.
+	Composed *composed.Table
 	// Training is a JSON object with the settings of the training that made the model, and
 	// with its results. It is empty if shaver has not trained the model.
 	Training string
@@ -164,8 +169,8 @@ func noSidecar(string) (*statement, error) { return nil, nil }
 
 // ParseModel reads a safetensors file, dense or compact, and returns its model. The model
 // shares data's memory, which must not be changed. A compact table is not inflated, so
-// besides data the model needs only the memory of its network. ParseModel looks for no
-// JSON file.
+// besides data the model needs only the memory of its network. A composed table is
+// computed. ParseModel looks for no JSON file.
 func ParseModel(name string, data []byte) (*model.Model, error) {
 	if isZip(data) {
 		return nil, fault.Inputf("%s is a .pth file: expected safetensors; shaver model convert converts it", name)
@@ -217,9 +222,18 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 		}
 		said = append(said, s)
 	}
-	if _, ok := metadata[metaCompact]; ok {
+	_, isCompact := metadata[metaCompact]
+	_, isComposed := metadata[metaTable]
+	switch {
+	case isCompact && isComposed:
+		return nil, fault.Inputf("%s: composed table: metadata has both %s and %s", name, metaTable, metaCompact)
+	case isCompact:
 		if err := c.takeCompact(metadata); err != nil {
 			return nil, fault.Inputf("%s: compact form: %w", name, err)
+		}
+	case isComposed:
+		if err := c.takeComposed(metadata, int64(len(data))); err != nil {
+			return nil, fault.Inputf("%s: composed table: %w", name, err)
 		}
 	}
 	if err := c.takeAliases(metadata); err != nil {
@@ -231,6 +245,12 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 	}
 	if key := metadata[metaEmbeddingKey]; c.Compact != nil && key != c.EmbeddingKey {
 		return nil, c.inputf("compact form: metadata %s is %s, but the table's key is %s", metaEmbeddingKey, quote(key), c.EmbeddingKey)
+	}
+	if isComposed {
+		if c.EmbeddingKey != composedKey {
+			return nil, c.inputf("composed table: the table's key is %s, expected %s", c.EmbeddingKey, composedKey)
+		}
+		return c, c.compose()
 	}
 	return c, nil
 }
@@ -270,7 +290,7 @@ func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
 		panic(fmt.Sprintf("checkpoint: WithEmbedding: table of %d entries, expected shape %s", len(table), shapeText(old.Shape)))
 	}
 	changed := *c
-	changed.Compact = nil
+	changed.Compact, changed.Composed = nil, nil
 	changed.Tensors = make(map[string]Tensor, len(c.Tensors))
 	for key, t := range c.Tensors {
 		changed.Tensors[key] = t

@@ -260,13 +260,14 @@ func (f *file) seal() (err error) {
 	return err
 }
 
-// checkDigest returns an input error unless the content of a compact file matches its
-// digest. A file of the version without a digest is not checked.
+// checkDigest returns an input error unless the content of a compact file, or of one with a
+// composed table, matches its digest. A file of the version without a digest is not checked.
 func checkDigest(name string, data []byte, metadata map[string]string) error {
 	digest, sealed := metadata[metaDigest]
 	version := metadata[metaCompact]
+	_, isComposed := metadata[metaTable]
 	switch {
-	case !sealed && version != compactVersion && version != graphVersion: // takeCompact refuses unknown versions
+	case !sealed && !isComposed && version != compactVersion && version != graphVersion: // takeCompact refuses unknown versions
 		return nil
 	case sealed && version == unsealedVersion:
 		return fault.Inputf("%s is damaged: compact files of version %s have no digest", name, unsealedVersion)

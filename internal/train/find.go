@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"shaver/internal/composed"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
 )
@@ -17,6 +18,8 @@ const (
 	// PEP has a threshold for each entry (Liu et al., "Learnable embedding sizes for
 	// recommender systems", ICLR 2021).
 	PEP Method = "pep"
+	// CERP has a threshold for each entry of the two tables of a composed table.
+	CERP Method = "cerp"
 	// OptEmbed has a threshold for each field, and a search of the number of columns of each
 	// field (Lyu et al., "OptEmbed: learning optimal embedding table for click-through rate
 	// prediction", CIKM 2022).
@@ -27,10 +30,10 @@ const (
 type Find struct {
 	Method Method
 	Keep   int // number of entries to keep, at least 1; not used by OptEmbed
-	// WarmUp is the number of steps after which the thresholds of PEP reach the largest
+	// WarmUp is the number of steps after which the thresholds of PEP and CERP reach the largest
 	// initial value, if only weight decay moves them.
 	WarmUp int
-	// Rate is the learning rate of the raw thresholds of PEP, above 0.
+	// Rate is the learning rate of the raw thresholds of PEP and CERP, above 0.
 	Rate float64
 }
 
@@ -39,32 +42,52 @@ func (f *Find) validate(a *model.Architecture, o *Options) error {
 	switch {
 	case o.Optimizer == SparseAdam || o.WeightDecay == 0:
 		return fmt.Errorf("%s needs the optimizer %s and a weight decay above 0, because only the decay moves its thresholds", f.Method, Adam)
+	case (f.Method == CERP) != (o.Composed != nil && o.Composed.Shape.Scheme == composed.CERP):
+		return fmt.Errorf("%s finds the entries of another table: a table of scheme %s needs %s", f.Method, composed.CERP, CERP)
 	case f.Method == OptEmbed:
 		return nil
 	case f.WarmUp < 0 || !(f.Rate > 0) || math.IsInf(f.Rate, 0):
 		return fmt.Errorf("%s has a warm-up of %d steps with the rate %v: expected at least 0 steps and a rate above 0", f.Method, f.WarmUp, f.Rate)
-	case f.Keep < 1 || f.Keep >= a.Parameters():
-		return fmt.Errorf("%s keeps %d entries: expected at least 1 and fewer than the %d that it starts with", f.Method, f.Keep, a.Parameters())
+	}
+	if n := f.entries(a, o); f.Keep < 1 || f.Keep >= n {
+		return fmt.Errorf("%s keeps %d entries: expected at least 1 and fewer than the %d that it starts with", f.Method, f.Keep, n)
 	}
 	return nil
 }
 
-// Remaining returns the number of entries that PEP's thresholds leave, which falls until it is at
-// most Keep. It is 0 for all other trainings.
+// entries returns the number of entries with which the method starts.
+func (f *Find) entries(a *model.Architecture, o *Options) int {
+	if f.Method == CERP {
+		return o.Composed.Shape.Entries()
+	}
+	return a.Parameters()
+}
+
+// thresholded is a Table with a threshold for each entry.
+type thresholded interface {
+	Table
+	// remaining returns the number of entries that the thresholds do not set to 0.
+	remaining() int
+	// mask returns which entries to keep, exactly Keep.
+	mask() []bool
+}
+
+// Remaining returns the number of entries that the thresholds of PEP and CERP leave, which falls until
+// it is at most Keep. It is 0 for all other trainings.
 func (t *Trainer) Remaining() int {
-	if pep, ok := t.table.(*pepTable); ok {
-		return pep.remaining()
+	if table, ok := t.table.(thresholded); ok {
+		return table.remaining()
 	}
 	return 0
 }
 
-// Kept returns the entries of the table to keep, [Features, Dim]. For PEP these are the Keep
-// entries with the greatest margins |v| - threshold, and of equal margins the first entries. For
-// OptEmbed they are all entries of the features that the thresholds keep. Kept is nil for all other
-// trainings.
+// Kept returns the entries to keep, of the table, [Features, Dim], or for CERP of both of its tables,
+// [2, Buckets, Dim]. For PEP and CERP these are the Keep entries with the greatest margins |v| -
+// threshold, and of equal margins the first entries. For OptEmbed they are all entries of the
+// features that the thresholds keep. Kept is nil for all other trainings.
 func (t *Trainer) Kept() []bool {
 	switch table := t.table.(type) {
-	case *pepTable:
+	case thresholded:
 		return table.mask()
 	case *optTable:
 		return table.mask()

@@ -5,19 +5,36 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"shaver/internal/composed"
 )
 
-// finders are the settings of the goldens of the tables that find the entries to keep.
+// finders are the settings of the goldens of the tables that find the entries to keep. Other tables
+// have none.
 var finders = map[string]*Find{
 	"pep":      {Method: PEP, Keep: 40, WarmUp: 1, Rate: 3e-2},
+	"cerp":     {Method: CERP, Keep: 40, WarmUp: 1, Rate: 3e-2},
 	"optembed": {Method: OptEmbed},
+	"qr":       nil,
+	"tt":       nil,
+}
+
+// composedShapes are the shapes of the goldens of composed tables.
+var composedShapes = map[string]composed.Shape{
+	"cerp": composed.ForBuckets(19, 5, 8),
+	"qr":   composed.ForDivider(19, 5, 5),
+	"tt":   {Scheme: composed.TT, Features: 19, Dim: 4, Rows: []int{3, 2, 4}, Columns: []int{2, 1, 2}, Ranks: []int{3, 2}},
 }
 
 // newFinder returns a trainer of a golden whose table has the golden's values.
-func newFinder(t *testing.T, name string, find Find, dropout float64) *Trainer {
+func newFinder(t *testing.T, name string, find *Find, dropout float64) *Trainer {
 	t.Helper()
 	c := goldenModel(t, name, 0)
-	trainer := newTrainer(t, c, Options{Optimizer: Adam, LearningRate: 1e-2, WeightDecay: 1e-3, Dropout: dropout, Batch: 24, Seed: 7, Find: &find})
+	o := Options{Optimizer: Adam, LearningRate: 1e-2, WeightDecay: 1e-3, Dropout: dropout, Batch: 24, Seed: 7, Find: find}
+	if s, ok := composedShapes[name]; ok {
+		o.Composed = composed.New(s)
+	}
+	trainer := newTrainer(t, c, o)
 	for _, w := range trainer.table.Tensors() {
 		copy(w.values, goldenTable(t, name, 0)[w.name])
 	}
@@ -45,13 +62,13 @@ func goldenTable(t *testing.T, name string, steps int) map[string][]float32 {
 	return all[steps]
 }
 
-// One and ten steps of the tables that find the entries to keep give the weights and thresholds
-// that PyTorch gives.
-func TestGoldenFinders(t *testing.T) {
+// One and ten steps of the tables with tensors of their own give the weights and thresholds that
+// PyTorch gives.
+func TestGoldenTables(t *testing.T) {
 	for name, find := range finders {
 		t.Run(name, func(t *testing.T) {
 			start, rows := goldenModel(t, name, 0), goldenRows(t)
-			trainer := newFinder(t, name, *find, 0)
+			trainer := newFinder(t, name, find, 0)
 			for step := range 10 {
 				part := rows.Slice(step*24, (step+1)*24)
 				trainer.Step(&part, 1)

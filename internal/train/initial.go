@@ -3,6 +3,7 @@ package train
 import (
 	"math"
 
+	"shaver/internal/composed"
 	"shaver/internal/model"
 	"shaver/internal/random"
 )
@@ -33,7 +34,47 @@ const (
 	expandTensor
 	middleTensor
 	reduceTensor
+	composedTensor
 )
+
+// InitialTable returns the composed table of the given shape with which a training starts. The
+// tensors have the distributions of the reference: those of QR are uniform between sqrt(1/n) and 1,
+// where n is the number of features. The entries of the cores of TT are standard normal numbers of
+// at least 2 in magnitude, times (3n)^(-1/6). The tables of CERP are uniform as an ordinary table with
+// their number of rows. The cache of TT is 0 and not in use.
+func InitialTable(s composed.Shape, seed uint64) *composed.Table {
+	t := composed.New(s)
+	n := float64(s.Features)
+	for k, w := range t.Tensors {
+		stream := random.At(seed, random.Initial, composedTensor+uint64(k), 0)
+		switch {
+		case s.Scheme == composed.QR:
+			low := math.Sqrt(1 / n)
+			for i := range w.Values {
+				w.Values[i] = float32(low + (1-low)*stream.Float64())
+			}
+		case s.Scheme == composed.CERP:
+			fill(w.Values, xavier(s.Buckets, s.Dim), seed, composedTensor+k)
+		case k < len(s.Rows):
+			scale := math.Pow(3*n, -1./6)
+			for i := range w.Values {
+				w.Values[i] = float32(scale * tail(&stream, 2))
+			}
+		}
+	}
+	return t
+}
+
+// tail returns a normal number whose magnitude is at least a, above 0 (Marsaglia, "Generating a
+// variable from the tail of the normal distribution", 1964).
+func tail(stream *random.Stream, a float64) float64 {
+	for {
+		x := math.Sqrt(a*a - 2*math.Log(1-stream.Float64()))
+		if u := 2*stream.Float64() - 1; math.Abs(u)*x < a {
+			return math.Copysign(x, u)
+		}
+	}
+}
 
 // xavier returns the limit of the initial values of a table, which are uniform (Glorot and
 // Bengio, 2010).

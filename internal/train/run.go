@@ -144,6 +144,9 @@ func (r *Run) epoch(ctx context.Context, number int) (mean float64, last bool, e
 		}
 		from = to
 	}
+	if number == 1 {
+		r.Trainer.firstEnded(false)
+	}
 	return sum / float64(n), false, nil
 }
 

@@ -158,3 +158,19 @@ func TestStepSlope(t *testing.T) {
 		}
 	}
 }
+
+// The slope of CERP's pruning loss agrees with central differences, and is 0 where the entries of
+// both tables are 0.
+func TestPruneSlope(t *testing.T) {
+	of := func(x float64) float64 { return -math.Pow(math.Tanh(100*x), 2) }
+	for _, x := range []float64{-.2, -.03, -.01, -1e-4, 1e-3, .005, .02, .1, 3} {
+		const h = 1e-7
+		want := (of(x+h) - of(x-h)) / (2 * h)
+		if got := float64(pruneSlope(float32(x))); math.Abs(got-want) > 1e-4*(1+math.Abs(want)) {
+			t.Errorf("the slope at %v is %v, expected %v", x, got, want)
+		}
+	}
+	if got := pruneSlope(0); got != 0 {
+		t.Errorf("the slope at 0 is %v", got)
+	}
+}

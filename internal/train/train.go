@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 
+	"shaver/internal/composed"
 	"shaver/internal/kernel"
 	"shaver/internal/loss"
 	"shaver/internal/model"
@@ -36,6 +37,12 @@ type Options struct {
 	// Dropped holds the entries of the embedding table that keep their values, [Features,
 	// Dim]. It is nil without any.
 	Dropped []bool
+	// Composed is the table that the training moves, and which the trainer keeps. If it is nil, the
+	// table is that of the parameters. Composed.Cache must be nil.
+	Composed *composed.Table
+	// Cached holds the features that get rows of their own after the first epoch, ascending. There are
+	// Composed.Shape.Cached of them.
+	Cached []int32
 	// Find chooses a training that finds the entries to keep. It is nil for any other training.
 	Find *Find
 }
@@ -92,9 +99,15 @@ func Supports(a *model.Architecture) error {
 	return nil
 }
 
-// table returns the table that o chooses. It keeps the embeddings of p.
+// table returns the table that o chooses. It keeps the embeddings of p, or the composed table.
 func (o *Options) table(a *model.Architecture, p *model.Parameters) Table {
-	switch f := o.Find; {
+	switch f, c, rows := o.Find, o.Composed, o.Batch+1; {
+	case f != nil && c != nil:
+		return newCERPTable(a, c, rows, f.Keep, f.start(xavier(c.Shape.Buckets, a.Dim), o), f.Rate/o.LearningRate)
+	case c != nil && c.Kept[0] != nil:
+		return newKeptTable(a, c, rows)
+	case c != nil:
+		return newComposedTable(a, c, rows, o.Cached)
 	case f == nil:
 		return newFullTable(a, p.Embedding, o.Dropped)
 	case f.Method == PEP:
@@ -120,6 +133,9 @@ func New(a model.Architecture, p *model.Parameters, o Options) (*Trainer, error)
 	}
 	if o.Dropped != nil && len(o.Dropped) != a.Parameters() {
 		return nil, fmt.Errorf("dropped has %d entries, expected %d", len(o.Dropped), a.Parameters())
+	}
+	if err := o.validateComposed(&a); err != nil {
+		return nil, err
 	}
 	if o.Find != nil {
 		if err := o.Find.validate(&a, &o); err != nil {
@@ -411,8 +427,11 @@ func (t *Trainer) State() []Vector {
 func (t *Trainer) Steps() int64 { return t.steps }
 
 // Resume sets the number of steps, after the caller has set the values of State to those of
-// the same training.
+// the same training. They are those of whole epochs.
 func (t *Trainer) Resume(steps int64) {
+	if steps > 0 {
+		t.firstEnded(true)
+	}
 	for _, n := range t.p.Norms {
 		if n != nil {
 			n.Batches += steps - t.steps

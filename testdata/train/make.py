@@ -37,10 +37,10 @@ class WideDeep(golden.DeepFM):
 class SoftTable(nn.Module):
     """PEP: a threshold for each entry."""
 
-    def __init__(self, rows, dim):
+    def __init__(self, rows, dim, scale=0.5, level=-2.0):
         super().__init__()
-        self.values = nn.Parameter(0.5 * torch.randn(rows, dim))
-        self.raw = nn.Parameter(-2.0 + torch.randn(rows, dim))
+        self.values = nn.Parameter(scale * torch.randn(rows, dim))
+        self.raw = nn.Parameter(level + torch.randn(rows, dim))
 
     def table(self):
         return torch.sign(self.values) * torch.relu(self.values.abs() - torch.sigmoid(self.raw))
@@ -53,6 +53,78 @@ class SoftTable(nn.Module):
 
     def own(self):
         return {"embedding": self.values, "embedding.threshold": self.raw}
+
+
+class Buckets(nn.Module):
+    """CERP: the sum of a row of each of two tables with thresholds, and its pruning loss."""
+
+    def __init__(self, rows, dim, buckets=8):
+        super().__init__()
+        self.p, self.q = SoftTable(buckets, dim, 0.3, -3.0), SoftTable(buckets, dim, 0.3, -3.0)
+        ids = torch.arange(rows)
+        self.at = ids % buckets, ids // (-(-rows // buckets))
+
+    def table(self):
+        return self.p.table()[self.at[0]] + self.q.table()[self.at[1]]
+
+    def forward(self, ids):
+        return self.table()[ids]
+
+    def penalty(self):
+        # In float32, 1 - tanh^2 loses most digits.
+        return -1e-4 * torch.tanh(100 * (self.p.table() + self.q.table()).double()).pow(2).sum().float()
+
+    def own(self):
+        return {"p": self.p.values, "p.threshold": self.p.raw, "q": self.q.values, "q.threshold": self.q.raw}
+
+
+class Quotients(nn.Module):
+    """QR: the product of a row for the remainder and one for the quotient."""
+
+    def __init__(self, rows, dim, divider=5):
+        super().__init__()
+        self.emb1 = nn.Embedding(divider, dim)
+        self.emb2 = nn.Embedding(-(-rows // divider), dim)
+        self.divider, self.rows = divider, rows
+
+    def forward(self, ids):
+        return self.emb1(ids % self.divider) * self.emb2(ids // self.divider)
+
+    def table(self):
+        return self(torch.arange(self.rows))
+
+    def penalty(self):
+        return 0
+
+    def own(self):
+        return {"emb1.weight": self.emb1.weight, "emb2.weight": self.emb2.weight}
+
+
+class Train(nn.Module):
+    """TT-Rec: the product of a matrix from each core. Core i is [1, p, r*q*r'] as in the reference."""
+
+    P, Q, R = [3, 2, 4], [2, 1, 2], [1, 3, 2, 1]
+
+    def __init__(self, rows, dim):
+        super().__init__()
+        self.rows = rows
+        self.tt_cores = nn.ParameterList(
+            nn.Parameter(0.8 * torch.randn(1, p, self.R[i] * q * self.R[i + 1])) for i, (p, q) in enumerate(zip(self.P, self.Q))
+        )
+
+    def forward(self, ids):
+        a, c, e = [core[0].view(p, r, q, s) for core, p, q, r, s in zip(self.tt_cores, self.P, self.Q, self.R, self.R[1:])]
+        i, j, k = ids // 8, ids // 4 % 2, ids % 4
+        return torch.einsum("...axb,...byc,...czd->...xyz", a[i], c[j], e[k]).flatten(-3)
+
+    def table(self):
+        return self(torch.arange(self.rows))
+
+    def penalty(self):
+        return 0
+
+    def own(self):
+        return {f"tt_cores.{i}": core for i, core in enumerate(self.tt_cores)}
 
 
 class Step(torch.autograd.Function):
@@ -112,8 +184,8 @@ CASES = {
     "dcnv2-stacked": (golden.DCNv2, "dcnv2", config(num_layers=2, structure="Stacked")),
     "dcnv2-parallel": (golden.DCNv2, "dcnv2", config(num_layers=2, structure="Parallel")),
 }
-# Tables that find the entries to keep, of a DeepFM.
-FINDERS = {"pep": SoftTable, "optembed": Supernet}
+# Tables with tensors of their own, of a DeepFM, with their numbers of columns.
+TABLES = {"pep": (SoftTable, DIM), "cerp": (Buckets, DIM), "optembed": (Supernet, DIM), "qr": (Quotients, DIM), "tt": (Train, 4)}
 
 
 def safetensors(path, model, kind):
@@ -178,10 +250,10 @@ def main():
                 optimizer.step()
             if step + 1 in (1, STEPS):
                 safetensors(out / f"{name}.{step + 1}.safetensors", model, kind)
-    for number, (name, make) in enumerate(FINDERS.items()):
+    for number, (name, (make, dim)) in enumerate(TABLES.items()):
         torch.manual_seed(100 + number)
-        model = golden.DeepFM(FIELD_DIMS, config())
-        model.embedding = make(sum(FIELD_DIMS), DIM)
+        model = golden.DeepFM(FIELD_DIMS, config(num_factor=dim))
+        model.embedding = make(sum(FIELD_DIMS), dim)
         own = lambda: {key: value.detach().flatten().tolist() for key, value in model.embedding.own().items()}
         safetensors(out / f"{name}.0.safetensors", model, "deepfm")
         states = {0: own()}
