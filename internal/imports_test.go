@@ -77,8 +77,9 @@ nightly:                atomicfile fault filelock go.yaml.in/yaml/v3
 # the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
 # of gonum/plot; gate and report open no file, but are not pure because their imports are not
 sweep:                  baseline compact estimator evaluate fault loss model prune scores
+benchmark:
 gate:                   evaluate loss sweep
-picture:                atomicfile fault sweep gonum.org/v1/plot
+picture:                atomicfile benchmark fault sweep gonum.org/v1/plot
 report:                 dataset fault model nightly picture prune scores sparsity sweep
 
 # the job; bus is the only importer of NATS
@@ -107,7 +108,7 @@ overview:               autoscale bus job metrics go.uber.org/zap
 cli:                    atomicfile bus fault job kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 places:                 arrowio checkpoint cli dataset fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock forecast job kernel loss merger metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio atomicfile autoscale baseline bus checkpoint cli compact compare composed coordinator cputime dataset dense dissect estimator evaluate fault filelock forecast gate ingest job kernel launch loss metrics model nightly onnx overview picture places planted prepare prune report scores sparsity sweep synth tally train github.com/spf13/cobra go.uber.org/zap
+cmd/shaver:             arrowio atomicfile autoscale baseline benchmark bus checkpoint cli compact compare composed coordinator cputime dataset dense dissect estimator evaluate fault filelock forecast gate ingest job kernel launch loss metrics model nightly onnx overview picture places planted prepare prune report scores sparsity sweep synth tally train github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 

@@ -15,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"shaver/internal/baseline"
+	"shaver/internal/benchmark"
 	"shaver/internal/bus"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
@@ -38,6 +39,7 @@ import (
 // schema of the same type has all its properties.
 var pinned = map[string]reflect.Type{
 	"architecture.v1.json": reflect.TypeFor[model.Architecture](),
+	"benchmark.v1.json":    reflect.TypeFor[benchmark.Document](),
 	"blob.v1.json":         reflect.TypeFor[job.Blob](),
 	"check.v1.json":        nil, // the log loss
 	"check.v2.json":        reflect.TypeFor[gate.Document](),
@@ -376,6 +378,8 @@ func TestNames(t *testing.T) {
 		{"baselines", texts(property("spec.v2.json", "properties", "baseline")["enum"]), baseline.Names()},
 		{"baselines of old jobs", texts(property("spec.v1.json", "properties", "baseline")["enum"]), baseline.Names()},
 		{"estimators", texts(property("estimator.v1.json", "properties", "estimator")["enum"]), estimator.Names()},
+		{"methods of a benchmark", texts(property("benchmark.v1.json", "$defs", "method")["enum"]), append(benchmark.Methods(), benchmark.Full)},
+		{"baselines of a benchmark", texts(property("benchmark.v1.json", "$defs", "baseline")["enum"]), baseline.Names()},
 		{"baselines of a sweep", texts(property("sweep.v1.json", "$defs", "point", "properties", "baseline")["enum"]), baseline.Names()},
 		{"ranks of a sweep", texts(property("sweep.v1.json", "properties", "settings", "properties", "rank")["enum"]), prune.Ranks()},
 		{"kinds of a sweep", texts(property("sweep.v1.json", "properties", "kind")["enum"]), texts(property("architecture.v1.json", "properties", "kind")["enum"])},
@@ -402,6 +406,9 @@ func TestNames(t *testing.T) {
 	}
 	if got := property("graph.v1.json", "properties", "version")["const"]; got != json.Number("1") || graph.Version != 1 {
 		t.Errorf("version of a graph: schema %v, code %d", got, graph.Version)
+	}
+	if got := property("benchmark.v1.json", "properties", "version")["const"]; got != benchmark.Version {
+		t.Errorf("version of a benchmark: %v", got)
 	}
 	if got := property("check.v2.json", "properties", "version")["const"]; got != gate.SquaredVersion {
 		t.Errorf("version of a check with the squared loss: schema %v, code %s", got, gate.SquaredVersion)

@@ -48,6 +48,7 @@ var flags = map[string]map[string]kind{
 	"plan":                   {"model": model, "previous-model": model, "previous": scoresFile, "dataset": data},
 	"train":                  {"model": model, "dataset": data, "out": outModel},
 	"tune":                   {"model": model, "dataset": data, "out": outModel},
+	"benchmark":              {"dataset": data},
 	"prune":                  {"model": model, "scores": scoresFile, "dataset": data, "previous": file, "from": file, "out": outModel},
 	"evaluate":               {"model": model, "against": model, "dataset": data, "predictions": out},
 	"check":                  {"model": model, "pruned": model, "dataset": data, "out": out},

@@ -1,0 +1,385 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+
+	"shaver/internal/baseline"
+	"shaver/internal/benchmark"
+	"shaver/internal/bus"
+	"shaver/internal/checkpoint"
+	"shaver/internal/cli"
+	"shaver/internal/compact"
+	"shaver/internal/coordinator"
+	"shaver/internal/cputime"
+	"shaver/internal/dataset"
+	"shaver/internal/estimator"
+	"shaver/internal/launch"
+	"shaver/internal/model"
+	"shaver/internal/prepare"
+	"shaver/internal/prune"
+	"shaver/internal/scores"
+	"shaver/internal/sweep"
+	"shaver/internal/train"
+)
+
+// compute computes all models that are missing, those that need the fewest trainings first.
+func (r *contest) compute(ctx context.Context) error {
+	for _, kind := range r.kinds {
+		for seed := range r.each() {
+			if err := r.full(ctx, kind, seed); err != nil {
+				return err
+			}
+		}
+		for seed := range r.each() {
+			if err := r.pruned(ctx, kind, seed); err != nil {
+				return err
+			}
+		}
+		for _, sparsity := range r.sparsities {
+			for _, method := range benchmark.Tables() {
+				for seed := range r.each() {
+					if err := r.trained(ctx, benchmark.Line{Kind: kind, Method: method, Sparsity: sparsity}, seed); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// each iterates over the seeds.
+func (r *contest) each() func(func(uint64) bool) {
+	return func(yield func(uint64) bool) {
+		for seed := range r.seeds {
+			if !yield(uint64(seed) + 1) {
+				return
+			}
+		}
+	}
+}
+
+// file returns the path of the model of a line.
+func (r *contest) file(l benchmark.Line, seed uint64) string {
+	name := l.Method
+	if l.Baseline != "" {
+		name += "-" + l.Baseline
+	}
+	if l.Tuned {
+		name += "-tuned"
+	}
+	if l.Sparsity > 0 {
+		name += "-" + strconv.FormatFloat(l.Sparsity, 'g', -1, 64)
+	}
+	return r.path(l.Kind, fmt.Sprintf("%s-seed%d.safetensors", name, seed))
+}
+
+// step makes a model, measures it and stores the result, unless an earlier run did. make writes
+// the model to the path that it gets. It returns the processor time of its last part if the
+// result must not count what it did before, and otherwise 0.
+func (r *contest) step(ctx context.Context, l benchmark.Line, seed uint64, make func(out string) (seconds float64, err error)) error {
+	out := r.file(l, seed)
+	if done := r.document.Find(l, seed); done != nil {
+		if _, err := os.Stat(out); err == nil || done.Failed != "" {
+			return nil
+		}
+	}
+	result := benchmark.Result{Line: l, Seed: seed}
+	if _, err := os.Stat(stateOf(out)); err == nil {
+		result.Resumed = true
+	}
+	start := cputime.Process()
+	seconds, err := make(out)
+	if result.Seconds = seconds; seconds == 0 {
+		result.Seconds = (cputime.Process() - start).Seconds()
+	}
+	var none *noModel
+	var diverged *train.Diverged
+	switch {
+	case errors.As(err, &none):
+		result.Failed, result.Resumed = err.Error(), false
+	case err == nil, errors.As(err, &diverged): // if it diverged, out has the best epoch before
+		err = r.measure(ctx, out, &result)
+	}
+	if err != nil && result.Failed == "" {
+		return err
+	}
+	r.document.Put(result)
+	if err := r.save(); err != nil {
+		return err
+	}
+	r.report(&result)
+	return nil
+}
+
+// report prints a line about a result.
+func (r *contest) report(result *benchmark.Result) {
+	text := result.Failed
+	if text == "" {
+		text = fmt.Sprintf("AUC %s, %d parameters", metric(result.AUC), result.Parameters)
+	}
+	sparsity := ""
+	if result.Sparsity > 0 {
+		sparsity = fmt.Sprintf(" at %v", result.Sparsity)
+	}
+	fmt.Fprintf(r.say, "%s: %s%s, seed %d: %s, %s\n", result.Kind, &result.Line, sparsity, result.Seed, text, benchmark.Duration(result.Seconds))
+}
+
+// measure measures the model in a file on the split test.
+func (r *contest) measure(ctx context.Context, path string, result *benchmark.Result) error {
+	ck, m, err := readModel(path, "")
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	b, err := openBench(r.dataset, dataset.Test, "", m)
+	if err != nil {
+		return err
+	}
+	found, err := b.predict(ctx, m, nil)
+	if err != nil {
+		return err
+	}
+	metrics := found.Metrics()
+	result.Parameters, result.Bytes = ck.TableParameters(), info.Size()
+	result.AUC, result.LogLoss = scores.Figure(metrics.AUC), metrics.Loss
+	return nil
+}
+
+// full trains the model with the full table.
+func (r *contest) full(ctx context.Context, kind string, seed uint64) error {
+	return r.trained(ctx, benchmark.Line{Kind: kind, Method: benchmark.Full}, seed)
+}
+
+// trained trains a model with the full table, or with one of benchmark.Tables if the command
+// compares it. With seed 1 it searches the settings first.
+func (r *contest) trained(ctx context.Context, l benchmark.Line, seed uint64) error {
+	full := l.Method == benchmark.Full
+	if !full && !slices.Contains(r.methods, l.Method) {
+		return nil
+	}
+	return r.step(ctx, l, seed, func(out string) (float64, error) {
+		t := r.training(seed)
+		if !full {
+			t.Table, t.Sparsity, t.WarmUp = l.Method, l.Sparsity, r.settings.WarmUp
+		}
+		if s := r.document.FindSearch(l.Kind, l.Method, l.Sparsity); s != nil {
+			t.LearningRate, t.WeightDecay, t.Dropout = s.LearningRate, s.WeightDecay, s.Dropout
+		} else {
+			t.Search = r.settings.Search
+		}
+		c, err := r.course(model.Kind(l.Kind), t, out)
+		if err != nil {
+			return 0, err
+		}
+		found, err := c.train(ctx)
+		if err != nil || t.Search == 0 {
+			return 0, err
+		}
+		best := found.Trials[found.Best-1]
+		s := benchmark.Search{
+			Kind: l.Kind, Method: l.Method, Sparsity: l.Sparsity, Trials: len(found.Trials),
+			LearningRate: best.LearningRate, WeightDecay: best.WeightDecay, Dropout: best.Dropout,
+		}
+		for _, t := range found.Trials {
+			s.Seconds += t.Seconds
+			if t.Best == nil {
+				s.Failed++
+			}
+		}
+		r.document.Searches = append(r.document.Searches, s)
+		return best.Seconds, nil
+	})
+}
+
+// training returns the settings of a training without a search.
+func (r *contest) training(seed uint64) training {
+	s := &r.settings
+	return training{
+		Epochs: s.Epochs, Patience: s.Patience, Batch: s.Batch, Seed: seed, Order: orderShuffle,
+		LearningRate: 1e-3, WeightDecay: 1e-5, Dropout: .5,
+	}
+}
+
+// options returns the options of a training that writes to out.
+func (r *contest) options(t training, out string) trainingOptions {
+	return trainingOptions{training: t, out: out, dataset: r.dataset, optimizer: string(train.Adam), outputs: r.outputs, output: r.output}
+}
+
+// course returns a training of a new model.
+func (r *contest) course(kind model.Kind, t training, out string) (*course, error) {
+	options := r.options(t, out)
+	if err := options.check(); err != nil {
+		return nil, err
+	}
+	a, err := r.architecture(kind, r.data.FieldDims())
+	if err != nil {
+		return nil, err
+	}
+	c, err := options.fresh(a, r.settings.BatchNorm, initialDefault)
+	if err != nil {
+		return nil, err
+	}
+	c.budget = r.budget
+	return c, nil
+}
+
+// pruned makes the models that begin with the model with the full table of a seed, or with its
+// initial weights.
+func (r *contest) pruned(ctx context.Context, kind string, seed uint64) error {
+	from := r.file(benchmark.Line{Kind: kind, Method: benchmark.Full}, seed)
+	for _, method := range []string{benchmark.Shapley, benchmark.ShapleyRMS} {
+		for _, base := range []string{baseline.Zero, baseline.Codebook} {
+			if !slices.Contains(r.methods, method) {
+				continue
+			}
+			scored, err := r.score(ctx, benchmark.Scoring{Kind: kind, Seed: seed, Estimator: estimator.Multilinear, Baseline: base}, from)
+			if err != nil {
+				return err
+			}
+			for _, sparsity := range r.sparsities {
+				l := benchmark.Line{Kind: kind, Method: method, Baseline: base, Sparsity: sparsity}
+				if err := r.step(ctx, l, seed, func(out string) (float64, error) { return 0, r.prune(method, sparsity, from, scored, out) }); err != nil {
+					return err
+				}
+				single := r.file(l, seed)
+				l.Tuned = true
+				tune := defaultTuning()
+				tune.Seed = seed
+				if err := r.step(ctx, l, seed, func(out string) (float64, error) { return 0, r.tune(ctx, tune, single, out) }); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return r.masked(ctx, kind, seed, from)
+}
+
+// masked makes the models of SNIP and SSEDS, which are trained after the table was pruned.
+func (r *contest) masked(ctx context.Context, kind string, seed uint64, from string) error {
+	for _, method := range []string{benchmark.SNIP, benchmark.SSEDS} {
+		if !slices.Contains(r.methods, method) {
+			continue
+		}
+		initial := method == benchmark.SNIP
+		if initial {
+			from = r.path(kind, fmt.Sprintf("initial-seed%d.safetensors", seed))
+			if err := r.writeInitial(model.Kind(kind), seed, from); err != nil {
+				return err
+			}
+		}
+		scored, err := r.score(ctx, benchmark.Scoring{Kind: kind, Seed: seed, Initial: initial, Estimator: estimator.Taylor, Baseline: baseline.Zero}, from)
+		if err != nil {
+			return err
+		}
+		for _, sparsity := range r.sparsities {
+			l := benchmark.Line{Kind: kind, Method: method, Tuned: !initial, Sparsity: sparsity}
+			err := r.step(ctx, l, seed, func(out string) (float64, error) {
+				cut := out + ".cut"
+				defer os.Remove(cut)
+				if err := r.prune(method, sparsity, from, scored, cut); err != nil {
+					return 0, err
+				}
+				t := r.training(seed)
+				if s := r.document.FindSearch(kind, benchmark.Full, 0); s != nil {
+					t.LearningRate, t.WeightDecay, t.Dropout = s.LearningRate, s.WeightDecay, s.Dropout
+				}
+				t.Tune = true
+				return 0, r.tune(ctx, t, cut, out)
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeInitial writes the model of a kind before its training.
+func (r *contest) writeInitial(kind model.Kind, seed uint64, out string) error {
+	a, err := r.architecture(kind, r.data.FieldDims())
+	if err != nil {
+		return err
+	}
+	_, err = checkpoint.WriteDense(out, checkpoint.New(*a, train.Initial(a, r.settings.BatchNorm, seed)))
+	return err
+}
+
+// score scores the model in a file on the training rows, unless an earlier run did, and returns
+// the path of the scores.
+func (r *contest) score(ctx context.Context, s benchmark.Scoring, from string) (out string, err error) {
+	name := s.Estimator + "-" + s.Baseline
+	if s.Initial {
+		name = "initial-" + name
+	}
+	out = r.path(s.Kind, fmt.Sprintf("%s-seed%d.arrow", name, s.Seed))
+	log, err := cli.Logger("text", false)
+	if err != nil {
+		return "", err
+	}
+	options := estimator.Options{Estimator: s.Estimator, Passes: 1}
+	options.SetDefaults()
+	job := launch.Job{Outputs: r.outputs, Config: coordinator.Config{
+		Request: prepare.Request{
+			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(from) }, Dataset: r.data, Splits: []string{dataset.Train},
+			Sample: 1, Baseline: s.Baseline, Options: options, Seed: s.Seed,
+		},
+		Out: out, Queue: bus.DefaultQueue, Log: log,
+	}}
+	report, err := job.Run(ctx)
+	if err != nil || r.document.FindScoring(s) != nil {
+		return out, err
+	}
+	s.Seconds = report.CPUSeconds
+	r.document.Scorings = append(r.document.Scorings, s)
+	return out, r.save()
+}
+
+// prune prunes the model in a file by a method, and writes the compact form.
+func (r *contest) prune(method string, sparsity float64, from, scored, out string) error {
+	p, err := openPruner(from, "", scored)
+	if err != nil {
+		return err
+	}
+	t, err := p.tableOf(r.data, prune.Keep{}, string(compact.Float32))
+	if err != nil {
+		return err
+	}
+	var m sweep.Method
+	switch s := p.scores[0]; method {
+	case benchmark.SSEDS:
+		m, err = t.BySSEDS(s, 0)
+	case benchmark.ShapleyRMS:
+		m, err = t.ByScores(s, 0, scores.RMS, prune.Abs)
+	default:
+		m, err = t.ByScores(s, 0, scores.Sum, prune.Abs)
+	}
+	if err != nil {
+		return err
+	}
+	mask, err := m.Dropped(prune.Budget{Unit: prune.Sparsity, Amount: sparsity})
+	if err != nil {
+		return err
+	}
+	_, err = checkpoint.WriteCompact(out, p.checkpoint, mask, p.scores[0].Baseline, compact.Float32)
+	return err
+}
+
+// tune trains the pruned model in a file.
+func (r *contest) tune(ctx context.Context, t training, from, out string) error {
+	o := &tuneOptions{model: from, trainingOptions: r.options(t, out)}
+	c, err := o.course()
+	if err != nil {
+		return err
+	}
+	_, err = c.train(ctx)
+	return err
+}
