@@ -61,8 +61,8 @@ command prints a table of the trials and writes the best model of all.
 PEP, OptEmbed and CERP train twice. The first training finds the entries to
 keep, and the second one starts from the same weights without the others.
 --epochs bounds each of both. PEP and CERP keep exactly the number of entries
-that shaver prune keeps at --sparsity, and OptEmbed at most that number. --out of
-PEP and OptEmbed is a pruned model in compact form, with the baseline zero.
+that shaver prune keeps at --sparsity, and OptEmbed at most that number. --out
+of PEP and OptEmbed is a pruned model in compact form, with the baseline zero.
 The other tables are computed from smaller tensors, which --out has in their
 place. All commands read it as an ordinary model:
   qr    the product of two rows, one for the remainder of the id by a divider
