@@ -15,6 +15,7 @@ import (
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/compact"
+	"shaver/internal/composed"
 	"shaver/internal/model"
 	"shaver/internal/planted"
 	"shaver/schemas"
@@ -70,7 +71,7 @@ func TestForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"compact.v2.safetensors.json", "compact.v3.safetensors.json", "compact.v4.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
+	want := []string{"compact.v2.safetensors.json", "compact.v3.safetensors.json", "compact.v4.safetensors.json", "composed.v1.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
 		"partial.v4.arrow.json", "partial.v5.arrow.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "rows.v3.arrow.json", "scores.v2.arrow.json", "scores.v3.arrow.json", "scores.v4.arrow.json"}
 	if !slices.Equal(names, want) {
 		t.Errorf("forms %v, expected %v", names, want)
@@ -272,6 +273,53 @@ func TestCompactGraph(t *testing.T) {
 			t.Fatalf("%s: %d parts, expected %d", name, len(fields), len(a.Spans()))
 		}
 		f.compareTensors(t, a, fields, dtype, ck, tensors)
+	}
+}
+
+// TestComposed writes models with composed tables, and compares them with the description.
+func TestComposed(t *testing.T) {
+	f := readForm(t, "composed.v1.safetensors.json")
+	p := wide(t, 4)
+	n := p.Checkpoint.Architecture.Features()
+	for when, shape := range map[string]composed.Shape{
+		"qr": composed.ForDivider(n, 4, 5), "tt": composed.ForRanks(n, 4, []int{3, 2}, 0), "tt with a cache": composed.ForRanks(n, 4, []int{3, 2}, 2), "cerp": composed.ForBuckets(n, 4, 30),
+	} {
+		c := *p.Checkpoint
+		c.Composed, c.Training = composed.New(shape), `{"seed":1}`
+		if shape.Cached > 0 {
+			c.Composed.FillCache([]int32{3, 200})
+		}
+		file := filepath.Join(t.TempDir(), "m.safetensors")
+		if _, err := checkpoint.WriteComposed(file, &c); err != nil {
+			t.Fatal(err)
+		}
+		metadata, tensors := header(t, file)
+		f.compareMetadata(t, metadata)
+		accept(t, "shape.v1.json", []byte(metadata["shaver.table"]))
+		want := map[string]tensor{}
+		for _, w := range shape.Tensors() {
+			want["embedding."+w.Name] = tensor{"F32", w.Shape}
+		}
+		for _, own := range f.Tensors {
+			if own.When == "" || !strings.HasPrefix(when, own.When) || own.Each != "" {
+				continue
+			}
+			found, ok := tensors[own.Name]
+			if !ok || found.DType != own.DType {
+				t.Errorf("%s: tensor %s has the type %s in the file, %s in the form", when, own.Name, found.DType, own.DType)
+			}
+			if _, weight := want[own.Name]; !weight {
+				want[own.Name] = found
+			}
+		}
+		for key, found := range p.Checkpoint.Tensors {
+			if key != p.Checkpoint.EmbeddingKey {
+				want[key] = tensor{string(found.DType), found.Shape}
+			}
+		}
+		if fmt.Sprint(want) != fmt.Sprint(tensors) {
+			t.Errorf("%s: the file has the tensors %v, expected %v", when, tensors, want)
+		}
 	}
 }
 

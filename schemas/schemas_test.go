@@ -17,6 +17,7 @@ import (
 	"shaver/internal/baseline"
 	"shaver/internal/benchmark"
 	"shaver/internal/bus"
+	"shaver/internal/composed"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
 	"shaver/internal/estimator"
@@ -61,6 +62,7 @@ var pinned = map[string]reflect.Type{
 	"quarantine.v2.json":   reflect.TypeFor[job.Quarantine](),
 	"report.v1.json":       reflect.TypeFor[launch.JobReport](),
 	"result.v2.json":       reflect.TypeFor[job.Result](),
+	"shape.v1.json":        reflect.TypeFor[composed.Shape](),
 	"spec.v1.json":         nil, // a job that is not paired, on one folder, without the rule error
 	"spec.v2.json":         nil, // a job with the log loss
 	"spec.v3.json":         reflect.TypeFor[job.Spec](),

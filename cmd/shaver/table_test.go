@@ -11,6 +11,7 @@ import (
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/composed"
+	"shaver/internal/model"
 	"shaver/internal/sparsity"
 	"shaver/internal/train"
 )
@@ -158,5 +159,77 @@ func TestTableIsParsed(t *testing.T) {
 	s := training{Table: "qr:3", Optimizer: train.SparseAdam}
 	if err := s.checkTable(); err == nil || !strings.Contains(err.Error(), "--optimizer adam") {
 		t.Errorf("SparseAdam: %v", err)
+	}
+}
+
+// The number of entries of a candidate of OptEmbed is the number of entries in its mask.
+func TestWidthMask(t *testing.T) {
+	a := &model.Architecture{FieldDims: []int{3, 1, 4}, Dim: 5}
+	kept := []bool{true, false, true, false, true, true, true, false} // by feature
+	e := &train.Evolution{Dim: 5, Alive: []int{2, 0, 3}}
+	for _, columns := range [][]int{{1, 1, 1}, {5, 5, 5}, {2, 3, 4}, {4, 1, 2}} {
+		n, next := 0, 0
+		widthMask(a, columns, func(entry int, in bool) {
+			if entry != next {
+				t.Fatalf("entry %d follows %d", entry, next-1)
+			}
+			next++
+			if in && kept[entry/5] {
+				n++
+			}
+		})
+		if next != 40 || n != e.Entries(columns) {
+			t.Errorf("columns %v keep %d of %d entries, expected %d of 40", columns, n, next, e.Entries(columns))
+		}
+	}
+}
+
+// A training recognizes the file of the epoch that follows its state, and no other file.
+func TestFileAhead(t *testing.T) {
+	a := model.Architecture{Kind: model.FM, FieldDims: []int{3, 2}, Dim: 2}
+	from := checkpoint.New(a, train.Initial(&a, false, 1))
+	o := &course{from: from, trainingOptions: &trainingOptions{
+		training: training{Epochs: 5, LearningRate: 1e-3, Batch: 2, Optimizer: train.Adam}, out: filepath.Join(t.TempDir(), "m.safetensors"),
+	}}
+	p, err := from.Parameters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, search := range []int{0, 3} {
+		o.Search = search
+		settings := o.settings(nil)
+		if search > 0 {
+			settings.Trial(1)
+		}
+		trainer, err := train.New(a, p, settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.write(trainer, train.Epoch{Number: 2, Validation: &train.Metrics{LogLoss: 1. / 3}}, &settings); err != nil {
+			t.Fatal(err)
+		}
+		state := func(epochs, trials int) *standing {
+			s := &standing{Trials: make([]trial, trials)}
+			for i := range epochs {
+				s.History = append(s.History, train.Epoch{Number: i + 1})
+			}
+			return s
+		}
+		now := min(search, 1) // finished trials
+		for epochs, want := range []bool{false, true, false, false} {
+			if got := o.ahead(state(epochs, now)); got != want {
+				t.Errorf("after %d epochs the file of epoch 2 is recognized: %v", epochs, got)
+			}
+		}
+		if search > 0 && o.ahead(state(1, 2)) {
+			t.Error("the file of another trial is recognized")
+		}
+		o.Seed++
+		if o.ahead(state(1, now)) {
+			t.Error("the file of a training with another seed is recognized")
+		}
+	}
+	if err := os.Remove(o.out); err != nil || o.ahead(&standing{}) {
+		t.Errorf("a missing file is recognized (%v)", err)
 	}
 }

@@ -223,10 +223,10 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 		said = append(said, s)
 	}
 	_, isCompact := metadata[metaCompact]
-	_, isComposed := metadata[metaTable]
+	_, isComposed := metadata[metaComposed]
 	switch {
 	case isCompact && isComposed:
-		return nil, fault.Inputf("%s: composed table: metadata has both %s and %s", name, metaTable, metaCompact)
+		return nil, fault.Inputf("%s: composed table: metadata has both %s and %s", name, metaComposed, metaCompact)
 	case isCompact:
 		if err := c.takeCompact(metadata); err != nil {
 			return nil, fault.Inputf("%s: compact form: %w", name, err)

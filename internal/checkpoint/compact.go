@@ -265,7 +265,7 @@ func (f *file) seal() (err error) {
 func checkDigest(name string, data []byte, metadata map[string]string) error {
 	digest, sealed := metadata[metaDigest]
 	version := metadata[metaCompact]
-	_, isComposed := metadata[metaTable]
+	_, isComposed := metadata[metaComposed]
 	switch {
 	case !sealed && !isComposed && version != compactVersion && version != graphVersion: // takeCompact refuses unknown versions
 		return nil

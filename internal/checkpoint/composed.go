@@ -21,7 +21,10 @@ const (
 	composedPrefix = "embedding."       // before the name of each of the tensors
 	tensorCached   = "shaver.tt_cache"  // I32 [cached], ascending features with rows of their own
 
-	metaTable = "shaver.table" // JSON object, a composed.Shape
+	metaComposed = "shaver.composed" // version of this form
+	metaTable    = "shaver.table"    // JSON object, a composed.Shape
+
+	composedVersion = "1"
 )
 
 // keptKeys are the keys of the masks of CERP's tables. A mask has 1 for a kept entry and 0 for others.
@@ -66,7 +69,7 @@ func (c *Checkpoint) composedFile() (*file, error) {
 		}
 		tensors[tensorCached] = Tensor{I32, []int{t.Shape.Cached}, data}
 	}
-	metadata := c.metadata(map[string]string{metaTable: string(mustMarshal(t.Shape)), metaDigest: seal.Blank})
+	metadata := c.metadata(map[string]string{metaComposed: composedVersion, metaTable: string(mustMarshal(t.Shape)), metaDigest: seal.Blank})
 	c.addTraining(metadata)
 	f := newFile(tensors, metadata)
 	if err := checkInflation(&c.Architecture, f.size()); err != nil {
@@ -112,6 +115,9 @@ func checkInflation(a *model.Architecture, fileSize int64) error {
 // takeComposed sets Composed from the tensors of a composed table. In Tensors it replaces them by
 // the table, without data. fileSize, in bytes, bounds the table.
 func (c *Checkpoint) takeComposed(metadata map[string]string, fileSize int64) error {
+	if v := metadata[metaComposed]; v != composedVersion {
+		return fault.Inputf("version %s, expected %s", quote(v), composedVersion)
+	}
 	t := &composed.Table{}
 	if err := json.Unmarshal([]byte(metadata[metaTable]), &t.Shape); err != nil {
 		return fault.Inputf("metadata %s: %w", metaTable, err)

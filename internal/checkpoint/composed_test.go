@@ -157,7 +157,8 @@ func TestHostileComposedFiles(t *testing.T) {
 		"it has 10 features":                       {"qr", func(f *file) { f.metadata[metaTable] = `{"scheme":"qr","features":10,"dim":2,"divider":4}` }},
 		"metadata shaver.table: features is 0":     {"qr", func(f *file) { f.metadata[metaTable] = "{}" }},
 		"metadata shaver.table: unexpected end":    {"qr", func(f *file) { f.metadata[metaTable] = "{" }},
-		"both shaver.table and shaver.compact":     {"qr", func(f *file) { f.metadata[metaCompact] = compactVersion }},
+		"both shaver.composed and shaver.compact":  {"qr", func(f *file) { f.metadata[metaCompact] = compactVersion }},
+		"version \"2\", expected 1":                {"qr", func(f *file) { f.metadata[metaComposed] = "2" }},
 		"lacks dim":                                {"qr", func(f *file) { f.metadata[metaArchitecture] = "{}" }},
 		"is stored next to": {"qr", func(f *file) {
 			f.entries = append(f.entries, entry{composedKey, float32Tensor([]int{9, 2}, make([]float32, 18))})
@@ -208,7 +209,7 @@ func FuzzComposed(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		entries, metadata, err := parseSafetensors("m", data)
-		if err != nil || metadata[metaTable] == "" {
+		if err != nil || metadata[metaComposed] == "" {
 			return
 		}
 		c, err := Parse("m", sealAgain(t, &file{entries, metadata}))

@@ -94,7 +94,12 @@ func (c *chain) multiply(i int) {
 	clear(into)
 	width := g.columns * g.size
 	for h := range len(a) / g.ranks {
-		for r, x := range a[h*g.ranks : (h+1)*g.ranks] {
+		row := a[h*g.ranks : (h+1)*g.ranks]
+		if width == 4 && g.columns == 1 { // the last core of most tables
+			combine4(into[h*4:h*4+4], row, g.values)
+			continue
+		}
+		for r, x := range row {
 			for q := range g.columns {
 				axpy(into[h*width+q*g.size:][:g.size], x, g.values[r*g.stride+q*g.step:])
 			}
@@ -133,9 +138,30 @@ func (c *chain) flush(first int) {
 	}
 }
 
+// combine4 sets into to the sum of a[r] * values[4r:4r+4].
+func combine4(into, a, values []float32) {
+	var s0, s1, s2, s3 float32
+	values = values[:4*len(a)]
+	for _, x := range a {
+		s0 += float32(x * values[0])
+		s1 += float32(x * values[1])
+		s2 += float32(x * values[2])
+		s3 += float32(x * values[3])
+		values = values[4:]
+	}
+	into[0], into[1], into[2], into[3] = s0, s1, s2, s3
+}
+
 // axpy adds a*x to y.
 func axpy(y []float32, a float32, x []float32) {
 	x = x[:len(y)]
+	for len(x) >= 4 && len(y) >= 4 {
+		y[0] += float32(a * x[0])
+		y[1] += float32(a * x[1])
+		y[2] += float32(a * x[2])
+		y[3] += float32(a * x[3])
+		x, y = x[4:], y[4:]
+	}
 	for i, v := range x {
 		y[i] += float32(a * v)
 	}

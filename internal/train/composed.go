@@ -40,7 +40,7 @@ func (o *Options) validateComposed(a *model.Architecture) error {
 	return nil
 }
 
-// Composed returns the composed table that evaluation reads, or nil if the table is none. It shares
+// Composed returns the composed table that evaluation reads, or nil for any other table. It shares
 // memory with the trainer, so the next step changes it.
 func (t *Trainer) Composed() *composed.Table {
 	if table, ok := t.table.(interface{ composed() *composed.Table }); ok {

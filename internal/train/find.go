@@ -141,7 +141,11 @@ func (s *softTensor) alive(from, to int) int {
 	return total
 }
 
+// mostThreshold is the largest threshold of a warm-up. Weight decay alone moves thresholds to at most
+// .5, which is below the initial values of a table of less than 24 rows and columns.
+const mostThreshold = .45
+
 // start returns the raw threshold at which a warm-up begins. Initial values are at most limit.
 func (f *Find) start(limit float64, o *Options) float32 {
-	return warmUp(logit(limit), f.WarmUp, f.Rate, o.WeightDecay)
+	return warmUp(logit(min(limit, mostThreshold)), f.WarmUp, f.Rate, o.WeightDecay)
 }
