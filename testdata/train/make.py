@@ -112,8 +112,8 @@ CASES = {
     "dcnv2-stacked": (golden.DCNv2, "dcnv2", config(num_layers=2, structure="Stacked")),
     "dcnv2-parallel": (golden.DCNv2, "dcnv2", config(num_layers=2, structure="Parallel")),
 }
-# Tables that find the entries to keep, of a DeepFM.
-FINDERS = {"pep": SoftTable, "optembed": Supernet}
+# Tables that find the entries to keep, of a DeepFM, and their seeds.
+FINDERS = {"pep": (SoftTable, 100), "optembed": (Supernet, 102)}
 
 
 def safetensors(path, model, kind):
@@ -178,8 +178,8 @@ def main():
                 optimizer.step()
             if step + 1 in (1, STEPS):
                 safetensors(out / f"{name}.{step + 1}.safetensors", model, kind)
-    for number, (name, make) in enumerate(FINDERS.items()):
-        torch.manual_seed(100 + number)
+    for name, (make, seed) in FINDERS.items():
+        torch.manual_seed(seed)
         model = golden.DeepFM(FIELD_DIMS, config())
         model.embedding = make(sum(FIELD_DIMS), DIM)
         own = lambda: {key: value.detach().flatten().tolist() for key, value in model.embedding.own().items()}
