@@ -198,11 +198,9 @@ func scramble(x uint32) uint32 {
 	return x ^ x>>16
 }
 
-// draw fills r with the row of the given number, from the given kind of stream. It
-// returns the row's logit without the intercept, and the random number that decides the
-// label.
-func (l *law) draw(r *row, number int64, kind uint64) (logit int64, label uint32) {
-	stream := random.At(l.seed, random.Synthetic, uint64(number), kind)
+// draw fills r with the row of the given number, from a stream of random numbers. It returns
+// the row's logit without the intercept, and the random number that decides the label.
+func (l *law) draw(r *row, number int64, stream random.Stream) (logit int64, label uint32) {
 	r.number = number
 	r.ranks = r.ranks[:0]
 	for j := range l.columns {
@@ -225,7 +223,7 @@ func (l *law) draw(r *row, number int64, kind uint64) (logit int64, label uint32
 
 // row fills r with the row of the given number.
 func (l *law) row(r *row, number int64) {
-	logit, label := l.draw(r, number, draws)
+	logit, label := l.draw(r, number, random.At(l.seed, random.Synthetic, uint64(number), draws))
 	r.label = 0
 	if label < l.click(logit+l.intercept) {
 		r.label = 1
@@ -247,9 +245,7 @@ func (l *law) setIntercept() {
 		if l.rows > math.MaxInt64/calibrate {
 			number = uint64(l.rows) / calibrate * uint64(i)
 		}
-		// A short log has few row numbers, so each trial row has a stream kind of its
-		// own.
-		logits[i], _ = l.draw(&r, int64(number), trial+uint64(i))
+		logits[i], _ = l.draw(&r, int64(number), random.At(l.seed, random.Synthetic, uint64(i), trial))
 	}
 	low, high := int64(-2*maxLogit), int64(2*maxLogit)
 	for low < high {

@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"shaver/internal/fault"
+	"shaver/internal/random"
 )
 
 func write(t testing.TB, c Config) ([]byte, Facts) {
@@ -186,7 +187,7 @@ func TestLabels(t *testing.T) {
 			var yes, no []float64
 			for i := range int64(n) {
 				l.row(&r, i)
-				logit, _ := l.draw(&r, i, draws)
+				logit, _ := l.draw(&r, i, random.At(seed, random.Synthetic, uint64(i), draws))
 				expected += 1 / (1 + math.Exp(-float64(logit+l.intercept)/unit))
 				clicks += float64(r.label)
 				if r.label == 1 {
