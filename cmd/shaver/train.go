@@ -94,12 +94,12 @@ for each entry, and 16 for each number of its tensors, or 32 while CERP finds.`,
 	}
 	f := c.Flags()
 	modelFlag(c, &o.model, "checkpoint `file` to continue from (default random weights)")
-	f.StringVar(&o.kind, "kind", string(model.DeepFM), "`kind` of the model: fm, deepfm, widedeep, dcn-mix or dcnv2")
-	cli.OneOf(c, "kind", string(model.FM), string(model.DeepFM), string(model.WideDeep), string(model.DCNMix), string(model.DCNv2))
-	f.IntVar(&o.architecture.Dim, "dim", 16, "`number` of columns of the embedding table")
+	f.StringVar(&o.kind, "kind", string(model.DeepFM), "`kind` of the model: fm, deepfm, widedeep, dcn-mix, dcnv2 or neumf, which needs two fields, the user and the item")
+	cli.OneOf(c, "kind", string(model.FM), string(model.DeepFM), string(model.WideDeep), string(model.DCNMix), string(model.DCNv2), string(model.NeuMF))
+	f.IntVar(&o.architecture.Dim, "dim", 16, "`number` of columns of the embedding table; in a neumf, half of them are those of the MLP")
 	f.IntSliceVar(&o.architecture.Hidden, "hidden", []int{400, 400, 400}, "`widths` of the hidden layers, separated by commas; an fm has none")
-	f.Lookup("hidden").DefValue = "400,400,400"
-	f.BoolVar(&o.norm, "batch-norm", true, "put a BatchNorm after each hidden layer")
+	f.Lookup("hidden").DefValue = "400,400,400, or 64,32,16 for a neumf"
+	f.BoolVar(&o.norm, "batch-norm", true, "put a BatchNorm after each hidden layer; a neumf has none")
 	f.IntVar(&o.architecture.CrossLayers, "cross-layers", 3, "`number` of cross layers of a dcn-mix or dcnv2")
 	f.IntVar(&o.architecture.Experts, "experts", 4, "`number` of experts of a dcn-mix")
 	f.IntVar(&o.architecture.Rank, "rank", 64, "`rank` of the experts of a dcn-mix")
@@ -124,7 +124,7 @@ for each entry, and 16 for each number of its tensors, or 32 while CERP finds.`,
 // for all kinds.
 var modelFlags = map[string][]model.Kind{
 	"kind": nil, "dim": nil, "initial": nil, "table": nil,
-	"hidden":       {model.DeepFM, model.WideDeep, model.DCNMix, model.DCNv2},
+	"hidden":       {model.DeepFM, model.WideDeep, model.DCNMix, model.DCNv2, model.NeuMF},
 	"batch-norm":   {model.DeepFM, model.WideDeep, model.DCNMix, model.DCNv2},
 	"cross-layers": {model.DCNMix, model.DCNv2},
 	"experts":      {model.DCNMix}, "rank": {model.DCNMix},
@@ -240,6 +240,12 @@ func (o *trainOptions) describe(c *cobra.Command) error {
 		}
 	}
 	trim(a)
+	if a.Kind == model.NeuMF && !c.Flags().Changed("hidden") {
+		a.Hidden = []int{64, 32, 16} // as in the reference model
+	}
+	if !describes("batch-norm", a.Kind) {
+		o.norm = false
+	}
 	if a.Dim < 1 {
 		return fault.Usagef("--dim %d: expected at least 1", a.Dim)
 	}

@@ -14,7 +14,7 @@ const (
 	unit      = 1 << 10
 	maxLogit  = 8 * unit // largest logit of the table; larger logits count as this one
 	mainSD    = 1.1      // standard deviation of the sum of the columns' effects
-	pairSD    = .6       // standard deviation of the sum of the pairs' effects
+	pairSD    = .6       // standard deviation of the sum of the pairs' effects, unless the shape has another one
 	calibrate = 1 << 13  // number of rows from which the intercept is determined
 )
 
@@ -23,7 +23,8 @@ const (
 //	P(label = 1) = 1 / (1 + exp(-(intercept + sum of effects)))
 //
 // The effect of a value is a keyed hash of (column, value) with a nearly normal
-// distribution, so it needs no table.
+// distribution, so it needs no table. So is the effect of a pair of values, or each of its
+// factors.
 type law struct {
 	shape     *shape
 	seed      uint64
@@ -50,11 +51,38 @@ type columnLaw struct {
 	guide  [256]uint8
 }
 
-// pair is a joint effect of two columns' values.
+// pair is a joint effect of two columns' values. Without factors, each pair of values has an
+// effect of its own. With factors, a value has as many numbers, and the effect is the scalar
+// product of those of the two values.
 type pair struct {
-	a, b  int
-	key   uint64
-	scale int64
+	a, b    int
+	key     uint64
+	scale   int64 // of the effect, or of each of the numbers
+	factors int
+}
+
+func (s *shape) pair(a, b int, key uint64) pair {
+	sd := pairSD
+	if s.pairSD > 0 {
+		sd = s.pairSD
+	}
+	sd /= math.Sqrt(float64(len(s.pairs)))
+	if s.factors > 0 {
+		sd = math.Sqrt(sd / math.Sqrt(float64(s.factors)))
+	}
+	return pair{a, b, key, scale(sd), s.factors}
+}
+
+// effect returns the effect of two ranks' values on the logit.
+func (p *pair) effect(a, b uint32) int64 {
+	if p.factors == 0 {
+		return effect(p.key+mix(uint64(a)<<32|uint64(b)), p.scale)
+	}
+	sum := int64(0)
+	for k := range uint64(p.factors) {
+		sum += effect(p.key+mix(2*k<<32|uint64(a)), p.scale) * effect(p.key+mix((2*k+1)<<32|uint64(b)), p.scale)
+	}
+	return sum / unit
 }
 
 func newLaw(s *shape, rows int64, seed uint64) *law {
@@ -75,7 +103,7 @@ func newLaw(s *shape, rows int64, seed uint64) *law {
 		l.columns[j].scale = scale(mainSD * weights[j] / math.Sqrt(sum))
 	}
 	for _, p := range s.pairs {
-		l.pairs = append(l.pairs, pair{p[0], p[1], stream.Uint64(), scale(pairSD / math.Sqrt(float64(len(s.pairs))))})
+		l.pairs = append(l.pairs, s.pair(p[0], p[1], stream.Uint64()))
 	}
 	l.clicks = make([]uint32, 2*maxLogit+1)
 	for i := range l.clicks {
@@ -198,11 +226,9 @@ func scramble(x uint32) uint32 {
 	return x ^ x>>16
 }
 
-// draw fills r with the row of the given number, from the given kind of stream. It
-// returns the row's logit without the intercept, and the random number that decides the
-// label.
-func (l *law) draw(r *row, number int64, kind uint64) (logit int64, label uint32) {
-	stream := random.At(l.seed, random.Synthetic, uint64(number), kind)
+// draw fills r with the row of the given number, from a stream of random numbers. It returns
+// the row's logit without the intercept, and the random number that decides the label.
+func (l *law) draw(r *row, number int64, stream random.Stream) (logit int64, label uint32) {
 	r.number = number
 	r.ranks = r.ranks[:0]
 	for j := range l.columns {
@@ -216,26 +242,25 @@ func (l *law) draw(r *row, number int64, kind uint64) (logit int64, label uint32
 	for j, rank := range r.ranks {
 		logit += l.columns[j].effect(rank)
 	}
-	for _, p := range l.pairs {
-		both := uint64(r.ranks[p.a])<<32 | uint64(r.ranks[p.b])
-		logit += effect(p.key+mix(both), p.scale)
+	for i := range l.pairs {
+		p := &l.pairs[i]
+		logit += p.effect(r.ranks[p.a], r.ranks[p.b])
 	}
 	return logit, uint32(last >> 32)
 }
 
-// row fills r with the row of the given number.
-func (l *law) row(r *row, number int64) {
-	logit, label := l.draw(r, number, draws)
-	r.label = 0
-	if label < l.click(logit+l.intercept) {
+// row fills r with the row of the given number, and returns the place of its logit.
+func (l *law) row(r *row, number int64) (place int) {
+	logit, label := l.draw(r, number, random.At(l.seed, random.Synthetic, uint64(number), draws))
+	r.label, place = 0, placeOf(logit+l.intercept)
+	if label < l.clicks[place] {
 		r.label = 1
 	}
+	return place
 }
 
-// click returns P(label = 1) for a logit, in multiples of 2^-32.
-func (l *law) click(logit int64) uint32 {
-	return l.clicks[max(0, min(2*maxLogit, logit+maxLogit))]
-}
+// placeOf returns the place of a logit in a table of all logits.
+func placeOf(logit int64) int { return int(max(0, min(2*maxLogit, logit+maxLogit))) }
 
 // setIntercept finds the intercept for which the shape's share of rows has a click. It
 // uses separate trial rows.
@@ -247,16 +272,14 @@ func (l *law) setIntercept() {
 		if l.rows > math.MaxInt64/calibrate {
 			number = uint64(l.rows) / calibrate * uint64(i)
 		}
-		// A short log has few row numbers, so each trial row has a stream kind of its
-		// own.
-		logits[i], _ = l.draw(&r, int64(number), trial+uint64(i))
+		logits[i], _ = l.draw(&r, int64(number), random.At(l.seed, random.Synthetic, uint64(i), trial))
 	}
 	low, high := int64(-2*maxLogit), int64(2*maxLogit)
 	for low < high {
 		middle := (low + high) >> 1
 		sum := uint64(0)
 		for _, logit := range logits {
-			sum += uint64(l.click(logit + middle))
+			sum += uint64(l.clicks[placeOf(logit+middle)])
 		}
 		if float64(sum) < l.shape.rate*calibrate*(1<<32) {
 			low = middle + 1

@@ -27,13 +27,15 @@ type column struct {
 }
 
 // shape is one raw form. The cardinalities and the shares of missing values are those
-// published for the real files. The exponents are chosen so that, in a log of the real
+// published for the real files, or for MovieLens 100K. The exponents are chosen so that, in a log of the real
 // length, as many features occur often enough for an id as the paper reports.
 type shape struct {
 	rate     float64 // share of rows with a click
 	exponent float64 // exponent of columns that have none of their own
 	columns  []column
 	pairs    [][2]int // pairs of columns that have a joint effect
+	factors  int      // number of factors of the values of a pair; 0 means that each pair of values has an effect of its own
+	pairSD   float64  // standard deviation of the sum of the pairs' effects; 0 means the constant pairSD
 	header   string
 	// settle adjusts ranks that depend not only on their own draw but also on the
 	// position of the row among all rows, or on other columns. It runs before the effects
@@ -51,10 +53,10 @@ type row struct {
 }
 
 // shapes holds the raw forms by name.
-var shapes = map[string]*shape{"criteo": criteo, "avazu": avazu, "kdd": kdd}
+var shapes = map[string]*shape{"criteo": criteo, "avazu": avazu, "kdd": kdd, "ratings": ratings}
 
 // Shapes returns the names of the raw forms.
-func Shapes() []string { return []string{"criteo", "avazu", "kdd"} }
+func Shapes() []string { return []string{"criteo", "avazu", "kdd", "ratings"} }
 
 // criteo is the Kaggle display advertising challenge: a label, 13 integers and 26
 // hexadecimal strings. It is separated by tabs, has no header, and leaves missing values
@@ -206,6 +208,29 @@ var kdd = &shape{
 				continue
 			}
 			to = l.columns[j].append(to, rank)
+		}
+		return append(to, '\n')
+	},
+}
+
+// ratings is who likes what: a label, a user and an item. It is separated by commas and has a
+// header. The numbers of users and of items, and the share of likes, are those of MovieLens
+// 100K with ratings of 4 and more as likes. What a user likes depends on latent factors, as in a
+// matrix factorisation.
+var ratings = &shape{
+	rate: .5538,
+	columns: []column{
+		{name: "user", values: 943, base: 1, exponent: .5},
+		{name: "item", values: 1682, base: 1, exponent: .8},
+	},
+	pairs:   [][2]int{{0, 1}},
+	factors: 4,
+	pairSD:  1.5,
+	header:  "label,user,item\n",
+	write: func(to []byte, l *law, r *row) []byte {
+		to = append(to, '0'+r.label)
+		for j, rank := range r.ranks {
+			to = l.columns[j].append(append(to, ','), rank)
 		}
 		return append(to, '\n')
 	},

@@ -1,6 +1,6 @@
 // Package synth writes raw click logs of any size in the published formats of Criteo,
-// Avazu and KDD Cup 2012 track 2. The logs are for tests, benchmarks and demonstrations
-// of readers. Values follow Zipf's law over the cardinalities of the real files,
+// Avazu and KDD Cup 2012 track 2, and ratings of items by users. The logs are for tests,
+// benchmarks and demonstrations of readers. Values follow Zipf's law over the cardinalities of the real files,
 // independently for each column. Labels are drawn from a planted logistic model.
 //
 // A row depends only on the seed and its number. In Avazu's form, whose rows are ordered
@@ -42,8 +42,11 @@ type Config struct {
 // Facts describes the log that was written.
 type Facts struct {
 	Rows      int64 `json:"rows"`
-	Positives int64 `json:"positives"` // number of rows with a click
+	Positives int64 `json:"positives"` // number of rows with the label 1
 	Bytes     int64 `json:"bytes"`     // size before compression
+	// AUC is that of the probabilities from which the labels were drawn. No model of the
+	// columns has a higher one on average. It is nil if all labels are the same.
+	AUC *float64 `json:"auc"`
 }
 
 // chunkRows is the number of rows that are generated and compressed together. Each chunk
@@ -66,7 +69,7 @@ func Write(ctx context.Context, w io.Writer, c Config) (Facts, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	lanes := make([]lane, c.Threads)
 	for i := range lanes {
-		lanes[i] = lane{full: make(chan chunk), free: make(chan chunk, 2)}
+		lanes[i] = lane{make(chan chunk), make(chan chunk, 2), new(tally)}
 		group.Go(func() error { return lanes[i].fill(ctx, l, &c, int64(i)) })
 	}
 	var facts Facts
@@ -74,8 +77,40 @@ func Write(ctx context.Context, w io.Writer, c Config) (Facts, error) {
 		facts, err = collect(ctx, w, lanes, &c)
 		return err
 	})
-	err := group.Wait()
-	return facts, err
+	if err := group.Wait(); err != nil {
+		return facts, err
+	}
+	var all tally
+	for i := range lanes {
+		all.add(lanes[i].tally)
+	}
+	facts.AUC = all.auc()
+	return facts, nil
+}
+
+// tally counts rows by the places of their logits and by labels.
+type tally [2*maxLogit + 1][2]int64
+
+func (t *tally) add(o *tally) {
+	for place := range t {
+		t[place][0] += o[place][0]
+		t[place][1] += o[place][1]
+	}
+}
+
+// auc returns the AUC of the logits, or nil if all labels are the same.
+func (t *tally) auc() *float64 {
+	var pairs, no, yes float64 // pairs of rows with different labels in the right order; rows by label so far
+	for _, rows := range t {
+		pairs += float64(float64(rows[1]) * (no + float64(rows[0])/2))
+		no += float64(rows[0])
+		yes += float64(rows[1])
+	}
+	if no == 0 || yes == 0 {
+		return nil
+	}
+	auc := pairs / no / yes
+	return &auc
 }
 
 func (c *Config) chunks() int64 { return (c.Rows-1)/chunkRows + 1 }
@@ -90,8 +125,9 @@ type chunk struct {
 // lane carries the chunks of one goroutine. With n lanes, lane k carries chunks k, k + n,
 // k + 2n, ...
 type lane struct {
-	full chan chunk
-	free chan chunk // written chunks, whose memory is reused
+	full   chan chunk
+	free   chan chunk // written chunks, whose memory is reused
+	*tally            // of the rows of all chunks
 }
 
 func (n *lane) fill(ctx context.Context, l *law, c *Config, first int64) error {
@@ -105,7 +141,7 @@ func (n *lane) fill(ctx context.Context, l *law, c *Config, first int64) error {
 		case next = <-n.free:
 		default:
 		}
-		next.make(l, k)
+		next.make(l, k, n.tally)
 		if next.data, err = compress(next.data[:0], next.text); err != nil {
 			return err
 		}
@@ -118,8 +154,8 @@ func (n *lane) fill(ctx context.Context, l *law, c *Config, first int64) error {
 	return nil
 }
 
-// make fills k with the rows of the chunk that has the given number.
-func (k *chunk) make(l *law, number int64) {
+// make fills k with the rows of the chunk that has the given number, and adds them to t.
+func (k *chunk) make(l *law, number int64, t *tally) {
 	k.text, k.Facts = k.text[:0], Facts{}
 	if number == 0 {
 		k.text = append(k.text, l.shape.header...)
@@ -127,7 +163,7 @@ func (k *chunk) make(l *law, number int64) {
 	var r row
 	from := number * chunkRows
 	for i := from; i < l.rows && i-from < chunkRows; i++ {
-		l.row(&r, i)
+		t[l.row(&r, i)][r.label]++
 		k.text = l.shape.write(k.text, l, &r)
 		k.Rows++
 		k.Positives += int64(r.label)

@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"shaver/internal/fault"
+	"shaver/internal/random"
 )
 
 func write(t testing.TB, c Config) ([]byte, Facts) {
@@ -42,6 +43,12 @@ func table(t *testing.T, text []byte, shape string) [][]string {
 	if shape == "avazu" {
 		const header = "id,click,hour,C1,banner_pos,site_id,site_domain,site_category,app_id,app_domain,app_category,device_id,device_ip,device_model,device_type,device_conn_type,C14,C15,C16,C17,C18,C19,C20,C21\n"
 		if lines[0] != header {
+			t.Fatalf("header %q", lines[0])
+		}
+		separator, lines = ",", lines[1:]
+	}
+	if shape == "ratings" {
+		if lines[0] != "label,user,item\n" {
 			t.Fatalf("header %q", lines[0])
 		}
 		separator, lines = ",", lines[1:]
@@ -106,7 +113,7 @@ func decompress(t *testing.T, data []byte, kind string) []byte {
 
 // A longer log begins with the rows of a shorter one, except in Avazu's form.
 func TestRowsByNumber(t *testing.T) {
-	for _, shape := range []string{"criteo", "kdd"} {
+	for _, shape := range []string{"criteo", "kdd", "ratings"} {
 		few, _ := write(t, Config{Shape: shape, Rows: 100, Seed: 3})
 		many, _ := write(t, Config{Shape: shape, Rows: 200, Seed: 3})
 		// The intercept is found from trial rows, which both logs share.
@@ -120,7 +127,8 @@ func TestRowsByNumber(t *testing.T) {
 func TestForms(t *testing.T) {
 	count, hexes, id := `\d+`, `[0-9a-f]{8}`, `\d{1,20}`
 	forms := map[string][]string{"criteo": {"[01]", `\d*`, `\d+|-[123]`}, "kdd": {`\d+`, `[1-9]\d*`, id, count, count, "[123]", "[123]", count, count, count, count, count},
-		"avazu": {id, "[01]", `1410(2[1-9]|30)([01]\d|2[0-3])`, count, count, hexes, hexes, hexes, hexes, hexes, hexes, hexes, hexes, hexes}}
+		"ratings": {"[01]", `[1-9]\d{0,2}`, `[1-9]\d{0,3}`},
+		"avazu":   {id, "[01]", `1410(2[1-9]|30)([01]\d|2[0-3])`, count, count, hexes, hexes, hexes, hexes, hexes, hexes, hexes, hexes, hexes}}
 	for range 11 {
 		forms["criteo"] = append(forms["criteo"], `\d*`)
 	}
@@ -175,7 +183,8 @@ func atoi(t *testing.T, s string) int {
 }
 
 // The share of clicks is that of the shape. Labels have the probabilities of the planted
-// logits. The AUC of the planted logits is similar to that of models of the real logs.
+// logits. The AUC of the planted logits is similar to that of models of the real logs, and Write
+// reports it.
 func TestLabels(t *testing.T) {
 	for _, shape := range Shapes() {
 		for seed := range uint64(3) {
@@ -186,7 +195,7 @@ func TestLabels(t *testing.T) {
 			var yes, no []float64
 			for i := range int64(n) {
 				l.row(&r, i)
-				logit, _ := l.draw(&r, i, draws)
+				logit, _ := l.draw(&r, i, random.At(seed, random.Synthetic, uint64(i), draws))
 				expected += 1 / (1 + math.Exp(-float64(logit+l.intercept)/unit))
 				clicks += float64(r.label)
 				if r.label == 1 {
@@ -201,8 +210,12 @@ func TestLabels(t *testing.T) {
 			if rate := clicks / n; math.Abs(rate/l.shape.rate-1) > .12 {
 				t.Errorf("%s, seed %d: click rate %.4f, expected %.4f", shape, seed, rate, l.shape.rate)
 			}
-			if a := auc(yes, no); a < .7 || a > .9 {
+			a := auc(yes, no)
+			if a < .7 || a > .9 {
 				t.Errorf("%s, seed %d: the planted logits have AUC %.3f", shape, seed, a)
+			}
+			if _, facts := write(t, Config{Shape: shape, Rows: n, Seed: seed, Threads: 2}); math.Abs(*facts.AUC-a) > 1e-4 { // logits beyond the table are tied
+				t.Errorf("%s, seed %d: the AUC is %v, expected %v", shape, seed, *facts.AUC, a)
 			}
 		}
 	}
@@ -217,6 +230,34 @@ func auc(yes, no []float64) float64 {
 		sum += float64(below+upTo) / 2
 	}
 	return sum / float64(len(yes)) / float64(len(no))
+}
+
+// Without the scalar products of the latent factors, the planted logits of ratings have a much
+// lower AUC. The scalar products have the deviation of the shape.
+func TestFactors(t *testing.T) {
+	const n = 50_000
+	l := newLaw(ratings, n, 1)
+	var r row
+	var yes, no []float64
+	mean, square := 0.0, 0.0
+	for i := range int64(n) {
+		l.row(&r, i)
+		effects := float64(l.columns[0].effect(r.ranks[0]) + l.columns[1].effect(r.ranks[1]))
+		if r.label == 1 {
+			yes = append(yes, effects)
+		} else {
+			no = append(no, effects)
+		}
+		stream := random.At(9, random.Synthetic, uint64(i), draws)
+		product := float64(l.pairs[0].effect(uint32(stream.Below(943)), uint32(stream.Below(1682)))) / unit
+		mean, square = mean+product/n, square+product*product/n
+	}
+	if a := auc(yes, no); a < .55 || a > .75 {
+		t.Errorf("without factors, the planted logits have AUC %.3f", a)
+	}
+	if sd := math.Sqrt(square - mean*mean); math.Abs(sd/ratings.pairSD-1) > .1 {
+		t.Errorf("the scalar products have the deviation %.3f, expected %.3f", sd, ratings.pairSD)
+	}
 }
 
 // Draws follow the weights k^-s of the ranks k in each octave, and the share of missing
@@ -368,5 +409,12 @@ func BenchmarkWrite(b *testing.B) {
 				b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 			})
 		}
+	}
+}
+
+// Equal labels have no AUC.
+func TestEqualLabels(t *testing.T) {
+	if _, facts := write(t, Config{Shape: "kdd", Rows: 1, Seed: 1}); facts.AUC != nil {
+		t.Errorf("one row has the AUC %v", *facts.AUC)
 	}
 }

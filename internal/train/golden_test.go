@@ -47,6 +47,18 @@ func goldenRows(t testing.TB) *model.Rows {
 	return rows
 }
 
+// rowsFor returns the rows of the goldens for a model, which reads as many of the first fields as
+// it has.
+func rowsFor(t testing.TB, a *model.Architecture) *model.Rows {
+	t.Helper()
+	rows := goldenRows(t)
+	narrow := &model.Rows{Width: a.Fields(), Label: rows.Label, Number: rows.Number}
+	for i := range rows.Len() {
+		narrow.Features = append(narrow.Features, rows.Row(i)[:a.Fields()]...)
+	}
+	return narrow
+}
+
 // goldenModel reads the model of a golden after some steps.
 func goldenModel(t testing.TB, name string, steps int) *checkpoint.Checkpoint {
 	t.Helper()
@@ -74,13 +86,14 @@ func newTrainer(t testing.TB, c *checkpoint.Checkpoint, o Options) *Trainer {
 // training mode, for every kind.
 func TestGoldenSteps(t *testing.T) {
 	const batch = 24
-	for _, name := range []string{"fm", "deepfm", "deepfm-plain", "deepfm-sparse", "widedeep", "dcn-mix", "dcnv2-stacked", "dcnv2-parallel"} {
+	for _, name := range []string{"fm", "deepfm", "deepfm-plain", "deepfm-sparse", "widedeep", "dcn-mix", "dcnv2-stacked", "dcnv2-parallel", "neumf"} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Optimizer: Adam, LearningRate: 1e-2, WeightDecay: 1e-3, Batch: batch}
 			if strings.HasSuffix(name, "-sparse") {
 				o.Optimizer = SparseAdam
 			}
-			start, rows := goldenModel(t, name, 0), goldenRows(t)
+			start := goldenModel(t, name, 0)
+			rows := rowsFor(t, &start.Architecture)
 			trainer := newTrainer(t, start, o)
 			for step := range rows.Len() / batch {
 				part := rows.Slice(step*batch, (step+1)*batch)

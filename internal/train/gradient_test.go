@@ -74,9 +74,19 @@ func (r *reference) loss(rows *model.Rows) float64 {
 				}
 			}
 		}
+		for c, w := range r.values["product"] {
+			column := r.a.Dim/2 + c
+			logits[t] += w * x0[t][column] * x0[t][r.a.Dim+column]
+		}
 	}
 	if r.a.Kind != model.FM {
 		x := x0
+		if r.a.Kind == model.NeuMF {
+			x = nil
+			for _, e := range x0 {
+				x = append(x, append(append([]float64{}, e[:r.a.Dim/2]...), e[r.a.Dim:r.a.Dim*3/2]...))
+			}
+		}
 		for l := range r.a.CrossLayers {
 			x = r.cross(x, x0, l)
 		}
@@ -191,10 +201,10 @@ func gradientOf(t *Trainer, w *tensor) []float64 {
 
 // The gradients of all weights agree with central differences in float64.
 func TestGradients(t *testing.T) {
-	for _, name := range []string{"fm", "deepfm", "deepfm-plain", "widedeep", "dcn-mix", "dcnv2-stacked", "dcnv2-parallel"} {
+	for _, name := range []string{"fm", "deepfm", "deepfm-plain", "widedeep", "dcn-mix", "dcnv2-stacked", "dcnv2-parallel", "neumf"} {
 		t.Run(name, func(t *testing.T) {
 			trainer := newTrainer(t, goldenModel(t, name, 10), Options{Optimizer: Adam, LearningRate: 1e-2, Batch: 24})
-			rows := goldenRows(t).Slice(0, 24)
+			rows := rowsFor(t, &trainer.a).Slice(0, 24)
 			trainer.gradients(&rows, 0)
 			r := newReference(trainer)
 			for _, w := range append(trainer.tensors(), trainer.small()...) {
@@ -223,13 +233,13 @@ func TestGradients(t *testing.T) {
 // Adam's steps do not depend on the number of cores, with dropout too. An epoch has other
 // draws of dropout than the next.
 func TestSameBytes(t *testing.T) {
-	for _, name := range []string{"deepfm", "dcn-mix", "dcnv2-parallel"} {
+	for _, name := range []string{"deepfm", "dcn-mix", "dcnv2-parallel", "neumf"} {
 		t.Run(name, func(t *testing.T) {
 			var first *Trainer
 			for _, cores := range []int{1, 2, 7} {
 				setCores(t, cores)
 				trainer := newTrainer(t, goldenModel(t, name, 0), Options{Optimizer: Adam, LearningRate: 1e-2, WeightDecay: 1e-3, Dropout: .3, Batch: 200, Seed: 5})
-				rows := goldenRows(t)
+				rows := rowsFor(t, &trainer.a)
 				part := rows.Slice(0, 201)
 				for epoch := range 3 {
 					trainer.Step(&part, epoch)
@@ -245,7 +255,7 @@ func TestSameBytes(t *testing.T) {
 					}
 				}
 			}
-			rows := goldenRows(t).Slice(0, 100)
+			rows := rowsFor(t, &first.a).Slice(0, 100)
 			first.gradients(&rows, 1)
 			one := gradientOf(first, first.hidden[1].weight)
 			first.gradients(&rows, 2)

@@ -11,7 +11,8 @@ import (
 // Initial returns the weights with which a training of a model starts. They have the
 // distributions of the paper's reference models, except that the first-order weights are 0
 // and not standard normal. norm states whether each hidden layer has a BatchNorm. Each
-// tensor has random numbers of its own, so the same seed gives the same table to all kinds.
+// tensor has random numbers of its own, so the same seed gives the same table to all kinds. The
+// four tables of a NeuMF start as the columns of this one table.
 func Initial(a *model.Architecture, norm bool, seed uint64) *model.Parameters {
 	return initial(a, norm, seed, 0)
 }
@@ -35,6 +36,7 @@ const (
 	middleTensor
 	reduceTensor
 	composedTensor
+	productTensor = outputTensor + 1
 )
 
 // InitialTable returns the composed table of the given shape with which a training starts. The
@@ -110,8 +112,19 @@ func initial(a *model.Architecture, norm bool, seed uint64, first float64) *mode
 		p.FirstOrder, p.Bias = normal(a.Features(), first, firstTensor), make([]float32, 1)
 	}
 	in := width
+	if a.Kind == model.NeuMF {
+		in = a.Dim // the columns of the MLP
+		products := linear(a.Dim/2, 1, productTensor)
+		p.Product, p.Bias = products.Weight, products.Bias
+	}
 	for l, out := range a.Hidden {
-		p.Hidden = append(p.Hidden, linear(in, out, hiddenTensor+l))
+		layer := linear(in, out, hiddenTensor+l)
+		if a.Kind == model.NeuMF { // the weights have the limit of a table
+			for i, v := range layer.Weight {
+				layer.Weight[i] = float32(float64(v) * xavier(in, out) * math.Sqrt(float64(in)))
+			}
+		}
+		p.Hidden = append(p.Hidden, layer)
 		var n *model.Norm
 		if norm {
 			n = &model.Norm{Gamma: make([]float32, out), Beta: make([]float32, out), Mean: make([]float32, out), Variance: make([]float32, out)}

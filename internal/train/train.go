@@ -75,14 +75,15 @@ type Trainer struct {
 	grouped *grouping
 	first   *tensor // first-order weights, without a dense gradient; nil without any
 	cross   cross   // nil without cross layers
+	towers  *towers // nil unless the model is a NeuMF
 	hidden  []*hidden
 	output  *tensor // [1, in] of the last layer; nil without a network
 	outBias *tensor
 	bias    *tensor // nil if the logit has no bias of its own
 
 	x, dx      kernel.Tile   // embeddings of the batch and their gradient
-	top        kernel.Tile   // output of the cross layers
-	dTop       kernel.Tile   // its gradient; the same as dx if the MLP reads it
+	top        kernel.Tile   // output of the cross layers; in a NeuMF, the columns of the MLP
+	dTop       kernel.Tile   // its gradient; the same as dx if the MLP reads the whole embeddings
 	dh         []kernel.Tile // gradient of the output of each hidden layer
 	columnSums []float32     // [rows, Dim], sums over the fields, for the pairwise term
 	logits     []float64
@@ -93,8 +94,8 @@ type Trainer struct {
 // Supports returns an error if a model with the given architecture and parameters cannot be
 // trained.
 func Supports(a *model.Architecture) error {
-	if a.Kind == model.Graph || a.Kind == model.NeuMF {
-		return fmt.Errorf("a model of kind %s cannot be trained: expected %s, %s, %s, %s or %s", a.Kind, model.FM, model.DeepFM, model.WideDeep, model.DCNMix, model.DCNv2)
+	if a.Kind == model.Graph {
+		return fmt.Errorf("a model of kind %s cannot be trained: expected %s, %s, %s, %s, %s or %s", a.Kind, model.FM, model.DeepFM, model.WideDeep, model.DCNMix, model.DCNv2, model.NeuMF)
 	}
 	return nil
 }
@@ -161,8 +162,12 @@ func New(a model.Architecture, p *model.Parameters, o Options) (*Trainer, error)
 		t.cross = newFullCross(p, width, rows)
 	}
 	t.top, t.dTop = t.x, t.dx
-	if t.parallel() {
+	switch {
+	case t.parallel():
 		t.dTop = newTile(rows, width)
+	case a.Kind == model.NeuMF:
+		t.towers = newTowers(&a, p, rows)
+		t.top, t.dTop = t.towers.x, t.towers.dx
 	}
 	for i, l := range p.Hidden {
 		t.hidden = append(t.hidden, newHidden(i, l, p.Norms[i], rows))
@@ -192,6 +197,9 @@ func (t *Trainer) tensors() []*tensor {
 func (t *Trainer) small() (all []*tensor) {
 	if t.bias != nil {
 		all = append(all, t.bias)
+	}
+	if t.towers != nil {
+		all = append(all, t.towers.product)
 	}
 	if t.cross != nil {
 		all = append(all, t.cross.tensors()...)
@@ -259,6 +267,9 @@ func (t *Trainer) forward(rows *model.Rows, d *dropout) {
 		t.cross.pack()
 		t.top = t.cross.forward(t.x, n)
 	}
+	if t.towers != nil {
+		t.towers.read(t.x, n)
+	}
 	h := t.top
 	if t.parallel() {
 		h = t.x
@@ -295,6 +306,9 @@ func (t *Trainer) shallow(features []int32, x, column []float32) (logit float64)
 			logit += float64(t.first.values[f])
 		}
 	}
+	if t.towers != nil {
+		return logit + t.towers.term(x)
+	}
 	if !t.pairwise() {
 		return logit
 	}
@@ -324,6 +338,9 @@ func (t *Trainer) backward(rows *model.Rows, d *dropout) {
 	} else {
 		t.backwardNetwork(rows, d)
 	}
+	if t.towers != nil {
+		t.towers.backward(t.dx, t.x, t.dlogit[:n])
+	}
 	if t.pairwise() {
 		parts(n, chunkRows, func(from, to int) {
 			for i := from; i < to; i++ {
@@ -351,7 +368,7 @@ func (t *Trainer) sumLogits(n int) (sum float64) {
 }
 
 // backwardNetwork computes the gradients of the network's weights, and sets dx to the
-// gradient of the embeddings through the network.
+// gradient of the embeddings through the network. In a NeuMF it sets dTop instead.
 func (t *Trainer) backwardNetwork(rows *model.Rows, d *dropout) {
 	n, width := rows.Len(), t.a.Players()
 	last := len(t.hidden) - 1
@@ -381,7 +398,7 @@ func (t *Trainer) backwardNetwork(rows *model.Rows, d *dropout) {
 		case t.parallel():
 			t.hidden[0].backward(t.dx, t.dh[0], t.x, n, d)
 		default:
-			t.hidden[0].backward(t.dx, t.dh[0], t.top, n, d)
+			t.hidden[0].backward(t.dTop, t.dh[0], t.top, n, d)
 		}
 	}
 	if t.cross != nil {

@@ -183,18 +183,25 @@ CASES = {
     "dcn-mix": (golden.DCNMix, "dcn-mix", config(num_layers=2, num_experts=2, rank=3)),
     "dcnv2-stacked": (golden.DCNv2, "dcnv2", config(num_layers=2, structure="Stacked")),
     "dcnv2-parallel": (golden.DCNv2, "dcnv2", config(num_layers=2, structure="Parallel")),
+    "neumf": (golden.NeuMF, "neumf", {"emb_size": 6, "hidden_sizes": HIDDEN, "p_dropout": 0.0}),
 }
 # Tables with tensors of their own, of a DeepFM, with their numbers of columns.
 TABLES = {"pep": (SoftTable, DIM), "cerp": (Buckets, DIM), "optembed": (Supernet, DIM), "qr": (Quotients, DIM), "tt": (Train, 4)}
 
 
+def fields(kind):
+    """The sizes of the fields. A NeuMF reads the first two of each row."""
+    return FIELD_DIMS[:2] if kind == "neumf" else FIELD_DIMS
+
+
 def safetensors(path, model, kind):
     """Writes a state dict as a safetensors file, without the library."""
     tensors = {key: value for key, value in model.state_dict().items() if not key.startswith("embedding.")}
-    table = model.embedding
-    tensors["embedding.weight"] = table.weight if isinstance(table, nn.Embedding) else table.table()
+    if kind != "neumf":
+        table = model.embedding
+        tensors["embedding.weight"] = table.weight if isinstance(table, nn.Embedding) else table.table()
     tensors = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
-    metadata = {"format": "pt", "shaver.architecture": json.dumps({"kind": kind, "field_dims": FIELD_DIMS})}
+    metadata = {"format": "pt", "shaver.architecture": json.dumps({"kind": kind, "field_dims": fields(kind)})}
     header, body = {"__metadata__": metadata}, b""
     for key, tensor in tensors:
         data = tensor.detach().numpy().tobytes()
@@ -223,14 +230,16 @@ def main():
             writer.writerow([int(label)] + row)
     for number, (name, (make, kind, settings)) in enumerate(CASES.items()):
         torch.manual_seed(number)
-        model = make(FIELD_DIMS, settings)
+        model = make(fields(kind), settings)
         with torch.no_grad():
             for key, value in model.named_parameters():
                 if ".gates" in key or "cross_head.U" in key or "cross_head.V" in key or "cross_head.C" in key:
                     nn.init.normal_(value, 0, 0.3)
                 if "cross_head.biases" in key or key == "_bias":
                     nn.init.normal_(value, 0, 0.1)
-            model.embedding.weight.mul_(0.5)
+            for key, value in model.named_parameters():
+                if key.endswith(("embedding.weight", "_emb_module.weight")):
+                    value.mul_(0.5)
         safetensors(out / f"{name}.0.safetensors", model, kind)
         if name.endswith("-sparse"):
             # SparseAdam reads the rows of sparse gradients; the other weights have Adam.
@@ -242,7 +251,7 @@ def main():
         model.train()
         for step in range(STEPS):
             batch = slice(step * BATCH, (step + 1) * BATCH)
-            loss = nn.functional.binary_cross_entropy_with_logits(model(ids[batch]), labels[batch])
+            loss = nn.functional.binary_cross_entropy_with_logits(model(ids[batch, : len(fields(kind))]), labels[batch])
             for optimizer in optimizers:
                 optimizer.zero_grad()
             loss.backward()

@@ -24,13 +24,14 @@ for key, t in header.items():
     dtype = {"F32": np.float32, "I64": np.int64}[t["dtype"]]
     state[key] = torch.from_numpy(np.frombuffer(body[slice(*t["data_offsets"])], dtype).reshape(t["shape"]).copy())
 model = golden.MODULES[kind](a["field_dims"], {
-    "num_factor": a["dim"], "hidden_sizes": a.get("hidden"), "p_dropout": 0.5, "use_batchnorm": True, "num_layers": a.get("cross_layers"),
+    "num_factor": a["dim"], "emb_size": a["dim"], "hidden_sizes": a.get("hidden"), "p_dropout": 0.5, "use_batchnorm": True, "num_layers": a.get("cross_layers"),
     "num_experts": a.get("experts"), "rank": a.get("rank"), "structure": a.get("structure", "").capitalize(),
 })
 model.load_state_dict(state, strict=True)
 model.eval()
 with open(rows) as file:
     ids = torch.tensor([[int(cell) for cell in row[1:]] for row in list(csv.reader(file))[1:]])
+offsets = torch.tensor([0, a["field_dims"][0]]) if kind == "neumf" else model.offsets
 with torch.no_grad():
-    for logit in model(ids + model.offsets).tolist():
+    for logit in model(ids + offsets).tolist():
         print(logit)
