@@ -112,6 +112,20 @@ func (c *Checkpoint) CompactDrop(order []int32, v compact.Encoding, bytes int64)
 	}
 }
 
+// TableParameters returns the number of parameters of the embedding tables in the form in which
+// the file stores them. A dense file has all entries. A compact file has the kept entries, and
+// the values of the codebook unless the baseline is zero.
+func (c *Checkpoint) TableParameters() int {
+	if c.Compact == nil {
+		return c.Architecture.Parameters()
+	}
+	n := c.Compact.Kept()
+	if slices.ContainsFunc(c.Compact.Codebook(), func(v float32) bool { return v != 0 }) {
+		n += c.Architecture.BaselineSize()
+	}
+	return n
+}
+
 // Footprint is the number of bytes that a model's tables take.
 type Footprint struct {
 	File   int64 // the whole file, with the rest of the model

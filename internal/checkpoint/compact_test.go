@@ -351,3 +351,27 @@ func TestFootprint(t *testing.T) {
 		t.Errorf("dense: %+v, expected %+v, %v", c.Footprint(), want, err)
 	}
 }
+
+// The tables of a dense file have all entries as parameters. Those of a compact file have the
+// kept entries, and the codebook if it is the baseline.
+func TestTableParameters(t *testing.T) {
+	c := fmOf(t, 400, 16)
+	if got := c.TableParameters(); got != 6400 {
+		t.Errorf("dense: %d parameters, expected 6400", got)
+	}
+	codebook := make([]float32, 32)
+	for _, want := range []int{1600, 1632} {
+		path := filepath.Join(t.TempDir(), "m")
+		if _, err := WriteCompact(path, c, every(6400, 4), codebook, compact.Float16); err != nil {
+			t.Fatal(err)
+		}
+		read, err := Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := read.TableParameters(); got != want {
+			t.Errorf("compact: %d parameters, expected %d", got, want)
+		}
+		codebook[3] = 1
+	}
+}
