@@ -140,6 +140,9 @@ sweep.v1.json, sweep.v2.json with the squared loss, and sweep.v3.json with
 			if err := cli.Required(c); err != nil {
 				return err
 			}
+			if !c.Flags().Changed("scores") && !c.Flags().Changed("models") {
+				return fault.Usagef("%s needs --scores or --models", c.CommandPath())
+			}
 			if !c.Flags().Changed("aggregate") && o.choose && o.rank == prune.Abs {
 				o.aggregates = scores.Aggregates()
 			}
@@ -350,7 +353,7 @@ func (o *sweepOptions) calibrated() bool {
 func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	switch {
 	case len(o.scores) == 0 && len(o.models) == 0:
-		return nil, fault.Usagef("--scores is empty: expected at least one file, unless there are --models")
+		return nil, fault.Usagef("--scores is empty: expected at least one file, or --models")
 	case len(o.scores) == 0 && o.choose:
 		return nil, fault.Usagef("--select needs --scores, as shaver prune does")
 	case len(o.values) == 0:
