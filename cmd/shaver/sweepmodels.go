@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
@@ -21,6 +20,9 @@ import (
 
 // ready returns the models of --models, which must have the fields of the model in p.
 func (o *sweepInput) ready(p *pruner, d *dataset.Dataset) (all []sweep.Ready, err error) {
+	if err := d.CheckNames(p.checkpoint.Fields); err != nil {
+		return nil, fault.Inputf("%s: %w", p.file, err)
+	}
 	for _, path := range o.models {
 		ck, err := checkpoint.Read(path)
 		if err != nil {
@@ -88,15 +90,13 @@ func modelFile(ck *checkpoint.Checkpoint, path string) (method string, f sweep.M
 	}
 	sum := sha256.Sum256(text)
 	f.Training, f.Seed, f.Sparsity = hex.EncodeToString(sum[:]), &t.Seed, t.Sparsity
-	switch {
-	case t.Tune:
-		method = sweep.OfTuned
-	case t.Table != "":
-		method, _, _ = strings.Cut(t.Table, ":")
-	default:
-		method = sweep.OfFile
+	if err := f.Check(); err != nil {
+		return "", f, fault.Inputf("%s: metadata shaver.training: %w", path, err)
 	}
-	return method, f, nil
+	if t.Tune {
+		return sweep.OfTuned, f, nil
+	}
+	return sweep.MethodOf(t.Table), f, nil
 }
 
 // size sets the size of the point p of the model ck: that of its table as its file stores it. entries

@@ -277,8 +277,8 @@ func (c *comparison) leader() *method {
 	return nil
 }
 
-// first returns the smallest sparsity at which a method other than a model file is best. If there is
-// none, it returns the smallest sparsity, or nil without any.
+// first returns the smallest sparsity at which a method other than a model file is best. If model
+// files are best everywhere, it returns the smallest sparsity. It returns nil without any.
 func (c *comparison) first() *budget {
 	for i := range c.budgets {
 		if !c.budgets[i].by.model {

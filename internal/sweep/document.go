@@ -63,11 +63,11 @@ type Measure struct {
 	Metrics
 	// Calibration is fitted on the validation split. It is nil without calibration.
 	Calibration *evaluate.Calibration `json:"calibration,omitempty"`
-	// Bytes is the size of the model's file. The file is dense for the unpruned model and
-	// compact for other tables, unless it is that of a model that is measured as it is. TableBytes is the part of it that stores the table.
-	// MemoryBytes is what package infer needs for the table while it serves rows. All are nil
-	// for PTQ and for models with look-ups, for which there is no file, and in documents of
-	// older programs.
+	// Bytes is the size of the model's file. The file is dense for the unpruned model and compact
+	// for the tables of methods. A model that is measured as it is has the form of its file.
+	// TableBytes is the part of the file that stores the table. MemoryBytes is what package infer
+	// needs for the table while it serves rows. All are nil for PTQ and for models with look-ups,
+	// for which there is no file, and in documents of older programs.
 	Bytes       *int64 `json:"bytes,omitempty"`
 	TableBytes  *int64 `json:"table_bytes,omitempty"`
 	MemoryBytes *int64 `json:"memory_bytes,omitempty"`

@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strings"
 
 	"shaver/internal/estimator"
 	"shaver/internal/fault"
@@ -109,25 +110,36 @@ func (d *Document) fileLabel(p *Point) string {
 	return file
 }
 
-var modelMethod = regexp.MustCompile("^[a-z]{1,32}$")
+var kinds = regexp.MustCompile("^[a-z]{1,32}$")
+
+// MethodOf returns the method of a model with the given kind of table, which a training made. It is
+// the kind up to a colon. If that is not a word, or is a method that makes a table smaller, MethodOf
+// returns OfFile.
+func MethodOf(table string) string {
+	kind, _, _ := strings.Cut(table, ":")
+	taken := slices.Concat([]string{SSEDS, SNIP, ByShapley}, Rivals(), estimator.Names())
+	if !kinds.MatchString(kind) || slices.Contains(taken, kind) {
+		return OfFile
+	}
+	return kind
+}
 
 // checkModel returns an error unless the point of a model has a file, no source, and a method that
-// is not one of those that make a table smaller.
+// MethodOf may return.
 func (d *Document) checkModel(p *Point) error {
-	taken := append([]string{SSEDS, SNIP, ByShapley}, append(Rivals(), estimator.Names()...)...)
 	switch {
 	case *p.Model < 0 || *p.Model >= len(d.Models):
 		return fault.Inputf("model %d, expected an index below %d", *p.Model, len(d.Models))
 	case p.Source != nil:
 		return fault.Inputf("both a model and a source, expected at most one")
-	case !modelMethod.MatchString(p.Method) || slices.Contains(taken, p.Method):
+	case MethodOf(p.Method) != p.Method:
 		return fault.Inputf("method %q of a model: expected the kind of its table, %s or %s", p.Method, OfTuned, OfFile)
 	}
 	return nil
 }
 
-// check returns an error if f has impossible values.
-func (f *ModelFile) check() error {
+// Check returns bad input if f has impossible values.
+func (f *ModelFile) Check() error {
 	if f.File == "" {
 		return fault.Inputf("a file without a name")
 	}

@@ -105,3 +105,12 @@ func TestModelSeries(t *testing.T) {
 		}
 	}
 }
+
+// The method of a model is the kind of its table, if that is a word and no other method.
+func TestMethodOf(t *testing.T) {
+	for table, want := range map[string]string{"pep": "pep", "qr:5": "qr", "tt:192,192": "tt", "": OfFile, "random": OfFile, "taylor": OfFile, "QR": OfFile, "<b>": OfFile, "ptq8": OfFile} {
+		if got := MethodOf(table); got != want {
+			t.Errorf("%q: %s, expected %s", table, got, want)
+		}
+	}
+}

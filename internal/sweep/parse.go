@@ -56,7 +56,7 @@ func Parse(data []byte) (*Document, error) {
 		return nil, fault.Inputf("the sweep has %d points, expected 1 to %d", len(d.Points), mostPoints)
 	}
 	for i := range d.Models {
-		if err := d.Models[i].check(); err != nil {
+		if err := d.Models[i].Check(); err != nil {
 			return nil, fault.Inputf("model %d: %w", i, err)
 		}
 	}
