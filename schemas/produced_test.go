@@ -397,7 +397,7 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File,
 			}, 1)
 		}
 	}
-	found := &sweep.Document{Version: sweep.VersionOf(kind), Loss: kind, Model: s.Spec.Model, Dataset: s.Spec.Dataset, Kind: string(m.Kind), Split: dataset.Test, Rows: d.Rows(dataset.Test),
+	found := &sweep.Document{Version: sweep.VersionOf(kind, false), Loss: kind, Model: s.Spec.Model, Dataset: s.Spec.Dataset, Kind: string(m.Kind), Split: dataset.Test, Rows: d.Rows(dataset.Test),
 		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.ScoresFile{sweep.NewScoresFile(s, s.Spec.Model)},
 		Settings: &sweep.Settings{Rank: prune.Abs, Protect: s.Fields[:1], FieldMinimum: .1, Seed: 1}}
 	for _, choose := range []bool{false, true} {
@@ -427,6 +427,17 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File,
 	snip.Method, snip.Source = sweep.SNIP, new(len(found.Sources))
 	found.Sources, found.Points = append(found.Sources, other), append(found.Points, snip)
 	accept(t, "sweep"+versions[kind], marshal(t, found))
+	digest := s.Spec.Model
+	config := sweep.Config{Model: m, Predict: predict(dataset.Test), Models: []sweep.Ready{{
+		File:  sweep.ModelFile{File: "pep.safetensors", Model: digest, Training: digest, Seed: new(uint64(1)), Sparsity: .5},
+		Point: sweep.Point{Method: "pep", Baseline: baseline.Zero, Values: string(compact.Float32), Bits: 32, Parameters: m.Parameters()},
+		Open:  func() (*model.Model, error) { return m, nil },
+	}}}
+	if err := config.Run(t.Context(), found); err != nil {
+		t.Fatal(err)
+	}
+	found.Version = sweep.VersionOf(kind, true)
+	accept(t, "sweep.v3.json", marshal(t, found))
 }
 
 // quarantine publishes a task and quarantines it.

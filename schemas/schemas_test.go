@@ -69,7 +69,8 @@ var pinned = map[string]reflect.Type{
 	"state.v1.json":        reflect.TypeFor[window.Index](),
 	"submission.v2.json":   reflect.TypeFor[job.Submission](),
 	"sweep.v1.json":        nil, // the log loss
-	"sweep.v2.json":        reflect.TypeFor[sweep.Document](),
+	"sweep.v2.json":        nil, // the squared loss
+	"sweep.v3.json":        reflect.TypeFor[sweep.Document](),
 	"task.v2.json":         reflect.TypeFor[job.Task](),
 }
 

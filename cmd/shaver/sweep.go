@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/atomicfile"
+	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
@@ -32,6 +33,7 @@ type sweepInput struct {
 	dataset           []string // folder, or those of a window's days
 	scores            []string // files
 	snip              string   // file with the scores of the method SNIP, or ""
+	models            []string // files of models that are measured as they are
 	aggregates        []string // aggregates of the scores
 	rank              string
 	rivals            []string // methods of --methods
@@ -97,6 +99,14 @@ the squared loss, the table shows RMSE instead of both.
 A dropped entry reads the baseline for which the scores were computed. If there
 are scores for both baselines, the other methods are measured with each of them.
 
+--models measures further models as they are, each with its own table and head,
+at the sparsity that its table has. Give files of the same fields, for example
+pruned or tuned models, or models that were trained with --table pep. The method
+of a model is pep or optembed after its training, tuned after "shaver tune", and
+otherwise the name of its file. Trainings that differ only in their seed are
+repeats. With --models, --scores may be left out. Methods then drop entries to
+the zero baseline. --select and --tune leave these models alone.
+
 For each budget, --select measures all methods on the validation split. It then
 measures only the best of them, the one with the highest AUC or least RMSE
 there, on --split. It compares AUC because calibration can repair LogLoss but
@@ -116,16 +126,22 @@ lines of the output are the commands that prune to each budget. If --model is an
 with --calibrate if the graph cannot be calibrated.
 
 The file and the output of -o json are documents of the schema
-sweep.v1.json, and sweep.v2.json with the squared loss.`,
+sweep.v1.json, sweep.v2.json with the squared loss, and sweep.v3.json with
+--models.`,
 		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data
   shaver sweep --model model.pth --scores s1.arrow,s2.arrow --dataset data \
       --methods all --sparsities 0.9,0.99 --picture sweep.svg
   shaver sweep --model model.pth --scores scores.arrow --dataset data \
-      --select --out sweep.json`,
+      --select --out sweep.json
+  shaver sweep --model model.pth --scores scores.arrow --dataset data \
+      --models pep.safetensors,tuned.safetensors`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
 				return err
+			}
+			if !c.Flags().Changed("scores") && !c.Flags().Changed("models") {
+				return fault.Usagef("%s needs --scores or --models", c.CommandPath())
 			}
 			if !c.Flags().Changed("aggregate") && o.choose && o.rank == prune.Abs {
 				o.aggregates = scores.Aggregates()
@@ -139,10 +155,12 @@ sweep.v1.json, and sweep.v2.json with the squared loss.`,
 	f := c.Flags()
 	modelFlag(c, &o.model, "checkpoint `file` that was scored")
 	modelOutputFlag(c, &o.modelOutput)
-	f.StringSliceVar(&o.scores, "scores", nil, "`files` with scores of the model, separated by commas; several are compared")
+	f.StringSliceVar(&o.scores, "scores", nil, "`files` with scores of the model, separated by commas; several are compared (required without --models)")
 	cli.Files(c, "scores", "arrow")
 	f.StringVar(&o.snip, "snip", "", "`file` with taylor scores of the model before its training, for the method snip (default none)")
 	cli.Files(c, "snip", "arrow")
+	f.StringSliceVar(&o.models, "models", nil, "`files` of models to measure as they are, separated by commas (default none)")
+	cli.Files(c, "models", cli.Checkpoints...)
 	datasetFlag(c, &o.dataset, "dataset `folder`")
 	o.add(c, "files at --out and --picture that shaver did not write")
 	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(valueNames(), ", "))
@@ -159,11 +177,11 @@ sweep.v1.json, and sweep.v2.json with the squared loss.`,
 	f.BoolVar(&o.tune, "tune", false, "also train what each method keeps, and measure the result")
 	keepFlags(c, &o.keep)
 	outFlag(c, &o.out, "`file` for the result, .json (default none)", "json")
-	cli.Group(c, "Files", "model", "model-output", "scores", "snip", "dataset", "out", "picture", "force")
+	cli.Group(c, "Files", "model", "model-output", "scores", "snip", "models", "dataset", "out", "picture", "force")
 	cli.Group(c, "Budgets", "sparsities", "parameters", "bytes")
 	cli.Group(c, "Methods", "methods", "seed", "aggregate", "rank", "protect", "field-minimum", "values")
 	cli.Group(c, "Measurement", "split", "select", "calibrate", "tune")
-	cli.MarkRequired(c, "model", "scores", "dataset")
+	cli.MarkRequired(c, "model", "dataset")
 	return c
 }
 
@@ -193,6 +211,9 @@ func (o *sweepFlags) check(c *cobra.Command) (err error) {
 	o.outputs.Inputs(dataset.Files(o.dataset...)...)
 	o.outputs.Inputs(o.scores...)
 	o.outputs.Inputs(o.snip)
+	for _, file := range o.models {
+		o.outputs.Inputs(checkpoint.Files(file)...)
+	}
 	if c.Flags().Changed("picture") {
 		if err := o.outputs.Check("--picture", o.picture, pictures); err != nil {
 			return err
@@ -331,8 +352,10 @@ func (o *sweepOptions) calibrated() bool {
 // sweepMethods measures every method at every budget.
 func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	switch {
-	case len(o.scores) == 0:
-		return nil, fault.Usagef("--scores is empty: expected at least one file")
+	case len(o.scores) == 0 && len(o.models) == 0:
+		return nil, fault.Usagef("--scores is empty: expected at least one file, or --models")
+	case len(o.scores) == 0 && o.choose:
+		return nil, fault.Usagef("--select needs --scores, as shaver prune does")
 	case len(o.values) == 0:
 		return nil, fault.Usagef("--values is empty: expected some of %s", strings.Join(valueNames(), ", "))
 	case o.tune && o.calibrate:
@@ -341,7 +364,7 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 		return nil, fault.Usagef("--tune measures float32 values: expected no other --values")
 	case o.tune && o.split != dataset.Test:
 		return nil, fault.Usagef("--tune trains on the split %s and chooses the epoch by %s: expected --split %s, not %s", dataset.Train, dataset.Val, dataset.Test, o.split)
-	case len(o.rivals) == 0 && len(o.aggregates) == 0 && o.snip == "":
+	case len(o.rivals) == 0 && len(o.aggregates) == 0 && o.snip == "" && len(o.models) == 0:
 		return nil, fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
 	}
 	p, err := openPruner(o.model, o.modelOutput, o.scores...)
@@ -360,19 +383,23 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	kind := p.scores[0].Spec.Loss
+	name := lossName(all)
 	for i, s := range all {
-		if s.Spec.Loss != kind {
-			return nil, fault.Inputf("%s has the loss %s, but %s has %s: compare scores of one loss", files[i], s.Spec.Loss.Name(), files[0], kind.Name())
+		if s.Spec.Loss.Name() != name {
+			return nil, fault.Inputf("%s has the loss %s, but %s has %s: compare scores of one loss", files[i], s.Spec.Loss.Name(), files[0], name)
 		}
 	}
-	b, err := openBench(o.dataset, o.split, kind.Name(), m)
+	b, err := openBench(o.dataset, o.split, name, m)
+	if err != nil {
+		return nil, err
+	}
+	ready, err := o.ready(p, b.dataset)
 	if err != nil {
 		return nil, err
 	}
 	document := &sweep.Document{
-		Version: sweep.VersionOf(kind), Loss: kind, Model: p.checkpoint.Digest(), Dataset: b.dataset.Digest(), Kind: string(m.Kind), Split: o.split, Rows: b.rows,
-		Features: m.Features(), Entries: m.Parameters(), Points: []sweep.Point{},
+		Version: sweep.VersionOf(b.loss, len(ready) > 0), Loss: b.loss, Model: p.checkpoint.Digest(), Dataset: b.dataset.Digest(), Kind: string(m.Kind), Split: o.split, Rows: b.rows,
+		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.ScoresFile{}, Points: []sweep.Point{},
 		Settings: &sweep.Settings{Rank: o.rank, Protect: o.keep.Fields, FieldMinimum: o.keep.Minimum, Seed: o.seed},
 	}
 	size := p.checkpoint.Footprint()
@@ -384,7 +411,7 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := sweep.Config{Model: m, Methods: methods, Budgets: o.budgets, Calibrate: o.calibrate, Select: o.choose}
+	config := sweep.Config{Model: m, Methods: methods, Budgets: o.budgets, Models: ready, Calibrate: o.calibrate, Select: o.choose}
 	validation, err := o.validation(all, m)
 	if err != nil {
 		return nil, err
@@ -452,11 +479,16 @@ func (o *sweepInput) validation(by []*scores.File, m *model.Model) (*bench, erro
 		}
 		log.Warn("the scores were computed with the labels of the validation rows, which favors the aggregate sum; for --select, score with --splits train")
 	}
-	name := ""
-	if len(by) > 0 {
-		name = by[0].Spec.Loss.Name()
+	return openBench(o.dataset, dataset.Val, lossName(by), m)
+}
+
+// lossName returns the name of the loss of the first scores. Without scores it returns "", which
+// stands for that of the dataset's labels.
+func lossName(all []*scores.File) string {
+	if len(all) == 0 {
+		return ""
 	}
-	return openBench(o.dataset, dataset.Val, name, m)
+	return all[0].Spec.Loss.Name()
 }
 
 // sparsities returns budgets that drop portions of the entries.
@@ -525,13 +557,19 @@ func (o *sweepInput) compared(p *pruner, sources []*scores.File, d *dataset.Data
 			}
 		}
 		seen := map[string]bool{} // baselines
-		for _, s := range p.scores {
+		rivals := func(baselineName string, baseline []float32) {
 			for _, name := range o.rivals {
-				if ptq := strings.HasPrefix(name, "ptq"); name != sweep.SSEDS && !seen[s.Spec.Baseline] && !(ptq && (at > 0 || len(seen) > 0)) {
-					add(t.Rival(name, s.Spec.Baseline, s.Baseline, o.seed))
+				if ptq := strings.HasPrefix(name, "ptq"); name != sweep.SSEDS && !seen[baselineName] && !(ptq && (at > 0 || len(seen) > 0)) {
+					add(t.Rival(name, baselineName, baseline, o.seed))
 				}
 			}
-			seen[s.Spec.Baseline] = true
+			seen[baselineName] = true
+		}
+		for _, s := range p.scores {
+			rivals(s.Spec.Baseline, s.Baseline)
+		}
+		if len(p.scores) == 0 {
+			rivals(baseline.Zero, make([]float32, p.checkpoint.Architecture.BaselineSize()))
 		}
 	}
 	return all, err
@@ -540,6 +578,9 @@ func (o *sweepInput) compared(p *pruner, sources []*scores.File, d *dataset.Data
 // sourcesOfSSEDS returns the indices of the scores, those of o.scores, by which SSEDS can rank.
 // It returns an error if SSEDS can rank by none of them.
 func (o *sweepInput) sourcesOfSSEDS(all []*scores.File) (sources []int, err error) {
+	if len(all) == 0 {
+		return nil, fault.Usagef("--methods %s needs --scores", sweep.SSEDS)
+	}
 	for source, s := range all {
 		if failed := sweep.CheckSSEDS(&s.Spec.Options, s.Spec.Baseline); failed == nil {
 			sources = append(sources, source)
@@ -554,14 +595,20 @@ func (o *sweepInput) sourcesOfSSEDS(all []*scores.File) (sources []int, err erro
 }
 
 // tableOf returns the table from which methods drop entries. They drop only entries that
-// keep allows.
+// keep allows. d may be nil if there are scores and the method is not sweep.Frequency.
 func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, values string) (*sweep.Unpruned, error) {
 	v := compact.Encoding(values)
 	if v.Size() == 0 {
 		return nil, fault.Usagef("--values %q: expected some of %s", values, strings.Join(valueNames(), ", "))
 	}
+	var names []string
+	if len(p.scores) > 0 {
+		names = p.scores[0].Fields
+	} else {
+		names = d.Fields()
+	}
 	t := &sweep.Unpruned{
-		Architecture: &p.checkpoint.Architecture, Names: p.scores[0].Fields, Entries: p.table, Keep: keep, Values: v,
+		Architecture: &p.checkpoint.Architecture, Names: names, Entries: p.table, Keep: keep, Values: v,
 		Counts: func() ([]int64, error) { return occurrences(d) },
 	}
 	t.Fit = func(order []int32, bytes int64) (int, error) { return p.checkpoint.CompactDrop(order, v, bytes) }
@@ -595,12 +642,14 @@ type pruner struct {
 }
 
 // openPruner reads a model and its scores, and checks that they belong together.
-// output chooses one of several outputs of an .onnx file; see checkpoint.ReadOutput.
+// output chooses one of several outputs of an .onnx file; see checkpoint.ReadOutput. The checkpoint
+// has no Training.
 func openPruner(modelFile, output string, scoresFiles ...string) (*pruner, error) {
 	ck, err := checkpoint.ReadOutput(modelFile, output)
 	if err != nil {
 		return nil, err
 	}
+	ck.Training = "" // a pruned model is not the one that the training made
 	p := &pruner{checkpoint: ck, file: modelFile}
 	digest := ck.Digest()
 	for _, file := range scoresFiles {

@@ -1,7 +1,9 @@
 package picture
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -58,12 +60,14 @@ func Sweep(d *sweep.Document) *Picture {
 	return p
 }
 
-// spreads returns those points of a series whose value is defined.
+// spreads returns those points of a series whose value is defined, by ascending sparsity.
 func spreads(s *sweep.Series, of func(*sweep.Mean) sweep.Spread) *points {
+	sorted := slices.Clone(s.Points)
+	slices.SortStableFunc(sorted, func(a, b sweep.Mean) int { return cmp.Compare(a.Sparsity, b.Sparsity) })
 	var list points
-	for k := range s.Points {
-		if v := of(&s.Points[k]); !math.IsNaN(v.Mean) {
-			list.add(position(s.Points[k].Sparsity), v.Mean, v.Off)
+	for k := range sorted {
+		if v := of(&sorted[k]); !math.IsNaN(v.Mean) {
+			list.add(position(sorted[k].Sparsity), v.Mean, v.Off)
 		}
 	}
 	return &list

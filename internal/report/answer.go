@@ -14,6 +14,7 @@ type answerSection struct {
 	Lead, Rest string // the answer, whose first part stands out
 	Command    string // arguments of "shaver prune" that make the table; "" = there is no answer
 	Scores     string // job whose scores Command needs; "" = the sweep had only one scores file
+	File       string // file of the model that the answer recommends; "" = it recommends another table
 	Notes      []string
 	Measured   string // what was measured
 	Loss       string // name of the loss that is compared
@@ -68,6 +69,9 @@ func (c *comparison) answer() *answerSection {
 	if c.decided != nil {
 		s.Command = c.command(c.decided)
 		s.Scores = c.source(c.decided)
+		if f := c.ModelOf(c.decided.best.Point); f != nil {
+			s.File = f.File
+		}
 	}
 	s.Notes = c.caveats()
 	unpruned := answerRow{
@@ -142,7 +146,11 @@ func (c *comparison) sentence() (lead, rest string) {
 	if p.Point.TableBytes != nil && c.Unpruned.TableBytes != nil {
 		rest += ", " + size(p.Point.TableBytes) + " on disk instead of " + size(c.Unpruned.TableBytes)
 	}
-	return fmt.Sprintf("The smallest table within %s keeps %s of the entries:", limits, kept(p.Sparsity)), rest + "."
+	has := "keeps " + kept(p.Sparsity) + " of the entries"
+	if d.by.model {
+		has = "is that of " + c.ModelOf(p.Point).File + ", " + kept(p.Sparsity) + " of the unpruned one"
+	}
+	return fmt.Sprintf("The smallest table within %s %s:", limits, has), rest + "."
 }
 
 // kept writes the portion of the entries that is kept at a sparsity.
@@ -203,6 +211,9 @@ func (c *comparison) caveats() []string {
 		} else {
 			notes = append(notes, fmt.Sprintf("The best of %d rankings was chosen on the rows on which it is measured, so its numbers are slightly too good. Use shaver sweep --select to choose on the validation split.", c.rankings()))
 		}
+	}
+	if c.models() > 0 {
+		notes = append(notes, "The sweep also measured model files as they are, each with its own table and head.")
 	}
 	return notes
 }

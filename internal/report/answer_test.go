@@ -242,3 +242,68 @@ func TestSizes(t *testing.T) {
 		}
 	}
 }
+
+// addModel adds a model that is measured as it is, with the other facts of the first point.
+func addModel(f *Facts, file string, sparsity, auc float64) {
+	p := f.Sweep.Points[0]
+	low, high := auc-.811, auc-.809
+	p.Method, p.Source, p.Model, p.AUC, p.Sparsity, p.Parameters = "pep", nil, new(len(f.Sweep.Models)), &auc, sparsity, 18-int(18*sparsity)
+	p.Difference = &sweep.Differences{AUC: &sweep.Interval{Value: auc - .81, Low: &low, High: &high}, LogLoss: p.Difference.LogLoss, CalibratedLogLoss: p.Difference.CalibratedLogLoss}
+	f.Sweep.Version = sweep.ModelsVersion
+	f.Sweep.Models = append(f.Sweep.Models, sweep.ModelFile{File: file, Model: "ab"})
+	f.Sweep.Points = append(f.Sweep.Points, p)
+}
+
+// If the recommended table is that of a model file, the page names the file, and no command that
+// would make another table.
+func TestAnswerModel(t *testing.T) {
+	f := facts()
+	addModel(f, hostile, .8, .815)
+	page := shown(t, f)
+	contains(t, page, "The smallest table within 0.02 AUC and 0.02 calibrated LogLoss is that of "+hostile+", 20% of the unpruned one:</strong> 4 parameters",
+		"This table is part of a model of its own, in the file <code>"+hostile+"</code>.", `<tr class="chosen"><th>0.8</th>`, "This section compares the unpruned model with pep at sparsity 0.8.",
+		"The best of 2 rankings", "The sweep also measured model files as they are")
+	lacks(t, page, "To make this table", "skip scoring")
+	if got := f.Recommended(); got != "" {
+		t.Errorf("the recommended aggregate is %q, expected none", got)
+	}
+	r, err := Write(f)
+	if err != nil || strings.Contains(string(r.HTML), hostile) {
+		t.Errorf("the name of the file is not escaped, error %v", err)
+	}
+
+	f = facts()
+	addModel(f, "pep.safetensors", .8, .7)
+	page = shown(t, f)
+	contains(t, page, "keeps 50% of the entries", "To make this table", `<th>0.8</th>`)
+	lacks(t, page, "This table is part of a model")
+}
+
+// A model that is far from the others at a sparsity of its own neither stretches the axes nor ends
+// them there.
+func TestModelAlone(t *testing.T) {
+	f := facts()
+	f.Tolerance = sweep.Tolerance{AUC: .003, LogLoss: .003}
+	for k := range 4 {
+		addModel(f, "pep.safetensors", .1+.05*float64(k), .6)
+	}
+	page := shown(t, f)
+	zoomed, _, _ := strings.Cut(page[strings.Index(page, `<section id="curves">`):], "<details>")
+	contains(t, zoomed, ">shapley<", `Under "All methods" are the rankings that are far from the best: magnitude and pep.`)
+	lacks(t, zoomed, ">−0.06<", "leave the axes before sparsity 0.1.")
+}
+
+// A sweep of models alone belongs to all scores of its model.
+func TestModelsAlone(t *testing.T) {
+	f := facts()
+	addModel(f, "pep.safetensors", .8, .815)
+	f.Sweep.Points, f.Sweep.Sources = f.Sweep.Points[len(f.Sweep.Points)-1:], nil
+	if err := f.Check(); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, shown(t, f), "is that of pep.safetensors")
+	f.Sweep.Model = strings.Repeat("12", 32)
+	if err := f.Check(); err == nil {
+		t.Error("a sweep of another model has no error")
+	}
+}

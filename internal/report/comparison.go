@@ -29,6 +29,7 @@ type method struct {
 	style   int  // number of the style in pictures
 	rounded bool // the method rounds entries (PTQ) and drops none
 	scored  bool // the method ranks by scores
+	model   bool // the points are those of models that were measured as they are
 }
 
 // budget is a sparsity with the best result there.
@@ -42,7 +43,7 @@ func compare(d *sweep.Document, tolerance sweep.Tolerance) *comparison {
 	c := &comparison{Document: d, tolerance: tolerance, calibrated: d.Unpruned.CalibratedLoss() != nil}
 	for i, s := range d.Series() {
 		first := s.Points[0].Point
-		m := &method{Series: s, name: first.Method, style: i, rounded: strings.HasPrefix(first.Method, "ptq"), scored: first.Source != nil}
+		m := &method{Series: s, name: first.Method, style: i, rounded: strings.HasPrefix(first.Method, "ptq"), scored: first.Source != nil, model: first.Model != nil}
 		slices.SortStableFunc(m.Points, func(a, b sweep.Mean) int { return cmp.Compare(a.Sparsity, b.Sparsity) })
 		c.methods = append(c.methods, m)
 		for k := range m.Points {
@@ -136,7 +137,18 @@ func (c *comparison) lossHolds(p *sweep.Mean) bool {
 func (c *comparison) rankings() int {
 	n := 0
 	for _, m := range c.methods {
-		if !m.rounded {
+		if !m.rounded && !m.model {
+			n++
+		}
+	}
+	return n
+}
+
+// models returns the number of series of models that were measured as they are.
+func (c *comparison) models() int {
+	n := 0
+	for _, m := range c.methods {
+		if m.model {
 			n++
 		}
 	}
@@ -154,7 +166,9 @@ func (m *method) at(sparsity float64) *sweep.Mean {
 }
 
 // free reports whether the method ranks without scores and may replace a ranking by scores.
-func (m *method) free() bool { return !m.scored && !m.rounded && m.name != sweep.Random }
+func (m *method) free() bool {
+	return !m.scored && !m.rounded && !m.model && m.name != sweep.Random
+}
 
 // low and high return the ends of an interval. If the ends are unknown, they return its
 // value.
@@ -190,6 +204,8 @@ func (m *method) game() (name, aggregate string) {
 func (m *method) purpose() (measures, needs string) {
 	name, aggregate := m.game()
 	switch {
+	case m.model:
+		return "Nothing. These are models with tables and heads of their own.", "the files of the models"
 	case name == sweep.SSEDS:
 		return "The sum of the mean contributions of a field's column. Whole columns are dropped.", "a job with one gradient per row"
 	case name == sweep.SNIP:

@@ -152,8 +152,8 @@ func (c *comparison) differences(show addPicture) (figure, string) {
 	var hidden []string
 	worst := func(sign, tolerance float64, of func(*sweep.Mean) *sweep.Interval) float64 {
 		reach := zoom * tolerance
-		if len(c.budgets) > 0 {
-			if i := of(c.budgets[0].best); i != nil {
+		if first := c.first(); first != nil {
+			if i := of(first.best); i != nil {
 				reach = max(reach, -1.3*sign*i.Value)
 			}
 		}
@@ -163,13 +163,13 @@ func (c *comparison) differences(show addPicture) (figure, string) {
 		return reach
 	}
 	aucReach, lossReach := worst(1, c.tolerance.AUC, c.auc), worst(-1, c.tolerance.LogLoss, c.logLoss)
-	// The axes end at the first sparsity at which no method is close.
+	// The axes end at the first sparsity from which on no method is close.
 	most := 1.
-	for _, b := range c.budgets {
-		if !slices.ContainsFunc(c.methods, func(m *method) bool { return c.nearAt(m, b.best.Sparsity, aucReach, lossReach) }) {
-			most = b.best.Sparsity
+	for _, b := range slices.Backward(c.budgets) {
+		if slices.ContainsFunc(c.methods, func(m *method) bool { return c.nearAt(m, b.best.Sparsity, aucReach, lossReach) }) {
 			break
 		}
+		most = b.best.Sparsity
 	}
 	// A method is in both panels or in none.
 	var shown []*method
@@ -190,7 +190,7 @@ func (c *comparison) differences(show addPicture) (figure, string) {
 		for _, m := range shown {
 			curve := picture.Curve{Label: m.Label, Style: m.style, Alone: m.rounded, Strong: m == c.leader()}
 			switch {
-			case m.rounded && !c.bestRounded(m), c.selected && !m.rounded:
+			case m.rounded && !c.bestRounded(m), c.selected && !m.rounded && !m.model:
 				continue
 			case m.rounded:
 				curve.Label = m.Points[0].Point.Values
@@ -205,7 +205,9 @@ func (c *comparison) differences(show addPicture) (figure, string) {
 			curve := picture.Curve{Label: "selected", Strong: true}
 			var points []sweep.Mean
 			for _, b := range c.budgets {
-				points = append(points, *b.best)
+				if !b.by.model {
+					points = append(points, *b.best)
+				}
 			}
 			c.follow(&curve, points, of, most, true)
 			for _, y := range curve.Y {
@@ -263,32 +265,47 @@ func (c *comparison) follow(curve *picture.Curve, points []sweep.Mean, of func(*
 	}
 }
 
-// leader returns the method that the page recommends, or the one that is best at the
-// smallest sparsity.
+// leader returns the method that the page recommends, or the one that is best at the first
+// sparsity.
 func (c *comparison) leader() *method {
 	switch {
 	case c.decided != nil:
 		return c.decided.by
-	case len(c.budgets) > 0:
-		return c.budgets[0].by
+	case c.first() != nil:
+		return c.first().by
+	}
+	return nil
+}
+
+// first returns the smallest sparsity at which a method other than a model file is best. If model
+// files are best everywhere, it returns the smallest sparsity. It returns nil without any.
+func (c *comparison) first() *budget {
+	for i := range c.budgets {
+		if !c.budgets[i].by.model {
+			return &c.budgets[i]
+		}
+	}
+	if len(c.budgets) > 0 {
+		return &c.budgets[0]
 	}
 	return nil
 }
 
 // reference returns the sparsity at which the page compares methods.
 func (c *comparison) reference() *budget {
-	switch {
-	case c.decided != nil:
+	if c.decided != nil {
 		return c.decided
-	case len(c.budgets) > 0:
-		return &c.budgets[0]
 	}
-	return nil
+	return c.first()
 }
 
-// near reports whether a method is close to the best result at half of the sparsities below
-// most or more. Close means within what the zoomed axes show.
+// near reports whether a method is close to the best result at half of its sparsities below
+// most or more. Close means within what the zoomed axes show. Models, which may be alone at their
+// sparsities, are near if one is on these axes.
 func (c *comparison) near(m *method, most, aucReach, lossReach float64) bool {
+	if m.model {
+		return slices.ContainsFunc(m.Points, func(p sweep.Mean) bool { return c.nearAt(m, p.Sparsity, aucReach, lossReach) })
+	}
 	if c.selected {
 		return true
 	}
@@ -297,11 +314,11 @@ func (c *comparison) near(m *method, most, aucReach, lossReach float64) bool {
 		if b.best.Sparsity >= most && all > 0 {
 			break
 		}
-		all++
 		p := m.at(b.best.Sparsity)
 		if p == nil {
 			continue
 		}
+		all++
 		auc, best := c.auc(p), c.auc(b.best)
 		if (auc == nil || best == nil || auc.Value >= best.Value-aucReach) && c.logLoss(p).Value <= c.logLoss(b.best).Value+lossReach {
 			near++

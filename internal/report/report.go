@@ -54,7 +54,8 @@ type Feature struct {
 // Sparsities lists the sparsities that a report shows if there is no sweep.
 var Sparsities = []float64{.5, .8, .9, .95, .99}
 
-// Check returns bad input unless the sweep is nil or belongs to the model and the scores.
+// Check returns bad input unless the sweep is nil or belongs to the model and the scores. A sweep
+// without scores, of models alone, belongs to all scores of its model.
 func (f *Facts) Check() error {
 	d := f.Sweep
 	if d == nil {
@@ -62,6 +63,9 @@ func (f *Facts) Check() error {
 	}
 	if d.Model != f.Scores.Spec.Model {
 		return fault.Inputf("the sweep is for the model with digest %.12s, the scores are for the model with digest %.12s", d.Model, f.Scores.Spec.Model)
+	}
+	if len(d.Sources) == 0 {
+		return nil
 	}
 	var jobs []string
 	for _, s := range d.Sources {

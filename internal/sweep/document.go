@@ -16,11 +16,15 @@ import (
 const (
 	Version        = "shaver.sweep/1"
 	SquaredVersion = "shaver.sweep/2" // the loss is squared
+	ModelsVersion  = "shaver.sweep/3" // there are models, with any loss
 )
 
-// VersionOf returns the version of a document with the given loss.
-func VersionOf(kind loss.Kind) string {
-	if kind == loss.Squared {
+// VersionOf returns the version of a document with the given loss, and with or without models.
+func VersionOf(kind loss.Kind, models bool) string {
+	switch {
+	case models:
+		return ModelsVersion
+	case kind == loss.Squared:
 		return SquaredVersion
 	}
 	return Version
@@ -41,7 +45,8 @@ type Document struct {
 	Settings *Settings    `json:"settings,omitempty"`
 	Slices   []Slice      `json:"slices,omitempty"` // sets of rows that are measured separately; documents of older programs have none
 	Unpruned Measure      `json:"unpruned"`
-	Sources  []ScoresFile `json:"sources"` // scores files by which methods rank
+	Sources  []ScoresFile `json:"sources"`          // scores files by which methods rank
+	Models   []ModelFile  `json:"models,omitempty"` // files of models that are measured as they are
 	Points   []Point      `json:"points"`
 }
 
@@ -58,11 +63,11 @@ type Measure struct {
 	Metrics
 	// Calibration is fitted on the validation split. It is nil without calibration.
 	Calibration *evaluate.Calibration `json:"calibration,omitempty"`
-	// Bytes is the size of the model's file. The file is dense for the unpruned model and
-	// compact for other tables. TableBytes is the part of it that stores the table.
-	// MemoryBytes is what package infer needs for the table while it serves rows. All are nil
-	// for PTQ and for models with look-ups, for which there is no file, and in documents of
-	// older programs.
+	// Bytes is the size of the model's file. The file is dense for the unpruned model and compact
+	// for the tables of methods. A model that is measured as it is has the form of its file.
+	// TableBytes is the part of the file that stores the table. MemoryBytes is what package infer
+	// needs for the table while it serves rows. All are nil for PTQ and for models with look-ups,
+	// for which there is no file, and in documents of older programs.
 	Bytes       *int64 `json:"bytes,omitempty"`
 	TableBytes  *int64 `json:"table_bytes,omitempty"`
 	MemoryBytes *int64 `json:"memory_bytes,omitempty"`
@@ -238,15 +243,18 @@ func NewScoresFile(f *scores.File, digest string) ScoresFile {
 	return source
 }
 
-// Point is the result of a method at a budget.
+// Point is the result of a method at a budget, or of a model that is measured as it is.
 type Point struct {
 	Method   string  `json:"method"`
 	Source   *int    `json:"source,omitempty"` // index in Document.Sources; nil if the method does not rank by scores
+	Model    *int    `json:"model,omitempty"`  // index in Document.Models; nil if the table is made from that of the unpruned model
 	Baseline string  `json:"baseline"`         // name of the baseline that dropped entries read
 	Values   string  `json:"values"`           // number format of kept entries
 	Bits     int     `json:"bits"`             // bits of a kept entry
 	Sparsity float64 `json:"sparsity"`         // portion of entries dropped; for PTQ the portion of bits saved, 1 - bits/32
-	// Parameters is the number of kept entries, plus m*d if the baseline is the codebook.
+	// Parameters is the number of kept entries, plus m*d if the baseline is the codebook. A model
+	// may have a table of another form. Its sparsity is 1 - parameters/Entries, at least 0, without
+	// the parameters of a codebook.
 	Parameters int `json:"parameters"`
 	// EmptyFeatures is the number of features of which no entry is kept.
 	EmptyFeatures int `json:"empty_features"`

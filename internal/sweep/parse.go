@@ -15,13 +15,16 @@ import (
 	"shaver/internal/prune"
 )
 
-// mostPoints limits the work that a document can cause. To label a point, Series compares it
-// with all points.
-const mostPoints = 10_000
+// mostPoints and mostModels limit the work that a document can cause. To label a point, Series
+// compares it with all points.
+const (
+	mostPoints = 10_000
+	mostModels = 1000
+)
 
-// Parse decodes a document of the format Version or SquaredVersion. The document has at least one point. The
+// Parse decodes a document of the format Version, SquaredVersion or ModelsVersion. The document has at least one point. The
 // method of a point is one of Rivals, or it ranks by its Source, which is an index in
-// Sources. Sparsities, AUCs and probabilities are in [0, 1], and intervals contain their
+// Sources, or the point is that of its Model, which is an index in Models. Sparsities, AUCs and probabilities are in [0, 1], and intervals contain their
 // values. All metrics are those of the loss. Settings are valid. All measures have the metrics of all slices, or none has. Any
 // other document is bad input.
 func Parse(data []byte) (*Document, error) {
@@ -31,8 +34,8 @@ func Parse(data []byte) (*Document, error) {
 	if err := json.Unmarshal(data, &head); err != nil {
 		return nil, fault.Inputf("not the JSON of shaver sweep: %w", err)
 	}
-	if head.Version != Version && head.Version != SquaredVersion {
-		return nil, fault.Inputf("the version of the sweep is %q, this program reads %s and %s", head.Version, Version, SquaredVersion)
+	if head.Version != Version && head.Version != SquaredVersion && head.Version != ModelsVersion {
+		return nil, fault.Inputf("the version of the sweep is %q, this program reads %s, %s and %s", head.Version, Version, SquaredVersion, ModelsVersion)
 	}
 	var d Document
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -43,11 +46,19 @@ func Parse(data []byte) (*Document, error) {
 	if _, err := decoder.Token(); err != io.EOF {
 		return nil, fault.Inputf("unexpected data after the JSON of shaver sweep")
 	}
-	if d.Version != VersionOf(d.Loss) || d.Loss != loss.Logistic && d.Loss != loss.Squared {
+	if n := len(d.Models); (d.Version == ModelsVersion) != (n > 0) || n > mostModels {
+		return nil, fault.Inputf("the version of the sweep is %q, and it has %d models: expected 1 to %d models with %s, and none with others", d.Version, n, mostModels, ModelsVersion)
+	}
+	if d.Version != VersionOf(d.Loss, len(d.Models) > 0) || d.Loss != loss.Logistic && d.Loss != loss.Squared {
 		return nil, fault.Inputf("the version of the sweep is %q, but its loss is %q: expected the loss %q with %s, and none with %s", d.Version, d.Loss, loss.Squared, SquaredVersion, Version)
 	}
 	if len(d.Points) == 0 || len(d.Points) > mostPoints {
 		return nil, fault.Inputf("the sweep has %d points, expected 1 to %d", len(d.Points), mostPoints)
+	}
+	for i := range d.Models {
+		if err := d.Models[i].Check(); err != nil {
+			return nil, fault.Inputf("model %d: %w", i, err)
+		}
 	}
 	for i := range d.Points {
 		p := &d.Points[i]
@@ -84,6 +95,9 @@ const mostLoss = 1e100
 
 // checkMethod returns an error unless the point's method exists and matches its source.
 func (d *Document) checkMethod(p *Point) error {
+	if p.Model != nil {
+		return d.checkModel(p)
+	}
 	if p.Source == nil {
 		if !slices.Contains(Rivals(), p.Method) {
 			return fault.Inputf("method %q without a source: expected one of %s", p.Method, strings.Join(Rivals(), ", "))

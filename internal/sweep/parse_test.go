@@ -27,8 +27,35 @@ const parsed = `{"version":"shaver.sweep/1","model":"ab","dataset":"cd","kind":"
 	`{"method":"shapley-rms","source":1,"baseline":"zero","values":"float32","bits":32,"sparsity":0.5,"parameters":3,"empty_features":1,"auc":null,"log_loss":0.6,"difference":{"auc":null,"log_loss":{"value":0.1,"low":0,"high":0.2}}},` +
 	`{"method":"ptq8","baseline":"zero","values":"int8","bits":8,"sparsity":0.75,"parameters":6,"empty_features":0,"auc":0.7,"log_loss":0.6}]}`
 
+// modelled is a document with models.
+const modelled = `{"version":"shaver.sweep/3","model":"ab","dataset":"cd","kind":"fm","split":"test","rows":10,"features":3,"entries":6,"unpruned":{"auc":0.75,"log_loss":0.5},"sources":[],` +
+	`"models":[{"file":"a.safetensors","model":"ef","training":"0123","seed":0,"sparsity":0.5},{"file":"b.safetensors","model":"ef"}],` +
+	`"points":[{"method":"pep","model":0,"baseline":"zero","values":"float32","bits":32,"sparsity":0.5,"parameters":3,"empty_features":1,"auc":0.7,"log_loss":0.6},` +
+	`{"method":"model","model":1,"baseline":"zero","values":"float32","bits":32,"sparsity":0.5,"parameters":3,"empty_features":1,"auc":0.7,"log_loss":0.6}]}`
+
+// A document with models says in its version that it has some.
+func TestParseModels(t *testing.T) {
+	for _, c := range []struct{ old, new, want string }{
+		{`shaver.sweep/3`, `shaver.sweep/1`, `the version of the sweep is "shaver.sweep/1", and it has 2 models: expected 1 to 1000 models with shaver.sweep/3, and none with others`},
+		{`"model":1`, `"model":2`, `point 1: model 2, expected an index below 2`},
+		{`"model":1`, `"model":-1`, `point 1: model -1, expected an index below 2`},
+		{`"model":0`, `"source":0,"model":0`, `point 0: both a model and a source`},
+		{`"method":"pep"`, `"method":"magnitude"`, `point 0: method "magnitude" of a model: expected the kind of its table, tuned or model`},
+		{`"method":"pep"`, `"method":"taylor"`, `point 0: method "taylor" of a model`},
+		{`"method":"pep"`, `"method":"<b>"`, `point 0: method "<b>" of a model`},
+		{`"sparsity":0.5}`, `"sparsity":1}`, `model 0: sparsity 1 is outside [0, 1)`},
+		{`"a.safetensors"`, `""`, `model 0: a file without a name`},
+		{`"method":"model","model":1,`, `"method":"model",`, `point 1: method "model" without a source`},
+	} {
+		text := strings.Replace(modelled, c.old, c.new, 1)
+		if _, err := Parse([]byte(text)); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error for %s: %v, expected %q", c.new, err, c.want)
+		}
+	}
+}
+
 func TestParse(t *testing.T) {
-	for _, text := range []string{old, parsed} {
+	for _, text := range []string{old, parsed, modelled} {
 		d, err := Parse([]byte(text))
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +66,8 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ old, new, want string }{
-		{`shaver.sweep/1`, `shaver.sweep/3`, `the version of the sweep is "shaver.sweep/3", this program reads shaver.sweep/1 and shaver.sweep/2`},
+		{`shaver.sweep/1`, `shaver.sweep/4`, `the version of the sweep is "shaver.sweep/4", this program reads shaver.sweep/1, shaver.sweep/2 and shaver.sweep/3`},
+		{`shaver.sweep/1`, `shaver.sweep/3`, `the version of the sweep is "shaver.sweep/3", and it has 0 models: expected 1 to 1000 models with shaver.sweep/3, and none with others`},
 		{`shaver.sweep/1`, `shaver.sweep/2`, `the version of the sweep is "shaver.sweep/2", but its loss is ""`},
 		{`"auc":0.75,"log_loss":0.5`, `"auc":0.75,"rmse":0.5`, `unpruned: the metrics are not those of the loss logistic`},
 		{`"source":0`, `"source":2`, `point 0: source 2, expected an index below 2`},
@@ -92,6 +120,7 @@ func TestParse(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(old))
 	f.Add([]byte(parsed))
+	f.Add([]byte(modelled))
 	f.Add([]byte(`{"version":"shaver.sweep/1","unpruned":{"log_loss":1},"sources":[{"estimator":"taylor","baseline":"zero"},{"model":"ab","estimator":"taylor","baseline":"zero"}],"points":[{"method":"sseds","source":0,"log_loss":1},{"method":"snip","source":1,"log_loss":1}]}`))
 	f.Add([]byte(`{"version":"shaver.sweep/1","points":[{"method":"random","sparsity":1}]}`))
 	f.Add([]byte(`{"version":"shaver.sweep/1","sources":[{"estimator":"taylor"}],"points":[{"method":"taylor","source":0},{"method":"ptq8"}]}`))

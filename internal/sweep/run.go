@@ -18,8 +18,9 @@ type Config struct {
 	Model     *model.Model // the unpruned model
 	Methods   []Method
 	Budgets   []prune.Budget
-	Calibrate bool // fit a calibration of each table on the validation split
-	Select    bool // measure, of the methods that support any budget, only the one with the highest AUC, or least RMSE, on the validation split
+	Models    []Ready // measured as they are; Select does not consider them
+	Calibrate bool    // fit a calibration of each table on the validation split
+	Select    bool    // measure, of the methods that support any budget, only the one with the highest AUC, or least RMSE, on the validation split
 	// Predict returns a model's predictions on the split to measure on. Validate returns
 	// its predictions on the validation split; Run calls it only for Calibrate and Select.
 	Predict, Validate func(context.Context, *model.Model) (*evaluate.Predictions, error)
@@ -35,7 +36,7 @@ const curveBins = 15
 
 // Run sets Slices and Unpruned, except for the sizes of its table, and appends Points to the
 // document. The points are ordered by budget and then by method. Methods that support only
-// their own budgets come last.
+// their own budgets come next, and then Models, whose files are appended to the document.
 //
 // Run keeps the predictions of the unpruned model with their ranks, about 21 bytes per row,
 // and as much for the rows of each slice.
@@ -76,6 +77,11 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 			}
 		}
 	}
+	for i := range c.Models {
+		if err := r.addModel(ctx, &c.Models[i]); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -94,7 +100,7 @@ func (c *Config) Work() (measured, validated, tuned int) {
 		validated = free * len(c.Budgets)
 		free = 1
 	}
-	measured += free * len(c.Budgets)
+	measured += free*len(c.Budgets) + len(c.Models)
 	if c.Calibrate {
 		validated += measured
 	}
@@ -126,18 +132,13 @@ func (r *run) add(ctx context.Context, m Method, b prune.Budget, best *float64) 
 	if err != nil {
 		return err
 	}
-	found, err := r.measure(ctx, r.Model.WithEmbedding(table), &p.Measure)
-	if err != nil {
+	if err := r.compare(ctx, r.Model.WithEmbedding(table), &p); err != nil {
 		return err
 	}
-	if found.rows.Loss == loss.Squared {
+	if r.unpruned.rows.Loss == loss.Squared {
 		p.ValidationRMSE = best
 	} else {
 		p.ValidationAUC = best
-	}
-	p.Difference = r.difference(found, found.rows, r.unpruned.rows)
-	for k := range p.Slices {
-		p.Slices[k].Difference = r.difference(found, found.slices[k], r.unpruned.slices[k])
 	}
 	if r.Tune != nil {
 		if p.Tuned, err = r.tune(ctx, m, b, table); err != nil {
@@ -145,6 +146,19 @@ func (r *run) add(ctx context.Context, m Method, b prune.Budget, best *float64) 
 		}
 	}
 	r.d.Points = append(r.d.Points, p)
+	return nil
+}
+
+// compare measures the model m for the point p, and compares it with the unpruned model.
+func (r *run) compare(ctx context.Context, m *model.Model, p *Point) error {
+	found, err := r.measure(ctx, m, &p.Measure)
+	if err != nil {
+		return err
+	}
+	p.Difference = r.difference(found, found.rows, r.unpruned.rows)
+	for k := range p.Slices {
+		p.Slices[k].Difference = r.difference(found, found.slices[k], r.unpruned.slices[k])
+	}
 	return nil
 }
 

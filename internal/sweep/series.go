@@ -12,13 +12,14 @@ import (
 )
 
 // Series is the result of one method at all budgets. Points that differ only in the seed of
-// their scores are repeats, which a series combines into one Mean.
+// their scores, or of the training of their models, are repeats, which a series combines into one Mean.
 type Series struct {
 	Label  string
 	Points []Mean
 }
 
-// Mean combines the repeats of a series at one budget.
+// Mean combines the repeats of a series at one budget. The sparsities and parameters of models
+// that are repeats may differ, and are then means.
 type Mean struct {
 	Sparsity      float64
 	Parameters    int
@@ -67,20 +68,24 @@ func (d *Document) Series() []Series {
 		label      string
 		sparsity   float64
 		parameters int
+		recipe     recipe // of a model, which then has no sparsity and no parameters here
 	}
 	var order []string
 	groups := map[string][]*[]int{} // by label: for each place, indices of its points
 	at := map[place]*[]int{}
 	type key struct { // the properties that determine the label
 		method, baseline, values string
-		source                   int
+		source, model            int
 	}
 	labels := map[key]string{}
 	for i := range d.Points {
 		p := &d.Points[i]
-		k := key{p.Method, p.Baseline, p.Values, -1}
+		k := key{p.Method, p.Baseline, p.Values, -1, -1}
 		if p.Source != nil {
 			k.source = *p.Source
+		}
+		if p.Model != nil {
+			k.model = *p.Model
 		}
 		label, ok := labels[k]
 		if !ok {
@@ -90,7 +95,10 @@ func (d *Document) Series() []Series {
 		if groups[label] == nil {
 			order = append(order, label)
 		}
-		here := place{label, p.Sparsity, p.Parameters}
+		here := place{label, p.Sparsity, p.Parameters, recipe{}}
+		if p.Model != nil {
+			here = place{label: label, recipe: d.recipe(p)}
+		}
 		if at[here] == nil {
 			at[here] = &[]int{}
 			groups[label] = append(groups[label], at[here])
@@ -125,6 +133,10 @@ func (d *Document) mean(points []int) Mean {
 	m := Mean{Sparsity: first.Sparsity, Parameters: first.Parameters, Point: first, first: points[0]}
 	for _, i := range points {
 		m.EmptyFeatures += float64(d.Points[i].EmptyFeatures) / float64(len(points))
+	}
+	if slices.ContainsFunc(points, func(i int) bool { return d.Points[i].Parameters != first.Parameters }) {
+		m.Sparsity = column(func(p *Point) *float64 { return &p.Sparsity }).Mean
+		m.Parameters = int(math.Round(column(func(p *Point) *float64 { return new(float64(p.Parameters)) }).Mean))
 	}
 	m.AUC = column(func(p *Point) *float64 { return p.AUC })
 	m.Loss = column(func(p *Point) *float64 { value := p.Loss(); return &value })
@@ -184,7 +196,8 @@ func (d *Document) difference(points []int) *Differences {
 
 // Label returns the method of a point, with the properties in which points of this method
 // differ in the document. These are the baseline, the number format of kept entries, and
-// all properties of the scores except their seed.
+// all properties of the scores except their seed. A model has its file instead, if its method
+// does not distinguish it.
 func (d *Document) Label(p *Point) string {
 	parts := []string{p.Method}
 	differ := func(of func(*Point) string) bool {
@@ -194,6 +207,14 @@ func (d *Document) Label(p *Point) string {
 			}
 		}
 		return false
+	}
+	if p.Model != nil {
+		switch file := d.fileLabel(p); {
+		case file != "" && p.Method == OfFile:
+			return file
+		case file != "":
+			return p.Method + ", " + file
+		}
 	}
 	if p.Source != nil { // then all points of the method have a source
 		mine := d.Sources[*p.Source].phrases()

@@ -26,7 +26,7 @@ class Sweep(Tabular):
     """The result of a sweep."""
 
     path: str  # JSON file with the document
-    document: dict[str, Any]  # document of the schema sweep.v1.json or sweep.v2.json
+    document: dict[str, Any]  # document of the schema sweep.v1.json, sweep.v2.json or sweep.v3.json
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = str(os.fspath(path))
@@ -78,7 +78,10 @@ class Sweep(Tabular):
         return cast("Figure", axes[0].figure)
 
     def _name(self, point: dict[str, Any]) -> str:
-        """Names the line of a point. It has what differs between the points of a method."""
+        """Names the line of a point. It has what differs between the points of a method. A model of
+        the method model has the name of its file."""
+        if point["method"] == "model":
+            return str(self.document["models"][point["model"]]["file"])
         points = [other for other in self.document["points"] if other["method"] == point["method"]]
         name = str(point["method"])
         for key in ("baseline", "values", "source"):
