@@ -164,8 +164,8 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	f.BytesFromWorkers = partials*f.PartialBytes + (f.Blobs-partials)*partialHead
 	if plan.Ranges == 0 {
 		f.CoordinatorMemory += m.SumsBytes()
-	} else { // the file of the model and the model, and later the counts of the features
-		f.CoordinatorMemory += max(2*m.ModelBytes, 8*int64(shape.Rows()))
+	} else { // the model, and later the counts of the features
+		f.CoordinatorMemory += max(m.ModelBytes, 8*int64(shape.Rows()))
 	}
 	f.Seconds += f.AuditCoreHours * 3600 / float64(cores)
 	f.Walks = plan.Rows * int64(j.Spec.TaskOptions().Walks())

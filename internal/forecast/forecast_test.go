@@ -186,7 +186,7 @@ func TestRanges(t *testing.T) {
 		t.Errorf("%d ranges with %d features and sums of %d bytes, expected 3, %d and %d", len(m.ranges), features, sums, shape.Rows(), m.SumsBytes())
 	}
 	least := mergerBase + sums/3
-	if f.Ranges != 3 || f.Blobs != 3*((int64(f.Shards)+int64(f.ShardsPerPartial)-1)/int64(f.ShardsPerPartial)) || f.MergerMemory < least || f.MergerMemory > least+1<<20 || f.CoordinatorMemory != coordinatorBase+2*m.ModelBytes {
+	if f.Ranges != 3 || f.Blobs != 3*((int64(f.Shards)+int64(f.ShardsPerPartial)-1)/int64(f.ShardsPerPartial)) || f.MergerMemory < least || f.MergerMemory > least+1<<20 || f.CoordinatorMemory != coordinatorBase+m.ModelBytes {
 		t.Errorf("%+v", f)
 	}
 }
