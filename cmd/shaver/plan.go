@@ -11,6 +11,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/fault"
 	"shaver/internal/forecast"
+	"shaver/internal/job"
 	"shaver/internal/launch"
 	"shaver/internal/prepare"
 )
@@ -45,10 +46,15 @@ partial for them. Its size depends on the number of distinct features in these
 shards. That number is computed from the frequencies in the dataset, as if rows
 were in random order. The last line of the table compares the number computed in
 this way for the measured rows with the actual number. If neighboring rows are
-alike, as in a log in order of time, partials are smaller than estimated.`,
+alike, as in a log in order of time, partials are smaller than estimated.
+
+With --ranges N the table has the memory of the merger that needs most. A range
+has about as many entries as each other range. Its part of a partial depends on
+the frequencies of its features.`,
 		Example: `  shaver plan --model model.pth --dataset data --cores 64
   shaver plan --model model.pth --dataset data --estimator multilinear \
-      --cores 64 --threads 8`,
+      --cores 64 --threads 8
+  shaver plan --model model.pth --dataset data --ranges 16 --cores 64`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
@@ -62,7 +68,8 @@ alike, as in a log in order of time, partials are smaller than estimated.`,
 	f.IntVar(&o.cores, "cores", runtime.GOMAXPROCS(0), "number of cores of all workers together")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "number of threads of each worker")
 	f.Lookup("cores").DefValue, f.Lookup("threads").DefValue = "all cores of this machine", "all cores of this machine"
-	cli.Group(c, "Workers", "cores", "threads")
+	f.IntVar(&o.request.Ranges, "ranges", 0, "`number` of processes \"coordinator merge\" that keep the sums (default the coordinator keeps them)")
+	cli.Group(c, "Workers", "cores", "threads", "ranges")
 	o.output.Flag(c)
 	cli.MarkRequired(c, "model", "dataset")
 	return c
@@ -74,6 +81,9 @@ func (o *planOptions) run(c *cobra.Command) error {
 	}
 	if o.cores < 1 || o.threads < 1 {
 		return fault.Usagef("--cores %d, --threads %d: expected at least 1", o.cores, o.threads)
+	}
+	if n := o.request.Ranges; n < 0 || n > job.MaxRanges {
+		return fault.Usagef("--ranges %d: must be from 0 to %d", n, job.MaxRanges)
 	}
 	log, err := cli.Logger("text", false)
 	if err != nil {
@@ -121,8 +131,14 @@ func forecastTable(w io.Writer, f *forecast.Forecast) {
 	fmt.Fprintf(w, "shards\t%d\tof %d rows, %.3g s each\n", f.Shards, f.RowsPerShard, f.SecondsPerShard)
 	fmt.Fprintf(w, "bytes per shard\t%s\n", size(f.ShardBytes))
 	fmt.Fprintf(w, "bytes per partial\t%s\t%d shards, %d features\n", size(f.PartialBytes), f.ShardsPerPartial, f.PartialFeatures)
+	if f.Ranges > 0 {
+		fmt.Fprintf(w, "blobs of partials\t%d\t%d for each partial\n", f.Blobs, f.Ranges)
+	}
 	fmt.Fprintf(w, "network\t%s to workers\t%s from workers\n", size(f.BytesToWorkers), size(f.BytesFromWorkers))
 	fmt.Fprintf(w, "memory\t%s per worker\t%s for the coordinator\n", size(f.WorkerMemory), size(f.CoordinatorMemory))
+	if f.Ranges > 0 {
+		fmt.Fprintf(w, "\t%s per merger\tat most, with %d mergers\n", size(f.MergerMemory), f.Ranges)
+	}
 	if m.Features > 0 {
 		fmt.Fprintf(w, "features in the measured rows\t%d\t%d expected in random order\n", m.Features, m.Expected)
 	}

@@ -39,10 +39,13 @@ type Forecast struct {
 	ShardsPerPartial  int     `json:"shards_per_partial"` // shards that a worker adds up before it stores their partial
 	PartialBytes      int64   `json:"partial_bytes"`      // of these shards
 	PartialFeatures   int64   `json:"partial_features"`   // features that these shards have if rows are in random order
+	Ranges            int     `json:"ranges,omitempty"`   // ranges of features whose sums mergers keep
+	Blobs             int64   `json:"blobs"`              // blobs of all partials
 	BytesToWorkers    int64   `json:"bytes_to_workers"`   // shards, and the model once for each worker
 	BytesFromWorkers  int64   `json:"bytes_from_workers"`
 	WorkerMemory      int64   `json:"worker_memory"`
 	CoordinatorMemory int64   `json:"coordinator_memory"`
+	MergerMemory      int64   `json:"merger_memory,omitempty"` // of the merger that needs most
 }
 
 // Sample describes the rows that were measured.
@@ -119,7 +122,12 @@ func measureAudit(ctx context.Context, r prepare.Request, c Config, m *Measureme
 const (
 	workerBase      = 256 << 20
 	coordinatorBase = 512 << 20
+	mergerBase      = 64 << 20
 )
+
+// collected is the number of bytes in use for each byte of garbage at which the garbage collector
+// of a coordinator or a merger runs.
+const collected = 10
 
 // holdFor is the time in seconds for which a worker adds up tasks by default.
 const holdFor = 60
@@ -148,9 +156,16 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 		Seconds: float64(plan.Rows) / (perCore * float64(cores)) * max(1, float64(turns*int64(workers))/float64(shards)),
 		Shards:  int(shards), RowsPerShard: rows, SecondsPerShard: seconds,
 		ShardBytes: m.ShardBytes(rows), ShardsPerPartial: int(combined), PartialBytes: m.PartialBytes(together), PartialFeatures: int64(m.Distinct(together)),
-		BytesToWorkers:    m.ShardBytes(plan.Rows) + m.ModelBytes*int64(workers),
-		BytesFromWorkers:  (shards + combined - 1) / combined * m.PartialBytes(together),
-		CoordinatorMemory: m.SumsBytes() + coordinatorBase,
+		BytesToWorkers: m.ShardBytes(plan.Rows) + m.ModelBytes*int64(workers),
+		Ranges:         plan.Ranges, MergerMemory: m.MergerMemory(together), CoordinatorMemory: coordinatorBase,
+	}
+	partials, shape := (shards+combined-1)/combined, j.Architecture.Shape()
+	f.Blobs = partials * int64(max(1, plan.Ranges))
+	f.BytesFromWorkers = partials*f.PartialBytes + (f.Blobs-partials)*partialHead
+	if plan.Ranges == 0 {
+		f.CoordinatorMemory += m.SumsBytes()
+	} else { // the model, and later the counts of the features
+		f.CoordinatorMemory += max(m.ModelBytes, 8*int64(shape.Rows()))
 	}
 	f.Seconds += f.AuditCoreHours * 3600 / float64(cores)
 	f.Walks = plan.Rows * int64(j.Spec.TaskOptions().Walks())
@@ -160,7 +175,7 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	// A worker holds the model's file and the model; a shard and its rows; for each
 	// thread, its sums and an index of the table; and the sums of all threads, of the tasks
 	// that it adds up, of both together, and what is stored of them.
-	threads, shape := int64(m.Threads), j.Architecture.Shape()
+	threads := int64(m.Threads)
 	f.WorkerMemory = workerBase + 2*m.ModelBytes + 3*f.ShardBytes + threads*(m.sumsMemory((rows+threads-1)/threads)+4*int64(shape.Rows())) + m.sumsMemory(rows) + 2*m.sumsMemory(together) + 2*m.PartialBytes(together)
 	return f
 }

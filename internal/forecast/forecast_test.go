@@ -10,6 +10,7 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/job"
+	"shaver/internal/layout"
 	"shaver/internal/model"
 	"shaver/internal/prepare"
 	"shaver/internal/prepare/preparetest"
@@ -79,10 +80,10 @@ func TestSlowAndFast(t *testing.T) {
 	if math.Abs(slow.Seconds-10*fast.Seconds) > 1e-6 || math.Abs(slow.CoreHours-10*fast.CoreHours) > 1e-9 {
 		t.Errorf("%v and %v seconds", slow.Seconds, fast.Seconds)
 	}
-	if slow.ShardsPerPartial != 1 || slow.BytesFromWorkers != 10*slow.PartialBytes {
-		t.Errorf("%d slow shards for each partial, %d bytes from workers", slow.ShardsPerPartial, slow.BytesFromWorkers)
+	if slow.ShardsPerPartial != 1 || slow.BytesFromWorkers != 10*slow.PartialBytes || slow.Blobs != 10 || fast.Blobs != 2 {
+		t.Errorf("%d slow shards for each partial, %d bytes and %d blobs from workers, and %d fast blobs", slow.ShardsPerPartial, slow.BytesFromWorkers, slow.Blobs, fast.Blobs)
 	}
-	slow.ShardsPerPartial, slow.BytesFromWorkers = fast.ShardsPerPartial, fast.BytesFromWorkers
+	slow.ShardsPerPartial, slow.BytesFromWorkers, slow.Blobs = fast.ShardsPerPartial, fast.BytesFromWorkers, fast.Blobs
 	slow.Measured, slow.Seconds, slow.CoreHours, slow.RowsPerCore, slow.SecondsPerShard = fast.Measured, fast.Seconds, fast.CoreHours, fast.RowsPerCore, fast.SecondsPerShard
 	if !reflect.DeepEqual(slow, fast) {
 		t.Errorf("%+v and %+v", slow, fast)
@@ -151,5 +152,53 @@ func TestNew(t *testing.T) {
 	}
 	if spec, err := prepare.Spec(r); err != nil || f.Job != spec.ID() {
 		t.Errorf("job %s, expected %v, %v", f.Job, spec, err)
+	}
+}
+
+// With ranges, a merger needs its part of the sums and of partials, and the coordinator needs the
+// model instead of the sums. Ranges have about equal numbers of entries, so small features
+// concentrate in some of them, whose partials are larger.
+func TestRanges(t *testing.T) {
+	r, _ := preparetest.Request(t)
+	r.Ranges = 3
+	f, err := New(t.Context(), r, Config{Cores: 2, Threads: 1, Within: 100 * time.Millisecond, Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := prepare.New(r, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Measure(t.Context(), p, 1, 100*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	features, sums := int64(0), int64(0)
+	for _, r := range m.ranges {
+		sums += int64(m.allSums(&r.shape))
+		for _, w := range r.occurrences {
+			for _, o := range w.occurrences {
+				features += o.Features
+			}
+		}
+	}
+	if shape := p.Architecture.Shape(); len(m.ranges) != 3 || features != int64(shape.Rows()) || sums != m.SumsBytes() {
+		t.Errorf("%d ranges with %d features and sums of %d bytes, expected 3, %d and %d", len(m.ranges), features, sums, shape.Rows(), m.SumsBytes())
+	}
+	least := mergerBase + sums/3
+	if f.Ranges != 3 || f.Blobs != 3*((int64(f.Shards)+int64(f.ShardsPerPartial)-1)/int64(f.ShardsPerPartial)) || f.MergerMemory < least || f.MergerMemory > least+1<<20 || f.CoordinatorMemory != coordinatorBase+m.ModelBytes {
+		t.Errorf("%+v", f)
+	}
+}
+
+// The memory of a merger of TestHugeTable in package merger was at most 1694 MiB. Each partial had
+// a fortieth of the features of a range.
+func TestMergerMemory(t *testing.T) {
+	m := measured(time.Second)
+	m.Job.Spec.Options = estimator.Options{Estimator: estimator.Multilinear, Passes: 1}
+	shape := layout.Of(62_500_000/16, 16)
+	m.ranges = []featureRange{{shape, []widthOccurrences{{16, []job.Occurrence{{Times: 1, Features: int64(shape.Rows())}}}}}}
+	if got := m.MergerMemory(m.Job.Sample.Rows/40) >> 20; got < 1694 || got > 1694*11/10 {
+		t.Errorf("%d MiB, expected 1694 to a tenth more", got)
 	}
 }

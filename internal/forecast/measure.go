@@ -13,6 +13,7 @@ import (
 
 	"shaver/internal/cputime"
 	"shaver/internal/job"
+	"shaver/internal/layout"
 	"shaver/internal/model"
 	"shaver/internal/prepare"
 	"shaver/internal/shapley"
@@ -35,6 +36,13 @@ type Measurement struct {
 	rowBytes    float64 // bytes of a row in a shard
 	bits        float64 // bits of a contribution, averaged over features; 0 = unknown
 	capacity    float64 // rows that a partial has room for; 0 = unknown
+	occurrences []widthOccurrences
+	ranges      []featureRange // ranges of the plan, whose sums mergers keep; nil = the coordinator keeps all sums
+}
+
+// featureRange is a range of the features of a job.
+type featureRange struct {
+	shape       layout.Shape
 	occurrences []widthOccurrences
 }
 
@@ -59,7 +67,7 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 	if e := p.Earlier; e != nil && e.Checkpoint != p.Checkpoint {
 		m.ModelBytes += e.Checkpoint.Size()
 	}
-	if m.occurrences, err = occurrences(p.Job); err != nil {
+	if err := m.count(); err != nil {
 		return nil, err
 	}
 	encoded, err := shard.Encode(p.Dataset.Form(), rows)
@@ -126,10 +134,13 @@ const partialHead = 1 << 10
 
 // PartialBytes returns the expected size of the partial of the given number of rows, as it is
 // packed. It takes the numbers of rows in which a feature occurs as Poisson distributed.
-func (m *Measurement) PartialBytes(rows int64) int64 {
+func (m *Measurement) PartialBytes(rows int64) int64 { return m.partialBytes(m.occurrences, rows) }
+
+// partialBytes is PartialBytes for features with the given occurrences.
+func (m *Measurement) partialBytes(features []widthOccurrences, rows int64) int64 {
 	bytes := float64(partialHead)
 	share := float64(rows) / float64(m.Job.Sample.Rows)
-	for _, w := range m.occurrences {
+	for _, w := range features {
 		for _, o := range w.occurrences {
 			mean := float64(o.Times) * share
 			none := math.Exp(-mean)
@@ -166,9 +177,12 @@ func (m *Measurement) recordBytes(dim int, rows float64) float64 {
 
 // sumsMemory returns the expected memory of the sums of the given number of rows, and of their ids
 // and counts.
-func (m *Measurement) sumsMemory(rows int64) int64 {
+func (m *Measurement) sumsMemory(rows int64) int64 { return m.memoryOf(m.occurrences, rows) }
+
+// memoryOf is sumsMemory for features with the given occurrences.
+func (m *Measurement) memoryOf(features []widthOccurrences, rows int64) int64 {
 	bytes := 0.0
-	for _, w := range m.occurrences {
+	for _, w := range features {
 		bytes += job.Distinct(w.occurrences, m.Job.Sample.Rows, rows) * float64(12+m.sumsBytes(w.dim))
 	}
 	return int64(bytes)
@@ -179,7 +193,7 @@ func (m *Measurement) sumsMemory(rows int64) int64 {
 // includes the sums of the first half of the rows, and the previous values.
 func (m *Measurement) SumsBytes() int64 {
 	shape := m.Job.Architecture.Shape()
-	bytes := 8*shape.Rows() + m.sumsBytes(shape.Entries())
+	bytes := m.allSums(&shape)
 	if u := m.Job.Spec.Until; u != nil && u.Rule == job.Overlap {
 		bytes += 16 * shape.Entries()
 	}
@@ -188,6 +202,23 @@ func (m *Measurement) SumsBytes() int64 {
 		bytes = 2*bytes + 8*shape.Rows() + valueBytes*shape.Entries()
 	}
 	return int64(bytes)
+}
+
+// allSums returns the memory of the sums and counts of all features of a shape.
+func (m *Measurement) allSums(shape *layout.Shape) int {
+	return 8*shape.Rows() + m.sumsBytes(shape.Entries())
+}
+
+// MergerMemory returns the memory of the merger that needs most, if partials have the given number
+// of rows, or 0 if the plan has no ranges. A merger keeps the sums of its range, and has a partial
+// and the one before it, each as stored and as decoded.
+func (m *Measurement) MergerMemory(rows int64) (most int64) {
+	for i := range m.ranges {
+		r := &m.ranges[i]
+		sums := int64(m.allSums(&r.shape))
+		most = max(most, mergerBase+sums+sums/collected+2*(m.partialBytes(r.occurrences, rows)+m.memoryOf(r.occurrences, rows)))
+	}
+	return most
 }
 
 // sumsBytes returns the number of bytes of the sums of some entries.
@@ -267,22 +298,38 @@ func firstRows(ctx context.Context, j *prepare.Job, most int) (*model.Rows, erro
 	return all, nil
 }
 
-// occurrences counts how often the rows of the tables occur in the job's splits. A row of
-// data that reads a row of the tables more than once counts as often.
-func occurrences(j *prepare.Job) ([]widthOccurrences, error) {
-	counts, err := j.Dataset.Frequencies(j.Spec.Splits...)
+// count counts how often the rows of the tables occur in the job's splits. A row of data that
+// reads a row of the tables more than once counts as often.
+func (m *Measurement) count() error {
+	arch := &m.Job.Architecture
+	counts, err := m.Job.Dataset.Frequencies(m.Job.Spec.Splits...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	rows, byDim := j.Architecture.RowCounts(counts), map[int][]int64{}
-	for _, s := range j.Architecture.Spans() {
-		byDim[s.Dim] = append(byDim[s.Dim], rows[s.Row:s.Row+s.Rows]...)
+	rows, shape := arch.RowCounts(counts), arch.Shape()
+	m.occurrences = occurrences(&shape, rows, 0, shape.Rows())
+	if n := m.Job.Plan.Ranges; n > 0 {
+		starts := shape.Cut(n)
+		for i := range n {
+			from, to := starts[i], starts[i+1]
+			m.ranges = append(m.ranges, featureRange{shape.Part(from, to), occurrences(&shape, rows, from, to)})
+		}
 	}
-	var all []widthOccurrences
+	return nil
+}
+
+// occurrences groups the counts of the features [from, to) by their numbers of entries.
+func occurrences(shape *layout.Shape, counts []int64, from, to int) (all []widthOccurrences) {
+	byDim := map[int][]int64{}
+	for _, table := range shape.Tables(from, to) {
+		rows, dim := table[0], table[1]
+		byDim[dim] = append(byDim[dim], counts[from:from+rows]...)
+		from += rows
+	}
 	for _, dim := range slices.Sorted(maps.Keys(byDim)) {
 		all = append(all, widthOccurrences{dim, grouped(byDim[dim])})
 	}
-	return all, nil
+	return all
 }
 
 // grouped sorts counts and groups those that are equal.

@@ -4,6 +4,13 @@
 
 package kernel
 
+// layer3AVX512 is the loop of Matrix.Layer for 3 rows of a tile. Strides are in bytes.
+// n is the length of list. floor is 0 for ReLU, otherwise -Inf. mask may be nil; if it is not,
+// maskByte is the index of the byte in which the first panel's bits begin.
+//
+//go:noescape
+func layer3AVX512(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
+
 // layer4AVX512 is the loop of Matrix.Layer for 4 rows of a tile. Strides are in bytes.
 // n is the length of list. floor is 0 for ReLU, otherwise -Inf. mask may be nil; if it is not,
 // maskByte is the index of the byte in which the first panel's bits begin.

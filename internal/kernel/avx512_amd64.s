@@ -4,6 +4,435 @@
 
 #include "textflag.h"
 
+// func layer3AVX512(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·layer3AVX512(SB), NOSPLIT, $0-104
+	MOVQ maskByte+96(FP), AX
+	CMPQ mask+88(FP), $0x00
+	JE   begin
+	ADDQ AX, mask+88(FP)
+
+begin:
+	MOVQ in+16(FP), AX
+	MOVQ inStride+24(FP), CX
+	MOVQ w+32(FP), DX
+
+panel8:
+	CMPQ    panels+72(FP), $0x08
+	JL      panel4
+	MOVQ    DX, BX
+	ADDQ    panelStride+40(FP), BX
+	MOVQ    BX, SI
+	ADDQ    panelStride+40(FP), SI
+	MOVQ    SI, DI
+	ADDQ    panelStride+40(FP), DI
+	MOVQ    DI, R8
+	ADDQ    panelStride+40(FP), R8
+	MOVQ    R8, R9
+	ADDQ    panelStride+40(FP), R9
+	MOVQ    R9, R10
+	ADDQ    panelStride+40(FP), R10
+	MOVQ    R10, R11
+	ADDQ    panelStride+40(FP), R11
+	MOVQ    bias+48(FP), R12
+	VMOVUPS (R12), Z0
+	VMOVAPS Z0, Z8
+	VMOVAPS Z0, Z16
+	VMOVUPS 64(R12), Z1
+	VMOVAPS Z1, Z9
+	VMOVAPS Z1, Z17
+	VMOVUPS 128(R12), Z2
+	VMOVAPS Z2, Z10
+	VMOVAPS Z2, Z18
+	VMOVUPS 192(R12), Z3
+	VMOVAPS Z3, Z11
+	VMOVAPS Z3, Z19
+	VMOVUPS 256(R12), Z4
+	VMOVAPS Z4, Z12
+	VMOVAPS Z4, Z20
+	VMOVUPS 320(R12), Z5
+	VMOVAPS Z5, Z13
+	VMOVAPS Z5, Z21
+	VMOVUPS 384(R12), Z6
+	VMOVAPS Z6, Z14
+	VMOVAPS Z6, Z22
+	VMOVUPS 448(R12), Z7
+	VMOVAPS Z7, Z15
+	VMOVAPS Z7, Z23
+	ADDQ    $0x00000200, R12
+	MOVQ    R12, bias+48(FP)
+	MOVQ    list+56(FP), R12
+	MOVQ    n+64(FP), R13
+	TESTQ   R13, R13
+	JZ      store8
+	LEAQ    (R12)(R13*4), R12
+	NEGQ    R13
+
+k8:
+	MOVL         (R12)(R13*4), R14
+	LEAQ         (AX)(R14*4), R15
+	SHLQ         $0x06, R14
+	VBROADCASTSS (R15), Z24
+	VBROADCASTSS (R15)(CX*1), Z25
+	VBROADCASTSS (R15)(CX*2), Z26
+	VMOVUPS      (DX)(R14*1), Z27
+	VFMADD231PS  Z24, Z27, Z0
+	VFMADD231PS  Z25, Z27, Z8
+	VFMADD231PS  Z26, Z27, Z16
+	VMOVUPS      (BX)(R14*1), Z27
+	VFMADD231PS  Z24, Z27, Z1
+	VFMADD231PS  Z25, Z27, Z9
+	VFMADD231PS  Z26, Z27, Z17
+	VMOVUPS      (SI)(R14*1), Z27
+	VFMADD231PS  Z24, Z27, Z2
+	VFMADD231PS  Z25, Z27, Z10
+	VFMADD231PS  Z26, Z27, Z18
+	VMOVUPS      (DI)(R14*1), Z27
+	VFMADD231PS  Z24, Z27, Z3
+	VFMADD231PS  Z25, Z27, Z11
+	VFMADD231PS  Z26, Z27, Z19
+	VMOVUPS      (R8)(R14*1), Z27
+	VFMADD231PS  Z24, Z27, Z4
+	VFMADD231PS  Z25, Z27, Z12
+	VFMADD231PS  Z26, Z27, Z20
+	VMOVUPS      (R9)(R14*1), Z27
+	VFMADD231PS  Z24, Z27, Z5
+	VFMADD231PS  Z25, Z27, Z13
+	VFMADD231PS  Z26, Z27, Z21
+	VMOVUPS      (R10)(R14*1), Z27
+	VFMADD231PS  Z24, Z27, Z6
+	VFMADD231PS  Z25, Z27, Z14
+	VFMADD231PS  Z26, Z27, Z22
+	VMOVUPS      (R11)(R14*1), Z27
+	VFMADD231PS  Z24, Z27, Z7
+	VFMADD231PS  Z25, Z27, Z15
+	VFMADD231PS  Z26, Z27, Z23
+	MOVL         48(R12)(R13*4), R14
+	SHLQ         $0x06, R14
+	PREFETCHT0   (DX)(R14*1)
+	PREFETCHT0   (BX)(R14*1)
+	PREFETCHT0   (SI)(R14*1)
+	PREFETCHT0   (DI)(R14*1)
+	PREFETCHT0   (R8)(R14*1)
+	PREFETCHT0   (R9)(R14*1)
+	PREFETCHT0   (R10)(R14*1)
+	PREFETCHT0   (R11)(R14*1)
+	INCQ         R13
+	JNZ          k8
+
+store8:
+	VBROADCASTSS floor+80(FP), Z24
+	MOVQ         out+0(FP), BX
+	MOVQ         outStride+8(FP), SI
+	LEAQ         512(BX), DI
+	MOVQ         DI, out+0(FP)
+	VMAXPS       Z0, Z24, Z0
+	VMOVUPS      Z0, (BX)
+	VMAXPS       Z1, Z24, Z1
+	VMOVUPS      Z1, 64(BX)
+	VMAXPS       Z2, Z24, Z2
+	VMOVUPS      Z2, 128(BX)
+	VMAXPS       Z3, Z24, Z3
+	VMOVUPS      Z3, 192(BX)
+	VMAXPS       Z4, Z24, Z4
+	VMOVUPS      Z4, 256(BX)
+	VMAXPS       Z5, Z24, Z5
+	VMOVUPS      Z5, 320(BX)
+	VMAXPS       Z6, Z24, Z6
+	VMOVUPS      Z6, 384(BX)
+	VMAXPS       Z7, Z24, Z7
+	VMOVUPS      Z7, 448(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z24, Z8
+	VMOVUPS      Z8, (BX)
+	VPORD        Z0, Z8, Z0
+	VMAXPS       Z9, Z24, Z9
+	VMOVUPS      Z9, 64(BX)
+	VPORD        Z1, Z9, Z1
+	VMAXPS       Z10, Z24, Z10
+	VMOVUPS      Z10, 128(BX)
+	VPORD        Z2, Z10, Z2
+	VMAXPS       Z11, Z24, Z11
+	VMOVUPS      Z11, 192(BX)
+	VPORD        Z3, Z11, Z3
+	VMAXPS       Z12, Z24, Z12
+	VMOVUPS      Z12, 256(BX)
+	VPORD        Z4, Z12, Z4
+	VMAXPS       Z13, Z24, Z13
+	VMOVUPS      Z13, 320(BX)
+	VPORD        Z5, Z13, Z5
+	VMAXPS       Z14, Z24, Z14
+	VMOVUPS      Z14, 384(BX)
+	VPORD        Z6, Z14, Z6
+	VMAXPS       Z15, Z24, Z15
+	VMOVUPS      Z15, 448(BX)
+	VPORD        Z7, Z15, Z7
+	ADDQ         SI, BX
+	VMAXPS       Z16, Z24, Z16
+	VMOVUPS      Z16, (BX)
+	VPORD        Z0, Z16, Z0
+	VMAXPS       Z17, Z24, Z17
+	VMOVUPS      Z17, 64(BX)
+	VPORD        Z1, Z17, Z1
+	VMAXPS       Z18, Z24, Z18
+	VMOVUPS      Z18, 128(BX)
+	VPORD        Z2, Z18, Z2
+	VMAXPS       Z19, Z24, Z19
+	VMOVUPS      Z19, 192(BX)
+	VPORD        Z3, Z19, Z3
+	VMAXPS       Z20, Z24, Z20
+	VMOVUPS      Z20, 256(BX)
+	VPORD        Z4, Z20, Z4
+	VMAXPS       Z21, Z24, Z21
+	VMOVUPS      Z21, 320(BX)
+	VPORD        Z5, Z21, Z5
+	VMAXPS       Z22, Z24, Z22
+	VMOVUPS      Z22, 384(BX)
+	VPORD        Z6, Z22, Z6
+	VMAXPS       Z23, Z24, Z23
+	VMOVUPS      Z23, 448(BX)
+	VPORD        Z7, Z23, Z7
+	MOVQ         mask+88(FP), BX
+	TESTQ        BX, BX
+	JZ           masked8
+	VPXORD       Z28, Z28, Z28
+	VCMPPS       $0x04, Z28, Z0, K1
+	KMOVW        K1, SI
+	ORW          SI, (BX)
+	VCMPPS       $0x04, Z28, Z1, K1
+	KMOVW        K1, SI
+	ORW          SI, 2(BX)
+	VCMPPS       $0x04, Z28, Z2, K1
+	KMOVW        K1, SI
+	ORW          SI, 4(BX)
+	VCMPPS       $0x04, Z28, Z3, K1
+	KMOVW        K1, SI
+	ORW          SI, 6(BX)
+	VCMPPS       $0x04, Z28, Z4, K1
+	KMOVW        K1, SI
+	ORW          SI, 8(BX)
+	VCMPPS       $0x04, Z28, Z5, K1
+	KMOVW        K1, SI
+	ORW          SI, 10(BX)
+	VCMPPS       $0x04, Z28, Z6, K1
+	KMOVW        K1, SI
+	ORW          SI, 12(BX)
+	VCMPPS       $0x04, Z28, Z7, K1
+	KMOVW        K1, SI
+	ORW          SI, 14(BX)
+	ADDQ         $0x00000010, BX
+	MOVQ         BX, mask+88(FP)
+
+masked8:
+	ADDQ panelStride+40(FP), DX
+	ADDQ panelStride+40(FP), DX
+	ADDQ panelStride+40(FP), DX
+	ADDQ panelStride+40(FP), DX
+	ADDQ panelStride+40(FP), DX
+	ADDQ panelStride+40(FP), DX
+	ADDQ panelStride+40(FP), DX
+	ADDQ panelStride+40(FP), DX
+	SUBQ $0x00000008, panels+72(FP)
+	JMP  panel8
+
+panel4:
+	CMPQ    panels+72(FP), $0x04
+	JL      panel1
+	MOVQ    DX, BX
+	ADDQ    panelStride+40(FP), BX
+	MOVQ    BX, SI
+	ADDQ    panelStride+40(FP), SI
+	MOVQ    SI, DI
+	ADDQ    panelStride+40(FP), DI
+	MOVQ    bias+48(FP), R8
+	VMOVUPS (R8), Z0
+	VMOVAPS Z0, Z4
+	VMOVAPS Z0, Z8
+	VMOVUPS 64(R8), Z1
+	VMOVAPS Z1, Z5
+	VMOVAPS Z1, Z9
+	VMOVUPS 128(R8), Z2
+	VMOVAPS Z2, Z6
+	VMOVAPS Z2, Z10
+	VMOVUPS 192(R8), Z3
+	VMOVAPS Z3, Z7
+	VMOVAPS Z3, Z11
+	ADDQ    $0x00000100, R8
+	MOVQ    R8, bias+48(FP)
+	MOVQ    list+56(FP), R8
+	MOVQ    n+64(FP), R9
+	TESTQ   R9, R9
+	JZ      store4
+	LEAQ    (R8)(R9*4), R8
+	NEGQ    R9
+
+k4:
+	MOVL         (R8)(R9*4), R10
+	LEAQ         (AX)(R10*4), R11
+	SHLQ         $0x06, R10
+	VBROADCASTSS (R11), Z12
+	VBROADCASTSS (R11)(CX*1), Z13
+	VBROADCASTSS (R11)(CX*2), Z14
+	VMOVUPS      (DX)(R10*1), Z15
+	VFMADD231PS  Z12, Z15, Z0
+	VFMADD231PS  Z13, Z15, Z4
+	VFMADD231PS  Z14, Z15, Z8
+	VMOVUPS      (BX)(R10*1), Z15
+	VFMADD231PS  Z12, Z15, Z1
+	VFMADD231PS  Z13, Z15, Z5
+	VFMADD231PS  Z14, Z15, Z9
+	VMOVUPS      (SI)(R10*1), Z15
+	VFMADD231PS  Z12, Z15, Z2
+	VFMADD231PS  Z13, Z15, Z6
+	VFMADD231PS  Z14, Z15, Z10
+	VMOVUPS      (DI)(R10*1), Z15
+	VFMADD231PS  Z12, Z15, Z3
+	VFMADD231PS  Z13, Z15, Z7
+	VFMADD231PS  Z14, Z15, Z11
+	MOVL         48(R8)(R9*4), R10
+	SHLQ         $0x06, R10
+	PREFETCHT0   (DX)(R10*1)
+	PREFETCHT0   (BX)(R10*1)
+	PREFETCHT0   (SI)(R10*1)
+	PREFETCHT0   (DI)(R10*1)
+	INCQ         R9
+	JNZ          k4
+
+store4:
+	VBROADCASTSS floor+80(FP), Z12
+	MOVQ         out+0(FP), BX
+	MOVQ         outStride+8(FP), SI
+	LEAQ         256(BX), DI
+	MOVQ         DI, out+0(FP)
+	VMAXPS       Z0, Z12, Z0
+	VMOVUPS      Z0, (BX)
+	VMAXPS       Z1, Z12, Z1
+	VMOVUPS      Z1, 64(BX)
+	VMAXPS       Z2, Z12, Z2
+	VMOVUPS      Z2, 128(BX)
+	VMAXPS       Z3, Z12, Z3
+	VMOVUPS      Z3, 192(BX)
+	ADDQ         SI, BX
+	VMAXPS       Z4, Z12, Z4
+	VMOVUPS      Z4, (BX)
+	VPORD        Z0, Z4, Z0
+	VMAXPS       Z5, Z12, Z5
+	VMOVUPS      Z5, 64(BX)
+	VPORD        Z1, Z5, Z1
+	VMAXPS       Z6, Z12, Z6
+	VMOVUPS      Z6, 128(BX)
+	VPORD        Z2, Z6, Z2
+	VMAXPS       Z7, Z12, Z7
+	VMOVUPS      Z7, 192(BX)
+	VPORD        Z3, Z7, Z3
+	ADDQ         SI, BX
+	VMAXPS       Z8, Z12, Z8
+	VMOVUPS      Z8, (BX)
+	VPORD        Z0, Z8, Z0
+	VMAXPS       Z9, Z12, Z9
+	VMOVUPS      Z9, 64(BX)
+	VPORD        Z1, Z9, Z1
+	VMAXPS       Z10, Z12, Z10
+	VMOVUPS      Z10, 128(BX)
+	VPORD        Z2, Z10, Z2
+	VMAXPS       Z11, Z12, Z11
+	VMOVUPS      Z11, 192(BX)
+	VPORD        Z3, Z11, Z3
+	MOVQ         mask+88(FP), BX
+	TESTQ        BX, BX
+	JZ           masked4
+	VPXORD       Z29, Z29, Z29
+	VCMPPS       $0x04, Z29, Z0, K1
+	KMOVW        K1, SI
+	ORW          SI, (BX)
+	VCMPPS       $0x04, Z29, Z1, K1
+	KMOVW        K1, SI
+	ORW          SI, 2(BX)
+	VCMPPS       $0x04, Z29, Z2, K1
+	KMOVW        K1, SI
+	ORW          SI, 4(BX)
+	VCMPPS       $0x04, Z29, Z3, K1
+	KMOVW        K1, SI
+	ORW          SI, 6(BX)
+	ADDQ         $0x00000008, BX
+	MOVQ         BX, mask+88(FP)
+
+masked4:
+	ADDQ panelStride+40(FP), DX
+	ADDQ panelStride+40(FP), DX
+	ADDQ panelStride+40(FP), DX
+	ADDQ panelStride+40(FP), DX
+	SUBQ $0x00000004, panels+72(FP)
+	JMP  panel4
+
+panel1:
+	CMPQ    panels+72(FP), $0x01
+	JL      done
+	MOVQ    bias+48(FP), BX
+	VMOVUPS (BX), Z0
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	ADDQ    $0x00000040, BX
+	MOVQ    BX, bias+48(FP)
+	MOVQ    list+56(FP), BX
+	MOVQ    n+64(FP), SI
+	TESTQ   SI, SI
+	JZ      store1
+	LEAQ    (BX)(SI*4), BX
+	NEGQ    SI
+
+k1:
+	MOVL         (BX)(SI*4), DI
+	LEAQ         (AX)(DI*4), R8
+	SHLQ         $0x06, DI
+	VMOVUPS      (DX)(DI*1), Z3
+	MOVL         48(BX)(SI*4), DI
+	SHLQ         $0x06, DI
+	PREFETCHT0   (DX)(DI*1)
+	VBROADCASTSS (R8), Z4
+	VFMADD231PS  Z4, Z3, Z0
+	VBROADCASTSS (R8)(CX*1), Z4
+	VFMADD231PS  Z4, Z3, Z1
+	VBROADCASTSS (R8)(CX*2), Z4
+	VFMADD231PS  Z4, Z3, Z2
+	INCQ         SI
+	JNZ          k1
+
+store1:
+	VBROADCASTSS floor+80(FP), Z3
+	MOVQ         out+0(FP), BX
+	MOVQ         outStride+8(FP), SI
+	LEAQ         64(BX), DI
+	MOVQ         DI, out+0(FP)
+	VMAXPS       Z0, Z3, Z0
+	VMOVUPS      Z0, (BX)
+	ADDQ         SI, BX
+	VMAXPS       Z1, Z3, Z1
+	VMOVUPS      Z1, (BX)
+	VPORD        Z0, Z1, Z0
+	ADDQ         SI, BX
+	VMAXPS       Z2, Z3, Z2
+	VMOVUPS      Z2, (BX)
+	VPORD        Z0, Z2, Z0
+	MOVQ         mask+88(FP), BX
+	TESTQ        BX, BX
+	JZ           masked1
+	VPXORD       Z30, Z30, Z30
+	VCMPPS       $0x04, Z30, Z0, K1
+	KMOVW        K1, SI
+	ORW          SI, (BX)
+	ADDQ         $0x00000002, BX
+	MOVQ         BX, mask+88(FP)
+
+masked1:
+	ADDQ panelStride+40(FP), DX
+	SUBQ $0x00000001, panels+72(FP)
+	JMP  panel1
+
+done:
+	VZEROUPPER
+	RET
+
 // func layer4AVX512(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·layer4AVX512(SB), NOSPLIT, $0-104
@@ -18,7 +447,7 @@ begin:
 	LEAQ (CX)(CX*2), DX
 	MOVQ w+32(FP), BX
 
-panels3:
+panel3:
 	CMPQ    panels+72(FP), $0x03
 	JL      panel1
 	MOVQ    BX, SI
@@ -141,7 +570,7 @@ masked3:
 	ADDQ panelStride+40(FP), BX
 	ADDQ panelStride+40(FP), BX
 	SUBQ $0x00000003, panels+72(FP)
-	JMP  panels3
+	JMP  panel3
 
 panel1:
 	CMPQ    panels+72(FP), $0x01
@@ -234,7 +663,7 @@ begin:
 	LEAQ (BX)(CX*2), SI
 	MOVQ w+32(FP), DI
 
-panels3:
+panel3:
 	CMPQ    panels+72(FP), $0x03
 	JL      panel1
 	MOVQ    DI, R8
@@ -425,7 +854,7 @@ masked3:
 	ADDQ panelStride+40(FP), DI
 	ADDQ panelStride+40(FP), DI
 	SUBQ $0x00000003, panels+72(FP)
-	JMP  panels3
+	JMP  panel3
 
 panel1:
 	CMPQ    panels+72(FP), $0x01

@@ -156,14 +156,11 @@ func (m *Matrix) Layer(out, in Tile, rows int, list []int32, relu bool, mask Mas
 	if list == nil {
 		list = m.all
 	}
-	memory := (rows + rowMultiple - 1) / rowMultiple * rowMultiple
-	width := Pad(m.Out)
+	m.check(out, in, rows)
 	switch {
-	case rows < 1 || in.Stride < m.In || out.Stride < width || len(in.Values) < memory*in.Stride || len(out.Values) < memory*out.Stride:
-		panic("kernel: Layer: tile is too small")
 	case len(list) > 0 && (list[0] < 0 || int(list[len(list)-1]) >= m.In) || len(list) > m.In:
 		panic("kernel: Layer: list does not fit the matrix")
-	case mask != nil && len(mask)*64 < width:
+	case mask != nil && len(mask)*64 < Pad(m.Out):
 		panic("kernel: Layer: mask is too short")
 	}
 	if cap(list)-len(list) < listAhead && len(list) > 0 {
@@ -173,6 +170,14 @@ func (m *Matrix) Layer(out, in Tile, rows int, list []int32, relu bool, mask Mas
 	if m.Out > 0 {
 		current.layer(m, out, in, rows, list, floor(relu), mask)
 		mask.cut(m.Out)
+	}
+}
+
+// check panics if Layer cannot compute the given number of rows of out from those of in.
+func (m *Matrix) check(out, in Tile, rows int) {
+	memory := (rows + rowMultiple - 1) / rowMultiple * rowMultiple
+	if rows < 1 || in.Stride < m.In || out.Stride < Pad(m.Out) || len(in.Values) < memory*in.Stride || len(out.Values) < memory*out.Stride {
+		panic("kernel: Layer: tile is too small")
 	}
 }
 

@@ -11,7 +11,11 @@ type level struct {
 	name  string
 	rows  int // rows of a tile
 	layer func(m *Matrix, out, in Tile, rows int, list []int32, floor float32, mask Mask)
-	steps func(m *RowMatrix, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask)
+	// sparse is like layer for tiles of few rows, each with a list of its own. It may read
+	// listAhead elements behind a list. The level has no such function if few is 0.
+	sparse func(m *Matrix, out, in Tile, rows int, lists [][]int32, floor float32)
+	few    int
+	steps  func(m *RowMatrix, out Tile, pre []float32, row []int32, change []float32, floor float32, mask Mask)
 	// prefetch may do nothing. row is not empty.
 	prefetch func(m *RowMatrix, row []int32)
 	list     func(m Mask, list []int32) []int32

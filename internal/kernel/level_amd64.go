@@ -17,7 +17,7 @@ func accelerated() (faster []*level) {
 	}
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
 		wide := level{
-			name: "avx512", rows: 8, layer: layerAVX512.run, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
+			name: "avx512", rows: 8, layer: layerAVX512.run, sparse: sparseAVX512.each, few: sparseAVX512.tile, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
 			list: compress, dot: dotWith(dotAVX512), gate: gateWith(gateAVX512), expand: expand, reached: reached, kinks: kinksWith(kinksAVX512), fma: fmaAVX512, flop: 12 * 16 * 2,
 			product: productAVX512, cross: crossWith(crossAVX512), tanh: tanhWith(tanhAVX512), transpose: transposeWith(transposeAVX512, 16), set: setWith(setAVX512),
 			apply: applyAVX512.run, combine: combineAVX512.run, multiplyAdd: tripleWith(multiplyAddAVX512), choose: tripleWith(chooseAVX512), affine: affineWith(affineAVX512), reduce: reduceAVX512.run, softmax: softmaxWith(softmaxAVX512),
@@ -26,7 +26,7 @@ func accelerated() (faster []*level) {
 		if permitAMX() {
 			tiles := wide
 			tiles.name, tiles.rows, tiles.digits = "amx", Columns, true
-			tiles.layer, tiles.product = layerTiles, productTiles
+			tiles.layer, tiles.product, tiles.sparse, tiles.few = layerTiles, productTiles, nil, 0
 			tiles.fma, tiles.flop = peakAMX, 65536*2/6 // one product of numbers takes six products of bytes
 			faster = append(faster, &tiles)
 		}
@@ -45,6 +45,7 @@ func accelerated() (faster []*level) {
 // The AMX level falls back to these for layers that have no digits.
 var (
 	layerAVX512   = assembled{group: 3, tile: 8, call: [13]layerFunc{4: layer4AVX512, 8: layer8AVX512}}
+	sparseAVX512  = assembled{group: 8, tile: 3, call: [13]layerFunc{3: layer3AVX512}}
 	productAVX512 = productWith(product8AVX512, 8)
 )
 
@@ -76,6 +77,17 @@ func (a *assembled) run(m *Matrix, out, in Tile, rows int, list []int32, floor f
 	for p := 0; p < panels; p += a.group {
 		for t := 0; t < rows; t += a.tile {
 			a.panels(m, out, in, t, min(a.tile, rows-t), p, min(a.group, panels-p), list, floor, mask)
+		}
+	}
+}
+
+// each implements level.sparse for tiles of a.tile rows.
+func (a *assembled) each(m *Matrix, out, in Tile, rows int, lists [][]int32, floor float32) {
+	panels := len(m.bias) / Columns
+	for p := 0; p < panels; p += a.group { // a group of panels stays in the cache while all rows use it
+		for i, list := range lists {
+			t := i * a.tile
+			a.panels(m, out, in, t, min(a.tile, rows-t), p, min(a.group, panels-p), list, floor, nil)
 		}
 	}
 }

@@ -79,13 +79,14 @@ type headGradient struct {
 	column   []float64   // [d], FM's sums over fields
 	square   []float64   // [d], FM's sums of squares over fields
 
-	units      []kernel.Tile   // output of each hidden layer, after ReLU
-	back       [2]kernel.Tile  // derivatives with respect to the units of two consecutive layers
-	cross      *crossGradient  // cross part; nil if the head has none
-	kinks      *kinkState      // nil unless kink terms are needed
-	flips      *flips          // nil unless logits after flips are needed
-	pairs      *pairs          // nil unless slots come in pairs
-	transposed *transposedHead // weights that all Gradients of the model share
+	units      []kernel.Tile     // output of each hidden layer, after ReLU
+	lists      *kernel.TileLists // memory for the products
+	back       [2]kernel.Tile    // derivatives with respect to the units of two consecutive layers
+	cross      *crossGradient    // cross part; nil if the head has none
+	kinks      *kinkState        // nil unless kink terms are needed
+	flips      *flips            // nil unless logits after flips are needed
+	pairs      *pairs            // nil unless slots come in pairs
+	transposed *transposedHead   // weights that all Gradients of the model share
 }
 
 // transposedHead holds the weights that derivatives need in addition to the head's own.
@@ -157,6 +158,7 @@ func (h *head) newGradient(m *Model) gradient {
 		g.units = append(g.units, kernel.NewTile(g.size, width))
 		widest = max(widest, width)
 	}
+	g.lists = kernel.NewTileLists(g.size, max(widest, m.Players()))
 	for i := range g.back {
 		g.back[i] = kernel.NewTile(g.size, widest)
 	}
@@ -269,7 +271,7 @@ func (g *headGradient) mlp(n int, kinks bool) {
 		if l == 0 && h.stacked == nil {
 			g.firstLayer(layer, n, kinks)
 		} else {
-			layer.Layer(units[l], in, n, nil, true, nil)
+			layer.Sparse(units[l], in, n, true, g.lists)
 		}
 		in = units[l]
 	}
@@ -298,7 +300,7 @@ func (g *headGradient) mlpBack(n int) {
 	}
 	for l := last; l > 0; l-- {
 		next.Stride = g.units[l-1].Stride
-		g.transposed.layers[l].Layer(next, d, n, nil, false, nil)
+		g.transposed.layers[l].Sparse(next, d, n, false, g.lists)
 		for i := range n {
 			if l == 1 {
 				g.keepSlope(i, next.Row(i))
@@ -308,7 +310,7 @@ func (g *headGradient) mlpBack(n int) {
 		d, next = next, d
 	}
 	if h.stacked == nil {
-		g.transposed.layers[0].Layer(g.slopes, d, n, nil, false, nil)
+		g.transposed.layers[0].Sparse(g.slopes, d, n, false, g.lists)
 	}
 	if g.cross != nil {
 		g.cross.backward(g.slopes, d, n)

@@ -54,19 +54,19 @@ func (g *headGradient) firstLayer(layer *kernel.Matrix, n int, kinks bool) {
 	switch {
 	case kinks && g.pairs != nil:
 		pre := g.kinks.pre
-		layer.Layer(everySecond(pre), everySecond(g.x), n/2, nil, false, nil)
+		layer.Sparse(everySecond(pre), everySecond(g.x), n/2, false, g.lists)
 		for i := range n / 2 {
 			vector.Complement(pre.Row(2*i+1), g.pairs.full.Row(i), g.pairs.baseline, pre.Row(2*i))
 		}
 		g.rectifyFirst(pre, n)
 	case kinks:
-		layer.Layer(g.kinks.pre, g.x, n, nil, false, nil)
+		layer.Sparse(g.kinks.pre, g.x, n, false, g.lists)
 		g.rectifyFirst(g.kinks.pre, n)
 	case g.pairs != nil && g.pairs.keep:
 		layer.Layer(g.pairs.full, g.x, n, nil, false, nil)
 		g.rectifyFirst(g.pairs.full, n)
 	default:
-		layer.Layer(g.units[0], g.x, n, nil, true, nil)
+		layer.Sparse(g.units[0], g.x, n, true, g.lists)
 	}
 }
 

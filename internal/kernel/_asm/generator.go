@@ -12,14 +12,20 @@ import (
 // line.
 const panelBytes = 64
 
+// layerShape is the shape of a layer function.
+type layerShape struct {
+	rows   int
+	panels []int // numbers of panels that the function computes at once, the largest first; the last is 1
+}
+
 // generator holds what differs between instruction sets.
 type generator struct {
 	suffix string
-	rows   []int // numbers of rows for which there is a layer function
-	panels int   // panels that a layer function computes at once; remaining panels are computed one by one
-	chunk  int   // panels that steps computes at once
-	ahead  int   // number of list elements that a layer function prefetches ahead, at most kernel.listAhead
-	bytes  int   // bytes of a vector
+	layers []layerShape
+	panels int // panels that a product function computes at once; remaining panels are computed one by one
+	chunk  int // panels that steps computes at once
+	ahead  int // number of list elements that a layer function prefetches ahead, at most kernel.listAhead
+	bytes  int // bytes of a vector
 	vector func() reg.VecVirtual
 	zero   func(v reg.VecVirtual)
 	or     func(a, b, dst reg.VecVirtual)
@@ -50,7 +56,7 @@ func (g *generator) perPanel() int { return panelBytes / g.bytes }
 
 func avx512() generator {
 	return generator{
-		suffix: "AVX512", rows: []int{4, 8}, panels: 3, chunk: 4, ahead: 12, bytes: 64,
+		suffix: "AVX512", layers: []layerShape{{3, []int{8, 4, 1}}, {4, []int{3, 1}}, {8, []int{3, 1}}}, panels: 3, chunk: 4, ahead: 12, bytes: 64,
 		vector: func() reg.VecVirtual { return build.ZMM() },
 		zero:   func(v reg.VecVirtual) { build.VPXORD(v, v, v) },
 		or:     func(a, b, dst reg.VecVirtual) { build.VPORD(a, b, dst) },
@@ -74,7 +80,7 @@ func avx512() generator {
 
 func avx2() generator {
 	return generator{
-		suffix: "AVX2", rows: []int{3, 6}, panels: 1, chunk: 2, bytes: 32,
+		suffix: "AVX2", layers: []layerShape{{3, []int{1}}, {6, []int{1}}}, panels: 1, chunk: 2, bytes: 32,
 		vector: func() reg.VecVirtual { return build.YMM() },
 		zero:   func(v reg.VecVirtual) { build.VXORPS(v, v, v) },
 		or:     func(a, b, dst reg.VecVirtual) { build.VORPS(a, b, dst) },
@@ -142,7 +148,8 @@ func (r rowsFrom) at(base reg.Register, t int) operand.Mem {
 }
 
 // layer generates layer<rows><suffix>, which implements kernel.level.layer.
-func (g *generator) layer(rows int) {
+func (g *generator) layer(shape layerShape) {
+	rows := shape.rows
 	name := fmt.Sprintf("layer%d%s", rows, g.suffix)
 	build.TEXT(name, build.NOSPLIT, "func(out *float32, outStride int, in *float32, inStride int, w *float32, panelStride int, bias *float32, list *int32, n int, panels int, floor float32, mask *uint64, maskByte int)")
 	build.Doc(name+" is the loop of Matrix.Layer for "+fmt.Sprint(rows)+" rows of a tile. Strides are in bytes.",
@@ -157,19 +164,18 @@ func (g *generator) layer(rows int) {
 	in := argument("in")
 	strides := newRowsFrom(argument("inStride"), rows)
 	w := argument("w")
-	wide := fmt.Sprintf("panels%d", g.panels)
-	if g.panels > 1 {
-		build.Label(wide)
-		build.CMPQ(stack("panels"), operand.Imm(uint64(g.panels)))
-		build.JL(operand.LabelRef("panel1"))
-		g.layerPanels(rows, g.panels, in, strides, w)
-		build.JMP(operand.LabelRef(wide))
+	for i, panels := range shape.panels {
+		next := "done"
+		if i+1 < len(shape.panels) {
+			next = fmt.Sprintf("panel%d", shape.panels[i+1])
+		}
+		this := fmt.Sprintf("panel%d", panels)
+		build.Label(this)
+		build.CMPQ(stack("panels"), operand.Imm(uint64(panels)))
+		build.JL(operand.LabelRef(next))
+		g.layerPanels(rows, panels, in, strides, w)
+		build.JMP(operand.LabelRef(this))
 	}
-	build.Label("panel1")
-	build.CMPQ(stack("panels"), operand.Imm(1))
-	build.JL(operand.LabelRef("done"))
-	g.layerPanels(rows, 1, in, strides, w)
-	build.JMP(operand.LabelRef("panel1"))
 	build.Label("done")
 	build.VZEROUPPER()
 	build.RET()
@@ -215,11 +221,10 @@ func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rows
 	build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4}, k.As32())
 	build.LEAQ(operand.Mem{Base: in, Index: k, Scale: 4}, p)
 	build.SHLQ(operand.Imm(6), k)
-	weights := g.vectors(width)
-	for v := range weights {
-		build.VMOVUPS(weight(v, k), weights[v])
-	}
-	if g.ahead > 0 {
+	prefetch := func() {
+		if g.ahead == 0 {
+			return
+		}
 		// The hardware cannot predict the jumps of a list. Past the end of the list this
 		// reads unused capacity and prefetches an arbitrary address, which is harmless.
 		build.MOVL(operand.Mem{Base: list, Index: n, Scale: 4, Disp: 4 * g.ahead}, k.As32())
@@ -228,12 +233,33 @@ func (g *generator) layerPanels(rows, panels int, in reg.GPVirtual, strides rows
 			build.PREFETCHT0(weight(v, k))
 		}
 	}
-	for t := range rows {
-		x := g.vector()
-		build.VBROADCASTSS(strides.at(p, t), x)
+	// The registers hold what the loop loads fewer of: the weights or the rows' inputs.
+	if width < rows {
+		weights := g.vectors(width)
 		for v := range weights {
-			build.VFMADD231PS(x, weights[v], acc[t*width+v])
+			build.VMOVUPS(weight(v, k), weights[v])
 		}
+		prefetch()
+		for t := range rows {
+			x := g.vector()
+			build.VBROADCASTSS(strides.at(p, t), x)
+			for v := range weights {
+				build.VFMADD231PS(x, weights[v], acc[t*width+v])
+			}
+		}
+	} else {
+		x := g.vectors(rows)
+		for t := range rows {
+			build.VBROADCASTSS(strides.at(p, t), x[t])
+		}
+		for v := range width {
+			w := g.vector()
+			build.VMOVUPS(weight(v, k), w)
+			for t := range rows {
+				build.VFMADD231PS(x[t], w, acc[t*width+v])
+			}
+		}
+		prefetch()
 	}
 	build.INCQ(n)
 	build.JNZ(operand.LabelRef("k" + id))

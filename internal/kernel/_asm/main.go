@@ -36,8 +36,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "asm: -level must be amx, avx512, avx2 or vector")
 		os.Exit(2)
 	}
-	for _, rows := range g.rows {
-		g.layer(rows)
+	for _, shape := range g.layers {
+		g.layer(shape)
 	}
 	g.steps()
 	g.dot()
