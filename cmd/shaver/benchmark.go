@@ -176,6 +176,11 @@ func (o *benchmarkOptions) architecture(kind model.Kind, fieldDims []int) (*mode
 	return a, nil
 }
 
+// norm reports whether models of a kind have a BatchNorm after each hidden layer.
+func (o *benchmarkOptions) norm(kind model.Kind) bool {
+	return o.settings.BatchNorm && describes("batch-norm", kind)
+}
+
 func (o *benchmarkOptions) run(c *cobra.Command) error {
 	if err := o.check(); err != nil {
 		return err

@@ -224,7 +224,7 @@ func (r *contest) course(kind model.Kind, t training, out string) (*course, erro
 	if err != nil {
 		return nil, err
 	}
-	c, err := options.fresh(a, r.settings.BatchNorm, initialDefault)
+	c, err := options.fresh(a, r.norm(kind), initialDefault)
 	if err != nil {
 		return nil, err
 	}
@@ -236,31 +236,38 @@ func (r *contest) course(kind model.Kind, t training, out string) (*course, erro
 // initial weights.
 func (r *contest) pruned(ctx context.Context, kind string, seed uint64) error {
 	from := r.file(benchmark.Line{Kind: kind, Method: benchmark.Full}, seed)
-	for _, method := range []string{benchmark.Shapley, benchmark.ShapleyRMS} {
-		for _, base := range []string{baseline.Zero, baseline.Codebook} {
-			if !slices.Contains(r.methods, method) {
-				continue
-			}
-			scored, err := r.score(ctx, benchmark.Scoring{Kind: kind, Seed: seed, Estimator: estimator.Multilinear, Baseline: base}, from)
-			if err != nil {
-				return err
-			}
+	methods := slices.DeleteFunc([]string{benchmark.Shapley, benchmark.ShapleyRMS}, func(name string) bool { return !slices.Contains(r.methods, name) })
+	for _, base := range []string{baseline.Zero, baseline.Codebook} {
+		if len(methods) == 0 {
+			break
+		}
+		scored, err := r.score(ctx, benchmark.Scoring{Kind: kind, Seed: seed, Estimator: estimator.Multilinear, Baseline: base}, from)
+		if err != nil {
+			return err
+		}
+		for _, method := range methods {
 			for _, sparsity := range r.sparsities {
 				l := benchmark.Line{Kind: kind, Method: method, Baseline: base, Sparsity: sparsity}
-				if err := r.step(ctx, l, seed, func(out string) (float64, error) { return 0, r.prune(method, sparsity, from, scored, out) }); err != nil {
-					return err
-				}
-				single := r.file(l, seed)
-				l.Tuned = true
-				tune := defaultTuning()
-				tune.Seed = seed
-				if err := r.step(ctx, l, seed, func(out string) (float64, error) { return 0, r.tune(ctx, tune, single, out) }); err != nil {
+				if err := r.single(ctx, l, seed, from, scored); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	return r.masked(ctx, kind, seed, from)
+}
+
+// single makes the model of a single-shot line, and the same model tuned.
+func (r *contest) single(ctx context.Context, l benchmark.Line, seed uint64, from, scored string) error {
+	err := r.step(ctx, l, seed, func(out string) (float64, error) { return 0, r.prune(l.Method, l.Sparsity, from, scored, out) })
+	if err != nil {
+		return err
+	}
+	pruned := r.file(l, seed)
+	l.Tuned = true
+	tune := defaultTuning()
+	tune.Seed = seed
+	return r.step(ctx, l, seed, func(out string) (float64, error) { return 0, r.tune(ctx, tune, pruned, out) })
 }
 
 // masked makes the models of SNIP and SSEDS, which are trained after the table was pruned.
@@ -309,7 +316,7 @@ func (r *contest) writeInitial(kind model.Kind, seed uint64, out string) error {
 	if err != nil {
 		return err
 	}
-	_, err = checkpoint.WriteDense(out, checkpoint.New(*a, train.Initial(a, r.settings.BatchNorm, seed)))
+	_, err = checkpoint.WriteDense(out, checkpoint.New(*a, train.Initial(a, r.norm(kind), seed)))
 	return err
 }
 

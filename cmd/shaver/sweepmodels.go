@@ -106,7 +106,13 @@ func (o *sweepInput) size(p *sweep.Point, ck *checkpoint.Checkpoint, entries int
 	footprint, values := ck.Footprint(), compact.Float32
 	p.Parameters, p.Baseline = ck.TableParameters(), baseline.Zero
 	kept := p.Parameters
-	if ck.Compact != nil {
+	switch {
+	case ck.Composed != nil:
+		var err error
+		if footprint, err = ck.ComposedFootprint(); err != nil {
+			return err
+		}
+	case ck.Compact != nil:
 		if kept = ck.Compact.Kept(); kept < p.Parameters {
 			p.Baseline = baseline.Codebook
 		}

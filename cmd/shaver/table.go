@@ -139,7 +139,7 @@ func (o *course) chooseTable() error {
 			return err
 		}
 		if s, err = composed.Choose(choice.scheme, n, d, o.Sparsity, keep); err != nil {
-			return fault.Usagef("--table %s with --sparsity %v: %w", o.Table, o.Sparsity, err)
+			return &noModel{fault.Usagef("--table %s with --sparsity %v: %w", o.Table, o.Sparsity, err)}
 		}
 	case choice.scheme == composed.QR:
 		s = composed.ForDivider(n, d, choice.numbers[0])

@@ -225,8 +225,8 @@ func (d *Document) Check() error {
 			return fmt.Errorf("result %d has the method %q: expected one of %v", i, r.Method, known)
 		case !(r.Sparsity >= 0 && r.Sparsity < 1):
 			return fmt.Errorf("result %d has the sparsity %v: expected a number of at least 0 and below 1", i, r.Sparsity)
-		case r.Failed == "" && (r.Parameters < 1 || r.Bytes < 1):
-			return fmt.Errorf("result %d has %d parameters and %d bytes: expected at least 1 of each", i, r.Parameters, r.Bytes)
+		case r.Failed == "" && (r.Parameters < 0 || r.Bytes < 1):
+			return fmt.Errorf("result %d has %d parameters and %d bytes: expected at least 0 and 1", i, r.Parameters, r.Bytes)
 		}
 	}
 	return nil

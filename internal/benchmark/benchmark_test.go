@@ -93,7 +93,7 @@ func TestCheck(t *testing.T) {
 		"version":    func(d *Document) { d.Version = "shaver.benchmark/0" },
 		"method":     func(d *Document) { d.Results[3].Method = "magic" },
 		"sparsity":   func(d *Document) { d.Results[3].Sparsity = 1 },
-		"parameters": func(d *Document) { d.Results[3].Parameters = 0 },
+		"parameters": func(d *Document) { d.Results[3].Parameters = -1 },
 	} {
 		d := sample()
 		change(d)

@@ -114,9 +114,13 @@ func (c *Checkpoint) CompactDrop(order []int32, v compact.Encoding, bytes int64)
 
 // TableParameters returns the number of parameters of the embedding tables in the form in which
 // the file stores them. A dense file has all entries. A compact file has the kept entries, and
-// the values of the codebook unless the baseline is zero.
+// the values of the codebook unless the baseline is zero. A file with a composed table has the
+// values from which the table is computed.
 func (c *Checkpoint) TableParameters() int {
-	if c.Compact == nil {
+	switch {
+	case c.Composed != nil:
+		return c.Composed.Parameters()
+	case c.Compact == nil:
 		return c.Architecture.Parameters()
 	}
 	n := c.Compact.Kept()

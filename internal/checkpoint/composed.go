@@ -78,6 +78,24 @@ func (c *Checkpoint) composedFile() (*file, error) {
 	return f, nil
 }
 
+// ComposedFootprint returns the footprint of the file of WriteComposed. Package infer needs the
+// memory of the whole table.
+func (c *Checkpoint) ComposedFootprint() (Footprint, error) {
+	f, err := c.composedFile()
+	if err != nil {
+		return Footprint{}, err
+	}
+	size := Footprint{File: f.size(), Memory: 4 * int64(c.Architecture.Parameters())}
+	for _, w := range c.Composed.Tensors {
+		size.Table += 4 * int64(w.Elements())
+		if c.Composed.Shape.Scheme == composed.CERP {
+			size.Table += int64(w.Elements()) // of the mask
+		}
+	}
+	size.Table += 4 * int64(len(c.Composed.Cache))
+	return size, nil
+}
+
 // maskTensor returns the mask of a tensor. A nil kept keeps everything.
 func maskTensor(shape []int, kept []bool) Tensor {
 	data := slices.Repeat([]byte{1}, shape[0]*shape[1])

@@ -68,6 +68,11 @@ func TestComposedFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		size, err := back.ComposedFootprint()
+		rest := n - size.Table // the head and the header
+		if got := back.TableParameters(); err != nil || got != c.Composed.Parameters() || size.File != n || size.Table < 4*int64(got) || rest < 0 || size.Memory != 4*18 {
+			t.Errorf("%s: %d parameters and the footprint %+v of a file of %d bytes (%v)", name, got, size, n, err)
+		}
 		if back.Digest() != c.Digest() || back.Training != c.Training || back.Compact != nil {
 			t.Errorf("%s: the file has another model", name)
 		}
