@@ -1,4 +1,4 @@
-"""load.py ORIGINAL.pth LINES FOLDER: run LINES, README's, in FOLDER, with a model
+"""load.py ORIGINAL.pth LINES FOLDER: run the Python LINES in FOLDER, with a model
 that has the parameters of the checkpoint, and print what it holds afterwards."""
 
 import hashlib
@@ -9,7 +9,7 @@ import torch
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "stand-in"))  # after what is installed
 
-state = torch.load(sys.argv[1], map_location="cpu")["state_dict"]
+state = torch.load(sys.argv[1], map_location="cpu", weights_only=False)["state_dict"]
 model = torch.nn.Module()
 for key, value in state.items():
     *path, name = key.split(".")
