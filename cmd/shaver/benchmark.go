@@ -46,9 +46,9 @@ func benchmarkCommand() *cobra.Command {
 		Short: "Compare pruning by Shapley values with trained small tables",
 		Long: `Repeat the paper's main comparison on your dataset. For each kind of model, the
 command trains the model with its full table, prunes it by Shapley values to
-each sparsity, and tunes what is left. It also trains the rivals of the paper,
-which need a training for each sparsity. All models are measured on the split
-test, which no training and no choice reads.
+each sparsity, and tunes what is left. It also trains the small tables that the
+paper compares with, which need a training for each sparsity. All models are
+measured on the split test, which no training reads.
 
 The methods are:
   shapley      single-shot pruning by the sum of the contributions, which is the
@@ -65,8 +65,8 @@ The methods are:
 
 Settings are searched for the full table and for each sparsity of the methods
 from qr on. A search has --search trials, which draw a learning rate, a weight
-decay and a dropout, and chooses by the AUC on the split val. All seeds have the
-settings that were best with seed 1. snip and sseds have those of the full
+decay and a dropout, and chooses by the AUC on the split val. It uses seed 1,
+and the other seeds take its settings. snip and sseds have those of the full
 table. Tuning has the settings of shaver tune.
 
 --out has all models, benchmark.json and a picture for each kind. After Ctrl-C
@@ -74,9 +74,13 @@ or a kill, the same command continues. With more kinds, methods, sparsities or
 seeds, it computes only what is missing.
 
 The table shows the mean of the seeds and the largest deviation from it. TIME is
-the processor time of one model at one sparsity. That of single-shot methods is
-mostly one scoring of the training rows, which serves all sparsities. The
-training of the full table, which they need too, is in its own line.`,
+the processor time of one model. For methods that begin with scores it includes
+a whole scoring, although one scoring serves all sparsities. The training of the
+full table has its own line. The summary below the table chooses the best line
+of each group by its AUC on the split test, so its figures are slightly too
+good. If a training gives no model, the table says why; --force tries it again.
+
+A neumf has no qr, tt and cerp.`,
 		Example: `  shaver benchmark --dataset data --out benchmark
   shaver benchmark --dataset data --kinds dcn-mix --search 10 --budget 30m \
       --out benchmark`,
@@ -102,8 +106,8 @@ training of the full table, which they need too, is in its own line.`,
 	f.IntVar(&s.Search, "search", 10, "`number` of trials of each search; 0 = no search, but the settings of shaver train")
 	f.DurationVar(&o.budget, "budget", 0, "`time` after which a search starts no more trials (default unlimited)")
 	f.IntVar(&s.Dim, "dim", 16, "`number` of columns of the embedding table")
-	f.IntSliceVar(&s.Hidden, "hidden", []int{400, 400, 400}, "`widths` of the hidden layers, separated by commas")
-	f.Lookup("hidden").DefValue = "400,400,400"
+	f.IntSliceVar(&s.Hidden, "hidden", defaultHidden, "`widths` of the hidden layers, separated by commas")
+	f.Lookup("hidden").DefValue = hiddenHelp
 	f.BoolVar(&s.BatchNorm, "batch-norm", true, "put a BatchNorm after each hidden layer")
 	f.IntVar(&s.CrossLayers, "cross-layers", 3, "`number` of cross layers of a dcn-mix or dcnv2")
 	f.IntVar(&s.Experts, "experts", 4, "`number` of experts of a dcn-mix")
@@ -111,7 +115,7 @@ training of the full table, which they need too, is in its own line.`,
 	f.IntVar(&s.Epochs, "epochs", 15, "largest `number` of epochs of a training")
 	f.IntVar(&s.Patience, "patience", 3, "`number` of epochs without a better one after which a training stops; 0 = never")
 	f.IntVar(&s.Batch, "batch", 2048, "`number` of rows of a step")
-	f.IntVar(&s.WarmUp, "warm-up", 3, "`number` of epochs before the thresholds of pep and cerp reach all initial values")
+	f.IntVar(&s.WarmUp, "warm-up", defaultWarmUp, "`number` of epochs until the thresholds of pep and cerp have grown to the largest initial value")
 	cli.KernelFlag(c, "`name` of the float32 kernel, such as avx2; others give slightly different weights; auto is the one with the widest vectors of this machine")
 	o.outputs.Flag(c, "the results of a benchmark with other settings in --out")
 	o.output.Flag(c)
@@ -141,8 +145,8 @@ func (o *benchmarkOptions) check() error {
 		}
 	}
 	switch s := &o.settings; {
-	case len(o.kinds) == 0 || len(o.sparsities) == 0:
-		return fault.Usagef("--kinds and --sparsities need at least one value each")
+	case len(o.kinds) == 0 || len(o.sparsities) == 0 || len(o.methods) == 0:
+		return fault.Usagef("--kinds, --methods and --sparsities need at least one value each")
 	case o.seeds < 1:
 		return fault.Usagef("--seeds %d: expected at least 1", o.seeds)
 	case s.Search < 0 || o.budget < 0:
@@ -155,6 +159,9 @@ func (o *benchmarkOptions) check() error {
 		return fault.Usagef("--warm-up %d: expected at least 0 and fewer epochs than --epochs %d", s.WarmUp, s.Epochs)
 	}
 	o.settings.Kernel = kernel.Name()
+	if o.budget > 0 {
+		o.settings.Budget = o.budget.String()
+	}
 	slices.Sort(o.sparsities)
 	return nil
 }
@@ -167,6 +174,9 @@ func (o *benchmarkOptions) architecture(kind model.Kind, fieldDims []int) (*mode
 		Experts: s.Experts, Rank: s.Rank, Structure: model.Stacked,
 	}
 	trim(a)
+	if kind == model.NeuMF && slices.Equal(s.Hidden, defaultHidden) {
+		a.Hidden = neumfHidden
+	}
 	if err := a.Validate(); err != nil {
 		return nil, fault.Usagef("--kinds %s: %w", kind, err)
 	}
@@ -212,7 +222,7 @@ func (o *benchmarkOptions) run(c *cobra.Command) error {
 		return err
 	}
 	defer unlock()
-	r := &contest{benchmarkOptions: o, data: d, say: c.ErrOrStderr()}
+	r := &benchmarkRun{benchmarkOptions: o, data: d, say: c.ErrOrStderr()}
 	if err := r.open(); err != nil {
 		return err
 	}
@@ -227,17 +237,16 @@ func (o *benchmarkOptions) run(c *cobra.Command) error {
 	return o.output.Print(c.OutOrStdout(), r.document, r.document.WriteTable)
 }
 
-// contest is a benchmark under way.
-type contest struct {
+// benchmarkRun is a benchmark under way.
+type benchmarkRun struct {
 	*benchmarkOptions
 	data     *dataset.Dataset
 	document *benchmark.Document
 	say      io.Writer // takes a line for each model
-	done     int       // models of this command that are measured
 }
 
 // open reads the results of earlier runs, or begins a new document.
-func (r *contest) open() error {
+func (r *benchmarkRun) open() error {
 	path := r.path("benchmark.json")
 	empty := &benchmark.Document{
 		Version: benchmark.Version, Dataset: r.data.Digest(), Fields: len(r.data.Fields()), Settings: r.settings,
@@ -270,18 +279,37 @@ func (r *contest) open() error {
 		if !r.outputs.Force {
 			return fault.Usagef("%s is of another dataset, other settings or another kernel: choose another --out, or give --force to start over", path)
 		}
-		found = *empty
+		return r.replace(&found, empty)
 	}
 	r.document = &found
 	return nil
 }
 
+// replace deletes the files of an earlier benchmark and begins a new document.
+func (r *benchmarkRun) replace(earlier, empty *benchmark.Document) error {
+	for _, kind := range earlier.Kinds() {
+		if err := os.RemoveAll(r.path(kind)); err != nil {
+			return err
+		}
+		if err := os.Remove(r.path(kind + ".svg")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for _, kind := range r.kinds {
+		if err := os.MkdirAll(r.path(kind), 0o755); err != nil {
+			return err
+		}
+	}
+	r.document = empty
+	return r.save()
+}
+
 // save writes the results so far.
-func (r *contest) save() error {
+func (r *benchmarkRun) save() error {
 	return atomicfile.Write(r.path("benchmark.json"), func(w io.Writer) error { return cli.WriteJSON(w, r.document) })
 }
 
 // path returns the path of a file in --out.
-func (r *contest) path(name ...string) string {
+func (r *benchmarkRun) path(name ...string) string {
 	return filepath.Join(append([]string{r.out}, name...)...)
 }

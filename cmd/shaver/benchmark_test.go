@@ -22,10 +22,10 @@ func tinyBenchmark(data, out string, more ...string) []string {
 // untimed removes the times of a document, in which two runs differ.
 func untimed(d *benchmark.Document) *benchmark.Document {
 	for i := range d.Searches {
-		d.Searches[i].Seconds = 0
+		d.Searches[i].Seconds, d.Searches[i].Resumed = 0, false
 	}
 	for i := range d.Scorings {
-		d.Scorings[i].Seconds = 0
+		d.Scorings[i].Seconds, d.Scorings[i].Resumed = 0, false
 	}
 	for i := range d.Results {
 		d.Results[i].Seconds, d.Results[i].Resumed = 0, false
@@ -93,6 +93,13 @@ func TestBenchmark(t *testing.T) {
 		}
 	}
 
+	alone := filepath.Join(dir, "alone") // SSEDS begins with the trained model, also next to SNIP
+	shaver(t, nil, tinyBenchmark(data, alone, "--seeds", "1", "--methods", "sseds")...)
+	name := filepath.Join("deepfm", "sseds-0.5-seed1.safetensors")
+	if a, b := readFile(t, filepath.Join(out, name)), readFile(t, filepath.Join(alone, name)); !bytes.Equal(a, b) {
+		t.Error("SSEDS depends on the other methods")
+	}
+
 	shaver(t, &more, tinyBenchmark(data, out, "--seeds", "2", "--methods", "shapley,qr")...)
 	if n := len(whole.Results); len(more.Results) != n+11 || mustJSON(t, untimed(&more).Results[:n]) != mustJSON(t, whole.Results) {
 		t.Errorf("a second seed of three methods made %d results of %d, expected 11 more and no others changed", len(more.Results), n)
@@ -103,6 +110,37 @@ func TestBenchmark(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(out, "deepfm.svg")); err != nil {
 		t.Error(err)
+	}
+}
+
+// Without a model with the full table, the results that need it say so, and all others are computed.
+func TestBenchmarkWithoutFullTable(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, out := clicks(t, dir, 2000), filepath.Join(dir, "out")
+	shaver(t, nil, tinyBenchmark(data, out, "--seeds", "1", "--methods", "qr", "--search", "0")...)
+	var d benchmark.Document
+	path := filepath.Join(out, "benchmark.json")
+	readJSON(t, path, &d)
+	d.Results = []benchmark.Result{{Line: benchmark.Line{Kind: "deepfm", Method: benchmark.Full}, Seed: 1, Failed: "it diverged"}}
+	if err := os.WriteFile(path, []byte(mustJSON(t, d)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var after, forced benchmark.Document
+	shaver(t, &after, tinyBenchmark(data, out, "--seeds", "1", "--methods", "shapley,snip,sseds,qr", "--search", "0")...)
+	for i := range after.Results {
+		r := &after.Results[i]
+		failed := r.Method == benchmark.Full || r.Method == benchmark.Shapley || r.Method == benchmark.SSEDS
+		if failed != (r.Failed != "") {
+			t.Errorf("%s at %v: failed %q", &r.Line, r.Sparsity, r.Failed)
+		}
+	}
+	if n := len(after.Results); n != 1+2*(4+3) {
+		t.Errorf("%d results, expected 15", n)
+	}
+	shaver(t, &forced, tinyBenchmark(data, out, "--seeds", "1", "--methods", "shapley", "--search", "0", "--force")...)
+	if r := forced.Find(benchmark.Line{Kind: "deepfm", Method: benchmark.Shapley, Baseline: "zero", Sparsity: .5}, 1); r == nil || r.Failed != "" {
+		t.Errorf("--force did not try again: %+v", r)
 	}
 }
 

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 
+	"shaver/internal/atomicfile"
 	"shaver/internal/baseline"
 	"shaver/internal/benchmark"
 	"shaver/internal/bus"
@@ -28,7 +31,7 @@ import (
 )
 
 // compute computes all models that are missing, those that need the fewest trainings first.
-func (r *contest) compute(ctx context.Context) error {
+func (r *benchmarkRun) compute(ctx context.Context) error {
 	for _, kind := range r.kinds {
 		for seed := range r.each() {
 			if err := r.full(ctx, kind, seed); err != nil {
@@ -54,7 +57,7 @@ func (r *contest) compute(ctx context.Context) error {
 }
 
 // each iterates over the seeds.
-func (r *contest) each() func(func(uint64) bool) {
+func (r *benchmarkRun) each() func(func(uint64) bool) {
 	return func(yield func(uint64) bool) {
 		for seed := range r.seeds {
 			if !yield(uint64(seed) + 1) {
@@ -65,7 +68,7 @@ func (r *contest) each() func(func(uint64) bool) {
 }
 
 // file returns the path of the model of a line.
-func (r *contest) file(l benchmark.Line, seed uint64) string {
+func (r *benchmarkRun) file(l benchmark.Line, seed uint64) string {
 	name := l.Method
 	if l.Baseline != "" {
 		name += "-" + l.Baseline
@@ -80,19 +83,18 @@ func (r *contest) file(l benchmark.Line, seed uint64) string {
 }
 
 // step makes a model, measures it and stores the result, unless an earlier run did. make writes
-// the model to the path that it gets. It returns the processor time of its last part if the
-// result must not count what it did before, and otherwise 0.
-func (r *contest) step(ctx context.Context, l benchmark.Line, seed uint64, make func(out string) (seconds float64, err error)) error {
+// the model to out. seconds is the processor time to record; 0 means the time of the whole call.
+func (r *benchmarkRun) step(ctx context.Context, l benchmark.Line, seed uint64, make func(out string) (seconds float64, err error)) error {
 	out := r.file(l, seed)
 	if done := r.document.Find(l, seed); done != nil {
-		if _, err := os.Stat(out); err == nil || done.Failed != "" {
+		if done.Failed != "" && !r.outputs.Force {
+			return nil
+		}
+		if _, err := os.Stat(out); err == nil && done.Failed == "" {
 			return nil
 		}
 	}
-	result := benchmark.Result{Line: l, Seed: seed}
-	if _, err := os.Stat(stateOf(out)); err == nil {
-		result.Resumed = true
-	}
+	result := benchmark.Result{Line: l, Seed: seed, Resumed: isStarted(out)}
 	start := cputime.Process()
 	seconds, err := make(out)
 	if result.Seconds = seconds; seconds == 0 {
@@ -102,11 +104,14 @@ func (r *contest) step(ctx context.Context, l benchmark.Line, seed uint64, make 
 	var diverged *train.Diverged
 	switch {
 	case errors.As(err, &none):
-		result.Failed, result.Resumed = err.Error(), false
+		result = benchmark.Result{Line: l, Seed: seed, Failed: err.Error(), Seconds: result.Seconds}
+		if err = os.Remove(out); errors.Is(err, fs.ErrNotExist) { // a model of other settings
+			err = nil
+		}
 	case err == nil, errors.As(err, &diverged): // if it diverged, out has the best epoch before
 		err = r.measure(ctx, out, &result)
 	}
-	if err != nil && result.Failed == "" {
+	if err != nil {
 		return err
 	}
 	r.document.Put(result)
@@ -117,8 +122,23 @@ func (r *contest) step(ctx context.Context, l benchmark.Line, seed uint64, make 
 	return nil
 }
 
+// isStarted reports whether an earlier process began a training that writes to out.
+func isStarted(out string) bool {
+	_, err := os.Stat(stateOf(out))
+	return err == nil
+}
+
+// hasFull reports whether there is a model with the full table of a seed.
+func (r *benchmarkRun) hasFull(kind string, seed uint64) bool {
+	full := r.document.Find(benchmark.Line{Kind: kind, Method: benchmark.Full}, seed)
+	return full != nil && full.Failed == ""
+}
+
+// errNoFull is the reason why models that begin with the full table are missing.
+var errNoFull = &noModel{errors.New("there is no model with the full table")}
+
 // report prints a line about a result.
-func (r *contest) report(result *benchmark.Result) {
+func (r *benchmarkRun) report(result *benchmark.Result) {
 	text := result.Failed
 	if text == "" {
 		text = fmt.Sprintf("AUC %s, %d parameters", metric(result.AUC), result.Parameters)
@@ -131,7 +151,7 @@ func (r *contest) report(result *benchmark.Result) {
 }
 
 // measure measures the model in a file on the split test.
-func (r *contest) measure(ctx context.Context, path string, result *benchmark.Result) error {
+func (r *benchmarkRun) measure(ctx context.Context, path string, result *benchmark.Result) error {
 	ck, m, err := readModel(path, "")
 	if err != nil {
 		return err
@@ -155,13 +175,13 @@ func (r *contest) measure(ctx context.Context, path string, result *benchmark.Re
 }
 
 // full trains the model with the full table.
-func (r *contest) full(ctx context.Context, kind string, seed uint64) error {
+func (r *benchmarkRun) full(ctx context.Context, kind string, seed uint64) error {
 	return r.trained(ctx, benchmark.Line{Kind: kind, Method: benchmark.Full}, seed)
 }
 
 // trained trains a model with the full table, or with one of benchmark.Tables if the command
 // compares it. With seed 1 it searches the settings first.
-func (r *contest) trained(ctx context.Context, l benchmark.Line, seed uint64) error {
+func (r *benchmarkRun) trained(ctx context.Context, l benchmark.Line, seed uint64) error {
 	full := l.Method == benchmark.Full
 	if !full && !slices.Contains(r.methods, l.Method) {
 		return nil
@@ -171,11 +191,15 @@ func (r *contest) trained(ctx context.Context, l benchmark.Line, seed uint64) er
 		if !full {
 			t.Table, t.Sparsity, t.WarmUp = l.Method, l.Sparsity, r.settings.WarmUp
 		}
-		if s := r.document.FindSearch(l.Kind, l.Method, l.Sparsity); s != nil {
+		switch s := r.document.FindSearch(l.Kind, l.Method, l.Sparsity); {
+		case s != nil:
 			t.LearningRate, t.WeightDecay, t.Dropout = s.LearningRate, s.WeightDecay, s.Dropout
-		} else {
+		case seed == 1:
 			t.Search = r.settings.Search
+		case r.settings.Search > 0:
+			return 0, &noModel{errors.New("the search with seed 1 found no settings")}
 		}
+		resumed := isStarted(out)
 		c, err := r.course(model.Kind(l.Kind), t, out)
 		if err != nil {
 			return 0, err
@@ -186,7 +210,7 @@ func (r *contest) trained(ctx context.Context, l benchmark.Line, seed uint64) er
 		}
 		best := found.Trials[found.Best-1]
 		s := benchmark.Search{
-			Kind: l.Kind, Method: l.Method, Sparsity: l.Sparsity, Trials: len(found.Trials),
+			Kind: l.Kind, Method: l.Method, Sparsity: l.Sparsity, Trials: len(found.Trials), Resumed: resumed,
 			LearningRate: best.LearningRate, WeightDecay: best.WeightDecay, Dropout: best.Dropout,
 		}
 		for _, t := range found.Trials {
@@ -201,21 +225,21 @@ func (r *contest) trained(ctx context.Context, l benchmark.Line, seed uint64) er
 }
 
 // training returns the settings of a training without a search.
-func (r *contest) training(seed uint64) training {
+func (r *benchmarkRun) training(seed uint64) training {
 	s := &r.settings
 	return training{
 		Epochs: s.Epochs, Patience: s.Patience, Batch: s.Batch, Seed: seed, Order: orderShuffle,
-		LearningRate: 1e-3, WeightDecay: 1e-5, Dropout: .5,
+		LearningRate: defaultTraining.LearningRate, WeightDecay: defaultTraining.WeightDecay, Dropout: defaultTraining.Dropout,
 	}
 }
 
 // options returns the options of a training that writes to out.
-func (r *contest) options(t training, out string) trainingOptions {
+func (r *benchmarkRun) options(t training, out string) trainingOptions {
 	return trainingOptions{training: t, out: out, dataset: r.dataset, optimizer: string(train.Adam), outputs: r.outputs, output: r.output}
 }
 
 // course returns a training of a new model.
-func (r *contest) course(kind model.Kind, t training, out string) (*course, error) {
+func (r *benchmarkRun) course(kind model.Kind, t training, out string) (*course, error) {
 	options := r.options(t, out)
 	if err := options.check(); err != nil {
 		return nil, err
@@ -234,14 +258,14 @@ func (r *contest) course(kind model.Kind, t training, out string) (*course, erro
 
 // pruned makes the models that begin with the model with the full table of a seed, or with its
 // initial weights.
-func (r *contest) pruned(ctx context.Context, kind string, seed uint64) error {
+func (r *benchmarkRun) pruned(ctx context.Context, kind string, seed uint64) error {
 	from := r.file(benchmark.Line{Kind: kind, Method: benchmark.Full}, seed)
 	methods := slices.DeleteFunc([]string{benchmark.Shapley, benchmark.ShapleyRMS}, func(name string) bool { return !slices.Contains(r.methods, name) })
 	for _, base := range []string{baseline.Zero, baseline.Codebook} {
 		if len(methods) == 0 {
 			break
 		}
-		scored, err := r.score(ctx, benchmark.Scoring{Kind: kind, Seed: seed, Estimator: estimator.Multilinear, Baseline: base}, from)
+		scored, err := r.scoreOf(ctx, benchmark.Scoring{Kind: kind, Seed: seed, Estimator: estimator.Multilinear, Baseline: base}, from)
 		if err != nil {
 			return err
 		}
@@ -258,8 +282,13 @@ func (r *contest) pruned(ctx context.Context, kind string, seed uint64) error {
 }
 
 // single makes the model of a single-shot line, and the same model tuned.
-func (r *contest) single(ctx context.Context, l benchmark.Line, seed uint64, from, scored string) error {
-	err := r.step(ctx, l, seed, func(out string) (float64, error) { return 0, r.prune(l.Method, l.Sparsity, from, scored, out) })
+func (r *benchmarkRun) single(ctx context.Context, l benchmark.Line, seed uint64, from, scored string) error {
+	err := r.step(ctx, l, seed, func(out string) (float64, error) {
+		if scored == "" {
+			return 0, errNoFull
+		}
+		return 0, r.prune(l.Method, l.Sparsity, from, scored, out)
+	})
 	if err != nil {
 		return err
 	}
@@ -267,42 +296,35 @@ func (r *contest) single(ctx context.Context, l benchmark.Line, seed uint64, fro
 	l.Tuned = true
 	tune := defaultTuning()
 	tune.Seed = seed
-	return r.step(ctx, l, seed, func(out string) (float64, error) { return 0, r.tune(ctx, tune, pruned, out) })
+	return r.step(ctx, l, seed, func(out string) (float64, error) {
+		if scored == "" {
+			return 0, errNoFull
+		}
+		return 0, r.tune(ctx, tune, pruned, out)
+	})
 }
 
-// masked makes the models of SNIP and SSEDS, which are trained after the table was pruned.
-func (r *contest) masked(ctx context.Context, kind string, seed uint64, from string) error {
+// masked makes the models of SNIP and SSEDS, which are trained after the table was pruned. full is
+// the path of the model with the full table.
+func (r *benchmarkRun) masked(ctx context.Context, kind string, seed uint64, full string) error {
 	for _, method := range []string{benchmark.SNIP, benchmark.SSEDS} {
 		if !slices.Contains(r.methods, method) {
 			continue
 		}
-		initial := method == benchmark.SNIP
+		from, initial := full, method == benchmark.SNIP
 		if initial {
 			from = r.path(kind, fmt.Sprintf("initial-seed%d.safetensors", seed))
 			if err := r.writeInitial(model.Kind(kind), seed, from); err != nil {
 				return err
 			}
 		}
-		scored, err := r.score(ctx, benchmark.Scoring{Kind: kind, Seed: seed, Initial: initial, Estimator: estimator.Taylor, Baseline: baseline.Zero}, from)
+		scored, err := r.scoreOf(ctx, benchmark.Scoring{Kind: kind, Seed: seed, Initial: initial, Estimator: estimator.Taylor, Baseline: baseline.Zero}, from)
 		if err != nil {
 			return err
 		}
 		for _, sparsity := range r.sparsities {
-			l := benchmark.Line{Kind: kind, Method: method, Tuned: !initial, Sparsity: sparsity}
-			err := r.step(ctx, l, seed, func(out string) (float64, error) {
-				cut := out + ".cut"
-				defer os.Remove(cut)
-				if err := r.prune(method, sparsity, from, scored, cut); err != nil {
-					return 0, err
-				}
-				t := r.training(seed)
-				if s := r.document.FindSearch(kind, benchmark.Full, 0); s != nil {
-					t.LearningRate, t.WeightDecay, t.Dropout = s.LearningRate, s.WeightDecay, s.Dropout
-				}
-				t.Tune = true
-				return 0, r.tune(ctx, t, cut, out)
-			})
-			if err != nil {
+			l := benchmark.Line{Kind: kind, Method: method, Sparsity: sparsity}
+			if err := r.step(ctx, l, seed, func(out string) (float64, error) { return 0, r.cut(ctx, l, seed, from, scored, out) }); err != nil {
 				return err
 			}
 		}
@@ -310,8 +332,27 @@ func (r *contest) masked(ctx context.Context, kind string, seed uint64, from str
 	return nil
 }
 
+// cut prunes the model in a file by SNIP or SSEDS, and trains what is left with the settings of the
+// full table. The pruned model is in a hidden file meanwhile.
+func (r *benchmarkRun) cut(ctx context.Context, l benchmark.Line, seed uint64, from, scored, out string) error {
+	if scored == "" {
+		return errNoFull
+	}
+	hidden := filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".pruned")
+	defer atomicfile.Track(hidden).Remove()
+	if err := r.prune(l.Method, l.Sparsity, from, scored, hidden); err != nil {
+		return err
+	}
+	t := r.training(seed)
+	if s := r.document.FindSearch(l.Kind, benchmark.Full, 0); s != nil {
+		t.LearningRate, t.WeightDecay, t.Dropout = s.LearningRate, s.WeightDecay, s.Dropout
+	}
+	t.Tune = true
+	return r.tune(ctx, t, hidden, out)
+}
+
 // writeInitial writes the model of a kind before its training.
-func (r *contest) writeInitial(kind model.Kind, seed uint64, out string) error {
+func (r *benchmarkRun) writeInitial(kind model.Kind, seed uint64, out string) error {
 	a, err := r.architecture(kind, r.data.FieldDims())
 	if err != nil {
 		return err
@@ -320,9 +361,17 @@ func (r *contest) writeInitial(kind model.Kind, seed uint64, out string) error {
 	return err
 }
 
+// scoreOf is like score, but returns "" if the model with the full table is missing and s needs it.
+func (r *benchmarkRun) scoreOf(ctx context.Context, s benchmark.Scoring, from string) (out string, err error) {
+	if !s.Initial && !r.hasFull(s.Kind, s.Seed) {
+		return "", nil
+	}
+	return r.score(ctx, s, from)
+}
+
 // score scores the model in a file on the training rows, unless an earlier run did, and returns
 // the path of the scores.
-func (r *contest) score(ctx context.Context, s benchmark.Scoring, from string) (out string, err error) {
+func (r *benchmarkRun) score(ctx context.Context, s benchmark.Scoring, from string) (out string, err error) {
 	name := s.Estimator + "-" + s.Baseline
 	if s.Initial {
 		name = "initial-" + name
@@ -345,13 +394,13 @@ func (r *contest) score(ctx context.Context, s benchmark.Scoring, from string) (
 	if err != nil || r.document.FindScoring(s) != nil {
 		return out, err
 	}
-	s.Seconds = report.CPUSeconds
+	s.Seconds, s.Resumed = report.CPUSeconds, report.Resumed
 	r.document.Scorings = append(r.document.Scorings, s)
 	return out, r.save()
 }
 
 // prune prunes the model in a file by a method, and writes the compact form.
-func (r *contest) prune(method string, sparsity float64, from, scored, out string) error {
+func (r *benchmarkRun) prune(method string, sparsity float64, from, scored, out string) error {
 	p, err := openPruner(from, "", scored)
 	if err != nil {
 		return err
@@ -381,7 +430,7 @@ func (r *contest) prune(method string, sparsity float64, from, scored, out strin
 }
 
 // tune trains the pruned model in a file.
-func (r *contest) tune(ctx context.Context, t training, from, out string) error {
+func (r *benchmarkRun) tune(ctx context.Context, t training, from, out string) error {
 	o := &tuneOptions{model: from, trainingOptions: r.options(t, out)}
 	c, err := o.course()
 	if err != nil {

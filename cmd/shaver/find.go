@@ -179,7 +179,7 @@ func (o *course) readKept(n int) error {
 	if o.shape != nil {
 		entries = 2 * o.shape.Buckets * o.shape.Dim
 	}
-	kept := mask(make([]bool, entries))
+	kept := keptVector(make([]bool, entries))
 	if err := checkpoint.ReadVectors(o.state(), func(string) ([]checkpoint.Vector, error) { return kept, nil }); err != nil {
 		return err
 	}

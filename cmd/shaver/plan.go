@@ -48,9 +48,9 @@ were in random order. The last line of the table compares the number computed in
 this way for the measured rows with the actual number. If neighboring rows are
 alike, as in a log in order of time, partials are smaller than estimated.
 
-With --ranges N the table has the memory of the merger that needs most. A range
-has about as many entries as each other range. Its part of a partial depends on
-the frequencies of its features.`,
+With --ranges N the table has the memory of the merger that needs most. All
+ranges have about the same number of entries. The part of a partial that a range
+gets depends on the frequencies of its features.`,
 		Example: `  shaver plan --model model.pth --dataset data --cores 64
   shaver plan --model model.pth --dataset data --estimator multilinear \
       --cores 64 --threads 8

@@ -29,13 +29,13 @@ func (o *course) save(t *train.Trainer) error {
 	}
 	var numbers []checkpoint.Vector
 	if t != nil {
-		numbers = slices.Concat(vectors(t), o.best, mask(o.kept))
+		numbers = slices.Concat(vectors(t), o.best, keptVector(o.kept))
 	}
 	return checkpoint.WriteVectors(o.state(), string(text), numbers)
 }
 
-// mask returns the vector of the entries to keep, or nil without any.
-func mask(kept []bool) []checkpoint.Vector {
+// keptVector returns the vector of the entries to keep, or nil without any.
+func keptVector(kept []bool) []checkpoint.Vector {
 	if kept == nil {
 		return nil
 	}
@@ -102,8 +102,8 @@ func (o *course) resume() (numbers []checkpoint.Vector, err error) {
 	return numbers, nil
 }
 
-// ahead reports whether --out has the epoch after those of a state. Somebody then ended the
-// training after it wrote the file and before it wrote the state, and it will write the file again.
+// ahead reports whether --out has the epoch after those of a state. This happens if the training was
+// killed after it wrote the file and before it wrote the state. It will write the same file again.
 func (o *course) ahead(s *standing) bool {
 	ck, err := checkpoint.Read(o.out)
 	if err != nil {
@@ -132,6 +132,9 @@ func (o *course) layout(s *standing) ([]checkpoint.Vector, error) {
 	p, err := o.from.Parameters()
 	if err != nil {
 		return nil, err
+	}
+	if (o.method() == "") != (s.Finding == nil) {
+		return nil, fault.Inputf("%s has an invalid history: delete it to start over", o.state())
 	}
 	settings := o.settings(o.dropped)
 	if o.Search > 0 {

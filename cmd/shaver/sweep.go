@@ -101,11 +101,11 @@ are scores for both baselines, the other methods are measured with each of them.
 
 --models measures further models as they are, each with its own table and head,
 at the sparsity that its table has. Give files of the same fields, for example
-pruned or tuned models, or models that were trained with --table pep. The method
-of a model is pep or optembed after its training, tuned after "shaver tune", and
-otherwise the name of its file. Trainings that differ only in their seed are
-repeats. With --models, --scores may be left out. Methods then drop entries to
-the zero baseline. --select and --tune leave these models alone.
+pruned or tuned models, or models that were trained with a --table. The method
+of a model is the --table of its training, such as pep or qr, tuned after
+"shaver tune", and otherwise the name of its file. Trainings that differ only in
+their seed are repeats. With --models, --scores may be left out. Methods then
+drop entries to the zero baseline. --select and --tune leave these models alone.
 
 For each budget, --select measures all methods on the validation split. It then
 measures only the best of them, the one with the highest AUC or least RMSE

@@ -9,6 +9,7 @@ import (
 	"shaver/internal/composed"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/model"
 	"shaver/internal/sparsity"
 	"shaver/internal/train"
 )
@@ -74,8 +75,8 @@ func (t *training) chosen() (tableChoice, error) {
 	return choice, nil
 }
 
-// checkTable checks Table and the settings that belong to it. It sets those that the table does not
-// have to 0.
+// checkTable checks Table and the settings that belong to it. It sets WarmUp to 0 if the table has no
+// thresholds.
 func (t *training) checkTable() error {
 	if t.Table == tableFull {
 		t.Table = ""
@@ -130,6 +131,9 @@ func (o *course) chooseTable() error {
 	if err != nil || choice.scheme == "" {
 		return err
 	}
+	if kind := o.from.Architecture.Kind; kind == model.NeuMF {
+		return &noModel{fault.Usagef("--table %s: a %s has four tables, which cannot be computed from smaller tensors: expected full, pep or optembed", o.Table, kind)}
+	}
 	n, d := o.from.Architecture.Features(), o.from.Architecture.Dim
 	var s composed.Shape
 	switch {
@@ -152,7 +156,7 @@ func (o *course) chooseTable() error {
 		return fault.Usagef("--table %s: %w", o.Table, err)
 	}
 	if n*d > compact.MaxInflation*s.Entries() {
-		return fault.Usagef("--table %s: the table has %d entries and its tensors %d: expected at least one for %d entries, because no command reads a file of a larger ratio", o.Table, n*d, s.Entries(), compact.MaxInflation)
+		return fault.Usagef("--table %s: the tensors have %d numbers for a table of %d entries: expected at least one number for every %d entries", o.Table, s.Entries(), n*d, compact.MaxInflation)
 	}
 	o.shape = &s
 	if s.Cached == 0 {

@@ -29,10 +29,19 @@ type trainOptions struct {
 	architecture model.Architecture
 }
 
+// defaultTraining is the settings of "train", without those that other flags set.
+var defaultTraining = training{Epochs: 15, Patience: 3, LearningRate: 1e-3, WeightDecay: 1e-5, Dropout: .5, Batch: 2048}
+
+// The widths of the hidden layers without --hidden. Those of a NeuMF are the reference's.
+var (
+	defaultHidden = []int{400, 400, 400}
+	neumfHidden   = []int{64, 32, 16}
+)
+
+const hiddenHelp = "400,400,400, or 64,32,16 for a neumf"
+
 func trainCommand() *cobra.Command {
-	o := trainOptions{trainingOptions: trainingOptions{training: training{
-		Epochs: 15, Patience: 3, LearningRate: 1e-3, WeightDecay: 1e-5, Dropout: .5, Batch: 2048,
-	}}}
+	o := trainOptions{trainingOptions: trainingOptions{training: defaultTraining}}
 	c := &cobra.Command{
 		Use:   "train",
 		Short: "Train a click model",
@@ -56,12 +65,13 @@ depend on the number of cores, but on --kernel. The state is next to --out, in
 --search N trains N times. Each trial draws a learning rate and a weight decay
 from 1e-5 to 1e-2, by their logarithms, and a dropout from 0 to 1, as the
 paper's searches do. A trial uses all cores, and the draws depend on --seed. The
-command prints a table of the trials and writes the best model of all.
+command prints a table of the trials and writes the best model of all. With
+--budget, an interruption may change the number of trials.
 
 --table trains a smaller table, as the methods do with which the paper compares.
 PEP, OptEmbed and CERP train twice. The first training finds the entries to
 keep, and the second one starts from the same weights without the others.
---epochs bounds each of both. PEP and CERP keep exactly the number of entries
+--epochs bounds each of the two. PEP and CERP keep exactly the number of entries
 that shaver prune keeps at --sparsity, and OptEmbed at most that number. --out
 of PEP and OptEmbed is a pruned model in compact form, with the baseline zero.
 The other tables are computed from smaller tensors, which --out has in their
@@ -76,9 +86,10 @@ place. All commands read it as an ordinary model:
   cerp  the sum of two rows of sparse tables; --table cerp:1000 sets the rows of
         each, and without a number --sparsity chooses them
 
-All training rows are in memory, in 12 bytes and 4 for each field. The table and
-the state of Adam take 12 bytes for each entry. A computed table takes 4 bytes
-for each entry, and 16 for each number of its tensors, or 32 while CERP finds.`,
+All training rows are in memory. A row takes 12 bytes, and 4 more for each
+field. The table and the state of Adam take 12 bytes for each entry. A computed
+table takes 4 bytes for each entry, and 16 for each number of its tensors, or 32
+while CERP looks for the entries to keep.`,
 		Example: `  shaver train --dataset data --out model.safetensors
   shaver train --dataset data --search 20 --budget 1h --out model.safetensors
   shaver train --dataset data --table qr --sparsity 0.8 --out qr.safetensors
@@ -97,8 +108,8 @@ for each entry, and 16 for each number of its tensors, or 32 while CERP finds.`,
 	f.StringVar(&o.kind, "kind", string(model.DeepFM), "`kind` of the model: fm, deepfm, widedeep, dcn-mix, dcnv2 or neumf, which needs two fields, the user and the item")
 	cli.OneOf(c, "kind", string(model.FM), string(model.DeepFM), string(model.WideDeep), string(model.DCNMix), string(model.DCNv2), string(model.NeuMF))
 	f.IntVar(&o.architecture.Dim, "dim", 16, "`number` of columns of the embedding table; in a neumf, half of them are those of the MLP")
-	f.IntSliceVar(&o.architecture.Hidden, "hidden", []int{400, 400, 400}, "`widths` of the hidden layers, separated by commas; an fm has none")
-	f.Lookup("hidden").DefValue = "400,400,400, or 64,32,16 for a neumf"
+	f.IntSliceVar(&o.architecture.Hidden, "hidden", defaultHidden, "`widths` of the hidden layers, separated by commas; an fm has none")
+	f.Lookup("hidden").DefValue = hiddenHelp
 	f.BoolVar(&o.norm, "batch-norm", true, "put a BatchNorm after each hidden layer; a neumf has none")
 	f.IntVar(&o.architecture.CrossLayers, "cross-layers", 3, "`number` of cross layers of a dcn-mix or dcnv2")
 	f.IntVar(&o.architecture.Experts, "experts", 4, "`number` of experts of a dcn-mix")
@@ -110,8 +121,8 @@ for each entry, and 16 for each number of its tensors, or 32 while CERP finds.`,
 	f.IntVar(&o.Search, "search", 0, "`number` of trials with random settings, of which the best is written (default no search)")
 	f.DurationVar(&o.budget, "budget", 0, "`time` after which --search starts no more trials (default unlimited)")
 	f.StringVar(&o.Table, "table", "", "`table` of embeddings: "+tableForms+" (default full)")
-	f.Float64Var(&o.Sparsity, "sparsity", 0, "`portion` of the entries of the table by which --table makes it smaller")
-	f.IntVar(&o.WarmUp, "warm-up", defaultWarmUp, "`number` of epochs before the thresholds of --table pep or cerp reach all initial values")
+	f.Float64Var(&o.Sparsity, "sparsity", 0, "`portion` of the entries of the table that --table saves")
+	f.IntVar(&o.WarmUp, "warm-up", defaultWarmUp, "`number` of epochs until the thresholds of --table pep or cerp have grown to the largest initial value")
 	o.trainingOptions.flags(c)
 	cli.Group(c, "Search", "search", "budget")
 	cli.Group(c, "Files", "model", "dataset", "out", "force")
@@ -241,7 +252,7 @@ func (o *trainOptions) describe(c *cobra.Command) error {
 	}
 	trim(a)
 	if a.Kind == model.NeuMF && !c.Flags().Changed("hidden") {
-		a.Hidden = []int{64, 32, 16} // as in the reference model
+		a.Hidden = neumfHidden
 	}
 	if !describes("batch-norm", a.Kind) {
 		o.norm = false

@@ -342,7 +342,8 @@ func (o *course) train(ctx context.Context) (*trainingResult, error) {
 	return result, nil
 }
 
-// noModel is the error of a training that ended without a model, and would again.
+// noModel is the error of a training that ended without a model. The same training would end in the
+// same way.
 type noModel struct{ error }
 
 func (e *noModel) Unwrap() error { return e.error }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Write replaces the file at path by what content writes. If it returns an error, the
@@ -66,6 +67,12 @@ func create(path string) (*os.File, *Temporary, error) {
 		return nil, nil, err
 	}
 	return f, track(f.Name()), nil
+}
+
+// Leftover reports whether a file with the given name, in the folder of path, is what a process left
+// that was killed while it wrote path.
+func Leftover(name, path string) bool {
+	return strings.HasPrefix(name, "."+filepath.Base(path)+".") && strings.HasSuffix(name, ".tmp")
 }
 
 // SyncFolder makes the names in a folder durable, on systems that support it.

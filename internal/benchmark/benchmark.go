@@ -6,6 +6,7 @@ package benchmark
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 )
 
@@ -69,8 +70,9 @@ type Settings struct {
 	Epochs      int    `json:"epochs"`
 	Patience    int    `json:"patience"`
 	Batch       int    `json:"batch"`
-	WarmUp      int    `json:"warm_up"` // epochs
-	Search      int    `json:"search"`  // number of trials of each search; 0 = no search
+	WarmUp      int    `json:"warm_up"`          // epochs
+	Search      int    `json:"search"`           // number of trials of each search; 0 = no search
+	Budget      string `json:"budget,omitempty"` // time after which a search starts no more trials; empty = unlimited
 }
 
 // Search is the result of a search of the settings of a training.
@@ -83,7 +85,8 @@ type Search struct {
 	LearningRate float64 `json:"learning_rate"`
 	WeightDecay  float64 `json:"weight_decay"`
 	Dropout      float64 `json:"dropout"`
-	Seconds      float64 `json:"seconds"` // processor time
+	Seconds      float64 `json:"seconds"`           // processor time of all trials
+	Resumed      bool    `json:"resumed,omitempty"` // as in Result
 }
 
 // Scoring is one run of an estimator over the training rows.
@@ -93,7 +96,8 @@ type Scoring struct {
 	Initial   bool    `json:"initial,omitempty"`
 	Estimator string  `json:"estimator"`
 	Baseline  string  `json:"baseline"`
-	Seconds   float64 `json:"seconds"` // processor time
+	Seconds   float64 `json:"seconds"`           // processor time
+	Resumed   bool    `json:"resumed,omitempty"` // as in Result
 }
 
 // Line names what the repeats of a result have in common.
@@ -101,7 +105,7 @@ type Line struct {
 	Kind     string  `json:"kind"`
 	Method   string  `json:"method"`
 	Baseline string  `json:"baseline,omitempty"` // of Shapley and ShapleyRMS
-	Tuned    bool    `json:"tuned,omitempty"`    // whether the model was trained after pruning
+	Tuned    bool    `json:"tuned,omitempty"`    // whether a model of Shapley or ShapleyRMS was trained after pruning
 	Sparsity float64 `json:"sparsity"`           // the budget: the portion of the entries to drop
 }
 
@@ -117,7 +121,7 @@ func (l *Line) String() string {
 	return text
 }
 
-// SingleShot reports whether the model is not trained after the table was made smaller.
+// SingleShot reports whether the model is pruned and not trained afterwards.
 func (l *Line) SingleShot() bool { return l.Baseline != "" && !l.Tuned }
 
 // Result is one model, measured on the split test.
@@ -150,7 +154,7 @@ func (d *Document) FindSearch(kind, method string, sparsity float64) *Search {
 func (d *Document) FindScoring(s Scoring) *Scoring {
 	for i := range d.Scorings {
 		found := d.Scorings[i]
-		if found.Seconds = s.Seconds; found == s {
+		if found.Seconds, found.Resumed = s.Seconds, s.Resumed; found == s {
 			return &d.Scorings[i]
 		}
 	}
@@ -206,11 +210,13 @@ func place(l *Line) int {
 	switch {
 	case l.SingleShot():
 		return at
-	case l.Tuned && l.Baseline != "":
+	case l.Tuned:
 		return len(Methods()) + at
 	}
 	return 2*len(Methods()) + at
 }
+
+var kindName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 // Check returns an error that says what in d is invalid, if anything is.
 func (d *Document) Check() error {
@@ -221,6 +227,8 @@ func (d *Document) Check() error {
 	for i := range d.Results {
 		r := &d.Results[i]
 		switch {
+		case !kindName.MatchString(r.Kind): // it is part of the names of files
+			return fmt.Errorf("result %d has the kind %q: expected a name of lower-case letters, digits and hyphens", i, r.Kind)
 		case !slices.Contains(known, r.Method):
 			return fmt.Errorf("result %d has the method %q: expected one of %v", i, r.Method, known)
 		case !(r.Sparsity >= 0 && r.Sparsity < 1):

@@ -15,7 +15,7 @@ type Mean struct {
 	AUC, LogLoss Spread  // NaN without a model, or if it is undefined for one
 	Parameters   float64 // means over the models
 	Bytes        float64
-	Seconds      float64 // processor time of a repeat, with the scoring that it needs
+	Seconds      float64 // mean processor time of a model, with the scoring that it needs
 	Resumed      bool    // whether a part of this time is missing
 }
 
@@ -51,17 +51,19 @@ func (s Spread) String() string {
 func (d *Document) MeanOf(l Line) Mean {
 	m := Mean{Line: l}
 	var auc, logLoss []float64
-	repeats := 0.0
 	for i := range d.Results {
 		r := &d.Results[i]
 		if r.Line != l {
 			continue
 		}
-		repeats++
-		m.Seconds += r.Seconds + d.scoringSeconds(r)
-		m.Resumed = m.Resumed || r.Resumed
 		if r.Failed != "" {
 			continue
+		}
+		m.Seconds += r.Seconds
+		m.Resumed = m.Resumed || r.Resumed
+		if s := d.scoringOf(r); s != nil {
+			m.Seconds += s.Seconds
+			m.Resumed = m.Resumed || s.Resumed
 		}
 		m.Models++
 		m.Parameters += float64(r.Parameters)
@@ -79,23 +81,23 @@ func (d *Document) MeanOf(l Line) Mean {
 	m.LogLoss = spread(logLoss)
 	m.Parameters /= float64(m.Models)
 	m.Bytes /= float64(m.Models)
-	m.Seconds /= repeats
+	m.Seconds /= float64(m.Models)
 	return m
 }
 
-// scoringSeconds returns the time of the scoring on which a result depends, or 0 if it depends
-// on none.
-func (d *Document) scoringSeconds(r *Result) float64 {
-	for _, s := range d.Scorings {
+// scoringOf returns the scoring on which a result depends, or nil if it depends on none.
+func (d *Document) scoringOf(r *Result) *Scoring {
+	for i := range d.Scorings {
+		s := &d.Scorings[i]
 		if s.Kind != r.Kind || s.Seed != r.Seed {
 			continue
 		}
 		taylor := r.Method == SSEDS || r.Method == SNIP
 		if taylor && s.Estimator == taylorEstimator && s.Initial == (r.Method == SNIP) || r.Baseline != "" && s.Estimator != taylorEstimator && s.Baseline == r.Baseline {
-			return s.Seconds
+			return s
 		}
 	}
-	return 0
+	return nil
 }
 
 // taylorEstimator is the name of the estimator of SNIP and SSEDS.
@@ -108,26 +110,30 @@ func (d *Document) WriteTable(w io.Writer) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "SPARSITY\tMETHOD (%s)\tAUC\tLOGLOSS\tPARAMETERS\tFILE\tTIME\tSEARCH\n", kind)
+		fmt.Fprintf(w, "SPARSITY\tMETHOD (%s)\tAUC\tLOGLOSS\tPARAMETERS\tFILE\tSEEDS\tTIME\tSEARCH\n", kind)
 		for _, l := range d.Lines(kind) {
 			m := d.MeanOf(l)
 			search := "-"
 			if s := d.FindSearch(l.Kind, l.Method, l.Sparsity); s != nil {
-				search = fmt.Sprintf("%s for %d trials", Duration(s.Seconds), s.Trials)
+				search = fmt.Sprintf("%s for %d trials", spent(s.Seconds, s.Resumed), s.Trials)
 			}
-			time := Duration(m.Seconds)
-			if m.Resumed {
-				time = "over " + time
-			}
-			parameters, bytes := "-", "-"
+			parameters, bytes, time := "-", "-", "-"
 			if m.Models > 0 {
-				parameters, bytes = fmt.Sprintf("%.0f", m.Parameters), fmt.Sprintf("%.2f MB", m.Bytes/1e6)
+				parameters, bytes, time = fmt.Sprintf("%.0f", m.Parameters), fmt.Sprintf("%.2f MB", m.Bytes/1e6), spent(m.Seconds, m.Resumed)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", sparsityText(l.Sparsity), &l, m.AUC, m.LogLoss, parameters, bytes, time, search)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", sparsityText(l.Sparsity), &l, m.AUC, m.LogLoss, parameters, bytes, m.Models, time, search)
 		}
 		d.writeFailures(w, kind)
 		d.writeSummary(w, kind)
 	}
+}
+
+// spent returns a time as text. resumed means that a part of it is missing.
+func spent(seconds float64, resumed bool) string {
+	if resumed {
+		return "over " + Duration(seconds)
+	}
+	return Duration(seconds)
 }
 
 // Duration returns a number of seconds as text for people.
@@ -166,7 +172,7 @@ func (d *Document) Best(kind string, sparsity float64, group func(*Line) bool) (
 
 // The groups of lines that the summary compares.
 func singleShot(l *Line) bool { return l.SingleShot() }
-func tuned(l *Line) bool      { return l.Tuned && l.Baseline != "" }
+func tuned(l *Line) bool      { return l.Tuned }
 func masked(l *Line) bool     { return l.Method == SNIP || l.Method == SSEDS }
 func small(l *Line) bool      { return slices.Contains(Tables(), l.Method) }
 

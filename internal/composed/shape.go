@@ -99,7 +99,7 @@ func (s *Shape) equal(o *Shape) bool {
 func (s *Shape) validateTrain() error {
 	cores := len(s.Rows)
 	if cores < 2 || cores > maxCores || len(s.Columns) != cores || len(s.Ranks) != cores-1 {
-		return fmt.Errorf("rows, columns and ranks have %d, %d and %d numbers: expected 2 to %d, as many, and one fewer", cores, len(s.Columns), len(s.Ranks), maxCores)
+		return fmt.Errorf("rows, columns and ranks have %d, %d and %d numbers: expected 2 to %d rows, as many columns, and one rank fewer", cores, len(s.Columns), len(s.Ranks), maxCores)
 	}
 	if s.Cached < 0 || s.Cached > s.Features {
 		return fmt.Errorf("cached is %d, expected 0 to %d", s.Cached, s.Features)

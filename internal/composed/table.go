@@ -108,7 +108,7 @@ func (t *Table) Parameters() (n int) {
 	return n
 }
 
-// Keep keeps the entries of CERP's tables that mask says, [2, Buckets, Dim], and sets the others to
+// Keep keeps the entries of CERP's tables for which mask, [2, Buckets, Dim], is true, and sets the others to
 // 0.
 func (t *Table) Keep(mask []bool) {
 	for k := range t.Kept {

@@ -20,8 +20,8 @@ func NewTileLists(rows, in int) *TileLists {
 // room returns the number of elements of a list and of what follows it.
 func (l *TileLists) room() int { return listRoom(l.mask) + listAhead }
 
-// set sets the lists to the inputs of m that are not 0 in all of few rows of in. It returns the
-// lists, and the number of their elements.
+// set sets each list to the inputs of m except those that are 0 in every one of few rows of in. It
+// returns the lists, and the number of their elements.
 func (l *TileLists) set(m *Matrix, in Tile, rows, few int) (lists [][]int32, total int) {
 	lists, mask := l.lists[:(rows+few-1)/few], l.mask[:(Pad(m.In)+63)/64]
 	for i := range lists {
@@ -37,8 +37,8 @@ func (l *TileLists) set(m *Matrix, in Tile, rows, few int) (lists [][]int32, tot
 const dense = .92
 
 // Sparse computes what Layer computes with a nil list and a nil mask. It is faster if many inputs
-// are 0. It multiplies a few rows at a time, and only by the weights of inputs that are not 0 in
-// all of them. lists is from NewTileLists.
+// are 0. It multiplies a few rows at a time, and skips the inputs that are 0 in every one of them.
+// lists is from NewTileLists.
 func (m *Matrix) Sparse(out, in Tile, rows int, relu bool, lists *TileLists) {
 	if current.few > 0 && m.Out > 0 {
 		m.check(out, in, rows)

@@ -301,6 +301,15 @@ func TestExisting(t *testing.T) {
 	}
 }
 
+// A process that was killed while it began to keep the progress of a job does not obstruct the job.
+func TestLeftover(t *testing.T) {
+	j, _ := tiny(t)
+	write(t, filepath.Join(j.folder(), ".job.2114864524.tmp"), "")
+	write(t, filepath.Join(j.folder(), ".spec.json.17.tmp"), "{")
+	run(t, &j)
+	wantFiles(t, &j, "s.arrow", "s.job.json")
+}
+
 // Scores of the job that are damaged are computed again.
 func TestDamaged(t *testing.T) {
 	j, _ := tiny(t)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"shaver/internal/atomicfile"
 	"shaver/internal/cli"
 	"shaver/internal/fault"
 	"shaver/internal/job"
@@ -121,7 +122,8 @@ func (j *Job) checkFolder(own *job.Spec) error {
 		return fmt.Errorf("cannot write %s: %w", j.Out, err)
 	}
 	for _, e := range entries { // without an owner, as after an interrupted discard
-		if name := e.Name(); name != "jetstream" && name != specFile {
+		name := e.Name()
+		if name != "jetstream" && name != specFile && !atomicfile.Leftover(name, ownerFile) && !atomicfile.Leftover(name, specFile) {
 			return fault.Usagef("cannot write %s: the folder %s for the job's progress has other files, such as %s; name another file, or give --force to delete the folder", j.Out, dir, name)
 		}
 	}

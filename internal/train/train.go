@@ -444,7 +444,7 @@ func (t *Trainer) State() []Vector {
 func (t *Trainer) Steps() int64 { return t.steps }
 
 // Resume sets the number of steps, after the caller has set the values of State to those of
-// the same training. They are those of whole epochs.
+// the same training. They must be those after a whole epoch.
 func (t *Trainer) Resume(steps int64) {
 	if steps > 0 {
 		t.firstEnded(true)
