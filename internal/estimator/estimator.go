@@ -18,6 +18,7 @@ const (
 	Debiased    = "debiased"
 	Exact       = "exact"
 	Taylor      = "taylor"
+	Path        = "path"
 )
 
 // Traits describes an estimator to the rest of the program.
@@ -51,6 +52,9 @@ type Traits struct {
 	// Flips means that the estimator takes Options.Flips and only Plain end points. Its values
 	// are a base, which alone determines absolute values and squares, and a correction.
 	Flips bool
+	// Ranks means that the estimator gives no values, only the order in which entries are
+	// dropped. It drops in rounds, and takes Options.Parts and Options.Sparsity.
+	Ranks bool
 }
 
 // table declares all estimators, in the order in which users see them.
@@ -61,6 +65,7 @@ var table = []Traits{
 	{Name: Debiased, Help: "multilinear, corrected by flips of single players; unbiased", Shares: true, Revision: 1, Shapley: true, Derivatives: true, Draws: true, Flips: true},
 	{Name: Exact, Help: "all sets of players; no error", Exact: true, Efficient: true, Shapley: true, MostPlayers: 20}, // 2^20 forward passes for each row
 	{Name: Taylor, Help: "not a Shapley value; the paper compares against it", Exact: true, Derivatives: true},
+	{Name: Path, Help: "an order for pruning, measured again while it drops; no values", Exact: true, Derivatives: true, Ranks: true},
 }
 
 // Names returns the names of all estimators.
@@ -116,6 +121,16 @@ const MaxDraws = 1 << 16
 // MaxPasses is the largest number of passes over a row.
 const MaxPasses = 1 << 20
 
+// DefaultParts is the default number of parts of the rows, of which a round after the first
+// takes one.
+const DefaultParts = 6
+
+// MaxParts is the largest number of parts.
+const MaxParts = 1 << 10
+
+// DefaultSparsity is the default sparsity at which an order ends.
+const DefaultSparsity = 0.999
+
 // Options selects an estimator and its effort. The options determine the bytes of a job's
 // scores, so their JSON is part of a job's specification and id. An option that the
 // estimator does not take has the zero value, and its JSON tag has omitempty.
@@ -125,6 +140,10 @@ type Options struct {
 	Draws     int    `json:"draws,omitempty"`     // number of draws for a row, even; 0 unless Traits.Draws
 	Endpoints string `json:"endpoints,omitempty"` // Plain or Balanced; empty unless Traits.Draws
 	Flips     int    `json:"flips,omitempty"`     // expected number of flips for a row in a pass; 0 unless Traits.Flips
+	Parts     int    `json:"parts,omitempty"`     // a round after the first takes one of so many parts of the rows; 0 unless Traits.Ranks
+	// Sparsity is the largest sparsity to which entries are dropped in rounds, in (0, 1); 0
+	// unless Traits.Ranks.
+	Sparsity float64 `json:"sparsity,omitempty"`
 }
 
 // Traits returns the traits of the selected estimator. They are zero if there is no such
@@ -143,6 +162,10 @@ func (o *Options) SetDefaults() {
 	}
 	if o.Traits().Flips {
 		o.Flips = cmp.Or(o.Flips, DefaultFlips)
+	}
+	if o.Traits().Ranks {
+		o.Parts = cmp.Or(o.Parts, DefaultParts)
+		o.Sparsity = cmp.Or(o.Sparsity, DefaultSparsity)
 	}
 }
 
@@ -173,6 +196,12 @@ func (o Options) Validate(players int) error {
 		return fmt.Errorf("%d draws, expected an even number from 2 to %d", o.Draws, MaxDraws)
 	case t.Draws && o.Endpoints != Plain && o.Endpoints != Balanced:
 		return fmt.Errorf("endpoints %q, expected %s or %s", o.Endpoints, Plain, Balanced)
+	case !t.Ranks && (o.Parts != 0 || o.Sparsity != 0):
+		return fmt.Errorf("the %s estimator takes neither parts nor a sparsity; only the %s estimator does", t.Name, Path)
+	case t.Ranks && (o.Parts < 1 || o.Parts > MaxParts):
+		return fmt.Errorf("%d parts, expected 1 to %d", o.Parts, MaxParts)
+	case t.Ranks && !(o.Sparsity > 0 && o.Sparsity < 1):
+		return fmt.Errorf("sparsity %v is outside (0, 1)", o.Sparsity)
 	case o.Endpoints == Balanced && o.Draws < 4:
 		return fmt.Errorf("%d draws: %s endpoints need at least 4", o.Draws, Balanced)
 	}
@@ -199,7 +228,7 @@ func (s Setting) Value() string { return fmt.Sprint(reflect.ValueOf(s.Target).El
 
 // Settings lists all options of o. Commands have a flag for each of them.
 func (o *Options) Settings() []Setting {
-	passes, draws, endpoints, flips := "1 pass", "", "", ""
+	passes, draws, endpoints, flips, parts, sparsity := "1 pass", "", "", "", "", ""
 	if o.Passes != 1 {
 		passes = fmt.Sprintf("%d passes", o.Passes)
 	}
@@ -212,12 +241,20 @@ func (o *Options) Settings() []Setting {
 	if o.Flips != 0 {
 		flips = fmt.Sprintf("%d flips", o.Flips)
 	}
+	if o.Parts != 0 {
+		parts = fmt.Sprintf("%d parts", o.Parts)
+	}
+	if o.Sparsity != 0 {
+		sparsity = fmt.Sprintf("to sparsity %v", o.Sparsity)
+	}
 	return []Setting{
 		{"estimator", fmt.Sprintf("`estimator`: %s if you want to quote values, %s if you want to prune a large table", Debiased, Multilinear), &o.Estimator, o.Estimator, Names()},
 		{"passes", fmt.Sprintf("number of random orders per row (the maximum if the job may stop early); %s also walks each order in reverse", Antithetic), &o.Passes, passes, nil},
 		{"draws", fmt.Sprintf("for %s and %s: number of random sets of players per row, even (default %d)", Multilinear, Debiased, DefaultDraws), &o.Draws, draws, nil},
 		{"endpoints", fmt.Sprintf("for %s: `weights` of the draws, %s, or %s with less bias, more noise and at least 4 draws (default %s)", Multilinear, Plain, Balanced, Plain), &o.Endpoints, endpoints, []string{Plain, Balanced}},
 		{"flips", fmt.Sprintf("for %s: expected number of true flips of single players per row and pass (default %d)", Debiased, DefaultFlips), &o.Flips, flips, nil},
+		{"parts", fmt.Sprintf("for %s: each round after the first takes one of so many `parts` of the rows (default %d)", Path, DefaultParts), &o.Parts, parts, nil},
+		{"sparsity", fmt.Sprintf("for %s: largest `portion` of the entries that pruning will drop (default %g)", Path, DefaultSparsity), &o.Sparsity, sparsity, nil},
 	}
 }
 

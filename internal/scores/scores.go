@@ -38,7 +38,25 @@ type File struct {
 	Audit           *Audit   // comparison of the values with those of walks; nil without an audit
 	Stopped         *Stopped // how the job ended; nil if its specification has no Until
 	Lineage         *Lineage // how the values follow from those of earlier jobs; nil unless the job was paired
+	Path            *Path    // how the order came about; nil unless the estimator has the trait Ranks
 	tally.Result
+}
+
+// Path says how the order of a path came about.
+type Path struct {
+	Rounds []Round `json:"rounds"` // in order, at least one
+	// Reach is the largest sparsity to which entries were dropped in rounds, (0, 1). Beyond it
+	// the order is that of the last round's scores.
+	Reach float64 `json:"reach"`
+}
+
+// Round is a round of a path.
+type Round struct {
+	Rows   int64   `json:"rows"`   // number of rows that were measured
+	Kept   int64   `json:"kept"`   // number of entries that the measured table keeps
+	Loss   float64 `json:"loss"`   // mean loss of these rows with this table, before calibration
+	Scale  float64 `json:"scale"`  // calibration of the table: factor of the logit
+	Offset float64 `json:"offset"` // calibration of the table: what is added to the product
 }
 
 // Stopped says how a job with a stopping rule or a time limit ended.

@@ -45,6 +45,10 @@ type Values struct {
 	// RMS as estimates of what a full job with the same model and seed would have computed,
 	// nat. Those of Phi are part of SE and PopulationSE.
 	PairedSE, AbsPairedSE, RMSPairedSE []float32
+
+	// Rank is the position of each entry in the order of drops, from 0, which is dropped
+	// first. Only the scores of an estimator with the trait Ranks have it, and nothing else.
+	Rank []int32
 }
 
 // NewValues returns Values with memory for n entries.
