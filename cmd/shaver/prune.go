@@ -14,6 +14,7 @@ import (
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
+	"shaver/internal/loss"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
@@ -36,25 +37,25 @@ type pruneOptions struct {
 
 // pruning is what "prune" prints.
 type pruning struct {
-	Out             string                `json:"out"`
-	Method          string                `json:"method"` // name of the method in a sweep
-	Baseline        string                `json:"baseline"`
-	Aggregate       string                `json:"aggregate,omitempty"` // empty if the method does not rank by scores
-	Rank            string                `json:"rank,omitempty"`      // how the method ranks by the scores
-	Sparsity        float64               `json:"sparsity"`            // dropped / entries
-	Entries         int                   `json:"entries"`
-	Dropped         int                   `json:"dropped"`
-	Kept            int                   `json:"kept"`
-	Parameters      int                   `json:"parameters"` // kept entries, and those of the codebook if there is one
-	Features        int                   `json:"features"`
-	EmptyFeatures   int                   `json:"empty_features"`     // features that keep no entry
-	Previous        *stability            `json:"previous,omitempty"` // with --previous
-	Calibration     *evaluate.Calibration `json:"calibration,omitempty"`
-	Tuned           *trainingResult       `json:"tuned,omitempty"` // with --tune
-	TableBytes      int64                 `json:"table_bytes"`     // values, positions and codebook
-	DenseTableBytes int64                 `json:"dense_table_bytes"`
-	Bytes           int64                 `json:"bytes"`
-	DenseBytes      int64                 `json:"dense_bytes"` // size of the unpruned model as safetensors; of the .onnx file if --out is one
+	Out             string            `json:"out"`
+	Method          string            `json:"method"` // name of the method in a sweep
+	Baseline        string            `json:"baseline"`
+	Aggregate       string            `json:"aggregate,omitempty"` // empty if the method does not rank by scores
+	Rank            string            `json:"rank,omitempty"`      // how the method ranks by the scores
+	Sparsity        float64           `json:"sparsity"`            // dropped / entries
+	Entries         int               `json:"entries"`
+	Dropped         int               `json:"dropped"`
+	Kept            int               `json:"kept"`
+	Parameters      int               `json:"parameters"` // kept entries, and those of the codebook if there is one
+	Features        int               `json:"features"`
+	EmptyFeatures   int               `json:"empty_features"`     // features that keep no entry
+	Previous        *stability        `json:"previous,omitempty"` // with --previous
+	Calibration     *loss.Calibration `json:"calibration,omitempty"`
+	Tuned           *trainingResult   `json:"tuned,omitempty"` // with --tune
+	TableBytes      int64             `json:"table_bytes"`     // values, positions and codebook
+	DenseTableBytes int64             `json:"dense_table_bytes"`
+	Bytes           int64             `json:"bytes"`
+	DenseBytes      int64             `json:"dense_bytes"` // size of the unpruned model as safetensors; of the .onnx file if --out is one
 	onnxTables
 }
 
@@ -520,7 +521,7 @@ func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool, r *prunin
 
 // calibration fits the calibration of the pruned model on the validation split, with
 // the values that the file stores.
-func (o *pruneOptions) calibration(c *cobra.Command, p *pruner, mask []bool) (*evaluate.Calibration, error) {
+func (o *pruneOptions) calibration(c *cobra.Command, p *pruner, mask []bool) (*loss.Calibration, error) {
 	m, err := p.checkpoint.Model()
 	if err != nil {
 		return nil, err

@@ -6,19 +6,6 @@ import (
 	"shaver/internal/loss"
 )
 
-// Calibration maps a logit z to Scale*z + Offset. Scale is above 0, so calibration
-// changes neither the order of rows nor the AUC.
-type Calibration struct {
-	Scale  float64 `json:"scale"`
-	Offset float64 `json:"offset"`
-}
-
-// Uncalibrated leaves logits as they are.
-var Uncalibrated = Calibration{Scale: 1}
-
-// Apply returns the calibrated logit.
-func (c Calibration) Apply(logit float64) float64 { return float64(c.Scale*logit) + c.Offset }
-
 // leastScale is the smallest scale that Calibrate returns. A model gets this scale if its
 // logits do not predict the labels, or predict their opposite. After calibration, all
 // rows have nearly the same logit.
@@ -32,7 +19,7 @@ const leastScale = 1.0 / 1024
 // labels perfectly. It moves the minimum by about one part in the number of rows.
 //
 // With the squared loss, Calibrate fits by least squares, without smoothing.
-func Calibrate(p *Predictions) Calibration {
+func Calibrate(p *Predictions) loss.Calibration {
 	if p.Loss == loss.Squared {
 		return leastSquares(p)
 	}
@@ -43,14 +30,14 @@ func Calibrate(p *Predictions) Calibration {
 	f := fit{p: p, target: [2]float64{1 / (float64(len(p.Labels)) - positives + 2), (positives + 1) / (positives + 2)}}
 	c := f.minimum(start(p.Logits), true)
 	if !(c.Scale >= leastScale) {
-		c = f.minimum(Calibration{Scale: leastScale, Offset: c.Offset}, false)
+		c = f.minimum(loss.Calibration{Scale: leastScale, Offset: c.Offset}, false)
 	}
 	return c
 }
 
 // leastSquares returns the calibration with the least mean squared loss, and a scale of at
 // least leastScale.
-func leastSquares(p *Predictions) Calibration {
+func leastSquares(p *Predictions) loss.Calibration {
 	var logits, labels moments
 	products := 0.0 // sum of the products of the distances from the means
 	for i, z := range p.Logits {
@@ -63,14 +50,14 @@ func leastSquares(p *Predictions) Calibration {
 	if logits.squares > 0 {
 		scale = max(products/logits.squares, leastScale)
 	}
-	return Calibration{scale, labels.mean - float64(scale*logits.mean)}
+	return loss.Calibration{Scale: scale, Offset: labels.mean - float64(scale*logits.mean)}
 }
 
 // start returns the starting point of the search, normally the unchanged logits. If some
 // logits are so far from 0 that the loss has no curvature there, Newton steps would fail.
 // In this case the search starts with logits shifted to mean 0 and scaled to a standard
 // deviation of at most 1.
-func start(logits []float64) Calibration {
+func start(logits []float64) loss.Calibration {
 	const far = 30
 	mean, square := 0.0, 0.0
 	for _, z := range logits {
@@ -82,10 +69,10 @@ func start(logits []float64) Calibration {
 		saturated = saturated || math.Abs(z) > far
 	}
 	if !saturated {
-		return Calibration{Scale: 1}
+		return loss.Calibration{Scale: 1}
 	}
 	scale := 1 / max(math.Sqrt(square), 1)
-	return Calibration{scale, -float64(scale * mean)}
+	return loss.Calibration{Scale: scale, Offset: -float64(scale * mean)}
 }
 
 // fit is the fit of a calibration to predictions. target holds the smoothed values of
@@ -96,7 +83,7 @@ type fit struct {
 }
 
 // loss returns the sum over rows of the cross-entropy with the targets.
-func (f *fit) loss(c Calibration) float64 {
+func (f *fit) loss(c loss.Calibration) float64 {
 	sum := 0.0
 	for i, z := range f.p.Logits {
 		v := c.Apply(z)
@@ -107,9 +94,9 @@ func (f *fit) loss(c Calibration) float64 {
 
 // minimum returns the calibration with the least loss, starting at c. If scale is false,
 // it changes only the offset.
-func (f *fit) minimum(c Calibration, scale bool) Calibration {
+func (f *fit) minimum(c loss.Calibration, scale bool) loss.Calibration {
 	const steps, enough = 100, 1e-10 // enough: relative decrease of the loss that is worth another step
-	loss := f.loss(c)
+	total := f.loss(c)
 	for range steps {
 		var da, db, aa, ab, bb float64 // derivatives with respect to scale (a) and offset (b)
 		for i, z := range f.p.Logits {
@@ -127,14 +114,14 @@ func (f *fit) minimum(c Calibration, scale bool) Calibration {
 			stepB = (float64(aa*db) - float64(ab*da)) / determinant
 		}
 		promised := float64(stepA*da) + float64(stepB*db)
-		if !(promised > enough*(1+loss)) {
+		if !(promised > enough*(1+total)) {
 			return c
 		}
 		size := 1.0
 		for ; size > 1e-12; size /= 2 {
-			next := Calibration{c.Scale - float64(size*stepA), c.Offset - float64(size*stepB)}
-			if l := f.loss(next); l <= loss-1e-4*size*promised {
-				c, loss = next, l
+			next := loss.Calibration{Scale: c.Scale - float64(size*stepA), Offset: c.Offset - float64(size*stepB)}
+			if l := f.loss(next); l <= total-1e-4*size*promised {
+				c, total = next, l
 				break
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"shaver/internal/loss"
+
 	"pgregory.net/rapid"
 )
 
@@ -25,13 +27,13 @@ func drawn(n int, scale, offset float64) *Predictions {
 }
 
 func TestCalibrateFindsTrueLogits(t *testing.T) {
-	for _, want := range []Calibration{{1, 0}, {0.3, -2}, {2.5, 1}, {0.05, 0.4}} {
+	for _, want := range []loss.Calibration{{Scale: 1}, {Scale: 0.3, Offset: -2}, {Scale: 2.5, Offset: 1}, {Scale: 0.05, Offset: 0.4}} {
 		p := drawn(40_000, want.Scale, want.Offset)
 		got := Calibrate(p)
 		if math.Abs(got.Scale-want.Scale) > .05*max(.5, want.Scale) || math.Abs(got.Offset-want.Offset) > .06 {
 			t.Errorf("%+v, expected %+v", got, want)
 		}
-		if before, after := p.MeanLoss(Calibration{Scale: 1}), p.MeanLoss(got); after > before+1e-6 {
+		if before, after := p.MeanLoss(loss.Calibration{Scale: 1}), p.MeanLoss(got); after > before+1e-6 {
 			t.Errorf("%+v: loss %g before, %g after", want, before, after)
 		}
 	}
@@ -59,7 +61,7 @@ func TestCalibrationIsTheMinimum(t *testing.T) {
 		}
 		f := fit{p, [2]float64{1 / (float64(n) - positives + 2), (positives + 1) / (positives + 2)}}
 		for _, step := range [][2]float64{{1, 0}, {-1, 0}, {0, 1}, {0, -1}, {1, 1}, {1, -1}, {-1, 1}, {-1, -1}} {
-			near := Calibration{c.Scale + 1e-3*step[0], c.Offset + 1e-3*step[1]}
+			near := loss.Calibration{Scale: c.Scale + 1e-3*step[0], Offset: c.Offset + 1e-3*step[1]}
 			if near.Scale >= leastScale && f.loss(near) < f.loss(c)-1e-7 {
 				t.Fatalf("%+v has the loss %.9f, %+v has %.9f", c, f.loss(c), near, f.loss(near))
 			}

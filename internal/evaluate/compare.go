@@ -45,7 +45,7 @@ func Compare(a, b *Predictions) Comparison { return Rank(b).Minus(Rank(a)) }
 // Minus returns Compare(a, r). It does not sort the rows again.
 func (r *Ranking) Minus(a *Ranking) Comparison {
 	checkPaired(a.Predictions, r.Predictions)
-	losses := CompareLoss(a.Predictions, r.Predictions, Uncalibrated, Uncalibrated)
+	losses := CompareLoss(a.Predictions, r.Predictions, loss.Uncalibrated, loss.Uncalibrated)
 	if r.Loss == loss.Squared {
 		nan := math.NaN()
 		return Comparison{AUC: Difference{nan, nan, nan, nan}, Loss: losses}
@@ -65,7 +65,7 @@ func (r *Ranking) Minus(a *Ranking) Comparison {
 
 // CompareLoss returns the difference of the MeanLoss of b, calibrated by forB, and that of a,
 // calibrated by forA. Compare documents the standard error.
-func CompareLoss(a, b *Predictions, forA, forB Calibration) Difference {
+func CompareLoss(a, b *Predictions, forA, forB loss.Calibration) Difference {
 	checkPaired(a, b)
 	lossA, lossB := a.MeanLoss(forA), b.MeanLoss(forB)
 	weightA, weightB := 1.0, 1.0

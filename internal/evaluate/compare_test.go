@@ -81,7 +81,7 @@ func TestCompareIsItsDefinition(t *testing.T) {
 func TestCompareLoss(t *testing.T) {
 	a := &Predictions{Logits: []float64{0, 1, -2, 3}, Labels: []float32{0, 1, 1, 0}}
 	b := &Predictions{Logits: []float64{1, 2, -1, -3}, Labels: []float32{0, 1, 1, 0}}
-	half := Calibration{Scale: .5, Offset: .1}
+	half := loss.Calibration{Scale: .5, Offset: .1}
 	var d []float64
 	mean, square := 0.0, 0.0
 	for i, label := range a.Labels {
@@ -93,13 +93,13 @@ func TestCompareLoss(t *testing.T) {
 	}
 	se := math.Sqrt(square / 3 / 4)
 	const t975 = 3.182446 // of three degrees of freedom
-	got := CompareLoss(a, b, Uncalibrated, half)
+	got := CompareLoss(a, b, loss.Uncalibrated, half)
 	for i, pair := range [][2]float64{{got.Value, mean}, {got.SE, se}, {got.Low, mean - t975*se}, {got.High, mean + t975*se}} {
 		if math.Abs(pair[0]-pair[1]) > 1e-6 {
 			t.Errorf("number %d is %v, expected %v", i, pair[0], pair[1])
 		}
 	}
-	if plain := Compare(a, b).Loss; plain != CompareLoss(a, b, Uncalibrated, Uncalibrated) || plain == got {
+	if plain := Compare(a, b).Loss; plain != CompareLoss(a, b, loss.Uncalibrated, loss.Uncalibrated) || plain == got {
 		t.Errorf("without a calibration %+v", plain)
 	}
 }
@@ -274,7 +274,7 @@ func TestRankingsCompare(t *testing.T) {
 func TestCurve(t *testing.T) {
 	p := drawn(20_000, 1, 0)
 	r := Rank(p)
-	curve := r.Curve(10, Uncalibrated)
+	curve := r.Curve(10, loss.Uncalibrated)
 	if len(curve) != 10 {
 		t.Fatalf("%d bins", len(curve))
 	}
@@ -285,7 +285,7 @@ func TestCurve(t *testing.T) {
 		}
 		below = bin.Predicted
 	}
-	c := Calibration{.5, 1}
+	c := loss.Calibration{Scale: .5, Offset: 1}
 	for i, bin := range r.Curve(10, c) {
 		want := 0.0
 		for _, row := range r.order[i*2000 : (i+1)*2000] {
@@ -297,10 +297,10 @@ func TestCurve(t *testing.T) {
 	}
 	ties := Rank(&Predictions{Logits: []float64{0, 0, 0, 1, 2, 2}, Labels: []float32{0, 1, 0, 1, 1, 0}})
 	one, two := 1/(1+math.Exp(-1)), 1/(1+math.Exp(-2))
-	if got, want := fmt.Sprintf("%.6v", ties.Curve(4, Uncalibrated)), fmt.Sprintf("%.6v", []CurveBin{{3, .5, 1. / 3}, {3, (one + 2*two) / 3, 2. / 3}}); got != want {
+	if got, want := fmt.Sprintf("%.6v", ties.Curve(4, loss.Uncalibrated)), fmt.Sprintf("%.6v", []CurveBin{{3, .5, 1. / 3}, {3, (one + 2*two) / 3, 2. / 3}}); got != want {
 		t.Errorf("bins with ties %s, expected %s", got, want)
 	}
-	if bins := Rank(&Predictions{}).Curve(10, Uncalibrated); bins != nil {
+	if bins := Rank(&Predictions{}).Curve(10, loss.Uncalibrated); bins != nil {
 		t.Errorf("bins of no rows: %+v", bins)
 	}
 }

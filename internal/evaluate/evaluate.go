@@ -88,7 +88,7 @@ func (p *Predictions) OneKind() bool {
 
 // Metrics returns the metrics of the predictions without calibration.
 func (p *Predictions) Metrics() Metrics {
-	m := Metrics{Rows: int64(len(p.Logits)), AUC: math.NaN(), Loss: p.MeanLoss(Uncalibrated)}
+	m := Metrics{Rows: int64(len(p.Logits)), AUC: math.NaN(), Loss: p.MeanLoss(loss.Uncalibrated)}
 	if p.Loss != loss.Squared {
 		m.AUC = AUC(p.Logits, p.Labels)
 		return m
@@ -107,7 +107,7 @@ func (p *Predictions) Metrics() Metrics {
 
 // MeanLoss returns the loss of the calibrated logits. It is LogLoss, the mean log loss in
 // nat, or with the squared loss RMSE, the root of the mean squared loss.
-func (p *Predictions) MeanLoss(c Calibration) float64 {
+func (p *Predictions) MeanLoss(c loss.Calibration) float64 {
 	sum := 0.0
 	for i, logit := range p.Logits {
 		sum += p.Loss.Of(c.Apply(logit), p.Labels[i])

@@ -87,7 +87,7 @@ type CurveBin struct {
 // by ascending logits into at most the given number of bins. The bins have equally many
 // rows, except that rows with equal logits are in the same bin. The bins are the same for
 // every c.
-func (r *Ranking) Curve(bins int, c Calibration) []CurveBin {
+func (r *Ranking) Curve(bins int, c loss.Calibration) []CurveBin {
 	var curve []CurveBin
 	var bin CurveBin
 	done, edge := 0, 1 // rows so far, and the next multiple of n/bins at which a bin ends

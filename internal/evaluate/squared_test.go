@@ -30,7 +30,7 @@ func TestSquaredMetrics(t *testing.T) {
 	if !math.IsNaN(m.AUC) || m.Rows != 4 || math.Abs(m.Loss-want.Loss) > 1e-15 || math.Abs(m.MAE-want.MAE) > 1e-15 || math.Abs(m.R2-want.R2) > 1e-14 {
 		t.Errorf("%+v, expected %+v", m, want)
 	}
-	half := Calibration{Scale: .5, Offset: 1}
+	half := loss.Calibration{Scale: .5, Offset: 1}
 	if got := p.MeanLoss(half); math.Abs(got-math.Sqrt((.25+.0625+.25+0)/4)) > 1e-15 {
 		t.Errorf("the RMSE of calibrated outputs is %v", got)
 	}
@@ -56,7 +56,7 @@ func TestSquaredIntervalsHold(t *testing.T) {
 	}
 	a, b := rated(r, 50, .5, .7)
 	c := Compare(a, b)
-	if !math.IsNaN(c.AUC.Value) || math.Abs(c.Loss.Value-(b.MeanLoss(Uncalibrated)-a.MeanLoss(Uncalibrated))) > 1e-15 {
+	if !math.IsNaN(c.AUC.Value) || math.Abs(c.Loss.Value-(b.MeanLoss(loss.Uncalibrated)-a.MeanLoss(loss.Uncalibrated))) > 1e-15 {
 		t.Errorf("%+v", c)
 	}
 	if d := Compare(a, a).Loss; d.Value != 0 || d.SE != 0 {
@@ -81,7 +81,7 @@ func TestSquaredCalibration(t *testing.T) {
 	}
 	c := Calibrate(p)
 	for _, step := range [][2]float64{{1, 0}, {-1, 0}, {0, 1}, {0, -1}, {1, -1}, {-1, 1}} {
-		if near := (Calibration{c.Scale + 1e-4*step[0], c.Offset + 1e-4*step[1]}); p.MeanLoss(near) < p.MeanLoss(c) {
+		if near := (loss.Calibration{Scale: c.Scale + 1e-4*step[0], Offset: c.Offset + 1e-4*step[1]}); p.MeanLoss(near) < p.MeanLoss(c) {
 			t.Errorf("%+v has the RMSE %v, %+v has %v", c, p.MeanLoss(c), near, p.MeanLoss(near))
 		}
 	}
@@ -98,7 +98,7 @@ func TestSquaredCalibration(t *testing.T) {
 
 // The bins of a curve have the mean outputs and the mean labels.
 func TestSquaredCurve(t *testing.T) {
-	curve := Rank(&Predictions{[]float64{4, 1, 3, 2}, []float32{5, 1, 3, 1}, loss.Squared}).Curve(2, Uncalibrated)
+	curve := Rank(&Predictions{[]float64{4, 1, 3, 2}, []float32{5, 1, 3, 1}, loss.Squared}).Curve(2, loss.Uncalibrated)
 	if len(curve) != 2 || curve[0] != (CurveBin{2, 1.5, 1}) || curve[1] != (CurveBin{2, 3.5, 4}) {
 		t.Errorf("%+v", curve)
 	}

@@ -61,3 +61,16 @@ func (k Kind) Of(logit float64, label float32) float64 {
 	}
 	return max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit))) - float64(label)*logit
 }
+
+// Calibration maps a logit z to Scale*z + Offset. Scale is above 0, so calibration
+// changes neither the order of rows nor the AUC.
+type Calibration struct {
+	Scale  float64 `json:"scale"`
+	Offset float64 `json:"offset"`
+}
+
+// Uncalibrated leaves logits as they are.
+var Uncalibrated = Calibration{Scale: 1}
+
+// Apply returns the calibrated logit.
+func (c Calibration) Apply(logit float64) float64 { return float64(c.Scale*logit) + c.Offset }

@@ -62,7 +62,7 @@ type Settings struct {
 type Measure struct {
 	Metrics
 	// Calibration is fitted on the validation split. It is nil without calibration.
-	Calibration *evaluate.Calibration `json:"calibration,omitempty"`
+	Calibration *loss.Calibration `json:"calibration,omitempty"`
 	// Bytes is the size of the model's file. The file is dense for the unpruned model and compact
 	// for the tables of methods. A model that is measured as it is has the form of its file.
 	// TableBytes is the part of the file that stores the table. MemoryBytes is what package infer
@@ -108,8 +108,8 @@ func (m *Metrics) CalibratedLoss() *float64 {
 }
 
 // newMetrics returns the metrics of predictions. calibration is nil without calibration.
-func newMetrics(of *evaluate.Ranking, calibration *evaluate.Calibration) Metrics {
-	plain := of.MeanLoss(evaluate.Uncalibrated)
+func newMetrics(of *evaluate.Ranking, calibration *loss.Calibration) Metrics {
+	plain := of.MeanLoss(loss.Uncalibrated)
 	var calibrated *float64
 	if calibration != nil {
 		loss := of.MeanLoss(*calibration)

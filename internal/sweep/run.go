@@ -122,8 +122,8 @@ type run struct {
 // measured holds the predictions with one table, from which differences are computed.
 type measured struct {
 	rows        *evaluate.Ranking
-	calibration *evaluate.Calibration // nil without calibration
-	slices      []*evaluate.Ranking   // by slice
+	calibration *loss.Calibration   // nil without calibration
+	slices      []*evaluate.Ranking // by slice
 }
 
 // add measures one point and appends it to the document. best is the metric by which Select chose the method, or nil.
@@ -215,7 +215,7 @@ func (m *measured) metrics(of *evaluate.Ranking) Metrics { return newMetrics(of,
 
 // curve returns the calibration curve.
 func (m *measured) curve() (curve []CurveBin) {
-	for _, bin := range m.rows.Curve(curveBins, evaluate.Uncalibrated) {
+	for _, bin := range m.rows.Curve(curveBins, loss.Uncalibrated) {
 		curve = append(curve, CurveBin{Rows: bin.Rows, Predicted: bin.Predicted, Observed: bin.Observed})
 	}
 	if m.calibration != nil {
@@ -251,7 +251,7 @@ func (c *Config) choose(ctx context.Context, methods []Method, b prune.Budget) (
 			return nil, 0, err
 		}
 		if p.Loss == loss.Squared {
-			if found := p.MeanLoss(evaluate.Uncalibrated); -found > worth {
+			if found := p.MeanLoss(loss.Uncalibrated); -found > worth {
 				best, figure, worth = m, found, -found
 			}
 			continue

@@ -18,6 +18,7 @@ import (
 	"shaver/internal/evaluate"
 	"shaver/internal/fault"
 	"shaver/internal/job"
+	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/prune"
@@ -317,7 +318,7 @@ func TestRunCompares(t *testing.T) {
 	_, table, _ := c.Methods[0].Cut(c.Budgets[0])
 	before, after := whole(m), whole(m.WithEmbedding(table))
 	p := &d.Points[0]
-	check := func(what string, metrics Metrics, got *Differences, calibrations [2]*evaluate.Calibration, a, b *evaluate.Predictions) {
+	check := func(what string, metrics Metrics, got *Differences, calibrations [2]*loss.Calibration, a, b *evaluate.Predictions) {
 		t.Helper()
 		want := evaluate.Compare(a, b)
 		calibrated := evaluate.CompareLoss(a, b, *calibrations[0], *calibrations[1])
@@ -328,7 +329,7 @@ func TestRunCompares(t *testing.T) {
 			t.Errorf("%s: %+v, expected %+v", what, metrics, b.Metrics())
 		}
 	}
-	both := [2]*evaluate.Calibration{d.Unpruned.Calibration, p.Calibration}
+	both := [2]*loss.Calibration{d.Unpruned.Calibration, p.Calibration}
 	check("all rows", p.Metrics, p.Difference, both, before, after)
 	nine, rare := int64(9), int64(99)
 	want := []Slice{{Least: 0, Most: &nine}, {Least: 1000}, {Field: "a", Most: &rare}}
@@ -348,7 +349,7 @@ func TestRunCompares(t *testing.T) {
 		t.Errorf("unpruned %+v, %d points", d.Unpruned, len(d.Points))
 	}
 	for i, bin := range p.CalibrationCurve {
-		predicted := evaluate.Rank(after).Curve(curveBins, evaluate.Uncalibrated)[i].Predicted
+		predicted := evaluate.Rank(after).Curve(curveBins, loss.Uncalibrated)[i].Predicted
 		calibrated := evaluate.Rank(after).Curve(curveBins, *p.Calibration)[i].Predicted
 		if len(p.CalibrationCurve) != curveBins || bin.Rows != n/curveBins || bin.Predicted != predicted || *bin.Calibrated != calibrated {
 			t.Errorf("bin %d of %d: %+v", i, len(p.CalibrationCurve), bin)
