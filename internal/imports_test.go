@@ -43,7 +43,7 @@ loss:                   pure
 model:                  pure execute graph kernel layout vector
 match:                  pure graph model
 tally:                  pure estimator layout vector gonum.org/v1/gonum
-shapley:                pure estimator loss model random tally vector golang.org/x/sync
+shapley:                pure estimator layout loss model random tally vector golang.org/x/sync
 baseline:               pure model
 prune:                  pure baseline model random sparsity
 compare:                pure sparsity gonum.org/v1/gonum
@@ -67,6 +67,7 @@ ingest:                 arrowio atomicfile dataset dense fault filelock folders 
 scores:                 arrowio atomicfile fault job model seal tally
 paired:                 model scores tally
 tallyio:                fault layout tally
+path:                   fault layout loss model prune sparsity tally tallyio
 shard:                  arrowio job model random
 planted:                checkpoint model random
 synth:                  fault random github.com/klauspost/compress golang.org/x/sync
@@ -84,11 +85,11 @@ report:                 dataset fault model nightly picture prune scores sparsit
 
 # the job; bus is the only importer of NATS
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
-worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel model shapley shard tally go.uber.org/zap
-prepare:                baseline checkpoint dataset estimator fault job kernel model scores shard tally go.uber.org/zap
+worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel layout model prune shapley shard tally go.uber.org/zap
+prepare:                baseline checkpoint dataset estimator fault job kernel model path scores shard tally go.uber.org/zap
 forecast:               cputime estimator job kernel layout model prepare shapley shard tally go.uber.org/zap golang.org/x/sync
 merger:                 arrowio bus fault job layout tally tallyio go.uber.org/zap golang.org/x/sync
-coordinator:            arrowio atomicfile baseline bus checkpoint compare fault forecast job layout merger paired prepare scores shard tally tallyio go.uber.org/zap golang.org/x/sync
+coordinator:            arrowio atomicfile baseline bus checkpoint compare evaluate fault forecast job layout loss merger model paired path prepare prune scores shard tally tallyio go.uber.org/zap golang.org/x/sync
 window:                 atomicfile baseline checkpoint dataset estimator fault filelock job layout loss model paired prepare scores seal tally tallyio go.uber.org/zap
 audit:                  bus compare coordinator layout prepare scores tally go.uber.org/zap
 

@@ -36,6 +36,10 @@ func packings(form tally.Form) []packing {
 		all[i] = packing{of: -1}
 	}
 	sums := []int{0}
+	if form.Path {
+		all[0].signed = true
+		return all
+	}
 	if form.Paired {
 		sums = append(sums, 3)
 	}

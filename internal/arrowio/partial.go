@@ -126,7 +126,7 @@ func packPartial(p *tally.Partial) (records []byte, offsets []int32, err error) 
 		first, end := p.Shape.Row(int(f))
 		to := from + end - first
 		for l, list := range lists {
-			sums[l] = (*list)[from:to]
+			sums[l] = undropped(sums[l], (*list)[from:to], p.Dropped, first)
 		}
 		packer.pack(sums, p.Count[i])
 		if len(packer.out) > maxRecords {
@@ -138,10 +138,39 @@ func packPartial(p *tally.Partial) (records []byte, offsets []int32, err error) 
 	return packer.out, offsets, nil
 }
 
+// undropped returns the sums of a record, which are those of the entries that are not dropped. sums
+// are those of all entries from the given one on. With a mask, undropped uses the memory of buffer.
+func undropped(buffer, sums []int64, dropped layout.Mask, first int) []int64 {
+	if dropped == nil {
+		return sums
+	}
+	buffer = buffer[:0]
+	for c, v := range sums {
+		if !dropped.Dropped(first + c) {
+			buffer = append(buffer, v)
+		}
+	}
+	return buffer
+}
+
+// spread moves the sums at the beginning of list, which undropped returned, to their entries. It sets those of
+// dropped entries to 0.
+func spread(list []int64, dropped layout.Mask, first int) {
+	left := len(list) - dropped.Count(first, first+len(list))
+	for c := len(list) - 1; c >= 0; c-- {
+		if dropped.Dropped(first + c) {
+			list[c] = 0
+			continue
+		}
+		left--
+		list[c] = list[left]
+	}
+}
+
 // DecodePartial reads and validates a partial of the given form, of tables of the given
-// shape. The partial may share the memory of data. It takes up to the memory of an
+// shape. dropped is that of the partial if it is one of a path, and otherwise nil. The partial may share the memory of data. It takes up to the memory of an
 // accumulator of these tables, even if data is small.
-func DecodePartial(data []byte, shape layout.Shape, form tally.Form) (*tally.Partial, error) {
+func DecodePartial(data []byte, shape layout.Shape, form tally.Form, dropped layout.Mask) (*tally.Partial, error) {
 	version := PartialVersion
 	if form.Paired {
 		version = PairedVersion
@@ -152,7 +181,7 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form) (*tally.Par
 	}
 	defer r.close()
 	dim := shape.Dim()
-	p := &tally.Partial{Shape: shape, Features: []int32{}, Count: []int64{}}
+	p := &tally.Partial{Shape: shape, Dropped: dropped, Features: []int32{}, Count: []int64{}}
 	if form.Within {
 		p.Within = []int64{}
 	}
@@ -280,11 +309,20 @@ func appendRecords(p *tally.Partial, before int, offsets []int32, records []byte
 	sums, at := make([][]int64, len(lists)), len(*lists[0])-entries
 	for i, f := range p.Features[before:] {
 		first, end := p.Shape.Row(int(f))
+		left := end - first
+		if p.Dropped != nil {
+			left -= p.Dropped.Count(first, end)
+		}
 		for l, list := range lists {
-			sums[l] = (*list)[at : at+end-first]
+			sums[l] = (*list)[at : at+left]
 		}
 		if err := unpack(records[offsets[i]:offsets[i+1]], packings, sums); err != nil {
 			return fmt.Errorf("feature %d: %w", f, err)
+		}
+		if p.Dropped != nil {
+			for _, list := range lists {
+				spread((*list)[at:at+end-first], p.Dropped, first)
+			}
 		}
 		at += end - first
 	}

@@ -58,7 +58,7 @@ func TestPartialRoundTrip(t *testing.T) {
 		if !bytes.Equal(data, encodePartial(t, p)) {
 			t.Errorf("%v: two encodings of the same partial differ", c)
 		}
-		got, err := DecodePartial(data, layout.Of(2*c.features+1, c.dim), tally.Form{Within: c.within})
+		got, err := DecodePartial(data, layout.Of(2*c.features+1, c.dim), tally.Form{Within: c.within}, nil)
 		if err != nil {
 			if c.dim > 1<<16 && fault.IsInput(err) {
 				continue
@@ -77,7 +77,7 @@ func tables() layout.Shape { return layout.Of(3, 4).And(5, 1).And(4, 2) }
 func TestPartialOfTables(t *testing.T) {
 	for _, features := range []int{0, 1, 2, 6} {
 		p := randomPartialOf(tables(), features, features != 2)
-		got, err := DecodePartial(encodePartial(t, p), tables(), tally.Form{Within: features != 2})
+		got, err := DecodePartial(encodePartial(t, p), tables(), tally.Form{Within: features != 2}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,23 +86,23 @@ func TestPartialOfTables(t *testing.T) {
 		}
 	}
 	data := encodePartial(t, randomPartialOf(tables(), 6, true))
-	_, err := DecodePartial(data, layout.Of(12, 2), tally.Form{Within: true})
+	_, err := DecodePartial(data, layout.Of(12, 2), tally.Form{Within: true}, nil)
 	wantInput(t, err, "the partial has 0 columns, expected 2")
-	_, err = DecodePartial(data, layout.Of(2, 4).And(6, 1).And(4, 2), tally.Form{Within: true})
+	_, err = DecodePartial(data, layout.Of(2, 4).And(6, 1).And(4, 2), tally.Form{Within: true}, nil)
 	wantInput(t, err, "a record of sums is malformed")
-	_, err = DecodePartial(data, layout.Of(2, 4).And(2, 1).And(1, 4).And(3, 1).And(4, 2), tally.Form{Within: true})
+	_, err = DecodePartial(data, layout.Of(2, 4).And(2, 1).And(1, 4).And(3, 1).And(4, 2), tally.Form{Within: true}, nil)
 	wantInput(t, err, "a record of sums is malformed")
-	_, err = DecodePartial(data, layout.Of(3, 4).And(5, 1), tally.Form{Within: true})
+	_, err = DecodePartial(data, layout.Of(3, 4).And(5, 1), tally.Form{Within: true}, nil)
 	wantInput(t, err, "partial has feature 8 after 6: ids must ascend and be below 8")
 	for n := range data {
-		if _, err := DecodePartial(data[:n], tables(), tally.Form{Within: true}); !fault.IsInput(err) {
+		if _, err := DecodePartial(data[:n], tables(), tally.Form{Within: true}, nil); !fault.IsInput(err) {
 			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
 		}
 	}
 	shape := tables()
 	for bit := range 8 * len(data) {
 		data[bit/8] ^= 1 << (bit % 8)
-		if p, err := DecodePartial(data, shape, tally.Form{Within: true}); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, tally.Form{Within: true}) != nil {
+		if p, err := DecodePartial(data, shape, tally.Form{Within: true}, nil); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, tally.Form{Within: true}) != nil {
 			t.Fatalf("bit %d: %v", bit, err)
 		}
 		data[bit/8] ^= 1 << (bit % 8)
@@ -131,7 +131,7 @@ func TestPairedPartial(t *testing.T) {
 		for _, features := range []int{0, 1, 6} {
 			p := pairedPartial(shape, features)
 			data := encodePartial(t, p)
-			got, err := DecodePartial(data, shape, pairedForm)
+			got, err := DecodePartial(data, shape, pairedForm, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,24 +142,24 @@ func TestPairedPartial(t *testing.T) {
 	}
 	shape := layout.Of(12, 2)
 	data := encodePartial(t, pairedPartial(shape, 6))
-	_, err := DecodePartial(data, shape, tally.Form{})
+	_, err := DecodePartial(data, shape, tally.Form{}, nil)
 	wantInput(t, err, `version is "shaver.partial/5", expected "shaver.partial/4"`)
-	_, err = DecodePartial(encodePartial(t, randomPartialOf(shape, 6, false)), shape, pairedForm)
+	_, err = DecodePartial(encodePartial(t, randomPartialOf(shape, 6, false)), shape, pairedForm, nil)
 	wantInput(t, err, `version is "shaver.partial/4", expected "shaver.partial/5"`)
-	_, err = DecodePartial(data, shape, tally.Form{Paired: true, Fields: 3})
+	_, err = DecodePartial(data, shape, tally.Form{Paired: true, Fields: 3}, nil)
 	wantInput(t, err, `the metadata "fourths" has 2 integers, expected one for each of 3 fields`)
-	_, err = DecodePartial(bytes.Replace(data, []byte("18446744073709551618 "), []byte("18446744073709551618x"), 1), shape, pairedForm)
+	_, err = DecodePartial(bytes.Replace(data, []byte("18446744073709551618 "), []byte("18446744073709551618x"), 1), shape, pairedForm, nil)
 	wantInput(t, err, `the metadata "fourths" has 1 integers`)
-	_, err = DecodePartial(bytes.Replace(data, []byte("18446744073709551618 "), []byte("+8446744073709551618 "), 1), shape, pairedForm)
+	_, err = DecodePartial(bytes.Replace(data, []byte("18446744073709551618 "), []byte("+8446744073709551618 "), 1), shape, pairedForm, nil)
 	wantInput(t, err, `the metadata "fourths" of field 0: "+8446744073709551618" is not a decimal integer`)
 	for n := range data {
-		if _, err := DecodePartial(data[:n], shape, pairedForm); !fault.IsInput(err) {
+		if _, err := DecodePartial(data[:n], shape, pairedForm, nil); !fault.IsInput(err) {
 			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
 		}
 	}
 	for bit := range 8 * len(data) {
 		data[bit/8] ^= 1 << (bit % 8)
-		if p, err := DecodePartial(data, shape, pairedForm); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, pairedForm) != nil {
+		if p, err := DecodePartial(data, shape, pairedForm, nil); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, pairedForm) != nil {
 			t.Fatalf("bit %d: %v", bit, err)
 		}
 		data[bit/8] ^= 1 << (bit % 8)
@@ -193,12 +193,12 @@ func TestDecodePartialRefuses(t *testing.T) {
 		{"empty", nil, 20, 4, "the data end too early"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := DecodePartial(c.data, layout.Of(c.features, c.dim), tally.Form{Within: true})
+			_, err := DecodePartial(c.data, layout.Of(c.features, c.dim), tally.Form{Within: true}, nil)
 			wantInput(t, err, c.want)
 		})
 	}
 	for n := range data {
-		if _, err := DecodePartial(data[:n], layout.Of(20, 4), tally.Form{Within: true}); !fault.IsInput(err) {
+		if _, err := DecodePartial(data[:n], layout.Of(20, 4), tally.Form{Within: true}, nil); !fault.IsInput(err) {
 			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestDecodePartialOnChangedBits(t *testing.T) {
 	data := encodePartial(t, p)
 	for bit := range 8 * len(data) {
 		data[bit/8] ^= 1 << (bit % 8)
-		if p, err := DecodePartial(data, shape, tally.Form{Within: true}); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, tally.Form{Within: true}) != nil {
+		if p, err := DecodePartial(data, shape, tally.Form{Within: true}, nil); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&shape, tally.Form{Within: true}) != nil {
 			t.Fatalf("bit %d: %v", bit, err)
 		}
 		data[bit/8] ^= 1 << (bit % 8)
@@ -230,14 +230,14 @@ func FuzzPartial(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, shape := range []layout.Shape{layout.Of(10, 2), tables()} {
 			for _, form := range []tally.Form{{}, {Within: true}, pairedForm} {
-				p, err := DecodePartial(data, shape, form)
+				p, err := DecodePartial(data, shape, form, nil)
 				if err != nil {
 					if !fault.IsInput(err) {
 						t.Fatalf("not bad input: %v", err)
 					}
 					continue
 				}
-				again, err := DecodePartial(encodePartial(t, p), shape, form)
+				again, err := DecodePartial(encodePartial(t, p), shape, form, nil)
 				if err != nil || !reflect.DeepEqual(again, p) {
 					t.Fatalf("the partial changed when it was written and read again: %v", err)
 				}
@@ -283,7 +283,7 @@ func benchmarkPartial(b *testing.B, p *tally.Partial, size int64) {
 	b.Run("decode", func(b *testing.B) {
 		b.SetBytes(size)
 		for b.Loop() {
-			if _, err := DecodePartial(data, p.Shape, tally.Form{}); err != nil {
+			if _, err := DecodePartial(data, p.Shape, tally.Form{}, nil); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -41,7 +41,7 @@ func BenchmarkMerge(b *testing.B) {
 	sums := tally.NewAccumulator(layout.Of(features, dim), tally.Form{})
 	for b.Loop() {
 		data := partials[b.N%2]
-		p, err := arrowio.DecodePartial(data, layout.Of(features, dim), tally.Form{})
+		p, err := arrowio.DecodePartial(data, layout.Of(features, dim), tally.Form{}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -247,7 +247,7 @@ func (k *kept) partial(t *take) (*tally.Partial, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := arrowio.DecodePartial(data, k.shape, k.begin.Form.tally())
+	p, err := arrowio.DecodePartial(data, k.shape, k.begin.Form.tally(), nil)
 	if err == nil && p.Rows != t.Rows {
 		err = fault.Inputf("it has %d rows, expected %d as in its result", p.Rows, t.Rows)
 	}

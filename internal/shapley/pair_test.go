@@ -150,7 +150,7 @@ func TestPairEqualsTwoJobs(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range estimator.Names() {
+	for _, name := range estimatortest.OfValues() {
 		if !compared[name] {
 			t.Errorf("%s was not compared", name)
 		}

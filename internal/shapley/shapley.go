@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/estimator"
+	"shaver/internal/layout"
 	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/tally"
@@ -36,9 +37,11 @@ var evaluators = map[string]func(*setup) evaluator{
 	estimator.Debiased:    newDebiased,
 	estimator.Exact:       newExact,
 	estimator.Taylor:      newTaylor,
+	estimator.Path:        newPath,
 }
 
-// evaluator computes one estimator. Only one goroutine may use it at a time.
+// evaluator computes one estimator. Only one goroutine may use it at a time. It is a valuer,
+// or, if the estimator has the trait Ranks, a ranker.
 type evaluator interface {
 	// rows returns the largest number of rows that play accepts.
 	rows() int
@@ -46,6 +49,11 @@ type evaluator interface {
 	// ids of the rows must be valid, and the rows must not change before the next call of
 	// play.
 	play(ctx context.Context, full []float64, rows *model.Rows) error
+}
+
+// valuer computes the contributions of players.
+type valuer interface {
+	evaluator
 	// values computes the contributions of the players of row r of the batch. It sets sum,
 	// [players], to their sums over walks, or over passes for estimators without walks, in
 	// LossUnits. It sets within, [players], to the variances of these sums, estimated from the
@@ -53,6 +61,14 @@ type evaluator interface {
 	// needed. The caller has set the roster of the setup to the row and, unless the estimator
 	// needs derivatives, has reset the probe to it. The error says why the row has no values.
 	values(sum, within []int64, r int) error
+}
+
+// ranker computes the terms by which a path ranks.
+type ranker interface {
+	evaluator
+	// terms sets row to the terms of the players of row r of the batch, except for the loss. The
+	// terms are valid until the next call. The caller has set the roster of the setup to the row.
+	terms(row *tally.Terms, r int)
 }
 
 // sharer is an evaluator that shares the residuals of rows out among their players.
@@ -83,6 +99,10 @@ type Options struct {
 	estimator.Options
 	Seed  uint64 // seed of the random orders, by row number and pass, and of the draws, by row number and pair
 	First int    // number of the first pass; above 0 in a job that computes its passes one by one
+
+	// For a path: the entries that earlier rounds dropped, and the calibration of the logits.
+	Dropped     layout.Mask
+	Calibration loss.Calibration
 }
 
 // check returns an error if the estimator cannot serve a model.
@@ -100,9 +120,20 @@ func (o *Options) check(m *model.Model) error {
 // sums. The sums depend only on game, options and rows. If progress is not nil, it is
 // called from any of the goroutines with the number of rows done since its last call. An
 // error names the row.
+//
+// For a path, Estimate returns the terms of a round. The tables of game.Model must be those of the
+// round, in which the entries of options.Dropped have their baseline.
 func Estimate(ctx context.Context, game Game, options Options, rows *model.Rows, threads int, progress func(rows int)) (*tally.Partial, error) {
 	if err := options.check(game.Model); err != nil {
 		return nil, err
+	}
+	if options.Traits().Ranks {
+		if options.Dropped == nil {
+			options.Dropped = layout.NewMask(game.Model.Parameters())
+		}
+		if options.Calibration == (loss.Calibration{}) {
+			options.Calibration = loss.Uncalibrated
+		}
 	}
 	return estimate(ctx, rows, threads, progress, func() *worker { return newWorker(game, options) })
 }
@@ -168,6 +199,9 @@ type player struct {
 	probe     *model.Probe
 	roster    *model.Roster // of the current row
 	evaluator evaluator
+	valuer    valuer       // evaluator, or nil
+	ranker    ranker       // evaluator, or nil
+	terms     tally.Terms  // what the current row gives, with a ranker
 	full      []float64    // logits of the batch with nothing dropped
 	empty     []float64    // logits of the batch with everything dropped; unused if the evaluator uses the probe
 	together  bool         // whether empty is used
@@ -183,9 +217,11 @@ func newPlayer(game Game, options Options, within bool) *player {
 	p := &player{
 		model: game.Model, loss: game.Loss, probe: s.probe, roster: s.roster,
 		evaluator: evaluators[options.Estimator](s),
-		together:  options.Traits().Derivatives,
+		together:  options.Traits().Derivatives && !options.Traits().Ranks,
 		sum:       make([]int64, players),
 	}
+	p.valuer, _ = p.evaluator.(valuer)
+	p.ranker, _ = p.evaluator.(ranker)
 	if within {
 		p.within = make([]int64, players)
 	}
@@ -202,8 +238,16 @@ func (p *player) play(ctx context.Context, rows *model.Rows) error {
 	return p.evaluator.play(ctx, p.full, rows)
 }
 
-// row sets played and within to those of row r of the batch.
+// row sets played and within, or with a ranker terms, to those of row r of the batch.
 func (p *player) row(rows *model.Rows, r int) (err error) {
+	if p.ranker != nil {
+		if p.terms.LossFull, err = units(p.loss, p.full[r], rows.Label[r]); err != nil {
+			return err
+		}
+		p.roster.Set(rows.Row(r))
+		p.ranker.terms(&p.terms, r)
+		return nil
+	}
 	label, empty := rows.Label[r], 0.0
 	if p.together {
 		empty = p.empty[r]
@@ -220,7 +264,7 @@ func (p *player) row(rows *model.Rows, r int) (err error) {
 	p.roster.Set(rows.Row(r))
 	players := p.roster.Players()
 	p.played.Sum = p.sum[:players]
-	if err := p.evaluator.values(p.played.Sum, p.within[:min(players, len(p.within))], r); err != nil {
+	if err := p.valuer.values(p.played.Sum, p.within[:min(players, len(p.within))], r); err != nil {
 		return err
 	}
 	if s, ok := p.evaluator.(sharer); ok {
@@ -244,6 +288,9 @@ type earlier struct {
 }
 
 func newWorker(game Game, options Options) *worker {
+	if options.Traits().Ranks {
+		return &worker{player: newPlayer(game, options, false), builder: tally.NewTermsBuilder(game.Model.Shape(), options.Dropped)}
+	}
 	sums := tally.NewSampling(options.Options, 0)
 	return &worker{
 		player:  newPlayer(game, options, sums.Within()),
@@ -334,6 +381,9 @@ func (e *earlier) play(ctx context.Context, rows *model.Rows) error {
 func (w *worker) row(rows *model.Rows, r int) error {
 	if err := w.player.row(rows, r); err != nil {
 		return err
+	}
+	if w.ranker != nil {
+		return w.builder.AddTerms(w.roster.Rows(), &w.terms)
 	}
 	if w.earlier == nil {
 		return w.advise(w.builder.Add(w.roster.Rows(), &w.played, w.within))

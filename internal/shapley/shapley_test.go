@@ -98,7 +98,7 @@ func TestEfficiencyOfEveryRow(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range estimator.Names() {
+	for _, name := range estimatortest.OfValues() {
 		if traits, _ := estimator.Lookup(name); !traits.Efficient && !traits.Shares && worst[name] <= 2e-6 {
 			t.Errorf("%s satisfies the efficiency identity within %g nat, but does not declare it", name, worst[name])
 		}
@@ -125,7 +125,7 @@ func TestNullPlayer(t *testing.T) {
 	if game.Model, err = model.New(game.Model.Architecture, w); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range estimator.Names() {
+	for _, name := range estimatortest.OfValues() {
 		o := shapley.Options{Options: estimator.Options{Estimator: name, Passes: 1}, Seed: 1}
 		o.SetDefaults()
 		r := play(t, game, o, rows)

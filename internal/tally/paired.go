@@ -103,6 +103,9 @@ func (p *Played) corrected() []int64 {
 
 // mustBeValid panics if no partial has the form f.
 func (f Form) mustBeValid() {
+	if f.Path && f != (Form{Path: true}) {
+		panic("tally: the form of a path has nothing else")
+	}
 	if f.Paired && (f.Within || f.Fields < 1) {
 		panic("tally: the form of a paired job needs fields and has no variances within rows")
 	}

@@ -18,7 +18,12 @@ import (
 // a row's residual out among the players, so that their x add up. The residual here is that
 // before it was shared out.
 type Partial struct {
-	Shape          layout.Shape
+	Shape layout.Shape
+	// Dropped is not nil in a round of a path, and has the entries that earlier rounds dropped.
+	// Sum and Square are then the terms of the other entries, see [Terms], and 0 for these
+	// entries. There is no other list, and features without other entries are left out. Nothing
+	// is known about losses with everything dropped, and about residuals.
+	Dropped        layout.Mask
 	Rows           int64   // number of rows of the shard, each counted once
 	LossFull       int64   // sum over rows of the loss with nothing dropped, in LossUnits
 	LossEmpty      int64   // sum over rows of the loss with everything dropped, in LossUnits
@@ -60,16 +65,21 @@ type Form struct {
 	// Corrected states whether contributions are a base and a correction.
 	Corrected bool
 	Fields    int // m, the number of fields; used only if Paired
+	// Path states whether they have the terms of a path, and nothing else. All other
+	// fields are then zero.
+	Path bool
 }
 
 // maxLists is the largest number of lists of sums in a partial.
 const maxLists = 10
 
 // Lists returns the number of lists of sums in a partial: Sum, Abs, Square and, if there
-// are variances within rows, Within. A paired job has 5 lists more than Sum, Abs and
+// are variances within rows, Within. A path has only Sum and Square. A paired job has 5 lists more than Sum, Abs and
 // Square. Corrections take two lists more.
 func Lists(form Form) int {
 	switch {
+	case form.Path:
+		return 2
 	case form.Paired && form.Corrected:
 		return maxLists
 	case form.Paired:
@@ -89,7 +99,7 @@ func (p *Partial) Bytes() int64 { return 8 * int64(Lists(p.Form())) * int64(len(
 
 // Form returns the form of p.
 func (p *Partial) Form() Form {
-	return Form{Within: p.Within != nil, Paired: p.paired(), Corrected: p.CorrectedSquare != nil, Fields: len(p.Fourths)}
+	return Form{Path: p.Dropped != nil, Within: p.Within != nil, Paired: p.paired(), Corrected: p.CorrectedSquare != nil, Fields: len(p.Fourths)}
 }
 
 // CorrectionList returns the position of the list Correction, which is followed by
@@ -116,6 +126,8 @@ const (
 func (p *Partial) listsOf(form Form) [maxLists]*[]int64 {
 	fourth := &p.Within
 	switch {
+	case form.Path:
+		return [maxLists]*[]int64{&p.Sum, &p.Square}
 	case form.Paired:
 		fourth = &p.PreviousSum
 	case form.Corrected && form.Within:
@@ -175,6 +187,8 @@ func (p *Partial) Validate(shape *layout.Shape, form Form) error {
 		return fmt.Errorf("partial has a negative loss")
 	case p.ResidualSquare < 0:
 		return fmt.Errorf("partial has a negative sum of squared residuals")
+	case form.Path != (p.Dropped != nil):
+		return fmt.Errorf("partial has the terms of a path: %t, expected %t", p.Dropped != nil, form.Path)
 	case form.Within != (p.Within != nil):
 		return fmt.Errorf("partial has variances within rows: %t, expected %t", p.Within != nil, form.Within)
 	case form.Corrected != (p.CorrectedSquare != nil):
@@ -475,6 +489,12 @@ func (b *Builder) Partial() (*Partial, error) {
 	}
 	p := b.head
 	p.Features = slices.Sorted(slices.Values(b.head.Features))
+	if p.Dropped != nil {
+		p.Features = slices.DeleteFunc(p.Features, func(f int32) bool {
+			from, to := p.Shape.Row(int(f))
+			return p.Dropped.Count(from, to) == to-from
+		})
+	}
 	p.Count = make([]int64, 0, len(p.Features))
 	all := p.listsOf(b.form)
 	lists := all[:b.lists]

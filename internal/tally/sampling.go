@@ -29,13 +29,14 @@ type Sampling struct {
 	Efficient bool  // whether a row's sums add up to Walks * (its loss with everything dropped - its loss with nothing dropped)
 	Shares    bool  // whether they do so because the row's residual has been shared out
 	Corrected bool  // whether contributions are a base and a correction
+	Ranks     bool  // whether the sums are the terms of a path, which have no estimates
 }
 
 // NewSampling describes the sums of an estimator for a dataset of the given number of
 // rows. A job scores all of these rows or a sample of them.
 func NewSampling(o estimator.Options, rows int64) Sampling {
 	t := o.Traits()
-	return Sampling{Passes: o.Passes, Walks: o.Passes * max(1, t.WalksPerPass), Rows: rows, Exact: t.Exact, Efficient: t.Efficient, Shares: t.Shares, Corrected: t.Flips}
+	return Sampling{Passes: o.Passes, Walks: o.Passes * max(1, t.WalksPerPass), Rows: rows, Exact: t.Exact, Efficient: t.Efficient, Shares: t.Shares, Corrected: t.Flips, Ranks: t.Ranks}
 }
 
 // Within reports whether partials have Within, the variances within rows. They need at
@@ -45,6 +46,9 @@ func (e Sampling) Within() bool { return e.Passes > 1 && !e.Paired }
 
 // Form returns the form of the partials. fields is the number of the model's fields.
 func (e Sampling) Form(fields int) Form {
+	if e.Ranks {
+		return Form{Path: true}
+	}
 	return Form{Within: e.Within(), Paired: e.Paired, Corrected: e.Corrected, Fields: fields}
 }
 

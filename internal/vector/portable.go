@@ -118,6 +118,25 @@ func sharePortable(sum []int64, score []float64, rate float64) (added int64) {
 	return added
 }
 
+func addTermsPortable(cells []int64, at []int32, record, d int, v []float64, t *Terms) (over, finite bool) {
+	left, sum := int64(0), 0.0
+	for i, a := range at {
+		from := int(a) * record
+		firsts, seconds := cells[from:][:d], cells[from+d:][:d]
+		for c, v := range v[i*d:][:d] {
+			sum += float64(v * 0) // NaN after a number that is not finite
+			x := int64(math.RoundToEven(max(-t.MostFirst, min(t.MostFirst, float64(t.First*v)))))
+			y := int64(math.RoundToEven(min(t.MostSecond, float64(float64(t.Second*v)*v))))
+			before := firsts[c]
+			after := before + x
+			firsts[c] = after
+			seconds[c] += y
+			left |= (before^after)&(x^after) | seconds[c]
+		}
+	}
+	return left < 0, sum == 0
+}
+
 func addRowPortable(cells []int64, at []int32, record, d int, x []int64, s *Sums) (total int64, over, large bool) {
 	left, beyond := int64(0), int64(0)
 	for i, a := range at {

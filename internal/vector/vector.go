@@ -266,6 +266,26 @@ func AddRow(cells []int64, at []int32, record, d int, x []int64, s *Sums) (total
 	return addRowPortable(cells, at, record, d, x, s)
 }
 
+// Terms are the factors of AddTerms.
+type Terms struct {
+	First  float64 // of v
+	Second float64 // of v^2
+	// Bounds of the magnitude of a number that is added, at most 2^61. Larger ones are clipped.
+	MostFirst, MostSecond float64
+}
+
+// AddTerms adds the terms of a row to records of sums. Each of the features at[i] has d numbers v,
+// and its record begins at cells[at[i]*record]. A record begins with d sums of First*v and d sums
+// of Second*v^2. Both terms are clipped and then rounded to integers, ties to even. AddTerms reports whether a
+// sum overflowed, and whether all v are finite. If not, the sums have no meaning. Second must not be negative.
+func AddTerms(cells []int64, at []int32, record, d int, v []float64, t *Terms) (over, finite bool) {
+	if len(at) == 0 || d == 0 {
+		return false, true
+	}
+	_ = v[len(at)*d-1]
+	return addTermsPortable(cells, at, record, d, v, t)
+}
+
 // square returns (x*scale)^2 in the unit of s, as AddRow adds it.
 func (s *Sums) square(x int64) int64 {
 	v := float64(float64(x) * s.Scale)

@@ -86,7 +86,7 @@ func TestCombinedTasks(t *testing.T) {
 			}
 		}
 		g := game(t, c.fakeBus, "model", "baseline")
-		got, err := arrowio.DecodePartial(c.blobs[c.partials()[0]], g.Model.Shape(), tally.Form{})
+		got, err := arrowio.DecodePartial(c.blobs[c.partials()[0]], g.Model.Shape(), tally.Form{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -86,7 +86,7 @@ func TestPairedTask(t *testing.T) {
 		t.Fatalf("outcome %q: %s", outcome, f.aside)
 	}
 	current, previous := game(t, f, "model", "baseline"), game(t, f, "previous model", "previous baseline")
-	got, err := arrowio.DecodePartial(f.blobs[f.result], current.Model.Shape(), tally.Form{Paired: true, Fields: 2})
+	got, err := arrowio.DecodePartial(f.blobs[f.result], current.Model.Shape(), tally.Form{Paired: true, Fields: 2}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

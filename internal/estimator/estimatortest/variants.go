@@ -68,12 +68,20 @@ func Valid() []estimator.Options {
 	return valid
 }
 
-// Small returns the valid variants of little effort: at most 2 passes, and other numbers
-// of at most 4.
+// OfValues returns the names of the estimators of values.
+func OfValues() []string {
+	return slices.DeleteFunc(estimator.Names(), func(name string) bool {
+		t, _ := estimator.Lookup(name)
+		return t.Ranks
+	})
+}
+
+// Small returns the valid variants of estimators of values with little effort: at most 2 passes,
+// and other numbers of at most 4.
 func Small() []estimator.Options {
 	var small []estimator.Options
 	for _, o := range Valid() {
-		little := o.Passes <= 2
+		little := o.Passes <= 2 && !o.Traits().Ranks
 		for _, s := range o.Settings() {
 			if n, ok := s.Target.(*int); ok && *n > 4 {
 				little = false

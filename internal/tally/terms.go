@@ -1,0 +1,101 @@
+package tally
+
+import (
+	"errors"
+
+	"shaver/internal/layout"
+	"shaver/internal/vector"
+)
+
+// mostTerm is the largest magnitude of a first-order term, in nat. Larger ones are clipped, and
+// second-order terms are clipped to its square. A row whose logit is too steep thus counts like
+// a bad row and does not decide alone.
+const mostTerm = 32
+
+// Terms are what the players of a row of a path give. Let v be the change of the logit, to first
+// order, by a player's entry. The first-order term of the player is First*v, and the second-order
+// term is Second*v^2, both in nat. Their sums are Partial.Sum, in LossUnits, and Partial.Square,
+// in SquareUnits.
+type Terms struct {
+	LossFull      int64     // loss of the row, in LossUnits
+	Change        []float64 // v of each player
+	First, Second float64   // first and second derivative of the row's loss by its logit; Second is at least 0
+}
+
+// errSteep says that a row has no terms.
+var errSteep = errors.New("a derivative of the logit is not finite")
+
+// NewTermsBuilder returns an empty builder for a round of a path at tables of the given shape.
+// dropped has the entries that earlier rounds dropped. The builder keeps it.
+func NewTermsBuilder(shape layout.Shape, dropped layout.Mask) *Builder {
+	b := NewBuilder(shape, 1, Form{Path: true})
+	b.head.Dropped = dropped
+	return b
+}
+
+// AddTerms adds the terms of one row. features is as in AddRow. AddTerms returns an error if a
+// derivative is not finite; the builder must not be used after that. The builder must be one of NewTermsBuilder.
+func (b *Builder) AddTerms(features []int32, row *Terms) error {
+	p := &b.head
+	p.Rows++
+	b.into(&p.LossFull, row.LossFull)
+	b.position = b.position[:0]
+	for _, f := range features {
+		at := b.at(f, b.width(f))
+		p.Count[at]++
+		b.position = append(b.position, int32(at))
+	}
+	t := vector.Terms{
+		First: row.First / LossUnit, Second: row.Second / SquareUnit,
+		MostFirst: mostTerm / LossUnit, MostSecond: mostTerm * mostTerm / SquareUnit,
+	}
+	if b.dim > 0 {
+		return b.addTerms(b.cells, b.position, b.dim, row.Change, &t)
+	}
+	change := row.Change
+	for i, f := range features {
+		d := b.width(f)
+		if err := b.addTerms(b.entries(int(b.position[i]), d), first, d, change[:d], &t); err != nil {
+			return err
+		}
+		change = change[d:]
+	}
+	return nil
+}
+
+func (b *Builder) addTerms(cells []int64, at []int32, d int, change []float64, t *vector.Terms) error {
+	over, finite := vector.AddTerms(cells, at, b.lists*d, d, change, t)
+	b.failed = b.failed || over
+	if !finite {
+		return errSteep
+	}
+	return nil
+}
+
+// Terms writes the sums of the terms of a feature's entries, in nat, to first and second, [d]
+// each. The form must be that of a path.
+func (a *Accumulator) Terms(feature int, first, second []float64) {
+	from, to := a.shape.Row(feature)
+	d := to - from
+	for c := range d {
+		at := a.lists*from + c
+		first[c], second[c] = a.cell(at)*LossUnit, a.cell(at+d)*SquareUnit
+	}
+}
+
+// MeanLoss returns the mean loss of the rows with nothing dropped, in nat. There must be rows.
+func (a *Accumulator) MeanLoss() float64 {
+	return a.current.lossFull.float() * LossUnit / float64(a.rows)
+}
+
+// Clear sets all sums to 0.
+func (a *Accumulator) Clear() {
+	clear(a.count)
+	clear(a.cells)
+	clear(a.carries)
+	clear(a.fourths)
+	a.rows, a.current, a.previous = 0, gameSums{}, gameSums{}
+}
+
+// Shape returns the shape of the tables.
+func (a *Accumulator) Shape() layout.Shape { return a.shape }
