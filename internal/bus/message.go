@@ -126,6 +126,9 @@ func CheckpointName(jobID string, epoch, number int64) string {
 // ShardName names a job's shard.
 func ShardName(jobID string, shard int) string { return fmt.Sprintf("shard/%s/%d", jobID, shard) }
 
+// MaskName names the mask of a round of a path.
+func MaskName(jobID string, round int) string { return fmt.Sprintf("mask/%s/%d", jobID, round) }
+
 // PartialName names the partial of one attempt at a task. See Delivery.Attempt.
 func PartialName(jobID string, shard int, attempt string) string {
 	return fmt.Sprintf("partial/%s/%d/%s", jobID, shard, attempt)
@@ -162,7 +165,7 @@ func isName(name string) bool {
 	}
 	jobID, rest, _ := strings.Cut(rest, "/")
 	switch kind {
-	case "shard":
+	case "shard", "mask":
 		_, _, ok := parseSubject("", jobID+"."+rest)
 		return ok
 	case "partial":
@@ -247,7 +250,23 @@ func checkTask(t *job.Task) error {
 		checkRows(t),
 		checkBlob(t.Model, t.Model.Name == ModelName(t.Model.SHA256), "model/ and its SHA-256"),
 		checkBlob(t.Baseline, t.Baseline.Name == BaselineName(t.Job), BaselineName(t.Job)),
-		checkPrevious(t))
+		checkPrevious(t),
+		checkPath(t))
+}
+
+// checkPath checks what a task of a path has, and that no other task has it.
+func checkPath(t *job.Task) error {
+	if ranks := t.Spec.Traits().Ranks; ranks != (t.Path != nil) {
+		return fmt.Errorf("the task has a round of a path: %t, expected %t", t.Path != nil, ranks)
+	}
+	if t.Path == nil {
+		return nil
+	}
+	if c := t.Path.Calibration; !(c.Scale > 0 && c.Scale <= math.MaxFloat64 && math.Abs(c.Offset) <= math.MaxFloat64) {
+		return fmt.Errorf("calibration %+v, expected finite numbers and a scale above 0", c)
+	}
+	mask, prefix := t.Path.Dropped, "mask/"+t.Job+"/"
+	return checkBlob(mask, isName(mask.Name) && strings.HasPrefix(mask.Name, prefix), prefix+"...")
 }
 
 // checkPrevious checks that a task of a paired job names the previous model and its
@@ -273,7 +292,8 @@ func checkRows(t *job.Task) error {
 		return checkBlob(t.Data, t.Data.Name == ShardName(t.Job, t.Shard), ShardName(t.Job, t.Shard))
 	case t.Data != job.Blob{}:
 		return errors.New("the task has both a shard and a place to read it from")
-	case p.Kept < 0 || p.Seen < p.Kept || !isHex(p.SHA256, 64) || p.Portions < 0 || p.Portions > 64 || p.Portion < 0 || p.Portion >= max(1, p.Portions):
+	case p.Kept < 0 || p.Seen < p.Kept || !isHex(p.SHA256, 64) || p.Portions < 0 || p.Portions > 64 || p.Portion < 0 || p.Portion >= max(1, p.Portions) ||
+		p.Parts < 0 || p.Parts > t.Spec.Parts || p.Part < 0 || p.Part >= max(1, p.Parts):
 		return fmt.Errorf("invalid place %+v", *p)
 	}
 	return nil

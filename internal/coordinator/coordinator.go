@@ -154,7 +154,7 @@ func runOnce(ctx context.Context, b *bus.Bus, c *Config, onStart func(j *prepare
 }
 
 // attempt takes the prepared job through all its steps. It does not use p after
-// the models are stored, so that their memory is free for the sums.
+// the models are stored, so that their memory is free for the sums. Only a path needs its model.
 func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, log *zap.Logger, onStart func(j *prepare.Job, merged int64)) (*Outcome, error) {
 	if err := b.Setup(ctx, c.Queue, p.Spec.Kernel); err != nil {
 		return nil, err
@@ -184,7 +184,14 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 	if err != nil {
 		return nil, err
 	}
+	rounder := newRounder(p, j, s)
+	if rounder != nil && !rounder.over() {
+		err = rounder.begin(ctx, inputs)
+	}
 	stop()
+	if err != nil {
+		return nil, err
+	}
 	if j.Plan.Ranges > 0 {
 		stop := stayAlive(ctx, b, progress, fmt.Sprintf("%d mergers", j.Plan.Ranges))
 		s, err = acquire(ctx, b, j, claim, s, log)
@@ -195,6 +202,7 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 		}
 	}
 	l := newLeader(b, c, j, claim, inputs, s, log)
+	l.rounder = rounder
 	if err := l.deleteCovered(ctx); err != nil {
 		return nil, err
 	}

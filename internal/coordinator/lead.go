@@ -39,6 +39,8 @@ type leader struct {
 	inputs    *inputs
 	sums      *sums
 	rounds    rounds
+	rounder   *rounder                // nil = the job is not a path
+	ranks     func(int, tally.Values) // writes the ranks of a finished path; otherwise nil
 	machine   *job.Machine
 	publisher publisher
 	cleaner   *cleaner
@@ -342,6 +344,9 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 		return l.inventory(ctx)
 	case job.Judge:
 		elapsed := l.sums.seconds + time.Since(l.schedule.saved).Seconds()
+		if l.rounder != nil {
+			return l.endRound(ctx, a.Round, elapsed)
+		}
 		return job.Judged{More: l.rounds.judge(a.Round, elapsed, l.log)}, nil
 	case job.Ignore:
 		l.log.Debug("ignored", zap.Int("shard", a.Shard), zap.String("why", a.Why))
@@ -349,6 +354,22 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 		panic(fmt.Sprintf("coordinator: unknown action %T", action))
 	}
 	return nil, nil
+}
+
+// endRound ends a round of a path.
+func (l *leader) endRound(ctx context.Context, round int, elapsed float64) (job.Event, error) {
+	stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "the next round")
+	defer stop()
+	last := round == len(l.job.Plan.Rounds)-1
+	over := !last && l.rounds.timeOver(round, elapsed)
+	if l.job.Spec.Until != nil {
+		l.rounds.stopped = &scores.Stopped{Rounds: round + 1, Passes: 1, Reason: scores.AllDone, Converged: last}
+		if over {
+			l.rounds.stopped.Reason = scores.TimeOver
+		}
+	}
+	more, err := l.rounder.end(ctx, round, l.inputs, over, l.log)
+	return job.Judged{More: more}, err
 }
 
 // merge adds the partial of a result to the sums. If the partial cannot be used, the
@@ -389,7 +410,7 @@ func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
 	if err != nil {
 		return err
 	}
-	partial, err := arrowio.DecodePartial(data, l.job.Architecture.Shape(), formOf(l.job))
+	partial, err := arrowio.DecodePartial(data, l.job.Architecture.Shape(), formOf(l.job), l.inputs.rounds.mask)
 	if err != nil {
 		return fmt.Errorf("partial %s: %w", result.Partial.Name, err)
 	}
@@ -441,6 +462,9 @@ func (l *leader) end(ctx context.Context, end job.Action) (*Outcome, error) {
 		}
 		stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "its scores to be written")
 		values := l.rounds.values
+		if l.ranks != nil {
+			values = l.ranks
+		}
 		if l.sums.ranges != nil {
 			values = l.sums.ranges.Values(ctx, l.job.Sampling())
 		}
@@ -467,14 +491,21 @@ func (l *leader) outcome(ctx context.Context, quarantined []job.Quarantine) (*Ou
 	if s.mergedRows() == 0 {
 		return nil, quarantineError(j.ID, quarantined, &j.Plan)
 	}
-	result, err := s.check(ctx, j.Sampling())
-	if err != nil {
-		return nil, fmt.Errorf("job %s: %w", j.ID, err)
+	var values tally.Result
+	var lineage *scores.Lineage
+	var path *scores.Path
+	if l.rounder != nil {
+		values, path, l.ranks = l.rounder.result()
+	} else {
+		result, err := s.check(ctx, j.Sampling())
+		if err != nil {
+			return nil, fmt.Errorf("job %s: %w", j.ID, err)
+		}
+		values, lineage = l.rounds.result(result)
 	}
-	values, lineage := l.rounds.result(result)
 	outcome := &Outcome{
 		Scores: scores.File{Fields: j.Dataset.Fields(), Layout: scores.LayoutOf(&j.Architecture), Spec: j.Spec, Baseline: j.Baseline, DatasetRows: j.Sample.Rows,
-			QuarantinedRows: rowsOf(quarantined, &j.Plan), Stopped: l.rounds.stopped, Lineage: lineage, Result: values},
+			QuarantinedRows: rowsOf(quarantined, &j.Plan), Stopped: l.rounds.stopped, Lineage: lineage, Path: path, Result: values},
 		Plan:        j.Plan,
 		Workers:     s.workers,
 		CPU:         s.cpu,

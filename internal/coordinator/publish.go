@@ -114,6 +114,9 @@ func (p *publisher) scan(ctx context.Context, group *errgroup.Group, published c
 	before := make(chan struct{}) // closed when the task before the next one is stored
 	close(before)
 	emit := func(ctx context.Context, piece *shard.Piece) error {
+		if p.stale(piece.Index) {
+			return nil
+		}
 		task, data, err := p.task(piece)
 		if err != nil {
 			return err
@@ -157,6 +160,13 @@ func (p *publisher) scan(ctx context.Context, group *errgroup.Group, published c
 	return ctx.Err()
 }
 
+// stale reports whether a shard belongs to a round of a path that was over when this coordinator began.
+// Such a shard was ordered before its result came.
+func (p *publisher) stale(index int) bool {
+	round, _, _ := p.job.Plan.Locate(index)
+	return p.job.Spec.Traits().Ranks && p.inputs.round(round) == nil
+}
+
 // task returns the task of a shard, and the encoded shard unless workers read it in place.
 func (p *publisher) task(piece *shard.Piece) (task job.Task, data []byte, err error) {
 	j, plan := p.job, &p.job.Plan
@@ -167,6 +177,7 @@ func (p *publisher) task(piece *shard.Piece) (task job.Task, data []byte, err er
 	if previous := p.inputs.previous; previous != nil {
 		task.PreviousModel, task.PreviousBaseline = previous.model, previous.baseline
 	}
+	task.Path = p.inputs.round(round)
 	if plan.InPlace && !p.orders.overWire(piece.Index) {
 		task.Place = piece.Place
 		task.Place.SHA256 = shard.Digest(piece.Rows)

@@ -18,7 +18,13 @@ func (m *sums) mergedRows() int64 {
 	if m.accumulator == nil {
 		return m.rows
 	}
-	return m.accumulator.Rows()
+	rows := m.accumulator.Rows()
+	if m.path != nil {
+		for _, round := range m.path.Rounds {
+			rows += round.Rows
+		}
+	}
+	return rows
 }
 
 // check returns the result of the finished job without its values. See tally.Accumulator.Check.

@@ -251,8 +251,8 @@ func (r *rounds) relativeError() (figure float64, defined bool) {
 // timeOver reports whether, at the rate so far, the next round would end after the
 // job's time is over. It returns false for a job without rows, which has no rate yet.
 func (r *rounds) timeOver(round int, elapsed float64) bool {
-	until, rows := r.job.Spec.Until, r.sums.accumulator.Rows()
-	if until.Seconds == 0 || rows == 0 {
+	until, rows := r.job.Spec.Until, r.sums.mergedRows()
+	if until == nil || until.Seconds == 0 || rows == 0 {
 		return false
 	}
 	perRow := elapsed / float64(rows)

@@ -75,7 +75,7 @@ func TestFirstPortionWithoutRows(t *testing.T) {
 	if err := r.sums.write(&out, testJob, &r.job.Plan); err != nil {
 		t.Fatal(err)
 	}
-	back, err := readSums(&out, testJob, layout.Of(200, 1), tally.Form{}, &r.job.Plan)
+	back, err := readSums(&out, testJob, layout.Of(200, 1), tally.Form{}, &r.job.Plan, nil)
 	if err != nil || back.firstHalf != nil || back.accumulator.Rows() != 3 {
 		t.Errorf("%+v, %v", back, err)
 	}

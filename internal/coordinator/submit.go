@@ -81,8 +81,10 @@ const otherBuild = `continue with that build, or remove the job with "shaver job
 // inputs are the blobs that every task of a job needs.
 type inputs struct {
 	bus      *bus.Bus
+	job      string // id of the job
 	game     game
 	previous *game // previous model of a paired job; nil = the job is not paired
+	rounds   roundInputs
 }
 
 // game is a model and what its dropped entries read.
@@ -109,7 +111,7 @@ func newGame(open func() (*checkpoint.Checkpoint, error), model string, bytes in
 // newInputs returns the inputs of the job p that r asks for. It keeps no reference to the
 // models of p.
 func newInputs(b *bus.Bus, r *prepare.Request, p *prepare.Prepared) *inputs {
-	in := &inputs{bus: b, game: *newGame(r.Open, p.Spec.Model, p.Checkpoint.Size(), p.Baseline, bus.BaselineName(p.ID))}
+	in := &inputs{bus: b, job: p.ID, game: *newGame(r.Open, p.Spec.Model, p.Checkpoint.Size(), p.Baseline, bus.BaselineName(p.ID))}
 	if e := p.Earlier; e != nil {
 		open := r.Previous.Open
 		if p.Spec.Previous.Model == p.Spec.Model {
@@ -128,7 +130,10 @@ func (in *inputs) store(ctx context.Context, p *prepare.Prepared) error {
 	if p != nil {
 		ck = p.Checkpoint
 	}
-	if err := in.game.store(ctx, in.bus, ck); err != nil || in.previous == nil {
+	if err := in.game.store(ctx, in.bus, ck); err != nil {
+		return err
+	}
+	if err := in.storeMask(ctx); err != nil || in.previous == nil {
 		return err
 	}
 	if p != nil {

@@ -13,6 +13,7 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/layout"
 	"shaver/internal/merger"
+	"shaver/internal/path"
 	"shaver/internal/prepare"
 	"shaver/internal/tally"
 	"shaver/internal/tallyio"
@@ -32,7 +33,8 @@ type sums struct {
 	// half holds the sums of the first half of the work of a paired job, from the second
 	// round on; otherwise nil.
 	half    *tally.Accumulator
-	seconds float64 // how long the job was led before this checkpoint was stored
+	path    *path.Path // state of a path, whose current round accumulator sums; otherwise nil
+	seconds float64    // how long the job was led before this checkpoint was stored
 }
 
 // newSums returns the sums of a job with nothing merged, for tables of the given shape.
@@ -47,7 +49,17 @@ func newSumsOf(j *prepare.Job) *sums {
 	if j.Plan.Ranges > 0 {
 		return &sums{shards: job.NewShards(j.Plan.Shards()), workers: map[string]int{}}
 	}
-	return newSums(j.Architecture.Shape(), formOf(j), j.Plan.Shards())
+	s := newSums(j.Architecture.Shape(), formOf(j), j.Plan.Shards())
+	s.path = newPathOf(j)
+	return s
+}
+
+// newPathOf returns the state of j before its first round, or nil if j is not a path.
+func newPathOf(j *prepare.Job) *path.Path {
+	if !j.Spec.Traits().Ranks {
+		return nil
+	}
+	return path.New(&j.Architecture)
 }
 
 // formOf returns the form of the partials of j.
@@ -59,7 +71,9 @@ func formOf(j *prepare.Job) tally.Form { return j.Sampling().Form(j.Architecture
 //   - the sums, as package tallyio writes them, unless the header has ranges, which are the
 //     blobs with the sums;
 //   - if the header has half_rows, one float64 for each entry, the sums of the first half;
-//   - if the header has half, the sums of the first half of a paired job, as above.
+//   - if the header has half, the sums of the first half of a paired job, as above;
+//   - if the header has path, the state of a path, as package path writes it. The sums are
+//     then those of the current round.
 //
 // Everything is little-endian.
 const sumsMagic = sumsKind + "2\n"
@@ -96,6 +110,8 @@ type sumsHeader struct {
 	// Half is the header of the sums of the first half of a paired job; nil = no such sums.
 	Half   *tallyio.Header `json:"half,omitempty"`
 	Ranges []job.Blob      `json:"ranges,omitempty"` // see job.Plan.Ranges
+	// Path has the rounds of a path that are over; nil = the job is not a path.
+	Path *[]path.Round `json:"path,omitempty"`
 }
 
 // write writes the checkpoint of the job with the given id and plan to w. It does not
@@ -112,6 +128,9 @@ func (m *sums) write(w io.Writer, id string, plan *job.Plan) error {
 	if m.half != nil {
 		half := tallyio.HeaderOf(m.half)
 		header.Half = &half
+	}
+	if m.path != nil {
+		header.Path = &m.path.Rounds
 	}
 	if err := tallyio.WriteHead(w, sumsMagic, header); err != nil {
 		return err
@@ -130,13 +149,17 @@ func (m *sums) write(w io.Writer, id string, plan *job.Plan) error {
 	if m.half != nil {
 		return tallyio.Write(w, m.half)
 	}
+	if m.path != nil {
+		return m.path.Write(w)
+	}
 	return nil
 }
 
-// readSums reads the checkpoint of the job with the given id and plan. Malformed
+// readSums reads the checkpoint of the job with the given id and plan. state is the state of a path
+// before its first round, or nil; readSums changes it. Malformed
 // bytes, and the checkpoint of another job, are bad input.
-func readSums(r io.Reader, id string, shape layout.Shape, form tally.Form, plan *job.Plan) (*sums, error) {
-	m, err := readCheckpoint(r, id, shape, form, plan)
+func readSums(r io.Reader, id string, shape layout.Shape, form tally.Form, plan *job.Plan, state *path.Path) (*sums, error) {
+	m, err := readCheckpoint(r, id, shape, form, plan, state)
 	if err != nil {
 		return nil, fmt.Errorf("the checkpoint: %w", err)
 	}
@@ -144,7 +167,7 @@ func readSums(r io.Reader, id string, shape layout.Shape, form tally.Form, plan 
 }
 
 // readCheckpoint is readSums, with errors that do not name the checkpoint.
-func readCheckpoint(r io.Reader, id string, shape layout.Shape, form tally.Form, plan *job.Plan) (*sums, error) {
+func readCheckpoint(r io.Reader, id string, shape layout.Shape, form tally.Form, plan *job.Plan, state *path.Path) (*sums, error) {
 	buffered := bufio.NewReader(r)
 	if head, _ := buffered.Peek(len(sumsMagic) + 4); otherForm(head) != nil { // if there are fewer bytes, ReadHead returns the error
 		return nil, otherForm(head)
@@ -153,6 +176,9 @@ func readCheckpoint(r io.Reader, id string, shape layout.Shape, form tally.Form,
 	var h sumsHeader
 	if err := tallyio.ReadHead(r, sumsMagic, &h); err != nil {
 		return nil, err
+	}
+	if (state != nil) != (h.Path != nil) {
+		return nil, fault.Inputf("it has the state of a path: %t, expected %t", h.Path != nil, state != nil)
 	}
 	if err := h.check(id, plan); err != nil {
 		return nil, fault.Inputf("%w", err)
@@ -176,6 +202,11 @@ func readCheckpoint(r io.Reader, id string, shape layout.Shape, form tally.Form,
 	if h.Half != nil {
 		if m.half, err = tallyio.Read(r, h.Half, shape, form); err != nil {
 			return nil, fmt.Errorf("the first half: %w", err)
+		}
+	}
+	if m.path = state; state != nil {
+		if err := state.Read(r, *h.Path); err != nil {
+			return nil, fmt.Errorf("the path: %w", err)
 		}
 	}
 	if err := tallyio.ReadEnd(r); err != nil {
@@ -206,6 +237,11 @@ func (h *sumsHeader) check(id string, plan *job.Plan) error {
 		if h.Shards.Has(shard) {
 			rows += plan.ShardRows(shard)
 			set++
+		}
+	}
+	if h.Path != nil {
+		for _, round := range *h.Path {
+			rows -= round.Rows
 		}
 	}
 	if rows != h.Rows || set != h.Shards.Len() {

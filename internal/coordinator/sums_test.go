@@ -56,7 +56,7 @@ func encoded(t testing.TB, m *sums) []byte {
 func TestCheckpointRoundTrip(t *testing.T) {
 	m := exampleOf(t)
 	data := encoded(t, m)
-	back, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
+	back, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
 	if err != nil || !reflect.DeepEqual(back, m) {
 		t.Fatalf("%+v, %v", back, err)
 	}
@@ -64,34 +64,34 @@ func TestCheckpointRoundTrip(t *testing.T) {
 		t.Error("no sum has left int64, so no carry is tested")
 	}
 	for n := range data {
-		if _, err := readSums(bytes.NewReader(data[:n]), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan); !fault.IsInput(err) {
+		if _, err := readSums(bytes.NewReader(data[:n]), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil); !fault.IsInput(err) {
 			t.Fatalf("the first %d bytes: %v", n, err)
 		}
 	}
 	other := job.Plan{Rows: 10, RowsPerShard: 4}
 	for name, read := range map[string]func() error{
 		"more bytes": func() error {
-			_, err := readSums(bytes.NewReader(append(bytes.Clone(data), 0)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
+			_, err := readSums(bytes.NewReader(append(bytes.Clone(data), 0)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
 			return err
 		},
 		"other job": func() error {
-			_, err := readSums(bytes.NewReader(data), "x", layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
+			_, err := readSums(bytes.NewReader(data), "x", layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
 			return err
 		},
 		"other table": func() error {
-			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(8, 2), tally.Form{Within: true}, &testPlan)
+			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(8, 2), tally.Form{Within: true}, &testPlan, nil)
 			return err
 		},
 		"other lists": func() error {
-			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{}, &testPlan)
+			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{}, &testPlan, nil)
 			return err
 		},
 		"other plan": func() error {
-			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{Within: true}, &other)
+			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{Within: true}, &other, nil)
 			return err
 		},
 		"other shards": func() error {
-			_, err := readSums(bytes.NewReader(bytes.Replace(data, []byte(`"rows":6`), []byte(`"rows":9`), 1)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
+			_, err := readSums(bytes.NewReader(bytes.Replace(data, []byte(`"rows":6`), []byte(`"rows":9`), 1)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
 			return err
 		},
 	} {
@@ -110,7 +110,7 @@ func TestCheckpointOfOtherBuild(t *testing.T) {
 		"shaver.checkpoint/x\n": false, "shaver.checkpoint/2 ": false, "shaver.sums/1\n": false, "shaver.checkpoint/": false,
 	} {
 		changed := append([]byte(text), data[len(sumsMagic):]...)
-		_, err := readSums(bytes.NewReader(changed), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
+		_, err := readSums(bytes.NewReader(changed), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
 		if !fault.IsInput(err) || errors.Is(err, errOtherForm) != other || other && !strings.Contains(err.Error(), strings.TrimSpace(text)+", and this build reads shaver.checkpoint/2") {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -171,17 +171,17 @@ func TestCheckpointOfPairedJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := encoded(t, m)
-	back, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), form, &testPlan)
+	back, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), form, &testPlan, nil)
 	if err != nil || !reflect.DeepEqual(back, m) || back.accumulator.Fourths(1).Difference == 0 || back.half.Rows() != 3 {
 		t.Fatalf("%+v, %v", back, err)
 	}
 	for n := range data {
-		if _, err := readSums(bytes.NewReader(data[:n]), testJob, layout.Of(7, 2), form, &testPlan); !fault.IsInput(err) {
+		if _, err := readSums(bytes.NewReader(data[:n]), testJob, layout.Of(7, 2), form, &testPlan, nil); !fault.IsInput(err) {
 			t.Fatalf("the first %d bytes: %v", n, err)
 		}
 	}
 	for _, other := range []tally.Form{{}, {Within: true}, {Paired: true, Fields: 3}} {
-		if _, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), other, &testPlan); !fault.IsInput(err) {
+		if _, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), other, &testPlan, nil); !fault.IsInput(err) {
 			t.Errorf("%+v: %v", other, err)
 		}
 	}
@@ -203,12 +203,12 @@ func TestCheckpointOfTables(t *testing.T) {
 	m.shards.Add(2)
 	m.firstHalf = &firstHalf{3, make([]float64, shape.Entries())}
 	data := encoded(t, m)
-	back, err := readSums(bytes.NewReader(data), testJob, shape, tally.Form{}, &testPlan)
+	back, err := readSums(bytes.NewReader(data), testJob, shape, tally.Form{}, &testPlan, nil)
 	if err != nil || !reflect.DeepEqual(back, m) || len(m.accumulator.State().Carries) == 0 {
 		t.Fatalf("%+v, %v", back, err)
 	}
 	for _, other := range []layout.Shape{layout.Of(7, 2), layout.Of(2, 3).And(3, 1), layout.Of(2, 3).And(2, 1).And(3, 2)} {
-		if _, err := readSums(bytes.NewReader(data), testJob, other, tally.Form{}, &testPlan); !fault.IsInput(err) {
+		if _, err := readSums(bytes.NewReader(data), testJob, other, tally.Form{}, &testPlan, nil); !fault.IsInput(err) {
 			t.Errorf("a checkpoint of tables of another shape: %v", err)
 		}
 	}
@@ -219,14 +219,14 @@ func FuzzCheckpoint(f *testing.F) {
 	f.Add(encoded(f, exampleOf(f)))
 	f.Add(encoded(f, newSums(layout.Of(7, 2), tally.Form{Within: true}, testPlan.Shards())))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
+		m, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
 		if err != nil {
 			if !fault.IsInput(err) {
 				t.Fatal(err)
 			}
 			return
 		}
-		back, err := readSums(bytes.NewReader(encoded(t, m)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
+		back, err := readSums(bytes.NewReader(encoded(t, m)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
 		if err != nil || !reflect.DeepEqual(back, m) {
 			t.Fatalf("%+v and %+v, %v", back, m, err)
 		}

@@ -99,6 +99,9 @@ type Place struct {
 	// portions. See job.Portion.
 	Portion  int `json:"portion,omitempty"`
 	Portions int `json:"portions,omitempty"`
+	// The part of the rows that the round takes, as in Round.
+	Part  int `json:"part,omitempty"`
+	Parts int `json:"parts,omitempty"`
 }
 
 // Task is the unit of work, of retry and of identity. It covers all passes over the rows
@@ -121,6 +124,14 @@ type Task struct {
 	// The previous model and its baseline, in the same forms; empty unless the job is paired.
 	PreviousModel    Blob `json:"previous_model,omitzero"`
 	PreviousBaseline Blob `json:"previous_baseline,omitzero"`
+	// Path says at which tables a task of a path measures; nil = the job is not a path.
+	Path *PathRound `json:"path,omitempty"`
+}
+
+// PathRound is what the tasks of a round of a path share.
+type PathRound struct {
+	Dropped     Blob             `json:"dropped"`     // layout.Mask of the entries that earlier rounds dropped
+	Calibration loss.Calibration `json:"calibration"` // of the model without these entries
 }
 
 // Result describes a finished task, or several tasks of one worker whose partials are added up.

@@ -193,6 +193,9 @@ func (m *Machine) result(r Result) []Action {
 	case r.Kernel != m.spec.Kernel:
 		return m.unusable(Unusable{Shard: r.Shard, Partial: r.Partial.Name, Why: fmt.Sprintf("its result was computed by kernel %s, expected %s", r.Kernel, m.spec.Kernel)})
 	}
+	if m.over(r.Shard) {
+		return []Action{Discard{r.Shard, r.Partial.Name, "its round is over"}}
+	}
 	for _, shard := range r.Covers() {
 		if s := m.state[shard]; s == merging || s == merged || s == saved { // another worker was faster
 			m.republish(r.Shard)
@@ -208,6 +211,12 @@ func (m *Machine) result(r Result) []Action {
 	}
 	m.largest = max(m.largest, r.Bytes())
 	return append(actions, Merge{r})
+}
+
+// over reports whether a shard belongs to an earlier round of a path. If it is quarantined, it
+// stays so, because its partial no longer fits the sums.
+func (m *Machine) over(shard int) bool {
+	return m.spec.Traits().Ranks && shard < m.plan.End(m.round-1)
 }
 
 // mergedFrom returns the name of the partial from which a shard was merged since the last
@@ -318,6 +327,7 @@ func (m *Machine) inventory(inv Inventory) []Action {
 		switch {
 		case (s == todo || s == wanted) && (task || answered):
 			m.set(shard, open)
+		case s == quarantined && m.over(shard):
 		case s == quarantined && !aside.Has(shard): // somebody removed the quarantine
 			m.tries[shard] = 0
 			m.republish(shard)

@@ -9,7 +9,7 @@ import (
 type Plan struct {
 	Rows         int64   `json:"rows"`             // rows to score; with Rounds, the sum over all rounds
 	RowsPerShard int64   `json:"rows_per_shard"`   // most rows of a shard; the last shard, and shards of small rounds, may have fewer
-	Rounds       []Round `json:"rounds,omitempty"` // rounds of a job with Until or of a paired job; nil = one round of all rows and passes
+	Rounds       []Round `json:"rounds,omitempty"` // rounds of a job with Until, of a paired job or of a path; nil = one round of all rows and passes
 	// InPlace means that shards are not sent: workers read the rows from their dataset.
 	InPlace bool `json:"in_place,omitempty"`
 	// Ranges is the number of ranges of features (layout.Shape.Cut) whose sums mergers keep. A
@@ -28,9 +28,15 @@ const MaxRanges = 1024
 // In a paired job all rounds are portions, and a round has all passes over its rows. A
 // paired job without Until has two rounds, the halves of its sample. It always computes
 // both.
+//
+// In a path the first round has all rows, and each later one has one of Parts disjoint parts of
+// them.
 type Round struct {
 	Rows int64 `json:"rows"`
 	Pass int   `json:"pass"`
+	// Of a path, from the second round on: the index of the part and the number of parts.
+	Part  int `json:"part,omitempty"`
+	Parts int `json:"parts,omitempty"`
 }
 
 // Bounds of the number of rounds in the first pass.
@@ -39,6 +45,9 @@ const (
 	mostPortions  = 7    // the first portion is then 1/64 of the rows
 	portionRows   = 4096 // approximate minimum number of rows of a portion
 )
+
+// partRows is the least number of rows of a shard of a part, if the part has that many.
+const partRows = 4096
 
 // Portions returns the number of rounds of the first pass over that many rows.
 func Portions(rows int64) int {
@@ -55,7 +64,7 @@ func Portion(hash uint64, portions int) int {
 
 // Portions returns the number of the plan's rounds that are portions of the rows.
 func (p *Plan) Portions() (n int) {
-	for n < len(p.Rounds) && p.Rounds[n].Pass == 0 {
+	for n < len(p.Rounds) && p.Rounds[n].Pass == 0 && p.Rounds[n].Parts == 0 {
 		n++
 	}
 	return max(n, 1)
@@ -100,7 +109,11 @@ func (p *Plan) round(round int) (rows, perShard int64) {
 		return p.Rows, p.RowsPerShard
 	}
 	rows = p.Rounds[round].Rows
-	return rows, max(1, min(p.RowsPerShard, (rows+shardsLeast-1)/shardsLeast))
+	perShard = (rows + shardsLeast - 1) / shardsLeast
+	if p.Rounds[round].Parts > 0 { // a path has many small rounds
+		perShard = max(perShard, min(rows, partRows))
+	}
+	return rows, max(1, min(p.RowsPerShard, perShard))
 }
 
 // End returns the number of shards of all rounds up to and including the given one.

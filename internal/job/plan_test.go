@@ -67,7 +67,7 @@ func TestPortionsDouble(t *testing.T) {
 // The work doubles with each portion and each power of two of passes. Only there can its
 // two halves be compared.
 func TestDoubles(t *testing.T) {
-	p := Plan{Rows: 1, RowsPerShard: 1, Rounds: []Round{{1, 0}, {1, 0}, {2, 0}, {4, 1}, {4, 2}, {4, 3}, {4, 4}}}
+	p := Plan{Rows: 1, RowsPerShard: 1, Rounds: []Round{{Rows: 1, Pass: 0}, {Rows: 1, Pass: 0}, {Rows: 2, Pass: 0}, {Rows: 4, Pass: 1}, {Rows: 4, Pass: 2}, {Rows: 4, Pass: 3}, {Rows: 4, Pass: 4}}}
 	for round, want := range []bool{false, true, true, true, false, true, false} {
 		if p.Doubles(round) != want {
 			t.Errorf("round %d: %v", round, !want)

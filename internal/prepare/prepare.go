@@ -18,6 +18,7 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/path"
 	"shaver/internal/scores"
 	"shaver/internal/shard"
 	"shaver/internal/tally"
@@ -96,7 +97,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if err := r.Dataset.CheckNames(ck.Fields); err != nil {
 		return nil, err
 	}
-	if err := r.validate(m.Players()); err != nil {
+	if err := r.validate(&m.Architecture); err != nil {
 		return nil, err
 	}
 	if r.Options.Traits().Derivatives {
@@ -187,8 +188,9 @@ func (j *Job) Scan(ctx context.Context, visit func(*model.Rows) error) error {
 	return j.Dataset.Scan(ctx, j.Spec.Splits, 4096, visit)
 }
 
-// validate checks the settings for a model with the given number of players.
-func (r *Request) validate(players int) error {
+// validate checks the settings for a model with the architecture a.
+func (r *Request) validate(a *model.Architecture) error {
+	players := a.Players()
 	if r.Previous != nil {
 		if err := r.Previous.checkSettings(r); err != nil {
 			return err
@@ -209,6 +211,11 @@ func (r *Request) validate(players int) error {
 	if r.Audit != 0 && (!(r.Audit > 0 && r.Audit <= 1) || !r.Options.Traits().Draws || r.Options.Traits().Flips) {
 		return fault.Usagef("audit %v with estimator %s: an audit needs estimator %s and a portion in (0, 1]", r.Audit, r.Options.Estimator, estimator.Multilinear)
 	}
+	if r.Options.Traits().Ranks {
+		if err := r.validatePath(a.Parameters()); err != nil {
+			return err
+		}
+	}
 	if r.Until == nil {
 		return nil
 	}
@@ -225,10 +232,33 @@ func (r *Request) validate(players int) error {
 	return nil
 }
 
+// validatePath checks the settings of a path.
+func (r *Request) validatePath(entries int) error {
+	name := r.Options.Estimator
+	if entries > path.MostEntries {
+		return fault.Inputf("the tables have %d entries, and the estimator %s takes at most %d", entries, name, path.MostEntries)
+	}
+	switch {
+	case r.Previous != nil:
+		return fault.Usagef("estimator %s: previous scores need an estimator of values, such as %s", name, estimator.Debiased)
+	case r.Ranges != 0:
+		return fault.Usagef("estimator %s: %d ranges: each round needs all sums in one process", name, r.Ranges)
+	case r.Until != nil && r.Until.Rule != "":
+		return fault.Usagef("estimator %s: the stop rule %s needs an estimator of values, such as %s; a path can only have a time limit", name, r.Until.Rule, estimator.Multilinear)
+	}
+	return nil
+}
+
 // plan returns the plan of j, whose Spec and Sample are set.
 func (r *Request) plan(j *Job) job.Plan {
 	plan := job.Plan{Rows: j.Sample.Keep, RowsPerShard: r.RowsPerShard, InPlace: r.InPlace, Ranges: r.Ranges}
 	switch {
+	case r.Options.Traits().Ranks:
+		plan.Rounds = j.Sample.PathRounds(path.Rounds(&j.Architecture, r.Options.Sparsity), r.Options.Parts)
+		plan.Rows = 0
+		for _, round := range plan.Rounds {
+			plan.Rows += round.Rows
+		}
 	case r.Previous != nil:
 		portions := 2
 		if r.Until != nil {

@@ -60,6 +60,12 @@ func orderBy(weights []float32, keys ...func(i int32) float64) ([]int32, error) 
 	return order, nil
 }
 
+// Sort sorts numbers, which must be ascending, by a key, then by the magnitude of the weight,
+// and then by the number itself. weights and key are indexed by number.
+func Sort(numbers []int32, weights []float32, key func(i int32) float64) {
+	sortBy(numbers, make([]uint64, len(numbers)), key, func(i int32) float64 { return math.Abs(float64(weights[i])) })
+}
+
 // sortBy sorts numbers, which must be ascending, by the first key, then by the other keys,
 // and then by the numbers themselves. memory must be as long as numbers.
 //

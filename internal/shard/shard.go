@@ -69,6 +69,38 @@ func (s Sample) Rounds(portions, passes int) []job.Round {
 	return rounds
 }
 
+// PathRounds returns the given number of rounds of a path. The first one has all sampled rows, and
+// the others have one part after the other, again and again.
+func (s Sample) PathRounds(n, parts int) []job.Round {
+	rounds := []job.Round{{Rows: s.Keep}}
+	for k := range n - 1 {
+		part, count := k%parts, int64(parts)
+		rows := s.Keep / count
+		for kept := s.Keep - s.Keep%count; kept < s.Keep; kept++ {
+			if s.part(kept, parts) == part {
+				rows++
+			}
+		}
+		rounds = append(rounds, job.Round{Rows: rows, Part: part, Parts: parts})
+	}
+	return rounds
+}
+
+// part returns the number of the part to which a row of the sample belongs, given the number of
+// sampled rows before it. Of each block of that many consecutive sampled rows as there are parts, each
+// part has one, and the block begins with a random one.
+func (s Sample) part(kept int64, parts int) int {
+	stream := random.At(s.Seed, random.Part, uint64(kept)/uint64(parts), 0)
+	return int((stream.Below(uint64(parts)) + uint64(kept)) % uint64(parts))
+}
+
+// has reports whether the last row that was chosen belongs to the portion or the part of place. index is
+// its index.
+func (p *picker) has(index int64, place *job.Place) bool {
+	return (place.Portions == 0 || p.portion(index, place.Portions) == place.Portion) &&
+		(place.Parts == 0 || p.part(p.kept-1, place.Parts) == place.Part)
+}
+
 // portion returns the number of the portion to which a row belongs.
 func (s Sample) portion(index int64, portions int) int {
 	if portions == 1 {
@@ -84,7 +116,7 @@ func (s Sample) portion(index int64, portions int) int {
 // passes each wanted shard to emit, which must not keep it.
 func Cut(ctx context.Context, source model.RowSource, sample Sample, plan job.Plan,
 	next func(context.Context) (int, error), emit func(context.Context, *Piece) error) error {
-	c := cutter{picker: picker{Sample: sample}, plan: plan, portions: plan.Portions(), wanted: next, emit: emit}
+	c := cutter{picker: picker{Sample: sample}, plan: plan, wanted: next, emit: emit}
 	if err := c.advance(ctx); err != nil {
 		return ignore(err, errEnough)
 	}
@@ -106,15 +138,14 @@ func ignore(err, target error) error {
 
 type cutter struct {
 	picker
-	plan     job.Plan
-	portions int
-	wanted   func(context.Context) (int, error)
-	emit     func(context.Context, *Piece) error
+	plan   job.Plan
+	wanted func(context.Context) (int, error)
+	emit   func(context.Context, *Piece) error
 
-	at       int64 // rows of the round seen so far
-	want     int   // index of the current shard, or of the next wanted one
-	round    int   // round of this shard
-	from, to int64 // its rows within the round
+	at       int64     // rows of the round seen so far
+	want     int       // index of the current shard, or of the next wanted one
+	round    job.Place // portion or part of this shard's round; nothing else is set
+	from, to int64     // its rows within the round
 	place    job.Place
 	rows     model.Rows
 }
@@ -128,7 +159,9 @@ func (c *cutter) advance(ctx context.Context) error {
 		return err
 	}
 	c.want = want
-	c.round, c.from, c.to = c.plan.Locate(want)
+	var round int
+	round, c.from, c.to = c.plan.Locate(want)
+	c.round = placeOf(&c.plan, round)
 	return nil
 }
 
@@ -136,7 +169,7 @@ func (c *cutter) advance(ctx context.Context) error {
 func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 	for i := range rows.Len() {
 		index, chosen := c.picker.next()
-		if !chosen || c.round < c.portions && c.portion(index, c.portions) != c.round {
+		if !chosen || !c.has(index, &c.round) {
 			continue
 		}
 		c.at++
@@ -144,7 +177,8 @@ func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 			continue
 		}
 		if c.rows.Len() == 0 {
-			c.place = c.placeOf(index)
+			c.place = c.round
+			c.place.Seen, c.place.Kept = index, c.kept-1
 		}
 		c.rows.Append(rows, i)
 		if c.at < c.to {
@@ -161,12 +195,13 @@ func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 	return nil
 }
 
-// placeOf returns the place of the shard whose first row has the given index and has just
-// been chosen.
-func (c *cutter) placeOf(index int64) job.Place {
-	place := job.Place{Seen: index, Kept: c.kept - 1}
-	if c.round < c.portions && c.portions > 1 {
-		place.Portion, place.Portions = c.round, c.portions
+// placeOf returns a place with only the portion or the part of a round.
+func placeOf(plan *job.Plan, round int) (place job.Place) {
+	if portions := plan.Portions(); round < portions && portions > 1 {
+		place.Portion, place.Portions = round, portions
+	}
+	if len(plan.Rounds) > 0 {
+		place.Part, place.Parts = plan.Rounds[round].Part, plan.Rounds[round].Parts
 	}
 	return place
 }
@@ -180,7 +215,7 @@ func Collect(ctx context.Context, source model.RowSource, sample Sample, place j
 	err := source(ctx, func(rows *model.Rows) error {
 		for i := range rows.Len() {
 			index, chosen := p.next()
-			if !chosen || place.Portions > 0 && p.portion(index, place.Portions) != place.Portion {
+			if !chosen || !p.has(index, &place) {
 				continue
 			}
 			if all.Append(rows, i); int64(all.Len()) == want {
@@ -200,6 +235,28 @@ func Collect(ctx context.Context, source model.RowSource, sample Sample, place j
 	}
 	return all, nil
 }
+
+// Draw reads the rows of source once and returns a random sample of n of the sampled rows, or all of
+// them if there are fewer. It leaves out rows that check refuses.
+func (s Sample) Draw(ctx context.Context, source model.RowSource, n int64, check func(features []int32) error) (*model.Rows, error) {
+	all, outer := &model.Rows{}, picker{Sample: s}
+	inner := picker{Sample: Sample{Rows: s.Keep, Keep: min(n, s.Keep), Seed: s.Seed, Generation: drawn}}
+	err := source(ctx, func(rows *model.Rows) error {
+		for i := range rows.Len() {
+			if _, chosen := outer.next(); !chosen {
+				continue
+			}
+			if _, chosen := inner.next(); chosen && check(rows.Row(i)) == nil {
+				all.Append(rows, i)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// drawn takes the place of the generation in Draw.
+const drawn = math.MaxUint64
 
 // Digest returns the SHA-256 of rows in hexadecimal. Each row in turn contributes its
 // number (64 bits), its label (8 bits; a label other than 0 and 1 is the byte 2 and a float32), the global ids of its features (32 bits each) and

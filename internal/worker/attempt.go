@@ -15,6 +15,7 @@ import (
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
+	"shaver/internal/layout"
 	"shaver/internal/model"
 	"shaver/internal/shapley"
 	"shaver/internal/shard"
@@ -204,6 +205,12 @@ func (a *attempt) compute() (*computed, error) {
 	if err != nil {
 		return nil, err
 	}
+	var dropped layout.Mask
+	if t.Path != nil {
+		if dropped, game.Model, err = a.pruned(ctx, &game); err != nil {
+			return nil, err
+		}
+	}
 	var previous shapley.Game
 	if t.Spec.Previous != nil {
 		if previous, err = a.game(ctx, t.PreviousModel, t.PreviousBaseline, t.Model); err != nil {
@@ -225,6 +232,9 @@ func (a *attempt) compute() (*computed, error) {
 		cpu = a.CPU()
 	}
 	options := shapley.Options{Options: t.Spec.TaskOptions(), Seed: t.Spec.Seed, First: t.Pass}
+	if t.Path != nil {
+		options.Dropped, options.Calibration = dropped, t.Path.Calibration
+	}
 	progress := func(n int) {
 		a.steps.Add(int64(n))
 		if a.OnRows != nil {
@@ -273,6 +283,22 @@ func (a *attempt) game(ctx context.Context, weights, values, other job.Blob) (sh
 		return shapley.Game{}, fault.Inputf("baseline %s: %w", values.Name, err)
 	}
 	return shapley.Game{Model: m, Baseline: entries, Loss: a.d.Task.Spec.Loss}, nil
+}
+
+// pruned fetches the mask of a task of a path, and returns the model without the entries that it
+// drops.
+func (a *attempt) pruned(ctx context.Context, g *shapley.Game) (layout.Mask, *model.Model, error) {
+	t := &a.d.Task
+	data, err := fetch(ctx, a.blobs, t.Path.Dropped, maxShardBytes, a.steps)
+	if err != nil {
+		return nil, nil, a.lost(ctx, t.Path.Dropped, err)
+	}
+	dropped := layout.Mask(data)
+	if err := dropped.Check(g.Model.Parameters()); err != nil {
+		return nil, nil, fault.Inputf("%s: %w", t.Path.Dropped.Name, err)
+	}
+	m, err := a.Models.pruned(ctx, t, g, dropped, a.steps)
+	return dropped, m, err
 }
 
 // rows fetches the rows of the task, or reads them in place. If they cannot be read in

@@ -11,7 +11,10 @@ import (
 	"shaver/internal/checkpoint"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
+	"shaver/internal/layout"
 	"shaver/internal/model"
+	"shaver/internal/prune"
+	"shaver/internal/shapley"
 )
 
 // Models keeps the models of the task that was begun last: one, or two if its job is
@@ -23,6 +26,9 @@ type Models struct {
 	once sync.Once
 	turn chan struct{}           // holds a value while a caller of get has its turn
 	kept map[string]*model.Model // by digest, at most two
+	// round is the model of the last round of a path, without the entries that are dropped.
+	round     *model.Model
+	roundName string // digests of its model, baseline and mask
 	// kernel is the one for which the models are packed.
 	kernel string
 }
@@ -41,7 +47,7 @@ func (s *Models) get(ctx context.Context, b blobs, blob, other job.Blob, steps *
 	}
 	defer func() { <-s.turn }()
 	if name := kernel.Name(); s.kernel != name {
-		s.kernel, s.kept = name, nil
+		s.kernel, s.kept, s.round, s.roundName = name, nil, nil, ""
 	}
 	maps.DeleteFunc(s.kept, func(digest string, _ *model.Model) bool { return digest != blob.SHA256 && digest != other.SHA256 })
 	if m := s.kept[blob.SHA256]; m != nil {
@@ -68,6 +74,21 @@ func (s *Models) get(ctx context.Context, b blobs, blob, other job.Blob, steps *
 	}
 	s.kept[blob.SHA256] = m
 	return m, nil
+}
+
+// pruned returns the model of g without the entries that a round of a path drops. It keeps the
+// model of one round.
+func (s *Models) pruned(ctx context.Context, t *job.Task, g *shapley.Game, dropped layout.Mask, steps *atomic.Int64) (*model.Model, error) {
+	if err := s.begin(ctx, steps); err != nil {
+		return nil, err
+	}
+	defer func() { <-s.turn }()
+	if name := t.Model.SHA256 + t.Baseline.SHA256 + t.Path.Dropped.SHA256; s.roundName != name {
+		s.round = nil // frees its memory
+		tables := prune.Apply(&g.Model.Architecture, g.Model.Weights.Embedding, dropped.Bools(g.Model.Parameters()), g.Baseline)
+		s.round, s.roundName = g.Model.WithEmbedding(tables), name
+	}
+	return s.round, nil
 }
 
 // begin waits for the caller's turn. It counts steps, so that the caller's task keeps

@@ -1,0 +1,163 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"runtime"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/bus"
+	"shaver/internal/evaluate"
+	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/layout"
+	"shaver/internal/loss"
+	"shaver/internal/model"
+	"shaver/internal/prepare"
+	"shaver/internal/prune"
+	"shaver/internal/scores"
+	"shaver/internal/tally"
+)
+
+// calibrationRows is the number of rows to which the tables of a round are calibrated.
+const calibrationRows = 4096
+
+// rounder leads a path from round to round. Between two rounds it cuts, calibrates the
+// tables that are left, and stores the mask of the next round. Its memory is that of the model, the
+// tables of a round, and the state of the path.
+type rounder struct {
+	job   *prepare.Job
+	model *model.Model
+	sums  *sums
+	rows  *model.Rows // to which the rounds are calibrated; nil = not read yet
+}
+
+// newRounder returns the rounder of the job p, or nil if the job is not a path.
+func newRounder(p *prepare.Prepared, j *prepare.Job, s *sums) *rounder {
+	if s.path == nil {
+		return nil
+	}
+	return &rounder{job: j, model: p.Model, sums: s}
+}
+
+// over reports whether all rounds are over.
+func (r *rounder) over() bool { return len(r.sums.path.Rounds) == len(r.job.Plan.Rounds) }
+
+// begin stores what the tasks of the next round need.
+func (r *rounder) begin(ctx context.Context, in *inputs) error {
+	mask := r.sums.path.Mask()
+	c, err := r.calibrate(ctx, mask)
+	if err != nil {
+		return err
+	}
+	return in.begin(ctx, len(r.sums.path.Rounds), mask, c)
+}
+
+// The scale of a calibration is kept within these bounds. A table that predicts nothing would
+// otherwise stop all terms, and few rows may make it steep.
+const (
+	leastScale = 0.05
+	mostScale  = 3
+)
+
+// calibrate returns the calibration of the model without the entries that are dropped.
+func (r *rounder) calibrate(ctx context.Context, dropped layout.Mask) (loss.Calibration, error) {
+	m := r.model
+	if r.rows == nil {
+		rows, err := r.job.Sample.Draw(ctx, r.job.Scan, calibrationRows, m.CheckRow)
+		if err != nil {
+			return loss.Calibration{}, err
+		}
+		r.rows = rows
+	}
+	pruned := m.WithEmbedding(prune.Apply(&m.Architecture, m.Weights.Embedding, dropped.Bools(m.Parameters()), r.job.Baseline))
+	source := func(_ context.Context, each func(*model.Rows) error) error { return each(r.rows) }
+	p, err := evaluate.Predict(ctx, pruned, r.job.Spec.Loss, source, runtime.GOMAXPROCS(0))
+	if err != nil {
+		return loss.Calibration{}, fault.Inputf("%w", err)
+	}
+	c := evaluate.Calibrate(p)
+	c.Scale = max(leastScale, min(mostScale, c.Scale))
+	return c, nil
+}
+
+// end ends a round and begins the next one, unless it was the last one or the job has to end. more says
+// whether it begins.
+func (r *rounder) end(ctx context.Context, round int, in *inputs, timeOver bool, log *zap.Logger) (more bool, err error) {
+	p := r.sums.path
+	if len(p.Rounds) == round { // otherwise the checkpoint was made after the cut
+		p.Cut(r.sums.accumulator, in.round(round).Calibration, r.model.Weights.Embedding)
+		r.sums.accumulator.Clear()
+		last := p.Rounds[round]
+		log.Info("round done", zap.Int("round", round+1), zap.Int("of", len(r.job.Plan.Rounds)), zap.Int64("rows", last.Rows), zap.Int("entries", last.Kept), zap.Float64("loss", last.Loss))
+	}
+	if r.over() || timeOver {
+		return false, nil
+	}
+	return true, r.begin(ctx, in)
+}
+
+// result returns the head of the scores, and the function that writes the ranks of a feature.
+func (r *rounder) result() (tally.Result, *scores.Path, func(int, tally.Values)) {
+	p := r.sums.path
+	ranks, shape := p.Ranks(r.model.Weights.Embedding), r.job.Architecture.Shape()
+	info := &scores.Path{Reach: p.Reach()}
+	for _, round := range p.Rounds {
+		info.Rounds = append(info.Rounds, scores.Round{Rows: round.Rows, Kept: int64(round.Kept), Loss: round.Loss, Scale: round.Calibration.Scale, Offset: round.Calibration.Offset})
+	}
+	result := tally.Result{Scores: tally.Scores{Shape: shape, Count: p.Counts}, Rows: p.Rounds[0].Rows, LossFull: p.Rounds[0].Loss}
+	return result, info, func(feature int, into tally.Values) {
+		from, to := shape.Row(feature)
+		copy(into.Rank, ranks[from:to])
+	}
+}
+
+// roundInputs are what the tasks of the rounds of a path need. They are safe for concurrent use.
+type roundInputs struct {
+	mu    sync.Mutex
+	tasks map[int]*job.PathRound // by round, of the rounds that this coordinator began; nil = the job is not a path
+	now   int                    // the current round
+	mask  layout.Mask            // of the current round
+}
+
+// round returns what the tasks of a round of a path have; nil if this coordinator did not begin it, or the
+// job is not a path.
+func (in *inputs) round(round int) *job.PathRound {
+	in.rounds.mu.Lock()
+	defer in.rounds.mu.Unlock()
+	return in.rounds.tasks[round]
+}
+
+// begin begins a round of a path. It stores the mask, and deletes that of the round before.
+func (in *inputs) begin(ctx context.Context, round int, mask layout.Mask, c loss.Calibration) error {
+	sum, name := sha256.Sum256(mask), bus.MaskName(in.job, round)
+	in.rounds.mu.Lock()
+	before := in.rounds.tasks[in.rounds.now]
+	if in.rounds.tasks == nil {
+		in.rounds.tasks = map[int]*job.PathRound{}
+	}
+	in.rounds.now, in.rounds.mask = round, mask
+	in.rounds.tasks[round] = &job.PathRound{Dropped: job.Blob{Name: name, Bytes: int64(len(mask)), SHA256: hex.EncodeToString(sum[:])}, Calibration: c}
+	in.rounds.mu.Unlock()
+	if err := in.storeMask(ctx); err != nil || before == nil {
+		return err
+	}
+	return in.bus.Delete(ctx, before.Dropped.Name)
+}
+
+// storeMask stores the mask of the current round unless the server has it.
+func (in *inputs) storeMask(ctx context.Context) error {
+	round := in.round(in.rounds.now)
+	if round == nil {
+		return nil
+	}
+	_, err := in.bus.PutFrom(ctx, round.Dropped.Name, func(w io.Writer) error {
+		_, err := w.Write(in.rounds.mask)
+		return err
+	}, &round.Dropped)
+	return err
+}

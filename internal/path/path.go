@@ -1,0 +1,273 @@
+// Package path computes the order of a path: it drops entries in rounds, and each round ranks
+// by terms that were measured with the table as the earlier rounds left it. A ranking that is
+// measured once, at the full table, misses how the dropped entries interact.
+//
+// Let a round have the sums G of the first-order terms of an entry and D of its second-order
+// terms (see shapley), over the rows of the round and, with weights that decay, of earlier
+// rounds. Then D/2 - G is, to second order, by how much the loss of these rows rises if the
+// entry alone is dropped. Entries that are dropped together have effects that mostly agree. So
+// the round drops the entries with the lowest
+//
+//	D/(2*eta) - G
+//
+// where 1/eta is the number of entries whose effects agree. It is a trust region, and shrinks
+// with the portion of the table that is left.
+//
+// Entries are only ever dropped. So one path gives one order of all entries, and every budget
+// is a cut of it. The order is not one of Shapley values.
+package path
+
+import (
+	"io"
+	"math"
+	"slices"
+
+	"shaver/internal/fault"
+	"shaver/internal/layout"
+	"shaver/internal/loss"
+	"shaver/internal/model"
+	"shaver/internal/prune"
+	"shaver/internal/sparsity"
+	"shaver/internal/tally"
+	"shaver/internal/tallyio"
+)
+
+// A round drops one in cut of the entries that are left, at least one.
+const cut = 5
+
+// The trust region. Let r be the portion of the entries that a round measures. Then eta is
+// min(mostEta, eta/sqrt(r)).
+const (
+	eta     = 0.06
+	mostEta = 0.4
+)
+
+// decay is the factor of the sums of a round in the next one.
+const decay = 0.7
+
+// Rounds returns the number of rounds of a path through the tables of a to a sparsity.
+func Rounds(a *model.Architecture, to float64) (n int) {
+	entries := a.Parameters()
+	left := entries - pads(a)
+	for need := sparsity.Ceil(entries, to); left > 0 && entries-pads(a)-left < need; n++ {
+		left -= (left + cut - 1) / cut
+	}
+	return n
+}
+
+// pads returns the number of entries of pad rows, which are never dropped.
+func pads(a *model.Architecture) (n int) {
+	shape := a.Shape()
+	for _, row := range a.PadRows() {
+		from, to := shape.Row(row)
+		n += to - from
+	}
+	return n
+}
+
+// Round is a round of a path that is over.
+type Round struct {
+	Rows        int64            `json:"rows"`        // number of rows that were measured
+	Kept        int              `json:"kept"`        // number of entries that the measured tables keep
+	Loss        float64          `json:"loss"`        // mean loss of these rows with these tables, before calibration, in nat
+	Calibration loss.Calibration `json:"calibration"` // of these tables
+}
+
+// Path is the state of a path between two rounds. Only one goroutine may use it at a time.
+type Path struct {
+	Rounds []Round // that are over
+	Counts []int64 // number of rows of the first round in which a feature occurs, for each row of the tables
+	shape  layout.Shape
+	first  []float64 // G of each entry, in nat
+	second []float64 // D of each entry, in nat
+	rank   []int32   // position of each entry in the order of drops, or kept
+	left   []int32   // entries that may still be dropped, ascending
+}
+
+// kept takes the place of the rank of an entry that is not dropped.
+const kept = -1
+
+// MostEntries is the largest number of entries of the tables of a path.
+const MostEntries = math.MaxInt32
+
+// New returns a path through the tables of a, which have at most MostEntries entries, with nothing
+// dropped.
+func New(a *model.Architecture) *Path {
+	n := a.Parameters()
+	p := &Path{shape: a.Shape(), first: make([]float64, n), second: make([]float64, n), rank: make([]int32, n), left: make([]int32, 0, n)}
+	p.Counts = make([]int64, p.shape.Rows())
+	pad := map[int]bool{}
+	for _, row := range a.PadRows() {
+		pad[row] = true
+	}
+	for row := range p.shape.Rows() {
+		from, to := p.shape.Row(row)
+		for i := from; i < to; i++ {
+			if p.rank[i] = kept; !pad[row] {
+				p.left = append(p.left, int32(i))
+			}
+		}
+	}
+	return p
+}
+
+// Mask returns the entries that are dropped.
+func (p *Path) Mask() layout.Mask {
+	m := layout.NewMask(len(p.rank))
+	for i, rank := range p.rank {
+		if rank != kept {
+			m.Drop(i)
+		}
+	}
+	return m
+}
+
+// Dropped returns the number of entries that are dropped.
+func (p *Path) Dropped() (n int) {
+	for _, rank := range p.rank {
+		if rank != kept {
+			n++
+		}
+	}
+	return n
+}
+
+// Reach returns the sparsity to which entries are dropped.
+func (p *Path) Reach() float64 { return float64(p.Dropped()) / float64(len(p.rank)) }
+
+// Cut ends a round. sums are the terms of its rows, and c is the calibration with which they were
+// measured. The magnitudes of tables, the unpruned tables one after another, break ties.
+func (p *Path) Cut(sums *tally.Accumulator, c loss.Calibration, tables []float32) {
+	dropped := p.Dropped()
+	p.Rounds = append(p.Rounds, Round{Rows: sums.Rows(), Kept: len(p.rank) - dropped, Loss: sums.MeanLoss(), Calibration: c})
+	if len(p.Rounds) == 1 {
+		for row := range p.Counts {
+			p.Counts[row] = sums.Count(row)
+		}
+	}
+	first, second := make([]float64, p.shape.Widest()), make([]float64, p.shape.Widest())
+	for row := range p.shape.Rows() {
+		from, to := p.shape.Row(row)
+		sums.Terms(row, first, second[:to-from])
+		for i := from; i < to; i++ {
+			p.first[i] = float64(decay*p.first[i]) + first[i-from]
+			p.second[i] = float64(decay*p.second[i]) + second[i-from]
+		}
+	}
+	p.sort(tables)
+	n := (len(p.left) + cut - 1) / cut
+	for k, i := range p.left[:n] {
+		p.rank[i] = int32(dropped + k)
+	}
+	p.left = p.left[n:]
+	slices.Sort(p.left)
+}
+
+// sort sorts the entries that are left in the order in which the last round ranks them.
+func (p *Path) sort(tables []float32) {
+	portion := float64(p.Rounds[len(p.Rounds)-1].Kept) / float64(len(p.rank))
+	steep := 1 / (2 * min(mostEta, eta/math.Sqrt(portion)))
+	prune.Sort(p.left, tables, func(i int32) float64 { return float64(steep*p.second[i]) - p.first[i] })
+}
+
+// Ranks returns the position of each entry in the order of drops. Entries that are left come
+// in the order of the last round. The entries of pad rows come last. tables is as in Cut.
+func (p *Path) Ranks(tables []float32) []int32 {
+	ranks, next := slices.Clone(p.rank), int32(p.Dropped())
+	last := Path{Rounds: p.Rounds, first: p.first, second: p.second, rank: p.rank, left: slices.Clone(p.left)}
+	if len(p.Rounds) > 0 {
+		last.sort(tables)
+	}
+	for _, i := range last.left {
+		ranks[i] = next
+		next++
+	}
+	for i, rank := range ranks {
+		if rank == kept {
+			ranks[i] = next
+			next++
+		}
+	}
+	return ranks
+}
+
+// Write writes the state of p, except for Rounds, as little-endian 64-bit words: Counts, and for
+// each entry its rank, G and D.
+func (p *Path) Write(w io.Writer) error {
+	if err := tallyio.WriteInts(w, p.Counts); err != nil {
+		return err
+	}
+	words := make([]int64, 0, 3*min(chunk, len(p.rank)))
+	for from := 0; from < len(p.rank); from += chunk {
+		words = words[:0]
+		for i := from; i < min(from+chunk, len(p.rank)); i++ {
+			words = append(words, int64(p.rank[i]), int64(math.Float64bits(p.first[i])), int64(math.Float64bits(p.second[i])))
+		}
+		if err := tallyio.WriteInts(w, words); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chunk is the number of entries that are written or read at a time.
+const chunk = 1 << 16
+
+// Read sets the state of p, which must be new, to what Write wrote after the given rounds.
+// Malformed bytes are bad input.
+func (p *Path) Read(r io.Reader, rounds []Round) error {
+	p.Rounds = rounds
+	if err := tallyio.ReadInts(r, p.Counts); err != nil {
+		return err
+	}
+	for row, n := range p.Counts {
+		if n < 0 {
+			return fault.Inputf("feature %d occurs in %d rows", row, n)
+		}
+	}
+	dropped, seen, droppable := 0, layout.NewMask(len(p.rank)), layout.NewMask(len(p.rank))
+	for _, i := range p.left {
+		droppable.Drop(int(i))
+	}
+	left, pads := len(p.left), len(p.rank)-len(p.left)
+	p.left = p.left[:0]
+	words := make([]int64, 3*min(chunk, len(p.rank)))
+	for from := 0; from < len(p.rank); from += chunk {
+		n := min(chunk, len(p.rank)-from)
+		if err := tallyio.ReadInts(r, words[:3*n]); err != nil {
+			return err
+		}
+		for k := range n {
+			i, rank := from+k, words[3*k]
+			p.first[i], p.second[i] = math.Float64frombits(uint64(words[3*k+1])), math.Float64frombits(uint64(words[3*k+2]))
+			switch {
+			case !(math.Abs(p.first[i]) <= math.MaxFloat64 && p.second[i] >= 0 && p.second[i] <= math.MaxFloat64):
+				return fault.Inputf("the terms of entry %d are %v and %v", i, p.first[i], p.second[i])
+			case rank == kept && droppable.Dropped(i):
+				p.left = append(p.left, int32(i))
+			case rank == kept:
+			case rank < 0 || rank >= int64(len(p.rank)) || !droppable.Dropped(i) || seen.Dropped(int(rank)):
+				return fault.Inputf("entry %d has the rank %d, which is not one of a path", i, rank)
+			default:
+				seen.Drop(int(rank))
+				dropped++
+			}
+			p.rank[i] = int32(rank)
+		}
+	}
+	for i, round := range rounds {
+		if round.Rows < 0 || round.Kept != left+pads {
+			return fault.Inputf("round %d has %d rows and keeps %d entries, expected at least 0 and %d", i, round.Rows, round.Kept, left+pads)
+		}
+		left -= (left + cut - 1) / cut
+	}
+	if len(p.left) != left {
+		return fault.Inputf("%d entries are left, expected %d after %d rounds", len(p.left), left, len(rounds))
+	}
+	for rank := range dropped {
+		if !seen.Dropped(rank) {
+			return fault.Inputf("no entry has the rank %d", rank)
+		}
+	}
+	return nil
+}
