@@ -64,7 +64,7 @@ folders:                fault
 vocabulary:             arrowio fault rawtext
 dataset:                arrowio dense fault loss model vocabulary
 ingest:                 arrowio atomicfile dataset dense fault filelock folders model random rawtext vocabulary golang.org/x/sync
-scores:                 arrowio atomicfile fault job model seal tally
+scores:                 arrowio atomicfile estimator fault job model seal tally
 paired:                 model scores tally
 tallyio:                fault layout tally
 path:                   fault layout loss model prune sparsity tally tallyio

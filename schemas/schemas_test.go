@@ -57,6 +57,7 @@ var pinned = map[string]reflect.Type{
 	"lead.v1.json":         reflect.TypeFor[job.Lead](),
 	"lineage.v1.json":      reflect.TypeFor[scores.Lineage](),
 	"night.v1.json":        reflect.TypeFor[nightly.Record](),
+	"path.v1.json":         reflect.TypeFor[scores.Path](),
 	"plan.v1.json":         reflect.TypeFor[job.Plan](),
 	"progress.v1.json":     reflect.TypeFor[bus.Progress](),
 	"quarantine.v2.json":   reflect.TypeFor[job.Quarantine](),

@@ -55,7 +55,7 @@ func TestFlightsPruning(t *testing.T) {
 	var report launch.JobReport
 	shaver(t, &report, "score", "--model", modelFile, "--dataset", dir, "--baseline", "codebook", "--sample", sample, "--seed", "1", "--out", scoresFile)
 	t.Logf("scored %d rows in %.1f s, %.1f of CPU; mean loss %.4f, %.4f empty; efficiency error %.2g",
-		report.Rows, report.Seconds, report.CPUSeconds, report.LossFull, report.LossEmpty, report.EfficiencyError)
+		report.Rows, report.Seconds, report.CPUSeconds, report.LossFull, *report.LossEmpty, *report.EfficiencyError)
 
 	pruned := filepath.Join(out, "pruned.safetensors")
 	var cut pruning

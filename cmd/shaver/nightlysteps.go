@@ -165,6 +165,10 @@ func checkSetting(section string, s nightly.Setting) error {
 		return nil
 	}
 	switch section + "." + s.Name {
+	case "score.estimator":
+		if o := (estimator.Options{Estimator: s.Value}); o.Traits().Ranks {
+			return fmt.Errorf("a night needs an estimator of values, such as %s", estimator.Debiased)
+		}
 	case "score.baseline":
 		return oneOf(baseline.Names())
 	case "score.splits", "check.split":

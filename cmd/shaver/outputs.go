@@ -47,7 +47,8 @@ func isCheck(path string) bool {
 
 // isExport reports whether the file at path was written by scores export.
 func isExport(path string) bool {
-	return bytes.HasPrefix(beginning(path, 64), []byte("field,id,count,t,t_population,phi_0,")) || isParquet(path, arrowio.IsScoresParquet)
+	text := beginning(path, 64)
+	return bytes.HasPrefix(text, []byte("field,id,count,t,t_population,phi_0,")) || bytes.HasPrefix(text, []byte("field,id,count,rank_0")) || isParquet(path, arrowio.IsScoresParquet)
 }
 
 // isPredictions reports whether the file at path was written by evaluate --predictions.

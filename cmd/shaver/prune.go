@@ -69,6 +69,10 @@ func pruneCommand() *cobra.Command {
   --parameters  parameters to keep, including the codebook
   --bytes       size of the compact file; as few entries as possible are dropped
 
+Scores of the estimator path are dropped in their order, which is not one of
+Shapley values. Such scores have no --aggregate, and no standard errors for
+--hysteresis.
+
 With --from, the command prunes as "shaver sweep --select --out FILE" chose. The
 file says how to rank, which entries always stay and how values are stored. If
 the sweep has several budgets, --sparsity or --parameters selects one. The
@@ -233,6 +237,9 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 			return err
 		}
 	}
+	if !c.Flags().Changed("aggregate") {
+		o.aggregate = p.scores[0].DefaultAggregate()
+	}
 	method := sweep.Name(&p.scores[0].Spec.Options, o.aggregate)
 	if o.from != "" {
 		if method, budget, err = o.take(p, budget); err != nil {
@@ -242,6 +249,11 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	mask, stable, err := o.choose(p, method, budget)
 	if err != nil {
 		return err
+	}
+	if o.aggregate == scores.ByPath {
+		if _, err := warnDeep(p.scores[0], mask, o.scores); err != nil {
+			return err
+		}
 	}
 	a, baseline := &p.checkpoint.Architecture, p.scores[0].Spec.Baseline
 	result := pruning{
@@ -425,6 +437,11 @@ func (o *pruneOptions) order(p *pruner, method string) ([]int32, error) {
 // choose returns which entries to drop, [n, d], and with --previous how that differs from
 // the previous mask.
 func (o *pruneOptions) choose(p *pruner, method string, budget *prune.Budget) (mask []bool, stable *stability, err error) {
+	if o.stable.previous != "" && o.stable.hysteresis > 0 && o.aggregate == scores.ByPath {
+		if err := p.scores[0].CheckValues(o.scores, "--previous without --hysteresis 0"); err != nil {
+			return nil, nil, err
+		}
+	}
 	choices, err := o.stable.choices(p)
 	if err != nil {
 		return nil, nil, err

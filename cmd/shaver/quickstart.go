@@ -173,7 +173,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	say("   %d rows in %.1f s, efficiency error %.2g", report.Rows, report.Seconds, report.EfficiencyError)
+	say("   %d rows in %.1f s, efficiency error %.2g", report.Rows, report.Seconds, *report.EfficiencyError)
 
 	next("prune and measure on the test split")
 	found, err := sweepMethods(c.Context(), &sweepInput{

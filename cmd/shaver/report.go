@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +52,8 @@ func reportCommand() *cobra.Command {
 		Long: `Write one HTML page, which needs no network and no script. It shows how much
 each field is worth and how much of it is kept, how many entries rare and
 frequent features keep, how reliable the values and the choice of kept entries
-are, and the facts about the job.
+are, and the facts about the job. For scores of the estimator path, which have an
+order and no values, it shows the rounds in place of what needs values.
 
 With --sweep, the page begins with the smallest table that is within
 --auc-tolerance and --log-loss-tolerance of the unpruned model. A table is
@@ -181,10 +183,12 @@ func (o *reportOptions) facts(c *cobra.Command) (*report.Facts, error) {
 			return nil, fmt.Errorf("%s: %w", o.sweep, err)
 		}
 	}
-	if recommended := f.Recommended(); !c.Flags().Changed("aggregate") && recommended != "" {
-		f.Aggregate = recommended
+	if !c.Flags().Changed("aggregate") {
+		f.Aggregate = cmp.Or(f.Recommended(), s.DefaultAggregate())
 	}
-	f.Ends, err = o.ends(p, f.Aggregate)
+	if !s.Ranks() {
+		f.Ends, err = o.ends(p, f.Aggregate)
+	}
 	return f, err
 }
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,6 +30,7 @@ type comparison struct {
 	Differ  []job.Difference `json:"differ"` // settings in which the two jobs differ
 
 	picture *picture.Picture
+	ordered bool // one of the files has an order and no values
 }
 
 // agreement says how far the values of some entries agree. Figures that are not defined
@@ -58,6 +61,7 @@ type overlapAt struct {
 // compareOptions are the flags of "scores compare".
 type compareOptions struct {
 	aggregate  string
+	given      bool // the user gave the aggregate
 	sparsities []float64
 	picture    string
 	outputs    cli.Outputs
@@ -79,6 +83,9 @@ all entries and by field:
   beyond 2 SE   the portion of the entries whose values differ by more than two
                 standard errors of the difference. If only noise differs, it is
                 at most about 5%, and less if both jobs scored the same rows
+If a file is of the estimator path, which has an order and no values, only the
+rank correlation is printed.
+
 It also prints the portion of the entries kept by A that B keeps too. Only
 features that occur in the rows of both jobs count. For the standard errors,
 only features in at least 5 rows of both jobs count.
@@ -108,6 +115,7 @@ of the entries kept by both against sparsity.`,
 			if err := picture.Check(o.picture); err != nil {
 				return err
 			}
+			o.given = c.Flags().Changed("aggregate")
 			result, err := o.compare(args[0], args[1])
 			if err != nil {
 				return err
@@ -134,6 +142,7 @@ of the entries kept by both against sparsity.`,
 type common struct {
 	left, right []float64
 	errors      []float64 // standard errors of left - right; NaN if a feature occurs in too few rows for them
+	ordered     bool      // one of the files has an order and no values, so only ranks can be compared
 }
 
 func (c *common) append(o *common) {
@@ -142,13 +151,17 @@ func (c *common) append(o *common) {
 
 // part returns the entries [from, to).
 func (c *common) part(from, to int) *common {
-	return &common{c.left[from:to:to], c.right[from:to:to], c.errors[from:to:to]}
+	return &common{c.left[from:to:to], c.right[from:to:to], c.errors[from:to:to], c.ordered}
 }
 
 func (c *common) agreement() agreement {
 	a := agreement{
 		Entries: len(c.left), RelativeRMS: scores.Figure(compare.RelativeRMS(c.left, c.right)),
 		Spearman: scores.Figure(compare.Spearman(c.left, c.right)), Shift: scores.Figure(compare.Shift(c.left, c.right)),
+	}
+	if c.ordered {
+		a.RelativeRMS, a.Shift = nil, nil
+		return a
 	}
 	beyond := 0
 	for i, e := range c.errors {
@@ -176,6 +189,14 @@ func (o *compareOptions) compare(fileA, fileB string) (*comparison, error) {
 	if !a.Layout.SameLayout(&b.Layout) {
 		return nil, fault.Inputf("%s has fields of %v features and %s, %s has %v and %s: expected the same tables", fileA, a.Layout.FieldDims, a.Layout.Size(), fileB, b.Layout.FieldDims, b.Layout.Size())
 	}
+	if o.picture != "" {
+		if err := cmp.Or(a.CheckValues(fileA, "--picture"), b.CheckValues(fileB, "--picture")); err != nil {
+			return nil, err
+		}
+	}
+	if a.Ranks() && b.Ranks() && !o.given {
+		o.aggregate = scores.ByPath
+	}
 	all, fields, err := commonOf(a, b, o.aggregate)
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
@@ -183,7 +204,7 @@ func (o *compareOptions) compare(fileA, fileB string) (*comparison, error) {
 	if len(all.left) == 0 {
 		return nil, fault.Inputf("%s and %s: no feature occurs in the rows of both", fileA, fileB)
 	}
-	r := &comparison{Aggregate: o.aggregate, agreement: all.agreement(), Differ: job.Differences(&a.Spec, &b.Spec)}
+	r := &comparison{ordered: all.ordered, Aggregate: o.aggregate, agreement: all.agreement(), Differ: job.Differences(&a.Spec, &b.Spec)}
 	for _, t := range o.sparsities {
 		r.Overlap = append(r.Overlap, overlapAt{t, compare.Overlap(all.left, all.right, t)})
 	}
@@ -202,15 +223,28 @@ func (o *compareOptions) compare(fileA, fileB string) (*comparison, error) {
 // together and by field.
 func commonOf(a, b *scores.File, aggregate string) (all *common, fields []common, err error) {
 	var values, errors [2][]float64
+	ordered := a.Ranks() || b.Ranks()
 	for i, f := range []*scores.File{a, b} {
-		if values[i], err = f.Aggregate(aggregate); err != nil {
+		if f.Ranks() && a.Ranks() != b.Ranks() { // the aggregate is that of the other file
+			values[i], err = f.Aggregate(scores.ByPath)
+		} else {
+			values[i], err = f.Aggregate(aggregate)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
-		if errors[i], err = f.AggregateSE(aggregate); err != nil {
+		if f.Ranks() {
+			for k := range values[i] {
+				values[i][k]++ // compare.Overlap never keeps an entry whose value is 0
+			}
+		}
+		if ordered {
+			errors[i] = slices.Repeat([]float64{math.NaN()}, len(values[i]))
+		} else if errors[i], err = f.AggregateSE(aggregate); err != nil {
 			return nil, nil, err
 		}
 	}
-	all, fields = &common{}, make([]common, len(a.Fields))
+	all, fields = &common{ordered: ordered}, make([]common, len(a.Fields))
 	spans := a.Layout.Spans()
 	ends := make([]int, len(spans)+1) // number of entries before each span, and of all
 	for k, s := range spans {
@@ -257,12 +291,23 @@ func (r *comparison) table(w io.Writer) {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", d.Name, d.A, d.B)
 	}
 	fmt.Fprintf(w, "entries\t%d\n", r.Entries)
-	fmt.Fprintf(w, "relative RMS\t%s\n", figure(r.RelativeRMS, 1, "%.4f"))
+	if !r.ordered {
+		fmt.Fprintf(w, "relative RMS\t%s\n", figure(r.RelativeRMS, 1, "%.4f"))
+	}
 	fmt.Fprintf(w, "Spearman\t%s\n", figure(r.Spearman, 1, "%.4f"))
-	fmt.Fprintf(w, "shift\t%s\n", figure(r.Shift, 100, "%+.2f%%"))
-	fmt.Fprintf(w, "beyond 2 SE\t%s\tof %d entries with standard errors\n", figure(r.Beyond, 100, "%.2f%%"), r.Known)
+	if !r.ordered {
+		fmt.Fprintf(w, "shift\t%s\n", figure(r.Shift, 100, "%+.2f%%"))
+		fmt.Fprintf(w, "beyond 2 SE\t%s\tof %d entries with standard errors\n", figure(r.Beyond, 100, "%.2f%%"), r.Known)
+	}
 	for _, o := range r.Overlap {
 		fmt.Fprintf(w, "kept by both\t%.4f\tat sparsity %g\n", o.Portion, o.Sparsity)
+	}
+	if r.ordered {
+		fmt.Fprintln(w, "\nFIELD\tENTRIES\tSPEARMAN")
+		for _, f := range r.Fields {
+			fmt.Fprintf(w, "%s\t%d\t%s\n", cli.Printable(f.Field), f.Entries, figure(f.Spearman, 1, "%.4f"))
+		}
+		return
 	}
 	fmt.Fprintln(w, "\nFIELD\tENTRIES\tRELATIVE RMS\tSPEARMAN\tSHIFT\tBEYOND 2 SE")
 	for _, f := range r.Fields {

@@ -29,6 +29,8 @@ table phi_c, abs_c, rms_c, se_c and se_population_c. If a model has several
 tables, each row of a table has a line, columns that a table lacks are empty,
 and the last column is the name of the table. Scores of a paired job have three
 more columns for each c: se_paired_c, abs_se_paired_c and rms_se_paired_c.
+Scores of the estimator path have only rank_c in place of t and all columns
+after it: the position in the order of drops, from 0.
 
 phi_c plus or minus t*se_c is a 95%% interval for the value on the dataset.
 phi_c plus or minus t_population*se_population_c is such an interval for the
@@ -78,8 +80,11 @@ Intervals do not include the bias of multilinear.`, tally.LeastRows),
 func writeCSV(to io.Writer, f *scores.File) error {
 	w := csv.NewWriter(to)
 	widest := f.Shape.Widest()
-	record := []string{"field", "id", "count", "t", "t_population"}
-	names := []string{"phi_", "abs_", "rms_", "se_", "se_population_"}
+	record := []string{"field", "id", "count"}
+	names := []string{"rank_"}
+	if !f.Ranks() {
+		record, names = append(record, "t", "t_population"), []string{"phi_", "abs_", "rms_", "se_", "se_population_"}
+	}
 	if f.Lineage != nil {
 		names = append(names, "se_paired_", "abs_se_paired_", "rms_se_paired_")
 	}
@@ -97,21 +102,26 @@ func writeCSV(to io.Writer, f *scores.File) error {
 		for id := range span.Rows {
 			count := f.Count[span.Row+id]
 			record = append(record[:0], f.Fields[span.Field], strconv.Itoa(id), strconv.FormatInt(count, 10))
-			dataset, population := f.Interval(count)
-			for _, t := range []float64{dataset, population} {
-				text := ""
-				if !math.IsNaN(t) {
-					text = strconv.FormatFloat(t, 'g', 6, 64)
-				}
-				record = append(record, text)
-			}
 			v := f.Part(f.Shape.Row(span.Row + id))
+			for _, rank := range v.Rank {
+				record = append(record, strconv.Itoa(int(rank)))
+			}
+			if !f.Ranks() {
+				dataset, population := f.Interval(count)
+				for _, t := range []float64{dataset, population} {
+					text := ""
+					if !math.IsNaN(t) {
+						text = strconv.FormatFloat(t, 'g', 6, 64)
+					}
+					record = append(record, text)
+				}
+			}
 			for _, phi := range v.Phi {
 				record = append(record, strconv.FormatFloat(phi, 'g', -1, 64))
 			}
 			record = append(record, none...)
 			for _, values := range [][]float32{v.Abs, v.RMS, v.SE, v.PopulationSE, v.PairedSE, v.AbsPairedSE, v.RMSPairedSE} {
-				if values == nil { // only paired jobs have it
+				if values == nil { // the scores do not have it
 					continue
 				}
 				for _, x := range values {

@@ -106,6 +106,9 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.scores[0].CheckValues(o.scores, "shaver scores frequency"); err != nil {
+		return nil, err
+	}
 	a, s := &p.checkpoint.Architecture, p.scores[0]
 	drop, err := sparsity.Dropped(a.Parameters(), o.sparsity)
 	if err != nil {

@@ -18,27 +18,42 @@ import (
 
 // scoresFacts is what "scores inspect" prints.
 type scoresFacts struct {
-	Job             string                `json:"job"`
-	Spec            job.Spec              `json:"spec"`
-	Rows            int64                 `json:"rows"`
-	DatasetRows     int64                 `json:"dataset_rows"`
-	Features        int                   `json:"features"`
-	Dim             int                   `json:"dim"`              // 0 if the tables have different numbers of columns
-	Tables          []model.Table         `json:"tables,omitempty"` // if the model has look-ups
-	LossFull        float64               `json:"loss_full"`
-	LossEmpty       float64               `json:"loss_empty"`
-	EfficiencyError float64               `json:"efficiency_error"`
-	EfficiencySE    float64               `json:"efficiency_se,omitempty"` // for estimators without the efficiency identity
-	StandardError   string                `json:"standard_error"`          // whether the standard errors on the dataset are estimates or upper bounds
-	MaxSE           float64               `json:"max_se"`
-	MaxPopulationSE float64               `json:"max_se_population"`
-	Convergence     float64               `json:"convergence"`       // max_se / (largest - smallest phi); the paper stops below 0.01
-	Stopped         *scores.Stopped       `json:"stopped,omitempty"` // how a job with a stop rule or a time limit ended
-	Audit           *scores.Audit         `json:"audit,omitempty"`   // result of the audit, for a multilinear job with one
-	Lineage         *scores.Lineage       `json:"lineage,omitempty"` // how the values follow from earlier ones, for a paired job
-	NoInterval      int                   `json:"no_interval"`       // number of features that occur, but in too few rows for intervals
-	Aggregate       string                `json:"aggregate"`         // aggregate that sum_abs of the fields adds up
-	Fields          []scores.FieldSummary `json:"fields"`
+	Job         string          `json:"job"`
+	Spec        job.Spec        `json:"spec"`
+	Rows        int64           `json:"rows"`
+	DatasetRows int64           `json:"dataset_rows"`
+	Features    int             `json:"features"`
+	Dim         int             `json:"dim"`              // 0 if the tables have different numbers of columns
+	Tables      []model.Table   `json:"tables,omitempty"` // if the model has look-ups
+	LossFull    float64         `json:"loss_full"`
+	*valueFacts                 // nil for a path
+	Path        *scores.Path    `json:"path,omitempty"`        // how the order of a path came about
+	Stopped     *scores.Stopped `json:"stopped,omitempty"`     // how a job with a stop rule or a time limit ended
+	Audit       *scores.Audit   `json:"audit,omitempty"`       // result of the audit, for a multilinear job with one
+	Lineage     *scores.Lineage `json:"lineage,omitempty"`     // how the values follow from earlier ones, for a paired job
+	NoInterval  *int            `json:"no_interval,omitempty"` // number of features that occur, but in too few rows for intervals; nil for a path
+	Aggregate   string          `json:"aggregate"`             // aggregate that sum_abs of the fields adds up
+	Fields      []fieldFacts    `json:"fields"`
+
+	entries int // number of all entries
+}
+
+// valueFacts are facts about values, which a path does not have.
+type valueFacts struct {
+	LossEmpty       float64 `json:"loss_empty"`
+	EfficiencyError float64 `json:"efficiency_error"`
+	EfficiencySE    float64 `json:"efficiency_se,omitempty"` // for estimators without the efficiency identity
+	StandardError   string  `json:"standard_error"`          // whether the standard errors on the dataset are estimates or upper bounds
+	MaxSE           float64 `json:"max_se"`
+	MaxPopulationSE float64 `json:"max_se_population"`
+	Convergence     float64 `json:"convergence"` // max_se / (largest - smallest phi); the paper stops below 0.01
+}
+
+// fieldFacts describes a field. Its sums are nil for a path.
+type fieldFacts struct {
+	scores.FieldSummary
+	Sum    *float64 `json:"sum,omitempty"`     // see scores.FieldSummary
+	SumAbs *float64 `json:"sum_abs,omitempty"` // see scores.FieldSummary
 }
 
 func scoresInspectCommand() *cobra.Command {
@@ -55,6 +70,10 @@ the scores. It says nothing about the order of the entries near a cut, so a
 job may miss the paper's rule and still rank well. A standard error is an upper
 bound if the job cannot separate the noise of its estimator from the differences
 between rows, for example after one pass.
+
+For scores of the estimator path, print the rounds in which entries were dropped.
+Each line has the table that the round measured. Such scores have an order and
+no Shapley values, so there are neither sums nor errors.
 
 For a paired job, also print the lineage of the values: the generation, which
 is the number of paired jobs since the last full one, the models, and the error
@@ -86,16 +105,30 @@ used.`,
 }
 
 func inspectScores(f *scores.File) (*scoresFacts, error) {
-	values, err := f.Aggregate(scores.DefaultAggregate)
+	aggregate := f.DefaultAggregate()
+	values, err := f.Aggregate(aggregate)
 	if err != nil {
 		return nil, err
 	}
 	s := f.Summary(values)
-	return &scoresFacts{
+	facts := &scoresFacts{
 		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: f.Layout.Features(), Dim: f.Shape.Dim(), Tables: f.Layout.Tables,
-		LossFull: f.LossFull, LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(), Stopped: f.Stopped, Audit: f.Audit, Lineage: f.Lineage,
-		MaxSE: s.MaxSE, MaxPopulationSE: s.MaxPopulationSE, Convergence: s.Convergence(), NoInterval: s.NoInterval, Aggregate: scores.DefaultAggregate, Fields: s.Fields,
-	}, nil
+		LossFull: f.LossFull, Path: f.Path, Stopped: f.Stopped, Audit: f.Audit, Lineage: f.Lineage, Aggregate: aggregate, entries: f.Layout.Parameters(),
+	}
+	if !f.Ranks() {
+		facts.NoInterval, facts.valueFacts = &s.NoInterval, &valueFacts{
+			LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(),
+			MaxSE: s.MaxSE, MaxPopulationSE: s.MaxPopulationSE, Convergence: s.Convergence(),
+		}
+	}
+	for i := range s.Fields {
+		field := fieldFacts{FieldSummary: s.Fields[i]}
+		if !f.Ranks() {
+			field.Sum, field.SumAbs = &s.Fields[i].Sum, &s.Fields[i].SumAbs
+		}
+		facts.Fields = append(facts.Fields, field)
+	}
+	return facts, nil
 }
 
 func (s *scoresFacts) table(w io.Writer) {
@@ -119,6 +152,10 @@ func (s *scoresFacts) table(w io.Writer) {
 	for _, t := range s.Tables {
 		fmt.Fprintf(w, "table %s\t%d x %d\n", cli.Printable(t.Name), t.Rows, t.Dim)
 	}
+	if s.Path != nil {
+		s.pathTable(w)
+		return
+	}
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", s.LossFull, s.LossEmpty)
 	fmt.Fprintf(w, "efficiency error\t%s\n", scores.EfficiencyText(s.EfficiencyError, s.EfficiencySE))
 	rule := "meets"
@@ -136,8 +173,8 @@ func (s *scoresFacts) table(w io.Writer) {
 		fmt.Fprintln(w, "bias\tnot included\tthe values of multilinear are biased; they rank entries about as walks do")
 	}
 	fmt.Fprintln(w, "ranking\tnot judged\tshaver sweep measures whether it is good enough to prune by")
-	if s.NoInterval > 0 {
-		fmt.Fprintf(w, "no intervals\t%d\tfeatures in fewer than %d rows\n", s.NoInterval, tally.LeastRows)
+	if *s.NoInterval > 0 {
+		fmt.Fprintf(w, "no intervals\t%d\tfeatures in fewer than %d rows\n", *s.NoInterval, tally.LeastRows)
 	}
 	if s.Audit != nil {
 		s.Audit.WriteTable(w)
@@ -149,12 +186,25 @@ func (s *scoresFacts) table(w io.Writer) {
 	}
 	fmt.Fprintf(w, "kernel\t%s\n\nFIELD\tFEATURES\tSEEN\tSUM OF PHI\tSUM OF %s\n", s.Spec.Kernel, strings.ToUpper(s.Aggregate))
 	for _, f := range s.Fields {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%+.6f\t%.6f\n", cli.Printable(f.Name), f.Features, f.Seen, f.Sum, f.SumAbs)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%+.6f\t%.6f\n", cli.Printable(f.Name), f.Features, f.Seen, *f.Sum, *f.SumAbs)
 	}
 	if s.Lineage != nil {
 		fmt.Fprint(w, "\nFIELD\tREDUCTION\tB OF SUM\tB OF ABS\tB OF RMS\n")
 		for _, f := range s.Lineage.Fields {
 			fmt.Fprintf(w, "%s\t%s\t%.3f\t%.3f\t%.3f\n", cli.Printable(f.Field), scores.ReductionText(f.Reduction), f.Sum, f.Abs, f.RMS)
 		}
+	}
+}
+
+// pathTable prints what follows the table sizes for a path.
+func (s *scoresFacts) pathTable(w io.Writer) {
+	fmt.Fprintf(w, "mean loss\t%.6f\n", s.LossFull)
+	fmt.Fprintf(w, "path\t%s\n", s.Path.Text())
+	fmt.Fprintln(w, "ranking\tnot judged\tshaver sweep measures whether it is good enough to prune by")
+	fmt.Fprintf(w, "kernel\t%s\n\n", s.Spec.Kernel)
+	s.Path.WriteTable(w, s.entries)
+	fmt.Fprint(w, "\nFIELD\tFEATURES\tSEEN\n")
+	for _, f := range s.Fields {
+		fmt.Fprintf(w, "%s\t%d\t%d\n", cli.Printable(f.Name), f.Features, f.Seen)
 	}
 }

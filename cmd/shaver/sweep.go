@@ -34,7 +34,8 @@ type sweepInput struct {
 	scores            []string // files
 	snip              string   // file with the scores of the method SNIP, or ""
 	models            []string // files of models that are measured as they are
-	aggregates        []string // aggregates of the scores
+	aggregates        []string // aggregates of the scores; those of a path have only their order
+	given             bool     // the user gave aggregates
 	rank              string
 	rivals            []string // methods of --methods
 	values            []string // how kept values are stored
@@ -71,9 +72,11 @@ on --split.
 
 Each file in --scores gives one method for each --aggregate. The methods are
 shapley-rms, shapley-abs, and shapley for the aggregate sum. If the estimator of
-the file is taylor, they are taylor-rms, taylor-abs and taylor. Files that
-differ only in their seed are repeats. For repeats the table and the picture
-show the mean and the largest deviation from it.
+the file is taylor, they are taylor-rms, taylor-abs and taylor. A file of the
+estimator path gives the single method path, which is its order and not a
+Shapley value, whatever --aggregate is. Files that differ only in their seed are
+repeats. For repeats the table and the picture show the mean and the largest
+deviation from it.
 --methods adds methods that need no scores:
   magnitude       drops the least |weight| (MagPrune)
   random          drops entries in an order drawn by --seed
@@ -143,7 +146,8 @@ sweep.v1.json, sweep.v2.json with the squared loss, and sweep.v3.json with
 			if !c.Flags().Changed("scores") && !c.Flags().Changed("models") {
 				return fault.Usagef("%s needs --scores or --models", c.CommandPath())
 			}
-			if !c.Flags().Changed("aggregate") && o.choose && o.rank == prune.Abs {
+			o.given = c.Flags().Changed("aggregate")
+			if !o.given && o.choose && o.rank == prune.Abs {
 				o.aggregates = scores.Aggregates()
 			}
 			if c.Flags().Changed("sparsities") && len(o.parameters)+len(o.bytes) > 0 {
@@ -371,6 +375,11 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(p.scores) > 0 && o.given && !slices.ContainsFunc(p.scores, func(s *scores.File) bool { return !s.Ranks() }) && len(o.aggregates) > 0 {
+		if _, err := p.scores[0].Aggregate(o.aggregates[0]); err != nil {
+			return nil, fault.Usagef("--aggregate: %w", err)
+		}
+	}
 	files, all := o.scores, p.scores
 	if o.snip != "" {
 		initial, err := p.readInitial(o.snip)
@@ -540,8 +549,15 @@ func (o *sweepInput) compared(p *pruner, sources []*scores.File, d *dataset.Data
 			return nil, failed
 		}
 		for source, s := range p.scores {
-			for _, aggregate := range o.aggregates {
+			aggregates := o.aggregates
+			if s.Ranks() && len(aggregates) > 0 {
+				aggregates = s.Aggregates()
+			}
+			for _, aggregate := range aggregates {
 				add(t.ByScores(s, source, aggregate, o.rank))
+			}
+			if s.Ranks() && len(aggregates) > 0 && err == nil && at == 0 {
+				err = o.warnDeep(all[len(all)-1], s, o.scores[source])
 			}
 		}
 		for source := len(p.scores); source < len(sources); source++ {
@@ -573,6 +589,41 @@ func (o *sweepInput) compared(p *pruner, sources []*scores.File, d *dataset.Data
 		}
 	}
 	return all, err
+}
+
+// warnDeep warns if a budget drops more entries than the path s dropped in rounds. m is the
+// method that ranks by s, and file the name of its file.
+func (o *sweepInput) warnDeep(m sweep.Method, s *scores.File, file string) error {
+	for _, b := range o.budgets {
+		mask, err := m.Dropped(b)
+		if err != nil {
+			return err
+		}
+		if deep, err := warnDeep(s, mask, file); deep || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warnDeep warns if the mask drops more entries than the path s dropped in rounds, and reports
+// whether it does. s may also have values. file is the name of its file.
+func warnDeep(s *scores.File, mask []bool, file string) (bool, error) {
+	dropped := 0
+	for _, gone := range mask {
+		if gone {
+			dropped++
+		}
+	}
+	if !s.Path.Deeper(dropped, len(mask)) {
+		return false, nil
+	}
+	log, err := cli.Logger("text", false)
+	if err != nil {
+		return true, err
+	}
+	log.Warn(fmt.Sprintf("%s: beyond sparsity %.6g the order of the path is that of its last round", file, s.Path.Reach))
+	return true, nil
 }
 
 // sourcesOfSSEDS returns the indices of the scores, those of o.scores, by which SSEDS can rank.

@@ -48,6 +48,9 @@ const (
 	// PairedScoresVersion is the version of the scores of a paired job.
 	PairedScoresVersion = "shaver.scores/4"
 
+	// PathScoresVersion is the version of the scores of a path, which have ranks and no values.
+	PathScoresVersion = "shaver.scores/5"
+
 	// UnsealedScoresVersion is an older version, which is still read. Its files have no
 	// digest.
 	UnsealedScoresVersion = "shaver.scores/2"

@@ -29,8 +29,9 @@ const parquetGroup = 1 << 16
 // last column is table. The metadata become key-value metadata. A standard error times
 // its factor is half the width of a 95% interval; the factor of se is t, and that of
 // se_population is t_population. interval returns both factors for a feature's count, or
-// NaN if there is no interval. None of our programs reads the file. The same arguments
-// give the same bytes.
+// NaN if there is no interval. Scores of a path have rank_0, ..., rank_{d-1} in place of t
+// and all columns after it. None of our programs reads the file. The same arguments give the
+// same bytes.
 //
 // WriteScoresParquet uses the low-level writer, because the writer for Arrow records
 // (pqarrow) would link all of gRPC into every binary.
@@ -38,13 +39,13 @@ func WriteScoresParquet(w io.Writer, fields []string, a *model.Architecture, s *
 	if err := checkScores(fields, a, s); err != nil {
 		return err
 	}
-	paired := s.PairedSE != nil
-	root, err := parquetSchema(a, paired)
+	version := versionOf(&s.Values)
+	root, err := parquetSchema(a, version)
 	if err != nil {
 		return err
 	}
 	out := parquetWriter(w, root, "field")
-	metadata := scoresMetadata(fields, a, paired, meta)
+	metadata := scoresMetadata(fields, a, version, meta)
 	pairs := metadata.ToMap()
 	for _, key := range slices.Sorted(maps.Keys(pairs)) {
 		if err := out.AppendKeyValueMetadata(key, pairs[key]); err != nil {
@@ -161,7 +162,7 @@ func footerHas(r io.ReaderAt, size int64, text string) bool {
 	return err == nil && bytes.Contains(footer, []byte(text))
 }
 
-func parquetSchema(a *model.Architecture, paired bool) (*schema.GroupNode, error) {
+func parquetSchema(a *model.Architecture, version string) (*schema.GroupNode, error) {
 	name, err := textNode("field")
 	if err != nil {
 		return nil, err
@@ -171,12 +172,18 @@ func parquetSchema(a *model.Architecture, paired bool) (*schema.GroupNode, error
 	if shape.Dim() == 0 {
 		entry = parquet.Repetitions.Optional
 	}
-	columns := schema.FieldList{name, schema.NewInt32Node("id", once, -1), schema.NewInt64Node("count", once, -1),
-		schema.NewFloat64Node("t", once, -1), schema.NewFloat64Node("t_population", once, -1)}
-	for c := range shape.Widest() {
-		columns = append(columns, schema.NewFloat64Node(fmt.Sprintf("phi_%d", c), entry, -1))
+	columns := schema.FieldList{name, schema.NewInt32Node("id", once, -1), schema.NewInt64Node("count", once, -1)}
+	if version != PathScoresVersion {
+		columns = append(columns, schema.NewFloat64Node("t", once, -1), schema.NewFloat64Node("t_population", once, -1))
 	}
-	for _, prefix := range narrowNames(paired) {
+	for c := range shape.Widest() {
+		if version == PathScoresVersion {
+			columns = append(columns, schema.NewInt32Node(fmt.Sprintf("rank_%d", c), entry, -1))
+		} else {
+			columns = append(columns, schema.NewFloat64Node(fmt.Sprintf("phi_%d", c), entry, -1))
+		}
+	}
+	for _, prefix := range narrowNames(version) {
 		for c := range shape.Widest() {
 			columns = append(columns, schema.NewFloat32Node(fmt.Sprintf("%s_%d", prefix, c), entry, -1))
 		}
@@ -217,6 +224,25 @@ func writeGroup(group file.SerialRowGroupWriter, fields []string, a *model.Archi
 	if err := writeColumn(group, s.Count[from:to]); err != nil {
 		return err
 	}
+	var err error
+	if s.Rank != nil {
+		err = writeEntries(group, s.Rank, &s.Shape, from, to)
+	} else {
+		err = writeValues(group, s, interval, from, to)
+	}
+	if err != nil {
+		return err
+	}
+	if !a.Plain() {
+		if err := writeColumn(group, tables); err != nil {
+			return err
+		}
+	}
+	return group.Close()
+}
+
+// writeValues writes the factors of the intervals and the values of features [from, to).
+func writeValues(group file.SerialRowGroupWriter, s *tally.Scores, interval func(int64) (float64, float64), from, to int) error {
 	t, population := make([]float64, to-from), make([]float64, to-from)
 	for i, count := range s.Count[from:to] {
 		t[i], population[i] = interval(count)
@@ -230,17 +256,12 @@ func writeGroup(group file.SerialRowGroupWriter, fields []string, a *model.Archi
 	if err := writeEntries(group, s.Phi, &s.Shape, from, to); err != nil {
 		return err
 	}
-	for _, values := range narrow(&s.Values, s.PairedSE != nil) {
+	for _, values := range narrow(&s.Values, versionOf(&s.Values)) {
 		if err := writeEntries(group, *values, &s.Shape, from, to); err != nil {
 			return err
 		}
 	}
-	if !a.Plain() {
-		if err := writeColumn(group, tables); err != nil {
-			return err
-		}
-	}
-	return group.Close()
+	return nil
 }
 
 // writeEntries writes the entries of features [from, to) as columns, with nulls where a

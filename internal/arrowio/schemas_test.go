@@ -34,7 +34,7 @@ var (
 const schemaDim = 4
 
 // latest maps each form to its version.
-var latest = map[string]string{"rows": ".v1", "rows.v2": "", "rows.v3": "", "frequencies": ".v1", "partial": ".v4", "partial.v5": "", "scores": ".v3", "scores.v4": ""}
+var latest = map[string]string{"rows": ".v1", "rows.v2": "", "rows.v3": "", "frequencies": ".v1", "partial": ".v4", "partial.v5": "", "scores": ".v3", "scores.v4": "", "scores.v5": ""}
 
 // arrowForm is the content of a .arrow.json in package schemas.
 type arrowForm struct {
@@ -107,6 +107,20 @@ func written(t *testing.T) map[string][]byte {
 		ok(err)
 		return data
 	}
+	path := func(a model.Architecture, fields ...string) []byte {
+		file := filepath.Join(t.TempDir(), "scores.arrow")
+		shape := a.Shape()
+		s := tally.Scores{Shape: shape, Count: make([]int64, shape.Rows()), Values: tally.NewRanks(a.Parameters())}
+		for i := range s.Rank {
+			s.Rank[i] = int32(i)
+		}
+		ok(scores.Write(file, &scores.File{
+			Fields: fields, Layout: a, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, a.BaselineSize()), Path: &scores.Path{}, Result: tally.Result{Scores: s},
+		}))
+		data, err := os.ReadFile(file)
+		ok(err)
+		return data
+	}
 	tables := func(a model.Architecture, fields ...string) []byte {
 		file := filepath.Join(t.TempDir(), "scores.arrow")
 		ok(scores.Write(file, &scores.File{
@@ -119,6 +133,7 @@ func written(t *testing.T) map[string][]byte {
 	}
 	files := map[string][]byte{
 		"scores/look-ups": tables(modeltest.LookUps(), "user", "item", "day"), "scores/look-ups+lists": tables(modeltest.Lists(), "item", "user", "history", "tags"),
+		"scores.v5": path(model.Architecture{FieldDims: schemaSizes, Dim: schemaDim}, schemaFields...), "scores.v5/look-ups": path(modeltest.LookUps(), "user", "item", "day"), "scores.v5/look-ups+lists": path(modeltest.Lists(), "item", "user", "history", "tags"),
 		"scores.v4": paired(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil, false), "partial/passes": partial(make([]int64, schemaDim), false), "partial.v5": partial(nil, true), "scores": whole(0), "scores/multilinear": whole(1),
 	}
 	form.Lengths = []int{0, 2}
@@ -188,7 +203,7 @@ func columnsOf(schema *arrow.Schema) []string {
 		kind := f.Type.String()
 		if list, ok := f.Type.(*arrow.FixedSizeListType); ok && !list.ElemField().Nullable {
 			switch {
-			case list.Elem().ID() == arrow.INT32:
+			case list.Elem().ID() == arrow.INT32 && list.Len() != schemaDim:
 				kind = "fixed_size_list<int32>[length]"
 			case list.Len() == schemaDim:
 				kind = fmt.Sprintf("fixed_size_list<%s>[d]", list.Elem())

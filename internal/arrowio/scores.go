@@ -30,17 +30,21 @@ const (
 // scoresReserved are the keys of a scores file's metadata that callers may not use.
 var scoresReserved = []string{keyVersion, keyFields, keySizes, keyDim, keyTables, keyLookUps, keyLists}
 
-// scoresColumns returns the columns of scores. Their lists have dim values, or any number
-// of values if dim is 0. The column table exists unless the layout is plain. paired says
-// whether there are the columns that only the scores of a paired job have.
-func scoresColumns(plain, paired bool, dim int) []arrow.Field {
+// scoresColumns returns the columns of scores of the given version. Their lists have dim
+// values, or any number of values if dim is 0. The column table exists unless the layout is
+// plain.
+func scoresColumns(plain bool, version string, dim int) []arrow.Field {
 	columns := []arrow.Field{
 		{Name: "field", Type: arrow.BinaryTypes.String},
 		{Name: "id", Type: arrow.PrimitiveTypes.Int32},
 		{Name: "count", Type: arrow.PrimitiveTypes.Int64},
-		{Name: "phi", Type: listOf(arrow.PrimitiveTypes.Float64, dim)},
 	}
-	for _, name := range narrowNames(paired) {
+	if version == PathScoresVersion {
+		columns = append(columns, arrow.Field{Name: "rank", Type: listOf(arrow.PrimitiveTypes.Int32, dim)})
+	} else {
+		columns = append(columns, arrow.Field{Name: "phi", Type: listOf(arrow.PrimitiveTypes.Float64, dim)})
+	}
+	for _, name := range narrowNames(version) {
 		columns = append(columns, arrow.Field{Name: name, Type: listOf(arrow.PrimitiveTypes.Float32, dim)})
 	}
 	if !plain {
@@ -49,21 +53,73 @@ func scoresColumns(plain, paired bool, dim int) []arrow.Field {
 	return columns
 }
 
-// narrowNames returns the names of the float32 columns. They describe the size and the
-// uncertainty of phi.
-func narrowNames(paired bool) []string {
-	if !paired {
-		return pairedNames[:4]
+// versionOf returns the version of the scores that have these values.
+func versionOf(v *tally.Values) string {
+	switch {
+	case v.Rank != nil:
+		return PathScoresVersion
+	case v.PairedSE != nil:
+		return PairedScoresVersion
 	}
-	return pairedNames
+	return ScoresVersion
+}
+
+// newValues returns Values for n entries with the slices that scores of a version have.
+func newValues(version string, n int) tally.Values {
+	switch version {
+	case PathScoresVersion:
+		return tally.NewRanks(n)
+	case PairedScoresVersion:
+		return tally.NewPairedValues(n)
+	}
+	return tally.NewValues(n)
+}
+
+// narrowNames returns the names of the float32 columns of a version. They describe the size
+// and the uncertainty of phi.
+func narrowNames(version string) []string {
+	switch version {
+	case PathScoresVersion:
+		return nil
+	case PairedScoresVersion:
+		return pairedNames
+	}
+	return pairedNames[:4]
 }
 
 var pairedNames = []string{"abs", "rms", "se", "se_population", "se_paired", "abs_se_paired", "rms_se_paired"}
 
 // narrow returns v's columns in the order of narrowNames.
-func narrow(v *tally.Values, paired bool) []*[]float32 {
+func narrow(v *tally.Values, version string) []*[]float32 {
 	all := []*[]float32{&v.Abs, &v.RMS, &v.SE, &v.PopulationSE, &v.PairedSE, &v.AbsPairedSE, &v.RMSPairedSE}
-	return all[:len(narrowNames(paired))]
+	return all[:len(narrowNames(version))]
+}
+
+// ranks is a set of ranks, which finds out whether they are a permutation of the entries.
+type ranks struct {
+	entries int
+	found   []uint64 // a bit for each entry; empty if scores of the version have no ranks
+}
+
+func newRanks(version string, entries int) *ranks {
+	r := &ranks{entries: entries}
+	if version == PathScoresVersion {
+		r.found = make([]uint64, (entries+63)/64)
+	}
+	return r
+}
+
+// add adds a rank. It returns an error if the rank is out of range or already in the set.
+func (r *ranks) add(rank int32) error {
+	if rank < 0 || int(rank) >= r.entries {
+		return fmt.Errorf("rank is %d, expected 0 to %d", rank, r.entries-1)
+	}
+	word, bit := &r.found[rank/64], uint64(1)<<(rank%64)
+	if *word&bit != 0 {
+		return fmt.Errorf("rank is %d, which an entry before it has", rank)
+	}
+	*word |= bit
+	return nil
 }
 
 // checkLayout reports an invalid name of a field, or an invalid layout.
@@ -88,18 +144,19 @@ func checkScores(fields []string, a *model.Architecture, s *tally.Scores) error 
 	if err := checkLayout(fields, a); err != nil {
 		return err
 	}
-	shape := a.Shape()
-	fits := s.Shape.Equal(&shape) && len(s.Count) == shape.Rows() && len(s.Phi) == shape.Entries()
-	for _, values := range narrow(&s.Values, s.PairedSE != nil) {
+	shape, version := a.Shape(), versionOf(&s.Values)
+	fits := s.Shape.Equal(&shape) && len(s.Count) == shape.Rows() && len(s.Phi)+len(s.Rank) == shape.Entries()
+	for _, values := range narrow(&s.Values, version) {
 		fits = fits && len(*values) == shape.Entries()
 	}
 	if !fits {
 		panic("arrowio: scores do not fit the layout")
 	}
+	found := newRanks(version, shape.Entries())
 	for _, span := range a.Spans() {
 		for id := range span.Rows {
 			row := span.Row + id
-			if err := checkScore(fields, a, &span, id, s.Count[row], s.Part(shape.Row(row))); err != nil {
+			if err := checkScore(fields, a, &span, id, s.Count[row], s.Part(shape.Row(row)), found); err != nil {
 				return err
 			}
 		}
@@ -107,8 +164,9 @@ func checkScores(fields []string, a *model.Architecture, s *tally.Scores) error 
 	return nil
 }
 
-// checkScore reports values that the scores of a feature cannot have.
-func checkScore(fields []string, a *model.Architecture, span *model.Span, id int, count int64, v tally.Values) error {
+// checkScore reports values that the scores of a feature cannot have. It adds the ranks of
+// the feature to found, which has those of the features before it.
+func checkScore(fields []string, a *model.Architecture, span *model.Span, id int, count int64, v tally.Values, found *ranks) error {
 	if count < 0 {
 		return fault.Inputf("%s: count is %d", feature(fields, a, span, id), count)
 	}
@@ -117,12 +175,17 @@ func checkScore(fields []string, a *model.Architecture, span *model.Span, id int
 			return fault.Inputf("%s, column %d: phi is %v, expected a finite value", feature(fields, a, span, id), c, phi)
 		}
 	}
-	paired := v.PairedSE != nil
-	for i, values := range narrow(&v, paired) {
+	version := versionOf(&v)
+	for i, values := range narrow(&v, version) {
 		for c, x := range *values {
 			if !(x >= 0 && x <= math.MaxFloat32) {
-				return fault.Inputf("%s, column %d: %s is %v, expected a finite value of at least 0", feature(fields, a, span, id), c, narrowNames(paired)[i], x)
+				return fault.Inputf("%s, column %d: %s is %v, expected a finite value of at least 0", feature(fields, a, span, id), c, narrowNames(version)[i], x)
 			}
+		}
+	}
+	for c, rank := range v.Rank {
+		if err := found.add(rank); err != nil {
+			return fault.Inputf("%s, column %d: %w", feature(fields, a, span, id), c, err)
 		}
 	}
 	return nil
@@ -154,26 +217,24 @@ func (p *place) run(spans []model.Span, n int) (span *model.Span, from, to int) 
 // WriteScores writes the scores of all features in the order of the rows of the tables, in
 // Arrow's file format, uncompressed. Only the layout of a is used. For each feature, in
 // order, WriteScores calls values with the feature's entries to fill, so the caller need
-// not hold all values. paired says whether they are the values of a paired job; if not, the
-// slices that only such a job has are nil. meta is added to the schema's metadata. Its keys
+// not hold all values. version is ScoresVersion, PairedScoresVersion or PathScoresVersion.
+// The slices that scores of this version lack are nil. Those of a path have only Rank, which
+// must be a permutation of all entries. meta is added to the schema's metadata. Its keys
 // must not be those of the layout, or version. The same arguments give the same bytes. After
 // an error, part of the file may have been written.
-func WriteScores(w io.Writer, fields []string, a *model.Architecture, paired bool, count []int64, values func(feature int, into tally.Values), meta map[string]string) error {
+func WriteScores(w io.Writer, fields []string, a *model.Architecture, version string, count []int64, values func(feature int, into tally.Values), meta map[string]string) error {
 	if err := checkLayout(fields, a); err != nil {
 		return err
 	}
 	shape, spans := a.Shape(), a.Spans()
-	metadata := scoresMetadata(fields, a, paired, meta)
-	out, err := newFileWriter(w, arrow.NewSchema(scoresColumns(a.Plain(), paired, shape.Dim()), &metadata))
+	metadata := scoresMetadata(fields, a, version, meta)
+	out, err := newFileWriter(w, arrow.NewSchema(scoresColumns(a.Plain(), version, shape.Dim()), &metadata))
 	if err != nil {
 		return err
 	}
-	at := place{}
+	at, found := place{}, newRanks(version, shape.Entries())
 	step := min(max(1, batchEntries/shape.Widest()), len(count))
-	entries := tally.NewValues(step * shape.Widest())
-	if paired {
-		entries = tally.NewPairedValues(step * shape.Widest())
-	}
+	entries := newValues(version, step*shape.Widest())
 	var ids, offsets []int32
 	for from := 0; from < len(count); from += step {
 		to := min(from+step, len(count))
@@ -187,7 +248,7 @@ func WriteScores(w io.Writer, fields []string, a *model.Architecture, paired boo
 				left, right := shape.Row(row)
 				part := entries.Part(left-begin, right-begin)
 				values(row, part)
-				if err := checkScore(fields, a, span, id, count[row], part); err != nil {
+				if err := checkScore(fields, a, span, id, count[row], part, found); err != nil {
 					return err
 				}
 				names.Append(fields[span.Field])
@@ -198,8 +259,13 @@ func WriteScores(w io.Writer, fields []string, a *model.Architecture, paired boo
 			}
 		}
 		n := offsets[len(ids)]
-		columns := []arrow.Array{names.NewArray(), int32s(ids), int64s(count[from:to]), lists(float64s(entries.Phi[:n]), shape.Dim(), offsets)}
-		for _, values := range narrow(&entries, paired) {
+		columns := []arrow.Array{names.NewArray(), int32s(ids), int64s(count[from:to])}
+		if version == PathScoresVersion {
+			columns = append(columns, lists(int32s(entries.Rank[:n]), shape.Dim(), offsets))
+		} else {
+			columns = append(columns, lists(float64s(entries.Phi[:n]), shape.Dim(), offsets))
+		}
+		for _, values := range narrow(&entries, version) {
 			columns = append(columns, lists(float32s((*values)[:n]), shape.Dim(), offsets))
 		}
 		if !a.Plain() {
@@ -212,11 +278,8 @@ func WriteScores(w io.Writer, fields []string, a *model.Architecture, paired boo
 	return out.close()
 }
 
-func scoresMetadata(fields []string, a *model.Architecture, paired bool, meta map[string]string) arrow.Metadata {
-	shape, version := a.Shape(), ScoresVersion
-	if paired {
-		version = PairedScoresVersion
-	}
+func scoresMetadata(fields []string, a *model.Architecture, version string, meta map[string]string) arrow.Metadata {
+	shape := a.Shape()
 	keys, values := []string{keyVersion, keyFields, keySizes, keyDim}, []string{version, toJSON(fields), toJSON(a.FieldDims), decimal(int64(shape.Dim()))}
 	if !a.Plain() {
 		keys, values = append(keys, keyTables, keyLookUps), append(values, toJSON(a.Tables), toJSON(a.LookUps))
@@ -240,19 +303,20 @@ func ReadScores(r io.Reader) (fields []string, a *model.Architecture, s *tally.S
 	fail := func(err error) ([]string, *model.Architecture, *tally.Scores, map[string]string, error) {
 		return nil, nil, nil, nil, err
 	}
-	in, err := newReader(r, false, ScoresVersion, UnsealedScoresVersion, PairedScoresVersion)
+	in, err := newReader(r, false, ScoresVersion, UnsealedScoresVersion, PairedScoresVersion, PathScoresVersion)
 	if err != nil {
 		return fail(err)
 	}
 	defer in.close()
-	fields, a, paired, err := scoresHead(in)
+	fields, a, err = scoresHead(in)
 	if err != nil {
 		return fail(err)
 	}
+	version := in.meta[keyVersion]
 	s = &tally.Scores{Shape: a.Shape()}
 	at, spans := place{}, a.Spans()
 	for err == nil {
-		err = in.next(func(record arrow.Record) error { return appendScores(s, &at, fields, a, paired, spans, record) })
+		err = in.next(func(record arrow.Record) error { return appendScores(s, &at, fields, a, version, spans, record) })
 	}
 	if err != io.EOF {
 		return fail(err)
@@ -269,12 +333,12 @@ func ReadScores(r io.Reader) (fields []string, a *model.Architecture, s *tally.S
 // ReadScoresHead reads only what precedes the scores: the fields, the layout, and the
 // metadata that ReadScores returns.
 func ReadScoresHead(r io.Reader) (fields []string, a *model.Architecture, meta map[string]string, err error) {
-	in, err := newReader(r, false, ScoresVersion, UnsealedScoresVersion, PairedScoresVersion)
+	in, err := newReader(r, false, ScoresVersion, UnsealedScoresVersion, PairedScoresVersion, PathScoresVersion)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	defer in.close()
-	fields, a, _, err = scoresHead(in)
+	fields, a, err = scoresHead(in)
 	return fields, a, otherMeta(in), err
 }
 
@@ -288,9 +352,8 @@ func otherMeta(in *reader) map[string]string {
 	return meta
 }
 
-// scoresHead returns what precedes the scores, and whether they are those of a paired job.
-func scoresHead(in *reader) (fields []string, a *model.Architecture, paired bool, err error) {
-	paired = in.meta[keyVersion] == PairedScoresVersion
+// scoresHead returns what precedes the scores.
+func scoresHead(in *reader) (fields []string, a *model.Architecture, err error) {
 	a = &model.Architecture{}
 	for key, into := range map[string]any{keyFields: &fields, keySizes: &a.FieldDims, keyTables: &a.Tables, keyLookUps: &a.LookUps, keyLists: &a.Lists} {
 		text, ok := in.meta[key]
@@ -298,32 +361,32 @@ func scoresHead(in *reader) (fields []string, a *model.Architecture, paired bool
 			continue
 		}
 		if err := json.Unmarshal([]byte(text), into); err != nil {
-			return nil, nil, false, fault.Inputf("the metadata %q is not a valid array: %w", key, err)
+			return nil, nil, fault.Inputf("the metadata %q is not a valid array: %w", key, err)
 		}
 	}
 	d, err := in.integer(keyDim)
 	if err != nil {
-		return nil, nil, false, err
+		return nil, nil, err
 	}
 	if a.Plain() {
 		if d < 1 || d > 1<<16 {
-			return nil, nil, false, fault.Inputf("the metadata %q is %d, expected 1 to 65536", keyDim, d)
+			return nil, nil, fault.Inputf("the metadata %q is %d, expected 1 to 65536", keyDim, d)
 		}
 		a.Dim = int(d)
 	}
 	if err := checkLayout(fields, a); err != nil {
-		return nil, nil, false, err
+		return nil, nil, err
 	}
 	shape := a.Shape()
 	if int64(shape.Dim()) != d {
-		return nil, nil, false, fault.Inputf("the metadata %q is %d, expected %d as in the tables", keyDim, d, shape.Dim())
+		return nil, nil, fault.Inputf("the metadata %q is %d, expected %d as in the tables", keyDim, d, shape.Dim())
 	}
-	return fields, a, paired, in.expect(scoresColumns(a.Plain(), paired, shape.Dim())...)
+	return fields, a, in.expect(scoresColumns(a.Plain(), in.meta[keyVersion], shape.Dim())...)
 }
 
 // appendScores adds one batch and checks that it continues at the position at.
-func appendScores(s *tally.Scores, at *place, fields []string, a *model.Architecture, paired bool, spans []model.Span, record arrow.Record) error {
-	columns := narrow(&s.Values, paired)
+func appendScores(s *tally.Scores, at *place, fields []string, a *model.Architecture, version string, spans []model.Span, record arrow.Record) error {
+	columns := narrow(&s.Values, version)
 	table := 4 + len(columns)
 	names, ids := record.Column(0).(*array.String), record.Column(1).(*array.Int32).Int32Values()
 	for i := 0; i < len(ids); {
@@ -347,7 +410,11 @@ func appendScores(s *tally.Scores, at *place, fields []string, a *model.Architec
 		}
 	}
 	s.Count = append(s.Count, record.Column(2).(*array.Int64).Int64Values()...)
-	s.Phi = append(s.Phi, listValues[*array.Float64](record.Column(3)).Float64Values()...)
+	if version == PathScoresVersion {
+		s.Rank = append(s.Rank, listValues[*array.Int32](record.Column(3)).Int32Values()...)
+	} else {
+		s.Phi = append(s.Phi, listValues[*array.Float64](record.Column(3)).Float64Values()...)
+	}
 	for i, values := range columns {
 		*values = append(*values, listValues[*array.Float32](record.Column(4+i)).Float32Values()...)
 	}

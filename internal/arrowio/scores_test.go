@@ -2,6 +2,7 @@ package arrowio
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -34,12 +35,21 @@ func randomPairedScoresOf(shape layout.Shape) *tally.Scores {
 	s := randomScoresOf(shape)
 	values := tally.NewPairedValues(shape.Entries())
 	copy(values.Phi, s.Phi)
-	for i, column := range narrow(&values, true) {
+	for i, column := range narrow(&values, PairedScoresVersion) {
 		for c := range *column {
 			(*column)[c] = float32(i) + s.Abs[c]
 		}
 	}
 	s.Values = values
+	return s
+}
+
+// randomRanksOf returns the scores of a path.
+func randomRanksOf(shape layout.Shape) *tally.Scores {
+	s := &tally.Scores{Shape: shape, Count: randomScoresOf(shape).Count, Values: tally.NewRanks(shape.Entries())}
+	for i, rank := range rand.New(rand.NewPCG(4, 4)).Perm(shape.Entries()) {
+		s.Rank[i] = int32(rank)
+	}
 	return s
 }
 
@@ -93,7 +103,7 @@ func TestPairedScoresRoundTrip(t *testing.T) {
 	for _, a := range []*model.Architecture{plain(testSizes, 2), &tables} {
 		s := randomPairedScoresOf(a.Shape())
 		var out bytes.Buffer
-		if err := WriteScores(&out, testFields, a, true, s.Count, s.Feature, testMeta); err != nil {
+		if err := WriteScores(&out, testFields, a, PairedScoresVersion, s.Count, s.Feature, testMeta); err != nil {
 			t.Fatal(err)
 		}
 		_, back, got, meta, err := ReadScores(bytes.NewReader(out.Bytes()))
@@ -107,8 +117,93 @@ func TestPairedScoresRoundTrip(t *testing.T) {
 		_, _, _, _, err = ReadScores(bytes.NewReader(other))
 		wantInput(t, err, "columns, expected")
 		s.RMSPairedSE[3] = -1
-		wantInput(t, WriteScores(&bytes.Buffer{}, testFields, a, true, s.Count, s.Feature, nil), "rms_se_paired is -1")
+		wantInput(t, WriteScores(&bytes.Buffer{}, testFields, a, PairedScoresVersion, s.Count, s.Feature, nil), "rms_se_paired is -1")
 		wantInput(t, WriteScoresParquet(&bytes.Buffer{}, testFields, a, s, interval, nil), "rms_se_paired is -1")
+	}
+}
+
+// The scores of a path have a version of their own, ranks and no values, and stay the same in
+// plain tables and in others. Ranks that are not a permutation of all entries are refused.
+func TestPathScoresRoundTrip(t *testing.T) {
+	tables := modeltest.LookUps()
+	for _, a := range []*model.Architecture{plain(testSizes, 2), &tables} {
+		s := randomRanksOf(a.Shape())
+		var out bytes.Buffer
+		if err := WriteScores(&out, testFields, a, PathScoresVersion, s.Count, s.Feature, testMeta); err != nil {
+			t.Fatal(err)
+		}
+		_, back, got, meta, err := ReadScores(bytes.NewReader(out.Bytes()))
+		if err != nil || meta[keyVersion] != "shaver.scores/5" || !reflect.DeepEqual(back, a) || !reflect.DeepEqual(got, s) {
+			t.Errorf("version %s, layout %v, scores %+v, want %+v; error %v", meta[keyVersion], back, got, s, err)
+		}
+		if _, _, _, err := ReadScoresHead(bytes.NewReader(out.Bytes())); err != nil {
+			t.Error(err)
+		}
+		other := bytes.ReplaceAll(out.Bytes(), []byte("shaver.scores/5"), []byte("shaver.scores/3"))
+		_, _, _, _, err = ReadScores(bytes.NewReader(other))
+		wantInput(t, err, "columns, expected")
+		last := len(s.Rank) - 1
+		for _, c := range []struct {
+			rank int32
+			want string
+		}{{-1, "rank is -1, expected 0 to"}, {int32(last + 1), "expected 0 to"}, {s.Rank[0], "which an entry before it has"}} {
+			bad := *s
+			bad.Rank = slices.Clone(s.Rank)
+			bad.Rank[last] = c.rank
+			wantInput(t, WriteScores(&bytes.Buffer{}, testFields, a, PathScoresVersion, bad.Count, bad.Feature, nil), c.want)
+			wantInput(t, WriteScoresParquet(&bytes.Buffer{}, testFields, a, &bad, interval, nil), c.want)
+			was, now := binary.LittleEndian.AppendUint32(nil, uint32(s.Rank[last])), binary.LittleEndian.AppendUint32(nil, uint32(c.rank))
+			next := binary.LittleEndian.AppendUint32(nil, uint32(s.Rank[last-1]))
+			changed := bytes.Replace(out.Bytes(), append(slices.Clone(next), was...), append(slices.Clone(next), now...), 1)
+			_, _, _, _, err = ReadScores(bytes.NewReader(changed))
+			wantInput(t, err, c.want)
+		}
+	}
+	data := encodeScores(t, []string{"a", "b"}, []int{2, 3}, randomRanksOf(layout.Of(5, 2)))
+	for n := range data {
+		if _, _, _, _, err := ReadScores(bytes.NewReader(data[:n])); !fault.IsInput(err) {
+			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
+		}
+	}
+}
+
+// In Parquet, the scores of a path have a column of ranks for each column of the table, and no
+// other values.
+func TestPathScoresParquet(t *testing.T) {
+	s := randomRanksOf(layout.Of(5, 2))
+	var out bytes.Buffer
+	if err := WriteScoresParquet(&out, []string{"a", "b"}, plain([]int{2, 3}, 2), s, interval, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !IsScoresParquet(bytes.NewReader(out.Bytes()), int64(out.Len())) {
+		t.Error("the file is not recognized")
+	}
+	r, err := file.NewParquetReader(bytes.NewReader(out.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if root := r.MetaData().Schema; root.NumColumns() != 5 || root.Column(4).Name() != "rank_1" {
+		t.Fatalf("columns %v", root)
+	}
+	for c := range 2 {
+		column, err := r.RowGroup(0).Column(3 + c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ranks := make([]int32, 5)
+		if _, _, err := column.(*file.Int32ColumnChunkReader).ReadBatch(5, ranks, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		for feature, rank := range ranks {
+			if want := s.Rank[2*feature+c]; rank != want {
+				t.Errorf("feature %d has the rank %d, expected %d", feature, rank, want)
+			}
+		}
+	}
+	a := modeltest.LookUps()
+	if err := WriteScoresParquet(&bytes.Buffer{}, testFields, &a, randomRanksOf(a.Shape()), interval, nil); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -152,7 +247,7 @@ func writeTables(t testing.TB, a *model.Architecture) ([]byte, *tally.Scores) {
 	t.Helper()
 	s := randomScoresOf(a.Shape())
 	var out bytes.Buffer
-	if err := WriteScores(&out, testFields, a, false, s.Count, s.Feature, testMeta); err != nil {
+	if err := WriteScores(&out, testFields, a, ScoresVersion, s.Count, s.Feature, testMeta); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes(), s
@@ -188,7 +283,7 @@ func TestScoresOfLists(t *testing.T) {
 	fields := []string{"item", "user", "history", "tags"}
 	s := randomScoresOf(a.Shape())
 	var out bytes.Buffer
-	if err := WriteScores(&out, fields, &a, false, s.Count, s.Feature, testMeta); err != nil {
+	if err := WriteScores(&out, fields, &a, ScoresVersion, s.Count, s.Feature, testMeta); err != nil {
 		t.Fatal(err)
 	}
 	_, back, got, meta, err := ReadScores(bytes.NewReader(out.Bytes()))
@@ -236,7 +331,7 @@ func TestScoresOfTablesRefuse(t *testing.T) {
 		wantInput(t, err, c.want)
 	}
 	s.Phi[2] = math.NaN()
-	wantInput(t, WriteScores(&bytes.Buffer{}, testFields, &a, false, s.Count, s.Feature, nil), "field 1 (date), table narrow, id 2, column 0: phi is NaN")
+	wantInput(t, WriteScores(&bytes.Buffer{}, testFields, &a, ScoresVersion, s.Count, s.Feature, nil), "field 1 (date), table narrow, id 2, column 0: phi is NaN")
 }
 
 // interval returns NaN for features with few rows.
@@ -310,7 +405,7 @@ func TestScoresParquet(t *testing.T) {
 			if _, _, err := column(7+c).(*file.Float32ColumnChunkReader).ReadBatch(int64(n), small, nil, nil); err != nil {
 				t.Fatal(err)
 			}
-			into := *narrow(&got.Values, false)[c/2]
+			into := *narrow(&got.Values, ScoresVersion)[c/2]
 			for i, v := range small {
 				into[(row+i)*2+c%2] = v
 			}
@@ -440,11 +535,18 @@ func FuzzScores(f *testing.F) {
 	lists := modeltest.Lists()
 	scores := randomScoresOf(lists.Shape())
 	var out bytes.Buffer
-	if err := WriteScores(&out, []string{"a", "b", "c", "d"}, &lists, false, scores.Count, scores.Feature, nil); err != nil {
+	if err := WriteScores(&out, []string{"a", "b", "c", "d"}, &lists, ScoresVersion, scores.Count, scores.Feature, nil); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(out.Bytes())
 	f.Add(encodeScores(f, []string{"a", "b"}, []int{2, 3}, randomPairedScoresOf(layout.Of(5, 2))))
+	f.Add(encodeScores(f, []string{"a", "b"}, []int{2, 3}, randomRanksOf(layout.Of(5, 2))))
+	var ranked bytes.Buffer
+	path := randomRanksOf(a.Shape())
+	if err := WriteScores(&ranked, testFields, &a, PathScoresVersion, path.Count, path.Feature, nil); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(ranked.Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fields, a, s, meta, err := ReadScores(bytes.NewReader(data))
 		if err != nil {
@@ -455,7 +557,7 @@ func FuzzScores(f *testing.F) {
 		}
 		delete(meta, keyVersion)
 		var out bytes.Buffer
-		if err := WriteScores(&out, fields, a, s.PairedSE != nil, s.Count, s.Feature, meta); err != nil {
+		if err := WriteScores(&out, fields, a, versionOf(&s.Values), s.Count, s.Feature, meta); err != nil {
 			t.Fatal(err)
 		}
 		_, _, again, _, err := ReadScores(&out)
@@ -467,7 +569,7 @@ func FuzzScores(f *testing.F) {
 
 // writeScores writes scores that are in memory.
 func writeScores(w io.Writer, fields []string, sizes []int, s *tally.Scores, meta map[string]string) error {
-	return WriteScores(w, fields, plain(sizes, s.Shape.Dim()), s.PairedSE != nil, s.Count, s.Feature, meta)
+	return WriteScores(w, fields, plain(sizes, s.Shape.Dim()), versionOf(&s.Values), s.Count, s.Feature, meta)
 }
 
 func plain(sizes []int, dim int) *model.Architecture {

@@ -7,6 +7,7 @@ import (
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
@@ -66,7 +67,13 @@ func (o *previousFlags) open(r *prepare.Request) (full string, err error) {
 	if err != nil {
 		return "", err
 	}
+	if err := head.CheckValues(o.scores, "--previous"); err != nil {
+		return "", err
+	}
 	o.inherit(r, head)
+	if r.Options.Traits().Ranks {
+		return "", fault.Usagef("--previous needs an estimator of values, such as %s, not %s", estimator.Debiased, r.Options.Estimator)
+	}
 	if full = o.full(head); full != "" {
 		r.Sample, r.MaxRows, r.Until = 1, 0, nil
 		return full, nil

@@ -25,11 +25,13 @@ type JobReport struct {
 	CPUSeconds float64 `json:"cpu_seconds"` // time of this process and of workers elsewhere
 	// Resumed says that an earlier run of the job was interrupted. Seconds and
 	// CPUSeconds lack the time of that run, except the CPU time of workers elsewhere.
-	Resumed         bool    `json:"resumed,omitempty"`
-	Kernel          string  `json:"kernel"`
-	LossFull        float64 `json:"loss_full"`        // mean loss with nothing dropped, nat
-	LossEmpty       float64 `json:"loss_empty"`       // mean loss with everything dropped, nat
-	EfficiencyError float64 `json:"efficiency_error"` // difference between the sum of the scores and LossEmpty - LossFull, nat
+	Resumed  bool    `json:"resumed,omitempty"`
+	Kernel   string  `json:"kernel"`
+	LossFull float64 `json:"loss_full"` // mean loss with nothing dropped, nat
+	// LossEmpty is the mean loss with everything dropped, nat. EfficiencyError is the difference
+	// between the sum of the scores and LossEmpty - LossFull, nat. Both are nil for a path.
+	LossEmpty       *float64 `json:"loss_empty,omitempty"`
+	EfficiencyError *float64 `json:"efficiency_error,omitempty"`
 	// EfficiencySE is the standard error of EfficiencyError, for estimators without the
 	// efficiency identity. An error above twice this value is bias.
 	EfficiencySE    float64        `json:"efficiency_se,omitempty"`
@@ -44,6 +46,8 @@ type JobReport struct {
 	Audit *scores.Audit `json:"audit,omitempty"`
 	// Lineage says how the values of a paired job follow from earlier ones.
 	Lineage *scores.Lineage `json:"lineage,omitempty"`
+	// Path says how the order of a path came about, which has no values.
+	Path *scores.Path `json:"path,omitempty"`
 	// DatasetRows is the number of rows of the splits. It is set only for a paired job and for
 	// a window with a state.
 	DatasetRows int64 `json:"dataset_rows,omitempty"`
@@ -92,9 +96,12 @@ func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
 	s := &o.Scores
 	r := &JobReport{
 		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
-		LossFull: s.LossFull, LossEmpty: s.LossEmpty, EfficiencyError: s.EfficiencyError, EfficiencySE: s.EfficiencySE,
+		LossFull: s.LossFull, EfficiencySE: s.EfficiencySE, Path: s.Path,
 		Digests:      Digests{s.Spec.Model, s.Spec.Dataset, digest},
 		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Resumed: o.Resumed, Stopped: s.Stopped, Audit: s.Audit, Lineage: s.Lineage,
+	}
+	if !s.Ranks() {
+		r.LossEmpty, r.EfficiencyError = &s.LossEmpty, &s.EfficiencyError
 	}
 	if l := s.Lineage; l != nil {
 		r.Rows, r.DatasetRows, r.Note = l.Rows, s.DatasetRows, l.Doubt(s.DatasetRows)
@@ -121,6 +128,14 @@ func (r *JobReport) writeLineage(w io.Writer) {
 		f := &r.Lineage.Fields[i]
 		fmt.Fprintf(w, "  field %s\t%s\tcoefficients %.3f for sum, %.3f for abs, %.3f for rms\n", f.Field, scores.ReductionText(f.Reduction), f.Sum, f.Abs, f.RMS)
 	}
+}
+
+// deref returns *v, or 0 if v is nil.
+func deref(v *float64) float64 {
+	if v == nil {
+		return 0
+	}
+	return *v
 }
 
 // table prints the report for people.
@@ -158,6 +173,11 @@ func (r *JobReport) table(w io.Writer, path string, until *job.Until) {
 		r.Audit.WriteTable(w)
 	}
 	fmt.Fprintf(w, "kernel\t%s\n", r.Kernel)
-	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, r.LossEmpty)
-	fmt.Fprintf(w, "efficiency error\t%s\n", scores.EfficiencyText(r.EfficiencyError, r.EfficiencySE))
+	if r.Path != nil {
+		fmt.Fprintf(w, "mean loss\t%.6f\n", r.LossFull)
+		fmt.Fprintf(w, "path\t%s\n", r.Path.Text())
+		return
+	}
+	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, deref(r.LossEmpty))
+	fmt.Fprintf(w, "efficiency error\t%s\n", scores.EfficiencyText(deref(r.EfficiencyError), r.EfficiencySE))
 }

@@ -48,6 +48,7 @@ type JobFlags struct {
 	kernel   *cli.Kernel
 	until    job.Until // becomes the request's Until if one of its flags is given
 	maxTime  time.Duration
+	sparsity float64 // belongs to until or to the estimator's options
 	previous previousFlags
 	// Full says why Open made the job score all rows although previous scores are given;
 	// "" = it did not.
@@ -66,6 +67,10 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	var settings []string
 	for _, s := range request.Options.Settings() {
 		settings = append(settings, s.Name)
+		if s.Target == &request.Options.Sparsity { // Open decides which of the two it sets
+			f.Float64Var(&o.sparsity, s.Name, 0, fmt.Sprintf("`portion` of the entries that pruning will drop: the largest one for %s (default %g), and for --until %s that at which halves are compared (default %g)", estimator.Path, estimator.DefaultSparsity, job.Overlap, job.AtSparsity))
+			continue
+		}
 		switch v := s.Target.(type) {
 		case *string:
 			f.StringVar(v, s.Name, *v, s.Help)
@@ -87,7 +92,6 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "largest number of `rows` to score, instead of --sample (default no limit)")
 	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("stop `rule`: %s, %s or %s, which shaver score --help explains (default none)", job.Paper, job.Overlap, job.Error))
 	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("bound for --until (default %g for %s, %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap, job.ErrorBound, job.Error))
-	f.Float64Var(&o.until.Sparsity, "sparsity", 0, fmt.Sprintf("for --until %s: `portion` of the entries that pruning will drop (default %g)", job.Overlap, job.AtSparsity))
 	f.DurationVar(&o.maxTime, "max-time", 0, "time limit, such as 90m or 2h; a round does not start if it would exceed the limit at the rate so far (default no limit)")
 	f.Float64Var(&o.request.Audit, "audit", 0, fmt.Sprintf("for %s: compare the values with debiased ones on this `portion` of the scored rows, such as 0.1, and write the result into the scores (default no audit)", estimator.Multilinear))
 	f.Int64Var(&o.request.RowsPerShard, "rows-per-shard", 0, "`rows` in a task (default about a minute of work; see shaver plan)")
@@ -99,7 +103,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	o.kernel = cli.KernelFlag(c, "`name` of the float32 kernel that computes the job, such as avx2; auto keeps that of the job's progress, or measures which one is fastest")
 	cli.Group(c, "Job", "model", "model-output", "dataset", "baseline", "loss", "splits", "sample", "max-rows", "seed")
 	cli.Group(c, "Estimator", append(settings, "audit")...)
-	cli.Group(c, "Stop rule", "until", "bound", "sparsity", "max-time")
+	cli.Group(c, "Stop rule", "until", "bound", "max-time")
 	o.previous.add(c)
 	cli.Group(c, "Workers", "kernel", "rows-per-shard")
 }
@@ -116,6 +120,9 @@ func (o *JobFlags) Open() error {
 	}
 	if r.MaxRows > 0 && r.Sample != 1 {
 		return fault.Usagef("--max-rows and --sample exclude each other")
+	}
+	if err := o.setSparsity(); err != nil {
+		return err
 	}
 	if o.until.Seconds = o.maxTime.Seconds(); o.until != (job.Until{}) {
 		o.until.SetDefaults()
@@ -140,6 +147,24 @@ func (o *JobFlags) Open() error {
 	return err
 }
 
+// setSparsity sets the sparsity of the stop rule, or that of the estimator.
+func (o *JobFlags) setSparsity() error {
+	options := &o.request.Options
+	path := options.Traits().Ranks
+	switch {
+	case path && o.until.Rule != "":
+		return fault.Usagef("--until needs an estimator of values, such as %s, not %s", estimator.Debiased, options.Estimator)
+	case !o.previous.changed("sparsity"):
+	case path:
+		options.Sparsity = o.sparsity
+	case o.until.Rule == job.Overlap:
+		o.until.Sparsity = o.sparsity
+	default:
+		return fault.Usagef("--sparsity needs --until %s or --estimator %s", job.Overlap, estimator.Path)
+	}
+	return nil
+}
+
 // ScoreCommand returns the command "shaver score" or, if cluster is true, the program
 // that a cluster runs as coordinator. The two are the same, except that the program
 // needs --nats.
@@ -156,7 +181,9 @@ Estimators:
 ` + estimator.Help() + `
 
 To prune, score all rows with --estimator multilinear. To quote values, use
---estimator debiased, which takes about twice as long and has no bias.
+--estimator debiased, which takes about twice as long and has no bias. The
+estimator path gives only an order for pruning. It is not a Shapley value, so
+there are no values to quote, to explain or to correct with --previous.
 
 The scores file of a job always has the same bytes, whatever the number of
 workers and --rows-per-shard are, and even if workers or coordinators die. The

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/cli"
+	"shaver/internal/fault"
 	"shaver/internal/prepare"
 )
 
@@ -34,6 +35,28 @@ func TestReportOfResumed(t *testing.T) {
 		(&JobReport{Rows: 90, Seconds: 2, CPUSeconds: 3, Shards: 1, Resumed: resumed}).table(&out, "s.arrow", nil)
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%v: %q, want %q in it", resumed, &out, want)
+		}
+	}
+}
+
+// --sparsity without one of its two uses is wrong usage, and so is a path with a stop rule.
+func TestSparsityFlag(t *testing.T) {
+	_, folder := tiny(t)
+	for want, args := range map[string][]string{
+		"--sparsity needs --until overlap or --estimator path":              {"--sparsity", "0.5"},
+		"--sparsity needs --until overlap or --estimator path ":             {"--sparsity", "0.5", "--until", "paper"},
+		"--until needs an estimator of values, such as debiased, not path":  {"--estimator", "path", "--until", "overlap"},
+		"--until needs an estimator of values, such as debiased, not path ": {"--estimator", "path", "--until", "overlap", "--sparsity", "0.5"},
+	} {
+		var request prepare.Request
+		var flags JobFlags
+		c := &cobra.Command{Use: "score"}
+		flags.Add(c, &request)
+		if err := c.ParseFlags(append([]string{"--model", "m.pth", "--dataset", folder}, args...)); err != nil {
+			t.Fatal(err)
+		}
+		if err := flags.Open(); !fault.IsUsage(err) || err.Error() != strings.TrimSpace(want) {
+			t.Errorf("%v: %v, expected %q", args, err, want)
 		}
 	}
 }
@@ -63,11 +86,20 @@ func TestJobFlags(t *testing.T) {
 	}
 	plain := open(t)
 	values := map[string]string{
-		"baseline": "codebook", "estimator": "antithetic", "passes": "3", "draws": "4", "endpoints": "balanced", "flips": "5", "seed": "7", "splits": "test",
+		"baseline": "codebook", "estimator": "antithetic", "passes": "3", "draws": "4", "endpoints": "balanced", "flips": "5", "parts": "3", "seed": "7", "splits": "test",
 		"sample": "0.5", "max-rows": "9", "until": "paper", "bound": "0.25", "sparsity": "0.5", "max-time": "1m", "audit": "0.1", "rows-per-shard": "8", "loss": "squared",
 	}
 	for name, value := range values {
-		if open(t, "--"+name, value) == plain {
+		without := plain
+		args := []string{"--" + name, value}
+		if name == "sparsity" { // needs one of these
+			without = open(t, "--until", "overlap")
+			if open(t, append(args, "--until", "overlap")...) == without {
+				t.Errorf("--%s %s changes nothing with --until overlap", name, value)
+			}
+			without, args = open(t, "--estimator", "path"), append(args, "--estimator", "path")
+		}
+		if open(t, args...) == without {
 			t.Errorf("--%s %s changes nothing", name, value)
 		}
 	}

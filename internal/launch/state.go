@@ -17,6 +17,7 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/cputime"
 	"shaver/internal/dataset"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
@@ -200,6 +201,9 @@ func (o *scoreOptions) checkState(c *cobra.Command) error {
 	was, err := window.ReadSettings(o.state)
 	if err == nil && was != nil {
 		o.previous.inherit(&o.job.Request, &scores.File{Spec: job.Spec{Baseline: was.Baseline, Seed: was.Seed, Splits: was.Splits, Options: was.Options}})
+	}
+	if options := &o.job.Request.Options; err == nil && options.Traits().Ranks {
+		return fault.Usagef("--state needs an estimator of values, such as %s, not %s", estimator.Debiased, options.Estimator)
 	}
 	return err
 }

@@ -199,12 +199,20 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// byWorth returns the indices of the fields, most valuable first.
+// byWorth returns the indices of the fields, most valuable first. Of fields that are worth the
+// same, as all fields of a path, the first is that with the largest kept portion.
 func (f *findings) byWorth() []int {
 	order := make([]int, len(f.fields))
 	for j := range order {
 		order[j] = j
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(f.fields[b].SumAbs, f.fields[a].SumAbs) })
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(f.fields[b].SumAbs, f.fields[a].SumAbs), cmp.Compare(f.kept(b), f.kept(a)))
+	})
 	return order
+}
+
+// kept returns the portion of the entries of field j that is kept at the sparsity that is shown.
+func (f *findings) kept(j int) float64 {
+	return portion(float64(f.fields[j].kept[f.shown]), float64(f.fields[j].Entries))
 }

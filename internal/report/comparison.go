@@ -192,6 +192,9 @@ func (m *method) game() (name, aggregate string) {
 	if !m.scored || m.name == sweep.SSEDS || m.name == sweep.SNIP {
 		return m.name, ""
 	}
+	if m.name == scores.ByPath {
+		return m.name, scores.ByPath
+	}
 	for _, a := range []string{scores.Abs, scores.RMS} {
 		if name, ok := strings.CutSuffix(m.name, "-"+a); ok {
 			return name, a
@@ -210,6 +213,8 @@ func (m *method) purpose() (measures, needs string) {
 		return "The sum of the mean contributions of a field's column. Whole columns are dropped.", "a job with one gradient per row"
 	case name == sweep.SNIP:
 		return "The mean contribution of an entry in the model before its training.", "that model, and a job with one gradient per row"
+	case name == scores.ByPath:
+		return "How much the loss rises if an entry goes next, measured again while entries are dropped. It is not a Shapley value.", "a job that measures a table that becomes smaller"
 	case m.scored:
 		measures = map[string]string{
 			scores.Sum: "The mean contribution of an entry. Contributions of opposite signs cancel.",

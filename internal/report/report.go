@@ -24,7 +24,7 @@ type Facts struct {
 	Entries      []float32 // the embedding table, [n, d]
 	Scores       *scores.File
 	Digest       string          // SHA-256 of the scores file
-	Aggregate    string          // aggregate by which entries are ranked: one of scores.Aggregates
+	Aggregate    string          // aggregate by which entries are ranked: one of Scores.Aggregates
 	Run          *Run            // time and resources of the job; nil = unknown
 	Sweep        *sweep.Document // results of pruning; nil = not measured
 	Tolerance    sweep.Tolerance // how much worse than the unpruned model a table may be
@@ -112,7 +112,8 @@ type document struct {
 	Fields    *fieldsSection
 	Frequency *frequencySection
 	Ends      []endsRow
-	Certainty *certaintySection
+	Certainty *certaintySection // nil for a path, which has no values
+	Rounds    *roundsSection    // of a path; nil for other scores
 	Job       []fact
 }
 
@@ -138,7 +139,12 @@ func Write(f *Facts) (*Report, error) {
 	if c != nil {
 		d.Answer, d.Curves, d.Quality = c.answer(), c.curves(show), c.quality(show)
 	}
-	d.Fields, d.Frequency, d.Certainty = f.fieldsOf(found, show), f.frequencyOf(found, show), f.certaintyOf(found, show)
+	d.Fields, d.Frequency = f.fieldsOf(found, show), f.frequencyOf(found, show)
+	if f.Scores.Ranks() {
+		d.Rounds = f.roundsOf()
+	} else {
+		d.Certainty = f.certaintyOf(found, show)
+	}
 	for j, e := range f.Ends {
 		d.Ends = append(d.Ends, endsRow{f.Scores.Fields[j], e})
 	}
@@ -162,7 +168,8 @@ func (d *document) links() []link {
 		{link{"quality", "Losses"}, d.Quality != nil},
 		{link{"fields", "Fields"}, true},
 		{link{"frequency", "Frequency"}, true},
-		{link{"certainty", "Certainty"}, true},
+		{link{"certainty", "Certainty"}, d.Certainty != nil},
+		{link{"rounds", "Rounds"}, d.Rounds != nil},
 		{link{"job", "Job"}, true},
 	} {
 		if part.shown {

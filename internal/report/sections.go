@@ -14,8 +14,10 @@ import (
 // addPicture adds a picture to the report and returns it in the form for the page.
 type addPicture func(*picture.Picture) figure
 
-// fieldsSection shows what each field is worth and how many of its entries are kept.
+// fieldsSection shows what each field is worth and how many of its entries are kept. The
+// scores of a path do not say what a field is worth.
 type fieldsSection struct {
+	Ordered    bool // the scores are those of a path
 	Heading    string
 	Figure     figure
 	Sparsities []float64
@@ -43,7 +45,7 @@ type fieldRow struct {
 type keptCell struct{ Share, Own float64 }
 
 func (f *Facts) fieldsOf(found *findings, show addPicture) *fieldsSection {
-	s := &fieldsSection{Sparsities: found.sparsities}
+	s := &fieldsSection{Ordered: f.Scores.Ranks(), Sparsities: found.sparsities}
 	total := 0.0
 	for _, field := range found.fields {
 		total += field.SumAbs
@@ -66,8 +68,14 @@ func (f *Facts) fieldsOf(found *findings, show addPicture) *fieldsSection {
 			shares[k] = append(shares[k], share)
 		}
 	}
-	s.Heading, s.Extremes = fieldsHeading(s.Rows), extremesOf(s.Rows)
-	s.Figure = show(picture.Fields(names, []string{"share of the table", "share of the value (" + f.symbol() + " summed over entries)", "share of the kept entries at sparsity " + number(found.sparsities[shown])}, shares))
+	s.Heading = fieldsHeading(s.Rows)
+	labels := []string{"share of the table", "share of the value (" + f.symbol() + " summed over entries)", "share of the kept entries at sparsity " + number(found.sparsities[shown])}
+	if s.Ordered {
+		labels, shares = slices.Delete(labels, 1, 2), slices.Delete(shares, 1, 2)
+	} else {
+		s.Extremes = extremesOf(s.Rows)
+	}
+	s.Figure = show(picture.Fields(names, labels, shares))
 	return s
 }
 
@@ -183,6 +191,30 @@ func (s *frequencySection) heading() string {
 	}
 	k := max(0, slices.Index(s.Sparsities, s.Reference))
 	return fmt.Sprintf("At sparsity %s, frequent features keep %.1f of %s entries and rare ones %.1f", number(s.Reference), s.Bins[len(s.Bins)-1].Means[k], s.Dim, s.Bins[0].Means[k])
+}
+
+// roundsSection shows how the order of a path came about.
+type roundsSection struct {
+	Heading string
+	Reach   float64
+	Rows    []roundRow
+}
+
+type roundRow struct {
+	scores.Round
+	Sparsity, Loss, Scale, Offset string
+}
+
+func (f *Facts) roundsOf() *roundsSection {
+	p := f.Scores.Path
+	s := &roundsSection{Heading: "One round dropped the entries", Reach: p.Reach}
+	if n := len(p.Rounds); n > 1 {
+		s.Heading = count(n) + " rounds dropped the entries"
+	}
+	for _, r := range p.Rounds {
+		s.Rows = append(s.Rows, roundRow{r, number(r.Sparsity(len(f.Entries))), decimal(r.Loss), decimal(r.Scale), signed(r.Offset)})
+	}
+	return s
 }
 
 // certaintySection shows how certain the values and their order are.

@@ -125,7 +125,7 @@ func duration(seconds float64) string {
 // summary returns the facts at the top of the page.
 func (f *Facts) summary() []fact {
 	s := f.Scores
-	all := []fact{{"rows scored", count(s.Rows), ""}, {"entries", count(len(s.Phi)), ""}, {"estimator", s.Spec.Estimator, ""}, {"baseline", s.Spec.Baseline, ""}}
+	all := []fact{{"rows scored", count(s.Rows), ""}, {"entries", count(len(f.Entries)), ""}, {"estimator", s.Spec.Estimator, ""}, {"baseline", s.Spec.Baseline, ""}}
 	if r := f.Run; r != nil {
 		took := duration(r.Seconds)
 		if r.Resumed {
@@ -144,6 +144,8 @@ var rankedBy = map[string]string{
 	scores.Sum: "|phi|, where phi is the mean contribution over rows",
 	scores.Abs: "the mean over rows of the absolute contribution",
 	scores.RMS: "the root mean square of the contribution over rows",
+
+	scores.ByPath: "the order in which the path dropped the entries; it is not a Shapley value",
 }
 
 // job returns facts about the job: what determines the scores, and what computing them took.
@@ -163,10 +165,14 @@ func (f *Facts) job() []fact {
 	if s.EfficiencySE > 0 {
 		off += "; its standard error is " + value(s.EfficiencySE) + " nat, and an error of more than twice that indicates bias"
 	}
-	all = append(all,
-		fact{"kernel", spec.Kernel, "the arithmetic that computed the scores"},
-		fact{"mean loss", fmt.Sprintf("%.6f nat", s.LossFull), fmt.Sprintf("%.6f nat with everything dropped", s.LossEmpty)},
-		fact{"efficiency error", value(s.EfficiencyError) + " nat", off})
+	all = append(all, fact{"kernel", spec.Kernel, "the arithmetic that computed the scores"})
+	if s.Ranks() {
+		all = append(all, fact{"mean loss", fmt.Sprintf("%.6f nat", s.LossFull), ""})
+	} else {
+		all = append(all,
+			fact{"mean loss", fmt.Sprintf("%.6f nat", s.LossFull), fmt.Sprintf("%.6f nat with everything dropped", s.LossEmpty)},
+			fact{"efficiency error", value(s.EfficiencyError) + " nat", off})
+	}
 	if r := f.Run; r != nil {
 		note := ""
 		if r.Resumed {

@@ -24,8 +24,11 @@ import (
 //
 // An entry in a single row has no variance between rows. As in tally.Sampling, its error is
 // then about as large as the value. For RMS it is at most half of the value. An entry that
-// does not occur has an error of 0, unless it inherits one.
+// does not occur has an error of 0, unless it inherits one. A path has no errors.
 func (f *File) AggregateSE(aggregate string) ([]float64, error) {
+	if f.Ranks() {
+		return nil, fmt.Errorf("the scores have the order of a path, which has no standard errors: they need scores of an estimator of values, such as debiased")
+	}
 	errors := make([]float64, len(f.Phi))
 	switch aggregate {
 	case Sum:

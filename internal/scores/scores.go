@@ -16,6 +16,7 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/atomicfile"
+	"shaver/internal/estimator"
 	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
@@ -40,23 +41,6 @@ type File struct {
 	Lineage         *Lineage // how the values follow from those of earlier jobs; nil unless the job was paired
 	Path            *Path    // how the order came about; nil unless the estimator has the trait Ranks
 	tally.Result
-}
-
-// Path says how the order of a path came about.
-type Path struct {
-	Rounds []Round `json:"rounds"` // in order, at least one
-	// Reach is the largest sparsity to which entries were dropped in rounds, (0, 1). Beyond it
-	// the order is that of the last round's scores.
-	Reach float64 `json:"reach"`
-}
-
-// Round is a round of a path.
-type Round struct {
-	Rows   int64   `json:"rows"`   // number of rows that were measured
-	Kept   int64   `json:"kept"`   // number of entries that the measured table keeps
-	Loss   float64 `json:"loss"`   // mean loss of these rows with this table, before calibration
-	Scale  float64 `json:"scale"`  // calibration of the table: factor of the logit
-	Offset float64 `json:"offset"` // calibration of the table: what is added to the product
 }
 
 // Stopped says how a job with a stopping rule or a time limit ended.
@@ -90,6 +74,7 @@ const (
 	keyStopped         = "shaver.stopped"
 	keyAudit           = "shaver.audit"
 	keyLineage         = "shaver.lineage"
+	keyPath            = "shaver.path"
 	keyDigest          = "shaver.digest" // digest of the file; see package seal
 	keyVersion         = "version"       // version of the form; arrowio writes it
 )
@@ -110,15 +95,35 @@ const (
 	RMS = "rms" // the root mean square of the contributions
 )
 
+// ByPath is the only aggregate of the scores of a path, which have no values. It is the rank:
+// the position of an entry in the order of drops, from 0.
+const ByPath = "path"
+
 // DefaultAggregate is the aggregate by which all commands rank unless they are given another.
+// Scores of a path have ByPath instead.
 const DefaultAggregate = RMS
 
-// Aggregates returns the names of all aggregates, DefaultAggregate first.
+// Aggregates returns the names of all aggregates of values, DefaultAggregate first.
 func Aggregates() []string { return []string{RMS, Sum, Abs} }
+
+// AggregatesOf returns the aggregates that scores with these options have, the default first.
+func AggregatesOf(o *estimator.Options) []string {
+	if o.Traits().Ranks {
+		return []string{ByPath}
+	}
+	return Aggregates()
+}
+
+// Aggregates returns the aggregates that f has, the default first.
+func (f *File) Aggregates() []string { return AggregatesOf(&f.Spec.Options) }
+
+// DefaultAggregate returns the aggregate by which commands rank the entries of f unless they
+// are given another.
+func (f *File) DefaultAggregate() string { return f.Aggregates()[0] }
 
 // AggregateHelp lists all aggregates, for the help text of a flag.
 func AggregateHelp() string {
-	return RMS + " (the root mean square over rows), " + Sum + " (the mean, which is the paper's ranking) or " + Abs + " (the mean absolute value)"
+	return RMS + " (the root mean square over rows), " + Sum + " (the mean, which is the paper's ranking) or " + Abs + " (the mean absolute value); scores of " + estimator.Path + " have only their order"
 }
 
 // LayoutOf returns the part of an architecture that a scores file has.
@@ -129,6 +134,16 @@ func LayoutOf(a *model.Architecture) model.Architecture {
 // Aggregate returns the named aggregate of all entries. For Sum the result shares
 // memory with f.
 func (f *File) Aggregate(name string) ([]float64, error) {
+	if f.Ranks() {
+		if name != ByPath {
+			return nil, fmt.Errorf("aggregate %q: the scores have the order of a path and no values; it needs scores of an estimator of values, such as debiased", name)
+		}
+		values := make([]float64, len(f.Rank))
+		for i, rank := range f.Rank {
+			values[i] = float64(rank)
+		}
+		return values, nil
+	}
 	var narrow []float32
 	switch name {
 	case Sum:
@@ -171,8 +186,11 @@ func (f *File) Interval(count int64) (dataset, population float64) {
 }
 
 // StandardError returns the kind of the standard errors of the dataset's own values:
-// Estimated or UpperBound.
+// Estimated or UpperBound. It is "" for a path, which has no values.
 func (f *File) StandardError() string {
+	if f.Ranks() {
+		return ""
+	}
 	if f.Sampling().Bound() {
 		return UpperBound
 	}
@@ -186,7 +204,9 @@ func Write(path string, f *File) error {
 
 // WriteFrom is like Write, but does not use f.Values. It calls values for each feature in
 // ascending order. Each call fills into, which has an element for each of the feature's
-// entries; the columns of a paired job are nil unless f has a Lineage. All of this happens twice, because the digest of the file precedes the values.
+// entries. The columns of a paired job are nil unless f has a Lineage. If f has a Path, into has
+// only Rank, and all ranks together must be a permutation of the entries. All of this happens
+// twice, because the digest of the file precedes the values.
 func WriteFrom(path string, f *File, values func(feature int, into tally.Values)) error {
 	spec, err := json.Marshal(f.Spec)
 	if err != nil {
@@ -198,15 +218,23 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 	}
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	meta := map[string]string{
-		keySpec: string(spec), keyBaseline: string(baseline), keyRows: strconv.FormatInt(f.Rows, 10),
-		keyLossFull: number(f.LossFull), keyLossEmpty: number(f.LossEmpty),
-		keyEfficiencyError: number(f.EfficiencyError), keyStandardError: f.StandardError(),
+		keySpec: string(spec), keyBaseline: string(baseline), keyRows: strconv.FormatInt(f.Rows, 10), keyLossFull: number(f.LossFull),
 		keyQuarantined: strconv.FormatInt(f.QuarantinedRows, 10), keyDatasetRows: strconv.FormatInt(f.DatasetRows, 10),
+	}
+	version := arrowio.ScoresVersion
+	switch {
+	case f.Path != nil:
+		version = arrowio.PathScoresVersion
+	case f.Lineage != nil:
+		version = arrowio.PairedScoresVersion
+	}
+	if f.Path == nil {
+		meta[keyLossEmpty], meta[keyEfficiencyError], meta[keyStandardError] = number(f.LossEmpty), number(f.EfficiencyError), f.StandardError()
 	}
 	if f.EfficiencySE != 0 {
 		meta[keyEfficiencySE] = number(f.EfficiencySE)
 	}
-	for key, value := range map[string]any{keyStopped: f.Stopped, keyAudit: f.Audit, keyLineage: f.Lineage} {
+	for key, value := range map[string]any{keyStopped: f.Stopped, keyAudit: f.Audit, keyLineage: f.Lineage, keyPath: f.Path} {
 		text, err := json.Marshal(value)
 		if err != nil {
 			return err
@@ -216,7 +244,7 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 		}
 	}
 	write := func(w io.Writer) error {
-		return arrowio.WriteScores(w, f.Fields, &f.Layout, f.Lineage != nil, f.Count, values, meta)
+		return arrowio.WriteScores(w, f.Fields, &f.Layout, version, f.Count, values, meta)
 	}
 	meta[keyDigest] = seal.Blank
 	if meta[keyDigest], err = seal.Of(write); err != nil {
@@ -380,7 +408,11 @@ func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[st
 	if found, want := meta[keyStandardError], f.StandardError(); found != want {
 		return nil, fmt.Errorf("metadata %s is %q, expected %q", keyStandardError, found, want)
 	}
-	for key, to := range map[string]*float64{keyLossFull: &f.LossFull, keyLossEmpty: &f.LossEmpty, keyEfficiencyError: &f.EfficiencyError} {
+	numbers := map[string]*float64{keyLossFull: &f.LossFull}
+	if !f.Ranks() {
+		numbers[keyLossEmpty], numbers[keyEfficiencyError] = &f.LossEmpty, &f.EfficiencyError
+	}
+	for key, to := range numbers {
 		if *to, err = strconv.ParseFloat(meta[key], 64); err != nil {
 			return nil, fmt.Errorf("metadata %s: %w", key, err)
 		}
@@ -395,7 +427,7 @@ func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[st
 			return nil, fmt.Errorf("metadata %s: %w", keyEfficiencySE, err)
 		}
 	}
-	for key, into := range map[string]any{keyStopped: &f.Stopped, keyAudit: &f.Audit, keyLineage: &f.Lineage} {
+	for key, into := range map[string]any{keyStopped: &f.Stopped, keyAudit: &f.Audit, keyLineage: &f.Lineage, keyPath: &f.Path} {
 		if text := meta[key]; text != "" {
 			if err := json.Unmarshal([]byte(text), into); err != nil {
 				return nil, fmt.Errorf("metadata %s: %w", key, err)
@@ -407,6 +439,12 @@ func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[st
 	}
 	if version, paired := meta[keyVersion], f.Lineage != nil; (version == arrowio.PairedScoresVersion) != paired {
 		return nil, fmt.Errorf("the version is %s; expected %s if and only if the metadata %s is set", version, arrowio.PairedScoresVersion, keyLineage)
+	}
+	if version, path := meta[keyVersion], f.Path != nil; (version == arrowio.PathScoresVersion) != path {
+		return nil, fmt.Errorf("the version is %s; expected %s if and only if the metadata %s is set", version, arrowio.PathScoresVersion, keyPath)
+	}
+	if err := f.Path.validate(f); err != nil {
+		return nil, err
 	}
 	if err := f.Lineage.validate(f); err != nil {
 		return nil, err

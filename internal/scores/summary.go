@@ -27,11 +27,11 @@ type FieldSummary struct {
 }
 
 // Summary returns the summary of f. values is an aggregate of f; only SumAbs of the
-// fields is computed from it.
+// fields is computed from it. All figures of a path that need values are 0.
 func (f *File) Summary(values []float64) *Summary {
 	s := &Summary{}
 	for _, count := range f.Count {
-		if count > 0 && count < tally.LeastRows {
+		if count > 0 && count < tally.LeastRows && !f.Ranks() {
 			s.NoInterval++
 		}
 	}
@@ -50,14 +50,16 @@ func (f *File) Summary(values []float64) *Summary {
 		seen[span.Field] = true
 		from, to := span.Entries()
 		field.Entries += to - from
-		for i := from; i < to; i++ {
+		for i := from; i < to && !f.Ranks(); i++ {
 			field.Sum += f.Phi[i]
 			field.SumAbs += math.Abs(values[i])
 			least, most = min(least, f.Phi[i]), max(most, f.Phi[i])
 			s.MaxSE, s.MaxPopulationSE = max(s.MaxSE, float64(f.SE[i])), max(s.MaxPopulationSE, float64(f.PopulationSE[i]))
 		}
 	}
-	s.Range = most - least
+	if !f.Ranks() {
+		s.Range = most - least
+	}
 	return s
 }
 

@@ -91,7 +91,7 @@ func (d *Document) AggregateOf(p *Point) (string, error) {
 		return "", checkDerivatives(p.Method, o, source.Baseline)
 	}
 	var names []string
-	for _, aggregate := range scores.Aggregates() {
+	for _, aggregate := range scores.AggregatesOf(o) {
 		name := Name(o, aggregate)
 		if name == p.Method {
 			return aggregate, nil

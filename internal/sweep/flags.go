@@ -6,13 +6,17 @@ import (
 
 	"shaver/internal/compact"
 	"shaver/internal/prune"
+	"shaver/internal/scores"
 )
 
 // Flags returns the flags with which shaver prune ranks by the aggregate, keeps entries and
 // stores values as the sweep did at the point p, which ranks by scores. They are words of a
 // POSIX shell. They do not name the budget.
 func (d *Document) Flags(p *Point, aggregate string) []string {
-	words := []string{"--aggregate", aggregate}
+	var words []string
+	if aggregate != scores.ByPath { // the only one that these scores have
+		words = append(words, "--aggregate", aggregate)
+	}
 	if s := d.Settings; s != nil {
 		if s.Rank == prune.Signed {
 			words = append(words, "--rank", s.Rank)

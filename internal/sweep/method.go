@@ -45,7 +45,7 @@ type Unpruned struct {
 // ByShapley is the name of the method that ranks by Shapley values from any estimator. The
 // method for other scores is named after their estimator. An aggregate other than
 // scores.Sum is part of the name, as in shapley-abs. Sum, which is the paper's ranking, is
-// not, whatever the default aggregate is.
+// not, whatever the default aggregate is. The method for the order of a path is path.
 const ByShapley = "shapley"
 
 // The rivals, which need no scores.
@@ -87,7 +87,7 @@ func Name(o *estimator.Options, aggregate string) string {
 	if o.Traits().Shapley {
 		name = ByShapley
 	}
-	if aggregate != scores.Sum {
+	if aggregate != scores.Sum && aggregate != scores.ByPath {
 		name += "-" + aggregate
 	}
 	return name
@@ -111,8 +111,12 @@ func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, 
 
 // StableOrder is like Order, but keeps the choices of a previous mask unless the evidence
 // against them exceeds z standard errors of the aggregate; see prune.Stable,
-// scores.File.AggregateSE and RaiseUnseen.
+// scores.File.AggregateSE and RaiseUnseen. If z is 0, the result is that of Order. It needs no
+// standard errors then.
 func StableOrder(f *scores.File, aggregate, rank string, entries []float32, choices []prune.Choice, z float64) ([]int32, error) {
+	if z == 0 {
+		return Order(f, aggregate, rank, entries)
+	}
 	values, err := ranked(f, aggregate, rank)
 	if err != nil {
 		return nil, err

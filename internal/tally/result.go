@@ -28,6 +28,7 @@ func (s *Scores) Feature(feature int, into Values) {
 	copy(into.PairedSE, from.PairedSE)
 	copy(into.AbsPairedSE, from.AbsPairedSE)
 	copy(into.RMSPairedSE, from.RMSPairedSE)
+	copy(into.Rank, from.Rank)
 }
 
 // Values holds statistics of all entries, or of the d entries of one feature. c is the mean
@@ -63,8 +64,14 @@ func NewPairedValues(n int) Values {
 	return v
 }
 
+// NewRanks returns Values that have only Rank, with memory for n entries.
+func NewRanks(n int) Values { return Values{Rank: make([]int32, n)} }
+
 // Part returns the entries [from, to).
 func (v *Values) Part(from, to int) Values {
+	if v.Rank != nil {
+		return Values{Rank: v.Rank[from:to]}
+	}
 	part := Values{Phi: v.Phi[from:to], Abs: v.Abs[from:to], RMS: v.RMS[from:to], SE: v.SE[from:to], PopulationSE: v.PopulationSE[from:to]}
 	if v.PairedSE != nil {
 		part.PairedSE, part.AbsPairedSE, part.RMSPairedSE = v.PairedSE[from:to], v.AbsPairedSE[from:to], v.RMSPairedSE[from:to]

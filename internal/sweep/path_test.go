@@ -1,0 +1,75 @@
+package sweep
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/estimator"
+	"shaver/internal/fault"
+	"shaver/internal/prune"
+	"shaver/internal/scores"
+	"shaver/internal/tally"
+)
+
+// path returns the table of a model and scores whose order drops the entries backwards.
+func path(t *testing.T) (*Unpruned, *scores.File) {
+	t.Helper()
+	m, start, f := table(t, estimator.Path)
+	f.Values = tally.NewRanks(m.Parameters())
+	for i := range f.Rank {
+		f.Rank[i] = int32(m.Parameters() - 1 - i)
+	}
+	return start, f
+}
+
+// The order of a path is that in which its method drops entries, also with a previous mask if
+// there is no hysteresis. The method has no aggregate in its name.
+func TestByPath(t *testing.T) {
+	start, f := path(t)
+	n := len(start.Entries)
+	method, err := start.ByScores(f, 0, scores.ByPath, prune.Abs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mask, err := method.Dropped(prune.Budget{Unit: prune.Sparsity, Amount: .25})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, gone := range mask {
+		if gone != (i >= n-n/4) {
+			t.Errorf("entry %d of %d is dropped: %t", i, n, gone)
+		}
+	}
+	p, _, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: .25})
+	if err != nil || p.Method != "path" {
+		t.Errorf("method %s, %v", p.Method, err)
+	}
+	d := &Document{Sources: []ScoresFile{{Options: f.Spec.Options}}}
+	if aggregate, err := d.AggregateOf(&p); err != nil || aggregate != scores.ByPath || len(d.Flags(&p, aggregate)) != 0 {
+		t.Errorf("aggregate %q, flags %v, %v", aggregate, d.Flags(&p, aggregate), err)
+	}
+	if _, err := d.AggregateOf(&Point{Method: "path-rms", Source: p.Source}); !fault.IsInput(err) || !strings.Contains(err.Error(), "expected one of path") {
+		t.Error(err)
+	}
+	choices := make([]prune.Choice, n)
+	want, err := Order(f, scores.ByPath, prune.Abs, start.Entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := StableOrder(f, scores.ByPath, prune.Abs, start.Entries, choices, 0); err != nil || !slices.Equal(got, want) {
+		t.Errorf("the order %v, expected %v; error %v", got, want, err)
+	}
+	for _, failed := range []error{
+		func() error {
+			_, err := StableOrder(f, scores.ByPath, prune.Abs, start.Entries, choices, 1)
+			return err
+		}(),
+		func() error { _, err := Order(f, scores.RMS, prune.Abs, start.Entries); return err }(),
+		func() error { _, err := Order(f, scores.ByPath, prune.Signed, start.Entries); return err }(),
+	} {
+		if !fault.IsUsage(failed) {
+			t.Error(failed)
+		}
+	}
+}
