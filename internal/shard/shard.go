@@ -87,18 +87,29 @@ func (s Sample) PathRounds(n, parts int) []job.Round {
 }
 
 // part returns the number of the part to which a row of the sample belongs, given the number of
-// sampled rows before it. Of each block of that many consecutive sampled rows as there are parts, each
-// part has one, and the block begins with a random one.
+// sampled rows before it. Of a block of consecutive sampled rows, one for each part, the first row
+// belongs to a random part, and the others to the parts after it in turn.
 func (s Sample) part(kept int64, parts int) int {
-	stream := random.At(s.Seed, random.Part, uint64(kept)/uint64(parts), 0)
-	return int((stream.Below(uint64(parts)) + uint64(kept)) % uint64(parts))
+	return int((s.turn(kept/int64(parts), parts) + kept) % int64(parts))
+}
+
+// turn returns the part of the first row of a block.
+func (s Sample) turn(block int64, parts int) int64 {
+	stream := random.At(s.Seed, random.Part, uint64(block), 0)
+	return int64(stream.Below(uint64(parts)))
 }
 
 // has reports whether the last row that was chosen belongs to the portion or the part of place. index is
 // its index.
 func (p *picker) has(index int64, place *job.Place) bool {
-	return (place.Portions == 0 || p.portion(index, place.Portions) == place.Portion) &&
-		(place.Parts == 0 || p.part(p.kept-1, place.Parts) == place.Part)
+	if place.Parts == 0 {
+		return place.Portions == 0 || p.portion(index, place.Portions) == place.Portion
+	}
+	parts, kept := int64(place.Parts), p.kept-1
+	if block := kept/parts + 1; block != p.block {
+		p.block, p.begins = block, p.turn(block-1, place.Parts)
+	}
+	return (p.begins+kept)%parts == int64(place.Part)
 }
 
 // portion returns the number of the portion to which a row belongs.
@@ -210,7 +221,7 @@ func placeOf(plan *job.Plan, round int) (place job.Place) {
 // begin at row place.Seen of the splits. Collect returns an error if there are too few
 // rows, or if the digest of the rows differs from that of place.
 func Collect(ctx context.Context, source model.RowSource, sample Sample, place job.Place, want int64) (*model.Rows, error) {
-	p := picker{sample, place.Seen, place.Kept}
+	p := picker{Sample: sample, seen: place.Seen, kept: place.Kept}
 	all := &model.Rows{}
 	err := source(ctx, func(rows *model.Rows) error {
 		for i := range rows.Len() {
@@ -294,6 +305,9 @@ type picker struct {
 	Sample
 	seen int64 // number of rows seen so far
 	kept int64 // number of these rows that are in the sample
+
+	// The last block for which has was called, counted from 1, and its turn.
+	block, begins int64
 }
 
 // next decides about the next row. It keeps the row with probability (rows still to keep)

@@ -135,6 +135,45 @@ func TestCutRounds(t *testing.T) {
 	})
 }
 
+// The first round of a path has all sampled rows. The next ones have the parts in turn, which are
+// disjoint, contain all of them, and have equal numbers of rows, or one more.
+func TestCutPath(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rows := modeltest.Rows(architecture, rapid.IntRange(1, 200).Draw(t, "rows"), 1)
+		sample := NewSample(int64(rows.Len()), rapid.Float64Range(0.3, 1).Draw(t, "portion"), rapid.Uint64().Draw(t, "seed"))
+		parts := rapid.IntRange(1, 9).Draw(t, "parts")
+		plan := job.Plan{RowsPerShard: rapid.Int64Range(1, 20).Draw(t, "per shard"), Rounds: sample.PathRounds(2*parts+1, parts)}
+		var seen []int64
+		for round, r := range plan.Rounds {
+			if round > 0 && (r.Rows < sample.Keep/int64(parts) || r.Rows > sample.Keep/int64(parts)+1) {
+				t.Fatalf("round %d has %d of %d rows in %d parts", round, r.Rows, sample.Keep, parts)
+			}
+			var want []int
+			for shard := range plan.Shards() {
+				if in, _, _ := plan.Locate(shard); in == round {
+					want = append(want, shard)
+				}
+			}
+			var numbers []int64
+			if len(want) > 0 {
+				for _, got := range cutAll(t, rows, 7, sample, plan, want) {
+					numbers = append(numbers, got.Number...)
+				}
+			}
+			if int64(len(numbers)) != r.Rows {
+				t.Fatalf("round %d has %d rows, expected %d", round, len(numbers), r.Rows)
+			}
+			if round > 0 && round <= parts {
+				seen = append(seen, numbers...)
+			}
+		}
+		slices.Sort(seen)
+		if int64(len(seen)) != sample.Keep || len(slices.Compact(seen)) != len(seen) {
+			t.Fatalf("the parts have %d rows, expected each of %d once", len(seen), sample.Keep)
+		}
+	})
+}
+
 // checkRound checks all shards of a round.
 func checkRound(t *rapid.T, shards map[int]*model.Rows, whole *model.Rows, plan job.Plan, round int, sample Sample) {
 	var got, expect []int64

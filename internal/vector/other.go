@@ -52,6 +52,10 @@ func shareAVX512(sum *int64, score *float64, n int, rate float64) (added int64) 
 	panic("vector: no assembly")
 }
 
+func addTermsAVX512(cells *int64, at *int32, features int, record int, d int, v *float64, factor float64, second float64, mostFirst float64, mostSecond float64) (signs int64, broken uint64) {
+	panic("vector: no assembly")
+}
+
 func addRowAVX512(cells *int64, at *int32, features int, record int, d int, x *int64, scale float64, unit float64, limit int64) (total int64, signs int64, beyond uint64) {
 	panic("vector: no assembly")
 }

@@ -283,6 +283,15 @@ func AddTerms(cells []int64, at []int32, record, d int, v []float64, t *Terms) (
 		return false, true
 	}
 	_ = v[len(at)*d-1]
+	last := uint32(0)
+	for _, a := range at {
+		last = max(last, uint32(a)) // a negative number is too large
+	}
+	_ = cells[int(last)*record+2*d-1]
+	if accelerated {
+		signs, broken := addTermsAVX512(&cells[0], &at[0], len(at), record*8, d, &v[0], t.First, t.Second, t.MostFirst, t.MostSecond)
+		return signs < 0, broken == 0
+	}
 	return addTermsPortable(cells, at, record, d, v, t)
 }
 

@@ -673,3 +673,81 @@ whole:
 	MOVQ        SI, beyond+88(FP)
 	VZEROUPPER
 	RET
+
+// func addTermsAVX512(cells *int64, at *int32, features int, record int, d int, v *float64, factor float64, second float64, mostFirst float64, mostSecond float64) (signs int64, broken uint64)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, SSE2
+TEXT ·addTermsAVX512(SB), NOSPLIT, $0-96
+	MOVQ         at+8(FP), AX
+	MOVQ         features+16(FP), CX
+	MOVQ         d+32(FP), DX
+	MOVQ         v+40(FP), BX
+	VBROADCASTSD factor+48(FP), Z0
+	VBROADCASTSD second+56(FP), Z1
+	VBROADCASTSD mostFirst+64(FP), Z2
+	VBROADCASTSD mostSecond+72(FP), Z3
+	VPXORQ       Z4, Z4, Z4
+	VPXORQ       Z5, Z5, Z5
+	VPXORQ       Z6, Z6, Z6
+	VSUBPD       Z2, Z6, Z7
+	MOVQ         DX, SI
+	SHLQ         $0x03, SI
+
+feature:
+	MOVL  (AX), DI
+	IMULQ record+24(FP), DI
+	ADDQ  cells+0(FP), DI
+	LEAQ  (DI)(SI*1), R8
+	XORQ  R9, R9
+
+loop:
+	MOVQ  DX, R10
+	SUBQ  R9, R10
+	MOVQ  $0x000000ff, R11
+	CMPQ  R10, $0x00000008
+	JGE   whole
+	BZHIQ R10, R11, R11
+
+whole:
+	KMOVW       R11, K1
+	VMOVUPD.Z   (BX)(R9*8), K1, Z8
+	VMULPD      Z6, Z8, Z9
+	VADDPD      Z9, Z5, Z5
+	VMULPD      Z0, Z8, Z9
+	VMINPD      Z2, Z9, Z9
+	VMAXPD      Z7, Z9, Z9
+	VCVTPD2QQ.Z Z9, K1, Z9
+	VMULPD      Z1, Z8, Z10
+	VMULPD      Z8, Z10, Z10
+	VMINPD      Z3, Z10, Z10
+	VCVTPD2QQ.Z Z10, K1, Z10
+	VMOVDQU64.Z (DI)(R9*8), K1, Z8
+	VPADDQ      Z9, Z8, Z11
+	VMOVDQU64   Z11, K1, (DI)(R9*8)
+	VPXORQ      Z11, Z8, Z8
+	VPXORQ      Z11, Z9, Z11
+	VPANDQ      Z11, Z8, Z8
+	VPORQ       Z8, Z4, Z4
+	VMOVDQU64.Z (R8)(R9*8), K1, Z8
+	VPADDQ      Z10, Z8, Z8
+	VPORQ       Z8, Z4, Z4
+	VMOVDQU64   Z8, K1, (R8)(R9*8)
+	ADDQ        $0x00000008, R9
+	CMPQ        R9, DX
+	JL          loop
+	ADDQ        SI, BX
+	ADDQ        $0x04, AX
+	DECQ        CX
+	JNZ         feature
+	VCMPPD      $0x03, Z5, Z5, K1
+	KMOVB       K1, AX
+	VSHUFI64X2  $0x4e, Z4, Z4, Z0
+	VPORQ       Z0, Z4, Z4
+	VSHUFI64X2  $0xb1, Z4, Z4, Z0
+	VPORQ       Z0, Z4, Z4
+	VPERMILPD   $0x55, Z4, Z0
+	VPORQ       Z0, Z4, Z4
+	MOVQ        X4, CX
+	MOVQ        CX, signs+80(FP)
+	MOVQ        AX, broken+88(FP)
+	VZEROUPPER
+	RET

@@ -221,3 +221,55 @@ func TestAssembly(t *testing.T) {
 		}
 	}
 }
+
+// AddTerms adds what its comment says, and the assembly gives the same bits.
+func TestAddTerms(t *testing.T) {
+	random := source{rand.New(rand.NewPCG(3, 4))}
+	inf := math.Inf(1)
+	for _, d := range []int{1, 2, 7, 8, 9, 16, 24, 33} {
+		at, record := []int32{4, 0, 2}, 2*d+1
+		for name, c := range map[string]struct {
+			value  float64 // of one number
+			sum    int64   // of one sum before
+			over   bool
+			finite bool
+		}{
+			"usual": {.5, 0, false, true}, "clipped": {1e9, 0, false, true}, "clipped below": {-1e9, 0, false, true},
+			"infinite": {-inf, 0, false, false}, "not a number": {math.NaN(), 0, false, false}, "overflow": {1, math.MaxInt64 - 3, true, true},
+		} {
+			v := random.doubles(3*d, .3)
+			v[d+d/2] = c.value
+			terms := Terms{First: 1000, Second: 1e6, MostFirst: 1 << 20, MostSecond: 1 << 40}
+			run := func() []any {
+				cells := make([]int64, 5*record)
+				cells[d/2] = c.sum
+				over, finite := AddTerms(cells, at, record, d, v, &terms)
+				if over != c.over && c.finite || finite != c.finite {
+					t.Errorf("%s, %d columns: overflow %t, finite %t", name, d, over, finite)
+				}
+				if !finite {
+					return nil
+				}
+				return []any{cells}
+			}
+			if accelerated {
+				compare(t, name, run)
+			}
+			cells := make([]int64, 5*record)
+			AddTerms(cells, at, record, d, v, &terms)
+			for i, a := range at {
+				for k, x := range v[i*d : (i+1)*d] {
+					first := max(-terms.MostFirst, min(terms.MostFirst, 1000*x))
+					second := min(terms.MostSecond, 1e6*x*x)
+					got := cells[int(a)*record+k:]
+					if c.finite && (math.Abs(float64(got[0])-first) > .5 || math.Abs(float64(got[d])-second) > .5+1e-15*second) {
+						t.Errorf("%s, %d columns: %v gives %d and %d, expected %v and %v", name, d, x, got[0], got[d], first, second)
+					}
+				}
+			}
+			if cells[record-1] != 0 {
+				t.Errorf("%s, %d columns: AddTerms writes after a record", name, d)
+			}
+		}
+	}
+}

@@ -25,6 +25,7 @@ func vector() {
 	vectorTotal()
 	vectorShare()
 	vectorAddRow()
+	vectorAddTerms()
 }
 
 // begin begins a function of package vector.
@@ -483,5 +484,62 @@ func vectorAddRow() {
 	build.Store(r, build.ReturnIndex(0))
 	build.Store(s, build.ReturnIndex(1))
 	build.Store(beyond, build.ReturnIndex(2))
+	end()
+}
+
+func vectorAddTerms() {
+	begin("addTerms", "func(cells *int64, at *int32, features int, record int, d int, v *float64, factor float64, second float64, mostFirst float64, mostSecond float64) (signs int64, broken uint64)",
+		"implements AddTerms. record is in bytes. signs is negative if a sum overflowed. broken is not 0 if",
+		"a number is not finite. features and d are at least 1.")
+	positions, features, d, v := argument("at"), argument("features"), argument("d"), argument("v")
+	first, second := broadcast(stack("factor")), broadcast(stack("second"))
+	mostFirst, mostSecond := broadcast(stack("mostFirst")), broadcast(stack("mostSecond"))
+	signs, finite, zero, leastFirst := empty(), empty(), empty(), build.ZMM()
+	build.VSUBPD(mostFirst, zero, leastFirst)
+	bytes := build.GP64()
+	build.MOVQ(d, bytes)
+	build.SHLQ(operand.Imm(3), bytes)
+	build.Label("feature")
+	firsts, seconds := build.GP64(), build.GP64()
+	build.MOVL(operand.Mem{Base: positions}, firsts.As32())
+	build.IMULQ(stack("record"), firsts)
+	build.ADDQ(stack("cells"), firsts)
+	build.LEAQ(operand.Mem{Base: firsts, Index: bytes, Scale: 1}, seconds)
+	each("", d, 8, func(k reg.OpmaskVirtual, i reg.GPVirtual) {
+		change, x, y, before, sum := build.ZMM(), build.ZMM(), build.ZMM(), build.ZMM(), build.ZMM()
+		build.VMOVUPD_Z(at(v, i, 8), k, change)
+		build.VMULPD(zero, change, x)
+		build.VADDPD(x, finite, finite)
+		build.VMULPD(first, change, x)
+		build.VMINPD(mostFirst, x, x)
+		build.VMAXPD(leastFirst, x, x)
+		build.VCVTPD2QQ_Z(x, k, x)
+		build.VMULPD(second, change, y)
+		build.VMULPD(change, y, y)
+		build.VMINPD(mostSecond, y, y)
+		build.VCVTPD2QQ_Z(y, k, y)
+		build.VMOVDQU64_Z(at(firsts, i, 8), k, before)
+		build.VPADDQ(x, before, sum)
+		build.VMOVDQU64(sum, k, at(firsts, i, 8))
+		// An addition overflows if both operands have the other sign than the sum.
+		build.VPXORQ(sum, before, before)
+		build.VPXORQ(sum, x, sum)
+		build.VPANDQ(sum, before, before)
+		build.VPORQ(before, signs, signs)
+		build.VMOVDQU64_Z(at(seconds, i, 8), k, before)
+		build.VPADDQ(y, before, before)
+		build.VPORQ(before, signs, signs)
+		build.VMOVDQU64(before, k, at(seconds, i, 8))
+	})
+	build.ADDQ(bytes, v)
+	build.ADDQ(operand.Imm(4), positions)
+	build.DECQ(features)
+	build.JNZ(operand.LabelRef("feature"))
+	broken, bits, s := build.K(), build.GP64(), build.GP64()
+	build.VCMPPD(operand.Imm(3), finite, finite, broken) // 3: unordered
+	build.KMOVB(broken, bits.As32())
+	reduce(signs, orLanes, s)
+	build.Store(s, build.ReturnIndex(0))
+	build.Store(bits, build.ReturnIndex(1))
 	end()
 }
