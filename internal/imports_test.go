@@ -68,7 +68,7 @@ scores:                 arrowio atomicfile estimator fault job model seal tally
 paired:                 model scores tally
 tallyio:                fault layout tally
 path:                   fault layout loss model prune sparsity tally tallyio
-shard:                  arrowio job model random
+shard:                  arrowio estimator job model random
 planted:                checkpoint model random
 synth:                  fault random github.com/klauspost/compress golang.org/x/sync
 

@@ -293,7 +293,7 @@ func checkRows(t *job.Task) error {
 	case t.Data != job.Blob{}:
 		return errors.New("the task has both a shard and a place to read it from")
 	case p.Kept < 0 || p.Seen < p.Kept || !isHex(p.SHA256, 64) || p.Portions < 0 || p.Portions > 64 || p.Portion < 0 || p.Portion >= max(1, p.Portions) ||
-		p.Parts < 0 || p.Parts > t.Spec.Parts || p.Part < 0 || p.Part >= max(1, p.Parts):
+		p.Parts < 0 || p.Parts > t.Spec.Parts || p.Part < 0 || p.Part >= max(1, p.Parts) || p.Take < min(1, p.Parts) || p.Take > p.Parts:
 		return fmt.Errorf("invalid place %+v", *p)
 	}
 	return nil

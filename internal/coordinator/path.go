@@ -23,8 +23,13 @@ import (
 	"shaver/internal/tally"
 )
 
-// calibrationRows is the number of rows to which the tables of a round are calibrated.
-const calibrationRows = 4096
+// The tables of a round are calibrated to one in calibrationPortion of the sampled rows, but to
+// calibrationRows of them if there are as many. An error of the offset biases the terms of all
+// features that are seen more often than these rows.
+const (
+	calibrationRows    = 4096
+	calibrationPortion = 64
+)
 
 // rounder leads a path from round to round. Between two rounds it cuts, calibrates the
 // tables that are left, and stores the mask of the next round. Its memory is that of the model, the
@@ -68,7 +73,7 @@ const (
 func (r *rounder) calibrate(ctx context.Context, dropped layout.Mask) (loss.Calibration, error) {
 	m := r.model
 	if r.rows == nil {
-		rows, err := r.job.Sample.Draw(ctx, r.job.Scan, calibrationRows, m.CheckRow)
+		rows, err := r.job.Sample.Draw(ctx, r.job.Scan, max(calibrationRows, r.job.Sample.Keep/calibrationPortion), m.CheckRow)
 		if err != nil {
 			return loss.Calibration{}, err
 		}
@@ -80,9 +85,7 @@ func (r *rounder) calibrate(ctx context.Context, dropped layout.Mask) (loss.Cali
 	if err != nil {
 		return loss.Calibration{}, fault.Inputf("%w", err)
 	}
-	c := evaluate.Calibrate(p)
-	c.Scale = max(leastScale, min(mostScale, c.Scale))
-	return c, nil
+	return evaluate.CalibrateWithin(p, leastScale, mostScale), nil
 }
 
 // end ends a round and begins the next one, unless it was the last one or the job has to end. more says

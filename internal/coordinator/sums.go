@@ -59,7 +59,7 @@ func newPathOf(j *prepare.Job) *path.Path {
 	if !j.Spec.Traits().Ranks {
 		return nil
 	}
-	return path.New(&j.Architecture)
+	return path.New(&j.Architecture, j.Spec.Loss, j.Sample.Keep)
 }
 
 // formOf returns the form of the partials of j.

@@ -19,9 +19,12 @@ const leastScale = 1.0 / 1024
 // labels perfectly. It moves the minimum by about one part in the number of rows.
 //
 // With the squared loss, Calibrate fits by least squares, without smoothing.
-func Calibrate(p *Predictions) loss.Calibration {
+func Calibrate(p *Predictions) loss.Calibration { return CalibrateWithin(p, leastScale, math.Inf(1)) }
+
+// CalibrateWithin is like Calibrate, with a scale in [least, most]. least is above 0.
+func CalibrateWithin(p *Predictions, least, most float64) loss.Calibration {
 	if p.Loss == loss.Squared {
-		return leastSquares(p)
+		return leastSquares(p, least, most)
 	}
 	positives := 0.0
 	for _, label := range p.Labels {
@@ -29,15 +32,15 @@ func Calibrate(p *Predictions) loss.Calibration {
 	}
 	f := fit{p: p, target: [2]float64{1 / (float64(len(p.Labels)) - positives + 2), (positives + 1) / (positives + 2)}}
 	c := f.minimum(start(p.Logits), true)
-	if !(c.Scale >= leastScale) {
-		c = f.minimum(loss.Calibration{Scale: leastScale, Offset: c.Offset}, false)
+	if bounded := max(least, min(most, c.Scale)); bounded != c.Scale {
+		c = f.minimum(loss.Calibration{Scale: bounded, Offset: c.Offset}, false)
 	}
 	return c
 }
 
-// leastSquares returns the calibration with the least mean squared loss, and a scale of at
-// least leastScale.
-func leastSquares(p *Predictions) loss.Calibration {
+// leastSquares returns the calibration with the least mean squared loss, and a scale in
+// [least, most].
+func leastSquares(p *Predictions, least, most float64) loss.Calibration {
 	var logits, labels moments
 	products := 0.0 // sum of the products of the distances from the means
 	for i, z := range p.Logits {
@@ -46,9 +49,9 @@ func leastSquares(p *Predictions) loss.Calibration {
 		labels.add(float64(p.Labels[i]))
 		products += float64(off * (float64(p.Labels[i]) - labels.mean))
 	}
-	scale := leastScale
+	scale := least
 	if logits.squares > 0 {
-		scale = max(products/logits.squares, leastScale)
+		scale = max(least, min(most, products/logits.squares))
 	}
 	return loss.Calibration{Scale: scale, Offset: labels.mean - float64(scale*logits.mean)}
 }

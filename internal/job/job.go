@@ -99,8 +99,9 @@ type Place struct {
 	// portions. See job.Portion.
 	Portion  int `json:"portion,omitempty"`
 	Portions int `json:"portions,omitempty"`
-	// The part of the rows that the round takes, as in Round.
+	// The parts of the rows that the round takes, as in Round.
 	Part  int `json:"part,omitempty"`
+	Take  int `json:"take,omitempty"`
 	Parts int `json:"parts,omitempty"`
 }
 

@@ -29,13 +29,15 @@ const MaxRanges = 1024
 // paired job without Until has two rounds, the halves of its sample. It always computes
 // both.
 //
-// In a path the first round has all rows, and each later one has one of Parts disjoint parts of
-// them.
+// In a path the first round has all rows or some of their disjoint parts, and each later one has one
+// part.
 type Round struct {
 	Rows int64 `json:"rows"`
 	Pass int   `json:"pass"`
-	// Of a path, from the second round on: the index of the part and the number of parts.
+	// Of a path: the index of the round's first part, how many parts it has, and the number of
+	// parts of all rows.
 	Part  int `json:"part,omitempty"`
+	Take  int `json:"take,omitempty"`
 	Parts int `json:"parts,omitempty"`
 }
 
@@ -110,7 +112,7 @@ func (p *Plan) round(round int) (rows, perShard int64) {
 	}
 	rows = p.Rounds[round].Rows
 	perShard = (rows + shardsLeast - 1) / shardsLeast
-	if p.Rounds[round].Parts > 0 { // a path has many small rounds
+	if p.Rounds[round].Parts > 0 { // a path has many rounds
 		perShard = max(perShard, min(rows, partRows))
 	}
 	return rows, max(1, min(p.RowsPerShard, perShard))

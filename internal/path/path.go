@@ -2,16 +2,24 @@
 // by terms that were measured with the table as the earlier rounds left it. A ranking that is
 // measured once, at the full table, misses how the dropped entries interact.
 //
-// Let a round have the sums G of the first-order terms of an entry and D of its second-order
-// terms (see shapley), over the rows of the round and, with weights that decay, of earlier
-// rounds. Then D/2 - G is, to second order, by how much the loss of these rows rises if the
-// entry alone is dropped. Entries that are dropped together have effects that mostly agree. So
-// the round drops the entries with the lowest
+// Let G be the sum of the first-order terms of an entry and D that of its second-order terms (see
+// shapley), over the rows of a round and, with weights that decay, of earlier rounds. T is the
+// sum of these weights, in passes over the rows. Then (D/2 - G)/T is, to second order, by how
+// much the loss rises if the entry alone is dropped. Entries that are dropped together have effects
+// that mostly agree. So the round drops the entries with the lowest
 //
-//	D/(2*eta) - G
+//	(D/(2*eta) - G) / T
 //
 // where 1/eta is the number of entries whose effects agree. It is a trust region, and shrinks
 // with the portion of the table that is left.
+//
+// Old terms are less noisy than those of one round, but belong to another table. D is about the
+// variance of the noise in G, because the variance of a label is p*(1-p). So a round keeps
+//
+//	1 / (1 + D/memory)
+//
+// of the earlier sums of an entry. This is the gain of a Kalman filter whose state drifts in
+// proportion to D. The entries of a rare feature, whose D is small, keep theirs.
 //
 // Entries are only ever dropped. So one path gives one order of all entries, and every budget
 // is a cut of it. The order is not one of Shapley values.
@@ -42,8 +50,8 @@ const (
 	mostEta = 0.4
 )
 
-// decay is the factor of the sums of a round in the next one.
-const decay = 0.7
+// memory is the D, in nat, of which a round keeps half.
+const memory = 10
 
 // Rounds returns the number of rounds of a path through the tables of a to a sparsity.
 func Rounds(a *model.Architecture, to float64) (n int) {
@@ -78,8 +86,11 @@ type Path struct {
 	Rounds []Round // that are over
 	Counts []int64 // number of rows of the first round in which a feature occurs, for each row of the tables
 	shape  layout.Shape
+	kind   loss.Kind
+	rows   int64     // number of rows of a pass
 	first  []float64 // G of each entry, in nat
 	second []float64 // D of each entry, in nat
+	weight []float64 // T of each entry, in passes
 	rank   []int32   // position of each entry in the order of drops, or kept
 	left   []int32   // entries that may still be dropped, ascending
 }
@@ -91,10 +102,13 @@ const kept = -1
 const MostEntries = math.MaxInt32
 
 // New returns a path through the tables of a, which have at most MostEntries entries, with nothing
-// dropped.
-func New(a *model.Architecture) *Path {
+// dropped. The rows, of which there are so many, have the loss kind.
+func New(a *model.Architecture, kind loss.Kind, rows int64) *Path {
 	n := a.Parameters()
-	p := &Path{shape: a.Shape(), first: make([]float64, n), second: make([]float64, n), rank: make([]int32, n), left: make([]int32, 0, n)}
+	p := &Path{
+		shape: a.Shape(), kind: kind, rows: rows,
+		first: make([]float64, n), second: make([]float64, n), weight: make([]float64, n), rank: make([]int32, n), left: make([]int32, 0, n),
+	}
 	p.Counts = make([]int64, p.shape.Rows())
 	pad := map[int]bool{}
 	for _, row := range a.PadRows() {
@@ -145,14 +159,8 @@ func (p *Path) Cut(sums *tally.Accumulator, c loss.Calibration, tables []float32
 			p.Counts[row] = sums.Count(row)
 		}
 	}
-	first, second := make([]float64, p.shape.Widest()), make([]float64, p.shape.Widest())
-	for row := range p.shape.Rows() {
-		from, to := p.shape.Row(row)
-		sums.Terms(row, first, second[:to-from])
-		for i := from; i < to; i++ {
-			p.first[i] = float64(decay*p.first[i]) + first[i-from]
-			p.second[i] = float64(decay*p.second[i]) + second[i-from]
-		}
+	if sums.Rows() > 0 { // otherwise all rows of the round are quarantined
+		p.add(sums)
 	}
 	p.sort(tables)
 	n := (len(p.left) + cut - 1) / cut
@@ -163,18 +171,46 @@ func (p *Path) Cut(sums *tally.Accumulator, c loss.Calibration, tables []float32
 	slices.Sort(p.left)
 }
 
+// add adds the terms of a round.
+func (p *Path) add(sums *tally.Accumulator) {
+	remember := float64(memory)
+	if p.kind == loss.Squared { // the variance of G is then 2*D times that of the label
+		remember *= 2 * p.Rounds[0].Loss
+	}
+	weight := float64(sums.Rows()) / float64(p.rows)
+	first, second := make([]float64, p.shape.Widest()), make([]float64, p.shape.Widest())
+	for row := range p.shape.Rows() {
+		from, to := p.shape.Row(row)
+		sums.Terms(row, first[:to-from], second[:to-from])
+		for i := from; i < to; i++ {
+			keep := 1.0
+			if p.second[i] > 0 {
+				keep = remember / (remember + p.second[i])
+			}
+			p.first[i] = float64(keep*p.first[i]) + first[i-from]
+			p.second[i] = float64(keep*p.second[i]) + second[i-from]
+			p.weight[i] = float64(keep*p.weight[i]) + weight
+		}
+	}
+}
+
+// leastWeight takes the place of T if no row of the first round could be computed.
+const leastWeight = 1e-300
+
 // sort sorts the entries that are left in the order in which the last round ranks them.
 func (p *Path) sort(tables []float32) {
 	portion := float64(p.Rounds[len(p.Rounds)-1].Kept) / float64(len(p.rank))
 	steep := 1 / (2 * min(mostEta, eta/math.Sqrt(portion)))
-	prune.Sort(p.left, tables, func(i int32) float64 { return float64(steep*p.second[i]) - p.first[i] })
+	prune.Sort(p.left, tables, func(i int32) float64 {
+		return (float64(steep*p.second[i]) - p.first[i]) / max(p.weight[i], leastWeight)
+	})
 }
 
 // Ranks returns the position of each entry in the order of drops. Entries that are left come
 // in the order of the last round. The entries of pad rows come last. tables is as in Cut.
 func (p *Path) Ranks(tables []float32) []int32 {
 	ranks, next := slices.Clone(p.rank), int32(p.Dropped())
-	last := Path{Rounds: p.Rounds, first: p.first, second: p.second, rank: p.rank, left: slices.Clone(p.left)}
+	last := Path{Rounds: p.Rounds, first: p.first, second: p.second, weight: p.weight, rank: p.rank, left: slices.Clone(p.left)}
 	if len(p.Rounds) > 0 {
 		last.sort(tables)
 	}
@@ -192,16 +228,16 @@ func (p *Path) Ranks(tables []float32) []int32 {
 }
 
 // Write writes the state of p, except for Rounds, as little-endian 64-bit words: Counts, and for
-// each entry its rank, G and D.
+// each entry its rank, G, D and T.
 func (p *Path) Write(w io.Writer) error {
 	if err := tallyio.WriteInts(w, p.Counts); err != nil {
 		return err
 	}
-	words := make([]int64, 0, 3*min(chunk, len(p.rank)))
+	words := make([]int64, 0, 4*min(chunk, len(p.rank)))
 	for from := 0; from < len(p.rank); from += chunk {
 		words = words[:0]
 		for i := from; i < min(from+chunk, len(p.rank)); i++ {
-			words = append(words, int64(p.rank[i]), int64(math.Float64bits(p.first[i])), int64(math.Float64bits(p.second[i])))
+			words = append(words, int64(p.rank[i]), int64(math.Float64bits(p.first[i])), int64(math.Float64bits(p.second[i])), int64(math.Float64bits(p.weight[i])))
 		}
 		if err := tallyio.WriteInts(w, words); err != nil {
 			return err
@@ -231,18 +267,20 @@ func (p *Path) Read(r io.Reader, rounds []Round) error {
 	}
 	left, pads := len(p.left), len(p.rank)-len(p.left)
 	p.left = p.left[:0]
-	words := make([]int64, 3*min(chunk, len(p.rank)))
+	words := make([]int64, 4*min(chunk, len(p.rank)))
 	for from := 0; from < len(p.rank); from += chunk {
 		n := min(chunk, len(p.rank)-from)
-		if err := tallyio.ReadInts(r, words[:3*n]); err != nil {
+		if err := tallyio.ReadInts(r, words[:4*n]); err != nil {
 			return err
 		}
 		for k := range n {
-			i, rank := from+k, words[3*k]
-			p.first[i], p.second[i] = math.Float64frombits(uint64(words[3*k+1])), math.Float64frombits(uint64(words[3*k+2]))
+			i, rank := from+k, words[4*k]
+			for at, list := range [][]float64{p.first, p.second, p.weight} {
+				list[i] = math.Float64frombits(uint64(words[4*k+1+at]))
+			}
 			switch {
-			case !(math.Abs(p.first[i]) <= math.MaxFloat64 && p.second[i] >= 0 && p.second[i] <= math.MaxFloat64):
-				return fault.Inputf("the terms of entry %d are %v and %v", i, p.first[i], p.second[i])
+			case !(math.Abs(p.first[i]) <= math.MaxFloat64 && p.second[i] >= 0 && p.second[i] <= math.MaxFloat64 && p.weight[i] >= 0 && p.weight[i] <= math.MaxFloat64):
+				return fault.Inputf("the terms of entry %d are %v and %v, with the weight %v", i, p.first[i], p.second[i], p.weight[i])
 			case rank == kept && droppable.Dropped(i):
 				p.left = append(p.left, int32(i))
 			case rank == kept:

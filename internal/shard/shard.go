@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/random"
@@ -69,19 +70,24 @@ func (s Sample) Rounds(portions, passes int) []job.Round {
 	return rounds
 }
 
-// PathRounds returns the given number of rounds of a path. The first one has all sampled rows, and
-// the others have one part after the other, again and again.
-func (s Sample) PathRounds(n, parts int) []job.Round {
-	rounds := []job.Round{{Rows: s.Keep}}
-	for k := range n - 1 {
-		part, count := k%parts, int64(parts)
-		rows := s.Keep / count
-		for kept := s.Keep - s.Keep%count; kept < s.Keep; kept++ {
-			if s.part(kept, parts) == part {
-				rows++
-			}
+// PathRounds returns the given number of rounds of a path. The first one has estimator.FirstParts of
+// the parts of the sampled rows, or all of them. The others have one part after the other, in turn.
+func (s Sample) PathRounds(n, parts int) (rounds []job.Round) {
+	rows, count := make([]int64, parts), int64(parts)
+	for part := range rows {
+		rows[part] = s.Keep / count
+	}
+	for kept := s.Keep - s.Keep%count; kept < s.Keep; kept++ {
+		rows[s.part(kept, parts)]++
+	}
+	part, take := 0, min(parts, estimator.FirstParts)
+	for range n {
+		r := job.Round{Part: part, Take: take, Parts: parts}
+		for k := range take {
+			r.Rows += rows[(part+k)%parts]
 		}
-		rounds = append(rounds, job.Round{Rows: rows, Part: part, Parts: parts})
+		rounds = append(rounds, r)
+		part, take = (part+take)%parts, 1
 	}
 	return rounds
 }
@@ -99,8 +105,8 @@ func (s Sample) turn(block int64, parts int) int64 {
 	return int64(stream.Below(uint64(parts)))
 }
 
-// has reports whether the last row that was chosen belongs to the portion or the part of place. index is
-// its index.
+// has reports whether the last row that was chosen belongs to the portion or the parts of place. index
+// is its index.
 func (p *picker) has(index int64, place *job.Place) bool {
 	if place.Parts == 0 {
 		return place.Portions == 0 || p.portion(index, place.Portions) == place.Portion
@@ -109,7 +115,7 @@ func (p *picker) has(index int64, place *job.Place) bool {
 	if block := kept/parts + 1; block != p.block {
 		p.block, p.begins = block, p.turn(block-1, place.Parts)
 	}
-	return (p.begins+kept)%parts == int64(place.Part)
+	return (p.begins+kept-int64(place.Part)+parts)%parts < int64(place.Take)
 }
 
 // portion returns the number of the portion to which a row belongs.
@@ -155,7 +161,7 @@ type cutter struct {
 
 	at       int64     // rows of the round seen so far
 	want     int       // index of the current shard, or of the next wanted one
-	round    job.Place // portion or part of this shard's round; nothing else is set
+	round    job.Place // portion or parts of this shard's round; nothing else is set
 	from, to int64     // its rows within the round
 	place    job.Place
 	rows     model.Rows
@@ -206,13 +212,14 @@ func (c *cutter) add(ctx context.Context, rows *model.Rows) error {
 	return nil
 }
 
-// placeOf returns a place with only the portion or the part of a round.
+// placeOf returns a place with only the portion or the parts of a round.
 func placeOf(plan *job.Plan, round int) (place job.Place) {
 	if portions := plan.Portions(); round < portions && portions > 1 {
 		place.Portion, place.Portions = round, portions
 	}
 	if len(plan.Rounds) > 0 {
-		place.Part, place.Parts = plan.Rounds[round].Part, plan.Rounds[round].Parts
+		r := &plan.Rounds[round]
+		place.Part, place.Take, place.Parts = r.Part, r.Take, r.Parts
 	}
 	return place
 }
