@@ -71,9 +71,9 @@ job may miss the paper's rule and still rank well. A standard error is an upper
 bound if the job cannot separate the noise of its estimator from the differences
 between rows, for example after one pass.
 
-For scores of the estimator path, print the rounds in which entries were dropped.
-Each line has the table that the round measured. Such scores have an order and
-no Shapley values, so there are neither sums nor errors.
+For scores of the estimator path, print the rounds in which entries were
+dropped. Each line has the table that the round measured. Such scores have an
+order and no Shapley values, so there are neither sums nor errors.
 
 For a paired job, also print the lineage of the values: the generation, which
 is the number of paired jobs since the last full one, the models, and the error
