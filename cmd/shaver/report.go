@@ -52,8 +52,8 @@ func reportCommand() *cobra.Command {
 		Long: `Write one HTML page, which needs no network and no script. It shows how much
 each field is worth and how much of it is kept, how many entries rare and
 frequent features keep, how reliable the values and the choice of kept entries
-are, and the facts about the job. For scores of the estimator path, which have an
-order and no values, it shows the rounds in place of what needs values.
+are, and the facts about the job. Scores of the estimator path have an order and
+no values, so the page shows their rounds in place of what needs values.
 
 With --sweep, the page begins with the smallest table that is within
 --auc-tolerance and --log-loss-tolerance of the unpruned model. A table is

@@ -26,7 +26,7 @@ type scoresFacts struct {
 	Dim         int             `json:"dim"`              // 0 if the tables have different numbers of columns
 	Tables      []model.Table   `json:"tables,omitempty"` // if the model has look-ups
 	LossFull    float64         `json:"loss_full"`
-	*valueFacts                 // nil for a path
+	*ValueFacts                 // nil for a path
 	Path        *scores.Path    `json:"path,omitempty"`        // how the order of a path came about
 	Stopped     *scores.Stopped `json:"stopped,omitempty"`     // how a job with a stop rule or a time limit ended
 	Audit       *scores.Audit   `json:"audit,omitempty"`       // result of the audit, for a multilinear job with one
@@ -38,8 +38,9 @@ type scoresFacts struct {
 	entries int // number of all entries
 }
 
-// valueFacts are facts about values, which a path does not have.
-type valueFacts struct {
+// ValueFacts are facts about values, which a path does not have. The name is exported so that
+// package json can decode an embedded pointer.
+type ValueFacts struct {
 	LossEmpty       float64 `json:"loss_empty"`
 	EfficiencyError float64 `json:"efficiency_error"`
 	EfficiencySE    float64 `json:"efficiency_se,omitempty"` // for estimators without the efficiency identity
@@ -71,9 +72,9 @@ job may miss the paper's rule and still rank well. A standard error is an upper
 bound if the job cannot separate the noise of its estimator from the differences
 between rows, for example after one pass.
 
-For scores of the estimator path, print the rounds in which entries were dropped.
-Each line has the table that the round measured. Such scores have an order and
-no Shapley values, so there are neither sums nor errors.
+For scores of the estimator path, print the rounds in which entries were
+dropped. Each line has the table that the round measured. Such scores have an
+order and no Shapley values, so there are neither sums nor errors.
 
 For a paired job, also print the lineage of the values: the generation, which
 is the number of paired jobs since the last full one, the models, and the error
@@ -116,7 +117,7 @@ func inspectScores(f *scores.File) (*scoresFacts, error) {
 		LossFull: f.LossFull, Path: f.Path, Stopped: f.Stopped, Audit: f.Audit, Lineage: f.Lineage, Aggregate: aggregate, entries: f.Layout.Parameters(),
 	}
 	if !f.Ranks() {
-		facts.NoInterval, facts.valueFacts = &s.NoInterval, &valueFacts{
+		facts.NoInterval, facts.ValueFacts = &s.NoInterval, &ValueFacts{
 			LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(),
 			MaxSE: s.MaxSE, MaxPopulationSE: s.MaxPopulationSE, Convergence: s.Convergence(),
 		}

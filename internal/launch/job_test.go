@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -155,7 +156,7 @@ func TestRun(t *testing.T) {
 			wantFiles(t, &j, "s.arrow", "s.job.json")
 			written, err := os.ReadFile(ReportPath(j.Out))
 			var back JobReport
-			if err != nil || json.Unmarshal(written, &back) != nil || fmt.Sprint(back) != fmt.Sprint(*report) {
+			if err != nil || json.Unmarshal(written, &back) != nil || !reflect.DeepEqual(&back, report) {
 				t.Errorf("the written report is %s (%v), expected %+v", written, err, report)
 			}
 			if j.InPlace || j.OnStart != nil {

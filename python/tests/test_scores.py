@@ -69,6 +69,28 @@ def test_tables(planted: Planted, scores: shaver.Scores) -> None:
         scores.top("users")
 
 
+def test_path_has_an_order_and_no_values(planted: Planted, scores: shaver.Scores, tmp_path: Path) -> None:
+    # A scores file as a job with the estimator path writes it, except its digest, which Python does not check.
+    path = shaver.Scores(scores.path)
+    table = scores.to_arrow()
+    dim = len(table["phi"][0])
+    order = np.random.default_rng(1).permutation(table.num_rows * dim)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order))
+    ranks = pa.FixedSizeListArray.from_arrays(pa.array(rank), dim)
+    path.path = str(tmp_path / "path.arrow")
+    with pa.ipc.new_file(path.path, (written := table.select(["field", "id", "count"]).append_column("rank", ranks)).schema) as file:
+        file.write_table(written)
+    path.document = {**scores.document, "path": {"rounds": [], "reach": 0.999}}
+    assert path.order.tolist() == order.tolist()
+    with pytest.raises(shaver.BadInputError, match=r"path\.arrow has the order of a path and no values: top needs"):
+        path.top("user")
+    with pytest.raises(shaver.BadInputError, match="plot needs scores of an estimator of values"):
+        path.plot()
+    with pytest.raises(shaver.BadInputError, match="only scores of the estimator path have one order"):
+        _ = scores.order
+
+
 def test_top_names_values(tmp_path: Path) -> None:
     rows = 400
     random = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""Scores: the Shapley value of every entry of the embedding table."""
+"""Scores: the Shapley value of every entry of the embedding table, or an order of the entries."""
 
 from __future__ import annotations
 
@@ -60,6 +60,25 @@ class Scores(Tabular):
         with pa.memory_map(self.path) as source:
             return pa.ipc.open_file(source).read_all()
 
+    @property
+    def order(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Entries in the order in which a path dropped them, the first one first.
+
+        Entries are numbered along the rows of to_arrow, and within a row by column. The order is
+        made for pruning. It is not one of Shapley values, and other scores have several (aggregate
+        of prune).
+        """
+        if "path" not in self.document:
+            raise BadInputError(f"{self.path} has values: only scores of the estimator path have one order")
+        rank = pc.list_flatten(self.to_arrow()["rank"].combine_chunks()).to_numpy()
+        order = np.empty(len(rank), dtype=np.int64)
+        order[rank] = np.arange(len(rank))
+        return order
+
+    def _check_values(self, what: str) -> None:
+        if "path" in self.document:
+            raise BadInputError(f"{self.path} has the order of a path and no values: {what} needs scores of an estimator of values, such as debiased")
+
     def top(self, field: str, n: int = 10) -> pa.Table:
         """Returns the n features of a field that save the most loss, the best first.
 
@@ -67,6 +86,7 @@ class Scores(Tabular):
         nat per row, or with the squared loss its unit), table if the model has several, and value
         if the dataset has the values of ids.
         """
+        self._check_values("top")
         names = [each["name"] for each in self.document["fields"]]
         if field not in names:
             raise BadInputError(f"no field {field!r}: the fields are {', '.join(names)}")
@@ -86,6 +106,7 @@ class Scores(Tabular):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws what each field is worth: the loss that it saves. Needs matplotlib."""
+        self._check_values("plot")
         import matplotlib.pyplot as plt
 
         fields = sorted(self.document["fields"], key=lambda field: float(field["sum"]))
@@ -119,7 +140,7 @@ def _report_path(path: str) -> Path:
     return Path(path.removesuffix(".arrow") + ".job.json")
 
 
-Estimator = Literal["permutation", "antithetic", "multilinear", "debiased", "exact", "taylor"]
+Estimator = Literal["permutation", "antithetic", "multilinear", "debiased", "exact", "taylor", "path"]
 
 
 def score(
@@ -135,6 +156,8 @@ def score(
     **flags: Flag,
 ) -> Scores:
     """Computes the Shapley value of every entry of the embedding table.
+
+    The estimator "path" gives only an order of the entries for pruning. It is not a Shapley value.
 
     ``nats`` is the URL of a NATS server whose workers compute the job; without it, this machine
     does. ``out`` is the scores file; without it the scores live as long as the process. After an
