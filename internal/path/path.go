@@ -102,7 +102,7 @@ const kept = -1
 const MostEntries = math.MaxInt32
 
 // New returns a path through the tables of a, which have at most MostEntries entries, with nothing
-// dropped. The rows, of which there are so many, have the loss kind.
+// dropped. rows is the number of rows of a pass, and kind their loss.
 func New(a *model.Architecture, kind loss.Kind, rows int64) *Path {
 	n := a.Parameters()
 	p := &Path{
