@@ -17,18 +17,11 @@ import (
 	"shaver/internal/layout"
 	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/path"
 	"shaver/internal/prepare"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
-)
-
-// The tables of a round are calibrated to one in calibrationPortion of the sampled rows, but to
-// calibrationRows of them if there are as many. An error of the offset biases the terms of all
-// features that are seen more often than these rows.
-const (
-	calibrationRows    = 4096
-	calibrationPortion = 64
 )
 
 // rounder leads a path from round to round. Between two rounds it cuts, calibrates the
@@ -73,7 +66,7 @@ const (
 func (r *rounder) calibrate(ctx context.Context, dropped layout.Mask) (loss.Calibration, error) {
 	m := r.model
 	if r.rows == nil {
-		rows, err := r.job.Sample.Draw(ctx, r.job.Scan, max(calibrationRows, r.job.Sample.Keep/calibrationPortion), m.CheckRow)
+		rows, err := r.job.Sample.Draw(ctx, r.job.Scan, path.CalibrationRows(r.job.Sample.Keep), m.CheckRow)
 		if err != nil {
 			return loss.Calibration{}, err
 		}

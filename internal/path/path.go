@@ -53,6 +53,11 @@ const (
 // memory is the D, in nat, of which a round keeps half.
 const memory = 10
 
+// CalibrationRows returns the number of rows to which the tables of each round are calibrated, if the
+// job has the given number of rows. An error of the offset biases the terms of all features that are
+// seen more often than these rows, so the number grows with the rows.
+func CalibrationRows(rows int64) int64 { return min(rows, max(4096, rows/64)) }
+
 // Rounds returns the number of rounds of a path through the tables of a to a sparsity.
 func Rounds(a *model.Architecture, to float64) (n int) {
 	entries := a.Parameters()
