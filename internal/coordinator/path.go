@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -32,14 +33,18 @@ type rounder struct {
 	model *model.Model
 	sums  *sums
 	rows  *model.Rows // to which the rounds are calibrated; nil = not read yet
+	said  time.Time   // when the last round was logged
 }
+
+// sayEvery is the time between two rounds that are logged for people.
+const sayEvery = 10 * time.Second
 
 // newRounder returns the rounder of the job p, or nil if the job is not a path.
 func newRounder(p *prepare.Prepared, j *prepare.Job, s *sums) *rounder {
 	if s.path == nil {
 		return nil
 	}
-	return &rounder{job: j, model: p.Model, sums: s}
+	return &rounder{job: j, model: p.Model, sums: s, said: time.Now()}
 }
 
 // over reports whether all rounds are over.
@@ -89,7 +94,11 @@ func (r *rounder) end(ctx context.Context, round int, in *inputs, timeOver bool,
 		p.Cut(r.sums.accumulator, in.round(round).Calibration, r.model.Weights.Embedding)
 		r.sums.accumulator.Clear()
 		last := p.Rounds[round]
-		log.Info("round done", zap.Int("round", round+1), zap.Int("of", len(r.job.Plan.Rounds)), zap.Int64("rows", last.Rows), zap.Int("entries", last.Kept), zap.Float64("loss", last.Loss))
+		level := zap.DebugLevel
+		if time.Since(r.said) >= sayEvery {
+			level, r.said = zap.InfoLevel, time.Now()
+		}
+		log.Log(level, "round done", zap.Int("round", round+1), zap.Int("of", len(r.job.Plan.Rounds)), zap.Int64("rows", last.Rows), zap.Int("entries", last.Kept), zap.Float64("loss", last.Loss))
 	}
 	if r.over() || timeOver {
 		return false, nil
