@@ -25,11 +25,13 @@ func TestQuickstart(t *testing.T) {
 	for _, p := range points {
 		t.Logf("sparsity %g, %s: AUC %.4f, LogLoss %.4f", p.Sparsity, p.Method, *p.AUC, *p.LogLoss)
 	}
-	// Half of the table is useless, so dropping it costs almost nothing.
-	if full, half := *found.Unpruned.AUC, *points[0].AUC; points[0].Sparsity != 0.5 || half < full-0.005 {
-		t.Errorf("AUC %.4f at sparsity %g, %.4f unpruned: expected a loss below 0.005", half, points[0].Sparsity, full)
+	// Half of the table is useless, so dropping it costs almost nothing. A path is noisy with so few rows.
+	for i, most := range []float64{.02, .005} {
+		if full, half := *found.Unpruned.AUC, *points[i].AUC; points[i].Sparsity != 0.5 || half < full-most {
+			t.Errorf("%s: AUC %.4f at sparsity %g, %.4f unpruned: expected a loss below %g", points[i].Method, half, points[i].Sparsity, full, most)
+		}
 	}
-	wantFiles(t, out, "dataset", "model.safetensors", "rows.csv", "order.arrow", "order.job.json", "scores.arrow", "scores.job.json")
+	wantFiles(t, out, "dataset", "model.safetensors", "order.arrow", "order.job.json", "rows.csv", "scores.arrow", "scores.job.json")
 
 	// The other commands read the files and compute the same scores.
 	var report launch.JobReport
