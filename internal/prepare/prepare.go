@@ -151,7 +151,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	j.ID = j.Spec.ID()
 	j.Plan = r.plan(j)
 	if r.Options.Traits().Ranks && j.Sample.Keep < fewRows {
-		log.Warn("a path is noisy with few rows: compare it with an estimator of values by sweep --select on rows that neither has seen",
+		log.Info("a path is noisy with few rows: compare it with an estimator of values by sweep --select on rows that neither has seen",
 			zap.Int64("rows", j.Sample.Keep), zap.Int("enough", fewRows), zap.String("estimator", estimator.Multilinear))
 	}
 	if err := j.Plan.Check(m.Columns()); err != nil {
