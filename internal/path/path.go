@@ -41,7 +41,7 @@ import (
 )
 
 // A round drops one in cut of the entries that are left, at least one.
-const cut = 5
+const cut = prune.PathCut
 
 // The trust region. Let r be the portion of the entries that a round measures. Then eta is
 // min(mostEta, eta/sqrt(r)).
