@@ -415,6 +415,11 @@ func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
 	if len(result.More) > 0 {
 		return fault.Inputf("partial %s has %d ranges, expected none", result.Partial.Name, 1+len(result.More))
 	}
+	if l.rounder != nil {
+		if mask := l.inputs.round(l.sums.judged()).Dropped.SHA256; result.Mask != mask {
+			return fault.Inputf("partial %s was computed with the mask %q, expected %s", result.Partial.Name, result.Mask, mask)
+		}
+	}
 	data, err := l.bus.Get(ctx, result.Partial, maxPartialBytes)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"runtime"
 	"sync"
@@ -164,15 +165,25 @@ func (in *inputs) begin(ctx context.Context, round int, mask layout.Mask, c loss
 	return in.bus.Delete(ctx, before.Dropped.Name)
 }
 
-// storeMask stores the mask of the current round unless the server has it.
+// storeMask stores the mask of the current round unless the server has it. It replaces another mask: a
+// coordinator that began the job before, and whose checkpoint is lost, may have dropped other entries.
 func (in *inputs) storeMask(ctx context.Context) error {
 	round := in.round(in.rounds.now)
 	if round == nil {
 		return nil
 	}
-	_, err := in.bus.PutFrom(ctx, round.Dropped.Name, func(w io.Writer) error {
-		_, err := w.Write(in.rounds.mask)
+	put := func() error {
+		_, err := in.bus.PutFrom(ctx, round.Dropped.Name, func(w io.Writer) error {
+			_, err := w.Write(in.rounds.mask)
+			return err
+		}, &round.Dropped)
 		return err
-	}, &round.Dropped)
+	}
+	err := put()
+	if errors.Is(err, bus.ErrConflict) {
+		if err = in.bus.Delete(ctx, round.Dropped.Name); err == nil {
+			err = put()
+		}
+	}
 	return err
 }

@@ -15,9 +15,57 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/fault"
+	"shaver/internal/job"
+	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/scores"
 )
+
+// A mask that is lost, or has other bytes, is stored again in whichever round this happens. The bytes of the
+// scores are the same.
+func TestLostMasksAreStoredAgain(t *testing.T) {
+	b := newPathBench(t)
+	want, err := b.run(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := b.connect(t.Context(), "spoiler")
+	defer c.Close()
+	var id string
+	b.config.OnStart = func(spec job.Spec, _ job.Plan, _ int64) { id = spec.ID() }
+	spoiled := map[string]bool{}
+	b.config.OnMerged = func(int64) {
+		names, err := c.Blobs(t.Context(), id, "mask")
+		if err != nil {
+			t.Error(err)
+		}
+		for _, name := range names {
+			if spoiled[name] {
+				continue
+			}
+			spoiled[name] = true
+			if err := c.Delete(t.Context(), name); err != nil {
+				t.Error(err)
+			}
+			if len(spoiled)%2 == 0 {
+				if _, err := c.Put(t.Context(), name, []byte("damaged")); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	b.config.RowsPerShard = 20 // several shards a round
+	if err := os.Remove(b.config.Out); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.run(t.Context(), 1); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v; same bytes: %v", err, bytes.Equal(got, want))
+	}
+	if len(spoiled) < 6 {
+		t.Errorf("%d masks were spoiled, expected that of nearly each round", len(spoiled))
+	}
+	b.wantNothing()
+}
 
 // spoilFeature makes the rows of the rarest feature impossible to compute, and returns their number.
 func (b *bench) spoilFeature() (rows int) {
@@ -118,4 +166,62 @@ func TestQuarantineInPath(t *testing.T) {
 		}
 		b.wantNothing()
 	}
+}
+
+// A path whose checkpoint is lost begins again, although a shard that it lacked was put back, so that its rounds
+// drop other entries. It uses nothing of the rounds before: no mask, no task and no result.
+func TestPathBeginsAgainDifferently(t *testing.T) {
+	b := newPathBench(t)
+	b.config.RowsPerShard = 75 // four shards in the first round, two in the others
+	want, err := b.run(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(b.config.Out)
+	b.config.AllowQuarantined = true
+	cut, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	b.config.OnMerged = func(rows int64) {
+		if rows >= 240 { // in the second round
+			cancel()
+		}
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = b.run(cut, 0)
+	}()
+	c := b.connect(t.Context(), "unlucky")
+	defer c.Close()
+	d, err := c.NextTask(t.Context(), kernel.Name())
+	if err == nil {
+		err = d.Quarantine(t.Context(), "row 7: the loss is NaN", true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	working, stop := context.WithCancel(cut)
+	b.work(working)
+	stop()
+	<-ended
+	// The tasks and results of a round remain, and all that the job has merged is lost.
+	names, err := c.Blobs(t.Context(), d.Task.Job, "checkpoint")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("checkpoints %v, %v", names, err)
+	}
+	for _, name := range names {
+		if err := c.Delete(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := c.Retry(t.Context(), d.Task.Job); n != 1 || err != nil {
+		t.Fatalf("%d put back, %v", n, err)
+	}
+	b.config.OnMerged = nil
+	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	if got, err := b.run(ctx, 2); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v; same bytes: %v", err, bytes.Equal(got, want))
+	}
+	b.wantNothing()
 }
