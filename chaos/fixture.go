@@ -29,10 +29,10 @@ const (
 // run without faults.
 type fixture struct {
 	bin       string // folder of the programs
-	data      string // folder of model, dataset and reference
+	data      string // folder of model, dataset and references
 	passes    int
-	reference []byte
-	clocks    bool // whether the clocks of the programs can be set
+	reference map[bool][]byte // scores of a run without faults, by whether it is a path
+	clocks    bool            // whether the clocks of the programs can be set
 }
 
 // newFixture builds the programs and creates the rest in dir. If bin is not empty, it is
@@ -63,33 +63,39 @@ func newFixture(ctx context.Context, dir, bin string, work time.Duration) (*fixt
 	}
 	const few = 32 // enough that the start of the program hardly counts
 	f.passes = few
-	cpu, err := f.score(ctx, "sample.arrow")
+	cpu, err := f.score(ctx, "sample.arrow", false)
 	if err != nil {
 		return nil, err
 	}
 	cores := min(workers, runtime.NumCPU())
 	f.passes = max(1, int(few*work.Seconds()*float64(cores)/cpu))
-	if _, err := f.score(ctx, "reference.arrow"); err != nil {
-		return nil, err
+	f.reference = map[bool][]byte{}
+	for path, name := range map[bool]string{false: "reference.arrow", true: "path.arrow"} {
+		if _, err := f.score(ctx, name, path); err != nil {
+			return nil, err
+		}
+		if f.reference[path], err = os.ReadFile(filepath.Join(f.data, name)); err != nil {
+			return nil, err
+		}
 	}
-	f.reference, err = os.ReadFile(filepath.Join(f.data, "reference.arrow"))
-	return f, err
+	return f, nil
 }
 
 func (f *fixture) program(name string) string { return filepath.Join(f.bin, name) }
 
-// job returns the flags that define the job.
-func (f *fixture) job() []string {
-	return []string{
-		"--model", filepath.Join(f.data, "model.safetensors"), "--dataset", filepath.Join(f.data, "dataset"), "--baseline", "codebook",
-		"--passes", strconv.Itoa(f.passes), "--rows-per-shard", strconv.Itoa(rowsPerShard),
+// job returns the flags that define the job. A path has 21 rounds and 216 shards.
+func (f *fixture) job(path bool) []string {
+	args := []string{"--model", filepath.Join(f.data, "model.safetensors"), "--dataset", filepath.Join(f.data, "dataset"), "--baseline", "codebook"}
+	if path {
+		return append(args, "--estimator", "path", "--sparsity", "0.99", "--parts", "4", "--rows-per-shard", "150")
 	}
+	return append(args, "--passes", strconv.Itoa(f.passes), "--rows-per-shard", strconv.Itoa(rowsPerShard))
 }
 
 // score runs the job in a single process and returns its processor time in seconds.
-func (f *fixture) score(ctx context.Context, name string) (cpu float64, err error) {
+func (f *fixture) score(ctx context.Context, name string, path bool) (cpu float64, err error) {
 	out := filepath.Join(f.data, name)
-	args := append([]string{"score", "-o", "json", "--out", out}, f.job()...)
+	args := append([]string{"score", "-o", "json", "--out", out}, f.job(path)...)
 	c := exec.CommandContext(ctx, f.program("shaver"), args...)
 	text, err := c.Output()
 	if err != nil {

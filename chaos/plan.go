@@ -123,6 +123,7 @@ type plan struct {
 	Nodes  int     `json:"nodes"`
 	Hosts  bool    `json:"hosts"`            // whether each process has a host of its own
 	Ranges int     `json:"ranges,omitempty"` // number of mergers; 0 = the coordinator keeps the sums
+	Path   bool    `json:"path,omitempty"`   // whether the job is a path of many rounds
 	Faults []fault `json:"faults"`
 }
 
@@ -131,9 +132,10 @@ type choice struct {
 	nodes  int // number of nodes; 0 = 1 or 3, drawn
 	budget int // number of faults
 	only   []kind
-	hosts  bool // whether to draw faults that need hosts
-	clocks bool // whether to draw faults that need clocks
-	ranges int  // number of mergers; 0 = none, and no faults that need them
+	hosts  bool   // whether to draw faults that need hosts
+	clocks bool   // whether to draw faults that need clocks
+	ranges int    // number of mergers; 0 = none, no faults that need them, and no paths
+	path   string // whether jobs are paths: yes, no, or auto, which draws it
 }
 
 // allows reports whether faults of the law may be drawn.
@@ -162,10 +164,19 @@ func (c *choice) check() error {
 // meanGap is the mean time between two faults.
 const meanGap = time.Second
 
+// Of the runs, one in paths has a path if it is drawn.
+const paths = 4
+
+// isPath reports whether the job of a seed is a path. It does not change what else is drawn.
+func (c *choice) isPath(seed uint64) bool {
+	drawn := rand.New(rand.NewPCG(seed, 0x9a7b)).IntN(paths) == 0
+	return c.ranges == 0 && (c.path == "yes" || c.path == "auto" && drawn)
+}
+
 // draw draws the run of a seed. The same seed and choice give the same run.
 func draw(seed uint64, c choice) plan {
 	r := rand.New(rand.NewPCG(seed, 0x5eed))
-	p := plan{Seed: seed, Nodes: 1 + 2*r.IntN(2), Hosts: c.hosts, Ranges: c.ranges}
+	p := plan{Seed: seed, Nodes: 1 + 2*r.IntN(2), Hosts: c.hosts, Ranges: c.ranges, Path: c.isPath(seed)}
 	if c.nodes != 0 {
 		p.Nodes = c.nodes
 	}
@@ -227,6 +238,9 @@ func (p *plan) text() string {
 	}
 	if p.Ranges > 0 {
 		where += fmt.Sprintf(", %d mergers", p.Ranges)
+	}
+	if p.Path {
+		where += ", a path"
 	}
 	fmt.Fprintf(&b, "seed %d: %d NATS nodes, %s, %d faults\n", p.Seed, p.Nodes, where, len(p.Faults))
 	for _, f := range p.Faults {

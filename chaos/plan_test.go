@@ -18,6 +18,26 @@ func TestSameSeedSameRun(t *testing.T) {
 	}
 }
 
+// A seed decides whether the job is a path. Nothing else that it draws depends on this.
+func TestPathsAreDrawn(t *testing.T) {
+	drawn := 0
+	for seed := range uint64(400) {
+		auto, never, always := draw(seed, choice{budget: 5, path: "auto"}), draw(seed, choice{budget: 5, path: "no"}), draw(seed, choice{budget: 5, path: "yes"})
+		if auto.Path {
+			drawn++
+		}
+		if never.Path || !always.Path || !reflect.DeepEqual(never.Faults, always.Faults) || never.Nodes != always.Nodes {
+			t.Fatalf("seed %d: %+v and %+v", seed, never, always)
+		}
+		if ranged := draw(seed, choice{ranges: 2, path: "auto"}); ranged.Path {
+			t.Fatalf("seed %d: a path with ranges", seed)
+		}
+	}
+	if drawn < 70 || drawn > 130 {
+		t.Errorf("%d of 400 jobs are paths, expected about one in %d", drawn, paths)
+	}
+}
+
 // Over many seeds, each kind of fault is drawn in proportion to its weight and lasts
 // within its bounds, and one node is drawn as often as three nodes.
 func TestLawsAreKept(t *testing.T) {

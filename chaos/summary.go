@@ -13,6 +13,7 @@ import (
 type result struct {
 	Seed    uint64       `json:"seed"`
 	Nodes   int          `json:"nodes"`
+	Path    bool         `json:"path,omitempty"`
 	Seconds float64      `json:"seconds"` // including the start and the end of the cluster
 	Faults  map[kind]int `json:"faults"`  // faults that happened, by kind
 	Missed  int          `json:"missed"`  // faults that found nothing to act on, or came after the job's end
@@ -44,6 +45,7 @@ type summary struct {
 	Runs    int          `json:"runs"`
 	Failed  int          `json:"failed"`
 	Three   int          `json:"three"` // number of runs with three nodes
+	Paths   int          `json:"paths"` // number of runs whose job is a path
 	Seconds float64      `json:"seconds"`
 	Faults  map[kind]int `json:"faults"`
 	Counts  counts       `json:"counts"`
@@ -63,6 +65,9 @@ func summarise(results []result) *summary {
 		if r.Nodes == 3 {
 			s.Three++
 		}
+		if r.Path {
+			s.Paths++
+		}
 		if r.Stall > s.Stall {
 			s.Stall, s.Stalled = r.Stall, r.Seed
 		}
@@ -80,8 +85,8 @@ func (s *summary) markdown() string {
 		return "no run has ended\n"
 	}
 	first, last := s.Results[0].Seed, s.Results[s.Runs-1].Seed
-	fmt.Fprintf(&b, "Seeds %d to %d: %d runs, %d of them with one NATS node and %d with three, of %.0f minutes in all; **%d failed**.\n\n",
-		first, last, s.Runs, s.Runs-s.Three, s.Three, s.Seconds/60, s.Failed)
+	fmt.Fprintf(&b, "Seeds %d to %d: %d runs, %d of them with one NATS node and %d with three, %d of them with a path, of %.0f minutes in all; **%d failed**.\n\n",
+		first, last, s.Runs, s.Runs-s.Three, s.Three, s.Paths, s.Seconds/60, s.Failed)
 	b.WriteString("| | |\n|---|---|\n")
 	total := 0
 	for _, l := range laws {

@@ -230,6 +230,9 @@ func TestJob(t *testing.T) {
 		testJob(t, prepare.Request{Options: walks, Until: &job.Until{Rule: job.Overlap, Bound: .999, Sparsity: .5, Seconds: 1000}})
 	})
 	t.Run("audited", func(t *testing.T) { testJob(t, prepare.Request{Options: multilinear, Audit: .5}) })
+	t.Run("path", func(t *testing.T) {
+		testJob(t, prepare.Request{Options: estimator.Options{Estimator: estimator.Path, Passes: 1, Parts: 3, Sparsity: .5}})
+	})
 	t.Run("paired", func(t *testing.T) {
 		testJob(t, prepare.Request{Options: walks, Until: &job.Until{Rule: job.Error, Bound: .001}, Previous: &prepare.Previous{}})
 	})
@@ -360,9 +363,14 @@ func testJob(t *testing.T, given prepare.Request) {
 	}
 	if given.Previous == nil {
 		accept(t, "spec.v1.json", marshal(t, early))
+	}
+	switch {
+	case given.Previous == nil && s.Ranks():
+		accept(t, "path.v1.json", marshal(t, s.Path))
+	case given.Previous == nil:
 		swept(t, p, d, s, loss.Logistic)
 		swept(t, p, d, s, loss.Squared)
-	} else {
+	default:
 		accept(t, "lineage.v1.json", marshal(t, s.Lineage))
 		if compile(t, "spec.v1.json").Validate(parse(t, marshal(t, s.Spec))) == nil {
 			t.Error("spec.v1.json accepts a paired job")

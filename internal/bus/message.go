@@ -321,6 +321,9 @@ func checkResult(r *job.Result) error {
 	if !slices.Contains(covered, r.Shard) {
 		return fmt.Errorf("shard %d is not one of the shards %v of its partial", r.Shard, covered)
 	}
+	if r.Mask != "" && !isHex(r.Mask, 64) {
+		return fmt.Errorf("invalid SHA-256 %q of a mask", r.Mask)
+	}
 	if len(r.More) >= job.MaxRanges {
 		return fmt.Errorf("a partial of %d ranges, expected at most %d", 1+len(r.More), job.MaxRanges)
 	}

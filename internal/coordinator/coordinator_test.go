@@ -66,9 +66,16 @@ func (b *bench) connect(ctx context.Context, name string) *bus.Bus {
 
 // work runs a worker until ctx ends.
 func (b *bench) work(ctx context.Context) {
-	own := b.connect(ctx, "worker")
+	own, err := bus.Connect(ctx, bus.Config{Server: b.server, Name: "worker"})
+	if ctx.Err() != nil { // the job ended before this worker began
+		return
+	}
+	if err != nil {
+		b.t.Error(err)
+		return
+	}
 	defer own.Close()
-	err := worker.Run(ctx, nil, worker.Config{
+	err = worker.Run(ctx, nil, worker.Config{
 		Bus: own, Name: "w", Threads: 1, Models: new(worker.Models), Log: b.config.Log, Hold: b.hold,
 		OnRows: func(n int) { b.rows.Add(int64(n)) },
 	})

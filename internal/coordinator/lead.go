@@ -58,7 +58,7 @@ func newLeader(b *bus.Bus, c *Config, j *prepare.Job, claim *bus.Claim, in *inpu
 	return &leader{
 		config: c, bus: b, log: log, job: j, claim: claim, inputs: in, sums: s,
 		rounds:    rounds{job: j, sums: s},
-		machine:   job.NewMachine(&j.Spec, j.Plan, bounds, s.shards),
+		machine:   job.NewMachine(&j.Spec, j.Plan, bounds, s.shards, s.judged()),
 		publisher: publisher{bus: b, job: j, inputs: in, orders: newOrders(j.Plan.Shards())},
 		cleaner:   newCleaner(b, j.ID, &j.Plan), renew: make(chan struct{}, 1),
 		schedule: newSchedule(c.SaveEvery, b.Local()), meter: newMeter(s.mergedRows()),
@@ -360,16 +360,25 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 func (l *leader) endRound(ctx context.Context, round int, elapsed float64) (job.Event, error) {
 	stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "the next round")
 	defer stop()
-	last := round == len(l.job.Plan.Rounds)-1
+	last := l.rounder.cut(round, l.inputs, l.log)
 	over := !last && l.rounds.timeOver(round, elapsed)
 	if l.job.Spec.Until != nil {
-		l.rounds.stopped = &scores.Stopped{Rounds: round + 1, Passes: 1, Reason: scores.AllDone, Converged: last}
+		l.rounds.stopped = &scores.Stopped{Rounds: len(l.sums.path.Rounds), Passes: 1, Reason: scores.AllDone, Converged: last}
 		if over {
 			l.rounds.stopped.Reason = scores.TimeOver
 		}
 	}
-	more, err := l.rounder.end(ctx, round, l.inputs, over, l.log)
-	return job.Judged{More: more}, err
+	if last || over {
+		return job.Judged{}, nil
+	}
+	// What the next round measures depends on what this one lacks. A coordinator that continues must not
+	// find that somebody put a shard back.
+	if len(l.machine.Quarantined()) > 0 {
+		if err := l.save(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return job.Judged{More: true}, l.rounder.begin(ctx, l.inputs)
 }
 
 // merge adds the partial of a result to the sums. If the partial cannot be used, the
@@ -405,6 +414,11 @@ func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
 	}
 	if len(result.More) > 0 {
 		return fault.Inputf("partial %s has %d ranges, expected none", result.Partial.Name, 1+len(result.More))
+	}
+	if l.rounder != nil {
+		if mask := l.inputs.round(l.sums.judged()).Dropped.SHA256; result.Mask != mask {
+			return fault.Inputf("partial %s was computed with the mask %q, expected %s", result.Partial.Name, result.Mask, mask)
+		}
 	}
 	data, err := l.bus.Get(ctx, result.Partial, maxPartialBytes)
 	if err != nil {
@@ -505,7 +519,7 @@ func (l *leader) outcome(ctx context.Context, quarantined []job.Quarantine) (*Ou
 	}
 	outcome := &Outcome{
 		Scores: scores.File{Fields: j.Dataset.Fields(), Layout: scores.LayoutOf(&j.Architecture), Spec: j.Spec, Baseline: j.Baseline, DatasetRows: j.Sample.Rows,
-			QuarantinedRows: rowsOf(quarantined, &j.Plan), Stopped: l.rounds.stopped, Lineage: lineage, Path: path, Result: values},
+			QuarantinedRows: missingRows(quarantined, j), Stopped: l.rounds.stopped, Lineage: lineage, Path: path, Result: values},
 		Plan:        j.Plan,
 		Workers:     s.workers,
 		CPU:         s.cpu,

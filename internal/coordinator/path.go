@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"runtime"
 	"sync"
@@ -67,7 +68,8 @@ const (
 	mostScale  = 3
 )
 
-// calibrate returns the calibration of the model without the entries that are dropped.
+// calibrate returns the calibration of the model without the entries that are dropped. Rows that cannot be
+// computed are left out. Workers report them.
 func (r *rounder) calibrate(ctx context.Context, dropped layout.Mask) (loss.Calibration, error) {
 	m := r.model
 	if r.rows == nil {
@@ -79,16 +81,15 @@ func (r *rounder) calibrate(ctx context.Context, dropped layout.Mask) (loss.Cali
 	}
 	pruned := m.WithEmbedding(prune.Apply(&m.Architecture, m.Weights.Embedding, dropped.Bools(m.Parameters()), r.job.Baseline))
 	source := func(_ context.Context, each func(*model.Rows) error) error { return each(r.rows) }
-	p, err := evaluate.Predict(ctx, pruned, r.job.Spec.Loss, source, runtime.GOMAXPROCS(0))
+	p, err := evaluate.PredictFinite(ctx, pruned, r.job.Spec.Loss, source, runtime.GOMAXPROCS(0))
 	if err != nil {
 		return loss.Calibration{}, fault.Inputf("%w", err)
 	}
 	return evaluate.CalibrateWithin(p, leastScale, mostScale), nil
 }
 
-// end ends a round and begins the next one, unless it was the last one or the job has to end. more says
-// whether it begins.
-func (r *rounder) end(ctx context.Context, round int, in *inputs, timeOver bool, log *zap.Logger) (more bool, err error) {
+// cut ends a round, and reports whether all rounds are over.
+func (r *rounder) cut(round int, in *inputs, log *zap.Logger) (over bool) {
 	p := r.sums.path
 	if len(p.Rounds) == round { // otherwise the checkpoint was made after the cut
 		p.Cut(r.sums.accumulator, in.round(round).Calibration, r.model.Weights.Embedding)
@@ -100,10 +101,22 @@ func (r *rounder) end(ctx context.Context, round int, in *inputs, timeOver bool,
 		}
 		log.Log(level, "round done", zap.Int("round", round+1), zap.Int("of", len(r.job.Plan.Rounds)), zap.Int64("rows", last.Rows), zap.Int("entries", last.Kept), zap.Float64("loss", last.Loss))
 	}
-	if r.over() || timeOver {
-		return false, nil
+	return r.over()
+}
+
+// missingRows returns the number of rows that the scores of j lack without the shards. The rounds of a path
+// measure the same rows, so that of a path is the largest number that one round lacks.
+func missingRows(shards []job.Quarantine, j *prepare.Job) (rows int64) {
+	if !j.Spec.Traits().Ranks {
+		return rowsOf(shards, &j.Plan)
 	}
-	return true, r.begin(ctx, in)
+	of := map[int]int64{}
+	for _, q := range shards {
+		round, _, _ := j.Plan.Locate(q.Shard)
+		of[round] += j.Plan.ShardRows(q.Shard)
+		rows = max(rows, of[round])
+	}
+	return rows
 }
 
 // result returns the head of the scores, and the function that writes the ranks of a feature.
@@ -154,15 +167,25 @@ func (in *inputs) begin(ctx context.Context, round int, mask layout.Mask, c loss
 	return in.bus.Delete(ctx, before.Dropped.Name)
 }
 
-// storeMask stores the mask of the current round unless the server has it.
+// storeMask stores the mask of the current round unless the server has it. It replaces another mask: a
+// coordinator that began the job before, and whose checkpoint is lost, may have dropped other entries.
 func (in *inputs) storeMask(ctx context.Context) error {
 	round := in.round(in.rounds.now)
 	if round == nil {
 		return nil
 	}
-	_, err := in.bus.PutFrom(ctx, round.Dropped.Name, func(w io.Writer) error {
-		_, err := w.Write(in.rounds.mask)
+	put := func() error {
+		_, err := in.bus.PutFrom(ctx, round.Dropped.Name, func(w io.Writer) error {
+			_, err := w.Write(in.rounds.mask)
+			return err
+		}, &round.Dropped)
 		return err
-	}, &round.Dropped)
+	}
+	err := put()
+	if errors.Is(err, bus.ErrConflict) {
+		if err = in.bus.Delete(ctx, round.Dropped.Name); err == nil {
+			err = put()
+		}
+	}
 	return err
 }

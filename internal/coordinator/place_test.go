@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -93,22 +94,41 @@ func TestInPlace(t *testing.T) {
 		if len(sent) > 0 {
 			t.Errorf("sample %v: shards %v were sent", portion, sent)
 		}
-		broken := t.TempDir()
-		if err := os.CopyFS(broken, os.DirFS(b.folder)); err != nil {
-			t.Fatal(err)
+		b.wrongStores(t, want, fmt.Sprintf("sample %v", portion))
+	}
+}
+
+// The same holds for a path, whose rounds read their parts in place.
+func TestPathInPlace(t *testing.T) {
+	b := newPathBench(t)
+	b.config.Sample, b.config.Options.Sparsity = .8, .5
+	want, err := b.run(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, sent := b.runInPlace(b.folder, filepath.Dir(b.folder)); !bytes.Equal(got, want) || len(sent) > 0 {
+		t.Errorf("the same bytes: %v; shards %v were sent", bytes.Equal(got, want), sent)
+	}
+	b.wrongStores(t, want, "a path")
+}
+
+// wrongStores runs a job in place with workers whose stores are useless. It expects the scores want.
+func (b *bench) wrongStores(t *testing.T, want []byte, job string) {
+	broken := t.TempDir()
+	if err := os.CopyFS(broken, os.DirFS(b.folder)); err != nil {
+		t.Fatal(err)
+	}
+	spoil(t, filepath.Join(broken, "train.arrow"))
+	for what, store := range map[string]string{"without a store": "", "an empty store": t.TempDir(), "a damaged copy": broken} {
+		got, sent := b.runInPlace(store)
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s, %s: other scores", job, what)
 		}
-		spoil(t, filepath.Join(broken, "train.arrow"))
-		for what, store := range map[string]string{"without a store": "", "an empty store": t.TempDir(), "a damaged copy": broken} {
-			got, sent := b.runInPlace(store)
-			if !bytes.Equal(got, want) {
-				t.Errorf("sample %v, %s: other scores", portion, what)
-			}
-			if len(sent) == 0 {
-				t.Errorf("sample %v, %s: no shard was sent", portion, what)
-			}
-			if got, _ := b.runInPlace(store, b.folder); !bytes.Equal(got, want) {
-				t.Errorf("sample %v, a worker with a good store and one with %s: other scores", portion, what)
-			}
+		if len(sent) == 0 {
+			t.Errorf("%s, %s: no shard was sent", job, what)
+		}
+		if got, _ := b.runInPlace(store, b.folder); !bytes.Equal(got, want) {
+			t.Errorf("%s, a worker with a good store and one with %s: other scores", job, what)
 		}
 	}
 }

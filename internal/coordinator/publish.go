@@ -200,6 +200,13 @@ func (p *publisher) publish(ctx context.Context, task job.Task, data []byte, tur
 		return ctx.Err()
 	}
 	err = p.bus.PublishTask(ctx, task)
+	if task.Path != nil && errors.Is(err, bus.ErrConflict) {
+		// A coordinator that began the job before, and whose checkpoint is lost, may have gone on without
+		// other shards, and so have dropped other entries.
+		if err = p.bus.DeleteTask(ctx, task.Job, task.Shard); err == nil {
+			err = p.bus.PublishTask(ctx, task)
+		}
+	}
 	// The stored task may differ from ours because another coordinator published it, and
 	// only one of the two coordinators sends the shard.
 	if p.job.Plan.InPlace && errors.Is(err, bus.ErrConflict) {

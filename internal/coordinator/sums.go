@@ -62,6 +62,14 @@ func newPathOf(j *prepare.Job) *path.Path {
 	return path.New(&j.Architecture, j.Spec.Loss, j.Sample.Keep)
 }
 
+// judged returns the number of rounds of a path that are over; 0 if the job is not a path.
+func (m *sums) judged() int {
+	if m.path == nil {
+		return 0
+	}
+	return len(m.path.Rounds)
+}
+
 // formOf returns the form of the partials of j.
 func formOf(j *prepare.Job) tally.Form { return j.Sampling().Form(j.Architecture.Fields()) }
 

@@ -57,36 +57,49 @@ func TestEveryRequestFails(t *testing.T) {
 		how   string
 		first int64
 	}{{"error", 1}, {"error", 2}, {"error", 3}, {"error", 4}, {"time-out", 1}, {"lost answer", 1}} {
-		how, step := part.how, int64(1)
-		if how == "error" { // the slowest way, because a process is started again
+		step := int64(1)
+		if part.how == "error" { // the slowest way, because a process is started again
 			step = 4
 		}
-		if testing.Short() {
-			step *= 7
-		}
-		t.Run(fmt.Sprint(how, " from ", part.first), func(t *testing.T) {
-			t.Parallel() // the test waits most of the time
+		t.Run(fmt.Sprint(part.how, " from ", part.first), func(t *testing.T) {
 			b := newBench(t)
-			b.config.Log = zap.NewNop()
 			b.config.RowsPerShard = 100 // three shards
-			b.config.Queue.Lease = 500 * time.Millisecond
-			b.config.SaveEvery = time.Nanosecond // checkpoints as often as possible
-			want, requests := b.faulty(&injection{})
-			seen := map[string]bool{}
-			for at := part.first; at <= requests; at += step {
-				i := &injection{at: at, how: how}
-				got, _ := b.faulty(i)
-				if i.hit.Load() == nil { // a run with fewer requests
-					continue
-				}
-				seen[strings.Fields(*i.hit.Load())[0]] = true
-				if t.Failed() || !bytes.Equal(got, want) {
-					t.Fatalf("request %d (%s): same bytes: %v", at, *i.hit.Load(), bytes.Equal(got, want))
-				}
-			}
-			t.Logf("%d requests, among them %v", requests, slices.Sorted(maps.Keys(seen)))
+			b.failAll(part.how, part.first, step)
 		})
 	}
+	for i, how := range []string{"error", "time-out", "lost answer"} {
+		t.Run(how+" in a path", func(t *testing.T) {
+			b := newPathBench(t)
+			b.config.Options.Sparsity, b.config.RowsPerShard = .3, 300 // two rounds, of one shard each
+			b.failAll(how, int64(1+2*i), 9)
+		})
+	}
+}
+
+// failAll lets one request after the other fail, in steps, and expects the same scores.
+func (b *bench) failAll(how string, first, step int64) {
+	t := b.t
+	t.Parallel() // the test waits most of the time
+	if testing.Short() {
+		step *= 7
+	}
+	b.config.Log = zap.NewNop()
+	b.config.Queue.Lease = 500 * time.Millisecond
+	b.config.SaveEvery = time.Nanosecond // checkpoints as often as possible
+	want, requests := b.faulty(&injection{})
+	seen := map[string]bool{}
+	for at := first; at <= requests; at += step {
+		i := &injection{at: at, how: how}
+		got, _ := b.faulty(i)
+		if i.hit.Load() == nil { // a run with fewer requests
+			continue
+		}
+		seen[strings.Fields(*i.hit.Load())[0]] = true
+		if t.Failed() || !bytes.Equal(got, want) {
+			t.Fatalf("request %d (%s): same bytes: %v", at, *i.hit.Load(), bytes.Equal(got, want))
+		}
+	}
+	t.Logf("%d requests, among them %v", requests, slices.Sorted(maps.Keys(seen)))
 }
 
 // faulty runs the job with one worker, and returns the scores and the number of

@@ -37,6 +37,18 @@ type Predictions struct {
 // not fit the model or its logit is not finite, Predict returns an error that names the
 // row.
 func Predict(ctx context.Context, m *model.Model, kind loss.Kind, source model.RowSource, threads int) (*Predictions, error) {
+	return predict(ctx, m, kind, source, threads, func(row string, logit float64) error {
+		return fmt.Errorf("%s: the logit is %g", row, logit)
+	})
+}
+
+// PredictFinite is like Predict, but leaves out rows whose logits are not finite.
+func PredictFinite(ctx context.Context, m *model.Model, kind loss.Kind, source model.RowSource, threads int) (*Predictions, error) {
+	return predict(ctx, m, kind, source, threads, func(string, float64) error { return nil })
+}
+
+// predict is Predict. It leaves out a row whose logit is not finite unless strange returns an error.
+func predict(ctx context.Context, m *model.Model, kind loss.Kind, source model.RowSource, threads int, strange func(row string, logit float64) error) (*Predictions, error) {
 	scorers := make([]*model.Scorer, max(1, threads))
 	for i := range scorers {
 		scorers[i] = m.NewScorer()
@@ -64,11 +76,18 @@ func Predict(ctx context.Context, m *model.Model, kind loss.Kind, source model.R
 		if err := group.Wait(); err != nil {
 			return err
 		}
+		kept := from
 		for i, logit := range p.Logits[from:] {
 			if math.IsNaN(logit) || math.IsInf(logit, 0) {
-				return fmt.Errorf("%s: the logit is %g", model.RowName(rows.Number[i]), logit)
+				if err := strange(model.RowName(rows.Number[i]), logit); err != nil {
+					return err
+				}
+				continue
 			}
+			p.Logits[kept], p.Labels[kept] = logit, p.Labels[from+i]
+			kept++
 		}
+		p.Logits, p.Labels = p.Logits[:kept], p.Labels[:kept]
 		return nil
 	})
 	if err != nil {

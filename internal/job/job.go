@@ -146,6 +146,7 @@ type Result struct {
 	Rows     int64   `json:"rows"`             // of the partial
 	Partial  Blob    `json:"partial"`
 	More     []Blob  `json:"more,omitempty"` // with Task.Ranges, the ranges of the partial from the second on; Partial is then the first
+	Mask     string  `json:"mask,omitempty"` // of a path: SHA-256 of the mask with which it was computed, PathRound.Dropped
 	Kernel   string  `json:"kernel"`
 	Worker   string  `json:"worker"`  // name of the worker, for people
 	Seconds  float64 `json:"seconds"` // wall time of the computation

@@ -58,6 +58,7 @@ type Machine struct {
 	largest int64           // bytes of the largest partial so far
 	saving  bool            // Save was asked for and not yet answered
 	round   int             // the round that is being computed
+	past    int             // of a path, number of shards of the rounds that are over
 	limit   int             // number of shards of round and all earlier rounds
 	early   bool            // an event of a later round was ignored
 	judging bool            // Judge was asked for and not yet answered
@@ -66,24 +67,36 @@ type Machine struct {
 	ended   bool
 }
 
-// NewMachine returns a machine for a job whose checkpoint holds the shards of done. The
+// NewMachine returns a machine for a job whose checkpoint holds the shards of done. Of a path, the
+// checkpoint is that of a coordinator that ended the given number of rounds; otherwise judged is 0. The
 // machine publishes nothing before the first Inventory.
-func NewMachine(spec *Spec, plan Plan, limits Limits, done Shards) *Machine {
+func NewMachine(spec *Spec, plan Plan, limits Limits, done Shards, judged int) *Machine {
 	if limits.Window < 1 || limits.SaveEvery < 1 || limits.Tries < 1 || plan.Rows < 1 || plan.RowsPerShard < 1 {
 		panic(fmt.Sprintf("job: NewMachine: limits %+v, plan %+v", limits, plan))
 	}
 	n := plan.Shards()
 	m := &Machine{spec: spec, plan: plan, limits: limits, state: make([]state, n), tries: make([]uint8, n), doubt: make([]uint8, n), reasons: map[int]Quarantine{}, refused: map[string]bool{}}
 	m.count[todo] = n
-	m.round = plan.RoundOf(done)
+	m.round = max(plan.RoundOf(done), min(judged, plan.rounds()-1))
 	m.limit = plan.End(m.round)
+	if spec.Traits().Ranks {
+		m.past = plan.End(judged - 1)
+	}
 	for shard := range n {
-		if done.Has(shard) {
+		switch {
+		case done.Has(shard):
 			m.set(shard, saved)
+		case shard < m.past:
+			m.set(shard, quarantined)
+			m.reasons[shard] = Quarantine{Shard: shard, Reason: pastReason, Worker: "coordinator"}
 		}
 	}
 	return m
 }
+
+// pastReason is the reason of a shard that was set aside in a round of a path that is over, until the stored
+// quarantine is read.
+const pastReason = "it was set aside in a round that is over"
 
 func (m *Machine) set(shard int, s state) {
 	m.count[m.state[shard]]--
@@ -213,11 +226,9 @@ func (m *Machine) result(r Result) []Action {
 	return append(actions, Merge{r})
 }
 
-// over reports whether a shard belongs to an earlier round of a path. If it is quarantined, it
+// over reports whether a shard belongs to a round of a path that is over. If it is quarantined, it
 // stays so, because its partial no longer fits the sums.
-func (m *Machine) over(shard int) bool {
-	return m.spec.Traits().Ranks && shard < m.plan.End(m.round-1)
-}
+func (m *Machine) over(shard int) bool { return shard < m.past }
 
 // mergedFrom returns the name of the partial from which a shard was merged since the last
 // checkpoint.
@@ -249,6 +260,10 @@ func (m *Machine) unusable(e Unusable) []Action {
 		return []Action{Ignore{e.Shard, "its result became unreadable after it was merged"}}
 	case saved:
 		return []Action{Discard{e.Shard, e.Partial, "the shard is in the checkpoint"}}
+	case quarantined:
+		if m.over(e.Shard) {
+			return []Action{Discard{e.Shard, e.Partial, "its round is over"}}
+		}
 	}
 	actions := []Action{Discard{e.Shard, e.Partial, e.Why}}
 	for _, shard := range e.Shards {
@@ -274,7 +289,7 @@ func (m *Machine) foreign(e Foreign) []Action {
 	default:
 		actions = []Action{Discard{e.Shard, e.Partial, e.Why}}
 	}
-	if s != merging && s != merged && s != saved && (s != quarantined || e.Aside) {
+	if s != merging && s != merged && s != saved && (s != quarantined || e.Aside && !m.over(e.Shard)) {
 		m.republish(e.Shard)
 	}
 	return actions
@@ -305,6 +320,10 @@ func (m *Machine) quarantine(q Quarantine) []Action {
 	case merging, merged, saved:
 		return []Action{Readmit{q.Shard}}
 	case quarantined:
+		if m.reasons[q.Shard].Reason == pastReason && !q.Lost {
+			m.reasons[q.Shard] = q
+			return []Action{Note{q}}
+		}
 		return []Action{Ignore{q.Shard, "it is quarantined already"}}
 	}
 	if q.Lost {
@@ -449,6 +468,9 @@ func (m *Machine) judged(e Judged) []Action {
 	if !e.More {
 		m.ended = true
 		return []Action{Finish{m.Quarantined()}}
+	}
+	if m.spec.Traits().Ranks {
+		m.past = m.limit
 	}
 	m.round++
 	m.limit = m.plan.End(m.round)

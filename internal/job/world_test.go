@@ -7,12 +7,15 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"shaver/internal/estimator"
 )
 
 // world is a bus with its workers, and a coordinator that may die between any two
 // actions.
 type world struct {
 	*rapid.T
+	spec   Spec
 	plan   Plan
 	limits Limits
 
@@ -30,6 +33,12 @@ type world struct {
 	kept map[int]int
 	done Shards
 
+	// Of a path: which shards each round that is over had when it was cut, in the checkpoint and in the
+	// coordinator, and after which cuts each stored task and result was computed.
+	keptCuts, cuts       []string
+	taskCuts, resultCuts map[int]string
+	repairs              int // how often a shard may still be repaired and put back
+
 	// The coordinator.
 	m      *Machine
 	sums   map[int]int
@@ -42,7 +51,8 @@ type world struct {
 }
 
 func (w *world) begin() {
-	w.m = NewMachine(&Spec{Kernel: "k"}, w.plan, w.limits, w.done)
+	w.cuts = slices.Clone(w.keptCuts)
+	w.m = NewMachine(&w.spec, w.plan, w.limits, w.done, len(w.cuts))
 	w.sums, w.inbox, w.queue = maps.Clone(w.kept), nil, nil
 	w.reread()
 	w.step(w.inventory())
@@ -120,8 +130,14 @@ func (w *world) do(a Action) (outcome Event) {
 		if open := w.m.Counts().Open; open > w.limits.Window {
 			w.Fatalf("shard %d is published although %d are open", a.Shard, open)
 		}
+		if r, _, _ := w.plan.Locate(a.Shard); w.spec.Traits().Ranks && r != len(w.cuts) {
+			w.Fatalf("shard %d of round %d is published after %d cuts", a.Shard, r, len(w.cuts))
+		}
 		w.queue = append(w.queue, a.Shard)
 	case Merge:
+		if r, _, _ := w.plan.Locate(a.Result.Shard); w.spec.Traits().Ranks && (r != len(w.cuts) || w.resultCuts[a.Result.Shard] != fmt.Sprint(w.cuts)) {
+			w.Fatalf("a result of round %d after the cuts %v is merged after the cuts %v", r, w.resultCuts[a.Result.Shard], w.cuts)
+		}
 		if !w.partials[a.Result.Partial.Name] {
 			return Unusable{a.Result.Shard, a.Result.Shards, a.Result.Partial.Name, "missing"}
 		}
@@ -131,7 +147,7 @@ func (w *world) do(a Action) (outcome Event) {
 		return Merged(a)
 	case Save:
 		w.saveds++
-		w.kept, w.done = maps.Clone(w.sums), sums(w.m)
+		w.save()
 		if len(w.kept) != w.done.Len() {
 			w.Fatalf("the checkpoint has %d shards in its sums and %d in its set", len(w.kept), w.done.Len())
 		}
@@ -156,7 +172,11 @@ func (w *world) do(a Action) (outcome Event) {
 	case Look:
 		return w.inventory()
 	case Judge:
-		w.judge(a.Round)
+		if w.spec.Traits().Ranks {
+			w.cut(a.Round)
+		} else {
+			w.judge(a.Round)
+		}
 		return Judged{More: a.Round < w.last}
 	case Fail, Finish:
 		w.ended = a
@@ -174,6 +194,29 @@ func (w *world) judge(round int) {
 		case r <= round && w.sums[shard] != 1 && !w.bad[shard]:
 			w.Fatalf("round %d is judged with shard %d of round %d in the sums %d times", round, shard, r, w.sums[shard])
 		}
+	}
+}
+
+// save makes a checkpoint.
+func (w *world) save() {
+	w.kept, w.done, w.keptCuts = maps.Clone(w.sums), sums(w.m), slices.Clone(w.cuts)
+}
+
+// cut ends a round of a path, as the coordinator does.
+func (w *world) cut(round int) {
+	if len(w.cuts) > round {
+		return
+	}
+	from := w.plan.End(round - 1)
+	var has []int
+	for shard := from; shard < w.plan.End(round); shard++ {
+		if w.sums[shard] == 1 {
+			has = append(has, shard)
+		}
+	}
+	w.cuts = append(w.cuts, fmt.Sprint(has))
+	if len(w.m.Quarantined()) > 0 && round < w.last {
+		w.save()
 	}
 }
 
@@ -199,6 +242,7 @@ func (w *world) work(shard int) {
 		if _, there := w.results[shard]; !there {
 			r := Result{Shard: shard, Rows: w.plan.ShardRows(shard), Kernel: "k", Partial: Blob{Name: name, Bytes: 10}}
 			w.results[shard] = r
+			w.resultCuts[shard] = w.taskCuts[shard]
 			w.partials[name] = how != 1 // false if the partial is lost
 			w.inbox = append(w.inbox, r)
 		}
@@ -241,7 +285,7 @@ func partialOf(shard, attempt int) string {
 // sums exactly once, unless it cannot be computed.
 func TestEveryShardIsMergedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{T: t, tasks: map[int]bool{}, results: map[int]Result{}, aside: map[int]Quarantine{}, partials: map[string]bool{}, kept: map[int]int{}, bad: map[int]bool{},
+		w := &world{T: t, spec: Spec{Kernel: "k"}, taskCuts: map[int]string{}, resultCuts: map[int]string{}, tasks: map[int]bool{}, results: map[int]Result{}, aside: map[int]Quarantine{}, partials: map[string]bool{}, kept: map[int]int{}, bad: map[int]bool{},
 			plan: Plan{Rows: rapid.Int64Range(1, 40).Draw(t, "rows"), RowsPerShard: rapid.Int64Range(3, 9).Draw(t, "per shard")},
 			limits: Limits{Window: rapid.IntRange(1, 5).Draw(t, "window"), SaveEvery: rapid.IntRange(1, 5).Draw(t, "save every"), Tries: 50,
 				AllowQuarantined: rapid.Bool().Draw(t, "allow")},
@@ -254,6 +298,10 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 				w.plan.Rows += round.Rows
 			}
 			w.last = rapid.IntRange(0, n-1).Draw(t, "last")
+			if rapid.Bool().Draw(t, "path") {
+				w.spec.Estimator = estimator.Path
+				w.repairs = rapid.IntRange(0, 3).Draw(t, "repairs")
+			}
 		}
 		for shard := range w.plan.Shards() {
 			w.bad[shard] = rapid.IntRange(0, 15).Draw(t, "bad") == 0
@@ -262,6 +310,12 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 		for steps := 0; w.ended == nil; steps++ {
 			if steps > 5000 {
 				t.Fatalf("no end: %+v", w.m.Counts())
+			}
+			if w.repairs > 0 && len(w.aside) > 0 && rapid.IntRange(0, 20).Draw(t, "repair") == 0 {
+				shard := rapid.SampledFrom(slices.Sorted(maps.Keys(w.aside))).Draw(t, "repaired")
+				w.repairs--
+				w.bad[shard] = false
+				delete(w.aside, shard)
 			}
 			switch rapid.IntRange(0, 6).Draw(t, "next") {
 			case 0, 1:
@@ -274,7 +328,9 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 				if len(w.queue) > 0 {
 					shard := w.queue[0]
 					w.queue = w.queue[1:]
-					w.tasks[shard] = true
+					if !w.tasks[shard] {
+						w.tasks[shard], w.taskCuts[shard] = true, fmt.Sprint(w.cuts)
+					}
 					w.step(Published{shard})
 				}
 			case 3:
@@ -305,6 +361,10 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 }
 
 func (w *world) check() {
+	if w.spec.Traits().Ranks {
+		w.checkPath()
+		return
+	}
 	missing, last := 0, w.last
 	if fail, ok := w.ended.(Fail); ok && len(fail.Quarantined) > 0 { // it failed in the first round that lacks a shard
 		last, _, _ = w.plan.Locate(fail.Quarantined[0].Shard)
@@ -330,5 +390,25 @@ func (w *world) check() {
 		if w.done.Len() != w.plan.End(last)-missing {
 			w.Fatalf("failed, but the checkpoint has %d shards, expected %d", w.done.Len(), w.plan.End(last)-missing)
 		}
+	}
+}
+
+// checkPath checks the end of a path. What is missing was missing at the cut of its round.
+func (w *world) checkPath() {
+	last := w.last
+	fail, failed := w.ended.(Fail)
+	if failed {
+		last = w.m.round
+	}
+	missing := 0
+	for shard := range w.plan.End(last) {
+		if w.sums[shard] > 1 {
+			w.Fatalf("shard %d is in the sums %d times", shard, w.sums[shard])
+		}
+		missing += 1 - w.sums[shard]
+	}
+	finish, _ := w.ended.(Finish)
+	if n := len(fail.Quarantined) + len(finish.Quarantined); n != missing || missing > 0 && failed == w.limits.AllowQuarantined {
+		w.Fatalf("%+v, but %d shards are missing", w.ended, missing)
 	}
 }

@@ -82,7 +82,7 @@ func pads(a *model.Architecture) (n int) {
 type Round struct {
 	Rows        int64            `json:"rows"`        // number of rows that were measured
 	Kept        int              `json:"kept"`        // number of entries that the measured tables keep
-	Loss        float64          `json:"loss"`        // mean loss of these rows with these tables, before calibration, in nat
+	Loss        float64          `json:"loss"`        // mean loss of these rows with these tables, before calibration, in nat; 0 without rows
 	Calibration loss.Calibration `json:"calibration"` // of these tables
 }
 
@@ -158,7 +158,11 @@ func (p *Path) Reach() float64 { return float64(p.Dropped()) / float64(len(p.ran
 // measured. The magnitudes of tables, the unpruned tables one after another, break ties.
 func (p *Path) Cut(sums *tally.Accumulator, c loss.Calibration, tables []float32) {
 	dropped := p.Dropped()
-	p.Rounds = append(p.Rounds, Round{Rows: sums.Rows(), Kept: len(p.rank) - dropped, Loss: sums.MeanLoss(), Calibration: c})
+	round := Round{Rows: sums.Rows(), Kept: len(p.rank) - dropped, Calibration: c}
+	if round.Rows > 0 {
+		round.Loss = sums.MeanLoss()
+	}
+	p.Rounds = append(p.Rounds, round)
 	if len(p.Rounds) == 1 {
 		for row := range p.Counts {
 			p.Counts[row] = sums.Count(row)

@@ -34,7 +34,8 @@ type File struct {
 	// sample.
 	DatasetRows int64
 	// QuarantinedRows is the number of rows that are missing because they could not be
-	// computed. The job was allowed to finish without them.
+	// computed. The job was allowed to finish without them. Of a path, it is the largest number
+	// that one round lacks.
 	QuarantinedRows int64
 	Audit           *Audit   // comparison of the values with those of walks; nil without an audit
 	Stopped         *Stopped // how the job ended; nil if its specification has no Until

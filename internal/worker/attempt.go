@@ -254,6 +254,9 @@ func (a *attempt) compute() (*computed, error) {
 		return nil, fault.Inputf("%w", err)
 	}
 	result := job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: t.Spec.Kernel, Worker: a.Name, Seconds: time.Since(start).Seconds()}
+	if t.Path != nil {
+		result.Mask = t.Path.Dropped.SHA256
+	}
 	if a.CPU != nil {
 		result.CPU = (a.CPU() - cpu).Seconds()
 	}

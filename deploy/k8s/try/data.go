@@ -43,7 +43,11 @@ var references = map[string]reference{
 	"base":  {"model.safetensors", "dataset", []string{"--baseline=codebook"}},
 	"long":  {"model.safetensors", "dataset", []string{"--baseline=codebook", "--passes=" + passes}},
 	"large": {"large.safetensors", "large", []string{"--baseline=codebook"}},
+	"path":  {"model.safetensors", "dataset", append([]string{"--baseline=codebook"}, rounds...)},
 }
+
+// rounds are the flags of a path of 21 rounds.
+var rounds = []string{"--estimator=path", "--sparsity=0.99", "--parts=4"}
 
 // passes makes a job of about 20 seconds on two cores of 2026, in which something can happen.
 const passes = "240"

@@ -65,6 +65,14 @@ func (s *suite) cancel(t *trial.Step) {
 	s.remove(t, "cancel")
 }
 
+// path creates a job in rounds.
+func (s *suite) path(t *trial.Step) {
+	s.create(t, score{name: "path", args: rounds})
+	s.complete(t, "path", "path", 4*time.Minute)
+	t.Contains("the log", s.logs(t, "path"), `"round":21,"of":21`)
+	s.remove(t, "path")
+}
+
 // badInput creates Jobs whose inputs are missing or damaged.
 func (s *suite) badInput(t *trial.Step) {
 	jobs := []score{

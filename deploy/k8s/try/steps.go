@@ -14,6 +14,7 @@ var groups = [][]step{
 	{{"bad-input", (*suite).badInput, false}, {"late", (*suite).late, false}, {"quarantine", (*suite).quarantined, false}, {"full", (*suite).full, false}},
 	{{"rivals", (*suite).rivals, false}, {"kernel", (*suite).kernel, false}, {"policies", (*suite).policies, false}},
 	{{"cancel", (*suite).cancel, false}},
+	{{"path", (*suite).path, false}},
 	{{"kill", (*suite).killAll, false}},
 	{{"evict", (*suite).evictions, false}},
 	{{"memory", (*suite).memory, false}},
