@@ -84,7 +84,7 @@ estimators: ## compare the estimators at equal error on FLIGHTS=FOLDER, and draw
 
 rankings: ## compare rankings on FLIGHTS=FOLDER and HFLIGHTS=FOLDER, with jobs in DIR=FOLDER, and draw docs/rankings.svg (an hour)
 	mkdir -p '$(DIR)' && go build -o '$(DIR)/' ./cmd/shaver
-	@go run ./bench/rankings -shaver '$(DIR)/shaver' -work '$(DIR)' -flights '$(FLIGHTS)' -hflights '$(HFLIGHTS)' -picture docs/rankings.svg $(RANKINGSFLAGS)
+	@go run ./bench/rankings -work '$(DIR)' -flights '$(FLIGHTS)' -hflights '$(HFLIGHTS)' -picture docs/rankings.svg $(RANKINGSFLAGS)
 
 lint: ## run golangci-lint, which must be installed
 	golangci-lint run ./...

@@ -3,64 +3,65 @@
 // pruned models on the test split. It prints tables in Markdown and draws a picture.
 //
 // The models are the checkpoints in the folders of -flights and -hflights, and the model of shaver
-// quickstart. The folder of -work keeps datasets, scores and measurements, so that an interrupted
-// run continues. To measure again, delete the .json files of the measurements in it.
+// quickstart. The folder of -work has the program shaver. It keeps datasets, scores and
+// measurements, so that an interrupted run continues. To measure again, delete its .json files.
 package main
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
-	"syscall"
 
 	"shaver/internal/baseline"
 	"shaver/internal/scores"
 )
 
 func main() {
+	log.SetFlags(0)
+	log.SetPrefix("rankings: ")
 	var t tool
-	flag.StringVar(&t.shaver, "shaver", "", "the program shaver (required)")
-	flag.StringVar(&t.work, "work", "", "folder for datasets, scores and measurements (required)")
+	flag.StringVar(&t.work, "work", "", "folder with the program shaver, for datasets, scores and measurements (required)")
 	flag.StringVar(&t.flights, "flights", "", "folder of the New York flights and checkpoints (required)")
 	flag.StringVar(&t.hflights, "hflights", "", "folder of the Houston flights and checkpoints (required)")
-	flag.StringVar(&t.kernel, "kernel", "auto", "kernel of new jobs")
+	flag.StringVar(&t.only, "only", "", "measure only this set, such as hflights-deepfm")
 	picture := flag.String("picture", "", "SVG file to draw")
 	flag.Parse()
-	if t.shaver == "" || t.work == "" || t.flights == "" || t.hflights == "" {
-		fmt.Fprintln(os.Stderr, "rankings: expected -shaver, -work, -flights and -hflights")
-		os.Exit(2)
+	if t.work == "" || t.flights == "" || t.hflights == "" {
+		log.Fatal("expected -work, -flights and -hflights")
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := t.run(ctx, *picture)
-	stop()
-	switch {
-	case errors.Is(err, context.Canceled) || ctx.Err() != nil:
-		os.Exit(130)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "rankings:", err)
-		os.Exit(1)
+	all := t.run()
+	report(os.Stdout, all)
+	if *picture != "" {
+		check(draw(all).Write(*picture))
 	}
 }
 
-type tool struct{ shaver, work, flights, hflights, kernel string }
+// check ends the program if there is an error.
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// must returns v. It ends the program if there is an error.
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+type tool struct{ work, flights, hflights, only string }
 
 // set is a model with a dataset.
 type set struct {
-	name    string // begins the names of its files
-	title   string
-	model   string
-	dataset string
-	real    bool // the rows are real data
+	name           string // begins the names of its files
+	title          string
+	model, dataset string
+	real           bool // the rows are real data
 }
-
-// seeds is the number of jobs with each estimator that draws at random.
-const seeds = 3
 
 // ranking is a way to order entries.
 type ranking struct {
@@ -68,82 +69,52 @@ type ranking struct {
 	job       string   // kind of job whose scores it needs, or "" for a ranking without scores
 	flags     []string // of the job
 	aggregate string
-	seeded    bool // the scores depend on the seed
+	seeds     int // number of seeds of the job; 1 if it draws nothing at random
 }
 
 var rankings = []ranking{
-	{"path", "path", []string{"--estimator", "path"}, scores.ByPath, true},
-	{"path, 16 parts", "path-16", []string{"--estimator", "path", "--parts", "16"}, scores.ByPath, true},
-	{reference, "multilinear", []string{"--estimator", "multilinear"}, scores.RMS, true},
-	{"shapley", "multilinear", []string{"--estimator", "multilinear"}, scores.Sum, true},
-	{"taylor-rms", "taylor", []string{"--estimator", "taylor"}, scores.RMS, false},
-	{"frequency", "", nil, "", false},
-	{"magnitude", "", nil, "", false},
+	{"path", "path", []string{"--estimator", "path"}, scores.ByPath, 3},
+	{"path, 16 parts", "path-16", []string{"--estimator", "path", "--parts", "16"}, scores.ByPath, 3},
+	{reference, "multilinear", []string{"--estimator", "multilinear"}, scores.RMS, 3},
+	{"shapley", "multilinear", []string{"--estimator", "multilinear"}, scores.Sum, 3},
+	{"taylor-rms", "taylor", []string{"--estimator", "taylor"}, scores.RMS, 1},
+	{"frequency", "", nil, "", 1},
+	{"magnitude", "", nil, "", 1},
 }
 
 // reference is the ranking with which the others are compared.
 const reference = "shapley-rms"
 
-// repeats returns the number of seeds that give different orders.
-func (r *ranking) repeats() int {
-	if r.seeded {
-		return seeds
-	}
-	return 1
-}
-
-func (t *tool) run(ctx context.Context, picture string) error {
-	sets, err := t.sets(ctx)
-	if err != nil {
-		return err
-	}
-	var all []*result
-	for _, s := range sets {
+func (t *tool) run() (all []*result) {
+	for _, s := range t.sets() {
+		if t.only != "" && t.only != s.name {
+			continue
+		}
 		for _, base := range []string{baseline.Codebook, baseline.Zero} {
-			fmt.Fprintln(os.Stderr, s.name, base)
-			for seed := range seeds {
-				for i := range rankings {
-					if r := &rankings[i]; r.job != "" && seed < r.repeats() {
-						if err := t.score(ctx, &s, base, r, seed); err != nil {
-							return err
-						}
+			log.Print(s.name, ", ", base)
+			for _, r := range rankings {
+				for seed := range r.seeds {
+					if out := t.file(&s, base, &r, seed); r.job != "" {
+						t.unless(out, append([]string{"score", "--model", s.model, "--dataset", s.dataset, "--splits", "train", "--baseline", base, "--seed", strconv.Itoa(seed + 1), "--out", out}, r.flags...)...)
 					}
 				}
 			}
-			r, err := t.result(ctx, &s, base)
-			if err != nil {
-				return fmt.Errorf("%s, %s: %w", s.name, base, err)
-			}
-			all = append(all, r)
+			all = append(all, t.result(&s, base))
 		}
 	}
-	report(os.Stdout, all)
-	if picture != "" {
-		return draw(all).Write(picture)
-	}
-	return nil
+	return all
 }
 
 // sets imports the rows and makes the model of the quickstart, unless that is done.
-func (t *tool) sets(ctx context.Context) ([]set, error) {
-	if err := os.MkdirAll(t.work, 0o755); err != nil {
-		return nil, err
-	}
-	var all []set
+func (t *tool) sets() (all []set) {
 	for _, from := range []struct{ name, title, folder string }{{"flights", "New York", t.flights}, {"hflights", "Houston", t.hflights}} {
 		data, in := filepath.Join(t.work, from.name), func(name string) string { return filepath.Join(from.folder, name) }
-		if err := t.unless(ctx, data, "dataset", "import", "csv", "--ids", "local", "--train", in("train.csv.gz"), "--val", in("val.csv.gz"), "--test", in("test.csv.gz"), "--model", in("deepfm.pth"), "--out", data); err != nil {
-			return nil, err
-		}
-		for _, kind := range []struct{ file, title string }{{"deepfm", "DeepFM"}, {"dcn-mix", "DCN-Mix"}} {
-			all = append(all, set{from.name + "-" + kind.file, from.title + ", " + kind.title, in(kind.file + ".pth"), data, true})
-		}
+		t.unless(data, "dataset", "import", "csv", "--ids", "local", "--train", in("train.csv.gz"), "--val", in("val.csv.gz"), "--test", in("test.csv.gz"), "--model", in("deepfm.pth"), "--out", data)
+		all = append(all, set{from.name + "-deepfm", from.title + ", DeepFM", in("deepfm.pth"), data, true}, set{from.name + "-dcn-mix", from.title + ", DCN-Mix", in("dcn-mix.pth"), data, true})
 	}
 	planted := filepath.Join(t.work, "planted")
-	if err := t.unless(ctx, planted, "quickstart", "--rows", "200000", "--out", planted); err != nil {
-		return nil, err
-	}
-	return append(all, set{"planted", "planted", filepath.Join(planted, "model.safetensors"), filepath.Join(planted, "dataset"), false}), nil
+	t.unless(planted, "quickstart", "--rows", "200000", "--out", planted)
+	return append(all, set{"planted", "planted", filepath.Join(planted, "model.safetensors"), filepath.Join(planted, "dataset"), false})
 }
 
 // file returns the scores file of a job.
@@ -151,20 +122,12 @@ func (t *tool) file(s *set, base string, r *ranking, seed int) string {
 	return filepath.Join(t.work, fmt.Sprintf("%s-%s-%s-%d.arrow", s.name, base, r.job, seed+1))
 }
 
-func (t *tool) score(ctx context.Context, s *set, base string, r *ranking, seed int) error {
-	out := t.file(s, base, r, seed)
-	return t.unless(ctx, out, append([]string{"score", "--model", s.model, "--dataset", s.dataset, "--splits", "train", "--baseline", base, "--seed", strconv.Itoa(seed + 1), "--kernel", t.kernel, "--out", out}, r.flags...)...)
-}
-
 // unless runs shaver, which makes the given file or folder as its last step, unless that exists.
-func (t *tool) unless(ctx context.Context, made string, args ...string) error {
+func (t *tool) unless(made string, args ...string) {
 	if _, err := os.Stat(made); err == nil {
-		return nil
+		return
 	}
-	command := exec.CommandContext(ctx, t.shaver, args...)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // a job keeps its progress
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("shaver %s: %w\n%s", args[0], err, output)
+	if output, err := exec.Command(filepath.Join(t.work, "shaver"), args...).CombinedOutput(); err != nil {
+		log.Fatalf("shaver: %v\n%s", err, output)
 	}
-	return nil
 }

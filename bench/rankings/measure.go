@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -43,41 +40,32 @@ type result struct {
 	Title    string
 	Baseline string
 	Real     bool
-	Cells    map[string][][]cell  // [sparsities][seeds], by ranking
-	CPU      map[string][]float64 // processor time of each job in seconds, by kind of job
+	Cells    map[string][][]cell // [sparsities][seeds], by ranking
 }
 
 // result reads or measures the result of a set with a baseline.
-func (t *tool) result(ctx context.Context, s *set, base string) (*result, error) {
-	r := &result{Title: s.title, Baseline: base, Real: s.real, Cells: map[string][][]cell{}, CPU: map[string][]float64{}}
+func (t *tool) result(s *set, base string) *result {
+	r := &result{Title: s.title, Baseline: base, Real: s.real, Cells: map[string][][]cell{}}
 	file := filepath.Join(t.work, s.name+"-"+base+".json")
-	data, err := os.ReadFile(file)
-	if err == nil {
-		return r, json.Unmarshal(data, r)
+	if data, err := os.ReadFile(file); err == nil {
+		check(json.Unmarshal(data, r))
+		return r
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if err := t.measure(ctx, s, r); err != nil {
-		return nil, err
-	}
-	return r, atomicfile.Write(file, func(w io.Writer) error { return json.NewEncoder(w).Encode(r) })
+	t.measure(s, r)
+	check(atomicfile.Write(file, func(w io.Writer) error { return json.NewEncoder(w).Encode(r) }))
+	return r
 }
 
-func (t *tool) measure(ctx context.Context, s *set, r *result) error {
-	orders, g, err := t.orders(s, r)
-	if err != nil {
-		return err
-	}
+func (t *tool) measure(s *set, r *result) {
+	m, d := must(must(checkpoint.Read(s.model)).Model()), must(dataset.Open(s.dataset))
+	orders, values := t.orders(s, r.Baseline, m, d)
 	for _, at := range sparsities {
+		drop := must(prune.Budget{Unit: prune.Sparsity, Amount: at}.Drop(&m.Architecture, r.Baseline, nil))
 		found := map[string][]*predicted{}
 		for name, list := range orders {
 			for _, order := range list {
-				p, err := g.predict(ctx, order, at)
-				if err != nil {
-					return err
-				}
-				found[name] = append(found[name], p)
+				table := prune.Apply(&m.Architecture, m.Weights.Embedding, prune.Mask(order, drop), values)
+				found[name] = append(found[name], predict(m.WithEmbedding(table), d))
 			}
 		}
 		for name, list := range found {
@@ -87,78 +75,27 @@ func (t *tool) measure(ctx context.Context, s *set, r *result) error {
 			}
 			r.Cells[name] = append(r.Cells[name], cells)
 		}
-		fmt.Fprintln(os.Stderr, "  measured at", at)
 	}
-	return nil
 }
 
-// game is a model whose table is cut, and rows.
-type game struct {
-	model    *model.Model
-	data     *dataset.Dataset
-	baseline []float32
-}
-
-// orders returns the orders of each ranking, one for each seed on which it depends. It sets r.CPU.
-func (t *tool) orders(s *set, r *result) (map[string][][]int32, *game, error) {
-	ck, err := checkpoint.Read(s.model)
-	if err != nil {
-		return nil, nil, err
-	}
-	g := new(game)
-	if g.model, err = ck.Model(); err != nil {
-		return nil, nil, err
-	}
-	if g.data, err = dataset.Open(s.dataset); err != nil {
-		return nil, nil, err
-	}
-	entries := g.model.Weights.Embedding
-	table := sweep.Unpruned{Architecture: &g.model.Architecture, Entries: entries, Counts: func() ([]int64, error) {
-		return g.data.Frequencies(dataset.Train, dataset.Val)
-	}}
-	orders := map[string][][]int32{}
-	for i := range rankings {
-		by := &rankings[i]
-		for seed := range by.repeats() {
+// orders returns the orders of each ranking, one for each seed, and the values of the baseline.
+func (t *tool) orders(s *set, base string, m *model.Model, d *dataset.Dataset) (orders map[string][][]int32, values []float32) {
+	entries := m.Weights.Embedding
+	table := sweep.Unpruned{Architecture: &m.Architecture, Entries: entries, Counts: func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) }}
+	orders = map[string][][]int32{}
+	for _, r := range rankings { // those without scores come last, when the values are known
+		for seed := range r.seeds {
 			var order []int32
-			if by.job == "" {
-				order, err = table.RivalOrder(by.name, g.baseline, 0)
+			if r.job == "" {
+				order = must(table.RivalOrder(r.name, values, 0))
 			} else {
-				var f *scores.File
-				name := t.file(s, r.Baseline, by, seed)
-				if f, err = scores.Read(name); err != nil {
-					return nil, nil, err
-				}
-				g.baseline = f.Baseline
-				if len(r.CPU[by.job]) == seed { // otherwise an earlier ranking has the same jobs
-					spent, err := cpu(name)
-					if err != nil {
-						return nil, nil, err
-					}
-					r.CPU[by.job] = append(r.CPU[by.job], spent)
-				}
-				order, err = sweep.Order(f, by.aggregate, prune.Abs, entries)
+				f := must(scores.Read(t.file(s, base, &r, seed)))
+				order, values = must(sweep.Order(f, r.aggregate, prune.Abs, entries)), f.Baseline
 			}
-			if err != nil {
-				return nil, nil, err
-			}
-			orders[by.name] = append(orders[by.name], order)
+			orders[r.name] = append(orders[r.name], order)
 		}
 	}
-	return orders, g, nil
-}
-
-// cpu returns the processor time of a job in seconds, from the report next to its scores.
-func cpu(file string) (float64, error) {
-	data, err := os.ReadFile(file[:len(file)-len(filepath.Ext(file))] + ".job.json")
-	if err != nil {
-		return 0, err
-	}
-	var report struct {
-		CPU float64 `json:"cpu_seconds"`
-	}
-	err = json.Unmarshal(data, &report)
-	return report.CPU, err
+	return orders, values
 }
 
 // predicted holds the predictions of a pruned model on the test split.
@@ -167,27 +104,13 @@ type predicted struct {
 	calibration loss.Calibration
 }
 
-func (g *game) predict(ctx context.Context, order []int32, at float64) (*predicted, error) {
-	a := &g.model.Architecture
-	drop, err := prune.Budget{Unit: prune.Sparsity, Amount: at}.Drop(a, "", nil)
-	if err != nil {
-		return nil, err
+func predict(m *model.Model, d *dataset.Dataset) *predicted {
+	on := func(split string) *evaluate.Predictions {
+		return must(evaluate.Predict(context.Background(), m, loss.Logistic, func(ctx context.Context, each func(*model.Rows) error) error {
+			return d.Scan(ctx, []string{split}, 4096, each)
+		}, runtime.GOMAXPROCS(0)))
 	}
-	m := g.model.WithEmbedding(prune.Apply(a, g.model.Weights.Embedding, prune.Mask(order, drop), g.baseline))
-	of := func(split string) (*evaluate.Predictions, error) {
-		return evaluate.Predict(ctx, m, loss.Logistic, func(ctx context.Context, each func(*model.Rows) error) error {
-			return g.data.Scan(ctx, []string{split}, 4096, each)
-		}, runtime.GOMAXPROCS(0))
-	}
-	val, err := of(dataset.Val)
-	if err != nil {
-		return nil, err
-	}
-	test, err := of(dataset.Test)
-	if err != nil {
-		return nil, err
-	}
-	return &predicted{evaluate.Rank(test), evaluate.Calibrate(val)}, nil
+	return &predicted{evaluate.Rank(on(dataset.Test)), evaluate.Calibrate(on(dataset.Val))}
 }
 
 // minus returns the metrics of p and their differences from those of to.
@@ -208,11 +131,11 @@ func value(cells []cell, metric int) (mean float64) {
 }
 
 // difference returns the mean difference over the seeds, and half of its 95% interval. All seeds
-// are measured on the same rows. So the errors that the choice of rows causes are taken to be
-// equal for all seeds, and their variance is the mean of the seeds' variances. The spread of the seeds is
-// independent of it, and the variance of its mean is the sample variance divided by the number of seeds.
-// The interval uses Student's t with the degrees of freedom of Welch and Satterthwaite, which are
-// unlimited for the rows.
+// are measured on the same rows. So the errors that the choice of rows causes are taken to be equal
+// for all seeds, and their variance is the mean of the seeds' variances. The spread of the seeds is
+// independent of them. The variance of its mean is the sample variance divided by the number of
+// seeds. The interval uses Student's t with the degrees of freedom of Welch and Satterthwaite,
+// which are unlimited for the rows.
 func difference(cells []cell, metric int) (mean, half float64) {
 	n := float64(len(cells))
 	var rows, between float64
