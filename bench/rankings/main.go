@@ -95,7 +95,7 @@ func (t *tool) run() (all []*result) {
 			for _, r := range rankings {
 				for seed := range r.seeds {
 					if out := t.file(&s, base, &r, seed); r.job != "" {
-						t.unless(out, append([]string{"score", "--model", s.model, "--dataset", s.dataset, "--splits", "train", "--baseline", base, "--seed", strconv.Itoa(seed + 1), "--out", out}, r.flags...)...)
+						t.unless(out, append([]string{"score", "--model", s.model, "--dataset", s.dataset, "--splits", "train", "--baseline", base, "--seed", strconv.Itoa(seed + 1), "--rows-per-shard", "16384", "--out", out}, r.flags...)...)
 					}
 				}
 			}
