@@ -87,7 +87,7 @@ report:                 dataset fault model nightly picture prune scores sparsit
 bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
 worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel layout model prune shapley shard tally go.uber.org/zap
 prepare:                baseline checkpoint dataset estimator fault job kernel model path scores shard tally go.uber.org/zap
-forecast:               cputime estimator job kernel layout model prepare shapley shard tally go.uber.org/zap golang.org/x/sync
+forecast:               cputime estimator job kernel layout model path prepare shapley shard tally go.uber.org/zap golang.org/x/sync
 merger:                 arrowio bus fault job layout tally tallyio go.uber.org/zap golang.org/x/sync
 coordinator:            arrowio atomicfile baseline bus checkpoint compare evaluate fault forecast job layout loss merger model paired path prepare prune scores shard tally tallyio go.uber.org/zap golang.org/x/sync
 window:                 atomicfile baseline checkpoint dataset estimator fault filelock job layout loss model paired prepare scores seal tally tallyio go.uber.org/zap

@@ -24,7 +24,8 @@ var protocolDigests = map[int]string{
 	2: "e0b85c58e7fb099d", // other bits of walks of graphs; rows with lists, and numbers as labels
 	3: "b45e55ae9c1626d0", // residuals that are shared out, corrections, and revisions of estimators
 	4: "9c492f2ae1dec044", // packed partials, and partials of several tasks
-	5: "3408ce805e0f0bcd", // partials cut into ranges, and rounds of a path
+	5: "fa02581ed97c3b73", // partials cut into ranges
+	6: "9a1644e45f65b0e8", // rounds of a path
 }
 
 // The forms that the protocol covers do not change without a new number. If this test

@@ -47,7 +47,7 @@ type digestCase struct {
 // With deepfm-plain, which has no BatchNorm, the options are tried.
 var (
 	digestModels     = []string{"fm", "deepfm", "dcn-mix", "dcnv2-parallel", "dcnv2-stacked", "neumf"}
-	digestEstimators = []string{"permutation", "antithetic", "multilinear", "debiased", "exact", "taylor"}
+	digestEstimators = []string{"permutation", "antithetic", "multilinear", "debiased", "exact", "taylor", "path"}
 	digestBaselines  = []string{"zero", "codebook"}
 )
 
@@ -76,6 +76,9 @@ var digestOptions = []digestCase{
 	{name: "multilinear, balanced, codebook", flags: []string{"--estimator", "multilinear", "--draws", "8", "--endpoints", "balanced", "--baseline", "codebook"}},
 	{name: "debiased, passes", flags: []string{"--estimator", "debiased", "--draws", "4", "--flips", "3", "--passes", "2", "--baseline", "codebook"}},
 	{name: "multilinear, audit", flags: []string{"--estimator", "multilinear", "--audit", "0.5"}},
+
+	{name: "path, parts", flags: []string{"--estimator", "path", "--parts", "16", "--sparsity", "0.9", "--baseline", "codebook"}},
+	{name: "path, sample", flags: []string{"--estimator", "path", "--sample", "0.5", "--seed", "3"}},
 
 	{name: "paper, met", flags: []string{"--until", "paper", "--bound", "0.9"}},
 	{name: "paper, unmet", flags: []string{"--until", "paper", "--passes", "3"}, exit: 3},

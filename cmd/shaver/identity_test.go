@@ -34,6 +34,7 @@ func plantedJob(t *testing.T, rows int) (dir string, flags []string) {
 var jobs = map[string][]string{
 	"sample": {"--baseline", "codebook", "--sample", "0.7", "--seed", "3"},
 	"passes": {"--passes", "3"},
+	"path":   {"--baseline", "codebook", "--estimator", "path", "--sparsity", "0.8"},
 	"rounds": {"--passes", "4", "--until", "overlap", "--bound", "0.999", "--sparsity", "0.5"}, // ends after two portions of the rows and a second pass
 }
 

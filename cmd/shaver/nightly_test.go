@@ -341,6 +341,44 @@ func TestNightly(t *testing.T) {
 	}
 }
 
+// Nights of a path compute a full job each, keep choices by rounds of the path, and need no
+// state. Settings that need values are refused in one line before anything runs.
+func TestNightlyPath(t *testing.T) {
+	s := newNightsSource(t, 3)
+	f := s.folder("  sample: 0.2\n", "  estimator: path\n  parts: 4\n")
+	for night := range f.nights {
+		f.bring(night)
+		f.must()
+	}
+	lines := f.history()
+	if len(lines) != 3 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	for i, l := range lines {
+		if l.Outcome != nightly.Published || l.Generation != 0 || l.RelativeError != nil || l.Rows <= 0 || l.Evaluations <= l.Rows || l.Evaluations != l.FullEvaluations {
+			t.Errorf("night %d: %+v", i, l)
+		}
+		if i > 0 && (l.Churn == nil || *l.Churn > *l.PlainChurn) {
+			t.Errorf("night %d: churn %v", i, l)
+		}
+	}
+	wantFiles(t, f.path("out"), "current", "current.json", "history.html", "history.jsonl", "nights")
+	for _, c := range []struct{ old, to, want string }{
+		{"  parts: 4\n", "  sample: 0.2\n", `:10: score.sample "0.2": with the estimator path every night is a full job: expected no such key`},
+		{"  parts: 4\n", "  full-every: 7\n", `score.full-every "7": with the estimator path`},
+		{"  parts: 4\n", "  max-inherited-error: 0.1\n", `score.max-inherited-error "0.1": with the estimator path`},
+		{"  hysteresis: 1\n", "  aggregate: rms\n", `prune.aggregate "rms": the estimator path gives an order and no values: expected no such key`},
+		{"  hysteresis: 1\n", "  rank: signed\n", `prune.rank "signed": the estimator path`},
+	} {
+		before := f.text("nightly.yaml")
+		f.write("nightly.yaml", strings.Replace(before, c.old, c.to, 1))
+		if code, log := f.run(); code != cli.ExitBadInput || !strings.Contains(log, c.want) || strings.Count(log, "\n") != 1 {
+			t.Errorf("exit code %d: %s", code, log)
+		}
+		f.write("nightly.yaml", before)
+	}
+}
+
 // A model of kind graph whose tables have two widths has nights too. The second night
 // corrects the scores, keeps most of the first night's choices, and its file is served.
 func TestNightlyGraph(t *testing.T) {

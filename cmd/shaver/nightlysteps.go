@@ -26,6 +26,7 @@ import (
 	"shaver/internal/launch"
 	"shaver/internal/nightly"
 	"shaver/internal/places"
+	"shaver/internal/prune"
 	"shaver/internal/report"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
@@ -97,6 +98,11 @@ func checkNightly(c *nightly.Config) error {
 	if err != nil {
 		return fault.Inputf("%s: score: %v", c.Path, err)
 	}
+	if options.Traits().Ranks {
+		if err := checkPathNights(c); err != nil {
+			return err
+		}
+	}
 	var budgets []string
 	for _, name := range []string{"sparsity", "parameters", "bytes"} {
 		if c.Prune.Get(name) != "" {
@@ -118,6 +124,23 @@ func checkNightly(c *nightly.Config) error {
 	}
 	if v := c.Prune.Get("values"); v != "" && v != string(compact.Float32) {
 		return fault.Inputf("%s: onnx: an .onnx file keeps the types of its tables, but prune.values is %s: expected %s or no such key", c.Path, v, compact.Float32)
+	}
+	return nil
+}
+
+// checkPathNights returns bad input if a setting needs values, and the scores of the nights are
+// orders of paths.
+func checkPathNights(c *nightly.Config) error {
+	for _, s := range c.Score {
+		switch s.Name {
+		case "sample", "full-every", "max-inherited-error":
+			return c.Errorf("score", s, fmt.Errorf("with the estimator %s every night is a full job: expected no such key", estimator.Path))
+		}
+	}
+	for _, s := range c.Prune {
+		if s.Name == "aggregate" || s.Name == "rank" && s.Value != prune.Abs {
+			return c.Errorf("prune", s, fmt.Errorf("the estimator %s gives an order and no values: expected no such key", estimator.Path))
+		}
 	}
 	return nil
 }
@@ -165,10 +188,6 @@ func checkSetting(section string, s nightly.Setting) error {
 		return nil
 	}
 	switch section + "." + s.Name {
-	case "score.estimator":
-		if o := (estimator.Options{Estimator: s.Value}); o.Traits().Ranks {
-			return fmt.Errorf("a night needs an estimator of values, such as %s", estimator.Debiased)
-		}
 	case "score.baseline":
 		return oneOf(baseline.Names())
 	case "score.splits", "check.split":
@@ -283,7 +302,10 @@ func (s *nightSteps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scor
 	if err := s.checkONNX(n); err != nil {
 		return nil, err
 	}
-	args := []string{"score", "--model=" + n.Model, "--dataset=" + cli.List(n.Days), "--state=" + s.config.State, "--out=" + filepath.Join(n.Folder, nightly.ScoresFile), "--force", "--log=" + s.log}
+	args := []string{"score", "--model=" + n.Model, "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.ScoresFile), "--force", "--log=" + s.log}
+	if !s.paths() {
+		args = append(args, "--state="+s.config.State)
+	}
 	if s.quiet {
 		args = append(args, "--quiet")
 	}
@@ -291,6 +313,14 @@ func (s *nightSteps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scor
 	var found launch.JobReport
 	if _, err := runCommand(ctx, &found, args...); err != nil {
 		return nil, err
+	}
+	if p := found.Path; p != nil { // a full job, which has no errors because it has no values
+		scored := &nightly.Scored{Rows: found.Rows, CoreSeconds: found.CPUSeconds}
+		for _, round := range p.Rounds {
+			scored.Evaluations += round.Rows
+		}
+		scored.FullEvaluations = scored.Evaluations
+		return scored, nil
 	}
 	scored := &nightly.Scored{Rows: found.DatasetRows, Evaluations: found.Evaluations, FullEvaluations: found.DatasetRows, RelativeError: new(float64), CoreSeconds: found.CPUSeconds, Note: found.Note}
 	if l := found.Lineage; l != nil {
@@ -300,6 +330,11 @@ func (s *nightSteps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scor
 		}
 	}
 	return scored, nil
+}
+
+// paths reports whether the scores of the nights are orders of paths.
+func (s *nightSteps) paths() bool {
+	return (&estimator.Options{Estimator: s.config.Score.Get("estimator")}).Traits().Ranks
 }
 
 func (s *nightSteps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Pruned, error) {

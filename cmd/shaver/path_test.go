@@ -78,6 +78,13 @@ func TestPathScores(t *testing.T) {
 		if again.Previous == nil || again.Previous.Churn.Added != 0 || again.Previous.Churn.Removed == 0 {
 			t.Errorf("with a previous mask of the same order: %+v", again.Previous)
 		}
+		shaver(t, &again, "prune", "--model", model, "--scores", path, "--sparsity", "0.8", "--rank", "abs", "--previous", file("a.safetensors"), "--out", file("g.safetensors"))
+		if again.Previous == nil || again.Previous.Hysteresis != 1 || again.Previous.Churn.Portion != 0 {
+			t.Errorf("with hysteresis and a previous mask of the same order: %+v", again.Previous)
+		}
+		if text, _, _ := run("prune", "--model", model, "--scores", path, "--sparsity", "0.8", "--previous", file("a.safetensors"), "--out", file("h.safetensors")); !strings.Contains(text, "hysteresis of 1 rounds of a path") {
+			t.Error(text)
+		}
 		_, log, code := run("prune", "--model", model, "--scores", path, "--sparsity", "0.95", "--out", file("d.safetensors"))
 		if code != 0 || strings.Count(log, deep) != 1 {
 			t.Errorf("exit code %d, %s", code, log)
@@ -94,7 +101,6 @@ func TestPathScores(t *testing.T) {
 			code int
 			args []string
 		}{
-			{none + "--previous without --hysteresis 0 needs scores of an estimator of values, such as debiased", 42, []string{"prune", "--model", model, "--scores", path, "--sparsity", "0.8", "--previous", file("a.safetensors"), "--out", file("f.safetensors")}},
 			{`aggregate "rms": the scores have the order of a path and no values; it needs scores of an estimator of values, such as debiased`, 2, []string{"prune", "--model", model, "--scores", path, "--sparsity", "0.8", "--aggregate", "rms", "--out", file("f.safetensors")}},
 			{"--rank signed needs --aggregate sum", 2, []string{"prune", "--model", model, "--scores", path, "--sparsity", "0.8", "--rank", "signed", "--out", file("f.safetensors")}},
 			{`--aggregate: aggregate "sum": the scores have the order of a path and no values`, 2, []string{"sweep", "--model", model, "--scores", path, "--dataset", rows, "--aggregate", "sum"}},
@@ -111,13 +117,6 @@ func TestPathScores(t *testing.T) {
 			if lines := strings.Count(strings.TrimSpace(log), "\n"); code != c.code || !strings.Contains(log, c.want) || code == 42 && lines > 0 {
 				t.Errorf("%v: exit code %d, %s", c.args, code, log)
 			}
-		}
-		night := file("night.yaml")
-		if err := os.WriteFile(night, []byte("model: m.pth\ndays: days\nout: nightly\nscore:\n  estimator: path\nprune:\n  sparsity: 0.9\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, log, code := run("nightly", "--config", night); code != 42 || !strings.Contains(log, "a night needs an estimator of values, such as debiased") {
-			t.Errorf("a night: exit code %d, %s", code, log)
 		}
 	})
 

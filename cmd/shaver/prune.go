@@ -70,8 +70,9 @@ func pruneCommand() *cobra.Command {
   --bytes       size of the compact file; as few entries as possible are dropped
 
 Scores of the estimator path are dropped in their order, which is not one of
-Shapley values. Such scores have no --aggregate, and no standard errors for
---hysteresis.
+Shapley values. Such scores have no --aggregate and no standard errors, so
+--hysteresis counts rounds of the path, each of which drops a fifth of what is
+left.
 
 With --from, the command prunes as "shaver sweep --select --out FILE" chose. The
 file says how to rank, which entries always stay and how values are stored. If
@@ -437,11 +438,6 @@ func (o *pruneOptions) order(p *pruner, method string) ([]int32, error) {
 // choose returns which entries to drop, [n, d], and with --previous how that differs from
 // the previous mask.
 func (o *pruneOptions) choose(p *pruner, method string, budget *prune.Budget) (mask []bool, stable *stability, err error) {
-	if o.stable.previous != "" && o.stable.hysteresis > 0 && o.aggregate == scores.ByPath {
-		if err := p.scores[0].CheckValues(o.scores, "--previous without --hysteresis 0"); err != nil {
-			return nil, nil, err
-		}
-	}
 	choices, err := o.stable.choices(p)
 	if err != nil {
 		return nil, nil, err

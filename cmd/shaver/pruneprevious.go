@@ -20,14 +20,14 @@ type stableOptions struct {
 	hysteresis float64
 }
 
-// defaultHysteresis is the default of --hysteresis, in standard errors.
+// defaultHysteresis is the default of --hysteresis, in standard errors or rounds of a path.
 const defaultHysteresis = 1
 
 func (o *stableOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.previous, "previous", "", "compact `file` of the previous night, whose choice of entries stays unless the evidence exceeds --hysteresis (default none)")
 	cli.Files(c, "previous", "safetensors")
-	f.Float64Var(&o.hysteresis, "hysteresis", defaultHysteresis, "standard `errors` that the evidence against a choice of --previous must exceed; 0 ignores the choices")
+	f.Float64Var(&o.hysteresis, "hysteresis", defaultHysteresis, "standard `errors`, or rounds of a path, that the evidence against a choice of --previous must exceed; 0 ignores the choices")
 }
 
 func (o *stableOptions) check(c *cobra.Command) error {
@@ -78,10 +78,11 @@ func choicesOf(ck, before *checkpoint.Checkpoint, name string) ([]prune.Choice, 
 // stability says how a mask differs from a previous one.
 type stability struct {
 	File       string       `json:"file"`
-	Hysteresis float64      `json:"hysteresis"` // in standard errors
+	Hysteresis float64      `json:"hysteresis"` // in standard errors, or in rounds of a path
 	Churn      churn        `json:"churn"`
 	Plain      churn        `json:"plain_churn"` // churn of the mask without hysteresis
 	Fields     []fieldChurn `json:"fields"`
+	unit       string       // of Hysteresis
 }
 
 // fieldChurn is the churn of a field.
@@ -105,7 +106,10 @@ func (o *stableOptions) compare(p *pruner, choices []prune.Choice, mask, plain [
 	a := &p.checkpoint.Architecture
 	all, fields := prune.ChurnOf(a, choices, mask)
 	allPlain, fieldsPlain := prune.ChurnOf(a, choices, plain)
-	s := &stability{File: o.previous, Hysteresis: o.hysteresis, Churn: newChurn(all), Plain: newChurn(allPlain)}
+	s := &stability{File: o.previous, Hysteresis: o.hysteresis, Churn: newChurn(all), Plain: newChurn(allPlain), unit: "standard errors"}
+	if p.scores[0].Ranks() {
+		s.unit = "rounds of a path"
+	}
 	for j, name := range p.scores[0].Fields {
 		s.Fields = append(s.Fields, fieldChurn{name, newChurn(fields[j]), newChurn(fieldsPlain[j])})
 	}
@@ -114,7 +118,7 @@ func (o *stableOptions) compare(p *pruner, choices []prune.Choice, mask, plain [
 
 func (s *stability) table(w io.Writer) {
 	c, percent := &s.Churn, func(c *churn) string { return fmt.Sprintf("%.2f%%", 100*c.Portion) }
-	fmt.Fprintf(w, "previous\t%s\thysteresis of %v standard errors\n", s.File, s.Hysteresis)
+	fmt.Fprintf(w, "previous\t%s\thysteresis of %v %s\n", s.File, s.Hysteresis, s.unit)
 	fmt.Fprintf(w, "churn\t%s\t%d entries added, %d removed, %d kept by both\n", percent(c), c.Added, c.Removed, c.KeptBefore-c.Removed)
 	if c.Absent > 0 {
 		fmt.Fprintf(w, "new\t%d\tkept entries of features that the previous model lacks\n", c.Absent)

@@ -47,11 +47,12 @@ func quickstartCommand() *cobra.Command {
 		Use:   "quickstart",
 		Short: "Run all steps on generated data, in about a minute",
 		Long: `Generate a click model with a known structure and rows from it, import the rows,
-score the model on a NATS server inside this process, prune it, and compare the
-result with pruning by magnitude.
+find the order in which entries are dropped and the Shapley value of each entry,
+on a NATS server inside this process, prune the model, and compare the result
+with pruning by magnitude.
 
 Half of the columns of the model's embedding table carry all of its information.
-The other half are as large but useless, so Shapley values win by construction.
+The other half are as large but useless, so magnitude loses by construction.
 With --train, train a DeepFM on the rows instead, score and prune it, and tune
 the model pruned to a sparsity of 0.95.
 
@@ -142,7 +143,6 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	players := p.Model.Players()
 	if !o.train {
 		if _, err := checkpoint.WriteDense(file("model.safetensors"), p.Checkpoint); err != nil {
 			return err
@@ -161,23 +161,28 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 
 	if o.train {
 		next("train a DeepFM on the rows")
-		ck, err := o.fit(c.Context(), file)
-		if err != nil {
+		if err := o.fit(c.Context(), file); err != nil {
 			return err
 		}
-		players = ck.Architecture.Players()
 	}
 
-	next("score: one random order of each row's %d players", players)
-	report, err := o.score(c.Context(), file)
+	next("find the order in which entries are dropped: a path, to prune")
+	report, err := o.score(c.Context(), file, file("order.arrow"), estimator.Path)
 	if err != nil {
 		return err
 	}
-	say("   %d rows in %.1f s, efficiency error %.2g", report.Rows, report.Seconds, *report.EfficiencyError)
+	say("   %d rounds in %.1f s", len(report.Path.Rounds), report.Seconds)
+
+	next("compute the Shapley value of each entry, to quote")
+	report, err = o.score(c.Context(), file, file("scores.arrow"), estimator.Debiased)
+	if err != nil {
+		return err
+	}
+	say("   %d rows in %.1f s, efficiency error %.2g, standard error %.2g", report.Rows, report.Seconds, *report.EfficiencyError, report.EfficiencySE)
 
 	next("prune and measure on the test split")
 	found, err := sweepMethods(c.Context(), &sweepInput{
-		model: file("model.safetensors"), scores: []string{file("scores.arrow")}, dataset: []string{file("dataset")}, split: dataset.Test,
+		model: file("model.safetensors"), scores: []string{file("order.arrow"), file("scores.arrow")}, dataset: []string{file("dataset")}, split: dataset.Test,
 		aggregates: []string{scores.DefaultAggregate}, rank: prune.Abs, budgets: budgets(prune.Sparsity, []float64{.5, .8, .9, .95}),
 		rivals: []string{sweep.Magnitude}, values: []string{string(compact.Float32)},
 	})
@@ -197,13 +202,13 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	}
 	say("done in %.0f s\n", time.Since(start).Seconds())
 	if !o.train {
-		say("Shapley values win here by construction: half of the columns of this model carry all\nof its information, and the other half are as large but useless.\n")
+		say("Magnitude loses here by construction: half of the columns of this model carry all of\nits information, and the other half are as large but useless.\n")
 	}
 	if o.out == "" {
 		say("The files were temporary. With --out DIR they stay.\n")
 	} else {
-		say("The files are in %s. Look at them:\n  shaver model inspect %s\n  shaver dataset inspect %s\n  shaver scores inspect %s\n",
-			dir, file("model.safetensors"), file("dataset"), file("scores.arrow"))
+		say("The files are in %s. Look at them:\n  shaver model inspect %s\n  shaver dataset inspect %s\n  shaver scores inspect %s\n  shaver scores inspect %s\n",
+			dir, file("model.safetensors"), file("dataset"), file("order.arrow"), file("scores.arrow"))
 	}
 	say("Now do this with your model and rows:\n%s", ownSteps)
 	return nil
@@ -213,14 +218,15 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 const ownSteps = `  shaver dataset import csv --ids local --train train.csv --val val.csv \
       --test test.csv --model model.pth --out data
   shaver score --model model.pth --dataset data --splits train \
-      --baseline codebook --estimator multilinear --out scores.arrow
-  shaver sweep --model model.pth --scores scores.arrow --dataset data \
-      --select --out sweep.json
-  shaver prune --model model.pth --scores scores.arrow --from sweep.json \
-      --sparsity 0.9 --out pruned.safetensors
+      --baseline codebook --estimator path --out order.arrow
+  shaver sweep --model model.pth --scores order.arrow --dataset data \
+      --out sweep.json
+  shaver prune --model model.pth --scores order.arrow --sparsity 0.9 \
+      --out pruned.safetensors
   shaver evaluate --model pruned.safetensors --against model.pth --dataset data`
 
-func (o *quickstartOptions) score(ctx context.Context, file func(string) string) (*launch.JobReport, error) {
+// score runs a job of an estimator with its defaults, and writes its scores to out.
+func (o *quickstartOptions) score(ctx context.Context, file func(string) string, out, by string) (*launch.JobReport, error) {
 	log, err := cli.Logger("text", false)
 	if err != nil {
 		return nil, err
@@ -229,12 +235,14 @@ func (o *quickstartOptions) score(ctx context.Context, file func(string) string)
 	if err != nil {
 		return nil, err
 	}
+	options := estimator.Options{Estimator: by, Passes: 1}
+	options.SetDefaults()
 	job := launch.Job{Config: coordinator.Config{
 		Request: prepare.Request{
 			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
-			Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: o.seed,
+			Options: options, Seed: o.seed,
 		},
-		Out: file("scores.arrow"), Queue: bus.DefaultQueue, Log: log,
+		Out: out, Queue: bus.DefaultQueue, Log: log,
 	}, AnyKernel: true, Once: true}
 	return job.Run(ctx)
 }

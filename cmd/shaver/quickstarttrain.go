@@ -25,20 +25,18 @@ func (o *quickstartOptions) course(file func(string) string, out string) *course
 	return &course{trainingOptions: options}
 }
 
-// fit trains the model of the quickstart, writes it to model.safetensors and returns it.
-func (o *quickstartOptions) fit(ctx context.Context, file func(string) string) (*checkpoint.Checkpoint, error) {
+// fit trains the model of the quickstart and writes it to model.safetensors.
+func (o *quickstartOptions) fit(ctx context.Context, file func(string) string) error {
 	options := o.course(file, "model.safetensors").trainingOptions
 	if err := options.check(); err != nil {
-		return nil, err
+		return err
 	}
 	t, err := options.fresh(&model.Architecture{Kind: model.DeepFM, Dim: 8, Hidden: []int{64, 32}}, true, initialDefault)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := t.train(ctx); err != nil {
-		return nil, err
-	}
-	return checkpoint.Read(file("model.safetensors"))
+	_, err = t.train(ctx)
+	return err
 }
 
 // tuned is the result of tuning in the quickstart.
@@ -49,11 +47,11 @@ type tuned struct {
 
 // tune prunes the trained model, tunes it, and measures both on the test split.
 func (o *quickstartOptions) tune(ctx context.Context, file func(string) string) (*tuned, error) {
-	p, err := openPruner(file("model.safetensors"), "", file("scores.arrow"))
+	p, err := openPruner(file("model.safetensors"), "", file("order.arrow"))
 	if err != nil {
 		return nil, err
 	}
-	choice := pruneOptions{aggregate: scores.DefaultAggregate, rank: prune.Abs}
+	choice := pruneOptions{aggregate: scores.ByPath, rank: prune.Abs}
 	mask, _, err := choice.choose(p, sweep.Name(&p.scores[0].Spec.Options, choice.aggregate), &prune.Budget{Unit: prune.Sparsity, Amount: .95})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -18,18 +19,11 @@ import (
 	"shaver/internal/layout"
 	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/path"
 	"shaver/internal/prepare"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
-)
-
-// The tables of a round are calibrated to one in calibrationPortion of the sampled rows, but to
-// calibrationRows of them if there are as many. An error of the offset biases the terms of all
-// features that are seen more often than these rows.
-const (
-	calibrationRows    = 4096
-	calibrationPortion = 64
 )
 
 // rounder leads a path from round to round. Between two rounds it cuts, calibrates the
@@ -40,14 +34,18 @@ type rounder struct {
 	model *model.Model
 	sums  *sums
 	rows  *model.Rows // to which the rounds are calibrated; nil = not read yet
+	said  time.Time   // when the last round was logged
 }
+
+// sayEvery is the time between two rounds that are logged for people.
+const sayEvery = 10 * time.Second
 
 // newRounder returns the rounder of the job p, or nil if the job is not a path.
 func newRounder(p *prepare.Prepared, j *prepare.Job, s *sums) *rounder {
 	if s.path == nil {
 		return nil
 	}
-	return &rounder{job: j, model: p.Model, sums: s}
+	return &rounder{job: j, model: p.Model, sums: s, said: time.Now()}
 }
 
 // over reports whether all rounds are over.
@@ -75,7 +73,7 @@ const (
 func (r *rounder) calibrate(ctx context.Context, dropped layout.Mask) (loss.Calibration, error) {
 	m := r.model
 	if r.rows == nil {
-		rows, err := r.job.Sample.Draw(ctx, r.job.Scan, max(calibrationRows, r.job.Sample.Keep/calibrationPortion), m.CheckRow)
+		rows, err := r.job.Sample.Draw(ctx, r.job.Scan, path.CalibrationRows(r.job.Sample.Keep), m.CheckRow)
 		if err != nil {
 			return loss.Calibration{}, err
 		}
@@ -97,7 +95,11 @@ func (r *rounder) cut(round int, in *inputs, log *zap.Logger) (over bool) {
 		p.Cut(r.sums.accumulator, in.round(round).Calibration, r.model.Weights.Embedding)
 		r.sums.accumulator.Clear()
 		last := p.Rounds[round]
-		log.Info("round done", zap.Int("round", round+1), zap.Int("of", len(r.job.Plan.Rounds)), zap.Int64("rows", last.Rows), zap.Int("entries", last.Kept), zap.Float64("loss", last.Loss))
+		level := zap.DebugLevel
+		if time.Since(r.said) >= sayEvery {
+			level, r.said = zap.InfoLevel, time.Now()
+		}
+		log.Log(level, "round done", zap.Int("round", round+1), zap.Int("of", len(r.job.Plan.Rounds)), zap.Int64("rows", last.Rows), zap.Int("entries", last.Kept), zap.Float64("loss", last.Loss))
 	}
 	return r.over()
 }

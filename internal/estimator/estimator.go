@@ -143,7 +143,9 @@ type Options struct {
 	Draws     int    `json:"draws,omitempty"`     // number of draws for a row, even; 0 unless Traits.Draws
 	Endpoints string `json:"endpoints,omitempty"` // Plain or Balanced; empty unless Traits.Draws
 	Flips     int    `json:"flips,omitempty"`     // expected number of flips for a row in a pass; 0 unless Traits.Flips
-	Parts     int    `json:"parts,omitempty"`     // number of parts of the rows, of which a round after the first takes one; 0 unless Traits.Ranks
+	// Parts is the number of parts of the rows. The first round of a path takes FirstParts of them, or
+	// all, and each later round one; 0 unless Traits.Ranks.
+	Parts int `json:"parts,omitempty"`
 	// Sparsity is the largest sparsity to which entries are dropped in rounds, in (0, 1); 0
 	// unless Traits.Ranks.
 	Sparsity float64 `json:"sparsity,omitempty"`

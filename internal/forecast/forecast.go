@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/job"
+	"shaver/internal/path"
 	"shaver/internal/prepare"
 )
 
@@ -132,6 +133,21 @@ const collected = 10
 // holdFor is the time in seconds for which a worker adds up tasks by default.
 const holdFor = 60
 
+// barrier is the time in seconds that the messages between two rounds of a path take.
+const barrier = 0.3
+
+// pathSeconds returns the time of a path. All workers wait for the last shard of a round, and then for
+// the coordinator, which cuts and calibrates. Forward evaluations take a third of the time of a row.
+func (m *Measurement) pathSeconds(workers int) (seconds float64) {
+	plan := &m.Job.Plan
+	for round := range plan.Rounds {
+		shards, perShard := plan.ShardsOf(round)
+		turns := (shards + workers - 1) / workers
+		seconds += float64(int64(turns)*perShard)/m.PerSecond() + barrier + float64(path.CalibrationRows(m.Job.Sample.Keep))/3/m.PerSecond()
+	}
+	return seconds
+}
+
 // Of returns the forecast of the measured job and its audit on the given number of
 // cores.
 func Of(m *Measurement, audit Audit, cores int) *Forecast {
@@ -167,6 +183,10 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	} else { // the model, and later the counts of the features
 		f.CoordinatorMemory += max(m.ModelBytes, 8*int64(shape.Rows()))
 	}
+	if j.Spec.Traits().Ranks {
+		f.Seconds = m.pathSeconds(workers)
+		f.WorkerMemory = m.ModelBytes // of the tables of a round
+	}
 	f.Seconds += f.AuditCoreHours * 3600 / float64(cores)
 	f.Walks = plan.Rows * int64(j.Spec.TaskOptions().Walks())
 	if j.Spec.Previous != nil {
@@ -176,6 +196,6 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	// thread, its sums and an index of the table; and the sums of all threads, of the tasks
 	// that it adds up, of both together, and what is stored of them.
 	threads := int64(m.Threads)
-	f.WorkerMemory = workerBase + 2*m.ModelBytes + 3*f.ShardBytes + threads*(m.sumsMemory((rows+threads-1)/threads)+4*int64(shape.Rows())) + m.sumsMemory(rows) + 2*m.sumsMemory(together) + 2*m.PartialBytes(together)
+	f.WorkerMemory += workerBase + 2*m.ModelBytes + 3*f.ShardBytes + threads*(m.sumsMemory((rows+threads-1)/threads)+4*int64(shape.Rows())) + m.sumsMemory(rows) + 2*m.sumsMemory(together) + 2*m.PartialBytes(together)
 	return f
 }

@@ -168,7 +168,7 @@ func (m *Measurement) recordBytes(dim int, rows float64) float64 {
 	if m.bits == 0 {
 		return featureBytes + lists*float64(1+8*dim)
 	}
-	numbers := m.bits + (lists-3)*m.bits
+	numbers := m.bits + max(0, lists-3)*m.bits
 	if rows > 1 {
 		numbers += m.bits + max(0, 2*m.bits-28) + lists*math.Log2(rows)
 	}
@@ -190,7 +190,8 @@ func (m *Measurement) memoryOf(features []widthOccurrences, rows int64) int64 {
 
 // SumsBytes returns the memory that the coordinator's sums take. With the rule
 // job.Overlap this includes the two halves that the rule compares. In a paired job it
-// includes the sums of the first half of the rows, and the previous values.
+// includes the sums of the first half of the rows, and the previous values. For a path it includes
+// the state of the path, its model, and the tables of a round.
 func (m *Measurement) SumsBytes() int64 {
 	shape := m.Job.Architecture.Shape()
 	bytes := m.allSums(&shape)
@@ -200,6 +201,10 @@ func (m *Measurement) SumsBytes() int64 {
 	if m.Job.Spec.Previous != nil {
 		const valueBytes = 8 + 7*4 // see tally.Values
 		bytes = 2*bytes + 8*shape.Rows() + valueBytes*shape.Entries()
+	}
+	if m.Job.Spec.Traits().Ranks {
+		const entryBytes = 3*8 + 2*4 + 12 // sums, rank and number of an entry, and what sorting takes
+		return int64(bytes) + entryBytes*int64(shape.Entries()) + 2*m.ModelBytes
 	}
 	return int64(bytes)
 }

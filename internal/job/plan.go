@@ -103,6 +103,12 @@ func (p *Plan) Check(columns int) error {
 // rounds returns the number of rounds.
 func (p *Plan) rounds() int { return max(1, len(p.Rounds)) }
 
+// ShardsOf returns the number of shards of a round and the most rows of each.
+func (p *Plan) ShardsOf(round int) (shards int, perShard int64) {
+	rows, perShard := p.round(round)
+	return int((rows + perShard - 1) / perShard), perShard
+}
+
 // round returns the rows of a round and the rows of each of its shards. In a job with
 // rounds a round is cut into at least shardsLeast shards if it has that many rows, so that
 // there are enough for all workers.

@@ -41,7 +41,7 @@ import (
 )
 
 // A round drops one in cut of the entries that are left, at least one.
-const cut = 5
+const cut = prune.PathCut
 
 // The trust region. Let r be the portion of the entries that a round measures. Then eta is
 // min(mostEta, eta/sqrt(r)).
@@ -52,6 +52,11 @@ const (
 
 // memory is the D, in nat, of which a round keeps half.
 const memory = 10
+
+// CalibrationRows returns the number of rows to which the tables of each round are calibrated, if the
+// job has the given number of rows. An error of the offset biases the terms of all features that are
+// seen more often than these rows, so the number grows with the rows.
+func CalibrationRows(rows int64) int64 { return min(rows, max(4096, rows/64)) }
 
 // Rounds returns the number of rounds of a path through the tables of a to a sparsity.
 func Rounds(a *model.Architecture, to float64) (n int) {
@@ -102,7 +107,7 @@ const kept = -1
 const MostEntries = math.MaxInt32
 
 // New returns a path through the tables of a, which have at most MostEntries entries, with nothing
-// dropped. The rows, of which there are so many, have the loss kind.
+// dropped. rows is the number of rows of a pass, and kind their loss.
 func New(a *model.Architecture, kind loss.Kind, rows int64) *Path {
 	n := a.Parameters()
 	p := &Path{

@@ -95,6 +95,23 @@ func Stable(rank string, scores []float64, weights []float32, deviations []float
 	return orderBy(weights, bound, choice, worth)
 }
 
+// PathCut says how much a round of a path drops: one in PathCut of the entries that are left.
+const PathCut = 5
+
+// Outlasted returns the scores and the deviations with which Stable keeps the choices of a
+// previous mask in the order of a path. The score of an entry is the number of rounds that the
+// entry outlasts, and each deviation is one round. ranks are the positions in the order of
+// drops, a permutation of 0 to n-1. So an entry that was dropped replaces one that was kept only
+// if it outlasts that entry by more than 2*z rounds.
+func Outlasted(ranks []float64) (rounds, deviations []float64) {
+	n := float64(len(ranks))
+	rounds, deviations = make([]float64, len(ranks)), make([]float64, len(ranks))
+	for i, rank := range ranks {
+		rounds[i], deviations[i] = -math.Log1p(-rank/n)/math.Log(float64(PathCut)/(PathCut-1)), 1
+	}
+	return rounds, deviations
+}
+
 // Churn counts the entries of a field, or of a whole model, whose choice differs between a
 // previous mask and a later one. An entry that was absent has no choice to change.
 type Churn struct {

@@ -2,6 +2,7 @@ package prune
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +62,49 @@ func (n *night) with(c Choice) (count int) {
 		}
 	}
 	return count
+}
+
+// With the order of a path, an entry that was dropped replaces one that was kept only if it
+// outlasts that entry by more than 2*z rounds. Without hysteresis the order is that of the path.
+func TestOutlasted(t *testing.T) {
+	const n, drop = 200, 150
+	ranks, weights, choices := make([]float64, n), make([]float32, n), make([]Choice, n)
+	for i, rank := range rand.New(rand.NewPCG(1, 2)).Perm(n) {
+		ranks[i] = float64(rank)
+	}
+	for i := range choices { // last night most of the same entries
+		if choices[i] = WasDropped; ranks[i] >= 170 || i%5 == 0 {
+			choices[i] = WasKept
+		}
+	}
+	left := func(i int) float64 { return 1 - ranks[i]/n }
+	replaced := n
+	for _, z := range []float64{0, .5, 1, 2, 50} {
+		rounds, deviations := Outlasted(ranks)
+		order, err := Stable(Abs, rounds, weights, deviations, choices, z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mask, count := Mask(order, drop), 0
+		for i, gone := range mask {
+			if z == 0 && gone != (ranks[i] < drop) {
+				t.Errorf("entry %d with rank %v: dropped is %t", i, ranks[i], gone)
+			}
+			if gone || choices[i] != WasDropped {
+				continue
+			}
+			count++
+			for k, gone := range mask {
+				if gone && choices[k] == WasKept && !(left(i) < left(k)*math.Pow(.8, 2*z)*(1+1e-12)) {
+					t.Errorf("z %v: an entry that %v of the table outlast replaces one that %v outlast", z, left(i), left(k))
+				}
+			}
+		}
+		if count > replaced || z == 50 && count > max(0, n-drop-n/5) {
+			t.Errorf("z %v keeps %d entries that were dropped, and a smaller one %d", z, count, replaced)
+		}
+		replaced = count
+	}
 }
 
 // Without hysteresis the order is the usual one.

@@ -11,8 +11,8 @@ import (
 // Path says how the order of a path came about.
 type Path struct {
 	Rounds []Round `json:"rounds"` // in order, at least one
-	// Reach is the largest sparsity to which entries were dropped in rounds, (0, 1). Beyond it
-	// the order is that of the last round's scores.
+	// Reach is the largest sparsity to which entries were dropped in rounds, (0, 1]. Beyond it
+	// the order is that of the last round's scores. It is 1 if a small table was dropped whole.
 	Reach float64 `json:"reach"`
 }
 
@@ -77,8 +77,8 @@ func (p *Path) validate(f *File) error {
 		return fmt.Errorf("the metadata %s and %s need values, but the estimator is %s", keyLineage, keyAudit, f.Spec.Estimator)
 	case len(p.Rounds) == 0:
 		return fmt.Errorf("metadata %s: no rounds, expected at least 1", keyPath)
-	case !(p.Reach > 0 && p.Reach < 1):
-		return fmt.Errorf("metadata %s: the reach is %v, expected a number in (0, 1)", keyPath, p.Reach)
+	case !(p.Reach > 0 && p.Reach <= 1):
+		return fmt.Errorf("metadata %s: the reach is %v, expected a number in (0, 1]", keyPath, p.Reach)
 	}
 	before := int64(f.Shape.Entries()) + 1
 	for i, r := range p.Rounds {

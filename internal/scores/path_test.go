@@ -78,7 +78,7 @@ func TestPathRefusals(t *testing.T) {
 		"round 2: 6 kept entries, expected 1 to 5":                  func(f *File) { f.Path.Rounds[1].Kept = 6 },
 		"round 2: 0 kept entries":                                   func(f *File) { f.Path.Rounds[1].Kept = 0 },
 		"round 1: the loss is -1":                                   func(f *File) { f.Path.Rounds[0].Loss = -1 },
-		"the reach is 1":                                            func(f *File) { f.Path.Reach = 1 },
+		"the reach is 1.01":                                         func(f *File) { f.Path.Reach = 1.01 },
 		"the reach is 0":                                            func(f *File) { f.Path.Reach = 0 },
 		`metadata shaver.standard_error is "", expected "estimate"`: func(f *File) { f.Spec.Estimator = "exact"; f.Spec.Parts, f.Spec.Sparsity = 0, 0 },
 		"need values, but the estimator is path":                    func(f *File) { f.Audit = &Audit{} },

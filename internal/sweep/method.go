@@ -111,8 +111,8 @@ func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, 
 
 // StableOrder is like Order, but keeps the choices of a previous mask unless the evidence
 // against them exceeds z standard errors of the aggregate; see prune.Stable,
-// scores.File.AggregateSE and RaiseUnseen. If z is 0, the result is that of Order. It needs no
-// standard errors then.
+// scores.File.AggregateSE and RaiseUnseen. For the order of a path, which has no standard errors,
+// z counts rounds; see prune.Outlasted. If z is 0, the result is that of Order.
 func StableOrder(f *scores.File, aggregate, rank string, entries []float32, choices []prune.Choice, z float64) ([]int32, error) {
 	if z == 0 {
 		return Order(f, aggregate, rank, entries)
@@ -121,11 +121,15 @@ func StableOrder(f *scores.File, aggregate, rank string, entries []float32, choi
 	if err != nil {
 		return nil, err
 	}
-	deviations, err := f.AggregateSE(aggregate)
-	if err != nil {
-		return nil, fault.Usagef("%w", err)
+	var deviations []float64
+	if f.Ranks() {
+		values, deviations = prune.Outlasted(values)
+	} else {
+		if deviations, err = f.AggregateSE(aggregate); err != nil {
+			return nil, fault.Usagef("%w", err)
+		}
+		f.RaiseUnseen(aggregate, deviations)
 	}
-	f.RaiseUnseen(aggregate, deviations)
 	order, err := prune.Stable(rank, values, entries, deviations, choices, z)
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
