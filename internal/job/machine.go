@@ -63,6 +63,7 @@ type Machine struct {
 	early   bool            // an event of a later round was ignored
 	judging bool            // Judge was asked for and not yet answered
 	started bool            // the first inventory of the round has been taken
+	hasty   bool            // the next inventory comes at once after the end of a round
 	asked   bool            // the round is settled except for one last look
 	ended   bool
 }
@@ -368,7 +369,7 @@ func (m *Machine) inventory(inv Inventory) []Action {
 			m.republish(shard)
 		}
 	}
-	m.started = true
+	m.started, m.hasty = true, false
 	if reread {
 		actions = append(actions, Reread{})
 	}
@@ -380,8 +381,12 @@ func (m *Machine) inventory(inv Inventory) []Action {
 
 // twice records whether an inventory contradicted a shard's state, and reports whether two
 // consecutive ones did. One contradiction means nothing, because the stored messages
-// change while they are listed.
+// change while they are listed. Rounds may be so short that what a checkpoint covers is still being
+// deleted in the inventories of several, so the one at the beginning of a later round counts as none.
 func (m *Machine) twice(shard int, doubtful bool) bool {
+	if m.hasty {
+		return false
+	}
 	if !doubtful {
 		m.doubt[shard] = 0
 		return false
@@ -478,7 +483,7 @@ func (m *Machine) judged(e Judged) []Action {
 	if m.early {
 		actions = append(actions, Reread{})
 	}
-	m.judging, m.asked, m.started, m.early = false, false, false, false
+	m.judging, m.asked, m.started, m.early, m.hasty = false, false, false, false, true
 	return actions
 }
 
