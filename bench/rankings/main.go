@@ -27,7 +27,7 @@ func main() {
 	flag.StringVar(&t.work, "work", "", "folder with the program shaver, for datasets, scores and measurements (required)")
 	flag.StringVar(&t.flights, "flights", "", "folder of the New York flights and checkpoints (required)")
 	flag.StringVar(&t.hflights, "hflights", "", "folder of the Houston flights and checkpoints (required)")
-	flag.StringVar(&t.only, "only", "", "measure only this set, such as hflights-deepfm")
+	flag.StringVar(&t.only, "only", "", "measure only this model and baseline, such as hflights-deepfm-zero")
 	picture := flag.String("picture", "", "SVG file to draw")
 	flag.Parse()
 	if t.work == "" || t.flights == "" || t.hflights == "" {
@@ -87,11 +87,11 @@ const reference = "shapley-rms"
 
 func (t *tool) run() (all []*result) {
 	for _, s := range t.sets() {
-		if t.only != "" && t.only != s.name {
-			continue
-		}
 		for _, base := range []string{baseline.Codebook, baseline.Zero} {
-			log.Print(s.name, ", ", base)
+			if t.only != "" && t.only != s.name+"-"+base {
+				continue
+			}
+			log.Print(s.name, "-", base)
 			for _, r := range rankings {
 				for seed := range r.seeds {
 					if out := t.file(&s, base, &r, seed); r.job != "" {
