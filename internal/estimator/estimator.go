@@ -253,7 +253,7 @@ func (o *Options) Settings() []Setting {
 		sparsity = fmt.Sprintf("to sparsity %v", o.Sparsity)
 	}
 	return []Setting{
-		{"estimator", fmt.Sprintf("`estimator`: %s if you want to quote values, %s if you want to prune a large table", Debiased, Multilinear), &o.Estimator, o.Estimator, Names()},
+		{"estimator", fmt.Sprintf("`estimator`: %s if you want to prune, %s if you want to quote values", Path, Debiased), &o.Estimator, o.Estimator, Names()},
 		{"passes", fmt.Sprintf("number of random orders per row (the maximum if the job may stop early); %s also walks each order in reverse", Antithetic), &o.Passes, passes, nil},
 		{"draws", fmt.Sprintf("for %s and %s: number of random sets of players per row, even (default %d)", Multilinear, Debiased, DefaultDraws), &o.Draws, draws, nil},
 		{"endpoints", fmt.Sprintf("for %s: `weights` of the draws, %s, or %s with less bias, more noise and at least 4 draws (default %s)", Multilinear, Plain, Balanced, Plain), &o.Endpoints, endpoints, []string{Plain, Balanced}},

@@ -180,10 +180,9 @@ the job is written next to them, to NAME.job.json.
 Estimators:
 ` + estimator.Help() + `
 
-To prune, score all rows with --estimator multilinear. To quote values, use
---estimator debiased, which takes about twice as long and has no bias. The
-estimator path gives only an order for pruning. It is not a Shapley value, so
-there are no values to quote, to explain or to correct with --previous.
+To prune, use --estimator path. It gives only the order in which entries are
+dropped. It is not a Shapley value, so there are no values to quote, to explain
+or to correct with --previous. To quote values, use --estimator debiased.
 
 The scores file of a job always has the same bytes, whatever the number of
 workers and --rows-per-shard are, and even if workers or coordinators die. The
