@@ -30,6 +30,7 @@ type studyOptions struct {
 	baseline, out string
 	options       estimator.Options
 	portions      []float64
+	parts         []int // of a path; nil for other estimators
 	seeds         []uint64
 }
 
@@ -41,7 +42,8 @@ func studyCommand() *cobra.Command {
 		Short: "Find out how many rows the ranking needs",
 		Long: `Score each of --portions of the train and val rows on a server inside this
 process, and compare the results in a sweep. The scores are kept in --out. If a
-study is interrupted, the same command reuses the jobs that finished.
+study is interrupted, the same command reuses the jobs that finished. With the
+estimator path, --parts compares how many rows a round needs.
 
 With several --seeds, each job is repeated with each seed, and so with another
 sample of the rows. The table and the picture then show the mean and the largest
@@ -50,7 +52,9 @@ deviation from it.
 ` + cli.ExitHelp,
 		Example: `  shaver study --model model.pth --dataset data --out study
   shaver study --model model.pth --dataset data --portions 0.01,0.1,1 \
-      --seeds 1,2,3 --picture study.svg --out study`,
+      --seeds 1,2,3 --picture study.svg --out study
+  shaver study --model model.pth --dataset data --estimator path --portions 1 \
+      --parts 4,6,16 --out study`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
@@ -68,6 +72,7 @@ deviation from it.
 	f.StringVar(&o.out, "out", "", "`folder` for the scores")
 	cli.Folder(c, "out")
 	portionsFlag(c, &o.portions, "portions", []float64{.001, .01, .1, 1}, "`portions` of the rows to score, separated by commas")
+	f.IntSliceVar(&o.parts, "parts", nil, fmt.Sprintf("for %s: numbers of `parts` of the rows, separated by commas (default %d)", estimator.Path, estimator.DefaultParts))
 	f.UintSliceVar(&seeds, "seeds", []uint{1}, "`seeds` of the jobs, separated by commas")
 	f.Lookup("seeds").DefValue = "1"
 	f.StringVar(&o.baseline, "baseline", baseline.Codebook, "value that replaces a dropped entry: "+strings.Join(baseline.Names(), " or "))
@@ -76,7 +81,7 @@ deviation from it.
 	cli.Choices(c, "estimator", estimator.Names()...)
 	o.add(c, "the scores and the progress of other jobs in --out, files there that are not scores, and a file at --picture that is not a picture")
 	cli.Group(c, "Files", "model", "dataset", "out", "picture", "force")
-	cli.Group(c, "Jobs", "portions", "seeds", "baseline", "estimator")
+	cli.Group(c, "Jobs", "portions", "seeds", "baseline", "estimator", "parts")
 	cli.Group(c, "Comparison", "split", "sparsities", "methods", "seed", "calibrate")
 	cli.MarkRequired(c, "model", "dataset", "out")
 	return c
@@ -96,6 +101,16 @@ func (o *studyOptions) run(c *cobra.Command) error {
 	}
 	o.options.Passes = 1
 	o.options.SetDefaults()
+	if len(o.parts) == 0 {
+		o.parts = []int{o.options.Parts}
+	}
+	for _, parts := range o.parts {
+		options := o.options
+		options.Parts = parts
+		if err := options.Validate(1); err != nil {
+			return fault.Usagef("--parts: %w", err)
+		}
+	}
 	if err := o.sweepable(); err != nil {
 		return err
 	}
@@ -161,13 +176,19 @@ func (o *studyOptions) jobs() (all []launch.Job, err error) {
 		return nil, err
 	}
 	for _, portion := range o.portions {
-		for _, seed := range o.seeds {
+		for k := range len(o.parts) * len(o.seeds) {
+			options, seed := o.options, o.seeds[k%len(o.seeds)]
+			options.Parts = o.parts[k/len(o.seeds)]
+			name := o.options.Estimator
+			if options.Parts != o.options.Parts {
+				name += fmt.Sprint(options.Parts)
+			}
 			all = append(all, launch.Job{AnyKernel: true, Outputs: o.outputs, Config: coordinator.Config{
 				Request: prepare.Request{
 					Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
-					Sample: portion, Baseline: o.baseline, Options: o.options, Seed: seed,
+					Sample: portion, Baseline: o.baseline, Options: options, Seed: seed,
 				},
-				Out: filepath.Join(o.out, fmt.Sprintf("%s-%s-%g-%d.arrow", o.options.Estimator, o.baseline, portion, seed)), Queue: bus.DefaultQueue, Log: log,
+				Out: filepath.Join(o.out, fmt.Sprintf("%s-%s-%g-%d.arrow", name, o.baseline, portion, seed)), Queue: bus.DefaultQueue, Log: log,
 			}})
 		}
 	}
