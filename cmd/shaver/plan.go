@@ -117,7 +117,7 @@ func forecastTable(w io.Writer, f *forecast.Forecast) {
 	}
 	fmt.Fprintf(w, "rows\t%d\t%s\n", f.Rows, effort)
 	if f.Rounds > 0 {
-		fmt.Fprintf(w, "rounds\t%d\tat most, one after the other; the lines below are for all of them\n", f.Rounds)
+		fmt.Fprintf(w, "rounds\t%d\tat most; they follow one another, and the lines below are for all of them\n", f.Rounds)
 	}
 	fmt.Fprintf(w, "rows per second and core\t%.3g\tmeasured on %d rows in %.1f s, %d threads\n", f.RowsPerCore, m.Rows, m.Seconds, m.Threads)
 	if m.Busy() {
