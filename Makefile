@@ -82,7 +82,7 @@ scale: ## take 3 million rows of Criteo's shape from a raw log to scores in DIR=
 estimators: ## compare the estimators at equal error on FLIGHTS=FOLDER, and draw docs/estimators.svg (ten minutes)
 	@go run ./bench/estimators -flights '$(FLIGHTS)' -picture docs/estimators.svg $(ESTIMATORSFLAGS)
 
-rankings: ## compare rankings on FLIGHTS=FOLDER and HFLIGHTS=FOLDER, with jobs in DIR=FOLDER, and draw docs/rankings.svg (an hour)
+rankings: ## compare rankings on FLIGHTS=FOLDER and HFLIGHTS=FOLDER, with jobs in DIR=FOLDER, and draw docs/rankings.svg (half an hour)
 	mkdir -p '$(DIR)' && go build -o '$(DIR)/' ./cmd/shaver
 	@go run ./bench/rankings -work '$(DIR)' -flights '$(FLIGHTS)' -hflights '$(HFLIGHTS)' -picture docs/rankings.svg $(RANKINGSFLAGS)
 
