@@ -82,6 +82,10 @@ scale: ## take 3 million rows of Criteo's shape from a raw log to scores in DIR=
 estimators: ## compare the estimators at equal error on FLIGHTS=FOLDER, and draw docs/estimators.svg (ten minutes)
 	@go run ./bench/estimators -flights '$(FLIGHTS)' -picture docs/estimators.svg $(ESTIMATORSFLAGS)
 
+rankings: ## compare rankings on FLIGHTS=FOLDER and HFLIGHTS=FOLDER, with jobs in DIR=FOLDER, and draw docs/rankings.svg (an hour)
+	mkdir -p '$(DIR)' && go build -o '$(DIR)/' ./cmd/shaver
+	@go run ./bench/rankings -work '$(DIR)' -flights '$(FLIGHTS)' -hflights '$(HFLIGHTS)' -picture docs/rankings.svg $(RANKINGSFLAGS)
+
 lint: ## run golangci-lint, which must be installed
 	golangci-lint run ./...
 
@@ -105,4 +109,4 @@ wheels: ## build the Python package for every platform into dist/ (needs Python'
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale estimators lint fmt kernels transcripts golden wheels ci
+.PHONY: help build test race levels generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale estimators rankings lint fmt kernels transcripts golden wheels ci

@@ -132,6 +132,7 @@ graph/graphtest:        graph
 # measurements, for developers
 bench:                  baseline checkpoint estimator kernel model model/modeltest shapley
 bench/train:            kernel model random train
+bench/rankings:         atomicfile baseline checkpoint dataset evaluate loss model picture prune scores sweep gonum.org/v1/gonum
 bench/estimators:       atomicfile baseline checkpoint compare dataset estimator ingest kernel model planted shapley tally gonum.org/v1/plot
 
 # the steps of a trial of a whole system, and the page about them

@@ -43,17 +43,18 @@ func benchmarkCommand() *cobra.Command {
 	var o benchmarkOptions
 	c := &cobra.Command{
 		Use:   "benchmark",
-		Short: "Compare pruning by Shapley values with trained small tables",
+		Short: "Compare single-shot pruning with trained small tables",
 		Long: `Repeat the paper's main comparison on your dataset. For each kind of model, the
-command trains the model with its full table, prunes it by Shapley values to
-each sparsity, and tunes what is left. It also trains the small tables that the
+command trains the model with its full table, prunes it in one shot to each
+sparsity, and tunes what is left. It also trains the small tables that the
 paper compares with, which need a training for each sparsity. All models are
 measured on the split test, which no training reads.
 
 The methods are:
-  shapley      single-shot pruning by the sum of the contributions, which is the
-               paper's ranking, with the baselines zero and codebook; and the
-               same models tuned
+  path         single-shot pruning by the order of a path, with the baselines
+               zero and codebook; and the same models tuned
+  shapley      the same by the sum of the contributions, which is the paper's
+               ranking
   shapley-rms  the same by their root mean square
   snip         drops entries of the initial model by Taylor scores, and trains
   sseds        drops columns of fields by Taylor scores, and trains

@@ -260,16 +260,19 @@ func (r *benchmarkRun) course(kind model.Kind, t training, out string) (*course,
 // initial weights.
 func (r *benchmarkRun) pruned(ctx context.Context, kind string, seed uint64) error {
 	from := r.file(benchmark.Line{Kind: kind, Method: benchmark.Full}, seed)
-	methods := slices.DeleteFunc([]string{benchmark.Shapley, benchmark.ShapleyRMS}, func(name string) bool { return !slices.Contains(r.methods, name) })
 	for _, base := range []string{baseline.Zero, baseline.Codebook} {
-		if len(methods) == 0 {
-			break
-		}
-		scored, err := r.scoreOf(ctx, benchmark.Scoring{Kind: kind, Seed: seed, Estimator: estimator.Multilinear, Baseline: base}, from)
-		if err != nil {
-			return err
-		}
-		for _, method := range methods {
+		for _, method := range []string{benchmark.Path, benchmark.Shapley, benchmark.ShapleyRMS} {
+			if !slices.Contains(r.methods, method) {
+				continue
+			}
+			by := estimator.Multilinear
+			if method == benchmark.Path {
+				by = estimator.Path
+			}
+			scored, err := r.scoreOf(ctx, benchmark.Scoring{Kind: kind, Seed: seed, Estimator: by, Baseline: base}, from)
+			if err != nil {
+				return err
+			}
 			for _, sparsity := range r.sparsities {
 				l := benchmark.Line{Kind: kind, Method: method, Baseline: base, Sparsity: sparsity}
 				if err := r.single(ctx, l, seed, from, scored); err != nil {
@@ -413,6 +416,8 @@ func (r *benchmarkRun) prune(method string, sparsity float64, from, scored, out 
 	switch s := p.scores[0]; method {
 	case benchmark.SSEDS:
 		m, err = t.BySSEDS(s, 0)
+	case benchmark.Path:
+		m, err = t.ByScores(s, 0, scores.ByPath, prune.Abs)
 	case benchmark.ShapleyRMS:
 		m, err = t.ByScores(s, 0, scores.RMS, prune.Abs)
 	default:

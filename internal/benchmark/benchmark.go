@@ -24,6 +24,7 @@ const (
 	OptEmbed = "optembed" // a threshold and a number of columns for each field
 	CERP     = "cerp"     // a sum of two sparse tables
 
+	Path       = "path"        // the order of a path
 	Shapley    = "shapley"     // the aggregate sum of Shapley values, which is the paper's ranking
 	ShapleyRMS = "shapley-rms" // their root mean square
 	SSEDS      = "sseds"       // whole columns by Taylor scores, then trained
@@ -32,7 +33,7 @@ const (
 
 // Methods returns the names of all methods besides Full, in the order of the tables.
 func Methods() []string {
-	return append([]string{Shapley, ShapleyRMS, SNIP, SSEDS}, Tables()...)
+	return append([]string{Path, Shapley, ShapleyRMS, SNIP, SSEDS}, Tables()...)
 }
 
 // Tables returns the names of the methods that train a model for each budget.
@@ -104,8 +105,8 @@ type Scoring struct {
 type Line struct {
 	Kind     string  `json:"kind"`
 	Method   string  `json:"method"`
-	Baseline string  `json:"baseline,omitempty"` // of Shapley and ShapleyRMS
-	Tuned    bool    `json:"tuned,omitempty"`    // whether a model of Shapley or ShapleyRMS was trained after pruning
+	Baseline string  `json:"baseline,omitempty"` // of Path, Shapley and ShapleyRMS
+	Tuned    bool    `json:"tuned,omitempty"`    // whether a model of Path, Shapley or ShapleyRMS was trained after pruning
 	Sparsity float64 `json:"sparsity"`           // the budget: the portion of the entries to drop
 }
 

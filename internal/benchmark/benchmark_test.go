@@ -76,7 +76,7 @@ func TestWriteTable(t *testing.T) {
 0.5|cerp|0.6010|0.4000|100|2.00 MB|1|9.0 s|-
 no cerp at 0.5 with seed 2: it diverged
 
-SPARSITY|BEST SINGLE-SHOT SHAPLEY|BEST TUNED SHAPLEY|BEST OF SNIP AND SSEDS|BEST TRAINED TABLE
+SPARSITY|BEST SINGLE-SHOT|BEST TUNED|BEST OF SNIP AND SSEDS|BEST TRAINED TABLE
 0.5|0.6915±0.0005 shapley, zero|0.7515±0.0005 shapley, codebook|0.6515±0.0005 snip|0.7015±0.0005 qr
 `, "|", "\t")
 	if text.String() != want {

@@ -93,15 +93,18 @@ func (d *Document) scoringOf(r *Result) *Scoring {
 			continue
 		}
 		taylor := r.Method == SSEDS || r.Method == SNIP
-		if taylor && s.Estimator == taylorEstimator && s.Initial == (r.Method == SNIP) || r.Baseline != "" && s.Estimator != taylorEstimator && s.Baseline == r.Baseline {
+		if taylor && s.Estimator == taylorEstimator && s.Initial == (r.Method == SNIP) || r.Baseline != "" && s.Estimator != taylorEstimator && (s.Estimator == pathEstimator) == (r.Method == Path) && s.Baseline == r.Baseline {
 			return s
 		}
 	}
 	return nil
 }
 
-// taylorEstimator is the name of the estimator of SNIP and SSEDS.
-const taylorEstimator = "taylor"
+// The names of the estimators of SNIP and SSEDS, and of Path.
+const (
+	taylorEstimator = "taylor"
+	pathEstimator   = "path"
+)
 
 // WriteTable writes a table of the results of each kind of model, and a summary of it. Columns
 // are separated by tabs.
@@ -177,7 +180,7 @@ func masked(l *Line) bool     { return l.Method == SNIP || l.Method == SSEDS }
 func small(l *Line) bool      { return slices.Contains(Tables(), l.Method) }
 
 // writeSummary writes the best line of each group at each sparsity. The paper claims that
-// single-shot pruning by Shapley values is at least as good as trained tables in most cases.
+// single-shot pruning is at least as good as trained tables in most cases.
 func (d *Document) writeSummary(w io.Writer, kind string) {
 	var sparsities []float64
 	for _, l := range d.Lines(kind) {
@@ -188,7 +191,7 @@ func (d *Document) writeSummary(w io.Writer, kind string) {
 	if len(sparsities) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nSPARSITY\tBEST SINGLE-SHOT SHAPLEY\tBEST TUNED SHAPLEY\tBEST OF SNIP AND SSEDS\tBEST TRAINED TABLE\n")
+	fmt.Fprintf(w, "\nSPARSITY\tBEST SINGLE-SHOT\tBEST TUNED\tBEST OF SNIP AND SSEDS\tBEST TRAINED TABLE\n")
 	for _, sparsity := range sparsities {
 		fmt.Fprint(w, sparsityText(sparsity))
 		for _, group := range []func(*Line) bool{singleShot, tuned, masked, small} {

@@ -9,11 +9,11 @@ import (
 )
 
 // Benchmark shows the AUC of the methods against sparsity, for one kind of model. The left panel
-// has the methods that begin with Shapley values, and the right one all others, on the same axes.
+// has the methods that prune a trained model in one shot, and the right one all others, on the same axes.
 func Benchmark(d *benchmark.Document, kind string) *Picture {
-	shapley, others := grid(plain("AUC of "+kind+", pruned by Shapley values"), "", ""), grid(plain("AUC of "+kind+", other methods"), "", "")
+	shapley, others := grid(plain("AUC of "+kind+", pruned in one shot"), "", ""), grid(plain("AUC of "+kind+", other methods"), "", "")
 	p := &Picture{Name: "benchmark", height: panelHeight, panels: []panel{
-		{shapley, "AUC against sparsity, of models pruned by Shapley values, tuned or not"}, {others, "AUC against sparsity, of the other methods"},
+		{shapley, "AUC against sparsity, of models pruned in one shot, tuned or not"}, {others, "AUC against sparsity, of the other methods"},
 	}}
 	curves := map[benchmark.Line]*points{}
 	var order []benchmark.Line

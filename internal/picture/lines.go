@@ -34,11 +34,24 @@ type Level struct {
 // Differences shows differences to the unpruned model against sparsity. Each panel has its
 // own y axis.
 func Differences(panels ...Lines) *Picture {
-	pic := &Picture{Name: "differences", height: lowHeight}
+	return lines("differences", signedTicks{}, panels)
+}
+
+// Rankings shows metrics of pruned models against sparsity. Each panel has its own y axis. There
+// are two panels in a row.
+func Rankings(panels ...Lines) *Picture {
+	pic := lines("rankings", evenTicks{}, panels)
+	pic.columns = 2
+	return pic
+}
+
+// lines returns a picture of panels whose y axes have the given ticks.
+func lines(name string, ticks plot.Ticker, panels []Lines) *Picture {
+	pic := &Picture{Name: name, height: lowHeight}
 	for _, l := range panels {
 		p := grid(l.Title, "", "")
 		sparsityTicks(p, l.Curves)
-		p.Y.Tick.Marker = signedTicks{}
+		p.Y.Tick.Marker = ticks
 		labels := labelled(p, l.Curves, position, l.Below)
 		for _, level := range l.Levels {
 			p.Add(levelLine(level.Y))

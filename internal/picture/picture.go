@@ -39,13 +39,14 @@ func Check(path string) error {
 	return fault.Usagef("%s: expected a picture file with extension %s", path, strings.Join(Formats(), " or "))
 }
 
-// Picture is a row of panels that share the keys of their curves. The same input gives
+// Picture is one or more rows of panels that share the keys of their curves. The same input gives
 // the same bytes.
 type Picture struct {
-	Name   string // name of a file, without extension
-	panels []panel
-	keys   []key
-	height vg.Length // height of a panel
+	Name    string // name of a file, without extension
+	panels  []panel
+	keys    []key
+	height  vg.Length // height of a panel
+	columns int       // greatest number of panels in a row of a file; 0 = all
 }
 
 // panel is a plot with a description for readers who cannot see it.
@@ -73,10 +74,14 @@ const (
 )
 
 // Write draws the picture to a file, in the format of its extension. Check must accept
-// the path. The panels are on white from left to right, followed by the keys.
+// the path. The panels are on white from left to right, followed by the keys if there are any.
 func (p *Picture) Write(path string) error {
-	width := panelWidth*vg.Length(len(p.panels)) + legendWidth
-	height := max(p.height, keyHeight*vg.Length(len(p.keys))+2*margin)
+	columns, rows := p.rows()
+	width := panelWidth * vg.Length(columns)
+	if len(p.keys) > 0 || rows < 2 {
+		width += legendWidth
+	}
+	height := max(p.height*vg.Length(rows), keyHeight*vg.Length(len(p.keys))+2*margin)
 	switch filepath.Ext(path) {
 	case ".svg":
 		canvas := newVector(width, height)
@@ -135,13 +140,28 @@ func Written(path string) bool {
 	return (err == nil || err == io.EOF) && string(found) == mark
 }
 
+// rows returns the number of panels in a row, and the number of rows.
+func (p *Picture) rows() (columns, rows int) {
+	columns = len(p.panels)
+	if p.columns > 0 {
+		columns = min(columns, p.columns)
+	}
+	return columns, (len(p.panels) + columns - 1) / max(columns, 1)
+}
+
 func (p *Picture) draw(c draw.Canvas) {
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
-	left, right := vg.Length(0), c.Max.X-c.Min.X
-	for _, panel := range p.panels {
-		panel.Draw(draw.Crop(c, left+margin, left+panelWidth-right-margin, margin, -margin))
-		left += panelWidth
+	columns, rows := p.rows()
+	width, height := c.Max.X-c.Min.X, (c.Max.Y-c.Min.Y)/vg.Length(max(rows, 1))
+	for i, panel := range p.panels {
+		left, below := panelWidth*vg.Length(i%columns), height*vg.Length(rows-1-i/columns)
+		above := height * vg.Length(i/columns)
+		panel.Draw(draw.Crop(c, left+margin, left+panelWidth-width-margin, below+margin, -above-margin))
+	}
+	left := panelWidth * vg.Length(columns)
+	if len(p.keys) == 0 {
+		return
 	}
 	keys := blank()
 	keys.HideAxes()

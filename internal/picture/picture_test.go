@@ -149,3 +149,34 @@ func TestInline(t *testing.T) {
 		}
 	}
 }
+
+// Rankings draws two panels in a row, and leaves no room for keys that it does not have.
+func TestRankings(t *testing.T) {
+	curve := Curve{Label: "path", X: []float64{.5, .9}, Y: []float64{.8, .7}}
+	path := filepath.Join(t.TempDir(), "a.svg")
+	if err := Rankings(
+		Lines{Title: "panel 1", Curves: []Curve{curve}, Low: .6, High: .9},
+		Lines{Title: "panel 2", Curves: []Curve{curve}, Low: .6, High: .9},
+		Lines{Title: "panel 3", Curves: []Curve{curve}, Low: .6, High: .9},
+	).Write(path); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := func(title string) (across, down string) {
+		before, _, ok := strings.Cut(string(data), ">"+title+"<")
+		at := max(0, strings.LastIndex(before, " x="))
+		if _, err := fmt.Sscanf(before[at:], " x=%q y=%q", &across, &down); err != nil || !ok {
+			t.Fatalf("%s: no text with this title (%v)", title, err)
+		}
+		return across, down
+	}
+	x1, y1 := place("panel 1")
+	x2, y2 := place("panel 2")
+	x3, y3 := place("panel 3")
+	if x1 == x2 || y1 != y2 || x1 != x3 || y1 == y3 {
+		t.Errorf("the panels are at %v, %v and %v, %v and %v, %v", x1, y1, x2, y2, x3, y3)
+	}
+}
