@@ -138,6 +138,18 @@ func deref(v *float64) float64 {
 	return *v
 }
 
+// rate returns the rows per second as text. The rounds of a path measure a row many times.
+func (r *JobReport) rate() string {
+	if r.Path == nil {
+		return fmt.Sprintf("%.0f/s", float64(r.Rows)/r.Seconds)
+	}
+	measured := int64(0)
+	for _, round := range r.Path.Rounds {
+		measured += round.Rows
+	}
+	return fmt.Sprintf("%.0f/s in all rounds", float64(measured)/r.Seconds)
+}
+
 // table prints the report for people.
 func (r *JobReport) table(w io.Writer, path string, until *job.Until) {
 	fmt.Fprintf(w, "scores\t%s\n", path)
@@ -151,7 +163,7 @@ func (r *JobReport) table(w io.Writer, path string, until *job.Until) {
 		fmt.Fprintf(w, "rows\t%d\n", r.Rows)
 		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU, and the time of an earlier run that was interrupted\n", r.Seconds, r.CPUSeconds)
 	default:
-		fmt.Fprintf(w, "rows\t%d\t%.0f/s\n", r.Rows, float64(r.Rows)/r.Seconds)
+		fmt.Fprintf(w, "rows\t%d\t%s\n", r.Rows, r.rate())
 		fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", r.Seconds, r.CPUSeconds)
 	}
 	if len(r.Days) > 0 {

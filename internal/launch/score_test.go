@@ -13,6 +13,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/fault"
 	"shaver/internal/prepare"
+	"shaver/internal/scores"
 )
 
 // The help of each shared command documents the exit codes.
@@ -36,6 +37,15 @@ func TestReportOfResumed(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%v: %q, want %q in it", resumed, &out, want)
 		}
+	}
+}
+
+// The rate of a path counts a row once for each round that measured it, as its progress does.
+func TestReportOfPath(t *testing.T) {
+	var out bytes.Buffer
+	r := &JobReport{Rows: 90, Seconds: 2, CPUSeconds: 3, Shards: 1, Path: &scores.Path{Rounds: []scores.Round{{Rows: 90}, {Rows: 30}, {Rows: 30}}}}
+	if r.table(&out, "s.arrow", nil); !strings.Contains(out.String(), "rows\t90\t75/s in all rounds\n") {
+		t.Errorf("%q, expected the rate of 150 rows", &out)
 	}
 }
 
