@@ -721,7 +721,7 @@ func TestNightlyInit(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if c.Window != 7 || c.Score.Get("draws") != "2" || !c.Calibrate {
+	if c.Window != 7 || c.Score.Get("parts") != "16" || !c.Calibrate {
 		t.Errorf("%+v", c)
 	}
 	if out, err := exec.CommandContext(t.Context(), "shaver", "nightly", "--init", "--config", path).CombinedOutput(); err == nil || !strings.Contains(string(out), "already exists") {
