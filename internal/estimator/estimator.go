@@ -258,7 +258,7 @@ func (o *Options) Settings() []Setting {
 		{"draws", fmt.Sprintf("for %s and %s: number of random sets of players per row, even (default %d)", Multilinear, Debiased, DefaultDraws), &o.Draws, draws, nil},
 		{"endpoints", fmt.Sprintf("for %s: `weights` of the draws, %s, or %s with less bias, more noise and at least 4 draws (default %s)", Multilinear, Plain, Balanced, Plain), &o.Endpoints, endpoints, []string{Plain, Balanced}},
 		{"flips", fmt.Sprintf("for %s: expected number of true flips of single players per row and pass (default %d)", Debiased, DefaultFlips), &o.Flips, flips, nil},
-		{"parts", fmt.Sprintf("for %s: number of `parts` of the rows; the first round takes %d of them, or all, and each later round one; with 16 it takes a third of the time of the default, %d", Path, FirstParts, DefaultParts), &o.Parts, parts, nil},
+		{"parts", fmt.Sprintf("for %s: number of `parts` of the rows; the first round takes %d of them, or all, and each later round one; with 16 it takes about half of the time of the default, %d", Path, FirstParts, DefaultParts), &o.Parts, parts, nil},
 		{"sparsity", fmt.Sprintf("for %s: largest `portion` of the entries that pruning will drop (default %g)", Path, DefaultSparsity), &o.Sparsity, sparsity, nil},
 	}
 }
