@@ -103,6 +103,24 @@ func (b *bench) run(ctx context.Context, workers int) ([]byte, error) {
 	return os.ReadFile(b.config.Out)
 }
 
+// cutOff deletes the scores, and runs the job until at least the given number of rows is merged.
+func (b *bench) cutOff(at int64) {
+	b.t.Helper()
+	if err := os.Remove(b.config.Out); err != nil {
+		b.t.Fatal(err)
+	}
+	cut, cancel := context.WithCancel(b.t.Context())
+	b.config.OnMerged = func(rows int64) {
+		if rows >= at {
+			cancel()
+		}
+	}
+	if _, err := b.run(cut, 2); !errors.Is(err, context.Canceled) {
+		b.t.Fatalf("cut off after %d rows: %v", at, err)
+	}
+	b.config.OnMerged = nil
+}
+
 // A coordinator resumes a job after another coordinator was interrupted. The bytes are
 // the same, and no merged shard is computed again.
 func TestResume(t *testing.T) {
@@ -169,19 +187,7 @@ func TestResumeInRounds(t *testing.T) {
 	}
 	total := b.rows.Load()
 	for at := int64(1); at < total; at += total/cuts(6) + 1 {
-		if err := os.Remove(b.config.Out); err != nil {
-			t.Fatal(err)
-		}
-		cut, cancel := context.WithCancel(t.Context())
-		b.config.OnMerged = func(rows int64) {
-			if rows >= at {
-				cancel()
-			}
-		}
-		if _, err := b.run(cut, 2); !errors.Is(err, context.Canceled) {
-			t.Fatalf("cut off after %d rows: %v", at, err)
-		}
-		b.config.OnMerged = nil
+		b.cutOff(at)
 		if got, err := b.run(t.Context(), 1); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("cut off after %d rows of %d: the same bytes: %v, %v", at, total, bytes.Equal(got, want), err)
 		}

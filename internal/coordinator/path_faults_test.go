@@ -138,19 +138,7 @@ func TestQuarantineInPath(t *testing.T) {
 	}
 	b.wantNothing()
 	for at := int64(1); at < 1000; at += 1000/cuts(8) + 1 {
-		if err := os.Remove(b.config.Out); err != nil {
-			t.Fatal(err)
-		}
-		cut, cancel := context.WithCancel(t.Context())
-		b.config.OnMerged = func(rows int64) {
-			if rows >= at {
-				cancel()
-			}
-		}
-		if _, err := b.run(cut, 2); !errors.Is(err, context.Canceled) {
-			t.Fatalf("cut off after %d rows: %v", at, err)
-		}
-		b.config.OnMerged = nil
+		b.cutOff(at)
 		jobs, err := c.Jobs(t.Context())
 		if err != nil || len(jobs) != 1 {
 			t.Fatalf("%d jobs, %v", len(jobs), err)

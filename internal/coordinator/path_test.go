@@ -2,8 +2,6 @@ package coordinator_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -44,19 +42,7 @@ func TestResumePath(t *testing.T) {
 	total := b.rows.Load()
 	b.wantNothing()
 	for at := int64(1); at < total; at += total/cuts(20) + 1 {
-		if err := os.Remove(b.config.Out); err != nil {
-			t.Fatal(err)
-		}
-		cut, cancel := context.WithCancel(t.Context())
-		b.config.OnMerged = func(rows int64) {
-			if rows >= at {
-				cancel()
-			}
-		}
-		if _, err := b.run(cut, 2); !errors.Is(err, context.Canceled) {
-			t.Fatalf("cut off after %d rows: %v", at, err)
-		}
-		b.config.OnMerged = nil
+		b.cutOff(at)
 		if got, err := b.run(t.Context(), 1); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("cut off after %d rows of %d: the same bytes: %v, %v", at, total, bytes.Equal(got, want), err)
 		}
@@ -87,6 +73,24 @@ func TestTimeOfPathIsOver(t *testing.T) {
 	want := scores.Stopped{Rounds: 1, Passes: 1, Reason: scores.TimeOver}
 	if *f.Stopped != want || len(f.Path.Rounds) != 1 || f.Path.Reach < .2 || f.Path.Reach > .3 {
 		t.Errorf("%+v, %+v", f.Stopped, f.Path)
+	}
+}
+
+// A path of fewer rows than parts has one row in each part, and its scores can be read.
+func TestPathOfFewRows(t *testing.T) {
+	b := newPathBench(t)
+	b.config.MaxRows, b.config.Options.Parts = 5, 16
+	if _, err := b.run(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	f, err := scores.Read(b.config.Out)
+	if err != nil || f.Rows != 5 {
+		t.Fatalf("%d rows, %v", f.Rows, err)
+	}
+	for i, round := range f.Path.Rounds[1:] {
+		if round.Rows != 1 {
+			t.Errorf("round %d has %d rows", i+2, round.Rows)
+		}
 	}
 }
 

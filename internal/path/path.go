@@ -158,11 +158,7 @@ func (p *Path) Reach() float64 { return float64(p.Dropped()) / float64(len(p.ran
 // measured. The magnitudes of tables, the unpruned tables one after another, break ties.
 func (p *Path) Cut(sums *tally.Accumulator, c loss.Calibration, tables []float32) {
 	dropped := p.Dropped()
-	round := Round{Rows: sums.Rows(), Kept: len(p.rank) - dropped, Calibration: c}
-	if round.Rows > 0 {
-		round.Loss = sums.MeanLoss()
-	}
-	p.Rounds = append(p.Rounds, round)
+	p.Rounds = append(p.Rounds, Round{Rows: sums.Rows(), Kept: len(p.rank) - dropped, Loss: sums.MeanLoss(), Calibration: c})
 	if len(p.Rounds) == 1 {
 		for row := range p.Counts {
 			p.Counts[row] = sums.Count(row)

@@ -18,7 +18,7 @@ type Path struct {
 
 // Round is a round of a path.
 type Round struct {
-	Rows   int64   `json:"rows"`   // number of rows that were measured
+	Rows   int64   `json:"rows"`   // number of rows that were measured; 0 if none could be computed
 	Kept   int64   `json:"kept"`   // number of entries that the measured table keeps
 	Loss   float64 `json:"loss"`   // mean loss of these rows with this table, before calibration
 	Scale  float64 `json:"scale"`  // calibration of the table: factor of the logit
@@ -83,8 +83,8 @@ func (p *Path) validate(f *File) error {
 	before := int64(f.Shape.Entries()) + 1
 	for i, r := range p.Rounds {
 		switch {
-		case r.Rows < 1:
-			return fmt.Errorf("metadata %s, round %d: %d rows, expected at least 1", keyPath, i+1, r.Rows)
+		case r.Rows < 0:
+			return fmt.Errorf("metadata %s, round %d: %d rows, expected at least 0", keyPath, i+1, r.Rows)
 		case r.Kept < 1 || r.Kept >= before:
 			return fmt.Errorf("metadata %s, round %d: %d kept entries, expected 1 to %d", keyPath, i+1, r.Kept, before-1)
 		case !(r.Loss >= 0 && r.Loss <= math.MaxFloat64):

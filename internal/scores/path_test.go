@@ -73,7 +73,7 @@ func TestPathRefusals(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.arrow")
 	for want, change := range map[string]func(*File){
 		"no rounds, expected at least 1":                            func(f *File) { f.Path.Rounds = nil },
-		"round 2: 0 rows":                                           func(f *File) { f.Path.Rounds[1].Rows = 0 },
+		"round 2: -1 rows":                                          func(f *File) { f.Path.Rounds[1].Rows = -1 },
 		"round 1: 7 kept entries, expected 1 to 6":                  func(f *File) { f.Path.Rounds[0].Kept = 7 },
 		"round 2: 6 kept entries, expected 1 to 5":                  func(f *File) { f.Path.Rounds[1].Kept = 6 },
 		"round 2: 0 kept entries":                                   func(f *File) { f.Path.Rounds[1].Kept = 0 },

@@ -72,7 +72,9 @@ func (s Sample) Rounds(portions, passes int) []job.Round {
 
 // PathRounds returns the given number of rounds of a path. The first one has estimator.FirstParts of
 // the parts of the sampled rows, or all of them. The others have one part after the other, in turn.
+// There are at most as many parts as sampled rows.
 func (s Sample) PathRounds(n, parts int) (rounds []job.Round) {
+	parts = int(min(int64(parts), s.Keep))
 	rows, count := make([]int64, parts), int64(parts)
 	for part := range rows {
 		rows[part] = s.Keep / count

@@ -207,8 +207,8 @@ func (a *attempt) compute() (*computed, error) {
 	}
 	var dropped layout.Mask
 	if t.Path != nil {
-		if dropped, game.Model, err = a.pruned(ctx, &game); err != nil {
-			return nil, err
+		if game.Model, dropped, err = a.Models.pruned(ctx, a.blobs, t, &game, a.steps); err != nil {
+			return nil, a.lost(ctx, t.Path.Dropped, err)
 		}
 	}
 	var previous shapley.Game
@@ -286,22 +286,6 @@ func (a *attempt) game(ctx context.Context, weights, values, other job.Blob) (sh
 		return shapley.Game{}, fault.Inputf("baseline %s: %w", values.Name, err)
 	}
 	return shapley.Game{Model: m, Baseline: entries, Loss: a.d.Task.Spec.Loss}, nil
-}
-
-// pruned fetches the mask of a task of a path, and returns the model without the entries that it
-// drops.
-func (a *attempt) pruned(ctx context.Context, g *shapley.Game) (layout.Mask, *model.Model, error) {
-	t := &a.d.Task
-	data, err := fetch(ctx, a.blobs, t.Path.Dropped, maxShardBytes, a.steps)
-	if err != nil {
-		return nil, nil, a.lost(ctx, t.Path.Dropped, err)
-	}
-	dropped := layout.Mask(data)
-	if err := dropped.Check(g.Model.Parameters()); err != nil {
-		return nil, nil, fault.Inputf("%s: %w", t.Path.Dropped.Name, err)
-	}
-	m, err := a.Models.pruned(ctx, t, g, dropped, a.steps)
-	return dropped, m, err
 }
 
 // rows fetches the rows of the task, or reads them in place. If they cannot be read in

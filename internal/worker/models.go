@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shaver/internal/checkpoint"
+	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/layout"
@@ -26,9 +27,10 @@ type Models struct {
 	once sync.Once
 	turn chan struct{}           // holds a value while a caller of get has its turn
 	kept map[string]*model.Model // by digest, at most two
-	// round is the model of the last round of a path, without the entries that are dropped.
+	// round is the model of the last round of a path, without the entries of dropped.
 	round     *model.Model
-	roundName string // digests of its model, baseline and mask
+	dropped   layout.Mask
+	roundName string // digests of the model, the baseline and the mask
 	// kernel is the one for which the models are packed.
 	kernel string
 }
@@ -47,7 +49,7 @@ func (s *Models) get(ctx context.Context, b blobs, blob, other job.Blob, steps *
 	}
 	defer func() { <-s.turn }()
 	if name := kernel.Name(); s.kernel != name {
-		s.kernel, s.kept, s.round, s.roundName = name, nil, nil, ""
+		s.kernel, s.kept, s.round, s.dropped, s.roundName = name, nil, nil, nil, ""
 	}
 	maps.DeleteFunc(s.kept, func(digest string, _ *model.Model) bool { return digest != blob.SHA256 && digest != other.SHA256 })
 	if m := s.kept[blob.SHA256]; m != nil {
@@ -76,19 +78,29 @@ func (s *Models) get(ctx context.Context, b blobs, blob, other job.Blob, steps *
 	return m, nil
 }
 
-// pruned returns the model of g without the entries that a round of a path drops. It keeps the
-// model of one round.
-func (s *Models) pruned(ctx context.Context, t *job.Task, g *shapley.Game, dropped layout.Mask, steps *atomic.Int64) (*model.Model, error) {
+// pruned returns the model of g without the entries that the round of a task of a path drops, and
+// the mask of these entries. It fetches the mask unless it is kept. It keeps one round.
+func (s *Models) pruned(ctx context.Context, b blobs, t *job.Task, g *shapley.Game, steps *atomic.Int64) (*model.Model, layout.Mask, error) {
 	if err := s.begin(ctx, steps); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { <-s.turn }()
-	if name := t.Model.SHA256 + t.Baseline.SHA256 + t.Path.Dropped.SHA256; s.roundName != name {
-		s.round = nil // frees its memory
-		tables := prune.Apply(&g.Model.Architecture, g.Model.Weights.Embedding, dropped.Bools(g.Model.Parameters()), g.Baseline)
-		s.round, s.roundName = g.Model.WithEmbedding(tables), name
+	name := t.Model.SHA256 + t.Baseline.SHA256 + t.Path.Dropped.SHA256
+	if s.roundName == name {
+		return s.round, s.dropped, nil
 	}
-	return s.round, nil
+	s.round, s.dropped, s.roundName = nil, nil, "" // frees their memory
+	data, err := fetch(ctx, b, t.Path.Dropped, maxShardBytes, steps)
+	if err != nil {
+		return nil, nil, err
+	}
+	dropped, entries := layout.Mask(data), g.Model.Parameters()
+	if err := dropped.Check(entries); err != nil {
+		return nil, nil, fault.Inputf("%s: %w", t.Path.Dropped.Name, err)
+	}
+	tables := prune.Apply(&g.Model.Architecture, g.Model.Weights.Embedding, dropped.Bools(entries), g.Baseline)
+	s.round, s.dropped, s.roundName = g.Model.WithEmbedding(tables), dropped, name
+	return s.round, s.dropped, nil
 }
 
 // begin waits for the caller's turn. It counts steps, so that the caller's task keeps
