@@ -18,8 +18,8 @@ import (
 	"strings"
 	"sync"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 

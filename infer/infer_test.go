@@ -14,10 +14,10 @@ import (
 	"testing"
 
 	"shaver/infer"
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/compact"
 	"shaver/internal/dissect"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // mapping holds the bytes of a file, mapped read-only.

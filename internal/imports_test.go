@@ -24,12 +24,12 @@ import (
 // must be changed with it.
 const policy = `
 # foundations
-fault:
+base/fault:
 random:                 pure
-atomicfile:
-filelock:
-cputime:                golang.org/x/sys
-seal:                   fault
+base/atomicfile:
+base/filelock:
+base/cputime:                golang.org/x/sys
+base/seal:                   base/fault
 
 # the pure core: no file, no network, no clock
 kernel:                 pure golang.org/x/sys
@@ -55,66 +55,66 @@ composed:               pure
 dense:                  pure
 
 # files; arrowio is the only importer of Arrow
-checkpoint:             atomicfile compact composed dissect fault graph match model onnx seal
-onnx:                   fault google.golang.org/protobuf
-dissect:                fault graph onnx
-arrowio:                fault layout model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
-rawtext:                fault github.com/klauspost/compress
-folders:                fault
-vocabulary:             arrowio fault rawtext
-dataset:                arrowio dense fault loss model vocabulary
-ingest:                 arrowio atomicfile dataset dense fault filelock folders model random rawtext vocabulary golang.org/x/sync
-scores:                 arrowio atomicfile estimator fault job model seal tally
+checkpoint:             base/atomicfile compact composed dissect base/fault graph match model onnx base/seal
+onnx:                   base/fault google.golang.org/protobuf
+dissect:                base/fault graph onnx
+arrowio:                base/fault layout model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
+rawtext:                base/fault github.com/klauspost/compress
+folders:                base/fault
+vocabulary:             arrowio base/fault rawtext
+dataset:                arrowio dense base/fault loss model vocabulary
+ingest:                 arrowio base/atomicfile dataset dense base/fault base/filelock folders model random rawtext vocabulary golang.org/x/sync
+scores:                 arrowio base/atomicfile estimator base/fault job model base/seal tally
 paired:                 model scores tally
-tallyio:                fault layout tally
-path:                   fault layout loss model prune sparsity tally tallyio
+tallyio:                base/fault layout tally
+path:                   base/fault layout loss model prune sparsity tally tallyio
 shard:                  arrowio estimator job model random
 planted:                checkpoint model random
-synth:                  fault random github.com/klauspost/compress golang.org/x/sync
+synth:                  base/fault random github.com/klauspost/compress golang.org/x/sync
 
 # what happens in a night; nightly does not know how its steps compute
-nightly:                atomicfile fault filelock go.yaml.in/yaml/v3
+nightly:                base/atomicfile base/fault base/filelock go.yaml.in/yaml/v3
 
 # the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
 # of gonum/plot; gate and report open no file, but are not pure because their imports are not
-sweep:                  baseline compact estimator evaluate fault loss model prune scores
+sweep:                  baseline compact estimator evaluate base/fault loss model prune scores
 benchmark:
 gate:                   evaluate loss sweep
-picture:                atomicfile benchmark fault sweep gonum.org/v1/plot
-report:                 dataset fault model nightly picture prune scores sparsity sweep
+picture:                base/atomicfile benchmark base/fault sweep gonum.org/v1/plot
+report:                 dataset base/fault model nightly picture prune scores sparsity sweep
 
 # the job; bus is the only importer of NATS
-bus:                    fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
-worker:                 arrowio atomicfile baseline bus checkpoint dataset fault job kernel layout model prune shapley shard tally go.uber.org/zap
-prepare:                baseline checkpoint dataset estimator fault job kernel model path scores shard tally go.uber.org/zap
-forecast:               cputime estimator job kernel layout model path prepare shapley shard tally go.uber.org/zap golang.org/x/sync
-merger:                 arrowio bus fault job layout tally tallyio go.uber.org/zap golang.org/x/sync
-coordinator:            arrowio atomicfile baseline bus checkpoint compare evaluate fault forecast job layout loss merger model paired path prepare prune scores shard tally tallyio go.uber.org/zap golang.org/x/sync
-window:                 atomicfile baseline checkpoint dataset estimator fault filelock job layout loss model paired prepare scores seal tally tallyio go.uber.org/zap
+bus:                    base/fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
+worker:                 arrowio base/atomicfile baseline bus checkpoint dataset base/fault job kernel layout model prune shapley shard tally go.uber.org/zap
+prepare:                baseline checkpoint dataset estimator base/fault job kernel model path scores shard tally go.uber.org/zap
+forecast:               base/cputime estimator job kernel layout model path prepare shapley shard tally go.uber.org/zap golang.org/x/sync
+merger:                 arrowio bus base/fault job layout tally tallyio go.uber.org/zap golang.org/x/sync
+coordinator:            arrowio base/atomicfile baseline bus checkpoint compare evaluate base/fault forecast job layout loss merger model paired path prepare prune scores shard tally tallyio go.uber.org/zap golang.org/x/sync
+window:                 base/atomicfile baseline checkpoint dataset estimator base/fault base/filelock job layout loss model paired prepare scores base/seal tally tallyio go.uber.org/zap
 audit:                  bus compare coordinator layout prepare scores tally go.uber.org/zap
 
 # copies between object stores and local folders; the only importer of their libraries
-remote:                 atomicfile fault filelock github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2
+remote:                 base/atomicfile base/fault base/filelock github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2
 
 remote/remotetest:
 
 # health and metrics of a process; the only importer of Prometheus
-metrics:                fault github.com/prometheus/client_golang
+metrics:                base/fault github.com/prometheus/client_golang
 
 # metrics of all jobs, and the number of workers
-autoscale:              fault go.uber.org/zap
+autoscale:              base/fault go.uber.org/zap
 overview:               autoscale bus job metrics go.uber.org/zap
 
 # programs that people and clusters run
-cli:                    atomicfile bus fault job kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
-places:                 arrowio checkpoint cli dataset fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-launch:                 atomicfile audit baseline bus checkpoint cli coordinator cputime dataset estimator fault filelock forecast job kernel loss merger metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio atomicfile autoscale baseline benchmark bus checkpoint cli compact compare composed coordinator cputime dataset dense dissect estimator evaluate fault filelock forecast gate ingest job kernel launch loss metrics model nightly onnx overview picture places planted prepare prune report scores sparsity sweep synth tally train github.com/spf13/cobra go.uber.org/zap
+cli:                    base/atomicfile bus base/fault job kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
+places:                 arrowio checkpoint cli dataset base/fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+launch:                 base/atomicfile audit baseline bus checkpoint cli coordinator base/cputime dataset estimator base/fault base/filelock forecast job kernel loss merger metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+cmd/shaver:             arrowio base/atomicfile autoscale baseline benchmark bus checkpoint cli compact compare composed coordinator base/cputime dataset dense dissect estimator evaluate base/fault base/filelock forecast gate ingest job kernel launch loss metrics model nightly onnx overview picture places planted prepare prune report scores sparsity sweep synth tally train github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 
 # for other programs: scoring with a pruned model
-infer:                  checkpoint fault model golang.org/x/sys
+infer:                  checkpoint base/fault model golang.org/x/sys
 
 # runs of a cluster with injected faults; chaos bypasses bus to damage and to check
 # what is stored
@@ -132,8 +132,8 @@ graph/graphtest:        graph
 # measurements, for developers
 bench:                  baseline checkpoint estimator kernel model model/modeltest shapley
 bench/train:            kernel model random train
-bench/rankings:         atomicfile baseline checkpoint dataset evaluate loss model picture prune scores sweep gonum.org/v1/gonum
-bench/estimators:       atomicfile baseline checkpoint compare dataset estimator ingest kernel model planted shapley tally gonum.org/v1/plot
+bench/rankings:         base/atomicfile baseline checkpoint dataset evaluate loss model picture prune scores sweep gonum.org/v1/gonum
+bench/estimators:       base/atomicfile baseline checkpoint compare dataset estimator ingest kernel model planted shapley tally gonum.org/v1/plot
 
 # the steps of a trial of a whole system, and the page about them
 trial:

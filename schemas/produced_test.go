@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/base/seal"
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
@@ -38,7 +39,6 @@ import (
 	"shaver/internal/prepare"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/seal"
 	"shaver/internal/sweep"
 	"shaver/internal/worker"
 )

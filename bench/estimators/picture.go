@@ -15,7 +15,7 @@ import (
 	plotdraw "gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
 )
 
 // colours are the colours of the curves. Colour-blind people can distinguish them too.

@@ -14,12 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
+	"shaver/internal/base/filelock"
 	"shaver/internal/benchmark"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
-	"shaver/internal/filelock"
 	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/picture"

@@ -10,7 +10,8 @@ import (
 	"slices"
 	"strconv"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/cputime"
 	"shaver/internal/baseline"
 	"shaver/internal/benchmark"
 	"shaver/internal/bus"
@@ -18,7 +19,6 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/coordinator"
-	"shaver/internal/cputime"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/launch"

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/gate"
 	"shaver/internal/loss"
 	"shaver/internal/model"

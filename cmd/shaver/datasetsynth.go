@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/fault"
 	"shaver/internal/synth"
 )
 

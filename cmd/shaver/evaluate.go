@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
-	"shaver/internal/fault"
 	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/scores"

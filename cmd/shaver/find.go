@@ -6,10 +6,10 @@ import (
 	"runtime"
 	"slices"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
-	"shaver/internal/fault"
 	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/scores"

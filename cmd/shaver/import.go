@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
-	"shaver/internal/fault"
 	"shaver/internal/ingest"
 )
 

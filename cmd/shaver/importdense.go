@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
-	"shaver/internal/fault"
 	"shaver/internal/ingest"
 	"shaver/internal/model"
 	"shaver/internal/sweep"

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/fault"
 	"shaver/internal/ingest"
 	"shaver/internal/model"
 )

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/cli"
-	"shaver/internal/fault"
 )
 
 // jobOptions are the options of all commands under "shaver job".

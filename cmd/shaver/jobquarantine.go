@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/cli"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 )
 

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/autoscale"
+	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/fault"
 	"shaver/internal/metrics"
 	"shaver/internal/nightly"
 	"shaver/internal/overview"

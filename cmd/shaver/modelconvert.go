@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
-	"shaver/internal/fault"
 )
 
 // formOptions say in which form a model is written.

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
-	"shaver/internal/fault"
 )
 
 // delta is what "model delta" prints.

@@ -8,13 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/composed"
 	"shaver/internal/dataset"
 	"shaver/internal/dissect"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/dissect"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/onnx"
 )

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/cputime"
+	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/cputime"
-	"shaver/internal/fault"
 	"shaver/internal/kernel"
 	"shaver/internal/metrics"
 	"shaver/internal/nightly"

@@ -23,10 +23,10 @@ import (
 	"time"
 
 	"shaver/infer"
+	"shaver/internal/base/fault"
+	"shaver/internal/base/filelock"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
-	"shaver/internal/fault"
-	"shaver/internal/filelock"
 	"shaver/internal/gate"
 	"shaver/internal/nightly"
 	"shaver/internal/onnx/onnxtest"

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/fault"
 	"shaver/internal/forecast"
 	"shaver/internal/job"
 	"shaver/internal/launch"

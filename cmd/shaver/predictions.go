@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
 	"shaver/internal/evaluate"
 	"shaver/internal/loss"
 )

@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
-	"shaver/internal/fault"
 	"shaver/internal/loss"
 	"shaver/internal/prune"
 	"shaver/internal/scores"

@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
@@ -21,7 +22,6 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/ingest"
 	"shaver/internal/launch"
 	"shaver/internal/model"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
 	"shaver/internal/checkpoint"
 	"shaver/internal/ingest"
 	"shaver/internal/nightly"

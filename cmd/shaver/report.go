@@ -15,11 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/launch"
 	"shaver/internal/picture"
 	"shaver/internal/report"

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/train"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/compare"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/picture"
 	"shaver/internal/scores"

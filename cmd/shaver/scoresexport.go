@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/fault"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 )

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sparsity"

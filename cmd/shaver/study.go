@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
@@ -17,7 +18,6 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/launch"
 	"shaver/internal/prepare"
 	"shaver/internal/prune"

@@ -11,14 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/picture"
 	"shaver/internal/prune"

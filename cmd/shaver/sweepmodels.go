@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/compact"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/sparsity"

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
-	"shaver/internal/fault"
 )
 
 // The settings of the training decide the method of a model file, and which files are repeats.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/train"
 )

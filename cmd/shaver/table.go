@@ -5,10 +5,10 @@ import (
 	"strconv"
 	"strings"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/compact"
 	"shaver/internal/composed"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/sparsity"
 	"shaver/internal/train"

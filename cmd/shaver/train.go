@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/train"
 )

@@ -16,14 +16,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/cputime"
+	"shaver/internal/base/fault"
+	"shaver/internal/base/filelock"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/compact"
 	"shaver/internal/composed"
-	"shaver/internal/cputime"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
-	"shaver/internal/filelock"
 	"shaver/internal/kernel"
 	"shaver/internal/loss"
 	"shaver/internal/model"

@@ -11,7 +11,7 @@ import (
 	"os"
 	"slices"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // ColumnFile reads the columns of a Parquet file, or of an Arrow IPC file or stream. The

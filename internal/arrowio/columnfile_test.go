@@ -23,7 +23,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // tableOf reads a whole file, and returns the sizes of the blocks too.

@@ -16,7 +16,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 	flatbuffers "github.com/google/flatbuffers/go"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // parquetTable reads row groups. It opens the file again for each one, so that they can

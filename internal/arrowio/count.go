@@ -8,7 +8,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	flatbuffers "github.com/google/flatbuffers/go"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // CountRows returns the number of rows in a file of RowWriter with the given size in

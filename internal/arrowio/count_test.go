@@ -6,7 +6,7 @@ import (
 	"io"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 func TestCountRows(t *testing.T) {

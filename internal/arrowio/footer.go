@@ -10,7 +10,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	flatbuffers "github.com/google/flatbuffers/go"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // footer is the content of the footer of a user's Arrow file. It locates the messages,

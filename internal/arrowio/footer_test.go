@@ -15,7 +15,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	flatbuffers "github.com/google/flatbuffers/go"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // ipcFile returns a file with batches of the given numbers of rows, and the position of the

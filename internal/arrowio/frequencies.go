@@ -6,7 +6,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // WriteFrequencies writes how many rows of each split contain each feature. counts is

@@ -11,7 +11,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/parquet/compress"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // A defect of a page is reported as such, and not as a truncated file.

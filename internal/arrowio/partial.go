@@ -12,7 +12,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	flatbuffers "github.com/google/flatbuffers/go"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/layout"
 	"shaver/internal/tally"
 )

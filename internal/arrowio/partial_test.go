@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/layout"
 	"shaver/internal/tally"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 	"shaver/internal/tally"
 )

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // serviceAccount is the folder in which a pod finds its token, the certificate of the API

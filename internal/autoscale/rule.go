@@ -5,7 +5,7 @@ package autoscale
 import (
 	"time"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // Rule is how the number of workers follows from the number of tasks.

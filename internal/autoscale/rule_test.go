@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // The number of workers follows from the tasks, the present number and the recent needs.

@@ -25,7 +25,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // fake is a Deployment in memory.

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // Access holds the credentials of a client and the certificates that it trusts. Every

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 const secret = "s3cret:of%the/test"

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/job"
 )
 

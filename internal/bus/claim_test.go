@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/job"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // newLocalBus returns a bus that is set up on its own local server.

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/job"
 )
 

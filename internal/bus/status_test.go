@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/job"
 )
 

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 const (

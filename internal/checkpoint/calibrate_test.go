@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 )
 

@@ -17,10 +17,10 @@ import (
 	"os"
 	"slices"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/compact"
 	"shaver/internal/composed"
 	"shaver/internal/dissect"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 

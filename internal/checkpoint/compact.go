@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/base/fault"
+	"shaver/internal/base/seal"
 	"shaver/internal/compact"
-	"shaver/internal/fault"
 	"shaver/internal/model"
-	"shaver/internal/seal"
 )
 
 // The compact form of a pruned model is a safetensors file in which the tensors below

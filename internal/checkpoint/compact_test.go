@@ -6,7 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"slices"
 	"strings"
 	"testing"

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
+	"shaver/internal/base/seal"
 	"shaver/internal/compact"
-	"shaver/internal/fault"
 	"shaver/internal/model"
-	"shaver/internal/seal"
 )
 
 // graphOf reads an exported model as a model of Kind Graph.

@@ -7,11 +7,11 @@ import (
 	"math"
 	"slices"
 
+	"shaver/internal/base/fault"
+	"shaver/internal/base/seal"
 	"shaver/internal/compact"
 	"shaver/internal/composed"
-	"shaver/internal/fault"
 	"shaver/internal/model"
-	"shaver/internal/seal"
 )
 
 // A file with a composed table is a safetensors file in which the tensors from which the table is

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
+	"shaver/internal/base/seal"
 	"shaver/internal/composed"
-	"shaver/internal/fault"
-	"shaver/internal/seal"
 )
 
 // composedSamples returns the sample model of a DeepFM with composed tables.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 )
 

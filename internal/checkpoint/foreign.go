@@ -3,7 +3,7 @@ package checkpoint
 import (
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // object is an instance of a class that this package does not know. It is inert: its class

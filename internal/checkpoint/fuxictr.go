@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 )
 

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/compact"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 

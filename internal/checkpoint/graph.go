@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/graph"
 	"shaver/internal/model"
 )

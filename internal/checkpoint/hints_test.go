@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // If the tensors of a refused file only have other names, the error says how to rename them.

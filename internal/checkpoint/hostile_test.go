@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/compact"
-	"shaver/internal/fault"
 )
 
 // Nothing that a pickle names is run. Every file below is refused with a one-line error.

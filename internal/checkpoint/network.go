@@ -3,7 +3,7 @@ package checkpoint
 import (
 	"fmt"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 )
 

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dissect"
-	"shaver/internal/fault"
 	"shaver/internal/graph"
 	"shaver/internal/model"
 	"shaver/internal/onnx"

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dissect"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
 	"shaver/internal/dissect"
 	"shaver/internal/model"
 	"shaver/internal/onnx"

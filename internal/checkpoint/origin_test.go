@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 )
 

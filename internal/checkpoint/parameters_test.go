@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 )
 

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // The values that a pickle can hold. None becomes nil; bool, int64, float64, string and

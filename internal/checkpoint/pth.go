@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // readPTH reads a file of torch.save. The file holds a state dict or a whole module, alone

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // maxHeader bounds the header of a safetensors file in bytes, as the reference

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 )
 

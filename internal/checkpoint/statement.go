@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 	"shaver/internal/onnx"
 )

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // stateKeys are the keys under which training scripts usually store a state dict or a

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // DType is the type of a tensor's elements, named as in safetensors.

@@ -4,8 +4,8 @@ import (
 	"io"
 	"os"
 
-	"shaver/internal/fault"
-	"shaver/internal/seal"
+	"shaver/internal/base/fault"
+	"shaver/internal/base/seal"
 )
 
 // Vector is a named list of numbers in a file of WriteVectors.

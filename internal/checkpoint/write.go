@@ -4,7 +4,7 @@ import (
 	"io"
 	"os"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
 )
 
 // Written reports whether the file at path is a model that this package wrote, dense or

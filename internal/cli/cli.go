@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/bus"
-	"shaver/internal/fault"
 )
 
 // Exit codes. They are stable: scripts and Kubernetes act on them.

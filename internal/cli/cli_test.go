@@ -18,8 +18,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/bus"
-	"shaver/internal/fault"
 	"shaver/internal/kernel"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // Checkpoints are the extensions of files with models, for completion.

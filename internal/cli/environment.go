@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // variables are the environment variables that give flags their values, in every command

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // command returns a program with a few flags of every kind, set up as Main does. Run

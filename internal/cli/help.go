@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // helpWidth is the largest number of columns in a line of help.

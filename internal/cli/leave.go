@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
 )
 
 // leaveWithin is the time for which a command may continue after a signal. Most commands

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/term"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // timeLayout is that of logs and of progress lines: date, time and zone.

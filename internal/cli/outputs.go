@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/atomicfile"
-	"shaver/internal/fault"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 )
 
 // Outputs decides what the output files of a command may replace. The rules are the same

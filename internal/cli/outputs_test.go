@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // Check follows the rules of Outputs: inputs are never replaced, by any path; what has an

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // flagError turns an error of parsing flags into wrong usage. If a flag is unknown, the

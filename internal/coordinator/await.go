@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
 	"shaver/internal/bus"
 	"shaver/internal/scores"
 )

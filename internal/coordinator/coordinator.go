@@ -14,8 +14,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/bus"
-	"shaver/internal/fault"
 	"shaver/internal/forecast"
 	"shaver/internal/job"
 	"shaver/internal/merger"

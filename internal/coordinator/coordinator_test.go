@@ -18,10 +18,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
 	"shaver/internal/coordinator"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/prepare/preparetest"
 	"shaver/internal/scores"

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/base/fault"
 	"shaver/internal/bus"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"

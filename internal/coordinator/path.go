@@ -12,9 +12,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/evaluate"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/layout"
 	"shaver/internal/loss"

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/model"

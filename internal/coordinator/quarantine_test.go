@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/coordinator"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/scores"

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sync/errgroup"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/job"
 	"shaver/internal/merger"
 )

@@ -6,8 +6,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/compare"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/paired"
 	"shaver/internal/prepare"

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/job"
 	"shaver/internal/layout"
 	"shaver/internal/merger"

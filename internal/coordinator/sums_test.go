@@ -13,9 +13,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/layout"
 	"shaver/internal/model"

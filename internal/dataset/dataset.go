@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 )
 

@@ -17,8 +17,8 @@ import (
 	"testing"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/ingest"
 	"shaver/internal/model"
 )

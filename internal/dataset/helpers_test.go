@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/ingest"
 	"shaver/internal/model"
 )

@@ -1,7 +1,7 @@
 package dataset
 
 import (
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/loss"
 )
 

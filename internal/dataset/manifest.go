@@ -19,8 +19,8 @@ import (
 	"syscall"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/base/fault"
 	"shaver/internal/dense"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dense"
-	"shaver/internal/fault"
 )
 
 // goodManifest returns a valid manifest.

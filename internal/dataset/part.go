@@ -9,7 +9,7 @@ import (
 	"os"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // part is a folder that holds all rows of a dataset, or one day of a window.

@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/vocabulary"
 )
 

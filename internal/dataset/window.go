@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strconv"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dense"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
-	"shaver/internal/fault"
 	"shaver/internal/ingest"
 	"shaver/internal/model"
 )

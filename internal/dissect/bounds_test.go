@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dissect"
-	"shaver/internal/fault"
 	"shaver/internal/onnx"
 	"shaver/internal/onnx/onnxtest"
 )

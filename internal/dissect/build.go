@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/graph"
 	"shaver/internal/onnx"
 )

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/onnx"
 	"shaver/internal/onnx/onnxtest"
 )

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"slices"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/graph"
 )
 

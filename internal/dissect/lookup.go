@@ -3,7 +3,7 @@ package dissect
 import (
 	"slices"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/graph"
 	"shaver/internal/onnx"
 )

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/graph"
 	"shaver/internal/onnx"
 )

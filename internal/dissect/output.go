@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/graph"
 	"shaver/internal/onnx"
 )

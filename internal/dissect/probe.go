@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/graph"
 	"shaver/internal/onnx"
 )

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // Files replaces each folder in paths by the files in it and in its folders, in the order

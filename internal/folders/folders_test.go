@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // filesOf writes files of the given texts below a new folder and returns the folder.

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"shaver/internal/cputime"
+	"shaver/internal/base/cputime"
 	"shaver/internal/job"
 	"shaver/internal/layout"
 	"shaver/internal/model"

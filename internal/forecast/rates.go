@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"shaver/internal/cputime"
+	"shaver/internal/base/cputime"
 	"shaver/internal/estimator"
 	"shaver/internal/kernel"
 	"shaver/internal/model"

@@ -1,6 +1,6 @@
 package ingest
 
-import "shaver/internal/fault"
+import "shaver/internal/base/fault"
 
 // Policies for rows that are not valid.
 const (

@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/rawtext"
 )
 

@@ -12,10 +12,10 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // Each setting that determines the counts changes the identity of an import, and no two

@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/base/fault"
 	"shaver/internal/dense"
-	"shaver/internal/fault"
 )
 
 // Dense chooses columns as dense inputs. These columns are not fields, unless

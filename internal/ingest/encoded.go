@@ -12,8 +12,8 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/folders"
 	"shaver/internal/model"
 	"shaver/internal/rawtext"

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/rawtext"
 )

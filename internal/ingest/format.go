@@ -13,8 +13,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dense"
-	"shaver/internal/fault"
 	"shaver/internal/rawtext"
 	"shaver/internal/vocabulary"
 )

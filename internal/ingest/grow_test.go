@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 )
 
 // A grown vocabulary keeps all ids, also that of unseen values, and appends the new values

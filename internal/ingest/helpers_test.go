@@ -11,8 +11,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 )
 

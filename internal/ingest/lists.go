@@ -3,8 +3,8 @@ package ingest
 import (
 	"slices"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/rawtext"
 )

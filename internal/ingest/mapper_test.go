@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/rawtext"
 	"shaver/internal/tally"

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // scan reads the files r.paths[first:last] in order. row is the position of their first

@@ -11,9 +11,9 @@ import (
 	"runtime"
 	"slices"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
-	"shaver/internal/fault"
 	"shaver/internal/folders"
 	"shaver/internal/model"
 	"shaver/internal/vocabulary"

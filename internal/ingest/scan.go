@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/random"
 	"shaver/internal/rawtext"
 	"shaver/internal/vocabulary"

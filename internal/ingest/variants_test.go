@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 )
 
 // variant is an entry of variants.json, which testdata/variants.py writes.

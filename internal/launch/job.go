@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/audit"
+	"shaver/internal/base/cputime"
+	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/coordinator"
-	"shaver/internal/cputime"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/worker"

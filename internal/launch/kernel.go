@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/forecast"
 	"shaver/internal/job"
 	"shaver/internal/kernel"

@@ -12,11 +12,11 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
+	"shaver/internal/base/filelock"
 	"shaver/internal/bus"
 	"shaver/internal/coordinator"
-	"shaver/internal/fault"
-	"shaver/internal/filelock"
 	"shaver/internal/job"
 	"shaver/internal/prepare"
 )

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/scores"
 )

@@ -5,10 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
 )

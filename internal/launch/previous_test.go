@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
 	"shaver/internal/coordinator"
 	"shaver/internal/job"
 	"shaver/internal/scores"

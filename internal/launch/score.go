@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/checkpoint"
@@ -18,7 +19,6 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/loss"
 	"shaver/internal/places"

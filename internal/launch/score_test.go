@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/fault"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
 )

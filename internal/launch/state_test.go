@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"shaver/internal/base/fault"
+	"shaver/internal/base/filelock"
 	"shaver/internal/bus"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
-	"shaver/internal/filelock"
 	"shaver/internal/prepare"
 	"shaver/internal/window"
 )

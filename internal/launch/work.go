@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"shaver/internal/base/cputime"
+	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/cputime"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/worker"

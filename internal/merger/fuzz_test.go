@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/layout"
 	"shaver/internal/tally"
 )

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/base/fault"
 	"shaver/internal/bus"
-	"shaver/internal/fault"
 	"shaver/internal/layout"
 	"shaver/internal/tally"
 	"shaver/internal/tallyio"

@@ -19,8 +19,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/bus"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/tally"
 )

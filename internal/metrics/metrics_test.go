@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 func get(t *testing.T, m *Server, path string) (int, string) {

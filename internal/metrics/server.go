@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // Server answers three requests on a port. /healthz reports whether the process is alive,

@@ -16,7 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // Config is the content of a configuration file. Paths are absolute or relative to the

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // A configuration has the values of its file, and paths relative to the file.

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"math"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // LineVersion is the form of Line.

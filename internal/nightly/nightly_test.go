@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/fault"
-	"shaver/internal/filelock"
+	"shaver/internal/base/fault"
+	"shaver/internal/base/filelock"
 )
 
 // keys are the settings that the tests use.

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/atomicfile"
-	"shaver/internal/fault"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 )
 
 // CurrentVersion is the form of Current.

@@ -15,8 +15,8 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/atomicfile"
-	"shaver/internal/fault"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 )
 
 // RecordVersion is the form of Record.

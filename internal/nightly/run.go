@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"shaver/internal/atomicfile"
-	"shaver/internal/fault"
-	"shaver/internal/filelock"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
+	"shaver/internal/base/filelock"
 )
 
 // The steps of a night, in their order.

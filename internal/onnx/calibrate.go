@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // Calibration replaces the logit z of a model by Scale*z + Offset. Two nodes, a Mul and an

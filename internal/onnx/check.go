@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // sortedNames returns the keys of m in order, so that errors do not depend on the map.

@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // A compact table is stored by its distinct rows. A second initialiser, named after the

@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // setting is an entry that describes where the elements of a tensor are.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // maxCalls bounds the depth of local functions that call each other.

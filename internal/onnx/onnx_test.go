@@ -15,7 +15,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/onnx"
 	"shaver/internal/onnx/onnxtest"
 )

@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // maxElements bounds the elements of a tensor.

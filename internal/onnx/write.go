@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // MaxFile is the largest size of an .onnx file in bytes, because protobuf has no larger

@@ -30,7 +30,7 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/layout"
 	"shaver/internal/loss"
 	"shaver/internal/model"

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/layout"
 	"shaver/internal/loss"
 	"shaver/internal/model"

@@ -19,8 +19,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 
-	"shaver/internal/atomicfile"
-	"shaver/internal/fault"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 )
 
 // Formats returns the file extensions of the supported formats.

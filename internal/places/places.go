@@ -17,10 +17,10 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/remote"
 )
 

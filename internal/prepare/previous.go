@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/scores"

@@ -6,7 +6,7 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // blockSize is the usual size of a block in bytes. A block that holds one long record may

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // records reads text in blocks, and returns the cells and the first line number of each

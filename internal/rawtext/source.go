@@ -17,7 +17,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // MaxLine is the largest length of an input line in bytes, including its line end.

@@ -17,7 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // azureBucket is a container of Azure Blob Storage.

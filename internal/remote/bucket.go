@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"os"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // object describes an object.

@@ -14,8 +14,8 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/atomicfile"
-	"shaver/internal/fault"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 )
 
 // mostRestarts is how often a copy begins again because the object changed meanwhile.

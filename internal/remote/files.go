@@ -11,8 +11,8 @@ import (
 	"strings"
 	"syscall"
 
-	"shaver/internal/atomicfile"
-	"shaver/internal/filelock"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/filelock"
 )
 
 // files are the folders of this machine, or of a network file system, as a store. The version of

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // Headers of the XML interface of Google Cloud Storage.

@@ -24,7 +24,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // The schemes of URLs.

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // A URL is parsed and printed, and a malformed one is wrong usage that repeats no secret.

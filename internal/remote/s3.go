@@ -13,7 +13,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // s3Bucket is a bucket of Amazon S3, of a server with the same interface, or of Google Cloud

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/remote/remotetest"
 )
 

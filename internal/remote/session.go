@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"shaver/internal/atomicfile"
-	"shaver/internal/filelock"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/filelock"
 )
 
 // Session copies between stores and a scratch folder. Copies lie in the scratch folder in

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 	"shaver/internal/picture"
 	"shaver/internal/scores"

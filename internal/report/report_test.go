@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"

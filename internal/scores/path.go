@@ -5,7 +5,7 @@ import (
 	"io"
 	"math"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // Path says how the order of a path came about.

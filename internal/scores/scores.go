@@ -15,12 +15,12 @@ import (
 	"strings"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
+	"shaver/internal/base/seal"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
-	"shaver/internal/seal"
 	"shaver/internal/tally"
 )
 

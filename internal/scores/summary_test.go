@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"

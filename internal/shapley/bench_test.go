@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/cputime"
+	"shaver/internal/base/cputime"
 	"shaver/internal/estimator"
 	"shaver/internal/kernel"
 	"shaver/internal/model"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"shaver/internal/cputime"
+	"shaver/internal/base/cputime"
 	"shaver/internal/estimator"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 )

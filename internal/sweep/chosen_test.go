@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/prune"
 )
 

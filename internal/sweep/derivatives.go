@@ -1,9 +1,9 @@
 package sweep
 
 import (
+	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/compact"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/prune"

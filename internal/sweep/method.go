@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/compact"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/loss"
 	"shaver/internal/prune"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // old is a document of a program without differences, sizes, curves and slices.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/tally"

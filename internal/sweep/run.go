@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/evaluate"
-	"shaver/internal/fault"
 	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/prune"

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/compact"
 	"shaver/internal/estimator"
 	"shaver/internal/evaluate"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/loss"
 	"shaver/internal/model"

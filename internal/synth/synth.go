@@ -19,7 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sync/errgroup"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // The compressions of the output.

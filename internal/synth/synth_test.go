@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/random"
 )
 

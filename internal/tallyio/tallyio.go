@@ -18,7 +18,7 @@ import (
 	"maps"
 	"slices"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/layout"
 	"shaver/internal/tally"
 )

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // Field maps the values of one field to local ids in [0, Size). One id, usually the last,

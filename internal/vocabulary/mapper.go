@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 	"shaver/internal/rawtext"
 )
 

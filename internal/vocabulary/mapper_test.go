@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 const plenty = 1 << 30 // bytes of memory, enough for every mapper here

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // oov determines which id in a field of a mapper stands for all values that have no id of

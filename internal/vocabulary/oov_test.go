@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // However a mapper numbers its values, the values keep their ids.

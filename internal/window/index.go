@@ -12,13 +12,13 @@ import (
 	"path/filepath"
 	"slices"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
+	"shaver/internal/base/seal"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/loss"
 	"shaver/internal/scores"
-	"shaver/internal/seal"
 )
 
 // Version is the version of a state's index.

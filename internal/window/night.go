@@ -12,10 +12,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/layout"
 	"shaver/internal/prepare"

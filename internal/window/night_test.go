@@ -13,10 +13,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/planted"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"

@@ -11,8 +11,8 @@ import (
 	"os"
 	"slices"
 
-	"shaver/internal/atomicfile"
-	"shaver/internal/fault"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
 	"shaver/internal/model"
 	"shaver/internal/scores"
 	"shaver/internal/tally"

@@ -17,10 +17,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
+	"shaver/internal/base/filelock"
 	"shaver/internal/checkpoint"
-	"shaver/internal/fault"
-	"shaver/internal/filelock"
 )
 
 // State is an open state folder. It is locked until Close. Only one goroutine may use it

@@ -10,9 +10,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/layout"

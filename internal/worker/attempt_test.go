@@ -16,10 +16,10 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/estimator"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/model"

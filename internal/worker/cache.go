@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/atomicfile"
+	"shaver/internal/base/atomicfile"
 	"shaver/internal/job"
 )
 

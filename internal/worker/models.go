@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/kernel"
 	"shaver/internal/layout"

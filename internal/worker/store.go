@@ -10,8 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/job"
 	"shaver/internal/model"
 	"shaver/internal/shard"

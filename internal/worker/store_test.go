@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/fault"
 	"shaver/internal/ingest"
 	"shaver/internal/job"
 	"shaver/internal/model"

@@ -11,7 +11,7 @@ import (
 	"io"
 	"strings"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // Blank stands in the places of the digest while the digest is computed. It is as long as

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"shaver/internal/fault"
+	"shaver/internal/base/fault"
 )
 
 // sealed returns a text of n bytes with its digest at each of the places.
