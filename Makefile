@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 FUZZTIME ?= 20s
 PYTHON ?= python3
-NUMERIC = ./internal/kernel ./internal/vector ./internal/train ./internal/execute ./internal/model ./internal/shapley ./internal/evaluate ./internal/prune
+NUMERIC = ./internal/num/kernel ./internal/num/vector ./internal/train ./internal/execute ./internal/model ./internal/shapley ./internal/evaluate ./internal/prune
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -23,7 +23,7 @@ levels: ## run the numeric tests with each kernel that this machine supports
 	go test -tags purego $(NUMERIC)
 
 generate: ## generate the kernels' assembly and docs/cli
-	go generate ./internal/kernel
+	go generate ./internal/num/kernel
 	go test ./cmd/shaver -count 1 -run '^TestReference$$' -rewrite
 
 s3server: ## build the S3-compatible server of the tests (once, about a minute)
@@ -94,7 +94,7 @@ fmt: ## format the code and tidy go.mod
 	go mod tidy
 
 kernels: ## compare the speed of the kernels and walks with the processor's FMA peak
-	go test -run '^$$' -bench . ./internal/kernel ./internal/model
+	go test -run '^$$' -bench . ./internal/num/kernel ./internal/model
 
 transcripts: ## rewrite the transcripts of job and the page of report; read the diff before you commit it
 	go test ./internal/job -rewrite

@@ -21,7 +21,7 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // level is one level of the kernels with the turns measured at it.

@@ -17,9 +17,9 @@ import (
 	"shaver/internal/baseline"
 	"shaver/internal/checkpoint"
 	"shaver/internal/estimator"
-	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/num/kernel"
 	"shaver/internal/shapley"
 )
 

@@ -25,32 +25,32 @@ import (
 const policy = `
 # foundations
 base/fault:
-random:                 pure
+num/random:                 pure
 base/atomicfile:
 base/filelock:
 base/cputime:                golang.org/x/sys
 base/seal:                   base/fault
 
 # the pure core: no file, no network, no clock
-kernel:                 pure golang.org/x/sys
-vector:                 pure golang.org/x/sys
+num/kernel:                 pure golang.org/x/sys
+num/vector:                 pure golang.org/x/sys
 graph:                  pure
-layout:                 pure
+num/layout:                 pure
 sparsity:               pure
 estimator:              pure
-execute:                pure graph kernel
-loss:                   pure
-model:                  pure execute graph kernel layout vector
+execute:                pure graph num/kernel
+num/loss:                   pure
+model:                  pure execute graph num/kernel num/layout num/vector
 match:                  pure graph model
-tally:                  pure estimator layout vector gonum.org/v1/gonum
-shapley:                pure estimator layout loss model random tally vector golang.org/x/sync
+tally:                  pure estimator num/layout num/vector gonum.org/v1/gonum
+shapley:                pure estimator num/layout num/loss model num/random tally num/vector golang.org/x/sync
 baseline:               pure model
-prune:                  pure baseline model random sparsity
+prune:                  pure baseline model num/random sparsity
 compare:                pure sparsity gonum.org/v1/gonum
-train:                  pure composed kernel loss model random
-evaluate:               pure loss model golang.org/x/sync gonum.org/v1/gonum
-job:                    pure estimator loss
-compact:                pure kernel model
+train:                  pure composed num/kernel num/loss model num/random
+evaluate:               pure num/loss model golang.org/x/sync gonum.org/v1/gonum
+job:                    pure estimator num/loss
+compact:                pure num/kernel model
 composed:               pure
 dense:                  pure
 
@@ -58,40 +58,40 @@ dense:                  pure
 checkpoint:             base/atomicfile compact composed dissect base/fault graph match model onnx base/seal
 onnx:                   base/fault google.golang.org/protobuf
 dissect:                base/fault graph onnx
-arrowio:                base/fault layout model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
+arrowio:                base/fault num/layout model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 rawtext:                base/fault github.com/klauspost/compress
 folders:                base/fault
 vocabulary:             arrowio base/fault rawtext
-dataset:                arrowio dense base/fault loss model vocabulary
-ingest:                 arrowio base/atomicfile dataset dense base/fault base/filelock folders model random rawtext vocabulary golang.org/x/sync
+dataset:                arrowio dense base/fault num/loss model vocabulary
+ingest:                 arrowio base/atomicfile dataset dense base/fault base/filelock folders model num/random rawtext vocabulary golang.org/x/sync
 scores:                 arrowio base/atomicfile estimator base/fault job model base/seal tally
 paired:                 model scores tally
-tallyio:                base/fault layout tally
-path:                   base/fault layout loss model prune sparsity tally tallyio
-shard:                  arrowio estimator job model random
-planted:                checkpoint model random
-synth:                  base/fault random github.com/klauspost/compress golang.org/x/sync
+tallyio:                base/fault num/layout tally
+path:                   base/fault num/layout num/loss model prune sparsity tally tallyio
+shard:                  arrowio estimator job model num/random
+planted:                checkpoint model num/random
+synth:                  base/fault num/random github.com/klauspost/compress golang.org/x/sync
 
 # what happens in a night; nightly does not know how its steps compute
 nightly:                base/atomicfile base/fault base/filelock go.yaml.in/yaml/v3
 
 # the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
 # of gonum/plot; gate and report open no file, but are not pure because their imports are not
-sweep:                  baseline compact estimator evaluate base/fault loss model prune scores
+sweep:                  baseline compact estimator evaluate base/fault num/loss model prune scores
 benchmark:
-gate:                   evaluate loss sweep
+gate:                   evaluate num/loss sweep
 picture:                base/atomicfile benchmark base/fault sweep gonum.org/v1/plot
 report:                 dataset base/fault model nightly picture prune scores sparsity sweep
 
 # the job; bus is the only importer of NATS
 bus:                    base/fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
-worker:                 arrowio base/atomicfile baseline bus checkpoint dataset base/fault job kernel layout model prune shapley shard tally go.uber.org/zap
-prepare:                baseline checkpoint dataset estimator base/fault job kernel model path scores shard tally go.uber.org/zap
-forecast:               base/cputime estimator job kernel layout model path prepare shapley shard tally go.uber.org/zap golang.org/x/sync
-merger:                 arrowio bus base/fault job layout tally tallyio go.uber.org/zap golang.org/x/sync
-coordinator:            arrowio base/atomicfile baseline bus checkpoint compare evaluate base/fault forecast job layout loss merger model paired path prepare prune scores shard tally tallyio go.uber.org/zap golang.org/x/sync
-window:                 base/atomicfile baseline checkpoint dataset estimator base/fault base/filelock job layout loss model paired prepare scores base/seal tally tallyio go.uber.org/zap
-audit:                  bus compare coordinator layout prepare scores tally go.uber.org/zap
+worker:                 arrowio base/atomicfile baseline bus checkpoint dataset base/fault job num/kernel num/layout model prune shapley shard tally go.uber.org/zap
+prepare:                baseline checkpoint dataset estimator base/fault job num/kernel model path scores shard tally go.uber.org/zap
+forecast:               base/cputime estimator job num/kernel num/layout model path prepare shapley shard tally go.uber.org/zap golang.org/x/sync
+merger:                 arrowio bus base/fault job num/layout tally tallyio go.uber.org/zap golang.org/x/sync
+coordinator:            arrowio base/atomicfile baseline bus checkpoint compare evaluate base/fault forecast job num/layout num/loss merger model paired path prepare prune scores shard tally tallyio go.uber.org/zap golang.org/x/sync
+window:                 base/atomicfile baseline checkpoint dataset estimator base/fault base/filelock job num/layout num/loss model paired prepare scores base/seal tally tallyio go.uber.org/zap
+audit:                  bus compare coordinator num/layout prepare scores tally go.uber.org/zap
 
 # copies between object stores and local folders; the only importer of their libraries
 remote:                 base/atomicfile base/fault base/filelock github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2
@@ -106,10 +106,10 @@ autoscale:              base/fault go.uber.org/zap
 overview:               autoscale bus job metrics go.uber.org/zap
 
 # programs that people and clusters run
-cli:                    base/atomicfile bus base/fault job kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
+cli:                    base/atomicfile bus base/fault job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 places:                 arrowio checkpoint cli dataset base/fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-launch:                 base/atomicfile audit baseline bus checkpoint cli coordinator base/cputime dataset estimator base/fault base/filelock forecast job kernel loss merger metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio base/atomicfile autoscale baseline benchmark bus checkpoint cli compact compare composed coordinator base/cputime dataset dense dissect estimator evaluate base/fault base/filelock forecast gate ingest job kernel launch loss metrics model nightly onnx overview picture places planted prepare prune report scores sparsity sweep synth tally train github.com/spf13/cobra go.uber.org/zap
+launch:                 base/atomicfile audit baseline bus checkpoint cli coordinator base/cputime dataset estimator base/fault base/filelock forecast job num/kernel num/loss merger metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+cmd/shaver:             arrowio base/atomicfile autoscale baseline benchmark bus checkpoint cli compact compare composed coordinator base/cputime dataset dense dissect estimator evaluate base/fault base/filelock forecast gate ingest job num/kernel launch num/loss metrics model nightly onnx overview picture places planted prepare prune report scores sparsity sweep synth tally train github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 
@@ -130,10 +130,10 @@ estimator/estimatortest: estimator
 graph/graphtest:        graph
 
 # measurements, for developers
-bench:                  baseline checkpoint estimator kernel model model/modeltest shapley
-bench/train:            kernel model random train
-bench/rankings:         base/atomicfile baseline checkpoint dataset evaluate loss model picture prune scores sweep gonum.org/v1/gonum
-bench/estimators:       base/atomicfile baseline checkpoint compare dataset estimator ingest kernel model planted shapley tally gonum.org/v1/plot
+bench:                  baseline checkpoint estimator num/kernel model model/modeltest shapley
+bench/train:            num/kernel model num/random train
+bench/rankings:         base/atomicfile baseline checkpoint dataset evaluate num/loss model picture prune scores sweep gonum.org/v1/gonum
+bench/estimators:       base/atomicfile baseline checkpoint compare dataset estimator ingest num/kernel model planted shapley tally gonum.org/v1/plot
 
 # the steps of a trial of a whole system, and the page about them
 trial:

@@ -25,8 +25,8 @@ import (
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/ingest"
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 	"shaver/internal/planted"
 	"shaver/internal/shapley"
 )

@@ -14,9 +14,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"shaver/internal/kernel"
 	"shaver/internal/model"
-	"shaver/internal/random"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/random"
 	"shaver/internal/train"
 )
 

@@ -20,8 +20,8 @@ import (
 	"shaver/internal/benchmark"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 	"shaver/internal/picture"
 	"shaver/internal/train"
 )

@@ -16,8 +16,8 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
 	"shaver/internal/gate"
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/num/loss"
 )
 
 // checkInput says what a check compares.

@@ -19,7 +19,7 @@ import (
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/estimator"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the files that the tests compare with: testdata/digests.json for this machine's kernels, and docs/cli")

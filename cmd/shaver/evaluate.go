@@ -16,8 +16,8 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/num/loss"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
 )

@@ -10,8 +10,8 @@ import (
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/num/loss"
 	"shaver/internal/scores"
 	"shaver/internal/train"
 )

@@ -8,7 +8,7 @@ import (
 
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 )

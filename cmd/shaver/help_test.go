@@ -13,8 +13,8 @@ import (
 
 	"shaver/internal/cli"
 	"shaver/internal/estimator"
-	"shaver/internal/kernel"
 	"shaver/internal/launch"
+	"shaver/internal/num/kernel"
 )
 
 // roots returns the three programs, set up as cli.Main does.

@@ -16,8 +16,8 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/job"
-	"shaver/internal/kernel"
 	"shaver/internal/launch"
+	"shaver/internal/num/kernel"
 )
 
 // plantedJob makes a model and a dataset, and returns their folder and the flags that

@@ -11,7 +11,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/job"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // A job on a server is listed, watched and cancelled, and continues after a quarantine.

@@ -8,8 +8,8 @@ import (
 
 	"shaver/internal/cli"
 	"shaver/internal/forecast"
-	"shaver/internal/kernel"
 	"shaver/internal/launch"
+	"shaver/internal/num/kernel"
 )
 
 // A worker without --kernel computes jobs of several kernels at the same time. A coordinator

@@ -15,9 +15,9 @@ import (
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/kernel"
 	"shaver/internal/metrics"
 	"shaver/internal/nightly"
+	"shaver/internal/num/kernel"
 	"shaver/internal/places"
 )
 

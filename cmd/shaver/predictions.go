@@ -9,7 +9,7 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/evaluate"
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 )
 
 // predictionFormats are the extensions of files with predictions.

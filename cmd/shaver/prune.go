@@ -14,7 +14,7 @@ import (
 	"shaver/internal/compact"
 	"shaver/internal/dataset"
 	"shaver/internal/evaluate"
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"

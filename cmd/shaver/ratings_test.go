@@ -13,7 +13,7 @@ import (
 	"shaver/infer"
 	"shaver/internal/compare"
 	"shaver/internal/gate"
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
 )

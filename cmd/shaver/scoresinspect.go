@@ -10,8 +10,8 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/num/loss"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 )

@@ -8,8 +8,8 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/layout"
 	"shaver/internal/model"
+	"shaver/internal/num/layout"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 )

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"shaver/internal/checkpoint"
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 // clicks makes a dataset of rows with 4 fields of 30 features in a folder, split 8:1:1. A

@@ -24,9 +24,9 @@ import (
 	"shaver/internal/compact"
 	"shaver/internal/composed"
 	"shaver/internal/dataset"
-	"shaver/internal/kernel"
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/loss"
 	"shaver/internal/scores"
 	"shaver/internal/train"
 )

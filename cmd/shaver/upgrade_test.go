@@ -18,8 +18,8 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/job"
-	"shaver/internal/kernel"
 	"shaver/internal/launch"
+	"shaver/internal/num/kernel"
 )
 
 // build is a folder with programs of another version, perhaps with another protocol.

@@ -19,7 +19,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // run runs a program to its end.

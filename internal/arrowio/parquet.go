@@ -14,8 +14,8 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
-	"shaver/internal/layout"
 	"shaver/internal/model"
+	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 )
 

@@ -13,7 +13,7 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 )
 

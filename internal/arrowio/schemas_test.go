@@ -15,9 +15,9 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/job"
-	"shaver/internal/layout"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/num/layout"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 	"shaver/schemas"

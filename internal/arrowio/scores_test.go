@@ -14,9 +14,9 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/layout"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 )
 

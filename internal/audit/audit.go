@@ -12,7 +12,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/compare"
 	"shaver/internal/coordinator"
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
 	"shaver/internal/tally"

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 )

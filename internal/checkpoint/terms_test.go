@@ -11,9 +11,9 @@ import (
 
 	"shaver/internal/dissect"
 	"shaver/internal/estimator"
-	mask "shaver/internal/layout"
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	mask "shaver/internal/num/layout"
+	"shaver/internal/num/loss"
 	"shaver/internal/prune"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"

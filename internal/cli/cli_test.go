@@ -20,7 +20,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 func TestExitCode(t *testing.T) {

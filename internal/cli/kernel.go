@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // AutoKernel is the value of --kernel that leaves the choice to the program.

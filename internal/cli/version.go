@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"shaver/internal/job"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // release is the version that a build states, for builds without information about the

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/job"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // The version names the commit if the build knows it.

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"sync"
 
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // maxNarrow is the largest number of columns of narrow tables. In a model whose tables are

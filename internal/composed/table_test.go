@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 // filled returns a table with random values.

@@ -15,8 +15,8 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/kernel"
-	"shaver/internal/layout"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 )
 

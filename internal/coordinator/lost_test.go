@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"shaver/internal/coordinator"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // If the blobs of a task are deleted while it waits, they are stored again, and the

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 )
 

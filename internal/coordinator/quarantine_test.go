@@ -13,7 +13,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/coordinator"
 	"shaver/internal/job"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 	"shaver/internal/scores"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/job"
-	"shaver/internal/layout"
 	"shaver/internal/merger"
+	"shaver/internal/num/layout"
 	"shaver/internal/path"
 	"shaver/internal/prepare"
 	"shaver/internal/tally"

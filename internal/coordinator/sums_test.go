@@ -17,8 +17,8 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/layout"
 	"shaver/internal/model"
+	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/tally"
 )

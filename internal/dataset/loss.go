@@ -2,7 +2,7 @@ package dataset
 
 import (
 	"shaver/internal/base/fault"
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 )
 
 // Loss returns the usual loss for the labels of d: squared for numbers, and logistic for 0

@@ -3,7 +3,7 @@ package evaluate
 import (
 	"math"
 
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 )
 
 // leastScale is the smallest scale that Calibrate returns. A model gets this scale if its

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 
 	"pgregory.net/rapid"
 )

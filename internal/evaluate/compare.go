@@ -6,7 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 )
 
 // Difference is an estimate of a difference b - a between two models on the population

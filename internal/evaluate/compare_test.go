@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 )
 
 // The AUC difference and its standard error equal DeLong's definition over all pairs of

@@ -8,9 +8,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/num/loss"
 )
 
 // AUC equals a count over all pairs of rows.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 )
 
 // Ranking holds predictions and the ranks of their rows by logit. It takes 12 bytes per row

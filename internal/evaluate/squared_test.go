@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 )
 
 // rated returns n rows with labels from 1 to 5, and two models that predict them with errors of

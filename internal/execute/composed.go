@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"shaver/internal/graph"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // grouped returns the positions of the elements of an array, ordered by groups. A group has

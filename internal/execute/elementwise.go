@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"shaver/internal/graph"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // distinct returns the rows of x without repetitions, and the position in them of each

@@ -16,7 +16,7 @@ import (
 	"fmt"
 
 	"shaver/internal/graph"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // maxRows bounds the rows of an arena, which then takes at most 192 MiB.

@@ -12,7 +12,7 @@ import (
 
 	"shaver/internal/execute"
 	"shaver/internal/graph"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // builder adds nodes to a graph and fails the test on an error.

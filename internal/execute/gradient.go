@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // differentiator adds to a program the instructions that compute the derivatives of its

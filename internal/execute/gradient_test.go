@@ -11,7 +11,7 @@ import (
 	"shaver/internal/execute"
 	"shaver/internal/graph"
 	"shaver/internal/graph/graphtest"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // state is one setting of a graph's inputs.

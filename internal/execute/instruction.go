@@ -3,7 +3,7 @@ package execute
 import (
 	"slices"
 
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // instruction computes rows from others. Its rows are those of a compiler.

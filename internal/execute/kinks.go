@@ -3,7 +3,7 @@ package execute
 import (
 	"slices"
 
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // kinks finds the units whose ReLU may switch when a single player changes, for which kink

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"shaver/internal/graph"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // compileFunc compiles a node of one operator. Errors about the size of the arena are in

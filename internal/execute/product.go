@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"shaver/internal/graph"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // contraction is a product of matrices for each element of a batch:

@@ -3,7 +3,7 @@ package execute
 import (
 	"slices"
 
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // reach is what a compiler knows about how a row depends on the players. The zero value is

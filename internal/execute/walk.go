@@ -1,7 +1,7 @@
 package execute
 
 import (
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // update is a linear layer that a Walker updates from state to state.

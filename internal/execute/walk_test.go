@@ -8,7 +8,7 @@ import (
 
 	"shaver/internal/execute"
 	"shaver/internal/graph"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // walkHead is a head whose walks update linear layers.

@@ -10,8 +10,8 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/layout"
 	"shaver/internal/model"
+	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/prepare/preparetest"
 	"shaver/internal/shard"

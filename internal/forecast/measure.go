@@ -13,8 +13,8 @@ import (
 
 	"shaver/internal/base/cputime"
 	"shaver/internal/job"
-	"shaver/internal/layout"
 	"shaver/internal/model"
+	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/shapley"
 	"shaver/internal/shard"

@@ -12,8 +12,8 @@ import (
 
 	"shaver/internal/base/cputime"
 	"shaver/internal/estimator"
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 	"shaver/internal/prepare"
 	"shaver/internal/shapley"
 )

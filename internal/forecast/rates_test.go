@@ -13,9 +13,9 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/estimator"
-	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/num/kernel"
 	"shaver/internal/prepare"
 	"shaver/internal/prepare/preparetest"
 	"shaver/internal/shapley"

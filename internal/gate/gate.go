@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"shaver/internal/evaluate"
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 	"shaver/internal/sweep"
 )
 

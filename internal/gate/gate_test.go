@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"shaver/internal/evaluate"
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 )
 
 // models returns predictions of a model on rows, and of a worse one, whose logits have

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"shaver/internal/dataset"
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 // bruteForce encodes raw records in the simplest way. The first record is the header. If

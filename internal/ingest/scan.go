@@ -10,7 +10,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 	"shaver/internal/rawtext"
 	"shaver/internal/vocabulary"
 )

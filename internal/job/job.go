@@ -9,7 +9,7 @@ import (
 	"encoding/json"
 
 	"shaver/internal/estimator"
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 )
 
 // Spec is everything that decides the bytes of a job's scores, and nothing

@@ -25,7 +25,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/coordinator"
 	"shaver/internal/job"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 	"shaver/internal/worker"
 )
 

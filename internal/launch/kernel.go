@@ -16,7 +16,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/forecast"
 	"shaver/internal/job"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
 	"shaver/internal/window"

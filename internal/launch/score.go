@@ -20,7 +20,7 @@ import (
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 	"shaver/internal/places"
 	"shaver/internal/prepare"
 )

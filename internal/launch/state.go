@@ -20,7 +20,7 @@ import (
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
 	"shaver/internal/tally"

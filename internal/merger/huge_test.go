@@ -20,7 +20,7 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/bus"
 	"shaver/internal/job"
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 )
 

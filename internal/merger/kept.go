@@ -16,7 +16,7 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 	"shaver/internal/tallyio"
 )

@@ -16,7 +16,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/job"
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 )
 

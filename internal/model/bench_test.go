@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 )
 
 // BenchmarkDeepFMWalk measures Reset and Walk of DeepFM on one thread, at the shapes of

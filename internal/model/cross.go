@@ -1,6 +1,6 @@
 package model
 
-import "shaver/internal/kernel"
+import "shaver/internal/num/kernel"
 
 // block evaluates cross layers for up to kernel.States states at once. The states are
 // rows of a batch or consecutive steps of a walk. The weights of cross layers do not fit

@@ -1,6 +1,6 @@
 package model
 
-import "shaver/internal/kernel"
+import "shaver/internal/num/kernel"
 
 // Flip is a change of one entry of a slot of a Gradient.
 type Flip struct {

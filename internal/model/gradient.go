@@ -3,8 +3,8 @@ package model
 import (
 	"sync"
 
-	"shaver/internal/kernel"
-	"shaver/internal/vector"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/vector"
 )
 
 // gradientStates returns the number of states that a Gradient of a model without cross layers

@@ -3,7 +3,7 @@ package model
 import (
 	"slices"
 
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // crossGradient evaluates cross layers for up to kernel.States states, and propagates

@@ -8,7 +8,7 @@ import (
 
 	"shaver/internal/execute"
 	"shaver/internal/graph"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // GraphHead is the head of a model of Kind Graph: a graph that computes the logit from the

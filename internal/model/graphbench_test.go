@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/num/kernel"
 )
 
 // Walks of heads as graphs, with the portion of the core's peak that their products of

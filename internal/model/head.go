@@ -3,7 +3,7 @@ package model
 import (
 	"sync"
 
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // head is the network of a model, packed for evaluation. It has a cross part (DCN-Mix and

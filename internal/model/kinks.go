@@ -3,7 +3,7 @@ package model
 import (
 	"slices"
 
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // A logit is not linear in a single entry where a ReLU switches on or off. For each entry,

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 )
 
 // Table is an embedding table whose entries are players.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"shaver/internal/vector"
+	"shaver/internal/num/vector"
 )
 
 // Model is a click model. Any number of goroutines may evaluate it at once. Make one with

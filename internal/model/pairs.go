@@ -1,8 +1,8 @@
 package model
 
 import (
-	"shaver/internal/kernel"
-	"shaver/internal/vector"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/vector"
 )
 
 // pairs is what a headGradient needs to compute the first layer of two states from that of

@@ -1,6 +1,6 @@
 package model
 
-import "shaver/internal/kernel"
+import "shaver/internal/num/kernel"
 
 // tile evaluates a head for several states at once. The states are rows of a batch, or
 // consecutive steps of a walk, most of whose active units coincide (see docs/kernels.md).

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/num/kernel"
 )
 
 // The logit of a row does not depend on its batch. A Probe's Coalition of all players

@@ -3,7 +3,7 @@ package paired
 import (
 	"testing"
 
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 )

@@ -6,8 +6,8 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/layout"
 	"shaver/internal/model"
+	"shaver/internal/num/layout"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 )

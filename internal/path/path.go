@@ -31,9 +31,9 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/layout"
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/num/layout"
+	"shaver/internal/num/loss"
 	"shaver/internal/prune"
 	"shaver/internal/sparsity"
 	"shaver/internal/tally"

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/layout"
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/num/layout"
+	"shaver/internal/num/loss"
 	"shaver/internal/tally"
 )
 

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"shaver/internal/checkpoint"
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 // Drifted returns the planted model after a change: p's parameters, turned by the portion

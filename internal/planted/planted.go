@@ -16,7 +16,7 @@ import (
 
 	"shaver/internal/checkpoint"
 	"shaver/internal/model"
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 // Config is the shape of a planted model.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"shaver/internal/model"
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 // Magnitude returns the scores of the rival MagPrune: |weight|.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 )
 

@@ -15,8 +15,8 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/layout"
 	"shaver/internal/model"
+	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	"shaver/internal/base/cputime"
 	"shaver/internal/estimator"
-	"shaver/internal/kernel"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/num/kernel"
 	"shaver/internal/shapley"
 )
 

@@ -3,7 +3,7 @@ package shapley
 import (
 	"math"
 
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 	"shaver/internal/tally"
 )
 

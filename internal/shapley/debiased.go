@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"shaver/internal/model"
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 	"shaver/internal/tally"
 )
 

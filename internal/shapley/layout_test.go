@@ -8,9 +8,9 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/graph"
-	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/num/loss"
 	"shaver/internal/shapley"
 )
 

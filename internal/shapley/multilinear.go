@@ -8,9 +8,9 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/model"
-	"shaver/internal/random"
+	"shaver/internal/num/random"
+	"shaver/internal/num/vector"
 	"shaver/internal/tally"
-	"shaver/internal/vector"
 )
 
 // leastQ replaces a smaller q in the denominators of the weights of balanced end points.

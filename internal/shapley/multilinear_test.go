@@ -10,9 +10,9 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"shaver/internal/estimator"
-	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/num/loss"
 	"shaver/internal/shapley"
 )
 

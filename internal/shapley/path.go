@@ -4,8 +4,8 @@ import (
 	"context"
 	"math"
 
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/num/loss"
 	"shaver/internal/tally"
 )
 

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"shaver/internal/estimator"
-	"shaver/internal/layout"
-	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/num/layout"
+	"shaver/internal/num/loss"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )

@@ -22,11 +22,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/estimator"
-	"shaver/internal/layout"
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/num/layout"
+	"shaver/internal/num/loss"
+	"shaver/internal/num/vector"
 	"shaver/internal/tally"
-	"shaver/internal/vector"
 )
 
 // evaluators maps the name of each estimator to its constructor.

@@ -14,9 +14,9 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/estimator/estimatortest"
-	"shaver/internal/loss"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/num/loss"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )

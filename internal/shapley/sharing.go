@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"shaver/internal/model"
+	"shaver/internal/num/vector"
 	"shaver/internal/tally"
-	"shaver/internal/vector"
 )
 
 // sharing shares the residual of a row out among the row's players, so that their

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"shaver/internal/estimator"
-	"shaver/internal/loss"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/num/loss"
 	"shaver/internal/shapley"
 )
 

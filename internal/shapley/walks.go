@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 	"shaver/internal/tally"
 )
 

@@ -19,7 +19,7 @@ import (
 	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/model"
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 // Sample is a random sample of Keep out of Rows rows, without replacement. Samples of

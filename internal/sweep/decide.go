@@ -3,7 +3,7 @@ package sweep
 import (
 	"fmt"
 
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 )
 
 // Tolerance is how much worse than the unpruned table a table may be. LogLoss is that of the

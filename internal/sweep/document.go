@@ -8,7 +8,7 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/evaluate"
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 	"shaver/internal/scores"
 )
 

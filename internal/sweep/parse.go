@@ -11,7 +11,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/estimator"
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 	"shaver/internal/prune"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/evaluate"
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/num/loss"
 	"shaver/internal/prune"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 )
 
 // Series is the result of one method at all budgets. Points that differ only in the seed of

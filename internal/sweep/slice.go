@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"shaver/internal/evaluate"
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/num/loss"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"strconv"
 
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 // Logits are integers, in multiples of 1/unit, so that labels do not depend on a

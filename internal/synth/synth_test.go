@@ -17,7 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 func write(t testing.TB, c Config) ([]byte, Facts) {

@@ -6,7 +6,7 @@ import (
 	"math/big"
 	"slices"
 
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 )
 
 // Accumulator adds up partials exactly, in any order. It uses 8 bytes per entry for each

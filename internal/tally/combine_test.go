@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"testing"
 
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 )
 
 // The partials of two groups of rows combine to the partial of all rows, also if the tables have

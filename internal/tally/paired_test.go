@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 )
 
 var pairedForm = Form{Paired: true, Fields: 2}

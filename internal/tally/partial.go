@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/layout"
-	"shaver/internal/vector"
+	"shaver/internal/num/layout"
+	"shaver/internal/num/vector"
 )
 
 // Partial is the result of one task. It holds exact sums over the rows of a shard, for

@@ -6,7 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 )
 
 // Scores is the merged and normalised result for all n features. In a model with look-ups,

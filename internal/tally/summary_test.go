@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"testing"
 
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 )
 
 // Accumulators of ranges of the features give the values of one accumulator of all features, and

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 )
 
 func TestLoss(t *testing.T) {

@@ -3,8 +3,8 @@ package tally
 import (
 	"errors"
 
-	"shaver/internal/layout"
-	"shaver/internal/vector"
+	"shaver/internal/num/layout"
+	"shaver/internal/num/vector"
 )
 
 // mostTerm is the largest magnitude of a first-order term, in nat. Larger ones are clipped, and

@@ -19,7 +19,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 )
 

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/kernel"
 	"shaver/internal/model"
-	"shaver/internal/random"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/random"
 )
 
 // BenchmarkStep trains a DeepFM 400-400-400 with batches of 2048 rows, at the shapes of

@@ -4,8 +4,8 @@ import (
 	"math"
 
 	"shaver/internal/composed"
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 )
 
 // cerpTable is the table with which CERP finds the entries to keep. P and Q have soft thresholds

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"shaver/internal/composed"
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 )
 
 // validateComposed returns an error if the composed table of o does not fit a and o.

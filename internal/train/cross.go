@@ -3,8 +3,8 @@ package train
 import (
 	"fmt"
 
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 )
 
 // cross is the cross layers of a model. dx is the gradient of the output; backward

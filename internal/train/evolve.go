@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 // The numbers of OptEmbed's search.

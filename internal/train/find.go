@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"shaver/internal/composed"
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 )
 
 // Method names a way to find the entries of an embedding table that a training keeps.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"shaver/internal/model"
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 // reference computes in float64 the mean loss of rows in training mode, from the formulas

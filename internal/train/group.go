@@ -3,8 +3,8 @@ package train
 import (
 	"slices"
 
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 )
 
 // FeatureGradients are the gradients of one field's features in a batch.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 
-	"shaver/internal/kernel"
 	"shaver/internal/model"
-	"shaver/internal/random"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/random"
 )
 
 // hidden is a layer of an MLP: linear, BatchNorm if there is one, ReLU, and dropout.

@@ -5,7 +5,7 @@ import (
 
 	"shaver/internal/composed"
 	"shaver/internal/model"
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 // Initial returns the weights with which a training of a model starts. They have the

@@ -1,8 +1,8 @@
 package train
 
 import (
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 )
 
 // linear is a linear layer y = x W' + b with its derivatives. Its products are those of

@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/kernel"
 	"shaver/internal/model"
-	"shaver/internal/random"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/random"
 )
 
 // The numbers of OptEmbed's thresholds.

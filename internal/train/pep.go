@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync"
 
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 )
 
 // pepTable is a table of which training reads soft thresholds of the entries, as PEP does.

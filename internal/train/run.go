@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"shaver/internal/model"
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 // Metrics are those of a model on the validation rows.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"shaver/internal/evaluate"
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/num/loss"
 )
 
 // newRun returns a run of 5 epochs on the golden rows of a model, with shuffling and dropout,

@@ -3,7 +3,7 @@ package train
 import (
 	"math"
 
-	"shaver/internal/random"
+	"shaver/internal/num/random"
 )
 
 // Trial sets the learning rate, the weight decay and the dropout of o to those of a trial of

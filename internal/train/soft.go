@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // leastSoft is the number below which the sigmoid is smaller than every normal float32.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"shaver/internal/kernel"
-	"shaver/internal/random"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/random"
 )
 
 // A raw threshold of -150 changes no bit of the values and has no gradient, and one of 100

@@ -1,6 +1,6 @@
 package train
 
-import "shaver/internal/kernel"
+import "shaver/internal/num/kernel"
 
 // sums adds up the rows of a tile by columns. Each chunk of rows is added in float32, and
 // the chunks in float64.

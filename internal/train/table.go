@@ -3,8 +3,8 @@ package train
 import (
 	"sync"
 
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 )
 
 // Table gives rows their embeddings and takes their gradients. What it trains are its own

@@ -3,7 +3,7 @@ package train
 import (
 	"math"
 
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // tensor is an array of weights, with its gradient and the moments of Adam.

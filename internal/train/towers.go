@@ -1,8 +1,8 @@
 package train
 
 import (
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 )
 
 // towers are the two halves of the columns of a NeuMF. The MLP reads the first half, and the

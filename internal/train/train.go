@@ -12,9 +12,9 @@ import (
 	"slices"
 
 	"shaver/internal/composed"
-	"shaver/internal/kernel"
-	"shaver/internal/loss"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/loss"
 )
 
 // Optimizer names the rule that moves the weights.

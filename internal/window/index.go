@@ -17,7 +17,7 @@ import (
 	"shaver/internal/base/seal"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 	"shaver/internal/scores"
 )
 

@@ -17,7 +17,7 @@ import (
 	"shaver/internal/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/job"
-	"shaver/internal/layout"
+	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
 	"shaver/internal/tally"

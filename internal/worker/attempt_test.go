@@ -21,8 +21,8 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/kernel"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
 	"shaver/internal/planted"
 	"shaver/internal/shard"
 )

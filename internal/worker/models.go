@@ -11,9 +11,9 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/job"
-	"shaver/internal/kernel"
-	"shaver/internal/layout"
 	"shaver/internal/model"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/layout"
 	"shaver/internal/prune"
 	"shaver/internal/shapley"
 )

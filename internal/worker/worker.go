@@ -14,7 +14,7 @@ import (
 
 	"shaver/internal/bus"
 	"shaver/internal/job"
-	"shaver/internal/kernel"
+	"shaver/internal/num/kernel"
 )
 
 // Config says how to run a worker.

@@ -411,7 +411,7 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 			}
 			_, a, _ := strings.Cut(string(got), "\n")
 			if _, b, _ := strings.Cut(string(want), "\n"); a != b {
-				t.Errorf("%s is out of date; run go generate ./internal/kernel", name)
+				t.Errorf("%s is out of date; run go generate ./internal/num/kernel", name)
 			}
 		}
 	}

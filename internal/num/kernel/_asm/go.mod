@@ -1,4 +1,4 @@
-module shaver/internal/kernel/asm
+module shaver/internal/num/kernel/asm
 
 go 1.26.0
 

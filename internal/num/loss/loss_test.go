@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"shaver/internal/loss"
+	"shaver/internal/num/loss"
 )
 
 func TestOf(t *testing.T) {
