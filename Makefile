@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 FUZZTIME ?= 20s
 PYTHON ?= python3
-NUMERIC = ./internal/num/kernel ./internal/num/vector ./internal/train ./internal/execute ./internal/model ./internal/shapley ./internal/evaluate ./internal/prune
+NUMERIC = ./internal/num/kernel ./internal/num/vector ./internal/train ./internal/onnx/execute ./internal/model ./internal/shapley ./internal/evaluate ./internal/prune
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'

@@ -17,8 +17,8 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/compact"
-	"shaver/internal/dissect"
 	"shaver/internal/model"
+	"shaver/internal/onnx/dissect"
 )
 
 // read reads a golden checkpoint.

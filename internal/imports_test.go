@@ -34,14 +34,14 @@ base/seal:                   base/fault
 # the pure core: no file, no network, no clock
 num/kernel:                 pure golang.org/x/sys
 num/vector:                 pure golang.org/x/sys
-graph:                  pure
+onnx/graph:                  pure
 num/layout:                 pure
 sparsity:               pure
 estimator:              pure
-execute:                pure graph num/kernel
+onnx/execute:                pure onnx/graph num/kernel
 num/loss:                   pure
-model:                  pure execute graph num/kernel num/layout num/vector
-match:                  pure graph model
+model:                  pure onnx/execute onnx/graph num/kernel num/layout num/vector
+match:                  pure onnx/graph model
 tally:                  pure estimator num/layout num/vector gonum.org/v1/gonum
 shapley:                pure estimator num/layout num/loss model num/random tally num/vector golang.org/x/sync
 baseline:               pure model
@@ -55,9 +55,9 @@ composed:               pure
 dense:                  pure
 
 # files; arrowio is the only importer of Arrow
-checkpoint:             base/atomicfile compact composed dissect base/fault graph match model onnx base/seal
-onnx:                   base/fault google.golang.org/protobuf
-dissect:                base/fault graph onnx
+checkpoint:             base/atomicfile compact composed onnx/dissect base/fault onnx/graph match model onnx/wire base/seal
+onnx/wire:                   base/fault google.golang.org/protobuf
+onnx/dissect:                base/fault onnx/graph onnx/wire
 arrowio:                base/fault num/layout model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 rawtext:                base/fault github.com/klauspost/compress
 folders:                base/fault
@@ -109,7 +109,7 @@ overview:               autoscale bus job metrics go.uber.org/zap
 cli:                    base/atomicfile bus base/fault job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 places:                 arrowio checkpoint cli dataset base/fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 launch:                 base/atomicfile audit baseline bus checkpoint cli coordinator base/cputime dataset estimator base/fault base/filelock forecast job num/kernel num/loss merger metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio base/atomicfile autoscale baseline benchmark bus checkpoint cli compact compare composed coordinator base/cputime dataset dense dissect estimator evaluate base/fault base/filelock forecast gate ingest job num/kernel launch num/loss metrics model nightly onnx overview picture places planted prepare prune report scores sparsity sweep synth tally train github.com/spf13/cobra go.uber.org/zap
+cmd/shaver:             arrowio base/atomicfile autoscale baseline benchmark bus checkpoint cli compact compare composed coordinator base/cputime dataset dense onnx/dissect estimator evaluate base/fault base/filelock forecast gate ingest job num/kernel launch num/loss metrics model nightly onnx/wire overview picture places planted prepare prune report scores sparsity sweep synth tally train github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 
@@ -124,10 +124,10 @@ chaos/lan:              golang.org/x/sys
 
 # for tests of other packages
 prepare/preparetest:    baseline checkpoint dataset estimator ingest model planted prepare scores tally go.uber.org/zap
-model/modeltest:        graph model
-onnx/onnxtest:          google.golang.org/protobuf
+model/modeltest:        onnx/graph model
+onnx/wire/onnxtest:          google.golang.org/protobuf
 estimator/estimatortest: estimator
-graph/graphtest:        graph
+onnx/graph/graphtest:        onnx/graph
 
 # measurements, for developers
 bench:                  baseline checkpoint estimator num/kernel model model/modeltest shapley

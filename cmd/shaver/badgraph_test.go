@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"shaver/internal/onnx/onnxtest"
+	"shaver/internal/onnx/wire/onnxtest"
 )
 
 // clickGraph returns a click model for the dataset ds: the rows of three tables, joined, and

@@ -14,8 +14,8 @@ import (
 	"shaver/internal/compact"
 	"shaver/internal/composed"
 	"shaver/internal/dataset"
-	"shaver/internal/dissect"
 	"shaver/internal/model"
+	"shaver/internal/onnx/dissect"
 )
 
 // modelFacts is what "model inspect" prints.

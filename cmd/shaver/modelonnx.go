@@ -15,9 +15,9 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
-	"shaver/internal/dissect"
 	"shaver/internal/model"
-	"shaver/internal/onnx"
+	"shaver/internal/onnx/dissect"
+	"shaver/internal/onnx/wire"
 )
 
 // onnxFacts is what "model inspect" prints about an .onnx file, or about a file of our own

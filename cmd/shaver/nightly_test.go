@@ -29,7 +29,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/gate"
 	"shaver/internal/nightly"
-	"shaver/internal/onnx/onnxtest"
+	"shaver/internal/onnx/wire/onnxtest"
 	"shaver/internal/planted"
 )
 

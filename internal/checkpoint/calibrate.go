@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/graph"
 	"shaver/internal/model"
+	"shaver/internal/onnx/graph"
 )
 
 // Calibrated returns a checkpoint whose logits are scale*z + offset, up to rounding,

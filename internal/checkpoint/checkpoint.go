@@ -20,8 +20,8 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/compact"
 	"shaver/internal/composed"
-	"shaver/internal/dissect"
 	"shaver/internal/model"
+	"shaver/internal/onnx/dissect"
 )
 
 // The keys of our metadata in safetensors files.

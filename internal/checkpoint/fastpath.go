@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strconv"
 
-	"shaver/internal/dissect"
 	"shaver/internal/match"
 	"shaver/internal/model"
+	"shaver/internal/onnx/dissect"
 )
 
 // Recognize returns the architecture of n if n is a model of another kind than

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/dissect"
-	"shaver/internal/graph"
 	"shaver/internal/model"
+	"shaver/internal/onnx/dissect"
+	"shaver/internal/onnx/graph"
 )
 
 // derivatives are those of a row's logit, which PyTorch computed in float64.

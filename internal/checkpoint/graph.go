@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/graph"
 	"shaver/internal/model"
+	"shaver/internal/onnx/graph"
 )
 
 // metaGraph is the metadata key of the head of a model of Kind Graph.

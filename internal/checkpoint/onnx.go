@@ -13,10 +13,10 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/dissect"
-	"shaver/internal/graph"
 	"shaver/internal/model"
-	"shaver/internal/onnx"
+	"shaver/internal/onnx/dissect"
+	"shaver/internal/onnx/graph"
+	"shaver/internal/onnx/wire"
 )
 
 // IsONNX reports whether the file at path is a graph of ONNX, or would be if it existed.

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/dissect"
 	"shaver/internal/model"
+	"shaver/internal/onnx/dissect"
 )
 
 const exports = "../../testdata/onnx"

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"shaver/internal/base/atomicfile"
-	"shaver/internal/dissect"
 	"shaver/internal/model"
-	"shaver/internal/onnx"
+	"shaver/internal/onnx/dissect"
+	"shaver/internal/onnx/wire"
 )
 
 // origin says where the tables of a model are in the .onnx file from which it was read.

@@ -13,7 +13,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/model"
-	"shaver/internal/onnx"
+	"shaver/internal/onnx/wire"
 )
 
 // statement is what a source besides the tensors says about the architecture: a JSON

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/dissect"
 	"shaver/internal/estimator"
 	"shaver/internal/model"
 	mask "shaver/internal/num/layout"
 	"shaver/internal/num/loss"
+	"shaver/internal/onnx/dissect"
 	"shaver/internal/prune"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"

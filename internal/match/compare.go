@@ -6,8 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"shaver/internal/graph"
 	"shaver/internal/model"
+	"shaver/internal/onnx/graph"
 )
 
 // tolerance bounds the difference of two logits, relative to the largest logit or 1.

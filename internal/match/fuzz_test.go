@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"shaver/internal/graph"
+	"shaver/internal/onnx/graph"
 )
 
 // maxFuzzed bounds the elements of a constant in FuzzFind.

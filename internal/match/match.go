@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"slices"
 
-	"shaver/internal/graph"
 	"shaver/internal/model"
+	"shaver/internal/onnx/graph"
 )
 
 // Samples is the number of rows of LookUp.Sample.

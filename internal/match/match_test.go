@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/graph"
 	"shaver/internal/model"
+	"shaver/internal/onnx/graph"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/graph"
+	"shaver/internal/onnx/graph"
 )
 
 // operators reads the nodes that compute something. A function returns the elements of the

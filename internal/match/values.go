@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"shaver/internal/graph"
+	"shaver/internal/onnx/graph"
 )
 
 // atom is an element of a source. Atoms are numbered from 1.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"sync"
 
-	"shaver/internal/execute"
-	"shaver/internal/graph"
 	"shaver/internal/num/kernel"
+	"shaver/internal/onnx/execute"
+	"shaver/internal/onnx/graph"
 )
 
 // GraphHead is the head of a model of Kind Graph: a graph that computes the logit from the

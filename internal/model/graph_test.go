@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/graph"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/onnx/graph"
 )
 
 // A DeepFM or a DCNv2 as a graph has the logits of the network, in batches, walks and

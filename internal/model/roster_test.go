@@ -9,9 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"shaver/internal/graph"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
+	"shaver/internal/onnx/graph"
 )
 
 // A row of modeltest.Lists has the ids of item, user, history (3) and tags (2). The first

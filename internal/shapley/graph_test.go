@@ -11,13 +11,13 @@ import (
 	"testing"
 
 	"shaver/internal/checkpoint"
-	"shaver/internal/dissect"
 	"shaver/internal/estimator"
-	"shaver/internal/graph"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/num/loss"
-	"shaver/internal/onnx"
+	"shaver/internal/onnx/dissect"
+	"shaver/internal/onnx/graph"
+	"shaver/internal/onnx/wire"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )

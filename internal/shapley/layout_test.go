@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"shaver/internal/estimator"
-	"shaver/internal/graph"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/num/loss"
+	"shaver/internal/onnx/graph"
 	"shaver/internal/shapley"
 )
 

@@ -9,10 +9,10 @@ import (
 
 	"shaver/internal/estimator"
 	"shaver/internal/estimator/estimatortest"
-	"shaver/internal/graph"
 	"shaver/internal/model"
 	"shaver/internal/model/modeltest"
 	"shaver/internal/num/loss"
+	"shaver/internal/onnx/graph"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )

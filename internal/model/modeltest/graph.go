@@ -5,8 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"shaver/internal/graph"
 	"shaver/internal/model"
+	"shaver/internal/onnx/graph"
 )
 
 // Builder builds a head. The zero Builder is empty.

@@ -3,8 +3,8 @@ package modeltest
 import (
 	"slices"
 
-	"shaver/internal/graph"
 	"shaver/internal/model"
+	"shaver/internal/onnx/graph"
 )
 
 // Lists returns the layout of a model with four fields: item and user, and the lists

@@ -1,0 +1,615 @@
+package dissect
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/onnx/wire"
+	"shaver/internal/onnx/wire/onnxtest"
+)
+
+type names = onnxtest.Names
+
+var (
+	node = onnxtest.Node
+	attr = onnxtest.Attribute
+)
+
+// Types of elements in ONNX.
+const (
+	float32s = 1
+	int64s   = 7
+	bools    = 9
+)
+
+// sample is a click model with the tables a [5, 2] and b [3, 2], which the columns i and j
+// of ids choose, and a dense input x. A test changes its parts.
+type sample struct {
+	opset        int64
+	inputs       []onnxtest.Message
+	outputs      []onnxtest.Message
+	initializers []onnxtest.Message
+	before       []onnxtest.Message // nodes
+	rows         []onnxtest.Message // nodes that make ea and eb, of shape [batch, 2]
+	after        []onnxtest.Message // nodes that make y of h, the concatenation of ea, eb and x
+}
+
+func sequence(n int) []float32 {
+	list := make([]float32, n)
+	for i := range list {
+		list[i] = float32(i%7) - 2.5
+	}
+	return list
+}
+
+func newSample() *sample {
+	return &sample{
+		opset:   18,
+		inputs:  []onnxtest.Message{onnxtest.Value("ids", int64s, -1, 2), onnxtest.Value("x", float32s, -1, 1)},
+		outputs: []onnxtest.Message{onnxtest.Value("y", float32s, -1, 1)},
+		initializers: []onnxtest.Message{
+			onnxtest.Floats("a", sequence(10), 5, 2), onnxtest.Floats("b", sequence(6), 3, 2), onnxtest.Floats("w", sequence(5), 5, 1),
+			onnxtest.Ints("0", []int64{0}), onnxtest.Ints("1", []int64{1}), onnxtest.Ints("[0]", []int64{0}, 1), onnxtest.Ints("[1]", []int64{1}, 1),
+			onnxtest.Ints("2", []int64{2}), onnxtest.Ints("3", []int64{3}), onnxtest.Ints("4", []int64{4}), onnxtest.Ints("5", []int64{5}), onnxtest.Ints("[-1]", []int64{-1}, 1),
+			onnxtest.Floats("one", []float32{1}),
+		},
+		before: []onnxtest.Message{
+			node("Gather", names{"ids", "0"}, names{"i"}, attr("axis", 1)),
+			node("Gather", names{"ids", "1"}, names{"j"}, attr("axis", 1)),
+		},
+		rows:  []onnxtest.Message{node("Gather", names{"a", "i"}, names{"ea"}), node("Gather", names{"b", "j"}, names{"eb"})},
+		after: []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z"}), node("Sigmoid", names{"z"}, names{"y"})},
+	}
+}
+
+func (s *sample) bytes() []byte {
+	return onnxtest.Model(s.opset, onnxtest.Graph{
+		Inputs: s.inputs, Outputs: s.outputs, Initializers: s.initializers,
+		Nodes: slices.Concat(s.before, s.rows, []onnxtest.Message{node("Concat", names{"ea", "eb", "x"}, names{"h"}, attr("axis", 1))}, s.after),
+	}.Message())
+}
+
+func (s *sample) dissect(t *testing.T, o Options) (*Network, error) {
+	t.Helper()
+	data := s.bytes()
+	m, err := onnx.Read("m.onnx", bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Dissect(m, o)
+}
+
+// ea sets the nodes that make ea.
+func (s *sample) ea(nodes ...onnxtest.Message) { s.rows = slices.Concat(nodes, s.rows[1:]) }
+
+// The parts of a plain model are found.
+func TestDissect(t *testing.T) {
+	n, err := newSample().dissect(t, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []Field{{Name: "ids[0]", Input: "ids", Length: 1, Rows: 5, Pad: -1}, {Name: "ids[1]", Input: "ids", Column: 1, Length: 1, Rows: 3, Pad: -1}}; !reflect.DeepEqual(n.Fields, want) {
+		t.Errorf("fields %+v, expected %+v", n.Fields, want)
+	}
+	if len(n.Tables) != 2 || n.Tables[0].Name != "a" || n.Tables[0].Rows != 5 || n.Tables[0].Dim != 2 || n.Tables[1].Name != "b" {
+		t.Errorf("tables %+v", n.Tables)
+	}
+	if len(n.Dense) != 1 || n.Dense[0].Name != "x" || n.Output != "y" || n.Logit != "the input of Sigmoid n_y" {
+		t.Errorf("dense inputs %+v, output %q, logit %q", n.Dense, n.Output, n.Logit)
+	}
+	if want := []Operator{{"Concat", 1}, {"MatMul", 1}}; !slices.Equal(n.Operators, want) {
+		t.Errorf("operators %v, expected %v", n.Operators, want)
+	}
+	for i, l := range n.LookUps {
+		if !l.Player || n.Head.Inputs[i] != l.Value || !slices.Equal(n.Head.Values[l.Value].Shape, []int{1, 2}) {
+			t.Errorf("look-up %d is %+v", i, l)
+		}
+	}
+	// Row 4 of a is -1.5 -0.5 (elements 8 and 9), row 1 of b is -0.5 0.5, w is -2.5 ... 1.5.
+	if got, want := forward(t, n, []int{4, 1}, []float32{2}), -1.5*-2.5+-0.5*-1.5+-0.5*-0.5+0.5*0.5+2*1.5; math.Abs(got-want) > 1e-6 {
+		t.Errorf("logit %v, expected %v", got, want)
+	}
+}
+
+// Files compute row numbers from ids in many ways. In each of these ways, the model has the
+// same fields and the same logit as the plain model.
+func TestWaysOfIDs(t *testing.T) {
+	plain, err := newSample().dissect(t, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, x := []int{4, 1}, []float32{2}
+	want := forward(t, plain, ids, x)
+	gather := node("Gather", names{"a", "k"}, names{"ea"})
+	for name, change := range map[string]func(s *sample){
+		"cast":     func(s *sample) { s.ea(node("Cast", names{"i"}, names{"k"}, attr("to", 6)), gather) },
+		"identity": func(s *sample) { s.ea(node("Identity", names{"i"}, names{"k"}), gather) },
+		"mod":      func(s *sample) { s.ea(node("Mod", names{"i", "5"}, names{"k"}), gather) },
+		"clip":     func(s *sample) { s.ea(node("Clip", names{"i", "0", "4"}, names{"k"}), gather) },
+		"where": func(s *sample) {
+			s.ea(node("Equal", names{"i", "0"}, names{"p"}), node("Where", names{"p", "0", "i"}, names{"k"}), gather)
+		},
+		"up and down": func(s *sample) {
+			s.ea(node("Add", names{"i", "3"}, names{"q"}), node("Sub", names{"q", "3"}, names{"k"}), gather)
+		},
+		"shapes": func(s *sample) {
+			s.ea(node("Unsqueeze", names{"i", "[0]"}, names{"q"}), node("Transpose", names{"q"}, names{"r"}), node("Reshape", names{"r", "[-1]"}, names{"k"}), gather)
+		},
+		"table renamed": func(s *sample) {
+			s.ea(node("Identity", names{"a"}, names{"a2"}), node("Gather", names{"a2", "i"}, names{"ea"}))
+		},
+		"twice": func(s *sample) {
+			s.ea(node("Gather", names{"a", "i"}, names{"e1"}), node("Gather", names{"a", "i"}, names{"e2"}), node("Add", names{"e1", "e2"}, names{"e3"}),
+				node("Mul", names{"e3", "half"}, names{"ea"}))
+			s.initializers = append(s.initializers, onnxtest.Floats("half", []float32{0.5}))
+		},
+		"split": func(s *sample) {
+			s.before = []onnxtest.Message{node("Split", names{"ids"}, names{"i1", "j1"}, attr("axis", 1)),
+				node("Squeeze", names{"i1", "[1]"}, names{"i"}), node("Squeeze", names{"j1", "[1]"}, names{"j"})}
+			s.opset = 13
+		},
+		"slice, flatten": func(s *sample) {
+			s.before = []onnxtest.Message{node("Slice", names{"ids", "[0]", "[1]", "[1]"}, names{"i1"}), node("Reshape", names{"i1", "[-1]"}, names{"i"}),
+				node("Gather", names{"ids", "1"}, names{"j"}, attr("axis", 1))}
+		},
+		"float ids": func(s *sample) {
+			s.inputs = []onnxtest.Message{onnxtest.Value("ids", float32s, -1, 3)}
+			s.before = []onnxtest.Message{
+				node("Cast", names{"ids"}, names{"whole"}, attr("to", int64s)),
+				node("Gather", names{"whole", "0"}, names{"i"}, attr("axis", 1)), node("Gather", names{"whole", "1"}, names{"j"}, attr("axis", 1)),
+				node("Gather", names{"ids", "2"}, names{"x1"}, attr("axis", 1)), node("Unsqueeze", names{"x1", "[1]"}, names{"x"}),
+			}
+		},
+		"rows on the last axis": func(s *sample) {
+			s.inputs[0] = onnxtest.Value("ids", int64s, 2, -1)
+			s.before = []onnxtest.Message{node("Gather", names{"ids", "0"}, names{"i"}), node("Gather", names{"ids", "1"}, names{"j"})}
+		},
+		"a column of its own": func(s *sample) {
+			s.inputs = append(s.inputs, onnxtest.Value("i", int64s, -1), onnxtest.Value("j", int64s, -1))[1:]
+			s.inputs[0], s.inputs[1], s.inputs[2] = s.inputs[1], s.inputs[2], s.inputs[0]
+			s.before = nil
+		},
+		"half precision": func(s *sample) {
+			var raw []byte
+			for _, f := range sequence(10) { // halves are exact
+				bits := math.Float32bits(f)
+				raw = binary.LittleEndian.AppendUint16(raw, uint16(bits>>16&0x8000|(bits>>23&0xff-112)<<10|bits>>13&0x3ff))
+			}
+			s.initializers[0] = onnxtest.Raw("a", 10, raw, 5, 2)
+			s.ea(node("Cast", names{"a"}, names{"a2"}, attr("to", float32s)), node("Gather", names{"a2", "i"}, names{"ea"}))
+		},
+		"half precision in varints": func(s *sample) {
+			var varints []byte
+			for _, f := range sequence(10) {
+				varints = binary.AppendUvarint(varints, uint64(math.Float32bits(f)>>16)) // bfloat16, which is exact too
+			}
+			s.initializers[0] = onnxtest.Message(nil).Int(1, 5).Int(1, 2).Int(2, 16).Text(8, "a").Text(5, string(varints))
+		},
+		"if": func(s *sample) {
+			s.ea(node("Shape", names{"i"}, names{"count"}), node("Equal", names{"count", "[1]"}, names{"single"}),
+				node("If", names{"single"}, names{"ea"},
+					attr("then_branch", onnxtest.Graph{Nodes: []onnxtest.Message{node("Neg", names{"x"}, names{"t"})}, Outputs: []onnxtest.Message{onnxtest.Value("t", float32s)}}),
+					attr("else_branch", onnxtest.Graph{Nodes: []onnxtest.Message{node("Gather", names{"a", "i"}, names{"e"})}, Outputs: []onnxtest.Message{onnxtest.Value("e", float32s)}})))
+		},
+		"one row at a time": func(s *sample) {
+			s.inputs = []onnxtest.Message{onnxtest.Value("ids", int64s, 1, 2), onnxtest.Value("x", float32s, 1, 1)}
+		},
+		"batches of 4": func(s *sample) {
+			s.inputs = []onnxtest.Message{onnxtest.Value("ids", int64s, 4, 2), onnxtest.Value("x", float32s, 4, 1)}
+		},
+		"batches of 2, squeezed": func(s *sample) {
+			s.inputs = []onnxtest.Message{onnxtest.Value("ids", int64s, 2, 2), onnxtest.Value("x", float32s, 2, 1)}
+			s.after = append(s.after[:1:1], node("Squeeze", names{"z"}, names{"z1"}), node("Sigmoid", names{"z1"}, names{"y"}))
+		},
+		"squeeze of everything": func(s *sample) {
+			s.after = append(s.after[:1:1], node("Squeeze", names{"z"}, names{"z1"}), node("Sigmoid", names{"z1"}, names{"y"}))
+		},
+		"old squeeze": func(s *sample) {
+			s.opset = 11
+			s.after = append(s.after[:1:1], node("Squeeze", names{"z"}, names{"z1"}, attr("axes", []int64{1})), node("Sigmoid", names{"z1"}, names{"y"}))
+		},
+		"loop": func(s *sample) {
+			body := onnxtest.Graph{
+				Inputs:  []onnxtest.Message{onnxtest.Value("turn", int64s), onnxtest.Value("go", bools), onnxtest.Value("sum", float32s)},
+				Nodes:   []onnxtest.Message{node("Add", names{"sum", "quarter"}, names{"next"}), node("Identity", names{"go"}, names{"on"})},
+				Outputs: []onnxtest.Message{onnxtest.Value("on", bools), onnxtest.Value("next", float32s)},
+			}
+			s.initializers = append(s.initializers, onnxtest.Floats("quarter", []float32{0.25}))
+			s.after = append(s.after[:1:1], node("Loop", names{"4", "", "z"}, names{"z2"}, attr("body", body)), node("Sub", names{"z2", "one"}, names{"z3"}), node("Sigmoid", names{"z3"}, names{"y"}))
+		},
+		"two classes": func(s *sample) {
+			s.after = []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z1"}), node("Mul", names{"z1", "zero"}, names{"z0"}),
+				node("Concat", names{"z0", "z1"}, names{"z"}, attr("axis", 1)), node("Softmax", names{"z"}, names{"y"}, attr("axis", 1))}
+			s.initializers = append(s.initializers, onnxtest.Floats("zero", []float32{0}))
+		},
+		"one of two classes": func(s *sample) {
+			s.initializers = append(s.initializers, onnxtest.Floats("zero", []float32{0}))
+			s.after = []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z1"}), node("Mul", names{"z1", "zero"}, names{"z0"}),
+				node("Concat", names{"z1", "z0"}, names{"z"}, attr("axis", 1)), node("Softmax", names{"z"}, names{"p"}, attr("axis", -1)), node("Gather", names{"p", "0"}, names{"y"}, attr("axis", 1))}
+		},
+		"without sigmoid": func(s *sample) { s.after = []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"y"})} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSample()
+			change(s)
+			n, err := s.dissect(t, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(name, "batches") {
+				if len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "batches of") {
+					t.Errorf("notes %q", n.Notes)
+				}
+				n.Notes = nil
+			}
+			if len(n.Fields) != 2 || n.Fields[0].Rows != 5 || n.Fields[1].Rows != 3 || len(n.LookUps) != 2 || len(n.Notes) != 0 {
+				t.Errorf("fields %+v, look-ups %+v, notes %q", n.Fields, n.LookUps, n.Notes)
+			}
+			if got := forward(t, n, ids, x); math.Abs(got-want) > 1e-5 {
+				t.Errorf("logit %v, expected %v", got, want)
+			}
+		})
+	}
+}
+
+// A table that fields share with offsets has a look-up for each field.
+func TestJointTable(t *testing.T) {
+	s := newSample()
+	s.initializers = append(s.initializers, onnxtest.Floats("t", sequence(16), 8, 2), onnxtest.Floats("t1", sequence(8), 8), onnxtest.Ints("offsets", []int64{0, 5}, 2))
+	s.before = append(s.before, node("Add", names{"ids", "offsets"}, names{"k"}), node("Gather", names{"t", "k"}, names{"e"}), node("Gather", names{"t1", "k"}, names{"f"}))
+	s.rows = []onnxtest.Message{node("Gather", names{"e", "0"}, names{"ea"}, attr("axis", 1)), node("Gather", names{"e", "1"}, names{"eb"}, attr("axis", 1))}
+	s.after = []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z1"}), node("ReduceSum", names{"f", "[1]"}, names{"z2"}), node("Add", names{"z1", "z2"}, names{"z"}), node("Sigmoid", names{"z"}, names{"y"})}
+	n, err := s.dissect(t, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(n.Tables) != 2 || n.Tables[0].Name != "t" || n.Tables[1].Dim != 1 {
+		t.Fatalf("tables %+v", n.Tables)
+	}
+	var got []LookUp
+	for _, l := range n.LookUps {
+		l.Value = 0
+		got = append(got, l)
+	}
+	want := []LookUp{{0, 0, 0, true, 0}, {1, 0, 5, true, 0}, {0, 1, 0, false, 0}, {1, 1, 5, false, 0}}
+	if !slices.Equal(got, want) || n.Fields[0].Rows != 5 || n.Fields[1].Rows != 3 {
+		t.Errorf("look-ups %+v of fields %+v, expected %+v", got, n.Fields, want)
+	}
+}
+
+// A user chooses the output, and says that it is a logit if it does not look like one.
+func TestOutput(t *testing.T) {
+	s := newSample()
+	s.outputs = append(s.outputs, onnxtest.Value("e", float32s, -1, 1), onnxtest.Value("c", float32s, -1, 5))
+	s.after = append(s.after, node("Exp", names{"z"}, names{"e"}), node("Identity", names{"h"}, names{"c"}))
+	for _, c := range []struct {
+		o        Options
+		want     string // part of the error, or of how the logit follows
+		settings []string
+	}{
+		{Options{}, "choose one of: y, e, c", []string{OutputSetting}},
+		{Options{Output: "z"}, "there is no output z", []string{OutputSetting}},
+		{Options{Output: "c"}, "has the shape [1 5]", []string{OutputSetting}},
+		{Options{Output: "e"}, "comes from Exp", []string{OutputSetting, LogitSetting}},
+		{Options{Output: "y"}, "the input of Sigmoid n_y", nil},
+		{Options{Output: "y[0]"}, "the input of Sigmoid n_y", nil},
+		{Options{Output: "y[1]"}, "there is no y[1]", []string{OutputSetting}},
+		{Options{Output: "y[-1]"}, "there is no output y[-1]", []string{OutputSetting}},
+		{Options{Output: "c[4]", Logit: true}, "the output as it is", nil},
+		{Options{Output: "e", Logit: true}, "the output as it is", nil},
+		{Options{Output: "y", Logit: true}, "the output as it is", nil},
+	} {
+		n, err := s.dissect(t, c.o)
+		if c.settings == nil {
+			if err != nil || n.Logit != c.want {
+				t.Errorf("%+v: %v, %+v", c.o, err, n)
+			}
+			continue
+		}
+		if err == nil || !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) || !slices.Equal(fault.Settings(err), c.settings) {
+			t.Errorf("%+v: error %v with the settings %q, expected %q with %q", c.o, err, fault.Settings(err), c.want, c.settings)
+		}
+	}
+}
+
+// One of several numbers of an output gives the logit of its own task.
+func TestOneOfSeveralTasks(t *testing.T) {
+	s := newSample()
+	want := forwardOf(t, s, Options{})
+	s.after = []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z"}), node("Neg", names{"z"}, names{"z0"}), node("Sigmoid", names{"z0"}, names{"p0"}), node("Sigmoid", names{"z"}, names{"p1"}),
+		node("Concat", names{"p0", "p1"}, names{"y"}, attr("axis", 1))}
+	for output, want := range map[string]float64{"y[0]": -want, "y[1]": want} {
+		if got := forwardOf(t, s, Options{Output: output}); math.Abs(got-want) > 1e-6 {
+			t.Errorf("logit of %s is %v, expected %v", output, got, want)
+		}
+	}
+	if _, err := s.dissect(t, Options{}); err == nil || !strings.Contains(err.Error(), "choose one of them, such as y[0]") {
+		t.Errorf("without a choice the error is %v", err)
+	}
+}
+
+// forwardOf returns the logit of s for some row.
+func forwardOf(t *testing.T, s *sample, o Options) float64 {
+	t.Helper()
+	n, err := s.dissect(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return forward(t, n, []int{4, 1}, []float32{2})
+}
+
+// refusals has models that must be refused, with a part of the error.
+var refusals = map[string]struct {
+	change func(s *sample)
+	want   string
+}{
+	"sequence": {func(s *sample) {
+		s.ea(node("Gather", names{"a", "ids"}, names{"e"}), node("ReduceMean", names{"e", "[1]"}, names{"ea"}, attr("keepdims", 0)))
+	}, "ids is a list, but table b is read from row 0 on for some of its positions and not for position 0"},
+	"shared in part": {func(s *sample) {
+		s.initializers = append(s.initializers, onnxtest.Floats("a1", sequence(3), 3, 1))
+		s.rows[1] = node("Gather", names{"a", "j"}, names{"eb"})
+		s.after = append(s.after[:1:1], node("Gather", names{"a1", "j"}, names{"g"}), node("Add", names{"z", "g"}, names{"y"}))
+	}, "ids[0] chooses from 5 rows of table a and ids[1] from 3, which other tables limit"},
+	"tied weights": {func(s *sample) {
+		s.after = []onnxtest.Message{node("Transpose", names{"a"}, names{"at"}), node("MatMul", names{"ea", "at"}, names{"m"}), node("ReduceSum", names{"m", "[1]"}, names{"y"})}
+	}, "node n_at reads table a other than by a look-up"},
+	"constant row": {func(s *sample) {
+		s.after = append(s.after[:1:1], node("Gather", names{"a", "0"}, names{"g"}), node("ReduceSum", names{"g"}, names{"gs"}), node("Add", names{"z", "gs"}, names{"y"}))
+	}, "node n_g reads table a other than by a look-up"},
+	"computed table": {func(s *sample) {
+		s.ea(node("Mul", names{"a", "one"}, names{"a2"}), node("Gather", names{"a2", "i"}, names{"ea"}))
+	}, "node n_ea (Gather): the ids choose rows of a table that is computed"},
+	"hashed ids": {func(s *sample) {
+		s.ea(node("Mul", names{"i", "3"}, names{"q"}), node("Mod", names{"q", "5"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
+	}, "node n_ea: field ids[0] and table a: id 1 reads row 3, expected row 1"},
+	"ids from 1": {func(s *sample) {
+		s.ea(node("Sub", names{"i", "1"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
+	}, "id 0 reads row -1 of table a"},
+	"clipped ids": {func(s *sample) {
+		s.ea(node("Clip", names{"i", "0", "2"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
+	}, "id 3 reads row 2, expected row 3"},
+	"crossed ids": {func(s *sample) {
+		s.ea(node("Add", names{"i", "j"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
+	}, "chosen by no input or by several"},
+	"columns": {func(s *sample) { s.ea(node("Gather", names{"a", "i"}, names{"ea"}, attr("axis", 1))) }, "along axis 1"},
+	"remapped ids": {func(s *sample) {
+		s.ea(node("Gather", names{"[0]", "i"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
+	}, "node n_k (Gather): the ids are mapped by table [0]"},
+	"rows touch by a mean": {func(s *sample) {
+		s.after = []onnxtest.Message{node("ReduceMean", names{"h", "[0]"}, names{"m"}), node("Sub", names{"h", "m"}, names{"h2"}), node("MatMul", names{"h2", "w"}, names{"y"})}
+	}, "depends on the other rows of its batch"},
+	"rows touch by a softmax": {func(s *sample) {
+		s.after = []onnxtest.Message{node("Softmax", names{"h"}, names{"h2"}, attr("axis", 0)), node("MatMul", names{"h2", "w"}, names{"y"})}
+	}, "depends on the other rows of its batch"},
+	"rows are summed": {func(s *sample) {
+		s.after = []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z"}), node("ReduceSum", names{"z", "[0]"}, names{"y"})}
+	}, "expected an axis with the rows"},
+	"training": {func(s *sample) {
+		s.initializers = append(s.initializers, onnxtest.Floats("v", make([]float32, 5), 5))
+		s.after = append([]onnxtest.Message{node("BatchNormalization", names{"h", "v", "v", "v", "v"}, names{"h2"}, attr("training_mode", 1))}, s.after...)
+		s.after[1] = node("MatMul", names{"h2", "w"}, names{"z"})
+	}, "node n_h2 (BatchNormalization): it is in training mode"},
+	"strings":         {func(s *sample) { s.inputs[1] = onnxtest.Value("x", 8, -1, 1) }, "input x is of string"},
+	"sequence length": {func(s *sample) { s.inputs[0] = onnxtest.Value("ids", int64s, -1, -1) }, "input ids: axis 1 has no fixed size"},
+	"huge input":      {func(s *sample) { s.inputs[0] = onnxtest.Value("ids", int64s, -1, 1<<40) }, "input ids has"},
+	"fixed batch whose rows touch": {func(s *sample) {
+		s.inputs = []onnxtest.Message{onnxtest.Value("ids", int64s, 4, 2), onnxtest.Value("x", float32s, 4, 1)}
+		s.after = []onnxtest.Message{node("ReduceMean", names{"h", "[0]"}, names{"m"}), node("Sub", names{"h", "m"}, names{"h2"}), node("MatMul", names{"h2", "w"}, names{"y"})}
+	}, "output y has the shape [4 1] for one row"},
+	"two outputs in one": {func(s *sample) {
+		s.after = []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z"}), node("Concat", names{"z", "z"}, names{"z2"}, attr("axis", 1)), node("Sigmoid", names{"z2"}, names{"y"})}
+	}, "output y has the shape [1 2] for one row"},
+	"no table":         {func(s *sample) { s.after = []onnxtest.Message{node("Sigmoid", names{"x"}, names{"y"})} }, "no input chooses the rows of a table"},
+	"constant":         {func(s *sample) { s.after = []onnxtest.Message{node("Sigmoid", names{"one"}, names{"y"})} }, "output y"},
+	"unknown operator": {func(s *sample) { s.after = []onnxtest.Message{node("GRU", names{"h"}, names{"y"})} }, "n_y\" (GRU)"},
+	"scan": {func(s *sample) {
+		s.after = []onnxtest.Message{node("Scan", names{"h"}, names{"y"}, attr("body", onnxtest.Graph{}))}
+	}, "node n_y (Scan)"},
+	"condition of rows": {func(s *sample) {
+		s.after = []onnxtest.Message{node("Cast", names{"h"}, names{"c"}, attr("to", bools)), node("If", names{"c"}, names{"y"}, attr("then_branch", onnxtest.Graph{}), attr("else_branch", onnxtest.Graph{}))}
+	}, "node n_y (If) depends on the row"},
+	"endless loop": {func(s *sample) {
+		body := onnxtest.Graph{
+			Inputs:  []onnxtest.Message{onnxtest.Value("turn", int64s), onnxtest.Value("go", bools), onnxtest.Value("sum", float32s)},
+			Nodes:   []onnxtest.Message{node("Identity", names{"sum"}, names{"next"})},
+			Outputs: []onnxtest.Message{onnxtest.Value("go", bools), onnxtest.Value("next", float32s)},
+		}
+		s.after = append(s.after[:1:1], node("Loop", names{"", "", "z"}, names{"y"}, attr("body", body)))
+	}, "node n_y (Loop): loops take more than"},
+	"loops in loops": {func(s *sample) {
+		body := onnxtest.Graph{Nodes: []onnxtest.Message{node("Add", names{"z", "z"}, names{"q"})}}
+		for i := range 6 {
+			suffix := string(rune('a' + i))
+			body.Inputs = []onnxtest.Message{onnxtest.Value("turn"+suffix, int64s), onnxtest.Value("go"+suffix, bools)}
+			body.Outputs = []onnxtest.Message{onnxtest.Value("go"+suffix, bools), onnxtest.Value("z", float32s)}
+			body = onnxtest.Graph{Nodes: []onnxtest.Message{node("Loop", names{"many", ""}, names{"r" + suffix}, attr("body", body))}}
+		}
+		s.initializers = append(s.initializers, onnxtest.Ints("many", []int64{1000}))
+		s.after = append(s.after[:1:1], slices.Concat(body.Nodes, []onnxtest.Message{node("Identity", names{"rf"}, names{"y"})})...)
+	}, "loops take more than"},
+	"too many operators": {func(s *sample) {
+		body := onnxtest.Graph{
+			Inputs:  []onnxtest.Message{onnxtest.Value("turn", int64s), onnxtest.Value("go", bools), onnxtest.Value("sum", float32s)},
+			Outputs: []onnxtest.Message{onnxtest.Value("go", bools), onnxtest.Value("sum", float32s)},
+		}
+		for i := range 100 {
+			body.Nodes = append(body.Nodes, node("Identity", names{"turn"}, names{fmt.Sprint("v", i)}))
+		}
+		s.initializers = append(s.initializers, onnxtest.Ints("many", []int64{4000}))
+		s.after = append(s.after[:1:1], node("Loop", names{"many", "", "z"}, names{"y"}, attr("body", body)))
+	}, "operators with its loops unrolled"},
+	"too much work": {func(s *sample) {
+		s.initializers = append(s.initializers, onnxtest.Ints("wide", []int64{2000, 2000}, 2), onnxtest.Ints("[0,1]", []int64{0, 1}, 2))
+		s.after = []onnxtest.Message{node("Reshape", names{"h", "[-1]"}, names{"f"}), node("Gather", names{"f", "[0]"}, names{"s"}), node("Expand", names{"s", "wide"}, names{"m"}),
+			node("MatMul", names{"m", "m"}, names{"p"}), node("ReduceSum", names{"p", "[0,1]"}, names{"y"}, attr("keepdims", 0))}
+	}, "output y takes more than"},
+	"too large a shape": {func(s *sample) {
+		s.initializers = append(s.initializers, onnxtest.Ints("wide", []int64{1 << 40, 5}, 2))
+		s.after = []onnxtest.Message{node("Expand", names{"h", "wide"}, names{"y"})}
+	}, "n_y"},
+	"too many ids": {func(s *sample) {
+		s.initializers = append(s.initializers, onnxtest.Ints("wide", []int64{1 << 20, 2}, 2))
+		s.ea(node("Expand", names{"ids", "wide"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
+	}, "node n_k (Expand): its result"},
+	"rows that shrink": {func(s *sample) {
+		s.ea(node("Cast", names{"i"}, names{"k"}, attr("to", 2)), node("Gather", names{"big", "k"}, names{"ea"}))
+		s.initializers = append(s.initializers, onnxtest.Floats("big", make([]float32, 600), 300, 2))
+	},
+		"id 256 reads row 0, expected row 256"},
+}
+
+// A model that is not supported is refused within bounded memory, with one line that says
+// why.
+func TestRefusals(t *testing.T) {
+	for name, c := range refusals {
+		t.Run(name, func(t *testing.T) {
+			s := newSample()
+			c.change(s)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			n, err := s.dissect(t, Options{})
+			runtime.ReadMemStats(&after)
+			if err == nil {
+				t.Fatalf("no error, but %+v", n)
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; took > 128<<20 {
+				t.Errorf("%d MiB were allocated", took>>20)
+			}
+			if !fault.IsInput(err) || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "m.onnx: ") {
+				t.Errorf("error %q, expected one line of bad input that names the file", err)
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %q, expected %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A graph whose batch axis has no fixed size, but which computes only single rows, is
+// accepted with a note.
+func TestSingleRows(t *testing.T) {
+	s := newSample()
+	s.initializers = append(s.initializers, onnxtest.Ints("[1,5]", []int64{1, 5}, 2))
+	s.after = []onnxtest.Message{node("Reshape", names{"h", "[1,5]"}, names{"h2"}), node("MatMul", names{"h2", "w"}, names{"y"})}
+	n, err := s.dissect(t, Options{})
+	if err != nil || len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "one row at a time only") {
+		t.Errorf("%v, %+v, expected a note", err, n)
+	}
+}
+
+// An input that nothing reads gets a note, because an exporter that was given one tensor
+// for two inputs connects only one of them.
+func TestIgnoredInput(t *testing.T) {
+	s := newSample()
+	s.inputs = append(s.inputs, onnxtest.Value("user", int64s, -1))
+	n, err := s.dissect(t, Options{})
+	if err != nil || len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "does not depend on the input user") {
+		t.Errorf("%v, %+v, expected a note", err, n)
+	}
+}
+
+// hole is a file with a head, a tail and zeros between them, such as a sparse file.
+type hole struct {
+	head, tail []byte
+	size       int64
+}
+
+func (h *hole) ReadAt(b []byte, at int64) (int, error) {
+	clear(b)
+	if at < int64(len(h.head)) {
+		copy(b, h.head[at:])
+	}
+	for i := range b {
+		if place := at + int64(i) - (h.size - int64(len(h.tail))); place >= 0 && place < int64(len(h.tail)) {
+			b[i] = h.tail[place]
+		}
+	}
+	return int(min(int64(len(b)), h.size-at)), nil
+}
+
+// A table of 4 GiB is taken apart without reading it.
+func TestLargeTable(t *testing.T) {
+	const rows, dim = 1 << 26, 16
+	const size = rows * dim * 4
+	s := newSample()
+	table := onnxtest.Message(nil).Int(1, rows).Int(1, dim).Int(2, 1).Text(8, "big")
+	table = append(table, 0x4a)
+	table = binary.AppendUvarint(table, size)
+	s.rows[0] = node("Gather", names{"big", "i"}, names{"e"})
+	s.rows = append(s.rows, node("ReduceSum", names{"e", "[1]"}, names{"ea"}))
+	s.initializers[2] = onnxtest.Floats("w", sequence(4), 4, 1)
+	rest := s.bytes()
+	at := bytes.IndexByte(rest, 0x3a) // the graph
+	length, n := binary.Uvarint(rest[at+1:])
+	graph := rest[at+1+n : at+1+n+int(length)]
+	after := rest[at+1+n+int(length):]
+	entry := append([]byte{0x2a}, binary.AppendUvarint(nil, uint64(len(table))+size)...)
+	entry = append(entry, table...)
+	head := slices.Concat(rest[:at], []byte{0x3a}, binary.AppendUvarint(nil, uint64(len(graph)+len(entry))+size), graph, entry)
+	f := &hole{head, after, int64(len(head)+len(after)) + size}
+	var before, later runtime.MemStats
+	runtime.ReadMemStats(&before)
+	m, err := onnx.Read("m.onnx", f, f.size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, err := Dissect(m, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&later)
+	if took := later.TotalAlloc - before.TotalAlloc; took > 8<<20 {
+		t.Errorf("%d bytes were allocated", took)
+	}
+	if network.Fields[0].Rows != rows {
+		t.Errorf("fields %+v", network.Fields)
+	}
+}
+
+// Any graph is refused as bad input, or gives a network that computes the logit of a row.
+func FuzzDissect(f *testing.F) {
+	f.Add(newSample().bytes())
+	for _, c := range refusals {
+		s := newSample()
+		c.change(s)
+		f.Add(s.bytes())
+	}
+	for _, name := range []string{"dlrm-offsets.legacy", "dlrm-offsets.dynamo", "fuxictr-pnn.legacy", "two-classes.legacy", "ncf.opset9"} {
+		data, err := os.ReadFile(filepath.Join(exports, name+".onnx"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := onnx.Read("m.onnx", bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return
+		}
+		for _, o := range []Options{{}, {Output: "y", Logit: true}} {
+			n, err := Dissect(m, o)
+			if err != nil {
+				if !fault.IsInput(err) {
+					t.Fatalf("%v is not bad input", err)
+				}
+				continue
+			}
+			ids := make([]int, len(n.Fields))
+			for j, field := range n.Fields {
+				ids[j] = field.Rows - 1
+			}
+			forward(t, n, ids, make([]float32, len(n.Dense)))
+		}
+	})
+}

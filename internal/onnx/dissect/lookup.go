@@ -1,0 +1,109 @@
+package dissect
+
+import (
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/onnx/graph"
+	"shaver/internal/onnx/wire"
+)
+
+// lookUp builds a Gather whose indices depend on inputs. Each index becomes a look-up.
+func (b *builder) lookUp(s *step) ([]*value, error) {
+	refuse := func(format string, args ...any) error {
+		return fault.Inputf("node %s (%s): "+format, append([]any{onnx.Quote(s.name), s.op}, args...)...)
+	}
+	t, index := s.inputs[0].tensor, s.inputs[1].trace
+	if t == nil {
+		return nil, refuse("the ids choose rows of a table that is computed or is an input, expected a table that the file holds as it is: tied and normalised tables are not supported")
+	}
+	name := onnx.Quote(t.Name)
+	axis := int64(0)
+	if a, ok := s.attributes["axis"].(int64); ok {
+		axis = a
+	}
+	switch {
+	case len(t.Dims) == 0 || axis != 0 && axis != -int64(len(t.Dims)):
+		return nil, refuse("the ids choose parts of table %s along axis %d of the shape %v, expected rows, which are axis 0", name, axis, t.Dims)
+	case !t.Type.Floating():
+		return nil, refuse("the ids are mapped by table %s of %s, expected ids that are row numbers", name, t.Type)
+	case index.kind != graph.Int:
+		return nil, refuse("the row numbers of table %s are of type %v, expected whole numbers", name, index.kind)
+	case t.Elements() == 0 || t.Elements()/t.Dims[0] > graph.MaxElements:
+		return nil, refuse("table %s has the shape %v, expected rows of 1 to %d numbers", name, t.Dims, graph.MaxElements)
+	case len(index.elements) == 0:
+		return nil, refuse("it reads no row of table %s", name)
+	}
+	dim := t.Elements() / t.Dims[0]
+	var parts []graph.Value
+	var keys []lookUpKey
+	for _, e := range index.elements {
+		if e.mixed || e.source == nil {
+			return nil, refuse("a row of table %s is chosen by no input or by several, expected one id for each row: crossed features are not supported", name)
+		}
+		offset := 0
+		if !e.plain() {
+			row, err := b.start(e)
+			if err != nil {
+				return nil, refuse("the row numbers of table %s: %w", name, err)
+			}
+			if row < 0 || row >= t.Dims[0] {
+				return nil, refuse("id 0 reads row %d of table %s, which has %d rows", row, name, t.Dims[0])
+			}
+			offset = row
+		}
+		in := &b.inputs[e.source.input]
+		row, column := in.place(e.source.index, b.batch)
+		key := lookUpKey{t, place{row, e.source.input, column}, offset}
+		l := b.found[key]
+		if l == nil {
+			l = &lookUp{lookUpKey: key, length: 1, dim: dim, node: s.name, value: b.head.AddInput(t.Name+" of "+in.column(column), graph.Float, []int{1, dim})}
+			b.found[key] = l
+			b.lookUps = append(b.lookUps, l)
+		}
+		if !slices.Contains(l.elements, e) {
+			if len(l.elements) == 64 {
+				return nil, refuse("the row numbers of table %s are computed from the same id in more than %d ways", name, len(l.elements))
+			}
+			l.elements = append(l.elements, e)
+		}
+		parts, keys = append(parts, l.value), append(keys, key)
+	}
+	b.runs = append(b.runs, runsOf(keys)...)
+	shape := slices.Concat(index.shape, t.Dims[1:])
+	v, err := b.join(s.name, parts, dim, 0, shape)
+	if err != nil {
+		return nil, err
+	}
+	return []*value{inHead(v)}, nil
+}
+
+// start returns the row number that e computes from id 0.
+func (b *builder) start(e *element) (int, error) {
+	if row, ok := b.starts[e]; ok {
+		return row, nil
+	}
+	if b.checks -= startCost * int64(e.size); b.checks < 0 {
+		return 0, fault.Inputf("the row numbers take too many operators to compute from the ids, and this one takes %d", e.size)
+	}
+	rows, err := e.rowsOf(0, 1)
+	if err != nil {
+		return 0, err
+	}
+	b.starts[e] = int(rows[0])
+	return int(rows[0]), nil
+}
+
+// dense returns the value in the head of an element of an input, which s needs.
+func (b *builder) dense(e *element, s *step) graph.Value {
+	in := &b.inputs[e.input]
+	row, column := in.place(e.index, b.batch)
+	key := place{row, e.input, column}
+	d := b.columns[key]
+	if d == nil {
+		d = &number{place: key, node: s.name, value: b.head.AddInput(in.column(column), graph.Float, []int{1, 1})}
+		b.columns[key] = d
+		b.numbers = append(b.numbers, d)
+	}
+	return d.value
+}

@@ -1,0 +1,210 @@
+package dissect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/onnx/graph"
+	"shaver/internal/onnx/wire"
+)
+
+// network describes what b has built and checks the ids.
+func (b *builder) network() (*Network, error) {
+	n := &Network{Head: &b.head, Output: b.output, End: b.end}
+	if b.element >= 0 {
+		n.Output = fmt.Sprintf("%s[%d]", b.output, b.element)
+	}
+	b.trim()
+	if len(b.lookUps) == 0 {
+		return nil, fault.Inputf("output %s: no input chooses the rows of a table, expected a click model with embeddings", onnx.Quote(b.output))
+	}
+	lists := b.lists()
+	if err := b.joinLookUps(lists); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(b.lookUps, func(x, y *lookUp) int {
+		return cmp.Or(cmp.Compare(x.input, y.input), cmp.Compare(x.column, y.column))
+	})
+	fields, err := b.fields(n, lists)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.readNumbers(n, fields, lists); err != nil {
+		return nil, err
+	}
+	tables := map[*onnx.Tensor]int{}
+	slices.SortStableFunc(b.lookUps, func(x, y *lookUp) int { return cmp.Compare(min(y.dim, 2), min(x.dim, 2)) }) // players first
+	for _, l := range b.lookUps {
+		if _, ok := tables[l.tensor]; !ok {
+			tables[l.tensor] = len(n.Tables)
+			t := Table{Name: l.tensor.Name, Rows: l.tensor.Dims[0], Dim: l.dim, tensor: l.tensor}
+			if !l.tensor.InPlace() { // every read would begin at the first element
+				if t.decoded, err = l.tensor.Floats(); err != nil {
+					return nil, err
+				}
+			}
+			n.Tables = append(n.Tables, t)
+		}
+	}
+	slices.SortStableFunc(b.lookUps, func(x, y *lookUp) int {
+		return cmp.Or(cmp.Compare(tables[x.tensor], tables[y.tensor]), cmp.Compare(x.offset, y.offset))
+	})
+	if err := b.checkRows(n, fields); err != nil {
+		return nil, err
+	}
+	b.findPads(n, fields, lists)
+	b.rewire()
+	b.head.Inputs = nil
+	for _, l := range b.lookUps {
+		n.LookUps = append(n.LookUps, LookUp{Field: fields[l.place], Table: tables[l.tensor], Offset: l.offset, Player: l.dim > 1, Value: l.value})
+		b.head.Inputs = append(b.head.Inputs, l.value)
+	}
+	for _, d := range n.Dense {
+		b.head.Inputs = append(b.head.Inputs, d.Value)
+	}
+	for _, d := range n.IDs {
+		b.head.Inputs = append(b.head.Inputs, d.Value)
+	}
+	for _, in := range b.inputs {
+		if b.bound[in.Name] {
+			n.Bound = append(n.Bound, in.Name)
+		}
+	}
+	n.Notes = append(n.Notes, b.ignored(n)...)
+	counts := map[string]int{}
+	for _, node := range b.head.Nodes {
+		counts[node.Op]++
+	}
+	for name, count := range counts {
+		n.Operators = append(n.Operators, Operator{name, count})
+	}
+	slices.SortFunc(n.Operators, func(x, y Operator) int { return cmp.Compare(x.Name, y.Name) })
+	return n, nil
+}
+
+// ignored returns a note for each input of the file that n does not have. Exporters of
+// PyTorch take two inputs for one if they were given the same tensor for both.
+func (b *builder) ignored(n *Network) (notes []string) {
+	for _, in := range b.model.Graph.Inputs {
+		if !b.bound[in.Name] &&
+			!slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Input == in.Name }) &&
+			!slices.ContainsFunc(n.Dense, func(d Dense) bool { return d.Input == in.Name }) {
+			notes = append(notes, fmt.Sprintf("the output does not depend on the input %s: if it should, export the model with a tensor of its own for each input", onnx.Quote(in.Name)))
+		}
+	}
+	return notes
+}
+
+// trim removes nodes, look-ups and dense inputs that the output does not need.
+func (b *builder) trim() {
+	b.head.Trim()
+	used := map[graph.Value]bool{b.head.Output: true}
+	for _, n := range b.head.Nodes {
+		for _, v := range n.Inputs {
+			used[v] = true
+		}
+	}
+	b.lookUps = slices.DeleteFunc(b.lookUps, func(l *lookUp) bool { return !used[l.value] })
+	b.numbers = slices.DeleteFunc(b.numbers, func(d *number) bool { return !used[d.value] })
+}
+
+// fields appends the fields of b's look-ups to n, and returns their positions by the places
+// of their first columns.
+func (b *builder) fields(n *Network, lists *lists) (map[place]int, error) {
+	limits, err := b.limits()
+	if err != nil {
+		return nil, err
+	}
+	fields := map[place]int{}
+	for _, l := range b.lookUps {
+		j, ok := fields[l.place]
+		if !ok {
+			in := &b.inputs[l.input]
+			j = len(n.Fields)
+			fields[l.place] = j
+			n.Fields = append(n.Fields, Field{
+				Name: in.columnRange(l.column, l.length), Input: in.Name, Column: l.column, Length: l.length,
+				Rows: limits[l], Float: in.Type.Floating(), Pad: -1,
+			})
+		}
+		n.Fields[j].Rows = min(n.Fields[j].Rows, limits[l])
+	}
+	type rows struct {
+		tensor *onnx.Tensor
+		offset int
+	}
+	first := map[rows]int{} // field of the first look-up that reads some rows
+	for _, l := range b.lookUps {
+		j := fields[l.place]
+		i, ok := first[rows{l.tensor, l.offset}]
+		if !ok {
+			first[rows{l.tensor, l.offset}] = j
+		} else if n.Fields[i].Rows != n.Fields[j].Rows {
+			return nil, fault.Inputf("node %s: %s chooses from %d rows of table %s and %s from %d, which other tables limit: expected that fields share all rows that they read, or none",
+				onnx.Quote(l.node), onnx.Quote(n.Fields[i].Name), n.Fields[i].Rows, onnx.Quote(l.tensor.Name), onnx.Quote(n.Fields[j].Name), n.Fields[j].Rows)
+		}
+	}
+	return fields, nil
+}
+
+// limits returns how many rows of its table each look-up can read. They end at the first
+// row of the next look-ups of the table. Look-ups with the same first row share their rows.
+// limits refuses tables that are read in other ways.
+func (b *builder) limits() (map[*lookUp]int, error) {
+	tables := map[*onnx.Tensor][]*lookUp{}
+	for _, l := range b.lookUps {
+		tables[l.tensor] = append(tables[l.tensor], l)
+	}
+	limits := map[*lookUp]int{}
+	for _, first := range b.lookUps { // in an order that does not depend on the map
+		list := tables[first.tensor]
+		if list[0] != first {
+			continue
+		}
+		if reader, ok := b.readers[first.tensor]; ok {
+			return nil, fault.Inputf("node %s reads table %s other than by a look-up, expected look-ups only: an entry would count in every row",
+				onnx.Quote(reader), onnx.Quote(first.tensor.Name))
+		}
+		list = slices.Clone(list)
+		slices.SortStableFunc(list, func(x, y *lookUp) int { return cmp.Compare(y.offset, x.offset) })
+		end, next := first.tensor.Dims[0], first.tensor.Dims[0] // of the rows at l's offset, and at the offset before it
+		for i, l := range list {
+			if i > 0 && l.offset != list[i-1].offset {
+				end = next
+			}
+			limits[l], next = end-l.offset, l.offset
+		}
+	}
+	return limits, nil
+}
+
+// checkRows verifies that the ids of all fields choose the rows of their tables in order.
+// Look-ups that share rows are checked once if they compute them in the same way.
+func (b *builder) checkRows(n *Network, fields map[place]int) error {
+	const most = 4         // ways to compute the same rows that are remembered
+	var checked []*element // for the rows of the current look-up
+	free := freeOperators
+	for i, l := range b.lookUps {
+		f := &n.Fields[fields[l.place]]
+		if i == 0 || l.tensor != b.lookUps[i-1].tensor || l.offset != b.lookUps[i-1].offset {
+			checked, free = nil, freeOperators
+		}
+		for _, e := range l.elements {
+			if slices.ContainsFunc(checked, func(o *element) bool { return e.source.kind == o.source.kind && e.same(o) }) {
+				continue
+			}
+			if err := e.check(l.offset, f.Rows, free, &b.checks); err != nil {
+				return fault.Inputf("node %s: field %s and table %s: %w", onnx.Quote(l.node), onnx.Quote(f.Name), onnx.Quote(l.tensor.Name), err)
+			}
+			if !e.plain() {
+				free = 0
+			}
+			if len(checked) < most {
+				checked = append(checked, e)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package dissect
+
+import (
+	"fmt"
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/onnx/graph"
+	"shaver/internal/onnx/wire"
+)
+
+// unbounded lists operators whose result can be any number. If the output of a click model
+// is such a result, it is a logit and not a probability.
+var unbounded = []string{"Gemm", "MatMul", "Add", "Sub", "Sum", "ReduceSum", "ReduceMean", "Neg", "Einsum", "Conv"}
+
+// severalError says that the output has several numbers. count is the size of its first
+// axis.
+type severalError struct {
+	error
+	count int
+}
+
+func (e *severalError) Unwrap() error { return e.error }
+
+// logit sets the output of the head to the logit, and b.end. It describes how the logit
+// follows from v, the output of the file.
+func (b *builder) logit(v *value, o Options) (string, error) {
+	name := onnx.Quote(b.output)
+	if err := b.materialise(v, &step{name: b.output, op: "output"}); err != nil {
+		return "", err
+	}
+	info := b.head.Values[v.head]
+	count, err := graph.Count(info.Shape)
+	switch {
+	case err != nil:
+		return "", fault.Inputf("output %s: %w", name, err)
+	case info.Constant != nil:
+		return "", fault.Inputf("output %s is the same for every row", name)
+	case info.Type != graph.Float:
+		return "", fault.Setting(fault.Inputf("output %s is of type %v, expected a probability or a logit", name, info.Type), OutputSetting)
+	}
+	b.end = onnx.End{Output: b.output, Shape: info.Shape}
+	at := trail{b, v.head, 0}
+	several := &severalError{fault.Setting(fault.Inputf("output %s has the shape %v for one row, expected one number: choose one of them, such as %s[0], or export the model with a dynamic batch axis", name, info.Shape, name), OutputSetting), 1}
+	if b.element >= count {
+		return "", fault.Setting(fault.Inputf("output %s has the shape %v for one row, so there is no %s[%d]", name, info.Shape, name, b.element), OutputSetting)
+	}
+	if b.element >= 0 {
+		at.element, count = b.element, 1
+	}
+	if count == 2 && !o.Logit {
+		at.element = 1 // of the probabilities of two classes
+	} else if count != 1 {
+		several.count = info.Shape[0]
+		return "", several
+	}
+	if o.Logit {
+		b.head.Output, err = at.pick()
+		return "the output as it is", err
+	}
+	node, err := at.back()
+	if err != nil {
+		return "", fault.Inputf("output %s: %w", name, err)
+	}
+	op := "an input"
+	if node != nil {
+		op = node.Op
+	}
+	switch {
+	case count == 2 && op != "Softmax":
+		several.count = info.Shape[0]
+		return "", several
+	case op == "Sigmoid":
+		label := onnx.Quote(node.Name)
+		at.value = node.Inputs[0]
+		b.end.Op, b.end.Shape = op, b.head.Values[at.value].Shape
+		b.head.Output, err = at.pick()
+		return "the input of Sigmoid " + label, err
+	case op == "Softmax":
+		if text, ok, err := at.difference(node); ok || err != nil {
+			return text, err
+		}
+	case count == 1 && at.unbounded(node):
+		b.head.Output, err = at.pick()
+		return "the output, which has no Sigmoid", err
+	}
+	return "", fault.Setting(fault.Inputf("output %s has the shape %v and comes from %s, expected a Sigmoid, a Softmax of two classes, or a logit: choose another output, or say that it is a logit", name, info.Shape, op), OutputSetting, LogitSetting)
+}
+
+// trail follows an element of a value back to the operator that computed it.
+type trail struct {
+	*builder
+	value   graph.Value
+	element int
+}
+
+// back follows the element over operators that only move elements, and returns the node
+// that computed it. It returns nil if the element is one of an input.
+func (t *trail) back() (*graph.Node, error) {
+	producers := map[graph.Value]int{}
+	for i, n := range t.head.Nodes {
+		for _, v := range n.Outputs {
+			producers[v] = i
+		}
+	}
+	for {
+		i, ok := producers[t.value]
+		if !ok {
+			return nil, nil
+		}
+		n := &t.head.Nodes[i]
+		from, found := t.value, false
+		if n.Op == "Cast" && t.head.Values[n.Inputs[0]].Type == graph.Float {
+			t.value = n.Inputs[0]
+			continue
+		}
+		which, seen := slices.Index(n.Outputs, from), 0
+		element := t.element
+		moved := t.head.Relabel(n, func(output, input, at int) {
+			if output != which {
+				return
+			}
+			if seen == element && input != graph.Nothing {
+				t.value, t.element, found = n.Inputs[input], at, true
+			}
+			seen++
+		})
+		if !moved {
+			return n, nil
+		}
+		if !found {
+			return nil, fmt.Errorf("node %s sets it to 0 in every row", onnx.Quote(n.Name))
+		}
+	}
+}
+
+// unbounded reports whether the result of n can be any number. It takes the product with a
+// constant for what it multiplies.
+func (t *trail) unbounded(n *graph.Node) bool {
+	for n != nil && (n.Op == "Div" || n.Op == "Mul") && t.head.Values[n.Inputs[1]].Constant != nil {
+		before := trail{t.builder, n.Inputs[0], 0}
+		count, err := graph.Count(t.head.Values[before.value].Shape)
+		if err != nil || count != 1 {
+			return false
+		}
+		if n, err = before.back(); err != nil {
+			return false
+		}
+	}
+	return n != nil && slices.Contains(unbounded, n.Op)
+}
+
+// pick returns the element as a value of one element.
+func (t *trail) pick() (graph.Value, error) {
+	if count, _ := graph.Count(t.head.Values[t.value].Shape); count == 1 {
+		return t.value, nil
+	}
+	flat, err := t.head.Add(graph.Node{Name: t.output, Op: "Reshape", Inputs: []graph.Value{t.value, t.head.AddConstant(graph.NewInts([]int64{-1}, 1))}})
+	if err != nil {
+		return 0, fault.Inputf("%w", err)
+	}
+	one, err := t.head.Add(graph.Node{Name: t.output, Op: "Gather", Inputs: []graph.Value{flat[0], t.head.AddConstant(graph.NewInts([]int64{int64(t.element)}, 1))}, Attributes: graph.Attributes{"axis": int64(0)}})
+	if err != nil {
+		return 0, fault.Inputf("%w", err)
+	}
+	return one[0], nil
+}
+
+// difference sets the output of the head to the logit of a Softmax of two classes, which is
+// the difference of its inputs. ok is false if the number of classes is not two.
+func (t *trail) difference(n *graph.Node) (text string, ok bool, err error) {
+	shape := t.head.Values[n.Inputs[0]].Shape
+	axis := int64(-1)
+	if a, given := n.Attributes["axis"].(int64); given {
+		axis = a
+	}
+	if axis < 0 {
+		axis += int64(len(shape))
+	}
+	if axis < 0 || axis >= int64(len(shape)) || shape[axis] != 2 {
+		return "", false, nil
+	}
+	inner := 1
+	for _, size := range shape[axis+1:] {
+		inner *= size
+	}
+	t.value = n.Inputs[0]
+	class := t.element / inner % 2
+	t.end.Op, t.end.Shape, t.end.Axis, t.end.Class = n.Op, shape, int(axis), class
+	other := *t
+	other.element += inner * (1 - 2*class)
+	positive, err := t.pick()
+	if err != nil {
+		return "", true, err
+	}
+	negative, err := other.pick()
+	if err != nil {
+		return "", true, err
+	}
+	out, err := t.head.Add(graph.Node{Name: t.output, Op: "Sub", Inputs: []graph.Value{positive, negative}})
+	if err != nil {
+		return "", true, fault.Inputf("%w", err)
+	}
+	t.head.Output = out[0]
+	return fmt.Sprintf("input %d of Softmax %s minus the other one", class, onnx.Quote(n.Name)), true, nil
+}

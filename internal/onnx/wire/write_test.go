@@ -1,0 +1,570 @@
+package onnx
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/onnx/wire/onnxtest"
+)
+
+// written is a rewritten model that was read again.
+type written struct {
+	*Rewriting
+	main, data []byte
+	model      *Model
+}
+
+// rewriteFile rewrites the model at path with new values of some of its tensors, and reads the
+// result.
+func rewriteFile(t *testing.T, path string, o Options, values map[string][]float32) written {
+	t.Helper()
+	m, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var tables []Table
+	for _, tensor := range tensorsOf(m.Graph) {
+		if v, ok := values[tensor.Name]; ok {
+			tables = append(tables, Table{tensor, v})
+		}
+	}
+	if len(tables) != len(values) {
+		t.Fatalf("%d tables, expected %d", len(tables), len(values))
+	}
+	o.Data = "new.data"
+	r, err := m.Rewrite(tables, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var main, data bytes.Buffer
+	n, err := r.WriteTo(&main)
+	if err != nil || n != r.Bytes || int64(main.Len()) != n {
+		t.Fatalf("wrote %d bytes in %d, expected %d: %v", n, main.Len(), r.Bytes, err)
+	}
+	if n, err = r.WriteData(&data); err != nil || n != r.DataBytes || int64(data.Len()) != n {
+		t.Fatalf("wrote %d bytes of external data in %d, expected %d: %v", n, data.Len(), r.DataBytes, err)
+	}
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "new.onnx"), main.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r.External {
+		if err := os.WriteFile(filepath.Join(folder, o.Data), data.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := Open(filepath.Join(folder, "new.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.Close() })
+	return written{r, main.Bytes(), data.Bytes(), again}
+}
+
+// tensorsOf returns the tensors of g and of the graphs in it.
+func tensorsOf(g *Graph) []*Tensor {
+	all := slices.Clone(g.Initializers)
+	for i := range g.Nodes {
+		for _, name := range sortedNames(g.Nodes[i].Attributes) {
+			a := g.Nodes[i].Attributes[name]
+			if a.Tensor != nil {
+				all = append(all, a.Tensor)
+			}
+			if a.Graph != nil {
+				all = append(all, tensorsOf(a.Graph)...)
+			}
+		}
+	}
+	return all
+}
+
+func floatsOf(t *testing.T, m *Model, name string) []float32 {
+	t.Helper()
+	for _, tensor := range tensorsOf(m.Graph) {
+		if tensor.Name == name {
+			v, err := tensor.Floats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("there is no tensor %s", name)
+	return nil
+}
+
+func save(t *testing.T, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "m.onnx")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// halves returns a tensor of float16 or bfloat16 whose bits are in int32_data.
+func halves(name string, kind int64, bits ...uint64) onnxtest.Message {
+	var data []byte
+	for _, b := range bits {
+		data = binary.AppendUvarint(data, b)
+	}
+	return onnxtest.Message(nil).Int(1, int64(len(bits))).Int(2, kind).Text(5, string(data)).Text(8, name)
+}
+
+// forms is a model with a table in every form, and a table in a body within a body.
+func forms() []byte {
+	doubles := make([]byte, 0, 16)
+	for _, v := range []float64{math.Pi, 1} {
+		doubles = binary.LittleEndian.AppendUint64(doubles, math.Float64bits(v))
+	}
+	inner := onnxtest.Graph{
+		Nodes:   []onnxtest.Message{onnxtest.Node("Constant", nil, onnxtest.Names{"deep"}, onnxtest.Attribute("value", onnxtest.Floats("inner", []float32{1, 2, 3}, 3)))},
+		Outputs: []onnxtest.Message{onnxtest.Value("deep", 1, 3)},
+	}
+	branch := func(name string) onnxtest.Graph {
+		return onnxtest.Graph{
+			Nodes: []onnxtest.Message{onnxtest.Node("If", onnxtest.Names{"yes"}, onnxtest.Names{name},
+				onnxtest.Attribute("then_branch", inner), onnxtest.Attribute("else_branch", onnxtest.Graph{
+					Nodes: []onnxtest.Message{onnxtest.Node("Identity", onnxtest.Names{"raw"}, onnxtest.Names{name + "o"})}, Outputs: []onnxtest.Message{onnxtest.Value(name+"o", 1)}}))},
+			Outputs: []onnxtest.Message{onnxtest.Value(name, 1, 3)},
+		}
+	}
+	g := onnxtest.Graph{
+		Outputs: []onnxtest.Message{onnxtest.Value("y", 1, 3)},
+		Initializers: []onnxtest.Message{
+			onnxtest.Floats("raw", []float32{1, float32(math.Copysign(0, -1)), 3}, 3),
+			onnxtest.Message(nil).Int(1, 2).Int(2, 1).Text(8, "typed").Text(4, string(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, math.Float32bits(5)), math.Float32bits(6)))),
+			onnxtest.Raw("double", 11, doubles, 2),
+			halves("half", 10, 0x3c00, 0x4000, 0),
+			halves("brain", 16, 0x3f80, 0x4000),
+			onnxtest.Raw("yes", 9, []byte{1}),
+		},
+		Nodes: []onnxtest.Message{onnxtest.Node("If", onnxtest.Names{"yes"}, onnxtest.Names{"y"},
+			onnxtest.Attribute("then_branch", branch("a")), onnxtest.Attribute("else_branch", branch("b")))},
+	}
+	return onnxtest.Model(18, g.Message(), onnxtest.Message(nil).Text(99, "a field of a newer version"))
+}
+
+// A model with the same values has the same bytes. Otherwise only the elements that change
+// have other bytes, whatever their form is.
+func TestRewriteForms(t *testing.T) {
+	data := forms()
+	path := save(t, data)
+	minusZero := float32(math.Copysign(0, -1))
+	same := map[string][]float32{"raw": {1, minusZero, 3}, "typed": {5, 6}, "double": {float32(math.Pi), 1}, "half": {1, 2, 0}, "brain": {1, 2}}
+	if w := rewriteFile(t, path, Options{}, same); !bytes.Equal(w.main, data) || w.External {
+		t.Error("a model with the same values has other bytes")
+	}
+	changes := map[string][]float32{"raw": {1, 0, 7}, "typed": {-5, 6}, "double": {float32(math.Pi), 1.5}, "half": {0.1, 2, 65504}, "brain": {1, 1.004}}
+	w := rewriteFile(t, path, Options{}, changes)
+	want := map[string][]float32{"raw": changes["raw"], "typed": changes["typed"], "double": changes["double"], "half": {0.099975586, 2, 65504}, "brain": {1, 1.0078125}}
+	for name, values := range want {
+		if got := floatsOf(t, w.model, name); !slices.Equal(got, values) || math.Signbit(float64(got[1])) {
+			t.Errorf("%s is %v, expected %v", name, got, values)
+		}
+	}
+	if !bytes.Contains(w.main, binary.LittleEndian.AppendUint64(nil, math.Float64bits(math.Pi))) {
+		t.Error("an element of float64 that does not change was rounded to float32")
+	}
+	if !bytes.HasSuffix(w.main, []byte("a field of a newer version")) {
+		t.Error("an unknown field is lost")
+	}
+	small := map[string][]float32{"half": {70000, 1, 1}}
+	m, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	half := m.Graph.Initializers[3]
+	if _, err := m.Rewrite([]Table{{half, small["half"]}}, Options{}); !fault.IsInput(err) || !strings.Contains(err.Error(), "cannot hold the value 70000") {
+		t.Errorf("a value beyond float16: %v", err)
+	}
+	if _, err := m.Rewrite([]Table{{half, []float32{1, 2, 0}}, {half, []float32{1, 2, 0}}}, Options{}); !fault.IsInput(err) || !strings.Contains(err.Error(), "are one tensor") {
+		t.Errorf("one tensor twice: %v", err)
+	}
+}
+
+// If the file would be too large, the tables move to a file with external data, also from a
+// body in a body, whose messages get other lengths.
+func TestRewriteLarge(t *testing.T) {
+	path := save(t, forms())
+	m, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var inner *Tensor
+	for _, tensor := range tensorsOf(m.Graph) {
+		if tensor.Name == "inner" {
+			inner = tensor
+		}
+	}
+	values := slices.Repeat([]float32{4}, 3)
+	r, err := m.Rewrite([]Table{{m.Graph.Initializers[0], values}, {inner, values}}, Options{Data: "new.data", most: m.Size() - 1})
+	if err == nil || !strings.Contains(err.Error(), "expected at most") { // what points to the tables is longer than these tables
+		t.Errorf("a file that is too large without its tables: %v, %v", r, err)
+	}
+	table := make([]float32, 1000)
+	g := onnxtest.Graph{
+		Outputs:      []onnxtest.Message{onnxtest.Value("y", 1, 1000)},
+		Initializers: []onnxtest.Message{onnxtest.Floats("t", table, 1000), halves("half", 10, 0x3c00)},
+		Nodes:        []onnxtest.Message{onnxtest.Node("Identity", onnxtest.Names{"t"}, onnxtest.Names{"y"})},
+	}
+	for i := range table {
+		table[i] = float32(i)
+	}
+	w := rewriteFile(t, save(t, onnxtest.Model(18, g.Message())), Options{most: 2000}, map[string][]float32{"t": table, "half": {3}})
+	if !w.External || w.Bytes > 2000 || !slices.Equal(floatsOf(t, w.model, "t"), table) || floatsOf(t, w.model, "half")[0] != 3 {
+		t.Errorf("the tables are in %+v", w.Rewriting)
+	}
+}
+
+// modelOutside writes a model whose tensors are in other files. Each setting is a name, a file, an
+// offset and the number of float32.
+func modelOutside(t *testing.T, files map[string]int, tensors ...[]any) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, size := range files {
+		data := make([]byte, size)
+		for i := range data {
+			data[i] = byte(i/4%100 + 1) // finite
+			if i%4 == 3 {
+				data[i] = 0x3f
+			}
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := onnxtest.Graph{Outputs: []onnxtest.Message{onnxtest.Value("y", 1, 1)}}
+	for _, s := range tensors {
+		settings := []string{"location", s[1].(string), "offset", s[2].(string), "checksum", "of " + s[0].(string)}
+		g.Initializers = append(g.Initializers, onnxtest.Outside(s[0].(string), 1, settings, int64(s[3].(int))))
+	}
+	g.Nodes = []onnxtest.Message{onnxtest.Node("Identity", onnxtest.Names{tensors[0][0].(string)}, onnxtest.Names{"y"})}
+	path := filepath.Join(folder, "m.onnx")
+	if err := os.WriteFile(path, onnxtest.Model(18, g.Message()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// External tensors keep their places, and bytes that belong to no tensor become 0. Several
+// files become one. A table that shares bytes with another tensor gets bytes of its own.
+func TestRewriteExternal(t *testing.T) {
+	path := modelOutside(t, map[string]int{"a": 4096}, []any{"one", "a", "0", 16}, []any{"two", "a", "256", 32})
+	m, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	one, two := floatsOf(t, m, "one"), floatsOf(t, m, "two")
+	changed := slices.Clone(two)
+	changed[3] = 0
+	w := rewriteFile(t, path, Options{}, map[string][]float32{"one": one, "two": changed})
+	original, err := os.ReadFile(filepath.Join(filepath.Dir(path), "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Concat(original[:64], make([]byte, 192), original[256:384])
+	copy(want[256+12:], make([]byte, 4))
+	if !bytes.Equal(w.data, want) {
+		t.Errorf("the external data are\n%v, expected\n%v", w.data, want)
+	}
+	if !bytes.Contains(w.main, []byte("of one")) || bytes.Contains(w.main, []byte("of two")) {
+		t.Error("expected the checksum of the tensor that did not change only")
+	}
+	if !slices.Equal(floatsOf(t, w.model, "two"), changed) || !slices.Equal(floatsOf(t, w.model, "one"), one) {
+		t.Error("the tensors have other values")
+	}
+
+	path = modelOutside(t, map[string]int{"a": 512, "b": 512}, []any{"one", "b", "64", 16}, []any{"tied", "b", "64", 16}, []any{"part", "b", "100", 16}, []any{"two", "a", "0", 100})
+	if m, err = Open(path); err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	one, part := floatsOf(t, m, "one"), floatsOf(t, m, "part")
+	w = rewriteFile(t, path, Options{}, map[string][]float32{"one": make([]float32, 16)})
+	if !slices.Equal(floatsOf(t, w.model, "one"), make([]float32, 16)) || !slices.Equal(floatsOf(t, w.model, "tied"), one) || !slices.Equal(floatsOf(t, w.model, "part"), part) {
+		t.Error("a table that shares bytes changes other tensors, or does not change")
+	}
+	if files := w.model.External(); len(files) != 1 || w.DataBytes > 1024 {
+		t.Errorf("the external data are in %q, %d bytes", files, w.DataBytes)
+	}
+	if _, err := m.Rewrite(nil, Options{Data: "c:data"}); !fault.IsInput(err) || !strings.Contains(err.Error(), "expected a name without a colon") {
+		t.Errorf("a name that cannot be read: %v", err)
+	}
+}
+
+// An external tensor without elements, between tensors that share bytes, moves no other
+// tensor.
+func TestRewriteEmptyExternal(t *testing.T) {
+	path := modelOutside(t, map[string]int{"a": 512}, []any{"wide", "a", "0", 64}, []any{"empty", "a", "100", 0}, []any{"part", "a", "120", 10}, []any{"last", "a", "256", 16})
+	m, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	last := floatsOf(t, m, "last")
+	changed := slices.Clone(last)
+	changed[0] = 0
+	w := rewriteFile(t, path, Options{}, map[string][]float32{"last": changed})
+	for _, name := range []string{"wide", "part"} {
+		if !slices.Equal(floatsOf(t, w.model, name), floatsOf(t, m, name)) {
+			t.Errorf("tensor %s has other values", name)
+		}
+	}
+	if !slices.Equal(floatsOf(t, w.model, "last"), changed) {
+		t.Errorf("the table has the values %v, expected %v", floatsOf(t, w.model, "last"), changed)
+	}
+}
+
+// looked is a graph in which nodes look up rows of a table, also in a body.
+func looked(table onnxtest.Message, more ...onnxtest.Message) onnxtest.Graph {
+	body := onnxtest.Graph{
+		Nodes:   []onnxtest.Message{onnxtest.Node("Gather", onnxtest.Names{"t", "ids"}, onnxtest.Names{"in"}, onnxtest.Attribute("axis", 0))},
+		Outputs: []onnxtest.Message{onnxtest.Value("in", 1, -1, 4)},
+	}
+	other := onnxtest.Graph{
+		Nodes:   []onnxtest.Message{onnxtest.Node("Gather", onnxtest.Names{"t", "ids"}, onnxtest.Names{"else"})},
+		Outputs: []onnxtest.Message{onnxtest.Value("else", 1, -1, 4)},
+	}
+	return onnxtest.Graph{
+		Inputs:       []onnxtest.Message{onnxtest.Value("ids", 7, -1), onnxtest.Value("t", 1, 500, 4)},
+		Outputs:      []onnxtest.Message{onnxtest.Value("y", 1, -1, 4)},
+		Initializers: []onnxtest.Message{table, onnxtest.Raw("yes", 9, []byte{1})},
+		Nodes: append([]onnxtest.Message{
+			onnxtest.Node("Gather", onnxtest.Names{"t", "ids"}, onnxtest.Names{"e"}),
+			onnxtest.Node("If", onnxtest.Names{"yes"}, onnxtest.Names{"b"}, onnxtest.Attribute("then_branch", body), onnxtest.Attribute("else_branch", other)),
+			onnxtest.Node("Add", onnxtest.Names{"e", "b"}, onnxtest.Names{"y"}),
+		}, more...),
+	}
+}
+
+// sparse returns a table of 500 rows of 4 in which one row of ten is kept.
+func sparse() []float32 {
+	v := make([]float32, 2000)
+	for i := 0; i < len(v); i += 40 {
+		v[i], v[i+2] = float32(i+1), -1
+	}
+	return v
+}
+
+// A compact table has the same values as before when it is read, and the graph the same
+// nodes. Inline tables stay inline, external ones external.
+func TestCompact(t *testing.T) {
+	table := slices.Repeat([]float32{1}, 2000)
+	path := save(t, onnxtest.Model(18, looked(onnxtest.Floats("t", table, 500, 4)).Message()))
+	w := rewriteFile(t, path, Options{Compact: true}, map[string][]float32{"t": sparse()})
+	if w.Compact != 1 || w.External || w.TableBytes != 4*(500+51*4) || len(w.main) > 4500 {
+		t.Errorf("the compact file has %d bytes, %+v", len(w.main), w.Rewriting)
+	}
+	dense := rewriteFile(t, path, Options{}, map[string][]float32{"t": sparse()})
+	checkSame := func(w written) {
+		t.Helper()
+		if !slices.Equal(floatsOf(t, w.model, "t"), sparse()) {
+			t.Error("the table has other values")
+		}
+		got, want := w.model.Graph, dense.model.Graph
+		if len(got.Initializers) != len(want.Initializers) || len(got.Nodes) != len(want.Nodes) || len(got.Inputs) != len(want.Inputs) {
+			t.Fatalf("%d tensors, %d nodes, %d inputs; expected %d, %d, %d", len(got.Initializers), len(got.Nodes), len(got.Inputs), len(want.Initializers), len(want.Nodes), len(want.Inputs))
+		}
+		for i, n := range got.Nodes {
+			if !slices.Equal(n.Inputs, want.Nodes[i].Inputs) || n.Op != want.Nodes[i].Op {
+				t.Errorf("node %+v, expected %+v", n, want.Nodes[i])
+			}
+		}
+		for _, name := range []string{"then_branch", "else_branch"} {
+			if body := got.Nodes[1].Attributes[name].Graph; len(body.Nodes) != 1 || !slices.Equal(body.Nodes[0].Inputs, []string{"t", "ids"}) {
+				t.Errorf("the body is %+v", body)
+			}
+		}
+	}
+	checkSame(w)
+	tensor := w.model.Graph.Initializers[0]
+	part := make([]float32, 6)
+	if err := tensor.ReadFloats(part, 39); err != nil || !slices.Equal(part, sparse()[39:45]) || !slices.Equal(tensor.Dims, []int{500, 4}) {
+		t.Errorf("elements from 39 on are %v, shape %v, %v", part, tensor.Dims, err)
+	}
+	if _, err := w.model.Rewrite([]Table{{tensor, table}}, Options{}); !fault.IsInput(err) || !strings.Contains(err.Error(), "is compact") {
+		t.Errorf("a compact table changes: %v", err)
+	}
+	var again bytes.Buffer
+	r, err := w.model.Rewrite([]Table{{tensor, sparse()}}, Options{Compact: true})
+	if err == nil {
+		_, err = r.WriteTo(&again)
+	}
+	if err != nil || !bytes.Equal(again.Bytes(), w.main) || r.TableBytes != w.TableBytes || r.Compact != 1 {
+		t.Errorf("a compact file has other bytes when it is written again: %v", err)
+	}
+
+	folder := filepath.Dir(path)
+	raw := make([]byte, 0, 8000)
+	for _, v := range table {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
+	}
+	if err := os.WriteFile(filepath.Join(folder, "t.data"), raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(folder, "outside.onnx")
+	if err := os.WriteFile(outside, onnxtest.Model(18, looked(onnxtest.Outside("t", 1, []string{"location", "t.data"}, 500, 4)).Message()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w = rewriteFile(t, outside, Options{Compact: true}, map[string][]float32{"t": sparse()})
+	if w.Compact != 1 || !w.External || w.DataBytes > 3000 {
+		t.Errorf("the compact file has %d bytes of external data, %+v", len(w.data), w.Rewriting)
+	}
+	checkSame(w)
+	w = rewriteFile(t, path, Options{Compact: true, most: 2000}, map[string][]float32{"t": sparse()})
+	if w.Compact != 1 || !w.External {
+		t.Errorf("a compact table of a large file is inline: %+v", w.Rewriting)
+	}
+	checkSame(w)
+}
+
+// A table that something other than a look-up reads stays dense, and so does one that would
+// not be smaller.
+func TestNotCompact(t *testing.T) {
+	table := onnxtest.Floats("t", slices.Repeat([]float32{1}, 2000), 500, 4)
+	distinct := make([]float32, 2000)
+	for i := range distinct {
+		distinct[i] = float32(i)
+	}
+	for name, c := range map[string]struct {
+		graph  onnxtest.Graph
+		values []float32
+	}{
+		"distinct rows":  {looked(table), distinct},
+		"another reader": {looked(table, onnxtest.Node("Neg", onnxtest.Names{"t"}, onnxtest.Names{"n"})), sparse()},
+		"another axis":   {looked(table, onnxtest.Node("Gather", onnxtest.Names{"t", "ids"}, onnxtest.Names{"n"}, onnxtest.Attribute("axis", 1))), sparse()},
+		"as ids":         {looked(table, onnxtest.Node("Gather", onnxtest.Names{"e", "t"}, onnxtest.Names{"n"})), sparse()},
+		"taken name":     {looked(table, onnxtest.Node("Neg", onnxtest.Names{"e"}, onnxtest.Names{"t.shaver.rows"})), sparse()},
+		"taken row":      {looked(table, onnxtest.Node("Neg", onnxtest.Names{"e"}, onnxtest.Names{"t.shaver.row.2"})), sparse()},
+		"shadowed": {looked(table, onnxtest.Node("If", onnxtest.Names{"yes"}, onnxtest.Names{"s"},
+			onnxtest.Attribute("then_branch", onnxtest.Graph{Nodes: []onnxtest.Message{onnxtest.Node("Neg", onnxtest.Names{"e"}, onnxtest.Names{"t"})}, Outputs: []onnxtest.Message{onnxtest.Value("t", 1)}}))), sparse()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := rewriteFile(t, save(t, onnxtest.Model(18, c.graph.Message())), Options{Compact: true}, map[string][]float32{"t": c.values})
+			if w.Compact != 0 || !slices.Equal(floatsOf(t, w.model, "t"), c.values) {
+				t.Errorf("%+v", w.Rewriting)
+			}
+		})
+	}
+}
+
+// A file that looks like a compact one, but is not as Rewrite writes it, stays as it is, or
+// is refused when its rows are read.
+func TestHostileCompact(t *testing.T) {
+	list := func(rows ...int32) onnxtest.Message {
+		var raw []byte
+		for _, r := range rows {
+			raw = binary.LittleEndian.AppendUint32(raw, uint32(r))
+		}
+		return onnxtest.Raw("t.shaver.rows", 6, raw, int64(len(rows)))
+	}
+	small := onnxtest.Floats("t", []float32{1, 2, 3, 4}, 2, 2)
+	model := func(table, rows onnxtest.Message, nodes ...onnxtest.Message) []byte {
+		return onnxtest.Model(18, onnxtest.Graph{
+			Inputs:       []onnxtest.Message{onnxtest.Value("ids", 7, -1)},
+			Outputs:      []onnxtest.Message{onnxtest.Value("y", 1, -1, 2)},
+			Initializers: []onnxtest.Message{table, rows},
+			Nodes: append([]onnxtest.Message{
+				onnxtest.Node("Gather", onnxtest.Names{"t.shaver.rows", "ids"}, onnxtest.Names{"r"}),
+				onnxtest.Node("Gather", onnxtest.Names{"t", "r"}, onnxtest.Names{"y"}),
+			}, nodes...),
+		}.Message())
+	}
+	open := func(data []byte) (*Model, error) { return Read("m.onnx", bytes.NewReader(data), int64(len(data))) }
+	m, err := open(model(small, list(1, 0, 1)))
+	if err != nil || len(m.Graph.Nodes) != 1 || !slices.Equal(floatsOf(t, m, "t"), []float32{3, 4, 1, 2, 3, 4}) {
+		t.Errorf("a compact table was not understood: %v", err)
+	}
+	for _, row := range []int32{2, -1} {
+		if m, err = open(model(small, list(0, row))); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Graph.Initializers[0].Floats(); !fault.IsInput(err) || !strings.Contains(err.Error(), "row 1 of table t is its distinct row") {
+			t.Errorf("row %d: %v", row, err)
+		}
+	}
+	for name, nodes := range map[string][]onnxtest.Message{
+		"list":       {onnxtest.Node("Neg", onnxtest.Names{"t.shaver.rows"}, onnxtest.Names{"n"})},
+		"table":      {onnxtest.Node("Neg", onnxtest.Names{"t"}, onnxtest.Names{"n"})},
+		"row":        {onnxtest.Node("Neg", onnxtest.Names{"r"}, onnxtest.Names{"n"})},
+		"direct ids": {onnxtest.Node("Gather", onnxtest.Names{"t", "ids"}, onnxtest.Names{"n"})},
+		"twice":      {onnxtest.Node("Gather", onnxtest.Names{"t.shaver.rows", "r"}, onnxtest.Names{"n"})},
+	} {
+		if m, err = open(model(small, list(1, 0, 1), nodes...)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(m.Graph.Initializers) != 2 || !slices.Equal(m.Graph.Initializers[0].Dims, []int{2, 2}) {
+			t.Errorf("%s: the table was taken for a compact one", name)
+		}
+	}
+	wide := onnxtest.Floats("t", make([]float32, 1<<14), 1, 1<<14)
+	if _, err := open(model(wide, list(make([]int32, 1<<14)...))); !fault.IsInput(err) || !strings.Contains(err.Error(), "expected at most 1024 times") {
+		t.Errorf("a table that inflates: %v", err)
+	}
+}
+
+// A model that can be read can be rewritten, with the same bytes if nothing changes, and the
+// new file has the new values.
+func FuzzRewrite(f *testing.F) {
+	f.Add(forms(), true)
+	f.Add(onnxtest.Model(18, looked(onnxtest.Floats("t", sparse(), 500, 4)).Message()), true)
+	f.Add(onnxtest.Model(9, looked(onnxtest.Floats("t", sparse(), 500, 4)).Message()), false)
+	f.Fuzz(func(t *testing.T, data []byte, small bool) {
+		read := func(data []byte) (*Model, error) { return Read("m", bytes.NewReader(data), int64(len(data))) }
+		m, err := read(data)
+		if err != nil {
+			return
+		}
+		var kept, zeros []Table
+		for _, tensor := range m.Graph.Initializers {
+			if !tensor.Type.Floating() || tensor.Elements() == 0 || tensor.form == indexed {
+				continue
+			}
+			values, err := tensor.Floats()
+			if err != nil {
+				return
+			}
+			kept = append(kept, Table{tensor, values})
+			zeros = append(zeros, Table{tensor, make([]float32, len(values))})
+		}
+		write := func(tables []Table, o Options) []byte {
+			r, err := m.Rewrite(tables, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			if n, err := r.WriteTo(&b); err != nil || n != r.Bytes {
+				t.Fatalf("%d of %d bytes: %v", n, r.Bytes, err)
+			}
+			return b.Bytes()
+		}
+		if !bytes.Equal(write(kept, Options{}), data) {
+			t.Fatal("a model with the same values has other bytes")
+		}
+		again, err := read(write(zeros, Options{Compact: small}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tensor := range again.Graph.Initializers {
+			if !slices.ContainsFunc(zeros, func(z Table) bool { return z.Tensor.Name == tensor.Name }) {
+				continue
+			}
+			values, err := tensor.Floats()
+			if err != nil || slices.ContainsFunc(values, func(v float32) bool { return math.Float32bits(v) != 0 }) {
+				t.Fatalf("tensor %s is %v, %v", tensor.Name, values, err)
+			}
+		}
+	})
+}
