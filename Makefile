@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 FUZZTIME ?= 20s
 PYTHON ?= python3
-NUMERIC = ./internal/num/kernel ./internal/num/vector ./internal/train ./internal/onnx/execute ./internal/model ./internal/shapley ./internal/evaluate ./internal/prune
+NUMERIC = ./internal/num/kernel ./internal/num/vector ./internal/click/train ./internal/onnx/execute ./internal/click/model ./internal/shapley ./internal/click/evaluate ./internal/prune
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -65,7 +65,7 @@ bench-auto: ## compare the kernel that --kernel auto chooses with the best one (
 	go test -run '^$$' -bench '^BenchmarkChoice$$' -benchtime 1x -v ./internal/forecast
 
 bench-train: ## compare training with PyTorch and with the processor's FMA peak (needs python3-torch)
-	go test -run '^$$' -bench Products ./internal/train
+	go test -run '^$$' -bench Products ./internal/click/train
 	@go run ./bench/train $(BENCHFLAGS)
 
 ranges: ## keep the sums of a simulated table of a billion entries in 16 processes (five minutes, 50 GB of disk)
@@ -94,7 +94,7 @@ fmt: ## format the code and tidy go.mod
 	go mod tidy
 
 kernels: ## compare the speed of the kernels and walks with the processor's FMA peak
-	go test -run '^$$' -bench . ./internal/num/kernel ./internal/model
+	go test -run '^$$' -bench . ./internal/num/kernel ./internal/click/model
 
 transcripts: ## rewrite the transcripts of job and the page of report; read the diff before you commit it
 	go test ./internal/job -rewrite

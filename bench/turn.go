@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"shaver/internal/baseline"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/num/kernel"
 	"shaver/internal/shapley"
 )

@@ -21,9 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shaver/infer"
-	"shaver/internal/checkpoint"
-	"shaver/internal/compact"
-	"shaver/internal/model"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 )
 
 // kdd returns a DCN-Mix with the size of KDD: 6,019,761 features in 11 fields. The paper

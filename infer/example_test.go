@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 
 	"shaver/infer"
-	"shaver/internal/checkpoint"
-	"shaver/internal/compact"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
 )
 
 // This example scores two rows with a pruned model.

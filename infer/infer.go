@@ -19,8 +19,8 @@ import (
 	"sync"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
-	"shaver/internal/model"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
 )
 
 // Model is an open model. Any number of goroutines may use it at once. Open returns a

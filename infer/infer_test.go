@@ -15,9 +15,9 @@ import (
 
 	"shaver/infer"
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
-	"shaver/internal/compact"
-	"shaver/internal/model"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/onnx/dissect"
 )
 

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"shaver/internal/checkpoint"
-	"shaver/internal/planted"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/planted"
 )
 
 // If another process truncates the file of an open model, Logits returns an error and the

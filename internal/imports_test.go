@@ -40,36 +40,36 @@ sparsity:               pure
 estimator:              pure
 onnx/execute:                pure onnx/graph num/kernel
 num/loss:                   pure
-model:                  pure onnx/execute onnx/graph num/kernel num/layout num/vector
-match:                  pure onnx/graph model
+click/model:                  pure onnx/execute onnx/graph num/kernel num/layout num/vector
+click/match:                  pure onnx/graph click/model
 tally:                  pure estimator num/layout num/vector gonum.org/v1/gonum
-shapley:                pure estimator num/layout num/loss model num/random tally num/vector golang.org/x/sync
-baseline:               pure model
-prune:                  pure baseline model num/random sparsity
+shapley:                pure estimator num/layout num/loss click/model num/random tally num/vector golang.org/x/sync
+baseline:               pure click/model
+prune:                  pure baseline click/model num/random sparsity
 compare:                pure sparsity gonum.org/v1/gonum
-train:                  pure composed num/kernel num/loss model num/random
-evaluate:               pure num/loss model golang.org/x/sync gonum.org/v1/gonum
+click/train:                  pure click/composed num/kernel num/loss click/model num/random
+click/evaluate:               pure num/loss click/model golang.org/x/sync gonum.org/v1/gonum
 job:                    pure estimator num/loss
-compact:                pure num/kernel model
-composed:               pure
+click/compact:                pure num/kernel click/model
+click/composed:               pure
 dense:                  pure
 
 # files; arrowio is the only importer of Arrow
-checkpoint:             base/atomicfile compact composed onnx/dissect base/fault onnx/graph match model onnx/wire base/seal
+click/checkpoint:             base/atomicfile click/compact click/composed onnx/dissect base/fault onnx/graph click/match click/model onnx/wire base/seal
 onnx/wire:                   base/fault google.golang.org/protobuf
 onnx/dissect:                base/fault onnx/graph onnx/wire
-arrowio:                base/fault num/layout model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
+arrowio:                base/fault num/layout click/model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 rawtext:                base/fault github.com/klauspost/compress
 folders:                base/fault
 vocabulary:             arrowio base/fault rawtext
-dataset:                arrowio dense base/fault num/loss model vocabulary
-ingest:                 arrowio base/atomicfile dataset dense base/fault base/filelock folders model num/random rawtext vocabulary golang.org/x/sync
-scores:                 arrowio base/atomicfile estimator base/fault job model base/seal tally
-paired:                 model scores tally
+dataset:                arrowio dense base/fault num/loss click/model vocabulary
+ingest:                 arrowio base/atomicfile dataset dense base/fault base/filelock folders click/model num/random rawtext vocabulary golang.org/x/sync
+scores:                 arrowio base/atomicfile estimator base/fault job click/model base/seal tally
+paired:                 click/model scores tally
 tallyio:                base/fault num/layout tally
-path:                   base/fault num/layout num/loss model prune sparsity tally tallyio
-shard:                  arrowio estimator job model num/random
-planted:                checkpoint model num/random
+path:                   base/fault num/layout num/loss click/model prune sparsity tally tallyio
+shard:                  arrowio estimator job click/model num/random
+click/planted:                click/checkpoint click/model num/random
 synth:                  base/fault num/random github.com/klauspost/compress golang.org/x/sync
 
 # what happens in a night; nightly does not know how its steps compute
@@ -77,20 +77,20 @@ nightly:                base/atomicfile base/fault base/filelock go.yaml.in/yaml
 
 # the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
 # of gonum/plot; gate and report open no file, but are not pure because their imports are not
-sweep:                  baseline compact estimator evaluate base/fault num/loss model prune scores
+sweep:                  baseline click/compact estimator click/evaluate base/fault num/loss click/model prune scores
 benchmark:
-gate:                   evaluate num/loss sweep
+gate:                   click/evaluate num/loss sweep
 picture:                base/atomicfile benchmark base/fault sweep gonum.org/v1/plot
-report:                 dataset base/fault model nightly picture prune scores sparsity sweep
+report:                 dataset base/fault click/model nightly picture prune scores sparsity sweep
 
 # the job; bus is the only importer of NATS
 bus:                    base/fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
-worker:                 arrowio base/atomicfile baseline bus checkpoint dataset base/fault job num/kernel num/layout model prune shapley shard tally go.uber.org/zap
-prepare:                baseline checkpoint dataset estimator base/fault job num/kernel model path scores shard tally go.uber.org/zap
-forecast:               base/cputime estimator job num/kernel num/layout model path prepare shapley shard tally go.uber.org/zap golang.org/x/sync
+worker:                 arrowio base/atomicfile baseline bus click/checkpoint dataset base/fault job num/kernel num/layout click/model prune shapley shard tally go.uber.org/zap
+prepare:                baseline click/checkpoint dataset estimator base/fault job num/kernel click/model path scores shard tally go.uber.org/zap
+forecast:               base/cputime estimator job num/kernel num/layout click/model path prepare shapley shard tally go.uber.org/zap golang.org/x/sync
 merger:                 arrowio bus base/fault job num/layout tally tallyio go.uber.org/zap golang.org/x/sync
-coordinator:            arrowio base/atomicfile baseline bus checkpoint compare evaluate base/fault forecast job num/layout num/loss merger model paired path prepare prune scores shard tally tallyio go.uber.org/zap golang.org/x/sync
-window:                 base/atomicfile baseline checkpoint dataset estimator base/fault base/filelock job num/layout num/loss model paired prepare scores base/seal tally tallyio go.uber.org/zap
+coordinator:            arrowio base/atomicfile baseline bus click/checkpoint compare click/evaluate base/fault forecast job num/layout num/loss merger click/model paired path prepare prune scores shard tally tallyio go.uber.org/zap golang.org/x/sync
+window:                 base/atomicfile baseline click/checkpoint dataset estimator base/fault base/filelock job num/layout num/loss click/model paired prepare scores base/seal tally tallyio go.uber.org/zap
 audit:                  bus compare coordinator num/layout prepare scores tally go.uber.org/zap
 
 # copies between object stores and local folders; the only importer of their libraries
@@ -107,14 +107,14 @@ overview:               autoscale bus job metrics go.uber.org/zap
 
 # programs that people and clusters run
 cli:                    base/atomicfile bus base/fault job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
-places:                 arrowio checkpoint cli dataset base/fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-launch:                 base/atomicfile audit baseline bus checkpoint cli coordinator base/cputime dataset estimator base/fault base/filelock forecast job num/kernel num/loss merger metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio base/atomicfile autoscale baseline benchmark bus checkpoint cli compact compare composed coordinator base/cputime dataset dense onnx/dissect estimator evaluate base/fault base/filelock forecast gate ingest job num/kernel launch num/loss metrics model nightly onnx/wire overview picture places planted prepare prune report scores sparsity sweep synth tally train github.com/spf13/cobra go.uber.org/zap
+places:                 arrowio click/checkpoint cli dataset base/fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+launch:                 base/atomicfile audit baseline bus click/checkpoint cli coordinator base/cputime dataset estimator base/fault base/filelock forecast job num/kernel num/loss merger metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+cmd/shaver:             arrowio base/atomicfile autoscale baseline benchmark bus click/checkpoint cli click/compact compare click/composed coordinator base/cputime dataset dense onnx/dissect estimator click/evaluate base/fault base/filelock forecast gate ingest job num/kernel launch num/loss metrics click/model nightly onnx/wire overview picture places click/planted prepare prune report scores sparsity sweep synth tally click/train github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 
 # for other programs: scoring with a pruned model
-infer:                  checkpoint base/fault model golang.org/x/sys
+infer:                  click/checkpoint base/fault click/model golang.org/x/sys
 
 # runs of a cluster with injected faults; chaos bypasses bus to damage and to check
 # what is stored
@@ -123,17 +123,17 @@ chaos/clock:
 chaos/lan:              golang.org/x/sys
 
 # for tests of other packages
-prepare/preparetest:    baseline checkpoint dataset estimator ingest model planted prepare scores tally go.uber.org/zap
-model/modeltest:        onnx/graph model
+prepare/preparetest:    baseline click/checkpoint dataset estimator ingest click/model click/planted prepare scores tally go.uber.org/zap
+click/model/modeltest:        onnx/graph click/model
 onnx/wire/onnxtest:          google.golang.org/protobuf
 estimator/estimatortest: estimator
 onnx/graph/graphtest:        onnx/graph
 
 # measurements, for developers
-bench:                  baseline checkpoint estimator num/kernel model model/modeltest shapley
-bench/train:            num/kernel model num/random train
-bench/rankings:         base/atomicfile baseline checkpoint dataset evaluate num/loss model picture prune scores sweep gonum.org/v1/gonum
-bench/estimators:       base/atomicfile baseline checkpoint compare dataset estimator ingest num/kernel model planted shapley tally gonum.org/v1/plot
+bench:                  baseline click/checkpoint estimator num/kernel click/model click/model/modeltest shapley
+bench/train:            num/kernel click/model num/random click/train
+bench/rankings:         base/atomicfile baseline click/checkpoint dataset click/evaluate num/loss click/model picture prune scores sweep gonum.org/v1/gonum
+bench/estimators:       base/atomicfile baseline click/checkpoint compare dataset estimator ingest num/kernel click/model click/planted shapley tally gonum.org/v1/plot
 
 # the steps of a trial of a whole system, and the page about them
 trial:
@@ -142,7 +142,7 @@ deploy/compose/try:     cli trial
 # tools, and packages that contain only tests
 deploy/k8s:
 remote/remotetest:
-deploy/k8s/try:         checkpoint deploy/k8s/try/cluster job model planted trial github.com/minio/minio-go
+deploy/k8s/try:         click/checkpoint deploy/k8s/try/cluster job click/model click/planted trial github.com/minio/minio-go
 deploy/k8s/try/cluster: trial golang.org/x/sys
 deploy/k8s/monitoring:
 deploy/nats:

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/checkpoint"
-	"shaver/internal/compact"
-	"shaver/internal/composed"
-	"shaver/internal/model"
-	"shaver/internal/planted"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/composed"
+	"shaver/internal/click/model"
+	"shaver/internal/click/planted"
 	"shaver/schemas"
 )
 

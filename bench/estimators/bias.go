@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"math"
 
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )

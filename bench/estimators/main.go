@@ -22,12 +22,12 @@ import (
 	"syscall"
 
 	"shaver/internal/baseline"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/click/planted"
 	"shaver/internal/dataset"
 	"shaver/internal/ingest"
-	"shaver/internal/model"
 	"shaver/internal/num/kernel"
-	"shaver/internal/planted"
 	"shaver/internal/shapley"
 )
 

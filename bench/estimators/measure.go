@@ -7,9 +7,9 @@ import (
 	"math"
 	"syscall"
 
+	"shaver/internal/click/model"
 	"shaver/internal/compare"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
 	"shaver/internal/shapley"
 )
 

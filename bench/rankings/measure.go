@@ -12,10 +12,10 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"shaver/internal/base/atomicfile"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/evaluate"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
-	"shaver/internal/evaluate"
-	"shaver/internal/model"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune"
 	"shaver/internal/scores"

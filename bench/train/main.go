@@ -14,10 +14,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
+	"shaver/internal/click/train"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/random"
-	"shaver/internal/train"
 )
 
 // batch is the number of rows of a step, as in bench/peer/train.py.

@@ -19,11 +19,11 @@ import (
 	"shaver/internal/base/filelock"
 	"shaver/internal/benchmark"
 	"shaver/internal/cli"
+	"shaver/internal/click/model"
+	"shaver/internal/click/train"
 	"shaver/internal/dataset"
-	"shaver/internal/model"
 	"shaver/internal/num/kernel"
 	"shaver/internal/picture"
-	"shaver/internal/train"
 )
 
 type benchmarkOptions struct {

@@ -15,19 +15,19 @@ import (
 	"shaver/internal/baseline"
 	"shaver/internal/benchmark"
 	"shaver/internal/bus"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
-	"shaver/internal/compact"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
+	"shaver/internal/click/train"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/launch"
-	"shaver/internal/model"
 	"shaver/internal/prepare"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
-	"shaver/internal/train"
 )
 
 // compute computes all models that are missing, those that need the fewest trainings first.

@@ -12,10 +12,10 @@ import (
 	"testing"
 
 	"shaver/internal/baseline"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )

@@ -12,11 +12,11 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/gate"
-	"shaver/internal/model"
 	"shaver/internal/num/loss"
 )
 

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"testing"
 
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/estimator"
 	"shaver/internal/num/kernel"
 )

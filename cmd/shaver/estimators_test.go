@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"shaver/internal/baseline"
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )

@@ -7,13 +7,13 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/evaluate"
+	"shaver/internal/click/model"
+	"shaver/internal/click/train"
 	"shaver/internal/dataset"
-	"shaver/internal/evaluate"
-	"shaver/internal/model"
 	"shaver/internal/num/loss"
 	"shaver/internal/scores"
-	"shaver/internal/train"
 )
 
 // finding is the training of a trial that finds the entries to keep, which a second training

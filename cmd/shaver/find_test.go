@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/sparsity"
 )
 

@@ -13,10 +13,10 @@ import (
 	"testing"
 
 	"shaver/internal/baseline"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
 	"shaver/internal/launch"
-	"shaver/internal/model"
 	"shaver/internal/scores"
 )
 

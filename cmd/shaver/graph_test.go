@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"shaver/infer"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/scores"
 )
 

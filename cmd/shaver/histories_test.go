@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"shaver/infer"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/scores"
 )

@@ -12,10 +12,10 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
 	"shaver/internal/ingest"
-	"shaver/internal/model"
 	"shaver/internal/sweep"
 )
 

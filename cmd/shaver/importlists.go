@@ -8,8 +8,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
+	"shaver/internal/click/model"
 	"shaver/internal/ingest"
-	"shaver/internal/model"
 )
 
 // listOptions say which columns are lists.

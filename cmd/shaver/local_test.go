@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/dataset"
 )
 

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
-	"shaver/internal/compact"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
 )
 
 // formOptions say in which form a model is written.

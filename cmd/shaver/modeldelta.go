@@ -14,8 +14,8 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/click/checkpoint"
 )
 
 // delta is what "model delta" prints.

@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
-	"shaver/internal/compact"
-	"shaver/internal/composed"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/composed"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
-	"shaver/internal/model"
 	"shaver/internal/onnx/dissect"
 )
 

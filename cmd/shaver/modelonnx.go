@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
-	"shaver/internal/model"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
 	"shaver/internal/onnx/dissect"
 	"shaver/internal/onnx/wire"
 )

@@ -25,12 +25,12 @@ import (
 	"shaver/infer"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/planted"
 	"shaver/internal/gate"
 	"shaver/internal/nightly"
 	"shaver/internal/onnx/wire/onnxtest"
-	"shaver/internal/planted"
 )
 
 // smallNights is the configuration of the tests. The checks are so loose that they pass.

@@ -6,8 +6,8 @@ import (
 	"os"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/picture"
 	"shaver/internal/report"
 )

@@ -8,7 +8,7 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/base/atomicfile"
-	"shaver/internal/evaluate"
+	"shaver/internal/click/evaluate"
 	"shaver/internal/num/loss"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"shaver/internal/evaluate"
+	"shaver/internal/click/evaluate"
 )
 
 // The predictions have the metrics that evaluate prints, for the rows of the split in their

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"testing"
 
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 )
 
 // A calibrated model keeps to its budget in bytes, although calibration stores the weights

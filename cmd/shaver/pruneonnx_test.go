@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 )
 
 // prunable makes the dataset and the scores of an exported model in a folder.

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/prune"
 )
 

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"shaver/internal/checkpoint"
-	"shaver/internal/model"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
 	"shaver/internal/prune"
 )
 

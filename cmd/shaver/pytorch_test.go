@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 )
 
 // The line of Python in README.md loads a dense file into a PyTorch model that has the

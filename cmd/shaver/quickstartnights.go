@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/base/atomicfile"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/planted"
 	"shaver/internal/ingest"
 	"shaver/internal/nightly"
-	"shaver/internal/planted"
 )
 
 // The simulated nights.

@@ -3,14 +3,14 @@ package main
 import (
 	"context"
 
-	"shaver/internal/checkpoint"
-	"shaver/internal/compact"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
+	"shaver/internal/click/train"
 	"shaver/internal/dataset"
-	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
-	"shaver/internal/train"
 )
 
 // quickstartTraining is the settings with which the quickstart trains and tunes.

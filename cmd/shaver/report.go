@@ -17,8 +17,8 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/launch"
 	"shaver/internal/picture"

@@ -8,9 +8,9 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/train"
 	"shaver/internal/dataset"
-	"shaver/internal/train"
 )
 
 // state returns the path of the state, from which the same command continues.

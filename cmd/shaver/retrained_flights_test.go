@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/evaluate"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
-	"shaver/internal/evaluate"
-	"shaver/internal/model"
 	"shaver/internal/scores"
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/cli"
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/num/loss"
 	"shaver/internal/scores"
 	"shaver/internal/tally"

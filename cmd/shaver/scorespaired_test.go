@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/scores"
 	"shaver/internal/tally"

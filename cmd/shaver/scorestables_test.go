@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 )

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/checkpoint"
-	"shaver/internal/planted"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/planted"
 )
 
 // leaveWithin is the time in which every command must end after SIGTERM, on a machine that

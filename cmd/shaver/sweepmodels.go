@@ -9,10 +9,10 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
-	"shaver/internal/checkpoint"
-	"shaver/internal/compact"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
-	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/sparsity"
 	"shaver/internal/sweep"

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 )
 
 // The settings of the training decide the method of a model file, and which files are repeats.

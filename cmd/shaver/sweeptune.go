@@ -5,10 +5,10 @@ import (
 	"errors"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/click/train"
 	"shaver/internal/dataset"
-	"shaver/internal/model"
-	"shaver/internal/train"
 )
 
 // tuning returns the training that "sweep --tune" repeats for each table of the checkpoint.

@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/compact"
-	"shaver/internal/composed"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/composed"
+	"shaver/internal/click/model"
+	"shaver/internal/click/train"
 	"shaver/internal/dataset"
-	"shaver/internal/model"
 	"shaver/internal/sparsity"
-	"shaver/internal/train"
 )
 
 // tableFull is the --table that keeps all entries.

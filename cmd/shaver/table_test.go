@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/checkpoint"
-	"shaver/internal/composed"
-	"shaver/internal/model"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/composed"
+	"shaver/internal/click/model"
+	"shaver/internal/click/train"
 	"shaver/internal/sparsity"
-	"shaver/internal/train"
 )
 
 // A training with a composed table writes the small form, which reads as an ordinary model. A training

@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
-	"shaver/internal/model"
-	"shaver/internal/train"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/click/train"
 )
 
 // The initialisations of "train".

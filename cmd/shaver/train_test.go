@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/num/random"
 )
 

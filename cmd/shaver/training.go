@@ -19,16 +19,16 @@ import (
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
-	"shaver/internal/compact"
-	"shaver/internal/composed"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/composed"
+	"shaver/internal/click/model"
+	"shaver/internal/click/train"
 	"shaver/internal/dataset"
-	"shaver/internal/model"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/loss"
 	"shaver/internal/scores"
-	"shaver/internal/train"
 )
 
 // The orders in which an epoch reads the training rows.

@@ -8,10 +8,10 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/train"
 	"shaver/internal/dataset"
-	"shaver/internal/train"
 )
 
 type tuneOptions struct {

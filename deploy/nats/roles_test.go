@@ -27,13 +27,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/bus"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/click/planted"
 	"shaver/internal/ingest"
 	"shaver/internal/job"
 	"shaver/internal/launch"
-	"shaver/internal/model"
-	"shaver/internal/planted"
 )
 
 // site is a folder with certificates, configuration files and the seeds of the roles.

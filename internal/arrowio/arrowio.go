@@ -28,7 +28,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 // The versions of the forms, stored in the schema's metadata under "version".

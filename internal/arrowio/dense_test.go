@@ -14,7 +14,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 var testDense = []string{"price", "age", "dwell"}

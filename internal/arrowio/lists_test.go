@@ -12,7 +12,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 // listForm has two lists, one of them of one position, among two other fields.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 // Rows whose labels are numbers are read as they were written, with row numbers and without.

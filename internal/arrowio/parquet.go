@@ -14,7 +14,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 )

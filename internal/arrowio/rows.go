@@ -14,7 +14,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 // RowsBatch is the number of rows of a full record batch. Readers accept no larger batch,

@@ -18,7 +18,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 var (

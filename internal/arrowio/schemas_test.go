@@ -14,9 +14,9 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/job"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/num/layout"
 	"shaver/internal/scores"
 	"shaver/internal/tally"

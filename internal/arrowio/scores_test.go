@@ -14,8 +14,8 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/num/layout"
 	"shaver/internal/tally"
 )

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 // The names of the baselines.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 )
 
 // Paper, codebook: the mean of the embeddings of a field's features, weighted by their

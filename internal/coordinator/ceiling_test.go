@@ -20,7 +20,8 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/planted"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
@@ -28,7 +29,6 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/layout"
-	"shaver/internal/planted"
 	"shaver/internal/prepare"
 	"shaver/internal/tally"
 )

@@ -20,7 +20,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/coordinator"
 	"shaver/internal/job"
 	"shaver/internal/prepare/preparetest"

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/forecast"
 )
 

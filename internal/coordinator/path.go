@@ -14,9 +14,9 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
-	"shaver/internal/evaluate"
+	"shaver/internal/click/evaluate"
+	"shaver/internal/click/model"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
 	"shaver/internal/path"

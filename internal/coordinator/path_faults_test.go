@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/num/kernel"
 	"shaver/internal/scores"
 )

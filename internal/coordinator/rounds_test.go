@@ -6,9 +6,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"

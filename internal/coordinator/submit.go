@@ -15,7 +15,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/job"
 	"shaver/internal/prepare"
 )

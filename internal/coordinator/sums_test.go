@@ -15,9 +15,9 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/tally"

@@ -8,7 +8,7 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 // Dataset is an open dataset, which is a folder or a window of days (see OpenDays). It

@@ -18,9 +18,9 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/ingest"
-	"shaver/internal/model"
 )
 
 func readAll(ctx context.Context, dir string) error {

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
 	"shaver/internal/ingest"
-	"shaver/internal/model"
 )
 
 // denseDataset returns a dataset of 300 rows with the fields a and b and the dense inputs

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/ingest"
-	"shaver/internal/model"
 )
 
 // ScanFrom delivers the same rows as Scan, starting at any row of the chosen splits.

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/ingest"
-	"shaver/internal/model"
 )
 
 func write(t testing.TB, text string) string {

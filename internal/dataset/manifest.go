@@ -20,8 +20,8 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dense"
-	"shaver/internal/model"
 )
 
 // The versions of the manifest's format.

@@ -12,7 +12,7 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 // Reader reads splits from front to back, with one record batch in memory. It is not safe

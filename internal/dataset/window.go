@@ -13,8 +13,8 @@ import (
 	"strconv"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dense"
-	"shaver/internal/model"
 )
 
 // OpenAll opens the dataset that users name by one or more folders: a single folder as Open

@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
 	"shaver/internal/ingest"
-	"shaver/internal/model"
 )
 
 // day imports rows of two fields of the given sizes and one dense input, and returns the

@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/prepare/preparetest"

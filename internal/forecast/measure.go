@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"shaver/internal/base/cputime"
+	"shaver/internal/click/model"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/shapley"

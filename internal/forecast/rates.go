@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/base/cputime"
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
 	"shaver/internal/num/kernel"
 	"shaver/internal/prepare"
 	"shaver/internal/shapley"

@@ -12,9 +12,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/num/kernel"
 	"shaver/internal/prepare"
 	"shaver/internal/prepare/preparetest"

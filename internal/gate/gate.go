@@ -7,7 +7,7 @@ import (
 	"math"
 	"strings"
 
-	"shaver/internal/evaluate"
+	"shaver/internal/click/evaluate"
 	"shaver/internal/num/loss"
 	"shaver/internal/sweep"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/evaluate"
+	"shaver/internal/click/evaluate"
 	"shaver/internal/num/loss"
 )
 

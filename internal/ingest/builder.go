@@ -14,9 +14,9 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
-	"shaver/internal/model"
 )
 
 // builder writes a dataset into a temporary folder, and commit renames the folder to its

@@ -23,9 +23,9 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
-	"shaver/internal/model"
 )
 
 // numbered is rows with two fields and three columns of numbers. Some prices are missing.

@@ -13,9 +13,9 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/folders"
-	"shaver/internal/model"
 	"shaver/internal/rawtext"
 )
 

@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
-	"shaver/internal/model"
 	"shaver/internal/rawtext"
 )
 

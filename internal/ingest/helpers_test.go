@@ -12,8 +12,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
-	"shaver/internal/model"
 )
 
 // shared returns the path of a file in the folder next to the checkout. If the file is

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
-	"shaver/internal/model"
 	"shaver/internal/rawtext"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
-	"shaver/internal/model"
 )
 
 func importLists(t *testing.T, text string, change func(*EncodedConfig)) (*Summary, *dataset.Dataset, error) {

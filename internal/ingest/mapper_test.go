@@ -12,8 +12,8 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
-	"shaver/internal/model"
 	"shaver/internal/rawtext"
 	"shaver/internal/tally"
 )

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
 	"shaver/internal/ingest"
-	"shaver/internal/model"
 )
 
 // labelsOf returns the labels of all rows of a dataset, in order.

@@ -12,10 +12,10 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
 	"shaver/internal/folders"
-	"shaver/internal/model"
 	"shaver/internal/vocabulary"
 )
 

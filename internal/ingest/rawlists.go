@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 	"shaver/internal/vocabulary"
 )
 

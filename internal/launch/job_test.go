@@ -25,14 +25,14 @@ import (
 	"shaver/internal/base/filelock"
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/click/planted"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"
 	"shaver/internal/ingest"
 	"shaver/internal/job"
-	"shaver/internal/model"
-	"shaver/internal/planted"
 	"shaver/internal/prepare"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/estimator"

@@ -4,10 +4,10 @@ import (
 	"math"
 	"testing"
 
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/scores"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"

@@ -25,7 +25,7 @@
 package paired
 
 import (
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 )

@@ -4,9 +4,9 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/scores"
 	"shaver/internal/tally"

@@ -31,7 +31,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune"

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
 	"shaver/internal/tally"

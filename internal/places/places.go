@@ -18,8 +18,8 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
 	"shaver/internal/cli"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/remote"
 )

@@ -12,10 +12,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/planted"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/planted"
 	"shaver/internal/prepare"
 	"shaver/internal/prepare/preparetest"
 )

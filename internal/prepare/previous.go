@@ -10,10 +10,10 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/scores"
 )
 

@@ -9,10 +9,10 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/planted"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/planted"
 	"shaver/internal/prepare"
 	"shaver/internal/prepare/preparetest"
 	"shaver/internal/scores"

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"shaver/internal/baseline"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 	"shaver/internal/sparsity"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sort"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 // ColumnOrder returns all entries in the order in which the rival SSEDS drops them, column by

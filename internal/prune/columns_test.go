@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 )
 
 // ColumnOrder sorts columns by the absolute values of their sums, of any layout, and

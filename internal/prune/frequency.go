@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 // Bin is a group of features that occur about equally often.

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"shaver/internal/baseline"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 )
 
 // entry says where an entry of a model with look-ups belongs.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"shaver/internal/baseline"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 )
 
 var listFields = []string{"item", "user", "history", "tags"}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 // Choice is what a previous mask says about an entry.

@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 )
 
 // night is a table with a previous mask.

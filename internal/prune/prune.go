@@ -9,7 +9,7 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 // The ranks. A rank is the way in which scores order the entries.

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"shaver/internal/baseline"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 	"shaver/internal/sparsity"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 	"shaver/internal/num/random"
 )
 

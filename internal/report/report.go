@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 	"shaver/internal/picture"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/picture"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"

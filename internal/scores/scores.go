@@ -18,9 +18,9 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/tally"
 )
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/job"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/tally"
 )
 

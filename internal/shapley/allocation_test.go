@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator/estimatortest"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 )
 
 // No estimator allocates memory for a row. The race detector is excluded because sync.Pool

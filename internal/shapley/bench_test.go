@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"shaver/internal/base/cputime"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/num/kernel"
 	"shaver/internal/shapley"
 )

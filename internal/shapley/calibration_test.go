@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"
 )

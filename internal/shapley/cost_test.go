@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"shaver/internal/base/cputime"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/shapley"
 )
 

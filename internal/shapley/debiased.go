@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 	"shaver/internal/num/random"
 	"shaver/internal/tally"
 )

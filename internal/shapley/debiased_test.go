@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/num/loss"
 	"shaver/internal/tally"
 )

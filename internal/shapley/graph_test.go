@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/num/loss"
 	"shaver/internal/onnx/dissect"
 	"shaver/internal/onnx/graph"

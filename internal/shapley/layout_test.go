@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/num/loss"
 	"shaver/internal/onnx/graph"
 	"shaver/internal/shapley"

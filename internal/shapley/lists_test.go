@@ -7,10 +7,10 @@ import (
 	"slices"
 	"testing"
 
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
 	"shaver/internal/estimator/estimatortest"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/num/loss"
 	"shaver/internal/onnx/graph"
 	"shaver/internal/shapley"

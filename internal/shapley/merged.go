@@ -1,6 +1,6 @@
 package shapley
 
-import "shaver/internal/model"
+import "shaver/internal/click/model"
 
 // merged is the part of multilinear for models in which a player may have several elements
 // of a row's embedding, and an element may have no player.

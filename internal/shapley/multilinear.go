@@ -6,8 +6,8 @@ import (
 	"math"
 	"math/bits"
 
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
 	"shaver/internal/num/random"
 	"shaver/internal/num/vector"
 	"shaver/internal/tally"

@@ -9,9 +9,9 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/num/loss"
 	"shaver/internal/shapley"
 )

@@ -4,9 +4,9 @@ import (
 	"math"
 	"testing"
 
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/shapley"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"math"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 	"shaver/internal/num/loss"
 	"shaver/internal/tally"
 )

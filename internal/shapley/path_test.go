@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
 	"shaver/internal/shapley"

@@ -21,8 +21,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
 	"shaver/internal/num/vector"

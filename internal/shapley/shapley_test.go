@@ -12,10 +12,10 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator"
 	"shaver/internal/estimator/estimatortest"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 	"shaver/internal/num/loss"
 	"shaver/internal/shapley"
 	"shaver/internal/tally"

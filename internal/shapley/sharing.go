@@ -3,7 +3,7 @@ package shapley
 import (
 	"slices"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 	"shaver/internal/num/vector"
 	"shaver/internal/tally"
 )

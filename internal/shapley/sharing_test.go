@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/tally"
 )
 

@@ -3,7 +3,7 @@ package shapley
 import (
 	"context"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 // taylor approximates the loss as linear around the full row. The contribution of a

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 )
 
 // Trial computes contributions and discards them. It shows how fast the level of package

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/estimator/estimatortest"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 )
 
 // A Trial computes what Estimate adds up: the last row of a batch has the same contributions.

@@ -16,9 +16,9 @@ import (
 	"slices"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/num/random"
 )
 

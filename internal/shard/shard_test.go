@@ -12,9 +12,9 @@ import (
 	"pgregory.net/rapid"
 
 	"shaver/internal/arrowio"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/job"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
 )
 
 var (

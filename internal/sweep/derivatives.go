@@ -3,8 +3,8 @@ package sweep
 import (
 	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 )

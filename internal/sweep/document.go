@@ -6,8 +6,8 @@ package sweep
 import (
 	"math"
 
+	"shaver/internal/click/evaluate"
 	"shaver/internal/estimator"
-	"shaver/internal/evaluate"
 	"shaver/internal/num/loss"
 	"shaver/internal/scores"
 )

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shaver/internal/compact"
+	"shaver/internal/click/compact"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 )

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/compact"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/tally"

@@ -7,9 +7,9 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
-	"shaver/internal/compact"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
 	"shaver/internal/prune"
 	"shaver/internal/scores"
 )

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/estimator"
-	"shaver/internal/model"
 )
 
 // The methods of models that are measured as they are. If a training made the table of a model,

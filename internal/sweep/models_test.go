@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/prune"
 )
 

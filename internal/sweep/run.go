@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/evaluate"
-	"shaver/internal/model"
+	"shaver/internal/click/evaluate"
+	"shaver/internal/click/model"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune"
 )

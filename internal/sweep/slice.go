@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/evaluate"
-	"shaver/internal/model"
+	"shaver/internal/click/evaluate"
+	"shaver/internal/click/model"
 	"shaver/internal/num/loss"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/job"
 	"shaver/internal/num/layout"

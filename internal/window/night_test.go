@@ -15,9 +15,9 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/planted"
 	"shaver/internal/estimator"
-	"shaver/internal/planted"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
 )

@@ -13,7 +13,7 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
+	"shaver/internal/click/model"
 	"shaver/internal/scores"
 	"shaver/internal/tally"
 	"shaver/internal/tallyio"

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/model"
-	"shaver/internal/model/modeltest"
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 	"shaver/internal/paired"
 	"shaver/internal/scores"
 	"shaver/internal/tally"

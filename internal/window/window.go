@@ -20,7 +20,7 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
 )
 
 // State is an open state folder. It is locked until Close. Only one goroutine may use it

@@ -19,11 +19,11 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/baseline"
 	"shaver/internal/bus"
+	"shaver/internal/click/model"
+	"shaver/internal/click/planted"
 	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/num/kernel"
-	"shaver/internal/planted"
 	"shaver/internal/shard"
 )
 

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/checkpoint"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/layout"
 	"shaver/internal/prune"

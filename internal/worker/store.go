@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/shard"
 )
 

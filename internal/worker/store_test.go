@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/ingest"
 	"shaver/internal/job"
-	"shaver/internal/model"
 	"shaver/internal/shard"
 )
 

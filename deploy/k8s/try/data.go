@@ -15,9 +15,9 @@ import (
 	"strings"
 	"sync"
 
-	"shaver/internal/checkpoint"
-	"shaver/internal/model"
-	"shaver/internal/planted"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/click/planted"
 	"shaver/internal/trial"
 )
 

@@ -1,0 +1,339 @@
+// Package checkpoint reads trained models from the files of PyTorch users (.pth and
+// safetensors) and of ONNX, and recognises the architecture from the tensors. It writes
+// safetensors files, dense or, after pruning, compact, or with a composed table, and .onnx
+// files with pruned tables.
+//
+// Nothing in a file is ever executed or imported, and memory is bounded by the file's
+// actual bytes. A defect of a file is an input error (package fault) that names the file
+// and the tensor.
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/composed"
+	"shaver/internal/click/model"
+	"shaver/internal/onnx/dissect"
+)
+
+// The keys of our metadata in safetensors files.
+const (
+	metaFormat       = "format" // "pt" = the names and layout of PyTorch
+	metaArchitecture = "shaver.architecture"
+	metaFamily       = "shaver.family"   // what the tensors of another framework do not say
+	metaAliases      = "shaver.aliases"  // JSON object: other names of tensors, and their keys in Tensors
+	metaTraining     = "shaver.training" // JSON object: how shaver trained the model
+)
+
+// Checkpoint is a state dict of known architecture. It is read-only and may be shared
+// between goroutines.
+type Checkpoint struct {
+	Architecture model.Architecture
+	// Keys are the keys of the tensors, in the file's order and spelling, with the
+	// prefixes _orig_mod. of torch.compile and module. of data parallel training. If each
+	// field has a table of its own in the file, the tables are joined to one tensor, whose
+	// key has a * for the name of the field. Files that are written have the fields' tables
+	// again, under their own keys.
+	Keys         []string
+	Tensors      map[string]Tensor
+	EmbeddingKey string   // key in Tensors of the table, [n, d]
+	Family       string   // framework that named the tensors; "" for our own names
+	Fields       []string // names of the fields; nil if they are not known
+	Notes        []string // what a user should know about an .onnx file, as sentences without a full stop
+	Recognized   bool     // whether the file is the graph of a model of another kind than model.Graph
+	// Compact holds the tables of a file in compact form. It is nil for a dense file. Read
+	// and Parse also put the whole tables into Tensors.
+	Compact *compact.Table
+	// Composed holds the tensors of a file from which the table is computed. It is nil for any other
+	// file. Tensors has the whole table, and not these tensors.
+	Composed *composed.Table
+	// Training is a JSON object with the settings of the training that made the model, and
+	// with its results. It is empty if shaver has not trained the model.
+	Training string
+
+	name      string            // name of the file, for errors
+	origin    *origin           // nil unless the file is an .onnx file
+	graph     *graphForm        // nil unless the kind is model.Graph
+	mapped    bool              // whether FuxiCTR's feature_map.json said that each field has one id in a row
+	unordered bool              // whether the order of Keys is not that of the state dict
+	aliases   map[string]string // other names of tensors that two modules share, and their keys in Tensors
+}
+
+// Read reads the checkpoint at path. The content decides whether the file is .pth or
+// safetensors.
+//
+// A bare state dict does not give its field sizes. Read takes them from the JSON file
+// next to it (path + ".json", or path with the extension .json), which holds the fields
+// of model.Architecture, at least field_dims. Without such a file it takes them from the
+// buffer "offsets".
+//
+// State dicts of other frameworks (Families) may need more: the kind, the activation of
+// the hidden layers, or field_names. The error then says what the JSON file must hold. The
+// order of the fields is that of the state dict, unless FuxiCTR's feature_map.json is in
+// the same folder.
+func Read(path string) (*Checkpoint, error) { return ReadPart(path, Options{}) }
+
+// Options choose a part of a file that holds several models.
+type Options struct {
+	// StateDict is the key of the state dict in a .pth file. Its parts are joined by dots if
+	// it is in a dict of a dict. An empty key stands for the only one.
+	StateDict string
+	ONNX      dissect.Options
+	// Generic keeps every .onnx file as a model of model.Graph. Otherwise a graph that
+	// computes what a model of another kind computes becomes a model of that kind, which is
+	// faster and can be pruned. The logits agree up to rounding.
+	Generic bool
+	// Pads holds the pad ids of some lists of a model of model.Graph, by the names of their
+	// fields. They replace those that the file says or suggests. -1 means that no id is one.
+	Pads map[string]int
+}
+
+// ReadOutput is like Read, but chooses an output of an .onnx file by its name, or by NAME[I] a
+// number of it. An empty output stands for the only one. Other files have no outputs to
+// choose from.
+func ReadOutput(path, output string) (*Checkpoint, error) {
+	return ReadPart(path, Options{ONNX: dissect.Options{Output: output}})
+}
+
+// ReadPart is like Read for a file that may hold several models.
+func ReadPart(path string, o Options) (*Checkpoint, error) {
+	c, err := readPart(path, o)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.setPads(o.Pads)
+}
+
+func readPart(path string, o Options) (*Checkpoint, error) {
+	info, err := os.Stat(path) // before os.Open, which on a pipe would wait for a writer
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fault.Inputf("%s is not a regular file: expected a .pth, safetensors or .onnx file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	head := make([]byte, 8)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if isZip(head[:n]) {
+		return readPTH(path, f, info.Size(), o.StateDict, sidecarFile(path))
+	}
+	if o.StateDict != "" {
+		return nil, fault.Inputf("%s is not a .pth file, so it holds no state dict under %s", path, quote(o.StateDict))
+	}
+	if isONNX(path, head[:n]) {
+		return readONNX(path, o)
+	}
+	if o.ONNX != (dissect.Options{}) {
+		return nil, fault.Inputf("%s is not an .onnx file, so it has no outputs to choose from", path)
+	}
+	if _, err := headerLength(path, head[:n], info.Size()); err != nil { // checked before all of a large file of another kind is read
+		return nil, err
+	}
+	data := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return readSafetensors(path, data, sidecarFile(path))
+}
+
+// Parse reads a checkpoint from data and keeps data, which must not be changed
+// afterwards. name stands for the file in errors. Parse looks for no JSON file.
+func Parse(name string, data []byte) (*Checkpoint, error) {
+	if isZip(data) {
+		return readPTH(name, bytes.NewReader(data), int64(len(data)), "", noSidecar)
+	}
+	return readSafetensors(name, data, noSidecar)
+}
+
+func isZip(data []byte) bool {
+	return bytes.HasPrefix(data, []byte("PK\x03\x04")) || bytes.HasPrefix(data, []byte("PK\x05\x06"))
+}
+
+func noSidecar(string) (*statement, error) { return nil, nil }
+
+// ParseModel reads a safetensors file, dense or compact, and returns its model. The model
+// shares data's memory, which must not be changed. A compact table is not inflated, so
+// besides data the model needs only the memory of its network. A composed table is
+// computed. ParseModel looks for no JSON file.
+func ParseModel(name string, data []byte) (*model.Model, error) {
+	if isZip(data) {
+		return nil, fault.Inputf("%s is a .pth file: expected safetensors; shaver model convert converts it", name)
+	}
+	c, err := parseState(name, data, noSidecar)
+	if err != nil {
+		return nil, err
+	}
+	return c.Model()
+}
+
+func readSafetensors(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
+	c, err := parseState(name, data, sidecar)
+	if err != nil {
+		return nil, err
+	}
+	if c.Compact != nil {
+		if err := c.inflate(int64(len(data))); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// parseState reads a safetensors file. It leaves a compact table without data in Tensors.
+func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
+	entries, metadata, err := parseSafetensors(name, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDigest(name, data, metadata); err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name, unordered: true}
+	for _, e := range entries {
+		c.add(e.key, e.Tensor)
+	}
+	if is, err := c.takeGraph(metadata); is {
+		return c, err
+	}
+	var said []statement
+	if _, ok := metadata[metaArchitecture]; ok {
+		s := statement{from: "metadata " + metaArchitecture}
+		if err := unmarshalArchitecture(metadata, &s); err != nil {
+			return nil, fault.Inputf("%s: %w", name, err)
+		}
+		if err := takeFamily(metadata, &s); err != nil {
+			return nil, fault.Inputf("%s: %w", name, err)
+		}
+		said = append(said, s)
+	}
+	_, isCompact := metadata[metaCompact]
+	_, isComposed := metadata[metaComposed]
+	switch {
+	case isCompact && isComposed:
+		return nil, fault.Inputf("%s: composed table: metadata has both %s and %s", name, metaComposed, metaCompact)
+	case isCompact:
+		if err := c.takeCompact(metadata); err != nil {
+			return nil, fault.Inputf("%s: compact form: %w", name, err)
+		}
+	case isComposed:
+		if err := c.takeComposed(metadata, int64(len(data))); err != nil {
+			return nil, fault.Inputf("%s: composed table: %w", name, err)
+		}
+	}
+	if err := c.takeAliases(metadata); err != nil {
+		return nil, fault.Inputf("%s: %w", name, err)
+	}
+	c.Training = metadata[metaTraining]
+	if err := c.recognise(said, nil, sidecar); err != nil {
+		return nil, err
+	}
+	if key := metadata[metaEmbeddingKey]; c.Compact != nil && key != c.EmbeddingKey {
+		return nil, c.inputf("compact form: metadata %s is %s, but the table's key is %s", metaEmbeddingKey, quote(key), c.EmbeddingKey)
+	}
+	if isComposed {
+		if c.EmbeddingKey != composedKey {
+			return nil, c.inputf("composed table: the table's key is %s, expected %s", c.EmbeddingKey, composedKey)
+		}
+		return c, c.compose()
+	}
+	return c, nil
+}
+
+// add appends a tensor under a new key.
+func (c *Checkpoint) add(key string, t Tensor) {
+	c.Keys = append(c.Keys, key)
+	c.Tensors[key] = t
+}
+
+// inputf returns an input error about the file.
+func (c *Checkpoint) inputf(format string, args ...any) error {
+	return fault.Inputf("%s: "+format, append([]any{c.name}, args...)...)
+}
+
+// floats returns the values of a tensor. The result may share the tensor's memory and is
+// read-only.
+func (c *Checkpoint) floats(key string) ([]float32, error) {
+	values, err := c.Tensors[key].float32View()
+	if err != nil {
+		return nil, c.inputf("tensor %s %w", key, err)
+	}
+	return values, nil
+}
+
+// Embedding returns a copy of the table, [n, d], that the caller owns.
+func (c *Checkpoint) Embedding() ([]float32, error) {
+	values, err := c.floats(c.EmbeddingKey)
+	return slices.Clone(values), err
+}
+
+// WithEmbedding returns a checkpoint whose table is a copy of table, of length n*d and
+// type F32. It shares everything else with c.
+func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
+	old := c.Tensors[c.EmbeddingKey]
+	if len(table) != old.Elements() {
+		panic(fmt.Sprintf("checkpoint: WithEmbedding: table of %d entries, expected shape %s", len(table), shapeText(old.Shape)))
+	}
+	changed := *c
+	changed.Compact, changed.Composed = nil, nil
+	changed.Tensors = make(map[string]Tensor, len(c.Tensors))
+	for key, t := range c.Tensors {
+		changed.Tensors[key] = t
+	}
+	changed.Tensors[c.EmbeddingKey] = float32Tensor(old.Shape, table)
+	return &changed
+}
+
+// canonical returns c as one safetensors file, not yet laid out. It holds every tensor
+// under its own key and with its own type, and the architecture in the metadata. It
+// depends on nothing else, so the same state dict gives the same bytes, whatever file it
+// came from. Tensors are ordered by decreasing width of their elements, then by key, which
+// keeps each tensor aligned.
+func (c *Checkpoint) canonical() *file {
+	return newFile(c.split(), c.metadata(map[string]string{}))
+}
+
+// WriteTo writes the canonical file, of Size bytes, to w, without holding it in memory.
+func (c *Checkpoint) WriteTo(w io.Writer) (int64, error) { return c.canonical().WriteTo(w) }
+
+// Size returns the length in bytes of the canonical file.
+func (c *Checkpoint) Size() int64 { return c.canonical().size() }
+
+// Digest returns the SHA-256 of the canonical file, in hexadecimal.
+func (c *Checkpoint) Digest() string {
+	sum := sha256.New()
+	_, _ = c.canonical().WriteTo(sum) // writing to a hash does not fail
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// WriteDense writes the canonical file, with Training, to path, all of it or nothing, and returns its
+// length in bytes. PyTorch users load it with safetensors.torch.load_file and
+// load_state_dict.
+func WriteDense(path string, c *Checkpoint) (int64, error) {
+	f := c.canonical()
+	c.addTraining(f.metadata)
+	return writeWhole(path, f)
+}
+
+// addTraining adds Training to the metadata of a file. The canonical file does not have it,
+// so that the digest of a model depends on its weights only.
+func (c *Checkpoint) addTraining(metadata map[string]string) {
+	if c.Training != "" {
+		metadata[metaTraining] = c.Training
+	}
+}

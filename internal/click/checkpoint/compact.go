@@ -1,0 +1,361 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/base/seal"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
+)
+
+// The compact form of a pruned model is a safetensors file in which the tensors below
+// replace the embedding table [n, d], or all tables of a model with look-ups. Their bytes
+// are those of compact.Parts. The metadata hold the key of the tables' tensor and how each
+// field is stored.
+const (
+	tensorValues   = "shaver.values"   // F32, F16, or U8 for Int8: [kept]
+	tensorSteps    = "shaver.steps"    // F32 [fields, 2]; only for Int8
+	tensorCodebook = "shaver.codebook" // F32 [m, d]; [BaselineSize] if there are look-ups
+	tensorRows     = "shaver.rows"     // U8 [bytes]
+	tensorColumns  = "shaver.columns"  // U8 [bytes]
+
+	metaCompact      = "shaver.compact" // version of the compact form
+	metaEmbeddingKey = "shaver.embedding_key"
+	metaFields       = "shaver.fields" // JSON array with one compact.Field for each span of the architecture
+	metaDigest       = "shaver.digest" // digest of the file; see package seal
+
+	graphVersion    = "4" // of a model of Kind Graph
+	compactVersion  = "3" // of any other model
+	unsealedVersion = "2" // an older version, which is still read; its files have no digest
+	ownTensors      = "shaver."
+)
+
+// valueTypes maps each encoding of the kept values to its tensor type.
+var valueTypes = map[compact.Encoding]DType{compact.Float32: F32, compact.Float16: F16, compact.Int8: U8}
+
+// compactFile returns the compact file of c with the given fields. The tensors that
+// replace the table have no data yet.
+func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *file {
+	a := &c.Architecture
+	spans := a.Spans()
+	rows, columns, kept := 0, 0, 0
+	for j, f := range fields {
+		r, c := f.Sizes(spans[j].Rows, spans[j].Dim)
+		rows, columns, kept = rows+r, columns+c, kept+f.Kept
+	}
+	tensors := maps.Clone(c.Tensors)
+	delete(tensors, c.EmbeddingKey)
+	tensors[tensorValues] = Tensor{DType: valueTypes[v], Shape: []int{kept}}
+	tensors[tensorCodebook] = Tensor{DType: F32, Shape: codebookShape(a)}
+	tensors[tensorRows] = Tensor{DType: U8, Shape: []int{rows}}
+	tensors[tensorColumns] = Tensor{DType: U8, Shape: []int{columns}}
+	if v == compact.Int8 {
+		tensors[tensorSteps] = Tensor{DType: F32, Shape: []int{len(fields), 2}}
+	}
+	version := compactVersion
+	if a.Kind == model.Graph {
+		version = graphVersion
+	}
+	metadata := c.metadata(map[string]string{
+		metaCompact:      version,
+		metaEmbeddingKey: c.EmbeddingKey,
+		metaFields:       string(mustMarshal(fields)),
+		metaDigest:       seal.Blank, // WriteCompact replaces it
+	})
+	c.addTraining(metadata)
+	return newFile(tensors, metadata)
+}
+
+// codebookShape returns the shape of the values that stand for dropped entries.
+func codebookShape(a *model.Architecture) []int {
+	if a.Plain() {
+		return []int{a.Fields(), a.Dim}
+	}
+	return []int{a.BaselineSize()}
+}
+
+// CompactDrop returns the least number of entries to drop, from the front of order,
+// [Parameters], so that the file of WriteCompact has at most the given number of bytes. Values
+// are stored as v. If even the file without any entry is larger, the error gives its
+// size.
+//
+// CompactDrop examines every smaller number too, because a file with more dropped entries
+// may be larger. A field that keeps everything stores no structure, but a field that
+// lacks one entry does. A table that keeps almost nothing has to be as large as
+// compact.MaxInflation requires.
+func (c *Checkpoint) CompactDrop(order []int32, v compact.Encoding, bytes int64) (int, error) {
+	a := &c.Architecture
+	if len(order) != a.Parameters() {
+		panic(fmt.Sprintf("checkpoint: CompactDrop: order of %d entries, expected %d", len(order), a.Parameters()))
+	}
+	planner := compact.NewPlanner(a)
+	// Besides the planner's bytes every file has at least floor bytes, because no other
+	// file has a shorter header.
+	floor := c.compactFile(slices.Repeat([]compact.Field{{Form: compact.None}}, len(a.Spans())), v).size()
+	for drop := 0; ; drop++ {
+		if floor+int64(planner.Bytes(v)) <= bytes && c.compactFile(planner.Fields(), v).size() <= bytes {
+			return drop, nil
+		}
+		if drop == len(order) {
+			return 0, fmt.Errorf("the model without any embedding entry takes %d", c.compactFile(planner.Fields(), v).size())
+		}
+		planner.Drop(int(order[drop]))
+	}
+}
+
+// TableParameters returns the number of parameters of the embedding tables in the form in which
+// the file stores them. A dense file has all entries. A compact file has the kept entries, and
+// the values of the codebook unless the baseline is zero. A file with a composed table has the
+// values from which the table is computed.
+func (c *Checkpoint) TableParameters() int {
+	switch {
+	case c.Composed != nil:
+		return c.Composed.Parameters()
+	case c.Compact == nil:
+		return c.Architecture.Parameters()
+	}
+	n := c.Compact.Kept()
+	if slices.ContainsFunc(c.Compact.Codebook(), func(v float32) bool { return v != 0 }) {
+		n += c.Architecture.BaselineSize()
+	}
+	return n
+}
+
+// Footprint is the number of bytes that a model's tables take.
+type Footprint struct {
+	File   int64 // the whole file, with the rest of the model
+	Table  int64 // the part of the file that stores the tables: values, positions and the codebook
+	Memory int64 // what package infer needs for the tables while it serves rows; see compact.Memory
+}
+
+// CompactFootprint returns the footprint of the file of WriteCompact.
+func (c *Checkpoint) CompactFootprint(dropped []bool, v compact.Encoding) Footprint {
+	a := &c.Architecture
+	fields := compact.Plan(a, dropped)
+	f := c.compactFile(fields, v)
+	size := Footprint{File: f.size(), Memory: compact.Memory(a, fields, v)}
+	for _, e := range f.entries {
+		if strings.HasPrefix(e.key, ownTensors) {
+			size.Table += int64(e.Elements() * e.DType.Size())
+		}
+	}
+	return size
+}
+
+// Footprint returns the footprint of the file of WriteDense. In memory each entry is a
+// float32.
+func (c *Checkpoint) Footprint() Footprint {
+	t := c.Tensors[c.EmbeddingKey]
+	return Footprint{c.Size(), int64(t.Elements() * t.DType.Size()), 4 * int64(t.Elements())}
+}
+
+// WriteCompact writes the pruned c to path in compact form, all of it or nothing, and
+// returns the file's length in bytes. dropped, [Parameters], is true for dropped entries.
+// The dropped entries read baseline, [BaselineSize]. Kept entries come from c's tables and
+// are stored as v. A value that v cannot hold is an input error.
+func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32, v compact.Encoding) (int64, error) {
+	f, err := c.compact(dropped, baseline, v)
+	if err != nil {
+		return 0, err
+	}
+	if err := f.seal(); err != nil {
+		return 0, err
+	}
+	return writeWhole(path, f)
+}
+
+func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encoding) (*file, error) {
+	table, err := c.floats(c.EmbeddingKey)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := compact.Encode(&c.Architecture, table, dropped, baseline, v)
+	if err != nil {
+		return nil, c.inputf("%w", err)
+	}
+	f := c.compactFile(parts.Fields, v)
+	data := map[string][]byte{
+		tensorValues: parts.Values, tensorRows: parts.Rows, tensorColumns: parts.Columns,
+		tensorCodebook: float32Tensor(nil, baseline).Data, tensorSteps: float32Tensor(nil, parts.Steps).Data,
+	}
+	for i := range f.entries {
+		if own, ok := data[f.entries[i].key]; ok {
+			f.entries[i].Data = own
+		}
+	}
+	return f, nil
+}
+
+// Pruned returns the dropped entries of c's tables, [Parameters], and the baseline that they
+// read, [BaselineSize]. For a compact file both come from the file, and for a dense one from
+// compact.Find.
+func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
+	if c.Compact == nil {
+		table, err := c.floats(c.EmbeddingKey)
+		if err != nil {
+			return nil, nil, err
+		}
+		dropped, baseline = compact.Find(&c.Architecture, table)
+		return dropped, baseline, nil
+	}
+	dropped = make([]bool, 0, c.Architecture.Parameters())
+	c.Compact.Rows(func(_ []float32, row []bool) { dropped = append(dropped, row...) })
+	return dropped, c.Compact.Codebook(), nil
+}
+
+// takeCompact sets Compact from the tensors of the compact form. In Tensors it replaces
+// them by the table's tensor, without data.
+func (c *Checkpoint) takeCompact(metadata map[string]string) error {
+	if v := metadata[metaCompact]; v != compactVersion && v != unsealedVersion {
+		return fault.Inputf("version %s, expected %s", quote(v), compactVersion)
+	}
+	var s statement
+	if err := unmarshalArchitecture(metadata, &s); err != nil {
+		return err
+	}
+	if s.Dim == nil || len(s.FieldDims) == 0 {
+		return fault.Inputf("metadata %s lacks dim or field_dims", metaArchitecture)
+	}
+	key := metadata[metaEmbeddingKey]
+	if err := checkKey(key); err != nil || strings.HasPrefix(key, ownTensors) {
+		return fault.Inputf("metadata %s is %s, expected the key of the embedding table", metaEmbeddingKey, quote(key))
+	}
+	if _, ok := c.Tensors[key]; ok {
+		return fault.Inputf("tensor %s is stored both as a tensor and in compact form", key)
+	}
+	if err := model.CheckSizes(nil, s.FieldDims); err != nil {
+		return fault.Inputf("field_dims: %w", err)
+	}
+	if dim := *s.Dim; dim < 1 || dim > 1<<16 {
+		return fault.Inputf("dim is %d, expected 1 to 65536", dim)
+	}
+	return c.takeParts(key, &model.Architecture{FieldDims: s.FieldDims, Dim: *s.Dim}, metadata)
+}
+
+// takeCompactGraph is takeCompact for a model of Kind Graph, whose architecture is known.
+func (c *Checkpoint) takeCompactGraph(metadata map[string]string) error {
+	if v := metadata[metaCompact]; v != graphVersion {
+		return fault.Inputf("version %s, expected %s for a model of kind %s", quote(v), graphVersion, model.Graph)
+	}
+	if key := metadata[metaEmbeddingKey]; key != graphEmbedding {
+		return fault.Inputf("metadata %s is %s, expected %s", metaEmbeddingKey, quote(key), graphEmbedding)
+	}
+	if _, ok := c.Tensors[graphEmbedding]; ok {
+		return fault.Inputf("tensor %s is stored both as a tensor and in compact form", graphEmbedding)
+	}
+	return c.takeParts(graphEmbedding, &c.Architecture, metadata)
+}
+
+// seal sets the digest in the metadata, which was blank.
+func (f *file) seal() (err error) {
+	f.metadata[metaDigest], err = seal.Of(func(w io.Writer) error {
+		_, err := f.WriteTo(w)
+		return err
+	})
+	return err
+}
+
+// checkDigest returns an input error unless the content of a compact file, or of one with a
+// composed table, matches its digest. A file of the version without a digest is not checked.
+func checkDigest(name string, data []byte, metadata map[string]string) error {
+	digest, sealed := metadata[metaDigest]
+	version := metadata[metaCompact]
+	_, isComposed := metadata[metaComposed]
+	switch {
+	case !sealed && !isComposed && version != compactVersion && version != graphVersion: // takeCompact refuses unknown versions
+		return nil
+	case sealed && version == unsealedVersion:
+		return fault.Inputf("%s is damaged: compact files of version %s have no digest", name, unsealedVersion)
+	}
+	return seal.Check(name, bytes.NewReader(data), digest)
+}
+
+// takeParts removes the tensors of the compact form from Tensors, and sets Compact. It adds
+// the tensor of the tables under the given key, without data. a has the layout.
+func (c *Checkpoint) takeParts(key string, a *model.Architecture, metadata map[string]string) error {
+	var fields []compact.Field
+	if err := json.Unmarshal([]byte(metadata[metaFields]), &fields); err != nil {
+		return fault.Inputf("metadata %s: %w", metaFields, err)
+	}
+	var failed error
+	take := func(key string, types []DType, shape ...int) Tensor {
+		t, ok := c.Tensors[key]
+		fits := len(t.Shape) == len(shape)
+		for i := 0; fits && i < len(shape); i++ {
+			fits = shape[i] == t.Shape[i] || shape[i] == anySize
+		}
+		known := false
+		for _, dtype := range types {
+			known = known || t.DType == dtype
+		}
+		if failed == nil && (!ok || !fits || !known) {
+			failed = fault.Inputf("expected tensor %s of type %v and shape %s, found %s %s", key, types, shapeText(shape), t.DType, shapeText(t.Shape))
+		}
+		delete(c.Tensors, key)
+		return t
+	}
+	values := take(tensorValues, []DType{F32, F16, U8}, anySize)
+	codebook := take(tensorCodebook, []DType{F32}, codebookShape(a)...)
+	parts := &compact.Parts{
+		Fields: fields, Values: values.Data,
+		Rows:    take(tensorRows, []DType{U8}, anySize).Data,
+		Columns: take(tensorColumns, []DType{U8}, anySize).Data,
+	}
+	v := compact.Float32
+	switch values.DType {
+	case F16:
+		v = compact.Float16
+	case U8:
+		v = compact.Int8
+		steps := take(tensorSteps, []DType{F32}, len(a.Spans()), 2)
+		if failed == nil {
+			parts.Steps, failed = steps.Float32s()
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	var err error
+	if parts.Codebook, err = codebook.Float32s(); err != nil {
+		return fault.Inputf("tensor %s %w", tensorCodebook, err)
+	}
+	if c.Compact, err = compact.New(a, v, parts); err != nil {
+		return fault.Inputf("%w", err)
+	}
+	keys := c.Keys[:0]
+	for _, key := range c.Keys {
+		if _, ok := c.Tensors[key]; ok {
+			keys = append(keys, key)
+		}
+	}
+	c.Keys = keys
+	c.add(key, Tensor{DType: F32, Shape: embeddingShape(a)})
+	return nil
+}
+
+// inflate adds the data of the table's tensor. fileSize, in bytes, bounds the size of the
+// table.
+func (c *Checkpoint) inflate(fileSize int64) error {
+	t := c.Tensors[c.EmbeddingKey]
+	bytes := 4 * int64(t.Elements())
+	if bytes > compact.MaxInflation*fileSize {
+		return c.inputf("compact form: claims %s in a file of %d bytes", c.Architecture.Size(), fileSize)
+	}
+	t.Data = make([]byte, 0, bytes)
+	c.Compact.Rows(func(x []float32, _ []bool) {
+		for _, v := range x {
+			t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(v))
+		}
+	})
+	c.Tensors[c.EmbeddingKey] = t
+	return nil
+}

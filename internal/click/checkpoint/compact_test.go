@@ -1,0 +1,377 @@
+package checkpoint
+
+import (
+	"bytes"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"shaver/internal/base/fault"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
+)
+
+// fmOf returns an FM whose table has n rows in two fields.
+func fmOf(t *testing.T, n, dim int) *Checkpoint {
+	t.Helper()
+	table := make([]float32, n*dim)
+	for i := range table {
+		table[i] = float32(i%7) - 3 // every seventh value is 0
+	}
+	entries := []entry{
+		{"embedding.weight", float32Tensor([]int{n, dim}, table)},
+		{"fc.weight", float32Tensor([]int{n, 1}, make([]float32, n))},
+		{"_bias", float32Tensor([]int{1}, make([]float32, 1))},
+		offsetsOf(0, 1),
+	}
+	c, err := Parse("fm", fileBytes(entries, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// every returns a mask of n entries that keeps one in gap.
+func every(n, gap int) []bool {
+	dropped := make([]bool, n)
+	for i := range dropped {
+		dropped[i] = i%gap != 0
+	}
+	return dropped
+}
+
+// A compact file reads as the pruned table with its logits, at every sparsity and width.
+// Kept zeros stay kept.
+func TestCompact(t *testing.T) {
+	for _, dim := range []int{1, 3, 8, 16, 128, 129, 300} {
+		c := fmOf(t, 40, dim)
+		for _, kept := range []int{0, 1, 2, dim, 39, 40 * dim / 8, 40*dim - 1, 40 * dim} {
+			dropped := make([]bool, 40*dim)
+			for i := range dropped {
+				dropped[i] = (i*7919)%len(dropped) >= kept // 7919 is coprime to every length here
+			}
+			baseline := make([]float32, 2*dim)
+			for i := range baseline {
+				baseline[i] = float32(math.Copysign(float64(i), -1))
+			}
+			checkCompact(t, c, dropped, baseline, min(kept, len(dropped)))
+		}
+	}
+}
+
+// CompactDrop finds the least number of drops at every size that a file has and at one
+// byte less. Some files are larger although more entries are dropped.
+func TestCompactDrop(t *testing.T) {
+	rises := 0
+	for _, dim := range []int{1, 2, 16, 64} {
+		rows := 200 / dim
+		if dim == 64 {
+			rows = 60 // so that MaxInflation decides the size of the last files
+		}
+		c := fmOf(t, rows, dim)
+		n := rows * dim
+		order := make([]int32, n)
+		for i := range order {
+			order[i] = int32(i * 7919 % n) // 7919 is coprime to every length here
+		}
+		for _, v := range compact.Encodings() {
+			sizes := make([]int64, n+1)
+			dropped := make([]bool, n)
+			for drop := range sizes {
+				f, err := c.compact(dropped, make([]float32, 2*dim), v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if sizes[drop] = f.size(); drop > 0 && sizes[drop] > sizes[drop-1] {
+					rises++
+				}
+				if drop < n {
+					dropped[order[drop]] = true
+				}
+			}
+			for at := 0; at <= n; at += max(1, n/200) {
+				for _, bytes := range []int64{sizes[at], sizes[at] - 1} {
+					want := slices.IndexFunc(sizes, func(size int64) bool { return size <= bytes })
+					if got, err := c.CompactDrop(order, v, bytes); want >= 0 && got != want || (err != nil) != (want < 0) {
+						t.Fatalf("%d columns, %s: for %d bytes got %d drops (%v), expected %d", dim, v, bytes, got, err, want)
+					}
+				}
+			}
+		}
+	}
+	if rises < 20 {
+		t.Errorf("only %d files were larger than the one before", rises)
+	}
+	_, err := fmOf(t, 4, 2).CompactDrop(make([]int32, 8), compact.Float32, 10)
+	if err == nil || !strings.Contains(err.Error(), "without any embedding entry takes ") {
+		t.Error(err)
+	}
+}
+
+// The dense file of a pruned table becomes as small again in compact form.
+func TestPrunedOfDense(t *testing.T) {
+	c := fmOf(t, 400, 16)
+	table, err := c.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropped := every(6400, 20)
+	for i, gone := range dropped {
+		if gone {
+			table[i] = 0.25
+		} else {
+			table[i] = float32(i)
+		}
+	}
+	dense := c.WithEmbedding(table)
+	mask, baseline, err := dense.Pruned()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 16; i < len(mask); i++ { // the first field has a single row, so no value repeats in it
+		if mask[i] != dropped[i] {
+			t.Fatalf("entry %d dropped %v", i, mask[i])
+		}
+	}
+	checkCompact(t, dense, mask, baseline, 16+(6400-16)/20)
+}
+
+// Values that are stored with fewer bits read back as they were written, and storing them
+// again loses nothing more.
+func TestCompactValues(t *testing.T) {
+	c := fmOf(t, 400, 16)
+	for _, v := range compact.Encodings() {
+		path := filepath.Join(t.TempDir(), "m")
+		if _, err := WriteCompact(path, c, every(6400, 3), make([]float32, 32), v); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Read(path)
+		if err != nil || got.Compact.Encoding() != v {
+			t.Fatalf("%s: %v", v, err)
+		}
+		checkModel(t, path, got)
+	}
+	table, err := c.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table[33] = 1e6
+	_, err = WriteCompact("", c.WithEmbedding(table), make([]bool, 6400), make([]float32, 32), compact.Float16)
+	wantInput(t, err, "fm: field 1: row 2 has the value 1e+06 in column 1: float16 holds magnitudes up to 65504")
+}
+
+func TestCompactRefuses(t *testing.T) {
+	c := fmOf(t, 400, 16)
+	for form, gap := range map[compact.Form]int{compact.Bitmap: 2, compact.Columns: 101} {
+		f, err := c.compact(every(6400, gap), make([]float32, 32), compact.Float32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(f.metadata[metaFields], string(form)) {
+			t.Fatalf("fields %s, want a %s", f.metadata[metaFields], form)
+		}
+		for key, test := range map[string]struct{ value, want string }{
+			metaCompact:      {"1", "version"},
+			metaEmbeddingKey: {"fc.weight", "tensor fc.weight is stored both as a tensor and in compact form"},
+			metaFields:       {`[{"form":"none"}]`, "1 fields"},
+			metaArchitecture: {`{"field_dims":[1,1000000],"dim":70000}`, "dim is 70000"},
+		} {
+			metadata := maps.Clone(f.metadata)
+			metadata[key] = test.value
+			_, err := Parse("m", unsealed(f.entries, metadata))
+			wantInput(t, err, "m: compact form: ", test.want)
+		}
+		for _, e := range f.entries {
+			if e.key != tensorRows && e.key != tensorColumns {
+				continue
+			}
+			for at := range e.Data {
+				saved := e.Data[at]
+				if e.Data[at] = 0xff; saved == 0xff {
+					continue
+				}
+				if _, err := Parse("m", unsealed(f.entries, f.metadata)); err == nil {
+					t.Errorf("%s: no error with byte %d of %s damaged", form, at, e.key)
+				}
+				e.Data[at] = saved
+			}
+		}
+	}
+	baseline := make([]float32, 32)
+	baseline[17] = float32(math.NaN())
+	_, err := WriteCompact(filepath.Join(t.TempDir(), "m"), c, make([]bool, 6400), baseline, compact.Float32)
+	wantInput(t, err, "fm: the baseline of field 1 has the value NaN in column 1")
+}
+
+// A file that claims a table thousands of times its own size is not inflated. ParseModel,
+// which does not inflate, reads it.
+func TestCompactBomb(t *testing.T) {
+	c, err := Parse("m", fileBytes(sampleEntries("dcn-mix"), map[string]string{
+		metaArchitecture: string(mustMarshal(sampleArchitecture("dcn-mix"))),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := c.compact(slices.Repeat([]bool{true}, 18), make([]float32, 6), compact.Float32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.metadata[metaArchitecture] = strings.Replace(f.metadata[metaArchitecture], "[2,3,4]", "[2,3,2000000]", 1)
+	data := unsealed(f.entries, f.metadata)
+	_, err = Parse("m", data)
+	wantInput(t, err, "m: compact form: claims a table of 2000005 features x 2 columns in a file of ")
+	m, err := ParseModel("m", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scoreLast(m)
+}
+
+// Every flipped bit of a compact file is refused. Only a file of the older version may lack
+// the digest.
+func TestCompactDigest(t *testing.T) {
+	c := fmOf(t, 3, 2)
+	for i, v := range compact.Encodings() {
+		path := filepath.Join(t.TempDir(), "m")
+		if _, err := WriteCompact(path, c, every(6, 2+i), make([]float32, 4), v); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damaged := 0
+		for at := range data {
+			for bit := range 8 {
+				data[at] ^= 1 << bit
+				_, err := Parse("m", data)
+				_, again := ParseModel("m", data)
+				if !fault.IsInput(err) || !fault.IsInput(again) {
+					t.Fatalf("%s: byte %d, bit %d: %v, %v", v, at, bit, err, again)
+				}
+				if strings.Contains(err.Error(), "m is damaged: ") {
+					damaged++
+				}
+				data[at] ^= 1 << bit
+			}
+		}
+		if damaged < 8*len(data)/4 {
+			t.Errorf("%s: only %d of %d flipped bits are called damage", v, damaged, 8*len(data))
+		}
+		if _, err := Parse("m", data); err != nil {
+			t.Errorf("%s: %v", v, err)
+		}
+		head, metadata, err := parseSafetensors("m", data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := unsealed(head, metadata)
+		if got, err := Parse("m", old); err != nil || got.Compact.Encoding() != v {
+			t.Errorf("%s: a file of the older version: %v", v, err)
+		}
+		_, err = Parse("m", bytes.Replace(old, []byte(`"shaver.compact":"2"`), []byte(`"shaver.compact":"3"`), 1))
+		wantInput(t, err, "m is damaged: its digest is missing")
+		_, err = Parse("m", bytes.Replace(data, []byte(`"shaver.compact":"3"`), []byte(`"shaver.compact":"2"`), 1))
+		wantInput(t, err, "m is damaged: compact files of version 2 have no digest")
+	}
+}
+
+func TestCallersBugs(t *testing.T) {
+	c := fmOf(t, 4, 2)
+	for name, call := range map[string]func(){
+		"table": func() { c.WithEmbedding(make([]float32, 7)) },
+		"mask":  func() { _, _ = WriteCompact("", c, make([]bool, 7), make([]float32, 4), compact.Float32) },
+		"order": func() { _, _ = c.CompactDrop(make([]int32, 9), compact.Float32, 0) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			call()
+		}()
+	}
+}
+
+func TestWithEmbedding(t *testing.T) {
+	c, err := Read(filepath.Join("testdata", "types.pth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := c.Digest()
+	changed := c.WithEmbedding(make([]float32, 18))
+	if c.Digest() != before || changed.Digest() == before || changed.Tensors[changed.EmbeddingKey].DType != F32 {
+		t.Error("WithEmbedding changed the original, or did not change the copy")
+	}
+	m, err := changed.Model()
+	if err != nil || m.Kind != model.DeepFM || m.Weights.Embedding[3] != 0 {
+		t.Errorf("model %v", err)
+	}
+}
+
+// A footprint has the length of the written file and of its tensors for the table. The
+// table of a dense file takes as much memory as it takes in the file.
+func TestFootprint(t *testing.T) {
+	c := fmOf(t, 400, 16)
+	for _, v := range compact.Encodings() {
+		for _, gap := range []int{1, 3, 1000} {
+			dropped, path := every(6400, gap), filepath.Join(t.TempDir(), "m")
+			bytes, err := WriteCompact(path, c, dropped, make([]float32, 32), v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := c.compact(dropped, make([]float32, 32), v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			table := 0
+			for _, e := range f.entries {
+				if _, rest := c.Tensors[e.key]; !rest {
+					table += len(e.Data)
+				}
+			}
+			got := c.CompactFootprint(dropped, v)
+			read, err := Read(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			memory := compact.Memory(&c.Architecture, read.Compact.Fields(), v)
+			if want := (Footprint{bytes, int64(table), memory}); got != want {
+				t.Errorf("%s, one of %d entries kept: %+v, expected %+v", v, gap, got, want)
+			}
+		}
+	}
+	bytes, err := WriteDense(filepath.Join(t.TempDir(), "m"), c)
+	if want := (Footprint{bytes, 4 * 6400, 4 * 6400}); err != nil || c.Footprint() != want {
+		t.Errorf("dense: %+v, expected %+v, %v", c.Footprint(), want, err)
+	}
+}
+
+// The tables of a dense file have all entries as parameters. Those of a compact file have the
+// kept entries, and the codebook if it is the baseline.
+func TestTableParameters(t *testing.T) {
+	c := fmOf(t, 400, 16)
+	if got := c.TableParameters(); got != 6400 {
+		t.Errorf("dense: %d parameters, expected 6400", got)
+	}
+	codebook := make([]float32, 32)
+	for _, want := range []int{1600, 1632} {
+		path := filepath.Join(t.TempDir(), "m")
+		if _, err := WriteCompact(path, c, every(6400, 4), codebook, compact.Float16); err != nil {
+			t.Fatal(err)
+		}
+		read, err := Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := read.TableParameters(); got != want {
+			t.Errorf("compact: %d parameters, expected %d", got, want)
+		}
+		codebook[3] = 1
+	}
+}

@@ -1,0 +1,281 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/base/seal"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
+)
+
+// graphOf reads an exported model as a model of Kind Graph.
+func graphOf(t testing.TB, name string) *Checkpoint {
+	t.Helper()
+	c, err := ReadPart(filepath.Join(exports, name+".onnx"), Options{Generic: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// bookOf returns a baseline whose values differ.
+func bookOf(c *Checkpoint) []float32 {
+	baseline := make([]float32, c.Architecture.Players())
+	for i := range baseline {
+		baseline[i] = float32(i)/32 - 0.25
+	}
+	return baseline
+}
+
+// resealed returns the bytes of a compact file of the current versions with a fresh digest.
+func resealed(entries []entry, metadata map[string]string) []byte {
+	metadata = maps.Clone(metadata)
+	metadata[metaDigest] = seal.Blank
+	if err := (&file{entries, metadata}).seal(); err != nil {
+		panic(err) // writing to a hash does not fail
+	}
+	return fileBytes(entries, metadata)
+}
+
+// The models of these tests have one table, several tables of one width, tables of two
+// widths, and dense inputs.
+var graphs = []string{"recbole-autoint.dynamo", "fuxictr-dcnv2-mixture.dynamo", "ncf.dynamo", "ncf.legacy", "deepctr-torch-xdeepfm.dynamo"}
+
+// The compact file of a model of Kind Graph reads as the pruned tables with their logits, at
+// every sparsity.
+func TestCompactGraph(t *testing.T) {
+	plain, several, dense := 0, 0, 0
+	for _, name := range graphs {
+		c := graphOf(t, name)
+		a := &c.Architecture
+		switch {
+		case a.Plain():
+			plain++
+		default:
+			several++
+		}
+		dense += len(a.Dense)
+		n := a.Parameters()
+		for _, kept := range []int{0, 1, n / 8, n - 1, n} {
+			dropped := make([]bool, n)
+			for i := range dropped {
+				dropped[i] = (i*7919)%n >= kept // 7919 is coprime to every length here
+			}
+			checkCompact(t, c, dropped, bookOf(c), kept)
+		}
+	}
+	if plain == 0 || several == 0 || dense == 0 {
+		t.Errorf("%d models with one table, %d with several, %d dense inputs", plain, several, dense)
+	}
+}
+
+// CompactDrop finds the least number of drops for tables of two widths.
+func TestCompactDropGraph(t *testing.T) {
+	c := graphOf(t, "ncf.dynamo")
+	n := c.Architecture.Parameters()
+	order, dropped := make([]int32, n), make([]bool, n)
+	for i := range order {
+		order[i] = int32(i * 7919 % n)
+	}
+	var sizes []int64
+	for drop := 0; ; drop++ {
+		f, err := c.compact(dropped, bookOf(c), compact.Int8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.CompactFootprint(dropped, compact.Int8).File; got != f.size() {
+			t.Fatalf("%d drops: a footprint of %d bytes, expected %d", drop, got, f.size())
+		}
+		if sizes = append(sizes, f.size()); drop == n {
+			break
+		}
+		dropped[order[drop]] = true
+	}
+	for at := 0; at <= n; at += 7 {
+		want := slices.IndexFunc(sizes, func(size int64) bool { return size <= sizes[at] })
+		if got, err := c.CompactDrop(order, compact.Int8, sizes[at]); err != nil || got != want {
+			t.Fatalf("for %d bytes got %d drops (%v), expected %d", sizes[at], got, err, want)
+		}
+	}
+}
+
+func TestCompactGraphRefuses(t *testing.T) {
+	for _, name := range []string{"ncf.dynamo", "recbole-autoint.dynamo"} {
+		c := graphOf(t, name)
+		f, err := c.compact(every(c.Architecture.Parameters(), 3), bookOf(c), compact.Float16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse("m", resealed(f.entries, f.metadata)); err != nil {
+			t.Fatal(err)
+		}
+		for key, test := range map[string]struct{ value, want string }{
+			metaCompact:      {"3", `m: compact form: version "3", expected 4 for a model of kind graph`},
+			metaEmbeddingKey: {"head.x", `m: compact form: metadata shaver.embedding_key is "head.x", expected embedding`},
+			metaFields:       {`[{"form":"none"}]`, "m: compact form: parts have 1 fields"},
+			metaArchitecture: {strings.Replace(f.metadata[metaArchitecture], `"field_dims":[`, `"field_dims":[0,`, 1), "m: metadata shaver.architecture: "},
+		} {
+			metadata := maps.Clone(f.metadata)
+			metadata[key] = test.value
+			_, err := Parse("m", resealed(f.entries, metadata))
+			wantInput(t, err, test.want)
+		}
+		entries := append(slices.Clone(f.entries), entry{graphEmbedding, float32Tensor([]int{1}, []float32{1})})
+		_, err = Parse("m", resealed(entries, f.metadata))
+		wantInput(t, err, "m: compact form: tensor embedding is stored both as a tensor and in compact form")
+		for i, e := range f.entries {
+			if e.key != tensorCodebook {
+				continue
+			}
+			entries := slices.Clone(f.entries)
+			entries[i] = entry{tensorCodebook, float32Tensor([]int{1}, []float32{1})}
+			_, err := Parse("m", resealed(entries, f.metadata))
+			wantInput(t, err, "m: compact form: expected tensor shaver.codebook of type [F32] and shape ")
+		}
+		bare := maps.Clone(f.metadata)
+		delete(bare, metaDigest)
+		_, err = Parse("m", fileBytes(f.entries, bare))
+		wantInput(t, err, "m is damaged: its digest is missing")
+		bare[metaCompact] = unsealedVersion
+		_, err = Parse("m", fileBytes(f.entries, bare))
+		wantInput(t, err, `m: compact form: version "2", expected 4 for a model of kind graph`)
+	}
+	c := fmOf(t, 4, 2)
+	f, err := c.compact(make([]bool, 8), make([]float32, 4), compact.Float32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.metadata[metaCompact] = graphVersion
+	_, err = Parse("m", resealed(f.entries, f.metadata))
+	wantInput(t, err, `m: compact form: version "4", expected 3`)
+}
+
+// A file that claims tables thousands of times its own size is not inflated. ParseModel
+// reads it in memory that its own size bounds.
+func TestCompactGraphBomb(t *testing.T) {
+	c := graphOf(t, "ncf.dynamo")
+	f, err := c.compact(slices.Repeat([]bool{true}, c.Architecture.Parameters()), bookOf(c), compact.Float32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := c.Architecture
+	a.FieldDims, a.Tables = slices.Clone(a.FieldDims), slices.Clone(a.Tables)
+	a.FieldDims[1] = 1_500_000_000 / len(a.Tables)
+	for _, l := range a.LookUps {
+		a.Tables[l.Table].Rows = a.FieldDims[l.Field]
+	}
+	f.metadata[metaArchitecture] = string(mustMarshal(a))
+	f.metadata[metaFields] = string(mustMarshal(slices.Repeat([]compact.Field{{Form: compact.None}}, len(a.LookUps))))
+	for i, e := range f.entries {
+		if e.key == tensorRows || e.key == tensorColumns || e.key == tensorValues {
+			f.entries[i].Tensor = Tensor{e.DType, []int{0}, nil}
+		}
+	}
+	data := resealed(f.entries, f.metadata)
+	_, err = Parse("m", data)
+	wantInput(t, err, "m: compact form: claims 4 tables of ")
+	var small *model.Model
+	bytes := testing.Benchmark(func(b *testing.B) {
+		for range b.N {
+			if small, err = ParseModel("m", data); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}).AllocedBytesPerOp()
+	if bytes > 4<<20 {
+		t.Errorf("a file of %d bytes takes %d bytes of memory", len(data), bytes)
+	}
+	scoreLast(small)
+}
+
+// FuzzCompactGraph gives ParseModel, which package infer uses, and Parse the compact file
+// of a model of Kind Graph with any descriptions and any bytes. Both return a model that
+// scores rows, or an input error.
+func FuzzCompactGraph(f *testing.F) {
+	for i, name := range graphs {
+		c := graphOf(f, name)
+		for gap := 1; gap < 30; gap += 13 {
+			file, err := c.compact(every(c.Architecture.Parameters(), gap), bookOf(c), compact.Encodings()[i%3])
+			if err != nil {
+				f.Fatal(err)
+			}
+			data := map[string][]byte{}
+			var rest []byte
+			for _, e := range file.entries {
+				data[e.key] = e.Data
+				if !strings.HasPrefix(e.key, ownTensors) {
+					rest = append(rest, e.Data...)
+				}
+			}
+			f.Add(uint8(i), file.metadata[metaArchitecture], file.metadata[metaGraph], file.metadata[metaFields],
+				data[tensorValues], data[tensorCodebook], data[tensorSteps], data[tensorRows], data[tensorColumns], rest)
+		}
+	}
+	var files []*file
+	for _, name := range graphs {
+		c := graphOf(f, name)
+		file, err := c.compact(make([]bool, c.Architecture.Parameters()), bookOf(c), compact.Int8)
+		if err != nil {
+			f.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, architecture, graph, fields string, values, codebook, steps, rows, columns, rest []byte) {
+		from := files[int(which)%len(files)]
+		own := map[string][]byte{tensorValues: values, tensorCodebook: codebook, tensorSteps: steps, tensorRows: rows, tensorColumns: columns}
+		v := valueTypes[compact.Encodings()[int(which)%3]]
+		var entries []entry
+		for _, e := range from.entries {
+			data, is := own[e.key]
+			switch {
+			case !is: // another tensor, whose shape stays
+				e.Data = make([]byte, e.Elements()*e.DType.Size())
+				rest = rest[copy(e.Data, rest):]
+			case e.key == tensorSteps && v != U8:
+				continue
+			default:
+				if e.key == tensorValues {
+					e.DType = v
+				}
+				size := e.DType.Size()
+				e.Data = data[:len(data)/size*size]
+				if e.Shape = []int{len(data) / size}; e.key == tensorSteps {
+					e.Shape, e.Data = []int{len(data) / 8, 2}, data[:len(data)/8*8]
+				}
+				if a := architectureOf(architecture); e.key == tensorCodebook && a != nil && len(e.Data) == 4*a.Players() {
+					e.Shape = codebookShape(a)
+				}
+			}
+			entries = append(entries, e)
+		}
+		metadata := maps.Clone(from.metadata)
+		metadata[metaArchitecture], metadata[metaGraph], metadata[metaFields] = architecture, graph, fields
+		data := resealed(entries, metadata)
+		m, err := ParseModel("m", data)
+		if err != nil && !fault.IsInput(err) {
+			t.Fatalf("not an input error: %v", err)
+		}
+		if err == nil && m.Players() < 1<<12 {
+			scoreLast(m)
+		}
+		if err != nil || m.Parameters() < 1<<20 {
+			c, err := Parse("m", data)
+			checkFuzzed(t, c, err)
+		}
+	})
+}
+
+// architectureOf returns the architecture that text describes, or nil if it is invalid.
+func architectureOf(text string) *model.Architecture {
+	var a model.Architecture
+	if json.Unmarshal([]byte(text), &a) != nil || a.Validate() != nil {
+		return nil
+	}
+	return &a
+}

@@ -1,0 +1,112 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+)
+
+const (
+	fuxiTables     = "embedding_layer.embedding_layer.embedding_layers.*.weight"
+	fuxiFeatureMap = "feature_map.json"
+)
+
+// fuxiCTR is FuxiCTR 2 with PyTorch. Its models are in the model zoo. A numeric feature is
+// a Linear(1, d), whose weight has the name of a table and the shape [d, 1].
+var fuxiCTR = family{
+	name: "fuxictr", guide: "fuxictr", table: fuxiTables,
+	wide: []wideNames{
+		{firstOrder: "fm.lr_layer." + fuxiTables, bias: "fm.lr_layer.bias", kinds: []model.Kind{model.FM, model.DeepFM}},
+		{firstOrder: "lr_layer." + fuxiTables, bias: "lr_layer.bias", kinds: []model.Kind{model.WideDeep}},
+	},
+	cross: crossNames{weight: "crossnet.cross_layers.#.weight", bias: "crossnet.cross_layers.#.bias"},
+	mlps: []mlpNames{
+		{linear: "mlp.mlp.", logit: true},
+		{linear: "dnn.mlp.", logit: true},
+		{linear: "stacked_dnn.mlp.", structure: model.Stacked},
+		{linear: "parallel_dnn.mlp.", structure: model.Parallel},
+	},
+	crossOutput: "fc.",
+	foreign: []foreignName{
+		{"crossnet.U_list.", "a mixture of low-rank cross layers, whose gates are a softmax"},
+		{"crossnet.gating.", "a mixture of low-rank cross layers, whose gates are a softmax"},
+		{"crossnet.cross_net.", "the cross layers of the first DCN"},
+		{"cin.", "an xDeepFM"},
+		{"embedding_layer.embedding_layer.feature_encoders.", "an encoder of a sequence or of a pretrained embedding"},
+	},
+}
+
+// feature is what FuxiCTR's feature_map.json says about a feature.
+type feature struct {
+	name  string
+	Type  string `json:"type"`
+	Size  *int   `json:"vocab_size"`
+	Share string `json:"share_embedding"`
+}
+
+// readFeatureMap reads feature_map.json in folder. It returns nil if the file does not exist.
+func readFeatureMap(folder string) ([]feature, error) {
+	path := filepath.Join(folder, fuxiFeatureMap)
+	text, err := readSmall(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var m struct {
+		Features []map[string]feature `json:"features"`
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, fault.Inputf("%s: expected a JSON object whose features is a list of objects: %w", path, typeError(err))
+	}
+	features := []feature{}
+	for i, one := range m.Features {
+		if len(one) != 1 {
+			return nil, fault.Inputf("%s: features[%d] has %d names, expected 1", path, i, len(one))
+		}
+		for name, f := range one {
+			f.name = name
+			features = append(features, f)
+		}
+	}
+	if len(features) == 0 {
+		return nil, fault.Inputf("%s: expected a list of features", path)
+	}
+	return features, nil
+}
+
+// mapped takes the order of the fields from feature_map.json, and checks that each of them
+// has one id in a row. The map may have features that the model does not use.
+func (a *asked) mapped(found []string) error {
+	c := a.s.c
+	mapped := map[string]bool{}
+	for _, f := range a.features {
+		key, ok := a.s.keys[forField(a.f.table, f.name)]
+		if !ok {
+			continue
+		}
+		switch {
+		case mapped[f.name]:
+			return c.inputf("%s has the feature %s twice", fuxiFeatureMap, quote(f.name))
+		case f.Type != "categorical":
+			return c.inputf("%s says that feature %s, with tensor %s, is of type %s: only categorical features are supported in a state dict; %s",
+				fuxiFeatureMap, quote(f.name), key, quote(f.Type), a.f.advice())
+		case f.Share != "" && f.Share != f.name:
+			return c.inputf("%s says that feature %s shares the table of %s, which is not supported yet", fuxiFeatureMap, quote(f.name), quote(f.Share))
+		case f.Size != nil && len(c.Tensors[key].Shape) == 2 && *f.Size != c.Tensors[key].Shape[0]:
+			return c.inputf("%s says that feature %s has %d ids, but tensor %s has shape %s", fuxiFeatureMap, quote(f.name), *f.Size, key, shapeText(c.Tensors[key].Shape))
+		}
+		a.fields, mapped[f.name] = append(a.fields, f.name), true
+	}
+	for _, field := range found {
+		if !mapped[field] {
+			return c.inputf("%s has no feature %s, which has the tensor %s", fuxiFeatureMap, quote(field), a.s.keys[forField(a.f.table, field)])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+package checkpoint
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"shaver/internal/click/model"
+)
+
+// namesHelp is added to errors about models whose layers have other names.
+const namesHelp = "shaver model inspect --help lists the tensor names of each model"
+
+// Bounds of the help for a refused file.
+const (
+	listedTensors = 4    // tensors that are listed
+	listedLetters = 80   // letters of a tensor's name
+	triedTensors  = 4096 // a file with more tensors is not compared with the layouts
+	triedFields   = 4096 // largest number of fields in such a comparison
+)
+
+// help lists the tensors of the file. If a renaming makes the file a known model, help also
+// describes the renaming. Otherwise it says where to find the names.
+func (s *seeker) help() string {
+	if s.trial {
+		return ""
+	}
+	if f := s.c.familyOf(); f != nil {
+		return f.advice()
+	}
+	var listed []string
+	for _, key := range s.c.Keys[:min(len(s.c.Keys), listedTensors)] {
+		name := key
+		if len(name) > listedLetters {
+			name = strings.ToValidUTF8(name[:listedLetters], "") + "..."
+		}
+		listed = append(listed, name+" "+shapeText(s.c.Tensors[key].Shape))
+	}
+	text := fmt.Sprintf("the file has %d tensors", len(s.c.Keys))
+	if more := len(s.c.Keys) - len(listed); more > 0 {
+		listed = append(listed, fmt.Sprintf("%d more", more))
+	}
+	if len(listed) > 0 {
+		text += " (" + strings.Join(listed, ", ") + ")"
+	}
+	return text + "; " + s.advice()
+}
+
+// titles are the names of the models with their articles.
+var titles = map[model.Kind]string{model.FM: "an FM", model.DeepFM: "a DeepFM", model.DCNMix: "a DCN-Mix", model.DCNv2: "a DCNv2", model.WideDeep: "a WideDeep", model.NeuMF: "a NeuMF"}
+
+// advice returns the renaming that makes the tensors those of a known model. Without one
+// it returns the nearest layout, if one is near, and namesHelp.
+func (s *seeker) advice() string {
+	if len(s.keys) > triedTensors {
+		return namesHelp
+	}
+	for _, prefix := range s.prefixes() {
+		if kind, ok := s.try([]renaming{{prefix, ""}}); ok {
+			return fmt.Sprintf("without the prefix %s they are those of %s: save {k.removeprefix(%q): v for k, v in model.state_dict().items()}", prefix, titles[kind], prefix)
+		}
+	}
+	candidates := s.renamings()
+	for _, renamings := range candidates {
+		if kind, ok := s.try(renamings); ok {
+			var parts []string
+			for _, r := range renamings {
+				if r.from != r.to {
+					parts = append(parts, r.String())
+				}
+			}
+			return fmt.Sprintf("they are those of %s if you rename %s when you save the state dict", titles[kind], strings.Join(parts, ", "))
+		}
+	}
+	switch {
+	case slices.ContainsFunc(s.c.Keys, func(key string) bool { return len(s.c.Tensors[key].Shape) == 3 }):
+		return "the nearest model is DCN-Mix, with embedding.weight, cross_head.U.0, cross_head.gates and _dnn.0.weight; " + namesHelp
+	case slices.ContainsFunc(s.c.Keys, func(key string) bool { return strings.Contains(key, "cross") }):
+		return "the nearest model is DCNv2, with embedding.weight, cross_head.layers.0.weight, _dnn.0.weight and _last_fc.weight; " + namesHelp
+	case len(candidates) > 0:
+		return "the nearest model is DeepFM, with embedding.weight, fc.weight, _bias and _deep_branch.0.weight; " + namesHelp
+	}
+	return namesHelp
+}
+
+// renaming replaces the beginning of names, or a whole name.
+type renaming struct{ from, to string }
+
+func (r renaming) String() string {
+	if strings.HasSuffix(r.from, ".") {
+		return r.from + "* to " + r.to + "*"
+	}
+	return r.from + " to " + r.to
+}
+
+// try reports whether the tensors are those of a known model after the renamings. It
+// guesses the sizes of the fields.
+func (s *seeker) try(renamings []renaming) (model.Kind, bool) {
+	renamed := &Checkpoint{Tensors: map[string]Tensor{}, name: s.c.name}
+	for _, name := range slices.Sorted(maps.Keys(s.keys)) {
+		to := name
+		for _, r := range renamings {
+			if rest, ok := strings.CutPrefix(name, r.from); ok && (rest == "" || strings.HasSuffix(r.from, ".")) {
+				to = r.to + rest
+				break
+			}
+		}
+		if _, taken := renamed.Tensors[to]; taken || to == "" {
+			return "", false
+		}
+		renamed.add(to, s.c.Tensors[s.keys[name]])
+	}
+	for _, dims := range renamed.guessDims() {
+		t, err := renamed.seek()
+		if err != nil {
+			return "", false
+		}
+		t.trial = true
+		if l, err := t.layout(dims); err == nil {
+			return l.Kind, true
+		}
+	}
+	return "", false
+}
+
+// guessDims returns field sizes that the table may have: those of the offsets, or else some
+// for each number of fields that fits the width of another tensor.
+func (c *Checkpoint) guessDims() (all [][]int) {
+	s, err := c.seek()
+	if err != nil {
+		return nil
+	}
+	s.trial = true
+	if dims := s.offsetDims(); dims != nil {
+		return [][]int{dims}
+	}
+	table := s.shape(s.embeddingName())
+	if len(table) != 2 || table[1] < 1 {
+		return nil
+	}
+	seen := map[int]bool{}
+	add := func(fields int) {
+		if fields < 1 || fields > min(table[0], triedFields) || seen[fields] || len(seen) == 8 {
+			return
+		}
+		seen[fields] = true
+		dims := slices.Repeat([]int{1}, fields)
+		dims[0] = table[0] - fields + 1
+		all = append(all, dims)
+	}
+	for _, key := range c.Keys {
+		if shape := c.Tensors[key].Shape; len(shape) >= 2 && key != s.embeddingName() {
+			for _, size := range shape[1:] {
+				if size%table[1] == 0 {
+					add(size / table[1])
+				}
+			}
+		}
+	}
+	add(1)
+	return all
+}
+
+// prefixes returns beginnings of names that a wrapper may have added, such as "model.".
+func (s *seeker) prefixes() (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(s.keys)) {
+		for _, table := range []string{".embedding.weight", ".embedding._emb_module.weight"} {
+			if strings.HasSuffix(name, table) {
+				all = append(all, strings.TrimSuffix(name, table)+".")
+			}
+		}
+	}
+	return all[:min(len(all), 4)]
+}
+
+// layer matches a tensor of an nn.Sequential or of an nn.ModuleList.
+var layer = regexp.MustCompile(`^(.*\.)?\d+\.(weight|bias|running_mean|running_var|num_batches_tracked)$`)
+
+// renamings returns the renamings that may turn the names into ours, guessed from the
+// shapes of the tensors. It returns one list for each model whose parts may be in the file.
+func (s *seeker) renamings() (all [][]renaming) {
+	names := slices.Sorted(maps.Keys(s.keys))
+	table, rows := "", 0
+	for _, name := range names {
+		if shape := s.shape(name); len(shape) == 2 && shape[1] > 1 && shape[0] > rows && !layer.MatchString(name) {
+			table, rows = name, shape[0]
+		}
+	}
+	if table == "" {
+		return nil
+	}
+	common := []renaming{{table, "embedding.weight"}}
+	var groups []string // groups of layers
+	cross, head := "", ""
+	for _, name := range names {
+		shape := s.shape(name)
+		group := ""
+		if m := layer.FindStringSubmatch(name); m != nil {
+			group = m[1]
+		}
+		switch {
+		case name == table || strings.HasPrefix(name, "linear_layer."): // which layout ignores
+		case strings.HasSuffix(name, ".offsets"):
+			common = append(common, renaming{name, "offsets"})
+		case group != "":
+			if !slices.Contains(groups, group) {
+				groups = append(groups, group)
+			}
+			if len(shape) == 2 && shape[0] == shape[1] && strings.Contains(group, "cross") {
+				cross = group
+			}
+		case len(shape) == 2 && shape[0] == rows && shape[1] == 1:
+			common = append(common, renaming{name, "fc.weight"})
+		case len(shape) == 1 && shape[0] == 1 && !strings.HasSuffix(name, "fc.bias"):
+			common = append(common, renaming{name, "_bias"})
+		case len(shape) == 2 && shape[0] == 1 && strings.HasSuffix(name, ".weight"):
+			head = strings.TrimSuffix(name, "weight")
+		}
+		for _, part := range []string{"U.", "C.", "V.", "biases."} { // layers of DCN-Mix
+			if at := strings.LastIndex(name, "."+part); at > 0 && len(shape) >= 2 && !slices.Contains(common, renaming{name[:at+1], "cross_head."}) {
+				common = append(common, renaming{name[:at+1], "cross_head."})
+			}
+		}
+	}
+	switch {
+	case cross != "" && head != "":
+		common = slices.DeleteFunc(common, func(r renaming) bool { return r.to == "_bias" })
+		common = append(common, renaming{cross, "cross_head.layers."}, renaming{head, "_last_fc."})
+		groups = slices.DeleteFunc(groups, func(group string) bool { return group == cross })
+	case len(groups) == 0:
+		return [][]renaming{common}
+	}
+	for _, group := range groups[:min(len(groups), 4)] {
+		for _, own := range []string{"_deep_branch.", "_dnn."} {
+			all = append(all, append(slices.Clone(common), renaming{group, own}))
+		}
+	}
+	return all
+}

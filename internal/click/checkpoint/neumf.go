@@ -1,0 +1,168 @@
+package checkpoint
+
+import (
+	"strings"
+
+	"shaver/internal/click/model"
+)
+
+// A NeuMF has four tables: one for each field in each of its two towers, the MLP and GMF. They
+// are joined to one table, [n, d], whose key has a * for the tower and the field. A row has the
+// columns of the MLP and then those of GMF.
+const towerTable = "*_emb_table._emb_module.weight"
+
+// towers are what the * of towerTable stands for, by field, with the MLP first.
+var towers = [2][2]string{{"_mlp.user", "_gmf.user"}, {"_mlp.item", "_gmf.item"}}
+
+// hasTowers reports whether the tensors are those of a NeuMF.
+func (s *seeker) hasTowers() bool {
+	return !s.has(s.embeddingName()) && (s.has(towerTable) || s.hasGroup("_gmf."))
+}
+
+// recogniseTowers is recognise for the tensors of a NeuMF, whose tables give the sizes of the
+// fields.
+func (c *Checkpoint) recogniseTowers(s *seeker, said []statement, config *dict, sidecar lookup) error {
+	found, err := sidecar("")
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		said = append(said, *found)
+	}
+	var dims []int
+	if s.has(towerTable) {
+		if c.Compact == nil {
+			return c.inputf("tensor %s has no field in its name", s.keys[towerTable])
+		}
+		for i := range said {
+			if dims == nil {
+				dims = said[i].FieldDims
+			}
+		}
+	} else if dims, err = s.joinTowers(); err != nil {
+		return err
+	}
+	parts := s.parts
+	if s, err = c.seek(); err != nil { // the keys have changed
+		return err
+	}
+	s.parts = parts
+	return c.settle(s, dims, said, config)
+}
+
+// joinTowers replaces the four tables by one and returns the sizes of the fields.
+func (s *seeker) joinTowers() (dims []int, err error) {
+	c := s.c
+	var tables []entry
+	for _, field := range towers {
+		rows := anySize
+		for _, tower := range field {
+			name := forField(towerTable, tower)
+			columns := anySize
+			if len(tables) > 0 {
+				columns = tables[0].Shape[1]
+			}
+			key := s.take(name, rows, columns)
+			if s.err != nil {
+				return nil, s.err
+			}
+			t := c.Tensors[key]
+			if rows = t.Shape[0]; len(tables) > 0 && t.DType != tables[0].DType {
+				return nil, c.inputf("tensor %s has the type %s, and tensor %s has %s: expected one type for all tables", key, t.DType, tables[0].key, tables[0].DType)
+			}
+			if prefix := strings.TrimSuffix(key, name); len(tables) > 0 && tables[0].key != prefix+forField(towerTable, towers[0][0]) {
+				return nil, c.inputf("tensors %s and %s have different prefixes", tables[0].key, key)
+			}
+			tables = append(tables, entry{key, t})
+		}
+		dims = append(dims, rows)
+	}
+	if err := c.checkApart(tables); err != nil {
+		return nil, err
+	}
+	s.parts = map[*byte]entry{}
+	first := tables[0]
+	var data []byte
+	for j, rows := range dims {
+		mlp, gmf := tables[2*j].Data, tables[2*j+1].Data
+		s.parts[&mlp[0]], s.parts[&gmf[0]] = tables[2*j], tables[2*j+1]
+		for width := first.Shape[1] * first.DType.Size(); rows > 0; rows-- {
+			data = append(append(data, mlp[:width]...), gmf[:width]...)
+			mlp, gmf = mlp[width:], gmf[width:]
+		}
+	}
+	joined := strings.TrimSuffix(first.key, forField(towerTable, towers[0][0])) + towerTable
+	for i, key := range c.Keys {
+		if key == first.key {
+			c.Keys[i] = joined
+		}
+	}
+	for _, e := range tables {
+		delete(c.Tensors, e.key)
+	}
+	c.Tensors[joined] = Tensor{DType: first.DType, Shape: []int{dims[0] + dims[1], 2 * first.Shape[1]}, Data: data}
+	c.keepKeys()
+	return dims, nil
+}
+
+// splitTowers adds the four tables of t, the table of a NeuMF, to tensors. key is that of t.
+func (c *Checkpoint) splitTowers(tensors map[string]Tensor, key string, t Tensor) {
+	half := t.Shape[1] / 2
+	width, from := half*t.DType.Size(), 0
+	for j, field := range towers {
+		rows := c.Architecture.FieldDims[j]
+		for k, tower := range field {
+			part := Tensor{DType: t.DType, Shape: []int{rows, half}}
+			if t.Data != nil { // a table in compact form may have no data
+				part.Data = make([]byte, 0, rows*width)
+				for i := from; i < from+rows; i++ {
+					part.Data = append(part.Data, t.Data[(2*i+k)*width:][:width]...)
+				}
+			}
+			tensors[forField(key, tower)] = part
+		}
+		from += rows
+	}
+}
+
+// neuMF assigns roles to the tensors of a NeuMF, whose tables are joined.
+func (s *seeker) neuMF(l *layout) {
+	l.Kind = model.NeuMF
+	l.embedding = s.take(towerTable, anySize, anySize)
+	if s.err != nil {
+		return
+	}
+	if len(l.FieldDims) != 2 {
+		s.fail("field_dims has %d fields: a NeuMF has 2, the user and the item", len(l.FieldDims))
+		return
+	}
+	shape := s.shape(towerTable)
+	l.Dim = shape[1]
+	s.checkRows(l.FieldDims, towerTable, shape[0])
+	l.product = s.take("_gmf.gmf_fc.weight", 1, l.Dim/2)
+	l.bias = s.take("_gmf.gmf_fc.bias", 1)
+	s.mlp(l, "_mlp.mlp.", false)
+	if s.err == nil && len(l.Hidden) > 0 { // otherwise Validate reports the missing hidden layers
+		l.output = s.linear("_mlp.mlp_fc.", l.Hidden[len(l.Hidden)-1], 1)
+	}
+}
+
+// inputs returns the number of inputs of the first layer of the MLP.
+func (l *layout) inputs() int {
+	if l.Kind == model.NeuMF {
+		return l.Dim
+	}
+	return l.Players()
+}
+
+// Towers returns the keys of the two tables of a field of a NeuMF, the MLP's and then GMF's. It
+// returns nil for models of other kinds.
+func (c *Checkpoint) Towers(field int) (keys []string) {
+	if c.Architecture.Kind != model.NeuMF {
+		return nil
+	}
+	for _, tower := range towers[field] {
+		keys = append(keys, forField(c.EmbeddingKey, tower))
+	}
+	return keys
+}

@@ -1,0 +1,225 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+	"shaver/internal/onnx/dissect"
+	"shaver/internal/onnx/graph"
+	"shaver/internal/onnx/wire"
+)
+
+// IsONNX reports whether the file at path is a graph of ONNX, or would be if it existed.
+func IsONNX(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() { // opening a pipe would wait for a writer
+		return isONNX(path, nil)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return isONNX(path, nil)
+	}
+	defer f.Close()
+	head := make([]byte, 8)
+	n, _ := io.ReadFull(f, head)
+	return isONNX(path, head[:n])
+}
+
+// isONNX reports whether a file is a graph of ONNX, from its path and its first bytes.
+// Such a file begins with the version of the format, which is a small number, and
+// continues with a field of another number. The length of a safetensors header, which is
+// less than 2^32, has zeros in its upper half.
+func isONNX(path string, head []byte) bool {
+	if strings.EqualFold(filepath.Ext(path), ".onnx") {
+		return true
+	}
+	return len(head) == 8 && head[0] == 8 && head[1] > 0 && head[1] < 128 && head[4]|head[5]|head[6]|head[7] != 0
+}
+
+// readONNX reads the graph at path as a model of another kind if it is one, else of Kind
+// Graph.
+func readONNX(path string, o Options) (*Checkpoint, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := onnx.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	n, err := dissect.Dissect(file, o.ONNX)
+	if err != nil {
+		return nil, withSettings(err)
+	}
+	c := &Checkpoint{Tensors: map[string]Tensor{}, name: path, Notes: n.Notes, origin: &origin{info: info, options: o.ONNX}}
+	if !o.Generic {
+		if found, dims, err := findKind(n); err == nil {
+			return c, c.takeKnown(n, found, dims)
+		}
+	}
+	c.EmbeddingKey = graphEmbedding
+	if err := c.takeNetwork(n); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// withSettings adds to an error of package dissect the flags that may avoid it.
+func withSettings(err error) error {
+	var flags []string
+	for _, name := range fault.Settings(err) {
+		flags = append(flags, map[string]string{dissect.OutputSetting: "--model-output", dissect.LogitSetting: "--logit"}[name])
+	}
+	if len(flags) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (shaver model convert with %s)", err, strings.Join(flags, " or "))
+}
+
+// takeNetwork makes c the model of n.
+func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
+	text, weights := graph.Encode(n.Head)
+	c.graph = &graphForm{Head: json.RawMessage(text), Output: n.Logit}
+	c.Architecture = model.Architecture{Kind: model.Graph}
+	for j, f := range n.Fields {
+		c.Architecture.FieldDims = append(c.Architecture.FieldDims, f.Rows)
+		c.graph.Fields = append(c.graph.Fields, f.Name)
+		if f.Length > 1 {
+			c.Architecture.Lists = append(c.Architecture.Lists, model.List{Field: j, Length: f.Length, Pad: f.Pad})
+			source := PadAssumed
+			if f.PadFound {
+				source = PadFound
+			}
+			c.graph.Pads = append(c.graph.Pads, source)
+		}
+	}
+	c.Fields = c.graph.Fields
+	for k, d := range n.Dense {
+		c.Architecture.Dense = append(c.Architecture.Dense, d.Name)
+		c.graph.Dense = append(c.graph.Dense, len(n.LookUps)+k)
+	}
+	for k, d := range n.IDs {
+		c.graph.IDs = append(c.graph.IDs, graphIDs{Field: d.Field, Input: len(n.LookUps) + len(n.Dense) + k})
+	}
+	var order []int // numbers of the look-ups with players, by their fields
+	constants := make([]bool, len(n.Tables))
+	for k, l := range n.LookUps {
+		if l.Player {
+			order = append(order, k)
+			continue
+		}
+		constants[l.Table] = true
+		c.graph.Constants = append(c.graph.Constants, graphConstant{Table: n.Tables[l.Table].Name, Field: l.Field, Offset: l.Offset, Input: k})
+	}
+	if len(order) == 0 {
+		return c.inputf("the model reads no table whose entries are players: expected an embedding table with at least two columns")
+	}
+	slices.SortStableFunc(order, func(k, o int) int { return n.LookUps[k].Field - n.LookUps[o].Field })
+	var tables []int // numbers of the tables with players, in the order of the look-ups
+	for _, k := range order {
+		l := &n.LookUps[k]
+		at := slices.Index(tables, l.Table)
+		if at < 0 {
+			at = len(tables)
+			tables = append(tables, l.Table)
+			t := &n.Tables[l.Table]
+			c.Architecture.Tables = append(c.Architecture.Tables, model.Table{Name: t.Name, Rows: t.Rows, Dim: t.Dim})
+		}
+		c.Architecture.LookUps = append(c.Architecture.LookUps, model.LookUp{Field: l.Field, Table: at, Offset: l.Offset})
+		c.graph.LookUps = append(c.graph.LookUps, k)
+		c.origin.take(n, k)
+	}
+	if err := c.Architecture.Validate(); err != nil {
+		return fault.Inputf("%s: %w", c.name, err)
+	}
+	simplify(&c.Architecture)
+	table, err := readTables(n, tables, embeddingShape(&c.Architecture))
+	if err != nil {
+		return fault.Inputf("%s: %w", c.name, err)
+	}
+	c.add(graphEmbedding, table)
+	for t, is := range constants {
+		if !is {
+			continue
+		}
+		table, err := readTables(n, []int{t}, []int{n.Tables[t].Rows, n.Tables[t].Dim})
+		if err != nil {
+			return fault.Inputf("%s: %w", c.name, err)
+		}
+		c.add(graphKey(graphConstants, n.Tables[t].Name), table)
+	}
+	for _, w := range weights {
+		c.add(graphKey(graphHead, w.Name), float32Tensor(w.Shape, w.Floats))
+	}
+	return nil
+}
+
+// setPads sets the pads of lists to those that a user gives, by the names of the fields.
+func (c *Checkpoint) setPads(pads map[string]int) error {
+	for _, name := range slices.Sorted(maps.Keys(pads)) {
+		j := slices.Index(c.Fields, name)
+		k := slices.IndexFunc(c.Architecture.Lists, func(l model.List) bool { return l.Field == j })
+		if j < 0 || k < 0 {
+			var lists []string
+			for _, l := range c.Architecture.Lists {
+				lists = append(lists, quote(c.Fields[l.Field]))
+			}
+			if lists == nil {
+				return c.inputf("the model has no lists, so %s has no pad id", quote(name))
+			}
+			return c.inputf("there is no list %s, expected one of: %s", quote(name), strings.Join(lists, ", "))
+		}
+		if pad, size := pads[name], c.Architecture.FieldDims[j]; pad < -1 || pad >= size {
+			return c.inputf("list %s has the pad id %d, expected 0 to %d", quote(name), pad, size-1)
+		}
+		c.Architecture.Lists[k].Pad, c.graph.Pads[k] = pads[name], PadGiven
+	}
+	return nil
+}
+
+// simplify makes a plain if all tables have the same number of columns, and the rows of
+// the tables, one after another, are those of the fields in their order.
+func simplify(a *model.Architecture) {
+	if len(a.LookUps) != len(a.FieldDims) || len(a.Lists) > 0 {
+		return
+	}
+	features := a.Offsets()
+	for _, s := range a.Spans() {
+		if s.LookUp != s.Field || s.Row != int(features[s.Field]) || s.Dim != a.Tables[0].Dim {
+			return
+		}
+	}
+	a.Dim, a.Tables, a.LookUps = a.Tables[0].Dim, nil, nil
+}
+
+// readTables reads some tables into one tensor of the given shape.
+func readTables(n *dissect.Network, tables []int, shape []int) (Tensor, error) {
+	count, _ := elements(shape)
+	t := Tensor{F32, shape, make([]byte, 0, count*F32.Size())}
+	for _, i := range tables {
+		table := &n.Tables[i]
+		step := max(1, 4096/table.Dim) // rows
+		values := make([]float32, step*table.Dim)
+		for row := 0; row < table.Rows; row += step {
+			part := values[:min(step, table.Rows-row)*table.Dim]
+			if err := table.Read(part, row); err != nil {
+				return t, err
+			}
+			for _, v := range part {
+				t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(v))
+			}
+		}
+	}
+	return t, nil
+}

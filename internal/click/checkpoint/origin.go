@@ -1,0 +1,231 @@
+package checkpoint
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/click/model"
+	"shaver/internal/onnx/dissect"
+	"shaver/internal/onnx/wire"
+)
+
+// origin says where the tables of a model are in the .onnx file from which it was read.
+type origin struct {
+	info    os.FileInfo
+	options dissect.Options
+	lookUps []tableRow // by look-up of the architecture, or by field if it is plain
+}
+
+// tableRow is a row of a table of an .onnx file.
+type tableRow struct {
+	table int // number among those of dissect.Network
+	name  string
+	row   int
+}
+
+// take appends the first row of look-up k.
+func (o *origin) take(n *dissect.Network, k int) {
+	l := &n.LookUps[k]
+	o.lookUps = append(o.lookUps, tableRow{l.Table, n.Tables[l.Table].Name, l.Offset})
+}
+
+// Part is the rows that one look-up reads, under the name that their table has in the file
+// of the model.
+type Part struct {
+	model.Span
+	Name string // of the table
+	From int    // number of the first row in that table
+}
+
+// Parts returns the parts of the embedding tables, in the order of their entries.
+func (c *Checkpoint) Parts() []Part {
+	a := &c.Architecture
+	var parts []Part
+	rows := 0 // of the tables before the part's
+	table := 0
+	for _, s := range a.Spans() {
+		p := Part{s, c.EmbeddingKey, s.Row}
+		switch {
+		case c.origin != nil:
+			p.Name, p.From = c.origin.lookUps[s.LookUp].name, c.origin.lookUps[s.LookUp].row
+		case c.joined():
+			p.Name, p.From = forField(c.EmbeddingKey, c.Fields[s.Field]), 0
+		case !a.Plain():
+			for ; table < s.Table; table++ {
+				rows += a.Tables[table].Rows
+			}
+			p.Name, p.From = a.Tables[s.Table].Name, s.Row-rows
+		}
+		parts = append(parts, p)
+	}
+	return parts
+}
+
+// ONNXFiles returns the files that WriteONNX writes to path for the model of the .onnx file
+// from: path, and the file with external data if from has one, or is so large that the new
+// file may need one.
+func ONNXFiles(path, from string) ([]string, error) {
+	m, err := onnx.Open(from)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	if len(m.External()) > 0 || m.Size() > onnx.MaxFile/2 { // a table may take twice the bytes as raw_data
+		return []string{path, DataFile(path)}, nil
+	}
+	return []string{path}, nil
+}
+
+// DataFile returns the path of the external data of the .onnx file at path.
+func DataFile(path string) string { return path + ".data" }
+
+// ONNXSize describes the files of WriteONNX. Both sizes include external data.
+type ONNXSize struct {
+	Bytes      int64
+	Before     int64 // size of the files from which the model was read
+	TableBytes int64 // of the embedding tables, with the lists of their rows
+	Tables     int   // number of embedding tables
+	Compact    int   // number of those that are stored by their distinct rows
+}
+
+// ONNXOptions say how WriteONNX writes a model.
+type ONNXOptions struct {
+	// Compact stores each table that gets smaller by its distinct rows and a list of their
+	// numbers; see onnx.Options.
+	Compact bool
+	// Scale and Offset calibrate the logit z, which becomes Scale*z + Offset; see
+	// onnx.Calibration. If both are 0, the logit stays the same.
+	Scale, Offset float64
+}
+
+// CheckCalibration returns bad input if WriteONNX cannot calibrate c.
+func (c *Checkpoint) CheckCalibration() error {
+	file, n, err := c.reopen()
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return file.CheckEnd(n.End)
+}
+
+// reopen opens the .onnx file from which c was read. The caller must close the file.
+func (c *Checkpoint) reopen() (*onnx.Model, *dissect.Network, error) {
+	if c.origin == nil {
+		return nil, nil, c.inputf("an .onnx file is written from an .onnx file, expected one")
+	}
+	file, err := onnx.Open(c.name)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := os.Stat(c.name)
+	if err != nil || !os.SameFile(info, c.origin.info) || info.Size() != c.origin.info.Size() || !info.ModTime().Equal(c.origin.info.ModTime()) {
+		file.Close()
+		return nil, nil, c.inputf("the file changed while it was in use")
+	}
+	n, err := dissect.Dissect(file, c.origin.options)
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return file, n, nil
+}
+
+// WriteONNX writes the .onnx file from which c was read with the embedding tables of c. It
+// writes path and, if the file has external data or the new one would exceed onnx.MaxFile,
+// path with the extension .data behind it. Everything that o does not name stays the same. c
+// may differ from the file in its embedding tables only.
+//
+// If the content of a file cannot be written, the previous files, if any, are unchanged. If
+// the program is killed between the two files, there is no file at path.
+func WriteONNX(path string, c *Checkpoint, o ONNXOptions) (*ONNXSize, error) {
+	file, n, err := c.reopen()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	tables, err := c.tables(n)
+	if err != nil {
+		return nil, err
+	}
+	options := onnx.Options{Data: filepath.Base(DataFile(path)), Compact: o.Compact}
+	if o.Scale != 0 || o.Offset != 0 {
+		k := &onnx.Calibration{End: n.End, Scale: float32(o.Scale), Offset: float32(o.Offset)}
+		if !(k.Scale > 0) || !finite(k.Scale) || !finite(k.Offset) {
+			return nil, c.inputf("the calibration by scale %g and offset %g exceeds the range of float32", o.Scale, o.Offset)
+		}
+		options.Calibration = k
+	}
+	r, err := file.Rewrite(tables, options)
+	if err != nil {
+		return nil, err
+	}
+	size := &ONNXSize{Bytes: r.Bytes + r.DataBytes, Before: file.Size(), TableBytes: r.TableBytes, Tables: len(tables), Compact: r.Compact}
+	for _, near := range file.External() {
+		if info, err := os.Stat(near); err == nil {
+			size.Before += info.Size()
+		}
+	}
+	return size, atomicfile.Write(path, func(w io.Writer) error {
+		if _, err := r.WriteTo(w); err != nil || !r.External {
+			return err
+		}
+		return atomicfile.Write(DataFile(path), func(w io.Writer) error {
+			if _, err := r.WriteData(w); err != nil {
+				return err
+			}
+			// The old .onnx file must not be read with the new data.
+			if err := os.Remove(path); !os.IsNotExist(err) {
+				return err
+			}
+			return nil
+		})
+	})
+}
+
+// tables returns the embedding tables of c as tensors of the file.
+func (c *Checkpoint) tables(n *dissect.Network) ([]onnx.Table, error) {
+	values, err := c.floats(c.EmbeddingKey)
+	if err != nil {
+		return nil, err
+	}
+	byTable := map[int][]Part{}
+	var order []int
+	for _, p := range c.Parts() {
+		at := c.origin.lookUps[p.LookUp].table
+		if at >= len(n.Tables) || n.Tables[at].Name != p.Name || n.Tables[at].Dim != p.Dim || p.Rows > n.Tables[at].Rows-p.From {
+			return nil, c.inputf("the file changed while it was in use: table %s is another one", quote(p.Name))
+		}
+		if byTable[at] == nil {
+			order = append(order, at)
+		}
+		byTable[at] = append(byTable[at], p)
+	}
+	slices.Sort(order)
+	var tables []onnx.Table
+	for _, at := range order {
+		t, parts := &n.Tables[at], byTable[at]
+		slices.SortFunc(parts, func(a, b Part) int { return a.From - b.From })
+		row, entry := 0, parts[0].Entry
+		whole := true // whether the parts are consecutive entries
+		for _, p := range parts {
+			whole = whole && p.From == row && p.Entry == entry
+			row, entry = p.From+p.Rows, p.Entry+p.Rows*p.Dim
+		}
+		if whole && row == t.Rows {
+			tables = append(tables, onnx.Table{Tensor: t.Tensor(), Values: values[parts[0].Entry:entry]})
+			continue
+		}
+		all := make([]float32, t.Rows*t.Dim)
+		if err := t.Read(all, 0); err != nil {
+			return nil, err
+		}
+		for _, p := range parts {
+			copy(all[p.From*p.Dim:], values[p.Entry:p.Entry+p.Rows*p.Dim])
+		}
+		tables = append(tables, onnx.Table{Tensor: t.Tensor(), Values: all})
+	}
+	return tables, nil
+}

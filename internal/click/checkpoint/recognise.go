@@ -1,0 +1,562 @@
+package checkpoint
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+)
+
+// layout gives the role of every tensor. It holds keys of Tensors.
+type layout struct {
+	model.Architecture
+	embedding, bias string
+	linear          string   // weights of the entries themselves; "" = none
+	product         string   // weights of the products of the GMF columns; "" = none
+	firstOrder      []string // nil, one tensor, or one for each field, in which "" stands for zeros
+	hidden          []linearKeys
+	output          linearKeys
+	gates           string
+	mix             []mixKeys
+	cross           []linearKeys
+}
+
+type linearKeys struct {
+	weight, bias                string
+	norm                        bool // whether a BatchNorm with the following tensors comes after the layer
+	gamma, beta, mean, variance string
+	// stacked is true if weight and bias hold all layers. layer is then the number of this
+	// one.
+	stacked bool
+	layer   int
+}
+
+type mixKeys struct{ u, c, v, bias string }
+
+// recognise finds the architecture from the tensors and checks what said and config state
+// about it. Field sizes come from said, otherwise from sidecar, otherwise from the
+// offsets.
+func (c *Checkpoint) recognise(said []statement, config *dict, sidecar lookup) error {
+	s, err := c.seek()
+	if err != nil {
+		return err
+	}
+	if s.hasTowers() {
+		return c.recogniseTowers(s, said, config, sidecar)
+	}
+	if f := s.seekFamily(); f != nil {
+		return c.recogniseFamily(s, f, said, config, sidecar)
+	}
+	var dims []int
+	for _, statement := range said {
+		if dims == nil {
+			dims = statement.FieldDims
+		}
+	}
+	if dims == nil {
+		found, err := sidecar("")
+		if err != nil {
+			return err
+		}
+		if found != nil {
+			dims, said = found.FieldDims, append(said, *found)
+		}
+	}
+	if dims == nil {
+		if dims = s.offsetDims(); dims == nil {
+			return s.dimsMissing()
+		}
+	}
+	for _, statement := range said {
+		if statement.Kind != nil {
+			s.kind = model.Kind(normal(string(*statement.Kind)))
+			break
+		}
+	}
+	return c.settle(s, dims, said, config)
+}
+
+// recogniseFamily is recognise for the tensors of family f.
+func (c *Checkpoint) recogniseFamily(s *seeker, f *family, said []statement, config *dict, sidecar lookup) error {
+	found, err := sidecar(f.name)
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		said = append(said, *found)
+	}
+	dims, err := s.adopt(f, said)
+	if err != nil {
+		return err
+	}
+	kind, parts := s.kind, s.parts
+	if s, err = c.seek(); err != nil { // the keys have changed
+		return err
+	}
+	s.kind, s.parts = kind, parts
+	return c.settle(s, dims, said, config)
+}
+
+// settle finds the architecture of a model whose fields have the given sizes, and checks
+// what is said about it.
+func (c *Checkpoint) settle(s *seeker, dims []int, said []statement, config *dict) error {
+	l, err := s.layout(dims)
+	if err != nil {
+		return err
+	}
+	if config != nil {
+		configured, err := configStatement(config, l.Kind)
+		if err != nil {
+			return c.inputf("%w", err)
+		}
+		said = append(said, *configured)
+	}
+	for i := range said {
+		if err := said[i].check(l); err != nil {
+			return c.inputf("%w", err)
+		}
+	}
+	c.Architecture, c.EmbeddingKey = l.Architecture, l.embedding
+	if err := c.checkAliases(); err != nil {
+		return err
+	}
+	for alias, key := range s.aliases {
+		if c.aliases == nil {
+			c.aliases = map[string]string{}
+		}
+		c.aliases[alias] = key
+		delete(c.Tensors, alias)
+	}
+	if len(c.aliases) > maxAliases {
+		return c.inputf("%d tensors are other names of tensors, expected at most %d", len(c.aliases), maxAliases)
+	}
+	if len(s.aliases) > 0 {
+		c.keepKeys()
+	}
+	return nil
+}
+
+// keepKeys removes the keys of tensors that c does not have any more.
+func (c *Checkpoint) keepKeys() {
+	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { return !c.has(key) })
+}
+
+// seeker looks up tensors by their names without prefixes. Its first failure stays in
+// err, and after that it finds nothing.
+type seeker struct {
+	c     *Checkpoint
+	names []string          // in the order of c.Keys
+	keys  map[string]string // by name
+	// groups are the beginnings of the names, up to and including each of the first
+	// groupDepth dots.
+	groups map[string]bool
+	used   map[string]bool // names that were understood
+	trial  bool            // the names are a guess, so errors need no help
+	kind   model.Kind      // kind that a source states; "" if none does
+	// aliases are the keys of tensors that are other names of understood ones.
+	aliases map[string]string
+	parts   map[*byte]entry // tables that were joined, by their first byte
+	err     error
+}
+
+// groupDepth is the number of dots in the longest group that is looked up.
+const groupDepth = 3
+
+// seek starts the recognition of c.
+func (c *Checkpoint) seek() (*seeker, error) {
+	s := &seeker{c: c, names: shortNames(c.Keys), keys: make(map[string]string, len(c.Keys)), groups: map[string]bool{}, used: map[string]bool{}, kind: c.Architecture.Kind}
+	for i, key := range c.Keys {
+		name := s.names[i]
+		if other, ok := s.keys[name]; ok {
+			return nil, c.inputf("tensors %s and %s have the same name without their prefixes", other, key)
+		}
+		s.keys[name] = key
+		for end, dots := 0, 0; dots < groupDepth; dots++ {
+			dot := strings.IndexByte(name[end:], '.')
+			if dot < 0 {
+				break
+			}
+			end += dot + 1
+			s.groups[name[:end]] = true
+		}
+	}
+	return s, nil
+}
+
+// shortNames returns the keys without the prefixes that wrappers add. module. and
+// _orig_mod. are removed from any key, and model. and net. only if all keys have them.
+func shortNames(keys []string) []string {
+	names := slices.Clone(keys)
+	for again := len(names) > 0; again; {
+		for i, name := range names {
+			for {
+				short := strings.TrimPrefix(strings.TrimPrefix(name, "_orig_mod."), "module.")
+				if short == name {
+					break
+				}
+				name = short
+			}
+			names[i] = name
+		}
+		again = false
+		for _, prefix := range []string{"model.", "net."} {
+			if slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) }) {
+				continue
+			}
+			for i := range names {
+				names[i] = names[i][len(prefix):]
+			}
+			again = true
+		}
+	}
+	return names
+}
+
+func (s *seeker) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = s.c.inputf(format, args...)
+	}
+}
+
+func (s *seeker) has(name string) bool {
+	_, ok := s.keys[name]
+	return ok
+}
+
+// hasGroup reports whether a name begins with group, which ends with a dot.
+func (s *seeker) hasGroup(group string) bool { return s.groups[group] }
+
+// shape returns the shape of a tensor, or nil.
+func (s *seeker) shape(name string) []int { return s.c.Tensors[s.keys[name]].Shape }
+
+// take marks a tensor as understood and returns its key. The tensor must have the given
+// shape, in which anySize matches any size of at least 1.
+func (s *seeker) take(name string, shape ...int) string {
+	if s.err != nil {
+		return ""
+	}
+	key, ok := s.keys[name]
+	if !ok {
+		s.fail("tensor %s is missing, expected shape %s; %s", name, shapeText(shape), s.help())
+		return ""
+	}
+	s.used[name] = true
+	found := s.c.Tensors[key].Shape
+	fits := len(found) == len(shape)
+	for i := 0; fits && i < len(shape); i++ {
+		fits = shape[i] == found[i] || shape[i] == anySize && found[i] > 0
+	}
+	if !fits {
+		s.fail("tensor %s has shape %s, expected %s", key, shapeText(found), shapeText(shape))
+		return ""
+	}
+	return key
+}
+
+// ignore marks tensors as understood and without effect on the logit.
+func (s *seeker) ignore(names ...string) {
+	for _, name := range names {
+		if s.has(name) {
+			s.used[name] = true
+		}
+	}
+}
+
+// embeddingName returns the name of the table's tensor.
+func (s *seeker) embeddingName() string {
+	const wrapped = "embedding._emb_module.weight"
+	if s.has(wrapped) {
+		return wrapped
+	}
+	return "embedding.weight"
+}
+
+// layout assigns a role to every tensor of a model whose fields have the given sizes.
+func (s *seeker) layout(dims []int) (*layout, error) {
+	l := &layout{Architecture: model.Architecture{FieldDims: dims}}
+	if f := s.c.familyOf(); f != nil {
+		s.familyLayout(f, l)
+		return s.complete(l)
+	}
+	if s.hasTowers() {
+		s.neuMF(l)
+		return s.complete(l)
+	}
+	l.embedding = s.take(s.embeddingName(), anySize, anySize)
+	if s.err == nil {
+		shape := s.shape(s.embeddingName())
+		l.Dim = shape[1]
+		s.checkRows(dims, s.embeddingName(), shape[0])
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	switch {
+	case s.hasGroup("cross_head.U."), s.has("cross_head.gates"):
+		l.Kind = model.DCNMix
+		s.dcnMix(l)
+	case s.hasGroup("cross_head.layers."):
+		l.Kind = model.DCNv2
+		s.dcnV2(l)
+	case s.has("fc.weight"), s.hasGroup("_deep_branch."):
+		l.Kind = model.FM
+		s.wide(l)
+		l.bias = s.take("_bias", 1)
+		s.ignore("linear_layer.weight", "linear_layer.bias") // in the reference model's state dict, but never used
+		if s.hasGroup("_deep_branch.") {
+			l.Kind = model.DeepFM
+			if s.kind == model.WideDeep { // which has the same names
+				l.Kind = s.kind
+			}
+			s.mlp(l, "_deep_branch.", true)
+		}
+	default:
+		s.fail("not a known model; expected the tensors of an FM or DeepFM (fc.weight), DCN-Mix (cross_head.U.0), DCNv2 (cross_head.layers.0.weight) or NeuMF (_gmf.gmf_fc.weight); %s", s.help())
+	}
+	return s.complete(l)
+}
+
+// wide takes the first-order weights, which only a model with weights of the entries may
+// lack, and the weights of the entries.
+func (s *seeker) wide(l *layout) {
+	const entries = "_linear.weight"
+	if s.has(entries) {
+		l.linear = s.take(entries, 1, l.Players())
+	}
+	if s.has("fc.weight") || l.linear == "" && l.Kind != model.DCNv2 {
+		l.firstOrder = []string{s.take("fc.weight", l.Features(), 1)}
+	}
+}
+
+// complete checks that every tensor has a role and that the architecture is valid.
+func (s *seeker) complete(l *layout) (*layout, error) {
+	s.checkOffsets(l)
+	s.checkLeft()
+	if s.err != nil {
+		return nil, s.err
+	}
+	if err := l.Validate(); err != nil {
+		return nil, s.c.inputf("recognised as %s: %w", l.Kind, err)
+	}
+	return l, nil
+}
+
+// checkRows checks the sizes of the fields against the rows of the named table.
+func (s *seeker) checkRows(dims []int, table string, rows int) {
+	sum := 0
+	for j, size := range dims {
+		if size < 1 || size > rows-sum {
+			s.fail("field_dims[%d] is %d and the fields before it have %d features: expected sizes of at least 1 that sum to the %d rows of tensor %s",
+				j, size, sum, rows, s.keys[table])
+			return
+		}
+		sum += size
+	}
+	if sum != rows {
+		s.fail("field_dims sum to %d, but tensor %s has %d rows", sum, s.keys[table], rows)
+	}
+}
+
+func (s *seeker) dcnMix(l *layout) {
+	players := l.Players()
+	shape := s.shape("cross_head.U.0")
+	if len(shape) != 3 {
+		s.take("cross_head.U.0", anySize, anySize, players)
+		return
+	}
+	l.Experts, l.Rank = shape[0], shape[1]
+	for ; s.err == nil && s.hasMix(l.CrossLayers); l.CrossLayers++ {
+		layer := "." + strconv.Itoa(l.CrossLayers)
+		l.mix = append(l.mix, mixKeys{
+			u:    s.take("cross_head.U"+layer, l.Experts, l.Rank, players),
+			c:    s.take("cross_head.C"+layer, l.Experts, l.Rank, l.Rank),
+			v:    s.take("cross_head.V"+layer, l.Experts, players, l.Rank),
+			bias: s.take("cross_head.biases"+layer, 1, players),
+		})
+	}
+	l.gates = s.take("cross_head.gates", l.Experts, players, 1)
+	s.mlp(l, "_dnn.", true)
+}
+
+// hasMix reports whether DCN-Mix layer i has any tensor.
+func (s *seeker) hasMix(i int) bool {
+	for _, part := range []string{"U", "C", "V", "biases"} {
+		if s.has(fmt.Sprintf("cross_head.%s.%d", part, i)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *seeker) dcnV2(l *layout) {
+	players := l.Players()
+	if s.wide(l); s.has("_bias") {
+		l.bias = s.take("_bias", 1)
+	}
+	for ; s.err == nil && s.hasGroup(fmt.Sprintf("cross_head.layers.%d.", l.CrossLayers)); l.CrossLayers++ {
+		l.cross = append(l.cross, s.linear(fmt.Sprintf("cross_head.layers.%d.", l.CrossLayers), players, players))
+	}
+	s.mlp(l, "_dnn.", false)
+	if s.err != nil || len(l.Hidden) == 0 {
+		return // Validate reports the missing hidden layers
+	}
+	last := l.Hidden[len(l.Hidden)-1]
+	shape := s.shape("_last_fc.weight")
+	l.Structure = model.Stacked
+	if len(shape) == 2 && shape[1] == players+last {
+		l.Structure = model.Parallel
+		last += players
+	} else if len(shape) == 2 && shape[1] != last {
+		s.fail("tensor %s has shape %s, expected [1, %d] (stacked) or [1, %d] (parallel)", s.keys["_last_fc.weight"], shapeText(shape), last, players+last)
+	}
+	l.output = s.linear("_last_fc.", last, 1)
+}
+
+func (s *seeker) linear(prefix string, in, out int) linearKeys {
+	return linearKeys{weight: s.take(prefix+"weight", out, in), bias: s.take(prefix+"bias", out)}
+}
+
+// mlp takes the layers of an nn.Sequential under prefix. They are Linear, optionally
+// BatchNorm, ReLU, optionally Dropout, and so on. If toLogit is set, the last Linear
+// gives the logit. Otherwise all layers are hidden.
+func (s *seeker) mlp(l *layout, prefix string, toLogit bool) {
+	in := l.inputs()
+	for i := 0; s.err == nil; {
+		name := prefix + strconv.Itoa(i) + "."
+		norm := prefix + strconv.Itoa(i+1) + "."
+		hasNorm := s.hasGroup(norm)
+		if i += 2; hasNorm {
+			i++
+		}
+		if !s.hasGroup(prefix + strconv.Itoa(i) + ".") {
+			i++ // skip a Dropout, which has no tensors, or reach the end
+		}
+		more := s.hasGroup(prefix + strconv.Itoa(i) + ".")
+		if toLogit && !more {
+			l.output = s.linear(name, in, 1)
+			return
+		}
+		if !s.hasGroup(name) && !toLogit {
+			return // only in the first iteration: there is no hidden layer
+		}
+		out := anySize
+		if shape := s.shape(name + "weight"); len(shape) == 2 {
+			out = shape[0]
+		}
+		keys := s.linear(name, in, out)
+		if hasNorm {
+			keys.norm = true
+			keys.gamma, keys.beta = s.take(norm+"weight", out), s.take(norm+"bias", out)
+			keys.mean, keys.variance = s.take(norm+"running_mean", out), s.take(norm+"running_var", out)
+			s.ignore(norm + "num_batches_tracked")
+		}
+		l.Hidden, l.hidden = append(l.Hidden, out), append(l.hidden, keys)
+		in = out
+		if !more {
+			return
+		}
+	}
+}
+
+// offsets returns the buffer with the first global id of each field, or nil.
+func (s *seeker) offsets() []int {
+	key, ok := s.keys["offsets"]
+	if !ok {
+		return nil
+	}
+	t := s.c.Tensors[key]
+	if len(t.Shape) != 1 && (len(t.Shape) != 2 || t.Shape[0] != 1) || t.Elements() == 0 {
+		s.fail("tensor %s has shape %s, expected [1, fields]", key, shapeText(t.Shape))
+		return nil
+	}
+	values, err := t.ints()
+	if err != nil {
+		s.fail("tensor %s %w", key, err)
+	}
+	return values
+}
+
+// offsetDims returns the field sizes that follow from the offsets and the table's rows,
+// or nil. The sizes may be wrong, which layout checks.
+func (s *seeker) offsetDims() []int {
+	offsets, shape := s.offsets(), s.shape(s.embeddingName())
+	if s.err != nil || offsets == nil || len(shape) != 2 || offsets[0] != 0 {
+		return nil
+	}
+	dims := make([]int, len(offsets))
+	for j := range offsets {
+		next := shape[0]
+		if j+1 < len(offsets) {
+			next = offsets[j+1]
+		}
+		dims[j] = next - offsets[j]
+	}
+	return dims
+}
+
+func (s *seeker) checkOffsets(l *layout) {
+	offsets := s.offsets()
+	if s.err != nil || offsets == nil {
+		return
+	}
+	s.ignore("offsets")
+	want := l.Offsets()
+	for j := range max(len(offsets), len(want)) {
+		if j >= len(offsets) || j >= len(want) || offsets[j] != int(want[j]) {
+			s.fail("tensor %s is %s, but field_dims %s give other offsets", s.keys["offsets"], sizesText(offsets), sizesText(l.FieldDims))
+			return
+		}
+	}
+}
+
+// checkLeft fails at the first tensor that has no role.
+func (s *seeker) checkLeft() {
+	if s.err != nil || len(s.used) == len(s.keys) {
+		return
+	}
+	names := make(map[string]string, len(s.keys))
+	for name, key := range s.keys {
+		names[key] = name
+	}
+	memory := map[*byte]entry{} // understood tensors, by their first byte
+	maps.Copy(memory, s.parts)
+	for _, key := range s.c.Keys {
+		if t := s.c.Tensors[key]; s.used[names[key]] && len(t.Data) > 0 {
+			memory[&t.Data[0]] = entry{key, t}
+		}
+	}
+	for _, key := range s.c.Keys {
+		if !s.used[names[key]] {
+			if t := s.c.Tensors[key]; len(t.Data) > 0 && t.same(memory[&t.Data[0]].Tensor) {
+				if s.aliases == nil {
+					s.aliases = map[string]string{}
+				}
+				s.aliases[key] = memory[&t.Data[0]].key
+				continue
+			}
+			s.fail("tensor %s of shape %s belongs to no known layer and may change what the model computes: %s", key, shapeText(s.c.Tensors[key].Shape), s.help())
+			return
+		}
+	}
+}
+
+// dimsMissing returns the error for a file without field sizes.
+func (s *seeker) dimsMissing() error {
+	if s.err != nil {
+		return s.err
+	}
+	table := s.embeddingName()
+	shape := s.shape(table)
+	if len(shape) != 2 {
+		s.take(table, anySize, anySize)
+		return s.err
+	}
+	paths := sidecarPaths(s.c.name)
+	return fault.Inputf("%s does not say its field sizes: write %s with a line like {\"field_dims\": [1000, 20, 7]}, one size per field, summing to the %d rows of tensor %s",
+		s.c.name, filepath.Base(paths[len(paths)-1]), shape[0], s.keys[table])
+}

@@ -1,0 +1,237 @@
+package compact
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"shaver/internal/click/model"
+)
+
+// Encode returns the parts of the tables of a, [Parameters]. dropped marks the entries that
+// are dropped, and codebook, [D], holds the values that stand for them. If a value is not
+// finite, or v cannot represent it, Encode returns an error that names its row, numbered
+// over all tables, and its column. Pad rows must not be dropped, and v must represent them
+// exactly. All encodings represent 0. The parts share codebook and do not copy it.
+func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []float32, v Encoding) (*Parts, error) {
+	if len(tables) != a.Parameters() || len(dropped) != a.Parameters() || len(codebook) != a.BaselineSize() || v.Size() == 0 {
+		panic(fmt.Sprintf("compact: Encode: tables of %d, mask of %d, codebook of %d entries as %q", len(tables), len(dropped), len(codebook), v))
+	}
+	p := &Parts{Fields: Plan(a, dropped), Codebook: codebook}
+	spans := a.Spans()
+	if err := checkEncoded(a, spans, tables, dropped, codebook); err != nil {
+		return nil, err
+	}
+	rows, columns, kept := 0, 0, 0
+	for j, f := range p.Fields {
+		r, c := f.Sizes(spans[j].Rows, spans[j].Dim)
+		rows, columns, kept = rows+r, columns+c, kept+f.Kept
+	}
+	p.Rows, p.Columns, p.Values = make([]byte, 0, rows), make([]byte, 0, columns), make([]byte, 0, kept*v.Size())
+	pads := a.PadRows()
+	for j := range spans {
+		s := &spans[j]
+		from, to := s.Entries()
+		p.appendStructure(p.Fields[j], dropped[from:to], s.Dim)
+		padded := slices.ContainsFunc(pads, func(row int) bool { return row >= s.Row && row < s.Row+s.Rows })
+		data, origin, step, err := v.appendValues(p.Values, tables[from:to], dropped[from:to], padded, s.Row, s.Dim)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", spanName(a, s), err)
+		}
+		p.Values = data
+		if v == Int8 {
+			p.Steps = append(p.Steps, origin, step)
+		}
+	}
+	if err := p.checkPads(a, tables, dropped, v); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// checkPads returns an error unless p has the exact values of pad rows.
+func (p *Parts) checkPads(a *model.Architecture, tables []float32, dropped []bool, v Encoding) error {
+	if len(a.Lists) == 0 {
+		return nil
+	}
+	pads, shape, kept := a.PadRows(), a.Shape(), 0 // kept is the number of kept entries before a row
+	for j, s := range a.Spans() {
+		if !slices.ContainsFunc(pads, func(row int) bool { return row >= s.Row && row < s.Row+s.Rows }) {
+			kept += p.Fields[j].Kept
+			continue
+		}
+		var steps []float32
+		if v == Int8 {
+			steps = p.Steps[2*j : 2*j+2]
+		}
+		values, err := newReader(v, p.Values[kept*v.Size():(kept+p.Fields[j].Kept)*v.Size()], steps)
+		if err != nil {
+			return err
+		}
+		at := 0
+		for row := s.Row; row < s.Row+s.Rows; row++ {
+			_, pad := slices.BinarySearch(pads, row)
+			from, to := shape.Row(row)
+			for i := from; i < to; i++ {
+				switch {
+				case pad && dropped[i]:
+					return fmt.Errorf("the mask drops an entry of row %d, which a pad id reads", row)
+				case dropped[i]:
+					continue
+				case pad && values.at(at) != tables[i]:
+					return fmt.Errorf("row %d has the value %v in column %d: %s cannot hold it exactly, as the row of a pad id needs", row, tables[i], i-from, v)
+				}
+				at++
+			}
+		}
+		kept += p.Fields[j].Kept
+	}
+	return nil
+}
+
+// checkEncoded returns an error for the first value that would be stored and is not finite.
+func checkEncoded(a *model.Architecture, spans []model.Span, tables []float32, dropped []bool, codebook []float32) error {
+	for i := range spans {
+		s := &spans[i]
+		for c, e := range codebook[s.Baseline : s.Baseline+s.Dim] {
+			if !finite(e) {
+				return fmt.Errorf("the baseline of %s has the value %v in column %d", spanName(a, s), e, c)
+			}
+		}
+	}
+	for i := range spans {
+		s := &spans[i]
+		from, to := s.Entries()
+		for k, e := range tables[from:to] {
+			if !dropped[from+k] && !finite(e) {
+				return fmt.Errorf("row %d has the value %v in column %d: weights must be finite", s.Row+k/s.Dim, e, k%s.Dim)
+			}
+		}
+	}
+	return nil
+}
+
+// spanName names a field in errors.
+func spanName(a *model.Architecture, s *model.Span) string {
+	if a.Plain() {
+		return fmt.Sprintf("field %d", s.Field)
+	}
+	return fmt.Sprintf("field %d in table %s", s.Field, a.Tables[s.Table].Name)
+}
+
+// appendStructure appends a field's part of Rows and Columns.
+func (p *Parts) appendStructure(f Field, dropped []bool, dim int) {
+	if f.Form == None || f.Form == Dense {
+		return
+	}
+	size := len(dropped) / dim
+	some := f.Rows < size
+	present := make([]byte, bitBytes(size))
+	bitmap := make([]byte, bitBytes(dim))
+	for i := range size {
+		row := dropped[i*dim : (i+1)*dim]
+		if some && !slices.Contains(row, false) {
+			continue
+		}
+		present[i/8] |= 1 << (i % 8)
+		if f.Form == Columns {
+			p.appendColumns(row)
+			continue
+		}
+		clear(bitmap)
+		for c, gone := range row {
+			if !gone {
+				bitmap[c/8] |= 1 << (c % 8)
+			}
+		}
+		p.Columns = append(p.Columns, bitmap...)
+	}
+	if some {
+		p.Rows = append(p.Rows, present...)
+	}
+}
+
+// appendColumns appends the kept columns of a row. The row must have a kept entry.
+func (p *Parts) appendColumns(dropped []bool) {
+	wide := columnBytes(len(dropped)) == 2
+	for c, gone := range dropped {
+		switch {
+		case gone:
+		case wide:
+			p.Columns = binary.LittleEndian.AppendUint16(p.Columns, uint16(c))
+		default:
+			p.Columns = append(p.Columns, byte(c))
+		}
+	}
+	p.Columns[len(p.Columns)-1] |= 0x80
+}
+
+// sampleRows is the maximal number of rows of a column that Find examines.
+const sampleRows = 1024
+
+// Find reconstructs which entries of dense tables, [Parameters], were dropped, because
+// dense tables do not store this. For each column of a field, Find takes the most frequent
+// value in a sample of rows. Entries with exactly this value count as dropped, and
+// codebook, [D], holds the value. No information is lost, although some of these
+// entries may have been kept. If dropping these entries does not make a field smaller,
+// Find drops nothing from the field. It never drops pad rows.
+func Find(a *model.Architecture, tables []float32) (dropped []bool, codebook []float32) {
+	dropped, codebook = make([]bool, len(tables)), make([]float32, a.BaselineSize())
+	pads, shape := a.PadRows(), a.Shape()
+	for _, s := range a.Spans() {
+		from, to := s.Entries()
+		entries, mask, dim := tables[from:to], dropped[from:to], s.Dim
+		line := codebook[s.Baseline : s.Baseline+dim]
+		for c := range dim {
+			value, repeated := mostFrequent(entries, c, dim)
+			if !repeated {
+				continue
+			}
+			line[c] = value
+			for i := c; i < len(entries); i += dim {
+				mask[i] = math.Float32bits(entries[i]) == math.Float32bits(value)
+			}
+		}
+		for _, row := range pads {
+			if row >= s.Row && row < s.Row+s.Rows {
+				first, end := shape.Row(row)
+				clear(dropped[first:end])
+			}
+		}
+		f := smallest(s.Rows, dim, kept(mask), occupied(mask, dim))
+		if f.bytes(s.Rows, dim)+4*f.Kept >= 4*len(mask) {
+			clear(mask)
+			clear(line)
+		}
+		for _, r := range s.Sharers {
+			copy(codebook[r.Baseline:r.Baseline+dim], line)
+		}
+	}
+	return dropped, codebook
+}
+
+// mostFrequent returns the most frequent value in a sample of column c, and whether it
+// occurs at least twice. Of equally frequent values it returns the one with the smaller
+// bits.
+func mostFrequent(entries []float32, c, dim int) (value float32, repeated bool) {
+	size := len(entries) / dim
+	stride := (size + sampleRows - 1) / sampleRows
+	var found []uint32
+	for i := 0; i < size; i += stride {
+		found = append(found, math.Float32bits(entries[i*dim+c]))
+	}
+	slices.Sort(found)
+	best, longest := uint32(0), 0
+	for from := 0; from < len(found); {
+		to := from
+		for to < len(found) && found[to] == found[from] {
+			to++
+		}
+		if to-from > longest {
+			best, longest = found[from], to-from
+		}
+		from = to
+	}
+	return math.Float32frombits(best), longest > 1
+}

@@ -1,0 +1,146 @@
+// Package evaluate measures a model on labelled rows, and fits the calibration of a pruned
+// model. The metrics of the log loss are LogLoss and AUC, and those of the squared loss RMSE,
+// MAE and R2.
+package evaluate
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"shaver/internal/click/model"
+	"shaver/internal/num/loss"
+)
+
+// Metrics describes how well a model predicts a set of rows.
+type Metrics struct {
+	Rows int64
+	AUC  float64 // area under the ROC curve, ties counted half; NaN if all labels are the same, or with the squared loss
+	Loss float64 // see Predictions.MeanLoss
+	MAE  float64 // mean of |output - label| with the squared loss; otherwise 0
+	R2   float64 // 1 - RMSE^2 / (variance of the labels) with the squared loss, NaN if all labels are the same; otherwise 0
+}
+
+// Predictions holds the logits and the true labels of rows. With the squared loss, a logit is
+// the output that is compared with the label.
+type Predictions struct {
+	Logits []float64
+	Labels []float32
+	Loss   loss.Kind
+}
+
+// Predict computes m's logits for the rows of source with the given number of goroutines.
+// The predictions have the given loss. The result does not depend on this number. Predict keeps 12 bytes per row. If a row does
+// not fit the model or its logit is not finite, Predict returns an error that names the
+// row.
+func Predict(ctx context.Context, m *model.Model, kind loss.Kind, source model.RowSource, threads int) (*Predictions, error) {
+	return predict(ctx, m, kind, source, threads, func(row string, logit float64) error {
+		return fmt.Errorf("%s: the logit is %g", row, logit)
+	})
+}
+
+// PredictFinite is like Predict, but leaves out rows whose logits are not finite.
+func PredictFinite(ctx context.Context, m *model.Model, kind loss.Kind, source model.RowSource, threads int) (*Predictions, error) {
+	return predict(ctx, m, kind, source, threads, func(string, float64) error { return nil })
+}
+
+// predict is Predict. It leaves out a row whose logit is not finite unless strange returns an error.
+func predict(ctx context.Context, m *model.Model, kind loss.Kind, source model.RowSource, threads int, strange func(row string, logit float64) error) (*Predictions, error) {
+	scorers := make([]*model.Scorer, max(1, threads))
+	for i := range scorers {
+		scorers[i] = m.NewScorer()
+	}
+	p := &Predictions{Loss: kind}
+	err := source(ctx, func(rows *model.Rows) error {
+		from := len(p.Logits)
+		p.Logits = slices.Grow(p.Logits, rows.Len())[:from+rows.Len()]
+		p.Labels = append(p.Labels, rows.Label...)
+		var group errgroup.Group
+		share := (rows.Len() + len(scorers) - 1) / len(scorers)
+		for i, scorer := range scorers {
+			first, end := min(i*share, rows.Len()), min((i+1)*share, rows.Len())
+			part := rows.Slice(first, end)
+			group.Go(func() error {
+				for r := range part.Len() {
+					if err := m.CheckRow(part.Row(r)); err != nil {
+						return fmt.Errorf("%s: %w", model.RowName(part.Number[r]), err)
+					}
+				}
+				scorer.Logits(p.Logits[from+first:from+end], &part)
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		kept := from
+		for i, logit := range p.Logits[from:] {
+			if math.IsNaN(logit) || math.IsInf(logit, 0) {
+				if err := strange(model.RowName(rows.Number[i]), logit); err != nil {
+					return err
+				}
+				continue
+			}
+			p.Logits[kept], p.Labels[kept] = logit, p.Labels[from+i]
+			kept++
+		}
+		p.Logits, p.Labels = p.Logits[:kept], p.Labels[:kept]
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Probability returns the probability of label 1 that a logit stands for.
+func Probability(logit float64) float64 { return 1 / (1 + math.Exp(-logit)) }
+
+// OneKind reports whether all labels are equal. In this case AUC is undefined and a
+// calibration is meaningless.
+func (p *Predictions) OneKind() bool {
+	return !slices.ContainsFunc(p.Labels, func(label float32) bool { return label != p.Labels[0] })
+}
+
+// Metrics returns the metrics of the predictions without calibration.
+func (p *Predictions) Metrics() Metrics {
+	m := Metrics{Rows: int64(len(p.Logits)), AUC: math.NaN(), Loss: p.MeanLoss(loss.Uncalibrated)}
+	if p.Loss != loss.Squared {
+		m.AUC = AUC(p.Logits, p.Labels)
+		return m
+	}
+	m.R2 = math.NaN()
+	var labels moments
+	for i, logit := range p.Logits {
+		m.MAE += math.Abs(logit-float64(p.Labels[i])) / float64(len(p.Logits))
+		labels.add(float64(p.Labels[i]))
+	}
+	if labels.squares > 0 {
+		m.R2 = 1 - m.Loss*m.Loss*labels.n/labels.squares
+	}
+	return m
+}
+
+// MeanLoss returns the loss of the calibrated logits. It is LogLoss, the mean log loss in
+// nat, or with the squared loss RMSE, the root of the mean squared loss.
+func (p *Predictions) MeanLoss(c loss.Calibration) float64 {
+	sum := 0.0
+	for i, logit := range p.Logits {
+		sum += p.Loss.Of(c.Apply(logit), p.Labels[i])
+	}
+	mean := sum / float64(len(p.Logits))
+	if p.Loss == loss.Squared {
+		return math.Sqrt(mean)
+	}
+	return mean
+}
+
+// AUC returns the probability that a random positive row has a higher logit than a random
+// negative row, with ties counted half. It is NaN if all labels are equal. Labels must be 0 or
+// 1.
+func AUC(logits []float64, labels []float32) float64 {
+	return Rank(&Predictions{Logits: logits, Labels: labels}).AUC()
+}

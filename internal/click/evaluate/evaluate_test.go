@@ -1,0 +1,97 @@
+package evaluate
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
+	"shaver/internal/num/loss"
+)
+
+// AUC equals a count over all pairs of rows.
+func TestAUCIsItsDefinition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(2, 40).Draw(t, "n")
+		logits, labels := make([]float64, n), make([]float32, n)
+		for i := range logits {
+			logits[i] = float64(rapid.IntRange(0, 9).Draw(t, "logit"))
+			labels[i] = float32(rapid.IntRange(0, 1).Draw(t, "label"))
+		}
+		won, pairs := 0.0, 0.0
+		for i := range n {
+			for j := range n {
+				if labels[i] == 1 && labels[j] == 0 {
+					pairs++
+					if logits[i] > logits[j] {
+						won++
+					} else if logits[i] == logits[j] {
+						won += 0.5
+					}
+				}
+			}
+		}
+		got := AUC(logits, labels)
+		if pairs == 0 {
+			if !math.IsNaN(got) {
+				t.Fatalf("AUC of one class is %v, want NaN", got)
+			}
+		} else if math.Abs(got-won/pairs) > 1e-12 {
+			t.Fatalf("auc %v, want %v", got, won/pairs)
+		}
+	})
+}
+
+func TestOneKind(t *testing.T) {
+	for want, all := range map[bool][][]float32{true: {{}, {0}, {1, 1, 1}}, false: {{0, 1}, {1, 1, 0}}} {
+		for _, labels := range all {
+			if got := (&Predictions{Labels: labels}).OneKind(); got != want {
+				t.Errorf("OneKind of %v is %t", labels, got)
+			}
+		}
+	}
+}
+
+func batches(rows *model.Rows, size int) model.RowSource {
+	return func(_ context.Context, each func(*model.Rows) error) error {
+		for from := 0; from < rows.Len(); from += size {
+			part := rows.Slice(from, min(from+size, rows.Len()))
+			if err := each(&part); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func TestPredictDoesNotDependOnThreads(t *testing.T) {
+	a := modeltest.Architectures()["deepfm"]
+	m := modeltest.Random(t, a, 1)
+	rows := modeltest.Rows(a, 101, 1)
+	logits := make([]float64, rows.Len())
+	m.NewScorer().Logits(logits, rows)
+	want := Metrics{Rows: 101, AUC: AUC(logits, rows.Label)}
+	for i, z := range logits {
+		want.Loss += loss.Logistic.Of(z, rows.Label[i])
+	}
+	want.Loss /= 101
+	for _, threads := range []int{1, 2, 7} {
+		for _, size := range []int{1, 10, 101} {
+			p, err := Predict(t.Context(), m, loss.Logistic, batches(rows, size), threads)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.Metrics(); got != want {
+				t.Errorf("%d threads, batches of %d: %+v, want %+v", threads, size, got, want)
+			}
+		}
+	}
+	rows.Features[3*50] = 77
+	if _, err := Predict(t.Context(), m, loss.Logistic, batches(rows, 20), 2); err == nil || !strings.Contains(err.Error(), "row 50: field 0 has global id 77") {
+		t.Errorf("error for a bad row: %v", err)
+	}
+}
