@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 FUZZTIME ?= 20s
 PYTHON ?= python3
-NUMERIC = ./internal/num/kernel ./internal/num/vector ./internal/click/train ./internal/onnx/execute ./internal/click/model ./internal/shapley ./internal/click/evaluate ./internal/prune
+NUMERIC = ./internal/num/kernel ./internal/num/vector ./internal/click/train ./internal/onnx/execute ./internal/click/model ./internal/value/shapley ./internal/click/evaluate ./internal/value/mask
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'

@@ -14,13 +14,13 @@ import (
 	"syscall"
 	"time"
 
-	"shaver/internal/baseline"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
-	"shaver/internal/estimator"
 	"shaver/internal/num/kernel"
-	"shaver/internal/shapley"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/shapley"
 )
 
 // turn is what one process measures at one level of the kernels.

@@ -37,19 +37,19 @@ num/vector:                 pure golang.org/x/sys
 onnx/graph:                  pure
 num/layout:                 pure
 sparsity:               pure
-estimator:              pure
+value/estimator:              pure
 onnx/execute:                pure onnx/graph num/kernel
 num/loss:                   pure
 click/model:                  pure onnx/execute onnx/graph num/kernel num/layout num/vector
 click/match:                  pure onnx/graph click/model
-tally:                  pure estimator num/layout num/vector gonum.org/v1/gonum
-shapley:                pure estimator num/layout num/loss click/model num/random tally num/vector golang.org/x/sync
-baseline:               pure click/model
-prune:                  pure baseline click/model num/random sparsity
-compare:                pure sparsity gonum.org/v1/gonum
+value/tally:                  pure value/estimator num/layout num/vector gonum.org/v1/gonum
+value/shapley:                pure value/estimator num/layout num/loss click/model num/random value/tally num/vector golang.org/x/sync
+value/baseline:               pure click/model
+value/mask:                  pure value/baseline click/model num/random sparsity
+value/compare:                pure sparsity gonum.org/v1/gonum
 click/train:                  pure click/composed num/kernel num/loss click/model num/random
 click/evaluate:               pure num/loss click/model golang.org/x/sync gonum.org/v1/gonum
-job:                    pure estimator num/loss
+job:                    pure value/estimator num/loss
 click/compact:                pure num/kernel click/model
 click/composed:               pure
 dense:                  pure
@@ -58,17 +58,17 @@ dense:                  pure
 click/checkpoint:             base/atomicfile click/compact click/composed onnx/dissect base/fault onnx/graph click/match click/model onnx/wire base/seal
 onnx/wire:                   base/fault google.golang.org/protobuf
 onnx/dissect:                base/fault onnx/graph onnx/wire
-arrowio:                base/fault num/layout click/model tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
+arrowio:                base/fault num/layout click/model value/tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 rawtext:                base/fault github.com/klauspost/compress
 folders:                base/fault
 vocabulary:             arrowio base/fault rawtext
 dataset:                arrowio dense base/fault num/loss click/model vocabulary
 ingest:                 arrowio base/atomicfile dataset dense base/fault base/filelock folders click/model num/random rawtext vocabulary golang.org/x/sync
-scores:                 arrowio base/atomicfile estimator base/fault job click/model base/seal tally
-paired:                 click/model scores tally
-tallyio:                base/fault num/layout tally
-path:                   base/fault num/layout num/loss click/model prune sparsity tally tallyio
-shard:                  arrowio estimator job click/model num/random
+scores:                 arrowio base/atomicfile value/estimator base/fault job click/model base/seal value/tally
+paired:                 click/model scores value/tally
+value/tallyio:                base/fault num/layout value/tally
+value/path:                   base/fault num/layout num/loss click/model value/mask sparsity value/tally value/tallyio
+shard:                  arrowio value/estimator job click/model num/random
 click/planted:                click/checkpoint click/model num/random
 synth:                  base/fault num/random github.com/klauspost/compress golang.org/x/sync
 
@@ -77,21 +77,21 @@ nightly:                base/atomicfile base/fault base/filelock go.yaml.in/yaml
 
 # the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
 # of gonum/plot; gate and report open no file, but are not pure because their imports are not
-sweep:                  baseline click/compact estimator click/evaluate base/fault num/loss click/model prune scores
+sweep:                  value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask scores
 benchmark:
 gate:                   click/evaluate num/loss sweep
 picture:                base/atomicfile benchmark base/fault sweep gonum.org/v1/plot
-report:                 dataset base/fault click/model nightly picture prune scores sparsity sweep
+report:                 dataset base/fault click/model nightly picture value/mask scores sparsity sweep
 
 # the job; bus is the only importer of NATS
 bus:                    base/fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
-worker:                 arrowio base/atomicfile baseline bus click/checkpoint dataset base/fault job num/kernel num/layout click/model prune shapley shard tally go.uber.org/zap
-prepare:                baseline click/checkpoint dataset estimator base/fault job num/kernel click/model path scores shard tally go.uber.org/zap
-forecast:               base/cputime estimator job num/kernel num/layout click/model path prepare shapley shard tally go.uber.org/zap golang.org/x/sync
-merger:                 arrowio bus base/fault job num/layout tally tallyio go.uber.org/zap golang.org/x/sync
-coordinator:            arrowio base/atomicfile baseline bus click/checkpoint compare click/evaluate base/fault forecast job num/layout num/loss merger click/model paired path prepare prune scores shard tally tallyio go.uber.org/zap golang.org/x/sync
-window:                 base/atomicfile baseline click/checkpoint dataset estimator base/fault base/filelock job num/layout num/loss click/model paired prepare scores base/seal tally tallyio go.uber.org/zap
-audit:                  bus compare coordinator num/layout prepare scores tally go.uber.org/zap
+worker:                 arrowio base/atomicfile value/baseline bus click/checkpoint dataset base/fault job num/kernel num/layout click/model value/mask value/shapley shard value/tally go.uber.org/zap
+prepare:                value/baseline click/checkpoint dataset value/estimator base/fault job num/kernel click/model value/path scores shard value/tally go.uber.org/zap
+forecast:               base/cputime value/estimator job num/kernel num/layout click/model value/path prepare value/shapley shard value/tally go.uber.org/zap golang.org/x/sync
+merger:                 arrowio bus base/fault job num/layout value/tally value/tallyio go.uber.org/zap golang.org/x/sync
+coordinator:            arrowio base/atomicfile value/baseline bus click/checkpoint value/compare click/evaluate base/fault forecast job num/layout num/loss merger click/model paired value/path prepare value/mask scores shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync
+window:                 base/atomicfile value/baseline click/checkpoint dataset value/estimator base/fault base/filelock job num/layout num/loss click/model paired prepare scores base/seal value/tally value/tallyio go.uber.org/zap
+audit:                  bus value/compare coordinator num/layout prepare scores value/tally go.uber.org/zap
 
 # copies between object stores and local folders; the only importer of their libraries
 remote:                 base/atomicfile base/fault base/filelock github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2
@@ -108,8 +108,8 @@ overview:               autoscale bus job metrics go.uber.org/zap
 # programs that people and clusters run
 cli:                    base/atomicfile bus base/fault job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 places:                 arrowio click/checkpoint cli dataset base/fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-launch:                 base/atomicfile audit baseline bus click/checkpoint cli coordinator base/cputime dataset estimator base/fault base/filelock forecast job num/kernel num/loss merger metrics places prepare scores tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio base/atomicfile autoscale baseline benchmark bus click/checkpoint cli click/compact compare click/composed coordinator base/cputime dataset dense onnx/dissect estimator click/evaluate base/fault base/filelock forecast gate ingest job num/kernel launch num/loss metrics click/model nightly onnx/wire overview picture places click/planted prepare prune report scores sparsity sweep synth tally click/train github.com/spf13/cobra go.uber.org/zap
+launch:                 base/atomicfile audit value/baseline bus click/checkpoint cli coordinator base/cputime dataset value/estimator base/fault base/filelock forecast job num/kernel num/loss merger metrics places prepare scores value/tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+cmd/shaver:             arrowio base/atomicfile autoscale value/baseline benchmark bus click/checkpoint cli click/compact value/compare click/composed coordinator base/cputime dataset dense onnx/dissect value/estimator click/evaluate base/fault base/filelock forecast gate ingest job num/kernel launch num/loss metrics click/model nightly onnx/wire overview picture places click/planted prepare value/mask report scores sparsity sweep synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 
@@ -123,17 +123,17 @@ chaos/clock:
 chaos/lan:              golang.org/x/sys
 
 # for tests of other packages
-prepare/preparetest:    baseline click/checkpoint dataset estimator ingest click/model click/planted prepare scores tally go.uber.org/zap
+prepare/preparetest:    value/baseline click/checkpoint dataset value/estimator ingest click/model click/planted prepare scores value/tally go.uber.org/zap
 click/model/modeltest:        onnx/graph click/model
 onnx/wire/onnxtest:          google.golang.org/protobuf
-estimator/estimatortest: estimator
+value/estimator/estimatortest: value/estimator
 onnx/graph/graphtest:        onnx/graph
 
 # measurements, for developers
-bench:                  baseline click/checkpoint estimator num/kernel click/model click/model/modeltest shapley
+bench:                  value/baseline click/checkpoint value/estimator num/kernel click/model click/model/modeltest value/shapley
 bench/train:            num/kernel click/model num/random click/train
-bench/rankings:         base/atomicfile baseline click/checkpoint dataset click/evaluate num/loss click/model picture prune scores sweep gonum.org/v1/gonum
-bench/estimators:       base/atomicfile baseline click/checkpoint compare dataset estimator ingest num/kernel click/model click/planted shapley tally gonum.org/v1/plot
+bench/rankings:         base/atomicfile value/baseline click/checkpoint dataset click/evaluate num/loss click/model picture value/mask scores sweep gonum.org/v1/gonum
+bench/estimators:       base/atomicfile value/baseline click/checkpoint value/compare dataset value/estimator ingest num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
 
 # the steps of a trial of a whole system, and the page about them
 trial:

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/base/seal"
-	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
@@ -28,7 +27,6 @@ import (
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
-	"shaver/internal/estimator"
 	"shaver/internal/gate"
 	"shaver/internal/ingest"
 	"shaver/internal/job"
@@ -37,9 +35,11 @@ import (
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/loss"
 	"shaver/internal/prepare"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
 	"shaver/internal/worker"
 )
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"shaver/internal/baseline"
 	"shaver/internal/benchmark"
 	"shaver/internal/bus"
 	"shaver/internal/click/composed"
@@ -22,16 +21,17 @@ import (
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/dataset"
 	"shaver/internal/dense"
-	"shaver/internal/estimator"
-	"shaver/internal/estimator/estimatortest"
 	"shaver/internal/gate"
 	"shaver/internal/job"
 	"shaver/internal/launch"
 	"shaver/internal/nightly"
 	"shaver/internal/onnx/graph"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/estimator/estimatortest"
+	"shaver/internal/value/mask"
 	"shaver/internal/window"
 	"shaver/schemas"
 )

@@ -8,9 +8,9 @@ import (
 	"math"
 
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
-	"shaver/internal/shapley"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/shapley"
+	"shaver/internal/value/tally"
 )
 
 // The bias of a set is measured on all its rows, with a reference of 4 walks per row. Intervals

@@ -21,14 +21,14 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"shaver/internal/baseline"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
 	"shaver/internal/dataset"
 	"shaver/internal/ingest"
 	"shaver/internal/num/kernel"
-	"shaver/internal/shapley"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/shapley"
 )
 
 func main() {

@@ -8,9 +8,9 @@ import (
 	"syscall"
 
 	"shaver/internal/click/model"
-	"shaver/internal/compare"
-	"shaver/internal/estimator"
-	"shaver/internal/shapley"
+	"shaver/internal/value/compare"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/shapley"
 )
 
 // curve is one estimator with increasing effort.

@@ -7,7 +7,7 @@ import (
 	"math"
 	"strings"
 
-	"shaver/internal/shapley"
+	"shaver/internal/value/shapley"
 )
 
 // report prints the outcome of each effort, and the time in which each estimator is as

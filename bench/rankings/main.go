@@ -16,8 +16,8 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"shaver/internal/baseline"
 	"shaver/internal/scores"
+	"shaver/internal/value/baseline"
 )
 
 func main() {

@@ -17,9 +17,9 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/num/loss"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
+	"shaver/internal/value/mask"
 )
 
 var sparsities = []float64{.5, .8, .9, .95, .99, .995, .999}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/baseline"
+	"shaver/internal/value/baseline"
 )
 
 func cells(pairs ...[2]float64) (list []cell) {

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/baseline"
 	"shaver/internal/picture"
+	"shaver/internal/value/baseline"
 )
 
 // number prints a number without the zero before the point.

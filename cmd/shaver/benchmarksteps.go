@@ -12,7 +12,6 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/cputime"
-	"shaver/internal/baseline"
 	"shaver/internal/benchmark"
 	"shaver/internal/bus"
 	"shaver/internal/cli"
@@ -22,12 +21,13 @@ import (
 	"shaver/internal/click/train"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/launch"
 	"shaver/internal/prepare"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
 )
 
 // compute computes all models that are missing, those that need the fewest trainings first.

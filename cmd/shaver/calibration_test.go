@@ -11,13 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/baseline"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/dataset"
-	"shaver/internal/estimator"
-	"shaver/internal/shapley"
-	"shaver/internal/tally"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/shapley"
+	"shaver/internal/value/tally"
 )
 
 // 95% intervals contain the exact values of the golden models in 95% of many seeds. There

@@ -18,8 +18,8 @@ import (
 	"testing"
 
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/estimator"
 	"shaver/internal/num/kernel"
+	"shaver/internal/value/estimator"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the files that the tests compare with: testdata/digests.json for this machine's kernels, and docs/cli")

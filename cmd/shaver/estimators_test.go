@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/baseline"
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
-	"shaver/internal/shapley"
-	"shaver/internal/tally"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/shapley"
+	"shaver/internal/value/tally"
 )
 
 // worstBias is the largest difference of multilinear values from exact values on golden

@@ -9,8 +9,8 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
 	"shaver/internal/num/loss"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/value/mask"
 )
 
 // The functions below add flags that several commands share, with their completion.

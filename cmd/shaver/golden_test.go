@@ -12,12 +12,12 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/baseline"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
 	"shaver/internal/launch"
 	"shaver/internal/scores"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
 )
 
 // golden is the content of NAME.json: what an independent program computed, in float64.

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"shaver/internal/cli"
-	"shaver/internal/estimator"
 	"shaver/internal/launch"
 	"shaver/internal/num/kernel"
+	"shaver/internal/value/estimator"
 )
 
 // roots returns the three programs, set up as cli.Main does.

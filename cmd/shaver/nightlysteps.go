@@ -16,20 +16,20 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/gate"
 	"shaver/internal/launch"
 	"shaver/internal/nightly"
 	"shaver/internal/places"
-	"shaver/internal/prune"
 	"shaver/internal/report"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
 )
 
 // nightlyKeys are the settings of the steps. Each is a flag of the step's command.

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/estimator"
 	"shaver/internal/launch"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 )
 
 // asPath writes the order in which the scores in a file drop entries as the scores of a path.

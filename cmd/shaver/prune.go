@@ -15,9 +15,9 @@ import (
 	"shaver/internal/click/evaluate"
 	"shaver/internal/dataset"
 	"shaver/internal/num/loss"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
+	"shaver/internal/value/mask"
 )
 
 type pruneOptions struct {

@@ -11,7 +11,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/prune"
+	"shaver/internal/value/mask"
 )
 
 // stableOptions say how much a mask may differ from a previous one.

@@ -8,7 +8,7 @@ import (
 
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
-	"shaver/internal/prune"
+	"shaver/internal/value/mask"
 )
 
 // Two samples of the rows stand for two nights. For every budget and way to choose entries,

@@ -14,7 +14,6 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
@@ -23,13 +22,14 @@ import (
 	"shaver/internal/click/planted"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/ingest"
 	"shaver/internal/launch"
 	"shaver/internal/prepare"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
 )
 
 type quickstartOptions struct {

@@ -8,9 +8,9 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/dataset"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
+	"shaver/internal/value/mask"
 )
 
 // quickstartTraining is the settings with which the quickstart trains and tunes.

@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"shaver/infer"
-	"shaver/internal/compare"
 	"shaver/internal/gate"
 	"shaver/internal/num/loss"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
+	"shaver/internal/value/compare"
 )
 
 // A model of ratings with two outputs, of which one is bounded by a scaled Sigmoid, goes

@@ -9,7 +9,7 @@ import (
 
 	"shaver/internal/launch"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // retrained scores the retrained models of testdata/nightly.

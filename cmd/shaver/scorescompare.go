@@ -13,11 +13,11 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/compare"
 	"shaver/internal/job"
 	"shaver/internal/picture"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/compare"
+	"shaver/internal/value/tally"
 )
 
 // comparison is what "scores compare" prints. It covers the entries of the features

@@ -14,7 +14,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 func scoresExportCommand() *cobra.Command {

@@ -12,10 +12,10 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/dataset"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sparsity"
 	"shaver/internal/sweep"
+	"shaver/internal/value/mask"
 )
 
 // frequencyView is what "scores frequency" prints.

@@ -9,11 +9,11 @@ import (
 
 	"shaver/internal/cli"
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/loss"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 )
 
 // scoresFacts is what "scores inspect" prints.

@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/layout"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 )
 
 // pairedFile returns the scores of a paired job.

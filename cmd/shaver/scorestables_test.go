@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"shaver/internal/click/model/modeltest"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 )
 
 // tablesFile returns scores of a model with look-ups.

@@ -10,19 +10,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/launch"
 	"shaver/internal/prepare"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
 )
 
 type studyOptions struct {

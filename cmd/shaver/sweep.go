@@ -13,7 +13,6 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
@@ -21,9 +20,10 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/picture"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/mask"
 )
 
 // sweepInput says what a sweep compares.

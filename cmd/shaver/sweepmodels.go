@@ -8,14 +8,14 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/dataset"
-	"shaver/internal/prune"
 	"shaver/internal/sparsity"
 	"shaver/internal/sweep"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/mask"
 )
 
 // ready returns the models of --models, which must have the fields of the model in p.

@@ -17,9 +17,9 @@ import (
 
 	"shaver/internal/bus"
 	"shaver/internal/cli"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/kernel"
+	"shaver/internal/value/estimator"
 )
 
 // run runs a program to its end.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"math/bits"
 
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // The sums of a feature in a partial are packed into a record. The record begins with one byte for

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // Numbers of all widths survive packing.

@@ -16,7 +16,7 @@ import (
 
 	"shaver/internal/click/model"
 	"shaver/internal/num/layout"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // parquetGroup is the number of features, or of predictions, in a Parquet row group.

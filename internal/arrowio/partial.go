@@ -14,7 +14,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/num/layout"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // batchEntries is the number of entries (features times columns) in a record batch of a

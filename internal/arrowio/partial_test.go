@@ -9,7 +9,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/num/layout"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 func randomPartial(features, dim int, within bool) *tally.Partial {

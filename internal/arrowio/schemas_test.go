@@ -19,7 +19,7 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/num/layout"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 	"shaver/schemas"
 )
 

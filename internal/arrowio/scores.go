@@ -15,7 +15,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // The metadata keys of the layout, besides keySizes and keyDim. keyTables and keyLookUps

@@ -17,7 +17,7 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/num/layout"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 var testMeta = map[string]string{"seed": "1", "kernel": "portable", "job": `{"a":1}`}

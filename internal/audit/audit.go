@@ -10,12 +10,12 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/bus"
-	"shaver/internal/compare"
 	"shaver/internal/coordinator"
 	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/compare"
+	"shaver/internal/value/tally"
 )
 
 // Run audits the finished job of c, whose outcome is given and whose scores are at c.Out.

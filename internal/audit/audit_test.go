@@ -16,10 +16,10 @@ import (
 	"shaver/internal/audit"
 	"shaver/internal/bus"
 	"shaver/internal/coordinator"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/prepare/preparetest"
 	"shaver/internal/scores"
+	"shaver/internal/value/estimator"
 	"shaver/internal/worker"
 )
 

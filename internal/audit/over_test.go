@@ -6,7 +6,7 @@ import (
 
 	"shaver/internal/num/layout"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // The values of two jobs over the same features are as long as the rows of the tables, with

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/estimator"
 	"shaver/internal/job"
+	"shaver/internal/value/estimator"
 )
 
 // TestMain fails the package if servers or connections leave goroutines behind.

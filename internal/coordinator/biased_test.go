@@ -13,11 +13,11 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/coordinator"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/layout"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 )
 
 // A debiased job fails if its workers have computed values that are biased. It writes no

@@ -18,19 +18,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/ingest"
 	"shaver/internal/job"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
-	"shaver/internal/tally"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 )
 
 // TestCeiling measures how many shards and bytes of partials a coordinator and one server can

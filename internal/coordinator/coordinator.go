@@ -21,7 +21,7 @@ import (
 	"shaver/internal/merger"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // Config describes a job and how to run it. Run does not modify it.

@@ -25,7 +25,7 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/prepare/preparetest"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 	"shaver/internal/worker"
 )
 

@@ -17,7 +17,7 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // limits bound the work in progress of a job. They keep a large cluster busy, and the

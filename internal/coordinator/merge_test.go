@@ -7,7 +7,7 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/num/layout"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // partialOf returns the partial of a table [features, dim]. About 1/every of the

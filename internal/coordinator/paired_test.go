@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/prepare"
 	"shaver/internal/prepare/preparetest"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 )
 
 // correct runs the job of b and returns its scores. Then it changes the model of b, and makes

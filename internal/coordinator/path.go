@@ -19,11 +19,11 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
-	"shaver/internal/path"
 	"shaver/internal/prepare"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/mask"
+	"shaver/internal/value/path"
+	"shaver/internal/value/tally"
 )
 
 // rounder leads a path from round to round. Between two rounds it cuts, calibrates the

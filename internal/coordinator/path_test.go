@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"shaver/internal/coordinator"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/scores"
+	"shaver/internal/value/estimator"
 )
 
 // newPathBench returns a bench whose job is a path of some rounds.

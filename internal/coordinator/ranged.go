@@ -10,7 +10,7 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/merger"
 	"shaver/internal/prepare"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // mergedRows returns the number of rows merged.

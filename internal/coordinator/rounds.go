@@ -7,13 +7,13 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/compare"
 	"shaver/internal/job"
 	"shaver/internal/paired"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
-	"shaver/internal/tallyio"
+	"shaver/internal/value/compare"
+	"shaver/internal/value/tally"
+	"shaver/internal/value/tallyio"
 )
 
 // firstHalf holds the sums of the first half of a job's work. The rule job.Overlap

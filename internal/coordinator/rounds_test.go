@@ -7,13 +7,13 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
 	"shaver/internal/shard"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 )
 
 // inRounds returns the rounds of a job with the rule job.Overlap and a table of 200

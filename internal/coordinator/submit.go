@@ -13,11 +13,11 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/job"
 	"shaver/internal/prepare"
+	"shaver/internal/value/baseline"
 )
 
 // submit stores the specification and claims the job. It returns the job with the

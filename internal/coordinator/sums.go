@@ -13,10 +13,10 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/merger"
 	"shaver/internal/num/layout"
-	"shaver/internal/path"
 	"shaver/internal/prepare"
-	"shaver/internal/tally"
-	"shaver/internal/tallyio"
+	"shaver/internal/value/path"
+	"shaver/internal/value/tally"
+	"shaver/internal/value/tallyio"
 )
 
 // sums holds what a job has merged so far. A checkpoint is a copy of it on the server.

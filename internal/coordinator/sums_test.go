@@ -16,11 +16,11 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 )
 
 const testJob = "0123456789abcdef0123"

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/job"
-	"shaver/internal/path"
 	"shaver/internal/prepare"
+	"shaver/internal/value/path"
 )
 
 // Forecast is the estimated cost of a job on a number of cores. Bytes are the sizes of

@@ -9,12 +9,12 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/prepare/preparetest"
 	"shaver/internal/shard"
+	"shaver/internal/value/estimator"
 )
 
 // measured returns a measurement of 1000 rows, computed in the given time on four

@@ -16,9 +16,9 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
-	"shaver/internal/shapley"
 	"shaver/internal/shard"
-	"shaver/internal/tally"
+	"shaver/internal/value/shapley"
+	"shaver/internal/value/tally"
 )
 
 // Measurement says how fast this machine computed some rows of a job, and how much

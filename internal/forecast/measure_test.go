@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/estimator"
 	"shaver/internal/prepare"
 	"shaver/internal/prepare/preparetest"
+	"shaver/internal/value/estimator"
 )
 
 // prepared returns the small job of preparetest with its request changed by change.

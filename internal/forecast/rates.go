@@ -12,10 +12,10 @@ import (
 
 	"shaver/internal/base/cputime"
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
 	"shaver/internal/num/kernel"
 	"shaver/internal/prepare"
-	"shaver/internal/shapley"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/shapley"
 )
 
 // Rate is the speed of a kernel on this machine for one job.

@@ -14,11 +14,11 @@ import (
 
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
-	"shaver/internal/estimator"
 	"shaver/internal/num/kernel"
 	"shaver/internal/prepare"
 	"shaver/internal/prepare/preparetest"
-	"shaver/internal/shapley"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/shapley"
 )
 
 // Rates measures every kernel of a long job, and none of a short one. The kernel in use stays

@@ -15,7 +15,7 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/rawtext"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // With the vocabulary of a dataset, the same rows give the same dataset, and values in

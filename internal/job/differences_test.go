@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"shaver/internal/estimator"
+	"shaver/internal/value/estimator"
 )
 
 // Each setting that changes a job's id is named, with both values.

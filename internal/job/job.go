@@ -8,8 +8,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 
-	"shaver/internal/estimator"
 	"shaver/internal/num/loss"
+	"shaver/internal/value/estimator"
 )
 
 // Spec is everything that decides the bytes of a job's scores, and nothing

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"shaver/internal/estimator"
-	"shaver/internal/estimator/estimatortest"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/estimator/estimatortest"
 )
 
 // In a transcript each command is an event, and its output is the actions that follow.

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"shaver/internal/estimator"
+	"shaver/internal/value/estimator"
 )
 
 // world is a bus with its workers, and a coordinator that may die between any two

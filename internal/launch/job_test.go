@@ -23,17 +23,17 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
-	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/ingest"
 	"shaver/internal/job"
 	"shaver/internal/prepare"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
 )
 
 const (

@@ -8,9 +8,9 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/estimator"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
+	"shaver/internal/value/estimator"
 )
 
 // pairedSample is the sample of a paired job without a stop rule if the user gives none.

@@ -13,10 +13,10 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
+	"shaver/internal/value/estimator"
 )
 
 // previousDefaults has a value for each flag about previous scores.

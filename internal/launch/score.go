@@ -12,17 +12,17 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/loss"
 	"shaver/internal/places"
 	"shaver/internal/prepare"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
 )
 
 // scoreOptions are the settings of ScoreCommand.

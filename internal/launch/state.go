@@ -18,12 +18,12 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/kernel"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 	"shaver/internal/window"
 )
 

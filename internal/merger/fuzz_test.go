@@ -8,7 +8,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/num/layout"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // newRange returns a range of a small table with the sums of a few rows.

@@ -21,7 +21,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/job"
 	"shaver/internal/num/layout"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // mergerEnv makes the test binary a merger of the server at this address.

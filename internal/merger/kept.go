@@ -17,8 +17,8 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/num/layout"
-	"shaver/internal/tally"
-	"shaver/internal/tallyio"
+	"shaver/internal/value/tally"
+	"shaver/internal/value/tallyio"
 )
 
 // Largest sizes that references to blobs may claim.

@@ -22,7 +22,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/job"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // ErrLost means that a merger does not answer any more, so that the sums of its range are lost.

@@ -17,7 +17,7 @@ import (
 	"shaver/internal/bus"
 	"shaver/internal/job"
 	"shaver/internal/num/layout"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // Ranges are the sums of a job, which mergers keep. Only one goroutine may use them at a time.

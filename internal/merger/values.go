@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 const (

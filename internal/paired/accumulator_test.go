@@ -5,7 +5,7 @@ import (
 
 	"shaver/internal/num/layout"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // walks is the number of walks of each row in the test with accumulators. Division by it is

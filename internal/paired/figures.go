@@ -6,7 +6,7 @@ import (
 	"sort"
 
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // Halves writes two estimates of phi of a feature's entries to a and b, each [d], for the

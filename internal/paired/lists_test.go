@@ -6,11 +6,11 @@ import (
 
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/shapley"
+	"shaver/internal/value/tally"
 )
 
 // The corrected values of a model with lists and shared rows are finite and near those of a

@@ -1,6 +1,6 @@
 package paired
 
-import "shaver/internal/tally"
+import "shaver/internal/value/tally"
 
 // moments are sums over rows that determine the variance of x - b y for every b. They are
 // those of one entry, or sums of them over entries.

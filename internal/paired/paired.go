@@ -27,7 +27,7 @@ package paired
 import (
 	"shaver/internal/click/model"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // Sums are the sums of a paired job over some of its rows. *tally.Accumulator has them.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 var _ Sums = (*tally.Accumulator)(nil)

@@ -4,7 +4,7 @@ import (
 	"math"
 	"sort"
 
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // Values writes the values of a feature's entries to the slices of into that are not nil,

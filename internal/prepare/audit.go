@@ -1,6 +1,6 @@
 package prepare
 
-import "shaver/internal/estimator"
+import "shaver/internal/value/estimator"
 
 // The estimators that an audit compares, as indices into the result of AuditRequests.
 const (

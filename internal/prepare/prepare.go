@@ -11,17 +11,17 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/kernel"
-	"shaver/internal/path"
 	"shaver/internal/scores"
 	"shaver/internal/shard"
-	"shaver/internal/tally"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/path"
+	"shaver/internal/value/tally"
 )
 
 // Request describes what to score, and how. This package does not modify it.

@@ -14,10 +14,10 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/prepare"
 	"shaver/internal/prepare/preparetest"
+	"shaver/internal/value/estimator"
 )
 
 // A setting that is wrong for every model and dataset is wrong usage. A model or

@@ -9,12 +9,12 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/dataset"
 	"shaver/internal/job"
 	"shaver/internal/scores"
+	"shaver/internal/value/baseline"
 )
 
 // Previous describes the previous model of a paired job and its values on the rows of the

@@ -8,14 +8,14 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/prepare"
 	"shaver/internal/prepare/preparetest"
 	"shaver/internal/scores"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
 )
 
 // paired returns a request for a paired job, and the specification of the job that computed

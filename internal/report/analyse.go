@@ -5,10 +5,10 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/prune"
 	"shaver/internal/scores"
 	"shaver/internal/sparsity"
 	"shaver/internal/sweep"
+	"shaver/internal/value/mask"
 )
 
 // findings holds the statistics of the scores that the page shows.

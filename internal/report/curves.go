@@ -9,8 +9,8 @@ import (
 	"html/template"
 
 	"shaver/internal/picture"
-	"shaver/internal/prune"
 	"shaver/internal/sweep"
+	"shaver/internal/value/mask"
 )
 
 // curvesSection shows what each method costs at each sparsity.

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/estimator"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 )
 
 // The page of a path has its rounds, and nothing that needs values.

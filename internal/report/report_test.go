@@ -17,12 +17,12 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/picture"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 )
 
 var rewrite = flag.Bool("rewrite", false, "overwrite testdata/*.html")

@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"shaver/internal/picture"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/value/mask"
 )
 
 // addPicture adds a picture to the report and returns it in the form for the page.

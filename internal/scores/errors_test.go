@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"shaver/internal/num/layout"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // AggregateSE predicts how much the aggregates of simulated entries vary from sample to

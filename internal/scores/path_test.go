@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // pathExample is the result of a path with a made-up order.

@@ -19,9 +19,9 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 )
 
 // File is the content of a scores file.

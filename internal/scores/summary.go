@@ -3,7 +3,7 @@ package scores
 import (
 	"math"
 
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // Summary describes the values of a scores file as a whole.

@@ -12,7 +12,7 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/job"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // Summary agrees with sums computed by hand.

@@ -17,9 +17,9 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/random"
+	"shaver/internal/value/estimator"
 )
 
 // Sample is a random sample of Keep out of Rows rows, without replacement. Samples of

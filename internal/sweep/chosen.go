@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/value/mask"
 )
 
 // Chosen returns the points that Select chose, in the order of the budgets.

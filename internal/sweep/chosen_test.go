@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/estimator"
-	"shaver/internal/prune"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
 )
 
 // ChosenAt finds the point of a budget among those that Select chose, and only among them.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/baseline"
+	"shaver/internal/value/baseline"
 )
 
 // within returns an interval whose ends are off from its value.

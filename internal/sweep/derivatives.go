@@ -2,11 +2,11 @@ package sweep
 
 import (
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
 )
 
 // SSEDS is the name of the method that drops whole columns of fields (Qu et al., SIGIR 2022).

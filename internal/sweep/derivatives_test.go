@@ -8,17 +8,17 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/loss"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/shapley"
-	"shaver/internal/tally"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
+	"shaver/internal/value/shapley"
+	"shaver/internal/value/tally"
 )
 
 // taylor returns the scores of the rows by Taylor with the zero baseline.

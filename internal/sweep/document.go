@@ -7,9 +7,9 @@ import (
 	"math"
 
 	"shaver/internal/click/evaluate"
-	"shaver/internal/estimator"
 	"shaver/internal/num/loss"
 	"shaver/internal/scores"
+	"shaver/internal/value/estimator"
 )
 
 // The versions of the format of a Document.

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"shaver/internal/click/compact"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/value/mask"
 )
 
 // Flags returns the flags with which shaver prune ranks by the aggregate, keeps entries and

@@ -9,9 +9,9 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/mask"
+	"shaver/internal/value/tally"
 )
 
 // No method changes the rows of pads, at any budget, and a budget that needs them is an

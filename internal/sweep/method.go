@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
 )
 
 // Method makes a table smaller in a single shot.

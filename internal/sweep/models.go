@@ -10,7 +10,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
+	"shaver/internal/value/estimator"
 )
 
 // The methods of models that are measured as they are. If a training made the table of a model,

@@ -9,7 +9,7 @@ import (
 
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
-	"shaver/internal/prune"
+	"shaver/internal/value/mask"
 )
 
 // marked returns a model for predicting: the first entry of its table is mark.

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/estimator"
 	"shaver/internal/num/loss"
-	"shaver/internal/prune"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
 )
 
 // mostPoints and mostModels limit the work that a document can cause. To label a point, Series

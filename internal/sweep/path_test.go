@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/estimator"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
+	"shaver/internal/value/tally"
 )
 
 // path returns the table of a model and scores whose order drops the entries backwards.

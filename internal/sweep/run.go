@@ -10,7 +10,7 @@ import (
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/num/loss"
-	"shaver/internal/prune"
+	"shaver/internal/value/mask"
 )
 
 // Config describes a sweep.

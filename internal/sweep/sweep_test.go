@@ -13,17 +13,17 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/loss"
-	"shaver/internal/prune"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
+	"shaver/internal/value/tally"
 )
 
 // table returns a small model, its unpruned table, and scores by the given estimator. The

@@ -7,11 +7,11 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/baseline"
 	"shaver/internal/job"
 	"shaver/internal/paired"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/tally"
 )
 
 // newValues returns memory for the values of n entries, with the errors of paired jobs if a

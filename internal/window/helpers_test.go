@@ -19,12 +19,12 @@ import (
 	"shaver/internal/click/planted"
 	"shaver/internal/coordinator"
 	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/ingest"
 	"shaver/internal/num/random"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 	"shaver/internal/worker"
 )
 

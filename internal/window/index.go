@@ -15,10 +15,10 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/loss"
 	"shaver/internal/scores"
+	"shaver/internal/value/estimator"
 )
 
 // Version is the version of a state's index.

@@ -13,14 +13,14 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/dataset"
 	"shaver/internal/job"
 	"shaver/internal/num/layout"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/tally"
 )
 
 // Night describes what a night does.

@@ -14,12 +14,12 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
-	"shaver/internal/estimator"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
 )
 
 var walks = estimator.Options{Estimator: estimator.Permutation, Passes: 1}

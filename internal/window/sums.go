@@ -15,8 +15,8 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
-	"shaver/internal/tallyio"
+	"shaver/internal/value/tally"
+	"shaver/internal/value/tallyio"
 )
 
 // The sums of a day consist of

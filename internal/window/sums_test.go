@@ -14,7 +14,7 @@ import (
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/paired"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 var (

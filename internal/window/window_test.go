@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"testing"
 
-	"shaver/internal/baseline"
-	"shaver/internal/estimator"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
 )
 
 // With an unchanged model, the scores of a window are those of a full job over its days, bit

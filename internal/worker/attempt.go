@@ -11,15 +11,15 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/click/model"
 	"shaver/internal/job"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/layout"
-	"shaver/internal/shapley"
 	"shaver/internal/shard"
-	"shaver/internal/tally"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/shapley"
+	"shaver/internal/value/tally"
 )
 
 // attempt is one try of this worker at one task.

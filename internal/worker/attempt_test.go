@@ -17,14 +17,14 @@ import (
 
 	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
-	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
-	"shaver/internal/estimator"
 	"shaver/internal/job"
 	"shaver/internal/num/kernel"
 	"shaver/internal/shard"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
 )
 
 const testJob = "0123456789abcdef0123"

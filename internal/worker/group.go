@@ -13,7 +13,7 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/bus"
 	"shaver/internal/job"
-	"shaver/internal/tally"
+	"shaver/internal/value/tally"
 )
 
 // A worker adds up the partials of consecutive tasks of a job and stores one partial for all of

@@ -13,9 +13,9 @@ import (
 	"shaver/internal/arrowio"
 	"shaver/internal/bus"
 	"shaver/internal/job"
-	"shaver/internal/shapley"
 	"shaver/internal/shard"
-	"shaver/internal/tally"
+	"shaver/internal/value/shapley"
+	"shaver/internal/value/tally"
 )
 
 // crowd is a worker, and tasks of one job that may be combined.

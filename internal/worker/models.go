@@ -14,8 +14,8 @@ import (
 	"shaver/internal/job"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/layout"
-	"shaver/internal/prune"
-	"shaver/internal/shapley"
+	"shaver/internal/value/mask"
+	"shaver/internal/value/shapley"
 )
 
 // Models keeps the models of the task that was begun last: one, or two if its job is

@@ -12,14 +12,14 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/arrowio"
-	"shaver/internal/baseline"
 	"shaver/internal/bus"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
 	"shaver/internal/job"
-	"shaver/internal/shapley"
 	"shaver/internal/shard"
-	"shaver/internal/tally"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/shapley"
+	"shaver/internal/value/tally"
 )
 
 // modelOf returns the bytes of a model whose second field has the given size, and its

@@ -10,13 +10,13 @@ import (
 	"testing"
 
 	"shaver/internal/click/model"
-	"shaver/internal/estimator"
 	mask "shaver/internal/num/layout"
 	"shaver/internal/num/loss"
 	"shaver/internal/onnx/dissect"
-	"shaver/internal/prune"
-	"shaver/internal/shapley"
-	"shaver/internal/tally"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
+	"shaver/internal/value/shapley"
+	"shaver/internal/value/tally"
 )
 
 // maskedTerms are the terms of a round of a path for one model, which PyTorch computed in float64.

@@ -11,16 +11,16 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/baseline"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
 	"shaver/internal/dataset"
-	"shaver/internal/estimator"
 	"shaver/internal/ingest"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"
-	"shaver/internal/tally"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
 )
 
 // Request returns a request for a planted model with two fields and 14 features. The

@@ -1,0 +1,169 @@
+package prune
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"shaver/internal/click/model"
+	"shaver/internal/sparsity"
+	"shaver/internal/value/baseline"
+)
+
+// The units of a budget.
+const (
+	Sparsity = "sparsity"   // portion of the entries that are dropped
+	Kept     = "parameters" // number of parameters that are kept, including the codebook
+	Bytes    = "bytes"      // size of the compact file in bytes
+)
+
+// Budget limits the size of a pruned table in one of the units.
+type Budget struct {
+	Unit   string
+	Amount float64 // a sparsity in [0, 1], or a whole number of parameters or bytes
+}
+
+// Drop returns the number of entries of a table that must be dropped to meet the budget.
+// baseline is the name of the baseline. fit returns the least number of entries that must
+// be dropped so that the file has at most the given number of bytes. An error begins with
+// the unit.
+func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int64) (drop int, err error)) (int, error) {
+	entries := a.Parameters()
+	switch b.Unit {
+	case Sparsity:
+		return sparsity.Dropped(entries, b.Amount)
+	case Kept:
+		least := Parameters(a, entries, baseline)
+		if b.Amount < float64(least) {
+			return 0, fmt.Errorf("%s %.0f: the codebook alone has %d parameters", b.Unit, b.Amount, least)
+		}
+		return max(0, entries-int(min(b.Amount, float64(entries+least))-float64(least))), nil
+	case Bytes:
+		drop, err := fit(int64(min(b.Amount, math.MaxInt64/2)))
+		if err != nil {
+			return 0, fmt.Errorf("%s %.0f: %w", b.Unit, b.Amount, err)
+		}
+		return drop, nil
+	}
+	panic("prune: budget in " + b.Unit)
+}
+
+// Parameters returns the number of parameters of a pruned table: the kept entries and, if
+// the baseline is the codebook, its BaselineSize values.
+func Parameters(a *model.Architecture, drop int, baselineName string) int {
+	kept := a.Parameters() - drop
+	if baselineName == baseline.Codebook {
+		kept += a.BaselineSize()
+	}
+	return kept
+}
+
+// Keep selects entries that are never dropped, whatever their scores are.
+type Keep struct {
+	Fields  []string // names of the fields that keep all entries
+	Minimum float64  // least portion of entries that every other field keeps, rounded up
+}
+
+// PadsLast moves the entries of pad rows, which are never dropped, to the end of the order.
+// It returns the order, which is order itself if a has no pad rows, and the number of other
+// entries.
+func PadsLast(a *model.Architecture, order []int32) (constrained []int32, most int) {
+	rows := a.PadRows()
+	if len(rows) == 0 {
+		return order, len(order)
+	}
+	shape, pads := a.Shape(), map[int32]bool{}
+	for _, row := range rows {
+		from, to := shape.Row(row)
+		for i := from; i < to; i++ {
+			pads[int32(i)] = true
+		}
+	}
+	constrained = make([]int32, 0, len(order))
+	var last []int32
+	for _, i := range order {
+		if pads[i] {
+			last = append(last, i)
+		} else {
+			constrained = append(constrained, i)
+		}
+	}
+	return append(constrained, last...), len(constrained)
+}
+
+// Apply moves the entries that are never dropped to the end of the order. Those of pad rows
+// are among them and come last. It returns the new order and the number of entries that may
+// be dropped. names are the names of all fields. Rows of a table that several fields read
+// are those of the field whose look-up comes first.
+func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (constrained []int32, most int, err error) {
+	if !(k.Minimum >= 0 && k.Minimum <= 1) {
+		return nil, 0, fmt.Errorf("minimum %v is outside [0, 1]", k.Minimum)
+	}
+	least := make([]int, len(names)) // by field: number of entries that must stay
+	entries, spans := make([]int, len(names)), a.Spans()
+	for _, s := range spans {
+		entries[s.Field] += s.Rows * s.Dim
+	}
+	for j, n := range entries {
+		least[j] = sparsity.Ceil(n, k.Minimum)
+	}
+	for _, name := range k.Fields {
+		j := slices.Index(names, name)
+		if j < 0 {
+			return nil, 0, fmt.Errorf("no field %q: the fields are %s", name, strings.Join(names, ", "))
+		}
+		least[j] = entries[j]
+	}
+	order, free := PadsLast(a, order)
+	if !slices.ContainsFunc(least, func(n int) bool { return n > 0 }) {
+		return order, free, nil
+	}
+	shape := a.Shape()
+	field := make([]int32, 0, shape.Rows()) // by row of the tables
+	for _, s := range spans {
+		field = append(field, slices.Repeat([]int32{int32(s.Field)}, s.Rows)...)
+	}
+	stays := make([]bool, len(order)) // by entry: whether it must stay
+	for at, i := range slices.Backward(order) {
+		j := field[shape.RowOf(int(i))]
+		if stays[i] = least[j] > 0 || at >= free; stays[i] {
+			least[j]--
+		}
+	}
+	constrained = make([]int32, 0, len(order))
+	for _, end := range []bool{false, true} {
+		for _, i := range order {
+			if stays[i] == end {
+				constrained = append(constrained, i)
+			}
+		}
+		if !end {
+			most = len(constrained)
+		}
+	}
+	return constrained, most, nil
+}
+
+// EmptyFeatures returns the number of features of which mask drops every entry, in all
+// tables. Features without entries do not count.
+func EmptyFeatures(a *model.Architecture, mask []bool) int {
+	empty, kept := 0, make([]bool, a.Features())
+	for _, s := range a.Spans() {
+		for id := range s.Rows {
+			if row := mask[s.Entry+id*s.Dim:][:s.Dim]; slices.Contains(row, false) {
+				kept[s.Feature+id] = true
+			}
+		}
+	}
+	first := 0
+	for j, entries := range a.FeatureEntries() {
+		for _, k := range kept[first : first+a.FieldDims[j]] {
+			if !k && entries > 0 {
+				empty++
+			}
+		}
+		first += a.FieldDims[j]
+	}
+	return empty
+}

@@ -1,0 +1,125 @@
+package prune
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
+	"shaver/internal/value/baseline"
+)
+
+var listFields = []string{"item", "user", "history", "tags"}
+
+// Nothing drops the entries of a pad row: they come last in every order, they count as kept
+// in every budget and in the minimum of a field.
+func TestPadsLast(t *testing.T) {
+	a := modeltest.Lists()
+	entries := a.Parameters()
+	scores := make([]float64, entries) // pads have the value 0, and all other entries are better
+	for i := range scores {
+		scores[i] = float64(max(0, i-1))
+	}
+	order, err := Order(Abs, scores, make([]float32, entries))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		keep Keep
+		most int
+		last []int32
+	}{
+		"pads":    {Keep{}, entries - 2, []int32{0, 1}},
+		"field":   {Keep{Fields: []string{"user"}}, entries - 5, []int32{10, 11, 12, 0, 1}},
+		"minimum": {Keep{Minimum: .3}, 17 - (3 + 1 + 2), []int32{9, 12, 15, 16, 0, 1}}, // item keeps 3 of 10, with the pads
+		"items":   {Keep{Fields: []string{"item"}}, 7, []int32{2, 3, 4, 5, 6, 7, 8, 9, 0, 1}},
+	} {
+		got, most, err := c.keep.Apply(&a, listFields, order)
+		if err != nil || most != c.most || !slices.Equal(got[most:], c.last) {
+			t.Errorf("%s: %d may be dropped, then %v, expected %d, then %v; error %v", name, most, got[most:], c.most, c.last, err)
+		}
+		if all := slices.Sorted(slices.Values(got)); len(all) != entries || all[0] != 0 || int(all[entries-1]) != entries-1 {
+			t.Errorf("%s: the order is %v", name, got)
+		}
+	}
+	drop, err := Budget{Sparsity, .5}.Drop(&a, baseline.Codebook, nil)
+	if err != nil || Parameters(&a, drop, baseline.Codebook) != entries-drop+6 {
+		t.Errorf("%d entries are dropped and %d parameters kept, error %v", drop, Parameters(&a, drop, baseline.Codebook), err)
+	}
+	plain := modeltest.LookUps()
+	order = order[:3]
+	if got, most := PadsLast(&plain, order); &got[0] != &order[0] || most != 3 {
+		t.Errorf("without pads the order is %v, of which %d may be dropped", got, most)
+	}
+}
+
+// The rivals know pads and shared rows.
+func TestRivalsOfLists(t *testing.T) {
+	a := modeltest.Lists()
+	table, counts := make([]float32, a.Parameters()), make([]int64, a.Features())
+	for i := range table {
+		table[i] = float32(math.Sin(float64(i)))
+	}
+	for f := range counts {
+		counts[f] = int64(f)
+	}
+	for _, per := range []string{PerTable, PerField, PerRow} {
+		out := Quantize(&a, table, 4, per)
+		if !slices.Equal(out[:2], table[:2]) || slices.Equal(out[10:13], table[10:13]) && per != PerRow {
+			t.Errorf("%s: %v becomes %v", per, table, out)
+		}
+	}
+	book := []float32{.5, .25, .5, .25, 0, 1}
+	got := Frequency(&a, table, book, counts)
+	if want := math.Abs(float64(table[7])-.25) * math.Sqrt(3+11); math.Abs(got[7]-want) > 1e-9 { // item 3 is features 3 and 11
+		t.Errorf("entry 7 has the score %v, expected %v", got[7], want)
+	}
+	mask := make([]bool, len(table))
+	for i := 2; i < len(mask); i++ {
+		mask[i] = true
+	}
+	pruned := Apply(&a, table, mask, book)
+	if !slices.Equal(pruned[:4], []float32{table[0], table[1], .5, .25}) || pruned[16] != 1 {
+		t.Errorf("the pruned table is %v", pruned)
+	}
+	if got := EmptyFeatures(&a, mask); got != 4+3+4 { // the rows of history are those of item
+		t.Errorf("%d features are empty, expected 11", got)
+	}
+	bins := Bins(&a, []int64{0, 5, 1, 2, 3, 7, 8, 9, 1, 1, 1, 1}, mask, 2)
+	if len(bins[2]) != 0 || len(bins[0]) != 2 || bins[0][0].Features+bins[0][1].Features != 4 || bins[0][0].Least != 1 || bins[0][0].Kept != 0 {
+		t.Errorf("bins %+v, expected those of the items without the pad", bins)
+	}
+}
+
+// A previous mask must have the same lists and the same shared rows.
+func TestPreviousOfLists(t *testing.T) {
+	before, after := modeltest.Lists(), modeltest.Lists()
+	after.FieldDims = []int{6, 3, 6, 4}
+	after.Tables[0].Rows = 6
+	dropped := make([]bool, before.Parameters())
+	dropped[5], dropped[12] = true, true
+	got, err := Previous(&after, &before, dropped)
+	want := slices.Repeat([]Choice{WasKept}, 19)
+	want[5], want[10], want[11], want[14] = WasDropped, WasAbsent, WasAbsent, WasDropped
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("choices %v, expected %v; error %v", got, want, err)
+	}
+	churn, fields := ChurnOf(&after, got, make([]bool, 19))
+	if churn.Entries != 19 || fields[0].Entries != 12 || fields[2].Entries != 0 {
+		t.Errorf("churn %+v of fields %+v", churn, fields)
+	}
+	for want, spoil := range map[string]func(a *model.Architecture){
+		"field 2 has 3 positions": func(a *model.Architecture) { a.Lists[0].Length = 2 },
+		"reads the rows of look-up 0": func(a *model.Architecture) {
+			a.Tables[0].Rows, a.LookUps[1].Offset = 10, 5
+		},
+	} {
+		other := modeltest.Lists()
+		spoil(&other)
+		if _, err := Previous(&other, &before, dropped); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, expected %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,316 @@
+// Package path computes the order of a path: it drops entries in rounds, and each round ranks
+// by terms that were measured with the table as the earlier rounds left it. A ranking that is
+// measured once, at the full table, misses how the dropped entries interact.
+//
+// Let G be the sum of the first-order terms of an entry and D that of its second-order terms (see
+// shapley), over the rows of a round and, with weights that decay, of earlier rounds. T is the
+// sum of these weights, in passes over the rows. Then (D/2 - G)/T is, to second order, by how
+// much the loss rises if the entry alone is dropped. Entries that are dropped together have effects
+// that mostly agree. So the round drops the entries with the lowest
+//
+//	(D/(2*eta) - G) / T
+//
+// where 1/eta is the number of entries whose effects agree. It is a trust region, and shrinks
+// with the portion of the table that is left.
+//
+// Old terms are less noisy than those of one round, but belong to another table. D is about the
+// variance of the noise in G, because the variance of a label is p*(1-p). So a round keeps
+//
+//	1 / (1 + D/memory)
+//
+// of the earlier sums of an entry. This is the gain of a Kalman filter whose state drifts in
+// proportion to D. The entries of a rare feature, whose D is small, keep theirs.
+//
+// Entries are only ever dropped. So one path gives one order of all entries, and every budget
+// is a cut of it. The order is not one of Shapley values.
+package path
+
+import (
+	"io"
+	"math"
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+	"shaver/internal/num/layout"
+	"shaver/internal/num/loss"
+	"shaver/internal/sparsity"
+	"shaver/internal/value/mask"
+	"shaver/internal/value/tally"
+	"shaver/internal/value/tallyio"
+)
+
+// A round drops one in cut of the entries that are left, at least one.
+const cut = prune.PathCut
+
+// The trust region. Let r be the portion of the entries that a round measures. Then eta is
+// min(mostEta, eta/sqrt(r)).
+const (
+	eta     = 0.06
+	mostEta = 0.4
+)
+
+// memory is the D, in nat, of which a round keeps half.
+const memory = 10
+
+// CalibrationRows returns the number of rows to which the tables of each round are calibrated, if the
+// job has the given number of rows. An error of the offset biases the terms of all features that are
+// seen more often than these rows, so the number grows with the rows.
+func CalibrationRows(rows int64) int64 { return min(rows, max(4096, rows/64)) }
+
+// Rounds returns the number of rounds of a path through the tables of a to a sparsity.
+func Rounds(a *model.Architecture, to float64) (n int) {
+	entries := a.Parameters()
+	left := entries - pads(a)
+	for need := sparsity.Ceil(entries, to); left > 0 && entries-pads(a)-left < need; n++ {
+		left -= (left + cut - 1) / cut
+	}
+	return n
+}
+
+// pads returns the number of entries of pad rows, which are never dropped.
+func pads(a *model.Architecture) (n int) {
+	shape := a.Shape()
+	for _, row := range a.PadRows() {
+		from, to := shape.Row(row)
+		n += to - from
+	}
+	return n
+}
+
+// Round is a round of a path that is over.
+type Round struct {
+	Rows        int64            `json:"rows"`        // number of rows that were measured
+	Kept        int              `json:"kept"`        // number of entries that the measured tables keep
+	Loss        float64          `json:"loss"`        // mean loss of these rows with these tables, before calibration, in nat; 0 without rows
+	Calibration loss.Calibration `json:"calibration"` // of these tables
+}
+
+// Path is the state of a path between two rounds. Only one goroutine may use it at a time.
+type Path struct {
+	Rounds []Round // that are over
+	Counts []int64 // number of rows of the first round in which a feature occurs, for each row of the tables
+	shape  layout.Shape
+	kind   loss.Kind
+	rows   int64     // number of rows of a pass
+	first  []float64 // G of each entry, in nat
+	second []float64 // D of each entry, in nat
+	weight []float64 // T of each entry, in passes
+	rank   []int32   // position of each entry in the order of drops, or kept
+	left   []int32   // entries that may still be dropped, ascending
+}
+
+// kept takes the place of the rank of an entry that is not dropped.
+const kept = -1
+
+// MostEntries is the largest number of entries of the tables of a path.
+const MostEntries = math.MaxInt32
+
+// New returns a path through the tables of a, which have at most MostEntries entries, with nothing
+// dropped. rows is the number of rows of a pass, and kind their loss.
+func New(a *model.Architecture, kind loss.Kind, rows int64) *Path {
+	n := a.Parameters()
+	p := &Path{
+		shape: a.Shape(), kind: kind, rows: rows,
+		first: make([]float64, n), second: make([]float64, n), weight: make([]float64, n), rank: make([]int32, n), left: make([]int32, 0, n),
+	}
+	p.Counts = make([]int64, p.shape.Rows())
+	pad := map[int]bool{}
+	for _, row := range a.PadRows() {
+		pad[row] = true
+	}
+	for row := range p.shape.Rows() {
+		from, to := p.shape.Row(row)
+		for i := from; i < to; i++ {
+			if p.rank[i] = kept; !pad[row] {
+				p.left = append(p.left, int32(i))
+			}
+		}
+	}
+	return p
+}
+
+// Mask returns the entries that are dropped.
+func (p *Path) Mask() layout.Mask {
+	m := layout.NewMask(len(p.rank))
+	for i, rank := range p.rank {
+		if rank != kept {
+			m.Drop(i)
+		}
+	}
+	return m
+}
+
+// Dropped returns the number of entries that are dropped.
+func (p *Path) Dropped() (n int) {
+	for _, rank := range p.rank {
+		if rank != kept {
+			n++
+		}
+	}
+	return n
+}
+
+// Reach returns the sparsity to which entries are dropped.
+func (p *Path) Reach() float64 { return float64(p.Dropped()) / float64(len(p.rank)) }
+
+// Cut ends a round. sums are the terms of its rows, and c is the calibration with which they were
+// measured. The magnitudes of tables, the unpruned tables one after another, break ties.
+func (p *Path) Cut(sums *tally.Accumulator, c loss.Calibration, tables []float32) {
+	dropped := p.Dropped()
+	p.Rounds = append(p.Rounds, Round{Rows: sums.Rows(), Kept: len(p.rank) - dropped, Loss: sums.MeanLoss(), Calibration: c})
+	if len(p.Rounds) == 1 {
+		for row := range p.Counts {
+			p.Counts[row] = sums.Count(row)
+		}
+	}
+	if sums.Rows() > 0 { // otherwise all rows of the round are quarantined
+		p.add(sums)
+	}
+	p.sort(tables)
+	n := (len(p.left) + cut - 1) / cut
+	for k, i := range p.left[:n] {
+		p.rank[i] = int32(dropped + k)
+	}
+	p.left = p.left[n:]
+	slices.Sort(p.left)
+}
+
+// add adds the terms of a round.
+func (p *Path) add(sums *tally.Accumulator) {
+	remember := float64(memory)
+	if p.kind == loss.Squared { // the variance of G is then 2*D times that of the label
+		remember *= 2 * p.Rounds[0].Loss
+	}
+	weight := float64(sums.Rows()) / float64(p.rows)
+	first, second := make([]float64, p.shape.Widest()), make([]float64, p.shape.Widest())
+	for row := range p.shape.Rows() {
+		from, to := p.shape.Row(row)
+		sums.Terms(row, first[:to-from], second[:to-from])
+		for i := from; i < to; i++ {
+			keep := 1.0
+			if p.second[i] > 0 {
+				keep = remember / (remember + p.second[i])
+			}
+			p.first[i] = float64(keep*p.first[i]) + first[i-from]
+			p.second[i] = float64(keep*p.second[i]) + second[i-from]
+			p.weight[i] = float64(keep*p.weight[i]) + weight
+		}
+	}
+}
+
+// leastWeight takes the place of T if no row of the first round could be computed.
+const leastWeight = 1e-300
+
+// sort sorts the entries that are left in the order in which the last round ranks them.
+func (p *Path) sort(tables []float32) {
+	portion := float64(p.Rounds[len(p.Rounds)-1].Kept) / float64(len(p.rank))
+	steep := 1 / (2 * min(mostEta, eta/math.Sqrt(portion)))
+	prune.Sort(p.left, tables, func(i int32) float64 {
+		return (float64(steep*p.second[i]) - p.first[i]) / max(p.weight[i], leastWeight)
+	})
+}
+
+// Ranks returns the position of each entry in the order of drops. Entries that are left come
+// in the order of the last round. The entries of pad rows come last. tables is as in Cut.
+func (p *Path) Ranks(tables []float32) []int32 {
+	ranks, next := slices.Clone(p.rank), int32(p.Dropped())
+	last := Path{Rounds: p.Rounds, first: p.first, second: p.second, weight: p.weight, rank: p.rank, left: slices.Clone(p.left)}
+	if len(p.Rounds) > 0 {
+		last.sort(tables)
+	}
+	for _, i := range last.left {
+		ranks[i] = next
+		next++
+	}
+	for i, rank := range ranks {
+		if rank == kept {
+			ranks[i] = next
+			next++
+		}
+	}
+	return ranks
+}
+
+// Write writes the state of p, except for Rounds, as little-endian 64-bit words: Counts, and for
+// each entry its rank, G, D and T.
+func (p *Path) Write(w io.Writer) error {
+	if err := tallyio.WriteInts(w, p.Counts); err != nil {
+		return err
+	}
+	words := make([]int64, 0, 4*min(chunk, len(p.rank)))
+	for from := 0; from < len(p.rank); from += chunk {
+		words = words[:0]
+		for i := from; i < min(from+chunk, len(p.rank)); i++ {
+			words = append(words, int64(p.rank[i]), int64(math.Float64bits(p.first[i])), int64(math.Float64bits(p.second[i])), int64(math.Float64bits(p.weight[i])))
+		}
+		if err := tallyio.WriteInts(w, words); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chunk is the number of entries that are written or read at a time.
+const chunk = 1 << 16
+
+// Read sets the state of p, which must be new, to what Write wrote after the given rounds.
+// Malformed bytes are bad input.
+func (p *Path) Read(r io.Reader, rounds []Round) error {
+	p.Rounds = rounds
+	if err := tallyio.ReadInts(r, p.Counts); err != nil {
+		return err
+	}
+	for row, n := range p.Counts {
+		if n < 0 {
+			return fault.Inputf("feature %d occurs in %d rows", row, n)
+		}
+	}
+	dropped, seen, droppable := 0, layout.NewMask(len(p.rank)), layout.NewMask(len(p.rank))
+	for _, i := range p.left {
+		droppable.Drop(int(i))
+	}
+	left, pads := len(p.left), len(p.rank)-len(p.left)
+	p.left = p.left[:0]
+	words := make([]int64, 4*min(chunk, len(p.rank)))
+	for from := 0; from < len(p.rank); from += chunk {
+		n := min(chunk, len(p.rank)-from)
+		if err := tallyio.ReadInts(r, words[:4*n]); err != nil {
+			return err
+		}
+		for k := range n {
+			i, rank := from+k, words[4*k]
+			for at, list := range [][]float64{p.first, p.second, p.weight} {
+				list[i] = math.Float64frombits(uint64(words[4*k+1+at]))
+			}
+			switch {
+			case !(math.Abs(p.first[i]) <= math.MaxFloat64 && p.second[i] >= 0 && p.second[i] <= math.MaxFloat64 && p.weight[i] >= 0 && p.weight[i] <= math.MaxFloat64):
+				return fault.Inputf("the terms of entry %d are %v and %v, with the weight %v", i, p.first[i], p.second[i], p.weight[i])
+			case rank == kept && droppable.Dropped(i):
+				p.left = append(p.left, int32(i))
+			case rank == kept:
+			case rank < 0 || rank >= int64(len(p.rank)) || !droppable.Dropped(i) || seen.Dropped(int(rank)):
+				return fault.Inputf("entry %d has the rank %d, which is not one of a path", i, rank)
+			default:
+				seen.Drop(int(rank))
+				dropped++
+			}
+			p.rank[i] = int32(rank)
+		}
+	}
+	for i, round := range rounds {
+		if round.Rows < 0 || round.Kept != left+pads {
+			return fault.Inputf("round %d has %d rows and keeps %d entries, expected at least 0 and %d", i, round.Rows, round.Kept, left+pads)
+		}
+		left -= (left + cut - 1) / cut
+	}
+	if len(p.left) != left {
+		return fault.Inputf("%d entries are left, expected %d after %d rounds", len(p.left), left, len(rounds))
+	}
+	for rank := range dropped {
+		if !seen.Dropped(rank) {
+			return fault.Inputf("no entry has the rank %d", rank)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package shapley
+
+import (
+	"context"
+	"math"
+
+	"shaver/internal/click/model"
+	"shaver/internal/num/loss"
+	"shaver/internal/value/tally"
+)
+
+// path computes the terms of a round of a path, which package path turns into an order. The
+// tables of the model are those of the round: entries that earlier rounds dropped read their
+// baseline, and their terms are 0. Let f be the logit, g its derivative with respect to a
+// player's entry, delta the entry minus its baseline, and l the loss of the calibrated logit
+// a*f + b. The player changes the logit by v = g*delta. Its terms are
+//
+//	first: l' * a*v    second: l'' * (a*v)^2
+//
+// To second order, dropping the player alone raises the loss by second/2 - first.
+type path struct {
+	*setup
+	gradient    *model.Gradient
+	calibration loss.Calibration
+	delta       []float64 // delta of the elements, [rows, D]
+	change      []float64 // v of the players of a row, [D]
+	logits      []float64 // of the batch
+	labels      []float32 // of the batch
+}
+
+func newPath(s *setup) evaluator {
+	g, players := s.game.Model.NewGradient(), s.game.Model.Players()
+	return &path{setup: s, gradient: g, calibration: s.options.Calibration, delta: make([]float64, g.States()*players), change: make([]float64, players)}
+}
+
+func (p *path) rows() int { return p.gradient.States() }
+
+func (p *path) play(_ context.Context, full []float64, rows *model.Rows) error {
+	for r := range full {
+		entries, delta := p.gradient.Set(r, rows, r), p.delta[r*len(p.baseline):]
+		p.game.Model.Embed(entries, rows.Row(r))
+		for i, b := range p.baseline {
+			delta[i] = float64(entries[i]) - float64(b)
+		}
+	}
+	p.gradient.Slopes(full)
+	p.logits, p.labels = full, rows.Label
+	return nil
+}
+
+func (p *path) terms(row *tally.Terms, r int) {
+	row.First, row.Second = derivatives(p.game.Loss, p.calibration, p.logits[r], p.labels[r])
+	slope, delta := p.gradient.Slope(r)[:len(p.baseline)], p.delta[r*len(p.baseline):][:len(p.baseline)]
+	row.Change = p.change[:p.roster.Players()]
+	if !p.roster.Merged() {
+		for i, g := range slope {
+			row.Change[i] = float64(g) * delta[i]
+		}
+		return
+	}
+	for i := range row.Change {
+		sum := 0.0
+		for _, k := range p.roster.Elements(i) {
+			sum += float64(float64(slope[k]) * delta[k])
+		}
+		row.Change[i] = sum
+	}
+}
+
+// derivatives returns the first and the second derivative, by the logit, of the loss of the
+// calibrated logit.
+func derivatives(kind loss.Kind, c loss.Calibration, logit float64, label float32) (first, second float64) {
+	z, a := c.Apply(logit), c.Scale
+	if kind == loss.Squared {
+		return 2 * a * (z - float64(label)), 2 * a * a
+	}
+	p := 1 / (1 + math.Exp(-z))
+	return a * (p - float64(label)), float64(a*a) * p / (1 + math.Exp(z))
+}
