@@ -52,25 +52,25 @@ click/evaluate:               pure num/loss click/model golang.org/x/sync gonum.
 job:                    pure value/estimator num/loss
 click/compact:                pure num/kernel click/model
 click/composed:               pure
-dense:                  pure
+data/dense:                  pure
 
 # files; arrowio is the only importer of Arrow
 click/checkpoint:             base/atomicfile click/compact click/composed onnx/dissect base/fault onnx/graph click/match click/model onnx/wire base/seal
 onnx/wire:                   base/fault google.golang.org/protobuf
 onnx/dissect:                base/fault onnx/graph onnx/wire
-arrowio:                base/fault num/layout click/model value/tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
-rawtext:                base/fault github.com/klauspost/compress
-folders:                base/fault
-vocabulary:             arrowio base/fault rawtext
-dataset:                arrowio dense base/fault num/loss click/model vocabulary
-ingest:                 arrowio base/atomicfile dataset dense base/fault base/filelock folders click/model num/random rawtext vocabulary golang.org/x/sync
-scores:                 arrowio base/atomicfile value/estimator base/fault job click/model base/seal value/tally
+data/arrowio:                base/fault num/layout click/model value/tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
+data/rawtext:                base/fault github.com/klauspost/compress
+data/folders:                base/fault
+data/vocabulary:             data/arrowio base/fault data/rawtext
+data/dataset:                data/arrowio data/dense base/fault num/loss click/model data/vocabulary
+data/ingest:                 data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary golang.org/x/sync
+scores:                 data/arrowio base/atomicfile value/estimator base/fault job click/model base/seal value/tally
 paired:                 click/model scores value/tally
 value/tallyio:                base/fault num/layout value/tally
 value/path:                   base/fault num/layout num/loss click/model value/mask sparsity value/tally value/tallyio
-shard:                  arrowio value/estimator job click/model num/random
+shard:                  data/arrowio value/estimator job click/model num/random
 click/planted:                click/checkpoint click/model num/random
-synth:                  base/fault num/random github.com/klauspost/compress golang.org/x/sync
+data/synth:                  base/fault num/random github.com/klauspost/compress golang.org/x/sync
 
 # what happens in a night; nightly does not know how its steps compute
 nightly:                base/atomicfile base/fault base/filelock go.yaml.in/yaml/v3
@@ -81,16 +81,16 @@ sweep:                  value/baseline click/compact value/estimator click/evalu
 benchmark:
 gate:                   click/evaluate num/loss sweep
 picture:                base/atomicfile benchmark base/fault sweep gonum.org/v1/plot
-report:                 dataset base/fault click/model nightly picture value/mask scores sparsity sweep
+report:                 data/dataset base/fault click/model nightly picture value/mask scores sparsity sweep
 
 # the job; bus is the only importer of NATS
 bus:                    base/fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
-worker:                 arrowio base/atomicfile value/baseline bus click/checkpoint dataset base/fault job num/kernel num/layout click/model value/mask value/shapley shard value/tally go.uber.org/zap
-prepare:                value/baseline click/checkpoint dataset value/estimator base/fault job num/kernel click/model value/path scores shard value/tally go.uber.org/zap
+worker:                 data/arrowio base/atomicfile value/baseline bus click/checkpoint data/dataset base/fault job num/kernel num/layout click/model value/mask value/shapley shard value/tally go.uber.org/zap
+prepare:                value/baseline click/checkpoint data/dataset value/estimator base/fault job num/kernel click/model value/path scores shard value/tally go.uber.org/zap
 forecast:               base/cputime value/estimator job num/kernel num/layout click/model value/path prepare value/shapley shard value/tally go.uber.org/zap golang.org/x/sync
-merger:                 arrowio bus base/fault job num/layout value/tally value/tallyio go.uber.org/zap golang.org/x/sync
-coordinator:            arrowio base/atomicfile value/baseline bus click/checkpoint value/compare click/evaluate base/fault forecast job num/layout num/loss merger click/model paired value/path prepare value/mask scores shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync
-window:                 base/atomicfile value/baseline click/checkpoint dataset value/estimator base/fault base/filelock job num/layout num/loss click/model paired prepare scores base/seal value/tally value/tallyio go.uber.org/zap
+merger:                 data/arrowio bus base/fault job num/layout value/tally value/tallyio go.uber.org/zap golang.org/x/sync
+coordinator:            data/arrowio base/atomicfile value/baseline bus click/checkpoint value/compare click/evaluate base/fault forecast job num/layout num/loss merger click/model paired value/path prepare value/mask scores shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync
+window:                 base/atomicfile value/baseline click/checkpoint data/dataset value/estimator base/fault base/filelock job num/layout num/loss click/model paired prepare scores base/seal value/tally value/tallyio go.uber.org/zap
 audit:                  bus value/compare coordinator num/layout prepare scores value/tally go.uber.org/zap
 
 # copies between object stores and local folders; the only importer of their libraries
@@ -107,9 +107,9 @@ overview:               autoscale bus job metrics go.uber.org/zap
 
 # programs that people and clusters run
 cli:                    base/atomicfile bus base/fault job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
-places:                 arrowio click/checkpoint cli dataset base/fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-launch:                 base/atomicfile audit value/baseline bus click/checkpoint cli coordinator base/cputime dataset value/estimator base/fault base/filelock forecast job num/kernel num/loss merger metrics places prepare scores value/tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             arrowio base/atomicfile autoscale value/baseline benchmark bus click/checkpoint cli click/compact value/compare click/composed coordinator base/cputime dataset dense onnx/dissect value/estimator click/evaluate base/fault base/filelock forecast gate ingest job num/kernel launch num/loss metrics click/model nightly onnx/wire overview picture places click/planted prepare value/mask report scores sparsity sweep synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
+places:                 data/arrowio click/checkpoint cli data/dataset base/fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+launch:                 base/atomicfile audit value/baseline bus click/checkpoint cli coordinator base/cputime data/dataset value/estimator base/fault base/filelock forecast job num/kernel num/loss merger metrics places prepare scores value/tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+cmd/shaver:             data/arrowio base/atomicfile autoscale value/baseline benchmark bus click/checkpoint cli click/compact value/compare click/composed coordinator base/cputime data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault base/filelock forecast gate data/ingest job num/kernel launch num/loss metrics click/model nightly onnx/wire overview picture places click/planted prepare value/mask report scores sparsity sweep data/synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 
@@ -123,7 +123,7 @@ chaos/clock:
 chaos/lan:              golang.org/x/sys
 
 # for tests of other packages
-prepare/preparetest:    value/baseline click/checkpoint dataset value/estimator ingest click/model click/planted prepare scores value/tally go.uber.org/zap
+prepare/preparetest:    value/baseline click/checkpoint data/dataset value/estimator data/ingest click/model click/planted prepare scores value/tally go.uber.org/zap
 click/model/modeltest:        onnx/graph click/model
 onnx/wire/onnxtest:          google.golang.org/protobuf
 value/estimator/estimatortest: value/estimator
@@ -132,8 +132,8 @@ onnx/graph/graphtest:        onnx/graph
 # measurements, for developers
 bench:                  value/baseline click/checkpoint value/estimator num/kernel click/model click/model/modeltest value/shapley
 bench/train:            num/kernel click/model num/random click/train
-bench/rankings:         base/atomicfile value/baseline click/checkpoint dataset click/evaluate num/loss click/model picture value/mask scores sweep gonum.org/v1/gonum
-bench/estimators:       base/atomicfile value/baseline click/checkpoint value/compare dataset value/estimator ingest num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
+bench/rankings:         base/atomicfile value/baseline click/checkpoint data/dataset click/evaluate num/loss click/model picture value/mask scores sweep gonum.org/v1/gonum
+bench/estimators:       base/atomicfile value/baseline click/checkpoint value/compare data/dataset value/estimator data/ingest num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
 
 # the steps of a trial of a whole system, and the page about them
 trial:

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"shaver/internal/arrowio"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/job"
 )
 

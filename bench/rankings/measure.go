@@ -15,7 +15,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/num/loss"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"

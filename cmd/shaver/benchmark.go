@@ -21,7 +21,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/num/kernel"
 	"shaver/internal/picture"
 )

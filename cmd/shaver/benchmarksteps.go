@@ -20,7 +20,7 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/coordinator"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/launch"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"

@@ -13,7 +13,7 @@ import (
 
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/shapley"

@@ -15,7 +15,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/gate"
 	"shaver/internal/num/loss"
 )

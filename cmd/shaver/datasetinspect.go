@@ -14,7 +14,7 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/report"
 )
 

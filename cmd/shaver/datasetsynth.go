@@ -13,7 +13,7 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/synth"
+	"shaver/internal/data/synth"
 )
 
 type synthOptions struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/cli"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/num/loss"
 	"shaver/internal/scores"
 	"shaver/internal/value/mask"

@@ -13,7 +13,7 @@ import (
 
 	"shaver/infer"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/scores"
 )
 

@@ -16,9 +16,9 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/dataset"
-	"shaver/internal/dense"
-	"shaver/internal/ingest"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/dense"
+	"shaver/internal/data/ingest"
 )
 
 func importCommands() []*cobra.Command {

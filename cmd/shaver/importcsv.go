@@ -8,8 +8,8 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/dataset"
-	"shaver/internal/ingest"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/ingest"
 )
 
 type csvOptions struct {

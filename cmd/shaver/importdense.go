@@ -13,9 +13,9 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/click/model"
-	"shaver/internal/dataset"
-	"shaver/internal/dense"
-	"shaver/internal/ingest"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/dense"
+	"shaver/internal/data/ingest"
 	"shaver/internal/sweep"
 )
 

@@ -9,7 +9,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/click/model"
-	"shaver/internal/ingest"
+	"shaver/internal/data/ingest"
 )
 
 // listOptions say which columns are lists.

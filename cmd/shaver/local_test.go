@@ -12,7 +12,7 @@ import (
 
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 )
 
 // overflowing writes a copy of the model with a very large entry. The losses of one row

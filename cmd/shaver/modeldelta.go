@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/data/arrowio"
 )
 
 // delta is what "model delta" prints.

@@ -14,7 +14,7 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/click/composed"
 	"shaver/internal/click/model"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/onnx/dissect"
 )
 

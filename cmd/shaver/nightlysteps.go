@@ -19,7 +19,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/gate"
 	"shaver/internal/launch"
 	"shaver/internal/nightly"

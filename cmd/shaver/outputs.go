@@ -5,9 +5,9 @@ import (
 	"io"
 	"os"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/picture"
 	"shaver/internal/report"
 )

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/click/evaluate"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/num/loss"
 )
 

@@ -13,7 +13,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/evaluate"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/num/loss"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"

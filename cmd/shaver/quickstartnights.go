@@ -12,7 +12,7 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
-	"shaver/internal/ingest"
+	"shaver/internal/data/ingest"
 	"shaver/internal/nightly"
 )
 

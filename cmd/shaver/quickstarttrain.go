@@ -7,7 +7,7 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"
 	"shaver/internal/value/mask"

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/nightly"
 	"shaver/internal/remote"
 	"shaver/internal/remote/remotetest"

@@ -19,7 +19,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/launch"
 	"shaver/internal/picture"
 	"shaver/internal/report"

@@ -9,7 +9,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/scores"
 )
 

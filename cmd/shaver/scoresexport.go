@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/scores"
 	"shaver/internal/value/tally"
 )

@@ -11,7 +11,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/scores"
 	"shaver/internal/sparsity"
 	"shaver/internal/sweep"

@@ -15,7 +15,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/coordinator"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/launch"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"

@@ -18,7 +18,7 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/picture"
 	"shaver/internal/scores"
 	"shaver/internal/sweep"

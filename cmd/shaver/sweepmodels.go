@@ -11,7 +11,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/sparsity"
 	"shaver/internal/sweep"
 	"shaver/internal/value/baseline"

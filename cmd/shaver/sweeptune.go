@@ -8,7 +8,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 )
 
 // tuning returns the training that "sweep --tune" repeats for each table of the checkpoint.

@@ -10,7 +10,7 @@ import (
 	"shaver/internal/click/composed"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/sparsity"
 )
 

@@ -25,7 +25,7 @@ import (
 	"shaver/internal/click/composed"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/loss"
 	"shaver/internal/scores"

@@ -31,7 +31,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
-	"shaver/internal/ingest"
+	"shaver/internal/data/ingest"
 	"shaver/internal/job"
 	"shaver/internal/launch"
 )

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/coordinator"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/job"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/layout"

@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/job"
 	"shaver/internal/prepare"
 	"shaver/internal/scores"

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"shaver/internal/arrowio"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/num/layout"
 	"shaver/internal/value/tally"
 )

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"shaver/internal/bus"
-	"shaver/internal/dataset"
-	"shaver/internal/ingest"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/ingest"
 	"shaver/internal/job"
 )
 

@@ -17,7 +17,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/coordinator"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/job"
 	"shaver/internal/num/kernel"
 	"shaver/internal/prepare"

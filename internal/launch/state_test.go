@@ -12,7 +12,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
 	"shaver/internal/bus"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/prepare"
 	"shaver/internal/window"
 )

@@ -17,8 +17,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/bus"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/job"
 	"shaver/internal/num/layout"
 	"shaver/internal/value/tally"

@@ -13,9 +13,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/num/layout"
 	"shaver/internal/value/tally"
 	"shaver/internal/value/tallyio"

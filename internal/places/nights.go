@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/cli"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/nightly"
 	"shaver/internal/remote"
 )

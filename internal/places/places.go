@@ -16,11 +16,11 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/dataset"
+	"shaver/internal/data/arrowio"
+	"shaver/internal/data/dataset"
 	"shaver/internal/remote"
 )
 

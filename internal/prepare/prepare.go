@@ -13,7 +13,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/job"
 	"shaver/internal/num/kernel"
 	"shaver/internal/scores"

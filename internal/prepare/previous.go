@@ -11,7 +11,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/job"
 	"shaver/internal/scores"
 	"shaver/internal/value/baseline"

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/picture"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode"
 
-	"shaver/internal/dataset"
-	"shaver/internal/dense"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/dense"
 )
 
 // nasty lists values that may occur in a log and must not harm the page.

@@ -14,11 +14,11 @@ import (
 	"strconv"
 	"strings"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
 	"shaver/internal/click/model"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/job"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/tally"

@@ -15,8 +15,8 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/click/model"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/job"
 	"shaver/internal/num/random"
 	"shaver/internal/value/estimator"

@@ -11,9 +11,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/job"
 )
 

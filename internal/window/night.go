@@ -14,7 +14,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/job"
 	"shaver/internal/num/layout"
 	"shaver/internal/prepare"

@@ -15,11 +15,11 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/base/fault"
 	"shaver/internal/bus"
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/job"
 	"shaver/internal/num/kernel"
 	"shaver/internal/shard"

@@ -11,10 +11,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/arrowio"
 	"shaver/internal/bus"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/job"
 	"shaver/internal/shard"
 	"shaver/internal/value/baseline"

@@ -12,7 +12,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
-	"shaver/internal/dataset"
+	"shaver/internal/data/dataset"
 	"shaver/internal/job"
 	"shaver/internal/shard"
 )

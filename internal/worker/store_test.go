@@ -11,8 +11,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
-	"shaver/internal/dataset"
-	"shaver/internal/ingest"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/ingest"
 	"shaver/internal/job"
 	"shaver/internal/shard"
 )

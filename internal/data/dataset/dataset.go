@@ -1,0 +1,265 @@
+package dataset
+
+import (
+	"context"
+	"io"
+	"os"
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+	"shaver/internal/data/arrowio"
+)
+
+// Dataset is an open dataset, which is a folder or a window of days (see OpenDays). It
+// keeps no files open, and it is safe for concurrent use.
+type Dataset struct {
+	Manifest          // facts about all rows; that of a window names no files
+	parts    []*part  // folders with the rows, at least one, the oldest first
+	window   bool     // the dataset is a window, and parts has its days
+	digest   string   // identity of the dataset
+	inputs   []string // names of the dense inputs that readers deliver
+}
+
+// Open reads the manifest of the dataset in dir, and checks that every file exists and
+// has the size that the manifest states, and that the files of the splits have the stated
+// numbers of rows. It reads no rows. The digest of a file is checked when it is read.
+func Open(dir string) (*Dataset, error) { return openFolder(folder{dir: dir}) }
+
+// OpenIn is like Open for a folder below root. It opens no file outside root, even if a
+// symbolic link in the folder leads there. root must stay open while the dataset is used.
+func OpenIn(root *os.Root, dir string) (*Dataset, error) { return openFolder(folder{root, dir}) }
+
+func openFolder(in folder) (*Dataset, error) {
+	p, err := openPart(in)
+	if err != nil {
+		return nil, err
+	}
+	return &Dataset{Manifest: p.Manifest, parts: []*part{p}, digest: p.digest}, nil
+}
+
+// Files returns the paths of all files that the datasets in dirs have or may have. If a
+// manifest cannot be read, they are the usual paths.
+func Files(dirs ...string) []string {
+	var paths []string
+	for _, dir := range dirs {
+		in := folder{dir: dir}
+		paths = append(paths, in.path(ManifestName), in.path("frequencies.arrow"))
+		for _, name := range SplitNames {
+			paths = append(paths, in.path(name+".arrow"))
+		}
+		if m, _, err := readManifest(in); err == nil {
+			for _, f := range m.Files() {
+				paths = append(paths, in.path(f.File))
+			}
+		}
+	}
+	return paths
+}
+
+// Digest returns the dataset's identity, which is the SHA-256 of its manifest in
+// hexadecimal digits. For that of a window see OpenDays.
+func (d *Dataset) Digest() string { return d.digest }
+
+// Fields returns the names of the fields.
+func (d *Dataset) Fields() []string { return d.Manifest.fieldNames() }
+
+// FieldDims returns the number of features of each field.
+func (d *Dataset) FieldDims() []int { return d.Manifest.fieldSizes() }
+
+// Inputs returns the names of the dense inputs that readers of d deliver, in their order.
+// A dataset that was just opened delivers none.
+func (d *Dataset) Inputs() []string { return d.inputs }
+
+// Form returns the form of the rows that readers of d deliver.
+func (d *Dataset) Form() arrowio.RowForm {
+	f := d.RowForm()
+	f.Dense = slices.Clone(d.inputs)
+	return f
+}
+
+// Choose returns a dataset that is like d, but whose readers deliver the named dense
+// inputs in this order. It returns bad input if the dataset does not have them.
+func (d *Dataset) Choose(inputs []string) (*Dataset, error) {
+	names := make([]string, len(d.Dense))
+	for i, in := range d.Dense {
+		names[i] = in.Name
+	}
+	for i, name := range inputs {
+		switch {
+		case slices.Contains(inputs[:i], name):
+			return nil, fault.Inputf("the dense input %q is named twice", name)
+		case slices.Contains(names, name):
+		case len(names) == 0:
+			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has no dense inputs", name)
+		default:
+			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has only the dense inputs %q", name, names)
+		}
+	}
+	other := *d
+	other.inputs = slices.Clone(inputs)
+	return &other, nil
+}
+
+// For returns a dataset that is like d, but whose readers deliver the dense inputs that
+// the model a reads, in its order. It returns bad input if the fields are not those of the
+// model, or if a dense input is missing. The error names the first difference.
+func (d *Dataset) For(a *model.Architecture) (*Dataset, error) {
+	if err := d.checkFields(a); err != nil {
+		return nil, err
+	}
+	return d.Choose(a.Dense)
+}
+
+// Features returns n, the number of features in all fields.
+func (d *Dataset) Features() int {
+	n := 0
+	for _, f := range d.Manifest.Fields {
+		n += f.Size
+	}
+	return n
+}
+
+// SplitNames returns the names of the splits that exist, in the order train, val, test.
+func (d *Dataset) SplitNames() []string {
+	names := make([]string, len(d.Splits))
+	for k, s := range d.Splits {
+		names[k] = s.Name
+	}
+	return names
+}
+
+// chosen reports for each of d.Splits whether names contains it. Without names, all
+// splits are chosen.
+func (d *Dataset) chosen(names []string) ([]bool, error) {
+	chosen := make([]bool, len(d.Splits))
+	for _, name := range names {
+		k := d.splitAt(name)
+		if k < 0 {
+			return nil, fault.Usagef("the dataset has no split %q: it has %v", name, d.SplitNames())
+		}
+		chosen[k] = true
+	}
+	for k := range chosen {
+		chosen[k] = chosen[k] || len(names) == 0
+	}
+	return chosen, nil
+}
+
+// Rows returns the number of rows in a split, or 0 if no split has this name.
+func (d *Dataset) Rows(split string) int64 {
+	if k := d.splitAt(split); k >= 0 {
+		return d.Splits[k].Rows
+	}
+	return 0
+}
+
+// Frequencies returns the number of rows of the given splits in which each feature
+// occurs, [n] by global id. It is 0 for pad ids. Without names it counts all splits.
+func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {
+	chosen, err := d.chosen(splits)
+	if err != nil {
+		return nil, err
+	}
+	sum := make([]int64, d.Features())
+	offsets := model.Offsets(d.FieldDims())
+	for _, p := range d.parts {
+		if err := p.addFrequencies(sum, offsets, func(split string) bool { return chosen[d.splitAt(split)] }); err != nil {
+			return nil, err
+		}
+	}
+	return sum, nil
+}
+
+// CheckModel returns the error of For.
+func (d *Dataset) CheckModel(a *model.Architecture) error {
+	_, err := d.For(a)
+	return err
+}
+
+func (d *Dataset) checkFields(a *model.Architecture) error {
+	for j, f := range d.Manifest.Fields {
+		if j < len(a.FieldDims) && f.Size != a.FieldDims[j] {
+			return fault.Inputf("field %d (%s) has %d features in the dataset and %d in the model", j, f.Name, f.Size, a.FieldDims[j])
+		}
+	}
+	if m := len(d.Manifest.Fields); m != len(a.FieldDims) {
+		return fault.Inputf("the dataset has %d fields and the model %d", m, len(a.FieldDims))
+	}
+	return d.checkLists(a)
+}
+
+// checkLists returns bad input unless the lists of d have the lengths and the pad ids of the
+// model's.
+func (d *Dataset) checkLists(a *model.Architecture) error {
+	lists := make([]Field, len(a.FieldDims)) // Length and Pad of each field of the model
+	for _, l := range a.Lists {
+		if lists[l.Field].Length = l.Length; l.Pad >= 0 {
+			lists[l.Field].Pad = &l.Pad
+		}
+	}
+	for j, f := range d.Manifest.Fields {
+		if own, want := f.form(), lists[j].form(); own != want {
+			return fault.Inputf("field %d (%s) has %s in the dataset, and %s in the model", j, f.Name, own, want)
+		}
+	}
+	return nil
+}
+
+// CheckNames returns a bad-input error if the dataset has the fields that a model names, but
+// in another order. names are those of the model's fields, or nil if they are not known. A
+// dataset whose fields have other names passes.
+func (d *Dataset) CheckNames(names []string) error {
+	own := d.Fields()
+	if len(own) != len(names) || slices.Equal(own, names) || !slices.Equal(slices.Sorted(slices.Values(own)), slices.Sorted(slices.Values(names))) {
+		return nil
+	}
+	for j := range own {
+		if own[j] != names[j] {
+			return fault.Inputf("field %d is %s in the dataset and %s in the model: import the dataset with the fields in the order of the model", j, own[j], names[j])
+		}
+	}
+	return nil
+}
+
+// Scan calls visit with batches of at most batch rows, at least one, of the given splits.
+// Without names it reads all splits. The rows come in the order train, val, test, whatever
+// the order of the names, and within a split day by day. A row's number is its position in
+// the whole folder, so it does not depend on the chosen splits; for that in a window see
+// OpenDays. visit must not keep the batch. Scan returns the first
+// error of visit, or the error of ctx if ctx ends.
+func (d *Dataset) Scan(ctx context.Context, splits []string, batch int, visit func(rows *model.Rows) error) error {
+	return d.ScanFrom(ctx, splits, 0, batch, visit)
+}
+
+// ScanFrom is like Scan, but it skips the given number of rows at the start of the chosen
+// splits without reading them. It cannot check the digest of a file in which it skips
+// rows, so the caller needs another way to verify that the file has the right rows.
+func (d *Dataset) ScanFrom(ctx context.Context, splits []string, first int64, batch int, visit func(rows *model.Rows) error) error {
+	if batch < 1 || first < 0 {
+		panic("dataset: batch must be at least 1 and first at least 0")
+	}
+	r, err := d.NewReader(splits...)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	r.skip = first
+	var rows model.Rows
+	for {
+		if err := r.Next(&rows); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for from := 0; from < rows.Len(); from += batch {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			part := rows.Slice(from, min(from+batch, rows.Len()))
+			if err := visit(&part); err != nil {
+				return err
+			}
+		}
+	}
+}

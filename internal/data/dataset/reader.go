@@ -1,0 +1,225 @@
+package dataset
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+	"shaver/internal/data/arrowio"
+)
+
+// Reader reads splits from front to back, with one record batch in memory. It is not safe
+// for concurrent use.
+type Reader struct {
+	d      *Dataset
+	files  []source  // files still to read; the first is the current one
+	read   int64     // rows of the current file read or skipped so far
+	ended  bool      // the current file was read to its end and checked
+	labels int64     // number of its rows with label 1
+	skip   int64     // rows still to skip
+	file   *os.File  // nil if the current file is not open
+	digest hash.Hash // nil if the start of the file was skipped
+	rows   *arrowio.RowReader
+}
+
+// source is the file of one split in one folder.
+type source struct {
+	*part
+	Split
+	first int64 // number of the file's first row
+}
+
+func (s *source) path() string { return s.part.path(s.Split.File) }
+
+// NewReader returns a reader of the named splits, in the order of Scan. Without names it
+// reads all splits. The caller must close the reader.
+func (d *Dataset) NewReader(splits ...string) (*Reader, error) {
+	chosen, err := d.chosen(splits)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{d: d}
+	for k, name := range d.SplitNames() {
+		if !chosen[k] {
+			continue
+		}
+		for _, p := range d.parts {
+			first := p.first
+			for _, s := range p.Splits {
+				if s.Name == name {
+					r.files = append(r.files, source{p, s, first})
+				}
+				first += s.Rows
+			}
+		}
+	}
+	return r, nil
+}
+
+// Next fills rows with the next batch and reuses the memory of rows. A batch has at most
+// arrowio.RowsBatch rows, all of one split and one day. Next returns io.EOF after the last
+// batch. It checks the digest of a file before it returns the file's last batch, so a
+// corrupt file may give wrong rows, but never its last batch.
+func (r *Reader) Next(rows *model.Rows) error {
+	for ; len(r.files) > 0; r.files = r.files[1:] {
+		file := &r.files[0]
+		if r.file == nil && r.skip >= file.Rows {
+			r.skip -= file.Rows
+			continue
+		}
+		if err := r.next(file, rows); err != io.EOF {
+			return err
+		}
+	}
+	return io.EOF
+}
+
+// next is like Next for one file.
+func (r *Reader) next(in *source, rows *model.Rows) error {
+	if r.ended {
+		r.ended = false
+		return io.EOF
+	}
+	if r.file == nil {
+		if err := r.open(in); err != nil {
+			return err
+		}
+	}
+	for {
+		err := r.rows.Next(rows)
+		switch {
+		case err == io.EOF:
+			defer r.Close()
+			return r.check(in)
+		case err != nil:
+			return fmt.Errorf("%s: %w", in.path(), err)
+		}
+		r.read += int64(rows.Len())
+		for i, label := range rows.Label {
+			rows.Number[i] += in.first
+			if in.Positives != nil {
+				r.labels += int64(label)
+			}
+		}
+		if r.read > in.Rows {
+			return fault.Inputf("%s has more rows than the %d in %s", in.path(), in.Rows, ManifestName)
+		}
+		if r.read == in.Rows {
+			if err := r.finish(in); err != nil {
+				return err
+			}
+		}
+		passed := min(r.skip, int64(rows.Len()))
+		r.skip -= passed
+		*rows = rows.Slice(int(passed), rows.Len())
+		if rows.Len() > 0 {
+			return nil
+		}
+	}
+}
+
+// finish reads what follows the last row of a split, checks the file and closes it.
+func (r *Reader) finish(in *source) error {
+	defer r.Close()
+	var rest model.Rows
+	switch err := r.rows.Next(&rest); {
+	case err == nil:
+		return fault.Inputf("%s has more rows than the %d in %s", in.path(), in.Rows, ManifestName)
+	case err != io.EOF:
+		return fmt.Errorf("%s: %w", in.path(), err)
+	}
+	if err := r.check(in); err != io.EOF {
+		return err
+	}
+	r.ended = true
+	return nil
+}
+
+func (r *Reader) open(in *source) error {
+	file, err := in.open(in.Split.File.File)
+	if err != nil {
+		return err
+	}
+	r.file, r.digest, r.read, r.labels = file, nil, 0, 0
+	var bytes io.Reader = newSeeker(file)
+	if r.skip == 0 {
+		r.digest = sha256.New()
+		bytes = bufio.NewReaderSize(io.TeeReader(file, r.digest), 1<<18)
+	}
+	r.rows, err = arrowio.NewRowReader(bytes)
+	if err == nil {
+		err = in.checkForm(r.rows.Form())
+	}
+	if err == nil {
+		r.rows.Widen(r.d.FieldDims())
+		err = r.rows.Choose(r.d.inputs)
+	}
+	if err == nil && r.skip > 0 {
+		r.read, err = r.rows.Skip(r.skip)
+		r.skip -= r.read
+	}
+	if err != nil {
+		r.Close()
+		return fmt.Errorf("%s: %w", in.path(), err)
+	}
+	return nil
+}
+
+// checkForm returns an error unless a file of rows has the fields, dense inputs and labels of
+// the manifest.
+func (m *Manifest) checkForm(f *arrowio.RowForm) error {
+	want := m.RowForm()
+	switch {
+	case f.Numbered || !slices.Equal(f.Fields, want.Fields) || !slices.Equal(f.Sizes, want.Sizes):
+		return fault.Inputf("the names or sizes of the fields are not those in %s", ManifestName)
+	case !slices.Equal(f.Lengths, want.Lengths):
+		return fault.Inputf("the lists are not those in %s", ManifestName)
+	case !slices.Equal(f.Dense, want.Dense):
+		return fault.Inputf("the names of the dense inputs are not those in %s", ManifestName)
+	case f.Numbers != want.Numbers:
+		return fault.Inputf("the type of the labels is not that in %s", ManifestName)
+	}
+	return nil
+}
+
+// check checks the file of a split after its last row, and returns io.EOF if it is
+// correct. If the start of the file was skipped, check compares only the number of rows.
+func (r *Reader) check(in *source) error {
+	if r.digest == nil {
+		if r.read != in.Rows {
+			return fault.Inputf("%s has %d rows, but %s states %d", in.path(), r.read, ManifestName, in.Rows)
+		}
+		return io.EOF
+	}
+	if hex.EncodeToString(r.digest.Sum(nil)) != in.SHA256 {
+		return corrupt(in.path())
+	}
+	if in.Positives == nil && r.read != in.Rows {
+		return fault.Inputf("%s has %d rows, but %s states %d", in.path(), r.read, ManifestName, in.Rows)
+	}
+	if in.Positives != nil && (r.read != in.Rows || r.labels != *in.Positives) {
+		return fault.Inputf("%s has %d rows, %d with label 1, but %s states %d and %d", in.path(), r.read, r.labels, ManifestName, in.Rows, *in.Positives)
+	}
+	return io.EOF
+}
+
+// Close closes the open file, if any.
+func (r *Reader) Close() error {
+	if r.rows != nil {
+		r.rows.Close()
+		r.rows = nil
+	}
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
+}

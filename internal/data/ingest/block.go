@@ -1,0 +1,244 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/data/arrowio"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/rawtext"
+)
+
+// block is a run of consecutive whole rows of one input file, which is a text or a table.
+// One goroutine parses a block, and stores the results in it.
+type block struct {
+	path  string
+	row   uint64               // position of the first row, counted over all files
+	rows  int                  // number of rows
+	where *place               // what the file's path says about its rows
+	read  int64                // bytes of the file read so far
+	text  rawtext.Block        // rows of a text
+	table *arrowio.ColumnBlock // rows of a table; nil for a text
+	end   *dataset.File        // description of the file; set only in the block without rows that follows the file's last row
+	done  chan struct{}        // receives a value when the block is parsed
+
+	// Results of parsing.
+	err    error     // error that ends the import
+	train  int64     // rows of train, counted as in record.Train
+	bad    badRows   // bad rows
+	splits []columns // encoded rows by split, in the last scan
+}
+
+func (b *block) reset() {
+	b.end, b.err, b.train = nil, nil, 0
+	b.bad.reset()
+	for k := range b.splits {
+		b.splits[k].reset()
+	}
+}
+
+// input reads the blocks of a file in order.
+type input interface {
+	next(b *block) error             // sets rows, read, and text or table; io.EOF after the last block
+	describe() (dataset.File, error) // must be called after the last block
+	place() *place
+	close()
+}
+
+// textInput is a file of lines.
+type textInput struct {
+	source *rawtext.Source
+	blocks *rawtext.Blocks
+	name   string
+	where  *place
+}
+
+func (in *textInput) place() *place { return in.where }
+
+func (in *textInput) next(b *block) error {
+	if err := in.blocks.Next(&b.text); err != nil {
+		return err
+	}
+	b.rows, b.read = b.text.Rows, b.text.Read
+	return nil
+}
+
+func (in *textInput) describe() (dataset.File, error) {
+	digest, size, err := in.source.Digest()
+	return dataset.File{File: in.name, SHA256: digest, Bytes: size}, err
+}
+
+func (in *textInput) close() { in.source.Close() }
+
+// open opens an input file, and checks that it has the same columns as the earlier files.
+func (r *rawImport) open(path string) (input, error) {
+	if in := r.opened; in != nil && path == r.paths[0] { // a resumed import may start with a later file
+		r.opened = nil
+		return in, nil
+	}
+	if r.config.Format.tables {
+		return r.openTable(path)
+	}
+	source, err := r.source(path)
+	if err != nil {
+		return nil, err
+	}
+	in := &textInput{source: source, name: filepath.Base(display(path))}
+	if err := r.begin(in, path); err != nil {
+		in.close()
+		return nil, err
+	}
+	return in, nil
+}
+
+// begin reads the header of a text file, if it has one, and sets or checks the layout.
+func (r *rawImport) begin(in *textInput, path string) error {
+	f := r.config.Format
+	var err error
+	if in.blocks, err = rawtext.NewBlocks(in.source); err != nil {
+		return err
+	}
+	names, comma := f.columns, f.comma
+	if f.columns == nil || f.headed {
+		line, err := in.blocks.Header()
+		if err != nil {
+			return err
+		}
+		h, err := rawtext.ReadHeader(line, false)
+		if err != nil {
+			return in.source.Errorf(1, "%w", err)
+		}
+		if f.headed && !slices.Equal(h.Columns, f.columns) {
+			return in.source.Errorf(1, "the header is %q, expected %q", h.Columns, f.columns)
+		}
+		names, comma = h.Columns, h.Separator == ','
+	}
+	if in.where, err = r.setLayout(names, comma, path); err != nil {
+		return in.source.Errorf(1, "%w", err)
+	}
+	in.blocks.Quotes = f.columns == nil && comma
+	return nil
+}
+
+// setLayout derives the layout from the columns of the first file and of its folders. For
+// later files it checks that the columns are the same.
+func (r *rawImport) setLayout(names []string, comma bool, path string) (*place, error) {
+	f := r.config.Format
+	where := &place{columns: len(names)}
+	if f.columns == nil {
+		var err error
+		if names, err = where.add(names, path, r.counts()); err != nil {
+			return nil, err
+		}
+	}
+	if r.layout != nil {
+		if comma != r.layout.comma && slices.Equal(names, r.layout.names) {
+			return nil, errors.New("the separator is not that of the earlier files")
+		}
+		if !slices.Equal(names, r.layout.names) {
+			return nil, fmt.Errorf("the columns are %q, but the earlier files have %q", names, r.layout.names)
+		}
+		return where, nil
+	}
+	f.comma = comma
+	var err error
+	if r.layout, err = f.layout(names); err != nil {
+		return where, err
+	}
+	separator := byte('\t')
+	switch {
+	case f.tables:
+		separator = 0
+	case comma:
+		separator = ','
+	}
+	return where, r.setLists(separator)
+}
+
+// blockParser parses blocks. It is not safe for concurrent use.
+type blockParser struct {
+	parser  *rowParser
+	records rawtext.Records
+}
+
+func (r *rawImport) newBlockParser() *blockParser {
+	separator := byte('\t')
+	if r.layout.comma {
+		separator = ','
+	}
+	return &blockParser{parser: newRowParser(r.layout, r.counts()),
+		records: rawtext.Records{Separator: separator, Quotes: r.layout.comma && r.layout.columns == nil}}
+}
+
+// parse calls visit with the position, the label and the values of each row. The position
+// counts over all files. The values, and the numbers in c.parser, are valid until visit
+// returns. Bad rows go to b.bad. A row is also bad if visit returns a badRow.
+func (c *blockParser) parse(b *block, visit func(row uint64, label float32, values [][]byte) error) error {
+	if b.table != nil {
+		return c.parseTable(b, visit)
+	}
+	c.records.Reset(&b.text)
+	for row := b.row; ; row++ {
+		cells, err := c.records.Next()
+		if err == io.EOF {
+			return nil
+		}
+		var label float32
+		var values [][]byte
+		if err == nil {
+			label, values, err = c.parser.parse(cells, b.where, c.records.Odd)
+		}
+		if err == nil {
+			if err = visit(row, label, values); err != nil && !isBad(err) {
+				return err
+			}
+		}
+		if err != nil {
+			err = b.bad.reject(fault.Inputf("%s:%d: %w", b.path, c.records.Line, err), c.records.Lines)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// source opens a text file or standard input.
+func (r *rawImport) source(path string) (*rawtext.Source, error) {
+	switch {
+	case path != Stdin:
+		return rawtext.Open(path)
+	case r.spool == "":
+		return rawtext.New(display(path), interruptible(r.ctx, r.config.Stdin))
+	}
+	file, err := os.Open(r.spool)
+	if err != nil {
+		return nil, err
+	}
+	return rawtext.New(display(path), file)
+}
+
+// display returns the name of a file in messages.
+func display(path string) string {
+	if path == Stdin {
+		return "stdin"
+	}
+	return path
+}
+
+// interruptible returns a reader of r that fails once ctx ends, even while r blocks.
+func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
+	out, in := io.Pipe()
+	stop := context.AfterFunc(ctx, func() { out.CloseWithError(ctx.Err()) })
+	go func() { // ends at the end of r, or at the first write after out is closed
+		defer stop()
+		_, err := io.Copy(in, r)
+		in.CloseWithError(err)
+	}()
+	return out
+}

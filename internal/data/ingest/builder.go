@@ -1,0 +1,393 @@
+package ingest
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+	"shaver/internal/data/arrowio"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/dense"
+)
+
+// builder writes a dataset into a temporary folder, and commit renames the folder to its
+// final name. A caller of newBuilder must call abort in the end, which has no effect after
+// commit.
+type builder struct {
+	out       string                // final path
+	dir       string                // temporary path; "" after commit or abort
+	temporary *atomicfile.Temporary // dir
+	fields    []string              // names
+	sizes     []int                 // sizes of the fields
+	dense     []string              // names of the dense inputs
+	numbers   bool                  // labels are numbers; set before start
+	lists     []list                // by field; nil if no field is a list; set before start
+	oov       []int                 // id of unseen values in each field, or -1; nil without a vocabulary
+	splits    []*splitBuilder       // the splits that exist, in the manifest's order
+	sorted    []int32               // ids of a list
+}
+
+type splitBuilder struct {
+	name            string
+	file            *digestFile
+	rows            *arrowio.RowWriter
+	pending         model.Rows // rows from add that are not written yet
+	total, positive int64      // number of rows, and of rows with label 1
+	labels          *labels    // nil if labels are 0 or 1
+	counts          []int64    // number of rows with each feature, by global id
+}
+
+// pendingRows is the number of rows that add collects before it writes them.
+const pendingRows = 4096
+
+// checkOut returns an error unless out is an empty folder, or a new name in an existing
+// folder.
+func checkOut(out string) error {
+	if out == "" {
+		return fault.Usagef("no folder is given for the dataset")
+	}
+	entries, err := os.ReadDir(out)
+	switch {
+	case os.IsNotExist(err):
+	case err != nil:
+		return fault.Usagef("%s already exists and is not a folder", out)
+	case len(entries) > 0:
+		return fault.Usagef("%s already exists and is not empty: name a new folder", out)
+	}
+	if info, err := os.Stat(filepath.Dir(filepath.Clean(out))); err != nil || !info.IsDir() {
+		return fault.Usagef("%s is not a folder", filepath.Dir(filepath.Clean(out)))
+	}
+	return nil
+}
+
+// newBuilder starts a dataset that commit will publish at out.
+func newBuilder(out string) (*builder, error) {
+	if err := checkOut(out); err != nil {
+		return nil, err
+	}
+	out = filepath.Clean(out) // "x/" has no base name
+	dir, err := os.MkdirTemp(filepath.Dir(out), "."+filepath.Base(out)+".tmp-*")
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{out: out, dir: dir, temporary: atomicfile.Track(dir)}
+	if err := os.Chmod(b.dir, 0o755); err != nil { // MkdirTemp gives access only to the owner
+		b.abort()
+		return nil, err
+	}
+	return b, nil
+}
+
+// start sets the fields and the dense inputs, and creates the files of the splits, in the order of
+// dataset.SplitNames. compressors is the number of goroutines that compress the rows of
+// train. Every other split has one, because train is by far the largest.
+func (b *builder) start(fields []string, sizes []int, inputs []string, splits []string, compressors int) error {
+	b.fields, b.sizes, b.dense = fields, sizes, inputs
+	features := 0
+	for _, size := range b.sizes {
+		features += size
+	}
+	form, width := arrowio.RowForm{Fields: b.fields, Sizes: b.sizes, Dense: inputs, Numbers: b.numbers}, len(b.fields)
+	for _, l := range b.lists {
+		form.Lengths = append(form.Lengths, l.length)
+		width += max(1, l.length) - 1
+	}
+	for _, name := range splits {
+		file, err := b.create(name + ".arrow")
+		if err != nil {
+			return err
+		}
+		s := &splitBuilder{name: name, file: file, pending: model.Rows{Width: width, Inputs: len(inputs)}, counts: make([]int64, features)}
+		b.splits = append(b.splits, s)
+		if name != dataset.Train {
+			compressors = 1
+		}
+		if b.numbers {
+			s.labels = &labels{}
+		}
+		if s.rows, err = arrowio.NewRowWriter(file, form, compressors); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// columns holds rows of a split, column by column.
+type columns struct {
+	label []float32   // [rows]
+	ids   [][]int32   // local ids, [m, rows]; those of a list position by position, row by row
+	dense [][]float32 // dense inputs, [k, rows]
+}
+
+func (c *columns) reset() {
+	c.label = c.label[:0]
+	for j := range c.ids {
+		c.ids[j] = c.ids[j][:0]
+	}
+	for i := range c.dense {
+		c.dense[i] = c.dense[i][:0]
+	}
+}
+
+// append appends rows to a split, given by its position in b.splits. The ids must be
+// valid.
+func (b *builder) append(split int, rows *columns) error {
+	s := b.splits[split]
+	s.total += int64(len(rows.label))
+	for _, label := range rows.label {
+		s.count(label)
+	}
+	offset := 0
+	for j, ids := range rows.ids {
+		counts := s.counts[offset : offset+b.sizes[j]]
+		offset += b.sizes[j]
+		if b.lists != nil && b.lists[j].length > 0 {
+			for row := range slices.Chunk(ids, b.lists[j].length) {
+				b.countList(counts, row, int32(b.lists[j].pad))
+			}
+			continue
+		}
+		for _, id := range ids {
+			counts[id]++
+		}
+	}
+	return s.rows.AppendColumns(rows.label, rows.ids, rows.dense)
+}
+
+// rows returns the number of rows in all splits.
+func (b *builder) rows() (n int64) {
+	for _, s := range b.splits {
+		n += s.total
+	}
+	return n
+}
+
+// add appends a row to a split, given by its position in b.splits. features are its global
+// ids, which must be valid, and dense its dense inputs.
+func (b *builder) add(split int, label float32, features []int32, dense []float32) error {
+	s := b.splits[split]
+	s.total++
+	s.count(label)
+	if b.lists == nil {
+		for _, g := range features {
+			s.counts[g]++
+		}
+	} else {
+		b.countRow(s.counts, features)
+	}
+	s.pending.Label = append(s.pending.Label, label)
+	s.pending.Features = append(s.pending.Features, features...)
+	s.pending.Dense = append(s.pending.Dense, dense...)
+	if s.pending.Len() < pendingRows {
+		return nil
+	}
+	return s.flush()
+}
+
+// list is the form of a field in a row. The zero value is a field that is no list.
+type list struct {
+	length int // number of positions; 0 = the field is no list
+	pad    int // local id of positions without a value; -1 = there is no such id
+}
+
+// countRow counts the global ids of a row with lists.
+func (b *builder) countRow(counts []int64, features []int32) {
+	first := 0
+	for j, l := range b.lists {
+		n := max(1, l.length)
+		if l.length == 0 {
+			counts[features[0]]++
+		} else {
+			pad := int32(-1)
+			if l.pad >= 0 {
+				pad = int32(first + l.pad)
+			}
+			b.countList(counts, features[:n], pad)
+		}
+		features, first = features[n:], first+b.sizes[j]
+	}
+}
+
+// countList counts each id of a list once, except pad.
+func (b *builder) countList(counts []int64, ids []int32, pad int32) {
+	b.sorted = append(b.sorted[:0], ids...)
+	slices.Sort(b.sorted)
+	last := int32(-1)
+	for _, id := range b.sorted {
+		if id != last && id != pad {
+			counts[id]++
+		}
+		last = id
+	}
+}
+
+// count adds a label to the facts about the labels.
+func (s *splitBuilder) count(label float32) {
+	if s.labels != nil {
+		s.labels.add(float64(label))
+	} else {
+		s.positive += int64(label)
+	}
+}
+
+// labels collects the facts about labels that are numbers. They do not depend on the order
+// of the rows.
+type labels struct {
+	min, max float64
+	moments  dense.Moments
+}
+
+func (l *labels) add(x float64) {
+	if l.moments.Present == 0 {
+		l.min, l.max = x, x
+	}
+	l.min, l.max = min(l.min, x), max(l.max, x)
+	l.moments.Add(x)
+}
+
+// described returns the facts. There must be at least one label.
+func (l *labels) described() *dataset.Labels {
+	mean, deviation := l.moments.Statistics(0)
+	return &dataset.Labels{Min: l.min, Mean: mean, Max: l.max, Deviation: deviation}
+}
+
+func (s *splitBuilder) flush() error {
+	err := s.rows.Append(&s.pending)
+	s.pending.Reset()
+	return err
+}
+
+// commit completes m, which must describe the dense inputs, writes the files that are
+// left, and renames the folder to its final name.
+func (b *builder) commit(m *dataset.Manifest) error {
+	for j, name := range b.fields {
+		f := dataset.Field{Name: name, Size: b.sizes[j]}
+		if b.lists != nil && b.lists[j].length > 0 {
+			if f.Length = b.lists[j].length; b.lists[j].pad >= 0 {
+				f.Pad = &b.lists[j].pad
+			}
+		}
+		if b.oov != nil && b.oov[j] != f.Size-1 {
+			f.OOV = &b.oov[j]
+		}
+		m.Fields = append(m.Fields, f)
+	}
+	if b.numbers {
+		m.Labels = dataset.NumberLabels
+	}
+	m.Version = m.FormVersion()
+	var names []string
+	var counts [][]int64
+	for _, s := range b.splits {
+		if s.total == 0 {
+			return fault.Inputf("the split %s has no rows: give more rows, or leave the split out", s.name)
+		}
+		if err := errors.Join(s.flush(), s.rows.Close()); err != nil {
+			return err
+		}
+		file, err := s.file.finish()
+		if err != nil {
+			return err
+		}
+		split := dataset.Split{Name: s.name, Rows: s.total, Positives: &s.positive, File: file}
+		if b.numbers {
+			split.Positives, split.Labels = nil, s.labels.described()
+		}
+		m.Splits = append(m.Splits, split)
+		names, counts = append(names, s.name), append(counts, s.counts)
+	}
+	frequencies, err := b.create("frequencies.arrow")
+	if err != nil {
+		return err
+	}
+	if err := arrowio.WriteFrequencies(frequencies, names, counts); err != nil {
+		return err
+	}
+	if m.Frequencies, err = frequencies.finish(); err != nil {
+		return err
+	}
+	manifest, err := b.create(dataset.ManifestName)
+	if err != nil {
+		return err
+	}
+	if _, err := manifest.Write(m.Marshal()); err != nil {
+		return err
+	}
+	if _, err := manifest.finish(); err != nil {
+		return err
+	}
+	return b.publish()
+}
+
+// publish makes the folder durable under its final name.
+func (b *builder) publish() error {
+	if err := atomicfile.SyncFolder(b.dir); err != nil {
+		return err
+	}
+	if err := os.Remove(b.out); err != nil && !os.IsNotExist(err) { // removes an empty folder only
+		return fault.Usagef("%s already exists: %w", b.out, err)
+	}
+	if err := b.temporary.Rename(b.out); err != nil {
+		return err
+	}
+	b.dir = ""
+	return atomicfile.SyncFolder(filepath.Dir(b.out))
+}
+
+// abort removes all files, unless the dataset was committed.
+func (b *builder) abort() {
+	if b.dir == "" {
+		return
+	}
+	for _, s := range b.splits {
+		s.file.file.Close()
+	}
+	b.temporary.Remove()
+	b.dir = ""
+}
+
+// digestFile is a new file that computes its digest while it is written.
+type digestFile struct {
+	name   string // relative to the folder, separated by slashes
+	file   *os.File
+	buffer *bufio.Writer
+	digest hash.Hash
+	bytes  int64
+}
+
+func (b *builder) create(name string) (*digestFile, error) {
+	file, err := os.OpenFile(b.join(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return &digestFile{name: name, file: file, buffer: bufio.NewWriterSize(file, 1<<16), digest: sha256.New()}, nil
+}
+
+func (f *digestFile) Write(p []byte) (int, error) {
+	n, err := f.buffer.Write(p)
+	f.digest.Write(p[:n])
+	f.bytes += int64(n)
+	return n, err
+}
+
+// join returns the path of a file in the temporary folder.
+func (b *builder) join(name string) string { return filepath.Join(b.dir, filepath.FromSlash(name)) }
+
+func (b *builder) sync(name string) error { return atomicfile.SyncFolder(b.join(name)) }
+
+// finish makes the file durable, closes it and describes it.
+func (f *digestFile) finish() (dataset.File, error) {
+	if err := errors.Join(f.buffer.Flush(), f.file.Sync(), f.file.Close()); err != nil {
+		return dataset.File{}, fmt.Errorf("%s: %w", f.name, err)
+	}
+	return dataset.File{File: f.name, SHA256: hex.EncodeToString(f.digest.Sum(nil)), Bytes: f.bytes}, nil
+}

@@ -1,0 +1,51 @@
+package ingest
+
+import (
+	"slices"
+
+	"shaver/internal/data/folders"
+	"shaver/internal/data/vocabulary"
+)
+
+// place is what the path of a file says about the rows of the file.
+type place struct {
+	columns int      // number of columns in the file
+	values  [][]byte // values of the columns that are only in the path; they follow those of the file
+	agree   []known  // columns that are in the file too
+}
+
+// known is the value that a column of a file must have in all rows.
+type known struct {
+	at    int
+	value []byte
+}
+
+// cell returns the cell of a column.
+func (w *place) cell(cells [][]byte, at int) []byte {
+	if at < w.columns {
+		return cells[at]
+	}
+	return w.values[at-w.columns]
+}
+
+// add adds the columns of the folders of path to the columns of its file, and returns the names of all
+// columns. If whole is true, values that are whole numbers become integers.
+func (w *place) add(names []string, path string, whole bool) ([]string, error) {
+	columns, err := folders.Columns(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range columns {
+		value := []byte(c.Value)
+		if whole {
+			value = vocabulary.WholeNumber(value)
+		}
+		if at := slices.Index(names, c.Name); at >= 0 {
+			w.agree = append(w.agree, known{at, value})
+			continue
+		}
+		names = append(slices.Clip(names), c.Name)
+		w.values = append(w.values, value)
+	}
+	return names, nil
+}

@@ -1,0 +1,491 @@
+// Package ingest makes datasets, which package dataset reads. ImportEncoded reads encoded
+// rows, and ImportRaw reads raw values. The folder of a dataset appears only when it is
+// complete.
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/dense"
+	"shaver/internal/data/folders"
+	"shaver/internal/data/vocabulary"
+)
+
+// Stdin is the file name that stands for standard input.
+const Stdin = "-"
+
+// Rows whose values are counted for MinCount.
+const (
+	CountTrain = "train" // rows of train
+	CountAll   = "all"   // all rows, as in the paper's code, which gives the published sizes
+)
+
+// Defaults of RawConfig.
+const (
+	DefaultMemory    = 4 << 30   // bytes
+	DefaultKeepEvery = 256 << 20 // bytes
+)
+
+// RawConfig is the configuration of ImportRaw.
+type RawConfig struct {
+	Format     Format
+	Files      []string           // input files in the order of reading, or folders of files (see folders.Files); text may be compressed with gzip or zstd
+	Stdin      io.Reader          // content of the file Stdin; copied to disk if there are two scans
+	MinCount   int64              // a value that occurs in fewer rows gets the id of unseen values; less than 1 means 1
+	Counted    string             // CountTrain or CountAll; "" means CountTrain
+	Vocabulary *vocabulary.Mapper // if set, it determines the ids, and values are not counted unless Grow is true
+	Grow       bool               // with Vocabulary: new values are counted, and those with at least MinCount rows get ids after the others of their field
+	Lists      Lists              // columns whose cells are lists of values; a list of a Parquet or Arrow file has no separator
+	Share      []Sharing          // fields that have the values and ids of others
+	Sizes      []int              // if set, the sizes that the fields must have, which are those of a model
+	Split      string             // train:val:test; "" means "8:1:1"
+	Seed       uint64             // seed of the split
+	OnBadRow   string             // Fail or Skip; "" means Fail
+	Memory     int64              // memory limit in bytes; 0 means DefaultMemory
+	KeepEvery  int64              // counts are saved after every KeepEvery bytes of whole files; 0 means DefaultKeepEvery
+	Workers    int                // number of goroutines that parse and encode; 0 means one per core
+	Out        string             // folder of the dataset, which must be empty or not exist
+	Progress   Progress           // may be nil
+}
+
+// fill sets the defaults and checks the configuration.
+func (c *RawConfig) fill() error {
+	c.MinCount = max(c.MinCount, 1)
+	if c.Split == "" {
+		c.Split = "8:1:1"
+	}
+	if c.Memory == 0 {
+		c.Memory = DefaultMemory
+	}
+	if c.KeepEvery == 0 {
+		c.KeepEvery = DefaultKeepEvery
+	}
+	if c.Workers == 0 {
+		c.Workers = runtime.GOMAXPROCS(0)
+	}
+	if c.Counted == "" {
+		c.Counted = CountTrain
+	}
+	once := slices.Index(c.Files, Stdin)
+	switch {
+	case len(c.Files) == 0:
+		return fault.Usagef("no file with raw rows")
+	case c.Counted != CountTrain && c.Counted != CountAll:
+		return fault.Usagef("the rows to count are %q, expected %s or %s", c.Counted, CountTrain, CountAll)
+	case once >= 0 && slices.Contains(c.Files[once+1:], Stdin):
+		return fault.Usagef("standard input is named twice, but can be read only once")
+	case c.Format.Numbers && c.Format.From != 0:
+		return fault.Usagef("labels are numbers, so no count makes them 1")
+	case once >= 0 && c.Format.tables:
+		return fault.Usagef("Parquet and Arrow files need random access, so they cannot be read from standard input")
+	}
+	if _, err := c.Format.Dense.plan(); err != nil {
+		return err
+	}
+	return checkOut(c.Out)
+}
+
+// rawImport is one run of ImportRaw.
+type rawImport struct {
+	*scans
+	config  RawConfig // Vocabulary is nil once a grown vocabulary has replaced it
+	mapped  bool      // there is an earlier vocabulary
+	held    int64     // memory of the vocabulary while values are counted, bytes
+	ratio   *ratio
+	workers int
+	paths   []string
+	layout  *layout // set by openFirst
+	opened  input   // the first file, if it is open and not read yet
+	cancel  func()  // ends ctx, and with it a read that waits for standard input
+	folder  string  // folder of the counts and of spool
+	spool   string  // path of the copy of standard input; "" without a copy
+}
+
+// ImportRaw makes a dataset of raw values. If Vocabulary is set, it determines the ids, and
+// one scan encodes the rows. Otherwise a first scan counts the values of each field. The
+// values with at least MinCount rows have the ids from 0 in byte order, and the last id
+// stands for all other values. With Grow, the vocabulary keeps its ids, those of unseen
+// values included, and the new values with at least MinCount rows get the next ids in byte
+// order.
+//
+// A row's position counts over all files. The same rows give the same splits, ids and Arrow
+// files, however they are cut into files, and for any Memory and Workers.
+//
+// Bad rows, errors and the end of ctx are treated as by ImportEncoded. A bad row of several
+// lines counts as that many skipped lines. If the import ends early after at least KeepEvery
+// bytes of whole files were counted, it leaves their counts next to Out (see KeptCounts),
+// and the same import resumes from them.
+func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
+	if err := config.fill(); err != nil {
+		return nil, err
+	}
+	var err error
+	if config.Files, err = folders.Files(config.Files); err != nil {
+		return nil, err
+	}
+	r := &rawImport{config: config, workers: config.Workers, paths: config.Files, folder: countsFolder(config.Out), mapped: config.Vocabulary != nil}
+	if r.ratio, err = parseRatio(config.Split, config.Seed); err != nil {
+		return nil, err
+	}
+	times := 1
+	if r.counts() {
+		times = 2
+	}
+	ctx, r.cancel = context.WithCancel(ctx)
+	defer r.cancel()
+	if r.scans, err = newScans(ctx, config.OnBadRow, config.Progress, config.Files, times); err != nil {
+		return nil, err
+	}
+	b, err := newBuilder(config.Out)
+	if err != nil {
+		return nil, err
+	}
+	defer b.abort()
+	defer func() {
+		if r.opened != nil {
+			r.opened.close()
+		}
+	}()
+	if r.counts() {
+		return r.withCounts(b)
+	}
+	return r.withVocabulary(b)
+}
+
+// counts reports whether a first scan counts values, which then get ids.
+func (r *rawImport) counts() bool { return !r.mapped || r.config.Grow }
+
+// openFirst opens the first file, which sets the layout.
+func (r *rawImport) openFirst() error {
+	in, err := r.open(r.paths[0])
+	r.opened = in
+	return err
+}
+
+// withVocabulary encodes the rows with the vocabulary of the configuration.
+func (r *rawImport) withVocabulary(b *builder) (*Summary, error) {
+	if err := r.openFirst(); err != nil {
+		return nil, err
+	}
+	if want := r.config.Sizes; want != nil && len(want) != len(r.layout.fields) {
+		return nil, r.otherFields()
+	}
+	if r.layout.dense.unmeasured() {
+		if err := r.measure(); err != nil {
+			return nil, err
+		}
+	}
+	fields, err := r.config.Vocabulary.Choose(r.owners(), r.config.Sizes)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.checkSizes(fields); err != nil {
+		return nil, err
+	}
+	m := dataset.Manifest{IDs: dataset.RawStrings}
+	_, err = b.writeVocabulary(r.ctx, &m, r.layout.fields, r.workers, func(j int, visit func([]byte, bool) error) error { return fields[j].Each(visit) })
+	if err != nil {
+		return nil, err
+	}
+	return r.encode(b, &m, fields)
+}
+
+// measure scans the files to compute the statistics of the dense inputs in train. An
+// import without a vocabulary computes them when it counts values.
+func (r *rawImport) measure() error {
+	if slices.Contains(r.paths, Stdin) {
+		return fault.Setting(fault.Usagef("the mean of a column needs another scan, but standard input can be read only once: give the mean and the deviation, or a vocabulary that has them"),
+			DenseSetting, DenseMissingSetting)
+	}
+	r.total += r.total
+	r.scans.begin()
+	plan, train := r.layout.dense, int64(0)
+	parsers, moments := make([]*blockParser, r.workers), make([][]dense.Moments, r.workers)
+	for i := range parsers {
+		parsers[i], moments[i] = r.newBlockParser(), plan.newMoments()
+	}
+	work := func(worker int, b *block) error {
+		p := parsers[worker]
+		return p.parse(b, func(row uint64, _ float32, _ [][]byte) error {
+			if r.ratio.draw(row) == 0 {
+				b.train++
+				addMoments(moments[worker], p.parser.numbers)
+			}
+			return nil
+		})
+	}
+	if _, err := r.scan(0, len(r.paths), 0, work, func(b *block) error { train += b.train; return nil }); err != nil {
+		return err
+	}
+	r.scans.end()
+	if train == 0 {
+		return fault.Inputf("the split %s has no rows", dataset.Train)
+	}
+	for _, other := range moments[1:] {
+		mergeMoments(moments[0], other)
+	}
+	return plan.measure(moments[0])
+}
+
+// withCounts counts the values, makes a vocabulary of them, and encodes the rows with it.
+func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
+	unlock, err := r.lockCounts()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	kept := KeptCounts(r.config.Out) != "" // count decides whether the counts of an earlier import are kept
+	defer func() {
+		if err == nil || !kept {
+			os.RemoveAll(r.folder)
+		} else if r.spool != "" {
+			os.Remove(r.spool)
+		}
+	}()
+	if err := r.keepStdin(); err != nil {
+		return nil, err
+	}
+	if err := r.openFirst(); err != nil {
+		return nil, err
+	}
+	earlier, err := r.earlier()
+	if err != nil {
+		return nil, err
+	}
+	spills, kept, err := r.count()
+	if err != nil {
+		return nil, err
+	}
+	m := dataset.Manifest{IDs: dataset.RawStrings, MinCount: r.config.MinCount}
+	names := r.layout.fields
+	counts, err := b.writeVocabulary(r.ctx, &m, names, r.workers, func(j int, visit func([]byte, bool) error) error {
+		found := func(visit func([]byte) error) error {
+			return vocabulary.Merge(spills, r.layout.ownerOf(j), len(names), r.config.MinCount, visit)
+		}
+		if earlier == nil && r.layout.padded(j) {
+			if err := visit(nil, false); err != nil {
+				return err
+			}
+		}
+		if earlier != nil {
+			return earlier[j].EachGrown(r.otherSpelling(), visit, found)
+		}
+		return found(func(value []byte) error { return visit(value, true) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.checkMemory(&m, counts); err != nil {
+		return nil, err
+	}
+	sizes, oov := make([]int, len(names)), make([]int, len(names))
+	for j, lines := range counts {
+		if sizes[j], oov[j] = lines+1, lines; earlier != nil {
+			sizes[j], oov[j] = max(earlier[j].Size(), lines), earlier[j].OOV()
+		}
+	}
+	earlier, r.config.Vocabulary = nil, nil // frees the memory
+	fields := make([]*vocabulary.Field, len(names))
+	for j := range fields {
+		if fields[j], err = b.loadField(m.Vocabulary[j], sizes[j], oov[j]); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.checkSizes(fields); err != nil {
+		return nil, err
+	}
+	return r.encode(b, &m, fields)
+}
+
+// owners returns, for each field, the name of the field whose values it has.
+func (r *rawImport) owners() []string {
+	names := slices.Clone(r.layout.fields)
+	for j := range names {
+		names[j] = r.layout.fields[r.layout.ownerOf(j)]
+	}
+	return names
+}
+
+// earlier returns the fields of the vocabulary that grows, or nil without a vocabulary.
+func (r *rawImport) earlier() ([]*vocabulary.Field, error) {
+	if !r.mapped {
+		return nil, nil
+	}
+	fields, err := r.config.Vocabulary.Choose(r.owners(), nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fields {
+		r.held += f.Bytes()
+	}
+	if r.held > r.config.Memory/2 {
+		return nil, fault.Setting(fault.Usagef("the vocabulary needs %d MiB of memory, but the limit is %d MiB: raise the limit to at least twice the memory of the vocabulary", r.held>>20, r.config.Memory>>20),
+			MemorySetting)
+	}
+	return fields, nil
+}
+
+// otherSpelling reports whether a whole number has the id of its other spelling if the
+// vocabulary has only that, see vocabulary.NewLookup.
+func (r *rawImport) otherSpelling() bool { return r.mapped && r.config.Format.columns == nil }
+
+// checkMemory returns an error if the vocabulary needs more memory than the limit. counts
+// is the number of values of each field.
+func (r *rawImport) checkMemory(m *dataset.Manifest, counts []int) error {
+	need, values := int64(0), int64(0)
+	for j, n := range counts {
+		need += vocabulary.FieldBytes(int64(n), m.Vocabulary[j].Bytes) + int64(n+1)*8*int64(len(r.ratio.splits()))
+		values += int64(n)
+	}
+	if need > r.config.Memory {
+		return fault.Setting(fault.Usagef("the %d kept values need %d MiB of memory, but the limit is %d MiB: raise the limit, or keep fewer values with a higher minimum count",
+			values, need>>20, r.config.Memory>>20), MemorySetting, MinCountSetting)
+	}
+	return nil
+}
+
+// checkSizes returns an error if the sizes of the fields are not those of the
+// configuration, or if their sum exceeds int32.
+func (r *rawImport) checkSizes(fields []*vocabulary.Field) error {
+	want := r.config.Sizes
+	sizes := make([]int, len(fields))
+	for j, f := range fields {
+		sizes[j] = f.Size()
+		if want == nil || j >= len(want) || sizes[j] == want[j] {
+			continue
+		}
+		values := ""
+		if f.OOV() == f.Size()-1 && f.Reserved() == 0 {
+			values = fmt.Sprintf("%d values, hence ", f.Size()-1)
+		}
+		return fault.Inputf("field %d (%s) has %s%d features, but the model has %d", j, r.layout.fields[j], values, sizes[j], want[j])
+	}
+	if want != nil && len(want) != len(fields) {
+		return r.otherFields()
+	}
+	if err := model.CheckSizes(r.layout.fields, sizes); err != nil {
+		return fault.Inputf("%w", err)
+	}
+	return nil
+}
+
+// otherFields returns the error for a model with a different number of fields.
+func (r *rawImport) otherFields() error {
+	return fault.Inputf("the rows have %d fields, but the model has %d", len(r.layout.fields), len(r.config.Sizes))
+}
+
+// encode is the last scan. It writes the encoded rows to out.
+func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabulary.Field) (*Summary, error) {
+	sizes := make([]int, len(fields))
+	for j, f := range fields {
+		sizes[j] = f.Size()
+		out.oov = append(out.oov, f.OOV())
+	}
+	names := r.ratio.splits()
+	compressors := 1
+	if r.config.Memory >= 256<<20 { // a single compressor would slow down the workers
+		compressors = 2
+	}
+	out.numbers, out.lists = r.config.Format.Numbers, r.layout.lists
+	if err := checkPads(r.layout.fields, r.layout.lists, sizes); err != nil {
+		return nil, err
+	}
+	cut := make([][]int64, r.workers) // number of lists that lost values, by field
+	if err := out.start(r.layout.fields, sizes, r.layout.dense.names(), names, compressors); err != nil {
+		return nil, err
+	}
+	r.scans.begin()
+	offsets := model.Offsets(sizes)
+	parsers := make([]*blockParser, r.workers)
+	lookups := make([]*vocabulary.Lookup, r.workers)
+	writers := make([]*denseWriter, r.workers)
+	for i := range writers {
+		writers[i] = r.layout.dense.newWriter()
+	}
+	work := func(worker int, b *block) error {
+		if parsers[worker] == nil {
+			parsers[worker] = r.newBlockParser()
+			lookups[worker] = vocabulary.NewLookup(fields, r.otherSpelling())
+			cut[worker] = make([]int64, len(fields))
+		}
+		for len(b.splits) < len(names) {
+			b.splits = append(b.splits, columns{ids: make([][]int32, len(fields)), dense: make([][]float32, len(r.layout.inputs))})
+		}
+		parser, numbers, dense := parsers[worker].parser, parsers[worker].parser.numbers, writers[worker]
+		return parsers[worker].parse(b, func(row uint64, label float32, values [][]byte) error {
+			rows := &b.splits[r.ratio.draw(row)]
+			if err := dense.standardise(numbers); err != nil {
+				return err
+			}
+			j, value := -1, []byte(nil)
+			if r.layout.plain() {
+				if j = lookups[worker].Append(rows.ids, values); j >= 0 {
+					value = values[j]
+				}
+			} else {
+				j, value = r.layout.appendIDs(lookups[worker], rows.ids, values, parser.lists)
+			}
+			if j >= 0 {
+				return badRow{fmt.Errorf("field %d (%s): the value %q is not in the vocabulary, which has no id for such values", j, r.layout.fields[j], value[:min(len(value), 100)])}
+			}
+			for j, lost := range parser.cut {
+				if lost {
+					cut[worker][j]++
+				}
+			}
+			rows.label = append(rows.label, label)
+			for i, x := range dense.values {
+				rows.dense[i] = append(rows.dense[i], x)
+			}
+			dense.add(numbers)
+			return nil
+		})
+	}
+	_, err := r.scan(0, len(r.paths), 0, work, func(b *block) error {
+		for k := range b.splits {
+			if err := out.append(k, &b.splits[k]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(r.layout.inputs) > 0 && out.rows() > 0 {
+		for _, other := range writers[1:] {
+			writers[0].merge(other)
+		}
+		m.Dense = writers[0].described()
+	}
+	summary, err := r.commit(out, m, r.ratio)
+	if err == nil && r.layout.lists != nil {
+		summary.Cut = make([]int64, len(fields))
+		for _, of := range cut {
+			for j, n := range of {
+				summary.Cut[j] += n
+			}
+		}
+	}
+	if err == nil && r.mapped {
+		for j, f := range fields {
+			unseen := int64(0)
+			for _, s := range out.splits {
+				if f.OOV() >= 0 {
+					unseen += s.counts[int(offsets[j])+f.OOV()]
+				}
+			}
+			summary.Unseen = append(summary.Unseen, unseen)
+			summary.Reserved = append(summary.Reserved, f.Reserved())
+		}
+	}
+	return summary, err
+}
