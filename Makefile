@@ -62,14 +62,14 @@ bench: ## compare walks with this core's FMA peak and PyTorch (needs python3-tor
 	@go run ./bench $(BENCHFLAGS)
 
 bench-auto: ## compare the kernel that --kernel auto chooses with the best one (two minutes)
-	go test -run '^$$' -bench '^BenchmarkChoice$$' -benchtime 1x -v ./internal/forecast
+	go test -run '^$$' -bench '^BenchmarkChoice$$' -benchtime 1x -v ./internal/jobs/forecast
 
 bench-train: ## compare training with PyTorch and with the processor's FMA peak (needs python3-torch)
 	go test -run '^$$' -bench Products ./internal/click/train
 	@go run ./bench/train $(BENCHFLAGS)
 
 ranges: ## keep the sums of a simulated table of a billion entries in 16 processes (five minutes, 50 GB of disk)
-	SHAVER_HUGE=1 go test ./internal/merger -count 1 -run '^TestHugeTable$$' -v -timeout 30m
+	SHAVER_HUGE=1 go test ./internal/jobs/merger -count 1 -run '^TestHugeTable$$' -v -timeout 30m
 
 scale: SHELL = /bin/bash
 scale: ## take 3 million rows of Criteo's shape from a raw log to scores in DIR=FOLDER (ten minutes)
@@ -97,7 +97,7 @@ kernels: ## compare the speed of the kernels and walks with the processor's FMA 
 	go test -run '^$$' -bench . ./internal/num/kernel ./internal/click/model
 
 transcripts: ## rewrite the transcripts of job and the page of report; read the diff before you commit it
-	go test ./internal/job -rewrite
+	go test ./internal/jobs/job -rewrite
 	go test ./internal/report -rewrite
 
 golden: ## compute the golden files again (needs Debian's python3-torch)

@@ -18,7 +18,7 @@ import (
 )
 
 // The names under which blobs are stored, as docs/formats.md gives them. This program
-// bypasses internal/bus on purpose. It reads what is stored, and damages it, as a foreign
+// bypasses internal/jobs/bus on purpose. It reads what is stored, and damages it, as a foreign
 // program would.
 const (
 	blobStream  = "OBJ_SHAVER_BLOBS"

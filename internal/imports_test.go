@@ -49,7 +49,7 @@ value/mask:                  pure value/baseline click/model num/random sparsity
 value/compare:                pure sparsity gonum.org/v1/gonum
 click/train:                  pure click/composed num/kernel num/loss click/model num/random
 click/evaluate:               pure num/loss click/model golang.org/x/sync gonum.org/v1/gonum
-job:                    pure value/estimator num/loss
+jobs/job:                    pure value/estimator num/loss
 click/compact:                pure num/kernel click/model
 click/composed:               pure
 data/dense:                  pure
@@ -64,11 +64,11 @@ data/folders:                base/fault
 data/vocabulary:             data/arrowio base/fault data/rawtext
 data/dataset:                data/arrowio data/dense base/fault num/loss click/model data/vocabulary
 data/ingest:                 data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary golang.org/x/sync
-scores:                 data/arrowio base/atomicfile value/estimator base/fault job click/model base/seal value/tally
-paired:                 click/model scores value/tally
+jobs/scores:                 data/arrowio base/atomicfile value/estimator base/fault jobs/job click/model base/seal value/tally
+jobs/paired:                 click/model jobs/scores value/tally
 value/tallyio:                base/fault num/layout value/tally
 value/path:                   base/fault num/layout num/loss click/model value/mask sparsity value/tally value/tallyio
-shard:                  data/arrowio value/estimator job click/model num/random
+jobs/shard:                  data/arrowio value/estimator jobs/job click/model num/random
 click/planted:                click/checkpoint click/model num/random
 data/synth:                  base/fault num/random github.com/klauspost/compress golang.org/x/sync
 
@@ -77,21 +77,21 @@ nightly:                base/atomicfile base/fault base/filelock go.yaml.in/yaml
 
 # the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
 # of gonum/plot; gate and report open no file, but are not pure because their imports are not
-sweep:                  value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask scores
+sweep:                  value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores
 benchmark:
 gate:                   click/evaluate num/loss sweep
 picture:                base/atomicfile benchmark base/fault sweep gonum.org/v1/plot
-report:                 data/dataset base/fault click/model nightly picture value/mask scores sparsity sweep
+report:                 data/dataset base/fault click/model nightly picture value/mask jobs/scores sparsity sweep
 
 # the job; bus is the only importer of NATS
-bus:                    base/fault job github.com/nats-io go.uber.org/zap golang.org/x/sync
-worker:                 data/arrowio base/atomicfile value/baseline bus click/checkpoint data/dataset base/fault job num/kernel num/layout click/model value/mask value/shapley shard value/tally go.uber.org/zap
-prepare:                value/baseline click/checkpoint data/dataset value/estimator base/fault job num/kernel click/model value/path scores shard value/tally go.uber.org/zap
-forecast:               base/cputime value/estimator job num/kernel num/layout click/model value/path prepare value/shapley shard value/tally go.uber.org/zap golang.org/x/sync
-merger:                 data/arrowio bus base/fault job num/layout value/tally value/tallyio go.uber.org/zap golang.org/x/sync
-coordinator:            data/arrowio base/atomicfile value/baseline bus click/checkpoint value/compare click/evaluate base/fault forecast job num/layout num/loss merger click/model paired value/path prepare value/mask scores shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync
-window:                 base/atomicfile value/baseline click/checkpoint data/dataset value/estimator base/fault base/filelock job num/layout num/loss click/model paired prepare scores base/seal value/tally value/tallyio go.uber.org/zap
-audit:                  bus value/compare coordinator num/layout prepare scores value/tally go.uber.org/zap
+jobs/bus:                    base/fault jobs/job github.com/nats-io go.uber.org/zap golang.org/x/sync
+jobs/worker:                 data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint data/dataset base/fault jobs/job num/kernel num/layout click/model value/mask value/shapley jobs/shard value/tally go.uber.org/zap
+jobs/prepare:                value/baseline click/checkpoint data/dataset value/estimator base/fault jobs/job num/kernel click/model value/path jobs/scores jobs/shard value/tally go.uber.org/zap
+jobs/forecast:               base/cputime value/estimator jobs/job num/kernel num/layout click/model value/path jobs/prepare value/shapley jobs/shard value/tally go.uber.org/zap golang.org/x/sync
+jobs/merger:                 data/arrowio jobs/bus base/fault jobs/job num/layout value/tally value/tallyio go.uber.org/zap golang.org/x/sync
+jobs/coordinator:            data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint value/compare click/evaluate base/fault jobs/forecast jobs/job num/layout num/loss jobs/merger click/model jobs/paired value/path jobs/prepare value/mask jobs/scores jobs/shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync
+jobs/window:                 base/atomicfile value/baseline click/checkpoint data/dataset value/estimator base/fault base/filelock jobs/job num/layout num/loss click/model jobs/paired jobs/prepare jobs/scores base/seal value/tally value/tallyio go.uber.org/zap
+jobs/audit:                  jobs/bus value/compare jobs/coordinator num/layout jobs/prepare jobs/scores value/tally go.uber.org/zap
 
 # copies between object stores and local folders; the only importer of their libraries
 remote:                 base/atomicfile base/fault base/filelock github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2
@@ -103,13 +103,13 @@ metrics:                base/fault github.com/prometheus/client_golang
 
 # metrics of all jobs, and the number of workers
 autoscale:              base/fault go.uber.org/zap
-overview:               autoscale bus job metrics go.uber.org/zap
+overview:               autoscale jobs/bus jobs/job metrics go.uber.org/zap
 
 # programs that people and clusters run
-cli:                    base/atomicfile bus base/fault job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
-places:                 data/arrowio click/checkpoint cli data/dataset base/fault nightly remote window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-launch:                 base/atomicfile audit value/baseline bus click/checkpoint cli coordinator base/cputime data/dataset value/estimator base/fault base/filelock forecast job num/kernel num/loss merger metrics places prepare scores value/tally window worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             data/arrowio base/atomicfile autoscale value/baseline benchmark bus click/checkpoint cli click/compact value/compare click/composed coordinator base/cputime data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault base/filelock forecast gate data/ingest job num/kernel launch num/loss metrics click/model nightly onnx/wire overview picture places click/planted prepare value/mask report scores sparsity sweep data/synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
+cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
+places:                 data/arrowio click/checkpoint cli data/dataset base/fault nightly remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss jobs/merger metrics places jobs/prepare jobs/scores value/tally jobs/window jobs/worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+cmd/shaver:             data/arrowio base/atomicfile autoscale value/baseline benchmark jobs/bus click/checkpoint cli click/compact value/compare click/composed jobs/coordinator base/cputime data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault base/filelock jobs/forecast gate data/ingest jobs/job num/kernel launch num/loss metrics click/model nightly onnx/wire overview picture places click/planted jobs/prepare value/mask report jobs/scores sparsity sweep data/synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 
@@ -123,7 +123,7 @@ chaos/clock:
 chaos/lan:              golang.org/x/sys
 
 # for tests of other packages
-prepare/preparetest:    value/baseline click/checkpoint data/dataset value/estimator data/ingest click/model click/planted prepare scores value/tally go.uber.org/zap
+jobs/prepare/preparetest:    value/baseline click/checkpoint data/dataset value/estimator data/ingest click/model click/planted jobs/prepare jobs/scores value/tally go.uber.org/zap
 click/model/modeltest:        onnx/graph click/model
 onnx/wire/onnxtest:          google.golang.org/protobuf
 value/estimator/estimatortest: value/estimator
@@ -132,7 +132,7 @@ onnx/graph/graphtest:        onnx/graph
 # measurements, for developers
 bench:                  value/baseline click/checkpoint value/estimator num/kernel click/model click/model/modeltest value/shapley
 bench/train:            num/kernel click/model num/random click/train
-bench/rankings:         base/atomicfile value/baseline click/checkpoint data/dataset click/evaluate num/loss click/model picture value/mask scores sweep gonum.org/v1/gonum
+bench/rankings:         base/atomicfile value/baseline click/checkpoint data/dataset click/evaluate num/loss click/model picture value/mask jobs/scores sweep gonum.org/v1/gonum
 bench/estimators:       base/atomicfile value/baseline click/checkpoint value/compare data/dataset value/estimator data/ingest num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
 
 # the steps of a trial of a whole system, and the page about them
@@ -142,7 +142,7 @@ deploy/compose/try:     cli trial
 # tools, and packages that contain only tests
 deploy/k8s:
 remote/remotetest:
-deploy/k8s/try:         click/checkpoint deploy/k8s/try/cluster job click/model click/planted trial github.com/minio/minio-go
+deploy/k8s/try:         click/checkpoint deploy/k8s/try/cluster jobs/job click/model click/planted trial github.com/minio/minio-go
 deploy/k8s/try/cluster: trial golang.org/x/sys
 deploy/k8s/monitoring:
 deploy/nats:

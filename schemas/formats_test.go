@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/job"
+	"shaver/internal/jobs/job"
 	"shaver/schemas"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"shaver/internal/data/arrowio"
-	"shaver/internal/job"
+	"shaver/internal/jobs/job"
 )
 
 // protocolForms are the forms that coordinators and workers exchange.

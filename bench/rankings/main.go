@@ -16,7 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/value/baseline"
 )
 

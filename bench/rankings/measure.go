@@ -16,8 +16,8 @@ import (
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
-	"shaver/internal/scores"
 	"shaver/internal/sweep"
 	"shaver/internal/value/mask"
 )

@@ -12,8 +12,8 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
-	"shaver/internal/scores"
 )
 
 // finding is the training of a trial that finds the entries to keep, which a second training

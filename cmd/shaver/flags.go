@@ -8,8 +8,8 @@ import (
 
 	"shaver/internal/cli"
 	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
-	"shaver/internal/scores"
 	"shaver/internal/value/mask"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/launch"
-	"shaver/internal/scores"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 )

@@ -15,7 +15,7 @@ import (
 
 	"shaver/infer"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 )
 
 // encodedRows writes a file of random rows for fields of the given sizes.

@@ -14,7 +14,7 @@ import (
 	"shaver/infer"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 )
 
 // DIN and a model of two towers go through import, scores, sweep, prune, evaluation, delta

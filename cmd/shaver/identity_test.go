@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"testing"
 
-	"shaver/internal/bus"
 	"shaver/internal/cli"
-	"shaver/internal/job"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
 	"shaver/internal/launch"
 	"shaver/internal/num/kernel"
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/bus"
 	"shaver/internal/cli"
+	"shaver/internal/jobs/bus"
 )
 
 // jobOptions are the options of all commands under "shaver job".

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/bus"
+	"shaver/internal/jobs/bus"
 )
 
 // How long the command waits for a coordinator to end the cancelled job.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/bus"
 	"shaver/internal/cli"
+	"shaver/internal/jobs/bus"
 )
 
 func jobListCommand() *cobra.Command {

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/bus"
 	"shaver/internal/cli"
-	"shaver/internal/job"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
 )
 
 func jobQuarantineCommand() *cobra.Command {

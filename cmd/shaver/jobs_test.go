@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/bus"
 	"shaver/internal/cli"
-	"shaver/internal/job"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
 	"shaver/internal/num/kernel"
 )
 

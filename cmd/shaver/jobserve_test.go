@@ -21,8 +21,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"shaver/internal/autoscale"
-	"shaver/internal/bus"
 	"shaver/internal/cli"
+	"shaver/internal/jobs/bus"
 	"shaver/internal/nightly"
 )
 

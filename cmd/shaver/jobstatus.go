@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/bus"
 	"shaver/internal/cli"
-	"shaver/internal/job"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/scores"
 )
 
 func jobStatusCommand() *cobra.Command {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/bus"
 	"shaver/internal/cli"
+	"shaver/internal/jobs/bus"
 )
 
 func jobWatchCommand() *cobra.Command {

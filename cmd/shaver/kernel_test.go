@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"shaver/internal/cli"
-	"shaver/internal/forecast"
+	"shaver/internal/jobs/forecast"
 	"shaver/internal/launch"
 	"shaver/internal/num/kernel"
 )

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/jobs/scores"
 	"shaver/internal/launch"
-	"shaver/internal/scores"
 	"shaver/internal/sweep"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/tally"

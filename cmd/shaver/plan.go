@@ -10,10 +10,10 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/forecast"
-	"shaver/internal/job"
+	"shaver/internal/jobs/forecast"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
 	"shaver/internal/launch"
-	"shaver/internal/prepare"
 )
 
 type planOptions struct {

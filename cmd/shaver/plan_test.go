@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/forecast"
+	"shaver/internal/jobs/forecast"
 )
 
 // The table says that the machine was busy only if it was.

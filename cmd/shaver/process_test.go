@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/bus"
+	"shaver/internal/jobs/bus"
 )
 
 // patience is the time for which a test waits for an event.

@@ -14,8 +14,8 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
-	"shaver/internal/scores"
 	"shaver/internal/sweep"
 	"shaver/internal/value/mask"
 )

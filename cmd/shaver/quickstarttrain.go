@@ -8,7 +8,7 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/sweep"
 	"shaver/internal/value/mask"
 )

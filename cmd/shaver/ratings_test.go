@@ -12,8 +12,8 @@ import (
 
 	"shaver/infer"
 	"shaver/internal/gate"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
-	"shaver/internal/scores"
 	"shaver/internal/sweep"
 	"shaver/internal/value/compare"
 )

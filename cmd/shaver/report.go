@@ -20,10 +20,10 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/launch"
 	"shaver/internal/picture"
 	"shaver/internal/report"
-	"shaver/internal/scores"
 	"shaver/internal/sweep"
 )
 

@@ -10,7 +10,7 @@ import (
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 )
 
 // On real flights, a paired job after a light retraining of the table costs a tenth of a

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"testing"
 
+	"shaver/internal/jobs/scores"
 	"shaver/internal/launch"
-	"shaver/internal/scores"
 	"shaver/internal/value/tally"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/job"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/picture"
-	"shaver/internal/scores"
 	"shaver/internal/value/compare"
 	"shaver/internal/value/tally"
 )

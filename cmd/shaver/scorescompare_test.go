@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 )
 
 // Beyond counts differences above two standard errors among the entries that have them.

@@ -13,7 +13,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/data/arrowio"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/value/tally"
 )
 

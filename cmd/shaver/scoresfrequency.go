@@ -12,7 +12,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/data/dataset"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/sparsity"
 	"shaver/internal/sweep"
 	"shaver/internal/value/mask"

@@ -9,9 +9,9 @@ import (
 
 	"shaver/internal/cli"
 	"shaver/internal/click/model"
-	"shaver/internal/job"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
-	"shaver/internal/scores"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/tally"
 )

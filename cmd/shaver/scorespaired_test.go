@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"shaver/internal/click/model"
-	"shaver/internal/job"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/layout"
-	"shaver/internal/scores"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/tally"
 )

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"shaver/internal/click/model/modeltest"
-	"shaver/internal/job"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/tally"
 )

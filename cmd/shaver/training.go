@@ -26,9 +26,9 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/loss"
-	"shaver/internal/scores"
 )
 
 // The orders in which an epoch reads the training rows.

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/bus"
 	"shaver/internal/cli"
-	"shaver/internal/job"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
 	"shaver/internal/num/kernel"
 	"shaver/internal/value/estimator"
 )

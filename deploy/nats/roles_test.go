@@ -26,13 +26,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"shaver/internal/bus"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/ingest"
-	"shaver/internal/job"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
 	"shaver/internal/launch"
 )
 

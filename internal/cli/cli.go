@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/bus"
+	"shaver/internal/jobs/bus"
 )
 
 // Exit codes. They are stable: scripts and Kubernetes act on them.

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/bus"
+	"shaver/internal/jobs/bus"
 	"shaver/internal/num/kernel"
 )
 

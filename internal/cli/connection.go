@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/bus"
+	"shaver/internal/jobs/bus"
 )
 
 // Connection says where the NATS server is and how to log in. All programs have its

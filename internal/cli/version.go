@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"shaver/internal/job"
+	"shaver/internal/jobs/job"
 	"shaver/internal/num/kernel"
 )
 

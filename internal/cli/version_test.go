@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/job"
+	"shaver/internal/jobs/job"
 	"shaver/internal/num/kernel"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"go.uber.org/zap/zaptest"
 
-	"shaver/internal/bus"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
-	"shaver/internal/job"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
 )
 
 // A job over a window of days has the same scores for all sizes of shards, in place and over

@@ -18,15 +18,15 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"shaver/internal/audit"
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
-	"shaver/internal/bus"
 	"shaver/internal/cli"
-	"shaver/internal/coordinator"
-	"shaver/internal/job"
+	"shaver/internal/jobs/audit"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/coordinator"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/worker"
 	"shaver/internal/num/kernel"
-	"shaver/internal/worker"
 )
 
 // Job describes a scoring job and where it runs. It runs on the cluster at the address

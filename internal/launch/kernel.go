@@ -14,12 +14,12 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/forecast"
-	"shaver/internal/job"
+	"shaver/internal/jobs/forecast"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/jobs/window"
 	"shaver/internal/num/kernel"
-	"shaver/internal/prepare"
-	"shaver/internal/scores"
-	"shaver/internal/window"
 )
 
 // A job with AnyKernel continues the job that differs from it only in its kernel. The kernel is

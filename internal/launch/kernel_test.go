@@ -13,12 +13,12 @@ import (
 
 	"go.uber.org/zap/zaptest"
 
-	"shaver/internal/bus"
-	"shaver/internal/forecast"
-	"shaver/internal/job"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/forecast"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/kernel"
-	"shaver/internal/prepare"
-	"shaver/internal/scores"
 )
 
 // with runs do with the kernel in use, and then uses the former one again.

@@ -15,10 +15,10 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
-	"shaver/internal/bus"
-	"shaver/internal/coordinator"
-	"shaver/internal/job"
-	"shaver/internal/prepare"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/coordinator"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
 )
 
 // local starts a server inside this process. The server uses the hidden folder

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/cli"
-	"shaver/internal/job"
-	"shaver/internal/merger"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/merger"
 )
 
 // mergeOptions are the settings of mergeCommand.

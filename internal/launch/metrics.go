@@ -6,11 +6,11 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/bus"
-	"shaver/internal/coordinator"
-	"shaver/internal/job"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/coordinator"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/worker"
 	"shaver/internal/metrics"
-	"shaver/internal/worker"
 )
 
 // telemetry serves the health and the metrics of this process. Without an address it

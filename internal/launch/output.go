@@ -13,8 +13,8 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/job"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/scores"
 )
 
 // CheckOut returns an error unless the job may write its scores and its report, and without

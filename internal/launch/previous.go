@@ -8,8 +8,8 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/prepare"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/value/estimator"
 )
 

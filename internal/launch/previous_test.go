@@ -13,9 +13,9 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/data/dataset"
-	"shaver/internal/job"
-	"shaver/internal/prepare"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/value/estimator"
 )
 

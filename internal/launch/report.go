@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"shaver/internal/base/atomicfile"
-	"shaver/internal/coordinator"
-	"shaver/internal/job"
-	"shaver/internal/scores"
-	"shaver/internal/window"
+	"shaver/internal/jobs/coordinator"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/jobs/window"
 )
 
 // JobReport describes a finished job. It is printed, and written next to the scores.

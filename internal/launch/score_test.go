@@ -12,8 +12,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/prepare"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/scores"
 )
 
 // The help of each shared command documents the exit codes.

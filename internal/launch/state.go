@@ -16,15 +16,15 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/coordinator"
 	"shaver/internal/data/dataset"
-	"shaver/internal/job"
+	"shaver/internal/jobs/coordinator"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/jobs/window"
 	"shaver/internal/num/kernel"
-	"shaver/internal/prepare"
-	"shaver/internal/scores"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/tally"
-	"shaver/internal/window"
 )
 
 // Night describes a night: the jobs that bring the sums of a window's days to a model. The

@@ -11,10 +11,10 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
-	"shaver/internal/bus"
 	"shaver/internal/data/dataset"
-	"shaver/internal/prepare"
-	"shaver/internal/window"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/window"
 )
 
 // tinyNight returns a night over a window of one day, in a new state.

@@ -12,9 +12,9 @@ import (
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/job"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/worker"
 	"shaver/internal/num/kernel"
-	"shaver/internal/worker"
 )
 
 // workOptions are the settings of WorkCommand.

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/autoscale"
-	"shaver/internal/bus"
-	"shaver/internal/job"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
 	"shaver/internal/metrics"
 )
 

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"shaver/internal/autoscale"
-	"shaver/internal/bus"
-	"shaver/internal/job"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
 	"shaver/internal/metrics"
 )
 

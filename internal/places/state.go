@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/jobs/window"
 	"shaver/internal/remote"
-	"shaver/internal/window"
 )
 
 // mirrorState copies the state of a window and takes the claim on it.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/sparsity"
 	"shaver/internal/sweep"
 	"shaver/internal/value/mask"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/sweep"
 )
 

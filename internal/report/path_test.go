@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/tally"
 )

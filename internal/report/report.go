@@ -13,8 +13,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/picture"
-	"shaver/internal/scores"
 	"shaver/internal/sweep"
 )
 

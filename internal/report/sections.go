@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"shaver/internal/jobs/scores"
 	"shaver/internal/picture"
-	"shaver/internal/scores"
 	"shaver/internal/value/mask"
 )
 

@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 )
 
 // count writes an integer in groups of three digits.

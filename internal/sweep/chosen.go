@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/value/mask"
 )
 

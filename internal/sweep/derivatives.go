@@ -3,7 +3,7 @@ package sweep
 import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"

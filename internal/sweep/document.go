@@ -7,8 +7,8 @@ import (
 	"math"
 
 	"shaver/internal/click/evaluate"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
-	"shaver/internal/scores"
 	"shaver/internal/value/estimator"
 )
 

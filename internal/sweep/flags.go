@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"shaver/internal/click/compact"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/value/mask"
 )
 

@@ -9,7 +9,7 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/value/mask"
 	"shaver/internal/value/tally"
 )

@@ -8,7 +8,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/scores"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"
 	"shaver/internal/value/tally"

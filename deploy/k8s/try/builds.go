@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"shaver/deploy/k8s/try/cluster"
-	"shaver/internal/job"
+	"shaver/internal/jobs/job"
 	"shaver/internal/trial"
 )
 
@@ -25,7 +25,7 @@ func (s *suite) workerImage(t *trial.Step, tag string, protocol int) {
 	t.Check(err)
 	line := fmt.Sprintf("const Protocol = %d\n", job.Protocol)
 	if !strings.Contains(string(text), line) {
-		t.Fail("internal/job/protocol.go has no line %q", line)
+		t.Fail("internal/jobs/job/protocol.go has no line %q", line)
 	}
 	changed, overlay := filepath.Join(dir, "protocol.go.txt"), filepath.Join(dir, "overlay.json")
 	t.Check(os.WriteFile(changed, []byte(strings.Replace(string(text), line, fmt.Sprintf("const Protocol = %d\n", protocol), 1)), 0o644))

@@ -16,9 +16,9 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/data/arrowio"
-	"shaver/internal/job"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/layout"
-	"shaver/internal/scores"
 	"shaver/internal/value/tally"
 	"shaver/schemas"
 )

@@ -1,0 +1,223 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"shaver/internal/jobs/job"
+)
+
+// Errors of a claim that is no longer valid.
+var (
+	// ErrFenced means that a newer coordinator leads the job.
+	ErrFenced = errors.New("a newer coordinator leads this job")
+	// ErrEnded means that somebody else ended the job and deleted it.
+	ErrEnded = errors.New("somebody else ended and deleted this job")
+	// ErrCancelled means that somebody cancelled the job (Cancel).
+	ErrCancelled = errors.New("somebody cancelled this job")
+)
+
+// Claim is the right to lead a job until somebody else claims it. It must not be used by
+// more than one goroutine.
+type Claim struct {
+	Lead job.Lead // the stored record
+
+	b        *Bus
+	sequence uint64 // sequence number of the message with Lead
+}
+
+func leadKey(jobID string) string { return jobPrefix + jobID + ".checkpoint" }
+
+// lead returns the record of who leads the job and the message that holds it. Both are
+// nil if nobody has ever led the job.
+func (b *Bus) lead(ctx context.Context, jobID string) (*job.Lead, *jetstream.RawStreamMsg, error) {
+	msg, err := b.key(ctx, "look up the leader of job "+jobID, leadKey(jobID))
+	if err != nil || msg == nil {
+		return nil, nil, err
+	}
+	lead, err := decode(checkLead, msg.Data)
+	if err != nil {
+		return nil, nil, malformed("checkpoint", leadKey(jobID), err)
+	}
+	return &lead, msg, nil
+}
+
+func checkLead(l *job.Lead) error {
+	if !isJob(l.Job) || l.Epoch < 1 || l.Number < 0 {
+		return fmt.Errorf("invalid leader record: job %q, epoch %d, number %d", l.Job, l.Epoch, l.Number)
+	}
+	if l.Checkpoint == nil {
+		return nil
+	}
+	return checkBlob(*l.Checkpoint, isName(l.Checkpoint.Name), "a valid blob name")
+}
+
+// Claimant describes a coordinator that claims a job.
+type Claimant struct {
+	Out, Run string // see job.Lead
+	// Over is the owner of a dead leader, which may be replaced although it writes its scores
+	// elsewhere; "" = none.
+	Over string
+}
+
+// ErrLed means that a coordinator that writes its scores elsewhere leads the job.
+var ErrLed = errors.New("another coordinator leads this job and writes its scores elsewhere")
+
+// Leader returns the record of who leads the job, or nil if nobody has ever led it.
+func (b *Bus) Leader(ctx context.Context, jobID string) (*job.Lead, error) {
+	if err := CheckJob(jobID); err != nil {
+		return nil, err
+	}
+	lead, _, err := b.lead(ctx, jobID)
+	return lead, err
+}
+
+// Claim takes the job over from its present leader, if any, and keeps its checkpoint.
+func (b *Bus) Claim(ctx context.Context, jobID string) (*Claim, error) {
+	return b.ClaimFor(ctx, jobID, Claimant{})
+}
+
+// ClaimFor is Claim for a coordinator. If the present leader writes its scores elsewhere and
+// is not by.Over, the error is ErrLed.
+func (b *Bus) ClaimFor(ctx context.Context, jobID string, by Claimant) (*Claim, error) {
+	if err := CheckJob(jobID); err != nil {
+		return nil, err
+	}
+	c := &Claim{b: b}
+	owner := tidy(b.name) + " " + nuid.Next()
+	for {
+		lead, msg, err := b.lead(ctx, jobID)
+		if err != nil {
+			return nil, err
+		}
+		next, expect := job.Lead{Job: jobID, Epoch: 1, Owner: owner}, uint64(0)
+		if lead != nil {
+			if !lead.Ending && lead.Elsewhere(by.Out) && lead.Owner != by.Over {
+				return nil, fmt.Errorf("job %s: %w", jobID, ErrLed)
+			}
+			next.Epoch, next.Checkpoint, next.Ending = lead.Epoch+1, lead.Checkpoint, lead.Ending
+			next.Out, next.Run = lead.Out, lead.Run
+			expect = msg.Sequence
+		}
+		if by.Out != "" {
+			next.Out, next.Run = by.Out, by.Run
+		}
+		c.sequence = expect
+		if err := c.replace(ctx, next); !errors.Is(err, ErrFenced) {
+			return c, err
+		} // somebody else was faster
+	}
+}
+
+// replace stores next as the job's record if the present one is still ours.
+func (c *Claim) replace(ctx context.Context, next job.Lead) error {
+	body, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	on := leadKey(next.Job)
+	what := "store the checkpoint of job " + next.Job
+	return c.b.again(ctx, what, func(ctx context.Context) error {
+		var stored uint64
+		err := c.b.call(ctx, what, func(ctx context.Context) error {
+			ack, err := c.b.js.PublishMsg(ctx, &nats.Msg{Subject: on, Data: body}, jetstream.WithExpectLastSequencePerSubject(c.sequence), jetstream.WithRetryAttempts(0))
+			if err == nil {
+				stored = ack.Sequence
+			}
+			return err
+		})
+		if isCode(err, codeWrongLast) {
+			msg, seen := c.b.last(ctx, what, jobStream, on)
+			switch {
+			case errors.Is(seen, jetstream.ErrMsgNotFound):
+				if c.Lead.Job == "" { // the record was deleted while we claimed the job
+					c.sequence = 0
+					return errAgain{seen}
+				}
+				return ErrEnded
+			case seen != nil:
+				return seen
+			case !bytes.Equal(msg.Data, body): // if they are equal, ours was stored and only the answer was lost
+				if lead, err := decode(checkLead, msg.Data); err == nil && c.Lead.Job != "" {
+					return c.fencedBy(&lead)
+				}
+				return ErrFenced
+			}
+			stored, err = msg.Sequence, nil
+		}
+		if err == nil {
+			c.sequence, c.Lead = stored, next
+		}
+		return err
+	})
+}
+
+// Point makes blob the job's checkpoint. If the error is ErrFenced, the checkpoint is
+// unchanged.
+func (c *Claim) Point(ctx context.Context, number int64, blob job.Blob) error {
+	next := c.Lead
+	next.Number, next.Checkpoint = number, &blob
+	return c.replace(ctx, next)
+}
+
+// End records that everything stored for the job is about to be deleted. If the error is
+// ErrFenced, somebody else leads the job and continues it.
+func (c *Claim) End(ctx context.Context) error {
+	next := c.Lead
+	next.Ending = true
+	return c.replace(ctx, next)
+}
+
+// Check returns ErrFenced if somebody else has claimed the job, and ErrEnded if the job
+// or parts of it have been deleted.
+func (c *Claim) Check(ctx context.Context) error {
+	lead, _, err := c.b.lead(ctx, c.Lead.Job)
+	if err != nil {
+		return err
+	}
+	if lead != nil && lead.Owner != c.Lead.Owner {
+		return fmt.Errorf("job %s: %w", c.Lead.Job, c.fencedBy(lead))
+	}
+	if open, err := c.b.IsOpen(ctx, c.Lead.Job); err != nil {
+		return err
+	} else if lead == nil || !open {
+		return fmt.Errorf("job %s: %w", c.Lead.Job, ErrEnded)
+	}
+	return nil
+}
+
+// fencedBy returns ErrFenced with the name of the newer coordinator and of its output.
+func (c *Claim) fencedBy(lead *job.Lead) error {
+	out := ""
+	if lead.Out != "" {
+		out = " and writes " + lead.Out
+	}
+	return fmt.Errorf("%w (%s, which has epoch %d%s; this one has epoch %d)", ErrFenced, lead.Owner, lead.Epoch, out, c.Lead.Epoch)
+}
+
+// key returns the value of a key, or nil if the key has none.
+func (b *Bus) key(ctx context.Context, what, on string) (*jetstream.RawStreamMsg, error) {
+	msg, err := b.last(ctx, what, jobStream, on)
+	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
+	if err != nil || msg.Header.Get("KV-Operation") != "" { // a marker that the nats command leaves after a delete
+		return nil, err
+	}
+	return msg, nil
+}
+
+// set stores the value of a key and replaces any older value.
+func (b *Bus) set(ctx context.Context, what, on string, body []byte) error {
+	return b.call(ctx, what, func(ctx context.Context) error {
+		_, err := b.js.Publish(ctx, on, body, jetstream.WithRetryAttempts(0))
+		return err
+	})
+}

@@ -1,0 +1,206 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/planted"
+	"shaver/internal/data/arrowio"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/ingest"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/coordinator"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/layout"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/tally"
+)
+
+// TestCeiling measures how many shards and bytes of partials a coordinator and one server can
+// process in a second. 64 workers compute nothing and answer with small partials for 10,000
+// shards, and with large ones for 1500. Like real ones, they store one partial for up to 16 tasks
+// that are at hand. Everything runs on this machine's cores. The test needs SHAVER_LARGE=1.
+func TestCeiling(t *testing.T) {
+	if os.Getenv("SHAVER_LARGE") == "" {
+		t.Skip("SHAVER_LARGE is not set")
+	}
+	for _, c := range []struct{ shards, features int }{{10_000, 10}, {1500, 3600}} {
+		t.Run(fmt.Sprintf("%d shards of %d features", c.shards, c.features), func(t *testing.T) { ceiling(t, c.shards, c.features) })
+	}
+}
+
+func ceiling(t *testing.T, shards, features int) {
+	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{features, 5}, Informative: 4, Silent: 12, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var csv strings.Builder
+	csv.WriteString("label,a,b\n")
+	for i := range shards {
+		fmt.Fprintf(&csv, "%d,%d,%d\n", i%2, i%features, features+i%5)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "rows.csv")
+	if err := os.WriteFile(file, []byte(csv.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	imported := ingest.EncodedConfig{Train: []string{file}, Sizes: p.FieldDims, Global: true, Out: filepath.Join(dir, "dataset")}
+	if _, err := ingest.ImportEncoded(t.Context(), imported); err != nil {
+		t.Fatal(err)
+	}
+	d, err := dataset.Open(imported.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Shutdown()
+	partials := idle(t, features, p.Checkpoint.Architecture.Dim)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var group errgroup.Group
+	var stored, bytes, redelivered atomic.Int64
+	for i := range 64 {
+		group.Go(func() error {
+			return instant(ctx, server.URL(), fmt.Sprint("w", i), partials, &stored, &bytes, &redelivered)
+		})
+	}
+	b, err := bus.Connect(ctx, bus.Config{URL: server.URL(), Name: "coordinator"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	begun := time.Now()
+	outcome, err := coordinator.Run(ctx, b, coordinator.Config{
+		Request: prepare.Request{
+			Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: baseline.Zero,
+			Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1, RowsPerShard: 1,
+		},
+		Out: filepath.Join(dir, "scores.arrow"), Queue: bus.DefaultQueue, Log: zap.NewNop(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(begun)
+	stop()
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	n := outcome.Plan.Shards()
+	t.Logf("%d shards in %v: %.0f shards/s, %.3f GB/s of %d partials, of %d bytes for one shard; %d redelivered", n, took.Round(time.Millisecond), float64(n)/took.Seconds(),
+		float64(bytes.Load())/1e9/took.Seconds(), stored.Load(), len(partials[1]), redelivered.Load())
+}
+
+// idle returns the partials of 0 to 16 equal rows, in which all features occur. Their sums have as
+// many bits as in a job at the shape of KDD: 31 for contributions and squares, and 32 for absolute
+// values.
+func idle(t *testing.T, features, dim int) [][]byte {
+	random := rand.New(rand.NewPCG(1, 2))
+	one := &tally.Partial{Shape: layout.Of(features, dim), Rows: 1}
+	for f := range features {
+		one.Features, one.Count = append(one.Features, int32(f)), append(one.Count, 1)
+		for range dim {
+			v := random.Int64N(1<<31) - 1<<30
+			one.Sum, one.Abs, one.Square = append(one.Sum, v), append(one.Abs, max(v, -v)+2*random.Int64N(1<<30)), append(one.Square, random.Int64N(1<<31))
+			one.LossEmpty += v
+		}
+	}
+	if one.LossEmpty < 0 { // the losses make the contributions add up
+		one.LossEmpty, one.LossFull = 0, -one.LossEmpty
+	}
+	all, sum := [][]byte{nil}, one
+	for n := 1; n <= job.MostCombined; n++ {
+		var data bytes.Buffer
+		if err := arrowio.EncodePartial(&data, sum); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, data.Bytes())
+		next, err := tally.Combine(sum, one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum = next
+	}
+	return all
+}
+
+// perTask is the time that a task takes. 64 workers could compute far more tasks than a server
+// can pass on.
+const perTask = 20 * time.Millisecond
+
+// instant runs a worker that computes nothing. It answers every task with the same
+// partial.
+func instant(ctx context.Context, url, name string, partials [][]byte, stored, bytes, redelivered *atomic.Int64) error {
+	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: name})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	for {
+		d, err := b.NextTask(ctx, kernel.Name())
+		if err != nil {
+			return err
+		}
+		var held []*bus.Delivery
+		for d != nil {
+			if d.Try > 1 {
+				redelivered.Add(1)
+			}
+			if _, err := b.Get(ctx, d.Task.Data, 1<<30); err != nil {
+				return err
+			}
+			time.Sleep(perTask)
+			if held = append(held, d); len(held) == job.MostCombined {
+				break
+			}
+			if d, err = b.TryTask(ctx, kernel.Name()); err != nil {
+				return err
+			}
+		}
+		slices.SortFunc(held, func(a, b *bus.Delivery) int { return a.Task.Shard - b.Task.Shard })
+		first := held[0]
+		result := job.Result{Job: first.Task.Job, Kernel: first.Task.Spec.Kernel, Worker: name}
+		for _, d := range held {
+			result.Rows += d.Task.Rows
+			if len(held) > 1 {
+				result.Shards = append(result.Shards, d.Task.Shard)
+			}
+		}
+		partial := partials[len(held)]
+		stored.Add(1)
+		bytes.Add(int64(len(partial)))
+		if result.Partial, err = b.Put(ctx, bus.PartialName(first.Task.Job, first.Task.Shard, first.Attempt), partial); err != nil {
+			return err
+		}
+		for _, d := range held {
+			result.Shard = d.Task.Shard
+			if _, err := b.PublishResult(ctx, result); err != nil {
+				return err
+			}
+		}
+		for _, d := range held {
+			if err := d.Done(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}

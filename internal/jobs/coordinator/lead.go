@@ -1,0 +1,556 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/data/arrowio"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/value/tally"
+)
+
+// limits bound the work in progress of a job. They keep a large cluster busy, and the
+// blob store has room for the partials.
+var limits = job.Limits{Window: 1024, Held: 16 << 30, SaveEvery: 256, SaveBytes: 4 << 30, Tries: 5}
+
+// maxPartialBytes bounds the size that a result may claim for its partial.
+const maxPartialBytes = 8 << 30
+
+// leader leads a claimed job until the job ends or another coordinator claims it. It
+// performs the actions of its machine. The publisher, the cleaner and readEvents have
+// goroutines of their own. Everything else is used only by the goroutine of loop.
+type leader struct {
+	config    *Config
+	bus       *bus.Bus
+	log       *zap.Logger
+	job       *prepare.Job
+	claim     *bus.Claim
+	inputs    *inputs
+	sums      *sums
+	rounds    rounds
+	rounder   *rounder                // nil = the job is not a path
+	ranks     func(int, tally.Values) // writes the ranks of a finished path; otherwise nil
+	machine   *job.Machine
+	publisher publisher
+	cleaner   *cleaner
+	renew     chan struct{} // makes readEvents begin again
+	schedule  schedule
+	meter     meter
+	crew      *bus.Connected // workers that are connected; nil = results come, or nobody asked yet
+}
+
+// newLeader returns the leader of the claimed job j. The job's inputs are stored, and s
+// holds what is merged.
+func newLeader(b *bus.Bus, c *Config, j *prepare.Job, claim *bus.Claim, in *inputs, s *sums, log *zap.Logger) *leader {
+	bounds := limits
+	bounds.AllowQuarantined = c.AllowQuarantined
+	return &leader{
+		config: c, bus: b, log: log, job: j, claim: claim, inputs: in, sums: s,
+		rounds:    rounds{job: j, sums: s},
+		machine:   job.NewMachine(&j.Spec, j.Plan, bounds, s.shards, s.judged()),
+		publisher: publisher{bus: b, job: j, inputs: in, orders: newOrders(j.Plan.Shards())},
+		cleaner:   newCleaner(b, j.ID, &j.Plan), renew: make(chan struct{}, 1),
+		schedule: newSchedule(c.SaveEvery, b.Local()), meter: newMeter(s.mergedRows()),
+	}
+}
+
+// deleteCovered queues the shards that the checkpoint covers, and older checkpoints,
+// for deletion. An earlier coordinator may have died before it deleted them.
+func (l *leader) deleteCovered(ctx context.Context) error {
+	names, err := l.bus.Blobs(ctx, l.job.ID, "checkpoint", "shard")
+	if err != nil {
+		return err
+	}
+	current := l.claim.Lead.Checkpoint
+	for _, name := range names {
+		var shard int
+		_, err := fmt.Sscanf(strings.TrimPrefix(name, "shard/"+l.job.ID), "/%d", &shard)
+		covered := err == nil && l.sums.shards.Has(shard)
+		if strings.HasPrefix(name, "checkpoint/") {
+			covered = current == nil || name != current.Name && !strings.HasPrefix(name, current.Name+"/")
+		}
+		if covered {
+			l.cleaner.add(nil, name)
+		}
+	}
+	return nil
+}
+
+// lead runs the machine until the job ends, and returns its last action, which is Fail,
+// Finish or Stop.
+func (l *leader) lead(ctx context.Context) (end job.Action, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	events, published := make(chan bus.Event), make(chan int)
+	group.Go(func() error { return l.readEvents(ctx, events) })
+	group.Go(func() error { return l.publisher.run(ctx, published) })
+	group.Go(func() error { return l.cleaner.run(ctx) })
+	if l.sums.ranges != nil {
+		group.Go(func() error { return l.sums.ranges.Watch(ctx) })
+	}
+	ended := errors.New("ended")
+	group.Go(func() error {
+		if end, err = l.loop(ctx, events, published); err != nil {
+			return err
+		}
+		return ended
+	})
+	if err := group.Wait(); !errors.Is(err, ended) {
+		return nil, err
+	}
+	return end, nil
+}
+
+// readEvents sends the job's stored and future events to events. On a signal from renew
+// it begins again with the stored events.
+func (l *leader) readEvents(ctx context.Context, events chan<- bus.Event) error {
+	for {
+		reading, stop := context.WithCancel(ctx)
+		go func() {
+			select {
+			case <-l.renew:
+				stop()
+			case <-reading.Done():
+			}
+		}()
+		err := l.bus.Events(reading, l.job.ID, func(e bus.Event) error {
+			select {
+			case events <- e:
+				return nil
+			case <-reading.Done():
+				return reading.Err()
+			}
+		})
+		renewed := reading.Err() != nil
+		stop()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !renewed:
+			return err
+		}
+	}
+}
+
+// loop feeds the machine with events until the job ends.
+func (l *leader) loop(ctx context.Context, events <-chan bus.Event, published <-chan int) (end job.Action, err error) {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	end, err = l.feedInventory(ctx)
+	for end == nil && err == nil {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case index := <-published:
+			end, err = l.feed(ctx, job.Published{Shard: index})
+		case e := <-events:
+			end, err = l.receive(ctx, e)
+		case <-tick.C:
+			end, err = l.tick(ctx)
+		}
+	}
+	return end, err
+}
+
+// receive feeds the machine with an event from the bus.
+func (l *leader) receive(ctx context.Context, e bus.Event) (end job.Action, err error) {
+	l.schedule.hear()
+	var event job.Event
+	switch {
+	case e.Result != nil:
+		event = *e.Result
+	case e.Quarantine != nil:
+		if e.Quarantine.Lost { // the worker has deleted what it could not use
+			if err := l.inputs.store(ctx, nil); err != nil {
+				return nil, err
+			}
+			l.sendOverWire(e.Quarantine)
+		}
+		event = *e.Quarantine
+	case e.Foreign != nil:
+		e.Foreign.Shard = e.Shard
+		event = *e.Foreign
+	default:
+		event = job.Unusable{Shard: e.Shard, Why: e.Err.Error()}
+	}
+	merged := l.sums.shards.Len()
+	end, err = l.feed(ctx, event)
+	if l.config.OnLag != nil && l.sums.shards.Len() > merged {
+		l.config.OnLag(time.Since(e.Stored))
+	}
+	if end != nil || err != nil {
+		return end, err
+	}
+	return l.saveIfDue(ctx)
+}
+
+// sendOverWire makes the publisher send a shard that a worker could not read in place.
+func (l *leader) sendOverWire(q *job.Quarantine) {
+	if l.job.Plan.InPlace && q.Shard >= 0 && q.Shard < l.job.Plan.Shards() {
+		l.log.Warn("sending a shard that a worker cannot read in place", zap.Int("shard", q.Shard), zap.String("to", q.Worker), zap.String("why", q.Reason))
+		l.publisher.orders.sendOverWire(q.Shard)
+	}
+}
+
+// tick checks that this coordinator still leads and that the job is not cancelled. It
+// then does what is due and reports progress.
+func (l *leader) tick(ctx context.Context) (end job.Action, err error) {
+	short, cancel := context.WithTimeout(ctx, tickTimeout)
+	defer cancel()
+	if err := l.claim.Check(short); errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
+		return nil, err
+	}
+	if cancelled, err := l.bus.IsCancelled(short, l.job.ID); err == nil && cancelled {
+		return l.feed(ctx, job.Cancelled{})
+	}
+	if end, err = l.saveIfDue(ctx); end != nil || err != nil {
+		return end, err
+	}
+	if l.schedule.inventoryDue() || len(l.machine.Quarantined()) > 0 { // somebody may have put a quarantined shard back
+		if end, err = l.feedInventory(ctx); end != nil || err != nil {
+			return end, err
+		}
+	}
+	c := l.machine.Counts()
+	l.lookForWorkers(short)
+	if c.Open > 0 && l.schedule.logDue() {
+		l.logSilence(&c)
+	}
+	state := bus.Running
+	if silence := l.schedule.silence(); silence >= 2*l.config.Queue.Lease || l.unfit() && silence >= unfitAfter {
+		state = bus.Stalled
+	}
+	l.reportProgress(ctx, state, l.waiting(c.Open))
+	return nil, nil
+}
+
+// saveIfDue makes a checkpoint if it is time for one and the machine has something to
+// save.
+func (l *leader) saveIfDue(ctx context.Context) (end job.Action, err error) {
+	if !l.schedule.saveDue() {
+		return nil, nil
+	}
+	return l.feed(ctx, job.Due{})
+}
+
+// feedInventory takes an inventory and feeds it to the machine.
+func (l *leader) feedInventory(ctx context.Context) (end job.Action, err error) {
+	inventory, err := l.inventory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l.feed(ctx, inventory)
+}
+
+// inventory stores the inputs again if they are lost, and lists what the server holds for
+// the job.
+func (l *leader) inventory(ctx context.Context) (job.Event, error) {
+	if err := l.inputs.store(ctx, nil); err != nil {
+		return nil, err
+	}
+	if n, err := l.bus.WithdrawForeign(ctx, l.job.ID, l.job.Spec.Kernel); err != nil {
+		return nil, err
+	} else if n > 0 {
+		l.log.Info("withdrew the tasks of a coordinator with another protocol", zap.Int("tasks", n), zap.Int("protocol", job.Protocol))
+	}
+	inventory, err := l.bus.Inventory(ctx, l.job.ID, l.job.Spec.Kernel)
+	if err != nil {
+		return nil, err
+	}
+	l.schedule.inventory = time.Now()
+	if len(inventory.Slow) > 0 && !l.schedule.backupDue(l.config.Queue.Lease) {
+		inventory.Slow = nil
+	}
+	if len(inventory.Slow) > 0 {
+		l.log.Warn("idle workers compute tasks that other workers hold", zap.Int("tasks", len(inventory.Slow)), zap.Duration("silence", l.schedule.silence()))
+	}
+	return inventory, nil
+}
+
+// feed gives the machine an event and performs the actions that the machine returns. It
+// then feeds the outcomes of these actions, in order, until there are no more. The
+// returned end is not nil if the job ended.
+func (l *leader) feed(ctx context.Context, e job.Event) (end job.Action, err error) {
+	for queue := []job.Event{e}; len(queue) > 0; queue = queue[1:] {
+		for _, action := range l.machine.Step(queue[0]) {
+			switch action.(type) {
+			case job.Fail:
+				l.cleaner.wait()
+				return action, nil
+			case job.Finish, job.Stop:
+				return action, nil
+			}
+			outcome, err := l.perform(ctx, action)
+			if err != nil {
+				return nil, err
+			}
+			if outcome != nil {
+				queue = append(queue, outcome)
+			}
+		}
+	}
+	return nil, nil
+}
+
+// perform performs an action, and returns its outcome if the machine waits for it.
+func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Event, err error) {
+	id := l.job.ID
+	switch a := action.(type) {
+	case job.Publish:
+		l.publisher.orders.add(a.Shard)
+	case job.Merge:
+		return l.merge(ctx, a.Result)
+	case job.Save:
+		return job.Saved{}, l.save(ctx)
+	case job.Clear:
+		l.cleaner.add(a.Results)
+	case job.Discard:
+		l.log.Warn("result discarded", zap.Int("shard", a.Shard), zap.String("why", a.Why))
+		if err := l.bus.DeleteResult(ctx, id, a.Shard); err != nil || a.Partial == "" {
+			return nil, err
+		}
+		return nil, deletePartial(ctx, l.bus, a.Partial, &l.job.Plan)
+	case job.Withdraw:
+		return nil, l.bus.DeleteTask(ctx, id, a.Shard)
+	case job.SetAside:
+		l.log.Error("shard set aside", zap.Int("shard", a.Quarantine.Shard), zap.String("why", a.Quarantine.Reason))
+		a.Quarantine.Job = id
+		if err := l.bus.SetAside(ctx, a.Quarantine); err != nil {
+			return nil, err
+		}
+		return nil, l.bus.DeleteTask(ctx, id, a.Quarantine.Shard)
+	case job.Readmit:
+		return nil, l.bus.DeleteQuarantine(ctx, id, a.Shard)
+	case job.Note:
+		l.log.Error("shard set aside", zap.Int("shard", a.Quarantine.Shard), zap.String("by", a.Quarantine.Worker), zap.String("why", a.Quarantine.Reason))
+	case job.Reread:
+		select {
+		case l.renew <- struct{}{}:
+		default:
+		}
+	case job.Look:
+		return l.inventory(ctx)
+	case job.Judge:
+		elapsed := l.sums.seconds + time.Since(l.schedule.saved).Seconds()
+		if l.rounder != nil {
+			return l.endRound(ctx, a.Round, elapsed)
+		}
+		return job.Judged{More: l.rounds.judge(a.Round, elapsed, l.log)}, nil
+	case job.Ignore:
+		l.log.Debug("ignored", zap.Int("shard", a.Shard), zap.String("why", a.Why))
+	default:
+		panic(fmt.Sprintf("coordinator: unknown action %T", action))
+	}
+	return nil, nil
+}
+
+// endRound ends a round of a path.
+func (l *leader) endRound(ctx context.Context, round int, elapsed float64) (job.Event, error) {
+	stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "the next round")
+	defer stop()
+	last := l.rounder.cut(round, l.inputs, l.log)
+	over := !last && l.rounds.timeOver(round, elapsed)
+	if l.job.Spec.Until != nil {
+		l.rounds.stopped = &scores.Stopped{Rounds: len(l.sums.path.Rounds), Passes: 1, Reason: scores.AllDone, Converged: last}
+		if over {
+			l.rounds.stopped.Reason = scores.TimeOver
+		}
+	}
+	if last || over {
+		return job.Judged{}, nil
+	}
+	// What the next round measures depends on what this one lacks. A coordinator that continues must not
+	// find that somebody put a shard back.
+	if len(l.machine.Quarantined()) > 0 {
+		if err := l.save(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return job.Judged{More: true}, l.rounder.begin(ctx, l.inputs)
+}
+
+// merge adds the partial of a result to the sums. If the partial cannot be used, the
+// outcome is job.Unusable.
+func (l *leader) merge(ctx context.Context, result job.Result) (outcome job.Event, err error) {
+	err = l.addPartial(ctx, &result)
+	if errors.Is(err, bus.ErrNotFound) || fault.IsInput(err) {
+		return job.Unusable{Shard: result.Shard, Shards: result.Shards, Partial: result.Partial.Name, Why: err.Error()}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("shard %d: %w", result.Shard, err)
+	}
+	l.sums.workers[result.Worker] += len(result.Covers())
+	l.sums.cpu += result.CPU
+	for _, shard := range result.Covers() {
+		l.sums.shards.Add(shard)
+	}
+	l.meter.add(&result)
+	l.log.Debug("merged", zap.Ints("shards", result.Covers()))
+	if l.config.OnMerged != nil {
+		l.config.OnMerged(l.sums.mergedRows())
+	}
+	return job.Merged{Result: result}, nil
+}
+
+func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
+	if l.sums.ranges != nil {
+		err := l.sums.ranges.Add(ctx, result)
+		if err == nil {
+			l.sums.rows += result.Rows
+		}
+		return err
+	}
+	if len(result.More) > 0 {
+		return fault.Inputf("partial %s has %d ranges, expected none", result.Partial.Name, 1+len(result.More))
+	}
+	if l.rounder != nil {
+		if mask := l.inputs.round(l.sums.judged()).Dropped.SHA256; result.Mask != mask {
+			return fault.Inputf("partial %s was computed with the mask %q, expected %s", result.Partial.Name, result.Mask, mask)
+		}
+	}
+	data, err := l.bus.Get(ctx, result.Partial, maxPartialBytes)
+	if err != nil {
+		return err
+	}
+	partial, err := arrowio.DecodePartial(data, l.job.Architecture.Shape(), formOf(l.job), l.inputs.rounds.mask)
+	if err != nil {
+		return fmt.Errorf("partial %s: %w", result.Partial.Name, err)
+	}
+	if partial.Rows != result.Rows {
+		return fault.Inputf("partial %s has %d rows, expected %d as in its result", result.Partial.Name, partial.Rows, result.Rows)
+	}
+	l.rounds.keepFirstHalf(result.Shard)
+	if err := l.sums.accumulator.Merge(partial); err != nil {
+		return fault.Inputf("partial %s: %w", result.Partial.Name, err)
+	}
+	return nil
+}
+
+// end completes the job after the machine's last action.
+func (l *leader) end(ctx context.Context, end job.Action) (*Outcome, error) {
+	switch end := end.(type) {
+	case job.Fail:
+		err := quarantineError(l.job.ID, end.Quarantined, &l.job.Plan)
+		l.reportProgress(ctx, bus.Failed, err.Error())
+		return nil, err
+	case job.Stop:
+		l.log.Info("cancelled")
+		l.reportProgress(ctx, bus.Cancelled, "")
+		if !l.bus.Local() { // coordinators that wait for this one must see it
+			select {
+			case <-time.After(2 * lookEvery):
+			case <-ctx.Done():
+			}
+		}
+		return nil, errors.Join(cleanUp(ctx, l.bus, l.job.ID, l.claim, l.log), fmt.Errorf("job %s: %w", l.job.ID, bus.ErrCancelled))
+	case job.Finish:
+		if err := l.claim.Check(ctx); err != nil {
+			return nil, err
+		}
+		outcome, err := l.outcome(ctx, end.Quarantined)
+		if err != nil {
+			return nil, err
+		}
+		if l.config.Sums != nil {
+			if err := l.config.Sums(l.sums.accumulator); err != nil {
+				return nil, err
+			}
+		}
+		sink := l.config.Sink
+		if sink == nil {
+			sink = func(f *scores.File, values func(int, tally.Values)) error {
+				return scores.WriteFrom(l.config.Out, f, values)
+			}
+		}
+		stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "its scores to be written")
+		values := l.rounds.values
+		if l.ranks != nil {
+			values = l.ranks
+		}
+		if l.sums.ranges != nil {
+			values = l.sums.ranges.Values(ctx, l.job.Sampling())
+		}
+		err = sink(&outcome.Scores, values)
+		if l.sums.ranges != nil && l.sums.ranges.Failed() != nil { // the reason for which err is not nil
+			err = l.sums.ranges.Failed()
+		}
+		if err == nil && l.config.OnScores != nil {
+			err = l.config.OnScores(ctx, outcome)
+		}
+		stop()
+		if err != nil {
+			return nil, err
+		}
+		l.reportProgress(ctx, bus.Finished, "")
+		return outcome, cleanUp(ctx, l.bus, l.job.ID, l.claim, l.log)
+	}
+	panic(fmt.Sprintf("coordinator: the job ended by %T", end))
+}
+
+// outcome normalises the sums. The shards in quarantined are missing from them.
+func (l *leader) outcome(ctx context.Context, quarantined []job.Quarantine) (*Outcome, error) {
+	j, s := l.job, l.sums
+	if s.mergedRows() == 0 {
+		return nil, quarantineError(j.ID, quarantined, &j.Plan)
+	}
+	var values tally.Result
+	var lineage *scores.Lineage
+	var path *scores.Path
+	if l.rounder != nil {
+		values, path, l.ranks = l.rounder.result()
+	} else {
+		result, err := s.check(ctx, j.Sampling())
+		if err != nil {
+			return nil, fmt.Errorf("job %s: %w", j.ID, err)
+		}
+		values, lineage = l.rounds.result(result)
+	}
+	outcome := &Outcome{
+		Scores: scores.File{Fields: j.Dataset.Fields(), Layout: scores.LayoutOf(&j.Architecture), Spec: j.Spec, Baseline: j.Baseline, DatasetRows: j.Sample.Rows,
+			QuarantinedRows: missingRows(quarantined, j), Stopped: l.rounds.stopped, Lineage: lineage, Path: path, Result: values},
+		Plan:        j.Plan,
+		Workers:     s.workers,
+		CPU:         s.cpu,
+		Resumed:     l.claim.Lead.Epoch > 1,
+		Quarantined: quarantined,
+	}
+	l.rounds.countRowsOnce(&outcome.Scores)
+	return outcome, nil
+}
+
+// progress returns the job's progress.
+func (l *leader) progress(state, waiting string) bus.Progress {
+	c := l.machine.Counts()
+	p := l.meter.progress(l.sums.mergedRows(), l.job.Plan.Rows)
+	p.Job, p.State, p.Epoch, p.Waiting = l.job.ID, state, l.claim.Lead.Epoch, waiting
+	p.RowsTotal, p.Shards, p.ShardsTotal, p.Open, p.Quarantined = l.job.Plan.Rows, c.Merged, c.Shards, c.Open, c.Quarantined
+	if slices.Contains([]string{bus.Finished, bus.Failed, bus.Cancelled}, state) {
+		p.Left = 0
+	}
+	return p
+}
+
+// reportProgress stores the job's progress. It gives up after tickTimeout.
+func (l *leader) reportProgress(ctx context.Context, state, waiting string) {
+	short, cancel := context.WithTimeout(ctx, tickTimeout)
+	defer cancel()
+	p := l.progress(state, waiting)
+	if l.config.OnProgress != nil {
+		l.config.OnProgress(p)
+	}
+	if err := l.bus.SetProgress(short, p); err != nil {
+		l.log.Debug("progress not stored", zap.Error(err))
+	}
+}

@@ -1,0 +1,191 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/evaluate"
+	"shaver/internal/click/model"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/num/layout"
+	"shaver/internal/num/loss"
+	"shaver/internal/value/mask"
+	"shaver/internal/value/path"
+	"shaver/internal/value/tally"
+)
+
+// rounder leads a path from round to round. Between two rounds it cuts, calibrates the
+// tables that are left, and stores the mask of the next round. Its memory is that of the model, the
+// tables of a round, and the state of the path.
+type rounder struct {
+	job   *prepare.Job
+	model *model.Model
+	sums  *sums
+	rows  *model.Rows // to which the rounds are calibrated; nil = not read yet
+	said  time.Time   // when the last round was logged
+}
+
+// sayEvery is the time between two rounds that are logged for people.
+const sayEvery = 10 * time.Second
+
+// newRounder returns the rounder of the job p, or nil if the job is not a path.
+func newRounder(p *prepare.Prepared, j *prepare.Job, s *sums) *rounder {
+	if s.path == nil {
+		return nil
+	}
+	return &rounder{job: j, model: p.Model, sums: s, said: time.Now()}
+}
+
+// over reports whether all rounds are over.
+func (r *rounder) over() bool { return len(r.sums.path.Rounds) == len(r.job.Plan.Rounds) }
+
+// begin stores what the tasks of the next round need.
+func (r *rounder) begin(ctx context.Context, in *inputs) error {
+	mask := r.sums.path.Mask()
+	c, err := r.calibrate(ctx, mask)
+	if err != nil {
+		return err
+	}
+	return in.begin(ctx, len(r.sums.path.Rounds), mask, c)
+}
+
+// The scale of a calibration is kept within these bounds. A table that predicts nothing would
+// otherwise stop all terms, and few rows may make it steep.
+const (
+	leastScale = 0.05
+	mostScale  = 3
+)
+
+// calibrate returns the calibration of the model without the entries that are dropped. Rows that cannot be
+// computed are left out. Workers report them.
+func (r *rounder) calibrate(ctx context.Context, dropped layout.Mask) (loss.Calibration, error) {
+	m := r.model
+	if r.rows == nil {
+		rows, err := r.job.Sample.Draw(ctx, r.job.Scan, path.CalibrationRows(r.job.Sample.Keep), m.CheckRow)
+		if err != nil {
+			return loss.Calibration{}, err
+		}
+		r.rows = rows
+	}
+	pruned := m.WithEmbedding(prune.Apply(&m.Architecture, m.Weights.Embedding, dropped.Bools(m.Parameters()), r.job.Baseline))
+	source := func(_ context.Context, each func(*model.Rows) error) error { return each(r.rows) }
+	p, err := evaluate.PredictFinite(ctx, pruned, r.job.Spec.Loss, source, runtime.GOMAXPROCS(0))
+	if err != nil {
+		return loss.Calibration{}, fault.Inputf("%w", err)
+	}
+	return evaluate.CalibrateWithin(p, leastScale, mostScale), nil
+}
+
+// cut ends a round, and reports whether all rounds are over.
+func (r *rounder) cut(round int, in *inputs, log *zap.Logger) (over bool) {
+	p := r.sums.path
+	if len(p.Rounds) == round { // otherwise the checkpoint was made after the cut
+		p.Cut(r.sums.accumulator, in.round(round).Calibration, r.model.Weights.Embedding)
+		r.sums.accumulator.Clear()
+		last := p.Rounds[round]
+		level := zap.DebugLevel
+		if time.Since(r.said) >= sayEvery {
+			level, r.said = zap.InfoLevel, time.Now()
+		}
+		log.Log(level, "round done", zap.Int("round", round+1), zap.Int("of", len(r.job.Plan.Rounds)), zap.Int64("rows", last.Rows), zap.Int("entries", last.Kept), zap.Float64("loss", last.Loss))
+	}
+	return r.over()
+}
+
+// missingRows returns the number of rows that the scores of j lack without the shards. The rounds of a path
+// measure the same rows, so that of a path is the largest number that one round lacks.
+func missingRows(shards []job.Quarantine, j *prepare.Job) (rows int64) {
+	if !j.Spec.Traits().Ranks {
+		return rowsOf(shards, &j.Plan)
+	}
+	of := map[int]int64{}
+	for _, q := range shards {
+		round, _, _ := j.Plan.Locate(q.Shard)
+		of[round] += j.Plan.ShardRows(q.Shard)
+		rows = max(rows, of[round])
+	}
+	return rows
+}
+
+// result returns the head of the scores, and the function that writes the ranks of a feature.
+func (r *rounder) result() (tally.Result, *scores.Path, func(int, tally.Values)) {
+	p := r.sums.path
+	ranks, shape := p.Ranks(r.model.Weights.Embedding), r.job.Architecture.Shape()
+	info := &scores.Path{Reach: p.Reach()}
+	for _, round := range p.Rounds {
+		info.Rounds = append(info.Rounds, scores.Round{Rows: round.Rows, Kept: int64(round.Kept), Loss: round.Loss, Scale: round.Calibration.Scale, Offset: round.Calibration.Offset})
+	}
+	result := tally.Result{Scores: tally.Scores{Shape: shape, Count: p.Counts}, Rows: p.Rounds[0].Rows, LossFull: p.Rounds[0].Loss}
+	return result, info, func(feature int, into tally.Values) {
+		from, to := shape.Row(feature)
+		copy(into.Rank, ranks[from:to])
+	}
+}
+
+// roundInputs are what the tasks of the rounds of a path need. They are safe for concurrent use.
+type roundInputs struct {
+	mu    sync.Mutex
+	tasks map[int]*job.PathRound // by round, of the rounds that this coordinator began; nil = the job is not a path
+	now   int                    // the current round
+	mask  layout.Mask            // of the current round
+}
+
+// round returns what the tasks of a round of a path have; nil if this coordinator did not begin it, or the
+// job is not a path.
+func (in *inputs) round(round int) *job.PathRound {
+	in.rounds.mu.Lock()
+	defer in.rounds.mu.Unlock()
+	return in.rounds.tasks[round]
+}
+
+// begin begins a round of a path. It stores the mask, and deletes that of the round before.
+func (in *inputs) begin(ctx context.Context, round int, mask layout.Mask, c loss.Calibration) error {
+	sum, name := sha256.Sum256(mask), bus.MaskName(in.job, round)
+	in.rounds.mu.Lock()
+	before := in.rounds.tasks[in.rounds.now]
+	if in.rounds.tasks == nil {
+		in.rounds.tasks = map[int]*job.PathRound{}
+	}
+	in.rounds.now, in.rounds.mask = round, mask
+	in.rounds.tasks[round] = &job.PathRound{Dropped: job.Blob{Name: name, Bytes: int64(len(mask)), SHA256: hex.EncodeToString(sum[:])}, Calibration: c}
+	in.rounds.mu.Unlock()
+	if err := in.storeMask(ctx); err != nil || before == nil {
+		return err
+	}
+	return in.bus.Delete(ctx, before.Dropped.Name)
+}
+
+// storeMask stores the mask of the current round unless the server has it. It replaces another mask: a
+// coordinator that began the job before, and whose checkpoint is lost, may have dropped other entries.
+func (in *inputs) storeMask(ctx context.Context) error {
+	round := in.round(in.rounds.now)
+	if round == nil {
+		return nil
+	}
+	put := func() error {
+		_, err := in.bus.PutFrom(ctx, round.Dropped.Name, func(w io.Writer) error {
+			_, err := w.Write(in.rounds.mask)
+			return err
+		}, &round.Dropped)
+		return err
+	}
+	err := put()
+	if errors.Is(err, bus.ErrConflict) {
+		if err = in.bus.Delete(ctx, round.Dropped.Name); err == nil {
+			err = put()
+		}
+	}
+	return err
+}

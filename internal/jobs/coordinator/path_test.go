@@ -1,0 +1,110 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"shaver/internal/jobs/coordinator"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/value/estimator"
+)
+
+// newPathBench returns a bench whose job is a path of some rounds.
+func newPathBench(t *testing.T) *bench {
+	b := newBench(t)
+	b.config.Options = estimator.Options{Estimator: estimator.Path, Passes: 1, Parts: 3, Sparsity: .9}
+	b.config.Queue.Lease = 500 * time.Millisecond
+	b.config.SaveEvery = time.Nanosecond // checkpoints as often as possible
+	return b
+}
+
+// A path has the same bytes wherever its coordinator is interrupted, be it in a round, at its end or
+// at the beginning of the next one, and whatever the number of workers and the size of the shards.
+func TestResumePath(t *testing.T) {
+	b := newPathBench(t)
+	want, err := b.run(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := scores.Read(b.config.Out)
+	if err != nil || len(head.Path.Rounds) < 8 || head.Path.Reach < .9 || head.Rows != 300 || head.Path.Rounds[0].Rows != 300 {
+		t.Fatalf("%+v of %d rows, %v", head.Path, head.Rows, err)
+	}
+	for i, round := range head.Path.Rounds[1:] {
+		if round.Rows != 100 || round.Kept >= head.Path.Rounds[i].Kept {
+			t.Errorf("round %d: %+v, expected a third of the rows and fewer entries than before", i+2, round)
+		}
+	}
+	total := b.rows.Load()
+	b.wantNothing()
+	for at := int64(1); at < total; at += total/cuts(20) + 1 {
+		b.cutOff(at)
+		if got, err := b.run(t.Context(), 1); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("cut off after %d rows of %d: the same bytes: %v, %v", at, total, bytes.Equal(got, want), err)
+		}
+		b.wantNothing()
+	}
+	for _, rows := range []int64{1, 7, 64, 1 << 20} {
+		if err := os.Remove(b.config.Out); err != nil {
+			t.Fatal(err)
+		}
+		b.config.RowsPerShard = rows
+		if got, err := b.run(t.Context(), 5); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d rows a shard, 5 workers: the same bytes: %v, %v", rows, bytes.Equal(got, want), err)
+		}
+	}
+}
+
+// If its time is over, a path ends after a round. Its order is usable, and the scores say how far.
+func TestTimeOfPathIsOver(t *testing.T) {
+	b := newPathBench(t)
+	b.config.Until = &job.Until{Seconds: 1e-6}
+	if _, err := b.run(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	f, err := scores.Read(b.config.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := scores.Stopped{Rounds: 1, Passes: 1, Reason: scores.TimeOver}
+	if *f.Stopped != want || len(f.Path.Rounds) != 1 || f.Path.Reach < .2 || f.Path.Reach > .3 {
+		t.Errorf("%+v, %+v", f.Stopped, f.Path)
+	}
+}
+
+// A path of fewer rows than parts has one row in each part, and its scores can be read.
+func TestPathOfFewRows(t *testing.T) {
+	b := newPathBench(t)
+	b.config.MaxRows, b.config.Options.Parts = 5, 16
+	if _, err := b.run(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	f, err := scores.Read(b.config.Out)
+	if err != nil || f.Rows != 5 {
+		t.Fatalf("%d rows, %v", f.Rows, err)
+	}
+	for i, round := range f.Path.Rounds[1:] {
+		if round.Rows != 1 {
+			t.Errorf("round %d has %d rows", i+2, round.Rows)
+		}
+	}
+}
+
+// What a path cannot do is refused in one line.
+func TestPathRefuses(t *testing.T) {
+	for want, change := range map[string]func(*coordinator.Config){
+		"needs all sums":               func(c *coordinator.Config) { c.Ranges = 2 },
+		"needs an estimator of values": func(c *coordinator.Config) { c.Until = &job.Until{Rule: job.Error, Bound: .1} },
+		"audit":                        func(c *coordinator.Config) { c.Audit = .5 },
+	} {
+		b := newPathBench(t)
+		change(&b.config)
+		if _, err := b.run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("error %v, expected one line with %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/shard"
+)
+
+// orders holds the shards that are to be cut and published. It is safe for concurrent
+// use.
+type orders struct {
+	mu     sync.Mutex
+	shards job.Shards
+	wire   job.Shards    // shards that a worker could not read in place
+	count  int           // number of shards
+	more   chan struct{} // signals that a shard was added
+}
+
+func newOrders(shards int) *orders {
+	return &orders{shards: job.NewShards(shards), wire: job.NewShards(shards), more: make(chan struct{}, 1)}
+}
+
+// add orders a shard. It never blocks.
+func (o *orders) add(index int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.shards.Has(index) {
+		o.shards.Add(index)
+		o.count++
+	}
+	select {
+	case o.more <- struct{}{}:
+	default:
+	}
+}
+
+// sendOverWire makes overWire report true for the shard from now on.
+func (o *orders) sendOverWire(index int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.wire.Add(index)
+}
+
+// overWire reports whether sendOverWire was called for the shard.
+func (o *orders) overWire(index int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.wire.Has(index)
+}
+
+// next takes the first ordered shard in [from, to). It waits until a shard is ordered.
+// It returns -1 if all ordered shards are outside [from, to). The caller must then read
+// the dataset from its beginning.
+func (o *orders) next(ctx context.Context, from, to int) (int, error) {
+	for {
+		o.mu.Lock()
+		waiting := o.count == 0
+		for index := from; !waiting && index < to; index++ {
+			if o.shards.Has(index) {
+				o.shards.Remove(index)
+				o.count--
+				o.mu.Unlock()
+				return index, nil
+			}
+		}
+		o.mu.Unlock()
+		if !waiting {
+			return -1, nil
+		}
+		select {
+		case <-o.more:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// publisher cuts ordered shards from the dataset and publishes their tasks.
+type publisher struct {
+	bus    *bus.Bus
+	job    *prepare.Job
+	inputs *inputs
+	orders *orders
+}
+
+// At most publishing tasks, with at most publishingBytes of shards, are on their way to the
+// server at once. One at a time would leave workers idle if tasks are small. The tasks are stored
+// in order.
+const (
+	publishing      = 128
+	publishingBytes = 32 << 20
+)
+
+// run reads the dataset and publishes what is ordered until ctx ends. When the task of
+// a shard is stored, run sends the shard's number to published.
+func (p *publisher) run(ctx context.Context, published chan<- int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(publishing + 1)
+	group.Go(func() error { return p.scan(ctx, group, published) })
+	return group.Wait()
+}
+
+// scan reads the dataset, and starts a goroutine in group for each task that it publishes.
+func (p *publisher) scan(ctx context.Context, group *errgroup.Group, published chan<- int) error {
+	room := semaphore.NewWeighted(publishingBytes)
+	before := make(chan struct{}) // closed when the task before the next one is stored
+	close(before)
+	emit := func(ctx context.Context, piece *shard.Piece) error {
+		if p.stale(piece.Index) {
+			return nil
+		}
+		task, data, err := p.task(piece)
+		if err != nil {
+			return err
+		}
+		size := min(int64(len(data)), publishingBytes)
+		if err := room.Acquire(ctx, size); err != nil {
+			return err
+		}
+		turn, stored := before, make(chan struct{})
+		before = stored
+		group.Go(func() error {
+			defer room.Release(size)
+			if err := p.publish(ctx, task, data, turn); err != nil {
+				return err
+			}
+			close(stored)
+			select {
+			case published <- task.Shard:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		return nil
+	}
+	plan := &p.job.Plan
+	for ctx.Err() == nil {
+		from, to := 0, plan.Shards()
+		next := func(ctx context.Context) (int, error) {
+			index, err := p.orders.next(ctx, from, to)
+			if err == nil && index >= 0 {
+				round, _, _ := plan.Locate(index)
+				from, to = index+1, plan.End(round) // each scan publishes shards of only one round
+			}
+			return index, err
+		}
+		if err := shard.Cut(ctx, p.job.Scan, p.job.Sample, *plan, next, emit); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// stale reports whether a shard belongs to a round of a path that was over when this coordinator began.
+// Such a shard was ordered before its result came.
+func (p *publisher) stale(index int) bool {
+	round, _, _ := p.job.Plan.Locate(index)
+	return p.job.Spec.Traits().Ranks && p.inputs.round(round) == nil
+}
+
+// task returns the task of a shard, and the encoded shard unless workers read it in place.
+func (p *publisher) task(piece *shard.Piece) (task job.Task, data []byte, err error) {
+	j, plan := p.job, &p.job.Plan
+	round, _, _ := plan.Locate(piece.Index)
+	task = job.Task{
+		Job: j.ID, Shard: piece.Index, Spec: j.Spec, Pass: plan.Passes(round) - 1, Rows: plan.ShardRows(piece.Index), Combine: plan.Combines(), Ranges: plan.Ranges, Model: p.inputs.game.model, Baseline: p.inputs.game.baseline,
+	}
+	if previous := p.inputs.previous; previous != nil {
+		task.PreviousModel, task.PreviousBaseline = previous.model, previous.baseline
+	}
+	task.Path = p.inputs.round(round)
+	if plan.InPlace && !p.orders.overWire(piece.Index) {
+		task.Place = piece.Place
+		task.Place.SHA256 = shard.Digest(piece.Rows)
+		return task, nil, nil
+	}
+	data, err = shard.Encode(j.Dataset.Form(), piece.Rows)
+	return task, data, err
+}
+
+// publish stores the shard, if there is one. When turn is closed, it publishes the task.
+func (p *publisher) publish(ctx context.Context, task job.Task, data []byte, turn <-chan struct{}) (err error) {
+	if data != nil {
+		if task.Data, err = p.bus.Put(ctx, bus.ShardName(task.Job, task.Shard), data); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-turn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err = p.bus.PublishTask(ctx, task)
+	if task.Path != nil && errors.Is(err, bus.ErrConflict) {
+		// A coordinator that began the job before, and whose checkpoint is lost, may have gone on without
+		// other shards, and so have dropped other entries.
+		if err = p.bus.DeleteTask(ctx, task.Job, task.Shard); err == nil {
+			err = p.bus.PublishTask(ctx, task)
+		}
+	}
+	// The stored task may differ from ours because another coordinator published it, and
+	// only one of the two coordinators sends the shard.
+	if p.job.Plan.InPlace && errors.Is(err, bus.ErrConflict) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,120 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
+)
+
+// maxSumsBytes bounds the size that the record of a checkpoint may claim.
+const maxSumsBytes = 1 << 40
+
+// resumeSums loads the checkpoint of the claimed job. If the checkpoint is missing
+// or malformed, the job starts with nothing merged. If it has the form of another build,
+// that is bad input, because the work in it is not lost.
+func resumeSums(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Claim, log *zap.Logger) (*sums, error) {
+	debug.FreeOSMemory() // returns the model's memory to the system before the sums are allocated
+	stored := claim.Lead.Checkpoint
+	if stored == nil {
+		return newSumsOf(j), nil
+	}
+	begun := time.Now()
+	s, err := loadSums(ctx, b, j, *stored)
+	switch {
+	case errors.Is(err, errOtherForm):
+		return nil, fmt.Errorf("job %s: %w: "+otherBuild, j.ID, err, j.ID)
+	case errors.Is(err, bus.ErrNotFound) || fault.IsInput(err):
+		log.Warn("the checkpoint is lost: the job begins with nothing merged", zap.Error(err))
+		return newSumsOf(j), nil
+	case err != nil:
+		return nil, fmt.Errorf("job %s: %w", j.ID, err)
+	}
+	log.Info("resumed", zap.Int("shards", s.shards.Len()), zap.Int64("rows", s.mergedRows()), zap.Int64("epoch", claim.Lead.Epoch), zap.Duration("took", time.Since(begun)))
+	return s, nil
+}
+
+// loadSums reads a checkpoint.
+func loadSums(ctx context.Context, b *bus.Bus, j *prepare.Job, blob job.Blob) (s *sums, err error) {
+	var other error
+	err = b.GetInto(ctx, blob, maxSumsBytes, func(in io.Reader) (err error) {
+		s, other = nil, nil // frees the sums of an earlier try, so that only one copy is in memory
+		s, err = readSums(in, j.ID, j.Architecture.Shape(), formOf(j), &j.Plan, newPathOf(j))
+		if errors.Is(err, errOtherForm) { // GetInto checks the digest, because damage may look like another form
+			err, other = nil, err
+		}
+		return err
+	})
+	return s, cmp.Or(err, other)
+}
+
+// save stores the sums as the job's new checkpoint. It stores the blob first, and then
+// the record that points to it.
+func (l *leader) save(ctx context.Context) error {
+	begun, lead := time.Now(), l.claim.Lead
+	l.sums.seconds += begun.Sub(l.schedule.saved).Seconds()
+	number := lead.Number
+	var blob job.Blob
+	var err error
+	for {
+		number++
+		blob, err = l.storeSums(ctx, lead.Epoch, number)
+		if !errors.Is(err, bus.ErrConflict) { // an earlier run of the job may have used the name
+			break
+		}
+	}
+	if err == nil {
+		err = l.claim.Point(ctx, number, blob)
+	}
+	if err != nil {
+		return fmt.Errorf("job %s: checkpoint: %w", l.job.ID, err)
+	}
+	if old := lead.Checkpoint; old != nil {
+		l.cleaner.add(nil, append(partNames(old.Name, &l.job.Plan), old.Name)...)
+	}
+	l.schedule.savedSince(begun)
+	took := l.schedule.saveTook
+	l.sums.seconds += took.Seconds()
+	l.meter.saved = l.schedule.saved
+	l.log.Debug("checkpoint", zap.Int("shards", l.sums.shards.Len()), zap.Int64("bytes", blob.Bytes), zap.Duration("took", took))
+	return nil
+}
+
+// storeSums stores the sums under a checkpoint's name. It reports progress every few
+// seconds, because storing a large checkpoint takes so long that the coordinator would
+// seem dead.
+func (l *leader) storeSums(ctx context.Context, epoch, number int64) (job.Blob, error) {
+	reported, name := time.Now(), bus.CheckpointName(l.job.ID, epoch, number)
+	if l.sums.ranges != nil {
+		stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "its checkpoint")
+		parts, err := l.sums.ranges.Save(ctx, name)
+		stop()
+		if err != nil {
+			return job.Blob{}, err
+		}
+		l.sums.parts = parts
+	}
+	return l.bus.PutFrom(ctx, name, func(w io.Writer) error {
+		return l.sums.write(writerFunc(func(p []byte) (int, error) {
+			if time.Since(reported) >= reportEvery {
+				reported = time.Now()
+				l.reportProgress(ctx, bus.Running, "its checkpoint")
+			}
+			return w.Write(p)
+		}), l.job.ID, &l.job.Plan)
+	}, nil)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

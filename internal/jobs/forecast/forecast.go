@@ -1,0 +1,201 @@
+// Package forecast estimates the cost of a job. It measures a few of the job's rows on
+// this machine.
+package forecast
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"time"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/value/path"
+)
+
+// Forecast is the estimated cost of a job on a number of cores. Bytes are the sizes of
+// blobs. Tasks and results add about a kilobyte for each shard.
+type Forecast struct {
+	Job               string  `json:"job"`
+	Kernel            string  `json:"kernel"`
+	Kernels           []Rate  `json:"kernels,omitempty"` // rates of the kernels among which Kernel was chosen; nil = no measurement
+	Rows              int64   `json:"rows"`              // rows to compute, at most; with rounds, a row counts once for each pass
+	Rounds            int     `json:"rounds,omitempty"`  // largest number of rounds, of a job that may end after each
+	Walks             int64   `json:"walks"`             // 0 for estimators without walks
+	Players           int     `json:"players"`           // players of a row; in models with lists, the largest number
+	Measured          Sample  `json:"measured"`
+	RowsPerCore       float64 `json:"rows_per_core_second"`
+	CoreHours         float64 `json:"core_hours"`
+	AuditRows         int64   `json:"audit_rows,omitempty"`       // rows that each of the audit's estimators computes
+	AuditCoreHours    float64 `json:"audit_core_hours,omitempty"` // core-hours of the audit, which CoreHours does not include
+	Cores             int     `json:"cores"`
+	Workers           int     `json:"workers"` // workers with Measured.Threads threads each
+	Seconds           float64 `json:"seconds"` // time of the job and its audit on these cores
+	Shards            int     `json:"shards"`
+	RowsPerShard      int64   `json:"rows_per_shard"`
+	SecondsPerShard   float64 `json:"seconds_per_shard"` // time that one worker needs
+	ShardBytes        int64   `json:"shard_bytes"`
+	ShardsPerPartial  int     `json:"shards_per_partial"` // shards that a worker adds up before it stores their partial
+	PartialBytes      int64   `json:"partial_bytes"`      // of these shards
+	PartialFeatures   int64   `json:"partial_features"`   // features that these shards have if rows are in random order
+	Ranges            int     `json:"ranges,omitempty"`   // ranges of features whose sums mergers keep
+	Blobs             int64   `json:"blobs"`              // blobs of all partials
+	BytesToWorkers    int64   `json:"bytes_to_workers"`   // shards, and the model once for each worker
+	BytesFromWorkers  int64   `json:"bytes_from_workers"`
+	WorkerMemory      int64   `json:"worker_memory"`
+	CoordinatorMemory int64   `json:"coordinator_memory"`
+	MergerMemory      int64   `json:"merger_memory,omitempty"` // of the merger that needs most
+}
+
+// Sample describes the rows that were measured.
+type Sample struct {
+	Rows     int64   `json:"rows"`
+	Seconds  float64 `json:"seconds"`
+	Threads  int     `json:"threads"`
+	Share    float64 `json:"share"`             // portion of its time in which a thread ran; small if other programs used the machine
+	Features int     `json:"features"`          // features that occur in these rows; 0 = there was no time to count them
+	Expected int64   `json:"features_expected"` // features that these rows have if rows are in random order
+}
+
+// Busy reports whether other programs slowed the measurement down. A measurement of less
+// than half a second is too short to judge.
+func (s *Sample) Busy() bool { return s.Seconds >= 0.5 && s.Share < 0.85 }
+
+// Audit is the estimated cost of an audit.
+type Audit struct {
+	Rows int64         // rows that each of its estimators computes; 0 = no audit
+	Took time.Duration // time for all estimators on the measured threads
+}
+
+// Config says on what hardware the job will run, and how long to measure.
+type Config struct {
+	Cores   int           // cores of all workers together
+	Threads int           // threads of one worker; the measurement uses as many on this machine
+	Within  time.Duration // time for measuring the job; measuring its audit takes as long again
+	Log     *zap.Logger
+}
+
+// New measures the job that r asks for and returns its forecast. The plan is the one
+// that a coordinator would choose for workers with c.Threads.
+func New(ctx context.Context, r prepare.Request, c Config) (*Forecast, error) {
+	p, err := prepare.New(r, c.Log)
+	if err != nil {
+		return nil, err
+	}
+	m, err := Measure(ctx, p, c.Threads, c.Within)
+	if err != nil {
+		return nil, err
+	}
+	if r.RowsPerShard == 0 {
+		plan := p.Plan
+		plan.RowsPerShard = m.RowsPerShard()
+		m.Job = m.Job.WithPlan(plan)
+	}
+	var audit Audit
+	if r.Audit > 0 {
+		if audit, err = measureAudit(ctx, r, c, m); err != nil {
+			return nil, err
+		}
+	}
+	return Of(m, audit, c.Cores), nil
+}
+
+// measureAudit measures the audit's reference. It takes the speed of the job's own
+// estimator from m.
+func measureAudit(ctx context.Context, r prepare.Request, c Config, m *Measurement) (a Audit, err error) {
+	requests := r.AuditRequests(float64(m.Job.Sample.Keep) / float64(m.Job.Sample.Rows))
+	p, err := prepare.New(requests[prepare.ByFlips][0], c.Log)
+	if err != nil {
+		return Audit{}, err
+	}
+	measured, err := Measure(ctx, p, c.Threads, c.Within)
+	if err != nil {
+		return Audit{}, err
+	}
+	a.Rows = 2 * p.Sample.Keep
+	a.Took = time.Duration(float64(a.Rows) * (1/m.PerSecond() + 1/measured.PerSecond()) * float64(time.Second))
+	return a, nil
+}
+
+// Memory that a process needs regardless of the job.
+const (
+	workerBase      = 256 << 20
+	coordinatorBase = 512 << 20
+	mergerBase      = 64 << 20
+)
+
+// collected is the number of bytes in use for each byte of garbage at which the garbage collector
+// of a coordinator or a merger runs.
+const collected = 10
+
+// holdFor is the time in seconds for which a worker adds up tasks by default.
+const holdFor = 60
+
+// barrier is the time in seconds that the messages between two rounds of a path take.
+const barrier = 0.3
+
+// pathSeconds returns the time of a path. All workers wait for the last shard of a round, and then for
+// the coordinator, which cuts and calibrates. Forward evaluations take a third of the time of a row.
+func (m *Measurement) pathSeconds(workers int) (seconds float64) {
+	plan := &m.Job.Plan
+	for round := range plan.Rounds {
+		shards, perShard := plan.ShardsOf(round)
+		turns := (shards + workers - 1) / workers
+		seconds += float64(int64(turns)*perShard)/m.PerSecond() + barrier + float64(path.CalibrationRows(m.Job.Sample.Keep))/3/m.PerSecond()
+	}
+	return seconds
+}
+
+// Of returns the forecast of the measured job and its audit on the given number of
+// cores.
+func Of(m *Measurement, audit Audit, cores int) *Forecast {
+	j := m.Job
+	plan, rows := j.Plan, j.Plan.RowsPerShard
+	perCore := m.PerSecond() / float64(m.Threads)
+	shards, workers := int64(plan.Shards()), (cores+m.Threads-1)/m.Threads
+	turns := (shards + int64(workers) - 1) / int64(workers) // number of shards of the busiest worker
+	seconds := float64(rows) / m.PerSecond()                // for a shard
+	combined := int64(1)                                    // shards of one partial
+	if plan.Combines() {
+		combined = min(job.MostCombined, turns, max(1, int64(math.Ceil(holdFor/seconds))))
+	}
+	together := min(rows*combined, plan.Rows)
+	f := &Forecast{
+		Job: j.ID, Kernel: j.Spec.Kernel, Rows: plan.Rows, Rounds: len(plan.Rounds), Players: j.Architecture.Players(),
+		Measured:    Sample{Rows: m.Rows, Seconds: m.Took.Seconds(), Threads: m.Threads, Share: m.Share(runtime.GOMAXPROCS(0)), Features: m.Features, Expected: int64(m.Distinct(m.Rows))},
+		RowsPerCore: perCore, CoreHours: float64(plan.Rows) / perCore / 3600,
+		AuditRows: audit.Rows, AuditCoreHours: audit.Took.Hours() * float64(m.Threads),
+		Cores: cores, Workers: workers,
+		// In the last turn some workers have no shard to compute.
+		Seconds: float64(plan.Rows) / (perCore * float64(cores)) * max(1, float64(turns*int64(workers))/float64(shards)),
+		Shards:  int(shards), RowsPerShard: rows, SecondsPerShard: seconds,
+		ShardBytes: m.ShardBytes(rows), ShardsPerPartial: int(combined), PartialBytes: m.PartialBytes(together), PartialFeatures: int64(m.Distinct(together)),
+		BytesToWorkers: m.ShardBytes(plan.Rows) + m.ModelBytes*int64(workers),
+		Ranges:         plan.Ranges, MergerMemory: m.MergerMemory(together), CoordinatorMemory: coordinatorBase,
+	}
+	partials, shape := (shards+combined-1)/combined, j.Architecture.Shape()
+	f.Blobs = partials * int64(max(1, plan.Ranges))
+	f.BytesFromWorkers = partials*f.PartialBytes + (f.Blobs-partials)*partialHead
+	if plan.Ranges == 0 {
+		f.CoordinatorMemory += m.SumsBytes()
+	} else { // the model, and later the counts of the features
+		f.CoordinatorMemory += max(m.ModelBytes, 8*int64(shape.Rows()))
+	}
+	if j.Spec.Traits().Ranks {
+		f.Seconds = m.pathSeconds(workers)
+		f.WorkerMemory = m.ModelBytes // of the tables of a round
+	}
+	f.Seconds += f.AuditCoreHours * 3600 / float64(cores)
+	f.Walks = plan.Rows * int64(j.Spec.TaskOptions().Walks())
+	if j.Spec.Previous != nil {
+		f.Walks *= 2
+	}
+	// A worker holds the model's file and the model; a shard and its rows; for each
+	// thread, its sums and an index of the table; and the sums of all threads, of the tasks
+	// that it adds up, of both together, and what is stored of them.
+	threads := int64(m.Threads)
+	f.WorkerMemory += workerBase + 2*m.ModelBytes + 3*f.ShardBytes + threads*(m.sumsMemory((rows+threads-1)/threads)+4*int64(shape.Rows())) + m.sumsMemory(rows) + 2*m.sumsMemory(together) + 2*m.PartialBytes(together)
+	return f
+}

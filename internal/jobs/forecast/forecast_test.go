@@ -1,0 +1,204 @@
+package forecast
+
+import (
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/click/model"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/prepare/preparetest"
+	"shaver/internal/jobs/shard"
+	"shaver/internal/num/layout"
+	"shaver/internal/value/estimator"
+)
+
+// measured returns a measurement of 1000 rows, computed in the given time on four
+// threads. The job has 100,000 rows in shards of 10,000, and two passes.
+func measured(took time.Duration) *Measurement {
+	return &Measurement{
+		Job: &prepare.Job{
+			ID:   "id",
+			Spec: job.Spec{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: 2}, Kernel: "k"},
+			Plan: job.Plan{Rows: 100_000, RowsPerShard: 10_000}, Sample: shard.NewSample(200_000, .5, 1),
+			Architecture: model.Architecture{FieldDims: []int{60, 40}, Dim: 8},
+		},
+		ModelBytes: 5000, Rows: 1000, Took: took, Threads: 4, Features: 90,
+		rowBytes: 20, occurrences: []widthOccurrences{{8, []job.Occurrence{{Times: 4000, Features: 100}}}},
+	}
+}
+
+// Partials and sums are as large as the tables are wide.
+func TestBytesOfLookUps(t *testing.T) {
+	m := measured(time.Second)
+	m.Job.Architecture = model.Architecture{FieldDims: []int{60, 40}, Tables: []model.Table{{Name: "a", Rows: 60, Dim: 8}, {Name: "b", Rows: 40, Dim: 2}}, LookUps: []model.LookUp{{}, {Field: 1, Table: 1}}}
+	m.occurrences = []widthOccurrences{{2, []job.Occurrence{{Times: 4000, Features: 40}}}, {8, []job.Occurrence{{Times: 4000, Features: 60}}}}
+	want := int64(partialHead + 60*(featureBytes+4*(1+8*8)) + 40*(featureBytes+4*(1+8*2)))
+	if got := m.PartialBytes(10_000); got < want-2 || got > want {
+		t.Errorf("partials of %d bytes, expected %d", got, want)
+	}
+	if got, want := m.SumsBytes(), int64(60*(8+4*8*8)+40*(8+4*8*2)); got != want {
+		t.Errorf("sums of %d bytes, expected %d", got, want)
+	}
+}
+
+// A forecast scales the measurement to the rows of the job and the given cores.
+func TestOf(t *testing.T) {
+	f := Of(measured(time.Second), Audit{}, 8)
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 1e-9*want {
+			t.Errorf("%s: %v, expected %v", what, got, want)
+		}
+	}
+	near("rows a second and core", f.RowsPerCore, 250)
+	near("core-hours", f.CoreHours, 400./3600)
+	near("seconds", f.Seconds, 50)
+	near("seconds a shard", f.SecondsPerShard, 10)
+	if f.Job != "id" || f.Kernel != "k" || f.Rows != 100_000 || f.Players != 16 || f.Walks != 400_000 || f.Shards != 10 || f.Workers != 2 || f.Cores != 8 {
+		t.Errorf("%+v", f)
+	}
+	// Every feature occurs in 2% of the rows, and so in every shard. For each feature,
+	// a partial has four lists of 8 sums, because two passes have variances within rows.
+	partial := int64(partialHead + 100*(featureBytes+4*(1+8*8)))
+	if f.ShardBytes != 200_000 || f.PartialFeatures != 99 && f.PartialFeatures != 100 || f.PartialBytes < partial-2 || f.PartialBytes > partial {
+		t.Errorf("shards of %d bytes, partials of %d bytes with %d features, expected %d", f.ShardBytes, f.PartialBytes, f.PartialFeatures, partial)
+	}
+	if f.BytesToWorkers != 2_000_000+2*5000 || f.ShardsPerPartial != 5 || f.BytesFromWorkers != 2*f.PartialBytes || f.CoordinatorMemory != coordinatorBase+100*(8+4*8*8) {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Slower rows take longer, and a worker adds up fewer shards within its minute. Everything else is
+// the same.
+func TestSlowAndFast(t *testing.T) {
+	slow, fast := Of(measured(10*time.Second), Audit{}, 8), Of(measured(time.Second), Audit{}, 8)
+	if math.Abs(slow.Seconds-10*fast.Seconds) > 1e-6 || math.Abs(slow.CoreHours-10*fast.CoreHours) > 1e-9 {
+		t.Errorf("%v and %v seconds", slow.Seconds, fast.Seconds)
+	}
+	if slow.ShardsPerPartial != 1 || slow.BytesFromWorkers != 10*slow.PartialBytes || slow.Blobs != 10 || fast.Blobs != 2 {
+		t.Errorf("%d slow shards for each partial, %d bytes and %d blobs from workers, and %d fast blobs", slow.ShardsPerPartial, slow.BytesFromWorkers, slow.Blobs, fast.Blobs)
+	}
+	slow.ShardsPerPartial, slow.BytesFromWorkers, slow.Blobs = fast.ShardsPerPartial, fast.BytesFromWorkers, fast.Blobs
+	slow.Measured, slow.Seconds, slow.CoreHours, slow.RowsPerCore, slow.SecondsPerShard = fast.Measured, fast.Seconds, fast.CoreHours, fast.RowsPerCore, fast.SecondsPerShard
+	if !reflect.DeepEqual(slow, fast) {
+		t.Errorf("%+v and %+v", slow, fast)
+	}
+	// 10 shards on 4 workers take 3 turns. In the last turn only half of the workers
+	// have a shard.
+	if f := Of(measured(time.Second), Audit{}, 16); math.Abs(f.Seconds-25*12./10) > 1e-9 {
+		t.Errorf("%v seconds on 16 cores", f.Seconds)
+	}
+}
+
+// A measurement is slow if the threads did not get the processors. A short one and one with
+// more threads than processors do not show this.
+func TestBusy(t *testing.T) {
+	for _, c := range []struct {
+		took, cpu           time.Duration
+		threads, processors int
+		share               float64
+		busy                bool
+	}{
+		{4 * time.Second, 16 * time.Second, 4, 8, 1, false},
+		{4 * time.Second, 15 * time.Second, 4, 8, .9375, false},
+		{4 * time.Second, 8 * time.Second, 4, 8, .5, true},
+		{4 * time.Second, 8 * time.Second, 4, 2, 1, false},
+		{400 * time.Millisecond, 800 * time.Millisecond, 4, 4, .5, false},
+	} {
+		m := &Measurement{Took: c.took, CPU: c.cpu, Threads: c.threads}
+		s := Sample{Seconds: c.took.Seconds(), Share: m.Share(c.processors)}
+		if math.Abs(s.Share-c.share) > 1e-9 || s.Busy() != c.busy {
+			t.Errorf("%+v: %+v, busy %t", c, s, s.Busy())
+		}
+	}
+}
+
+// The total time includes the audit. CoreHours does not.
+func TestOfAudit(t *testing.T) {
+	plain, audited := Of(measured(time.Second), Audit{}, 8), Of(measured(time.Second), Audit{Rows: 50, Took: time.Minute}, 8)
+	if audited.AuditRows != 50 || math.Abs(audited.AuditCoreHours-4./60) > 1e-9 || audited.CoreHours != plain.CoreHours || math.Abs(audited.Seconds-plain.Seconds-30) > 1e-9 {
+		t.Errorf("%+v", audited)
+	}
+}
+
+// New takes the plan from the request, or chooses the size of shards itself. It
+// measures the audit's other estimators, and forecasts for the audit's number of rows.
+func TestNew(t *testing.T) {
+	r, _ := preparetest.Request(t)
+	c := Config{Cores: 2, Threads: 1, Within: 100 * time.Millisecond, Log: zap.NewNop()}
+	f, err := New(t.Context(), r, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Rows != 300 || f.RowsPerShard != 25 || f.Shards != 12 || f.Walks != 900 {
+		t.Errorf("%+v", f)
+	}
+	r.RowsPerShard = 0
+	r.Options = estimator.Options{Estimator: estimator.Multilinear, Passes: 1}
+	r.Options.SetDefaults()
+	r.Audit, r.MaxRows = .5, 100
+	f, err = New(t.Context(), r, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := 50 / f.RowsPerCore / 3600
+	if f.RowsPerShard != 7 || f.Shards != 15 || f.Walks != 0 || f.AuditRows != 50 || f.AuditCoreHours <= alone {
+		t.Errorf("%+v; the job's estimator alone takes %v core-hours for the audit", f, alone)
+	}
+	if spec, err := prepare.Spec(r); err != nil || f.Job != spec.ID() {
+		t.Errorf("job %s, expected %v, %v", f.Job, spec, err)
+	}
+}
+
+// With ranges, a merger needs its part of the sums and of partials, and the coordinator needs the
+// model instead of the sums. Ranges have about equal numbers of entries, so small features
+// concentrate in some of them, whose partials are larger.
+func TestRanges(t *testing.T) {
+	r, _ := preparetest.Request(t)
+	r.Ranges = 3
+	f, err := New(t.Context(), r, Config{Cores: 2, Threads: 1, Within: 100 * time.Millisecond, Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := prepare.New(r, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Measure(t.Context(), p, 1, 100*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	features, sums := int64(0), int64(0)
+	for _, r := range m.ranges {
+		sums += int64(m.allSums(&r.shape))
+		for _, w := range r.occurrences {
+			for _, o := range w.occurrences {
+				features += o.Features
+			}
+		}
+	}
+	if shape := p.Architecture.Shape(); len(m.ranges) != 3 || features != int64(shape.Rows()) || sums != m.SumsBytes() {
+		t.Errorf("%d ranges with %d features and sums of %d bytes, expected 3, %d and %d", len(m.ranges), features, sums, shape.Rows(), m.SumsBytes())
+	}
+	least := mergerBase + sums/3
+	if f.Ranges != 3 || f.Blobs != 3*((int64(f.Shards)+int64(f.ShardsPerPartial)-1)/int64(f.ShardsPerPartial)) || f.MergerMemory < least || f.MergerMemory > least+1<<20 || f.CoordinatorMemory != coordinatorBase+m.ModelBytes {
+		t.Errorf("%+v", f)
+	}
+}
+
+// The memory of a merger of TestHugeTable in package merger was at most 1694 MiB. Each partial had
+// a fortieth of the features of a range.
+func TestMergerMemory(t *testing.T) {
+	m := measured(time.Second)
+	m.Job.Spec.Options = estimator.Options{Estimator: estimator.Multilinear, Passes: 1}
+	shape := layout.Of(62_500_000/16, 16)
+	m.ranges = []featureRange{{shape, []widthOccurrences{{16, []job.Occurrence{{Times: 1, Features: int64(shape.Rows())}}}}}}
+	if got := m.MergerMemory(m.Job.Sample.Rows/40) >> 20; got < 1694 || got > 1694*11/10 {
+		t.Errorf("%d MiB, expected 1694 to a tenth more", got)
+	}
+}

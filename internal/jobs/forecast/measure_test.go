@@ -1,0 +1,69 @@
+package forecast
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/prepare/preparetest"
+	"shaver/internal/value/estimator"
+)
+
+// prepared returns the small job of preparetest with its request changed by change.
+func prepared(t *testing.T, change func(r *prepare.Request)) *prepare.Prepared {
+	t.Helper()
+	r, _ := preparetest.Request(t)
+	change(&r)
+	p, err := prepare.New(r, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Measure measures the job that a coordinator would run, and ends in time.
+func TestMeasure(t *testing.T) {
+	p := prepared(t, func(*prepare.Request) {})
+	for _, within := range []time.Duration{0, 200 * time.Millisecond} {
+		m, err := Measure(t.Context(), p, 2, within)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.PerSecond() <= 0 || m.Rows < 1 || m.Threads != 2 || within > 0 && m.CPU <= 0 {
+			t.Errorf("within %v: %+v", within, m)
+		}
+		// All features that occur do so in the 300 rows. There are 14 features.
+		if all := m.Distinct(300); all < 10 || all > 14 {
+			t.Errorf("%v features in all rows", all)
+		}
+		if small, large := m.PartialBytes(1), m.PartialBytes(300); small <= 0 || small >= large {
+			t.Errorf("partials of %d and %d bytes", small, large)
+		}
+		if m.ShardBytes(300) <= m.ShardBytes(25) || m.ModelBytes == 0 {
+			t.Errorf("shards of %d and %d bytes", m.ShardBytes(25), m.ShardBytes(300))
+		}
+	}
+}
+
+// At least one row is computed, even if it takes longer than the given time.
+func TestMeasureSlowRows(t *testing.T) {
+	p := prepared(t, func(r *prepare.Request) {
+		r.Options = estimator.Options{Estimator: estimator.Permutation, Passes: 1 << 15}
+	})
+	m, err := Measure(t.Context(), p, 1, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Rows < 1 || m.Rows > 24 || m.Features > 0 && m.Rows < 24 {
+		t.Errorf("%d rows, %d features", m.Rows, m.Features)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Measure(ctx, p, 1, time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}

@@ -1,0 +1,346 @@
+// Package prepare turns a request into a job. It opens the model, checks that
+// everything fits together, and works out the job's specification, plan, sample
+// and baseline. It uses no bus and computes no row.
+package prepare
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/jobs/shard"
+	"shaver/internal/num/kernel"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/path"
+	"shaver/internal/value/tally"
+)
+
+// Request describes what to score, and how. This package does not modify it.
+type Request struct {
+	// Open reads the model's checkpoint. It may be called several times. Each caller
+	// owns the checkpoint that it gets, so that its memory can be freed.
+	Open    func() (*checkpoint.Checkpoint, error)
+	Dataset *dataset.Dataset
+
+	Splits   []string          // splits to score; splits that the dataset lacks are left out
+	Sample   float64           // portion of the splits' rows to score, (0, 1]
+	MaxRows  int64             // if above 0, the sample has this many rows, or all rows if there are fewer
+	Baseline string            // one of baseline.Names
+	Options  estimator.Options // with Until, Passes is an upper limit
+	Seed     uint64            // seed of everything random
+	Loss     string            // one of loss.Names; "" = dataset.Dataset.Loss
+	Until    *job.Until        // when to end before all rows and passes are done; nil = never
+	// Audit is the portion, (0, 1], of the scored rows on which package audit compares
+	// a multilinear job with debiased values; 0 = no audit. Audit rows are a fresh sample of
+	// all rows of the splits, because the audit computes them with each of its
+	// estimators, the job's own included.
+	Audit float64
+
+	// BaselineValues holds what dropped entries read, [D], if the baseline does not follow
+	// from the model and the dataset; otherwise nil.
+	BaselineValues []float32
+	// Previous is what a paired job corrects; nil = the job is not paired.
+	Previous *Previous
+
+	RowsPerShard int64 // 0 = the coordinator chooses; see job.Sizing
+	Ranges       int   // number of ranges whose sums mergers keep; 0 = the coordinator keeps all sums
+	InPlace      bool  // workers read the dataset from their stores, so shards are not sent
+}
+
+// Job is a request that was checked. It is immutable.
+type Job struct {
+	ID   string
+	Spec job.Spec
+	// Plan says how the job is cut into shards and rounds. If the request does not give
+	// RowsPerShard, it follows from the number of rows alone.
+	Plan         job.Plan
+	Sample       shard.Sample
+	Baseline     []float32 // what a dropped entry reads, [m, d]
+	Architecture model.Architecture
+	Dataset      *dataset.Dataset
+	Previous     *scores.File // previous values that the job corrects; nil = the job is not paired
+}
+
+// Prepared is a job with its model in memory. A reference to the Job alone does not
+// keep the model in memory.
+type Prepared struct {
+	*Job
+	Checkpoint *checkpoint.Checkpoint
+	Model      *model.Model
+	Earlier    *Earlier // nil = the job is not paired
+}
+
+// New opens the model and returns the job that r asks for. It logs what it leaves out
+// or replaces. An error is wrong usage if the settings are wrong for every model and
+// dataset, and bad input if they do not fit this model or dataset.
+func New(r Request, log *zap.Logger) (*Prepared, error) {
+	ck, err := r.Open()
+	if err != nil {
+		return nil, err
+	}
+	m, err := ck.Model()
+	if err != nil {
+		return nil, err
+	}
+	if r.Dataset, err = r.Dataset.For(&m.Architecture); err != nil {
+		return nil, err
+	}
+	if err := r.Dataset.CheckNames(ck.Fields); err != nil {
+		return nil, err
+	}
+	if err := r.validate(&m.Architecture); err != nil {
+		return nil, err
+	}
+	if r.Options.Traits().Derivatives {
+		if err := m.Differentiable(); err != nil {
+			return nil, fault.Inputf("the %s estimator needs derivatives, which this model does not have: %v: use %s or %s",
+				r.Options.Estimator, err, estimator.Permutation, estimator.Antithetic)
+		}
+	}
+	kind, err := r.Dataset.ChooseLoss(r.Loss)
+	if err != nil {
+		return nil, err
+	}
+	values, err := r.baseline(m, log)
+	if err != nil {
+		return nil, err
+	}
+	earlier, err := r.earlier(ck, m)
+	if err != nil {
+		return nil, err
+	}
+	splits, err := r.splits(log)
+	if err != nil {
+		return nil, err
+	}
+	rows := int64(0)
+	for _, split := range splits {
+		rows += r.Dataset.Rows(split)
+	}
+	portion := r.Sample
+	if r.MaxRows > 0 {
+		portion = min(1, float64(r.MaxRows)/float64(rows))
+	}
+	j := &Job{
+		Spec: job.Spec{
+			Version: job.SpecVersion, Model: ck.Digest(), Dataset: r.Dataset.Digest(), Splits: splits, Sample: portion, Baseline: r.Baseline,
+			Options: r.Options, Seed: r.Seed, Kernel: kernel.Name(), Until: r.Until, Audit: r.Audit, Days: r.Dataset.DayDigests(),
+			Revision: r.Options.Traits().Revision, Loss: kind,
+		},
+		Baseline: values, Architecture: m.Architecture, Dataset: r.Dataset,
+	}
+	if r.BaselineValues != nil {
+		j.Spec.BaselineValues = digest(values)
+	}
+	if r.Previous != nil {
+		if err := r.Previous.checkJob(&j.Spec, r.Dataset, rows); err != nil {
+			return nil, err
+		}
+		j.Spec.Previous, j.Previous = r.Previous.spec(), r.Previous.Scores
+	}
+	j.Sample = shard.SampleOf(&j.Spec, rows)
+	j.ID = j.Spec.ID()
+	j.Plan = r.plan(j)
+	if r.Options.Traits().Ranks && j.Sample.Keep < fewRows {
+		log.Info("a path is noisy with few rows: compare it with an estimator of values by sweep --select on rows that neither has seen",
+			zap.Int64("rows", j.Sample.Keep), zap.Int("enough", fewRows), zap.String("estimator", estimator.Multilinear))
+	}
+	if err := j.Plan.Check(m.Columns()); err != nil {
+		if r.RowsPerShard > 0 {
+			return nil, fault.Usagef("rows per shard: %w", err)
+		}
+		return nil, fault.Inputf("the job is too large: %w", err)
+	}
+	return &Prepared{j, ck, m, earlier}, nil
+}
+
+// Spec returns the specification of the job that r asks for.
+func Spec(r Request) (*job.Spec, error) {
+	p, err := New(r, zap.NewNop())
+	if err != nil {
+		return nil, err
+	}
+	return &p.Job.Spec, nil
+}
+
+// fewRows is the number of rows below which values rank better than a path at low sparsities
+// (docs/estimators.md).
+const fewRows = 30_000
+
+// WithPlan returns a copy of the job with another plan.
+func (j *Job) WithPlan(plan job.Plan) *Job {
+	other := *j
+	other.Plan = plan
+	return &other
+}
+
+// Sampling describes the sample from which the job's sums are computed.
+func (j *Job) Sampling() tally.Sampling {
+	e := tally.NewSampling(j.Spec.TaskOptions(), j.Sample.Rows)
+	e.Paired = j.Spec.Previous != nil
+	return e
+}
+
+// Scan calls visit with all rows of the job's splits, in batches of at most 4096;
+// see dataset.Scan.
+func (j *Job) Scan(ctx context.Context, visit func(*model.Rows) error) error {
+	return j.Dataset.Scan(ctx, j.Spec.Splits, 4096, visit)
+}
+
+// validate checks the settings for a model with the architecture a.
+func (r *Request) validate(a *model.Architecture) error {
+	players := a.Players()
+	if r.Previous != nil {
+		if err := r.Previous.checkSettings(r); err != nil {
+			return err
+		}
+	}
+	if err := r.Options.Validate(1); err != nil { // wrong for every model
+		return fault.Usagef("%w", err)
+	}
+	if err := r.Options.Validate(players); err != nil {
+		return fault.Inputf("%w", err)
+	}
+	if !(r.Sample > 0 && r.Sample <= 1) {
+		return fault.Usagef("sample %v is outside (0, 1]", r.Sample)
+	}
+	if r.Ranges != 0 && (r.Previous != nil || r.Until != nil) {
+		return fault.Usagef("%d ranges: a job with rounds or with previous scores needs all sums in one process", r.Ranges)
+	}
+	if r.Audit != 0 && (!(r.Audit > 0 && r.Audit <= 1) || !r.Options.Traits().Draws || r.Options.Traits().Flips) {
+		return fault.Usagef("audit %v with estimator %s: an audit needs estimator %s and a portion in (0, 1]", r.Audit, r.Options.Estimator, estimator.Multilinear)
+	}
+	if r.Options.Traits().Ranks {
+		if err := r.validatePath(a.Parameters()); err != nil {
+			return err
+		}
+	}
+	if r.Until == nil {
+		return nil
+	}
+	passes := r.Options.Passes
+	if r.Previous != nil { // a round has all passes over its rows
+		passes = 1
+	}
+	if err := r.Until.Validate(passes); err != nil {
+		return fault.Usagef("%w", err)
+	}
+	if r.Previous != nil && r.Until.Rule == job.Paper {
+		return fault.Usagef("the stop rule %s does not apply to a job that corrects previous scores: use %s or %s", job.Paper, job.Overlap, job.Error)
+	}
+	return nil
+}
+
+// validatePath checks the settings of a path.
+func (r *Request) validatePath(entries int) error {
+	name := r.Options.Estimator
+	if entries > path.MostEntries {
+		return fault.Inputf("the tables have %d entries, and the estimator %s takes at most %d", entries, name, path.MostEntries)
+	}
+	switch {
+	case r.Previous != nil:
+		return fault.Usagef("estimator %s: previous scores need an estimator of values, such as %s", name, estimator.Debiased)
+	case r.Ranges != 0:
+		return fault.Usagef("estimator %s: %d ranges: each round needs all sums in one process", name, r.Ranges)
+	case r.Until != nil && r.Until.Rule != "":
+		return fault.Usagef("estimator %s: the stop rule %s needs an estimator of values, such as %s; a path can only have a time limit", name, r.Until.Rule, estimator.Multilinear)
+	}
+	return nil
+}
+
+// plan returns the plan of j, whose Spec and Sample are set.
+func (r *Request) plan(j *Job) job.Plan {
+	plan := job.Plan{Rows: j.Sample.Keep, RowsPerShard: r.RowsPerShard, InPlace: r.InPlace, Ranges: r.Ranges}
+	switch {
+	case r.Options.Traits().Ranks:
+		plan.Rounds = j.Sample.PathRounds(path.Rounds(&j.Architecture, r.Options.Sparsity), r.Options.Parts)
+		plan.Rows = 0
+		for _, round := range plan.Rounds {
+			plan.Rows += round.Rows
+		}
+	case r.Previous != nil:
+		portions := 2
+		if r.Until != nil {
+			portions = job.Portions(j.Sample.Keep)
+		}
+		plan.Rounds = j.Sample.Rounds(portions, 1)
+	case r.Until != nil:
+		portions := 1
+		if r.Until.Portioned() {
+			portions = job.Portions(j.Sample.Keep)
+		}
+		plan.Rows *= int64(j.Spec.Passes)
+		plan.Rounds = j.Sample.Rounds(portions, j.Spec.Passes)
+	}
+	if plan.RowsPerShard == 0 {
+		plan.RowsPerShard = (&job.Sizing{Rows: j.Sample.Keep, Columns: j.Architecture.Columns()}).RowsPerShard()
+	}
+	return plan
+}
+
+// existingSplits returns the named splits that the dataset has, in the dataset's order.
+func existingSplits(d *dataset.Dataset, names ...string) []string {
+	return slices.DeleteFunc(d.SplitNames(), func(name string) bool { return !slices.Contains(names, name) })
+}
+
+// splits returns the splits to score. It leaves out a split that the dataset lacks,
+// and logs that.
+func (r *Request) splits(log *zap.Logger) ([]string, error) {
+	known := []string{dataset.Train, dataset.Val, dataset.Test}
+	if len(r.Splits) == 0 {
+		return nil, fault.Usagef("no split: expected some of %s", strings.Join(known, ", "))
+	}
+	for _, name := range r.Splits {
+		if !slices.Contains(known, name) {
+			return nil, fault.Usagef("split %q: the splits are %s", name, strings.Join(known, ", "))
+		}
+	}
+	splits := existingSplits(r.Dataset, r.Splits...)
+	if len(splits) == 0 {
+		return nil, fault.Inputf("the dataset has none of the splits %s, only %s", strings.Join(r.Splits, ", "), strings.Join(r.Dataset.SplitNames(), ", "))
+	}
+	for _, name := range r.Splits {
+		if !slices.Contains(splits, name) {
+			log.Warn("leaving out a split that the dataset does not have", zap.String("split", name))
+		}
+	}
+	return splits, nil
+}
+
+// baseline returns what a dropped entry reads. A codebook weighs values by their
+// frequencies in train and val.
+func (r *Request) baseline(m *model.Model, log *zap.Logger) ([]float32, error) {
+	if r.BaselineValues != nil {
+		if err := m.CheckBaseline(r.BaselineValues); err != nil {
+			return nil, fault.Inputf("%w", err)
+		}
+		if !slices.Contains(baseline.Names(), r.Baseline) {
+			return nil, fault.Usagef("baseline %q: the baselines are %s", r.Baseline, strings.Join(baseline.Names(), ", "))
+		}
+		return r.BaselineValues, nil
+	}
+	var counts []int64
+	if r.Baseline == baseline.Codebook {
+		var err error
+		if counts, err = r.Dataset.Frequencies(existingSplits(r.Dataset, dataset.Train, dataset.Val)...); err != nil {
+			return nil, err
+		}
+	}
+	values, unseen, err := baseline.Of(r.Baseline, &m.Architecture, m.Weights.Embedding, counts)
+	if err != nil {
+		return nil, fault.Usagef("%w", err)
+	}
+	for _, field := range unseen {
+		log.Warn("no row has a value of this field, so its codebook entry is the unweighted mean", zap.String("field", r.Dataset.Fields()[field]))
+	}
+	return values, nil
+}

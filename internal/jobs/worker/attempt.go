@@ -1,0 +1,354 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/shard"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/layout"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/shapley"
+	"shaver/internal/value/tally"
+)
+
+// attempt is one try of this worker at one task.
+type attempt struct {
+	*Config
+	d     *bus.Delivery // the task as it was delivered
+	lease lease         // lease of d
+	blobs blobs
+	jobs  jobs
+	log   *zap.Logger
+	steps *atomic.Int64 // grows while the worker makes progress
+	took  time.Duration // time in which the task was computed
+
+	computing context.Context // ends with stop
+	stop      context.CancelCauseFunc
+	beating   chan struct{} // closed when the lease is no longer renewed
+}
+
+// The methods of bus.Bus and bus.Delivery that an attempt calls. bus documents them.
+type (
+	lease interface {
+		Heartbeat(ctx context.Context) error
+		Done(ctx context.Context) error
+		Release(ctx context.Context, delay time.Duration) error
+		Lost(ctx context.Context, reason string) error
+		Quarantine(ctx context.Context, reason string, input bool) error
+	}
+	blobs interface {
+		GetInto(ctx context.Context, blob job.Blob, limit int64, into func(io.Reader) error) error
+		Put(ctx context.Context, name string, data []byte) (job.Blob, error)
+		Delete(ctx context.Context, name string) error
+	}
+	jobs interface {
+		IsOpen(ctx context.Context, jobID string) (bool, error)
+		PublishResult(ctx context.Context, r job.Result) (won bool, err error)
+		DeleteResult(ctx context.Context, jobID string, shard int) error
+		DeleteQuarantine(ctx context.Context, jobID string, shard int) error
+	}
+)
+
+func newAttempt(c *Config, d *bus.Delivery, steps *atomic.Int64) *attempt {
+	return &attempt{
+		Config: c, d: d, lease: d, blobs: c.Bus, jobs: c.Bus, steps: steps,
+		log: c.Log.With(zap.String("job", d.Task.Job), zap.Int("shard", d.Task.Shard), zap.Int("try", d.Try)),
+	}
+}
+
+// begin begins to renew the lease, until finish.
+func (a *attempt) begin(ctx context.Context) {
+	a.computing, a.stop = context.WithCancelCause(ctx)
+	a.beating = make(chan struct{})
+	go func() {
+		defer close(a.beating)
+		a.beat(a.computing, a.stop)
+	}()
+	a.log.Debug("task begun", zap.Int64("rows", a.d.Task.Rows))
+}
+
+// finish ends the task on the bus and reports its outcome. err says why it has no result, or is
+// nil. finish returns an error only if the worker must end.
+func (a *attempt) finish(ctx context.Context, err error) error {
+	over := errors.Is(err, errOver) || errors.Is(context.Cause(a.computing), errOver)
+	a.stop(nil)
+	<-a.beating
+	outcome, err := a.outcome(ctx, over, err)
+	if a.OnTask != nil {
+		a.OnTask(&a.d.Task, outcome, a.d.Try, a.took)
+	}
+	return err
+}
+
+// outcome is finish without the report.
+func (a *attempt) outcome(ctx context.Context, over bool, err error) (Outcome, error) {
+	switch {
+	case over:
+		a.log.Info("the job is over and does not need the task")
+		_ = a.lease.Done(ctx) // the job's clean-up deletes the task too
+		return Over, nil
+	case err == nil:
+		if err := a.lease.Done(ctx); err != nil {
+			a.log.Warn("task done, but not acknowledged: it may be computed again", zap.Error(err))
+		}
+		return Done, nil
+	case ctx.Err() != nil:
+		a.release(0)
+		return Abandoned, ctx.Err()
+	case errors.Is(err, errLost):
+		a.log.Warn("the task waits until its data is stored again", zap.Error(err))
+		return a.asideOutcome(ctx, Lost, a.lease.Lost(ctx, err.Error())), nil
+	case fault.IsInput(err) || a.d.Last():
+		a.log.Error("task set aside", zap.Error(err))
+		return a.asideOutcome(ctx, Quarantined, a.lease.Quarantine(ctx, err.Error(), fault.IsInput(err))), nil
+	default:
+		a.log.Warn("task failed, it will be tried again", zap.Error(err))
+		a.release(time.Second)
+		return Failed, nil
+	}
+}
+
+// asideOutcome returns the outcome of a task after an attempt to set it aside, which ended
+// with err. It returns the outcome as if the attempt succeeded, and Failed otherwise. If
+// the job is over, it deletes the quarantine, because the job's clean-up may have missed
+// it.
+func (a *attempt) asideOutcome(ctx context.Context, as Outcome, err error) Outcome {
+	if err != nil {
+		a.log.Warn("cannot set the task aside, it will be tried again", zap.Error(err))
+		as = Failed
+	}
+	open, err := a.open(ctx, 0)
+	if err == nil && !open {
+		as = Over
+		err = a.jobs.DeleteQuarantine(ctx, a.d.Task.Job, a.d.Task.Shard)
+	}
+	if err != nil {
+		a.log.Warn("cannot delete the quarantine of a job that is over", zap.Error(err))
+	}
+	return as
+}
+
+// endTimeout limits how long a worker that is ending takes to clean up.
+const endTimeout = 2 * time.Second
+
+// release gives the task back, unless the lease may be lost. The worker may be ending,
+// so release has its own deadline.
+func (a *attempt) release(delay time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	_ = a.lease.Release(ctx, delay) // if this fails, the lease expires
+}
+
+// errOver ends the computation of a task whose job is over.
+var errOver = errors.New("the job is over")
+
+// beat renews the lease as long as the task makes progress. The lease of a task that
+// hangs expires, and another worker gets the task. If the job is over, beat calls stop
+// with errOver. Without a lease the coordinator is in this process and stops the workers
+// itself, so beat does nothing.
+func (a *attempt) beat(ctx context.Context, stop context.CancelCauseFunc) {
+	if a.d.Lease == 0 {
+		return
+	}
+	tick := time.NewTicker(a.d.Lease / 4)
+	defer tick.Stop()
+	for last := int64(-1); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if open, err := a.open(ctx, a.d.Lease/4); err == nil && !open {
+			stop(errOver)
+			return
+		}
+		if now := a.steps.Load(); now == last {
+			continue
+		} else {
+			last = now
+		}
+		if err := a.lease.Heartbeat(ctx); errors.Is(err, bus.ErrLeaseLost) {
+			a.log.Warn("lease lost: another worker may compute the task too")
+			return
+		}
+	}
+}
+
+// computed is the partial of a task, or of several tasks, and its result without the reference
+// to the partial.
+type computed struct {
+	result  job.Result
+	partial *tally.Partial
+}
+
+// compute computes the task. Malformed bytes are bad input, because another try
+// would read the same ones.
+func (a *attempt) compute() (*computed, error) {
+	begun := time.Now()
+	defer func() { a.took = time.Since(begun) }()
+	t, ctx := &a.d.Task, a.computing
+	if name := kernel.Name(); t.Spec.Kernel != name { // the task's subject names another kernel
+		return nil, fmt.Errorf("the job needs kernel %s, but this worker has %s", t.Spec.Kernel, name)
+	}
+	game, err := a.game(ctx, t.Model, t.Baseline, t.PreviousModel)
+	if err != nil {
+		return nil, err
+	}
+	var dropped layout.Mask
+	if t.Path != nil {
+		if game.Model, dropped, err = a.Models.pruned(ctx, a.blobs, t, &game, a.steps); err != nil {
+			return nil, a.lost(ctx, t.Path.Dropped, err)
+		}
+	}
+	var previous shapley.Game
+	if t.Spec.Previous != nil {
+		if previous, err = a.game(ctx, t.PreviousModel, t.PreviousBaseline, t.Model); err != nil {
+			return nil, err
+		}
+	}
+	a.steps.Add(1)
+	if most := job.MostRows(game.Model.Columns()); t.Rows < 1 || t.Rows > most {
+		return nil, fault.Inputf("the task has %d rows, expected 1 to %d", t.Rows, most)
+	}
+	rows, err := a.rows(ctx, &game.Model.Architecture)
+	if err != nil {
+		return nil, err
+	}
+	a.steps.Add(1)
+
+	start, cpu := time.Now(), time.Duration(0)
+	if a.CPU != nil {
+		cpu = a.CPU()
+	}
+	options := shapley.Options{Options: t.Spec.TaskOptions(), Seed: t.Spec.Seed, First: t.Pass}
+	if t.Path != nil {
+		options.Dropped, options.Calibration = dropped, t.Path.Calibration
+	}
+	progress := func(n int) {
+		a.steps.Add(int64(n))
+		if a.OnRows != nil {
+			a.OnRows(n)
+		}
+	}
+	var partial *tally.Partial
+	if t.Spec.Previous != nil {
+		partial, err = shapley.EstimatePair(ctx, game, previous, options, rows, a.Threads, progress)
+	} else {
+		partial, err = shapley.Estimate(ctx, game, options, rows, a.Threads, progress)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, fault.Inputf("%w", err)
+	}
+	result := job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: t.Spec.Kernel, Worker: a.Name, Seconds: time.Since(start).Seconds()}
+	if t.Path != nil {
+		result.Mask = t.Path.Dropped.SHA256
+	}
+	if a.CPU != nil {
+		result.CPU = (a.CPU() - cpu).Seconds()
+	}
+	a.steps.Add(1)
+	return &computed{result, partial}, nil
+}
+
+// Limits on the size that a task may claim for a blob.
+const (
+	maxModelBytes = 64 << 30
+	maxShardBytes = 4 << 30
+)
+
+// game fetches a model of the task and its baseline. other is the other model that the
+// task needs, if its job is paired.
+func (a *attempt) game(ctx context.Context, weights, values, other job.Blob) (shapley.Game, error) {
+	m, err := a.Models.get(ctx, a.blobs, weights, other, a.steps)
+	if err != nil {
+		return shapley.Game{}, a.lost(ctx, weights, err)
+	}
+	data, err := fetch(ctx, a.blobs, values, maxShardBytes, a.steps)
+	if err != nil {
+		return shapley.Game{}, a.lost(ctx, values, err)
+	}
+	entries, err := baseline.Decode(data, m.BaselineSize())
+	if err != nil {
+		return shapley.Game{}, fault.Inputf("baseline %s: %w", values.Name, err)
+	}
+	return shapley.Game{Model: m, Baseline: entries, Loss: a.d.Task.Spec.Loss}, nil
+}
+
+// rows fetches the rows of the task, or reads them in place. If they cannot be read in
+// place, the error is errLost, and the coordinator sends them.
+func (a *attempt) rows(ctx context.Context, arch *model.Architecture) (*model.Rows, error) {
+	t := &a.d.Task
+	if t.Data == (job.Blob{}) {
+		rows, err := a.Store.rows(ctx, t, arch, a.steps)
+		if err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w, because this worker cannot read it in place: %v", errLost, err)
+		}
+		return rows, err
+	}
+	data, err := fetch(ctx, a.blobs, t.Data, maxShardBytes, a.steps)
+	if err != nil {
+		return nil, a.lost(ctx, t.Data, err)
+	}
+	rows, err := shard.Open(data, arch, t.Rows)
+	if err != nil {
+		return nil, fault.Inputf("shard %s: %w", t.Data.Name, err)
+	}
+	return rows, nil
+}
+
+// errLost says that a blob of the task is missing or corrupt, or that the task's rows
+// are not in this worker's store. The coordinator then stores them again.
+var errLost = errors.New("the task's data must be stored again")
+
+// lost returns the error of a task whose blob could not be read because of err. If the
+// blob is missing or corrupt, the error is errLost and not bad input, because the
+// coordinator can store the blob again. A corrupt blob is deleted first.
+func (a *attempt) lost(ctx context.Context, blob job.Blob, err error) error {
+	corrupt := errors.Is(err, bus.ErrCorrupt)
+	if !corrupt && !errors.Is(err, bus.ErrNotFound) && !bus.IsGone(err) {
+		return err
+	}
+	if err := a.mustBeOpen(ctx); err != nil {
+		return err
+	}
+	if corrupt {
+		if err := a.blobs.Delete(ctx, blob.Name); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %v", errLost, err)
+}
+
+// mustBeOpen returns errOver if the job is over.
+func (a *attempt) mustBeOpen(ctx context.Context) error {
+	open, err := a.open(ctx, 0)
+	if err == nil && !open {
+		err = errOver
+	}
+	return err
+}
+
+// open reports whether the job is still open. It takes at most the given time; 0 = no
+// limit.
+func (a *attempt) open(ctx context.Context, within time.Duration) (bool, error) {
+	if within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
+	return a.jobs.IsOpen(ctx, a.d.Task.Job)
+}

@@ -1,0 +1,139 @@
+package worker
+
+import (
+	"context"
+	"io"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/jobs/job"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/layout"
+	"shaver/internal/value/mask"
+	"shaver/internal/value/shapley"
+)
+
+// Models keeps the models of the task that was begun last: one, or two if its job is
+// paired. The tasks of a job and the workers of a process share them. If Cache is set, more
+// models are kept on disk. The zero value is empty.
+type Models struct {
+	Cache *Cache // nil = none
+
+	once sync.Once
+	turn chan struct{}           // holds a value while a caller of get has its turn
+	kept map[string]*model.Model // by digest, at most two
+	// round is the model of the last round of a path, without the entries of dropped.
+	round     *model.Model
+	dropped   layout.Mask
+	roundName string // digests of the model, the baseline and the mask
+	// kernel is the one for which the models are packed.
+	kernel string
+}
+
+// waitStep is the interval at which a caller of get that waits for its turn counts a
+// step.
+const waitStep = 50 * time.Millisecond
+
+// get returns the model of a blob. It fetches the model unless it is kept. other is the
+// blob of the other model that the task needs, if its job is paired. All models except
+// these two are freed. One caller fetches at a time, and the others wait. get counts steps
+// in both cases.
+func (s *Models) get(ctx context.Context, b blobs, blob, other job.Blob, steps *atomic.Int64) (*model.Model, error) {
+	if err := s.begin(ctx, steps); err != nil {
+		return nil, err
+	}
+	defer func() { <-s.turn }()
+	if name := kernel.Name(); s.kernel != name {
+		s.kernel, s.kept, s.round, s.dropped, s.roundName = name, nil, nil, nil, ""
+	}
+	maps.DeleteFunc(s.kept, func(digest string, _ *model.Model) bool { return digest != blob.SHA256 && digest != other.SHA256 })
+	if m := s.kept[blob.SHA256]; m != nil {
+		return m, nil
+	}
+	data := s.Cache.get(blob)
+	if data == nil {
+		var err error
+		if data, err = fetch(ctx, b, blob, maxModelBytes, steps); err != nil {
+			return nil, err
+		}
+		s.Cache.put(blob, data)
+	}
+	ck, err := checkpoint.Parse(blob.Name, data)
+	if err != nil {
+		return nil, err
+	}
+	m, err := ck.Model()
+	if err != nil {
+		return nil, err
+	}
+	if s.kept == nil {
+		s.kept = map[string]*model.Model{}
+	}
+	s.kept[blob.SHA256] = m
+	return m, nil
+}
+
+// pruned returns the model of g without the entries that the round of a task of a path drops, and
+// the mask of these entries. It fetches the mask unless it is kept. It keeps one round.
+func (s *Models) pruned(ctx context.Context, b blobs, t *job.Task, g *shapley.Game, steps *atomic.Int64) (*model.Model, layout.Mask, error) {
+	if err := s.begin(ctx, steps); err != nil {
+		return nil, nil, err
+	}
+	defer func() { <-s.turn }()
+	name := t.Model.SHA256 + t.Baseline.SHA256 + t.Path.Dropped.SHA256
+	if s.roundName == name {
+		return s.round, s.dropped, nil
+	}
+	s.round, s.dropped, s.roundName = nil, nil, "" // frees their memory
+	data, err := fetch(ctx, b, t.Path.Dropped, maxShardBytes, steps)
+	if err != nil {
+		return nil, nil, err
+	}
+	dropped, entries := layout.Mask(data), g.Model.Parameters()
+	if err := dropped.Check(entries); err != nil {
+		return nil, nil, fault.Inputf("%s: %w", t.Path.Dropped.Name, err)
+	}
+	tables := prune.Apply(&g.Model.Architecture, g.Model.Weights.Embedding, dropped.Bools(entries), g.Baseline)
+	s.round, s.dropped, s.roundName = g.Model.WithEmbedding(tables), dropped, name
+	return s.round, s.dropped, nil
+}
+
+// begin waits for the caller's turn. It counts steps, so that the caller's task keeps
+// its lease.
+func (s *Models) begin(ctx context.Context, steps *atomic.Int64) error {
+	s.once.Do(func() { s.turn = make(chan struct{}, 1) })
+	tick := time.NewTicker(waitStep)
+	defer tick.Stop()
+	for {
+		select {
+		case s.turn <- struct{}{}:
+			return nil
+		case <-tick.C:
+			steps.Add(1)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// fetch returns the bytes of a blob. It counts steps as they arrive.
+func fetch(ctx context.Context, b blobs, blob job.Blob, limit int64, steps *atomic.Int64) (data []byte, err error) {
+	err = b.GetInto(ctx, blob, limit, func(in io.Reader) error {
+		data = make([]byte, blob.Bytes) // GetInto has checked the size
+		for at := 0; at < len(data); {
+			n, err := io.ReadFull(in, data[at:min(at+1<<20, len(data))])
+			if err != nil {
+				return err
+			}
+			at += n
+			steps.Add(1)
+		}
+		return nil
+	})
+	return data, err
+}

@@ -1,0 +1,154 @@
+// Package worker computes tasks: task -> shard -> partial -> result. A worker keeps
+// nothing between tasks except the models it has read and, for a short time, the sums of the
+// tasks that it has computed.
+package worker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/job"
+	"shaver/internal/num/kernel"
+)
+
+// Config says how to run a worker.
+type Config struct {
+	Bus  *bus.Bus
+	Name string // shown in results and logs
+	// Kernels are the kernels whose tasks the worker computes; nil = the one in use. With
+	// several, nothing else may compute in the process, because a task selects its kernel.
+	Kernels []string
+	Threads int                  // number of goroutines that compute one task
+	Models  *Models              // may be shared by the workers of a process
+	Store   *Store               // datasets whose rows are read in place; nil = no store
+	CPU     func() time.Duration // CPU time of this process so far; nil = not reported in results
+	// Hold is the time for which the worker adds up tasks before it stores their partial, but at
+	// most one lease; 0 = it stores the partial of each task.
+	Hold   time.Duration
+	OnRows func(rows int) // called as rows are computed, from any goroutine; nil = no call
+	// OnTask is called with the outcome when this worker is finished with a task; nil =
+	// no call.
+	OnTask func(task *job.Task, outcome Outcome, try int, took time.Duration)
+	Log    *zap.Logger
+}
+
+// DefaultHold is the usual Hold of workers of a NATS server in another process.
+const DefaultHold = time.Minute
+
+// Outcome says how a worker finished with a task.
+type Outcome string
+
+// The outcomes.
+const (
+	Done        Outcome = "done"        // a result is stored, by this worker or another
+	Over        Outcome = "over"        // the job is over, so the task is not needed
+	Abandoned   Outcome = "abandoned"   // the worker had to end, and another worker gets the task
+	Lost        Outcome = "lost"        // set aside until the coordinator has stored the task's data again
+	Quarantined Outcome = "quarantined" // set aside for good
+	Failed      Outcome = "failed"      // the task will be tried again
+)
+
+// Run computes one task after the other. If ctx ends, Run abandons its current task and
+// returns ctx's error. If drain is closed, Run first finishes the task and returns nil.
+func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-drain:
+			stop()
+		case <-waiting.Done():
+		}
+	}()
+	w := runner{Config: &c, steps: &atomic.Int64{}, kernels: slices.Clone(c.Kernels)}
+	if len(w.kernels) == 0 {
+		w.kernels = []string{kernel.Name()}
+	}
+	for {
+		d, err := w.next(waiting)
+		if d == nil {
+			if flushed := w.group.flush(ctx); flushed != nil {
+				return flushed
+			}
+			switch {
+			case err == nil:
+				continue
+			case waiting.Err() != nil && ctx.Err() == nil:
+				return nil
+			}
+			return err
+		}
+		w.use(d.Task.Spec.Kernel)
+		quiet := context.AfterFunc(waiting, func() {
+			if ctx.Err() == nil {
+				c.Log.Info("ending after the current task; a second signal ends at once", zap.String("job", d.Task.Job), zap.Int("shard", d.Task.Shard))
+			}
+		})
+		err = w.run(ctx, newAttempt(&c, d, w.steps))
+		quiet()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// runner is a worker with the tasks that it holds.
+type runner struct {
+	*Config
+	steps   *atomic.Int64
+	group   group
+	kernels []string // those of the tasks to ask for, the preferred one first
+}
+
+// use selects the kernel of a task. The others come first when the worker asks again, so that
+// the jobs of one kernel do not hold up those of another.
+func (w *runner) use(name string) {
+	if len(w.kernels) > 1 && kernel.Use(name) {
+		w.kernels = append(slices.DeleteFunc(w.kernels, func(k string) bool { return k == name }), name)
+	}
+}
+
+// next returns the next task. If the worker holds tasks, it asks for more with their kernel, and
+// returns nil if no other task is stored.
+func (w *runner) next(ctx context.Context) (*bus.Delivery, error) {
+	if len(w.group.attempts) > 0 {
+		return w.Bus.TryTask(ctx, kernel.Name())
+	}
+	return w.Bus.NextTask(ctx, w.kernels...)
+}
+
+// run computes a task, and stores what the worker holds if it is time. It returns an error only
+// if the worker must end.
+func (w *runner) run(ctx context.Context, a *attempt) error {
+	a.begin(ctx)
+	g := &w.group
+	if !g.accepts(&a.d.Task) {
+		if err := g.flush(ctx); err != nil {
+			return errors.Join(err, a.finish(ctx, err))
+		}
+	}
+	c, err := a.compute()
+	if err != nil {
+		err = a.finish(ctx, err)
+		if ctx.Err() != nil {
+			err = errors.Join(err, g.flush(ctx))
+		}
+		return err
+	}
+	if !g.add(a, c) {
+		if err := g.flush(ctx); err != nil {
+			return errors.Join(err, a.finish(ctx, err))
+		}
+		g.add(a, c)
+	}
+	if g.full() {
+		return g.flush(ctx)
+	}
+	return nil
+}
