@@ -98,7 +98,7 @@ kernels: ## compare the speed of the kernels and walks with the processor's FMA 
 
 transcripts: ## rewrite the transcripts of job and the page of report; read the diff before you commit it
 	go test ./internal/jobs/job -rewrite
-	go test ./internal/report -rewrite
+	go test ./internal/prune/report -rewrite
 
 golden: ## compute the golden files again (needs Debian's python3-torch)
 	/usr/bin/python3 testdata/golden/make.py

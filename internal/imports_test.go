@@ -73,15 +73,15 @@ click/planted:                click/checkpoint click/model num/random
 data/synth:                  base/fault num/random github.com/klauspost/compress golang.org/x/sync
 
 # what happens in a night; nightly does not know how its steps compute
-nightly:                base/atomicfile base/fault base/filelock go.yaml.in/yaml/v3
+prune/nightly:                base/atomicfile base/fault base/filelock go.yaml.in/yaml/v3
 
 # the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
 # of gonum/plot; gate and report open no file, but are not pure because their imports are not
-sweep:                  value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores
-benchmark:
-gate:                   click/evaluate num/loss sweep
-picture:                base/atomicfile benchmark base/fault sweep gonum.org/v1/plot
-report:                 data/dataset base/fault click/model nightly picture value/mask jobs/scores sparsity sweep
+prune/sweep:                  value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores
+prune/benchmark:
+prune/gate:                   click/evaluate num/loss prune/sweep
+prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep gonum.org/v1/plot
+prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores sparsity prune/sweep
 
 # the job; bus is the only importer of NATS
 jobs/bus:                    base/fault jobs/job github.com/nats-io go.uber.org/zap golang.org/x/sync
@@ -107,9 +107,9 @@ overview:               autoscale jobs/bus jobs/job metrics go.uber.org/zap
 
 # programs that people and clusters run
 cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
-places:                 data/arrowio click/checkpoint cli data/dataset base/fault nightly remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+places:                 data/arrowio click/checkpoint cli data/dataset base/fault prune/nightly remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss jobs/merger metrics places jobs/prepare jobs/scores value/tally jobs/window jobs/worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             data/arrowio base/atomicfile autoscale value/baseline benchmark jobs/bus click/checkpoint cli click/compact value/compare click/composed jobs/coordinator base/cputime data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault base/filelock jobs/forecast gate data/ingest jobs/job num/kernel launch num/loss metrics click/model nightly onnx/wire overview picture places click/planted jobs/prepare value/mask report jobs/scores sparsity sweep data/synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
+cmd/shaver:             data/arrowio base/atomicfile autoscale value/baseline prune/benchmark jobs/bus click/checkpoint cli click/compact value/compare click/composed jobs/coordinator base/cputime data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault base/filelock jobs/forecast prune/gate data/ingest jobs/job num/kernel launch num/loss metrics click/model prune/nightly onnx/wire overview prune/picture places click/planted jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 
@@ -132,7 +132,7 @@ onnx/graph/graphtest:        onnx/graph
 # measurements, for developers
 bench:                  value/baseline click/checkpoint value/estimator num/kernel click/model click/model/modeltest value/shapley
 bench/train:            num/kernel click/model num/random click/train
-bench/rankings:         base/atomicfile value/baseline click/checkpoint data/dataset click/evaluate num/loss click/model picture value/mask jobs/scores sweep gonum.org/v1/gonum
+bench/rankings:         base/atomicfile value/baseline click/checkpoint data/dataset click/evaluate num/loss click/model prune/picture value/mask jobs/scores prune/sweep gonum.org/v1/gonum
 bench/estimators:       base/atomicfile value/baseline click/checkpoint value/compare data/dataset value/estimator data/ingest num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
 
 # the steps of a trial of a whole system, and the page about them

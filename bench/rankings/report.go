@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/picture"
+	"shaver/internal/prune/picture"
 	"shaver/internal/value/baseline"
 )
 

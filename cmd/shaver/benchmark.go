@@ -17,13 +17,13 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
-	"shaver/internal/benchmark"
 	"shaver/internal/cli"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
 	"shaver/internal/num/kernel"
-	"shaver/internal/picture"
+	"shaver/internal/prune/benchmark"
+	"shaver/internal/prune/picture"
 )
 
 type benchmarkOptions struct {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/benchmark"
+	"shaver/internal/prune/benchmark"
 )
 
 // tinyBenchmark returns the flags of a benchmark that takes little time.

@@ -12,7 +12,6 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/cputime"
-	"shaver/internal/benchmark"
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
@@ -24,7 +23,8 @@ import (
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/launch"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/benchmark"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"

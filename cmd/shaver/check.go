@@ -16,8 +16,8 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
-	"shaver/internal/gate"
 	"shaver/internal/num/loss"
+	"shaver/internal/prune/gate"
 )
 
 // checkInput says what a check compares.

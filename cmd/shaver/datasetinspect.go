@@ -15,7 +15,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/data/dataset"
-	"shaver/internal/report"
+	"shaver/internal/prune/report"
 )
 
 func datasetInspectCommand() *cobra.Command {

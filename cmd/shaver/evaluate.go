@@ -19,7 +19,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 )
 
 // evaluation is what "evaluate" prints.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"shaver/internal/launch"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 )
 
 // importFlights imports the dataset of real flights, or skips the test if it is missing.

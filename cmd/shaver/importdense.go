@@ -16,7 +16,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/dense"
 	"shaver/internal/data/ingest"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 )
 
 // denseOptions say which columns become dense inputs.

@@ -13,9 +13,9 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/metrics"
-	"shaver/internal/nightly"
 	"shaver/internal/overview"
 	"shaver/internal/places"
+	"shaver/internal/prune/nightly"
 )
 
 type jobServeOptions struct {

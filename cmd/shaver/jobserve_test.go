@@ -23,7 +23,7 @@ import (
 	"shaver/internal/autoscale"
 	"shaver/internal/cli"
 	"shaver/internal/jobs/bus"
-	"shaver/internal/nightly"
+	"shaver/internal/prune/nightly"
 )
 
 // freePort returns an address on which nothing listens.

@@ -16,9 +16,9 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
 	"shaver/internal/metrics"
-	"shaver/internal/nightly"
 	"shaver/internal/num/kernel"
 	"shaver/internal/places"
+	"shaver/internal/prune/nightly"
 )
 
 // nightlyExample is a configuration with comments.

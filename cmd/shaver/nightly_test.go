@@ -28,9 +28,9 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
-	"shaver/internal/gate"
-	"shaver/internal/nightly"
 	"shaver/internal/onnx/wire/onnxtest"
+	"shaver/internal/prune/gate"
+	"shaver/internal/prune/nightly"
 )
 
 // smallNights is the configuration of the tests. The checks are so loose that they pass.

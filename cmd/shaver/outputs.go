@@ -8,8 +8,8 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/arrowio"
-	"shaver/internal/picture"
-	"shaver/internal/report"
+	"shaver/internal/prune/picture"
+	"shaver/internal/prune/report"
 )
 
 // What the commands of this program may replace, besides scores; see cli.Outputs.

@@ -14,7 +14,7 @@ import (
 
 	"shaver/internal/jobs/scores"
 	"shaver/internal/launch"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/tally"
 )

@@ -16,7 +16,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 )
 
 // selected scores the training rows of a planted model and returns the flags that name

@@ -10,7 +10,7 @@ import (
 
 	"shaver/internal/cli"
 	"shaver/internal/launch"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 )
 
 // Quickstart finds the useless half of the columns, which only the loss can reveal.

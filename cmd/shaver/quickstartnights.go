@@ -13,7 +13,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/ingest"
-	"shaver/internal/nightly"
+	"shaver/internal/prune/nightly"
 )
 
 // The simulated nights.

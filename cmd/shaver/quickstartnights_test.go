@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"shaver/internal/nightly"
+	"shaver/internal/prune/nightly"
 )
 
 // Simulated nights run from the first to the last. After the first one they cost a part of

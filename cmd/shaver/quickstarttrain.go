@@ -9,7 +9,7 @@ import (
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 )
 

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"shaver/infer"
-	"shaver/internal/gate"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/gate"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/compare"
 )
 

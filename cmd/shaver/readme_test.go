@@ -22,7 +22,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 	"github.com/nats-io/nats-server/v2/server"
 
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 )
 
 // readmeCommands returns the indented lines of README.md, which are its commands, in order.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"shaver/internal/data/dataset"
-	"shaver/internal/nightly"
+	"shaver/internal/prune/nightly"
 	"shaver/internal/remote"
 	"shaver/internal/remote/remotetest"
 )

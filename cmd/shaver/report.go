@@ -22,9 +22,9 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/launch"
-	"shaver/internal/picture"
-	"shaver/internal/report"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/picture"
+	"shaver/internal/prune/report"
+	"shaver/internal/prune/sweep"
 )
 
 type reportOptions struct {

@@ -15,7 +15,7 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/picture"
+	"shaver/internal/prune/picture"
 	"shaver/internal/value/compare"
 	"shaver/internal/value/tally"
 )

@@ -13,8 +13,8 @@ import (
 	"shaver/internal/cli"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/sparsity"
-	"shaver/internal/sweep"
 	"shaver/internal/value/mask"
 )
 

@@ -19,7 +19,7 @@ import (
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/launch"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"

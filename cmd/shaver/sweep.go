@@ -20,8 +20,8 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/picture"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/picture"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/mask"
 )

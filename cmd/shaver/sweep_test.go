@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 )
 
 // Of the methods, --select chooses the one that a sweep of the validation split finds

@@ -12,8 +12,8 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/sparsity"
-	"shaver/internal/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/mask"
 )

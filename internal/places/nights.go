@@ -11,7 +11,7 @@ import (
 
 	"shaver/internal/cli"
 	"shaver/internal/data/dataset"
-	"shaver/internal/nightly"
+	"shaver/internal/prune/nightly"
 	"shaver/internal/remote"
 )
 

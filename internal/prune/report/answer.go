@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 )
 
 // answerSection answers which budget to choose.

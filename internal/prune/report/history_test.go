@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/nightly"
+	"shaver/internal/prune/nightly"
 )
 
 // history returns n nights. The fourth fails its check, and every seventh is scored in full.

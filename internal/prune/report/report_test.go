@@ -19,8 +19,8 @@ import (
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/picture"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/picture"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/tally"
 )

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"shaver/internal/data/dataset"
-	"shaver/internal/picture"
+	"shaver/internal/prune/picture"
 )
 
 //go:embed dataset.html

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/nightly"
-	"shaver/internal/picture"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/nightly"
+	"shaver/internal/prune/picture"
+	"shaver/internal/prune/sweep"
 )
 
 //go:embed history.html

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"shaver/internal/picture"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/picture"
+	"shaver/internal/prune/sweep"
 )
 
 // qualitySection compares the unpruned model with one pruned model in more detail: by

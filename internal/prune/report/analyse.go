@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/sparsity"
-	"shaver/internal/sweep"
 	"shaver/internal/value/mask"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 )
 
 // document returns a sweep with two repeats, a method at one point, and a method whose

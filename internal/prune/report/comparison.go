@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"shaver/internal/jobs/scores"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 )
 
 // comparison is a sweep in the form in which the page compares methods.

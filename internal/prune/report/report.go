@@ -14,8 +14,8 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/picture"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/picture"
+	"shaver/internal/prune/sweep"
 )
 
 // Facts is the content of a report. The names in it may be any text; the page escapes them.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"shaver/internal/jobs/scores"
-	"shaver/internal/picture"
+	"shaver/internal/prune/picture"
 	"shaver/internal/value/mask"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"html/template"
 
-	"shaver/internal/picture"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/picture"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"shaver/internal/click/evaluate"
 	"shaver/internal/num/loss"
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 )
 
 // The versions of the format of a Document.

@@ -5,7 +5,7 @@ import (
 
 	"gonum.org/v1/plot"
 
-	"shaver/internal/benchmark"
+	"shaver/internal/prune/benchmark"
 )
 
 // Benchmark shows the AUC of the methods against sparsity, for one kind of model. The left panel

@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/plot"
 
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 )
 
 // Sweep shows AUC on the left and LogLoss on the right against sparsity, with one curve

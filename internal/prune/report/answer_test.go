@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/sweep"
+	"shaver/internal/prune/sweep"
 )
 
 // shown returns the report of f, without escapes.

@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"strings"
 
-	"shaver/internal/picture"
+	"shaver/internal/prune/picture"
 )
 
 var (
