@@ -27,7 +27,7 @@ generate: ## generate the kernels' assembly and docs/cli
 	go test ./cmd/shaver -count 1 -run '^TestReference$$' -rewrite
 
 s3server: ## build the S3-compatible server of the tests (once, about a minute)
-	go run ./internal/remote/testdata/build
+	go run ./internal/ops/remote/testdata/build
 
 manifests: ## render deploy/k8s from the chart in deploy/helm (needs helm, in the PATH or in HELM)
 	go test ./deploy/k8s -count 1 -run '^TestRendered$$' -rewrite

@@ -94,22 +94,22 @@ jobs/window:                 base/atomicfile value/baseline click/checkpoint dat
 jobs/audit:                  jobs/bus value/compare jobs/coordinator num/layout jobs/prepare jobs/scores value/tally go.uber.org/zap
 
 # copies between object stores and local folders; the only importer of their libraries
-remote:                 base/atomicfile base/fault base/filelock github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2
+ops/remote:                 base/atomicfile base/fault base/filelock github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2
 
-remote/remotetest:
+ops/remote/remotetest:
 
 # health and metrics of a process; the only importer of Prometheus
-metrics:                base/fault github.com/prometheus/client_golang
+ops/metrics:                base/fault github.com/prometheus/client_golang
 
 # metrics of all jobs, and the number of workers
-autoscale:              base/fault go.uber.org/zap
-overview:               autoscale jobs/bus jobs/job metrics go.uber.org/zap
+ops/autoscale:              base/fault go.uber.org/zap
+ops/overview:               ops/autoscale jobs/bus jobs/job ops/metrics go.uber.org/zap
 
 # programs that people and clusters run
 cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
-places:                 data/arrowio click/checkpoint cli data/dataset base/fault prune/nightly remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss jobs/merger metrics places jobs/prepare jobs/scores value/tally jobs/window jobs/worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             data/arrowio base/atomicfile autoscale value/baseline prune/benchmark jobs/bus click/checkpoint cli click/compact value/compare click/composed jobs/coordinator base/cputime data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault base/filelock jobs/forecast prune/gate data/ingest jobs/job num/kernel launch num/loss metrics click/model prune/nightly onnx/wire overview prune/picture places click/planted jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
+places:                 data/arrowio click/checkpoint cli data/dataset base/fault prune/nightly ops/remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss jobs/merger ops/metrics places jobs/prepare jobs/scores value/tally jobs/window jobs/worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint cli click/compact value/compare click/composed jobs/coordinator base/cputime data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault base/filelock jobs/forecast prune/gate data/ingest jobs/job num/kernel launch num/loss ops/metrics click/model prune/nightly onnx/wire ops/overview prune/picture places click/planted jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        cli launch github.com/spf13/cobra
 cmd/worker:             cli launch github.com/spf13/cobra
 
@@ -141,7 +141,7 @@ deploy/compose/try:     cli trial
 
 # tools, and packages that contain only tests
 deploy/k8s:
-remote/remotetest:
+ops/remote/remotetest:
 deploy/k8s/try:         click/checkpoint deploy/k8s/try/cluster jobs/job click/model click/planted trial github.com/minio/minio-go
 deploy/k8s/try/cluster: trial golang.org/x/sys
 deploy/k8s/monitoring:

@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"shaver/internal/autoscale"
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/metrics"
-	"shaver/internal/overview"
+	"shaver/internal/ops/autoscale"
+	"shaver/internal/ops/metrics"
+	"shaver/internal/ops/overview"
 	"shaver/internal/places"
 	"shaver/internal/prune/nightly"
 )

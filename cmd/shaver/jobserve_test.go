@@ -20,9 +20,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"shaver/internal/autoscale"
 	"shaver/internal/cli"
 	"shaver/internal/jobs/bus"
+	"shaver/internal/ops/autoscale"
 	"shaver/internal/prune/nightly"
 )
 

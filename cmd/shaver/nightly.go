@@ -15,8 +15,8 @@ import (
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
 	"shaver/internal/cli"
-	"shaver/internal/metrics"
 	"shaver/internal/num/kernel"
+	"shaver/internal/ops/metrics"
 	"shaver/internal/places"
 	"shaver/internal/prune/nightly"
 )

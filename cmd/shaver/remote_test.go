@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"shaver/internal/data/dataset"
+	"shaver/internal/ops/remote"
+	"shaver/internal/ops/remote/remotetest"
 	"shaver/internal/prune/nightly"
-	"shaver/internal/remote"
-	"shaver/internal/remote/remotetest"
 )
 
 // objects is a bucket of a server of the test.

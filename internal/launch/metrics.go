@@ -10,7 +10,7 @@ import (
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/worker"
-	"shaver/internal/metrics"
+	"shaver/internal/ops/metrics"
 )
 
 // telemetry serves the health and the metrics of this process. Without an address it

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"shaver/internal/cli"
-	"shaver/internal/remote"
+	"shaver/internal/ops/remote"
 )
 
 func newUse(t *testing.T) *use {

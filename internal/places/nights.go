@@ -11,8 +11,8 @@ import (
 
 	"shaver/internal/cli"
 	"shaver/internal/data/dataset"
+	"shaver/internal/ops/remote"
 	"shaver/internal/prune/nightly"
-	"shaver/internal/remote"
 )
 
 // Nights makes a configuration of shaver nightly local. It copies the model, the newest days

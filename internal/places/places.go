@@ -21,7 +21,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/data/dataset"
-	"shaver/internal/remote"
+	"shaver/internal/ops/remote"
 )
 
 // kind says what a flag or an argument names.

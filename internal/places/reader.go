@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/remote"
+	"shaver/internal/ops/remote"
 )
 
 // Reader returns a function that opens the files of a folder, which may be at a URL. Each call

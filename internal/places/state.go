@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"shaver/internal/jobs/window"
-	"shaver/internal/remote"
+	"shaver/internal/ops/remote"
 )
 
 // mirrorState copies the state of a window and takes the claim on it.

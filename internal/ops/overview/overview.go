@@ -10,10 +10,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/autoscale"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
-	"shaver/internal/metrics"
+	"shaver/internal/ops/autoscale"
+	"shaver/internal/ops/metrics"
 )
 
 // States lists the states of a job that a server can hold, and "unknown", which stands for a

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/remote/remotetest"
+	"shaver/internal/ops/remote/remotetest"
 )
 
 // hurry makes tries follow each other quickly.

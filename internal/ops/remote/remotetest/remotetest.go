@@ -1,5 +1,5 @@
 // Package remotetest runs an S3-compatible server for tests of other packages. The server is a
-// program of its own, in internal/remote/testdata/s3server, because it has many dependencies.
+// program of its own, in internal/ops/remote/testdata/s3server, because it has many dependencies.
 package remotetest
 
 import (

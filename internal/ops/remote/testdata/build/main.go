@@ -8,7 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"shaver/internal/remote/remotetest"
+	"shaver/internal/ops/remote/remotetest"
 )
 
 func main() {

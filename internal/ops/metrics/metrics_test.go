@@ -122,7 +122,7 @@ shaver_walks_total 70
 			t.Errorf("%s is missing", name)
 		}
 	}
-	readme, err := os.ReadFile("../../docs/metrics.md")
+	readme, err := os.ReadFile("../../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ shaver_scale_wanted_replicas 4
 	if got := ours(); got != want {
 		t.Errorf("got\n%s\nexpected\n%s", got, want)
 	}
-	docs, err := os.ReadFile("../../docs/metrics.md")
+	docs, err := os.ReadFile("../../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

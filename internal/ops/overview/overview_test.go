@@ -9,10 +9,10 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"shaver/internal/autoscale"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
-	"shaver/internal/metrics"
+	"shaver/internal/ops/autoscale"
+	"shaver/internal/ops/metrics"
 )
 
 func reader() (*Reader, *observer.ObservedLogs) {
