@@ -17,7 +17,7 @@ import (
 
 	"shaver/chaos/clock"
 	"shaver/chaos/lan"
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 )
 
 // uplink connects a client to the nodes.

@@ -106,19 +106,19 @@ ops/autoscale:              base/fault go.uber.org/zap
 ops/overview:               ops/autoscale jobs/bus jobs/job ops/metrics go.uber.org/zap
 
 # programs that people and clusters run
-cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
-places:                 data/arrowio click/checkpoint cli data/dataset base/fault prune/nightly ops/remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss jobs/merger ops/metrics places jobs/prepare jobs/scores value/tally jobs/window jobs/worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint cli click/compact value/compare click/composed jobs/coordinator base/cputime data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault base/filelock jobs/forecast prune/gate data/ingest jobs/job num/kernel launch num/loss ops/metrics click/model prune/nightly onnx/wire ops/overview prune/picture places click/planted jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
-cmd/coordinator:        cli launch github.com/spf13/cobra
-cmd/worker:             cli launch github.com/spf13/cobra
+app/cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
+app/places:                 data/arrowio click/checkpoint app/cli data/dataset base/fault prune/nightly ops/remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+app/launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss jobs/merger ops/metrics app/places jobs/prepare jobs/scores value/tally jobs/window jobs/worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator base/cputime data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault base/filelock jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch num/loss ops/metrics click/model prune/nightly onnx/wire ops/overview prune/picture app/places click/planted jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
+cmd/coordinator:        app/cli app/launch github.com/spf13/cobra
+cmd/worker:             app/cli app/launch github.com/spf13/cobra
 
 # for other programs: scoring with a pruned model
 infer:                  click/checkpoint base/fault click/model golang.org/x/sys
 
 # runs of a cluster with injected faults; chaos bypasses bus to damage and to check
 # what is stored
-chaos:                  chaos/clock chaos/lan cli github.com/nats-io/nats.go golang.org/x/sys
+chaos:                  chaos/clock chaos/lan app/cli github.com/nats-io/nats.go golang.org/x/sys
 chaos/clock:
 chaos/lan:              golang.org/x/sys
 
@@ -137,7 +137,7 @@ bench/estimators:       base/atomicfile value/baseline click/checkpoint value/co
 
 # the steps of a trial of a whole system, and the page about them
 trial:
-deploy/compose/try:     cli trial
+deploy/compose/try:     app/cli trial
 
 # tools, and packages that contain only tests
 deploy/k8s:

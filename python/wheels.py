@@ -46,7 +46,7 @@ def program(platform: str, release: str, folder: Path) -> Path:
     """Compiles the program for a platform into folder."""
     system, processor = platform.split("/")
     path = folder / ("shaver.exe" if system == "windows" else "shaver")
-    flags = f"-s -w -X shaver/internal/cli.release=v{release}"
+    flags = f"-s -w -X shaver/internal/app/cli.release=v{release}"
     subprocess.run(
         ["go", "build", "-trimpath", "-ldflags", flags, "-o", str(path), "./cmd/shaver"],
         cwd=HERE.parent,

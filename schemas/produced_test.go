@@ -16,8 +16,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 	"shaver/internal/base/seal"
-	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/evaluate"
@@ -32,7 +33,6 @@ import (
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/jobs/worker"
-	"shaver/internal/launch"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/gate"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"shaver/internal/app/launch"
 	"shaver/internal/click/composed"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
@@ -23,7 +24,6 @@ import (
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/jobs/window"
-	"shaver/internal/launch"
 	"shaver/internal/onnx/graph"
 	"shaver/internal/prune/benchmark"
 	"shaver/internal/prune/gate"

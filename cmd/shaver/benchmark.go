@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
-	"shaver/internal/cli"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"

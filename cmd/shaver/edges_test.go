@@ -17,8 +17,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"shaver/internal/cli"
-	"shaver/internal/launch"
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 )
 
 // guardedServer starts a NATS server that only one user may use, with or without

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"

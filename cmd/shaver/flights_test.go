@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/launch"
+	"shaver/internal/app/launch"
 	"shaver/internal/prune/sweep"
 )
 

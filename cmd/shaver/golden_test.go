@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/app/launch"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/launch"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 )

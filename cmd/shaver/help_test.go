@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"shaver/internal/cli"
-	"shaver/internal/launch"
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 	"shaver/internal/num/kernel"
 	"shaver/internal/value/estimator"
 )

@@ -13,10 +13,10 @@ import (
 	"syscall"
 	"testing"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
-	"shaver/internal/launch"
 	"shaver/internal/num/kernel"
 )
 

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/dense"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/num/kernel"

@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"shaver/internal/app/cli"
+	"shaver/internal/app/places"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/ops/autoscale"
 	"shaver/internal/ops/metrics"
 	"shaver/internal/ops/overview"
-	"shaver/internal/places"
 	"shaver/internal/prune/nightly"
 )
 

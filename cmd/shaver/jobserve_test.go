@@ -20,7 +20,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/ops/autoscale"
 	"shaver/internal/prune/nightly"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"

@@ -6,9 +6,9 @@ import (
 	"syscall"
 	"testing"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 	"shaver/internal/jobs/forecast"
-	"shaver/internal/launch"
 	"shaver/internal/num/kernel"
 )
 

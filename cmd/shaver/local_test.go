@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
 )

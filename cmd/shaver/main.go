@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/cli"
-	"shaver/internal/places"
+	"shaver/internal/app/cli"
+	"shaver/internal/app/places"
 )
 
 func main() { os.Exit(cli.Main(newRoot)) }

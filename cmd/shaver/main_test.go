@@ -15,9 +15,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 	"shaver/internal/base/atomicfile"
-	"shaver/internal/cli"
-	"shaver/internal/launch"
 )
 
 // TestMain makes the test binary act as all three programs. Tests find them on PATH and

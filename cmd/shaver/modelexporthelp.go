@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 )
 
 // snippets holds one Python file for each framework, which exports the framework's models

@@ -11,13 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/app/cli"
+	"shaver/internal/app/places"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/num/kernel"
 	"shaver/internal/ops/metrics"
-	"shaver/internal/places"
 	"shaver/internal/prune/nightly"
 )
 

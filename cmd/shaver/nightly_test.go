@@ -23,9 +23,9 @@ import (
 	"time"
 
 	"shaver/infer"
+	"shaver/internal/app/cli"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
-	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
 	"shaver/internal/onnx/wire/onnxtest"

@@ -5,7 +5,7 @@ import (
 	"io"
 	"os"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/prune/picture"

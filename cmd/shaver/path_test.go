@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/app/launch"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/launch"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/tally"

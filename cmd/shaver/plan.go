@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/jobs/forecast"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
-	"shaver/internal/launch"
 )
 
 type planOptions struct {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/cli"
-	"shaver/internal/launch"
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 	"shaver/internal/prune/sweep"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 )
 
 // referenceDir holds the command reference, which "make generate" writes.

@@ -15,13 +15,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/launch"
 	"shaver/internal/prune/picture"
 	"shaver/internal/prune/report"
 	"shaver/internal/prune/sweep"

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"testing"
 
+	"shaver/internal/app/launch"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/launch"
 	"shaver/internal/value/tally"
 )
 

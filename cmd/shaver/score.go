@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"shaver/internal/launch"
+	"shaver/internal/app/launch"
 )
 
 func scoreCommand() *cobra.Command { return launch.ScoreCommand("score", false) }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/picture"

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/value/tally"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 	"shaver/internal/click/model"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 )
 
 // A worker reads rows from its store. If the store does not have them, the worker gets

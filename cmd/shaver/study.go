@@ -9,8 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/data/dataset"
@@ -18,7 +19,6 @@ import (
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/launch"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
-	"shaver/internal/launch"
 	"shaver/internal/num/kernel"
 )
 
@@ -55,7 +55,7 @@ func newBuild(t *testing.T, release string, protocol int) build {
 	}
 	bin := filepath.Join(dir, "bin")
 	c := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", filepath.Join(dir, "overlay.json"),
-		"-ldflags", "-s -w -X shaver/internal/cli.release="+release, "-o", bin+string(filepath.Separator), "./cmd/coordinator", "./cmd/worker")
+		"-ldflags", "-s -w -X shaver/internal/app/cli.release="+release, "-o", bin+string(filepath.Separator), "./cmd/coordinator", "./cmd/worker")
 	c.Dir = root
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/num/kernel"

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/cli"
-	"shaver/internal/launch"
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 )
 
 func main() {

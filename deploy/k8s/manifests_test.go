@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
-	"shaver/internal/cli"
-	"shaver/internal/launch"
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 )
 
 // The only images that may be used.

@@ -26,14 +26,14 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
-	"shaver/internal/launch"
 )
 
 // site is a folder with certificates, configuration files and the seeds of the roles.

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 	"shaver/internal/trial"
 )
 

@@ -34,8 +34,8 @@ func (s *suite) workerImage(t *trial.Step, tag string, protocol int) {
 	t.Check(os.WriteFile(overlay, replace, 0o644))
 	release := "v9.0.0-" + tag
 	t.Do(trial.Command{
-		Args: []string{"go", "build", "-trimpath", "-buildvcs=false", "-overlay", overlay, "-ldflags=-s -w -X shaver/internal/cli.release=" + release, "-o", dir + "/worker", "./cmd/worker"},
-		Show: fmt.Sprintf("go build -ldflags='-X shaver/internal/cli.release=%s' ./cmd/worker # with protocol %d", release, protocol), Dir: s.copy, Env: []string{"CGO_ENABLED=0"}, Limit: 10 * time.Minute,
+		Args: []string{"go", "build", "-trimpath", "-buildvcs=false", "-overlay", overlay, "-ldflags=-s -w -X shaver/internal/app/cli.release=" + release, "-o", dir + "/worker", "./cmd/worker"},
+		Show: fmt.Sprintf("go build -ldflags='-X shaver/internal/app/cli.release=%s' ./cmd/worker # with protocol %d", release, protocol), Dir: s.copy, Env: []string{"CGO_ENABLED=0"}, Limit: 10 * time.Minute,
 	})
 	t.Check(s.Load(t.Ctx, cluster.Image{Name: "shaver:" + tag, Files: map[string]string{"/bin/worker": dir + "/worker"}, Entrypoint: []string{"/bin/worker"}, User: "65532:65532", Temporary: []string{"/tmp"}}))
 }

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/merger"
 )

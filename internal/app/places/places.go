@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/data/dataset"

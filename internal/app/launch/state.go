@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/coordinator"

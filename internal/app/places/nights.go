@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 	"shaver/internal/data/dataset"
 	"shaver/internal/ops/remote"
 	"shaver/internal/prune/nightly"

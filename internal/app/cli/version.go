@@ -12,7 +12,7 @@ import (
 )
 
 // release is the version that a build states, for builds without information about the
-// module, such as those in images: -ldflags "-X shaver/internal/cli.release=v1.2.3". Empty =
+// module, such as those in images: -ldflags "-X shaver/internal/app/cli.release=v1.2.3". Empty =
 // the version of the module.
 var release string
 

@@ -11,8 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"shaver/internal/app/cli"
+	"shaver/internal/app/places"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/bus"
@@ -20,7 +21,6 @@ import (
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/num/loss"
-	"shaver/internal/places"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 )

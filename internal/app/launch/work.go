@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/worker"
 	"shaver/internal/num/kernel"

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"shaver/internal/cli"
+	"shaver/internal/app/cli"
 	"shaver/internal/ops/remote"
 )
 

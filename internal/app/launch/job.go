@@ -18,9 +18,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
-	"shaver/internal/cli"
 	"shaver/internal/jobs/audit"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/coordinator"
