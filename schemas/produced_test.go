@@ -387,7 +387,7 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File,
 	table := &sweep.Unpruned{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Values: compact.Float16,
 		Counts:    func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) },
 		Footprint: func(dropped []bool) (file, table, memory int64) { return 3, 2, 1 }}
-	method, err := table.ByScores(s, 0, scores.RMS, prune.Abs)
+	method, err := table.ByScores(s, 0, scores.RMS, mask.Abs)
 	methods := []sweep.Method{method}
 	for _, name := range sweep.Rivals() {
 		if err == nil {
@@ -407,9 +407,9 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File,
 	}
 	found := &sweep.Document{Version: sweep.VersionOf(kind, false), Loss: kind, Model: s.Spec.Model, Dataset: s.Spec.Dataset, Kind: string(m.Kind), Split: dataset.Test, Rows: d.Rows(dataset.Test),
 		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.ScoresFile{sweep.NewScoresFile(s, s.Spec.Model)},
-		Settings: &sweep.Settings{Rank: prune.Abs, Protect: s.Fields[:1], FieldMinimum: .1, Seed: 1}}
+		Settings: &sweep.Settings{Rank: mask.Abs, Protect: s.Fields[:1], FieldMinimum: .1, Seed: 1}}
 	for _, choose := range []bool{false, true} {
-		config := sweep.Config{Model: m, Methods: methods, Budgets: []prune.Budget{{Unit: prune.Sparsity, Amount: .5}}, Calibrate: true, Select: choose, Predict: predict(dataset.Test), Validate: predict(dataset.Val)}
+		config := sweep.Config{Model: m, Methods: methods, Budgets: []mask.Budget{{Unit: mask.Sparsity, Amount: .5}}, Calibrate: true, Select: choose, Predict: predict(dataset.Test), Validate: predict(dataset.Val)}
 		if err := config.Run(t.Context(), found); err != nil {
 			t.Fatal(err)
 		}

@@ -385,7 +385,7 @@ func TestNames(t *testing.T) {
 		{"methods of a benchmark", texts(property("benchmark.v1.json", "$defs", "method")["enum"]), append(benchmark.Methods(), benchmark.Full)},
 		{"baselines of a benchmark", texts(property("benchmark.v1.json", "$defs", "baseline")["enum"]), baseline.Names()},
 		{"baselines of a sweep", texts(property("sweep.v1.json", "$defs", "point", "properties", "baseline")["enum"]), baseline.Names()},
-		{"ranks of a sweep", texts(property("sweep.v1.json", "properties", "settings", "properties", "rank")["enum"]), prune.Ranks()},
+		{"ranks of a sweep", texts(property("sweep.v1.json", "properties", "settings", "properties", "rank")["enum"]), mask.Ranks()},
 		{"kinds of a sweep", texts(property("sweep.v1.json", "properties", "kind")["enum"]), texts(property("architecture.v1.json", "properties", "kind")["enum"])},
 		{"kinds", texts(property("architecture.v1.json", "properties", "kind")["enum"]),
 			[]string{string(model.FM), string(model.DeepFM), string(model.DCNMix), string(model.DCNv2), string(model.WideDeep), string(model.NeuMF), string(model.Graph)}},

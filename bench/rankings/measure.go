@@ -60,11 +60,11 @@ func (t *tool) measure(s *set, r *result) {
 	m, d := must(must(checkpoint.Read(s.model)).Model()), must(dataset.Open(s.dataset))
 	orders, values := t.orders(s, r.Baseline, m, d)
 	for _, at := range sparsities {
-		drop := must(prune.Budget{Unit: prune.Sparsity, Amount: at}.Drop(&m.Architecture, r.Baseline, nil))
+		drop := must(mask.Budget{Unit: mask.Sparsity, Amount: at}.Drop(&m.Architecture, r.Baseline, nil))
 		found := map[string][]*predicted{}
 		for name, list := range orders {
 			for _, order := range list {
-				table := prune.Apply(&m.Architecture, m.Weights.Embedding, prune.Mask(order, drop), values)
+				table := mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(order, drop), values)
 				found[name] = append(found[name], predict(m.WithEmbedding(table), d))
 			}
 		}
@@ -90,7 +90,7 @@ func (t *tool) orders(s *set, base string, m *model.Model, d *dataset.Dataset) (
 				order = must(table.RivalOrder(r.name, values, 0))
 			} else {
 				f := must(scores.Read(t.file(s, base, &r, seed)))
-				order, values = must(sweep.Order(f, r.aggregate, prune.Abs, entries)), f.Baseline
+				order, values = must(sweep.Order(f, r.aggregate, mask.Abs, entries)), f.Baseline
 			}
 			orders[r.name] = append(orders[r.name], order)
 		}

@@ -408,7 +408,7 @@ func (r *benchmarkRun) prune(method string, sparsity float64, from, scored, out 
 	if err != nil {
 		return err
 	}
-	t, err := p.tableOf(r.data, prune.Keep{}, string(compact.Float32))
+	t, err := p.tableOf(r.data, mask.Keep{}, string(compact.Float32))
 	if err != nil {
 		return err
 	}
@@ -417,20 +417,20 @@ func (r *benchmarkRun) prune(method string, sparsity float64, from, scored, out 
 	case benchmark.SSEDS:
 		m, err = t.BySSEDS(s, 0)
 	case benchmark.Path:
-		m, err = t.ByScores(s, 0, scores.ByPath, prune.Abs)
+		m, err = t.ByScores(s, 0, scores.ByPath, mask.Abs)
 	case benchmark.ShapleyRMS:
-		m, err = t.ByScores(s, 0, scores.RMS, prune.Abs)
+		m, err = t.ByScores(s, 0, scores.RMS, mask.Abs)
 	default:
-		m, err = t.ByScores(s, 0, scores.Sum, prune.Abs)
+		m, err = t.ByScores(s, 0, scores.Sum, mask.Abs)
 	}
 	if err != nil {
 		return err
 	}
-	mask, err := m.Dropped(prune.Budget{Unit: prune.Sparsity, Amount: sparsity})
+	dropped, err := m.Dropped(mask.Budget{Unit: mask.Sparsity, Amount: sparsity})
 	if err != nil {
 		return err
 	}
-	_, err = checkpoint.WriteCompact(out, p.checkpoint, mask, p.scores[0].Baseline, compact.Float32)
+	_, err = checkpoint.WriteCompact(out, p.checkpoint, dropped, p.scores[0].Baseline, compact.Float32)
 	return err
 }
 

@@ -50,15 +50,15 @@ func aggregateFlag(c *cobra.Command, to *string) {
 }
 
 func rankFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "rank", prune.Abs, "`order` of the entries for --aggregate sum: "+prune.Abs+" (by magnitude) or "+prune.Signed+" (by value)")
-	cli.Choices(c, "rank", prune.Ranks()...)
+	c.Flags().StringVar(to, "rank", mask.Abs, "`order` of the entries for --aggregate sum: "+mask.Abs+" (by magnitude) or "+mask.Signed+" (by value)")
+	cli.Choices(c, "rank", mask.Ranks()...)
 }
 
 func seedFlag(c *cobra.Command, to *uint64) {
 	c.Flags().Uint64Var(to, "seed", 1, "seed of all random numbers")
 }
 
-func keepFlags(c *cobra.Command, k *prune.Keep) {
+func keepFlags(c *cobra.Command, k *mask.Keep) {
 	c.Flags().StringSliceVar(&k.Fields, "protect", nil, "`fields` that keep all entries, separated by commas")
 	c.Flags().Float64Var(&k.Minimum, "field-minimum", 0, "smallest `portion` of its entries that each field keeps")
 }

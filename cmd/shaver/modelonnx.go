@@ -141,7 +141,7 @@ func withOnnxFlags(err error) error {
 // inspectONNX returns the facts about an .onnx file. If the file is read but not
 // understood, it returns both the facts about the file and the error.
 func inspectONNX(path string, o dissect.Options) (*onnxFacts, error) {
-	m, err := onnx.Open(path)
+	m, err := wire.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func inspectGraph(ck *checkpoint.Checkpoint, m *model.Model, names []string) *on
 }
 
 // countOperators counts the operators of a file.
-func countOperators(g *onnx.Graph) []onnxOperator {
+func countOperators(g *wire.Graph) []onnxOperator {
 	counts := map[string]int{}
 	for i := range g.Nodes {
 		counts[g.Nodes[i].Op]++

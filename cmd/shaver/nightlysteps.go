@@ -138,7 +138,7 @@ func checkPathNights(c *nightly.Config) error {
 		}
 	}
 	for _, s := range c.Prune {
-		if s.Name == "aggregate" || s.Name == "rank" && s.Value != prune.Abs {
+		if s.Name == "aggregate" || s.Name == "rank" && s.Value != mask.Abs {
 			return c.Errorf("prune", s, fmt.Errorf("the estimator %s gives an order and no values: expected no such key", estimator.Path))
 		}
 	}

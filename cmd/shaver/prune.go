@@ -24,7 +24,7 @@ type pruneOptions struct {
 	model, scores, from, out, aggregate, rank string
 	sparsity                                  float64
 	parameters, bytes                         int64
-	keep                                      prune.Keep
+	keep                                      mask.Keep
 	stable                                    stableOptions
 	calibrate, tune                           bool
 	dataset                                   []string
@@ -159,16 +159,16 @@ validation split before and after.`,
 }
 
 // check checks the flags before any file is read, and returns the budget or nil.
-func (o *pruneOptions) check(c *cobra.Command) (*prune.Budget, error) {
-	var given []prune.Budget
-	for _, b := range []prune.Budget{{Unit: prune.Sparsity, Amount: o.sparsity}, {Unit: prune.Kept, Amount: float64(o.parameters)}, {Unit: prune.Bytes, Amount: float64(o.bytes)}} {
+func (o *pruneOptions) check(c *cobra.Command) (*mask.Budget, error) {
+	var given []mask.Budget
+	for _, b := range []mask.Budget{{Unit: mask.Sparsity, Amount: o.sparsity}, {Unit: mask.Kept, Amount: float64(o.parameters)}, {Unit: mask.Bytes, Amount: float64(o.bytes)}} {
 		if c.Flags().Changed(b.Unit) {
 			given = append(given, b)
 		}
 	}
 	switch {
 	case o.from != "":
-		for _, name := range []string{prune.Bytes, "aggregate", "rank", "protect", "field-minimum", "values"} {
+		for _, name := range []string{mask.Bytes, "aggregate", "rank", "protect", "field-minimum", "values"} {
 			if c.Flags().Changed(name) {
 				return nil, fault.Usagef("--from already sets --%s: leave one of them out", name)
 			}
@@ -247,36 +247,36 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 			return fmt.Errorf("%s: %w", o.from, err)
 		}
 	}
-	mask, stable, err := o.choose(p, method, budget)
+	dropped, stable, err := o.choose(p, method, budget)
 	if err != nil {
 		return err
 	}
 	if o.aggregate == scores.ByPath {
-		if _, err := warnDeep(p.scores[0], mask, o.scores); err != nil {
+		if _, err := warnDeep(p.scores[0], dropped, o.scores); err != nil {
 			return err
 		}
 	}
 	a, baseline := &p.checkpoint.Architecture, p.scores[0].Spec.Baseline
 	result := pruning{
-		Out: o.out, Method: method, Baseline: baseline, Aggregate: o.aggregate, Rank: o.rank, Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: prune.EmptyFeatures(a, mask), Previous: stable,
+		Out: o.out, Method: method, Baseline: baseline, Aggregate: o.aggregate, Rank: o.rank, Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: mask.EmptyFeatures(a, dropped), Previous: stable,
 		DenseTableBytes: p.checkpoint.Footprint().Table, TableBytes: p.checkpoint.Footprint().Table, DenseBytes: p.checkpoint.Size(),
 	}
 	if !o.form.full(o.out) && !isONNX(o.out) {
-		result.TableBytes = p.checkpoint.CompactFootprint(mask, o.form.stored()).Table
+		result.TableBytes = p.checkpoint.CompactFootprint(dropped, o.form.stored()).Table
 	}
-	for _, gone := range mask {
+	for _, gone := range dropped {
 		if gone {
 			result.Dropped++
 		}
 	}
 	result.Kept = result.Entries - result.Dropped
 	result.Sparsity = float64(result.Dropped) / float64(result.Entries)
-	result.Parameters = prune.Parameters(a, result.Dropped, baseline)
+	result.Parameters = mask.Parameters(a, result.Dropped, baseline)
 	write := o.write
 	if o.tune {
 		write = o.writeTuned
 	}
-	if err := write(c, p, mask, &result); err != nil {
+	if err := write(c, p, dropped, &result); err != nil {
 		return err
 	}
 	return o.output.Print(c.OutOrStdout(), result, func(w io.Writer) { result.table(w, o.form.full(o.out)) })
@@ -356,7 +356,7 @@ func (o *pruneOptions) open() (*pruner, error) {
 
 // take sets the options that the sweep in o.from says, and returns the method and the
 // budget that the sweep chose at a budget, which may be nil.
-func (o *pruneOptions) take(p *pruner, at *prune.Budget) (method string, budget *prune.Budget, err error) {
+func (o *pruneOptions) take(p *pruner, at *mask.Budget) (method string, budget *mask.Budget, err error) {
 	d, err := readSweep(o.from)
 	if err != nil {
 		return "", nil, err
@@ -398,7 +398,7 @@ func (o *pruneOptions) take(p *pruner, at *prune.Budget) (method string, budget 
 	if chosen.Method == sweep.Frequency && len(o.dataset) == 0 {
 		return "", nil, fault.Usagef("the sweep chose %s, which needs --dataset", chosen.Method)
 	}
-	o.keep, o.seed = prune.Keep{Fields: d.Settings.Protect, Minimum: d.Settings.FieldMinimum}, d.Settings.Seed
+	o.keep, o.seed = mask.Keep{Fields: d.Settings.Protect, Minimum: d.Settings.FieldMinimum}, d.Settings.Seed
 	o.form.values = chosen.Values
 	if o.form.stored().Size() == 0 {
 		return "", nil, fault.Inputf("the sweep stores values as %q: expected one of %s", chosen.Values, strings.Join(valueNames(), ", "))
@@ -406,7 +406,7 @@ func (o *pruneOptions) take(p *pruner, at *prune.Budget) (method string, budget 
 	if o.form.stored() != compact.Float32 && (o.form.dense || isONNX(o.out)) {
 		return "", nil, fault.Usagef("the sweep chose values of %s, which only the compact safetensors file has", chosen.Values)
 	}
-	return chosen.Method, &prune.Budget{Unit: prune.Kept, Amount: float64(chosen.Parameters)}, nil
+	return chosen.Method, &mask.Budget{Unit: mask.Kept, Amount: float64(chosen.Parameters)}, nil
 }
 
 // order returns the entries in the order in which the method drops them.
@@ -437,7 +437,7 @@ func (o *pruneOptions) order(p *pruner, method string) ([]int32, error) {
 
 // choose returns which entries to drop, [n, d], and with --previous how that differs from
 // the previous mask.
-func (o *pruneOptions) choose(p *pruner, method string, budget *prune.Budget) (mask []bool, stable *stability, err error) {
+func (o *pruneOptions) choose(p *pruner, method string, budget *mask.Budget) (dropped []bool, stable *stability, err error) {
 	choices, err := o.stable.choices(p)
 	if err != nil {
 		return nil, nil, err
@@ -456,15 +456,15 @@ func (o *pruneOptions) choose(p *pruner, method string, budget *prune.Budget) (m
 	if order, err = sweep.StableOrder(p.scores[0], o.aggregate, o.rank, p.table, choices, o.stable.hysteresis); err != nil {
 		return nil, nil, err
 	}
-	if mask, err = o.mask(p, order, budget); err != nil {
+	if dropped, err = o.mask(p, order, budget); err != nil {
 		return nil, nil, err
 	}
-	return mask, o.stable.compare(p, choices, mask, plain), nil
+	return dropped, o.stable.compare(p, choices, dropped, plain), nil
 }
 
 // mask returns the mask, [n, d], that meets the budget by dropping entries in the given
 // order.
-func (o *pruneOptions) mask(p *pruner, order []int32, budget *prune.Budget) ([]bool, error) {
+func (o *pruneOptions) mask(p *pruner, order []int32, budget *mask.Budget) ([]bool, error) {
 	a, s := &p.checkpoint.Architecture, p.scores[0]
 	order, most, err := o.keep.Apply(a, s.Fields, order)
 	if err != nil {
@@ -488,15 +488,15 @@ func (o *pruneOptions) mask(p *pruner, order []int32, budget *prune.Budget) ([]b
 		}
 		return nil, fault.Usagef("--%s %v drops %d entries, but %s allow at most %d of %d", budget.Unit, budget.Amount, drop, limits, most, len(order))
 	}
-	return prune.Mask(order, drop), nil
+	return mask.Of(order, drop), nil
 }
 
 // write writes the pruned model. It sets the sizes of the file and its calibration in r.
-func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool, r *pruning) (err error) {
+func (o *pruneOptions) write(c *cobra.Command, p *pruner, dropped []bool, r *pruning) (err error) {
 	ck, baseline := p.checkpoint, p.scores[0].Baseline
 	form := checkpoint.ONNXOptions{Compact: o.form.compactONNX}
 	if o.calibrate {
-		if r.Calibration, err = o.calibration(c, p, mask); err != nil {
+		if r.Calibration, err = o.calibration(c, p, dropped); err != nil {
 			return err
 		}
 		form.Scale, form.Offset = r.Calibration.Scale, r.Calibration.Offset
@@ -512,14 +512,14 @@ func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool, r *prunin
 		}
 	}
 	if !o.form.dense && !isONNX(o.out) {
-		r.Bytes, err = checkpoint.WriteCompact(o.out, ck, mask, baseline, o.form.stored())
+		r.Bytes, err = checkpoint.WriteCompact(o.out, ck, dropped, baseline, o.form.stored())
 		return err
 	}
 	table, err := ck.Embedding()
 	if err != nil {
 		return err
 	}
-	pruned := ck.WithEmbedding(prune.Apply(&ck.Architecture, table, mask, baseline))
+	pruned := ck.WithEmbedding(mask.Apply(&ck.Architecture, table, dropped, baseline))
 	if !isONNX(o.out) {
 		r.Bytes, err = checkpoint.WriteDense(o.out, pruned)
 		return err
@@ -534,12 +534,12 @@ func (o *pruneOptions) write(c *cobra.Command, p *pruner, mask []bool, r *prunin
 
 // calibration fits the calibration of the pruned model on the validation split, with
 // the values that the file stores.
-func (o *pruneOptions) calibration(c *cobra.Command, p *pruner, mask []bool) (*loss.Calibration, error) {
+func (o *pruneOptions) calibration(c *cobra.Command, p *pruner, dropped []bool) (*loss.Calibration, error) {
 	m, err := p.checkpoint.Model()
 	if err != nil {
 		return nil, err
 	}
-	table, err := sweep.Pruned(&m.Architecture, p.table, mask, p.scores[0].Baseline, o.form.stored())
+	table, err := sweep.Pruned(&m.Architecture, p.table, dropped, p.scores[0].Baseline, o.form.stored())
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (o *stableOptions) check(c *cobra.Command) error {
 
 // choices returns the choices of the previous file for the entries of p, or nil without
 // one.
-func (o *stableOptions) choices(p *pruner) ([]prune.Choice, error) {
+func (o *stableOptions) choices(p *pruner) ([]mask.Choice, error) {
 	if o.previous == "" {
 		return nil, nil
 	}
@@ -57,7 +57,7 @@ func (o *stableOptions) choices(p *pruner) ([]prune.Choice, error) {
 
 // choicesOf returns the choices of the compact file before for the entries of ck. name is
 // the name of the file.
-func choicesOf(ck, before *checkpoint.Checkpoint, name string) ([]prune.Choice, error) {
+func choicesOf(ck, before *checkpoint.Checkpoint, name string) ([]mask.Choice, error) {
 	if before.Compact == nil {
 		return nil, fault.Inputf("%s is dense, so it does not say which entries were dropped: expected a compact file of shaver prune", name)
 	}
@@ -68,7 +68,7 @@ func choicesOf(ck, before *checkpoint.Checkpoint, name string) ([]prune.Choice, 
 	if err != nil {
 		return nil, err
 	}
-	choices, err := prune.Previous(&ck.Architecture, &before.Architecture, dropped)
+	choices, err := mask.Previous(&ck.Architecture, &before.Architecture, dropped)
 	if err != nil {
 		return nil, fault.Inputf("%s does not fit the model: %w", name, err)
 	}
@@ -94,18 +94,18 @@ type fieldChurn struct {
 
 // churn is prune.Churn with its portion.
 type churn struct {
-	prune.Churn
+	mask.Churn
 	Portion float64 `json:"portion"` // see prune.Churn.Portion
 }
 
-func newChurn(c prune.Churn) churn { return churn{c, c.Portion()} }
+func newChurn(c mask.Churn) churn { return churn{c, c.Portion()} }
 
 // compare compares a mask, and the mask that the scores alone would give, with the choices
 // of a previous mask.
-func (o *stableOptions) compare(p *pruner, choices []prune.Choice, mask, plain []bool) *stability {
+func (o *stableOptions) compare(p *pruner, choices []mask.Choice, dropped, plain []bool) *stability {
 	a := &p.checkpoint.Architecture
-	all, fields := prune.ChurnOf(a, choices, mask)
-	allPlain, fieldsPlain := prune.ChurnOf(a, choices, plain)
+	all, fields := mask.ChurnOf(a, choices, dropped)
+	allPlain, fieldsPlain := mask.ChurnOf(a, choices, plain)
 	s := &stability{File: o.previous, Hysteresis: o.hysteresis, Churn: newChurn(all), Plain: newChurn(allPlain), unit: "standard errors"}
 	if p.scores[0].Ranks() {
 		s.unit = "rounds of a path"

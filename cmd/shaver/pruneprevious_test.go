@@ -77,7 +77,7 @@ func TestHysteresis(t *testing.T) {
 				t.Errorf("churn %+v, before %d of %d entries were kept", with, before.Kept, before.Entries)
 			}
 			// Churn is what the files say.
-			var sum prune.Churn
+			var sum mask.Churn
 			for _, f := range one.Previous.Fields {
 				sum.Added, sum.Removed = sum.Added+f.Churn.Added, sum.Removed+f.Churn.Removed
 			}
@@ -144,14 +144,14 @@ func TestChoicesOfASmallerModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, c := range choices {
-		want := prune.WasAbsent
+		want := mask.WasAbsent
 		if at := i - 6; i < 21 || at >= 21 {
 			if i < 21 {
 				at = i
 			}
-			want = prune.WasKept
+			want = mask.WasKept
 			if dropped[at] {
-				want = prune.WasDropped
+				want = mask.WasDropped
 			}
 		}
 		if c != want {

@@ -183,7 +183,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	next("prune and measure on the test split")
 	found, err := sweepMethods(c.Context(), &sweepInput{
 		model: file("model.safetensors"), scores: []string{file("order.arrow"), file("scores.arrow")}, dataset: []string{file("dataset")}, split: dataset.Test,
-		aggregates: []string{scores.DefaultAggregate}, rank: prune.Abs, budgets: budgets(prune.Sparsity, []float64{.5, .8, .9, .95}),
+		aggregates: []string{scores.DefaultAggregate}, rank: mask.Abs, budgets: budgets(mask.Sparsity, []float64{.5, .8, .9, .95}),
 		rivals: []string{sweep.Magnitude}, values: []string{string(compact.Float32)},
 	})
 	if err != nil {

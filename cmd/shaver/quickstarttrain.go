@@ -51,12 +51,12 @@ func (o *quickstartOptions) tune(ctx context.Context, file func(string) string) 
 	if err != nil {
 		return nil, err
 	}
-	choice := pruneOptions{aggregate: scores.ByPath, rank: prune.Abs}
-	mask, _, err := choice.choose(p, sweep.Name(&p.scores[0].Spec.Options, choice.aggregate), &prune.Budget{Unit: prune.Sparsity, Amount: .95})
+	choice := pruneOptions{aggregate: scores.ByPath, rank: mask.Abs}
+	dropped, _, err := choice.choose(p, sweep.Name(&p.scores[0].Spec.Options, choice.aggregate), &mask.Budget{Unit: mask.Sparsity, Amount: .95})
 	if err != nil {
 		return nil, err
 	}
-	if _, err := checkpoint.WriteCompact(file("pruned.safetensors"), p.checkpoint, mask, p.scores[0].Baseline, compact.Float32); err != nil {
+	if _, err := checkpoint.WriteCompact(file("pruned.safetensors"), p.checkpoint, dropped, p.scores[0].Baseline, compact.Float32); err != nil {
 		return nil, err
 	}
 	t := &tuneOptions{model: file("pruned.safetensors"), trainingOptions: *o.course(file, "tuned.safetensors").trainingOptions}

@@ -30,7 +30,7 @@ type objects struct {
 
 func newObjects(t *testing.T) *objects {
 	t.Helper()
-	server := remotetest.Start(t, filepath.Join("..", "..", "internal", "remote", "testdata", "s3server"))
+	server := remotetest.Start(t, filepath.Join("..", "..", "internal", "ops", "remote", "testdata", "s3server"))
 	session, err := remote.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -24,14 +24,14 @@ type frequencyView struct {
 	Sparsity  float64          `json:"sparsity"`
 	Rows      int64            `json:"rows"` // rows in which occurrences are counted
 	Dim       int              `json:"dim"`  // entries of each feature; 0 if features differ
-	All       []prune.Bin      `json:"all"`  // bins of the features of all fields together
+	All       []mask.Bin       `json:"all"`  // bins of the features of all fields together
 	Fields    []fieldFrequency `json:"fields"`
 }
 
 // fieldFrequency has the facts about one field.
 type fieldFrequency struct {
 	Name   string         `json:"name"`
-	Bins   []prune.Bin    `json:"bins"` // rarest features first
+	Bins   []mask.Bin     `json:"bins"` // rarest features first
 	Top    []featureValue `json:"top"`  // most valuable first
 	Bottom []featureValue `json:"bottom"`
 }
@@ -118,9 +118,9 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, most := prune.PadsLast(&s.Layout, order)
-	mask := prune.Mask(order, min(drop, most))
-	ranked, err := p.ranked(o.aggregate, o.dataset, mask)
+	_, most := mask.PadsLast(&s.Layout, order)
+	dropped := mask.Of(order, min(drop, most))
+	ranked, err := p.ranked(o.aggregate, o.dataset, dropped)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +128,8 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	if entries := a.FeatureEntries(); slices.Min(entries) == slices.Max(entries) {
 		v.Dim = entries[0]
 	}
-	v.All = prune.AllBins(a, s.Count, mask, o.bins)
-	for j, bins := range prune.Bins(a, s.Count, mask, o.bins) {
+	v.All = mask.AllBins(a, s.Count, dropped, o.bins)
+	for j, bins := range mask.Bins(a, s.Count, dropped, o.bins) {
 		top, bottom := ends(ranked[j], o.top)
 		v.Fields = append(v.Fields, fieldFrequency{s.Fields[j], bins, top, bottom})
 	}
@@ -138,8 +138,8 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 
 // ranked returns the features of each field that occur, most valuable first, by an
 // aggregate of the first scores. Their names come from the vocabulary of the dataset in
-// the folders; without folders they have no names. mask says which entries are dropped.
-func (p *pruner) ranked(aggregate string, folders []string, mask []bool) ([][]featureValue, error) {
+// the folders; without folders they have no names. dropped says which entries are dropped.
+func (p *pruner) ranked(aggregate string, folders []string, dropped []bool) ([][]featureValue, error) {
 	a, s := &p.checkpoint.Architecture, p.scores[0]
 	values, err := s.Aggregate(aggregate)
 	if err != nil {
@@ -160,7 +160,7 @@ func (p *pruner) ranked(aggregate string, folders []string, mask []bool) ([][]fe
 			from := span.Entry + id*span.Dim
 			for i := from; i < from+span.Dim; i++ {
 				f.Worth += values[i]
-				if !mask[i] {
+				if !dropped[i] {
 					f.Kept++
 				}
 			}
@@ -238,7 +238,7 @@ func (v *frequencyView) table(w io.Writer) {
 		kept = fmt.Sprintf("KEPT OF %d", v.Dim)
 	}
 	fmt.Fprintf(w, "FIELD\tFEATURES\tOCCURRENCES\t%s\n", kept)
-	lines := func(name string, bins []prune.Bin) {
+	lines := func(name string, bins []mask.Bin) {
 		for _, b := range bins {
 			fmt.Fprintf(w, "%s\t%d\t%d to %d\t%.2f\n", name, b.Features, b.Least, b.Most, b.Mean)
 		}

@@ -35,7 +35,7 @@ type studyOptions struct {
 }
 
 func studyCommand() *cobra.Command {
-	o := studyOptions{sweepFlags: sweepFlags{sweepInput: sweepInput{values: []string{string(compact.Float32)}, aggregates: []string{scores.DefaultAggregate}, rank: prune.Abs}}}
+	o := studyOptions{sweepFlags: sweepFlags{sweepInput: sweepInput{values: []string{string(compact.Float32)}, aggregates: []string{scores.DefaultAggregate}, rank: mask.Abs}}}
 	var seeds []uint
 	c := &cobra.Command{
 		Use:   "study",

@@ -40,8 +40,8 @@ type sweepInput struct {
 	rivals            []string // methods of --methods
 	values            []string // how kept values are stored
 	seed              uint64
-	keep              prune.Keep
-	budgets           []prune.Budget
+	keep              mask.Keep
+	budgets           []mask.Budget
 	calibrate, choose bool
 	tune              bool
 }
@@ -147,7 +147,7 @@ sweep.v1.json, sweep.v2.json with the squared loss, and sweep.v3.json with
 				return fault.Usagef("%s needs --scores or --models", c.CommandPath())
 			}
 			o.given = c.Flags().Changed("aggregate")
-			if !o.given && o.choose && o.rank == prune.Abs {
+			if !o.given && o.choose && o.rank == mask.Abs {
 				o.aggregates = scores.Aggregates()
 			}
 			if c.Flags().Changed("sparsities") && len(o.parameters)+len(o.bytes) > 0 {
@@ -241,9 +241,9 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 	case len(o.parameters) > 0 && len(o.bytes) > 0:
 		return fault.Usagef("--parameters and --bytes are both budgets: give only one")
 	case len(o.parameters) > 0:
-		o.budgets = budgets(prune.Kept, o.parameters)
+		o.budgets = budgets(mask.Kept, o.parameters)
 	case len(o.bytes) > 0:
-		o.budgets = budgets(prune.Bytes, o.bytes)
+		o.budgets = budgets(mask.Bytes, o.bytes)
 	}
 	if c.Flags().Changed("out") {
 		if filepath.Clean(o.out) == filepath.Clean(o.picture) {
@@ -322,7 +322,7 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 	} else {
 		words = append(words, d.Flags(p, aggregate)...)
 	}
-	if o.budgets[0].Unit == prune.Sparsity {
+	if o.budgets[0].Unit == mask.Sparsity {
 		words = append(words, "--sparsity", strconv.FormatFloat(p.Sparsity, 'g', -1, 64))
 	} else {
 		words = append(words, "--parameters", strconv.Itoa(p.Parameters))
@@ -501,19 +501,19 @@ func lossName(all []*scores.File) string {
 }
 
 // sparsities returns budgets that drop portions of the entries.
-func sparsities(portions []float64) ([]prune.Budget, error) {
+func sparsities(portions []float64) ([]mask.Budget, error) {
 	for _, t := range portions {
 		if !(t >= 0 && t <= 1) {
 			return nil, fault.Usagef("--sparsities: sparsity %v is outside [0, 1]", t)
 		}
 	}
-	return budgets(prune.Sparsity, portions), nil
+	return budgets(mask.Sparsity, portions), nil
 }
 
 // budgets returns budgets of a unit.
-func budgets[T int64 | float64](unit string, amounts []T) (all []prune.Budget) {
+func budgets[T int64 | float64](unit string, amounts []T) (all []mask.Budget) {
 	for _, amount := range amounts {
-		all = append(all, prune.Budget{Unit: unit, Amount: float64(amount)})
+		all = append(all, mask.Budget{Unit: unit, Amount: float64(amount)})
 	}
 	return all
 }
@@ -595,11 +595,11 @@ func (o *sweepInput) compared(p *pruner, sources []*scores.File, d *dataset.Data
 // method that ranks by s, and file the name of its file.
 func (o *sweepInput) warnDeep(m sweep.Method, s *scores.File, file string) error {
 	for _, b := range o.budgets {
-		mask, err := m.Dropped(b)
+		dropped, err := m.Dropped(b)
 		if err != nil {
 			return err
 		}
-		if deep, err := warnDeep(s, mask, file); deep || err != nil {
+		if deep, err := warnDeep(s, dropped, file); deep || err != nil {
 			return err
 		}
 	}
@@ -608,14 +608,14 @@ func (o *sweepInput) warnDeep(m sweep.Method, s *scores.File, file string) error
 
 // warnDeep warns if the mask drops more entries than the path s dropped in rounds, and reports
 // whether it does. s may also have values. file is the name of its file.
-func warnDeep(s *scores.File, mask []bool, file string) (bool, error) {
-	dropped := 0
-	for _, gone := range mask {
+func warnDeep(s *scores.File, dropped []bool, file string) (bool, error) {
+	count := 0
+	for _, gone := range dropped {
 		if gone {
-			dropped++
+			count++
 		}
 	}
-	if !s.Path.Deeper(dropped, len(mask)) {
+	if !s.Path.Deeper(count, len(dropped)) {
 		return false, nil
 	}
 	log, err := cli.Logger("text", false)
@@ -647,7 +647,7 @@ func (o *sweepInput) sourcesOfSSEDS(all []*scores.File) (sources []int, err erro
 
 // tableOf returns the table from which methods drop entries. They drop only entries that
 // keep allows. d may be nil if there are scores and the method is not sweep.Frequency.
-func (p *pruner) tableOf(d *dataset.Dataset, keep prune.Keep, values string) (*sweep.Unpruned, error) {
+func (p *pruner) tableOf(d *dataset.Dataset, keep mask.Keep, values string) (*sweep.Unpruned, error) {
 	v := compact.Encoding(values)
 	if v.Size() == 0 {
 		return nil, fault.Usagef("--values %q: expected some of %s", values, strings.Join(valueNames(), ", "))

@@ -121,7 +121,7 @@ func (o *sweepInput) size(p *sweep.Point, ck *checkpoint.Checkpoint, entries int
 		if err != nil {
 			return err
 		}
-		footprint, p.EmptyFeatures = ck.CompactFootprint(dropped, values), prune.EmptyFeatures(&ck.Architecture, dropped)
+		footprint, p.EmptyFeatures = ck.CompactFootprint(dropped, values), mask.EmptyFeatures(&ck.Architecture, dropped)
 	}
 	p.Values, p.Bits = string(values), 8*values.Size()
 	p.Bytes, p.TableBytes, p.MemoryBytes = &footprint.File, &footprint.Table, &footprint.Memory
@@ -129,7 +129,7 @@ func (o *sweepInput) size(p *sweep.Point, ck *checkpoint.Checkpoint, entries int
 	p.Sparsity = float64(drop) / float64(entries)
 	named := []float64{wanted}
 	for _, b := range o.budgets {
-		if b.Unit == prune.Sparsity {
+		if b.Unit == mask.Sparsity {
 			named = append(named, b.Amount)
 		}
 	}

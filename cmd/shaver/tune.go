@@ -97,11 +97,11 @@ func (o *tuneOptions) course() (*course, error) {
 // writeTuned writes the model that "prune --tune" prunes and tunes. The pruned model is in a
 // hidden file next to --out while the command runs. If the command is interrupted, it writes the same
 // file again and continues the training.
-func (o *pruneOptions) writeTuned(c *cobra.Command, p *pruner, mask []bool, r *pruning) error {
+func (o *pruneOptions) writeTuned(c *cobra.Command, p *pruner, dropped []bool, r *pruning) error {
 	hidden := *o
 	hidden.out = filepath.Join(filepath.Dir(o.out), "."+filepath.Base(o.out)+".pruned")
 	defer atomicfile.Track(hidden.out).Remove()
-	if err := hidden.write(c, p, mask, r); err != nil {
+	if err := hidden.write(c, p, dropped, r); err != nil {
 		return err
 	}
 	t := &tuneOptions{model: hidden.out, trainingOptions: trainingOptions{

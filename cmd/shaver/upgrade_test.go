@@ -30,7 +30,7 @@ type build string
 func newBuild(t *testing.T, release string, protocol int) build {
 	t.Helper()
 	dir, root := t.TempDir(), filepath.Join("..", "..")
-	original, err := filepath.Abs(filepath.Join(root, "internal", "job", "protocol.go"))
+	original, err := filepath.Abs(filepath.Join(root, "internal", "jobs", "job", "protocol.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

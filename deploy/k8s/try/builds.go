@@ -20,7 +20,7 @@ import (
 func (s *suite) workerImage(t *trial.Step, tag string, protocol int) {
 	dir := filepath.Join(s.work, tag)
 	t.Check(os.MkdirAll(dir, 0o755))
-	source := filepath.Join(s.copy, "internal", "job", "protocol.go")
+	source := filepath.Join(s.copy, "internal", "jobs", "job", "protocol.go")
 	text, err := os.ReadFile(source)
 	t.Check(err)
 	line := fmt.Sprintf("const Protocol = %d\n", job.Protocol)

@@ -74,7 +74,7 @@ func TestSparsityFlag(t *testing.T) {
 // Each flag of a job changes the request.
 func TestJobFlags(t *testing.T) {
 	_, folder := tiny(t)
-	model := filepath.Join("..", "..", "testdata", "golden", "fm.pth")
+	model := filepath.Join("..", "..", "..", "testdata", "golden", "fm.pth")
 	open := func(t *testing.T, args ...string) string {
 		t.Helper()
 		var request prepare.Request

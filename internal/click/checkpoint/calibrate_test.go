@@ -12,7 +12,7 @@ import (
 // The logits of every architecture become scale*z + offset. This also holds where an
 // entry reads a baseline that was multiplied like the table.
 func TestCalibrated(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join("..", "..", "testdata", "golden", "*.pth"))
+	paths, err := filepath.Glob(filepath.Join("..", "..", "..", "testdata", "golden", "*.pth"))
 	if err != nil || len(paths) < 6 {
 		t.Fatalf("%d goldens: %v", len(paths), err)
 	}

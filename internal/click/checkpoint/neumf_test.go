@@ -11,7 +11,7 @@ import (
 	"shaver/internal/click/model"
 )
 
-var neumfGolden = filepath.Join("..", "..", "testdata", "golden", "neumf.pth")
+var neumfGolden = filepath.Join("..", "..", "..", "testdata", "golden", "neumf.pth")
 
 // towerEntries returns the tensors of the golden NeuMF, of users and of items, in the order of
 // a file. It has no offsets.

@@ -53,7 +53,7 @@ func readONNX(path string, o Options) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := onnx.Open(path)
+	file, err := wire.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -68,12 +68,12 @@ func (c *Checkpoint) Parts() []Part {
 // from: path, and the file with external data if from has one, or is so large that the new
 // file may need one.
 func ONNXFiles(path, from string) ([]string, error) {
-	m, err := onnx.Open(from)
+	m, err := wire.Open(from)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	if len(m.External()) > 0 || m.Size() > onnx.MaxFile/2 { // a table may take twice the bytes as raw_data
+	if len(m.External()) > 0 || m.Size() > wire.MaxFile/2 { // a table may take twice the bytes as raw_data
 		return []string{path, DataFile(path)}, nil
 	}
 	return []string{path}, nil
@@ -112,11 +112,11 @@ func (c *Checkpoint) CheckCalibration() error {
 }
 
 // reopen opens the .onnx file from which c was read. The caller must close the file.
-func (c *Checkpoint) reopen() (*onnx.Model, *dissect.Network, error) {
+func (c *Checkpoint) reopen() (*wire.Model, *dissect.Network, error) {
 	if c.origin == nil {
 		return nil, nil, c.inputf("an .onnx file is written from an .onnx file, expected one")
 	}
-	file, err := onnx.Open(c.name)
+	file, err := wire.Open(c.name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,9 +150,9 @@ func WriteONNX(path string, c *Checkpoint, o ONNXOptions) (*ONNXSize, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := onnx.Options{Data: filepath.Base(DataFile(path)), Compact: o.Compact}
+	options := wire.Options{Data: filepath.Base(DataFile(path)), Compact: o.Compact}
 	if o.Scale != 0 || o.Offset != 0 {
-		k := &onnx.Calibration{End: n.End, Scale: float32(o.Scale), Offset: float32(o.Offset)}
+		k := &wire.Calibration{End: n.End, Scale: float32(o.Scale), Offset: float32(o.Offset)}
 		if !(k.Scale > 0) || !finite(k.Scale) || !finite(k.Offset) {
 			return nil, c.inputf("the calibration by scale %g and offset %g exceeds the range of float32", o.Scale, o.Offset)
 		}
@@ -186,7 +186,7 @@ func WriteONNX(path string, c *Checkpoint, o ONNXOptions) (*ONNXSize, error) {
 }
 
 // tables returns the embedding tables of c as tensors of the file.
-func (c *Checkpoint) tables(n *dissect.Network) ([]onnx.Table, error) {
+func (c *Checkpoint) tables(n *dissect.Network) ([]wire.Table, error) {
 	values, err := c.floats(c.EmbeddingKey)
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (c *Checkpoint) tables(n *dissect.Network) ([]onnx.Table, error) {
 		byTable[at] = append(byTable[at], p)
 	}
 	slices.Sort(order)
-	var tables []onnx.Table
+	var tables []wire.Table
 	for _, at := range order {
 		t, parts := &n.Tables[at], byTable[at]
 		slices.SortFunc(parts, func(a, b Part) int { return a.From - b.From })
@@ -215,7 +215,7 @@ func (c *Checkpoint) tables(n *dissect.Network) ([]onnx.Table, error) {
 			row, entry = p.From+p.Rows, p.Entry+p.Rows*p.Dim
 		}
 		if whole && row == t.Rows {
-			tables = append(tables, onnx.Table{Tensor: t.Tensor(), Values: values[parts[0].Entry:entry]})
+			tables = append(tables, wire.Table{Tensor: t.Tensor(), Values: values[parts[0].Entry:entry]})
 			continue
 		}
 		all := make([]float32, t.Rows*t.Dim)
@@ -225,7 +225,7 @@ func (c *Checkpoint) tables(n *dissect.Network) ([]onnx.Table, error) {
 		for _, p := range parts {
 			copy(all[p.From*p.Dim:], values[p.Entry:p.Entry+p.Rows*p.Dim])
 		}
-		tables = append(tables, onnx.Table{Tensor: t.Tensor(), Values: all})
+		tables = append(tables, wire.Table{Tensor: t.Tensor(), Values: all})
 	}
 	return tables, nil
 }

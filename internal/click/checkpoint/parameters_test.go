@@ -18,7 +18,7 @@ import (
 // has the tensors of the reference models, with the same values and shapes, and evaluates the
 // same.
 func TestParameters(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "golden", "*.pth"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "..", "testdata", "golden", "*.pth"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no goldens: %v", err)
 	}
@@ -160,7 +160,7 @@ func FuzzVectors(f *testing.F) {
 
 // What training cannot change is refused with the reason.
 func TestNotTrainable(t *testing.T) {
-	c, err := Read(filepath.Join("..", "..", "testdata", "families", "own-fm.onnx"))
+	c, err := Read(filepath.Join("..", "..", "..", "testdata", "families", "own-fm.onnx"))
 	if err != nil {
 		t.Fatal(err)
 	}

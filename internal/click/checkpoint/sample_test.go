@@ -19,7 +19,7 @@ import (
 // the test if the file is missing.
 func shared(t testing.TB, elements ...string) string {
 	t.Helper()
-	path := filepath.Join(append([]string{"..", "..", "..", "shared"}, elements...)...)
+	path := filepath.Join(append([]string{"..", "..", "..", "..", "shared"}, elements...)...)
 	if _, err := os.Stat(path); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("missing on CI: %v", err)

@@ -265,7 +265,7 @@ func Files(path string) []string {
 	near := append(sidecarPaths(path), filepath.Join(filepath.Dir(path), fuxiFeatureMap))
 	if IsONNX(path) {
 		near = append(near, DataFile(path))
-		if m, err := onnx.Open(path); err == nil {
+		if m, err := wire.Open(path); err == nil {
 			for _, file := range m.External() {
 				if file != DataFile(path) {
 					near = append(near, file)

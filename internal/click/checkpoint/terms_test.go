@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"shaver/internal/click/model"
-	mask "shaver/internal/num/layout"
+	numlayout "shaver/internal/num/layout"
 	"shaver/internal/num/loss"
 	"shaver/internal/onnx/dissect"
 	"shaver/internal/value/estimator"
@@ -113,7 +113,7 @@ func testMaskedTerms(t *testing.T, want *maskedTerms, e *export, generic bool) (
 	if n := m.Parameters(); tables.dropped.Count(0, n) < n*2/5 {
 		t.Errorf("%s: only %d of %d entries are dropped", e.File, tables.dropped.Count(0, n), n)
 	}
-	masked := m.WithEmbedding(prune.Apply(&m.Architecture, m.Weights.Embedding, tables.dropped.Bools(m.Parameters()), tables.baseline))
+	masked := m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, tables.dropped.Bools(m.Parameters()), tables.baseline))
 	logits := make([]float64, rows.Len())
 	masked.NewScorer().Logits(logits, &rows)
 	for r, z := range want.Logits {
@@ -165,14 +165,14 @@ func testMaskedTerms(t *testing.T, want *maskedTerms, e *export, generic bool) (
 type maskedTables struct {
 	want     *maskedTerms
 	at       [][3]int // table, row and column of each entry; the table of an entry of a pad row is -1
-	dropped  mask.Mask
+	dropped  numlayout.Mask
 	baseline []float32
 }
 
 func newMaskedTables(t *testing.T, want *maskedTerms, m *model.Model) *maskedTables {
 	t.Helper()
 	n, shape := m.Parameters(), m.Shape()
-	tables := &maskedTables{want: want, at: make([][3]int, n), dropped: mask.NewMask(n), baseline: make([]float32, m.BaselineSize())}
+	tables := &maskedTables{want: want, at: make([][3]int, n), dropped: numlayout.NewMask(n), baseline: make([]float32, m.BaselineSize())}
 	pads := map[int]bool{}
 	for _, row := range m.PadRows() {
 		pads[row] = true

@@ -14,7 +14,7 @@ import (
 // to weights of 1e-14. Products with them must not become subnormal.
 func trained(t testing.TB) (*model.Model, *model.Rows) {
 	t.Helper()
-	path := filepath.Join("..", "..", "..", "shared", "data", "flights", "dcn-mix.pth")
+	path := filepath.Join("..", "..", "..", "..", "shared", "data", "flights", "dcn-mix.pth")
 	if _, err := os.Stat(path); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("missing on CI: %v", err)

@@ -20,7 +20,7 @@ import (
 // missing, the test is skipped, or fails on CI.
 func shared(t testing.TB, name ...string) string {
 	t.Helper()
-	path := filepath.Join(append([]string{"..", "..", "..", "shared"}, name...)...)
+	path := filepath.Join(append([]string{"..", "..", "..", "..", "shared"}, name...)...)
 	if _, err := os.Stat(path); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(err)

@@ -209,7 +209,7 @@ func TestMapperBombs(t *testing.T) {
 
 // FuxiCTR's feature_vocab.json gives each value the id that FuxiCTR gave it.
 func TestFuxiCTR(t *testing.T) {
-	folder := filepath.Join("..", "..", "testdata", "families", "mapper")
+	folder := filepath.Join("..", "..", "..", "testdata", "families", "mapper")
 	records := func(name string) [][]string {
 		f, err := os.Open(filepath.Join(folder, name))
 		if err != nil {

@@ -424,7 +424,7 @@ func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
 	if err != nil {
 		return err
 	}
-	partial, err := arrowio.DecodePartial(data, l.job.Architecture.Shape(), formOf(l.job), l.inputs.rounds.mask)
+	partial, err := arrowio.DecodePartial(data, l.job.Architecture.Shape(), formOf(l.job), l.inputs.rounds.dropped)
 	if err != nil {
 		return fmt.Errorf("partial %s: %w", result.Partial.Name, err)
 	}

@@ -53,12 +53,12 @@ func (r *rounder) over() bool { return len(r.sums.path.Rounds) == len(r.job.Plan
 
 // begin stores what the tasks of the next round need.
 func (r *rounder) begin(ctx context.Context, in *inputs) error {
-	mask := r.sums.path.Mask()
-	c, err := r.calibrate(ctx, mask)
+	dropped := r.sums.path.Mask()
+	c, err := r.calibrate(ctx, dropped)
 	if err != nil {
 		return err
 	}
-	return in.begin(ctx, len(r.sums.path.Rounds), mask, c)
+	return in.begin(ctx, len(r.sums.path.Rounds), dropped, c)
 }
 
 // The scale of a calibration is kept within these bounds. A table that predicts nothing would
@@ -79,7 +79,7 @@ func (r *rounder) calibrate(ctx context.Context, dropped layout.Mask) (loss.Cali
 		}
 		r.rows = rows
 	}
-	pruned := m.WithEmbedding(prune.Apply(&m.Architecture, m.Weights.Embedding, dropped.Bools(m.Parameters()), r.job.Baseline))
+	pruned := m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, dropped.Bools(m.Parameters()), r.job.Baseline))
 	source := func(_ context.Context, each func(*model.Rows) error) error { return each(r.rows) }
 	p, err := evaluate.PredictFinite(ctx, pruned, r.job.Spec.Loss, source, runtime.GOMAXPROCS(0))
 	if err != nil {
@@ -136,10 +136,10 @@ func (r *rounder) result() (tally.Result, *scores.Path, func(int, tally.Values))
 
 // roundInputs are what the tasks of the rounds of a path need. They are safe for concurrent use.
 type roundInputs struct {
-	mu    sync.Mutex
-	tasks map[int]*job.PathRound // by round, of the rounds that this coordinator began; nil = the job is not a path
-	now   int                    // the current round
-	mask  layout.Mask            // of the current round
+	mu      sync.Mutex
+	tasks   map[int]*job.PathRound // by round, of the rounds that this coordinator began; nil = the job is not a path
+	now     int                    // the current round
+	dropped layout.Mask            // of the current round
 }
 
 // round returns what the tasks of a round of a path have; nil if this coordinator did not begin it, or the
@@ -151,15 +151,15 @@ func (in *inputs) round(round int) *job.PathRound {
 }
 
 // begin begins a round of a path. It stores the mask, and deletes that of the round before.
-func (in *inputs) begin(ctx context.Context, round int, mask layout.Mask, c loss.Calibration) error {
-	sum, name := sha256.Sum256(mask), bus.MaskName(in.job, round)
+func (in *inputs) begin(ctx context.Context, round int, dropped layout.Mask, c loss.Calibration) error {
+	sum, name := sha256.Sum256(dropped), bus.MaskName(in.job, round)
 	in.rounds.mu.Lock()
 	before := in.rounds.tasks[in.rounds.now]
 	if in.rounds.tasks == nil {
 		in.rounds.tasks = map[int]*job.PathRound{}
 	}
-	in.rounds.now, in.rounds.mask = round, mask
-	in.rounds.tasks[round] = &job.PathRound{Dropped: job.Blob{Name: name, Bytes: int64(len(mask)), SHA256: hex.EncodeToString(sum[:])}, Calibration: c}
+	in.rounds.now, in.rounds.dropped = round, dropped
+	in.rounds.tasks[round] = &job.PathRound{Dropped: job.Blob{Name: name, Bytes: int64(len(dropped)), SHA256: hex.EncodeToString(sum[:])}, Calibration: c}
 	in.rounds.mu.Unlock()
 	if err := in.storeMask(ctx); err != nil || before == nil {
 		return err
@@ -176,7 +176,7 @@ func (in *inputs) storeMask(ctx context.Context) error {
 	}
 	put := func() error {
 		_, err := in.bus.PutFrom(ctx, round.Dropped.Name, func(w io.Writer) error {
-			_, err := w.Write(in.rounds.mask)
+			_, err := w.Write(in.rounds.dropped)
 			return err
 		}, &round.Dropped)
 		return err

@@ -98,7 +98,7 @@ func (s *Models) pruned(ctx context.Context, b blobs, t *job.Task, g *shapley.Ga
 	if err := dropped.Check(entries); err != nil {
 		return nil, nil, fault.Inputf("%s: %w", t.Path.Dropped.Name, err)
 	}
-	tables := prune.Apply(&g.Model.Architecture, g.Model.Weights.Embedding, dropped.Bools(entries), g.Baseline)
+	tables := mask.Apply(&g.Model.Architecture, g.Model.Weights.Embedding, dropped.Bools(entries), g.Baseline)
 	s.round, s.dropped, s.roundName = g.Model.WithEmbedding(tables), dropped, name
 	return s.round, s.dropped, nil
 }

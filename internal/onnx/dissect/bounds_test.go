@@ -95,7 +95,7 @@ func TestBounds(t *testing.T) {
 		"work of a row":      {squared, "multiplications, expected a click model"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := onnx.Read("m.onnx", bytes.NewReader(c.data), int64(len(c.data)))
+			m, err := wire.Read("m.onnx", bytes.NewReader(c.data), int64(len(c.data)))
 			if err == nil {
 				_, err = dissect.Dissect(m, dissect.Options{})
 			}

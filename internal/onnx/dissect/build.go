@@ -28,7 +28,7 @@ const (
 
 // input is an input of the file on which the output depends.
 type input struct {
-	onnx.Value
+	wire.Value
 	axis    int // batch axis; -1 = none
 	columns int // number of elements of a row
 }
@@ -85,12 +85,12 @@ func (in *input) columnRange(first, count int) string {
 type bindError struct{ input string }
 
 func (e *bindError) Error() string {
-	return "input " + onnx.Quote(e.input) + " chooses parts of other values"
+	return "input " + wire.Quote(e.input) + " chooses parts of other values"
 }
 
 // plan is what all builds of a file share.
 type plan struct {
-	model     *onnx.Model
+	model     *wire.Model
 	output    string
 	element   int // of a row of the output; -1 = it has only one, or two for two classes
 	inputs    []input
@@ -103,8 +103,8 @@ type plan struct {
 
 // common is what all attempts to take a file apart share.
 type common struct {
-	loaded    map[*onnx.Tensor]*graph.Tensor
-	constants map[*onnx.Tensor]*onnx.Tensor // the tensors of Constant nodes, with names
+	loaded    map[*wire.Tensor]*graph.Tensor
+	constants map[*wire.Tensor]*wire.Tensor // the tensors of Constant nodes, with names
 	steps     int                           // number of nodes that may still be built
 	folding   int64                         // multiplications of folding so far
 	given     int64                         // elements of constants in the build that had most
@@ -112,7 +112,7 @@ type common struct {
 }
 
 func newCommon() *common {
-	return &common{map[*onnx.Tensor]*graph.Tensor{}, map[*onnx.Tensor]*onnx.Tensor{}, maxAll, 0, 0, maxChecks}
+	return &common{map[*wire.Tensor]*graph.Tensor{}, map[*wire.Tensor]*wire.Tensor{}, maxAll, 0, 0, maxChecks}
 }
 
 // builder builds the head for a number of rows.
@@ -120,8 +120,8 @@ type builder struct {
 	*plan
 	batch   int // number of rows
 	head    graph.Graph
-	end     onnx.End                // where the file has the logit; see logit
-	readers map[*onnx.Tensor]string // first node that reads a tensor other than by a look-up
+	end     wire.End                // where the file has the logit; see logit
+	readers map[*wire.Tensor]string // first node that reads a tensor other than by a look-up
 	added   map[any]graph.Value     // constants of head, by their *onnx.Tensor or *onnx.Attribute
 	starts  map[*element]int        // see builder.start
 	lookUps []*lookUp
@@ -144,7 +144,7 @@ type builder struct {
 type place struct{ row, input, column int }
 
 type lookUpKey struct {
-	tensor *onnx.Tensor
+	tensor *wire.Tensor
 	place
 	offset int
 }
@@ -187,7 +187,7 @@ func (s *scope) find(name string) *value {
 	return nil
 }
 
-func newPlan(m *onnx.Model, o Options, bound map[string]bool, all *common) (*plan, error) {
+func newPlan(m *wire.Model, o Options, bound map[string]bool, all *common) (*plan, error) {
 	p := &plan{model: m, element: -1, bound: bound, needed: map[string]bool{}, decisions: map[string][]int64{}, common: all}
 	var names []string
 	for _, v := range m.Graph.Outputs {
@@ -196,7 +196,7 @@ func newPlan(m *onnx.Model, o Options, bound map[string]bool, all *common) (*pla
 	output, element := splitOutput(o.Output, names)
 	switch {
 	case output != "" && !slices.Contains(names, output):
-		return nil, fault.Setting(fault.Inputf("there is no output %s, expected one of: %s", onnx.Quote(output), quoteAll(names)), OutputSetting)
+		return nil, fault.Setting(fault.Inputf("there is no output %s, expected one of: %s", wire.Quote(output), quoteAll(names)), OutputSetting)
 	case output != "":
 		p.output, p.element = output, element
 	case len(names) == 1:
@@ -239,13 +239,13 @@ func quoteAll(names []string) string {
 		if i > 0 {
 			text += ", "
 		}
-		text += onnx.Quote(name)
+		text += wire.Quote(name)
 	}
 	return text
 }
 
 // need marks the names on which output depends.
-func (p *plan) need(g *onnx.Graph, output string) {
+func (p *plan) need(g *wire.Graph, output string) {
 	p.needed[output] = true
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
 		n := &g.Nodes[i]
@@ -257,7 +257,7 @@ func (p *plan) need(g *onnx.Graph, output string) {
 
 // needNode marks the names that n and its bodies read. A name that a body defines may also
 // be a name of the graph around it, which is then marked too. This is harmless.
-func (p *plan) needNode(n *onnx.Node) {
+func (p *plan) needNode(n *wire.Node) {
 	for _, name := range n.Inputs {
 		p.needed[name] = true
 	}
@@ -274,22 +274,22 @@ func (p *plan) needNode(n *onnx.Node) {
 	}
 }
 
-func newInput(v onnx.Value) (input, error) {
+func newInput(v wire.Value) (input, error) {
 	in := input{Value: v, axis: -1, columns: 1}
 	if !v.Known {
-		return in, fault.Inputf("input %s: its number of axes is unknown: export the model with the shapes of its inputs", onnx.Quote(v.Name))
+		return in, fault.Inputf("input %s: its number of axes is unknown: export the model with the shapes of its inputs", wire.Quote(v.Name))
 	}
 	for i, d := range v.Dims {
 		switch {
 		case d.Size >= 0:
 			if d.Size == 0 || d.Size > maxColumns/int64(in.columns) {
-				return in, fault.Inputf("input %s has %d elements on axis %d, expected 1 to %d elements for a row", onnx.Quote(v.Name), d.Size, i, maxColumns)
+				return in, fault.Inputf("input %s has %d elements on axis %d, expected 1 to %d elements for a row", wire.Quote(v.Name), d.Size, i, maxColumns)
 			}
 			in.columns *= int(d.Size)
 		case in.axis < 0:
 			in.axis = i
 		default:
-			return in, fault.Inputf("input %s: axis %d has no fixed size, expected fixed sizes of all axes except the batch axis, %d: export a list with a fixed number of positions", onnx.Quote(v.Name), i, in.axis)
+			return in, fault.Inputf("input %s: axis %d has no fixed size, expected fixed sizes of all axes except the batch axis, %d: export a list with a fixed number of positions", wire.Quote(v.Name), i, in.axis)
 		}
 	}
 	return in, nil
@@ -297,7 +297,7 @@ func newInput(v onnx.Value) (input, error) {
 
 // build builds the head for a number of rows and returns the output.
 func (p *plan) build(batch int) (*builder, *value, error) {
-	b := &builder{plan: p, batch: batch, readers: map[*onnx.Tensor]string{}, added: map[any]graph.Value{}, starts: map[*element]int{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}}
+	b := &builder{plan: p, batch: batch, readers: map[*wire.Tensor]string{}, added: map[any]graph.Value{}, starts: map[*element]int{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}}
 	if most := maxFolding + 256*p.given; p.folding > most {
 		return nil, nil, fault.Inputf("the constants take more than %d multiplications to compute", most)
 	}
@@ -329,10 +329,10 @@ func (b *builder) input(i int) (*value, error) {
 		t.kind = graph.Float
 	case in.Type.Integer():
 		t.kind = graph.Int
-	case in.Type == onnx.Bool:
+	case in.Type == wire.Bool:
 		t.kind = graph.Bool
 	default:
-		return nil, fault.Inputf("input %s is of %s, expected numbers: strings must be mapped to ids before the model", onnx.Quote(in.Name), in.Type)
+		return nil, fault.Inputf("input %s is of %s, expected numbers: strings must be mapped to ids before the model", wire.Quote(in.Name), in.Type)
 	}
 	count := 1
 	for axis, d := range in.Dims {
@@ -352,7 +352,7 @@ func (b *builder) input(i int) (*value, error) {
 		return inHead(b.head.AddConstant(offsets)), nil
 	}
 	if !b.trace(count, 4) {
-		return nil, fault.Inputf("input %s has %d elements, and the inputs together have too many, expected at most %d", onnx.Quote(in.Name), count, maxTraces/4)
+		return nil, fault.Inputf("input %s has %d elements, and the inputs together have too many, expected at most %d", wire.Quote(in.Name), count, maxTraces/4)
 	}
 	for at := range count {
 		t.elements = append(t.elements, newInputElement(t.kind, i, at))
@@ -375,7 +375,7 @@ func (b *builder) trace(n, weight int) bool {
 }
 
 // graph builds the nodes of g in s. path is the position of g in the file.
-func (b *builder) graph(g *onnx.Graph, s *scope, path string) error {
+func (b *builder) graph(g *wire.Graph, s *scope, path string) error {
 	if !b.step(len(g.Initializers) + len(g.Outputs)) {
 		return fault.Inputf("the graph takes more than %d operators with its loops unrolled", maxSteps)
 	}
@@ -397,7 +397,7 @@ func (b *builder) graph(g *onnx.Graph, s *scope, path string) error {
 			}
 			if k >= len(out) {
 				if b.needed[name] {
-					return fault.Inputf("node %s (%s): its output %d is not supported", n.Label(), onnx.Quote(n.Op), k+1)
+					return fault.Inputf("node %s (%s): its output %d is not supported", n.Label(), wire.Quote(n.Op), k+1)
 				}
 				continue
 			}
@@ -408,7 +408,7 @@ func (b *builder) graph(g *onnx.Graph, s *scope, path string) error {
 }
 
 // constant returns a value that must not depend on the row.
-func (b *builder) constant(v *value, n *onnx.Node) (*graph.Tensor, error) {
+func (b *builder) constant(v *value, n *wire.Node) (*graph.Tensor, error) {
 	if v.tensor != nil {
 		if err := b.load(v, n.Label()); err != nil {
 			return nil, err
@@ -426,7 +426,7 @@ func (b *builder) constant(v *value, n *onnx.Node) (*graph.Tensor, error) {
 }
 
 // condition returns the constant truth value of v.
-func (b *builder) condition(v *value, n *onnx.Node) (bool, error) {
+func (b *builder) condition(v *value, n *wire.Node) (bool, error) {
 	t, err := b.constant(v, n)
 	if err != nil {
 		return false, err
@@ -454,7 +454,7 @@ func (b *builder) decide(path string, own []int64) ([]int64, error) {
 }
 
 // branch builds an If, whose condition must be constant.
-func (b *builder) branch(n *onnx.Node, s *scope, path string, in []*value) ([]*value, error) {
+func (b *builder) branch(n *wire.Node, s *scope, path string, in []*value) ([]*value, error) {
 	if len(in) != 1 || in[0] == nil || attribute(n, "then_branch") == nil || attribute(n, "else_branch") == nil {
 		return nil, fault.Inputf("node %s (If): expected a condition and two branches", n.Label())
 	}
@@ -484,14 +484,14 @@ func (b *builder) branch(n *onnx.Node, s *scope, path string, in []*value) ([]*v
 	return outputs(body, inner)
 }
 
-func attribute(n *onnx.Node, name string) *onnx.Attribute { return n.Attributes[name] }
+func attribute(n *wire.Node, name string) *wire.Attribute { return n.Attributes[name] }
 
-func outputs(g *onnx.Graph, s *scope) ([]*value, error) {
+func outputs(g *wire.Graph, s *scope) ([]*value, error) {
 	var out []*value
 	for _, v := range g.Outputs {
 		found := s.find(v.Name)
 		if found == nil {
-			return nil, fault.Inputf("output %s of a body is not computed", onnx.Quote(v.Name))
+			return nil, fault.Inputf("output %s of a body is not computed", wire.Quote(v.Name))
 		}
 		out = append(out, found)
 	}
@@ -499,7 +499,7 @@ func outputs(g *onnx.Graph, s *scope) ([]*value, error) {
 }
 
 // loop builds a Loop, whose number of iterations must be constant.
-func (b *builder) loop(n *onnx.Node, s *scope, path string, in []*value) ([]*value, error) {
+func (b *builder) loop(n *wire.Node, s *scope, path string, in []*value) ([]*value, error) {
 	a := attribute(n, "body")
 	if a == nil || a.Graph == nil || len(in) < 2 || len(a.Graph.Inputs) != len(in) || len(a.Graph.Outputs) < len(in)-1 {
 		return nil, fault.Inputf("node %s (Loop): its inputs do not match those of its body", n.Label())
@@ -566,7 +566,7 @@ func (b *builder) loop(n *onnx.Node, s *scope, path string, in []*value) ([]*val
 }
 
 // stack concatenates values along an axis. If fresh is true, the axis is a new one.
-func (b *builder) stack(n *onnx.Node, list []*value, axis int64, fresh bool) (*value, error) {
+func (b *builder) stack(n *wire.Node, list []*value, axis int64, fresh bool) (*value, error) {
 	if len(list) == 0 {
 		return nil, fault.Inputf("node %s (%s): its result has no elements", n.Label(), n.Op)
 	}

@@ -39,7 +39,7 @@ type Network struct {
 
 	Output    string     // name of the output of the file, with the number as in Options
 	Logit     string     // how the logit follows from the output, for people
-	End       onnx.End   // the same for onnx.Calibration
+	End       wire.End   // the same for onnx.Calibration
 	Operators []Operator // of Head, by name
 	Bound     []string   // inputs that are the offsets of bags
 	Notes     []string   // what a user should know, as sentences without a full stop
@@ -64,7 +64,7 @@ type Table struct {
 	Rows int
 	Dim  int
 
-	tensor  *onnx.Tensor
+	tensor  *wire.Tensor
 	decoded []float32 // all values, if the tensor cannot be read in place; otherwise nil
 }
 
@@ -82,7 +82,7 @@ func (t *Table) Read(dst []float32, row int) error {
 }
 
 // Tensor returns the tensor of the file that holds t. Its first axis is that of the rows.
-func (t *Table) Tensor() *onnx.Tensor { return t.tensor }
+func (t *Table) Tensor() *wire.Tensor { return t.tensor }
 
 // LookUp reads row id + Offset of a table for each id of Field. Several look-ups may read
 // the same rows of a table. Their fields then have the same number of rows, and no look-up
@@ -119,7 +119,7 @@ type Operator struct {
 // Dissect takes m apart. The head computes one row. An error names the node, the input or
 // the output that is not supported. The result reads its tables from m, which must stay
 // open until the last call of Table.Read.
-func Dissect(m *onnx.Model, o Options) (*Network, error) {
+func Dissect(m *wire.Model, o Options) (*Network, error) {
 	n, err := dissect(m, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.Name, err)

@@ -82,7 +82,7 @@ func (s *sample) bytes() []byte {
 func (s *sample) dissect(t *testing.T, o Options) (*Network, error) {
 	t.Helper()
 	data := s.bytes()
-	m, err := onnx.Read("m.onnx", bytes.NewReader(data), int64(len(data)))
+	m, err := wire.Read("m.onnx", bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -560,7 +560,7 @@ func TestLargeTable(t *testing.T) {
 	f := &hole{head, after, int64(len(head)+len(after)) + size}
 	var before, later runtime.MemStats
 	runtime.ReadMemStats(&before)
-	m, err := onnx.Read("m.onnx", f, f.size)
+	m, err := wire.Read("m.onnx", f, f.size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -593,7 +593,7 @@ func FuzzDissect(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := onnx.Read("m.onnx", bytes.NewReader(data), int64(len(data)))
+		m, err := wire.Read("m.onnx", bytes.NewReader(data), int64(len(data)))
 		if err != nil {
 			return
 		}

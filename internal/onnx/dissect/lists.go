@@ -95,7 +95,7 @@ func (b *builder) joinLookUps(lists *lists) error {
 		for i, l := range parts {
 			if l == nil {
 				return fault.Inputf("node %s: %s is a list, but table %s is read from row %d on for some of its positions and not for position %d: expected that all positions of a list read the same rows",
-					onnx.Quote(all.node), onnx.Quote(in.columnRange(key.column, len(parts))), onnx.Quote(key.tensor.Name), key.offset, i)
+					wire.Quote(all.node), wire.Quote(in.columnRange(key.column, len(parts))), wire.Quote(key.tensor.Name), key.offset, i)
 			}
 			all.elements = append(all.elements, l.elements...)
 			values[i] = l.value
@@ -197,7 +197,7 @@ func (b *builder) readNumbers(n *Network, fields map[place]int, lists *lists) er
 			continue
 		}
 		if f.Rows > maxExactFloat {
-			return fault.Inputf("node %s reads the ids %s as numbers, of which there are %d: expected at most %d, because the numbers are float32", onnx.Quote(list[0].node), onnx.Quote(f.Name), f.Rows, maxExactFloat)
+			return fault.Inputf("node %s reads the ids %s as numbers, of which there are %d: expected at most %d, because the numbers are float32", wire.Quote(list[0].node), wire.Quote(f.Name), f.Rows, maxExactFloat)
 		}
 		value := list[0].value
 		if f.Length > 1 {

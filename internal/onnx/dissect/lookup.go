@@ -11,13 +11,13 @@ import (
 // lookUp builds a Gather whose indices depend on inputs. Each index becomes a look-up.
 func (b *builder) lookUp(s *step) ([]*value, error) {
 	refuse := func(format string, args ...any) error {
-		return fault.Inputf("node %s (%s): "+format, append([]any{onnx.Quote(s.name), s.op}, args...)...)
+		return fault.Inputf("node %s (%s): "+format, append([]any{wire.Quote(s.name), s.op}, args...)...)
 	}
 	t, index := s.inputs[0].tensor, s.inputs[1].trace
 	if t == nil {
 		return nil, refuse("the ids choose rows of a table that is computed or is an input, expected a table that the file holds as it is: tied and normalised tables are not supported")
 	}
-	name := onnx.Quote(t.Name)
+	name := wire.Quote(t.Name)
 	axis := int64(0)
 	if a, ok := s.attributes["axis"].(int64); ok {
 		axis = a

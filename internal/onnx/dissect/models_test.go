@@ -39,9 +39,9 @@ type exportField struct {
 	Column, Rows, Length int
 }
 
-func openModel(t *testing.T, path string) *onnx.Model {
+func openModel(t *testing.T, path string) *wire.Model {
 	t.Helper()
-	m, err := onnx.Open(path)
+	m, err := wire.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func (b *builder) network() (*Network, error) {
 	}
 	b.trim()
 	if len(b.lookUps) == 0 {
-		return nil, fault.Inputf("output %s: no input chooses the rows of a table, expected a click model with embeddings", onnx.Quote(b.output))
+		return nil, fault.Inputf("output %s: no input chooses the rows of a table, expected a click model with embeddings", wire.Quote(b.output))
 	}
 	lists := b.lists()
 	if err := b.joinLookUps(lists); err != nil {
@@ -34,7 +34,7 @@ func (b *builder) network() (*Network, error) {
 	if err := b.readNumbers(n, fields, lists); err != nil {
 		return nil, err
 	}
-	tables := map[*onnx.Tensor]int{}
+	tables := map[*wire.Tensor]int{}
 	slices.SortStableFunc(b.lookUps, func(x, y *lookUp) int { return cmp.Compare(min(y.dim, 2), min(x.dim, 2)) }) // players first
 	for _, l := range b.lookUps {
 		if _, ok := tables[l.tensor]; !ok {
@@ -91,7 +91,7 @@ func (b *builder) ignored(n *Network) (notes []string) {
 		if !b.bound[in.Name] &&
 			!slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Input == in.Name }) &&
 			!slices.ContainsFunc(n.Dense, func(d Dense) bool { return d.Input == in.Name }) {
-			notes = append(notes, fmt.Sprintf("the output does not depend on the input %s: if it should, export the model with a tensor of its own for each input", onnx.Quote(in.Name)))
+			notes = append(notes, fmt.Sprintf("the output does not depend on the input %s: if it should, export the model with a tensor of its own for each input", wire.Quote(in.Name)))
 		}
 	}
 	return notes
@@ -132,7 +132,7 @@ func (b *builder) fields(n *Network, lists *lists) (map[place]int, error) {
 		n.Fields[j].Rows = min(n.Fields[j].Rows, limits[l])
 	}
 	type rows struct {
-		tensor *onnx.Tensor
+		tensor *wire.Tensor
 		offset int
 	}
 	first := map[rows]int{} // field of the first look-up that reads some rows
@@ -143,7 +143,7 @@ func (b *builder) fields(n *Network, lists *lists) (map[place]int, error) {
 			first[rows{l.tensor, l.offset}] = j
 		} else if n.Fields[i].Rows != n.Fields[j].Rows {
 			return nil, fault.Inputf("node %s: %s chooses from %d rows of table %s and %s from %d, which other tables limit: expected that fields share all rows that they read, or none",
-				onnx.Quote(l.node), onnx.Quote(n.Fields[i].Name), n.Fields[i].Rows, onnx.Quote(l.tensor.Name), onnx.Quote(n.Fields[j].Name), n.Fields[j].Rows)
+				wire.Quote(l.node), wire.Quote(n.Fields[i].Name), n.Fields[i].Rows, wire.Quote(l.tensor.Name), wire.Quote(n.Fields[j].Name), n.Fields[j].Rows)
 		}
 	}
 	return fields, nil
@@ -153,7 +153,7 @@ func (b *builder) fields(n *Network, lists *lists) (map[place]int, error) {
 // row of the next look-ups of the table. Look-ups with the same first row share their rows.
 // limits refuses tables that are read in other ways.
 func (b *builder) limits() (map[*lookUp]int, error) {
-	tables := map[*onnx.Tensor][]*lookUp{}
+	tables := map[*wire.Tensor][]*lookUp{}
 	for _, l := range b.lookUps {
 		tables[l.tensor] = append(tables[l.tensor], l)
 	}
@@ -165,7 +165,7 @@ func (b *builder) limits() (map[*lookUp]int, error) {
 		}
 		if reader, ok := b.readers[first.tensor]; ok {
 			return nil, fault.Inputf("node %s reads table %s other than by a look-up, expected look-ups only: an entry would count in every row",
-				onnx.Quote(reader), onnx.Quote(first.tensor.Name))
+				wire.Quote(reader), wire.Quote(first.tensor.Name))
 		}
 		list = slices.Clone(list)
 		slices.SortStableFunc(list, func(x, y *lookUp) int { return cmp.Compare(y.offset, x.offset) })
@@ -196,7 +196,7 @@ func (b *builder) checkRows(n *Network, fields map[place]int) error {
 				continue
 			}
 			if err := e.check(l.offset, f.Rows, free, &b.checks); err != nil {
-				return fault.Inputf("node %s: field %s and table %s: %w", onnx.Quote(l.node), onnx.Quote(f.Name), onnx.Quote(l.tensor.Name), err)
+				return fault.Inputf("node %s: field %s and table %s: %w", wire.Quote(l.node), wire.Quote(f.Name), wire.Quote(l.tensor.Name), err)
 			}
 			if !e.plain() {
 				free = 0

@@ -10,7 +10,7 @@ import (
 )
 
 // node builds a node of the file. It converts the node to the newest form of its operator.
-func (b *builder) node(n *onnx.Node, s *scope, path string) ([]*value, error) {
+func (b *builder) node(n *wire.Node, s *scope, path string) ([]*value, error) {
 	if !b.step(1 + (len(n.Inputs)+len(n.Outputs))/8) {
 		return nil, fault.Inputf("node %s: the graph takes more than %d operators with its loops unrolled", n.Label(), maxSteps)
 	}
@@ -20,7 +20,7 @@ func (b *builder) node(n *onnx.Node, s *scope, path string) ([]*value, error) {
 			continue
 		}
 		if in[i] = s.find(name); in[i] == nil {
-			return nil, fault.Inputf("node %s (%s) reads %s, which is not computed", n.Label(), onnx.Quote(n.Op), onnx.Quote(name))
+			return nil, fault.Inputf("node %s (%s) reads %s, which is not computed", n.Label(), wire.Quote(n.Op), wire.Quote(name))
 		}
 	}
 	switch n.Op {
@@ -55,14 +55,14 @@ func (b *builder) node(n *onnx.Node, s *scope, path string) ([]*value, error) {
 	return b.apply(call.name(), call.op, call.attributes, call.in...)
 }
 
-func (b *builder) constantNode(n *onnx.Node) ([]*value, error) {
+func (b *builder) constantNode(n *wire.Node) ([]*value, error) {
 	if len(n.Attributes) != 1 {
 		return nil, fault.Inputf("node %s (Constant) has %d attributes, expected one", n.Label(), len(n.Attributes))
 	}
 	for _, a := range n.Attributes {
 		t := &graph.Tensor{Type: graph.Int, Shape: []int{}}
 		switch a.Kind {
-		case onnx.KindTensor:
+		case wire.KindTensor:
 			named := *a.Tensor
 			if named.Name == "" && len(n.Outputs) > 0 {
 				named.Name = n.Outputs[0]
@@ -73,13 +73,13 @@ func (b *builder) constantNode(n *onnx.Node) ([]*value, error) {
 				b.constants[a.Tensor] = v
 			}
 			return []*value{{head: graph.Absent, tensor: v}}, nil
-		case onnx.KindFloat:
+		case wire.KindFloat:
 			t.Type, t.Floats = graph.Float, []float32{a.Float}
-		case onnx.KindFloats:
+		case wire.KindFloats:
 			t.Type, t.Floats, t.Shape = graph.Float, a.Floats, []int{len(a.Floats)}
-		case onnx.KindInt:
+		case wire.KindInt:
 			t.Ints = []int64{a.Int}
-		case onnx.KindInts:
+		case wire.KindInts:
 			t.Ints, t.Shape = a.Ints, []int{len(a.Ints)}
 		default:
 			return nil, fault.Inputf("node %s (Constant) is neither a number nor a tensor", n.Label())
@@ -90,7 +90,7 @@ func (b *builder) constantNode(n *onnx.Node) ([]*value, error) {
 }
 
 // sequenceNode builds an operator of sequences, which are lists of values.
-func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
+func (b *builder) sequenceNode(n *wire.Node, in []*value) ([]*value, error) {
 	bad := fault.Inputf("node %s (%s): its inputs are not supported", n.Label(), n.Op)
 	if len(in) == 0 || slices.Contains(in, nil) {
 		return nil, bad
@@ -162,14 +162,14 @@ func (b *builder) sequenceNode(n *onnx.Node, in []*value) ([]*value, error) {
 }
 
 // tooLong returns the error for a graph that exceeds maxListed.
-func (b *builder) tooLong(n *onnx.Node) error {
+func (b *builder) tooLong(n *wire.Node) error {
 	return fault.Inputf("node %s (%s): the sequences of the graph have more than %d values together", n.Label(), n.Op, maxListed)
 }
 
 // call is a node that is being converted to the newest form of its operator.
 type call struct {
 	*builder
-	node       *onnx.Node
+	node       *wire.Node
 	path       string
 	op         string
 	in         []*value
@@ -179,7 +179,7 @@ type call struct {
 func (c *call) name() string { return c.node.NameOrOutput() }
 
 func (c *call) refuse(format string, args ...any) error {
-	return fault.Inputf("node %s (%s): %w", c.node.Label(), onnx.Quote(c.node.Op), fmt.Errorf(format, args...))
+	return fault.Inputf("node %s (%s): %w", c.node.Label(), wire.Quote(c.node.Op), fmt.Errorf(format, args...))
 }
 
 // without lists attributes that have no effect in inference.
@@ -197,24 +197,24 @@ func (c *call) convert() error {
 			continue
 		}
 		switch a.Kind {
-		case onnx.KindFloat:
+		case wire.KindFloat:
 			c.attributes[name] = a.Float
-		case onnx.KindInt:
+		case wire.KindInt:
 			c.attributes[name] = a.Int
-		case onnx.KindString:
+		case wire.KindString:
 			c.attributes[name] = a.String
-		case onnx.KindFloats:
+		case wire.KindFloats:
 			c.attributes[name] = a.Floats
-		case onnx.KindInts:
+		case wire.KindInts:
 			c.attributes[name] = a.Ints
-		case onnx.KindTensor:
+		case wire.KindTensor:
 			t, err := load(a.Tensor)
 			if err != nil {
-				return c.refuse("attribute %s: %w", onnx.Quote(name), err)
+				return c.refuse("attribute %s: %w", wire.Quote(name), err)
 			}
 			c.attributes[name] = t
 		default:
-			return c.refuse("the operator or its attribute %s is not supported", onnx.Quote(name))
+			return c.refuse("the operator or its attribute %s is not supported", wire.Quote(name))
 		}
 	}
 	return nil
@@ -407,7 +407,7 @@ func rewriteCastLike(c *call) ([]*value, error) {
 	if err != nil {
 		return nil, err
 	}
-	to := map[graph.Type]onnx.Type{graph.Float: onnx.Float, graph.Int: onnx.Int64, graph.Bool: onnx.Bool}[kind]
+	to := map[graph.Type]wire.Type{graph.Float: wire.Float, graph.Int: wire.Int64, graph.Bool: wire.Bool}[kind]
 	c.op, c.in, c.attributes = "Cast", c.in[:1], graph.Attributes{"to": int64(to)}
 	return nil, nil
 }
@@ -415,7 +415,7 @@ func rewriteCastLike(c *call) ([]*value, error) {
 // rewriteCast omits the cast of a tensor between floating-point types, so that look-ups can
 // read the tensor as a table.
 func rewriteCast(c *call) ([]*value, error) {
-	to := onnx.Type(c.integer("to", 0))
+	to := wire.Type(c.integer("to", 0))
 	if len(c.in) == 1 && c.in[0] != nil && c.in[0].tensor != nil && c.in[0].head == graph.Absent && c.in[0].tensor.Type.Floating() && to.Floating() {
 		return c.in, nil
 	}
@@ -433,7 +433,7 @@ func rewritePow(c *call) ([]*value, error) {
 		return nil, err
 	}
 	if base == graph.Float && exponent == graph.Int {
-		out, err := c.apply(c.name(), "Cast", graph.Attributes{"to": int64(onnx.Float)}, c.in[1])
+		out, err := c.apply(c.name(), "Cast", graph.Attributes{"to": int64(wire.Float)}, c.in[1])
 		if err != nil {
 			return nil, err
 		}

@@ -25,7 +25,7 @@ func (e *severalError) Unwrap() error { return e.error }
 // logit sets the output of the head to the logit, and b.end. It describes how the logit
 // follows from v, the output of the file.
 func (b *builder) logit(v *value, o Options) (string, error) {
-	name := onnx.Quote(b.output)
+	name := wire.Quote(b.output)
 	if err := b.materialise(v, &step{name: b.output, op: "output"}); err != nil {
 		return "", err
 	}
@@ -39,7 +39,7 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 	case info.Type != graph.Float:
 		return "", fault.Setting(fault.Inputf("output %s is of type %v, expected a probability or a logit", name, info.Type), OutputSetting)
 	}
-	b.end = onnx.End{Output: b.output, Shape: info.Shape}
+	b.end = wire.End{Output: b.output, Shape: info.Shape}
 	at := trail{b, v.head, 0}
 	several := &severalError{fault.Setting(fault.Inputf("output %s has the shape %v for one row, expected one number: choose one of them, such as %s[0], or export the model with a dynamic batch axis", name, info.Shape, name), OutputSetting), 1}
 	if b.element >= count {
@@ -71,7 +71,7 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 		several.count = info.Shape[0]
 		return "", several
 	case op == "Sigmoid":
-		label := onnx.Quote(node.Name)
+		label := wire.Quote(node.Name)
 		at.value = node.Inputs[0]
 		b.end.Op, b.end.Shape = op, b.head.Values[at.value].Shape
 		b.head.Output, err = at.pick()
@@ -129,7 +129,7 @@ func (t *trail) back() (*graph.Node, error) {
 			return n, nil
 		}
 		if !found {
-			return nil, fmt.Errorf("node %s sets it to 0 in every row", onnx.Quote(n.Name))
+			return nil, fmt.Errorf("node %s sets it to 0 in every row", wire.Quote(n.Name))
 		}
 	}
 }
@@ -202,5 +202,5 @@ func (t *trail) difference(n *graph.Node) (text string, ok bool, err error) {
 		return "", true, fault.Inputf("%w", err)
 	}
 	t.head.Output = out[0]
-	return fmt.Sprintf("input %d of Softmax %s minus the other one", class, onnx.Quote(n.Name)), true, nil
+	return fmt.Sprintf("input %d of Softmax %s minus the other one", class, wire.Quote(n.Name)), true, nil
 }

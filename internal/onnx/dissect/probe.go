@@ -16,7 +16,7 @@ import (
 const maxBound = 1 << 10
 
 // dissect repeats attempt until no more inputs are found to be the offsets of bags.
-func dissect(m *onnx.Model, o Options) (*Network, error) {
+func dissect(m *wire.Model, o Options) (*Network, error) {
 	bound, all := map[string]bool{}, newCommon()
 	for {
 		n, err := attempt(m, o, bound, all)
@@ -38,7 +38,7 @@ const maxWork = 1 << 27
 
 // attempt takes m apart. bound is the set of inputs that are known to be the offsets of
 // bags.
-func attempt(m *onnx.Model, o Options, bound map[string]bool, all *common) (*Network, error) {
+func attempt(m *wire.Model, o Options, bound map[string]bool, all *common) (*Network, error) {
 	p, err := newPlan(m, o, bound, all)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (p *plan) probe(batch int) (*probe, error) {
 	b.head.Output = v.head
 	_, given := b.head.Folded()
 	if most := maxWork + 256*given; b.head.Work(most) > most {
-		return nil, fault.Inputf("output %s takes more than %d multiplications, expected a click model", onnx.Quote(b.output), most)
+		return nil, fault.Inputf("output %s takes more than %d multiplications, expected a click model", wire.Quote(b.output), most)
 	}
 	return &probe{b, v, b.head.Values[v.head].Shape}, nil
 }
@@ -192,7 +192,7 @@ func (p *probe) run(seeds ...uint64) (*graph.Tensor, error) {
 // output must equal the output for this row alone. two and three are probes of several rows,
 // and may be the same.
 func compare(one, two, three *probe) error {
-	name := onnx.Quote(one.output)
+	name := wire.Quote(one.output)
 	axis := -1
 	if len(one.shape) == len(two.shape) && len(one.shape) == len(three.shape) {
 		for i := range one.shape {

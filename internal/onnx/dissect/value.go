@@ -13,7 +13,7 @@ import (
 type value struct {
 	head     graph.Value  // a value of the head; graph.Absent = none yet
 	trace    *trace       // nil, or what is known about a value that depends on inputs and not on tables
-	tensor   *onnx.Tensor // nil, or a constant of the file
+	tensor   *wire.Tensor // nil, or a constant of the file
 	sequence []*value
 	list     bool // whether it is a sequence, which may be empty
 }
@@ -60,7 +60,7 @@ func (b *builder) apply(name, op string, attributes graph.Attributes, inputs ...
 			continue
 		}
 		if v.list {
-			return nil, fault.Inputf("node %s: operator %s of a sequence is not supported", onnx.Quote(name), op)
+			return nil, fault.Inputf("node %s: operator %s of a sequence is not supported", wire.Quote(name), op)
 		}
 		if op == "Gather" && i == 0 && len(inputs) == 2 && inputs[1] != nil && inputs[1].trace != nil && v.trace == nil {
 			return b.lookUp(s)
@@ -143,20 +143,20 @@ func (b *builder) addConstant(key any, t *graph.Tensor) graph.Value {
 }
 
 // load returns t as a tensor in memory.
-func load(t *onnx.Tensor) (*graph.Tensor, error) {
+func load(t *wire.Tensor) (*graph.Tensor, error) {
 	out := &graph.Tensor{Name: t.Name, Shape: slices.Clone(t.Dims)}
 	if out.Shape == nil {
 		out.Shape = []int{}
 	}
 	if _, err := graph.Count(out.Shape); err != nil {
-		return nil, fault.Inputf("tensor %s: %w", onnx.Quote(t.Name), err)
+		return nil, fault.Inputf("tensor %s: %w", wire.Quote(t.Name), err)
 	}
 	var err error
 	switch {
 	case t.Type.Floating():
 		out.Type = graph.Float
 		out.Floats, err = t.Floats()
-	case t.Type == onnx.Bool:
+	case t.Type == wire.Bool:
 		out.Type = graph.Bool
 		out.Bools, err = t.Bools()
 	default:
@@ -188,7 +188,7 @@ func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
 		info := scratch.Values[v]
 		count, err := graph.Count(info.Shape)
 		if err != nil || count > maxTraced || !b.trace(count, 1) {
-			return nil, fault.Inputf("node %s (%s): its result with the shape %v is too large for a value that depends on inputs only", onnx.Quote(s.name), s.op, info.Shape)
+			return nil, fault.Inputf("node %s (%s): its result with the shape %v is too large for a value that depends on inputs only", wire.Quote(s.name), s.op, info.Shape)
 		}
 		out = append(out, &value{head: graph.Absent, trace: &trace{kind: info.Type, shape: info.Shape, node: s, output: i}})
 	}
@@ -213,7 +213,7 @@ func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
 		return out, nil
 	case elementwise[s.op] && len(out) == 1:
 		if count, _ := graph.Count(first.shape); !b.trace(count, 3) {
-			return nil, fault.Inputf("node %s (%s): the values that depend on inputs only have too many elements", onnx.Quote(s.name), s.op)
+			return nil, fault.Inputf("node %s (%s): the values that depend on inputs only have too many elements", wire.Quote(s.name), s.op)
 		}
 		if err := compute(s, scratch, elements, first); err != nil {
 			return nil, err
@@ -293,7 +293,7 @@ func compute(s *step, scratch *graph.Graph, elements [][]*element, out *trace) e
 		}
 		var err error
 		if places[i], err = broadcast(scratch.Values[scratch.Nodes[0].Inputs[i]].Shape, out.shape); err != nil {
-			return fault.Inputf("node %s (%s): %w", onnx.Quote(s.name), s.op, err)
+			return fault.Inputf("node %s (%s): %w", wire.Quote(s.name), s.op, err)
 		}
 	}
 	count, _ := graph.Count(out.shape)
@@ -350,7 +350,7 @@ func (b *builder) materialise(v *value, s *step) error {
 		return nil
 	}
 	if v.list {
-		return fault.Inputf("node %s: operator %s of a sequence is not supported", onnx.Quote(s.name), s.op)
+		return fault.Inputf("node %s: operator %s of a sequence is not supported", wire.Quote(s.name), s.op)
 	}
 	if v.tensor != nil {
 		return b.load(v, s.name)
@@ -364,10 +364,10 @@ func (b *builder) materialise(v *value, s *step) error {
 		return err
 	}
 	if len(t.elements) == 0 {
-		return fault.Inputf("node %s (%s) reads a part of an input that has no elements", onnx.Quote(s.name), s.op)
+		return fault.Inputf("node %s (%s) reads a part of an input that has no elements", wire.Quote(s.name), s.op)
 	}
 	if t.node == nil {
-		return fault.Inputf("node %s (%s) reads a part of an input that cannot be a number", onnx.Quote(s.name), s.op)
+		return fault.Inputf("node %s (%s) reads a part of an input that cannot be a number", wire.Quote(s.name), s.op)
 	}
 	if t.node.added == nil {
 		for _, in := range t.node.inputs {
@@ -418,7 +418,7 @@ func (b *builder) parts(t *trace, s *step) []graph.Value {
 
 // cast adds the conversion of v to a type.
 func (b *builder) cast(name string, v graph.Value, kind graph.Type) (graph.Value, error) {
-	to := map[graph.Type]onnx.Type{graph.Float: onnx.Float, graph.Int: onnx.Int64, graph.Bool: onnx.Bool}[kind]
+	to := map[graph.Type]wire.Type{graph.Float: wire.Float, graph.Int: wire.Int64, graph.Bool: wire.Bool}[kind]
 	out, err := b.head.Add(graph.Node{Name: name, Op: "Cast", Inputs: []graph.Value{v}, Attributes: graph.Attributes{"to": int64(to)}})
 	if err != nil {
 		return 0, fault.Inputf("%w", err)

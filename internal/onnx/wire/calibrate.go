@@ -1,4 +1,4 @@
-package onnx
+package wire
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-// Package onnx reads .onnx files, and writes them again with new elements of tensors. It
+// Package wire reads .onnx files, and writes them again with new elements of tensors. It
 // reads a file in pieces. In memory it keeps only a description of bounded size: nodes,
 // names, attributes, and the positions of the tensors. The elements of tensors stay in the
 // file, or in the files next to it, until a caller reads them. The package executes nothing
@@ -7,7 +7,7 @@
 // Local functions are inlined, so that a graph contains only ONNX's own operators. Sparse
 // tensors, training information, quantised operators and operators of other domains are
 // refused.
-package onnx
+package wire
 
 import (
 	"io"

@@ -1,4 +1,4 @@
-package onnx_test
+package wire_test
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ import (
 
 type names = onnxtest.Names
 
-func read(data []byte) (*onnx.Model, error) {
-	return onnx.Read("m.onnx", bytes.NewReader(data), int64(len(data)))
+func read(data []byte) (*wire.Model, error) {
+	return wire.Read("m.onnx", bytes.NewReader(data), int64(len(data)))
 }
 
 // small is a model with all kinds of parts: a function, an If, and tensors in every form.
@@ -62,7 +62,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("format %d, operator set %d, producer %q", m.IR, m.Opset, m.Producer)
 	}
 	g := m.Graph
-	want := []onnx.Value{{Name: "x", Type: onnx.Float, Known: true, Dims: []onnx.Dim{{Size: -1, Name: "batch"}, {Size: 2}}}}
+	want := []wire.Value{{Name: "x", Type: wire.Float, Known: true, Dims: []wire.Dim{{Size: -1, Name: "batch"}, {Size: 2}}}}
 	if !reflect.DeepEqual(g.Inputs, want) {
 		t.Errorf("inputs %+v, expected %+v", g.Inputs, want)
 	}
@@ -396,7 +396,7 @@ func TestExternalData(t *testing.T) {
 		if c.link && !links {
 			continue // Windows lets only administrators make links
 		}
-		m, err := onnx.Open(outsideModel(t, folder, c.settings, c.dims...))
+		m, err := wire.Open(outsideModel(t, folder, c.settings, c.dims...))
 		if c.want != "" {
 			if err == nil || !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v: error %v, expected %q", c.settings, err, c.want)
@@ -418,10 +418,10 @@ func TestExternalData(t *testing.T) {
 
 // A path that is not a regular file is refused.
 func TestNotRegular(t *testing.T) {
-	if _, err := onnx.Open(t.TempDir()); err == nil || !fault.IsInput(err) {
+	if _, err := wire.Open(t.TempDir()); err == nil || !fault.IsInput(err) {
 		t.Errorf("a folder gives the error %v", err)
 	}
-	if _, err := onnx.Open(filepath.Join(t.TempDir(), "missing.onnx")); err == nil || fault.IsInput(err) {
+	if _, err := wire.Open(filepath.Join(t.TempDir(), "missing.onnx")); err == nil || fault.IsInput(err) {
 		t.Errorf("a missing file gives the error %v", err)
 	}
 }
@@ -456,7 +456,7 @@ func TestLargeTable(t *testing.T) {
 	f := &hole{head, int64(len(head)) + bytes}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	m, err := onnx.Read("large.onnx", f, f.size)
+	m, err := wire.Read("large.onnx", f, f.size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -516,7 +516,7 @@ func FuzzOpen(f *testing.F) {
 			switch {
 			case v.Type.Floating():
 				_, err = v.Floats()
-			case v.Type == onnx.Bool:
+			case v.Type == wire.Bool:
 				_, err = v.Bools()
 			default:
 				_, err = v.Ints()

@@ -19,9 +19,9 @@ type findings struct {
 	order      []int32   // entries in the order in which they are dropped
 	summary    *scores.Summary
 	fields     []fieldFinding
-	bins       [][]prune.Bin // by sparsity: bins of all features together
-	fieldBins  [][]prune.Bin // by field: bins at the reference sparsity
-	cuts       []cutFinding  // by sparsity: how certain the cut is
+	bins       [][]mask.Bin // by sparsity: bins of all features together
+	fieldBins  [][]mask.Bin // by field: bins at the reference sparsity
+	cuts       []cutFinding // by sparsity: how certain the cut is
 }
 
 // fieldFinding describes the entries of a field.
@@ -45,7 +45,7 @@ const binsShown = 3 // as in the paper's RQ5
 // analyse computes the findings. It returns an error if the aggregate is unknown.
 func analyse(f *Facts) (*findings, error) {
 	s := f.Scores
-	order, err := sweep.Order(s, f.Aggregate, prune.Abs, f.Entries)
+	order, err := sweep.Order(s, f.Aggregate, mask.Abs, f.Entries)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func analyse(f *Facts) (*findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, most := prune.PadsLast(&s.Layout, order)
+	_, most := mask.PadsLast(&s.Layout, order)
 	found := &findings{sparsities: f.sparsities(), shown: len(f.sparsities()) / 2, values: values, order: order, summary: s.Summary(values)}
 	for _, field := range found.summary.Fields {
 		found.fields = append(found.fields, fieldFinding{FieldSummary: field})
@@ -65,13 +65,13 @@ func analyse(f *Facts) (*findings, error) {
 			return nil, err
 		}
 		drop = min(drop, most)
-		mask := prune.Mask(order, drop)
-		countKept(found.fields, s, mask)
-		found.bins = append(found.bins, prune.AllBins(f.Architecture, s.Count, mask, binsShown))
+		dropped := mask.Of(order, drop)
+		countKept(found.fields, s, dropped)
+		found.bins = append(found.bins, mask.AllBins(f.Architecture, s.Count, dropped, binsShown))
 		if k == reference {
-			found.fieldBins = prune.Bins(f.Architecture, s.Count, mask, binsShown)
+			found.fieldBins = mask.Bins(f.Architecture, s.Count, dropped, binsShown)
 		}
-		found.cuts = append(found.cuts, f.cut(found, mask, drop))
+		found.cuts = append(found.cuts, f.cut(found, dropped, drop))
 	}
 	return found, nil
 }

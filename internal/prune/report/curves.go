@@ -493,7 +493,7 @@ func settings(s *sweep.Settings) string {
 		return ""
 	}
 	var text []string
-	if s.Rank == prune.Signed {
+	if s.Rank == mask.Signed {
 		text = append(text, "Entries are ranked by their signed scores.")
 	}
 	if len(s.Protect) > 0 {

@@ -143,13 +143,13 @@ type frequencySection struct {
 // binRow is a bin of the features of all fields.
 type binRow struct {
 	Name string
-	prune.Bin
+	mask.Bin
 	Means []float64 // by sparsity: mean number of kept entries per feature
 }
 
 type binField struct {
 	Name string
-	Bins []prune.Bin // bins at the sparsity Reference
+	Bins []mask.Bin // bins at the sparsity Reference
 }
 
 func (f *Facts) frequencyOf(found *findings, show addPicture) *frequencySection {

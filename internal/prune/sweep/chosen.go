@@ -24,7 +24,7 @@ func (d *Document) Chosen() []*Point {
 // ChosenAt returns the point that Select chose at a budget, which is a sparsity or a
 // number of parameters. Sparsities are equal if a table prints them alike. If there is
 // only one chosen point, the budget may be nil.
-func (d *Document) ChosenAt(b *prune.Budget) (*Point, error) {
+func (d *Document) ChosenAt(b *mask.Budget) (*Point, error) {
 	chosen := d.Chosen()
 	if len(chosen) == 0 {
 		return nil, fault.Inputf("the sweep chose no method: run shaver sweep with --select")
@@ -36,7 +36,7 @@ func (d *Document) ChosenAt(b *prune.Budget) (*Point, error) {
 		return chosen[0], nil
 	}
 	at := slices.IndexFunc(chosen, func(p *Point) bool {
-		if b.Unit == prune.Kept {
+		if b.Unit == mask.Kept {
 			return float64(p.Parameters) == b.Amount
 		}
 		return SparsityText(p.Sparsity) == SparsityText(b.Amount)

@@ -16,7 +16,7 @@ func TestChosenAt(t *testing.T) {
 		return Point{Method: "shapley", Sparsity: sparsity, Parameters: parameters, ValidationAUC: auc}
 	}
 	d := &Document{Points: []Point{at(.5, 50, nil), at(.5, 50, &auc), at(.9, 10, &auc), at(1./3, 66, &auc)}}
-	for i, b := range []prune.Budget{1: {Unit: prune.Sparsity, Amount: .5}, 2: {Unit: prune.Kept, Amount: 10}, 3: {Unit: prune.Sparsity, Amount: .333333}} {
+	for i, b := range []mask.Budget{1: {Unit: mask.Sparsity, Amount: .5}, 2: {Unit: mask.Kept, Amount: 10}, 3: {Unit: mask.Sparsity, Amount: .333333}} {
 		if i == 0 {
 			continue
 		}
@@ -29,12 +29,12 @@ func TestChosenAt(t *testing.T) {
 	}
 	for _, c := range []struct {
 		d    *Document
-		b    *prune.Budget
+		b    *mask.Budget
 		want string
 	}{
 		{d, nil, "the sweep chose at several sparsities: give --sparsity, one of 0.5 (50 parameters), 0.9 (10 parameters), 0.333333 (66 parameters)"},
-		{d, &prune.Budget{Unit: prune.Sparsity, Amount: .8}, "the sweep has no choice at sparsity 0.8, only at the sparsities 0.5"},
-		{&Document{Points: d.Points[:1]}, &prune.Budget{Unit: prune.Sparsity, Amount: .5}, "the sweep chose no method: run shaver sweep with --select"},
+		{d, &mask.Budget{Unit: mask.Sparsity, Amount: .8}, "the sweep has no choice at sparsity 0.8, only at the sparsities 0.5"},
+		{&Document{Points: d.Points[:1]}, &mask.Budget{Unit: mask.Sparsity, Amount: .5}, "the sweep chose no method: run shaver sweep with --select"},
 	} {
 		if _, err := c.d.ChosenAt(c.b); err == nil || !strings.Contains(err.Error(), c.want) || !fault.IsUsage(err) && !fault.IsInput(err) {
 			t.Errorf("error %v, expected %q", err, c.want)

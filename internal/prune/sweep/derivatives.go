@@ -53,7 +53,7 @@ func SNIPOrder(f *scores.File, entries []float32) ([]int32, error) {
 	if err := checkDerivatives(SNIP, &f.Spec.Options, f.Spec.Baseline); err != nil {
 		return nil, err
 	}
-	return Order(f, scores.Sum, prune.Abs, entries)
+	return Order(f, scores.Sum, mask.Abs, entries)
 }
 
 // checkDerivatives returns an error unless scores with these options and the named baseline
@@ -81,10 +81,10 @@ func SSEDSOrder(f *scores.File) ([]int32, error) {
 	if err := CheckSSEDS(&f.Spec.Options, f.Spec.Baseline); err != nil {
 		return nil, err
 	}
-	order, err := prune.ColumnOrder(&f.Layout, f.Phi)
+	order, err := mask.ColumnOrder(&f.Layout, f.Phi)
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
-	order, _ = prune.PadsLast(&f.Layout, order)
+	order, _ = mask.PadsLast(&f.Layout, order)
 	return order, nil
 }

@@ -106,7 +106,7 @@ func TestSSEDS(t *testing.T) {
 				dropped++
 			}
 			for _, least := range []int{before + 1, dropped} {
-				p, table, err := method.Cut(prune.Budget{Unit: prune.Kept, Amount: float64(a.Parameters() - least)})
+				p, table, err := method.Cut(mask.Budget{Unit: mask.Kept, Amount: float64(a.Parameters() - least)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -162,7 +162,7 @@ func TestSNIP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, table, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: .5})
+		p, table, err := method.Cut(mask.Budget{Unit: mask.Sparsity, Amount: .5})
 		if err != nil || p.Method != SNIP || *p.Source != 4 || p.Baseline != baseline.Zero || p.Sparsity != .5 {
 			t.Errorf("%s: point %+v, error %v", name, p, err)
 		}
@@ -217,7 +217,7 @@ func TestSSEDSOfMergedFeatures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := Order(f, scores.Sum, prune.Abs, m.Weights.Embedding)
+	entries, err := Order(f, scores.Sum, mask.Abs, m.Weights.Embedding)
 	if err != nil || !slices.Equal(columns, entries) {
 		t.Errorf("SSEDS has the order %v and Taylor %v; error %v", columns, entries, err)
 	}
@@ -234,15 +234,15 @@ func TestSSEDSBudgets(t *testing.T) {
 		protect []string
 		most    int // number of entries that may be dropped
 	}{{[]string{"b"}, 4*a.Dim/2 + 5*a.Dim/2}, {[]string{"b", "c"}, 4 * a.Dim / 2}} {
-		start.Keep = prune.Keep{Fields: keep.protect, Minimum: .5}
+		start.Keep = mask.Keep{Fields: keep.protect, Minimum: .5}
 		for seed := range uint64(50) {
-			copy(f.Phi, prune.Random(len(f.Phi), seed))
+			copy(f.Phi, mask.Random(len(f.Phi), seed))
 			method, err := start.BySSEDS(f, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for drop := range keep.most + 1 {
-				p, table, err := method.Cut(prune.Budget{Unit: prune.Kept, Amount: float64(a.Parameters() - drop)})
+				p, table, err := method.Cut(mask.Budget{Unit: mask.Kept, Amount: float64(a.Parameters() - drop)})
 				if err != nil || p.Parameters > a.Parameters()-drop {
 					t.Fatalf("seed %d: point %+v, error %v", seed, p, err)
 				}
@@ -258,13 +258,13 @@ func TestSSEDSBudgets(t *testing.T) {
 					}
 				}
 			}
-			if _, _, err := method.Cut(prune.Budget{Unit: prune.Kept, Amount: float64(a.Parameters() - keep.most - 1)}); !fault.IsUsage(err) {
+			if _, _, err := method.Cut(mask.Budget{Unit: mask.Kept, Amount: float64(a.Parameters() - keep.most - 1)}); !fault.IsUsage(err) {
 				t.Error(err)
 			}
 		}
 	}
 
-	start.Keep = prune.Keep{}
+	start.Keep = mask.Keep{}
 	start.Fit = func([]int32, int64) (int, error) { return 1, nil }
 	smallest := 20 // number of dropped entries from which on the file is small
 	start.Footprint = func(dropped []bool) (file, table, memory int64) {
@@ -283,15 +283,15 @@ func TestSSEDSBudgets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _, err := method.Cut(prune.Budget{Unit: prune.Bytes, Amount: 1500})
+	p, _, err := method.Cut(mask.Budget{Unit: mask.Bytes, Amount: 1500})
 	if err != nil || a.Parameters()-p.Parameters < smallest {
 		t.Errorf("point %+v, error %v, expected at least %d dropped entries", p, err, smallest)
 	}
 	order, _ := SSEDSOrder(f)
-	if dropped := a.Parameters() - p.Parameters; dropped != prune.WholeColumns(&a, order, smallest) {
+	if dropped := a.Parameters() - p.Parameters; dropped != mask.WholeColumns(&a, order, smallest) {
 		t.Errorf("%d dropped entries, expected the first whole columns from %d on", dropped, smallest)
 	}
-	if _, _, err := method.Cut(prune.Budget{Unit: prune.Bytes, Amount: 500}); !fault.IsUsage(err) || !strings.Contains(err.Error(), "no number of whole columns fits") {
+	if _, _, err := method.Cut(mask.Budget{Unit: mask.Bytes, Amount: 500}); !fault.IsUsage(err) || !strings.Contains(err.Error(), "no number of whole columns fits") {
 		t.Error(err)
 	}
 }

@@ -18,7 +18,7 @@ func (d *Document) Flags(p *Point, aggregate string) []string {
 		words = append(words, "--aggregate", aggregate)
 	}
 	if s := d.Settings; s != nil {
-		if s.Rank == prune.Signed {
+		if s.Rank == mask.Signed {
 			words = append(words, "--rank", s.Rank)
 		}
 		if len(s.Protect) > 0 {

@@ -42,7 +42,7 @@ func TestMethodsKeepPads(t *testing.T) {
 			methods = append(methods, method)
 		}
 		for _, aggregate := range scores.Aggregates() {
-			method, err := u.ByScores(file, 0, aggregate, prune.Abs)
+			method, err := u.ByScores(file, 0, aggregate, mask.Abs)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,8 +51,8 @@ func TestMethodsKeepPads(t *testing.T) {
 		for _, method := range methods {
 			budgets := method.Own()
 			if budgets == nil {
-				budgets = []prune.Budget{{Unit: prune.Sparsity, Amount: .5}, {Unit: prune.Sparsity, Amount: 15. / 17}}
-				if _, _, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: 1}); !fault.IsUsage(err) {
+				budgets = []mask.Budget{{Unit: mask.Sparsity, Amount: .5}, {Unit: mask.Sparsity, Amount: 15. / 17}}
+				if _, _, err := method.Cut(mask.Budget{Unit: mask.Sparsity, Amount: 1}); !fault.IsUsage(err) {
 					t.Errorf("error %v for a budget that drops everything", err)
 				}
 			}
@@ -71,8 +71,8 @@ func TestMethodsKeepPads(t *testing.T) {
 		}
 	}
 	for _, z := range []float64{0, 2} {
-		choices := slices.Repeat([]prune.Choice{prune.WasDropped}, 17)
-		order, err := StableOrder(file, scores.RMS, prune.Abs, entries, choices, z)
+		choices := slices.Repeat([]mask.Choice{mask.WasDropped}, 17)
+		order, err := StableOrder(file, scores.RMS, mask.Abs, entries, choices, z)
 		if err != nil || !slices.Contains(order[15:], 0) || !slices.Contains(order[15:], 1) {
 			t.Errorf("order %v, error %v", order, err)
 		}

@@ -17,12 +17,12 @@ import (
 // Method makes a table smaller in a single shot.
 type Method interface {
 	// Own returns the only budgets that the method supports, or nil if it supports any.
-	Own() []prune.Budget
+	Own() []mask.Budget
 	// Cut returns the point of a budget, without Measure, and the tables, one after another.
-	Cut(prune.Budget) (Point, []float32, error)
+	Cut(mask.Budget) (Point, []float32, error)
 	// Dropped returns the entries that Cut drops. It returns nil if the method drops none, but
 	// stores all of them in fewer bits.
-	Dropped(prune.Budget) ([]bool, error)
+	Dropped(mask.Budget) ([]bool, error)
 }
 
 // Unpruned is the table that methods make smaller, with other data that they need.
@@ -38,7 +38,7 @@ type Unpruned struct {
 	// of it that stores the table, and of the memory that the table takes when it is served.
 	// It is nil if the model cannot be stored in a compact file.
 	Footprint func(dropped []bool) (file, table, memory int64)
-	Keep      prune.Keep       // entries that no method drops
+	Keep      mask.Keep        // entries that no method drops
 	Values    compact.Encoding // number format of kept entries
 }
 
@@ -63,7 +63,7 @@ var ptqBits = []int{4, 8, 16}
 // one grid for the table (ptq8), for each field (ptq8-field) or for each row (ptq8-row).
 func Rivals() []string {
 	all := []string{Magnitude, Random, Frequency}
-	for _, per := range []string{"", "-" + prune.PerField, "-" + prune.PerRow} {
+	for _, per := range []string{"", "-" + mask.PerField, "-" + mask.PerRow} {
 		for _, bits := range ptqBits {
 			all = append(all, fmt.Sprintf("%s%d%s", ptqPrefix, bits, per))
 		}
@@ -101,11 +101,11 @@ func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, 
 	if err != nil {
 		return nil, err
 	}
-	order, err := prune.Order(rank, values, entries)
+	order, err := mask.Order(rank, values, entries)
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
-	order, _ = prune.PadsLast(&f.Layout, order)
+	order, _ = mask.PadsLast(&f.Layout, order)
 	return order, nil
 }
 
@@ -113,7 +113,7 @@ func Order(f *scores.File, aggregate, rank string, entries []float32) ([]int32, 
 // against them exceeds z standard errors of the aggregate; see prune.Stable,
 // scores.File.AggregateSE and RaiseUnseen. For the order of a path, which has no standard errors,
 // z counts rounds; see prune.Outlasted. If z is 0, the result is that of Order.
-func StableOrder(f *scores.File, aggregate, rank string, entries []float32, choices []prune.Choice, z float64) ([]int32, error) {
+func StableOrder(f *scores.File, aggregate, rank string, entries []float32, choices []mask.Choice, z float64) ([]int32, error) {
 	if z == 0 {
 		return Order(f, aggregate, rank, entries)
 	}
@@ -123,24 +123,24 @@ func StableOrder(f *scores.File, aggregate, rank string, entries []float32, choi
 	}
 	var deviations []float64
 	if f.Ranks() {
-		values, deviations = prune.Outlasted(values)
+		values, deviations = mask.Outlasted(values)
 	} else {
 		if deviations, err = f.AggregateSE(aggregate); err != nil {
 			return nil, fault.Usagef("%w", err)
 		}
 		f.RaiseUnseen(aggregate, deviations)
 	}
-	order, err := prune.Stable(rank, values, entries, deviations, choices, z)
+	order, err := mask.Stable(rank, values, entries, deviations, choices, z)
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
-	order, _ = prune.PadsLast(&f.Layout, order)
+	order, _ = mask.PadsLast(&f.Layout, order)
 	return order, nil
 }
 
 // ranked returns the aggregate of f. It returns wrong usage if the rank does not apply to it.
 func ranked(f *scores.File, aggregate, rank string) ([]float64, error) {
-	if rank == prune.Signed && aggregate != scores.Sum {
+	if rank == mask.Signed && aggregate != scores.Sum {
 		return nil, fault.Usagef("--rank %s needs --aggregate %s: the values of %s have no sign", rank, scores.Sum, aggregate)
 	}
 	values, err := f.Aggregate(aggregate)
@@ -169,19 +169,19 @@ func (t *Unpruned) RivalOrder(name string, baseline []float32, seed uint64) ([]i
 	var values []float64
 	switch name {
 	case Magnitude:
-		values = prune.Magnitude(t.Entries)
+		values = mask.Magnitude(t.Entries)
 	case Random:
-		values = prune.Random(len(t.Entries), seed)
+		values = mask.Random(len(t.Entries), seed)
 	case Frequency:
 		counts, err := t.Counts()
 		if err != nil {
 			return nil, err
 		}
-		values = prune.Frequency(t.Architecture, t.Entries, baseline, counts)
+		values = mask.Frequency(t.Architecture, t.Entries, baseline, counts)
 	default:
 		return nil, unknownRival(name)
 	}
-	return prune.Order(prune.Abs, values, t.Entries)
+	return mask.Order(mask.Abs, values, t.Entries)
 }
 
 func unknownRival(name string) error {
@@ -209,45 +209,45 @@ func (t *Unpruned) ordered(template Point, baseline []float32, order []int32) (M
 	return &ordered{t, template, baseline, order, most}, nil
 }
 
-func (o *ordered) Own() []prune.Budget { return nil }
+func (o *ordered) Own() []mask.Budget { return nil }
 
-func (o *ordered) Cut(b prune.Budget) (Point, []float32, error) {
-	mask, err := o.Dropped(b)
+func (o *ordered) Cut(b mask.Budget) (Point, []float32, error) {
+	dropped, err := o.Dropped(b)
 	if err != nil {
 		return Point{}, nil, err
 	}
 	a, p := o.table.Architecture, o.template
-	table, err := Pruned(a, o.table.Entries, mask, o.baseline, o.table.Values)
+	table, err := Pruned(a, o.table.Entries, dropped, o.baseline, o.table.Values)
 	if err != nil {
 		return Point{}, nil, err
 	}
 	drop := 0
-	for _, gone := range mask {
+	for _, gone := range dropped {
 		if gone {
 			drop++
 		}
 	}
-	p.Sparsity = float64(drop) / float64(len(mask))
-	if b.Unit == prune.Sparsity && !o.columns() {
+	p.Sparsity = float64(drop) / float64(len(dropped))
+	if b.Unit == mask.Sparsity && !o.columns() {
 		p.Sparsity = b.Amount
 	}
 	if o.table.Footprint != nil {
-		file, stored, memory := o.table.Footprint(mask)
+		file, stored, memory := o.table.Footprint(dropped)
 		p.Bytes, p.TableBytes, p.MemoryBytes = &file, &stored, &memory
 	}
-	p.Parameters, p.EmptyFeatures = prune.Parameters(a, drop, p.Baseline), prune.EmptyFeatures(a, mask)
+	p.Parameters, p.EmptyFeatures = mask.Parameters(a, drop, p.Baseline), mask.EmptyFeatures(a, dropped)
 	return p, table, nil
 }
 
 // Pruned returns the tables with the values that a reader of the compact file gets. Dropped
 // entries have their baseline, [BaselineSize]. Kept entries are rounded to the number
 // format values.
-func Pruned(a *model.Architecture, entries []float32, mask []bool, baseline []float32, values compact.Encoding) ([]float32, error) {
-	table := prune.Apply(a, entries, mask, baseline)
+func Pruned(a *model.Architecture, entries []float32, dropped []bool, baseline []float32, values compact.Encoding) ([]float32, error) {
+	table := mask.Apply(a, entries, dropped, baseline)
 	if values == compact.Float32 {
 		return table, nil
 	}
-	parts, err := compact.Encode(a, table, mask, baseline, values)
+	parts, err := compact.Encode(a, table, dropped, baseline, values)
 	if err != nil { // a value is out of range for this number format
 		return nil, fault.Inputf("entries stored as %s: %w", values, err)
 	}
@@ -260,7 +260,7 @@ func Pruned(a *model.Architecture, entries []float32, mask []bool, baseline []fl
 	return table, nil
 }
 
-func (o *ordered) Dropped(b prune.Budget) ([]bool, error) {
+func (o *ordered) Dropped(b mask.Budget) ([]bool, error) {
 	fit := func(bytes int64) (int, error) { return o.table.Fit(o.order, bytes) }
 	drop, err := b.Drop(o.table.Architecture, o.template.Baseline, fit)
 	if err != nil {
@@ -272,20 +272,20 @@ func (o *ordered) Dropped(b prune.Budget) ([]bool, error) {
 	if o.columns() {
 		return o.wholeColumns(b, drop)
 	}
-	return prune.Mask(o.order, drop), nil
+	return mask.Of(o.order, drop), nil
 }
 
 // wholeColumns returns the mask of the least number of whole columns that have at least drop
 // entries and meet the budget. A file with more dropped entries may be larger; see Fit.
-func (o *ordered) wholeColumns(b prune.Budget, drop int) ([]bool, error) {
+func (o *ordered) wholeColumns(b mask.Budget, drop int) ([]bool, error) {
 	for {
-		drop = prune.WholeColumns(o.table.Architecture, o.order[:o.most], drop)
-		mask := prune.Mask(o.order, drop)
-		if b.Unit != prune.Bytes {
-			return mask, nil
+		drop = mask.WholeColumns(o.table.Architecture, o.order[:o.most], drop)
+		dropped := mask.Of(o.order, drop)
+		if b.Unit != mask.Bytes {
+			return dropped, nil
 		}
-		if file, _, _ := o.table.Footprint(mask); float64(file) <= b.Amount {
-			return mask, nil
+		if file, _, _ := o.table.Footprint(dropped); float64(file) <= b.Amount {
+			return dropped, nil
 		}
 		if drop == o.most {
 			return nil, fault.Usagef("budget: %s %.0f: no number of whole columns fits", b.Unit, b.Amount)
@@ -306,7 +306,7 @@ func (t *Unpruned) ptq(name string) (Method, error) {
 	if !slices.Contains(Rivals(), name) {
 		return nil, unknownRival(name)
 	}
-	r := &rounded{table: t, name: name, per: prune.PerTable}
+	r := &rounded{table: t, name: name, per: mask.PerTable}
 	if _, per, ok := strings.Cut(name, "-"); ok {
 		r.per = per
 	}
@@ -317,14 +317,14 @@ func (t *Unpruned) ptq(name string) (Method, error) {
 }
 
 // Own returns the sparsity that saves as many bits as PTQ, 1 - bits/32.
-func (r *rounded) Own() []prune.Budget {
-	return []prune.Budget{{Unit: prune.Sparsity, Amount: 1 - float64(r.bits)/32}}
+func (r *rounded) Own() []mask.Budget {
+	return []mask.Budget{{Unit: mask.Sparsity, Amount: 1 - float64(r.bits)/32}}
 }
 
-func (r *rounded) Dropped(prune.Budget) ([]bool, error) { return nil, nil }
+func (r *rounded) Dropped(mask.Budget) ([]bool, error) { return nil, nil }
 
-func (r *rounded) Cut(b prune.Budget) (Point, []float32, error) {
+func (r *rounded) Cut(b mask.Budget) (Point, []float32, error) {
 	t := r.table
 	p := Point{Method: r.name, Baseline: baseline.Zero, Values: fmt.Sprintf("int%d", r.bits), Bits: r.bits, Sparsity: b.Amount, Parameters: len(t.Entries)}
-	return p, prune.Quantize(t.Architecture, t.Entries, r.bits, r.per), nil
+	return p, mask.Quantize(t.Architecture, t.Entries, r.bits, r.per), nil
 }

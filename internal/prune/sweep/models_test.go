@@ -30,7 +30,7 @@ func ready(m *model.Model, method, file, training string, n int) Ready {
 
 // Run measures models as they are, after all methods. Select and Tune leave them alone.
 func TestModels(t *testing.T) {
-	budgets := []prune.Budget{{Unit: prune.Sparsity, Amount: .5}}
+	budgets := []mask.Budget{{Unit: mask.Sparsity, Amount: .5}}
 	c := Config{Model: marked(t, 6), Predict: predicting, Validate: predicting, Select: true, Budgets: budgets, Methods: []Method{fake{"a", 6, nil}, fake{"p", 9, budgets}}}
 	c.Models = []Ready{ready(marked(t, 10), "pep", "x.safetensors", "t", 18), ready(marked(t, 7), OfFile, "y.safetensors", "", 9)}
 	var d Document

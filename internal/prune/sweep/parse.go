@@ -76,8 +76,8 @@ func Parse(data []byte) (*Document, error) {
 		}
 	}
 	if s := d.Settings; s != nil {
-		if !slices.Contains(prune.Ranks(), s.Rank) {
-			return nil, fault.Inputf("settings: rank %q: the ranks are %s", s.Rank, strings.Join(prune.Ranks(), " and "))
+		if !slices.Contains(mask.Ranks(), s.Rank) {
+			return nil, fault.Inputf("settings: rank %q: the ranks are %s", s.Rank, strings.Join(mask.Ranks(), " and "))
 		}
 		if !(s.FieldMinimum >= 0 && s.FieldMinimum <= 1) {
 			return nil, fault.Inputf("settings: field minimum %v is outside [0, 1]", s.FieldMinimum)

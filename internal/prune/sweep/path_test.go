@@ -28,20 +28,20 @@ func path(t *testing.T) (*Unpruned, *scores.File) {
 func TestByPath(t *testing.T) {
 	start, f := path(t)
 	n := len(start.Entries)
-	method, err := start.ByScores(f, 0, scores.ByPath, prune.Abs)
+	method, err := start.ByScores(f, 0, scores.ByPath, mask.Abs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mask, err := method.Dropped(prune.Budget{Unit: prune.Sparsity, Amount: .25})
+	dropped, err := method.Dropped(mask.Budget{Unit: mask.Sparsity, Amount: .25})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, gone := range mask {
+	for i, gone := range dropped {
 		if gone != (i >= n-n/4) {
 			t.Errorf("entry %d of %d is dropped: %t", i, n, gone)
 		}
 	}
-	p, _, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: .25})
+	p, _, err := method.Cut(mask.Budget{Unit: mask.Sparsity, Amount: .25})
 	if err != nil || p.Method != "path" {
 		t.Errorf("method %s, %v", p.Method, err)
 	}
@@ -52,22 +52,22 @@ func TestByPath(t *testing.T) {
 	if _, err := d.AggregateOf(&Point{Method: "path-rms", Source: p.Source}); !fault.IsInput(err) || !strings.Contains(err.Error(), "expected one of path") {
 		t.Error(err)
 	}
-	choices := make([]prune.Choice, n)
-	want, err := Order(f, scores.ByPath, prune.Abs, start.Entries)
+	choices := make([]mask.Choice, n)
+	want, err := Order(f, scores.ByPath, mask.Abs, start.Entries)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := StableOrder(f, scores.ByPath, prune.Abs, start.Entries, choices, 0); err != nil || !slices.Equal(got, want) {
+	if got, err := StableOrder(f, scores.ByPath, mask.Abs, start.Entries, choices, 0); err != nil || !slices.Equal(got, want) {
 		t.Errorf("the order %v, expected %v; error %v", got, want, err)
 	}
-	choices[n-1], choices[n-2] = prune.WasKept, prune.WasDropped // the first two that the path drops
-	got, err := StableOrder(f, scores.ByPath, prune.Abs, start.Entries, choices, 1)
+	choices[n-1], choices[n-2] = mask.WasKept, mask.WasDropped // the first two that the path drops
+	got, err := StableOrder(f, scores.ByPath, mask.Abs, start.Entries, choices, 1)
 	if err != nil || got[0] != int32(n-2) || slices.Index(got, int32(n-1)) <= 1 {
 		t.Errorf("with a previous mask the order is %v, error %v", got, err)
 	}
 	for _, failed := range []error{
-		func() error { _, err := Order(f, scores.RMS, prune.Abs, start.Entries); return err }(),
-		func() error { _, err := Order(f, scores.ByPath, prune.Signed, start.Entries); return err }(),
+		func() error { _, err := Order(f, scores.RMS, mask.Abs, start.Entries); return err }(),
+		func() error { _, err := Order(f, scores.ByPath, mask.Signed, start.Entries); return err }(),
 	} {
 		if !fault.IsUsage(failed) {
 			t.Error(failed)

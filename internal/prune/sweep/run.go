@@ -17,7 +17,7 @@ import (
 type Config struct {
 	Model     *model.Model // the unpruned model
 	Methods   []Method
-	Budgets   []prune.Budget
+	Budgets   []mask.Budget
 	Models    []Ready // measured as they are; Select does not consider them
 	Calibrate bool    // fit a calibration of each table on the validation split
 	Select    bool    // measure, of the methods that support any budget, only the one with the highest AUC, or least RMSE, on the validation split
@@ -127,7 +127,7 @@ type measured struct {
 }
 
 // add measures one point and appends it to the document. best is the metric by which Select chose the method, or nil.
-func (r *run) add(ctx context.Context, m Method, b prune.Budget, best *float64) error {
+func (r *run) add(ctx context.Context, m Method, b mask.Budget, best *float64) error {
 	p, table, err := m.Cut(b)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (r *run) compare(ctx context.Context, m *model.Model, p *Point) error {
 
 // tune measures the model after the training of the tables that m made for the budget. It returns
 // nil if m drops no entries.
-func (r *run) tune(ctx context.Context, m Method, b prune.Budget, tables []float32) (*Tuned, error) {
+func (r *run) tune(ctx context.Context, m Method, b mask.Budget, tables []float32) (*Tuned, error) {
 	dropped, err := m.Dropped(b)
 	if err != nil || dropped == nil {
 		return nil, err
@@ -239,7 +239,7 @@ func (r *run) difference(m *measured, pruned, unpruned *evaluate.Ranking) *Diffe
 
 // choose returns the method with the highest AUC on the validation split, or with the squared
 // loss the least RMSE, and this metric. Of several such methods it returns the first.
-func (c *Config) choose(ctx context.Context, methods []Method, b prune.Budget) (best Method, figure float64, err error) {
+func (c *Config) choose(ctx context.Context, methods []Method, b mask.Budget) (best Method, figure float64, err error) {
 	worth := math.Inf(-1)
 	for _, m := range methods {
 		_, table, err := m.Cut(b)

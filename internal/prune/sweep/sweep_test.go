@@ -50,11 +50,11 @@ func table(t *testing.T, by string) (*model.Model, *Unpruned, *scores.File) {
 func TestByScores(t *testing.T) {
 	m, start, f := table(t, "permutation")
 	const source = 3
-	method, err := start.ByScores(f, source, scores.Sum, prune.Abs)
+	method, err := start.ByScores(f, source, scores.Sum, mask.Abs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	half := prune.Budget{Unit: prune.Sparsity, Amount: .5}
+	half := mask.Budget{Unit: mask.Sparsity, Amount: .5}
 	p, entries, err := method.Cut(half)
 	if err != nil {
 		t.Fatal(err)
@@ -73,8 +73,8 @@ func TestByScores(t *testing.T) {
 	}
 
 	f.Spec.Estimator = "taylor"
-	start.Keep, start.Values = prune.Keep{Fields: []string{"c"}}, compact.Int8
-	method, err = start.ByScores(f, source, scores.RMS, prune.Abs) // ranks the entries in the reverse order
+	start.Keep, start.Values = mask.Keep{Fields: []string{"c"}}, compact.Int8
+	method, err = start.ByScores(f, source, scores.RMS, mask.Abs) // ranks the entries in the reverse order
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,10 +84,10 @@ func TestByScores(t *testing.T) {
 	if p.Method != "taylor-rms" || p.Bits != 8 || slices.Contains(entries[7*m.Dim:], 0) || p.EmptyFeatures == 0 {
 		t.Errorf("point %+v, table %v", p, entries)
 	}
-	if _, _, err := method.Cut(prune.Budget{Unit: prune.Sparsity, Amount: .9}); !fault.IsUsage(err) || !strings.Contains(err.Error(), "only 21 of 36 may be dropped") {
+	if _, _, err := method.Cut(mask.Budget{Unit: mask.Sparsity, Amount: .9}); !fault.IsUsage(err) || !strings.Contains(err.Error(), "only 21 of 36 may be dropped") {
 		t.Error(err)
 	}
-	if _, err := start.ByScores(f, source, scores.RMS, prune.Signed); !fault.IsUsage(err) {
+	if _, err := start.ByScores(f, source, scores.RMS, mask.Signed); !fault.IsUsage(err) {
 		t.Error(err)
 	}
 }
@@ -103,7 +103,7 @@ func TestRivals(t *testing.T) {
 		}
 		budgets := m.Own()
 		if budgets == nil {
-			budgets = []prune.Budget{{Unit: prune.Sparsity, Amount: .5}}
+			budgets = []mask.Budget{{Unit: mask.Sparsity, Amount: .5}}
 		}
 		p, entries, err := m.Cut(budgets[0])
 		if err != nil || p.Method != name || p.Source != nil {
@@ -138,17 +138,17 @@ func TestRivals(t *testing.T) {
 type fake struct {
 	name string
 	mark float32
-	own  []prune.Budget
+	own  []mask.Budget
 }
 
-func (f fake) Own() []prune.Budget { return f.own }
+func (f fake) Own() []mask.Budget { return f.own }
 
-func (f fake) Cut(b prune.Budget) (Point, []float32, error) {
+func (f fake) Cut(b mask.Budget) (Point, []float32, error) {
 	return Point{Method: f.name, Sparsity: b.Amount}, append([]float32{f.mark}, make([]float32, 35)...), nil
 }
 
 // Dropped drops one entry, unless the method has its own budgets.
-func (f fake) Dropped(prune.Budget) ([]bool, error) {
+func (f fake) Dropped(mask.Budget) ([]bool, error) {
 	if f.own != nil {
 		return nil, nil
 	}
@@ -173,7 +173,7 @@ func predicting(_ context.Context, m *model.Model) (*evaluate.Predictions, error
 func TestRun(t *testing.T) {
 	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
 	c := Config{Model: m, Predict: predicting, Validate: predicting, Calibrate: true}
-	budgets := []prune.Budget{{Unit: prune.Sparsity, Amount: .5}, {Unit: prune.Sparsity, Amount: .9}}
+	budgets := []mask.Budget{{Unit: mask.Sparsity, Amount: .5}, {Unit: mask.Sparsity, Amount: .9}}
 	c.Methods, c.Budgets = []Method{fake{"a", 6, nil}, fake{"p", 9, budgets[:1]}, fake{"b", 10, nil}, fake{"c", 10, nil}}, budgets
 	var all Document
 	if err := c.Run(t.Context(), &all); err != nil {
@@ -223,7 +223,7 @@ func TestRun(t *testing.T) {
 // With Tune, Run measures each table after training too, except those without dropped entries.
 func TestRunTunes(t *testing.T) {
 	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
-	c := Config{Model: m, Predict: predicting, Budgets: []prune.Budget{{Unit: prune.Sparsity, Amount: .5}}}
+	c := Config{Model: m, Predict: predicting, Budgets: []mask.Budget{{Unit: mask.Sparsity, Amount: .5}}}
 	c.Methods = []Method{fake{"a", 6, nil}, fake{"p", 9, c.Budgets}, fake{"b", 10, nil}}
 	c.Tune = func(_ context.Context, tables []float32, dropped []bool) (*model.Model, int, error) {
 		if len(tables) != 36 || !dropped[0] || dropped[1] {
@@ -297,7 +297,7 @@ func TestRunCompares(t *testing.T) {
 	slicer := NewSlicer(&m.Architecture, []string{"a", "b", "c"}, counts)
 	slicer.Add(rows)
 	c := Config{Model: m, Predict: predict, Validate: predict, Calibrate: true, Slices: slicer,
-		Methods: []Method{fake{"a", 2, nil}}, Budgets: []prune.Budget{{Unit: prune.Sparsity, Amount: .5}}}
+		Methods: []Method{fake{"a", 2, nil}}, Budgets: []mask.Budget{{Unit: mask.Sparsity, Amount: .5}}}
 	size := int64(9)
 	d := &Document{Unpruned: Measure{Bytes: &size}}
 	for range 2 { // the second run replaces what is not a point

@@ -1,4 +1,4 @@
-package prune
+package mask
 
 import (
 	"math"

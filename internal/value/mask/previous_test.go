@@ -1,4 +1,4 @@
-package prune
+package mask
 
 import (
 	"math"
@@ -41,7 +41,7 @@ func (n *night) mask(t *rapid.T, z float64, drop int) []bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Mask(order, drop)
+	return Of(order, drop)
 }
 
 // changed returns the number of choices that a mask changes.
@@ -85,7 +85,7 @@ func TestOutlasted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mask, count := Mask(order, drop), 0
+		mask, count := Of(order, drop), 0
 		for i, gone := range mask {
 			if z == 0 && gone != (ranks[i] < drop) {
 				t.Errorf("entry %d with rank %v: dropped is %t", i, ranks[i], gone)

@@ -41,7 +41,7 @@ import (
 )
 
 // A round drops one in cut of the entries that are left, at least one.
-const cut = prune.PathCut
+const cut = mask.PathCut
 
 // The trust region. Let r be the portion of the entries that a round measures. Then eta is
 // min(mostEta, eta/sqrt(r)).
@@ -206,7 +206,7 @@ const leastWeight = 1e-300
 func (p *Path) sort(tables []float32) {
 	portion := float64(p.Rounds[len(p.Rounds)-1].Kept) / float64(len(p.rank))
 	steep := 1 / (2 * min(mostEta, eta/math.Sqrt(portion)))
-	prune.Sort(p.left, tables, func(i int32) float64 {
+	mask.Sort(p.left, tables, func(i int32) float64 {
 		return (float64(steep*p.second[i]) - p.first[i]) / max(p.weight[i], leastWeight)
 	})
 }

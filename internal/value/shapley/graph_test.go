@@ -66,7 +66,7 @@ func TestExactOfGraphs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			file, err := onnx.Open(exports + name + ".onnx")
+			file, err := wire.Open(exports + name + ".onnx")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	if err := build(filepath.Join("internal", "remote", "testdata", "s3server")); err != nil {
+	if err := build(filepath.Join("internal", "ops", "remote", "testdata", "s3server")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

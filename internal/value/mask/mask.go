@@ -1,7 +1,7 @@
-// Package prune turns scores into a pruned table: scores -> order -> mask -> table. One
+// Package mask turns scores into a pruned table: scores -> order -> mask -> table. One
 // order serves every budget. The package also implements the scores of the rival methods
 // and post-training quantization (PTQ).
-package prune
+package mask
 
 import (
 	"cmp"
@@ -125,8 +125,8 @@ func highBits(x float64) uint32 {
 	return uint32(b>>32) | 1<<31
 }
 
-// Mask returns the mask, true = dropped, that drops the first drop entries of order.
-func Mask(order []int32, drop int) []bool {
+// Of returns the mask, true = dropped, that drops the first drop entries of order.
+func Of(order []int32, drop int) []bool {
 	mask := make([]bool, len(order))
 	for _, i := range order[:drop] {
 		mask[i] = true

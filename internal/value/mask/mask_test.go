@@ -1,4 +1,4 @@
-package prune
+package mask
 
 import (
 	"cmp"
@@ -96,7 +96,7 @@ func TestMasks(t *testing.T) {
 			t.Fatal(err)
 		}
 		drop := rapid.IntRange(0, len(scores)).Draw(t, "drop")
-		mask := Mask(order, drop)
+		mask := Of(order, drop)
 		worst, best, dropped := math.Inf(1), 0.0, 0
 		for i, s := range scores {
 			if mask[i] {
@@ -109,7 +109,7 @@ func TestMasks(t *testing.T) {
 		if dropped != drop || dropped > 0 && best > worst {
 			t.Fatalf("dropped %d entries, expected %d; best dropped score %v, worst kept score %v", dropped, drop, best, worst)
 		}
-		for i, more := range Mask(order, min(drop+1, len(scores))) {
+		for i, more := range Of(order, min(drop+1, len(scores))) {
 			if mask[i] && !more {
 				t.Fatal("an entry is dropped, but a mask that drops one more entry keeps it")
 			}
@@ -186,7 +186,7 @@ func TestKeep(t *testing.T) {
 			t.Fatalf("%d entries may be dropped, expected %d", most, want)
 		}
 		drop := rapid.IntRange(0, most).Draw(t, "drop")
-		mask := Mask(got, drop)
+		mask := Of(got, drop)
 		for j, part := range [][]bool{mask[:6], mask[6:10], mask[10:]} {
 			kept := 0
 			for _, gone := range part {
