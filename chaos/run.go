@@ -438,7 +438,7 @@ func (r *run) end() error {
 	r.ending.Store(true)
 	for _, s := range r.servers { // a node that is being replaced
 		s.mu.Lock()
-		s.mu.Unlock()
+		s.mu.Unlock() //lint:ignore SA2001 The lock is free when the node is back.
 	}
 	for _, s := range r.slots() {
 		if l := s.now.Load(); l != nil {

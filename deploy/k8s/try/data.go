@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
@@ -27,7 +26,6 @@ const rows = 6000
 // data are the files of the jobs and the results of a local run.
 type data struct {
 	dir    string
-	mu     sync.Mutex
 	digest map[string]string // SHA-256 of the scores of a local run, by the name of the run
 }
 

@@ -197,12 +197,6 @@ func (s *suite) running(t *trial.Step, job string) {
 	t.Need(t.Wait(2*time.Minute, func() bool { return strings.Contains(s.logs(t, job), `"msg":"scoring"`) }), "job "+job+" is at work within 2 minutes", trial.Short(s.logs(t, job), 800))
 }
 
-// merged waits until a job has merged at least one shard, which its metrics say.
-func (s *suite) merged(t *trial.Step, job string) {
-	s.running(t, job)
-	t.Wait(time.Minute, func() bool { return strings.Contains(s.logs(t, job), `"progress"`) })
-}
-
 // complete expects a Job to complete with the bytes of the reference.
 func (s *suite) complete(t *trial.Step, name, reference string, limit time.Duration) jobEnd {
 	end := s.end(t, name, limit)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"shaver/internal/click/composed"
+	"shaver/internal/click/model"
 )
 
 // composedOptions are trainings of the golden DeepFM with composed tables.
@@ -250,9 +251,9 @@ func TestOptEmbedWithoutThresholds(t *testing.T) {
 	o.Find = &Find{Method: OptEmbed}
 	opt := newTrainer(t, goldenModel(t, "deepfm", 0), o)
 	table := opt.table.(*optTable)
-	table.draw = func(columns []uint8, _ int64, _ int) {
+	table.draw = func(columns []int32, _ int64, _ int) {
 		for j := range columns {
-			columns[j] = uint8(table.dim - 1)
+			columns[j] = int32(table.dim)
 		}
 	}
 	for j := range table.gate.values {
@@ -268,6 +269,29 @@ func TestOptEmbedWithoutThresholds(t *testing.T) {
 		if !slices.Equal(plain.Parameters().Embedding, opt.Parameters().Embedding) {
 			t.Fatalf("the embeddings differ after step %d", step+1)
 		}
+	}
+}
+
+// Rows read up to all columns of a table with more than 256.
+func TestOptEmbedWideTable(t *testing.T) {
+	const dim, rows = 300, 2000
+	a := model.Architecture{Kind: model.FM, FieldDims: []int{2, 2}, Dim: dim}
+	table := newOptTable(&a, make([]float32, a.Parameters()), rows, 1)
+	seen := map[int32]bool{}
+	for row := range rows {
+		columns := table.columns(row)
+		table.draw(columns, int64(row), 1)
+		for _, c := range columns {
+			seen[c] = true
+		}
+	}
+	for c := range seen {
+		if c < 1 || c > dim {
+			t.Errorf("a row reads %d columns of %d", c, dim)
+		}
+	}
+	if !seen[dim] || !seen[1] {
+		t.Errorf("no row in %d reads all columns, or none reads one: %d numbers are seen", rows, len(seen))
 	}
 }
 

@@ -39,9 +39,9 @@ func newFinder(t *testing.T, name string, find *Find, dropout float64) *Trainer 
 		copy(w.values, goldenTable(t, name, 0)[w.name])
 	}
 	if table, ok := trainer.table.(*optTable); ok { // the draws of the golden
-		table.draw = func(columns []uint8, row int64, _ int) {
+		table.draw = func(columns []int32, row int64, _ int) {
 			for j := range columns {
-				columns[j] = uint8((7*row + int64(3*j)) % int64(table.dim))
+				columns[j] = int32((7*row+int64(3*j))%int64(table.dim)) + 1
 			}
 		}
 	}

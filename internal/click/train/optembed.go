@@ -25,26 +25,23 @@ type optTable struct {
 	dim             int
 	embedding, gate *tensor
 	fields          []FeatureGradients // gradients of the entries, also through the thresholds
-	widths          []uint8            // [rows, fields], columns that the rows read, minus 1
-	// draw draws the columns that a row reads, minus 1.
-	draw func(columns []uint8, row int64, epoch int)
+	widths          []int32            // [rows, fields], columns that the rows read
+	// draw draws the number of columns, 1 to dim, that a row reads of each field.
+	draw func(columns []int32, row int64, epoch int)
 }
-
-// mostColumns is the largest dimension of a table of OptEmbed.
-const mostColumns = 256
 
 // newOptTable returns a table that starts from a copy of embedding.
 func newOptTable(a *model.Architecture, embedding []float32, rows int, seed uint64) *optTable {
 	m := a.Fields()
 	t := &optTable{
 		dim: a.Dim, embedding: newVector("embedding", slices.Clone(embedding)), gate: newVector("gate", make([]float32, m)),
-		fields: make([]FeatureGradients, m), widths: make([]uint8, rows*m),
+		fields: make([]FeatureGradients, m), widths: make([]int32, rows*m),
 	}
 	t.embedding.gradient = nil
-	t.draw = func(columns []uint8, row int64, epoch int) {
+	t.draw = func(columns []int32, row int64, epoch int) {
 		stream := random.At(seed, random.Width, uint64(row), uint64(epoch))
 		for j := range columns {
-			columns[j] = uint8(stream.Below(uint64(t.dim)))
+			columns[j] = 1 + int32(stream.Below(uint64(t.dim)))
 		}
 	}
 	for j, first := range a.Offsets() {
@@ -78,7 +75,7 @@ func (t *optTable) Gather(x kernel.Tile, rows *model.Rows, epoch int) {
 				into, e := row[j*t.dim:(j+1)*t.dim], t.row(int(f))
 				clear(into)
 				if t.excess(e, j) > 0 {
-					copy(into, e[:int(columns[j])+1])
+					copy(into, e[:columns[j]])
 				}
 			}
 		}
@@ -86,14 +83,14 @@ func (t *optTable) Gather(x kernel.Tile, rows *model.Rows, epoch int) {
 }
 
 // columns returns the draws of row i of the batch.
-func (t *optTable) columns(i int) []uint8 { return t.widths[i*len(t.fields):][:len(t.fields)] }
+func (t *optTable) columns(i int) []int32 { return t.widths[i*len(t.fields):][:len(t.fields)] }
 
 func (t *optTable) hide(dx kernel.Tile, rows int) {
 	parts(rows, chunkRows, func(from, to int) {
 		for i := from; i < to; i++ {
 			row := dx.Row(i)
-			for j, last := range t.columns(i) {
-				clear(row[j*t.dim+int(last)+1 : (j+1)*t.dim])
+			for j, read := range t.columns(i) {
+				clear(row[j*t.dim+int(read) : (j+1)*t.dim])
 			}
 		}
 	})

@@ -38,7 +38,7 @@ const waits = "another coordinator leads this job and writes its scores elsewher
 
 // pair runs a job with two coordinators. The second writes elsewhere, and begins when the first
 // leads. between is called while the second waits.
-func (b *bench) pair(change func(second *coordinator.Config), between func(first, second context.CancelFunc)) (first, second error, out string) {
+func (b *bench) pair(change func(second *coordinator.Config), between func(first, second context.CancelFunc)) (out string, first, second error) {
 	b.t.Helper()
 	a, c := b.config, b.config
 	began := make(chan struct{})
@@ -65,7 +65,7 @@ func (b *bench) pair(change func(second *coordinator.Config), between func(first
 	two := run(ctx2, "two", c)
 	<-waiting
 	between(stop, stop2)
-	return <-one, <-two, c.Out
+	return c.Out, <-one, <-two
 }
 
 // worker starts a worker, which ends with the test.
@@ -92,7 +92,7 @@ func TestTwoOutputs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.config.Place = test.place
-			first, second, out := b.pair(func(c *coordinator.Config) { c.Place = "" }, func(_, _ context.CancelFunc) { b.worker() })
+			out, first, second := b.pair(func(c *coordinator.Config) { c.Place = "" }, func(_, _ context.CancelFunc) { b.worker() })
 			if first != nil || second != nil {
 				t.Fatalf("%v, %v", first, second)
 			}
@@ -114,7 +114,7 @@ func TestTwoOutputs(t *testing.T) {
 // If the coordinator that leads the job dies, the one that waits takes the job over.
 func TestOtherOutputDies(t *testing.T) {
 	b := newBench(t)
-	first, second, out := b.pair(func(*coordinator.Config) {}, func(stop, _ context.CancelFunc) {
+	out, first, second := b.pair(func(*coordinator.Config) {}, func(stop, _ context.CancelFunc) {
 		b.worker()
 		stop()
 	})
@@ -134,7 +134,7 @@ func TestCancelledWhileWaiting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, second, _ := b.pair(func(*coordinator.Config) {}, func(_, _ context.CancelFunc) {
+	_, first, second := b.pair(func(*coordinator.Config) {}, func(_, _ context.CancelFunc) {
 		c := b.connect(t.Context(), "operator")
 		defer c.Close()
 		if err := c.Cancel(t.Context(), spec.ID()); err != nil {

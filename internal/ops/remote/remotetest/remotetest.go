@@ -137,8 +137,3 @@ func (s *Server) Between(before func(http.ResponseWriter, *http.Request) bool, a
 	s.t.Cleanup(front.Close)
 	s.t.Setenv("AWS_ENDPOINT_URL_S3", front.URL)
 }
-
-// Path returns the path of an object of the bucket in the server's folder.
-func (s *Server) Path(key string) string {
-	return filepath.Join(s.Folder, "bucket", filepath.FromSlash(key))
-}
