@@ -1,4 +1,4 @@
-# The three programs, static, on nothing: docker build --tag shaver:dev .
+# The three programs, static, on nothing: docker build --tag shaver:0.2.0 .
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./

@@ -29,6 +29,10 @@ generate: ## generate the kernels' assembly and docs/cli
 s3server: ## build the S3-compatible server of the tests (once, about a minute)
 	go run ./internal/ops/remote/testdata/build
 
+version: ## copy internal/app/cli/version.txt to the chart, the manifests, the Python package and the image's name
+	go test ./internal/app/cli -count 1 -run '^TestVersionEverywhere$$' -rewrite
+	$(MAKE) manifests
+
 manifests: ## render deploy/k8s from the chart in deploy/helm (needs helm, in the PATH or in HELM)
 	go test ./deploy/k8s -count 1 -run '^TestRendered$$' -rewrite
 

@@ -142,7 +142,7 @@ deploy/compose/try:     app/cli trial
 # tools, and packages that contain only tests
 deploy/k8s:
 ops/remote/remotetest:
-deploy/k8s/try:         click/checkpoint deploy/k8s/try/cluster jobs/job click/model click/planted trial github.com/minio/minio-go
+deploy/k8s/try:         app/cli click/checkpoint deploy/k8s/try/cluster jobs/job click/model click/planted trial github.com/minio/minio-go
 deploy/k8s/try/cluster: trial golang.org/x/sys
 deploy/k8s/monitoring:
 deploy/nats:

@@ -42,13 +42,12 @@ def build(kind: str, source: Path, out: Path, environment: dict[str, str]) -> No
     )
 
 
-def program(platform: str, release: str, folder: Path) -> Path:
+def program(platform: str, folder: Path) -> Path:
     """Compiles the program for a platform into folder."""
     system, processor = platform.split("/")
     path = folder / ("shaver.exe" if system == "windows" else "shaver")
-    flags = f"-s -w -X shaver/internal/app/cli.release=v{release}"
     subprocess.run(
-        ["go", "build", "-trimpath", "-ldflags", flags, "-o", str(path), "./cmd/shaver"],
+        ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", str(path), "./cmd/shaver"],
         cwd=HERE.parent,
         env={**os.environ, "CGO_ENABLED": "0", "GOOS": system, "GOARCH": processor},
         check=True,
@@ -70,7 +69,7 @@ def main() -> None:
         archive = folder / f"shaver-{release}.tar.gz"
         shutil.unpack_archive(archive, folder)
         for platform in [options.only] if options.only else PLATFORMS:
-            compiled = program(platform, release, folder)
+            compiled = program(platform, folder)
             environment = {"SHAVER_WHEEL_PROGRAM": str(compiled), "SHAVER_WHEEL_PLATFORM": PLATFORMS[platform]}
             build("wheel", folder / f"shaver-{release}", options.out, environment)
             compiled.unlink()

@@ -64,7 +64,7 @@ table, prunes the table to any budget, and measures what the pruning costs.`,
 	in(jobsGroup, "Jobs on a cluster:", group("job", "List, watch and cancel jobs on a NATS server",
 		"  shaver job list --nats nats://nats:4222\n  shaver job watch 0123456789abcdef0123 --nats nats://nats:4222",
 		jobCommands()...))
-	in(helpGroup, "Help:", cli.CompletionCommand("shaver"), cli.Environment(), cli.ExitCodes())
+	in(helpGroup, "Help:", cli.CompletionCommand("shaver"), cli.Environment(), cli.ExitCodes(), cli.VersionCommand())
 	root.SetHelpCommandGroupID(helpGroup)
 	return places.WrapAll(root)
 }

@@ -25,8 +25,9 @@ import (
 )
 
 // The only images that may be used.
+var ownImage = "shaver:" + cli.Release()
+
 const (
-	ownImage  = "shaver:dev"
 	natsImage = "nats:2.15"
 	// A shell, tar and sleep, for kubectl cp.
 	toolImage = "busybox:1"

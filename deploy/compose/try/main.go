@@ -10,7 +10,7 @@
 // programs of this machine. The project's Dockerfile is built unchanged.
 //
 // The commands run in a copy of the tree. On an Engine that was there before, they use the
-// Compose project shaver-try and port 4222 of 127.0.0.1, and leave the image shaver:dev.
+// Compose project shaver-try and port 4222 of 127.0.0.1, and leave the image shaver.
 package main
 
 import (

@@ -97,9 +97,10 @@ const (
 )
 
 // The commands of README.md for the image alone.
-const (
-	buildCommand      = "docker build --tag shaver:dev ."
-	quickstartCommand = "docker run --rm shaver:dev quickstart"
+var (
+	image             = "shaver:" + cli.Release()
+	buildCommand      = "docker build --tag " + image + " ."
+	quickstartCommand = "docker run --rm " + image + " quickstart"
 )
 
 func (t *try) stepEngine(s *trial.Step) {
@@ -240,7 +241,7 @@ func (t *try) stepAlone(s *trial.Step) {
 	run := t.shell(strings.Fields(quickstartCommand)...)
 	run.Lines = 14
 	s.Contains("the output", s.Do(run), "unpruned", "shapley-rms")
-	run = t.shell("docker", "run", "--rm", "--read-only", "--tmpfs", "/tmp", "shaver:dev", "quickstart", "--rows", "2000")
+	run = t.shell("docker", "run", "--rm", "--read-only", "--tmpfs", "/tmp", image, "quickstart", "--rows", "2000")
 	run.Lines = -1
 	s.Contains("the output in a container that is read-only except for /tmp", s.Do(run), "unpruned", "shapley-rms")
 }

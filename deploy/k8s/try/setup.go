@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shaver/deploy/k8s/try/cluster"
+	"shaver/internal/app/cli"
 	"shaver/internal/trial"
 )
 
@@ -40,7 +41,7 @@ func (s *suite) images(t *trial.Step) {
 	}
 	ca := "/etc/ssl/certs/ca-certificates.crt"
 	t.Check(s.Load(t.Ctx, cluster.Image{
-		Name: "shaver:dev", Entrypoint: []string{"/bin/shaver"}, User: "65532:65532", Temporary: []string{"/tmp"},
+		Name: "shaver:" + cli.Release(), Entrypoint: []string{"/bin/shaver"}, User: "65532:65532", Temporary: []string{"/tmp"},
 		Files: map[string]string{"/bin/shaver": s.bin + "/shaver", "/bin/coordinator": s.bin + "/coordinator", "/bin/worker": s.bin + "/worker", ca: ca},
 	}))
 	t.Check(s.Load(t.Ctx, cluster.Image{
@@ -50,7 +51,7 @@ func (s *suite) images(t *trial.Step) {
 	t.Check(s.Load(t.Ctx, cluster.Image{
 		Name: "busybox:1", Entrypoint: []string{"/bin/sh"}, Files: map[string]string{"/bin/busybox": "/bin/busybox"}, Links: links, Temporary: []string{"/tmp"},
 	}))
-	t.Say("The images shaver:dev, nats:2.15 and busybox:1 are on the node.")
+	t.Say("The images shaver:%s, nats:2.15 and busybox:1 are on the node.", cli.Release())
 }
 
 // checkoutCopy copies the files of the checkout, so that commands of README.md may write

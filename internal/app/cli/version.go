@@ -2,21 +2,32 @@ package cli
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"shaver/internal/jobs/job"
 	"shaver/internal/num/kernel"
 )
 
-// release is the version that a build states, for builds without information about the
-// module, such as those in images: -ldflags "-X shaver/internal/app/cli.release=v1.2.3". Empty =
-// the version of the module.
+// released is the version of shaver. "make version" copies it to the Python package, the chart and
+// the name of the image.
+//
+//go:embed version.txt
+var released string
+
+// release replaces released in a build for a test of two versions:
+// -ldflags "-X shaver/internal/app/cli.release=9.0.0".
 var release string
 
-// Program names this program's version in one line: that of the module, and the commit.
+// Release returns the version of shaver, such as 1.2.3.
+func Release() string { return cmp.Or(release, strings.TrimSpace(released)) }
+
+// Program names this program's version in one line, with the commit.
 func Program() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -27,12 +38,10 @@ func Program() string {
 
 // programText is Program for a build.
 func programText(info *debug.BuildInfo) string {
-	module, commit := build(info)
-	return "shaver " + module + ", commit " + commit
+	return "shaver " + Release() + ", commit " + commit(info)
 }
 
-// version describes this program: the version of the module, the commit, Go, the
-// platform, the first of the kernels of this machine, and the protocol.
+// version describes this program: the version, the commit, Go, the platform, the first of the kernels of this machine, and the protocol.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -41,13 +50,11 @@ func version() string {
 	return versionText(info, kernel.Name())
 }
 
-// versionText is version for a build and a kernel. Builds by "go run" and by "go
-// install" of a version contain no commit, and builds of tests contain no version.
+// versionText is version for a build and a kernel.
 func versionText(info *debug.BuildInfo, kernel string) string {
-	module, commit := build(info)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", module)
-	fmt.Fprintf(&b, "commit    %s\n", commit)
+	fmt.Fprintf(&b, "%s\n", Release())
+	fmt.Fprintf(&b, "commit    %s\n", commit(info))
 	fmt.Fprintf(&b, "go        %s\n", runtime.Version())
 	fmt.Fprintf(&b, "platform  %s/%s\n", runtime.GOOS, runtime.GOARCH)
 	fmt.Fprintf(&b, "kernel    %s\n", kernel)
@@ -55,22 +62,31 @@ func versionText(info *debug.BuildInfo, kernel string) string {
 	return b.String()
 }
 
-// build returns the version of the module of a build and its commit.
-func build(info *debug.BuildInfo) (module, commit string) {
-	module = cmp.Or(release, info.Main.Version)
-	if module == "" {
-		module = "(devel)"
-	}
+// commit returns the commit of a build. Builds by "go run", of tests and of images contain none.
+func commit(info *debug.BuildInfo) string {
 	settings := map[string]string{}
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
-	commit = settings["vcs.revision"]
+	commit := settings["vcs.revision"]
 	switch {
 	case commit == "":
-		commit = "unknown"
+		return "unknown"
 	case settings["vcs.modified"] == "true":
-		commit += " (modified)"
+		return commit + " (modified)"
 	}
-	return module, commit
+	return commit
+}
+
+// VersionCommand returns the command "version", which prints what --version prints.
+func VersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Long: "Print the version of the program and of its protocol, as --version does.",
+		Args: Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			root := c.Root()
+			_, err := fmt.Fprintf(c.OutOrStdout(), "%s %s\n", root.Name(), root.Version)
+			return err
+		},
+	}
 }

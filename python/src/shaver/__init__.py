@@ -21,7 +21,7 @@ from ._prune import prune
 from ._scores import Scores, score
 from ._sweep import Sweep, sweep
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BadInputError",

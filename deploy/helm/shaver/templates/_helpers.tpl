@@ -5,7 +5,7 @@ app.kubernetes.io/part-of: shaver
 {{- end }}
 
 {{- define "shaver.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag }}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
 {{- /* What the restricted profile of pod security asks of a pod. */}}
