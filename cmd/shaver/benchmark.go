@@ -44,44 +44,7 @@ func benchmarkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "benchmark",
 		Short: "Compare single-shot pruning with trained small tables",
-		Long: `Repeat the paper's main comparison on your dataset. For each kind of model, the
-command trains the model with its full table, prunes it in one shot to each
-sparsity, and tunes what is left. It also trains the small tables that the
-paper compares with, which need a training for each sparsity. All models are
-measured on the split test, which no training reads.
-
-The methods are:
-  path         single-shot pruning by the order of a path, with the baselines
-               zero and codebook; and the same models tuned
-  shapley      the same by the sum of the contributions, which is the paper's
-               ranking
-  shapley-rms  the same by their root mean square
-  snip         drops entries of the initial model by Taylor scores, and trains
-  sseds        drops columns of fields by Taylor scores, and trains
-  qr           a product of two small tables
-  tt           a product of tensors
-  pep          a threshold for each entry
-  optembed     a threshold and a number of columns for each field
-  cerp         a sum of two sparse tables
-
-Settings are searched for the full table and for each sparsity of the methods
-from qr on. A search has --search trials, which draw a learning rate, a weight
-decay and a dropout, and chooses by the AUC on the split val. It uses seed 1,
-and the other seeds take its settings. snip and sseds have those of the full
-table. Tuning has the settings of shaver tune.
-
---out has all models, benchmark.json and a picture for each kind. After Ctrl-C
-or a kill, the same command continues. With more kinds, methods, sparsities or
-seeds, it computes only what is missing.
-
-The table shows the mean of the seeds and the largest deviation from it. TIME is
-the processor time of one model. For methods that begin with scores it includes
-a whole scoring, although one scoring serves all sparsities. The training of the
-full table has its own line. The summary below the table chooses the best line
-of each group by its AUC on the split test, so its figures are slightly too
-good. If a training gives no model, the table says why; --force tries it again.
-
-A neumf has no qr, tt and cerp.`,
+		Long:  help("benchmark"),
 		Example: `  shaver benchmark --dataset data --out benchmark
   shaver benchmark --dataset data --kinds dcn-mix --search 10 --budget 30m \
       --out benchmark`,

@@ -41,32 +41,7 @@ func checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Check that a pruned model is as good as its model",
-		Long: `Measure a model and its pruned form on the same rows, and fail if the pruned
-model is worse than allowed. The exit code is 0 if it passes and 7 if it fails.
-Both bounds must hold:
-  --max-auc-drop       the AUC may fall by this much
-  --max-logloss-rise   the LogLoss may rise by this much
-With the squared loss there is only one bound:
-  --max-rmse-rise      the RMSE may rise by this much
-
-The differences have paired 95% intervals, as in "shaver evaluate --against".
-The differences themselves decide, and the output says whether the rows are
-enough to be certain. A pruned model that is exactly as bad as allowed passes
-half of the time.
-
-With --confident, the whole intervals must be within the bounds. This is safer:
-a model that is worse than allowed passes in at most 2.5% of all checks. But if
-the split is too small for the bounds, every model fails. The output says about
-how many rows would be enough.
-
---split should have rows that chose nothing about the pruned model. The two
-numbers of "shaver prune --calibrate" are fitted to the validation split, and
-matter little. A method or budget that was chosen there matters more: then check
-on the test split.
-
---out also writes the result to a file, whether the model passes or not. The
-file and the output of -o json are documents of the schema check.v1.json,
-and check.v2.json with the squared loss.`,
+		Long:  help("check"),
 		Example: `  shaver check --model model.pth --pruned pruned.safetensors --dataset data
   shaver check --model model.pth --pruned pruned.safetensors --dataset data \
       --max-auc-drop 0.002 --confident --out check.json`,

@@ -26,18 +26,7 @@ func datasetInspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect DIR...",
 		Short: "Print the splits, label rates and fields of a dataset",
-		Long: `Print the rows and the label rate of each split of a dataset, and for each
-field: the number of features, how many of them occur, the share of rows whose
-value has no id of its own (OTHERS), and the most frequent values. For each
-dense input it prints the rule, and the smallest, mean and largest number. The
-command reads no rows.
-
-Several folders are the days of a window, the oldest first. The command checks
-that they fit and describes the window.
-
---html also writes a page, which needs no network and no script. The page and
-the output of -o json also say how few features cover half of the rows, and
-larger shares.`,
+		Long:  help("dataset-inspect"),
 		Example: `  shaver dataset inspect data
   shaver dataset inspect data --top 10 --html data.html
   shaver dataset inspect days/1 days/2 days/3`,

@@ -28,27 +28,7 @@ func datasetSynthCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "synth",
 		Short: "Generate a raw log of clicks or ratings",
-		Long: `Generate a raw log of any size, for tests, benchmarks and demonstrations. It has
-the format of one of three public click logs, or is a log of ratings:
-
-  criteo   tabs, no header: label, 13 integers, 26 hexadecimal strings; some
-           values are empty
-  avazu    commas, a header: id, click, hour and 21 more columns; in order of
-           time
-  kdd      tabs, no header: clicks, impressions and 10 identifiers (KDD Cup
-           2012, track 2)
-  ratings  commas, a header: label, user and item; the label 1 means that the
-           user likes the item
-
-Values follow Zipf's law, with as many distinct values as the real logs have.
-Labels are drawn from a logistic model, with the same share of clicks as in the
-real logs. A log of ratings has as many users and items as MovieLens 100K, and
-the same share of likes. Its logit contains the scalar product of 4 latent
-factors of the user and 4 of the item. The command prints the AUC of the
-logistic model, which no trained model exceeds on average.
-
-The same --shape, --rows and --seed give the same bytes on any number of cores.
-If the name of the file ends in .gz or .zst, the file is compressed.`,
+		Long:  help("dataset-synth"),
 		Example: `  shaver dataset synth --shape criteo --rows 10000000 --out log.tsv.zst
   shaver dataset synth --shape ratings --rows 100000 --out ratings.csv`,
 		Args: cli.Args(cobra.NoArgs),

@@ -72,19 +72,7 @@ func evaluateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "evaluate",
 		Short: "Measure the LogLoss and AUC, or the RMSE, of a model",
-		Long: `Measure the LogLoss and the AUC of a model, pruned or not, on a split of a
-dataset. With the squared loss, measure RMSE, MAE and R2.
-
---against measures another model on the same rows, for example the unpruned one,
-and prints the differences with their 95% intervals. The intervals are paired:
-they compare the two models row by row.
-
---predictions writes the prediction of --model for each row of the split, in the
-order of the rows:
-  row          number of the row in the split, from 0
-  label        0 or 1, or a number
-  logit        the output of the model
-  probability  1 / (1 + exp(-logit)), not with the squared loss`,
+		Long:  help("evaluate"),
 		Example: `  shaver evaluate --model pruned.safetensors --against model.pth --dataset data
   shaver evaluate --model model.pth --dataset data --split val \
       --predictions predictions.parquet`,

@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +44,30 @@ func commands() (all []*cobra.Command) {
 		add(root)
 	}
 	return all
+}
+
+// A command uses every text in the folders help.
+func TestHelpTexts(t *testing.T) {
+	call, name := regexp.MustCompile(`\bhelp\(("[^)]*")\)`), regexp.MustCompile(`"([^"]*)"`)
+	for _, dir := range []string{".", filepath.Join("..", "..", "internal", "app", "launch")} {
+		sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := map[string]bool{}
+		for _, file := range sources {
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range call.FindAllSubmatch(source, -1) {
+				for _, quoted := range name.FindAllSubmatch(match[1], -1) {
+					used[string(quoted[1])+".txt"] = true
+				}
+			}
+		}
+		wantFiles(t, filepath.Join(dir, "help"), slices.Sorted(maps.Keys(used))...)
+	}
 }
 
 // The help of every command fits into 80 columns and is complete: it has a short and a

@@ -268,37 +268,12 @@ func withFlags(err error, sizes string) error {
 	return fmt.Errorf("%w (%s)", err, strings.Join(flags, ", "))
 }
 
-// rawHelp is the end of the help of imports of raw values.
-const rawHelp = `Ids are made in two scans of the files. Values that occur in at least
---min-count rows get ids in byte order, and the last id of a field stands for
-all other values. The ids and the split of each row do not depend on how the
-rows are divided into files, on --memory or on the number of cores.
-
-With --vocabulary the ids are those of an earlier dataset or of the model's own
-mapper, and the files are scanned once. The command counts the values that are
-not in the vocabulary. If the vocabulary is a file, --oov says which id these
-values get:
-  last        one past the largest id of the field
-  id=N        N, which is not the id of any value
-  value=TEXT  the id of the value TEXT, for example value=<unk>
-  none        no id, so that their rows are malformed
-FuxiCTR's feature_vocab.json needs no --oov, because its value __OOV__ stands
-for them.
-
-With --vocabulary and --grow, the files are scanned twice. Values that the
-dataset of --vocabulary lacks get the next ids of their field if they occur in
-at least --min-count rows. All other ids stay, also that of unseen values, so
-both datasets can be days of a window.
-
-With --model, the sizes of the fields must be those of the checkpoint. A mapper
-may then have ids without a value, for example 0 for padding.`
-
 // rawCommand returns an import command for files in one format.
 func rawCommand(use, short, long, example string, minCount int64, counted string, lists *listOptions, more func(c *cobra.Command), format func() (ingest.Format, error)) *cobra.Command {
 	var run importRun
 	raw := rawOptions{lists: lists}
 	c := &cobra.Command{
-		Use: use + " FILE...", Short: short, Long: long + rawHelp, Example: example, Args: cli.Args(cobra.MinimumNArgs(1)),
+		Use: use + " FILE...", Short: short, Long: long + "\n\n" + help("import-ids"), Example: example, Args: cli.Args(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: cli.FileArgs(),
 		RunE: func(c *cobra.Command, files []string) error {
 			f, err := format()
@@ -327,20 +302,7 @@ func importCriteoCommand() *cobra.Command {
 	var rule string
 	var numbers denseOptions
 	return rawCommand("criteo", "Import Criteo's display advertising logs",
-		`Import tab-separated lines without a header: a label, 13 integers and 26
-strings. Files may be .gz or .zst. The file - is standard input.
-
-An empty integer becomes the value NULL. An integer x of at most 2 becomes x-2.
-A larger one becomes floor(ln(x)^2) with --numbers ln-squared, as in the paper's
-code, or ceil(log2 x) with --numbers log2, as in the paper.
-
-With --numbers none, log1p, log1p-clipped or zscore, the integers do not become
-fields. They become dense inputs, which are float32 values that a model reads
-next to the embeddings: x, ln(1+x), ln(1+max(x,0)), or (x-mean)/deviation with
-the mean and the deviation of the train split. Many integers are missing or
-negative, so log1p-clipped and --dense-missing 0 are usual.
-
-`, `  shaver dataset import criteo day_*.gz --memory 4GiB --out data
+		help("dataset-import-criteo"), `  shaver dataset import criteo day_*.gz --memory 4GiB --out data
   shaver dataset import criteo log.tsv --numbers log2 --split 8:1:1 --out data`, 10, ingest.CountAll, nil, func(c *cobra.Command) {
 			c.Flags().StringVar(&rule, "numbers", ingest.LnSquared, "`rule` for integers: ln-squared, log2, none, log1p, log1p-clipped or zscore")
 			cli.Choices(c, "numbers", append([]string{ingest.LnSquared, ingest.Log2}, dense.Rules...)...)
@@ -355,20 +317,12 @@ negative, so log1p-clipped and --dense-missing 0 are usual.
 
 func importAvazuCommand() *cobra.Command {
 	return rawCommand("avazu", "Import Avazu's click logs",
-		`Import comma-separated lines with the header id, click, hour, C1, ..., C21. The
-label is click, and the other columns except id are the fields. Files may be .gz
-or .zst. The file - is standard input.
-
-`, "  shaver dataset import avazu train.gz --out data", 2, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.Avazu(), nil })
+		help("dataset-import-avazu"), "  shaver dataset import avazu train.gz --out data", 2, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.Avazu(), nil })
 }
 
 func importKDDCommand() *cobra.Command {
 	return rawCommand("kdd", "Import the logs of KDD Cup 2012, track 2",
-		`Import tab-separated lines without a header: clicks, impressions and 10 more
-columns. The label is 1 if there was a click, and the other columns are the
-fields. Files may be .gz or .zst. The file - is standard input.
-
-`, "  shaver dataset import kdd training.txt --memory 4GiB --out data", 10, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.KDD(), nil })
+		help("dataset-import-kdd"), "  shaver dataset import kdd training.txt --memory 4GiB --out data", 10, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.KDD(), nil })
 }
 
 func importTableCommand() *cobra.Command {
@@ -376,19 +330,7 @@ func importTableCommand() *cobra.Command {
 	var numbers denseOptions
 	var lists listOptions
 	c := rawCommand("parquet", "Import Parquet or Arrow IPC files",
-		`Import Parquet files, or Arrow IPC files or streams. Their columns are strings,
-dictionaries, numbers, booleans, dates or times. An instant gets the same text
-in every unit and zone, and a whole number the same text as an integer and as a
-float. A missing value becomes the empty string.
-
-A FILE may be a folder of such files. A folder named like day=3 gives its files
-the column day.
-`+denseHelp+listHelp+`
-`, `  shaver dataset import parquet log/*.parquet --label click --out data
-  shaver dataset import parquet log/*.parquet --label click \
-      --vocabulary mapper.json --model model.pth --out data
-  shaver dataset import parquet log/*.parquet --label click \
-      --dense price:log1p,age:zscore --dense-missing mean --out data`, 2, ingest.CountTrain, &lists, func(c *cobra.Command) { columns.flags(c); numbers.flags(c) }, func() (f ingest.Format, err error) {
+		help("dataset-import-parquet", "import-dense", "import-lists"), help("dataset-import-parquet.example"), 2, ingest.CountTrain, &lists, func(c *cobra.Command) { columns.flags(c); numbers.flags(c) }, func() (f ingest.Format, err error) {
 			f = ingest.Tables()
 			if f.Dense, err = numbers.set(); err != nil {
 				return f, err

@@ -27,33 +27,12 @@ type csvOptions struct {
 func importCSVCommand() *cobra.Command {
 	var o csvOptions
 	c := &cobra.Command{
-		Use:   "csv",
-		Short: "Import CSV or TSV files of encoded ids or raw strings",
-		Long: `Import CSV or TSV files, which may be .gz or .zst.
-
-With --train, rows are encoded: a label and one id for each field. Ids
-count from 0 within their field (--ids local) or over all fields (--ids global).
-Give a file for each split, or one --train file and a --split ratio.
-
-With --raw, rows are raw strings: a label column and one column for each field,
-with a header. The file - is standard input. The default of --split is 8:1:1.
-A whole number such as 3.0 becomes 3, and an empty cell is a missing value.
-
-Each input may also be a folder of files. With --raw, a folder named like day=3
-gives its files the column day.
-` + denseHelp + listHelp + `
-` + rawHelp,
-		Example: `  shaver dataset import csv --train train.csv.gz --val val.csv.gz \
-      --test test.csv.gz --model model.pth --out data
-  shaver dataset import csv --ids global --train rows.csv --split 8:1:1 \
-      --model model.pth --out data
-  shaver dataset import csv --raw log.tsv --label click --min-count 10 \
-      --out data
-  shaver dataset import csv --raw log.csv --dense price:log1p,age:zscore \
-      --dense-missing mean --out data
-  shaver dataset import csv --raw monday.csv --vocabulary sunday --out monday`,
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return o.importCSV(c) },
+		Use:     "csv",
+		Short:   "Import CSV or TSV files of encoded ids or raw strings",
+		Long:    help("dataset-import-csv", "import-dense", "import-lists", "import-ids"),
+		Example: help("dataset-import-csv.example"),
+		Args:    cli.Args(cobra.NoArgs),
+		RunE:    func(c *cobra.Command, _ []string) error { return o.importCSV(c) },
 	}
 	o.run.flags(c, "")
 	o.raw.flags(c, 2, ingest.CountTrain)

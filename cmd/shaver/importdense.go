@@ -36,20 +36,6 @@ func (o *denseOptions) missingFlag(c *cobra.Command) {
 	cli.Group(c, rowFlags, "dense-missing")
 }
 
-// denseHelp describes --dense.
-const denseHelp = `
-With --dense, columns of numbers become dense inputs, which are float32 values
-that a model reads next to the embeddings. They are constants of a row and not
-players. A column may have a rule, as in --dense age,price:log1p,dwell:zscore:
-  none           x, the default
-  log1p          ln(1+x), for x above -1
-  log1p-clipped  ln(1+max(x,0))
-  zscore         (x-mean)/deviation, with both of the train split, or with
-                 given ones: zscore=MEAN/DEVIATION
-
-If --vocabulary is the folder of a dataset, its rules and statistics are used.
-`
-
 // set parses the flags.
 func (o *denseOptions) set() (d ingest.Dense, err error) {
 	d.Missing = o.missing

@@ -20,17 +20,6 @@ type listOptions struct {
 	shares      []string
 }
 
-const listHelp = `
-A cell of a list has several values, such as 3|17|5. --list hist=50 makes the
-column hist a list of 50 positions. Shorter lists are filled at their end with
-the pad id, which stands for no value. With --model, the lists, their lengths
-and their pad ids are those of the model.
-
-Lists may also have raw values, such as books|films. A new vocabulary then has
-the pad id 0. A history of items has the values of the items themselves:
---share hist=item gives the column hist the values and ids of item.
-`
-
 func (o *listOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringSliceVar(&o.lists, "list", nil, "columns that are lists, each `NAME=LENGTH` (default those of --model)")

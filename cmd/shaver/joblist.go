@@ -14,10 +14,7 @@ import (
 func jobListCommand() *cobra.Command {
 	o := &jobOptions{}
 	return o.command("list", "List the jobs on the server",
-		`List the jobs that have not finished. The server keeps nothing of finished jobs.
-If the specification of a job cannot be read, the job is listed as unreadable.
-The reason is printed on stderr or, with -o json, in the property error. The
-exit code is 0. "shaver job cancel" removes the job.`,
+		help("job-list"),
 		"  shaver job list --nats nats://nats:4222",
 		func(ctx context.Context, b *bus.Bus, c *cobra.Command, _ string) error {
 			jobs, err := b.Jobs(ctx)

@@ -40,33 +40,11 @@ func jobServeCommand() *cobra.Command { return serveCommand(autoscale.InCluster)
 func serveCommand(cluster func(namespace, name string) (*autoscale.Kubernetes, error)) *cobra.Command {
 	o := jobServeOptions{cluster: cluster}
 	c := &cobra.Command{
-		Use:   "serve",
-		Short: "Export metrics of all jobs, and size the workers by the queue",
-		Long: `Read the jobs and the tasks on a NATS server every few seconds, and export them
-as metrics for Prometheus. The command runs until it is stopped, whether jobs
-run or not. It changes nothing on the server and needs only the rights of the
-role monitor. If a reading fails, the metrics keep their values, and
-shaver_read_timestamp_seconds says how old they are.
-
-With --nightly the command also exports the metrics of the last night of shaver
-nightly, so that they can be read while no night runs.
-
-With --scale the command changes the number of replicas of a Deployment of
-workers. It must run in a pod of the same Kubernetes cluster, whose service
-account may get and patch deployments/scale. The number of workers is the number
-of tasks that wait or are in work, divided by --tasks-per-worker, within the
-limits. More workers start at once. Workers end only if fewer were enough for
---scale-down-after, and never while that leaves fewer workers than tasks in
-work. While NATS cannot be read, the number stays. Run only one such process for
-each Deployment, and no other autoscaler.
-
-` + cli.ExitHelp,
-		Example: `  shaver job serve --nats nats://nats:4222 --metrics 0.0.0.0:9090
-  shaver job serve --nats nats://nats:4222 --metrics 0.0.0.0:9090 \
-      --nightly /data/out
-  shaver job serve --nats nats://nats:4222 --metrics 0.0.0.0:9090 \
-      --scale worker --max-workers 20`,
-		Args: cli.Args(cobra.NoArgs),
+		Use:     "serve",
+		Short:   "Export metrics of all jobs, and size the workers by the queue",
+		Long:    help("job-serve") + "\n\n" + cli.ExitHelp,
+		Example: help("job-serve.example"),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
 				return err

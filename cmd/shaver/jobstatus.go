@@ -16,10 +16,7 @@ import (
 
 func jobStatusCommand() *cobra.Command {
 	o := &jobOptions{}
-	return o.command("status JOB", "Print the state of a job", `Print the state of a job: its progress, its coordinator and its workers. Then
-list all workers that are connected to the server, with their kernel, protocol
-and version. Workers compute tasks of jobs with their kernel, from coordinators
-with their protocol.`,
+	return o.command("status JOB", "Print the state of a job", help("job-status"),
 		"  shaver job status 0123456789abcdef0123 --nats nats://nats:4222", func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
 			s, err := b.JobStatus(ctx, id)
 			if err != nil {

@@ -32,12 +32,9 @@ func newRoot() *cobra.Command {
 		Short: "Prune a click model's embedding table by Shapley values",
 		Long: `shaver computes the Shapley value of every entry of a click model's embedding
 table, prunes the table to any budget, and measures what the pruning costs.`,
-		Example: `  shaver quickstart
-  shaver score --model model.pth --dataset data --out scores.arrow
-  shaver prune --model model.pth --scores scores.arrow --sparsity 0.9 \
-      --out pruned.safetensors`,
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		Example: help("shaver.example"),
+		Args:    cli.Args(cobra.NoArgs),
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	in := func(id, title string, commands ...*cobra.Command) {
 		root.AddGroup(&cobra.Group{ID: id, Title: title})

@@ -98,39 +98,10 @@ func modelConvertCommand() *cobra.Command {
 	var part checkpoint.Options
 	var pads []string
 	c := &cobra.Command{
-		Use:   "convert IN OUT",
-		Short: "Convert a checkpoint to the compact or the dense form",
-		Long: `Write the model of the file IN to OUT as safetensors. IN is a .pth, safetensors
-or .onnx file. OUT is compact, or with --dense it has every entry. If IN is a
-state dict, a dense OUT is one too, with the original keys, which
-load_state_dict accepts. If IN has several state dicts, such as the weights and
-their moving average, --state-dict chooses one.
-
-If IN and OUT are .onnx files, OUT has the same tensors and nodes. If IN has
-external data, that of OUT is in OUT.data. With --compact-onnx, a table with
-equal rows, such as those that pruning leaves, is stored by its distinct rows
-and a list of their numbers, if that is smaller.
-
-If only IN is an .onnx file, and of a model that shaver model inspect
-recognizes, OUT has shaver's names of the tensors, but not the names of the
-fields. Otherwise OUT has all tables and the graph, in a form that only shaver
-reads. --model-output chooses one of several outputs.
-
-If a model reads lists, shaver model inspect prints the pad of each list, which
-is the id of positions without a value. The pad is found if the graph compares
-the ids with it. Otherwise 0 is assumed. --pad FIELD=ID sets the pad of a list,
-and --pad FIELD=none says that no id is one.
-
-A compact file says which entries were dropped. A dense file does not: there, an
-entry counts as dropped if it has the most frequent value of its field's column.
-Either way, the values of the table stay the same to the last bit, unless
---values stores fewer bits.`,
-		Example: `  shaver model convert pruned.safetensors dense.safetensors --dense
-  shaver model convert dense.safetensors small.safetensors --values int8
-  shaver model convert last.ckpt ema.safetensors --state-dict ema
-  shaver model convert mmoe.onnx click.safetensors --model-output click
-  shaver model convert din.onnx din.safetensors --pad hist_item=99
-  shaver model convert pruned.onnx small.onnx --compact-onnx`,
+		Use:               "convert IN OUT",
+		Short:             "Convert a checkpoint to the compact or the dense form",
+		Long:              help("model-convert"),
+		Example:           help("model-convert.example"),
 		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
 		Args:              cli.Args(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -34,24 +34,7 @@ func modelDeltaCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delta FILE",
 		Short: "Export a pruned model as changes for an embedding store",
-		Long: `Write what a parameter server or another store of embedding rows has to change
-so that it holds the pruned model FILE. The folder --out has three Parquet
-files:
-
-  kept.parquet      table, id, columns, values: the entries that an id keeps
-  dropped.parquet   table, id: ids whose whole row equals the baseline
-  baseline.parquet  table, field, first, rows, values: what the entries of the
-                    ids first to first+rows-1 read if they are not kept
-
-An id is the number of a row in its table. Tables have the names of FILE. To
-apply the pruning, delete the ids of dropped.parquet, set the columns of
-kept.parquet to their values, and set all other entries, and the rows of unknown
-ids, to the baseline.
-
-FILE is what shaver prune wrote, or any other model. A compact file contains its
-baseline. In other files, it is the most frequent value of the column of a
-field, unless dropping that value makes the table no smaller; then it is zero.
-Either way, the three files give the table of FILE to the last bit.`,
+		Long:  help("model-delta"),
 		Example: `  shaver model delta pruned.safetensors --out delta
   shaver model delta pruned.onnx --out delta`,
 		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),

@@ -42,14 +42,7 @@ func modelExportHelpCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export-help",
 		Short: "Print the Python lines that export a framework's model to ONNX",
-		Long: `Print the Python lines that export a model of a framework to ONNX. Run them
-after training, with the trained model as the variable model. They write
-model.onnx, and usually model.onnx.data next to it, which has the large tensors.
-Keep both files in one folder.
-
-The lines were tried with torch 2.8, DeepCTR-Torch 0.3.0, FuxiCTR 2.3.10,
-Keras 3.15.1, RecBole 1.2.1, torch-rechub 0.9.0 and TorchRec 1.3.0. If an export
-fails, see docs/models.md.`,
+		Long:  help("model-export-help"),
 		Example: `  shaver model export-help --for fuxictr
   shaver model export-help --for keras > export.py`,
 		Args: cli.Args(cobra.NoArgs),

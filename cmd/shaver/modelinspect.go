@@ -140,77 +140,7 @@ func modelInspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Print a checkpoint's architecture, sizes and digest",
-		Long: `Print the architecture, the sizes and the digest of a checkpoint. A checkpoint
-often does not contain the names of its fields. --dataset takes them from a
-dataset.
-
-The architecture is recognized by the names and shapes of the tensors. Below, m
-is the number of fields, n the number of features in all fields together, and d
-the number of columns. The prefixes "module." and "_orig_mod." are ignored, and
-"model." and "net." if all tensors have them.
-The state dict may be in a dict, in a Lightning or RecBole checkpoint, or inside
-a whole pickled module. Nothing in the file is executed, and objects of other
-classes are ignored.
-
-  all      embedding.weight [n, d]; offsets [1, m], optional; except for dcn-mix
-           _linear.weight [1, m*d], optional, the weights of the entries in the
-           logit
-  fm       fc.weight [n, 1], _bias [1]
-  deepfm   like fm, and an MLP in _deep_branch whose last layer gives the logit
-  dcn-mix  cross_head.U.0 [experts, rank, m*d],
-           cross_head.C.0 [experts, rank, rank],
-           cross_head.V.0 [experts, m*d, rank], cross_head.biases.0 [1, m*d],
-           the same for .1, .2 and so on; cross_head.gates [experts, m*d, 1];
-           an MLP in _dnn whose last layer gives the logit
-  dcnv2    linear layers cross_head.layers.0, .1 and so on; an MLP in _dnn of
-           hidden layers only; the linear layer _last_fc; fc.weight and _bias,
-           optional
-  widedeep like deepfm, if the JSON file next to the checkpoint says
-           {"kind": "widedeep", "field_dims": [7, 120, 3]}
-  neumf    T.user_emb_table._emb_module.weight [users, m] and T.item_... [items,
-           m] for T = _mlp and T = _gmf, which are read as one table with
-           d = 2m; _gmf.gmf_fc; an MLP in _mlp.mlp of hidden layers only; the
-           linear layer _mlp.mlp_fc
-
-A file of shaver train --table qr, tt or cerp has the tensors from which the
-table is computed in place of embedding.weight. The command prints their sizes,
-and shaver model convert --dense writes the table.
-
-An MLP is an nn.Sequential that repeats Linear, BatchNorm1d (optional), ReLU and
-Dropout (optional). A state dict does not contain everything, for example not
-the activation. To check that the model was recognized correctly, compare the
-LogLoss of shaver evaluate with PyTorch's.
-
-State dicts of these frameworks are recognized too, if the model is an FM,
-DeepFM, WideDeep or DCNv2 without dense inputs and all tables have the same
-width: fuxictr, deepctr-torch, recbole, pytorch-fm and torch-rechub. The fields
-are the tables, in the order of the state dict, or as in FuxiCTR's
-feature_map.json in the same folder. The files that shaver writes have the
-original tensors, so the framework can load them. What the tensors do not say
-must be in a JSON file next to the checkpoint, such as model.json for model.pth:
-
-  {"kind": "deepfm", "activation": "relu", "field_dims": [7, 120, 3]}
-
-If this file is missing, the error says which of these keys are needed.
-
-An .onnx file is a graph. A table is a tensor whose rows are chosen by an input
-or by a column of one, which is then a field. The head computes the logit from
-these rows and from the other inputs. The command prints the fields, the tables,
-the dense inputs and the operators of the head. If the graph is not understood,
-the command names the node. A last Sigmoid, or a last Softmax of two classes, is
-removed to get the logit. --model-output chooses one of several outputs, or a
-number of one, such as output[1]. --logit says that the output is the logit.
-
-If the graph computes what an FM, DeepFM, WideDeep or DCNv2 without dense inputs
-computes, it is recognized as one. It then takes the fast path. All commands
-work as with a state dict, and the files that shaver writes have the tensors
-listed above.
-
-If your layers have other names, rename them when you save the checkpoint:
-
-  state = {k.replace("mlp.", "_deep_branch."): v
-           for k, v in model.state_dict().items()}
-  torch.save({"state_dict": state, "field_dims": [7, 120, 3]}, "model.pth")`,
+		Long:  help("model-inspect"),
 		Example: `  shaver model inspect model.pth
   shaver model inspect pruned.safetensors --dataset data
   shaver model inspect model.onnx`,

@@ -39,34 +39,7 @@ func nightlyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "nightly",
 		Short: "Score, prune, check and publish tonight's model",
-		Long: `Do what a night needs, as the file --config says. The command takes the newest
-checkpoint and the newest days of rows, corrects the scores, prunes with regard
-to the published table, checks the pruned model, writes a report and publishes
-the night. If the model, the days and the settings are those of the last night,
-it does nothing and exits with code 0.
-
-The folder "out" of the configuration gets these files:
-  nights/NIGHT/   scores.arrow, pruned.safetensors, check.json, report.html
-                  and night.json, which says what was done; with "onnx" in
-                  the configuration also pruned.onnx, and pruned.onnx.data
-                  if it has external data
-  current         symbolic link to the published night
-  current.json    the same for systems without such links
-  history.jsonl   one line for each night
-  history.html    a page about all nights
-
-If the pruned model fails its check, "current" stays as it was and the exit code
-is 7. The night's folder stays and says why. The last "keep" nights and the
-published one are kept, and older ones are deleted.
-
-A night that is interrupted, by Ctrl-C or in any other way, continues when the
-command runs again, with the same result. Only one process at a time works in a
-folder. A night that ends with another error is tried again, until a new model
-or a new day replaces it.
-
---init writes an example with comments to --config.
-
-` + cli.ExitHelp,
+		Long:  help("nightly") + "\n\n" + cli.ExitHelp,
 		Example: `  shaver nightly --init --config nightly.yaml
   shaver nightly --config nightly.yaml
   shaver nightly --config nightly.yaml --date tuesday --again`,

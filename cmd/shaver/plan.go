@@ -29,33 +29,11 @@ const measureWithin = 5 * time.Second
 func planCommand() *cobra.Command {
 	var o planOptions
 	c := &cobra.Command{
-		Use:   "plan",
-		Short: "Estimate the cost of a job without running it",
-		Long: `Estimate the cost of a job. The command computes some rows of the job on this
-machine, for about five seconds, or ten with --audit. It assumes that the cores
-of other machines are as fast as those of this one. If other programs used this
-machine meanwhile, the table says so.
-
-With --kernel auto the command first measures the kernels, and plans with the
-one that shaver score would choose on this machine for a job without progress.
-The table has a line for each kernel, unless the job is too short to measure.
-
-The size of a shard is estimated from rows that the command encodes. Workers add
-up the shards that they compute within a minute, at most 16, and send one
-partial for them. Its size depends on the number of distinct features in these
-shards. That number is computed from the frequencies in the dataset, as if rows
-were in random order. The last line of the table compares the number computed in
-this way for the measured rows with the actual number. If neighboring rows are
-alike, as in a log in order of time, partials are smaller than estimated.
-
-With --ranges N the table has the memory of the merger that needs most. All
-ranges have about the same number of entries. The part of a partial that a range
-gets depends on the frequencies of its features.`,
-		Example: `  shaver plan --model model.pth --dataset data --cores 64
-  shaver plan --model model.pth --dataset data --estimator multilinear \
-      --cores 64 --threads 8
-  shaver plan --model model.pth --dataset data --ranges 16 --cores 64`,
-		Args: cli.Args(cobra.NoArgs),
+		Use:     "plan",
+		Short:   "Estimate the cost of a job without running it",
+		Long:    help("plan"),
+		Example: help("plan.example"),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
 				return err

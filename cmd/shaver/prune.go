@@ -62,67 +62,11 @@ type pruning struct {
 func pruneCommand() *cobra.Command {
 	var o pruneOptions
 	c := &cobra.Command{
-		Use:   "prune",
-		Short: "Prune the embedding table to a budget",
-		Long: `Drop the entries of --model with the lowest --scores to meet one budget:
-  --sparsity    portion of the entries to drop
-  --parameters  parameters to keep, including the codebook
-  --bytes       size of the compact file; as few entries as possible are dropped
-
-Scores of the estimator path are dropped in their order, which is not one of
-Shapley values. Such scores have no --aggregate and no standard errors, so
---hysteresis counts rounds of the path, each of which drops a fifth of what is
-left.
-
-With --from, the command prunes as "shaver sweep --select --out FILE" chose. The
-file says how to rank, which entries always stay and how values are stored. If
-the sweep has several budgets, --sparsity or --parameters selects one. The
-model, the scores and the dataset must be those of the sweep.
-
-With --previous, an entry keeps the choice of that file unless the evidence
-against it exceeds --hysteresis standard errors, so the mask changes less from
-night to night. The budget is met as without --previous. The command prints the
-churn, with and without --previous. The churn is the portion of the kept entries
-that were replaced. Fields may have new features, but other ids must stay.
-
-A dropped entry reads what it read when it was scored: zero, or the codebook
-value of its field.
-
-The file is compact: it has the kept entries and their positions. --values says
-in how many bits each entry is stored. With --dense the file has every entry,
-also the dropped ones. If --model is a state dict, so is the dense file, with
-the original keys, which load_state_dict accepts. If --model is an .onnx file,
-the keys are shaver's own. A model of kind graph is stored with its graph, in a
-form that only shaver reads, with or without --dense.
-
-If --model and --out are .onnx files, --out is --model with pruned tables, for
-any model that shaver can score. Everything else stays the same. If --model has
-external data, that of --out is in OUT.data. With --compact-onnx, the file
-stores a table by its distinct rows if that is smaller. --bytes, --values and
---dense are for safetensors files.
-
-Pruning shifts and scales the logits. --calibrate corrects this with two
-numbers, so that LogLoss falls and AUC stays the same. With scores of the
-squared loss, they are fitted by least squares, so that RMSE falls. The numbers
-are folded into the weights, so a program that loads the file need not know
-them. In FM and DeepFM the embedding table is scaled too. An .onnx file gets a
-multiplication and an addition before its last Sigmoid or Softmax, or at its end
-if its output is the logit. A graph that ends otherwise is refused.
-
---tune trains the pruned model on the training split of --dataset, as "shaver
-tune" does with its default settings, and prints the AUC and the LogLoss on the
-validation split before and after.`,
-		Example: `  shaver prune --model model.pth --scores scores.arrow --sparsity 0.9 \
-      --out pruned.safetensors
-  shaver prune --model model.pth --scores scores.arrow --from sweep.json \
-      --sparsity 0.9 --out pruned.safetensors
-  shaver prune --model model.pth --scores scores.arrow --bytes 5000000 \
-      --values int8 --calibrate --dataset data --out pruned.safetensors
-  shaver prune --model model.onnx --scores scores.arrow --sparsity 0.9 \
-      --compact-onnx --out pruned.onnx
-  shaver prune --model tuesday.pth --scores tuesday.arrow --sparsity 0.9 \
-      --previous monday.safetensors --out tuesday.safetensors`,
-		Args: cli.Args(cobra.NoArgs),
+		Use:     "prune",
+		Short:   "Prune the embedding table to a budget",
+		Long:    help("prune"),
+		Example: help("prune.example"),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
 				return err

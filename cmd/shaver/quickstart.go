@@ -44,32 +44,12 @@ type quickstartOptions struct {
 func quickstartCommand() *cobra.Command {
 	var o quickstartOptions
 	c := &cobra.Command{
-		Use:   "quickstart",
-		Short: "Run all steps on generated data, in about a minute",
-		Long: `Generate a click model with a known structure and rows from it, import the rows,
-find the order in which entries are dropped and the Shapley value of each entry,
-on a NATS server inside this process, prune the model, and compare the result
-with pruning by magnitude.
-
-Half of the columns of the model's embedding table carry all of its information.
-The other half are as large but useless, so magnitude loses by construction.
-With --train, train a DeepFM on the rows instead, score and prune it, and tune
-the model pruned to a sparsity of 0.95.
-
-With --nights, simulate nights instead. What users click drifts. Each night
-brings a day of rows and a retrained model, and "shaver nightly" scores, prunes,
-checks and publishes. The rows are divided among the days. The command prints
-what each night cost, compared with scoring all rows again.
-
---out keeps all files, with --nights also the page nightly/history.html.
-
-` + cli.ExitHelp,
-		Example: `  shaver quickstart
-  shaver quickstart --rows 20000 --out quickstart
-  shaver quickstart --train
-  shaver quickstart --nights 10 --out nights`,
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
+		Use:     "quickstart",
+		Short:   "Run all steps on generated data, in about a minute",
+		Long:    help("quickstart") + "\n\n" + cli.ExitHelp,
+		Example: help("quickstart.example"),
+		Args:    cli.Args(cobra.NoArgs),
+		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
 	f.IntVar(&o.rows, "rows", 200_000, "`number` of rows to generate, at least 100")

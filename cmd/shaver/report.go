@@ -47,29 +47,11 @@ type written struct {
 func reportCommand() *cobra.Command {
 	var o reportOptions
 	c := &cobra.Command{
-		Use:   "report",
-		Short: "Write an HTML report about scores and pruning",
-		Long: `Write one HTML page, which needs no network and no script. It shows how much
-each field is worth and how much of it is kept, how many entries rare and
-frequent features keep, how reliable the values and the choice of kept entries
-are, and the facts about the job. Scores of the estimator path have an order and
-no values, so the page shows their rounds in place of what needs values.
-
-With --sweep, the page begins with the smallest table that is within
---auc-tolerance and --log-loss-tolerance of the unpruned model. A table is
-within a tolerance if the whole 95% interval of its difference is.
-The page then compares the rankings, and shows the calibration and the metrics
-on slices of the rows. --sweep takes the document of "shaver sweep" for the
-same scores.
-
-The time that the job took is read from NAME.job.json next to the scores, if
-that file exists. With --dataset, the page names features by their values in
-the vocabulary. --pictures also writes each picture on the page to a file.`,
-		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data \
-      --calibrate --out sweep.json
-  shaver report --model model.pth --scores scores.arrow --sweep sweep.json \
-      --dataset data --out report.html`,
-		Args: cli.Args(cobra.NoArgs),
+		Use:     "report",
+		Short:   "Write an HTML report about scores and pruning",
+		Long:    help("report"),
+		Example: help("report.example"),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
 				return err

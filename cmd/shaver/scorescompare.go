@@ -73,25 +73,7 @@ func scoresCompareCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare A B",
 		Short: "Compare two scores files",
-		Long: `Compare the scores of A with those of B, for example tonight's with
-last night's, or those of two estimators. The tables must have the same size.
-The command prints the settings in which the jobs differ. Then it prints, over
-all entries and by field:
-  relative RMS  the difference relative to B
-  Spearman      the rank correlation of the magnitudes
-  shift         the mean of A - B, relative to the mean magnitude of B
-  beyond 2 SE   the portion of the entries whose values differ by more than two
-                standard errors of the difference. If only noise differs, it is
-                at most about 5%, and less if both jobs scored the same rows
-If a file is of the estimator path, which has an order and no values, only the
-rank correlation is printed.
-
-It also prints the portion of the entries kept by A that B keeps too. Only
-features that occur in the rows of both jobs count. For the standard errors,
-only features in at least 5 rows of both jobs count.
-
---picture draws the number of entries with each pair of values, and the portion
-of the entries kept by both against sparsity.`,
+		Long:  help("scores-compare"),
 		Example: `  shaver scores compare tuesday.arrow monday.arrow
   shaver scores compare walks.arrow fast.arrow --sparsities 0.9,0.99
   shaver scores compare tuesday.arrow monday.arrow --picture drift.svg`,

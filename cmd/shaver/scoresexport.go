@@ -2,10 +2,10 @@ package main
 
 import (
 	"encoding/csv"
-	"fmt"
 	"io"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,20 +23,7 @@ func scoresExportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export FILE",
 		Short: "Export scores as CSV or Parquet",
-		Long: fmt.Sprintf(`Export scores as CSV or Parquet: one line for each feature, in the order of
-global ids, with field, id, count, t, t_population, and for each column c of the
-table phi_c, abs_c, rms_c, se_c and se_population_c. If a model has several
-tables, each row of a table has a line, columns that a table lacks are empty,
-and the last column is the name of the table. Scores of a paired job have three
-more columns for each c: se_paired_c, abs_se_paired_c and rms_se_paired_c.
-Scores of the estimator path have only rank_c in place of t and all columns
-after it: the position in the order of drops, from 0.
-
-phi_c plus or minus t*se_c is a 95%% interval for the value on the dataset.
-phi_c plus or minus t_population*se_population_c is such an interval for the
-value on the population from which the rows are drawn. Features that occur in
-fewer than %d rows have no intervals: their t is empty, or NaN in Parquet.
-Intervals do not include the bias of multilinear.`, tally.LeastRows),
+		Long:  strings.Replace(help("scores-export"), "LEAST_ROWS", strconv.Itoa(tally.LeastRows), 1),
 		Example: `  shaver scores export scores.arrow --out scores.csv
   shaver scores export scores.arrow --format parquet --out scores.parquet`,
 		ValidArgsFunction: cli.FileArgs("arrow"),

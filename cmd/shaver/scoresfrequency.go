@@ -58,14 +58,7 @@ func scoresFrequencyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "frequency FILE",
 		Short: "Compare how much pruning keeps of frequent and rare features",
-		Long: `Sort the features of each field by how often they occur in the scored rows,
-divide them into bins of the same size, and print how many entries per feature
-are kept in each bin at --sparsity. Then print the features that are worth most
-and least in each field, by the sum of the values of their entries. Features
-that do not occur are left out.
-
-With --dataset, features are named by their values in the vocabulary. "(other)"
-stands for all values without an id of their own.`,
+		Long:  help("scores-frequency"),
 		Example: `  shaver scores frequency scores.arrow --model model.pth --dataset data \
       --sparsity 0.9`,
 		ValidArgsFunction: cli.FileArgs("arrow"),

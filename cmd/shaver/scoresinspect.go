@@ -62,26 +62,7 @@ func scoresInspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Print the job, the errors and the fields of a scores file",
-		Long: `Print the job of a scores file, how it ended, and its losses and errors. For
-each field, print the sum of its Shapley values, which is the loss that the
-field saves, and the sum of the values by which its entries are ranked.
-
-The precision is the largest standard error of a score, relative to the range of
-the scores. It says nothing about the order of the entries near a cut, so a
-job may miss the paper's rule and still rank well. A standard error is an upper
-bound if the job cannot separate the noise of its estimator from the differences
-between rows, for example after one pass.
-
-For scores of the estimator path, print the rounds in which entries were
-dropped. Each line has the table that the round measured. Such scores have an
-order and no Shapley values, so there are neither sums nor errors.
-
-For a paired job, also print the lineage of the values: the generation, which
-is the number of paired jobs since the last full one, the models, and the error
-relative to a full job. For each field, also print the factor by which pairing
-reduces the variance, and the coefficients b of the previous values. A
-coefficient is about 1 if the models agree, and 0 if the previous values are not
-used.`,
+		Long:  help("scores-inspect"),
 		Example: `  shaver scores inspect scores.arrow
   shaver scores inspect scores.arrow -o json`,
 		ValidArgsFunction: cli.FileArgs("arrow"),

@@ -38,24 +38,11 @@ func studyCommand() *cobra.Command {
 	o := studyOptions{sweepFlags: sweepFlags{sweepInput: sweepInput{values: []string{string(compact.Float32)}, aggregates: []string{scores.DefaultAggregate}, rank: mask.Abs}}}
 	var seeds []uint
 	c := &cobra.Command{
-		Use:   "study",
-		Short: "Find out how many rows the ranking needs",
-		Long: `Score each of --portions of the train and val rows on a server inside this
-process, and compare the results in a sweep. The scores are kept in --out. If a
-study is interrupted, the same command reuses the jobs that finished. With the
-estimator path, --parts compares how many rows a round needs.
-
-With several --seeds, each job is repeated with each seed, and so with another
-sample of the rows. The table and the picture then show the mean and the largest
-deviation from it.
-
-` + cli.ExitHelp,
-		Example: `  shaver study --model model.pth --dataset data --out study
-  shaver study --model model.pth --dataset data --portions 0.01,0.1,1 \
-      --seeds 1,2,3 --picture study.svg --out study
-  shaver study --model model.pth --dataset data --estimator path --portions 1 \
-      --parts 4,6,16 --out study`,
-		Args: cli.Args(cobra.NoArgs),
+		Use:     "study",
+		Short:   "Find out how many rows the ranking needs",
+		Long:    help("study") + "\n\n" + cli.ExitHelp,
+		Example: help("study.example"),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
 				return err

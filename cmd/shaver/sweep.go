@@ -65,80 +65,11 @@ type sweepOptions struct {
 func sweepCommand() *cobra.Command {
 	var o sweepOptions
 	c := &cobra.Command{
-		Use:   "sweep",
-		Short: "Compare pruning methods at several budgets",
-		Long: `Prune the model to several budgets by several methods, and measure each result
-on --split.
-
-Each file in --scores gives one method for each --aggregate. The methods are
-shapley-rms, shapley-abs, and shapley for the aggregate sum. If the estimator of
-the file is taylor, they are taylor-rms, taylor-abs and taylor. A file of the
-estimator path gives the single method path, which is its order and not a
-Shapley value, whatever --aggregate is. Files that differ only in their seed are
-repeats. For repeats the table and the picture show the mean and the largest
-deviation from it.
---methods adds methods that need no scores:
-  magnitude       drops the least |weight| (MagPrune)
-  random          drops entries in an order drawn by --seed
-  frequency       drops the least |weight - baseline| * sqrt(occurrences)
-  ptq4, 8 or 16   keeps all entries but rounds each to 4, 8 or 16 bits, which
-                  counts as a sparsity of 1 - bits/32; with one grid for the
-                  table, for each field (ptq8-field) or for each row (ptq8-row)
-"all" stands for all of these. A further method needs taylor scores with the
-zero baseline in --scores:
-  sseds           drops whole columns of fields, those with the least |sum of
-                  the scores of a column| first; at each budget it drops at
-                  least as many entries as other methods
---snip FILE adds the method snip, which ranks by scores of the model before its
-training: it drops the least |sum over rows of gradient * weight| there. Write
-that model with "shaver train --epochs 0" and the settings of the training, and
-score it with --estimator taylor --baseline zero.
-
-The table shows how much the AUC differs from that of the unpruned model, with a
-95% interval for the difference on the same rows (DeLong et al., 1988). A star
-marks an AUC or LogLoss whose interval does not contain 0. If the scores have
-the squared loss, the table shows RMSE instead of both.
-
-A dropped entry reads the baseline for which the scores were computed. If there
-are scores for both baselines, the other methods are measured with each of them.
-
---models measures further models as they are, each with its own table and head,
-at the sparsity that its table has. Give files of the same fields, for example
-pruned or tuned models, or models that were trained with a --table. The method
-of a model is the --table of its training, such as pep or qr, tuned after
-"shaver tune", and otherwise the name of its file. Trainings that differ only in
-their seed are repeats. With --models, --scores may be left out. Methods then
-drop entries to the zero baseline. --select and --tune leave these models alone.
-
-For each budget, --select measures all methods on the validation split. It then
-measures only the best of them, the one with the highest AUC or least RMSE
-there, on --split. It compares AUC because calibration can repair LogLoss but
-not AUC. With --select, use scores of the training split only. Scores of
-validation rows already depend on the labels of those rows, which biases the
-selection.
-
---tune trains the model on the split train after each cut, as "shaver tune" does
-with its default settings, and also shows the metrics after that. Nothing is
-trained for the methods ptq. Each training takes many times as long as a
-measurement. If a training diverges, the best epoch before that counts.
-
---out also writes the result to a file, from which "shaver report" makes a page.
-With --select, "shaver prune --from" prunes as this file says, and the last
-lines of the output are the commands that prune to each budget. If --model is an
-.onnx file of kind graph, they write .onnx files, except with encoded values, or
-with --calibrate if the graph cannot be calibrated.
-
-The file and the output of -o json are documents of the schema
-sweep.v1.json, sweep.v2.json with the squared loss, and sweep.v3.json with
---models.`,
-		Example: `  shaver sweep --model model.pth --scores scores.arrow --dataset data
-  shaver sweep --model model.pth --scores s1.arrow,s2.arrow --dataset data \
-      --methods all --sparsities 0.9,0.99 --picture sweep.svg
-  shaver sweep --model model.pth --scores scores.arrow --dataset data \
-      --select --out sweep.json
-  shaver sweep --model model.pth --scores scores.arrow --dataset data \
-      --models pep.safetensors,tuned.safetensors`,
-		Args: cli.Args(cobra.NoArgs),
+		Use:     "sweep",
+		Short:   "Compare pruning methods at several budgets",
+		Long:    help("sweep"),
+		Example: help("sweep.example"),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
 				return err

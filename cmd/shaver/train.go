@@ -43,59 +43,11 @@ const hiddenHelp = "400,400,400, or 64,32,16 for a neumf"
 func trainCommand() *cobra.Command {
 	o := trainOptions{trainingOptions: trainingOptions{training: defaultTraining}}
 	c := &cobra.Command{
-		Use:   "train",
-		Short: "Train a click model",
-		Long: `Train a model on the split train of a dataset, with the loss of logistic
-regression and PyTorch's Adam. After each epoch the command measures the AUC on
-the split val. --out always has the model of the best epoch so far. It is a
-state dict with PyTorch's keys, which load_state_dict(strict=True) accepts.
-
-Without --model, the weights start from random numbers, which --initial names:
-  zero-first  those of the paper's models, with first-order weights of 0
-  reference   those of the paper's models; their first-order weights are
-              standard normal
-With --model, the training continues from a checkpoint of these kinds. The model
-before training is then a candidate too.
-
-After Ctrl-C or a kill, the same command continues after the last whole epoch,
-and the file gets the same bytes as without the interruption. The bytes do not
-depend on the number of cores, but on --kernel. The state is next to --out, in
-.NAME.training, until the training ends.
-
---search N trains N times. Each trial draws a learning rate and a weight decay
-from 1e-5 to 1e-2, by their logarithms, and a dropout from 0 to 1, as the
-paper's searches do. A trial uses all cores, and the draws depend on --seed. The
-command prints a table of the trials and writes the best model of all. With
---budget, an interruption may change the number of trials.
-
---table trains a smaller table, as the methods do with which the paper compares.
-PEP, OptEmbed and CERP train twice. The first training finds the entries to
-keep, and the second one starts from the same weights without the others.
---epochs bounds each of the two. PEP and CERP keep exactly the number of entries
-that shaver prune keeps at --sparsity, and OptEmbed at most that number. --out
-of PEP and OptEmbed is a pruned model in compact form, with the baseline zero.
-The other tables are computed from smaller tensors, which --out has in their
-place. All commands read it as an ordinary model:
-  qr    the product of two rows, one for the remainder of the id by a divider
-        and one for the quotient; --table qr:5 sets the divider, and --sparsity
-        sets it to 1/(1-sparsity), rounded
-  tt    a tensor train: the product of a matrix from each of several cores;
-        --table tt:24,23 sets the ranks between three cores, tt:24,23:500 also
-        gives the 500 most frequent features rows of their own after the first
-        epoch, and --sparsity chooses the largest two ranks that fit
-  cerp  the sum of two rows of sparse tables; --table cerp:1000 sets the rows of
-        each, and without a number --sparsity chooses them
-
-All training rows are in memory. A row takes 12 bytes, and 4 more for each
-field. The table and the state of Adam take 12 bytes for each entry. A computed
-table takes 4 bytes for each entry, and 16 for each number of its tensors, or 32
-while CERP looks for the entries to keep.`,
-		Example: `  shaver train --dataset data --out model.safetensors
-  shaver train --dataset data --search 20 --budget 1h --out model.safetensors
-  shaver train --dataset data --table qr --sparsity 0.8 --out qr.safetensors
-  shaver train --dataset data --kind dcn-mix --hidden 400,400 --dropout 0.2 \
-      --out model.safetensors`,
-		Args: cli.Args(cobra.NoArgs),
+		Use:     "train",
+		Short:   "Train a click model",
+		Long:    help("train"),
+		Example: help("train.example"),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
 				return err

@@ -32,20 +32,9 @@ func defaultTuning() training {
 func tuneCommand() *cobra.Command {
 	o := tuneOptions{trainingOptions: trainingOptions{training: tuning}}
 	c := &cobra.Command{
-		Use:   "tune",
-		Short: "Train the kept entries and the head of a pruned model",
-		Long: `Train a pruned model on the split train of a dataset. Dropped entries stay
-dropped and keep the baseline. The kept entries, the first-order weights, the
-head and its BatchNorm are trained. After each epoch the command measures the
-AUC on the split val, and --out always has the best model so far. The model
-before training is a candidate too, so the AUC on this split never falls.
-
---model and --out are compact files with the same mask and the same --values.
-The AUC of the epochs is that of float32 values. shaver train continues models
-that are not pruned.
-
-The command continues after an interruption as shaver train does. It inflates
-the table to 4 bytes for each entry, and each kept entry takes 8 bytes more.`,
+		Use:     "tune",
+		Short:   "Train the kept entries and the head of a pruned model",
+		Long:    help("tune"),
 		Example: `  shaver tune --model pruned.safetensors --dataset data --out tuned.safetensors`,
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

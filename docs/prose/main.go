@@ -74,6 +74,8 @@ func read(root string) ([]text, error) {
 			found, err = readGo(path, place)
 		case strings.HasSuffix(path, ".md") && !strings.HasPrefix(place, "docs/cli/"): // made from help texts
 			found, err = readPage(path, place)
+		case strings.HasSuffix(path, ".txt") && strings.Contains(place, "/help/"):
+			found, err = readHelp(path, place)
 		}
 		texts = append(texts, found...)
 		return err

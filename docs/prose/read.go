@@ -89,6 +89,23 @@ func literal(e ast.Expr) string {
 	return strings.Join(parts, "")
 }
 
+// readHelp returns the sentences of a help text.
+func readHelp(path, place string) ([]text, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var texts []text
+	line := 1
+	for paragraph := range strings.SplitSeq(string(data), "\n\n") {
+		for _, sentence := range sentences(paragraph) {
+			texts = append(texts, text{help, fmt.Sprintf("%s:%d", place, line), sentence})
+		}
+		line += strings.Count(paragraph, "\n") + 2
+	}
+	return texts, nil
+}
+
 // readPage returns the sentences of a Markdown page, without code.
 func readPage(path, place string) ([]text, error) {
 	data, err := os.ReadFile(path)

@@ -27,15 +27,7 @@ func mergeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "merge",
 		Short: "Keep a part of the sums of large jobs",
-		Long: `Keep a range of the sums of a job whose table exceeds the memory of one process,
-until stopped. A coordinator with --ranges N needs N of these processes. Each
-keeps one range at a time, and needs 8 bytes for each feature, 24 to 48 for each
-entry of the range, and memory for two partials.
-
-If such a process ends, the job continues from its last checkpoint as soon as
-another one is free. The scores are the same.
-
-` + cli.ExitHelp,
+		Long:  help("coordinator-merge") + "\n\n" + cli.ExitHelp,
 		Example: `  coordinator merge --nats nats://nats:4222
   coordinator merge --nats tls://nats:4222 --creds shaver.creds --metrics :9090`,
 		Args: cli.Args(cobra.NoArgs),

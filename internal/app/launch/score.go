@@ -170,79 +170,15 @@ func (o *JobFlags) setSparsity() error {
 // needs --nats.
 func ScoreCommand(use string, cluster bool) *cobra.Command {
 	o := scoreOptions{job: Job{Config: coordinator.Config{Queue: bus.DefaultQueue}}}
+	example := help("score.example")
+	if cluster {
+		example = help("coordinator.example")
+	}
 	c := &cobra.Command{
-		Use:   use,
-		Short: "Compute the Shapley value of every entry of the embedding table",
-		Long: `Run a job: compute the Shapley value of every entry of the embedding table of
---model on the rows of --dataset, and write the values to --out. The report of
-the job is written next to them, to NAME.job.json.
-
-Estimators:
-` + estimator.Help() + `
-
-To prune, use --estimator path. It gives only the order in which entries are
-dropped. It is not a Shapley value, so there are no values to quote, to explain
-or to correct with --previous. To quote values, use --estimator debiased.
-
-The scores file of a job always has the same bytes, whatever the number of
-workers and --rows-per-shard are, and even if workers or coordinators die. The
-same command resumes a job that was interrupted. Without --nats, the state of an
-unfinished job is kept in the folder .NAME.job next to --out, which is
-NAME.arrow. If the scores of the job are already at --out, the command returns
-at once. It replaces the scores or the progress of another job, or a file that
-is not scores, only with --force. If a second coordinator starts the same job
-with the same --out, it takes over and the first one exits. With another --out
-it waits for the first one and then copies its scores, if it can read them, or
-computes them.
-
-Kernels differ in the last bits of their results, so the kernel is part of the
-job. With --kernel auto, a job that has scores or progress keeps its kernel. A
-new job gets the kernel that is fastest in a short measurement on this machine,
-among those that workers on --nats have. A paired job has the kernel of its
-previous scores, and --state that of the first night.
-
-Files and folders may be URLs: s3://BUCKET/KEY, gs://BUCKET/KEY,
-azblob://CONTAINER/KEY or file:///PATH. Inputs are copied to --scratch first.
-The scores are written to their URL before the state of the job is deleted.
-
-If a shard cannot be computed, it is set aside and the job continues. At the end
-the job fails and its state is kept. "shaver job quarantine" lists the reasons.
-With --retry it puts the shards back, and running the job again computes them.
-Without --nats, running the job again does both. With --allow-quarantined the
-job finishes without these shards, with exit code 4. The same command then ends
-at once with this code. Without the flag it computes the job again.
-
-With --until or --max-time the job runs in rounds. Each round does as much work
-as all earlier rounds together. The early rounds score portions of the rows.
-Later rounds are further passes over all rows, up to --passes. The job ends
-after a round if the rule is met:
-  paper    the largest standard error is below --bound times the range of values
-  overlap  two halves of the work agree on more than --bound of the entries to
-           keep at --sparsity
-  error    the root mean square of the standard errors is below --bound times
-           that of the values
-Otherwise it ends when all work is done, or before a round that would exceed
---max-time. If the rule was not met or work was left, the scores are written and
-marked as not converged, and the exit code is 3.
-
-With --previous the job is paired: it corrects the scores of a previous model,
-such as last night's. It computes --previous-model and --model on a sample of
-the rows, with the same random numbers, and adds the mean differences to the
-previous scores. If the models are alike, a small sample is nearly as good as
-all rows. The report says how much the previous scores helped in each field.
-The estimator and its options, --baseline, --seed and --splits are those of the
-previous scores.
-
-The previous scores may be those of a paired job. The job then draws another
-sample, and its errors include those of the previous scores. To limit them,
---full-every and --max-inherited-error make the job score all rows. It then
-ignores --sample and --until. In a paired job with --until, the rounds are
-portions of the sample, and the rule is applied to the corrected values. The
-rule paper cannot be used.
-
-` + stateHelp + `
-` + cli.ExitHelp,
-		Example: scoreExample(cluster),
+		Use:     use,
+		Short:   "Compute the Shapley value of every entry of the embedding table",
+		Long:    strings.Replace(help("score"), "ESTIMATORS", estimator.Help(), 1) + "\n\n" + cli.ExitHelp,
+		Example: example,
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
@@ -322,26 +258,6 @@ func (o *scoreOptions) logger() (*zap.Logger, error) {
 		log = log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 	}
 	return log, err
-}
-
-// scoreExample returns the examples of ScoreCommand.
-func scoreExample(cluster bool) string {
-	if cluster {
-		return `  coordinator --nats nats://nats:4222 --model model.pth --dataset data \
-      --baseline codebook --out scores.arrow
-  coordinator --nats tls://nats:4222 --creds shaver.creds --replicas 3 \
-      --model model.pth --dataset data --out scores.arrow --metrics :9090`
-	}
-	return `  shaver score --model model.pth --dataset data --baseline codebook \
-      --out scores.arrow
-  shaver score --model model.pth --dataset data --estimator multilinear \
-      --audit 0.1 --out scores.arrow
-  shaver score --model model.pth --dataset data --sample 0.1 --passes 4 \
-      --until overlap --sparsity 0.9 --max-time 2h --out scores.arrow
-  shaver score --model new.pth --dataset data --previous old.arrow \
-      --previous-model old.pth --full-every 7 --out new.arrow
-  shaver score --model new.pth --dataset day2,day3,day4 --state state \
-      --full-every 7 --out new.arrow`
 }
 
 func (o *scoreOptions) run(c *cobra.Command) error {

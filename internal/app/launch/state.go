@@ -151,22 +151,6 @@ func (n *Night) checkOut() error {
 	return n.Outputs.Check("--out", ReportPath(n.Out), cli.Unless(isReport, "the report of a job"))
 }
 
-// stateHelp is the part of the help of score about windows of days.
-const stateHelp = `With --state the job scores a window of days, which --dataset lists, the oldest
-first. The folder keeps the sums of each day, and the settings of the first
-night. For the next window, the command scores the new day in full and drops the
-days that are no longer in the window. If the model is new, each other day is
-corrected by a paired job on a sample of its rows (--sample, default 0.05). The
-day is scored in full if --full-every or --max-inherited-error requires it, if
-its sums are not those of the previous model, or if --sample is 0.5 or more.
-
-The folder keeps a copy of the newest model, which is the previous model of the
-next night. --previous-model replaces it. If a night is interrupted, the same
-command continues it. If no day was paired, the scores are those of a job over
-all rows of the window, bit for bit. With --baseline codebook, a model keeps the
-baseline of the first window that it scored.
-`
-
 // addState adds the flag --state to c.
 func (o *scoreOptions) addState(c *cobra.Command) {
 	c.Flags().StringVar(&o.state, "state", "", "`folder` that keeps the sums of each day of a window and a copy of the newest model: 24 to 56 bytes for each day and entry, and 4 for each parameter (default none)")

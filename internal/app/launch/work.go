@@ -37,17 +37,7 @@ func WorkCommand(use string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   use,
 		Short: "Compute the tasks of shaver jobs",
-		Long: `Compute the tasks of all jobs that coordinators submit to the same NATS server.
-A worker computes one task at a time, on all cores, until it is stopped.
-
-With --kernel auto the worker computes tasks of all kernels that may be the
-fastest on its machine. To use the same kernel for all jobs, give it to workers
-and coordinators.
-
-After SIGTERM or Ctrl-C the worker finishes its task and exits with code 75.
-After a second signal it exits at once, and the task goes to another worker.
-
-` + cli.ExitHelp,
+		Long:  help("worker") + "\n\n" + cli.ExitHelp,
 		Example: `  worker --nats nats://nats:4222
   worker --nats tls://nats:4222 --creds worker.creds --cache /var/cache/shaver \
       --metrics :9090 --log json`,

@@ -1,0 +1,16 @@
+package main
+
+import (
+	"embed"
+
+	"shaver/internal/app/cli"
+)
+
+// helpTexts holds the long texts of commands and, in NAME.example.txt, the long examples.
+// scores export replaces LEAST_ROWS.
+//
+//go:embed help/*.txt
+var helpTexts embed.FS
+
+// help returns the texts of the files help/NAME.txt, with an empty line between two.
+func help(names ...string) string { return cli.HelpText(helpTexts, names...) }
