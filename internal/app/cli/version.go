@@ -82,7 +82,8 @@ func commit(info *debug.BuildInfo) string {
 func VersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Long: "Print the version of the program and of its protocol, as --version does.",
-		Args: Args(cobra.NoArgs),
+		Example: "  shaver version",
+		Args:    Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			root := c.Root()
 			_, err := fmt.Fprintf(c.OutOrStdout(), "%s %s\n", root.Name(), root.Version)
