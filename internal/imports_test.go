@@ -92,6 +92,7 @@ jobs/merger:                 data/arrowio jobs/bus base/fault jobs/job num/layou
 jobs/coordinator:            data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint value/compare click/evaluate base/fault jobs/forecast jobs/job num/layout num/loss jobs/merger click/model jobs/paired value/path jobs/prepare value/mask jobs/scores jobs/shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync
 jobs/window:                 base/atomicfile value/baseline click/checkpoint data/dataset value/estimator base/fault base/filelock jobs/job num/layout num/loss click/model jobs/paired jobs/prepare jobs/scores base/seal value/tally value/tallyio go.uber.org/zap
 jobs/audit:                  jobs/bus value/compare jobs/coordinator num/layout jobs/prepare jobs/scores value/tally go.uber.org/zap
+jobs/bus/embedded: github.com/nats-io go.uber.org/zap
 
 # copies between object stores and local folders; the only importer of their libraries
 ops/remote:                 base/atomicfile base/fault base/filelock github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2
@@ -108,10 +109,13 @@ ops/overview:               ops/autoscale jobs/bus jobs/job ops/metrics go.uber.
 # programs that people and clusters run
 app/cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 app/places:                 data/arrowio click/checkpoint app/cli data/dataset base/fault prune/nightly ops/remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-app/launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss jobs/merger ops/metrics app/places jobs/prepare jobs/scores value/tally jobs/window jobs/worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+app/launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss ops/metrics app/places jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded app/merge github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.uber.org/zap
+app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap
+app/work: app/cli app/process base/cputime base/fault jobs/job jobs/worker num/kernel github.com/spf13/cobra go.uber.org/zap
 cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator base/cputime data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault base/filelock jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch num/loss ops/metrics click/model prune/nightly onnx/wire ops/overview prune/picture app/places click/planted jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        app/cli app/launch github.com/spf13/cobra
-cmd/worker:             app/cli app/launch github.com/spf13/cobra
+cmd/worker:             app/cli app/work github.com/spf13/cobra
 
 # for other programs: scoring with a pruned model
 infer:                  click/checkpoint base/fault click/model golang.org/x/sys

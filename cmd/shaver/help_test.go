@@ -16,13 +16,14 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/app/work"
 	"shaver/internal/num/kernel"
 	"shaver/internal/value/estimator"
 )
 
 // roots returns the three programs, set up as cli.Main does.
 func roots() []*cobra.Command {
-	all := []*cobra.Command{newRoot(), launch.ScoreCommand("coordinator", true), launch.WorkCommand("worker")}
+	all := []*cobra.Command{newRoot(), launch.ScoreCommand("coordinator", true), work.Command("worker")}
 	for _, root := range all {
 		cli.Setup(root)
 	}

@@ -21,7 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"shaver/internal/app/cli"
-	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/ops/autoscale"
 	"shaver/internal/prune/nightly"
 )
@@ -129,8 +129,8 @@ func twoNights(t *testing.T) string {
 func TestJobServe(t *testing.T) {
 	t.Parallel()
 	l := longJob(t)
-	config := bus.ServerConfig{StoreDir: t.TempDir(), Listen: freePort(t)}
-	server, err := bus.StartServer(config)
+	config := embedded.Config{StoreDir: t.TempDir(), Listen: freePort(t)}
+	server, err := embedded.Start(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestJobServe(t *testing.T) {
 		t.Errorf("while NATS is away: %v", ours(m))
 	}
 	last := m[`shaver_read_timestamp_seconds{source="nats"}`]
-	if server, err = bus.StartServer(config); err != nil {
+	if server, err = embedded.Start(config); err != nil {
 		t.Fatal(err)
 	}
 	await("a reading after NATS came back", func(m map[string]string) bool { return m[`shaver_read_timestamp_seconds{source="nats"}`] != last })

@@ -17,6 +17,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/app/work"
 	"shaver/internal/base/atomicfile"
 )
 
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 		"coordinator": func() {
 			end(cli.Main(func() *cobra.Command { return launch.ScoreCommand("coordinator", true) }))
 		},
-		"worker":   func() { end(cli.Main(func() *cobra.Command { return launch.WorkCommand("worker") })) },
+		"worker":   func() { end(cli.Main(func() *cobra.Command { return work.Command("worker") })) },
 		"stubborn": func() { end(cli.Main(stubborn)) },
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 )
 
 // patience is the time for which a test waits for an event.
@@ -154,7 +154,7 @@ func (p *process) wantExit(code int) {
 // natsServer starts a NATS server in this process, for other processes.
 func natsServer(t *testing.T) (url string) {
 	t.Helper()
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
-	"shaver/internal/app/launch"
+	"shaver/internal/app/work"
 )
 
 func main() {
-	os.Exit(cli.Main(func() *cobra.Command { return launch.WorkCommand("worker") }))
+	os.Exit(cli.Main(func() *cobra.Command { return work.Command("worker") }))
 }

@@ -22,6 +22,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/app/work"
 )
 
 // The only images that may be used.
@@ -135,7 +136,7 @@ func checkCommand(t *testing.T, where, program string, args []string, required .
 	var c *cobra.Command
 	switch program {
 	case "/bin/worker":
-		c, required = launch.WorkCommand("worker"), append(required, "nats")
+		c, required = work.Command("worker"), append(required, "nats")
 	case "/bin/coordinator":
 		c, required = launch.ScoreCommand("coordinator", true), append(required, "nats")
 		if args[0] == "merge" {
@@ -175,7 +176,7 @@ func checkCommand(t *testing.T, where, program string, args []string, required .
 // checkCommand refuses a bad flag.
 func TestCheckCommand(t *testing.T) {
 	for _, args := range [][]string{{"--nats=x", "--worker=1"}, {"--nats=x", "--threads=many"}} {
-		if launch.WorkCommand("worker").ParseFlags(args) == nil {
+		if work.Command("worker").ParseFlags(args) == nil {
 			t.Errorf("%v parses", args)
 		}
 	}

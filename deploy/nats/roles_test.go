@@ -28,6 +28,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/app/work"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
@@ -166,7 +167,7 @@ func (s *site) job(url string, more ...string) []byte {
 	working, drain := context.WithCancel(ctx)
 	group := new(errgroup.Group)
 	group.Go(func() error {
-		_, err := run(working, launch.WorkCommand("worker"), append(s.flags(url, "worker"), "--threads", "1")...)
+		_, err := run(working, work.Command("worker"), append(s.flags(url, "worker"), "--threads", "1")...)
 		return err
 	})
 	out := filepath.Join(t.TempDir(), "scores.arrow")
@@ -325,7 +326,7 @@ func (s *site) night(url string) {
 	working, drain := context.WithCancel(t.Context())
 	group := new(errgroup.Group)
 	group.Go(func() error {
-		_, err := run(working, launch.WorkCommand("worker"), append(s.flags(url, "worker"), "--threads", "1")...)
+		_, err := run(working, work.Command("worker"), append(s.flags(url, "worker"), "--threads", "1")...)
 		return err
 	})
 	text, err := output(exec.CommandContext(t.Context(), s.file("shaver.exe"), "nightly", "--config", s.file("nightly.yaml")))

@@ -13,7 +13,7 @@ import (
 
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
-	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/job"
 )
 
@@ -42,7 +42,7 @@ func TestRunDays(t *testing.T) {
 		}
 		dirs = append(dirs, folder)
 	}
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,10 +18,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/process"
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/audit"
 	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/worker"
@@ -58,19 +59,19 @@ type Job struct {
 	// job is deleted; nil = no call. A job with an audit does not call it.
 	Publish func(ctx context.Context) error
 
-	telemetry *telemetry // nil until serve is called
-	settled   bool       // the kernel of a job with AnyKernel is known and in use
+	telemetry *process.Telemetry // nil until serve is called
+	settled   bool               // the kernel of a job with AnyKernel is known and in use
 }
 
 // serve begins to serve health and metrics, if it did not before. stop ends that.
 func (j *Job) serve() (stop func(), err error) {
 	if j.telemetry == nil {
-		j.telemetry = new(telemetry)
-		if err := j.telemetry.start(j.Metrics, j.Log); err != nil {
+		j.telemetry = new(process.Telemetry)
+		if err := j.telemetry.Start(j.Metrics, j.Log); err != nil {
 			return func() {}, err
 		}
 	}
-	return j.telemetry.stop, nil
+	return j.telemetry.Stop, nil
 }
 
 // Run runs the job to its end. Next to the scores file it writes NAME.job.json, unless
@@ -117,12 +118,12 @@ func (j *Job) Run(ctx context.Context) (report *JobReport, err error) {
 // running is the state of a job that runs.
 type running struct {
 	Job
-	store  *worker.Store   // nil = shards are sent
-	dial   dial            // connects to the job's server
-	server *bus.Server     // the embedded server; nil = none
-	end    func(err error) // ends the embedded server, and is passed the job's error; nil = no embedded server
-	bus    *bus.Bus        // the coordinator's connection
-	models worker.Models   // models of the workers in this process
+	store  *worker.Store    // nil = shards are sent
+	dial   dial             // connects to the job's server
+	server *embedded.Server // the embedded server; nil = none
+	end    func(err error)  // ends the embedded server, and is passed the job's error; nil = no embedded server
+	bus    *bus.Bus         // the coordinator's connection
+	models worker.Models    // models of the workers in this process
 
 	// progress is that of the job that runs now. An audit runs several jobs in turn.
 	progress atomic.Pointer[cli.Progress]
@@ -149,9 +150,9 @@ func (r *running) connect(ctx context.Context, stop func()) (err error) {
 	if _, err := r.serve(); err != nil {
 		return err
 	}
-	r.telemetry.register()
-	r.telemetry.busy("connecting to NATS")
-	r.OnBlob = r.telemetry.onBlob()
+	r.telemetry.Register()
+	r.telemetry.Busy("connecting to NATS")
+	r.OnBlob = r.telemetry.OnBlob()
 	r.dial = func(ctx context.Context, name string) (*bus.Bus, error) {
 		return r.Connect(ctx, cli.RoleCoordinator, name, r.Log)
 	}
@@ -177,7 +178,7 @@ func (r *running) connect(ctx context.Context, stop func()) (err error) {
 		return err
 	}
 	r.Wait = 0 // from now on the job survives a restart of the server
-	r.telemetry.connected(r.bus)
+	r.telemetry.Connected(r.bus)
 	return r.chooseKernel(ctx) // that of a local job is settled already
 }
 
@@ -206,7 +207,7 @@ func (r *running) close(err error) {
 		r.end(err)
 	}
 	if r.telemetry != nil {
-		r.telemetry.stop()
+		r.telemetry.Stop()
 	}
 	if r.store != nil {
 		r.store.Close()
@@ -267,7 +268,7 @@ func (r *running) work(ctx context.Context, name string, threads int) error {
 	if !own.Local() {
 		config.Hold = worker.DefaultHold
 	}
-	r.telemetry.work(&config)
+	r.telemetry.Work(&config)
 	return worker.Run(ctx, nil, config)
 }
 
@@ -278,22 +279,14 @@ func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
 	c.OnMerged = func(int64) { r.worthy.Store(true) }
 	if r.workers() == 0 {
 		c.OnMerged = func(rows int64) { r.progress.Load().Set(rows - r.merged) }
-		collectOften()
+		process.CollectOften()
 	}
-	r.telemetry.lead(&c)
+	measure(r.telemetry.Set(), &c)
 	jobs := r.jobs
 	if jobs == nil {
 		jobs = r.one
 	}
 	return jobs(ctx, c)
-}
-
-// collectOften makes the garbage collector keep little garbage in memory. Nearly all memory of the
-// process must be sums, which contain no pointers. Frequent collection is then cheap.
-func collectOften() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(10)
-	}
 }
 
 // one runs the job of c, and its audit.

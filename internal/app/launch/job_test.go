@@ -29,6 +29,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -122,7 +123,7 @@ func wantFiles(t *testing.T, j *Job, names ...string) {
 func TestRun(t *testing.T) {
 	plain, folder := tiny(t)
 	_, want := run(t, &plain)
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,7 +459,7 @@ func TestLocked(t *testing.T) {
 
 // A job that somebody cancels ends with bus.ErrCancelled.
 func TestCancelled(t *testing.T) {
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func (r *running) chooseKernel(ctx context.Context) error {
 	if !r.AnyKernel || r.settled {
 		return nil
 	}
-	r.telemetry.busy("choosing the kernel")
+	r.telemetry.Busy("choosing the kernel")
 	names, workers := kernel.Candidates(), map[string]int{}
 	if r.NATS != "" {
 		if stored, err := r.storedKernel(ctx); err != nil || stored != "" {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/forecast"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -61,7 +62,7 @@ func TestAnyKernelKeepsProgress(t *testing.T) {
 	plain, _ := tiny(t)
 	var want []byte
 	with(t, given, func() { _, want = run(t, &plain) })
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +176,7 @@ func TestServed(t *testing.T) {
 // A coordinator counts the workers of its protocol by all their kernels, and those of its own
 // process.
 func TestWorkersOf(t *testing.T) {
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}

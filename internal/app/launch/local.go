@@ -16,6 +16,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
 	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -51,7 +52,7 @@ func (r *running) local(ctx context.Context, stop func()) (err error) {
 		return err
 	}
 	r.Log.Info("the job runs in this process", zap.Int("workers", r.workers()))
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: dir, Local: true, Log: r.Log})
+	server, err := embedded.Start(embedded.Config{StoreDir: dir, Local: true, Log: r.Log})
 	if err != nil {
 		return err
 	}
@@ -64,8 +65,9 @@ func (r *running) local(ctx context.Context, stop func()) (err error) {
 		}
 	}()
 	quiet := r.Log.WithOptions(zap.IncreaseLevel(zapcore.WarnLevel)) // nobody needs to know of connections inside the process
+	desk := bus.NewDesk()
 	connect := func(ctx context.Context, name string) (*bus.Bus, error) {
-		return bus.Connect(ctx, bus.Config{Server: server, Name: name, Log: quiet, OnBlob: r.OnBlob})
+		return bus.Connect(ctx, bus.Config{Server: server, Desk: desk, Name: name, Log: quiet, OnBlob: r.OnBlob})
 	}
 	if err := readmit(ctx, connect); err != nil {
 		server.Shutdown()

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/merge"
 	"shaver/internal/app/places"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
@@ -223,7 +224,7 @@ func ScoreCommand(use string, cluster bool) *cobra.Command {
 	}
 	cli.MarkRequired(c, required...)
 	if cluster {
-		c.AddCommand(mergeCommand())
+		c.AddCommand(merge.Command())
 	}
 	places.Wrap(c, "score")
 	run := c.RunE
@@ -247,7 +248,7 @@ func (o *scoreOptions) serve() (stop func(), err error) {
 	}
 	stop, err = o.job.serve()
 	if err == nil {
-		o.job.telemetry.busy("waiting for inputs")
+		o.job.telemetry.Busy("waiting for inputs")
 	}
 	return stop, err
 }
@@ -304,7 +305,7 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if err := o.awaitInputs(c.Context()); err != nil {
 		return err
 	}
-	o.job.telemetry.busy("reading the model and the dataset")
+	o.job.telemetry.Busy("reading the model and the dataset")
 	o.job.AnyKernel = o.kernel.Auto()
 	o.job.Publish, o.job.Local = places.Written(c.Context()), places.Local(c.Context())
 	o.job.Place = places.URL(c.Context(), o.job.Out)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/merge"
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
@@ -18,7 +19,7 @@ import (
 
 // The help of each shared command documents the exit codes.
 func TestExitHelp(t *testing.T) {
-	for _, c := range []*cobra.Command{ScoreCommand("score", false), ScoreCommand("coordinator", true), WorkCommand("worker")} {
+	for _, c := range []*cobra.Command{ScoreCommand("score", false), ScoreCommand("coordinator", true), merge.Command()} {
 		if !strings.Contains(c.Long, cli.ExitHelp) {
 			t.Errorf("%s does not document its exit codes", c.Name())
 		}

@@ -12,7 +12,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
 	"shaver/internal/data/dataset"
-	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/window"
 )
@@ -48,7 +48,7 @@ func runNight(t *testing.T, n Night) (*JobReport, []byte) {
 func TestNight(t *testing.T) {
 	plain := tinyNight(t)
 	_, want := run(t, &plain.Job)
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}

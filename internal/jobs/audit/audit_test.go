@@ -15,6 +15,7 @@ import (
 
 	"shaver/internal/jobs/audit"
 	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare/preparetest"
@@ -33,7 +34,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir()})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

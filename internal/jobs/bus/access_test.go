@@ -33,6 +33,12 @@ func secretFile(t *testing.T, content string) string {
 // guarded starts a server that admits the users of options.
 func guarded(t *testing.T, options *server.Options) string {
 	t.Helper()
+	return started(t, options).Addr().String()
+}
+
+// started starts a server with JetStream.
+func started(t *testing.T, options *server.Options) *server.Server {
+	t.Helper()
 	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
 	options.JetStream, options.StoreDir = true, t.TempDir()
 	ns, err := server.NewServer(options)
@@ -45,7 +51,7 @@ func guarded(t *testing.T, options *server.Options) string {
 	if !ns.ReadyForConnections(10 * time.Second) {
 		t.Fatal("not ready")
 	}
-	return ns.Addr().String()
+	return ns
 }
 
 // withPassword starts a server that admits the user me.

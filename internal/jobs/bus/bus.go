@@ -43,9 +43,12 @@ var (
 
 // Config says where the server is. Exactly one of URL and Server is set.
 type Config struct {
-	URL    string  // nats:// or tls:// addresses, separated by commas
-	Server *Server // the embedded server, connected inside the process without a socket
-	Access Access  // credentials for URL
+	URL    string                     // nats:// or tls:// addresses, separated by commas
+	Server nats.InProcessConnProvider // a server in this process, connected without a socket
+	// Desk hands out the tasks if all users of Server are in this process. They share it. nil = the
+	// server hands them out.
+	Desk   *Desk
+	Access Access // credentials for URL
 	// Role is coordinator, worker, operator or monitor. It prefixes the inbox that receives
 	// replies, so that a server can keep one role from reading another's replies.
 	Role string
@@ -81,7 +84,7 @@ type Bus struct {
 	around func(what string, request func() error) error
 	onBlob func(sent bool, bytes int)
 	denied *atomic.Pointer[denial]
-	desk   *desk // hands out the tasks if the server is local; nil = the server does
+	desk   *Desk // hands out the tasks if the server is local; nil = the server does
 
 	patience patience
 	dialer   dialer
@@ -104,9 +107,9 @@ type patience struct {
 
 // patience returns the times for the server. There is no network between a local server and
 // its clients. If the server is slow, the machine is busy, and a repeated request makes it
-// busier. If the server fails, it reports this (Server.Failed).
+// busier. If the server fails, it reports this (embedded.Server.Failed).
 func (c *Config) patience() patience {
-	if c.Server != nil && c.Server.desk != nil {
+	if c.Desk != nil {
 		return patience{call: time.Minute, ping: time.Hour, heartbeat: 15 * time.Second}
 	}
 	return patience{call: callTimeout, ping: 10 * time.Second, heartbeat: time.Second, silence: 4 * callTimeout}
@@ -127,10 +130,12 @@ func (c *Config) options() ([]nats.Option, error) {
 		nats.ReconnectBufSize(-1),
 	}
 	switch {
+	case c.Desk != nil && c.Server == nil:
+		return nil, errors.New("bus: the configuration has a desk, but no server in this process")
 	case c.Server != nil && (c.URL != "" || c.Access != Access{}):
 		return nil, errors.New("bus: the configuration has an embedded server and also an address or credentials")
 	case c.Server != nil:
-		options = append(options, nats.InProcessServer(c.Server.server))
+		options = append(options, nats.InProcessServer(c.Server))
 	case c.URL == "":
 		return nil, errors.New("bus: the address of the NATS server is empty")
 	}

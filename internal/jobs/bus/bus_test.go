@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/job"
 	"shaver/internal/value/estimator"
 )
@@ -34,12 +35,12 @@ const testKernel = "portable"
 
 var testQueue = Queue{Lease: time.Minute, Window: 100, Replicas: 1}
 
-func startServer(t testing.TB, c ServerConfig) *Server {
+func startServer(t testing.TB, c embedded.Config) *embedded.Server {
 	t.Helper()
 	if c.StoreDir == "" {
 		c.StoreDir = t.TempDir()
 	}
-	s, err := StartServer(c)
+	s, err := embedded.Start(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func connect(t testing.TB, c Config) *Bus {
 // newBus returns a bus that is set up on its own server.
 func newBus(t testing.TB, q Queue) *Bus {
 	t.Helper()
-	b := connect(t, Config{Server: startServer(t, ServerConfig{}), Name: "test"})
+	b := connect(t, Config{Server: startServer(t, embedded.Config{}), Name: "test"})
 	setUp(t, b, q)
 	return b
 }
@@ -150,8 +151,8 @@ func events(t testing.TB, b *Bus, jobID string, n int) (all []Event) {
 }
 
 func TestServerRefuses(t *testing.T) {
-	taken := startServer(t, ServerConfig{Listen: "127.0.0.1:0"})
-	tests := map[string]ServerConfig{
+	taken := startServer(t, embedded.Config{Listen: "127.0.0.1:0"})
+	tests := map[string]embedded.Config{
 		"no folder": {Listen: "127.0.0.1:0"},
 		"no port":   {StoreDir: t.TempDir(), Listen: "127.0.0.1"},
 		"bad port":  {StoreDir: t.TempDir(), Listen: "127.0.0.1:65536"},
@@ -160,7 +161,7 @@ func TestServerRefuses(t *testing.T) {
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			if s, err := StartServer(c); err == nil {
+			if s, err := embedded.Start(c); err == nil {
 				s.Shutdown()
 				t.Fatal("the server started")
 			}
@@ -172,7 +173,7 @@ func TestServerRefuses(t *testing.T) {
 }
 
 func TestConnectRefuses(t *testing.T) {
-	s := startServer(t, ServerConfig{})
+	s := startServer(t, embedded.Config{})
 	for name, c := range map[string]Config{
 		"nothing": {}, "both": {URL: "nats://127.0.0.1:1", Server: s}, "creds": {URL: "nats://127.0.0.1:1", Access: Access{Creds: "absent.creds"}},
 	} {
@@ -201,7 +202,7 @@ func TestConnectWaitsForServer(t *testing.T) {
 }
 
 func TestSetup(t *testing.T) {
-	s := startServer(t, ServerConfig{})
+	s := startServer(t, embedded.Config{})
 	done := make(chan error)
 	for i := range 4 { // several coordinators at once
 		b := connect(t, Config{Server: s})
@@ -235,7 +236,7 @@ func TestSetup(t *testing.T) {
 
 // A worker that starts before any coordinator waits, logs that, and continues.
 func TestWorkerWaitsForSetup(t *testing.T) {
-	s := startServer(t, ServerConfig{})
+	s := startServer(t, embedded.Config{})
 	log, out := logged()
 	worker, coordinator := connect(t, Config{Server: s, Log: log}), connect(t, Config{Server: s})
 	got := make(chan int)
@@ -259,7 +260,7 @@ func TestWorkerWaitsForSetup(t *testing.T) {
 // After the server is restarted on the same port and folder, the bus continues.
 func TestReconnect(t *testing.T) {
 	dir := t.TempDir()
-	first := startServer(t, ServerConfig{StoreDir: dir, Listen: "127.0.0.1:0", SyncAlways: true})
+	first := startServer(t, embedded.Config{StoreDir: dir, Listen: "127.0.0.1:0", SyncAlways: true})
 	coordinator, worker := connect(t, Config{URL: first.URL()}), connect(t, Config{URL: first.URL()})
 	setUp(t, coordinator, testQueue)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -285,7 +286,7 @@ func TestReconnect(t *testing.T) {
 		_, err := worker.PublishResult(ctx, newResult(d.Task, d.Attempt))
 		won <- errors.Join(err, d.Done(ctx))
 	}()
-	startServer(t, ServerConfig{StoreDir: dir, Listen: strings.TrimPrefix(first.URL(), "nats://"), SyncAlways: true})
+	startServer(t, embedded.Config{StoreDir: dir, Listen: strings.TrimPrefix(first.URL(), "nats://"), SyncAlways: true})
 	must(t, <-published)
 	must(t, <-won)
 	if shard := <-seen; shard != d.Task.Shard {
@@ -302,7 +303,7 @@ func TestReconnect(t *testing.T) {
 
 // Every call that can wait ends soon after its context, whether the server runs or not.
 func TestCancel(t *testing.T) {
-	s := startServer(t, ServerConfig{})
+	s := startServer(t, embedded.Config{})
 	b := connect(t, Config{Server: s})
 	setUp(t, b, Queue{Lease: time.Minute, Window: 2, Replicas: 1})
 	publish(t, b, newTask(1, 0), newTask(1, 1))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/job"
 )
 
@@ -112,7 +113,7 @@ func TestGetInto(t *testing.T) {
 
 // A server that no coordinator has used has no jobs, and Jobs returns no error.
 func TestNoJobs(t *testing.T) {
-	b := connect(t, Config{Server: startServer(t, ServerConfig{}), Name: "test"})
+	b := connect(t, Config{Server: startServer(t, embedded.Config{}), Name: "test"})
 	if all, err := b.Jobs(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("%v, %v", all, err)
 	}

@@ -32,12 +32,12 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 	}
 	b := &Bus{
 		name: c.Name, log: c.Log, onBlob: c.OnBlob, denied: new(atomic.Pointer[denial]),
-		streams: map[string]jetstream.Stream{}, taskConsumers: map[string]jetstream.Consumer{}, patience: c.patience(),
+		streams: map[string]jetstream.Stream{}, taskConsumers: map[string]jetstream.Consumer{}, patience: c.patience(), desk: c.Desk,
 	}
-	if c.Server != nil {
-		b.desk = c.Server.desk
-	} else if b.address, err = Redacted(c.URL); err != nil {
-		return nil, err
+	if c.Server == nil {
+		if b.address, err = Redacted(c.URL); err != nil {
+			return nil, err
+		}
 	}
 	b.servers = strings.Count(c.URL, ",") + 1
 	if b.log == nil {

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"shaver/internal/jobs/bus/embedded"
 )
 
 // listen calls serve with every connection to a free port, until the test ends.
@@ -149,7 +151,7 @@ func TestConnectGivesUp(t *testing.T) {
 func TestConnectHopeless(t *testing.T) {
 	tlsHost, authority := withTLS(t)
 	_, stranger := withTLS(t)
-	plain := startServer(t, ServerConfig{Listen: "127.0.0.1:0"}).URL()
+	plain := startServer(t, embedded.Config{Listen: "127.0.0.1:0"}).URL()
 	plain = strings.TrimPrefix(plain, "nats://")
 	password := withPassword(t)
 	old := announcing(t, "2.9.25")
@@ -202,7 +204,7 @@ func TestConnectHopeless(t *testing.T) {
 
 // If one of several servers cannot be used and another is only down, Connect waits.
 func TestConnectOneHopeless(t *testing.T) {
-	plain := strings.TrimPrefix(startServer(t, ServerConfig{Listen: "127.0.0.1:0"}).URL(), "nats://")
+	plain := strings.TrimPrefix(startServer(t, embedded.Config{Listen: "127.0.0.1:0"}).URL(), "nats://")
 	_, err := Connect(t.Context(), Config{URL: "tls://" + plain + ",tls://" + nobody(t), Wait: 2 * time.Second, Interactive: true})
 	if _, ok := errors.AsType[reached](err); !ok {
 		t.Errorf("error %v, expected to give up after the wait", err)
@@ -223,7 +225,7 @@ func TestVersions(t *testing.T) {
 // If the server is gone, an interactive client waits no longer than Wait. The error names
 // the server.
 func TestInteractiveGivesUp(t *testing.T) {
-	s := startServer(t, ServerConfig{Listen: "127.0.0.1:0"})
+	s := startServer(t, embedded.Config{Listen: "127.0.0.1:0"})
 	log, out := logged()
 	b := connect(t, Config{URL: s.URL(), Interactive: true, Wait: 2 * time.Second, Log: log})
 	setUp(t, b, testQueue)
@@ -245,7 +247,7 @@ func TestInteractiveGivesUp(t *testing.T) {
 // A program that runs a job waits without limit for a server that it was connected to.
 func TestConnectedSurvives(t *testing.T) {
 	dir := t.TempDir()
-	s := startServer(t, ServerConfig{StoreDir: dir, Listen: "127.0.0.1:0", SyncAlways: true})
+	s := startServer(t, embedded.Config{StoreDir: dir, Listen: "127.0.0.1:0", SyncAlways: true})
 	log, out := logged()
 	b := connect(t, Config{URL: s.URL(), Wait: 500 * time.Millisecond, Log: log})
 	setUp(t, b, testQueue)
@@ -253,7 +255,7 @@ func TestConnectedSurvives(t *testing.T) {
 	published := make(chan error, 1)
 	go func() { published <- b.PublishTask(t.Context(), newTask(1, 0)) }()
 	out.await(t, `"msg":"waiting","what":"publish task`) // a second later, which is more than Wait
-	startServer(t, ServerConfig{StoreDir: dir, Listen: strings.TrimPrefix(s.URL(), "nats://"), SyncAlways: true})
+	startServer(t, embedded.Config{StoreDir: dir, Listen: strings.TrimPrefix(s.URL(), "nats://"), SyncAlways: true})
 	must(t, <-published)
 }
 
@@ -268,17 +270,17 @@ func TestAddressHasNoSecret(t *testing.T) {
 // A client leaves a server whose JetStream has not answered for a while, if there is
 // another one.
 func TestLeavesSilentServer(t *testing.T) {
-	servers := map[string]*Server{}
+	servers := map[string]*server.Server{}
 	var urls []string
 	for range 2 {
-		s := startServer(t, ServerConfig{Listen: "127.0.0.1:0"})
-		servers[s.URL()], urls = s, append(urls, s.URL())
+		s := started(t, &server.Options{})
+		servers[s.ClientURL()], urls = s, append(urls, s.ClientURL())
 	}
 	log, out := logged()
 	b := connect(t, Config{URL: strings.Join(urls, ","), Log: log})
 	b.patience.silence = 50 * time.Millisecond
 	first := b.nc.ConnectedUrl()
-	must(t, servers[first].server.DisableJetStream())
+	must(t, servers[first].DisableJetStream())
 	setUp(t, b, testQueue)
 	if now := b.nc.ConnectedUrl(); now == first || servers[now] == nil {
 		t.Errorf("connected to %s, at first to %s", now, first)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/job"
 )
 
@@ -22,10 +23,10 @@ func taskOf(kernel string, shard int) job.Task {
 // that it names first. A kernel that nobody sets up
 // does not matter.
 func TestTasksOfSeveralKernels(t *testing.T) {
-	for name, c := range map[string]ServerConfig{"server": {Listen: "127.0.0.1:0"}, "local": {Local: true}} {
+	for name, c := range map[string]embedded.Config{"server": {Listen: "127.0.0.1:0"}, "local": {Local: true}} {
 		t.Run(name, func(t *testing.T) {
 			s := startServer(t, c)
-			config := Config{Server: s, Name: "w"}
+			config := Config{Server: s, Desk: NewDesk(), Name: "w"}
 			if !c.Local {
 				config = Config{URL: s.URL(), Name: "w"}
 			}
@@ -73,7 +74,7 @@ func TestTasksOfSeveralKernels(t *testing.T) {
 
 // A task that another worker gave back is found although another kernel has tasks.
 func TestReleasedTaskOfSeveralKernels(t *testing.T) {
-	s := startServer(t, ServerConfig{Listen: "127.0.0.1:0"})
+	s := startServer(t, embedded.Config{Listen: "127.0.0.1:0"})
 	b := connect(t, Config{URL: s.URL(), Name: "w"})
 	must(t, b.Setup(t.Context(), testQueue, "amx", "avx2"))
 	ids := map[string]string{}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"shaver/internal/jobs/bus/embedded"
 )
 
 // listening returns the addresses on which this process listens for TCP connections, as
@@ -41,12 +43,12 @@ func TestNoListener(t *testing.T) {
 	if before := listening(t); len(before) != 0 {
 		t.Fatalf("the process listens before the test: %v", before)
 	}
-	s := startServer(t, ServerConfig{})
+	s := startServer(t, embedded.Config{})
 	connect(t, Config{Server: s})
 	if found := listening(t); len(found) != 0 {
 		t.Errorf("the embedded server listens on %v", found)
 	}
-	startServer(t, ServerConfig{Listen: "127.0.0.1:0"})
+	startServer(t, embedded.Config{Listen: "127.0.0.1:0"})
 	if found := listening(t); len(found) != 1 || !strings.HasPrefix(found[0], "0100007F:") {
 		t.Errorf("the server listens on %v, expected only 127.0.0.1", found)
 	}

@@ -15,8 +15,8 @@ import (
 // knows which worker holds which task. It keeps this in memory, so all tasks are free when
 // the process starts again.
 
-// desk hands out the tasks of a local server.
-type desk struct {
+// Desk hands out the tasks of a local server. It is safe for concurrent use.
+type Desk struct {
 	turn chan struct{} // has room for the worker that looks for a task
 
 	mu    sync.Mutex
@@ -26,8 +26,9 @@ type desk struct {
 	freed uint64            // number of times that a task was freed
 }
 
-func newDesk() *desk {
-	return &desk{turn: make(chan struct{}, 1), taken: map[string]bool{}, tries: map[string]int{}, from: map[string]uint64{}}
+// NewDesk returns a desk on which no task is taken.
+func NewDesk() *Desk {
+	return &Desk{turn: make(chan struct{}, 1), taken: map[string]bool{}, tries: map[string]int{}, from: map[string]uint64{}}
 }
 
 // deskPoll is the time between two looks for a task.
@@ -69,7 +70,7 @@ func (b *Bus) tryLocal(ctx context.Context, kernel string) (*Delivery, error) {
 
 // take takes the first free task of the kernel and returns it with the number of its try.
 // Without a free task it returns nil.
-func (d *desk) take(ctx context.Context, b *Bus, kernel string) (*jetstream.RawStreamMsg, int, error) {
+func (d *Desk) take(ctx context.Context, b *Bus, kernel string) (*jetstream.RawStreamMsg, int, error) {
 	select {
 	case d.turn <- struct{}{}:
 		defer func() { <-d.turn }()

@@ -4,19 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"shaver/internal/base/fault"
+	"shaver/internal/jobs/bus/embedded"
 )
 
 // newLocalBus returns a bus that is set up on its own local server.
 func newLocalBus(t *testing.T, q Queue) *Bus {
 	t.Helper()
-	b := connect(t, Config{Server: startServer(t, ServerConfig{Local: true}), Name: "test"})
+	b := connect(t, Config{Server: startServer(t, embedded.Config{Local: true}), Desk: NewDesk(), Name: "test"})
 	setUp(t, b, q)
 	return b
 }
@@ -125,8 +123,8 @@ func TestLocalRelease(t *testing.T) {
 // free again.
 func TestLocalQuarantine(t *testing.T) {
 	folder := t.TempDir()
-	s := startServer(t, ServerConfig{Local: true, StoreDir: folder})
-	b := connect(t, Config{Server: s, Name: "test"})
+	s := startServer(t, embedded.Config{Local: true, StoreDir: folder})
+	b := connect(t, Config{Server: s, Desk: NewDesk(), Name: "test"})
 	must(t, b.Readmit(t.Context())) // on a server that never had tasks
 	setUp(t, b, testQueue)
 	publish(t, b, newTask(1, 0), newTask(1, 1), newTask(1, 2))
@@ -147,7 +145,7 @@ func TestLocalQuarantine(t *testing.T) {
 	}
 	b.Close()
 	s.Shutdown()
-	b = connect(t, Config{Server: startServer(t, ServerConfig{Local: true, StoreDir: folder}), Name: "test"})
+	b = connect(t, Config{Server: startServer(t, embedded.Config{Local: true, StoreDir: folder}), Desk: NewDesk(), Name: "test"})
 	must(t, b.Readmit(t.Context()))
 	setUp(t, b, testQueue)
 	if aside, err = b.Quarantined(t.Context(), testJob); err != nil || len(aside) != 0 {
@@ -158,51 +156,15 @@ func TestLocalQuarantine(t *testing.T) {
 	}
 }
 
-// The lines that a server logs about its folder make a local server fail, with advice.
-func TestFolderErrors(t *testing.T) {
-	for _, test := range []struct {
-		err  any
-		want string // "" = no failure
-	}{
-		{&fs.PathError{Op: "write", Path: "1.blk", Err: syscall.ENOSPC}, "no space left on device (free some space)"},
-		{&fs.PathError{Op: "write", Path: "1.blk", Err: syscall.EFBIG}, "file too large (raise the limit on the size of a file with ulimit -f)"},
-		{errors.New("open meta.inf.tmp: too many open files (10077)"), "too many open files (raise the limit on open files, for example with ulimit -n 1024)"},
-		{errors.New("stream not found"), ""},
-		{"no space left on device", ""},
-	} {
-		for _, local := range []bool{true, false} {
-			l := newServerLog(&ServerConfig{StoreDir: "folder", Local: local})
-			l.Warnf("%s: %v", "stream", test.err)
-			l.Errorf("%s: %v", "stream", test.err)
-			s := Server{log: l}
-			failed := false
-			select {
-			case <-s.Failed():
-				failed = true
-			default:
-			}
-			err := s.Err()
-			switch {
-			case failed != (err != nil), failed != (local && test.want != ""):
-				t.Errorf("%v, local %v: failed %v, error %v", test.err, local, failed, err)
-			case failed && err.Error() != "the state of the job cannot be stored in folder: "+test.want:
-				t.Errorf("error %q", err)
-			case fault.IsInput(err) || fault.IsUsage(err):
-				t.Errorf("%v is of the wrong kind", err)
-			}
-		}
-	}
-}
-
 // A task that is removed while another worker looks for one is not handed out again.
 func TestLocalRemovedTaskIsGone(t *testing.T) {
-	server := startServer(t, ServerConfig{Local: true})
-	a := connect(t, Config{Server: server, Name: "a"})
+	server, desk := startServer(t, embedded.Config{Local: true}), NewDesk()
+	a := connect(t, Config{Server: server, Desk: desk, Name: "a"})
 	setUp(t, a, testQueue)
 	publish(t, a, newTask(1, 0))
 	d := next(t, a)
 	looked := false
-	b := connect(t, Config{Server: server, Name: "b", Around: func(what string, request func() error) error {
+	b := connect(t, Config{Server: server, Desk: desk, Name: "b", Around: func(what string, request func() error) error {
 		err := request()
 		if what == "next task" && err == nil && !looked {
 			looked = true
@@ -219,7 +181,7 @@ func TestLocalRemovedTaskIsGone(t *testing.T) {
 // If a task cannot be set aside, it is handed out again. No lease would end and free it.
 func TestLocalFailedQuarantineIsTriedAgain(t *testing.T) {
 	refused := errors.New("refused")
-	b := connect(t, Config{Server: startServer(t, ServerConfig{Local: true}), Name: "test", Around: func(what string, request func() error) error {
+	b := connect(t, Config{Server: startServer(t, embedded.Config{Local: true}), Desk: NewDesk(), Name: "test", Around: func(what string, request func() error) error {
 		if strings.HasPrefix(what, "publish quarantine") {
 			return refused
 		}

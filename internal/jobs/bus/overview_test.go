@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/job"
 )
 
 // The overview counts tasks by kernel, and each job's results and quarantines, and says when
 // the job was submitted, led and checkpointed.
 func TestOverview(t *testing.T) {
-	server := startServer(t, ServerConfig{})
+	server := startServer(t, embedded.Config{})
 	b := connect(t, Config{Server: server, Name: "test"})
 	ctx := t.Context()
 	if o, err := b.Overview(ctx); err != nil || len(o.Jobs) != 0 || len(o.Kernels) != 0 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/job"
 )
 
@@ -150,7 +151,7 @@ func TestForeignQueues(t *testing.T) {
 // The streams and consumers of protocol 0 do not disturb this build's, and setting this
 // build up does not disturb workers of protocol 0.
 func TestSetupNextToOlder(t *testing.T) {
-	b := connect(t, Config{Server: startServer(t, ServerConfig{}), Name: "test"})
+	b := connect(t, Config{Server: startServer(t, embedded.Config{}), Name: "test"})
 	setUp(t, b, testQueue)
 	// What Setup of protocol 0 does with the consumer.
 	older := QueueName(testKernel, 0)
@@ -175,7 +176,7 @@ func TestSetupNextToOlder(t *testing.T) {
 // Coordinators see which workers are connected, what builds they are of, and whether one
 // can compute a job. Workers that cannot answer count if they ask for tasks.
 func TestConnected(t *testing.T) {
-	s := startServer(t, ServerConfig{Listen: "127.0.0.1:0"})
+	s := startServer(t, embedded.Config{Listen: "127.0.0.1:0"})
 	b := connect(t, Config{URL: s.URL(), Name: "coordinator"})
 	setUp(t, b, testQueue)
 	check := func(fit bool, text string) {

@@ -13,11 +13,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/job"
 )
 
 func TestTaskOverTCP(t *testing.T) {
-	s := startServer(t, ServerConfig{Listen: "127.0.0.1:0"})
+	s := startServer(t, embedded.Config{Listen: "127.0.0.1:0"})
 	coordinator, worker := connect(t, Config{URL: s.URL(), Name: "c"}), connect(t, Config{URL: s.URL(), Name: "w"})
 	setUp(t, coordinator, testQueue)
 	task := newTask(1, 3)

@@ -23,6 +23,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -69,7 +70,7 @@ func ceiling(t *testing.T, shards, features int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare/preparetest"
@@ -32,7 +33,7 @@ import (
 // bench is a server, and a job with a small model and its rows.
 type bench struct {
 	t      *testing.T
-	server *bus.Server
+	server *embedded.Server
 	folder string // folder of the dataset
 	config coordinator.Config
 	rows   atomic.Int64  // rows computed by all workers so far
@@ -41,7 +42,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir()})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

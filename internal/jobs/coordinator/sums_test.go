@@ -16,6 +16,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/num/layout"
@@ -120,7 +121,7 @@ func TestCheckpointOfOtherBuild(t *testing.T) {
 // If the checkpoint has another form, the job does not begin again. If bits of it changed so
 // that it only looks like another form, the checkpoint is lost and the job begins again.
 func TestResumeFromOtherForm(t *testing.T) {
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir()})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +242,7 @@ func TestSizeOfKDD(t *testing.T) {
 		t.Skip("SHAVER_LARGE is not set")
 	}
 	const features, dim = 6_019_761, 16
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"shaver/internal/data/arrowio"
 	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/job"
 	"shaver/internal/num/layout"
 	"shaver/internal/value/tally"
@@ -52,7 +53,7 @@ func TestHugeTable(t *testing.T) {
 	}
 	const dim, ranges = 16, 16
 	shape := layout.Of(entries/dim, dim)
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
@@ -41,7 +42,7 @@ const dayRows = 240
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir()})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/job"
 	"shaver/internal/ops/autoscale"
 	"shaver/internal/ops/metrics"
@@ -87,7 +88,7 @@ func TestDemand(t *testing.T) {
 
 // Run ends with its context, and when the connection was closed.
 func TestRun(t *testing.T) {
-	server, err := bus.StartServer(bus.ServerConfig{StoreDir: t.TempDir()})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,6 @@
-package bus
+// Package embedded runs a NATS server with JetStream in this process. Programs that only connect to a
+// server do not link it.
+package embedded
 
 import (
 	"errors"
@@ -14,16 +16,16 @@ import (
 // readyTimeout bounds the start of an embedded server, which has to read its folder.
 const readyTimeout = 30 * time.Second
 
-// ServerConfig configures an embedded server.
-type ServerConfig struct {
+// Config configures an embedded server.
+type Config struct {
 	StoreDir string // folder of the streams, used by one server at a time
 	Listen   string // host:port, port 0 = any free port; "" = only connections inside the process
 	// SyncAlways makes every acknowledged write survive a power failure. Without it, a
 	// power failure may lose the writes of the last two minutes. A folder for a single job
 	// does not need it, because the job computes again what is missing.
 	SyncAlways bool
-	// Local says that all users of the server are in this process. Tasks then have no
-	// leases. The only limit of the folder's size is the space on the disk, and an error
+	// Local says that all users of the server are in this process, and that a bus.Desk hands out
+	// its tasks. The only limit of the folder's size is the space on the disk, and an error
 	// of the folder makes the server fail (Failed). Listen must be empty.
 	Local bool
 	Log   *zap.Logger // the server's warnings and errors, which a local server logs for debugging only; nil = silent
@@ -34,13 +36,12 @@ type Server struct {
 	server *server.Server
 	listen bool
 	log    *serverLog
-	desk   *desk // nil = not local
 }
 
-// StartServer returns once the server accepts connections.
-func StartServer(c ServerConfig) (*Server, error) {
+// Start returns once the server accepts connections.
+func Start(c Config) (*Server, error) {
 	if c.StoreDir == "" {
-		return nil, errors.New("bus: an embedded server needs a folder for its streams (StoreDir is empty)")
+		return nil, errors.New("an embedded server needs a folder for its streams (StoreDir is empty)")
 	}
 	options := &server.Options{
 		ServerName: "shaver", JetStream: true, StoreDir: c.StoreDir, SyncAlways: c.SyncAlways,
@@ -56,15 +57,15 @@ func StartServer(c ServerConfig) (*Server, error) {
 	}
 	switch {
 	case c.Listen != "" && c.Local:
-		return nil, errors.New("bus: a local server does not listen")
+		return nil, errors.New("a local server does not listen")
 	case c.Listen != "":
 		host, port, err := net.SplitHostPort(c.Listen)
 		if err != nil {
-			return nil, fmt.Errorf("bus: address to listen on: %w", err)
+			return nil, fmt.Errorf("address to listen on: %w", err)
 		}
 		number, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
-			return nil, fmt.Errorf("bus: address to listen on: invalid port %q", port)
+			return nil, fmt.Errorf("address to listen on: invalid port %q", port)
 		}
 		options.Host, options.Port = host, int(number)
 		if number == 0 {
@@ -79,9 +80,6 @@ func StartServer(c ServerConfig) (*Server, error) {
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start()
 	s := &Server{server: ns, listen: c.Listen != "", log: log}
-	if c.Local {
-		s.desk = newDesk()
-	}
 	if !ready(ns, log) {
 		s.Shutdown()
 		if err := s.Err(); err != nil {
@@ -100,6 +98,9 @@ func (s *Server) URL() string {
 	}
 	return s.server.ClientURL()
 }
+
+// InProcessConn returns a connection without a socket, for bus.Config.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.server.InProcessConn() }
 
 // Failed is closed when a local server cannot use its folder any more. Requests to it may
 // then have no answer.

@@ -1,4 +1,4 @@
-package bus
+package embedded
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ type serverLog struct {
 	cause error // why a local server cannot use its folder
 }
 
-func newServerLog(c *ServerConfig) *serverLog {
+func newServerLog(c *Config) *serverLog {
 	l := &serverLog{keep: zap.NewNop(), local: c.Local, folder: c.StoreDir, failed: make(chan struct{})}
 	if c.Log != nil {
 		l.keep = c.Log.Named("nats-server")

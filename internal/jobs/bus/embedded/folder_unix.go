@@ -1,6 +1,6 @@
 //go:build !windows
 
-package bus
+package embedded
 
 import (
 	"fmt"
