@@ -30,6 +30,7 @@ base/atomicfile:
 base/filelock:
 base/cputime:                golang.org/x/sys
 base/seal:                   base/fault
+base/files: base/fault
 
 # the pure core: no file, no network, no clock
 num/kernel:                 pure golang.org/x/sys
@@ -63,6 +64,7 @@ data/rawtext:                base/fault github.com/klauspost/compress
 data/folders:                base/fault
 data/vocabulary:             data/arrowio base/fault data/rawtext
 data/dataset:                data/arrowio data/dense base/fault num/loss click/model data/vocabulary
+data/measure: base/atomicfile base/fault base/files click/evaluate click/model data/arrowio data/dataset num/loss
 data/ingest:                 data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary golang.org/x/sync
 jobs/scores:                 data/arrowio base/atomicfile value/estimator base/fault jobs/job click/model base/seal value/tally
 jobs/paired:                 click/model jobs/scores value/tally
@@ -77,9 +79,11 @@ prune/nightly:                base/atomicfile base/fault base/filelock go.yaml.i
 
 # the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
 # of gonum/plot; gate and report open no file, but are not pure because their imports are not
-prune/sweep:                  value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores
+prune/sweep: value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores base/files
 prune/benchmark:
 prune/gate:                   click/evaluate num/loss prune/sweep
+prune/cut: base/fault click/checkpoint click/compact click/evaluate data/dataset data/measure jobs/scores num/loss prune/sweep value/mask
+prune/worth: data/dataset jobs/scores prune/cut
 prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep gonum.org/v1/plot
 prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores sparsity prune/sweep
 
@@ -109,7 +113,7 @@ ops/overview:               ops/autoscale jobs/bus jobs/job ops/metrics go.uber.
 app/cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 app/places:                 data/arrowio click/checkpoint app/cli data/dataset base/fault prune/nightly ops/remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 app/launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss jobs/merger ops/metrics app/places jobs/prepare jobs/scores value/tally jobs/window jobs/worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator base/cputime data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault base/filelock jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch num/loss ops/metrics click/model prune/nightly onnx/wire ops/overview prune/picture app/places click/planted jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
+cmd/shaver: data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator base/cputime data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault base/filelock jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch num/loss ops/metrics click/model prune/nightly onnx/wire ops/overview prune/picture app/places click/planted jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train base/files data/measure prune/cut prune/worth github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        app/cli app/launch github.com/spf13/cobra
 cmd/worker:             app/cli app/launch github.com/spf13/cobra
 

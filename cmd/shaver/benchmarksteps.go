@@ -19,11 +19,13 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/benchmark"
+	"shaver/internal/prune/cut"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
@@ -152,7 +154,7 @@ func (r *benchmarkRun) report(result *benchmark.Result) {
 
 // measure measures the model in a file on the split test.
 func (r *benchmarkRun) measure(ctx context.Context, path string, result *benchmark.Result) error {
-	ck, m, err := readModel(path, "")
+	ck, m, err := checkpoint.ReadModel(path, "")
 	if err != nil {
 		return err
 	}
@@ -160,11 +162,11 @@ func (r *benchmarkRun) measure(ctx context.Context, path string, result *benchma
 	if err != nil {
 		return err
 	}
-	b, err := openBench(r.dataset, dataset.Test, "", m)
+	b, err := measure.Open(r.dataset, dataset.Test, "", m)
 	if err != nil {
 		return err
 	}
-	found, err := b.predict(ctx, m, nil)
+	found, err := b.Predict(ctx, m, nil)
 	if err != nil {
 		return err
 	}
@@ -404,16 +406,13 @@ func (r *benchmarkRun) score(ctx context.Context, s benchmark.Scoring, from stri
 
 // prune prunes the model in a file by a method, and writes the compact form.
 func (r *benchmarkRun) prune(method string, sparsity float64, from, scored, out string) error {
-	p, err := openPruner(from, "", scored)
+	p, err := cut.Open(from, "", scored)
 	if err != nil {
 		return err
 	}
-	t, err := p.tableOf(r.data, mask.Keep{}, string(compact.Float32))
-	if err != nil {
-		return err
-	}
+	t := p.Unpruned(r.data, mask.Keep{}, compact.Float32)
 	var m sweep.Method
-	switch s := p.scores[0]; method {
+	switch s := p.Scores[0]; method {
 	case benchmark.SSEDS:
 		m, err = t.BySSEDS(s, 0)
 	case benchmark.Path:
@@ -430,7 +429,7 @@ func (r *benchmarkRun) prune(method string, sparsity float64, from, scored, out 
 	if err != nil {
 		return err
 	}
-	_, err = checkpoint.WriteCompact(out, p.checkpoint, dropped, p.scores[0].Baseline, compact.Float32)
+	_, err = checkpoint.WriteCompact(out, p.Checkpoint, dropped, p.Scores[0].Baseline, compact.Float32)
 	return err
 }
 

@@ -16,6 +16,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/gate"
 )
@@ -142,15 +143,15 @@ func checkBoundsOf(kind loss.Kind, given func(flag string) bool) error {
 // decides. It returns an error if something cannot be measured. A pruned model that fails
 // is not an error. given reports whether a flag of a bound was given.
 func checkPruned(ctx context.Context, o *checkInput, given func(flag string) bool) (*gate.Document, error) {
-	ck, m, err := readModel(o.model, o.modelOutput)
+	ck, m, err := checkpoint.ReadModel(o.model, o.modelOutput)
 	if err != nil {
 		return nil, err
 	}
 	output := o.modelOutput
-	if !isONNX(o.pruned) {
+	if !checkpoint.NamedONNX(o.pruned) {
 		output = ""
 	}
-	prunedCk, pruned, err := readModel(o.pruned, output)
+	prunedCk, pruned, err := checkpoint.ReadModel(o.pruned, output)
 	if err != nil {
 		return nil, err
 	}
@@ -166,25 +167,25 @@ func checkPruned(ctx context.Context, o *checkInput, given func(flag string) boo
 	if err := checkSameArchitecture(o, same, &pruned.Architecture); err != nil {
 		return nil, err
 	}
-	b, err := openBench(o.dataset, o.split, o.loss, m)
+	b, err := measure.Open(o.dataset, o.split, o.loss, m)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkBoundsOf(b.loss, given); err != nil {
+	if err := checkBoundsOf(b.Loss, given); err != nil {
 		return nil, err
 	}
-	if err := b.dataset.CheckNames(ck.Fields); err != nil {
+	if err := b.Dataset.CheckNames(ck.Fields); err != nil {
 		return nil, err
 	}
-	all, err := b.predictAll(ctx, []*model.Model{m, pruned})
+	all, err := predictAll(ctx, b, []*model.Model{m, pruned})
 	if err != nil {
 		return nil, err
 	}
-	if b.loss != loss.Squared && all[0].OneKind() {
-		return nil, fault.Inputf("dataset %s: all %d rows of split %s have the label %v, so the AUC is undefined: expected both labels", joined(o.dataset), b.rows, o.split, all[0].Labels[0])
+	if b.Loss != loss.Squared && all[0].OneKind() {
+		return nil, fault.Inputf("dataset %s: all %d rows of split %s have the label %v, so the AUC is undefined: expected both labels", joined(o.dataset), b.Rows, o.split, all[0].Labels[0])
 	}
 	d := gate.Decide(o.bounds, all[0], all[1])
-	d.Model, d.Pruned, d.Dataset, d.Split = ck.Digest(), prunedCk.Digest(), b.dataset.Digest(), o.split
+	d.Model, d.Pruned, d.Dataset, d.Split = ck.Digest(), prunedCk.Digest(), b.Dataset.Digest(), o.split
 	return d, nil
 }
 

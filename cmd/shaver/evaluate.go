@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -17,6 +16,7 @@ import (
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/sweep"
@@ -92,7 +92,7 @@ func evaluateCommand() *cobra.Command {
 	datasetFlag(c, &o.dataset, "dataset `folder`")
 	splitFlag(c, &o.split)
 	lossFlag(c, &o.loss)
-	f.StringVar(&o.predictions, "predictions", "", "`file` for the predictions: "+strings.Join(predictionFormats, " or ")+" (default none)")
+	f.StringVar(&o.predictions, "predictions", "", "`file` for the predictions: "+strings.Join(measure.PredictionFormats, " or ")+" (default none)")
 	cli.Files(c, "predictions", "csv", "parquet")
 	o.outputs.Flag(c, "a file at --predictions that shaver did not write")
 	o.output.Flag(c)
@@ -105,8 +105,8 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if c.Flags().Changed("predictions") {
-		if !slices.Contains(predictionFormats, filepath.Ext(o.predictions)) {
-			return fault.Usagef("%s: expected a file for predictions with extension %s", o.predictions, strings.Join(predictionFormats, " or "))
+		if !slices.Contains(measure.PredictionFormats, filepath.Ext(o.predictions)) {
+			return fault.Usagef("%s: expected a file for predictions with extension %s", o.predictions, strings.Join(measure.PredictionFormats, " or "))
 		}
 		o.outputs.Inputs(checkpoint.Files(o.model)...)
 		o.outputs.Inputs(dataset.Files(o.dataset...)...)
@@ -122,37 +122,37 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 		files = append(files, o.against)
 	}
 	var models []*model.Model
-	var b *bench
+	var b *measure.Bench
 	for i, file := range files {
-		if i > 0 && !isONNX(file) {
+		if i > 0 && !checkpoint.NamedONNX(file) {
 			o.modelOutput = ""
 		}
-		ck, m, err := readModel(file, o.modelOutput)
+		ck, m, err := checkpoint.ReadModel(file, o.modelOutput)
 		if err != nil {
 			return err
 		}
-		if b, err = openBench(o.dataset, o.split, o.loss, m); err != nil {
+		if b, err = measure.Open(o.dataset, o.split, o.loss, m); err != nil {
 			return err
 		}
-		if err := b.dataset.CheckNames(ck.Fields); err != nil {
+		if err := b.Dataset.CheckNames(ck.Fields); err != nil {
 			return err
 		}
 		models = append(models, m)
 	}
-	all, err := b.predictAll(c.Context(), models)
+	all, err := predictAll(c.Context(), b, models)
 	if err != nil {
 		return err
 	}
 	if o.predictions != "" {
-		if err := writePredictions(o.predictions, all[0]); err != nil {
+		if err := measure.WritePredictions(o.predictions, all[0]); err != nil {
 			return err
 		}
 	}
-	e := &evaluation{Split: o.split, Rows: b.rows, Loss: b.loss, figures: figuresOf(all[0])}
+	e := &evaluation{Split: o.split, Rows: b.Rows, Loss: b.Loss, figures: figuresOf(all[0])}
 	if o.against != "" {
 		differences := evaluate.Compare(all[1], all[0])
 		e.Against = &rival{Model: o.against, figures: figuresOf(all[1]), AUCDifference: sweep.NewInterval(differences.AUC)}
-		if b.loss == loss.Squared {
+		if b.Loss == loss.Squared {
 			e.Against.RMSEDifference = sweep.NewInterval(differences.Loss)
 		} else {
 			e.Against.LogLossDifference = sweep.NewInterval(differences.Loss)
@@ -209,69 +209,9 @@ func differenceText(d *sweep.Interval) string {
 	return text
 }
 
-// readModel reads a checkpoint and builds its model. output chooses one of several outputs of
-// an .onnx file; see checkpoint.ReadOutput.
-func readModel(path, output string) (*checkpoint.Checkpoint, *model.Model, error) {
-	ck, err := checkpoint.ReadOutput(path, output)
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err := ck.Model()
-	return ck, m, err
-}
-
-// bench measures models on one split of a dataset.
-type bench struct {
-	dataset *dataset.Dataset
-	split   string
-	rows    int64
-	loss    loss.Kind
-}
-
-// openBench opens a split for measuring m and other models with the same fields. name is that
-// of the loss, or "" for that of the dataset's labels.
-func openBench(folders []string, split, name string, m *model.Model) (*bench, error) {
-	d, err := dataset.OpenAll(folders)
-	if err != nil {
-		return nil, err
-	}
-	if d, err = d.For(&m.Architecture); err != nil {
-		return nil, err
-	}
-	rows := d.Rows(split)
-	if rows == 0 {
-		return nil, fault.Inputf("dataset %s has no split %q: it has %v", joined(folders), split, d.SplitNames())
-	}
-	kind, err := d.ChooseLoss(name)
-	if err != nil {
-		return nil, err
-	}
-	return &bench{d, split, rows, kind}, nil
-}
-
 // predictAll predicts the labels of the split by each model, with progress.
-func (b *bench) predictAll(ctx context.Context, models []*model.Model) (all []*evaluate.Predictions, err error) {
-	progress := cli.NewProgress("evaluate", "rows", int64(len(models))*b.rows)
+func predictAll(ctx context.Context, b *measure.Bench, models []*model.Model) ([]*evaluate.Predictions, error) {
+	progress := cli.NewProgress("evaluate", "rows", int64(len(models))*b.Rows)
 	defer progress.End()
-	for _, m := range models {
-		found, err := b.predict(ctx, m, progress)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found)
-	}
-	return all, nil
-}
-
-// predict predicts the labels of the split on all cores. It adds the rows to progress, unless that is nil.
-func (b *bench) predict(ctx context.Context, m *model.Model, progress *cli.Progress) (*evaluate.Predictions, error) {
-	source := func(ctx context.Context, each func(*model.Rows) error) error {
-		return b.dataset.Scan(ctx, []string{b.split}, 4096, func(rows *model.Rows) error {
-			if progress != nil {
-				progress.Add(int64(rows.Len()))
-			}
-			return each(rows)
-		})
-	}
-	return evaluate.Predict(ctx, m, b.loss, source, runtime.GOMAXPROCS(0))
+	return b.PredictAll(ctx, models, func(rows int) { progress.Add(int64(rows)) })
 }

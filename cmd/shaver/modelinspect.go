@@ -150,7 +150,7 @@ func modelInspectCommand() *cobra.Command {
 			if err := out.Check(); err != nil {
 				return err
 			}
-			if isONNX(args[0]) {
+			if checkpoint.NamedONNX(args[0]) {
 				if len(folders) > 0 || part.StateDict != "" {
 					return fault.Usagef("--dataset and --state-dict are for state dicts, but %s is an .onnx file", args[0])
 				}

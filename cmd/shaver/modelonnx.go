@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,14 +91,11 @@ type onnxOperator struct {
 	Count int    `json:"count"`
 }
 
-// isONNX reports whether the name of a file says that it is an .onnx file.
-func isONNX(path string) bool { return strings.EqualFold(filepath.Ext(path), ".onnx") }
-
 // checkModelOutput checks that the command may write the model of the file in, perhaps with
 // pruned tables, to path, which the user gave as flag. An .onnx file cannot say that shaver
 // wrote it, so only --force replaces one.
 func checkModelOutput(outputs *cli.Outputs, flag, path, in string) error {
-	if !isONNX(path) {
+	if !checkpoint.NamedONNX(path) {
 		return outputs.Check(flag, path, models)
 	}
 	if !checkpoint.IsONNX(in) {

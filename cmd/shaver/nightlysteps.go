@@ -119,7 +119,7 @@ func checkNightly(c *nightly.Config) error {
 	if places.IsURL(model) {
 		model, _, _ = strings.Cut(model, "?")
 	}
-	if !isONNX(model) {
+	if !checkpoint.NamedONNX(model) {
 		return fault.Inputf("%s: onnx: the model %s is not an .onnx file: an .onnx file is written from an .onnx file only", c.Path, c.Model)
 	}
 	if v := c.Prune.Get("values"); v != "" && v != string(compact.Float32) {
@@ -210,7 +210,7 @@ func checkSetting(section string, s nightly.Setting) error {
 	case "prune.aggregate":
 		return oneOf(scores.Aggregates())
 	case "prune.values":
-		return oneOf(valueNames())
+		return oneOf(compact.EncodingNames())
 	case "prune.hysteresis", "check.max-logloss-rise", "check.max-rmse-rise":
 		return between(0, 1e300, "a number of at least 0")
 	}

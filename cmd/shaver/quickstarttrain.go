@@ -8,8 +8,8 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
-	"shaver/internal/jobs/scores"
-	"shaver/internal/prune/sweep"
+	"shaver/internal/data/measure"
+	"shaver/internal/prune/cut"
 	"shaver/internal/value/mask"
 )
 
@@ -47,16 +47,14 @@ type tuned struct {
 
 // tune prunes the trained model, tunes it, and measures both on the test split.
 func (o *quickstartOptions) tune(ctx context.Context, file func(string) string) (*tuned, error) {
-	p, err := openPruner(file("model.safetensors"), "", file("order.arrow"))
+	choice, err := (&cut.Options{
+		Model: file("model.safetensors"), Scores: file("order.arrow"), Out: file("pruned.safetensors"), Rank: mask.Abs,
+		Budget: &mask.Budget{Unit: mask.Sparsity, Amount: .95}, Form: cut.Form{Values: compact.Float32},
+	}).Choose()
 	if err != nil {
 		return nil, err
 	}
-	choice := pruneOptions{aggregate: scores.ByPath, rank: mask.Abs}
-	dropped, _, err := choice.choose(p, sweep.Name(&p.scores[0].Spec.Options, choice.aggregate), &mask.Budget{Unit: mask.Sparsity, Amount: .95})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := checkpoint.WriteCompact(file("pruned.safetensors"), p.checkpoint, dropped, p.scores[0].Baseline, compact.Float32); err != nil {
+	if _, err := choice.Write(file("pruned.safetensors"), nil); err != nil {
 		return nil, err
 	}
 	t := &tuneOptions{model: file("pruned.safetensors"), trainingOptions: *o.course(file, "tuned.safetensors").trainingOptions}
@@ -71,18 +69,18 @@ func (o *quickstartOptions) tune(ctx context.Context, file func(string) string) 
 	}
 	found := &tuned{Epochs: result.Best}
 	for name, auc := range map[string]**float64{"pruned.safetensors": &found.Before, "tuned.safetensors": &found.After} {
-		ck, m, err := readModel(file(name), "")
+		ck, m, err := checkpoint.ReadModel(file(name), "")
 		if err != nil {
 			return nil, err
 		}
-		b, err := openBench([]string{file("dataset")}, dataset.Test, "", m)
+		b, err := measure.Open([]string{file("dataset")}, dataset.Test, "", m)
 		if err != nil {
 			return nil, err
 		}
-		if err := b.dataset.CheckNames(ck.Fields); err != nil {
+		if err := b.Dataset.CheckNames(ck.Fields); err != nil {
 			return nil, err
 		}
-		predictions, err := b.predict(ctx, m, nil)
+		predictions, err := b.Predict(ctx, m, nil)
 		if err != nil {
 			return nil, err
 		}

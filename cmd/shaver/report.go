@@ -19,12 +19,15 @@ import (
 	"shaver/internal/app/launch"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/cut"
 	"shaver/internal/prune/picture"
 	"shaver/internal/prune/report"
 	"shaver/internal/prune/sweep"
+	"shaver/internal/prune/worth"
 )
 
 type reportOptions struct {
@@ -145,12 +148,12 @@ func (o *reportOptions) run(c *cobra.Command) error {
 
 // facts reads everything that the report shows.
 func (o *reportOptions) facts(c *cobra.Command) (*report.Facts, error) {
-	p, err := openPruner(o.model, o.modelOutput, o.scores)
+	p, err := cut.Open(o.model, o.modelOutput, o.scores)
 	if err != nil {
 		return nil, err
 	}
-	s := p.scores[0]
-	f := &report.Facts{Architecture: &p.checkpoint.Architecture, Entries: p.table, Scores: s, Aggregate: o.aggregate, Tolerance: o.tolerance, Program: cli.Program()}
+	s := p.Scores[0]
+	f := &report.Facts{Architecture: &p.Checkpoint.Architecture, Entries: p.Table, Scores: s, Aggregate: o.aggregate, Tolerance: o.tolerance, Program: cli.Program()}
 	if f.Digest, err = scores.Digest(o.scores); err != nil {
 		return nil, err
 	}
@@ -158,7 +161,7 @@ func (o *reportOptions) facts(c *cobra.Command) (*report.Facts, error) {
 		return nil, err
 	}
 	if o.sweep != "" {
-		if f.Sweep, err = readSweep(o.sweep); err != nil {
+		if f.Sweep, err = sweep.Read(o.sweep); err != nil {
 			return nil, fmt.Errorf("%s: %w", o.sweep, err)
 		}
 		if err := f.Check(); err != nil {
@@ -175,12 +178,12 @@ func (o *reportOptions) facts(c *cobra.Command) (*report.Facts, error) {
 }
 
 // ends returns the most and the least valuable features of each field.
-func (o *reportOptions) ends(p *pruner, aggregate string) ([]report.Ends, error) {
-	ranked, err := p.ranked(aggregate, o.dataset, make([]bool, len(p.table)))
+func (o *reportOptions) ends(p *cut.Source, aggregate string) ([]report.Ends, error) {
+	ranked, err := rankedFeatures(p, aggregate, o.dataset, make([]bool, len(p.Table)))
 	if err != nil {
 		return nil, err
 	}
-	named := func(list []featureValue) (features []report.Feature) {
+	named := func(list []worth.Feature) (features []report.Feature) {
 		for _, x := range list {
 			name := x.Name
 			if name == "" {
@@ -192,7 +195,7 @@ func (o *reportOptions) ends(p *pruner, aggregate string) ([]report.Ends, error)
 	}
 	var all []report.Ends
 	for _, features := range ranked {
-		top, bottom := ends(features, 3)
+		top, bottom := worth.Ends(features, 3)
 		all = append(all, report.Ends{Top: named(top), Bottom: named(bottom)})
 	}
 	return all, nil
@@ -202,7 +205,7 @@ func (o *reportOptions) ends(p *pruner, aggregate string) ([]report.Ends, error)
 // file does not exist.
 func readRun(scoresFile, digest string) (*report.Run, error) {
 	path := launch.ReportPath(scoresFile)
-	data, err := readSmall(path)
+	data, err := files.Small(path, 64)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
@@ -225,30 +228,4 @@ func readRun(scoresFile, digest string) (*report.Run, error) {
 		}
 	}
 	return run, nil
-}
-
-func readSweep(path string) (*sweep.Document, error) {
-	data, err := readSmall(path)
-	if err != nil {
-		return nil, err
-	}
-	return sweep.Parse(data)
-}
-
-// readSmall reads a file of at most 64 MiB.
-func readSmall(path string) ([]byte, error) {
-	const most = 64 << 20
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && len(data) > most {
-		err = fault.Inputf("larger than %d MiB", most>>20)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return data, nil
 }

@@ -15,6 +15,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/prepare"
@@ -145,7 +146,7 @@ func (o *studyOptions) sweepable() error {
 	if err != nil {
 		return err
 	}
-	if _, err := openBench(o.dataset, o.split, "", m); err != nil {
+	if _, err := measure.Open(o.dataset, o.split, "", m); err != nil {
 		return err
 	}
 	_, err = o.validation(nil, m)

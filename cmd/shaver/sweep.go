@@ -19,7 +19,9 @@ import (
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/cut"
 	"shaver/internal/prune/picture"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
@@ -98,9 +100,9 @@ func sweepCommand() *cobra.Command {
 	cli.Files(c, "models", cli.Checkpoints...)
 	datasetFlag(c, &o.dataset, "dataset `folder`")
 	o.add(c, "files at --out and --picture that shaver did not write")
-	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(valueNames(), ", "))
+	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(compact.EncodingNames(), ", "))
 	f.Lookup("values").DefValue = string(compact.Float32)
-	cli.Choices(c, "values", valueNames()...)
+	cli.Choices(c, "values", compact.EncodingNames()...)
 	f.Int64SliceVar(&o.parameters, "parameters", nil, "`budgets` in parameters to keep, instead of --sparsities")
 	f.Int64SliceVar(&o.bytes, "bytes", nil, "`budgets` in bytes of the compact file, instead of --sparsities")
 	f.Lookup("parameters").DefValue, f.Lookup("bytes").DefValue = "", "" // not "[]"
@@ -268,7 +270,7 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 		words = append(words, "--dataset", sweep.ShellWord(cli.List(o.dataset)))
 	}
 	extension := ".safetensors"
-	if isONNX(o.model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && o.calibrated() && !o.tune {
+	if checkpoint.NamedONNX(o.model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && o.calibrated() && !o.tune {
 		extension = ".onnx"
 	}
 	return append(words, "--out", "pruned-"+sweep.SparsityText(p.Sparsity)+extension), nil
@@ -292,7 +294,7 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	case len(o.scores) == 0 && o.choose:
 		return nil, fault.Usagef("--select needs --scores, as shaver prune does")
 	case len(o.values) == 0:
-		return nil, fault.Usagef("--values is empty: expected some of %s", strings.Join(valueNames(), ", "))
+		return nil, fault.Usagef("--values is empty: expected some of %s", strings.Join(compact.EncodingNames(), ", "))
 	case o.tune && o.calibrate:
 		return nil, fault.Usagef("--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway")
 	case o.tune && !slices.Equal(o.values, []string{string(compact.Float32)}):
@@ -302,24 +304,24 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	case len(o.rivals) == 0 && len(o.aggregates) == 0 && o.snip == "" && len(o.models) == 0:
 		return nil, fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
 	}
-	p, err := openPruner(o.model, o.modelOutput, o.scores...)
+	p, err := cut.Open(o.model, o.modelOutput, o.scores...)
 	if err != nil {
 		return nil, err
 	}
-	if len(p.scores) > 0 && o.given && !slices.ContainsFunc(p.scores, func(s *scores.File) bool { return !s.Ranks() }) && len(o.aggregates) > 0 {
-		if _, err := p.scores[0].Aggregate(o.aggregates[0]); err != nil {
+	if len(p.Scores) > 0 && o.given && !slices.ContainsFunc(p.Scores, func(s *scores.File) bool { return !s.Ranks() }) && len(o.aggregates) > 0 {
+		if _, err := p.Scores[0].Aggregate(o.aggregates[0]); err != nil {
 			return nil, fault.Usagef("--aggregate: %w", err)
 		}
 	}
-	files, all := o.scores, p.scores
+	files, all := o.scores, p.Scores
 	if o.snip != "" {
-		initial, err := p.readInitial(o.snip)
+		initial, err := p.ReadInitial(o.snip)
 		if err != nil {
 			return nil, err
 		}
 		files, all = append(slices.Clone(files), o.snip), append(slices.Clone(all), initial)
 	}
-	m, err := p.checkpoint.Model()
+	m, err := p.Checkpoint.Model()
 	if err != nil {
 		return nil, err
 	}
@@ -329,25 +331,25 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 			return nil, fault.Inputf("%s has the loss %s, but %s has %s: compare scores of one loss", files[i], s.Spec.Loss.Name(), files[0], name)
 		}
 	}
-	b, err := openBench(o.dataset, o.split, name, m)
+	b, err := measure.Open(o.dataset, o.split, name, m)
 	if err != nil {
 		return nil, err
 	}
-	ready, err := o.ready(p, b.dataset)
+	ready, err := o.ready(p, b.Dataset)
 	if err != nil {
 		return nil, err
 	}
 	document := &sweep.Document{
-		Version: sweep.VersionOf(b.loss, len(ready) > 0), Loss: b.loss, Model: p.checkpoint.Digest(), Dataset: b.dataset.Digest(), Kind: string(m.Kind), Split: o.split, Rows: b.rows,
+		Version: sweep.VersionOf(b.Loss, len(ready) > 0), Loss: b.Loss, Model: p.Checkpoint.Digest(), Dataset: b.Dataset.Digest(), Kind: string(m.Kind), Split: o.split, Rows: b.Rows,
 		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.ScoresFile{}, Points: []sweep.Point{},
 		Settings: &sweep.Settings{Rank: o.rank, Protect: o.keep.Fields, FieldMinimum: o.keep.Minimum, Seed: o.seed},
 	}
-	size := p.checkpoint.Footprint()
+	size := p.Checkpoint.Footprint()
 	document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
 	for _, s := range all {
 		document.Sources = append(document.Sources, sweep.NewScoresFile(s, document.Model))
 	}
-	methods, err := o.compared(p, all, b.dataset)
+	methods, err := o.compared(p, all, b.Dataset)
 	if err != nil {
 		return nil, err
 	}
@@ -358,13 +360,13 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	}
 	var tuning *course
 	if o.tune {
-		if tuning, err = o.tuning(ctx, p.checkpoint); err != nil {
+		if tuning, err = o.tuning(ctx, p.Checkpoint); err != nil {
 			return nil, err
 		}
 		config.Tune = tuning.tuneTables
 	}
 	measured, validated, tuned := config.Work()
-	total := int64(measured)*b.rows + int64(validated)*validation.rows
+	total := int64(measured)*b.Rows + int64(validated)*validation.Rows
 	if o.tune {
 		total += int64(tuned) * tuning.work()
 	}
@@ -373,13 +375,13 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	if o.tune {
 		tuning.progress = progress
 	}
-	on := func(b *bench) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
+	on := func(b *measure.Bench) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
 		return func(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
-			return b.predict(ctx, m, progress)
+			return b.Predict(ctx, m, func(rows int) { progress.Add(int64(rows)) })
 		}
 	}
 	config.Predict, config.Validate = on(b), on(validation)
-	if config.Slices, err = b.slicer(ctx, m); err != nil {
+	if config.Slices, err = slicer(ctx, b, m); err != nil {
 		return nil, err
 	}
 	return document, config.Run(ctx, document)
@@ -387,17 +389,17 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 
 // slicer assigns the rows of the split to slices. It returns nil if the dataset has no rows
 // in which occurrences are counted.
-func (b *bench) slicer(ctx context.Context, m *model.Model) (*sweep.Slicer, error) {
-	if b.dataset.Rows(dataset.Train)+b.dataset.Rows(dataset.Val) == 0 {
+func slicer(ctx context.Context, b *measure.Bench, m *model.Model) (*sweep.Slicer, error) {
+	if b.Dataset.Rows(dataset.Train)+b.Dataset.Rows(dataset.Val) == 0 {
 		return nil, nil
 	}
-	counts, err := occurrences(b.dataset)
+	counts, err := b.Dataset.Occurrences()
 	if err != nil {
 		return nil, err
 	}
-	s := sweep.NewSlicer(&m.Architecture, b.dataset.Fields(), counts)
-	s.Loss = b.loss
-	return s, b.dataset.Scan(ctx, []string{b.split}, 4096, func(rows *model.Rows) error {
+	s := sweep.NewSlicer(&m.Architecture, b.Dataset.Fields(), counts)
+	s.Loss = b.Loss
+	return s, b.Dataset.Scan(ctx, []string{b.Split}, 4096, func(rows *model.Rows) error {
 		s.Add(rows)
 		return nil
 	})
@@ -405,9 +407,9 @@ func (b *bench) slicer(ctx context.Context, m *model.Model) (*sweep.Slicer, erro
 
 // validation opens the split for --select and --calibrate. Without these flags it returns
 // an empty bench.
-func (o *sweepInput) validation(by []*scores.File, m *model.Model) (*bench, error) {
+func (o *sweepInput) validation(by []*scores.File, m *model.Model) (*measure.Bench, error) {
 	if !o.choose && !o.calibrate {
-		return &bench{}, nil
+		return &measure.Bench{}, nil
 	}
 	if o.split == dataset.Val {
 		return nil, fault.Usagef("--select and --calibrate use the split %s: --split %s would measure the rows that they use", dataset.Val, o.split)
@@ -419,7 +421,7 @@ func (o *sweepInput) validation(by []*scores.File, m *model.Model) (*bench, erro
 		}
 		log.Warn("the scores were computed with the labels of the validation rows, which favors the aggregate sum; for --select, score with --splits train")
 	}
-	return openBench(o.dataset, dataset.Val, lossName(by), m)
+	return measure.Open(o.dataset, dataset.Val, lossName(by), m)
 }
 
 // lossName returns the name of the loss of the first scores. Without scores it returns "", which
@@ -468,18 +470,19 @@ func rivals(names []string) ([]string, error) {
 
 // compared returns the methods to compare. sources are the scores of the model and then those of
 // SNIP, if there are any.
-func (o *sweepInput) compared(p *pruner, sources []*scores.File, d *dataset.Dataset) (all []sweep.Method, err error) {
+func (o *sweepInput) compared(p *cut.Source, sources []*scores.File, d *dataset.Dataset) (all []sweep.Method, err error) {
 	add := func(m sweep.Method, failed error) {
 		if err == nil {
 			all, err = append(all, m), failed
 		}
 	}
 	for at, values := range o.values {
-		t, failed := p.tableOf(d, o.keep, values)
-		if failed != nil {
-			return nil, failed
+		encoding := compact.Encoding(values)
+		if encoding.Size() == 0 {
+			return nil, fault.Usagef("--values %q: expected some of %s", values, strings.Join(compact.EncodingNames(), ", "))
 		}
-		for source, s := range p.scores {
+		t := p.Unpruned(d, o.keep, encoding)
+		for source, s := range p.Scores {
 			aggregates := o.aggregates
 			if s.Ranks() && len(aggregates) > 0 {
 				aggregates = s.Aggregates()
@@ -491,16 +494,16 @@ func (o *sweepInput) compared(p *pruner, sources []*scores.File, d *dataset.Data
 				err = o.warnDeep(all[len(all)-1], s, o.scores[source])
 			}
 		}
-		for source := len(p.scores); source < len(sources); source++ {
+		for source := len(p.Scores); source < len(sources); source++ {
 			add(t.BySNIP(sources[source], source))
 		}
 		if slices.Contains(o.rivals, sweep.SSEDS) {
-			usable, failed := o.sourcesOfSSEDS(p.scores)
+			usable, failed := o.sourcesOfSSEDS(p.Scores)
 			if failed != nil {
 				return nil, failed
 			}
 			for _, source := range usable {
-				add(t.BySSEDS(p.scores[source], source))
+				add(t.BySSEDS(p.Scores[source], source))
 			}
 		}
 		seen := map[string]bool{} // baselines
@@ -512,11 +515,11 @@ func (o *sweepInput) compared(p *pruner, sources []*scores.File, d *dataset.Data
 			}
 			seen[baselineName] = true
 		}
-		for _, s := range p.scores {
+		for _, s := range p.Scores {
 			rivals(s.Spec.Baseline, s.Baseline)
 		}
-		if len(p.scores) == 0 {
-			rivals(baseline.Zero, make([]float32, p.checkpoint.Architecture.BaselineSize()))
+		if len(p.Scores) == 0 {
+			rivals(baseline.Zero, make([]float32, p.Checkpoint.Architecture.BaselineSize()))
 		}
 	}
 	return all, err
@@ -530,31 +533,16 @@ func (o *sweepInput) warnDeep(m sweep.Method, s *scores.File, file string) error
 		if err != nil {
 			return err
 		}
-		if deep, err := warnDeep(s, dropped, file); deep || err != nil {
-			return err
+		if text := cut.Deep(s, dropped, file); text != "" {
+			log, err := cli.Logger("text", false)
+			if err != nil {
+				return err
+			}
+			log.Warn(text)
+			return nil
 		}
 	}
 	return nil
-}
-
-// warnDeep warns if the mask drops more entries than the path s dropped in rounds, and reports
-// whether it does. s may also have values. file is the name of its file.
-func warnDeep(s *scores.File, dropped []bool, file string) (bool, error) {
-	count := 0
-	for _, gone := range dropped {
-		if gone {
-			count++
-		}
-	}
-	if !s.Path.Deeper(count, len(dropped)) {
-		return false, nil
-	}
-	log, err := cli.Logger("text", false)
-	if err != nil {
-		return true, err
-	}
-	log.Warn(fmt.Sprintf("%s: beyond sparsity %.6g the order of the path is that of its last round", file, s.Path.Reach))
-	return true, nil
 }
 
 // sourcesOfSSEDS returns the indices of the scores, those of o.scores, by which SSEDS can rank.
@@ -574,89 +562,4 @@ func (o *sweepInput) sourcesOfSSEDS(all []*scores.File) (sources []int, err erro
 		err = nil
 	}
 	return sources, err
-}
-
-// tableOf returns the table from which methods drop entries. They drop only entries that
-// keep allows. d may be nil if there are scores and the method is not sweep.Frequency.
-func (p *pruner) tableOf(d *dataset.Dataset, keep mask.Keep, values string) (*sweep.Unpruned, error) {
-	v := compact.Encoding(values)
-	if v.Size() == 0 {
-		return nil, fault.Usagef("--values %q: expected some of %s", values, strings.Join(valueNames(), ", "))
-	}
-	var names []string
-	if len(p.scores) > 0 {
-		names = p.scores[0].Fields
-	} else {
-		names = d.Fields()
-	}
-	t := &sweep.Unpruned{
-		Architecture: &p.checkpoint.Architecture, Names: names, Entries: p.table, Keep: keep, Values: v,
-		Counts: func() ([]int64, error) { return occurrences(d) },
-	}
-	t.Fit = func(order []int32, bytes int64) (int, error) { return p.checkpoint.CompactDrop(order, v, bytes) }
-	t.Footprint = func(dropped []bool) (file, table, memory int64) {
-		size := p.checkpoint.CompactFootprint(dropped, v)
-		return size.File, size.Table, size.Memory
-	}
-	return t, nil
-}
-
-// occurrences returns the number of train and val rows in which each feature occurs.
-func occurrences(d *dataset.Dataset) ([]int64, error) {
-	var splits []string
-	for _, name := range d.SplitNames() {
-		if name != dataset.Test {
-			splits = append(splits, name)
-		}
-	}
-	if len(splits) == 0 {
-		return nil, fault.Inputf("the dataset has neither a split %s nor %s: expected one to count occurrences in", dataset.Train, dataset.Val)
-	}
-	return d.Frequencies(splits...)
-}
-
-// pruner is a model and its scores.
-type pruner struct {
-	checkpoint *checkpoint.Checkpoint
-	file       string // of the model
-	scores     []*scores.File
-	table      []float32 // [n, d]
-}
-
-// openPruner reads a model and its scores, and checks that they belong together.
-// output chooses one of several outputs of an .onnx file; see checkpoint.ReadOutput. The checkpoint
-// has no Training.
-func openPruner(modelFile, output string, scoresFiles ...string) (*pruner, error) {
-	ck, err := checkpoint.ReadOutput(modelFile, output)
-	if err != nil {
-		return nil, err
-	}
-	ck.Training = "" // a pruned model is not the one that the training made
-	p := &pruner{checkpoint: ck, file: modelFile}
-	digest := ck.Digest()
-	for _, file := range scoresFiles {
-		s, err := scores.Read(file)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.CheckModel(&ck.Architecture, digest); err != nil {
-			return nil, fmt.Errorf("%s and %s: %w", file, modelFile, err)
-		}
-		p.scores = append(p.scores, s)
-	}
-	p.table, err = ck.Embedding()
-	return p, err
-}
-
-// readInitial reads the file with the scores of the model before its training, by which the
-// method SNIP ranks.
-func (p *pruner) readInitial(file string) (*scores.File, error) {
-	s, err := scores.Read(file)
-	if err != nil {
-		return nil, err
-	}
-	if err := sweep.CheckSNIP(s, &p.checkpoint.Architecture, p.checkpoint.Digest()); err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", file, p.file, err)
-	}
-	return s, nil
 }

@@ -5,13 +5,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"path/filepath"
-	"slices"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/prune/cut"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/sparsity"
 	"shaver/internal/value/baseline"
@@ -19,23 +19,23 @@ import (
 )
 
 // ready returns the models of --models, which must have the fields of the model in p.
-func (o *sweepInput) ready(p *pruner, d *dataset.Dataset) (all []sweep.Ready, err error) {
-	if err := d.CheckNames(p.checkpoint.Fields); err != nil {
-		return nil, fault.Inputf("%s: %w", p.file, err)
+func (o *sweepInput) ready(p *cut.Source, d *dataset.Dataset) (all []sweep.Ready, err error) {
+	if err := d.CheckNames(p.Checkpoint.Fields); err != nil {
+		return nil, fault.Inputf("%s: %w", p.File, err)
 	}
 	for _, path := range o.models {
 		ck, err := checkpoint.Read(path)
 		if err != nil {
 			return nil, err
 		}
-		if err := p.checkFields(ck, path); err != nil {
+		if err := p.CheckFields(ck, path); err != nil {
 			return nil, err
 		}
 		if err := d.CheckNames(ck.Fields); err != nil {
 			return nil, fault.Inputf("%s: %w", path, err)
 		}
 		r := sweep.Ready{Open: func() (*model.Model, error) {
-			_, m, err := readModel(path, "")
+			_, m, err := checkpoint.ReadModel(path, "")
 			return m, err
 		}}
 		if r.Point.Method, r.File, err = modelFile(ck, path); err != nil {
@@ -46,29 +46,12 @@ func (o *sweepInput) ready(p *pruner, d *dataset.Dataset) (all []sweep.Ready, er
 				return nil, fault.Usagef("--models has two files with the name %s: expected different names, because the result has only those", f.File)
 			}
 		}
-		if err := o.size(&r.Point, ck, p.checkpoint.Architecture.Parameters(), r.File.Sparsity); err != nil {
+		if err := o.size(&r.Point, ck, p.Checkpoint.Architecture.Parameters(), r.File.Sparsity); err != nil {
 			return nil, err
 		}
 		all = append(all, r)
 	}
 	return all, nil
-}
-
-// checkFields returns an error unless the model ck in the file path reads the same rows as the model
-// in p.
-func (p *pruner) checkFields(ck *checkpoint.Checkpoint, path string) error {
-	a, b := &p.checkpoint.Architecture, &ck.Architecture
-	switch {
-	case !slices.Equal(a.FieldDims, b.FieldDims):
-		return fault.Inputf("%s has fields of the sizes %v, but %s has %v: expected the same fields", path, b.FieldDims, p.file, a.FieldDims)
-	case !slices.Equal(a.Lists, b.Lists):
-		return fault.Inputf("%s and %s differ in the fields that are lists of ids: expected the same fields", path, p.file)
-	case !slices.Equal(a.Dense, b.Dense):
-		return fault.Inputf("%s has the dense inputs %v, but %s has %v: expected the same", path, b.Dense, p.file, a.Dense)
-	case p.checkpoint.Fields != nil && ck.Fields != nil && !slices.Equal(p.checkpoint.Fields, ck.Fields):
-		return fault.Inputf("%s has the fields %v, but %s has %v: expected the same fields", path, ck.Fields, p.file, p.checkpoint.Fields)
-	}
-	return nil
 }
 
 // modelFile returns the method that made the model ck in the file path, and the description of the

@@ -26,6 +26,7 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/loss"
@@ -472,9 +473,9 @@ func (o *course) measure() func(context.Context, *model.Model) (*train.Metrics, 
 	if rows == 0 {
 		return nil
 	}
-	b := &bench{o.data, dataset.Val, rows, loss.Logistic}
+	b := &measure.Bench{Dataset: o.data, Split: dataset.Val, Rows: rows, Loss: loss.Logistic}
 	return func(ctx context.Context, m *model.Model) (*train.Metrics, error) {
-		found, err := b.predict(ctx, m, nil)
+		found, err := b.Predict(ctx, m, nil)
 		if err != nil {
 			return nil, err
 		}

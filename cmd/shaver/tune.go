@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 
@@ -86,27 +87,26 @@ func (o *tuneOptions) course() (*course, error) {
 // writeTuned writes the model that "prune --tune" prunes and tunes. The pruned model is in a
 // hidden file next to --out while the command runs. If the command is interrupted, it writes the same
 // file again and continues the training.
-func (o *pruneOptions) writeTuned(c *cobra.Command, p *pruner, dropped []bool, r *pruning) error {
-	hidden := *o
-	hidden.out = filepath.Join(filepath.Dir(o.out), "."+filepath.Base(o.out)+".pruned")
-	defer atomicfile.Track(hidden.out).Remove()
-	if err := hidden.write(c, p, dropped, r); err != nil {
+func (o *pruneOptions) writeTuned(ctx context.Context, r *pruning) (err error) {
+	hidden := filepath.Join(filepath.Dir(o.Out), "."+filepath.Base(o.Out)+".pruned")
+	defer atomicfile.Track(hidden).Remove()
+	if r.Sizes, err = r.Write(hidden, nil); err != nil {
 		return err
 	}
-	t := &tuneOptions{model: hidden.out, trainingOptions: trainingOptions{
-		training: defaultTuning(), out: o.out, dataset: o.dataset, optimizer: string(train.Adam), outputs: o.outputs, output: o.output,
+	t := &tuneOptions{model: hidden, trainingOptions: trainingOptions{
+		training: defaultTuning(), out: o.Out, dataset: o.Dataset, optimizer: string(train.Adam), outputs: o.outputs, output: o.output,
 	}}
 	course, err := t.course()
 	if err != nil {
 		return err
 	}
 	if course.data.Rows(dataset.Val) == 0 {
-		return fault.Inputf("dataset %s has no rows in the split %s, by which --tune chooses", joined(o.dataset), dataset.Val)
+		return fault.Inputf("dataset %s has no rows in the split %s, by which --tune chooses", joined(o.Dataset), dataset.Val)
 	}
-	if r.Tuned, err = course.train(c.Context()); err != nil {
+	if r.Tuned, err = course.train(ctx); err != nil {
 		return err
 	}
-	info, err := os.Stat(o.out)
+	info, err := os.Stat(o.Out)
 	if err != nil {
 		return err
 	}

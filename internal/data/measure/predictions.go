@@ -1,19 +1,21 @@
-package main
+package measure
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"path/filepath"
 	"strconv"
 
 	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/files"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/num/loss"
 )
 
-// predictionFormats are the extensions of files with predictions.
-var predictionFormats = []string{".csv", ".parquet"}
+// PredictionFormats are the extensions of files with predictions.
+var PredictionFormats = []string{".csv", ".parquet"}
 
 // predictionColumns is the first line of a CSV file with predictions, and
 // numberColumns that with the squared loss.
@@ -22,9 +24,9 @@ const (
 	numberColumns     = "row,label,logit\n"
 )
 
-// writePredictions writes one line for each row, as the help of "evaluate" describes. The
-// extension of the path, which is one of predictionFormats, is the format.
-func writePredictions(path string, p *evaluate.Predictions) error {
+// WritePredictions writes one line for each row, as the help of "shaver evaluate" describes. The
+// extension of the path, which is one of PredictionFormats, is the format.
+func WritePredictions(path string, p *evaluate.Predictions) error {
 	return atomicfile.Write(path, func(w io.Writer) error {
 		if filepath.Ext(path) == ".parquet" {
 			probability := evaluate.Probability
@@ -33,11 +35,11 @@ func writePredictions(path string, p *evaluate.Predictions) error {
 			}
 			return arrowio.WritePredictionsParquet(w, p.Labels, p.Logits, probability)
 		}
-		return writePredictionsCSV(w, p)
+		return writeCSV(w, p)
 	})
 }
 
-func writePredictionsCSV(to io.Writer, p *evaluate.Predictions) error {
+func writeCSV(to io.Writer, p *evaluate.Predictions) error {
 	w := bufio.NewWriter(to)
 	line, squared := []byte(predictionColumns), p.Loss == loss.Squared
 	if squared {
@@ -57,4 +59,10 @@ func writePredictionsCSV(to io.Writer, p *evaluate.Predictions) error {
 	}
 	_, _ = w.Write(line)
 	return w.Flush()
+}
+
+// IsPredictions reports whether the file at path was written by WritePredictions.
+func IsPredictions(path string) bool {
+	head := files.Beginning(path, 64)
+	return bytes.HasPrefix(head, []byte(predictionColumns)) || bytes.HasPrefix(head, []byte(numberColumns)) || files.Is(path, arrowio.IsPredictionsParquet)
 }
