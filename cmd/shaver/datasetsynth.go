@@ -78,7 +78,7 @@ func (o *synthOptions) run(c *cobra.Command) error {
 	return o.output.Print(c.OutOrStdout(), facts, func(w io.Writer) {
 		fmt.Fprintf(w, "rows\t%d\t%.2f%% with the label 1\n", facts.Rows, 100*float64(facts.Positives)/float64(facts.Rows))
 		fmt.Fprintf(w, "bytes\t%d\t%.1f per row, uncompressed\n", facts.Bytes, float64(facts.Bytes)/float64(facts.Rows))
-		fmt.Fprintf(w, "auc\t%s\tof the model that drew the labels\n", metric(facts.AUC))
+		fmt.Fprintf(w, "auc\t%s\tof the model that drew the labels\n", cli.Metric(facts.AUC))
 	})
 }
 

@@ -170,11 +170,11 @@ func (e *evaluation) table(w io.Writer, file string) {
 	}
 	line := func(name string, own *float64, other func(*rival) (*float64, *sweep.Interval)) {
 		if r == nil {
-			fmt.Fprintf(w, "%s\t%s\n", name, metric(own))
+			fmt.Fprintf(w, "%s\t%s\n", name, cli.Metric(own))
 			return
 		}
 		value, difference := other(r)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, metric(own), metric(value), differenceText(difference))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, cli.Metric(own), cli.Metric(value), differenceText(difference))
 	}
 	if e.Loss == loss.Squared {
 		line("RMSE", e.RMSE, func(r *rival) (*float64, *sweep.Interval) { return r.RMSE, r.RMSEDifference })
@@ -184,14 +184,6 @@ func (e *evaluation) table(w io.Writer, file string) {
 	}
 	line("AUC", e.AUC, func(r *rival) (*float64, *sweep.Interval) { return r.AUC, r.AUCDifference })
 	line("LogLoss", e.LogLoss, func(r *rival) (*float64, *sweep.Interval) { return r.LogLoss, r.LogLossDifference })
-}
-
-// metric returns v with six decimals, or "-" if it is undefined.
-func metric(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.6f", *v)
 }
 
 // differenceText returns a difference and its interval as two cells of a table.

@@ -51,7 +51,7 @@ func modelDeltaCommand() *cobra.Command {
 				return err
 			}
 			return output.Print(c.OutOrStdout(), result, func(w io.Writer) {
-				fmt.Fprintf(w, "delta\t%s\t%s\n", result.Out, size(result.Bytes))
+				fmt.Fprintf(w, "delta\t%s\t%s\n", result.Out, cli.Size(result.Bytes))
 				fmt.Fprintf(w, "kept\t%d of %d ids\t%d entries\n", result.Kept, result.Rows, result.Entries)
 				fmt.Fprintf(w, "dropped\t%d of %d ids\n", result.Dropped, result.Rows)
 			})

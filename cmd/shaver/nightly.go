@@ -214,13 +214,13 @@ func nightTable(w io.Writer, r *nightly.Result) {
 		fmt.Fprintf(w, "relative error\t%.4g\tcompared with a full job\n", *l.RelativeError)
 	}
 	if l.RMSE != nil {
-		fmt.Fprintf(w, "RMSE\t%s\tpruned %s\n", metric(l.RMSE), metric(l.PrunedRMSE))
+		fmt.Fprintf(w, "RMSE\t%s\tpruned %s\n", cli.Metric(l.RMSE), cli.Metric(l.PrunedRMSE))
 	} else {
-		fmt.Fprintf(w, "AUC\t%s\tpruned %s\n", metric(l.AUC), metric(l.PrunedAUC))
-		fmt.Fprintf(w, "LogLoss\t%s\tpruned %s\n", metric(l.LogLoss), metric(l.PrunedLogLoss))
+		fmt.Fprintf(w, "AUC\t%s\tpruned %s\n", cli.Metric(l.AUC), cli.Metric(l.PrunedAUC))
+		fmt.Fprintf(w, "LogLoss\t%s\tpruned %s\n", cli.Metric(l.LogLoss), cli.Metric(l.PrunedLogLoss))
 	}
 	fmt.Fprintf(w, "churn\t%s\twithout hysteresis %s\n", percent(l.Churn), percent(l.PlainChurn))
-	fmt.Fprintf(w, "file\t%s\n", change(l.DenseBytes, l.Bytes))
+	fmt.Fprintf(w, "file\t%s\n", cli.Change(l.DenseBytes, l.Bytes))
 	fmt.Fprintf(w, "seconds\t%.1f\t%.1f of CPU\n", l.Seconds, l.CoreSeconds)
 	if l.Note != "" {
 		fmt.Fprintf(w, "note\t%s\n", l.Note)

@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/training"
+	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
@@ -30,7 +34,7 @@ type pruneOptions struct {
 type pruning struct {
 	*cut.Choice
 	Calibration *loss.Calibration `json:"calibration,omitempty"`
-	Tuned       *trainingResult   `json:"tuned,omitempty"` // with --tune
+	Tuned       *training.Result  `json:"tuned,omitempty"` // with --tune
 	cut.Sizes
 }
 
@@ -188,6 +192,33 @@ func calibrate(ctx context.Context, choice *cut.Choice) (*loss.Calibration, erro
 	})
 }
 
+// writeTuned writes the model that "prune --tune" prunes and tunes. The pruned model is in a
+// hidden file next to --out while the command runs. If the command is interrupted, it writes the same
+// file again and continues the training.
+func (o *pruneOptions) writeTuned(ctx context.Context, r *pruning) (err error) {
+	hidden := filepath.Join(filepath.Dir(o.Out), "."+filepath.Base(o.Out)+".pruned")
+	defer atomicfile.Track(hidden).Remove()
+	if r.Sizes, err = r.Write(hidden, nil); err != nil {
+		return err
+	}
+	t, err := (&training.Options{Settings: training.DefaultTuning(), Out: o.Out, Folders: o.Dataset, Outputs: o.outputs}).Tuning(hidden)
+	if err != nil {
+		return err
+	}
+	if err := t.NeedValidation("--tune chooses"); err != nil {
+		return err
+	}
+	if r.Tuned, err = t.Train(ctx); err != nil {
+		return err
+	}
+	info, err := os.Stat(o.Out)
+	if err != nil {
+		return err
+	}
+	r.Bytes = info.Size()
+	return nil
+}
+
 func (r *pruning) table(w io.Writer, dense bool) {
 	sizes(w, dense, r.DenseTableBytes, r.TableBytes, r.DenseBytes, r.Bytes)
 	distinctRowsLine(w, &r.ONNXTables)
@@ -207,8 +238,8 @@ func (r *pruning) table(w io.Writer, dense bool) {
 		r.previousTable(w)
 	}
 	if r.Tuned != nil {
-		before, after := r.Tuned.History[0].Validation, bestOf(r.Tuned.History, r.Tuned.Best).Validation
-		fmt.Fprintf(w, "tuned\t%d epochs\tvalidation AUC %s -> %s, LogLoss %s -> %s\n", r.Tuned.Best, metric(before.AUC), metric(after.AUC), metric(&before.LogLoss), metric(&after.LogLoss))
+		before, after := r.Tuned.History[0].Validation, r.Tuned.BestEpoch().Validation
+		fmt.Fprintf(w, "tuned\t%d epochs\tvalidation AUC %s -> %s, LogLoss %s -> %s\n", r.Tuned.Best, cli.Metric(before.AUC), cli.Metric(after.AUC), cli.Metric(&before.LogLoss), cli.Metric(&after.LogLoss))
 	}
 }
 
@@ -216,20 +247,10 @@ func (r *pruning) table(w io.Writer, dense bool) {
 // it in dense or in compact form.
 func sizes(w io.Writer, dense bool, table, tableAfter, file, fileAfter int64) {
 	if dense {
-		fmt.Fprintf(w, "table\t%s\ta dense file stores dropped entries too\n", size(tableAfter))
-		fmt.Fprintf(w, "file\t%s\n", size(fileAfter))
+		fmt.Fprintf(w, "table\t%s\ta dense file stores dropped entries too\n", cli.Size(tableAfter))
+		fmt.Fprintf(w, "file\t%s\n", cli.Size(fileAfter))
 		return
 	}
-	fmt.Fprintf(w, "table\t%s\n", change(table, tableAfter))
-	fmt.Fprintf(w, "file\t%s\tonly the table is pruned, not the rest of the model\n", change(file, fileAfter))
-}
-
-// change says how a size in bytes changed.
-func change(before, after int64) string {
-	percent := 100 * (float64(after)/float64(before) - 1)
-	word := "larger"
-	if percent < 0 {
-		percent, word = -percent, "smaller"
-	}
-	return fmt.Sprintf("%s -> %s, %.0f%% %s", size(before), size(after), percent, word)
+	fmt.Fprintf(w, "table\t%s\n", cli.Change(table, tableAfter))
+	fmt.Fprintf(w, "file\t%s\tonly the table is pruned, not the rest of the model\n", cli.Change(file, fileAfter))
 }

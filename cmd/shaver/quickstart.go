@@ -178,7 +178,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 		if err != nil {
 			return err
 		}
-		say("   %d epochs: AUC %s -> %s", found.Epochs, metric(found.Before), metric(found.After))
+		say("   %d epochs: AUC %s -> %s", found.Epochs, cli.Metric(found.Before), cli.Metric(found.After))
 	}
 	say("done in %.0f s\n", time.Since(start).Seconds())
 	if !o.train {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
@@ -143,7 +144,7 @@ func (s *simulatedNights) table(w io.Writer) {
 	var evaluations, full int64
 	for _, l := range s.Nights {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%.1f\t%s\t%s\t%s\t%s\t%s\n", l.Night, l.Outcome, l.Generation, l.Evaluations, percent(portionOf(l.Evaluations, l.FullEvaluations)), l.ScoreCoreSeconds,
-			percent(l.RelativeError), metric(l.AUC), metric(l.PrunedAUC), percent(l.Churn), percent(l.PlainChurn))
+			percent(l.RelativeError), cli.Metric(l.AUC), cli.Metric(l.PrunedAUC), percent(l.Churn), percent(l.PlainChurn))
 		evaluations += l.Evaluations
 		full += l.FullEvaluations
 	}

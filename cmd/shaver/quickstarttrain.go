@@ -3,39 +3,36 @@ package main
 import (
 	"context"
 
+	"shaver/internal/app/training"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/measure"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
 	"shaver/internal/value/mask"
 )
 
-// quickstartTraining is the settings with which the quickstart trains and tunes.
-var quickstartTraining = training{
-	Epochs: 10, Patience: 2, LearningRate: 2e-3, WeightDecay: 1e-5, Dropout: .2, Batch: 512, Order: orderShuffle,
-}
-
-// course returns a training of the quickstart that writes to out.
-func (o *quickstartOptions) course(file func(string) string, out string) *course {
-	options := &trainingOptions{training: quickstartTraining, out: file(out), dataset: []string{file("dataset")}, optimizer: string(train.Adam), output: o.output}
-	options.Seed = o.seed
-	return &course{trainingOptions: options}
+// training returns a training of the quickstart that writes to out.
+func (o *quickstartOptions) training(file func(string) string, out string) *training.Options {
+	return &training.Options{Out: file(out), Folders: []string{file("dataset")}, Settings: training.Settings{
+		Epochs: 10, Patience: 2, LearningRate: 2e-3, WeightDecay: 1e-5, Dropout: .2, Batch: 512, Optimizer: train.Adam, Order: training.OrderShuffle, Seed: o.seed,
+	}}
 }
 
 // fit trains the model of the quickstart and writes it to model.safetensors.
 func (o *quickstartOptions) fit(ctx context.Context, file func(string) string) error {
-	options := o.course(file, "model.safetensors").trainingOptions
-	if err := options.check(); err != nil {
+	options := o.training(file, "model.safetensors")
+	if err := options.Check(); err != nil {
 		return err
 	}
-	t, err := options.fresh(&model.Architecture{Kind: model.DeepFM, Dim: 8, Hidden: []int{64, 32}}, true, initialDefault)
+	t, err := options.Fresh(&model.Architecture{Kind: model.DeepFM, Dim: 8, Hidden: []int{64, 32}}, true, training.InitialDefault)
 	if err != nil {
 		return err
 	}
-	_, err = t.train(ctx)
+	_, err = t.Train(ctx)
 	return err
 }
 
@@ -57,13 +54,13 @@ func (o *quickstartOptions) tune(ctx context.Context, file func(string) string) 
 	if _, err := choice.Write(file("pruned.safetensors"), nil); err != nil {
 		return nil, err
 	}
-	t := &tuneOptions{model: file("pruned.safetensors"), trainingOptions: *o.course(file, "tuned.safetensors").trainingOptions}
-	t.Tune, t.LearningRate, t.Dropout = true, 2e-4, 0
-	course, err := t.course()
+	options := o.training(file, "tuned.safetensors")
+	options.Tune, options.LearningRate, options.Dropout = true, 2e-4, 0
+	t, err := options.Tuning(file("pruned.safetensors"))
 	if err != nil {
 		return nil, err
 	}
-	result, err := course.train(ctx)
+	result, err := t.Train(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +81,7 @@ func (o *quickstartOptions) tune(ctx context.Context, file func(string) string) 
 		if err != nil {
 			return nil, err
 		}
-		*auc = figuresOf(predictions).AUC
+		*auc = scores.Figure(predictions.Metrics().AUC)
 	}
 	return found, nil
 }

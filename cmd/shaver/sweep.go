@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/training"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
@@ -159,7 +160,7 @@ func (o *sweepFlags) check(c *cobra.Command) (err error) {
 	if err := picture.Check(o.picture); err != nil {
 		return err
 	}
-	if o.rivals, err = rivals(o.methods); err != nil {
+	if o.rivals, err = rivalsOf(o.methods); err != nil {
 		return err
 	}
 	o.budgets, err = sparsities(o.sparsities)
@@ -358,22 +359,22 @@ func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	var tuning *course
+	var tuning *training.Tables
 	if o.tune {
-		if tuning, err = o.tuning(ctx, p.Checkpoint); err != nil {
+		if tuning, err = training.NewTables(ctx, p.Checkpoint, o.dataset, "--tune chooses"); err != nil {
 			return nil, err
 		}
-		config.Tune = tuning.tuneTables
+		config.Tune = tuning.Tune
 	}
 	measured, validated, tuned := config.Work()
 	total := int64(measured)*b.Rows + int64(validated)*validation.Rows
 	if o.tune {
-		total += int64(tuned) * tuning.work()
+		total += int64(tuned) * tuning.Work()
 	}
 	progress := cli.NewProgress("sweep", "rows", total)
 	defer progress.End()
 	if o.tune {
-		tuning.progress = progress
+		tuning.Read = progress.Add
 	}
 	on := func(b *measure.Bench) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
 		return func(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
@@ -454,8 +455,8 @@ func budgets[T int64 | float64](unit string, amounts []T) (all []mask.Budget) {
 // methods returns the names that --methods takes besides all.
 func methods() []string { return append(sweep.Rivals(), sweep.SSEDS) }
 
-// rivals returns the methods that names stand for.
-func rivals(names []string) ([]string, error) {
+// rivalsOf returns the methods that names stand for.
+func rivalsOf(names []string) ([]string, error) {
 	if len(names) == 1 && names[0] == "all" {
 		return sweep.Rivals(), nil
 	}

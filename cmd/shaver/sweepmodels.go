@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 
+	"shaver/internal/app/training"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
@@ -61,11 +62,11 @@ func modelFile(ck *checkpoint.Checkpoint, path string) (method string, f sweep.M
 	if ck.Training == "" {
 		return sweep.OfFile, f, nil
 	}
-	var t trained
+	var t training.Trained
 	if err := json.Unmarshal([]byte(ck.Training), &t); err != nil {
 		return "", f, fault.Inputf("%s: metadata shaver.training: %w", path, err)
 	}
-	settings := t.training
+	settings := t.Settings
 	settings.Seed, settings.Search = 0, 0 // a search is one of the ways to find the other settings
 	text, err := json.Marshal(settings)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/app/training"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/num/random"
 )
@@ -49,7 +50,7 @@ func clicks(t *testing.T, dir string, rows int) string {
 var tinyTraining = []string{"--hidden", "16,8", "--dim", "4", "--batch", "256", "--dropout", "0.2", "--learning-rate", "0.005"}
 
 // timeless returns trials without their times, in which two runs differ.
-func timeless(trials []trial) []trial {
+func timeless(trials []training.Trial) []training.Trial {
 	all := slices.Clone(trials)
 	for i := range all {
 		all[i].Seconds = 0
@@ -65,7 +66,7 @@ func TestTrainResumes(t *testing.T) {
 	args := func(out string) []string {
 		return append([]string{"train", "--dataset", data, "--epochs", "12", "--patience", "0", "--out", filepath.Join(dir, out)}, tinyTraining...)
 	}
-	var whole trainingResult
+	var whole training.Result
 	shaver(t, &whole, args("whole")...)
 	if len(whole.History) != 12 || whole.Rows < 15000 {
 		t.Fatalf("%d epochs on %d rows", len(whole.History), whole.Rows)
@@ -75,7 +76,7 @@ func TestTrainResumes(t *testing.T) {
 	}
 	state := filepath.Join(dir, ".killed.training")
 	killTraining(t, state, args("killed"))
-	var s standing
+	var s training.State
 	if err := checkpoint.ReadVectors(state, func(text string) ([]checkpoint.Vector, error) {
 		return nil, json.Unmarshal([]byte(text), &s)
 	}); err != nil || len(s.History) == 0 || len(s.History) == 12 {
@@ -84,7 +85,7 @@ func TestTrainResumes(t *testing.T) {
 	if out, err := exec.Command("shaver", append(args("killed"), "--seed", "2")...).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("other settings")) {
 		t.Errorf("a training with another seed continues: %s", out)
 	}
-	var continued trainingResult
+	var continued training.Result
 	shaver(t, &continued, args("killed")...)
 	a, errA := os.ReadFile(filepath.Join(dir, "whole"))
 	b, errB := os.ReadFile(filepath.Join(dir, "killed"))
@@ -146,7 +147,7 @@ func TestSearchResumes(t *testing.T) {
 	args := func(out string, more ...string) []string {
 		return append([]string{"train", "--dataset", data, "--epochs", "4", "--hidden", "16,8", "--dim", "4", "--batch", "256", "--out", filepath.Join(dir, out)}, more...)
 	}
-	var whole, continued, alone trainingResult
+	var whole, continued, alone training.Result
 	shaver(t, &whole, args("whole", "--search", "4")...)
 	if len(whole.Trials) != 4 || whole.Best < 1 {
 		t.Fatalf("a search has %d trials, of which %d is the best", len(whole.Trials), whole.Best)
@@ -157,7 +158,7 @@ func TestSearchResumes(t *testing.T) {
 	}
 	state := filepath.Join(dir, ".killed.training")
 	for range 2000 {
-		var s standing
+		var s training.State
 		if err := checkpoint.ReadVectors(state, func(text string) ([]checkpoint.Vector, error) {
 			return nil, json.Unmarshal([]byte(text), &s)
 		}); err == nil && len(s.Trials) > 0 && len(s.History) > 0 {
@@ -215,7 +216,7 @@ func TestTrainPruneTune(t *testing.T) {
 		shaver(t, nil, args...)
 		shaver(t, nil, "score", "--model", file("m.safetensors"), "--dataset", data, "--splits", "train", "--baseline", "codebook", "--estimator", "multilinear", "--force", "--out", file("s.arrow"))
 		shaver(t, nil, "prune", "--model", file("m.safetensors"), "--scores", file("s.arrow"), "--sparsity", "0.5", "--out", file("p.safetensors"))
-		var tuned trainingResult
+		var tuned training.Result
 		shaver(t, &tuned, "tune", "--model", file("p.safetensors"), "--dataset", data, "--batch", "128", "--epochs", "4", "--patience", "0", "--learning-rate", "0.003", "--out", file("t.safetensors"))
 		if len(tuned.History) != 5 || *tuned.History[tuned.Best].Validation.AUC < *tuned.History[0].Validation.AUC || tuned.Best == 0 {
 			t.Errorf("%v: epoch %d of %+v is the best", kind, tuned.Best, tuned.History)

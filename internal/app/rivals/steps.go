@@ -1,4 +1,4 @@
-package main
+package rivals
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/app/training"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/cputime"
 	"shaver/internal/click/checkpoint"
@@ -33,8 +34,8 @@ import (
 )
 
 // compute computes all models that are missing, those that need the fewest trainings first.
-func (r *benchmarkRun) compute(ctx context.Context) error {
-	for _, kind := range r.kinds {
+func (r *run) compute(ctx context.Context) error {
+	for _, kind := range r.Kinds {
 		for seed := range r.each() {
 			if err := r.full(ctx, kind, seed); err != nil {
 				return err
@@ -45,7 +46,7 @@ func (r *benchmarkRun) compute(ctx context.Context) error {
 				return err
 			}
 		}
-		for _, sparsity := range r.sparsities {
+		for _, sparsity := range r.Sparsities {
 			for _, method := range benchmark.Tables() {
 				for seed := range r.each() {
 					if err := r.trained(ctx, benchmark.Line{Kind: kind, Method: method, Sparsity: sparsity}, seed); err != nil {
@@ -59,9 +60,9 @@ func (r *benchmarkRun) compute(ctx context.Context) error {
 }
 
 // each iterates over the seeds.
-func (r *benchmarkRun) each() func(func(uint64) bool) {
+func (r *run) each() func(func(uint64) bool) {
 	return func(yield func(uint64) bool) {
-		for seed := range r.seeds {
+		for seed := range r.Seeds {
 			if !yield(uint64(seed) + 1) {
 				return
 			}
@@ -70,7 +71,7 @@ func (r *benchmarkRun) each() func(func(uint64) bool) {
 }
 
 // file returns the path of the model of a line.
-func (r *benchmarkRun) file(l benchmark.Line, seed uint64) string {
+func (r *run) file(l benchmark.Line, seed uint64) string {
 	name := l.Method
 	if l.Baseline != "" {
 		name += "-" + l.Baseline
@@ -86,23 +87,23 @@ func (r *benchmarkRun) file(l benchmark.Line, seed uint64) string {
 
 // step makes a model, measures it and stores the result, unless an earlier run did. make writes
 // the model to out. seconds is the processor time to record; 0 means the time of the whole call.
-func (r *benchmarkRun) step(ctx context.Context, l benchmark.Line, seed uint64, make func(out string) (seconds float64, err error)) error {
+func (r *run) step(ctx context.Context, l benchmark.Line, seed uint64, make func(out string) (seconds float64, err error)) error {
 	out := r.file(l, seed)
 	if done := r.document.Find(l, seed); done != nil {
-		if done.Failed != "" && !r.outputs.Force {
+		if done.Failed != "" && !r.Outputs.Force {
 			return nil
 		}
 		if _, err := os.Stat(out); err == nil && done.Failed == "" {
 			return nil
 		}
 	}
-	result := benchmark.Result{Line: l, Seed: seed, Resumed: isStarted(out)}
+	result := benchmark.Result{Line: l, Seed: seed, Resumed: training.Started(out)}
 	start := cputime.Process()
 	seconds, err := make(out)
 	if result.Seconds = seconds; seconds == 0 {
 		result.Seconds = (cputime.Process() - start).Seconds()
 	}
-	var none *noModel
+	var none *training.NoModel
 	var diverged *train.Diverged
 	switch {
 	case errors.As(err, &none):
@@ -124,36 +125,30 @@ func (r *benchmarkRun) step(ctx context.Context, l benchmark.Line, seed uint64, 
 	return nil
 }
 
-// isStarted reports whether an earlier process began a training that writes to out.
-func isStarted(out string) bool {
-	_, err := os.Stat(stateOf(out))
-	return err == nil
-}
-
 // hasFull reports whether there is a model with the full table of a seed.
-func (r *benchmarkRun) hasFull(kind string, seed uint64) bool {
+func (r *run) hasFull(kind string, seed uint64) bool {
 	full := r.document.Find(benchmark.Line{Kind: kind, Method: benchmark.Full}, seed)
 	return full != nil && full.Failed == ""
 }
 
 // errNoFull is the reason why models that begin with the full table are missing.
-var errNoFull = &noModel{errors.New("there is no model with the full table")}
+var errNoFull = &training.NoModel{Cause: errors.New("there is no model with the full table")}
 
 // report prints a line about a result.
-func (r *benchmarkRun) report(result *benchmark.Result) {
+func (r *run) report(result *benchmark.Result) {
 	text := result.Failed
 	if text == "" {
-		text = fmt.Sprintf("AUC %s, %d parameters", metric(result.AUC), result.Parameters)
+		text = fmt.Sprintf("AUC %s, %d parameters", cli.Metric(result.AUC), result.Parameters)
 	}
 	sparsity := ""
 	if result.Sparsity > 0 {
 		sparsity = fmt.Sprintf(" at %v", result.Sparsity)
 	}
-	fmt.Fprintf(r.say, "%s: %s%s, seed %d: %s, %s\n", result.Kind, &result.Line, sparsity, result.Seed, text, benchmark.Duration(result.Seconds))
+	fmt.Fprintf(r.Say, "%s: %s%s, seed %d: %s, %s\n", result.Kind, &result.Line, sparsity, result.Seed, text, benchmark.Duration(result.Seconds))
 }
 
 // measure measures the model in a file on the split test.
-func (r *benchmarkRun) measure(ctx context.Context, path string, result *benchmark.Result) error {
+func (r *run) measure(ctx context.Context, path string, result *benchmark.Result) error {
 	ck, m, err := checkpoint.ReadModel(path, "")
 	if err != nil {
 		return err
@@ -162,7 +157,7 @@ func (r *benchmarkRun) measure(ctx context.Context, path string, result *benchma
 	if err != nil {
 		return err
 	}
-	b, err := measure.Open(r.dataset, dataset.Test, "", m)
+	b, err := measure.Open(r.Folders, dataset.Test, "", m)
 	if err != nil {
 		return err
 	}
@@ -177,36 +172,36 @@ func (r *benchmarkRun) measure(ctx context.Context, path string, result *benchma
 }
 
 // full trains the model with the full table.
-func (r *benchmarkRun) full(ctx context.Context, kind string, seed uint64) error {
+func (r *run) full(ctx context.Context, kind string, seed uint64) error {
 	return r.trained(ctx, benchmark.Line{Kind: kind, Method: benchmark.Full}, seed)
 }
 
 // trained trains a model with the full table, or with one of benchmark.Tables if the command
 // compares it. With seed 1 it searches the settings first.
-func (r *benchmarkRun) trained(ctx context.Context, l benchmark.Line, seed uint64) error {
+func (r *run) trained(ctx context.Context, l benchmark.Line, seed uint64) error {
 	full := l.Method == benchmark.Full
-	if !full && !slices.Contains(r.methods, l.Method) {
+	if !full && !slices.Contains(r.Methods, l.Method) {
 		return nil
 	}
 	return r.step(ctx, l, seed, func(out string) (float64, error) {
-		t := r.training(seed)
+		t := r.settings(seed)
 		if !full {
-			t.Table, t.Sparsity, t.WarmUp = l.Method, l.Sparsity, r.settings.WarmUp
+			t.Table, t.Sparsity, t.WarmUp = l.Method, l.Sparsity, r.Settings.WarmUp
 		}
 		switch s := r.document.FindSearch(l.Kind, l.Method, l.Sparsity); {
 		case s != nil:
 			t.LearningRate, t.WeightDecay, t.Dropout = s.LearningRate, s.WeightDecay, s.Dropout
 		case seed == 1:
-			t.Search = r.settings.Search
-		case r.settings.Search > 0:
-			return 0, &noModel{errors.New("the search with seed 1 found no settings")}
+			t.Search = r.Settings.Search
+		case r.Settings.Search > 0:
+			return 0, &training.NoModel{Cause: errors.New("the search with seed 1 found no settings")}
 		}
-		resumed := isStarted(out)
+		resumed := training.Started(out)
 		c, err := r.course(model.Kind(l.Kind), t, out)
 		if err != nil {
 			return 0, err
 		}
-		found, err := c.train(ctx)
+		found, err := c.Train(ctx)
 		if err != nil || t.Search == 0 {
 			return 0, err
 		}
@@ -226,45 +221,44 @@ func (r *benchmarkRun) trained(ctx context.Context, l benchmark.Line, seed uint6
 	})
 }
 
-// training returns the settings of a training without a search.
-func (r *benchmarkRun) training(seed uint64) training {
-	s := &r.settings
-	return training{
-		Epochs: s.Epochs, Patience: s.Patience, Batch: s.Batch, Seed: seed, Order: orderShuffle,
-		LearningRate: defaultTraining.LearningRate, WeightDecay: defaultTraining.WeightDecay, Dropout: defaultTraining.Dropout,
-	}
+// settings returns the settings of a training without a search.
+func (r *run) settings(seed uint64) training.Settings {
+	s := &r.Settings
+	t := training.Default()
+	t.Epochs, t.Patience, t.Batch, t.Seed = s.Epochs, s.Patience, s.Batch, seed
+	return t
 }
 
 // options returns the options of a training that writes to out.
-func (r *benchmarkRun) options(t training, out string) trainingOptions {
-	return trainingOptions{training: t, out: out, dataset: r.dataset, optimizer: string(train.Adam), outputs: r.outputs, output: r.output}
+func (r *run) options(t training.Settings, out string) *training.Options {
+	return &training.Options{Settings: t, Out: out, Folders: r.Folders, Outputs: r.Outputs}
 }
 
 // course returns a training of a new model.
-func (r *benchmarkRun) course(kind model.Kind, t training, out string) (*course, error) {
+func (r *run) course(kind model.Kind, t training.Settings, out string) (*training.Course, error) {
 	options := r.options(t, out)
-	if err := options.check(); err != nil {
+	if err := options.Check(); err != nil {
 		return nil, err
 	}
 	a, err := r.architecture(kind, r.data.FieldDims())
 	if err != nil {
 		return nil, err
 	}
-	c, err := options.fresh(a, r.norm(kind), initialDefault)
+	c, err := options.Fresh(a, r.norm(kind), training.InitialDefault)
 	if err != nil {
 		return nil, err
 	}
-	c.budget = r.budget
+	c.Budget = r.Budget
 	return c, nil
 }
 
 // pruned makes the models that begin with the model with the full table of a seed, or with its
 // initial weights.
-func (r *benchmarkRun) pruned(ctx context.Context, kind string, seed uint64) error {
+func (r *run) pruned(ctx context.Context, kind string, seed uint64) error {
 	from := r.file(benchmark.Line{Kind: kind, Method: benchmark.Full}, seed)
 	for _, base := range []string{baseline.Zero, baseline.Codebook} {
 		for _, method := range []string{benchmark.Path, benchmark.Shapley, benchmark.ShapleyRMS} {
-			if !slices.Contains(r.methods, method) {
+			if !slices.Contains(r.Methods, method) {
 				continue
 			}
 			by := estimator.Multilinear
@@ -275,7 +269,7 @@ func (r *benchmarkRun) pruned(ctx context.Context, kind string, seed uint64) err
 			if err != nil {
 				return err
 			}
-			for _, sparsity := range r.sparsities {
+			for _, sparsity := range r.Sparsities {
 				l := benchmark.Line{Kind: kind, Method: method, Baseline: base, Sparsity: sparsity}
 				if err := r.single(ctx, l, seed, from, scored); err != nil {
 					return err
@@ -287,7 +281,7 @@ func (r *benchmarkRun) pruned(ctx context.Context, kind string, seed uint64) err
 }
 
 // single makes the model of a single-shot line, and the same model tuned.
-func (r *benchmarkRun) single(ctx context.Context, l benchmark.Line, seed uint64, from, scored string) error {
+func (r *run) single(ctx context.Context, l benchmark.Line, seed uint64, from, scored string) error {
 	err := r.step(ctx, l, seed, func(out string) (float64, error) {
 		if scored == "" {
 			return 0, errNoFull
@@ -299,7 +293,7 @@ func (r *benchmarkRun) single(ctx context.Context, l benchmark.Line, seed uint64
 	}
 	pruned := r.file(l, seed)
 	l.Tuned = true
-	tune := defaultTuning()
+	tune := training.DefaultTuning()
 	tune.Seed = seed
 	return r.step(ctx, l, seed, func(out string) (float64, error) {
 		if scored == "" {
@@ -311,9 +305,9 @@ func (r *benchmarkRun) single(ctx context.Context, l benchmark.Line, seed uint64
 
 // masked makes the models of SNIP and SSEDS, which are trained after the table was pruned. full is
 // the path of the model with the full table.
-func (r *benchmarkRun) masked(ctx context.Context, kind string, seed uint64, full string) error {
+func (r *run) masked(ctx context.Context, kind string, seed uint64, full string) error {
 	for _, method := range []string{benchmark.SNIP, benchmark.SSEDS} {
-		if !slices.Contains(r.methods, method) {
+		if !slices.Contains(r.Methods, method) {
 			continue
 		}
 		from, initial := full, method == benchmark.SNIP
@@ -327,7 +321,7 @@ func (r *benchmarkRun) masked(ctx context.Context, kind string, seed uint64, ful
 		if err != nil {
 			return err
 		}
-		for _, sparsity := range r.sparsities {
+		for _, sparsity := range r.Sparsities {
 			l := benchmark.Line{Kind: kind, Method: method, Sparsity: sparsity}
 			if err := r.step(ctx, l, seed, func(out string) (float64, error) { return 0, r.cut(ctx, l, seed, from, scored, out) }); err != nil {
 				return err
@@ -339,7 +333,7 @@ func (r *benchmarkRun) masked(ctx context.Context, kind string, seed uint64, ful
 
 // cut prunes the model in a file by SNIP or SSEDS, and trains what is left with the settings of the
 // full table. The pruned model is in a hidden file meanwhile.
-func (r *benchmarkRun) cut(ctx context.Context, l benchmark.Line, seed uint64, from, scored, out string) error {
+func (r *run) cut(ctx context.Context, l benchmark.Line, seed uint64, from, scored, out string) error {
 	if scored == "" {
 		return errNoFull
 	}
@@ -348,7 +342,7 @@ func (r *benchmarkRun) cut(ctx context.Context, l benchmark.Line, seed uint64, f
 	if err := r.prune(l.Method, l.Sparsity, from, scored, hidden); err != nil {
 		return err
 	}
-	t := r.training(seed)
+	t := r.settings(seed)
 	if s := r.document.FindSearch(l.Kind, benchmark.Full, 0); s != nil {
 		t.LearningRate, t.WeightDecay, t.Dropout = s.LearningRate, s.WeightDecay, s.Dropout
 	}
@@ -357,7 +351,7 @@ func (r *benchmarkRun) cut(ctx context.Context, l benchmark.Line, seed uint64, f
 }
 
 // writeInitial writes the model of a kind before its training.
-func (r *benchmarkRun) writeInitial(kind model.Kind, seed uint64, out string) error {
+func (r *run) writeInitial(kind model.Kind, seed uint64, out string) error {
 	a, err := r.architecture(kind, r.data.FieldDims())
 	if err != nil {
 		return err
@@ -367,7 +361,7 @@ func (r *benchmarkRun) writeInitial(kind model.Kind, seed uint64, out string) er
 }
 
 // scoreOf is like score, but returns "" if the model with the full table is missing and s needs it.
-func (r *benchmarkRun) scoreOf(ctx context.Context, s benchmark.Scoring, from string) (out string, err error) {
+func (r *run) scoreOf(ctx context.Context, s benchmark.Scoring, from string) (out string, err error) {
 	if !s.Initial && !r.hasFull(s.Kind, s.Seed) {
 		return "", nil
 	}
@@ -376,7 +370,7 @@ func (r *benchmarkRun) scoreOf(ctx context.Context, s benchmark.Scoring, from st
 
 // score scores the model in a file on the training rows, unless an earlier run did, and returns
 // the path of the scores.
-func (r *benchmarkRun) score(ctx context.Context, s benchmark.Scoring, from string) (out string, err error) {
+func (r *run) score(ctx context.Context, s benchmark.Scoring, from string) (out string, err error) {
 	name := s.Estimator + "-" + s.Baseline
 	if s.Initial {
 		name = "initial-" + name
@@ -388,7 +382,7 @@ func (r *benchmarkRun) score(ctx context.Context, s benchmark.Scoring, from stri
 	}
 	options := estimator.Options{Estimator: s.Estimator, Passes: 1}
 	options.SetDefaults()
-	job := launch.Job{Outputs: r.outputs, Config: coordinator.Config{
+	job := launch.Job{Outputs: r.Outputs, Config: coordinator.Config{
 		Request: prepare.Request{
 			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(from) }, Dataset: r.data, Splits: []string{dataset.Train},
 			Sample: 1, Baseline: s.Baseline, Options: options, Seed: s.Seed,
@@ -405,7 +399,7 @@ func (r *benchmarkRun) score(ctx context.Context, s benchmark.Scoring, from stri
 }
 
 // prune prunes the model in a file by a method, and writes the compact form.
-func (r *benchmarkRun) prune(method string, sparsity float64, from, scored, out string) error {
+func (r *run) prune(method string, sparsity float64, from, scored, out string) error {
 	p, err := cut.Open(from, "", scored)
 	if err != nil {
 		return err
@@ -434,12 +428,11 @@ func (r *benchmarkRun) prune(method string, sparsity float64, from, scored, out 
 }
 
 // tune trains the pruned model in a file.
-func (r *benchmarkRun) tune(ctx context.Context, t training, from, out string) error {
-	o := &tuneOptions{model: from, trainingOptions: r.options(t, out)}
-	c, err := o.course()
+func (r *run) tune(ctx context.Context, t training.Settings, from, out string) error {
+	c, err := r.options(t, out).Tuning(from)
 	if err != nil {
 		return err
 	}
-	_, err = c.train(ctx)
+	_, err = c.Train(ctx)
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package training
 
 import (
 	"slices"
@@ -17,11 +17,11 @@ import (
 // tableFull is the --table that keeps all entries.
 const tableFull = "full"
 
-// tableForms lists the values of --table.
-const tableForms = "full, pep, optembed, qr[:Q], tt[:R,R[:CACHE]] or cerp[:BUCKETS]"
+// TableForms lists the values of --table.
+const TableForms = "full, pep, optembed, qr[:Q], tt[:R,R[:CACHE]] or cerp[:BUCKETS]"
 
-// defaultWarmUp is the number of epochs of a training's WarmUp.
-const defaultWarmUp = 3
+// DefaultWarmUp is the number of epochs of a training's WarmUp.
+const DefaultWarmUp = 3
 
 // tableChoice is the meaning of a --table.
 type tableChoice struct {
@@ -32,10 +32,10 @@ type tableChoice struct {
 }
 
 // chosen returns the meaning of Table.
-func (t *training) chosen() (tableChoice, error) {
+func (t *Settings) chosen() (tableChoice, error) {
 	name, rest, given := strings.Cut(t.Table, ":")
 	wrong := func() (tableChoice, error) {
-		return tableChoice{}, fault.Usagef("--table %q: expected %s, with numbers of at least 1", t.Table, tableForms)
+		return tableChoice{}, fault.Usagef("--table %q: expected %s, with numbers of at least 1", t.Table, TableForms)
 	}
 	choice, most := tableChoice{}, 0 // most numbers
 	switch name {
@@ -77,7 +77,7 @@ func (t *training) chosen() (tableChoice, error) {
 
 // checkTable checks Table and the settings that belong to it. It sets WarmUp to 0 if the table has no
 // thresholds.
-func (t *training) checkTable() error {
+func (t *Settings) checkTable() error {
 	if t.Table == tableFull {
 		t.Table = ""
 	}
@@ -106,8 +106,8 @@ func (t *training) checkTable() error {
 	return nil
 }
 
-// method returns the method that finds the entries to keep, or "" if the training keeps all.
-func (t *training) method() train.Method {
+// Method returns the method that finds the entries to keep, or "" if the training keeps all.
+func (t *Settings) Method() train.Method {
 	choice, err := t.chosen()
 	if err != nil {
 		panic("the table was not checked: " + err.Error())
@@ -116,7 +116,7 @@ func (t *training) method() train.Method {
 }
 
 // keep returns the number of entries of the table that the sparsity keeps.
-func (o *course) keep() (int, error) {
+func (o *Course) keep() (int, error) {
 	n := o.from.Architecture.Parameters()
 	drop, err := sparsity.Dropped(n, o.Sparsity)
 	if err != nil {
@@ -126,13 +126,13 @@ func (o *course) keep() (int, error) {
 }
 
 // chooseTable sets the shape of a composed table, and the features to cache.
-func (o *course) chooseTable() error {
+func (o *Course) chooseTable() error {
 	choice, err := o.chosen()
 	if err != nil || choice.scheme == "" {
 		return err
 	}
 	if kind := o.from.Architecture.Kind; kind == model.NeuMF {
-		return &noModel{fault.Usagef("--table %s: a %s has four tables, which cannot be computed from smaller tensors: expected full, pep or optembed", o.Table, kind)}
+		return &NoModel{fault.Usagef("--table %s: a %s has four tables, which cannot be computed from smaller tensors: expected full, pep or optembed", o.Table, kind)}
 	}
 	n, d := o.from.Architecture.Features(), o.from.Architecture.Dim
 	var s composed.Shape
@@ -143,7 +143,7 @@ func (o *course) chooseTable() error {
 			return err
 		}
 		if s, err = composed.Choose(choice.scheme, n, d, o.Sparsity, keep); err != nil {
-			return &noModel{fault.Usagef("--table %s with --sparsity %v: %w", o.Table, o.Sparsity, err)}
+			return &NoModel{fault.Usagef("--table %s with --sparsity %v: %w", o.Table, o.Sparsity, err)}
 		}
 	case choice.scheme == composed.QR:
 		s = composed.ForDivider(n, d, choice.numbers[0])
@@ -171,7 +171,7 @@ func (o *course) chooseTable() error {
 }
 
 // withTable returns settings with a new composed table, if the table is one.
-func (o *course) withTable(settings train.Options) train.Options {
+func (o *Course) withTable(settings train.Options) train.Options {
 	if o.shape != nil {
 		settings.Composed, settings.Cached = train.InitialTable(*o.shape, o.Seed), slices.Clone(o.cached)
 	}

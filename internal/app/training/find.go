@@ -1,4 +1,4 @@
-package main
+package training
 
 import (
 	"context"
@@ -16,24 +16,24 @@ import (
 	"shaver/internal/num/loss"
 )
 
-// finding is the training of a trial that finds the entries to keep, which a second training
+// Finding is the training of a trial that finds the entries to keep, which a second training
 // then has.
-type finding struct {
-	Epochs []findEpoch    `json:"epochs"`
+type Finding struct {
+	Epochs []FindEpoch    `json:"epochs"`
 	Best   int            `json:"best"`             // epoch whose model is searched; only with OptEmbed
 	Steps  int64          `json:"steps"`            // of the optimizer
 	Widths []train.Widths `json:"widths,omitempty"` // candidates of OptEmbed's search so far
 	Kept   int            `json:"kept"`             // number of entries to keep; 0 = they are not found yet
 }
 
-// findEpoch is an epoch of finding.
-type findEpoch struct {
+// FindEpoch is an epoch of finding.
+type FindEpoch struct {
 	train.Epoch
 	Remaining int `json:"remaining"` // number of entries that the thresholds of PEP or CERP leave
 }
 
 // history returns the epochs for a run that continues.
-func (f *finding) history() (all []train.Epoch) {
+func (f *Finding) history() (all []train.Epoch) {
 	for _, e := range f.Epochs {
 		all = append(all, e.Epoch)
 	}
@@ -45,19 +45,19 @@ func (f *finding) history() (all []train.Epoch) {
 const pruneEpochs = 4
 
 // finder returns the settings of the training that finds the entries to keep, with a new table.
-func (o *course) finder(settings train.Options) (train.Options, error) {
+func (o *Course) finder(settings train.Options) (train.Options, error) {
 	keep, err := o.keep()
 	if err != nil {
 		return settings, err
 	}
 	settings = o.withTable(settings)
 	steps := int((o.data.Rows(dataset.Train) + int64(o.Batch) - 1) / int64(o.Batch))
-	settings.Find = &train.Find{Method: o.method(), Keep: keep, WarmUp: o.WarmUp * steps, Rate: pruneEpochs / float64(steps)}
+	settings.Find = &train.Find{Method: o.Method(), Keep: keep, WarmUp: o.WarmUp * steps, Rate: pruneEpochs / float64(steps)}
 	return settings, nil
 }
 
 // find finds the entries to keep, and sets kept. If numbers is not nil, it continues from them.
-func (o *course) find(ctx context.Context, settings train.Options, numbers []checkpoint.Vector) error {
+func (o *Course) find(ctx context.Context, settings train.Options, numbers []checkpoint.Vector) error {
 	settings, err := o.finder(settings)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (o *course) find(ctx context.Context, settings train.Options, numbers []che
 	}
 	keep, opt := settings.Find.Keep, settings.Find.Method == train.OptEmbed
 	r := &train.Run{
-		Trainer: trainer, Rows: o.all, Epochs: o.Epochs, Shuffle: o.Order == orderShuffle, Measure: o.measure(),
+		Trainer: trainer, Rows: o.all, Epochs: o.Epochs, Shuffle: o.Order == OrderShuffle, Measure: o.measure(),
 		Stepped: func(rows int) { o.progress.Add(int64(rows)) },
 	}
 	if opt {
@@ -81,7 +81,7 @@ func (o *course) find(ctx context.Context, settings train.Options, numbers []che
 		r.Until = func() bool { return trainer.Remaining() <= keep }
 	}
 	if o.Finding == nil {
-		o.Finding = &finding{Best: -1}
+		o.Finding = &Finding{Best: -1}
 	}
 	f := o.Finding
 	if numbers != nil {
@@ -94,7 +94,7 @@ func (o *course) find(ctx context.Context, settings train.Options, numbers []che
 		r.History, r.Best = f.history(), f.Best
 	}
 	r.Done = func(e train.Epoch, best bool) error {
-		f.Epochs = append(f.Epochs, findEpoch{e, trainer.Remaining()})
+		f.Epochs = append(f.Epochs, FindEpoch{e, trainer.Remaining()})
 		f.Steps = trainer.Steps()
 		if opt {
 			f.Best = r.Best
@@ -143,12 +143,12 @@ type unreachable struct{ reason string }
 func (u *unreachable) Error() string { return u.reason }
 
 // giveUp returns the error of a training that cannot reach the sparsity.
-func (o *course) giveUp(format string, args ...any) error {
+func (o *Course) giveUp(format string, args ...any) error {
 	return &unreachable{fmt.Sprintf(format, args...)}
 }
 
 // copyOf returns a copy of the state of a trainer.
-func (o *course) copyOf(t *train.Trainer) (all []checkpoint.Vector) {
+func (o *Course) copyOf(t *train.Trainer) (all []checkpoint.Vector) {
 	for _, v := range t.State() {
 		all = append(all, checkpoint.Vector{Name: "best." + v.Name, Values: slices.Clone(v.Values)})
 	}
@@ -156,7 +156,7 @@ func (o *course) copyOf(t *train.Trainer) (all []checkpoint.Vector) {
 }
 
 // apply sets p and the settings to those of the training of the entries that were found.
-func (o *course) apply(p *model.Parameters, settings *train.Options) {
+func (o *Course) apply(p *model.Parameters, settings *train.Options) {
 	a := &o.from.Architecture
 	if o.shape != nil {
 		*settings = o.withTable(*settings)
@@ -174,7 +174,7 @@ func (o *course) apply(p *model.Parameters, settings *train.Options) {
 }
 
 // readKept reads the n entries to keep from the state.
-func (o *course) readKept(n int) error {
+func (o *Course) readKept(n int) error {
 	entries := o.from.Architecture.Parameters()
 	if o.shape != nil {
 		entries = 2 * o.shape.Buckets * o.shape.Dim
@@ -200,7 +200,7 @@ const evolveRows = 1 << 15
 
 // evolve searches the number of columns of each field for the model of trainer, and returns the
 // entries to keep.
-func (o *course) evolve(ctx context.Context, trainer *train.Trainer, keep int) ([]bool, error) {
+func (o *Course) evolve(ctx context.Context, trainer *train.Trainer, keep int) ([]bool, error) {
 	a := &o.from.Architecture
 	p, kept := trainer.Parameters().Clone(), trainer.Kept()
 	whole := slices.Clone(p.Embedding)
@@ -270,7 +270,7 @@ func widthMask(a *model.Architecture, columns []int, f func(entry int, in bool))
 }
 
 // sampled returns at most evolveRows validation rows, at equal distances.
-func (o *course) sampled(ctx context.Context) (*model.Rows, error) {
+func (o *Course) sampled(ctx context.Context) (*model.Rows, error) {
 	all, number := &model.Rows{}, int64(0)
 	n := o.data.Rows(dataset.Val)
 	most := min(n, evolveRows)

@@ -1,9 +1,10 @@
-package main
+package training
 
 import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -11,10 +12,11 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
 )
 
 // state returns the path of the state, from which the same command continues.
-func (o *course) state() string { return stateOf(o.out) }
+func (o *Course) state() string { return stateOf(o.Out) }
 
 // stateOf returns the path of the state of the training that writes to out.
 func stateOf(out string) string {
@@ -22,8 +24,8 @@ func stateOf(out string) string {
 }
 
 // save writes the state. t is the trainer of the trial under way, or nil between trials.
-func (o *course) save(t *train.Trainer) error {
-	text, err := json.Marshal(o.standing)
+func (o *Course) save(t *train.Trainer) error {
+	text, err := json.Marshal(o.State)
 	if err != nil {
 		return err
 	}
@@ -57,14 +59,14 @@ func vectors(t *train.Trainer) (all []checkpoint.Vector) {
 
 // resume reads the state of an interrupted training, if there is one. It returns the numbers
 // of the trainer of the trial under way, or nil if none is.
-func (o *course) resume() (numbers []checkpoint.Vector, err error) {
+func (o *Course) resume() (numbers []checkpoint.Vector, err error) {
 	path := o.state()
-	var s standing
+	var s State
 	err = checkpoint.ReadVectors(path, func(text string) ([]checkpoint.Vector, error) {
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			return nil, fault.Inputf("%s: %w", path, err)
 		}
-		ours, err := json.Marshal(o.training)
+		ours, err := json.Marshal(o.Options.Settings)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +75,7 @@ func (o *course) resume() (numbers []checkpoint.Vector, err error) {
 			return nil, err
 		}
 		if string(ours) != string(theirs) {
-			if o.outputs.Force {
+			if o.Outputs.Force {
 				return nil, errForced
 			}
 			return nil, fault.Usagef("%s is the state of a training with other settings, another model or another dataset: give --force to start over", path)
@@ -91,25 +93,25 @@ func (o *course) resume() (numbers []checkpoint.Vector, err error) {
 		return nil, err
 	}
 	if s.Digest != "" {
-		if digest, err := digestOf(o.out); err != nil || digest != s.Digest && !o.ahead(&s) {
-			return nil, fault.Inputf("%s is not the file that the training wrote: delete %s to start over", o.out, path)
+		if digest, err := scores.Digest(o.Out); err != nil || digest != s.Digest && !o.ahead(&s) {
+			return nil, fault.Inputf("%s is not the file that the training wrote: delete %s to start over", o.Out, path)
 		}
 	}
 	if !s.valid(o.data.Rows(dataset.Val) > 0) {
 		return nil, fault.Inputf("%s has an invalid history: delete it to start over", path)
 	}
-	o.standing = s
+	o.State = s
 	return numbers, nil
 }
 
-// ahead reports whether --out has the epoch after those of a state. This happens if the training was
+// ahead reports whether the file at Out has the epoch after those of a state. This happens if the training was
 // killed after it wrote the file and before it wrote the state. It will write the same file again.
-func (o *course) ahead(s *standing) bool {
-	ck, err := checkpoint.Read(o.out)
+func (o *Course) ahead(s *State) bool {
+	ck, err := checkpoint.Read(o.Out)
 	if err != nil {
 		return false
 	}
-	var theirs trained
+	var theirs Trained
 	if err := json.Unmarshal([]byte(ck.Training), &theirs); err != nil {
 		return false
 	}
@@ -117,7 +119,7 @@ func (o *course) ahead(s *standing) bool {
 	if o.Search > 0 {
 		settings.Trial(len(s.Trials))
 	}
-	ours := trained{o.with(&settings), theirs.Epoch}
+	ours := Trained{o.with(&settings), theirs.Epoch}
 	if ours.Number = o.first(); len(s.History) > 0 {
 		ours.Number = last(s.History) + 1
 	}
@@ -128,12 +130,12 @@ func (o *course) ahead(s *standing) bool {
 
 // layout returns vectors for the numbers of the trainer of a state. It reads the entries to keep of
 // the state, if they are found.
-func (o *course) layout(s *standing) ([]checkpoint.Vector, error) {
+func (o *Course) layout(s *State) ([]checkpoint.Vector, error) {
 	p, err := o.from.Parameters()
 	if err != nil {
 		return nil, err
 	}
-	if (o.method() == "") != (s.Finding == nil) {
+	if (o.Method() == "") != (s.Finding == nil) {
 		return nil, fault.Inputf("%s has an invalid history: delete it to start over", o.state())
 	}
 	settings := o.settings(o.dropped)
@@ -157,7 +159,7 @@ func (o *course) layout(s *standing) ([]checkpoint.Vector, error) {
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
-	if o.method() == train.OptEmbed && s.Finding.Kept == 0 {
+	if o.Method() == train.OptEmbed && s.Finding.Kept == 0 {
 		return append(vectors(t), o.copyOf(t)...), nil
 	}
 	return vectors(t), nil
@@ -165,7 +167,7 @@ func (o *course) layout(s *standing) ([]checkpoint.Vector, error) {
 
 // valid reports whether the epochs of a state follow each other, and are measured if there
 // are validation rows.
-func (s *standing) valid(measured bool) bool {
+func (s *State) valid(measured bool) bool {
 	epochs := s.History
 	if s.Finding != nil && s.Finding.Kept == 0 {
 		if epochs = s.Finding.history(); len(s.History) > 0 || bestOf(epochs, s.Finding.Best) == nil {
@@ -187,3 +189,9 @@ func (s *standing) valid(measured bool) bool {
 
 // errForced means that --force discards a state.
 var errForced = errors.New("state discarded")
+
+// Started reports whether an earlier process began a training that writes to out.
+func Started(out string) bool {
+	_, err := os.Stat(stateOf(out))
+	return err == nil
+}

@@ -1,4 +1,4 @@
-package main
+package training
 
 import (
 	"context"
@@ -8,12 +8,18 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
-	"shaver/internal/data/dataset"
 )
 
-// tuning returns the training that "sweep --tune" repeats for each table of the checkpoint.
-func (o *sweepInput) tuning(ctx context.Context, ck *checkpoint.Checkpoint) (*course, error) {
-	t := &course{trainingOptions: &trainingOptions{training: defaultTuning(), dataset: o.dataset}, from: ck}
+// Tables trains a model with one table after another, as "shaver sweep --tune" does.
+type Tables struct {
+	Read func(rows int64) // takes numbers of rows that were read
+	*Course
+}
+
+// NewTables returns the training of the model of ck with the default settings. It reads the rows.
+// what says what the validation rows are for, as for Course.NeedValidation.
+func NewTables(ctx context.Context, ck *checkpoint.Checkpoint, folders []string, what string) (*Tables, error) {
+	t := &Course{Options: &Options{Settings: DefaultTuning(), Folders: folders}, from: ck}
 	if _, err := ck.Parameters(); err != nil { // before anything is measured
 		return nil, err
 	}
@@ -21,23 +27,23 @@ func (o *sweepInput) tuning(ctx context.Context, ck *checkpoint.Checkpoint) (*co
 	if t.data, err = t.open(&ck.Architecture, ck.Fields); err != nil {
 		return nil, err
 	}
-	if t.data.Rows(dataset.Val) == 0 {
-		return nil, fault.Inputf("dataset %s has no rows in the split %s, by which --tune chooses", joined(o.dataset), dataset.Val)
+	if err := t.NeedValidation(what); err != nil {
+		return nil, err
 	}
 	t.all, err = t.rows(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return t, nil
+	return &Tables{Read: func(int64) {}, Course: t}, nil
 }
 
-// work returns the largest number of rows that one call of tuneTables reads.
-func (o *course) work() int64 { return int64(o.all.Len()) * int64(o.Epochs) }
+// Work returns the largest number of rows that one call of Tune reads.
+func (o *Tables) Work() int64 { return int64(o.all.Len()) * int64(o.Epochs) }
 
-// tuneTables trains the model with the given tables, which it changes, except for the dropped
+// Tune trains the model with the given tables, which it changes, except for the dropped
 // entries. It returns the model of the best epoch and the number of this epoch. The model before
 // the training is epoch 0. If the training diverges, the best epoch before that counts.
-func (o *course) tuneTables(ctx context.Context, tables []float32, dropped []bool) (best *model.Model, epoch int, err error) {
+func (o *Tables) Tune(ctx context.Context, tables []float32, dropped []bool) (best *model.Model, epoch int, err error) {
 	p, err := o.from.Parameters()
 	if err != nil {
 		return nil, 0, err
@@ -47,11 +53,11 @@ func (o *course) tuneTables(ctx context.Context, tables []float32, dropped []boo
 	if err != nil {
 		return nil, 0, fault.Usagef("%w", err)
 	}
-	left := o.work()
+	left := o.Work()
 	r := &train.Run{
-		Trainer: trainer, Rows: o.all, Epochs: o.Epochs, Patience: o.Patience, Shuffle: o.Order == orderShuffle, Untrained: true, Measure: o.measure(),
+		Trainer: trainer, Rows: o.all, Epochs: o.Epochs, Patience: o.Patience, Shuffle: o.Order == OrderShuffle, Untrained: true, Measure: o.measure(),
 		Stepped: func(rows int) {
-			o.progress.Add(int64(rows))
+			o.Read(int64(rows))
 			left -= int64(rows)
 		},
 	}
@@ -68,6 +74,6 @@ func (o *course) tuneTables(ctx context.Context, tables []float32, dropped []boo
 	if errors.As(err, &diverged) && best != nil {
 		err = nil
 	}
-	o.progress.Add(left)
+	o.Read(left)
 	return best, epoch, err
 }
