@@ -14,6 +14,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/app/sweeping"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
@@ -161,11 +162,12 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	say("   %d rows in %.1f s, efficiency error %.2g, standard error %.2g", report.Rows, report.Seconds, *report.EfficiencyError, report.EfficiencySE)
 
 	next("prune and measure on the test split")
-	found, err := sweepMethods(c.Context(), &sweepInput{
-		model: file("model.safetensors"), scores: []string{file("order.arrow"), file("scores.arrow")}, dataset: []string{file("dataset")}, split: dataset.Test,
-		aggregates: []string{scores.DefaultAggregate}, rank: mask.Abs, budgets: budgets(mask.Sparsity, []float64{.5, .8, .9, .95}),
-		rivals: []string{sweep.Magnitude}, values: []string{string(compact.Float32)},
-	})
+	compared := sweeping.Input{
+		Model: file("model.safetensors"), Scores: []string{file("order.arrow"), file("scores.arrow")}, Folders: []string{file("dataset")}, Split: dataset.Test,
+		Aggregates: []string{scores.DefaultAggregate}, Rank: mask.Abs, Budgets: mask.Budgets(mask.Sparsity, .5, .8, .9, .95),
+		Rivals: []string{sweep.Magnitude}, Values: []compact.Encoding{compact.Float32},
+	}
+	found, err := compared.Run(c.Context())
 	if err != nil {
 		return err
 	}

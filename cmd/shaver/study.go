@@ -11,11 +11,11 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/app/sweeping"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/data/dataset"
-	"shaver/internal/data/measure"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/prepare"
@@ -36,7 +36,7 @@ type studyOptions struct {
 }
 
 func studyCommand() *cobra.Command {
-	o := studyOptions{sweepFlags: sweepFlags{sweepInput: sweepInput{values: []string{string(compact.Float32)}, aggregates: []string{scores.DefaultAggregate}, rank: mask.Abs}}}
+	o := studyOptions{sweepFlags: sweepFlags{Input: sweeping.Input{Values: []compact.Encoding{compact.Float32}, Aggregates: []string{scores.DefaultAggregate}, Rank: mask.Abs}}}
 	var seeds []uint
 	c := &cobra.Command{
 		Use:     "study",
@@ -55,8 +55,8 @@ func studyCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	modelFlag(c, &o.model, "checkpoint `file`: .pth, safetensors or .onnx")
-	datasetFlag(c, &o.dataset, "dataset `folder`")
+	modelFlag(c, &o.Model, "checkpoint `file`: .pth, safetensors or .onnx")
+	datasetFlag(c, &o.Folders, "dataset `folder`")
 	f.StringVar(&o.out, "out", "", "`folder` for the scores")
 	cli.Folder(c, "out")
 	portionsFlag(c, &o.portions, "portions", []float64{.001, .01, .1, 1}, "`portions` of the rows to score, separated by commas")
@@ -116,14 +116,14 @@ func (o *studyOptions) run(c *cobra.Command) error {
 		if err := jobs[i].CheckOut(); err != nil {
 			return err
 		}
-		o.scores = append(o.scores, jobs[i].Out)
+		o.Scores = append(o.Scores, jobs[i].Out)
 	}
 	for i := range jobs {
 		if _, err := jobs[i].Run(c.Context()); err != nil {
 			return err
 		}
 	}
-	d, err := sweepMethods(c.Context(), &o.sweepInput)
+	d, err := o.Run(c.Context())
 	if err != nil {
 		return err
 	}
@@ -133,12 +133,12 @@ func (o *studyOptions) run(c *cobra.Command) error {
 // sweepable returns the error with which the sweep at the end would fail. It is called
 // before any job runs.
 func (o *studyOptions) sweepable() error {
-	if slices.Contains(o.rivals, sweep.SSEDS) {
+	if slices.Contains(o.Rivals, sweep.SSEDS) {
 		if err := sweep.CheckSSEDS(&o.options, o.baseline); err != nil {
 			return fault.Usagef("--methods: %v", err)
 		}
 	}
-	ck, err := checkpoint.Read(o.model)
+	ck, err := checkpoint.Read(o.Model)
 	if err != nil {
 		return err
 	}
@@ -146,11 +146,7 @@ func (o *studyOptions) sweepable() error {
 	if err != nil {
 		return err
 	}
-	if _, err := measure.Open(o.dataset, o.split, "", m); err != nil {
-		return err
-	}
-	_, err = o.validation(nil, m)
-	return err
+	return o.CheckSplits(m)
 }
 
 // jobs returns the jobs of the study. If the scores of a job exist, its Run returns at once.
@@ -159,7 +155,7 @@ func (o *studyOptions) jobs() (all []launch.Job, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := dataset.OpenAll(o.dataset)
+	d, err := dataset.OpenAll(o.Folders)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +169,7 @@ func (o *studyOptions) jobs() (all []launch.Job, err error) {
 			}
 			all = append(all, launch.Job{AnyKernel: true, Outputs: o.outputs, Config: coordinator.Config{
 				Request: prepare.Request{
-					Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
+					Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.Model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
 					Sample: portion, Baseline: o.baseline, Options: options, Seed: seed,
 				},
 				Out: filepath.Join(o.out, fmt.Sprintf("%s-%s-%g-%d.arrow", name, o.baseline, portion, seed)), Queue: bus.DefaultQueue, Log: log,

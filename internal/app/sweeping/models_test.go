@@ -1,4 +1,4 @@
-package main
+package sweeping
 
 import (
 	"path/filepath"
@@ -11,7 +11,7 @@ import (
 
 // The settings of the training decide the method of a model file, and which files are repeats.
 func TestModelFile(t *testing.T) {
-	ck, err := checkpoint.Read(filepath.Join(goldenDir, "fm.pth"))
+	ck, err := checkpoint.Read(filepath.Join("..", "..", "..", "testdata", "golden", "fm.pth"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package sweeping
 
 import (
 	"crypto/sha256"
@@ -20,11 +20,11 @@ import (
 )
 
 // ready returns the models of --models, which must have the fields of the model in p.
-func (o *sweepInput) ready(p *cut.Source, d *dataset.Dataset) (all []sweep.Ready, err error) {
+func (o *Input) ready(p *cut.Source, d *dataset.Dataset) (all []sweep.Ready, err error) {
 	if err := d.CheckNames(p.Checkpoint.Fields); err != nil {
 		return nil, fault.Inputf("%s: %w", p.File, err)
 	}
-	for _, path := range o.models {
+	for _, path := range o.Models {
 		ck, err := checkpoint.Read(path)
 		if err != nil {
 			return nil, err
@@ -86,7 +86,7 @@ func modelFile(ck *checkpoint.Checkpoint, path string) (method string, f sweep.M
 // size sets the size of the point p of the model ck: that of its table as its file stores it. entries
 // is the number of entries of the unpruned table. If a budget, or the sparsity wanted, drops as many
 // entries, the point has exactly that sparsity.
-func (o *sweepInput) size(p *sweep.Point, ck *checkpoint.Checkpoint, entries int, wanted float64) error {
+func (o *Input) size(p *sweep.Point, ck *checkpoint.Checkpoint, entries int, wanted float64) error {
 	footprint, values := ck.Footprint(), compact.Float32
 	p.Parameters, p.Baseline = ck.TableParameters(), baseline.Zero
 	kept := p.Parameters
@@ -112,7 +112,7 @@ func (o *sweepInput) size(p *sweep.Point, ck *checkpoint.Checkpoint, entries int
 	drop := max(0, entries-kept)
 	p.Sparsity = float64(drop) / float64(entries)
 	named := []float64{wanted}
-	for _, b := range o.budgets {
+	for _, b := range o.Budgets {
 		if b.Unit == mask.Sparsity {
 			named = append(named, b.Amount)
 		}
