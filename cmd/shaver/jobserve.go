@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/night"
 	"shaver/internal/app/places"
 	"shaver/internal/base/fault"
 	"shaver/internal/ops/autoscale"
@@ -113,14 +114,14 @@ func (o *jobServeOptions) run(c *cobra.Command) error {
 		scaler = &autoscale.Scaler{Rule: o.rule, Deployment: deployment, Log: log}
 		sources = append(sources, metrics.FromKubernetes)
 	}
-	var night func(name string) (io.ReadCloser, error)
+	var reader func(name string) (io.ReadCloser, error)
 	if o.nightly != "" {
 		read, end, err := places.Reader(c, o.nightly)
 		if err != nil {
 			return err
 		}
 		defer end()
-		night = read
+		reader = read
 		sources = append(sources, metrics.FromNights)
 	}
 	set := metrics.New()
@@ -138,8 +139,8 @@ func (o *jobServeOptions) run(c *cobra.Command) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if night != nil {
-			serveNights(ctx, overview.New(config), set, night)
+		if reader != nil {
+			serveNights(ctx, overview.New(config), set, reader)
 		}
 	}()
 	defer func() {
@@ -168,11 +169,11 @@ func serveNights(ctx context.Context, r *overview.Reader, set *metrics.Set, open
 		if len(lines) == 0 {
 			return nil
 		}
-		n := nightMetrics(lines)
+		n := night.Metrics(lines)
 		if current != nil { // somebody may have gone back to an earlier night
 			for _, l := range lines {
 				if l.Night == current.Night {
-					n.LastPublished = timeOf(l.Finished)
+					n.LastPublished = night.Time(l.Finished)
 				}
 			}
 		}

@@ -1,25 +1,23 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/app/night"
 	"shaver/internal/app/sweeping"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
-	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
@@ -70,7 +68,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	if o.rows < 100 {
 		return fault.Usagef("--rows %d: expected at least 100", o.rows)
 	}
-	if least := leastNightRows * (o.nights + nightsWindow - 1); c.Flags().Changed("nights") {
+	if least := night.LeastRows(o.nights); c.Flags().Changed("nights") {
 		if o.nights < 1 || o.nights > 1000 {
 			return fault.Usagef("--nights %d: expected a number from 1 to 1000", o.nights)
 		}
@@ -129,7 +127,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 			return err
 		}
 	}
-	if err := atomicfile.Write(file("rows.csv"), func(w io.Writer) error { return writeRows(w, p, o.rows) }); err != nil {
+	if err := atomicfile.Write(file("rows.csv"), func(w io.Writer) error { return p.WriteCSV(w, o.rows) }); err != nil {
 		return err
 	}
 
@@ -227,25 +225,4 @@ func (o *quickstartOptions) score(ctx context.Context, file func(string) string,
 		Out: out, Queue: bus.DefaultQueue, Log: log,
 	}, AnyKernel: true, Once: true}
 	return job.Run(ctx)
-}
-
-// writeRows writes n rows of p as CSV with local ids.
-func writeRows(to io.Writer, p *planted.Planted, n int) error {
-	w := bufio.NewWriter(to)
-	line := []byte("label")
-	for _, name := range p.Fields {
-		line = append(append(line, ','), name...)
-	}
-	_, _ = w.Write(append(line, '\n')) // the writer keeps its first error
-	offsets := model.Offsets(p.FieldDims)
-	var rows model.Rows
-	p.Rows(&rows, 0, n)
-	for i := range rows.Len() {
-		line = strconv.AppendUint(line[:0], uint64(rows.Label[i]), 10)
-		for j, f := range rows.Row(i) {
-			line = strconv.AppendInt(append(line, ','), int64(f-offsets[j]), 10)
-		}
-		_, _ = w.Write(append(line, '\n'))
-	}
-	return w.Flush()
 }

@@ -1,4 +1,4 @@
-package main
+package night
 
 import (
 	"bytes"
@@ -23,6 +23,7 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/cut"
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/nightly"
 	"shaver/internal/prune/report"
@@ -32,8 +33,8 @@ import (
 	"shaver/internal/value/mask"
 )
 
-// nightlyKeys are the settings of the steps. Each is a flag of the step's command.
-var nightlyKeys = nightly.Keys{
+// keys are the settings of the steps. Each is a flag of the step's command.
+var keys = nightly.Keys{
 	Score: append(estimatorKeys(),
 		nightly.Key{Name: "baseline"}, nightly.Key{Name: "seed", Kind: nightly.Whole}, nightly.Key{Name: "splits", Kind: nightly.List},
 		nightly.Key{Name: "sample", Kind: nightly.Number}, nightly.Key{Name: "full-every", Kind: nightly.Whole}, nightly.Key{Name: "max-inherited-error", Kind: nightly.Number},
@@ -67,12 +68,12 @@ func estimatorKeys() (keys []nightly.Key) {
 	return keys
 }
 
-// checkNightly checks the settings of all steps before the first one runs. It sets the
+// check checks the settings of all steps before the first one runs. It sets the
 // flags of each step's command and calls what the command calls before it reads a file.
-func checkNightly(c *nightly.Config) error {
+func (r *Runner) check(c *nightly.Config) error {
 	options := estimator.Options{Estimator: estimator.Permutation, Passes: 1}
 	for section, settings := range map[string]nightly.Settings{"score": c.Score, "prune": c.Prune, "check": c.Check} {
-		command, _, err := newRoot().Find([]string{section})
+		command, _, err := r.Root().Find([]string{section})
 		if err != nil {
 			return err
 		}
@@ -93,13 +94,13 @@ func checkNightly(c *nightly.Config) error {
 	options.SetDefaults()
 	err := options.Validate(1)
 	if err == nil {
-		err = nightConnection(c.Score).Check()
+		err = connection(c.Score).Check()
 	}
 	if err != nil {
 		return fault.Inputf("%s: score: %v", c.Path, err)
 	}
 	if options.Traits().Ranks {
-		if err := checkPathNights(c); err != nil {
+		if err := checkPaths(c); err != nil {
 			return err
 		}
 	}
@@ -128,9 +129,9 @@ func checkNightly(c *nightly.Config) error {
 	return nil
 }
 
-// checkPathNights returns bad input if a setting needs values, and the scores of the nights are
+// checkPaths returns bad input if a setting needs values, and the scores of the nights are
 // orders of paths.
-func checkPathNights(c *nightly.Config) error {
+func checkPaths(c *nightly.Config) error {
 	for _, s := range c.Score {
 		switch s.Name {
 		case "sample", "full-every", "max-inherited-error":
@@ -145,8 +146,8 @@ func checkPathNights(c *nightly.Config) error {
 	return nil
 }
 
-// nightConnection returns the connection that the settings of score describe.
-func nightConnection(s nightly.Settings) *cli.Connection {
+// connection returns the connection that the settings of score describe.
+func connection(s nightly.Settings) *cli.Connection {
 	c := &cli.Connection{NATS: cmp.Or(s.Get("nats"), os.Getenv("SHAVER_NATS"))}
 	c.Access.Creds, c.Access.NKey, c.Access.UserFile = s.Get("creds"), s.Get("nkey"), s.Get("user-file")
 	c.Access.TLSCA, c.Access.TLSCert, c.Access.TLSKey = s.Get("tlsca"), s.Get("tlscert"), s.Get("tlskey")
@@ -217,17 +218,16 @@ func checkSetting(section string, s nightly.Setting) error {
 	return nil
 }
 
-// nightSteps runs the commands of a night in this process.
-type nightSteps struct {
+// steps runs the commands of a night in this process.
+type steps struct {
+	*Runner
 	config *nightly.Config
-	log    string // format of the jobs' log
-	quiet  bool   // log only warnings and errors of the jobs
 }
 
-// runCommand runs a command with the flag -o json, and reads what it prints into to. It runs
+// command runs a command with the flag -o json, and reads what it prints into to. It runs
 // the same functions as the process "shaver ARGS" would, with the same environment.
-func runCommand(ctx context.Context, to any, args ...string) ([]byte, error) {
-	root := newRoot()
+func (s *steps) command(ctx context.Context, to any, args ...string) ([]byte, error) {
+	root := s.Root()
 	cli.Setup(root)
 	root.SetArgs(append(args, "--output=json"))
 	var out bytes.Buffer
@@ -241,7 +241,7 @@ func runCommand(ctx context.Context, to any, args ...string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func (s *nightSteps) Model(path string) (string, error) {
+func (s *steps) Model(path string) (string, error) {
 	ck, err := checkpoint.Read(path)
 	if err != nil {
 		return "", err
@@ -249,9 +249,9 @@ func (s *nightSteps) Model(path string) (string, error) {
 	return ck.Digest(), nil
 }
 
-func (s *nightSteps) ModelFiles(path string) []string { return checkpoint.Files(path) }
+func (s *steps) ModelFiles(path string) []string { return checkpoint.Files(path) }
 
-func (s *nightSteps) Day(path string) (string, error) {
+func (s *steps) Day(path string) (string, error) {
 	d, err := dataset.Open(path)
 	if err != nil {
 		return "", err
@@ -261,7 +261,7 @@ func (s *nightSteps) Day(path string) (string, error) {
 
 // checkProtected returns bad input if a field that prune is to protect is not in the newest day.
 // The step prune would find that only after the scores are computed.
-func (s *nightSteps) checkProtected(n *nightly.Night) error {
+func (s *steps) checkProtected(n *nightly.Night) error {
 	d, err := dataset.Open(n.Days[len(n.Days)-1])
 	if err != nil {
 		return err
@@ -281,7 +281,7 @@ func (s *nightSteps) checkProtected(n *nightly.Night) error {
 
 // checkONNX returns bad input if the night has to calibrate an .onnx file and cannot. The step
 // prune would find that only after the scores are computed.
-func (s *nightSteps) checkONNX(n *nightly.Night) error {
+func (s *steps) checkONNX(n *nightly.Night) error {
 	if s.config.ONNX == "" || !s.config.Calibrate {
 		return nil
 	}
@@ -295,23 +295,23 @@ func (s *nightSteps) checkONNX(n *nightly.Night) error {
 	return nil
 }
 
-func (s *nightSteps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scored, error) {
+func (s *steps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scored, error) {
 	if err := s.checkProtected(n); err != nil {
 		return nil, err
 	}
 	if err := s.checkONNX(n); err != nil {
 		return nil, err
 	}
-	args := []string{"score", "--model=" + n.Model, "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.ScoresFile), "--force", "--log=" + s.log}
+	args := []string{"score", "--model=" + n.Model, "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.ScoresFile), "--force", "--log=" + s.Log}
 	if !s.paths() {
 		args = append(args, "--state="+s.config.State)
 	}
-	if s.quiet {
+	if s.Quiet {
 		args = append(args, "--quiet")
 	}
 	args = append(args, s.config.Score.Flags()...)
 	var found launch.JobReport
-	if _, err := runCommand(ctx, &found, args...); err != nil {
+	if _, err := s.command(ctx, &found, args...); err != nil {
 		return nil, err
 	}
 	if p := found.Path; p != nil { // a full job, which has no errors because it has no values
@@ -333,11 +333,17 @@ func (s *nightSteps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scor
 }
 
 // paths reports whether the scores of the nights are orders of paths.
-func (s *nightSteps) paths() bool {
+func (s *steps) paths() bool {
 	return (&estimator.Options{Estimator: s.config.Score.Get("estimator")}).Traits().Ranks
 }
 
-func (s *nightSteps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Pruned, error) {
+// pruned is what the command prune prints, as far as a night reads it.
+type pruned struct {
+	cut.Choice
+	cut.Sizes
+}
+
+func (s *steps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Pruned, error) {
 	args := []string{"prune", "--model=" + n.Model, "--scores=" + filepath.Join(n.Folder, nightly.ScoresFile), "--force"}
 	var form []string // budget and values, which an .onnx file takes from the compact file
 	for _, setting := range s.config.Prune {
@@ -359,8 +365,8 @@ func (s *nightSteps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Prun
 	if s.config.Calibrate {
 		args = append(args, "--calibrate", "--dataset="+cli.List(n.Days))
 	}
-	var found pruning
-	text, err := runCommand(ctx, &found, slices.Concat(args, form, []string{"--out=" + filepath.Join(n.Folder, nightly.PrunedFile)})...)
+	var found pruned
+	text, err := s.command(ctx, &found, slices.Concat(args, form, []string{"--out=" + filepath.Join(n.Folder, nightly.PrunedFile)})...)
 	if err != nil {
 		return nil, err
 	}
@@ -369,7 +375,7 @@ func (s *nightSteps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Prun
 		if s.config.ONNX == nightly.CompactONNX {
 			args = append(args, "--compact-onnx")
 		}
-		if _, err := runCommand(ctx, &pruning{}, args...); err != nil {
+		if _, err := s.command(ctx, &pruned{}, args...); err != nil {
 			return nil, err
 		}
 	}
@@ -380,14 +386,14 @@ func (s *nightSteps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Prun
 	return p, atomicfile.Write(filepath.Join(n.Folder, nightly.PruneFile), func(w io.Writer) error { _, err := w.Write(text); return err })
 }
 
-func (s *nightSteps) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked, error) {
-	pruned := nightly.PrunedFile
+func (s *steps) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked, error) {
+	file := nightly.PrunedFile
 	if s.config.ONNX != "" { // the file that is served
-		pruned = nightly.ONNXFile
+		file = nightly.ONNXFile
 	}
-	args := []string{"check", "--model=" + n.Model, "--pruned=" + filepath.Join(n.Folder, pruned), "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.CheckFile), "--force"}
+	args := []string{"check", "--model=" + n.Model, "--pruned=" + filepath.Join(n.Folder, file), "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.CheckFile), "--force"}
 	var found gate.Document
-	_, err := runCommand(ctx, &found, append(args, s.config.Check.Flags()...)...)
+	_, err := s.command(ctx, &found, append(args, s.config.Check.Flags()...)...)
 	if err != nil && !errors.Is(err, cli.ErrGate) {
 		return nil, err
 	}
@@ -420,15 +426,16 @@ func decrease(i *sweep.Interval) *nightly.Change {
 	return c
 }
 
-func (s *nightSteps) Report(ctx context.Context, n *nightly.Night) error {
+func (s *steps) Report(ctx context.Context, n *nightly.Night) error {
 	args := []string{"report", "--model=" + n.Model, "--scores=" + filepath.Join(n.Folder, nightly.ScoresFile), "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.ReportFile), "--force"}
 	if aggregate := s.config.Prune.Get("aggregate"); aggregate != "" {
 		args = append(args, "--aggregate="+aggregate)
 	}
-	_, err := runCommand(ctx, &written{}, args...)
+	var written struct{}
+	_, err := s.command(ctx, &written, args...)
 	return err
 }
 
-func (s *nightSteps) History(lines []nightly.Line, folders map[string]bool) ([]byte, error) {
+func (s *steps) History(lines []nightly.Line, folders map[string]bool) ([]byte, error) {
 	return report.History(lines, folders, cli.Program())
 }
