@@ -57,6 +57,7 @@ data/dense:                  pure
 
 # files; arrowio is the only importer of Arrow
 click/checkpoint:             base/atomicfile click/compact click/composed onnx/dissect base/fault onnx/graph click/match click/model onnx/wire base/seal
+click/inspect: click/checkpoint click/compact click/composed click/model onnx/dissect onnx/wire
 onnx/wire:                   base/fault google.golang.org/protobuf
 onnx/dissect:                base/fault onnx/graph onnx/wire
 data/arrowio:                base/fault num/layout click/model value/tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
@@ -83,6 +84,7 @@ prune/sweep: value/baseline click/compact value/estimator click/evaluate base/fa
 prune/benchmark:
 prune/gate:                   click/evaluate num/loss prune/sweep
 prune/cut: base/fault click/checkpoint click/compact click/evaluate data/dataset data/measure jobs/scores num/loss prune/sweep value/mask
+prune/delta: base/atomicfile base/fault click/checkpoint data/arrowio
 prune/worth: data/dataset jobs/scores prune/cut
 prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep gonum.org/v1/plot
 prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores sparsity prune/sweep
@@ -117,7 +119,7 @@ app/training: app/cli base/cputime base/fault base/filelock click/checkpoint cli
 app/sweeping: app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep sparsity value/baseline value/mask
 app/night: app/cli app/launch app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics prune/cut prune/gate prune/nightly prune/report prune/sweep value/baseline value/estimator value/mask github.com/spf13/cobra
 app/rivals: app/cli app/launch app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/compact click/model click/train data/dataset data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/benchmark prune/cut prune/picture prune/sweep value/baseline value/estimator value/mask
-cmd/shaver: data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch num/loss ops/metrics click/model prune/nightly onnx/wire ops/overview prune/picture app/places click/planted jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train base/files data/measure prune/cut prune/worth app/rivals app/training app/sweeping app/night github.com/spf13/cobra go.uber.org/zap
+cmd/shaver: data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places click/planted jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train base/files data/measure prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        app/cli app/launch github.com/spf13/cobra
 cmd/worker:             app/cli app/launch github.com/spf13/cobra
 

@@ -12,6 +12,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/onnx/dissect"
 	"shaver/internal/prune/cut"
 )
 
@@ -133,4 +134,32 @@ func parsePads(texts []string) (map[string]int, error) {
 		pads[field] = id
 	}
 	return pads, nil
+}
+
+// checkModelOutput checks that the command may write the model of the file in, perhaps with
+// pruned tables, to path, which the user gave as flag. An .onnx file cannot say that shaver
+// wrote it, so only --force replaces one.
+func checkModelOutput(outputs *cli.Outputs, flag, path, in string) error {
+	if !checkpoint.NamedONNX(path) {
+		return outputs.Check(flag, path, models)
+	}
+	if !checkpoint.IsONNX(in) {
+		return fault.Usagef("%s is %s, but %s is not an .onnx file: an .onnx file is written from an .onnx file only; expected another extension", flag, path, in)
+	}
+	files, err := checkpoint.ONNXFiles(path, in)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if err := outputs.Check(flag, file, cli.Any); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onnxFlags adds the flags that say how the output of an .onnx file is understood.
+func onnxFlags(c *cobra.Command, o *dissect.Options) {
+	c.Flags().StringVar(&o.Output, "model-output", "", "`name` of the output of an .onnx file, or NAME[I] for one of its numbers (default the only one)")
+	c.Flags().BoolVar(&o.Logit, "logit", false, "take the output of an .onnx file as the logit, whatever computes it")
 }
