@@ -67,7 +67,7 @@ data/vocabulary:             data/arrowio base/fault data/rawtext
 data/dataset:                data/arrowio data/dense base/fault num/loss click/model data/vocabulary
 data/measure: base/atomicfile base/fault base/files click/evaluate click/model data/arrowio data/dataset num/loss
 data/ingest:                 data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary golang.org/x/sync
-jobs/scores:                 data/arrowio base/atomicfile value/estimator base/fault jobs/job click/model base/seal value/tally
+jobs/scores: data/arrowio base/atomicfile value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare
 jobs/paired:                 click/model jobs/scores value/tally
 value/tallyio:                base/fault num/layout value/tally
 value/path:                   base/fault num/layout num/loss click/model value/mask sparsity value/tally value/tallyio
@@ -79,15 +79,15 @@ data/synth:                  base/fault num/random github.com/klauspost/compress
 prune/nightly:                base/atomicfile base/fault base/filelock go.yaml.in/yaml/v3
 
 # the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
-# of gonum/plot; gate and report open no file, but are not pure because their imports are not
+# of gonum/plot; report opens no file, but is not pure because its imports are not
 prune/sweep: value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores base/files
 prune/benchmark:
-prune/gate:                   click/evaluate num/loss prune/sweep
+prune/gate: click/evaluate num/loss prune/sweep base/fault base/files click/checkpoint click/model data/measure
 prune/cut: base/fault click/checkpoint click/compact click/evaluate data/dataset data/measure jobs/scores num/loss prune/sweep value/mask
 prune/delta: base/atomicfile base/fault click/checkpoint data/arrowio
 prune/worth: data/dataset jobs/scores prune/cut
 prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep gonum.org/v1/plot
-prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores sparsity prune/sweep
+prune/report: data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores sparsity prune/sweep base/files
 
 # the job; bus is the only importer of NATS
 jobs/bus:                    base/fault jobs/job github.com/nats-io go.uber.org/zap golang.org/x/sync
@@ -113,13 +113,14 @@ ops/overview:               ops/autoscale jobs/bus jobs/job ops/metrics go.uber.
 
 # programs that people and clusters run
 app/cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
+app/flags: app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
 app/places:                 data/arrowio click/checkpoint app/cli data/dataset base/fault prune/nightly ops/remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 app/launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss jobs/merger ops/metrics app/places jobs/prepare jobs/scores value/tally jobs/window jobs/worker github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
 app/training: app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss sparsity
 app/sweeping: app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep sparsity value/baseline value/mask
 app/night: app/cli app/launch app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics prune/cut prune/gate prune/nightly prune/report prune/sweep value/baseline value/estimator value/mask github.com/spf13/cobra
 app/rivals: app/cli app/launch app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/compact click/model click/train data/dataset data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/benchmark prune/cut prune/picture prune/sweep value/baseline value/estimator value/mask
-cmd/shaver: data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places click/planted jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train base/files data/measure prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta github.com/spf13/cobra go.uber.org/zap
+cmd/shaver: data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places click/planted jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train base/files data/measure prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta app/flags github.com/spf13/cobra go.uber.org/zap
 cmd/coordinator:        app/cli app/launch github.com/spf13/cobra
 cmd/worker:             app/cli app/launch github.com/spf13/cobra
 
@@ -134,6 +135,7 @@ chaos/lan:              golang.org/x/sys
 
 # for tests of other packages
 jobs/prepare/preparetest:    value/baseline click/checkpoint data/dataset value/estimator data/ingest click/model click/planted jobs/prepare jobs/scores value/tally go.uber.org/zap
+jobs/scores/scorestest: click/model click/model/modeltest jobs/job jobs/scores num/layout value/estimator value/tally
 click/model/modeltest:        onnx/graph click/model
 onnx/wire/onnxtest:          google.golang.org/protobuf
 value/estimator/estimatortest: value/estimator

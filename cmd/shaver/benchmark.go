@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/app/rivals"
 	"shaver/internal/app/training"
 	"shaver/internal/base/fault"
@@ -38,14 +39,14 @@ func benchmarkCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	datasetFlag(c, &o.Folders, "dataset `folder`, with the splits train, val and test")
+	flags.Dataset(c, &o.Folders, "dataset `folder`, with the splits train, val and test")
 	f.StringVar(&o.Out, "out", "", "`folder` for the models and the results")
 	cli.Folder(c, "out")
 	f.StringSliceVar(&o.Kinds, "kinds", []string{string(model.DeepFM)}, "`kinds` of models, separated by commas; shaver train --help lists them")
 	f.Lookup("kinds").DefValue = string(model.DeepFM)
 	f.StringSliceVar(&o.Methods, "methods", []string{"all"}, "`methods`, separated by commas")
 	f.Lookup("methods").DefValue = "all"
-	portionsFlag(c, &o.Sparsities, "sparsities", []float64{.5, .8, .95}, "`portions` of the entries to drop, separated by commas")
+	flags.Portions(c, &o.Sparsities, "sparsities", []float64{.5, .8, .95}, "`portions` of the entries to drop, separated by commas")
 	f.IntVar(&o.Seeds, "seeds", 3, "`number` of seeds, from 1 on, with which each model is trained")
 	s := &o.Settings
 	f.IntVar(&s.Search, "search", 10, "`number` of trials of each search; 0 = no search, but the settings of shaver train")

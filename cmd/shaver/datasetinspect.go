@@ -41,7 +41,7 @@ func datasetInspectCommand() *cobra.Command {
 			}
 			if c.Flags().Changed("html") {
 				outputs.Inputs(dataset.Files(args...)...)
-				if err := outputs.Check("--html", html, pages); err != nil {
+				if err := outputs.Check("--html", html, cli.Unless(report.Written, "a page")); err != nil {
 					return err
 				}
 			}
@@ -83,7 +83,7 @@ func datasetOrigin(folders []string) report.Origin {
 			names = append(names, filepath.Base(path))
 		}
 	}
-	origin.Name = joined(names)
+	origin.Name = strings.Join(names, ", ")
 	dir := folders[len(folders)-1]
 	if info, err := os.Stat(filepath.Join(dir, dataset.ManifestName)); err == nil {
 		origin.Written = info.ModTime()

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/data/synth"
@@ -43,7 +44,7 @@ func datasetSynthCommand() *cobra.Command {
 	f.StringVar(&o.config.Shape, "shape", "", "`format` of the log: "+strings.Join(synth.Shapes(), ", "))
 	cli.Choices(c, "shape", synth.Shapes()...)
 	f.Int64Var(&o.config.Rows, "rows", 0, "`number` of rows")
-	seedFlag(c, &o.config.Seed)
+	flags.Seed(c, &o.config.Seed)
 	f.StringVar(&o.out, "out", "", "`file` to write; .gz and .zst are compressed")
 	o.outputs.Flag(c, "any file at --out")
 	cli.Files(c, "out")

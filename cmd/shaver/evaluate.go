@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/evaluate"
@@ -84,14 +84,14 @@ func evaluateCommand() *cobra.Command {
 			return o.run(c)
 		},
 	}
-	modelFlag(c, &o.model, "checkpoint or pruned model `file`")
+	flags.Model(c, &o.model, "checkpoint or pruned model `file`")
 	f := c.Flags()
-	modelOutputFlag(c, &o.modelOutput)
+	flags.ModelOutput(c, &o.modelOutput)
 	f.StringVar(&o.against, "against", "", "model `file` to compare with (default none)")
 	cli.Files(c, "against", cli.Checkpoints...)
-	datasetFlag(c, &o.dataset, "dataset `folder`")
-	splitFlag(c, &o.split)
-	lossFlag(c, &o.loss)
+	flags.Dataset(c, &o.dataset, "dataset `folder`")
+	flags.Split(c, &o.split)
+	flags.Loss(c, &o.loss)
 	f.StringVar(&o.predictions, "predictions", "", "`file` for the predictions: "+strings.Join(measure.PredictionFormats, " or ")+" (default none)")
 	cli.Files(c, "predictions", "csv", "parquet")
 	o.outputs.Flag(c, "a file at --predictions that shaver did not write")
@@ -113,7 +113,7 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 		if o.against != "" {
 			o.outputs.Inputs(checkpoint.Files(o.against)...)
 		}
-		if err := o.outputs.Check("--predictions", o.predictions, predictions); err != nil {
+		if err := o.outputs.Check("--predictions", o.predictions, cli.Unless(measure.IsPredictions, "a file of predictions")); err != nil {
 			return err
 		}
 	}
@@ -139,7 +139,9 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 		}
 		models = append(models, m)
 	}
-	all, err := predictAll(c.Context(), b, models)
+	progress := cli.NewProgress("evaluate", "rows", int64(len(models))*b.Rows)
+	all, err := b.PredictAll(c.Context(), models, func(rows int) { progress.Add(int64(rows)) })
+	progress.End()
 	if err != nil {
 		return err
 	}
@@ -199,11 +201,4 @@ func differenceText(d *sweep.Interval) string {
 		text += ", may be chance"
 	}
 	return text
-}
-
-// predictAll predicts the labels of the split by each model, with progress.
-func predictAll(ctx context.Context, b *measure.Bench, models []*model.Model) ([]*evaluate.Predictions, error) {
-	progress := cli.NewProgress("evaluate", "rows", int64(len(models))*b.Rows)
-	defer progress.End()
-	return b.PredictAll(ctx, models, func(rows int) { progress.Add(int64(rows)) })
 }

@@ -1,19 +1,18 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
@@ -123,7 +122,7 @@ type rawOptions struct {
 	oov        string
 	model      string
 	output     string // output of the model, if it is an .onnx file with several
-	memory     byteSize
+	memory     flags.Bytes
 	lists      *listOptions // nil if no field can be a list
 }
 
@@ -285,8 +284,8 @@ func rawCommand(use, short, long, example string, minCount int64, counted string
 	}
 	run.flags(c, "8:1:1")
 	raw.flags(c, minCount, counted)
-	modelFlag(c, &raw.model, "checkpoint `file` whose field sizes the vocabulary must have (default any sizes)")
-	modelOutputFlag(c, &raw.output)
+	flags.Model(c, &raw.model, "checkpoint `file` whose field sizes the vocabulary must have (default any sizes)")
+	flags.ModelOutput(c, &raw.output)
 	cli.Group(c, idFlags, "model", "model-output")
 	if lists != nil {
 		lists.flags(c)
@@ -396,35 +395,3 @@ func (o *labelOptions) numbers() (bool, error) {
 	}
 	return o.labels == dataset.NumberLabels, nil
 }
-
-// byteSize is the value of a flag in bytes, such as 4GiB.
-type byteSize int64
-
-var byteUnits = []struct {
-	name string
-	size int64
-}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}}
-
-func (b *byteSize) Set(text string) error {
-	for _, unit := range byteUnits {
-		if digits, ok := strings.CutSuffix(text, unit.name); ok {
-			n, err := strconv.ParseInt(digits, 10, 64)
-			if err == nil && n > 0 && n < 1<<62/unit.size {
-				*b = byteSize(n * unit.size)
-				return nil
-			}
-		}
-	}
-	return errors.New("expected a size, such as 512MiB or 4GiB")
-}
-
-func (b *byteSize) String() string {
-	for _, unit := range byteUnits {
-		if n := int64(*b); n > 0 && n%unit.size == 0 {
-			return strconv.FormatInt(n/unit.size, 10) + unit.name
-		}
-	}
-	return strconv.FormatInt(int64(*b), 10)
-}
-
-func (b *byteSize) Type() string { return "SIZE" }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
@@ -48,8 +49,8 @@ func importCSVCommand() *cobra.Command {
 	f.StringSliceVar(&o.train, "train", nil, "`files` of encoded rows for the train split, separated by commas")
 	f.StringSliceVar(&o.val, "val", nil, "`files` of encoded rows for the val split")
 	f.StringSliceVar(&o.test, "test", nil, "`files` of encoded rows for the test split")
-	modelFlag(c, &o.raw.model, "checkpoint `file` whose field sizes the rows must have (default any sizes)")
-	modelOutputFlag(c, &o.raw.output)
+	flags.Model(c, &o.raw.model, "checkpoint `file` whose field sizes the rows must have (default any sizes)")
+	flags.ModelOutput(c, &o.raw.output)
 	f.IntSliceVar(&o.sizes, "field-sizes", nil, "`numbers` of features, one for each field, separated by commas (default one more than the largest local id, if that is plausible)")
 	f.StringSliceVar(&o.files, "raw", nil, "`files` of raw strings, separated by commas")
 	cli.Group(c, rowFlags, "train", "val", "test", "raw")

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/composed"
@@ -121,7 +122,7 @@ func modelInspectCommand() *cobra.Command {
 		},
 	}
 	partFlags(c, &part)
-	datasetFlag(c, &folders, "dataset `folder`, for the names of the fields (default no names)")
+	flags.Dataset(c, &folders, "dataset `folder`, for the names of the fields (default no names)")
 	out.Flag(c)
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/app/training"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
@@ -54,22 +55,22 @@ func pruneCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	modelFlag(c, &o.Model, "checkpoint `file` that was scored")
-	modelOutputFlag(c, &o.ModelOutput)
-	scoresFlag(c, &o.Scores)
+	flags.Model(c, &o.Model, "checkpoint `file` that was scored")
+	flags.ModelOutput(c, &o.ModelOutput)
+	flags.Scores(c, &o.Scores)
 	f.StringVar(&o.From, "from", "", "`file` written by shaver sweep --select --out, which says how to prune (default none)")
 	cli.Files(c, "from", "json")
-	outFlag(c, &o.Out, "pruned model `file` to write, .safetensors, or .onnx if --model is one", "safetensors", "onnx")
+	flags.Out(c, &o.Out, "pruned model `file` to write, .safetensors, or .onnx if --model is one", "safetensors", "onnx")
 	f.Float64Var(&o.sparsity, "sparsity", 0, "budget: `portion` of the entries to drop")
 	f.Int64Var(&o.parameters, "parameters", 0, "budget: `number` of parameters to keep")
 	f.Int64Var(&o.bytes, "bytes", 0, "budget: size of the compact file in `bytes`")
-	aggregateFlag(c, &o.Aggregate)
-	rankFlag(c, &o.Rank)
-	keepFlags(c, &o.Keep)
+	flags.Aggregate(c, &o.Aggregate)
+	flags.Rank(c, &o.Rank)
+	flags.Keep(c, &o.Keep)
 	previousFlags(c, &o.Options)
 	f.BoolVar(&o.Calibrate, "calibrate", false, "fit a*logit + b to the validation split of --dataset, and fold a and b into the weights")
 	f.BoolVar(&o.tune, "tune", false, "train the kept entries and the head on the training split of --dataset")
-	datasetFlag(c, &o.Dataset, "dataset `folder`, for --calibrate and --tune, and for --from with the method frequency")
+	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate and --tune, and for --from with the method frequency")
 	formFlags(c, &o.Form, &o.values)
 	o.outputs.Flag(c, "a file at --out that is not a model written by shaver, or any .onnx file")
 	o.output.Flag(c)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/app/launch"
 	"shaver/internal/app/night"
 	"shaver/internal/app/sweeping"
@@ -54,7 +55,7 @@ func quickstartCommand() *cobra.Command {
 	f.IntVar(&o.rows, "rows", 200_000, "`number` of rows to generate, at least 100")
 	f.IntVar(&o.nights, "nights", 0, "`number` of nights to simulate, at least 1 (default none)")
 	f.BoolVar(&o.train, "train", false, "train the model on the rows, and tune it after pruning")
-	seedFlag(c, &o.seed)
+	flags.Seed(c, &o.seed)
 	f.StringVar(&o.out, "out", "", "new `folder` for the files (default a temporary one, which is deleted)")
 	cli.Folder(c, "out")
 	o.output.Flag(c)

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/app/launch"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
@@ -74,15 +75,15 @@ func reportCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	modelFlag(c, &o.model, "checkpoint `file` that was scored")
-	modelOutputFlag(c, &o.modelOutput)
-	scoresFlag(c, &o.scores)
+	flags.Model(c, &o.model, "checkpoint `file` that was scored")
+	flags.ModelOutput(c, &o.modelOutput)
+	flags.Scores(c, &o.scores)
 	f.StringVar(&o.sweep, "sweep", "", "`file` with the output of shaver sweep -o json for these scores")
 	cli.Files(c, "sweep", "json")
-	datasetFlag(c, &o.dataset, "dataset `folder` that was scored, for the names of features")
-	aggregateFlag(c, &o.aggregate)
+	flags.Dataset(c, &o.dataset, "dataset `folder` that was scored, for the names of features")
+	flags.Aggregate(c, &o.aggregate)
 	f.Lookup("aggregate").DefValue = "that of the recommended table, or " + o.aggregate
-	outFlag(c, &o.out, "HTML `file` to write", "html")
+	flags.Out(c, &o.out, "HTML `file` to write", "html")
 	f.Float64Var(&o.tolerance.AUC, "auc-tolerance", sweep.DefaultTolerance.AUC, "decrease of AUC that a table may have")
 	f.Float64Var(&o.tolerance.LogLoss, "log-loss-tolerance", sweep.DefaultTolerance.LogLoss, "increase of LogLoss that a table may have, nat")
 	f.StringVar(&o.pictures, "pictures", "", "`folder` for the pictures as "+strings.Join(picture.Formats(), " and ")+" files (default none)")
@@ -101,7 +102,7 @@ func (o *reportOptions) run(c *cobra.Command) error {
 	if len(o.dataset) > 0 {
 		o.outputs.Inputs(dataset.Files(o.dataset...)...)
 	}
-	if err := o.outputs.Check("--out", o.out, pages); err != nil {
+	if err := o.outputs.Check("--out", o.out, cli.Unless(report.Written, "a page")); err != nil {
 		return err
 	}
 	if c.Flags().Changed("pictures") && o.pictures == "" {
@@ -123,7 +124,7 @@ func (o *reportOptions) run(c *cobra.Command) error {
 		for _, p := range r.Pictures {
 			for _, format := range picture.Formats() {
 				path := filepath.Join(o.pictures, p.Name+format)
-				if err := o.outputs.Check("--pictures", path, pictures); err != nil {
+				if err := o.outputs.Check("--pictures", path, cli.Unless(picture.Written, "a picture")); err != nil {
 					return err
 				}
 				result.Pictures = append(result.Pictures, path)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/sweep"
@@ -69,13 +70,13 @@ func scoresFrequencyCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	modelFlag(c, &o.model, "checkpoint `file` that was scored")
-	datasetFlag(c, &o.dataset, "dataset `folder` that was scored, for the names of features")
+	flags.Model(c, &o.model, "checkpoint `file` that was scored")
+	flags.Dataset(c, &o.dataset, "dataset `folder` that was scored, for the names of features")
 	f.Float64Var(&o.sparsity, "sparsity", .5, "`portion` of the entries to drop")
 	f.IntVar(&o.bins, "bins", 3, "`number` of bins for each field")
 	f.IntVar(&o.top, "top", 3, "`number` of the most and of the least valuable features to print for each field")
-	aggregateFlag(c, &o.aggregate)
-	rankFlag(c, &o.rank)
+	flags.Aggregate(c, &o.aggregate)
+	flags.Rank(c, &o.rank)
 	o.output.Flag(c)
 	cli.MarkRequired(c, "model")
 	return c

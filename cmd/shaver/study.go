@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/app/launch"
 	"shaver/internal/app/sweeping"
 	"shaver/internal/base/fault"
@@ -55,11 +56,11 @@ func studyCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	modelFlag(c, &o.Model, "checkpoint `file`: .pth, safetensors or .onnx")
-	datasetFlag(c, &o.Folders, "dataset `folder`")
+	flags.Model(c, &o.Model, "checkpoint `file`: .pth, safetensors or .onnx")
+	flags.Dataset(c, &o.Folders, "dataset `folder`")
 	f.StringVar(&o.out, "out", "", "`folder` for the scores")
 	cli.Folder(c, "out")
-	portionsFlag(c, &o.portions, "portions", []float64{.001, .01, .1, 1}, "`portions` of the rows to score, separated by commas")
+	flags.Portions(c, &o.portions, "portions", []float64{.001, .01, .1, 1}, "`portions` of the rows to score, separated by commas")
 	f.IntSliceVar(&o.parts, "parts", nil, fmt.Sprintf("for %s: numbers of `parts` of the rows, separated by commas (default %d)", estimator.Path, estimator.DefaultParts))
 	f.UintSliceVar(&seeds, "seeds", []uint{1}, "`seeds` of the jobs, separated by commas")
 	f.Lookup("seeds").DefValue = "1"

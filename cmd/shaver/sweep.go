@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/app/sweeping"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
@@ -67,15 +68,15 @@ func sweepCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	modelFlag(c, &o.Model, "checkpoint `file` that was scored")
-	modelOutputFlag(c, &o.ModelOutput)
+	flags.Model(c, &o.Model, "checkpoint `file` that was scored")
+	flags.ModelOutput(c, &o.ModelOutput)
 	f.StringSliceVar(&o.Scores, "scores", nil, "`files` with scores of the model, separated by commas; several are compared (required without --models)")
 	cli.Files(c, "scores", "arrow")
 	f.StringVar(&o.SNIP, "snip", "", "`file` with taylor scores of the model before its training, for the method snip (default none)")
 	cli.Files(c, "snip", "arrow")
 	f.StringSliceVar(&o.Models, "models", nil, "`files` of models to measure as they are, separated by commas (default none)")
 	cli.Files(c, "models", cli.Checkpoints...)
-	datasetFlag(c, &o.Folders, "dataset `folder`")
+	flags.Dataset(c, &o.Folders, "dataset `folder`")
 	o.add(c, "files at --out and --picture that shaver did not write")
 	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(compact.EncodingNames(), ", "))
 	f.Lookup("values").DefValue = string(compact.Float32)
@@ -83,14 +84,14 @@ func sweepCommand() *cobra.Command {
 	f.Int64SliceVar(&o.parameters, "parameters", nil, "`budgets` in parameters to keep, instead of --sparsities")
 	f.Int64SliceVar(&o.bytes, "bytes", nil, "`budgets` in bytes of the compact file, instead of --sparsities")
 	f.Lookup("parameters").DefValue, f.Lookup("bytes").DefValue = "", "" // not "[]"
-	rankFlag(c, &o.Rank)
+	flags.Rank(c, &o.Rank)
 	f.StringSliceVar(&o.Aggregates, "aggregate", []string{scores.DefaultAggregate}, "`aggregates` of the scores to compare: "+scores.AggregateHelp())
 	f.Lookup("aggregate").DefValue = scores.DefaultAggregate + ", or all with --select"
 	cli.OneOf(c, "aggregate", scores.Aggregates()...)
 	f.BoolVar(&o.Select, "select", false, "for each budget, measure only the method that is best on the validation split")
 	f.BoolVar(&o.Tune, "tune", false, "also train what each method keeps, and measure the result")
-	keepFlags(c, &o.Keep)
-	outFlag(c, &o.out, "`file` for the result, .json (default none)", "json")
+	flags.Keep(c, &o.Keep)
+	flags.Out(c, &o.out, "`file` for the result, .json (default none)", "json")
 	cli.Group(c, "Files", "model", "model-output", "scores", "snip", "models", "dataset", "out", "picture", "force")
 	cli.Group(c, "Budgets", "sparsities", "parameters", "bytes")
 	cli.Group(c, "Methods", "methods", "seed", "aggregate", "rank", "protect", "field-minimum", "values")
@@ -102,12 +103,12 @@ func sweepCommand() *cobra.Command {
 // add adds the flags to c. force is what --force replaces.
 func (o *sweepFlags) add(c *cobra.Command, force string) {
 	f := c.Flags()
-	splitFlag(c, &o.Split)
-	portionsFlag(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop")
+	flags.Split(c, &o.Split)
+	flags.Portions(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop")
 	f.StringSliceVar(&o.methods, "methods", []string{sweep.Magnitude}, "`methods` to compare with: all, or some of "+strings.Join(methods(), ", "))
 	f.Lookup("methods").DefValue = sweep.Magnitude
 	cli.Choices(c, "methods", append([]string{"all"}, methods()...)...)
-	seedFlag(c, &o.Seed)
+	flags.Seed(c, &o.Seed)
 	f.BoolVar(&o.Calibrate, "calibrate", false, "also measure LogLoss with logits that are calibrated on the validation split")
 	f.StringVar(&o.picture, "picture", "", "`file` for a picture of AUC and LogLoss: "+strings.Join(picture.Formats(), " or ")+" (default none)")
 	cli.Files(c, "picture", "svg", "png")
@@ -129,7 +130,7 @@ func (o *sweepFlags) check(c *cobra.Command) (err error) {
 		o.outputs.Inputs(checkpoint.Files(file)...)
 	}
 	if c.Flags().Changed("picture") {
-		if err := o.outputs.Check("--picture", o.picture, pictures); err != nil {
+		if err := o.outputs.Check("--picture", o.picture, cli.Unless(picture.Written, "a picture")); err != nil {
 			return err
 		}
 	}
@@ -159,7 +160,7 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 		if filepath.Clean(o.out) == filepath.Clean(o.picture) {
 			return fault.Usagef("--out and --picture both name %s: expected two files", o.out)
 		}
-		if err := o.outputs.Check("--out", o.out, sweeps); err != nil {
+		if err := o.outputs.Check("--out", o.out, cli.Unless(sweep.Written, "the result of a sweep")); err != nil {
 			return err
 		}
 	}

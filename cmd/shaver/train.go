@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/app/training"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
@@ -41,7 +42,7 @@ func trainCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	modelFlag(c, &o.model, "checkpoint `file` to continue from (default random weights)")
+	flags.Model(c, &o.model, "checkpoint `file` to continue from (default random weights)")
 	f.StringVar(&o.kind, "kind", string(model.DeepFM), "`kind` of the model: fm, deepfm, widedeep, dcn-mix, dcnv2 or neumf, which needs two fields, the user and the item")
 	cli.OneOf(c, "kind", string(model.FM), string(model.DeepFM), string(model.WideDeep), string(model.DCNMix), string(model.DCNv2), string(model.NeuMF))
 	f.IntVar(&o.architecture.Dim, "dim", 16, "`number` of columns of the embedding table; in a neumf, half of them are those of the MLP")

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/app/training"
 	"shaver/internal/click/train"
 )
@@ -18,8 +19,8 @@ type trainingFlags struct {
 // add adds the flags to c. The settings have the defaults.
 func (o *trainingFlags) add(c *cobra.Command) {
 	f := c.Flags()
-	datasetFlag(c, &o.Folders, "dataset `folder`, whose splits train and val are read")
-	outFlag(c, &o.Out, "model `file` to write, .safetensors", "safetensors")
+	flags.Dataset(c, &o.Folders, "dataset `folder`, whose splits train and val are read")
+	flags.Out(c, &o.Out, "model `file` to write, .safetensors", "safetensors")
 	f.IntVar(&o.Epochs, "epochs", o.Epochs, "largest `number` of times to read the training rows")
 	f.IntVar(&o.Patience, "patience", o.Patience, "`number` of epochs without a better one after which to stop; 0 = never")
 	f.Float64Var(&o.LearningRate, "learning-rate", o.LearningRate, "learning `rate`")
@@ -30,7 +31,7 @@ func (o *trainingFlags) add(c *cobra.Command) {
 	cli.OneOf(c, "optimizer", string(train.Adam), string(train.SparseAdam))
 	f.StringVar(&o.Order, "order", training.OrderShuffle, "`order` of the rows: "+training.OrderShuffle+", another one in each epoch, or "+training.OrderFile)
 	cli.OneOf(c, "order", training.OrderShuffle, training.OrderFile)
-	seedFlag(c, &o.Seed)
+	flags.Seed(c, &o.Seed)
 	cli.KernelFlag(c, "`name` of the float32 kernel, such as avx2; others give slightly different weights; auto is the one with the widest vectors of this machine")
 	o.Outputs.Flag(c, "a file at --out that is not a model written by shaver, and the state of another training")
 	o.output.Flag(c)

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/app/training"
 )
 
@@ -27,7 +28,7 @@ func tuneCommand() *cobra.Command {
 			return o.run(c)
 		},
 	}
-	modelFlag(c, &o.model, "pruned model `file`, in compact form")
+	flags.Model(c, &o.model, "pruned model `file`, in compact form")
 	o.trainingFlags.add(c)
 	cli.Group(c, "Files", "model", "dataset", "out", "force")
 	cli.MarkRequired(c, "model", "dataset", "out")
