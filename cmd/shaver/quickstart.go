@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,24 +10,11 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
-	"shaver/internal/app/launch"
 	"shaver/internal/app/night"
-	"shaver/internal/app/sweeping"
+	"shaver/internal/app/quickstart"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
-	"shaver/internal/click/compact"
-	"shaver/internal/click/planted"
-	"shaver/internal/data/dataset"
-	"shaver/internal/data/ingest"
-	"shaver/internal/jobs/bus"
-	"shaver/internal/jobs/coordinator"
-	"shaver/internal/jobs/prepare"
-	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
-	"shaver/internal/value/baseline"
-	"shaver/internal/value/estimator"
-	"shaver/internal/value/mask"
 )
 
 type quickstartOptions struct {
@@ -110,76 +95,12 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	if o.nights > 0 {
 		return o.simulate(c, file)
 	}
-	step := 0
-	next := func(format string, args ...any) {
-		step++
-		say("%d. "+format, append([]any{step}, args...)...)
+	steps := quickstart.Steps{
+		Rows: o.rows, Train: o.train, Seed: o.seed, Folder: dir, Say: say,
+		Show: func(d *sweep.Document) error { return o.output.Print(c.OutOrStdout(), d, d.WriteTable) },
 	}
-
-	next("make a click model and %d rows from it", o.rows)
-	config := planted.Default
-	config.Seed = o.seed
-	p, err := planted.New(config)
-	if err != nil {
+	if err := steps.Run(c.Context()); err != nil {
 		return err
-	}
-	if !o.train {
-		if _, err := checkpoint.WriteDense(file("model.safetensors"), p.Checkpoint); err != nil {
-			return err
-		}
-	}
-	if err := atomicfile.Write(file("rows.csv"), func(w io.Writer) error { return p.WriteCSV(w, o.rows) }); err != nil {
-		return err
-	}
-
-	next("import the rows, split 8:1:1")
-	if _, err := ingest.ImportEncoded(c.Context(), ingest.EncodedConfig{
-		Train: []string{file("rows.csv")}, Split: "8:1:1", Seed: o.seed, Sizes: config.FieldDims, Out: file("dataset"),
-	}); err != nil {
-		return err
-	}
-
-	if o.train {
-		next("train a DeepFM on the rows")
-		if err := o.fit(c.Context(), file); err != nil {
-			return err
-		}
-	}
-
-	next("find the order in which entries are dropped: a path, to prune")
-	report, err := o.score(c.Context(), file, file("order.arrow"), estimator.Path)
-	if err != nil {
-		return err
-	}
-	say("   %d rounds in %.1f s", len(report.Path.Rounds), report.Seconds)
-
-	next("compute the Shapley value of each entry, to quote")
-	report, err = o.score(c.Context(), file, file("scores.arrow"), estimator.Debiased)
-	if err != nil {
-		return err
-	}
-	say("   %d rows in %.1f s, efficiency error %.2g, standard error %.2g", report.Rows, report.Seconds, *report.EfficiencyError, report.EfficiencySE)
-
-	next("prune and measure on the test split")
-	compared := sweeping.Input{
-		Model: file("model.safetensors"), Scores: []string{file("order.arrow"), file("scores.arrow")}, Folders: []string{file("dataset")}, Split: dataset.Test,
-		Aggregates: []string{scores.DefaultAggregate}, Rank: mask.Abs, Budgets: mask.Budgets(mask.Sparsity, .5, .8, .9, .95),
-		Rivals: []string{sweep.Magnitude}, Values: []compact.Encoding{compact.Float32},
-	}
-	found, err := compared.Run(c.Context())
-	if err != nil {
-		return err
-	}
-	if err := o.output.Print(c.OutOrStdout(), found, found.WriteTable); err != nil {
-		return err
-	}
-	if o.train {
-		next("prune to a sparsity of 0.95, and tune the model")
-		found, err := o.tune(c.Context(), file)
-		if err != nil {
-			return err
-		}
-		say("   %d epochs: AUC %s -> %s", found.Epochs, cli.Metric(found.Before), cli.Metric(found.After))
 	}
 	say("done in %.0f s\n", time.Since(start).Seconds())
 	if !o.train {
@@ -205,25 +126,3 @@ const ownSteps = `  shaver dataset import csv --ids local --train train.csv --va
   shaver prune --model model.pth --scores order.arrow --sparsity 0.9 \
       --out pruned.safetensors
   shaver evaluate --model pruned.safetensors --against model.pth --dataset data`
-
-// score runs a job of an estimator with its defaults, and writes its scores to out.
-func (o *quickstartOptions) score(ctx context.Context, file func(string) string, out, by string) (*launch.JobReport, error) {
-	log, err := cli.Logger("text", false)
-	if err != nil {
-		return nil, err
-	}
-	d, err := dataset.Open(file("dataset"))
-	if err != nil {
-		return nil, err
-	}
-	options := estimator.Options{Estimator: by, Passes: 1}
-	options.SetDefaults()
-	job := launch.Job{Config: coordinator.Config{
-		Request: prepare.Request{
-			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
-			Options: options, Seed: o.seed,
-		},
-		Out: out, Queue: bus.DefaultQueue, Log: log,
-	}, AnyKernel: true, Once: true}
-	return job.Run(ctx)
-}

@@ -104,7 +104,11 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	}
 	_, most := mask.PadsLast(&s.Layout, order)
 	dropped := mask.Of(order, min(drop, most))
-	ranked, err := rankedFeatures(p, o.aggregate, o.dataset, dropped)
+	values, err := s.Aggregate(o.aggregate)
+	if err != nil {
+		return nil, fault.Usagef("--aggregate: %w", err)
+	}
+	ranked, err := worth.Ranked(p, values, o.dataset, dropped)
 	if err != nil {
 		return nil, err
 	}
@@ -118,15 +122,6 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 		v.Fields = append(v.Fields, fieldFrequency{s.Fields[j], bins, top, bottom})
 	}
 	return v, nil
-}
-
-// rankedFeatures returns the features of each field by an aggregate of the scores; see worth.Ranked.
-func rankedFeatures(p *cut.Source, aggregate string, folders []string, dropped []bool) ([][]worth.Feature, error) {
-	values, err := p.Scores[0].Aggregate(aggregate)
-	if err != nil {
-		return nil, fault.Usagef("--aggregate: %w", err)
-	}
-	return worth.Ranked(p, values, folders, dropped)
 }
 
 func (v *frequencyView) table(w io.Writer) {

@@ -1,4 +1,4 @@
-package main
+package quickstart
 
 import (
 	"context"
@@ -16,15 +16,15 @@ import (
 )
 
 // training returns a training of the quickstart that writes to out.
-func (o *quickstartOptions) training(file func(string) string, out string) *training.Options {
-	return &training.Options{Out: file(out), Folders: []string{file("dataset")}, Settings: training.Settings{
-		Epochs: 10, Patience: 2, LearningRate: 2e-3, WeightDecay: 1e-5, Dropout: .2, Batch: 512, Optimizer: train.Adam, Order: training.OrderShuffle, Seed: o.seed,
+func (o *Steps) training(out string) *training.Options {
+	return &training.Options{Out: o.file(out), Folders: []string{o.file("dataset")}, Settings: training.Settings{
+		Epochs: 10, Patience: 2, LearningRate: 2e-3, WeightDecay: 1e-5, Dropout: .2, Batch: 512, Optimizer: train.Adam, Order: training.OrderShuffle, Seed: o.Seed,
 	}}
 }
 
 // fit trains the model of the quickstart and writes it to model.safetensors.
-func (o *quickstartOptions) fit(ctx context.Context, file func(string) string) error {
-	options := o.training(file, "model.safetensors")
+func (o *Steps) fit(ctx context.Context) error {
+	options := o.training("model.safetensors")
 	if err := options.Check(); err != nil {
 		return err
 	}
@@ -43,20 +43,20 @@ type tuned struct {
 }
 
 // tune prunes the trained model, tunes it, and measures both on the test split.
-func (o *quickstartOptions) tune(ctx context.Context, file func(string) string) (*tuned, error) {
+func (o *Steps) tune(ctx context.Context) (*tuned, error) {
 	choice, err := (&cut.Options{
-		Model: file("model.safetensors"), Scores: file("order.arrow"), Out: file("pruned.safetensors"), Rank: mask.Abs,
+		Model: o.file("model.safetensors"), Scores: o.file("order.arrow"), Out: o.file("pruned.safetensors"), Rank: mask.Abs,
 		Budget: &mask.Budget{Unit: mask.Sparsity, Amount: .95}, Form: cut.Form{Values: compact.Float32},
 	}).Choose()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := choice.Write(file("pruned.safetensors"), nil); err != nil {
+	if _, err := choice.Write(o.file("pruned.safetensors"), nil); err != nil {
 		return nil, err
 	}
-	options := o.training(file, "tuned.safetensors")
+	options := o.training("tuned.safetensors")
 	options.Tune, options.LearningRate, options.Dropout = true, 2e-4, 0
-	t, err := options.Tuning(file("pruned.safetensors"))
+	t, err := options.Tuning(o.file("pruned.safetensors"))
 	if err != nil {
 		return nil, err
 	}
@@ -66,11 +66,11 @@ func (o *quickstartOptions) tune(ctx context.Context, file func(string) string) 
 	}
 	found := &tuned{Epochs: result.Best}
 	for name, auc := range map[string]**float64{"pruned.safetensors": &found.Before, "tuned.safetensors": &found.After} {
-		ck, m, err := checkpoint.ReadModel(file(name), "")
+		ck, m, err := checkpoint.ReadModel(o.file(name), "")
 		if err != nil {
 			return nil, err
 		}
-		b, err := measure.Open([]string{file("dataset")}, dataset.Test, "", m)
+		b, err := measure.Open([]string{o.file("dataset")}, dataset.Test, "", m)
 		if err != nil {
 			return nil, err
 		}
