@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/app/rivals"
@@ -26,7 +27,7 @@ func benchmarkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "benchmark",
 		Short: "Compare single-shot pruning with trained small tables",
-		Long:  help("benchmark"),
+		Long:  help.Text("benchmark"),
 		Example: `  shaver benchmark --dataset data --out benchmark
   shaver benchmark --dataset data --kinds dcn-mix --search 10 --budget 30m \
       --out benchmark`,

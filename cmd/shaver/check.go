@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/base/atomicfile"
@@ -29,7 +30,7 @@ func checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Check that a pruned model is as good as its model",
-		Long:  help("check"),
+		Long:  help.Text("check"),
 		Example: `  shaver check --model model.pth --pruned pruned.safetensors --dataset data
   shaver check --model model.pth --pruned pruned.safetensors --dataset data \
       --max-auc-drop 0.002 --confident --out check.json`,

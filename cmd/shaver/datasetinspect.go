@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
@@ -26,7 +27,7 @@ func datasetInspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect DIR...",
 		Short: "Print the splits, label rates and fields of a dataset",
-		Long:  help("dataset-inspect"),
+		Long:  help.Text("dataset-inspect"),
 		Example: `  shaver dataset inspect data
   shaver dataset inspect data --top 10 --html data.html
   shaver dataset inspect days/1 days/2 days/3`,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/base/atomicfile"
@@ -29,7 +30,7 @@ func datasetSynthCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "synth",
 		Short: "Generate a raw log of clicks or ratings",
-		Long:  help("dataset-synth"),
+		Long:  help.Text("dataset-synth"),
 		Example: `  shaver dataset synth --shape criteo --rows 10000000 --out log.tsv.zst
   shaver dataset synth --shape ratings --rows 100000 --out ratings.csv`,
 		Args: cli.Args(cobra.NoArgs),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
@@ -72,7 +73,7 @@ func evaluateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "evaluate",
 		Short: "Measure the LogLoss and AUC, or the RMSE, of a model",
-		Long:  help("evaluate"),
+		Long:  help.Text("evaluate"),
 		Example: `  shaver evaluate --model pruned.safetensors --against model.pth --dataset data
   shaver evaluate --model model.pth --dataset data --split val \
       --predictions predictions.parquet`,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
@@ -272,7 +273,7 @@ func rawCommand(use, short, long, example string, minCount int64, counted string
 	var run importRun
 	raw := rawOptions{lists: lists}
 	c := &cobra.Command{
-		Use: use + " FILE...", Short: short, Long: long + "\n\n" + help("import-ids"), Example: example, Args: cli.Args(cobra.MinimumNArgs(1)),
+		Use: use + " FILE...", Short: short, Long: long + "\n\n" + help.Text("import-ids"), Example: example, Args: cli.Args(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: cli.FileArgs(),
 		RunE: func(c *cobra.Command, files []string) error {
 			f, err := format()
@@ -301,7 +302,7 @@ func importCriteoCommand() *cobra.Command {
 	var rule string
 	var numbers denseOptions
 	return rawCommand("criteo", "Import Criteo's display advertising logs",
-		help("dataset-import-criteo"), `  shaver dataset import criteo day_*.gz --memory 4GiB --out data
+		help.Text("dataset-import-criteo"), `  shaver dataset import criteo day_*.gz --memory 4GiB --out data
   shaver dataset import criteo log.tsv --numbers log2 --split 8:1:1 --out data`, 10, ingest.CountAll, nil, func(c *cobra.Command) {
 			c.Flags().StringVar(&rule, "numbers", ingest.LnSquared, "`rule` for integers: ln-squared, log2, none, log1p, log1p-clipped or zscore")
 			cli.Choices(c, "numbers", append([]string{ingest.LnSquared, ingest.Log2}, dense.Rules...)...)
@@ -316,12 +317,12 @@ func importCriteoCommand() *cobra.Command {
 
 func importAvazuCommand() *cobra.Command {
 	return rawCommand("avazu", "Import Avazu's click logs",
-		help("dataset-import-avazu"), "  shaver dataset import avazu train.gz --out data", 2, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.Avazu(), nil })
+		help.Text("dataset-import-avazu"), "  shaver dataset import avazu train.gz --out data", 2, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.Avazu(), nil })
 }
 
 func importKDDCommand() *cobra.Command {
 	return rawCommand("kdd", "Import the logs of KDD Cup 2012, track 2",
-		help("dataset-import-kdd"), "  shaver dataset import kdd training.txt --memory 4GiB --out data", 10, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.KDD(), nil })
+		help.Text("dataset-import-kdd"), "  shaver dataset import kdd training.txt --memory 4GiB --out data", 10, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.KDD(), nil })
 }
 
 func importTableCommand() *cobra.Command {
@@ -329,7 +330,7 @@ func importTableCommand() *cobra.Command {
 	var numbers denseOptions
 	var lists listOptions
 	c := rawCommand("parquet", "Import Parquet or Arrow IPC files",
-		help("dataset-import-parquet", "import-dense", "import-lists"), help("dataset-import-parquet.example"), 2, ingest.CountTrain, &lists, func(c *cobra.Command) { columns.flags(c); numbers.flags(c) }, func() (f ingest.Format, err error) {
+		help.Text("dataset-import-parquet", "import-dense", "import-lists"), help.Text("dataset-import-parquet.example"), 2, ingest.CountTrain, &lists, func(c *cobra.Command) { columns.flags(c); numbers.flags(c) }, func() (f ingest.Format, err error) {
 			f = ingest.Tables()
 			if f.Dense, err = numbers.set(); err != nil {
 				return f, err

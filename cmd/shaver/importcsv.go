@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
@@ -30,8 +31,8 @@ func importCSVCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "csv",
 		Short:   "Import CSV or TSV files of encoded ids or raw strings",
-		Long:    help("dataset-import-csv", "import-dense", "import-lists", "import-ids"),
-		Example: help("dataset-import-csv.example"),
+		Long:    help.Text("dataset-import-csv", "import-dense", "import-lists", "import-ids"),
+		Example: help.Text("dataset-import-csv.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.importCSV(c) },
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/night"
 	"shaver/internal/app/places"
@@ -43,8 +44,8 @@ func serveCommand(cluster func(namespace, name string) (*autoscale.Kubernetes, e
 	c := &cobra.Command{
 		Use:     "serve",
 		Short:   "Export metrics of all jobs, and size the workers by the queue",
-		Long:    help("job-serve") + "\n\n" + cli.ExitHelp,
-		Example: help("job-serve.example"),
+		Long:    help.Text("job-serve") + "\n\n" + cli.ExitHelp,
+		Example: help.Text("job-serve.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {

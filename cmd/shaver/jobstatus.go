@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
@@ -18,7 +19,7 @@ import (
 func jobListCommand() *cobra.Command {
 	o := &jobOptions{}
 	return o.command("list", "List the jobs on the server",
-		help("job-list"),
+		help.Text("job-list"),
 		"  shaver job list --nats nats://nats:4222",
 		func(ctx context.Context, b *bus.Bus, c *cobra.Command, _ string) error {
 			jobs, err := b.Jobs(ctx)
@@ -42,7 +43,7 @@ func jobListCommand() *cobra.Command {
 
 func jobStatusCommand() *cobra.Command {
 	o := &jobOptions{}
-	return o.command("status JOB", "Print the state of a job", help("job-status"),
+	return o.command("status JOB", "Print the state of a job", help.Text("job-status"),
 		"  shaver job status 0123456789abcdef0123 --nats nats://nats:4222", func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
 			s, err := b.JobStatus(ctx, id)
 			if err != nil {

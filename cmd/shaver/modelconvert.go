@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
@@ -67,8 +68,8 @@ func modelConvertCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "convert IN OUT",
 		Short:             "Convert a checkpoint to the compact or the dense form",
-		Long:              help("model-convert"),
-		Example:           help("model-convert.example"),
+		Long:              help.Text("model-convert"),
+		Example:           help.Text("model-convert.example"),
 		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
 		Args:              cli.Args(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/prune/delta"
@@ -18,7 +19,7 @@ func modelDeltaCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delta FILE",
 		Short: "Export a pruned model as changes for an embedding store",
-		Long:  help("model-delta"),
+		Long:  help.Text("model-delta"),
 		Example: `  shaver model delta pruned.safetensors --out delta
   shaver model delta pruned.onnx --out delta`,
 		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
@@ -60,7 +61,7 @@ func modelInspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Print a checkpoint's architecture, sizes and digest",
-		Long:  help("model-inspect"),
+		Long:  help.Text("model-inspect"),
 		Example: `  shaver model inspect model.pth
   shaver model inspect pruned.safetensors --dataset data
   shaver model inspect model.onnx`,

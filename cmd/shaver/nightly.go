@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/night"
 	"shaver/internal/base/atomicfile"
@@ -34,7 +35,7 @@ func nightlyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "nightly",
 		Short: "Score, prune, check and publish tonight's model",
-		Long:  help("nightly") + "\n\n" + cli.ExitHelp,
+		Long:  help.Text("nightly") + "\n\n" + cli.ExitHelp,
 		Example: `  shaver nightly --init --config nightly.yaml
   shaver nightly --config nightly.yaml
   shaver nightly --config nightly.yaml --date tuesday --again`,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
 	"shaver/internal/base/fault"
@@ -31,8 +32,8 @@ func planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "plan",
 		Short:   "Estimate the cost of a job without running it",
-		Long:    help("plan"),
-		Example: help("plan.example"),
+		Long:    help.Text("plan"),
+		Example: help.Text("plan.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {

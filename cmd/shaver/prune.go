@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/app/training"
@@ -44,8 +45,8 @@ func pruneCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "prune",
 		Short:   "Prune the embedding table to a budget",
-		Long:    help("prune"),
-		Example: help("prune.example"),
+		Long:    help.Text("prune"),
+		Example: help.Text("prune.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {

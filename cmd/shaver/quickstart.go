@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/app/night"
@@ -31,8 +32,8 @@ func quickstartCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "quickstart",
 		Short:   "Run all steps on generated data, in about a minute",
-		Long:    help("quickstart") + "\n\n" + cli.ExitHelp,
-		Example: help("quickstart.example"),
+		Long:    help.Text("quickstart") + "\n\n" + cli.ExitHelp,
+		Example: help.Text("quickstart.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/app/launch"
@@ -42,8 +43,8 @@ func reportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "report",
 		Short:   "Write an HTML report about scores and pruning",
-		Long:    help("report"),
-		Example: help("report.example"),
+		Long:    help.Text("report"),
+		Example: help.Text("report.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
@@ -30,7 +31,7 @@ func scoresCompareCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare A B",
 		Short: "Compare two scores files",
-		Long:  help("scores-compare"),
+		Long:  help.Text("scores-compare"),
 		Example: `  shaver scores compare tuesday.arrow monday.arrow
   shaver scores compare walks.arrow fast.arrow --sparsities 0.9,0.99
   shaver scores compare tuesday.arrow monday.arrow --picture drift.svg`,

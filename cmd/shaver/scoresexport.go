@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
@@ -21,7 +22,7 @@ func scoresExportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export FILE",
 		Short: "Export scores as CSV or Parquet",
-		Long:  strings.Replace(help("scores-export"), "LEAST_ROWS", strconv.Itoa(tally.LeastRows), 1),
+		Long:  strings.Replace(help.Text("scores-export"), "LEAST_ROWS", strconv.Itoa(tally.LeastRows), 1),
 		Example: `  shaver scores export scores.arrow --out scores.csv
   shaver scores export scores.arrow --format parquet --out scores.parquet`,
 		ValidArgsFunction: cli.FileArgs("arrow"),

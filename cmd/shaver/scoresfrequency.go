@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
@@ -49,7 +50,7 @@ func scoresFrequencyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "frequency FILE",
 		Short: "Compare how much pruning keeps of frequent and rare features",
-		Long:  help("scores-frequency"),
+		Long:  help.Text("scores-frequency"),
 		Example: `  shaver scores frequency scores.arrow --model model.pth --dataset data \
       --sparsity 0.9`,
 		ValidArgsFunction: cli.FileArgs("arrow"),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
@@ -19,7 +20,7 @@ func scoresInspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Print the job, the errors and the fields of a scores file",
-		Long:  help("scores-inspect"),
+		Long:  help.Text("scores-inspect"),
 		Example: `  shaver scores inspect scores.arrow
   shaver scores inspect scores.arrow -o json`,
 		ValidArgsFunction: cli.FileArgs("arrow"),

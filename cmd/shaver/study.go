@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/app/launch"
@@ -42,8 +43,8 @@ func studyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "study",
 		Short:   "Find out how many rows the ranking needs",
-		Long:    help("study") + "\n\n" + cli.ExitHelp,
-		Example: help("study.example"),
+		Long:    help.Text("study") + "\n\n" + cli.ExitHelp,
+		Example: help.Text("study.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/app/sweeping"
@@ -47,8 +48,8 @@ func sweepCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "sweep",
 		Short:   "Compare pruning methods at several budgets",
-		Long:    help("sweep"),
-		Example: help("sweep.example"),
+		Long:    help.Text("sweep"),
+		Example: help.Text("sweep.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {

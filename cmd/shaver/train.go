@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/app/training"
@@ -31,8 +32,8 @@ func trainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "train",
 		Short:   "Train a click model",
-		Long:    help("train"),
-		Example: help("train.example"),
+		Long:    help.Text("train"),
+		Example: help.Text("train.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/app/training"
@@ -18,7 +19,7 @@ func tuneCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "tune",
 		Short:   "Train the kept entries and the head of a pruned model",
-		Long:    help("tune"),
+		Long:    help.Text("tune"),
 		Example: `  shaver tune --model pruned.safetensors --dataset data --out tuned.safetensors`,
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
