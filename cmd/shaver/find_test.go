@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shaver/internal/app/training"
+	"shaver/internal/app/training/trainingtest"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/sparsity"
 )
@@ -18,7 +19,7 @@ import (
 // baseline zero, and PEP keeps exactly the entries of the budget.
 func TestFindResumes(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 8000)
+	data := trainingtest.Clicks(t, dir, 8000)
 	for table, more := range map[string][]string{"pep": {"--epochs", "12", "--warm-up", "2"}, "optembed": {"--epochs", "2"}} {
 		args := func(out string) []string {
 			return append(append([]string{"train", "--dataset", data, "--table", table, "--sparsity", "0.7", "--out", filepath.Join(dir, out)}, tinyTraining...), more...)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"shaver/internal/app/training"
+	"shaver/internal/app/training/trainingtest"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/composed"
 	"shaver/internal/sparsity"
@@ -19,7 +20,7 @@ import (
 // another number of cores.
 func TestComposedTablesResume(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 8000)
+	data := trainingtest.Clicks(t, dir, 8000)
 	for name, c := range map[string]struct {
 		args  []string
 		shape composed.Shape
@@ -77,7 +78,7 @@ func TestComposedTablesResume(t *testing.T) {
 // the search goes on.
 func TestSearchOfTables(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 4000)
+	data := trainingtest.Clicks(t, dir, 4000)
 	for table, more := range map[string][]string{
 		"qr": {"--sparsity", "0.5"}, "pep": {"--sparsity", "0.5", "--warm-up", "1"}, "cerp": {"--sparsity", "0.6", "--warm-up", "1"}, "optembed": {"--sparsity", "0.5"},
 	} {

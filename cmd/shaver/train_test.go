@@ -15,36 +15,9 @@ import (
 	"time"
 
 	"shaver/internal/app/training"
+	"shaver/internal/app/training/trainingtest"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/num/random"
 )
-
-// clicks makes a dataset of rows with 4 fields of 30 features in a folder, split 8:1:1. A
-// row's label depends on its features and on chance.
-func clicks(t *testing.T, dir string, rows int) string {
-	t.Helper()
-	var text strings.Builder
-	text.WriteString("label,a,b,c,d\n")
-	for i := range rows {
-		stream := random.At(1, random.Initial, uint64(i), 0)
-		ids, worth := [4]uint64{}, 0.0
-		for j := range ids {
-			ids[j] = stream.Below(30)
-			worth += float64(ids[j]*ids[j]*7%31)/31 - .5
-		}
-		label := 0
-		if worth+stream.Normal() > 0 {
-			label = 1
-		}
-		fmt.Fprintf(&text, "%d,%d,%d,%d,%d\n", label, ids[0], ids[1], ids[2], ids[3])
-	}
-	file, out := filepath.Join(dir, "rows.csv"), filepath.Join(dir, "data")
-	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	shaver(t, nil, "dataset", "import", "csv", "--ids", "local", "--train", file, "--split", "8:1:1", "--out", out)
-	return out
-}
 
 // tinyTraining holds the flags of a training that takes little time.
 var tinyTraining = []string{"--hidden", "16,8", "--dim", "4", "--batch", "256", "--dropout", "0.2", "--learning-rate", "0.005"}
@@ -62,7 +35,7 @@ func timeless(trials []training.Trial) []training.Trial {
 // one on another number of cores. It leaves no state.
 func TestTrainResumes(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 20000)
+	data := trainingtest.Clicks(t, dir, 20000)
 	args := func(out string) []string {
 		return append([]string{"train", "--dataset", data, "--epochs", "12", "--patience", "0", "--out", filepath.Join(dir, out)}, tinyTraining...)
 	}
@@ -121,7 +94,7 @@ func killTraining(t *testing.T, state string, args []string) {
 // A tuning that is killed and started again writes the bytes of one that is not.
 func TestTuneResumes(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 20000)
+	data := trainingtest.Clicks(t, dir, 20000)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	shaver(t, nil, append([]string{"train", "--dataset", data, "--epochs", "0", "--out", file("m.safetensors")}, tinyTraining...)...)
 	shaver(t, nil, "score", "--model", file("m.safetensors"), "--dataset", data, "--max-rows", "2000", "--estimator", "taylor", "--out", file("s.arrow"))
@@ -143,7 +116,7 @@ func TestTuneResumes(t *testing.T) {
 // a training with the settings of its best trial.
 func TestSearchResumes(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 8000)
+	data := trainingtest.Clicks(t, dir, 8000)
 	args := func(out string, more ...string) []string {
 		return append([]string{"train", "--dataset", data, "--epochs", "4", "--hidden", "16,8", "--dim", "4", "--batch", "256", "--out", filepath.Join(dir, out)}, more...)
 	}
@@ -204,7 +177,7 @@ func mustJSON(t *testing.T, value any) string {
 // baseline of the pruned one, and its validation AUC is not lower.
 func TestTrainPruneTune(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 4000)
+	data := trainingtest.Clicks(t, dir, 4000)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	for _, kind := range [][]string{{"fm"}, {"deepfm"}, {"widedeep"}, {"dcn-mix", "--experts", "2", "--rank", "3"}, {"dcnv2"}, {"dcnv2", "--structure", "parallel"}} {
 		args := append([]string{"train", "--dataset", data, "--epochs", "2", "--force", "--out", file("m.safetensors"), "--kind"}, kind...)
@@ -261,7 +234,7 @@ func TestTrainPruneTune(t *testing.T) {
 func TestTrainedLoadsStrictly(t *testing.T) {
 	python := pythonWithTorch(t)
 	dir := t.TempDir()
-	clicks(t, dir, 500)
+	trainingtest.Clicks(t, dir, 500)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	text, err := os.ReadFile(file("rows.csv"))
 	if err != nil {

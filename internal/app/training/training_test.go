@@ -5,18 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"shaver/internal/app/training/trainingtest"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
-	"shaver/internal/data/ingest"
-	"shaver/internal/num/random"
 )
 
 // A table's text says what it is, and its settings are checked without a command.
@@ -132,40 +130,11 @@ func TestTableOfTrials(t *testing.T) {
 	}
 }
 
-// clicks makes a dataset of rows with 4 fields of 30 features in a folder, split 8:1:1. A
-// row's label depends on its features and on chance.
-func clicks(t *testing.T, dir string, rows int) string {
-	t.Helper()
-	var text strings.Builder
-	text.WriteString("label,a,b,c,d\n")
-	for i := range rows {
-		stream := random.At(1, random.Initial, uint64(i), 0)
-		ids, worth := [4]uint64{}, 0.0
-		for j := range ids {
-			ids[j] = stream.Below(30)
-			worth += float64(ids[j]*ids[j]*7%31)/31 - .5
-		}
-		label := 0
-		if worth+stream.Normal() > 0 {
-			label = 1
-		}
-		fmt.Fprintf(&text, "%d,%d,%d,%d,%d\n", label, ids[0], ids[1], ids[2], ids[3])
-	}
-	file, out := filepath.Join(dir, "rows.csv"), filepath.Join(dir, "data")
-	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{file}, Split: "8:1:1", Seed: 1, OnBadRow: ingest.Fail, Out: out}); err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
 // A budget that thresholds do not reach, or that OptEmbed cannot reach, is an error that says
 // what to do, and leaves no state.
 func TestFindGivesUp(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 2000)
+	data := trainingtest.Clicks(t, dir, 2000)
 	for want, s := range map[string]Settings{
 		"entries remain after 2 epochs": {Table: "pep", Sparsity: .999, Epochs: 2, WarmUp: 1, LearningRate: .3},
 		"expected at most 0.75":         {Table: "optembed", Sparsity: .8, Epochs: 1, LearningRate: .005},
@@ -194,7 +163,7 @@ func TestFindGivesUp(t *testing.T) {
 // is not.
 func TestInterruptedTraining(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 2000)
+	data := trainingtest.Clicks(t, dir, 2000)
 	run := func(ctx context.Context, out string) error {
 		s := Default()
 		s.Epochs, s.Patience, s.Batch = 4, 0, 256
