@@ -30,6 +30,7 @@ base/atomicfile:
 base/filelock:
 base/cputime:                golang.org/x/sys
 base/seal:                   base/fault
+base/files:             base/fault
 
 # the pure core: no file, no network, no clock
 num/kernel:                 pure golang.org/x/sys
@@ -56,6 +57,7 @@ data/dense:                  pure
 
 # files; arrowio is the only importer of Arrow
 click/checkpoint:             base/atomicfile click/compact click/composed onnx/dissect base/fault onnx/graph click/match click/model onnx/wire base/seal
+click/inspect:          click/checkpoint click/compact click/composed click/model onnx/dissect onnx/wire
 onnx/wire:                   base/fault google.golang.org/protobuf
 onnx/dissect:                base/fault onnx/graph onnx/wire
 data/arrowio:                base/fault num/layout click/model value/tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
@@ -63,8 +65,9 @@ data/rawtext:                base/fault github.com/klauspost/compress
 data/folders:                base/fault
 data/vocabulary:             data/arrowio base/fault data/rawtext
 data/dataset:                data/arrowio data/dense base/fault num/loss click/model data/vocabulary
+data/measure:           base/atomicfile base/fault base/files click/evaluate click/model data/arrowio data/dataset num/loss
 data/ingest:                 data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary golang.org/x/sync
-jobs/scores:                 data/arrowio base/atomicfile value/estimator base/fault jobs/job click/model base/seal value/tally
+jobs/scores:                 data/arrowio base/atomicfile value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare
 jobs/paired:                 click/model jobs/scores value/tally
 value/tallyio:                base/fault num/layout value/tally
 value/path:                   base/fault num/layout num/loss click/model value/mask sparsity value/tally value/tallyio
@@ -76,12 +79,15 @@ data/synth:                  base/fault num/random github.com/klauspost/compress
 prune/nightly:                base/atomicfile base/fault base/filelock go.yaml.in/yaml/v3
 
 # the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
-# of gonum/plot; gate and report open no file, but are not pure because their imports are not
-prune/sweep:                  value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores
+# of gonum/plot; report opens no file, but is not pure because its imports are not
+prune/sweep:                  value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores base/files
 prune/benchmark:
-prune/gate:                   click/evaluate num/loss prune/sweep
+prune/gate:                   click/evaluate num/loss prune/sweep base/fault base/files click/checkpoint click/model data/measure
+prune/cut:              base/fault click/checkpoint click/compact click/evaluate data/dataset data/measure jobs/scores num/loss prune/sweep value/mask
+prune/delta:            base/atomicfile base/fault click/checkpoint data/arrowio
+prune/worth:            data/dataset jobs/scores prune/cut
 prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep gonum.org/v1/plot
-prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores sparsity prune/sweep
+prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores sparsity prune/sweep base/files
 
 # the job; bus is the only importer of NATS
 jobs/bus:                    base/fault jobs/job github.com/nats-io go.uber.org/zap golang.org/x/sync
@@ -108,12 +114,20 @@ ops/overview:               ops/autoscale jobs/bus jobs/job ops/metrics go.uber.
 
 # programs that people and clusters run
 app/cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
+app/flags:              app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
 app/places:                 data/arrowio click/checkpoint app/cli data/dataset base/fault prune/nightly ops/remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 app/launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss ops/metrics app/places jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded app/merge github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+app/training:           app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss sparsity
+app/sweeping:           app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep sparsity value/baseline value/mask
+app/night:              app/cli app/launch app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics prune/cut prune/gate prune/nightly prune/report prune/sweep value/baseline value/estimator value/mask github.com/spf13/cobra
+app/quickstart:         app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/cut prune/sweep value/baseline value/estimator value/mask
+app/rivals:             app/cli app/launch app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/compact click/model click/train data/dataset data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/benchmark prune/cut prune/picture prune/sweep value/baseline value/estimator value/mask
+app/reporting:          app/cli app/launch base/fault base/files jobs/scores prune/cut prune/report prune/sweep prune/worth
 app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.uber.org/zap
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap
 app/work: app/cli app/process base/cputime base/fault jobs/job jobs/worker num/kernel github.com/spf13/cobra go.uber.org/zap
-cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator base/cputime data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault base/filelock jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch num/loss ops/metrics click/model prune/nightly onnx/wire ops/overview prune/picture app/places click/planted jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train github.com/spf13/cobra go.uber.org/zap
+cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores sparsity prune/sweep data/synth value/tally click/train data/measure prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta app/flags app/quickstart app/reporting cmd/shaver/help github.com/spf13/cobra go.uber.org/zap
+cmd/shaver/help:        app/cli
 cmd/coordinator:        app/cli app/launch github.com/spf13/cobra
 cmd/worker:             app/cli app/work github.com/spf13/cobra
 
@@ -128,6 +142,8 @@ chaos/lan:              golang.org/x/sys
 
 # for tests of other packages
 jobs/prepare/preparetest:    value/baseline click/checkpoint data/dataset value/estimator data/ingest click/model click/planted jobs/prepare jobs/scores value/tally go.uber.org/zap
+jobs/scores/scorestest: click/model click/model/modeltest jobs/job jobs/scores num/layout value/estimator value/tally
+app/training/trainingtest: data/ingest num/random
 click/model/modeltest:        onnx/graph click/model
 onnx/wire/onnxtest:          google.golang.org/protobuf
 value/estimator/estimatortest: value/estimator

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/app/training/trainingtest"
 	"shaver/internal/prune/benchmark"
 )
 
@@ -38,7 +39,7 @@ func untimed(d *benchmark.Document) *benchmark.Document {
 func TestBenchmark(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	data, out := clicks(t, dir, 4000), filepath.Join(dir, "whole")
+	data, out := trainingtest.Clicks(t, dir, 4000), filepath.Join(dir, "whole")
 	var whole, killed, more benchmark.Document
 	shaver(t, &whole, tinyBenchmark(data, out, "--seeds", "1")...)
 	lines := whole.Lines("deepfm")
@@ -113,41 +114,10 @@ func TestBenchmark(t *testing.T) {
 	}
 }
 
-// Without a model with the full table, the results that need it say so, and all others are computed.
-func TestBenchmarkWithoutFullTable(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	data, out := clicks(t, dir, 2000), filepath.Join(dir, "out")
-	shaver(t, nil, tinyBenchmark(data, out, "--seeds", "1", "--methods", "qr", "--search", "0")...)
-	var d benchmark.Document
-	path := filepath.Join(out, "benchmark.json")
-	readJSON(t, path, &d)
-	d.Results = []benchmark.Result{{Line: benchmark.Line{Kind: "deepfm", Method: benchmark.Full}, Seed: 1, Failed: "it diverged"}}
-	if err := os.WriteFile(path, []byte(mustJSON(t, d)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var after, forced benchmark.Document
-	shaver(t, &after, tinyBenchmark(data, out, "--seeds", "1", "--methods", "shapley,snip,sseds,qr", "--search", "0")...)
-	for i := range after.Results {
-		r := &after.Results[i]
-		failed := r.Method == benchmark.Full || r.Method == benchmark.Shapley || r.Method == benchmark.SSEDS
-		if failed != (r.Failed != "") {
-			t.Errorf("%s at %v: failed %q", &r.Line, r.Sparsity, r.Failed)
-		}
-	}
-	if n := len(after.Results); n != 1+2*(4+3) {
-		t.Errorf("%d results, expected 15", n)
-	}
-	shaver(t, &forced, tinyBenchmark(data, out, "--seeds", "1", "--methods", "shapley", "--search", "0", "--force")...)
-	if r := forced.Find(benchmark.Line{Kind: "deepfm", Method: benchmark.Shapley, Baseline: "zero", Sparsity: .5}, 1); r == nil || r.Failed != "" {
-		t.Errorf("--force did not try again: %+v", r)
-	}
-}
-
 // Wrong flags of a benchmark are named before anything is computed.
 func TestBenchmarkFlags(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 400)
+	data := trainingtest.Clicks(t, dir, 400)
 	for want, flags := range map[string][]string{
 		"expected all, or some of": {"--methods", "magic"},
 		"is outside (0, 1)":        {"--sparsities", "0.5,1"},

@@ -1,36 +1,25 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/gate"
 )
 
-// checkInput says what a check compares.
-type checkInput struct {
-	model, pruned, split string
-	dataset              []string // its folder, or those of a window's days
-	modelOutput          string   // of the models, if they are .onnx files with several
-	loss                 string   // one of loss.Names, or "" for that of the dataset's labels
-	bounds               gate.Bounds
-}
-
 type checkOptions struct {
-	checkInput
+	gate.Check
 	out     string
 	outputs cli.Outputs
 	output  cli.Output
@@ -41,7 +30,7 @@ func checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Check that a pruned model is as good as its model",
-		Long:  help("check"),
+		Long:  help.Text("check"),
 		Example: `  shaver check --model model.pth --pruned pruned.safetensors --dataset data
   shaver check --model model.pth --pruned pruned.safetensors --dataset data \
       --max-auc-drop 0.002 --confident --out check.json`,
@@ -53,21 +42,21 @@ func checkCommand() *cobra.Command {
 			return o.run(c)
 		},
 	}
-	modelFlag(c, &o.model, "checkpoint `file` that was pruned")
+	flags.Model(c, &o.Model, "checkpoint `file` that was pruned")
 	f := c.Flags()
-	modelOutputFlag(c, &o.modelOutput)
-	f.StringVar(&o.pruned, "pruned", "", "pruned model `file`")
+	flags.ModelOutput(c, &o.ModelOutput)
+	f.StringVar(&o.Pruned, "pruned", "", "pruned model `file`")
 	cli.Files(c, "pruned", cli.Checkpoints...)
-	datasetFlag(c, &o.dataset, "dataset `folder`")
-	splitFlag(c, &o.split)
-	o.split = dataset.Val
+	flags.Dataset(c, &o.Folders, "dataset `folder`")
+	flags.Split(c, &o.Split)
+	o.Split = dataset.Val
 	f.Lookup("split").DefValue = dataset.Val
-	f.Float64Var(&o.bounds.AUCDrop, "max-auc-drop", 0.001, "largest `drop` of the AUC")
-	f.Float64Var(&o.bounds.LogLossRise, "max-logloss-rise", 0.001, "largest `rise` of the LogLoss, in nat")
-	f.Float64Var(&o.bounds.RMSERise, "max-rmse-rise", 0.001, "largest `rise` of the RMSE, with the squared loss")
-	lossFlag(c, &o.loss)
-	f.BoolVar(&o.bounds.Confident, "confident", false, "demand that the whole 95% intervals are within the bounds")
-	outFlag(c, &o.out, "`file` for the result, .json (default none)", "json")
+	f.Float64Var(&o.Bounds.AUCDrop, "max-auc-drop", 0.001, "largest `drop` of the AUC")
+	f.Float64Var(&o.Bounds.LogLossRise, "max-logloss-rise", 0.001, "largest `rise` of the LogLoss, in nat")
+	f.Float64Var(&o.Bounds.RMSERise, "max-rmse-rise", 0.001, "largest `rise` of the RMSE, with the squared loss")
+	flags.Loss(c, &o.Loss)
+	f.BoolVar(&o.Bounds.Confident, "confident", false, "demand that the whole 95% intervals are within the bounds")
+	flags.Out(c, &o.out, "`file` for the result, .json (default none)", "json")
 	o.outputs.Flag(c, "a file at --out that shaver did not write")
 	o.output.Flag(c)
 	cli.Group(c, "Files", "model", "model-output", "pruned", "dataset", "out", "force")
@@ -80,18 +69,27 @@ func (o *checkOptions) run(c *cobra.Command) error {
 	if err := o.output.Check(); err != nil {
 		return err
 	}
-	if err := checkBounds(&o.bounds); err != nil {
+	if err := checkBounds(&o.Bounds); err != nil {
 		return err
 	}
 	if c.Flags().Changed("out") {
-		o.outputs.Inputs(checkpoint.Files(o.model)...)
-		o.outputs.Inputs(checkpoint.Files(o.pruned)...)
-		o.outputs.Inputs(dataset.Files(o.dataset...)...)
-		if err := o.outputs.Check("--out", o.out, checks); err != nil {
+		o.outputs.Inputs(checkpoint.Files(o.Model)...)
+		o.outputs.Inputs(checkpoint.Files(o.Pruned)...)
+		o.outputs.Inputs(dataset.Files(o.Folders...)...)
+		if err := o.outputs.Check("--out", o.out, cli.Unless(gate.Written, "the result of a check")); err != nil {
 			return err
 		}
 	}
-	d, err := checkPruned(c.Context(), &o.checkInput, c.Flags().Changed)
+	var progress *cli.Progress
+	o.Begin = func(rows int64) func(int) {
+		progress = cli.NewProgress("evaluate", "rows", rows)
+		return func(rows int) { progress.Add(int64(rows)) }
+	}
+	o.Accept = func(kind loss.Kind) error { return checkBoundsOf(kind, c.Flags().Changed) }
+	d, err := o.Run(c.Context())
+	if progress != nil {
+		progress.End()
+	}
 	if err != nil {
 		return err
 	}
@@ -136,75 +134,6 @@ func checkBoundsOf(kind loss.Kind, given func(flag string) bool) error {
 		}
 	}
 	return nil
-}
-
-// checkPruned measures the model and its pruned form on all cores, with progress, and
-// decides. It returns an error if something cannot be measured. A pruned model that fails
-// is not an error. given reports whether a flag of a bound was given.
-func checkPruned(ctx context.Context, o *checkInput, given func(flag string) bool) (*gate.Document, error) {
-	ck, m, err := readModel(o.model, o.modelOutput)
-	if err != nil {
-		return nil, err
-	}
-	output := o.modelOutput
-	if !isONNX(o.pruned) {
-		output = ""
-	}
-	prunedCk, pruned, err := readModel(o.pruned, output)
-	if err != nil {
-		return nil, err
-	}
-	same := &m.Architecture
-	if m.Kind != model.Graph && pruned.Kind == model.Graph && checkpoint.IsONNX(o.model) {
-		// The calibration of an .onnx file adds nodes, so that its graph is not recognized.
-		generic, err := checkpoint.ReadPart(o.model, checkpoint.Options{Generic: true})
-		if err != nil {
-			return nil, err
-		}
-		same = &generic.Architecture
-	}
-	if err := checkSameArchitecture(o, same, &pruned.Architecture); err != nil {
-		return nil, err
-	}
-	b, err := openBench(o.dataset, o.split, o.loss, m)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkBoundsOf(b.loss, given); err != nil {
-		return nil, err
-	}
-	if err := b.dataset.CheckNames(ck.Fields); err != nil {
-		return nil, err
-	}
-	all, err := b.predictAll(ctx, []*model.Model{m, pruned})
-	if err != nil {
-		return nil, err
-	}
-	if b.loss != loss.Squared && all[0].OneKind() {
-		return nil, fault.Inputf("dataset %s: all %d rows of split %s have the label %v, so the AUC is undefined: expected both labels", joined(o.dataset), b.rows, o.split, all[0].Labels[0])
-	}
-	d := gate.Decide(o.bounds, all[0], all[1])
-	d.Model, d.Pruned, d.Dataset, d.Split = ck.Digest(), prunedCk.Digest(), b.dataset.Digest(), o.split
-	return d, nil
-}
-
-// checkSameArchitecture returns a bad-input error unless the pruned model has the
-// architecture of the model. Their weights may differ, because a calibration changes them.
-func checkSameArchitecture(o *checkInput, a, pruned *model.Architecture) error {
-	text := func(a *model.Architecture) []byte {
-		data, err := json.Marshal(a)
-		if err != nil {
-			panic(err) // an architecture has only numbers and strings
-		}
-		return data
-	}
-	if bytes.Equal(text(a), text(pruned)) {
-		return nil
-	}
-	if a.Kind == pruned.Kind && a.Size() == pruned.Size() {
-		return fault.Inputf("%s was not pruned from %s: their fields or hidden layers have other sizes (shaver model inspect)", o.pruned, o.model)
-	}
-	return fault.Inputf("%s was not pruned from %s: it has the kind %s and %s, expected the kind %s and %s", o.pruned, o.model, pruned.Kind, pruned.Size(), a.Kind, a.Size())
 }
 
 // checkTable writes the metrics of both models, and the verdict.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
@@ -26,7 +27,7 @@ func datasetInspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect DIR...",
 		Short: "Print the splits, label rates and fields of a dataset",
-		Long:  help("dataset-inspect"),
+		Long:  help.Text("dataset-inspect"),
 		Example: `  shaver dataset inspect data
   shaver dataset inspect data --top 10 --html data.html
   shaver dataset inspect days/1 days/2 days/3`,
@@ -41,7 +42,7 @@ func datasetInspectCommand() *cobra.Command {
 			}
 			if c.Flags().Changed("html") {
 				outputs.Inputs(dataset.Files(args...)...)
-				if err := outputs.Check("--html", html, pages); err != nil {
+				if err := outputs.Check("--html", html, cli.Unless(report.Written, "a page")); err != nil {
 					return err
 				}
 			}
@@ -83,7 +84,7 @@ func datasetOrigin(folders []string) report.Origin {
 			names = append(names, filepath.Base(path))
 		}
 	}
-	origin.Name = joined(names)
+	origin.Name = strings.Join(names, ", ")
 	dir := folders[len(folders)-1]
 	if info, err := os.Stat(filepath.Join(dir, dataset.ManifestName)); err == nil {
 		origin.Written = info.ModTime()

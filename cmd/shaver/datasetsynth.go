@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/data/synth"
@@ -28,7 +30,7 @@ func datasetSynthCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "synth",
 		Short: "Generate a raw log of clicks or ratings",
-		Long:  help("dataset-synth"),
+		Long:  help.Text("dataset-synth"),
 		Example: `  shaver dataset synth --shape criteo --rows 10000000 --out log.tsv.zst
   shaver dataset synth --shape ratings --rows 100000 --out ratings.csv`,
 		Args: cli.Args(cobra.NoArgs),
@@ -43,7 +45,7 @@ func datasetSynthCommand() *cobra.Command {
 	f.StringVar(&o.config.Shape, "shape", "", "`format` of the log: "+strings.Join(synth.Shapes(), ", "))
 	cli.Choices(c, "shape", synth.Shapes()...)
 	f.Int64Var(&o.config.Rows, "rows", 0, "`number` of rows")
-	seedFlag(c, &o.config.Seed)
+	flags.Seed(c, &o.config.Seed)
 	f.StringVar(&o.out, "out", "", "`file` to write; .gz and .zst are compressed")
 	o.outputs.Flag(c, "any file at --out")
 	cli.Files(c, "out")
@@ -78,7 +80,7 @@ func (o *synthOptions) run(c *cobra.Command) error {
 	return o.output.Print(c.OutOrStdout(), facts, func(w io.Writer) {
 		fmt.Fprintf(w, "rows\t%d\t%.2f%% with the label 1\n", facts.Rows, 100*float64(facts.Positives)/float64(facts.Rows))
 		fmt.Fprintf(w, "bytes\t%d\t%.1f per row, uncompressed\n", facts.Bytes, float64(facts.Bytes)/float64(facts.Rows))
-		fmt.Fprintf(w, "auc\t%s\tof the model that drew the labels\n", metric(facts.AUC))
+		fmt.Fprintf(w, "auc\t%s\tof the model that drew the labels\n", cli.Metric(facts.AUC))
 	})
 }
 

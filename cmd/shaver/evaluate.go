@@ -1,22 +1,23 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/sweep"
@@ -72,7 +73,7 @@ func evaluateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "evaluate",
 		Short: "Measure the LogLoss and AUC, or the RMSE, of a model",
-		Long:  help("evaluate"),
+		Long:  help.Text("evaluate"),
 		Example: `  shaver evaluate --model pruned.safetensors --against model.pth --dataset data
   shaver evaluate --model model.pth --dataset data --split val \
       --predictions predictions.parquet`,
@@ -84,15 +85,15 @@ func evaluateCommand() *cobra.Command {
 			return o.run(c)
 		},
 	}
-	modelFlag(c, &o.model, "checkpoint or pruned model `file`")
+	flags.Model(c, &o.model, "checkpoint or pruned model `file`")
 	f := c.Flags()
-	modelOutputFlag(c, &o.modelOutput)
+	flags.ModelOutput(c, &o.modelOutput)
 	f.StringVar(&o.against, "against", "", "model `file` to compare with (default none)")
 	cli.Files(c, "against", cli.Checkpoints...)
-	datasetFlag(c, &o.dataset, "dataset `folder`")
-	splitFlag(c, &o.split)
-	lossFlag(c, &o.loss)
-	f.StringVar(&o.predictions, "predictions", "", "`file` for the predictions: "+strings.Join(predictionFormats, " or ")+" (default none)")
+	flags.Dataset(c, &o.dataset, "dataset `folder`")
+	flags.Split(c, &o.split)
+	flags.Loss(c, &o.loss)
+	f.StringVar(&o.predictions, "predictions", "", "`file` for the predictions: "+strings.Join(measure.PredictionFormats, " or ")+" (default none)")
 	cli.Files(c, "predictions", "csv", "parquet")
 	o.outputs.Flag(c, "a file at --predictions that shaver did not write")
 	o.output.Flag(c)
@@ -105,15 +106,15 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if c.Flags().Changed("predictions") {
-		if !slices.Contains(predictionFormats, filepath.Ext(o.predictions)) {
-			return fault.Usagef("%s: expected a file for predictions with extension %s", o.predictions, strings.Join(predictionFormats, " or "))
+		if !slices.Contains(measure.PredictionFormats, filepath.Ext(o.predictions)) {
+			return fault.Usagef("%s: expected a file for predictions with extension %s", o.predictions, strings.Join(measure.PredictionFormats, " or "))
 		}
 		o.outputs.Inputs(checkpoint.Files(o.model)...)
 		o.outputs.Inputs(dataset.Files(o.dataset...)...)
 		if o.against != "" {
 			o.outputs.Inputs(checkpoint.Files(o.against)...)
 		}
-		if err := o.outputs.Check("--predictions", o.predictions, predictions); err != nil {
+		if err := o.outputs.Check("--predictions", o.predictions, cli.Unless(measure.IsPredictions, "a file of predictions")); err != nil {
 			return err
 		}
 	}
@@ -122,37 +123,39 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 		files = append(files, o.against)
 	}
 	var models []*model.Model
-	var b *bench
+	var b *measure.Bench
 	for i, file := range files {
-		if i > 0 && !isONNX(file) {
+		if i > 0 && !checkpoint.NamedONNX(file) {
 			o.modelOutput = ""
 		}
-		ck, m, err := readModel(file, o.modelOutput)
+		ck, m, err := checkpoint.ReadModel(file, o.modelOutput)
 		if err != nil {
 			return err
 		}
-		if b, err = openBench(o.dataset, o.split, o.loss, m); err != nil {
+		if b, err = measure.Open(o.dataset, o.split, o.loss, m); err != nil {
 			return err
 		}
-		if err := b.dataset.CheckNames(ck.Fields); err != nil {
+		if err := b.Dataset.CheckNames(ck.Fields); err != nil {
 			return err
 		}
 		models = append(models, m)
 	}
-	all, err := b.predictAll(c.Context(), models)
+	progress := cli.NewProgress("evaluate", "rows", int64(len(models))*b.Rows)
+	all, err := b.PredictAll(c.Context(), models, func(rows int) { progress.Add(int64(rows)) })
+	progress.End()
 	if err != nil {
 		return err
 	}
 	if o.predictions != "" {
-		if err := writePredictions(o.predictions, all[0]); err != nil {
+		if err := measure.WritePredictions(o.predictions, all[0]); err != nil {
 			return err
 		}
 	}
-	e := &evaluation{Split: o.split, Rows: b.rows, Loss: b.loss, figures: figuresOf(all[0])}
+	e := &evaluation{Split: o.split, Rows: b.Rows, Loss: b.Loss, figures: figuresOf(all[0])}
 	if o.against != "" {
 		differences := evaluate.Compare(all[1], all[0])
 		e.Against = &rival{Model: o.against, figures: figuresOf(all[1]), AUCDifference: sweep.NewInterval(differences.AUC)}
-		if b.loss == loss.Squared {
+		if b.Loss == loss.Squared {
 			e.Against.RMSEDifference = sweep.NewInterval(differences.Loss)
 		} else {
 			e.Against.LogLossDifference = sweep.NewInterval(differences.Loss)
@@ -170,11 +173,11 @@ func (e *evaluation) table(w io.Writer, file string) {
 	}
 	line := func(name string, own *float64, other func(*rival) (*float64, *sweep.Interval)) {
 		if r == nil {
-			fmt.Fprintf(w, "%s\t%s\n", name, metric(own))
+			fmt.Fprintf(w, "%s\t%s\n", name, cli.Metric(own))
 			return
 		}
 		value, difference := other(r)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, metric(own), metric(value), differenceText(difference))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, cli.Metric(own), cli.Metric(value), differenceText(difference))
 	}
 	if e.Loss == loss.Squared {
 		line("RMSE", e.RMSE, func(r *rival) (*float64, *sweep.Interval) { return r.RMSE, r.RMSEDifference })
@@ -184,14 +187,6 @@ func (e *evaluation) table(w io.Writer, file string) {
 	}
 	line("AUC", e.AUC, func(r *rival) (*float64, *sweep.Interval) { return r.AUC, r.AUCDifference })
 	line("LogLoss", e.LogLoss, func(r *rival) (*float64, *sweep.Interval) { return r.LogLoss, r.LogLossDifference })
-}
-
-// metric returns v with six decimals, or "-" if it is undefined.
-func metric(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.6f", *v)
 }
 
 // differenceText returns a difference and its interval as two cells of a table.
@@ -207,71 +202,4 @@ func differenceText(d *sweep.Interval) string {
 		text += ", may be chance"
 	}
 	return text
-}
-
-// readModel reads a checkpoint and builds its model. output chooses one of several outputs of
-// an .onnx file; see checkpoint.ReadOutput.
-func readModel(path, output string) (*checkpoint.Checkpoint, *model.Model, error) {
-	ck, err := checkpoint.ReadOutput(path, output)
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err := ck.Model()
-	return ck, m, err
-}
-
-// bench measures models on one split of a dataset.
-type bench struct {
-	dataset *dataset.Dataset
-	split   string
-	rows    int64
-	loss    loss.Kind
-}
-
-// openBench opens a split for measuring m and other models with the same fields. name is that
-// of the loss, or "" for that of the dataset's labels.
-func openBench(folders []string, split, name string, m *model.Model) (*bench, error) {
-	d, err := dataset.OpenAll(folders)
-	if err != nil {
-		return nil, err
-	}
-	if d, err = d.For(&m.Architecture); err != nil {
-		return nil, err
-	}
-	rows := d.Rows(split)
-	if rows == 0 {
-		return nil, fault.Inputf("dataset %s has no split %q: it has %v", joined(folders), split, d.SplitNames())
-	}
-	kind, err := d.ChooseLoss(name)
-	if err != nil {
-		return nil, err
-	}
-	return &bench{d, split, rows, kind}, nil
-}
-
-// predictAll predicts the labels of the split by each model, with progress.
-func (b *bench) predictAll(ctx context.Context, models []*model.Model) (all []*evaluate.Predictions, err error) {
-	progress := cli.NewProgress("evaluate", "rows", int64(len(models))*b.rows)
-	defer progress.End()
-	for _, m := range models {
-		found, err := b.predict(ctx, m, progress)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found)
-	}
-	return all, nil
-}
-
-// predict predicts the labels of the split on all cores. It adds the rows to progress, unless that is nil.
-func (b *bench) predict(ctx context.Context, m *model.Model, progress *cli.Progress) (*evaluate.Predictions, error) {
-	source := func(ctx context.Context, each func(*model.Rows) error) error {
-		return b.dataset.Scan(ctx, []string{b.split}, 4096, func(rows *model.Rows) error {
-			if progress != nil {
-				progress.Add(int64(rows.Len()))
-			}
-			return each(rows)
-		})
-	}
-	return evaluate.Predict(ctx, m, b.loss, source, runtime.GOMAXPROCS(0))
 }

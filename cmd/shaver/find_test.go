@@ -5,10 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
+	"shaver/internal/app/training"
+	"shaver/internal/app/training/trainingtest"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/sparsity"
 )
@@ -18,12 +19,12 @@ import (
 // baseline zero, and PEP keeps exactly the entries of the budget.
 func TestFindResumes(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 8000)
+	data := trainingtest.Clicks(t, dir, 8000)
 	for table, more := range map[string][]string{"pep": {"--epochs", "12", "--warm-up", "2"}, "optembed": {"--epochs", "2"}} {
 		args := func(out string) []string {
 			return append(append([]string{"train", "--dataset", data, "--table", table, "--sparsity", "0.7", "--out", filepath.Join(dir, out)}, tinyTraining...), more...)
 		}
-		var whole, continued trainingResult
+		var whole, continued training.Result
 		shaver(t, &whole, args("whole-"+table)...)
 		c, err := checkpoint.Read(filepath.Join(dir, "whole-"+table))
 		if err != nil || c.Compact == nil {
@@ -85,22 +86,4 @@ func killOften(t *testing.T, out string, args []string) {
 			break // it ended before
 		}
 	}
-}
-
-// A budget that thresholds do not reach, or that OptEmbed cannot reach, is an error that says
-// what to do, and leaves no state.
-func TestFindGivesUp(t *testing.T) {
-	dir := t.TempDir()
-	data := clicks(t, dir, 2000)
-	for want, args := range map[string][]string{
-		"entries remain after 2 epochs": {"--table", "pep", "--sparsity", "0.999", "--epochs", "2", "--warm-up", "1", "--learning-rate", "0.3"},
-		"expected at most 0.75":         {"--table", "optembed", "--sparsity", "0.8", "--epochs", "1"},
-	} {
-		out := filepath.Join(dir, "out")
-		text, err := exec.Command("shaver", append(append([]string{"train", "--dataset", data, "--out", out}, tinyTraining...), args...)...).CombinedOutput()
-		if err == nil || !strings.Contains(string(text), want) {
-			t.Errorf("%v: %v, %s, expected %q", args, err, text, want)
-		}
-	}
-	wantFiles(t, dir, "data", "rows.csv")
 }

@@ -1,19 +1,19 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
@@ -123,7 +123,7 @@ type rawOptions struct {
 	oov        string
 	model      string
 	output     string // output of the model, if it is an .onnx file with several
-	memory     byteSize
+	memory     flags.Bytes
 	lists      *listOptions // nil if no field can be a list
 }
 
@@ -273,7 +273,7 @@ func rawCommand(use, short, long, example string, minCount int64, counted string
 	var run importRun
 	raw := rawOptions{lists: lists}
 	c := &cobra.Command{
-		Use: use + " FILE...", Short: short, Long: long + "\n\n" + help("import-ids"), Example: example, Args: cli.Args(cobra.MinimumNArgs(1)),
+		Use: use + " FILE...", Short: short, Long: long + "\n\n" + help.Text("import-ids"), Example: example, Args: cli.Args(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: cli.FileArgs(),
 		RunE: func(c *cobra.Command, files []string) error {
 			f, err := format()
@@ -285,8 +285,8 @@ func rawCommand(use, short, long, example string, minCount int64, counted string
 	}
 	run.flags(c, "8:1:1")
 	raw.flags(c, minCount, counted)
-	modelFlag(c, &raw.model, "checkpoint `file` whose field sizes the vocabulary must have (default any sizes)")
-	modelOutputFlag(c, &raw.output)
+	flags.Model(c, &raw.model, "checkpoint `file` whose field sizes the vocabulary must have (default any sizes)")
+	flags.ModelOutput(c, &raw.output)
 	cli.Group(c, idFlags, "model", "model-output")
 	if lists != nil {
 		lists.flags(c)
@@ -302,7 +302,7 @@ func importCriteoCommand() *cobra.Command {
 	var rule string
 	var numbers denseOptions
 	return rawCommand("criteo", "Import Criteo's display advertising logs",
-		help("dataset-import-criteo"), `  shaver dataset import criteo day_*.gz --memory 4GiB --out data
+		help.Text("dataset-import-criteo"), `  shaver dataset import criteo day_*.gz --memory 4GiB --out data
   shaver dataset import criteo log.tsv --numbers log2 --split 8:1:1 --out data`, 10, ingest.CountAll, nil, func(c *cobra.Command) {
 			c.Flags().StringVar(&rule, "numbers", ingest.LnSquared, "`rule` for integers: ln-squared, log2, none, log1p, log1p-clipped or zscore")
 			cli.Choices(c, "numbers", append([]string{ingest.LnSquared, ingest.Log2}, dense.Rules...)...)
@@ -317,12 +317,12 @@ func importCriteoCommand() *cobra.Command {
 
 func importAvazuCommand() *cobra.Command {
 	return rawCommand("avazu", "Import Avazu's click logs",
-		help("dataset-import-avazu"), "  shaver dataset import avazu train.gz --out data", 2, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.Avazu(), nil })
+		help.Text("dataset-import-avazu"), "  shaver dataset import avazu train.gz --out data", 2, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.Avazu(), nil })
 }
 
 func importKDDCommand() *cobra.Command {
 	return rawCommand("kdd", "Import the logs of KDD Cup 2012, track 2",
-		help("dataset-import-kdd"), "  shaver dataset import kdd training.txt --memory 4GiB --out data", 10, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.KDD(), nil })
+		help.Text("dataset-import-kdd"), "  shaver dataset import kdd training.txt --memory 4GiB --out data", 10, ingest.CountAll, nil, nil, func() (ingest.Format, error) { return ingest.KDD(), nil })
 }
 
 func importTableCommand() *cobra.Command {
@@ -330,7 +330,7 @@ func importTableCommand() *cobra.Command {
 	var numbers denseOptions
 	var lists listOptions
 	c := rawCommand("parquet", "Import Parquet or Arrow IPC files",
-		help("dataset-import-parquet", "import-dense", "import-lists"), help("dataset-import-parquet.example"), 2, ingest.CountTrain, &lists, func(c *cobra.Command) { columns.flags(c); numbers.flags(c) }, func() (f ingest.Format, err error) {
+		help.Text("dataset-import-parquet", "import-dense", "import-lists"), help.Text("dataset-import-parquet.example"), 2, ingest.CountTrain, &lists, func(c *cobra.Command) { columns.flags(c); numbers.flags(c) }, func() (f ingest.Format, err error) {
 			f = ingest.Tables()
 			if f.Dense, err = numbers.set(); err != nil {
 				return f, err
@@ -396,35 +396,3 @@ func (o *labelOptions) numbers() (bool, error) {
 	}
 	return o.labels == dataset.NumberLabels, nil
 }
-
-// byteSize is the value of a flag in bytes, such as 4GiB.
-type byteSize int64
-
-var byteUnits = []struct {
-	name string
-	size int64
-}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}}
-
-func (b *byteSize) Set(text string) error {
-	for _, unit := range byteUnits {
-		if digits, ok := strings.CutSuffix(text, unit.name); ok {
-			n, err := strconv.ParseInt(digits, 10, 64)
-			if err == nil && n > 0 && n < 1<<62/unit.size {
-				*b = byteSize(n * unit.size)
-				return nil
-			}
-		}
-	}
-	return errors.New("expected a size, such as 512MiB or 4GiB")
-}
-
-func (b *byteSize) String() string {
-	for _, unit := range byteUnits {
-		if n := int64(*b); n > 0 && n%unit.size == 0 {
-			return strconv.FormatInt(n/unit.size, 10) + unit.name
-		}
-	}
-	return strconv.FormatInt(int64(*b), 10)
-}
-
-func (b *byteSize) Type() string { return "SIZE" }

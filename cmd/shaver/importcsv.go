@@ -5,7 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
@@ -29,8 +31,8 @@ func importCSVCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "csv",
 		Short:   "Import CSV or TSV files of encoded ids or raw strings",
-		Long:    help("dataset-import-csv", "import-dense", "import-lists", "import-ids"),
-		Example: help("dataset-import-csv.example"),
+		Long:    help.Text("dataset-import-csv", "import-dense", "import-lists", "import-ids"),
+		Example: help.Text("dataset-import-csv.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.importCSV(c) },
 	}
@@ -48,8 +50,8 @@ func importCSVCommand() *cobra.Command {
 	f.StringSliceVar(&o.train, "train", nil, "`files` of encoded rows for the train split, separated by commas")
 	f.StringSliceVar(&o.val, "val", nil, "`files` of encoded rows for the val split")
 	f.StringSliceVar(&o.test, "test", nil, "`files` of encoded rows for the test split")
-	modelFlag(c, &o.raw.model, "checkpoint `file` whose field sizes the rows must have (default any sizes)")
-	modelOutputFlag(c, &o.raw.output)
+	flags.Model(c, &o.raw.model, "checkpoint `file` whose field sizes the rows must have (default any sizes)")
+	flags.ModelOutput(c, &o.raw.output)
 	f.IntSliceVar(&o.sizes, "field-sizes", nil, "`numbers` of features, one for each field, separated by commas (default one more than the largest local id, if that is plausible)")
 	f.StringSliceVar(&o.files, "raw", nil, "`files` of raw strings, separated by commas")
 	cli.Group(c, rowFlags, "train", "val", "test", "raw")

@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/night"
 	"shaver/internal/app/places"
 	"shaver/internal/base/fault"
 	"shaver/internal/ops/autoscale"
@@ -42,8 +44,8 @@ func serveCommand(cluster func(namespace, name string) (*autoscale.Kubernetes, e
 	c := &cobra.Command{
 		Use:     "serve",
 		Short:   "Export metrics of all jobs, and size the workers by the queue",
-		Long:    help("job-serve") + "\n\n" + cli.ExitHelp,
-		Example: help("job-serve.example"),
+		Long:    help.Text("job-serve") + "\n\n" + cli.ExitHelp,
+		Example: help.Text("job-serve.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
@@ -113,14 +115,14 @@ func (o *jobServeOptions) run(c *cobra.Command) error {
 		scaler = &autoscale.Scaler{Rule: o.rule, Deployment: deployment, Log: log}
 		sources = append(sources, metrics.FromKubernetes)
 	}
-	var night func(name string) (io.ReadCloser, error)
+	var reader func(name string) (io.ReadCloser, error)
 	if o.nightly != "" {
 		read, end, err := places.Reader(c, o.nightly)
 		if err != nil {
 			return err
 		}
 		defer end()
-		night = read
+		reader = read
 		sources = append(sources, metrics.FromNights)
 	}
 	set := metrics.New()
@@ -138,8 +140,8 @@ func (o *jobServeOptions) run(c *cobra.Command) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if night != nil {
-			serveNights(ctx, overview.New(config), set, night)
+		if reader != nil {
+			serveNights(ctx, overview.New(config), set, reader)
 		}
 	}()
 	defer func() {
@@ -168,11 +170,11 @@ func serveNights(ctx context.Context, r *overview.Reader, set *metrics.Set, open
 		if len(lines) == 0 {
 			return nil
 		}
-		n := nightMetrics(lines)
+		n := night.Metrics(lines)
 		if current != nil { // somebody may have gone back to an earlier night
 			for _, l := range lines {
 				if l.Night == current.Night {
-					n.LastPublished = timeOf(l.Finished)
+					n.LastPublished = night.Time(l.Finished)
 				}
 			}
 		}

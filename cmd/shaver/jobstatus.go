@@ -2,21 +2,48 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
 )
 
+func jobListCommand() *cobra.Command {
+	o := &jobOptions{}
+	return o.command("list", "List the jobs on the server",
+		help.Text("job-list"),
+		"  shaver job list --nats nats://nats:4222",
+		func(ctx context.Context, b *bus.Bus, c *cobra.Command, _ string) error {
+			jobs, err := b.Jobs(ctx)
+			if err != nil {
+				return err
+			}
+			for _, s := range jobs {
+				if s.Progress.State == bus.Unreadable && !o.output.JSON() {
+					fmt.Fprintf(c.ErrOrStderr(), "unreadable %s\n", cli.Printable(s.Error))
+				}
+			}
+			return o.output.Print(c.OutOrStdout(), jobs, func(w io.Writer) {
+				fmt.Fprintln(w, "JOB\tSTATE\tROWS\tOF\tSHARDS\tOF\tQUARANTINED\tROWS/S\tLEFT")
+				for _, s := range jobs {
+					p := &s.Progress
+					fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.0f\t%s\n", s.ID, cli.Printable(p.State), p.Rows, p.RowsTotal, p.Shards, p.ShardsTotal, p.Quarantined, p.Rate, left(p))
+				}
+			})
+		})
+}
+
 func jobStatusCommand() *cobra.Command {
 	o := &jobOptions{}
-	return o.command("status JOB", "Print the state of a job", help("job-status"),
+	return o.command("status JOB", "Print the state of a job", help.Text("job-status"),
 		"  shaver job status 0123456789abcdef0123 --nats nats://nats:4222", func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
 			s, err := b.JobStatus(ctx, id)
 			if err != nil {
@@ -67,4 +94,28 @@ func clock(at time.Time, layout string) string {
 		return "-"
 	}
 	return at.Local().Format(layout)
+}
+
+func jobWatchCommand() *cobra.Command {
+	o := &jobOptions{}
+	return o.command("watch JOB", "Follow a job until it ends",
+		`Print a line whenever the state of a job changes, until the job ends. With -o
+json each line is an object.`,
+		"  shaver job watch 0123456789abcdef0123 --nats nats://nats:4222",
+		func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
+			out := cli.PrintableWriter(c.OutOrStdout())
+			lines := json.NewEncoder(out)
+			return b.Watch(ctx, id, func(s bus.Status) error {
+				if o.output.JSON() {
+					return lines.Encode(s.Progress)
+				}
+				p, waiting := &s.Progress, ""
+				if p.Waiting != "" {
+					waiting = "; waiting for " + cli.Printable(p.Waiting)
+				}
+				_, err := fmt.Fprintf(out, "%s %s: %d of %d rows, %.0f/s, %s left; %d workers, %d quarantined shards%s\n",
+					time.Now().Format(time.TimeOnly), cli.Printable(p.State), p.Rows, p.RowsTotal, p.Rate, left(p), len(p.Workers), p.Quarantined, waiting)
+				return err
+			})
+		})
 }

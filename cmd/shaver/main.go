@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/places"
 )
@@ -32,7 +33,7 @@ func newRoot() *cobra.Command {
 		Short: "Prune a click model's embedding table by Shapley values",
 		Long: `shaver computes the Shapley value of every entry of a click model's embedding
 table, prunes the table to any budget, and measures what the pruning costs.`,
-		Example: help("shaver.example"),
+		Example: help.Text("shaver.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

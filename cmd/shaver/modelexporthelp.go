@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 )
 
@@ -42,7 +43,7 @@ func modelExportHelpCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export-help",
 		Short: "Print the Python lines that export a framework's model to ONNX",
-		Long:  help("model-export-help"),
+		Long:  help.Text("model-export-help"),
 		Example: `  shaver model export-help --for fuxictr
   shaver model export-help --for keras > export.py`,
 		Args: cli.Args(cobra.NoArgs),

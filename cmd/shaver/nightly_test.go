@@ -83,7 +83,7 @@ func newNightsSource(t *testing.T, nights int) *nightsSource {
 		rows := filepath.Join(s.dir, "rows.csv")
 		f, err := os.Create(rows)
 		if err == nil {
-			err = errors.Join(writeRows(f, truth, 3000), f.Close())
+			err = errors.Join(truth.WriteCSV(f, 3000), f.Close())
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -714,12 +714,9 @@ func TestNightlyInit(t *testing.T) {
 	f := newNightsSource(t, 1).folder()
 	path := f.path("example.yaml")
 	command(t, "shaver", "nightly", "--init", "--config", path)
-	c, err := nightly.Read(path, nightlyKeys)
-	if err == nil {
-		err = checkNightly(c)
-	}
+	c, err := readNights(path)
 	if err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
 	if c.Window != 7 || c.Score.Get("parts") != "16" || !c.Calibrate {
 		t.Errorf("%+v", c)
@@ -766,10 +763,7 @@ func TestNightlySettings(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		c, err := nightly.Read(path, nightlyKeys)
-		if err == nil {
-			err = checkNightly(c)
-		}
+		_, err := readNights(path)
 		if err == nil || !fault.IsInput(err) || !strings.HasPrefix(err.Error(), path+want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: error %v, expected %s", text, err, want)
 		}

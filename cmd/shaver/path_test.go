@@ -197,7 +197,7 @@ func TestPathScores(t *testing.T) {
 	t.Run("compare", func(t *testing.T) {
 		// Half of the values are 0. These ties explain that the correlation is sqrt(7/8).
 		for other, least := range map[string]float64{values: .93, path: 1} {
-			var c comparison
+			var c scores.Comparison
 			shaver(t, &c, "scores", "compare", path, other)
 			if c.Spearman == nil || *c.Spearman < least || c.RelativeRMS != nil || c.Shift != nil || c.Beyond != nil || c.Overlap[0].Portion < .999 {
 				t.Errorf("compared with %s: %+v, Spearman %v", other, c.Overlap, *c.Spearman)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/csv"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -85,4 +87,18 @@ func TestPathToONNX(t *testing.T) {
 	if string(ranks["click"]) == string(ranks["buy"]) {
 		t.Error("both tasks have the same order")
 	}
+}
+
+func readCSV(t *testing.T, path string) [][]string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	records, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records
 }

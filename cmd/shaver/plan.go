@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
 	"shaver/internal/base/fault"
@@ -31,8 +32,8 @@ func planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "plan",
 		Short:   "Estimate the cost of a job without running it",
-		Long:    help("plan"),
-		Example: help("plan.example"),
+		Long:    help.Text("plan"),
+		Example: help.Text("plan.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
@@ -107,29 +108,17 @@ func forecastTable(w io.Writer, f *forecast.Forecast) {
 	}
 	fmt.Fprintf(w, "time\t%v\ton %d cores, %d workers\n", time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Cores, f.Workers)
 	fmt.Fprintf(w, "shards\t%d\tof %d rows, %.3g s each\n", f.Shards, f.RowsPerShard, f.SecondsPerShard)
-	fmt.Fprintf(w, "bytes per shard\t%s\n", size(f.ShardBytes))
-	fmt.Fprintf(w, "bytes per partial\t%s\t%d shards, %d features\n", size(f.PartialBytes), f.ShardsPerPartial, f.PartialFeatures)
+	fmt.Fprintf(w, "bytes per shard\t%s\n", cli.Size(f.ShardBytes))
+	fmt.Fprintf(w, "bytes per partial\t%s\t%d shards, %d features\n", cli.Size(f.PartialBytes), f.ShardsPerPartial, f.PartialFeatures)
 	if f.Ranges > 0 {
 		fmt.Fprintf(w, "blobs of partials\t%d\t%d for each partial\n", f.Blobs, f.Ranges)
 	}
-	fmt.Fprintf(w, "network\t%s to workers\t%s from workers\n", size(f.BytesToWorkers), size(f.BytesFromWorkers))
-	fmt.Fprintf(w, "memory\t%s per worker\t%s for the coordinator\n", size(f.WorkerMemory), size(f.CoordinatorMemory))
+	fmt.Fprintf(w, "network\t%s to workers\t%s from workers\n", cli.Size(f.BytesToWorkers), cli.Size(f.BytesFromWorkers))
+	fmt.Fprintf(w, "memory\t%s per worker\t%s for the coordinator\n", cli.Size(f.WorkerMemory), cli.Size(f.CoordinatorMemory))
 	if f.Ranges > 0 {
-		fmt.Fprintf(w, "\t%s per merger\tat most, with %d mergers\n", size(f.MergerMemory), f.Ranges)
+		fmt.Fprintf(w, "\t%s per merger\tat most, with %d mergers\n", cli.Size(f.MergerMemory), f.Ranges)
 	}
 	if m.Features > 0 {
 		fmt.Fprintf(w, "features in the measured rows\t%d\t%d expected in random order\n", m.Features, m.Expected)
 	}
-}
-
-// size returns a number of bytes with a unit.
-func size(bytes int64) string {
-	v, units := float64(bytes), []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	for v >= 1024 && len(units) > 1 {
-		v, units = v/1024, units[1:]
-	}
-	if v >= 1000 { // %.3g would print an exponent
-		return fmt.Sprintf("%.0f %s", v, units[0])
-	}
-	return fmt.Sprintf("%.3g %s", v, units[0])
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,35 +114,5 @@ func TestConvertONNX(t *testing.T) {
 				t.Errorf("%s%s has other bytes: %v", name, extension, err)
 			}
 		}
-	}
-}
-
-// A compact file, a dense file and an .onnx file have a delta. That of the compact file has
-// the entries that were kept.
-func TestModelDelta(t *testing.T) {
-	folder := t.TempDir()
-	path := func(name string) string { return filepath.Join(folder, name) }
-	export := filepath.Join("..", "..", "testdata", "onnx", "pytorch-fm-deepfm.legacy.onnx")
-	prunable(t, export, folder, 7, 11, 5, 4, 3)
-	prune := []string{"prune", "--model", export, "--scores", path("s.arrow"), "--sparsity", "0.8", "--out"}
-	command(t, "shaver", append(prune, path("compact.safetensors"))...)
-	command(t, "shaver", append(prune, path("dense.safetensors"), "--dense")...)
-	command(t, "shaver", append(prune, path("pruned.onnx"))...)
-	for _, name := range []string{"compact.safetensors", "dense.safetensors", "pruned.onnx"} {
-		var d delta
-		text := command(t, "shaver", "model", "delta", path(name), "--out", path("delta of "+name), "-o", "json")
-		if err := json.Unmarshal(text, &d); err != nil {
-			t.Fatal(err)
-		}
-		if d.Rows != 30 || d.Kept+d.Dropped != 30 || d.Dropped < 5 || d.Entries < 24 || d.Tables != 1 || d.Entries > 24 && name == "compact.safetensors" {
-			t.Errorf("%s: %+v", name, d)
-		}
-		files, err := filepath.Glob(path("delta of " + name + "/*"))
-		if err != nil || len(files) != 3 {
-			t.Errorf("%s: files %q, %v", name, files, err)
-		}
-	}
-	if message, code := failure(t, "model", "delta", path("pruned.onnx"), "--out", path("delta of pruned.onnx")); code != 2 || !strings.Contains(message, "already exists and is not empty") {
-		t.Errorf("code %d: %s", code, message)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/click/model"
 	"shaver/internal/value/mask"
 )
 
@@ -123,43 +122,4 @@ func droppedOf(t *testing.T, path string) []bool {
 		t.Fatal(err)
 	}
 	return dropped
-}
-
-// The previous model may have smaller fields, and its choices stay with their ids.
-func TestChoicesOfASmallerModel(t *testing.T) {
-	dir := t.TempDir()
-	rows, scores, pruned := filepath.Join(dir, "rows"), filepath.Join(dir, "s.arrow"), filepath.Join(dir, "p.safetensors")
-	modelFile := filepath.Join(goldenDir, "fm.pth")
-	command(t, "shaver", "dataset", "import", "csv", "--ids", "global", "--train", filepath.Join(goldenDir, "fm.rows.csv"), "--model", modelFile, "--out", rows)
-	command(t, "shaver", "score", "--model", modelFile, "--dataset", rows, "--splits", "train", "--out", scores)
-	command(t, "shaver", "prune", "--model", modelFile, "--scores", scores, "--sparsity", "0.5", "--out", pruned)
-	before, err := checkpoint.Read(pruned)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dropped := droppedOf(t, pruned) // [3 4 3] x 3
-	grown := &checkpoint.Checkpoint{Architecture: model.Architecture{Kind: model.FM, FieldDims: []int{3, 6, 3}, Dim: 3}}
-	choices, err := choicesOf(grown, before, pruned)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, c := range choices {
-		want := mask.WasAbsent
-		if at := i - 6; i < 21 || at >= 21 {
-			if i < 21 {
-				at = i
-			}
-			want = mask.WasKept
-			if dropped[at] {
-				want = mask.WasDropped
-			}
-		}
-		if c != want {
-			t.Errorf("choice of entry %d is %d, expected %d", i, c, want)
-		}
-	}
-	before.Fields, grown.Fields = []string{"a", "b", "c"}, []string{"a", "c", "b"}
-	if _, err := choicesOf(grown, before, pruned); err == nil {
-		t.Error("fields of another order are accepted")
-	}
 }

@@ -1,35 +1,21 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
-	"shaver/internal/app/launch"
+	"shaver/internal/app/flags"
+	"shaver/internal/app/night"
+	"shaver/internal/app/quickstart"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
-	"shaver/internal/click/compact"
-	"shaver/internal/click/model"
-	"shaver/internal/click/planted"
-	"shaver/internal/data/dataset"
-	"shaver/internal/data/ingest"
-	"shaver/internal/jobs/bus"
-	"shaver/internal/jobs/coordinator"
-	"shaver/internal/jobs/prepare"
-	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
-	"shaver/internal/value/baseline"
-	"shaver/internal/value/estimator"
-	"shaver/internal/value/mask"
 )
 
 type quickstartOptions struct {
@@ -46,8 +32,8 @@ func quickstartCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "quickstart",
 		Short:   "Run all steps on generated data, in about a minute",
-		Long:    help("quickstart") + "\n\n" + cli.ExitHelp,
-		Example: help("quickstart.example"),
+		Long:    help.Text("quickstart") + "\n\n" + cli.ExitHelp,
+		Example: help.Text("quickstart.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
@@ -55,7 +41,7 @@ func quickstartCommand() *cobra.Command {
 	f.IntVar(&o.rows, "rows", 200_000, "`number` of rows to generate, at least 100")
 	f.IntVar(&o.nights, "nights", 0, "`number` of nights to simulate, at least 1 (default none)")
 	f.BoolVar(&o.train, "train", false, "train the model on the rows, and tune it after pruning")
-	seedFlag(c, &o.seed)
+	flags.Seed(c, &o.seed)
 	f.StringVar(&o.out, "out", "", "new `folder` for the files (default a temporary one, which is deleted)")
 	cli.Folder(c, "out")
 	o.output.Flag(c)
@@ -69,7 +55,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	if o.rows < 100 {
 		return fault.Usagef("--rows %d: expected at least 100", o.rows)
 	}
-	if least := leastNightRows * (o.nights + nightsWindow - 1); c.Flags().Changed("nights") {
+	if least := night.LeastRows(o.nights); c.Flags().Changed("nights") {
 		if o.nights < 1 || o.nights > 1000 {
 			return fault.Usagef("--nights %d: expected a number from 1 to 1000", o.nights)
 		}
@@ -110,75 +96,12 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 	if o.nights > 0 {
 		return o.simulate(c, file)
 	}
-	step := 0
-	next := func(format string, args ...any) {
-		step++
-		say("%d. "+format, append([]any{step}, args...)...)
+	steps := quickstart.Steps{
+		Rows: o.rows, Train: o.train, Seed: o.seed, Folder: dir, Say: say,
+		Show: func(d *sweep.Document) error { return o.output.Print(c.OutOrStdout(), d, d.WriteTable) },
 	}
-
-	next("make a click model and %d rows from it", o.rows)
-	config := planted.Default
-	config.Seed = o.seed
-	p, err := planted.New(config)
-	if err != nil {
+	if err := steps.Run(c.Context()); err != nil {
 		return err
-	}
-	if !o.train {
-		if _, err := checkpoint.WriteDense(file("model.safetensors"), p.Checkpoint); err != nil {
-			return err
-		}
-	}
-	if err := atomicfile.Write(file("rows.csv"), func(w io.Writer) error { return writeRows(w, p, o.rows) }); err != nil {
-		return err
-	}
-
-	next("import the rows, split 8:1:1")
-	if _, err := ingest.ImportEncoded(c.Context(), ingest.EncodedConfig{
-		Train: []string{file("rows.csv")}, Split: "8:1:1", Seed: o.seed, Sizes: config.FieldDims, Out: file("dataset"),
-	}); err != nil {
-		return err
-	}
-
-	if o.train {
-		next("train a DeepFM on the rows")
-		if err := o.fit(c.Context(), file); err != nil {
-			return err
-		}
-	}
-
-	next("find the order in which entries are dropped: a path, to prune")
-	report, err := o.score(c.Context(), file, file("order.arrow"), estimator.Path)
-	if err != nil {
-		return err
-	}
-	say("   %d rounds in %.1f s", len(report.Path.Rounds), report.Seconds)
-
-	next("compute the Shapley value of each entry, to quote")
-	report, err = o.score(c.Context(), file, file("scores.arrow"), estimator.Debiased)
-	if err != nil {
-		return err
-	}
-	say("   %d rows in %.1f s, efficiency error %.2g, standard error %.2g", report.Rows, report.Seconds, *report.EfficiencyError, report.EfficiencySE)
-
-	next("prune and measure on the test split")
-	found, err := sweepMethods(c.Context(), &sweepInput{
-		model: file("model.safetensors"), scores: []string{file("order.arrow"), file("scores.arrow")}, dataset: []string{file("dataset")}, split: dataset.Test,
-		aggregates: []string{scores.DefaultAggregate}, rank: mask.Abs, budgets: budgets(mask.Sparsity, []float64{.5, .8, .9, .95}),
-		rivals: []string{sweep.Magnitude}, values: []string{string(compact.Float32)},
-	})
-	if err != nil {
-		return err
-	}
-	if err := o.output.Print(c.OutOrStdout(), found, found.WriteTable); err != nil {
-		return err
-	}
-	if o.train {
-		next("prune to a sparsity of 0.95, and tune the model")
-		found, err := o.tune(c.Context(), file)
-		if err != nil {
-			return err
-		}
-		say("   %d epochs: AUC %s -> %s", found.Epochs, metric(found.Before), metric(found.After))
 	}
 	say("done in %.0f s\n", time.Since(start).Seconds())
 	if !o.train {
@@ -204,46 +127,3 @@ const ownSteps = `  shaver dataset import csv --ids local --train train.csv --va
   shaver prune --model model.pth --scores order.arrow --sparsity 0.9 \
       --out pruned.safetensors
   shaver evaluate --model pruned.safetensors --against model.pth --dataset data`
-
-// score runs a job of an estimator with its defaults, and writes its scores to out.
-func (o *quickstartOptions) score(ctx context.Context, file func(string) string, out, by string) (*launch.JobReport, error) {
-	log, err := cli.Logger("text", false)
-	if err != nil {
-		return nil, err
-	}
-	d, err := dataset.Open(file("dataset"))
-	if err != nil {
-		return nil, err
-	}
-	options := estimator.Options{Estimator: by, Passes: 1}
-	options.SetDefaults()
-	job := launch.Job{Config: coordinator.Config{
-		Request: prepare.Request{
-			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
-			Options: options, Seed: o.seed,
-		},
-		Out: out, Queue: bus.DefaultQueue, Log: log,
-	}, AnyKernel: true, Once: true}
-	return job.Run(ctx)
-}
-
-// writeRows writes n rows of p as CSV with local ids.
-func writeRows(to io.Writer, p *planted.Planted, n int) error {
-	w := bufio.NewWriter(to)
-	line := []byte("label")
-	for _, name := range p.Fields {
-		line = append(append(line, ','), name...)
-	}
-	_, _ = w.Write(append(line, '\n')) // the writer keeps its first error
-	offsets := model.Offsets(p.FieldDims)
-	var rows model.Rows
-	p.Rows(&rows, 0, n)
-	for i := range rows.Len() {
-		line = strconv.AppendUint(line[:0], uint64(rows.Label[i]), 10)
-		for j, f := range rows.Row(i) {
-			line = strconv.AppendInt(append(line, ','), int64(f-offsets[j]), 10)
-		}
-		_, _ = w.Write(append(line, '\n'))
-	}
-	return w.Flush()
-}

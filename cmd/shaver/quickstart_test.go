@@ -10,6 +10,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
 )
 
@@ -36,7 +37,7 @@ func TestQuickstart(t *testing.T) {
 	// The other commands read the files and compute the same scores.
 	var report launch.JobReport
 	readJSON(t, filepath.Join(out, "scores.job.json"), &report)
-	var facts scoresFacts
+	var facts scores.Facts
 	shaver(t, &facts, "scores", "inspect", filepath.Join(out, "scores.arrow"))
 	if facts.Job != report.Job || facts.Rows != report.Rows || facts.Rows < 7000 {
 		t.Errorf("the scores are of job %s and %d rows, its report says %s and %d", facts.Job, facts.Rows, report.Job, report.Rows)

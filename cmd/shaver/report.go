@@ -1,40 +1,34 @@
 package main
 
 import (
-	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/app/launch"
+	"shaver/internal/app/reporting"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
-	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/picture"
 	"shaver/internal/prune/report"
 	"shaver/internal/prune/sweep"
 )
 
 type reportOptions struct {
-	modelOutput                     string
-	model, scores, sweep, aggregate string
-	dataset                         []string
-	out, pictures                   string
-	outputs                         cli.Outputs
-	tolerance                       sweep.Tolerance
-	output                          cli.Output
+	reporting.Input
+	aggregate     string
+	out, pictures string
+	outputs       cli.Outputs
+	output        cli.Output
 }
 
 // written is what "report" prints.
@@ -49,8 +43,8 @@ func reportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "report",
 		Short:   "Write an HTML report about scores and pruning",
-		Long:    help("report"),
-		Example: help("report.example"),
+		Long:    help.Text("report"),
+		Example: help.Text("report.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
@@ -59,11 +53,11 @@ func reportCommand() *cobra.Command {
 			if err := o.output.Check(); err != nil {
 				return err
 			}
-			for name, v := range map[string]float64{"auc-tolerance": o.tolerance.AUC, "log-loss-tolerance": o.tolerance.LogLoss} {
+			for name, v := range map[string]float64{"auc-tolerance": o.Tolerance.AUC, "log-loss-tolerance": o.Tolerance.LogLoss} {
 				if !(v >= 0 && v <= 1) {
 					return fault.Usagef("--%s %v: expected a number from 0 to 1", name, v)
 				}
-				if c.Flags().Changed(name) && o.sweep == "" {
+				if c.Flags().Changed(name) && o.Sweep == "" {
 					return fault.Usagef("--%s needs --sweep", name)
 				}
 			}
@@ -71,17 +65,17 @@ func reportCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	modelFlag(c, &o.model, "checkpoint `file` that was scored")
-	modelOutputFlag(c, &o.modelOutput)
-	scoresFlag(c, &o.scores)
-	f.StringVar(&o.sweep, "sweep", "", "`file` with the output of shaver sweep -o json for these scores")
+	flags.Model(c, &o.Model, "checkpoint `file` that was scored")
+	flags.ModelOutput(c, &o.ModelOutput)
+	flags.Scores(c, &o.Scores)
+	f.StringVar(&o.Sweep, "sweep", "", "`file` with the output of shaver sweep -o json for these scores")
 	cli.Files(c, "sweep", "json")
-	datasetFlag(c, &o.dataset, "dataset `folder` that was scored, for the names of features")
-	aggregateFlag(c, &o.aggregate)
+	flags.Dataset(c, &o.Folders, "dataset `folder` that was scored, for the names of features")
+	flags.Aggregate(c, &o.aggregate)
 	f.Lookup("aggregate").DefValue = "that of the recommended table, or " + o.aggregate
-	outFlag(c, &o.out, "HTML `file` to write", "html")
-	f.Float64Var(&o.tolerance.AUC, "auc-tolerance", sweep.DefaultTolerance.AUC, "decrease of AUC that a table may have")
-	f.Float64Var(&o.tolerance.LogLoss, "log-loss-tolerance", sweep.DefaultTolerance.LogLoss, "increase of LogLoss that a table may have, nat")
+	flags.Out(c, &o.out, "HTML `file` to write", "html")
+	f.Float64Var(&o.Tolerance.AUC, "auc-tolerance", sweep.DefaultTolerance.AUC, "decrease of AUC that a table may have")
+	f.Float64Var(&o.Tolerance.LogLoss, "log-loss-tolerance", sweep.DefaultTolerance.LogLoss, "increase of LogLoss that a table may have, nat")
 	f.StringVar(&o.pictures, "pictures", "", "`folder` for the pictures as "+strings.Join(picture.Formats(), " and ")+" files (default none)")
 	cli.Folder(c, "pictures")
 	o.outputs.Flag(c, "files at --out and in --pictures that shaver did not write")
@@ -93,18 +87,21 @@ func reportCommand() *cobra.Command {
 }
 
 func (o *reportOptions) run(c *cobra.Command) error {
-	o.outputs.Inputs(checkpoint.Files(o.model)...)
-	o.outputs.Inputs(o.scores, launch.ReportPath(o.scores), o.sweep)
-	if len(o.dataset) > 0 {
-		o.outputs.Inputs(dataset.Files(o.dataset...)...)
+	o.outputs.Inputs(checkpoint.Files(o.Model)...)
+	o.outputs.Inputs(o.Scores, launch.ReportPath(o.Scores), o.Sweep)
+	if len(o.Folders) > 0 {
+		o.outputs.Inputs(dataset.Files(o.Folders...)...)
 	}
-	if err := o.outputs.Check("--out", o.out, pages); err != nil {
+	if err := o.outputs.Check("--out", o.out, cli.Unless(report.Written, "a page")); err != nil {
 		return err
 	}
 	if c.Flags().Changed("pictures") && o.pictures == "" {
 		return fault.Usagef(`--pictures "": expected the name of a folder`)
 	}
-	facts, err := o.facts(c)
+	if c.Flags().Changed("aggregate") {
+		o.Aggregate = o.aggregate
+	}
+	facts, err := o.Facts()
 	if err != nil {
 		return err
 	}
@@ -120,7 +117,7 @@ func (o *reportOptions) run(c *cobra.Command) error {
 		for _, p := range r.Pictures {
 			for _, format := range picture.Formats() {
 				path := filepath.Join(o.pictures, p.Name+format)
-				if err := o.outputs.Check("--pictures", path, pictures); err != nil {
+				if err := o.outputs.Check("--pictures", path, cli.Unless(picture.Written, "a picture")); err != nil {
 					return err
 				}
 				result.Pictures = append(result.Pictures, path)
@@ -141,114 +138,4 @@ func (o *reportOptions) run(c *cobra.Command) error {
 			fmt.Fprintf(w, "picture\t%s\n", path)
 		}
 	})
-}
-
-// facts reads everything that the report shows.
-func (o *reportOptions) facts(c *cobra.Command) (*report.Facts, error) {
-	p, err := openPruner(o.model, o.modelOutput, o.scores)
-	if err != nil {
-		return nil, err
-	}
-	s := p.scores[0]
-	f := &report.Facts{Architecture: &p.checkpoint.Architecture, Entries: p.table, Scores: s, Aggregate: o.aggregate, Tolerance: o.tolerance, Program: cli.Program()}
-	if f.Digest, err = scores.Digest(o.scores); err != nil {
-		return nil, err
-	}
-	if f.Run, err = readRun(o.scores, f.Digest); err != nil {
-		return nil, err
-	}
-	if o.sweep != "" {
-		if f.Sweep, err = readSweep(o.sweep); err != nil {
-			return nil, fmt.Errorf("%s: %w", o.sweep, err)
-		}
-		if err := f.Check(); err != nil {
-			return nil, fmt.Errorf("%s: %w", o.sweep, err)
-		}
-	}
-	if !c.Flags().Changed("aggregate") {
-		f.Aggregate = cmp.Or(f.Recommended(), s.DefaultAggregate())
-	}
-	if !s.Ranks() {
-		f.Ends, err = o.ends(p, f.Aggregate)
-	}
-	return f, err
-}
-
-// ends returns the most and the least valuable features of each field.
-func (o *reportOptions) ends(p *pruner, aggregate string) ([]report.Ends, error) {
-	ranked, err := p.ranked(aggregate, o.dataset, make([]bool, len(p.table)))
-	if err != nil {
-		return nil, err
-	}
-	named := func(list []featureValue) (features []report.Feature) {
-		for _, x := range list {
-			name := x.Name
-			if name == "" {
-				name = "id " + strconv.Itoa(x.ID)
-			}
-			features = append(features, report.Feature{Name: name, Count: x.Count, Worth: x.Worth})
-		}
-		return features
-	}
-	var all []report.Ends
-	for _, features := range ranked {
-		top, bottom := ends(features, 3)
-		all = append(all, report.Ends{Top: named(top), Bottom: named(bottom)})
-	}
-	return all, nil
-}
-
-// readRun reads the report of the job, which is next to the scores. It returns nil if the
-// file does not exist.
-func readRun(scoresFile, digest string) (*report.Run, error) {
-	path := launch.ReportPath(scoresFile)
-	data, err := readSmall(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	var r launch.JobReport
-	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, fault.Inputf("%s is not the report of a job: %w", path, err)
-	}
-	if r.Digests.Scores != digest {
-		return nil, fault.Inputf("%s is the report of other scores, with digest %.12s: expected that of %s, %.12s", path, r.Digests.Scores, scoresFile, digest)
-	}
-	if r.Shards == 0 { // the run that computed the scores ended before it wrote a report
-		return nil, nil
-	}
-	run := &report.Run{Seconds: r.Seconds, CPUSeconds: r.CPUSeconds, Resumed: r.Resumed, Shards: r.Shards, Workers: len(r.Workers), Program: r.Program}
-	if r.Finished != "" {
-		if run.Finished, err = time.Parse(time.RFC3339, r.Finished); err != nil {
-			return nil, fault.Inputf("%s: finished: %w", path, err)
-		}
-	}
-	return run, nil
-}
-
-func readSweep(path string) (*sweep.Document, error) {
-	data, err := readSmall(path)
-	if err != nil {
-		return nil, err
-	}
-	return sweep.Parse(data)
-}
-
-// readSmall reads a file of at most 64 MiB.
-func readSmall(path string) ([]byte, error) {
-	const most = 64 << 20
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && len(data) > most {
-		err = fault.Inputf("larger than %d MiB", most>>20)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return data, nil
 }

@@ -8,18 +8,6 @@ import (
 	"shaver/internal/jobs/scores"
 )
 
-// Beyond counts differences above two standard errors among the entries that have them.
-func TestBeyondErrors(t *testing.T) {
-	c := &common{left: []float64{1, 1, 1, 1, 5}, right: []float64{1, 2, 3.5, 4, 5}, errors: []float64{0, .5, 1, math.NaN(), 0}}
-	if a := c.agreement(); a.Known != 4 || *a.Beyond != .25 || a.Entries != 5 || math.Abs(*a.Shift+6.5/15.5) > 1e-12 {
-		t.Errorf("%+v", a)
-	}
-	c.errors = []float64{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
-	if a := c.agreement(); a.Known != 0 || a.Beyond != nil {
-		t.Errorf("%+v", a)
-	}
-}
-
 // If two samples of the same rows differ only by noise, about 5% of the differences exceed
 // two standard errors. If all values of one file are larger by half, most do.
 func TestCompareNights(t *testing.T) {
@@ -40,7 +28,7 @@ func TestCompareNights(t *testing.T) {
 	if err := scores.Write(file("changed"), f); err != nil {
 		t.Fatal(err)
 	}
-	var noise, change comparison
+	var noise, change scores.Comparison
 	shaver(t, &noise, "scores", "compare", file("1"), file("2"))
 	shaver(t, &change, "scores", "compare", file("changed"), file("1"))
 	t.Logf("%d entries: %.4f beyond two standard errors, shift %+.4f; changed %.4f, %+.4f", noise.Known, *noise.Beyond, *noise.Shift, *change.Beyond, *change.Shift)

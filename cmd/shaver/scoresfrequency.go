@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -9,11 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
-	"shaver/internal/data/dataset"
-	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/cut"
 	"shaver/internal/prune/sweep"
+	"shaver/internal/prune/worth"
 	"shaver/internal/sparsity"
 	"shaver/internal/value/mask"
 )
@@ -30,19 +31,10 @@ type frequencyView struct {
 
 // fieldFrequency has the facts about one field.
 type fieldFrequency struct {
-	Name   string         `json:"name"`
-	Bins   []mask.Bin     `json:"bins"` // rarest features first
-	Top    []featureValue `json:"top"`  // most valuable first
-	Bottom []featureValue `json:"bottom"`
-}
-
-// featureValue has the facts about a feature that occurs.
-type featureValue struct {
-	ID    int     `json:"id"`              // within its field
-	Name  string  `json:"value,omitempty"` // from the vocabulary, if there is one
-	Count int64   `json:"count"`           // number of rows
-	Worth float64 `json:"worth"`           // sum of the aggregate over its entries, nat
-	Kept  int     `json:"kept"`            // number of kept entries
+	Name   string          `json:"name"`
+	Bins   []mask.Bin      `json:"bins"` // rarest features first
+	Top    []worth.Feature `json:"top"`  // most valuable first
+	Bottom []worth.Feature `json:"bottom"`
 }
 
 type frequencyOptions struct {
@@ -58,7 +50,7 @@ func scoresFrequencyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "frequency FILE",
 		Short: "Compare how much pruning keeps of frequent and rare features",
-		Long:  help("scores-frequency"),
+		Long:  help.Text("scores-frequency"),
 		Example: `  shaver scores frequency scores.arrow --model model.pth --dataset data \
       --sparsity 0.9`,
 		ValidArgsFunction: cli.FileArgs("arrow"),
@@ -79,13 +71,13 @@ func scoresFrequencyCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	modelFlag(c, &o.model, "checkpoint `file` that was scored")
-	datasetFlag(c, &o.dataset, "dataset `folder` that was scored, for the names of features")
+	flags.Model(c, &o.model, "checkpoint `file` that was scored")
+	flags.Dataset(c, &o.dataset, "dataset `folder` that was scored, for the names of features")
 	f.Float64Var(&o.sparsity, "sparsity", .5, "`portion` of the entries to drop")
 	f.IntVar(&o.bins, "bins", 3, "`number` of bins for each field")
 	f.IntVar(&o.top, "top", 3, "`number` of the most and of the least valuable features to print for each field")
-	aggregateFlag(c, &o.aggregate)
-	rankFlag(c, &o.rank)
+	flags.Aggregate(c, &o.aggregate)
+	flags.Rank(c, &o.rank)
 	o.output.Flag(c)
 	cli.MarkRequired(c, "model")
 	return c
@@ -95,25 +87,29 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	if o.bins < 1 || o.top < 0 {
 		return nil, fault.Usagef("--bins %d, --top %d: expected at least 1 bin and 0 features", o.bins, o.top)
 	}
-	p, err := openPruner(o.model, "", o.scores)
+	p, err := cut.Open(o.model, "", o.scores)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.scores[0].CheckValues(o.scores, "shaver scores frequency"); err != nil {
+	if err := p.Scores[0].CheckValues(o.scores, "shaver scores frequency"); err != nil {
 		return nil, err
 	}
-	a, s := &p.checkpoint.Architecture, p.scores[0]
+	a, s := &p.Checkpoint.Architecture, p.Scores[0]
 	drop, err := sparsity.Dropped(a.Parameters(), o.sparsity)
 	if err != nil {
 		return nil, fault.Usagef("--sparsity: %w", err)
 	}
-	order, err := sweep.Order(s, o.aggregate, o.rank, p.table)
+	order, err := sweep.Order(s, o.aggregate, o.rank, p.Table)
 	if err != nil {
 		return nil, err
 	}
 	_, most := mask.PadsLast(&s.Layout, order)
 	dropped := mask.Of(order, min(drop, most))
-	ranked, err := p.ranked(o.aggregate, o.dataset, dropped)
+	values, err := s.Aggregate(o.aggregate)
+	if err != nil {
+		return nil, fault.Usagef("--aggregate: %w", err)
+	}
+	ranked, err := worth.Ranked(p, values, o.dataset, dropped)
 	if err != nil {
 		return nil, err
 	}
@@ -123,106 +119,10 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 	}
 	v.All = mask.AllBins(a, s.Count, dropped, o.bins)
 	for j, bins := range mask.Bins(a, s.Count, dropped, o.bins) {
-		top, bottom := ends(ranked[j], o.top)
+		top, bottom := worth.Ends(ranked[j], o.top)
 		v.Fields = append(v.Fields, fieldFrequency{s.Fields[j], bins, top, bottom})
 	}
 	return v, nil
-}
-
-// ranked returns the features of each field that occur, most valuable first, by an
-// aggregate of the first scores. Their names come from the vocabulary of the dataset in
-// the folders; without folders they have no names. dropped says which entries are dropped.
-func (p *pruner) ranked(aggregate string, folders []string, dropped []bool) ([][]featureValue, error) {
-	a, s := &p.checkpoint.Architecture, p.scores[0]
-	values, err := s.Aggregate(aggregate)
-	if err != nil {
-		return nil, fault.Usagef("--aggregate: %w", err)
-	}
-	name, err := p.names(folders)
-	if err != nil {
-		return nil, err
-	}
-	all := make([][]featureValue, len(a.FieldDims)) // by field and id
-	for _, span := range a.Spans() {
-		if all[span.Field] == nil {
-			all[span.Field] = make([]featureValue, span.Rows)
-		}
-		for id := range span.Rows {
-			f := &all[span.Field][id]
-			f.ID, f.Count = id, s.Count[span.Row+id]
-			from := span.Entry + id*span.Dim
-			for i := from; i < from+span.Dim; i++ {
-				f.Worth += values[i]
-				if !dropped[i] {
-					f.Kept++
-				}
-			}
-		}
-	}
-	for j, features := range all {
-		features = slices.DeleteFunc(features, func(f featureValue) bool { return f.Count == 0 })
-		for i := range features {
-			features[i].Name = name(j, features[i].ID)
-		}
-		slices.SortFunc(features, func(x, y featureValue) int { return cmp.Or(-cmp.Compare(x.Worth, y.Worth), cmp.Compare(x.ID, y.ID)) })
-		all[j] = features
-	}
-	return all, nil
-}
-
-// ends returns at most n features from each end of the list. No feature is in both.
-func ends(ranked []featureValue, n int) (top, bottom []featureValue) {
-	n = min(n, len(ranked))
-	return append([]featureValue{}, ranked[:n]...), append([]featureValue{}, ranked[max(n, len(ranked)-n):]...)
-}
-
-// openScored opens the dataset in the folders. A single folder is a window of one day if the
-// scores are those of such a window.
-func openScored(folders []string, s *scores.File) (*dataset.Dataset, error) {
-	d, err := dataset.OpenAll(folders)
-	if err != nil || len(folders) > 1 || d.Digest() == s.Spec.Dataset {
-		return d, err
-	}
-	if window, err := dataset.OpenDays(folders); err == nil && window.Digest() == s.Spec.Dataset {
-		return window, nil
-	}
-	return d, nil
-}
-
-// names returns a function that names the values of fields by the vocabulary of the
-// dataset in the folders. It returns "" for a value without a name, and for every value
-// if there are no folders.
-func (p *pruner) names(folders []string) (func(field, id int) string, error) {
-	if len(folders) == 0 {
-		return func(int, int) string { return "" }, nil
-	}
-	d, err := openScored(folders, p.scores[0])
-	if err != nil {
-		return nil, err
-	}
-	if err := d.CheckModel(&p.checkpoint.Architecture); err != nil {
-		return nil, err
-	}
-	if err := p.scores[0].CheckDataset(d.Digest()); err != nil {
-		return nil, fmt.Errorf("%s: %w", joined(folders), err)
-	}
-	vocabulary := make([][]string, p.checkpoint.Architecture.Fields())
-	for j := range vocabulary {
-		if vocabulary[j], err = d.Vocabulary(j); err != nil {
-			return nil, err
-		}
-	}
-	return func(field, id int) string {
-		switch words := vocabulary[field]; {
-		case words == nil:
-			return ""
-		case id == d.Manifest.Fields[field].OOVID():
-			return "(other)"
-		case id < len(words):
-			return words[id]
-		}
-		return ""
-	}, nil
 }
 
 func (v *frequencyView) table(w io.Writer) {
@@ -245,7 +145,7 @@ func (v *frequencyView) table(w io.Writer) {
 	}
 	fmt.Fprintln(w, "\nFIELD\tFEATURE\tOCCURRENCES\tWORTH\tKEPT")
 	for _, f := range v.Fields {
-		for _, list := range [][]featureValue{f.Top, f.Bottom} {
+		for _, list := range [][]worth.Feature{f.Top, f.Bottom} {
 			for _, x := range list {
 				name := strconv.Itoa(x.ID)
 				if x.Name != "" {

@@ -7,62 +7,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
-	"shaver/internal/click/model"
-	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/tally"
 )
 
-// scoresFacts is what "scores inspect" prints.
-type scoresFacts struct {
-	Job         string          `json:"job"`
-	Spec        job.Spec        `json:"spec"`
-	Rows        int64           `json:"rows"`
-	DatasetRows int64           `json:"dataset_rows"`
-	Features    int             `json:"features"`
-	Dim         int             `json:"dim"`              // 0 if the tables have different numbers of columns
-	Tables      []model.Table   `json:"tables,omitempty"` // if the model has look-ups
-	LossFull    float64         `json:"loss_full"`
-	*ValueFacts                 // nil for a path
-	Path        *scores.Path    `json:"path,omitempty"`        // how the order of a path came about
-	Stopped     *scores.Stopped `json:"stopped,omitempty"`     // how a job with a stop rule or a time limit ended
-	Audit       *scores.Audit   `json:"audit,omitempty"`       // result of the audit, for a multilinear job with one
-	Lineage     *scores.Lineage `json:"lineage,omitempty"`     // how the values follow from earlier ones, for a paired job
-	NoInterval  *int            `json:"no_interval,omitempty"` // number of features that occur, but in too few rows for intervals; nil for a path
-	Aggregate   string          `json:"aggregate"`             // aggregate that sum_abs of the fields adds up
-	Fields      []fieldFacts    `json:"fields"`
-
-	entries int // number of all entries
-}
-
-// ValueFacts are facts about values, which a path does not have. The name is exported so that
-// package json can decode an embedded pointer.
-type ValueFacts struct {
-	LossEmpty       float64 `json:"loss_empty"`
-	EfficiencyError float64 `json:"efficiency_error"`
-	EfficiencySE    float64 `json:"efficiency_se,omitempty"` // for estimators without the efficiency identity
-	StandardError   string  `json:"standard_error"`          // whether the standard errors on the dataset are estimates or upper bounds
-	MaxSE           float64 `json:"max_se"`
-	MaxPopulationSE float64 `json:"max_se_population"`
-	Convergence     float64 `json:"convergence"` // max_se / (largest - smallest phi); the paper stops below 0.01
-}
-
-// fieldFacts describes a field. Its sums are nil for a path.
-type fieldFacts struct {
-	scores.FieldSummary
-	Sum    *float64 `json:"sum,omitempty"`     // see scores.FieldSummary
-	SumAbs *float64 `json:"sum_abs,omitempty"` // see scores.FieldSummary
-}
-
 func scoresInspectCommand() *cobra.Command {
 	var out cli.Output
 	c := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Print the job, the errors and the fields of a scores file",
-		Long:  help("scores-inspect"),
+		Long:  help.Text("scores-inspect"),
 		Example: `  shaver scores inspect scores.arrow
   shaver scores inspect scores.arrow -o json`,
 		ValidArgsFunction: cli.FileArgs("arrow"),
@@ -75,45 +33,18 @@ func scoresInspectCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			facts, err := inspectScores(f)
+			facts, err := f.Facts()
 			if err != nil {
 				return err
 			}
-			return out.Print(c.OutOrStdout(), facts, facts.table)
+			return out.Print(c.OutOrStdout(), facts, func(w io.Writer) { scoresTable(w, facts) })
 		},
 	}
 	out.Flag(c)
 	return c
 }
 
-func inspectScores(f *scores.File) (*scoresFacts, error) {
-	aggregate := f.DefaultAggregate()
-	values, err := f.Aggregate(aggregate)
-	if err != nil {
-		return nil, err
-	}
-	s := f.Summary(values)
-	facts := &scoresFacts{
-		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: f.Layout.Features(), Dim: f.Shape.Dim(), Tables: f.Layout.Tables,
-		LossFull: f.LossFull, Path: f.Path, Stopped: f.Stopped, Audit: f.Audit, Lineage: f.Lineage, Aggregate: aggregate, entries: f.Layout.Parameters(),
-	}
-	if !f.Ranks() {
-		facts.NoInterval, facts.ValueFacts = &s.NoInterval, &ValueFacts{
-			LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(),
-			MaxSE: s.MaxSE, MaxPopulationSE: s.MaxPopulationSE, Convergence: s.Convergence(),
-		}
-	}
-	for i := range s.Fields {
-		field := fieldFacts{FieldSummary: s.Fields[i]}
-		if !f.Ranks() {
-			field.Sum, field.SumAbs = &s.Fields[i].Sum, &s.Fields[i].SumAbs
-		}
-		facts.Fields = append(facts.Fields, field)
-	}
-	return facts, nil
-}
-
-func (s *scoresFacts) table(w io.Writer) {
+func scoresTable(w io.Writer, s *scores.Facts) {
 	fmt.Fprintf(w, "job\t%s\n", s.Job)
 	squared := ""
 	if s.Spec.Loss == loss.Squared {
@@ -135,7 +66,7 @@ func (s *scoresFacts) table(w io.Writer) {
 		fmt.Fprintf(w, "table %s\t%d x %d\n", cli.Printable(t.Name), t.Rows, t.Dim)
 	}
 	if s.Path != nil {
-		s.pathTable(w)
+		pathTable(w, s)
 		return
 	}
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", s.LossFull, s.LossEmpty)
@@ -179,12 +110,12 @@ func (s *scoresFacts) table(w io.Writer) {
 }
 
 // pathTable prints what follows the table sizes for a path.
-func (s *scoresFacts) pathTable(w io.Writer) {
+func pathTable(w io.Writer, s *scores.Facts) {
 	fmt.Fprintf(w, "mean loss\t%.6f\n", s.LossFull)
 	fmt.Fprintf(w, "path\t%s\n", s.Path.Text())
 	fmt.Fprintln(w, "ranking\tnot judged\tshaver sweep measures whether it is good enough to prune by")
 	fmt.Fprintf(w, "kernel\t%s\n\n", s.Spec.Kernel)
-	s.Path.WriteTable(w, s.entries)
+	s.Path.WriteTable(w, s.Entries)
 	fmt.Fprint(w, "\nFIELD\tFEATURES\tSEEN\n")
 	for _, f := range s.Fields {
 		fmt.Fprintf(w, "%s\t%d\t%d\n", cli.Printable(f.Name), f.Features, f.Seen)

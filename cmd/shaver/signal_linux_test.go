@@ -239,7 +239,7 @@ func makeLong(t *testing.T) string {
 	}
 	rows, err := os.Create(file("rows.csv"))
 	if err == nil {
-		err = errors.Join(writeRows(rows, p, 60_000), rows.Close())
+		err = errors.Join(p.WriteCSV(rows, 60_000), rows.Close())
 	}
 	if err != nil {
 		t.Fatal(err)

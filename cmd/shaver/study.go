@@ -9,8 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/app/launch"
+	"shaver/internal/app/sweeping"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
@@ -35,13 +38,13 @@ type studyOptions struct {
 }
 
 func studyCommand() *cobra.Command {
-	o := studyOptions{sweepFlags: sweepFlags{sweepInput: sweepInput{values: []string{string(compact.Float32)}, aggregates: []string{scores.DefaultAggregate}, rank: mask.Abs}}}
+	o := studyOptions{sweepFlags: sweepFlags{Input: sweeping.Input{Values: []compact.Encoding{compact.Float32}, Aggregates: []string{scores.DefaultAggregate}, Rank: mask.Abs}}}
 	var seeds []uint
 	c := &cobra.Command{
 		Use:     "study",
 		Short:   "Find out how many rows the ranking needs",
-		Long:    help("study") + "\n\n" + cli.ExitHelp,
-		Example: help("study.example"),
+		Long:    help.Text("study") + "\n\n" + cli.ExitHelp,
+		Example: help.Text("study.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
@@ -54,11 +57,11 @@ func studyCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	modelFlag(c, &o.model, "checkpoint `file`: .pth, safetensors or .onnx")
-	datasetFlag(c, &o.dataset, "dataset `folder`")
+	flags.Model(c, &o.Model, "checkpoint `file`: .pth, safetensors or .onnx")
+	flags.Dataset(c, &o.Folders, "dataset `folder`")
 	f.StringVar(&o.out, "out", "", "`folder` for the scores")
 	cli.Folder(c, "out")
-	portionsFlag(c, &o.portions, "portions", []float64{.001, .01, .1, 1}, "`portions` of the rows to score, separated by commas")
+	flags.Portions(c, &o.portions, "portions", []float64{.001, .01, .1, 1}, "`portions` of the rows to score, separated by commas")
 	f.IntSliceVar(&o.parts, "parts", nil, fmt.Sprintf("for %s: numbers of `parts` of the rows, separated by commas (default %d)", estimator.Path, estimator.DefaultParts))
 	f.UintSliceVar(&seeds, "seeds", []uint{1}, "`seeds` of the jobs, separated by commas")
 	f.Lookup("seeds").DefValue = "1"
@@ -115,14 +118,14 @@ func (o *studyOptions) run(c *cobra.Command) error {
 		if err := jobs[i].CheckOut(); err != nil {
 			return err
 		}
-		o.scores = append(o.scores, jobs[i].Out)
+		o.Scores = append(o.Scores, jobs[i].Out)
 	}
 	for i := range jobs {
 		if _, err := jobs[i].Run(c.Context()); err != nil {
 			return err
 		}
 	}
-	d, err := sweepMethods(c.Context(), &o.sweepInput)
+	d, err := o.Run(c.Context())
 	if err != nil {
 		return err
 	}
@@ -132,12 +135,12 @@ func (o *studyOptions) run(c *cobra.Command) error {
 // sweepable returns the error with which the sweep at the end would fail. It is called
 // before any job runs.
 func (o *studyOptions) sweepable() error {
-	if slices.Contains(o.rivals, sweep.SSEDS) {
+	if slices.Contains(o.Rivals, sweep.SSEDS) {
 		if err := sweep.CheckSSEDS(&o.options, o.baseline); err != nil {
 			return fault.Usagef("--methods: %v", err)
 		}
 	}
-	ck, err := checkpoint.Read(o.model)
+	ck, err := checkpoint.Read(o.Model)
 	if err != nil {
 		return err
 	}
@@ -145,11 +148,7 @@ func (o *studyOptions) sweepable() error {
 	if err != nil {
 		return err
 	}
-	if _, err := openBench(o.dataset, o.split, "", m); err != nil {
-		return err
-	}
-	_, err = o.validation(nil, m)
-	return err
+	return o.CheckSplits(m)
 }
 
 // jobs returns the jobs of the study. If the scores of a job exist, its Run returns at once.
@@ -158,7 +157,7 @@ func (o *studyOptions) jobs() (all []launch.Job, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := dataset.OpenAll(o.dataset)
+	d, err := dataset.OpenAll(o.Folders)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +171,7 @@ func (o *studyOptions) jobs() (all []launch.Job, err error) {
 			}
 			all = append(all, launch.Job{AnyKernel: true, Outputs: o.outputs, Config: coordinator.Config{
 				Request: prepare.Request{
-					Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
+					Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.Model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
 					Sample: portion, Baseline: o.baseline, Options: options, Seed: seed,
 				},
 				Out: filepath.Join(o.out, fmt.Sprintf("%s-%s-%g-%d.arrow", name, o.baseline, portion, seed)), Queue: bus.DefaultQueue, Log: log,

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -11,45 +10,27 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
+	"shaver/internal/app/sweeping"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
-	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/picture"
 	"shaver/internal/prune/sweep"
-	"shaver/internal/value/baseline"
 	"shaver/internal/value/mask"
 )
 
-// sweepInput says what a sweep compares.
-type sweepInput struct {
-	model, split      string
-	modelOutput       string   // output of the model, if it is an .onnx file with several
-	dataset           []string // folder, or those of a window's days
-	scores            []string // files
-	snip              string   // file with the scores of the method SNIP, or ""
-	models            []string // files of models that are measured as they are
-	aggregates        []string // aggregates of the scores; those of a path have only their order
-	given             bool     // the user gave aggregates
-	rank              string
-	rivals            []string // methods of --methods
-	values            []string // how kept values are stored
-	seed              uint64
-	keep              mask.Keep
-	budgets           []mask.Budget
-	calibrate, choose bool
-	tune              bool
-}
-
 // sweepFlags are the flags of "sweep" that "study" has too.
 type sweepFlags struct {
-	sweepInput
+	sweeping.Input
 	methods    []string
+	values     []string // names of encodings
 	sparsities []float64
 	picture    string
 	outputs    cli.Outputs
@@ -67,8 +48,8 @@ func sweepCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "sweep",
 		Short:   "Compare pruning methods at several budgets",
-		Long:    help("sweep"),
-		Example: help("sweep.example"),
+		Long:    help.Text("sweep"),
+		Example: help.Text("sweep.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
@@ -77,9 +58,9 @@ func sweepCommand() *cobra.Command {
 			if !c.Flags().Changed("scores") && !c.Flags().Changed("models") {
 				return fault.Usagef("%s needs --scores or --models", c.CommandPath())
 			}
-			o.given = c.Flags().Changed("aggregate")
-			if !o.given && o.choose && o.rank == mask.Abs {
-				o.aggregates = scores.Aggregates()
+			o.Given = c.Flags().Changed("aggregate")
+			if !o.Given && o.Select && o.Rank == mask.Abs {
+				o.Aggregates = scores.Aggregates()
 			}
 			if c.Flags().Changed("sparsities") && len(o.parameters)+len(o.bytes) > 0 {
 				return fault.Usagef("--sparsities, --parameters and --bytes are all budgets: give only one")
@@ -88,30 +69,30 @@ func sweepCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	modelFlag(c, &o.model, "checkpoint `file` that was scored")
-	modelOutputFlag(c, &o.modelOutput)
-	f.StringSliceVar(&o.scores, "scores", nil, "`files` with scores of the model, separated by commas; several are compared (required without --models)")
+	flags.Model(c, &o.Model, "checkpoint `file` that was scored")
+	flags.ModelOutput(c, &o.ModelOutput)
+	f.StringSliceVar(&o.Scores, "scores", nil, "`files` with scores of the model, separated by commas; several are compared (required without --models)")
 	cli.Files(c, "scores", "arrow")
-	f.StringVar(&o.snip, "snip", "", "`file` with taylor scores of the model before its training, for the method snip (default none)")
+	f.StringVar(&o.SNIP, "snip", "", "`file` with taylor scores of the model before its training, for the method snip (default none)")
 	cli.Files(c, "snip", "arrow")
-	f.StringSliceVar(&o.models, "models", nil, "`files` of models to measure as they are, separated by commas (default none)")
+	f.StringSliceVar(&o.Models, "models", nil, "`files` of models to measure as they are, separated by commas (default none)")
 	cli.Files(c, "models", cli.Checkpoints...)
-	datasetFlag(c, &o.dataset, "dataset `folder`")
+	flags.Dataset(c, &o.Folders, "dataset `folder`")
 	o.add(c, "files at --out and --picture that shaver did not write")
-	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(valueNames(), ", "))
+	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(compact.EncodingNames(), ", "))
 	f.Lookup("values").DefValue = string(compact.Float32)
-	cli.Choices(c, "values", valueNames()...)
+	cli.Choices(c, "values", compact.EncodingNames()...)
 	f.Int64SliceVar(&o.parameters, "parameters", nil, "`budgets` in parameters to keep, instead of --sparsities")
 	f.Int64SliceVar(&o.bytes, "bytes", nil, "`budgets` in bytes of the compact file, instead of --sparsities")
 	f.Lookup("parameters").DefValue, f.Lookup("bytes").DefValue = "", "" // not "[]"
-	rankFlag(c, &o.rank)
-	f.StringSliceVar(&o.aggregates, "aggregate", []string{scores.DefaultAggregate}, "`aggregates` of the scores to compare: "+scores.AggregateHelp())
+	flags.Rank(c, &o.Rank)
+	f.StringSliceVar(&o.Aggregates, "aggregate", []string{scores.DefaultAggregate}, "`aggregates` of the scores to compare: "+scores.AggregateHelp())
 	f.Lookup("aggregate").DefValue = scores.DefaultAggregate + ", or all with --select"
 	cli.OneOf(c, "aggregate", scores.Aggregates()...)
-	f.BoolVar(&o.choose, "select", false, "for each budget, measure only the method that is best on the validation split")
-	f.BoolVar(&o.tune, "tune", false, "also train what each method keeps, and measure the result")
-	keepFlags(c, &o.keep)
-	outFlag(c, &o.out, "`file` for the result, .json (default none)", "json")
+	f.BoolVar(&o.Select, "select", false, "for each budget, measure only the method that is best on the validation split")
+	f.BoolVar(&o.Tune, "tune", false, "also train what each method keeps, and measure the result")
+	flags.Keep(c, &o.Keep)
+	flags.Out(c, &o.out, "`file` for the result, .json (default none)", "json")
 	cli.Group(c, "Files", "model", "model-output", "scores", "snip", "models", "dataset", "out", "picture", "force")
 	cli.Group(c, "Budgets", "sparsities", "parameters", "bytes")
 	cli.Group(c, "Methods", "methods", "seed", "aggregate", "rank", "protect", "field-minimum", "values")
@@ -123,13 +104,13 @@ func sweepCommand() *cobra.Command {
 // add adds the flags to c. force is what --force replaces.
 func (o *sweepFlags) add(c *cobra.Command, force string) {
 	f := c.Flags()
-	splitFlag(c, &o.split)
-	portionsFlag(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop")
+	flags.Split(c, &o.Split)
+	flags.Portions(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop")
 	f.StringSliceVar(&o.methods, "methods", []string{sweep.Magnitude}, "`methods` to compare with: all, or some of "+strings.Join(methods(), ", "))
 	f.Lookup("methods").DefValue = sweep.Magnitude
 	cli.Choices(c, "methods", append([]string{"all"}, methods()...)...)
-	seedFlag(c, &o.seed)
-	f.BoolVar(&o.calibrate, "calibrate", false, "also measure LogLoss with logits that are calibrated on the validation split")
+	flags.Seed(c, &o.Seed)
+	f.BoolVar(&o.Calibrate, "calibrate", false, "also measure LogLoss with logits that are calibrated on the validation split")
 	f.StringVar(&o.picture, "picture", "", "`file` for a picture of AUC and LogLoss: "+strings.Join(picture.Formats(), " or ")+" (default none)")
 	cli.Files(c, "picture", "svg", "png")
 	o.outputs.Flag(c, force)
@@ -142,25 +123,25 @@ func (o *sweepFlags) check(c *cobra.Command) (err error) {
 	if err := o.output.Check(); err != nil {
 		return err
 	}
-	o.outputs.Inputs(checkpoint.Files(o.model)...)
-	o.outputs.Inputs(dataset.Files(o.dataset...)...)
-	o.outputs.Inputs(o.scores...)
-	o.outputs.Inputs(o.snip)
-	for _, file := range o.models {
+	o.outputs.Inputs(checkpoint.Files(o.Model)...)
+	o.outputs.Inputs(dataset.Files(o.Folders...)...)
+	o.outputs.Inputs(o.Scores...)
+	o.outputs.Inputs(o.SNIP)
+	for _, file := range o.Models {
 		o.outputs.Inputs(checkpoint.Files(file)...)
 	}
 	if c.Flags().Changed("picture") {
-		if err := o.outputs.Check("--picture", o.picture, pictures); err != nil {
+		if err := o.outputs.Check("--picture", o.picture, cli.Unless(picture.Written, "a picture")); err != nil {
 			return err
 		}
 	}
 	if err := picture.Check(o.picture); err != nil {
 		return err
 	}
-	if o.rivals, err = rivals(o.methods); err != nil {
+	if o.Rivals, err = rivalsOf(o.methods); err != nil {
 		return err
 	}
-	o.budgets, err = sparsities(o.sparsities)
+	o.Budgets, err = sparsities(o.sparsities)
 	return err
 }
 
@@ -172,19 +153,22 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 	case len(o.parameters) > 0 && len(o.bytes) > 0:
 		return fault.Usagef("--parameters and --bytes are both budgets: give only one")
 	case len(o.parameters) > 0:
-		o.budgets = budgets(mask.Kept, o.parameters)
+		o.Budgets = mask.Budgets(mask.Kept, o.parameters...)
 	case len(o.bytes) > 0:
-		o.budgets = budgets(mask.Bytes, o.bytes)
+		o.Budgets = mask.Budgets(mask.Bytes, o.bytes...)
 	}
 	if c.Flags().Changed("out") {
 		if filepath.Clean(o.out) == filepath.Clean(o.picture) {
 			return fault.Usagef("--out and --picture both name %s: expected two files", o.out)
 		}
-		if err := o.outputs.Check("--out", o.out, sweeps); err != nil {
+		if err := o.outputs.Check("--out", o.out, cli.Unless(sweep.Written, "the result of a sweep")); err != nil {
 			return err
 		}
 	}
-	d, err := sweepMethods(c.Context(), &o.sweepInput)
+	if err := o.usage(); err != nil {
+		return err
+	}
+	d, err := o.Run(c.Context())
 	if err != nil {
 		return err
 	}
@@ -201,6 +185,35 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 		d.WriteTable(w)
 		io.WriteString(w, commands.String())
 	})
+}
+
+// usage returns wrong usage for flags of the sweep that contradict each other. It sets the encodings.
+func (o *sweepOptions) usage() error {
+	switch {
+	case len(o.Scores) == 0 && len(o.Models) == 0:
+		return fault.Usagef("--scores is empty: expected at least one file, or --models")
+	case len(o.Scores) == 0 && o.Select:
+		return fault.Usagef("--select needs --scores, as shaver prune does")
+	case len(o.values) == 0:
+		return fault.Usagef("--values is empty: expected some of %s", strings.Join(compact.EncodingNames(), ", "))
+	case o.Tune && o.Calibrate:
+		return fault.Usagef("--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway")
+	case o.Tune && !slices.Equal(o.values, []string{string(compact.Float32)}):
+		return fault.Usagef("--tune measures float32 values: expected no other --values")
+	case o.Tune && o.Split != dataset.Test:
+		return fault.Usagef("--tune trains on the split %s and chooses the epoch by %s: expected --split %s, not %s", dataset.Train, dataset.Val, dataset.Test, o.Split)
+	case len(o.Rivals) == 0 && len(o.Aggregates) == 0 && o.SNIP == "" && len(o.Models) == 0:
+		return fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
+	}
+	o.Values = nil
+	for _, name := range o.values {
+		v := compact.Encoding(name)
+		if v.Size() == 0 {
+			return fault.Usagef("--values %q: expected some of %s", name, strings.Join(compact.EncodingNames(), ", "))
+		}
+		o.Values = append(o.Values, v)
+	}
+	return nil
 }
 
 // show prints the document, as a table by the given function, and draws it.
@@ -239,13 +252,13 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	words := []string{"shaver", "prune", "--model", sweep.ShellWord(o.model)}
-	if o.modelOutput != "" {
-		words = append(words, "--model-output", sweep.ShellWord(o.modelOutput))
+	words := []string{"shaver", "prune", "--model", sweep.ShellWord(o.Model)}
+	if o.ModelOutput != "" {
+		words = append(words, "--model-output", sweep.ShellWord(o.ModelOutput))
 	}
-	scoresFile := o.snip // the last source
-	if source < len(o.scores) {
-		scoresFile = o.scores[source]
+	scoresFile := o.SNIP // the last source
+	if source < len(o.Scores) {
+		scoresFile = o.Scores[source]
 	}
 	words = append(words, "--scores", sweep.ShellWord(scoresFile))
 	if o.out != "" {
@@ -253,182 +266,35 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 	} else {
 		words = append(words, d.Flags(p, aggregate)...)
 	}
-	if o.budgets[0].Unit == mask.Sparsity {
+	if o.Budgets[0].Unit == mask.Sparsity {
 		words = append(words, "--sparsity", strconv.FormatFloat(p.Sparsity, 'g', -1, 64))
 	} else {
 		words = append(words, "--parameters", strconv.Itoa(p.Parameters))
 	}
-	if o.calibrate {
+	if o.Calibrate {
 		words = append(words, "--calibrate")
 	}
-	if o.tune {
+	if o.Tune {
 		words = append(words, "--tune")
 	}
-	if o.calibrate || o.tune || p.Method == sweep.Frequency {
-		words = append(words, "--dataset", sweep.ShellWord(cli.List(o.dataset)))
+	if o.Calibrate || o.Tune || p.Method == sweep.Frequency {
+		words = append(words, "--dataset", sweep.ShellWord(cli.List(o.Folders)))
 	}
 	extension := ".safetensors"
-	if isONNX(o.model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && o.calibrated() && !o.tune {
+	if checkpoint.NamedONNX(o.Model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && o.calibrated() && !o.Tune {
 		extension = ".onnx"
 	}
 	return append(words, "--out", "pruned-"+sweep.SparsityText(p.Sparsity)+extension), nil
 }
 
-// calibrated reports whether prune can write an .onnx file of o.model, calibrated if the sweep
+// calibrated reports whether prune can write an .onnx file of o.Model, calibrated if the sweep
 // is.
 func (o *sweepOptions) calibrated() bool {
-	if !o.calibrate {
+	if !o.Calibrate {
 		return true
 	}
-	ck, err := checkpoint.Read(o.model)
+	ck, err := checkpoint.Read(o.Model)
 	return err == nil && ck.CheckCalibration() == nil
-}
-
-// sweepMethods measures every method at every budget.
-func sweepMethods(ctx context.Context, o *sweepInput) (*sweep.Document, error) {
-	switch {
-	case len(o.scores) == 0 && len(o.models) == 0:
-		return nil, fault.Usagef("--scores is empty: expected at least one file, or --models")
-	case len(o.scores) == 0 && o.choose:
-		return nil, fault.Usagef("--select needs --scores, as shaver prune does")
-	case len(o.values) == 0:
-		return nil, fault.Usagef("--values is empty: expected some of %s", strings.Join(valueNames(), ", "))
-	case o.tune && o.calibrate:
-		return nil, fault.Usagef("--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway")
-	case o.tune && !slices.Equal(o.values, []string{string(compact.Float32)}):
-		return nil, fault.Usagef("--tune measures float32 values: expected no other --values")
-	case o.tune && o.split != dataset.Test:
-		return nil, fault.Usagef("--tune trains on the split %s and chooses the epoch by %s: expected --split %s, not %s", dataset.Train, dataset.Val, dataset.Test, o.split)
-	case len(o.rivals) == 0 && len(o.aggregates) == 0 && o.snip == "" && len(o.models) == 0:
-		return nil, fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
-	}
-	p, err := openPruner(o.model, o.modelOutput, o.scores...)
-	if err != nil {
-		return nil, err
-	}
-	if len(p.scores) > 0 && o.given && !slices.ContainsFunc(p.scores, func(s *scores.File) bool { return !s.Ranks() }) && len(o.aggregates) > 0 {
-		if _, err := p.scores[0].Aggregate(o.aggregates[0]); err != nil {
-			return nil, fault.Usagef("--aggregate: %w", err)
-		}
-	}
-	files, all := o.scores, p.scores
-	if o.snip != "" {
-		initial, err := p.readInitial(o.snip)
-		if err != nil {
-			return nil, err
-		}
-		files, all = append(slices.Clone(files), o.snip), append(slices.Clone(all), initial)
-	}
-	m, err := p.checkpoint.Model()
-	if err != nil {
-		return nil, err
-	}
-	name := lossName(all)
-	for i, s := range all {
-		if s.Spec.Loss.Name() != name {
-			return nil, fault.Inputf("%s has the loss %s, but %s has %s: compare scores of one loss", files[i], s.Spec.Loss.Name(), files[0], name)
-		}
-	}
-	b, err := openBench(o.dataset, o.split, name, m)
-	if err != nil {
-		return nil, err
-	}
-	ready, err := o.ready(p, b.dataset)
-	if err != nil {
-		return nil, err
-	}
-	document := &sweep.Document{
-		Version: sweep.VersionOf(b.loss, len(ready) > 0), Loss: b.loss, Model: p.checkpoint.Digest(), Dataset: b.dataset.Digest(), Kind: string(m.Kind), Split: o.split, Rows: b.rows,
-		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.ScoresFile{}, Points: []sweep.Point{},
-		Settings: &sweep.Settings{Rank: o.rank, Protect: o.keep.Fields, FieldMinimum: o.keep.Minimum, Seed: o.seed},
-	}
-	size := p.checkpoint.Footprint()
-	document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
-	for _, s := range all {
-		document.Sources = append(document.Sources, sweep.NewScoresFile(s, document.Model))
-	}
-	methods, err := o.compared(p, all, b.dataset)
-	if err != nil {
-		return nil, err
-	}
-	config := sweep.Config{Model: m, Methods: methods, Budgets: o.budgets, Models: ready, Calibrate: o.calibrate, Select: o.choose}
-	validation, err := o.validation(all, m)
-	if err != nil {
-		return nil, err
-	}
-	var tuning *course
-	if o.tune {
-		if tuning, err = o.tuning(ctx, p.checkpoint); err != nil {
-			return nil, err
-		}
-		config.Tune = tuning.tuneTables
-	}
-	measured, validated, tuned := config.Work()
-	total := int64(measured)*b.rows + int64(validated)*validation.rows
-	if o.tune {
-		total += int64(tuned) * tuning.work()
-	}
-	progress := cli.NewProgress("sweep", "rows", total)
-	defer progress.End()
-	if o.tune {
-		tuning.progress = progress
-	}
-	on := func(b *bench) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
-		return func(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
-			return b.predict(ctx, m, progress)
-		}
-	}
-	config.Predict, config.Validate = on(b), on(validation)
-	if config.Slices, err = b.slicer(ctx, m); err != nil {
-		return nil, err
-	}
-	return document, config.Run(ctx, document)
-}
-
-// slicer assigns the rows of the split to slices. It returns nil if the dataset has no rows
-// in which occurrences are counted.
-func (b *bench) slicer(ctx context.Context, m *model.Model) (*sweep.Slicer, error) {
-	if b.dataset.Rows(dataset.Train)+b.dataset.Rows(dataset.Val) == 0 {
-		return nil, nil
-	}
-	counts, err := occurrences(b.dataset)
-	if err != nil {
-		return nil, err
-	}
-	s := sweep.NewSlicer(&m.Architecture, b.dataset.Fields(), counts)
-	s.Loss = b.loss
-	return s, b.dataset.Scan(ctx, []string{b.split}, 4096, func(rows *model.Rows) error {
-		s.Add(rows)
-		return nil
-	})
-}
-
-// validation opens the split for --select and --calibrate. Without these flags it returns
-// an empty bench.
-func (o *sweepInput) validation(by []*scores.File, m *model.Model) (*bench, error) {
-	if !o.choose && !o.calibrate {
-		return &bench{}, nil
-	}
-	if o.split == dataset.Val {
-		return nil, fault.Usagef("--select and --calibrate use the split %s: --split %s would measure the rows that they use", dataset.Val, o.split)
-	}
-	if o.choose && slices.ContainsFunc(by, func(s *scores.File) bool { return slices.Contains(s.Spec.Splits, dataset.Val) }) {
-		log, err := cli.Logger("text", false)
-		if err != nil {
-			return nil, err
-		}
-		log.Warn("the scores were computed with the labels of the validation rows, which favors the aggregate sum; for --select, score with --splits train")
-	}
-	return openBench(o.dataset, dataset.Val, lossName(by), m)
-}
-
-// lossName returns the name of the loss of the first scores. Without scores it returns "", which
-// stands for that of the dataset's labels.
-func lossName(all []*scores.File) string {
-	if len(all) == 0 {
-		return ""
-	}
-	return all[0].Spec.Loss.Name()
 }
 
 // sparsities returns budgets that drop portions of the entries.
@@ -438,22 +304,14 @@ func sparsities(portions []float64) ([]mask.Budget, error) {
 			return nil, fault.Usagef("--sparsities: sparsity %v is outside [0, 1]", t)
 		}
 	}
-	return budgets(mask.Sparsity, portions), nil
-}
-
-// budgets returns budgets of a unit.
-func budgets[T int64 | float64](unit string, amounts []T) (all []mask.Budget) {
-	for _, amount := range amounts {
-		all = append(all, mask.Budget{Unit: unit, Amount: float64(amount)})
-	}
-	return all
+	return mask.Budgets(mask.Sparsity, portions...), nil
 }
 
 // methods returns the names that --methods takes besides all.
 func methods() []string { return append(sweep.Rivals(), sweep.SSEDS) }
 
-// rivals returns the methods that names stand for.
-func rivals(names []string) ([]string, error) {
+// rivalsOf returns the methods that names stand for.
+func rivalsOf(names []string) ([]string, error) {
 	if len(names) == 1 && names[0] == "all" {
 		return sweep.Rivals(), nil
 	}
@@ -464,199 +322,4 @@ func rivals(names []string) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// compared returns the methods to compare. sources are the scores of the model and then those of
-// SNIP, if there are any.
-func (o *sweepInput) compared(p *pruner, sources []*scores.File, d *dataset.Dataset) (all []sweep.Method, err error) {
-	add := func(m sweep.Method, failed error) {
-		if err == nil {
-			all, err = append(all, m), failed
-		}
-	}
-	for at, values := range o.values {
-		t, failed := p.tableOf(d, o.keep, values)
-		if failed != nil {
-			return nil, failed
-		}
-		for source, s := range p.scores {
-			aggregates := o.aggregates
-			if s.Ranks() && len(aggregates) > 0 {
-				aggregates = s.Aggregates()
-			}
-			for _, aggregate := range aggregates {
-				add(t.ByScores(s, source, aggregate, o.rank))
-			}
-			if s.Ranks() && len(aggregates) > 0 && err == nil && at == 0 {
-				err = o.warnDeep(all[len(all)-1], s, o.scores[source])
-			}
-		}
-		for source := len(p.scores); source < len(sources); source++ {
-			add(t.BySNIP(sources[source], source))
-		}
-		if slices.Contains(o.rivals, sweep.SSEDS) {
-			usable, failed := o.sourcesOfSSEDS(p.scores)
-			if failed != nil {
-				return nil, failed
-			}
-			for _, source := range usable {
-				add(t.BySSEDS(p.scores[source], source))
-			}
-		}
-		seen := map[string]bool{} // baselines
-		rivals := func(baselineName string, baseline []float32) {
-			for _, name := range o.rivals {
-				if ptq := strings.HasPrefix(name, "ptq"); name != sweep.SSEDS && !seen[baselineName] && !(ptq && (at > 0 || len(seen) > 0)) {
-					add(t.Rival(name, baselineName, baseline, o.seed))
-				}
-			}
-			seen[baselineName] = true
-		}
-		for _, s := range p.scores {
-			rivals(s.Spec.Baseline, s.Baseline)
-		}
-		if len(p.scores) == 0 {
-			rivals(baseline.Zero, make([]float32, p.checkpoint.Architecture.BaselineSize()))
-		}
-	}
-	return all, err
-}
-
-// warnDeep warns if a budget drops more entries than the path s dropped in rounds. m is the
-// method that ranks by s, and file the name of its file.
-func (o *sweepInput) warnDeep(m sweep.Method, s *scores.File, file string) error {
-	for _, b := range o.budgets {
-		dropped, err := m.Dropped(b)
-		if err != nil {
-			return err
-		}
-		if deep, err := warnDeep(s, dropped, file); deep || err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// warnDeep warns if the mask drops more entries than the path s dropped in rounds, and reports
-// whether it does. s may also have values. file is the name of its file.
-func warnDeep(s *scores.File, dropped []bool, file string) (bool, error) {
-	count := 0
-	for _, gone := range dropped {
-		if gone {
-			count++
-		}
-	}
-	if !s.Path.Deeper(count, len(dropped)) {
-		return false, nil
-	}
-	log, err := cli.Logger("text", false)
-	if err != nil {
-		return true, err
-	}
-	log.Warn(fmt.Sprintf("%s: beyond sparsity %.6g the order of the path is that of its last round", file, s.Path.Reach))
-	return true, nil
-}
-
-// sourcesOfSSEDS returns the indices of the scores, those of o.scores, by which SSEDS can rank.
-// It returns an error if SSEDS can rank by none of them.
-func (o *sweepInput) sourcesOfSSEDS(all []*scores.File) (sources []int, err error) {
-	if len(all) == 0 {
-		return nil, fault.Usagef("--methods %s needs --scores", sweep.SSEDS)
-	}
-	for source, s := range all {
-		if failed := sweep.CheckSSEDS(&s.Spec.Options, s.Spec.Baseline); failed == nil {
-			sources = append(sources, source)
-		} else if err == nil {
-			err = fmt.Errorf("%s: %w", o.scores[source], failed)
-		}
-	}
-	if len(sources) > 0 {
-		err = nil
-	}
-	return sources, err
-}
-
-// tableOf returns the table from which methods drop entries. They drop only entries that
-// keep allows. d may be nil if there are scores and the method is not sweep.Frequency.
-func (p *pruner) tableOf(d *dataset.Dataset, keep mask.Keep, values string) (*sweep.Unpruned, error) {
-	v := compact.Encoding(values)
-	if v.Size() == 0 {
-		return nil, fault.Usagef("--values %q: expected some of %s", values, strings.Join(valueNames(), ", "))
-	}
-	var names []string
-	if len(p.scores) > 0 {
-		names = p.scores[0].Fields
-	} else {
-		names = d.Fields()
-	}
-	t := &sweep.Unpruned{
-		Architecture: &p.checkpoint.Architecture, Names: names, Entries: p.table, Keep: keep, Values: v,
-		Counts: func() ([]int64, error) { return occurrences(d) },
-	}
-	t.Fit = func(order []int32, bytes int64) (int, error) { return p.checkpoint.CompactDrop(order, v, bytes) }
-	t.Footprint = func(dropped []bool) (file, table, memory int64) {
-		size := p.checkpoint.CompactFootprint(dropped, v)
-		return size.File, size.Table, size.Memory
-	}
-	return t, nil
-}
-
-// occurrences returns the number of train and val rows in which each feature occurs.
-func occurrences(d *dataset.Dataset) ([]int64, error) {
-	var splits []string
-	for _, name := range d.SplitNames() {
-		if name != dataset.Test {
-			splits = append(splits, name)
-		}
-	}
-	if len(splits) == 0 {
-		return nil, fault.Inputf("the dataset has neither a split %s nor %s: expected one to count occurrences in", dataset.Train, dataset.Val)
-	}
-	return d.Frequencies(splits...)
-}
-
-// pruner is a model and its scores.
-type pruner struct {
-	checkpoint *checkpoint.Checkpoint
-	file       string // of the model
-	scores     []*scores.File
-	table      []float32 // [n, d]
-}
-
-// openPruner reads a model and its scores, and checks that they belong together.
-// output chooses one of several outputs of an .onnx file; see checkpoint.ReadOutput. The checkpoint
-// has no Training.
-func openPruner(modelFile, output string, scoresFiles ...string) (*pruner, error) {
-	ck, err := checkpoint.ReadOutput(modelFile, output)
-	if err != nil {
-		return nil, err
-	}
-	ck.Training = "" // a pruned model is not the one that the training made
-	p := &pruner{checkpoint: ck, file: modelFile}
-	digest := ck.Digest()
-	for _, file := range scoresFiles {
-		s, err := scores.Read(file)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.CheckModel(&ck.Architecture, digest); err != nil {
-			return nil, fmt.Errorf("%s and %s: %w", file, modelFile, err)
-		}
-		p.scores = append(p.scores, s)
-	}
-	p.table, err = ck.Embedding()
-	return p, err
-}
-
-// readInitial reads the file with the scores of the model before its training, by which the
-// method SNIP ranks.
-func (p *pruner) readInitial(file string) (*scores.File, error) {
-	s, err := scores.Read(file)
-	if err != nil {
-		return nil, err
-	}
-	if err := sweep.CheckSNIP(s, &p.checkpoint.Architecture, p.checkpoint.Digest()); err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", file, p.file, err)
-	}
-	return s, nil
 }

@@ -1,26 +1,22 @@
 package main
 
 import (
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
+	"shaver/internal/app/training"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 )
 
-// The initialisations of "train".
-const (
-	initialDefault   = "zero-first"
-	initialReference = "reference"
-)
-
 type trainOptions struct {
-	trainingOptions
+	trainingFlags
 	model        string
 	kind         string
 	initial      string
@@ -29,24 +25,15 @@ type trainOptions struct {
 	architecture model.Architecture
 }
 
-// defaultTraining is the settings of "train", without those that other flags set.
-var defaultTraining = training{Epochs: 15, Patience: 3, LearningRate: 1e-3, WeightDecay: 1e-5, Dropout: .5, Batch: 2048}
-
-// The widths of the hidden layers without --hidden. Those of a NeuMF are the reference's.
-var (
-	defaultHidden = []int{400, 400, 400}
-	neumfHidden   = []int{64, 32, 16}
-)
-
 const hiddenHelp = "400,400,400, or 64,32,16 for a neumf"
 
 func trainCommand() *cobra.Command {
-	o := trainOptions{trainingOptions: trainingOptions{training: defaultTraining}}
+	o := trainOptions{trainingFlags: trainingFlags{Options: training.Options{Settings: training.Default()}}}
 	c := &cobra.Command{
 		Use:     "train",
 		Short:   "Train a click model",
-		Long:    help("train"),
-		Example: help("train.example"),
+		Long:    help.Text("train"),
+		Example: help.Text("train.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.Required(c); err != nil {
@@ -56,11 +43,11 @@ func trainCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	modelFlag(c, &o.model, "checkpoint `file` to continue from (default random weights)")
+	flags.Model(c, &o.model, "checkpoint `file` to continue from (default random weights)")
 	f.StringVar(&o.kind, "kind", string(model.DeepFM), "`kind` of the model: fm, deepfm, widedeep, dcn-mix, dcnv2 or neumf, which needs two fields, the user and the item")
 	cli.OneOf(c, "kind", string(model.FM), string(model.DeepFM), string(model.WideDeep), string(model.DCNMix), string(model.DCNv2), string(model.NeuMF))
 	f.IntVar(&o.architecture.Dim, "dim", 16, "`number` of columns of the embedding table; in a neumf, half of them are those of the MLP")
-	f.IntSliceVar(&o.architecture.Hidden, "hidden", defaultHidden, "`widths` of the hidden layers, separated by commas; an fm has none")
+	f.IntSliceVar(&o.architecture.Hidden, "hidden", training.DefaultHidden, "`widths` of the hidden layers, separated by commas; an fm has none")
 	f.Lookup("hidden").DefValue = hiddenHelp
 	f.BoolVar(&o.norm, "batch-norm", true, "put a BatchNorm after each hidden layer; a neumf has none")
 	f.IntVar(&o.architecture.CrossLayers, "cross-layers", 3, "`number` of cross layers of a dcn-mix or dcnv2")
@@ -68,14 +55,14 @@ func trainCommand() *cobra.Command {
 	f.IntVar(&o.architecture.Rank, "rank", 64, "`rank` of the experts of a dcn-mix")
 	f.StringVar(&o.architecture.Structure, "structure", model.Stacked, "`structure` of a dcnv2: stacked or parallel")
 	cli.OneOf(c, "structure", model.Stacked, model.Parallel)
-	f.StringVar(&o.initial, "initial", initialDefault, "`initialisation`: "+initialDefault+" or "+initialReference)
-	cli.OneOf(c, "initial", initialDefault, initialReference)
+	f.StringVar(&o.initial, "initial", training.InitialDefault, "`initialisation`: "+training.InitialDefault+" or "+training.InitialReference)
+	cli.OneOf(c, "initial", training.InitialDefault, training.InitialReference)
 	f.IntVar(&o.Search, "search", 0, "`number` of trials with random settings, of which the best is written (default no search)")
 	f.DurationVar(&o.budget, "budget", 0, "`time` after which --search starts no more trials (default unlimited)")
-	f.StringVar(&o.Table, "table", "", "`table` of embeddings: "+tableForms+" (default full)")
+	f.StringVar(&o.Table, "table", "", "`table` of embeddings: "+training.TableForms+" (default full)")
 	f.Float64Var(&o.Sparsity, "sparsity", 0, "`portion` of the entries of the table that --table saves")
-	f.IntVar(&o.WarmUp, "warm-up", defaultWarmUp, "`number` of epochs until the thresholds of --table pep or cerp have grown to the largest initial value")
-	o.trainingOptions.flags(c)
+	f.IntVar(&o.WarmUp, "warm-up", training.DefaultWarmUp, "`number` of epochs until the thresholds of --table pep or cerp have grown to the largest initial value")
+	o.trainingFlags.add(c)
 	cli.Group(c, "Search", "search", "budget")
 	cli.Group(c, "Files", "model", "dataset", "out", "force")
 	cli.Group(c, "Model", "kind", "dim", "hidden", "batch-norm", "cross-layers", "experts", "rank", "structure", "initial", "table", "sparsity", "warm-up")
@@ -83,22 +70,17 @@ func trainCommand() *cobra.Command {
 	return c
 }
 
-// modelFlags lists the flags that describe a new model, by the kinds that have them; "" stands
-// for all kinds.
-var modelFlags = map[string][]model.Kind{
-	"kind": nil, "dim": nil, "initial": nil, "table": nil,
-	"hidden":       {model.DeepFM, model.WideDeep, model.DCNMix, model.DCNv2, model.NeuMF},
-	"batch-norm":   {model.DeepFM, model.WideDeep, model.DCNMix, model.DCNv2},
-	"cross-layers": {model.DCNMix, model.DCNv2},
-	"experts":      {model.DCNMix}, "rank": {model.DCNMix},
-	"structure": {model.DCNv2},
-}
+// modelFlags are the flags that describe a new model.
+var modelFlags = []string{"kind", "dim", "initial", "table", "hidden", "batch-norm", "cross-layers", "experts", "rank", "structure"}
 
 func (o *trainOptions) run(c *cobra.Command) error {
 	if o.model != "" {
-		o.outputs.Inputs(checkpoint.Files(o.model)...)
+		o.Outputs.Inputs(checkpoint.Files(o.model)...)
 	}
 	if err := o.check(); err != nil {
+		return err
+	}
+	if err := o.Check(); err != nil {
 		return err
 	}
 	if err := o.checkSearch(c); err != nil {
@@ -108,37 +90,27 @@ func (o *trainOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if o.model != "" {
-		for name := range modelFlags {
+		for _, name := range modelFlags {
 			if c.Flags().Changed(name) {
 				return fault.Usagef("--%s describes a new model: leave out --model, or --%s", name, name)
 			}
 		}
-		ck, err := checkpoint.Read(o.model)
+		t, err := o.Continued(o.model)
 		if err != nil {
 			return err
 		}
-		if ck.Composed != nil {
-			return fault.Usagef("%s has a table of scheme %s, whose training cannot continue: shaver model convert --dense writes an ordinary table", o.model, ck.Composed.Shape.Scheme)
-		}
-		if ck.Compact != nil {
-			return fault.Usagef("%s is a pruned model: shaver tune trains it and keeps the dropped entries", o.model)
-		}
-		t := &course{trainingOptions: &o.trainingOptions, from: ck, budget: o.budget}
-		o.Model = ck.Digest()
-		if t.data, err = o.open(&ck.Architecture, ck.Fields); err != nil {
-			return err
-		}
-		return t.run(c)
+		t.Budget = o.budget
+		return o.trainingFlags.run(c, t)
 	}
 	if err := o.describe(c); err != nil {
 		return err
 	}
-	t, err := o.fresh(&o.architecture, o.norm, o.initial)
+	t, err := o.Fresh(&o.architecture, o.norm, o.initial)
 	if err != nil {
 		return err
 	}
-	t.budget = o.budget
-	return t.run(c)
+	t.Budget = o.budget
+	return o.trainingFlags.run(c, t)
 }
 
 // checkSearch checks the flags of a search.
@@ -161,7 +133,7 @@ func (o *trainOptions) checkSearch(c *cobra.Command) error {
 
 // checkFlags refuses flags that have no effect with the table. check must have passed before.
 func (o *trainOptions) checkFlags(c *cobra.Command) error {
-	m := o.method()
+	m := o.Method()
 	switch {
 	case c.Flags().Changed("sparsity") && o.Sparsity == 0:
 		return fault.Usagef("--sparsity 0 has no effect: expected a portion above 0 and below 1")
@@ -171,42 +143,20 @@ func (o *trainOptions) checkFlags(c *cobra.Command) error {
 	return nil
 }
 
-// describes reports whether models of a kind have what a flag describes.
-func describes(flag string, kind model.Kind) bool {
-	kinds := modelFlags[flag]
-	return kinds == nil || slices.Contains(kinds, kind)
-}
-
-// trim removes from an architecture what its kind does not have.
-func trim(a *model.Architecture) {
-	if !describes("hidden", a.Kind) {
-		a.Hidden = nil
-	}
-	if !describes("cross-layers", a.Kind) {
-		a.CrossLayers = 0
-	}
-	if !describes("experts", a.Kind) {
-		a.Experts, a.Rank = 0, 0
-	}
-	if !describes("structure", a.Kind) {
-		a.Structure = ""
-	}
-}
-
 // describe completes the architecture of a new model.
 func (o *trainOptions) describe(c *cobra.Command) error {
 	a := &o.architecture
 	a.Kind = model.Kind(o.kind)
-	for name := range modelFlags {
-		if c.Flags().Changed(name) && !describes(name, a.Kind) {
+	for _, name := range modelFlags {
+		if c.Flags().Changed(name) && !training.Has(a.Kind, name) {
 			return fault.Usagef("--%s has no effect with --kind %s", name, a.Kind)
 		}
 	}
-	trim(a)
+	training.Trim(a)
 	if a.Kind == model.NeuMF && !c.Flags().Changed("hidden") {
-		a.Hidden = neumfHidden
+		a.Hidden = training.NeuMFHidden
 	}
-	if !describes("batch-norm", a.Kind) {
+	if !training.Has(a.Kind, "batch-norm") {
 		o.norm = false
 	}
 	if a.Dim < 1 {

@@ -14,42 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/app/training"
+	"shaver/internal/app/training/trainingtest"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/num/random"
 )
-
-// clicks makes a dataset of rows with 4 fields of 30 features in a folder, split 8:1:1. A
-// row's label depends on its features and on chance.
-func clicks(t *testing.T, dir string, rows int) string {
-	t.Helper()
-	var text strings.Builder
-	text.WriteString("label,a,b,c,d\n")
-	for i := range rows {
-		stream := random.At(1, random.Initial, uint64(i), 0)
-		ids, worth := [4]uint64{}, 0.0
-		for j := range ids {
-			ids[j] = stream.Below(30)
-			worth += float64(ids[j]*ids[j]*7%31)/31 - .5
-		}
-		label := 0
-		if worth+stream.Normal() > 0 {
-			label = 1
-		}
-		fmt.Fprintf(&text, "%d,%d,%d,%d,%d\n", label, ids[0], ids[1], ids[2], ids[3])
-	}
-	file, out := filepath.Join(dir, "rows.csv"), filepath.Join(dir, "data")
-	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	shaver(t, nil, "dataset", "import", "csv", "--ids", "local", "--train", file, "--split", "8:1:1", "--out", out)
-	return out
-}
 
 // tinyTraining holds the flags of a training that takes little time.
 var tinyTraining = []string{"--hidden", "16,8", "--dim", "4", "--batch", "256", "--dropout", "0.2", "--learning-rate", "0.005"}
 
 // timeless returns trials without their times, in which two runs differ.
-func timeless(trials []trial) []trial {
+func timeless(trials []training.Trial) []training.Trial {
 	all := slices.Clone(trials)
 	for i := range all {
 		all[i].Seconds = 0
@@ -61,11 +35,11 @@ func timeless(trials []trial) []trial {
 // one on another number of cores. It leaves no state.
 func TestTrainResumes(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 20000)
+	data := trainingtest.Clicks(t, dir, 20000)
 	args := func(out string) []string {
 		return append([]string{"train", "--dataset", data, "--epochs", "12", "--patience", "0", "--out", filepath.Join(dir, out)}, tinyTraining...)
 	}
-	var whole trainingResult
+	var whole training.Result
 	shaver(t, &whole, args("whole")...)
 	if len(whole.History) != 12 || whole.Rows < 15000 {
 		t.Fatalf("%d epochs on %d rows", len(whole.History), whole.Rows)
@@ -75,7 +49,7 @@ func TestTrainResumes(t *testing.T) {
 	}
 	state := filepath.Join(dir, ".killed.training")
 	killTraining(t, state, args("killed"))
-	var s standing
+	var s training.State
 	if err := checkpoint.ReadVectors(state, func(text string) ([]checkpoint.Vector, error) {
 		return nil, json.Unmarshal([]byte(text), &s)
 	}); err != nil || len(s.History) == 0 || len(s.History) == 12 {
@@ -84,7 +58,7 @@ func TestTrainResumes(t *testing.T) {
 	if out, err := exec.Command("shaver", append(args("killed"), "--seed", "2")...).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("other settings")) {
 		t.Errorf("a training with another seed continues: %s", out)
 	}
-	var continued trainingResult
+	var continued training.Result
 	shaver(t, &continued, args("killed")...)
 	a, errA := os.ReadFile(filepath.Join(dir, "whole"))
 	b, errB := os.ReadFile(filepath.Join(dir, "killed"))
@@ -120,7 +94,7 @@ func killTraining(t *testing.T, state string, args []string) {
 // A tuning that is killed and started again writes the bytes of one that is not.
 func TestTuneResumes(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 20000)
+	data := trainingtest.Clicks(t, dir, 20000)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	shaver(t, nil, append([]string{"train", "--dataset", data, "--epochs", "0", "--out", file("m.safetensors")}, tinyTraining...)...)
 	shaver(t, nil, "score", "--model", file("m.safetensors"), "--dataset", data, "--max-rows", "2000", "--estimator", "taylor", "--out", file("s.arrow"))
@@ -142,11 +116,11 @@ func TestTuneResumes(t *testing.T) {
 // a training with the settings of its best trial.
 func TestSearchResumes(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 8000)
+	data := trainingtest.Clicks(t, dir, 8000)
 	args := func(out string, more ...string) []string {
 		return append([]string{"train", "--dataset", data, "--epochs", "4", "--hidden", "16,8", "--dim", "4", "--batch", "256", "--out", filepath.Join(dir, out)}, more...)
 	}
-	var whole, continued, alone trainingResult
+	var whole, continued, alone training.Result
 	shaver(t, &whole, args("whole", "--search", "4")...)
 	if len(whole.Trials) != 4 || whole.Best < 1 {
 		t.Fatalf("a search has %d trials, of which %d is the best", len(whole.Trials), whole.Best)
@@ -157,7 +131,7 @@ func TestSearchResumes(t *testing.T) {
 	}
 	state := filepath.Join(dir, ".killed.training")
 	for range 2000 {
-		var s standing
+		var s training.State
 		if err := checkpoint.ReadVectors(state, func(text string) ([]checkpoint.Vector, error) {
 			return nil, json.Unmarshal([]byte(text), &s)
 		}); err == nil && len(s.Trials) > 0 && len(s.History) > 0 {
@@ -203,7 +177,7 @@ func mustJSON(t *testing.T, value any) string {
 // baseline of the pruned one, and its validation AUC is not lower.
 func TestTrainPruneTune(t *testing.T) {
 	dir := t.TempDir()
-	data := clicks(t, dir, 4000)
+	data := trainingtest.Clicks(t, dir, 4000)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	for _, kind := range [][]string{{"fm"}, {"deepfm"}, {"widedeep"}, {"dcn-mix", "--experts", "2", "--rank", "3"}, {"dcnv2"}, {"dcnv2", "--structure", "parallel"}} {
 		args := append([]string{"train", "--dataset", data, "--epochs", "2", "--force", "--out", file("m.safetensors"), "--kind"}, kind...)
@@ -215,7 +189,7 @@ func TestTrainPruneTune(t *testing.T) {
 		shaver(t, nil, args...)
 		shaver(t, nil, "score", "--model", file("m.safetensors"), "--dataset", data, "--splits", "train", "--baseline", "codebook", "--estimator", "multilinear", "--force", "--out", file("s.arrow"))
 		shaver(t, nil, "prune", "--model", file("m.safetensors"), "--scores", file("s.arrow"), "--sparsity", "0.5", "--out", file("p.safetensors"))
-		var tuned trainingResult
+		var tuned training.Result
 		shaver(t, &tuned, "tune", "--model", file("p.safetensors"), "--dataset", data, "--batch", "128", "--epochs", "4", "--patience", "0", "--learning-rate", "0.003", "--out", file("t.safetensors"))
 		if len(tuned.History) != 5 || *tuned.History[tuned.Best].Validation.AUC < *tuned.History[0].Validation.AUC || tuned.Best == 0 {
 			t.Errorf("%v: epoch %d of %+v is the best", kind, tuned.Best, tuned.History)
@@ -260,7 +234,7 @@ func TestTrainPruneTune(t *testing.T) {
 func TestTrainedLoadsStrictly(t *testing.T) {
 	python := pythonWithTorch(t)
 	dir := t.TempDir()
-	clicks(t, dir, 500)
+	trainingtest.Clicks(t, dir, 500)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	text, err := os.ReadFile(file("rows.csv"))
 	if err != nil {

@@ -1,40 +1,25 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-
 	"github.com/spf13/cobra"
 
+	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
-	"shaver/internal/base/atomicfile"
-	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
-	"shaver/internal/click/train"
-	"shaver/internal/data/dataset"
+	"shaver/internal/app/flags"
+	"shaver/internal/app/training"
 )
 
 type tuneOptions struct {
-	trainingOptions
+	trainingFlags
 	model string
 }
 
-// tuning is the default settings of "tune", without those that other flags set.
-var tuning = training{Tune: true, Epochs: 15, Patience: 2, LearningRate: 2e-4, WeightDecay: 1e-5, Batch: 2048}
-
-// defaultTuning returns the settings with which other commands tune.
-func defaultTuning() training {
-	t := tuning
-	t.Optimizer, t.Order, t.Seed = train.Adam, orderShuffle, 1
-	return t
-}
-
 func tuneCommand() *cobra.Command {
-	o := tuneOptions{trainingOptions: trainingOptions{training: tuning}}
+	o := tuneOptions{trainingFlags: trainingFlags{Options: training.Options{Settings: training.DefaultTuning()}}}
 	c := &cobra.Command{
 		Use:     "tune",
 		Short:   "Train the kept entries and the head of a pruned model",
-		Long:    help("tune"),
+		Long:    help.Text("tune"),
 		Example: `  shaver tune --model pruned.safetensors --dataset data --out tuned.safetensors`,
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -44,72 +29,20 @@ func tuneCommand() *cobra.Command {
 			return o.run(c)
 		},
 	}
-	modelFlag(c, &o.model, "pruned model `file`, in compact form")
-	o.trainingOptions.flags(c)
+	flags.Model(c, &o.model, "pruned model `file`, in compact form")
+	o.trainingFlags.add(c)
 	cli.Group(c, "Files", "model", "dataset", "out", "force")
 	cli.MarkRequired(c, "model", "dataset", "out")
 	return c
 }
 
 func (o *tuneOptions) run(c *cobra.Command) error {
-	t, err := o.course()
-	if err != nil {
-		return err
-	}
-	return t.run(c)
-}
-
-// course checks the flags and the files, and returns the training.
-func (o *tuneOptions) course() (*course, error) {
-	o.outputs.Inputs(checkpoint.Files(o.model)...)
 	if err := o.check(); err != nil {
-		return nil, err
-	}
-	ck, err := checkpoint.Read(o.model)
-	if err != nil {
-		return nil, err
-	}
-	if ck.Compact == nil {
-		return nil, fault.Usagef("%s is not in compact form: expected a file of shaver prune; shaver train --model continues other models", o.model)
-	}
-	t := &course{trainingOptions: &o.trainingOptions, from: ck, compact: true}
-	if t.dropped, t.baseline, err = ck.Pruned(); err != nil {
-		return nil, err
-	}
-	if o.Model, err = digestOf(o.model); err != nil {
-		return nil, err
-	}
-	t.data, err = o.open(&ck.Architecture, ck.Fields)
-	return t, err
-}
-
-// writeTuned writes the model that "prune --tune" prunes and tunes. The pruned model is in a
-// hidden file next to --out while the command runs. If the command is interrupted, it writes the same
-// file again and continues the training.
-func (o *pruneOptions) writeTuned(c *cobra.Command, p *pruner, dropped []bool, r *pruning) error {
-	hidden := *o
-	hidden.out = filepath.Join(filepath.Dir(o.out), "."+filepath.Base(o.out)+".pruned")
-	defer atomicfile.Track(hidden.out).Remove()
-	if err := hidden.write(c, p, dropped, r); err != nil {
 		return err
 	}
-	t := &tuneOptions{model: hidden.out, trainingOptions: trainingOptions{
-		training: defaultTuning(), out: o.out, dataset: o.dataset, optimizer: string(train.Adam), outputs: o.outputs, output: o.output,
-	}}
-	course, err := t.course()
+	t, err := o.Tuning(o.model)
 	if err != nil {
 		return err
 	}
-	if course.data.Rows(dataset.Val) == 0 {
-		return fault.Inputf("dataset %s has no rows in the split %s, by which --tune chooses", joined(o.dataset), dataset.Val)
-	}
-	if r.Tuned, err = course.train(c.Context()); err != nil {
-		return err
-	}
-	info, err := os.Stat(o.out)
-	if err != nil {
-		return err
-	}
-	r.Bytes = info.Size()
-	return nil
+	return o.trainingFlags.run(c, t)
 }

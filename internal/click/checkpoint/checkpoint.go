@@ -103,6 +103,16 @@ func ReadOutput(path, output string) (*Checkpoint, error) {
 	return ReadPart(path, Options{ONNX: dissect.Options{Output: output}})
 }
 
+// ReadModel reads a checkpoint and builds its model. output is as for ReadOutput.
+func ReadModel(path, output string) (*Checkpoint, *model.Model, error) {
+	c, err := ReadOutput(path, output)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := c.Model()
+	return c, m, err
+}
+
 // ReadPart is like Read for a file that may hold several models.
 func ReadPart(path string, o Options) (*Checkpoint, error) {
 	c, err := readPart(path, o)

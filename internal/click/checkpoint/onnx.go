@@ -19,6 +19,9 @@ import (
 	"shaver/internal/onnx/wire"
 )
 
+// NamedONNX reports whether the name of a file says that it is an .onnx file.
+func NamedONNX(path string) bool { return strings.EqualFold(filepath.Ext(path), ".onnx") }
+
 // IsONNX reports whether the file at path is a graph of ONNX, or would be if it existed.
 func IsONNX(path string) bool {
 	info, err := os.Stat(path)

@@ -20,6 +20,14 @@ const (
 // Encodings returns all encodings.
 func Encodings() []Encoding { return []Encoding{Float32, Float16, Int8} }
 
+// EncodingNames returns the names of all encodings.
+func EncodingNames() (names []string) {
+	for _, v := range Encodings() {
+		names = append(names, string(v))
+	}
+	return names
+}
+
 // Size returns the number of bytes of one value, or 0 if v is not one of the constants.
 func (v Encoding) Size() int {
 	switch v {

@@ -8,11 +8,14 @@
 package planted
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"slices"
+	"strconv"
 
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
@@ -179,4 +182,25 @@ func (c cumulative) draw(u float64) int32 {
 		return cmp.Compare(sum, at)
 	})
 	return int32(min(i, len(c)-1))
+}
+
+// WriteCSV writes n rows of p as CSV with local ids.
+func (p *Planted) WriteCSV(to io.Writer, n int) error {
+	w := bufio.NewWriter(to)
+	line := []byte("label")
+	for _, name := range p.Fields {
+		line = append(append(line, ','), name...)
+	}
+	_, _ = w.Write(append(line, '\n')) // the writer keeps its first error
+	offsets := model.Offsets(p.FieldDims)
+	var rows model.Rows
+	p.Rows(&rows, 0, n)
+	for i := range rows.Len() {
+		line = strconv.AppendUint(line[:0], uint64(rows.Label[i]), 10)
+		for j, f := range rows.Row(i) {
+			line = strconv.AppendInt(append(line, ','), int64(f-offsets[j]), 10)
+		}
+		_, _ = w.Write(append(line, '\n'))
+	}
+	return w.Flush()
 }

@@ -154,6 +154,21 @@ func (d *Dataset) Rows(split string) int64 {
 	return 0
 }
 
+// Occurrences returns the number of rows of all splits except test in which each feature occurs,
+// [n] by global id; see Frequencies. It returns bad input if there is no such split.
+func (d *Dataset) Occurrences() ([]int64, error) {
+	var splits []string
+	for _, name := range d.SplitNames() {
+		if name != Test {
+			splits = append(splits, name)
+		}
+	}
+	if len(splits) == 0 {
+		return nil, fault.Inputf("the dataset has neither a split %s nor %s: expected one to count occurrences in", Train, Val)
+	}
+	return d.Frequencies(splits...)
+}
+
 // Frequencies returns the number of rows of the given splits in which each feature
 // occurs, [n] by global id. It is 0 for pad ids. Without names it counts all splits.
 func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {

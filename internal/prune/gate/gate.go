@@ -1,5 +1,5 @@
-// Package gate decides whether a pruned model predicts well enough to replace its model. It
-// opens no file.
+// Package gate measures a model and its pruned form, and decides whether the pruned one predicts
+// well enough to replace the other.
 package gate
 
 import (
@@ -28,7 +28,7 @@ type Bounds struct {
 	Confident bool
 }
 
-// Document is the result of a check. The caller sets the digests, Dataset and Split.
+// Document is the result of a check. Decide does not set the digests, Dataset and Split.
 type Document struct {
 	Version   string `json:"version"`
 	Passed    bool   `json:"passed"`

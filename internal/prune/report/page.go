@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 
+	"shaver/internal/base/files"
 	"shaver/internal/prune/picture"
 )
 
@@ -39,15 +40,16 @@ func render(page *template.Template, document any) ([]byte, error) {
 	return html.Bytes(), nil
 }
 
-// mark is in every page, within its first MarkWithin bytes.
+// mark is in every page, within its first markWithin bytes.
 const (
 	mark       = `<meta name="generator" content="shaver">`
-	MarkWithin = 256
+	markWithin = 256
 )
 
-// Written reports whether a page that begins with these bytes, at least MarkWithin of them,
-// is from this package.
-func Written(beginning []byte) bool { return bytes.Contains(beginning, []byte(mark)) }
+// Written reports whether the file at path is a page from this package.
+func Written(path string) bool {
+	return bytes.Contains(files.Beginning(path, markWithin), []byte(mark))
+}
 
 // frame is the input of the common part of a page.
 type frame struct {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/num/loss"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"
@@ -21,6 +22,21 @@ const (
 	mostPoints = 10_000
 	mostModels = 1000
 )
+
+// Read reads a document of at most 64 MiB from a file; see Parse. The errors of Parse do not name
+// the file.
+func Read(path string) (*Document, error) {
+	data, err := files.Small(path, 64)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(data)
+}
+
+// Written reports whether the file at path was written by shaver sweep --out.
+func Written(path string) bool {
+	return bytes.HasPrefix(files.Beginning(path, 64), []byte("{\n  \"version\": \"shaver.sweep/"))
+}
 
 // Parse decodes a document of the format Version, SquaredVersion or ModelsVersion. The document has at least one point. The
 // method of a point is one of Rivals, or it ranks by its Source, which is an index in

@@ -24,6 +24,14 @@ type Budget struct {
 	Amount float64 // a sparsity in [0, 1], or a whole number of parameters or bytes
 }
 
+// Budgets returns budgets of a unit.
+func Budgets[T int64 | float64](unit string, amounts ...T) (all []Budget) {
+	for _, amount := range amounts {
+		all = append(all, Budget{unit, float64(amount)})
+	}
+	return all
+}
+
 // Drop returns the number of entries of a table that must be dropped to meet the budget.
 // baseline is the name of the baseline. fit returns the least number of entries that must
 // be dropped so that the file has at most the given number of bytes. An error begins with

@@ -1,0 +1,123 @@
+// Package flags adds flags that several commands share, with their completion.
+package flags
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/app/cli"
+	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/num/loss"
+	"shaver/internal/value/mask"
+)
+
+// Model adds --model, the file of a model.
+func Model(c *cobra.Command, to *string, usage string) {
+	c.Flags().StringVar(to, "model", "", usage)
+	cli.Files(c, "model", cli.Checkpoints...)
+}
+
+// ModelOutput adds --model-output, which chooses an output of --model.
+func ModelOutput(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "model-output", "", "`name` of the output of --model, if it is an .onnx file with several (default the only one)")
+}
+
+// Dataset adds --dataset, the folder of a dataset or those of a window's days.
+func Dataset(c *cobra.Command, to *[]string, usage string) {
+	c.Flags().StringSliceVar(to, "dataset", nil, usage+"; or "+cli.DaysHelp)
+	cli.Folder(c, "dataset")
+}
+
+// Scores adds --scores, the file with the scores of a model.
+func Scores(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "scores", "", "`file` with the scores of the model")
+	cli.Files(c, "scores", "arrow")
+}
+
+// Split adds --split, the split to measure on.
+func Split(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "split", dataset.Test, "`split` to measure on")
+	cli.Choices(c, "split", dataset.Train, dataset.Val, dataset.Test)
+}
+
+// Aggregate adds --aggregate, by which scores rank.
+func Aggregate(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "aggregate", scores.DefaultAggregate, "`aggregate` of the scores to rank by: "+scores.AggregateHelp())
+	cli.OneOf(c, "aggregate", scores.Aggregates()...)
+}
+
+// Rank adds --rank, the order of the entries.
+func Rank(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "rank", mask.Abs, "`order` of the entries for --aggregate sum: "+mask.Abs+" (by magnitude) or "+mask.Signed+" (by value)")
+	cli.Choices(c, "rank", mask.Ranks()...)
+}
+
+// Seed adds --seed.
+func Seed(c *cobra.Command, to *uint64) {
+	c.Flags().Uint64Var(to, "seed", 1, "seed of all random numbers")
+}
+
+// Keep adds --protect and --field-minimum, the entries that stay.
+func Keep(c *cobra.Command, k *mask.Keep) {
+	c.Flags().StringSliceVar(&k.Fields, "protect", nil, "`fields` that keep all entries, separated by commas")
+	c.Flags().Float64Var(&k.Minimum, "field-minimum", 0, "smallest `portion` of its entries that each field keeps")
+}
+
+// Portions adds a flag that takes several portions. Its help shows the default as
+// people type it.
+func Portions(c *cobra.Command, to *[]float64, name string, portions []float64, usage string) {
+	c.Flags().Float64SliceVar(to, name, portions, usage)
+	text := make([]string, len(portions))
+	for i, portion := range portions {
+		text[i] = strconv.FormatFloat(portion, 'g', -1, 64)
+	}
+	c.Flags().Lookup(name).DefValue = strings.Join(text, ",")
+}
+
+// Out adds --out, a file with one of the extensions.
+func Out(c *cobra.Command, to *string, usage string, extensions ...string) {
+	c.Flags().StringVar(to, "out", "", usage)
+	cli.Files(c, "out", extensions...)
+}
+
+// Loss adds --loss, which chooses the metrics.
+func Loss(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "loss", "", "`loss`: "+strings.Join(loss.Names(), " or ")+" (default squared if labels are numbers, else logistic)")
+	cli.Choices(c, "loss", loss.Names()...)
+}
+
+// Bytes is the value of a flag in bytes, such as 4GiB.
+type Bytes int64
+
+var byteUnits = []struct {
+	name string
+	size int64
+}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}}
+
+func (b *Bytes) Set(text string) error {
+	for _, unit := range byteUnits {
+		if digits, ok := strings.CutSuffix(text, unit.name); ok {
+			n, err := strconv.ParseInt(digits, 10, 64)
+			if err == nil && n > 0 && n < 1<<62/unit.size {
+				*b = Bytes(n * unit.size)
+				return nil
+			}
+		}
+	}
+	return errors.New("expected a size, such as 512MiB or 4GiB")
+}
+
+func (b *Bytes) String() string {
+	for _, unit := range byteUnits {
+		if n := int64(*b); n > 0 && n%unit.size == 0 {
+			return strconv.FormatInt(n/unit.size, 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(int64(*b), 10)
+}
+
+func (b *Bytes) Type() string { return "SIZE" }

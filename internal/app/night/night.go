@@ -1,0 +1,122 @@
+// Package night runs nights: it reads a configuration, runs the commands of the steps in this process,
+// exports the metrics, and simulates nights on generated data.
+package night
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/app/places"
+	"shaver/internal/base/cputime"
+	"shaver/internal/num/kernel"
+	"shaver/internal/ops/metrics"
+	"shaver/internal/prune/nightly"
+)
+
+// Runner runs nights.
+type Runner struct {
+	Root  func() *cobra.Command // returns a program with the commands score, prune, check and report
+	Log   string                // format of the jobs' log
+	Quiet bool                  // log only warnings and errors of the jobs
+}
+
+// Read reads the configuration at path, and checks the settings of all steps.
+func (r *Runner) Read(path string) (*nightly.Config, error) {
+	config, err := nightly.Read(path, keys)
+	if err != nil {
+		return nil, err
+	}
+	return config, r.check(config)
+}
+
+// Run runs a night with the configuration at path, for the command c. It sets the rest of the
+// options.
+func (r *Runner) Run(c *cobra.Command, path string, o nightly.Options) (*nightly.Result, error) {
+	config, err := r.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	if name := config.Score.Get("kernel"); name != "" {
+		kernel.Use(name) // in all steps; auto selects none
+	}
+	var set *metrics.Set
+	if config.Address != "" {
+		set = metrics.New()
+		server, err := metrics.Serve(config.Address, set)
+		if err != nil {
+			return nil, fmt.Errorf("%s: metrics.address: %w", path, err)
+		}
+		defer server.Stop()
+		server.SetReady(func() error { return nil })
+	}
+	commit, end, err := places.Nights(c, config, o.Date)
+	if err != nil {
+		return nil, end(err)
+	}
+	o.Now, o.CPU = time.Now, cputime.Process
+	report := func(lines []nightly.Line) error {
+		if len(lines) == 0 {
+			return nil
+		}
+		n := Metrics(lines)
+		if set != nil {
+			set.Night(n)
+		}
+		if config.Textfile == "" {
+			return nil
+		}
+		if err := metrics.WriteNight(config.Textfile, n); err != nil {
+			return fmt.Errorf("key metrics.textfile of the configuration: %w", err)
+		}
+		return nil
+	}
+	o.Changed, o.Commit = report, commit
+	result, err := nightly.Run(c.Context(), config, keys, &steps{r, config}, o)
+	return result, end(err)
+}
+
+// Metrics returns the metrics of the last of at least one night.
+func Metrics(lines []nightly.Line) *metrics.Night {
+	l := &lines[len(lines)-1]
+	n := &metrics.Night{
+		Number: l.Number, Generation: l.Generation, Finished: Time(l.Finished), Published: l.Outcome == nightly.Published, Seconds: l.Seconds, CoreSeconds: l.CoreSeconds,
+		Rows: l.Rows, Evaluations: l.Evaluations, RelativeError: l.RelativeError, Reduction: l.Reduction, AUC: l.AUC, PrunedAUC: l.PrunedAUC, AUCDrop: l.AUCDrop,
+		LogLoss: l.LogLoss, PrunedLogLoss: l.PrunedLogLoss, LogLossRise: l.LogLossRise, RMSE: l.RMSE, PrunedRMSE: l.PrunedRMSE, RMSERise: l.RMSERise, Churn: l.Churn, PlainChurn: l.PlainChurn, Sparsity: l.Sparsity, Bytes: l.Bytes,
+	}
+	for _, l := range lines {
+		if l.Outcome == nightly.Published {
+			n.LastPublished = Time(l.Finished)
+		}
+	}
+	return n
+}
+
+// Time returns the time of a line, or the zero time if the line has none.
+func Time(text string) time.Time {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// Portion returns part / whole, or nil if whole is 0.
+func Portion(part, whole int64) *float64 {
+	if whole == 0 {
+		return nil
+	}
+	p := float64(part) / float64(whole)
+	return &p
+}
+
+// number parses a setting that the configuration has already accepted as a number.
+func number(text string) float64 {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

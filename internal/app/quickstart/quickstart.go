@@ -1,0 +1,137 @@
+// Package quickstart runs all steps of shaver on generated data.
+package quickstart
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
+	"shaver/internal/app/sweeping"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/planted"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/ingest"
+	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/coordinator"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/sweep"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
+)
+
+// Steps says what to run.
+type Steps struct {
+	Rows   int  // number of rows to generate
+	Train  bool // train the model on the rows, and tune it after pruning
+	Seed   uint64
+	Folder string // for the files; it exists
+	Say    func(format string, args ...any)
+	Show   func(d *sweep.Document) error // shows what the methods cost
+}
+
+// file returns the path of a file in the folder.
+func (o *Steps) file(name string) string { return filepath.Join(o.Folder, name) }
+
+// Run runs the steps.
+func (o *Steps) Run(ctx context.Context) error {
+	step := 0
+	next := func(format string, args ...any) {
+		step++
+		o.Say("%d. "+format, append([]any{step}, args...)...)
+	}
+
+	next("make a click model and %d rows from it", o.Rows)
+	config := planted.Default
+	config.Seed = o.Seed
+	p, err := planted.New(config)
+	if err != nil {
+		return err
+	}
+	if !o.Train {
+		if _, err := checkpoint.WriteDense(o.file("model.safetensors"), p.Checkpoint); err != nil {
+			return err
+		}
+	}
+	if err := atomicfile.Write(o.file("rows.csv"), func(w io.Writer) error { return p.WriteCSV(w, o.Rows) }); err != nil {
+		return err
+	}
+
+	next("import the rows, split 8:1:1")
+	if _, err := ingest.ImportEncoded(ctx, ingest.EncodedConfig{
+		Train: []string{o.file("rows.csv")}, Split: "8:1:1", Seed: o.Seed, Sizes: config.FieldDims, Out: o.file("dataset"),
+	}); err != nil {
+		return err
+	}
+
+	if o.Train {
+		next("train a DeepFM on the rows")
+		if err := o.fit(ctx); err != nil {
+			return err
+		}
+	}
+
+	next("find the order in which entries are dropped: a path, to prune")
+	report, err := o.score(ctx, o.file("order.arrow"), estimator.Path)
+	if err != nil {
+		return err
+	}
+	o.Say("   %d rounds in %.1f s", len(report.Path.Rounds), report.Seconds)
+
+	next("compute the Shapley value of each entry, to quote")
+	report, err = o.score(ctx, o.file("scores.arrow"), estimator.Debiased)
+	if err != nil {
+		return err
+	}
+	o.Say("   %d rows in %.1f s, efficiency error %.2g, standard error %.2g", report.Rows, report.Seconds, *report.EfficiencyError, report.EfficiencySE)
+
+	next("prune and measure on the test split")
+	compared := sweeping.Input{
+		Model: o.file("model.safetensors"), Scores: []string{o.file("order.arrow"), o.file("scores.arrow")}, Folders: []string{o.file("dataset")}, Split: dataset.Test,
+		Aggregates: []string{scores.DefaultAggregate}, Rank: mask.Abs, Budgets: mask.Budgets(mask.Sparsity, .5, .8, .9, .95),
+		Rivals: []string{sweep.Magnitude}, Values: []compact.Encoding{compact.Float32},
+	}
+	found, err := compared.Run(ctx)
+	if err != nil {
+		return err
+	}
+	if err := o.Show(found); err != nil {
+		return err
+	}
+	if o.Train {
+		next("prune to a sparsity of 0.95, and tune the model")
+		found, err := o.tune(ctx)
+		if err != nil {
+			return err
+		}
+		o.Say("   %d epochs: AUC %s -> %s", found.Epochs, cli.Metric(found.Before), cli.Metric(found.After))
+	}
+	return nil
+}
+
+// score runs a job of an estimator with its defaults, and writes its scores to out.
+func (o *Steps) score(ctx context.Context, out, by string) (*launch.JobReport, error) {
+	log, err := cli.Logger("text", false)
+	if err != nil {
+		return nil, err
+	}
+	d, err := dataset.Open(o.file("dataset"))
+	if err != nil {
+		return nil, err
+	}
+	options := estimator.Options{Estimator: by, Passes: 1}
+	options.SetDefaults()
+	job := launch.Job{Config: coordinator.Config{
+		Request: prepare.Request{
+			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
+			Options: options, Seed: o.Seed,
+		},
+		Out: out, Queue: bus.DefaultQueue, Log: log,
+	}, AnyKernel: true, Once: true}
+	return job.Run(ctx)
+}

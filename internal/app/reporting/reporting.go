@@ -1,0 +1,121 @@
+// Package reporting reads what the report about scores shows: the model, the scores, the report of
+// their job, a sweep, and the names of features.
+package reporting
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"time"
+
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
+	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/cut"
+	"shaver/internal/prune/report"
+	"shaver/internal/prune/sweep"
+	"shaver/internal/prune/worth"
+)
+
+// Input names the files of a report.
+type Input struct {
+	Model, Scores string
+	ModelOutput   string   // output of the model, if it is an .onnx file with several
+	Sweep         string   // output of a sweep, or ""
+	Folders       []string // dataset, for the names of features; it may be empty
+	Aggregate     string   // "" = that of the recommended table, or of the scores
+	Tolerance     sweep.Tolerance
+}
+
+// Facts reads everything that the report shows.
+func (o *Input) Facts() (*report.Facts, error) {
+	p, err := cut.Open(o.Model, o.ModelOutput, o.Scores)
+	if err != nil {
+		return nil, err
+	}
+	s := p.Scores[0]
+	f := &report.Facts{Architecture: &p.Checkpoint.Architecture, Entries: p.Table, Scores: s, Aggregate: o.Aggregate, Tolerance: o.Tolerance, Program: cli.Program()}
+	if f.Digest, err = scores.Digest(o.Scores); err != nil {
+		return nil, err
+	}
+	if f.Run, err = readRun(o.Scores, f.Digest); err != nil {
+		return nil, err
+	}
+	if o.Sweep != "" {
+		if f.Sweep, err = sweep.Read(o.Sweep); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.Sweep, err)
+		}
+		if err := f.Check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.Sweep, err)
+		}
+	}
+	if o.Aggregate == "" {
+		f.Aggregate = cmp.Or(f.Recommended(), s.DefaultAggregate())
+	}
+	if !s.Ranks() {
+		f.Ends, err = o.ends(p, f.Aggregate)
+	}
+	return f, err
+}
+
+// ends returns the most and the least valuable features of each field.
+func (o *Input) ends(p *cut.Source, aggregate string) ([]report.Ends, error) {
+	values, err := p.Scores[0].Aggregate(aggregate)
+	if err != nil {
+		return nil, fault.Usagef("--aggregate: %w", err)
+	}
+	ranked, err := worth.Ranked(p, values, o.Folders, make([]bool, len(p.Table)))
+	if err != nil {
+		return nil, err
+	}
+	named := func(list []worth.Feature) (features []report.Feature) {
+		for _, x := range list {
+			name := x.Name
+			if name == "" {
+				name = "id " + strconv.Itoa(x.ID)
+			}
+			features = append(features, report.Feature{Name: name, Count: x.Count, Worth: x.Worth})
+		}
+		return features
+	}
+	var all []report.Ends
+	for _, features := range ranked {
+		top, bottom := worth.Ends(features, 3)
+		all = append(all, report.Ends{Top: named(top), Bottom: named(bottom)})
+	}
+	return all, nil
+}
+
+// readRun reads the report of the job, which is next to the scores. It returns nil if the
+// file does not exist.
+func readRun(scoresFile, digest string) (*report.Run, error) {
+	path := launch.ReportPath(scoresFile)
+	data, err := files.Small(path, 64)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	var r launch.JobReport
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fault.Inputf("%s is not the report of a job: %w", path, err)
+	}
+	if r.Digests.Scores != digest {
+		return nil, fault.Inputf("%s is the report of other scores, with digest %.12s: expected that of %s, %.12s", path, r.Digests.Scores, scoresFile, digest)
+	}
+	if r.Shards == 0 { // the run that computed the scores ended before it wrote a report
+		return nil, nil
+	}
+	run := &report.Run{Seconds: r.Seconds, CPUSeconds: r.CPUSeconds, Resumed: r.Resumed, Shards: r.Shards, Workers: len(r.Workers), Program: r.Program}
+	if r.Finished != "" {
+		if run.Finished, err = time.Parse(time.RFC3339, r.Finished); err != nil {
+			return nil, fault.Inputf("%s: finished: %w", path, err)
+		}
+	}
+	return run, nil
+}

@@ -1,0 +1,126 @@
+package sweeping
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"path/filepath"
+
+	"shaver/internal/app/training"
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
+	"shaver/internal/data/dataset"
+	"shaver/internal/prune/cut"
+	"shaver/internal/prune/sweep"
+	"shaver/internal/sparsity"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/mask"
+)
+
+// ready returns the models of --models, which must have the fields of the model in p.
+func (o *Input) ready(p *cut.Source, d *dataset.Dataset) (all []sweep.Ready, err error) {
+	if err := d.CheckNames(p.Checkpoint.Fields); err != nil {
+		return nil, fault.Inputf("%s: %w", p.File, err)
+	}
+	for _, path := range o.Models {
+		ck, err := checkpoint.Read(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.CheckFields(ck, path); err != nil {
+			return nil, err
+		}
+		if err := d.CheckNames(ck.Fields); err != nil {
+			return nil, fault.Inputf("%s: %w", path, err)
+		}
+		r := sweep.Ready{Open: func() (*model.Model, error) {
+			_, m, err := checkpoint.ReadModel(path, "")
+			return m, err
+		}}
+		if r.Point.Method, r.File, err = modelFile(ck, path); err != nil {
+			return nil, err
+		}
+		for _, other := range all {
+			if f := other.File; f.File == r.File.File && (f.Training == "" || f.Training != r.File.Training) {
+				return nil, fault.Usagef("--models has two files with the name %s: expected different names, because the result has only those", f.File)
+			}
+		}
+		if err := o.size(&r.Point, ck, p.Checkpoint.Architecture.Parameters(), r.File.Sparsity); err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// modelFile returns the method that made the model ck in the file path, and the description of the
+// file.
+func modelFile(ck *checkpoint.Checkpoint, path string) (method string, f sweep.ModelFile, err error) {
+	f = sweep.ModelFile{File: filepath.Base(path), Model: ck.Digest()}
+	if ck.Training == "" {
+		return sweep.OfFile, f, nil
+	}
+	var t training.Trained
+	if err := json.Unmarshal([]byte(ck.Training), &t); err != nil {
+		return "", f, fault.Inputf("%s: metadata shaver.training: %w", path, err)
+	}
+	settings := t.Settings
+	settings.Seed, settings.Search = 0, 0 // a search is one of the ways to find the other settings
+	text, err := json.Marshal(settings)
+	if err != nil {
+		return "", f, err
+	}
+	sum := sha256.Sum256(text)
+	f.Training, f.Seed, f.Sparsity = hex.EncodeToString(sum[:]), &t.Seed, t.Sparsity
+	if err := f.Check(); err != nil {
+		return "", f, fault.Inputf("%s: metadata shaver.training: %w", path, err)
+	}
+	if t.Tune {
+		return sweep.OfTuned, f, nil
+	}
+	return sweep.MethodOf(t.Table), f, nil
+}
+
+// size sets the size of the point p of the model ck: that of its table as its file stores it. entries
+// is the number of entries of the unpruned table. If a budget, or the sparsity wanted, drops as many
+// entries, the point has exactly that sparsity.
+func (o *Input) size(p *sweep.Point, ck *checkpoint.Checkpoint, entries int, wanted float64) error {
+	footprint, values := ck.Footprint(), compact.Float32
+	p.Parameters, p.Baseline = ck.TableParameters(), baseline.Zero
+	kept := p.Parameters
+	switch {
+	case ck.Composed != nil:
+		var err error
+		if footprint, err = ck.ComposedFootprint(); err != nil {
+			return err
+		}
+	case ck.Compact != nil:
+		if kept = ck.Compact.Kept(); kept < p.Parameters {
+			p.Baseline = baseline.Codebook
+		}
+		values = ck.Compact.Encoding()
+		dropped, _, err := ck.Pruned()
+		if err != nil {
+			return err
+		}
+		footprint, p.EmptyFeatures = ck.CompactFootprint(dropped, values), mask.EmptyFeatures(&ck.Architecture, dropped)
+	}
+	p.Values, p.Bits = string(values), 8*values.Size()
+	p.Bytes, p.TableBytes, p.MemoryBytes = &footprint.File, &footprint.Table, &footprint.Memory
+	drop := max(0, entries-kept)
+	p.Sparsity = float64(drop) / float64(entries)
+	named := []float64{wanted}
+	for _, b := range o.Budgets {
+		if b.Unit == mask.Sparsity {
+			named = append(named, b.Amount)
+		}
+	}
+	for _, t := range named {
+		if n, err := sparsity.Dropped(entries, t); err == nil && n == drop {
+			p.Sparsity = t
+		}
+	}
+	return nil
+}

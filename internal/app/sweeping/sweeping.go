@@ -1,0 +1,279 @@
+// Package sweeping compares pruning methods by the files of a model, its scores and a dataset. It
+// opens the files, and lets package sweep measure the methods, which may be tuned.
+package sweeping
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"shaver/internal/app/cli"
+	"shaver/internal/app/training"
+	"shaver/internal/base/fault"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/evaluate"
+	"shaver/internal/click/model"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/cut"
+	"shaver/internal/prune/sweep"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/mask"
+)
+
+// Input says what a sweep compares.
+type Input struct {
+	Model       string   // file
+	ModelOutput string   // output of the model, if it is an .onnx file with several
+	Folders     []string // dataset, or those of a window's days
+	Split       string
+	Scores      []string // files
+	SNIP        string   // file with the scores of the method SNIP, or ""
+	Models      []string // files of models that are measured as they are
+	Aggregates  []string // aggregates of the scores; those of a path have only their order
+	Given       bool     // the user gave Aggregates
+	Rank        string
+	Rivals      []string           // methods that are compared with those that rank by scores
+	Values      []compact.Encoding // how kept entries are stored
+	Seed        uint64
+	Keep        mask.Keep
+	Budgets     []mask.Budget
+	Calibrate   bool // also measure with logits that are calibrated on the validation split
+	Select      bool // for each budget, measure only the method that is best on the validation split
+	Tune        bool // also train what each method keeps
+}
+
+// Run measures every method at every budget.
+func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
+	p, err := cut.Open(o.Model, o.ModelOutput, o.Scores...)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Scores) > 0 && o.Given && !slices.ContainsFunc(p.Scores, func(s *scores.File) bool { return !s.Ranks() }) && len(o.Aggregates) > 0 {
+		if _, err := p.Scores[0].Aggregate(o.Aggregates[0]); err != nil {
+			return nil, fault.Usagef("--aggregate: %w", err)
+		}
+	}
+	files, all := o.Scores, p.Scores
+	if o.SNIP != "" {
+		initial, err := p.ReadInitial(o.SNIP)
+		if err != nil {
+			return nil, err
+		}
+		files, all = append(slices.Clone(files), o.SNIP), append(slices.Clone(all), initial)
+	}
+	m, err := p.Checkpoint.Model()
+	if err != nil {
+		return nil, err
+	}
+	name := lossName(all)
+	for i, s := range all {
+		if s.Spec.Loss.Name() != name {
+			return nil, fault.Inputf("%s has the loss %s, but %s has %s: compare scores of one loss", files[i], s.Spec.Loss.Name(), files[0], name)
+		}
+	}
+	b, err := measure.Open(o.Folders, o.Split, name, m)
+	if err != nil {
+		return nil, err
+	}
+	ready, err := o.ready(p, b.Dataset)
+	if err != nil {
+		return nil, err
+	}
+	document := &sweep.Document{
+		Version: sweep.VersionOf(b.Loss, len(ready) > 0), Loss: b.Loss, Model: p.Checkpoint.Digest(), Dataset: b.Dataset.Digest(), Kind: string(m.Kind), Split: o.Split, Rows: b.Rows,
+		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.ScoresFile{}, Points: []sweep.Point{},
+		Settings: &sweep.Settings{Rank: o.Rank, Protect: o.Keep.Fields, FieldMinimum: o.Keep.Minimum, Seed: o.Seed},
+	}
+	size := p.Checkpoint.Footprint()
+	document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
+	for _, s := range all {
+		document.Sources = append(document.Sources, sweep.NewScoresFile(s, document.Model))
+	}
+	methods, err := o.compared(p, all, b.Dataset)
+	if err != nil {
+		return nil, err
+	}
+	config := sweep.Config{Model: m, Methods: methods, Budgets: o.Budgets, Models: ready, Calibrate: o.Calibrate, Select: o.Select}
+	validation, err := o.validation(all, m)
+	if err != nil {
+		return nil, err
+	}
+	var tuning *training.Tables
+	if o.Tune {
+		if tuning, err = training.NewTables(ctx, p.Checkpoint, o.Folders, "--tune chooses"); err != nil {
+			return nil, err
+		}
+		config.Tune = tuning.Tune
+	}
+	measured, validated, tuned := config.Work()
+	total := int64(measured)*b.Rows + int64(validated)*validation.Rows
+	if o.Tune {
+		total += int64(tuned) * tuning.Work()
+	}
+	progress := cli.NewProgress("sweep", "rows", total)
+	defer progress.End()
+	if o.Tune {
+		tuning.Read = progress.Add
+	}
+	on := func(b *measure.Bench) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
+		return func(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
+			return b.Predict(ctx, m, func(rows int) { progress.Add(int64(rows)) })
+		}
+	}
+	config.Predict, config.Validate = on(b), on(validation)
+	if config.Slices, err = slicer(ctx, b, m); err != nil {
+		return nil, err
+	}
+	return document, config.Run(ctx, document)
+}
+
+// slicer assigns the rows of the split to slices. It returns nil if the dataset has no rows
+// in which occurrences are counted.
+func slicer(ctx context.Context, b *measure.Bench, m *model.Model) (*sweep.Slicer, error) {
+	if b.Dataset.Rows(dataset.Train)+b.Dataset.Rows(dataset.Val) == 0 {
+		return nil, nil
+	}
+	counts, err := b.Dataset.Occurrences()
+	if err != nil {
+		return nil, err
+	}
+	s := sweep.NewSlicer(&m.Architecture, b.Dataset.Fields(), counts)
+	s.Loss = b.Loss
+	return s, b.Dataset.Scan(ctx, []string{b.Split}, 4096, func(rows *model.Rows) error {
+		s.Add(rows)
+		return nil
+	})
+}
+
+// validation opens the split for --select and --calibrate. Without these flags it returns
+// an empty bench.
+func (o *Input) validation(by []*scores.File, m *model.Model) (*measure.Bench, error) {
+	if !o.Select && !o.Calibrate {
+		return &measure.Bench{}, nil
+	}
+	if o.Split == dataset.Val {
+		return nil, fault.Usagef("--select and --calibrate use the split %s: --split %s would measure the rows that they use", dataset.Val, o.Split)
+	}
+	if o.Select && slices.ContainsFunc(by, func(s *scores.File) bool { return slices.Contains(s.Spec.Splits, dataset.Val) }) {
+		log, err := cli.Logger("text", false)
+		if err != nil {
+			return nil, err
+		}
+		log.Warn("the scores were computed with the labels of the validation rows, which favors the aggregate sum; for --select, score with --splits train")
+	}
+	return measure.Open(o.Folders, dataset.Val, lossName(by), m)
+}
+
+// lossName returns the name of the loss of the first scores. Without scores it returns "", which
+// stands for that of the dataset's labels.
+func lossName(all []*scores.File) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return all[0].Spec.Loss.Name()
+}
+
+// compared returns the methods to compare. sources are the scores of the model and then those of
+// SNIP, if there are any.
+func (o *Input) compared(p *cut.Source, sources []*scores.File, d *dataset.Dataset) (all []sweep.Method, err error) {
+	add := func(m sweep.Method, failed error) {
+		if err == nil {
+			all, err = append(all, m), failed
+		}
+	}
+	for at, values := range o.Values {
+		t := p.Unpruned(d, o.Keep, values)
+		for source, s := range p.Scores {
+			aggregates := o.Aggregates
+			if s.Ranks() && len(aggregates) > 0 {
+				aggregates = s.Aggregates()
+			}
+			for _, aggregate := range aggregates {
+				add(t.ByScores(s, source, aggregate, o.Rank))
+			}
+			if s.Ranks() && len(aggregates) > 0 && err == nil && at == 0 {
+				err = o.warnDeep(all[len(all)-1], s, o.Scores[source])
+			}
+		}
+		for source := len(p.Scores); source < len(sources); source++ {
+			add(t.BySNIP(sources[source], source))
+		}
+		if slices.Contains(o.Rivals, sweep.SSEDS) {
+			usable, failed := o.sourcesOfSSEDS(p.Scores)
+			if failed != nil {
+				return nil, failed
+			}
+			for _, source := range usable {
+				add(t.BySSEDS(p.Scores[source], source))
+			}
+		}
+		seen := map[string]bool{} // baselines
+		rivals := func(baselineName string, baseline []float32) {
+			for _, name := range o.Rivals {
+				if ptq := strings.HasPrefix(name, "ptq"); name != sweep.SSEDS && !seen[baselineName] && !(ptq && (at > 0 || len(seen) > 0)) {
+					add(t.Rival(name, baselineName, baseline, o.Seed))
+				}
+			}
+			seen[baselineName] = true
+		}
+		for _, s := range p.Scores {
+			rivals(s.Spec.Baseline, s.Baseline)
+		}
+		if len(p.Scores) == 0 {
+			rivals(baseline.Zero, make([]float32, p.Checkpoint.Architecture.BaselineSize()))
+		}
+	}
+	return all, err
+}
+
+// warnDeep warns if a budget drops more entries than the path s dropped in rounds. m is the
+// method that ranks by s, and file the name of its file.
+func (o *Input) warnDeep(m sweep.Method, s *scores.File, file string) error {
+	for _, b := range o.Budgets {
+		dropped, err := m.Dropped(b)
+		if err != nil {
+			return err
+		}
+		if text := cut.Deep(s, dropped, file); text != "" {
+			log, err := cli.Logger("text", false)
+			if err != nil {
+				return err
+			}
+			log.Warn(text)
+			return nil
+		}
+	}
+	return nil
+}
+
+// sourcesOfSSEDS returns the indices of the scores, those of o.Scores, by which SSEDS can rank.
+// It returns an error if SSEDS can rank by none of them.
+func (o *Input) sourcesOfSSEDS(all []*scores.File) (sources []int, err error) {
+	if len(all) == 0 {
+		return nil, fault.Usagef("--methods %s needs --scores", sweep.SSEDS)
+	}
+	for source, s := range all {
+		if failed := sweep.CheckSSEDS(&s.Spec.Options, s.Spec.Baseline); failed == nil {
+			sources = append(sources, source)
+		} else if err == nil {
+			err = fmt.Errorf("%s: %w", o.Scores[source], failed)
+		}
+	}
+	if len(sources) > 0 {
+		err = nil
+	}
+	return sources, err
+}
+
+// CheckSplits returns the error with which Run would fail for the splits that it reads for the model
+// m.
+func (o *Input) CheckSplits(m *model.Model) error {
+	if _, err := measure.Open(o.Folders, o.Split, "", m); err != nil {
+		return err
+	}
+	_, err := o.validation(nil, m)
+	return err
+}

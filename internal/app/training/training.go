@@ -1,0 +1,164 @@
+// Package training trains click models, tunes pruned ones, and searches their settings. A training
+// writes its state, from which the same training continues.
+package training
+
+import (
+	"strings"
+
+	"shaver/internal/app/cli"
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/click/train"
+	"shaver/internal/data/dataset"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/loss"
+)
+
+// The orders in which an epoch reads the training rows.
+const (
+	OrderShuffle = "shuffle"
+	OrderFile    = "file"
+)
+
+// trainingVersion is the version of the metadata of a trained model and of the state of a
+// training.
+const trainingVersion = 1
+
+// Settings are the settings of "train" and "tune". Two trainings with the same settings give
+// the same bytes.
+type Settings struct {
+	Version      int                 `json:"version"`
+	Kernel       string              `json:"kernel"`
+	Dataset      string              `json:"dataset"`           // digest
+	Model        string              `json:"model,omitempty"`   // digest of the model from which the training started
+	Initial      string              `json:"initial,omitempty"` // initialisation, if there is no such model
+	Architecture *model.Architecture `json:"architecture,omitempty"`
+	Tune         bool                `json:"tune,omitempty"`
+	Epochs       int                 `json:"epochs"`
+	Patience     int                 `json:"patience"`
+	Optimizer    train.Optimizer     `json:"optimizer"`
+	LearningRate float64             `json:"learning_rate"`
+	WeightDecay  float64             `json:"weight_decay"`
+	Dropout      float64             `json:"dropout"`
+	Batch        int                 `json:"batch"`
+	Order        string              `json:"order"`
+	Seed         uint64              `json:"seed"`
+	Search       int                 `json:"search,omitempty"` // number of trials; 0 = no search
+	Table        string              `json:"table,omitempty"`  // as --table; empty = full
+	Sparsity     float64             `json:"sparsity,omitempty"`
+	WarmUp       int                 `json:"warm_up,omitempty"` // epochs
+}
+
+// Trained is the metadata of a trained model.
+type Trained struct {
+	Settings
+	train.Epoch
+}
+
+// Trial is one training of a search, after its end.
+type Trial struct {
+	LearningRate float64      `json:"learning_rate"`
+	WeightDecay  float64      `json:"weight_decay"`
+	Dropout      float64      `json:"dropout"`
+	Epochs       int          `json:"epochs"`             // number of epochs until it stopped
+	Best         *train.Epoch `json:"best,omitempty"`     // nil if it has none
+	Diverged     string       `json:"diverged,omitempty"` // where, if it diverged
+	Failed       string       `json:"failed,omitempty"`   // why, if it could not reach the sparsity
+	Seconds      float64      `json:"seconds"`            // processor time, without that of earlier processes
+}
+
+// State is what the state of a training holds besides the trainer's numbers. Steps,
+// History and Best are those of the trial after Trials, which is under way.
+type State struct {
+	Settings Settings      `json:"settings"`
+	Trials   []Trial       `json:"trials,omitempty"`
+	Finding  *Finding      `json:"finding,omitempty"` // with a --table that finds entries to keep
+	Steps    int64         `json:"steps"`
+	History  []train.Epoch `json:"history"`
+	Best     int           `json:"best"`
+	Digest   string        `json:"digest,omitempty"` // SHA-256 of the file at --out; empty before the first
+}
+
+// Options are the settings of a training with its files.
+type Options struct {
+	Settings
+	Out     string   // file to write
+	Folders []string // dataset
+	Outputs cli.Outputs
+}
+
+// Check checks the settings before any file is read. It sets Version and Kernel.
+func (o *Options) Check() error {
+	o.Version, o.Kernel = trainingVersion, kernel.Name()
+	if o.Epochs < 0 || o.Patience < 0 {
+		return fault.Usagef("--epochs %d and --patience %d: expected numbers of at least 0", o.Epochs, o.Patience)
+	}
+	settings := o.settings(nil)
+	if err := settings.Validate(); err != nil {
+		return fault.Usagef("%w", err)
+	}
+	if err := o.checkTable(); err != nil {
+		return err
+	}
+	o.Outputs.Inputs(dataset.Files(o.Folders...)...)
+	return o.Outputs.Check("--out", o.Out, cli.Unless(checkpoint.Written, "a model"))
+}
+
+func (o *Options) settings(dropped []bool) train.Options {
+	return train.Options{
+		Optimizer: o.Optimizer, LearningRate: o.LearningRate, WeightDecay: o.WeightDecay,
+		Dropout: o.Dropout, Batch: o.Batch, Seed: o.Seed, Dropped: dropped,
+	}
+}
+
+// open opens the dataset for a model and checks what training needs.
+func (o *Options) open(a *model.Architecture, names []string) (*dataset.Dataset, error) {
+	d, err := dataset.OpenAll(o.Folders)
+	if err != nil {
+		return nil, err
+	}
+	if a != nil {
+		if d, err = d.For(a); err != nil {
+			return nil, err
+		}
+		if err := d.CheckNames(names); err != nil {
+			return nil, err
+		}
+	}
+	kind, err := d.ChooseLoss("")
+	if err != nil {
+		return nil, err
+	}
+	if kind != loss.Logistic {
+		return nil, fault.Inputf("dataset %s has numbers as labels: training needs labels of 0 and 1", strings.Join(o.Folders, ", "))
+	}
+	if n := d.Rows(dataset.Train); n < 2 {
+		return nil, fault.Inputf("dataset %s has %d rows in the split %s: training needs at least 2", strings.Join(o.Folders, ", "), n, dataset.Train)
+	}
+	o.Dataset = d.Digest()
+	return d, nil
+}
+
+// Fresh returns the training of a new model with the architecture a, whose FieldDims it sets to
+// those of the dataset. norm states whether each hidden layer has a BatchNorm. initial is one of
+// the initialisations.
+func (o *Options) Fresh(a *model.Architecture, norm bool, initial string) (*Course, error) {
+	d, err := o.open(nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	a.FieldDims = d.FieldDims()
+	if err := a.Validate(); err != nil {
+		return nil, fault.Usagef("%w", err)
+	}
+	if d, err = d.For(a); err != nil {
+		return nil, err
+	}
+	weights := train.Initial
+	if initial == InitialReference {
+		weights = train.InitialReference
+	}
+	o.Initial, o.Architecture = initial, a
+	return &Course{Options: o, data: d, from: checkpoint.New(*a, weights(a, norm, o.Seed))}, nil
+}

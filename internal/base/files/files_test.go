@@ -1,0 +1,40 @@
+package files_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
+)
+
+// Small reads a file up to its bound, and names a larger one. Beginning returns what there is.
+func TestSizes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	whole := bytes.Repeat([]byte("x"), 1<<20)
+	for _, data := range [][]byte{nil, whole, append(whole, 'y')} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found, err := files.Small(path, 1)
+		if len(data) > 1<<20 {
+			if !fault.IsInput(err) || !strings.HasPrefix(err.Error(), path+": larger than 1 MiB") {
+				t.Errorf("%d bytes: %v", len(data), err)
+			}
+		} else if err != nil || !bytes.Equal(found, data) {
+			t.Errorf("%d bytes of %d: %v", len(found), len(data), err)
+		}
+		if n := len(files.Beginning(path, 3)); n != min(3, len(data)) {
+			t.Errorf("%d bytes at the beginning of %d", n, len(data))
+		}
+	}
+	if _, err := files.Small(path+"x", 1); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+	if head := files.Beginning(path+"x", 3); head != nil {
+		t.Errorf("%q", head)
+	}
+}

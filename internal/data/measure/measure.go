@@ -1,0 +1,69 @@
+// Package measure measures models on one split of a dataset, and writes their predictions.
+package measure
+
+import (
+	"context"
+	"runtime"
+	"strings"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/evaluate"
+	"shaver/internal/click/model"
+	"shaver/internal/data/dataset"
+	"shaver/internal/num/loss"
+)
+
+// Bench measures models on one split of a dataset.
+type Bench struct {
+	Dataset *dataset.Dataset
+	Split   string
+	Rows    int64 // number of rows in the split
+	Loss    loss.Kind
+}
+
+// Open opens a split of the dataset in the folders for measuring m and other models with the same
+// fields. name is that of the loss, or "" for that of the dataset's labels.
+func Open(folders []string, split, name string, m *model.Model) (*Bench, error) {
+	d, err := dataset.OpenAll(folders)
+	if err != nil {
+		return nil, err
+	}
+	if d, err = d.For(&m.Architecture); err != nil {
+		return nil, err
+	}
+	rows := d.Rows(split)
+	if rows == 0 {
+		return nil, fault.Inputf("dataset %s has no split %q: it has %v", strings.Join(folders, ", "), split, d.SplitNames())
+	}
+	kind, err := d.ChooseLoss(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Bench{d, split, rows, kind}, nil
+}
+
+// Predict predicts the labels of the split on all cores. It calls read with the number of rows of
+// each batch that it reads, unless read is nil.
+func (b *Bench) Predict(ctx context.Context, m *model.Model, read func(rows int)) (*evaluate.Predictions, error) {
+	source := func(ctx context.Context, each func(*model.Rows) error) error {
+		return b.Dataset.Scan(ctx, []string{b.Split}, 4096, func(rows *model.Rows) error {
+			if read != nil {
+				read(rows.Len())
+			}
+			return each(rows)
+		})
+	}
+	return evaluate.Predict(ctx, m, b.Loss, source, runtime.GOMAXPROCS(0))
+}
+
+// PredictAll predicts the labels of the split by each model. read is as for Predict.
+func (b *Bench) PredictAll(ctx context.Context, models []*model.Model, read func(rows int)) (all []*evaluate.Predictions, err error) {
+	for _, m := range models {
+		found, err := b.Predict(ctx, m, read)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found)
+	}
+	return all, nil
+}

@@ -1,0 +1,278 @@
+package cut
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/sweep"
+	"shaver/internal/value/mask"
+)
+
+// Options say how to prune a model.
+type Options struct {
+	Model, Scores string // files
+	ModelOutput   string // output of the model, if it is an .onnx file with several
+	Dataset       []string
+	Out           string // file to write
+	From          string // file of a sweep that says how to prune, or ""
+
+	Aggregate string // aggregate of the scores to rank by; "" = the default of the scores
+	Rank      string
+	Budget    *mask.Budget // nil only with From
+	Keep      mask.Keep
+	Form      Form
+	Calibrate bool
+
+	Previous   string  // compact file whose choices stay unless the evidence exceeds Hysteresis, or ""
+	Hysteresis float64 // standard errors, or rounds of a path
+
+	// Name returns how the user writes a setting in messages, for example --sparsity. Nil stands for
+	// the names themselves: dataset, field-minimum, previous, protect, and the unit of a budget.
+	Name func(setting string) string
+	// Warn takes a warning. It may be nil.
+	Warn func(text string)
+
+	method string // name of the method in a sweep
+	seed   uint64 // of the method random; only From sets it
+}
+
+// name returns how the user writes a setting.
+func (o *Options) name(setting string) string {
+	if o.Name == nil {
+		return setting
+	}
+	return o.Name(setting)
+}
+
+// Choice says which entries of a model are dropped.
+type Choice struct {
+	Out           string     `json:"out"`
+	Method        string     `json:"method"` // name of the method in a sweep
+	Baseline      string     `json:"baseline"`
+	Aggregate     string     `json:"aggregate,omitempty"` // empty if the method does not rank by scores
+	Rank          string     `json:"rank,omitempty"`      // how the method ranks by the scores
+	Sparsity      float64    `json:"sparsity"`            // dropped / entries
+	Entries       int        `json:"entries"`
+	Dropped       int        `json:"dropped"`
+	Kept          int        `json:"kept"`
+	Parameters    int        `json:"parameters"` // kept entries, and those of the codebook if there is one
+	Features      int        `json:"features"`
+	EmptyFeatures int        `json:"empty_features"`     // features that keep no entry
+	Previous      *Stability `json:"previous,omitempty"` // if there is a previous file
+
+	ByPath  bool `json:"-"` // whether Hysteresis of Previous is in rounds of a path
+	source  *Source
+	dropped []bool // [n, d]
+	options *Options
+}
+
+// Choose opens the model and its scores, and chooses the entries to drop.
+func (o *Options) Choose() (*Choice, error) {
+	s, d, err := o.open()
+	if err != nil {
+		return nil, err
+	}
+	if o.Calibrate && checkpoint.NamedONNX(o.Out) {
+		if err := s.Checkpoint.CheckCalibration(); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.settle(s, d); err != nil {
+		return nil, err
+	}
+	dropped, stable, err := o.choose(s)
+	if err != nil {
+		return nil, err
+	}
+	if text := Deep(s.Scores[0], dropped, o.Scores); o.Aggregate == scores.ByPath && text != "" && o.Warn != nil {
+		o.Warn(text)
+	}
+	a, baseline := &s.Checkpoint.Architecture, s.Scores[0].Spec.Baseline
+	c := &Choice{
+		Out: o.Out, Method: o.method, Baseline: baseline, Aggregate: o.Aggregate, Rank: o.Rank, Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: mask.EmptyFeatures(a, dropped), Previous: stable,
+		Dropped: count(dropped), ByPath: s.Scores[0].Ranks(), source: s, dropped: dropped, options: o,
+	}
+	c.Kept = c.Entries - c.Dropped
+	c.Sparsity = float64(c.Dropped) / float64(c.Entries)
+	c.Parameters = mask.Parameters(a, c.Dropped, baseline)
+	return c, nil
+}
+
+// open opens the model and its scores, and the sweep of From, if there is one. The scores may then
+// also be those of the method SNIP, which are of the model before its training.
+func (o *Options) open() (*Source, *sweep.Document, error) {
+	if o.From == "" {
+		s, err := Open(o.Model, o.ModelOutput, o.Scores)
+		return s, nil, err
+	}
+	head, err := scores.ReadHead(o.Scores)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := sweep.Read(o.From)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", o.From, err)
+	}
+	if !slices.ContainsFunc(d.Sources, func(s sweep.ScoresFile) bool { return s.Model != "" && s.Job == head.Spec.ID() }) {
+		s, err := Open(o.Model, o.ModelOutput, o.Scores)
+		return s, d, err
+	}
+	s, err := Open(o.Model, o.ModelOutput)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := s.ReadInitial(o.Scores)
+	s.Scores = []*scores.File{f}
+	return s, d, err
+}
+
+// settle sets what the scores, or the sweep d if it is not nil, decide.
+func (o *Options) settle(s *Source, d *sweep.Document) error {
+	if o.Aggregate == "" {
+		o.Aggregate = s.Scores[0].DefaultAggregate()
+	}
+	o.method = sweep.Name(&s.Scores[0].Spec.Options, o.Aggregate)
+	if d == nil {
+		return nil
+	}
+	if err := o.take(s, d); err != nil {
+		return fmt.Errorf("%s: %w", o.From, err)
+	}
+	return nil
+}
+
+// take sets the options that the sweep d says, and the method and the budget that it chose at the
+// budget, which may be nil.
+func (o *Options) take(p *Source, d *sweep.Document) error {
+	s := p.Scores[0]
+	if digest := p.Checkpoint.Digest(); d.Model != digest {
+		return fault.Inputf("the sweep measured another model, with digest %.12s; %s has %.12s", d.Model, o.Model, digest)
+	}
+	if len(o.Dataset) > 0 {
+		data, err := dataset.OpenAll(o.Dataset)
+		if err != nil {
+			return err
+		}
+		if digest := data.Digest(); d.Dataset != digest {
+			return fault.Inputf("the sweep measured another dataset, with digest %.12s; %s has %.12s", d.Dataset, strings.Join(o.Dataset, ", "), digest)
+		}
+	}
+	if d.Settings == nil {
+		return fault.Inputf("the sweep has no settings: an older program wrote it; run shaver sweep again")
+	}
+	chosen, err := d.ChosenAt(o.Budget)
+	if err != nil {
+		return err
+	}
+	source, err := d.ScoresOf(chosen)
+	if err != nil {
+		return err
+	}
+	if job := d.Sources[source].Job; job != s.Spec.ID() {
+		return fault.Inputf("the sweep chose %s with the scores of job %s, but %s has those of job %s", chosen.Method, job, o.Scores, s.Spec.ID())
+	}
+	if o.Aggregate, err = d.AggregateOf(chosen); err != nil {
+		return err
+	}
+	o.Rank = d.Settings.Rank
+	if o.Aggregate == "" {
+		o.Rank = ""
+	}
+	if chosen.Method == sweep.Frequency && len(o.Dataset) == 0 {
+		return fault.Usagef("the sweep chose %s, which needs %s", chosen.Method, o.name("dataset"))
+	}
+	o.Keep, o.seed = mask.Keep{Fields: d.Settings.Protect, Minimum: d.Settings.FieldMinimum}, d.Settings.Seed
+	o.Form.Values = compact.Encoding(chosen.Values)
+	if o.Form.Values.Size() == 0 {
+		return fault.Inputf("the sweep stores values as %q: expected one of %s", chosen.Values, strings.Join(compact.EncodingNames(), ", "))
+	}
+	if o.Form.Values != compact.Float32 && !o.Form.compact(o.Out) {
+		return fault.Usagef("the sweep chose values of %s, which only the compact safetensors file has", chosen.Values)
+	}
+	o.method, o.Budget = chosen.Method, &mask.Budget{Unit: mask.Kept, Amount: float64(chosen.Parameters)}
+	return nil
+}
+
+// choose returns which entries to drop, [n, d], and with Previous how that differs from
+// the previous mask.
+func (o *Options) choose(s *Source) (dropped []bool, stable *Stability, err error) {
+	choices, err := o.choices(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	order, err := o.order(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err := o.mask(s, order)
+	if err != nil || choices == nil {
+		return plain, nil, err
+	}
+	if o.Aggregate == "" {
+		return nil, nil, fault.Usagef("the sweep chose %s, which has no standard errors: %s needs a method that ranks entries by scores", o.method, o.name("previous"))
+	}
+	if order, err = sweep.StableOrder(s.Scores[0], o.Aggregate, o.Rank, s.Table, choices, o.Hysteresis); err != nil {
+		return nil, nil, err
+	}
+	if dropped, err = o.mask(s, order); err != nil {
+		return nil, nil, err
+	}
+	return dropped, o.stability(s, choices, dropped, plain), nil
+}
+
+// order returns the entries in the order in which the method drops them.
+func (o *Options) order(s *Source) ([]int32, error) {
+	f := s.Scores[0]
+	if o.Aggregate != "" {
+		return sweep.Order(f, o.Aggregate, o.Rank, s.Table)
+	}
+	switch o.method {
+	case sweep.SSEDS:
+		return sweep.SSEDSOrder(f)
+	case sweep.SNIP:
+		return sweep.SNIPOrder(f, s.Table)
+	}
+	var d *dataset.Dataset
+	if len(o.Dataset) > 0 {
+		var err error
+		if d, err = dataset.OpenAll(o.Dataset); err != nil {
+			return nil, err
+		}
+	}
+	return s.Unpruned(d, o.Keep, o.Form.Values).RivalOrder(o.method, f.Baseline, o.seed)
+}
+
+// mask returns the mask, [n, d], that meets the budget by dropping entries in the given
+// order.
+func (o *Options) mask(s *Source, order []int32) ([]bool, error) {
+	a, f := &s.Checkpoint.Architecture, s.Scores[0]
+	order, most, err := o.Keep.Apply(a, f.Fields, order)
+	if err != nil {
+		return nil, fault.Usagef("%s, %s: %w", o.name("protect"), o.name("field-minimum"), err)
+	}
+	written := s.Checkpoint
+	if o.Calibrate { // the calibrated weights are float32, which may make the file larger
+		if written, _, err = written.Calibrated(1, 0); err != nil {
+			return nil, err
+		}
+	}
+	fit := func(bytes int64) (int, error) { return written.CompactDrop(order, o.Form.Values, bytes) }
+	drop, err := o.Budget.Drop(a, f.Spec.Baseline, fit)
+	if err != nil {
+		return nil, fault.Usagef("budget: %w", err)
+	}
+	if drop > most {
+		limits := o.name("protect") + " and " + o.name("field-minimum")
+		if len(a.PadRows()) > 0 {
+			limits = o.name("protect") + ", " + o.name("field-minimum") + " and the rows of pad ids"
+		}
+		return nil, fault.Usagef("%s %v drops %d entries, but %s allow at most %d of %d", o.name(o.Budget.Unit), o.Budget.Amount, drop, limits, most, len(order))
+	}
+	return mask.Of(order, drop), nil
+}

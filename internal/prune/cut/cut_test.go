@@ -1,0 +1,227 @@
+package cut_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/data/ingest"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/cut"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+	"shaver/internal/value/mask"
+	"shaver/internal/value/tally"
+)
+
+var golden = filepath.Join("..", "..", "..", "testdata", "golden")
+
+// files has a model with weights of bfloat16, scores of it that grow from entry to entry, and a
+// dataset.
+type files struct {
+	dir, model, scores, rows string
+	size                     int64 // of the model as a dense file
+	entries                  int
+}
+
+func newFiles(t *testing.T) *files {
+	t.Helper()
+	dir := t.TempDir()
+	f := &files{dir: dir, model: filepath.Join(dir, "model.safetensors"), scores: filepath.Join(dir, "scores.arrow"), rows: filepath.Join(dir, "rows")}
+	ck, err := checkpoint.Read(filepath.Join(golden, "deepfm.pth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, tensor := range ck.Tensors {
+		if tensor.DType == checkpoint.F32 {
+			ck.Tensors[key] = bfloat16(tensor)
+		}
+	}
+	if f.size, err = checkpoint.WriteDense(f.model, ck); err != nil {
+		t.Fatal(err)
+	}
+	if ck, err = checkpoint.Read(f.model); err != nil {
+		t.Fatal(err)
+	}
+	a := &ck.Architecture
+	f.entries = a.Parameters()
+	s := &scores.File{
+		Layout: scores.LayoutOf(a), Baseline: make([]float32, a.BaselineSize()), DatasetRows: 8,
+		Spec:   job.Spec{Version: job.SpecVersion, Model: ck.Digest(), Splits: []string{"train"}, Sample: 1, Baseline: baseline.Zero, Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}},
+		Result: tally.Result{Rows: 8, Scores: tally.Scores{Shape: a.Shape(), Count: slices.Repeat([]int64{3}, a.Features()), Values: tally.NewValues(f.entries)}},
+	}
+	for j := range a.FieldDims {
+		s.Fields = append(s.Fields, string(rune('a'+j)))
+	}
+	for i := range s.Phi {
+		s.Phi[i], s.RMS[i] = float64(i), float32(i)
+	}
+	if err := scores.Write(f.scores, s); err != nil {
+		t.Fatal(err)
+	}
+	encoded := []string{filepath.Join(golden, "deepfm.rows.csv")}
+	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: encoded, Val: encoded, Global: true, OnBadRow: ingest.Fail, Sizes: a.FieldDims, Out: f.rows}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// bfloat16 truncates float32 values to bfloat16.
+func bfloat16(t checkpoint.Tensor) checkpoint.Tensor {
+	short := checkpoint.Tensor{DType: checkpoint.BF16, Shape: t.Shape}
+	for i := 0; i < len(t.Data); i += 4 {
+		short.Data = append(short.Data, t.Data[i+2:i+4]...)
+	}
+	return short
+}
+
+func (f *files) options(out, unit string, amount float64) *cut.Options {
+	return &cut.Options{
+		Model: f.model, Scores: f.scores, Dataset: []string{f.rows}, Out: filepath.Join(f.dir, out), Rank: mask.Abs,
+		Budget: &mask.Budget{Unit: unit, Amount: amount}, Form: cut.Form{Values: compact.Float32},
+	}
+}
+
+// prune writes the model that the options describe.
+func prune(t *testing.T, o *cut.Options) (*cut.Choice, cut.Sizes) {
+	t.Helper()
+	c, err := o.Choose()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := c.Calibration(t.Context(), nil)
+	if err != nil || (k != nil) != o.Calibrate {
+		t.Fatal(k, err)
+	}
+	sizes, err := c.Write(o.Out, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, sizes
+}
+
+// The entries with the lowest scores are dropped, as many as the budget says, in each form.
+func TestPrune(t *testing.T) {
+	f := newFiles(t)
+	half := f.entries / 2
+	c, sizes := prune(t, f.options("half.safetensors", mask.Kept, float64(half)))
+	if c.Kept != half || c.Dropped != f.entries-half || c.Method != "shapley-rms" || c.Aggregate != scores.RMS || c.Previous != nil {
+		t.Errorf("%+v", c)
+	}
+	ck, err := checkpoint.Read(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropped, _, err := ck.Pruned()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, gone := range dropped {
+		if gone != (i < f.entries-half) {
+			t.Errorf("entry %d: dropped is %v", i, gone)
+		}
+	}
+	if info, err := os.Stat(c.Out); err != nil || info.Size() != sizes.Bytes || sizes.DenseTableBytes != int64(2*f.entries) || sizes.DenseBytes != f.size {
+		t.Errorf("%+v: %v", sizes, err)
+	}
+	dense := f.options("dense.safetensors", mask.Kept, float64(half))
+	dense.Form.Dense = true
+	_, sizes = prune(t, dense)
+	if info, err := os.Stat(dense.Out); err != nil || info.Size() != sizes.Bytes || sizes.TableBytes != sizes.DenseTableBytes || sizes.DenseBytes != f.size {
+		t.Errorf("%+v: %v", sizes, err)
+	}
+}
+
+// A calibrated model keeps to its budget in bytes, although calibration stores the weights
+// that it changes as float32.
+func TestCalibratedBudget(t *testing.T) {
+	f := newFiles(t)
+	bytes := func(budget int64) int64 {
+		o := f.options("out.safetensors", mask.Bytes, float64(budget))
+		o.Calibrate = true
+		_, sizes := prune(t, o)
+		return sizes.Bytes
+	}
+	budget := bytes(10*f.size) - 1 // 10*size is enough for all entries
+	if got := bytes(budget); got > budget {
+		t.Errorf("%d bytes exceed the budget of %d", got, budget)
+	}
+}
+
+// Without hysteresis a previous file changes nothing. Of the same scores it has no churn.
+func TestPreviousFile(t *testing.T) {
+	f := newFiles(t)
+	before, _ := prune(t, f.options("before.safetensors", mask.Sparsity, .5))
+	o := f.options("after.safetensors", mask.Sparsity, .5)
+	o.Previous = before.Out
+	after, _ := prune(t, o)
+	if p := after.Previous; p == nil || p.File != before.Out || p.Churn.Portion != 0 || p.Churn != p.Plain || len(p.Fields) != 5 {
+		t.Errorf("%+v", after.Previous)
+	}
+	was, err := os.ReadFile(before.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is, err := os.ReadFile(after.Out); err != nil || !bytes.Equal(was, is) {
+		t.Errorf("the files differ: %v", err)
+	}
+}
+
+// Messages name the settings as the user writes them.
+func TestMessages(t *testing.T) {
+	f := newFiles(t)
+	for name, c := range map[string]struct {
+		change func(o *cut.Options)
+		want   string
+	}{
+		"budget": {func(o *cut.Options) { o.Keep.Minimum = .8 }, "sparsity 0.5 drops "},
+		"limits": {func(o *cut.Options) { o.Keep.Minimum = .8 }, ", but protect and field-minimum allow at most "},
+		"field":  {func(o *cut.Options) { o.Keep.Fields = []string{"none"} }, "protect, field-minimum: "},
+		"range":  {func(o *cut.Options) { o.Budget.Amount = 2 }, "budget: "},
+	} {
+		o := f.options("out.safetensors", mask.Sparsity, .5)
+		c.change(o)
+		_, err := o.Choose()
+		if !fault.IsUsage(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, expected %q", name, err, c.want)
+		}
+		o.Name = func(setting string) string { return "<" + setting + ">" }
+		marked := strings.NewReplacer("sparsity 0", "<sparsity> 0", "protect", "<protect>", "field-minimum", "<field-minimum>").Replace(c.want)
+		if _, err := o.Choose(); err == nil || !strings.Contains(err.Error(), marked) {
+			t.Errorf("%s: %v, expected %q", name, err, marked)
+		}
+	}
+}
+
+// Convert gives back the file that it compacted.
+func TestConvert(t *testing.T) {
+	f := newFiles(t)
+	small, back := filepath.Join(f.dir, "small.safetensors"), filepath.Join(f.dir, "back.safetensors")
+	c, err := (&cut.Form{Values: compact.Float32}).Convert(f.model, checkpoint.Options{}, small)
+	if err != nil || c.Kept != f.entries || c.Entries != f.entries {
+		t.Fatalf("%+v: %v", c, err)
+	}
+	if c, err = (&cut.Form{Dense: true, Values: compact.Float32}).Convert(small, checkpoint.Options{}, back); err != nil || c.DenseBytes != c.Bytes {
+		t.Fatalf("%+v: %v", c, err)
+	}
+	want, err := checkpoint.Read(f.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := checkpoint.Read(back)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, errX := want.Embedding()
+	y, errY := found.Embedding()
+	if errX != nil || errY != nil || !slices.Equal(x, y) {
+		t.Errorf("another table: %v, %v", errX, errY)
+	}
+}

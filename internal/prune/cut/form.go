@@ -1,0 +1,90 @@
+package cut
+
+import (
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+)
+
+// Form says in which form a model is written. The name of the file decides whether it is an .onnx
+// file, for which only CompactONNX counts.
+type Form struct {
+	Dense       bool             // write every entry, also the dropped ones
+	Values      compact.Encoding // of the kept entries of a compact file
+	CompactONNX bool             // store a table of an .onnx file by its distinct rows if that is smaller
+}
+
+// Full reports whether the file at path stores every entry, also the dropped ones.
+func (f *Form) Full(path string) bool {
+	return f.Dense || checkpoint.NamedONNX(path) && !f.CompactONNX
+}
+
+// compact reports whether the file at path is a compact safetensors file.
+func (f *Form) compact(path string) bool { return !f.Dense && !checkpoint.NamedONNX(path) }
+
+// Sizes are the sizes of a model before and after it was written in a form.
+type Sizes struct {
+	TableBytes      int64 `json:"table_bytes"` // values, positions and codebook
+	DenseTableBytes int64 `json:"dense_table_bytes"`
+	Bytes           int64 `json:"bytes"`
+	DenseBytes      int64 `json:"dense_bytes"` // size of the unpruned model as safetensors; of the .onnx file if an .onnx file is written
+	ONNXTables
+}
+
+// ONNXTables says how the tables of an .onnx file are stored. It is empty for other files.
+type ONNXTables struct {
+	Tables  int `json:"onnx_tables,omitempty"`
+	Compact int `json:"compact_tables,omitempty"` // stored by their distinct rows
+}
+
+// sizes returns the sizes of ck without the dropped entries, except those of the file at out.
+func (f *Form) sizes(ck *checkpoint.Checkpoint, dropped []bool, out string) Sizes {
+	table := ck.Footprint().Table
+	s := Sizes{TableBytes: table, DenseTableBytes: table, DenseBytes: ck.Size()}
+	if f.compact(out) {
+		s.TableBytes = ck.CompactFootprint(dropped, f.Values).Table
+	}
+	return s
+}
+
+// writeONNX writes ck as an .onnx file, and sets the sizes.
+func (s *Sizes) writeONNX(out string, ck *checkpoint.Checkpoint, o checkpoint.ONNXOptions) error {
+	size, err := checkpoint.WriteONNX(out, ck, o)
+	if err != nil {
+		return err
+	}
+	s.TableBytes, s.Bytes, s.DenseBytes, s.ONNXTables = size.TableBytes, size.Bytes, size.Before, ONNXTables{size.Tables, size.Compact}
+	return nil
+}
+
+// Conversion says what Convert wrote.
+type Conversion struct {
+	Out     string `json:"out"`
+	Entries int    `json:"entries"`
+	Kept    int    `json:"kept"`
+	Sizes
+}
+
+// Convert writes the model in a file to another file in the form f. part is the part of the file.
+func (f *Form) Convert(in string, part checkpoint.Options, out string) (*Conversion, error) {
+	ck, err := checkpoint.ReadPart(in, part)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := ck.Model(); err != nil { // which checks that every tensor is present, fits and is finite
+		return nil, err
+	}
+	dropped, baseline, err := ck.Pruned()
+	if err != nil {
+		return nil, err
+	}
+	r := &Conversion{Out: out, Entries: len(dropped), Kept: len(dropped) - count(dropped), Sizes: f.sizes(ck, dropped, out)}
+	switch {
+	case checkpoint.NamedONNX(out):
+		err = r.writeONNX(out, ck, checkpoint.ONNXOptions{Compact: f.CompactONNX})
+	case f.Dense:
+		r.Bytes, err = checkpoint.WriteDense(out, ck)
+	default:
+		r.Bytes, err = checkpoint.WriteCompact(out, ck, dropped, baseline, f.Values)
+	}
+	return r, err
+}

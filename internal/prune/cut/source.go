@@ -1,0 +1,118 @@
+// Package cut prunes the table of a model to a budget. It opens a model and its scores, orders the
+// entries, chooses those to drop, and writes the pruned model, which may be calibrated.
+package cut
+
+import (
+	"fmt"
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/sweep"
+	"shaver/internal/value/mask"
+)
+
+// Source is a model and its scores.
+type Source struct {
+	Checkpoint *checkpoint.Checkpoint // without Training, because a pruned model is not the one that the training made
+	File       string                 // of the model
+	Scores     []*scores.File
+	Table      []float32 // [n, d]
+}
+
+// Open reads a model and its scores, and checks that they belong together. output chooses one of
+// several outputs of an .onnx file; see checkpoint.ReadOutput.
+func Open(modelFile, output string, scoresFiles ...string) (*Source, error) {
+	ck, err := checkpoint.ReadOutput(modelFile, output)
+	if err != nil {
+		return nil, err
+	}
+	ck.Training = ""
+	s := &Source{Checkpoint: ck, File: modelFile}
+	digest := ck.Digest()
+	for _, file := range scoresFiles {
+		f, err := scores.Read(file)
+		if err != nil {
+			return nil, err
+		}
+		if err := f.CheckModel(&ck.Architecture, digest); err != nil {
+			return nil, fmt.Errorf("%s and %s: %w", file, modelFile, err)
+		}
+		s.Scores = append(s.Scores, f)
+	}
+	s.Table, err = ck.Embedding()
+	return s, err
+}
+
+// ReadInitial reads the file with the scores of the model before its training, by which the method
+// SNIP ranks.
+func (s *Source) ReadInitial(file string) (*scores.File, error) {
+	f, err := scores.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := sweep.CheckSNIP(f, &s.Checkpoint.Architecture, s.Checkpoint.Digest()); err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", file, s.File, err)
+	}
+	return f, nil
+}
+
+// Unpruned returns the table from which methods drop entries. They drop only entries that keep
+// allows, and store the others as values says. d may be nil if there are scores and the method is
+// not sweep.Frequency.
+func (s *Source) Unpruned(d *dataset.Dataset, keep mask.Keep, values compact.Encoding) *sweep.Unpruned {
+	var names []string
+	if len(s.Scores) > 0 {
+		names = s.Scores[0].Fields
+	} else {
+		names = d.Fields()
+	}
+	return &sweep.Unpruned{
+		Architecture: &s.Checkpoint.Architecture, Names: names, Entries: s.Table, Keep: keep, Values: values,
+		Counts: func() ([]int64, error) { return d.Occurrences() },
+		Fit:    func(order []int32, bytes int64) (int, error) { return s.Checkpoint.CompactDrop(order, values, bytes) },
+		Footprint: func(dropped []bool) (file, table, memory int64) {
+			size := s.Checkpoint.CompactFootprint(dropped, values)
+			return size.File, size.Table, size.Memory
+		},
+	}
+}
+
+// CheckFields returns an error unless the model ck in the file path reads the same rows as the model
+// of s.
+func (s *Source) CheckFields(ck *checkpoint.Checkpoint, path string) error {
+	a, b := &s.Checkpoint.Architecture, &ck.Architecture
+	switch {
+	case !slices.Equal(a.FieldDims, b.FieldDims):
+		return fault.Inputf("%s has fields of the sizes %v, but %s has %v: expected the same fields", path, b.FieldDims, s.File, a.FieldDims)
+	case !slices.Equal(a.Lists, b.Lists):
+		return fault.Inputf("%s and %s differ in the fields that are lists of ids: expected the same fields", path, s.File)
+	case !slices.Equal(a.Dense, b.Dense):
+		return fault.Inputf("%s has the dense inputs %v, but %s has %v: expected the same", path, b.Dense, s.File, a.Dense)
+	case s.Checkpoint.Fields != nil && ck.Fields != nil && !slices.Equal(s.Checkpoint.Fields, ck.Fields):
+		return fault.Inputf("%s has the fields %v, but %s has %v: expected the same fields", path, ck.Fields, s.File, s.Checkpoint.Fields)
+	}
+	return nil
+}
+
+// Deep returns a warning if the mask drops more entries than the path f dropped in rounds, or else
+// "". f may also have values. file is the name of its file.
+func Deep(f *scores.File, dropped []bool, file string) string {
+	if !f.Path.Deeper(count(dropped), len(dropped)) {
+		return ""
+	}
+	return fmt.Sprintf("%s: beyond sparsity %.6g the order of the path is that of its last round", file, f.Path.Reach)
+}
+
+// count returns the number of dropped entries.
+func count(dropped []bool) (n int) {
+	for _, gone := range dropped {
+		if gone {
+			n++
+		}
+	}
+	return n
+}

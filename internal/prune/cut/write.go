@@ -1,0 +1,88 @@
+package cut
+
+import (
+	"context"
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/evaluate"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
+	"shaver/internal/num/loss"
+	"shaver/internal/prune/sweep"
+	"shaver/internal/value/mask"
+)
+
+// Calibration fits the calibration of the pruned model on the validation split of the dataset,
+// with the values that the file stores. begin is called with the number of rows before they are
+// read, and returns what takes the rows of each batch; it may be nil. Without Options.Calibrate
+// the result is nil.
+func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read func(rows int))) (*loss.Calibration, error) {
+	o, s := c.options, c.source
+	if !o.Calibrate {
+		return nil, nil
+	}
+	m, err := s.Checkpoint.Model()
+	if err != nil {
+		return nil, err
+	}
+	table, err := sweep.Pruned(&m.Architecture, s.Table, c.dropped, s.Scores[0].Baseline, o.Form.Values)
+	if err != nil {
+		return nil, err
+	}
+	b, err := measure.Open(o.Dataset, dataset.Val, s.Scores[0].Spec.Loss.Name(), m)
+	if err != nil {
+		return nil, err
+	}
+	var read func(rows int)
+	if begin != nil {
+		read = begin(b.Rows)
+	}
+	predictions, err := b.Predict(ctx, m.WithEmbedding(table), read)
+	if err != nil {
+		return nil, err
+	}
+	if predictions.OneKind() {
+		return nil, fault.Inputf("the labels of the validation split are all the same: calibration needs both")
+	}
+	calibration := evaluate.Calibrate(predictions)
+	return &calibration, nil
+}
+
+// Write writes the pruned model to a file, calibrated by k unless that is nil.
+func (c *Choice) Write(out string, k *loss.Calibration) (r Sizes, err error) {
+	s, form := c.source, &c.options.Form
+	ck, baseline := s.Checkpoint, s.Scores[0].Baseline
+	r = form.sizes(ck, c.dropped, out)
+	onnx := checkpoint.ONNXOptions{Compact: form.CompactONNX}
+	switch {
+	case k == nil:
+	case checkpoint.NamedONNX(out):
+		onnx.Scale, onnx.Offset = k.Scale, k.Offset
+	default:
+		calibrated, factor, err := ck.Calibrated(k.Scale, k.Offset)
+		if err != nil {
+			return r, err
+		}
+		ck, baseline = calibrated, slices.Clone(baseline)
+		for i := range baseline {
+			baseline[i] *= factor
+		}
+	}
+	if form.compact(out) {
+		r.Bytes, err = checkpoint.WriteCompact(out, ck, c.dropped, baseline, form.Values)
+		return r, err
+	}
+	table, err := ck.Embedding()
+	if err != nil {
+		return r, err
+	}
+	pruned := ck.WithEmbedding(mask.Apply(&ck.Architecture, table, c.dropped, baseline))
+	if checkpoint.NamedONNX(out) {
+		err = r.writeONNX(out, pruned, onnx)
+		return r, err
+	}
+	r.Bytes, err = checkpoint.WriteDense(out, pruned)
+	return r, err
+}

@@ -1,0 +1,114 @@
+// Package worth ranks the features of a model by what their entries are worth together.
+package worth
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/cut"
+)
+
+// Feature has the facts about a feature that occurs.
+type Feature struct {
+	ID    int     `json:"id"`              // within its field
+	Name  string  `json:"value,omitempty"` // from the vocabulary, if there is one
+	Count int64   `json:"count"`           // number of rows
+	Worth float64 `json:"worth"`           // sum of the aggregate over its entries, nat
+	Kept  int     `json:"kept"`            // number of kept entries
+}
+
+// Ranked returns the features of each field that occur, most valuable first, by the values of their
+// entries, which are an aggregate of the first scores. Their names come from the vocabulary of the dataset in
+// the folders; without folders they have no names. dropped says which entries are dropped.
+func Ranked(p *cut.Source, values []float64, folders []string, dropped []bool) ([][]Feature, error) {
+	a, s := &p.Checkpoint.Architecture, p.Scores[0]
+	name, err := names(p, folders)
+	if err != nil {
+		return nil, err
+	}
+	all := make([][]Feature, len(a.FieldDims)) // by field and id
+	for _, span := range a.Spans() {
+		if all[span.Field] == nil {
+			all[span.Field] = make([]Feature, span.Rows)
+		}
+		for id := range span.Rows {
+			f := &all[span.Field][id]
+			f.ID, f.Count = id, s.Count[span.Row+id]
+			from := span.Entry + id*span.Dim
+			for i := from; i < from+span.Dim; i++ {
+				f.Worth += values[i]
+				if !dropped[i] {
+					f.Kept++
+				}
+			}
+		}
+	}
+	for j, features := range all {
+		features = slices.DeleteFunc(features, func(f Feature) bool { return f.Count == 0 })
+		for i := range features {
+			features[i].Name = name(j, features[i].ID)
+		}
+		slices.SortFunc(features, func(x, y Feature) int { return cmp.Or(-cmp.Compare(x.Worth, y.Worth), cmp.Compare(x.ID, y.ID)) })
+		all[j] = features
+	}
+	return all, nil
+}
+
+// Ends returns at most n features from each end of the list. No feature is in both.
+func Ends(ranked []Feature, n int) (top, bottom []Feature) {
+	n = min(n, len(ranked))
+	return append([]Feature{}, ranked[:n]...), append([]Feature{}, ranked[max(n, len(ranked)-n):]...)
+}
+
+// openScored opens the dataset in the folders. A single folder is a window of one day if the
+// scores are those of such a window.
+func openScored(folders []string, s *scores.File) (*dataset.Dataset, error) {
+	d, err := dataset.OpenAll(folders)
+	if err != nil || len(folders) > 1 || d.Digest() == s.Spec.Dataset {
+		return d, err
+	}
+	if window, err := dataset.OpenDays(folders); err == nil && window.Digest() == s.Spec.Dataset {
+		return window, nil
+	}
+	return d, nil
+}
+
+// names returns a function that names the values of fields by the vocabulary of the
+// dataset in the folders. It returns "" for a value without a name, and for every value
+// if there are no folders.
+func names(p *cut.Source, folders []string) (func(field, id int) string, error) {
+	if len(folders) == 0 {
+		return func(int, int) string { return "" }, nil
+	}
+	d, err := openScored(folders, p.Scores[0])
+	if err != nil {
+		return nil, err
+	}
+	if err := d.CheckModel(&p.Checkpoint.Architecture); err != nil {
+		return nil, err
+	}
+	if err := p.Scores[0].CheckDataset(d.Digest()); err != nil {
+		return nil, fmt.Errorf("%s: %w", strings.Join(folders, ", "), err)
+	}
+	vocabulary := make([][]string, p.Checkpoint.Architecture.Fields())
+	for j := range vocabulary {
+		if vocabulary[j], err = d.Vocabulary(j); err != nil {
+			return nil, err
+		}
+	}
+	return func(field, id int) string {
+		switch words := vocabulary[field]; {
+		case words == nil:
+			return ""
+		case id == d.Manifest.Fields[field].OOVID():
+			return "(other)"
+		case id < len(words):
+			return words[id]
+		}
+		return ""
+	}, nil
+}
