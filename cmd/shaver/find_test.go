@@ -11,7 +11,7 @@ import (
 	"shaver/internal/app/training"
 	"shaver/internal/app/training/trainingtest"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/sparsity"
+	"shaver/internal/num/layout"
 )
 
 // A training with PEP or OptEmbed that is killed in either of its parts and started again writes
@@ -45,7 +45,7 @@ func TestFindResumes(t *testing.T) {
 				t.Errorf("%s has the baseline %v", table, baseline)
 			}
 		}
-		drop, err := sparsity.Dropped(len(dropped), .7)
+		drop, err := layout.Dropped(len(dropped), .7)
 		if want := len(dropped) - drop; err != nil || kept > want || table == "pep" && kept != want || kept != whole.Kept {
 			t.Errorf("%s keeps %d entries and reports %d, expected %d (%v)", table, kept, whole.Kept, want, err)
 		}

@@ -12,10 +12,10 @@ import (
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
+	"shaver/internal/num/layout"
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/prune/worth"
-	"shaver/internal/sparsity"
 	"shaver/internal/value/mask"
 )
 
@@ -95,7 +95,7 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 		return nil, err
 	}
 	a, s := &p.Checkpoint.Architecture, p.Scores[0]
-	drop, err := sparsity.Dropped(a.Parameters(), o.sparsity)
+	drop, err := layout.Dropped(a.Parameters(), o.sparsity)
 	if err != nil {
 		return nil, fault.Usagef("--sparsity: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"shaver/internal/app/training/trainingtest"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/composed"
-	"shaver/internal/sparsity"
+	"shaver/internal/num/layout"
 )
 
 // A training with a composed table writes the small form, which reads as an ordinary model. A training
@@ -56,7 +56,7 @@ func TestComposedTablesResume(t *testing.T) {
 		}
 		want := c.shape.Entries()
 		if c.shape.Scheme == composed.CERP {
-			drop, err := sparsity.Dropped(480, .7)
+			drop, err := layout.Dropped(480, .7)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"shaver/internal/trial"
+	"shaver/deploy/internal/trial"
 )
 
 // background is a command that runs while a step goes on.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"shaver/internal/trial"
+	"shaver/deploy/internal/trial"
 )
 
 // engine is a Docker Engine, and the programs that talk to it.

@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"shaver/internal/trial"
+	"shaver/deploy/internal/trial"
 )
 
 // baseImages returns the images that the Dockerfile and docker-compose.yml take from a

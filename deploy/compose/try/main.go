@@ -27,7 +27,7 @@ import (
 	"strings"
 	"time"
 
-	"shaver/internal/trial"
+	"shaver/deploy/internal/trial"
 )
 
 func main() {

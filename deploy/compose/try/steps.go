@@ -17,8 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"shaver/deploy/internal/trial"
 	"shaver/internal/app/cli"
-	"shaver/internal/trial"
 )
 
 // try is the state of the steps.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"shaver/deploy/internal/trial"
 	"shaver/deploy/k8s/try/cluster"
 	"shaver/internal/jobs/job"
-	"shaver/internal/trial"
 )
 
 // workerImage builds the worker as another release, perhaps with another protocol, and loads an

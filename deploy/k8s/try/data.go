@@ -14,10 +14,10 @@ import (
 	"strconv"
 	"strings"
 
+	"shaver/deploy/internal/trial"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
-	"shaver/internal/trial"
 )
 
 // rows is the number of rows of the dataset.

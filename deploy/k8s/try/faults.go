@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"shaver/internal/trial"
+	"shaver/deploy/internal/trial"
 )
 
 const (

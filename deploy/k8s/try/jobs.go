@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"shaver/internal/trial"
+	"shaver/deploy/internal/trial"
 )
 
 // oneJob follows README.md's section about one job.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"shaver/internal/trial"
+	"shaver/deploy/internal/trial"
 )
 
 // source returns the folder of the files that are tried: a copy of the checkout, so that it

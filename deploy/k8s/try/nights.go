@@ -15,8 +15,8 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"shaver/deploy/internal/trial"
 	"shaver/deploy/k8s/try/cluster"
-	"shaver/internal/trial"
 )
 
 const (

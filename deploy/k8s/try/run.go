@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"shaver/deploy/internal/trial"
 	"shaver/deploy/k8s/try/cluster"
-	"shaver/internal/trial"
 )
 
 type options struct {

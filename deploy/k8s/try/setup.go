@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"shaver/deploy/internal/trial"
 	"shaver/deploy/k8s/try/cluster"
 	"shaver/internal/app/cli"
-	"shaver/internal/trial"
 )
 
 // join starts the node.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"shaver/internal/trial"
+	"shaver/deploy/internal/trial"
 )
 
 // policies asks for what network policies allow and refuse.

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/trial"
+	"shaver/deploy/internal/trial"
 )
 
 // definitions are the custom resources that manifests use, as files of Go modules.

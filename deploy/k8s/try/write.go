@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"shaver/internal/trial"
+	"shaver/deploy/internal/trial"
 )
 
 // defects are the numbers of the defects that an earlier run found. Each has its line in the

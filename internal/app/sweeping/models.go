@@ -12,9 +12,9 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/num/layout"
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/sweep"
-	"shaver/internal/sparsity"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/mask"
 )
@@ -118,7 +118,7 @@ func (o *Input) size(p *sweep.Point, ck *checkpoint.Checkpoint, entries int, wan
 		}
 	}
 	for _, t := range named {
-		if n, err := sparsity.Dropped(entries, t); err == nil && n == drop {
+		if n, err := layout.Dropped(entries, t); err == nil && n == drop {
 			p.Sparsity = t
 		}
 	}

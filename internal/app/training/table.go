@@ -11,7 +11,7 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
-	"shaver/internal/sparsity"
+	"shaver/internal/num/layout"
 )
 
 // tableFull is the --table that keeps all entries.
@@ -118,7 +118,7 @@ func (t *Settings) Method() train.Method {
 // keep returns the number of entries of the table that the sparsity keeps.
 func (o *Course) keep() (int, error) {
 	n := o.from.Architecture.Parameters()
-	drop, err := sparsity.Dropped(n, o.Sparsity)
+	drop, err := layout.Dropped(n, o.Sparsity)
 	if err != nil {
 		return 0, fault.Usagef("--sparsity: %w", err)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/sparsity"
+	"shaver/internal/num/layout"
 )
 
 // The datasets of the paper, and the flights of the documentation.
@@ -69,7 +69,7 @@ func TestSuggestedShapes(t *testing.T) {
 // Each sparsity gives the shape of the configurations, and every shape fits its budget.
 func TestChoose(t *testing.T) {
 	keep := func(n int, sparse float64) int {
-		drop, err := sparsity.Dropped(n*16, sparse)
+		drop, err := layout.Dropped(n*16, sparse)
 		if err != nil {
 			t.Fatal(err)
 		}

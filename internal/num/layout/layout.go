@@ -1,6 +1,7 @@
 // Package layout numbers the rows and the entries of a model's embedding tables. The rows
 // are numbered on from table to table. The entries are numbered row by row, so the entries
-// of a row are consecutive.
+// of a row are consecutive. It also turns a sparsity, the portion of a table's entries that
+// pruning drops, into a number of entries.
 package layout
 
 import "sort"

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"shaver/internal/jobs/scores"
+	"shaver/internal/num/layout"
 	"shaver/internal/prune/sweep"
-	"shaver/internal/sparsity"
 	"shaver/internal/value/mask"
 )
 
@@ -60,7 +60,7 @@ func analyse(f *Facts) (*findings, error) {
 	}
 	reference := found.reference()
 	for k, t := range found.sparsities {
-		drop, err := sparsity.Dropped(len(order), t)
+		drop, err := layout.Dropped(len(order), t)
 		if err != nil {
 			return nil, err
 		}

@@ -67,8 +67,8 @@ func (b *browser) run(t *testing.T, page string, flags ...string) []byte {
 	return out.Bytes()
 }
 
-// layout is what the script measure finds in a page.
-type layout struct {
+// measured is what the script measure finds in a page.
+type measured struct {
 	Width, Client, Scroll int      // widths of the window, of its visible part and of its content
 	Plots                 int      // number of visible pictures
 	Texts                 int      // number of texts in pictures
@@ -180,7 +180,7 @@ func (b *browser) look(t *testing.T, page string, plots, texts int) {
 		if text == nil {
 			t.Fatalf("the script left no result:\n%.2000s", dom)
 		}
-		var found layout
+		var found measured
 		if err := json.Unmarshal([]byte(html.UnescapeString(string(text[1]))), &found); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
-	"shaver/internal/sparsity"
+	"shaver/internal/num/layout"
 )
 
 // RelativeRMS returns the root mean square of values - reference, divided by the root
@@ -82,14 +82,14 @@ func ranks(values []float64) []float64 {
 // both estimates. It divides the number of common entries by the size of the larger set,
 // and is 1 if both sets are empty.
 //
-// Pruning keeps all except sparsity.Dropped of the entries, those with the largest
+// Pruning keeps all except layout.Dropped of the entries, those with the largest
 // magnitudes. Of equal magnitudes it keeps the last. In contrast to pruning, Overlap
 // never keeps an entry whose value is 0, because nothing is known about it; a set may
 // therefore be smaller. The values must not be NaN, and the sparsity at must be in
 // [0, 1].
 func Overlap(a, b []float64, at float64) float64 {
 	checkLengths(a, b)
-	drop, err := sparsity.Dropped(len(a), at)
+	drop, err := layout.Dropped(len(a), at)
 	if err != nil {
 		panic("compare: Overlap: " + err.Error())
 	}

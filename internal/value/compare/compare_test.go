@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"shaver/internal/sparsity"
+	"shaver/internal/num/layout"
 )
 
 func near(a, b, tolerance float64) bool { return math.Abs(a-b) <= tolerance }
@@ -77,7 +77,7 @@ func TestOverlapEqualsSortedSets(t *testing.T) {
 		value := rapid.OneOf(rapid.SampledFrom([]float64{0, 1, -1, 2, math.Copysign(0, -1)}), rapid.Float64())
 		a, b := rapid.SliceOfN(value, n, n).Draw(t, "a"), rapid.SliceOfN(value, n, n).Draw(t, "b")
 		at := rapid.Float64Range(0, 1).Draw(t, "sparsity")
-		drop, err := sparsity.Dropped(n, at)
+		drop, err := layout.Dropped(n, at)
 		if err != nil {
 			t.Fatal(err)
 		}

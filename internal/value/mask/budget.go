@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"shaver/internal/click/model"
-	"shaver/internal/sparsity"
+	"shaver/internal/num/layout"
 	"shaver/internal/value/baseline"
 )
 
@@ -40,7 +40,7 @@ func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int6
 	entries := a.Parameters()
 	switch b.Unit {
 	case Sparsity:
-		return sparsity.Dropped(entries, b.Amount)
+		return layout.Dropped(entries, b.Amount)
 	case Kept:
 		least := Parameters(a, entries, baseline)
 		if b.Amount < float64(least) {
@@ -114,7 +114,7 @@ func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (const
 		entries[s.Field] += s.Rows * s.Dim
 	}
 	for j, n := range entries {
-		least[j] = sparsity.Ceil(n, k.Minimum)
+		least[j] = layout.Ceil(n, k.Minimum)
 	}
 	for _, name := range k.Fields {
 		j := slices.Index(names, name)

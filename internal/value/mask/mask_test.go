@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"shaver/internal/click/model"
-	"shaver/internal/sparsity"
+	"shaver/internal/num/layout"
 	"shaver/internal/value/baseline"
 )
 
@@ -21,7 +21,7 @@ import (
 func TestParameterCountsOfThePaper(t *testing.T) {
 	a := model.Architecture{FieldDims: make([]int, 39), Dim: 16}
 	a.FieldDims[0] = 1_086_810
-	drop, err := sparsity.Dropped(a.Parameters(), 0.95)
+	drop, err := layout.Dropped(a.Parameters(), 0.95)
 	if err != nil {
 		t.Fatal(err)
 	}

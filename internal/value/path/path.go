@@ -34,7 +34,6 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
-	"shaver/internal/sparsity"
 	"shaver/internal/value/mask"
 	"shaver/internal/value/tally"
 	"shaver/internal/value/tallyio"
@@ -62,7 +61,7 @@ func CalibrationRows(rows int64) int64 { return min(rows, max(4096, rows/64)) }
 func Rounds(a *model.Architecture, to float64) (n int) {
 	entries := a.Parameters()
 	left := entries - pads(a)
-	for need := sparsity.Ceil(entries, to); left > 0 && entries-pads(a)-left < need; n++ {
+	for need := layout.Ceil(entries, to); left > 0 && entries-pads(a)-left < need; n++ {
 		left -= (left + cut - 1) / cut
 	}
 	return n

@@ -22,7 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"shaver/internal/trial"
+	"shaver/deploy/internal/trial"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"shaver/internal/trial"
+	"shaver/deploy/internal/trial"
 )
 
 // The node enforces network policies with rules of iptables, which this file makes. It

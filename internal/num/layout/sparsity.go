@@ -1,6 +1,4 @@
-// Package sparsity turns a sparsity into a number of entries. A sparsity is the
-// portion of a table's entries that pruning drops.
-package sparsity
+package layout
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package sparsity
+package layout
 
 import (
 	"math"
