@@ -76,7 +76,7 @@ click/planted:                click/checkpoint click/model num/random
 data/synth:                  base/fault num/random github.com/klauspost/compress golang.org/x/sync
 
 # what happens in a night; nightly does not know how its steps compute
-prune/nightly:                base/atomicfile base/fault base/filelock go.yaml.in/yaml/v3
+prune/nightly:                base/atomicfile base/fault base/filelock base/files go.yaml.in/yaml/v3
 
 # the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
 # of gonum/plot; report opens no file, but is not pure because its imports are not
@@ -116,13 +116,13 @@ ops/overview:               ops/autoscale jobs/bus jobs/job ops/metrics go.uber.
 app/cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 app/flags:              app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
 app/places:                 data/arrowio click/checkpoint app/cli data/dataset base/fault prune/nightly ops/remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-app/launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss ops/metrics app/places jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded app/merge github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-app/training:           app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss sparsity
+app/launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss ops/metrics app/places jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded app/merge base/files github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+app/training:           app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss sparsity base/files
 app/sweeping:           app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep sparsity value/baseline value/mask
 app/night:              app/cli app/launch app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics prune/cut prune/gate prune/nightly prune/report prune/sweep value/baseline value/estimator value/mask github.com/spf13/cobra
 app/quickstart:         app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/cut prune/sweep value/baseline value/estimator value/mask
 app/rivals:             app/cli app/launch app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/compact click/model click/train data/dataset data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/benchmark prune/cut prune/picture prune/sweep value/baseline value/estimator value/mask
-app/reporting:          app/cli app/launch base/fault base/files jobs/scores prune/cut prune/report prune/sweep prune/worth
+app/reporting:          app/cli app/launch base/fault base/files prune/cut prune/report prune/sweep prune/worth
 app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.uber.org/zap
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap
 app/work: app/cli app/process base/cputime base/fault jobs/job jobs/worker num/kernel github.com/spf13/cobra go.uber.org/zap
