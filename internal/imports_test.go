@@ -75,7 +75,7 @@ click/planted:                click/checkpoint click/model num/random
 data/synth:                  base/fault num/random github.com/klauspost/compress golang.org/x/sync
 
 # what happens in a night; nightly does not know how its steps compute
-prune/nightly:                base/atomicfile base/fault base/filelock go.yaml.in/yaml/v3
+prune/nightly:                base/atomicfile base/fault base/filelock base/files go.yaml.in/yaml/v3
 
 # the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
 # of gonum/plot; report opens no file, but is not pure because its imports are not
@@ -86,7 +86,7 @@ prune/cut:              base/fault click/checkpoint click/compact click/evaluate
 prune/delta:            base/atomicfile base/fault click/checkpoint data/arrowio
 prune/worth:            data/dataset jobs/scores prune/cut
 prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep gonum.org/v1/plot
-prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores num/layout prune/sweep base/files
+prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout
 
 # the job; bus is the only importer of NATS
 jobs/bus:                    base/fault jobs/job github.com/nats-io go.uber.org/zap golang.org/x/sync
@@ -115,17 +115,17 @@ ops/overview:               ops/autoscale jobs/bus jobs/job ops/metrics go.uber.
 app/cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 app/flags:              app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
 app/places:                 data/arrowio click/checkpoint app/cli data/dataset base/fault prune/nightly ops/remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-app/launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss ops/metrics app/places jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded app/merge github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
-app/training:           app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss num/layout
-app/sweeping:           app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep num/layout value/baseline value/mask
+app/launch:                 base/atomicfile jobs/audit value/baseline jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime data/dataset value/estimator base/fault base/filelock jobs/forecast jobs/job num/kernel num/loss ops/metrics app/places jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded app/merge base/files github.com/spf13/cobra go.uber.org/zap golang.org/x/sync
+app/training:           app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout
+app/sweeping:           app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask num/layout
 app/night:              app/cli app/launch app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics prune/cut prune/gate prune/nightly prune/report prune/sweep value/baseline value/estimator value/mask github.com/spf13/cobra
 app/quickstart:         app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/cut prune/sweep value/baseline value/estimator value/mask
 app/rivals:             app/cli app/launch app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/compact click/model click/train data/dataset data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/benchmark prune/cut prune/picture prune/sweep value/baseline value/estimator value/mask
-app/reporting:          app/cli app/launch base/fault base/files jobs/scores prune/cut prune/report prune/sweep prune/worth
+app/reporting:          app/cli app/launch base/fault base/files prune/cut prune/report prune/sweep prune/worth
 app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.uber.org/zap
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap
 app/work: app/cli app/process base/cputime base/fault jobs/job jobs/worker num/kernel github.com/spf13/cobra go.uber.org/zap
-cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores num/layout prune/sweep data/synth value/tally click/train data/measure prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta app/flags app/quickstart app/reporting cmd/shaver/help github.com/spf13/cobra go.uber.org/zap
+cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap
 cmd/shaver/help:        app/cli
 cmd/coordinator:        app/cli app/launch github.com/spf13/cobra
 cmd/worker:             app/cli app/work github.com/spf13/cobra
@@ -155,7 +155,6 @@ bench/rankings:         base/atomicfile value/baseline click/checkpoint data/dat
 bench/estimators:       base/atomicfile value/baseline click/checkpoint value/compare data/dataset value/estimator data/ingest num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
 
 # the steps of a trial of a whole system, and the page about them
-deploy/internal/trial:
 deploy/compose/try:     app/cli deploy/internal/trial
 
 # tools, and packages that contain only tests
@@ -166,6 +165,7 @@ deploy/k8s/try/cluster: deploy/internal/trial golang.org/x/sys
 deploy/k8s/monitoring:
 deploy/nats:
 deploy/nats/keys:       github.com/nats-io/nkeys
+deploy/internal/trial:
 docs/prose:
 internal:
 schemas:

@@ -18,6 +18,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/base/files"
 	"shaver/internal/base/seal"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
@@ -252,7 +253,7 @@ func correct(t *testing.T, config *launch.Job, p *planted.Planted) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	digest, err := scores.Digest(full.Out)
+	digest, err := files.Digest(full.Out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"shaver/internal/app/launch"
+	"shaver/internal/base/files"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/estimator"
@@ -225,7 +226,7 @@ func TestPathScores(t *testing.T) {
 	})
 
 	t.Run("job report", func(t *testing.T) {
-		digest, err := scores.Digest(path)
+		digest, err := files.Digest(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap/zaptest"
 
+	"shaver/internal/base/files"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/forecast"
@@ -126,7 +127,7 @@ func TestAnyKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	digest, err := scores.Digest(j.Out)
+	digest, err := files.Digest(j.Out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
@@ -88,7 +89,7 @@ func (o *previousFlags) open(r *prepare.Request) (full string, err error) {
 	if r.Previous.Scores, err = scores.Read(o.scores); err != nil {
 		return "", err
 	}
-	r.Previous.Digest, err = scores.Digest(o.scores)
+	r.Previous.Digest, err = files.Digest(o.scores)
 	return "", err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -79,7 +80,7 @@ func TestPreviousFlags(t *testing.T) {
 			t.Errorf("%q: %q, previous %v, until %v, at most %d rows", c.args, full, r.Previous, r.Until, r.MaxRows)
 		}
 		if p := r.Previous; p != nil {
-			digest, err := scores.Digest(paired)
+			digest, err := files.Digest(paired)
 			if err != nil || p.Digest != digest || p.Scores.Lineage.Error != .04 || prepare.Generation(p.Scores) != 3 {
 				t.Errorf("%q: %+v, %v", c.args, p, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/files"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
@@ -89,7 +90,7 @@ func (r *JobReport) former(path string) *JobReport {
 // newReport returns the report of a job whose scores are at path, without Seconds and
 // CPUSeconds.
 func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
-	digest, err := scores.Digest(path)
+	digest, err := files.Digest(path)
 	if err != nil {
 		return nil, err
 	}

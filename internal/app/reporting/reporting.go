@@ -15,7 +15,6 @@ import (
 	"shaver/internal/app/launch"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
-	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/report"
 	"shaver/internal/prune/sweep"
@@ -40,7 +39,7 @@ func (o *Input) Facts() (*report.Facts, error) {
 	}
 	s := p.Scores[0]
 	f := &report.Facts{Architecture: &p.Checkpoint.Architecture, Entries: p.Table, Scores: s, Aggregate: o.Aggregate, Tolerance: o.Tolerance, Program: cli.Program()}
-	if f.Digest, err = scores.Digest(o.Scores); err != nil {
+	if f.Digest, err = files.Digest(o.Scores); err != nil {
 		return nil, err
 	}
 	if f.Run, err = readRun(o.Scores, f.Digest); err != nil {

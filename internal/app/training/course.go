@@ -15,6 +15,7 @@ import (
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
+	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/composed"
@@ -368,6 +369,6 @@ func (o *Course) write(trainer *train.Trainer, e train.Epoch, settings *train.Op
 	if err != nil {
 		return err
 	}
-	o.Digest, err = scores.Digest(o.Out)
+	o.Digest, err = files.Digest(o.Out)
 	return err
 }

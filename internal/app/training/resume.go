@@ -9,10 +9,10 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
-	"shaver/internal/jobs/scores"
 )
 
 // state returns the path of the state, from which the same command continues.
@@ -93,7 +93,7 @@ func (o *Course) resume() (numbers []checkpoint.Vector, err error) {
 		return nil, err
 	}
 	if s.Digest != "" {
-		if digest, err := scores.Digest(o.Out); err != nil || digest != s.Digest && !o.ahead(&s) {
+		if digest, err := files.Digest(o.Out); err != nil || digest != s.Digest && !o.ahead(&s) {
 			return nil, fault.Inputf("%s is not the file that the training wrote: delete %s to start over", o.Out, path)
 		}
 	}

@@ -2,9 +2,9 @@ package training
 
 import (
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/train"
-	"shaver/internal/jobs/scores"
 )
 
 // Default returns the settings of "shaver train", without the files.
@@ -35,7 +35,7 @@ func (o *Options) Tuning(file string) (*Course, error) {
 	if t.dropped, t.baseline, err = ck.Pruned(); err != nil {
 		return nil, err
 	}
-	if o.Model, err = scores.Digest(file); err != nil {
+	if o.Model, err = files.Digest(file); err != nil {
 		return nil, err
 	}
 	t.data, err = o.open(&ck.Architecture, ck.Fields)

@@ -1,7 +1,9 @@
-// Package files reads small files and recognises files by their beginnings.
+// Package files reads small files, recognises files by their beginnings, and gives files digests.
 package files
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -48,4 +50,18 @@ func Is(path string, recognise func(io.ReaderAt, int64) bool) bool {
 	defer f.Close()
 	info, err := f.Stat()
 	return err == nil && recognise(f, info.Size())
+}
+
+// Digest returns the SHA-256 of the file at path, in hexadecimal.
+func Digest(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	digest := sha256.New()
+	if _, err := io.Copy(digest, f); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return hex.EncodeToString(digest.Sum(nil)), nil
 }

@@ -38,3 +38,17 @@ func TestSizes(t *testing.T) {
 		t.Errorf("%q", head)
 	}
 }
+
+// Digest is that of the bytes of a file.
+func TestDigest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := files.Digest(path); err != nil || found != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
+		t.Errorf("%s: %v", found, err)
+	}
+	if _, err := files.Digest(path + "x"); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+}

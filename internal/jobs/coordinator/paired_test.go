@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/base/files"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/prepare/preparetest"
@@ -49,7 +50,7 @@ func (b *bench) scores() *scores.File {
 
 func (b *bench) digest() string {
 	b.t.Helper()
-	digest, err := scores.Digest(b.config.Out)
+	digest, err := files.Digest(b.config.Out)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -4,8 +4,6 @@
 package scores
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -354,20 +352,6 @@ func verify(path string, in *os.File) error {
 	}
 	_, err = in.Seek(0, io.SeekStart)
 	return err
-}
-
-// Digest returns the SHA-256 of the scores file at path, in hexadecimal.
-func Digest(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	digest := sha256.New()
-	if _, err := io.Copy(digest, f); err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
-	return hex.EncodeToString(digest.Sum(nil)), nil
 }
 
 func decode(path string, in io.Reader) (f *File, err error) {

@@ -18,6 +18,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
+	"shaver/internal/base/files"
 )
 
 // keys are the settings that the tests use.
@@ -126,10 +127,10 @@ func (w *world) nights() []string {
 	return names
 }
 
-func (w *world) Model(path string) (string, error) { return fileDigest(path) }
+func (w *world) Model(path string) (string, error) { return files.Digest(path) }
 func (w *world) ModelFiles(path string) []string   { return []string{path + ".json", path} }
 func (w *world) Day(path string) (string, error) {
-	digest, err := fileDigest(filepath.Join(path, "rows"))
+	digest, err := files.Digest(filepath.Join(path, "rows"))
 	if err != nil {
 		return "", fault.Inputf("%s is not a day", path)
 	}
@@ -498,7 +499,7 @@ func TestONNX(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, digest := range map[string]string{PrunedFile: c.Pruned, ONNXFile: c.ONNX, ONNXDataFile: c.ONNXData} {
-		if found, err := fileDigest(w.path("out", "current", file)); err != nil || found != digest {
+		if found, err := files.Digest(w.path("out", "current", file)); err != nil || found != digest {
 			t.Errorf("%s has the digest %s, and current.json %s: %v", file, found, digest, err)
 		}
 	}

@@ -230,20 +230,6 @@ func write(path string, text []byte) error {
 	return atomicfile.Write(path, func(w io.Writer) error { _, err := w.Write(text); return err })
 }
 
-// fileDigest returns the SHA-256 of a file.
-func fileDigest(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
-}
-
 // digestOf returns the SHA-256 of values that are written one after the other.
 func digestOf(values ...string) string {
 	sum := sha256.New()

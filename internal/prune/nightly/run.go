@@ -16,6 +16,7 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
+	"shaver/internal/base/files"
 )
 
 // The steps of a night, in their order.
@@ -471,14 +472,14 @@ func (r *runner) work(ctx context.Context, n *Record) error {
 			}
 		}
 		for _, file := range stepFiles[step.name] {
-			digest, err := fileDigest(filepath.Join(folder, file))
+			digest, err := files.Digest(filepath.Join(folder, file))
 			if err != nil {
 				return err
 			}
 			done.Files[file] = digest
 		}
 		for _, file := range optionalFiles[step.name] {
-			digest, err := fileDigest(filepath.Join(folder, file))
+			digest, err := files.Digest(filepath.Join(folder, file))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -549,7 +550,7 @@ func (r *runner) isDone(n *Record, step, inputs string) (bool, error) {
 	whole := true
 	for file, digest := range d.Files {
 		path := filepath.Join(r.folder(n.Night), file)
-		if found, err := fileDigest(path); err == nil && found == digest {
+		if found, err := files.Digest(path); err == nil && found == digest {
 			continue
 		}
 		whole = false
