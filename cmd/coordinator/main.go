@@ -11,5 +11,5 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Main(func() *cobra.Command { return launch.ScoreCommand("coordinator", true) }))
+	os.Exit(cli.Main(func() *cobra.Command { return launch.CoordinatorCommand() }))
 }

@@ -23,7 +23,7 @@ import (
 
 // roots returns the three programs, set up as cli.Main does.
 func roots() []*cobra.Command {
-	all := []*cobra.Command{newRoot(), launch.ScoreCommand("coordinator", true), work.Command("worker")}
+	all := []*cobra.Command{newRoot(), launch.CoordinatorCommand(), work.Command("worker")}
 	for _, root := range all {
 		cli.Setup(root)
 	}

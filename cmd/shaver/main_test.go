@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"shaver": func() { end(cli.Main(newRoot)) },
 		"coordinator": func() {
-			end(cli.Main(func() *cobra.Command { return launch.ScoreCommand("coordinator", true) }))
+			end(cli.Main(func() *cobra.Command { return launch.CoordinatorCommand() }))
 		},
 		"worker":   func() { end(cli.Main(func() *cobra.Command { return work.Command("worker") })) },
 		"stubborn": func() { end(cli.Main(stubborn)) },

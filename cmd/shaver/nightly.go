@@ -11,6 +11,7 @@ import (
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
 	"shaver/internal/app/night"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
@@ -57,6 +58,7 @@ func nightlyCommand() *cobra.Command {
 	f.Lookup("verbose").Usage = "log what the jobs do"
 	o.output.Flag(c)
 	cli.MarkRequired(c, "config")
+	c.AddCommand(launch.NightCommand())
 	return c
 }
 

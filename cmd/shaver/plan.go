@@ -43,6 +43,7 @@ func planCommand() *cobra.Command {
 		},
 	}
 	o.JobFlags.Add(c, &o.request)
+	o.AddPrevious(c)
 	f := c.Flags()
 	f.IntVar(&o.cores, "cores", runtime.GOMAXPROCS(0), "number of cores of all workers together")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "number of threads of each worker")

@@ -6,4 +6,4 @@ import (
 	"shaver/internal/app/launch"
 )
 
-func scoreCommand() *cobra.Command { return launch.ScoreCommand("score", false) }
+func scoreCommand() *cobra.Command { return launch.ScoreCommand() }

@@ -138,7 +138,7 @@ func checkCommand(t *testing.T, where, program string, args []string, required .
 	case "/bin/worker":
 		c, required = work.Command("worker"), append(required, "nats")
 	case "/bin/coordinator":
-		c, required = launch.ScoreCommand("coordinator", true), append(required, "nats")
+		c, required = launch.CoordinatorCommand(), append(required, "nats")
 		if args[0] == "merge" {
 			c, args, _ = c.Find(args)
 			required = []string{"nats"}

@@ -87,7 +87,11 @@ func usage(c *cobra.Command) error {
 		return nil
 	}
 	if c.HasAvailableSubCommands() {
-		fmt.Fprintf(w, "Usage:\n  %s COMMAND\n", c.CommandPath())
+		fmt.Fprint(w, "Usage:\n")
+		if c.Annotations[requiredFlags] != "" { // it does something itself
+			fmt.Fprintf(w, "  %s\n", c.UseLine())
+		}
+		fmt.Fprintf(w, "  %s COMMAND\n", c.CommandPath())
 	} else {
 		fmt.Fprintf(w, "Usage:\n  %s\n", c.UseLine())
 	}

@@ -46,6 +46,7 @@ func TestPreviousFlags(t *testing.T) {
 		var flags JobFlags
 		c := &cobra.Command{Use: "score"}
 		flags.Add(c, &r)
+		flags.AddPrevious(c)
 		if err := c.ParseFlags(append([]string{"--model", filepath.Join("..", "..", "..", "testdata", "golden", "fm.pth"), "--dataset", folder}, args...)); err != nil {
 			t.Fatal(err)
 		}

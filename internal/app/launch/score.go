@@ -26,7 +26,7 @@ import (
 	"shaver/internal/value/estimator"
 )
 
-// scoreOptions are the settings of ScoreCommand.
+// scoreOptions are the settings of a command that runs a job.
 type scoreOptions struct {
 	JobFlags
 	job     Job
@@ -56,9 +56,9 @@ type JobFlags struct {
 	Full string
 }
 
-// Add adds the flags to c, and binds them to request.
+// Add adds the flags to c, except those of previous scores, and binds them to request.
 func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
-	o.request = request
+	o.request, o.previous.command = request, c
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "checkpoint `file`: .pth or safetensors")
 	f.StringVar(&o.ofModel, "model-output", "", "`name` of the output of --model, if it is an .onnx file with several (default the only one)")
@@ -89,7 +89,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of all random numbers")
 	f.StringSliceVar(&o.request.Splits, "splits", []string{dataset.Train, dataset.Val}, "`splits` to score, separated by commas")
 	f.Lookup("splits").DefValue = dataset.Train + "," + dataset.Val
-	f.Float64Var(&o.request.Sample, "sample", 1, fmt.Sprintf("`portion` of the rows to score, drawn without replacement; %g with --previous unless there is a stop rule", pairedSample))
+	f.Float64Var(&o.request.Sample, "sample", 1, "`portion` of the rows to score, drawn without replacement")
 	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "largest number of `rows` to score, instead of --sample (default no limit)")
 	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("stop `rule`: %s, %s or %s, which shaver score --help explains (default none)", job.Paper, job.Overlap, job.Error))
 	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("bound for --until (default %g for %s, %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap, job.ErrorBound, job.Error))
@@ -105,9 +105,11 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	cli.Group(c, "Job", "model", "model-output", "dataset", "baseline", "loss", "splits", "sample", "max-rows", "seed")
 	cli.Group(c, "Estimator", append(settings, "audit")...)
 	cli.Group(c, "Stop rule", "until", "bound", "max-time")
-	o.previous.add(c)
 	cli.Group(c, "Workers", "kernel", "rows-per-shard")
 }
+
+// AddPrevious adds the flags of previous scores to c. Add must be called before.
+func (o *JobFlags) AddPrevious(c *cobra.Command) { o.previous.add(c) }
 
 // Open checks the flags and opens the model and the dataset that they name. It sets
 // both in the request.
@@ -166,68 +168,108 @@ func (o *JobFlags) setSparsity() error {
 	return nil
 }
 
-// ScoreCommand returns the command "shaver score" or, if cluster is true, the program
-// that a cluster runs as coordinator. The two are the same, except that the program
-// needs --nats.
-func ScoreCommand(use string, cluster bool) *cobra.Command {
-	o := scoreOptions{job: Job{Config: coordinator.Config{Queue: bus.DefaultQueue}}}
-	example := help("score.example")
-	if cluster {
-		example = help("coordinator.example")
-	}
-	c := &cobra.Command{
-		Use:     use,
+// form is one of the commands that run a job.
+type form int
+
+const (
+	alone   form = iota // shaver score: a job without previous scores
+	nights              // shaver nightly score: also paired jobs and windows of days
+	cluster             // coordinator: as nights, and it needs --nats
+)
+
+// ScoreCommand returns the command "shaver score", which runs a job without previous scores.
+func ScoreCommand() *cobra.Command {
+	c := new(scoreOptions).command(alone, &cobra.Command{
+		Use:     "score",
 		Short:   "Compute the Shapley value of every entry of the embedding table",
-		Long:    strings.Replace(help("score"), "ESTIMATORS", estimator.Help(), 1) + "\n\n" + cli.ExitHelp,
-		Example: example,
-		Args:    cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			return o.run(c)
-		},
+		Long:    scoreHelp(),
+		Example: help("score.example"),
+	})
+	cli.Moved(c, "shaver nightly score", "full-every", "max-inherited-error", "previous", "previous-model", "state")
+	cli.Moved(c, "coordinator, which otherwise takes the same flags", "checkpoint-every", "lease", "ranges", "replicas", "run")
+	return c
+}
+
+// NightCommand returns the command "score" below "shaver nightly". It runs all jobs that
+// ScoreCommand runs, and those that correct previous scores.
+func NightCommand() *cobra.Command {
+	return new(scoreOptions).command(nights, &cobra.Command{
+		Use:     "score",
+		Short:   "Score tonight's model from the scores of an earlier one",
+		Long:    help("nightly-score", "previous"),
+		Example: help("nightly-score.example"),
+	})
+}
+
+// CoordinatorCommand returns the program that a cluster runs as coordinator. It runs the
+// jobs of NightCommand on --nats.
+func CoordinatorCommand() *cobra.Command {
+	c := new(scoreOptions).command(cluster, &cobra.Command{
+		Use:     "coordinator",
+		Short:   "Compute the Shapley value of every entry of the embedding table",
+		Long:    scoreHelp() + "\n\n" + help("previous"),
+		Example: help("coordinator.example"),
+	})
+	c.AddCommand(merge.Command())
+	return c
+}
+
+// scoreHelp returns the text about jobs without previous scores.
+func scoreHelp() string { return strings.Replace(help("score"), "ESTIMATORS", estimator.Help(), 1) }
+
+// command completes c, which has its texts, to a command of the given form.
+func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
+	o.job.Config = coordinator.Config{Queue: bus.DefaultQueue, SaveEvery: 30 * time.Second}
+	c.Long += "\n\n" + cli.ExitHelp
+	c.Args = cli.Args(cobra.NoArgs)
+	run := func(c *cobra.Command, _ []string) error {
+		if err := cli.Required(c); err != nil {
+			return err
+		}
+		return o.run(c)
 	}
 	f := c.Flags()
+	place := "score"
+	if form == nights {
+		cli.Group(c, previousGroup) // the first one in the help
+	}
 	o.JobFlags.Add(c, &o.job.Request)
-	o.addState(c)
+	if form != alone {
+		place = "nightly score"
+		o.AddPrevious(c)
+		o.addState(c)
+	}
 	f.StringVar(&o.job.Out, "out", "", "scores `file` to write, .arrow")
 	without, wait := " (default a server inside this process)", cli.AtTerminal
-	if cluster {
+	if form == cluster {
 		without, wait = "", 0
 	}
 	o.job.Connection.Flags(c, without, wait)
 	cli.MetricsFlag(c, &o.job.Metrics)
-	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "number of servers of --nats that store each message: 1, or 3 in a cluster; streams that already have more replicas keep them")
 	f.StringVar(&o.job.Store, "store", "", "`folder`, as dir:PATH, that holds the dataset; workers with the same flag read rows from it, so rows are not sent (default rows are sent)")
 	f.IntVar(&o.job.Workers, "workers", 0, "number of workers in this process, which share its cores (default 1, or 0 with --nats)")
-	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "time after which the shard of a silent worker on --nats goes to another worker")
-	f.StringVar(&o.job.RunID, "run", "", "`id` that all tries of this run have, such as the pods of a Kubernetes Job; if the job is cancelled, other tries of the run exit with code 6 (default none)")
 	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
 	f.DurationVar(&o.waitInputs, "wait-inputs", 0, "how long to wait until --model and --dataset exist, such as 30m or 6h (default no wait)")
-	f.DurationVar(&o.job.SaveEvery, "checkpoint-every", 30*time.Second, "time between two checkpoints of the sums")
 	o.job.Outputs.Flag(c, "the scores or the progress of another job, or a file that is not scores")
-	f.IntVar(&o.job.Ranges, "ranges", 0, "`number` of processes \"coordinator merge\" on --nats that keep the sums, each for a range of the features, if the table exceeds the memory of one process (default this process keeps them)")
 	cli.Files(c, "out", "arrow")
-	cli.Choices(c, "replicas", "1", "3")
 	cli.LogFlags(c, &o.log, &o.verbose)
 	f.BoolVar(&o.quiet, "quiet", false, "log only warnings and errors") // for commands that run this one
 	_ = f.MarkHidden("quiet")                                           // fails only if there is no such flag
 	o.output.Flag(c)
 	cli.Group(c, "Job", "out", "force", "wait-inputs")
-	cli.Group(c, "Workers", "workers", "store", "lease", "allow-quarantined", "checkpoint-every")
-	cli.Group(c, cli.NATSFlags, "replicas", "run", "ranges")
+	cli.Group(c, "Workers", "workers", "store", "allow-quarantined")
+	if form != alone {
+		o.addQueue(c)
+	}
 	cli.Group(c, cli.OutputFlags, "metrics")
 	required := []string{"model", "dataset", "out"}
-	if cluster {
+	if form == cluster {
 		required = append(required, "nats")
 	}
 	cli.MarkRequired(c, required...)
-	if cluster {
-		c.AddCommand(merge.Command())
-	}
-	places.Wrap(c, "score")
-	run := c.RunE
+	c.RunE = run
+	places.Wrap(c, place)
+	run = c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		// The port is open while slow inputs are copied and awaited, so that nobody takes the
 		// process for dead.
@@ -239,6 +281,20 @@ func ScoreCommand(use string, cluster bool) *cobra.Command {
 		return run(c, args)
 	}
 	return c
+}
+
+// addQueue adds the flags that decide how a server keeps the job, for which the defaults
+// suit a job that a person runs.
+func (o *scoreOptions) addQueue(c *cobra.Command) {
+	f := c.Flags()
+	f.IntVar(&o.job.Queue.Replicas, "replicas", bus.DefaultQueue.Replicas, "number of servers of --nats that store each message: 1, or 3 in a cluster; streams that already have more replicas keep them")
+	f.DurationVar(&o.job.Queue.Lease, "lease", bus.DefaultQueue.Lease, "time after which the shard of a silent worker on --nats goes to another worker")
+	f.StringVar(&o.job.RunID, "run", "", "`id` that all tries of this run have, such as the pods of a Kubernetes Job; if the job is cancelled, other tries of the run exit with code 6 (default none)")
+	f.DurationVar(&o.job.SaveEvery, "checkpoint-every", o.job.SaveEvery, "time between two checkpoints of the sums")
+	f.IntVar(&o.job.Ranges, "ranges", 0, "`number` of processes \"coordinator merge\" on --nats that keep the sums, each for a range of the features, if the table exceeds the memory of one process (default this process keeps them)")
+	cli.Choices(c, "replicas", "1", "3")
+	cli.Group(c, "Workers", "lease", "checkpoint-every")
+	cli.Group(c, cli.NATSFlags, "replicas", "run", "ranges")
 }
 
 // serve begins to serve health and metrics.

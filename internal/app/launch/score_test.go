@@ -19,7 +19,7 @@ import (
 
 // The help of each shared command documents the exit codes.
 func TestExitHelp(t *testing.T) {
-	for _, c := range []*cobra.Command{ScoreCommand("score", false), ScoreCommand("coordinator", true), merge.Command()} {
+	for _, c := range []*cobra.Command{ScoreCommand(), NightCommand(), CoordinatorCommand(), merge.Command()} {
 		if !strings.Contains(c.Long, cli.ExitHelp) {
 			t.Errorf("%s does not document its exit codes", c.Name())
 		}
@@ -115,7 +115,9 @@ func TestJobFlags(t *testing.T) {
 		}
 	}
 	c := &cobra.Command{Use: "score"}
-	new(JobFlags).Add(c, new(prepare.Request))
+	flags := new(JobFlags)
+	flags.Add(c, new(prepare.Request))
+	flags.AddPrevious(c)
 	for name, value := range previousDefaults { // TestPreviousFlags
 		values[name] = value
 	}

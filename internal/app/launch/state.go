@@ -159,7 +159,7 @@ func (o *scoreOptions) addState(c *cobra.Command) {
 		f.Usage = strings.Replace(f.Usage, "with --previous", "with --previous or --state", 1)
 	}
 	cli.Folder(c, "state")
-	cli.Group(c, "Previous scores", "state")
+	cli.Group(c, previousGroup, "state")
 }
 
 // notWithState are the flags that a night cannot have.
