@@ -88,6 +88,12 @@ func TestHelp(t *testing.T) {
 			if err := c.Help(); err != nil {
 				t.Fatal(err)
 			}
+			if err := c.Flags().Set("help-all", "true"); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Help(); err != nil {
+				t.Fatal(err)
+			}
 			for line := range strings.Lines(out.String()) {
 				if line = strings.TrimSuffix(line, "\n"); len(line) > 80 || strings.HasSuffix(line, " ") || strings.Contains(line, "\t") {
 					t.Errorf("a line of %d columns, which may have at most 80, no tab, and no space at its end: %q", len(line), line)
@@ -113,6 +119,58 @@ func TestHelp(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The help of a command with many flags shows the few that one needs, with the required ones. That
+// of another command shows all.
+func TestBriefHelp(t *testing.T) {
+	const many, few = 20, 9
+	entry := regexp.MustCompile(`(?m)^ +(?:-[a-z], )?--([a-z-]+)`)
+	for _, c := range commands() {
+		flags, required := 0, 0
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				flags++
+			}
+			if strings.Contains(f.Usage, "(required)") {
+				required++
+			}
+		})
+		var out bytes.Buffer
+		c.SetOut(&out)
+		if err := c.Help(); err != nil {
+			t.Fatal(err)
+		}
+		text, brief := out.String(), strings.Contains(out.String(), `Run "`+c.CommandPath()+` --help-all" for`)
+		if brief != (flags > many) {
+			t.Errorf("%s has %d flags, and the help is brief: %v", c.CommandPath(), flags, brief)
+		}
+		if !brief {
+			continue
+		}
+		_, text, _ = strings.Cut(text, "\nFlags that one needs:\n")
+		text, _, _ = strings.Cut(text, "\n\n")
+		if n := len(entry.FindAllString(text, -1)); n > few || n <= required || strings.Count(text, "(required)") != required {
+			t.Errorf("%s: the brief help has %d flags, expected at most %d, and all %d that are required:\n%s", c.CommandPath(), n, few, required, text)
+		}
+	}
+}
+
+// shaver score has at most 42 flags.
+func TestScoreFlags(t *testing.T) {
+	c, _, err := roots()[0].Find([]string{"score"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			n++
+		}
+	})
+	if n > 42 {
+		t.Errorf("%d flags, expected at most 42", n)
 	}
 }
 

@@ -52,6 +52,7 @@ func planCommand() *cobra.Command {
 	cli.Group(c, "Workers", "cores", "threads", "ranges")
 	o.output.Flag(c)
 	cli.MarkRequired(c, "model", "dataset")
+	cli.Needed(c, "estimator", "baseline", "sample", "cores")
 	return c
 }
 

@@ -43,7 +43,11 @@ func flagError(c *cobra.Command, err error) error {
 	if name := nearest(typed, names); name != "" {
 		return fault.Usagef("%w: did you mean --%s?", err, name)
 	}
-	return fault.Usagef("%w: %s --help lists the flags", err, c.CommandPath())
+	option := "help"
+	if hasNeeded(c) {
+		option = helpAllName
+	}
+	return fault.Usagef("%w: %s --%s lists the flags", err, c.CommandPath(), option)
 }
 
 // movedKey is the beginning of the key of a command's annotation with the command that has

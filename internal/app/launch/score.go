@@ -90,8 +90,8 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	f.StringSliceVar(&o.request.Splits, "splits", []string{dataset.Train, dataset.Val}, "`splits` to score, separated by commas")
 	f.Lookup("splits").DefValue = dataset.Train + "," + dataset.Val
 	f.Float64Var(&o.request.Sample, "sample", 1, "`portion` of the rows to score, drawn without replacement")
-	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "largest number of `rows` to score, instead of --sample (default no limit)")
-	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("stop `rule`: %s, %s or %s, which shaver score --help explains (default none)", job.Paper, job.Overlap, job.Error))
+	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "largest number of `rows`, instead of --sample (default no limit)")
+	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("stop `rule`: %s, %s or %s, which shaver score --help-all explains (default none)", job.Paper, job.Overlap, job.Error))
 	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("bound for --until (default %g for %s, %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap, job.ErrorBound, job.Error))
 	f.DurationVar(&o.maxTime, "max-time", 0, "time limit, such as 90m or 2h; a round does not start if it would exceed the limit at the rate so far (default no limit)")
 	f.Float64Var(&o.request.Audit, "audit", 0, fmt.Sprintf("for %s: compare the values with debiased ones on this `portion` of the scored rows, such as 0.1, and write the result into the scores (default no audit)", estimator.Multilinear))
@@ -249,7 +249,7 @@ func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
 	f.StringVar(&o.job.Store, "store", "", "`folder`, as dir:PATH, that holds the dataset; workers with the same flag read rows from it, so rows are not sent (default rows are sent)")
 	f.IntVar(&o.job.Workers, "workers", 0, "number of workers in this process, which share its cores (default 1, or 0 with --nats)")
 	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
-	f.DurationVar(&o.waitInputs, "wait-inputs", 0, "how long to wait until --model and --dataset exist, such as 30m or 6h (default no wait)")
+	f.DurationVar(&o.waitInputs, "wait-inputs", 0, "how long to wait for a missing model or dataset, such as 30m or 6h (default no wait)")
 	o.job.Outputs.Flag(c, "the scores or the progress of another job, or a file that is not scores")
 	cli.Files(c, "out", "arrow")
 	cli.LogFlags(c, &o.log, &o.verbose)
@@ -267,6 +267,14 @@ func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
 		required = append(required, "nats")
 	}
 	cli.MarkRequired(c, required...)
+	needed := []string{"estimator", "baseline"}
+	switch form {
+	case alone:
+		needed = append(needed, "nats")
+	case nights:
+		needed = []string{"previous", "previous-model", "state", "full-every"}
+	}
+	cli.Needed(c, needed...)
 	c.RunE = run
 	places.Wrap(c, place)
 	run = c.RunE
