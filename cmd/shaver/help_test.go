@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"shaver/internal/app/cli"
-	"shaver/internal/app/launch"
+	"shaver/internal/app/score"
 	"shaver/internal/app/work"
 	"shaver/internal/num/kernel"
 	"shaver/internal/value/estimator"
@@ -23,7 +23,7 @@ import (
 
 // roots returns the three programs, set up as cli.Main does.
 func roots() []*cobra.Command {
-	all := []*cobra.Command{newRoot(), launch.CoordinatorCommand(), work.Command("worker")}
+	all := []*cobra.Command{newRoot(), score.CoordinatorCommand(), work.Command("worker")}
 	for _, root := range all {
 		cli.Setup(root)
 	}
@@ -50,7 +50,7 @@ func commands() (all []*cobra.Command) {
 // A command uses every text in the folders help.
 func TestHelpTexts(t *testing.T) {
 	call, name := regexp.MustCompile(`\bhelp(?:\.Text)?\(("[^)]*")\)`), regexp.MustCompile(`"([^"]*)"`)
-	for _, dir := range []string{".", filepath.Join("..", "..", "internal", "app", "launch")} {
+	for _, dir := range []string{".", filepath.Join("..", "..", "internal", "app", "score")} {
 		sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)

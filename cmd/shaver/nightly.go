@@ -11,8 +11,8 @@ import (
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
-	"shaver/internal/app/launch"
 	"shaver/internal/app/night"
+	"shaver/internal/app/score"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/prune/nightly"
@@ -58,7 +58,7 @@ func nightlyCommand() *cobra.Command {
 	f.Lookup("verbose").Usage = "log what the jobs do"
 	o.output.Flag(c)
 	cli.MarkRequired(c, "config")
-	c.AddCommand(launch.NightCommand())
+	c.AddCommand(score.NightCommand())
 	return c
 }
 

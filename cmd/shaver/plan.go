@@ -10,7 +10,7 @@ import (
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
-	"shaver/internal/app/launch"
+	"shaver/internal/app/score"
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/forecast"
 	"shaver/internal/jobs/job"
@@ -18,7 +18,7 @@ import (
 )
 
 type planOptions struct {
-	launch.JobFlags
+	score.JobFlags
 	request        prepare.Request
 	cores, threads int
 	output         cli.Output

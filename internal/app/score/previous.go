@@ -1,4 +1,4 @@
-package launch
+package score
 
 import (
 	"fmt"
@@ -132,7 +132,7 @@ func (o *previousFlags) inherit(r *prepare.Request, previous *scores.File) {
 		case *float64:
 			*to = *others[i].Target.(*float64)
 		default:
-			panic("launch: no value for option " + s.Name)
+			panic("score: no value for option " + s.Name)
 		}
 	}
 }
