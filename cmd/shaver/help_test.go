@@ -17,6 +17,7 @@ import (
 	"shaver/internal/app/cli"
 	"shaver/internal/app/score"
 	"shaver/internal/app/work"
+	"shaver/internal/base/fault"
 	"shaver/internal/num/kernel"
 	"shaver/internal/value/estimator"
 )
@@ -171,6 +172,37 @@ func TestScoreFlags(t *testing.T) {
 	})
 	if n > 42 {
 		t.Errorf("%d flags, expected at most 42", n)
+	}
+}
+
+// The flags that shaver nightly score has and shaver score has not fail with the name of the command that
+// has them, and the Python package knows them.
+func TestMovedFlags(t *testing.T) {
+	find := func(path ...string) *cobra.Command {
+		c, _, err := roots()[0].Find(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	plain, nightly := find("score"), find("nightly", "score")
+	var moved []string
+	nightly.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if plain.Flags().Lookup(f.Name) == nil {
+			moved = append(moved, strings.ReplaceAll(f.Name, "-", "_"))
+			root := roots()[0]
+			root.SetArgs([]string{"score", "--" + f.Name + "=1"})
+			if err := root.Execute(); !fault.IsUsage(err) || !strings.Contains(err.Error(), " is now a flag of ") {
+				t.Errorf("score --%s: %v", f.Name, err)
+			}
+		}
+	})
+	source, err := os.ReadFile(filepath.Join("..", "..", "python", "src", "shaver", "_scores.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `"` + strings.Join(moved, " ") + `".split()`; !strings.Contains(string(source), want) {
+		t.Errorf("the Python package does not list these flags: %s", want)
 	}
 }
 
