@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
-	"shaver/internal/app/launch"
+	"shaver/internal/app/score"
 )
 
 func main() {
-	os.Exit(cli.Main(func() *cobra.Command { return launch.ScoreCommand("coordinator", true) }))
+	os.Exit(cli.Main(func() *cobra.Command { return score.CoordinatorCommand() }))
 }

@@ -43,7 +43,7 @@ func benchmarkCommand() *cobra.Command {
 	flags.Dataset(c, &o.Folders, "dataset `folder`, with the splits train, val and test")
 	f.StringVar(&o.Out, "out", "", "`folder` for the models and the results")
 	cli.Folder(c, "out")
-	f.StringSliceVar(&o.Kinds, "kinds", []string{string(model.DeepFM)}, "`kinds` of models, separated by commas; shaver train --help lists them")
+	f.StringSliceVar(&o.Kinds, "kinds", []string{string(model.DeepFM)}, "`kinds` of models, separated by commas; shaver train --help-all lists them")
 	f.Lookup("kinds").DefValue = string(model.DeepFM)
 	f.StringSliceVar(&o.Methods, "methods", []string{"all"}, "`methods`, separated by commas")
 	f.Lookup("methods").DefValue = "all"
@@ -70,6 +70,7 @@ func benchmarkCommand() *cobra.Command {
 	cli.Group(c, "Comparison", "kinds", "methods", "sparsities", "seeds", "search", "budget")
 	cli.Group(c, "Training", "dim", "hidden", "batch-norm", "cross-layers", "experts", "rank", "epochs", "patience", "batch", "warm-up", "kernel")
 	cli.MarkRequired(c, "dataset", "out")
+	cli.Needed(c, "kinds", "methods", "sparsities", "search")
 	return c
 }
 

@@ -282,11 +282,15 @@ func runDigests(t *testing.T, level, dir string, c *digestCase) digests {
 	return digests{Job: report.Job, Scores: hex.EncodeToString(sum[:])}
 }
 
-// runScore runs shaver score, which must end with the given exit code, and returns what it
-// prints.
+// runScore runs shaver score or, for a paired job, shaver nightly score. The command must end with
+// the given exit code. runScore returns what it prints.
 func runScore(t *testing.T, exit int, model, dataset, level, out string, flags []string) []byte {
 	t.Helper()
-	args := append([]string{"score", "--model", model, "--dataset", dataset, "--out", out, "--kernel", level, "-o", "json"}, flags...)
+	command := []string{"score"}
+	if slices.Contains(flags, "--previous") {
+		command = []string{"nightly", "score"}
+	}
+	args := slices.Concat(command, []string{"--model", model, "--dataset", dataset, "--out", out, "--kernel", level, "-o", "json"}, flags)
 	cmd := exec.CommandContext(t.Context(), "shaver", args...)
 	cmd.Env = append(os.Environ(), "GOGC=off") // a short process with small data
 	var stderr bytes.Buffer

@@ -15,15 +15,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"shaver/internal/app/cli"
-	"shaver/internal/app/launch"
+	"shaver/internal/app/score"
 	"shaver/internal/app/work"
+	"shaver/internal/base/fault"
 	"shaver/internal/num/kernel"
 	"shaver/internal/value/estimator"
 )
 
 // roots returns the three programs, set up as cli.Main does.
 func roots() []*cobra.Command {
-	all := []*cobra.Command{newRoot(), launch.ScoreCommand("coordinator", true), work.Command("worker")}
+	all := []*cobra.Command{newRoot(), score.CoordinatorCommand(), work.Command("worker")}
 	for _, root := range all {
 		cli.Setup(root)
 	}
@@ -50,7 +51,7 @@ func commands() (all []*cobra.Command) {
 // A command uses every text in the folders help.
 func TestHelpTexts(t *testing.T) {
 	call, name := regexp.MustCompile(`\bhelp(?:\.Text)?\(("[^)]*")\)`), regexp.MustCompile(`"([^"]*)"`)
-	for _, dir := range []string{".", filepath.Join("..", "..", "internal", "app", "launch")} {
+	for _, dir := range []string{".", filepath.Join("..", "..", "internal", "app", "score")} {
 		sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -88,6 +89,12 @@ func TestHelp(t *testing.T) {
 			if err := c.Help(); err != nil {
 				t.Fatal(err)
 			}
+			if err := c.Flags().Set("help-all", "true"); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Help(); err != nil {
+				t.Fatal(err)
+			}
 			for line := range strings.Lines(out.String()) {
 				if line = strings.TrimSuffix(line, "\n"); len(line) > 80 || strings.HasSuffix(line, " ") || strings.Contains(line, "\t") {
 					t.Errorf("a line of %d columns, which may have at most 80, no tab, and no space at its end: %q", len(line), line)
@@ -113,6 +120,89 @@ func TestHelp(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The help of a command with many flags shows the few that one needs, with the required ones. That
+// of another command shows all.
+func TestBriefHelp(t *testing.T) {
+	const many, few = 20, 9
+	entry := regexp.MustCompile(`(?m)^ +(?:-[a-z], )?--([a-z-]+)`)
+	for _, c := range commands() {
+		flags, required := 0, 0
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				flags++
+			}
+			if strings.Contains(f.Usage, "(required)") {
+				required++
+			}
+		})
+		var out bytes.Buffer
+		c.SetOut(&out)
+		if err := c.Help(); err != nil {
+			t.Fatal(err)
+		}
+		text, brief := out.String(), strings.Contains(out.String(), `Run "`+c.CommandPath()+` --help-all" for`)
+		if brief != (flags > many) {
+			t.Errorf("%s has %d flags, and the help is brief: %v", c.CommandPath(), flags, brief)
+		}
+		if !brief {
+			continue
+		}
+		_, text, _ = strings.Cut(text, "\nFlags that one needs:\n")
+		text, _, _ = strings.Cut(text, "\n\n")
+		if n := len(entry.FindAllString(text, -1)); n > few || n <= required || strings.Count(text, "(required)") != required {
+			t.Errorf("%s: the brief help has %d flags, expected at most %d, and all %d that are required:\n%s", c.CommandPath(), n, few, required, text)
+		}
+	}
+}
+
+// shaver score has at most 42 flags.
+func TestScoreFlags(t *testing.T) {
+	c, _, err := roots()[0].Find([]string{"score"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			n++
+		}
+	})
+	if n > 42 {
+		t.Errorf("%d flags, expected at most 42", n)
+	}
+}
+
+// The flags that shaver nightly score has and shaver score has not fail with the name of the command that
+// has them, and the Python package knows them.
+func TestMovedFlags(t *testing.T) {
+	find := func(path ...string) *cobra.Command {
+		c, _, err := roots()[0].Find(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	plain, nightly := find("score"), find("nightly", "score")
+	var moved []string
+	nightly.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if plain.Flags().Lookup(f.Name) == nil {
+			moved = append(moved, strings.ReplaceAll(f.Name, "-", "_"))
+			root := roots()[0]
+			root.SetArgs([]string{"score", "--" + f.Name + "=1"})
+			if err := root.Execute(); !fault.IsUsage(err) || !strings.Contains(err.Error(), " is now a flag of ") {
+				t.Errorf("score --%s: %v", f.Name, err)
+			}
+		}
+	})
+	source, err := os.ReadFile(filepath.Join("..", "..", "python", "src", "shaver", "_scores.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `"` + strings.Join(moved, " ") + `".split()`; !strings.Contains(string(source), want) {
+		t.Errorf("the Python package does not list these flags: %s", want)
 	}
 }
 

@@ -338,6 +338,7 @@ func importTableCommand() *cobra.Command {
 			return f, columns.set(&f)
 		})
 	c.Aliases = []string{"arrow"}
+	cli.Needed(c, "label", "split", "min-count", "model")
 	return c
 }
 

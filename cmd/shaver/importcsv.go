@@ -59,6 +59,7 @@ func importCSVCommand() *cobra.Command {
 	for _, name := range []string{"train", "val", "test", "raw"} {
 		cli.Files(c, name)
 	}
+	cli.Needed(c, "raw", "train", "label", "split", "min-count", "model")
 	return c
 }
 

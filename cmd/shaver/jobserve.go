@@ -73,6 +73,7 @@ func serveCommand(cluster func(namespace, name string) (*autoscale.Kubernetes, e
 	cli.Group(c, "Reading", "metrics", "nightly", "every")
 	cli.Group(c, "Scaling", append([]string{"scale"}, scaleFlags...)...)
 	cli.MarkRequired(c, "nats", "metrics")
+	cli.Needed(c, "nightly", "scale", "max-workers")
 	return c
 }
 

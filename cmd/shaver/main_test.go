@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
-	"shaver/internal/app/launch"
+	"shaver/internal/app/score"
 	"shaver/internal/app/work"
 	"shaver/internal/base/atomicfile"
 )
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"shaver": func() { end(cli.Main(newRoot)) },
 		"coordinator": func() {
-			end(cli.Main(func() *cobra.Command { return launch.ScoreCommand("coordinator", true) }))
+			end(cli.Main(func() *cobra.Command { return score.CoordinatorCommand() }))
 		},
 		"worker":   func() { end(cli.Main(func() *cobra.Command { return work.Command("worker") })) },
 		"stubborn": func() { end(cli.Main(stubborn)) },

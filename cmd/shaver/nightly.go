@@ -12,6 +12,7 @@ import (
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/night"
+	"shaver/internal/app/score"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/prune/nightly"
@@ -57,6 +58,7 @@ func nightlyCommand() *cobra.Command {
 	f.Lookup("verbose").Usage = "log what the jobs do"
 	o.output.Flag(c)
 	cli.MarkRequired(c, "config")
+	c.AddCommand(score.NightCommand())
 	return c
 }
 

@@ -606,7 +606,7 @@ func TestNightlyCommands(t *testing.T) {
 	f.bring(0)
 	f.must()
 	model, day := f.model(0), f.day(0)
-	command(t, "shaver", "score", "--model", model, "--dataset", day, "--baseline", "codebook", "--splits", "train", "--state", f.path("other"), "--out", f.path("s.arrow"))
+	command(t, "shaver", "nightly", "score", "--model", model, "--dataset", day, "--baseline", "codebook", "--splits", "train", "--state", f.path("other"), "--out", f.path("s.arrow"))
 	command(t, "shaver", "prune", "--model", model, "--scores", f.path("s.arrow"), "--sparsity", "0.5", "--calibrate", "--dataset", day, "--out", f.path("p.safetensors"))
 	wantSameFile(t, f.path("s.arrow"), f.path("out", "current", nightly.ScoresFile))
 	wantSameFile(t, f.path("p.safetensors"), f.path("out", "current", nightly.PrunedFile))
@@ -753,8 +753,8 @@ func TestNightlySettings(t *testing.T) {
 		base + prune + "score:\n  nats: n\n  nkey: a\n  creds: b\n":     `: score: --creds and --nkey both identify the client: give one`,
 		base + prune + "score:\n  tlsca: a\n":                           `: score: --tlsca is for --nats, which is not given`,
 		base + prune + "score:\n  replicas: 2\n":                        `:7: score.replicas "2": expected one of 1, 3`,
-		base + prune + "score:\n  wait: soon\n":                         `:7: score.wait "soon": not a value of --wait of shaver score`,
-		base + prune + "score:\n  kernel: abacus\n":                     `:7: score.kernel "abacus": not a value of --kernel of shaver score`,
+		base + prune + "score:\n  wait: soon\n":                         `:7: score.wait "soon": not a value of --wait of shaver nightly score`,
+		base + prune + "score:\n  kernel: abacus\n":                     `:7: score.kernel "abacus": not a value of --kernel of shaver nightly score`,
 		base + prune + "wait-inputs: -1h\n":                             `:6: wait-inputs "-1h": expected a duration such as 30m or 6h`,
 		base + prune + "check:\n  split: all\n":                         `:7: check.split "all": expected one of train, val, test`,
 		base + prune + "check:\n  max-auc-drop: 2\n":                    `:7: check.max-auc-drop "2": expected a number from 0 to 1`,

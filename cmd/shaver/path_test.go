@@ -109,8 +109,8 @@ func TestPathScores(t *testing.T) {
 			{`aggregate "abs": the scores have the order`, 2, []string{"scores", "compare", path, path, "--aggregate", "abs"}},
 			{none + "--picture needs", 42, []string{"scores", "compare", values, path, "--picture", file("f.svg")}},
 			{none + "shaver scores frequency needs", 42, []string{"scores", "frequency", path, "--model", model}},
-			{none + "--previous needs", 42, []string{"score", "--model", model, "--dataset", rows, "--previous", path, "--previous-model", model, "--out", file("f.arrow")}},
-			{"--state needs an estimator of values, such as debiased, not path", 2, []string{"score", "--model", model, "--dataset", rows, "--estimator", "path", "--state", file("state"), "--out", file("f.arrow")}},
+			{none + "--previous needs", 42, []string{"nightly", "score", "--model", model, "--dataset", rows, "--previous", path, "--previous-model", model, "--out", file("f.arrow")}},
+			{"--state needs an estimator of values, such as debiased, not path", 2, []string{"nightly", "score", "--model", model, "--dataset", rows, "--estimator", "path", "--state", file("state"), "--out", file("f.arrow")}},
 			{"--sparsity needs --until overlap or --estimator path", 2, []string{"plan", "--model", model, "--dataset", rows, "--sparsity", "0.5"}},
 			{"sseds", 42, []string{"sweep", "--model", model, "--scores", path, "--dataset", rows, "--sparsities", "0.5", "--methods", "sseds"}},
 		} {

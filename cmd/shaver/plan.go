@@ -10,7 +10,7 @@ import (
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
-	"shaver/internal/app/launch"
+	"shaver/internal/app/score"
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/forecast"
 	"shaver/internal/jobs/job"
@@ -18,7 +18,7 @@ import (
 )
 
 type planOptions struct {
-	launch.JobFlags
+	score.JobFlags
 	request        prepare.Request
 	cores, threads int
 	output         cli.Output
@@ -43,6 +43,7 @@ func planCommand() *cobra.Command {
 		},
 	}
 	o.JobFlags.Add(c, &o.request)
+	o.AddPrevious(c)
 	f := c.Flags()
 	f.IntVar(&o.cores, "cores", runtime.GOMAXPROCS(0), "number of cores of all workers together")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "number of threads of each worker")
@@ -51,6 +52,7 @@ func planCommand() *cobra.Command {
 	cli.Group(c, "Workers", "cores", "threads", "ranges")
 	o.output.Flag(c)
 	cli.MarkRequired(c, "model", "dataset")
+	cli.Needed(c, "estimator", "baseline", "sample", "cores")
 	return c
 }
 

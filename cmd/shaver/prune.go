@@ -80,6 +80,7 @@ func pruneCommand() *cobra.Command {
 	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
 	cli.Group(c, "Pruned model", "values", "dense", "compact-onnx", "calibrate", "tune")
 	cli.MarkRequired(c, "model", "scores", "out")
+	cli.Needed(c, "sparsity", "bytes", "values", "calibrate", "dataset")
 	return c
 }
 

@@ -30,7 +30,7 @@ func TestFlightsRetrained(t *testing.T) {
 	score := func(name, modelFile, seed string, more ...string) (string, *scores.File) {
 		t.Helper()
 		file := filepath.Join(out, name+".arrow")
-		shaver(t, nil, append([]string{"score", "--model", modelFile, "--dataset", dir, "--splits", splits, "--baseline", "codebook", "--estimator", "multilinear", "--seed", seed, "--out", file}, more...)...)
+		shaver(t, nil, append([]string{"nightly", "score", "--model", modelFile, "--dataset", dir, "--splits", splits, "--baseline", "codebook", "--estimator", "multilinear", "--seed", seed, "--out", file}, more...)...)
 		f, err := scores.Read(file)
 		if err != nil {
 			t.Fatal(err)

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"shaver/internal/app/launch"
+	"shaver/internal/app/score"
 )
 
-func scoreCommand() *cobra.Command { return launch.ScoreCommand("score", false) }
+func scoreCommand() *cobra.Command { return score.Command() }

@@ -67,7 +67,7 @@ func studyCommand() *cobra.Command {
 	f.Lookup("seeds").DefValue = "1"
 	f.StringVar(&o.baseline, "baseline", baseline.Codebook, "value that replaces a dropped entry: "+strings.Join(baseline.Names(), " or "))
 	cli.Choices(c, "baseline", baseline.Names()...)
-	f.StringVar(&o.options.Estimator, "estimator", estimator.Multilinear, "`name` of the estimator; shaver score --help lists all")
+	f.StringVar(&o.options.Estimator, "estimator", estimator.Multilinear, "`name` of the estimator; shaver score --help-all lists all")
 	cli.Choices(c, "estimator", estimator.Names()...)
 	o.add(c, "the scores and the progress of other jobs in --out, files there that are not scores, and a file at --picture that is not a picture")
 	cli.Group(c, "Files", "model", "dataset", "out", "picture", "force")

@@ -98,6 +98,7 @@ func sweepCommand() *cobra.Command {
 	cli.Group(c, "Methods", "methods", "seed", "aggregate", "rank", "protect", "field-minimum", "values")
 	cli.Group(c, "Measurement", "split", "select", "calibrate", "tune")
 	cli.MarkRequired(c, "model", "dataset")
+	cli.Needed(c, "scores", "methods", "sparsities", "picture", "out")
 	return c
 }
 

@@ -67,6 +67,7 @@ func trainCommand() *cobra.Command {
 	cli.Group(c, "Files", "model", "dataset", "out", "force")
 	cli.Group(c, "Model", "kind", "dim", "hidden", "batch-norm", "cross-layers", "experts", "rank", "structure", "initial", "table", "sparsity", "warm-up")
 	cli.MarkRequired(c, "dataset", "out")
+	cli.Needed(c, "kind", "dim", "hidden", "search", "budget")
 	return c
 }
 

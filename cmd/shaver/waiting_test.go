@@ -86,7 +86,7 @@ func TestWaitFlag(t *testing.T) {
 		if args[0] == "shaver" {
 			want = "(default 10s)"
 		}
-		_, help, _ := run(t, args[0], append(args[1:], "--help")...)
+		_, help, _ := run(t, args[0], append(args[1:], "--help-all")...)
 		_, help, _ = strings.Cut(help, "--wait ")
 		help, _, _ = strings.Cut(help, "\n      --")
 		help, _, _ = strings.Cut(help, "\n\n") // the end of the group

@@ -21,7 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"shaver/internal/app/cli"
-	"shaver/internal/app/launch"
+	"shaver/internal/app/score"
 	"shaver/internal/app/work"
 )
 
@@ -138,7 +138,7 @@ func checkCommand(t *testing.T, where, program string, args []string, required .
 	case "/bin/worker":
 		c, required = work.Command("worker"), append(required, "nats")
 	case "/bin/coordinator":
-		c, required = launch.ScoreCommand("coordinator", true), append(required, "nats")
+		c, required = score.CoordinatorCommand(), append(required, "nats")
 		if args[0] == "merge" {
 			c, args, _ = c.Find(args)
 			required = []string{"nats"}

@@ -27,7 +27,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/app/cli"
-	"shaver/internal/app/launch"
+	"shaver/internal/app/score"
 	"shaver/internal/app/work"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
@@ -172,7 +172,7 @@ func (s *site) job(url string, more ...string) []byte {
 	})
 	out := filepath.Join(t.TempDir(), "scores.arrow")
 	args := append(append(s.flags(url, "coordinator"), "--out", out), more...)
-	if _, err := run(ctx, launch.ScoreCommand("coordinator", true), args...); err != nil {
+	if _, err := run(ctx, score.CoordinatorCommand(), args...); err != nil {
 		t.Fatal(err)
 	}
 	drain()
@@ -195,7 +195,7 @@ func (s *site) ranged(url string, want []byte, flags []string) {
 	group := new(errgroup.Group)
 	for range 2 {
 		group.Go(func() error {
-			_, err := run(merging, launch.ScoreCommand("coordinator", true), append([]string{"merge", "--log", "json"}, s.flags(url, "coordinator")...)...)
+			_, err := run(merging, score.CoordinatorCommand(), append([]string{"merge", "--log", "json"}, s.flags(url, "coordinator")...)...)
 			return err
 		})
 	}
@@ -353,7 +353,7 @@ func TestRoles(t *testing.T) {
 	s.night(url)
 	s.cancelled(url, flags, func() {})
 	// A program with another role's key reports the missing permission and does not hang.
-	_, err := run(t.Context(), launch.ScoreCommand("coordinator", true), append(append(s.flags(url, "operator"), "--out", s.file("no.arrow")), flags...)...)
+	_, err := run(t.Context(), score.CoordinatorCommand(), append(append(s.flags(url, "operator"), "--out", s.file("no.arrow")), flags...)...)
 	if err == nil || !strings.Contains(strings.ToLower(err.Error()), "permissions violation") {
 		t.Errorf("a coordinator with the operator's key: %v", err)
 	}
@@ -383,7 +383,7 @@ func (s *site) cancelled(url string, flags []string, f func()) {
 	t.Helper()
 	group := new(errgroup.Group)
 	group.Go(func() error {
-		_, err := run(t.Context(), launch.ScoreCommand("coordinator", true), append(append(s.flags(url, "coordinator"), "--out", s.file("no.arrow"), "--seed", "2"), flags...)...)
+		_, err := run(t.Context(), score.CoordinatorCommand(), append(append(s.flags(url, "coordinator"), "--out", s.file("no.arrow"), "--seed", "2"), flags...)...)
 		return err
 	})
 	var id string

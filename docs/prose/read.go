@@ -66,7 +66,7 @@ func readGo(path, place string) ([]text, error) {
 
 // ofCommands reports whether the texts of a file are mostly help texts.
 func ofCommands(place string) bool {
-	return strings.HasPrefix(place, "cmd/") || strings.HasPrefix(place, "internal/app/cli/") || strings.HasPrefix(place, "internal/app/launch/") || place == "internal/value/estimator/estimator.go"
+	return strings.HasPrefix(place, "cmd/") || strings.HasPrefix(place, "internal/app/cli/") || strings.HasPrefix(place, "internal/app/launch/") || strings.HasPrefix(place, "internal/app/score/") || place == "internal/value/estimator/estimator.go"
 }
 
 // isMessage reports whether a function of this name takes the text of an error or of a

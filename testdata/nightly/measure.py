@@ -39,7 +39,7 @@ class Bench:
     def score(self, name, model, *more, seed=1):
         """The scores of a model, and the processor seconds that they took (0 if they were there)."""
         out = self.o.work / f"{name}-{self.o.estimator}-s{seed}.arrow"
-        args = ["score", "--model", model, "--dataset", self.o.dataset, "--splits", self.o.splits, "--baseline", self.o.baseline]
+        args = ["nightly", "score", "--model", model, "--dataset", self.o.dataset, "--splits", self.o.splits, "--baseline", self.o.baseline]
         args += ["--estimator", self.o.estimator, "--seed", seed, "--out", out, "-o", "json", *more]
         return out, json.loads(self.shaver(*args))
 

@@ -171,3 +171,57 @@ func TestServers(t *testing.T) {
 		t.Errorf("%s from %s: %v", servers, from, err)
 	}
 }
+
+// --help of a command with needed flags shows the required ones and these, and --help-all shows all.
+// Both work on a command line that is incomplete.
+func TestNeeded(t *testing.T) {
+	help := func(args ...string) string {
+		root := command(func(*cobra.Command) error { return nil })
+		c := root.Commands()[0]
+		for _, sub := range root.Commands() {
+			if sub.Name() == "score" {
+				c = sub
+			}
+		}
+		c.Long = "Score rows.\n\nDetails."
+		Needed(c, "passes")
+		var out strings.Builder
+		root.SetOut(&out)
+		root.SetArgs(append([]string{"score"}, args...))
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	brief, all := help("--help"), help("--help-all")
+	for _, word := range []string{"Score rows.\n\nUsage:", "Flags that one needs:", "--model", "--dataset", "--passes", "--help-all"} {
+		if !strings.Contains(brief, word) {
+			t.Errorf("the help lacks %q:\n%s", word, brief)
+		}
+	}
+	for _, word := range []string{"Details.", "--seed", "--max-time"} {
+		if strings.Contains(brief, word) || !strings.Contains(all, word) {
+			t.Errorf("%q is in the brief help, or not in the whole:\n%s\n%s", word, brief, all)
+		}
+	}
+	if same := help("-h"); same != brief {
+		t.Errorf("-h prints\n%s", same)
+	}
+	if same := help("--help", "--help-all", "FILE"); same != all {
+		t.Errorf("--help --help-all prints\n%s", same)
+	}
+}
+
+// A former flag of a command fails with the name of the command that has it now.
+func TestMoved(t *testing.T) {
+	root := command(func(*cobra.Command) error { return nil })
+	c, _, err := root.Find([]string{"score"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	Moved(c, "shaver night", "state")
+	root.SetArgs([]string{"score", "--state", "s", "a", "b"})
+	if err := root.Execute(); !fault.IsUsage(err) || err.Error() != "--state is now a flag of shaver night" {
+		t.Errorf("%v", err)
+	}
+}

@@ -23,6 +23,7 @@ func Setup(root *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
+	root.SetHelpFunc(printHelp)
 	root.Version = version()
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.Flags().Bool("version", false, "print the version, the commit, the kernel and the protocol")
@@ -45,6 +46,11 @@ func Setup(root *cobra.Command) {
 func setupAll(c *cobra.Command) {
 	c.InitDefaultHelpFlag()
 	c.Flags().Lookup("help").Usage = "print this help"
+	if hasNeeded(c) {
+		c.Flags().Lookup("help").Usage = "print a brief help; --" + helpAllName + " prints all of it"
+	}
+	f := c.Flags().VarPF(helpAll{c.Flags()}, helpAllName, "", "print all of the help")
+	f.NoOptDefVal, f.Hidden = "true", true
 	describeVariables(c)
 	for _, sub := range c.Commands() {
 		setupAll(sub)
@@ -80,19 +86,44 @@ func ExitCodes() *cobra.Command {
 	return &cobra.Command{Use: "exit-codes", Short: "List the exit codes", Long: ExitHelp}
 }
 
+// printHelp prints the help of c. If flags of c are marked as needed, and --help-all is not
+// given, the help is brief: it has the first paragraph, the needed flags and the examples.
+func printHelp(c *cobra.Command, _ []string) {
+	text := strings.TrimSpace(c.Long)
+	if isBrief(c) {
+		text, _, _ = strings.Cut(text, "\n\n")
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%s\n\n", text)
+	if c.Runnable() || c.HasSubCommands() {
+		fmt.Fprint(c.OutOrStdout(), c.UsageString())
+	}
+}
+
+// isBrief reports whether the help of c leaves out flags.
+func isBrief(c *cobra.Command) bool { return hasNeeded(c) && !c.Flags().Changed(helpAllName) }
+
 // usage prints how to use c, after its long description.
 func usage(c *cobra.Command) error {
 	w := c.OutOrStderr()
 	if c.IsAdditionalHelpTopicCommand() {
 		return nil
 	}
+	brief := isBrief(c)
 	if c.HasAvailableSubCommands() {
-		fmt.Fprintf(w, "Usage:\n  %s COMMAND\n", c.CommandPath())
+		fmt.Fprint(w, "Usage:\n")
+		if c.Annotations[requiredFlags] != "" { // it does something itself
+			fmt.Fprintf(w, "  %s\n", c.UseLine())
+		}
+		fmt.Fprintf(w, "  %s COMMAND\n", c.CommandPath())
 	} else {
 		fmt.Fprintf(w, "Usage:\n  %s\n", c.UseLine())
 	}
 	if len(c.Aliases) > 0 {
 		fmt.Fprintf(w, "\nAliases:\n  %s\n", c.NameAndAliases())
+	}
+	if brief {
+		needed := neededFlags(c)
+		fmt.Fprintf(w, "\nFlags that one needs:\n%s\n", strings.TrimRight(needed.FlagUsagesWrapped(helpWidth), "\n"))
 	}
 	if c.HasExample() {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", c.Example)
@@ -101,11 +132,15 @@ func usage(c *cobra.Command) error {
 		usageCommands(w, c, group.Title, group.ID)
 	}
 	usageCommands(w, c, "Commands:", "")
-	if c.HasAvailableLocalFlags() {
+	if c.HasAvailableLocalFlags() && !brief {
 		fmt.Fprintf(w, "\n%s\n", FlagHelp(c))
 	}
 	if c.HasAvailableSubCommands() {
 		fmt.Fprintf(w, "\nRun %q for more about a command.\n", c.CommandPath()+" COMMAND --help")
+	}
+	if brief {
+		fmt.Fprintf(w, "\nRun %q for all flags and details.\n", c.CommandPath()+" --"+helpAllName)
+		return nil
 	}
 	if root := c.Root(); root.HasSubCommands() && !strings.Contains(c.Long, ExitHelp) {
 		fmt.Fprintf(w, "\nRun %q for the exit codes.\n", root.Name()+" help exit-codes")

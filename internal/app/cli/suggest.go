@@ -31,6 +31,9 @@ func flagError(c *cobra.Command, err error) error {
 	if short := unknown.GetSpecifiedShortnames(); short != "" {
 		typed = short // -model is parsed as the short flags m, o, d, e and l
 	}
+	if to := movedTo(c, typed); to != "" {
+		return fault.Usagef("--%s is now a flag of %s", typed, to)
+	}
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
@@ -40,8 +43,30 @@ func flagError(c *cobra.Command, err error) error {
 	if name := nearest(typed, names); name != "" {
 		return fault.Usagef("%w: did you mean --%s?", err, name)
 	}
-	return fault.Usagef("%w: %s --help lists the flags", err, c.CommandPath())
+	option := "help"
+	if hasNeeded(c) {
+		option = helpAllName
+	}
+	return fault.Usagef("%w: %s --%s lists the flags", err, c.CommandPath(), option)
 }
+
+// movedKey is the beginning of the key of a command's annotation with the command that has
+// one of its former flags. The flag's name follows.
+const movedKey = "shaver_moved_"
+
+// Moved declares former flags of c, which another command has now. Who gives one gets an
+// error that names this command.
+func Moved(c *cobra.Command, to string, flags ...string) {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	for _, name := range flags {
+		c.Annotations[movedKey+name] = to
+	}
+}
+
+// movedTo returns the command that has a former flag of c, or "".
+func movedTo(c *cobra.Command, flag string) string { return c.Annotations[movedKey+flag] }
 
 // expectedValue describes the values of a flag's type. It returns "" if the cause of an
 // invalid value says more.

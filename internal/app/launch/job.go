@@ -1,7 +1,6 @@
 // Package launch runs a job from this process. The server and the workers are in the
 // process or in a cluster. The coordinator runs in the process, and a report of the job
-// is written next to the scores. The package also has the commands score and work,
-// which several programs share.
+// is written next to the scores.
 package launch
 
 import (
@@ -59,12 +58,15 @@ type Job struct {
 	// job is deleted; nil = no call. A job with an audit does not call it.
 	Publish func(ctx context.Context) error
 
-	telemetry *process.Telemetry // nil until serve is called
+	telemetry *process.Telemetry // nil until Serve is called
 	settled   bool               // the kernel of a job with AnyKernel is known and in use
 }
 
-// serve begins to serve health and metrics, if it did not before. stop ends that.
-func (j *Job) serve() (stop func(), err error) {
+// Busy says in the health that is served what the job waits for. Serve must have succeeded.
+func (j *Job) Busy(doing string) { j.telemetry.Busy(doing) }
+
+// Serve begins to serve health and metrics, if it did not before. stop ends that. Run calls it.
+func (j *Job) Serve() (stop func(), err error) {
 	if j.telemetry == nil {
 		j.telemetry = new(process.Telemetry)
 		if err := j.telemetry.Start(j.Metrics, j.Log); err != nil {
@@ -147,7 +149,7 @@ func (r *running) connect(ctx context.Context, stop func()) (err error) {
 	if err := r.openStore(); err != nil {
 		return err
 	}
-	if _, err := r.serve(); err != nil {
+	if _, err := r.Serve(); err != nil {
 		return err
 	}
 	r.telemetry.Register()

@@ -170,18 +170,10 @@ func fastest(names []string, rates []forecast.Rate, workers map[string]int) stri
 }
 
 // ChooseKernel selects the kernel that Job.Run would choose on this machine, without scores or
-// progress of the job. It returns the rates that it measured, or nil if the flags or the
-// previous scores give the kernel, or a choice gains nothing. Open has been called.
-func (o *JobFlags) ChooseKernel(ctx context.Context) ([]forecast.Rate, error) {
-	if !o.kernel.Auto() {
-		return nil, nil
-	}
-	if p := o.request.Previous; p != nil {
-		kernel.Use(p.Scores.Spec.Kernel) // without this kernel, prepare says what is wrong
-		return nil, nil
-	}
+// progress of the job. It returns the rates that it measured, or nil if a choice gains nothing.
+func ChooseKernel(ctx context.Context, request prepare.Request) ([]forecast.Rate, error) {
 	names := kernel.Candidates()
-	rates, err := forecast.Rates(ctx, *o.request, names, runtime.GOMAXPROCS(0))
+	rates, err := forecast.Rates(ctx, request, names, runtime.GOMAXPROCS(0))
 	if err == nil {
 		kernel.Use(fastest(names, rates, nil))
 	}

@@ -151,8 +151,8 @@ func (r *JobReport) rate() string {
 	return fmt.Sprintf("%.0f/s in all rounds", float64(measured)/r.Seconds)
 }
 
-// table prints the report for people.
-func (r *JobReport) table(w io.Writer, path string, until *job.Until) {
+// Table prints the report for people.
+func (r *JobReport) Table(w io.Writer, path string, until *job.Until) {
 	fmt.Fprintf(w, "scores\t%s\n", path)
 	fmt.Fprintf(w, "job\t%s\n", r.Job)
 	switch {

@@ -18,7 +18,7 @@ import (
 
 // Runner runs nights.
 type Runner struct {
-	Root  func() *cobra.Command // returns a program with the commands score, prune, check and report
+	Root  func() *cobra.Command // returns a program with the commands nightly score, prune, check and report
 	Log   string                // format of the jobs' log
 	Quiet bool                  // log only warnings and errors of the jobs
 }

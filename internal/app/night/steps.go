@@ -53,6 +53,9 @@ var keys = nightly.Keys{
 	},
 }
 
+// scoreCommand is the name of the command of the step score.
+var scoreCommand = []string{"nightly", "score"}
+
 // estimatorKeys returns a key for each option of the estimators.
 func estimatorKeys() (keys []nightly.Key) {
 	for _, s := range new(estimator.Options).Settings() {
@@ -68,18 +71,27 @@ func estimatorKeys() (keys []nightly.Key) {
 	return keys
 }
 
+// sectionCommand returns the name of the command whose flags a section of the configuration
+// sets.
+func sectionCommand(section string) []string {
+	if section == "score" {
+		return scoreCommand
+	}
+	return []string{section}
+}
+
 // check checks the settings of all steps before the first one runs. It sets the
 // flags of each step's command and calls what the command calls before it reads a file.
 func (r *Runner) check(c *nightly.Config) error {
 	options := estimator.Options{Estimator: estimator.Permutation, Passes: 1}
 	for section, settings := range map[string]nightly.Settings{"score": c.Score, "prune": c.Prune, "check": c.Check} {
-		command, _, err := r.Root().Find([]string{section})
+		command, _, err := r.Root().Find(sectionCommand(section))
 		if err != nil {
 			return err
 		}
 		for _, s := range settings {
 			if err := command.Flags().Set(s.Name, s.Value); err != nil {
-				return c.Errorf(section, s, fmt.Errorf("not a value of --%s of shaver %s", s.Name, section))
+				return c.Errorf(section, s, fmt.Errorf("not a value of --%s of %s", s.Name, command.CommandPath()))
 			}
 			if section == "score" {
 				if err := setOption(&options, s); err != nil {
@@ -302,7 +314,7 @@ func (s *steps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scored, e
 	if err := s.checkONNX(n); err != nil {
 		return nil, err
 	}
-	args := []string{"score", "--model=" + n.Model, "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.ScoresFile), "--force", "--log=" + s.Log}
+	args := slices.Concat(scoreCommand, []string{"--model=" + n.Model, "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.ScoresFile), "--force", "--log=" + s.Log})
 	if !s.paths() {
 		args = append(args, "--state="+s.config.State)
 	}

@@ -44,7 +44,8 @@ const (
 
 // flags lists, for each command, the flags that may be URLs.
 var flags = map[string]map[string]kind{
-	"score":                  {"model": model, "previous-model": model, "previous": scoresFile, "dataset": data, "out": outScores, "state": state},
+	"score":                  {"model": model, "dataset": data, "out": outScores},
+	"nightly score":          {"model": model, "previous-model": model, "previous": scoresFile, "dataset": data, "out": outScores, "state": state},
 	"plan":                   {"model": model, "previous-model": model, "previous": scoresFile, "dataset": data},
 	"train":                  {"model": model, "dataset": data, "out": outModel},
 	"tune":                   {"model": model, "dataset": data, "out": outModel},

@@ -143,6 +143,12 @@ def _report_path(path: str) -> Path:
 Estimator = Literal["permutation", "antithetic", "multilinear", "debiased", "exact", "taylor", "path"]
 
 
+# The flags that shaver nightly score has and shaver score has not.
+_NIGHTLY = frozenset(
+    "checkpoint_every full_every lease max_inherited_error previous previous_model ranges replicas run state".split()
+)
+
+
 def score(
     model: ModelLike,
     dataset: DatasetLike,
@@ -162,7 +168,8 @@ def score(
     ``nats`` is the URL of a NATS server whose workers compute the job; without it, this machine
     does. ``out`` is the scores file; without it the scores live as long as the process. After an
     interrupt the same call continues where it stopped, and once the scores are there it returns
-    at once. Other ``flags`` are those of shaver score, such as sample=0.1 or until="overlap".
+    at once. Other ``flags`` are those of shaver score, such as sample=0.1 or until="overlap", and
+    those of shaver nightly score, such as previous="old.arrow".
 
     Raises UnconvergedError and IncompleteError, which have the scores, if the command ends with
     the exit code 3 or 4.
@@ -185,7 +192,8 @@ def score(
         settings |= {"out": scratch() / f"scores-{name}.arrow", "force": True}
     else:
         settings["out"] = os.fspath(out)
-    result = run(["score"], {**settings, "output": "json"}, progress=progress, accept=(3, 4))
+    command = ["nightly", "score"] if _NIGHTLY & flags.keys() else ["score"]
+    result = run(command, {**settings, "output": "json"}, progress=progress, accept=(3, 4))
     scores = Scores(str(settings["out"]), rows)
     try:
         result.check()

@@ -1,4 +1,4 @@
-package launch
+package score
 
 import (
 	"fmt"
@@ -26,17 +26,20 @@ type previousFlags struct {
 	state         bool           // --state is given: the state has the previous sums, so there is no file of previous scores
 }
 
-// add adds the flags to c.
+// previousGroup is the title of the flags of previous scores.
+const previousGroup = "Previous scores"
+
+// add adds the flags to c, which has --sample.
 func (o *previousFlags) add(c *cobra.Command) {
-	o.command = c
 	f := c.Flags()
+	f.Lookup("sample").Usage += fmt.Sprintf("; %g with --previous unless there is a stop rule", pairedSample)
 	f.StringVar(&o.scores, "previous", "", "scores `file` of the previous model, which the job corrects on a sample of the rows (default none: all rows are scored)")
 	f.StringVar(&o.model, "previous-model", "", "checkpoint `file` of the previous model, .pth or safetensors")
 	f.IntVar(&o.fullEvery, "full-every", 0, "with --previous: score all rows in the `Nth` job after the last one that did (default no limit)")
 	f.Float64Var(&o.maxInherited, "max-inherited-error", 0, "with --previous: score all rows if the previous scores have a larger relative `error` (default no limit)")
 	cli.Files(c, "previous", "arrow")
 	cli.Files(c, "previous-model", cli.Checkpoints...)
-	cli.Group(c, "Previous scores", "previous", "previous-model", "full-every", "max-inherited-error")
+	cli.Group(c, previousGroup, "previous", "previous-model", "full-every", "max-inherited-error")
 }
 
 // changed reports whether the user gave the flag.
@@ -130,7 +133,7 @@ func (o *previousFlags) inherit(r *prepare.Request, previous *scores.File) {
 		case *float64:
 			*to = *others[i].Target.(*float64)
 		default:
-			panic("launch: no value for option " + s.Name)
+			panic("score: no value for option " + s.Name)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package launch
+package score
 
 import (
 	"errors"
@@ -47,6 +47,7 @@ func TestPreviousFlags(t *testing.T) {
 		var flags JobFlags
 		c := &cobra.Command{Use: "score"}
 		flags.Add(c, &r)
+		flags.AddPrevious(c)
 		if err := c.ParseFlags(append([]string{"--model", filepath.Join("..", "..", "..", "testdata", "golden", "fm.pth"), "--dataset", folder}, args...)); err != nil {
 			t.Fatal(err)
 		}

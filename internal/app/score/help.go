@@ -1,4 +1,4 @@
-package launch
+package score
 
 import (
 	"embed"
@@ -7,7 +7,7 @@ import (
 )
 
 // helpTexts holds the long texts of commands and, in NAME.example.txt, the long examples.
-// ScoreCommand replaces ESTIMATORS.
+// scoreHelp replaces ESTIMATORS.
 //
 //go:embed help/*.txt
 var helpTexts embed.FS

@@ -1,7 +1,6 @@
-package launch
+package score
 
 import (
-	"bytes"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -14,39 +13,14 @@ import (
 	"shaver/internal/app/merge"
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/prepare"
-	"shaver/internal/jobs/scores"
 )
 
 // The help of each shared command documents the exit codes.
 func TestExitHelp(t *testing.T) {
-	for _, c := range []*cobra.Command{ScoreCommand("score", false), ScoreCommand("coordinator", true), merge.Command()} {
+	for _, c := range []*cobra.Command{Command(), NightCommand(), CoordinatorCommand(), merge.Command()} {
 		if !strings.Contains(c.Long, cli.ExitHelp) {
 			t.Errorf("%s does not document its exit codes", c.Name())
 		}
-	}
-}
-
-// The report of a resumed job shows no rate, because an earlier run scored some of the
-// rows.
-func TestReportOfResumed(t *testing.T) {
-	for resumed, want := range map[bool]string{
-		false: "rows\t90\t45/s\nseconds\t2.0\t3.0 of CPU\n",
-		true:  "rows\t90\nseconds\t2.0\t3.0 of CPU, and the time of an earlier run that was interrupted\n",
-	} {
-		var out bytes.Buffer
-		(&JobReport{Rows: 90, Seconds: 2, CPUSeconds: 3, Shards: 1, Resumed: resumed}).table(&out, "s.arrow", nil)
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%v: %q, want %q in it", resumed, &out, want)
-		}
-	}
-}
-
-// The rate of a path counts a row once for each round that measured it, as its progress does.
-func TestReportOfPath(t *testing.T) {
-	var out bytes.Buffer
-	r := &JobReport{Rows: 90, Seconds: 2, CPUSeconds: 3, Shards: 1, Path: &scores.Path{Rounds: []scores.Round{{Rows: 90}, {Rows: 30}, {Rows: 30}}}}
-	if r.table(&out, "s.arrow", nil); !strings.Contains(out.String(), "rows\t90\t75/s in all rounds\n") {
-		t.Errorf("%q, expected the rate of 150 rows", &out)
 	}
 }
 
@@ -115,7 +89,9 @@ func TestJobFlags(t *testing.T) {
 		}
 	}
 	c := &cobra.Command{Use: "score"}
-	new(JobFlags).Add(c, new(prepare.Request))
+	flags := new(JobFlags)
+	flags.Add(c, new(prepare.Request))
+	flags.AddPrevious(c)
 	for name, value := range previousDefaults { // TestPreviousFlags
 		values[name] = value
 	}

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// helpAllName is the name of the flag that prints the whole help of a command.
+const helpAllName = "help-all"
+
+// neededKey is the key of a command's annotation with the flags of its brief help.
+const neededKey = "shaver_needed"
+
+// Needed declares the flags of c that one needs besides those of MarkRequired. It is for
+// commands with many flags. "--help" shows only these flags, the required ones first, and
+// "--help-all" shows all.
+func Needed(c *cobra.Command, flags ...string) {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	for _, name := range flags {
+		if c.Flags().Lookup(name) == nil {
+			panic("cli: no flag --" + name)
+		}
+	}
+	c.Annotations[neededKey] = strings.Join(flags, " ")
+}
+
+// hasNeeded reports whether Needed was called for c.
+func hasNeeded(c *cobra.Command) bool {
+	_, ok := c.Annotations[neededKey]
+	return ok
+}
+
+// neededFlags returns the flags of c's brief help, in their order there.
+func neededFlags(c *cobra.Command) *pflag.FlagSet {
+	set := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
+	set.SortFlags = false
+	for _, name := range append(strings.Fields(c.Annotations[requiredFlags]), strings.Fields(c.Annotations[neededKey])...) {
+		set.AddFlag(c.Flags().Lookup(name))
+	}
+	return set
+}
+
+// helpAll is the value of --help-all, which also sets --help. Therefore cobra prints help
+// before it checks the command line.
+type helpAll struct{ flags *pflag.FlagSet }
+
+func (h helpAll) Set(text string) error { return h.flags.Set("help", text) }
+func (h helpAll) String() string        { return "false" }
+func (h helpAll) Type() string          { return "bool" }
+func (h helpAll) IsBoolFlag() bool      { return true }

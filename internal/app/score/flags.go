@@ -1,0 +1,166 @@
+package score
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"shaver/internal/app/cli"
+	"shaver/internal/app/launch"
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/forecast"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare"
+	"shaver/internal/num/kernel"
+	"shaver/internal/num/loss"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
+)
+
+// JobFlags are the flags that say which job to run. Commands that run or plan a job
+// share them. They are bound to the request passed to Add.
+type JobFlags struct {
+	model    string
+	ofModel  string   // output of the model, if it is an .onnx file with several
+	dataset  []string // folder of the dataset, or those of a window's days
+	request  *prepare.Request
+	kernel   *cli.Kernel
+	until    job.Until // becomes the request's Until if one of its flags is given
+	maxTime  time.Duration
+	sparsity float64 // belongs to until or to the estimator's options
+	previous previousFlags
+	// Full says why Open made the job score all rows although previous scores are given;
+	// "" = it did not.
+	Full string
+}
+
+// Add adds the flags to c, except those of previous scores, and binds them to request.
+func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
+	o.request, o.previous.command = request, c
+	f := c.Flags()
+	f.StringVar(&o.model, "model", "", "checkpoint `file`: .pth or safetensors")
+	f.StringVar(&o.ofModel, "model-output", "", "`name` of the output of --model, if it is an .onnx file with several (default the only one)")
+	f.StringSliceVar(&o.dataset, "dataset", nil, "dataset `folder`, made by shaver dataset import; or "+cli.DaysHelp)
+	f.StringVar(&o.request.Baseline, "baseline", baseline.Zero, "value that replaces a dropped entry: "+strings.Join(baseline.Names(), " or "))
+	request.Options = estimator.Options{Estimator: estimator.Permutation, Passes: 1}
+	var settings []string
+	for _, s := range request.Options.Settings() {
+		settings = append(settings, s.Name)
+		if s.Target == &request.Options.Sparsity { // Open decides which of the two it sets
+			f.Float64Var(&o.sparsity, s.Name, 0, fmt.Sprintf("`portion` of the entries that pruning will drop: the largest one for %s (default %g), and for --until %s that at which halves are compared (default %g)", estimator.Path, estimator.DefaultSparsity, job.Overlap, job.AtSparsity))
+			continue
+		}
+		switch v := s.Target.(type) {
+		case *string:
+			f.StringVar(v, s.Name, *v, s.Help)
+			cli.Choices(c, s.Name, s.Choices...)
+		case *int:
+			f.IntVar(v, s.Name, *v, s.Help)
+		case *float64:
+			f.Float64Var(v, s.Name, *v, s.Help)
+		default:
+			panic("score: no flag for option " + s.Name)
+		}
+	}
+	f.StringVar(&o.request.Loss, "loss", "", "`loss` of a row: "+strings.Join(loss.Names(), " or ")+" (default squared if labels are numbers, else logistic)")
+	cli.Choices(c, "loss", loss.Names()...)
+	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of all random numbers")
+	f.StringSliceVar(&o.request.Splits, "splits", []string{dataset.Train, dataset.Val}, "`splits` to score, separated by commas")
+	f.Lookup("splits").DefValue = dataset.Train + "," + dataset.Val
+	f.Float64Var(&o.request.Sample, "sample", 1, "`portion` of the rows to score, drawn without replacement")
+	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "largest number of `rows`, instead of --sample (default no limit)")
+	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("stop `rule`: %s, %s or %s, which shaver score --help-all explains (default none)", job.Paper, job.Overlap, job.Error))
+	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("bound for --until (default %g for %s, %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap, job.ErrorBound, job.Error))
+	f.DurationVar(&o.maxTime, "max-time", 0, "time limit, such as 90m or 2h; a round does not start if it would exceed the limit at the rate so far (default no limit)")
+	f.Float64Var(&o.request.Audit, "audit", 0, fmt.Sprintf("for %s: compare the values with debiased ones on this `portion` of the scored rows, such as 0.1, and write the result into the scores (default no audit)", estimator.Multilinear))
+	f.Int64Var(&o.request.RowsPerShard, "rows-per-shard", 0, "`rows` in a task (default about a minute of work; see shaver plan)")
+	cli.Files(c, "model", cli.Checkpoints...)
+	cli.Folder(c, "dataset")
+	cli.Choices(c, "baseline", baseline.Names()...)
+	cli.Choices(c, "splits", dataset.Train, dataset.Val, dataset.Test)
+	cli.Choices(c, "until", job.Rules()...)
+	o.kernel = cli.KernelFlag(c, "`name` of the float32 kernel that computes the job, such as avx2; auto keeps that of the job's progress, or measures which one is fastest")
+	cli.Group(c, "Job", "model", "model-output", "dataset", "baseline", "loss", "splits", "sample", "max-rows", "seed")
+	cli.Group(c, "Estimator", append(settings, "audit")...)
+	cli.Group(c, "Stop rule", "until", "bound", "max-time")
+	cli.Group(c, "Workers", "kernel", "rows-per-shard")
+}
+
+// AddPrevious adds the flags of previous scores to c. Add must be called before.
+func (o *JobFlags) AddPrevious(c *cobra.Command) { o.previous.add(c) }
+
+// Open checks the flags and opens the model and the dataset that they name. It sets
+// both in the request.
+func (o *JobFlags) Open() error {
+	r := o.request
+	if r.RowsPerShard < 0 {
+		return fault.Usagef("--rows-per-shard %d: must not be negative", r.RowsPerShard)
+	}
+	if r.MaxRows < 0 {
+		return fault.Usagef("--max-rows %d: must not be negative", r.MaxRows)
+	}
+	if r.MaxRows > 0 && r.Sample != 1 {
+		return fault.Usagef("--max-rows and --sample exclude each other")
+	}
+	if err := o.setSparsity(); err != nil {
+		return err
+	}
+	if o.until.Seconds = o.maxTime.Seconds(); o.until != (job.Until{}) {
+		o.until.SetDefaults()
+		r.Until = &o.until
+	}
+	var err error
+	if o.Full, err = o.previous.open(r); err != nil {
+		return err
+	}
+	r.Options.SetDefaults()
+	first, err := checkpoint.ReadOutput(o.model, o.ofModel)
+	if err != nil {
+		return err
+	}
+	r.Open = func() (ck *checkpoint.Checkpoint, err error) {
+		if ck, first = first, nil; ck == nil {
+			return checkpoint.ReadOutput(o.model, o.ofModel)
+		}
+		return ck, nil
+	}
+	r.Dataset, err = openDataset(o.dataset, o.previous.state)
+	return err
+}
+
+// setSparsity sets the sparsity of the stop rule, or that of the estimator.
+func (o *JobFlags) setSparsity() error {
+	options := &o.request.Options
+	path := options.Traits().Ranks
+	switch {
+	case path && o.until.Rule != "":
+		return fault.Usagef("--until needs an estimator of values, such as %s, not %s", estimator.Debiased, options.Estimator)
+	case !o.previous.changed("sparsity"):
+	case path:
+		options.Sparsity = o.sparsity
+	case o.until.Rule == job.Overlap:
+		o.until.Sparsity = o.sparsity
+	default:
+		return fault.Usagef("--sparsity needs --until %s or --estimator %s", job.Overlap, estimator.Path)
+	}
+	return nil
+}
+
+// ChooseKernel selects the kernel that the job would have on this machine, without scores or
+// progress of the job. It returns the rates that it measured, or nil if the flags or the
+// previous scores give the kernel, or a choice gains nothing. Open has been called.
+func (o *JobFlags) ChooseKernel(ctx context.Context) ([]forecast.Rate, error) {
+	if !o.kernel.Auto() {
+		return nil, nil
+	}
+	if p := o.request.Previous; p != nil {
+		kernel.Use(p.Scores.Spec.Kernel) // without this kernel, prepare says what is wrong
+		return nil, nil
+	}
+	return launch.ChooseKernel(ctx, *o.request)
+}
