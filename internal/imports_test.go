@@ -20,7 +20,7 @@ import (
 // the other modules, for which a prefix of the path is enough. A package may import only
 // what its line lists, and must import all of it. Every package may import the standard
 // library, except that pure packages may not import the packages listed in impure. Tests
-// may import anything. A changed line is a change of the architecture, so docs/design.md
+// may import anything. A changed line is a change of the architecture, so docs/internals/design.md
 // must be changed with it.
 const policy = `
 # foundations
