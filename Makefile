@@ -22,7 +22,7 @@ levels: ## run the numeric tests with each kernel that this machine supports
 	GODEBUG=cpu.avx2=off go test $(NUMERIC)
 	go test -tags purego $(NUMERIC)
 
-generate: ## generate the kernels' assembly and docs/cli
+generate: ## generate the kernels' assembly and docs/reference/cli
 	go generate ./internal/num/kernel
 	go test ./cmd/shaver -count 1 -run '^TestReference$$' -rewrite
 
@@ -49,10 +49,10 @@ chaos-short: ## run a cluster under random faults four times, as CI does
 	go run ./chaos -seed 1 -runs 4 -together 2 -work 3s $(CHAOSFLAGS)
 
 cluster: ## run deploy/k8s on a Kubernetes cluster on this machine (Linux, root; 15 minutes)
-	go run ./deploy/k8s/try -page docs/cluster.md $(CLUSTERFLAGS)
+	go run ./deploy/k8s/try -page docs/evidence/cluster.md $(CLUSTERFLAGS)
 
-compose: ## run docker-compose.yml's commands on a Docker Engine, and write what happened into docs/cluster.md
-	go run ./deploy/compose/try -page docs/cluster.md $(COMPOSEFLAGS)
+compose: ## run docker-compose.yml's commands on a Docker Engine, and write what happened into docs/evidence/cluster.md
+	go run ./deploy/compose/try -page docs/evidence/cluster.md $(COMPOSEFLAGS)
 
 # Without -fuzzminimizetime, go test shortens each new input for up to a minute and reports 0 execs/s meanwhile.
 fuzz: ## run every fuzz test for FUZZTIME (20s)
@@ -83,12 +83,12 @@ scale: ## take 3 million rows of Criteo's shape from a raw log to scores in DIR=
 	cd '$(DIR)' && time ./shaver train --dataset data --kind deepfm --dim 16 --hidden 400,400,400 --epochs 1 --out model.safetensors
 	cd '$(DIR)' && time ./shaver score --model model.safetensors --dataset data --baseline codebook --estimator multilinear --out scores.arrow
 
-estimators: ## compare the estimators at equal error on FLIGHTS=FOLDER, and draw docs/estimators.svg (ten minutes)
-	@go run ./bench/estimators -flights '$(FLIGHTS)' -picture docs/estimators.svg $(ESTIMATORSFLAGS)
+estimators: ## compare the estimators at equal error on FLIGHTS=FOLDER, and draw docs/evidence/estimators.svg (ten minutes)
+	@go run ./bench/estimators -flights '$(FLIGHTS)' -picture docs/evidence/estimators.svg $(ESTIMATORSFLAGS)
 
-rankings: ## compare rankings on FLIGHTS=FOLDER and HFLIGHTS=FOLDER, with jobs in DIR=FOLDER, and draw docs/rankings.svg (half an hour)
+rankings: ## compare rankings on FLIGHTS=FOLDER and HFLIGHTS=FOLDER, with jobs in DIR=FOLDER, and draw docs/evidence/rankings.svg (half an hour)
 	mkdir -p '$(DIR)' && go build -o '$(DIR)/' ./cmd/shaver
-	@go run ./bench/rankings -work '$(DIR)' -flights '$(FLIGHTS)' -hflights '$(HFLIGHTS)' -picture docs/rankings.svg $(RANKINGSFLAGS)
+	@go run ./bench/rankings -work '$(DIR)' -flights '$(FLIGHTS)' -hflights '$(HFLIGHTS)' -picture docs/evidence/rankings.svg $(RANKINGSFLAGS)
 
 lint: ## run golangci-lint, which must be installed
 	golangci-lint run ./...

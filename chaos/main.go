@@ -3,7 +3,7 @@
 // kills, stops and disconnects processes, fills up storage, separates hosts, sets clocks
 // and damages files. After each run it checks that the scores have the same bytes as
 // without faults, and that no message, blob, process or listener is left.
-// docs/reliability.md describes the guarantees.
+// docs/reference/reliability.md describes the guarantees.
 //
 //	go run ./chaos -seed 1 -runs 5
 //

@@ -17,7 +17,7 @@ import (
 	"shaver/chaos/lan"
 )
 
-// The names under which blobs are stored, as docs/formats.md gives them. This program
+// The names under which blobs are stored, as docs/reference/formats.md gives them. This program
 // bypasses internal/jobs/bus on purpose. It reads what is stored, and damages it, as a foreign
 // program would.
 const (

@@ -78,7 +78,7 @@ func summarise(results []result) *summary {
 	return s
 }
 
-// markdown returns the summary in the form of docs/reliability.md.
+// markdown returns the summary in the form of docs/evidence/chaos.md.
 func (s *summary) markdown() string {
 	var b strings.Builder
 	if s.Runs == 0 {

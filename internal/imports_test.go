@@ -20,8 +20,8 @@ import (
 // the other modules, for which a prefix of the path is enough. A package may import only
 // what its line lists, and must import all of it. Every package may import the standard
 // library, except that pure packages may not import the packages listed in impure. Tests
-// may import anything. A changed line is a change of the architecture, so docs/design.md
-// must be changed with it.
+// may import anything. docs/internals/design.md says what each area has. Change it if a
+// package moves to another area, or an area gets a new purpose.
 const policy = `
 # foundations
 base/fault:

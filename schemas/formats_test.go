@@ -12,10 +12,10 @@ import (
 	"shaver/schemas"
 )
 
-// TestPage checks that docs/formats.md names every schema, and that each of its JSON
+// TestPage checks that docs/reference/formats.md names every schema, and that each of its JSON
 // examples has the form that it claims.
 func TestPage(t *testing.T) {
-	data, err := os.ReadFile("../docs/formats.md")
+	data, err := os.ReadFile("../docs/reference/formats.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // worstBias is the largest difference of multilinear values from exact values on golden
 // models, in the root mean square. An FM is linear in each entry, so it only has the
 // noise of the draws. The bounds of the others are twice the bias of trained models in
-// docs/estimators.md. 0 means that the difference is only logged. This is for tiny
+// docs/evidence/estimators.md. 0 means that the difference is only logged. This is for tiny
 // networks of random weights, whose logit is far from linear, because one entry is a
 // tenth of the table. The tests of shapley compare them with the expectation.
 var worstBias = map[string]float64{"fm": .01, "deepfm-toy": .08, "deepfm-nobn": .08}

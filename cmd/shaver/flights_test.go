@@ -117,7 +117,7 @@ func beats(points []sweep.Point, margin float64) error {
 	return nil
 }
 
-// The figures of docs/results.md are right: at 99% the aggregate rms leads, and
+// The figures of docs/evidence/results.md are right: at 99% the aggregate rms leads, and
 // calibration repairs its LogLoss.
 func TestFlightsMethods(t *testing.T) {
 	if os.Getenv("SHAVER_LONG") != "1" {

@@ -42,9 +42,9 @@ func TestExportHelp(t *testing.T) {
 	}
 }
 
-// docs/models.md shows every snippet as the command prints it, and no other Python.
+// docs/guide/models.md shows every snippet as the command prints it, and no other Python.
 func TestExportHelpPage(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "models.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide", "models.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestExportHelpPage(t *testing.T) {
 			continue
 		}
 		if !closed {
-			t.Fatalf("docs/models.md: Python block %d has no end", i)
+			t.Fatalf("docs/guide/models.md: Python block %d has no end", i)
 		}
 		shown[code] = true
 	}
@@ -65,11 +65,11 @@ func TestExportHelpPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !shown[want] {
-			t.Errorf("docs/models.md does not show cmd/shaver/snippets/%s.py as it is", name)
+			t.Errorf("docs/guide/models.md does not show cmd/shaver/snippets/%s.py as it is", name)
 		}
 		delete(shown, want)
 	}
 	for code := range shown {
-		t.Errorf("docs/models.md shows Python that shaver model export-help does not print:\n%s", code)
+		t.Errorf("docs/guide/models.md shows Python that shaver model export-help does not print:\n%s", code)
 	}
 }

@@ -25,27 +25,43 @@ import (
 	"shaver/internal/prune/sweep"
 )
 
-// readmeCommands returns the indented lines of README.md, which are its commands, in order.
+// readmePages are README.md and the sections of the guide that continue it. A section
+// ends at the next heading.
+var readmePages = []struct{ file, section string }{
+	{"README.md", ""},
+	{"docs/guide/models.md", "## ONNX"},
+	{"docs/guide/cluster.md", "## On one machine"},
+}
+
+// readmeCommands returns the indented lines of readmePages, which are commands, in order.
 func readmeCommands(t *testing.T) (commands []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fenced := false
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimRight(line, "\n")
-		if strings.HasPrefix(strings.TrimSpace(line), "```") {
-			fenced = !fenced
+	for _, page := range readmePages {
+		text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(page.file)))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if command, ok := strings.CutPrefix(line, "    "); ok && !fenced {
-			commands = append(commands, strings.TrimSpace(command))
+		before, fenced, inside := len(commands), false, page.section == ""
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimRight(line, "\n")
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				fenced = !fenced
+			}
+			if page.section != "" && !fenced && strings.HasPrefix(line, "#") {
+				inside = line == page.section
+			}
+			if command, ok := strings.CutPrefix(line, "    "); ok && inside && !fenced {
+				commands = append(commands, strings.TrimSpace(command))
+			}
+		}
+		if len(commands) == before {
+			t.Errorf("%s has no commands in %q", page.file, page.section)
 		}
 	}
 	return commands
 }
 
-// The commands of README.md work, in their order, with real flights under the names that
+// The commands of readmePages work, in their order, with real flights under the names that
 // README uses, and random rows for a small model in ONNX. No command warns. The pruned model has the test AUC of the sweep, and
 // the cluster computes the bytes of the local job.
 //
@@ -99,7 +115,7 @@ func TestReadme(t *testing.T) {
 	readme.end()
 	for _, word := range []string{"go", "shaver", "worker", "coordinator", "server"} {
 		if !seen[word] {
-			t.Errorf("README has no command of %s", word)
+			t.Errorf("the pages have no command of %s", word)
 		}
 	}
 

@@ -18,7 +18,7 @@ import (
 )
 
 // referenceDir holds the command reference, which "make generate" writes.
-var referenceDir = filepath.Join("..", "..", "docs", "cli")
+var referenceDir = filepath.Join("..", "..", "docs", "reference", "cli")
 
 var manDir = flag.String("man", "", "folder to write the man pages into")
 
@@ -98,7 +98,7 @@ func reference(t *testing.T) map[string]string {
 	return pages
 }
 
-// TestReference compares docs/cli with the help texts. With the flag -rewrite it writes
+// TestReference compares docs/reference/cli with the help texts. With the flag -rewrite it writes
 // the pages:
 //
 //	go test ./cmd/shaver -run '^TestReference$' -rewrite
@@ -123,7 +123,7 @@ func TestReference(t *testing.T) {
 		if err != nil {
 			t.Errorf("%v: %s", err, advice)
 		} else if string(found) != want {
-			t.Errorf("docs/cli/%s differs from the help: %s", name, advice)
+			t.Errorf("docs/reference/cli/%s differs from the help: %s", name, advice)
 		}
 	}
 	wantFiles(t, referenceDir, slices.Sorted(maps.Keys(pages))...)

@@ -72,7 +72,7 @@ func read(root string) ([]text, error) {
 		switch {
 		case strings.HasSuffix(path, ".go"):
 			found, err = readGo(path, place)
-		case strings.HasSuffix(path, ".md") && !strings.HasPrefix(place, "docs/cli/"): // made from help texts
+		case strings.HasSuffix(path, ".md") && !strings.HasPrefix(place, "docs/reference/cli/"): // made from help texts
 			found, err = readPage(path, place)
 		case strings.HasSuffix(path, ".txt") && strings.Contains(place, "/help/"):
 			found, err = readHelp(path, place)

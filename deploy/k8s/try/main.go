@@ -2,7 +2,7 @@
 
 // Command try runs deploy/k8s on a real Kubernetes cluster on this machine: a control plane
 // and one node, in namespaces of their own. It follows README.md, tries what may go wrong,
-// and checks what is seen. docs/cluster.md has the transcript of a run.
+// and checks what is seen. docs/evidence/cluster.md has the transcript of a run.
 //
 //	go run ./deploy/k8s/try
 //

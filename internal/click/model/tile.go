@@ -3,7 +3,7 @@ package model
 import "shaver/internal/num/kernel"
 
 // tile evaluates a head for several states at once. The states are rows of a batch, or
-// consecutive steps of a walk, most of whose active units coincide (see docs/kernels.md).
+// consecutive steps of a walk, most of whose active units coincide (see docs/internals/kernels.md).
 // Only one goroutine may use a tile at a time.
 //
 // To evaluate rows, call put for each row's embedding, then logits. To evaluate a walk,

@@ -173,7 +173,7 @@ func Spec(r Request) (*job.Spec, error) {
 }
 
 // fewRows is the number of rows below which values rank better than a path at low sparsities
-// (docs/estimators.md).
+// (docs/guide/estimators.md).
 const fewRows = 30_000
 
 // WithPlan returns a copy of the job with another plan.

@@ -173,7 +173,7 @@ func (f *File) Sampling() tally.Sampling {
 // and inherits no error. The number of sampled rows has no other effect. The differences
 // between the models have means near 0, so an entry's error divided by its standard error is
 // a self-normalised sum. Its tails are no heavier than those of the normal distribution, even
-// for few rows. docs/nightly.md has measurements.
+// for few rows. docs/evidence/nightly.md has measurements.
 func (f *File) Interval(count int64) (dataset, population float64) {
 	dataset, population = f.Sampling().Interval(count, f.Rows)
 	if l := f.Lineage; l == nil || l.Error == 0 {

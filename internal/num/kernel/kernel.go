@@ -4,7 +4,7 @@
 // Levels round sums differently, so the same input gives slightly different bits at each
 // level. [Name] identifies the level in use.
 //
-// docs/kernels.md explains how the kernels work.
+// docs/internals/kernels.md explains how the kernels work.
 package kernel
 
 // Pack returns the [out, in] matrix w as [in, out].

@@ -42,7 +42,7 @@ func serve(t *testing.T, s *Set) *Server {
 	return m
 }
 
-// The project's own metrics have the expected values after some work, and docs/metrics.md
+// The project's own metrics have the expected values after some work, and docs/reference/metrics.md
 // describes each.
 func TestMetrics(t *testing.T) {
 	s := New()
@@ -122,13 +122,13 @@ shaver_walks_total 70
 			t.Errorf("%s is missing", name)
 		}
 	}
-	readme, err := os.ReadFile("../../../docs/metrics.md")
+	readme, err := os.ReadFile("../../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range regexp.MustCompile(`(?m)^# HELP (shaver_\w+)`).FindAllStringSubmatch(text, -1) {
 		if !strings.Contains(string(readme), "`"+name[1]) {
-			t.Errorf("docs/metrics.md does not describe %s", name[1])
+			t.Errorf("docs/reference/metrics.md does not describe %s", name[1])
 		}
 	}
 }
@@ -298,14 +298,14 @@ shaver_scale_wanted_replicas 4
 	if got := ours(); got != want {
 		t.Errorf("got\n%s\nexpected\n%s", got, want)
 	}
-	docs, err := os.ReadFile("../../../docs/metrics.md")
+	docs, err := os.ReadFile("../../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(want) {
 		name, _, _ := strings.Cut(strings.Fields(line)[0], "{")
 		if !strings.Contains(string(docs), "`"+name+"`") {
-			t.Errorf("docs/metrics.md does not describe %s", name)
+			t.Errorf("docs/reference/metrics.md does not describe %s", name)
 		}
 	}
 }

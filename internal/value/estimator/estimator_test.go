@@ -84,15 +84,15 @@ func TestPhrases(t *testing.T) {
 	}
 }
 
-// Every estimator has a row in docs/estimators.md and is named in the help.
+// Every estimator has a row in docs/guide/estimators.md and is named in the help.
 func TestEveryEstimatorIsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/estimators.md")
+	page, err := os.ReadFile("../../../docs/guide/estimators.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range Names() {
 		if !strings.Contains(string(page), "\n| `"+name+"` |") {
-			t.Errorf("docs/estimators.md has no row for %s", name)
+			t.Errorf("docs/guide/estimators.md has no row for %s", name)
 		}
 		if !strings.Contains(Help(), "  "+name+" ") {
 			t.Errorf("the help does not name %s: %s", name, Help())

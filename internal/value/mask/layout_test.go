@@ -16,7 +16,7 @@ type entry struct {
 	row                            int // row of the tables
 }
 
-// entriesOf lists the entries of a, table by table, as docs/design.md numbers them.
+// entriesOf lists the entries of a, table by table, as docs/internals/design.md numbers them.
 func entriesOf(a *model.Architecture) (all []entry) {
 	row := 0
 	for i, t := range a.Tables {

@@ -86,7 +86,7 @@ const LeastRows = 5
 // exactly 0, so a variance between rows has count - 1 degrees of freedom. A variance
 // within rows would have count * (Passes - 1) degrees if the passes of a row were
 // normally distributed and all rows were alike. Neither is the case. In experiments,
-// intervals are correct with a third of these degrees (docs/estimators.md).
+// intervals are correct with a third of these degrees (docs/evidence/estimators.md).
 func (e Sampling) Interval(count, rows int64) (dataset, population float64) {
 	if count < LeastRows {
 		return math.NaN(), math.NaN()

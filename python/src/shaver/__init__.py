@@ -1,7 +1,7 @@
 """Scores every embedding parameter of a click model by Shapley values, and prunes the table.
 
 The package runs the program shaver, which computes everything, and reads the files that it
-writes. docs/python.md in the repository describes every call.
+writes. docs/guide/python.md in the repository describes every call.
 """
 
 from ._dataset import Dataset

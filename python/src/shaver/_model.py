@@ -44,7 +44,7 @@ class Model:
       kind that shaver recognises. With them it is exported to ONNX, so it may be any model.
 
     ``field_dims``, ``field_names``, ``kind`` and ``activation`` say what a state dict does not
-    say; docs/models.md describes them. ``example_inputs`` are the arguments of a call of the
+    say; docs/guide/models.md describes them. ``example_inputs`` are the arguments of a call of the
     module with two rows or more. ``input_names`` are their names, by default those of the
     parameters of ``forward``. ``output`` names the output of a model with several.
 

@@ -56,7 +56,7 @@ class Scores(Tabular):
         return [field["features"] for field in self.document["fields"]]
 
     def to_arrow(self) -> pa.Table:
-        """Returns the file as a table: a row for each feature, which docs/formats.md describes."""
+        """Returns the file as a table: a row for each feature, which docs/reference/formats.md describes."""
         with pa.memory_map(self.path) as source:
             return pa.ipc.open_file(source).read_all()
 

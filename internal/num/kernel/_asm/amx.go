@@ -10,7 +10,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// The functions in this file multiply digits in AMX tiles (see docs/kernels.md). A digit
+// The functions in this file multiply digits in AMX tiles (see docs/internals/kernels.md). A digit
 // is a byte, and three digits make a number. A tile is 16 rows of 64 bytes. Multiplying
 // two tiles adds 64 products of bytes to each of 16 x 16 sums. The functions use fixed
 // registers throughout, because the tile instructions are written as bytes.
