@@ -26,6 +26,8 @@ Frame = Union["pandas.DataFrame", "polars.DataFrame", pa.Table, str, "os.PathLik
 """Rows: a frame of pandas or polars, a table of pyarrow, or the path of a Parquet file or of a
 folder of such files. Any other object with __arrow_c_stream__ is a frame too."""
 
+_NAMES = {"columns": "fields", "model-output": "output"}  # parameters of from_frame by flag, where the names differ
+
 _SPLITS = ("train", "val", "test")
 
 
@@ -37,7 +39,7 @@ class Dataset:
 
     def __init__(self, *paths: str | os.PathLike[str]) -> None:
         self.paths = tuple(str(os.fspath(path)) for path in paths)
-        self.document = document(["dataset", "inspect", *self.paths], {})
+        self.document = document(["dataset", "inspect"], {}, paths=self.paths)
 
     @classmethod
     def open(cls, *paths: str | os.PathLike[str]) -> Dataset:
@@ -84,7 +86,7 @@ class Dataset:
         dense = [dense] if isinstance(dense, str) else list(dense)
         if isinstance(fields, str):
             raise BadInputError(f"fields: expected a list of columns, such as [{fields!r}]")
-        folder = str(os.fspath(out)) if out is not None else str(fresh("dataset"))
+        folder = str(os.fspath(out)) if out is not None else str(fresh("dataset", "the dataset"))
         common: dict[str, Flag] = {"out": folder, "dense": dense or None, **flags}
         known = None if model is None else Model.of(model)
         if known is not None:
@@ -95,8 +97,10 @@ class Dataset:
             source, temporary = _raw_file(frame, label, fields, dense)
             try:
                 run(
-                    ["dataset", "import", "parquet", source],
+                    ["dataset", "import", "parquet"],
                     {"label": label, "columns": fields, "split": split, **common},
+                    paths=[source],
+                    names=_NAMES,
                     progress=progress,
                 )
             finally:
@@ -112,8 +116,8 @@ class Dataset:
         files = {}
         try:
             for name, part in frames.items():
-                files[name] = _encoded_file(part, label, fields, dense)
-            run(["dataset", "import", "csv"], {"ids": ids, "split": split, **files, **common}, progress=progress)
+                files[name] = _encoded_file(part, label, fields, dense, f"the frame {name}" if isinstance(frame, Mapping) else "the frame")
+            run(["dataset", "import", "csv"], {"ids": ids, "split": split, **files, **common}, names=_NAMES, progress=progress)
         finally:
             for path in files.values():
                 delete(path)
@@ -212,14 +216,14 @@ def _raw_file(frame: object, label: str, fields: Sequence[str] | None, dense: Se
         return str(os.fspath(frame)), None
     table = _table(frame)
     table = table.select(_selected(table, label, fields, dense))
-    path = str(fresh("rows.arrow"))
+    path = str(fresh("rows.arrow", "the frame"))
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=1 << 16)
     return path, path
 
 
-def _encoded_file(frame: object, label: str, fields: Sequence[str] | None, dense: Sequence[str]) -> str:
-    """Writes encoded rows as CSV and returns the path."""
+def _encoded_file(frame: object, label: str, fields: Sequence[str] | None, dense: Sequence[str], content: str) -> str:
+    """Writes encoded rows as CSV and returns the path. Messages call the frame content."""
     if isinstance(frame, (str, os.PathLike)):
         rows = pyarrow.dataset.dataset(str(os.fspath(frame)))
         columns = _selected(rows.schema.empty_table(), label, fields, dense)
@@ -228,7 +232,7 @@ def _encoded_file(frame: object, label: str, fields: Sequence[str] | None, dense
         table = _table(frame)
         table = table.select(_selected(table, label, fields, dense))
         batches = table.to_batches(max_chunksize=1 << 16)
-    path = str(fresh("rows.csv"))
+    path = str(fresh("rows.csv", content))
     writer = None
     try:
         for batch in batches:

@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,11 @@ ModelLike = Union["Model", Source]
 # Modules whose effect the state dict does not show. The kinds that are read from a state dict
 # have ReLU only.
 _KINDS_HAVE = {"ReLU", "Sigmoid"}
+
+# What messages say of a state dict that is of no kind.
+_UNKNOWN = re.compile(r"\btensor \S+ (?:is missing|has shape)|recogni[sz]e|holds no|no tensors")
+
+NAMES = {"model-output": "output"}  # parameters of Model by flag, where the names differ
 
 # Bytes of tensors that an .onnx file holds, which has at most 2 GB. More are in a second file.
 _LARGEST_GRAPH = 1 << 30
@@ -85,18 +91,27 @@ class Model:
             module = cast("torch.nn.Module", source)
             if example_inputs is None:
                 _check_activations(module)
-                self.path = _write_state(module.state_dict(), stated)
+                self.path = _write_state(module.state_dict(), stated, "the module")
             elif stated:
                 raise BadInputError("example_inputs export the module to ONNX, which needs no field_dims, field_names, kind or activation")
             else:
                 self.path = _export(module, example_inputs, input_names)
         elif isinstance(source, Mapping):
-            self.path = _write_state(source, stated)
+            self.path = _write_state(source, stated, "the state dict")
         else:
             raise BadInputError(f"the model is a {type(source).__name__}, expected a path, a state dict or a torch.nn.Module")
         if not isinstance(source, (str, os.PathLike)):
             delete_with(self, self.path)
-        self.document = document(["model", "inspect", self.path], {"model_output": output})
+        try:
+            self.document = document(["model", "inspect"], {"model_output": output}, paths=[self.path], names=NAMES)
+        except BadInputError as error:
+            if isinstance(source, (str, os.PathLike)) or example_inputs is not None or not _UNKNOWN.search(error.message):
+                raise
+            what, give = ("module", "give") if is_module(source) else ("state dict", "give the module and")
+            raise BadInputError(
+                f"the {what} is of no kind that shaver reads from a state dict: {give} example_inputs, which are the arguments of a call with "
+                f"two rows or more, as in shaver.Model(module, example_inputs=(...)), which exports it to ONNX. For a kind, {error.message}"
+            ) from None
 
     @classmethod
     def of(cls, model: ModelLike, field_dims: Sequence[int] | None = None) -> Model:
@@ -126,7 +141,7 @@ class Model:
         """Returns a model that is made from source, whose file is at path already."""
         other = object.__new__(Model)
         other.path, other.source, other._output = path, source, self._output
-        other.document = document(["model", "inspect", path], {"model_output": self._output})
+        other.document = document(["model", "inspect"], {"model_output": self._output}, paths=[path], names=NAMES)
         return other
 
     def __repr__(self) -> str:
@@ -151,9 +166,9 @@ def _check_activations(module: torch.nn.Module) -> None:
             )
 
 
-def _write_state(state: _tensors.StateDict, stated: Mapping[str, object]) -> str:
-    """Writes a state dict, and next to it what it does not say."""
-    path = _tensors.write(fresh("model"), state)
+def _write_state(state: _tensors.StateDict, stated: Mapping[str, object], content: str) -> str:
+    """Writes a state dict, and next to it what it does not say. Messages call it content."""
+    path = _tensors.write(fresh("model", content), state)
     if stated:
         path.with_suffix(".json").write_text(json.dumps(stated), encoding="utf-8")
     return str(path)
@@ -170,7 +185,7 @@ def _export(module: torch.nn.Module, inputs: Sequence[torch.Tensor], names: Sequ
         names = list(inspect.signature(module.forward).parameters)[: len(inputs)]
     if len(names) != len(inputs):
         raise BadInputError(f"{len(names)} input_names for {len(inputs)} example_inputs")
-    path = fresh("model.onnx")
+    path = fresh("model.onnx", "the exported module")
     size = sum(tensor.nbytes for tensor in module.state_dict().values())
     training = [part for part in module.modules() if part.training]
     module.eval()

@@ -62,7 +62,7 @@ def prune(
     if out is None:
         if not in_memory:
             raise BadInputError(f"{before.path}: pruning a file needs out, the path of the pruned file")
-        path = str(fresh("pruned.onnx" if before.is_onnx else "pruned.safetensors"))
+        path = str(fresh("pruned.onnx" if before.is_onnx else "pruned.safetensors", "the pruned model"))
     else:
         path = str(os.fspath(out))
         if in_memory and before.is_onnx and not path.endswith(".onnx"):
@@ -125,11 +125,11 @@ def _state(source: Source) -> Mapping[str, Any]:
 
 def _state_tables(before: Model, path: str) -> dict[str, Any]:
     """Returns the tensors of a state dict that differ in the pruned file, as they are there."""
-    dense = str(fresh("dense.safetensors"))
+    dense = str(fresh("dense.safetensors", "the pruned model"))
     state = _state(before.source)
     changed = {}
     try:
-        document(["model", "convert", path, dense], {"dense": True})
+        document(["model", "convert"], {"dense": True}, paths=[path, dense])
         for name, array in _tensors.read(dense):
             if name not in state:
                 raise BadInputError(f"the pruned file has a tensor {name}, which the state dict lacks")

@@ -35,7 +35,7 @@ class Scores(Tabular):
 
     def __init__(self, path: str | os.PathLike[str], dataset: DatasetLike | None = None) -> None:
         self.path = str(os.fspath(path))
-        self.document = document(["scores", "inspect", self.path], {})
+        self.document = document(["scores", "inspect"], {}, paths=[self.path])
         self.dataset = None if dataset is None else Dataset.of(dataset)
         report = _report_path(self.path)
         self.report = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None

@@ -131,7 +131,7 @@ def sweep(
     """
     rows = Dataset.of(dataset)
     several = [scores] if isinstance(scores, (Scores, str, os.PathLike)) else list(scores)
-    path = str(os.fspath(out)) if out is not None else str(fresh("sweep.json"))
+    path = str(os.fspath(out)) if out is not None else str(fresh("sweep.json", "the sweep"))
     scored = Model.of(model, rows.field_dims)
     settings: dict[str, Flag] = {
         **scored.flags,
