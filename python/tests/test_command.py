@@ -110,7 +110,7 @@ def test_messages_name_no_temporary_files(planted: Planted) -> None:
         ("^the state dict does not say its field sizes: pass field_dims=", lambda: shaver.Model(state)),
         ("^the state dict: field_dims sum to 3, but", lambda: shaver.Model(state, field_dims=[1, 2])),
         (r"scores\.arrow and the state dict: the scores were computed for another model", lambda: shaver.prune(other, planted.scores, sparsity=0.5)),
-        ("^split: expected|^dataset .* has no split", lambda: shaver.evaluate(shaver.Model(state, field_dims=dims), planted.dataset, split="x")),
+        ("^split: expected|^dataset .* has no split", lambda: shaver.evaluate(shaver.Model(state, field_dims=dims), planted.dataset, split="x")),  # type: ignore[arg-type]
         (
             r"^the frame: row 2: field 0 \(user\): id 9 is outside \[0,2\)",
             lambda: shaver.Dataset.from_frame(rows, label="click", ids="local", field_sizes=[2]),
@@ -120,6 +120,7 @@ def test_messages_name_no_temporary_files(planted: Planted) -> None:
             lambda: shaver.Dataset.from_frame({"train": rows, "val": rows.rename_columns(["click", "USER"])}, label="click", ids="local"),
         ),
         ("^the frame: .*row 1: label", lambda: shaver.Dataset.from_frame(rows.set_column(0, "click", pa.array([0, 3, 0])), label="click")),
+        ("^field_sizes needs ids", lambda: shaver.Dataset.from_frame(rows, label="click", field_sizes=[2])),
     ]
     for match, call in calls:
         with pytest.raises(shaver.Error, match=match) as error:

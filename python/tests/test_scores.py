@@ -155,6 +155,7 @@ def test_sweep_prune_evaluate_check_report(planted: Planted, scores: shaver.Scor
     page = shaver.report(model, scores, sweep=sweep, out=tmp_path / "report.html")
     assert Path(page.path).read_bytes() == (tmp_path / "want.html").read_bytes()
     assert page._repr_html_().startswith("<iframe srcdoc=")
+    assert Path(shaver.report(model, scores, sweep=sweep).path).read_bytes() == Path(page.path).read_bytes()
 
 
 def test_state_dict_in_and_out(planted: Planted, scores: shaver.Scores, state: dict[str, Any], tmp_path: Path) -> None:
@@ -204,7 +205,7 @@ def test_files_of_models_are_deleted(planted: Planted, scores: shaver.Scores, st
 def test_prune_needs_out_for_a_path(planted: Planted, scores: shaver.Scores) -> None:
     with pytest.raises(shaver.BadInputError, match="needs out"):
         shaver.prune(planted.model, scores, sparsity=0.5)
-    with pytest.raises(shaver.UsageError, match="needs one of sparsity, parameters and bytes"):
+    with pytest.raises(shaver.UsageError, match="needs one of sparsity, parameters and bytes, or sweep"):
         shaver.prune(planted.model, scores, out="unused.safetensors")
 
 

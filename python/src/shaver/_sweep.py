@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Union, cast
+from typing import TYPE_CHECKING, Any, Literal, Union, cast
 
 import pyarrow as pa
 
 from ._command import Flag, document
 from ._dataset import Dataset, DatasetLike
-from ._model import Model, ModelLike
+from ._model import NAMES, Model, ModelLike
 from ._progress import ProgressOption
 from ._scores import Scores, ScoresLike
 from ._scratch import fresh
@@ -113,21 +113,87 @@ def sweep(
     dataset: DatasetLike,
     *,
     sparsities: Sequence[float] | None = None,
+    parameters: Sequence[int] | None = None,
+    bytes: Sequence[int] | None = None,
     methods: str | Sequence[str] | None = None,
+    aggregate: str | Sequence[str] | None = None,
+    rank: Literal["abs", "signed"] | None = None,
+    values: str | Sequence[str] | None = None,
+    protect: Sequence[str] | None = None,
+    field_minimum: float | None = None,
+    models: Sequence[str | os.PathLike[str]] | None = None,
+    snip: ScoresLike | None = None,
+    seed: int | None = None,
     select: bool = False,
     calibrate: bool = False,
-    split: str | None = None,
+    tune: bool = False,
+    split: Literal["train", "val", "test"] | None = None,
+    picture: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
+    force: bool = False,
     progress: ProgressOption = None,
     **flags: Flag,
 ) -> Sweep:
     """Compares pruning methods at several budgets.
 
-    With ``select``, the best method for each budget is found on the validation split, and only
-    that one is measured on ``split``. The scores should then be those of the training split, and
-    prune takes the result as ``sweep``. ``out`` is the JSON file of the result; without it the
-    file lives as long as the process. Other ``flags`` are those of shaver sweep, such as
-    parameters=[100_000] or picture="sweep.svg".
+    Parameters
+    ----------
+    model : Model, path, state dict or torch.nn.Module
+        Model that was scored.
+    scores : Scores, path or sequence of these
+        Scores of the model. Several are compared.
+    dataset : Dataset or path
+        Rows to measure on.
+    sparsities : sequence of float, default (0.5, 0.8, 0.9, 0.95, 0.99)
+        Budgets: portions of the entries to drop.
+    parameters : sequence of int, optional
+        Budgets in parameters to keep, instead of ``sparsities``.
+    bytes : sequence of int, optional
+        Budgets in bytes of the compact file, instead of ``sparsities``.
+    methods : str or sequence of str, default "magnitude"
+        Methods to compare with: "all", or some of magnitude, random, frequency, sseds, and ptq4,
+        ptq8 and ptq16, also with -field or -row after them.
+    aggregate : str or sequence of str, optional
+        Aggregates of the scores to compare: rms, sum and abs. By default rms, or all with
+        ``select``.
+    rank : {"abs", "signed"}, default "abs"
+        Order of the entries for the aggregate "sum": by magnitude or by value.
+    values : str or sequence of str, default "float32"
+        Encodings of the kept entries to compare: float32, float16 and int8.
+    protect : sequence of str, optional
+        Fields that keep all entries.
+    field_minimum : float in [0, 1], optional
+        Smallest portion of its entries that each field keeps.
+    models : sequence of path, optional
+        Files of models to measure as they are.
+    snip : Scores or path, optional
+        Scores of the estimator taylor of the model before its training, for the method snip.
+    seed : int, default 1
+        Seed of all random numbers.
+    select : bool, default False
+        Find the best method for each budget on the split val, and measure only that one. The
+        scores should then be those of the split train. ``prune`` takes the result as ``sweep``.
+    calibrate : bool, default False
+        Also measure the LogLoss with logits that are calibrated on the split val.
+    tune : bool, default False
+        Also train what each method keeps, and measure the result.
+    split : {"train", "val", "test"}, default "test"
+        Split to measure on.
+    picture : path, optional
+        File for a picture of the metrics, .svg or .png.
+    out : path, optional
+        File for the result, .json. Without it the file lives as long as the process.
+    force : bool, default False
+        Replace files at ``out`` and ``picture`` that shaver did not write.
+    progress : bool or callable, optional
+        Whether to show the progress, or a function that is called with each Progress.
+    **flags
+        Other flags of ``shaver sweep``. ``python -m shaver sweep --help`` prints all of them.
+
+    Returns
+    -------
+    Sweep
+        A row for each method and budget.
     """
     rows = Dataset.of(dataset)
     several = [scores] if isinstance(scores, (Scores, str, os.PathLike)) else list(scores)
@@ -138,12 +204,25 @@ def sweep(
         **rows.flags,
         "scores": [Scores.of(each).path for each in several],
         "sparsities": sparsities,
+        "parameters": parameters,
+        "bytes": bytes,
         "methods": methods,
-        "select": select,
-        "calibrate": calibrate,
+        "aggregate": aggregate,
+        "rank": rank,
+        "values": values,
+        "protect": protect,
+        "field_minimum": field_minimum,
+        "models": models,
+        "snip": None if snip is None else Scores.of(snip).path,
+        "seed": seed,
+        "select": select or None,
+        "calibrate": calibrate or None,
+        "tune": tune or None,
         "split": split,
+        "picture": picture,
         "out": path,
+        "force": force or None,
         **flags,
     }
-    document(["sweep"], settings, progress=progress)
+    document(["sweep"], settings, names=NAMES, progress=progress)
     return Sweep(path)
