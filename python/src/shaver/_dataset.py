@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.dataset
 
+from . import _html
 from ._command import Flag, document, run
 from ._errors import BadInputError
 from ._model import Model, ModelLike
 from ._progress import ProgressOption
-from ._scratch import delete, fresh
+from ._scratch import delete, fresh, shown
 
 if TYPE_CHECKING:
     import pandas
@@ -256,8 +257,20 @@ class Dataset:
             raise BadInputError(f"no field {name!r}: the fields are {', '.join(self.fields)}")
         return self.fields.index(name)
 
+    def _repr_html_(self) -> str:
+        splits = [(split["name"], split["rows"], split.get("label_rate")) for split in self.document["splits"]]
+        fields = [(field["name"], field["size"], field["seen"]) for field in self.document["fields"]]
+        with_labels = all(rate is not None for _, _, rate in splits)
+        head = ["split", "rows", "portion of label 1"] if with_labels else ["split", "rows"]
+        return _html.page(
+            "Dataset",
+            f"{', '.join(map(shown, self.paths))}: {self.rows:,} rows, {len(self.fields)} fields",
+            _html.table(head, [row[: len(head)] for row in splits]),
+            _html.table(["field", "features", "features seen"], fields),
+        )
+
     def __repr__(self) -> str:
-        return f"Dataset({', '.join(self.paths)}: {self.rows:,} rows, {len(self.fields)} fields)"
+        return f"Dataset({', '.join(map(shown, self.paths))}: {self.rows:,} rows, {len(self.fields)} fields)"
 
 
 DatasetLike = Union[Dataset, str, "os.PathLike[str]"]

@@ -7,13 +7,14 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from . import _html
 from ._command import Flag, document, run
 from ._dataset import Dataset, DatasetLike
 from ._model import NAMES, Model, ModelLike
 from ._progress import ProgressOption
 from ._scores import Scores, ScoresLike
 from ._scratch import fresh
-from ._sweep import Sweep, SweepLike
+from ._sweep import METRICS, Sweep, SweepLike
 
 
 class Evaluation:
@@ -49,6 +50,13 @@ class Evaluation:
     def _metric(self, name: str) -> float | None:
         value = self.document.get(name)
         return None if value is None else float(value)
+
+    def _repr_html_(self) -> str:
+        names = [name for name in METRICS if self._metric(name) is not None]
+        rows = [(METRICS[name], self._metric(name), *_html.difference(self.differences.get(name))) for name in names]
+        head = ["metric", "value", "difference", "95% interval"] if self.differences else ["metric", "value"]
+        facts = f"{self.document['rows']:,} rows of {self.document['split']}"
+        return _html.page("Evaluation", facts, _html.table(head, [row[: len(head)] for row in rows]))
 
     def __repr__(self) -> str:
         metrics = [f"{name} {self._metric(name):.6f}" for name in ("auc", "log_loss", "rmse") if self._metric(name) is not None]
@@ -132,6 +140,12 @@ class Check:
 
     def __bool__(self) -> bool:
         return self.passed
+
+    def _repr_html_(self) -> str:
+        metrics = [(name, self.document[name]) for name in METRICS if self.document.get(name) is not None]
+        rows = [(METRICS[name], m["model"], m["pruned"], *_html.difference(m["difference"]), m["bound"], m["passed"]) for name, m in metrics]
+        head = ["metric", "model", "pruned", "difference", "95% interval", "bound", "passed"]
+        return _html.page("Check", f"{'passed' if self.passed else 'failed'}: {self.reason}", _html.table(head, rows))
 
     def __repr__(self) -> str:
         return f"Check({'passed' if self.passed else 'failed'}: {self.reason})"

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union, cast
 
-from . import _tensors
+from . import _html, _tensors
 from ._command import Flag, document
 from ._errors import BadInputError
 from ._scratch import delete_with, fresh
@@ -76,6 +76,7 @@ class Model:
     ) -> None:
         self.source = source
         self._output = output
+        self._pruned: dict[str, Any] | None = None
         stated = {
             "kind": kind,
             "field_dims": None if field_dims is None else [int(size) for size in field_dims],
@@ -137,17 +138,50 @@ class Model:
         """Whether the commands read an .onnx file."""
         return self.path.endswith(".onnx")
 
-    def replaced(self, path: str, source: Source) -> Model:
-        """Returns a model that is made from source, whose file is at path already."""
+    def replaced(self, path: str, source: Source, pruned: dict[str, Any]) -> Model:
+        """Returns a model that is made from source, whose file is at path already. pruned is the
+        document of the command that pruned it."""
         other = object.__new__(Model)
         other.path, other.source, other._output = path, source, self._output
         other.document = document(["model", "inspect"], {"model_output": self._output}, paths=[path], names=NAMES)
+        other._pruned = pruned
         return other
 
-    def __repr__(self) -> str:
+    @property
+    def kept(self) -> int | None:
+        """Number of entries of the table that pruning kept. None if the model is not pruned, or if
+        neither prune returned it nor its file is compact, so that nothing says so."""
+        facts = self._pruned if self._pruned is not None else self.document
+        return None if facts.get("kept") is None else int(facts["kept"])
+
+    @property
+    def sparsity(self) -> float | None:
+        """Portion of the entries of the table that pruning dropped, or None as for kept."""
+        if self._pruned is not None:
+            return float(self._pruned["sparsity"])
+        return None if self.kept is None else 1 - self.kept / int(self.document["parameters"])
+
+    def _facts(self) -> str:
         fields = self.document["fields"]  # a number, or with an .onnx file a list
         count = len(fields) if isinstance(fields, list) else fields
-        return f"Model({self.document['architecture']}, {count} fields, {self.document['parameters']:,} parameters)"
+        text = f"{self.document['architecture']}, {count} fields, {self.document['parameters']:,} parameters"
+        if self.kept is None or self.sparsity is None:
+            return text
+        return f"{text}, pruned: {self.kept:,} kept, sparsity {self.sparsity:.4g}"
+
+    def __repr__(self) -> str:
+        return f"Model({self._facts()})"
+
+    def _repr_html_(self) -> str:
+        fields = self.document["fields"]
+        if isinstance(fields, list):
+            tables = ((field["name"], field["rows"], ", ".join(table["name"] for table in field["tables"])) for field in fields)
+            return _html.page("Model", self._facts(), _html.table(["field", "features", "tables"], tables))
+        stored = self.document.get("stored") or []
+        if len(stored) != len(self.document["field_dims"]):
+            return _html.page("Model", self._facts(), _html.table(["field", "features"], enumerate(self.document["field_dims"])))
+        rows = [(i, size, field["kept"], field["bytes"]) for i, (size, field) in enumerate(zip(self.document["field_dims"], stored, strict=True))]
+        return _html.page("Model", self._facts(), _html.table(["field", "features", "entries kept", "bytes"], rows))
 
 
 def is_module(value: object) -> bool:

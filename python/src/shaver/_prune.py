@@ -152,7 +152,7 @@ def prune(
         tables = _onnx_tables(before, path) if before.is_onnx else _state_tables(before, path)
         after = _with(before.source, tables, in_place)
     if isinstance(model, Model):
-        pruned = before.replaced(path, after)
+        pruned = before.replaced(path, after, facts)
         if out is None:
             delete_with(pruned, path)
         return cast(M, pruned)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from . import _html
 from ._command import Flag, document, run
 from ._dataset import Dataset, DatasetLike
 from ._errors import BadInputError, IncompleteError, UnconvergedError
@@ -128,6 +129,16 @@ class Scores(Tabular):
         if self.report is not None:
             shutil.copyfile(_report_path(self.path), _report_path(to))
         return Scores(to, self.dataset)
+
+    def _repr_html_(self) -> str:
+        spec = self.document["spec"]
+        facts = f"{spec['estimator']}, baseline {spec['baseline']}, {self.document['rows']:,} rows, {self.document['features']:,} features"
+        if "path" in self.document:
+            rounds = self.document["path"]["rounds"]
+            return _html.page("Scores", facts, _html.table(["round", "rows", "entries kept"], ((i, r["rows"], r["kept"]) for i, r in enumerate(rounds))))
+        fields = sorted(self.document["fields"], key=lambda field: -float(field["sum"]))
+        rows = ((field["name"], field["features"], field["seen"], field["sum"]) for field in fields)
+        return _html.page("Scores", facts, _html.table(["field", "features", "features seen", "loss that the field saves"], rows))
 
     def __repr__(self) -> str:
         spec = self.document["spec"]

@@ -51,6 +51,11 @@ def content(folder: str) -> str:
     return _contents.get(folder, "a temporary file")
 
 
+def shown(path: str) -> str:
+    """Returns a path as representations show it, which do not name temporary files."""
+    return "in a temporary folder" if used() and scratch() in Path(path).parents else path
+
+
 def delete(path: str | Path) -> None:
     """Deletes the folder of a path that fresh returned, with all files in it."""
     shutil.rmtree(Path(path).parent, ignore_errors=True)

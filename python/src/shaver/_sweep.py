@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, cast
 
 import pyarrow as pa
 
+from . import _html
 from ._command import Flag, document
 from ._dataset import Dataset, DatasetLike
 from ._model import NAMES, Model, ModelLike
@@ -20,6 +21,9 @@ from ._table import Tabular
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+METRICS = {"auc": "AUC", "log_loss": "LogLoss", "rmse": "RMSE"}  # names of the metrics by key
 
 
 class Sweep(Tabular):
@@ -50,15 +54,20 @@ class Sweep(Tabular):
 
     def plot(self, axes: Sequence[Axes] | None = None) -> Figure:
         """Draws each metric against the sparsity, with a line for each method. The shaded bands
-        are the 95% intervals of the differences to the unpruned model. axes has one for each of
-        metrics. Needs matplotlib."""
+        are the 95% intervals of the differences to the unpruned model.
+
+        Points that are one of a kind have no line: models that were measured as they are, and with
+        ``select`` the choices, of which each holds at its budget only. Their intervals are bars.
+
+        axes has one for each of metrics. Needs matplotlib.
+        """
         import matplotlib.pyplot as plt
 
         metrics = self.metrics
         if axes is None:
             _, grid = plt.subplots(1, len(metrics), figsize=(4.8 * len(metrics) + 1.6, 3.8), layout="constrained", squeeze=False)
             axes = list(grid[0])
-        series: dict[str, list[dict[str, Any]]] = {}
+        series: dict[str, list[dict[str, Any]]] = {}  # points by line
         for point in self.document["points"]:
             series.setdefault(self._name(point), []).append(_flat(point))
         for ax, metric in zip(axes, metrics, strict=True):
@@ -67,12 +76,17 @@ class Sweep(Tabular):
             for number, (name, points) in enumerate(series.items()):
                 points = sorted(points, key=lambda point: float(point["sparsity"]))
                 at = [point["sparsity"] for point in points]
-                (line,) = ax.plot(at, [point[metric] for point in points], marker="os^Dv"[number // 10 % 5], markersize=4, label=name)
-                if all(f"{metric}_difference_low" in point for point in points):
+                joined = not any(map(_stands_alone, points))
+                style: dict[str, Any] = {"linestyle": "-" if joined else "none", "marker": "os^Dv"[number // 10 % 5], "markersize": 4}
+                (line,) = ax.plot(at, [point[metric] for point in points], **style, label=name)
+                if all(point.get(f"{metric}_difference_{end}") is not None for point in points for end in ("low", "high")):
                     low, high = ([unpruned + point[f"{metric}_difference_{end}"] for point in points] for end in ("low", "high"))
-                    ax.fill_between(at, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+                    if joined:
+                        ax.fill_between(at, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+                    else:
+                        ax.vlines(at, low, high, color=line.get_color(), alpha=0.4, linewidth=1.5)
             ax.set_xlabel("sparsity")
-            ax.set_ylabel({"auc": "AUC", "log_loss": "LogLoss", "rmse": "RMSE"}[metric])
+            ax.set_ylabel(METRICS[metric])
             ax.spines[["top", "right"]].set_visible(False)
         axes[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
         return cast("Figure", axes[0].figure)
@@ -89,12 +103,33 @@ class Sweep(Tabular):
                 name += f", {'scores ' if key == 'source' else ''}{point.get(key)}"
         return name
 
+    def _repr_html_(self) -> str:
+        head = ["method", "sparsity"]
+        for metric in self.metrics:
+            head += [METRICS[metric], "difference", "95% interval"]
+        rows = []
+        for point in self.document["points"]:
+            row: list[object] = [self._name(point), f"{point['sparsity']:.4g}"]
+            for metric in self.metrics:
+                row += [point[metric], *_html.difference(point.get("difference", {}).get(metric))]
+            rows.append(row)
+        unpruned = ", ".join(
+            f"{METRICS[metric]} {self.document['unpruned'][metric]:.6f}" for metric in self.metrics if self.document["unpruned"][metric] is not None
+        )
+        facts = f"{len(rows)} points on {self.document['rows']:,} rows of {self.document['split']}; unpruned: {unpruned}"
+        return _html.page("Sweep", facts, _html.table(head, rows, most=40))
+
     def __repr__(self) -> str:
         return f"Sweep({len(self.document['points'])} points on {self.document['split']}, {self.document['rows']:,} rows)"
 
 
 SweepLike = Union[Sweep, str, "os.PathLike[str]"]
 """A Sweep, or the path of its file."""
+
+
+def _stands_alone(point: dict[str, Any]) -> bool:
+    """Reports whether a point is a model that was measured as it is, or a choice for its budget."""
+    return "model" in point or "validation_auc" in point or "validation_rmse" in point
 
 
 def _flat(point: dict[str, Any]) -> dict[str, Any]:
