@@ -66,7 +66,7 @@ func (o *planOptions) run(c *cobra.Command) error {
 	if n := o.request.Ranges; n < 0 || n > job.MaxRanges {
 		return fault.Usagef("--ranges %d: must be from 0 to %d", n, job.MaxRanges)
 	}
-	log, err := cli.Logger("text", false)
+	log, err := cli.Logger(cli.LogFormat(), false)
 	if err != nil {
 		return err
 	}

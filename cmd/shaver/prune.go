@@ -157,7 +157,7 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if err := checkModelOutput(&o.outputs, "--out", o.Out, o.Model); err != nil {
 		return err
 	}
-	log, err := cli.Logger("text", false)
+	log, err := cli.Logger(cli.LogFormat(), false)
 	if err != nil {
 		return err
 	}

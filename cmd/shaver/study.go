@@ -153,7 +153,7 @@ func (o *studyOptions) sweepable() error {
 
 // jobs returns the jobs of the study. If the scores of a job exist, its Run returns at once.
 func (o *studyOptions) jobs() (all []launch.Job, err error) {
-	log, err := cli.Logger("text", false)
+	log, err := cli.Logger(cli.LogFormat(), false)
 	if err != nil {
 		return nil, err
 	}

@@ -11,14 +11,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import Planted, command
 
 import shaver
-from shaver import _binary, _command
+from shaver import _binary, _command, _tensors
+from shaver._scratch import scratch
+from shaver._words import in_python
 
 T = TypeVar("T")
 
@@ -34,6 +39,8 @@ def test_arguments() -> None:
         "scores": ["a,b.arrow", 'c".arrow', "d.arrow"],
         "methods": "all",
         "field": "-x",
+        "list": {"history": 50, "a,b": 3},
+        "max_time": timedelta(minutes=90),
     }
     assert _command.arguments(flags) == [
         "--max-rows=10",
@@ -44,11 +51,13 @@ def test_arguments() -> None:
         '--scores="a,b.arrow","c"".arrow",d.arrow',
         "--methods=all",
         "--field=-x",
+        '--list=history=50,"a,b=3"',
+        "--max-time=5400000ms",
     ]
 
 
 def test_errors_have_the_message_and_the_code_of_the_command(planted: Planted, tmp_path: Path) -> None:
-    with pytest.raises(shaver.UsageError, match=r"unknown flag: --modell: did you mean --model\?") as usage:
+    with pytest.raises(shaver.UsageError, match=r"unknown parameter: modell: did you mean model\?") as usage:
         _command.run(["score"], {"modell": "x"})
     assert usage.value.exit_code == 2
     with pytest.raises(shaver.BadInputError, match="no such file") as missing:
@@ -57,6 +66,72 @@ def test_errors_have_the_message_and_the_code_of_the_command(planted: Planted, t
     with pytest.raises(shaver.Error, match="nats") as unreachable:
         shaver.score(planted.model, planted.dataset, nats="nats://127.0.0.1:1", wait="100ms")
     assert unreachable.value.exit_code == 1 and type(unreachable.value) is shaver.Error
+
+
+def test_paths_are_no_flags(planted: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(shaver.BadInputError, match="--html=F is not a dataset"):
+        shaver.Dataset.open("--html=F", planted.dataset)
+    assert not list(tmp_path.iterdir())
+    for call in (shaver.Scores.open, shaver.Dataset.open, shaver.Model):
+        with pytest.raises(shaver.BadInputError, match="--help"):
+            call("--help")
+    (tmp_path / "--help").write_bytes(planted.scores.read_bytes())
+    assert shaver.Scores.open("--help").document["rows"] == shaver.Scores.open(planted.scores).document["rows"]
+
+
+def test_output_that_is_no_json(planted: Planted) -> None:
+    with pytest.raises(shaver.Error, match=r"the command printed 'Measure the .*, expected JSON"):
+        _command.document(["evaluate"], {"help": True})
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("--max-rows and --sample exclude each other", "max_rows and sample exclude each other"),
+        ("shaver prune needs one of --sparsity and --bytes, or --from", "shaver prune needs one of sparsity and bytes, or sweep"),
+        ("name another file, or give --force to replace it", "name another file, or give force=True to replace it"),
+        ('run "shaver scores inspect --field user s.arrow" first', 'run "shaver scores inspect --field user s.arrow" first'),
+        ("file written by shaver sweep --select --out", "file written by shaver sweep --select --out"),
+        ("shaver model inspect --help lists them; a--b -- c", "shaver model inspect --help lists them; a--b -- c"),
+        ("cannot read --a--b.arrow (--scores)", "cannot read --a--b.arrow (scores)"),
+    ],
+)
+def test_messages_name_parameters(message: str, words: str) -> None:
+    assert in_python(message, {"from": "sweep"}, ["--a--b.arrow", "c"]) == words
+
+
+def test_messages_name_no_temporary_files(planted: Planted) -> None:
+    state = {name: np.array(array) for name, array in _tensors.read(planted.model)}
+    dims = shaver.Scores.open(planted.scores).field_dims
+    other = {**state, "embedding.weight": state["embedding.weight"] + 1}
+    rows = pa.table({"click": [0, 1, 1], "user": [0, 1, 9]})
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("^the state dict does not say its field sizes: pass field_dims=", lambda: shaver.Model(state)),
+        ("^the state dict: field_dims sum to 3, but", lambda: shaver.Model(state, field_dims=[1, 2])),
+        (r"scores\.arrow and the state dict: the scores were computed for another model", lambda: shaver.prune(other, planted.scores, sparsity=0.5)),
+        ("^split: expected|^dataset .* has no split", lambda: shaver.evaluate(shaver.Model(state, field_dims=dims), planted.dataset, split="x")),  # type: ignore[arg-type]
+        (
+            r"^the frame: row 2: field 0 \(user\): id 9 is outside \[0,2\)",
+            lambda: shaver.Dataset.from_frame(rows, label="click", ids="local", field_sizes=[2]),
+        ),
+        (
+            r'^the frame val: the header is \["click" "USER"\]',
+            lambda: shaver.Dataset.from_frame({"train": rows, "val": rows.rename_columns(["click", "USER"])}, label="click", ids="local"),
+        ),
+        ("^the frame: .*row 1: label", lambda: shaver.Dataset.from_frame(rows.set_column(0, "click", pa.array([0, 3, 0])), label="click")),
+        ("^field_sizes needs ids", lambda: shaver.Dataset.from_frame(rows, label="click", field_sizes=[2])),
+    ]
+    for match, call in calls:
+        with pytest.raises(shaver.Error, match=match) as error:
+            call()
+        assert str(scratch()) not in str(error.value)
+
+
+def test_warnings_name_parameters(planted: Planted, caplog: pytest.LogCaptureFixture) -> None:
+    shaver.sweep(planted.model, planted.scores, planted.dataset, sparsities=[0.5], select=True)
+    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 1 and warnings[0].endswith("for select, score with splits train")
 
 
 def test_scores_that_have_not_converged_are_in_the_error(planted: Planted, tmp_path: Path) -> None:

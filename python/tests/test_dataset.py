@@ -140,7 +140,7 @@ def test_bad_frames(tmp_path: Path) -> None:
         ("expected train, val and test", {"training": RAW}, {"label": "click", "ids": "local"}),
         ("the frame has no rows", RAW.slice(0, 0), {"label": "click", "ids": "local"}),
         ("no ids", pa.table({"click": [1], "user": ['1,"2"']}), {"label": "click", "ids": "local"}),
-        ("rows.csv:2", RAW, {"label": "click", "fields": ["user"], "ids": "local"}),
+        ("the frame: row 0: field 0", RAW, {"label": "click", "fields": ["user"], "ids": "local"}),
     ]:
         with pytest.raises(shaver.BadInputError, match=match):
             shaver.Dataset.from_frame(frame, **options)  # type: ignore[arg-type]

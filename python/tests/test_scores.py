@@ -7,6 +7,7 @@ import pickle
 import time
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -155,6 +156,7 @@ def test_sweep_prune_evaluate_check_report(planted: Planted, scores: shaver.Scor
     page = shaver.report(model, scores, sweep=sweep, out=tmp_path / "report.html")
     assert Path(page.path).read_bytes() == (tmp_path / "want.html").read_bytes()
     assert page._repr_html_().startswith("<iframe srcdoc=")
+    assert Path(shaver.report(model, scores, sweep=sweep).path).read_bytes() == Path(page.path).read_bytes()
 
 
 def test_state_dict_in_and_out(planted: Planted, scores: shaver.Scores, state: dict[str, Any], tmp_path: Path) -> None:
@@ -204,7 +206,7 @@ def test_files_of_models_are_deleted(planted: Planted, scores: shaver.Scores, st
 def test_prune_needs_out_for_a_path(planted: Planted, scores: shaver.Scores) -> None:
     with pytest.raises(shaver.BadInputError, match="needs out"):
         shaver.prune(planted.model, scores, sparsity=0.5)
-    with pytest.raises(shaver.UsageError, match="--sparsity"):
+    with pytest.raises(shaver.UsageError, match="needs one of sparsity, parameters and bytes, or sweep"):
         shaver.prune(planted.model, scores, out="unused.safetensors")
 
 
@@ -218,6 +220,59 @@ def test_plots(planted: Planted, scores: shaver.Scores) -> None:
     drawn = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in auc.lines}
     assert drawn["shapley-rms"] == [point["auc"] for point in sweep.document["points"] if point["method"] == "shapley-rms"]
     assert set(drawn) == {"unpruned", "shapley-rms", "magnitude"} and log_loss.get_ylabel() == "LogLoss"
+
+
+def test_plot_of_a_selection_joins_no_points(planted: Planted, scores: shaver.Scores) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    sweep = shaver.sweep(planted.model, scores, planted.dataset, sparsities=[0.5, 0.8, 0.9], select=True, methods=["magnitude", "ptq8"], models=[planted.model])
+    chosen = [point for point in sweep.document["points"] if "validation_auc" in point]
+    assert len(chosen) == 3
+    sweep.document["points"][0]["difference"]["auc"]["low"] = None  # as with too few rows
+    auc = sweep.plot().axes[0]
+    lines = {str(line.get_label()): line for line in auc.lines}
+    assert set(lines) == {"unpruned", "ptq8", "model.safetensors", *(point["method"] for point in chosen)}
+    assert all((line.get_linestyle() == "None") == (name not in ("unpruned", "ptq8")) for name, line in lines.items())
+
+
+def cells(page: str) -> list[str]:
+    """Returns the texts of the cells of a page, which must be well-formed."""
+    return ["".join(cell.itertext()) for cell in ElementTree.fromstring(page).iter("td")]
+
+
+def test_representations(planted: Planted, scores: shaver.Scores, state: dict[str, Any]) -> None:
+    model = shaver.Model(planted.model)
+    assert repr(model) == "Model(dcnv2, 10 fields, 28,800 parameters)" and model.kept is None and model.sparsity is None
+    pruned = shaver.prune(shaver.Model(state, field_dims=scores.field_dims), scores, sparsity=0.9, calibrate=True)
+    assert repr(pruned) == "Model(dcnv2, 10 fields, 28,800 parameters, pruned: 2,880 kept, sparsity 0.9)"
+    assert repr(shaver.Model(pruned.path)) == repr(pruned) and shaver.Model(pruned.path).kept == 2880
+    assert "28,800 parameters" in model._repr_html_() and "2,880 kept, sparsity 0.9" in pruned._repr_html_()
+    kept = cells(pruned._repr_html_())[2::4]
+    assert sum(int(count.replace(",", "")) for count in kept) == 2880
+
+    ds = shaver.Dataset.open(planted.dataset)
+    assert cells(ds._repr_html_())[:2] == ["train", f"{ds.document['splits'][0]['rows']:,}"] and "user" in cells(ds._repr_html_())
+    found = cells(scores._repr_html_())
+    assert found[:4:3] == [max(scores.document["fields"], key=lambda f: float(f["sum"]))["name"], f"{max(f['sum'] for f in scores.document['fields']):.6f}"]
+    path = shaver.Scores.open(planted.folder / "order.arrow")
+    assert cells(path._repr_html_())[2] == "28,800" and "and " in path._repr_html_()
+
+    sweep = shaver.sweep(model, scores, ds, sparsities=[0.5])
+    point = sweep.document["points"][0]
+    assert cells(sweep._repr_html_())[:3] == ["shapley-rms", "0.5", f"{point['auc']:.6f}"]
+    measured = shaver.evaluate(pruned, ds, against=model)
+    assert cells(measured._repr_html_())[:3] == ["AUC", f"{measured.auc:.6f}", f"{measured.differences['auc']['value']:+.6f}"]
+    assert cells(shaver.evaluate(model, ds)._repr_html_())[::2] == ["AUC", "LogLoss"]
+    failed = shaver.check(model, pruned, ds)
+    assert "failed: The pruned model fails" in failed._repr_html_() and cells(failed._repr_html_())[6::7] == ["no", "no"]
+
+
+def test_representations_are_escaped(planted: Planted, tmp_path: Path) -> None:
+    table = pa.table({"click": [0, 1] * 30, "<b>&": [f"v{i % 3}" for i in range(60)]})
+    ds = shaver.Dataset.from_frame(table, label="click")
+    page = ds._repr_html_()
+    assert "<b>&" in cells(page) and "&lt;b&gt;&amp;" in page
+    # A dataset without a folder of its own has no path that is worth a look.
+    assert "in a temporary folder: 60 rows" in repr(ds) and "in a temporary folder: 60 rows" in page
 
 
 def test_errors_can_be_pickled() -> None:

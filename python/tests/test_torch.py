@@ -245,6 +245,13 @@ def test_model_is_a_snapshot(ds: shaver.Dataset) -> None:
     assert repr(model) == "Model(fm, 4 fields, 108 parameters)"
 
 
+def test_modules_of_no_kind_need_example_inputs(ds: shaver.Dataset) -> None:
+    module = nn.Linear(2, 1)
+    for what, source in (("module", module), ("state dict", module.state_dict())):
+        with pytest.raises(shaver.BadInputError, match=rf"^the {what} is of no kind .* example_inputs.*embedding\.weight is missing"):
+            shaver.score(source, ds)
+
+
 def test_bad_modules() -> None:
     module = of_kind("fm")
     for match, options in [

@@ -317,9 +317,9 @@ func awaitInputs(c *cobra.Command, limit time.Duration, inputs []cli.Input) erro
 	return cli.AwaitInputs(c.Context(), limit, log, inputs...)
 }
 
-// logger returns a log to stderr in the format that the command's flag says.
+// logger returns a log to stderr in the format that the command's flag says, or else SHAVER_LOG.
 func logger(c *cobra.Command) (*zap.Logger, error) {
-	format := "text"
+	format := cli.LogFormat()
 	if f := c.Flags().Lookup("log"); f != nil {
 		format = f.Value.String()
 	}

@@ -116,7 +116,7 @@ func (o *Steps) Run(ctx context.Context) error {
 
 // score runs a job of an estimator with its defaults, and writes its scores to out.
 func (o *Steps) score(ctx context.Context, out, by string) (*launch.JobReport, error) {
-	log, err := cli.Logger("text", false)
+	log, err := cli.Logger(cli.LogFormat(), false)
 	if err != nil {
 		return nil, err
 	}

@@ -376,7 +376,7 @@ func (r *run) score(ctx context.Context, s benchmark.Scoring, from string) (out 
 		name = "initial-" + name
 	}
 	out = r.path(s.Kind, fmt.Sprintf("%s-seed%d.arrow", name, s.Seed))
-	log, err := cli.Logger("text", false)
+	log, err := cli.Logger(cli.LogFormat(), false)
 	if err != nil {
 		return "", err
 	}

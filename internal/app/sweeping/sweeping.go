@@ -158,7 +158,7 @@ func (o *Input) validation(by []*scores.File, m *model.Model) (*measure.Bench, e
 		return nil, fault.Usagef("--select and --calibrate use the split %s: --split %s would measure the rows that they use", dataset.Val, o.Split)
 	}
 	if o.Select && slices.ContainsFunc(by, func(s *scores.File) bool { return slices.Contains(s.Spec.Splits, dataset.Val) }) {
-		log, err := cli.Logger("text", false)
+		log, err := cli.Logger(cli.LogFormat(), false)
 		if err != nil {
 			return nil, err
 		}
@@ -238,7 +238,7 @@ func (o *Input) warnDeep(m sweep.Method, s *scores.File, file string) error {
 			return err
 		}
 		if text := cut.Deep(s, dropped, file); text != "" {
-			log, err := cli.Logger("text", false)
+			log, err := cli.Logger(cli.LogFormat(), false)
 			if err != nil {
 				return err
 			}

@@ -10,16 +10,21 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import IO, Any
 
 from ._binary import binary
 from ._errors import BY_EXIT_CODE, Error
 from ._progress import Display, Progress, ProgressOption, display
+from ._words import in_python
 
-Flag = str | int | float | bool | os.PathLike[str] | Sequence[str | int | float | os.PathLike[str]] | None
-"""The value of a flag: None leaves the flag out, and a sequence is a list."""
+Scalar = str | int | float | bool | os.PathLike[str] | timedelta
+
+Flag = Scalar | Sequence[str | int | float | os.PathLike[str]] | Mapping[str, str | int | float] | None
+"""The value of a flag. None leaves the flag out, a sequence is a list, and a mapping is a list of
+NAME=VALUE."""
 
 PROGRESS_EVERY = "500ms"  # time between two records of progress
 
@@ -39,6 +44,9 @@ def arguments(flags: Mapping[str, Flag]) -> list[str]:
             continue
         if value is True:
             found.append(flag)
+        elif isinstance(value, Mapping):
+            pairs = (f"{key}={_text(each)}" for key, each in value.items())
+            found.append(f"{flag}={','.join(map(_element, pairs))}")
         elif isinstance(value, Sequence) and not isinstance(value, str):
             found.append(f"{flag}={','.join(map(_element, value))}")
         else:
@@ -51,7 +59,15 @@ def _text(value: object) -> str:
         return str(os.fspath(value))
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, timedelta):
+        return f"{round(value.total_seconds() * 1000)}ms"
     return str(value)
+
+
+def _texts(value: Flag) -> list[str]:
+    """Returns the value of a flag, or the elements of a list."""
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    return [_text(each) for each in value] if several else [_text(value)]  # type: ignore[union-attr]
 
 
 def _element(value: object) -> str:
@@ -72,7 +88,10 @@ class Result:
 
     def document(self) -> dict[str, Any]:
         """Returns the JSON document that the command printed."""
-        found = json.loads(self.output)
+        try:
+            found = json.loads(self.output)
+        except ValueError as error:
+            raise Error(f"the command printed {self.output[:80]!r}, expected JSON") from error
         if not isinstance(found, dict):
             raise Error(f"the command printed {type(found).__name__}, expected a JSON object")
         return found
@@ -88,16 +107,22 @@ def run(
     command: Sequence[str],
     flags: Mapping[str, Flag],
     *,
+    paths: Sequence[str] = (),
+    names: Mapping[str, str] | None = None,
     progress: ProgressOption = False,
     accept: Collection[int] = (),
 ) -> Result:
     """Runs a command and returns what it printed.
 
+    ``paths`` are its arguments that are not flags. ``names`` are the parameters of the caller by
+    the flag that they become, where the names differ. Messages name parameters and not flags, and
+    say what a temporary file holds.
+
     The log of the command goes to the logger "shaver". If the caller is interrupted, or showing
     the progress raises an exception, the command is cancelled, and has ended when run returns.
     Raises Error for exit codes other than 0, except those in accept.
     """
-    line = [binary(), *command, *arguments(flags)]
+    line = [binary(), *command, *arguments(flags), *(["--", *paths] if paths else [])]
     log.debug("running %s", subprocess.list2cmdline(line))
     shown = display(progress)
     process = subprocess.Popen(
@@ -112,7 +137,8 @@ def run(
         **_own_group(),
     )
     try:
-        result = _follow(process, shown)
+        given = [*paths, *(text for value in flags.values() if not isinstance(value, Mapping) for text in _texts(value))]
+        result = _follow(process, shown, lambda message: in_python(message, names or {}, given))
     except BaseException:
         _cancel(process)
         raise
@@ -136,8 +162,8 @@ def _own_group() -> dict[str, Any]:
     return {"start_new_session": True}
 
 
-def _follow(process: subprocess.Popen[str], shown: Display) -> Result:
-    """Reads what the command writes until it ends."""
+def _follow(process: subprocess.Popen[str], shown: Display, words: Callable[[str], str]) -> Result:
+    """Reads what the command writes until it ends. words translates its messages."""
     assert process.stdout is not None and process.stderr is not None
     output: list[str] = []
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -157,7 +183,7 @@ def _follow(process: subprocess.Popen[str], shown: Display) -> Result:
             continue
         if line is None:
             break
-        _take(line.rstrip("\n"), shown, errors, others)
+        _take(line.rstrip("\n"), shown, words, errors, others)
     for reader in readers:
         reader.join()
     code = process.wait()
@@ -182,7 +208,7 @@ def _read_lines(source: IO[str], into: queue.SimpleQueue[str | None]) -> None:
     into.put(None)
 
 
-def _take(line: str, shown: Display, errors: list[str], others: list[str]) -> None:
+def _take(line: str, shown: Display, words: Callable[[str], str], errors: list[str], others: list[str]) -> None:
     """Handles a line that the command wrote to stderr."""
     try:
         record = json.loads(line)
@@ -195,7 +221,7 @@ def _take(line: str, shown: Display, errors: list[str], others: list[str]) -> No
     if record["msg"] == "progress" and "of" in record:
         shown.show(Progress.of_record(record))
         return
-    message = str(record["msg"])
+    message = words(str(record["msg"]))
     level = _LEVELS.get(str(record.get("level")), logging.INFO)
     if "exit_code" in record:
         if level == logging.ERROR:

@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.dataset
 
+from . import _html
 from ._command import Flag, document, run
 from ._errors import BadInputError
 from ._model import Model, ModelLike
 from ._progress import ProgressOption
-from ._scratch import delete, fresh
+from ._scratch import delete, fresh, shown
 
 if TYPE_CHECKING:
     import pandas
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 Frame = Union["pandas.DataFrame", "polars.DataFrame", pa.Table, str, "os.PathLike[str]"]
 """Rows: a frame of pandas or polars, a table of pyarrow, or the path of a Parquet file or of a
 folder of such files. Any other object with __arrow_c_stream__ is a frame too."""
+
+_NAMES = {"columns": "fields", "model-output": "output"}  # parameters of from_frame by flag, where the names differ
 
 _SPLITS = ("train", "val", "test")
 
@@ -37,7 +40,7 @@ class Dataset:
 
     def __init__(self, *paths: str | os.PathLike[str]) -> None:
         self.paths = tuple(str(os.fspath(path)) for path in paths)
-        self.document = document(["dataset", "inspect", *self.paths], {})
+        self.document = document(["dataset", "inspect"], {}, paths=self.paths)
 
     @classmethod
     def open(cls, *paths: str | os.PathLike[str]) -> Dataset:
@@ -56,9 +59,23 @@ class Dataset:
         *,
         label: str,
         fields: Sequence[str] | None = None,
-        split: str | None = None,
-        ids: Literal["local", "global"] | None = None,
         dense: Sequence[str] = (),
+        dense_missing: float | Literal["mean"] | None = None,
+        ids: Literal["local", "global"] | None = None,
+        field_sizes: Sequence[int] | None = None,
+        split: str | None = None,
+        seed: int | None = None,
+        labels: Literal["binary", "numbers"] | None = None,
+        label_from: float | None = None,
+        list: str | Mapping[str, int] | None = None,
+        pad: str | Mapping[str, int] | None = None,
+        long_lists: Literal["fail", "first", "last"] | None = None,
+        min_count: int | None = None,
+        vocabulary: DatasetLike | None = None,
+        grow: bool = False,
+        oov: str | int | None = None,
+        share: str | Mapping[str, str] | None = None,
+        on_bad_row: Literal["fail", "skip"] | None = None,
         model: ModelLike | None = None,
         out: str | os.PathLike[str] | None = None,
         progress: ProgressOption = None,
@@ -66,26 +83,97 @@ class Dataset:
     ) -> Dataset:
         """Imports the rows of a frame.
 
-        ``fields`` are the columns that are fields, in this order. By default they are all
-        columns except the label and the dense inputs. ``dense`` are columns of numbers, each
-        NAME or NAME:RULE. A column whose cells are lists is a list of ids or values.
+        Without ``ids`` the columns have raw values, which get new ids or those of ``vocabulary``.
+        With ``ids`` they have the ids with which the model was trained.
 
-        Without ``ids`` the columns have raw values. They get new ids, or with the flag
-        ``vocabulary`` the ids of an earlier dataset or of a mapper. With ``ids`` the columns
-        have the ids with which the model was trained: ``local`` ids count within their field,
-        and ``global`` ids over all fields. The frame may then be a dict of frames with the keys
-        train, val and test.
+        Parameters
+        ----------
+        frame : pandas.DataFrame, polars.DataFrame, pyarrow.Table, path, or dict of these
+            Rows, also as a Parquet file, a folder of such files, or any object with
+            __arrow_c_stream__. A column whose cells are lists is a list of ids or values. With
+            ``ids`` the frame may be a dict with the keys train, val and test.
+        label : str
+            Column of the label.
+        fields : sequence of str, optional
+            Columns that are fields, in this order. By default they are all columns except the
+            label and the dense inputs.
+        dense : sequence of str, optional
+            Columns of numbers, each NAME or NAME:RULE, such as "price:log1p".
+        dense_missing : float or "mean", optional
+            Number that replaces a missing number before the rule, or the mean of the split train.
+        ids : {"local", "global"}, optional
+            Scope of the ids in the columns: from 0 within their field, or from 0 over all fields.
+        field_sizes : sequence of int, optional
+            With ``ids``: numbers of features, one for each field. By default one more than the
+            largest local id, if that is plausible.
+        split : str, default "8:1:1"
+            Ratio train:val:test in which rows are assigned to splits at random.
+        seed : int, default 1
+            Seed of the draw for ``split``.
+        labels : {"binary", "numbers"}, default "binary"
+            Form of the labels: 0 and 1, or numbers such as ratings.
+        label_from : float, optional
+            Smallest count that makes the label 1.
+        list : dict of str to int, optional
+            Lengths of the columns that are lists, such as {"history": 50}. By default those of
+            ``model``.
+        pad : dict of str to int, optional
+            Local id that fills a list, by field. By default that of ``model``, or 0.
+        long_lists : {"fail", "first", "last"}, default "fail"
+            What to do with a list that is too long: fail, or keep its first or its last values.
+        min_count : int, default 2
+            Raw values: number of rows in which a value must occur to get an id of its own.
+        vocabulary : Dataset or path, optional
+            Raw values: dataset whose ids to use, or a mapper as .csv, .json, .parquet or .arrow.
+        grow : bool, default False
+            With ``vocabulary``: values that it lacks get the next ids.
+        oov : int or str, optional
+            Id of values that a mapper lacks. By default the last one, or __OOV__ of FuxiCTR.
+        share : dict of str to str, optional
+            Raw values: fields that have the values and ids of another field, such as
+            {"history": "item"}. By default those that read one table of ``model``.
+        on_bad_row : {"fail", "skip"}, default "fail"
+            What to do with a malformed row: fail, or skip it and count it.
+        model : Model, path, state dict or torch.nn.Module, optional
+            Model whose fields, sizes and lists the dataset must have.
+        out : path, optional
+            New folder. Without it the dataset lives as long as the process.
+        progress : bool or callable, optional
+            Whether to show the progress, or a function that is called with each Progress.
+        **flags
+            Other flags of ``shaver dataset import parquet``, or ``csv`` with ``ids``, such as
+            memory="8GiB". ``python -m shaver dataset import parquet --help-all`` prints all of them.
 
-        ``split`` is the ratio in which rows are assigned to splits at random, by default 8:1:1.
-        ``model`` is the model whose fields, sizes and lists the dataset must have. ``out`` is a
-        new folder; without it the dataset lives as long as the process. Other ``flags`` are
-        those of shaver dataset import parquet, or csv with ``ids``, such as min_count=10.
+        Returns
+        -------
+        Dataset
+            Encoded rows in the splits train, val and test.
         """
-        dense = [dense] if isinstance(dense, str) else list(dense)
+        dense = [dense] if isinstance(dense, str) else [*dense]
         if isinstance(fields, str):
             raise BadInputError(f"fields: expected a list of columns, such as [{fields!r}]")
-        folder = str(os.fspath(out)) if out is not None else str(fresh("dataset"))
-        common: dict[str, Flag] = {"out": folder, "dense": dense or None, **flags}
+        if ids is None and field_sizes is not None:
+            raise BadInputError("field_sizes needs ids: raw values get new ids")
+        folder = str(os.fspath(out)) if out is not None else str(fresh("dataset", "the dataset"))
+        common: dict[str, Flag] = {
+            "out": folder,
+            "dense": dense or None,
+            "dense_missing": dense_missing,
+            "field_sizes": field_sizes,
+            "seed": seed,
+            "labels": labels,
+            "label_from": label_from,
+            "list": list,
+            "pad": pad,
+            "long_lists": long_lists,
+            "min_count": min_count,
+            "vocabulary": vocabulary.paths[-1] if isinstance(vocabulary, Dataset) else vocabulary,
+            "grow": grow or None,
+            "oov": oov,
+            "share": share,
+            "on_bad_row": on_bad_row,
+            **flags,
+        }
         known = None if model is None else Model.of(model)
         if known is not None:
             common |= known.flags
@@ -95,8 +183,10 @@ class Dataset:
             source, temporary = _raw_file(frame, label, fields, dense)
             try:
                 run(
-                    ["dataset", "import", "parquet", source],
+                    ["dataset", "import", "parquet"],
                     {"label": label, "columns": fields, "split": split, **common},
+                    paths=[source],
+                    names=_NAMES,
                     progress=progress,
                 )
             finally:
@@ -112,8 +202,8 @@ class Dataset:
         files = {}
         try:
             for name, part in frames.items():
-                files[name] = _encoded_file(part, label, fields, dense)
-            run(["dataset", "import", "csv"], {"ids": ids, "split": split, **files, **common}, progress=progress)
+                files[name] = _encoded_file(part, label, fields, dense, f"the frame {name}" if isinstance(frame, Mapping) else "the frame")
+            run(["dataset", "import", "csv"], {"ids": ids, "split": split, **files, **common}, names=_NAMES, progress=progress)
         finally:
             for path in files.values():
                 delete(path)
@@ -167,8 +257,20 @@ class Dataset:
             raise BadInputError(f"no field {name!r}: the fields are {', '.join(self.fields)}")
         return self.fields.index(name)
 
+    def _repr_html_(self) -> str:
+        splits = [(split["name"], split["rows"], split.get("label_rate")) for split in self.document["splits"]]
+        fields = [(field["name"], field["size"], field["seen"]) for field in self.document["fields"]]
+        with_labels = all(rate is not None for _, _, rate in splits)
+        head = ["split", "rows", "portion of label 1"] if with_labels else ["split", "rows"]
+        return _html.page(
+            "Dataset",
+            f"{', '.join(map(shown, self.paths))}: {self.rows:,} rows, {len(self.fields)} fields",
+            _html.table(head, [row[: len(head)] for row in splits]),
+            _html.table(["field", "features", "features seen"], fields),
+        )
+
     def __repr__(self) -> str:
-        return f"Dataset({', '.join(self.paths)}: {self.rows:,} rows, {len(self.fields)} fields)"
+        return f"Dataset({', '.join(map(shown, self.paths))}: {self.rows:,} rows, {len(self.fields)} fields)"
 
 
 DatasetLike = Union[Dataset, str, "os.PathLike[str]"]
@@ -212,14 +314,14 @@ def _raw_file(frame: object, label: str, fields: Sequence[str] | None, dense: Se
         return str(os.fspath(frame)), None
     table = _table(frame)
     table = table.select(_selected(table, label, fields, dense))
-    path = str(fresh("rows.arrow"))
+    path = str(fresh("rows.arrow", "the frame"))
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=1 << 16)
     return path, path
 
 
-def _encoded_file(frame: object, label: str, fields: Sequence[str] | None, dense: Sequence[str]) -> str:
-    """Writes encoded rows as CSV and returns the path."""
+def _encoded_file(frame: object, label: str, fields: Sequence[str] | None, dense: Sequence[str], content: str) -> str:
+    """Writes encoded rows as CSV and returns the path. Messages call the frame content."""
     if isinstance(frame, (str, os.PathLike)):
         rows = pyarrow.dataset.dataset(str(os.fspath(frame)))
         columns = _selected(rows.schema.empty_table(), label, fields, dense)
@@ -228,7 +330,7 @@ def _encoded_file(frame: object, label: str, fields: Sequence[str] | None, dense
         table = _table(frame)
         table = table.select(_selected(table, label, fields, dense))
         batches = table.to_batches(max_chunksize=1 << 16)
-    path = str(fresh("rows.csv"))
+    path = str(fresh("rows.csv", content))
     writer = None
     try:
         for batch in batches:

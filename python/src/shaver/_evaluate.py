@@ -5,14 +5,16 @@ from __future__ import annotations
 import html
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from . import _html
 from ._command import Flag, document, run
 from ._dataset import Dataset, DatasetLike
-from ._model import Model, ModelLike
+from ._model import NAMES, Model, ModelLike
 from ._progress import ProgressOption
 from ._scores import Scores, ScoresLike
-from ._sweep import Sweep, SweepLike
+from ._scratch import fresh
+from ._sweep import METRICS, Sweep, SweepLike
 
 
 class Evaluation:
@@ -49,6 +51,13 @@ class Evaluation:
         value = self.document.get(name)
         return None if value is None else float(value)
 
+    def _repr_html_(self) -> str:
+        names = [name for name in METRICS if self._metric(name) is not None]
+        rows = [(METRICS[name], self._metric(name), *_html.difference(self.differences.get(name))) for name in names]
+        head = ["metric", "value", "difference", "95% interval"] if self.differences else ["metric", "value"]
+        facts = f"{self.document['rows']:,} rows of {self.document['split']}"
+        return _html.page("Evaluation", facts, _html.table(head, [row[: len(head)] for row in rows]))
+
     def __repr__(self) -> str:
         metrics = [f"{name} {self._metric(name):.6f}" for name in ("auc", "log_loss", "rmse") if self._metric(name) is not None]
         metrics += [f"{name} {d['value']:+.6f} [{d['low']:+.6f}, {d['high']:+.6f}]" for name, d in self.differences.items()]
@@ -60,16 +69,40 @@ def evaluate(
     dataset: DatasetLike,
     *,
     against: ModelLike | None = None,
-    split: str | None = None,
+    split: Literal["train", "val", "test"] | None = None,
+    loss: Literal["logistic", "squared"] | None = None,
     predictions: str | os.PathLike[str] | None = None,
+    force: bool = False,
     progress: ProgressOption = None,
     **flags: Flag,
 ) -> Evaluation:
-    """Measures a model on a split of a dataset, by default test.
+    """Measures a model on a split of a dataset.
 
-    ``against`` is another model that is measured on the same rows, for example the unpruned one.
-    ``predictions`` is a .parquet or .csv file for the prediction of each row. Other ``flags`` are
-    those of shaver evaluate.
+    Parameters
+    ----------
+    model : Model, path, state dict or torch.nn.Module
+        Model to measure, pruned or not.
+    dataset : Dataset or path
+        Rows to measure on.
+    against : Model, path, state dict or torch.nn.Module, optional
+        Another model that is measured on the same rows, for example the unpruned one.
+    split : {"train", "val", "test"}, default "test"
+        Split to measure on.
+    loss : {"logistic", "squared"}, optional
+        Loss of a row. By default it is squared if the labels are numbers, else logistic.
+    predictions : path, optional
+        File for the prediction of each row, .parquet or .csv.
+    force : bool, default False
+        Replace a file at ``predictions`` that shaver did not write.
+    progress : bool or callable, optional
+        Whether to show the progress, or a function that is called with each Progress.
+    **flags
+        Other flags of ``shaver evaluate``. ``python -m shaver evaluate --help`` prints all of them.
+
+    Returns
+    -------
+    Evaluation
+        AUC and LogLoss in nat per row, or RMSE in units of the label.
     """
     rows = Dataset.of(dataset)
     measured = Model.of(model, rows.field_dims)  # its file is deleted with it
@@ -79,10 +112,12 @@ def evaluate(
         **rows.flags,
         "against": None if other is None else other.path,
         "split": split,
+        "loss": loss,
         "predictions": predictions,
+        "force": force or None,
         **flags,
     }
-    return Evaluation(document(["evaluate"], settings, progress=progress))
+    return Evaluation(document(["evaluate"], settings, names=NAMES, progress=progress))
 
 
 class Check:
@@ -106,6 +141,12 @@ class Check:
     def __bool__(self) -> bool:
         return self.passed
 
+    def _repr_html_(self) -> str:
+        metrics = [(name, self.document[name]) for name in METRICS if self.document.get(name) is not None]
+        rows = [(METRICS[name], m["model"], m["pruned"], *_html.difference(m["difference"]), m["bound"], m["passed"]) for name, m in metrics]
+        head = ["metric", "model", "pruned", "difference", "95% interval", "bound", "passed"]
+        return _html.page("Check", f"{'passed' if self.passed else 'failed'}: {self.reason}", _html.table(head, rows))
+
     def __repr__(self) -> str:
         return f"Check({'passed' if self.passed else 'failed'}: {self.reason})"
 
@@ -115,16 +156,55 @@ def check(
     pruned: ModelLike,
     dataset: DatasetLike,
     *,
-    split: str | None = None,
+    max_auc_drop: float | None = None,
+    max_logloss_rise: float | None = None,
+    max_rmse_rise: float | None = None,
     confident: bool = False,
+    split: Literal["train", "val", "test"] | None = None,
+    loss: Literal["logistic", "squared"] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
     progress: ProgressOption = None,
     **flags: Flag,
 ) -> Check:
-    """Checks that a pruned model is as good as its model, by default on the split val.
+    """Checks that a pruned model is as good as its model.
 
     A pruned model that fails is a result and not an error: the Check is false, where the command
-    ends with the exit code 7. Other ``flags`` are those of shaver check, such as
-    max_auc_drop=0.002.
+    ends with the exit code 7.
+
+    Parameters
+    ----------
+    model : Model, path, state dict or torch.nn.Module
+        Model that was pruned.
+    pruned : Model, path, state dict or torch.nn.Module
+        The pruned model.
+    dataset : Dataset or path
+        Rows to measure on.
+    max_auc_drop : float in [0, 1], default 0.001
+        Largest drop of the AUC.
+    max_logloss_rise : float, default 0.001
+        Largest rise of the LogLoss, in nat per row.
+    max_rmse_rise : float, default 0.001
+        Largest rise of the RMSE, in units of the label, with the squared loss.
+    confident : bool, default False
+        Demand that the whole 95% intervals are within the bounds.
+    split : {"train", "val", "test"}, default "val"
+        Split to measure on.
+    loss : {"logistic", "squared"}, optional
+        Loss of a row. By default it is squared if the labels are numbers, else logistic.
+    out : path, optional
+        File for the result, .json.
+    force : bool, default False
+        Replace a file at ``out`` that shaver did not write.
+    progress : bool or callable, optional
+        Whether to show the progress, or a function that is called with each Progress.
+    **flags
+        Other flags of ``shaver check``. ``python -m shaver check --help`` prints all of them.
+
+    Returns
+    -------
+    Check
+        True if the pruned model passed, with the reason.
     """
     rows = Dataset.of(dataset)
     before, after = Model.of(model, rows.field_dims), Model.of(pruned, rows.field_dims)
@@ -132,11 +212,17 @@ def check(
         **before.flags,
         **rows.flags,
         "pruned": after.path,
+        "max_auc_drop": max_auc_drop,
+        "max_logloss_rise": max_logloss_rise,
+        "max_rmse_rise": max_rmse_rise,
+        "confident": confident or None,
         "split": split,
-        "confident": confident,
+        "loss": loss,
+        "out": out,
+        "force": force or None,
         **flags,
     }
-    return Check(run(["check"], {**settings, "output": "json"}, progress=progress, accept=(7,)).document())
+    return Check(run(["check"], {**settings, "output": "json"}, names=NAMES, progress=progress, accept=(7,)).document())
 
 
 class Report:
@@ -159,26 +245,64 @@ def report(
     model: ModelLike,
     scores: ScoresLike,
     *,
-    out: str | os.PathLike[str],
     sweep: SweepLike | None = None,
     dataset: DatasetLike | None = None,
+    aggregate: Literal["rms", "sum", "abs"] | None = None,
+    auc_tolerance: float | None = None,
+    log_loss_tolerance: float | None = None,
+    pictures: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
     **flags: Flag,
 ) -> Report:
-    """Writes an HTML page about scores and, with ``sweep``, about pruning, to ``out``.
+    """Writes an HTML page about scores and, with ``sweep``, about pruning.
 
-    ``dataset`` names features by their values; by default it is the dataset of the scores.
-    Other ``flags`` are those of shaver report, such as auc_tolerance=0.002.
+    Parameters
+    ----------
+    model : Model, path, state dict or torch.nn.Module
+        Model that was scored.
+    scores : Scores or path
+        Scores of the model.
+    sweep : Sweep or path, optional
+        Result of ``sweep`` for these scores.
+    dataset : Dataset or path, optional
+        Dataset whose values name the features, by default the one that was scored.
+    aggregate : {"rms", "sum", "abs"}, default that of the recommended table, or rms
+        Aggregate of the scores to rank by.
+    auc_tolerance : float in [0, 1], default 0.001
+        Decrease of the AUC that a recommended table may have.
+    log_loss_tolerance : float, default 0.001
+        Increase of the LogLoss that a recommended table may have, in nat per row.
+    pictures : path, optional
+        Folder for the pictures as .svg and .png files.
+    out : path, optional
+        HTML file to write. Without it the page lives as long as the process.
+    force : bool, default False
+        Replace files at ``out`` and in ``pictures`` that shaver did not write.
+    **flags
+        Other flags of ``shaver report``. ``python -m shaver report --help`` prints all of them.
+
+    Returns
+    -------
+    Report
+        The page, which a notebook shows in a frame.
     """
     known = Scores.of(scores)
     rows = known.dataset if dataset is None else Dataset.of(dataset)
     scored = Model.of(model, known.field_dims)
+    path = str(os.fspath(out)) if out is not None else str(fresh("report.html", "the report"))
     settings: dict[str, Flag] = {
         **scored.flags,
         **({} if rows is None else rows.flags),
         "scores": known.path,
         "sweep": None if sweep is None else sweep.path if isinstance(sweep, Sweep) else sweep,
-        "out": os.fspath(out),
+        "aggregate": aggregate,
+        "auc_tolerance": auc_tolerance,
+        "log_loss_tolerance": log_loss_tolerance,
+        "pictures": pictures,
+        "out": path,
+        "force": force or None,
         **flags,
     }
-    document(["report"], settings)
-    return Report(str(os.fspath(out)))
+    document(["report"], settings, names=NAMES)
+    return Report(path)

@@ -6,12 +6,13 @@ import inspect
 import json
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union, cast
 
-from . import _tensors
+from . import _html, _tensors
 from ._command import Flag, document
 from ._errors import BadInputError
 from ._scratch import delete_with, fresh
@@ -28,6 +29,11 @@ ModelLike = Union["Model", Source]
 # Modules whose effect the state dict does not show. The kinds that are read from a state dict
 # have ReLU only.
 _KINDS_HAVE = {"ReLU", "Sigmoid"}
+
+# What messages say of a state dict that is of no kind.
+_UNKNOWN = re.compile(r"\btensor \S+ (?:is missing|has shape)|recogni[sz]e|holds no|no tensors")
+
+NAMES = {"model-output": "output"}  # parameters of Model by flag, where the names differ
 
 # Bytes of tensors that an .onnx file holds, which has at most 2 GB. More are in a second file.
 _LARGEST_GRAPH = 1 << 30
@@ -70,6 +76,7 @@ class Model:
     ) -> None:
         self.source = source
         self._output = output
+        self._pruned: dict[str, Any] | None = None
         stated = {
             "kind": kind,
             "field_dims": None if field_dims is None else [int(size) for size in field_dims],
@@ -85,18 +92,27 @@ class Model:
             module = cast("torch.nn.Module", source)
             if example_inputs is None:
                 _check_activations(module)
-                self.path = _write_state(module.state_dict(), stated)
+                self.path = _write_state(module.state_dict(), stated, "the module")
             elif stated:
                 raise BadInputError("example_inputs export the module to ONNX, which needs no field_dims, field_names, kind or activation")
             else:
                 self.path = _export(module, example_inputs, input_names)
         elif isinstance(source, Mapping):
-            self.path = _write_state(source, stated)
+            self.path = _write_state(source, stated, "the state dict")
         else:
             raise BadInputError(f"the model is a {type(source).__name__}, expected a path, a state dict or a torch.nn.Module")
         if not isinstance(source, (str, os.PathLike)):
             delete_with(self, self.path)
-        self.document = document(["model", "inspect", self.path], {"model_output": output})
+        try:
+            self.document = document(["model", "inspect"], {"model_output": output}, paths=[self.path], names=NAMES)
+        except BadInputError as error:
+            if isinstance(source, (str, os.PathLike)) or example_inputs is not None or not _UNKNOWN.search(error.message):
+                raise
+            what, give = ("module", "give") if is_module(source) else ("state dict", "give the module and")
+            raise BadInputError(
+                f"the {what} is of no kind that shaver reads from a state dict: {give} example_inputs, which are the arguments of a call with "
+                f"two rows or more, as in shaver.Model(module, example_inputs=(...)), which exports it to ONNX. For a kind, {error.message}"
+            ) from None
 
     @classmethod
     def of(cls, model: ModelLike, field_dims: Sequence[int] | None = None) -> Model:
@@ -122,17 +138,50 @@ class Model:
         """Whether the commands read an .onnx file."""
         return self.path.endswith(".onnx")
 
-    def replaced(self, path: str, source: Source) -> Model:
-        """Returns a model that is made from source, whose file is at path already."""
+    def replaced(self, path: str, source: Source, pruned: dict[str, Any]) -> Model:
+        """Returns a model that is made from source, whose file is at path already. pruned is the
+        document of the command that pruned it."""
         other = object.__new__(Model)
         other.path, other.source, other._output = path, source, self._output
-        other.document = document(["model", "inspect", path], {"model_output": self._output})
+        other.document = document(["model", "inspect"], {"model_output": self._output}, paths=[path], names=NAMES)
+        other._pruned = pruned
         return other
 
-    def __repr__(self) -> str:
+    @property
+    def kept(self) -> int | None:
+        """Number of entries of the table that pruning kept. None if the model is not pruned, or if
+        neither prune returned it nor its file is compact, so that nothing says so."""
+        facts = self._pruned if self._pruned is not None else self.document
+        return None if facts.get("kept") is None else int(facts["kept"])
+
+    @property
+    def sparsity(self) -> float | None:
+        """Portion of the entries of the table that pruning dropped, or None as for kept."""
+        if self._pruned is not None:
+            return float(self._pruned["sparsity"])
+        return None if self.kept is None else 1 - self.kept / int(self.document["parameters"])
+
+    def _facts(self) -> str:
         fields = self.document["fields"]  # a number, or with an .onnx file a list
         count = len(fields) if isinstance(fields, list) else fields
-        return f"Model({self.document['architecture']}, {count} fields, {self.document['parameters']:,} parameters)"
+        text = f"{self.document['architecture']}, {count} fields, {self.document['parameters']:,} parameters"
+        if self.kept is None or self.sparsity is None:
+            return text
+        return f"{text}, pruned: {self.kept:,} kept, sparsity {self.sparsity:.4g}"
+
+    def __repr__(self) -> str:
+        return f"Model({self._facts()})"
+
+    def _repr_html_(self) -> str:
+        fields = self.document["fields"]
+        if isinstance(fields, list):
+            tables = ((field["name"], field["rows"], ", ".join(table["name"] for table in field["tables"])) for field in fields)
+            return _html.page("Model", self._facts(), _html.table(["field", "features", "tables"], tables))
+        stored = self.document.get("stored") or []
+        if len(stored) != len(self.document["field_dims"]):
+            return _html.page("Model", self._facts(), _html.table(["field", "features"], enumerate(self.document["field_dims"])))
+        rows = [(i, size, field["kept"], field["bytes"]) for i, (size, field) in enumerate(zip(self.document["field_dims"], stored, strict=True))]
+        return _html.page("Model", self._facts(), _html.table(["field", "features", "entries kept", "bytes"], rows))
 
 
 def is_module(value: object) -> bool:
@@ -151,9 +200,9 @@ def _check_activations(module: torch.nn.Module) -> None:
             )
 
 
-def _write_state(state: _tensors.StateDict, stated: Mapping[str, object]) -> str:
-    """Writes a state dict, and next to it what it does not say."""
-    path = _tensors.write(fresh("model"), state)
+def _write_state(state: _tensors.StateDict, stated: Mapping[str, object], content: str) -> str:
+    """Writes a state dict, and next to it what it does not say. Messages call it content."""
+    path = _tensors.write(fresh("model", content), state)
     if stated:
         path.with_suffix(".json").write_text(json.dumps(stated), encoding="utf-8")
     return str(path)
@@ -170,7 +219,7 @@ def _export(module: torch.nn.Module, inputs: Sequence[torch.Tensor], names: Sequ
         names = list(inspect.signature(module.forward).parameters)[: len(inputs)]
     if len(names) != len(inputs):
         raise BadInputError(f"{len(names)} input_names for {len(inputs)} example_inputs")
-    path = fresh("model.onnx")
+    path = fresh("model.onnx", "the exported module")
     size = sum(tensor.nbytes for tensor in module.state_dict().values())
     training = [part for part in module.modules() if part.training]
     module.eval()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from . import _tensors
 from ._command import Flag, document, log
 from ._dataset import Dataset, DatasetLike
 from ._errors import BadInputError
-from ._model import Model, Source, is_module
+from ._model import NAMES, Model, Source, is_module
 from ._progress import ProgressOption
 from ._scores import Scores, ScoresLike
 from ._scratch import delete, delete_with, fresh
@@ -32,42 +32,96 @@ def prune(
     parameters: int | None = None,
     bytes: int | None = None,
     sweep: SweepLike | None = None,
-    dataset: DatasetLike | None = None,
+    aggregate: Literal["rms", "sum", "abs"] | None = None,
+    rank: Literal["abs", "signed"] | None = None,
+    protect: Sequence[str] | None = None,
+    field_minimum: float | None = None,
+    values: Literal["float32", "float16", "int8"] | None = None,
     calibrate: bool = False,
+    tune: bool = False,
+    dense: bool = False,
+    compact_onnx: bool = False,
+    dataset: DatasetLike | None = None,
     in_place: bool = False,
     out: str | os.PathLike[str] | None = None,
+    force: bool = False,
     progress: ProgressOption = None,
     **flags: Flag,
 ) -> M:
     """Drops the entries of the embedding table with the lowest scores, and returns the result.
 
-    The result is of the same class as ``model``. A path gives the path of the pruned file, which
-    is ``out``. A state dict gives a new one. A module gives a copy of it, or with ``in_place`` the
-    module itself. A Model gives one whose ``source`` is the pruned source. Only the tables change:
-    all other tensors of a state dict are the same objects, and those of a module have the same
-    bits. With ``calibrate`` or tune=True, other weights of a state dict change too.
+    Only the tables change: all other tensors of a state dict are the same objects, and those of a
+    module have the same bits. With ``calibrate`` or ``tune``, other weights of a state dict change
+    too. The budget is one of ``sparsity``, ``parameters`` and ``bytes``.
 
-    The budget is one of ``sparsity``, ``parameters`` and ``bytes``. With ``sweep``, the model is
-    pruned as that result of sweep(select=True) chose. ``dataset`` is for ``calibrate`` and tune.
-    ``out`` is a file for the pruned model: compact safetensors, or .onnx if the model is an .onnx
-    file or was exported to one. Other ``flags`` are those of shaver prune, such as
-    values="int8" or protect=["user"].
+    Parameters
+    ----------
+    model : Model, path, state dict or torch.nn.Module
+        Model that was scored.
+    scores : Scores or path
+        Scores of the model.
+    sparsity : float in [0, 1], optional
+        Budget: portion of the entries to drop.
+    parameters : int, optional
+        Budget: number of parameters to keep.
+    bytes : int, optional
+        Budget: size of the compact file in bytes.
+    sweep : Sweep or path, optional
+        Result of ``sweep(select=True)``, which says how to prune. A budget chooses one of its points.
+    aggregate : {"rms", "sum", "abs"}, default "rms"
+        Aggregate of the scores to rank by: the root mean square over rows, the mean, which is the
+        paper's ranking, or the mean absolute value. Scores of path have only their order.
+    rank : {"abs", "signed"}, default "abs"
+        Order of the entries for the aggregate "sum": by magnitude or by value.
+    protect : sequence of str, optional
+        Fields that keep all entries.
+    field_minimum : float in [0, 1], optional
+        Smallest portion of its entries that each field keeps.
+    values : {"float32", "float16", "int8"}, default "float32"
+        Encoding of the kept entries, to which they are rounded.
+    calibrate : bool, default False
+        Fit a*logit + b to the split val of ``dataset``, and fold a and b into the weights.
+    tune : bool, default False
+        Train the kept entries and the head on the split train of ``dataset``.
+    dense : bool, default False
+        Write a safetensors file with every entry, also the dropped ones.
+    compact_onnx : bool, default False
+        Store a table of an .onnx file by its distinct rows if that is smaller.
+    dataset : Dataset or path, optional
+        Rows for ``calibrate``, ``tune`` and ``sweep``, by default those that were scored.
+    in_place : bool, default False
+        Change a module instead of a copy of it.
+    out : path, optional
+        File for the pruned model: .safetensors, or .onnx if the model is an .onnx file or was
+        exported to one. Required if ``model`` is a path.
+    force : bool, default False
+        Replace a file at ``out`` that shaver did not write.
+    progress : bool or callable, optional
+        Whether to show the progress, or a function that is called with each Progress.
+    **flags
+        Other flags of ``shaver prune``. ``python -m shaver prune --help-all`` prints all of them.
+
+    Returns
+    -------
+    the class of ``model``
+        A path gives the path of the pruned file. A state dict gives a new one. A module gives a
+        copy of it. A Model gives one whose ``source`` is the pruned source.
     """
     known = Scores.of(scores)
     before = Model.of(model, known.field_dims)
     in_memory = not isinstance(before.source, (str, os.PathLike))
     rows = None if dataset is None else Dataset.of(dataset)
-    if rows is None and (calibrate or sweep is not None or flags.get("tune")):
+    if rows is None and (calibrate or sweep is not None or tune):
         rows = known.dataset
     if out is None:
         if not in_memory:
             raise BadInputError(f"{before.path}: pruning a file needs out, the path of the pruned file")
-        path = str(fresh("pruned.onnx" if before.is_onnx else "pruned.safetensors"))
+        path = str(fresh("pruned.onnx" if before.is_onnx else "pruned.safetensors", "the pruned model"))
     else:
         path = str(os.fspath(out))
         if in_memory and before.is_onnx and not path.endswith(".onnx"):
             raise BadInputError(f"{path}: the module was exported to ONNX, expected an .onnx file")
-    if in_memory and before.is_onnx and (calibrate or flags.get("tune")):
+    if in_memory and before.is_onnx and (calibrate or tune):
         raise BadInputError("calibrate and tune change more than tables, which cannot be put into an exported module: prune the .onnx file of Model.path")
     settings: dict[str, Flag] = {
         **before.flags,
@@ -77,11 +131,20 @@ def prune(
         "parameters": parameters,
         "bytes": bytes,
         "from": None if sweep is None else sweep.path if isinstance(sweep, Sweep) else sweep,
-        "calibrate": calibrate,
+        "aggregate": aggregate,
+        "rank": rank,
+        "protect": protect,
+        "field_minimum": field_minimum,
+        "values": values,
+        "calibrate": calibrate or None,
+        "tune": tune or None,
+        "dense": dense or None,
+        "compact_onnx": compact_onnx or None,
         "out": path,
+        "force": force or None,
         **flags,
     }
-    facts = document(["prune"], settings, progress=progress)
+    facts = document(["prune"], settings, names={**NAMES, "from": "sweep"}, progress=progress)
     log.info("pruned entries=%d kept=%d sparsity=%s", facts["entries"], facts["kept"], facts["sparsity"])
     if not in_memory:
         after: Source = path
@@ -89,7 +152,7 @@ def prune(
         tables = _onnx_tables(before, path) if before.is_onnx else _state_tables(before, path)
         after = _with(before.source, tables, in_place)
     if isinstance(model, Model):
-        pruned = before.replaced(path, after)
+        pruned = before.replaced(path, after, facts)
         if out is None:
             delete_with(pruned, path)
         return cast(M, pruned)
@@ -125,11 +188,11 @@ def _state(source: Source) -> Mapping[str, Any]:
 
 def _state_tables(before: Model, path: str) -> dict[str, Any]:
     """Returns the tensors of a state dict that differ in the pruned file, as they are there."""
-    dense = str(fresh("dense.safetensors"))
+    dense = str(fresh("dense.safetensors", "the pruned model"))
     state = _state(before.source)
     changed = {}
     try:
-        document(["model", "convert", path, dense], {"dense": True})
+        document(["model", "convert"], {"dense": True}, paths=[path, dense])
         for name, array in _tensors.read(dense):
             if name not in state:
                 raise BadInputError(f"the pruned file has a tensor {name}, which the state dict lacks")

@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
 
@@ -13,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from . import _html
 from ._command import Flag, document, run
 from ._dataset import Dataset, DatasetLike
 from ._errors import BadInputError, IncompleteError, UnconvergedError
-from ._model import Model, ModelLike
+from ._model import NAMES, Model, ModelLike
 from ._progress import ProgressOption
 from ._scratch import scratch
 from ._table import Tabular
@@ -35,7 +38,7 @@ class Scores(Tabular):
 
     def __init__(self, path: str | os.PathLike[str], dataset: DatasetLike | None = None) -> None:
         self.path = str(os.fspath(path))
-        self.document = document(["scores", "inspect", self.path], {})
+        self.document = document(["scores", "inspect"], {}, paths=[self.path])
         self.dataset = None if dataset is None else Dataset.of(dataset)
         report = _report_path(self.path)
         self.report = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
@@ -127,6 +130,16 @@ class Scores(Tabular):
             shutil.copyfile(_report_path(self.path), _report_path(to))
         return Scores(to, self.dataset)
 
+    def _repr_html_(self) -> str:
+        spec = self.document["spec"]
+        facts = f"{spec['estimator']}, baseline {spec['baseline']}, {self.document['rows']:,} rows, {self.document['features']:,} features"
+        if "path" in self.document:
+            rounds = self.document["path"]["rounds"]
+            return _html.page("Scores", facts, _html.table(["round", "rows", "entries kept"], ((i, r["rows"], r["kept"]) for i, r in enumerate(rounds))))
+        fields = sorted(self.document["fields"], key=lambda field: -float(field["sum"]))
+        rows = ((field["name"], field["features"], field["seen"], field["sum"]) for field in fields)
+        return _html.page("Scores", facts, _html.table(["field", "features", "features seen", "loss that the field saves"], rows))
+
     def __repr__(self) -> str:
         spec = self.document["spec"]
         return f"Scores({spec['estimator']}, {self.document['rows']:,} rows, {self.document['features']:,} features)"
@@ -155,24 +168,112 @@ def score(
     *,
     estimator: Estimator | None = None,
     baseline: Literal["zero", "codebook"] | None = None,
-    splits: str | None = None,
+    splits: str | Sequence[str] | None = None,
+    sample: float | None = None,
+    max_rows: int | None = None,
+    loss: Literal["logistic", "squared"] | None = None,
+    seed: int | None = None,
+    passes: int | None = None,
+    draws: int | None = None,
+    endpoints: Literal["plain", "balanced"] | None = None,
+    flips: int | None = None,
+    parts: int | None = None,
+    sparsity: float | None = None,
+    audit: float | None = None,
+    until: Literal["paper", "overlap", "error"] | None = None,
+    bound: float | None = None,
+    max_time: str | timedelta | None = None,
+    workers: int | None = None,
+    kernel: str | None = None,
     nats: str | None = None,
+    wait: str | timedelta | None = None,
+    allow_quarantined: bool = False,
     out: str | os.PathLike[str] | None = None,
+    force: bool = False,
     progress: ProgressOption = None,
     **flags: Flag,
 ) -> Scores:
     """Computes the Shapley value of every entry of the embedding table.
 
     The estimator "path" gives only an order of the entries for pruning. It is not a Shapley value.
+    After an interrupt the same call continues where it stopped, and once the scores are there it
+    returns at once.
 
-    ``nats`` is the URL of a NATS server whose workers compute the job; without it, this machine
-    does. ``out`` is the scores file; without it the scores live as long as the process. After an
-    interrupt the same call continues where it stopped, and once the scores are there it returns
-    at once. Other ``flags`` are those of shaver score, such as sample=0.1 or until="overlap", and
-    those of shaver nightly score, such as previous="old.arrow".
+    Parameters
+    ----------
+    model : Model, path, state dict or torch.nn.Module
+        Model whose table is scored. A module of no kind that shaver has needs
+        ``Model(module, example_inputs=...)``.
+    dataset : Dataset or path
+        Rows to score.
+    estimator : str, default "permutation"
+        "path" to prune, "debiased" to quote values, or "permutation", "antithetic",
+        "multilinear", "exact" or "taylor".
+    baseline : {"zero", "codebook"}, default "zero"
+        What a dropped entry reads: 0, or the mean of its column of the field.
+    splits : str or sequence of str, default ("train", "val")
+        Splits whose rows are scored. Use "train" if another split judges the pruning.
+    sample : float in (0, 1], default 1
+        Portion of the rows to score, drawn without replacement.
+    max_rows : int, optional
+        Largest number of rows to score, instead of ``sample``.
+    loss : {"logistic", "squared"}, optional
+        Loss of a row. By default it is squared if the labels are numbers, else logistic. Values
+        are in nat per row, or with the squared loss in squared units of the label.
+    seed : int, default 1
+        Seed of all random numbers.
+    passes : int, default 1
+        Number of random orders per row. It is the maximum if ``until`` may end the job earlier.
+    draws : int, default 2
+        For multilinear and debiased: number of random sets of players per row, even.
+    endpoints : {"plain", "balanced"}, default "plain"
+        For multilinear: weights of the draws. Balanced weights have less bias and more noise, and
+        need 4 draws.
+    flips : int, default 8
+        For debiased: expected number of true flips of single players per row and pass.
+    parts : int, default 6
+        For path: number of parts of the rows. More parts take less time and are less exact.
+    sparsity : float in (0, 1), default 0.999 for path, 0.9 for until="overlap"
+        Portion of the entries that pruning will drop. For path it is the largest one, and for
+        ``until="overlap"`` that at which halves are compared.
+    audit : float in (0, 1], optional
+        For multilinear: portion of the scored rows on which the values are compared with debiased
+        ones. The result is in ``Scores.document``.
+    until : {"paper", "overlap", "error"}, optional
+        Rule that ends the job early. Without it all rows and passes are computed.
+    bound : float, default 0.01 for paper, 0.8 for overlap, 0.05 for error
+        Bound of the rule ``until``.
+    max_time : str or timedelta, optional
+        Time limit, such as "90m". A round does not start if it would exceed the limit.
+    workers : int, default 1, or 0 with nats
+        Number of workers in this process, which share its cores.
+    kernel : str, default "auto"
+        Float32 kernel, such as "avx2". The scores of two kernels differ in the last bits.
+    nats : str, optional
+        URL of a NATS server whose workers compute the job. Without it this machine does.
+    wait : str or timedelta, default "10s"
+        How long to wait for a server of ``nats``.
+    allow_quarantined : bool, default False
+        Finish without the shards that cannot be computed, and raise IncompleteError.
+    out : path, optional
+        Scores file to write, .arrow. Without it the scores live as long as the process.
+    force : bool, default False
+        Replace the scores or the progress of another job at ``out``.
+    progress : bool or callable, optional
+        Whether to show the progress, or a function that is called with each Progress.
+    **flags
+        Other flags of ``shaver score``, such as ``rows_per_shard=1000`` for --rows-per-shard.
+        ``python -m shaver score --help-all`` prints all of them.
 
-    Raises UnconvergedError and IncompleteError, which have the scores, if the command ends with
-    the exit code 3 or 4.
+    Returns
+    -------
+    Scores
+        A row for each feature and a value for each of its columns.
+
+    Raises
+    ------
+    UnconvergedError, IncompleteError
+        The scores are written, and the exception has them as ``scores``.
     """
     rows = Dataset.of(dataset)
     known = Model.of(model, rows.field_dims)
@@ -182,7 +283,25 @@ def score(
         "estimator": estimator,
         "baseline": baseline,
         "splits": splits,
+        "sample": sample,
+        "max_rows": max_rows,
+        "loss": loss,
+        "seed": seed,
+        "passes": passes,
+        "draws": draws,
+        "endpoints": endpoints,
+        "flips": flips,
+        "parts": parts,
+        "sparsity": sparsity,
+        "audit": audit,
+        "until": until,
+        "bound": bound,
+        "max_time": max_time,
+        "workers": workers,
+        "kernel": kernel,
         "nats": nats,
+        "wait": wait,
+        "allow_quarantined": allow_quarantined or None,
         **flags,
     }
     if out is None:
@@ -191,9 +310,9 @@ def score(
         name = hashlib.sha256(identity.encode()).hexdigest()[:16]
         settings |= {"out": scratch() / f"scores-{name}.arrow", "force": True}
     else:
-        settings["out"] = os.fspath(out)
+        settings |= {"out": os.fspath(out), "force": force or None}
     command = ["nightly", "score"] if _NIGHTLY & flags.keys() else ["score"]
-    result = run(command, {**settings, "output": "json"}, progress=progress, accept=(3, 4))
+    result = run(command, {**settings, "output": "json"}, names=NAMES, progress=progress, accept=(3, 4))
     scores = Scores(str(settings["out"]), rows)
     try:
         result.check()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Union, cast
+from typing import TYPE_CHECKING, Any, Literal, Union, cast
 
 import pyarrow as pa
 
+from . import _html
 from ._command import Flag, document
 from ._dataset import Dataset, DatasetLike
-from ._model import Model, ModelLike
+from ._model import NAMES, Model, ModelLike
 from ._progress import ProgressOption
 from ._scores import Scores, ScoresLike
 from ._scratch import fresh
@@ -20,6 +21,9 @@ from ._table import Tabular
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+METRICS = {"auc": "AUC", "log_loss": "LogLoss", "rmse": "RMSE"}  # names of the metrics by key
 
 
 class Sweep(Tabular):
@@ -50,15 +54,20 @@ class Sweep(Tabular):
 
     def plot(self, axes: Sequence[Axes] | None = None) -> Figure:
         """Draws each metric against the sparsity, with a line for each method. The shaded bands
-        are the 95% intervals of the differences to the unpruned model. axes has one for each of
-        metrics. Needs matplotlib."""
+        are the 95% intervals of the differences to the unpruned model.
+
+        Points that are one of a kind have no line: models that were measured as they are, and with
+        ``select`` the choices, of which each holds at its budget only. Their intervals are bars.
+
+        axes has one for each of metrics. Needs matplotlib.
+        """
         import matplotlib.pyplot as plt
 
         metrics = self.metrics
         if axes is None:
             _, grid = plt.subplots(1, len(metrics), figsize=(4.8 * len(metrics) + 1.6, 3.8), layout="constrained", squeeze=False)
             axes = list(grid[0])
-        series: dict[str, list[dict[str, Any]]] = {}
+        series: dict[str, list[dict[str, Any]]] = {}  # points by line
         for point in self.document["points"]:
             series.setdefault(self._name(point), []).append(_flat(point))
         for ax, metric in zip(axes, metrics, strict=True):
@@ -67,12 +76,17 @@ class Sweep(Tabular):
             for number, (name, points) in enumerate(series.items()):
                 points = sorted(points, key=lambda point: float(point["sparsity"]))
                 at = [point["sparsity"] for point in points]
-                (line,) = ax.plot(at, [point[metric] for point in points], marker="os^Dv"[number // 10 % 5], markersize=4, label=name)
-                if all(f"{metric}_difference_low" in point for point in points):
+                joined = not any(map(_stands_alone, points))
+                style: dict[str, Any] = {"linestyle": "-" if joined else "none", "marker": "os^Dv"[number // 10 % 5], "markersize": 4}
+                (line,) = ax.plot(at, [point[metric] for point in points], **style, label=name)
+                if all(point.get(f"{metric}_difference_{end}") is not None for point in points for end in ("low", "high")):
                     low, high = ([unpruned + point[f"{metric}_difference_{end}"] for point in points] for end in ("low", "high"))
-                    ax.fill_between(at, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+                    if joined:
+                        ax.fill_between(at, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+                    else:
+                        ax.vlines(at, low, high, color=line.get_color(), alpha=0.4, linewidth=1.5)
             ax.set_xlabel("sparsity")
-            ax.set_ylabel({"auc": "AUC", "log_loss": "LogLoss", "rmse": "RMSE"}[metric])
+            ax.set_ylabel(METRICS[metric])
             ax.spines[["top", "right"]].set_visible(False)
         axes[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
         return cast("Figure", axes[0].figure)
@@ -89,12 +103,33 @@ class Sweep(Tabular):
                 name += f", {'scores ' if key == 'source' else ''}{point.get(key)}"
         return name
 
+    def _repr_html_(self) -> str:
+        head = ["method", "sparsity"]
+        for metric in self.metrics:
+            head += [METRICS[metric], "difference", "95% interval"]
+        rows = []
+        for point in self.document["points"]:
+            row: list[object] = [self._name(point), f"{point['sparsity']:.4g}"]
+            for metric in self.metrics:
+                row += [point[metric], *_html.difference(point.get("difference", {}).get(metric))]
+            rows.append(row)
+        unpruned = ", ".join(
+            f"{METRICS[metric]} {self.document['unpruned'][metric]:.6f}" for metric in self.metrics if self.document["unpruned"][metric] is not None
+        )
+        facts = f"{len(rows)} points on {self.document['rows']:,} rows of {self.document['split']}; unpruned: {unpruned}"
+        return _html.page("Sweep", facts, _html.table(head, rows, most=40))
+
     def __repr__(self) -> str:
         return f"Sweep({len(self.document['points'])} points on {self.document['split']}, {self.document['rows']:,} rows)"
 
 
 SweepLike = Union[Sweep, str, "os.PathLike[str]"]
 """A Sweep, or the path of its file."""
+
+
+def _stands_alone(point: dict[str, Any]) -> bool:
+    """Reports whether a point is a model that was measured as it is, or a choice for its budget."""
+    return "model" in point or "validation_auc" in point or "validation_rmse" in point
 
 
 def _flat(point: dict[str, Any]) -> dict[str, Any]:
@@ -113,37 +148,116 @@ def sweep(
     dataset: DatasetLike,
     *,
     sparsities: Sequence[float] | None = None,
+    parameters: Sequence[int] | None = None,
+    bytes: Sequence[int] | None = None,
     methods: str | Sequence[str] | None = None,
+    aggregate: str | Sequence[str] | None = None,
+    rank: Literal["abs", "signed"] | None = None,
+    values: str | Sequence[str] | None = None,
+    protect: Sequence[str] | None = None,
+    field_minimum: float | None = None,
+    models: Sequence[str | os.PathLike[str]] | None = None,
+    snip: ScoresLike | None = None,
+    seed: int | None = None,
     select: bool = False,
     calibrate: bool = False,
-    split: str | None = None,
+    tune: bool = False,
+    split: Literal["train", "val", "test"] | None = None,
+    picture: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
+    force: bool = False,
     progress: ProgressOption = None,
     **flags: Flag,
 ) -> Sweep:
     """Compares pruning methods at several budgets.
 
-    With ``select``, the best method for each budget is found on the validation split, and only
-    that one is measured on ``split``. The scores should then be those of the training split, and
-    prune takes the result as ``sweep``. ``out`` is the JSON file of the result; without it the
-    file lives as long as the process. Other ``flags`` are those of shaver sweep, such as
-    parameters=[100_000] or picture="sweep.svg".
+    Parameters
+    ----------
+    model : Model, path, state dict or torch.nn.Module
+        Model that was scored.
+    scores : Scores, path or sequence of these
+        Scores of the model. Several are compared.
+    dataset : Dataset or path
+        Rows to measure on.
+    sparsities : sequence of float, default (0.5, 0.8, 0.9, 0.95, 0.99)
+        Budgets: portions of the entries to drop.
+    parameters : sequence of int, optional
+        Budgets in parameters to keep, instead of ``sparsities``.
+    bytes : sequence of int, optional
+        Budgets in bytes of the compact file, instead of ``sparsities``.
+    methods : str or sequence of str, default "magnitude"
+        Methods to compare with: "all", or some of magnitude, random, frequency, sseds, and ptq4,
+        ptq8 and ptq16, also with -field or -row after them.
+    aggregate : str or sequence of str, optional
+        Aggregates of the scores to compare: rms, sum and abs. By default rms, or all with
+        ``select``.
+    rank : {"abs", "signed"}, default "abs"
+        Order of the entries for the aggregate "sum": by magnitude or by value.
+    values : str or sequence of str, default "float32"
+        Encodings of the kept entries to compare: float32, float16 and int8.
+    protect : sequence of str, optional
+        Fields that keep all entries.
+    field_minimum : float in [0, 1], optional
+        Smallest portion of its entries that each field keeps.
+    models : sequence of path, optional
+        Files of models to measure as they are.
+    snip : Scores or path, optional
+        Scores of the estimator taylor of the model before its training, for the method snip.
+    seed : int, default 1
+        Seed of all random numbers.
+    select : bool, default False
+        Find the best method for each budget on the split val, and measure only that one. The
+        scores should then be those of the split train. ``prune`` takes the result as ``sweep``.
+    calibrate : bool, default False
+        Also measure the LogLoss with logits that are calibrated on the split val.
+    tune : bool, default False
+        Also train what each method keeps, and measure the result.
+    split : {"train", "val", "test"}, default "test"
+        Split to measure on.
+    picture : path, optional
+        File for a picture of the metrics, .svg or .png.
+    out : path, optional
+        File for the result, .json. Without it the file lives as long as the process.
+    force : bool, default False
+        Replace files at ``out`` and ``picture`` that shaver did not write.
+    progress : bool or callable, optional
+        Whether to show the progress, or a function that is called with each Progress.
+    **flags
+        Other flags of ``shaver sweep``. ``python -m shaver sweep --help-all`` prints all of them.
+
+    Returns
+    -------
+    Sweep
+        A row for each method and budget.
     """
     rows = Dataset.of(dataset)
     several = [scores] if isinstance(scores, (Scores, str, os.PathLike)) else list(scores)
-    path = str(os.fspath(out)) if out is not None else str(fresh("sweep.json"))
+    path = str(os.fspath(out)) if out is not None else str(fresh("sweep.json", "the sweep"))
     scored = Model.of(model, rows.field_dims)
     settings: dict[str, Flag] = {
         **scored.flags,
         **rows.flags,
         "scores": [Scores.of(each).path for each in several],
         "sparsities": sparsities,
+        "parameters": parameters,
+        "bytes": bytes,
         "methods": methods,
-        "select": select,
-        "calibrate": calibrate,
+        "aggregate": aggregate,
+        "rank": rank,
+        "values": values,
+        "protect": protect,
+        "field_minimum": field_minimum,
+        "models": models,
+        "snip": None if snip is None else Scores.of(snip).path,
+        "seed": seed,
+        "select": select or None,
+        "calibrate": calibrate or None,
+        "tune": tune or None,
         "split": split,
+        "picture": picture,
         "out": path,
+        "force": force or None,
         **flags,
     }
-    document(["sweep"], settings, progress=progress)
+    document(["sweep"], settings, names=NAMES, progress=progress)
     return Sweep(path)
