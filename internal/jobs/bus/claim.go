@@ -124,12 +124,14 @@ func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 	}
 	on := leadKey(next.Job)
 	what := "store the checkpoint of job " + next.Job
+	misses := 0
 	return c.b.again(ctx, what, func(ctx context.Context) error {
 		var stored uint64
 		err := c.b.call(ctx, what, func(ctx context.Context) error {
 			ack, err := c.b.js.PublishMsg(ctx, &nats.Msg{Subject: on, Data: body}, jetstream.WithExpectLastSequencePerSubject(c.sequence), jetstream.WithRetryAttempts(0))
 			if err == nil {
 				stored = ack.Sequence
+				c.b.forget(ctx, what, on, stored)
 			}
 			return err
 		})
@@ -139,7 +141,7 @@ func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 			case errors.Is(seen, jetstream.ErrMsgNotFound):
 				if c.Lead.Job == "" { // the record was deleted while we claimed the job
 					c.sequence = 0
-					return errAgain{seen}
+					return c.b.missed(ctx, what, on, &misses)
 				}
 				return ErrEnded
 			case seen != nil:
@@ -217,7 +219,32 @@ func (b *Bus) key(ctx context.Context, what, on string) (*jetstream.RawStreamMsg
 // set stores the value of a key and replaces any older value.
 func (b *Bus) set(ctx context.Context, what, on string, body []byte) error {
 	return b.call(ctx, what, func(ctx context.Context) error {
-		_, err := b.js.Publish(ctx, on, body, jetstream.WithRetryAttempts(0))
+		ack, err := b.js.Publish(ctx, on, body, jetstream.WithRetryAttempts(0))
+		if err == nil {
+			b.forget(ctx, what, on, ack.Sequence)
+		}
 		return err
+	})
+}
+
+// forgetEvery is the number of values that a client stores under a key until it deletes the older ones.
+const forgetEvery = 16
+
+// forget deletes now and then what was stored of the key before the message with the sequence
+// number. If that fails, it does so later.
+func (b *Bus) forget(ctx context.Context, what, on string, sequence uint64) {
+	b.mu.Lock()
+	b.values[on]++
+	due := b.values[on]%forgetEvery == 0
+	b.mu.Unlock()
+	if !due {
+		return
+	}
+	_ = b.request(what, func() error {
+		s, err := b.stream(ctx, jobStream)
+		if err != nil {
+			return err
+		}
+		return s.Purge(ctx, jetstream.WithPurgeSubject(on), jetstream.WithPurgeSequence(sequence))
 	})
 }
