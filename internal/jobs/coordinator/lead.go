@@ -209,7 +209,7 @@ func (l *leader) sendOverWire(q *job.Quarantine) {
 func (l *leader) tick(ctx context.Context) (end job.Action, err error) {
 	short, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
-	if err := l.claim.Check(short); errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
+	if err := l.claim.Check(short); errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) || bus.IsGone(err) {
 		return nil, err
 	}
 	if cancelled, err := l.bus.IsCancelled(short, l.job.ID); err == nil && cancelled {
