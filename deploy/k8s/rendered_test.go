@@ -181,6 +181,13 @@ func TestChart(t *testing.T) {
 	if strings.Contains(scaled, "replicas:") {
 		t.Error("the number of workers is fixed, although serve changes it")
 	}
+	if !strings.Contains(render(t, helmArgs("--set mergers.replicas=4 --set score.enabled=true --set score.args={--ranges=4} --show-only templates/score.yaml")...), "--ranges=4") {
+		t.Error("a job whose ranges have their mergers lacks --ranges")
+	}
+	elsewhere := render(t, "template", "shaver", chart, "--namespace", "batch", "--set", "keda.enabled=true", "--show-only", "templates/keda.yaml")
+	if strings.Contains(elsewhere, `namespace=\"shaver\"`) || strings.Count(elsewhere, `namespace=\"batch\"`) != 2 {
+		t.Errorf("the query of KEDA is not about the namespace of the release:\n%s", elsewhere)
+	}
 	other := render(t, helmArgs("--values "+chart+"/values-nightly.yaml")...)
 	if strings.Count(other, "\nkind: ") != 2 {
 		t.Errorf("values-nightly.yaml renders more than a CronJob and its ConfigMap:\n%s", other)
@@ -196,6 +203,8 @@ func TestChart(t *testing.T) {
 		"score.waitInputs=soon":                  "at '/score/waitInputs'",
 		"serve.enabled=true,serve.scale.enabled=true,keda.enabled=true": "serve.scale.enabled needs",
 		"keda.enabled=true,workers.kind=Job":                            "keda.enabled needs workers.kind Deployment",
+		"score.enabled=true,score.args={--ranges=4}":                    "score.args has --ranges=4, which needs mergers.replicas of at least 4, found 0",
+		"score.enabled=true,score.args={--ranges=4},mergers.replicas=3": "score.args has --ranges=4, which needs mergers.replicas of at least 4, found 3",
 	} {
 		c := exec.CommandContext(t.Context(), helm(), append(helmArgs(""), "--set", bad)...)
 		c.Dir = root

@@ -109,7 +109,7 @@ func TestValuesAreUsed(t *testing.T) {
 	}
 	const on = "--set score.enabled=true,nightly.enabled=true,loader.enabled=true,monitoring.podMonitor=true,monitoring.rules=true,monitoring.dashboard=true" +
 		",network.objectStore.enabled=true,serve.enabled=true"
-	bases := []string{on + ",serve.scale.enabled=true", on, on + ",keda.enabled=true", on + ",workers.kind=Job", on + ",nightly.argo=true"}
+	bases := []string{on + ",serve.scale.enabled=true,mergers.replicas=2", on, on + ",keda.enabled=true", on + ",workers.kind=Job", on + ",nightly.argo=true"}
 	plain := make([]string, len(bases))
 	for i, base := range bases {
 		plain[i] = render(t, helmArgs(base)...)

@@ -94,6 +94,7 @@ type Bus struct {
 	mu            sync.Mutex
 	streams       map[string]jetstream.Stream   // handles by name
 	taskConsumers map[string]jetstream.Consumer // of tasks by kernel, as last looked up
+	values        map[string]int                // number of values that were stored under the key of each subject
 	strays        []string                      // tokens of chunks to delete again, because some may have been stored late
 }
 

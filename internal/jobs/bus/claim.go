@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -30,7 +31,8 @@ type Claim struct {
 	Lead job.Lead // the stored record
 
 	b        *Bus
-	sequence uint64 // sequence number of the message with Lead
+	sequence uint64    // sequence number of the message with Lead
+	created  time.Time // when the stream of the record was created
 }
 
 func leadKey(jobID string) string { return jobPrefix + jobID + ".checkpoint" }
@@ -90,7 +92,11 @@ func (b *Bus) ClaimFor(ctx context.Context, jobID string, by Claimant) (*Claim, 
 	if err := CheckJob(jobID); err != nil {
 		return nil, err
 	}
-	c := &Claim{b: b}
+	created, err := b.created(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &Claim{b: b, created: created}
 	owner := tidy(b.name) + " " + nuid.Next()
 	for {
 		lead, msg, err := b.lead(ctx, jobID)
@@ -124,14 +130,16 @@ func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 	}
 	on := leadKey(next.Job)
 	what := "store the checkpoint of job " + next.Job
+	misses := 0
 	return c.b.again(ctx, what, func(ctx context.Context) error {
 		var stored uint64
 		err := c.b.call(ctx, what, func(ctx context.Context) error {
 			ack, err := c.b.js.PublishMsg(ctx, &nats.Msg{Subject: on, Data: body}, jetstream.WithExpectLastSequencePerSubject(c.sequence), jetstream.WithRetryAttempts(0))
 			if err == nil {
 				stored = ack.Sequence
+				c.b.forget(ctx, what, on, stored)
 			}
-			return err
+			return c.b.orGone(ctx, jobStream, err)
 		})
 		if isCode(err, codeWrongLast) {
 			msg, seen := c.b.last(ctx, what, jobStream, on)
@@ -139,9 +147,9 @@ func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 			case errors.Is(seen, jetstream.ErrMsgNotFound):
 				if c.Lead.Job == "" { // the record was deleted while we claimed the job
 					c.sequence = 0
-					return errAgain{seen}
+					return c.b.missed(ctx, what, on, &misses)
 				}
-				return ErrEnded
+				return c.ended(ctx)
 			case seen != nil:
 				return seen
 			case !bytes.Equal(msg.Data, body): // if they are equal, ours was stored and only the answer was lost
@@ -176,7 +184,7 @@ func (c *Claim) End(ctx context.Context) error {
 }
 
 // Check returns ErrFenced if somebody else has claimed the job, and ErrEnded if the job
-// or parts of it have been deleted.
+// or parts of it have been deleted. If the server has lost all records, IsGone is true for the error.
 func (c *Claim) Check(ctx context.Context) error {
 	lead, _, err := c.b.lead(ctx, c.Lead.Job)
 	if err != nil {
@@ -188,9 +196,45 @@ func (c *Claim) Check(ctx context.Context) error {
 	if open, err := c.b.IsOpen(ctx, c.Lead.Job); err != nil {
 		return err
 	} else if lead == nil || !open {
-		return fmt.Errorf("job %s: %w", c.Lead.Job, ErrEnded)
+		return fmt.Errorf("job %s: %w", c.Lead.Job, c.ended(ctx))
 	}
 	return nil
+}
+
+// ended returns why a record of the job is not stored. No program deletes the stream of the jobs. If
+// the stream of the claim does not exist any more, the server has lost it, and nobody ended the job.
+func (c *Claim) ended(ctx context.Context) error {
+	created, err := c.b.created(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !created.Equal(c.created):
+		return fmt.Errorf("the server lost the stream of the jobs and has a new one since %v: %w", created.UTC().Format(time.RFC3339), jetstream.ErrStreamNotFound)
+	}
+	return ErrEnded
+}
+
+// created returns when the stream of the jobs was created.
+func (b *Bus) created(ctx context.Context) (at time.Time, err error) {
+	err = b.call(ctx, "look up "+jobStream, func(ctx context.Context) error {
+		s, err := b.js.Stream(ctx, jobStream)
+		if err == nil {
+			at = s.CachedInfo().Created
+		}
+		return err
+	})
+	return at, err
+}
+
+// orGone returns the error of a request to store a message. If the request was not answered because
+// the stream does not exist, IsGone is true for the error.
+func (b *Bus) orGone(ctx context.Context, stream string, err error) error {
+	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
+		if _, seen := b.js.Stream(ctx, stream); errors.Is(seen, jetstream.ErrStreamNotFound) {
+			return seen
+		}
+	}
+	return err
 }
 
 // fencedBy returns ErrFenced with the name of the newer coordinator and of its output.
@@ -217,7 +261,32 @@ func (b *Bus) key(ctx context.Context, what, on string) (*jetstream.RawStreamMsg
 // set stores the value of a key and replaces any older value.
 func (b *Bus) set(ctx context.Context, what, on string, body []byte) error {
 	return b.call(ctx, what, func(ctx context.Context) error {
-		_, err := b.js.Publish(ctx, on, body, jetstream.WithRetryAttempts(0))
+		ack, err := b.js.Publish(ctx, on, body, jetstream.WithRetryAttempts(0))
+		if err == nil {
+			b.forget(ctx, what, on, ack.Sequence)
+		}
 		return err
+	})
+}
+
+// forgetEvery is the number of values that a client stores under a key until it deletes the older ones.
+const forgetEvery = 16
+
+// forget deletes now and then what was stored of the key before the message with the sequence
+// number. If that fails, it does so later.
+func (b *Bus) forget(ctx context.Context, what, on string, sequence uint64) {
+	b.mu.Lock()
+	b.values[on]++
+	due := b.values[on]%forgetEvery == 0
+	b.mu.Unlock()
+	if !due {
+		return
+	}
+	_ = b.request(what, func() error {
+		s, err := b.stream(ctx, jobStream)
+		if err != nil {
+			return err
+		}
+		return s.Purge(ctx, jetstream.WithPurgeSubject(on), jetstream.WithPurgeSequence(sequence))
 	})
 }

@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 
 	"shaver/internal/jobs/job"
 )
@@ -62,7 +66,87 @@ func (b *Bus) Cleanup(ctx context.Context, jobID string) error {
 			return err
 		}
 	}
-	return nil
+	left, err := b.subjects(ctx, what, jobStream, jobPrefix+jobID+".*")
+	delete(left, jobPrefix+jobID+".cancel")
+	if err == nil && len(left) > 0 {
+		_, err = b.mend(ctx, what)
+	}
+	return err
+}
+
+// mend empties the stream of the jobs if the server can read none of its messages. A server
+// whose files were damaged may list messages that it can neither read nor delete one by one. If
+// other messages are readable, mend deletes nothing and returns the subjects of those that are
+// not. Messages that are stored while mend runs stay.
+func (b *Bus) mend(ctx context.Context, what string) (unreadable []string, err error) {
+	var state jetstream.StreamState
+	err = b.call(ctx, what, func(ctx context.Context) error {
+		s, err := b.stream(ctx, jobStream)
+		if err != nil {
+			return err
+		}
+		info, err := s.Info(ctx, jetstream.WithSubjectFilter(">"))
+		if err == nil {
+			state = info.State
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for on := range state.Subjects {
+		if _, err := b.last(ctx, what, jobStream, on); errors.Is(err, jetstream.ErrMsgNotFound) {
+			unreadable = append(unreadable, on)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	if len(unreadable) == 0 {
+		return nil, nil
+	}
+	readable := len(unreadable) < len(state.Subjects)
+	held, err := b.subjects(ctx, what, jobStream, ">")
+	if err != nil {
+		return nil, err
+	}
+	unreadable = slices.DeleteFunc(unreadable, func(on string) bool { return held[on] == 0 }) // deleted in the meantime
+	slices.Sort(unreadable)
+	switch {
+	case len(unreadable) == 0:
+		return nil, nil
+	case readable:
+		b.log.Warn("a file of the server is damaged: it can neither read nor delete some records, which a coordinator deletes when no other job is stored", zap.Strings("records", unreadable))
+		return unreadable, nil
+	}
+	b.log.Warn("a file of the server is damaged: deleting records that it cannot read", zap.Strings("records", unreadable))
+	return nil, b.call(ctx, what, func(ctx context.Context) error {
+		s, err := b.stream(ctx, jobStream)
+		if err != nil {
+			return err
+		}
+		return s.Purge(ctx, jetstream.WithPurgeSequence(state.LastSeq+1))
+	})
+}
+
+// missesBeforeMend is how often the server refuses a record because another one is stored, and then cannot
+// read the other one, until its files are considered damaged.
+const missesBeforeMend = 4
+
+// missed returns the error of a request that the server refused because a record is stored that
+// it cannot read. misses is the number of such answers before. The record may have been deleted
+// in between, so the request is repeated.
+func (b *Bus) missed(ctx context.Context, what, on string, misses *int) error {
+	*misses++
+	if *misses%missesBeforeMend == 0 {
+		unreadable, err := b.mend(ctx, what)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(unreadable, on) {
+			return fmt.Errorf("the server cannot read its record %s, because a file of its stream %s is damaged, and refuses a new one: wait until no other job is stored, or stop the server, delete the folder of the stream and start the server", on, jobStream)
+		}
+	}
+	return errAgain{jetstream.ErrMsgNotFound}
 }
 
 // Settle returns when no cleanup of the job is in progress. It waits a while for another
@@ -244,6 +328,11 @@ func (b *Bus) Sweep(ctx context.Context) error {
 	}
 	for id := range jobs {
 		lead, msg, err := b.lead(ctx, id)
+		if err == nil && lead == nil {
+			if err := b.sweepUnreadable(ctx, what, id); err != nil {
+				return err
+			}
+		}
 		if err != nil || lead == nil || !lead.Ending || time.Since(msg.Time) < unfinished {
 			continue
 		}
@@ -271,6 +360,15 @@ func (b *Bus) Sweep(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// sweepUnreadable mends the stream of the jobs if the records of a job without a leader cannot be read.
+func (b *Bus) sweepUnreadable(ctx context.Context, what, jobID string) error {
+	open, err := b.IsOpen(ctx, jobID)
+	if err == nil && !open {
+		_, err = b.mend(ctx, what)
+	}
+	return err
 }
 
 // owners returns every job id and model prefix that owns anything on the bus, and the

@@ -32,7 +32,7 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 	}
 	b := &Bus{
 		name: c.Name, log: c.Log, onBlob: c.OnBlob, denied: new(atomic.Pointer[denial]),
-		streams: map[string]jetstream.Stream{}, taskConsumers: map[string]jetstream.Consumer{}, patience: c.patience(), desk: c.Desk,
+		streams: map[string]jetstream.Stream{}, taskConsumers: map[string]jetstream.Consumer{}, values: map[string]int{}, patience: c.patience(), desk: c.Desk,
 	}
 	if c.Server == nil {
 		if b.address, err = Redacted(c.URL); err != nil {

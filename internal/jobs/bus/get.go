@@ -1,10 +1,12 @@
 package bus
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -52,11 +54,32 @@ func (b *Bus) get(ctx context.Context, stream string, r getRequest) (*jetstream.
 	m := found.Message
 	msg := &jetstream.RawStreamMsg{Subject: m.Subject, Sequence: m.Sequence, Data: m.Data, Time: m.Time}
 	if len(m.Header) > 0 {
-		if msg.Header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
+		header, data := splitAgain(m.Header, m.Data)
+		if msg.Header, err = nats.DecodeHeadersMsg(header); err != nil {
 			return nil, fmt.Errorf("malformed header in the answer of the server: %w", err)
 		}
+		msg.Data = data
 	}
 	return msg, nil
+}
+
+// endOfHeader ends the header of a message.
+var endOfHeader = []byte("\r\n\r\n")
+
+// splitAgain returns the header and the data of a stored message. The server's checksum of a
+// message does not cover the length of its header. If that length is damaged on disk, the
+// server cuts the message in the wrong place, and splitAgain cuts it in the right one.
+func splitAgain(header, data []byte) (_, _ []byte) {
+	if end := bytes.Index(header, endOfHeader); end >= 0 && end == len(header)-len(endOfHeader) {
+		return header, data
+	}
+	whole := slices.Concat(header, data)
+	end := bytes.Index(whole, endOfHeader)
+	if end < 0 {
+		return header, data
+	}
+	end += len(endOfHeader)
+	return whole[:end:end], whole[end:]
 }
 
 // getDirect returns messages of a subject from a sequence number on, in order, as one of the

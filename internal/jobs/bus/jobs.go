@@ -24,11 +24,12 @@ func (b *Bus) CreateSpec(ctx context.Context, jobID string, spec []byte) (stored
 	}
 	on := jobPrefix + jobID + ".spec"
 	what := "store the spec of job " + jobID
+	misses := 0
 	err = b.again(ctx, what, func(ctx context.Context) error {
 		msg, err := b.storeOnce(ctx, what, jobStream, on, spec)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound): // it was deleted before we could read it
-			return errAgain{err}
+			return b.missed(ctx, what, on, &misses)
 		case err != nil:
 			return err
 		case msg == nil:

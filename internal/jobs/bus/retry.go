@@ -330,6 +330,9 @@ func (b *Bus) request(what string, f func() error) error {
 func (b *Bus) storeOnce(ctx context.Context, what, stream, subject string, body []byte) (*jetstream.RawStreamMsg, error) {
 	err := b.call(ctx, what, func(ctx context.Context) error {
 		_, err := b.js.Publish(ctx, subject, body, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithRetryAttempts(0))
+		if stream == jobStream { // others may lack for a while; a coordinator creates them again
+			err = b.orGone(ctx, stream, err)
+		}
 		return err
 	})
 	if !isCode(err, codeWrongLast) {

@@ -66,7 +66,9 @@ func (q *Queue) streams() []jetstream.StreamConfig {
 		// The settings of these two streams are those of an object store and of a
 		// key-value bucket, so that the nats command can read them.
 		{Name: blobStream, Subjects: []string{chunkPrefix + ">", metaPrefix + ">"}, Discard: jetstream.DiscardNew, AllowRollup: true, AllowDirect: true},
-		{Name: jobStream, Subjects: []string{jobPrefix + ">"}, MaxMsgsPerSubject: 2, Discard: jetstream.DiscardNew,
+		// Clients delete old records (forget). The limit is not reached, because a server that must delete a
+		// damaged message to keep within it tries to without end.
+		{Name: jobStream, Subjects: []string{jobPrefix + ">"}, MaxMsgsPerSubject: 64, Discard: jetstream.DiscardNew,
 			AllowRollup: true, DenyDelete: true},
 	}
 	for i := range streams {

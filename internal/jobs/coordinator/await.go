@@ -130,11 +130,17 @@ func copyScores(c *Config, place, id string) (*Outcome, error) {
 // stayAlive stores a progress every few seconds until stop is called, so that a coordinator
 // does not seem dead while it does something that takes long. The progress says what.
 func stayAlive(ctx context.Context, b *bus.Bus, p bus.Progress, what string) (stop func()) {
+	return stayAliveAs(ctx, b, p, func() (state, waiting string) { return bus.Running, what })
+}
+
+// stayAliveAs is stayAlive for a progress that changes.
+func stayAliveAs(ctx context.Context, b *bus.Bus, p bus.Progress, now func() (state, waiting string)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	store := func() {
 		short, cancel := context.WithTimeout(ctx, tickTimeout)
 		defer cancel()
-		p.State, p.Waiting, p.Updated = bus.Running, what, time.Now().UTC()
+		p.State, p.Waiting = now()
+		p.Updated = time.Now().UTC()
 		_ = b.SetProgress(short, p) // nothing depends on it
 	}
 	store()

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"shaver/internal/jobs/bus"
@@ -16,11 +17,18 @@ type cleaner struct {
 	more chan struct{} // holds a signal when there may be work
 
 	mu      sync.Mutex
-	results []job.Result
+	results []covered
 	blobs   []string
 	idle    *sync.Cond // uses mu; broadcast when no work is left
 	busy    bool
 	ended   bool // run has returned
+}
+
+// covered is a result in the checkpoint, and those of its shards whose own results are not to be
+// deleted yet.
+type covered struct {
+	job.Result
+	coming []int
 }
 
 func newCleaner(b *bus.Bus, id string, plan *job.Plan) *cleaner {
@@ -31,7 +39,7 @@ func newCleaner(b *bus.Bus, id string, plan *job.Plan) *cleaner {
 
 // add queues results, with their partials and shards, and blobs for deletion. It never
 // blocks.
-func (c *cleaner) add(results []job.Result, blobs ...string) {
+func (c *cleaner) add(results []covered, blobs ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.results, c.blobs = append(c.results, results...), append(c.blobs, blobs...)
@@ -80,11 +88,14 @@ func (c *cleaner) run(ctx context.Context) error {
 	}
 }
 
-// delete deletes a result, its partial and its shards, and the results of the other shards.
-func (c *cleaner) delete(ctx context.Context, r *job.Result) error {
+// delete deletes a result, its partial and its shards, and the results of the other shards
+// that have come.
+func (c *cleaner) delete(ctx context.Context, r *covered) error {
 	for _, shard := range r.Covers() {
-		if err := c.bus.DeleteResult(ctx, c.id, shard); err != nil {
-			return err
+		if !slices.Contains(r.coming, shard) {
+			if err := c.bus.DeleteResult(ctx, c.id, shard); err != nil {
+				return err
+			}
 		}
 		if err := c.bus.Delete(ctx, bus.ShardName(c.id, shard)); err != nil {
 			return err

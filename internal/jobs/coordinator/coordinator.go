@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -193,10 +194,15 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 		return nil, err
 	}
 	if j.Plan.Ranges > 0 {
-		stop := stayAlive(ctx, b, progress, fmt.Sprintf("%d mergers", j.Plan.Ranges))
-		s, err = acquire(ctx, b, j, claim, s, log)
+		var found atomic.Int64
+		begun := time.Now()
+		stop := stayAliveAs(ctx, b, progress, func() (state, waiting string) { return awaitingMergers(j.Plan.Ranges, found.Load(), time.Since(begun)) })
+		s, err = acquire(ctx, b, j, claim, s, func(mergers int) { found.Store(int64(mergers)) }, log)
 		stop()
 		defer s.closeRanges()
+		if errors.Is(err, bus.ErrCancelled) {
+			return nil, errors.Join(cleanUp(ctx, b, j.ID, claim, log), err)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -40,9 +40,12 @@ type bench struct {
 	hold   time.Duration // worker.Config.Hold
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t *testing.T) *bench { return newBenchOn(t, "") }
+
+// newBenchOn is newBench with a server that listens.
+func newBenchOn(t *testing.T, listen string) *bench {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: listen})
 	if err != nil {
 		t.Fatal(err)
 	}

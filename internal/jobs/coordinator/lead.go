@@ -209,7 +209,7 @@ func (l *leader) sendOverWire(q *job.Quarantine) {
 func (l *leader) tick(ctx context.Context) (end job.Action, err error) {
 	short, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
-	if err := l.claim.Check(short); errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) {
+	if err := l.claim.Check(short); errors.Is(err, bus.ErrFenced) || errors.Is(err, bus.ErrEnded) || bus.IsGone(err) {
 		return nil, err
 	}
 	if cancelled, err := l.bus.IsCancelled(short, l.job.ID); err == nil && cancelled {
@@ -315,9 +315,17 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 	case job.Save:
 		return job.Saved{}, l.save(ctx)
 	case job.Clear:
-		l.cleaner.add(a.Results)
+		for _, r := range a.Results {
+			l.cleaner.add([]covered{{r, a.Coming}})
+		}
+	case job.Forget:
+		return nil, l.bus.DeleteResult(ctx, id, a.Shard)
 	case job.Discard:
-		l.log.Warn("result discarded", zap.Int("shard", a.Shard), zap.String("why", a.Why))
+		level := zap.WarnLevel
+		if a.Spare {
+			level = zap.DebugLevel
+		}
+		l.log.Log(level, "result discarded", zap.Int("shard", a.Shard), zap.String("why", a.Why))
 		if err := l.bus.DeleteResult(ctx, id, a.Shard); err != nil || a.Partial == "" {
 			return nil, err
 		}

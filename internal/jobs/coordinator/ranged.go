@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -46,15 +47,35 @@ func (m *sums) check(ctx context.Context, e tally.Sampling) (*tally.Result, erro
 
 // acquire finds the mergers that keep the sums of a job with ranges, and makes them begin with the
 // checkpoint. If a part of the checkpoint is lost, the job begins with nothing merged. The caller
-// must close s.ranges, also after an error, unless they are nil.
-func acquire(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Claim, s *sums, log *zap.Logger) (*sums, error) {
-	spread := merger.Job{ID: j.ID, Epoch: claim.Lead.Epoch, Shape: j.Architecture.Shape(), Form: formOf(j), Check: claim.Check}
+// must close s.ranges, also after an error, unless they are nil. onFound is called with the number
+// of mergers found so far.
+func acquire(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Claim, s *sums, onFound func(mergers int), log *zap.Logger) (*sums, error) {
+	spread := merger.Job{ID: j.ID, Epoch: claim.Lead.Epoch, Shape: j.Architecture.Shape(), Form: formOf(j), OnFound: onFound, Check: func(ctx context.Context) error {
+		if err := claim.Check(ctx); err != nil {
+			return err
+		}
+		cancelled, err := b.IsCancelled(ctx, j.ID)
+		if err == nil && cancelled {
+			err = fmt.Errorf("job %s: %w", j.ID, bus.ErrCancelled)
+		}
+		return err
+	}}
 	ranges, fresh, err := merger.Acquire(ctx, b, spread, j.Plan.Ranges, s.parts, log)
 	if fresh {
 		s = newSumsOf(j)
 	}
 	s.ranges = ranges
 	return s, err
+}
+
+// awaitingMergers returns the state of a job that has waited for its mergers for some time, and what it waits
+// for.
+func awaitingMergers(needed int, found int64, since time.Duration) (state, waiting string) {
+	state = bus.Running
+	if since >= quietAfter {
+		state = bus.Stalled
+	}
+	return state, fmt.Sprintf("%d mergers, of which %d are found", needed, found)
 }
 
 // closeRanges frees the mergers of s.

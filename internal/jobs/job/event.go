@@ -58,13 +58,20 @@ type (
 	// answers it.
 	Save struct{}
 	// Clear deletes what the checkpoint has made unnecessary: results, partials and
-	// shards.
-	Clear struct{ Results []Result }
+	// shards. A worker stores one result after the other for the shards of a partial, so some
+	// may not be stored yet. Forget follows for each of these.
+	Clear struct {
+		Results []Result
+		Coming  []int // shards of Results whose own results must not be deleted yet
+	}
+	// Forget deletes the result of a shard whose partial Clear has deleted.
+	Forget struct{ Shard int }
 	// Discard deletes a result and its partial.
 	Discard struct {
 		Shard   int
 		Partial string // "" if unknown
 		Why     string
+		Spare   bool // the shard is merged, so nothing is lost
 	}
 	// Withdraw deletes the task of a shard.
 	Withdraw struct{ Shard int }

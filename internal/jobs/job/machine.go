@@ -54,6 +54,8 @@ type Machine struct {
 	count   [quarantined + 1]int
 	unsaved []Result        // results merged since the last checkpoint
 	refused map[string]bool // partials of several shards that could not be used
+	heard   map[int]bool    // shards of unsaved whose own results came
+	coming  map[int]string  // shards of the checkpoint whose own results did not come yet, and the partials they came with
 	held    int64           // bytes of the partials in unsaved
 	largest int64           // bytes of the largest partial so far
 	saving  bool            // Save was asked for and not yet answered
@@ -76,7 +78,7 @@ func NewMachine(spec *Spec, plan Plan, limits Limits, done Shards, judged int) *
 		panic(fmt.Sprintf("job: NewMachine: limits %+v, plan %+v", limits, plan))
 	}
 	n := plan.Shards()
-	m := &Machine{spec: spec, plan: plan, limits: limits, state: make([]state, n), tries: make([]uint8, n), doubt: make([]uint8, n), reasons: map[int]Quarantine{}, refused: map[string]bool{}}
+	m := &Machine{spec: spec, plan: plan, limits: limits, state: make([]state, n), tries: make([]uint8, n), doubt: make([]uint8, n), reasons: map[int]Quarantine{}, refused: map[string]bool{}, heard: map[int]bool{}, coming: map[int]string{}}
 	m.count[todo] = n
 	m.round = max(plan.RoundOf(done), min(judged, plan.rounds()-1))
 	m.limit = plan.End(m.round)
@@ -185,14 +187,19 @@ func (m *Machine) result(r Result) []Action {
 		return []Action{Ignore{r.Shard, "result is being merged"}}
 	case merged:
 		if m.mergedFrom(r.Shard) != r.Partial.Name { // the shard came with the partial of several shards
-			return []Action{Discard{r.Shard, r.Partial.Name, "the shard was merged already"}}
+			return []Action{Discard{r.Shard, r.Partial.Name, "the shard was merged already", true}}
 		}
+		m.heard[r.Shard] = true
 		return []Action{Ignore{r.Shard, "result was merged already"}}
 	case saved:
-		return []Action{Discard{r.Shard, r.Partial.Name, "the shard is in the checkpoint"}}
+		if m.coming[r.Shard] == r.Partial.Name { // Clear has deleted the partial
+			delete(m.coming, r.Shard)
+			return []Action{Forget{r.Shard}}
+		}
+		return []Action{Discard{r.Shard, r.Partial.Name, "the shard is in the checkpoint", true}}
 	}
 	if m.refused[r.Partial.Name] { // the shard is published again already
-		return []Action{Discard{r.Shard, "", "its partial, which has several shards, could not be used"}}
+		return []Action{Discard{r.Shard, "", "its partial, which has several shards, could not be used", false}}
 	}
 	rows := int64(0)
 	for _, shard := range r.Covers() {
@@ -208,12 +215,12 @@ func (m *Machine) result(r Result) []Action {
 		return m.unusable(Unusable{Shard: r.Shard, Partial: r.Partial.Name, Why: fmt.Sprintf("its result was computed by kernel %s, expected %s", r.Kernel, m.spec.Kernel)})
 	}
 	if m.over(r.Shard) {
-		return []Action{Discard{r.Shard, r.Partial.Name, "its round is over"}}
+		return []Action{Discard{r.Shard, r.Partial.Name, "its round is over", false}}
 	}
 	for _, shard := range r.Covers() {
 		if s := m.state[shard]; s == merging || s == merged || s == saved { // another worker was faster
 			m.republish(r.Shard)
-			return []Action{Discard{r.Shard, r.Partial.Name, fmt.Sprintf("shard %d of the same partial is merged already", shard)}}
+			return []Action{Discard{r.Shard, r.Partial.Name, fmt.Sprintf("shard %d of the same partial is merged already", shard), false}}
 		}
 	}
 	var actions []Action
@@ -224,6 +231,7 @@ func (m *Machine) result(r Result) []Action {
 		m.set(shard, merging)
 	}
 	m.largest = max(m.largest, r.Bytes())
+	m.heard[r.Shard] = true
 	return append(actions, Merge{r})
 }
 
@@ -260,17 +268,17 @@ func (m *Machine) unusable(e Unusable) []Action {
 	case merged:
 		return []Action{Ignore{e.Shard, "its result became unreadable after it was merged"}}
 	case saved:
-		return []Action{Discard{e.Shard, e.Partial, "the shard is in the checkpoint"}}
+		return []Action{Discard{e.Shard, e.Partial, "the shard is in the checkpoint", true}}
 	case quarantined:
 		if m.over(e.Shard) {
-			return []Action{Discard{e.Shard, e.Partial, "its round is over"}}
+			return []Action{Discard{e.Shard, e.Partial, "its round is over", false}}
 		}
 	}
-	actions := []Action{Discard{e.Shard, e.Partial, e.Why}}
+	actions := []Action{Discard{e.Shard, e.Partial, e.Why, false}}
 	for _, shard := range e.Shards {
 		m.refused[e.Partial] = true
 		if shard != e.Shard {
-			actions = append(actions, Discard{shard, "", e.Why})
+			actions = append(actions, Discard{shard, "", e.Why, false})
 			actions = append(actions, m.retry(shard, "its result is unusable: "+e.Why)...)
 		}
 	}
@@ -288,7 +296,7 @@ func (m *Machine) foreign(e Foreign) []Action {
 	case s == merging || s == merged: // the stored result is by now the one that was merged
 		return []Action{Ignore{e.Shard, e.Why}}
 	default:
-		actions = []Action{Discard{e.Shard, e.Partial, e.Why}}
+		actions = []Action{Discard{e.Shard, e.Partial, e.Why, false}}
 	}
 	if s != merging && s != merged && s != saved && (s != quarantined || e.Aside && !m.over(e.Shard)) {
 		m.republish(e.Shard)
@@ -411,14 +419,20 @@ func (m *Machine) saved() []Action {
 	if !m.saving {
 		panic("job: Step: saved without a request")
 	}
+	var coming []int
 	for i := range m.unsaved {
 		for _, shard := range m.unsaved[i].Covers() {
 			m.set(shard, saved)
+			if !m.heard[shard] {
+				m.coming[shard] = m.unsaved[i].Partial.Name
+				coming = append(coming, shard)
+			}
 		}
 	}
-	clear := Clear{m.unsaved}
+	act := Clear{m.unsaved, coming}
+	clear(m.heard)
 	m.unsaved, m.held, m.saving = nil, 0, false
-	return []Action{clear}
+	return []Action{act}
 }
 
 // settled reports whether every shard of the rounds so far is merged or quarantined.

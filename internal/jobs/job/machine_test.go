@@ -119,6 +119,11 @@ func describe(actions []Action) string {
 			for _, r := range a.Results {
 				fmt.Fprintf(&out, "clear %d %s\n", r.Shard, r.Partial.Name)
 			}
+			if len(a.Coming) > 0 {
+				fmt.Fprintf(&out, "without the results of %v\n", a.Coming)
+			}
+		case Forget:
+			fmt.Fprintf(&out, "forget %d\n", a.Shard)
 		case Discard:
 			fmt.Fprintf(&out, "discard %d %s: %s\n", a.Shard, a.Partial, a.Why)
 		case Withdraw:

@@ -155,9 +155,18 @@ func (w *world) do(a Action) (outcome Event) {
 	case Clear:
 		for _, r := range a.Results {
 			for _, shard := range r.Covers() {
-				w.remove(shard, r.Partial.Name)
+				if slices.Contains(a.Coming, shard) {
+					delete(w.partials, r.Partial.Name)
+				} else {
+					w.remove(shard, r.Partial.Name)
+				}
 			}
 		}
+	case Forget:
+		if w.partials[w.results[a.Shard].Partial.Name] {
+			w.Fatalf("the result of shard %d is deleted without its partial", a.Shard)
+		}
+		delete(w.results, a.Shard)
 	case Discard:
 		w.remove(a.Shard, a.Partial)
 	case Withdraw:

@@ -44,6 +44,8 @@ type Job struct {
 	// Check is called now and then while Acquire waits. If it returns an error, such as that
 	// another coordinator leads the job, Acquire returns it.
 	Check func(ctx context.Context) error
+	// OnFound is called with the number of mergers found so far; nil = no call.
+	OnFound func(mergers int)
 }
 
 // Acquire finds mergers for n ranges of the features of j. It waits until enough mergers are free.
@@ -58,12 +60,16 @@ func Acquire(ctx context.Context, b *bus.Bus, j Job, n int, checkpoints []job.Bl
 			r.Close(context.WithoutCancel(ctx))
 		}
 	}()
+	wait := waitLog{begun: time.Now()}
 	for len(r.mergers) < n {
-		m, err := r.find(ctx, &j, n)
+		m, err := r.find(ctx, &j, n, &wait)
 		if err != nil {
 			return r, false, err
 		}
 		r.mergers = append(r.mergers, m)
+		if j.OnFound != nil {
+			j.OnFound(len(r.mergers))
+		}
 		r.living.Go(func() { m.live(living) })
 	}
 	begin := func(i int) *begin {
@@ -88,9 +94,27 @@ func Acquire(ctx context.Context, b *bus.Bus, j Job, n int, checkpoints []job.Bl
 	return r, true, err
 }
 
+// waitLog says when a wait for mergers is logged.
+type waitLog struct{ begun, logged time.Time }
+
+const (
+	waitFirst = 2 * time.Second  // until the first log line
+	waitEvery = 15 * time.Second // between log lines
+)
+
+// due reports whether a log line is due now, and notes that it is written.
+func (w *waitLog) due() bool {
+	now := time.Now()
+	due := now.Sub(w.begun) >= waitFirst && now.Sub(w.logged) >= waitEvery
+	if due {
+		w.logged = now
+	}
+	return due
+}
+
 // find returns a merger that is now this coordinator's.
-func (r *Ranges) find(ctx context.Context, j *Job, n int) (*remote, error) {
-	begun, checked, logged := time.Now(), time.Now(), false
+func (r *Ranges) find(ctx context.Context, j *Job, n int, wait *waitLog) (*remote, error) {
+	checked := time.Now()
 	for {
 		o := offer{Job: j.ID, Epoch: j.Epoch, Token: newToken()}
 		text, err := json.Marshal(o)
@@ -121,9 +145,9 @@ func (r *Ranges) find(ctx context.Context, j *Job, n int) (*remote, error) {
 			}
 			checked = time.Now()
 		}
-		if !logged && time.Since(begun) > pingEvery {
-			r.log.Info("waiting for mergers", zap.Int("needed", n), zap.Int("found", len(r.mergers)))
-			logged = true
+		if wait.due() {
+			r.log.Warn("waiting for mergers", zap.Int("needed", n), zap.Int("found", len(r.mergers)), zap.Duration("since", time.Since(wait.begun).Round(time.Second)),
+				zap.String("help", fmt.Sprintf(`--ranges=%d needs as many processes "coordinator merge" of this build that keep no range of another job: start more of them (mergers.replicas of the Helm chart), or cancel the job and submit it with fewer ranges`, n)))
 		}
 		if err := pause(ctx); err != nil {
 			return nil, err

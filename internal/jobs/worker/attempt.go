@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -81,41 +83,85 @@ func (a *attempt) begin(ctx context.Context) {
 // finish ends the task on the bus and reports its outcome. err says why it has no result, or is
 // nil. finish returns an error only if the worker must end.
 func (a *attempt) finish(ctx context.Context, err error) error {
-	over := errors.Is(err, errOver) || errors.Is(context.Cause(a.computing), errOver)
-	a.stop(nil)
-	<-a.beating
-	outcome, err := a.outcome(ctx, over, err)
-	if a.OnTask != nil {
-		a.OnTask(&a.d.Task, outcome, a.d.Try, a.took)
-	}
-	return err
+	return finish(ctx, []*attempt{a}, err)
 }
 
-// outcome is finish without the report.
-func (a *attempt) outcome(ctx context.Context, over bool, err error) (Outcome, error) {
+// finish ends several tasks of a job, at least one, like attempt.finish. It ends them at the same
+// time, because each may wait for a lease if the server does not answer.
+func finish(ctx context.Context, attempts []*attempt, err error) (ends error) {
+	type end struct {
+		outcome     Outcome
+		fatal, sent error
+	}
+	all := make([]end, len(attempts))
+	var group sync.WaitGroup
+	for i, a := range attempts {
+		group.Go(func() {
+			over := errors.Is(err, errOver) || errors.Is(context.Cause(a.computing), errOver)
+			a.stop(nil)
+			<-a.beating
+			e := &all[i]
+			e.outcome, e.fatal, e.sent = a.outcome(ctx, over, err)
+		})
+	}
+	group.Wait()
+	var over, lost, unsent []int // shards
+	var cause error              // of the first in lost or unsent
+	for i, a := range attempts {
+		e, shard := all[i], a.d.Task.Shard
+		switch {
+		case e.outcome == Over && e.sent != nil:
+			lost = append(lost, shard)
+		case e.outcome == Over:
+			over = append(over, shard)
+		case e.sent != nil:
+			unsent = append(unsent, shard)
+		}
+		cause, ends = cmp.Or(cause, e.sent), errors.Join(ends, e.fatal)
+		if a.OnTask != nil {
+			a.OnTask(&a.d.Task, e.outcome, a.d.Try, a.took)
+		}
+	}
+	log := attempts[0].Log.With(zap.String("job", attempts[0].d.Task.Job))
+	if len(over) > 0 {
+		log.Info("the job is over and does not need the tasks", zap.Ints("shards", over))
+	}
+	if len(lost) > 0 {
+		log.Warn("the server has neither the job nor its tasks any more: it has lost what it stored, or the job was ended", zap.Ints("shards", lost), zap.Error(cause))
+	}
+	if len(unsent) > 0 {
+		log.Warn("tasks done, but not acknowledged: they may be computed again", zap.Ints("shards", unsent), zap.Error(cause))
+	}
+	return ends
+}
+
+// overTimeout limits the acknowledgement of a task whose job is over. The job's clean-up deletes the
+// task too.
+const overTimeout = 5 * time.Second
+
+// outcome is finish without the report. fatal says that the worker must end. sent says why the task could
+// not be acknowledged.
+func (a *attempt) outcome(ctx context.Context, over bool, err error) (o Outcome, fatal, sent error) {
 	switch {
 	case over:
-		a.log.Info("the job is over and does not need the task")
-		_ = a.lease.Done(ctx) // the job's clean-up deletes the task too
-		return Over, nil
+		short, cancel := context.WithTimeout(ctx, overTimeout)
+		defer cancel()
+		return Over, nil, a.lease.Done(short)
 	case err == nil:
-		if err := a.lease.Done(ctx); err != nil {
-			a.log.Warn("task done, but not acknowledged: it may be computed again", zap.Error(err))
-		}
-		return Done, nil
+		return Done, nil, a.lease.Done(ctx)
 	case ctx.Err() != nil:
 		a.release(0)
-		return Abandoned, ctx.Err()
+		return Abandoned, ctx.Err(), nil
 	case errors.Is(err, errLost):
 		a.log.Warn("the task waits until its data is stored again", zap.Error(err))
-		return a.asideOutcome(ctx, Lost, a.lease.Lost(ctx, err.Error())), nil
+		return a.asideOutcome(ctx, Lost, a.lease.Lost(ctx, err.Error())), nil, nil
 	case fault.IsInput(err) || a.d.Last():
 		a.log.Error("task set aside", zap.Error(err))
-		return a.asideOutcome(ctx, Quarantined, a.lease.Quarantine(ctx, err.Error(), fault.IsInput(err))), nil
+		return a.asideOutcome(ctx, Quarantined, a.lease.Quarantine(ctx, err.Error(), fault.IsInput(err))), nil, nil
 	default:
 		a.log.Warn("task failed, it will be tried again", zap.Error(err))
 		a.release(time.Second)
-		return Failed, nil
+		return Failed, nil, nil
 	}
 }
 

@@ -361,7 +361,7 @@ func TestHeartbeat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, d := newTask(t)
-				a := fakeAttempt(&Config{Threads: 1, Models: new(Models)}, f, d)
+				a := fakeAttempt(&Config{Threads: 1, Models: new(Models), Log: zap.NewNop()}, f, d)
 				f.hooks["get shard"] = func(ctx context.Context) error {
 					for range 100 {
 						if c.steps {

@@ -77,11 +77,7 @@ func (g *group) flush(ctx context.Context) error {
 		return nil
 	}
 	slices.SortFunc(attempts, func(a, b *attempt) int { return a.d.Task.Shard - b.d.Task.Shard })
-	failed := g.store(ctx)
-	var ends error
-	for _, a := range attempts {
-		ends = errors.Join(ends, a.finish(ctx, failed))
-	}
+	ends := finish(ctx, attempts, g.store(ctx))
 	*g = group{attempts: attempts[:0]}
 	return ends
 }

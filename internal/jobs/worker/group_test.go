@@ -4,11 +4,13 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"shaver/internal/data/arrowio"
 	"shaver/internal/jobs/bus"
@@ -185,6 +187,49 @@ func TestEndingsOfCombinedTasks(t *testing.T) {
 					if w.outcomes[shard] != c.outcome {
 						t.Errorf("shard %d: outcome %q, want %q", shard, w.outcomes[shard], c.outcome)
 					}
+				}
+			})
+		})
+	}
+}
+
+// If the server has lost what it stored and answers no acknowledgement, the worker waits once for
+// all tasks that it holds, and says once what happened.
+func TestServerLosesItsStore(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost bool // the job, too
+		want string
+	}{
+		"the job is lost":    {true, "it has lost what it stored"},
+		"the tasks are lost": {false, "not acknowledged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newCrowd(t, 6)
+				core, logged := observer.New(zap.InfoLevel)
+				w.runner.Log = zap.New(core)
+				w.hooks["done"] = func(ctx context.Context) error { // as bus.Delivery.Done, which waits for a lease
+					short, cancel := context.WithTimeout(ctx, time.Minute)
+					defer cancel()
+					<-short.Done()
+					return short.Err()
+				}
+				for i := range w.tasks {
+					w.run(i)
+				}
+				if c.lost {
+					w.end()
+				}
+				begun := time.Now()
+				if err := w.flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begun); took > time.Minute+time.Second {
+					t.Errorf("the worker waited %v for 6 tasks, expected at most one lease", took)
+				}
+				all := logged.All()
+				if len(all) != 1 || all[0].Level != zap.WarnLevel || !strings.Contains(all[0].Message, c.want) || len(all[0].ContextMap()["shards"].([]any)) != 6 {
+					t.Errorf("log %v, expected one warning with %q and six shards", all, c.want)
 				}
 			})
 		})

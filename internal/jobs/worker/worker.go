@@ -55,18 +55,63 @@ const (
 )
 
 // Run computes one task after the other. If ctx ends, Run abandons its current task and
-// returns ctx's error. If drain is closed, Run first finishes the task and returns nil.
+// returns ctx's error. If drain is closed, Run first finishes the task and returns nil. If it is
+// then not connected to the server for goneAfter, it abandons the task.
 func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
+	ctx, abandon := context.WithCancelCause(ctx)
+	defer abandon(nil)
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
 		select {
 		case <-drain:
 			stop()
+			if c.serverGone(ctx) {
+				abandon(errGone)
+			}
 		case <-waiting.Done():
 		}
 	}()
-	w := runner{Config: &c, steps: &atomic.Int64{}, kernels: slices.Clone(c.Kernels)}
+	err := run(ctx, waiting, &c)
+	if context.Cause(ctx) == errGone {
+		return nil
+	}
+	return err
+}
+
+// goneAfter is how long a worker that is to end stays without a connection to the server.
+var goneAfter = 10 * time.Second
+
+// errGone means that a worker that is to end cannot reach the server.
+var errGone = errors.New("the server is gone")
+
+// serverGone returns true when there was no connection to the server for goneAfter, and false
+// when ctx ends.
+func (c *Config) serverGone(ctx context.Context) bool {
+	tick := time.NewTicker(goneAfter / 20)
+	defer tick.Stop()
+	var since time.Time // zero = connected
+	for {
+		switch err := c.Bus.Ready(); {
+		case err == nil:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) >= goneAfter:
+			c.Log.Warn("ending without storing what was computed, because the server is gone; other workers compute it again", zap.Duration("since", goneAfter), zap.Error(err))
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// run computes tasks until ctx or waiting ends. When only waiting ends, it finishes its task first.
+func run(ctx, waiting context.Context, c *Config) error {
+	w := runner{Config: c, steps: &atomic.Int64{}, kernels: slices.Clone(c.Kernels)}
 	if len(w.kernels) == 0 {
 		w.kernels = []string{kernel.Name()}
 	}
@@ -90,7 +135,7 @@ func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 				c.Log.Info("ending after the current task; a second signal ends at once", zap.String("job", d.Task.Job), zap.Int("shard", d.Task.Shard))
 			}
 		})
-		err = w.run(ctx, newAttempt(&c, d, w.steps))
+		err = w.run(ctx, newAttempt(c, d, w.steps))
 		quiet()
 		if err != nil {
 			return err
