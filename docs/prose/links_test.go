@@ -93,3 +93,27 @@ func anchors(t *testing.T, path string) map[string]bool {
 	}
 	return all
 }
+
+// Every path in docs/internals/extending.md is in this repository, except those with a name
+// in capital letters, which stands for a new file.
+func TestExtendingPaths(t *testing.T) {
+	const root = "../.."
+	data, err := os.ReadFile(filepath.Join(root, "docs", "internals", "extending.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := regexp.MustCompile("`((?:cmd|docs|internal|schemas|testdata)/[a-zA-Z0-9_./-]+)`").FindAllSubmatch(data, -1)
+	if len(paths) < 40 {
+		t.Errorf("%d paths were found, expected at least 40", len(paths))
+	}
+	placeholder := regexp.MustCompile(`[A-Z]{2,}`)
+	for _, p := range paths {
+		path := string(p[1])
+		if placeholder.MatchString(path) {
+			path = filepath.Dir(path)
+		}
+		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(path))); err != nil {
+			t.Errorf("extending.md names a file that is not there: %v", err)
+		}
+	}
+}
