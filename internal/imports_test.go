@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -171,6 +172,39 @@ docs/prose:
 internal:
 schemas:
 `
+
+// areas is the order of the folders of internal, and of the programs. A package imports nothing of an area
+// to its right. Areas between commas do not import each other.
+const areas = "base < num < onnx < click < value < data < jobs < prune, ops < app < cmd"
+
+// The policy follows the order of the areas.
+func TestAreas(t *testing.T) {
+	position := map[string]int{}
+	for i, place := range strings.Split(areas, " < ") {
+		for _, area := range strings.Split(place, ", ") {
+			position[area] = i + 1
+		}
+	}
+	folders, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range folders {
+		if f.IsDir() && position[f.Name()] == 0 {
+			t.Errorf("internal/%s is not an area", f.Name())
+		}
+	}
+	area := func(name string) string { return strings.Split(name, "/")[0] }
+	for line := range strings.Lines(policy) {
+		name, list, _ := strings.Cut(strings.TrimSpace(line), ":")
+		at := position[area(name)]
+		for _, imported := range strings.Fields(list) {
+			if p := position[area(imported)]; at > 0 && p > 0 && (p > at || p == at && area(imported) != area(name)) {
+				t.Errorf("%s imports %s: expected no area to the right in %s", name, imported, areas)
+			}
+		}
+	}
+}
 
 // impure lists the packages of the standard library that a pure package may not import.
 var impure = []string{"os", "net", "io", "io/fs", "net/http", "path/filepath", "os/exec", "os/signal", "syscall", "time", "database/sql", "embed", "log", "log/slog", "unsafe"}
