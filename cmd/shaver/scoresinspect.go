@@ -70,7 +70,7 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 		return
 	}
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", s.LossFull, s.LossEmpty)
-	fmt.Fprintf(w, "efficiency error\t%s\n", scores.EfficiencyText(s.EfficiencyError, s.EfficiencySE))
+	scores.WriteEfficiency(w, s.EfficiencyError, s.EfficiencySE, scores.Bias(&s.Spec.Options), s.Warning)
 	rule := "meets"
 	if s.Convergence >= 0.01 {
 		rule = "misses"

@@ -35,7 +35,9 @@ type JobReport struct {
 	EfficiencyError *float64 `json:"efficiency_error,omitempty"`
 	// EfficiencySE is the standard error of EfficiencyError, for estimators without the
 	// efficiency identity. An error above twice this value is bias.
-	EfficiencySE    float64        `json:"efficiency_se,omitempty"`
+	EfficiencySE float64 `json:"efficiency_se,omitempty"`
+	// Warning says that the values mean little, and what to do; see scores.File.Warning.
+	Warning         string         `json:"warning,omitempty"`
 	Digests         Digests        `json:"digests"`
 	Shards          int            `json:"shards"` // 0 if an earlier run wrote the scores but no report; Workers is empty then
 	RowsPerShard    int64          `json:"rows_per_shard"`
@@ -62,6 +64,8 @@ type JobReport struct {
 	// Evaluations is the number of rows that were computed for Days, each counted once for
 	// each model.
 	Evaluations int64 `json:"evaluations,omitempty"`
+
+	bias string `json:"-"` // result of scores.Bias
 }
 
 // Digests are SHA-256 digests in hexadecimal.
@@ -102,7 +106,7 @@ func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
 		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Resumed: o.Resumed, Stopped: s.Stopped, Audit: s.Audit, Lineage: s.Lineage,
 	}
 	if !s.Ranks() {
-		r.LossEmpty, r.EfficiencyError = &s.LossEmpty, &s.EfficiencyError
+		r.LossEmpty, r.EfficiencyError, r.Warning, r.bias = &s.LossEmpty, &s.EfficiencyError, s.Warning(), scores.Bias(&s.Spec.Options)
 	}
 	if l := s.Lineage; l != nil {
 		r.Rows, r.DatasetRows, r.Note = l.Rows, s.DatasetRows, l.Doubt(s.DatasetRows)
@@ -192,5 +196,5 @@ func (r *JobReport) Table(w io.Writer, path string, until *job.Until) {
 		return
 	}
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, deref(r.LossEmpty))
-	fmt.Fprintf(w, "efficiency error\t%s\n", scores.EfficiencyText(deref(r.EfficiencyError), r.EfficiencySE))
+	scores.WriteEfficiency(w, deref(r.EfficiencyError), r.EfficiencySE, r.bias, r.Warning)
 }

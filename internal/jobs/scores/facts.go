@@ -36,7 +36,8 @@ type ValueFacts struct {
 	StandardError   string  `json:"standard_error"`          // whether the standard errors on the dataset are estimates or upper bounds
 	MaxSE           float64 `json:"max_se"`
 	MaxPopulationSE float64 `json:"max_se_population"`
-	Convergence     float64 `json:"convergence"` // max_se / (largest - smallest phi); the paper stops below 0.01
+	Warning         string  `json:"warning,omitempty"` // see File.Warning
+	Convergence     float64 `json:"convergence"`       // max_se / (largest - smallest phi); the paper stops below 0.01
 }
 
 // FieldFacts describes a field. Its sums are nil for a path.
@@ -60,7 +61,7 @@ func (f *File) Facts() (*Facts, error) {
 	}
 	if !f.Ranks() {
 		facts.NoInterval, facts.ValueFacts = &s.NoInterval, &ValueFacts{
-			LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(),
+			LossEmpty: f.LossEmpty, EfficiencyError: f.EfficiencyError, EfficiencySE: f.EfficiencySE, StandardError: f.StandardError(), Warning: f.Warning(),
 			MaxSE: s.MaxSE, MaxPopulationSE: s.MaxPopulationSE, Convergence: s.Convergence(),
 		}
 	}

@@ -40,14 +40,21 @@ func (s *Stopped) Text(until *job.Until) string {
 	return text
 }
 
-// EfficiencyText returns an efficiency error as a cell of a table, and its standard
-// error as the next cell unless that is 0.
-func EfficiencyText(efficiencyError, se float64) string {
+// WriteEfficiency writes an efficiency error and its standard error, unless that is 0, as a line of
+// a table. bias is the result of Bias, and warning that of File.Warning; each that is not "" gets a
+// line more.
+func WriteEfficiency(w io.Writer, efficiencyError, se float64, bias, warning string) {
 	text := fmt.Sprintf("%.3g", efficiencyError)
 	if se != 0 {
 		text += fmt.Sprintf("\tstandard error %.2g", se)
 	}
-	return text
+	fmt.Fprintf(w, "efficiency error\t%s\n", text)
+	if bias != "" {
+		fmt.Fprintf(w, "\t\t%s\n", bias)
+	}
+	if warning != "" {
+		fmt.Fprintf(w, "warning\t%s\n", warning)
+	}
 }
 
 // Effort describes in words how much work a job does for each row.

@@ -93,6 +93,9 @@ func (o *Options) Choose() (*Choice, error) {
 	if text := Deep(s.Scores[0], dropped, o.Scores); o.Aggregate == scores.ByPath && text != "" && o.Warn != nil {
 		o.Warn(text)
 	}
+	if text := s.Scores[0].Warning(); o.Aggregate != "" && text != "" && o.Warn != nil {
+		o.Warn(o.Scores + ": " + text)
+	}
 	a, baseline := &s.Checkpoint.Architecture, s.Scores[0].Spec.Baseline
 	c := &Choice{
 		Out: o.Out, Method: o.method, Baseline: baseline, Aggregate: o.Aggregate, Rank: o.Rank, Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: mask.EmptyFeatures(a, dropped), Previous: stable,

@@ -200,6 +200,32 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// Scores whose efficiency error exceeds what their values share are pruned by, with a warning.
+func TestWarning(t *testing.T) {
+	f := newFiles(t)
+	s, err := scores.Read(f.scores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Spec.Options = estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain}
+	s.LossFull, s.LossEmpty, s.EfficiencySE = .5, .581, .1
+	for _, off := range []float64{.08, 6.2} {
+		s.EfficiencyError = off
+		if err := scores.Write(f.scores, s); err != nil {
+			t.Fatal(err)
+		}
+		var warned []string
+		o := f.options("out.safetensors", mask.Sparsity, .5)
+		o.Warn = func(text string) { warned = append(warned, text) }
+		if _, err := o.Choose(); err != nil {
+			t.Fatal(err)
+		}
+		if off < 1 && warned != nil || off > 1 && (len(warned) != 1 || warned[0] != f.scores+": "+s.Warning()) {
+			t.Errorf("an efficiency error of %v: warnings %q", off, warned)
+		}
+	}
+}
+
 // Convert gives back the file that it compacted.
 func TestConvert(t *testing.T) {
 	f := newFiles(t)

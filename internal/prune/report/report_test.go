@@ -187,6 +187,22 @@ func needsNothing(t *testing.T, page string) {
 	}
 }
 
+// The page begins with the warning of its scores.
+func TestWarning(t *testing.T) {
+	f := facts()
+	f.Sweep = nil
+	for _, off := range []float64{.09, 6.2} {
+		f.Scores.Spec.Estimator, f.Scores.EfficiencyError = estimator.Multilinear, off
+		r, err := Write(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(r.HTML), "<strong>Warning</strong>: the efficiency error of multilinear, "); got != (off > 1) {
+			t.Errorf("an efficiency error of %v: the page has the warning: %t", off, got)
+		}
+	}
+}
+
 // The page leaves out sections for which it has no facts: the sweep, the resources of the job,
 // the features that are worth most, and the stopping rule. With a stopping rule it says how
 // the job ended.

@@ -1,0 +1,41 @@
+package scores
+
+import (
+	"strings"
+	"testing"
+
+	"shaver/internal/value/estimator"
+)
+
+// An efficiency error that exceeds what is shared out is a warning, which names walks. It is no
+// warning for estimators that share nothing out.
+func TestWarning(t *testing.T) {
+	for _, c := range []struct {
+		estimator string
+		off, se   float64
+		want      string // part of the warning, or "" for none
+	}{
+		{estimator.Multilinear, 6.2, .1, "derivatives"},
+		{estimator.Multilinear, 6.2, 6, "few rows"},
+		{estimator.Debiased, .09, .06, "few rows"},
+		{estimator.Multilinear, .08, .0001, ""},
+		{estimator.Taylor, 6.2, .1, ""},
+		{estimator.Antithetic, 6.2, 0, ""},
+	} {
+		var f File
+		f.Spec.Estimator, f.LossFull, f.LossEmpty, f.EfficiencyError, f.EfficiencySE = c.estimator, .5, .581, c.off, c.se
+		got := f.Warning()
+		if c.want == "" && got != "" || c.want != "" && !(strings.Contains(got, c.want) && strings.HasSuffix(got, "--estimator antithetic")) {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
+// Only the estimator with a bias is said to have one.
+func TestBias(t *testing.T) {
+	for _, name := range estimator.Names() {
+		if got := Bias(&estimator.Options{Estimator: name}); (got != "") != (name == estimator.Multilinear) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
