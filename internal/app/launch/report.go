@@ -43,6 +43,8 @@ type JobReport struct {
 	RowsPerShard    int64          `json:"rows_per_shard"`
 	Workers         map[string]int `json:"workers"`          // number of shards by the worker that computed them
 	QuarantinedRows int64          `json:"quarantined_rows"` // rows that are missing because their shards cannot be computed
+	// WalkedRows is the number of rows that have the values of walks; see tally.Result.Walked.
+	WalkedRows int64 `json:"walked_rows,omitempty"`
 	// Stopped says how a job with Until ended.
 	Stopped *scores.Stopped `json:"stopped,omitempty"`
 	// Audit is the result of the job's audit.
@@ -103,7 +105,7 @@ func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
 		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
 		LossFull: s.LossFull, EfficiencySE: s.EfficiencySE, Path: s.Path,
 		Digests:      Digests{s.Spec.Model, s.Spec.Dataset, digest},
-		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, Resumed: o.Resumed, Stopped: s.Stopped, Audit: s.Audit, Lineage: s.Lineage,
+		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, WalkedRows: s.Walked, Resumed: o.Resumed, Stopped: s.Stopped, Audit: s.Audit, Lineage: s.Lineage,
 	}
 	if !s.Ranks() {
 		r.LossEmpty, r.EfficiencyError, r.Warning, r.bias = &s.LossEmpty, &s.EfficiencyError, s.Warning(), scores.Bias(&s.Spec.Options)
@@ -176,6 +178,9 @@ func (r *JobReport) Table(w io.Writer, path string, until *job.Until) {
 	}
 	if r.QuarantinedRows > 0 {
 		fmt.Fprintf(w, "quarantined\t%d rows\n", r.QuarantinedRows)
+	}
+	if r.WalkedRows > 0 {
+		fmt.Fprintf(w, "walks\t%d rows\t%s\n", r.WalkedRows, scores.WalkedNote)
 	}
 	if r.Full != "" {
 		fmt.Fprintf(w, "all rows\t%s\n", r.Full)

@@ -29,6 +29,7 @@ const (
 	keyLossEmpty      = "loss_empty"
 	keyResidualSquare = "residual_square"
 	keyShared         = "shared"
+	keyWalked         = "walked" // only if it is not 0
 	keyDim            = "dim"
 	keySumLists       = "lists"
 
@@ -71,6 +72,9 @@ func partialMetadata(p *tally.Partial) arrow.Metadata {
 	}
 	for _, integer := range partialIntegers(p, paired) {
 		keys, values = append(keys, integer.key), append(values, decimal(*integer.value))
+	}
+	if p.Walked > 0 {
+		keys, values = append(keys, keyWalked), append(values, decimal(p.Walked))
 	}
 	keys, values = append(keys, keyDim, keySumLists), append(values, decimal(int64(p.Shape.Dim())), decimal(int64(tally.Lists(p.Form()))))
 	if paired {
@@ -198,6 +202,14 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form, dropped lay
 	for _, integer := range append(partialIntegers(p, form.Paired), keyed[int64]{keyDim, &got}, keyed[int64]{keySumLists, &lists}) {
 		if *integer.value, err = r.integer(integer.key); err != nil {
 			return nil, err
+		}
+	}
+	if _, found := r.meta[keyWalked]; found {
+		if p.Walked, err = r.integer(keyWalked); err != nil {
+			return nil, err
+		}
+		if p.Walked < 1 {
+			return nil, fault.Inputf("the metadata %q is %d, expected at least 1, or no such key", keyWalked, p.Walked)
 		}
 	}
 	if form.Paired {

@@ -313,6 +313,7 @@ func (r *rounds) countRowsOnce(f *scores.File) {
 	}
 	passes := int64(r.stopped.Passes)
 	f.Rows /= passes
+	f.Walked = (f.Walked + passes - 1) / passes
 	f.QuarantinedRows = (f.QuarantinedRows + passes - 1) / passes
 	count := make([]int64, len(f.Count))
 	for i, n := range f.Count {

@@ -47,7 +47,7 @@ func (s *Estimate) Result(sampled *tally.Result) tally.Result {
 	if s.left == 0 {
 		r.Rows, r.Count, r.LossFull, r.LossEmpty = sampled.Rows, sampled.Count, sampled.LossFull, sampled.LossEmpty
 	}
-	r.EfficiencyError, r.EfficiencySE = sampled.EfficiencyError, sampled.EfficiencySE
+	r.EfficiencyError, r.EfficiencySE, r.Walked = sampled.EfficiencyError, sampled.EfficiencySE, sampled.Walked
 	r.Values = tally.Values{}
 	return r
 }

@@ -12,8 +12,9 @@ type Facts struct {
 	Rows        int64         `json:"rows"`
 	DatasetRows int64         `json:"dataset_rows"`
 	Features    int           `json:"features"`
-	Dim         int           `json:"dim"`              // 0 if the tables have different numbers of columns
-	Tables      []model.Table `json:"tables,omitempty"` // if the model has look-ups
+	Dim         int           `json:"dim"`                   // 0 if the tables have different numbers of columns
+	Tables      []model.Table `json:"tables,omitempty"`      // if the model has look-ups
+	WalkedRows  int64         `json:"walked_rows,omitempty"` // number of rows that have the values of walks
 	LossFull    float64       `json:"loss_full"`
 	*ValueFacts               // nil for a path
 	Path        *Path         `json:"path,omitempty"`        // how the order of a path came about
@@ -57,7 +58,7 @@ func (f *File) Facts() (*Facts, error) {
 	s := f.Summary(values)
 	facts := &Facts{
 		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: f.Layout.Features(), Dim: f.Shape.Dim(), Tables: f.Layout.Tables,
-		LossFull: f.LossFull, Path: f.Path, Stopped: f.Stopped, Audit: f.Audit, Lineage: f.Lineage, Aggregate: aggregate, Entries: f.Layout.Parameters(),
+		WalkedRows: f.Walked, LossFull: f.LossFull, Path: f.Path, Stopped: f.Stopped, Audit: f.Audit, Lineage: f.Lineage, Aggregate: aggregate, Entries: f.Layout.Parameters(),
 	}
 	if !f.Ranks() {
 		facts.NoInterval, facts.ValueFacts = &s.NoInterval, &ValueFacts{

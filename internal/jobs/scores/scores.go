@@ -69,6 +69,7 @@ const (
 	keyEfficiencyError = "shaver.efficiency_error"
 	keyEfficiencySE    = "shaver.efficiency_se"
 	keyStandardError   = "shaver.standard_error"
+	keyWalked          = "shaver.walked_rows" // only if it is not 0
 	keyQuarantined     = "shaver.quarantined_rows"
 	keyStopped         = "shaver.stopped"
 	keyAudit           = "shaver.audit"
@@ -233,6 +234,9 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 	if f.EfficiencySE != 0 {
 		meta[keyEfficiencySE] = number(f.EfficiencySE)
 	}
+	if f.Walked != 0 {
+		meta[keyWalked] = strconv.FormatInt(f.Walked, 10)
+	}
 	for key, value := range map[string]any{keyStopped: f.Stopped, keyAudit: f.Audit, keyLineage: f.Lineage, keyPath: f.Path} {
 		text, err := json.Marshal(value)
 		if err != nil {
@@ -392,6 +396,11 @@ func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[st
 	}
 	if found, want := meta[keyStandardError], f.StandardError(); found != want {
 		return nil, fmt.Errorf("metadata %s is %q, expected %q", keyStandardError, found, want)
+	}
+	if text, found := meta[keyWalked]; found {
+		if f.Walked, err = strconv.ParseInt(text, 10, 64); err != nil || f.Walked < 1 || f.Walked > f.Rows {
+			return nil, fmt.Errorf("metadata %s is %q, expected a number of rows, 1 to %d", keyWalked, text, f.Rows)
+		}
 	}
 	numbers := map[string]*float64{keyLossFull: &f.LossFull}
 	if !f.Ranks() {

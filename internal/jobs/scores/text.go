@@ -40,6 +40,9 @@ func (s *Stopped) Text(until *job.Until) string {
 	return text
 }
 
+// WalkedNote explains the number of rows of tally.Result.Walked.
+const WalkedNote = "with values too large for the sums; they have those of walks instead"
+
 // WriteEfficiency writes an efficiency error and its standard error, unless that is 0, as a line of
 // a table. bias is the result of Bias, and warning that of File.Warning; each that is not "" gets a
 // line more.

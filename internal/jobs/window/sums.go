@@ -263,6 +263,7 @@ func (t *total) addBody(r io.Reader, h *sumsHeader) error {
 		return err
 	}
 	t.state.Rows += h.Rows
+	t.state.Walked += h.Walked
 	c := &t.state.Current
 	c.LossFull, c.LossEmpty, c.ResidualSquare, c.Shared = wide(c.LossFull, h.LossFull), wide(c.LossEmpty, h.LossEmpty), wide(c.ResidualSquare, h.ResidualSquare), wide(c.Shared, h.Shared)
 	if !h.Variances {

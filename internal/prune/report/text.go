@@ -161,6 +161,9 @@ func (f *Facts) job() []fact {
 	if s.QuarantinedRows > 0 {
 		all = append(all, fact{"missing rows", count(s.QuarantinedRows), "in shards that could not be computed"})
 	}
+	if s.Walked > 0 {
+		all = append(all, fact{"rows by walks", count(s.Walked), scores.WalkedNote})
+	}
 	off := "how much the sum of all values differs from the difference of the two mean losses"
 	if s.EfficiencySE > 0 {
 		off += "; its standard error is " + value(s.EfficiencySE) + " nat, and an error of more than twice that indicates bias"

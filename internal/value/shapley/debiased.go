@@ -266,7 +266,7 @@ func (d *debiased) values(sum, within []int64, r int) error {
 		v := d.value[from+i] + float64(rate*d.sharing.score[i])
 		var ok bool
 		if within[i], ok = tally.Variance(max(0, (d.squares[from+i]-float64(v*v)/n)*n/(n-1))); !ok {
-			return fmt.Errorf("the sum of the contributions of player %d is %g nat, whose variance overflows", i, math.Abs(v)*tally.LossUnit)
+			return fmt.Errorf("the sum of the contributions of player %d is %g nat, whose variance overflows: %w", i, math.Abs(v)*tally.LossUnit, errLarge)
 		}
 	}
 	return nil

@@ -15,7 +15,9 @@ package shapley
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -198,6 +200,8 @@ type player struct {
 	loss      loss.Kind
 	probe     *model.Probe
 	roster    *model.Roster // of the current row
+	setup     *setup
+	walks     *permutation // for rows whose values are too large; nil until the first one
 	evaluator evaluator
 	valuer    valuer       // evaluator, or nil
 	ranker    ranker       // evaluator, or nil
@@ -215,7 +219,7 @@ func newPlayer(game Game, options Options, within bool) *player {
 	s := &setup{game: game, baseline: game.Model.SpreadBaseline(game.Baseline), options: options, roster: model.NewRoster(&game.Model.Architecture)}
 	s.probe = game.Model.NewProbe(s.baseline)
 	p := &player{
-		model: game.Model, loss: game.Loss, probe: s.probe, roster: s.roster,
+		model: game.Model, loss: game.Loss, probe: s.probe, roster: s.roster, setup: s,
 		evaluator: evaluators[options.Estimator](s),
 		together:  options.Traits().Derivatives && !options.Traits().Ranks,
 		sum:       make([]int64, players),
@@ -271,6 +275,22 @@ func (p *player) row(rows *model.Rows, r int) (err error) {
 		s.share(&p.played, r)
 	}
 	return nil
+}
+
+// walk replaces what row has set by what the estimator permutation gives with the same seed and the
+// same number of passes. Its contributions are differences of losses that the model has, so they are not
+// too large because derivatives are.
+func (p *player) walk(rows *model.Rows, r int) error {
+	if p.walks == nil {
+		p.walks = newPermutation(p.setup).(*permutation)
+	}
+	p.walks.batch = *rows
+	p.probe.Reset(rows, r)
+	p.played.Shared = 0
+	if p.played.Sum = p.sum[:p.roster.Players()]; p.setup.options.Traits().Flips {
+		p.played.Correction = make([]int64, len(p.played.Sum))
+	}
+	return p.walks.values(p.played.Sum, p.within[:min(len(p.played.Sum), len(p.within))], r)
 }
 
 // worker computes rows on one goroutine.
@@ -379,6 +399,9 @@ func (e *earlier) play(ctx context.Context, rows *model.Rows) error {
 
 // row computes row r of the batch and adds it to the builder.
 func (w *worker) row(rows *model.Rows, r int) error {
+	if w.setup.options.Traits().Shares {
+		return w.shared(rows, r)
+	}
 	if err := w.player.row(rows, r); err != nil {
 		return err
 	}
@@ -393,6 +416,45 @@ func (w *worker) row(rows *model.Rows, r int) error {
 	}
 	return w.advise(w.builder.AddPair(w.roster.Rows(), w.roster.Fields(), &w.played, &w.earlier.played))
 }
+
+// shared is row for an estimator that shares residuals out. If values of the row are too large for the sums, under
+// one of the models, the row has those of walks, under all of them.
+func (w *worker) shared(rows *model.Rows, r int) error {
+	err := w.player.row(rows, r)
+	if err != nil && !errors.Is(err, errLarge) {
+		return err
+	}
+	var was error
+	if w.earlier != nil {
+		if was = w.earlier.row(&w.earlier.batch, r); was != nil && !errors.Is(was, errLarge) {
+			return fmt.Errorf("previous model: %w", was)
+		}
+	}
+	fits := err == nil && was == nil
+	if fits && w.earlier == nil {
+		fits = w.builder.Fits(&w.played)
+	} else if fits {
+		fits = w.builder.FitsPair(&w.played, &w.earlier.played)
+	}
+	if !fits {
+		w.builder.AddWalked()
+		if err := w.walk(rows, r); err != nil {
+			return err
+		}
+		if w.earlier != nil {
+			if err := w.earlier.walk(&w.earlier.batch, r); err != nil {
+				return fmt.Errorf("previous model: %w", err)
+			}
+		}
+	}
+	if w.earlier == nil {
+		return w.advise(w.builder.Add(w.roster.Rows(), &w.played, w.within))
+	}
+	return w.advise(w.builder.AddPair(w.roster.Rows(), w.roster.Fields(), &w.played, &w.earlier.played))
+}
+
+// errLarge says that a row has values, but that they are too large for the sums.
+var errLarge = errors.New("use walks (" + estimator.Antithetic + ") or another baseline")
 
 // advise adds to the error of a row whose contributions are too large for the sums what a
 // user can do about it.
@@ -443,7 +505,11 @@ func (b *byProbe) play(_ context.Context, full []float64, rows *model.Rows) erro
 // round sets phi to the values of the players, in LossUnits, rounded to whole numbers.
 func round(phi []int64, values []float64) error {
 	if i := vector.Round(phi, values, tally.MaxLoss/tally.LossUnit); i >= 0 {
-		return fmt.Errorf("player %d has the value %g nat, expected at most %d in magnitude: the logit is too steep there for an estimator that uses derivatives, so use walks (antithetic) or another baseline", i, values[i]*tally.LossUnit, tally.MaxLoss)
+		err := fmt.Errorf("player %d has the value %g nat, expected at most %d in magnitude: the logit is too steep there for an estimator that uses derivatives, so %w", i, values[i]*tally.LossUnit, tally.MaxLoss, errLarge)
+		if slices.ContainsFunc(values, math.IsNaN) {
+			return errors.New(err.Error()) // no walks, because a derivative is not defined
+		}
+		return err
 	}
 	return nil
 }

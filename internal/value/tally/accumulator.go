@@ -18,6 +18,7 @@ type Accumulator struct {
 	form     Form
 	lists    int
 	rows     int64
+	walked   int64 // sum of Partial.Walked
 	current  gameSums
 	previous gameSums // in a paired job, of the previous model
 	count    []int64
@@ -95,6 +96,7 @@ func (a *Accumulator) Merge(p *Partial) error {
 		return err
 	}
 	a.rows += p.Rows
+	a.walked += p.Walked
 	a.current.add(p.LossFull, p.LossEmpty, p.ResidualSquare, p.Shared)
 	a.previous.add(p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare, p.PreviousShared)
 	var all [maxLists][]int64
@@ -153,6 +155,7 @@ type State struct {
 	Cells    []int64       // for each feature, its d values of each list
 	Carries  map[int]int64 // by cell: multiples of 2^64 to add
 	Fourths  []Powers      // [m], by field; nil unless the job is paired
+	Walked   int64         // sum of Partial.Walked
 }
 
 // GameSums holds the sums of one model that are not those of entries. Each is {carry,
@@ -177,7 +180,7 @@ func (s *GameSums) negative() bool {
 
 // State returns the content of a. The slices and maps share memory with a.
 func (a *Accumulator) State() State {
-	return State{a.shape, a.form, a.rows, a.current.state(), a.previous.state(), a.count, a.cells, a.carries, a.fourths}
+	return State{a.shape, a.form, a.rows, a.current.state(), a.previous.state(), a.count, a.cells, a.carries, a.fourths, a.walked}
 }
 
 // Restore sets the rows, losses, residuals, carries and fourth powers of a from s. a must
@@ -198,13 +201,16 @@ func (a *Accumulator) Restore(s State) error {
 	if s.Current.negative() || s.Previous.negative() || s.Rows < 0 {
 		return fmt.Errorf("negative sum of losses or squares, or negative number of rows %d", s.Rows)
 	}
+	if s.Walked < 0 || s.Walked > s.Rows {
+		return fmt.Errorf("walks in %d of %d rows", s.Walked, s.Rows)
+	}
 	if !a.form.Paired && s.Previous != (GameSums{}) {
 		return fmt.Errorf("losses of a previous model, expected none, because the job is not paired")
 	}
 	if len(s.Fourths) != len(a.fourths) {
 		return fmt.Errorf("fourth powers of %d fields, expected %d", len(s.Fourths), len(a.fourths))
 	}
-	a.rows, a.carries = s.Rows, s.Carries
+	a.rows, a.walked, a.carries = s.Rows, s.Walked, s.Carries
 	a.current, a.previous = s.Current.sums(), s.Previous.sums()
 	copy(a.fourths, s.Fourths)
 	return nil

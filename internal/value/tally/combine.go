@@ -15,7 +15,7 @@ func Combine(a, b *Partial) (*Partial, error) {
 	}
 	p := &Partial{
 		Shape: a.Shape, Rows: plus(a.Rows, b.Rows), LossFull: plus(a.LossFull, b.LossFull), LossEmpty: plus(a.LossEmpty, b.LossEmpty),
-		ResidualSquare: plus(a.ResidualSquare, b.ResidualSquare), Shared: plus(a.Shared, b.Shared),
+		ResidualSquare: plus(a.ResidualSquare, b.ResidualSquare), Shared: plus(a.Shared, b.Shared), Walked: a.Walked + b.Walked,
 	}
 	form := a.Form()
 	from, more, into := a.listsOf(form), b.listsOf(form), p.listsOf(form)

@@ -161,6 +161,29 @@ func (b *Builder) AddPair(features []int32, fields []int, current, previous *Pla
 	return nil
 }
 
+// FitsPair is like Fits for AddPair. The differences between the two models must fit, too.
+func (b *Builder) FitsPair(current, previous *Played) bool {
+	if !b.Fits(current) || !b.Fits(previous) {
+		return false
+	}
+	beyond := int64(0)
+	for i, x := range current.Sum {
+		y := previous.Sum[i]
+		beyond |= b.apart(x, y)
+		if current.Correction != nil {
+			beyond |= b.apart(x+current.Correction[i], y+previous.Correction[i])
+		}
+	}
+	return beyond >= 0
+}
+
+// apart returns a negative number if x - y overflows or exceeds the limit.
+func (b *Builder) apart(x, y int64) int64 {
+	difference := x - y
+	size := magnitude(difference)
+	return size | (b.limit - size) | (x^y)&(x^difference)
+}
+
 // addFeaturePair adds the contributions x and y of a feature under two models to its sums,
 // absolute values and squares. It also adds the squares of x - y and of |x| - |y|, and the fourth
 // powers. It reports whether a sum overflowed, and whether an |x|, |y| or |x - y| exceeds the

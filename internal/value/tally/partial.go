@@ -24,17 +24,20 @@ type Partial struct {
 	// entries. There is no other list, and features without other entries are left out. Nothing
 	// is known about losses with everything dropped, and about residuals.
 	Dropped        layout.Mask
-	Rows           int64   // number of rows of the shard, each counted once
-	LossFull       int64   // sum over rows of the loss with nothing dropped, in LossUnits
-	LossEmpty      int64   // sum over rows of the loss with everything dropped, in LossUnits
-	ResidualSquare int64   // sum over rows of the square of the row's residual, in SquareUnits
-	Shared         int64   // sum over rows of what x contains beyond the estimates, so that it adds up; in LossUnits
-	Features       []int32 // global ids, ascending
-	Count          []int64 // [len(Features)], number of rows in which the feature occurs
-	Sum            []int64 // d values for each of Features: sums over rows of x, in LossUnits
-	Abs            []int64 // like Sum, of |x|, in LossUnits
-	Square         []int64 // like Sum, of (x/walks)^2, in SquareUnits
-	Within         []int64 // like Sum, of the variance of x within the row, in SquareUnits; nil if there is one pass or the job is paired
+	Rows           int64 // number of rows of the shard, each counted once
+	LossFull       int64 // sum over rows of the loss with nothing dropped, in LossUnits
+	LossEmpty      int64 // sum over rows of the loss with everything dropped, in LossUnits
+	ResidualSquare int64 // sum over rows of the square of the row's residual, in SquareUnits
+	Shared         int64 // sum over rows of what x contains beyond the estimates, so that it adds up; in LossUnits
+	// Walked is the number of rows whose contributions did not fit in the sums of this form and
+	// were replaced by those of walks; see [Builder.AddWalked].
+	Walked   int64
+	Features []int32 // global ids, ascending
+	Count    []int64 // [len(Features)], number of rows in which the feature occurs
+	Sum      []int64 // d values for each of Features: sums over rows of x, in LossUnits
+	Abs      []int64 // like Sum, of |x|, in LossUnits
+	Square   []int64 // like Sum, of (x/walks)^2, in SquareUnits
+	Within   []int64 // like Sum, of the variance of x within the row, in SquareUnits; nil if there is one pass or the job is paired
 
 	// Only if contributions are a base and a correction, otherwise nil. x is then the base in
 	// Sum, Abs and Square, and the corrected contribution, x + z, in ResidualSquare, Shared and
@@ -187,6 +190,8 @@ func (p *Partial) Validate(shape *layout.Shape, form Form) error {
 		return fmt.Errorf("partial has a negative loss")
 	case p.ResidualSquare < 0:
 		return fmt.Errorf("partial has a negative sum of squared residuals")
+	case p.Walked < 0 || p.Walked > p.Rows:
+		return fmt.Errorf("partial has walks in %d of %d rows", p.Walked, p.Rows)
 	case form.Path != (p.Dropped != nil):
 		return fmt.Errorf("partial has the terms of a path: %t, expected %t", p.Dropped != nil, form.Path)
 	case form.Within != (p.Within != nil):
@@ -340,6 +345,28 @@ func (b *Builder) Add(features []int32, row *Played, within []int64) error {
 	return b.addResidual(&p.ResidualSquare, total, row)
 }
 
+// AddWalked states that the row that is added next has the contributions of walks, because those
+// of the estimator did not fit; see Fits.
+func (b *Builder) AddWalked() { b.head.Walked++ }
+
+// Fits reports whether the squares of a row fit: those of its contributions, without and with
+// corrections, and that of its residual. Add returns an error if they do not.
+func (b *Builder) Fits(row *Played) bool {
+	total, beyond := int64(0), int64(0)
+	for _, x := range row.Sum {
+		size := magnitude(x)
+		beyond |= size | (b.limit - size)
+		total += x
+	}
+	for i, z := range row.Correction {
+		size := magnitude(row.Sum[i] + z)
+		beyond |= size | (b.limit - size)
+		total += z
+	}
+	size := magnitude(total - (row.LossEmpty-row.LossFull)*b.walks - row.Shared)
+	return beyond|size|(b.limit-size) >= 0
+}
+
 // tooLarge returns the error for the first contribution whose square overflows, or nil if
 // all squares fit.
 func (b *Builder) tooLarge(sum []int64) error {
@@ -459,6 +486,7 @@ func (b *Builder) into(sum *int64, x int64) {
 func (b *Builder) Join(other *Builder) {
 	p, o := &b.head, &other.head
 	p.Rows += o.Rows
+	p.Walked += o.Walked
 	b.into(&p.LossFull, o.LossFull)
 	b.into(&p.LossEmpty, o.LossEmpty)
 	b.into(&p.ResidualSquare, o.ResidualSquare)

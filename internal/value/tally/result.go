@@ -82,7 +82,10 @@ func (v *Values) Part(from, to int) Values {
 // Result holds a finished job's scores and the facts by which they can be checked.
 type Result struct {
 	Scores
-	Rows      int64
+	Rows int64
+	// Walked is the number of rows whose contributions were too large for the sums and were
+	// replaced by those of walks.
+	Walked    int64
 	LossFull  float64 // mean loss with nothing dropped, nat
 	LossEmpty float64 // mean loss with everything dropped, nat
 	// EfficiencyError is |sum of all phi - (LossEmpty - LossFull)| in nat, without what

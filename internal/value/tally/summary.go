@@ -11,6 +11,7 @@ import (
 // entries. They decide whether the efficiency identity holds.
 type Summary struct {
 	Rows     int64     `json:"rows"`
+	Walked   int64     `json:"walked,omitempty"` // sum of Partial.Walked
 	Current  TotalSums `json:"current"`
 	Previous TotalSums `json:"previous,omitzero"` // in a paired job, of the previous model; otherwise 0
 	Paired   bool      `json:"paired,omitempty"`  // whether the job is paired
@@ -24,7 +25,7 @@ type TotalSums struct {
 
 // Summary returns the summary of a.
 func (a *Accumulator) Summary() *Summary {
-	s := &Summary{Rows: a.rows, Current: TotalSums{a.current.state(), a.total(sumList)}, Paired: a.form.Paired}
+	s := &Summary{Rows: a.rows, Walked: a.walked, Current: TotalSums{a.current.state(), a.total(sumList)}, Paired: a.form.Paired}
 	if s.Paired {
 		s.Previous = TotalSums{a.previous.state(), a.total(previousList)}
 	}
@@ -53,7 +54,7 @@ func (s *Summary) Check(e Sampling) (*Result, error) {
 	}
 	rows := float64(s.Rows)
 	full, empty := s.Current.losses(s.Rows)
-	r := &Result{Rows: s.Rows, LossFull: full, LossEmpty: empty}
+	r := &Result{Rows: s.Rows, Walked: s.Walked, LossFull: full, LossEmpty: empty}
 	residual := s.Current.residual(e.Walks)
 	if e.Shares {
 		if err := s.identities(e); err != nil {

@@ -94,7 +94,7 @@ func (a *Accumulator) Clear() {
 	clear(a.cells)
 	clear(a.carries)
 	clear(a.fourths)
-	a.rows, a.current, a.previous = 0, gameSums{}, gameSums{}
+	a.rows, a.walked, a.current, a.previous = 0, 0, gameSums{}, gameSums{}
 }
 
 // Shape returns the shape of the tables.
