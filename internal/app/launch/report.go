@@ -36,6 +36,8 @@ type JobReport struct {
 	// EfficiencySE is the standard error of EfficiencyError, for estimators without the
 	// efficiency identity. An error above twice this value is bias.
 	EfficiencySE float64 `json:"efficiency_se,omitempty"`
+	// Bias says that EfficiencySE does not cover the bias of the estimator; see scores.Bias.
+	Bias string `json:"bias,omitempty"`
 	// Warning says that the values mean little, and what to do; see scores.File.Warning.
 	Warning         string         `json:"warning,omitempty"`
 	Digests         Digests        `json:"digests"`
@@ -66,8 +68,6 @@ type JobReport struct {
 	// Evaluations is the number of rows that were computed for Days, each counted once for
 	// each model.
 	Evaluations int64 `json:"evaluations,omitempty"`
-
-	bias string `json:"-"` // result of scores.Bias
 }
 
 // Digests are SHA-256 digests in hexadecimal.
@@ -108,7 +108,7 @@ func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
 		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, WalkedRows: s.Walked, Resumed: o.Resumed, Stopped: s.Stopped, Audit: s.Audit, Lineage: s.Lineage,
 	}
 	if !s.Ranks() {
-		r.LossEmpty, r.EfficiencyError, r.Warning, r.bias = &s.LossEmpty, &s.EfficiencyError, s.Warning(), scores.Bias(&s.Spec.Options)
+		r.LossEmpty, r.EfficiencyError, r.Warning, r.Bias = &s.LossEmpty, &s.EfficiencyError, s.Warning(), scores.Bias(&s.Spec.Options)
 	}
 	if l := s.Lineage; l != nil {
 		r.Rows, r.DatasetRows, r.Note = l.Rows, s.DatasetRows, l.Doubt(s.DatasetRows)
@@ -201,5 +201,5 @@ func (r *JobReport) Table(w io.Writer, path string, until *job.Until) {
 		return
 	}
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, deref(r.LossEmpty))
-	scores.WriteEfficiency(w, deref(r.EfficiencyError), r.EfficiencySE, r.bias, r.Warning)
+	scores.WriteEfficiency(w, deref(r.EfficiencyError), r.EfficiencySE, r.Bias, r.Warning)
 }

@@ -54,6 +54,9 @@ func TestPartialRoundTrip(t *testing.T) {
 		within        bool
 	}{{0, 3, false}, {0, 3, true}, {1, 1, true}, {100, 16, false}, {batchEntries/16 + 1, 16, true}, {3, batchEntries / 4, false}} {
 		p := randomPartial(c.features, c.dim, c.within)
+		if p.Walked = int64(c.features) / 100; (p.Walked > 0) != bytes.Contains(encodePartial(t, p), []byte("walked")) {
+			t.Errorf("%v: the metadata of %d rows by walks", c, p.Walked)
+		}
 		data := encodePartial(t, p)
 		if !bytes.Equal(data, encodePartial(t, p)) {
 			t.Errorf("%v: two encodings of the same partial differ", c)

@@ -179,7 +179,10 @@ func TestRoundTrip(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("Read returns %+v, want %+v", got, want)
 	}
-	want.QuarantinedRows = 3
+	if strings.Contains(string(one), keyWalked) {
+		t.Error("a file without rows by walks counts them")
+	}
+	want.QuarantinedRows, want.Walked = 3, 2
 	want.Spec.Until, want.Stopped = &job.Until{Rule: job.Paper, Bound: .1}, &Stopped{Rounds: 2, Passes: 2, Reason: AllDone, Figure: Figure(.2)}
 	want.Audit = &Audit{Reference: "debiased", Rows: 3, Entries: 4, RelativeRMS: Figure(.1), Spearman: Figure(math.NaN()), Overlaps: []Overlap{{.5, .6, .7}}}
 	if err := Write(filepath.Join(dir, "three"), want); err != nil {

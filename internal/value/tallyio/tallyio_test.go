@@ -18,7 +18,7 @@ var forms = []tally.Form{{}, {Within: true}, {Paired: true, Fields: 2}}
 
 // example returns sums of which some have left int64.
 func example(t testing.TB, form tally.Form) *tally.Accumulator {
-	p := &tally.Partial{Shape: shape, Rows: 3, LossFull: math.MaxInt64, LossEmpty: 5, ResidualSquare: math.MaxInt64, Features: []int32{1, 5}, Count: []int64{3, 1}}
+	p := &tally.Partial{Shape: shape, Walked: 1, Rows: 3, LossFull: math.MaxInt64, LossEmpty: 5, ResidualSquare: math.MaxInt64, Features: []int32{1, 5}, Count: []int64{3, 1}}
 	if form.Within {
 		p.Within = []int64{}
 	}
