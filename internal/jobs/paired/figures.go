@@ -75,7 +75,22 @@ func (s *Estimate) Lineage(model string) *scores.Lineage {
 		l.Error = math.Sqrt(s.variance / s.phi2)
 		l.Plain = math.Sqrt((1 - rows/s.full) * variance / rows / s.phi2)
 	}
+	if s.phi2 > 0 && l.Error > 0 {
+		l.Previous = s.previousError(l.Error)
+	}
 	return l
+}
+
+// previousError returns the relative error of the previous values as those of the new model, if it
+// is less than that of the paired ones, and otherwise nil. The paired values differ from the previous
+// ones by the true change and by the noise of the sample, which are independent. The mean square of
+// the change is therefore that of the difference minus the variance of the noise.
+func (s *Estimate) previousError(paired float64) *float64 {
+	e := math.Sqrt(max(0, s.moved-s.sampled)+s.old) / math.Sqrt(s.phi2)
+	if e >= paired {
+		return nil
+	}
+	return &e
 }
 
 // reduction returns the quotient of two variances, at most scores.MaxReduction. It is 1 if

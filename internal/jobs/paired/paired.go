@@ -55,6 +55,9 @@ type Estimate struct {
 	fields  []field    // [m]
 	// Sums over all entries of phi^2 and of the variances of phi, nat^2.
 	phi2, variance float64
+	// moved and sampled are sums over entries: of the squared difference between the new and the previous
+	// phi, and of the part of variance that is not inherited. old is that of the previous values' own variance.
+	moved, sampled, old float64
 
 	pairs, firstPairs []tally.Paired // scratch, [d]
 	values            tally.Values   // scratch, [d]
@@ -214,6 +217,12 @@ func (s *Estimate) setCoefficients(p *pool) {
 	}
 }
 
+// entry returns the number of entry c of a feature among all entries.
+func (s *Estimate) entry(feature, c int) int {
+	from, _ := s.previous.Shape.Row(feature)
+	return from + c
+}
+
 // addTotals computes the pooled variances, and then the sums over all entries.
 func (s *Estimate) addTotals() {
 	for j := range s.fields {
@@ -236,6 +245,10 @@ func (s *Estimate) addTotals() {
 			s.write(feature, span.Field, v)
 			for c, phi := range v.Phi {
 				s.phi2, s.variance = s.phi2+float64(phi*phi), s.variance+squared(v.PairedSE[c])
+				i, b := s.entry(feature, c), s.fields[span.Field].pool[sum].b
+				change, inherited := phi-s.previous.Phi[i], s.inherited(i, 0, 0)[sum]
+				s.moved, s.old = s.moved+float64(change*change), s.old+inherited
+				s.sampled += max(0, squared(v.PairedSE[c])-float64(b*b*inherited))
 				shapes[span.Field] += s.shape(feature, c, s.fields[span.Field].pool[square].b)
 			}
 		}

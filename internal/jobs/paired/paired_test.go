@@ -4,6 +4,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"shaver/internal/jobs/scores"
@@ -367,6 +368,48 @@ func TestRootError(t *testing.T) {
 			if got := RootVariance(RootError(variance, root), root); math.Abs(got-variance) > 1e-12*variance {
 				t.Errorf("variance %v of the square of %v becomes %v", variance, root, got)
 			}
+		}
+	}
+}
+
+// If a retraining changes the contributions of rows at random, their means hardly change, and the noise of a
+// small sample is larger than the change. The lineage then says that the previous values are
+// closer. It does not say so after a change that the sample can see.
+func TestPreviousValuesAreCloser(t *testing.T) {
+	const worlds = 40
+	said, wrong := 0, 0
+	for seed := range uint64(worlds) {
+		w := newWorld(8000, seed)
+		next := slices.Clone(w.models[0])
+		for i := range next {
+			next[i] += .003 * w.random.NormFloat64()
+		}
+		w.models = append(w.models, next)
+		previous, truth := w.job(w.allRows(), 0), w.job(w.allRows(), 1)
+		_, f, _ := w.paired(previous, 400, 1)
+		relative := func(f *scores.File) float64 {
+			off, all := 0.0, 0.0
+			for i, v := range truth.Phi {
+				off, all = off+(f.Phi[i]-v)*(f.Phi[i]-v), all+v*v
+			}
+			return math.Sqrt(off / all)
+		}
+		if f.Lineage.Previous == nil {
+			continue
+		}
+		said++
+		if relative(previous) >= relative(f) || *f.Lineage.Previous >= f.Lineage.Error || !strings.HasPrefix(f.Lineage.Doubt(8000), "the previous values are closer") {
+			wrong++
+		}
+	}
+	if said < worlds*9/10 || wrong > worlds/20 {
+		t.Errorf("in %d of %d worlds the previous values are said to be closer, %d times wrongly", said, worlds, wrong)
+	}
+	for name, c := range changes {
+		w := newWorld(8000, 11)
+		w.retrain(c.keep, c.change)
+		if _, f, _ := w.paired(w.job(w.allRows(), 0), 1600, 1); f.Lineage.Previous != nil {
+			t.Errorf("%s: the previous values are said to be closer: %+v", name, f.Lineage)
 		}
 	}
 }

@@ -20,6 +20,10 @@ type Lineage struct {
 	Error float64 `json:"error"` // of this job, including what it inherits from earlier paired jobs
 	Plain float64 `json:"plain"` // of a plain sample of the same cost, which has twice as many rows
 
+	// Previous is the error of the previous values as those of the new model, like Error. It is nil
+	// unless it is less than Error.
+	Previous *float64 `json:"previous,omitempty"`
+
 	// Reduction is the variance of the contributions divided by the variance that is left
 	// after the previous contributions, times their coefficients, are subtracted. It covers
 	// all fields. It is at most MaxReduction. Pairing pays if it is above 2, because a plain
@@ -57,6 +61,8 @@ func (l *Lineage) Doubt(rows int64) string {
 	switch {
 	case l.Rows >= rows:
 		return "the job scored all rows, so it did not need the previous values"
+	case l.Previous != nil:
+		return fmt.Sprintf("the previous values are closer to those of a full job: their relative error is about %.2g, and that of the paired ones %.3g; keep using the previous scores, or score all rows or a larger --sample", *l.Previous, l.Error)
 	case l.Error > 0 && (l.Reduction <= 2 || l.Error >= l.Plain):
 		return fmt.Sprintf("pairing did not pay: the relative error is %.3g, and a plain sample of the same cost would have %.3g", l.Error, l.Plain)
 	case l.Error > 0 && l.RMSReduction <= 2:
@@ -123,6 +129,9 @@ func (l *Lineage) validate(f *File) error {
 		}
 	}
 	figures := []float64{l.Error, l.Plain, l.Reduction, l.RMSReduction}
+	if l.Previous != nil {
+		figures = append(figures, *l.Previous)
+	}
 	for _, p := range l.Fields {
 		figures = append(figures, p.Reduction, p.Sum, p.Abs, p.RMS)
 	}

@@ -143,11 +143,12 @@ func TestDoubt(t *testing.T) {
 	for want, l := range map[string]Lineage{
 		"pairing did not pay for the aggregate rms: a plain sample of the same cost would give it with a smaller error": {Rows: 5, Error: .1, Plain: .2, Reduction: 5, RMSReduction: 1.9},
 		"": {Rows: 5, Error: .1, Plain: .2, Reduction: 5, RMSReduction: 5, Fields: []PairedField{{Field: "a", Sum: 1}}},
-		"pairing did not pay: the relative error is 0.3, and a plain sample of the same cost would have 0.2":                    {Rows: 5, Error: .3, Plain: .2, Reduction: 5},
-		"pairing did not pay: the relative error is 0.1, and a plain sample of the same cost would have 0.09":                   {Rows: 5, Error: .1, Plain: .09, Reduction: 1.5},
-		"the job scored all rows, so it did not need the previous values":                                                       {Rows: 9},
-		"the previous values of field \"b\" are of no use to this model, so its values come from the sample alone":              {Rows: 5, Error: .1, Plain: .2, Reduction: 5, RMSReduction: 5, Fields: []PairedField{{Field: "a", Sum: 1}, {Field: "b"}}},
-		"the previous values of 2 fields are of no use to this model, so their values come from the sample alone: \"a\", \"b\"": {Rows: 5, Error: .1, Plain: .2, Reduction: 5, RMSReduction: 5, Fields: []PairedField{{Field: "a"}, {Field: "b"}}},
+		"pairing did not pay: the relative error is 0.3, and a plain sample of the same cost would have 0.2":                                                                                                   {Rows: 5, Error: .3, Plain: .2, Reduction: 5},
+		"pairing did not pay: the relative error is 0.1, and a plain sample of the same cost would have 0.09":                                                                                                  {Rows: 5, Error: .1, Plain: .09, Reduction: 1.5},
+		"the previous values are closer to those of a full job: their relative error is about 0.21, and that of the paired ones 0.356; keep using the previous scores, or score all rows or a larger --sample": {Rows: 5, Error: .356, Previous: Figure(.213), Plain: .5, Reduction: 5},
+		"the job scored all rows, so it did not need the previous values":                                                                                                                                      {Rows: 9},
+		"the previous values of field \"b\" are of no use to this model, so its values come from the sample alone":                                                                                             {Rows: 5, Error: .1, Plain: .2, Reduction: 5, RMSReduction: 5, Fields: []PairedField{{Field: "a", Sum: 1}, {Field: "b"}}},
+		"the previous values of 2 fields are of no use to this model, so their values come from the sample alone: \"a\", \"b\"":                                                                                {Rows: 5, Error: .1, Plain: .2, Reduction: 5, RMSReduction: 5, Fields: []PairedField{{Field: "a"}, {Field: "b"}}},
 	} {
 		if got := l.Doubt(9); got != want {
 			t.Errorf("%+v: %q, expected %q", l, got, want)
