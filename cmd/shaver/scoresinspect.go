@@ -85,7 +85,7 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 	fmt.Fprintf(w, "precision\t%.2f%% of the range of the scores\t%s the paper's stop rule, which asks for less than 1%%\n", 100*s.Convergence, rule)
 	fmt.Fprintf(w, "standard error\t%.3g at most\t%sfor the rows of %v\n", s.MaxSE, kind, s.Spec.Splits)
 	fmt.Fprintf(w, "\t%.3g at most\tfor other rows of the same kind\n", s.MaxPopulationSE)
-	if s.Spec.Estimator == estimator.Multilinear {
+	if s.Spec.Estimator == estimator.Multilinear && s.Warning == "" {
 		fmt.Fprintln(w, "bias\tnot included\tthe values of multilinear are biased; they rank entries about as walks do")
 	}
 	fmt.Fprintln(w, "ranking\tnot judged\tshaver sweep measures whether it is good enough to prune by")
