@@ -1,27 +1,24 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/apache/arrow/go/v17/parquet"
-	"github.com/apache/arrow/go/v17/parquet/file"
-	"github.com/apache/arrow/go/v17/parquet/schema"
 	"github.com/nats-io/nats-server/v2/server"
 
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/planted"
 	"shaver/internal/prune/sweep"
 )
 
@@ -61,25 +58,24 @@ func readmeCommands(t *testing.T) (commands []string) {
 	return commands
 }
 
-// The commands of readmePages work, in their order, with real flights under the names that
-// README uses, and random rows for a small model in ONNX. No command warns. The pruned model has the test AUC of the sweep, and
+// The commands of readmePages work, in their order, with a planted model and its rows under the
+// names that README uses, and random rows for a small model in ONNX. No command warns. The pruned model has the test AUC of the sweep, and
 // the cluster computes the bytes of the local job.
 //
 // The commands run in a shell. "go run" and "go install" run in this repository, the others
 // in a folder with the flights. The NATS server is not started from its source, because it
 // would run without end and listen on a fixed port; a server in this process takes its place.
-// Without SHAVER_LONG=1, the test takes the first rows of each file and lets quickstart
-// generate few rows. Nothing else of a command changes.
+// Without SHAVER_LONG=1, the test and quickstart generate few rows. Nothing else of a command changes.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	flights, long := shared(t, "data", "flights"), os.Getenv("SHAVER_LONG") == "1"
+	long := os.Getenv("SHAVER_LONG") == "1"
 	for _, program := range []string{"sh", "go"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)
 		}
 	}
 	dir, bin := t.TempDir(), t.TempDir()
-	readmeFiles(t, flights, dir, long)
+	readmeFiles(t, dir, long)
 	repository, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
@@ -208,53 +204,39 @@ func openServer(t *testing.T) string {
 	return "nats://" + ns.Addr().String()
 }
 
-// readmeFiles puts the flights into dir under the names that README uses.
-func readmeFiles(t *testing.T, flights, dir string, long bool) {
+// readmeFiles puts a planted model and its rows into dir under the names that README uses, and a model in
+// ONNX with rows.
+func readmeFiles(t *testing.T, dir string, long bool) {
 	t.Helper()
-	lines := map[string]int{"train.csv.gz": 20_001, "val.csv.gz": 5001, "test.csv.gz": 5001, "flights.raw.tsv.gz": 20_001}
-	read := func(name string) []byte {
-		data := gunzip(t, filepath.Join(flights, name))
-		if most, ok := lines[name]; ok && !long {
-			all := bytes.SplitAfterN(data, []byte("\n"), most+1)
-			data = bytes.Join(all[:min(most, len(all))], nil)
-		}
-		return data
-	}
 	write := func(name string, data []byte) {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	model, err := os.ReadFile(filepath.Join(flights, "deepfm.pth"))
+	p, err := planted.New(planted.Default)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write("model.pth", model)
-	for _, name := range []string{"train.csv.gz", "val.csv.gz", "test.csv.gz"} {
-		var packed bytes.Buffer
-		w := gzip.NewWriter(&packed)
-		if _, err := w.Write(read(name)); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		write(name, packed.Bytes())
-	}
-	write("mapper.json", read("vocabulary.json.gz"))
-	if err := os.Mkdir(filepath.Join(dir, "log"), 0o755); err != nil {
+	if _, err := checkpoint.WriteDense(filepath.Join(dir, "model.pth"), p.Checkpoint); err != nil {
 		t.Fatal(err)
 	}
-	var rows [][]string
-	scanner := bufio.NewScanner(bytes.NewReader(read("flights.raw.tsv.gz")))
-	for scanner.Scan() {
-		rows = append(rows, strings.Split(scanner.Text(), "\t"))
+	part := 5000
+	if long {
+		part = 50_000
 	}
-	names := rows[0]
-	names[0] = "click"
-	half := 1 + len(rows)/2
-	for i, part := range [][][]string{rows[1:half], rows[half:]} {
-		write(filepath.Join("log", strconv.Itoa(i)+".parquet"), parquetLog(t, names, part))
+	var rows bytes.Buffer
+	if err := p.WriteCSV(&rows, 6*part); err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(rows.Bytes(), []byte("\n"))
+	for name, of := range map[string][2]int{"train": {0, 4}, "val": {4, 5}, "test": {5, 6}} {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, err := w.Write(slices.Concat(lines[0], bytes.Join(lines[1+part*of[0]:1+part*of[1]], nil)))
+		if err := errors.Join(err, w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		write(name+".csv.gz", packed.Bytes())
 	}
 	export, err := os.ReadFile(filepath.Join("..", "..", "testdata", "onnx", "fuxictr-deepfm-numeric.dynamo.onnx"))
 	if err != nil {
@@ -273,71 +255,4 @@ func exportLog() []byte {
 		fmt.Fprintf(log, "%d,%d,%d,%d,%.2f,%d,%d,%d\n", r.IntN(2), 18+r.IntN(60), r.IntN(7), r.IntN(11), 100*r.Float64(), r.IntN(5), r.IntN(4), r.IntN(3))
 	}
 	return log.Bytes()
-}
-
-// parquetLog returns rows as a Parquet file. The first column has integers and the others have
-// strings.
-func parquetLog(t *testing.T, names []string, rows [][]string) []byte {
-	t.Helper()
-	ok := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	once := parquet.Repetitions.Required
-	columns := schema.FieldList{schema.NewInt32Node(names[0], once, -1)}
-	for _, name := range names[1:] {
-		node, err := schema.NewPrimitiveNodeLogical(name, once, schema.StringLogicalType{}, parquet.Types.ByteArray, 0, -1)
-		ok(err)
-		columns = append(columns, node)
-	}
-	root, err := schema.NewGroupNode("schema", once, columns, -1)
-	ok(err)
-	var out bytes.Buffer
-	w := file.NewParquetWriter(struct{ io.Writer }{&out}, root)
-	group := w.AppendRowGroup()
-	for i := range names {
-		var labels []int32
-		var values []parquet.ByteArray
-		for _, row := range rows {
-			if i == 0 {
-				label, err := strconv.Atoi(row[0])
-				ok(err)
-				labels = append(labels, int32(label))
-			} else {
-				values = append(values, parquet.ByteArray(row[i]))
-			}
-		}
-		c, err := group.NextColumn()
-		ok(err)
-		if i == 0 {
-			_, err = c.(*file.Int32ColumnChunkWriter).WriteBatch(labels, nil, nil)
-		} else {
-			_, err = c.(*file.ByteArrayColumnChunkWriter).WriteBatch(values, nil, nil)
-		}
-		ok(err)
-		ok(c.Close())
-	}
-	ok(group.Close())
-	ok(w.Close())
-	return out.Bytes()
-}
-
-func gunzip(t *testing.T, path string) []byte {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
 }
