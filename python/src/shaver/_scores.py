@@ -157,9 +157,7 @@ Estimator = Literal["permutation", "antithetic", "multilinear", "debiased", "exa
 
 
 # The flags that shaver nightly score has and shaver score has not.
-_NIGHTLY = frozenset(
-    "checkpoint_every full_every lease max_inherited_error previous previous_model ranges replicas run state".split()
-)
+_NIGHTLY = frozenset(["checkpoint_every", "full_every", "lease", "max_inherited_error", "previous", "previous_model", "ranges", "replicas", "run", "state"])
 
 
 def score(
