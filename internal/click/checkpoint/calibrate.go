@@ -38,7 +38,7 @@ func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, 
 	if err != nil {
 		return nil, 0, err
 	}
-	l, err := s.layout(c.Architecture.FieldDims)
+	l, err := s.roles(c.Architecture.FieldDims)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -633,8 +633,8 @@ func (c *Checkpoint) checkAliases() error {
 	return nil
 }
 
-// familyLayout assigns roles to the tensors of a family's model, whose table is joined.
-func (s *seeker) familyLayout(f *family, l *layout) {
+// familyRoles assigns roles to the tensors of a family's model, whose table is joined.
+func (s *seeker) familyRoles(f *family, l *roles) {
 	l.embedding = s.take(f.table, anySize, anySize)
 	if s.err == nil {
 		shape := s.shape(f.table)
@@ -693,7 +693,7 @@ func (s *seeker) familyLayout(f *family, l *layout) {
 }
 
 // familyWide takes the first-order weights and the bias, and sets the kind.
-func (s *seeker) familyWide(f *family, l *layout, cross bool) {
+func (s *seeker) familyWide(f *family, l *roles, cross bool) {
 	deep := slices.ContainsFunc(f.mlps, func(m mlpNames) bool { return s.hasGroup(m.linear) })
 	if cross {
 		l.Kind = model.DCNv2
@@ -744,7 +744,7 @@ func (s *seeker) familyWide(f *family, l *layout, cross bool) {
 }
 
 // familyCross takes the cross layers.
-func (s *seeker) familyCross(f *family, l *layout) {
+func (s *seeker) familyCross(f *family, l *roles) {
 	players := l.Players()
 	if f.cross.stacked {
 		shape := s.shape(f.cross.weight)
@@ -774,7 +774,7 @@ func (s *seeker) familyCross(f *family, l *layout) {
 
 // familyMLP takes the hidden layers and returns the width of the last one. If m.logit is
 // set and the model has no cross layers, it also takes the output layer.
-func (s *seeker) familyMLP(f *family, l *layout, m *mlpNames, cross bool) int {
+func (s *seeker) familyMLP(f *family, l *roles, m *mlpNames, cross bool) int {
 	in := l.Players()
 	layers := s.linears(f, m)
 	for i, layer := range layers {

@@ -52,7 +52,7 @@ func (s *seeker) help() string {
 var titles = map[model.Kind]string{model.FM: "an FM", model.DeepFM: "a DeepFM", model.DCNMix: "a DCN-Mix", model.DCNv2: "a DCNv2", model.WideDeep: "a WideDeep", model.NeuMF: "a NeuMF"}
 
 // advice returns the renaming that makes the tensors those of a known model. Without one
-// it returns the nearest layout, if one is near, and namesHelp.
+// it returns the nearest model, if one is near, and namesHelp.
 func (s *seeker) advice() string {
 	if len(s.keys) > triedTensors {
 		return namesHelp
@@ -118,7 +118,7 @@ func (s *seeker) try(renamings []renaming) (model.Kind, bool) {
 			return "", false
 		}
 		t.trial = true
-		if l, err := t.layout(dims); err == nil {
+		if l, err := t.roles(dims); err == nil {
 			return l.Kind, true
 		}
 	}
@@ -201,7 +201,7 @@ func (s *seeker) renamings() (all [][]renaming) {
 			group = m[1]
 		}
 		switch {
-		case name == table || strings.HasPrefix(name, "linear_layer."): // which layout ignores
+		case name == table || strings.HasPrefix(name, "linear_layer."): // which roles ignores
 		case strings.HasSuffix(name, ".offsets"):
 			common = append(common, renaming{name, "offsets"})
 		case group != "":

@@ -19,7 +19,7 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.layout(c.Architecture.FieldDims)
+	l, err := s.roles(c.Architecture.FieldDims)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (r *weightReader) values(key string) []float32 {
 }
 
 // firstOrder returns the first-order weights of all fields, or nil if the model has none.
-func (r *weightReader) firstOrder(l *layout) (all []float32) {
+func (r *weightReader) firstOrder(l *roles) (all []float32) {
 	if len(l.firstOrder) == 1 {
 		return r.values(l.firstOrder[0])
 	}

@@ -126,7 +126,7 @@ func (c *Checkpoint) splitTowers(tensors map[string]Tensor, key string, t Tensor
 }
 
 // neuMF assigns roles to the tensors of a NeuMF, whose tables are joined.
-func (s *seeker) neuMF(l *layout) {
+func (s *seeker) neuMF(l *roles) {
 	l.Kind = model.NeuMF
 	l.embedding = s.take(towerTable, anySize, anySize)
 	if s.err != nil {
@@ -148,7 +148,7 @@ func (s *seeker) neuMF(l *layout) {
 }
 
 // inputs returns the number of inputs of the first layer of the MLP.
-func (l *layout) inputs() int {
+func (l *roles) inputs() int {
 	if l.Kind == model.NeuMF {
 		return l.Dim
 	}

@@ -43,8 +43,8 @@ func (c *Checkpoint) Parameters() (*model.Parameters, error) {
 	return p.Clone(), nil
 }
 
-// trainable returns the layout of a model that training can change.
-func (c *Checkpoint) trainable() (*layout, error) {
+// trainable returns the roles of the tensors of a model that training can change.
+func (c *Checkpoint) trainable() (*roles, error) {
 	if c.Architecture.Kind == model.Graph || c.origin != nil {
 		return nil, c.inputf("an .onnx file and the graph of one cannot be trained, expected a .pth or safetensors file")
 	}
@@ -52,7 +52,7 @@ func (c *Checkpoint) trainable() (*layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.layout(c.Architecture.FieldDims)
+	l, err := s.roles(c.Architecture.FieldDims)
 	if err != nil {
 		return nil, err
 	}

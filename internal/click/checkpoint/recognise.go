@@ -12,8 +12,8 @@ import (
 	"shaver/internal/click/model"
 )
 
-// layout gives the role of every tensor. It holds keys of Tensors.
-type layout struct {
+// roles gives the role of every tensor. It holds keys of Tensors.
+type roles struct {
 	model.Architecture
 	embedding, bias string
 	linear          string   // weights of the entries themselves; "" = none
@@ -105,7 +105,7 @@ func (c *Checkpoint) recogniseFamily(s *seeker, f *family, said []statement, con
 // settle finds the architecture of a model whose fields have the given sizes, and checks
 // what is said about it.
 func (c *Checkpoint) settle(s *seeker, dims []int, said []statement, config *dict) error {
-	l, err := s.layout(dims)
+	l, err := s.roles(dims)
 	if err != nil {
 		return err
 	}
@@ -276,11 +276,11 @@ func (s *seeker) embeddingName() string {
 	return "embedding.weight"
 }
 
-// layout assigns a role to every tensor of a model whose fields have the given sizes.
-func (s *seeker) layout(dims []int) (*layout, error) {
-	l := &layout{Architecture: model.Architecture{FieldDims: dims}}
+// roles assigns a role to every tensor of a model whose fields have the given sizes.
+func (s *seeker) roles(dims []int) (*roles, error) {
+	l := &roles{Architecture: model.Architecture{FieldDims: dims}}
 	if f := s.c.familyOf(); f != nil {
-		s.familyLayout(f, l)
+		s.familyRoles(f, l)
 		return s.complete(l)
 	}
 	if s.hasTowers() {
@@ -323,7 +323,7 @@ func (s *seeker) layout(dims []int) (*layout, error) {
 
 // wide takes the first-order weights, which only a model with weights of the entries may
 // lack, and the weights of the entries.
-func (s *seeker) wide(l *layout) {
+func (s *seeker) wide(l *roles) {
 	const entries = "_linear.weight"
 	if s.has(entries) {
 		l.linear = s.take(entries, 1, l.Players())
@@ -334,7 +334,7 @@ func (s *seeker) wide(l *layout) {
 }
 
 // complete checks that every tensor has a role and that the architecture is valid.
-func (s *seeker) complete(l *layout) (*layout, error) {
+func (s *seeker) complete(l *roles) (*roles, error) {
 	s.checkOffsets(l)
 	s.checkLeft()
 	if s.err != nil {
@@ -362,7 +362,7 @@ func (s *seeker) checkRows(dims []int, table string, rows int) {
 	}
 }
 
-func (s *seeker) dcnMix(l *layout) {
+func (s *seeker) dcnMix(l *roles) {
 	players := l.Players()
 	shape := s.shape("cross_head.U.0")
 	if len(shape) != 3 {
@@ -393,7 +393,7 @@ func (s *seeker) hasMix(i int) bool {
 	return false
 }
 
-func (s *seeker) dcnV2(l *layout) {
+func (s *seeker) dcnV2(l *roles) {
 	players := l.Players()
 	if s.wide(l); s.has("_bias") {
 		l.bias = s.take("_bias", 1)
@@ -424,7 +424,7 @@ func (s *seeker) linear(prefix string, in, out int) linearKeys {
 // mlp takes the layers of an nn.Sequential under prefix. They are Linear, optionally
 // BatchNorm, ReLU, optionally Dropout, and so on. If toLogit is set, the last Linear
 // gives the logit. Otherwise all layers are hidden.
-func (s *seeker) mlp(l *layout, prefix string, toLogit bool) {
+func (s *seeker) mlp(l *roles, prefix string, toLogit bool) {
 	in := l.inputs()
 	for i := 0; s.err == nil; {
 		name := prefix + strconv.Itoa(i) + "."
@@ -482,7 +482,7 @@ func (s *seeker) offsets() []int {
 }
 
 // offsetDims returns the field sizes that follow from the offsets and the table's rows,
-// or nil. The sizes may be wrong, which layout checks.
+// or nil. The sizes may be wrong, which roles checks.
 func (s *seeker) offsetDims() []int {
 	offsets, shape := s.offsets(), s.shape(s.embeddingName())
 	if s.err != nil || offsets == nil || len(shape) != 2 || offsets[0] != 0 {
@@ -499,7 +499,7 @@ func (s *seeker) offsetDims() []int {
 	return dims
 }
 
-func (s *seeker) checkOffsets(l *layout) {
+func (s *seeker) checkOffsets(l *roles) {
 	offsets := s.offsets()
 	if s.err != nil || offsets == nil {
 		return

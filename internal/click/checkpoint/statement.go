@@ -49,8 +49,8 @@ func unmarshalArchitecture(metadata map[string]string, s *statement) error {
 // For "" the statement must have field sizes. It returns nil if it finds nothing.
 type lookup func(family string) (*statement, error)
 
-// check returns an error for the first part of s that contradicts the recognised layout.
-func (s *statement) check(l *layout) error {
+// check returns an error for the first part of s that contradicts the recognised roles.
+func (s *statement) check(l *roles) error {
 	a := &l.Architecture
 	differ := func(what string, said, found any) error {
 		return fmt.Errorf("%s says %s %v, the tensors have %v", s.from, what, said, found)

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"shaver/internal/click/model"
-	numlayout "shaver/internal/num/layout"
+	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
 	"shaver/internal/onnx/dissect"
 	"shaver/internal/value/estimator"
@@ -165,14 +165,14 @@ func testMaskedTerms(t *testing.T, want *maskedTerms, e *export, generic bool) (
 type maskedTables struct {
 	want     *maskedTerms
 	at       [][3]int // table, row and column of each entry; the table of an entry of a pad row is -1
-	dropped  numlayout.Mask
+	dropped  layout.Mask
 	baseline []float32
 }
 
 func newMaskedTables(t *testing.T, want *maskedTerms, m *model.Model) *maskedTables {
 	t.Helper()
 	n, shape := m.Parameters(), m.Shape()
-	tables := &maskedTables{want: want, at: make([][3]int, n), dropped: numlayout.NewMask(n), baseline: make([]float32, m.BaselineSize())}
+	tables := &maskedTables{want: want, at: make([][3]int, n), dropped: layout.NewMask(n), baseline: make([]float32, m.BaselineSize())}
 	pads := map[int]bool{}
 	for _, row := range m.PadRows() {
 		pads[row] = true
