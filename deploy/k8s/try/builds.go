@@ -72,7 +72,7 @@ func (s *suite) builds(t *trial.Step) {
 		return warning != ""
 	})
 	t.Contains("the coordinator's warning", warning, "no worker with this protocol")
-	s.upgrade(t, "image.tag=dev")
+	s.upgrade(t, "image.tag=")
 	s.complete(t, "waiting", "base", 4*time.Minute)
 	s.remove(t, "waiting")
 	s.settled(t, 2)
