@@ -152,12 +152,9 @@ func readPart(path string, o Options) (*Checkpoint, error) {
 	if o.ONNX != (dissect.Options{}) {
 		return nil, fault.Inputf("%s is not an .onnx file, so it has no outputs to choose from", path)
 	}
-	if _, err := headerLength(path, head[:n], info.Size()); err != nil { // checked before all of a large file of another kind is read
+	data, err := readWhole(path, f, head[:n], info.Size())
+	if err != nil {
 		return nil, err
-	}
-	data := make([]byte, info.Size())
-	if _, err := io.ReadFull(f, data); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	return readSafetensors(path, data, sidecarFile(path))
 }

@@ -58,10 +58,26 @@ func parseSafetensors(name string, data []byte) ([]entry, map[string]string, err
 	if err != nil {
 		return nil, nil, err
 	}
-	text, body := data[8:8+length], data[8+length:]
-	entries, places, metadata, err := parseHeader(text)
+	body := data[8+length:]
+	entries, places, metadata, err := placed(name, data[8:8+length], int64(len(body)))
 	if err != nil {
-		return nil, nil, fault.Inputf("%s: safetensors header: %w", name, err)
+		return nil, nil, err
+	}
+	for i, place := range places {
+		entries[i].Data = body[place[0]:place[1]:place[1]]
+	}
+	return entries, metadata, nil
+}
+
+// placed parses the header of a file whose tensors have size bytes in all. places[i] holds tensor
+// i's first byte and the byte after its last one. It reads no tensor, so a reader can refuse a
+// large file before it allocates memory for it.
+func placed(name string, text []byte, size int64) (entries []entry, places [][2]int, metadata map[string]string, err error) {
+	refuse := func(format string, args ...any) ([]entry, [][2]int, map[string]string, error) {
+		return nil, nil, nil, fault.Inputf("%s"+format, append([]any{name}, args...)...)
+	}
+	if entries, places, metadata, err = parseHeader(text); err != nil {
+		return refuse(": safetensors header: %w", err)
 	}
 	order := make([]int, len(entries))
 	for i := range order {
@@ -72,25 +88,45 @@ func parseSafetensors(name string, data []byte) ([]entry, map[string]string, err
 	})
 	end := 0
 	for _, i := range order {
-		e, place := &entries[i], places[i]
+		e, place := entries[i], places[i]
 		n, ok := elements(e.Shape)
 		switch {
 		case e.DType.Size() == 0:
-			return nil, nil, fault.Inputf("%s: tensor %s has the unsupported type %s", name, e.key, quote(string(e.DType)))
+			return refuse(": tensor %s has the unsupported type %s", e.key, quote(string(e.DType)))
 		case !ok || place[1]-place[0] != n*e.DType.Size():
-			return nil, nil, fault.Inputf("%s: tensor %s has shape %s and type %s, but %d bytes", name, e.key, shapeText(e.Shape), e.DType, place[1]-place[0])
+			return refuse(": tensor %s has shape %s and type %s, but %d bytes", e.key, shapeText(e.Shape), e.DType, place[1]-place[0])
 		case place[0] != end:
-			return nil, nil, fault.Inputf("%s: tensor %s starts at byte %d, expected %d, because tensors follow each other without gaps", name, e.key, place[0], end)
-		case place[1] > len(body):
-			return nil, nil, fault.Inputf("%s: tensor %s ends at byte %d of %d: the file is cut short", name, e.key, place[1], len(body))
+			return refuse(": tensor %s starts at byte %d, expected %d, because tensors follow each other without gaps", e.key, place[0], end)
+		case int64(place[1]) > size:
+			return refuse(": tensor %s ends at byte %d of %d: the file is cut short", e.key, place[1], size)
 		}
 		end = place[1]
-		e.Data = body[place[0]:end:end]
 	}
-	if end != len(body) {
-		return nil, nil, fault.Inputf("%s has %d bytes after its last tensor", name, len(body)-end)
+	if int64(end) != size {
+		return refuse(" has %d bytes after its last tensor", size-int64(end))
 	}
-	return entries, metadata, nil
+	return entries, places, metadata, nil
+}
+
+// readWhole reads a safetensors file of the given size, whose beginning is head, if its header
+// describes it. It reads no more than the header of any other file.
+func readWhole(name string, f io.ReaderAt, head []byte, size int64) ([]byte, error) {
+	length, err := headerLength(name, head, size)
+	if err != nil {
+		return nil, err
+	}
+	text := make([]byte, length)
+	if _, err := f.ReadAt(text, 8); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if _, _, _, err := placed(name, text, size-8-int64(length)); err != nil {
+		return nil, err
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(io.NewSectionReader(f, 0, size), data); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	return data, nil
 }
 
 // parseHeader returns the tensors without their data. places[i] holds tensor i's first

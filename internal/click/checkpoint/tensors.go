@@ -41,7 +41,16 @@ func ReadVectors(path string, begin func(text string) ([]Vector, error)) error {
 		return err
 	}
 	defer file.Close()
-	data, err := io.ReadAll(file)
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	head := make([]byte, 8)
+	n, err := file.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	data, err := readWhole(path, file, head[:n], info.Size())
 	if err != nil {
 		return err
 	}
