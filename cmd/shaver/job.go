@@ -28,11 +28,11 @@ func jobCommands() []*cobra.Command {
 }
 
 // command returns a command that runs with a connection. If use has the word JOB, the
-// command takes the id of a job.
+// command takes the id of a job, or its beginning, or no id if the server has one job.
 func (o *jobOptions) command(use, short, long, example string, run func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error) *cobra.Command {
 	args := cobra.NoArgs
 	if strings.Contains(use, "JOB") {
-		args = cobra.ExactArgs(1)
+		args = cobra.MaximumNArgs(1)
 	}
 	c := &cobra.Command{
 		Use: use, Short: short, Long: long + "\n\n" + cli.ExitHelp, Example: example, Args: cli.Args(args),
@@ -48,9 +48,8 @@ func (o *jobOptions) command(use, short, long, example string, run func(ctx cont
 			}
 			id := ""
 			if len(args) > 0 {
-				id = args[0]
-				if err := bus.CheckJob(id); err != nil {
-					return err
+				if id = args[0]; !bus.IsJobPrefix(id) {
+					return fault.Inputf("job id %q: expected up to 20 hexadecimal digits, the id of a job or its beginning", id)
 				}
 			}
 			b, err := o.connection.Operate(c.Context(), "shaver job")
@@ -58,6 +57,11 @@ func (o *jobOptions) command(use, short, long, example string, run func(ctx cont
 				return err
 			}
 			defer b.Close()
+			if strings.Contains(use, "JOB") {
+				if id, err = b.FindJob(c.Context(), id); err != nil {
+					return err
+				}
+			}
 			err = run(c.Context(), b, c, id)
 			switch {
 			case errors.Is(err, bus.ErrNoJob):

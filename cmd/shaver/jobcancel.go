@@ -12,7 +12,7 @@ import (
 
 func jobCancelCommand() *cobra.Command {
 	o := &jobOptions{}
-	return o.command("cancel JOB", "Cancel a job and delete its state",
+	return o.command("cancel [JOB]", "Cancel a job and delete its state",
 		`Cancel a job and delete everything that the server stores for it. The job's
 coordinator does this and exits with code 6. If there is no coordinator, or if
 the job is unreadable, this command does it.`,

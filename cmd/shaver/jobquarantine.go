@@ -17,7 +17,7 @@ func jobQuarantineCommand() *cobra.Command {
 	o := &jobOptions{}
 	var retry bool
 	var shards []int
-	c := o.command("quarantine JOB", "List or retry shards that could not be computed",
+	c := o.command("quarantine [JOB]", "List or retry shards that could not be computed",
 		`List the shards of a job that were set aside because they could not be computed,
 with the reasons. With --retry, put them back. A running job then computes them
 again, and a failed job does so when it is submitted again.`,

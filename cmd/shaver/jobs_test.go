@@ -19,6 +19,9 @@ func TestJobCommands(t *testing.T) {
 	t.Parallel()
 	l := longJob(t)
 	url, id := natsServer(t), l.report.Job
+	if code, stdout, stderr := run(t, "shaver", "job", "list", "--nats", url); code != 0 || stdout != "no jobs\n" {
+		t.Errorf("the list of a server without jobs is %q, with the exit code %d: %s", stdout, code, stderr)
+	}
 	t.Run("cancel", func(t *testing.T) { testCancel(t, l, url, id) })
 	t.Run("quarantine", func(t *testing.T) { testQuarantine(t, l, url, id) })
 }
@@ -30,6 +33,15 @@ func testCancel(t *testing.T, l *long, url, id string) {
 	shaver(t, &listed, "job", "list", "--nats", url)
 	if len(listed) != 1 || listed[0].ID != id || listed[0].Plan.Shards() != longShards {
 		t.Fatalf("the list is %+v", listed)
+	}
+	var short struct {
+		ID string `json:"id"`
+	}
+	for _, args := range [][]string{{id[:5]}, nil} {
+		shaver(t, &short, append(append([]string{"job", "status"}, args...), "--nats", url)...)
+		if short.ID != id {
+			t.Errorf("job status %q is of job %q, expected %s", args, short.ID, id)
+		}
 	}
 	watch := exec.CommandContext(t.Context(), "shaver", "job", "watch", id, "--nats", url, "-o", "json")
 	stdout, err := watch.StdoutPipe()
@@ -94,4 +106,24 @@ func testQuarantine(t *testing.T, l *long, url, id string) {
 	wantSameFile(t, out, l.reference)
 	l.coordinate(t, url, out).wantExit(cli.ExitDone) // returns at once
 	wantSameFile(t, out, l.reference)
+}
+
+// A watched job counts the connected workers that can compute it before they send a result.
+func TestConnectedFor(t *testing.T) {
+	t.Parallel()
+	url := natsServer(t)
+	for name, build := range map[string]job.Build{
+		"fit":            {Kernel: kernel.Name(), Protocol: job.Protocol},
+		"other kernel":   {Kernel: "none", Protocol: job.Protocol},
+		"other protocol": {Kernel: kernel.Name(), Protocol: job.Protocol + 1},
+	} {
+		build.Name = name
+		if err := connect(t, url).Announce(build); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := bus.Status{Spec: job.Spec{Kernel: kernel.Name()}}
+	if n, err := connectedFor(t.Context(), connect(t, url), &s); err != nil || n != 1 {
+		t.Errorf("%d workers, %v, expected 1", n, err)
+	}
 }

@@ -32,6 +32,10 @@ func jobListCommand() *cobra.Command {
 				}
 			}
 			return o.output.Print(c.OutOrStdout(), jobs, func(w io.Writer) {
+				if len(jobs) == 0 {
+					fmt.Fprintln(w, "no jobs")
+					return
+				}
 				fmt.Fprintln(w, "JOB\tSTATE\tROWS\tOF\tSHARDS\tOF\tQUARANTINED\tROWS/S\tLEFT")
 				for _, s := range jobs {
 					p := &s.Progress
@@ -43,7 +47,7 @@ func jobListCommand() *cobra.Command {
 
 func jobStatusCommand() *cobra.Command {
 	o := &jobOptions{}
-	return o.command("status JOB", "Print the state of a job", help.Text("job-status"),
+	return o.command("status [JOB]", "Print the state of a job", help.Text("job-status"),
 		"  shaver job status 0123456789abcdef0123 --nats nats://nats:4222", func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
 			s, err := b.JobStatus(ctx, id)
 			if err != nil {
@@ -98,9 +102,10 @@ func clock(at time.Time, layout string) string {
 
 func jobWatchCommand() *cobra.Command {
 	o := &jobOptions{}
-	return o.command("watch JOB", "Follow a job until it ends",
-		`Print a line whenever the state of a job changes, until the job ends. With -o
-json each line is an object.`,
+	return o.command("watch [JOB]", "Follow a job until it ends",
+		`Print a line whenever the state of a job changes, until the job ends. The line
+has the number of connected workers that can compute the job. With -o json each
+line is an object.`,
 		"  shaver job watch 0123456789abcdef0123 --nats nats://nats:4222",
 		func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
 			out := cli.PrintableWriter(c.OutOrStdout())
@@ -113,9 +118,25 @@ json each line is an object.`,
 				if p.Waiting != "" {
 					waiting = "; waiting for " + cli.Printable(p.Waiting)
 				}
-				_, err := fmt.Fprintf(out, "%s %s: %d of %d rows, %.0f/s, %s left; %d workers, %d quarantined shards%s\n",
-					time.Now().Format(time.TimeOnly), cli.Printable(p.State), p.Rows, p.RowsTotal, p.Rate, left(p), len(p.Workers), p.Quarantined, waiting)
+				workers, err := connectedFor(ctx, b, &s)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(out, "%s %s: %d of %d rows, %.0f/s, %s left; %d workers connected, %d quarantined shards%s\n",
+					time.Now().Format(time.TimeOnly), cli.Printable(p.State), p.Rows, p.RowsTotal, p.Rate, left(p), workers, p.Quarantined, waiting)
 				return err
 			})
 		})
+}
+
+// connectedFor returns the number of connected workers that can compute the job. Progress.Workers
+// has only those that have already sent a result.
+func connectedFor(ctx context.Context, b *bus.Bus, s *bus.Status) (n int, err error) {
+	connected, err := b.Connected(ctx)
+	for _, w := range connected {
+		if w.Computes(s.Spec.Kernel) && w.Protocol == job.Protocol {
+			n++
+		}
+	}
+	return n, err
 }

@@ -39,6 +39,9 @@ func modelDeltaCommand() *cobra.Command {
 				fmt.Fprintf(w, "delta\t%s\t%s\n", result.Out, cli.Size(result.Bytes))
 				fmt.Fprintf(w, "kept\t%d of %d ids\t%d entries\n", result.Kept, result.Rows, result.Entries)
 				fmt.Fprintf(w, "dropped\t%d of %d ids\n", result.Dropped, result.Rows)
+				if result.Guessed {
+					fmt.Fprintln(w, "counted\tby value\tthis file does not store what was dropped, so prune may count fewer kept ids")
+				}
 			})
 		},
 	}

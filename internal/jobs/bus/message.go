@@ -96,6 +96,9 @@ func isHex(s string, digits int) bool {
 
 func isJob(id string) bool { return isHex(id, 20) }
 
+// IsJobPrefix reports whether s is the id of a job or the beginning of one.
+func IsJobPrefix(s string) bool { return len(s) > 0 && len(s) <= 20 && isHex(s, len(s)) }
+
 func isShard(shard int) bool { return shard >= 0 && shard <= math.MaxInt32 }
 
 // CheckJob returns an error if id is not a job's. A wildcard, for example, must not get

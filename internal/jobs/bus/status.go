@@ -104,6 +104,43 @@ func (b *Bus) Jobs(ctx context.Context) ([]Status, error) {
 	return all, nil
 }
 
+// FindJob returns the id of the stored job that begins with prefix. An empty prefix stands for the
+// only job, or for the only one that runs. It is bad input if there is no such job, or more than
+// one. A whole id is returned as it is, stored or not.
+func (b *Bus) FindJob(ctx context.Context, prefix string) (string, error) {
+	if isJob(prefix) {
+		return prefix, nil
+	}
+	jobs, err := b.Jobs(ctx)
+	if err != nil {
+		return "", err
+	}
+	found, running := []string{}, []string{}
+	for _, s := range jobs {
+		if !strings.HasPrefix(s.ID, prefix) {
+			continue
+		}
+		found = append(found, s.ID)
+		if s.Progress.State == Running || s.Progress.State == Stalled {
+			running = append(running, s.ID)
+		}
+	}
+	if prefix == "" && len(running) == 1 {
+		found = running
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1 && prefix == "":
+		return "", fault.Inputf("the server has %d jobs: name one of %s", len(found), strings.Join(found, ", "))
+	case len(found) > 1:
+		return "", fault.Inputf("job id %s is the beginning of %d jobs: name one of %s", prefix, len(found), strings.Join(found, ", "))
+	case prefix == "":
+		return "", fault.Inputf("the server has no jobs: none was submitted, or all have ended")
+	}
+	return "", fault.Inputf("job %s: %w: it was never submitted, or it has ended", prefix, ErrNoJob)
+}
+
 // ErrUnreadable means that the stored specification of a job cannot be read. An error that
 // wraps it is bad input.
 var ErrUnreadable = errors.New("the specification stored for this job cannot be read")

@@ -82,3 +82,40 @@ func TestOddProgress(t *testing.T) {
 		t.Errorf("%d jobs, %v", len(jobs), err)
 	}
 }
+
+// A job is found by the beginning of its id, and without one if it is the only job or the only
+// one that runs.
+func TestFindJob(t *testing.T) {
+	b := newBus(t, testQueue)
+	wantFound := func(prefix, want string) {
+		t.Helper()
+		if got, err := b.FindJob(t.Context(), prefix); err != nil || got != want {
+			t.Errorf("%q: found %q, %v, expected %s", prefix, got, err, want)
+		}
+	}
+	wantNone := func(prefix, want string) {
+		t.Helper()
+		if got, err := b.FindJob(t.Context(), prefix); !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: found %q, %v, expected bad input with %q", prefix, got, err, want)
+		}
+	}
+	wantNone("", "the server has no jobs")
+	wantNone("ab", "no such job")
+	absent := strings.Repeat("0", 20)
+	wantFound(absent, absent) // the command that looks it up says more
+	first := submit(t, b, 1)
+	wantFound("", first)
+	wantFound(first[:1], first)
+	second := submit(t, b, 2)
+	both := 0
+	for both < 20 && first[both] == second[both] {
+		both++
+	}
+	wantFound(second[:both+1], second)
+	wantNone("", "has 2 jobs: name one of")
+	if both > 0 {
+		wantNone(first[:both], "is the beginning of 2 jobs")
+	}
+	must(t, b.SetProgress(t.Context(), Progress{Job: second, State: Running, Workers: []Worker{}}))
+	wantFound("", second)
+}

@@ -24,6 +24,10 @@ type Result struct {
 	Rows   int    `json:"rows"` // of all tables
 	arrowio.DeltaCount
 	Bytes int64 `json:"bytes"` // of the three files
+
+	// Guessed is whether the file does not say which entries were dropped, so that entries that
+	// equal the baseline of their field count as dropped. Only a file in compact form says it.
+	Guessed bool `json:"-"`
 }
 
 // Write writes the delta of the model in the file in to the folder out.
@@ -45,7 +49,7 @@ func Write(in string, part checkpoint.Options, out string) (*Result, error) {
 		return nil, err
 	}
 	d := &arrowio.Delta{Model: ck.Digest(), Parts: all}
-	result := &Result{Out: out}
+	result := &Result{Out: out, Guessed: ck.Compact == nil}
 	names := map[string]bool{}
 	for _, p := range all {
 		names[p.Table] = true

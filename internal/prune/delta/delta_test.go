@@ -46,6 +46,9 @@ func TestWrite(t *testing.T) {
 		if d.Rows != 30 || d.Kept != 6 || d.Dropped != 24 || d.Entries != 24 || d.Tables != 1 {
 			t.Errorf("%s: %+v", name, d)
 		}
+		if d.Guessed != (name != "compact.safetensors") {
+			t.Errorf("%s: guessed %t what was dropped", name, d.Guessed)
+		}
 		files, err := filepath.Glob(path("delta of " + name + "/*"))
 		if err != nil || len(files) != 3 {
 			t.Errorf("%s: files %q, %v", name, files, err)
