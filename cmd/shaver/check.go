@@ -31,8 +31,8 @@ func checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Check that a pruned model is as good as its model",
 		Long:  help.Text("check"),
-		Example: `  shaver check --model model.pth --pruned pruned.safetensors --dataset data
-  shaver check --model model.pth --pruned pruned.safetensors --dataset data \
+		Example: `  shaver check --model pruned.safetensors --against model.pth --dataset data
+  shaver check --model pruned.safetensors --against model.pth --dataset data \
       --max-auc-drop 0.002 --confident --out check.json`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -42,11 +42,11 @@ func checkCommand() *cobra.Command {
 			return o.run(c)
 		},
 	}
-	flags.Model(c, &o.Model, "checkpoint `file` that was pruned")
+	flags.Model(c, &o.Pruned, "pruned model `file`")
 	f := c.Flags()
 	flags.ModelOutput(c, &o.ModelOutput)
-	f.StringVar(&o.Pruned, "pruned", "", "pruned model `file`")
-	cli.Files(c, "pruned", cli.Checkpoints...)
+	f.StringVar(&o.Model, "against", "", "model `file` that was pruned")
+	cli.Files(c, "against", cli.Checkpoints...)
 	flags.Dataset(c, &o.Folders, "dataset `folder`")
 	flags.Split(c, &o.Split)
 	o.Split = dataset.Val
@@ -59,9 +59,10 @@ func checkCommand() *cobra.Command {
 	flags.Out(c, &o.out, "`file` for the result, .json (default none)", "json")
 	o.outputs.Flag(c, "a file at --out that shaver did not write")
 	o.output.Flag(c)
-	cli.Group(c, "Files", "model", "model-output", "pruned", "dataset", "out", "force")
+	cli.Group(c, "Files", "model", "model-output", "against", "dataset", "out", "force")
 	cli.Group(c, "Check", "split", "loss", "max-auc-drop", "max-logloss-rise", "max-rmse-rise", "confident")
-	cli.MarkRequired(c, "model", "pruned", "dataset")
+	cli.MarkRequired(c, "model", "against", "dataset")
+	cli.Renamed(c, "pruned", "--model, as in evaluate, and the model that was pruned is --against")
 	return c
 }
 

@@ -128,7 +128,7 @@ func TestRatings(t *testing.T) {
 			t.Errorf("%s: the .onnx file has the RMSE %v, the sweep %v", output, *pruned.RMSE, *best.RMSE)
 		}
 		checked := func(rise string) []string {
-			return chosen("check", "--pruned", path("pruned.onnx"), "--split", "test", "--max-rmse-rise", rise)
+			return append([]string{"check", "--model", path("pruned.onnx"), "--against", export, "--model-output", output, "--dataset", path("data")}, "--split", "test", "--max-rmse-rise", rise)
 		}
 		var decided gate.Document
 		shaver(t, &decided, checked("1")...)

@@ -67,7 +67,7 @@ func TestTerminate(t *testing.T) {
 		"score in rounds":  with("shaver score --until overlap --passes 200 --out out", models...),
 		"prune":            with("shaver prune --sparsity 0.9 --calibrate --out out", scored...),
 		"evaluate":         with("shaver evaluate --split train", models...),
-		"check":            with("shaver check --split train --pruned "+in+"/model.safetensors --out out", models...),
+		"check":            with("shaver check --split train --against "+in+"/model.safetensors --out out", models...),
 		"sweep":            with("shaver sweep --methods all --calibrate", scored...),
 		"study":            with("shaver study --out study", models...),
 		"report":           with("shaver report --out out", scored...),

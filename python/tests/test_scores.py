@@ -147,10 +147,10 @@ def test_sweep_prune_evaluate_check_report(planted: Planted, scores: shaver.Scor
     assert measured.differences == {"auc": want["against"]["auc_difference"], "log_loss": want["against"]["log_loss_difference"]}
     assert (tmp_path / "p.parquet").is_file()
 
-    want = json.loads(command("check", "--model", model, "--pruned", pruned, *data, "-o", "json", exit_code=7))
-    failed = shaver.check(model, pruned, planted.dataset)
+    want = json.loads(command("check", "--model", pruned, "--against", model, *data, "-o", "json", exit_code=7))
+    failed = shaver.check(pruned, planted.dataset, against=model)
     assert failed.document == want and not failed and not failed.passed and failed.reason == want["reason"]
-    assert shaver.check(model, model, planted.dataset)
+    assert shaver.check(model, planted.dataset, against=model)
 
     command("report", *common, *data, "--sweep", sweep.path, "--out", tmp_path / "want.html")
     page = shaver.report(model, scores, sweep=sweep, out=tmp_path / "report.html")
@@ -262,7 +262,7 @@ def test_representations(planted: Planted, scores: shaver.Scores, state: dict[st
     measured = shaver.evaluate(pruned, ds, against=model)
     assert cells(measured._repr_html_())[:3] == ["AUC", f"{measured.auc:.6f}", f"{measured.differences['auc']['value']:+.6f}"]
     assert cells(shaver.evaluate(model, ds)._repr_html_())[::2] == ["AUC", "LogLoss"]
-    failed = shaver.check(model, pruned, ds)
+    failed = shaver.check(pruned, ds, against=model)
     assert "failed: The pruned model fails" in failed._repr_html_() and cells(failed._repr_html_())[6::7] == ["no", "no"]
 
 

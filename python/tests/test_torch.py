@@ -143,7 +143,7 @@ def test_modules_of_our_kinds(kind: str, ds: shaver.Dataset, tmp_path: Path) -> 
     with torch.no_grad():
         logits = pruned(ids).double()
     assert measured.log_loss == pytest.approx(nn.functional.binary_cross_entropy_with_logits(logits, labels).item(), abs=1e-6)
-    assert shaver.check(module, pruned, ds).document["model"] == shaver.Model(module, field_dims=DIMS).digest
+    assert shaver.check(pruned, ds, against=module).document["model"] == shaver.Model(module, field_dims=DIMS).digest
 
     weight = module.state_dict()["embedding.weight"]
     again = shaver.prune(module, scores, sparsity=0.7, in_place=True)

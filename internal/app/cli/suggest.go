@@ -31,6 +31,9 @@ func flagError(c *cobra.Command, err error) error {
 	if short := unknown.GetSpecifiedShortnames(); short != "" {
 		typed = short // -model is parsed as the short flags m, o, d, e and l
 	}
+	if to := c.Annotations[renamedKey+typed]; to != "" {
+		return fault.Usagef("--%s is now %s", typed, to)
+	}
 	if to := movedTo(c, typed); to != "" {
 		return fault.Usagef("--%s is now a flag of %s", typed, to)
 	}
@@ -63,6 +66,19 @@ func Moved(c *cobra.Command, to string, flags ...string) {
 	for _, name := range flags {
 		c.Annotations[movedKey+name] = to
 	}
+}
+
+// renamedKey is the beginning of the key of a command's annotation with the new name of one of its
+// flags. The former name follows.
+const renamedKey = "shaver_renamed_"
+
+// Renamed declares a former name of a flag of c. Who gives it gets an error that it is now to, which
+// is the new name and what else there is to know.
+func Renamed(c *cobra.Command, name, to string) {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[renamedKey+name] = to
 }
 
 // movedTo returns the command that has a former flag of c, or "".

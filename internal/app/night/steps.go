@@ -403,7 +403,7 @@ func (s *steps) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked, 
 	if s.config.ONNX != "" { // the file that is served
 		file = nightly.ONNXFile
 	}
-	args := []string{"check", "--model=" + n.Model, "--pruned=" + filepath.Join(n.Folder, file), "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.CheckFile), "--force"}
+	args := []string{"check", "--model=" + filepath.Join(n.Folder, file), "--against=" + n.Model, "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.CheckFile), "--force"}
 	var found gate.Document
 	_, err := s.command(ctx, &found, append(args, s.config.Check.Flags()...)...)
 	if err != nil && !errors.Is(err, cli.ErrGate) {

@@ -52,7 +52,7 @@ var flags = map[string]map[string]kind{
 	"benchmark":              {"dataset": data},
 	"prune":                  {"model": model, "scores": scoresFile, "dataset": data, "previous": file, "from": file, "out": outModel},
 	"evaluate":               {"model": model, "against": model, "dataset": data, "predictions": out},
-	"check":                  {"model": model, "pruned": model, "dataset": data, "out": out},
+	"check":                  {"model": model, "against": model, "dataset": data, "out": out},
 	"sweep":                  {"model": model, "scores": scoresFile, "snip": scoresFile, "models": model, "dataset": data, "out": out, "picture": out},
 	"report":                 {"model": model, "scores": scoresFile, "dataset": data, "sweep": file, "out": out},
 	"scores inspect":         {"dataset": data},

@@ -153,9 +153,9 @@ class Check:
 
 def check(
     model: ModelLike,
-    pruned: ModelLike,
     dataset: DatasetLike,
     *,
+    against: ModelLike,
     max_auc_drop: float | None = None,
     max_logloss_rise: float | None = None,
     max_rmse_rise: float | None = None,
@@ -175,11 +175,11 @@ def check(
     Parameters
     ----------
     model : Model, path, state dict or torch.nn.Module
-        Model that was pruned.
-    pruned : Model, path, state dict or torch.nn.Module
         The pruned model.
     dataset : Dataset or path
         Rows to measure on.
+    against : Model, path, state dict or torch.nn.Module
+        Model that was pruned.
     max_auc_drop : float in [0, 1], default 0.001
         Largest drop of the AUC.
     max_logloss_rise : float, default 0.001
@@ -207,11 +207,12 @@ def check(
         True if the pruned model passed, with the reason.
     """
     rows = Dataset.of(dataset)
-    before, after = Model.of(model, rows.field_dims), Model.of(pruned, rows.field_dims)
+    before, after = Model.of(against, rows.field_dims), Model.of(model, rows.field_dims)
     settings: dict[str, Flag] = {
-        **before.flags,
+        **before.flags,  # with the output, which check applies to both
         **rows.flags,
-        "pruned": after.path,
+        "model": after.path,
+        "against": before.path,
         "max_auc_drop": max_auc_drop,
         "max_logloss_rise": max_logloss_rise,
         "max_rmse_rise": max_rmse_rise,
