@@ -2,6 +2,7 @@ package main
 
 import (
 	"embed"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -48,8 +49,8 @@ func modelExportHelpCommand() *cobra.Command {
   shaver model export-help --for keras > export.py`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
+			if !c.Flags().Changed("for") {
+				return listFrameworks(c.OutOrStdout())
 			}
 			text, err := snippet(framework)
 			if err != nil {
@@ -59,8 +60,19 @@ func modelExportHelpCommand() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&framework, "for", "", "`framework` of the model: "+strings.Join(frameworks(), ", "))
+	c.Flags().StringVar(&framework, "for", "", "`framework` of the model: "+strings.Join(frameworks(), ", ")+" (default a list of them)")
 	cli.OneOf(c, "for", frameworks()...)
-	cli.MarkRequired(c, "for")
 	return c
+}
+
+// listFrameworks writes the command line for each framework.
+func listFrameworks(w io.Writer) error {
+	var text strings.Builder
+	text.WriteString("Each of these commands prints the lines that export a trained model to ONNX:\n")
+	for _, name := range frameworks() {
+		text.WriteString("  shaver model export-help --for " + name + "\n")
+	}
+	text.WriteString("For a module of your own, take pytorch.\n")
+	_, err := io.WriteString(w, text.String())
+	return err
 }

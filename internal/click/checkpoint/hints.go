@@ -11,7 +11,7 @@ import (
 )
 
 // namesHelp is added to errors about models whose layers have other names.
-const namesHelp = "shaver model inspect --help lists the tensor names of each model"
+const namesHelp = "shaver model inspect --help lists the tensor names of each model; a model with other layers is read from ONNX, so export it: shaver model export-help"
 
 // Bounds of the help for a refused file.
 const (
