@@ -146,6 +146,9 @@ func (f Format) layout(names []string) (*layout, error) {
 	}
 	for _, c := range f.Columns {
 		at, err := column(names, c.Name, "")
+		if err != nil && c.As == "" && !slices.Contains(names, c.Name) {
+			return nil, fault.Setting(fmt.Errorf("%w; NAME=%s makes the field of column NAME", err, c.Name), ColumnsSetting)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -245,3 +245,31 @@ func TestImportTables(t *testing.T) {
 	_, err = ImportRaw(t.Context(), RawConfig{Format: Tables(), Files: []string{Stdin}, Out: filepath.Join(t.TempDir(), "x")})
 	wantUsage(t, err, "cannot be read from standard input")
 }
+
+// The fields of a model may have other names than those of its mapper, which are the columns of the
+// rows. The error about the missing columns says how to name them.
+func TestMapperOfColumns(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "mapper.json")
+	if err := os.WriteFile(path, []byte(`{"user": {"ann": 1, "bob": 0}, "item": {"x": 0, "y": 1, "z": 2}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := ReadVocabulary(path, DefaultMemory, "none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := RawConfig{
+		Files: []string{write(t, "label,user,item\n0,ann,z\n1,bob,x\n")}, Vocabulary: m, Sizes: []int{2, 3}, Split: "1:0:0", Out: filepath.Join(dir, "out"),
+	}
+	config.Format.Columns = []Column{{Name: "ids[0]"}, {Name: "ids[1]"}}
+	_, err = ImportRaw(t.Context(), config)
+	wantInput(t, err, `no column "ids[0]": the columns are ["label" "user" "item"]; NAME=ids[0] makes the field of column NAME`)
+	config.Format.Columns = []Column{{Name: "user", As: "ids[0]"}, {Name: "item", As: "ids[1]"}}
+	if _, err := ImportRaw(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, config.Out)
+	if !slices.Equal(d.Fields(), []string{"ids[0]", "ids[1]"}) || !slices.Equal(d.FieldDims(), config.Sizes) {
+		t.Errorf("fields %v, sizes %v", d.Fields(), d.FieldDims())
+	}
+}

@@ -305,11 +305,17 @@ func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
 	return r.encode(b, &m, fields)
 }
 
-// owners returns, for each field, the name of the field whose values it has.
+// owners returns, for each field, the name of the field whose values it has. A field that the
+// vocabulary does not have is called as its column, if the vocabulary has that: a model may name its
+// fields otherwise than the mapper that gave their ids.
 func (r *rawImport) owners() []string {
 	names := slices.Clone(r.layout.fields)
 	for j := range names {
-		names[j] = r.layout.fields[r.layout.ownerOf(j)]
+		owner := r.layout.ownerOf(j)
+		names[j] = r.layout.fields[owner]
+		if column := r.layout.names[r.layout.pick[owner]]; !slices.Contains(r.config.Vocabulary.Names, names[j]) && slices.Contains(r.config.Vocabulary.Names, column) {
+			names[j] = column
+		}
 	}
 	return names
 }
