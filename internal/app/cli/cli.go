@@ -126,7 +126,7 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 			return nil
 		}
 		if c.HasSubCommands() && len(args) > 0 {
-			return fault.Usagef("unknown command %q for %q: %s", args[0], c.CommandPath(), suggestCommand(c, args[0]))
+			return unknownCommand(c, args[0])
 		}
 		var wanted []string // the arguments in Use, such as FILE
 		for _, word := range strings.Fields(c.Use)[1:] {

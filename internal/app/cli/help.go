@@ -71,7 +71,7 @@ func helpCommand(root *cobra.Command) {
 		c.RunE = func(_ *cobra.Command, args []string) error {
 			found, rest, err := root.Find(args)
 			if len(rest) > 0 {
-				return fault.Usagef("unknown command %q for %q: %s", rest[0], found.CommandPath(), suggestCommand(found, rest[0]))
+				return unknownCommand(found, rest[0])
 			}
 			if err != nil {
 				return fault.Usagef("%w", err)

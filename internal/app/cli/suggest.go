@@ -27,6 +27,9 @@ func flagError(c *cobra.Command, err error) error {
 	if !errors.As(err, &unknown) {
 		return fault.Usagef("%w", err)
 	}
+	if c.HasSubCommands() && c.Flags().NArg() > 0 { // the flag may be one of the command that was meant
+		return unknownCommand(c, c.Flags().Arg(0))
+	}
 	typed := unknown.GetSpecifiedName()
 	if short := unknown.GetSpecifiedShortnames(); short != "" {
 		typed = short // -model is parsed as the short flags m, o, d, e and l
@@ -104,6 +107,11 @@ func expectedValue(kind string, cause error) string {
 		return "true or false"
 	}
 	return ""
+}
+
+// unknownCommand returns wrong usage about a command that c does not have.
+func unknownCommand(c *cobra.Command, typed string) error {
+	return fault.Usagef("unknown command %q for %q: %s", typed, c.CommandPath(), suggestCommand(c, typed))
 }
 
 // suggestCommand returns the end of an error about a command that c does not have. If
