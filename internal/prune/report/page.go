@@ -37,7 +37,16 @@ func render(page *template.Template, document any) ([]byte, error) {
 	if err := page.Execute(&html, document); err != nil {
 		return nil, err
 	}
-	return html.Bytes(), nil
+	return visible(html.Bytes()), nil
+}
+
+// visible replaces the characters that change the direction of the text around them by their escapes,
+// as on a terminal. A value of a dataset could otherwise make a page show another one.
+func visible(html []byte) []byte {
+	for _, char := range "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069" {
+		html = bytes.ReplaceAll(html, []byte(string(char)), fmt.Appendf(nil, `\u%04x`, char))
+	}
+	return html
 }
 
 // mark is in every page, within its first markWithin bytes.
