@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -111,7 +112,7 @@ func exitCode(ctx context.Context, err error) int {
 		return ExitFenced
 	case fault.IsUsage(err):
 		return ExitUsage
-	case fault.IsInput(err), errors.Is(err, fs.ErrNotExist):
+	case fault.IsInput(err), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EISDIR):
 		return ExitBadInput
 	}
 	return ExitFailed

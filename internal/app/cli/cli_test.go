@@ -14,6 +14,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,7 @@ func TestExitCode(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, missing := os.Open("nowhere")
+	_, folder := os.ReadFile(t.TempDir())
 	for name, test := range map[string]struct {
 		ctx  context.Context
 		err  error
@@ -39,6 +41,8 @@ func TestExitCode(t *testing.T) {
 		"input, wrapped":         {t.Context(), fmt.Errorf("file: %w", fault.Inputf("row 3")), 42},
 		"usage about input":      {t.Context(), fault.Usagef("%w", fault.Inputf("row 3")), 2},
 		"no file":                {t.Context(), missing, 42},
+		"folder":                 {t.Context(), folder, 42},
+		"loop of links":          {t.Context(), &fs.PathError{Op: "open", Path: "a", Err: syscall.ELOOP}, 42},
 		"drained":                {cancelled, ErrDrained, 75},
 		"cancelled":              {cancelled, fmt.Errorf("score: %w", context.Canceled), 130},
 		"input while cancelled":  {cancelled, fault.Inputf("row 3"), 42},
