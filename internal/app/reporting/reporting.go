@@ -94,7 +94,7 @@ func (o *Input) ends(p *cut.Source, aggregate string) ([]report.Ends, error) {
 // file does not exist.
 func readRun(scoresFile, digest string) (*report.Run, error) {
 	path := launch.ReportPath(scoresFile)
-	data, err := files.Small(path, 64)
+	data, err := files.Small(path, 64, "the report of a job")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {

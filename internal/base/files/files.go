@@ -4,6 +4,7 @@ package files
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,27 +12,50 @@ import (
 	"shaver/internal/base/fault"
 )
 
-// Small reads a file of at most most MiB. It returns bad input if the file is larger.
-func Small(path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
+// Small reads a regular file of at most most MiB. A folder, a pipe, a device, and a larger file are
+// bad input. The error names expected, what the file should be, such as "a YAML file".
+func Small(path string, most int64, expected string) ([]byte, error) {
+	f, err := open(path)
+	if other, ok := errors.AsType[*irregular](err); ok {
+		return nil, fault.Inputf("%s is %s: expected %s", path, other.kind, expected)
+	} else if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, most<<20+1))
-	if err == nil && int64(len(data)) > most<<20 {
-		err = fault.Inputf("larger than %d MiB", most)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if int64(len(data)) > most<<20 {
+		return nil, fault.Inputf("%s is larger than %d MiB: expected %s", path, most, expected)
 	}
 	return data, nil
 }
 
+// irregular is the error for what is not a regular file.
+type irregular struct{ kind string }
+
+func (i *irregular) Error() string { return i.kind }
+
+// open opens a regular file. It looks before it opens, because the opening of a pipe waits for a
+// writer.
+func open(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		// what os.Open says of the path
+	case info.IsDir():
+		return nil, &irregular{"a folder"}
+	case !info.Mode().IsRegular():
+		return nil, &irregular{"a pipe or a device"}
+	}
+	return os.Open(path)
+}
+
 // Beginning returns the first n bytes of the file at path, or fewer if it has fewer or cannot
-// be read.
+// be read. It reads only from regular files.
 func Beginning(path string, n int64) []byte {
-	f, err := os.Open(path)
+	f, err := open(path)
 	if err != nil {
 		return nil
 	}
@@ -40,10 +64,10 @@ func Beginning(path string, n int64) []byte {
 	return data
 }
 
-// Is reports whether the file at path is one that the function recognises by its contents and its
-// size. A file that cannot be opened is not.
+// Is reports whether the regular file at path is one that the function recognises by its contents
+// and its size. A file that cannot be opened is not.
 func Is(path string, recognise func(io.ReaderAt, int64) bool) bool {
-	f, err := os.Open(path)
+	f, err := open(path)
 	if err != nil {
 		return false
 	}

@@ -19,9 +19,9 @@ func TestSizes(t *testing.T) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		found, err := files.Small(path, 1)
+		found, err := files.Small(path, 1, "a letter")
 		if len(data) > 1<<20 {
-			if !fault.IsInput(err) || !strings.HasPrefix(err.Error(), path+": larger than 1 MiB") {
+			if !fault.IsInput(err) || !strings.HasPrefix(err.Error(), path+" is larger than 1 MiB: expected a letter") {
 				t.Errorf("%d bytes: %v", len(data), err)
 			}
 		} else if err != nil || !bytes.Equal(found, data) {
@@ -31,7 +31,7 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%d bytes at the beginning of %d", n, len(data))
 		}
 	}
-	if _, err := files.Small(path+"x", 1); !os.IsNotExist(err) {
+	if _, err := files.Small(path+"x", 1, "a letter"); !os.IsNotExist(err) {
 		t.Error(err)
 	}
 	if head := files.Beginning(path+"x", 3); head != nil {

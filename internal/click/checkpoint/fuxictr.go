@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/click/model"
 )
 
@@ -51,7 +52,7 @@ type feature struct {
 // readFeatureMap reads feature_map.json in folder. It returns nil if the file does not exist.
 func readFeatureMap(folder string) ([]feature, error) {
 	path := filepath.Join(folder, fuxiFeatureMap)
-	text, err := readSmall(path)
+	text, err := files.Small(path, mostStatement, "a small JSON object")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -4,17 +4,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/wire"
 )
+
+// mostStatement is the size of the largest JSON file that is read, in MiB.
+const mostStatement = 1
 
 // statement is what a source besides the tensors says about the architecture: a JSON
 // file, our metadata, or the model_config of a .pth file. It has the JSON fields of
@@ -205,7 +207,7 @@ func sidecarFile(path string) lookup {
 	return func(family string) (*statement, error) {
 		var best *statement
 		for _, candidate := range sidecarPaths(path) {
-			text, err := readSmall(candidate)
+			text, err := files.Small(candidate, mostStatement, "a small JSON object")
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -275,19 +277,4 @@ func Files(path string) []string {
 		}
 	}
 	return append(near, path)
-}
-
-// readSmall reads a file of at most 1 MiB.
-func readSmall(path string) ([]byte, error) {
-	const most = 1 << 20
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && len(text) > most {
-		err = fault.Inputf("%s has more than %d bytes: expected a small JSON object", path, most)
-	}
-	return text, err
 }

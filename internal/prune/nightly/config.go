@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 // Config is the content of a configuration file. Paths are absolute or relative to the
@@ -85,26 +85,15 @@ const (
 	CompactONNX = "compact"
 )
 
-// most is the size of the largest configuration file, in bytes.
-const most = 1 << 20
+// most is the size of the largest configuration file, in MiB.
+const most = 1
 
 // Read reads the configuration file at path. The file must have the keys model, days and out.
 // A key that neither this package nor keys declares is bad input.
 func Read(path string, keys Keys) (*Config, error) {
-	f, err := os.Open(path)
+	text, err := files.Small(path, most, "a YAML file")
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, fault.Inputf("%s is a folder: expected a YAML file", path)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > most {
-		return nil, fault.Inputf("%s is larger than %d bytes: expected a short YAML file", path, most)
 	}
 	return parse(path, text, keys)
 }

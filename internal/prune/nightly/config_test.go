@@ -63,41 +63,41 @@ metrics:
 func TestBadConfig(t *testing.T) {
 	const good = "model: m\ndays: d\nout: o\n"
 	for text, want := range map[string]string{
-		"":                                    "x.yaml: the key model is missing",
-		"model: m\nout: o\n":                  "x.yaml: the key days is missing",
-		good + "\tx: 1":                       "x.yaml is not YAML: line 3: found a tab character that violates indentation",
-		good + "---\nmodel: m\n":              "x.yaml has more than one YAML document: expected one",
-		"- model":                             "x.yaml:1: the file: expected keys with values",
-		good + "modle: m":                     "x.yaml:4: modle: unknown key; expected one of model, days, window, out, state, keep, wait-inputs, score, prune, calibrate, onnx, check, metrics",
-		good + "score:\n  draws: 2":           "x.yaml:5: score.draws: unknown key; expected one of sample, splits, store",
-		good + "score: 3":                     "x.yaml:4: score: expected keys with values",
-		good + "metrics:\n  port: 2":          "x.yaml:5: metrics.port: unknown key; expected one of textfile, address",
-		good + "days: e":                      "x.yaml:4: days: the key is there twice",
-		good + "window: 0":                    `x.yaml:4: window "0": expected a whole number, at least 1`,
-		good + "window: [1]":                  "x.yaml:4: window: expected a whole number, at least 1",
-		good + "keep: -1":                     `x.yaml:4: keep "-1": expected a whole number, at least 1`,
-		good + "calibrate: yes":               `x.yaml:4: calibrate "yes": expected true or false`,
-		good + "onnx: small":                  `x.yaml:4: onnx "small": expected dense or compact`,
-		good + "onnx: [dense]":                "x.yaml:4: onnx: expected dense or compact",
-		good + "state:":                       "x.yaml:4: state: expected a path",
-		good + "score:\n  sample: lots":       `x.yaml:5: score.sample "lots": expected a number`,
-		good + "score:\n  sample: .nan":       `x.yaml:5: score.sample ".nan": expected a number`,
-		good + "score:\n  sample: 1e999":      `x.yaml:5: score.sample "1e999": expected a number`,
-		good + "score:\n  sample: {a: b}":     "x.yaml:5: score.sample: expected a number",
-		good + "score:\n  splits: []":         "x.yaml:5: score.splits: expected a list that is not empty",
-		good + "score:\n  splits: ['a,b']":    `x.yaml:5: score.splits "a,b": expected a text without a comma`,
-		good + "score:\n  splits: [[a]]":      "x.yaml:5: score.splits: expected texts",
-		good + "? [a]\n: b":                   "x.yaml:4: : unknown key; expected one of model, days, window, out, state, keep, wait-inputs, score, prune, calibrate, onnx, check, metrics",
-		good + "a: &a [1]\nscore: *a\n":       "x.yaml:4: a: unknown key; expected one of model, days, window, out, state, keep, wait-inputs, score, prune, calibrate, onnx, check, metrics",
-		"model: &m x\ndays: *m\nout: o\n":     "x.yaml:2: days: expected a path",
-		"model: m\ndays: d\nout: d":           "x.yaml: out d is in days d: expected another place",
-		"model: m\ndays: d\nout: d/mon/x":     "x.yaml: out d/mon/x is in days d: expected another place",
-		good + "state: d/../d/mon":            "x.yaml: state d/mon is in days d: expected another place",
-		"model: m\ndays: o/nights\nout: o":    "x.yaml: days o/nights is in the folder of the nights o/nights: expected another place",
-		good + "state: o/nights/x":            "x.yaml: state o/nights/x is in the folder of the nights o/nights: expected another place",
-		good + "state: o":                     "x.yaml: out o is in state o: expected another place",
-		"model: m\ndays: d\nout: .":           "",
-		good + strings.Repeat("#", most) + "": "",
+		"":                                        "x.yaml: the key model is missing",
+		"model: m\nout: o\n":                      "x.yaml: the key days is missing",
+		good + "\tx: 1":                           "x.yaml is not YAML: line 3: found a tab character that violates indentation",
+		good + "---\nmodel: m\n":                  "x.yaml has more than one YAML document: expected one",
+		"- model":                                 "x.yaml:1: the file: expected keys with values",
+		good + "modle: m":                         "x.yaml:4: modle: unknown key; expected one of model, days, window, out, state, keep, wait-inputs, score, prune, calibrate, onnx, check, metrics",
+		good + "score:\n  draws: 2":               "x.yaml:5: score.draws: unknown key; expected one of sample, splits, store",
+		good + "score: 3":                         "x.yaml:4: score: expected keys with values",
+		good + "metrics:\n  port: 2":              "x.yaml:5: metrics.port: unknown key; expected one of textfile, address",
+		good + "days: e":                          "x.yaml:4: days: the key is there twice",
+		good + "window: 0":                        `x.yaml:4: window "0": expected a whole number, at least 1`,
+		good + "window: [1]":                      "x.yaml:4: window: expected a whole number, at least 1",
+		good + "keep: -1":                         `x.yaml:4: keep "-1": expected a whole number, at least 1`,
+		good + "calibrate: yes":                   `x.yaml:4: calibrate "yes": expected true or false`,
+		good + "onnx: small":                      `x.yaml:4: onnx "small": expected dense or compact`,
+		good + "onnx: [dense]":                    "x.yaml:4: onnx: expected dense or compact",
+		good + "state:":                           "x.yaml:4: state: expected a path",
+		good + "score:\n  sample: lots":           `x.yaml:5: score.sample "lots": expected a number`,
+		good + "score:\n  sample: .nan":           `x.yaml:5: score.sample ".nan": expected a number`,
+		good + "score:\n  sample: 1e999":          `x.yaml:5: score.sample "1e999": expected a number`,
+		good + "score:\n  sample: {a: b}":         "x.yaml:5: score.sample: expected a number",
+		good + "score:\n  splits: []":             "x.yaml:5: score.splits: expected a list that is not empty",
+		good + "score:\n  splits: ['a,b']":        `x.yaml:5: score.splits "a,b": expected a text without a comma`,
+		good + "score:\n  splits: [[a]]":          "x.yaml:5: score.splits: expected texts",
+		good + "? [a]\n: b":                       "x.yaml:4: : unknown key; expected one of model, days, window, out, state, keep, wait-inputs, score, prune, calibrate, onnx, check, metrics",
+		good + "a: &a [1]\nscore: *a\n":           "x.yaml:4: a: unknown key; expected one of model, days, window, out, state, keep, wait-inputs, score, prune, calibrate, onnx, check, metrics",
+		"model: &m x\ndays: *m\nout: o\n":         "x.yaml:2: days: expected a path",
+		"model: m\ndays: d\nout: d":               "x.yaml: out d is in days d: expected another place",
+		"model: m\ndays: d\nout: d/mon/x":         "x.yaml: out d/mon/x is in days d: expected another place",
+		good + "state: d/../d/mon":                "x.yaml: state d/mon is in days d: expected another place",
+		"model: m\ndays: o/nights\nout: o":        "x.yaml: days o/nights is in the folder of the nights o/nights: expected another place",
+		good + "state: o/nights/x":                "x.yaml: state o/nights/x is in the folder of the nights o/nights: expected another place",
+		good + "state: o":                         "x.yaml: out o is in state o: expected another place",
+		"model: m\ndays: d\nout: .":               "",
+		good + strings.Repeat("#", most<<20) + "": "",
 	} {
 		_, err := parse("x.yaml", []byte(text), keys)
 		if want == "" {
@@ -111,10 +111,10 @@ func TestBadConfig(t *testing.T) {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "x.yaml")
-	if err := os.WriteFile(path, []byte(good+strings.Repeat("#", most)), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(good+strings.Repeat("#", most<<20)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(path, keys); !fault.IsInput(err) || !strings.Contains(err.Error(), "larger than 1048576 bytes") {
+	if _, err := Read(path, keys); !fault.IsInput(err) || !strings.Contains(err.Error(), "larger than 1 MiB") {
 		t.Errorf("a large file: error %v", err)
 	}
 	if _, err := Read(filepath.Dir(path), keys); !fault.IsInput(err) || !strings.Contains(err.Error(), "is a folder") {

@@ -9,6 +9,7 @@ import (
 	"math"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 // LineVersion is the form of Line.
@@ -116,7 +117,7 @@ func finite(v *float64) *float64 {
 
 // readHistory reads the lines of history.jsonl. A file that does not exist has no lines.
 func readHistory(path string) ([]Line, error) {
-	text, err := readSmall(path)
+	text, err := files.Small(path, mostJSON, written)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

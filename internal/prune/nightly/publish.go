@@ -11,6 +11,7 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 // CurrentVersion is the form of Current.
@@ -47,7 +48,7 @@ const (
 // none is.
 func ReadCurrent(out string) (*Current, error) {
 	path := filepath.Join(out, currentFile)
-	text, err := readSmall(path)
+	text, err := files.Small(path, mostJSON, written)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -17,6 +17,7 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 // RecordVersion is the form of Record.
@@ -178,31 +179,24 @@ func isName(name string) bool {
 	return name != "." && name == filepath.Base(name) && filepath.IsLocal(name)
 }
 
-// mostJSON is the size of the largest JSON file that is read, in bytes.
-const mostJSON = 64 << 20
+// written is what a file of the folder should be, for errors.
+const written = "a file that shaver nightly wrote"
 
-// readSmall reads a file of at most mostJSON bytes.
-func readSmall(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readAll(f, path)
-}
+// mostJSON is the size of the largest JSON file that is read, in MiB.
+const mostJSON = 64
 
-// readAll reads at most mostJSON bytes. path is the name of the file in errors.
+// readAll reads at most mostJSON MiB. path is the name of the file in errors.
 func readAll(r io.Reader, path string) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, mostJSON+1))
-	if err == nil && len(text) > mostJSON {
-		err = fault.Inputf("%s is larger than %d MiB", path, mostJSON>>20)
+	text, err := io.ReadAll(io.LimitReader(r, mostJSON<<20+1))
+	if err == nil && len(text) > mostJSON<<20 {
+		err = fault.Inputf("%s is larger than %d MiB: expected %s", path, mostJSON, written)
 	}
 	return text, err
 }
 
 // readJSON reads a file that this package wrote.
 func readJSON(path string, to any) error {
-	text, err := readSmall(path)
+	text, err := files.Small(path, mostJSON, written)
 	if err != nil {
 		return err
 	}

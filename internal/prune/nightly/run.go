@@ -634,7 +634,7 @@ func (r *runner) writePage(lines []Line) error {
 	if err != nil {
 		return err
 	}
-	if found, err := readSmall(r.path(historyPage)); err == nil && string(found) == string(page) {
+	if found, err := files.Small(r.path(historyPage), mostJSON, written); err == nil && string(found) == string(page) {
 		return nil
 	}
 	return write(r.path(historyPage), page)

@@ -26,7 +26,7 @@ const (
 // Read reads a document of at most 64 MiB from a file; see Parse. The errors of Parse do not name
 // the file.
 func Read(path string) (*Document, error) {
-	data, err := files.Small(path, 64)
+	data, err := files.Small(path, 64, "the JSON of shaver sweep")
 	if err != nil {
 		return nil, err
 	}
