@@ -201,7 +201,7 @@ func TestMovedFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `"` + strings.Join(moved, " ") + `".split()`; !strings.Contains(string(source), want) {
+	if want := `"` + strings.Join(moved, `", "`) + `"`; !strings.Contains(string(source), want) {
 		t.Errorf("the Python package does not list these flags: %s", want)
 	}
 }
