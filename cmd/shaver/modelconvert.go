@@ -142,7 +142,10 @@ func parsePads(texts []string) (map[string]int, error) {
 // wrote it, so only --force replaces one.
 func checkModelOutput(outputs *cli.Outputs, flag, path, in string) error {
 	if !checkpoint.NamedONNX(path) {
-		return outputs.Check(flag, path, cli.Unless(checkpoint.Written, "a model"))
+		if err := outputs.Check(flag, path, cli.Unless(checkpoint.Written, "a model")); err != nil {
+			return err
+		}
+		return checkpoint.CheckName(path)
 	}
 	if !checkpoint.IsONNX(in) {
 		return fault.Usagef("%s is %s, but %s is not an .onnx file: an .onnx file is written from an .onnx file only; expected another extension", flag, path, in)

@@ -102,7 +102,10 @@ func (o *Options) Check() error {
 		return err
 	}
 	o.Outputs.Inputs(dataset.Files(o.Folders...)...)
-	return o.Outputs.Check("--out", o.Out, cli.Unless(checkpoint.Written, "a model"))
+	if err := o.Outputs.Check("--out", o.Out, cli.Unless(checkpoint.Written, "a model")); err != nil {
+		return err
+	}
+	return checkpoint.CheckName(o.Out)
 }
 
 func (o *Options) settings(dropped []bool) train.Options {
