@@ -142,7 +142,6 @@ def test_parameters_reach_their_flags(call: Call, planted: Planted, monkeypatch:
                 monkeypatch.setattr(module, function.__name__, function)
     needed: dict[str, Any] = {
         "model": planted.model,
-        "pruned": planted.model,
         "dataset": planted.dataset,
         "scores": planted.scores,
         "frame": planted.rows,
@@ -151,6 +150,7 @@ def test_parameters_reach_their_flags(call: Call, planted: Planted, monkeypatch:
     needed = {name: value for name, value in needed.items() if name in parameters(call)}
     # The values of parameters that Python reads. All others are passed on.
     read: dict[str, Any] = {"against": planted.model, "snip": planted.scores, "fields": ["user"], "dense": ["user"]}
+    required = {name: read[name] for name, each in parameters(call).items() if each.default is each.empty and name in read}
     for name, parameter in parameters(call).items():
         if name in needed or name in call.own:
             continue
@@ -160,6 +160,6 @@ def test_parameters_reach_their_flags(call: Call, planted: Planted, monkeypatch:
             others["ids"] = "local"
         seen.clear()
         with pytest.raises(Captured):
-            call.function(**{**needed, **others, name: value})
+            call.function(**{**needed, **required, **others, name: value})
         reached = {key.replace("_", "-"): each for key, each in seen.items()}
         assert str(reached[call.flag(name)]) == str(value), name
