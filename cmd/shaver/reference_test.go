@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 
 	"shaver/internal/app/cli"
 )
@@ -71,6 +72,10 @@ func markdown(text string) string {
 func reference(t *testing.T) map[string]string {
 	t.Helper()
 	pages := map[string]string{}
+	scoring, _, err := documented()[0].Find([]string{"score"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var add func(c *cobra.Command)
 	add = func(c *cobra.Command) {
 		var page bytes.Buffer
@@ -78,8 +83,12 @@ func reference(t *testing.T) map[string]string {
 		if err := doc.GenMarkdown(c, &page); err != nil {
 			t.Fatal(err)
 		}
-		flags := c.NonInheritedFlags()
-		text := strings.Replace(page.String(), flags.FlagUsages(), strings.TrimPrefix(cli.FlagHelp(c), "Flags:\n")+"\n", 1)
+		usages := c.NonInheritedFlags().FlagUsages()
+		extended := hideFlagsOf(scoring, c)
+		text := strings.Replace(page.String(), usages, strings.TrimPrefix(cli.FlagHelp(c), "Flags:\n")+"\n", 1)
+		if extended {
+			text = strings.Replace(text, "### Options\n", "### Options\nThe flags of [shaver score](shaver_score.md), and these:\n", 1)
+		}
 		if c.IsAdditionalHelpTopicCommand() {
 			before, after, _ := strings.Cut(text, "### Options\n")
 			_, after, _ = strings.Cut(after, "### SEE ALSO")
@@ -96,6 +105,24 @@ func reference(t *testing.T) map[string]string {
 		add(root)
 	}
 	return pages
+}
+
+// hideFlagsOf hides the flags that c has in common with base, if c is another command that has all flags of base. It
+// reports whether it is. A flag that means something else stays.
+func hideFlagsOf(base, c *cobra.Command) bool {
+	extends := base.CommandPath() != c.CommandPath()
+	base.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		extends = extends && c.LocalFlags().Lookup(f.Name) != nil
+	})
+	if !extends {
+		return false
+	}
+	base.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if own := c.LocalFlags().Lookup(f.Name); own.Usage == f.Usage && own.DefValue == f.DefValue {
+			own.Hidden = true
+		}
+	})
+	return true
 }
 
 // TestReference compares docs/reference/cli with the help texts. With the flag -rewrite it writes
