@@ -6,45 +6,19 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"shaver/internal/prune/sweep"
 )
 
 // Mean combines the repeats of a line.
 type Mean struct {
 	Line
-	Models       int     // number of repeats with a model
-	AUC, LogLoss Spread  // NaN without a model, or if it is undefined for one
-	Parameters   float64 // means over the models
+	Models       int          // number of repeats with a model
+	AUC, LogLoss sweep.Spread // NaN without a model, or if it is undefined for one
+	Parameters   float64      // means over the models
 	Bytes        float64
 	Seconds      float64 // mean processor time of a model, with the scoring that it needs
 	Resumed      bool    // whether a part of this time is missing
-}
-
-// Spread is the mean of repeats. Off is the largest distance of a repeat from the mean.
-type Spread struct{ Mean, Off float64 }
-
-func spread(values []float64) Spread {
-	if len(values) == 0 {
-		return Spread{Mean: math.NaN()}
-	}
-	var s Spread
-	for _, v := range values {
-		s.Mean += v / float64(len(values))
-	}
-	for _, v := range values {
-		s.Off = max(s.Off, math.Abs(v-s.Mean))
-	}
-	return s
-}
-
-// String returns the mean with four decimals, and Off if it is not 0.
-func (s Spread) String() string {
-	switch {
-	case math.IsNaN(s.Mean):
-		return "-"
-	case s.Off == 0:
-		return fmt.Sprintf("%.4f", s.Mean)
-	}
-	return fmt.Sprintf("%.4f±%.4f", s.Mean, s.Off)
 }
 
 // MeanOf returns the mean of the repeats of a line.
@@ -74,11 +48,11 @@ func (d *Document) MeanOf(l Line) Mean {
 		}
 	}
 	if len(auc) == len(logLoss) {
-		m.AUC = spread(auc)
+		m.AUC = sweep.SpreadOf(auc)
 	} else {
-		m.AUC = spread(nil)
+		m.AUC = sweep.SpreadOf(nil)
 	}
-	m.LogLoss = spread(logLoss)
+	m.LogLoss = sweep.SpreadOf(logLoss)
 	m.Parameters /= float64(m.Models)
 	m.Bytes /= float64(m.Models)
 	m.Seconds /= float64(m.Models)

@@ -40,7 +40,11 @@ type Mean struct {
 // Spread is the mean of repeats. Off is the largest distance of a repeat from the mean.
 type Spread struct{ Mean, Off float64 }
 
-func spread(values []float64) Spread {
+// SpreadOf returns the spread of the values of repeats. Without any, its mean is NaN.
+func SpreadOf(values []float64) Spread {
+	if len(values) == 0 {
+		return Spread{Mean: math.NaN()}
+	}
 	s := Spread{}
 	for _, v := range values {
 		s.Mean += v / float64(len(values))
@@ -127,7 +131,7 @@ func (d *Document) mean(points []int) Mean {
 			}
 			values = append(values, *v)
 		}
-		return spread(values)
+		return SpreadOf(values)
 	}
 	first := &d.Points[points[0]]
 	m := Mean{Sparsity: first.Sparsity, Parameters: first.Parameters, Point: first, first: points[0]}
