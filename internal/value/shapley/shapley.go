@@ -201,7 +201,7 @@ type player struct {
 	probe     *model.Probe
 	roster    *model.Roster // of the current row
 	setup     *setup
-	walks     *permutation // for rows whose values are too large; nil until the first one
+	walker    *permutation // for rows whose values are too large; nil until the first one
 	evaluator evaluator
 	valuer    valuer       // evaluator, or nil
 	ranker    ranker       // evaluator, or nil
@@ -281,16 +281,16 @@ func (p *player) row(rows *model.Rows, r int) (err error) {
 // same number of passes. Its contributions are differences of losses that the model has, so they are not
 // too large because derivatives are.
 func (p *player) walk(rows *model.Rows, r int) error {
-	if p.walks == nil {
-		p.walks = newPermutation(p.setup).(*permutation)
+	if p.walker == nil {
+		p.walker = newPermutation(p.setup).(*permutation)
 	}
-	p.walks.batch = *rows
+	p.walker.batch = *rows
 	p.probe.Reset(rows, r)
 	p.played.Shared = 0
 	if p.played.Sum = p.sum[:p.roster.Players()]; p.setup.options.Traits().Flips {
 		p.played.Correction = make([]int64, len(p.played.Sum))
 	}
-	return p.walks.values(p.played.Sum, p.within[:min(len(p.played.Sum), len(p.within))], r)
+	return p.walker.values(p.played.Sum, p.within[:min(len(p.played.Sum), len(p.within))], r)
 }
 
 // worker computes rows on one goroutine.
@@ -397,60 +397,55 @@ func (e *earlier) play(ctx context.Context, rows *model.Rows) error {
 	return e.player.play(ctx, &e.batch)
 }
 
-// row computes row r of the batch and adds it to the builder.
+// row computes row r of the batch and adds it to the builder. If an estimator that shares residuals out has values
+// that are too large for the sums, under one of the models, the row has those of walks, under all of them.
 func (w *worker) row(rows *model.Rows, r int) error {
-	if w.setup.options.Traits().Shares {
-		return w.shared(rows, r)
+	err := w.values(rows, r)
+	if w.setup.options.Traits().Shares && (errors.Is(err, errLarge) || err == nil && !w.fits()) {
+		w.builder.AddWalked()
+		err = w.walks(rows, r)
 	}
-	if err := w.player.row(rows, r); err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if w.ranker != nil {
+	case w.ranker != nil:
 		return w.builder.AddTerms(w.roster.Rows(), &w.terms)
-	}
-	if w.earlier == nil {
+	case w.earlier == nil:
 		return w.advise(w.builder.Add(w.roster.Rows(), &w.played, w.within))
-	}
-	if err := w.earlier.row(&w.earlier.batch, r); err != nil {
-		return fmt.Errorf("previous model: %w", err)
 	}
 	return w.advise(w.builder.AddPair(w.roster.Rows(), w.roster.Fields(), &w.played, &w.earlier.played))
 }
 
-// shared is row for an estimator that shares residuals out. If values of the row are too large for the sums, under
-// one of the models, the row has those of walks, under all of them.
-func (w *worker) shared(rows *model.Rows, r int) error {
+// values computes row r under all models, also if the values under the first one are too large.
+func (w *worker) values(rows *model.Rows, r int) error {
 	err := w.player.row(rows, r)
-	if err != nil && !errors.Is(err, errLarge) {
+	if w.earlier == nil || err != nil && !errors.Is(err, errLarge) {
 		return err
 	}
-	var was error
-	if w.earlier != nil {
-		if was = w.earlier.row(&w.earlier.batch, r); was != nil && !errors.Is(was, errLarge) {
-			return fmt.Errorf("previous model: %w", was)
-		}
+	if was := w.earlier.row(&w.earlier.batch, r); was != nil && (err == nil || !errors.Is(was, errLarge)) {
+		return fmt.Errorf("previous model: %w", was)
 	}
-	fits := err == nil && was == nil
-	if fits && w.earlier == nil {
-		fits = w.builder.Fits(&w.played)
-	} else if fits {
-		fits = w.builder.FitsPair(&w.played, &w.earlier.played)
+	return err
+}
+
+// walks replaces what values has set by walks.
+func (w *worker) walks(rows *model.Rows, r int) error {
+	err := w.player.walk(rows, r)
+	if err != nil || w.earlier == nil {
+		return err
 	}
-	if !fits {
-		w.builder.AddWalked()
-		if err := w.walk(rows, r); err != nil {
-			return err
-		}
-		if w.earlier != nil {
-			if err := w.earlier.walk(&w.earlier.batch, r); err != nil {
-				return fmt.Errorf("previous model: %w", err)
-			}
-		}
+	if err := w.earlier.walk(&w.earlier.batch, r); err != nil {
+		return fmt.Errorf("previous model: %w", err)
 	}
+	return nil
+}
+
+// fits reports whether the builder has room for what values has set.
+func (w *worker) fits() bool {
 	if w.earlier == nil {
-		return w.advise(w.builder.Add(w.roster.Rows(), &w.played, w.within))
+		return w.builder.Fits(&w.played)
 	}
-	return w.advise(w.builder.AddPair(w.roster.Rows(), w.roster.Fields(), &w.played, &w.earlier.played))
+	return w.builder.FitsPair(&w.played, &w.earlier.played)
 }
 
 // errLarge says that a row has values, but that they are too large for the sums.
