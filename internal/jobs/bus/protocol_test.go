@@ -78,7 +78,7 @@ func TestForeignMessages(t *testing.T) {
 	}
 	// The partial of another shard must not be deleted.
 	body, err := encodeResult(newResult(newTask(1, 5), "a"))
-	b.raw(t, subject(resultPrefix, id, 4), as(t, 7, body, err))
+	b.raw(t, subject(resultPrefix, id, 4), as(t, job.Protocol+1, body, err))
 	if e := events(t, b, id, 1)[0]; e.Foreign == nil || e.Foreign.Partial != "" {
 		t.Errorf("a result with the partial of another shard: %+v %+v", e, e.Foreign)
 	}
