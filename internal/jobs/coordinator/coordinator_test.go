@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -41,6 +42,15 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench { return newBenchOn(t, "") }
+
+// The parallel tests wait most of the time, so that many run at once on few cores.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 // newBenchOn is newBench with a server that listens.
 func newBenchOn(t *testing.T, listen string) *bench {

@@ -113,6 +113,7 @@ func (b *bench) spoilFeature() (rows int) {
 // without their shards. What a round lacked stays away, even if somebody puts a shard back while no
 // coordinator leads. So the bytes are the same wherever the coordinator is interrupted.
 func TestQuarantineInPath(t *testing.T) {
+	t.Parallel() // the test waits most of the time
 	b := newPathBench(t)
 	b.config.RowsPerShard = 10
 	bad := b.spoilFeature()

@@ -25,6 +25,7 @@ func newPathBench(t *testing.T) *bench {
 // A path has the same bytes wherever its coordinator is interrupted, be it in a round, at its end or
 // at the beginning of the next one, and whatever the number of workers and the size of the shards.
 func TestResumePath(t *testing.T) {
+	t.Parallel() // the test waits most of the time
 	b := newPathBench(t)
 	want, err := b.run(t.Context(), 2)
 	if err != nil {

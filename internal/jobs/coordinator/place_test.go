@@ -76,6 +76,7 @@ func (b *bench) runInPlace(stores ...string) (scores []byte, sent map[string]boo
 // sample and in rounds. A shard is sent only if a worker lacks the dataset or has a
 // damaged copy.
 func TestInPlace(t *testing.T) {
+	t.Parallel() // the test waits most of the time
 	b := newBench(t)
 	for portion, until := range map[float64]*job.Until{1: nil, .4: nil, .9: {Rule: job.Overlap, Bound: .9, Sparsity: .5}} {
 		if testing.Short() && until == nil {
@@ -100,6 +101,7 @@ func TestInPlace(t *testing.T) {
 
 // The same holds for a path, whose rounds read their parts in place.
 func TestPathInPlace(t *testing.T) {
+	t.Parallel() // the test waits most of the time
 	b := newPathBench(t)
 	b.config.Sample, b.config.Options.Sparsity = .8, .5
 	want, err := b.run(t.Context(), 1)

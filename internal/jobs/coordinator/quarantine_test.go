@@ -125,6 +125,7 @@ func TestQuarantineIsAllowed(t *testing.T) {
 }
 
 func TestCancelled(t *testing.T) {
+	t.Parallel() // the test waits most of the time
 	b := newBench(t)
 	c := b.connect(t.Context(), "test")
 	defer c.Close()

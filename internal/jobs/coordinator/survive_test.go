@@ -53,6 +53,7 @@ func (i *injection) around(what string, request func() error) error {
 // left on the server. A request fails with an error that ends the process, with a
 // time-out, or with an answer that is lost after the request was done.
 func TestEveryRequestFails(t *testing.T) {
+	t.Parallel()
 	for _, part := range []struct {
 		how   string
 		first int64
@@ -84,7 +85,7 @@ func (b *bench) failAll(how string, first, step int64) {
 		step *= 7
 	}
 	b.config.Log = zap.NewNop()
-	b.config.Queue.Lease = 500 * time.Millisecond
+	b.config.Queue.Lease = 250 * time.Millisecond
 	b.config.SaveEvery = time.Nanosecond // checkpoints as often as possible
 	want, requests := b.faulty(&injection{})
 	seen := map[string]bool{}
@@ -175,6 +176,7 @@ func (b *bench) wantNothing() {
 // If a job has two coordinators that write to the same place, the newer one leads. The older
 // one ends with an error that says so, and the bytes are the same.
 func TestTwoCoordinators(t *testing.T) {
+	t.Parallel() // the test waits most of the time
 	b := newBench(t)
 	want, err := b.run(t.Context(), 1)
 	if err != nil {

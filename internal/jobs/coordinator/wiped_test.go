@@ -18,6 +18,7 @@ import (
 // If the server loses everything, the job begins again, whether the coordinator or another program
 // notices it first and creates the streams. The scores have the same bytes.
 func TestServerIsWiped(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		lost  []string // streams
 		setUp bool     // another program sets them up at once
