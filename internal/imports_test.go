@@ -161,7 +161,7 @@ deploy/compose/try:     app/cli deploy/internal/trial
 
 # tools, and packages that contain only tests
 deploy/k8s:
-ops/remote/remotetest:
+ops/remote/remotetest: base/filelock
 deploy/k8s/try:         app/cli click/checkpoint deploy/k8s/try/cluster jobs/job click/model click/planted deploy/internal/trial github.com/minio/minio-go
 deploy/k8s/try/cluster: deploy/internal/trial golang.org/x/sys
 deploy/k8s/monitoring:
