@@ -56,7 +56,8 @@ click/composed:               pure
 data/dense:                  pure
 
 # files; arrowio is the only importer of Arrow
-click/checkpoint:             base/atomicfile click/compact click/composed onnx/dissect base/fault onnx/graph click/match click/model onnx/wire base/seal base/files
+click/checkpoint/tensor:      base/fault
+click/checkpoint:             base/atomicfile click/compact click/composed onnx/dissect base/fault onnx/graph click/match click/model onnx/wire base/seal base/files click/checkpoint/tensor
 click/inspect:          click/checkpoint click/compact click/composed click/model onnx/dissect onnx/wire
 onnx/wire:                   base/fault google.golang.org/protobuf
 onnx/dissect:                base/fault onnx/graph onnx/wire

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/graph"
 )
@@ -77,7 +78,7 @@ func (c *Checkpoint) calibratedGraph(scale, offset float32) (*Checkpoint, error)
 		op    string
 		value float32
 	}{{"Mul", scale}, {"Add", offset}} {
-		if !finite(step.value) {
+		if !tensor.Finite(step.value) {
 			return nil, c.inputf("the calibration by scale %g and offset %g exceeds the range of float32", scale, offset)
 		}
 		name := "calibration." + step.op
@@ -97,7 +98,7 @@ func (c *Checkpoint) calibratedGraph(scale, offset float32) (*Checkpoint, error)
 		if _, known := c.Tensors[key]; !known {
 			changed.Keys = append(changed.Keys, key)
 		}
-		changed.Tensors[key] = float32Tensor(w.Shape, w.Floats)
+		changed.Tensors[key] = tensor.FromFloat32s(w.Shape, w.Floats)
 	}
 	return &changed, nil
 }
@@ -121,10 +122,10 @@ func (f *folder) affine(key string, scale, offset float64) {
 	mapped := make([]float32, len(values))
 	for i, v := range values {
 		mapped[i] = float32(float64(scale*float64(v)) + offset)
-		if !finite(mapped[i]) {
+		if !tensor.Finite(mapped[i]) {
 			f.err = f.from.inputf("tensor %s exceeds the range of float32 after calibration by scale %g and offset %g", key, scale, offset)
 			return
 		}
 	}
-	f.to.Tensors[key] = float32Tensor(f.from.Tensors[key].Shape, mapped)
+	f.to.Tensors[key] = tensor.FromFloat32s(f.from.Tensors[key].Shape, mapped)
 }

@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/composed"
 	"shaver/internal/click/model"
@@ -31,6 +32,26 @@ const (
 	metaFamily       = "shaver.family"   // what the tensors of another framework do not say
 	metaAliases      = "shaver.aliases"  // JSON object: other names of tensors, and their keys in Tensors
 	metaTraining     = "shaver.training" // JSON object: how shaver trained the model
+)
+
+// Tensor is a tensor of a checkpoint, of package tensor.
+type Tensor = tensor.Tensor
+
+// DType is the type of a tensor's elements.
+type DType = tensor.DType
+
+// The element types.
+const (
+	F64  = tensor.F64
+	F32  = tensor.F32
+	F16  = tensor.F16
+	BF16 = tensor.BF16
+	I64  = tensor.I64
+	I32  = tensor.I32
+	I16  = tensor.I16
+	I8   = tensor.I8
+	U8   = tensor.U8
+	Bool = tensor.Bool
 )
 
 // Checkpoint is a state dict of known architecture. It is read-only and may be shared
@@ -144,7 +165,7 @@ func readPart(path string, o Options) (*Checkpoint, error) {
 		return readPTH(path, f, info.Size(), o.StateDict, sidecarFile(path))
 	}
 	if o.StateDict != "" {
-		return nil, fault.Inputf("%s is not a .pth file, so it holds no state dict under %s", path, quote(o.StateDict))
+		return nil, fault.Inputf("%s is not a .pth file, so it holds no state dict under %s", path, tensor.Quote(o.StateDict))
 	}
 	if isONNX(path, head[:n]) {
 		return readONNX(path, o)
@@ -251,7 +272,7 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 		return nil, err
 	}
 	if key := metadata[metaEmbeddingKey]; c.Compact != nil && key != c.EmbeddingKey {
-		return nil, c.inputf("compact form: metadata %s is %s, but the table's key is %s", metaEmbeddingKey, quote(key), c.EmbeddingKey)
+		return nil, c.inputf("compact form: metadata %s is %s, but the table's key is %s", metaEmbeddingKey, tensor.Quote(key), c.EmbeddingKey)
 	}
 	if isComposed {
 		if c.EmbeddingKey != composedKey {
@@ -276,7 +297,7 @@ func (c *Checkpoint) inputf(format string, args ...any) error {
 // floats returns the values of a tensor. The result may share the tensor's memory and is
 // read-only.
 func (c *Checkpoint) floats(key string) ([]float32, error) {
-	values, err := c.Tensors[key].float32View()
+	values, err := c.Tensors[key].Float32View()
 	if err != nil {
 		return nil, c.inputf("tensor %s %w", key, err)
 	}
@@ -294,7 +315,7 @@ func (c *Checkpoint) Embedding() ([]float32, error) {
 func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
 	old := c.Tensors[c.EmbeddingKey]
 	if len(table) != old.Elements() {
-		panic(fmt.Sprintf("checkpoint: WithEmbedding: table of %d entries, expected shape %s", len(table), shapeText(old.Shape)))
+		panic(fmt.Sprintf("checkpoint: WithEmbedding: table of %d entries, expected shape %s", len(table), tensor.ShapeText(old.Shape)))
 	}
 	changed := *c
 	changed.Compact, changed.Composed = nil, nil
@@ -302,7 +323,7 @@ func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
 	for key, t := range c.Tensors {
 		changed.Tensors[key] = t
 	}
-	changed.Tensors[c.EmbeddingKey] = float32Tensor(old.Shape, table)
+	changed.Tensors[c.EmbeddingKey] = tensor.FromFloat32s(old.Shape, table)
 	return &changed
 }
 

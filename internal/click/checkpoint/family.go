@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
 
@@ -252,7 +253,7 @@ func (a *asked) sizes() ([]int, error) {
 		if a.dims == nil {
 			shape := s.shape(a.f.table)
 			if len(shape) != 2 {
-				s.take(a.f.table, anySize, anySize)
+				s.take(a.f.table, tensor.AnySize, tensor.AnySize)
 				return nil, s.err
 			}
 			a.ask(fmt.Sprintf("the sizes of its fields, which sum to the %d rows of tensor %s", shape[0], s.keys[a.f.table]), `"field_dims": [1000, 20, 7]`)
@@ -287,7 +288,7 @@ func (a *asked) sizes() ([]int, error) {
 	for j, field := range a.fields {
 		name := forField(a.f.table, field)
 		if shape := s.shape(name); len(shape) != 2 {
-			s.take(name, anySize, anySize)
+			s.take(name, tensor.AnySize, tensor.AnySize)
 			return nil, s.err
 		} else if dims[j] = shape[0]; dims[j] < 1 {
 			return nil, c.inputf("tensor %s has no rows", s.keys[name])
@@ -307,7 +308,7 @@ func (a *asked) joined() error {
 	}
 	for _, field := range a.fields {
 		if strings.ContainsAny(field, ".*") {
-			return c.inputf("metadata %s has the field %s, expected a name without a dot and without *", metaFamily, quote(field))
+			return c.inputf("metadata %s has the field %s, expected a name without a dot and without *", metaFamily, tensor.Quote(field))
 		}
 	}
 	return nil
@@ -317,11 +318,11 @@ func (a *asked) joined() error {
 func (a *asked) checkNames() error {
 	seen := make(map[string]bool, len(a.fields))
 	for _, field := range a.fields {
-		if checkKey(field) != nil {
-			return a.s.c.inputf("the fields' names have %s: expected printable text of 1 to 1024 bytes", quote(field))
+		if tensor.CheckKey(field) != nil {
+			return a.s.c.inputf("the fields' names have %s: expected printable text of 1 to 1024 bytes", tensor.Quote(field))
 		}
 		if seen[field] {
-			return a.s.c.inputf("the fields' names have %s twice", quote(field))
+			return a.s.c.inputf("the fields' names have %s twice", tensor.Quote(field))
 		}
 		seen[field] = true
 	}
@@ -334,13 +335,13 @@ func (a *asked) order(found []string) error {
 	for _, field := range a.fields {
 		name := forField(a.f.table, field)
 		if !a.s.has(name) {
-			return a.s.c.inputf("field_names has %s, but there is no tensor %s", quote(field), name)
+			return a.s.c.inputf("field_names has %s, but there is no tensor %s", tensor.Quote(field), name)
 		}
 		named[field] = true
 	}
 	for _, field := range found {
 		if !named[field] {
-			return a.s.c.inputf("field_names lacks %s, whose table is tensor %s", quote(field), a.s.keys[forField(a.f.table, field)])
+			return a.s.c.inputf("field_names lacks %s, whose table is tensor %s", tensor.Quote(field), a.s.keys[forField(a.f.table, field)])
 		}
 	}
 	return nil
@@ -365,7 +366,7 @@ func (a *asked) kind() {
 				what = "whether it is a DeepFM or a WideDeep"
 			}
 			if a.said != "" {
-				s.fail("the stated kind is %s, but the tensors are those of %s: expected %s", quote(string(a.said)), a.f.name, either(kinds))
+				s.fail("the stated kind is %s, but the tensors are those of %s: expected %s", tensor.Quote(string(a.said)), a.f.name, either(kinds))
 				return
 			}
 			a.ask(what, fmt.Sprintf("%q: %q", "kind", kinds[0]))
@@ -377,7 +378,7 @@ func (a *asked) kind() {
 func either(kinds []model.Kind) string {
 	var names []string
 	for _, kind := range kinds {
-		names = append(names, quote(string(kind)))
+		names = append(names, tensor.Quote(string(kind)))
 	}
 	return strings.Join(names, " or ")
 }
@@ -413,7 +414,7 @@ func (a *asked) relu() {
 	case a.activation == "":
 		a.ask("which activation its hidden layers have", `"activation": "relu"`)
 	case normal(a.activation) != relu:
-		a.s.fail("%s says that the activation is %s, but only relu is supported in a state dict: %s", a.from, quote(a.activation), a.f.advice())
+		a.s.fail("%s says that the activation is %s, but only relu is supported in a state dict: %s", a.from, tensor.Quote(a.activation), a.f.advice())
 	}
 }
 
@@ -439,13 +440,13 @@ func (s *seeker) join(f *family) error {
 		case t.Shape[1] != first.Shape[1]:
 			if f == &fuxiCTR && (t.Shape[1] == 1 || first.Shape[1] == 1) {
 				return c.inputf("tensor %s has shape %s, and the table of field %s has %d columns: one of them is the projection of a numeric feature; %s",
-					key, shapeText(t.Shape), quote(c.Fields[0]), first.Shape[1], f.advice())
+					key, tensor.ShapeText(t.Shape), tensor.Quote(c.Fields[0]), first.Shape[1], f.advice())
 			}
-			return c.inputf("tensor %s has %d columns, and the table of field %s has %d: expected equal widths; %s", key, t.Shape[1], quote(c.Fields[0]), first.Shape[1], f.advice())
+			return c.inputf("tensor %s has %d columns, and the table of field %s has %d: expected equal widths; %s", key, t.Shape[1], tensor.Quote(c.Fields[0]), first.Shape[1], f.advice())
 		case f == &fuxiCTR && !c.mapped && len(t.Data) == t.DType.Size(): // a categorical feature has two ids of FuxiCTR's own
 			return c.inputf("tensor %s has one value, like the projection of a numeric feature: copy FuxiCTR's %s to the same folder if the feature is categorical, or %s", key, fuxiFeatureMap, f.advice())
 		case t.DType != first.DType:
-			return c.inputf("tensor %s has the type %s, and the table of field %s has %s: expected one type for all tables", key, t.DType, quote(c.Fields[0]), first.DType)
+			return c.inputf("tensor %s has the type %s, and the table of field %s has %s: expected one type for all tables", key, t.DType, tensor.Quote(c.Fields[0]), first.DType)
 		}
 		tables = append(tables, entry{key, t})
 		rows += t.Shape[0]
@@ -488,11 +489,6 @@ func (c *Checkpoint) checkApart(tables []entry) error {
 		}
 	}
 	return nil
-}
-
-// same reports whether t and o are the same memory, as for two names of one parameter.
-func (t Tensor) same(o Tensor) bool {
-	return len(t.Data) > 0 && len(t.Data) == len(o.Data) && &t.Data[0] == &o.Data[0] && t.DType == o.DType && slices.Equal(t.Shape, o.Shape)
 }
 
 // split returns the tensors of c under their own keys. A joined table is split again. The
@@ -570,7 +566,7 @@ func takeFamily(metadata map[string]string, s *statement) error {
 		return fault.Inputf("metadata %s: %w", metaFamily, err)
 	}
 	if !slices.Contains(Families(), m.Name) {
-		return fault.Inputf("metadata %s names the framework %s, expected one of %s", metaFamily, quote(m.Name), strings.Join(Families(), ", "))
+		return fault.Inputf("metadata %s names the framework %s, expected one of %s", metaFamily, tensor.Quote(m.Name), strings.Join(Families(), ", "))
 	}
 	if m.Activation != "" {
 		s.Activation = &m.Activation
@@ -594,11 +590,11 @@ func (c *Checkpoint) takeAliases(metadata map[string]string) error {
 	for alias, key := range aliases {
 		a, has := c.Tensors[alias]
 		t, ok := c.Tensors[key]
-		if _, chain := aliases[key]; chain || checkKey(alias) != nil || strings.HasPrefix(alias, ownTensors) || small == has {
-			return fault.Inputf("metadata %s has the key %s, expected that of a tensor", metaAliases, quote(alias))
+		if _, chain := aliases[key]; chain || tensor.CheckKey(alias) != nil || strings.HasPrefix(alias, ownTensors) || small == has {
+			return fault.Inputf("metadata %s has the key %s, expected that of a tensor", metaAliases, tensor.Quote(alias))
 		}
 		if !small && (!ok || a.DType != t.DType || !slices.Equal(a.Shape, t.Shape) || !bytes.Equal(a.Data, t.Data)) {
-			return fault.Inputf("metadata %s says that %s and %s are one tensor, but they differ", metaAliases, quote(alias), quote(key))
+			return fault.Inputf("metadata %s says that %s and %s are one tensor, but they differ", metaAliases, tensor.Quote(alias), tensor.Quote(key))
 		}
 	}
 	for alias := range aliases {
@@ -627,7 +623,7 @@ func (c *Checkpoint) checkAliases() error {
 	for alias, key := range aliases {
 		_, clash := tensors[alias]
 		if _, ok := tensors[key]; clash || !ok {
-			return c.inputf("metadata %s says that %s is another name of %s: expected a new name and a tensor", metaAliases, quote(alias), quote(key))
+			return c.inputf("metadata %s says that %s is another name of %s: expected a new name and a tensor", metaAliases, tensor.Quote(alias), tensor.Quote(key))
 		}
 	}
 	return nil
@@ -635,7 +631,7 @@ func (c *Checkpoint) checkAliases() error {
 
 // familyRoles assigns roles to the tensors of a family's model, whose table is joined.
 func (s *seeker) familyRoles(f *family, l *roles) {
-	l.embedding = s.take(f.table, anySize, anySize)
+	l.embedding = s.take(f.table, tensor.AnySize, tensor.AnySize)
 	if s.err == nil {
 		shape := s.shape(f.table)
 		l.Dim = shape[1]
@@ -683,7 +679,7 @@ func (s *seeker) familyRoles(f *family, l *roles) {
 			l.Structure, in = model.Parallel, last+l.Players()
 		}
 		if mlp.structure != "" && l.Structure != mlp.structure {
-			s.fail("tensor %s has shape %s, which does not fit a %s model: %s", s.keys[output+"weight"], shapeText(shape), mlp.structure, f.advice())
+			s.fail("tensor %s has shape %s, which does not fit a %s model: %s", s.keys[output+"weight"], tensor.ShapeText(shape), mlp.structure, f.advice())
 		}
 	}
 	l.output = linearKeys{weight: s.take(output+"weight", 1, in)}
@@ -750,7 +746,7 @@ func (s *seeker) familyCross(f *family, l *roles) {
 		shape := s.shape(f.cross.weight)
 		if len(shape) != 3 || shape[2] != players {
 			s.fail("tensor %s has shape %s, expected [layers, %d, %d]: the cross layers have other weights, or other inputs than the tables; %s",
-				s.keys[f.cross.weight], shapeText(shape), players, players, f.advice())
+				s.keys[f.cross.weight], tensor.ShapeText(shape), players, players, f.advice())
 			return
 		}
 		weight, bias := s.take(f.cross.weight, shape[0], players, players), s.take(f.cross.bias, shape[0], players, 1)
@@ -794,7 +790,7 @@ func (s *seeker) familyMLP(f *family, l *roles, m *mlpNames, cross bool) int {
 			l.output = s.linear(layer.name, in, 1)
 			return in
 		}
-		out := anySize
+		out := tensor.AnySize
 		if len(shape) == 2 {
 			out = shape[0]
 		}

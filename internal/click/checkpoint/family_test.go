@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 )
@@ -514,7 +515,7 @@ func TestUnusualFamilies(t *testing.T) {
 			"tensor mlp.mlp.1.weight follows another layer without an activation"},
 		"BatchNorm after the activation": {"fuxictr-deepfm.model", func(c *Checkpoint) { rename(c, "mlp.mlp.1.", "mlp.mlp.3.") },
 			"tensor mlp.mlp.3.running_mean belongs to a BatchNorm that does not follow a linear layer"},
-		"activation with parameters": {"fuxictr-deepfm-plain.model", func(c *Checkpoint) { c.add("mlp.mlp.1.weight", float32Tensor([]int{8}, make([]float32, 8))) },
+		"activation with parameters": {"fuxictr-deepfm-plain.model", func(c *Checkpoint) { c.add("mlp.mlp.1.weight", tensor.FromFloat32s([]int{8}, make([]float32, 8))) },
 			"tensors mlp.mlp.1.* belong neither to a linear layer nor to a BatchNorm, perhaps to an activation with parameters"},
 		"no cross layers": {"recbole-dcnv2-state.pth", func(c *Checkpoint) { // like RecBole's FNN
 			for _, key := range []string{"cross_layer_w.0", "cross_layer_w.1", "bias.0", "bias.1"} {
@@ -523,7 +524,7 @@ func TestUnusualFamilies(t *testing.T) {
 			c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { _, ok := c.Tensors[key]; return !ok })
 		}, "tensor deep_predict_layer.weight is missing: export the model to ONNX"},
 		"no output": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { rename(c, "dnn_linear.", "tower.") }, "tensor dnn_linear.weight is missing"},
-		"leftover":  {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { c.add("gate.weight", float32Tensor([]int{1}, []float32{1})) }, "tensor gate.weight of shape [1] belongs to no known layer and may change what the model computes: export the model to ONNX"},
+		"leftover":  {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { c.add("gate.weight", tensor.FromFloat32s([]int{1}, []float32{1})) }, "tensor gate.weight of shape [1] belongs to no known layer and may change what the model computes: export the model to ONNX"},
 	} {
 		c := state(t, test.file)
 		test.change(c)

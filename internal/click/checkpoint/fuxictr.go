@@ -8,6 +8,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
 
@@ -93,20 +94,20 @@ func (a *asked) mapped(found []string) error {
 		}
 		switch {
 		case mapped[f.name]:
-			return c.inputf("%s has the feature %s twice", fuxiFeatureMap, quote(f.name))
+			return c.inputf("%s has the feature %s twice", fuxiFeatureMap, tensor.Quote(f.name))
 		case f.Type != "categorical":
 			return c.inputf("%s says that feature %s, with tensor %s, is of type %s: only categorical features are supported in a state dict; %s",
-				fuxiFeatureMap, quote(f.name), key, quote(f.Type), a.f.advice())
+				fuxiFeatureMap, tensor.Quote(f.name), key, tensor.Quote(f.Type), a.f.advice())
 		case f.Share != "" && f.Share != f.name:
-			return c.inputf("%s says that feature %s shares the table of %s, which is not supported yet", fuxiFeatureMap, quote(f.name), quote(f.Share))
+			return c.inputf("%s says that feature %s shares the table of %s, which is not supported yet", fuxiFeatureMap, tensor.Quote(f.name), tensor.Quote(f.Share))
 		case f.Size != nil && len(c.Tensors[key].Shape) == 2 && *f.Size != c.Tensors[key].Shape[0]:
-			return c.inputf("%s says that feature %s has %d ids, but tensor %s has shape %s", fuxiFeatureMap, quote(f.name), *f.Size, key, shapeText(c.Tensors[key].Shape))
+			return c.inputf("%s says that feature %s has %d ids, but tensor %s has shape %s", fuxiFeatureMap, tensor.Quote(f.name), *f.Size, key, tensor.ShapeText(c.Tensors[key].Shape))
 		}
 		a.fields, mapped[f.name] = append(a.fields, f.name), true
 	}
 	for _, field := range found {
 		if !mapped[field] {
-			return c.inputf("%s has no feature %s, which has the tensor %s", fuxiFeatureMap, quote(field), a.s.keys[forField(a.f.table, field)])
+			return c.inputf("%s has no feature %s, which has the tensor %s", fuxiFeatureMap, tensor.Quote(field), a.s.keys[forField(a.f.table, field)])
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
 
@@ -36,7 +37,7 @@ func (s *seeker) help() string {
 		if len(name) > listedLetters {
 			name = strings.ToValidUTF8(name[:listedLetters], "") + "..."
 		}
-		listed = append(listed, name+" "+shapeText(s.c.Tensors[key].Shape))
+		listed = append(listed, name+" "+tensor.ShapeText(s.c.Tensors[key].Shape))
 	}
 	text := fmt.Sprintf("the file has %d tensors", len(s.c.Keys))
 	if more := len(s.c.Keys) - len(listed); more > 0 {

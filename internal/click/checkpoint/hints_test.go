@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 )
 
 // If the tensors of a refused file only have other names, the error says how to rename them.
@@ -55,7 +56,7 @@ func TestHintsAreShort(t *testing.T) {
 	for _, n := range []int{0, 1, 5, 5000} {
 		var entries []entry
 		for i := range n {
-			entries = append(entries, entry{strings.Repeat("x", 900) + strconv.Itoa(i), float32Tensor([]int{1}, []float32{1})})
+			entries = append(entries, entry{strings.Repeat("x", 900) + strconv.Itoa(i), tensor.FromFloat32s([]int{1}, []float32{1})})
 		}
 		_, err := Parse("m", fileBytes(entries, map[string]string{metaArchitecture: `{"field_dims":[2,3,4]}`}))
 		if !fault.IsInput(err) || len(err.Error()) > 800 || !strings.Contains(err.Error(), "the file has "+strconv.Itoa(n)+" tensors") {

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"strings"
 
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
 
@@ -55,10 +56,10 @@ func (s *seeker) joinTowers() (dims []int, err error) {
 	c := s.c
 	var tables []entry
 	for _, field := range towers {
-		rows := anySize
+		rows := tensor.AnySize
 		for _, tower := range field {
 			name := forField(towerTable, tower)
-			columns := anySize
+			columns := tensor.AnySize
 			if len(tables) > 0 {
 				columns = tables[0].Shape[1]
 			}
@@ -128,7 +129,7 @@ func (c *Checkpoint) splitTowers(tensors map[string]Tensor, key string, t Tensor
 // neuMF assigns roles to the tensors of a NeuMF, whose tables are joined.
 func (s *seeker) neuMF(l *roles) {
 	l.Kind = model.NeuMF
-	l.embedding = s.take(towerTable, anySize, anySize)
+	l.embedding = s.take(towerTable, tensor.AnySize, tensor.AnySize)
 	if s.err != nil {
 		return
 	}

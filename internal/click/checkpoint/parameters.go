@@ -1,11 +1,11 @@
 package checkpoint
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
 
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
 
@@ -25,7 +25,7 @@ func (c *Checkpoint) Parameters() (*model.Parameters, error) {
 	for _, keys := range l.hidden {
 		n := r.norm(keys)
 		if t, ok := c.Tensors[batchesKey(keys)]; ok && n != nil && r.err == nil {
-			if batches, err := t.ints(); err == nil && len(batches) == 1 {
+			if batches, err := t.Ints(); err == nil && len(batches) == 1 {
 				n.Batches = int64(batches[0])
 			}
 		}
@@ -85,9 +85,9 @@ func (c *Checkpoint) WithParameters(p *model.Parameters) (*Checkpoint, error) {
 		}
 		old := changed.Tensors[key]
 		if len(values) != old.Elements() {
-			panic(fmt.Sprintf("checkpoint: WithParameters: tensor %s of %d values, expected shape %s", key, len(values), shapeText(old.Shape)))
+			panic(fmt.Sprintf("checkpoint: WithParameters: tensor %s of %d values, expected shape %s", key, len(values), tensor.ShapeText(old.Shape)))
 		}
-		changed.Tensors[key] = float32Tensor(old.Shape, values)
+		changed.Tensors[key] = tensor.FromFloat32s(old.Shape, values)
 	}
 	if len(l.firstOrder) == 1 {
 		set(l.firstOrder[0], p.FirstOrder)
@@ -108,7 +108,7 @@ func (c *Checkpoint) WithParameters(p *model.Parameters) (*Checkpoint, error) {
 			set(keys.mean, n.Mean)
 			set(keys.variance, n.Variance)
 			if key := batchesKey(keys); changed.has(key) {
-				changed.Tensors[key] = int64Tensor(changed.Tensors[key].Shape, n.Batches)
+				changed.Tensors[key] = tensor.FromInt64s(changed.Tensors[key].Shape, n.Batches)
 			}
 		}
 	}
@@ -128,14 +128,6 @@ func (c *Checkpoint) WithParameters(p *model.Parameters) (*Checkpoint, error) {
 func (c *Checkpoint) has(key string) bool {
 	_, ok := c.Tensors[key]
 	return ok
-}
-
-func int64Tensor(shape []int, values ...int64) Tensor {
-	var data []byte
-	for _, v := range values {
-		data = binary.LittleEndian.AppendUint64(data, uint64(v))
-	}
-	return Tensor{I64, shape, data}
 }
 
 // New returns a checkpoint with copies of the weights p of a model with the architecture a.
@@ -167,7 +159,7 @@ func New(a model.Architecture, p *model.Parameters) *Checkpoint {
 	for _, first := range a.Offsets() {
 		offsets = append(offsets, int64(first))
 	}
-	c.add("offsets", int64Tensor([]int{1, a.Fields()}, offsets...))
+	c.add("offsets", tensor.FromInt64s([]int{1, a.Fields()}, offsets...))
 	for i, m := range p.Mix {
 		put(fmt.Sprintf("cross_head.U.%d", i), m.U, a.Experts, a.Rank, width)
 		put(fmt.Sprintf("cross_head.C.%d", i), m.C, a.Experts, a.Rank, a.Rank)
@@ -199,7 +191,7 @@ func New(a model.Architecture, p *model.Parameters) *Checkpoint {
 
 // addFloats appends a tensor of type F32 under a new key.
 func (c *Checkpoint) addFloats(key string, values []float32, shape ...int) {
-	c.add(key, float32Tensor(shape, values))
+	c.add(key, tensor.FromFloat32s(shape, values))
 }
 
 // addLinear appends the weight and the bias of a layer.
@@ -220,7 +212,7 @@ func (c *Checkpoint) addLayers(name string, p *model.Parameters) (at int) {
 			c.addFloats(name+".bias", n.Beta, l.Out)
 			c.addFloats(name+".running_mean", n.Mean, l.Out)
 			c.addFloats(name+".running_var", n.Variance, l.Out)
-			c.add(name+".num_batches_tracked", int64Tensor(nil, n.Batches))
+			c.add(name+".num_batches_tracked", tensor.FromInt64s(nil, n.Batches))
 			at++
 		}
 	}

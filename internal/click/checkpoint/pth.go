@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 )
 
 // readPTH reads a file of torch.save. The file holds a state dict or a whole module, alone
@@ -115,7 +116,7 @@ func (a *archive) fill(c *Checkpoint, states *dict) error {
 		latest[key] = states.values[i]
 	}
 	for _, key := range keys {
-		if err := checkKey(key); err != nil {
+		if err := tensor.CheckKey(key); err != nil {
 			return fault.Inputf("%s: %w", a.name, err)
 		}
 		ref, ok := latest[key].(*tensorRef)
@@ -143,13 +144,13 @@ func (a *archive) fieldDims(in *dict, name string) ([]statement, error) {
 	if ref, ok := v.(*tensorRef); ok {
 		var t Tensor
 		if t, err = a.tensor(ref); err == nil && len(t.Shape) != 1 {
-			err = fault.Inputf("is a tensor of shape %s, expected one dimension", shapeText(t.Shape))
+			err = fault.Inputf("is a tensor of shape %s, expected one dimension", tensor.ShapeText(t.Shape))
 		}
 		if n := t.Elements(); err == nil && n > maxFields {
 			err = tooMany(n)
 		}
 		if err == nil {
-			dims, err = t.ints()
+			dims, err = t.Ints()
 		}
 	} else {
 		dims, err = intList(v)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
 
@@ -235,24 +236,24 @@ func (s *seeker) hasGroup(group string) bool { return s.groups[group] }
 func (s *seeker) shape(name string) []int { return s.c.Tensors[s.keys[name]].Shape }
 
 // take marks a tensor as understood and returns its key. The tensor must have the given
-// shape, in which anySize matches any size of at least 1.
+// shape, in which tensor.AnySize matches any size of at least 1.
 func (s *seeker) take(name string, shape ...int) string {
 	if s.err != nil {
 		return ""
 	}
 	key, ok := s.keys[name]
 	if !ok {
-		s.fail("tensor %s is missing, expected shape %s; %s", name, shapeText(shape), s.help())
+		s.fail("tensor %s is missing, expected shape %s; %s", name, tensor.ShapeText(shape), s.help())
 		return ""
 	}
 	s.used[name] = true
 	found := s.c.Tensors[key].Shape
 	fits := len(found) == len(shape)
 	for i := 0; fits && i < len(shape); i++ {
-		fits = shape[i] == found[i] || shape[i] == anySize && found[i] > 0
+		fits = shape[i] == found[i] || shape[i] == tensor.AnySize && found[i] > 0
 	}
 	if !fits {
-		s.fail("tensor %s has shape %s, expected %s", key, shapeText(found), shapeText(shape))
+		s.fail("tensor %s has shape %s, expected %s", key, tensor.ShapeText(found), tensor.ShapeText(shape))
 		return ""
 	}
 	return key
@@ -287,7 +288,7 @@ func (s *seeker) roles(dims []int) (*roles, error) {
 		s.neuMF(l)
 		return s.complete(l)
 	}
-	l.embedding = s.take(s.embeddingName(), anySize, anySize)
+	l.embedding = s.take(s.embeddingName(), tensor.AnySize, tensor.AnySize)
 	if s.err == nil {
 		shape := s.shape(s.embeddingName())
 		l.Dim = shape[1]
@@ -366,7 +367,7 @@ func (s *seeker) dcnMix(l *roles) {
 	players := l.Players()
 	shape := s.shape("cross_head.U.0")
 	if len(shape) != 3 {
-		s.take("cross_head.U.0", anySize, anySize, players)
+		s.take("cross_head.U.0", tensor.AnySize, tensor.AnySize, players)
 		return
 	}
 	l.Experts, l.Rank = shape[0], shape[1]
@@ -412,7 +413,7 @@ func (s *seeker) dcnV2(l *roles) {
 		l.Structure = model.Parallel
 		last += players
 	} else if len(shape) == 2 && shape[1] != last {
-		s.fail("tensor %s has shape %s, expected [1, %d] (stacked) or [1, %d] (parallel)", s.keys["_last_fc.weight"], shapeText(shape), last, players+last)
+		s.fail("tensor %s has shape %s, expected [1, %d] (stacked) or [1, %d] (parallel)", s.keys["_last_fc.weight"], tensor.ShapeText(shape), last, players+last)
 	}
 	l.output = s.linear("_last_fc.", last, 1)
 }
@@ -444,7 +445,7 @@ func (s *seeker) mlp(l *roles, prefix string, toLogit bool) {
 		if !s.hasGroup(name) && !toLogit {
 			return // only in the first iteration: there is no hidden layer
 		}
-		out := anySize
+		out := tensor.AnySize
 		if shape := s.shape(name + "weight"); len(shape) == 2 {
 			out = shape[0]
 		}
@@ -471,10 +472,10 @@ func (s *seeker) offsets() []int {
 	}
 	t := s.c.Tensors[key]
 	if len(t.Shape) != 1 && (len(t.Shape) != 2 || t.Shape[0] != 1) || t.Elements() == 0 {
-		s.fail("tensor %s has shape %s, expected [1, fields]", key, shapeText(t.Shape))
+		s.fail("tensor %s has shape %s, expected [1, fields]", key, tensor.ShapeText(t.Shape))
 		return nil
 	}
-	values, err := t.ints()
+	values, err := t.Ints()
 	if err != nil {
 		s.fail("tensor %s %w", key, err)
 	}
@@ -532,14 +533,14 @@ func (s *seeker) checkLeft() {
 	}
 	for _, key := range s.c.Keys {
 		if !s.used[names[key]] {
-			if t := s.c.Tensors[key]; len(t.Data) > 0 && t.same(memory[&t.Data[0]].Tensor) {
+			if t := s.c.Tensors[key]; len(t.Data) > 0 && t.Same(memory[&t.Data[0]].Tensor) {
 				if s.aliases == nil {
 					s.aliases = map[string]string{}
 				}
 				s.aliases[key] = memory[&t.Data[0]].key
 				continue
 			}
-			s.fail("tensor %s of shape %s belongs to no known layer and may change what the model computes: %s", key, shapeText(s.c.Tensors[key].Shape), s.help())
+			s.fail("tensor %s of shape %s belongs to no known layer and may change what the model computes: %s", key, tensor.ShapeText(s.c.Tensors[key].Shape), s.help())
 			return
 		}
 	}
@@ -553,7 +554,7 @@ func (s *seeker) dimsMissing() error {
 	table := s.embeddingName()
 	shape := s.shape(table)
 	if len(shape) != 2 {
-		s.take(table, anySize, anySize)
+		s.take(table, tensor.AnySize, tensor.AnySize)
 		return s.err
 	}
 	paths := sidecarPaths(s.c.name)

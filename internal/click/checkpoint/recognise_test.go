@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"shaver/internal/click/checkpoint/tensor"
 	"slices"
 	"strings"
 	"testing"
@@ -35,11 +36,11 @@ func TestMissingAndMisshapen(t *testing.T) {
 			}
 			misshapen := slices.Clone(whole)
 			shape := append([]int{1, 1}, e.Shape...)
-			misshapen[i] = entry{e.key, Tensor{e.DType, shape, e.Data}}
+			misshapen[i] = entry{e.key, Tensor{DType: e.DType, Shape: shape, Data: e.Data}}
 			_, err = Parse("m", fileBytes(misshapen, map[string]string{metaArchitecture: `{"field_dims":[2,3,4]}`}))
-			wantInput(t, err, "tensor "+e.key+" has shape "+shapeText(shape)+", expected [")
+			wantInput(t, err, "tensor "+e.key+" has shape "+tensor.ShapeText(shape)+", expected [")
 		}
-		more := append(slices.Clone(whole), entry{"attention.weight", float32Tensor([]int{1}, []float32{1})})
+		more := append(slices.Clone(whole), entry{"attention.weight", tensor.FromFloat32s([]int{1}, []float32{1})})
 		_, err := Parse("m", fileBytes(more, nil))
 		wantInput(t, err, "tensor attention.weight of shape [1] belongs to no known layer")
 	}
@@ -80,7 +81,7 @@ func TestErrorsNameTensors(t *testing.T) {
 		_, err = c.Model()
 		wantInput(t, err, test.want)
 	}
-	wide := Tensor{F64, []int{2}, binary.LittleEndian.AppendUint64(make([]byte, 8), math.Float64bits(1e300))}
+	wide := Tensor{DType: F64, Shape: []int{2}, Data: binary.LittleEndian.AppendUint64(make([]byte, 8), math.Float64bits(1e300))}
 	_, err := wide.Float32s()
 	wantInput(t, err, "has the value 1e+300 at position [1]")
 }
@@ -130,7 +131,7 @@ func TestPrefixes(t *testing.T) {
 			t.Errorf("table %s, first key %s", c.EmbeddingKey, c.Keys[0])
 		}
 	}
-	entries := append(sampleEntries("fm"), entry{"module._bias", float32Tensor([]int{1}, []float32{1})})
+	entries := append(sampleEntries("fm"), entry{"module._bias", tensor.FromFloat32s([]int{1}, []float32{1})})
 	_, err := Parse("m", fileBytes(entries, nil))
 	wantInput(t, err, "tensors _bias and module._bias have the same name without their prefixes")
 }

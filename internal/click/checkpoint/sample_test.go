@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
 
@@ -37,7 +38,7 @@ func sampleEntries(kind string) []entry {
 	const n, d, players, hidden = 9, 2, 6, 5
 	var entries []entry
 	add := func(key string, shape ...int) {
-		size, _ := elements(shape)
+		size, _ := tensor.Count(shape)
 		values := make([]float32, size)
 		for i := range values {
 			values[i] = float32((len(entries)+5*i)%17-8) / 4
@@ -45,7 +46,7 @@ func sampleEntries(kind string) []entry {
 				values[i] *= values[i]
 			}
 		}
-		entries = append(entries, entry{key, float32Tensor(shape, values)})
+		entries = append(entries, entry{key, tensor.FromFloat32s(shape, values)})
 	}
 	linear := func(prefix string, in, out int) {
 		add(prefix+".weight", out, in)
@@ -55,7 +56,7 @@ func sampleEntries(kind string) []entry {
 		for _, name := range []string{"weight", "bias", "running_mean", "running_var"} {
 			add(prefix+"."+name, hidden)
 		}
-		entries = append(entries, entry{prefix + ".num_batches_tracked", Tensor{I64, nil, make([]byte, 8)}})
+		entries = append(entries, entry{prefix + ".num_batches_tracked", Tensor{DType: I64, Shape: nil, Data: make([]byte, 8)}})
 	}
 	add("embedding.weight", n, d)
 	switch kind {
@@ -114,7 +115,7 @@ func offsetsOf(values ...int) entry {
 	for _, v := range values {
 		data = binary.LittleEndian.AppendUint64(data, uint64(v))
 	}
-	return entry{"offsets", Tensor{I64, []int{1, len(values)}, data}}
+	return entry{"offsets", Tensor{DType: I64, Shape: []int{1, len(values)}, Data: data}}
 }
 
 // fileBytes returns a safetensors file with the entries in the given order.

@@ -11,6 +11,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/wire"
 )
@@ -58,13 +59,13 @@ func (s *statement) check(l *roles) error {
 		return fmt.Errorf("%s says %s %v, the tensors have %v", s.from, what, said, found)
 	}
 	if s.Kind != nil && normal(string(*s.Kind)) != string(a.Kind) {
-		return differ("kind", quote(string(*s.Kind)), a.Kind)
+		return differ("kind", tensor.Quote(string(*s.Kind)), a.Kind)
 	}
 	if s.FieldDims != nil && !slices.Equal(s.FieldDims, a.FieldDims) {
 		return fmt.Errorf("%s says field_dims %s, the file %s", s.from, sizesText(s.FieldDims), sizesText(a.FieldDims))
 	}
 	if s.Hidden != nil && !slices.Equal(s.Hidden, a.Hidden) {
-		return differ("hidden sizes", shapeText(s.Hidden), shapeText(a.Hidden))
+		return differ("hidden sizes", tensor.ShapeText(s.Hidden), tensor.ShapeText(a.Hidden))
 	}
 	for _, n := range []struct {
 		what  string
@@ -79,7 +80,7 @@ func (s *statement) check(l *roles) error {
 		}
 	}
 	if s.Structure != nil && normal(*s.Structure) != a.Structure {
-		return differ("structure", quote(*s.Structure), a.Structure)
+		return differ("structure", tensor.Quote(*s.Structure), a.Structure)
 	}
 	if s.batchNorm != nil {
 		for i := range l.hidden {
@@ -100,9 +101,9 @@ func normal(name string) string {
 func sizesText(sizes []int) string {
 	const most = 12
 	if len(sizes) <= most {
-		return shapeText(sizes)
+		return tensor.ShapeText(sizes)
 	}
-	return strings.TrimSuffix(shapeText(sizes[:most]), "]") + fmt.Sprintf(", ...] of %d", len(sizes))
+	return strings.TrimSuffix(tensor.ShapeText(sizes[:most]), "]") + fmt.Sprintf(", ...] of %d", len(sizes))
 }
 
 // configStatement reads the parts of a .pth file's model_config that concern models of
