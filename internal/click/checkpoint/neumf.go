@@ -22,7 +22,7 @@ func (s *seeker) hasTowers() bool {
 
 // recogniseTowers is recognise for the tensors of a NeuMF, whose tables give the sizes of the
 // fields.
-func (c *Checkpoint) recogniseTowers(s *seeker, said []statement, config *dict, sidecar lookup) error {
+func (c *Checkpoint) recogniseTowers(s *seeker, said []statement, config configuration, sidecar lookup) error {
 	found, err := sidecar("")
 	if err != nil {
 		return err

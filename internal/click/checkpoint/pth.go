@@ -6,6 +6,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/model"
 )
 
 // readPTH reads a file of torch.save. The file holds a state dict or a whole module, alone
@@ -44,7 +45,7 @@ func readPTH(name string, r io.ReaderAt, size int64, key string, sidecar lookup)
 		return nil, err
 	}
 	var said []statement
-	var config *dict
+	var config configuration
 	if chosen.key != "" && top != nil {
 		if said, config, err = a.statements(top); err != nil {
 			return nil, err
@@ -79,8 +80,9 @@ func unlikely(name string, v any) (candidate, error) {
 	return candidate{value: top}, nil
 }
 
-// statements returns what the dict around a state dict says about the architecture.
-func (a *archive) statements(top *dict) (said []statement, config *dict, err error) {
+// statements returns what the dict around a state dict says about the architecture. config is
+// nil if the dict has no model_config.
+func (a *archive) statements(top *dict) (said []statement, config configuration, err error) {
 	if said, err = a.fieldDims(top, "field_dims"); err != nil {
 		return nil, nil, err
 	}
@@ -94,9 +96,11 @@ func (a *archive) statements(top *dict) (said []statement, config *dict, err err
 		}
 	}
 	if v, _ := top.get("model_config"); v != nil {
-		if config = asDict(v); config == nil {
+		d := asDict(v)
+		if d == nil {
 			return nil, nil, fault.Inputf("%s: model_config is %s, expected a dict", a.name, describe(v))
 		}
+		config = func(kind model.Kind) (*statement, error) { return configStatement(d, kind) }
 	}
 	return said, config, nil
 }

@@ -42,7 +42,7 @@ type mixKeys struct{ u, c, v, bias string }
 // recognise finds the architecture from the tensors and checks what said and config state
 // about it. Field sizes come from said, otherwise from sidecar, otherwise from the
 // offsets.
-func (c *Checkpoint) recognise(said []statement, config *dict, sidecar lookup) error {
+func (c *Checkpoint) recognise(said []statement, config configuration, sidecar lookup) error {
 	s, err := c.seek()
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (c *Checkpoint) recognise(said []statement, config *dict, sidecar lookup) e
 }
 
 // recogniseFamily is recognise for the tensors of family f.
-func (c *Checkpoint) recogniseFamily(s *seeker, f *family, said []statement, config *dict, sidecar lookup) error {
+func (c *Checkpoint) recogniseFamily(s *seeker, f *family, said []statement, config configuration, sidecar lookup) error {
 	found, err := sidecar(f.name)
 	if err != nil {
 		return err
@@ -105,13 +105,13 @@ func (c *Checkpoint) recogniseFamily(s *seeker, f *family, said []statement, con
 
 // settle finds the architecture of a model whose fields have the given sizes, and checks
 // what is said about it.
-func (c *Checkpoint) settle(s *seeker, dims []int, said []statement, config *dict) error {
+func (c *Checkpoint) settle(s *seeker, dims []int, said []statement, config configuration) error {
 	l, err := s.roles(dims)
 	if err != nil {
 		return err
 	}
 	if config != nil {
-		configured, err := configStatement(config, l.Kind)
+		configured, err := config(l.Kind)
 		if err != nil {
 			return c.inputf("%w", err)
 		}

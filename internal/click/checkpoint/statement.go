@@ -52,6 +52,10 @@ func unmarshalArchitecture(metadata map[string]string, s *statement) error {
 // For "" the statement must have field sizes. It returns nil if it finds nothing.
 type lookup func(family string) (*statement, error)
 
+// configuration returns what the model_config of a file says about a model of the given kind.
+// It is nil if the file has none.
+type configuration func(kind model.Kind) (*statement, error)
+
 // check returns an error for the first part of s that contradicts the recognised roles.
 func (s *statement) check(l *roles) error {
 	a := &l.Architecture
