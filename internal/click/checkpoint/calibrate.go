@@ -35,11 +35,7 @@ func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, 
 		calibrated, err = c.calibratedGraph(float32(scale), float32(offset))
 		return calibrated, 1, err
 	}
-	s, err := c.seek()
-	if err != nil {
-		return nil, 0, err
-	}
-	l, err := s.roles(c.Architecture.FieldDims)
+	l, err := c.state().roles()
 	if err != nil {
 		return nil, 0, err
 	}

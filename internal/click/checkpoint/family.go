@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -96,7 +95,7 @@ func (s *seeker) seekFamily() *family {
 }
 
 // familyOf returns the framework of a recognised checkpoint, or nil.
-func (c *Checkpoint) familyOf() *family {
+func (c *state) familyOf() *family {
 	for _, f := range families {
 		if f.name == c.Family {
 			return f
@@ -183,7 +182,7 @@ func (s *seeker) adopt(f *family, said []statement) ([]int, error) {
 	if err := a.err(); err != nil {
 		return nil, err
 	}
-	c.Family, c.Fields, c.mapped = f.name, a.fields, a.mappedAll
+	c.Family, c.Fields, c.Mapped = f.name, a.fields, a.mappedAll
 	if strings.Contains(f.table, "*") && !s.has(f.table) {
 		return dims, s.join(f)
 	}
@@ -237,13 +236,12 @@ func (a *asked) err() error {
 	if a.missing == nil {
 		return nil
 	}
-	paths := sidecarPaths(a.s.c.name)
-	do := "write " + filepath.Base(paths[len(paths)-1]) + " with what is true"
+	do := "write " + a.s.c.Sidecar + " with what is true"
 	if a.file != "" {
 		do = "add what is true to " + filepath.Base(a.file)
 	}
 	return fault.Inputf("%s is a state dict of %s, which does not say %s: %s, for example {%s}",
-		a.s.c.name, a.f.name, strings.Join(a.missing, ", nor "), do, strings.Join(a.lines, ", "))
+		a.s.c.Name, a.f.name, strings.Join(a.missing, ", nor "), do, strings.Join(a.lines, ", "))
 }
 
 // sizes finds the fields, their order and their sizes.
@@ -279,7 +277,7 @@ func (a *asked) sizes() ([]int, error) {
 		a.mappedAll = true
 	default:
 		a.fields = found
-		if c.unordered && len(found) > 1 {
+		if c.Unordered && len(found) > 1 {
 			quoted, _ := json.Marshal(found) // strings do not fail
 			a.ask("the order of its fields, because safetensors sorts them", `"field_names": `+string(quoted))
 		}
@@ -301,7 +299,7 @@ func (a *asked) sizes() ([]int, error) {
 func (a *asked) joined() error {
 	c := a.s.c
 	switch {
-	case c.Compact == nil:
+	case !c.Compact:
 		return c.inputf("tensor %s has no field in its name", a.s.keys[a.f.table])
 	case len(a.fields) != len(a.dims):
 		return c.inputf("metadata %s has %d fields, but there are %d field sizes", metaFamily, len(a.fields), len(a.dims))
@@ -443,7 +441,7 @@ func (s *seeker) join(f *family) error {
 					key, tensor.ShapeText(t.Shape), tensor.Quote(c.Fields[0]), first.Shape[1], f.advice())
 			}
 			return c.inputf("tensor %s has %d columns, and the table of field %s has %d: expected equal widths; %s", key, t.Shape[1], tensor.Quote(c.Fields[0]), first.Shape[1], f.advice())
-		case f == &fuxiCTR && !c.mapped && len(t.Data) == t.DType.Size(): // a categorical feature has two ids of FuxiCTR's own
+		case f == &fuxiCTR && !c.Mapped && len(t.Data) == t.DType.Size(): // a categorical feature has two ids of FuxiCTR's own
 			return c.inputf("tensor %s has one value, like the projection of a numeric feature: copy FuxiCTR's %s to the same folder if the feature is categorical, or %s", key, fuxiFeatureMap, f.advice())
 		case t.DType != first.DType:
 			return c.inputf("tensor %s has the type %s, and the table of field %s has %s: expected one type for all tables", key, t.DType, tensor.Quote(c.Fields[0]), first.DType)
@@ -479,7 +477,7 @@ func (s *seeker) join(f *family) error {
 
 // checkApart returns an error if tables of two fields share memory. The tables of a hostile
 // file could otherwise be much larger together than the file.
-func (c *Checkpoint) checkApart(tables []entry) error {
+func (c *state) checkApart(tables []entry) error {
 	first := func(e entry) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(e.Data))) }
 	sorted := slices.SortedFunc(slices.Values(tables), func(a, b entry) int { return cmp.Compare(first(a), first(b)) })
 	for i := 1; i < len(sorted); i++ {
@@ -493,8 +491,8 @@ func (c *Checkpoint) checkApart(tables []entry) error {
 
 // split returns the tensors of c under their own keys. A joined table is split again. The
 // result shares the memory of c's tensors, except that of a NeuMF's tables.
-func (c *Checkpoint) split() map[string]Tensor {
-	tensors := make(map[string]Tensor, len(c.Tensors)+len(c.Fields)+len(c.aliases))
+func (c *state) split() map[string]Tensor {
+	tensors := make(map[string]Tensor, len(c.Tensors)+len(c.Fields))
 	for key, t := range c.Tensors {
 		if key == c.EmbeddingKey && c.Architecture.Kind == model.NeuMF {
 			c.splitTowers(tensors, key, t)
@@ -514,46 +512,37 @@ func (c *Checkpoint) split() map[string]Tensor {
 			tensors[forField(key, field)], from = part, to
 		}
 	}
-	for alias, key := range c.aliases {
-		tensors[alias] = tensors[key]
-	}
 	return tensors
 }
 
-// joined reports whether the table was joined from several tables.
-func (c *Checkpoint) joined() bool { return c.Family != "" && strings.Contains(c.EmbeddingKey, "*") }
-
-// TensorCount returns the number of tensors of c in a dense file.
-func (c *Checkpoint) TensorCount() int {
-	n := len(c.Keys) + len(c.aliases)
-	if c.joined() {
-		n += len(c.Fields) - 1
-	}
-	if c.Architecture.Kind == model.NeuMF {
-		n += 3 // of four tables
-	}
-	return n
-}
-
-// metadata adds what the tensors do not say about c to the metadata of a file.
-func (c *Checkpoint) metadata(into map[string]string) map[string]string {
-	into[metaFormat] = "pt"
-	into[metaArchitecture] = string(mustMarshal(c.Architecture))
-	if c.Family != "" {
-		m := familyMetadata{Name: c.Family, Fields: c.Fields}
-		if len(c.Architecture.Hidden) > 0 {
-			m.Activation = relu
+// tableKeys returns the keys of the tables of a field that were joined to one. It returns nil
+// if the file has one table.
+func (c *state) tableKeys(field int) (keys []string) {
+	switch {
+	case c.Architecture.Kind == model.NeuMF:
+		for _, tower := range towers[field] {
+			keys = append(keys, forField(c.EmbeddingKey, tower))
 		}
-		into[metaFamily] = string(mustMarshal(m))
+	case c.joined():
+		keys = []string{forField(c.EmbeddingKey, c.Fields[field])}
 	}
-	if c.graph != nil {
-		into[metaGraph] = string(mustMarshal(c.graph))
-	}
-	if len(c.aliases) > 0 {
-		into[metaAliases] = string(mustMarshal(c.aliases))
-	}
-	return into
+	return keys
 }
+
+// metadata returns the metadata shaver.family, or "" for our own names.
+func (c *state) metadata() string {
+	if c.Family == "" {
+		return ""
+	}
+	m := familyMetadata{Name: c.Family, Fields: c.Fields}
+	if len(c.Architecture.Hidden) > 0 {
+		m.Activation = relu
+	}
+	return string(mustMarshal(m))
+}
+
+// joined reports whether the table was joined from several tables.
+func (c *state) joined() bool { return c.Family != "" && strings.Contains(c.EmbeddingKey, "*") }
 
 // takeFamily takes the metadata shaver.family.
 func takeFamily(metadata map[string]string, s *statement) error {
@@ -572,60 +561,6 @@ func takeFamily(metadata map[string]string, s *statement) error {
 		s.Activation = &m.Activation
 	}
 	s.FieldNames = m.Fields
-	return nil
-}
-
-// takeAliases takes the metadata shaver.aliases: tensors that are other names of one
-// parameter. It removes them from Tensors.
-func (c *Checkpoint) takeAliases(metadata map[string]string) error {
-	text, ok := metadata[metaAliases]
-	if !ok {
-		return nil
-	}
-	aliases := map[string]string{}
-	if err := json.Unmarshal([]byte(text), &aliases); err != nil {
-		return fault.Inputf("metadata %s: %w", metaAliases, err)
-	}
-	_, small := metadata[metaCompact]
-	for alias, key := range aliases {
-		a, has := c.Tensors[alias]
-		t, ok := c.Tensors[key]
-		if _, chain := aliases[key]; chain || tensor.CheckKey(alias) != nil || strings.HasPrefix(alias, ownTensors) || small == has {
-			return fault.Inputf("metadata %s has the key %s, expected that of a tensor", metaAliases, tensor.Quote(alias))
-		}
-		if !small && (!ok || a.DType != t.DType || !slices.Equal(a.Shape, t.Shape) || !bytes.Equal(a.Data, t.Data)) {
-			return fault.Inputf("metadata %s says that %s and %s are one tensor, but they differ", metaAliases, tensor.Quote(alias), tensor.Quote(key))
-		}
-	}
-	for alias := range aliases {
-		delete(c.Tensors, alias)
-	}
-	c.keepKeys()
-	if len(aliases) > 0 {
-		c.aliases = aliases
-	}
-	return nil
-}
-
-// maxAliases bounds the number of aliases. A file that is written repeats the tensor for
-// each of them.
-const maxAliases = 64
-
-// checkAliases checks the aliases that the metadata name.
-func (c *Checkpoint) checkAliases() error {
-	if len(c.aliases) == 0 {
-		return nil
-	}
-	aliases := c.aliases
-	c.aliases = nil
-	tensors := c.split()
-	c.aliases = aliases
-	for alias, key := range aliases {
-		_, clash := tensors[alias]
-		if _, ok := tensors[key]; clash || !ok {
-			return c.inputf("metadata %s says that %s is another name of %s: expected a new name and a tensor", metaAliases, tensor.Quote(alias), tensor.Quote(key))
-		}
-	}
 	return nil
 }
 
@@ -867,14 +802,14 @@ func (s *seeker) positions(prefix string) (all []int) {
 	return all
 }
 
-// Assumed returns what Read assumed about a model of another framework, because the file
+// assumed returns what recognise assumed about a model of another framework, because the file
 // does not say it. It returns nil for other models.
-func (c *Checkpoint) Assumed() (all []string) {
+func (c *state) assumed() (all []string) {
 	f := c.familyOf()
 	if f == nil {
 		return nil
 	}
-	if c.joined() && !c.mapped {
+	if c.joined() && !c.Mapped {
 		all = append(all, "each field has one id in a row")
 	}
 	if len(c.Architecture.Hidden) > 0 && !f.onlyReLU {

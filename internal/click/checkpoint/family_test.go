@@ -209,7 +209,7 @@ func TestFamilies(t *testing.T) {
 			if !slices.Equal(ck.Architecture.FieldDims, c.dims()) {
 				t.Errorf("fields have the sizes %v, expected %v", ck.Architecture.FieldDims, c.dims())
 			}
-			if ck.joined() {
+			if ck.state().joined() {
 				for j, f := range c.Fields {
 					if ck.Fields[j] != f.Name {
 						t.Errorf("field %d is %s, expected %s", j, ck.Fields[j], f.Name)
@@ -334,8 +334,8 @@ func TestForeignFamilies(t *testing.T) {
 	}
 }
 
-// state returns the tensors of a case, not yet recognised.
-func state(t *testing.T, file string) *Checkpoint {
+// unread returns the tensors of a case, not yet recognised.
+func unread(t *testing.T, file string) *Checkpoint {
 	return raw(t, filepath.Join(familyFolder, file), "")
 }
 
@@ -412,7 +412,7 @@ func TestFieldOrder(t *testing.T) {
 // Tensors that two modules share are one tensor in the checkpoint, and have both keys in
 // every dense file.
 func TestAliases(t *testing.T) {
-	c := state(t, "fuxictr-fm.model")
+	c := unread(t, "fuxictr-fm.model")
 	table := fuxiTable + "item.weight"
 	c.add("context.table.weight", c.Tensors[table])
 	c.add("tied.bias", c.Tensors["fm.lr_layer.bias"])
@@ -442,13 +442,13 @@ func TestAliases(t *testing.T) {
 	}
 
 	// The same values in other memory are another tensor.
-	c = state(t, "fuxictr-fm.model")
+	c = unread(t, "fuxictr-fm.model")
 	other := c.Tensors[table]
 	other.Data = bytes.Clone(other.Data)
 	c.add("context.table.weight", other)
 	wantInput(t, c.recognise(nil, nil, noSidecar), "tensor context.table.weight of shape [11, 4] belongs to no known layer")
 
-	c = state(t, "fuxictr-fm.model")
+	c = unread(t, "fuxictr-fm.model")
 	for i := range maxAliases + 1 {
 		c.add(fmt.Sprintf("tied.%d", i), c.Tensors["fm.lr_layer.bias"])
 	}
@@ -526,7 +526,7 @@ func TestUnusualFamilies(t *testing.T) {
 		"no output": {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { rename(c, "dnn_linear.", "tower.") }, "tensor dnn_linear.weight is missing"},
 		"leftover":  {"deepctr-torch-deepfm.h5", func(c *Checkpoint) { c.add("gate.weight", tensor.FromFloat32s([]int{1}, []float32{1})) }, "tensor gate.weight of shape [1] belongs to no known layer and may change what the model computes: export the model to ONNX"},
 	} {
-		c := state(t, test.file)
+		c := unread(t, test.file)
 		test.change(c)
 		text := said
 		if strings.HasPrefix(test.file, "recbole") {
@@ -542,7 +542,7 @@ func TestUnusualFamilies(t *testing.T) {
 
 	// A field without first-order weights has zeros in DeepCTR-Torch, in which the two
 	// lists of features may differ.
-	c := state(t, "deepctr-torch-deepfm.h5")
+	c := unread(t, "deepctr-torch-deepfm.h5")
 	delete(c.Tensors, "linear_model.embedding_dict.city.weight")
 	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { return key == "linear_model.embedding_dict.city.weight" })
 	if err := c.recognise(nil, nil, saying(t, said)); err != nil {

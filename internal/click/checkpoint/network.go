@@ -15,11 +15,7 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 	if c.graph != nil {
 		return c.graphModel()
 	}
-	s, err := c.seek()
-	if err != nil {
-		return nil, err
-	}
-	l, err := s.roles(c.Architecture.FieldDims)
+	l, err := c.state().roles()
 	if err != nil {
 		return nil, err
 	}

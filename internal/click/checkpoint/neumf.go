@@ -22,7 +22,7 @@ func (s *seeker) hasTowers() bool {
 
 // recogniseTowers is recognise for the tensors of a NeuMF, whose tables give the sizes of the
 // fields.
-func (c *Checkpoint) recogniseTowers(s *seeker, said []statement, config configuration, sidecar lookup) error {
+func (c *state) recogniseTowers(s *seeker, said []statement, config configuration, sidecar lookup) error {
 	found, err := sidecar("")
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (c *Checkpoint) recogniseTowers(s *seeker, said []statement, config configu
 	}
 	var dims []int
 	if s.has(towerTable) {
-		if c.Compact == nil {
+		if !c.Compact {
 			return c.inputf("tensor %s has no field in its name", s.keys[towerTable])
 		}
 		for i := range said {
@@ -107,7 +107,7 @@ func (s *seeker) joinTowers() (dims []int, err error) {
 }
 
 // splitTowers adds the four tables of t, the table of a NeuMF, to tensors. key is that of t.
-func (c *Checkpoint) splitTowers(tensors map[string]Tensor, key string, t Tensor) {
+func (c *state) splitTowers(tensors map[string]Tensor, key string, t Tensor) {
 	half := t.Shape[1] / 2
 	width, from := half*t.DType.Size(), 0
 	for j, field := range towers {
@@ -154,16 +154,4 @@ func (l *roles) inputs() int {
 		return l.Dim
 	}
 	return l.Players()
-}
-
-// Towers returns the keys of the two tables of a field of a NeuMF, the MLP's and then GMF's. It
-// returns nil for models of other kinds.
-func (c *Checkpoint) Towers(field int) (keys []string) {
-	if c.Architecture.Kind != model.NeuMF {
-		return nil
-	}
-	for _, tower := range towers[field] {
-		keys = append(keys, forField(c.EmbeddingKey, tower))
-	}
-	return keys
 }

@@ -45,15 +45,17 @@ type Part struct {
 func (c *Checkpoint) Parts() []Part {
 	a := &c.Architecture
 	var parts []Part
+	state := c.state()
 	rows := 0 // of the tables before the part's
 	table := 0
 	for _, s := range a.Spans() {
 		p := Part{s, c.EmbeddingKey, s.Row}
+		keys := state.tableKeys(s.Field)
 		switch {
 		case c.origin != nil:
 			p.Name, p.From = c.origin.lookUps[s.LookUp].name, c.origin.lookUps[s.LookUp].row
-		case c.joined():
-			p.Name, p.From = forField(c.EmbeddingKey, c.Fields[s.Field]), 0
+		case len(keys) == 1:
+			p.Name, p.From = keys[0], 0
 		case !a.Plain():
 			for ; table < s.Table; table++ {
 				rows += a.Tables[table].Rows

@@ -48,11 +48,7 @@ func (c *Checkpoint) trainable() (*roles, error) {
 	if c.Architecture.Kind == model.Graph || c.origin != nil {
 		return nil, c.inputf("an .onnx file and the graph of one cannot be trained, expected a .pth or safetensors file")
 	}
-	s, err := c.seek()
-	if err != nil {
-		return nil, err
-	}
-	l, err := s.roles(c.Architecture.FieldDims)
+	l, err := c.state().roles()
 	if err != nil {
 		return nil, err
 	}

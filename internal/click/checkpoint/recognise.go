@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,10 +38,31 @@ type linearKeys struct {
 
 type mixKeys struct{ u, c, v, bias string }
 
+// state is a state dict, and what is known about its model.
+type state struct {
+	Name    string // name of the file, for errors
+	Sidecar string // name of the JSON file that the user may write to say more about the model
+	// Keys are the keys of the tensors, in the file's order and spelling. recognise changes Keys
+	// and Tensors if each field has a table of its own. It joins these tables to one tensor,
+	// whose key has a * for the name of the field.
+	Keys      []string
+	Tensors   map[string]Tensor
+	Unordered bool // whether the order of Keys is not that of the state dict
+	Compact   bool // whether the file is in compact form, in which the tables are joined
+
+	// What recognise finds.
+	Architecture model.Architecture
+	EmbeddingKey string            // key of the table
+	Family       string            // framework that named the tensors; "" for our own names
+	Fields       []string          // names of the fields; nil if they are not known
+	Mapped       bool              // whether FuxiCTR's feature_map.json said that each field has one id in a row
+	Aliases      map[string]string // keys of tensors that are other names of understood ones, and the keys of those
+}
+
 // recognise finds the architecture from the tensors and checks what said and config state
 // about it. Field sizes come from said, otherwise from sidecar, otherwise from the
 // offsets.
-func (c *Checkpoint) recognise(said []statement, config configuration, sidecar lookup) error {
+func (c *state) recognise(said []statement, config configuration, sidecar lookup) error {
 	s, err := c.seek()
 	if err != nil {
 		return err
@@ -83,7 +103,7 @@ func (c *Checkpoint) recognise(said []statement, config configuration, sidecar l
 }
 
 // recogniseFamily is recognise for the tensors of family f.
-func (c *Checkpoint) recogniseFamily(s *seeker, f *family, said []statement, config configuration, sidecar lookup) error {
+func (c *state) recogniseFamily(s *seeker, f *family, said []statement, config configuration, sidecar lookup) error {
 	found, err := sidecar(f.name)
 	if err != nil {
 		return err
@@ -105,7 +125,7 @@ func (c *Checkpoint) recogniseFamily(s *seeker, f *family, said []statement, con
 
 // settle finds the architecture of a model whose fields have the given sizes, and checks
 // what is said about it.
-func (c *Checkpoint) settle(s *seeker, dims []int, said []statement, config configuration) error {
+func (c *state) settle(s *seeker, dims []int, said []statement, config configuration) error {
 	l, err := s.roles(dims)
 	if err != nil {
 		return err
@@ -122,35 +142,36 @@ func (c *Checkpoint) settle(s *seeker, dims []int, said []statement, config conf
 			return c.inputf("%w", err)
 		}
 	}
-	c.Architecture, c.EmbeddingKey = l.Architecture, l.embedding
-	if err := c.checkAliases(); err != nil {
-		return err
-	}
-	for alias, key := range s.aliases {
-		if c.aliases == nil {
-			c.aliases = map[string]string{}
-		}
-		c.aliases[alias] = key
-		delete(c.Tensors, alias)
-	}
-	if len(c.aliases) > maxAliases {
-		return c.inputf("%d tensors are other names of tensors, expected at most %d", len(c.aliases), maxAliases)
-	}
-	if len(s.aliases) > 0 {
-		c.keepKeys()
-	}
+	c.Architecture, c.EmbeddingKey, c.Aliases = l.Architecture, l.embedding, s.aliases
 	return nil
 }
 
+// roles returns the roles of the tensors of a recognised model.
+func (c *state) roles() (*roles, error) {
+	s, err := c.seek()
+	if err != nil {
+		return nil, err
+	}
+	return s.roles(c.Architecture.FieldDims)
+}
+
+// inputf returns an input error about the file.
+func (c *state) inputf(format string, args ...any) error {
+	return fault.Inputf("%s: "+format, append([]any{c.Name}, args...)...)
+}
+
 // keepKeys removes the keys of tensors that c does not have any more.
-func (c *Checkpoint) keepKeys() {
-	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { return !c.has(key) })
+func (c *state) keepKeys() {
+	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool {
+		_, ok := c.Tensors[key]
+		return !ok
+	})
 }
 
 // seeker looks up tensors by their names without prefixes. Its first failure stays in
 // err, and after that it finds nothing.
 type seeker struct {
-	c     *Checkpoint
+	c     *state
 	names []string          // in the order of c.Keys
 	keys  map[string]string // by name
 	// groups are the beginnings of the names, up to and including each of the first
@@ -169,7 +190,7 @@ type seeker struct {
 const groupDepth = 3
 
 // seek starts the recognition of c.
-func (c *Checkpoint) seek() (*seeker, error) {
+func (c *state) seek() (*seeker, error) {
 	s := &seeker{c: c, names: shortNames(c.Keys), keys: make(map[string]string, len(c.Keys)), groups: map[string]bool{}, used: map[string]bool{}, kind: c.Architecture.Kind}
 	for i, key := range c.Keys {
 		name := s.names[i]
@@ -557,7 +578,6 @@ func (s *seeker) dimsMissing() error {
 		s.take(table, tensor.AnySize, tensor.AnySize)
 		return s.err
 	}
-	paths := sidecarPaths(s.c.name)
 	return fault.Inputf("%s does not say its field sizes: write %s with a line like {\"field_dims\": [1000, 20, 7]}, one size per field, summing to the %d rows of tensor %s",
-		s.c.name, filepath.Base(paths[len(paths)-1]), shape[0], s.keys[table])
+		s.c.Name, s.c.Sidecar, shape[0], s.keys[table])
 }
