@@ -35,7 +35,7 @@ func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, 
 		calibrated, err = c.calibratedGraph(float32(scale), float32(offset))
 		return calibrated, 1, err
 	}
-	l, err := c.state().roles()
+	l, err := c.state().Roles()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -43,24 +43,24 @@ func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, 
 	changed.Tensors, changed.Compact, changed.Composed = maps.Clone(c.Tensors), nil, nil
 	f := folder{from: c, to: &changed}
 	table = 1
-	f.affine(l.output.weight, scale, 0)
+	f.affine(l.Output.Weight, scale, 0)
 	if l.Kind == model.FM || l.Kind == model.DeepFM {
 		table = float32(math.Sqrt(scale))
-		f.affine(l.embedding, float64(table), 0)
-		if len(l.hidden) > 0 {
-			f.affine(l.hidden[0].weight, 1/float64(table), 0)
+		f.affine(l.Embedding, float64(table), 0)
+		if len(l.Layers) > 0 {
+			f.affine(l.Layers[0].Weight, 1/float64(table), 0)
 		}
 	}
-	for _, key := range l.firstOrder {
+	for _, key := range l.FirstOrder {
 		f.affine(key, scale, 0)
 	}
-	f.affine(l.linear, scale/float64(table), 0)
-	f.affine(l.product, scale, 0)
-	if l.bias != "" {
-		f.affine(l.bias, scale, offset)
+	f.affine(l.Linear, scale/float64(table), 0)
+	f.affine(l.Product, scale, 0)
+	if l.Bias != "" {
+		f.affine(l.Bias, scale, offset)
 		offset = 0
 	}
-	f.affine(l.output.bias, scale, offset)
+	f.affine(l.Output.Bias, scale, offset)
 	return &changed, table, f.err
 }
 

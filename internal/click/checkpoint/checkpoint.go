@@ -193,7 +193,7 @@ func isZip(data []byte) bool {
 	return bytes.HasPrefix(data, []byte("PK\x03\x04")) || bytes.HasPrefix(data, []byte("PK\x05\x06"))
 }
 
-func noSidecar(string) (*statement, error) { return nil, nil }
+func noSidecar(string) (*Statement, error) { return nil, nil }
 
 // ParseModel reads a safetensors file, dense or compact, and returns its model. The model
 // shares data's memory, which must not be changed. A compact table is not inflated, so
@@ -210,7 +210,7 @@ func ParseModel(name string, data []byte) (*model.Model, error) {
 	return c.Model()
 }
 
-func readSafetensors(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
+func readSafetensors(name string, data []byte, sidecar Lookup) (*Checkpoint, error) {
 	c, err := parseState(name, data, sidecar)
 	if err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func readSafetensors(name string, data []byte, sidecar lookup) (*Checkpoint, err
 }
 
 // parseState reads a safetensors file. It leaves a compact table without data in Tensors.
-func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
+func parseState(name string, data []byte, sidecar Lookup) (*Checkpoint, error) {
 	entries, metadata, err := parseSafetensors(name, data)
 	if err != nil {
 		return nil, err
@@ -239,9 +239,9 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 	if is, err := c.takeGraph(metadata); is {
 		return c, err
 	}
-	var said []statement
+	var said []Statement
 	if _, ok := metadata[metaArchitecture]; ok {
-		s := statement{from: "metadata " + metaArchitecture}
+		s := Statement{From: "metadata " + metaArchitecture}
 		if err := unmarshalArchitecture(metadata, &s); err != nil {
 			return nil, fault.Inputf("%s: %w", name, err)
 		}

@@ -219,7 +219,7 @@ func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	if v := metadata[metaCompact]; v != compactVersion && v != unsealedVersion {
 		return fault.Inputf("version %s, expected %s", tensor.Quote(v), compactVersion)
 	}
-	var s statement
+	var s Statement
 	if err := unmarshalArchitecture(metadata, &s); err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (c *Checkpoint) takeComposed(metadata map[string]string, fileSize int64) er
 	if err := t.Shape.Validate(); err != nil {
 		return fault.Inputf("metadata %s: %w", metaTable, err)
 	}
-	var s statement
+	var s Statement
 	if err := unmarshalArchitecture(metadata, &s); err != nil {
 		return err
 	}

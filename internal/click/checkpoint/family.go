@@ -95,7 +95,7 @@ func (s *seeker) seekFamily() *family {
 }
 
 // familyOf returns the framework of a recognised checkpoint, or nil.
-func (c *state) familyOf() *family {
+func (c *State) familyOf() *family {
 	for _, f := range families {
 		if f.name == c.Family {
 			return f
@@ -155,7 +155,7 @@ const relu = "relu"
 
 // adopt makes c a checkpoint of family f. It joins the tables of the fields, and returns
 // the sizes of the fields. The error asks for what neither the tensors nor said contain.
-func (s *seeker) adopt(f *family, said []statement) ([]int, error) {
+func (s *seeker) adopt(f *family, said []Statement) ([]int, error) {
 	c := s.c
 	a := &asked{s: s, f: f}
 	for i := range said {
@@ -199,22 +199,22 @@ type asked struct {
 	activation string
 	from       string // source of activation
 	file       string // the JSON file next to the state dict; "" if it does not exist
-	features   []feature
+	features   []Feature
 	mappedAll  bool     // whether features describe all fields
 	missing    []string // what is not known
 	lines      []string // what the JSON file has to hold
 }
 
 // take adds what one source says.
-func (a *asked) take(s *statement) {
+func (a *asked) take(s *Statement) {
 	if a.said == "" && s.Kind != nil {
 		a.said = model.Kind(normal(string(*s.Kind)))
 	}
 	if a.activation == "" && s.Activation != nil {
-		a.activation, a.from = *s.Activation, s.from
+		a.activation, a.from = *s.Activation, s.From
 	}
-	if s.file {
-		a.file = s.from
+	if s.File {
+		a.file = s.From
 	}
 	if a.fields == nil {
 		a.fields = s.FieldNames
@@ -223,7 +223,7 @@ func (a *asked) take(s *statement) {
 		a.dims = s.FieldDims
 	}
 	if a.features == nil {
-		a.features = s.features
+		a.features = s.Features
 	}
 }
 
@@ -442,7 +442,7 @@ func (s *seeker) join(f *family) error {
 			}
 			return c.inputf("tensor %s has %d columns, and the table of field %s has %d: expected equal widths; %s", key, t.Shape[1], tensor.Quote(c.Fields[0]), first.Shape[1], f.advice())
 		case f == &fuxiCTR && !c.Mapped && len(t.Data) == t.DType.Size(): // a categorical feature has two ids of FuxiCTR's own
-			return c.inputf("tensor %s has one value, like the projection of a numeric feature: copy FuxiCTR's %s to the same folder if the feature is categorical, or %s", key, fuxiFeatureMap, f.advice())
+			return c.inputf("tensor %s has one value, like the projection of a numeric feature: copy FuxiCTR's %s to the same folder if the feature is categorical, or %s", key, FeatureMap, f.advice())
 		case t.DType != first.DType:
 			return c.inputf("tensor %s has the type %s, and the table of field %s has %s: expected one type for all tables", key, t.DType, tensor.Quote(c.Fields[0]), first.DType)
 		}
@@ -477,7 +477,7 @@ func (s *seeker) join(f *family) error {
 
 // checkApart returns an error if tables of two fields share memory. The tables of a hostile
 // file could otherwise be much larger together than the file.
-func (c *state) checkApart(tables []entry) error {
+func (c *State) checkApart(tables []entry) error {
 	first := func(e entry) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(e.Data))) }
 	sorted := slices.SortedFunc(slices.Values(tables), func(a, b entry) int { return cmp.Compare(first(a), first(b)) })
 	for i := 1; i < len(sorted); i++ {
@@ -489,9 +489,9 @@ func (c *state) checkApart(tables []entry) error {
 	return nil
 }
 
-// split returns the tensors of c under their own keys. A joined table is split again. The
+// Split returns the tensors of c under their own keys. A joined table is split again. The
 // result shares the memory of c's tensors, except that of a NeuMF's tables.
-func (c *state) split() map[string]Tensor {
+func (c *State) Split() map[string]Tensor {
 	tensors := make(map[string]Tensor, len(c.Tensors)+len(c.Fields))
 	for key, t := range c.Tensors {
 		if key == c.EmbeddingKey && c.Architecture.Kind == model.NeuMF {
@@ -515,9 +515,9 @@ func (c *state) split() map[string]Tensor {
 	return tensors
 }
 
-// tableKeys returns the keys of the tables of a field that were joined to one. It returns nil
+// TableKeys returns the keys of the tables of a field that were joined to one. It returns nil
 // if the file has one table.
-func (c *state) tableKeys(field int) (keys []string) {
+func (c *State) TableKeys(field int) (keys []string) {
 	switch {
 	case c.Architecture.Kind == model.NeuMF:
 		for _, tower := range towers[field] {
@@ -529,8 +529,8 @@ func (c *state) tableKeys(field int) (keys []string) {
 	return keys
 }
 
-// metadata returns the metadata shaver.family, or "" for our own names.
-func (c *state) metadata() string {
+// Metadata returns the metadata shaver.family, or "" for our own names.
+func (c *State) Metadata() string {
 	if c.Family == "" {
 		return ""
 	}
@@ -542,10 +542,10 @@ func (c *state) metadata() string {
 }
 
 // joined reports whether the table was joined from several tables.
-func (c *state) joined() bool { return c.Family != "" && strings.Contains(c.EmbeddingKey, "*") }
+func (c *State) joined() bool { return c.Family != "" && strings.Contains(c.EmbeddingKey, "*") }
 
 // takeFamily takes the metadata shaver.family.
-func takeFamily(metadata map[string]string, s *statement) error {
+func takeFamily(metadata map[string]string, s *Statement) error {
 	text, ok := metadata[metaFamily]
 	if !ok {
 		return nil
@@ -565,8 +565,8 @@ func takeFamily(metadata map[string]string, s *statement) error {
 }
 
 // familyRoles assigns roles to the tensors of a family's model, whose table is joined.
-func (s *seeker) familyRoles(f *family, l *roles) {
-	l.embedding = s.take(f.table, tensor.AnySize, tensor.AnySize)
+func (s *seeker) familyRoles(f *family, l *Roles) {
+	l.Embedding = s.take(f.table, tensor.AnySize, tensor.AnySize)
 	if s.err == nil {
 		shape := s.shape(f.table)
 		l.Dim = shape[1]
@@ -617,14 +617,14 @@ func (s *seeker) familyRoles(f *family, l *roles) {
 			s.fail("tensor %s has shape %s, which does not fit a %s model: %s", s.keys[output+"weight"], tensor.ShapeText(shape), mlp.structure, f.advice())
 		}
 	}
-	l.output = linearKeys{weight: s.take(output+"weight", 1, in)}
+	l.Output = LinearKeys{Weight: s.take(output+"weight", 1, in)}
 	if s.has(output + "bias") {
-		l.output.bias = s.take(output+"bias", 1)
+		l.Output.Bias = s.take(output+"bias", 1)
 	}
 }
 
 // familyWide takes the first-order weights and the bias, and sets the kind.
-func (s *seeker) familyWide(f *family, l *roles, cross bool) {
+func (s *seeker) familyWide(f *family, l *Roles, cross bool) {
 	deep := slices.ContainsFunc(f.mlps, func(m mlpNames) bool { return s.hasGroup(m.linear) })
 	if cross {
 		l.Kind = model.DCNv2
@@ -651,21 +651,21 @@ func (s *seeker) familyWide(f *family, l *roles, cross bool) {
 		}
 		switch {
 		case w.linear != "":
-			l.linear = s.take(w.linear, 1, l.Players())
+			l.Linear = s.take(w.linear, 1, l.Players())
 		case strings.Contains(w.firstOrder, "*"):
 			for j, field := range s.c.Fields {
 				name := forField(w.firstOrder, field)
 				if w.partial && !s.has(name) {
-					l.firstOrder = append(l.firstOrder, "")
+					l.FirstOrder = append(l.FirstOrder, "")
 					continue
 				}
-				l.firstOrder = append(l.firstOrder, s.take(name, l.FieldDims[j], 1))
+				l.FirstOrder = append(l.FirstOrder, s.take(name, l.FieldDims[j], 1))
 			}
 		default:
-			l.firstOrder = []string{s.take(w.firstOrder, l.Features(), 1)}
+			l.FirstOrder = []string{s.take(w.firstOrder, l.Features(), 1)}
 		}
 		if s.has(w.bias) {
-			l.bias = s.take(w.bias, 1)
+			l.Bias = s.take(w.bias, 1)
 		}
 		return
 	}
@@ -675,7 +675,7 @@ func (s *seeker) familyWide(f *family, l *roles, cross bool) {
 }
 
 // familyCross takes the cross layers.
-func (s *seeker) familyCross(f *family, l *roles) {
+func (s *seeker) familyCross(f *family, l *Roles) {
 	players := l.Players()
 	if f.cross.stacked {
 		shape := s.shape(f.cross.weight)
@@ -686,26 +686,26 @@ func (s *seeker) familyCross(f *family, l *roles) {
 		}
 		weight, bias := s.take(f.cross.weight, shape[0], players, players), s.take(f.cross.bias, shape[0], players, 1)
 		for i := range shape[0] {
-			l.cross = append(l.cross, linearKeys{weight: weight, bias: bias, stacked: true, layer: i})
+			l.Cross = append(l.Cross, LinearKeys{Weight: weight, Bias: bias, Stacked: true, Layer: i})
 		}
 		l.CrossLayers = shape[0]
 		return
 	}
 	for ; s.err == nil && s.has(forLayer(f.cross.weight, l.CrossLayers)); l.CrossLayers++ {
 		weight, bias := forLayer(f.cross.weight, l.CrossLayers), forLayer(f.cross.bias, l.CrossLayers)
-		keys := linearKeys{weight: s.take(weight, players, players)}
+		keys := LinearKeys{Weight: s.take(weight, players, players)}
 		if len(s.shape(bias)) == 2 {
-			keys.bias = s.take(bias, players, 1)
+			keys.Bias = s.take(bias, players, 1)
 		} else {
-			keys.bias = s.take(bias, players)
+			keys.Bias = s.take(bias, players)
 		}
-		l.cross = append(l.cross, keys)
+		l.Cross = append(l.Cross, keys)
 	}
 }
 
 // familyMLP takes the hidden layers and returns the width of the last one. If m.logit is
 // set and the model has no cross layers, it also takes the output layer.
-func (s *seeker) familyMLP(f *family, l *roles, m *mlpNames, cross bool) int {
+func (s *seeker) familyMLP(f *family, l *Roles, m *mlpNames, cross bool) int {
 	in := l.Players()
 	layers := s.linears(f, m)
 	for i, layer := range layers {
@@ -722,7 +722,7 @@ func (s *seeker) familyMLP(f *family, l *roles, m *mlpNames, cross bool) int {
 			if i == 0 {
 				s.fail("tensors %s* have no hidden layer: %s", m.linear, f.advice())
 			}
-			l.output = s.linear(layer.name, in, 1)
+			l.Output = s.linear(layer.name, in, 1)
 			return in
 		}
 		out := tensor.AnySize
@@ -731,12 +731,12 @@ func (s *seeker) familyMLP(f *family, l *roles, m *mlpNames, cross bool) int {
 		}
 		keys := s.linear(layer.name, in, out)
 		if layer.norm != "" {
-			keys.norm = true
-			keys.gamma, keys.beta = s.take(layer.norm+"weight", out), s.take(layer.norm+"bias", out)
-			keys.mean, keys.variance = s.take(layer.norm+"running_mean", out), s.take(layer.norm+"running_var", out)
+			keys.Norm = true
+			keys.Gamma, keys.Beta = s.take(layer.norm+"weight", out), s.take(layer.norm+"bias", out)
+			keys.Mean, keys.Variance = s.take(layer.norm+"running_mean", out), s.take(layer.norm+"running_var", out)
 			s.ignore(layer.norm + "num_batches_tracked")
 		}
-		l.Hidden, l.hidden = append(l.Hidden, out), append(l.hidden, keys)
+		l.Hidden, l.Layers = append(l.Hidden, out), append(l.Layers, keys)
 		in = out
 	}
 	return in
@@ -802,9 +802,9 @@ func (s *seeker) positions(prefix string) (all []int) {
 	return all
 }
 
-// assumed returns what recognise assumed about a model of another framework, because the file
+// Assumed returns what Recognise assumed about a model of another framework, because the file
 // does not say it. It returns nil for other models.
-func (c *state) assumed() (all []string) {
+func (c *State) Assumed() (all []string) {
 	f := c.familyOf()
 	if f == nil {
 		return nil

@@ -340,7 +340,7 @@ func unread(t *testing.T, file string) *Checkpoint {
 }
 
 // saying returns a lookup that finds a JSON file with the given text.
-func saying(t *testing.T, text string) lookup {
+func saying(t *testing.T, text string) Lookup {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.pth")
 	if err := os.WriteFile(path+".json", []byte(text), 0o666); err != nil {

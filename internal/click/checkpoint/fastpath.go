@@ -137,8 +137,8 @@ func (c *Checkpoint) takeKnown(n *dissect.Network, found *match.Network, dims []
 		}
 		linear(output, &found.Output)
 	}
-	said := statement{from: "the graph", Kind: &found.Kind, FieldDims: dims}
-	if err := c.recognise([]statement{said}, nil, noSidecar); err != nil {
+	said := Statement{From: "the graph", Kind: &found.Kind, FieldDims: dims}
+	if err := c.recognise([]Statement{said}, nil, noSidecar); err != nil {
 		return err
 	}
 	for _, f := range n.Fields {

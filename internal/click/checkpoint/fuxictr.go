@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	fuxiTables     = "embedding_layer.embedding_layer.embedding_layers.*.weight"
-	fuxiFeatureMap = "feature_map.json"
+	fuxiTables = "embedding_layer.embedding_layer.embedding_layers.*.weight"
+	FeatureMap = "feature_map.json"
 )
 
 // fuxiCTR is FuxiCTR 2 with PyTorch. Its models are in the model zoo. A numeric feature is
@@ -42,17 +42,17 @@ var fuxiCTR = family{
 	},
 }
 
-// feature is what FuxiCTR's feature_map.json says about a feature.
-type feature struct {
-	name  string
+// Feature is what FuxiCTR's feature_map.json says about a feature.
+type Feature struct {
+	Name  string `json:"-"`
 	Type  string `json:"type"`
 	Size  *int   `json:"vocab_size"`
 	Share string `json:"share_embedding"`
 }
 
 // readFeatureMap reads feature_map.json in folder. It returns nil if the file does not exist.
-func readFeatureMap(folder string) ([]feature, error) {
-	path := filepath.Join(folder, fuxiFeatureMap)
+func readFeatureMap(folder string) ([]Feature, error) {
+	path := filepath.Join(folder, FeatureMap)
 	text, err := files.Small(path, mostStatement, "a small JSON object")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -61,18 +61,18 @@ func readFeatureMap(folder string) ([]feature, error) {
 		return nil, err
 	}
 	var m struct {
-		Features []map[string]feature `json:"features"`
+		Features []map[string]Feature `json:"features"`
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, fault.Inputf("%s: expected a JSON object whose features is a list of objects: %w", path, typeError(err))
 	}
-	features := []feature{}
+	features := []Feature{}
 	for i, one := range m.Features {
 		if len(one) != 1 {
 			return nil, fault.Inputf("%s: features[%d] has %d names, expected 1", path, i, len(one))
 		}
 		for name, f := range one {
-			f.name = name
+			f.Name = name
 			features = append(features, f)
 		}
 	}
@@ -88,26 +88,26 @@ func (a *asked) mapped(found []string) error {
 	c := a.s.c
 	mapped := map[string]bool{}
 	for _, f := range a.features {
-		key, ok := a.s.keys[forField(a.f.table, f.name)]
+		key, ok := a.s.keys[forField(a.f.table, f.Name)]
 		if !ok {
 			continue
 		}
 		switch {
-		case mapped[f.name]:
-			return c.inputf("%s has the feature %s twice", fuxiFeatureMap, tensor.Quote(f.name))
+		case mapped[f.Name]:
+			return c.inputf("%s has the feature %s twice", FeatureMap, tensor.Quote(f.Name))
 		case f.Type != "categorical":
 			return c.inputf("%s says that feature %s, with tensor %s, is of type %s: only categorical features are supported in a state dict; %s",
-				fuxiFeatureMap, tensor.Quote(f.name), key, tensor.Quote(f.Type), a.f.advice())
-		case f.Share != "" && f.Share != f.name:
-			return c.inputf("%s says that feature %s shares the table of %s, which is not supported yet", fuxiFeatureMap, tensor.Quote(f.name), tensor.Quote(f.Share))
+				FeatureMap, tensor.Quote(f.Name), key, tensor.Quote(f.Type), a.f.advice())
+		case f.Share != "" && f.Share != f.Name:
+			return c.inputf("%s says that feature %s shares the table of %s, which is not supported yet", FeatureMap, tensor.Quote(f.Name), tensor.Quote(f.Share))
 		case f.Size != nil && len(c.Tensors[key].Shape) == 2 && *f.Size != c.Tensors[key].Shape[0]:
-			return c.inputf("%s says that feature %s has %d ids, but tensor %s has shape %s", fuxiFeatureMap, tensor.Quote(f.name), *f.Size, key, tensor.ShapeText(c.Tensors[key].Shape))
+			return c.inputf("%s says that feature %s has %d ids, but tensor %s has shape %s", FeatureMap, tensor.Quote(f.Name), *f.Size, key, tensor.ShapeText(c.Tensors[key].Shape))
 		}
-		a.fields, mapped[f.name] = append(a.fields, f.name), true
+		a.fields, mapped[f.Name] = append(a.fields, f.Name), true
 	}
 	for _, field := range found {
 		if !mapped[field] {
-			return c.inputf("%s has no feature %s, which has the tensor %s", fuxiFeatureMap, tensor.Quote(field), a.s.keys[forField(a.f.table, field)])
+			return c.inputf("%s has no feature %s, which has the tensor %s", FeatureMap, tensor.Quote(field), a.s.keys[forField(a.f.table, field)])
 		}
 	}
 	return nil

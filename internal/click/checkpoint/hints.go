@@ -99,7 +99,7 @@ func (r renaming) String() string {
 // try reports whether the tensors are those of a known model after the renamings. It
 // guesses the sizes of the fields.
 func (s *seeker) try(renamings []renaming) (model.Kind, bool) {
-	renamed := &state{Name: s.c.Name, Tensors: map[string]Tensor{}}
+	renamed := &State{Name: s.c.Name, Tensors: map[string]Tensor{}}
 	for _, name := range slices.Sorted(maps.Keys(s.keys)) {
 		to := name
 		for _, r := range renamings {
@@ -129,7 +129,7 @@ func (s *seeker) try(renamings []renaming) (model.Kind, bool) {
 
 // guessDims returns field sizes that the table may have: those of the offsets, or else some
 // for each number of fields that fits the width of another tensor.
-func (c *state) guessDims() (all [][]int) {
+func (c *State) guessDims() (all [][]int) {
 	s, err := c.seek()
 	if err != nil {
 		return nil

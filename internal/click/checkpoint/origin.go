@@ -50,7 +50,7 @@ func (c *Checkpoint) Parts() []Part {
 	table := 0
 	for _, s := range a.Spans() {
 		p := Part{s, c.EmbeddingKey, s.Row}
-		keys := state.tableKeys(s.Field)
+		keys := state.TableKeys(s.Field)
 		switch {
 		case c.origin != nil:
 			p.Name, p.From = c.origin.lookUps[s.LookUp].name, c.origin.lookUps[s.LookUp].row

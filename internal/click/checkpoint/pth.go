@@ -13,7 +13,7 @@ import (
 // or in a dict (see chooseStates). The dict may also hold model_config and field_dims.
 // Lightning stores field_dims under "hyper_parameters". key chooses the state dict of a file
 // with several; "" chooses none.
-func readPTH(name string, r io.ReaderAt, size int64, key string, sidecar lookup) (*Checkpoint, error) {
+func readPTH(name string, r io.ReaderAt, size int64, key string, sidecar Lookup) (*Checkpoint, error) {
 	a, err := openArchive(name, r, size)
 	if err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func readPTH(name string, r io.ReaderAt, size int64, key string, sidecar lookup)
 	if err != nil {
 		return nil, err
 	}
-	var said []statement
-	var config configuration
+	var said []Statement
+	var config Configuration
 	if chosen.key != "" && top != nil {
 		if said, config, err = a.statements(top); err != nil {
 			return nil, err
@@ -82,7 +82,7 @@ func unlikely(name string, v any) (candidate, error) {
 
 // statements returns what the dict around a state dict says about the architecture. config is
 // nil if the dict has no model_config.
-func (a *archive) statements(top *dict) (said []statement, config configuration, err error) {
+func (a *archive) statements(top *dict) (said []Statement, config Configuration, err error) {
 	if said, err = a.fieldDims(top, "field_dims"); err != nil {
 		return nil, nil, err
 	}
@@ -100,7 +100,7 @@ func (a *archive) statements(top *dict) (said []statement, config configuration,
 		if d == nil {
 			return nil, nil, fault.Inputf("%s: model_config is %s, expected a dict", a.name, describe(v))
 		}
-		config = func(kind model.Kind) (*statement, error) { return configStatement(d, kind) }
+		config = func(kind model.Kind) (*Statement, error) { return configStatement(d, kind) }
 	}
 	return said, config, nil
 }
@@ -138,7 +138,7 @@ func (a *archive) fill(c *Checkpoint, states *dict) error {
 
 // fieldDims returns the field sizes that a dict of the file gives, if any. Errors call them
 // by the given name.
-func (a *archive) fieldDims(in *dict, name string) ([]statement, error) {
+func (a *archive) fieldDims(in *dict, name string) ([]Statement, error) {
 	v, _ := in.get("field_dims")
 	if v == nil {
 		return nil, nil
@@ -162,5 +162,5 @@ func (a *archive) fieldDims(in *dict, name string) ([]statement, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s %w", a.name, name, err)
 	}
-	return []statement{{from: name, FieldDims: dims}}, nil
+	return []Statement{{From: name, FieldDims: dims}}, nil
 }

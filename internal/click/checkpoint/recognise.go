@@ -12,37 +12,40 @@ import (
 	"shaver/internal/click/model"
 )
 
-// roles gives the role of every tensor. It holds keys of Tensors.
-type roles struct {
+// Roles says what each tensor of a model is. It holds the keys of tensors; "" stands for a
+// tensor that the model does not have.
+type Roles struct {
 	model.Architecture
-	embedding, bias string
-	linear          string   // weights of the entries themselves; "" = none
-	product         string   // weights of the products of the GMF columns; "" = none
-	firstOrder      []string // nil, one tensor, or one for each field, in which "" stands for zeros
-	hidden          []linearKeys
-	output          linearKeys
-	gates           string
-	mix             []mixKeys
-	cross           []linearKeys
+	Embedding, Bias string
+	Linear          string       // weights of the entries themselves
+	Product         string       // weights of the products of the GMF columns
+	FirstOrder      []string     // nil, one tensor, or one for each field, in which "" stands for zeros
+	Layers          []LinearKeys // hidden layers, of the sizes Hidden
+	Output          LinearKeys
+	Gates           string
+	Mix             []MixKeys
+	Cross           []LinearKeys
 }
 
-type linearKeys struct {
-	weight, bias                string
-	norm                        bool // whether a BatchNorm with the following tensors comes after the layer
-	gamma, beta, mean, variance string
-	// stacked is true if weight and bias hold all layers. layer is then the number of this
+// LinearKeys are the keys of a linear layer.
+type LinearKeys struct {
+	Weight, Bias                string
+	Norm                        bool // whether a BatchNorm with the following tensors comes after the layer
+	Gamma, Beta, Mean, Variance string
+	// Stacked is true if Weight and Bias hold all layers. Layer is then the number of this
 	// one.
-	stacked bool
-	layer   int
+	Stacked bool
+	Layer   int
 }
 
-type mixKeys struct{ u, c, v, bias string }
+// MixKeys are the keys of a layer of DCN-Mix.
+type MixKeys struct{ U, C, V, Bias string }
 
-// state is a state dict, and what is known about its model.
-type state struct {
+// State is a state dict, and what is known about its model.
+type State struct {
 	Name    string // name of the file, for errors
 	Sidecar string // name of the JSON file that the user may write to say more about the model
-	// Keys are the keys of the tensors, in the file's order and spelling. recognise changes Keys
+	// Keys are the keys of the tensors, in the file's order and spelling. Recognise changes Keys
 	// and Tensors if each field has a table of its own. It joins these tables to one tensor,
 	// whose key has a * for the name of the field.
 	Keys      []string
@@ -50,7 +53,7 @@ type state struct {
 	Unordered bool // whether the order of Keys is not that of the state dict
 	Compact   bool // whether the file is in compact form, in which the tables are joined
 
-	// What recognise finds.
+	// What Recognise finds.
 	Architecture model.Architecture
 	EmbeddingKey string            // key of the table
 	Family       string            // framework that named the tensors; "" for our own names
@@ -59,10 +62,10 @@ type state struct {
 	Aliases      map[string]string // keys of tensors that are other names of understood ones, and the keys of those
 }
 
-// recognise finds the architecture from the tensors and checks what said and config state
-// about it. Field sizes come from said, otherwise from sidecar, otherwise from the
-// offsets.
-func (c *state) recognise(said []statement, config configuration, sidecar lookup) error {
+// Recognise finds the architecture from the tensors and checks what said and config state
+// about it. config is nil if the file has no model_config. Field sizes come from said,
+// otherwise from sidecar, otherwise from the offsets.
+func (c *State) Recognise(said []Statement, config Configuration, sidecar Lookup) error {
 	s, err := c.seek()
 	if err != nil {
 		return err
@@ -102,8 +105,8 @@ func (c *state) recognise(said []statement, config configuration, sidecar lookup
 	return c.settle(s, dims, said, config)
 }
 
-// recogniseFamily is recognise for the tensors of family f.
-func (c *state) recogniseFamily(s *seeker, f *family, said []statement, config configuration, sidecar lookup) error {
+// recogniseFamily is Recognise for the tensors of family f.
+func (c *State) recogniseFamily(s *seeker, f *family, said []Statement, config Configuration, sidecar Lookup) error {
 	found, err := sidecar(f.name)
 	if err != nil {
 		return err
@@ -125,7 +128,7 @@ func (c *state) recogniseFamily(s *seeker, f *family, said []statement, config c
 
 // settle finds the architecture of a model whose fields have the given sizes, and checks
 // what is said about it.
-func (c *state) settle(s *seeker, dims []int, said []statement, config configuration) error {
+func (c *State) settle(s *seeker, dims []int, said []Statement, config Configuration) error {
 	l, err := s.roles(dims)
 	if err != nil {
 		return err
@@ -142,12 +145,12 @@ func (c *state) settle(s *seeker, dims []int, said []statement, config configura
 			return c.inputf("%w", err)
 		}
 	}
-	c.Architecture, c.EmbeddingKey, c.Aliases = l.Architecture, l.embedding, s.aliases
+	c.Architecture, c.EmbeddingKey, c.Aliases = l.Architecture, l.Embedding, s.aliases
 	return nil
 }
 
-// roles returns the roles of the tensors of a recognised model.
-func (c *state) roles() (*roles, error) {
+// Roles returns the roles of the tensors of a recognised model.
+func (c *State) Roles() (*Roles, error) {
 	s, err := c.seek()
 	if err != nil {
 		return nil, err
@@ -156,12 +159,12 @@ func (c *state) roles() (*roles, error) {
 }
 
 // inputf returns an input error about the file.
-func (c *state) inputf(format string, args ...any) error {
+func (c *State) inputf(format string, args ...any) error {
 	return fault.Inputf("%s: "+format, append([]any{c.Name}, args...)...)
 }
 
 // keepKeys removes the keys of tensors that c does not have any more.
-func (c *state) keepKeys() {
+func (c *State) keepKeys() {
 	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool {
 		_, ok := c.Tensors[key]
 		return !ok
@@ -171,7 +174,7 @@ func (c *state) keepKeys() {
 // seeker looks up tensors by their names without prefixes. Its first failure stays in
 // err, and after that it finds nothing.
 type seeker struct {
-	c     *state
+	c     *State
 	names []string          // in the order of c.Keys
 	keys  map[string]string // by name
 	// groups are the beginnings of the names, up to and including each of the first
@@ -190,7 +193,7 @@ type seeker struct {
 const groupDepth = 3
 
 // seek starts the recognition of c.
-func (c *state) seek() (*seeker, error) {
+func (c *State) seek() (*seeker, error) {
 	s := &seeker{c: c, names: shortNames(c.Keys), keys: make(map[string]string, len(c.Keys)), groups: map[string]bool{}, used: map[string]bool{}, kind: c.Architecture.Kind}
 	for i, key := range c.Keys {
 		name := s.names[i]
@@ -299,8 +302,8 @@ func (s *seeker) embeddingName() string {
 }
 
 // roles assigns a role to every tensor of a model whose fields have the given sizes.
-func (s *seeker) roles(dims []int) (*roles, error) {
-	l := &roles{Architecture: model.Architecture{FieldDims: dims}}
+func (s *seeker) roles(dims []int) (*Roles, error) {
+	l := &Roles{Architecture: model.Architecture{FieldDims: dims}}
 	if f := s.c.familyOf(); f != nil {
 		s.familyRoles(f, l)
 		return s.complete(l)
@@ -309,7 +312,7 @@ func (s *seeker) roles(dims []int) (*roles, error) {
 		s.neuMF(l)
 		return s.complete(l)
 	}
-	l.embedding = s.take(s.embeddingName(), tensor.AnySize, tensor.AnySize)
+	l.Embedding = s.take(s.embeddingName(), tensor.AnySize, tensor.AnySize)
 	if s.err == nil {
 		shape := s.shape(s.embeddingName())
 		l.Dim = shape[1]
@@ -328,7 +331,7 @@ func (s *seeker) roles(dims []int) (*roles, error) {
 	case s.has("fc.weight"), s.hasGroup("_deep_branch."):
 		l.Kind = model.FM
 		s.wide(l)
-		l.bias = s.take("_bias", 1)
+		l.Bias = s.take("_bias", 1)
 		s.ignore("linear_layer.weight", "linear_layer.bias") // in the reference model's state dict, but never used
 		if s.hasGroup("_deep_branch.") {
 			l.Kind = model.DeepFM
@@ -345,18 +348,18 @@ func (s *seeker) roles(dims []int) (*roles, error) {
 
 // wide takes the first-order weights, which only a model with weights of the entries may
 // lack, and the weights of the entries.
-func (s *seeker) wide(l *roles) {
+func (s *seeker) wide(l *Roles) {
 	const entries = "_linear.weight"
 	if s.has(entries) {
-		l.linear = s.take(entries, 1, l.Players())
+		l.Linear = s.take(entries, 1, l.Players())
 	}
-	if s.has("fc.weight") || l.linear == "" && l.Kind != model.DCNv2 {
-		l.firstOrder = []string{s.take("fc.weight", l.Features(), 1)}
+	if s.has("fc.weight") || l.Linear == "" && l.Kind != model.DCNv2 {
+		l.FirstOrder = []string{s.take("fc.weight", l.Features(), 1)}
 	}
 }
 
 // complete checks that every tensor has a role and that the architecture is valid.
-func (s *seeker) complete(l *roles) (*roles, error) {
+func (s *seeker) complete(l *Roles) (*Roles, error) {
 	s.checkOffsets(l)
 	s.checkLeft()
 	if s.err != nil {
@@ -384,7 +387,7 @@ func (s *seeker) checkRows(dims []int, table string, rows int) {
 	}
 }
 
-func (s *seeker) dcnMix(l *roles) {
+func (s *seeker) dcnMix(l *Roles) {
 	players := l.Players()
 	shape := s.shape("cross_head.U.0")
 	if len(shape) != 3 {
@@ -394,14 +397,14 @@ func (s *seeker) dcnMix(l *roles) {
 	l.Experts, l.Rank = shape[0], shape[1]
 	for ; s.err == nil && s.hasMix(l.CrossLayers); l.CrossLayers++ {
 		layer := "." + strconv.Itoa(l.CrossLayers)
-		l.mix = append(l.mix, mixKeys{
-			u:    s.take("cross_head.U"+layer, l.Experts, l.Rank, players),
-			c:    s.take("cross_head.C"+layer, l.Experts, l.Rank, l.Rank),
-			v:    s.take("cross_head.V"+layer, l.Experts, players, l.Rank),
-			bias: s.take("cross_head.biases"+layer, 1, players),
+		l.Mix = append(l.Mix, MixKeys{
+			U:    s.take("cross_head.U"+layer, l.Experts, l.Rank, players),
+			C:    s.take("cross_head.C"+layer, l.Experts, l.Rank, l.Rank),
+			V:    s.take("cross_head.V"+layer, l.Experts, players, l.Rank),
+			Bias: s.take("cross_head.biases"+layer, 1, players),
 		})
 	}
-	l.gates = s.take("cross_head.gates", l.Experts, players, 1)
+	l.Gates = s.take("cross_head.gates", l.Experts, players, 1)
 	s.mlp(l, "_dnn.", true)
 }
 
@@ -415,13 +418,13 @@ func (s *seeker) hasMix(i int) bool {
 	return false
 }
 
-func (s *seeker) dcnV2(l *roles) {
+func (s *seeker) dcnV2(l *Roles) {
 	players := l.Players()
 	if s.wide(l); s.has("_bias") {
-		l.bias = s.take("_bias", 1)
+		l.Bias = s.take("_bias", 1)
 	}
 	for ; s.err == nil && s.hasGroup(fmt.Sprintf("cross_head.layers.%d.", l.CrossLayers)); l.CrossLayers++ {
-		l.cross = append(l.cross, s.linear(fmt.Sprintf("cross_head.layers.%d.", l.CrossLayers), players, players))
+		l.Cross = append(l.Cross, s.linear(fmt.Sprintf("cross_head.layers.%d.", l.CrossLayers), players, players))
 	}
 	s.mlp(l, "_dnn.", false)
 	if s.err != nil || len(l.Hidden) == 0 {
@@ -436,17 +439,17 @@ func (s *seeker) dcnV2(l *roles) {
 	} else if len(shape) == 2 && shape[1] != last {
 		s.fail("tensor %s has shape %s, expected [1, %d] (stacked) or [1, %d] (parallel)", s.keys["_last_fc.weight"], tensor.ShapeText(shape), last, players+last)
 	}
-	l.output = s.linear("_last_fc.", last, 1)
+	l.Output = s.linear("_last_fc.", last, 1)
 }
 
-func (s *seeker) linear(prefix string, in, out int) linearKeys {
-	return linearKeys{weight: s.take(prefix+"weight", out, in), bias: s.take(prefix+"bias", out)}
+func (s *seeker) linear(prefix string, in, out int) LinearKeys {
+	return LinearKeys{Weight: s.take(prefix+"weight", out, in), Bias: s.take(prefix+"bias", out)}
 }
 
 // mlp takes the layers of an nn.Sequential under prefix. They are Linear, optionally
 // BatchNorm, ReLU, optionally Dropout, and so on. If toLogit is set, the last Linear
 // gives the logit. Otherwise all layers are hidden.
-func (s *seeker) mlp(l *roles, prefix string, toLogit bool) {
+func (s *seeker) mlp(l *Roles, prefix string, toLogit bool) {
 	in := l.inputs()
 	for i := 0; s.err == nil; {
 		name := prefix + strconv.Itoa(i) + "."
@@ -460,7 +463,7 @@ func (s *seeker) mlp(l *roles, prefix string, toLogit bool) {
 		}
 		more := s.hasGroup(prefix + strconv.Itoa(i) + ".")
 		if toLogit && !more {
-			l.output = s.linear(name, in, 1)
+			l.Output = s.linear(name, in, 1)
 			return
 		}
 		if !s.hasGroup(name) && !toLogit {
@@ -472,12 +475,12 @@ func (s *seeker) mlp(l *roles, prefix string, toLogit bool) {
 		}
 		keys := s.linear(name, in, out)
 		if hasNorm {
-			keys.norm = true
-			keys.gamma, keys.beta = s.take(norm+"weight", out), s.take(norm+"bias", out)
-			keys.mean, keys.variance = s.take(norm+"running_mean", out), s.take(norm+"running_var", out)
+			keys.Norm = true
+			keys.Gamma, keys.Beta = s.take(norm+"weight", out), s.take(norm+"bias", out)
+			keys.Mean, keys.Variance = s.take(norm+"running_mean", out), s.take(norm+"running_var", out)
 			s.ignore(norm + "num_batches_tracked")
 		}
-		l.Hidden, l.hidden = append(l.Hidden, out), append(l.hidden, keys)
+		l.Hidden, l.Layers = append(l.Hidden, out), append(l.Layers, keys)
 		in = out
 		if !more {
 			return
@@ -521,7 +524,7 @@ func (s *seeker) offsetDims() []int {
 	return dims
 }
 
-func (s *seeker) checkOffsets(l *roles) {
+func (s *seeker) checkOffsets(l *Roles) {
 	offsets := s.offsets()
 	if s.err != nil || offsets == nil {
 		return

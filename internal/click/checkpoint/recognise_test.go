@@ -182,6 +182,7 @@ func TestSidecar(t *testing.T) {
 		"other JSON": {map[string]string{"m.json": `{"auc":0.5}`}, "write m.json"},
 		"typing":     {map[string]string{"m.json": `{"field_dims":[2,3,4}`}, "m.json: expected a JSON object with the field_dims of"},
 		"wrong":      {map[string]string{"m.json": `{"field_dims":[2,3,4],"experts":5}`}, "m.json says experts 5, the tensors have 4"},
+		"own words":  {map[string]string{"m.json": `{"field_dims":[2,3,4],"experts":5,"from":"x","file":false,"batchNorm":true}`}, "m.json says experts 5, the tensors have 4"},
 		"large":      {map[string]string{"m.json": strings.Repeat(" ", 2<<20)}, "m.json is larger than 1 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {

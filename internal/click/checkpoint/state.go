@@ -14,19 +14,19 @@ import (
 
 // state returns what the recognition of a model needs to know about c. It shares the memory
 // of c.
-func (c *Checkpoint) state() *state {
+func (c *Checkpoint) state() *State {
 	paths := sidecarPaths(c.name)
-	return &state{
+	return &State{
 		Name: c.name, Sidecar: filepath.Base(paths[len(paths)-1]), Keys: c.Keys, Tensors: c.Tensors, Unordered: c.unordered, Compact: c.Compact != nil,
 		Architecture: c.Architecture, EmbeddingKey: c.EmbeddingKey, Family: c.Family, Fields: c.Fields, Mapped: c.mapped,
 	}
 }
 
 // recognise finds the architecture from the tensors, and joins the tables of a framework's
-// fields. The arguments are those of state.recognise.
-func (c *Checkpoint) recognise(said []statement, config configuration, sidecar lookup) error {
+// fields. The arguments are those of State.Recognise.
+func (c *Checkpoint) recognise(said []Statement, config Configuration, sidecar Lookup) error {
 	s := c.state()
-	if err := s.recognise(said, config, sidecar); err != nil {
+	if err := s.Recognise(said, config, sidecar); err != nil {
 		return err
 	}
 	c.Keys, c.Architecture, c.EmbeddingKey = s.Keys, s.Architecture, s.EmbeddingKey
@@ -58,7 +58,7 @@ func (c *Checkpoint) keepKeys() {
 // split returns the tensors of c under their own keys. A joined table is split again. The
 // result shares the memory of c's tensors, except that of a NeuMF's tables.
 func (c *Checkpoint) split() map[string]Tensor {
-	tensors := c.state().split()
+	tensors := c.state().Split()
 	for alias, key := range c.aliases {
 		tensors[alias] = tensors[key]
 	}
@@ -70,7 +70,7 @@ func (c *Checkpoint) TensorCount() int {
 	n, s := len(c.Keys)+len(c.aliases), c.state()
 	joined := 0 // tables that are one tensor
 	for j := range c.Architecture.Fields() {
-		joined += len(s.tableKeys(j))
+		joined += len(s.TableKeys(j))
 	}
 	return n + max(joined-1, 0)
 }
@@ -81,18 +81,18 @@ func (c *Checkpoint) Towers(field int) (keys []string) {
 	if c.Architecture.Kind != model.NeuMF {
 		return nil
 	}
-	return c.state().tableKeys(field)
+	return c.state().TableKeys(field)
 }
 
 // Assumed returns what Read assumed about a model of another framework, because the file
 // does not say it. It returns nil for other models.
-func (c *Checkpoint) Assumed() []string { return c.state().assumed() }
+func (c *Checkpoint) Assumed() []string { return c.state().Assumed() }
 
 // metadata adds what the tensors do not say about c to the metadata of a file.
 func (c *Checkpoint) metadata(into map[string]string) map[string]string {
 	into[metaFormat] = "pt"
 	into[metaArchitecture] = string(mustMarshal(c.Architecture))
-	if text := c.state().metadata(); text != "" {
+	if text := c.state().Metadata(); text != "" {
 		into[metaFamily] = text
 	}
 	if c.graph != nil {
@@ -145,7 +145,7 @@ func (c *Checkpoint) checkAliases() error {
 	if len(c.aliases) == 0 {
 		return nil
 	}
-	tensors := c.state().split()
+	tensors := c.state().Split()
 	for alias, key := range c.aliases {
 		_, clash := tensors[alias]
 		if _, ok := tensors[key]; clash || !ok {

@@ -19,11 +19,11 @@ import (
 // mostStatement is the size of the largest JSON file that is read, in MiB.
 const mostStatement = 1
 
-// statement is what a source besides the tensors says about the architecture: a JSON
+// Statement is what a source besides the tensors says about the architecture: a JSON
 // file, our metadata, or the model_config of a .pth file. It has the JSON fields of
 // model.Architecture. A field that the source leaves out is nil.
-type statement struct {
-	from        string      // name of the source, for errors
+type Statement struct {
+	From        string      `json:"-"` // name of the source, for errors
 	Kind        *model.Kind `json:"kind"`
 	FieldDims   []int       `json:"field_dims"`
 	Dim         *int        `json:"dim"`
@@ -33,40 +33,40 @@ type statement struct {
 	Rank        *int        `json:"rank"`
 	Structure   *string     `json:"structure"`
 	// Activation and FieldNames are not part of an architecture.
-	Activation *string  `json:"activation"`  // of the hidden layers
-	FieldNames []string `json:"field_names"` // in the order of the fields
-	features   []feature
-	file       bool // whether the source is the JSON file next to a state dict
-	batchNorm  *bool
+	Activation *string   `json:"activation"`  // of the hidden layers
+	FieldNames []string  `json:"field_names"` // in the order of the fields
+	Features   []Feature `json:"-"`           // of FuxiCTR; nil if its feature_map.json does not exist
+	File       bool      `json:"-"`           // whether the source is the JSON file next to a state dict
+	BatchNorm  *bool     `json:"-"`           // whether each hidden layer has one
 }
 
 // unmarshalArchitecture reads the architecture in our metadata.
-func unmarshalArchitecture(metadata map[string]string, s *statement) error {
+func unmarshalArchitecture(metadata map[string]string, s *Statement) error {
 	if err := json.Unmarshal([]byte(metadata[metaArchitecture]), s); err != nil {
 		return fault.Inputf("metadata %s: %w", metaArchitecture, err)
 	}
 	return nil
 }
 
-// lookup looks for a statement outside the file, about a state dict of the given framework.
+// Lookup looks for a statement outside the file, about a state dict of the given framework.
 // For "" the statement must have field sizes. It returns nil if it finds nothing.
-type lookup func(family string) (*statement, error)
+type Lookup func(family string) (*Statement, error)
 
-// configuration returns what the model_config of a file says about a model of the given kind.
+// Configuration returns what the model_config of a file says about a model of the given kind.
 // It is nil if the file has none.
-type configuration func(kind model.Kind) (*statement, error)
+type Configuration func(kind model.Kind) (*Statement, error)
 
 // check returns an error for the first part of s that contradicts the recognised roles.
-func (s *statement) check(l *roles) error {
+func (s *Statement) check(l *Roles) error {
 	a := &l.Architecture
 	differ := func(what string, said, found any) error {
-		return fmt.Errorf("%s says %s %v, the tensors have %v", s.from, what, said, found)
+		return fmt.Errorf("%s says %s %v, the tensors have %v", s.From, what, said, found)
 	}
 	if s.Kind != nil && normal(string(*s.Kind)) != string(a.Kind) {
 		return differ("kind", tensor.Quote(string(*s.Kind)), a.Kind)
 	}
 	if s.FieldDims != nil && !slices.Equal(s.FieldDims, a.FieldDims) {
-		return fmt.Errorf("%s says field_dims %s, the file %s", s.from, sizesText(s.FieldDims), sizesText(a.FieldDims))
+		return fmt.Errorf("%s says field_dims %s, the file %s", s.From, sizesText(s.FieldDims), sizesText(a.FieldDims))
 	}
 	if s.Hidden != nil && !slices.Equal(s.Hidden, a.Hidden) {
 		return differ("hidden sizes", tensor.ShapeText(s.Hidden), tensor.ShapeText(a.Hidden))
@@ -86,10 +86,10 @@ func (s *statement) check(l *roles) error {
 	if s.Structure != nil && normal(*s.Structure) != a.Structure {
 		return differ("structure", tensor.Quote(*s.Structure), a.Structure)
 	}
-	if s.batchNorm != nil {
-		for i := range l.hidden {
-			if l.hidden[i].norm != *s.batchNorm {
-				return differ("use_batchnorm", *s.batchNorm, fmt.Sprintf("%v in hidden layer %d", !*s.batchNorm, i))
+	if s.BatchNorm != nil {
+		for i := range l.Layers {
+			if l.Layers[i].Norm != *s.BatchNorm {
+				return differ("use_batchnorm", *s.BatchNorm, fmt.Sprintf("%v in hidden layer %d", !*s.BatchNorm, i))
 			}
 		}
 	}
@@ -112,8 +112,8 @@ func sizesText(sizes []int) string {
 
 // configStatement reads the parts of a .pth file's model_config that concern models of
 // the given kind. It ignores unknown keys.
-func configStatement(config *dict, kind model.Kind) (*statement, error) {
-	s := &statement{from: "model_config"}
+func configStatement(config *dict, kind model.Kind) (*Statement, error) {
+	s := &Statement{From: "model_config"}
 	var err error
 	value := func(key string) any {
 		v, _ := config.get(key)
@@ -163,7 +163,7 @@ func configStatement(config *dict, kind model.Kind) (*statement, error) {
 		}
 	}
 	if use, ok := value("use_batchnorm").(bool); ok {
-		s.batchNorm = &use
+		s.BatchNorm = &use
 	}
 	return s, err
 }
@@ -208,9 +208,9 @@ func intList(v any) ([]int, error) {
 }
 
 // sidecarFile looks for a statement in the JSON files next to path.
-func sidecarFile(path string) lookup {
-	return func(family string) (*statement, error) {
-		var best *statement
+func sidecarFile(path string) Lookup {
+	return func(family string) (*Statement, error) {
+		var best *Statement
 		for _, candidate := range sidecarPaths(path) {
 			text, err := files.Small(candidate, mostStatement, "a small JSON object")
 			if errors.Is(err, fs.ErrNotExist) {
@@ -219,7 +219,7 @@ func sidecarFile(path string) lookup {
 			if err != nil {
 				return nil, err
 			}
-			s := statement{from: candidate, file: true}
+			s := Statement{From: candidate, File: true}
 			if err := json.Unmarshal(text, &s); err != nil {
 				return nil, fault.Inputf("%s: expected a JSON object with the field_dims of %s: %w", candidate, path, typeError(err))
 			}
@@ -236,9 +236,9 @@ func sidecarFile(path string) lookup {
 			return best, err
 		}
 		if best == nil {
-			best = &statement{from: fuxiFeatureMap}
+			best = &Statement{From: FeatureMap}
 		}
-		best.features = features
+		best.Features = features
 		return best, nil
 	}
 }
@@ -269,7 +269,7 @@ func sidecarPaths(path string) []string {
 // external data of an .onnx file. If the .onnx file does not exist, its external data is
 // where exporters usually write it.
 func Files(path string) []string {
-	near := append(sidecarPaths(path), filepath.Join(filepath.Dir(path), fuxiFeatureMap))
+	near := append(sidecarPaths(path), filepath.Join(filepath.Dir(path), FeatureMap))
 	if IsONNX(path) {
 		near = append(near, DataFile(path))
 		if m, err := wire.Open(path); err == nil {
