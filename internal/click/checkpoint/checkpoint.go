@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/composed"
@@ -29,7 +30,6 @@ import (
 const (
 	metaFormat       = "format" // "pt" = the names and layout of PyTorch
 	metaArchitecture = "shaver.architecture"
-	metaFamily       = "shaver.family"   // what the tensors of another framework do not say
 	metaAliases      = "shaver.aliases"  // JSON object: other names of tensors, and their keys in Tensors
 	metaTraining     = "shaver.training" // JSON object: how shaver trained the model
 )
@@ -189,11 +189,30 @@ func Parse(name string, data []byte) (*Checkpoint, error) {
 	return readSafetensors(name, data, noSidecar)
 }
 
+// ReadState reads the tensors of a .pth or safetensors file without recognising the model.
+// stateDict is as in Options. Package family is tested with it.
+func ReadState(path, stateDict string) (*family.State, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var c *Checkpoint
+	if isZip(data) {
+		c, _, _, err = parsePTH(path, bytes.NewReader(data), int64(len(data)), stateDict)
+	} else {
+		c, _, err = parseTensors(path, data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.state(), nil
+}
+
 func isZip(data []byte) bool {
 	return bytes.HasPrefix(data, []byte("PK\x03\x04")) || bytes.HasPrefix(data, []byte("PK\x05\x06"))
 }
 
-func noSidecar(string) (*Statement, error) { return nil, nil }
+func noSidecar(string) (*family.Statement, error) { return nil, nil }
 
 // ParseModel reads a safetensors file, dense or compact, and returns its model. The model
 // shares data's memory, which must not be changed. A compact table is not inflated, so
@@ -210,7 +229,7 @@ func ParseModel(name string, data []byte) (*model.Model, error) {
 	return c.Model()
 }
 
-func readSafetensors(name string, data []byte, sidecar Lookup) (*Checkpoint, error) {
+func readSafetensors(name string, data []byte, sidecar family.Lookup) (*Checkpoint, error) {
 	c, err := parseState(name, data, sidecar)
 	if err != nil {
 		return nil, err
@@ -224,29 +243,27 @@ func readSafetensors(name string, data []byte, sidecar Lookup) (*Checkpoint, err
 }
 
 // parseState reads a safetensors file. It leaves a compact table without data in Tensors.
-func parseState(name string, data []byte, sidecar Lookup) (*Checkpoint, error) {
-	entries, metadata, err := parseSafetensors(name, data)
+func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, error) {
+	c, metadata, err := parseTensors(name, data)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkDigest(name, data, metadata); err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name, unordered: true}
-	for _, e := range entries {
-		c.add(e.key, e.Tensor)
-	}
 	if is, err := c.takeGraph(metadata); is {
 		return c, err
 	}
-	var said []Statement
+	var said []family.Statement
 	if _, ok := metadata[metaArchitecture]; ok {
-		s := Statement{From: "metadata " + metaArchitecture}
+		s := family.Statement{From: "metadata " + metaArchitecture}
 		if err := unmarshalArchitecture(metadata, &s); err != nil {
 			return nil, fault.Inputf("%s: %w", name, err)
 		}
-		if err := takeFamily(metadata, &s); err != nil {
-			return nil, fault.Inputf("%s: %w", name, err)
+		if text, ok := metadata[family.MetadataKey]; ok {
+			if err := s.TakeMetadata(text); err != nil {
+				return nil, fault.Inputf("%s: %w", name, err)
+			}
 		}
 		said = append(said, s)
 	}
@@ -281,6 +298,20 @@ func parseState(name string, data []byte, sidecar Lookup) (*Checkpoint, error) {
 		return c, c.compose()
 	}
 	return c, nil
+}
+
+// parseTensors returns the tensors of a safetensors file, whose model is not yet recognised, and
+// its metadata.
+func parseTensors(name string, data []byte) (*Checkpoint, map[string]string, error) {
+	entries, metadata, err := parseSafetensors(name, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name, unordered: true}
+	for _, e := range entries {
+		c.add(e.key, e.Tensor)
+	}
+	return c, metadata, nil
 }
 
 // add appends a tensor under a new key.

@@ -13,6 +13,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
@@ -219,7 +220,7 @@ func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	if v := metadata[metaCompact]; v != compactVersion && v != unsealedVersion {
 		return fault.Inputf("version %s, expected %s", tensor.Quote(v), compactVersion)
 	}
-	var s Statement
+	var s family.Statement
 	if err := unmarshalArchitecture(metadata, &s); err != nil {
 		return err
 	}

@@ -6,11 +6,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"shaver/internal/base/fault"
 	"slices"
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"

@@ -9,6 +9,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/composed"
@@ -144,7 +145,7 @@ func (c *Checkpoint) takeComposed(metadata map[string]string, fileSize int64) er
 	if err := t.Shape.Validate(); err != nil {
 		return fault.Inputf("metadata %s: %w", metaTable, err)
 	}
-	var s Statement
+	var s family.Statement
 	if err := unmarshalArchitecture(metadata, &s); err != nil {
 		return err
 	}

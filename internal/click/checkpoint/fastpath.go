@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/match"
 	"shaver/internal/click/model"
@@ -137,8 +138,8 @@ func (c *Checkpoint) takeKnown(n *dissect.Network, found *match.Network, dims []
 		}
 		linear(output, &found.Output)
 	}
-	said := Statement{From: "the graph", Kind: &found.Kind, FieldDims: dims}
-	if err := c.recognise([]Statement{said}, nil, noSidecar); err != nil {
+	said := family.Statement{From: "the graph", Kind: &found.Kind, FieldDims: dims}
+	if err := c.recognise([]family.Statement{said}, nil, noSidecar); err != nil {
 		return err
 	}
 	for _, f := range n.Fields {

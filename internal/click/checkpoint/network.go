@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/model"
 )
 
@@ -77,7 +78,7 @@ func (r *weightReader) values(key string) []float32 {
 }
 
 // firstOrder returns the first-order weights of all fields, or nil if the model has none.
-func (r *weightReader) firstOrder(l *Roles) (all []float32) {
+func (r *weightReader) firstOrder(l *family.Roles) (all []float32) {
 	if len(l.FirstOrder) == 1 {
 		return r.values(l.FirstOrder[0])
 	}
@@ -91,7 +92,7 @@ func (r *weightReader) firstOrder(l *Roles) (all []float32) {
 	return all
 }
 
-func (r *weightReader) linear(keys LinearKeys) model.Linear {
+func (r *weightReader) linear(keys family.LinearKeys) model.Linear {
 	if keys.Weight == "" {
 		return model.Linear{}
 	}
@@ -114,7 +115,7 @@ func (r *weightReader) linear(keys LinearKeys) model.Linear {
 }
 
 // folded is like linear, with the layer's BatchNorm folded into it.
-func (r *weightReader) folded(keys LinearKeys) model.Linear {
+func (r *weightReader) folded(keys family.LinearKeys) model.Linear {
 	l, n := r.linear(keys), r.norm(keys)
 	if r.err != nil || n == nil {
 		return l
@@ -124,7 +125,7 @@ func (r *weightReader) folded(keys LinearKeys) model.Linear {
 
 // norm returns the layer's BatchNorm without the number of its batches, or nil if it has
 // none.
-func (r *weightReader) norm(keys LinearKeys) *model.Norm {
+func (r *weightReader) norm(keys family.LinearKeys) *model.Norm {
 	if !keys.Norm {
 		return nil
 	}

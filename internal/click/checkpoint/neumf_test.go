@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
@@ -91,7 +92,7 @@ func TestTowers(t *testing.T) {
 				t.Errorf("entry %d of the compact file is %v, expected %v", i, v, want)
 			}
 		}
-		if read.EmbeddingKey != prefix+TowerTable || len(read.split()) != len(entries) {
+		if read.EmbeddingKey != prefix+family.TowerTable || len(read.split()) != len(entries) {
 			t.Errorf("the compact file has the table %s and %d tensors", read.EmbeddingKey, len(read.split()))
 		}
 	}
@@ -126,7 +127,7 @@ func TestRefusedTowers(t *testing.T) {
 		{change(item, Tensor{DType: F16, Shape: []int{5, 2}, Data: make([]byte, 20)}), "tensor " + item + " has the type F16, and tensor _mlp.user_emb_table._emb_module.weight has F32"},
 		{change("_mlp.mlp.0.weight", tensor.FromFloat32s([]int{6, 8}, make([]float32, 48))), "tensor _mlp.mlp.0.weight has shape [6, 8], expected [6, 4]"},
 		{fileBytes(append(slices.Clone(whole), entry{"_gmf.attention.weight", tensor.FromFloat32s([]int{1}, []float32{1})}), nil), "tensor _gmf.attention.weight of shape [1] belongs to no known layer"},
-		{fileBytes(append(slices.Clone(whole), entry{TowerTable, tensor.FromFloat32s([]int{9, 4}, make([]float32, 36))}), nil), "has no field in its name"},
+		{fileBytes(append(slices.Clone(whole), entry{family.TowerTable, tensor.FromFloat32s([]int{9, 4}, make([]float32, 36))}), nil), "has no field in its name"},
 		{fileBytes(slices.DeleteFunc(slices.Clone(whole), func(e entry) bool { return strings.HasPrefix(e.key, "_mlp.mlp") }), nil), "hidden layers"},
 		{fileBytes(whole, map[string]string{metaArchitecture: `{"kind":"deepfm"}`}), `says kind "deepfm", the tensors have neumf`},
 		{fileBytes(whole, map[string]string{metaArchitecture: `{"field_dims":[3,6]}`}), "says field_dims [3, 6], the file [4, 5]"},

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/binary"
 	"math"
+
 	"shaver/internal/click/checkpoint/tensor"
 )
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
@@ -44,7 +45,7 @@ func (c *Checkpoint) Parameters() (*model.Parameters, error) {
 }
 
 // trainable returns the roles of the tensors of a model that training can change.
-func (c *Checkpoint) trainable() (*Roles, error) {
+func (c *Checkpoint) trainable() (*family.Roles, error) {
 	if c.Architecture.Kind == model.Graph || c.origin != nil {
 		return nil, c.inputf("an .onnx file and the graph of one cannot be trained, expected a .pth or safetensors file")
 	}
@@ -53,7 +54,7 @@ func (c *Checkpoint) trainable() (*Roles, error) {
 		return nil, err
 	}
 	plain := len(l.FirstOrder) <= 1 && l.Linear == ""
-	for _, keys := range slices.Concat(l.Layers, l.Cross, []LinearKeys{l.Output}) {
+	for _, keys := range slices.Concat(l.Layers, l.Cross, []family.LinearKeys{l.Output}) {
 		plain = plain && !keys.Stacked && (keys.Weight == "" || keys.Bias != "")
 	}
 	if !plain {
@@ -63,7 +64,7 @@ func (c *Checkpoint) trainable() (*Roles, error) {
 }
 
 // batchesKey returns the key of the number of batches of a layer's BatchNorm.
-func batchesKey(keys LinearKeys) string {
+func batchesKey(keys family.LinearKeys) string {
 	return strings.TrimSuffix(keys.Variance, "running_var") + "num_batches_tracked"
 }
 
@@ -91,7 +92,7 @@ func (c *Checkpoint) WithParameters(p *model.Parameters) (*Checkpoint, error) {
 	set(l.Bias, p.Bias)
 	set(l.Product, p.Product)
 	set(l.Gates, p.Gates)
-	linear := func(keys LinearKeys, w model.Linear) {
+	linear := func(keys family.LinearKeys, w model.Linear) {
 		set(keys.Weight, w.Weight)
 		set(keys.Bias, w.Bias)
 	}
@@ -135,7 +136,7 @@ func New(a model.Architecture, p *model.Parameters) *Checkpoint {
 	width := a.Players()
 	put, linear := c.addFloats, c.addLinear
 	if a.Kind == model.NeuMF {
-		c.EmbeddingKey = TowerTable
+		c.EmbeddingKey = family.TowerTable
 	}
 	put(c.EmbeddingKey, p.Embedding, a.Features(), a.Dim)
 	if a.Kind == model.NeuMF {

@@ -8,15 +8,16 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
 
 // state returns what the recognition of a model needs to know about c. It shares the memory
 // of c.
-func (c *Checkpoint) state() *State {
+func (c *Checkpoint) state() *family.State {
 	paths := sidecarPaths(c.name)
-	return &State{
+	return &family.State{
 		Name: c.name, Sidecar: filepath.Base(paths[len(paths)-1]), Keys: c.Keys, Tensors: c.Tensors, Unordered: c.unordered, Compact: c.Compact != nil,
 		Architecture: c.Architecture, EmbeddingKey: c.EmbeddingKey, Family: c.Family, Fields: c.Fields, Mapped: c.mapped,
 	}
@@ -24,7 +25,7 @@ func (c *Checkpoint) state() *State {
 
 // recognise finds the architecture from the tensors, and joins the tables of a framework's
 // fields. The arguments are those of State.Recognise.
-func (c *Checkpoint) recognise(said []Statement, config Configuration, sidecar Lookup) error {
+func (c *Checkpoint) recognise(said []family.Statement, config family.Configuration, sidecar family.Lookup) error {
 	s := c.state()
 	if err := s.Recognise(said, config, sidecar); err != nil {
 		return err
@@ -93,7 +94,7 @@ func (c *Checkpoint) metadata(into map[string]string) map[string]string {
 	into[metaFormat] = "pt"
 	into[metaArchitecture] = string(mustMarshal(c.Architecture))
 	if text := c.state().Metadata(); text != "" {
-		into[metaFamily] = text
+		into[family.MetadataKey] = text
 	}
 	if c.graph != nil {
 		into[metaGraph] = string(mustMarshal(c.graph))

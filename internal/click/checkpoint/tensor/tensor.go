@@ -214,6 +214,9 @@ func FromInt64s(shape []int, values ...int64) Tensor {
 	return Tensor{I64, shape, data}
 }
 
+// Address returns the address of the first element, which says whether tensors share memory.
+func (t Tensor) Address() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(t.Data))) }
+
 // Same reports whether t and o are the same memory, as for two names of one parameter.
 func (t Tensor) Same(o Tensor) bool {
 	return len(t.Data) > 0 && len(t.Data) == len(o.Data) && &t.Data[0] == &o.Data[0] && t.DType == o.DType && slices.Equal(t.Shape, o.Shape)

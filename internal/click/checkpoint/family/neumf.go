@@ -1,4 +1,4 @@
-package checkpoint
+package family
 
 import (
 	"strings"
@@ -54,7 +54,7 @@ func (c *State) recogniseTowers(s *seeker, said []Statement, config Configuratio
 // joinTowers replaces the four tables by one and returns the sizes of the fields.
 func (s *seeker) joinTowers() (dims []int, err error) {
 	c := s.c
-	var tables []entry
+	var tables []keyed
 	for _, field := range towers {
 		rows := tensor.AnySize
 		for _, tower := range field {
@@ -74,14 +74,14 @@ func (s *seeker) joinTowers() (dims []int, err error) {
 			if prefix := strings.TrimSuffix(key, name); len(tables) > 0 && tables[0].key != prefix+forField(TowerTable, towers[0][0]) {
 				return nil, c.inputf("tensors %s and %s have different prefixes", tables[0].key, key)
 			}
-			tables = append(tables, entry{key, t})
+			tables = append(tables, keyed{key, t})
 		}
 		dims = append(dims, rows)
 	}
 	if err := c.checkApart(tables); err != nil {
 		return nil, err
 	}
-	s.parts = map[*byte]entry{}
+	s.parts = map[*byte]keyed{}
 	first := tables[0]
 	var data []byte
 	for j, rows := range dims {
@@ -101,19 +101,19 @@ func (s *seeker) joinTowers() (dims []int, err error) {
 	for _, e := range tables {
 		delete(c.Tensors, e.key)
 	}
-	c.Tensors[joined] = Tensor{DType: first.DType, Shape: []int{dims[0] + dims[1], 2 * first.Shape[1]}, Data: data}
+	c.Tensors[joined] = tensor.Tensor{DType: first.DType, Shape: []int{dims[0] + dims[1], 2 * first.Shape[1]}, Data: data}
 	c.keepKeys()
 	return dims, nil
 }
 
 // splitTowers adds the four tables of t, the table of a NeuMF, to tensors. key is that of t.
-func (c *State) splitTowers(tensors map[string]Tensor, key string, t Tensor) {
+func (c *State) splitTowers(tensors map[string]tensor.Tensor, key string, t tensor.Tensor) {
 	half := t.Shape[1] / 2
 	width, from := half*t.DType.Size(), 0
 	for j, field := range towers {
 		rows := c.Architecture.FieldDims[j]
 		for k, tower := range field {
-			part := Tensor{DType: t.DType, Shape: []int{rows, half}}
+			part := tensor.Tensor{DType: t.DType, Shape: []int{rows, half}}
 			if t.Data != nil { // a table in compact form may have no data
 				part.Data = make([]byte, 0, rows*width)
 				for i := from; i < from+rows; i++ {

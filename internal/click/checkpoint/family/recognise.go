@@ -1,4 +1,4 @@
-package checkpoint
+package family
 
 import (
 	"fmt"
@@ -11,165 +11,6 @@ import (
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
-
-// Roles says what each tensor of a model is. It holds the keys of tensors; "" stands for a
-// tensor that the model does not have.
-type Roles struct {
-	model.Architecture
-	Embedding, Bias string
-	Linear          string       // weights of the entries themselves
-	Product         string       // weights of the products of the GMF columns
-	FirstOrder      []string     // nil, one tensor, or one for each field, in which "" stands for zeros
-	Layers          []LinearKeys // hidden layers, of the sizes Hidden
-	Output          LinearKeys
-	Gates           string
-	Mix             []MixKeys
-	Cross           []LinearKeys
-}
-
-// LinearKeys are the keys of a linear layer.
-type LinearKeys struct {
-	Weight, Bias                string
-	Norm                        bool // whether a BatchNorm with the following tensors comes after the layer
-	Gamma, Beta, Mean, Variance string
-	// Stacked is true if Weight and Bias hold all layers. Layer is then the number of this
-	// one.
-	Stacked bool
-	Layer   int
-}
-
-// MixKeys are the keys of a layer of DCN-Mix.
-type MixKeys struct{ U, C, V, Bias string }
-
-// State is a state dict, and what is known about its model.
-type State struct {
-	Name    string // name of the file, for errors
-	Sidecar string // name of the JSON file that the user may write to say more about the model
-	// Keys are the keys of the tensors, in the file's order and spelling. Recognise changes Keys
-	// and Tensors if each field has a table of its own. It joins these tables to one tensor,
-	// whose key has a * for the name of the field.
-	Keys      []string
-	Tensors   map[string]Tensor
-	Unordered bool // whether the order of Keys is not that of the state dict
-	Compact   bool // whether the file is in compact form, in which the tables are joined
-
-	// What Recognise finds.
-	Architecture model.Architecture
-	EmbeddingKey string            // key of the table
-	Family       string            // framework that named the tensors; "" for our own names
-	Fields       []string          // names of the fields; nil if they are not known
-	Mapped       bool              // whether FuxiCTR's feature_map.json said that each field has one id in a row
-	Aliases      map[string]string // keys of tensors that are other names of understood ones, and the keys of those
-}
-
-// Recognise finds the architecture from the tensors and checks what said and config state
-// about it. config is nil if the file has no model_config. Field sizes come from said,
-// otherwise from sidecar, otherwise from the offsets.
-func (c *State) Recognise(said []Statement, config Configuration, sidecar Lookup) error {
-	s, err := c.seek()
-	if err != nil {
-		return err
-	}
-	if s.hasTowers() {
-		return c.recogniseTowers(s, said, config, sidecar)
-	}
-	if f := s.seekFamily(); f != nil {
-		return c.recogniseFamily(s, f, said, config, sidecar)
-	}
-	var dims []int
-	for _, statement := range said {
-		if dims == nil {
-			dims = statement.FieldDims
-		}
-	}
-	if dims == nil {
-		found, err := sidecar("")
-		if err != nil {
-			return err
-		}
-		if found != nil {
-			dims, said = found.FieldDims, append(said, *found)
-		}
-	}
-	if dims == nil {
-		if dims = s.offsetDims(); dims == nil {
-			return s.dimsMissing()
-		}
-	}
-	for _, statement := range said {
-		if statement.Kind != nil {
-			s.kind = model.Kind(normal(string(*statement.Kind)))
-			break
-		}
-	}
-	return c.settle(s, dims, said, config)
-}
-
-// recogniseFamily is Recognise for the tensors of family f.
-func (c *State) recogniseFamily(s *seeker, f *family, said []Statement, config Configuration, sidecar Lookup) error {
-	found, err := sidecar(f.name)
-	if err != nil {
-		return err
-	}
-	if found != nil {
-		said = append(said, *found)
-	}
-	dims, err := s.adopt(f, said)
-	if err != nil {
-		return err
-	}
-	kind, parts := s.kind, s.parts
-	if s, err = c.seek(); err != nil { // the keys have changed
-		return err
-	}
-	s.kind, s.parts = kind, parts
-	return c.settle(s, dims, said, config)
-}
-
-// settle finds the architecture of a model whose fields have the given sizes, and checks
-// what is said about it.
-func (c *State) settle(s *seeker, dims []int, said []Statement, config Configuration) error {
-	l, err := s.roles(dims)
-	if err != nil {
-		return err
-	}
-	if config != nil {
-		configured, err := config(l.Kind)
-		if err != nil {
-			return c.inputf("%w", err)
-		}
-		said = append(said, *configured)
-	}
-	for i := range said {
-		if err := said[i].check(l); err != nil {
-			return c.inputf("%w", err)
-		}
-	}
-	c.Architecture, c.EmbeddingKey, c.Aliases = l.Architecture, l.Embedding, s.aliases
-	return nil
-}
-
-// Roles returns the roles of the tensors of a recognised model.
-func (c *State) Roles() (*Roles, error) {
-	s, err := c.seek()
-	if err != nil {
-		return nil, err
-	}
-	return s.roles(c.Architecture.FieldDims)
-}
-
-// inputf returns an input error about the file.
-func (c *State) inputf(format string, args ...any) error {
-	return fault.Inputf("%s: "+format, append([]any{c.Name}, args...)...)
-}
-
-// keepKeys removes the keys of tensors that c does not have any more.
-func (c *State) keepKeys() {
-	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool {
-		_, ok := c.Tensors[key]
-		return !ok
-	})
-}
 
 // seeker looks up tensors by their names without prefixes. Its first failure stays in
 // err, and after that it finds nothing.
@@ -185,8 +26,14 @@ type seeker struct {
 	kind   model.Kind      // kind that a source states; "" if none does
 	// aliases are the keys of tensors that are other names of understood ones.
 	aliases map[string]string
-	parts   map[*byte]entry // tables that were joined, by their first byte
+	parts   map[*byte]keyed // tables that were joined, by their first byte
 	err     error
+}
+
+// keyed is a tensor with its key.
+type keyed struct {
+	key string
+	tensor.Tensor
 }
 
 // groupDepth is the number of dots in the longest group that is looked up.
@@ -548,11 +395,11 @@ func (s *seeker) checkLeft() {
 	for name, key := range s.keys {
 		names[key] = name
 	}
-	memory := map[*byte]entry{} // understood tensors, by their first byte
+	memory := map[*byte]keyed{} // understood tensors, by their first byte
 	maps.Copy(memory, s.parts)
 	for _, key := range s.c.Keys {
 		if t := s.c.Tensors[key]; s.used[names[key]] && len(t.Data) > 0 {
-			memory[&t.Data[0]] = entry{key, t}
+			memory[&t.Data[0]] = keyed{key, t}
 		}
 	}
 	for _, key := range s.c.Keys {

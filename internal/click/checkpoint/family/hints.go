@@ -1,4 +1,4 @@
-package checkpoint
+package family
 
 import (
 	"fmt"
@@ -99,7 +99,7 @@ func (r renaming) String() string {
 // try reports whether the tensors are those of a known model after the renamings. It
 // guesses the sizes of the fields.
 func (s *seeker) try(renamings []renaming) (model.Kind, bool) {
-	renamed := &State{Name: s.c.Name, Tensors: map[string]Tensor{}}
+	renamed := &State{Name: s.c.Name, Tensors: map[string]tensor.Tensor{}}
 	for _, name := range slices.Sorted(maps.Keys(s.keys)) {
 		to := name
 		for _, r := range renamings {

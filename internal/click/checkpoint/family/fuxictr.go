@@ -1,26 +1,23 @@
-package checkpoint
+package family
 
 import (
-	"encoding/json"
-	"errors"
-	"io/fs"
-	"path/filepath"
-
-	"shaver/internal/base/fault"
-	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
 
 const (
-	fuxiTables = "embedding_layer.embedding_layer.embedding_layers.*.weight"
+	// FuxiCTR is the name of the framework, and FeatureMap of the file in which it keeps the
+	// order and the types of the fields.
+	FuxiCTR    = "fuxictr"
 	FeatureMap = "feature_map.json"
+
+	fuxiTables = "embedding_layer.embedding_layer.embedding_layers.*.weight"
 )
 
 // fuxiCTR is FuxiCTR 2 with PyTorch. Its models are in the model zoo. A numeric feature is
 // a Linear(1, d), whose weight has the name of a table and the shape [d, 1].
 var fuxiCTR = family{
-	name: "fuxictr", guide: "fuxictr", table: fuxiTables,
+	name: FuxiCTR, guide: "fuxictr", table: fuxiTables,
 	wide: []wideNames{
 		{firstOrder: "fm.lr_layer." + fuxiTables, bias: "fm.lr_layer.bias", kinds: []model.Kind{model.FM, model.DeepFM}},
 		{firstOrder: "lr_layer." + fuxiTables, bias: "lr_layer.bias", kinds: []model.Kind{model.WideDeep}},
@@ -48,38 +45,6 @@ type Feature struct {
 	Type  string `json:"type"`
 	Size  *int   `json:"vocab_size"`
 	Share string `json:"share_embedding"`
-}
-
-// readFeatureMap reads feature_map.json in folder. It returns nil if the file does not exist.
-func readFeatureMap(folder string) ([]Feature, error) {
-	path := filepath.Join(folder, FeatureMap)
-	text, err := files.Small(path, mostStatement, "a small JSON object")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var m struct {
-		Features []map[string]Feature `json:"features"`
-	}
-	if err := json.Unmarshal(text, &m); err != nil {
-		return nil, fault.Inputf("%s: expected a JSON object whose features is a list of objects: %w", path, typeError(err))
-	}
-	features := []Feature{}
-	for i, one := range m.Features {
-		if len(one) != 1 {
-			return nil, fault.Inputf("%s: features[%d] has %d names, expected 1", path, i, len(one))
-		}
-		for name, f := range one {
-			f.Name = name
-			features = append(features, f)
-		}
-	}
-	if len(features) == 0 {
-		return nil, fault.Inputf("%s: expected a list of features", path)
-	}
-	return features, nil
 }
 
 // mapped takes the order of the fields from feature_map.json, and checks that each of them
