@@ -56,7 +56,9 @@ click/composed:               pure
 data/dense:                  pure
 
 # files; arrowio is the only importer of Arrow
-click/checkpoint:             base/atomicfile click/compact click/composed onnx/dissect base/fault onnx/graph click/match click/model onnx/wire base/seal base/files
+click/checkpoint/tensor:      base/fault
+click/checkpoint/family:      pure base/fault click/checkpoint/tensor click/model
+click/checkpoint:             base/atomicfile click/compact click/composed onnx/dissect base/fault onnx/graph click/match click/model onnx/wire base/seal base/files click/checkpoint/tensor click/checkpoint/family
 click/inspect:          click/checkpoint click/compact click/composed click/model onnx/dissect onnx/wire
 onnx/wire:                   base/fault google.golang.org/protobuf
 onnx/dissect:                base/fault onnx/graph onnx/wire
@@ -146,6 +148,7 @@ jobs/prepare/preparetest:    value/baseline click/checkpoint data/dataset value/
 jobs/scores/scorestest: click/model click/model/modeltest jobs/job jobs/scores num/layout value/estimator value/tally
 app/training/trainingtest: data/ingest num/random
 click/model/modeltest:        onnx/graph click/model
+click/checkpoint/family/familytest: click/checkpoint/tensor click/model
 onnx/wire/onnxtest:          google.golang.org/protobuf
 value/estimator/estimatortest: value/estimator
 onnx/graph/graphtest:        onnx/graph

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 )
 
 const (
@@ -43,7 +44,7 @@ func openArchive(name string, r io.ReaderAt, size int64) (*archive, error) {
 	a := &archive{name: name, size: size, entries: map[string]*zip.File{}, storages: map[string][]byte{}}
 	for _, f := range z.File {
 		if a.entries[f.Name] != nil {
-			return nil, fault.Inputf("%s: entry %s occurs twice", name, quote(f.Name))
+			return nil, fault.Inputf("%s: entry %s occurs twice", name, tensor.Quote(f.Name))
 		}
 		a.entries[f.Name] = f
 		root, rest, _ := strings.Cut(f.Name, "/")
@@ -51,7 +52,7 @@ func openArchive(name string, r io.ReaderAt, size int64) (*archive, error) {
 		case rest == "constants.pkl" || strings.HasPrefix(rest, "code/"):
 			return nil, fault.Inputf("%s is a TorchScript archive: save the model's state_dict() with torch.save instead", name)
 		case rest == "data.pkl" && a.root != "":
-			return nil, fault.Inputf("%s holds two pickles, %s and %s: expected one file of torch.save", name, quote(a.root+"/data.pkl"), quote(f.Name))
+			return nil, fault.Inputf("%s holds two pickles, %s and %s: expected one file of torch.save", name, tensor.Quote(a.root+"/data.pkl"), tensor.Quote(f.Name))
 		case rest == "data.pkl":
 			a.root = root
 		}
@@ -65,7 +66,7 @@ func openArchive(name string, r io.ReaderAt, size int64) (*archive, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if strings.TrimSpace(string(text)) != "little" {
-			return nil, fault.Inputf("%s has the byte order %s: only little-endian files are read", name, quote(string(text)))
+			return nil, fault.Inputf("%s has the byte order %s: only little-endian files are read", name, tensor.Quote(string(text)))
 		}
 	}
 	return a, nil
@@ -91,21 +92,21 @@ func (a *archive) read(f *zip.File, limit int64) ([]byte, error) {
 	size := int64(f.UncompressedSize64)
 	switch {
 	case size < 0 || size > limit:
-		return nil, fault.Inputf("entry %s claims %d bytes, expected at most %d", quote(f.Name), f.UncompressedSize64, limit)
+		return nil, fault.Inputf("entry %s claims %d bytes, expected at most %d", tensor.Quote(f.Name), f.UncompressedSize64, limit)
 	case f.Flags&1 != 0:
-		return nil, fault.Inputf("entry %s is encrypted", quote(f.Name))
+		return nil, fault.Inputf("entry %s is encrypted", tensor.Quote(f.Name))
 	case f.Method == zip.Store:
 		if a.stored += size; a.stored > a.size {
-			return nil, fault.Inputf("entry %s claims %d bytes, more than the file has", quote(f.Name), size)
+			return nil, fault.Inputf("entry %s claims %d bytes, more than the file has", tensor.Quote(f.Name), size)
 		}
 	default:
 		if a.inflated += size; a.inflated > maxGrowth*a.size+growthSlack {
-			return nil, fault.Inputf("entry %s claims %d bytes, over %d times the file: save it uncompressed", quote(f.Name), size, maxGrowth)
+			return nil, fault.Inputf("entry %s claims %d bytes, over %d times the file: save it uncompressed", tensor.Quote(f.Name), size, maxGrowth)
 		}
 	}
 	r, err := f.Open()
 	if err != nil {
-		return nil, fmt.Errorf("entry %s: %w", quote(f.Name), damaged(err))
+		return nil, fmt.Errorf("entry %s: %w", tensor.Quote(f.Name), damaged(err))
 	}
 	defer r.Close()
 	var data []byte
@@ -124,7 +125,7 @@ func (a *archive) read(f *zip.File, limit int64) ([]byte, error) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return nil, fmt.Errorf("entry %s: %w", quote(f.Name), damaged(err))
+		return nil, fmt.Errorf("entry %s: %w", tensor.Quote(f.Name), damaged(err))
 	}
 	return data, nil
 }
@@ -136,10 +137,10 @@ func (a *archive) storage(s *storageRef) ([]byte, error) {
 	if !ok {
 		f := a.entries[a.root+"/data/"+s.key]
 		if f == nil {
-			return nil, fault.Inputf("refers to storage %s, which the file does not hold", quote(s.key))
+			return nil, fault.Inputf("refers to storage %s, which the file does not hold", tensor.Quote(s.key))
 		}
 		if f.UncompressedSize64 != uint64(want) {
-			return nil, fault.Inputf("needs %d bytes in storage %s, the file holds %d", want, quote(s.key), f.UncompressedSize64)
+			return nil, fault.Inputf("needs %d bytes in storage %s, the file holds %d", want, tensor.Quote(s.key), f.UncompressedSize64)
 		}
 		var err error
 		if data, err = a.read(f, want); err != nil {
@@ -148,7 +149,7 @@ func (a *archive) storage(s *storageRef) ([]byte, error) {
 		a.storages[s.key] = data
 	}
 	if int64(len(data)) != want {
-		return nil, fault.Inputf("needs %d bytes in storage %s, another tensor needs %d", want, quote(s.key), len(data))
+		return nil, fault.Inputf("needs %d bytes in storage %s, another tensor needs %d", want, tensor.Quote(s.key), len(data))
 	}
 	return data, nil
 }
@@ -156,15 +157,15 @@ func (a *archive) storage(s *storageRef) ([]byte, error) {
 // tensor returns t in row-major order. If t is stored in that order, the result shares the
 // storage's memory.
 func (a *archive) tensor(t *tensorRef) (Tensor, error) {
-	n, ok := elements(t.shape)
+	n, ok := tensor.Count(t.shape)
 	if !ok || n > max(t.storage.elements, smallTensor) {
-		return Tensor{}, fault.Inputf("claims shape %s on a storage of %d elements", shapeText(t.shape), t.storage.elements)
+		return Tensor{}, fault.Inputf("claims shape %s on a storage of %d elements", tensor.ShapeText(t.shape), t.storage.elements)
 	}
 	last := t.offset // index of the last element of the storage that t reaches
 	for i, size := range t.shape {
 		if n > 0 && size > 1 && t.stride[i] > (t.storage.elements-last)/(size-1) {
 			return Tensor{}, fault.Inputf("with shape %s, strides %s and offset %d exceeds its storage of %d elements",
-				shapeText(t.shape), shapeText(t.stride), t.offset, t.storage.elements)
+				tensor.ShapeText(t.shape), tensor.ShapeText(t.stride), t.offset, t.storage.elements)
 		}
 		if n > 0 {
 			last += (size - 1) * t.stride[i]
@@ -175,19 +176,19 @@ func (a *archive) tensor(t *tensorRef) (Tensor, error) {
 	}
 	width := t.storage.dtype.Size()
 	if n == 0 {
-		return Tensor{t.storage.dtype, t.shape, nil}, nil
+		return Tensor{DType: t.storage.dtype, Shape: t.shape, Data: nil}, nil
 	}
 	data, err := a.storage(t.storage)
 	if err != nil {
 		return Tensor{}, err
 	}
 	if rowMajor(t.shape, t.stride) {
-		return Tensor{t.storage.dtype, t.shape, data[t.offset*width : (t.offset+n)*width]}, nil
+		return Tensor{DType: t.storage.dtype, Shape: t.shape, Data: data[t.offset*width : (t.offset+n)*width]}, nil
 	}
 	if a.copied += int64(n * width); a.copied > 2*a.size+growthSlack {
 		return Tensor{}, fault.Inputf("and the strided tensors before it need more than twice the file's size: save contiguous tensors")
 	}
-	return Tensor{t.storage.dtype, t.shape, gather(data, t, n, width)}, nil
+	return Tensor{DType: t.storage.dtype, Shape: t.shape, Data: gather(data, t, n, width)}, nil
 }
 
 // rowMajor reports whether the strides are those of a row-major array without gaps.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/graph"
 )
@@ -34,11 +35,7 @@ func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, 
 		calibrated, err = c.calibratedGraph(float32(scale), float32(offset))
 		return calibrated, 1, err
 	}
-	s, err := c.seek()
-	if err != nil {
-		return nil, 0, err
-	}
-	l, err := s.roles(c.Architecture.FieldDims)
+	l, err := c.state().Roles()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -46,24 +43,24 @@ func (c *Checkpoint) Calibrated(scale, offset float64) (calibrated *Checkpoint, 
 	changed.Tensors, changed.Compact, changed.Composed = maps.Clone(c.Tensors), nil, nil
 	f := folder{from: c, to: &changed}
 	table = 1
-	f.affine(l.output.weight, scale, 0)
+	f.affine(l.Output.Weight, scale, 0)
 	if l.Kind == model.FM || l.Kind == model.DeepFM {
 		table = float32(math.Sqrt(scale))
-		f.affine(l.embedding, float64(table), 0)
-		if len(l.hidden) > 0 {
-			f.affine(l.hidden[0].weight, 1/float64(table), 0)
+		f.affine(l.Embedding, float64(table), 0)
+		if len(l.Layers) > 0 {
+			f.affine(l.Layers[0].Weight, 1/float64(table), 0)
 		}
 	}
-	for _, key := range l.firstOrder {
+	for _, key := range l.FirstOrder {
 		f.affine(key, scale, 0)
 	}
-	f.affine(l.linear, scale/float64(table), 0)
-	f.affine(l.product, scale, 0)
-	if l.bias != "" {
-		f.affine(l.bias, scale, offset)
+	f.affine(l.Linear, scale/float64(table), 0)
+	f.affine(l.Product, scale, 0)
+	if l.Bias != "" {
+		f.affine(l.Bias, scale, offset)
 		offset = 0
 	}
-	f.affine(l.output.bias, scale, offset)
+	f.affine(l.Output.Bias, scale, offset)
 	return &changed, table, f.err
 }
 
@@ -77,7 +74,7 @@ func (c *Checkpoint) calibratedGraph(scale, offset float32) (*Checkpoint, error)
 		op    string
 		value float32
 	}{{"Mul", scale}, {"Add", offset}} {
-		if !finite(step.value) {
+		if !tensor.Finite(step.value) {
 			return nil, c.inputf("the calibration by scale %g and offset %g exceeds the range of float32", scale, offset)
 		}
 		name := "calibration." + step.op
@@ -97,7 +94,7 @@ func (c *Checkpoint) calibratedGraph(scale, offset float32) (*Checkpoint, error)
 		if _, known := c.Tensors[key]; !known {
 			changed.Keys = append(changed.Keys, key)
 		}
-		changed.Tensors[key] = float32Tensor(w.Shape, w.Floats)
+		changed.Tensors[key] = tensor.FromFloat32s(w.Shape, w.Floats)
 	}
 	return &changed, nil
 }
@@ -121,10 +118,10 @@ func (f *folder) affine(key string, scale, offset float64) {
 	mapped := make([]float32, len(values))
 	for i, v := range values {
 		mapped[i] = float32(float64(scale*float64(v)) + offset)
-		if !finite(mapped[i]) {
+		if !tensor.Finite(mapped[i]) {
 			f.err = f.from.inputf("tensor %s exceeds the range of float32 after calibration by scale %g and offset %g", key, scale, offset)
 			return
 		}
 	}
-	f.to.Tensors[key] = float32Tensor(f.from.Tensors[key].Shape, mapped)
+	f.to.Tensors[key] = tensor.FromFloat32s(f.from.Tensors[key].Shape, mapped)
 }

@@ -18,6 +18,8 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/family"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/composed"
 	"shaver/internal/click/model"
@@ -28,9 +30,28 @@ import (
 const (
 	metaFormat       = "format" // "pt" = the names and layout of PyTorch
 	metaArchitecture = "shaver.architecture"
-	metaFamily       = "shaver.family"   // what the tensors of another framework do not say
 	metaAliases      = "shaver.aliases"  // JSON object: other names of tensors, and their keys in Tensors
 	metaTraining     = "shaver.training" // JSON object: how shaver trained the model
+)
+
+// Tensor is a tensor of a checkpoint, of package tensor.
+type Tensor = tensor.Tensor
+
+// DType is the type of a tensor's elements.
+type DType = tensor.DType
+
+// The element types.
+const (
+	F64  = tensor.F64
+	F32  = tensor.F32
+	F16  = tensor.F16
+	BF16 = tensor.BF16
+	I64  = tensor.I64
+	I32  = tensor.I32
+	I16  = tensor.I16
+	I8   = tensor.I8
+	U8   = tensor.U8
+	Bool = tensor.Bool
 )
 
 // Checkpoint is a state dict of known architecture. It is read-only and may be shared
@@ -144,7 +165,7 @@ func readPart(path string, o Options) (*Checkpoint, error) {
 		return readPTH(path, f, info.Size(), o.StateDict, sidecarFile(path))
 	}
 	if o.StateDict != "" {
-		return nil, fault.Inputf("%s is not a .pth file, so it holds no state dict under %s", path, quote(o.StateDict))
+		return nil, fault.Inputf("%s is not a .pth file, so it holds no state dict under %s", path, tensor.Quote(o.StateDict))
 	}
 	if isONNX(path, head[:n]) {
 		return readONNX(path, o)
@@ -168,11 +189,30 @@ func Parse(name string, data []byte) (*Checkpoint, error) {
 	return readSafetensors(name, data, noSidecar)
 }
 
+// ReadState reads the tensors of a .pth or safetensors file without recognising the model.
+// stateDict is as in Options. Package family is tested with it.
+func ReadState(path, stateDict string) (*family.State, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var c *Checkpoint
+	if isZip(data) {
+		c, _, _, err = parsePTH(path, bytes.NewReader(data), int64(len(data)), stateDict)
+	} else {
+		c, _, err = parseTensors(path, data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.state(), nil
+}
+
 func isZip(data []byte) bool {
 	return bytes.HasPrefix(data, []byte("PK\x03\x04")) || bytes.HasPrefix(data, []byte("PK\x05\x06"))
 }
 
-func noSidecar(string) (*statement, error) { return nil, nil }
+func noSidecar(string) (*family.Statement, error) { return nil, nil }
 
 // ParseModel reads a safetensors file, dense or compact, and returns its model. The model
 // shares data's memory, which must not be changed. A compact table is not inflated, so
@@ -189,7 +229,7 @@ func ParseModel(name string, data []byte) (*model.Model, error) {
 	return c.Model()
 }
 
-func readSafetensors(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
+func readSafetensors(name string, data []byte, sidecar family.Lookup) (*Checkpoint, error) {
 	c, err := parseState(name, data, sidecar)
 	if err != nil {
 		return nil, err
@@ -203,29 +243,27 @@ func readSafetensors(name string, data []byte, sidecar lookup) (*Checkpoint, err
 }
 
 // parseState reads a safetensors file. It leaves a compact table without data in Tensors.
-func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
-	entries, metadata, err := parseSafetensors(name, data)
+func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, error) {
+	c, metadata, err := parseTensors(name, data)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkDigest(name, data, metadata); err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name, unordered: true}
-	for _, e := range entries {
-		c.add(e.key, e.Tensor)
-	}
 	if is, err := c.takeGraph(metadata); is {
 		return c, err
 	}
-	var said []statement
+	var said []family.Statement
 	if _, ok := metadata[metaArchitecture]; ok {
-		s := statement{from: "metadata " + metaArchitecture}
+		s := family.Statement{From: "metadata " + metaArchitecture}
 		if err := unmarshalArchitecture(metadata, &s); err != nil {
 			return nil, fault.Inputf("%s: %w", name, err)
 		}
-		if err := takeFamily(metadata, &s); err != nil {
-			return nil, fault.Inputf("%s: %w", name, err)
+		if text, ok := metadata[family.MetadataKey]; ok {
+			if err := s.TakeMetadata(text); err != nil {
+				return nil, fault.Inputf("%s: %w", name, err)
+			}
 		}
 		said = append(said, s)
 	}
@@ -251,7 +289,7 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 		return nil, err
 	}
 	if key := metadata[metaEmbeddingKey]; c.Compact != nil && key != c.EmbeddingKey {
-		return nil, c.inputf("compact form: metadata %s is %s, but the table's key is %s", metaEmbeddingKey, quote(key), c.EmbeddingKey)
+		return nil, c.inputf("compact form: metadata %s is %s, but the table's key is %s", metaEmbeddingKey, tensor.Quote(key), c.EmbeddingKey)
 	}
 	if isComposed {
 		if c.EmbeddingKey != composedKey {
@@ -260,6 +298,20 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 		return c, c.compose()
 	}
 	return c, nil
+}
+
+// parseTensors returns the tensors of a safetensors file, whose model is not yet recognised, and
+// its metadata.
+func parseTensors(name string, data []byte) (*Checkpoint, map[string]string, error) {
+	entries, metadata, err := parseSafetensors(name, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name, unordered: true}
+	for _, e := range entries {
+		c.add(e.key, e.Tensor)
+	}
+	return c, metadata, nil
 }
 
 // add appends a tensor under a new key.
@@ -276,7 +328,7 @@ func (c *Checkpoint) inputf(format string, args ...any) error {
 // floats returns the values of a tensor. The result may share the tensor's memory and is
 // read-only.
 func (c *Checkpoint) floats(key string) ([]float32, error) {
-	values, err := c.Tensors[key].float32View()
+	values, err := c.Tensors[key].Float32View()
 	if err != nil {
 		return nil, c.inputf("tensor %s %w", key, err)
 	}
@@ -294,7 +346,7 @@ func (c *Checkpoint) Embedding() ([]float32, error) {
 func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
 	old := c.Tensors[c.EmbeddingKey]
 	if len(table) != old.Elements() {
-		panic(fmt.Sprintf("checkpoint: WithEmbedding: table of %d entries, expected shape %s", len(table), shapeText(old.Shape)))
+		panic(fmt.Sprintf("checkpoint: WithEmbedding: table of %d entries, expected shape %s", len(table), tensor.ShapeText(old.Shape)))
 	}
 	changed := *c
 	changed.Compact, changed.Composed = nil, nil
@@ -302,7 +354,7 @@ func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
 	for key, t := range c.Tensors {
 		changed.Tensors[key] = t
 	}
-	changed.Tensors[c.EmbeddingKey] = float32Tensor(old.Shape, table)
+	changed.Tensors[c.EmbeddingKey] = tensor.FromFloat32s(old.Shape, table)
 	return &changed
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
+	"shaver/internal/click/checkpoint/family"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 )
@@ -185,7 +187,7 @@ func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encod
 	f := c.compactFile(parts.Fields, v)
 	data := map[string][]byte{
 		tensorValues: parts.Values, tensorRows: parts.Rows, tensorColumns: parts.Columns,
-		tensorCodebook: float32Tensor(nil, baseline).Data, tensorSteps: float32Tensor(nil, parts.Steps).Data,
+		tensorCodebook: tensor.FromFloat32s(nil, baseline).Data, tensorSteps: tensor.FromFloat32s(nil, parts.Steps).Data,
 	}
 	for i := range f.entries {
 		if own, ok := data[f.entries[i].key]; ok {
@@ -216,9 +218,9 @@ func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
 // them by the table's tensor, without data.
 func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	if v := metadata[metaCompact]; v != compactVersion && v != unsealedVersion {
-		return fault.Inputf("version %s, expected %s", quote(v), compactVersion)
+		return fault.Inputf("version %s, expected %s", tensor.Quote(v), compactVersion)
 	}
-	var s statement
+	var s family.Statement
 	if err := unmarshalArchitecture(metadata, &s); err != nil {
 		return err
 	}
@@ -226,8 +228,8 @@ func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 		return fault.Inputf("metadata %s lacks dim or field_dims", metaArchitecture)
 	}
 	key := metadata[metaEmbeddingKey]
-	if err := checkKey(key); err != nil || strings.HasPrefix(key, ownTensors) {
-		return fault.Inputf("metadata %s is %s, expected the key of the embedding table", metaEmbeddingKey, quote(key))
+	if err := tensor.CheckKey(key); err != nil || strings.HasPrefix(key, ownTensors) {
+		return fault.Inputf("metadata %s is %s, expected the key of the embedding table", metaEmbeddingKey, tensor.Quote(key))
 	}
 	if _, ok := c.Tensors[key]; ok {
 		return fault.Inputf("tensor %s is stored both as a tensor and in compact form", key)
@@ -244,10 +246,10 @@ func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 // takeCompactGraph is takeCompact for a model of Kind Graph, whose architecture is known.
 func (c *Checkpoint) takeCompactGraph(metadata map[string]string) error {
 	if v := metadata[metaCompact]; v != graphVersion {
-		return fault.Inputf("version %s, expected %s for a model of kind %s", quote(v), graphVersion, model.Graph)
+		return fault.Inputf("version %s, expected %s for a model of kind %s", tensor.Quote(v), graphVersion, model.Graph)
 	}
 	if key := metadata[metaEmbeddingKey]; key != graphEmbedding {
-		return fault.Inputf("metadata %s is %s, expected %s", metaEmbeddingKey, quote(key), graphEmbedding)
+		return fault.Inputf("metadata %s is %s, expected %s", metaEmbeddingKey, tensor.Quote(key), graphEmbedding)
 	}
 	if _, ok := c.Tensors[graphEmbedding]; ok {
 		return fault.Inputf("tensor %s is stored both as a tensor and in compact form", graphEmbedding)
@@ -291,24 +293,24 @@ func (c *Checkpoint) takeParts(key string, a *model.Architecture, metadata map[s
 		t, ok := c.Tensors[key]
 		fits := len(t.Shape) == len(shape)
 		for i := 0; fits && i < len(shape); i++ {
-			fits = shape[i] == t.Shape[i] || shape[i] == anySize
+			fits = shape[i] == t.Shape[i] || shape[i] == tensor.AnySize
 		}
 		known := false
 		for _, dtype := range types {
 			known = known || t.DType == dtype
 		}
 		if failed == nil && (!ok || !fits || !known) {
-			failed = fault.Inputf("expected tensor %s of type %v and shape %s, found %s %s", key, types, shapeText(shape), t.DType, shapeText(t.Shape))
+			failed = fault.Inputf("expected tensor %s of type %v and shape %s, found %s %s", key, types, tensor.ShapeText(shape), t.DType, tensor.ShapeText(t.Shape))
 		}
 		delete(c.Tensors, key)
 		return t
 	}
-	values := take(tensorValues, []DType{F32, F16, U8}, anySize)
+	values := take(tensorValues, []DType{F32, F16, U8}, tensor.AnySize)
 	codebook := take(tensorCodebook, []DType{F32}, codebookShape(a)...)
 	parts := &compact.Parts{
 		Fields: fields, Values: values.Data,
-		Rows:    take(tensorRows, []DType{U8}, anySize).Data,
-		Columns: take(tensorColumns, []DType{U8}, anySize).Data,
+		Rows:    take(tensorRows, []DType{U8}, tensor.AnySize).Data,
+		Columns: take(tensorColumns, []DType{U8}, tensor.AnySize).Data,
 	}
 	v := compact.Float32
 	switch values.DType {

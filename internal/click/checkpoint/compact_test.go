@@ -6,11 +6,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"shaver/internal/base/fault"
 	"slices"
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 )
@@ -23,9 +24,9 @@ func fmOf(t *testing.T, n, dim int) *Checkpoint {
 		table[i] = float32(i%7) - 3 // every seventh value is 0
 	}
 	entries := []entry{
-		{"embedding.weight", float32Tensor([]int{n, dim}, table)},
-		{"fc.weight", float32Tensor([]int{n, 1}, make([]float32, n))},
-		{"_bias", float32Tensor([]int{1}, make([]float32, 1))},
+		{"embedding.weight", tensor.FromFloat32s([]int{n, dim}, table)},
+		{"fc.weight", tensor.FromFloat32s([]int{n, 1}, make([]float32, n))},
+		{"_bias", tensor.FromFloat32s([]int{1}, make([]float32, 1))},
 		offsetsOf(0, 1),
 	}
 	c, err := Parse("fm", fileBytes(entries, nil))

@@ -10,6 +10,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 )
@@ -126,7 +127,7 @@ func TestCompactGraphRefuses(t *testing.T) {
 			_, err := Parse("m", resealed(f.entries, metadata))
 			wantInput(t, err, test.want)
 		}
-		entries := append(slices.Clone(f.entries), entry{graphEmbedding, float32Tensor([]int{1}, []float32{1})})
+		entries := append(slices.Clone(f.entries), entry{graphEmbedding, tensor.FromFloat32s([]int{1}, []float32{1})})
 		_, err = Parse("m", resealed(entries, f.metadata))
 		wantInput(t, err, "m: compact form: tensor embedding is stored both as a tensor and in compact form")
 		for i, e := range f.entries {
@@ -134,7 +135,7 @@ func TestCompactGraphRefuses(t *testing.T) {
 				continue
 			}
 			entries := slices.Clone(f.entries)
-			entries[i] = entry{tensorCodebook, float32Tensor([]int{1}, []float32{1})}
+			entries[i] = entry{tensorCodebook, tensor.FromFloat32s([]int{1}, []float32{1})}
 			_, err := Parse("m", resealed(entries, f.metadata))
 			wantInput(t, err, "m: compact form: expected tensor shaver.codebook of type [F32] and shape ")
 		}
@@ -174,7 +175,7 @@ func TestCompactGraphBomb(t *testing.T) {
 	f.metadata[metaFields] = string(mustMarshal(slices.Repeat([]compact.Field{{Form: compact.None}}, len(a.LookUps))))
 	for i, e := range f.entries {
 		if e.key == tensorRows || e.key == tensorColumns || e.key == tensorValues {
-			f.entries[i].Tensor = Tensor{e.DType, []int{0}, nil}
+			f.entries[i].Tensor = Tensor{DType: e.DType, Shape: []int{0}, Data: nil}
 		}
 	}
 	data := resealed(f.entries, f.metadata)

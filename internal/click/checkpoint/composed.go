@@ -9,6 +9,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
+	"shaver/internal/click/checkpoint/family"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/composed"
 	"shaver/internal/click/model"
@@ -52,12 +54,12 @@ func (c *Checkpoint) composedFile() (*file, error) {
 		return nil, c.inputf("composed table: %w", err)
 	}
 	if c.EmbeddingKey != composedKey {
-		return nil, c.inputf("the key of the table is %s: a composed table needs %s", quote(c.EmbeddingKey), composedKey)
+		return nil, c.inputf("the key of the table is %s: a composed table needs %s", tensor.Quote(c.EmbeddingKey), composedKey)
 	}
 	tensors := c.split()
 	delete(tensors, composedKey)
 	for k, w := range t.Tensors {
-		tensors[composedPrefix+w.Name] = float32Tensor(w.Shape, w.Values)
+		tensors[composedPrefix+w.Name] = tensor.FromFloat32s(w.Shape, w.Values)
 		if t.Shape.Scheme == composed.CERP {
 			tensors[keptKeys[k]] = maskTensor(w.Shape, t.Kept[k])
 		}
@@ -67,7 +69,7 @@ func (c *Checkpoint) composedFile() (*file, error) {
 		for _, f := range t.Cache {
 			data = binary.LittleEndian.AppendUint32(data, uint32(f))
 		}
-		tensors[tensorCached] = Tensor{I32, []int{t.Shape.Cached}, data}
+		tensors[tensorCached] = Tensor{DType: I32, Shape: []int{t.Shape.Cached}, Data: data}
 	}
 	metadata := c.metadata(map[string]string{metaComposed: composedVersion, metaTable: string(mustMarshal(t.Shape)), metaDigest: seal.Blank})
 	c.addTraining(metadata)
@@ -104,7 +106,7 @@ func maskTensor(shape []int, kept []bool) Tensor {
 			data[i] = 0
 		}
 	}
-	return Tensor{U8, shape, data}
+	return Tensor{DType: U8, Shape: shape, Data: data}
 }
 
 // checkComposed returns an error if a table does not fit c or is not complete.
@@ -134,7 +136,7 @@ func checkInflation(a *model.Architecture, fileSize int64) error {
 // the table, without data. fileSize, in bytes, bounds the table.
 func (c *Checkpoint) takeComposed(metadata map[string]string, fileSize int64) error {
 	if v := metadata[metaComposed]; v != composedVersion {
-		return fault.Inputf("version %s, expected %s", quote(v), composedVersion)
+		return fault.Inputf("version %s, expected %s", tensor.Quote(v), composedVersion)
 	}
 	t := &composed.Table{}
 	if err := json.Unmarshal([]byte(metadata[metaTable]), &t.Shape); err != nil {
@@ -143,7 +145,7 @@ func (c *Checkpoint) takeComposed(metadata map[string]string, fileSize int64) er
 	if err := t.Shape.Validate(); err != nil {
 		return fault.Inputf("metadata %s: %w", metaTable, err)
 	}
-	var s statement
+	var s family.Statement
 	if err := unmarshalArchitecture(metadata, &s); err != nil {
 		return err
 	}
@@ -178,7 +180,7 @@ func (c *Checkpoint) takeTensors(t *composed.Table) error {
 	take := func(key string, dtype DType, shape []int) (Tensor, error) {
 		found, ok := c.Tensors[key]
 		if !ok || found.DType != dtype || !slices.Equal(found.Shape, shape) {
-			return found, fault.Inputf("expected tensor %s of type %s and shape %s, found %s %s", key, dtype, shapeText(shape), found.DType, shapeText(found.Shape))
+			return found, fault.Inputf("expected tensor %s of type %s and shape %s, found %s %s", key, dtype, tensor.ShapeText(shape), found.DType, tensor.ShapeText(found.Shape))
 		}
 		delete(c.Tensors, key)
 		return found, nil
@@ -225,7 +227,7 @@ func (c *Checkpoint) compose() error {
 	values := make([]float32, table.Elements())
 	c.Composed.All(values)
 	for i, x := range values {
-		if !finite(x) {
+		if !tensor.Finite(x) {
 			return c.inputf("composed table: entry %d is %v, expected finite numbers", i, x)
 		}
 	}

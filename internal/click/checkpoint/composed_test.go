@@ -11,6 +11,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/composed"
 )
 
@@ -166,7 +167,7 @@ func TestHostileComposedFiles(t *testing.T) {
 		"version \"2\", expected 1":                {"qr", func(f *file) { f.metadata[metaComposed] = "2" }},
 		"lacks dim":                                {"qr", func(f *file) { f.metadata[metaArchitecture] = "{}" }},
 		"is stored next to": {"qr", func(f *file) {
-			f.entries = append(f.entries, entry{composedKey, float32Tensor([]int{9, 2}, make([]float32, 18))})
+			f.entries = append(f.entries, entry{composedKey, tensor.FromFloat32s([]int{9, 2}, make([]float32, 18))})
 			arrange(f.entries)
 		}},
 		"has the value NaN": {"tt", func(f *file) { copy(find(f, "embedding.tt_cores.0").Data, []byte{0, 0, 0xc0, 0x7f}) }},
@@ -189,7 +190,7 @@ func TestHostileComposedFiles(t *testing.T) {
 		f.metadata[metaTable] = string(mustMarshal(s))
 		f.metadata[metaArchitecture] = `{"kind":"deepfm","field_dims":[1073741824],"dim":2}`
 		for _, w := range s.Tensors() {
-			find(f, composedPrefix+w.Name).Tensor = float32Tensor(w.Shape, make([]float32, w.Elements()))
+			find(f, composedPrefix+w.Name).Tensor = tensor.FromFloat32s(w.Shape, make([]float32, w.Elements()))
 		}
 	})
 	if _, err := Parse("m", large); err == nil || !strings.Contains(err.Error(), "claims") {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 
+	"shaver/internal/click/checkpoint/family"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/match"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/dissect"
@@ -67,7 +69,7 @@ func (c *Checkpoint) takeKnown(n *dissect.Network, found *match.Network, dims []
 	for _, size := range dims {
 		features += size
 	}
-	table := Tensor{F32, []int{features, found.Dim}, make([]byte, 0, features*found.Dim*F32.Size())}
+	table := Tensor{DType: F32, Shape: []int{features, found.Dim}, Data: make([]byte, 0, features*found.Dim*F32.Size())}
 	for j, k := range found.Embedding {
 		c.origin.take(n, k)
 		values, err := lookUpRows(n, k, dims[j])
@@ -97,17 +99,17 @@ func (c *Checkpoint) takeKnown(n *dissect.Network, found *match.Network, dims []
 			}
 			all = append(all, sums...)
 		}
-		c.add("fc.weight", float32Tensor([]int{features, 1}, all))
+		c.add("fc.weight", tensor.FromFloat32s([]int{features, 1}, all))
 	}
 	if found.Linear != nil {
-		c.add("_linear.weight", float32Tensor([]int{1, len(found.Linear)}, found.Linear))
+		c.add("_linear.weight", tensor.FromFloat32s([]int{1, len(found.Linear)}, found.Linear))
 	}
 	if found.Kind != model.DCNv2 || found.FirstOrder != nil || found.Linear != nil || found.Bias != 0 {
-		c.add("_bias", float32Tensor([]int{1}, []float32{found.Bias}))
+		c.add("_bias", tensor.FromFloat32s([]int{1}, []float32{found.Bias}))
 	}
 	linear := func(prefix string, l *model.Linear) {
-		c.add(prefix+"weight", float32Tensor([]int{l.Out, l.In}, l.Weight))
-		c.add(prefix+"bias", float32Tensor([]int{l.Out}, l.Bias))
+		c.add(prefix+"weight", tensor.FromFloat32s([]int{l.Out, l.In}, l.Weight))
+		c.add(prefix+"bias", tensor.FromFloat32s([]int{l.Out}, l.Bias))
 	}
 	for l := range found.Cross {
 		linear("cross_head.layers."+strconv.Itoa(l)+".", &found.Cross[l])
@@ -122,10 +124,10 @@ func (c *Checkpoint) takeKnown(n *dissect.Network, found *match.Network, dims []
 		linear(mlp+strconv.Itoa(at)+".", &l.Linear)
 		if at++; l.Norm != nil {
 			norm := mlp + strconv.Itoa(at) + "."
-			c.add(norm+"weight", float32Tensor([]int{l.Out}, l.Norm.Gamma))
-			c.add(norm+"bias", float32Tensor([]int{l.Out}, l.Norm.Beta))
-			c.add(norm+"running_mean", float32Tensor([]int{l.Out}, l.Norm.Mean))
-			c.add(norm+"running_var", float32Tensor([]int{l.Out}, l.Norm.Variance))
+			c.add(norm+"weight", tensor.FromFloat32s([]int{l.Out}, l.Norm.Gamma))
+			c.add(norm+"bias", tensor.FromFloat32s([]int{l.Out}, l.Norm.Beta))
+			c.add(norm+"running_mean", tensor.FromFloat32s([]int{l.Out}, l.Norm.Mean))
+			c.add(norm+"running_var", tensor.FromFloat32s([]int{l.Out}, l.Norm.Variance))
 			at++
 		}
 		at++ // ReLU
@@ -136,8 +138,8 @@ func (c *Checkpoint) takeKnown(n *dissect.Network, found *match.Network, dims []
 		}
 		linear(output, &found.Output)
 	}
-	said := statement{from: "the graph", Kind: &found.Kind, FieldDims: dims}
-	if err := c.recognise([]statement{said}, nil, noSidecar); err != nil {
+	said := family.Statement{From: "the graph", Kind: &found.Kind, FieldDims: dims}
+	if err := c.recognise([]family.Statement{said}, nil, noSidecar); err != nil {
 		return err
 	}
 	for _, f := range n.Fields {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/click/checkpoint/family/familytest"
 	"shaver/internal/click/model"
 )
 
@@ -24,9 +25,9 @@ type pair struct {
 func pairs(t *testing.T) []pair {
 	t.Helper()
 	var all []pair
-	for _, c := range familyCases(t) {
-		if path := filepath.Join(familyFolder, c.name+".onnx"); exists(path) {
-			all = append(all, pair{c.name, path, c.copyTo(t, t.TempDir(), c.said()), c.Rows})
+	for _, c := range familytest.Cases(t, familyFolder) {
+		if path := filepath.Join(familyFolder, c.Name+".onnx"); exists(path) {
+			all = append(all, pair{c.Name, path, c.CopyTo(t, t.TempDir(), c.Said()), c.Rows})
 		}
 	}
 	rows := all[0].rows
@@ -35,8 +36,8 @@ func pairs(t *testing.T) []pair {
 		if name == "own-widedeep" { // whose tensors have the names of those of a DeepFM
 			said = `{"kind": "widedeep", "field_dims": [7, 11, 5, 4, 3]}`
 		}
-		c := familyCase{File: name + ".pth"}
-		all = append(all, pair{name, filepath.Join(familyFolder, name+".onnx"), c.copyTo(t, t.TempDir(), said), rows})
+		c := familytest.Case{Folder: familyFolder, File: name + ".pth"}
+		all = append(all, pair{name, filepath.Join(familyFolder, name+".onnx"), c.CopyTo(t, t.TempDir(), said), rows})
 	}
 	for _, p := range slices.Clone(all) {
 		if path := strings.TrimSuffix(p.onnx, "onnx") + "dynamo.onnx"; exists(path) {
@@ -88,13 +89,13 @@ func TestPairs(t *testing.T) {
 					t.Errorf("%s of the export is %v, that of the checkpoint %v", name, g, w)
 				}
 			}
-			f := familyCase{Rows: p.rows}
-			near(t, "the fast path", f.logits(got), f.logits(want), 1e-6)
+			f := familytest.Case{Rows: p.rows}
+			familytest.Near(t, "the fast path", f.Logits(got), f.Logits(want), 1e-6)
 			_, generic := mustModel(t, p.onnx, Options{Generic: true})
 			if generic.Kind != model.Graph {
 				t.Fatalf("with Generic it is a %s", generic.Kind)
 			}
-			near(t, "the generic path", f.logits(generic), f.logits(want), 1e-5)
+			familytest.Near(t, "the generic path", f.Logits(generic), f.Logits(want), 1e-5)
 			if digest := o.Digest() == c.Digest(); digest != (strings.HasPrefix(p.name, "own-") && !strings.Contains(p.name, "norm") && p.name != "own-dcnv2-parallel") {
 				t.Errorf("the files of the two have the same digest: %v", digest)
 			}

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 )
 
 // object is an instance of a class that this package does not know. It is inert: its class
@@ -46,7 +47,7 @@ func (o *object) String() string {
 	case isIdentifier(o.class):
 		return "an object of " + o.class
 	}
-	return "an object of " + quote(o.class)
+	return "an object of " + tensor.Quote(o.class)
 }
 
 func isIdentifier(name string) bool {
@@ -122,7 +123,7 @@ func (f *flattening) add(o *object, prefix string, depth int) error {
 	for _, attribute := range []string{"_modules", "_parameters", "_buffers"} {
 		v, _ := o.state.get(attribute)
 		if parts[attribute] = asDict(v); parts[attribute] == nil {
-			return fault.Inputf("has a module %s whose %s is %s, expected a dict", quote(prefix), attribute, describe(v))
+			return fault.Inputf("has a module %s whose %s is %s, expected a dict", tensor.Quote(prefix), attribute, describe(v))
 		}
 		f.items += len(parts[attribute].keys)
 	}
@@ -141,7 +142,7 @@ func (f *flattening) add(o *object, prefix string, depth int) error {
 		for i, key := range parts[attribute].keys {
 			name, ok := key.(string)
 			if !ok {
-				return fault.Inputf("has a module %s with %s for the name of a tensor", quote(prefix), describe(key))
+				return fault.Inputf("has a module %s with %s for the name of a tensor", tensor.Quote(prefix), describe(key))
 			}
 			if v := parts[attribute].values[i]; v != nil && !transient[name] {
 				f.text += len(prefix) + len(name)
@@ -152,7 +153,7 @@ func (f *flattening) add(o *object, prefix string, depth int) error {
 	for i, key := range parts["_modules"].keys {
 		name, ok := key.(string)
 		if !ok {
-			return fault.Inputf("has a module %s with %s for the name of a module", quote(prefix), describe(key))
+			return fault.Inputf("has a module %s with %s for the name of a module", tensor.Quote(prefix), describe(key))
 		}
 		switch child := parts["_modules"].values[i].(type) {
 		case nil:
@@ -161,7 +162,7 @@ func (f *flattening) add(o *object, prefix string, depth int) error {
 				return err
 			}
 		default:
-			return fault.Inputf("has a module %s that is %s", quote(prefix+name), describe(child))
+			return fault.Inputf("has a module %s that is %s", tensor.Quote(prefix+name), describe(child))
 		}
 	}
 	return nil

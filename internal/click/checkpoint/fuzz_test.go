@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 )
@@ -69,7 +70,7 @@ func FuzzSafetensors(f *testing.F) {
 		}
 		for i, e := range entries {
 			g := again[i]
-			if g.key != e.key || g.DType != e.DType || shapeText(g.Shape) != shapeText(e.Shape) || string(g.Data) != string(e.Data) {
+			if g.key != e.key || g.DType != e.DType || tensor.ShapeText(g.Shape) != tensor.ShapeText(e.Shape) || string(g.Data) != string(e.Data) {
 				t.Fatalf("tensor %s changed", e.key)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/graph"
 )
@@ -63,7 +64,7 @@ const (
 // graphKey returns the key of a tensor. If a key cannot have the name, a digest of the
 // name takes its place.
 func graphKey(prefix, name string) string {
-	if key := prefix + name; checkKey(key) == nil {
+	if key := prefix + name; tensor.CheckKey(key) == nil {
 		return key
 	}
 	sum := sha256.Sum256([]byte(name))
@@ -104,7 +105,7 @@ func (c *Checkpoint) takeGraph(metadata map[string]string) (is bool, err error) 
 	}
 	table, ok := c.Tensors[graphEmbedding]
 	if want := embeddingShape(&c.Architecture); !ok || !slices.Equal(table.Shape, want) {
-		return true, c.inputf("tensor %s has shape %s, expected %s", graphEmbedding, shapeText(table.Shape), shapeText(want))
+		return true, c.inputf("tensor %s has shape %s, expected %s", graphEmbedding, tensor.ShapeText(table.Shape), tensor.ShapeText(want))
 	}
 	return true, nil
 }
@@ -153,7 +154,7 @@ func (c *Checkpoint) head() (*graph.Graph, error) {
 	head, err := graph.Decode(c.graph.Head, func(name string) (*graph.Tensor, error) {
 		key := graphKey(graphHead, name)
 		if _, ok := c.Tensors[key]; !ok {
-			return nil, fault.Inputf("there is no tensor %s", quote(key))
+			return nil, fault.Inputf("there is no tensor %s", tensor.Quote(key))
 		}
 		values := r.values(key)
 		return &graph.Tensor{Name: name, Type: graph.Float, Shape: c.Tensors[key].Shape, Floats: values}, r.err
@@ -216,11 +217,11 @@ func (c *Checkpoint) graphModel() (*model.Model, error) {
 			return nil, r.err
 		}
 		if k.Field < 0 || k.Field >= c.Architecture.Fields() {
-			return nil, c.inputf("metadata %s: table %s is read by field %d, of %d fields", metaGraph, quote(k.Table), k.Field, c.Architecture.Fields())
+			return nil, c.inputf("metadata %s: table %s is read by field %d, of %d fields", metaGraph, tensor.Quote(k.Table), k.Field, c.Architecture.Fields())
 		}
 		size := c.Architecture.FieldDims[k.Field]
 		if len(shape) != 2 || k.Offset < 0 || size > shape[0]-k.Offset {
-			return nil, c.inputf("tensor %s has shape %s, but field %d reads rows %d to %d", key, shapeText(shape), k.Field, k.Offset, k.Offset+size-1)
+			return nil, c.inputf("tensor %s has shape %s, but field %d reads rows %d to %d", key, tensor.ShapeText(shape), k.Field, k.Offset, k.Offset+size-1)
 		}
 		l.Dim, l.Values = shape[1], values[k.Offset*shape[1]:(k.Offset+size)*shape[1]]
 		w.Graph.Constants = append(w.Graph.Constants, l)

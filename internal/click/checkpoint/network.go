@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/model"
 )
 
@@ -15,36 +16,32 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 	if c.graph != nil {
 		return c.graphModel()
 	}
-	s, err := c.seek()
-	if err != nil {
-		return nil, err
-	}
-	l, err := s.roles(c.Architecture.FieldDims)
+	l, err := c.state().Roles()
 	if err != nil {
 		return nil, err
 	}
 	r := &weightReader{c: c}
 	w := model.Weights{
-		FirstOrder: r.firstOrder(l), Linear: r.values(l.linear), Product: r.values(l.product),
-		Output: r.linear(l.output), Gates: r.values(l.gates),
+		FirstOrder: r.firstOrder(l), Linear: r.values(l.Linear), Product: r.values(l.Product),
+		Output: r.linear(l.Output), Gates: r.values(l.Gates),
 	}
-	small := c.Compact != nil && c.Tensors[l.embedding].Data == nil
+	small := c.Compact != nil && c.Tensors[l.Embedding].Data == nil
 	if !small {
-		w.Embedding = r.values(l.embedding)
+		w.Embedding = r.values(l.Embedding)
 	}
-	if bias := r.values(l.bias); len(bias) == 1 {
+	if bias := r.values(l.Bias); len(bias) == 1 {
 		w.Bias = bias[0]
 	}
-	for _, keys := range l.hidden {
+	for _, keys := range l.Layers {
 		w.Hidden = append(w.Hidden, r.folded(keys))
 	}
 	if l.Kind == model.NeuMF && r.err == nil {
 		w.Hidden[0] = model.Widen(w.Hidden[0])
 	}
-	for _, keys := range l.mix {
-		w.Mix = append(w.Mix, model.MixLayer{U: r.values(keys.u), C: r.values(keys.c), V: r.values(keys.v), Bias: r.values(keys.bias)})
+	for _, keys := range l.Mix {
+		w.Mix = append(w.Mix, model.MixLayer{U: r.values(keys.U), C: r.values(keys.C), V: r.values(keys.V), Bias: r.values(keys.Bias)})
 	}
-	for _, keys := range l.cross {
+	for _, keys := range l.Cross {
 		w.Cross = append(w.Cross, r.linear(keys))
 	}
 	if r.err != nil {
@@ -81,11 +78,11 @@ func (r *weightReader) values(key string) []float32 {
 }
 
 // firstOrder returns the first-order weights of all fields, or nil if the model has none.
-func (r *weightReader) firstOrder(l *roles) (all []float32) {
-	if len(l.firstOrder) == 1 {
-		return r.values(l.firstOrder[0])
+func (r *weightReader) firstOrder(l *family.Roles) (all []float32) {
+	if len(l.FirstOrder) == 1 {
+		return r.values(l.FirstOrder[0])
 	}
-	for j, key := range l.firstOrder {
+	for j, key := range l.FirstOrder {
 		if key == "" {
 			all = append(all, make([]float32, l.FieldDims[j])...)
 		} else {
@@ -95,30 +92,30 @@ func (r *weightReader) firstOrder(l *roles) (all []float32) {
 	return all
 }
 
-func (r *weightReader) linear(keys linearKeys) model.Linear {
-	if keys.weight == "" {
+func (r *weightReader) linear(keys family.LinearKeys) model.Linear {
+	if keys.Weight == "" {
 		return model.Linear{}
 	}
-	shape := r.c.Tensors[keys.weight].Shape
+	shape := r.c.Tensors[keys.Weight].Shape
 	l := model.Linear{In: shape[len(shape)-1], Out: shape[len(shape)-2]}
-	if keys.stacked {
-		if keys.layer == 0 {
-			r.weights, r.biases = r.values(keys.weight), r.values(keys.bias)
+	if keys.Stacked {
+		if keys.Layer == 0 {
+			r.weights, r.biases = r.values(keys.Weight), r.values(keys.Bias)
 		}
 		if r.err == nil {
-			l.Weight, l.Bias = r.weights[keys.layer*l.In*l.Out:][:l.In*l.Out], r.biases[keys.layer*l.Out:][:l.Out]
+			l.Weight, l.Bias = r.weights[keys.Layer*l.In*l.Out:][:l.In*l.Out], r.biases[keys.Layer*l.Out:][:l.Out]
 		}
 		return l
 	}
-	l.Weight, l.Bias = r.values(keys.weight), r.values(keys.bias)
-	if keys.bias == "" {
+	l.Weight, l.Bias = r.values(keys.Weight), r.values(keys.Bias)
+	if keys.Bias == "" {
 		l.Bias = make([]float32, l.Out)
 	}
 	return l
 }
 
 // folded is like linear, with the layer's BatchNorm folded into it.
-func (r *weightReader) folded(keys linearKeys) model.Linear {
+func (r *weightReader) folded(keys family.LinearKeys) model.Linear {
 	l, n := r.linear(keys), r.norm(keys)
 	if r.err != nil || n == nil {
 		return l
@@ -128,14 +125,14 @@ func (r *weightReader) folded(keys linearKeys) model.Linear {
 
 // norm returns the layer's BatchNorm without the number of its batches, or nil if it has
 // none.
-func (r *weightReader) norm(keys linearKeys) *model.Norm {
-	if !keys.norm {
+func (r *weightReader) norm(keys family.LinearKeys) *model.Norm {
+	if !keys.Norm {
 		return nil
 	}
-	n := &model.Norm{Gamma: r.values(keys.gamma), Beta: r.values(keys.beta), Mean: r.values(keys.mean), Variance: r.values(keys.variance)}
+	n := &model.Norm{Gamma: r.values(keys.Gamma), Beta: r.values(keys.Beta), Mean: r.values(keys.Mean), Variance: r.values(keys.Variance)}
 	for i, v := range n.Variance {
 		if v < 0 && r.err == nil {
-			r.err = r.c.inputf("tensor %s has the value %v at position %s: expected a variance of at least 0", keys.variance, v, fmt.Sprintf("[%d]", i))
+			r.err = r.c.inputf("tensor %s has the value %v at position %s: expected a variance of at least 0", keys.Variance, v, fmt.Sprintf("[%d]", i))
 		}
 	}
 	return n

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/click/checkpoint/family"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 )
@@ -90,7 +92,7 @@ func TestTowers(t *testing.T) {
 				t.Errorf("entry %d of the compact file is %v, expected %v", i, v, want)
 			}
 		}
-		if read.EmbeddingKey != prefix+towerTable || len(read.split()) != len(entries) {
+		if read.EmbeddingKey != prefix+family.TowerTable || len(read.split()) != len(entries) {
 			t.Errorf("the compact file has the table %s and %d tensors", read.EmbeddingKey, len(read.split()))
 		}
 	}
@@ -105,9 +107,9 @@ func TestRefusedTowers(t *testing.T) {
 		wantInput(t, err, "m: ", "tensor")
 		changed := slices.Clone(whole)
 		shape := append([]int{1, 1}, e.Shape...)
-		changed[i] = entry{e.key, Tensor{e.DType, shape, e.Data}}
+		changed[i] = entry{e.key, Tensor{DType: e.DType, Shape: shape, Data: e.Data}}
 		_, err = Parse("m", fileBytes(changed, nil))
-		wantInput(t, err, "tensor "+e.key+" has shape "+shapeText(shape)+", expected [")
+		wantInput(t, err, "tensor "+e.key+" has shape "+tensor.ShapeText(shape)+", expected [")
 	}
 	change := func(key string, tensor Tensor) []byte {
 		changed := slices.Clone(whole)
@@ -120,12 +122,12 @@ func TestRefusedTowers(t *testing.T) {
 		file []byte
 		want string
 	}{
-		{change(user, float32Tensor([]int{3, 2}, make([]float32, 6))), "tensor " + user + " has shape [3, 2], expected [4, 2]"},
-		{change(item, float32Tensor([]int{5, 1}, make([]float32, 5))), "tensor " + item + " has shape [5, 1], expected [5, 2]"},
-		{change(item, Tensor{F16, []int{5, 2}, make([]byte, 20)}), "tensor " + item + " has the type F16, and tensor _mlp.user_emb_table._emb_module.weight has F32"},
-		{change("_mlp.mlp.0.weight", float32Tensor([]int{6, 8}, make([]float32, 48))), "tensor _mlp.mlp.0.weight has shape [6, 8], expected [6, 4]"},
-		{fileBytes(append(slices.Clone(whole), entry{"_gmf.attention.weight", float32Tensor([]int{1}, []float32{1})}), nil), "tensor _gmf.attention.weight of shape [1] belongs to no known layer"},
-		{fileBytes(append(slices.Clone(whole), entry{towerTable, float32Tensor([]int{9, 4}, make([]float32, 36))}), nil), "has no field in its name"},
+		{change(user, tensor.FromFloat32s([]int{3, 2}, make([]float32, 6))), "tensor " + user + " has shape [3, 2], expected [4, 2]"},
+		{change(item, tensor.FromFloat32s([]int{5, 1}, make([]float32, 5))), "tensor " + item + " has shape [5, 1], expected [5, 2]"},
+		{change(item, Tensor{DType: F16, Shape: []int{5, 2}, Data: make([]byte, 20)}), "tensor " + item + " has the type F16, and tensor _mlp.user_emb_table._emb_module.weight has F32"},
+		{change("_mlp.mlp.0.weight", tensor.FromFloat32s([]int{6, 8}, make([]float32, 48))), "tensor _mlp.mlp.0.weight has shape [6, 8], expected [6, 4]"},
+		{fileBytes(append(slices.Clone(whole), entry{"_gmf.attention.weight", tensor.FromFloat32s([]int{1}, []float32{1})}), nil), "tensor _gmf.attention.weight of shape [1] belongs to no known layer"},
+		{fileBytes(append(slices.Clone(whole), entry{family.TowerTable, tensor.FromFloat32s([]int{9, 4}, make([]float32, 36))}), nil), "has no field in its name"},
 		{fileBytes(slices.DeleteFunc(slices.Clone(whole), func(e entry) bool { return strings.HasPrefix(e.key, "_mlp.mlp") }), nil), "hidden layers"},
 		{fileBytes(whole, map[string]string{metaArchitecture: `{"kind":"deepfm"}`}), `says kind "deepfm", the tensors have neumf`},
 		{fileBytes(whole, map[string]string{metaArchitecture: `{"field_dims":[3,6]}`}), "says field_dims [3, 6], the file [4, 5]"},

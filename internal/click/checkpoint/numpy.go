@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"encoding/binary"
 	"math"
+
+	"shaver/internal/click/checkpoint/tensor"
 )
 
 // numpyType is a numpy.dtype of numbers. kind is numpy's letter (b, i, u, f), and size is
@@ -55,7 +57,7 @@ func (t *numpyType) value(data []byte, i int) any {
 	}
 	switch t.size {
 	case 2:
-		return halfToFloat(uint16(bits))
+		return tensor.Half(uint16(bits))
 	case 4:
 		return float64(math.Float32frombits(uint32(bits)))
 	}
@@ -101,7 +103,7 @@ func (a *ndarray) fill(data, dtype, shape any, fortran bool) bool {
 	if !isBytes || !isType || !isShape || fortran && len(sizes) > 1 {
 		return false
 	}
-	if n, ok := elements(sizes); !ok || n*t.size != len(bytes) {
+	if n, ok := tensor.Count(sizes); !ok || n*t.size != len(bytes) {
 		return false
 	}
 	a.data, a.dtype, a.shape = bytes, t, sizes

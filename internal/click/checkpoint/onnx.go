@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/dissect"
 	"shaver/internal/onnx/graph"
@@ -163,7 +164,7 @@ func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 		c.add(graphKey(graphConstants, n.Tables[t].Name), table)
 	}
 	for _, w := range weights {
-		c.add(graphKey(graphHead, w.Name), float32Tensor(w.Shape, w.Floats))
+		c.add(graphKey(graphHead, w.Name), tensor.FromFloat32s(w.Shape, w.Floats))
 	}
 	return nil
 }
@@ -176,15 +177,15 @@ func (c *Checkpoint) setPads(pads map[string]int) error {
 		if j < 0 || k < 0 {
 			var lists []string
 			for _, l := range c.Architecture.Lists {
-				lists = append(lists, quote(c.Fields[l.Field]))
+				lists = append(lists, tensor.Quote(c.Fields[l.Field]))
 			}
 			if lists == nil {
-				return c.inputf("the model has no lists, so %s has no pad id", quote(name))
+				return c.inputf("the model has no lists, so %s has no pad id", tensor.Quote(name))
 			}
-			return c.inputf("there is no list %s, expected one of: %s", quote(name), strings.Join(lists, ", "))
+			return c.inputf("there is no list %s, expected one of: %s", tensor.Quote(name), strings.Join(lists, ", "))
 		}
 		if pad, size := pads[name], c.Architecture.FieldDims[j]; pad < -1 || pad >= size {
-			return c.inputf("list %s has the pad id %d, expected 0 to %d", quote(name), pad, size-1)
+			return c.inputf("list %s has the pad id %d, expected 0 to %d", tensor.Quote(name), pad, size-1)
 		}
 		c.Architecture.Lists[k].Pad, c.graph.Pads[k] = pads[name], PadGiven
 	}
@@ -208,8 +209,8 @@ func simplify(a *model.Architecture) {
 
 // readTables reads some tables into one tensor of the given shape.
 func readTables(n *dissect.Network, tables []int, shape []int) (Tensor, error) {
-	count, _ := elements(shape)
-	t := Tensor{F32, shape, make([]byte, 0, count*F32.Size())}
+	count, _ := tensor.Count(shape)
+	t := Tensor{DType: F32, Shape: shape, Data: make([]byte, 0, count*F32.Size())}
 	for _, i := range tables {
 		table := &n.Tables[i]
 		step := max(1, 4096/table.Dim) // rows

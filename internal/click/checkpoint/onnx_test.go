@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/dissect"
 )
@@ -328,7 +329,7 @@ func TestHostileGraph(t *testing.T) {
 			m[metaGraph] = strings.Replace(m[metaGraph], `"fields":[`, `"fields":["x",`, 1)
 		}, "names 3 fields"},
 		"table": {func(tensors map[string]Tensor, _ map[string]string) {
-			tensors[graphEmbedding] = float32Tensor([]int{3}, []float32{1, 2, 3})
+			tensors[graphEmbedding] = tensor.FromFloat32s([]int{3}, []float32{1, 2, 3})
 		}, "tensor embedding has shape [3], expected [216]"},
 		"weight": {func(tensors map[string]Tensor, _ map[string]string) {
 			for key := range tensors {

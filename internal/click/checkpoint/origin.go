@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/atomicfile"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/dissect"
 	"shaver/internal/onnx/wire"
@@ -44,15 +45,17 @@ type Part struct {
 func (c *Checkpoint) Parts() []Part {
 	a := &c.Architecture
 	var parts []Part
+	state := c.state()
 	rows := 0 // of the tables before the part's
 	table := 0
 	for _, s := range a.Spans() {
 		p := Part{s, c.EmbeddingKey, s.Row}
+		keys := state.TableKeys(s.Field)
 		switch {
 		case c.origin != nil:
 			p.Name, p.From = c.origin.lookUps[s.LookUp].name, c.origin.lookUps[s.LookUp].row
-		case c.joined():
-			p.Name, p.From = forField(c.EmbeddingKey, c.Fields[s.Field]), 0
+		case len(keys) == 1:
+			p.Name, p.From = keys[0], 0
 		case !a.Plain():
 			for ; table < s.Table; table++ {
 				rows += a.Tables[table].Rows
@@ -153,7 +156,7 @@ func WriteONNX(path string, c *Checkpoint, o ONNXOptions) (*ONNXSize, error) {
 	options := wire.Options{Data: filepath.Base(DataFile(path)), Compact: o.Compact}
 	if o.Scale != 0 || o.Offset != 0 {
 		k := &wire.Calibration{End: n.End, Scale: float32(o.Scale), Offset: float32(o.Offset)}
-		if !(k.Scale > 0) || !finite(k.Scale) || !finite(k.Offset) {
+		if !(k.Scale > 0) || !tensor.Finite(k.Scale) || !tensor.Finite(k.Offset) {
 			return nil, c.inputf("the calibration by scale %g and offset %g exceeds the range of float32", o.Scale, o.Offset)
 		}
 		options.Calibration = k
@@ -196,7 +199,7 @@ func (c *Checkpoint) tables(n *dissect.Network) ([]wire.Table, error) {
 	for _, p := range c.Parts() {
 		at := c.origin.lookUps[p.LookUp].table
 		if at >= len(n.Tables) || n.Tables[at].Name != p.Name || n.Tables[at].Dim != p.Dim || p.Rows > n.Tables[at].Rows-p.From {
-			return nil, c.inputf("the file changed while it was in use: table %s is another one", quote(p.Name))
+			return nil, c.inputf("the file changed while it was in use: table %s is another one", tensor.Quote(p.Name))
 		}
 		if byTable[at] == nil {
 			order = append(order, at)

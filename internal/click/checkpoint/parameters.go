@@ -1,11 +1,12 @@
 package checkpoint
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
 
+	"shaver/internal/click/checkpoint/family"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
 
@@ -19,22 +20,22 @@ func (c *Checkpoint) Parameters() (*model.Parameters, error) {
 	}
 	r := &weightReader{c: c}
 	p := &model.Parameters{
-		Embedding: r.values(l.embedding), FirstOrder: r.firstOrder(l), Bias: r.values(l.bias), Product: r.values(l.product),
-		Output: r.linear(l.output), Gates: r.values(l.gates),
+		Embedding: r.values(l.Embedding), FirstOrder: r.firstOrder(l), Bias: r.values(l.Bias), Product: r.values(l.Product),
+		Output: r.linear(l.Output), Gates: r.values(l.Gates),
 	}
-	for _, keys := range l.hidden {
+	for _, keys := range l.Layers {
 		n := r.norm(keys)
 		if t, ok := c.Tensors[batchesKey(keys)]; ok && n != nil && r.err == nil {
-			if batches, err := t.ints(); err == nil && len(batches) == 1 {
+			if batches, err := t.Ints(); err == nil && len(batches) == 1 {
 				n.Batches = int64(batches[0])
 			}
 		}
 		p.Hidden, p.Norms = append(p.Hidden, r.linear(keys)), append(p.Norms, n)
 	}
-	for _, keys := range l.mix {
-		p.Mix = append(p.Mix, model.MixLayer{U: r.values(keys.u), C: r.values(keys.c), V: r.values(keys.v), Bias: r.values(keys.bias)})
+	for _, keys := range l.Mix {
+		p.Mix = append(p.Mix, model.MixLayer{U: r.values(keys.U), C: r.values(keys.C), V: r.values(keys.V), Bias: r.values(keys.Bias)})
 	}
-	for _, keys := range l.cross {
+	for _, keys := range l.Cross {
 		p.Cross = append(p.Cross, r.linear(keys))
 	}
 	if r.err != nil {
@@ -44,21 +45,17 @@ func (c *Checkpoint) Parameters() (*model.Parameters, error) {
 }
 
 // trainable returns the roles of the tensors of a model that training can change.
-func (c *Checkpoint) trainable() (*roles, error) {
+func (c *Checkpoint) trainable() (*family.Roles, error) {
 	if c.Architecture.Kind == model.Graph || c.origin != nil {
 		return nil, c.inputf("an .onnx file and the graph of one cannot be trained, expected a .pth or safetensors file")
 	}
-	s, err := c.seek()
+	l, err := c.state().Roles()
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.roles(c.Architecture.FieldDims)
-	if err != nil {
-		return nil, err
-	}
-	plain := len(l.firstOrder) <= 1 && l.linear == ""
-	for _, keys := range slices.Concat(l.hidden, l.cross, []linearKeys{l.output}) {
-		plain = plain && !keys.stacked && (keys.weight == "" || keys.bias != "")
+	plain := len(l.FirstOrder) <= 1 && l.Linear == ""
+	for _, keys := range slices.Concat(l.Layers, l.Cross, []family.LinearKeys{l.Output}) {
+		plain = plain && !keys.Stacked && (keys.Weight == "" || keys.Bias != "")
 	}
 	if !plain {
 		return nil, c.inputf("a %s from %s cannot be trained, because its first-order weights or its layers are stored in another way than ours", l.Kind, c.Family)
@@ -67,8 +64,8 @@ func (c *Checkpoint) trainable() (*roles, error) {
 }
 
 // batchesKey returns the key of the number of batches of a layer's BatchNorm.
-func batchesKey(keys linearKeys) string {
-	return strings.TrimSuffix(keys.variance, "running_var") + "num_batches_tracked"
+func batchesKey(keys family.LinearKeys) string {
+	return strings.TrimSuffix(keys.Variance, "running_var") + "num_batches_tracked"
 }
 
 // WithParameters returns a checkpoint whose weights are copies of those of p, of type F32. p
@@ -85,41 +82,41 @@ func (c *Checkpoint) WithParameters(p *model.Parameters) (*Checkpoint, error) {
 		}
 		old := changed.Tensors[key]
 		if len(values) != old.Elements() {
-			panic(fmt.Sprintf("checkpoint: WithParameters: tensor %s of %d values, expected shape %s", key, len(values), shapeText(old.Shape)))
+			panic(fmt.Sprintf("checkpoint: WithParameters: tensor %s of %d values, expected shape %s", key, len(values), tensor.ShapeText(old.Shape)))
 		}
-		changed.Tensors[key] = float32Tensor(old.Shape, values)
+		changed.Tensors[key] = tensor.FromFloat32s(old.Shape, values)
 	}
-	if len(l.firstOrder) == 1 {
-		set(l.firstOrder[0], p.FirstOrder)
+	if len(l.FirstOrder) == 1 {
+		set(l.FirstOrder[0], p.FirstOrder)
 	}
-	set(l.bias, p.Bias)
-	set(l.product, p.Product)
-	set(l.gates, p.Gates)
-	linear := func(keys linearKeys, w model.Linear) {
-		set(keys.weight, w.Weight)
-		set(keys.bias, w.Bias)
+	set(l.Bias, p.Bias)
+	set(l.Product, p.Product)
+	set(l.Gates, p.Gates)
+	linear := func(keys family.LinearKeys, w model.Linear) {
+		set(keys.Weight, w.Weight)
+		set(keys.Bias, w.Bias)
 	}
-	linear(l.output, p.Output)
-	for i, keys := range l.hidden {
+	linear(l.Output, p.Output)
+	for i, keys := range l.Layers {
 		linear(keys, p.Hidden[i])
 		if n := p.Norms[i]; n != nil {
-			set(keys.gamma, n.Gamma)
-			set(keys.beta, n.Beta)
-			set(keys.mean, n.Mean)
-			set(keys.variance, n.Variance)
+			set(keys.Gamma, n.Gamma)
+			set(keys.Beta, n.Beta)
+			set(keys.Mean, n.Mean)
+			set(keys.Variance, n.Variance)
 			if key := batchesKey(keys); changed.has(key) {
-				changed.Tensors[key] = int64Tensor(changed.Tensors[key].Shape, n.Batches)
+				changed.Tensors[key] = tensor.FromInt64s(changed.Tensors[key].Shape, n.Batches)
 			}
 		}
 	}
-	for i, keys := range l.mix {
+	for i, keys := range l.Mix {
 		m := p.Mix[i]
-		set(keys.u, m.U)
-		set(keys.c, m.C)
-		set(keys.v, m.V)
-		set(keys.bias, m.Bias)
+		set(keys.U, m.U)
+		set(keys.C, m.C)
+		set(keys.V, m.V)
+		set(keys.Bias, m.Bias)
 	}
-	for i, keys := range l.cross {
+	for i, keys := range l.Cross {
 		linear(keys, p.Cross[i])
 	}
 	return changed, nil
@@ -128,14 +125,6 @@ func (c *Checkpoint) WithParameters(p *model.Parameters) (*Checkpoint, error) {
 func (c *Checkpoint) has(key string) bool {
 	_, ok := c.Tensors[key]
 	return ok
-}
-
-func int64Tensor(shape []int, values ...int64) Tensor {
-	var data []byte
-	for _, v := range values {
-		data = binary.LittleEndian.AppendUint64(data, uint64(v))
-	}
-	return Tensor{I64, shape, data}
 }
 
 // New returns a checkpoint with copies of the weights p of a model with the architecture a.
@@ -147,7 +136,7 @@ func New(a model.Architecture, p *model.Parameters) *Checkpoint {
 	width := a.Players()
 	put, linear := c.addFloats, c.addLinear
 	if a.Kind == model.NeuMF {
-		c.EmbeddingKey = towerTable
+		c.EmbeddingKey = family.TowerTable
 	}
 	put(c.EmbeddingKey, p.Embedding, a.Features(), a.Dim)
 	if a.Kind == model.NeuMF {
@@ -167,7 +156,7 @@ func New(a model.Architecture, p *model.Parameters) *Checkpoint {
 	for _, first := range a.Offsets() {
 		offsets = append(offsets, int64(first))
 	}
-	c.add("offsets", int64Tensor([]int{1, a.Fields()}, offsets...))
+	c.add("offsets", tensor.FromInt64s([]int{1, a.Fields()}, offsets...))
 	for i, m := range p.Mix {
 		put(fmt.Sprintf("cross_head.U.%d", i), m.U, a.Experts, a.Rank, width)
 		put(fmt.Sprintf("cross_head.C.%d", i), m.C, a.Experts, a.Rank, a.Rank)
@@ -199,7 +188,7 @@ func New(a model.Architecture, p *model.Parameters) *Checkpoint {
 
 // addFloats appends a tensor of type F32 under a new key.
 func (c *Checkpoint) addFloats(key string, values []float32, shape ...int) {
-	c.add(key, float32Tensor(shape, values))
+	c.add(key, tensor.FromFloat32s(shape, values))
 }
 
 // addLinear appends the weight and the bias of a layer.
@@ -220,7 +209,7 @@ func (c *Checkpoint) addLayers(name string, p *model.Parameters) (at int) {
 			c.addFloats(name+".bias", n.Beta, l.Out)
 			c.addFloats(name+".running_mean", n.Mean, l.Out)
 			c.addFloats(name+".running_var", n.Variance, l.Out)
-			c.add(name+".num_batches_tracked", int64Tensor(nil, n.Batches))
+			c.add(name+".num_batches_tracked", tensor.FromInt64s(nil, n.Batches))
 			at++
 		}
 	}

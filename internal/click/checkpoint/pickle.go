@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 )
 
 // The values that a pickle can hold. None becomes nil; bool, int64, float64, string and
@@ -341,7 +342,7 @@ func describe(v any) string {
 	case float64:
 		return "the float " + strconv.FormatFloat(v, 'g', -1, 64)
 	case string:
-		return "the str " + quote(v)
+		return "the str " + tensor.Quote(v)
 	case []byte:
 		return "bytes"
 	case tuple:
@@ -351,7 +352,7 @@ func describe(v any) string {
 	case *dict:
 		return "a dict"
 	case global:
-		return quote(string(v))
+		return tensor.Quote(string(v))
 	case *tensorRef:
 		return "a tensor"
 	case *ndarray:
@@ -362,13 +363,4 @@ func describe(v any) string {
 		return string(v)
 	}
 	return "an object"
-}
-
-// quote quotes text from a file for a one-line error.
-func quote(text string) string {
-	const most = 120
-	if len(text) > most {
-		text = text[:most] + "..."
-	}
-	return strconv.Quote(text)
 }

@@ -5,58 +5,69 @@ import (
 	"io"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/family"
+	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/model"
 )
 
 // readPTH reads a file of torch.save. The file holds a state dict or a whole module, alone
 // or in a dict (see chooseStates). The dict may also hold model_config and field_dims.
 // Lightning stores field_dims under "hyper_parameters". key chooses the state dict of a file
 // with several; "" chooses none.
-func readPTH(name string, r io.ReaderAt, size int64, key string, sidecar lookup) (*Checkpoint, error) {
-	a, err := openArchive(name, r, size)
+func readPTH(name string, r io.ReaderAt, size int64, key string, sidecar family.Lookup) (*Checkpoint, error) {
+	c, said, config, err := parsePTH(name, r, size, key)
 	if err != nil {
-		return nil, err
-	}
-	pickle, err := a.read(a.entries[a.root+"/data.pkl"], maxPickle)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	object, err := unpickle(name+": data.pkl", pickle)
-	if err != nil {
-		return nil, err
-	}
-	all, err := candidates(object)
-	if err != nil {
-		return nil, fault.Inputf("%s %w", name, err)
-	}
-	chosen, found, err := chooseStates(name, all, key)
-	if err != nil {
-		return nil, err
-	}
-	top, _ := object.(*dict)
-	if !found {
-		if chosen, err = unlikely(name, object); err != nil {
-			return nil, err
-		}
-	}
-	states, err := chosen.states(name)
-	if err != nil {
-		return nil, err
-	}
-	var said []statement
-	var config *dict
-	if chosen.key != "" && top != nil {
-		if said, config, err = a.statements(top); err != nil {
-			return nil, err
-		}
-	}
-	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name}
-	if err := a.fill(c, states); err != nil {
 		return nil, err
 	}
 	if err := c.recognise(said, config, sidecar); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// parsePTH is readPTH without the recognition of the model. It also returns what the file says
+// about the architecture.
+func parsePTH(name string, r io.ReaderAt, size int64, key string) (c *Checkpoint, said []family.Statement, config family.Configuration, err error) {
+	a, err := openArchive(name, r, size)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	pickle, err := a.read(a.entries[a.root+"/data.pkl"], maxPickle)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	object, err := unpickle(name+": data.pkl", pickle)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	all, err := candidates(object)
+	if err != nil {
+		return nil, nil, nil, fault.Inputf("%s %w", name, err)
+	}
+	chosen, found, err := chooseStates(name, all, key)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	top, _ := object.(*dict)
+	if !found {
+		if chosen, err = unlikely(name, object); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	states, err := chosen.states(name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if chosen.key != "" && top != nil {
+		if said, config, err = a.statements(top); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	c = &Checkpoint{Tensors: map[string]Tensor{}, name: name}
+	if err := a.fill(c, states); err != nil {
+		return nil, nil, nil, err
+	}
+	return c, said, config, nil
 }
 
 // unlikely returns the dict that was probably meant as the state dict in a file without
@@ -78,8 +89,9 @@ func unlikely(name string, v any) (candidate, error) {
 	return candidate{value: top}, nil
 }
 
-// statements returns what the dict around a state dict says about the architecture.
-func (a *archive) statements(top *dict) (said []statement, config *dict, err error) {
+// statements returns what the dict around a state dict says about the architecture. config is
+// nil if the dict has no model_config.
+func (a *archive) statements(top *dict) (said []family.Statement, config family.Configuration, err error) {
 	if said, err = a.fieldDims(top, "field_dims"); err != nil {
 		return nil, nil, err
 	}
@@ -93,9 +105,11 @@ func (a *archive) statements(top *dict) (said []statement, config *dict, err err
 		}
 	}
 	if v, _ := top.get("model_config"); v != nil {
-		if config = asDict(v); config == nil {
+		d := asDict(v)
+		if d == nil {
 			return nil, nil, fault.Inputf("%s: model_config is %s, expected a dict", a.name, describe(v))
 		}
+		config = func(kind model.Kind) (*family.Statement, error) { return configStatement(d, kind) }
 	}
 	return said, config, nil
 }
@@ -115,7 +129,7 @@ func (a *archive) fill(c *Checkpoint, states *dict) error {
 		latest[key] = states.values[i]
 	}
 	for _, key := range keys {
-		if err := checkKey(key); err != nil {
+		if err := tensor.CheckKey(key); err != nil {
 			return fault.Inputf("%s: %w", a.name, err)
 		}
 		ref, ok := latest[key].(*tensorRef)
@@ -133,7 +147,7 @@ func (a *archive) fill(c *Checkpoint, states *dict) error {
 
 // fieldDims returns the field sizes that a dict of the file gives, if any. Errors call them
 // by the given name.
-func (a *archive) fieldDims(in *dict, name string) ([]statement, error) {
+func (a *archive) fieldDims(in *dict, name string) ([]family.Statement, error) {
 	v, _ := in.get("field_dims")
 	if v == nil {
 		return nil, nil
@@ -143,13 +157,13 @@ func (a *archive) fieldDims(in *dict, name string) ([]statement, error) {
 	if ref, ok := v.(*tensorRef); ok {
 		var t Tensor
 		if t, err = a.tensor(ref); err == nil && len(t.Shape) != 1 {
-			err = fault.Inputf("is a tensor of shape %s, expected one dimension", shapeText(t.Shape))
+			err = fault.Inputf("is a tensor of shape %s, expected one dimension", tensor.ShapeText(t.Shape))
 		}
 		if n := t.Elements(); err == nil && n > maxFields {
 			err = tooMany(n)
 		}
 		if err == nil {
-			dims, err = t.ints()
+			dims, err = t.Ints()
 		}
 	} else {
 		dims, err = intList(v)
@@ -157,5 +171,5 @@ func (a *archive) fieldDims(in *dict, name string) ([]statement, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s %w", a.name, name, err)
 	}
-	return []statement{{from: name, FieldDims: dims}}, nil
+	return []family.Statement{{From: name, FieldDims: dims}}, nil
 }

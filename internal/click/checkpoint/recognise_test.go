@@ -12,56 +12,8 @@ import (
 	"testing"
 )
 
-// A model is refused if any one of its tensors is missing or has another shape, or if it
-// has one more tensor. The error names the tensor.
-func TestMissingAndMisshapen(t *testing.T) {
-	unused := []string{"num_batches_tracked", "linear_layer", "offsets"}
-	for _, kind := range sampleKinds {
-		whole := append(sampleEntries(kind), offsetsOf(0, 2, 5))
-		for i, e := range whole {
-			without := slices.Delete(slices.Clone(whole), i, i+1)
-			_, err := Parse("m", fileBytes(without, map[string]string{metaArchitecture: `{"field_dims":[2,3,4]}`}))
-			ignored := slices.ContainsFunc(unused, func(name string) bool { return strings.Contains(e.key, name) })
-			if ignored && err != nil {
-				t.Errorf("%s without %s: %v", kind, e.key, err)
-			} else if !ignored {
-				wantInput(t, err, "m: ")
-				if !strings.Contains(err.Error(), "tensor") {
-					t.Errorf("%s without %s: the error %v names no tensor", kind, e.key, err)
-				}
-			}
-			if ignored && e.key != "offsets" {
-				continue
-			}
-			misshapen := slices.Clone(whole)
-			shape := append([]int{1, 1}, e.Shape...)
-			misshapen[i] = entry{e.key, Tensor{e.DType, shape, e.Data}}
-			_, err = Parse("m", fileBytes(misshapen, map[string]string{metaArchitecture: `{"field_dims":[2,3,4]}`}))
-			wantInput(t, err, "tensor "+e.key+" has shape "+shapeText(shape)+", expected [")
-		}
-		more := append(slices.Clone(whole), entry{"attention.weight", float32Tensor([]int{1}, []float32{1})})
-		_, err := Parse("m", fileBytes(more, nil))
-		wantInput(t, err, "tensor attention.weight of shape [1] belongs to no known layer")
-	}
-}
-
-func TestErrorsNameTensors(t *testing.T) {
-	for name, test := range map[string]struct {
-		kind, key string
-		change    func(*Tensor)
-		want      string
-	}{
-		"cross": {"dcn-mix", "cross_head.V.1", func(t *Tensor) { t.Shape = []int{4, 3, 6} }, "tensor cross_head.V.1 has shape [4, 3, 6], expected [4, 6, 3]"},
-		"deep":  {"deepfm", "_deep_branch.0.weight", func(t *Tensor) { t.Shape = []int{6, 5} }, "tensor _deep_branch.0.weight has shape [6, 5], expected [6, 6]"},
-		"last":  {"dcnv2-parallel", "_last_fc.weight", func(t *Tensor) { t.Shape = []int{11, 1} }, "tensor _last_fc.weight has shape [11, 1], expected [1, 5] (stacked) or [1, 11]"},
-		"type":  {"fm", "offsets", func(t *Tensor) { t.DType = F64 }, "tensor offsets has elements of type F64, expected whole numbers"},
-	} {
-		entries := append(sampleEntries(test.kind), offsetsOf(0, 2, 5))
-		i := slices.IndexFunc(entries, func(e entry) bool { return e.key == test.key })
-		test.change(&entries[i].Tensor)
-		_, err := Parse(name, fileBytes(entries, map[string]string{metaArchitecture: `{"field_dims":[2,3,4]}`}))
-		wantInput(t, err, name, test.want)
-	}
+// The error for a value names the tensor and the position.
+func TestErrorsNameValues(t *testing.T) {
 	for key, test := range map[string]struct {
 		value float32
 		want  string
@@ -80,7 +32,7 @@ func TestErrorsNameTensors(t *testing.T) {
 		_, err = c.Model()
 		wantInput(t, err, test.want)
 	}
-	wide := Tensor{F64, []int{2}, binary.LittleEndian.AppendUint64(make([]byte, 8), math.Float64bits(1e300))}
+	wide := Tensor{DType: F64, Shape: []int{2}, Data: binary.LittleEndian.AppendUint64(make([]byte, 8), math.Float64bits(1e300))}
 	_, err := wide.Float32s()
 	wantInput(t, err, "has the value 1e+300 at position [1]")
 }
@@ -114,25 +66,6 @@ func TestMLPWithoutDropout(t *testing.T) {
 			t.Errorf("%s: another model; errors %v, %v", kind, err1, err2)
 		}
 	}
-}
-
-func TestPrefixes(t *testing.T) {
-	for _, prefix := range []string{"_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module."} {
-		entries := append(sampleEntries("dcn-mix"), offsetsOf(0, 2, 5))
-		for i := range entries {
-			entries[i].key = prefix + entries[i].key
-		}
-		c, err := Parse("m", fileBytes(entries, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.EmbeddingKey != prefix+"embedding.weight" || c.Keys[0] != c.EmbeddingKey {
-			t.Errorf("table %s, first key %s", c.EmbeddingKey, c.Keys[0])
-		}
-	}
-	entries := append(sampleEntries("fm"), entry{"module._bias", float32Tensor([]int{1}, []float32{1})})
-	_, err := Parse("m", fileBytes(entries, nil))
-	wantInput(t, err, "tensors _bias and module._bias have the same name without their prefixes")
 }
 
 func TestFieldSizes(t *testing.T) {
@@ -181,6 +114,7 @@ func TestSidecar(t *testing.T) {
 		"other JSON": {map[string]string{"m.json": `{"auc":0.5}`}, "write m.json"},
 		"typing":     {map[string]string{"m.json": `{"field_dims":[2,3,4}`}, "m.json: expected a JSON object with the field_dims of"},
 		"wrong":      {map[string]string{"m.json": `{"field_dims":[2,3,4],"experts":5}`}, "m.json says experts 5, the tensors have 4"},
+		"own words":  {map[string]string{"m.json": `{"field_dims":[2,3,4],"experts":5,"from":"x","file":7,"batchNorm":true}`}, "m.json says experts 5, the tensors have 4"},
 		"large":      {map[string]string{"m.json": strings.Repeat(" ", 2<<20)}, "m.json is larger than 1 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {

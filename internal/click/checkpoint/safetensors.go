@@ -9,17 +9,15 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"unicode/utf8"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 )
 
 // maxHeader bounds the header of a safetensors file in bytes, as the reference
 // implementation does.
 const maxHeader = 100 << 20
-
-const metadataKey = "__metadata__"
 
 // entry is a tensor with its key.
 type entry struct {
@@ -89,12 +87,12 @@ func placed(name string, text []byte, size int64) (entries []entry, places [][2]
 	end := 0
 	for _, i := range order {
 		e, place := entries[i], places[i]
-		n, ok := elements(e.Shape)
+		n, ok := tensor.Count(e.Shape)
 		switch {
 		case e.DType.Size() == 0:
-			return refuse(": tensor %s has the unsupported type %s", e.key, quote(string(e.DType)))
+			return refuse(": tensor %s has the unsupported type %s", e.key, tensor.Quote(string(e.DType)))
 		case !ok || place[1]-place[0] != n*e.DType.Size():
-			return refuse(": tensor %s has shape %s and type %s, but %d bytes", e.key, shapeText(e.Shape), e.DType, place[1]-place[0])
+			return refuse(": tensor %s has shape %s and type %s, but %d bytes", e.key, tensor.ShapeText(e.Shape), e.DType, place[1]-place[0])
 		case place[0] != end:
 			return refuse(": tensor %s starts at byte %d, expected %d, because tensors follow each other without gaps", e.key, place[0], end)
 		case int64(place[1]) > size:
@@ -147,12 +145,12 @@ func parseHeader(text []byte) (entries []entry, places [][2]int, metadata map[st
 			return nil, nil, nil, err
 		}
 		if seen[key] {
-			return nil, nil, nil, fmt.Errorf("has the key %s twice", quote(key))
+			return nil, nil, nil, fmt.Errorf("has the key %s twice", tensor.Quote(key))
 		}
 		seen[key] = true
-		if key == metadataKey {
+		if key == tensor.MetadataKey {
 			if err := decoder.Decode(&metadata); err != nil {
-				return nil, nil, nil, fmt.Errorf("%s: %w", metadataKey, err)
+				return nil, nil, nil, fmt.Errorf("%s: %w", tensor.MetadataKey, err)
 			}
 			continue
 		}
@@ -162,17 +160,17 @@ func parseHeader(text []byte) (entries []entry, places [][2]int, metadata map[st
 			Offsets *[]int `json:"data_offsets"`
 		}{}
 		if err := decoder.Decode(&h); err != nil {
-			return nil, nil, nil, fmt.Errorf("tensor %s: %w", quote(key), err)
+			return nil, nil, nil, fmt.Errorf("tensor %s: %w", tensor.Quote(key), err)
 		}
 		if h.DType == nil || h.Shape == nil || h.Offsets == nil || len(*h.Offsets) != 2 {
-			return nil, nil, nil, fmt.Errorf("tensor %s lacks dtype, shape or two data_offsets", quote(key))
+			return nil, nil, nil, fmt.Errorf("tensor %s lacks dtype, shape or two data_offsets", tensor.Quote(key))
 		}
-		if err := checkKey(key); err != nil {
+		if err := tensor.CheckKey(key); err != nil {
 			return nil, nil, nil, err
 		}
 		offsets := *h.Offsets
 		if offsets[0] < 0 || offsets[1] < offsets[0] {
-			return nil, nil, nil, fmt.Errorf("tensor %s has invalid data_offsets %s", quote(key), shapeText(offsets))
+			return nil, nil, nil, fmt.Errorf("tensor %s has invalid data_offsets %s", tensor.Quote(key), tensor.ShapeText(offsets))
 		}
 		entries = append(entries, entry{key, Tensor{DType: *h.DType, Shape: *h.Shape}})
 		places = append(places, [2]int(offsets))
@@ -184,15 +182,6 @@ func parseHeader(text []byte) (entries []entry, places [][2]int, metadata map[st
 		return nil, nil, nil, fmt.Errorf("has %d bytes after its JSON object", len(rest))
 	}
 	return entries, places, metadata, nil
-}
-
-// checkKey refuses a key that a safetensors file cannot store unchanged, or that would
-// break the lines of our errors.
-func checkKey(key string) error {
-	if key == "" || key == metadataKey || len(key) > 1<<10 || strconv.Quote(key) != `"`+key+`"` {
-		return fmt.Errorf("tensor key %s: expected printable text of at most 1024 bytes", quote(key))
-	}
-	return nil
 }
 
 // arrange sorts entries as the reference writer does: by decreasing width of their
@@ -218,7 +207,7 @@ func encodeHeader(entries []entry, metadata map[string]string) ([]byte, int64) {
 		text = append(text, mustMarshal(value)...)
 	}
 	if len(metadata) > 0 {
-		field(metadataKey, metadata) // encoding/json sorts the keys
+		field(tensor.MetadataKey, metadata) // encoding/json sorts the keys
 	}
 	at := 0
 	for _, e := range entries {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/family/familytest"
 	"shaver/internal/click/model"
 )
 
@@ -29,65 +30,13 @@ func shared(t testing.TB, elements ...string) string {
 	return path
 }
 
-// sampleDims are the field sizes of all samples. Their tables have 9 rows and 2 columns.
-var sampleDims = []int{2, 3, 4}
+// sampleDims are the field sizes of all samples.
+var sampleDims = familytest.Dims
 
 // sampleEntries returns a small state dict of every kind.
-func sampleEntries(kind string) []entry {
-	const n, d, players, hidden = 9, 2, 6, 5
-	var entries []entry
-	add := func(key string, shape ...int) {
-		size, _ := elements(shape)
-		values := make([]float32, size)
-		for i := range values {
-			values[i] = float32((len(entries)+5*i)%17-8) / 4
-			if strings.HasSuffix(key, "running_var") {
-				values[i] *= values[i]
-			}
-		}
-		entries = append(entries, entry{key, float32Tensor(shape, values)})
-	}
-	linear := func(prefix string, in, out int) {
-		add(prefix+".weight", out, in)
-		add(prefix+".bias", out)
-	}
-	norm := func(prefix string) {
-		for _, name := range []string{"weight", "bias", "running_mean", "running_var"} {
-			add(prefix+"."+name, hidden)
-		}
-		entries = append(entries, entry{prefix + ".num_batches_tracked", Tensor{I64, nil, make([]byte, 8)}})
-	}
-	add("embedding.weight", n, d)
-	switch kind {
-	case "fm", "deepfm":
-		add("fc.weight", n, 1)
-		add("_bias", 1)
-		linear("linear_layer", 1, 1)
-		if kind == "deepfm" {
-			linear("_deep_branch.0", players, hidden)
-			norm("_deep_branch.1")
-			linear("_deep_branch.4", hidden, 1)
-		}
-	case "dcn-mix":
-		for l := range 2 {
-			add(fmt.Sprintf("cross_head.U.%d", l), 4, 3, players)
-			add(fmt.Sprintf("cross_head.C.%d", l), 4, 3, 3)
-			add(fmt.Sprintf("cross_head.V.%d", l), 4, players, 3)
-			add(fmt.Sprintf("cross_head.biases.%d", l), 1, players)
-		}
-		add("cross_head.gates", 4, players, 1)
-		linear("_dnn.0", players, hidden)
-		norm("_dnn.1")
-		linear("_dnn.4", hidden, 1)
-	default:
-		linear("cross_head.layers.0", players, players)
-		linear("_dnn.0", players, hidden)
-		linear("_dnn.3", hidden, hidden)
-		last := hidden
-		if kind == "dcnv2-parallel" {
-			last += players
-		}
-		linear("_last_fc", last, 1)
+func sampleEntries(kind string) (entries []entry) {
+	for _, e := range familytest.Sample(kind) {
+		entries = append(entries, entry{e.Key, e.Tensor})
 	}
 	return entries
 }
@@ -106,7 +55,7 @@ func sampleArchitecture(kind string) model.Architecture {
 	return a
 }
 
-var sampleKinds = []string{"fm", "deepfm", "dcn-mix", "dcnv2-stacked", "dcnv2-parallel"}
+var sampleKinds = familytest.Kinds
 
 // offsetsOf returns the buffer that gives the samples' field sizes.
 func offsetsOf(values ...int) entry {
@@ -114,7 +63,7 @@ func offsetsOf(values ...int) entry {
 	for _, v := range values {
 		data = binary.LittleEndian.AppendUint64(data, uint64(v))
 	}
-	return entry{"offsets", Tensor{I64, []int{1, len(values)}, data}}
+	return entry{"offsets", Tensor{DType: I64, Shape: []int{1, len(values)}, Data: data}}
 }
 
 // fileBytes returns a safetensors file with the entries in the given order.

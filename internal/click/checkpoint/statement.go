@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/wire"
 )
@@ -18,97 +18,18 @@ import (
 // mostStatement is the size of the largest JSON file that is read, in MiB.
 const mostStatement = 1
 
-// statement is what a source besides the tensors says about the architecture: a JSON
-// file, our metadata, or the model_config of a .pth file. It has the JSON fields of
-// model.Architecture. A field that the source leaves out is nil.
-type statement struct {
-	from        string      // name of the source, for errors
-	Kind        *model.Kind `json:"kind"`
-	FieldDims   []int       `json:"field_dims"`
-	Dim         *int        `json:"dim"`
-	Hidden      []int       `json:"hidden"`
-	CrossLayers *int        `json:"cross_layers"`
-	Experts     *int        `json:"experts"`
-	Rank        *int        `json:"rank"`
-	Structure   *string     `json:"structure"`
-	// Activation and FieldNames are not part of an architecture.
-	Activation *string  `json:"activation"`  // of the hidden layers
-	FieldNames []string `json:"field_names"` // in the order of the fields
-	features   []feature
-	file       bool // whether the source is the JSON file next to a state dict
-	batchNorm  *bool
-}
-
 // unmarshalArchitecture reads the architecture in our metadata.
-func unmarshalArchitecture(metadata map[string]string, s *statement) error {
+func unmarshalArchitecture(metadata map[string]string, s *family.Statement) error {
 	if err := json.Unmarshal([]byte(metadata[metaArchitecture]), s); err != nil {
 		return fault.Inputf("metadata %s: %w", metaArchitecture, err)
 	}
 	return nil
 }
 
-// lookup looks for a statement outside the file, about a state dict of the given framework.
-// For "" the statement must have field sizes. It returns nil if it finds nothing.
-type lookup func(family string) (*statement, error)
-
-// check returns an error for the first part of s that contradicts the recognised roles.
-func (s *statement) check(l *roles) error {
-	a := &l.Architecture
-	differ := func(what string, said, found any) error {
-		return fmt.Errorf("%s says %s %v, the tensors have %v", s.from, what, said, found)
-	}
-	if s.Kind != nil && normal(string(*s.Kind)) != string(a.Kind) {
-		return differ("kind", quote(string(*s.Kind)), a.Kind)
-	}
-	if s.FieldDims != nil && !slices.Equal(s.FieldDims, a.FieldDims) {
-		return fmt.Errorf("%s says field_dims %s, the file %s", s.from, sizesText(s.FieldDims), sizesText(a.FieldDims))
-	}
-	if s.Hidden != nil && !slices.Equal(s.Hidden, a.Hidden) {
-		return differ("hidden sizes", shapeText(s.Hidden), shapeText(a.Hidden))
-	}
-	for _, n := range []struct {
-		what  string
-		said  *int
-		found int
-	}{
-		{"embedding columns", s.Dim, a.Dim}, {"cross layers", s.CrossLayers, a.CrossLayers},
-		{"experts", s.Experts, a.Experts}, {"rank", s.Rank, a.Rank},
-	} {
-		if n.said != nil && *n.said != n.found {
-			return differ(n.what, *n.said, n.found)
-		}
-	}
-	if s.Structure != nil && normal(*s.Structure) != a.Structure {
-		return differ("structure", quote(*s.Structure), a.Structure)
-	}
-	if s.batchNorm != nil {
-		for i := range l.hidden {
-			if l.hidden[i].norm != *s.batchNorm {
-				return differ("use_batchnorm", *s.batchNorm, fmt.Sprintf("%v in hidden layer %d", !*s.batchNorm, i))
-			}
-		}
-	}
-	return nil
-}
-
-// normal converts a name to the spelling of our constants.
-func normal(name string) string {
-	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
-}
-
-// sizesText is like shapeText, but shortens long lists.
-func sizesText(sizes []int) string {
-	const most = 12
-	if len(sizes) <= most {
-		return shapeText(sizes)
-	}
-	return strings.TrimSuffix(shapeText(sizes[:most]), "]") + fmt.Sprintf(", ...] of %d", len(sizes))
-}
-
 // configStatement reads the parts of a .pth file's model_config that concern models of
 // the given kind. It ignores unknown keys.
-func configStatement(config *dict, kind model.Kind) (*statement, error) {
-	s := &statement{from: "model_config"}
+func configStatement(config *dict, kind model.Kind) (*family.Statement, error) {
+	s := &family.Statement{From: "model_config"}
 	var err error
 	value := func(key string) any {
 		v, _ := config.get(key)
@@ -158,7 +79,7 @@ func configStatement(config *dict, kind model.Kind) (*statement, error) {
 		}
 	}
 	if use, ok := value("use_batchnorm").(bool); ok {
-		s.batchNorm = &use
+		s.BatchNorm = &use
 	}
 	return s, err
 }
@@ -203,9 +124,9 @@ func intList(v any) ([]int, error) {
 }
 
 // sidecarFile looks for a statement in the JSON files next to path.
-func sidecarFile(path string) lookup {
-	return func(family string) (*statement, error) {
-		var best *statement
+func sidecarFile(path string) family.Lookup {
+	return func(framework string) (*family.Statement, error) {
+		var best *family.Statement
 		for _, candidate := range sidecarPaths(path) {
 			text, err := files.Small(candidate, mostStatement, "a small JSON object")
 			if errors.Is(err, fs.ErrNotExist) {
@@ -214,16 +135,16 @@ func sidecarFile(path string) lookup {
 			if err != nil {
 				return nil, err
 			}
-			s := statement{from: candidate, file: true}
+			s := family.Statement{From: candidate, File: filepath.Base(candidate)}
 			if err := json.Unmarshal(text, &s); err != nil {
 				return nil, fault.Inputf("%s: expected a JSON object with the field_dims of %s: %w", candidate, path, typeError(err))
 			}
-			if s.FieldDims != nil || family != "" && (s.Kind != nil || s.Activation != nil || s.FieldNames != nil) {
+			if s.FieldDims != nil || framework != "" && (s.Kind != nil || s.Activation != nil || s.FieldNames != nil) {
 				best = &s
 				break
 			}
 		}
-		if family != fuxiCTR.name {
+		if framework != family.FuxiCTR {
 			return best, nil
 		}
 		features, err := readFeatureMap(filepath.Dir(path))
@@ -231,11 +152,43 @@ func sidecarFile(path string) lookup {
 			return best, err
 		}
 		if best == nil {
-			best = &statement{from: fuxiFeatureMap}
+			best = &family.Statement{From: family.FeatureMap}
 		}
-		best.features = features
+		best.Features = features
 		return best, nil
 	}
+}
+
+// readFeatureMap reads feature_map.json in folder. It returns nil if the file does not exist.
+func readFeatureMap(folder string) ([]family.Feature, error) {
+	path := filepath.Join(folder, family.FeatureMap)
+	text, err := files.Small(path, mostStatement, "a small JSON object")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var m struct {
+		Features []map[string]family.Feature `json:"features"`
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, fault.Inputf("%s: expected a JSON object whose features is a list of objects: %w", path, typeError(err))
+	}
+	features := []family.Feature{}
+	for i, one := range m.Features {
+		if len(one) != 1 {
+			return nil, fault.Inputf("%s: features[%d] has %d names, expected 1", path, i, len(one))
+		}
+		for name, f := range one {
+			f.Name = name
+			features = append(features, f)
+		}
+	}
+	if len(features) == 0 {
+		return nil, fault.Inputf("%s: expected a list of features", path)
+	}
+	return features, nil
 }
 
 // typeError returns err without the types of Go, if it is about a value of another type.
@@ -264,7 +217,7 @@ func sidecarPaths(path string) []string {
 // external data of an .onnx file. If the .onnx file does not exist, its external data is
 // where exporters usually write it.
 func Files(path string) []string {
-	near := append(sidecarPaths(path), filepath.Join(filepath.Dir(path), fuxiFeatureMap))
+	near := append(sidecarPaths(path), filepath.Join(filepath.Dir(path), family.FeatureMap))
 	if IsONNX(path) {
 		near = append(near, DataFile(path))
 		if m, err := wire.Open(path); err == nil {

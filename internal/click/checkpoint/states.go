@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 )
 
 // stateKeys are the keys under which training scripts usually store a state dict or a
@@ -22,7 +23,7 @@ func (c candidate) String() string {
 	if c.key == "" {
 		return "the file itself"
 	}
-	return quote(c.key)
+	return tensor.Quote(c.key)
 }
 
 // maxCandidates bounds the candidates of a file. A hostile file may hold one dict under any
@@ -90,7 +91,7 @@ func chooseStates(name string, all []candidate, key string) (candidate, bool, er
 				return c, true, nil
 			}
 		}
-		return candidate{}, false, fault.Inputf("%s holds no state dict under %s, but %s", name, quote(key), listed(all))
+		return candidate{}, false, fault.Inputf("%s holds no state dict under %s, but %s", name, tensor.Quote(key), listed(all))
 	}
 	likely := slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return !c.usual })
 	if len(likely) == 0 {

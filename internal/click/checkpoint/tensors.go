@@ -6,6 +6,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
+	"shaver/internal/click/checkpoint/tensor"
 )
 
 // Vector is a named list of numbers in a file of WriteVectors.
@@ -22,7 +23,7 @@ const metaVectors = "shaver.vectors"
 func WriteVectors(path, text string, vectors []Vector) error {
 	tensors := make(map[string]Tensor, len(vectors))
 	for _, v := range vectors {
-		tensors[v.Name] = float32Tensor([]int{len(v.Values)}, v.Values)
+		tensors[v.Name] = tensor.FromFloat32s([]int{len(v.Values)}, v.Values)
 	}
 	f := newFile(tensors, map[string]string{metaVectors: text, metaDigest: seal.Blank})
 	if err := f.seal(); err != nil {

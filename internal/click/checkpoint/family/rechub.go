@@ -1,4 +1,4 @@
-package checkpoint
+package family
 
 import "shaver/internal/click/model"
 

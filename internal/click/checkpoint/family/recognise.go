@@ -1,155 +1,21 @@
-package checkpoint
+package family
 
 import (
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
-
-// roles gives the role of every tensor. It holds keys of Tensors.
-type roles struct {
-	model.Architecture
-	embedding, bias string
-	linear          string   // weights of the entries themselves; "" = none
-	product         string   // weights of the products of the GMF columns; "" = none
-	firstOrder      []string // nil, one tensor, or one for each field, in which "" stands for zeros
-	hidden          []linearKeys
-	output          linearKeys
-	gates           string
-	mix             []mixKeys
-	cross           []linearKeys
-}
-
-type linearKeys struct {
-	weight, bias                string
-	norm                        bool // whether a BatchNorm with the following tensors comes after the layer
-	gamma, beta, mean, variance string
-	// stacked is true if weight and bias hold all layers. layer is then the number of this
-	// one.
-	stacked bool
-	layer   int
-}
-
-type mixKeys struct{ u, c, v, bias string }
-
-// recognise finds the architecture from the tensors and checks what said and config state
-// about it. Field sizes come from said, otherwise from sidecar, otherwise from the
-// offsets.
-func (c *Checkpoint) recognise(said []statement, config *dict, sidecar lookup) error {
-	s, err := c.seek()
-	if err != nil {
-		return err
-	}
-	if s.hasTowers() {
-		return c.recogniseTowers(s, said, config, sidecar)
-	}
-	if f := s.seekFamily(); f != nil {
-		return c.recogniseFamily(s, f, said, config, sidecar)
-	}
-	var dims []int
-	for _, statement := range said {
-		if dims == nil {
-			dims = statement.FieldDims
-		}
-	}
-	if dims == nil {
-		found, err := sidecar("")
-		if err != nil {
-			return err
-		}
-		if found != nil {
-			dims, said = found.FieldDims, append(said, *found)
-		}
-	}
-	if dims == nil {
-		if dims = s.offsetDims(); dims == nil {
-			return s.dimsMissing()
-		}
-	}
-	for _, statement := range said {
-		if statement.Kind != nil {
-			s.kind = model.Kind(normal(string(*statement.Kind)))
-			break
-		}
-	}
-	return c.settle(s, dims, said, config)
-}
-
-// recogniseFamily is recognise for the tensors of family f.
-func (c *Checkpoint) recogniseFamily(s *seeker, f *family, said []statement, config *dict, sidecar lookup) error {
-	found, err := sidecar(f.name)
-	if err != nil {
-		return err
-	}
-	if found != nil {
-		said = append(said, *found)
-	}
-	dims, err := s.adopt(f, said)
-	if err != nil {
-		return err
-	}
-	kind, parts := s.kind, s.parts
-	if s, err = c.seek(); err != nil { // the keys have changed
-		return err
-	}
-	s.kind, s.parts = kind, parts
-	return c.settle(s, dims, said, config)
-}
-
-// settle finds the architecture of a model whose fields have the given sizes, and checks
-// what is said about it.
-func (c *Checkpoint) settle(s *seeker, dims []int, said []statement, config *dict) error {
-	l, err := s.roles(dims)
-	if err != nil {
-		return err
-	}
-	if config != nil {
-		configured, err := configStatement(config, l.Kind)
-		if err != nil {
-			return c.inputf("%w", err)
-		}
-		said = append(said, *configured)
-	}
-	for i := range said {
-		if err := said[i].check(l); err != nil {
-			return c.inputf("%w", err)
-		}
-	}
-	c.Architecture, c.EmbeddingKey = l.Architecture, l.embedding
-	if err := c.checkAliases(); err != nil {
-		return err
-	}
-	for alias, key := range s.aliases {
-		if c.aliases == nil {
-			c.aliases = map[string]string{}
-		}
-		c.aliases[alias] = key
-		delete(c.Tensors, alias)
-	}
-	if len(c.aliases) > maxAliases {
-		return c.inputf("%d tensors are other names of tensors, expected at most %d", len(c.aliases), maxAliases)
-	}
-	if len(s.aliases) > 0 {
-		c.keepKeys()
-	}
-	return nil
-}
-
-// keepKeys removes the keys of tensors that c does not have any more.
-func (c *Checkpoint) keepKeys() {
-	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { return !c.has(key) })
-}
 
 // seeker looks up tensors by their names without prefixes. Its first failure stays in
 // err, and after that it finds nothing.
 type seeker struct {
-	c     *Checkpoint
+	c     *State
 	names []string          // in the order of c.Keys
 	keys  map[string]string // by name
 	// groups are the beginnings of the names, up to and including each of the first
@@ -160,15 +26,21 @@ type seeker struct {
 	kind   model.Kind      // kind that a source states; "" if none does
 	// aliases are the keys of tensors that are other names of understood ones.
 	aliases map[string]string
-	parts   map[*byte]entry // tables that were joined, by their first byte
+	parts   map[*byte]keyed // tables that were joined, by their first byte
 	err     error
+}
+
+// keyed is a tensor with its key.
+type keyed struct {
+	key string
+	tensor.Tensor
 }
 
 // groupDepth is the number of dots in the longest group that is looked up.
 const groupDepth = 3
 
 // seek starts the recognition of c.
-func (c *Checkpoint) seek() (*seeker, error) {
+func (c *State) seek() (*seeker, error) {
 	s := &seeker{c: c, names: shortNames(c.Keys), keys: make(map[string]string, len(c.Keys)), groups: map[string]bool{}, used: map[string]bool{}, kind: c.Architecture.Kind}
 	for i, key := range c.Keys {
 		name := s.names[i]
@@ -235,24 +107,24 @@ func (s *seeker) hasGroup(group string) bool { return s.groups[group] }
 func (s *seeker) shape(name string) []int { return s.c.Tensors[s.keys[name]].Shape }
 
 // take marks a tensor as understood and returns its key. The tensor must have the given
-// shape, in which anySize matches any size of at least 1.
+// shape, in which tensor.AnySize matches any size of at least 1.
 func (s *seeker) take(name string, shape ...int) string {
 	if s.err != nil {
 		return ""
 	}
 	key, ok := s.keys[name]
 	if !ok {
-		s.fail("tensor %s is missing, expected shape %s; %s", name, shapeText(shape), s.help())
+		s.fail("tensor %s is missing, expected shape %s; %s", name, tensor.ShapeText(shape), s.help())
 		return ""
 	}
 	s.used[name] = true
 	found := s.c.Tensors[key].Shape
 	fits := len(found) == len(shape)
 	for i := 0; fits && i < len(shape); i++ {
-		fits = shape[i] == found[i] || shape[i] == anySize && found[i] > 0
+		fits = shape[i] == found[i] || shape[i] == tensor.AnySize && found[i] > 0
 	}
 	if !fits {
-		s.fail("tensor %s has shape %s, expected %s", key, shapeText(found), shapeText(shape))
+		s.fail("tensor %s has shape %s, expected %s", key, tensor.ShapeText(found), tensor.ShapeText(shape))
 		return ""
 	}
 	return key
@@ -277,8 +149,8 @@ func (s *seeker) embeddingName() string {
 }
 
 // roles assigns a role to every tensor of a model whose fields have the given sizes.
-func (s *seeker) roles(dims []int) (*roles, error) {
-	l := &roles{Architecture: model.Architecture{FieldDims: dims}}
+func (s *seeker) roles(dims []int) (*Roles, error) {
+	l := &Roles{Architecture: model.Architecture{FieldDims: dims}}
 	if f := s.c.familyOf(); f != nil {
 		s.familyRoles(f, l)
 		return s.complete(l)
@@ -287,7 +159,7 @@ func (s *seeker) roles(dims []int) (*roles, error) {
 		s.neuMF(l)
 		return s.complete(l)
 	}
-	l.embedding = s.take(s.embeddingName(), anySize, anySize)
+	l.Embedding = s.take(s.embeddingName(), tensor.AnySize, tensor.AnySize)
 	if s.err == nil {
 		shape := s.shape(s.embeddingName())
 		l.Dim = shape[1]
@@ -306,7 +178,7 @@ func (s *seeker) roles(dims []int) (*roles, error) {
 	case s.has("fc.weight"), s.hasGroup("_deep_branch."):
 		l.Kind = model.FM
 		s.wide(l)
-		l.bias = s.take("_bias", 1)
+		l.Bias = s.take("_bias", 1)
 		s.ignore("linear_layer.weight", "linear_layer.bias") // in the reference model's state dict, but never used
 		if s.hasGroup("_deep_branch.") {
 			l.Kind = model.DeepFM
@@ -323,18 +195,18 @@ func (s *seeker) roles(dims []int) (*roles, error) {
 
 // wide takes the first-order weights, which only a model with weights of the entries may
 // lack, and the weights of the entries.
-func (s *seeker) wide(l *roles) {
+func (s *seeker) wide(l *Roles) {
 	const entries = "_linear.weight"
 	if s.has(entries) {
-		l.linear = s.take(entries, 1, l.Players())
+		l.Linear = s.take(entries, 1, l.Players())
 	}
-	if s.has("fc.weight") || l.linear == "" && l.Kind != model.DCNv2 {
-		l.firstOrder = []string{s.take("fc.weight", l.Features(), 1)}
+	if s.has("fc.weight") || l.Linear == "" && l.Kind != model.DCNv2 {
+		l.FirstOrder = []string{s.take("fc.weight", l.Features(), 1)}
 	}
 }
 
 // complete checks that every tensor has a role and that the architecture is valid.
-func (s *seeker) complete(l *roles) (*roles, error) {
+func (s *seeker) complete(l *Roles) (*Roles, error) {
 	s.checkOffsets(l)
 	s.checkLeft()
 	if s.err != nil {
@@ -362,24 +234,24 @@ func (s *seeker) checkRows(dims []int, table string, rows int) {
 	}
 }
 
-func (s *seeker) dcnMix(l *roles) {
+func (s *seeker) dcnMix(l *Roles) {
 	players := l.Players()
 	shape := s.shape("cross_head.U.0")
 	if len(shape) != 3 {
-		s.take("cross_head.U.0", anySize, anySize, players)
+		s.take("cross_head.U.0", tensor.AnySize, tensor.AnySize, players)
 		return
 	}
 	l.Experts, l.Rank = shape[0], shape[1]
 	for ; s.err == nil && s.hasMix(l.CrossLayers); l.CrossLayers++ {
 		layer := "." + strconv.Itoa(l.CrossLayers)
-		l.mix = append(l.mix, mixKeys{
-			u:    s.take("cross_head.U"+layer, l.Experts, l.Rank, players),
-			c:    s.take("cross_head.C"+layer, l.Experts, l.Rank, l.Rank),
-			v:    s.take("cross_head.V"+layer, l.Experts, players, l.Rank),
-			bias: s.take("cross_head.biases"+layer, 1, players),
+		l.Mix = append(l.Mix, MixKeys{
+			U:    s.take("cross_head.U"+layer, l.Experts, l.Rank, players),
+			C:    s.take("cross_head.C"+layer, l.Experts, l.Rank, l.Rank),
+			V:    s.take("cross_head.V"+layer, l.Experts, players, l.Rank),
+			Bias: s.take("cross_head.biases"+layer, 1, players),
 		})
 	}
-	l.gates = s.take("cross_head.gates", l.Experts, players, 1)
+	l.Gates = s.take("cross_head.gates", l.Experts, players, 1)
 	s.mlp(l, "_dnn.", true)
 }
 
@@ -393,13 +265,13 @@ func (s *seeker) hasMix(i int) bool {
 	return false
 }
 
-func (s *seeker) dcnV2(l *roles) {
+func (s *seeker) dcnV2(l *Roles) {
 	players := l.Players()
 	if s.wide(l); s.has("_bias") {
-		l.bias = s.take("_bias", 1)
+		l.Bias = s.take("_bias", 1)
 	}
 	for ; s.err == nil && s.hasGroup(fmt.Sprintf("cross_head.layers.%d.", l.CrossLayers)); l.CrossLayers++ {
-		l.cross = append(l.cross, s.linear(fmt.Sprintf("cross_head.layers.%d.", l.CrossLayers), players, players))
+		l.Cross = append(l.Cross, s.linear(fmt.Sprintf("cross_head.layers.%d.", l.CrossLayers), players, players))
 	}
 	s.mlp(l, "_dnn.", false)
 	if s.err != nil || len(l.Hidden) == 0 {
@@ -412,19 +284,19 @@ func (s *seeker) dcnV2(l *roles) {
 		l.Structure = model.Parallel
 		last += players
 	} else if len(shape) == 2 && shape[1] != last {
-		s.fail("tensor %s has shape %s, expected [1, %d] (stacked) or [1, %d] (parallel)", s.keys["_last_fc.weight"], shapeText(shape), last, players+last)
+		s.fail("tensor %s has shape %s, expected [1, %d] (stacked) or [1, %d] (parallel)", s.keys["_last_fc.weight"], tensor.ShapeText(shape), last, players+last)
 	}
-	l.output = s.linear("_last_fc.", last, 1)
+	l.Output = s.linear("_last_fc.", last, 1)
 }
 
-func (s *seeker) linear(prefix string, in, out int) linearKeys {
-	return linearKeys{weight: s.take(prefix+"weight", out, in), bias: s.take(prefix+"bias", out)}
+func (s *seeker) linear(prefix string, in, out int) LinearKeys {
+	return LinearKeys{Weight: s.take(prefix+"weight", out, in), Bias: s.take(prefix+"bias", out)}
 }
 
 // mlp takes the layers of an nn.Sequential under prefix. They are Linear, optionally
 // BatchNorm, ReLU, optionally Dropout, and so on. If toLogit is set, the last Linear
 // gives the logit. Otherwise all layers are hidden.
-func (s *seeker) mlp(l *roles, prefix string, toLogit bool) {
+func (s *seeker) mlp(l *Roles, prefix string, toLogit bool) {
 	in := l.inputs()
 	for i := 0; s.err == nil; {
 		name := prefix + strconv.Itoa(i) + "."
@@ -438,24 +310,24 @@ func (s *seeker) mlp(l *roles, prefix string, toLogit bool) {
 		}
 		more := s.hasGroup(prefix + strconv.Itoa(i) + ".")
 		if toLogit && !more {
-			l.output = s.linear(name, in, 1)
+			l.Output = s.linear(name, in, 1)
 			return
 		}
 		if !s.hasGroup(name) && !toLogit {
 			return // only in the first iteration: there is no hidden layer
 		}
-		out := anySize
+		out := tensor.AnySize
 		if shape := s.shape(name + "weight"); len(shape) == 2 {
 			out = shape[0]
 		}
 		keys := s.linear(name, in, out)
 		if hasNorm {
-			keys.norm = true
-			keys.gamma, keys.beta = s.take(norm+"weight", out), s.take(norm+"bias", out)
-			keys.mean, keys.variance = s.take(norm+"running_mean", out), s.take(norm+"running_var", out)
+			keys.Norm = true
+			keys.Gamma, keys.Beta = s.take(norm+"weight", out), s.take(norm+"bias", out)
+			keys.Mean, keys.Variance = s.take(norm+"running_mean", out), s.take(norm+"running_var", out)
 			s.ignore(norm + "num_batches_tracked")
 		}
-		l.Hidden, l.hidden = append(l.Hidden, out), append(l.hidden, keys)
+		l.Hidden, l.Layers = append(l.Hidden, out), append(l.Layers, keys)
 		in = out
 		if !more {
 			return
@@ -471,10 +343,10 @@ func (s *seeker) offsets() []int {
 	}
 	t := s.c.Tensors[key]
 	if len(t.Shape) != 1 && (len(t.Shape) != 2 || t.Shape[0] != 1) || t.Elements() == 0 {
-		s.fail("tensor %s has shape %s, expected [1, fields]", key, shapeText(t.Shape))
+		s.fail("tensor %s has shape %s, expected [1, fields]", key, tensor.ShapeText(t.Shape))
 		return nil
 	}
-	values, err := t.ints()
+	values, err := t.Ints()
 	if err != nil {
 		s.fail("tensor %s %w", key, err)
 	}
@@ -499,7 +371,7 @@ func (s *seeker) offsetDims() []int {
 	return dims
 }
 
-func (s *seeker) checkOffsets(l *roles) {
+func (s *seeker) checkOffsets(l *Roles) {
 	offsets := s.offsets()
 	if s.err != nil || offsets == nil {
 		return
@@ -523,23 +395,23 @@ func (s *seeker) checkLeft() {
 	for name, key := range s.keys {
 		names[key] = name
 	}
-	memory := map[*byte]entry{} // understood tensors, by their first byte
+	memory := map[*byte]keyed{} // understood tensors, by their first byte
 	maps.Copy(memory, s.parts)
 	for _, key := range s.c.Keys {
 		if t := s.c.Tensors[key]; s.used[names[key]] && len(t.Data) > 0 {
-			memory[&t.Data[0]] = entry{key, t}
+			memory[&t.Data[0]] = keyed{key, t}
 		}
 	}
 	for _, key := range s.c.Keys {
 		if !s.used[names[key]] {
-			if t := s.c.Tensors[key]; len(t.Data) > 0 && t.same(memory[&t.Data[0]].Tensor) {
+			if t := s.c.Tensors[key]; len(t.Data) > 0 && t.Same(memory[&t.Data[0]].Tensor) {
 				if s.aliases == nil {
 					s.aliases = map[string]string{}
 				}
 				s.aliases[key] = memory[&t.Data[0]].key
 				continue
 			}
-			s.fail("tensor %s of shape %s belongs to no known layer and may change what the model computes: %s", key, shapeText(s.c.Tensors[key].Shape), s.help())
+			s.fail("tensor %s of shape %s belongs to no known layer and may change what the model computes: %s", key, tensor.ShapeText(s.c.Tensors[key].Shape), s.help())
 			return
 		}
 	}
@@ -553,10 +425,9 @@ func (s *seeker) dimsMissing() error {
 	table := s.embeddingName()
 	shape := s.shape(table)
 	if len(shape) != 2 {
-		s.take(table, anySize, anySize)
+		s.take(table, tensor.AnySize, tensor.AnySize)
 		return s.err
 	}
-	paths := sidecarPaths(s.c.name)
 	return fault.Inputf("%s does not say its field sizes: write %s with a line like {\"field_dims\": [1000, 20, 7]}, one size per field, summing to the %d rows of tensor %s",
-		s.c.name, filepath.Base(paths[len(paths)-1]), shape[0], s.keys[table])
+		s.c.Name, s.c.Sidecar, shape[0], s.keys[table])
 }

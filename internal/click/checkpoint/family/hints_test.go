@@ -1,4 +1,4 @@
-package checkpoint
+package family
 
 import (
 	"strconv"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/family/familytest"
+	"shaver/internal/click/checkpoint/tensor"
 )
 
 // If the tensors of a refused file only have other names, the error says how to rename them.
@@ -28,21 +30,21 @@ func TestHints(t *testing.T) {
 		}},
 		"mixture": {"dcn-mix", []string{"_dnn.", "tower."}, []string{"they are those of a DCN-Mix if you rename tower.* to _dnn.*"}},
 	} {
-		var entries []entry
+		var entries []familytest.Entry
 		replacer := strings.NewReplacer(test.rename...)
-		for _, e := range sampleEntries(test.kind) {
-			key := replacer.Replace(e.key)
+		for _, e := range familytest.Sample(test.kind) {
+			key := replacer.Replace(e.Key)
 			if test.rename[0] == "^" {
-				key = test.rename[1] + e.key
+				key = test.rename[1] + e.Key
 			}
-			entries = append(entries, entry{key, e.Tensor})
+			entries = append(entries, familytest.Entry{Key: key, Tensor: e.Tensor})
 		}
-		_, err := Parse("m", fileBytes(entries, map[string]string{metaArchitecture: `{"field_dims":[2,3,4]}`}))
+		_, err := recognised(t, entries, `{"field_dims":[2,3,4]}`)
 		if err == nil {
 			t.Errorf("%s: no error", name)
 			continue
 		}
-		wantInput(t, err, test.want...)
+		wantError(t, err, test.want...)
 		if strings.Contains(err.Error(), namesHelp) {
 			t.Errorf("%s: the error gives the names and also says where to find them: %v", name, err)
 		}
@@ -53,11 +55,11 @@ func TestHints(t *testing.T) {
 // tensors.
 func TestHintsAreShort(t *testing.T) {
 	for _, n := range []int{0, 1, 5, 5000} {
-		var entries []entry
+		var entries []familytest.Entry
 		for i := range n {
-			entries = append(entries, entry{strings.Repeat("x", 900) + strconv.Itoa(i), float32Tensor([]int{1}, []float32{1})})
+			entries = append(entries, familytest.Entry{Key: strings.Repeat("x", 900) + strconv.Itoa(i), Tensor: tensor.FromFloat32s([]int{1}, []float32{1})})
 		}
-		_, err := Parse("m", fileBytes(entries, map[string]string{metaArchitecture: `{"field_dims":[2,3,4]}`}))
+		_, err := recognised(t, entries, `{"field_dims":[2,3,4]}`)
 		if !fault.IsInput(err) || len(err.Error()) > 800 || !strings.Contains(err.Error(), "the file has "+strconv.Itoa(n)+" tensors") {
 			t.Errorf("%d tensors: %v", n, err)
 		}

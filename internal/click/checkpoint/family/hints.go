@@ -1,4 +1,4 @@
-package checkpoint
+package family
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 )
 
@@ -36,7 +37,7 @@ func (s *seeker) help() string {
 		if len(name) > listedLetters {
 			name = strings.ToValidUTF8(name[:listedLetters], "") + "..."
 		}
-		listed = append(listed, name+" "+shapeText(s.c.Tensors[key].Shape))
+		listed = append(listed, name+" "+tensor.ShapeText(s.c.Tensors[key].Shape))
 	}
 	text := fmt.Sprintf("the file has %d tensors", len(s.c.Keys))
 	if more := len(s.c.Keys) - len(listed); more > 0 {
@@ -98,7 +99,7 @@ func (r renaming) String() string {
 // try reports whether the tensors are those of a known model after the renamings. It
 // guesses the sizes of the fields.
 func (s *seeker) try(renamings []renaming) (model.Kind, bool) {
-	renamed := &Checkpoint{Tensors: map[string]Tensor{}, name: s.c.name}
+	renamed := &State{Name: s.c.Name, Tensors: map[string]tensor.Tensor{}}
 	for _, name := range slices.Sorted(maps.Keys(s.keys)) {
 		to := name
 		for _, r := range renamings {
@@ -110,7 +111,8 @@ func (s *seeker) try(renamings []renaming) (model.Kind, bool) {
 		if _, taken := renamed.Tensors[to]; taken || to == "" {
 			return "", false
 		}
-		renamed.add(to, s.c.Tensors[s.keys[name]])
+		renamed.Keys = append(renamed.Keys, to)
+		renamed.Tensors[to] = s.c.Tensors[s.keys[name]]
 	}
 	for _, dims := range renamed.guessDims() {
 		t, err := renamed.seek()
@@ -127,7 +129,7 @@ func (s *seeker) try(renamings []renaming) (model.Kind, bool) {
 
 // guessDims returns field sizes that the table may have: those of the offsets, or else some
 // for each number of fields that fits the width of another tensor.
-func (c *Checkpoint) guessDims() (all [][]int) {
+func (c *State) guessDims() (all [][]int) {
 	s, err := c.seek()
 	if err != nil {
 		return nil

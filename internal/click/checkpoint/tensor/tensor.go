@@ -1,10 +1,11 @@
-package checkpoint
+// Package tensor has the dense arrays of checkpoints, as the bytes of their elements, and
+// what errors say about them: their keys and their shapes.
+package tensor
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
-	"strings"
+	"slices"
 	"unsafe"
 
 	"shaver/internal/base/fault"
@@ -53,13 +54,13 @@ type Tensor struct {
 
 // Elements returns the product of the shape.
 func (t Tensor) Elements() int {
-	n, _ := elements(t.Shape)
+	n, _ := Count(t.Shape)
 	return n
 }
 
-// elements returns the product of shape. It returns false if a dimension is negative, or
+// Count returns the product of shape. It returns false if a dimension is negative, or
 // if the product, in bytes of the widest type, overflows.
-func elements(shape []int) (int, bool) {
+func Count(shape []int) (int, bool) {
 	n := 1
 	for _, size := range shape {
 		if size < 0 {
@@ -84,7 +85,7 @@ func (t Tensor) Float32s() ([]float32, error) {
 	}
 	for i := range values {
 		v := float32(read(i))
-		if !finite(v) {
+		if !Finite(v) {
 			return nil, t.notFinite(i, read(i))
 		}
 		values[i] = v
@@ -92,15 +93,15 @@ func (t Tensor) Float32s() ([]float32, error) {
 	return values, nil
 }
 
-// float32View is like Float32s, but avoids the copy if the bytes are aligned and
+// Float32View is like Float32s, but avoids the copy if the bytes are aligned and
 // little-endian. The result is read-only.
-func (t Tensor) float32View() ([]float32, error) {
+func (t Tensor) Float32View() ([]float32, error) {
 	if t.DType != F32 || len(t.Data) == 0 || !littleEndian || uintptr(unsafe.Pointer(&t.Data[0]))%4 != 0 {
 		return t.Float32s()
 	}
 	values := unsafe.Slice((*float32)(unsafe.Pointer(&t.Data[0])), len(t.Data)/4)
 	for i, v := range values {
-		if !finite(v) {
+		if !Finite(v) {
 			return nil, t.notFinite(i, float64(v))
 		}
 	}
@@ -109,7 +110,8 @@ func (t Tensor) float32View() ([]float32, error) {
 
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-func finite(v float32) bool {
+// Finite reports whether v is neither NaN nor infinite.
+func Finite(v float32) bool {
 	const exponent = 0x7f800000
 	return math.Float32bits(v)&exponent != exponent
 }
@@ -121,7 +123,7 @@ func (t Tensor) notFinite(i int, v float64) error {
 		position[a] = i % t.Shape[a]
 		i /= t.Shape[a]
 	}
-	return fault.Inputf("has the value %v at position %s, expected a finite float32", v, shapeText(position))
+	return fault.Inputf("has the value %v at position %s, expected a finite float32", v, ShapeText(position))
 }
 
 // reader returns a function that returns element i, or nil for an unknown type.
@@ -133,7 +135,7 @@ func (t Tensor) reader() func(i int) float64 {
 	case F32:
 		return func(i int) float64 { return float64(math.Float32frombits(le.Uint32(data[4*i:]))) }
 	case F16:
-		return func(i int) float64 { return halfToFloat(le.Uint16(data[2*i:])) }
+		return func(i int) float64 { return Half(le.Uint16(data[2*i:])) }
 	case BF16:
 		return func(i int) float64 {
 			return float64(math.Float32frombits(uint32(le.Uint16(data[2*i:])) << 16))
@@ -163,8 +165,8 @@ func (t Tensor) intReader() func(i int) int64 {
 	return nil
 }
 
-// ints returns the elements of a tensor of whole numbers.
-func (t Tensor) ints() ([]int, error) {
+// Ints returns the elements of a tensor of whole numbers.
+func (t Tensor) Ints() ([]int, error) {
 	read := t.intReader()
 	if read == nil {
 		return nil, fault.Inputf("has elements of type %s, expected whole numbers", t.DType)
@@ -176,8 +178,8 @@ func (t Tensor) ints() ([]int, error) {
 	return values, nil
 }
 
-// halfToFloat returns the value of an IEEE 754 binary16 number.
-func halfToFloat(h uint16) float64 {
+// Half returns the value of an IEEE 754 binary16 number.
+func Half(h uint16) float64 {
 	sign := 1.0
 	if h>>15 != 0 {
 		sign = -1
@@ -194,8 +196,8 @@ func halfToFloat(h uint16) float64 {
 	return sign * math.Ldexp(1024+fraction, exponent-25)
 }
 
-// float32Tensor returns a tensor of type F32 with a copy of values.
-func float32Tensor(shape []int, values []float32) Tensor {
+// FromFloat32s returns a tensor of type F32 with a copy of values.
+func FromFloat32s(shape []int, values []float32) Tensor {
 	data := make([]byte, 0, 4*len(values))
 	for _, v := range values {
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
@@ -203,16 +205,19 @@ func float32Tensor(shape []int, values []float32) Tensor {
 	return Tensor{F32, shape, data}
 }
 
-// anySize means a dimension of any size in an expected shape.
-const anySize = math.MinInt
-
-func shapeText(shape []int) string {
-	sizes := make([]string, len(shape))
-	for i, size := range shape {
-		sizes[i] = fmt.Sprint(size)
-		if size == anySize {
-			sizes[i] = "*"
-		}
+// FromInt64s returns a tensor of type I64 with a copy of values.
+func FromInt64s(shape []int, values ...int64) Tensor {
+	var data []byte
+	for _, v := range values {
+		data = binary.LittleEndian.AppendUint64(data, uint64(v))
 	}
-	return "[" + strings.Join(sizes, ", ") + "]"
+	return Tensor{I64, shape, data}
+}
+
+// Address returns the address of the first element, which says whether tensors share memory.
+func (t Tensor) Address() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(t.Data))) }
+
+// Same reports whether t and o are the same memory, as for two names of one parameter.
+func (t Tensor) Same(o Tensor) bool {
+	return len(t.Data) > 0 && len(t.Data) == len(o.Data) && &t.Data[0] == &o.Data[0] && t.DType == o.DType && slices.Equal(t.Shape, o.Shape)
 }

@@ -1,0 +1,300 @@
+package family_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/checkpoint/family"
+	"shaver/internal/click/checkpoint/family/familytest"
+	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/compact"
+)
+
+const fuxiTable = "embedding_layer.embedding_layer.embedding_layers."
+
+const folder = "../../../../testdata/families"
+
+// raw returns the tensors of a .pth or safetensors file, without recognising them. key is
+// checkpoint.Options.StateDict.
+func raw(t *testing.T, path, key string) *family.State {
+	t.Helper()
+	return must(checkpoint.ReadState(path, key))(t)
+}
+
+// must returns a function that returns v, or ends the test if err is not nil.
+func must[V any](v V, err error) func(*testing.T) V {
+	return func(t *testing.T) V {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// wantInput fails the test unless err is an input error that contains all texts.
+func wantInput(t *testing.T, err error, texts ...string) {
+	t.Helper()
+	if err == nil || !fault.IsInput(err) {
+		t.Fatalf("error %v, want an input error with %q", err, texts)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("error %q lacks %q", err, text)
+		}
+	}
+}
+
+// saying returns a Lookup that finds a JSON file with the given text.
+func saying(t *testing.T, text string) family.Lookup {
+	t.Helper()
+	s := family.Statement{From: "m.json", File: "m.json"}
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatal(err)
+	}
+	return func(string) (*family.Statement, error) { return &s, nil }
+}
+
+// State dicts of real packages have the logits of these packages. What is written has the
+// same tensors under the same keys, and reads as the same model in every form.
+func TestFamilies(t *testing.T) {
+	done := map[string]bool{}
+	for _, c := range familytest.Cases(t, folder) {
+		if c.Kind == "" {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			temporary := t.TempDir()
+			ck, err := checkpoint.ReadPart(c.CopyTo(t, temporary, c.Said()), checkpoint.Options{StateDict: c.Key()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			kind, structure, _ := strings.Cut(c.Kind, " ")
+			if got := string(ck.Architecture.Kind); ck.Family != c.Family || got != strings.ReplaceAll(kind, "-", "") || ck.Architecture.Structure != structure {
+				t.Errorf("recognised as %s %s of %s", got, ck.Architecture.Structure, ck.Family)
+			}
+			if !slices.Equal(ck.Architecture.FieldDims, c.Dims()) {
+				t.Errorf("fields have the sizes %v, expected %v", ck.Architecture.FieldDims, c.Dims())
+			}
+			if strings.Contains(ck.EmbeddingKey, "*") { // the tables of the fields are joined
+				for j, f := range c.Fields {
+					if ck.Fields[j] != f.Name {
+						t.Errorf("field %d is %s, expected %s", j, ck.Fields[j], f.Name)
+					}
+				}
+			}
+			m := must(ck.Model())(t)
+			familytest.Near(t, "as saved", c.Logits(m), c.Want, 1e-6)
+			done[c.Family+" "+c.Kind] = true
+
+			dense := filepath.Join(temporary, "dense.safetensors")
+			size := must(checkpoint.WriteDense(dense, ck))(t)
+			if size != ck.Size() {
+				t.Errorf("WriteDense wrote %d bytes, Size says %d", size, ck.Size())
+			}
+			if !maps.EqualFunc(raw(t, dense, "").Tensors, raw(t, c.Path(), c.Key()).Tensors, func(a, b tensor.Tensor) bool {
+				return a.DType == b.DType && slices.Equal(a.Shape, b.Shape) && bytes.Equal(a.Data, b.Data)
+			}) {
+				t.Error("the dense file has other tensors")
+			}
+			again := must(checkpoint.Read(dense))(t)
+			if again.Digest() != ck.Digest() || again.TensorCount() != ck.TensorCount() {
+				t.Error("the dense file is another checkpoint")
+			}
+			familytest.Near(t, "dense", c.Logits(must(again.Model())(t)), c.Want, 1e-6)
+			familytest.Near(t, "parsed", c.Logits(must(checkpoint.ParseModel(dense, must(os.ReadFile(dense))(t)))(t)), c.Want, 1e-6)
+
+			a := &ck.Architecture
+			dropped, baseline := make([]bool, a.Parameters()), make([]float32, a.Players())
+			table := must(ck.Embedding())(t)
+			for i := range dropped {
+				if dropped[i] = i%3 == 0; dropped[i] {
+					table[i] = 0
+				}
+			}
+			pruned := ck.WithEmbedding(table)
+			if _, err := checkpoint.WriteDense(dense, pruned); err != nil {
+				t.Fatal(err)
+			}
+			if !maps.EqualFunc(raw(t, dense, "").Tensors, raw(t, c.Path(), c.Key()).Tensors, func(a, b tensor.Tensor) bool {
+				return a.DType == b.DType && slices.Equal(a.Shape, b.Shape)
+			}) {
+				t.Error("the pruned file has other tensors")
+			}
+			small := filepath.Join(temporary, "small.safetensors")
+			if _, err := checkpoint.WriteCompact(small, ck, dropped, baseline, compact.Float32); err != nil {
+				t.Fatal(err)
+			}
+			inflated := must(checkpoint.Read(small))(t)
+			if inflated.Digest() != pruned.Digest() || must(checkpoint.Read(dense))(t).Digest() != pruned.Digest() {
+				t.Error("the pruned files hold different checkpoints")
+			}
+			want := c.Logits(must(pruned.Model())(t))
+			familytest.Near(t, "compact", c.Logits(must(checkpoint.ParseModel(small, must(os.ReadFile(small))(t)))(t)), want, 0)
+
+			calibrated, _, err := ck.Calibrated(1.5, -0.25)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range c.Want {
+				want[i] = 1.5*v - 0.25
+			}
+			familytest.Near(t, "calibrated", c.Logits(must(calibrated.Model())(t)), want, 5e-6)
+		})
+	}
+	for _, want := range []string{
+		"fuxictr fm", "fuxictr deepfm", "fuxictr wide-deep", "fuxictr dcnv2 parallel", "fuxictr dcnv2 stacked",
+		"deepctr-torch fm", "deepctr-torch deepfm", "deepctr-torch wide-deep", "deepctr-torch dcnv2 parallel",
+		"recbole fm", "recbole deepfm", "recbole wide-deep", "recbole dcnv2 parallel", "recbole dcnv2 stacked",
+		"pytorch-fm fm", "pytorch-fm deepfm", "pytorch-fm wide-deep", "torch-rechub deepfm", "torch-rechub wide-deep",
+	} {
+		if !done[want] {
+			t.Errorf("no case of %s passed", want)
+		}
+	}
+}
+
+// A model of another kind is refused, and the error says why and what to do.
+func TestForeignFamilies(t *testing.T) {
+	wants := map[string]string{
+		"fuxictr-deepfm-numeric":         "tensor embedding_layer.embedding_layer.embedding_layers.age.weight has shape [4, 1], and the table of field \"user\" has 4 columns: one of them is the projection of a numeric feature",
+		"fuxictr-deepfm-tanh":            "which does not say which activation its hidden layers have: write fuxictr-deepfm-tanh.json with what is true, for example {\"activation\": \"relu\"}",
+		"fuxictr-dcnv2-stacked-parallel": "tensors stacked_dnn.mlp.* and parallel_dnn.mlp.* are two networks",
+		"fuxictr-dcnv2-mixture":          "tensor crossnet.U_list.0 belongs to a mixture of low-rank cross layers",
+		"fuxictr-dcn":                    "tensor crossnet.cross_net.0.bias belongs to the cross layers of the first DCN",
+		"deepctr-torch-deepfm-dense":     "tensor linear_model.weight belongs to dense inputs",
+		"deepctr-torch-dcnmix":           "tensor crossnet.U_list belongs to a mixture of low-rank cross layers",
+		"deepctr-torch-dcn":              "tensor crossnet.kernels has shape [2, 20, 1], expected [layers, 20, 20]",
+		"torch-rechub-dcnv2-parallel":    "tensor crossnet.b.0 belongs to cross layers that add the bias outside the product",
+		"torch-rechub-dcnv2-stacked":     "tensor crossnet.b.0 belongs to cross layers that add the bias outside the product",
+	}
+	for _, c := range familytest.Cases(t, folder) {
+		if c.Kind != "" {
+			continue
+		}
+		said := `{"activation": "relu", "kind": "deepfm"}`
+		want := []string{c.File, wants[c.Name]}
+		switch {
+		case strings.HasSuffix(c.Name, "-tanh"):
+			said = ""
+		case strings.Contains(c.Name, "dcn"):
+			said = `{"activation": "relu"}`
+			fallthrough
+		default:
+			want = append(want, "export the model to ONNX (shaver model export-help --for ")
+		}
+		if wants[c.Name] == "" {
+			t.Errorf("%s: no error is expected", c.Name)
+		}
+		_, err := checkpoint.Read(c.CopyTo(t, t.TempDir(), said))
+		wantInput(t, err, want...)
+		delete(wants, c.Name)
+	}
+	for name := range wants {
+		t.Errorf("there is no case %s", name)
+	}
+	for _, c := range familytest.Cases(t, folder) {
+		if c.Name == "fuxictr-deepfm-tanh" {
+			_, err := checkpoint.Read(c.CopyTo(t, t.TempDir(), `{"activation": "Tanh"}`))
+			wantInput(t, err, `says that the activation is "Tanh", but only relu is supported in a state dict: export the model to ONNX (shaver model export-help --for fuxictr)`)
+		}
+	}
+}
+
+// Tables that cannot be joined are refused, and so are tensors in unusual places.
+func TestUnusualFamilies(t *testing.T) {
+	said := `{"kind": "deepfm", "activation": "relu"}`
+	recboleSaid := `{"kind": "deepfm", "field_dims": [7, 11, 4, 3]}`
+	change := func(c *family.State, key string, f func(t *tensor.Tensor)) {
+		found, ok := c.Tensors[key]
+		if !ok {
+			t.Fatalf("no tensor %s", key)
+		}
+		f(&found)
+		c.Tensors[key] = found
+	}
+	add := func(c *family.State, key string, added tensor.Tensor) {
+		c.Keys = append(c.Keys, key)
+		c.Tensors[key] = added
+	}
+	rename := func(c *family.State, from, to string) {
+		for i, key := range c.Keys {
+			if rest, ok := strings.CutPrefix(key, from); ok {
+				c.Keys[i] = to + rest
+				c.Tensors[to+rest] = c.Tensors[key]
+				delete(c.Tensors, key)
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		file   string
+		change func(c *family.State)
+		want   string
+	}{
+		"shared table": {"fuxictr-fm.model", func(c *family.State) { c.Tensors[fuxiTable+"item.weight"] = c.Tensors[fuxiTable+"user.weight"] },
+			"tensors " + fuxiTable + "item.weight and " + fuxiTable + "user.weight share memory, as if two fields had one table"},
+		"overlapping tables": {"fuxictr-fm.model", func(c *family.State) {
+			change(c, fuxiTable+"city.weight", func(t *tensor.Tensor) { t.Data = c.Tensors[fuxiTable+"user.weight"].Data[16:80] })
+		}, "share memory"},
+		"widths": {"deepctr-torch-deepfm.h5", func(c *family.State) {
+			change(c, "embedding_dict.city.weight", func(t *tensor.Tensor) { t.Shape = []int{8, 2} })
+		}, "tensor embedding_dict.city.weight has 2 columns, and the table of field \"user\" has 4: expected equal widths; export the model to ONNX"},
+		"one value": {"fuxictr-fm.model", func(c *family.State) {
+			for key, found := range c.Tensors {
+				if strings.HasPrefix(key, fuxiTable) {
+					found.Shape, found.Data = []int{found.Shape[0], 1}, found.Data[:found.Shape[0]*4]
+					c.Tensors[key] = found
+				}
+			}
+			change(c, fuxiTable+"city.weight", func(t *tensor.Tensor) { t.Shape, t.Data = []int{1, 1}, t.Data[:4] })
+		}, fuxiTable + "city.weight has one value, like the projection of a numeric feature: copy FuxiCTR's feature_map.json to the same folder"},
+		"types": {"deepctr-torch-deepfm.h5", func(c *family.State) {
+			change(c, "embedding_dict.city.weight", func(t *tensor.Tensor) { t.DType, t.Data = tensor.F16, t.Data[:32] })
+		}, "tensor embedding_dict.city.weight has the type F16, and the table of field \"user\" has F32"},
+		"rows": {"deepctr-torch-deepfm.h5", func(c *family.State) {
+			change(c, "embedding_dict.city.weight", func(t *tensor.Tensor) { t.Shape, t.Data = []int{0, 4}, nil })
+		}, "tensor embedding_dict.city.weight has no rows"},
+		"first order": {"deepctr-torch-deepfm.h5", func(c *family.State) {
+			change(c, "linear_model.embedding_dict.city.weight", func(t *tensor.Tensor) { t.Shape, t.Data = []int{3, 1}, t.Data[:12] })
+		}, "tensor linear_model.embedding_dict.city.weight has shape [3, 1], expected [4, 1]"},
+		"a field without a table": {"deepctr-torch-deepfm.h5", func(c *family.State) { rename(c, "embedding_dict.city.", "linear_model.embedding_dict.town.") },
+			"the model has dense inputs, or tables that fields share, or another number of fields"},
+		"prefixes": {"deepctr-torch-deepfm.h5", func(c *family.State) { rename(c, "embedding_dict.city.", "module.embedding_dict.city.") }, "have different prefixes"},
+		"star":     {"deepctr-torch-deepfm.h5", func(c *family.State) { rename(c, "embedding_dict.city.", "embedding_dict.*.") }, "tensor embedding_dict.*.weight has no field in its name"},
+		"no activation between layers": {"fuxictr-deepfm-plain.model", func(c *family.State) { rename(c, "mlp.mlp.2.", "mlp.mlp.1.") },
+			"tensor mlp.mlp.1.weight follows another layer without an activation"},
+		"BatchNorm after the activation": {"fuxictr-deepfm.model", func(c *family.State) { rename(c, "mlp.mlp.1.", "mlp.mlp.3.") },
+			"tensor mlp.mlp.3.running_mean belongs to a BatchNorm that does not follow a linear layer"},
+		"activation with parameters": {"fuxictr-deepfm-plain.model", func(c *family.State) { add(c, "mlp.mlp.1.weight", tensor.FromFloat32s([]int{8}, make([]float32, 8))) },
+			"tensors mlp.mlp.1.* belong neither to a linear layer nor to a BatchNorm, perhaps to an activation with parameters"},
+		"no cross layers": {"recbole-dcnv2-state.pth", func(c *family.State) { // like RecBole's FNN
+			for _, key := range []string{"cross_layer_w.0", "cross_layer_w.1", "bias.0", "bias.1"} {
+				delete(c.Tensors, key)
+			}
+			c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool { _, ok := c.Tensors[key]; return !ok })
+		}, "tensor deep_predict_layer.weight is missing: export the model to ONNX"},
+		"no output": {"deepctr-torch-deepfm.h5", func(c *family.State) { rename(c, "dnn_linear.", "tower.") }, "tensor dnn_linear.weight is missing"},
+		"leftover":  {"deepctr-torch-deepfm.h5", func(c *family.State) { add(c, "gate.weight", tensor.FromFloat32s([]int{1}, []float32{1})) }, "tensor gate.weight of shape [1] belongs to no known layer and may change what the model computes: export the model to ONNX"},
+	} {
+		c := raw(t, filepath.Join(folder, test.file), "")
+		test.change(c)
+		text := said
+		if strings.HasPrefix(test.file, "recbole") {
+			text = recboleSaid
+		}
+		err := c.Recognise(nil, nil, saying(t, text))
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		wantInput(t, err, test.want)
+	}
+}

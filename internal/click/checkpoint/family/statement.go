@@ -1,0 +1,93 @@
+package family
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/model"
+)
+
+// Statement is what a source besides the tensors says about the architecture: a JSON
+// file, our metadata, or the model_config of a .pth file. It has the JSON fields of
+// model.Architecture. A field that the source leaves out is nil.
+type Statement struct {
+	From        string      `json:"-"` // name of the source, for errors
+	Kind        *model.Kind `json:"kind"`
+	FieldDims   []int       `json:"field_dims"`
+	Dim         *int        `json:"dim"`
+	Hidden      []int       `json:"hidden"`
+	CrossLayers *int        `json:"cross_layers"`
+	Experts     *int        `json:"experts"`
+	Rank        *int        `json:"rank"`
+	Structure   *string     `json:"structure"`
+	// Activation and FieldNames are not part of an architecture.
+	Activation *string   `json:"activation"`  // of the hidden layers
+	FieldNames []string  `json:"field_names"` // in the order of the fields
+	Features   []Feature `json:"-"`           // of FuxiCTR; nil if its feature_map.json does not exist
+	File       string    `json:"-"`           // name of the JSON file next to a state dict, if it is the source
+	BatchNorm  *bool     `json:"-"`           // whether each hidden layer has one
+}
+
+// Lookup looks for a statement outside the file, about a state dict of the given framework.
+// For "" the statement must have field sizes. It returns nil if it finds nothing.
+type Lookup func(framework string) (*Statement, error)
+
+// Configuration returns what the model_config of a file says about a model of the given kind.
+// It is nil if the file has none.
+type Configuration func(kind model.Kind) (*Statement, error)
+
+// check returns an error for the first part of s that contradicts the recognised roles.
+func (s *Statement) check(l *Roles) error {
+	a := &l.Architecture
+	differ := func(what string, said, found any) error {
+		return fmt.Errorf("%s says %s %v, the tensors have %v", s.From, what, said, found)
+	}
+	if s.Kind != nil && normal(string(*s.Kind)) != string(a.Kind) {
+		return differ("kind", tensor.Quote(string(*s.Kind)), a.Kind)
+	}
+	if s.FieldDims != nil && !slices.Equal(s.FieldDims, a.FieldDims) {
+		return fmt.Errorf("%s says field_dims %s, the file %s", s.From, sizesText(s.FieldDims), sizesText(a.FieldDims))
+	}
+	if s.Hidden != nil && !slices.Equal(s.Hidden, a.Hidden) {
+		return differ("hidden sizes", tensor.ShapeText(s.Hidden), tensor.ShapeText(a.Hidden))
+	}
+	for _, n := range []struct {
+		what  string
+		said  *int
+		found int
+	}{
+		{"embedding columns", s.Dim, a.Dim}, {"cross layers", s.CrossLayers, a.CrossLayers},
+		{"experts", s.Experts, a.Experts}, {"rank", s.Rank, a.Rank},
+	} {
+		if n.said != nil && *n.said != n.found {
+			return differ(n.what, *n.said, n.found)
+		}
+	}
+	if s.Structure != nil && normal(*s.Structure) != a.Structure {
+		return differ("structure", tensor.Quote(*s.Structure), a.Structure)
+	}
+	if s.BatchNorm != nil {
+		for i := range l.Layers {
+			if l.Layers[i].Norm != *s.BatchNorm {
+				return differ("use_batchnorm", *s.BatchNorm, fmt.Sprintf("%v in hidden layer %d", !*s.BatchNorm, i))
+			}
+		}
+	}
+	return nil
+}
+
+// normal converts a name to the spelling of our constants.
+func normal(name string) string {
+	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
+}
+
+// sizesText is like shapeText, but shortens long lists.
+func sizesText(sizes []int) string {
+	const most = 12
+	if len(sizes) <= most {
+		return tensor.ShapeText(sizes)
+	}
+	return strings.TrimSuffix(tensor.ShapeText(sizes[:most]), "]") + fmt.Sprintf(", ...] of %d", len(sizes))
+}
