@@ -15,7 +15,7 @@ import (
 // adopt makes the state one of family f. It joins the tables of the fields, and returns
 // the sizes of the fields. The error asks for what neither the tensors nor said contain.
 func (s *seeker) adopt(f *family, said []Statement) ([]int, error) {
-	c := s.c
+	c := s.state
 	a := &asked{s: s, f: f}
 	for i := range said {
 		a.take(&said[i])
@@ -95,17 +95,17 @@ func (a *asked) err() error {
 	if a.missing == nil {
 		return nil
 	}
-	do := "write " + a.s.c.Sidecar + " with what is true"
+	do := "write " + a.s.state.Sidecar + " with what is true"
 	if a.file != "" {
 		do = "add what is true to " + a.file
 	}
 	return fault.Inputf("%s is a state dict of %s, which does not say %s: %s, for example {%s}",
-		a.s.c.Name, a.f.name, strings.Join(a.missing, ", nor "), do, strings.Join(a.lines, ", "))
+		a.s.state.Name, a.f.name, strings.Join(a.missing, ", nor "), do, strings.Join(a.lines, ", "))
 }
 
 // sizes finds the fields, their order and their sizes.
 func (a *asked) sizes() ([]int, error) {
-	s, c := a.s, a.s.c
+	s, c := a.s, a.s.state
 	if !strings.Contains(a.f.table, "*") {
 		if a.dims == nil {
 			shape := s.shape(a.f.table)
@@ -156,7 +156,7 @@ func (a *asked) sizes() ([]int, error) {
 
 // joined checks the fields of a compact file, in which the tables are joined.
 func (a *asked) joined() error {
-	c := a.s.c
+	c := a.s.state
 	switch {
 	case !c.Compact:
 		return c.inputf("tensor %s has no field in its name", a.s.keys[a.f.table])
@@ -176,10 +176,10 @@ func (a *asked) checkNames() error {
 	seen := make(map[string]bool, len(a.fields))
 	for _, field := range a.fields {
 		if tensor.CheckKey(field) != nil {
-			return a.s.c.inputf("the fields' names have %s: expected printable text of 1 to 1024 bytes", tensor.Quote(field))
+			return a.s.state.inputf("the fields' names have %s: expected printable text of 1 to 1024 bytes", tensor.Quote(field))
 		}
 		if seen[field] {
-			return a.s.c.inputf("the fields' names have %s twice", tensor.Quote(field))
+			return a.s.state.inputf("the fields' names have %s twice", tensor.Quote(field))
 		}
 		seen[field] = true
 	}
@@ -192,13 +192,13 @@ func (a *asked) order(found []string) error {
 	for _, field := range a.fields {
 		name := forField(a.f.table, field)
 		if !a.s.has(name) {
-			return a.s.c.inputf("field_names has %s, but there is no tensor %s", tensor.Quote(field), name)
+			return a.s.state.inputf("field_names has %s, but there is no tensor %s", tensor.Quote(field), name)
 		}
 		named[field] = true
 	}
 	for _, field := range found {
 		if !named[field] {
-			return a.s.c.inputf("field_names lacks %s, whose table is tensor %s", tensor.Quote(field), a.s.keys[forField(a.f.table, field)])
+			return a.s.state.inputf("field_names lacks %s, whose table is tensor %s", tensor.Quote(field), a.s.keys[forField(a.f.table, field)])
 		}
 	}
 	return nil
@@ -255,7 +255,7 @@ func (a *asked) relu() {
 // join replaces the tables of the fields by one table, [n, d], under the key that has a *
 // for the name of the field.
 func (s *seeker) join(f *family) error {
-	c := s.c
+	c := s.state
 	var joined string // key of the joined table
 	var first tensor.Tensor
 	rows, size := 0, 0
@@ -313,12 +313,12 @@ func (s *seeker) join(f *family) error {
 
 // checkApart returns an error if tables of two fields share memory. The tables of a hostile
 // file could otherwise be much larger together than the file.
-func (c *State) checkApart(tables []keyed) error {
+func (st *State) checkApart(tables []keyed) error {
 	sorted := slices.SortedFunc(slices.Values(tables), func(a, b keyed) int { return cmp.Compare(a.Address(), b.Address()) })
 	for i := 1; i < len(sorted); i++ {
 		a, b := sorted[i-1], sorted[i]
 		if len(b.Data) > 0 && a.Address()+uintptr(len(a.Data)) > b.Address() {
-			return c.inputf("tensors %s and %s share memory, as if two fields had one table, which is not supported yet", min(a.key, b.key), max(a.key, b.key))
+			return st.inputf("tensors %s and %s share memory, as if two fields had one table, which is not supported yet", min(a.key, b.key), max(a.key, b.key))
 		}
 	}
 	return nil

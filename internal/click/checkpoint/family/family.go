@@ -105,9 +105,9 @@ func (s *seeker) seekFamily() *family {
 }
 
 // familyOf returns the framework of a recognised state, or nil.
-func (c *State) familyOf() *family {
+func (st *State) familyOf() *family {
 	for _, f := range families {
-		if f.name == c.Family {
+		if f.name == st.Family {
 			return f
 		}
 	}

@@ -50,7 +50,7 @@ type Feature struct {
 // mapped takes the order of the fields from feature_map.json, and checks that each of them
 // has one id in a row. The map may have features that the model does not use.
 func (a *asked) mapped(found []string) error {
-	c := a.s.c
+	c := a.s.state
 	mapped := map[string]bool{}
 	for _, f := range a.features {
 		key, ok := a.s.keys[forField(a.f.table, f.Name)]

@@ -28,19 +28,19 @@ func (s *seeker) help() string {
 	if s.trial {
 		return ""
 	}
-	if f := s.c.familyOf(); f != nil {
+	if f := s.state.familyOf(); f != nil {
 		return f.advice()
 	}
 	var listed []string
-	for _, key := range s.c.Keys[:min(len(s.c.Keys), listedTensors)] {
+	for _, key := range s.state.Keys[:min(len(s.state.Keys), listedTensors)] {
 		name := key
 		if len(name) > listedLetters {
 			name = strings.ToValidUTF8(name[:listedLetters], "") + "..."
 		}
-		listed = append(listed, name+" "+tensor.ShapeText(s.c.Tensors[key].Shape))
+		listed = append(listed, name+" "+tensor.ShapeText(s.state.Tensors[key].Shape))
 	}
-	text := fmt.Sprintf("the file has %d tensors", len(s.c.Keys))
-	if more := len(s.c.Keys) - len(listed); more > 0 {
+	text := fmt.Sprintf("the file has %d tensors", len(s.state.Keys))
+	if more := len(s.state.Keys) - len(listed); more > 0 {
 		listed = append(listed, fmt.Sprintf("%d more", more))
 	}
 	if len(listed) > 0 {
@@ -76,9 +76,9 @@ func (s *seeker) advice() string {
 		}
 	}
 	switch {
-	case slices.ContainsFunc(s.c.Keys, func(key string) bool { return len(s.c.Tensors[key].Shape) == 3 }):
+	case slices.ContainsFunc(s.state.Keys, func(key string) bool { return len(s.state.Tensors[key].Shape) == 3 }):
 		return "the nearest model is DCN-Mix, with embedding.weight, cross_head.U.0, cross_head.gates and _dnn.0.weight; " + namesHelp
-	case slices.ContainsFunc(s.c.Keys, func(key string) bool { return strings.Contains(key, "cross") }):
+	case slices.ContainsFunc(s.state.Keys, func(key string) bool { return strings.Contains(key, "cross") }):
 		return "the nearest model is DCNv2, with embedding.weight, cross_head.layers.0.weight, _dnn.0.weight and _last_fc.weight; " + namesHelp
 	case len(candidates) > 0:
 		return "the nearest model is DeepFM, with embedding.weight, fc.weight, _bias and _deep_branch.0.weight; " + namesHelp
@@ -99,7 +99,7 @@ func (r renaming) String() string {
 // try reports whether the tensors are those of a known model after the renamings. It
 // guesses the sizes of the fields.
 func (s *seeker) try(renamings []renaming) (model.Kind, bool) {
-	renamed := &State{Name: s.c.Name, Tensors: map[string]tensor.Tensor{}}
+	renamed := &State{Name: s.state.Name, Tensors: map[string]tensor.Tensor{}}
 	for _, name := range slices.Sorted(maps.Keys(s.keys)) {
 		to := name
 		for _, r := range renamings {
@@ -112,7 +112,7 @@ func (s *seeker) try(renamings []renaming) (model.Kind, bool) {
 			return "", false
 		}
 		renamed.Keys = append(renamed.Keys, to)
-		renamed.Tensors[to] = s.c.Tensors[s.keys[name]]
+		renamed.Tensors[to] = s.state.Tensors[s.keys[name]]
 	}
 	for _, dims := range renamed.guessDims() {
 		t, err := renamed.seek()
@@ -129,8 +129,8 @@ func (s *seeker) try(renamings []renaming) (model.Kind, bool) {
 
 // guessDims returns field sizes that the table may have: those of the offsets, or else some
 // for each number of fields that fits the width of another tensor.
-func (c *State) guessDims() (all [][]int) {
-	s, err := c.seek()
+func (st *State) guessDims() (all [][]int) {
+	s, err := st.seek()
 	if err != nil {
 		return nil
 	}
@@ -152,8 +152,8 @@ func (c *State) guessDims() (all [][]int) {
 		dims[0] = table[0] - fields + 1
 		all = append(all, dims)
 	}
-	for _, key := range c.Keys {
-		if shape := c.Tensors[key].Shape; len(shape) >= 2 && key != s.embeddingName() {
+	for _, key := range st.Keys {
+		if shape := st.Tensors[key].Shape; len(shape) >= 2 && key != s.embeddingName() {
 			for _, size := range shape[1:] {
 				if size%table[1] == 0 {
 					add(size / table[1])

@@ -98,7 +98,7 @@ func (s *seeker) familyWide(f *family, l *Roles, cross bool) {
 		case w.linear != "":
 			l.Linear = s.take(w.linear, 1, l.Players())
 		case strings.Contains(w.firstOrder, "*"):
-			for j, field := range s.c.Fields {
+			for j, field := range s.state.Fields {
 				name := forField(w.firstOrder, field)
 				if w.partial && !s.has(name) {
 					l.FirstOrder = append(l.FirstOrder, "")

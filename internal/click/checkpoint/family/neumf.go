@@ -22,7 +22,7 @@ func (s *seeker) hasTowers() bool {
 
 // recogniseTowers is Recognise for the tensors of a NeuMF, whose tables give the sizes of the
 // fields.
-func (c *State) recogniseTowers(s *seeker, said []Statement, config Configuration, sidecar Lookup) error {
+func (st *State) recogniseTowers(s *seeker, said []Statement, config Configuration, sidecar Lookup) error {
 	found, err := sidecar("")
 	if err != nil {
 		return err
@@ -32,8 +32,8 @@ func (c *State) recogniseTowers(s *seeker, said []Statement, config Configuratio
 	}
 	var dims []int
 	if s.has(TowerTable) {
-		if !c.Compact {
-			return c.inputf("tensor %s has no field in its name", s.keys[TowerTable])
+		if !st.Compact {
+			return st.inputf("tensor %s has no field in its name", s.keys[TowerTable])
 		}
 		for i := range said {
 			if dims == nil {
@@ -44,16 +44,16 @@ func (c *State) recogniseTowers(s *seeker, said []Statement, config Configuratio
 		return err
 	}
 	parts := s.parts
-	if s, err = c.seek(); err != nil { // the keys have changed
+	if s, err = st.seek(); err != nil { // the keys have changed
 		return err
 	}
 	s.parts = parts
-	return c.settle(s, dims, said, config)
+	return st.settle(s, dims, said, config)
 }
 
 // joinTowers replaces the four tables by one and returns the sizes of the fields.
 func (s *seeker) joinTowers() (dims []int, err error) {
-	c := s.c
+	c := s.state
 	var tables []keyed
 	for _, field := range towers {
 		rows := tensor.AnySize
@@ -107,11 +107,11 @@ func (s *seeker) joinTowers() (dims []int, err error) {
 }
 
 // splitTowers adds the four tables of t, the table of a NeuMF, to tensors. key is that of t.
-func (c *State) splitTowers(tensors map[string]tensor.Tensor, key string, t tensor.Tensor) {
+func (st *State) splitTowers(tensors map[string]tensor.Tensor, key string, t tensor.Tensor) {
 	half := t.Shape[1] / 2
 	width, from := half*t.DType.Size(), 0
 	for j, field := range towers {
-		rows := c.Architecture.FieldDims[j]
+		rows := st.Architecture.FieldDims[j]
 		for k, tower := range field {
 			part := tensor.Tensor{DType: t.DType, Shape: []int{rows, half}}
 			if t.Data != nil { // a table in compact form may have no data

@@ -15,7 +15,7 @@ import (
 // seeker looks up tensors by their names without prefixes. Its first failure stays in
 // err, and after that it finds nothing.
 type seeker struct {
-	c     *State
+	state *State
 	names []string          // in the order of c.Keys
 	keys  map[string]string // by name
 	// groups are the beginnings of the names, up to and including each of the first
@@ -40,12 +40,12 @@ type keyed struct {
 const groupDepth = 3
 
 // seek starts the recognition of c.
-func (c *State) seek() (*seeker, error) {
-	s := &seeker{c: c, names: shortNames(c.Keys), keys: make(map[string]string, len(c.Keys)), groups: map[string]bool{}, used: map[string]bool{}, kind: c.Architecture.Kind}
-	for i, key := range c.Keys {
+func (st *State) seek() (*seeker, error) {
+	s := &seeker{state: st, names: shortNames(st.Keys), keys: make(map[string]string, len(st.Keys)), groups: map[string]bool{}, used: map[string]bool{}, kind: st.Architecture.Kind}
+	for i, key := range st.Keys {
 		name := s.names[i]
 		if other, ok := s.keys[name]; ok {
-			return nil, c.inputf("tensors %s and %s have the same name without their prefixes", other, key)
+			return nil, st.inputf("tensors %s and %s have the same name without their prefixes", other, key)
 		}
 		s.keys[name] = key
 		for end, dots := 0, 0; dots < groupDepth; dots++ {
@@ -91,7 +91,7 @@ func shortNames(keys []string) []string {
 
 func (s *seeker) fail(format string, args ...any) {
 	if s.err == nil {
-		s.err = s.c.inputf(format, args...)
+		s.err = s.state.inputf(format, args...)
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *seeker) has(name string) bool {
 func (s *seeker) hasGroup(group string) bool { return s.groups[group] }
 
 // shape returns the shape of a tensor, or nil.
-func (s *seeker) shape(name string) []int { return s.c.Tensors[s.keys[name]].Shape }
+func (s *seeker) shape(name string) []int { return s.state.Tensors[s.keys[name]].Shape }
 
 // take marks a tensor as understood and returns its key. The tensor must have the given
 // shape, in which tensor.AnySize matches any size of at least 1.
@@ -118,7 +118,7 @@ func (s *seeker) take(name string, shape ...int) string {
 		return ""
 	}
 	s.used[name] = true
-	found := s.c.Tensors[key].Shape
+	found := s.state.Tensors[key].Shape
 	fits := len(found) == len(shape)
 	for i := 0; fits && i < len(shape); i++ {
 		fits = shape[i] == found[i] || shape[i] == tensor.AnySize && found[i] > 0
@@ -151,7 +151,7 @@ func (s *seeker) embeddingName() string {
 // roles assigns a role to every tensor of a model whose fields have the given sizes.
 func (s *seeker) roles(dims []int) (*Roles, error) {
 	l := &Roles{Architecture: model.Architecture{FieldDims: dims}}
-	if f := s.c.familyOf(); f != nil {
+	if f := s.state.familyOf(); f != nil {
 		s.familyRoles(f, l)
 		return s.complete(l)
 	}
@@ -213,7 +213,7 @@ func (s *seeker) complete(l *Roles) (*Roles, error) {
 		return nil, s.err
 	}
 	if err := l.Validate(); err != nil {
-		return nil, s.c.inputf("recognised as %s: %w", l.Kind, err)
+		return nil, s.state.inputf("recognised as %s: %w", l.Kind, err)
 	}
 	return l, nil
 }
@@ -341,7 +341,7 @@ func (s *seeker) offsets() []int {
 	if !ok {
 		return nil
 	}
-	t := s.c.Tensors[key]
+	t := s.state.Tensors[key]
 	if len(t.Shape) != 1 && (len(t.Shape) != 2 || t.Shape[0] != 1) || t.Elements() == 0 {
 		s.fail("tensor %s has shape %s, expected [1, fields]", key, tensor.ShapeText(t.Shape))
 		return nil
@@ -397,21 +397,21 @@ func (s *seeker) checkLeft() {
 	}
 	memory := map[*byte]keyed{} // understood tensors, by their first byte
 	maps.Copy(memory, s.parts)
-	for _, key := range s.c.Keys {
-		if t := s.c.Tensors[key]; s.used[names[key]] && len(t.Data) > 0 {
+	for _, key := range s.state.Keys {
+		if t := s.state.Tensors[key]; s.used[names[key]] && len(t.Data) > 0 {
 			memory[&t.Data[0]] = keyed{key, t}
 		}
 	}
-	for _, key := range s.c.Keys {
+	for _, key := range s.state.Keys {
 		if !s.used[names[key]] {
-			if t := s.c.Tensors[key]; len(t.Data) > 0 && t.Same(memory[&t.Data[0]].Tensor) {
+			if t := s.state.Tensors[key]; len(t.Data) > 0 && t.Same(memory[&t.Data[0]].Tensor) {
 				if s.aliases == nil {
 					s.aliases = map[string]string{}
 				}
 				s.aliases[key] = memory[&t.Data[0]].key
 				continue
 			}
-			s.fail("tensor %s of shape %s belongs to no known layer and may change what the model computes: %s", key, tensor.ShapeText(s.c.Tensors[key].Shape), s.help())
+			s.fail("tensor %s of shape %s belongs to no known layer and may change what the model computes: %s", key, tensor.ShapeText(s.state.Tensors[key].Shape), s.help())
 			return
 		}
 	}
@@ -429,5 +429,5 @@ func (s *seeker) dimsMissing() error {
 		return s.err
 	}
 	return fault.Inputf("%s does not say its field sizes: write %s with a line like {\"field_dims\": [1000, 20, 7]}, one size per field, summing to the %d rows of tensor %s",
-		s.c.Name, s.c.Sidecar, shape[0], s.keys[table])
+		s.state.Name, s.state.Sidecar, shape[0], s.keys[table])
 }

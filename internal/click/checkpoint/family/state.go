@@ -34,16 +34,16 @@ type State struct {
 // Recognise finds the architecture from the tensors and checks what said and config state
 // about it. config is nil if the file has no model_config. Field sizes come from said,
 // otherwise from sidecar, otherwise from the offsets.
-func (c *State) Recognise(said []Statement, config Configuration, sidecar Lookup) error {
-	s, err := c.seek()
+func (st *State) Recognise(said []Statement, config Configuration, sidecar Lookup) error {
+	s, err := st.seek()
 	if err != nil {
 		return err
 	}
 	if s.hasTowers() {
-		return c.recogniseTowers(s, said, config, sidecar)
+		return st.recogniseTowers(s, said, config, sidecar)
 	}
 	if f := s.seekFamily(); f != nil {
-		return c.recogniseFamily(s, f, said, config, sidecar)
+		return st.recogniseFamily(s, f, said, config, sidecar)
 	}
 	var dims []int
 	for _, statement := range said {
@@ -71,11 +71,11 @@ func (c *State) Recognise(said []Statement, config Configuration, sidecar Lookup
 			break
 		}
 	}
-	return c.settle(s, dims, said, config)
+	return st.settle(s, dims, said, config)
 }
 
 // recogniseFamily is Recognise for the tensors of family f.
-func (c *State) recogniseFamily(s *seeker, f *family, said []Statement, config Configuration, sidecar Lookup) error {
+func (st *State) recogniseFamily(s *seeker, f *family, said []Statement, config Configuration, sidecar Lookup) error {
 	found, err := sidecar(f.name)
 	if err != nil {
 		return err
@@ -88,16 +88,16 @@ func (c *State) recogniseFamily(s *seeker, f *family, said []Statement, config C
 		return err
 	}
 	kind, parts := s.kind, s.parts
-	if s, err = c.seek(); err != nil { // the keys have changed
+	if s, err = st.seek(); err != nil { // the keys have changed
 		return err
 	}
 	s.kind, s.parts = kind, parts
-	return c.settle(s, dims, said, config)
+	return st.settle(s, dims, said, config)
 }
 
 // settle finds the architecture of a model whose fields have the given sizes, and checks
 // what is said about it.
-func (c *State) settle(s *seeker, dims []int, said []Statement, config Configuration) error {
+func (st *State) settle(s *seeker, dims []int, said []Statement, config Configuration) error {
 	l, err := s.roles(dims)
 	if err != nil {
 		return err
@@ -105,57 +105,57 @@ func (c *State) settle(s *seeker, dims []int, said []Statement, config Configura
 	if config != nil {
 		configured, err := config(l.Kind)
 		if err != nil {
-			return c.inputf("%w", err)
+			return st.inputf("%w", err)
 		}
 		said = append(said, *configured)
 	}
 	for i := range said {
 		if err := said[i].check(l); err != nil {
-			return c.inputf("%w", err)
+			return st.inputf("%w", err)
 		}
 	}
-	c.Architecture, c.EmbeddingKey, c.Aliases = l.Architecture, l.Embedding, s.aliases
+	st.Architecture, st.EmbeddingKey, st.Aliases = l.Architecture, l.Embedding, s.aliases
 	return nil
 }
 
 // Roles returns the roles of the tensors of a recognised model.
-func (c *State) Roles() (*Roles, error) {
-	s, err := c.seek()
+func (st *State) Roles() (*Roles, error) {
+	s, err := st.seek()
 	if err != nil {
 		return nil, err
 	}
-	return s.roles(c.Architecture.FieldDims)
+	return s.roles(st.Architecture.FieldDims)
 }
 
 // inputf returns an input error about the file.
-func (c *State) inputf(format string, args ...any) error {
-	return fault.Inputf("%s: "+format, append([]any{c.Name}, args...)...)
+func (st *State) inputf(format string, args ...any) error {
+	return fault.Inputf("%s: "+format, append([]any{st.Name}, args...)...)
 }
 
 // keepKeys removes the keys of tensors that c does not have any more.
-func (c *State) keepKeys() {
-	c.Keys = slices.DeleteFunc(c.Keys, func(key string) bool {
-		_, ok := c.Tensors[key]
+func (st *State) keepKeys() {
+	st.Keys = slices.DeleteFunc(st.Keys, func(key string) bool {
+		_, ok := st.Tensors[key]
 		return !ok
 	})
 }
 
 // Split returns the tensors of c under their own keys. A joined table is split again. The
 // result shares the memory of c's tensors, except that of a NeuMF's tables.
-func (c *State) Split() map[string]tensor.Tensor {
-	tensors := make(map[string]tensor.Tensor, len(c.Tensors)+len(c.Fields))
-	for key, t := range c.Tensors {
-		if key == c.EmbeddingKey && c.Architecture.Kind == model.NeuMF {
-			c.splitTowers(tensors, key, t)
+func (st *State) Split() map[string]tensor.Tensor {
+	tensors := make(map[string]tensor.Tensor, len(st.Tensors)+len(st.Fields))
+	for key, t := range st.Tensors {
+		if key == st.EmbeddingKey && st.Architecture.Kind == model.NeuMF {
+			st.splitTowers(tensors, key, t)
 			continue
 		}
-		if key != c.EmbeddingKey || !c.joined() {
+		if key != st.EmbeddingKey || !st.joined() {
 			tensors[key] = t
 			continue
 		}
 		from := 0
-		for j, field := range c.Fields {
-			part := tensor.Tensor{DType: t.DType, Shape: []int{c.Architecture.FieldDims[j], t.Shape[1]}}
+		for j, field := range st.Fields {
+			part := tensor.Tensor{DType: t.DType, Shape: []int{st.Architecture.FieldDims[j], t.Shape[1]}}
 			to := from + part.Elements()*t.DType.Size()
 			if t.Data != nil { // a table in compact form may have no data
 				part.Data = t.Data[from:to]
@@ -168,20 +168,20 @@ func (c *State) Split() map[string]tensor.Tensor {
 
 // TableKeys returns the keys of the tables of a field that were joined to one. It returns nil
 // if the file has one table.
-func (c *State) TableKeys(field int) (keys []string) {
+func (st *State) TableKeys(field int) (keys []string) {
 	switch {
-	case c.Architecture.Kind == model.NeuMF:
+	case st.Architecture.Kind == model.NeuMF:
 		for _, tower := range towers[field] {
-			keys = append(keys, forField(c.EmbeddingKey, tower))
+			keys = append(keys, forField(st.EmbeddingKey, tower))
 		}
-	case c.joined():
-		keys = []string{forField(c.EmbeddingKey, c.Fields[field])}
+	case st.joined():
+		keys = []string{forField(st.EmbeddingKey, st.Fields[field])}
 	}
 	return keys
 }
 
 // joined reports whether the table was joined from several tables.
-func (c *State) joined() bool { return c.Family != "" && strings.Contains(c.EmbeddingKey, "*") }
+func (st *State) joined() bool { return st.Family != "" && strings.Contains(st.EmbeddingKey, "*") }
 
 // MetadataKey is the key of the metadata of another framework's model in safetensors files.
 const MetadataKey = "shaver.family"
@@ -197,12 +197,12 @@ type metadata struct {
 const relu = "relu"
 
 // Metadata returns the metadata shaver.family, or "" for our own names.
-func (c *State) Metadata() string {
-	if c.Family == "" {
+func (st *State) Metadata() string {
+	if st.Family == "" {
 		return ""
 	}
-	m := metadata{Name: c.Family, Fields: c.Fields}
-	if len(c.Architecture.Hidden) > 0 {
+	m := metadata{Name: st.Family, Fields: st.Fields}
+	if len(st.Architecture.Hidden) > 0 {
 		m.Activation = relu
 	}
 	text, _ := json.Marshal(m) // strings do not fail
@@ -227,15 +227,15 @@ func (s *Statement) TakeMetadata(text string) error {
 
 // Assumed returns what Recognise assumed about a model of another framework, because the file
 // does not say it. It returns nil for other models.
-func (c *State) Assumed() (all []string) {
-	f := c.familyOf()
+func (st *State) Assumed() (all []string) {
+	f := st.familyOf()
 	if f == nil {
 		return nil
 	}
-	if c.joined() && !c.Mapped {
+	if st.joined() && !st.Mapped {
 		all = append(all, "each field has one id in a row")
 	}
-	if len(c.Architecture.Hidden) > 0 && !f.onlyReLU {
+	if len(st.Architecture.Hidden) > 0 && !f.onlyReLU {
 		all = append(all, "the activation of the hidden layers is relu, as stated")
 	}
 	if f == &torchRechub {
