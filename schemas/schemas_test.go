@@ -153,7 +153,7 @@ func accept(t *testing.T, name string, text []byte) {
 }
 
 // objects visits every object in value, except the one whose properties are the names of
-// workers.
+// workers, and those items of a list that have the same properties as one before them.
 func objects(value any, visit func(map[string]any)) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -164,7 +164,15 @@ func objects(value any, visit func(map[string]any)) {
 			}
 		}
 	case []any:
+		seen := map[string]bool{}
 		for _, inner := range v {
+			if o, ok := inner.(map[string]any); ok {
+				form := strings.Join(slices.Sorted(maps.Keys(o)), " ")
+				if seen[form] {
+					continue
+				}
+				seen[form] = true
+			}
 			objects(inner, visit)
 		}
 	}
