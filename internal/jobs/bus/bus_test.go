@@ -236,6 +236,7 @@ func TestSetup(t *testing.T) {
 
 // A worker that starts before any coordinator waits, logs that, and continues.
 func TestWorkerWaitsForSetup(t *testing.T) {
+	t.Parallel() // the test waits most of the time
 	s := startServer(t, embedded.Config{})
 	log, out := logged()
 	worker, coordinator := connect(t, Config{Server: s, Log: log}), connect(t, Config{Server: s})
@@ -259,6 +260,7 @@ func TestWorkerWaitsForSetup(t *testing.T) {
 
 // After the server is restarted on the same port and folder, the bus continues.
 func TestReconnect(t *testing.T) {
+	t.Parallel() // the test waits most of the time
 	dir := t.TempDir()
 	first := startServer(t, embedded.Config{StoreDir: dir, Listen: "127.0.0.1:0", SyncAlways: true})
 	coordinator, worker := connect(t, Config{URL: first.URL()}), connect(t, Config{URL: first.URL()})

@@ -204,6 +204,7 @@ func TestConnectHopeless(t *testing.T) {
 
 // If one of several servers cannot be used and another is only down, Connect waits.
 func TestConnectOneHopeless(t *testing.T) {
+	t.Parallel() // the test waits most of the time
 	plain := strings.TrimPrefix(startServer(t, embedded.Config{Listen: "127.0.0.1:0"}).URL(), "nats://")
 	_, err := Connect(t.Context(), Config{URL: "tls://" + plain + ",tls://" + nobody(t), Wait: 2 * time.Second, Interactive: true})
 	if _, ok := errors.AsType[reached](err); !ok {
@@ -225,6 +226,7 @@ func TestVersions(t *testing.T) {
 // If the server is gone, an interactive client waits no longer than Wait. The error names
 // the server.
 func TestInteractiveGivesUp(t *testing.T) {
+	t.Parallel() // the test waits most of the time
 	s := startServer(t, embedded.Config{Listen: "127.0.0.1:0"})
 	log, out := logged()
 	b := connect(t, Config{URL: s.URL(), Interactive: true, Wait: 2 * time.Second, Log: log})
@@ -246,6 +248,7 @@ func TestInteractiveGivesUp(t *testing.T) {
 
 // A program that runs a job waits without limit for a server that it was connected to.
 func TestConnectedSurvives(t *testing.T) {
+	t.Parallel() // the test waits most of the time
 	dir := t.TempDir()
 	s := startServer(t, embedded.Config{StoreDir: dir, Listen: "127.0.0.1:0", SyncAlways: true})
 	log, out := logged()
@@ -270,6 +273,7 @@ func TestAddressHasNoSecret(t *testing.T) {
 // A client leaves a server whose JetStream has not answered for a while, if there is
 // another one.
 func TestLeavesSilentServer(t *testing.T) {
+	t.Parallel() // the test waits most of the time
 	servers := map[string]*server.Server{}
 	var urls []string
 	for range 2 {

@@ -89,6 +89,7 @@ func TestRacingResults(t *testing.T) {
 }
 
 func TestLease(t *testing.T) {
+	t.Parallel() // the test waits most of the time
 	b := newBus(t, Queue{Lease: time.Second, Window: 10, Replicas: 1})
 	publish(t, b, newTask(1, 0))
 	kept := next(t, b)
