@@ -247,7 +247,7 @@ func (r *Request) validate(a *model.Architecture) error {
 func (r *Request) validatePath(entries int) error {
 	name := r.Options.Estimator
 	if entries > path.MostEntries {
-		return fault.Inputf("the tables have %d entries, and the estimator %s takes at most %d", entries, name, path.MostEntries)
+		return fault.Inputf("the tables have %d entries, and the estimator %s takes at most %d: use %s", entries, name, path.MostEntries, estimator.Multilinear)
 	}
 	switch {
 	case r.Previous != nil:
