@@ -85,11 +85,11 @@ func (f *fixture) program(name string) string { return filepath.Join(f.bin, name
 
 // job returns the flags that define the job. A path has 21 rounds and 216 shards.
 func (f *fixture) job(path bool) []string {
-	args := []string{"--model", filepath.Join(f.data, "model.safetensors"), "--dataset", filepath.Join(f.data, "dataset"), "--baseline", "codebook"}
+	args := []string{"--model", filepath.Join(f.data, "model.safetensors"), "--dataset", filepath.Join(f.data, "dataset"), "--baseline", "codebook", "--splits", "train,val"}
 	if path {
 		return append(args, "--estimator", "path", "--sparsity", "0.99", "--parts", "4", "--rows-per-shard", "150")
 	}
-	return append(args, "--passes", strconv.Itoa(f.passes), "--rows-per-shard", strconv.Itoa(rowsPerShard))
+	return append(args, "--estimator", "permutation", "--passes", strconv.Itoa(f.passes), "--rows-per-shard", strconv.Itoa(rowsPerShard))
 }
 
 // score runs the job in a single process and returns its processor time in seconds.

@@ -194,6 +194,7 @@ func (b *badMaker) good() {
 		b.write(name, data)
 	}
 	b.shaver("dataset", "import", "csv", "--ids", "global", "--train", "fm.rows.csv", "--split", "2:1:1", "--model", "fm.pth", "--out", "ds")
+	b.shaver("model", "convert", "fm.pth", "known.safetensors", "--dense", "--dataset", "ds")
 	var raw, many bytes.Buffer
 	raw.WriteString("label,color,size\n")
 	many.WriteString("label,f0,f1,f2\n")
@@ -220,6 +221,7 @@ func (b *badMaker) models() {
 	fm, deepfm, dense := b.read("fm.pth"), b.read("deepfm.pth"), b.read("dense.safetensors")
 	b.write("empty", nil)
 	b.write("text.txt", []byte("hello\n"))
+	b.write("stranger.safetensors", b.replaced(b.read("known.safetensors"), `\"name\":\"f1\"`, `\"name\":\"f0\"`))
 	b.write("half.pth", fm[:len(fm)/2])
 	b.write("cut.pth", deepfm[:len(deepfm)-1])
 	b.zipped("system.pth", zip.Store, "m/data.pkl", "\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R.")

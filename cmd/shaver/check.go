@@ -87,6 +87,11 @@ func (o *checkOptions) run(c *cobra.Command) error {
 		return func(rows int) { progress.Add(int64(rows)) }
 	}
 	o.Accept = func(kind loss.Kind) error { return checkBoundsOf(kind, c.Flags().Changed) }
+	log, err := cli.Logger(cli.LogFormat(), false)
+	if err != nil {
+		return err
+	}
+	o.Note = func(text string) { log.Info(text) }
 	d, err := o.Run(c.Context())
 	if progress != nil {
 		progress.End()

@@ -123,6 +123,7 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 		files = append(files, o.against)
 	}
 	var models []*model.Model
+	var unknown []string // a sentence for each model that does not know its fields
 	var b *measure.Bench
 	for i, file := range files {
 		if i > 0 && !checkpoint.NamedONNX(file) {
@@ -135,9 +136,10 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 		if b, err = measure.Open(o.dataset, o.split, o.loss, m); err != nil {
 			return err
 		}
-		if err := b.Dataset.CheckNames(ck.Fields); err != nil {
+		if err := b.Dataset.CheckKnown(ck.Known()); err != nil {
 			return err
 		}
+		unknown = append(unknown, ck.Known().Unknown())
 		models = append(models, m)
 	}
 	progress := cli.NewProgress("evaluate", "rows", int64(len(models))*b.Rows)
@@ -145,6 +147,11 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 	progress.End()
 	if err != nil {
 		return err
+	}
+	for _, text := range unknown {
+		if err := cli.Note(text); err != nil {
+			return err
+		}
 	}
 	if o.predictions != "" {
 		if err := measure.WritePredictions(o.predictions, all[0]); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,13 +26,43 @@ import (
 // run them as processes.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"shaver": func() { end(cli.Main(newRoot)) },
+		"shaver": func() {
+			os.Args = recorded(os.Args)
+			end(cli.Main(newRoot))
+		},
 		"coordinator": func() {
 			end(cli.Main(func() *cobra.Command { return score.CoordinatorCommand() }))
 		},
 		"worker":   func() { end(cli.Main(func() *cobra.Command { return work.Command("worker") })) },
 		"stubborn": func() { end(cli.Main(stubborn)) },
 	})
+}
+
+// advisedVariable makes score and plan use their own defaults in a test.
+const advisedVariable = "SHAVER_TEST_ADVISED"
+
+// recorded returns the arguments of a program, with score.Recorded for the flags of "shaver score"
+// and "shaver plan" that they leave out. Most tests need values, have too few rows for a path, or
+// have recorded ids of jobs.
+func recorded(args []string) []string {
+	if len(args) < 2 || args[1] != "score" && args[1] != "plan" || os.Getenv(advisedVariable) != "" {
+		return args
+	}
+	given := func(name string) bool {
+		return slices.ContainsFunc(args, func(arg string) bool { return arg == "--"+name || strings.HasPrefix(arg, "--"+name+"=") })
+	}
+	if given("previous") { // the previous scores say what the flags would
+		return args
+	}
+	add := func(name, value string) {
+		if !given(name) {
+			args = append(args, "--"+name, value)
+		}
+	}
+	add("estimator", score.Recorded.Estimator)
+	add("baseline", score.Recorded.Baseline)
+	add("splits", strings.Join(score.Recorded.Splits, ","))
+	return args
 }
 
 // stubborn returns a command that works in a temporary folder and does not look at its

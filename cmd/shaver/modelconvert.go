@@ -10,9 +10,11 @@ import (
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/data/dataset"
 	"shaver/internal/onnx/dissect"
 	"shaver/internal/prune/cut"
 )
@@ -64,7 +66,7 @@ func modelConvertCommand() *cobra.Command {
 	var outputs cli.Outputs
 	var out cli.Output
 	var part checkpoint.Options
-	var pads []string
+	var pads, folders []string
 	c := &cobra.Command{
 		Use:               "convert IN OUT",
 		Short:             "Convert a checkpoint to the compact or the dense form",
@@ -87,10 +89,11 @@ func modelConvertCommand() *cobra.Command {
 				return err
 			}
 			outputs.Inputs(checkpoint.Files(args[0])...)
+			outputs.Inputs(dataset.Files(folders...)...)
 			if err := checkModelOutput(&outputs, "OUT", args[1], args[0]); err != nil {
 				return err
 			}
-			result, err := form.Convert(args[0], part, args[1])
+			result, err := form.Convert(args[0], part, args[1], folders...)
 			if err != nil {
 				return err
 			}
@@ -105,6 +108,7 @@ func modelConvertCommand() *cobra.Command {
 	formFlags(c, &form, &values)
 	partFlags(c, &part)
 	c.Flags().StringArrayVar(&pads, "pad", nil, "`FIELD=ID` for the id of a list's positions without a value, or FIELD=none; repeat it for each list")
+	flags.Dataset(c, &folders, "dataset `folder` of the training; the new file says that the model has its fields and vocabularies (default what IN says)")
 	outputs.Flag(c, "a file OUT that is not a model written by shaver, or any .onnx file")
 	out.Flag(c)
 	return c

@@ -103,7 +103,7 @@ func modelInspectCommand() *cobra.Command {
 				if err := d.CheckModel(&ck.Architecture); err != nil {
 					return err
 				}
-				if err := d.CheckNames(ck.Fields); err != nil {
+				if err := d.CheckKnown(ck.Known()); err != nil {
 					return err
 				}
 				names = d.Fields()
@@ -137,6 +137,7 @@ func modelTable(w io.Writer, f *inspect.Facts) {
 		fmt.Fprintf(w, "assumed\t%s\n", assumed)
 	}
 	fmt.Fprintf(w, "fields\t%d\tfeatures: %s\n", f.Fields, sizesText(f))
+	fmt.Fprintf(w, "vocabulary\t%s\n", vocabularyText(f.Vocabulary))
 	fmt.Fprintf(w, "embedding\t%d x %d\t%d parameters\n", f.Features, f.Dim, f.Parameters)
 	fmt.Fprintf(w, "players per row\t%d\t%d fields x %d columns\n", f.Players, f.Fields, f.Dim)
 	storageTable(w, &f.Storage, f.FieldNames)
@@ -151,6 +152,18 @@ func modelTable(w io.Writer, f *inspect.Facts) {
 	}
 	fmt.Fprintf(w, "tensors\t%d\tembedding in %s\n", f.Tensors, cli.Printable(f.EmbeddingKey))
 	fmt.Fprintf(w, "digest\t%s\n", f.Digest)
+}
+
+// vocabularyText returns the beginning of the digest of each field's vocabulary.
+func vocabularyText(known []model.Identity) string {
+	if known == nil {
+		return "unknown\tshaver model convert --dataset writes a file that says it"
+	}
+	var all []string
+	for _, f := range known {
+		all = append(all, fmt.Sprintf("%s %.12s", cli.Printable(f.Name), f.Vocabulary))
+	}
+	return strings.Join(all, ", ")
 }
 
 // sizesText returns the sizes of the fields, after their names if these are known.

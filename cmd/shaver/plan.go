@@ -42,7 +42,7 @@ func planCommand() *cobra.Command {
 			return o.run(c)
 		},
 	}
-	o.JobFlags.Add(c, &o.request)
+	o.JobFlags.Add(c, &o.request, score.Advised)
 	o.AddPrevious(c)
 	f := c.Flags()
 	f.IntVar(&o.cores, "cores", runtime.GOMAXPROCS(0), "number of cores of all workers together")

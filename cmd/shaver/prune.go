@@ -178,6 +178,9 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if err := cli.Note(r.Unknown); err != nil {
+		return err
+	}
 	return o.output.Print(c.OutOrStdout(), r, func(w io.Writer) { r.table(w, o.Form.Full(o.Out)) })
 }
 

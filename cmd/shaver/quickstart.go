@@ -120,8 +120,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 // ownSteps are the commands that do what quickstart does with the user's own files.
 const ownSteps = `  shaver dataset import csv --ids local --train train.csv --val val.csv \
       --test test.csv --model model.pth --out data
-  shaver score --model model.pth --dataset data --splits train \
-      --baseline codebook --estimator path --out order.arrow
+  shaver score --model model.pth --dataset data --out order.arrow
   shaver sweep --model model.pth --scores order.arrow --dataset data \
       --out sweep.json
   shaver prune --model model.pth --scores order.arrow --sparsity 0.9 \

@@ -46,6 +46,9 @@ func (o *trainingFlags) check() error {
 
 // run trains, writes the best epoch, and prints the history.
 func (o *trainingFlags) run(c *cobra.Command, t *training.Course) error {
+	if err := cli.Note(t.Unknown); err != nil {
+		return err
+	}
 	result, err := t.Train(c.Context())
 	if err != nil {
 		return err

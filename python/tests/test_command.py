@@ -137,7 +137,7 @@ def test_warnings_name_parameters(planted: Planted, caplog: pytest.LogCaptureFix
 def test_scores_that_have_not_converged_are_in_the_error(planted: Planted, tmp_path: Path) -> None:
     out = tmp_path / "scores.arrow"
     with pytest.raises(shaver.UnconvergedError, match="not converged") as error:
-        shaver.score(planted.model, planted.dataset, out=out, sample=0.1, until="error", bound=1e-9)
+        shaver.score(planted.model, planted.dataset, out=out, estimator="permutation", sample=0.1, until="error", bound=1e-9)
     assert error.value.exit_code == 3
     assert error.value.scores.path == str(out) and error.value.scores.to_arrow().num_rows == 3600
 
@@ -154,7 +154,7 @@ def test_log_and_progress(planted: Planted, caplog: pytest.LogCaptureFixture, mo
     total = sum(split["rows"] for split in shaver.Dataset.open(planted.dataset).document["splits"][:2])
     seen: list[shaver.Progress] = []
     with caplog.at_level(logging.INFO, logger="shaver"):
-        shaver.score(planted.model, planted.dataset, passes=40, rows_per_shard=50, progress=seen.append)
+        shaver.score(planted.model, planted.dataset, estimator="permutation", splits=["train", "val"], passes=40, rows_per_shard=50, progress=seen.append)
     records = [record for record in caplog.records if record.name == "shaver"]
     assert any(record.message.startswith("scoring ") and record.fields["rows"] == total for record in records)  # type: ignore[attr-defined]
     assert all(record.levelno == logging.INFO for record in records)
@@ -260,7 +260,7 @@ def test_killed_command_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_command_ends_soon_after_a_killed_python(planted: Planted, tmp_path: Path) -> None:
-    program = "import shaver, sys; shaver.score(sys.argv[1], sys.argv[2], out=sys.argv[3], passes=2000, rows_per_shard=50)"
+    program = "import shaver, sys; shaver.score(sys.argv[1], sys.argv[2], out=sys.argv[3], estimator='permutation', passes=2000, rows_per_shard=50)"
     python = subprocess.Popen([sys.executable, "-c", program, str(planted.model), str(planted.dataset), str(tmp_path / "s.arrow")])
     try:
         children = wait_for(lambda: scorers(python.pid))

@@ -80,7 +80,7 @@ def test_progress_and_interrupt_of_a_kernel(planted: Planted, tmp_path: Path) ->
     try:
         client.wait_for_ready(timeout=60)
         client.execute("import os, shaver; print('process', os.getpid())")
-        code = f"shaver.score({str(planted.model)!r}, {str(planted.dataset)!r}, passes=2000, rows_per_shard=50)"
+        code = f"shaver.score({str(planted.model)!r}, {str(planted.dataset)!r}, estimator='permutation', passes=2000, rows_per_shard=50)"
         client.execute(code)
         pid, lines, error = 0, [], ""
         end = time.monotonic() + 60

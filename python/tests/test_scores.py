@@ -47,10 +47,10 @@ def test_same_call_returns_at_once(planted: Planted) -> None:
     seconds = []
     for _ in range(2):
         start = time.perf_counter()
-        last = shaver.score(planted.model, planted.dataset, passes=30)
+        last = shaver.score(planted.model, planted.dataset, estimator="permutation", passes=30)
         seconds.append(time.perf_counter() - start)
     assert seconds[1] < seconds[0] / 2
-    assert shaver.score(planted.model, planted.dataset, passes=1).path != last.path
+    assert shaver.score(planted.model, planted.dataset, estimator="permutation", passes=1).path != last.path
 
 
 def test_tables(planted: Planted, scores: shaver.Scores) -> None:
@@ -109,7 +109,7 @@ def test_top_names_values(tmp_path: Path) -> None:
         "fc.weight": np.zeros((sum(ds.field_dims), 1), np.float32),
         "_bias": np.zeros(1, np.float32),
     }
-    top = shaver.score(state, ds).top("kind")
+    top = shaver.score(state, ds, estimator="permutation", baseline="zero", splits=["train", "val"]).top("kind")
     assert dict(zip(top["id"].to_pylist(), top["value"].to_pylist(), strict=True)) == {0: "k0", 1: "k1", 2: "k2", 3: None}
 
 

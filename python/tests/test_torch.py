@@ -155,7 +155,7 @@ def test_modules_of_our_kinds(kind: str, ds: shaver.Dataset, tmp_path: Path) -> 
 def test_other_types_keep_their_bits(kind: torch.dtype, ds: shaver.Dataset) -> None:
     state = {name: tensor.to(kind) for name, tensor in of_kind("fm").state_dict().items() if tensor.is_floating_point()}
     state["embedding.weight"] *= 1 + torch.rand(state["embedding.weight"].shape, dtype=torch.float64).to(kind)
-    scores = shaver.score(state, ds)
+    scores = shaver.score(state, ds, estimator="permutation", baseline="zero")
     pruned = shaver.prune(state, scores, sparsity=0.5)
     before, after = state["embedding.weight"], pruned["embedding.weight"]
     assert after.dtype == kind and int((after == 0).sum()) == before.numel() // 2
@@ -187,9 +187,9 @@ def test_module_with_tables_and_a_dense_input(tmp_path: Path) -> None:
     names = {"tables.0.weight", "tables.1.weight", "tables.2.weight", "tables.3.weight"}
     round_trip(model, module, ds, names, tmp_path)
     with pytest.raises(shaver.BadInputError, match="calibrate and tune change more"):
-        shaver.prune(model, shaver.score(model, ds), sparsity=0.5, calibrate=True)
+        shaver.prune(model, shaver.score(model, ds, estimator="permutation"), sparsity=0.5, calibrate=True)
     with pytest.raises(shaver.BadInputError, match=r"expected an \.onnx file"):
-        shaver.prune(model, shaver.score(model, ds), sparsity=0.5, out=tmp_path / "pruned.safetensors")
+        shaver.prune(model, shaver.score(model, ds, estimator="permutation"), sparsity=0.5, out=tmp_path / "pruned.safetensors")
 
 
 def test_module_with_a_history(tmp_path: Path) -> None:

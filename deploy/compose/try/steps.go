@@ -202,7 +202,8 @@ func (t *try) stepHome(s *trial.Step) {
 	s.Do(quick)
 	s.Check(os.Remove(filepath.Join(data, "scores.arrow"))) // quickstart's own
 	score := func(out string, more ...string) (seconds float64, digest string) {
-		c := t.shell(append([]string{"shaver", "score", "-o", "json", "--model", "model.safetensors", "--dataset", "dataset", "--out", out}, more...)...)
+		c := t.shell(append([]string{"shaver", "score", "-o", "json", "--model", "model.safetensors", "--dataset", "dataset", "--out", out,
+			"--estimator", "permutation", "--baseline", "zero", "--splits", "train,val"}, more...)...) // as the coordinator has by default
 		c.Path, c.Dir, c.Lines = shaver, data, -1
 		var report struct {
 			CPU float64 `json:"cpu_seconds"`

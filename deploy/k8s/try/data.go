@@ -81,7 +81,8 @@ func (s *suite) prepare(t *trial.Step) {
 	t.Do(s.local("dataset", "import", "csv", "--train", "large.csv", "--split", "8:1:1", "--model", "large.safetensors", "--out", "large"))
 	for name, r := range references {
 		out := name + ".arrow"
-		c := s.local(append([]string{"score", "--model", r.model, "--dataset", r.dataset, "--out", out}, r.args...)...)
+		// The coordinator has these defaults.
+		c := s.local(append([]string{"score", "--model", r.model, "--dataset", r.dataset, "--out", out, "--estimator=permutation", "--splits=train,val"}, r.args...)...)
 		c.Lines = 3
 		t.Do(c)
 		text, err := os.ReadFile(s.data.file(out))

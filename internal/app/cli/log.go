@@ -141,3 +141,16 @@ func fieldText(f *zapcore.Field) string {
 	}
 	return " " + f.Key + "=" + Printable(text)
 }
+
+// Note logs a sentence for the user of a command without the flag --log. It logs nothing if
+// text is empty.
+func Note(text string) error {
+	if text == "" {
+		return nil
+	}
+	log, err := Logger(LogFormat(), false)
+	if err == nil {
+		log.Info(text)
+	}
+	return err
+}

@@ -65,8 +65,8 @@ var flags = map[string]map[string]kind{
 	"dataset import avazu":   {"model": model, "vocabulary": either, "out": outData},
 	"dataset import kdd":     {"model": model, "vocabulary": either, "out": outData},
 	"dataset import parquet": {"model": model, "vocabulary": either, "out": outData},
-	"model inspect":          {},
-	"model convert":          {},
+	"model inspect":          {"dataset": data},
+	"model convert":          {"dataset": data},
 	"model delta":            {"out": outDelta},
 	"nightly":                {"config": file},
 }

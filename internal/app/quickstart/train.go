@@ -74,7 +74,7 @@ func (o *Steps) tune(ctx context.Context) (*tuned, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := b.Dataset.CheckNames(ck.Fields); err != nil {
+		if err := b.Dataset.CheckKnown(ck.Known()); err != nil {
 			return nil, err
 		}
 		predictions, err := b.Predict(ctx, m, nil)

@@ -356,7 +356,9 @@ func (r *run) writeInitial(kind model.Kind, seed uint64, out string) error {
 	if err != nil {
 		return err
 	}
-	_, err = checkpoint.WriteDense(out, checkpoint.New(*a, train.Initial(a, r.norm(kind), seed)))
+	ck := checkpoint.New(*a, train.Initial(a, r.norm(kind), seed))
+	ck.Identities = r.data.Identities()
+	_, err = checkpoint.WriteDense(out, ck)
 	return err
 }
 

@@ -3,6 +3,7 @@ package score
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,15 +40,30 @@ type JobFlags struct {
 	Full string
 }
 
+// Defaults are the defaults of some flags of a job.
+type Defaults struct {
+	Estimator, Baseline string
+	Splits              []string
+}
+
+var (
+	// Advised are the defaults of commands that people run. They give the order by which to prune,
+	// and leave the other splits to judge it by.
+	Advised = Defaults{estimator.Path, baseline.Codebook, []string{dataset.Train}}
+	// Recorded are the defaults of commands whose flags are in files, such as a manifest or
+	// nightly.yaml. They never change, so that a file without these flags stays the same job.
+	Recorded = Defaults{estimator.Permutation, baseline.Zero, []string{dataset.Train, dataset.Val}}
+)
+
 // Add adds the flags to c, except those of previous scores, and binds them to request.
-func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
+func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defaults) {
 	o.request, o.previous.command = request, c
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "checkpoint `file`: .pth or safetensors")
 	f.StringVar(&o.ofModel, "model-output", "", "`name` of the output of --model, if it is an .onnx file with several (default the only one)")
 	f.StringSliceVar(&o.dataset, "dataset", nil, "dataset `folder`, made by shaver dataset import; or "+cli.DaysHelp)
-	f.StringVar(&o.request.Baseline, "baseline", baseline.Zero, "value that replaces a dropped entry: "+strings.Join(baseline.Names(), " or "))
-	request.Options = estimator.Options{Estimator: estimator.Permutation, Passes: 1}
+	f.StringVar(&o.request.Baseline, "baseline", defaults.Baseline, "value that replaces a dropped entry: "+strings.Join(baseline.Names(), " or "))
+	request.Options = estimator.Options{Estimator: defaults.Estimator, Passes: 1}
 	var settings []string
 	for _, s := range request.Options.Settings() {
 		settings = append(settings, s.Name)
@@ -70,8 +86,8 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request) {
 	f.StringVar(&o.request.Loss, "loss", "", "`loss` of a row: "+strings.Join(loss.Names(), " or ")+" (default squared if labels are numbers, else logistic)")
 	cli.Choices(c, "loss", loss.Names()...)
 	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of all random numbers")
-	f.StringSliceVar(&o.request.Splits, "splits", []string{dataset.Train, dataset.Val}, "`splits` to score, separated by commas")
-	f.Lookup("splits").DefValue = dataset.Train + "," + dataset.Val
+	f.StringSliceVar(&o.request.Splits, "splits", slices.Clone(defaults.Splits), "`splits` to score, separated by commas")
+	f.Lookup("splits").DefValue = strings.Join(defaults.Splits, ",")
 	f.Float64Var(&o.request.Sample, "sample", 1, "`portion` of the rows to score, drawn without replacement")
 	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "largest number of `rows`, instead of --sample (default no limit)")
 	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("stop `rule`: %s, %s or %s, which shaver score --help-all explains (default none)", job.Paper, job.Overlap, job.Error))

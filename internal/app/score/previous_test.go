@@ -46,7 +46,7 @@ func TestPreviousFlags(t *testing.T) {
 	open := func(args ...string) (r prepare.Request, full string, err error) {
 		var flags JobFlags
 		c := &cobra.Command{Use: "score"}
-		flags.Add(c, &r)
+		flags.Add(c, &r, Recorded)
 		flags.AddPrevious(c)
 		if err := c.ParseFlags(append([]string{"--model", filepath.Join("..", "..", "..", "testdata", "golden", "fm.pth"), "--dataset", folder}, args...)); err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ const (
 func Command() *cobra.Command {
 	c := new(scoreOptions).command(alone, &cobra.Command{
 		Use:     "score",
-		Short:   "Compute the Shapley value of every entry of the embedding table",
+		Short:   "Find the order in which to drop entries, or Shapley values",
 		Long:    scoreHelp(),
 		Example: help("score.example"),
 	})
@@ -105,7 +105,11 @@ func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
 	if form == nights {
 		cli.Group(c, previousGroup) // the first one in the help
 	}
-	o.JobFlags.Add(c, &o.job.Request)
+	defaults := Recorded
+	if form == alone {
+		defaults = Advised
+	}
+	o.JobFlags.Add(c, &o.job.Request, defaults)
 	if form != alone {
 		place = "nightly score"
 		o.AddPrevious(c)

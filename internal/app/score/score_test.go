@@ -36,7 +36,7 @@ func TestSparsityFlag(t *testing.T) {
 		var request prepare.Request
 		var flags JobFlags
 		c := &cobra.Command{Use: "score"}
-		flags.Add(c, &request)
+		flags.Add(c, &request, Recorded)
 		if err := c.ParseFlags(append([]string{"--model", "m.pth", "--dataset", folder}, args...)); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestJobFlags(t *testing.T) {
 		var request prepare.Request
 		var flags JobFlags
 		c := &cobra.Command{Use: "score"}
-		flags.Add(c, &request)
+		flags.Add(c, &request, Recorded)
 		if err := c.ParseFlags(append([]string{"--model", model, "--dataset", folder}, args...)); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestJobFlags(t *testing.T) {
 	}
 	c := &cobra.Command{Use: "score"}
 	flags := new(JobFlags)
-	flags.Add(c, new(prepare.Request))
+	flags.Add(c, new(prepare.Request), Recorded)
 	flags.AddPrevious(c)
 	for name, value := range previousDefaults { // TestPreviousFlags
 		values[name] = value
@@ -98,6 +98,28 @@ func TestJobFlags(t *testing.T) {
 	for _, match := range regexp.MustCompile(`(?m)^ +--([a-z-]+) `).FindAllStringSubmatch(c.Flags().FlagUsages(), -1) {
 		if name := match[1]; values[name] == "" && name != "model" && name != "model-output" && name != "dataset" && name != "kernel" {
 			t.Errorf("--%s has no value in this test", name)
+		}
+	}
+}
+
+// People get the defaults that README advises. Commands whose flags are in files, such as a
+// manifest or a nightly.yaml of an earlier version, keep those that they had.
+func TestDefaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		command *cobra.Command
+		want    string
+	}{
+		"score":         {Command(), "path codebook train"},
+		"nightly score": {NightCommand(), "permutation zero train,val"},
+		"coordinator":   {CoordinatorCommand(), "permutation zero train,val"},
+	} {
+		f := c.command.Flags()
+		if got := f.Lookup("estimator").DefValue + " " + f.Lookup("baseline").DefValue + " " + f.Lookup("splits").DefValue; got != c.want {
+			t.Errorf("%s has the defaults %s, expected %s", name, got, c.want)
+		}
+		splits, err := f.GetStringSlice("splits")
+		if err != nil || strings.Join(splits, ",") != f.Lookup("splits").DefValue {
+			t.Errorf("%s scores the splits %v: %v", name, splits, err)
 		}
 	}
 }

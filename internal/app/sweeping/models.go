@@ -21,8 +21,8 @@ import (
 
 // ready returns the models of --models, which must have the fields of the model in p.
 func (o *Input) ready(p *cut.Source, d *dataset.Dataset) (all []sweep.Ready, err error) {
-	if err := d.CheckNames(p.Checkpoint.Fields); err != nil {
-		return nil, fault.Inputf("%s: %w", p.File, err)
+	if err := o.checkKnown(p.Checkpoint, d); err != nil {
+		return nil, err
 	}
 	for _, path := range o.Models {
 		ck, err := checkpoint.Read(path)
@@ -32,8 +32,8 @@ func (o *Input) ready(p *cut.Source, d *dataset.Dataset) (all []sweep.Ready, err
 		if err := p.CheckFields(ck, path); err != nil {
 			return nil, err
 		}
-		if err := d.CheckNames(ck.Fields); err != nil {
-			return nil, fault.Inputf("%s: %w", path, err)
+		if err := o.checkKnown(ck, d); err != nil {
+			return nil, err
 		}
 		r := sweep.Ready{Open: func() (*model.Model, error) {
 			_, m, err := checkpoint.ReadModel(path, "")
@@ -53,6 +53,14 @@ func (o *Input) ready(p *cut.Source, d *dataset.Dataset) (all []sweep.Ready, err
 		all = append(all, r)
 	}
 	return all, nil
+}
+
+// checkKnown returns bad input unless the dataset has the fields that the model ck knows. If the
+// model knows none, it adds a sentence to unknown.
+func (o *Input) checkKnown(ck *checkpoint.Checkpoint, d *dataset.Dataset) error {
+	k := ck.Known()
+	o.unknown = append(o.unknown, k.Unknown())
+	return d.CheckKnown(k)
 }
 
 // modelFile returns the method that made the model ck in the file path, and the description of the

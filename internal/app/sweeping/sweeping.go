@@ -43,10 +43,13 @@ type Input struct {
 	Calibrate   bool // also measure with logits that are calibrated on the validation split
 	Select      bool // for each budget, measure only the method that is best on the validation split
 	Tune        bool // also train what each method keeps
+
+	unknown []string // sentences that models do not know their fields
 }
 
 // Run measures every method at every budget.
 func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
+	o.unknown = nil
 	p, err := cut.Open(o.Model, o.ModelOutput, o.Scores...)
 	if err != nil {
 		return nil, err
@@ -127,7 +130,16 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	if config.Slices, err = slicer(ctx, b, m); err != nil {
 		return nil, err
 	}
-	return document, config.Run(ctx, document)
+	if err := config.Run(ctx, document); err != nil {
+		return nil, err
+	}
+	progress.End()
+	for _, text := range o.unknown {
+		if err := cli.Note(text); err != nil {
+			return nil, err
+		}
+	}
+	return document, nil
 }
 
 // slicer assigns the rows of the split to slices. It returns nil if the dataset has no rows

@@ -31,7 +31,8 @@ import (
 // several trials, and writes the best epoch of all.
 type Course struct {
 	*Options
-	from     *checkpoint.Checkpoint // has the shapes of the model to write
+	from     *checkpoint.Checkpoint // has the shapes of the model to write, and the identities of the dataset's fields
+	Unknown  string                 // sentence that the model with which the training begins does not know its fields, or ""
 	dropped  []bool                 // with baseline, if the model is pruned; else nil
 	baseline []float32
 	compact  bool            // whether to write the compact form

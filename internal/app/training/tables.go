@@ -24,7 +24,7 @@ func NewTables(ctx context.Context, ck *checkpoint.Checkpoint, folders []string,
 		return nil, err
 	}
 	var err error
-	if t.data, err = t.open(&ck.Architecture, ck.Fields); err != nil {
+	if t.data, err = t.open(ck); err != nil {
 		return nil, err
 	}
 	if err := t.NeedValidation(what); err != nil {

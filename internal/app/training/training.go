@@ -115,17 +115,17 @@ func (o *Options) settings(dropped []bool) train.Options {
 	}
 }
 
-// open opens the dataset for a model and checks what training needs.
-func (o *Options) open(a *model.Architecture, names []string) (*dataset.Dataset, error) {
+// open opens the dataset for the model ck, which may be nil, and checks what training needs.
+func (o *Options) open(ck *checkpoint.Checkpoint) (*dataset.Dataset, error) {
 	d, err := dataset.OpenAll(o.Folders)
 	if err != nil {
 		return nil, err
 	}
-	if a != nil {
-		if d, err = d.For(a); err != nil {
+	if ck != nil {
+		if d, err = d.For(&ck.Architecture); err != nil {
 			return nil, err
 		}
-		if err := d.CheckNames(names); err != nil {
+		if err := d.CheckKnown(ck.Known()); err != nil {
 			return nil, err
 		}
 	}
@@ -147,7 +147,7 @@ func (o *Options) open(a *model.Architecture, names []string) (*dataset.Dataset,
 // those of the dataset. norm states whether each hidden layer has a BatchNorm. initial is one of
 // the initialisations.
 func (o *Options) Fresh(a *model.Architecture, norm bool, initial string) (*Course, error) {
-	d, err := o.open(nil, nil)
+	d, err := o.open(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -163,5 +163,7 @@ func (o *Options) Fresh(a *model.Architecture, norm bool, initial string) (*Cour
 		weights = train.InitialReference
 	}
 	o.Initial, o.Architecture = initial, a
-	return &Course{Options: o, data: d, from: checkpoint.New(*a, weights(a, norm, o.Seed))}, nil
+	t := &Course{Options: o, data: d, from: checkpoint.New(*a, weights(a, norm, o.Seed))}
+	t.from.Identities = d.Identities()
+	return t, nil
 }

@@ -38,8 +38,7 @@ func (o *Options) Tuning(file string) (*Course, error) {
 	if o.Model, err = files.Digest(file); err != nil {
 		return nil, err
 	}
-	t.data, err = o.open(&ck.Architecture, ck.Fields)
-	return t, err
+	return t, t.begin()
 }
 
 // Continued returns a training that begins with the model in a file, which is not pruned.
@@ -56,6 +55,15 @@ func (o *Options) Continued(file string) (*Course, error) {
 	}
 	t := &Course{Options: o, from: ck}
 	o.Model = ck.Digest()
-	t.data, err = o.open(&ck.Architecture, ck.Fields)
-	return t, err
+	return t, t.begin()
+}
+
+// begin opens the dataset for the model with which the training begins. The model that the training
+// writes has the fields and vocabularies of the dataset.
+func (o *Course) begin() (err error) {
+	if o.data, err = o.open(o.from); err != nil {
+		return err
+	}
+	o.Unknown, o.from.Identities = o.from.Known().Unknown(), o.data.Identities()
+	return nil
 }

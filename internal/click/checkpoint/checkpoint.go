@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 
@@ -79,6 +80,9 @@ type Checkpoint struct {
 	// Training is a JSON object with the settings of the training that made the model, and
 	// with its results. It is empty if shaver has not trained the model.
 	Training string
+	// Identities say what the ids of each field stand for. They are nil if the file does not say
+	// it. They do not affect the digest.
+	Identities []model.Identity
 
 	name      string            // name of the file, for errors
 	origin    *origin           // nil unless the file is an .onnx file
@@ -252,6 +256,9 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 		return nil, err
 	}
 	if is, err := c.takeGraph(metadata); is {
+		if err == nil {
+			err = c.takeIdentities(metadata)
+		}
 		return c, err
 	}
 	var said []family.Statement
@@ -286,6 +293,9 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 	}
 	c.Training = metadata[metaTraining]
 	if err := c.recognise(said, nil, sidecar); err != nil {
+		return nil, err
+	}
+	if err := c.takeIdentities(metadata); err != nil {
 		return nil, err
 	}
 	if key := metadata[metaEmbeddingKey]; c.Compact != nil && key != c.EmbeddingKey {
@@ -380,19 +390,20 @@ func (c *Checkpoint) Digest() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// WriteDense writes the canonical file, with Training, to path, all of it or nothing, and returns its
+// WriteDense writes the canonical file, with Training and Identities, to path, all of it or nothing, and returns its
 // length in bytes. PyTorch users load it with safetensors.torch.load_file and
 // load_state_dict.
 func WriteDense(path string, c *Checkpoint) (int64, error) {
 	f := c.canonical()
-	c.addTraining(f.metadata)
+	c.describe(f.metadata)
 	return writeWhole(path, f)
 }
 
-// addTraining adds Training to the metadata of a file. The canonical file does not have it,
-// so that the digest of a model depends on its weights only.
-func (c *Checkpoint) addTraining(metadata map[string]string) {
+// describe adds Training and Identities to the metadata of a file. The canonical file does not
+// have them, so that the digest of a model depends on its weights only.
+func (c *Checkpoint) describe(metadata map[string]string) {
 	if c.Training != "" {
 		metadata[metaTraining] = c.Training
 	}
+	maps.Copy(metadata, c.identities())
 }

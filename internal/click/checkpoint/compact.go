@@ -73,7 +73,7 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *fi
 		metaFields:       string(mustMarshal(fields)),
 		metaDigest:       seal.Blank, // WriteCompact replaces it
 	})
-	c.addTraining(metadata)
+	c.describe(metadata)
 	return newFile(tensors, metadata)
 }
 

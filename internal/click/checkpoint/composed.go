@@ -72,7 +72,7 @@ func (c *Checkpoint) composedFile() (*file, error) {
 		tensors[tensorCached] = Tensor{DType: I32, Shape: []int{t.Shape.Cached}, Data: data}
 	}
 	metadata := c.metadata(map[string]string{metaComposed: composedVersion, metaTable: string(mustMarshal(t.Shape)), metaDigest: seal.Blank})
-	c.addTraining(metadata)
+	c.describe(metadata)
 	f := newFile(tensors, metadata)
 	if err := checkInflation(&c.Architecture, f.size()); err != nil {
 		return nil, c.inputf("composed table: %w", err)

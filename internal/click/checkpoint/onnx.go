@@ -69,14 +69,17 @@ func readONNX(path string, o Options) (*Checkpoint, error) {
 	c := &Checkpoint{Tensors: map[string]Tensor{}, name: path, Notes: n.Notes, origin: &origin{info: info, options: o.ONNX}}
 	if !o.Generic {
 		if found, dims, err := findKind(n); err == nil {
-			return c, c.takeKnown(n, found, dims)
+			if err := c.takeKnown(n, found, dims); err != nil {
+				return nil, err
+			}
+			return c, c.takeIdentities(file.Metadata)
 		}
 	}
 	c.EmbeddingKey = graphEmbedding
 	if err := c.takeNetwork(n); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return c, c.takeIdentities(file.Metadata)
 }
 
 // withSettings adds to an error of package dissect the flags that may avoid it.

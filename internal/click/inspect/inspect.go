@@ -17,7 +17,7 @@ type Facts struct {
 	Framework    string     `json:"framework,omitempty"` // framework that named the tensors; "" for our own names
 	Assumed      []string   `json:"assumed,omitempty"`   // assumptions where the file says nothing
 	FieldDims    []int      `json:"field_dims"`
-	FieldNames   []string   `json:"field_names,omitempty"` // from the dataset or from the names of tables
+	FieldNames   []string   `json:"field_names,omitempty"` // from the dataset, from the file, or from the names of tables
 	Dim          int        `json:"dim"`
 	Fields       int        `json:"fields"`
 	Features     int        `json:"features"`
@@ -31,6 +31,8 @@ type Facts struct {
 	EmbeddingKey string     `json:"embedding_key"`
 	Tensors      int        `json:"tensors"`
 	Digest       string     `json:"digest"`
+
+	Vocabulary []model.Identity `json:"vocabulary,omitempty"` // what the ids of each field stand for, if the file says it
 
 	Storage
 }
@@ -99,7 +101,12 @@ func Model(ck *checkpoint.Checkpoint) *Facts {
 		Architecture: a.Kind, Framework: ck.Family, Assumed: ck.Assumed(), FieldNames: ck.Fields, FieldDims: a.FieldDims, Dim: a.Dim, Fields: a.Fields(), Features: a.Features(),
 		Parameters: a.Parameters(), Players: a.Players(), Hidden: a.Hidden, CrossLayers: a.CrossLayers,
 		Experts: a.Experts, Rank: a.Rank, Structure: a.Structure,
-		EmbeddingKey: ck.EmbeddingKey, Tensors: ck.TensorCount(), Digest: ck.Digest(), Storage: storageOf(ck, ck.Fields),
+		EmbeddingKey: ck.EmbeddingKey, Tensors: ck.TensorCount(), Digest: ck.Digest(), Storage: storageOf(ck, ck.Fields), Vocabulary: ck.Identities,
+	}
+	if f.FieldNames == nil {
+		for _, known := range ck.Identities {
+			f.FieldNames = append(f.FieldNames, known.Name)
+		}
 	}
 	return f
 }

@@ -62,6 +62,9 @@ func New(c Config) (*Planted, error) {
 		p.Checkpoint.Keys = append(p.Checkpoint.Keys, t.key)
 		p.Checkpoint.Tensors[t.key] = checkpoint.Tensor{DType: checkpoint.F32, Shape: t.shape, Data: littleEndian(t.values)}
 	}
+	for _, name := range c.Fields {
+		p.Checkpoint.Identities = append(p.Checkpoint.Identities, model.Identity{Name: name, Vocabulary: model.OwnIDs})
+	}
 	var err error
 	p.Model, err = p.Checkpoint.Model()
 	return p, err

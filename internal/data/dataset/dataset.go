@@ -19,6 +19,7 @@ type Dataset struct {
 	window   bool     // the dataset is a window, and parts has its days
 	digest   string   // identity of the dataset
 	inputs   []string // names of the dense inputs that readers deliver
+	fields   *part    // folder whose fields and vocabulary are those of the dataset; nil = the newest of parts
 }
 
 // Open reads the manifest of the dataset in dir, and checks that every file exists and
@@ -216,22 +217,6 @@ func (d *Dataset) checkLists(a *model.Architecture) error {
 	for j, f := range d.Manifest.Fields {
 		if own, want := f.form(), lists[j].form(); own != want {
 			return fault.Inputf("field %d (%s) has %s in the dataset, and %s in the model", j, f.Name, own, want)
-		}
-	}
-	return nil
-}
-
-// CheckNames returns a bad-input error if the dataset has the fields that a model names, but
-// in another order. names are those of the model's fields, or nil if they are not known. A
-// dataset whose fields have other names passes.
-func (d *Dataset) CheckNames(names []string) error {
-	own := d.Fields()
-	if len(own) != len(names) || slices.Equal(own, names) || !slices.Equal(slices.Sorted(slices.Values(own)), slices.Sorted(slices.Values(names))) {
-		return nil
-	}
-	for j := range own {
-		if own[j] != names[j] {
-			return fault.Inputf("field %d is %s in the dataset and %s in the model: import the dataset with the fields in the order of the model", j, own[j], names[j])
 		}
 	}
 	return nil

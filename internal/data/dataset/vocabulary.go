@@ -11,7 +11,12 @@ import (
 )
 
 // newest returns the folder whose fields and vocabulary are those of the dataset.
-func (d *Dataset) newest() *part { return d.parts[len(d.parts)-1] }
+func (d *Dataset) newest() *part {
+	if d.fields != nil {
+		return d.fields
+	}
+	return d.parts[len(d.parts)-1]
+}
 
 // HasVocabulary reports whether the ids of the dataset were made from values.
 func (d *Dataset) HasVocabulary() bool { return d.newest().Vocabulary != nil }

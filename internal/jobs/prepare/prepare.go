@@ -94,7 +94,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if r.Dataset, err = r.Dataset.For(&m.Architecture); err != nil {
 		return nil, err
 	}
-	if err := r.Dataset.CheckNames(ck.Fields); err != nil {
+	if err := r.Dataset.CheckKnown(ck.Known()); err != nil {
 		return nil, err
 	}
 	if err := r.validate(&m.Architecture); err != nil {
@@ -159,6 +159,9 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 			return nil, fault.Usagef("rows per shard: %w", err)
 		}
 		return nil, fault.Inputf("the job is too large: %w", err)
+	}
+	if text := ck.Known().Unknown(); text != "" {
+		log.Info(text)
 	}
 	return &Prepared{j, ck, m, earlier}, nil
 }
@@ -244,7 +247,7 @@ func (r *Request) validate(a *model.Architecture) error {
 func (r *Request) validatePath(entries int) error {
 	name := r.Options.Estimator
 	if entries > path.MostEntries {
-		return fault.Inputf("the tables have %d entries, and the estimator %s takes at most %d", entries, name, path.MostEntries)
+		return fault.Inputf("the tables have %d entries, and the estimator %s takes at most %d: use %s", entries, name, path.MostEntries, estimator.Multilinear)
 	}
 	switch {
 	case r.Previous != nil:

@@ -77,6 +77,11 @@ func (r *Request) earlier(ck *checkpoint.Checkpoint, m *model.Model) (*Earlier, 
 	if e.Model, err = e.Checkpoint.Model(); err != nil {
 		return nil, err
 	}
+	if known := e.Checkpoint.Known(); known.Fields != nil {
+		if err := r.Dataset.CheckKnown(known); err != nil {
+			return nil, err
+		}
+	}
 	if err := comparable(&m.Architecture, &e.Model.Architecture); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}

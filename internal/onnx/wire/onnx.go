@@ -21,6 +21,9 @@ const (
 	MaxOpset = 22
 )
 
+// MetadataPrefix begins the keys of the metadata that the package reads and writes.
+const MetadataPrefix = "shaver."
+
 // Model is the content of an .onnx file. It reads tensors from the file until it is
 // closed. A Model that is not changed may be used by several goroutines.
 type Model struct {
@@ -29,11 +32,14 @@ type Model struct {
 	Opset    int    // version of ONNX's operator set
 	Producer string // program that wrote the file, with its version
 	Graph    *Graph
+	// Metadata has the model's metadata whose keys begin with MetadataPrefix.
+	Metadata map[string]string
 
-	closers []io.Closer
-	source  io.ReaderAt // the file, of size bytes
-	size    int64
-	outside []*Tensor // with elements in other files, in the order of the file
+	properties map[string]field // position of each entry of Metadata
+	closers    []io.Closer
+	source     io.ReaderAt // the file, of size bytes
+	size       int64
+	outside    []*Tensor // with elements in other files, in the order of the file
 }
 
 // Close closes the files of m. The tensors of m must not be read afterwards.

@@ -153,6 +153,8 @@ func (p *parser) parse() (*Model, error) {
 			graph = &v
 		case 8:
 			return p.opsetImport(v, &p.opset)
+		case 14:
+			return p.property(v, m)
 		case 20:
 			return fault.Inputf("it contains training information, expected a model for inference")
 		case 25:
@@ -186,6 +188,35 @@ func (p *parser) parse() (*Model, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// property adds an entry of the model's metadata to m if its key begins with MetadataPrefix.
+func (p *parser) property(v field, m *Model) error {
+	var key string
+	var value *field
+	err := p.message(v, func(number protowire.Number, part field) error {
+		switch {
+		case number == 1 && part.kind == protowire.BytesType && part.end-part.at <= maxName: // other keys are not ours
+			b, err := p.bytes(part)
+			key = string(b)
+			return err
+		case number == 2:
+			value = &part
+		}
+		return nil
+	})
+	if err != nil || value == nil || !strings.HasPrefix(key, MetadataPrefix) {
+		return err
+	}
+	if _, twice := m.Metadata[key]; twice {
+		return fault.Inputf("its metadata have the key %s twice", Quote(key))
+	}
+	text, err := p.text(*value, maxMetadata)
+	if m.Metadata == nil {
+		m.Metadata, m.properties = map[string]string{}, map[string]field{}
+	}
+	m.Metadata[key], m.properties[key] = text, v
+	return err
 }
 
 func checkOpset(version int) error {

@@ -15,6 +15,7 @@ import (
 const (
 	maxName        = 4 << 10  // bytes of a name
 	maxText        = 64 << 10 // bytes of a string attribute
+	maxMetadata    = 4 << 20  // bytes of a value of the metadata
 	maxDescription = 64 << 20 // bytes of memory for everything except tensors
 )
 

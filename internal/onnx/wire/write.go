@@ -48,6 +48,9 @@ type Options struct {
 	Compact bool
 	// Calibration calibrates the logit; nil = it stays the same.
 	Calibration *Calibration
+	// Metadata replaces the values of these keys of Model.Metadata, or adds them. The keys begin
+	// with MetadataPrefix.
+	Metadata map[string]string
 
 	most int64 // MaxFile; 0 = MaxFile
 }
@@ -228,6 +231,14 @@ func (w *writer) plan() (*Rewriting, error) {
 	}
 	if w.calibration != nil {
 		w.calibration.edit(w)
+	}
+	for _, key := range sortedNames(w.options.Metadata) {
+		entry := appendBytes(nil, 14, appendText(appendText(nil, 1, key), 2, w.options.Metadata[key]))
+		at, end := w.model.size, w.model.size
+		if old, ok := w.model.properties[key]; ok {
+			at, end = old.tag, old.end
+		}
+		w.edits.replace(nil, at, end, contentOf(entry))
 	}
 	r.data, r.DataBytes, r.External = w.data, w.size, len(w.model.outside) > 0 || w.size > 0
 	r.main, r.Bytes = w.edits.apply(w.model.source, w.model.size)

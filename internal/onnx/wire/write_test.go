@@ -568,3 +568,26 @@ func FuzzRewrite(f *testing.F) {
 		}
 	})
 }
+
+// Metadata are added to a file or replaced in it. Those of other programs stay, and a key twice
+// is refused.
+func TestRewriteMetadata(t *testing.T) {
+	property := func(key, value string) onnxtest.Message {
+		return onnxtest.Message(nil).Sub(14, onnxtest.Message(nil).Text(1, key).Text(2, value))
+	}
+	of := func(more ...onnxtest.Message) []byte {
+		return onnxtest.Model(18, onnxtest.Graph{Nodes: []onnxtest.Message{onnxtest.Node("Identity", onnxtest.Names{"x"}, onnxtest.Names{"y"})},
+			Inputs: []onnxtest.Message{onnxtest.Value("x", 1, 1)}, Outputs: []onnxtest.Message{onnxtest.Value("y", 1, 1)}}.Message(), more...)
+	}
+	file := of(property("author", "me\xff"), property("shaver.a", "old"))
+	w := rewriteFile(t, save(t, file), Options{Metadata: map[string]string{"shaver.a": "a longer value", "shaver.b": "new"}}, nil)
+	if got := w.model.Metadata; len(got) != 2 || got["shaver.a"] != "a longer value" || got["shaver.b"] != "new" {
+		t.Errorf("the metadata are %q", got)
+	}
+	if want := of(property("author", "me\xff"), property("shaver.a", "a longer value"), property("shaver.b", "new")); !bytes.Equal(w.main, want) {
+		t.Error("other bytes than those of the metadata changed")
+	}
+	if _, err := Open(save(t, of(property("shaver.a", "1"), property("shaver.a", "2")))); !fault.IsInput(err) || !strings.Contains(err.Error(), "have the key shaver.a twice") {
+		t.Errorf("a key twice: %v", err)
+	}
+}

@@ -66,7 +66,8 @@ type Choice struct {
 	EmptyFeatures int        `json:"empty_features"`     // features that keep no entry
 	Previous      *Stability `json:"previous,omitempty"` // if there is a previous file
 
-	ByPath  bool `json:"-"` // whether Hysteresis of Previous is in rounds of a path
+	ByPath  bool   `json:"-"` // whether Hysteresis of Previous is in rounds of a path
+	Unknown string `json:"-"` // sentence that the model does not know its fields, if there is a dataset, or ""
 	source  *Source
 	dropped []bool // [n, d]
 	options *Options
@@ -76,6 +77,9 @@ type Choice struct {
 func (o *Options) Choose() (*Choice, error) {
 	s, d, err := o.open()
 	if err != nil {
+		return nil, err
+	}
+	if err := o.checkDataset(s); err != nil {
 		return nil, err
 	}
 	if o.Calibrate && checkpoint.NamedONNX(o.Out) {
@@ -101,10 +105,29 @@ func (o *Options) Choose() (*Choice, error) {
 		Out: o.Out, Method: o.method, Baseline: baseline, Aggregate: o.Aggregate, Rank: o.Rank, Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: mask.EmptyFeatures(a, dropped), Previous: stable,
 		Dropped: count(dropped), ByPath: s.Scores[0].Ranks(), source: s, dropped: dropped, options: o,
 	}
+	if len(o.Dataset) > 0 {
+		c.Unknown = s.Checkpoint.Known().Unknown()
+	}
 	c.Kept = c.Entries - c.Dropped
 	c.Sparsity = float64(c.Dropped) / float64(c.Entries)
 	c.Parameters = mask.Parameters(a, c.Dropped, baseline)
 	return c, nil
+}
+
+// checkDataset returns bad input unless the dataset, if there is one, has the fields that the model
+// knows.
+func (o *Options) checkDataset(s *Source) error {
+	if len(o.Dataset) == 0 {
+		return nil
+	}
+	d, err := dataset.OpenAll(o.Dataset)
+	if err != nil {
+		return err
+	}
+	if d, err = d.For(&s.Checkpoint.Architecture); err != nil {
+		return err
+	}
+	return d.CheckKnown(s.Checkpoint.Known())
 }
 
 // open opens the model and its scores, and the sweep of From, if there is one. The scores may then

@@ -3,6 +3,7 @@ package cut
 import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/data/dataset"
 )
 
 // Form says in which form a model is written. The name of the file decides whether it is an .onnx
@@ -65,10 +66,25 @@ type Conversion struct {
 }
 
 // Convert writes the model in a file to another file in the form f. part is the part of the file.
-func (f *Form) Convert(in string, part checkpoint.Options, out string) (*Conversion, error) {
+// If there are folders, the new file says that the model has the fields and the vocabularies of the
+// dataset in them, which must be those that the model knows, if it knows any.
+func (f *Form) Convert(in string, part checkpoint.Options, out string, folders ...string) (*Conversion, error) {
 	ck, err := checkpoint.ReadPart(in, part)
 	if err != nil {
 		return nil, err
+	}
+	if len(folders) > 0 {
+		d, err := dataset.OpenAll(folders)
+		if err != nil {
+			return nil, err
+		}
+		if d, err = d.For(&ck.Architecture); err != nil {
+			return nil, err
+		}
+		if err := d.CheckKnown(ck.Known()); err != nil {
+			return nil, err
+		}
+		ck.Identities = d.Identities()
 	}
 	if _, err := ck.Model(); err != nil { // which checks that every tensor is present, fits and is finite
 		return nil, err

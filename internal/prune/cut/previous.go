@@ -53,6 +53,9 @@ func choicesOf(ck, before *checkpoint.Checkpoint, name string) ([]mask.Choice, e
 	if ck.Fields != nil && before.Fields != nil && !slices.Equal(ck.Fields, before.Fields) {
 		return nil, fault.Inputf("%s has the fields %q, expected %q as in the model", name, before.Fields, ck.Fields)
 	}
+	if err := before.Known().Precedes(ck.Known()); err != nil {
+		return nil, fault.Inputf("%w", err)
+	}
 	dropped, _, err := before.Pruned()
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -28,6 +29,8 @@ type Check struct {
 	// Begin is called with the number of rows of both models before they are read, and returns what
 	// takes the number of rows of each batch. It may be nil.
 	Begin func(rows int64) (read func(rows int))
+	// Note takes a sentence for the user. It may be nil.
+	Note func(text string)
 }
 
 // Written reports whether the file at path was written by shaver check --out.
@@ -71,8 +74,10 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 			return nil, err
 		}
 	}
-	if err := b.Dataset.CheckNames(ck.Fields); err != nil {
-		return nil, err
+	for _, known := range []*model.Known{ck.Known(), prunedCk.Known()} {
+		if err := b.Dataset.CheckKnown(known); err != nil {
+			return nil, err
+		}
 	}
 	var read func(rows int)
 	if o.Begin != nil {
@@ -84,6 +89,9 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 	}
 	if b.Loss != loss.Squared && all[0].OneKind() {
 		return nil, fault.Inputf("dataset %s: all %d rows of split %s have the label %v, so the AUC is undefined: expected both labels", strings.Join(o.Folders, ", "), b.Rows, o.Split, all[0].Labels[0])
+	}
+	if text := cmp.Or(ck.Known().Unknown(), prunedCk.Known().Unknown()); text != "" && o.Note != nil {
+		o.Note(text)
 	}
 	d := Decide(o.Bounds, all[0], all[1])
 	d.Model, d.Pruned, d.Dataset, d.Split = ck.Digest(), prunedCk.Digest(), b.Dataset.Digest(), o.Split

@@ -91,6 +91,9 @@ func names(p *cut.Source, folders []string) (func(field, id int) string, error) 
 	if err := d.CheckModel(&p.Checkpoint.Architecture); err != nil {
 		return nil, err
 	}
+	if err := d.CheckKnown(p.Checkpoint.Known()); err != nil {
+		return nil, err
+	}
 	if err := p.Scores[0].CheckDataset(d.Digest()); err != nil {
 		return nil, fmt.Errorf("%s: %w", strings.Join(folders, ", "), err)
 	}

@@ -184,7 +184,7 @@ func (o Options) Validate(players int) error {
 	case o.Passes < 1 || o.Passes > MaxPasses:
 		return fmt.Errorf("%d passes, expected 1 to %d", o.Passes, MaxPasses)
 	case o.Passes != 1 && t.Exact:
-		return fmt.Errorf("%d passes: the %s estimator takes 1 pass, because its values have no random error", o.Passes, t.Name)
+		return fmt.Errorf("%d passes: the %s estimator takes 1 pass, because it has no random error; %s takes several", o.Passes, t.Name, Permutation)
 	case o.Passes != 1 && t.Draws && !t.Flips:
 		return fmt.Errorf("%d passes: the %s estimator takes 1 pass; use more draws", o.Passes, t.Name)
 	case t.MostPlayers > 0 && players > t.MostPlayers:

@@ -191,7 +191,7 @@ def score(
     progress: ProgressOption = None,
     **flags: Flag,
 ) -> Scores:
-    """Computes the Shapley value of every entry of the embedding table.
+    """Finds the order in which entries are dropped, or computes their Shapley values.
 
     The estimator "path" gives only an order of the entries for pruning. It is not a Shapley value.
     After an interrupt the same call continues where it stopped, and once the scores are there it
@@ -204,13 +204,13 @@ def score(
         ``Model(module, example_inputs=...)``.
     dataset : Dataset or path
         Rows to score.
-    estimator : str, default "permutation"
+    estimator : str, default "path"
         "path" to prune, "debiased" to quote values, or "permutation", "antithetic",
         "multilinear", "exact" or "taylor".
-    baseline : {"zero", "codebook"}, default "zero"
+    baseline : {"zero", "codebook"}, default "codebook"
         What a dropped entry reads: 0, or the mean of its column of the field.
-    splits : str or sequence of str, default ("train", "val")
-        Splits whose rows are scored. Use "train" if another split judges the pruning.
+    splits : str or sequence of str, default "train"
+        Splits whose rows are scored. Other splits judge the pruning.
     sample : float in (0, 1], default 1
         Portion of the rows to score, drawn without replacement.
     max_rows : int, optional

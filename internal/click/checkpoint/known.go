@@ -1,0 +1,44 @@
+package checkpoint
+
+import (
+	"encoding/json"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+)
+
+// metaVocabulary is the metadata key of a JSON array with a model.Identity for each field, in
+// safetensors files and in .onnx files.
+const metaVocabulary = "shaver.vocabulary"
+
+// Known returns what the file says about the fields.
+func (c *Checkpoint) Known() *model.Known {
+	return &model.Known{File: c.name, Names: c.Fields, Fields: c.Identities, Sizes: c.Architecture.FieldDims}
+}
+
+// takeIdentities sets Identities from the metadata of a file, which may lack them. The
+// architecture must be known.
+func (c *Checkpoint) takeIdentities(metadata map[string]string) error {
+	text, ok := metadata[metaVocabulary]
+	if !ok {
+		return nil
+	}
+	var list []model.Identity
+	err := json.Unmarshal([]byte(text), &list)
+	if err == nil {
+		err = model.CheckIdentities(list, c.Architecture.Fields())
+	}
+	if err != nil {
+		return fault.Inputf("%s: metadata %s: %w", c.name, metaVocabulary, typeError(err))
+	}
+	c.Identities = list
+	return nil
+}
+
+// identities returns the metadata with Identities, or nil if they are not known.
+func (c *Checkpoint) identities() map[string]string {
+	if c.Identities == nil {
+		return nil
+	}
+	return map[string]string{metaVocabulary: string(mustMarshal(c.Identities))}
+}

@@ -1,0 +1,136 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
+)
+
+// identified returns a copy of c that knows its fields.
+func identified(c *Checkpoint) *Checkpoint {
+	changed := *c
+	changed.Identities = nil
+	for j := range c.Architecture.Fields() {
+		f := model.Identity{Name: fmt.Sprintf("field %d", j), Vocabulary: model.OwnIDs}
+		if j%2 == 1 {
+			f.Vocabulary, f.Bytes = strings.Repeat("0a", 32), int64(j)
+		}
+		changed.Identities = append(changed.Identities, f)
+	}
+	return &changed
+}
+
+// Each form in which a model is written keeps what the model knows about its fields, which
+// does not change the model's digest. A file without it is read as unknown.
+func TestIdentities(t *testing.T) {
+	whole := func(write func(path string, c *Checkpoint) (int64, error)) func(string, *Checkpoint) error {
+		return func(path string, c *Checkpoint) error {
+			_, err := write(path, c)
+			return err
+		}
+	}
+	pruned := whole(func(path string, c *Checkpoint) (int64, error) {
+		dropped := make([]bool, c.Architecture.Parameters())
+		dropped[1] = true
+		return WriteCompact(path, c, dropped, make([]float32, c.Architecture.BaselineSize()), compact.Float32)
+	})
+	onnx := func(path string, c *Checkpoint) error {
+		_, err := WriteONNX(path, c, ONNXOptions{})
+		return err
+	}
+	own, err := Parse("m", fileBytes(append(sampleEntries("deepfm"), offsetsOf(0, 2, 5)), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	graph := graphOf(t, "ncf.dynamo")
+	known, err := Read(filepath.Join(exports, "deepctr-torch-deepfm.dynamo.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, form := range map[string]struct {
+		c     *Checkpoint
+		file  string
+		write func(path string, c *Checkpoint) error
+	}{
+		"dense":         {own, "m.safetensors", whole(WriteDense)},
+		"compact":       {own, "m.safetensors", pruned},
+		"composed":      {composedSamples(t)["qr"], "m.safetensors", whole(WriteComposed)},
+		"dense graph":   {graph, "m.safetensors", whole(WriteDense)},
+		"compact graph": {graph, "m.safetensors", pruned},
+		"onnx graph":    {graph, "m.onnx", onnx},
+		"onnx":          {known, "m.onnx", onnx},
+	} {
+		path := filepath.Join(t.TempDir(), form.file)
+		if err := form.write(path, form.c); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		without, err := Read(path)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		k := without.Known()
+		if k.Fields != nil || !strings.HasPrefix(k.Unknown(), path+" does not say") {
+			t.Errorf("%s: a file that does not say it knows %v, %q", name, k.Fields, k.Unknown())
+		}
+		c := identified(form.c)
+		if err := form.write(path, c); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		with, err := Read(path)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !reflect.DeepEqual(with.Identities, c.Identities) || with.Known().Unknown() != "" {
+			t.Errorf("%s: the file knows %v, expected %v", name, with.Identities, c.Identities)
+		}
+		if with.Digest() != without.Digest() {
+			t.Errorf("%s: the digest depends on what the file knows", name)
+		}
+		if form.file == "m.onnx" { // which is then replaced, and not added once more
+			with.Identities[0].Name = "other"
+			again := filepath.Join(filepath.Dir(path), "again.onnx")
+			if err := form.write(again, with); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if c, err := Read(again); err != nil || c.Identities[0].Name != "other" {
+				t.Errorf("%s: a second name is lost: %v", name, err)
+			}
+		}
+	}
+}
+
+// A file that says something impossible about its fields is refused.
+func TestHostileIdentities(t *testing.T) {
+	c, err := Parse("m", fileBytes(append(sampleEntries("deepfm"), offsetsOf(0, 2, 5)), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := identified(c).Identities
+	for want, change := range map[string]func(list []model.Identity) any{
+		"it has 2 fields, expected 3":                    func(l []model.Identity) any { return l[:2] },
+		"field 1 has no name":                            func(l []model.Identity) any { l[1].Name = ""; return l },
+		`two fields are named "field 0"`:                 func(l []model.Identity) any { l[1].Name = l[0].Name; return l },
+		`field 1 ("field 1"): expected the SHA-256`:      func(l []model.Identity) any { l[1].Vocabulary = "0A"; return l },
+		`field 0 ("field 0"): it has 3 bytes`:            func(l []model.Identity) any { l[0].Bytes = 3; return l },
+		"found a value of type object":                   func([]model.Identity) any { return map[string]int{} },
+		`field 1 ("field 1"): expected the SHA-256 of a`: func(l []model.Identity) any { l[1].Bytes = -1; return l },
+	} {
+		text, err := json.Marshal(change(append([]model.Identity{}, good...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := c.canonical()
+		f.metadata[metaVocabulary] = string(text)
+		_, err = Parse("m", fileBytes(f.entries, f.metadata))
+		if !fault.IsInput(err) || !strings.Contains(err.Error(), "m: metadata shaver.vocabulary: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

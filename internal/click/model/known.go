@@ -1,0 +1,94 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+)
+
+// OwnIDs is the Vocabulary of a field whose ids stand for themselves, because its rows came as
+// ids and not as values.
+const OwnIDs = "ids"
+
+// Identity says what the ids of a field stand for. Two fields with the same identity have the
+// same ids.
+type Identity struct {
+	Name string `json:"name"`
+	// Vocabulary is the SHA-256, in hexadecimal, of the field's vocabulary file, which has a
+	// line for each id in ascending order, or OwnIDs.
+	Vocabulary string `json:"vocabulary"`
+	Bytes      int64  `json:"bytes,omitempty"` // size of that file
+}
+
+// Known is what the file of a model says about the model's fields.
+type Known struct {
+	File   string     // of the model
+	Names  []string   // as the graph or the framework names the fields; nil = it does not
+	Fields []Identity // nil = the file does not say what the ids stand for
+	Sizes  []int      // number of features of each field
+}
+
+// Unknown returns a sentence, without a full stop, which says that ids are taken for those of
+// the dataset. It is "" if the file says what they stand for.
+func (k *Known) Unknown() string {
+	if k.Fields != nil {
+		return ""
+	}
+	return k.File + " does not say which fields and vocabularies it was trained with, so its ids are taken for those of the dataset (shaver model convert --dataset writes a file that says it)"
+}
+
+// Precedes returns an error if both files say what their ids stand for, and those of k differ from
+// those of a later model. Fields that have grown are compared by their names only, because the
+// files have no values.
+func (k *Known) Precedes(later *Known) error {
+	for j, f := range k.Fields {
+		if later.Fields == nil || j >= len(later.Fields) {
+			break
+		}
+		switch g := later.Fields[j]; {
+		case f.Name != g.Name:
+			return fmt.Errorf("field %d is %q in %s and %q in %s: expected the same fields", j, f.Name, k.File, g.Name, later.File)
+		case f.Vocabulary != g.Vocabulary && k.Sizes[j] == later.Sizes[j]:
+			return fmt.Errorf("field %d (%s) has another vocabulary in %s than in %s (SHA-256 %.12s and %.12s): expected models of one vocabulary", j, f.Name, k.File, later.File, f.Vocabulary, g.Vocabulary)
+		}
+	}
+	return nil
+}
+
+// CheckIdentities returns an error unless list has a valid identity for each of the given
+// number of fields.
+func CheckIdentities(list []Identity, fields int) error {
+	if len(list) != fields {
+		return fmt.Errorf("it has %d fields, expected %d", len(list), fields)
+	}
+	seen := map[string]bool{}
+	for j, f := range list {
+		switch {
+		case f.Name == "":
+			return fmt.Errorf("field %d has no name", j)
+		case seen[f.Name]:
+			return fmt.Errorf("two fields are named %q", f.Name)
+		}
+		seen[f.Name] = true
+		if err := f.check(); err != nil {
+			return fmt.Errorf("field %d (%q): %w", j, f.Name, err)
+		}
+	}
+	return nil
+}
+
+func (f *Identity) check() error {
+	if f.Vocabulary == OwnIDs {
+		if f.Bytes != 0 {
+			return fmt.Errorf("it has %d bytes of a vocabulary, but its ids stand for themselves", f.Bytes)
+		}
+		return nil
+	}
+	valid := len(f.Vocabulary) == 64 && f.Bytes >= 0
+	for _, c := range f.Vocabulary {
+		valid = valid && (c >= '0' && c <= '9' || c >= 'a' && c <= 'f')
+	}
+	if !valid {
+		return errors.New("expected the SHA-256 of a vocabulary in hexadecimal digits and its size, or " + OwnIDs)
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package dataset
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+)
+
+// Identities returns what the ids of each field stand for.
+func (d *Dataset) Identities() []model.Identity {
+	p := d.newest()
+	list := make([]model.Identity, len(p.Fields))
+	for j, f := range p.Fields {
+		list[j] = model.Identity{Name: f.Name, Vocabulary: model.OwnIDs}
+		if p.Vocabulary != nil {
+			list[j].Vocabulary, list[j].Bytes = p.Vocabulary[j].SHA256, p.Vocabulary[j].Bytes
+		}
+	}
+	return list
+}
+
+// CheckKnown returns bad input unless the fields of the dataset are those that a model knows:
+// they have the same names in the same order, and their ids stand for the same values. A field
+// of the dataset may have more features than that of the model if the additional ids follow
+// those that the model knows. The error names the first field that differs.
+//
+// If the model does not know its fields, CheckKnown compares only their order with the names
+// in the model's graph, as far as both have the same names.
+func (d *Dataset) CheckKnown(k *model.Known) error {
+	if k.Fields == nil {
+		return d.checkNames(k)
+	}
+	if own := d.Manifest.Fields; len(own) != len(k.Fields) {
+		return fault.Inputf("the dataset %s has %d fields and the model %s %d", d.newest().name(), len(own), k.File, len(k.Fields))
+	}
+	for j, own := range d.Identities() {
+		if err := d.checkField(j, own, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkField compares field j, with the identity own, with that of the model.
+func (d *Dataset) checkField(j int, own model.Identity, k *model.Known) error {
+	p, want := d.newest(), k.Fields[j]
+	differ := func(format string, values ...any) error {
+		return fault.Inputf("field %d (%s): the dataset %s does not fit the model %s: %w", j, own.Name, p.name(), k.File, fmt.Errorf(format, values...))
+	}
+	ids := "ids that stand for themselves"
+	switch {
+	case own.Name != want.Name:
+		return fault.Inputf("field %d is %s in the dataset %s and %s in the model %s: import the dataset with the fields in the order of the model", j, own.Name, p.name(), want.Name, k.File)
+	case own.Vocabulary == want.Vocabulary:
+		return nil
+	case own.Vocabulary == model.OwnIDs:
+		return differ("the dataset has %s, the model a vocabulary with the SHA-256 %.12s: import the values of the rows with --vocabulary and the dataset of the training", ids, want.Vocabulary)
+	case want.Vocabulary == model.OwnIDs:
+		return differ("the dataset has a vocabulary with the SHA-256 %.12s, the model %s: import the ids that the model was trained with", own.Vocabulary, ids)
+	}
+	if p.Fields[j].Size > k.Sizes[j] && own.Bytes > want.Bytes {
+		found, err := p.digestOf(p.Vocabulary[j], want.Bytes)
+		if err != nil || found == want.Vocabulary {
+			return err
+		}
+	}
+	return differ("the vocabulary of the dataset has the SHA-256 %.12s, that of the model %.12s, so the same id stands for different values: import the rows with --vocabulary and the dataset of the training", own.Vocabulary, want.Vocabulary)
+}
+
+// digestOf returns the SHA-256 of the first bytes of a vocabulary file.
+func (p *part) digestOf(f File, bytes int64) (string, error) {
+	file, err := p.open(f.File)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	digest := sha256.New()
+	if _, err := io.CopyN(digest, file, bytes); err != nil {
+		return "", fmt.Errorf("%s: %w", p.path(f), err)
+	}
+	return hex.EncodeToString(digest.Sum(nil)), nil
+}
+
+// checkNames returns bad input if the dataset has the fields that the model's graph names, but
+// in another order. A dataset whose fields have other names passes.
+func (d *Dataset) checkNames(k *model.Known) error {
+	own := d.Fields()
+	if len(own) != len(k.Names) || slices.Equal(own, k.Names) || !slices.Equal(slices.Sorted(slices.Values(own)), slices.Sorted(slices.Values(k.Names))) {
+		return nil
+	}
+	for j := range own {
+		if own[j] != k.Names[j] {
+			return fault.Inputf("field %d is %s in the dataset %s and %s in the model %s: import the dataset with the fields in the order of the model", j, own[j], d.newest().name(), k.Names[j], k.File)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package dataset_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"shaver/internal/click/model"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/ingest"
+)
+
+// rawDataset imports rows of two fields. Each row is written as label,a,b.
+func rawDataset(t *testing.T, header, from string, rows ...string) *dataset.Dataset {
+	t.Helper()
+	config := ingest.RawConfig{Files: []string{write(t, header+"\n"+strings.Join(rows, "\n")+"\n")}, Split: "1:0:0", MinCount: 1, Out: filepath.Join(t.TempDir(), "day")}
+	if from != "" {
+		var err error
+		if config.Vocabulary, err = ingest.ReadVocabulary(from, ingest.DefaultMemory, ""); err != nil {
+			t.Fatal(err)
+		}
+		config.Grow = filepath.Ext(from) == ""
+	}
+	if _, err := ingest.ImportRaw(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, config.Out)
+}
+
+// writeMapper writes a vocabulary as JSON.
+func writeMapper(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "map.json")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// knownOf returns what the file of a model says that was trained on the dataset.
+func knownOf(d *dataset.Dataset) *model.Known {
+	return &model.Known{File: "m.safetensors", Fields: d.Identities(), Sizes: d.FieldDims()}
+}
+
+// A dataset with swapped fields, with a reordered vocabulary, with other values, or with ids in
+// place of values does not fit a model. The error names the field and both sides.
+func TestCheckKnownRefuses(t *testing.T) {
+	d := rawDataset(t, "label,a,b", "", "0,u,x", "1,v,y")
+	same := rawDataset(t, "label,a,b", "", "1,v,x", "0,u,y", "0,u,x")
+	if err := same.CheckKnown(knownOf(d)); err != nil {
+		t.Error(err)
+	}
+	encoded := filepath.Join(t.TempDir(), "encoded")
+	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{write(t, "label,a,b\n0,1,2\n")}, Sizes: d.FieldDims(), Out: encoded}); err != nil {
+		t.Fatal(err)
+	}
+	ids := open(t, encoded)
+	if err := ids.CheckKnown(knownOf(ids)); err != nil {
+		t.Error(err)
+	}
+	mapper := writeMapper(t, `{"a": ["u", "v"], "b": ["y", "x"]}`)
+	for name, c := range map[string]struct {
+		d, of *dataset.Dataset
+		want  string
+	}{
+		"swapped":   {rawDataset(t, "label,b,a", "", "0,x,u", "1,y,v"), d, "field 0 is b in the dataset"},
+		"reordered": {rawDataset(t, "label,a,b", mapper, "0,u,x", "1,v,y"), d, "field 1 (b): the dataset"},
+		"others":    {rawDataset(t, "label,a,b", "", "0,w,x", "1,z,y"), d, "field 0 (a): the dataset"},
+		"ids":       {ids, d, "has ids that stand for themselves, the model a vocabulary"},
+		"values":    {d, ids, "the model ids that stand for themselves"},
+		"fewer":     {rawDataset(t, "label,a", "", "0,u", "1,v"), d, "1 fields and the model m.safetensors 2"},
+	} {
+		err := c.d.CheckKnown(knownOf(c.of))
+		wantInput(t, err, c.want)
+		if err != nil && !strings.Contains(err.Error(), "m.safetensors") {
+			t.Errorf("%s: the error does not name the model: %v", name, err)
+		}
+	}
+}
+
+// A vocabulary that grew at its end fits a model that knows its beginning, and one that changed
+// there does not. A day of a window has the fields of the window.
+func TestCheckKnownGrown(t *testing.T) {
+	rows := []string{"0,u,x", "1,v,y"}
+	first := filepath.Join(t.TempDir(), "first")
+	if _, err := ingest.ImportRaw(t.Context(), ingest.RawConfig{Files: []string{write(t, "label,a,b\n"+strings.Join(rows, "\n")+"\n")}, Split: "1:0:0", MinCount: 1, Out: first}); err != nil {
+		t.Fatal(err)
+	}
+	d, grown := open(t, first), rawDataset(t, "label,a,b", first, "0,w,x", "1,z,y")
+	if fmt.Sprint(grown.FieldDims()) != "[5 3]" {
+		t.Fatalf("the sizes are %v", grown.FieldDims())
+	}
+	if err := grown.CheckKnown(knownOf(d)); err != nil {
+		t.Error(err)
+	}
+	other := knownOf(rawDataset(t, "label,a,b", "", "0,u,x", "1,q,y"))
+	wantInput(t, grown.CheckKnown(other), "field 0 (a): the dataset")
+	wantInput(t, d.CheckKnown(knownOf(grown)), "field 0 (a): the dataset")
+	window, err := dataset.Join([]*dataset.Dataset{d, grown})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range append(window.Days(), window) {
+		if err := part.CheckKnown(knownOf(grown)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A field of the same size whose last id is a value does not fit a model for which it stands for
+// unseen values, although one vocabulary is the beginning of the other.
+func TestCheckKnownLastID(t *testing.T) {
+	d := rawDataset(t, "label,a,b", "", "0,u,x", "1,v,y")
+	k := knownOf(d)
+	mapper := writeMapper(t, `{"a": ["u", "v", "w"], "b": ["x", "y", "z"]}`)
+	config := ingest.RawConfig{Files: []string{write(t, "label,a,b\n0,u,x\n1,v,y\n")}, Split: "1:0:0", Out: filepath.Join(t.TempDir(), "none")}
+	var err error
+	if config.Vocabulary, err = ingest.ReadVocabulary(mapper, ingest.DefaultMemory, "none"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ingest.ImportRaw(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	wantInput(t, open(t, config.Out).CheckKnown(k), "field 0 (a): the dataset")
+}
