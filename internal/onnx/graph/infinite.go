@@ -1,7 +1,9 @@
 package graph
 
 import (
+	"fmt"
 	"math"
+	"slices"
 )
 
 // test returns an operator that tests floats.
@@ -18,4 +20,33 @@ func inferTest(c *call) ([]Info, error) { return one(Bool, c.shape(0)), nil }
 
 func isInf(c *call, x float64) bool {
 	return math.IsInf(x, 1) && c.int("detect_positive", 1) != 0 || math.IsInf(x, -1) && c.int("detect_negative", 1) != 0
+}
+
+// weighing are the operators whose constants are weights, which must be finite. Other
+// operators may have infinite constants, which mask what a softmax or a maximum must not see.
+var weighing = []string{"BatchNormalization", "Conv", "Einsum", "Gemm", "LayerNormalization", "MatMul", "PRelu"}
+
+// CheckConstants returns an error that names the first node that reads a constant which is
+// NaN, or which is infinite although it is a weight.
+func (g *Graph) CheckConstants() error {
+	for _, n := range g.Nodes {
+		for _, v := range n.Inputs {
+			if v == Absent || g.Values[v].Constant == nil {
+				continue
+			}
+			t := g.Values[v].Constant
+			i := slices.IndexFunc(t.Floats, func(x float32) bool { return x-x != 0 })
+			if i >= 0 && !slices.Contains(weighing, n.Op) {
+				i = slices.IndexFunc(t.Floats, func(x float32) bool { return x != x })
+			}
+			if i < 0 {
+				continue
+			}
+			if x := t.Floats[i]; x == x {
+				return fmt.Errorf("node %.100q (%s) has the weight %v at position %d: weights must be finite, check that the training did not diverge", n.Name, n.Op, x, i)
+			}
+			return fmt.Errorf("node %.100q (%s) reads a constant that is NaN at position %d: check that the training did not diverge, and mask with torch.where or masked_fill, because 0 times -inf is NaN", n.Name, n.Op, i)
+		}
+	}
+	return nil
 }
