@@ -33,10 +33,10 @@ func allFinite(list []float32) bool {
 // of what it hides infinite, and the softmax of a row that it hides entirely is NaN.
 type special struct {
 	value []bool // by row: whether it may be infinite or NaN
-	test  []bool // by row: whether it tells such a value from others
+	test  []bool // by row: whether it is a test for such a value
 }
 
-// findSpecial returns where infinite constants lead to. Both lists are nil if there are none.
+// findSpecial returns where infinite constants lead to. Both lists are nil if the graph has only finite constants.
 func (c *compiler) findSpecial() special {
 	var s special
 	mark := func(row int32) {

@@ -265,7 +265,8 @@ func decode(text []byte, weights func(name string) (*Tensor, error)) (*Graph, er
 		return nil, fmt.Errorf("the output is value %d, and there are %d values", d.Output, len(values))
 	}
 	g.Output = out
-	return g, g.CheckConstants()
+	_, err = g.CheckConstants()
+	return g, err
 }
 
 func parseType(name string) (Type, error) {

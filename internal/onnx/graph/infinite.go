@@ -26,10 +26,11 @@ func isInf(c *call, x float64) bool {
 // operators may have infinite constants, which mask what a softmax or a maximum must not see.
 var weighing = []string{"BatchNormalization", "Conv", "Einsum", "Gemm", "LayerNormalization", "MatMul", "PRelu"}
 
-// CheckConstants returns an error that names the first node that reads a constant which is
-// NaN, or which is infinite although it is a weight.
-func (g *Graph) CheckConstants() error {
-	for _, n := range g.Nodes {
+// CheckConstants returns the first node that reads a constant which is NaN, or which is
+// infinite although it is a weight, and an error that names the node.
+func (g *Graph) CheckConstants() (*Node, error) {
+	for k := range g.Nodes {
+		n := &g.Nodes[k]
 		for _, v := range n.Inputs {
 			if v == Absent || g.Values[v].Constant == nil {
 				continue
@@ -43,10 +44,10 @@ func (g *Graph) CheckConstants() error {
 				continue
 			}
 			if x := t.Floats[i]; x == x {
-				return fmt.Errorf("node %.100q (%s) has the weight %v at position %d: weights must be finite, check that the training did not diverge", n.Name, n.Op, x, i)
+				return n, fmt.Errorf("node %.100q (%s) has the weight %v at position %d: weights must be finite, check that the training did not diverge", n.Name, n.Op, x, i)
 			}
-			return fmt.Errorf("node %.100q (%s) reads a constant that is NaN at position %d: check that the training did not diverge, and mask with torch.where or masked_fill, because 0 times -inf is NaN", n.Name, n.Op, i)
+			return n, fmt.Errorf("node %.100q (%s) reads a constant that is NaN at position %d: check that the training did not diverge, and mask with torch.where or masked_fill, because 0 times -inf is NaN", n.Name, n.Op, i)
 		}
 	}
-	return nil
+	return nil, nil
 }
