@@ -55,6 +55,19 @@ class BST(Masked):
         return self.mlp(user, item, self.norm2(x + self.ffn(x)).flatten(1))
 
 
+class Heads(BST):
+    """BST with FuxiCTR's mask: one for each row and head, of the padding and the future."""
+
+    def score(self, user, item, history, pad):
+        x = torch.cat([history, item.unsqueeze(1)], dim=1) + self.place
+        pad = torch.cat([pad, torch.zeros_like(pad[:, :1])], dim=1)
+        mask = pad.unsqueeze(1).repeat(1, (L + 1) * 2, 1).view(-1, L + 1, L + 1)
+        mask = mask | torch.triu(torch.ones(L + 1, L + 1, dtype=torch.bool), diagonal=1)
+        y, _ = self.attention(x, x, x, attn_mask=mask)
+        x = self.norm(x + y)
+        return self.mlp(user, item, self.norm2(x + self.ffn(x)).flatten(1))
+
+
 class SASRec(Masked):
     """The next click: the state after the last item of the history, and the user, times the item. The causal mask has bools."""
 
@@ -201,6 +214,7 @@ def of_fignn():
 MASKED = {
     "masked-transformer": (of(Transformer, least=1), 17),
     "masked-bst": (of(BST), 17),
+    "masked-heads": (of(Heads, least=1), 17),
     "masked-sasrec": (of(SASRec), 17),
     "masked-weights": (of(Weights, least=1), 17),
     "masked-causal": (of(Causal), 17),
