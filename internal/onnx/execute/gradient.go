@@ -203,7 +203,7 @@ func (o *applyOp) differentiate(d *differentiator) {
 	case kernel.ReLU:
 		g = d.choose(y, g, zero)
 	case kernel.SquareRoot:
-		if g = d.combine(kernel.Divide, g, d.scale(y, 2)); o.norm {
+		if g = d.combine(kernel.Divide, g, d.scale(y, 2)); o.norm || d.has(o.out) { // cleaned is 0
 			g = d.choose(y, g, zero)
 		}
 	case kernel.Reciprocal:

@@ -51,6 +51,12 @@ var maskedHeads = map[string]func(b *builder, x, hidden graph.Value) graph.Value
 		other := b.node("Or", nil, b.node("IsNaN", nil, w), b.node("IsInf", nil, w))
 		return b.node("Where", nil, other, b.constant(1), w)
 	},
+	"normalized": func(b *builder, x, hidden graph.Value) graph.Value {
+		w := b.node("Softmax", nil, b.node("Where", nil, hidden, b.infinity(), x))
+		y := b.node("LayerNormalization", nil, b.node("Add", nil, w, x), b.constant(4), b.constant(4))
+		y = b.node("Sqrt", nil, b.node("Exp", nil, y))
+		return b.node("Where", nil, b.node("IsNaN", nil, y), b.constant(1), y)
+	},
 	"hidden anyway": func(b *builder, x, hidden graph.Value) graph.Value {
 		bias := b.node("Where", nil, hidden, b.infinity(), b.AddConstant(graph.NewFloats([]float32{0})))
 		w := b.node("Softmax", nil, b.node("Add", nil, x, bias))
