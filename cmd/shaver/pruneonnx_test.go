@@ -33,8 +33,8 @@ func failure(t *testing.T, args ...string) (message string, code int) {
 	return stderr.String(), code
 }
 
-// A pruned .onnx file is the same model as the pruned dense file, for a graph with external
-// data and for a recognized model. It is not replaced without --force, and neither are
+// A pruned .onnx file is the same model as the pruned dense file, for graphs with external
+// data and with infinite masks, and for a recognized model. It is not replaced without --force, and neither are
 // external data.
 func TestPruneONNX(t *testing.T) {
 	exports := filepath.Join("..", "..", "testdata", "onnx")
@@ -42,7 +42,7 @@ func TestPruneONNX(t *testing.T) {
 		name     string
 		external bool
 		sizes    []int
-	}{{"ncf.external.onnx", true, []int{7, 11}}, {"pytorch-fm-deepfm.legacy.onnx", false, []int{7, 11, 5, 4, 3}}} {
+	}{{"ncf.external.onnx", true, []int{7, 11}}, {"pytorch-fm-deepfm.legacy.onnx", false, []int{7, 11, 5, 4, 3}}, {"masked-fignn.dynamo.onnx", false, []int{7, 11, 5, 4, 3}}} {
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()
 			path := func(name string) string { return filepath.Join(folder, name) }

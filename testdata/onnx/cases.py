@@ -518,3 +518,5 @@ MODELS = {
     "embedding-bags": (of_bags, 17),
     "keras": (KerasNet, 18),
 }
+
+import masked  # noqa: E402,F401  adds its models to MODELS

@@ -2,6 +2,7 @@
 """Writes gradients.jsonl: derivatives of the logits of PyTorch's models, by autograd in float64.
 
     gradients.py            write the file next to this script
+    gradients.py NAME ...   replace or append only the lines of these models
 
 Each line has a model of cases.py and the derivatives for some of the rows in NAME.json. A derivative belongs to a row of a
 table, which is given by its elements. Rows without a derivative are left out.
@@ -10,6 +11,7 @@ table, which is given by its elements. Rows without a derivative are left out.
 import copy
 import json
 import pathlib
+import sys
 
 import cases
 import make
@@ -50,6 +52,8 @@ def gradients(name):
                 slope = slope.to_dense()
                 for i in torch.nonzero(slope.abs().sum(dim=1))[:, 0].tolist():
                     found.append({"entries": short(table[i].tolist()), "slopes": short(slope[i].tolist())})
+            if logit.isfinite() and any(np.isnan(f["slopes"]).any() for f in found):
+                continue  # for PyTorch, 0 times a weight that is NaN and not used is NaN
             rows.append({"row": row, "logit": round(logit.item(), 6), "tables": found})
     return rows
 
@@ -60,15 +64,17 @@ def short(values):
 
 def main():
     torch.nn.functional.embedding = look_up
-    lines = []
-    for name in cases.MODELS:
+    path = pathlib.Path(__file__).resolve().parent / "gradients.jsonl"
+    lines = {}
+    if sys.argv[1:]:
+        lines = {json.loads(line)["model"]: line for line in path.read_text().splitlines(keepends=True)}
+    for name in sys.argv[1:] or cases.MODELS:
         if name == "keras":  # its layers have no torch.nn.Embedding
             continue
         with quiet():
             rows = gradients(name)
-        lines.append(json.dumps({"model": name, "rows": rows}, separators=(",", ":")) + "\n")
-    path = pathlib.Path(__file__).resolve().parent / "gradients.jsonl"
-    path.write_text("".join(lines))
+        lines[name] = json.dumps({"model": name, "rows": rows}, separators=(",", ":")) + "\n"
+    path.write_text("".join(lines.values()))
 
 
 if __name__ == "__main__":

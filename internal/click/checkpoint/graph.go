@@ -150,14 +150,16 @@ func (c *Checkpoint) LogitText() string { return c.graph.Output }
 
 // head returns the head of a model of Kind Graph.
 func (c *Checkpoint) head() (*graph.Graph, error) {
-	r := &weightReader{c: c}
 	head, err := graph.Decode(c.graph.Head, func(name string) (*graph.Tensor, error) {
 		key := graphKey(graphHead, name)
 		if _, ok := c.Tensors[key]; !ok {
 			return nil, fault.Inputf("there is no tensor %s", tensor.Quote(key))
 		}
-		values := r.values(key)
-		return &graph.Tensor{Name: name, Type: graph.Float, Shape: c.Tensors[key].Shape, Floats: values}, r.err
+		values, err := c.Tensors[key].AnyFloat32s() // Decode checks them
+		if err != nil {
+			return nil, c.inputf("tensor %s %w", key, err)
+		}
+		return &graph.Tensor{Name: name, Type: graph.Float, Shape: c.Tensors[key].Shape, Floats: values}, nil
 	})
 	if err != nil {
 		return nil, c.inputf("metadata %s: %w", metaGraph, err)

@@ -38,7 +38,11 @@ type Predictions struct {
 // row.
 func Predict(ctx context.Context, m *model.Model, kind loss.Kind, source model.RowSource, threads int) (*Predictions, error) {
 	return predict(ctx, m, kind, source, threads, func(row string, logit float64) error {
-		return fmt.Errorf("%s: the logit is %g", row, logit)
+		advice := ""
+		if math.IsNaN(logit) {
+			advice = model.AdviceNaN
+		}
+		return fmt.Errorf("%s: the logit is %g%s", row, logit, advice)
 	})
 }
 

@@ -100,6 +100,9 @@ func (h *GraphHead) check(a *Architecture) error {
 	return nil
 }
 
+// AdviceNaN follows the words that a logit is NaN.
+const AdviceNaN = ", expected a number: if the model masks with -inf, a list of which it masks all positions gives NaN, so leave out such rows, or replace NaN in the model"
+
 // graphCore is the core of a model of Kind Graph.
 type graphCore struct {
 	program  *execute.Program

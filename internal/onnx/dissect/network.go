@@ -17,6 +17,9 @@ func (b *builder) network() (*Network, error) {
 		n.Output = fmt.Sprintf("%s[%d]", b.output, b.element)
 	}
 	b.trim()
+	if err := b.checkConstants(); err != nil {
+		return nil, err
+	}
 	if len(b.lookUps) == 0 {
 		return nil, fault.Inputf("output %s: no input chooses the rows of a table, expected a click model with embeddings", wire.Quote(b.output))
 	}
@@ -82,6 +85,21 @@ func (b *builder) network() (*Network, error) {
 	}
 	slices.SortFunc(n.Operators, func(x, y Operator) int { return cmp.Compare(x.Name, y.Name) })
 	return n, nil
+}
+
+// checkConstants refuses constants that graph.Graph.CheckConstants refuses.
+func (b *builder) checkConstants() error {
+	n, err := b.head.CheckConstants()
+	if err == nil {
+		return nil
+	}
+	err = fault.Inputf("%w", err)
+	for i := range b.model.Graph.Nodes {
+		if o := &b.model.Graph.Nodes[i]; o.NameOrOutput() == n.Name && o.Scope != "" {
+			return &moduleError{err, o.Scope}
+		}
+	}
+	return err
 }
 
 // ignored returns a note for each input of the file that n does not have. Exporters of

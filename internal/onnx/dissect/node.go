@@ -1,6 +1,7 @@
 package dissect
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,8 +10,31 @@ import (
 	"shaver/internal/onnx/wire"
 )
 
-// node builds a node of the file. It converts the node to the newest form of its operator.
+// node builds a node of the file. An error about it says of which module it is.
 func (b *builder) node(n *wire.Node, s *scope, path string) ([]*value, error) {
+	out, err := b.convert(n, s, path)
+	if err == nil || n.Scope == "" {
+		return out, err
+	}
+	if inner := new(moduleError); errors.As(err, &inner) {
+		return nil, err
+	}
+	return nil, &moduleError{err, n.Scope}
+}
+
+// moduleError is an error about a node of a module.
+type moduleError struct {
+	error
+	module string
+}
+
+func (e *moduleError) Error() string {
+	return e.error.Error() + ", in the module " + wire.Quote(e.module)
+}
+func (e *moduleError) Unwrap() error { return e.error }
+
+// convert builds a node of the file. It converts the node to the newest form of its operator.
+func (b *builder) convert(n *wire.Node, s *scope, path string) ([]*value, error) {
 	if !b.step(1 + (len(n.Inputs)+len(n.Outputs))/8) {
 		return nil, fault.Inputf("node %s: the graph takes more than %d operators with its loops unrolled", n.Label(), maxSteps)
 	}

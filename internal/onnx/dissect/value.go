@@ -46,7 +46,7 @@ func inHead(v graph.Value) *value { return &value{head: v} }
 
 // elementwise is the set of operators that are applied to ids and numbers one by one.
 var elementwise = map[string]bool{
-	"Cast": true, "Add": true, "Sub": true, "Mul": true, "Div": true, "Mod": true, "Neg": true, "Abs": true, "Floor": true,
+	"Cast": true, "Add": true, "IsNaN": true, "IsInf": true, "Sub": true, "Mul": true, "Div": true, "Mod": true, "Neg": true, "Abs": true, "Floor": true,
 	"Ceil": true, "Round": true, "Min": true, "Max": true, "Sum": true, "Clip": true, "Where": true, "Equal": true, "Less": true,
 	"LessOrEqual": true, "Greater": true, "GreaterOrEqual": true, "Not": true, "And": true, "Or": true, "Xor": true, "Relu": true,
 }

@@ -172,7 +172,7 @@ func divide(c *compiler, n *graph.Node) error {
 		for i := range scale {
 			scale[i] = 1 / scale[i]
 		}
-		if !slices.ContainsFunc(scale, func(x float32) bool { return x-x != 0 }) { // all are finite
+		if allFinite(scale) {
 			c.affineNode(n, n.Inputs[0], scale, []float32{0})
 			return nil
 		}

@@ -211,7 +211,7 @@ var operatorTests = func() []operatorTest {
 	add("Not", nil, boolean(2, 3))
 	add("Clip", nil, number(3, 3), number(), positive())
 	for _, op := range []string{"Neg", "Abs", "Sign", "Relu", "Reciprocal", "Exp", "Erf", "Tanh", "Sigmoid", "Softplus", "Floor", "Ceil", "Round",
-		"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "Gelu"} {
+		"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "Gelu", "IsNaN", "IsInf"} {
 		add(op, nil, number(3, 5))
 	}
 	add("Sqrt", nil, positive(3, 5))

@@ -20,17 +20,19 @@ import (
 //   - that of the number, and not that of the bound, for Clip at a bound;
 //   - equal parts for Max and Min of two equal numbers, and for ReduceMax and ReduceMin.
 //
-// Sqrt has an infinite derivative at 0, as in PyTorch.
+// Sqrt has an infinite derivative at 0, as in PyTorch. A factor that an infinite constant made
+// infinite or NaN counts as 0, so what a mask hides has the derivative 0.
 type differentiator struct {
 	*compiler
 	active []bool    // by row: whether the output may have a derivative with respect to a player through it
 	parts  [][]int32 // by row: the rows whose sum is the derivative with respect to it
+	special
 }
 
 // differentiate appends the instructions that compute the derivatives of the output with
 // respect to all players. It returns their adjacent rows. k remembers what kink terms need.
 func (c *compiler) differentiate(output int32, k *kinks) []int32 {
-	d := &differentiator{c, make([]bool, len(c.region)), make([][]int32, len(c.region))}
+	d := &differentiator{c, make([]bool, len(c.region)), make([][]int32, len(c.region)), c.findSpecial()}
 	for p := range c.p.players {
 		d.active[p] = true
 	}
@@ -158,8 +160,31 @@ func (d *differentiator) live(out, x []int32) (at, g []int32) {
 	return at, g
 }
 
-// multiply returns rows of x*y.
-func (c *compiler) multiply(x, y []int32) []int32 { return c.combine(kernel.Multiply, x, y) }
+// multiply returns rows of g*y.
+func (d *differentiator) multiply(g, y []int32) []int32 {
+	return d.combine(kernel.Multiply, g, d.cleaned(y))
+}
+
+// divide returns rows of g/y, and of 0 where g is 0 and y may be 0 or NaN because of an
+// infinite constant.
+func (d *differentiator) divide(g, y []int32) []int32 {
+	slopes := d.combine(kernel.Divide, g, y)
+	if d.has(y) {
+		slopes = d.choose(g, slopes, d.same(0, len(g)))
+	}
+	return slopes
+}
+
+// cleaned returns rows of y, and of 0 where y is infinite or NaN because of an infinite
+// constant.
+func (d *differentiator) cleaned(y []int32) []int32 {
+	if !d.has(y) {
+		return y
+	}
+	rows, at := distinct(y)
+	zero := d.same(0, len(rows))
+	return pick(d.choose(d.combine(kernel.Equal, d.combine(kernel.Subtract, rows, rows), zero), rows, zero), at)
+}
 
 // differentiate follows from the derivative of the function.
 func (o *applyOp) differentiate(d *differentiator) {
@@ -167,7 +192,8 @@ func (o *applyOp) differentiate(d *differentiator) {
 	if len(at) == 0 {
 		return
 	}
-	x, y, zero := pick(o.x, at), pick(o.out, at), d.same(0, len(at))
+	operand, zero := pick(o.x, at), d.same(0, len(at))
+	x, y := d.cleaned(operand), d.cleaned(pick(o.out, at))
 	switch o.f {
 	case kernel.Copy:
 	case kernel.Negate:
@@ -177,7 +203,7 @@ func (o *applyOp) differentiate(d *differentiator) {
 	case kernel.ReLU:
 		g = d.choose(y, g, zero)
 	case kernel.SquareRoot:
-		if g = d.combine(kernel.Divide, g, d.scale(y, 2)); o.norm {
+		if g = d.combine(kernel.Divide, g, d.scale(y, 2)); o.norm || d.has(o.out) { // cleaned is 0
 			g = d.choose(y, g, zero)
 		}
 	case kernel.Reciprocal:
@@ -185,7 +211,7 @@ func (o *applyOp) differentiate(d *differentiator) {
 	case kernel.Exp:
 		g = d.multiply(g, y)
 	case kernel.Log:
-		g = d.combine(kernel.Divide, g, x)
+		g = d.divide(g, operand)
 	case kernel.Sigmoid:
 		g = d.multiply(g, d.multiply(y, d.affine(y, []float32{-1}, []float32{1})))
 	case kernel.HyperbolicTangent:
@@ -198,7 +224,7 @@ func (o *applyOp) differentiate(d *differentiator) {
 	default:
 		panic("execute: a function without a derivative")
 	}
-	d.add(x, g)
+	d.add(operand, g)
 }
 
 // differentiate follows from the derivatives of the operation.
@@ -225,7 +251,7 @@ func (o *combineOp) slope(d *differentiator, x, y, g []int32) []int32 {
 	case kernel.Multiply:
 		return d.multiply(g, y)
 	case kernel.Divide:
-		return d.combine(kernel.Divide, g, y)
+		return d.divide(g, y)
 	case kernel.Maximum:
 		return d.larger(x, y, g, o.tie == first, o.tie == half)
 	case kernel.Minimum:
@@ -247,13 +273,13 @@ func (o *combineOp) slopeY(d *differentiator, x, y, z, g []int32) []int32 {
 	case kernel.Multiply:
 		return d.multiply(g, x)
 	case kernel.Divide:
-		return d.scale(d.multiply(d.combine(kernel.Divide, g, y), z), -1)
+		return d.scale(d.multiply(d.divide(g, y), z), -1)
 	case kernel.Maximum:
 		return d.larger(y, x, g, o.tie == second, o.tie == half)
 	case kernel.Minimum:
 		return d.larger(x, y, g, o.tie == second, o.tie == half)
 	case kernel.Leaky:
-		return d.multiply(g, d.combine(kernel.Minimum, x, d.same(0, len(x))))
+		return d.multiply(g, d.combine(kernel.Minimum, d.cleaned(x), d.same(0, len(x))))
 	}
 	panic("execute: an operation without a derivative")
 }
@@ -320,7 +346,11 @@ func (o *reduceOp) differentiate(d *differentiator) {
 		return
 	}
 	equal := d.combine(kernel.Equal, x, spread(y, n))
-	part := d.combine(kernel.Divide, g, d.reduce(kernel.Sum, equal, n))
+	count := d.reduce(kernel.Sum, equal, n)
+	if d.has(y) { // the largest of numbers that are NaN equals none of them
+		count = d.combine(kernel.Maximum, count, d.same(1, len(count)))
+	}
+	part := d.combine(kernel.Divide, g, count)
 	d.add(x, d.multiply(equal, spread(part, n)))
 }
 
@@ -352,7 +382,7 @@ func (o *slowOp) differentiate(d *differentiator) {
 		operand := o.operands()[side]
 		at, g := d.live(o.out, operand)
 		if f != nil {
-			d.add(pick(operand, at), d.multiply(g, d.slow(pick(o.x, at), pick(o.y, at), f, nil, nil)))
+			d.add(pick(operand, at), d.multiply(g, d.slow(d.cleaned(pick(o.x, at)), d.cleaned(pick(o.y, at)), f, nil, nil)))
 		}
 	}
 }
@@ -424,7 +454,7 @@ func (d *differentiator) product(x, g, y []int32, batch, m, n, k int) {
 		return
 	}
 	out := d.allocate(len(x), g, y)
-	d.emit(&pairsOp{out: out, x: g, y: transposed(y, batch, n, k), batch: batch, m: m, n: k, k: n})
+	d.emit(&pairsOp{out: out, x: g, y: transposed(d.cleaned(y), batch, n, k), batch: batch, m: m, n: k, k: n})
 	d.count(batch*m*n*k, g, y)
 	d.add(x, out)
 }

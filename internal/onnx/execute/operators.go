@@ -39,6 +39,9 @@ func init() {
 		"Mod":            modulo,
 		"Not":            unary(func(c *compiler, _ *graph.Node, x []int32) []int32 { return c.not(x) }),
 
+		"IsNaN": unary(func(c *compiler, _ *graph.Node, x []int32) []int32 { return c.not(c.combine(kernel.Equal, x, x)) }),
+		"IsInf": unary(isInf),
+
 		"Neg": function(kernel.Negate), "Abs": function(kernel.Absolute), "Relu": function(kernel.ReLU), "Sqrt": function(kernel.SquareRoot),
 		"Reciprocal": function(kernel.Reciprocal), "Exp": function(kernel.Exp), "Log": function(kernel.Log), "Sigmoid": function(kernel.Sigmoid),
 		"Tanh": function(kernel.HyperbolicTangent), "Erf": function(kernel.Erf), "Softplus": function(kernel.Softplus),

@@ -216,7 +216,7 @@ func (x *contraction) perUnit(bias []float32) bool {
 	return true
 }
 
-// absorb extends x by the Add of a constant and by the Relu that follow it, if no other node
+// absorb extends x by the Add of a finite constant and by the Relu that follow it, if no other node
 // reads their inputs.
 func (c *compiler) absorb(x *contraction) {
 	shape := c.shape(x.out)
@@ -226,7 +226,7 @@ func (c *compiler) absorb(x *contraction) {
 			other = n.Inputs[1]
 		}
 		if t := c.constant(other); t != nil && slices.Equal(c.shape(n.Outputs[0]), shape) {
-			if bias := pick(t.Floats, broadcast(t.Shape, shape)); x.perUnit(bias) {
+			if bias := pick(t.Floats, broadcast(t.Shape, shape)); x.perUnit(bias) && allFinite(bias) {
 				x.bias, x.out, c.fused[next] = bias, n.Outputs[0], true
 			}
 		}

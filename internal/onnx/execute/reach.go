@@ -26,11 +26,12 @@ type reaches struct {
 	*compiler
 	of   []reach // by row
 	left int     // number of players that further reaches may list
+	special
 }
 
 // reached returns the reach of every row.
 func (c *compiler) reached() []reach {
-	r := &reaches{c, make([]reach, len(c.region)), maxReaches}
+	r := &reaches{c, make([]reach, len(c.region)), maxReaches, c.findSpecial()}
 	for p := range c.p.players {
 		r.of[p].players = []int32{int32(p)}
 	}
@@ -74,6 +75,12 @@ func (r *reaches) instruction(in instruction) {
 		return
 	}
 	grows, bounded := magnitude(in)
+	if r.has(results) { // an infinite number that comes and goes would leave NaN in the sums
+		bounded = false
+		if o, ok := in.(*chooseOp); ok {
+			grows = r.depends(o.x)
+		}
+	}
 	for _, row := range results {
 		if row != none {
 			r.of[row].wild = grows || r.of[row].wild && !bounded

@@ -50,6 +50,9 @@ var elementwise = map[string]operator{
 	"Ceil":       function(math.Ceil),
 	"Round":      function(math.RoundToEven),
 
+	"IsNaN": test(func(c *call, x float64) bool { return math.IsNaN(x) }),
+	"IsInf": {inputs: "f", attributes: "detect_negative:i detect_positive:i", infer: inferTest, evaluate: test(isInf).evaluate},
+
 	"PRelu": {inputs: "f f", infer: inferPRelu, evaluate: evaluatePRelu},
 	"LeakyRelu": parametric("alpha:f", func(c *call) func(x float64) float64 {
 		alpha := c.float("alpha", .01)

@@ -174,7 +174,7 @@ func formatFloat(f float32) string { return strconv.FormatFloat(float64(f), 'g',
 
 // Decode builds the graph of a description. It checks everything, because a description
 // may be hostile. weights returns the float constant with the given name. Decode checks its
-// type and shape too.
+// type and shape too, and refuses constants as CheckConstants does.
 func Decode(text []byte, weights func(name string) (*Tensor, error)) (*Graph, error) {
 	g, err := decode(text, weights)
 	if err != nil {
@@ -265,7 +265,8 @@ func decode(text []byte, weights func(name string) (*Tensor, error)) (*Graph, er
 		return nil, fmt.Errorf("the output is value %d, and there are %d values", d.Output, len(values))
 	}
 	g.Output = out
-	return g, nil
+	_, err = g.CheckConstants()
+	return g, err
 }
 
 func parseType(name string) (Type, error) {

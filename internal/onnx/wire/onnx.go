@@ -84,6 +84,7 @@ type Dim struct {
 // Node applies an operator. An absent optional input or output is "".
 type Node struct {
 	Name       string
+	Scope      string // module of PyTorch from which the node is, such as "encoder.attention (MultiheadAttention)"; "" = unknown
 	Op         string
 	Domain     string // always ONNX's own domain, ""
 	Opset      int    // version of the operator set in which the node is written

@@ -360,6 +360,8 @@ func (p *parser) node(v field, list *[]Node, depth int) error {
 			return p.name(v, &n.Domain)
 		case 8:
 			return p.name(v, &overload)
+		case 9:
+			return p.scope(v, &n.Scope)
 		}
 		return nil
 	})

@@ -54,9 +54,9 @@ func (r *reference) logit(x []float32) float64 {
 
 // Exact values of heads that are not ours agree with enumeration, in which package graph
 // computes every logit. Half of the players equal their baseline: their values are 0, and
-// only the others are enumerated.
+// only the others are enumerated. The attention of FiGNN is masked.
 func TestExactOfGraphs(t *testing.T) {
-	for _, name := range []string{"recbole-autoint.dynamo", "recbole-xdeepfm.dynamo", "recbole-pnn.legacy", "recbole-afm.dynamo"} {
+	for _, name := range []string{"masked-fignn.dynamo", "recbole-autoint.dynamo", "recbole-xdeepfm.dynamo", "recbole-pnn.legacy", "recbole-afm.dynamo"} {
 		t.Run(name, func(t *testing.T) {
 			c, err := checkpoint.Read(exports + name + ".onnx")
 			if err != nil {
@@ -216,7 +216,8 @@ func enumerate(ref *reference, entries, baseline []float32, active []int) []floa
 // Walks of tables with different widths, and of lists that share tables with targets,
 // satisfy the efficiency identity.
 func TestEfficiencyOfGraphs(t *testing.T) {
-	for _, name := range []string{"ncf.dynamo", "keras", "fuxictr-dcn.dynamo", "deepctr-torch-din.dynamo", "deepctr-torch-bags.legacy", "torch-rechub-din.dynamo", "torch-rechub-youtube.dynamo", "fuxictr-din.legacy"} {
+	for _, name := range []string{"ncf.dynamo", "keras", "fuxictr-dcn.dynamo", "deepctr-torch-din.dynamo", "deepctr-torch-bags.legacy", "torch-rechub-din.dynamo", "torch-rechub-youtube.dynamo", "fuxictr-din.legacy",
+		"masked-bst.dynamo", "masked-sasrec.legacy", "masked-attention.legacy", "masked-pooled.dynamo", "masked-transact.legacy"} {
 		t.Run(name, func(t *testing.T) {
 			c, err := checkpoint.Read(exports + name + ".onnx")
 			if err != nil {

@@ -471,6 +471,8 @@ func units(kind loss.Kind, logit float64, label float32) (int64, error) {
 	switch {
 	case ok:
 		return units, nil
+	case math.IsNaN(logit):
+		return 0, errors.New("the logit is NaN" + model.AdviceNaN)
 	case kind == loss.Squared:
 		return 0, fmt.Errorf("the output is %g and the label %v, whose squared loss is not a number in [0, %d]: %s", logit, label, tally.MaxLoss, rescale)
 	}

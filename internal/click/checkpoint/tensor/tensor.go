@@ -96,16 +96,41 @@ func (t Tensor) Float32s() ([]float32, error) {
 // Float32View is like Float32s, but avoids the copy if the bytes are aligned and
 // little-endian. The result is read-only.
 func (t Tensor) Float32View() ([]float32, error) {
-	if t.DType != F32 || len(t.Data) == 0 || !littleEndian || uintptr(unsafe.Pointer(&t.Data[0]))%4 != 0 {
+	values := t.aligned()
+	if values == nil {
 		return t.Float32s()
 	}
-	values := unsafe.Slice((*float32)(unsafe.Pointer(&t.Data[0])), len(t.Data)/4)
 	for i, v := range values {
 		if !Finite(v) {
 			return nil, t.notFinite(i, float64(v))
 		}
 	}
 	return values, nil
+}
+
+// AnyFloat32s is like Float32View for a tensor of type F32, but the values may be NaN or
+// infinite.
+func (t Tensor) AnyFloat32s() ([]float32, error) {
+	if t.DType != F32 {
+		return t.Float32s()
+	}
+	values := t.aligned()
+	if values == nil {
+		values = make([]float32, len(t.Data)/4)
+		for i, read := 0, t.reader(); i < len(values); i++ {
+			values[i] = float32(read(i))
+		}
+	}
+	return values, nil
+}
+
+// aligned returns the elements in t's memory, or nil if they are not aligned little-endian
+// float32.
+func (t Tensor) aligned() []float32 {
+	if t.DType != F32 || len(t.Data) == 0 || !littleEndian || uintptr(unsafe.Pointer(&t.Data[0]))%4 != 0 {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&t.Data[0])), len(t.Data)/4)
 }
 
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
