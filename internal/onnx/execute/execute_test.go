@@ -210,7 +210,7 @@ var operatorTests = func() []operatorTest {
 	add("Where", nil, boolean(3, 1), number(2, 3, 4), number(4))
 	add("Not", nil, boolean(2, 3))
 	add("Clip", nil, number(3, 3), number(), positive())
-	for _, op := range []string{"Neg", "Abs", "Sign", "Relu", "Reciprocal", "Exp", "Erf", "Tanh", "Sigmoid", "Softplus", "Floor", "Ceil", "Round",
+	for _, op := range []string{"Neg", "Abs", "Sign", "Relu", "Reciprocal", "Exp", "Erf", "Tanh", "Sigmoid", "Softplus", "Floor", "Ceil", "Round", "Sin", "Cos", "Atan",
 		"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "Gelu"} {
 		add(op, nil, number(3, 5))
 	}
