@@ -102,6 +102,8 @@ func init() {
 			return rows
 		}),
 
+		"TopK": topK, "ArgMax": arg, "ArgMin": arg, "Gather": gather, "GatherElements": gatherElements, "GatherND": gatherND, "ScatterElements": scatterElements,
+
 		"CumSum": cumSum, "Softmax": softmax, "LogSoftmax": softmax, "LayerNormalization": layerNormalization, "BatchNormalization": batchNormalization,
 	}
 }
