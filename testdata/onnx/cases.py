@@ -518,3 +518,7 @@ MODELS = {
     "embedding-bags": (of_bags, 17),
     "keras": (KerasNet, 18),
 }
+
+from sequences import MODELS as SEQUENCES  # noqa: E402
+
+MODELS |= SEQUENCES
