@@ -59,7 +59,7 @@ func (b *badMaker) graphs() {
 	model("cycle", ended(node("Add", names{"l", "v"}, names{"u"}), node("Neg", names{"u"}, names{"v"}), node("Sigmoid", names{"v"}, names{"y"})))
 	model("missing", ended(node("Add", names{"l", "nobody"}, names{"z"}), sigmoid))
 	model("twice", ended(node("Neg", names{"l"}, names{"h"}), node("Sigmoid", names{"h"}, names{"y"})))
-	model("foreign", ended(node("GRU", names{"l"}, names{"z"}), sigmoid))
+	model("foreign", ended(node("Det", names{"l"}, names{"z"}), sigmoid))
 	model("training", clickGraph(), message(nil).Sub(20, message(nil).Int(1, 1)))
 	model("quantised", ended(node("QuantizeLinear", names{"l", "axis"}, names{"q"}), node("DequantizeLinear", names{"q", "axis"}, names{"z"}), sigmoid))
 	trees := onnxtest.Domain(node("TreeEnsembleClassifier", names{"x"}, names{"label", "p"}), "ai.onnx.ml")

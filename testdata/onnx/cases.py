@@ -520,3 +520,6 @@ MODELS = {
 }
 
 import masked  # noqa: E402,F401  adds its models to MODELS
+from sequences import MODELS as SEQUENCES  # noqa: E402
+
+MODELS |= SEQUENCES

@@ -2,7 +2,7 @@
 """Writes gradients.jsonl: derivatives of the logits of PyTorch's models, by autograd in float64.
 
     gradients.py            write the file next to this script
-    gradients.py NAME ...   replace or append only the lines of these models
+    gradients.py NAME ...   write only the lines of these models
 
 Each line has a model of cases.py and the derivatives for some of the rows in NAME.json. A derivative belongs to a row of a
 table, which is given by its elements. Rows without a derivative are left out.
@@ -65,16 +65,18 @@ def short(values):
 def main():
     torch.nn.functional.embedding = look_up
     path = pathlib.Path(__file__).resolve().parent / "gradients.jsonl"
-    lines = {}
-    if sys.argv[1:]:
-        lines = {json.loads(line)["model"]: line for line in path.read_text().splitlines(keepends=True)}
-    for name in sys.argv[1:] or cases.MODELS:
+    kept = {json.loads(line)["model"]: line for line in path.read_text().splitlines(keepends=True)}
+    lines = []
+    for name in cases.MODELS:
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            lines += [kept[name]] if name in kept else []
+            continue
         if name == "keras":  # its layers have no torch.nn.Embedding
             continue
         with quiet():
             rows = gradients(name)
-        lines[name] = json.dumps({"model": name, "rows": rows}, separators=(",", ":")) + "\n"
-    path.write_text("".join(lines.values()))
+        lines.append(json.dumps({"model": name, "rows": rows}, separators=(",", ":")) + "\n")
+    path.write_text("".join(lines))
 
 
 if __name__ == "__main__":

@@ -136,6 +136,7 @@ type builder struct {
 	built      int // nodes so far
 	iterations int // iterations of loops so far
 	listed     int // values of sequences so far
+	windowed   int // elements of windows so far
 	traced     int // elements of traces so far; a computed element counts four times
 	loops      int // loops around the current node
 }

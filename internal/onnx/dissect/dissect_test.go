@@ -412,7 +412,7 @@ var refusals = map[string]struct {
 	}, "output y has the shape [1 2] for one row"},
 	"no table":         {func(s *sample) { s.after = []onnxtest.Message{node("Sigmoid", names{"x"}, names{"y"})} }, "no input chooses the rows of a table"},
 	"constant":         {func(s *sample) { s.after = []onnxtest.Message{node("Sigmoid", names{"one"}, names{"y"})} }, "output y"},
-	"unknown operator": {func(s *sample) { s.after = []onnxtest.Message{node("GRU", names{"h"}, names{"y"})} }, "n_y\" (GRU)"},
+	"unknown operator": {func(s *sample) { s.after = []onnxtest.Message{node("Det", names{"h"}, names{"y"})} }, "n_y\" (Det)"},
 	"scan": {func(s *sample) {
 		s.after = []onnxtest.Message{node("Scan", names{"h"}, names{"y"}, attr("body", onnxtest.Graph{}))}
 	}, "node n_y (Scan)"},

@@ -231,6 +231,8 @@ func (c *call) convert() error {
 			c.attributes[name] = a.Floats
 		case wire.KindInts:
 			c.attributes[name] = a.Ints
+		case wire.KindStrings:
+			c.attributes[name] = a.Strings
 		case wire.KindTensor:
 			t, err := load(a.Tensor)
 			if err != nil {
@@ -309,6 +311,12 @@ func init() {
 			c.moved(13, "axes", 1)
 			return nil, nil
 		},
+	}
+	for name, rewrite := range map[string]func(c *call) ([]*value, error){
+		"GRU": rewriteRecurrent, "LSTM": rewriteRecurrent, "RNN": rewriteRecurrent, "InstanceNormalization": rewriteInstanceNormalization,
+		"Conv": rewriteConv, "MaxPool": rewritePool, "AveragePool": rewritePool, "GlobalMaxPool": rewriteGlobalPool, "GlobalAveragePool": rewriteGlobalPool,
+	} {
+		rewrites[name] = rewrite
 	}
 	for name, version := range map[string]int{
 		"ReduceSum": 13, "ReduceMean": 18, "ReduceMax": 18, "ReduceMin": 18, "ReduceProd": 18, "ReduceL1": 18, "ReduceL2": 18,

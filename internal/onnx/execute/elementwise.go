@@ -39,6 +39,15 @@ func function(f kernel.Function) compileFunc {
 	return unary(func(c *compiler, _ *graph.Node, x []int32) []int32 { return c.apply(f, x) })
 }
 
+// smooth compiles a function that package kernel does not have, with its derivative.
+func smooth(f, derivative func(x float64) float64) compileFunc {
+	return unary(func(c *compiler, _ *graph.Node, x []int32) []int32 {
+		distinct, at := distinct(x)
+		dx := func(x, _ float64) float64 { return derivative(x) }
+		return pick(c.slow(distinct, distinct, func(x, _ float64) float64 { return f(x) }, dx, nil), at)
+	})
+}
+
 // rounding compiles an operator that rounds its operand. Its derivative is 0.
 func rounding(f func(x float64) float64) compileFunc {
 	return unary(func(c *compiler, _ *graph.Node, x []int32) []int32 { return c.round(x, f) })

@@ -210,7 +210,7 @@ var operatorTests = func() []operatorTest {
 	add("Where", nil, boolean(3, 1), number(2, 3, 4), number(4))
 	add("Not", nil, boolean(2, 3))
 	add("Clip", nil, number(3, 3), number(), positive())
-	for _, op := range []string{"Neg", "Abs", "Sign", "Relu", "Reciprocal", "Exp", "Erf", "Tanh", "Sigmoid", "Softplus", "Floor", "Ceil", "Round",
+	for _, op := range []string{"Neg", "Abs", "Sign", "Relu", "Reciprocal", "Exp", "Erf", "Tanh", "Sigmoid", "Softplus", "Floor", "Ceil", "Round", "Sin", "Cos", "Atan",
 		"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "Gelu", "IsNaN", "IsInf"} {
 		add(op, nil, number(3, 5))
 	}
@@ -233,6 +233,12 @@ var operatorTests = func() []operatorTest {
 	add("LayerNormalization", nil, number(2, 3, 4), fixed(4), fixed(4))
 	add("LayerNormalization", attribute("axis", int64(1), "epsilon", float32(1e-3)), number(2, 3, 4), fixed(3, 4))
 	add("BatchNormalization", nil, number(2, 3, 4), fixed(3), fixed(3), fixed(3), above(3))
+	add("TopK", nil, number(2, 3, 4), ints(2))
+	add("TopK", attribute("axis", int64(1), "largest", int64(0)), number(2, 3, 4), ints(3))
+	for _, op := range []string{"ArgMax", "ArgMin"} {
+		add(op, attribute("axis", int64(1)), number(2, 3, 4))
+		add(op, attribute("keepdims", int64(0), "select_last_index", int64(1)), number(3, 2))
+	}
 	add("CumSum", nil, number(2, 3), ints(1))
 	add("CumSum", attribute("exclusive", int64(1), "reverse", int64(1)), number(2, 3), ints(0))
 	add("Transpose", attribute("perm", []int64{2, 0, 1}), number(2, 3, 4))
@@ -583,9 +589,10 @@ func TestCompileErrors(t *testing.T) {
 		}, "input x is listed twice"},
 		"index": {func(b *builder) []graph.Value {
 			x := b.AddInput("x", graph.Float, []int{2})
-			b.sum(b.node("Gather", nil, b.constant(5, 3), b.node("Cast", graph.Attributes{"to": int64(7)}, x)))
+			index := b.node("Reshape", nil, b.node("Cast", graph.Attributes{"to": int64(7)}, x), b.ints(2, 1))
+			b.sum(b.node("ScatterND", nil, b.constant(5), index, b.constant(2)))
 			return []graph.Value{x}
-		}, "(Gather)"},
+		}, "(ScatterND)"},
 		"whole power": {func(b *builder) []graph.Value {
 			x := b.AddInput("x", graph.Float, []int{2})
 			b.sum(b.node("Pow", nil, b.ints(3), x))
@@ -631,6 +638,9 @@ func TestAnyOperands(t *testing.T) {
 			}
 			if r.IntN(2) == 0 {
 				attributes["axis"] = int64(r.IntN(3) - 1)
+			}
+			if indexed := strings.HasPrefix(op, "Gather") || op == "ScatterElements"; indexed && len(operands) > 1 && operands[1] != graph.Absent && b.Values[operands[1]].Type == graph.Int {
+				operands[1] = b.node("Clip", nil, operands[1], b.AddConstant(graph.NewInts([]int64{-1})), b.AddConstant(graph.NewInts([]int64{0})))
 			}
 			out, err := b.Add(graph.Node{Name: "node", Op: op, Inputs: operands, Attributes: attributes})
 			if err != nil || slices.Contains(b.Values[out[0]].Shape, 0) {

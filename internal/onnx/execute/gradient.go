@@ -18,6 +18,8 @@ import (
 //     to another type, and for ReduceL2 at 0;
 //   - the slope for negative numbers for LeakyRelu, PRelu, Elu, Selu and Celu at 0;
 //   - that of the number, and not that of the bound, for Clip at a bound;
+//   - 0 for the positions that TopK, ArgMax and ArgMin choose: the derivative is that of the
+//     elements which a state has chosen, and does not say that another state chooses others;
 //   - equal parts for Max and Min of two equal numbers, and for ReduceMax and ReduceMin.
 //
 // Sqrt has an infinite derivative at 0, as in PyTorch. A factor that an infinite constant made
@@ -68,6 +70,10 @@ func (d *differentiator) activate(in instruction) {
 		if o.fixed {
 			return
 		}
+	case *rankOp:
+		return
+	case *selectOp:
+		operands = operands[1:]
 	}
 	if in.overlays() { // each result reads the operands at its position
 		if _, whole := in.(*softmaxOp); !whole {

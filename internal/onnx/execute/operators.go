@@ -45,6 +45,10 @@ func init() {
 		"Neg": function(kernel.Negate), "Abs": function(kernel.Absolute), "Relu": function(kernel.ReLU), "Sqrt": function(kernel.SquareRoot),
 		"Reciprocal": function(kernel.Reciprocal), "Exp": function(kernel.Exp), "Log": function(kernel.Log), "Sigmoid": function(kernel.Sigmoid),
 		"Tanh": function(kernel.HyperbolicTangent), "Erf": function(kernel.Erf), "Softplus": function(kernel.Softplus),
+		"Sin":  smooth(math.Sin, math.Cos),
+		"Cos":  smooth(math.Cos, func(x float64) float64 { return -math.Sin(x) }),
+		"Atan": smooth(math.Atan, func(x float64) float64 { return 1 / (1 + x*x) }),
+
 		"Floor": rounding(math.Floor), "Ceil": rounding(math.Ceil), "Round": rounding(math.RoundToEven),
 		"Sign": unary(func(c *compiler, _ *graph.Node, x []int32) []int32 {
 			zero := c.same(0, len(x))
@@ -100,6 +104,8 @@ func init() {
 			}
 			return rows
 		}),
+
+		"TopK": topK, "ArgMax": arg, "ArgMin": arg, "Gather": gather, "GatherElements": gatherElements, "GatherND": gatherND, "ScatterElements": scatterElements,
 
 		"CumSum": cumSum, "Softmax": softmax, "LogSoftmax": softmax, "LayerNormalization": layerNormalization, "BatchNormalization": batchNormalization,
 	}

@@ -51,6 +51,12 @@ func (r *reaches) instruction(in instruction) {
 		r.spread(results, r.vectors(nil, o.x, o.m.In), o.m.Out)
 	case *reduceOp:
 		r.spread(results, r.vectors(nil, o.x, len(o.x)/len(results)), 1)
+	case *rankOp:
+		r.spread(results, r.vectors(nil, o.x, o.n), o.k)
+	case *selectOp:
+		for i, sum := range r.vectors(nil, o.x, o.n()) {
+			r.of[results[i]] = r.join(sum, r.of[o.index[i]])
+		}
 	case *pairsOp:
 		x, y := r.vectors(nil, o.x, o.k), r.vectors(nil, o.y, o.k)
 		for i, row := range results {
@@ -98,7 +104,7 @@ func magnitude(in instruction) (grows, bounded bool) {
 	case *combineOp:
 		grows = o.op == kernel.Divide
 		bounded = o.op == kernel.Equal || o.op == kernel.Less || o.op == kernel.LessOrEqual
-	case *softmaxOp:
+	case *softmaxOp, *rankOp:
 		bounded = true
 	case *slowOp:
 		grows = true

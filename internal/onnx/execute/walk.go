@@ -1,6 +1,8 @@
 package execute
 
 import (
+	"slices"
+
 	"shaver/internal/num/kernel"
 )
 
@@ -19,11 +21,12 @@ type update struct {
 // A layer is chosen if few of its inputs change in kernel.States steps of a walk. The choice
 // depends on numbers of multiplications only, so it is the same on every machine. If eager is
 // set, more layers are chosen. A layer with a wild input never is, because a large number that
-// comes and goes would leave a rounding error in the sums.
+// comes and goes would leave a rounding error in the sums. Nor is a layer on which a choice
+// depends, because a rounding error could decide between equal elements.
 func (c *compiler) update(eager bool) {
 	c.p.walked = c.p.products
 	var reached []reach
-	scratch := 0
+	scratch, choosing := 0, c.choosing()
 	for i, in := range c.each {
 		o, ok := in.(*linearOp)
 		if !ok || !eager && (c.p.players <= kernel.States || !worthUpdating(o.m, o.vectors, 0)) {
@@ -38,7 +41,7 @@ func (c *compiler) update(eager bool) {
 			wild = wild || reached[row].wild
 		}
 		weights, most := o.m.In*o.m.Out, kernel.Changes(o.m.In)
-		if wild || !eager && !worthUpdating(o.m, o.vectors, changing) || most > maxRows-c.p.rows || weights > c.weights {
+		if wild || choosing != nil && slices.ContainsFunc(o.out, func(row int32) bool { return choosing[row] }) || !eager && !worthUpdating(o.m, o.vectors, changing) || most > maxRows-c.p.rows || weights > c.weights {
 			continue
 		}
 		c.weights -= weights // an update has a copy
@@ -48,6 +51,29 @@ func (c *compiler) update(eager bool) {
 		c.p.walked -= (o.vectors*o.m.In - changing/one) * o.m.Out
 	}
 	c.p.rows += scratch
+}
+
+// choosing reports for each row whether a choice depends on it. It is nil if there are no
+// choices.
+func (c *compiler) choosing() []bool {
+	var rows []bool
+	for _, in := range slices.Backward(c.each) {
+		_, choice := in.(*rankOp)
+		if choice && rows == nil {
+			rows = make([]bool, len(c.region))
+		}
+		if rows == nil || !choice && !slices.ContainsFunc(in.results(), func(row int32) bool { return row != none && rows[row] }) {
+			continue
+		}
+		for _, list := range in.operands() {
+			for _, row := range list {
+				if row != none {
+					rows[row] = true
+				}
+			}
+		}
+	}
+	return rows
 }
 
 // one is a probability of 1 in the results of changing.

@@ -50,7 +50,7 @@ const Nothing = -1
 // operators has all operators by name. Each group of operators has a file.
 var operators = func() map[string]operator {
 	all := map[string]operator{}
-	for _, group := range []map[string]operator{free, indexing, products, elementwise, reductions, composed} {
+	for _, group := range []map[string]operator{free, indexing, products, elementwise, reductions, composed, choices} {
 		maps.Copy(all, group)
 	}
 	return all

@@ -13,7 +13,7 @@ import (
 	"shaver/internal/onnx/graph"
 )
 
-//go:embed testdata/*.jsonl
+//go:embed testdata/*.jsonl testdata/rewritten/*.jsonl
 var files embed.FS
 
 // Case is a test vector of an operator.
@@ -27,15 +27,25 @@ type Case struct {
 	Absolute   float64
 }
 
-// Cases returns all cases, ordered by operator and name.
-func Cases() ([]Case, error) {
-	entries, err := files.ReadDir("testdata")
+// Cases returns all cases of operators that package graph has, ordered by operator and name.
+func Cases() ([]Case, error) { return read("testdata") }
+
+// Rewritten returns the cases of operators that package dissect converts to others. An
+// attribute may also be a []string. An output that is nil is not checked.
+func Rewritten() ([]Case, error) { return read("testdata/rewritten") }
+
+// read returns the cases in a folder.
+func read(folder string) ([]Case, error) {
+	entries, err := files.ReadDir(folder)
 	if err != nil {
 		return nil, err
 	}
 	var out []Case
 	for _, entry := range entries {
-		data, err := files.ReadFile("testdata/" + entry.Name())
+		if entry.IsDir() {
+			continue
+		}
+		data, err := files.ReadFile(folder + "/" + entry.Name())
 		if err != nil {
 			return nil, err
 		}
@@ -66,12 +76,13 @@ type caseText struct {
 }
 
 type attributeText struct {
-	Int    *int64      `json:"i"`
-	Float  *string     `json:"f"`
-	String *string     `json:"s"`
-	Ints   []int64     `json:"is"`
-	Floats []string    `json:"fs"`
-	Tensor *tensorText `json:"t"`
+	Int     *int64      `json:"i"`
+	Float   *string     `json:"f"`
+	String  *string     `json:"s"`
+	Ints    []int64     `json:"is"`
+	Floats  []string    `json:"fs"`
+	Strings []string    `json:"ss"`
+	Tensor  *tensorText `json:"t"`
 }
 
 // tensorText has its elements as text, separated by spaces.
@@ -116,6 +127,8 @@ func (a *attributeText) parse() (any, error) {
 		return *a.String, nil
 	case a.Ints != nil:
 		return a.Ints, nil
+	case a.Strings != nil:
+		return a.Strings, nil
 	case a.Tensor != nil:
 		return a.Tensor.parse()
 	}

@@ -5,6 +5,8 @@ is a case in JSON: the operator, its attributes, inputs and outputs, and the tol
 ONNX's own runner. Elements are text, separated by spaces. float64 becomes float32, and all
 whole numbers become int64. The cases of OWN are not ONNX's; onnx.reference computed them.
 
+The vectors of REWRITTEN are in the folder rewritten. onnxruntime computed those that are not ONNX's.
+
     python -W ignore make.py $(go test -run '^TestOperators$' -v .. | grep ^Abs)
 """
 import json
@@ -14,6 +16,7 @@ import sys
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_node_model_tests
 from onnx.reference import ReferenceEvaluator
@@ -27,7 +30,6 @@ LONGEST = 16000 # bytes of a line; longer cases are left out
 SKIP = [
     r"_training|_train|dropout_.*mask|dropout_default_ratio_mask",  # training, second outputs
     r"scatter.*_(add|mul|max|min)|with_duplicate_indices",  # reductions of Scatter
-    r"basic_conv|conv_with",                  # kernels of more than one element
     r"mod_float.*fmod_0",                     # floats with fmod=0, which set 22 does not have
     r"pad_.*(edge|reflect|wrap)|_(edge|reflect|wrap)_pad",  # modes of Pad
     r"reduce_(max|min)_.*bool",               # reductions of bools
@@ -36,7 +38,10 @@ SKIP = [
 ]
 
 # Operators of which package graph has only the first output.
-SINGLE = ("Dropout", "LayerNormalization", "BatchNormalization")
+SINGLE = ("Dropout", "LayerNormalization", "BatchNormalization", "MaxPool")
+
+# Operators that package dissect converts to others. Of Conv, package graph has kernels of one element.
+REWRITTEN = ("Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "InstanceNormalization", "GRU", "LSTM", "RNN")
 
 
 def tensor(array, type_):
@@ -64,6 +69,8 @@ def attribute(a):
         return {"is": list(value)}
     if a.type == onnx.AttributeProto.FLOATS:
         return {"fs": [str(np.float32(v)) for v in value]}
+    if a.type == onnx.AttributeProto.STRINGS:
+        return {"ss": [v.decode() for v in value]}
     if a.type == onnx.AttributeProto.TENSOR:
         return {"t": tensor(numpy_helper.to_array(value), value.data_type)}
     raise ValueError(f"attribute type {a.type}")
@@ -77,7 +84,7 @@ def case(name, node, inputs, outputs, rtol, atol):
         "name": name, "op": node.op_type,
         "attributes": {a.name: attribute(a) for a in node.attribute},
         "inputs": [t and tensor(*t) for t in inputs],
-        "outputs": [tensor(*t) for t in outputs],
+        "outputs": [t and tensor(*t) for t in outputs],
         "rtol": rtol, "atol": atol,
     }
 
@@ -96,9 +103,9 @@ def onnx_cases(operators):
             if not all(isinstance(x, (np.ndarray, np.generic)) for x in [*inputs, *outputs]):
                 continue
             named = {v.name: (np.asarray(x), types[v.name]) for v, x in zip(graph.input, inputs)}
-            results = [(np.asarray(x), types[v.name]) for v, x in zip(graph.output, outputs)]
+            results = {v.name: (np.asarray(x), types[v.name]) for v, x in zip(graph.output, outputs)}
             try:
-                yield case(t.name, node, [named[n] if n else None for n in node.input], results, t.rtol, t.atol)
+                yield case(t.name, node, [named[n] if n else None for n in node.input], [results[n] if n else None for n in node.output], t.rtol, t.atol)
             except ValueError as e:
                 print("left out:", t.name, e, file=sys.stderr)
 
@@ -134,16 +141,42 @@ def own_cases():
         ("gather_negative", helper.make_node("Gather", ["x", "i"], ["y"], axis=-1), [f(2, 4), np.array([[0, -1], [-4, 2]])]),
         ("slice_back", helper.make_node("Slice", ["x", "s", "e", "a", "t"], ["y"]), [f(5, 4), np.array([10, -1]), np.array([-10, 0]), np.array([0, -1]), np.array([-2, -3])]),
     ]
-    for name, node, inputs in own:
+    recurrent = [
+        ("gru_both", helper.make_node("GRU", ["x", "w", "r", "b", "n", "h"], ["y", "z"], hidden_size=2, direction="bidirectional", linear_before_reset=1),
+         [f(4, 3, 2), f(2, 6, 2), f(2, 6, 2), f(2, 12), np.array([4, 2, 1]), f(2, 3, 2)]),
+        ("gru_reverse", helper.make_node("GRU", ["x", "w", "r", "b"], ["y", "z"], hidden_size=2, direction="reverse", clip=.5), [f(3, 1, 4), f(1, 6, 4), f(1, 6, 2), f(1, 12)]),
+        ("gru_activations", helper.make_node("GRU", ["x", "w", "r"], ["", "z"], hidden_size=3, activations=["HardSigmoid", "Relu"]), [f(3, 2, 1), f(1, 9, 1), f(1, 9, 3)]),
+        ("lstm_both", helper.make_node("LSTM", ["x", "w", "r", "b", "n", "h", "c"], ["y", "h1", "c1"], hidden_size=2, direction="bidirectional"),
+         [f(4, 3, 2), f(2, 8, 2), f(2, 8, 2), f(2, 16), np.array([1, 4, 3]), f(2, 3, 2), f(2, 3, 2)]),
+        ("lstm_peepholes", helper.make_node("LSTM", ["x", "w", "r", "b", "", "", "", "p"], ["y", "", "c1"], hidden_size=2, direction="reverse"),
+         [f(3, 2, 2), f(1, 8, 2), f(1, 8, 2), f(1, 16), None, None, None, f(1, 6)]),
+        ("rnn_both", helper.make_node("RNN", ["x", "w", "r", "b", "", "h"], ["y", "z"], hidden_size=2, direction="bidirectional", activations=["Tanh", "Relu"]),
+         [f(3, 2, 2), f(2, 2, 2), f(2, 2, 2), f(2, 4), None, f(2, 2, 2)]),
+        ("conv_dilated", helper.make_node("Conv", ["x", "w", "b"], ["y"], dilations=[1, 2], strides=[2, 1], pads=[1, 0, 0, 2], group=2), [f(2, 4, 4, 5), f(6, 2, 2, 3), f(6)]),
+        ("conv_list", helper.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[3], auto_pad="SAME_LOWER", strides=[2]), [f(1, 2, 6), f(3, 2, 3)]),
+        ("conv_stride", helper.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[1], strides=[2]), [f(1, 2, 5), f(3, 2, 1)]),
+        ("pool_pads", helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3], pads=[1, 2], strides=[2]), [f(1, 2, 6)]),
+        ("pool_counted", helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3], pads=[1, 1], strides=[2], count_include_pad=1), [f(1, 2, 5)]),
+        ("pool_ceil", helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2], strides=[3], ceil_mode=1), [f(1, 2, 7)]),
+    ]
+    for name, node, inputs in own + recurrent:
         ints = [x is not None and x.dtype == np.int64 for x in inputs]
         given = [(n, x, i) for n, x, i in zip(node.input, inputs, ints) if n]
         graph = helper.make_graph([node], "g", [helper.make_tensor_value_info(n, TensorProto.INT64 if i else TensorProto.FLOAT, x.shape)
                                                 for n, x, i in given],
-                                  [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in node.output])
+                                  [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in node.output if n])
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)])
-        results = [np.asarray(r) for r in ReferenceEvaluator(model).run(None, {n: x for n, x, _ in given})]
+        feed = {n: x for n, x, _ in given}
+        if node.op_type in REWRITTEN and not name.startswith("conv1") and name != "conv2":
+            if "n" in feed:
+                model.graph.input[4].type.tensor_type.elem_type, feed["n"] = TensorProto.INT32, feed["n"].astype(np.int32)
+            model.ir_version = 10
+            results = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feed)
+        else:
+            results = [np.asarray(r) for r in ReferenceEvaluator(model).run(None, feed)]
+        results = [(r, helper.np_dtype_to_tensor_dtype(r.dtype)) for r in results]
         pairs = [x if x is None else (x, TensorProto.INT64 if i else TensorProto.FLOAT) for x, i in zip(inputs, ints)]
-        yield case("own_" + name, node, pairs, [(r, helper.np_dtype_to_tensor_dtype(r.dtype)) for r in results], 1e-3, 1e-7)
+        yield case("own_" + name, node, pairs, [results.pop(0) if n else None for n in node.output], 1e-3, 1e-7)
 
 
 def main():
@@ -151,11 +184,15 @@ def main():
     if not operators:
         sys.exit(__doc__)
     lines = {}
-    for c in [*onnx_cases(operators), *own_cases()]:
-        lines.setdefault(c["op"], []).append(json.dumps(c, separators=(",", ":")))
+    for c in [*onnx_cases(operators.union(REWRITTEN)), *own_cases()]:
+        ones = c["op"] == "Conv" and set(c["inputs"][1]["shape"][2:]) == {1} and "strides" not in c["attributes"]
+        ones = ones or c["name"] == "own_conv2"
+        path = "rewritten/" if c["op"] in REWRITTEN and not ones else ""
+        lines.setdefault(path + c["op"], []).append(json.dumps(c, separators=(",", ":")))
     folder = pathlib.Path(__file__).parent
-    for old in folder.glob("*.jsonl"):
+    for old in folder.rglob("*.jsonl"):
         old.unlink()
+    (folder / "rewritten").mkdir(exist_ok=True)
     for op, cases in sorted(lines.items()):
         kept = [c for c in cases if len(c) <= LONGEST]
         print(op, len(kept), "of", len(cases), file=sys.stderr)
