@@ -106,7 +106,7 @@ ops/remote:                 base/atomicfile base/fault base/filelock github.com/
 ops/remote/remotetest:
 
 # health and metrics of a process; the only importer of Prometheus
-ops/metrics:                base/fault github.com/prometheus/client_golang
+ops/metrics:                base/fault base/files github.com/prometheus/client_golang
 
 # metrics of all jobs, and the number of workers
 ops/autoscale:              base/fault go.uber.org/zap

@@ -510,6 +510,13 @@ func (b *badMaker) documents() {
 	b.write("sweep-method.json", b.replaced(sweep, `"magnitude"`, `"magic"`))
 	b.write("sweep-deep.json", bytes.Repeat([]byte("["), 1<<20))
 	b.write("sweep-cut.json", sweep[:len(sweep)/2])
+	for name, textfile := range map[string]string{
+		"night-model": "fm.pth", "night-self": "night-self.yaml", "night-day": "ds/dataset.json", "night-text": "text.txt",
+		"night-current": "out/current.json", "night-history": "out/history.jsonl", "night-url": "s3://bucket/x", "night-nowhere": "nowhere/x.prom",
+	} {
+		b.write(name+".yaml", []byte("model: fm.pth\ndays: days\nout: out\nprune: {sparsity: 0.5}\nmetrics: {textfile: '"+textfile+"'}\n"))
+	}
+	b.write("out/current.json", []byte("{}\n"))
 	b.write("creds", []byte("no credentials\n"))
 	b.write("pem", []byte("no certificate\n"))
 }

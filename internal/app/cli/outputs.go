@@ -25,8 +25,9 @@ import (
 // A command names its inputs, and then checks its outputs before it begins work that may
 // take hours.
 type Outputs struct {
-	Force  bool
-	inputs []string
+	Force     bool
+	Forceless bool // the command has no flag --force, so that errors do not name it
+	inputs    []string
 }
 
 // Flag adds --force to c. anything is what the flag allows the command to replace.
@@ -82,7 +83,11 @@ func (o *Outputs) Check(flag, path string, obstacle Obstacle) error {
 		return fault.Usagef("cannot write %s: it is not a regular file", path)
 	case err == nil && !o.Force:
 		if text := obstacle(path); text != "" {
-			return fault.Usagef("cannot write %s: it %s; name another file, or give --force to replace it", path, text)
+			remedy := "name another file, or give --force to replace it"
+			if o.Forceless {
+				remedy = "name another file"
+			}
+			return fault.Usagef("cannot write %s: it %s; %s", path, text, remedy)
 		}
 	}
 	if err := atomicfile.Probe(path); err != nil {
