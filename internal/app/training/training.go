@@ -86,6 +86,7 @@ type Options struct {
 	Out     string   // file to write
 	Folders []string // dataset
 	Outputs cli.Outputs
+	Replace bool // the caller has decided that the model at Out may be replaced
 }
 
 // Check checks the settings before any file is read. It sets Version and Kernel.
