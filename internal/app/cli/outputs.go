@@ -96,6 +96,38 @@ func (o *Outputs) Check(flag, path string, obstacle Obstacle) error {
 	return nil
 }
 
+// CheckFolder returns wrong usage if the folder at path, which need not exist, is the folder of a
+// dataset that the command reads, or is in one.
+func CheckFolder(path string, datasets ...string) error {
+	at, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	for end := at; ; end = filepath.Dir(end) { // end exists, unless it is still to be made
+		if real, err := filepath.EvalSymlinks(end); err == nil {
+			at = filepath.Join(real, strings.TrimPrefix(at, end))
+			break
+		} else if end == filepath.Dir(end) {
+			break
+		}
+	}
+	for up := at; ; up = filepath.Dir(up) {
+		there, err := os.Stat(up)
+		for _, dataset := range datasets {
+			if input, errInput := os.Stat(dataset); err == nil && errInput == nil && os.SameFile(there, input) {
+				where := "in the folder"
+				if up == at {
+					where = "the folder"
+				}
+				return fault.Usagef("cannot write to %s: it is %s of the dataset; name another folder", path, where)
+			}
+		}
+		if up == filepath.Dir(up) {
+			return nil
+		}
+	}
+}
+
 // samePlace reports whether a file that is written to a would replace b or, if b does not
 // exist, take its place.
 func samePlace(a, b string) bool {

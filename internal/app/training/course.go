@@ -47,6 +47,16 @@ type Course struct {
 	progress *cli.Progress
 }
 
+// settings returns the settings of a trainer. A step has at most all rows, so that a larger Batch
+// takes no more memory.
+func (o *Course) settings(dropped []bool) train.Options {
+	settings := o.Options.settings(dropped)
+	if o.data != nil {
+		settings.Batch = int(min(int64(settings.Batch), o.data.Rows(dataset.Train)))
+	}
+	return settings
+}
+
 // Train trains and writes the best epoch.
 func (o *Course) Train(ctx context.Context) (*Result, error) {
 	unlock, err := filelock.Lock(o.state() + ".lock")

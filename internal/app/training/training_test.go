@@ -171,6 +171,26 @@ func TestFinishedModelIsKept(t *testing.T) {
 	}
 }
 
+// A training that cannot fit into memory is refused, and a batch of more rows than there are takes
+// the memory of one with all rows.
+func TestMemory(t *testing.T) {
+	a := &model.Architecture{Kind: model.DeepFM, FieldDims: []int{3, 2}, Dim: 2, Hidden: []int{4, 4}}
+	o := &Options{Settings: Settings{Batch: 10}}
+	const need = 4 * (3*(10+16+16) + 10*(8+16))
+	for most, want := range map[int64]bool{need: true, need - 1: false} {
+		if err := o.checkMemory(a, 100, most); (err == nil) != want {
+			t.Errorf("%d bytes: %v", most, err)
+		}
+	}
+	if o.Batch = 1 << 31; o.checkMemory(a, 10, need) != nil {
+		t.Error("the rows that a batch lacks take memory")
+	}
+	a.Hidden = []int{1 << 62, 1 << 62}
+	if err := o.checkMemory(a, 10, 1<<62); err == nil || !strings.Contains(err.Error(), "expected a smaller model or --batch") {
+		t.Errorf("huge layers: %v", err)
+	}
+}
+
 // The table of a search says why trials failed.
 func TestTableOfTrials(t *testing.T) {
 	result := Result{Out: "m", Trials: []Trial{{Failed: "too many entries"}, {Best: &train.Epoch{Number: 1, Validation: &train.Metrics{}}}}, Best: 2}
