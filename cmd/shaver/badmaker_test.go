@@ -213,6 +213,10 @@ func (b *badMaker) good() {
 	b.shaver("prune", "--model", "fm.pth", "--scores", "s.arrow", "--sparsity", "0.5", "--out", "pruned.safetensors")
 	b.shaver("model", "convert", "pruned.safetensors", "dense.safetensors", "--dense")
 	b.shaver("model", "convert", "deepfm.pth", "otherpruned.safetensors")
+	b.shaver("model", "convert", "fm.pth", "otherdense.safetensors", "--dense")
+	b.edited("fm.pth", "other.pth", "data/3", string(fmWeight(b)), "\x00\x00\x80\x3f")
+	b.shaver("score", "--model", "other.pth", "--dataset", "ds", "--out", "s-other.arrow")
+	b.shaver("report", "--model", "fm.pth", "--scores", "s.arrow", "--out", "page.html")
 	b.write("sweep.json", b.shaver("sweep", "--model", "fm.pth", "--scores", "s.arrow", "--dataset", "ds", "-o", "json"))
 }
 

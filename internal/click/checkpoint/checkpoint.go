@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -31,6 +32,7 @@ const (
 	metaFamily       = "shaver.family"   // what the tensors of another framework do not say
 	metaAliases      = "shaver.aliases"  // JSON object: other names of tensors, and their keys in Tensors
 	metaTraining     = "shaver.training" // JSON object: how shaver trained the model
+	metaOrigins      = "shaver.origins"  // JSON array: Checkpoint.Origins
 )
 
 // Checkpoint is a state dict of known architecture. It is read-only and may be shared
@@ -58,6 +60,10 @@ type Checkpoint struct {
 	// Training is a JSON object with the settings of the training that made the model, and
 	// with its results. It is empty if shaver has not trained the model.
 	Training string
+	// Origins are the digests of the models from which shaver pruned this one: the first one, and then
+	// what was pruned again. It is nil if shaver has not pruned the model, or did so before it wrote
+	// origins.
+	Origins []string
 
 	name      string            // name of the file, for errors
 	origin    *origin           // nil unless the file is an .onnx file
@@ -247,6 +253,9 @@ func parseState(name string, data []byte, sidecar lookup) (*Checkpoint, error) {
 		return nil, fault.Inputf("%s: %w", name, err)
 	}
 	c.Training = metadata[metaTraining]
+	if c.Origins, err = originsOf(metadata); err != nil {
+		return nil, c.inputf("%w", err)
+	}
 	if err := c.recognise(said, nil, sidecar); err != nil {
 		return nil, err
 	}
@@ -337,10 +346,25 @@ func WriteDense(path string, c *Checkpoint) (int64, error) {
 	return writeWhole(path, f)
 }
 
-// addTraining adds Training to the metadata of a file. The canonical file does not have it,
-// so that the digest of a model depends on its weights only.
+// addTraining adds Training and Origins to the metadata of a file. The canonical file does not have
+// them, so that the digest of a model depends on its weights only.
 func (c *Checkpoint) addTraining(metadata map[string]string) {
 	if c.Training != "" {
 		metadata[metaTraining] = c.Training
 	}
+	if c.Origins != nil {
+		metadata[metaOrigins] = string(mustMarshal(c.Origins))
+	}
+}
+
+// originsOf returns the origins in the metadata of a file.
+func originsOf(metadata map[string]string) (origins []string, err error) {
+	text, ok := metadata[metaOrigins]
+	if !ok {
+		return nil, nil
+	}
+	if json.Unmarshal([]byte(text), &origins) != nil || len(origins) == 0 {
+		return nil, fmt.Errorf("metadata %s is %s, expected a JSON array of digests", metaOrigins, quote(text))
+	}
+	return origins, nil
 }

@@ -37,6 +37,18 @@ func TrainingOf(path string) string {
 	return metadata[metaTraining]
 }
 
+// OriginsOf returns Origins of the model at path. pruned reports whether the file has them or is
+// compact, as all files of shaver prune were before. It reads only the header.
+func OriginsOf(path string) (origins []string, pruned bool) {
+	metadata, ok := written(path)
+	if !ok {
+		return nil, false
+	}
+	origins, err := originsOf(metadata)
+	_, isCompact := metadata[metaCompact]
+	return origins, err == nil && (isCompact || origins != nil)
+}
+
 // written returns the metadata of the file at path if this package wrote it.
 func written(path string) (metadata map[string]string, ok bool) {
 	f, err := os.Open(path)

@@ -50,6 +50,12 @@ func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read f
 	return &calibration, nil
 }
 
+// Model returns the digest of the model that is pruned.
+func (c *Choice) Model() string {
+	origins := c.source.Checkpoint.Origins
+	return origins[len(origins)-1]
+}
+
 // Write writes the pruned model to a file, calibrated by k unless that is nil.
 func (c *Choice) Write(out string, k *loss.Calibration) (r Sizes, err error) {
 	s, form := c.source, &c.options.Form
