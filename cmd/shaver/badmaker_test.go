@@ -510,6 +510,7 @@ func (b *badMaker) documents() {
 	b.write("s-flipped.arrow", b.replaced(scores, "shaver.scores/", "shaver.scores!"))
 	b.write("s-spec.arrow", b.replaced(scores, `"version":2`, `"version":3`))
 	b.write("s-rows.arrow", b.replaced(scores, `"splits":["`, `"splits":{"`))
+	b.write("sweep-dataset.json", b.replaced(sweep, `"dataset": "`, `"dataset": "0`))
 	b.write("sweep-version.json", b.replaced(sweep, `shaver.sweep/`, `shaver.sweep/9`))
 	b.write("sweep-method.json", b.replaced(sweep, `"magnitude"`, `"magic"`))
 	b.write("sweep-deep.json", bytes.Repeat([]byte("["), 1<<20))

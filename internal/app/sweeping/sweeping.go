@@ -96,11 +96,6 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 			return nil, err
 		}
 	}
-	if text := o.seen(all, files, document.Dataset); text != "" {
-		if err := warn(text); err != nil {
-			return nil, err
-		}
-	}
 	size := p.Checkpoint.Footprint()
 	document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
 	for _, s := range all {
@@ -114,6 +109,11 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	validation, err := o.validation(all, m)
 	if err != nil {
 		return nil, err
+	}
+	if text := o.seen(all, files, document.Dataset); text != "" {
+		if err := warn(text); err != nil {
+			return nil, err
+		}
 	}
 	var tuning *training.Tables
 	if o.Tune {
