@@ -34,6 +34,7 @@ type builder struct {
 	oov       []int                 // id of unseen values in each field, or -1; nil without a vocabulary
 	splits    []*splitBuilder       // the splits that exist, in the manifest's order
 	sorted    []int32               // ids of a list
+	echoes    echoes
 }
 
 type splitBuilder struct {
@@ -101,6 +102,7 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 		form.Lengths = append(form.Lengths, l.length)
 		width += max(1, l.length) - 1
 	}
+	b.echoes = newEchoes(b)
 	for _, name := range splits {
 		file, err := b.create(name + ".arrow")
 		if err != nil {
@@ -146,6 +148,7 @@ func (b *builder) append(split int, rows *columns) error {
 	for _, label := range rows.label {
 		s.count(label)
 	}
+	b.echoes.columns(rows)
 	offset := 0
 	for j, ids := range rows.ids {
 		counts := s.counts[offset : offset+b.sizes[j]]
@@ -177,6 +180,7 @@ func (b *builder) add(split int, label float32, features []int32, dense []float3
 	s := b.splits[split]
 	s.total++
 	s.count(label)
+	b.echoes.row(label, features, dense)
 	if b.lists == nil {
 		for _, g := range features {
 			s.counts[g]++
