@@ -98,6 +98,10 @@ func (o *Options) Run(ctx context.Context) (*benchmark.Document, error) {
 		return nil, err
 	}
 	defer unlock()
+	atomicfile.SweepAll(o.Out)
+	for _, kind := range o.Kinds {
+		atomicfile.SweepAll(filepath.Join(o.Out, kind))
+	}
 	r := &run{Options: o, data: d}
 	if err := r.open(); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
@@ -67,6 +68,7 @@ func (o *Course) Train(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	defer unlock()
+	atomicfile.Sweep(o.state())
 	if o.Search > 0 {
 		if err := o.NeedValidation("a search chooses"); err != nil {
 			return nil, err

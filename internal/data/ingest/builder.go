@@ -76,16 +76,11 @@ func newBuilder(out string) (*builder, error) {
 		return nil, err
 	}
 	out = filepath.Clean(out) // "x/" has no base name
-	dir, err := os.MkdirTemp(filepath.Dir(out), "."+filepath.Base(out)+".tmp-*")
+	dir, temporary, err := atomicfile.Folder(out)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot write %s: %w", out, err)
 	}
-	b := &builder{out: out, dir: dir, temporary: atomicfile.Track(dir)}
-	if err := os.Chmod(b.dir, 0o755); err != nil { // MkdirTemp gives access only to the owner
-		b.abort()
-		return nil, err
-	}
-	return b, nil
+	return &builder{out: out, dir: dir, temporary: temporary}, nil
 }
 
 // start sets the fields and the dense inputs, and creates the files of the splits, in the order of
