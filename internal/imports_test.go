@@ -27,7 +27,7 @@ const policy = `
 # foundations
 base/fault:
 num/random:                 pure
-base/atomicfile:
+base/atomicfile: base/filelock
 base/filelock:
 base/cputime:                golang.org/x/sys
 base/seal:                   base/fault
@@ -108,7 +108,7 @@ ops/remote:                 base/atomicfile base/fault base/filelock github.com/
 ops/remote/remotetest:
 
 # health and metrics of a process; the only importer of Prometheus
-ops/metrics:                base/fault github.com/prometheus/client_golang
+ops/metrics:                base/fault base/files github.com/prometheus/client_golang
 
 # metrics of all jobs, and the number of workers
 ops/autoscale:              base/fault go.uber.org/zap
@@ -119,7 +119,7 @@ app/cli:                    base/atomicfile jobs/bus base/fault jobs/job num/ker
 app/flags:              app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
 app/places:                 data/arrowio click/checkpoint app/cli data/dataset base/fault prune/nightly ops/remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 app/launch:                 base/atomicfile jobs/audit jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime base/fault base/filelock jobs/forecast jobs/job num/kernel ops/metrics jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded base/files go.uber.org/zap golang.org/x/sync
-app/training:           app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout
+app/training:           app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout base/atomicfile
 app/sweeping:           app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask num/layout
 app/night:              app/cli app/launch app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics prune/cut prune/gate prune/nightly prune/report prune/sweep value/baseline value/estimator value/mask github.com/spf13/cobra
 app/quickstart:         app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/cut prune/sweep value/baseline value/estimator value/mask

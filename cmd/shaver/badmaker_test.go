@@ -214,6 +214,10 @@ func (b *badMaker) good() {
 	b.shaver("prune", "--model", "fm.pth", "--scores", "s.arrow", "--sparsity", "0.5", "--out", "pruned.safetensors")
 	b.shaver("model", "convert", "pruned.safetensors", "dense.safetensors", "--dense")
 	b.shaver("model", "convert", "deepfm.pth", "otherpruned.safetensors")
+	b.shaver("model", "convert", "fm.pth", "otherdense.safetensors", "--dense")
+	b.edited("fm.pth", "other.pth", "data/3", string(fmWeight(b)), "\x00\x00\x80\x3f")
+	b.shaver("score", "--model", "other.pth", "--dataset", "ds", "--out", "s-other.arrow")
+	b.shaver("report", "--model", "fm.pth", "--scores", "s.arrow", "--out", "page.html")
 	b.write("sweep.json", b.shaver("sweep", "--model", "fm.pth", "--scores", "s.arrow", "--dataset", "ds", "-o", "json"))
 }
 
@@ -508,10 +512,18 @@ func (b *badMaker) documents() {
 	b.write("s-flipped.arrow", b.replaced(scores, "shaver.scores/", "shaver.scores!"))
 	b.write("s-spec.arrow", b.replaced(scores, `"version":2`, `"version":3`))
 	b.write("s-rows.arrow", b.replaced(scores, `"splits":["`, `"splits":{"`))
+	b.write("sweep-dataset.json", b.replaced(sweep, `"dataset": "`, `"dataset": "0`))
 	b.write("sweep-version.json", b.replaced(sweep, `shaver.sweep/`, `shaver.sweep/9`))
 	b.write("sweep-method.json", b.replaced(sweep, `"magnitude"`, `"magic"`))
 	b.write("sweep-deep.json", bytes.Repeat([]byte("["), 1<<20))
 	b.write("sweep-cut.json", sweep[:len(sweep)/2])
+	for name, textfile := range map[string]string{
+		"night-model": "fm.pth", "night-self": "night-self.yaml", "night-day": "ds/dataset.json", "night-text": "text.txt",
+		"night-current": "out/current.json", "night-history": "out/history.jsonl", "night-url": "s3://bucket/x", "night-nowhere": "nowhere/x.prom",
+	} {
+		b.write(name+".yaml", []byte("model: fm.pth\ndays: days\nout: out\nprune: {sparsity: 0.5}\nmetrics: {textfile: '"+textfile+"'}\n"))
+	}
+	b.write("out/current.json", []byte("{}\n"))
 	b.write("creds", []byte("no credentials\n"))
 	b.write("pem", []byte("no certificate\n"))
 }

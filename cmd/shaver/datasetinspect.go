@@ -55,6 +55,9 @@ func datasetInspectCommand() *cobra.Command {
 				return err
 			}
 			if html != "" {
+				if err := outputs.Check("--html", html, otherPage(report.OfDataset)); err != nil {
+					return err
+				}
 				page, err := report.Dataset(facts, datasetOrigin(args))
 				if err != nil {
 					return err

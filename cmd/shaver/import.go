@@ -100,6 +100,9 @@ func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest
 			fmt.Fprintf(c.ErrOrStderr(), "field %s: %d of %d ids have no value in the vocabulary\n", cli.Printable(summary.Fields[j].Name), n, summary.Fields[j].Size)
 		}
 	}
+	for _, text := range summary.Warnings {
+		fmt.Fprintln(c.ErrOrStderr(), "warning:", cli.Printable(text))
+	}
 	for i, scan := range summary.Scans {
 		seconds := scan.Time.Seconds()
 		if scan.Bytes < mega { // too little for a rate

@@ -73,7 +73,7 @@ func pruneCommand() *cobra.Command {
 	f.BoolVar(&o.tune, "tune", false, "train the kept entries and the head on the training split of --dataset")
 	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate and --tune, and for --from with the method frequency")
 	formFlags(c, &o.Form, &o.values)
-	o.outputs.Flag(c, "a file at --out that is not a model written by shaver, or any .onnx file")
+	o.outputs.Flag(c, "a file at --out that was not pruned from this model, or any .onnx file")
 	o.output.Flag(c)
 	cli.Group(c, "Files", "model", "model-output", "scores", "from", "previous", "dataset", "out", "force")
 	cli.Group(c, "Budget", "sparsity", "parameters", "bytes")
@@ -167,6 +167,9 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if r.Choice, err = o.Choose(); err != nil {
 		return err
 	}
+	if err := o.checkReplaced(r.Model()); err != nil {
+		return err
+	}
 	if r.Calibration, err = calibrate(c.Context(), r.Choice); err != nil {
 		return err
 	}
@@ -182,6 +185,24 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 		return err
 	}
 	return o.output.Print(c.OutOrStdout(), r, func(w io.Writer) { r.table(w, o.Form.Full(o.Out)) })
+}
+
+// checkReplaced checks that the file at --out, if there is one, was pruned from the model with the
+// digest. Files of earlier versions do not say from which model they were pruned.
+func (o *pruneOptions) checkReplaced(model string) error {
+	if checkpoint.NamedONNX(o.Out) {
+		return nil // only --force replaces one
+	}
+	return o.outputs.Check("--out", o.Out, func(path string) string {
+		origins, pruned := checkpoint.OriginsOf(path)
+		switch {
+		case !pruned:
+			return "is not a model that shaver prune wrote"
+		case origins != nil && origins[len(origins)-1] != model:
+			return fmt.Sprintf("was pruned from another model, with the digest %.12s", origins[len(origins)-1])
+		}
+		return ""
+	})
 }
 
 // calibrate fits the calibration of a choice, with progress.
@@ -207,7 +228,7 @@ func (o *pruneOptions) writeTuned(ctx context.Context, r *pruning) (err error) {
 	if r.Sizes, err = r.Write(hidden, nil); err != nil {
 		return err
 	}
-	t, err := (&training.Options{Settings: training.DefaultTuning(), Out: o.Out, Folders: o.Dataset, Outputs: o.outputs}).Tuning(hidden)
+	t, err := (&training.Options{Settings: training.DefaultTuning(), Out: o.Out, Folders: o.Dataset, Outputs: o.outputs, Replace: true}).Tuning(hidden)
 	if err != nil {
 		return err
 	}

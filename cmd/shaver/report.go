@@ -78,12 +78,28 @@ func reportCommand() *cobra.Command {
 	f.Float64Var(&o.Tolerance.LogLoss, "log-loss-tolerance", sweep.DefaultTolerance.LogLoss, "increase of LogLoss that a table may have, nat")
 	f.StringVar(&o.pictures, "pictures", "", "`folder` for the pictures as "+strings.Join(picture.Formats(), " and ")+" files (default none)")
 	cli.Folder(c, "pictures")
-	o.outputs.Flag(c, "files at --out and in --pictures that shaver did not write")
+	o.outputs.Flag(c, "a page of another model and files that shaver did not write at --out and in --pictures")
 	o.output.Flag(c)
 	cli.Group(c, "Files", "model", "scores", "sweep", "dataset", "out", "pictures", "force")
 	cli.Group(c, "Recommendation", "aggregate", "auc-tolerance", "log-loss-tolerance")
 	cli.MarkRequired(c, "model", "scores", "out")
 	return c
+}
+
+// otherPage is the obstacle of a page that is not of the same thing. Pages of older programs do not
+// say what they are of.
+func otherPage(of string) cli.Obstacle {
+	return func(path string) string {
+		there := report.Of(path)
+		model, isModel := strings.CutPrefix(there, report.OfModel)
+		switch {
+		case there == "" || there == of:
+			return ""
+		case isModel:
+			return fmt.Sprintf("is the report about another model, with the digest %.12s", model)
+		}
+		return "is a page about another thing, " + there
+	}
 }
 
 func (o *reportOptions) run(c *cobra.Command) error {
@@ -101,8 +117,16 @@ func (o *reportOptions) run(c *cobra.Command) error {
 	if c.Flags().Changed("aggregate") {
 		o.Aggregate = o.aggregate
 	}
+	log, err := cli.Logger(cli.LogFormat(), false)
+	if err != nil {
+		return err
+	}
+	o.Warn = func(text string) { log.Warn(text) }
 	facts, err := o.Facts()
 	if err != nil {
+		return err
+	}
+	if err := o.outputs.Check("--out", o.out, otherPage(report.OfModel+facts.Scores.Spec.Model)); err != nil {
 		return err
 	}
 	r, err := report.Write(facts)

@@ -78,7 +78,7 @@ func sweepCommand() *cobra.Command {
 	f.StringSliceVar(&o.Models, "models", nil, "`files` of models to measure as they are, separated by commas (default none)")
 	cli.Files(c, "models", cli.Checkpoints...)
 	flags.Dataset(c, &o.Folders, "dataset `folder`")
-	o.add(c, "files at --out and --picture that shaver did not write")
+	o.add(c, "a sweep of another model or dataset at --out, and files that shaver did not write")
 	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(compact.EncodingNames(), ", "))
 	f.Lookup("values").DefValue = string(compact.Float32)
 	cli.Choices(c, "values", compact.EncodingNames()...)
@@ -169,6 +169,9 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 	if err := o.usage(); err != nil {
 		return err
 	}
+	if o.out != "" {
+		o.Accept = o.checkReplaced
+	}
 	d, err := o.Run(c.Context())
 	if err != nil {
 		return err
@@ -185,6 +188,22 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 	return o.show(c, d, func(w io.Writer) {
 		d.WriteTable(w)
 		io.WriteString(w, commands.String())
+	})
+}
+
+// checkReplaced checks that the file at --out, if there is one, is the result of a sweep of the same
+// model and dataset.
+func (o *sweepOptions) checkReplaced(model, dataset string) error {
+	return o.outputs.Check("--out", o.out, func(path string) string {
+		switch d, err := sweep.Read(path); {
+		case err != nil:
+			return "is not the result of a sweep that this program reads"
+		case d.Model != model:
+			return fmt.Sprintf("is the sweep of another model, with the digest %.12s", d.Model)
+		case d.Dataset != dataset:
+			return fmt.Sprintf("is the sweep of another dataset, with the digest %.12s", d.Dataset)
+		}
+		return ""
 	})
 }
 

@@ -188,9 +188,9 @@ func TestTrainPruneTune(t *testing.T) {
 		}
 		shaver(t, nil, args...)
 		shaver(t, nil, "score", "--model", file("m.safetensors"), "--dataset", data, "--splits", "train", "--baseline", "codebook", "--estimator", "multilinear", "--force", "--out", file("s.arrow"))
-		shaver(t, nil, "prune", "--model", file("m.safetensors"), "--scores", file("s.arrow"), "--sparsity", "0.5", "--out", file("p.safetensors"))
+		shaver(t, nil, "prune", "--model", file("m.safetensors"), "--scores", file("s.arrow"), "--sparsity", "0.5", "--force", "--out", file("p.safetensors"))
 		var tuned training.Result
-		shaver(t, &tuned, "tune", "--model", file("p.safetensors"), "--dataset", data, "--batch", "128", "--epochs", "4", "--patience", "0", "--learning-rate", "0.003", "--out", file("t.safetensors"))
+		shaver(t, &tuned, "tune", "--model", file("p.safetensors"), "--dataset", data, "--batch", "128", "--epochs", "4", "--patience", "0", "--learning-rate", "0.003", "--force", "--out", file("t.safetensors"))
 		if len(tuned.History) != 5 || *tuned.History[tuned.Best].Validation.AUC < *tuned.History[0].Validation.AUC || tuned.Best == 0 {
 			t.Errorf("%v: epoch %d of %+v is the best", kind, tuned.Best, tuned.History)
 		}

@@ -33,7 +33,7 @@ func (o *trainingFlags) add(c *cobra.Command) {
 	cli.OneOf(c, "order", training.OrderShuffle, training.OrderFile)
 	flags.Seed(c, &o.Seed)
 	cli.KernelFlag(c, "`name` of the float32 kernel, such as avx2; others give slightly different weights; auto is the one with the widest vectors of this machine")
-	o.Outputs.Flag(c, "a file at --out that is not a model written by shaver, and the state of another training")
+	o.Outputs.Flag(c, "a file at --out that is not the model of this training, and the state of another training")
 	o.output.Flag(c)
 	cli.Group(c, "Training", "epochs", "patience", "learning-rate", "weight-decay", "dropout", "batch", "optimizer", "order", "seed", "kernel")
 }

@@ -25,8 +25,9 @@ import (
 // A command names its inputs, and then checks its outputs before it begins work that may
 // take hours.
 type Outputs struct {
-	Force  bool
-	inputs []string
+	Force     bool
+	Forceless bool // the command has no flag --force, so that errors do not name it
+	inputs    []string
 }
 
 // Flag adds --force to c. anything is what the flag allows the command to replace.
@@ -82,13 +83,49 @@ func (o *Outputs) Check(flag, path string, obstacle Obstacle) error {
 		return fault.Usagef("cannot write %s: it is not a regular file", path)
 	case err == nil && !o.Force:
 		if text := obstacle(path); text != "" {
-			return fault.Usagef("cannot write %s: it %s; name another file, or give --force to replace it", path, text)
+			remedy := "name another file, or give --force to replace it"
+			if o.Forceless {
+				remedy = "name another file"
+			}
+			return fault.Usagef("cannot write %s: it %s; %s", path, text, remedy)
 		}
 	}
 	if err := atomicfile.Probe(path); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	return nil
+}
+
+// CheckFolder returns wrong usage if the folder at path, which need not exist, is the folder of a
+// dataset that the command reads, or is in one.
+func CheckFolder(path string, datasets ...string) error {
+	at, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	for end := at; ; end = filepath.Dir(end) { // end exists, unless it is still to be made
+		if real, err := filepath.EvalSymlinks(end); err == nil {
+			at = filepath.Join(real, strings.TrimPrefix(at, end))
+			break
+		} else if end == filepath.Dir(end) {
+			break
+		}
+	}
+	for up := at; ; up = filepath.Dir(up) {
+		there, err := os.Stat(up)
+		for _, dataset := range datasets {
+			if input, errInput := os.Stat(dataset); err == nil && errInput == nil && os.SameFile(there, input) {
+				where := "in the folder"
+				if up == at {
+					where = "the folder"
+				}
+				return fault.Usagef("cannot write to %s: it is %s of the dataset; name another folder", path, where)
+			}
+		}
+		if up == filepath.Dir(up) {
+			return nil
+		}
+	}
 }
 
 // samePlace reports whether a file that is written to a would replace b or, if b does not

@@ -78,3 +78,20 @@ func TestOutputs(t *testing.T) {
 		t.Errorf("Check leaves %v", left)
 	}
 }
+
+// A folder for results is not that of a dataset, nor in it, by any path.
+func TestCheckFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := errors.Join(os.MkdirAll(filepath.FromSlash("days/mon"), 0o755), os.Mkdir("other", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]string{"days/mon": "it is the folder", "days/../days/mon": "it is the folder", "days/mon/new/er": "it is in the folder", "days": "", "other": "", "new/er": "", "days/monday": ""}
+	if os.Symlink(filepath.FromSlash("days/mon"), "link") == nil {
+		tests["link"], tests["link/new"] = "it is the folder", "it is in the folder"
+	}
+	for path, want := range tests {
+		if err := CheckFolder(filepath.FromSlash(path), "other/x", filepath.FromSlash("days/mon")); (err == nil) != (want == "") || err != nil && (!fault.IsUsage(err) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, expected %q", path, err, want)
+		}
+	}
+}

@@ -44,3 +44,36 @@ func quota(cgroup fs.FS) (cores float64, ok bool) {
 	}
 	return limit / period, true
 }
+
+// unknownMemory stands for the memory of a machine that does not say how much it has, in bytes.
+const unknownMemory = 1 << 40
+
+// Memory returns how many bytes this process may use: those of the machine, with its swap space, or
+// fewer if a container has a limit.
+func Memory() int64 { return memory(os.DirFS("/")) }
+
+// memory is Memory for the files of a system.
+func memory(root fs.FS) int64 {
+	most := int64(unknownMemory)
+	if text, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
+		total := int64(0)
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 1 && (f[0] == "MemTotal:" || f[0] == "SwapTotal:") {
+				if kib, err := strconv.ParseInt(f[1], 10, 53); err == nil {
+					total += kib << 10
+				}
+			}
+		}
+		if total > 0 {
+			most = total
+		}
+	}
+	for _, name := range []string{"memory.max", "memory/memory.limit_in_bytes"} {
+		if text, err := fs.ReadFile(root, "sys/fs/cgroup/"+name); err == nil {
+			if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && limit > 0 { // "max" means no limit
+				most = min(most, limit)
+			}
+		}
+	}
+	return most
+}

@@ -31,3 +31,26 @@ func TestQuota(t *testing.T) {
 		})
 	}
 }
+
+// The memory is that of the machine, or the limit of a container.
+func TestMemory(t *testing.T) {
+	const info = "MemTotal:       1000 kB\nMemFree:  7 kB\nSwapTotal: 24 kB\n"
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"machine":   {map[string]string{"proc/meminfo": info}, 1 << 20},
+		"no limit":  {map[string]string{"proc/meminfo": info, "sys/fs/cgroup/memory.max": "max\n"}, 1 << 20},
+		"version 2": {map[string]string{"proc/meminfo": info, "sys/fs/cgroup/memory.max": "4096\n"}, 4096},
+		"version 1": {map[string]string{"proc/meminfo": info, "sys/fs/cgroup/memory/memory.limit_in_bytes": "8192\n"}, 8192},
+		"unknown":   {nil, unknownMemory},
+	} {
+		root := fstest.MapFS{}
+		for path, text := range test.files {
+			root[path] = &fstest.MapFile{Data: []byte(text)}
+		}
+		if found := memory(root); found != test.want {
+			t.Errorf("%s: %d bytes, expected %d", name, found, test.want)
+		}
+	}
+}

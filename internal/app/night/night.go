@@ -9,8 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/app/places"
 	"shaver/internal/base/cputime"
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/num/kernel"
 	"shaver/internal/ops/metrics"
 	"shaver/internal/prune/nightly"
@@ -29,7 +32,33 @@ func (r *Runner) Read(path string) (*nightly.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return config, r.check(config)
+	if err := r.check(config); err != nil {
+		return nil, err
+	}
+	return config, checkTextfile(config)
+}
+
+// checkTextfile returns bad input unless the metrics may be written where the configuration says.
+// They replace an earlier file of metrics only.
+func checkTextfile(c *nightly.Config) error {
+	if c.Textfile == "" {
+		return nil
+	}
+	if places.IsURL(c.Textfile) {
+		return fault.Inputf("%s: metrics.textfile %s: expected a file of this machine", c.Path, c.Textfile)
+	}
+	o := cli.Outputs{Forceless: true}
+	o.Inputs(c.Path)
+	if !places.IsURL(c.Model) {
+		o.Inputs(checkpoint.Files(c.Model)...)
+	}
+	if !places.IsURL(c.Out) {
+		o.Inputs(c.Files()...)
+	}
+	if err := o.Check("metrics.textfile", c.Textfile, cli.Unless(metrics.NightWritten, "a file of metrics")); err != nil {
+		return fault.Inputf("%s: metrics.textfile: %v", c.Path, err)
+	}
+	return nil
 }
 
 // Run runs a night with the configuration at path, for the command c. It sets the rest of the

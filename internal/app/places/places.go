@@ -203,6 +203,11 @@ func open(c *cobra.Command) (*remote.Session, error) {
 			done := int64(0)
 			return func(n int64) { done += n; p.Set(done / mega) }, p.End
 		}
+		s.Waiting = func(text string) {
+			if log, err := logger(c); err == nil {
+				log.Warn(text)
+			}
+		}
 	}
 	return s, err
 }

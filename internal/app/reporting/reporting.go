@@ -29,6 +29,7 @@ type Input struct {
 	Folders       []string // dataset, for the names of features; it may be empty
 	Aggregate     string   // "" = that of the recommended table, or of the scores
 	Tolerance     sweep.Tolerance
+	Warn          func(text string) // takes a warning; may be nil
 }
 
 // Facts reads everything that the report shows.
@@ -51,6 +52,9 @@ func (o *Input) Facts() (*report.Facts, error) {
 		}
 		if err := f.Check(); err != nil {
 			return nil, fmt.Errorf("%s: %w", o.Sweep, err)
+		}
+		if d := s.Spec.Dataset; f.Sweep.Dataset != d && o.Warn != nil {
+			o.Warn(fmt.Sprintf("%s measured the dataset with the digest %.12s, but %s has scores of the dataset with the digest %.12s", o.Sweep, f.Sweep.Dataset, o.Scores, d))
 		}
 	}
 	if o.Aggregate == "" {

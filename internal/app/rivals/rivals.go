@@ -82,6 +82,9 @@ func (o *Options) Run(ctx context.Context) (*benchmark.Document, error) {
 			return nil, err
 		}
 	}
+	if err := cli.CheckFolder(o.Out, o.Folders...); err != nil {
+		return nil, err
+	}
 	for _, kind := range o.Kinds {
 		if err := os.MkdirAll(filepath.Join(o.Out, kind), 0o755); err != nil {
 			return nil, fault.Usagef("--out: %w", err)
@@ -95,6 +98,10 @@ func (o *Options) Run(ctx context.Context) (*benchmark.Document, error) {
 		return nil, err
 	}
 	defer unlock()
+	atomicfile.SweepAll(o.Out)
+	for _, kind := range o.Kinds {
+		atomicfile.SweepAll(filepath.Join(o.Out, kind))
+	}
 	r := &run{Options: o, data: d}
 	if err := r.open(); err != nil {
 		return nil, err

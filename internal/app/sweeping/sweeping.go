@@ -45,6 +45,10 @@ type Input struct {
 	Tune        bool // also train what each method keeps
 
 	unknown []string // sentences that models do not know their fields
+
+	// Accept is called with the digests of the model and of the dataset before anything is measured. Its
+	// error ends the sweep. It may be nil.
+	Accept func(model, dataset string) error
 }
 
 // Run measures every method at every budget.
@@ -90,6 +94,11 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.ScoresFile{}, Points: []sweep.Point{},
 		Settings: &sweep.Settings{Rank: o.Rank, Protect: o.Keep.Fields, FieldMinimum: o.Keep.Minimum, Seed: o.Seed},
 	}
+	if o.Accept != nil {
+		if err := o.Accept(document.Model, document.Dataset); err != nil {
+			return nil, err
+		}
+	}
 	size := p.Checkpoint.Footprint()
 	document.Unpruned.Bytes, document.Unpruned.TableBytes, document.Unpruned.MemoryBytes = &size.File, &size.Table, &size.Memory
 	for _, s := range all {
@@ -103,6 +112,11 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	validation, err := o.validation(all, m)
 	if err != nil {
 		return nil, err
+	}
+	if text := o.seen(all, files, document.Dataset); text != "" {
+		if err := warn(text); err != nil {
+			return nil, err
+		}
 	}
 	var tuning *training.Tables
 	if o.Tune {
@@ -142,6 +156,26 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	return document, nil
 }
 
+// warn logs a warning.
+func warn(text string) error {
+	log, err := cli.Logger(cli.LogFormat(), false)
+	if err == nil {
+		log.Warn(text)
+	}
+	return err
+}
+
+// seen returns a warning if scores were computed with the labels of the rows on which the tables are
+// measured, or "". names are the files of the scores.
+func (o *Input) seen(all []*scores.File, names []string, dataset string) string {
+	for i, s := range all {
+		if s.Spec.Dataset == dataset && slices.Contains(s.Spec.Splits, o.Split) {
+			return fmt.Sprintf("%s: the scores were computed with the labels of the split %s, on which the tables are measured, so the sweep favors them: score with other --splits, or measure another --split", names[i], o.Split)
+		}
+	}
+	return ""
+}
+
 // slicer assigns the rows of the split to slices. It returns nil if the dataset has no rows
 // in which occurrences are counted.
 func slicer(ctx context.Context, b *measure.Bench, m *model.Model) (*sweep.Slicer, error) {
@@ -170,11 +204,9 @@ func (o *Input) validation(by []*scores.File, m *model.Model) (*measure.Bench, e
 		return nil, fault.Usagef("--select and --calibrate use the split %s: --split %s would measure the rows that they use", dataset.Val, o.Split)
 	}
 	if o.Select && slices.ContainsFunc(by, func(s *scores.File) bool { return slices.Contains(s.Spec.Splits, dataset.Val) }) {
-		log, err := cli.Logger(cli.LogFormat(), false)
-		if err != nil {
+		if err := warn("the scores were computed with the labels of the validation rows, which favors the aggregate sum; for --select, score with --splits train"); err != nil {
 			return nil, err
 		}
-		log.Warn("the scores were computed with the labels of the validation rows, which favors the aggregate sum; for --select, score with --splits train")
 	}
 	return measure.Open(o.Folders, dataset.Val, lossName(by), m)
 }
@@ -250,12 +282,7 @@ func (o *Input) warnDeep(m sweep.Method, s *scores.File, file string) error {
 			return err
 		}
 		if text := cut.Deep(s, dropped, file); text != "" {
-			log, err := cli.Logger(cli.LogFormat(), false)
-			if err != nil {
-				return err
-			}
-			log.Warn(text)
-			return nil
+			return warn(text)
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/cputime"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
@@ -48,6 +49,16 @@ type Course struct {
 	progress *cli.Progress
 }
 
+// settings returns the settings of a trainer. A step has at most all rows, so that a larger Batch
+// takes no more memory.
+func (o *Course) settings(dropped []bool) train.Options {
+	settings := o.Options.settings(dropped)
+	if o.data != nil {
+		settings.Batch = int(min(int64(settings.Batch), o.data.Rows(dataset.Train)))
+	}
+	return settings
+}
+
 // Train trains and writes the best epoch.
 func (o *Course) Train(ctx context.Context) (*Result, error) {
 	unlock, err := filelock.Lock(o.state() + ".lock")
@@ -58,6 +69,7 @@ func (o *Course) Train(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	defer unlock()
+	atomicfile.Sweep(o.state())
 	if o.Search > 0 {
 		if err := o.NeedValidation("a search chooses"); err != nil {
 			return nil, err

@@ -88,7 +88,7 @@ func (o *Course) resume() (numbers []checkpoint.Vector, err error) {
 	})
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errForced):
-		return nil, nil
+		return nil, o.checkFinished()
 	case err != nil:
 		return nil, err
 	}
@@ -102,6 +102,35 @@ func (o *Course) resume() (numbers []checkpoint.Vector, err error) {
 	}
 	o.State = s
 	return numbers, nil
+}
+
+// checkFinished returns wrong usage if a training that begins would replace a model that is not its
+// own result. Another kernel and another version of the program make the same training.
+func (o *Course) checkFinished() error {
+	if _, err := os.Stat(o.Out); errors.Is(err, fs.ErrNotExist) || o.Replace {
+		return nil
+	}
+	return o.Outputs.Check("--out", o.Out, func(path string) string {
+		text := checkpoint.TrainingOf(path)
+		if text == "" {
+			return "is a model that no training wrote"
+		}
+		var theirs Trained
+		if err := json.Unmarshal([]byte(text), &theirs); err != nil {
+			return "is the model of a training of another version"
+		}
+		ours := o.Options.Settings
+		ours.Version, ours.Kernel = theirs.Version, theirs.Kernel
+		if o.Search > 0 {
+			ours.LearningRate, ours.WeightDecay, ours.Dropout = theirs.LearningRate, theirs.WeightDecay, theirs.Dropout
+		}
+		x, errX := json.Marshal(ours)
+		y, errY := json.Marshal(theirs.Settings)
+		if errX != nil || errY != nil || string(x) != string(y) {
+			return "is the model of a training with other settings, another model or another dataset"
+		}
+		return ""
+	})
 }
 
 // ahead reports whether the file at Out has the epoch after those of a state. This happens if the training was

@@ -86,6 +86,7 @@ type Options struct {
 	Out     string   // file to write
 	Folders []string // dataset
 	Outputs cli.Outputs
+	Replace bool // the caller has decided that the model at Out may be replaced
 }
 
 // Check checks the settings before any file is read. It sets Version and Kernel.
@@ -113,6 +114,29 @@ func (o *Options) settings(dropped []bool) train.Options {
 		Optimizer: o.Optimizer, LearningRate: o.LearningRate, WeightDecay: o.WeightDecay,
 		Dropout: o.Dropout, Batch: o.Batch, Seed: o.Seed, Dropped: dropped,
 	}
+}
+
+// checkMemory returns wrong usage if a training on a number of rows certainly needs more memory than
+// most. It counts each weight with its two moments, and what the layers of a step's rows compute.
+func (o *Options) checkMemory(a *model.Architecture, rows, most int64) error {
+	width := float64(a.Players())
+	units, weights := 2*width, float64(a.Parameters())
+	for l, in := 0, width; l < len(a.Hidden); l++ {
+		out := float64(a.Hidden[l])
+		units, weights, in = units+2*out, weights+in*out, out
+	}
+	if a.Experts > 0 {
+		rank := float64(a.Rank)
+		weights += float64(a.CrossLayers) * float64(a.Experts) * (2*width*rank + rank*rank)
+	} else {
+		weights += float64(a.CrossLayers) * width * width
+	}
+	const number = 4 // bytes of a float32
+	step := float64(min(int64(o.Batch), rows))
+	if least := number * (3*weights + step*units); least > float64(most) {
+		return fault.Usagef("a training of %.3g weights with %.3g rows in a step needs at least %.3g bytes of memory, and there are %.3g: expected a smaller model or --batch", weights, step, least, float64(most))
+	}
+	return nil
 }
 
 // open opens the dataset for the model ck, which may be nil, and checks what training needs.
@@ -161,6 +185,9 @@ func (o *Options) Fresh(a *model.Architecture, norm bool, initial string) (*Cour
 	weights := train.Initial
 	if initial == InitialReference {
 		weights = train.InitialReference
+	}
+	if err := o.checkMemory(a, d.Rows(dataset.Train), cli.Memory()); err != nil {
+		return nil, err
 	}
 	o.Initial, o.Architecture = initial, a
 	t := &Course{Options: o, data: d, from: checkpoint.New(*a, weights(a, norm, o.Seed))}

@@ -121,6 +121,76 @@ func TestFileAhead(t *testing.T) {
 	}
 }
 
+// A training replaces the model of the same training, and another model only if that is forced.
+func TestFinishedModelIsKept(t *testing.T) {
+	a := model.Architecture{Kind: model.FM, FieldDims: []int{3, 2}, Dim: 2}
+	from := checkpoint.New(a, train.Initial(&a, false, 1))
+	for name, test := range map[string]struct {
+		change func(o *Course)
+		want   string // part of the error; "" = none
+	}{
+		"same":    {func(*Course) {}, ""},
+		"kernel":  {func(o *Course) { o.Kernel, o.Version = "another", 7 }, ""},
+		"search":  {func(o *Course) { o.LearningRate = .5 }, "is the model of a training with other settings"},
+		"seed":    {func(o *Course) { o.Seed++ }, "is the model of a training with other settings"},
+		"forced":  {func(o *Course) { o.Seed++; o.Outputs.Force = true }, ""},
+		"decided": {func(o *Course) { o.Seed++; o.Replace = true }, ""},
+		"missing": {func(o *Course) { o.Seed++; o.Out += "x" }, ""},
+	} {
+		o := &Course{from: from, Options: &Options{
+			Settings: Settings{Epochs: 5, LearningRate: 1e-3, Batch: 2, Optimizer: train.Adam}, Out: filepath.Join(t.TempDir(), "m.safetensors"),
+		}}
+		p, err := from.Parameters()
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings := o.settings(nil)
+		trainer, err := train.New(a, p, settings)
+		if err == nil {
+			err = o.write(trainer, train.Epoch{Number: 2}, &settings)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		test.change(o)
+		if _, err := o.resume(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, expected %q", name, err, test.want)
+		}
+		if name == "search" { // its trials draw the learning rate
+			o.Search = 3
+			if err := o.checkFinished(); err == nil {
+				t.Error("the model of a training without a search is replaced by that of a search")
+			}
+		}
+		if _, err := checkpoint.WriteDense(o.Out, from); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.checkFinished(); (err == nil) != (o.Outputs.Force || o.Replace) {
+			t.Errorf("%s: a model without a training: %v", name, err)
+		}
+	}
+}
+
+// A training that cannot fit into memory is refused, and a batch of more rows than there are takes
+// the memory of one with all rows.
+func TestMemory(t *testing.T) {
+	a := &model.Architecture{Kind: model.DeepFM, FieldDims: []int{3, 2}, Dim: 2, Hidden: []int{4, 4}}
+	o := &Options{Settings: Settings{Batch: 10}}
+	const need = 4 * (3*(10+16+16) + 10*(8+16))
+	for most, want := range map[int64]bool{need: true, need - 1: false} {
+		if err := o.checkMemory(a, 100, most); (err == nil) != want {
+			t.Errorf("%d bytes: %v", most, err)
+		}
+	}
+	if o.Batch = 1 << 31; o.checkMemory(a, 10, need) != nil {
+		t.Error("the rows that a batch lacks take memory")
+	}
+	a.Hidden = []int{1 << 62, 1 << 62}
+	if err := o.checkMemory(a, 10, 1<<62); err == nil || !strings.Contains(err.Error(), "expected a smaller model or --batch") {
+		t.Errorf("huge layers: %v", err)
+	}
+}
+
 // The table of a search says why trials failed.
 func TestTableOfTrials(t *testing.T) {
 	result := Result{Out: "m", Trials: []Trial{{Failed: "too many entries"}, {Best: &train.Epoch{Number: 1, Validation: &train.Metrics{}}}}, Best: 2}

@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"runtime"
+
+	"shaver/internal/base/filelock"
 )
 
 // Write replaces the file at path by what content writes. If it returns an error, the
@@ -34,45 +35,67 @@ func Write(path string, content func(io.Writer) error) (err error) {
 	if err == nil {
 		err = f.Sync()
 	}
-	if closing := f.Close(); err == nil {
-		err = closing
+	if runtime.GOOS == "windows" || err != nil { // Windows does not rename an open file
+		if closing := f.Close(); err == nil {
+			err = closing
+		}
 	}
 	if err != nil {
 		return err
 	}
 	if err := temporary.Rename(path); err != nil {
+		f.Close()
 		return err
 	}
+	f.Close() // only now, so that no other process takes the temporary for a leftover; Sync found its errors
 	return SyncFolder(folder)
 }
 
-// Probe returns an error if Write could not create its temporary file for path.
+// Probe returns an error if Write could not create its temporary file for path. It removes what
+// killed processes left that wrote path.
 func Probe(path string) error {
+	Sweep(path)
 	f, temporary, err := create(path)
 	if err != nil {
-		if at, ok := errors.AsType[*fs.PathError](err); ok {
-			return at.Err // without the temporary name
-		}
-		return err
+		return withoutPath(err)
 	}
 	return errors.Join(f.Close(), temporary.Remove())
 }
 
-// create creates a temporary file in the folder of path.
+// create creates a temporary file in the folder of path, which no other process removes as long as it
+// is open.
 func create(path string) (*os.File, *Temporary, error) {
 	temporaries.Lock() // so that RemoveTemporaries does not miss the new file
 	defer temporaries.Unlock()
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return nil, nil, err
+	for try := 0; ; try++ {
+		f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*"+fileSuffix)
+		if err != nil {
+			return nil, nil, err
+		}
+		switch held, err := hold(f); {
+		case err != nil:
+			return nil, nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+		case held || try == mostTries: // a system may not show a new file under its name
+			return f, track(f.Name()), nil
+		}
+		f.Close() // another process took it for a leftover before it was held
 	}
-	return f, track(f.Name()), nil
 }
 
-// Leftover reports whether a file with the given name, in the folder of path, is what a process left
-// that was killed while it wrote path.
-func Leftover(name, path string) bool {
-	return strings.HasPrefix(name, "."+filepath.Base(path)+".") && strings.HasSuffix(name, ".tmp")
+// mostTries is how often other processes may take a new file for a leftover.
+const mostTries = 100
+
+// hold holds a new file. It reports whether the file still exists then.
+func hold(f *os.File) (bool, error) {
+	err := filelock.Hold(f)
+	if errors.Is(err, filelock.ErrLocked) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = os.Lstat(f.Name())
+	return err == nil, nil
 }
 
 // SyncFolder makes the names in a folder durable, on systems that support it.

@@ -7,13 +7,16 @@ import (
 )
 
 // Temporary is a file or folder that is deleted unless it is renamed to its final name.
-type Temporary struct{ path string }
+type Temporary struct {
+	path   string
+	unlock func() // ends the lock that keeps other processes from removing it; nil = none
+}
 
 // temporaries holds the paths of all temporaries of this process.
 var temporaries = struct {
 	sync.Mutex
-	paths map[string]bool
-}{paths: map[string]bool{}}
+	paths map[string]*Temporary
+}{paths: map[string]*Temporary{}}
 
 // Track makes RemoveTemporaries delete the file or folder at path.
 func Track(path string) *Temporary {
@@ -24,8 +27,18 @@ func Track(path string) *Temporary {
 
 // track is Track while temporaries is locked.
 func track(path string) *Temporary {
-	temporaries.paths[path] = true
-	return &Temporary{path}
+	t := &Temporary{path: path}
+	temporaries.paths[path] = t
+	return t
+}
+
+// forget ends the temporary while temporaries is locked.
+func (t *Temporary) forget() {
+	delete(temporaries.paths, t.path)
+	if t.unlock != nil {
+		t.unlock()
+		t.unlock = nil
+	}
 }
 
 // Rename gives the temporary its final name. It is then no longer a temporary.
@@ -35,7 +48,7 @@ func (t *Temporary) Rename(to string) error {
 	if err := os.Rename(t.path, to); err != nil {
 		return err
 	}
-	delete(temporaries.paths, t.path)
+	t.forget()
 	return nil
 }
 
@@ -43,7 +56,7 @@ func (t *Temporary) Rename(to string) error {
 func (t *Temporary) Keep() {
 	temporaries.Lock()
 	defer temporaries.Unlock()
-	delete(temporaries.paths, t.path)
+	t.forget()
 }
 
 // Remove deletes the temporary with everything in it, unless it was renamed or
@@ -51,10 +64,10 @@ func (t *Temporary) Keep() {
 func (t *Temporary) Remove() error {
 	temporaries.Lock()
 	defer temporaries.Unlock()
-	if !temporaries.paths[t.path] {
+	if temporaries.paths[t.path] != t {
 		return nil
 	}
-	delete(temporaries.paths, t.path)
+	defer t.forget()
 	return os.RemoveAll(t.path)
 }
 
@@ -63,10 +76,13 @@ func (t *Temporary) Remove() error {
 // name.
 func RemoveTemporaries() {
 	temporaries.Lock()
-	for path := range temporaries.paths {
+	for path, t := range temporaries.paths {
 		// Another goroutine may still create files in the folder.
 		for try := 0; try < 10 && os.RemoveAll(path) != nil; try++ {
 			time.Sleep(10 * time.Millisecond)
+		}
+		if t.unlock != nil {
+			t.unlock()
 		}
 	}
 }

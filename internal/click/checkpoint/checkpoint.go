@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -33,6 +34,7 @@ const (
 	metaArchitecture = "shaver.architecture"
 	metaAliases      = "shaver.aliases"  // JSON object: other names of tensors, and their keys in Tensors
 	metaTraining     = "shaver.training" // JSON object: how shaver trained the model
+	metaOrigins      = "shaver.origins"  // JSON array: Checkpoint.Origins
 )
 
 // Tensor is a tensor of a checkpoint, of package tensor.
@@ -83,6 +85,10 @@ type Checkpoint struct {
 	// Identities say what the ids of each field stand for. They are nil if the file does not say
 	// it. They do not affect the digest.
 	Identities []model.Identity
+	// Origins are the digests of the models from which shaver pruned this one: the first one, and then
+	// what was pruned again. It is nil if shaver has not pruned the model, or did so before it wrote
+	// origins.
+	Origins []string
 
 	name      string            // name of the file, for errors
 	origin    *origin           // nil unless the file is an .onnx file
@@ -292,6 +298,9 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 		return nil, fault.Inputf("%s: %w", name, err)
 	}
 	c.Training = metadata[metaTraining]
+	if c.Origins, err = originsOf(metadata); err != nil {
+		return nil, c.inputf("%w", err)
+	}
 	if err := c.recognise(said, nil, sidecar); err != nil {
 		return nil, err
 	}
@@ -399,11 +408,27 @@ func WriteDense(path string, c *Checkpoint) (int64, error) {
 	return writeWhole(path, f)
 }
 
-// describe adds Training and Identities to the metadata of a file. The canonical file does not
-// have them, so that the digest of a model depends on its weights only.
+// describe adds Training, Origins and Identities to the metadata of a file. The canonical file does
+// not have them, so that the digest of a model depends on its weights only.
 func (c *Checkpoint) describe(metadata map[string]string) {
 	if c.Training != "" {
 		metadata[metaTraining] = c.Training
 	}
+	if c.Origins != nil {
+		metadata[metaOrigins] = string(mustMarshal(c.Origins))
+	}
 	maps.Copy(metadata, c.identities())
 }
+
+// originsOf returns the origins in the metadata of a file.
+func originsOf(metadata map[string]string) (origins []string, err error) {
+	text, ok := metadata[metaOrigins]
+	if !ok {
+		return nil, nil
+	}
+	if json.Unmarshal([]byte(text), &origins) != nil || len(origins) == 0 {
+		return nil, fmt.Errorf("metadata %s is %s, expected a JSON array of digests", metaOrigins, tensor.Quote(text))
+	}
+	return origins, nil
+}
+

@@ -6,10 +6,10 @@ import (
 	"shaver/internal/num/loss"
 )
 
-// leastScale is the smallest scale that Calibrate returns. A model gets this scale if its
+// LeastScale is the smallest scale that Calibrate returns. A model gets this scale if its
 // logits do not predict the labels, or predict their opposite. After calibration, all
 // rows have nearly the same logit.
-const leastScale = 1.0 / 1024
+const LeastScale = 1.0 / 1024
 
 // Calibrate fits a calibration to predictions by maximum likelihood. The mean loss is
 // convex in scale and offset, and Newton steps with halving find its minimum.
@@ -19,7 +19,7 @@ const leastScale = 1.0 / 1024
 // labels perfectly. It moves the minimum by about one part in the number of rows.
 //
 // With the squared loss, Calibrate fits by least squares, without smoothing.
-func Calibrate(p *Predictions) loss.Calibration { return CalibrateWithin(p, leastScale, math.Inf(1)) }
+func Calibrate(p *Predictions) loss.Calibration { return CalibrateWithin(p, LeastScale, math.Inf(1)) }
 
 // CalibrateWithin is like Calibrate, with a scale in [least, most]. least is above 0.
 func CalibrateWithin(p *Predictions, least, most float64) loss.Calibration {

@@ -52,7 +52,7 @@ func TestCalibrationIsTheMinimum(t *testing.T) {
 			p.Labels = append(p.Labels, float32(rapid.IntRange(0, 1).Draw(t, "label")))
 		}
 		c := Calibrate(p)
-		if !(c.Scale >= leastScale) || math.IsInf(c.Scale, 0) || math.IsNaN(c.Offset) || math.IsInf(c.Offset, 0) {
+		if !(c.Scale >= LeastScale) || math.IsInf(c.Scale, 0) || math.IsNaN(c.Offset) || math.IsInf(c.Offset, 0) {
 			t.Fatalf("%+v", c)
 		}
 		positives := 0.0
@@ -62,7 +62,7 @@ func TestCalibrationIsTheMinimum(t *testing.T) {
 		f := fit{p, [2]float64{1 / (float64(n) - positives + 2), (positives + 1) / (positives + 2)}}
 		for _, step := range [][2]float64{{1, 0}, {-1, 0}, {0, 1}, {0, -1}, {1, 1}, {1, -1}, {-1, 1}, {-1, -1}} {
 			near := loss.Calibration{Scale: c.Scale + 1e-3*step[0], Offset: c.Offset + 1e-3*step[1]}
-			if near.Scale >= leastScale && f.loss(near) < f.loss(c)-1e-7 {
+			if near.Scale >= LeastScale && f.loss(near) < f.loss(c)-1e-7 {
 				t.Fatalf("%+v has the loss %.9f, %+v has %.9f", c, f.loss(c), near, f.loss(near))
 			}
 		}

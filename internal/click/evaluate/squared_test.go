@@ -72,7 +72,7 @@ func TestSquaredIntervalsHold(t *testing.T) {
 }
 
 // No scale and offset near those of Calibrate have a smaller RMSE, and a scale is never below
-// leastScale.
+// LeastScale.
 func TestSquaredCalibration(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	p, _ := rated(r, 500, .5, .5)
@@ -88,7 +88,7 @@ func TestSquaredCalibration(t *testing.T) {
 	for i := range p.Logits {
 		p.Logits[i] = -p.Logits[i]
 	}
-	if c := Calibrate(p); c.Scale != leastScale {
+	if c := Calibrate(p); c.Scale != LeastScale {
 		t.Errorf("outputs that predict the opposite have the calibration %+v", c)
 	}
 	if c := Calibrate(&Predictions{[]float64{2, 2}, []float32{1, 4}, loss.Squared}); c.Apply(2) != 2.5 {

@@ -59,8 +59,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("weight decay is %v: expected a number of at least 0", o.WeightDecay)
 	case !(o.Dropout >= 0 && o.Dropout < 1):
 		return fmt.Errorf("dropout is %v: expected a probability of at least 0 and below 1", o.Dropout)
-	case o.Batch < 2:
-		return fmt.Errorf("batch is %d: expected at least 2 rows", o.Batch)
+	case o.Batch < 2 || o.Batch > math.MaxInt32:
+		return fmt.Errorf("batch is %d: expected 2 to %d rows", o.Batch, math.MaxInt32)
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ type builder struct {
 	oov       []int                 // id of unseen values in each field, or -1; nil without a vocabulary
 	splits    []*splitBuilder       // the splits that exist, in the manifest's order
 	sorted    []int32               // ids of a list
+	echoes    echoes
 }
 
 type splitBuilder struct {
@@ -75,16 +76,11 @@ func newBuilder(out string) (*builder, error) {
 		return nil, err
 	}
 	out = filepath.Clean(out) // "x/" has no base name
-	dir, err := os.MkdirTemp(filepath.Dir(out), "."+filepath.Base(out)+".tmp-*")
+	dir, temporary, err := atomicfile.Folder(out)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot write %s: %w", out, err)
 	}
-	b := &builder{out: out, dir: dir, temporary: atomicfile.Track(dir)}
-	if err := os.Chmod(b.dir, 0o755); err != nil { // MkdirTemp gives access only to the owner
-		b.abort()
-		return nil, err
-	}
-	return b, nil
+	return &builder{out: out, dir: dir, temporary: temporary}, nil
 }
 
 // start sets the fields and the dense inputs, and creates the files of the splits, in the order of
@@ -101,6 +97,7 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 		form.Lengths = append(form.Lengths, l.length)
 		width += max(1, l.length) - 1
 	}
+	b.echoes = newEchoes(b)
 	for _, name := range splits {
 		file, err := b.create(name + ".arrow")
 		if err != nil {
@@ -146,6 +143,7 @@ func (b *builder) append(split int, rows *columns) error {
 	for _, label := range rows.label {
 		s.count(label)
 	}
+	b.echoes.columns(rows)
 	offset := 0
 	for j, ids := range rows.ids {
 		counts := s.counts[offset : offset+b.sizes[j]]
@@ -177,6 +175,7 @@ func (b *builder) add(split int, label float32, features []int32, dense []float3
 	s := b.splits[split]
 	s.total++
 	s.count(label)
+	b.echoes.row(label, features, dense)
 	if b.lists == nil {
 		for _, g := range features {
 			s.counts[g]++

@@ -92,11 +92,12 @@ type encodedImport struct {
 	header  *rawtext.Header
 	fields  []string // names of the fields
 	dense   *densePlan
-	inputs  []int   // positions of the dense inputs among those of a row, in the order of dense
-	mask    []bool  // for each column after the label, whether it is a dense input; nil if none is
-	lists   []list  // by field; nil if none is a list
-	fieldAt []int   // field of each id of a row
-	cut     []int64 // number of lists of which the last scan left ids out, by field
+	inputs  []int    // positions of the dense inputs among those of a row, in the order of dense
+	mask    []bool   // for each column after the label, whether it is a dense input; nil if none is
+	lists   []list   // by field; nil if none is a list
+	fieldAt []int    // field of each id of a row
+	cut     []int64  // number of lists of which the last scan left ids out, by field
+	fromOne []string // warnings about fields whose id 0 is not in use
 }
 
 // ImportEncoded makes a dataset of encoded rows. If OnBadRow is Fail, a row that is not
@@ -174,6 +175,9 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 		m.IDs = dataset.GlobalIDs
 	}
 	summary, err := e.commit(b, &m, e.ratio)
+	if err == nil {
+		summary.Warnings = append(summary.Warnings, e.fromOne...)
+	}
 	if err == nil && e.lists != nil {
 		summary.Cut = e.cut
 	}
@@ -191,7 +195,7 @@ func (p *scans) commit(b *builder, m *dataset.Manifest, r *ratio) (*Summary, err
 	}
 	p.end()
 	sum := sha256.Sum256(m.Marshal())
-	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad.messages, Scans: p.ended}, nil
+	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad.messages, Scans: p.ended, Warnings: append(p.twins(), b.echoes.warnings(b)...)}, nil
 }
 
 // setColumns decides which columns are dense inputs, and which are fields.
@@ -340,6 +344,11 @@ func (e *encodedImport) plausible(fields []string, sizes, least []int) error {
 	if above := ascending(sizes, least); above && len(fields) > 2 && e.rows >= 100 {
 		return fault.Setting(fault.Inputf("%s: each field's ids are above those of the previous field, so they look like global ids: give the sizes of the fields, and whether the ids are global",
 			e.groups[0].files[0]), IDsSetting, SizesSetting)
+	}
+	for j, name := range fields {
+		if least[j] > 0 && e.lists == nil {
+			e.fromOne = append(e.fromOne, fmt.Sprintf("field %s: the least id is %d, but ids count from 0, so the table has rows that nothing reads: subtract %d from the ids, or give the sizes of the fields if that is meant", name, least[j], least[j]))
+		}
 	}
 	sum, largest := int64(0), 0
 	for j, size := range sizes {

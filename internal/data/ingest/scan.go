@@ -24,6 +24,7 @@ type Summary struct {
 	Reserved []int    // with RawConfig.Vocabulary: number of ids that no value can get, by field
 	Cut      []int64  // number of lists of which ids were left out, by field; nil without lists
 	Scans    []Scan   // scans of the input, in order; the last one encoded the rows
+	Warnings []string // what is probably not meant, as sentences without a full stop
 }
 
 // Scan is one reading of all input files.
@@ -136,6 +137,23 @@ func (p *scans) note(path string, file dataset.File) error {
 		p.progress(p.rows, p.done, max(p.done, p.total))
 	}
 	return p.ctx.Err()
+}
+
+// twins returns warnings about files that were read completely and have the same content.
+func (p *scans) twins() (warnings []string) {
+	first := map[string]string{} // name of the first file with each digest
+	for _, file := range p.sources {
+		name, there := first[file.SHA256]
+		switch {
+		case !there:
+			first[file.SHA256] = file.File
+		case name == file.File:
+			warnings = append(warnings, fmt.Sprintf("%s was read twice, so its rows are in the dataset twice: name each file once, in one split", name))
+		default:
+			warnings = append(warnings, fmt.Sprintf("%s and %s have the same content, so their rows are in the dataset twice: leave one of them out", name, file.File))
+		}
+	}
+	return warnings
 }
 
 // ratio draws rows into train, val and test.

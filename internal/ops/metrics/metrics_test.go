@@ -148,6 +148,9 @@ func TestWriteNight(t *testing.T) {
 	if !strings.Contains(string(text), "\nshaver_night_number 2\n") || !strings.Contains(string(text), "\nshaver_night_published 1\n") || strings.Contains(string(text), "go_") || strings.Contains(string(text), "churn") {
 		t.Errorf("the file has\n%s", text)
 	}
+	if !NightWritten(path) || NightWritten("metrics_test.go") || NightWritten(path+"x") {
+		t.Error("only the file that WriteNight wrote is one of its files")
+	}
 	if err := WriteNight(filepath.Join(path, "below"), &Night{}); err == nil {
 		t.Error("no error for a path inside a file")
 	}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"shaver/internal/base/files"
 )
 
 // Night is what is reported about a night of shaver nightly. Nil means that a value is
@@ -36,6 +38,12 @@ func WriteNight(path string, n *Night) error {
 	registry := prometheus.NewRegistry()
 	new(nightSet).set(registry, n)
 	return prometheus.WriteToTextfile(path, registry)
+}
+
+// NightWritten reports whether the file at path is one that WriteNight wrote.
+func NightWritten(path string) bool {
+	const head = "# HELP shaver_night_"
+	return string(files.Beginning(path, int64(len(head)))) == head
 }
 
 // nightSet holds the metrics of a night by name. A value that is unknown has no metric.

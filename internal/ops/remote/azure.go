@@ -75,6 +75,12 @@ func openAzure(l Location, env func(string) string) (bucket, error) {
 	return &azureBucket{client}, nil
 }
 
+// address returns the address of the server, without the query of the URL, which may be a secret.
+func (b *azureBucket) address() string {
+	address, _, _ := strings.Cut(b.client.URL(), "?")
+	return address
+}
+
 // failure returns the error of a request as a *statusError, if the store answered.
 func (b *azureBucket) failure(err error) error {
 	if answer, ok := errors.AsType[*azcore.ResponseError](err); ok {

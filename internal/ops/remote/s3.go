@@ -88,6 +88,9 @@ func openS3(l Location, env func(string) string) (bucket, error) {
 	return &s3Bucket{core: core, name: l.Bucket}, nil
 }
 
+// address returns the address of the server.
+func (b *s3Bucket) address() string { return b.core.EndpointURL().String() }
+
 // failure returns the error of a request as a *statusError, if the store answered.
 func (b *s3Bucket) failure(err error) error {
 	if err == nil {

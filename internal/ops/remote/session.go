@@ -22,6 +22,9 @@ type Session struct {
 	// Progress is called before a large copy begins, with what it does and the number of
 	// bytes. It returns a function that counts bytes and one that is called at the end. nil = no calls.
 	Progress func(doing string, bytes int64) (add func(int64), end func())
+	// Waiting is called from any goroutine if a store says nothing for two seconds, with a text that
+	// names the store and its address. nil = no calls. It must be set before the first copy.
+	Waiting func(text string)
 
 	dir     string
 	unlock  func()
@@ -154,6 +157,7 @@ func (s *Session) open(ctx context.Context, l Location) (bucket, error) {
 	}
 	b, err := opener(ctx, l)
 	if err == nil {
+		b = s.hear(b, l)
 		s.buckets[l.store()] = b
 	}
 	return b, err

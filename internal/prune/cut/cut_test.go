@@ -155,6 +155,50 @@ func TestCalibratedBudget(t *testing.T) {
 	}
 }
 
+// Labels that are the opposite of what the model predicts cause a warning, because their calibration is
+// constant. Those of the golden rows are.
+func TestInvertedLabels(t *testing.T) {
+	f := newFiles(t)
+	text, err := os.ReadFile(filepath.Join(golden, "deepfm.rows.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, invert := range map[string]bool{"opposite": false, "predicted": true} {
+		lines := strings.SplitAfter(string(text), "\n")
+		for i, line := range lines[1:] {
+			if label, rest, ok := strings.Cut(line, ","); ok && invert {
+				lines[1+i] = map[string]string{"0": "1", "1": "0"}[label] + "," + rest
+			}
+		}
+		rows := filepath.Join(f.dir, name+".csv")
+		if err := os.WriteFile(rows, []byte(strings.Join(lines, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ck, err := checkpoint.Read(f.model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := f.options("out.safetensors", mask.Kept, float64(f.entries))
+		o.Calibrate, o.Dataset = true, []string{filepath.Join(f.dir, name)}
+		if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{rows}, Val: []string{rows}, Global: true, OnBadRow: ingest.Fail, Sizes: ck.Architecture.FieldDims, Out: o.Dataset[0]}); err != nil {
+			t.Fatal(err)
+		}
+		warning := ""
+		o.Warn = func(text string) { warning = text }
+		c, err := o.Choose()
+		if err != nil {
+			t.Fatal(err)
+		}
+		warning = "" // not one about the scores
+		if _, err := c.Calibration(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if (warning == "") != invert || warning != "" && !strings.Contains(warning, "do not rise with the output") {
+			t.Errorf("%s labels: %q", name, warning)
+		}
+	}
+}
+
 // Without hysteresis a previous file changes nothing. Of the same scores it has no churn.
 func TestPreviousFile(t *testing.T) {
 	f := newFiles(t)

@@ -17,7 +17,7 @@ import (
 
 // Source is a model and its scores.
 type Source struct {
-	Checkpoint *checkpoint.Checkpoint // without Training, because a pruned model is not the one that the training made
+	Checkpoint *checkpoint.Checkpoint // without Training, because a pruned model is not the one that the training made, and with its own digest as the last of Origins
 	File       string                 // of the model
 	Scores     []*scores.File
 	Table      []float32 // [n, d]
@@ -42,6 +42,9 @@ func Open(modelFile, output string, scoresFiles ...string) (*Source, error) {
 			return nil, fmt.Errorf("%s and %s: %w", file, modelFile, err)
 		}
 		s.Scores = append(s.Scores, f)
+	}
+	if n := len(ck.Origins); n == 0 || ck.Origins[n-1] != digest { // a file of prune that dropped nothing has its own digest
+		ck.Origins = append(slices.Clone(ck.Origins), digest)
 	}
 	s.Table, err = ck.Embedding()
 	return s, err

@@ -2,7 +2,9 @@ package cut
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
@@ -47,7 +49,16 @@ func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read f
 		return nil, fault.Inputf("the labels of the validation split are all the same: calibration needs both")
 	}
 	calibration := evaluate.Calibrate(predictions)
+	if calibration.Scale <= evaluate.LeastScale && o.Warn != nil {
+		o.Warn(fmt.Sprintf("dataset %s: the labels of the validation split do not rise with the output of the pruned model, so the calibrated model predicts nearly the same for all rows: check that labels of 1 are what the model was trained to predict, or prune less", strings.Join(o.Dataset, ", ")))
+	}
 	return &calibration, nil
+}
+
+// Model returns the digest of the model that is pruned.
+func (c *Choice) Model() string {
+	origins := c.source.Checkpoint.Origins
+	return origins[len(origins)-1]
 }
 
 // Write writes the pruned model to a file, calibrated by k unless that is nil.

@@ -56,15 +56,11 @@ func Write(in string, part checkpoint.Options, out string) (*Result, error) {
 	}
 	result.Tables = len(names)
 	out = filepath.Clean(out) // "x/" has no base name
-	folder, err := os.MkdirTemp(filepath.Dir(out), "."+filepath.Base(out)+".tmp-*")
+	folder, temporary, err := atomicfile.Folder(out)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write %s: %w", out, err)
 	}
-	temporary := atomicfile.Track(folder)
-	defer temporary.Remove()                        // does nothing after the rename
-	if err := os.Chmod(folder, 0o755); err != nil { // MkdirTemp gives access only to the owner
-		return nil, err
-	}
+	defer temporary.Remove() // does nothing after the rename
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer) error

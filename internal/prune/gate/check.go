@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"shaver/internal/base/fault"
@@ -52,6 +53,9 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 	prunedCk, pruned, err := checkpoint.ReadModel(o.Pruned, output)
 	if err != nil {
 		return nil, err
+	}
+	if digest := ck.Digest(); prunedCk.Origins != nil && !slices.Contains(prunedCk.Origins, digest) {
+		return nil, fault.Inputf("%s was pruned from the model with the digest %.12s, but %s has the digest %.12s: expected the model that was pruned", o.Pruned, prunedCk.Origins[0], o.Model, digest)
 	}
 	architecture := &m.Architecture
 	if m.Kind != model.Graph && pruned.Kind == model.Graph && checkpoint.IsONNX(o.Model) {

@@ -131,15 +131,31 @@ func parse(path string, text []byte, keys Keys) (*Config, error) {
 	return c, c.checkFolders()
 }
 
+// Files returns the files that nights write directly into the folder for the results.
+func (c *Config) Files() []string {
+	var paths []string
+	for _, name := range []string{currentLink, currentFile, historyFile, historyPage, lockFile} {
+		paths = append(paths, join(c.Out, name))
+	}
+	return paths
+}
+
 // checkFolders returns bad input if folders lie in each other so that the results of a night
-// would be taken for a day, or the state for a night.
+// would be taken for a day, or the state for a night, or if the results do not have a folder of their
+// own.
 func (c *Config) checkFolders() error {
 	nights := join(c.Out, nightsFolder)
+	for _, input := range []struct{ name, path string }{{"model", c.Model}, {"the configuration", c.Path}} {
+		if inside(input.path, c.Out) {
+			return fault.Inputf("%s: out %s is the folder of %s %s: expected a folder that only has results", c.Path, c.Out, input.name, input.path)
+		}
+	}
 	for _, pair := range []struct{ name, path, other, in string }{
 		{"out", c.Out, "days", c.Days}, {"state", c.State, "days", c.Days}, {"days", c.Days, "the folder of the nights", nights},
 		{"state", c.State, "the folder of the nights", nights}, {"out", c.Out, "state", c.State},
+		{"metrics.textfile", c.Textfile, "days", c.Days}, {"metrics.textfile", c.Textfile, "state", c.State}, {"metrics.textfile", c.Textfile, "the folder of the nights", nights},
 	} {
-		if inside(pair.path, pair.in) {
+		if pair.path != "" && inside(pair.path, pair.in) {
 			return fault.Inputf("%s: %s %s is in %s %s: expected another place", c.Path, pair.name, pair.path, pair.other, pair.in)
 		}
 	}

@@ -96,7 +96,13 @@ func TestBadConfig(t *testing.T) {
 		"model: m\ndays: o/nights\nout: o":        "x.yaml: days o/nights is in the folder of the nights o/nights: expected another place",
 		good + "state: o/nights/x":                "x.yaml: state o/nights/x is in the folder of the nights o/nights: expected another place",
 		good + "state: o":                         "x.yaml: out o is in state o: expected another place",
-		"model: m\ndays: d\nout: .":               "",
+		"model: m\ndays: d\nout: .":               "x.yaml: out . is the folder of model m: expected a folder that only has results",
+		"model: c/m\ndays: d\nout: ./c":           "x.yaml: out c is the folder of model c/m: expected a folder that only has results",
+		"model: ../m\ndays: d\nout: .":            "x.yaml: out . is the folder of the configuration x.yaml: expected a folder that only has results",
+		"model: s://b/o/m\ndays: d\nout: s://b/o": "x.yaml: out s://b/o is the folder of model s://b/o/m: expected a folder that only has results",
+		good + "metrics: {textfile: d/mon/x}":     "x.yaml: metrics.textfile d/mon/x is in days d: expected another place",
+		good + "metrics: {textfile: o/nights/x}":  "x.yaml: metrics.textfile o/nights/x is in the folder of the nights o/nights: expected another place",
+		good + "metrics: {textfile: o/state/x}":   "x.yaml: metrics.textfile o/state/x is in state o/state: expected another place",
 		good + strings.Repeat("#", most<<20) + "": "",
 	} {
 		_, err := parse("x.yaml", []byte(text), keys)

@@ -94,7 +94,7 @@ type Origin struct {
 // page escapes and shortens them, and shows each on one line.
 func Dataset(facts *dataset.Inspection, from Origin) ([]byte, error) {
 	d := &datasetDocument{Held: dataset.Held, About: aboutDataset(facts, from)}
-	d.Kind, d.Title = "Dataset", oneLine(from.Name)
+	d.Of, d.Kind, d.Title = OfDataset, "Dataset", oneLine(from.Name)
 	if d.Title == "" {
 		d.Title = "Dataset"
 	}

@@ -61,7 +61,7 @@ func History(lines []nightly.Line, folders map[string]bool, program string) ([]b
 		}
 	}
 	d := &historyDocument{Reasons: last.Reasons}
-	d.Kind, d.Title = "Nightly runs", oneLine(last.Night)
+	d.Of, d.Kind, d.Title = ofNights, "Nightly runs", oneLine(last.Night)
 	d.Summary = []fact{{"nights", count(len(lines)), ""}, {"failed", count(failed), ""}}
 	if current != "" {
 		d.Summary = append(d.Summary, fact{"published", oneLine(current), ""})

@@ -49,11 +49,30 @@ func visible(html []byte) []byte {
 	return html
 }
 
-// mark is in every page, within its first markWithin bytes.
+// mark is in every page, within its first markWithin bytes. markOf comes before frame.Of in every page
+// that is not of an older program, followed by a quotation mark.
 const (
 	mark       = `<meta name="generator" content="shaver">`
+	markOf     = `<meta name="shaver-of" content="`
 	markWithin = 256
 )
+
+// What a page is of. Of the report about scores it is OfModel with the digest of the model.
+const (
+	OfModel   = "model "
+	OfDataset = "dataset"
+	ofNights  = "nights"
+)
+
+// Of returns what the page at path is of, or "" if the file is not a page or is of an older program.
+func Of(path string) string {
+	_, text, _ := strings.Cut(string(files.Beginning(path, markWithin)), markOf)
+	text, _, found := strings.Cut(text, `"`)
+	if !found {
+		return ""
+	}
+	return text
+}
 
 // Written reports whether the file at path is a page from this package.
 func Written(path string) bool {
@@ -62,6 +81,7 @@ func Written(path string) bool {
 
 // frame is the input of the common part of a page.
 type frame struct {
+	Of          string // what the page is of, for programs; see Of
 	Kind, Title string // what the page is, and what it is about
 	Summary     []fact
 	Links       []link // parts of the page

@@ -131,7 +131,7 @@ func Write(f *Facts) (*Report, error) {
 			found.shown = max(0, slices.Index(found.sparsities, c.decided.best.Sparsity))
 		}
 	}
-	d := document{frame: frame{Kind: "Pruning report", Title: f.title(), Summary: f.summary()}, Warning: f.Scores.Warning(), Job: f.job()}
+	d := document{frame: frame{Of: OfModel + f.Scores.Spec.Model, Kind: "Pruning report", Title: f.title(), Summary: f.summary()}, Warning: f.Scores.Warning(), Job: f.job()}
 	var pictures []*picture.Picture
 	show := func(p *picture.Picture) figure {
 		pictures = append(pictures, p)

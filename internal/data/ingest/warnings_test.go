@@ -1,0 +1,75 @@
+package ingest
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/data/dense"
+)
+
+// An import warns about rows that are there twice, a column that repeats the label, and ids that
+// count from 1. It says nothing about usual rows.
+func TestWarnings(t *testing.T) {
+	var usual, echo, one strings.Builder
+	usual.WriteString("label,a,b\n")
+	echo.WriteString("label,a,b\n")
+	one.WriteString("label,a,b\n")
+	for i := range 40 {
+		fmt.Fprintf(&usual, "%d,%d,%d\n", i%3&1, i%2, i%5)
+		fmt.Fprintf(&echo, "%d,%d,%d\n", i%2, i%5, 1-i%2)
+		fmt.Fprintf(&one, "%d,%d,%d\n", i%3&1, 1+i%2, i%5)
+	}
+	rows, copied, other := write(t, usual.String()), write(t, usual.String()), write(t, usual.String()+"1,1,1\n")
+	repeated := []string{"column b says the label in all 40 rows"}
+	twice := []string{"rows.csv was read twice"}
+	for name, test := range map[string]struct {
+		config EncodedConfig
+		want   []string // beginnings of the warnings
+	}{
+		"usual":        {EncodedConfig{Train: []string{rows}, Val: []string{other}}, nil},
+		"in one split": {EncodedConfig{Train: []string{rows, rows}}, twice},
+		"in splits":    {EncodedConfig{Train: []string{rows}, Val: []string{rows}, Test: []string{copied}}, slices.Concat(twice, twice)},
+		"echo":         {EncodedConfig{Train: []string{write(t, echo.String())}}, repeated},
+		"dense echo":   {EncodedConfig{Train: []string{write(t, echo.String())}, Dense: Dense{Columns: []DenseColumn{{Name: "b", Input: dense.Input{Rule: dense.None}}}}}, repeated},
+		"from one":     {EncodedConfig{Train: []string{write(t, one.String())}}, []string{"field a: the least id is 1, but ids count from 0"}},
+		"with sizes":   {EncodedConfig{Train: []string{write(t, one.String())}, Sizes: []int{3, 5}}, nil},
+		"few":          {EncodedConfig{Train: []string{write(t, "label,a,b\n0,0,0\n1,1,1\n")}}, nil},
+		"numbers":      {EncodedConfig{Train: []string{write(t, echo.String())}, Numbers: true}, nil},
+	} {
+		test.config.Out = filepath.Join(t.TempDir(), "out")
+		summary, err := ImportEncoded(t.Context(), test.config)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		wantWarnings(t, name, summary, test.want)
+	}
+	for name, test := range map[string]struct {
+		files []string
+		want  []string
+	}{
+		"raw":       {[]string{rows, other}, nil},
+		"raw twice": {[]string{rows, rows}, twice},
+		"raw echo":  {[]string{write(t, echo.String())}, repeated},
+	} {
+		summary, err := ImportRaw(t.Context(), RawConfig{Files: test.files, Out: filepath.Join(t.TempDir(), "out")})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		wantWarnings(t, name, summary, test.want)
+	}
+}
+
+// wantWarnings fails the test unless the warnings begin with the given texts.
+func wantWarnings(t *testing.T, name string, s *Summary, want []string) {
+	t.Helper()
+	same := len(s.Warnings) == len(want)
+	for i := 0; same && i < len(want); i++ {
+		same = strings.HasPrefix(s.Warnings[i], want[i])
+	}
+	if !same {
+		t.Errorf("%s: %q, expected %q", name, s.Warnings, want)
+	}
+}
