@@ -431,4 +431,3 @@ func originsOf(metadata map[string]string) (origins []string, err error) {
 	}
 	return origins, nil
 }
-
