@@ -36,7 +36,7 @@ base/files:             base/fault
 # the pure core: no file, no network, no clock
 num/kernel:                 pure golang.org/x/sys
 num/vector:                 pure golang.org/x/sys
-onnx/graph:                  pure
+onnx/graph:                  pure base/files
 num/layout:                 pure
 value/estimator:              pure
 onnx/execute:                pure onnx/graph num/kernel
@@ -62,16 +62,16 @@ click/checkpoint:             base/atomicfile click/compact click/composed onnx/
 click/inspect:          click/checkpoint click/compact click/composed click/model onnx/dissect onnx/wire
 onnx/wire:                   base/fault google.golang.org/protobuf
 onnx/dissect:                base/fault onnx/graph onnx/wire
-data/arrowio:                base/fault num/layout click/model value/tally github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
+data/arrowio:                base/fault num/layout click/model value/tally base/files github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 data/rawtext:                base/fault github.com/klauspost/compress
 data/folders:                base/fault
 data/vocabulary:             data/arrowio base/fault data/rawtext
-data/dataset:                data/arrowio data/dense base/fault num/loss click/model data/vocabulary
+data/dataset:                data/arrowio data/dense base/fault num/loss click/model data/vocabulary base/files
 data/measure:           base/atomicfile base/fault base/files click/evaluate click/model data/arrowio data/dataset num/loss
-data/ingest:                 data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary golang.org/x/sync
+data/ingest:                 data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary base/files golang.org/x/sync
 jobs/scores:                 data/arrowio base/atomicfile value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare
 jobs/paired:                 click/model jobs/scores value/tally
-value/tallyio:                base/fault num/layout value/tally
+value/tallyio:                base/fault num/layout value/tally base/files
 value/path:                   base/fault num/layout num/loss click/model value/mask value/tally value/tallyio
 jobs/shard:                  data/arrowio value/estimator jobs/job click/model num/random
 click/planted:                click/checkpoint click/model num/random
@@ -88,22 +88,22 @@ prune/gate:                   click/evaluate num/loss prune/sweep base/fault bas
 prune/cut:              base/fault click/checkpoint click/compact click/evaluate data/dataset data/measure jobs/scores num/loss prune/sweep value/mask
 prune/delta:            base/atomicfile base/fault click/checkpoint data/arrowio
 prune/worth:            data/dataset jobs/scores prune/cut
-prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep gonum.org/v1/plot
+prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep base/files gonum.org/v1/plot
 prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout
 
 # the job; bus is the only importer of NATS
-jobs/bus:                    base/fault jobs/job github.com/nats-io go.uber.org/zap golang.org/x/sync
+jobs/bus:                    base/fault jobs/job base/files github.com/nats-io go.uber.org/zap golang.org/x/sync
 jobs/worker:                 data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint data/dataset base/fault jobs/job num/kernel num/layout click/model value/mask value/shapley jobs/shard value/tally go.uber.org/zap
 jobs/prepare:                value/baseline click/checkpoint data/dataset value/estimator base/fault jobs/job num/kernel click/model value/path jobs/scores jobs/shard value/tally go.uber.org/zap
 jobs/forecast:               base/cputime value/estimator jobs/job num/kernel num/layout click/model value/path jobs/prepare value/shapley jobs/shard value/tally go.uber.org/zap golang.org/x/sync
 jobs/merger:                 data/arrowio jobs/bus base/fault jobs/job num/layout value/tally value/tallyio go.uber.org/zap golang.org/x/sync
 jobs/coordinator:            data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint value/compare click/evaluate base/fault jobs/forecast jobs/job num/layout num/loss jobs/merger click/model jobs/paired value/path jobs/prepare value/mask jobs/scores jobs/shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync
-jobs/window:                 base/atomicfile value/baseline click/checkpoint data/dataset value/estimator base/fault base/filelock jobs/job num/layout num/loss click/model jobs/paired jobs/prepare jobs/scores base/seal value/tally value/tallyio go.uber.org/zap
+jobs/window:                 base/atomicfile value/baseline click/checkpoint data/dataset value/estimator base/fault base/filelock jobs/job num/layout num/loss click/model jobs/paired jobs/prepare jobs/scores base/seal value/tally value/tallyio base/files go.uber.org/zap
 jobs/audit:                  jobs/bus value/compare jobs/coordinator num/layout jobs/prepare jobs/scores value/tally go.uber.org/zap
 jobs/bus/embedded: github.com/nats-io go.uber.org/zap
 
 # copies between object stores and local folders; the only importer of their libraries
-ops/remote:                 base/atomicfile base/fault base/filelock github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2
+ops/remote:                 base/atomicfile base/fault base/filelock base/files github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2
 
 ops/remote/remotetest:
 
@@ -111,19 +111,19 @@ ops/remote/remotetest:
 ops/metrics:                base/fault base/files github.com/prometheus/client_golang
 
 # metrics of all jobs, and the number of workers
-ops/autoscale:              base/fault go.uber.org/zap
+ops/autoscale:              base/fault base/files go.uber.org/zap
 ops/overview:               ops/autoscale jobs/bus jobs/job ops/metrics go.uber.org/zap
 
 # programs that people and clusters run
 app/cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 app/flags:              app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
-app/places:                 data/arrowio click/checkpoint app/cli data/dataset base/fault prune/nightly ops/remote jobs/window github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+app/places:                 data/arrowio click/checkpoint app/cli data/dataset base/fault prune/nightly ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 app/launch:                 base/atomicfile jobs/audit jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime base/fault base/filelock jobs/forecast jobs/job num/kernel ops/metrics jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded base/files go.uber.org/zap golang.org/x/sync
 app/training:           app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout base/atomicfile
 app/sweeping:           app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask num/layout
 app/night:              app/cli app/launch app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics prune/cut prune/gate prune/nightly prune/report prune/sweep value/baseline value/estimator value/mask github.com/spf13/cobra
 app/quickstart:         app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/cut prune/sweep value/baseline value/estimator value/mask
-app/rivals:             app/cli app/launch app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/compact click/model click/train data/dataset data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/benchmark prune/cut prune/picture prune/sweep value/baseline value/estimator value/mask
+app/rivals:             app/cli app/launch app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/compact click/model click/train data/dataset data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/benchmark prune/cut prune/picture prune/sweep value/baseline value/estimator value/mask base/files
 app/reporting:          app/cli app/launch base/fault base/files prune/cut prune/report prune/sweep prune/worth
 app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.uber.org/zap
 app/score: base/files github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator

@@ -67,7 +67,7 @@ func TestBadInput(t *testing.T) {
 // runBad runs one case. In command and last, SILENT is the address of a server that says
 // nothing, NOBODY is an address at which nobody listens, GUARDED is the address of a NATS
 // server without JetStream and without TLS whose user is me:secret, and FULL is a new
-// folder for 8 KiB. If the code ends with +, more lines may come before the last one.
+// folder for 8 KiB, and PIPES is a folder with named pipes. If the code ends with +, more lines may come before the last one.
 func runBad(t *testing.T, in badInputs, code, command, last string) {
 	code, chatty := strings.CutSuffix(code, "+")
 	dir := t.TempDir()
@@ -80,7 +80,13 @@ func runBad(t *testing.T, in badInputs, code, command, last string) {
 			t.Skip("only root can make a small file system")
 		}
 	}
-	places := strings.NewReplacer("SILENT", in.silent, "NOBODY", in.nobody, "GUARDED", in.guarded, "FULL", full)
+	pipes := ""
+	if strings.Contains(command, "PIPES") {
+		if pipes = makePipes(t); pipes == "" {
+			t.Skip("this system has no named pipes")
+		}
+	}
+	places := strings.NewReplacer("PIPES", pipes, "SILENT", in.silent, "NOBODY", in.nobody, "GUARDED", in.guarded, "FULL", full)
 	command, last = places.Replace(command), places.Replace(last)
 	args := words(t, command)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

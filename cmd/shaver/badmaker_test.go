@@ -61,6 +61,22 @@ func small(t *testing.T) (dir string) {
 	return dir
 }
 
+// makePipes returns a folder with named pipes, to which nobody writes, or "" if the system has none.
+func makePipes(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, name := range []string{"file", filepath.Join("ds", "dataset.json"), filepath.Join("state", "state.json")} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if exec.CommandContext(t.Context(), "mkfifo", path).Run() != nil {
+			return ""
+		}
+	}
+	return dir
+}
+
 // silent returns the address of a server that accepts connections and sends nothing.
 func silent(t *testing.T) (address string) {
 	t.Helper()

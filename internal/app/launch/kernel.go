@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/jobs/forecast"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -82,12 +83,12 @@ func (j *Job) progressSpec() *job.Spec {
 	if j.NATS != "" {
 		return nil
 	}
-	data, err := os.ReadFile(filepath.Join(j.folder(), specFile))
+	data, err := files.Small(filepath.Join(j.folder(), specFile), mostSpec, "the specification of a job")
 	s := new(job.Spec)
 	if err != nil || json.Unmarshal(data, s) != nil {
 		return nil
 	}
-	if owner, err := os.ReadFile(filepath.Join(j.folder(), ownerFile)); err != nil || string(owner) != s.ID() {
+	if owner, err := files.Small(filepath.Join(j.folder(), ownerFile), mostSpec, "the id of a job"); err != nil || string(owner) != s.ID() {
 		return nil
 	}
 	return s

@@ -15,6 +15,7 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
+	"shaver/internal/base/files"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/coordinator"
@@ -106,7 +107,7 @@ func (j *Job) prepareFolder(spec *job.Spec) error {
 	}
 	dir := j.folder()
 	path := filepath.Join(dir, ownerFile)
-	switch text, err := os.ReadFile(path); {
+	switch text, err := files.Small(path, mostSpec, "the id of a job"); {
 	case err == nil && string(text) == spec.ID():
 		return nil
 	case err == nil:

@@ -13,6 +13,7 @@ import (
 	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
 )
@@ -76,13 +77,15 @@ func otherJob(what, event string, found, own *job.Spec, path string) string {
 	return text
 }
 
+// The sizes of the largest report, and of the largest specification of a job, in MiB.
+const (
+	mostReport = 64
+	mostSpec   = 1
+)
+
 // isReport reports whether the file at path is a JobReport.
 func isReport(path string) bool {
-	const most = 64 << 20
-	if info, err := os.Stat(path); err != nil || info.Size() > most {
-		return false
-	}
-	text, err := os.ReadFile(path)
+	text, err := files.Small(path, mostReport, "the report of a job")
 	var r JobReport
 	return err == nil && json.Unmarshal(text, &r) == nil && r.Job != "" && r.Digests != (Digests{})
 }
@@ -104,7 +107,7 @@ const (
 // files that are not shaver's.
 func (j *Job) checkFolder(own *job.Spec) error {
 	dir := j.folder()
-	owner, err := os.ReadFile(filepath.Join(dir, ownerFile))
+	owner, err := files.Small(filepath.Join(dir, ownerFile), mostSpec, "the id of a job")
 	if j.Outputs.Force || err == nil && string(owner) == own.ID() {
 		return nil
 	}
@@ -112,7 +115,7 @@ func (j *Job) checkFolder(own *job.Spec) error {
 		text := fmt.Sprintf("has the progress of another job, %s", owner)
 		var found job.Spec
 		path := filepath.Join(dir, specFile)
-		if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, &found) == nil && found.ID() == string(owner) {
+		if data, err := files.Small(path, mostSpec, "the specification of a job"); err == nil && json.Unmarshal(data, &found) == nil && found.ID() == string(owner) {
 			text = otherJob("progress", "begun", &found, own, path)
 		}
 		return fault.Usagef("cannot write %s: %s %s; run that job again, name another file, or give --force to discard its progress", j.Out, dir, text)

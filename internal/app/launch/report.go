@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -85,7 +84,7 @@ func ReportPath(path string) string {
 // former returns the report that an earlier run wrote for the same scores. It returns nil
 // if there is no report, because that run was interrupted before it wrote one.
 func (r *JobReport) former(path string) *JobReport {
-	text, err := os.ReadFile(path)
+	text, err := files.Small(path, mostReport, "the report of a job")
 	var former JobReport
 	if err != nil || json.Unmarshal(text, &former) != nil || former.Digests != r.Digests {
 		return nil

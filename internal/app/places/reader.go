@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shaver/internal/base/files"
 	"shaver/internal/ops/remote"
 )
 
@@ -18,7 +19,9 @@ import (
 // The command must have the flag that AddScratch adds.
 func Reader(c *cobra.Command, folder string) (read func(name string) (io.ReadCloser, error), end func() error, err error) {
 	if !remote.Is(folder) {
-		read = func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(folder, name)) }
+		read = func(name string) (io.ReadCloser, error) {
+			return files.Open(filepath.Join(folder, name), "a file that shaver wrote")
+		}
 		return read, func() error { return nil }, nil
 	}
 	l, err := remote.Parse(folder)

@@ -2,8 +2,10 @@
 package files
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,21 +17,48 @@ import (
 // Small reads a regular file of at most most MiB. A folder, a pipe, a device, and a larger file are
 // bad input. The error names expected, what the file should be, such as "a YAML file".
 func Small(path string, most int64, expected string) ([]byte, error) {
-	f, err := open(path)
-	if other, ok := errors.AsType[*irregular](err); ok {
-		return nil, fault.Inputf("%s is %s: expected %s", path, other.kind, expected)
-	} else if err != nil {
+	f, err := Open(path, expected)
+	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most<<20+1))
+	return Read(f, path, most, expected)
+}
+
+// Read reads r to its end. More than most MiB are bad input. name is that of r in errors, and expected
+// as for Small.
+func Read(r io.Reader, name string, most int64, expected string) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, most<<20+1))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if int64(len(data)) > most<<20 {
-		return nil, fault.Inputf("%s is larger than %d MiB: expected %s", path, most, expected)
+		return nil, fault.Inputf("%s is larger than %d MiB: expected %s", name, most, expected)
 	}
 	return data, nil
+}
+
+// Open opens a regular file. Anything else is bad input, which names expected, what the file should
+// be.
+func Open(path, expected string) (*os.File, error) {
+	f, err := open(path)
+	if other, ok := errors.AsType[*irregular](err); ok {
+		return nil, fault.Inputf("%s is %s: expected %s", path, other.kind, expected)
+	}
+	return f, err
+}
+
+// Strict decodes data, which must be one JSON value without properties that to lacks.
+func Strict(data []byte, to any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(to); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return errors.New("more than one JSON value")
+	}
+	return nil
 }
 
 // irregular is the error for what is not a regular file.

@@ -52,3 +52,16 @@ func TestDigest(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Strict takes one JSON value without unknown properties. Read bounds what it reads.
+func TestStrict(t *testing.T) {
+	for text, want := range map[string]string{`{"a": 1}`: "", `{"a": 1} `: "", `{"b": 1}`: "unknown field", `{"a": 1} {}`: "more than one", `{"a": 1}]`: "more than one", "": "EOF"} {
+		var to struct{ A int }
+		if err := files.Strict([]byte(text), &to); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if _, err := files.Read(bytes.NewReader(make([]byte, 1<<20+1)), "x", 1, "a letter"); !fault.IsInput(err) || err.Error() != "x is larger than 1 MiB: expected a letter" {
+		t.Error(err)
+	}
+}

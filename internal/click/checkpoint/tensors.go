@@ -2,9 +2,9 @@ package checkpoint
 
 import (
 	"io"
-	"os"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/base/seal"
 	"shaver/internal/click/checkpoint/tensor"
 )
@@ -37,7 +37,7 @@ func WriteVectors(path, text string, vectors []Vector) error {
 // vectors to fill, and then fills them with the values of the vectors with the same names. The
 // numbers of values must be equal.
 func ReadVectors(path string, begin func(text string) ([]Vector, error)) error {
-	file, err := os.Open(path)
+	file, err := files.Open(path, "the state of a training")
 	if err != nil {
 		return err
 	}

@@ -2,13 +2,13 @@ package checkpoint
 
 import (
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 // foreign are the extensions of formats of models that this package does not write.
@@ -51,7 +51,7 @@ func OriginsOf(path string) (origins []string, pruned bool) {
 
 // written returns the metadata of the file at path if this package wrote it.
 func written(path string) (metadata map[string]string, ok bool) {
-	f, err := os.Open(path)
+	f, err := files.Open(path, "a model")
 	if err != nil {
 		return nil, false
 	}

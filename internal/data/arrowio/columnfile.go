@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 // ColumnFile reads the columns of a Parquet file, or of an Arrow IPC file or stream. The
@@ -53,7 +54,7 @@ func OpenColumnFile(path string) (*ColumnFile, error) { return openColumnFile(pa
 
 // openColumnFile is OpenColumnFile with a bound other than blockMemory.
 func openColumnFile(path string, memory int) (*ColumnFile, error) {
-	f, err := os.Open(path)
+	f, err := files.Open(path, "a Parquet or Arrow file")
 	if os.IsNotExist(err) {
 		return nil, fault.Inputf("%s: no such file", path)
 	}

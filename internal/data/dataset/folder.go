@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"shaver/internal/base/fault"
 )
 
 // folder is the folder of a dataset. If root is set, the folder is below root, and no file
@@ -23,7 +25,11 @@ func (f folder) path(name string) string {
 	return filepath.Join(dir, filepath.FromSlash(name))
 }
 
+// open opens a file. A pipe or a device is bad input, because its reader could wait without end.
 func (f folder) open(name string) (*os.File, error) {
+	if info, err := f.stat(name); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, fault.Inputf("%s is a pipe or a device: expected a file of a dataset", f.path(name))
+	}
 	name = filepath.Join(f.dir, filepath.FromSlash(name))
 	if f.root != nil {
 		return f.root.Open(name)

@@ -7,11 +7,9 @@
 package dataset
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +17,7 @@ import (
 	"syscall"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/click/model"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/data/dense"
@@ -143,8 +142,8 @@ type Division struct {
 	Seed  uint64 `json:"seed"`
 }
 
-// maxManifest is the largest size of a manifest in bytes.
-const maxManifest = 16 << 20
+// maxManifest is the largest size of a manifest in MiB.
+const maxManifest = 16
 
 // MaxRows is the largest number of rows of a dataset. The rows of all passes of a job then
 // fit into an int64.
@@ -161,12 +160,9 @@ func readManifest(f folder) (*Manifest, []byte, error) {
 		return nil, nil, err
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxManifest+1))
+	data, err := files.Read(file, path, maxManifest, "the manifest of a dataset")
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if len(data) > maxManifest {
-		return nil, nil, fault.Inputf("%s: larger than %d bytes", path, maxManifest)
+		return nil, nil, err
 	}
 	m, err := Parse(data)
 	if err != nil {
@@ -186,11 +182,9 @@ func Parse(data []byte) (*Manifest, error) {
 	if !slices.Contains([]string{Version, DenseVersion, ListVersion}, version.Version) {
 		return nil, fault.Inputf("version is %q, this program reads %q, %q and %q", version.Version, Version, DenseVersion, ListVersion)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
 	m := &Manifest{}
 	var mismatch *json.UnmarshalTypeError
-	if err := decoder.Decode(m); errors.As(err, &mismatch) {
+	if err := files.Strict(data, m); errors.As(err, &mismatch) {
 		return nil, fault.Inputf("%s is a %s, expected a value of type %s", mismatch.Field, mismatch.Value, mismatch.Type)
 	} else if err != nil {
 		return nil, fault.Inputf("%w", err)

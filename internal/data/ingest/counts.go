@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -17,6 +16,7 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
+	"shaver/internal/base/files"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/dense"
 	"shaver/internal/data/vocabulary"
@@ -291,10 +291,8 @@ func syncFile(path string) error {
 // the counted files are checked later, when the last scan reads the files.
 func (r *rawImport) resume() *record {
 	rec := &record{}
-	text, err := os.ReadFile(filepath.Join(r.folder, recordName))
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err == nil && decoder.Decode(rec) == nil && r.fits(rec) {
+	text, err := files.Small(filepath.Join(r.folder, recordName), 256, "the counts of an import")
+	if err == nil && files.Strict(text, rec) == nil && r.fits(rec) {
 		for _, f := range rec.Files {
 			r.seen[f.Path] = f.File
 			r.done += f.Bytes

@@ -166,8 +166,8 @@ func (n *numbered) parquet(t testing.TB, group int) string {
 	return out.String()
 }
 
-// files writes texts to files with the given end.
-func files(t testing.TB, end string, texts ...string) (paths []string) {
+// rowFiles writes texts to files with the given end.
+func rowFiles(t testing.TB, end string, texts ...string) (paths []string) {
 	t.Helper()
 	dir := t.TempDir()
 	for k, text := range texts {
@@ -225,14 +225,14 @@ func TestImportDense(t *testing.T) {
 		workers int
 		memory  int64
 	}{
-		{text, files(t, ".csv", rows.text(",")), 1, 1 << 30},
-		{text, files(t, ".tsv", rows.text("\t")), 3, 700 << 10},
-		{text, files(t, ".csv", halves[0].text(","), halves[1].text(",")), 2, 1 << 30},
-		{text, files(t, ".csv.gz", gzipped(t, rows.text(","))), 2, 1 << 30},
-		{tables, files(t, ".arrow", rows.arrow(t, 4000)), 2, 1 << 30},
-		{tables, files(t, ".arrow", halves[0].arrow(t, 10), halves[1].arrow(t, 700)), 3, 1 << 30},
-		{tables, files(t, ".parquet", rows.parquet(t, 1000)), 1, 1 << 30},
-		{tables, files(t, ".parquet", halves[0].parquet(t, 30), halves[1].parquet(t, 77)), 3, 1 << 30},
+		{text, rowFiles(t, ".csv", rows.text(",")), 1, 1 << 30},
+		{text, rowFiles(t, ".tsv", rows.text("\t")), 3, 700 << 10},
+		{text, rowFiles(t, ".csv", halves[0].text(","), halves[1].text(",")), 2, 1 << 30},
+		{text, rowFiles(t, ".csv.gz", gzipped(t, rows.text(","))), 2, 1 << 30},
+		{tables, rowFiles(t, ".arrow", rows.arrow(t, 4000)), 2, 1 << 30},
+		{tables, rowFiles(t, ".arrow", halves[0].arrow(t, 10), halves[1].arrow(t, 700)), 3, 1 << 30},
+		{tables, rowFiles(t, ".parquet", rows.parquet(t, 1000)), 1, 1 << 30},
+		{tables, rowFiles(t, ".parquet", halves[0].parquet(t, 30), halves[1].parquet(t, 77)), 3, 1 << 30},
 	} {
 		out := filepath.Join(t.TempDir(), "x")
 		config := RawConfig{Format: c.format, Files: c.files, MinCount: 1, Seed: 5, Workers: c.workers, Memory: c.memory, Out: out}
@@ -317,7 +317,7 @@ func TestImportDenseSingle(t *testing.T) {
 		mean, deviation := 1e6, 1.
 		format := Format{tables: true, Columns: []Column{{Name: "user"}}, Dense: Dense{Columns: []DenseColumn{{Name: "dwell", Input: dense.Input{Rule: dense.ZScore, Mean: &mean, Deviation: &deviation}}}}}
 		out := filepath.Join(t.TempDir(), "x")
-		if _, err := ImportRaw(t.Context(), RawConfig{Format: format, Files: files(t, end, text), Split: "1:0:0", Out: out}); err != nil {
+		if _, err := ImportRaw(t.Context(), RawConfig{Format: format, Files: rowFiles(t, end, text), Split: "1:0:0", Out: out}); err != nil {
 			t.Fatal(err)
 		}
 		for i, x := range rowsWith(t, open(t, out)).Dense {
@@ -371,7 +371,7 @@ func TestImportEncodedDense(t *testing.T) {
 func TestImportEncodedDenseDrawn(t *testing.T) {
 	rows := numberedRows(500)
 	out, other := filepath.Join(t.TempDir(), "x"), filepath.Join(t.TempDir(), "y")
-	config := EncodedConfig{Train: files(t, ".csv", rows.text(",")), Split: "8:1:1", Seed: 5, Dense: Dense{Columns: denseColumns("dwell:zscore", "price:log1p", "age:none"), Missing: MissingMean}, Out: out}
+	config := EncodedConfig{Train: rowFiles(t, ".csv", rows.text(",")), Split: "8:1:1", Seed: 5, Dense: Dense{Columns: denseColumns("dwell:zscore", "price:log1p", "age:none"), Missing: MissingMean}, Out: out}
 	if _, err := ImportEncoded(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +389,7 @@ func TestImportEncodedDenseDrawn(t *testing.T) {
 // With a vocabulary, the statistics are given, or an extra scan computes them.
 func TestDenseWithVocabulary(t *testing.T) {
 	rows := numberedRows(600)
-	paths := files(t, ".csv", rows.text(","))
+	paths := rowFiles(t, ".csv", rows.text(","))
 	format := Format{Columns: []Column{{Name: "user"}}, Dense: Dense{Columns: denseColumns("dwell:zscore"), Missing: "0"}}
 	first := filepath.Join(t.TempDir(), "x")
 	if _, err := ImportRaw(t.Context(), RawConfig{Format: format, Files: paths, Out: first}); err != nil {
@@ -435,7 +435,7 @@ func TestDenseImportGoesOn(t *testing.T) {
 	for k := range 5 {
 		texts = append(texts, rows.slice(300*k, 300*k+300).text(","))
 	}
-	paths := files(t, ".csv", texts...)
+	paths := rowFiles(t, ".csv", texts...)
 	whole, out := filepath.Join(t.TempDir(), "x"), filepath.Join(t.TempDir(), "x")
 	config := RawConfig{Format: Format{Dense: Dense{Columns: denseColumns("dwell:zscore", "price:none"), Missing: MissingMean}}, Files: paths, KeepEvery: 1, Counted: CountAll, Out: whole}
 	if _, err := ImportRaw(t.Context(), config); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 // Access holds the credentials of a client and the certificates that it trusts. Every
@@ -104,7 +105,7 @@ func (a *Access) options() (options []nats.Option, err error) {
 
 func (a *Access) tls() (options []nats.Option, err error) {
 	if a.TLSCA != "" {
-		pem, err := os.ReadFile(a.TLSCA)
+		pem, err := files.Small(a.TLSCA, 16, "a PEM certificate")
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +154,7 @@ func checkFile(kind, path string) error {
 	if err != nil {
 		return err
 	}
-	if info.IsDir() || info.Size() > maxSecretBytes {
+	if !info.Mode().IsRegular() || info.Size() > maxSecretBytes {
 		return fault.Inputf("%s %s: expected a file of at most %d bytes", kind, path, maxSecretBytes)
 	}
 	return nil
@@ -163,7 +164,7 @@ func checkCreds(path string) error {
 	if err := checkFile("credentials file", path); err != nil {
 		return err
 	}
-	content, err := os.ReadFile(path)
+	content, err := files.Small(path, 1, "a credentials file")
 	if err != nil {
 		return err
 	}
@@ -186,7 +187,7 @@ func readUser(path string) (user, password string, err error) {
 	if err := checkFile("user file", path); err != nil {
 		return "", "", err
 	}
-	content, err := os.ReadFile(path)
+	content, err := files.Small(path, 1, "a line USER:PASSWORD")
 	if err != nil {
 		return "", "", err
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/jobs/job"
 )
 
@@ -393,9 +394,7 @@ func decodeOwn[T any](check func(*T) error, body []byte) (message T, err error) 
 // decode parses body strictly. It accepts only the exact bytes that encode writes, so it
 // notices unknown, missing, duplicate and misspelt fields.
 func decode[T any](check func(*T) error, body []byte) (message T, err error) {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&message); err != nil {
+	if err := files.Strict(body, &message); err != nil {
 		return message, err
 	}
 	if err := check(&message); err != nil {

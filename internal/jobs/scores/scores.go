@@ -14,6 +14,7 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/base/seal"
 	"shaver/internal/click/model"
 	"shaver/internal/data/arrowio"
@@ -319,7 +320,7 @@ func Copy(w io.Writer, path string, check func(head *File) error) error {
 }
 
 func open(path string, use func(*os.File) error) error {
-	in, err := os.Open(path)
+	in, err := files.Open(path, "a scores file")
 	if err != nil {
 		return fault.Inputf("scores: %w", err)
 	}

@@ -8,12 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/base/seal"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
@@ -24,8 +24,8 @@ import (
 // Version is the version of a state's index.
 const Version = "shaver.state/1"
 
-// maxIndex is the largest size of an index in bytes.
-const maxIndex = 64 << 20
+// maxIndex is the largest size of an index in MiB.
+const maxIndex = 64
 
 // Index is the content of a state's index. It is immutable once it is written.
 type Index struct {
@@ -157,14 +157,9 @@ func (x *Index) write(path string) error {
 // readIndex reads an index. A damaged index, and one of another version, is bad input, which
 // says what to do.
 func readIndex(path string) (*Index, error) {
-	file, err := os.Open(path)
+	data, err := files.Small(path, maxIndex, "the index of a state")
 	if err != nil {
 		return nil, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxIndex+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	x, err := parseIndex(path, data)
 	if err != nil {
@@ -190,9 +185,6 @@ func ReadSettings(dir string) (*Settings, error) {
 }
 
 func parseIndex(path string, data []byte) (*Index, error) {
-	if len(data) > maxIndex {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxIndex)
-	}
 	var head struct {
 		Version string `json:"version"`
 		Digest  string `json:"digest"`
@@ -207,9 +199,7 @@ func parseIndex(path string, data []byte) (*Index, error) {
 		return nil, err
 	}
 	x := &Index{}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(x); err != nil {
+	if err := files.Strict(data, x); err != nil {
 		return nil, fmt.Errorf("%s is not the index of a state: %w", path, err)
 	}
 	if err := x.validate(); err != nil {

@@ -8,11 +8,11 @@ import (
 	"io"
 	"math"
 	"math/big"
-	"os"
 	"slices"
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/click/model"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/value/tally"
@@ -148,7 +148,7 @@ func byLookUp(a *model.Architecture) []model.Span {
 // addDay adds the sums of a day of the state. After an error the total must not be used.
 // Damaged sums, and those of another day or of tables that do not fit, are bad input.
 func (t *total) addDay(s *State, d *Day) error {
-	file, err := os.Open(s.path(d.Sums.Name))
+	file, err := files.Open(s.path(d.Sums.Name), "the sums of a day")
 	if err != nil {
 		return err
 	}

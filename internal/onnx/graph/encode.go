@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"shaver/internal/base/files"
 )
 
 // Version is the version of a description. Decode refuses all others.
@@ -200,9 +202,7 @@ func decode(text []byte, weights func(name string) (*Tensor, error)) (*Graph, er
 		return nil, fmt.Errorf("version %d, expected %d", version.Version, Version)
 	}
 	var d Description
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&d); err != nil {
+	if err := files.Strict(text, &d); err != nil {
 		return nil, err
 	}
 	g := &Graph{}

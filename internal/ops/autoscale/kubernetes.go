@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 // serviceAccount is the folder in which a pod finds its token, the certificate of the API
@@ -67,18 +67,17 @@ func Open(server, folder, namespace, name string) (*Kubernetes, error) {
 	return k, nil
 }
 
-// mostBytes bounds a file of the service account and an answer of the API server.
-const mostBytes = 1 << 20
+// most bounds a file of the service account and an answer of the API server, in MiB.
+const most = 1
 
 // secret reads a file of the service account. Kubernetes replaces the token about every hour,
 // so it is read for each request.
 func (k *Kubernetes) secret(name string) ([]byte, error) {
-	f, err := os.Open(filepath.Join(k.folder, name))
+	text, err := files.Small(filepath.Join(k.folder, name), most, "a file of Kubernetes")
 	if err != nil {
 		return nil, fmt.Errorf("the pod's service account: %w", err)
 	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, mostBytes))
+	return text, nil
 }
 
 // connect returns a client that trusts the authority of the API server, and nobody else.
@@ -154,9 +153,9 @@ func (k *Kubernetes) request(ctx context.Context, method string, body *scale) (*
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, mostBytes))
+	text, err := files.Read(answer.Body, what, most, "an answer of the API server")
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
+		return nil, err
 	}
 	if answer.StatusCode != http.StatusOK {
 		var status struct{ Message string }

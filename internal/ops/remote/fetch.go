@@ -16,6 +16,7 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 // mostRestarts is how often a copy begins again because the object changed meanwhile.
@@ -111,7 +112,7 @@ func save(f *os.File, version string, bytes int64) error {
 // deletes the record, because the next bytes will replace those of the copy.
 func resume(f *os.File, o object) (int64, error) {
 	path := f.Name() + savedSuffix
-	text, err := os.ReadFile(path)
+	text, err := files.Small(path, 1, "the record of a copy")
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -288,7 +289,7 @@ func (s *Session) FetchFolder(ctx context.Context, l Location, manifest string, 
 			return "", err
 		}
 		version := s.record(at)
-		text, err := os.ReadFile(aside)
+		text, err := files.Small(aside, 64, "a manifest")
 		if err != nil {
 			return "", err
 		}

@@ -15,20 +15,20 @@ import (
 	"shaver/internal/base/filelock"
 )
 
-// files are the folders of this machine, or of a network file system, as a store. The version of
+// disk is the folders of this machine, or of a network file system, as a store. The version of
 // a file is its size and the time of its last change.
-type files struct{}
+type disk struct{}
 
-func openFiles() bucket { return files{} }
+func openFiles() bucket { return disk{} }
 
 // lockSuffix ends the name of the hidden file that is locked while a file is written under a
 // condition.
 const lockSuffix = ".shaver-lock"
 
-func (files) path(key string) string { return filepath.FromSlash("/" + key) }
+func (disk) path(key string) string { return filepath.FromSlash("/" + key) }
 
 // failure returns an error of the file system as a *statusError, if it is an answer.
-func (files) failure(err error) error {
+func (disk) failure(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -40,11 +40,11 @@ func (files) failure(err error) error {
 	return local(err)
 }
 
-func (files) object(key string, info fs.FileInfo) object {
+func (disk) object(key string, info fs.FileInfo) object {
 	return object{key: key, size: info.Size(), version: fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano())}
 }
 
-func (f files) head(_ context.Context, key string) (object, error) {
+func (f disk) head(_ context.Context, key string) (object, error) {
 	info, err := os.Stat(f.path(key))
 	if err == nil && !info.Mode().IsRegular() {
 		err = fs.ErrNotExist
@@ -55,7 +55,7 @@ func (f files) head(_ context.Context, key string) (object, error) {
 	return f.object(key, info), nil
 }
 
-func (f files) get(_ context.Context, key, version string, offset int64) (io.ReadCloser, object, error) {
+func (f disk) get(_ context.Context, key, version string, offset int64) (io.ReadCloser, object, error) {
 	if _, err := f.head(context.Background(), key); err != nil { // a pipe would block
 		return nil, object{}, err
 	}
@@ -91,7 +91,7 @@ func (s steady) Read(p []byte) (int, error) {
 	if failed != nil {
 		return 0, local(failed)
 	}
-	if (files{}).object(s.was.key, info).version != s.was.version {
+	if (disk{}).object(s.was.key, info).version != s.was.version {
 		return 0, &statusError{412, "the file has changed"}
 	}
 	return n, err
@@ -99,7 +99,7 @@ func (s steady) Read(p []byte) (int, error) {
 
 func (s steady) Close() error { return s.file.Close() }
 
-func (f files) put(ctx context.Context, key string, data io.ReaderAt, size int64, _ object, c condition) (version string, err error) {
+func (f disk) put(ctx context.Context, key string, data io.ReaderAt, size int64, _ object, c condition) (version string, err error) {
 	path := f.path(key)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", f.failure(err)
@@ -146,7 +146,7 @@ func (r contextReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-func (f files) list(ctx context.Context, prefix string, shallow bool, visit func(object) error) error {
+func (f disk) list(ctx context.Context, prefix string, shallow bool, visit func(object) error) error {
 	folder := strings.TrimSuffix(prefix, "/")
 	// The slash makes it follow a symbolic link to the folder.
 	err := filepath.WalkDir(f.path(folder)+string(filepath.Separator), func(path string, e fs.DirEntry, err error) error {
@@ -182,14 +182,14 @@ func (f files) list(ctx context.Context, prefix string, shallow bool, visit func
 }
 
 // visited returns an error of list. Those of visit stay as they are.
-func (f files) visited(err error) error {
+func (f disk) visited(err error) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return f.failure(err)
 	}
 	return err
 }
 
-func (f files) remove(_ context.Context, key string) error {
+func (f disk) remove(_ context.Context, key string) error {
 	path := f.path(key)
 	err := os.Remove(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

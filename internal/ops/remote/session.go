@@ -14,6 +14,7 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/filelock"
+	"shaver/internal/base/files"
 )
 
 // Session copies between stores and a scratch folder. Copies lie in the scratch folder in
@@ -199,7 +200,7 @@ func (s *Session) recordPath(l Location) string {
 
 // record returns the record of a copy, or nil.
 func (s *Session) record(l Location) *record {
-	text, err := os.ReadFile(s.recordPath(l))
+	text, err := files.Small(s.recordPath(l), 1, "the record of a copy")
 	var r record
 	if err != nil || json.Unmarshal(text, &r) != nil || r.Version == "" {
 		return nil

@@ -187,11 +187,7 @@ const mostJSON = 64
 
 // readAll reads at most mostJSON MiB. path is the name of the file in errors.
 func readAll(r io.Reader, path string) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, mostJSON<<20+1))
-	if err == nil && len(text) > mostJSON<<20 {
-		err = fault.Inputf("%s is larger than %d MiB: expected %s", path, mostJSON, written)
-	}
-	return text, err
+	return files.Read(r, path, mostJSON, written)
 }
 
 // readJSON reads a file that this package wrote.

@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"image/color"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 // Formats returns the file extensions of the supported formats.
@@ -122,7 +122,7 @@ func pngMark() []byte {
 
 // Written reports whether the file at path is a picture that Write wrote.
 func Written(path string) bool {
-	f, err := os.Open(path)
+	f, err := files.Open(path, "a picture")
 	if err != nil {
 		return false
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -54,13 +53,8 @@ func Parse(data []byte) (*Document, error) {
 		return nil, fault.Inputf("the version of the sweep is %q, this program reads %s, %s and %s", head.Version, Version, SquaredVersion, ModelsVersion)
 	}
 	var d Document
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&d); err != nil {
+	if err := files.Strict(data, &d); err != nil {
 		return nil, fault.Inputf("not the JSON of shaver sweep: %w", err)
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return nil, fault.Inputf("unexpected data after the JSON of shaver sweep")
 	}
 	if n := len(d.Models); (d.Version == ModelsVersion) != (n > 0) || n > mostModels {
 		return nil, fault.Inputf("the version of the sweep is %q, and it has %d models: expected 1 to %d models with %s, and none with others", d.Version, n, mostModels, ModelsVersion)

@@ -19,6 +19,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/num/layout"
 	"shaver/internal/value/tally"
 )
@@ -169,9 +170,7 @@ func ReadHead(r io.Reader, magic string, header any) error {
 	if _, err := io.CopyN(&text, r, int64(length)); err != nil {
 		return endsEarly(err)
 	}
-	d := json.NewDecoder(&text)
-	d.DisallowUnknownFields()
-	if err := d.Decode(header); err != nil {
+	if err := files.Strict(text.Bytes(), header); err != nil {
 		return fault.Inputf("its header: %w", err)
 	}
 	return nil
