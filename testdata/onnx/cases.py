@@ -518,3 +518,7 @@ MODELS = {
     "embedding-bags": (of_bags, 17),
     "keras": (KerasNet, 18),
 }
+
+from lookups import MODELS as LOOKUPS  # noqa: E402
+
+MODELS |= LOOKUPS

@@ -59,8 +59,8 @@ def jobs():
     return out
 
 
-# Exports that fail, because the dynamo exporter of torch 2.8 has no masked_select.
-UNABLE = ["fuxictr-pnn.dynamo", "fuxictr-pnn.dynamo-batch1"]
+# Exports that fail: the dynamo exporter of torch 2.8 has no masked_select, and the legacy exporter no padding_idx of EmbeddingBag.
+UNABLE = ["fuxictr-pnn.dynamo", "fuxictr-pnn.dynamo-batch1", "padded-bags.legacy"]
 
 
 # Models that shaver's own kinds can compute. Their state dicts have the weights of the graphs.

@@ -1,6 +1,7 @@
 package dissect
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -458,7 +459,19 @@ func (b *builder) branch(n *wire.Node, s *scope, path string, in []*value) ([]*v
 	if len(in) != 1 || in[0] == nil || attribute(n, "then_branch") == nil || attribute(n, "else_branch") == nil {
 		return nil, fault.Inputf("node %s (If): expected a condition and two branches", n.Label())
 	}
+	var chosen error
+	if b.undecided(in[0]) {
+		out, err := b.choose(n, s, path, in[0])
+		if err == nil {
+			return out, nil
+		}
+		chosen = err
+	}
 	yes, err := b.condition(in[0], n)
+	var found *bindError
+	if err != nil && chosen != nil && !errors.As(err, &found) {
+		err = chosen
+	}
 	if err != nil {
 		return nil, err
 	}

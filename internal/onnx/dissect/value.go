@@ -16,6 +16,8 @@ type value struct {
 	tensor   *wire.Tensor // nil, or a constant of the file
 	sequence []*value
 	list     bool // whether it is a sequence, which may be empty
+	picked   *picked
+	kept     []*value // if v is rows of which a row of data has only some: see picked.keep
 }
 
 // trace is a value that consists of elements.
@@ -61,6 +63,9 @@ func (b *builder) apply(name, op string, attributes graph.Attributes, inputs ...
 		}
 		if v.list {
 			return nil, fault.Inputf("node %s: operator %s of a sequence is not supported", wire.Quote(name), op)
+		}
+		if slices.ContainsFunc(inputs, func(v *value) bool { return v != nil && (v.picked != nil || v.kept != nil) }) {
+			return b.applyPicked(s)
 		}
 		if op == "Gather" && i == 0 && len(inputs) == 2 && inputs[1] != nil && inputs[1].trace != nil && v.trace == nil {
 			return b.lookUp(s)
@@ -351,6 +356,10 @@ func (b *builder) materialise(v *value, s *step) error {
 	}
 	if v.list {
 		return fault.Inputf("node %s: operator %s of a sequence is not supported", wire.Quote(s.name), s.op)
+	}
+	if v.picked != nil {
+		_, err := b.applyPicked(s)
+		return err
 	}
 	if v.tensor != nil {
 		return b.load(v, s.name)
