@@ -132,6 +132,10 @@ type builder struct {
 	numbers []*number
 	columns map[place]*number
 
+	retraced  map[graph.Value]*trace // see builder.retrace
+	producers map[graph.Value]int    // node of the head that computes a value, for the first indexed nodes
+	indexed   int
+
 	comparisons []*element // truth values that compare an element of an input with constants
 
 	built      int // nodes so far
@@ -169,8 +173,9 @@ type run struct {
 // number is a dense input, or an id that the head reads as a number.
 type number struct {
 	place
-	node  string // first node that reads it
-	value graph.Value
+	node    string // first node that reads it
+	value   graph.Value
+	element *element
 }
 
 // scope holds the values of a graph by name. outer has those of the graph around it.
@@ -298,7 +303,7 @@ func newInput(v wire.Value) (input, error) {
 
 // build builds the head for a number of rows and returns the output.
 func (p *plan) build(batch int) (*builder, *value, error) {
-	b := &builder{plan: p, batch: batch, readers: map[*wire.Tensor]string{}, added: map[any]graph.Value{}, starts: map[*element]int{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}}
+	b := &builder{plan: p, batch: batch, readers: map[*wire.Tensor]string{}, added: map[any]graph.Value{}, starts: map[*element]int{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}, retraced: map[graph.Value]*trace{}, producers: map[graph.Value]int{}}
 	if most := maxFolding + 256*p.given; p.folding > most {
 		return nil, nil, fault.Inputf("the constants take more than %d multiplications to compute", most)
 	}

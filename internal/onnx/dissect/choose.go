@@ -24,13 +24,13 @@ func (b *builder) undecided(v *value) bool {
 		return false
 	case v.trace != nil:
 		t := v.trace
-		return t.kind == graph.Bool && (t.elements == nil && b.one(t.shape) || len(t.elements) == 1 && t.elements[0].constant == nil)
+		return t.kind == graph.Bool && (t.elements == nil && b.single(t.shape) || len(t.elements) == 1 && t.elements[0].constant == nil)
 	}
 	info := b.head.Values[v.head]
-	return info.Constant == nil && info.Type == graph.Bool && b.one(info.Shape)
+	return info.Constant == nil && info.Type == graph.Bool && b.single(info.Shape)
 }
 
-func (b *builder) one(shape []int) bool {
+func (b *builder) single(shape []int) bool {
 	count, err := graph.Count(shape)
 	return err == nil && count == 1
 }

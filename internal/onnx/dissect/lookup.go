@@ -101,7 +101,7 @@ func (b *builder) dense(e *element, s *step) graph.Value {
 	key := place{row, e.input, column}
 	d := b.columns[key]
 	if d == nil {
-		d = &number{place: key, node: s.name, value: b.head.AddInput(in.column(column), graph.Float, []int{1, 1})}
+		d = &number{place: key, node: s.name, value: b.head.AddInput(in.column(column), graph.Float, []int{1, 1}), element: e}
 		b.columns[key] = d
 		b.numbers = append(b.numbers, d)
 	}
