@@ -1,6 +1,7 @@
 package dissect
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -131,6 +132,11 @@ type builder struct {
 	joints  []*joint
 	numbers []*number
 	columns map[place]*number
+
+	computed  []*computed
+	fieldOf   map[[sha256.Size]byte]int // index into computed, by summary.sum
+	summaries map[*element]*summary
+	computing map[*element]bool // see builder.computes
 
 	retraced  map[graph.Value]*trace // see builder.retrace
 	producers map[graph.Value]int    // node of the head that computes a value, for the first indexed nodes
@@ -303,7 +309,8 @@ func newInput(v wire.Value) (input, error) {
 
 // build builds the head for a number of rows and returns the output.
 func (p *plan) build(batch int) (*builder, *value, error) {
-	b := &builder{plan: p, batch: batch, readers: map[*wire.Tensor]string{}, added: map[any]graph.Value{}, starts: map[*element]int{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}, retraced: map[graph.Value]*trace{}, producers: map[graph.Value]int{}}
+	b := &builder{plan: p, batch: batch, readers: map[*wire.Tensor]string{}, added: map[any]graph.Value{}, starts: map[*element]int{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}, retraced: map[graph.Value]*trace{}, producers: map[graph.Value]int{},
+		fieldOf: map[[sha256.Size]byte]int{}, summaries: map[*element]*summary{}, computing: map[*element]bool{}}
 	if most := maxFolding + 256*p.given; p.folding > most {
 		return nil, nil, fault.Inputf("the constants take more than %d multiplications to compute", most)
 	}

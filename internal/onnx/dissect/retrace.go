@@ -102,7 +102,10 @@ func (b *builder) retraceOnce(v graph.Value) *trace {
 // refused, because they depend on the order.
 func (b *builder) retraceSum(t *trace, n *graph.Node, inputs []*trace) *trace {
 	x := inputs[0]
-	if x.kind != graph.Int && slices.ContainsFunc(x.elements, func(e *element) bool { return e.op != "Cast" || e.arguments[0].kind == graph.Float }) {
+	exact := func(e *element) bool { // builder.position keeps one term
+		return e.op == "Cast" && e.arguments[0].kind != graph.Float || e.op == "Where" && e.arguments[2].constant != nil && e.arguments[2].constant.Floats[0] == 0
+	}
+	if x.kind != graph.Int && slices.ContainsFunc(x.elements, func(e *element) bool { return !exact(e) }) {
 		return nil
 	}
 	reduced := make([]bool, len(x.shape))
