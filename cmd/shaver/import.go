@@ -213,6 +213,9 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 			return config, err
 		}
 		config.Sizes = ck.Architecture.FieldDims
+		if err := checkComputed(ck, config.Format.Columns); err != nil {
+			return config, err
+		}
 		if o.lists != nil {
 			if err := o.lists.adopt(&config.Lists, &ck.Architecture); err != nil {
 				return config, err

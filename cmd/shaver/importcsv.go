@@ -121,6 +121,9 @@ func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, li
 			return nil, err
 		}
 		config.Sizes, config.Names = ck.Architecture.FieldDims, ck.Fields
+		if config.Computed, err = computedFields(ck); err != nil {
+			return nil, err
+		}
 		if err := o.lists.adopt(&config.Lists, &ck.Architecture); err != nil {
 			return nil, err
 		}

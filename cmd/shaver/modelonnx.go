@@ -127,6 +127,9 @@ func understoodTable(w io.Writer, f *inspect.ONNXFacts) {
 		if field.Pad != nil {
 			ids += ", " + padText(field.Pad, field.Length)
 		}
+		if len(field.Computed) > 0 {
+			ids += ", computed from " + cli.Printable(fewNames(field.Computed))
+		}
 		fmt.Fprintf(w, "field %s\t%d %s\t%s\n", cli.Printable(field.Name), field.Rows, ids, strings.Join(tables, ", "))
 	}
 	fmt.Fprintf(w, "embedding\t%d parameters\n", f.Parameters)

@@ -22,6 +22,10 @@ class Column:
     def columns(self):
         return slice(self.column, self.column + max(1, self.length))
 
+    def ids(self, values):
+        """The ids [rows, positions] for the inputs by name."""
+        return values[self.input][:, self.columns()]
+
 
 class Net:
     """A model with the inputs of its exported graph.
@@ -520,6 +524,7 @@ MODELS = {
 }
 
 import masked  # noqa: E402,F401  adds its models to MODELS
+from lookups import MODELS as LOOKUPS  # noqa: E402
 from sequences import MODELS as SEQUENCES  # noqa: E402
 
-MODELS |= SEQUENCES
+MODELS |= LOOKUPS | SEQUENCES

@@ -27,6 +27,11 @@ def run(*args):
 
 def logits(shaver, document, name):
     facts = json.loads(run(shaver, "model", "inspect", HERE / (name + ".onnx"), "-o", "json"))
+    if "raw" in document:  # the import computes ids from the columns of the inputs
+        names = [f["name"] for f in facts["fields"] if "computed" not in f]
+        names += [n for n in document["raw"] if n not in names]
+        rows = [[i % 2] + ["|".join(map(str, document["raw"][n][i])) for n in names] for i in range(len(document["ids"]))]
+        return evaluate(shaver, name, [["label"] + names] + rows, [])
     # The fields and dense inputs of a graph in its own order, under its own names.
     columns, first = {}, 0
     for f in document["fields"]:
@@ -39,13 +44,16 @@ def logits(shaver, document, name):
         return columns[f["input"], f.get("column", 0)]
 
     fields, dense = facts["fields"], facts.get("dense") or []
+    rows = zip([i % 2 for i in range(len(document["ids"]))], *[column(f) for f in fields + dense])
+    numbers = ["--dense", ",".join(f"d{i}={f['name']}" for i, f in enumerate(dense))] if dense else []
+    return evaluate(shaver, name, [["label"] + [f"f{i}" for i in range(len(fields))] + [f"d{i}" for i in range(len(dense))], *rows], numbers)
+
+
+def evaluate(shaver, name, rows, numbers):
     with tempfile.TemporaryDirectory() as folder:
         at = pathlib.Path(folder)
         with open(at / "rows.csv", "w") as f:
-            w = csv.writer(f, lineterminator="\n")
-            w.writerow(["label"] + [f"f{i}" for i in range(len(fields))] + [f"d{i}" for i in range(len(dense))])
-            w.writerows(zip([i % 2 for i in range(len(document["ids"]))], *[column(f) for f in fields + dense]))
-        numbers = ["--dense", ",".join(f"d{i}={f['name']}" for i, f in enumerate(dense))] if dense else []
+            csv.writer(f, lineterminator="\n").writerows(rows)
         run(shaver, "dataset", "import", "csv", "--train", at / "rows.csv", "--test", at / "rows.csv", "--model", HERE / (name + ".onnx"), *numbers, "--out", at / "data")
         run(shaver, "evaluate", "--model", HERE / (name + ".onnx"), "--dataset", at / "data", "--predictions", at / "p.csv")
         with open(at / "p.csv") as f:

@@ -21,6 +21,7 @@ import onnx
 import onnxruntime
 
 import cases
+import lookups
 from packages import ROWS, float64, np, quiet, randomise, torch, versions
 
 LIMIT = 200_000  # bytes of a file
@@ -59,8 +60,8 @@ def jobs():
     return out
 
 
-# Exports that fail, because the dynamo exporter of torch 2.8 has no masked_select.
-UNABLE = ["fuxictr-pnn.dynamo", "fuxictr-pnn.dynamo-batch1"]
+# Exports that fail: the dynamo exporter of torch 2.8 has no masked_select, and the legacy exporter no padding_idx of EmbeddingBag.
+UNABLE = ["fuxictr-pnn.dynamo", "fuxictr-pnn.dynamo-batch1", "padded-bags.legacy"]
 
 # The mask of the dynamo exporter is finite here, so the weights of an empty history are not those of PyTorch.
 UNABLE += ["masked-attention.dynamo"]
@@ -246,18 +247,20 @@ def make(name, folder):
         "ir": proto.ir_version,
         "batch": options["batch"],
         "inputs": [n for n, _, _ in net.inputs if n in inputs],
-        "fields": [{"name": f.name, "input": f.input, "column": f.column, "rows": f.rows} | ({"length": f.length} if f.length else {}) for f in net.fields],
+        "fields": [{"name": f.name, "input": f.input, "column": f.column, "rows": f.rows} | ({"length": f.length} if f.length else {}) | ({"computed": True} if isinstance(f, lookups.Computed) else {}) for f in net.fields],
         "dense": [{"name": f.name, "input": f.input, "column": f.column} for f in net.dense],
         "fixed": net.fixed,
         "output": proto.graph.output[0].name,
         "logit": how,
         "tensor": tensor if how in ("logit", "classes") else "",
         "operators": dict(sorted(collections.Counter(operators(proto.graph)).items())),
-        "ids": np.concatenate([values[f.input][:, f.columns()] for f in net.fields], axis=1).astype(int).tolist(),
+        "ids": np.concatenate([f.ids(values) for f in net.fields], axis=1).astype(int).tolist(),
         "values": [[float(values[f.input][i, f.column]) for f in net.dense] for i in range(ROWS)],
         "outputs": outputs.tolist(),
         "logits": logits.tolist(),
     }
+    if isinstance(net, lookups.Raw):
+        document["raw"] = {name: values[name].tolist() for name, _, _ in net.inputs}
     lines = [f' "{k}": {json.dumps(v)}' for k, v in document.items()]
     (folder / (name + ".json")).write_text("{\n" + ",\n".join(lines) + "\n}\n")
     return f"{name}: {size} bytes, {len(proto.graph.node)} nodes, logit by {how}, PyTorch differs by {difference:.1e}"

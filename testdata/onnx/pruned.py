@@ -113,6 +113,9 @@ def outputs(m, wanted, document):
             inputs[i.name] = None
             continue
         shape = [rows] + [d if isinstance(d, int) else 1 for d in i.shape[1:]]
+        if "raw" in document:
+            inputs[i.name] = np.array(document["raw"][i.name], kinds[i.type]).reshape(shape)
+            continue
         values = np.zeros((rows, int(np.prod(shape[1:]))), kinds[i.type])
         for kind, data in (("fields", "ids"), ("dense", "values")):
             first = 0  # of the field's values in a row
@@ -157,11 +160,22 @@ def with_more_ids(document, facts):
     """Returns the document with twice the rows. The new ones have ids of all rows of the tables."""
     random = np.random.default_rng(2)
     sizes = {(f["input"], f["column"]): f["rows"] for f in facts["fields"]}
+    if "raw" in document:  # the ids of the new rows are not needed
+        return document | {"ids": document["ids"] * 2, "values": document["values"] * 2, "raw": {name: values * 2 for name, values in document["raw"].items()}}
     ids = [[int(random.integers(sizes[f["input"], f["column"]])) for f in document["fields"] for _ in range(f.get("length", 1))] for _ in document["ids"]]
     return document | {"ids": document["ids"] + ids, "values": document["values"] * 2}
 
 
 def dataset(at, model, document, facts):
+    if "raw" in document:  # the import computes ids from the columns of the inputs
+        with open(at / "rows.csv", "w") as f:
+            w = csv.writer(f, lineterminator="\n")
+            names = [f["name"] for f in facts["fields"] if "computed" not in f]
+            names += [name for name in document["raw"] if name not in names]
+            w.writerow(["label"] + names)
+            w.writerows([i % 2] + ["|".join(map(str, document["raw"][name][i])) for name in names] for i in range(len(document["ids"])))
+        run(SHAVER, "dataset", "import", "csv", "--train", at / "rows.csv", "--val", at / "rows.csv", "--test", at / "rows.csv", "--model", model, "--out", at / "data")
+        return
     columns, first = {}, 0
     for f in document["fields"]:
         n = f.get("length", 1)

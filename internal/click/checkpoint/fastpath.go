@@ -33,6 +33,9 @@ func findKind(n *dissect.Network) (*match.Network, []int, error) {
 	if len(n.IDs) > 0 || slices.ContainsFunc(n.Fields, func(f dissect.Field) bool { return f.Length > 1 }) {
 		return nil, nil, errors.New("it has lists, or reads ids as numbers")
 	}
+	if slices.ContainsFunc(n.Fields, func(f dissect.Field) bool { return f.Computed != nil }) {
+		return nil, nil, errors.New("it computes ids from others")
+	}
 	var dims []int
 	rows := 0 // which fields read, minus those that the tables with players have
 	for _, f := range n.Fields {

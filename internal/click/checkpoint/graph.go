@@ -33,6 +33,7 @@ type graphForm struct {
 	IDs       []graphIDs      `json:"ids,omitempty"`       // inputs that read ids as numbers
 	Pads      []PadSource     `json:"pads,omitempty"`      // where the pad of each list of the architecture is from
 	Fields    []string        `json:"fields,omitempty"`    // names of the fields
+	Computed  []graphComputed `json:"computed,omitempty"`  // fields whose ids follow from the row
 	Output    string          `json:"output,omitempty"`    // how the logit follows from the file's output, for people
 }
 

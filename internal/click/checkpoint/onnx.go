@@ -112,6 +112,9 @@ func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 		}
 	}
 	c.Fields = c.graph.Fields
+	if err := c.takeComputed(n); err != nil {
+		return err
+	}
 	for k, d := range n.Dense {
 		c.Architecture.Dense = append(c.Architecture.Dense, d.Name)
 		c.graph.Dense = append(c.graph.Dense, len(n.LookUps)+k)

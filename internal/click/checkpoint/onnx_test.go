@@ -36,12 +36,16 @@ type export struct {
 
 // exportField is a field of an export. It is a list if it has a length.
 type exportField struct {
-	Input                string
+	Name, Input          string
 	Column, Rows, Length int
+	Computed             bool
 }
 
 // isNamed reports whether a model may call the field by the given name.
 func (f *exportField) isNamed(name string) bool {
+	if f.Computed {
+		return name == f.Name
+	}
 	if f.Length > 0 && name == fmt.Sprintf("%s[%d:%d]", f.Input, f.Column, f.Column+f.Length) {
 		return true
 	}

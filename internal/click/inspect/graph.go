@@ -51,6 +51,8 @@ type ONNXField struct {
 	Length int         `json:"length,omitempty"` // number of positions of a list; 0 if the field is not one
 	Pad    *Pad        `json:"pad,omitempty"`    // nil if the field is not a list
 	Tables []ONNXTable `json:"tables"`
+
+	Computed []string `json:"computed,omitempty"` // inputs from which an import computes the ids
 }
 
 // Pad is the id of positions of a list without a value.
@@ -186,6 +188,13 @@ func (f *ONNXFacts) describe(n *dissect.Network) {
 			described.Length, described.Pad = field.Length, &Pad{field.Pad, checkpoint.PadAssumed}
 			if field.PadFound {
 				described.Pad.Source = checkpoint.PadFound
+			}
+		}
+		if field.Computed != nil {
+			for _, s := range field.Computed.Sources {
+				if !slices.Contains(described.Computed, s.Input) {
+					described.Computed = append(described.Computed, s.Input)
+				}
 			}
 		}
 		f.Fields = append(f.Fields, described)

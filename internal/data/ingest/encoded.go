@@ -28,20 +28,21 @@ import (
 // same header, or all must have none. The columns of dense inputs have numbers and not
 // ids. Files with dense inputs need a header.
 type EncodedConfig struct {
-	Train    []string // files of train, or folders of files, in the order of reading; with Split, the only file
-	Val      []string // files of val; without files there is no val split
-	Test     []string // files of test; without files there is no test split
-	Split    string   // ratio such as "8:1:1" to draw the rows into train, val and test; if "", no rows are drawn
-	Seed     uint64   // seed of the draw
-	Sizes    []int    // number of features of each field; if nil, an extra scan finds the largest ids
-	Names    []string // names of the fields in a model, with Sizes; nil if they are not known
-	Dense    Dense    // columns that become dense inputs
-	Lists    Lists    // columns whose cells are lists of ids; they need a header
-	Numbers  bool     // labels are numbers, such as ratings
-	Global   bool     // whether ids count over all fields, which needs Sizes, or within each field
-	OnBadRow string   // Fail or Skip; "" means Fail
-	Out      string   // folder of the dataset, which must be empty or not exist
-	Progress Progress // may be nil
+	Train    []string   // files of train, or folders of files, in the order of reading; with Split, the only file
+	Val      []string   // files of val; without files there is no val split
+	Test     []string   // files of test; without files there is no test split
+	Split    string     // ratio such as "8:1:1" to draw the rows into train, val and test; if "", no rows are drawn
+	Seed     uint64     // seed of the draw
+	Sizes    []int      // number of features of each field; if nil, an extra scan finds the largest ids
+	Names    []string   // names of the fields in a model, with Sizes; nil if they are not known
+	Computed []Computed // fields of the model whose ids follow from other columns, with Sizes and Names; if the header has all of their names, the file has the ids
+	Dense    Dense      // columns that become dense inputs
+	Lists    Lists      // columns whose cells are lists of ids; they need a header
+	Numbers  bool       // labels are numbers, such as ratings
+	Global   bool       // whether ids count over all fields, which needs Sizes, or within each field
+	OnBadRow string     // Fail or Skip; "" means Fail
+	Out      string     // folder of the dataset, which must be empty or not exist
+	Progress Progress   // may be nil
 }
 
 func (c *EncodedConfig) validate() error {
@@ -98,6 +99,8 @@ type encodedImport struct {
 	fieldAt []int    // field of each id of a row
 	cut     []int64  // number of lists of which the last scan left ids out, by field
 	fromOne []string // warnings about fields whose id 0 is not in use
+
+	computing *computing // nil if no field is computed
 }
 
 // ImportEncoded makes a dataset of encoded rows. If OnBadRow is Fail, a row that is not
@@ -133,6 +136,10 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 		}
 		splits = e.ratio.splits()
 	}
+	if err := e.setComputed(); err != nil {
+		return nil, err
+	}
+	config = e.config
 	if e.dense, err = config.Dense.plan(); err != nil {
 		return nil, err
 	}
@@ -153,7 +160,16 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	}
 	defer b.abort()
 	b.numbers, b.lists = config.Numbers, e.lists
-	if err := b.start(e.fields, sizes, e.dense.names(), splits, 1); err != nil {
+	names, inputs := e.fields, e.dense.names()
+	computing := e.computing
+	all := sizes
+	if computing != nil {
+		b.lists, all, names, inputs = computing.lists, computing.sizes, slices.Clone(computing.names), inputs[:computing.inputs]
+		for k, j := range computing.given {
+			names[j] = e.fields[k]
+		}
+	}
+	if err := b.start(names, all, inputs, splits, 1); err != nil {
 		return nil, err
 	}
 	writer := e.dense.newWriter()
@@ -161,15 +177,21 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 		if err := writer.standardise(numbers); err != nil {
 			return err
 		}
+		if computing != nil {
+			var err error
+			if ids, err = computing.fill(ids, numbers, writer); err != nil {
+				return err
+			}
+		}
 		writer.add(numbers)
-		return b.add(split, label, ids, writer.values)
+		return b.add(split, label, ids, writer.values[:len(inputs)])
 	})
 	if err != nil {
 		return nil, err
 	}
 	m := dataset.Manifest{IDs: dataset.LocalIDs}
-	if len(e.dense.inputs) > 0 && b.rows() > 0 {
-		m.Dense = writer.described()
+	if len(inputs) > 0 && b.rows() > 0 {
+		m.Dense = writer.described()[:len(inputs)]
 	}
 	if config.Global {
 		m.IDs = dataset.GlobalIDs
@@ -180,6 +202,12 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	}
 	if err == nil && e.lists != nil {
 		summary.Cut = e.cut
+		if computing != nil {
+			summary.Cut = make([]int64, len(all))
+			for k, j := range computing.given {
+				summary.Cut[j] = e.cut[k]
+			}
+		}
 	}
 	return summary, err
 }

@@ -1,6 +1,8 @@
 package dissect
 
 import (
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -131,6 +133,15 @@ type builder struct {
 	numbers []*number
 	columns map[place]*number
 
+	computed  []*computed
+	fieldOf   map[[sha256.Size]byte]int // index into computed, by summary.sum
+	summaries map[*element]*summary
+	computing map[*element]bool // see builder.computes
+
+	retraced  map[graph.Value]*trace // see builder.retrace
+	producers map[graph.Value]int    // node of the head that computes a value, for the first indexed nodes
+	indexed   int
+
 	comparisons []*element // truth values that compare an element of an input with constants
 
 	built      int // nodes so far
@@ -169,8 +180,9 @@ type run struct {
 // number is a dense input, or an id that the head reads as a number.
 type number struct {
 	place
-	node  string // first node that reads it
-	value graph.Value
+	node    string // first node that reads it
+	value   graph.Value
+	element *element
 }
 
 // scope holds the values of a graph by name. outer has those of the graph around it.
@@ -298,7 +310,8 @@ func newInput(v wire.Value) (input, error) {
 
 // build builds the head for a number of rows and returns the output.
 func (p *plan) build(batch int) (*builder, *value, error) {
-	b := &builder{plan: p, batch: batch, readers: map[*wire.Tensor]string{}, added: map[any]graph.Value{}, starts: map[*element]int{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}}
+	b := &builder{plan: p, batch: batch, readers: map[*wire.Tensor]string{}, added: map[any]graph.Value{}, starts: map[*element]int{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}, retraced: map[graph.Value]*trace{}, producers: map[graph.Value]int{},
+		fieldOf: map[[sha256.Size]byte]int{}, summaries: map[*element]*summary{}, computing: map[*element]bool{}}
 	if most := maxFolding + 256*p.given; p.folding > most {
 		return nil, nil, fault.Inputf("the constants take more than %d multiplications to compute", most)
 	}
@@ -459,7 +472,19 @@ func (b *builder) branch(n *wire.Node, s *scope, path string, in []*value) ([]*v
 	if len(in) != 1 || in[0] == nil || attribute(n, "then_branch") == nil || attribute(n, "else_branch") == nil {
 		return nil, fault.Inputf("node %s (If): expected a condition and two branches", n.Label())
 	}
+	var chosen error
+	if b.undecided(in[0]) {
+		out, err := b.choose(n, s, path, in[0])
+		if err == nil {
+			return out, nil
+		}
+		chosen = err
+	}
 	yes, err := b.condition(in[0], n)
+	var found *bindError
+	if err != nil && chosen != nil && !errors.As(err, &found) {
+		err = chosen
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -134,7 +134,6 @@ func TestWaysOfIDs(t *testing.T) {
 	for name, change := range map[string]func(s *sample){
 		"cast":     func(s *sample) { s.ea(node("Cast", names{"i"}, names{"k"}, attr("to", 6)), gather) },
 		"identity": func(s *sample) { s.ea(node("Identity", names{"i"}, names{"k"}), gather) },
-		"mod":      func(s *sample) { s.ea(node("Mod", names{"i", "5"}, names{"k"}), gather) },
 		"clip":     func(s *sample) { s.ea(node("Clip", names{"i", "0", "4"}, names{"k"}), gather) },
 		"where": func(s *sample) {
 			s.ea(node("Equal", names{"i", "0"}, names{"p"}), node("Where", names{"p", "0", "i"}, names{"k"}), gather)
@@ -370,18 +369,9 @@ var refusals = map[string]struct {
 	"computed table": {func(s *sample) {
 		s.ea(node("Mul", names{"a", "one"}, names{"a2"}), node("Gather", names{"a2", "i"}, names{"ea"}))
 	}, "node n_ea (Gather): the ids choose rows of a table that is computed"},
-	"hashed ids": {func(s *sample) {
-		s.ea(node("Mul", names{"i", "3"}, names{"q"}), node("Mod", names{"q", "5"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
-	}, "node n_ea: field ids[0] and table a: id 1 reads row 3, expected row 1"},
 	"ids from 1": {func(s *sample) {
 		s.ea(node("Sub", names{"i", "1"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
 	}, "id 0 reads row -1 of table a"},
-	"clipped ids": {func(s *sample) {
-		s.ea(node("Clip", names{"i", "0", "2"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
-	}, "id 3 reads row 2, expected row 3"},
-	"crossed ids": {func(s *sample) {
-		s.ea(node("Add", names{"i", "j"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
-	}, "chosen by no input or by several"},
 	"columns": {func(s *sample) { s.ea(node("Gather", names{"a", "i"}, names{"ea"}, attr("axis", 1))) }, "along axis 1"},
 	"remapped ids": {func(s *sample) {
 		s.ea(node("Gather", names{"[0]", "i"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))

@@ -207,7 +207,7 @@ func (e *element) check(offset, rows, free int, work *int64) error {
 		}
 		for i, row := range list {
 			if want := int64(offset + first + i); row != want {
-				return fault.Inputf("id %d reads row %d, expected row %d, which is the id plus %d: hashed and renumbered ids are not supported", first+i, row, want, offset)
+				return fault.Inputf("id %d reads row %d, expected row %d, which is the id plus %d: compute the row before the model", first+i, row, want, offset)
 			}
 		}
 	}

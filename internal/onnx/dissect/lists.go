@@ -88,7 +88,7 @@ func (b *builder) joinLookUps(lists *lists) error {
 	}
 	for _, key := range order {
 		parts := joined[key]
-		in := &b.inputs[key.input]
+		in := b.at(key.input)
 		at := slices.IndexFunc(parts, func(l *lookUp) bool { return l != nil })
 		all := &lookUp{lookUpKey: key, length: len(parts), dim: parts[at].dim, node: parts[at].node}
 		values := make([]graph.Value, len(parts))

@@ -38,30 +38,42 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 	var parts []graph.Value
 	var keys []lookUpKey
 	for _, e := range index.elements {
-		if e.mixed || e.source == nil {
-			return nil, refuse("a row of table %s is chosen by no input or by several, expected one id for each row: crossed features are not supported", name)
+		if e.source == nil && !e.mixed {
+			return nil, refuse("a row of table %s is chosen by no input, expected an id of the row", name)
 		}
-		offset := 0
-		if !e.plain() {
-			row, err := b.start(e)
+		var key lookUpKey
+		if b.computes(e, t.Dims[0]) {
+			at, offset, err := b.computedAt(e)
 			if err != nil {
 				return nil, refuse("the row numbers of table %s: %w", name, err)
 			}
-			if row < 0 || row >= t.Dims[0] {
-				return nil, refuse("id 0 reads row %d of table %s, which has %d rows", row, name, t.Dims[0])
+			if offset >= t.Dims[0] {
+				return nil, refuse("it reads row %d of table %s, which has %d rows", offset, name, t.Dims[0])
 			}
-			offset = row
+			key = lookUpKey{t, at, offset}
+		} else {
+			offset := 0
+			if !e.plain() {
+				row, err := b.start(e)
+				if err != nil {
+					return nil, refuse("the row numbers of table %s: %w", name, err)
+				}
+				if row < 0 || row >= t.Dims[0] {
+					return nil, refuse("id 0 reads row %d of table %s, which has %d rows", row, name, t.Dims[0])
+				}
+				offset = row
+			}
+			row, column := b.inputs[e.source.input].place(e.source.index, b.batch)
+			key = lookUpKey{t, place{row, e.source.input, column}, offset}
 		}
-		in := &b.inputs[e.source.input]
-		row, column := in.place(e.source.index, b.batch)
-		key := lookUpKey{t, place{row, e.source.input, column}, offset}
+		in, column := b.at(key.input), key.column
 		l := b.found[key]
 		if l == nil {
 			l = &lookUp{lookUpKey: key, length: 1, dim: dim, node: s.name, value: b.head.AddInput(t.Name+" of "+in.column(column), graph.Float, []int{1, dim})}
 			b.found[key] = l
 			b.lookUps = append(b.lookUps, l)
 		}
-		if !slices.Contains(l.elements, e) {
+		if key.input < len(b.inputs) && !slices.Contains(l.elements, e) {
 			if len(l.elements) == 64 {
 				return nil, refuse("the row numbers of table %s are computed from the same id in more than %d ways", name, len(l.elements))
 			}
@@ -101,7 +113,7 @@ func (b *builder) dense(e *element, s *step) graph.Value {
 	key := place{row, e.input, column}
 	d := b.columns[key]
 	if d == nil {
-		d = &number{place: key, node: s.name, value: b.head.AddInput(in.column(column), graph.Float, []int{1, 1})}
+		d = &number{place: key, node: s.name, value: b.head.AddInput(in.column(column), graph.Float, []int{1, 1}), element: e}
 		b.columns[key] = d
 		b.numbers = append(b.numbers, d)
 	}

@@ -29,6 +29,7 @@ type export struct {
 	Tensor  string
 	IDs     [][]int
 	Values  [][]float32
+	Raw     map[string][][]int64 // inputs, if ids follow from them
 	Logits  []float64
 	Outputs [][]float64
 }
@@ -37,6 +38,7 @@ type export struct {
 type exportField struct {
 	Name, Input          string
 	Column, Rows, Length int
+	Computed             bool
 }
 
 func openModel(t *testing.T, path string) *wire.Model {
@@ -127,7 +129,7 @@ func TestExportedModels(t *testing.T) {
 				from, found := 0, false
 				for _, want := range e.Fields {
 					length := max(1, want.Length)
-					if found = f.Input == want.Input && f.Column == want.Column && f.Rows == want.Rows && f.Length == length; found {
+					if found = f.Input == want.Input && f.Column == want.Column && f.Rows == want.Rows && f.Length == length && (f.Computed != nil) == want.Computed && (f.Computed == nil || f.Name == want.Name); found {
 						break
 					}
 					from += length

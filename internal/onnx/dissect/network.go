@@ -107,7 +107,9 @@ func (b *builder) checkConstants() error {
 func (b *builder) ignored(n *Network) (notes []string) {
 	for _, in := range b.model.Graph.Inputs {
 		if !b.bound[in.Name] &&
-			!slices.ContainsFunc(n.Fields, func(f Field) bool { return f.Input == in.Name }) &&
+			!slices.ContainsFunc(n.Fields, func(f Field) bool {
+				return f.Input == in.Name || f.Computed != nil && slices.ContainsFunc(f.Computed.Sources, func(s Source) bool { return s.Input == in.Name })
+			}) &&
 			!slices.ContainsFunc(n.Dense, func(d Dense) bool { return d.Input == in.Name }) {
 			notes = append(notes, fmt.Sprintf("the output does not depend on the input %s: if it should, export the model with a tensor of its own for each input", wire.Quote(in.Name)))
 		}
@@ -139,13 +141,20 @@ func (b *builder) fields(n *Network, lists *lists) (map[place]int, error) {
 	for _, l := range b.lookUps {
 		j, ok := fields[l.place]
 		if !ok {
-			in := &b.inputs[l.input]
+			in := b.at(l.input)
 			j = len(n.Fields)
 			fields[l.place] = j
-			n.Fields = append(n.Fields, Field{
-				Name: in.columnRange(l.column, l.length), Input: in.Name, Column: l.column, Length: l.length,
+			f := Field{
+				Name: b.name(l), Input: in.Name, Column: l.column, Length: l.length,
 				Rows: limits[l], Float: in.Type.Floating(), Pad: -1,
-			})
+			}
+			if f.Computed, err = b.describe(l); err != nil {
+				return nil, err
+			}
+			if f.Computed != nil {
+				f.Input, f.Column = f.Computed.Sources[0].Input, f.Computed.Sources[0].Column
+			}
+			n.Fields = append(n.Fields, f)
 		}
 		n.Fields[j].Rows = min(n.Fields[j].Rows, limits[l])
 	}

@@ -159,14 +159,19 @@ func (p *probe) run(seeds ...uint64) (*graph.Tensor, error) {
 	for _, l := range p.lookUps {
 		places[l.value], offsets[l.value] = l.place, 1+l.offset
 	}
-	whole := map[graph.Value]bool{} // ids and other whole numbers
+	type interval struct{ first, count int }
+	whole := map[graph.Value]interval{} // ids and other whole numbers
 	ids := map[place]bool{}
 	for _, l := range p.lookUps {
 		ids[l.place] = true
 	}
 	for _, d := range p.numbers {
 		places[d.value] = d.place
-		whole[d.value] = ids[d.place] || !p.inputs[d.input].Type.Floating()
+		if ids[d.place] {
+			whole[d.value] = interval{0, 3}
+		} else if !p.inputs[d.input].Type.Floating() {
+			whole[d.value] = interval{1, 2} // an empty list may have no last item
+		}
 	}
 	inputs := make([]*graph.Tensor, len(p.head.Inputs))
 	for i, v := range p.head.Inputs {
@@ -179,8 +184,9 @@ func (p *probe) run(seeds ...uint64) (*graph.Tensor, error) {
 		random := rand.New(rand.NewPCG(seeds[at.row], uint64(at.input)<<40+uint64(at.column)<<20+uint64(offsets[v])))
 		t := graph.NewFloats(make([]float32, count), shape...)
 		for k := range t.Floats {
-			if t.Floats[k] = float32(random.Float64() - 0.5); whole[v] {
-				t.Floats[k] = float32(random.IntN(3))
+			t.Floats[k] = float32(random.Float64() - 0.5)
+			if w, ok := whole[v]; ok {
+				t.Floats[k] = float32(w.first + random.IntN(w.count))
 			}
 		}
 		inputs[i] = t

@@ -16,6 +16,8 @@ type value struct {
 	tensor   *wire.Tensor // nil, or a constant of the file
 	sequence []*value
 	list     bool // whether it is a sequence, which may be empty
+	picked   *picked
+	kept     []*value // if v is rows of which a row of data has only some: see picked.keep
 }
 
 // trace is a value that consists of elements.
@@ -62,8 +64,18 @@ func (b *builder) apply(name, op string, attributes graph.Attributes, inputs ...
 		if v.list {
 			return nil, fault.Inputf("node %s: operator %s of a sequence is not supported", wire.Quote(name), op)
 		}
-		if op == "Gather" && i == 0 && len(inputs) == 2 && inputs[1] != nil && inputs[1].trace != nil && v.trace == nil {
-			return b.lookUp(s)
+		if slices.ContainsFunc(inputs, func(v *value) bool { return v != nil && (v.picked != nil || v.kept != nil) }) {
+			return b.applyPicked(s)
+		}
+		if op == "Gather" && i == 0 && len(inputs) == 2 && inputs[1] != nil && v.trace == nil && b.isTable(v) {
+			if inputs[1].trace == nil && b.varies(inputs[1]) {
+				if t := b.retrace(inputs[1].head); t != nil {
+					s.inputs = []*value{v, {head: inputs[1].head, trace: t}}
+				}
+			}
+			if s.inputs[1].trace != nil {
+				return b.lookUp(s)
+			}
 		}
 		if v.tensor != nil {
 			if err := b.load(v, name); err != nil {
@@ -76,12 +88,22 @@ func (b *builder) apply(name, op string, attributes graph.Attributes, inputs ...
 			heads = true
 		}
 	}
+	if len(inputs) == 2 && inputs[0] != nil && inputs[1] != nil && slices.Contains(positional, op) && b.varies(inputs[1]) && (op != "Gather" || inputs[0].tensor == nil) {
+		if out, err := b.position(s); out != nil || err != nil {
+			return out, err
+		}
+	}
 	if traced {
 		if out, err := b.applyTrace(s, heads); out != nil || err != nil {
 			return out, err
 		}
 	}
 	return b.add(s)
+}
+
+// isTable reports whether v may be a table, which does not depend on the row.
+func (b *builder) isTable(v *value) bool {
+	return v.tensor != nil || v.head != graph.Absent && b.head.Values[v.head].Constant != nil
 }
 
 // add adds s to the head.
@@ -351,6 +373,10 @@ func (b *builder) materialise(v *value, s *step) error {
 	}
 	if v.list {
 		return fault.Inputf("node %s: operator %s of a sequence is not supported", wire.Quote(s.name), s.op)
+	}
+	if v.picked != nil {
+		_, err := b.applyPicked(s)
+		return err
 	}
 	if v.tensor != nil {
 		return b.load(v, s.name)

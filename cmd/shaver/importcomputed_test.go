@@ -1,0 +1,100 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// An import of encoded rows computes the ids that a graph computes. The logits are those of
+// onnxruntime for the same columns, whether the model is the .onnx file or one of our own. A
+// row whose id would be outside the table is malformed, and raw values are refused with what
+// to do.
+func TestComputedFields(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		header string
+		lists  bool   // whether the second column is one
+		bad    string // row
+		want   string // what the error about it says
+	}{
+		"buckets":   {"label,city,user,item,count", false, "1,2,7,60,5", `the id that follows from the row is 6, expected 0 to 5`},
+		"last-item": {"label,user,history", true, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			path := func(name string) string { return filepath.Join(folder, name) }
+			export := filepath.Join("..", "..", "testdata", "onnx", name+".legacy.onnx")
+			data, err := os.ReadFile(strings.TrimSuffix(export, ".onnx") + ".json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var e struct {
+				Raw    map[string][][]int64
+				Logits []float64
+			}
+			if err := json.Unmarshal(data, &e); err != nil {
+				t.Fatal(err)
+			}
+			text := c.header + "\n"
+			for r := range e.Logits {
+				text += fmt.Sprint(r % 2)
+				for _, column := range strings.Split(c.header, ",")[1:] {
+					var cell []string
+					for _, v := range e.Raw[column][r] {
+						cell = append(cell, strconv.FormatInt(v, 10))
+					}
+					text += "," + strings.Join(cell, "|")
+				}
+				text += "\n"
+			}
+			if err := os.WriteFile(path("rows.csv"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			command(t, "shaver", "model", "convert", export, path("own.safetensors"))
+			for _, model := range []string{export, path("own.safetensors")} {
+				command(t, "shaver", "dataset", "import", "csv", "--train", path("rows.csv"), "--test", path("rows.csv"), "--model", model, "--out", path("of "+filepath.Base(model)))
+				command(t, "shaver", "evaluate", "--model", model, "--dataset", path("of "+filepath.Base(model)), "--predictions", path("p.csv"), "--force")
+				f, err := os.Open(path("p.csv"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				lines, err := csv.NewReader(f).ReadAll()
+				f.Close()
+				if err != nil {
+					t.Fatal(err)
+				}
+				at := -1
+				for i, column := range lines[0] {
+					if column == "logit" {
+						at = i
+					}
+				}
+				for r, want := range e.Logits {
+					got, err := strconv.ParseFloat(lines[1+r][at], 64)
+					if err != nil || !(math.Abs(got-want) <= 2e-6) {
+						t.Fatalf("row %d has the logit %v (%v), expected %v", r, got, err, want)
+					}
+				}
+			}
+			if c.bad == "" {
+				return
+			}
+			if err := os.WriteFile(path("bad.csv"), []byte(c.header+"\n"+c.bad+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if message, code := failure(t, "dataset", "import", "csv", "--train", path("bad.csv"), "--model", export, "--out", path("bad")); code != 42 || !strings.Contains(message, c.want) {
+				t.Errorf("exit code %d and %q, expected 42 and %q", code, message, c.want)
+			}
+			if message, code := failure(t, "dataset", "import", "csv", "--raw", path("rows.csv"), "--model", export, "--out", path("raw")); code == 0 || !strings.Contains(message, "import rows of ids with --train") {
+				t.Errorf("exit code %d and %q, expected the remedy", code, message)
+			}
+		})
+	}
+}
