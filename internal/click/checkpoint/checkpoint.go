@@ -261,6 +261,9 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 	if err := checkDigest(name, data, metadata); err != nil {
 		return nil, err
 	}
+	if c.Origins, err = originsOf(metadata); err != nil {
+		return nil, c.inputf("%w", err)
+	}
 	if is, err := c.takeGraph(metadata); is {
 		if err == nil {
 			err = c.takeIdentities(metadata)
@@ -298,9 +301,6 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 		return nil, fault.Inputf("%s: %w", name, err)
 	}
 	c.Training = metadata[metaTraining]
-	if c.Origins, err = originsOf(metadata); err != nil {
-		return nil, c.inputf("%w", err)
-	}
 	if err := c.recognise(said, nil, sidecar); err != nil {
 		return nil, err
 	}
@@ -399,7 +399,7 @@ func (c *Checkpoint) Digest() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// WriteDense writes the canonical file, with Training and Identities, to path, all of it or nothing, and returns its
+// WriteDense writes the canonical file, with Training, Origins and Identities, to path, all of it or nothing, and returns its
 // length in bytes. PyTorch users load it with safetensors.torch.load_file and
 // load_state_dict.
 func WriteDense(path string, c *Checkpoint) (int64, error) {
