@@ -144,6 +144,9 @@ func TestWaysOfIDs(t *testing.T) {
 		"shapes": func(s *sample) {
 			s.ea(node("Unsqueeze", names{"i", "[0]"}, names{"q"}), node("Transpose", names{"q"}, names{"r"}), node("Reshape", names{"r", "[-1]"}, names{"k"}), gather)
 		},
+		"rows by GatherND": func(s *sample) {
+			s.ea(node("Unsqueeze", names{"i", "[1]"}, names{"k"}), node("GatherND", names{"a", "k"}, names{"ea"}))
+		},
 		"table renamed": func(s *sample) {
 			s.ea(node("Identity", names{"a"}, names{"a2"}), node("Gather", names{"a2", "i"}, names{"ea"}))
 		},
@@ -317,6 +320,21 @@ func TestOutput(t *testing.T) {
 		}
 		if err == nil || !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) || !slices.Equal(fault.Settings(err), c.settings) {
 			t.Errorf("%+v: error %v with the settings %q, expected %q with %q", c.o, err, fault.Settings(err), c.want, c.settings)
+		}
+	}
+}
+
+// A logit may be one of several that are divided by a constant, or the largest of several.
+func TestOutputOfSeveral(t *testing.T) {
+	s := newSample()
+	s.initializers = append(s.initializers, onnxtest.Floats("half", []float32{.5}))
+	s.outputs = append(s.outputs, onnxtest.Value("d", float32s, -1, 5), onnxtest.Value("m", float32s, -1), onnxtest.Value("p", float32s, -1))
+	s.after = append(s.after, node("Add", names{"h", "h"}, names{"v"}), node("Div", names{"v", "half"}, names{"d"}), node("ReduceMax", names{"d", "[1]"}, names{"m"}, attr("keepdims", 0)),
+		node("Sigmoid", names{"d"}, names{"s"}), node("ReduceMax", names{"s", "[1]"}, names{"p"}, attr("keepdims", 0)))
+	for output, want := range map[string]string{"d[3]": "the output, which has no Sigmoid", "m": "the output, which has no Sigmoid", "p": "comes from ReduceMax"} {
+		n, err := s.dissect(t, Options{Output: output})
+		if err == nil && n.Logit != want || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %+v, expected %q", output, err, n, want)
 		}
 	}
 }

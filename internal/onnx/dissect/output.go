@@ -135,19 +135,35 @@ func (t *trail) back() (*graph.Node, error) {
 }
 
 // unbounded reports whether the result of n can be any number. It takes the product with a
-// constant for what it multiplies.
+// constant for what it multiplies, and the largest of several for the first of them.
 func (t *trail) unbounded(n *graph.Node) bool {
-	for n != nil && (n.Op == "Div" || n.Op == "Mul") && t.head.Values[n.Inputs[1]].Constant != nil {
-		before := trail{t.builder, n.Inputs[0], 0}
-		count, err := graph.Count(t.head.Values[before.value].Shape)
-		if err != nil || count != 1 {
+	at := *t
+	for n != nil && !slices.Contains(unbounded, n.Op) {
+		from, to := t.head.Values[n.Inputs[0]].Shape, t.head.Values[at.value].Shape
+		before, err := graph.Count(from)
+		if err != nil {
 			return false
 		}
-		if n, err = before.back(); err != nil {
+		count, err := graph.Count(to)
+		if err != nil {
+			return false
+		}
+		switch {
+		case before == 1, (n.Op == "ReduceMax" || n.Op == "ReduceMin") && count == 1:
+			at.element = 0
+		case !slices.Equal(from, to):
+			return false
+		}
+		scaled := (n.Op == "Div" || n.Op == "Mul") && t.head.Values[n.Inputs[1]].Constant != nil
+		if !scaled && n.Op != "ReduceMax" && n.Op != "ReduceMin" {
+			return false
+		}
+		at.value = n.Inputs[0]
+		if n, err = at.back(); err != nil {
 			return false
 		}
 	}
-	return n != nil && slices.Contains(unbounded, n.Op)
+	return n != nil
 }
 
 // pick returns the element as a value of one element.

@@ -55,6 +55,9 @@ var elementwise = map[string]bool{
 
 // apply applies an operator in its newest form.
 func (b *builder) apply(name, op string, attributes graph.Attributes, inputs ...*value) ([]*value, error) {
+	if b.readsRows(op, attributes, inputs) {
+		return b.gatherRows(name, inputs)
+	}
 	s := &step{name: name, op: op, attributes: attributes, inputs: inputs}
 	traced, heads := false, false
 	for i, v := range inputs {
