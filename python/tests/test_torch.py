@@ -210,7 +210,7 @@ def test_module_with_a_history(tmp_path: Path) -> None:
 def round_trip(model: shaver.Model, module: nn.Module, ds: shaver.Dataset, tables: set[str], folder: Path) -> None:
     """Scores and prunes an exported module in Python and by the commands."""
     scores = shaver.score(model, ds, estimator="multilinear", baseline="zero", out=folder / "scores.arrow")
-    command("score", "--model", model.path, "--dataset", ds.paths[0], "--estimator", "multilinear", "--out", folder / "want.arrow")
+    command("score", "--model", model.path, "--dataset", ds.paths[0], "--estimator", "multilinear", "--baseline", "zero", "--out", folder / "want.arrow")
     assert (folder / "scores.arrow").read_bytes() == (folder / "want.arrow").read_bytes()
     for field in scores.document["fields"]:
         top = scores.top(field["name"], 100)
