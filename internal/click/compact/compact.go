@@ -67,6 +67,14 @@ type Parts struct {
 	// Codebook holds the values that stand for dropped entries, in the order of a baseline
 	// (model.Architecture.BaselineSize). Look-ups that read the same rows have the same values.
 	Codebook []float32
+	// Quantizers and Positions are used by Mixed only, in place of Rows, Columns and Steps, and
+	// Fields and Codebook are then not read. Positions codes the quantizers of the codebook, and
+	// for each field which rows are listed, then the quantizer and the kept columns of each of
+	// these. Values holds the codebook, unless its values are 0, and then the kept entries, row
+	// by row. The values of a quantizer take its number of bits, from the lowest bit of the first
+	// byte on, without gaps.
+	Quantizers []Quantizer
+	Positions  []byte
 }
 
 // columnBytes returns the size of one column number in the form columns.

@@ -23,10 +23,12 @@ type Table struct {
 	ids      int       // number of ids of a row of data, Width
 	narrow   bool      // whether no table has more than maxNarrow columns
 	fields   []field
-	looks    []look    // what a row of data reads, field by field
-	empty    []float32 // [D], the embedding of a row without kept entries
-	codebook []float32 // a baseline
-	entries  []byte    // all kept values
+	looks    []look      // what a row of data reads, field by field
+	empty    []float32   // [D], the embedding of a row without kept entries
+	codebook []float32   // a baseline
+	entries  []byte      // all kept values
+	palette  []Quantizer // Mixed: the quantizers
+	decoded  []decoded   // Mixed: the quantizers, ready to read values
 }
 
 // field is one field of a Table.
@@ -34,17 +36,20 @@ type field struct {
 	layout    layout // the form, for fast comparison
 	narrow    bool   // Table.narrow
 	size, dim int
-	before    int       // number of kept entries of all previous fields
-	listing   []uint64  // narrow tables: one word per 32 rows; nil if groups holds all rows
-	groups    []group   // narrow tables: masks of the rows
-	width     int       // bytes of a row's bitmap, or of a column's number
-	ends      uint64    // in 8 bytes of the form columns, the bits that mark the end of a row
-	step      int       // numbers per 8 bytes of the form columns
-	endShift  int       // log2 of the bits per number
-	codebook  []float32 // [d]
-	columns   []byte    // the field's part of Parts.Columns
-	blocks    []block   // blocks of 1<<shift rows; nil in narrow tables
-	shift     int       // log2 of the rows per block, at most 6
+	before    int          // number of kept entries of all previous fields
+	listing   []uint64     // narrow tables: one word per 32 rows; nil if groups holds all rows
+	groups    []group      // narrow tables: masks of the rows
+	segments  int          // Mixed: segments per row
+	some      bool         // Mixed: whether the groups hold the listed segments only
+	mixed     []mixedGroup // Mixed: masks of the segments
+	width     int          // bytes of a row's bitmap, or of a column's number
+	ends      uint64       // in 8 bytes of the form columns, the bits that mark the end of a row
+	step      int          // numbers per 8 bytes of the form columns
+	endShift  int          // log2 of the bits per number
+	codebook  []float32    // [d]
+	columns   []byte       // the field's part of Parts.Columns
+	blocks    []block      // blocks of 1<<shift rows; nil in narrow tables
+	shift     int          // log2 of the rows per block, at most 6
 	values    reader
 	Field
 }
@@ -122,6 +127,9 @@ func isNarrow(a *model.Architecture) bool {
 // Its use of memory is proportional to the size of parts and the number of look-ups, even
 // if the sizes in a are wrong.
 func New(a *model.Architecture, v Encoding, parts *Parts) (*Table, error) {
+	if v == Mixed {
+		return newMixed(a, parts)
+	}
 	spans := a.Spans()
 	if len(parts.Fields) != len(spans) || len(parts.Codebook) != a.BaselineSize() || v == Int8 && len(parts.Steps) != 2*len(spans) || v.Size() == 0 {
 		return nil, fmt.Errorf("parts have %d fields, %d codebook values and %d steps, expected %d fields with %d codebook values", len(parts.Fields), len(parts.Codebook), len(parts.Steps), len(spans), a.BaselineSize())
@@ -236,6 +244,7 @@ const (
 	everything
 	bitmaps
 	columnLists
+	coded
 )
 
 // check checks the numbers of the field's description.
@@ -402,6 +411,19 @@ func (t *Table) Rows(each func(x []float32, dropped []bool)) {
 	for j := range t.fields {
 		f := &t.fields[j]
 		x, kept, dropped := make([]float32, f.dim), make([]float32, f.dim), make([]bool, f.dim)
+		if t.values == Mixed {
+			for i := range f.size {
+				copy(x, f.codebook)
+				for c := range dropped {
+					dropped[c] = true
+				}
+				if f.layout != nothing {
+					t.readMixed(x, dropped, f, i)
+				}
+				each(x, dropped)
+			}
+			continue
+		}
 		structure := *f
 		structure.values = reader{} // returns 1 for every value
 		for i := range f.size {
