@@ -67,12 +67,17 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *fi
 	if a.Kind == model.Graph {
 		version = graphVersion
 	}
+	return c.compactWith(tensors, version, map[string]string{metaFields: string(mustMarshal(fields))})
+}
+
+// compactWith returns the compact file of c with the given tensors and some of its metadata.
+func (c *Checkpoint) compactWith(tensors map[string]Tensor, version string, some map[string]string) *file {
 	metadata := c.metadata(map[string]string{
 		metaCompact:      version,
 		metaEmbeddingKey: c.EmbeddingKey,
-		metaFields:       string(mustMarshal(fields)),
-		metaDigest:       seal.Blank, // WriteCompact replaces it
+		metaDigest:       seal.Blank, // file.seal replaces it
 	})
+	maps.Copy(metadata, some)
 	c.describe(metadata)
 	return newFile(tensors, metadata)
 }
@@ -217,8 +222,8 @@ func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
 // takeCompact sets Compact from the tensors of the compact form. In Tensors it replaces
 // them by the table's tensor, without data.
 func (c *Checkpoint) takeCompact(metadata map[string]string) error {
-	if v := metadata[metaCompact]; v != compactVersion && v != unsealedVersion {
-		return fault.Inputf("version %s, expected %s", tensor.Quote(v), compactVersion)
+	if v := metadata[metaCompact]; v != compactVersion && v != unsealedVersion && v != mixedVersion {
+		return fault.Inputf("version %s, expected %s or %s", tensor.Quote(v), compactVersion, mixedVersion)
 	}
 	var s family.Statement
 	if err := unmarshalArchitecture(metadata, &s); err != nil {
@@ -245,8 +250,8 @@ func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 
 // takeCompactGraph is takeCompact for a model of Kind Graph, whose architecture is known.
 func (c *Checkpoint) takeCompactGraph(metadata map[string]string) error {
-	if v := metadata[metaCompact]; v != graphVersion {
-		return fault.Inputf("version %s, expected %s for a model of kind %s", tensor.Quote(v), graphVersion, model.Graph)
+	if v := metadata[metaCompact]; v != graphVersion && v != mixedVersion {
+		return fault.Inputf("version %s, expected %s or %s for a model of kind %s", tensor.Quote(v), graphVersion, mixedVersion, model.Graph)
 	}
 	if key := metadata[metaEmbeddingKey]; key != graphEmbedding {
 		return fault.Inputf("metadata %s is %s, expected %s", metaEmbeddingKey, tensor.Quote(key), graphEmbedding)
@@ -273,7 +278,7 @@ func checkDigest(name string, data []byte, metadata map[string]string) error {
 	version := metadata[metaCompact]
 	_, isComposed := metadata[metaComposed]
 	switch {
-	case !sealed && !isComposed && version != compactVersion && version != graphVersion: // takeCompact refuses unknown versions
+	case !sealed && !isComposed && version != compactVersion && version != graphVersion && version != mixedVersion: // takeCompact refuses unknown versions
 		return nil
 	case sealed && version == unsealedVersion:
 		return fault.Inputf("%s is damaged: compact files of version %s have no digest", name, unsealedVersion)
@@ -284,6 +289,26 @@ func checkDigest(name string, data []byte, metadata map[string]string) error {
 // takeParts removes the tensors of the compact form from Tensors, and sets Compact. It adds
 // the tensor of the tables under the given key, without data. a has the layout.
 func (c *Checkpoint) takeParts(key string, a *model.Architecture, metadata map[string]string) error {
+	take := c.takeFields
+	if metadata[metaCompact] == mixedVersion {
+		take = c.takeMixed
+	}
+	if err := take(a, metadata); err != nil {
+		return err
+	}
+	keys := c.Keys[:0]
+	for _, key := range c.Keys {
+		if _, ok := c.Tensors[key]; ok {
+			keys = append(keys, key)
+		}
+	}
+	c.Keys = keys
+	c.add(key, Tensor{DType: F32, Shape: embeddingShape(a)})
+	return nil
+}
+
+// takeFields sets Compact from the tensors of the versions up to 4, and removes them.
+func (c *Checkpoint) takeFields(a *model.Architecture, metadata map[string]string) error {
 	var fields []compact.Field
 	if err := json.Unmarshal([]byte(metadata[metaFields]), &fields); err != nil {
 		return fault.Inputf("metadata %s: %w", metaFields, err)
@@ -333,14 +358,6 @@ func (c *Checkpoint) takeParts(key string, a *model.Architecture, metadata map[s
 	if c.Compact, err = compact.New(a, v, parts); err != nil {
 		return fault.Inputf("%w", err)
 	}
-	keys := c.Keys[:0]
-	for _, key := range c.Keys {
-		if _, ok := c.Tensors[key]; ok {
-			keys = append(keys, key)
-		}
-	}
-	c.Keys = keys
-	c.add(key, Tensor{DType: F32, Shape: embeddingShape(a)})
 	return nil
 }
 

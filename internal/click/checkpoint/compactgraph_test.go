@@ -117,7 +117,7 @@ func TestCompactGraphRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		for key, test := range map[string]struct{ value, want string }{
-			metaCompact:      {"3", `m: compact form: version "3", expected 4 for a model of kind graph`},
+			metaCompact:      {"3", `m: compact form: version "3", expected 4 or 5 for a model of kind graph`},
 			metaEmbeddingKey: {"head.x", `m: compact form: metadata shaver.embedding_key is "head.x", expected embedding`},
 			metaFields:       {`[{"form":"none"}]`, "m: compact form: parts have 1 fields"},
 			metaArchitecture: {strings.Replace(f.metadata[metaArchitecture], `"field_dims":[`, `"field_dims":[0,`, 1), "m: metadata shaver.architecture: "},
@@ -145,7 +145,7 @@ func TestCompactGraphRefuses(t *testing.T) {
 		wantInput(t, err, "m is damaged: its digest is missing")
 		bare[metaCompact] = unsealedVersion
 		_, err = Parse("m", fileBytes(f.entries, bare))
-		wantInput(t, err, `m: compact form: version "2", expected 4 for a model of kind graph`)
+		wantInput(t, err, `m: compact form: version "2", expected 4 or 5 for a model of kind graph`)
 	}
 	c := fmOf(t, 4, 2)
 	f, err := c.compact(make([]bool, 8), make([]float32, 4), compact.Float32)

@@ -65,6 +65,9 @@ func leastMixed(a *model.Architecture) int {
 	return (4*a.Parameters() + MaxInflation - 1) / MaxInflation
 }
 
+// Bytes returns the number of bytes that parts of Mixed take in a file.
+func (p *Parts) Bytes() int { return p.mixedBytes() + quantizerBytes*len(p.Quantizers) }
+
 // mixedBytes returns the number of bytes of positions and values.
 func (p *Parts) mixedBytes() int { return len(p.Positions) + len(p.Values) }
 
@@ -92,10 +95,10 @@ type mixedWriter struct {
 // quantizer, unless they are stored exactly.
 func (e *mixedWriter) line(s *model.Span, given []uint8) error {
 	line := e.parts.Codebook[s.Baseline : s.Baseline+s.Dim]
-	number := zeroLine
+	number := ZeroLine
 	if len(given) > 0 {
 		number = int(given[0])
-		if number >= len(e.parts.Quantizers) {
+		if number >= len(e.parts.Quantizers) && number != ZeroLine {
 			panic(fmt.Sprintf("compact: EncodeMixed: codebook with quantizer %d of %d", number, len(e.parts.Quantizers)))
 		}
 	} else if slices.ContainsFunc(line, func(v float32) bool { return math.Float32bits(v) != 0 }) {
@@ -114,7 +117,9 @@ func (e *mixedWriter) line(s *model.Span, given []uint8) error {
 		}
 	}
 	e.codeNumber(&e.codebook, number)
-	if number != zeroLine {
+	if number == ZeroLine {
+		clear(line)
+	} else {
 		q := e.parts.Quantizers[number]
 		for c, v := range line {
 			n, value := q.Nearest(v)
@@ -286,8 +291,9 @@ func (r *mixedReader) take(number, n int) error {
 // line reads the values of a span in the codebook.
 func (r *mixedReader) line(s *model.Span) error {
 	number := r.codeNumber(&r.codebook, 0)
+	r.table.lines = append(r.table.lines, uint8(number))
 	line := r.table.codebook[s.Baseline : s.Baseline+s.Dim]
-	if number != zeroLine {
+	if number != ZeroLine {
 		from := r.bit
 		if err := r.take(number, s.Dim); err != nil {
 			return err
@@ -472,7 +478,7 @@ func (t *Table) Palette() *Palette {
 	if t.values != Mixed {
 		return nil
 	}
-	p := &Palette{Quantizers: slices.Clone(t.palette)}
+	p := &Palette{Quantizers: slices.Clone(t.palette), Codebook: slices.Clone(t.lines)}
 	for j := range t.fields {
 		f := &t.fields[j]
 		x := make([]float32, f.dim)
@@ -485,6 +491,23 @@ func (t *Table) Palette() *Palette {
 		}
 	}
 	return p
+}
+
+// Memory returns the number of bytes that a Table of Mixed needs to read rows: the values of
+// the file, the codebook, the quantizers and the index.
+func (t *Table) Memory() int64 {
+	bytes := len(t.entries) + 4*len(t.codebook)
+	if &t.empty[0] != &t.codebook[0] {
+		bytes += 4 * len(t.empty)
+	}
+	for i := range t.decoded {
+		bytes += 4 * len(t.decoded[i].levels)
+	}
+	for j := range t.fields {
+		f := &t.fields[j]
+		bytes += 8*len(f.listing) + 16*len(f.mixed)
+	}
+	return int64(bytes)
 }
 
 // quantizerBytes is the number of bytes of a quantizer in a file.

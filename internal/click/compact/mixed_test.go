@@ -29,7 +29,7 @@ func drawPalette(t *rapid.T, s *sample) *Palette {
 	}
 	if rapid.Bool().Draw(t, "codebook") {
 		for range s.layout.Spans() {
-			p.Codebook = append(p.Codebook, uint8(rapid.IntRange(0, len(p.Quantizers)-1).Draw(t, "line")))
+			p.Codebook = append(p.Codebook, uint8(rapid.SampledFrom([]int{0, len(p.Quantizers) - 1, ZeroLine}).Draw(t, "line")))
 		}
 	}
 	return p
@@ -44,7 +44,9 @@ func (s *sample) rounded(p *Palette) *sample {
 		}
 		if p.Codebook != nil {
 			for c := span.Baseline; c < span.Baseline+span.Dim; c++ {
-				_, r.codebook[c] = p.Quantizers[p.Codebook[j]].Nearest(s.codebook[c])
+				if r.codebook[c] = 0; p.Codebook[j] != ZeroLine {
+					_, r.codebook[c] = p.Quantizers[p.Codebook[j]].Nearest(s.codebook[c])
+				}
 			}
 		}
 	}
@@ -74,7 +76,6 @@ func TestMixed(t *testing.T) {
 			t.Fatalf("fields %v, the parts have %v", table.Fields(), parts.Fields)
 		}
 		again := table.Palette()
-		again.Codebook = p.Codebook
 		second, err := EncodeMixed(s.layout, r.table, s.dropped, table.Codebook(), again)
 		if err != nil {
 			t.Fatal(err)

@@ -12,9 +12,6 @@ type positions struct {
 	last     int         // whether the row before is listed
 }
 
-// zeroLine is coded in place of a quantizer if all values of a span in the codebook are 0.
-const zeroLine = 15
-
 func newPositions(c *coder) *positions {
 	return &positions{coder: c, codebook: newNumberModel(), number: newNumberModel()}
 }

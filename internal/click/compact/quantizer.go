@@ -25,6 +25,9 @@ type Quantizer struct {
 // MaxQuantizers is the largest number of quantizers of a palette.
 const MaxQuantizers = 15
 
+// ZeroLine stands for the values 0 in Palette.Codebook.
+const ZeroLine = MaxQuantizers
+
 // Palette says how the values of the rows are stored.
 type Palette struct {
 	// Quantizers are shared by all fields. There are 1 to MaxQuantizers.
@@ -32,9 +35,10 @@ type Palette struct {
 	// Rows holds the number of the quantizer of each row of all spans, [sum of Span.Rows],
 	// in the order of model.Architecture.Spans. It is 0 for rows without a kept entry.
 	Rows []uint8
-	// Codebook holds the number of the quantizer of each span's values in the codebook, to
-	// the nearest of which they are rounded, [spans]. If it is nil, they are stored exactly
-	// with the fewest bits of 0, 16 and 32, which may add two quantizers to the palette.
+	// Codebook holds the number of the quantizer of each span's values in the codebook,
+	// [spans]. ZeroLine stands for the value 0, which takes no bits. If Codebook is nil, the
+	// values are stored exactly with the fewest bits of 0, 16 and 32, which may add two
+	// quantizers to the palette.
 	Codebook []uint8
 }
 

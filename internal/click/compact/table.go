@@ -29,6 +29,7 @@ type Table struct {
 	entries  []byte      // all kept values
 	palette  []Quantizer // Mixed: the quantizers
 	decoded  []decoded   // Mixed: the quantizers, ready to read values
+	lines    []uint8     // Mixed: the quantizers of the codebook
 }
 
 // field is one field of a Table.

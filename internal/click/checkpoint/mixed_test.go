@@ -1,0 +1,163 @@
+package checkpoint
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/compact"
+)
+
+// paletteOf returns a palette with all numbers of bits, which the rows of c use in turn.
+func paletteOf(c *Checkpoint) *compact.Palette {
+	p := &compact.Palette{Quantizers: []compact.Quantizer{
+		{Bits: 32}, {Bits: 16}, {Bits: 8, Origin: -3.5, Step: .03}, {Bits: 4, Origin: -3, Step: .4}, {Bits: 3, Origin: -3, Step: .8}, {Bits: 2, Origin: -2, Step: 1.25},
+	}}
+	pads := c.Architecture.PadRows()
+	for _, s := range c.Architecture.Spans() {
+		for i := range s.Rows {
+			number := uint8(0)
+			if _, pad := slices.BinarySearch(pads, s.Row+i); !pad {
+				number = uint8((s.Row + i) % len(p.Quantizers))
+			}
+			p.Rows = append(p.Rows, number)
+		}
+		p.Codebook = append(p.Codebook, uint8(s.Row%3))
+	}
+	return p
+}
+
+// A file with a quantizer for each row reads as the table of the rounded values with its
+// logits, for models with one table and with several.
+func TestMixed(t *testing.T) {
+	models := []*Checkpoint{graphOf(t, "ncf.dynamo"), graphOf(t, "recbole-autoint.dynamo")}
+	for _, dim := range []int{1, 3, 16, 17, 70} {
+		models = append(models, fmOf(t, 40, dim))
+	}
+	for _, c := range models {
+		a := &c.Architecture
+		n := a.Parameters()
+		for _, kept := range []int{0, 1, n / 8, n - 1, n} {
+			dropped := make([]bool, n)
+			for i := range dropped {
+				dropped[i] = i*7919%n >= kept // 7919 is coprime to every length here
+			}
+			p, baseline := paletteOf(c), bookOf(c)
+			table, err := c.Embedding()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for j, s := range a.Spans() {
+				for _, r := range s.Readers() {
+					for k := range s.Dim {
+						_, baseline[r.Baseline+k] = p.Quantizers[p.Codebook[j]].Nearest(baseline[r.Baseline+k])
+					}
+				}
+				for i := range s.Rows * s.Dim {
+					if e := &table[s.Entry+i]; dropped[s.Entry+i] {
+						*e = baseline[s.Baseline+i%s.Dim]
+					} else {
+						_, *e = p.Quantizers[p.Rows[s.Row+i/s.Dim]].Nearest(*e)
+					}
+				}
+			}
+			path := filepath.Join(t.TempDir(), "m.safetensors")
+			bytes, err := WriteMixed(path, c, dropped, bookOf(c), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Read(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Compact == nil || got.Compact.Encoding() != compact.Mixed || got.Compact.Kept() != kept {
+				t.Fatalf("the file keeps %d entries as %s, expected %d", got.Compact.Kept(), got.Compact.Encoding(), kept)
+			}
+			if mask, book, err := got.Pruned(); err != nil || !slices.Equal(mask, dropped) || !slices.Equal(book, baseline) {
+				t.Errorf("another mask or codebook came back: %v", err)
+			}
+			want := c.WithEmbedding(table)
+			checkSame(t, got, want)
+			checkModel(t, path, want)
+			again := got.Compact.Palette()
+			size, err := got.MixedFootprint(dropped, baseline, again)
+			if memory := got.Compact.Memory(); err != nil || size.File != bytes || size.Memory != memory || size.Table >= bytes {
+				t.Errorf("a footprint of %+v for a file of %d bytes that takes %d in memory: %v", size, bytes, memory, err)
+			}
+			second := path + "2"
+			if _, err := WriteMixed(second, got, dropped, baseline, again); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after, err := os.ReadFile(second); err != nil || string(after) != string(before) {
+				t.Errorf("a file that is written again has other bytes: %v", err)
+			}
+		}
+	}
+}
+
+func TestMixedRefuses(t *testing.T) {
+	c := fmOf(t, 60, 16)
+	f, _, err := c.mixed(every(960, 3), make([]float32, 32), paletteOf(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Parse("m", resealed(f.entries, f.metadata)); err != nil {
+		t.Fatal(err)
+	}
+	metadata := maps.Clone(f.metadata)
+	metadata[metaFields] = "[]"
+	_, err = Parse("m", resealed(f.entries, metadata))
+	wantInput(t, err, "m: compact form: metadata shaver.fields: version 5 has none")
+	_, err = Parse("m", unsealed(f.entries, f.metadata))
+	wantInput(t, err, "m is damaged: its digest is missing")
+	for i, e := range f.entries {
+		want := map[string]string{
+			tensorPalette: "m: compact form: expected tensor shaver.palette of type U8 and shape [*], found I8 [54]", tensorPositions: "tensor shaver.positions", tensorValues: "tensor shaver.values",
+		}[e.key]
+		if want == "" {
+			continue
+		}
+		entries := slices.Clone(f.entries)
+		entries[i].DType = I8
+		_, err := Parse("m", resealed(entries, f.metadata))
+		wantInput(t, err, want)
+		entries[i] = entry{e.key, Tensor{DType: U8, Shape: []int{len(e.Data) - 1}, Data: e.Data[1:]}}
+		_, err = Parse("m", resealed(entries, f.metadata))
+		wantInput(t, err, "m: compact form: ")
+		_, err = Parse("m", resealed(append(entries[:i:i], entries[i+1:]...), f.metadata))
+		wantInput(t, err, "m: compact form: expected tensor "+e.key)
+	}
+	entries := append(slices.Clone(f.entries), entry{c.EmbeddingKey, tensor.FromFloat32s([]int{1}, []float32{1})})
+	_, err = Parse("m", resealed(entries, f.metadata))
+	wantInput(t, err, "is stored both as a tensor and in compact form")
+}
+
+// Every flipped bit of the file is refused.
+func TestMixedDigest(t *testing.T) {
+	c := fmOf(t, 3, 2)
+	path := filepath.Join(t.TempDir(), "m")
+	if _, err := WriteMixed(path, c, every(6, 2), make([]float32, 4), paletteOf(c)); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range data {
+		for bit := range 8 {
+			data[at] ^= 1 << bit
+			if _, err := Parse("m", data); !fault.IsInput(err) {
+				t.Fatalf("byte %d, bit %d: %v", at, bit, err)
+			}
+			data[at] ^= 1 << bit
+		}
+	}
+}
