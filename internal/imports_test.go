@@ -84,6 +84,7 @@ prune/nightly:                base/atomicfile base/fault base/filelock base/file
 # of gonum/plot; report opens no file, but is not pure because its imports are not
 prune/sweep:                  value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores base/files
 prune/benchmark: prune/sweep
+prune/rate:                   pure click/compact click/model
 prune/gate:                   click/evaluate num/loss prune/sweep base/fault base/files click/checkpoint click/model data/measure
 prune/cut:              base/fault click/checkpoint click/compact click/evaluate data/dataset data/measure jobs/scores num/loss prune/sweep value/mask
 prune/delta:            base/atomicfile base/fault click/checkpoint data/arrowio

@@ -1,0 +1,170 @@
+package rate
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
+)
+
+// Measured is what Search needs to know about pruned tables.
+type Measured struct {
+	Loss                         float64   // calibrated loss of validation rows before rounding, in nat
+	Curvature, CodebookCurvature []float64 // as in Tables
+}
+
+// Search finds, along an order of the entries, the tables whose loss is least.
+type Search struct {
+	Architecture *model.Architecture
+	Entries      []float32 // the unpruned tables
+	Codebook     []float32
+	Order        []int32 // entries in the order in which they are dropped
+	Most         int     // number of entries that may be dropped
+	// Measure measures tables of which the given entries are dropped, [Parameters].
+	Measure func(ctx context.Context, dropped []bool) (*Measured, error)
+}
+
+// Found is a choice of what to drop and how to round what is kept.
+type Found struct {
+	*Choice
+	Dropped []bool
+	Loss    float64 // of Measured
+}
+
+// shrink is the ratio between the numbers of kept entries that Bytes compares first, and patience
+// is how many of them may be worse than the best one before it stops. Where nearly everything
+// fits, dropping begins by costing positions, so the loss may rise before it falls.
+const (
+	shrink   = .75
+	patience = 3
+)
+
+// Kept returns the choice for tables of which the first drop entries of the order are dropped. Its
+// rise of the loss is at most rise, in nat, and its bytes are fewest.
+func (s *Search) Kept(ctx context.Context, drop int, rise float64) (*Found, error) {
+	c, found, err := s.chooser(ctx, drop)
+	if err != nil {
+		return nil, err
+	}
+	found.Choice, err = c.Rise(rise)
+	return found, err
+}
+
+// Bytes returns the choice with the least expected loss whose tables take at most the given
+// number of bytes. It compares several numbers of kept entries. Bytes returns nil if even the
+// smallest tables are larger.
+//
+// It begins with the most entries that fit if all have the fewest bits, and keeps fewer until
+// that is worse. Then it tries the numbers between the best one and its neighbours.
+func (s *Search) Bytes(ctx context.Context, bytes int) (best *Found, err error) {
+	drops, at, worse := s.drops(bytes), -1, 0
+	try := func(drop int) (better bool, err error) {
+		c, found, err := s.chooser(ctx, drop)
+		if err != nil {
+			return false, err
+		}
+		found.Choice, err = c.Bytes(bytes)
+		if err != nil || found.Choice == nil { // the codebook may need more bits than drops expects
+			return false, err
+		}
+		if better = best == nil || found.Loss+found.Rise < best.Loss+best.Rise; better {
+			best = found
+		}
+		return better, nil
+	}
+	for i, drop := range drops {
+		better, err := try(drop)
+		if err != nil {
+			return nil, err
+		}
+		worse++
+		if better {
+			at, worse = i, 0
+		}
+		if best != nil && worse == patience {
+			break
+		}
+	}
+	for _, next := range []int{at - 1, at + 1} {
+		if at < 0 || next < 0 || next >= len(drops) {
+			continue
+		}
+		n := float64(len(s.Order))
+		middle := len(s.Order) - int(math.Sqrt((n-float64(drops[at]))*(n-float64(drops[next]))))
+		if middle == drops[at] || middle == drops[next] {
+			continue
+		}
+		if _, err := try(middle); err != nil {
+			return nil, err
+		}
+	}
+	return best, nil
+}
+
+// chooser measures the tables without the first drop entries of the order.
+func (s *Search) chooser(ctx context.Context, drop int) (*Chooser, *Found, error) {
+	found := &Found{Dropped: make([]bool, len(s.Order))}
+	for _, i := range s.Order[:drop] {
+		found.Dropped[i] = true
+	}
+	m, err := s.Measure(ctx, found.Dropped)
+	if err != nil {
+		return nil, nil, err
+	}
+	found.Loss = m.Loss
+	return NewChooser(&Tables{s.Architecture, s.Entries, found.Dropped, s.Codebook, m.Curvature, m.CodebookCurvature}), found, nil
+}
+
+// drops returns the numbers of dropped entries whose tables may fit in the given number of bytes,
+// ascending.
+func (s *Search) drops(bytes int) (all []int) {
+	n := len(s.Order)
+	for kept := float64(n); ; kept *= shrink {
+		drop := n - int(kept)
+		if drop >= s.Most {
+			drop = s.Most
+		}
+		if len(all) > 0 || s.least(drop) <= bytes {
+			all = append(all, drop)
+		}
+		if drop == s.Most {
+			return slices.Compact(all)
+		}
+	}
+}
+
+// least returns the bytes of tables without the first drop entries of the order, if all values
+// have the fewest bits.
+func (s *Search) least(drop int) int {
+	dropped := make([]bool, len(s.Order))
+	for _, i := range s.Order[:drop] {
+		dropped[i] = true
+	}
+	spans := s.Architecture.Spans()
+	last := &spans[len(spans)-1]
+	p := &compact.Palette{Quantizers: []compact.Quantizer{{Bits: seeds[0], Step: 1}}, Rows: make([]uint8, last.Row+last.Rows), Codebook: make([]uint8, len(spans))}
+	for _, row := range s.Architecture.PadRows() {
+		if p.Rows[row] = 1; len(p.Quantizers) == 1 {
+			p.Quantizers = append(p.Quantizers, compact.Quantizer{Bits: 32})
+		}
+	}
+	parts, err := compact.EncodeMixed(s.Architecture, s.Entries, dropped, s.Codebook, p)
+	if err != nil {
+		return 0 // Choose reports it
+	}
+	return parts.Bytes()
+}
+
+// String describes the choice.
+func (f *Found) String() string {
+	kept := 0
+	for _, gone := range f.Dropped {
+		if !gone {
+			kept++
+		}
+	}
+	return fmt.Sprintf("%d entries in %d bytes, loss %.6f, rise %.6f", kept, f.Bytes, f.Loss, f.Rise)
+}
