@@ -95,6 +95,7 @@ type Checkpoint struct {
 	graph     *graphForm        // nil unless the kind is model.Graph
 	mapped    bool              // whether FuxiCTR's feature_map.json said that each field has one id in a row
 	unordered bool              // whether the order of Keys is not that of the state dict
+	packed    map[string]packed // tensors that a file of WriteMixed stores in fewer bits, by their keys
 	aliases   map[string]string // other names of tensors that two modules share, and their keys in Tensors
 }
 
@@ -263,6 +264,9 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 	}
 	if c.Origins, err = originsOf(metadata); err != nil {
 		return nil, c.inputf("%w", err)
+	}
+	if err := c.takePacked(metadata); err != nil {
+		return nil, err
 	}
 	if is, err := c.takeGraph(metadata); is {
 		if err == nil {

@@ -59,7 +59,9 @@ func (c *Checkpoint) mixed(dropped []bool, baseline []float32, p *compact.Palett
 	for key, data := range map[string][]byte{tensorPalette: compact.PackQuantizers(parts.Quantizers), tensorPositions: parts.Positions, tensorValues: parts.Values} {
 		tensors[key] = Tensor{DType: U8, Shape: []int{len(data)}, Data: data}
 	}
-	return c.compactWith(tensors, mixedVersion, nil), parts, nil
+	some := map[string]string{}
+	c.pack(tensors, some)
+	return c.compactWith(tensors, mixedVersion, some), parts, nil
 }
 
 // takeMixed sets Compact from the tensors of version 5, and removes them.
