@@ -116,7 +116,7 @@ func (e *mixedWriter) line(s *model.Span, given []uint8) error {
 			}
 		}
 	}
-	e.codeNumber(&e.codebook, number)
+	e.codeLine(number)
 	if number == ZeroLine {
 		clear(line)
 	} else {
@@ -290,7 +290,7 @@ func (r *mixedReader) take(number, n int) error {
 
 // line reads the values of a span in the codebook.
 func (r *mixedReader) line(s *model.Span) error {
-	number := r.codeNumber(&r.codebook, 0)
+	number := r.codeLine(0)
 	r.table.lines = append(r.table.lines, uint8(number))
 	line := r.table.codebook[s.Baseline : s.Baseline+s.Dim]
 	if number != ZeroLine {

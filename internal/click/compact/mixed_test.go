@@ -2,6 +2,7 @@ package compact
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -127,4 +128,47 @@ func TestCoder(t *testing.T) {
 			t.Fatal("the reader ends otherwise than the writer")
 		}
 	})
+}
+
+// The positions take at most 5% more bytes than the entropy of a mask whose fields and
+// columns have frequencies of their own, and far fewer if the rows of a field tell more.
+func TestEntropy(t *testing.T) {
+	a := plain(16, 5000, 300, 2000)
+	random := rand.New(rand.NewPCG(3, 4))
+	for name, most := range map[string]float64{"columns": 1.05, "rows": .65, "runs": .56} {
+		dropped := make([]bool, a.Parameters())
+		entropy := 0.0
+		for j, s := range a.Spans() {
+			for c := range s.Dim {
+				kept := 0
+				chance := .3 / float64((c+j)%7+1)
+				for i := range s.Rows {
+					var keep bool
+					switch name {
+					case "columns":
+						keep = random.Float64() < chance
+					case "rows": // one row of five is listed
+						keep = i*7919%5 == 0 && random.Float64() < 2*chance
+					case "runs": // the first rows are listed
+						keep = i < s.Rows/5 && random.Float64() < 2*chance
+					}
+					if dropped[s.Entry+i*s.Dim+c] = !keep; keep {
+						kept++
+					}
+				}
+				p := float64(kept) / float64(s.Rows)
+				entropy -= float64(s.Rows) * (p*math.Log2(p) + (1-p)*math.Log2(1-p)) / 8
+			}
+		}
+		p := &Palette{Quantizers: []Quantizer{{Bits: 2}}, Rows: make([]uint8, a.Features())}
+		parts, err := EncodeMixed(a, make([]float32, a.Parameters()), dropped, make([]float32, a.BaselineSize()), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := float64(len(parts.Positions)); got > most*entropy {
+			t.Errorf("%s: %v bytes for an entropy of %.0f, expected at most %.0f", name, got, entropy, most*entropy)
+		} else {
+			t.Logf("%s: %v bytes for an entropy of %.0f", name, got, entropy)
+		}
+	}
 }
