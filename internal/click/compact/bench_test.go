@@ -9,8 +9,8 @@ import (
 )
 
 // BenchmarkEmbed reads the embeddings of 64 random rows, 16 at a time, from a table of
-// KDD's size. It alternates between the compact table and the same table stored dense,
-// and reports the median times. Before each measurement it reads weights, as a network
+// KDD's size. It takes turns between the compact table of float32, the one whose rows have
+// quantizers of 2 to 8 bits, and the same table stored dense, and reports the median times. Before each measurement it reads weights, as a network
 // does, which evicts the table from the caches.
 func BenchmarkEmbed(b *testing.B) {
 	sizes, dim := []int{100, 20_000, 300_000, 14_000, 4, 4, 1_200_000, 500_000, 800_000, 700_000, 2_485_653}, 16
@@ -57,10 +57,27 @@ func BenchmarkEmbed(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+		p := &Palette{Rows: make([]uint8, features)}
+		for _, bits := range []int{2, 3, 4, 8} {
+			p.Quantizers = append(p.Quantizers, Quantizer{Bits: bits, Step: .1})
+		}
+		for i := range p.Rows {
+			p.Rows[i] = uint8(r.IntN(len(p.Quantizers)))
+		}
+		if parts, err = EncodeMixed(plain(dim, sizes...), table, dropped, make([]float32, len(sizes)*dim), p); err != nil {
+			b.Fatal(err)
+		}
+		begin := time.Now()
+		m, err := New(plain(dim, sizes...), Mixed, parts)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Logf("New takes %v for %d bytes of positions and %d of values", time.Since(begin), len(parts.Positions), len(parts.Values))
 		b.Run(fmt.Sprint(sparsity), func(b *testing.B) {
-			var compact, dense []time.Duration
+			var compact, mixed, dense []time.Duration
 			for i := range b.N {
 				compact = append(compact, timed(i, func(features []int32) { t.Embed(x, features) }))
+				mixed = append(mixed, timed(i, func(features []int32) { m.Embed(x, features) }))
 				dense = append(dense, timed(i, func(features []int32) {
 					for j, f := range features {
 						copy(x[j*dim:(j+1)*dim], table[int(f)*dim:])
@@ -68,9 +85,11 @@ func BenchmarkEmbed(b *testing.B) {
 				}))
 			}
 			slices.Sort(compact)
+			slices.Sort(mixed)
 			slices.Sort(dense)
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(float64(compact[b.N/2].Nanoseconds())/1e3, "compact-µs")
+			b.ReportMetric(float64(mixed[b.N/2].Nanoseconds())/1e3, "mixed-µs")
 			b.ReportMetric(float64(dense[b.N/2].Nanoseconds())/1e3, "dense-µs")
 		})
 	}

@@ -49,9 +49,6 @@ const (
 	minChance = 1 << 12 // the least chance of a bit, as a fraction of 2^32
 )
 
-// even is the chance of a bit about which nothing is known.
-var even = chance{1 << 31, 2}
-
 // rates holds 2^16 / (count+1), which is how much a bit changes a chance.
 var rates = func() (r [maxCount + 1]int64) {
 	for n := range r {
@@ -67,6 +64,27 @@ func (p *chance) update(bit int) {
 	if p.count < maxCount {
 		p.count++
 	}
+}
+
+// with returns p as a chance to begin with, which has the given weight.
+func (p *chance) with(weight uint32) chance { return chance{p.one, weight} }
+
+// or returns p. If p was never used, it begins with the chance of wide and the given weight.
+func (p *chance) or(wide *chance, weight uint32) *chance {
+	if p.count == 0 {
+		*p = wide.with(weight)
+	}
+	return p
+}
+
+// learn is update for a chance with which others begin. It does nothing after maxCount bits,
+// which saves time, and then returns false.
+func (p *chance) learn(bit int) bool {
+	if p.count == maxCount {
+		return false
+	}
+	p.update(bit)
+	return true
 }
 
 // code writes a bit whose chance is p and returns it. If c reads, code returns the bit

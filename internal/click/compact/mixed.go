@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
+	"unsafe"
 
 	"shaver/internal/click/model"
 )
@@ -116,7 +116,7 @@ func (e *mixedWriter) line(s *model.Span, given []uint8) error {
 			}
 		}
 	}
-	e.codeNumber(&e.codebook, number)
+	e.codeLine(number)
 	if number == ZeroLine {
 		clear(line)
 	} else {
@@ -197,281 +197,6 @@ func (w *bitWriter) append(number uint32, bits int) {
 	}
 }
 
-// segments returns the number of segments of a row: ranges of maxNarrow columns, of which
-// the last may be smaller. The index has one mask for each segment of a listed row.
-func segments(dim int) int { return (dim + maxNarrow - 1) / maxNarrow }
-
-// mixedGroup describes consecutive segments of a field.
-type mixedGroup struct {
-	masks uint64 // masks, 16 bits per segment
-	place uint64 // number of the first bit of the group's values in all values, 48 bits; then the quantizers, 4 bits per segment
-}
-
-const placeBits = 48
-
-// decoded is a quantizer that is ready to read values.
-type decoded struct {
-	bits   uint64
-	mask   uint64
-	levels []float32 // values of all numbers, for at most 8 bits
-}
-
-// newMixed returns the tables of a that are stored in parts.
-func newMixed(a *model.Architecture, parts *Parts) (*Table, error) {
-	spans := a.Spans()
-	if len(a.Lists) > 0 && a.Players() > maxPlayers {
-		return nil, fmt.Errorf("the lists have %d entries in a row, expected at most %d", a.Players(), maxPlayers)
-	}
-	if err := checkQuantizers(parts.Quantizers); err != nil {
-		return nil, err
-	}
-	if least := leastMixed(a); parts.mixedBytes() < least {
-		return nil, fmt.Errorf("%s in %d bytes of positions and values: expected at least %d bytes", a.Size(), parts.mixedBytes(), least)
-	}
-	t := &Table{values: Mixed, ids: a.Width(), narrow: true, fields: make([]field, len(spans)), codebook: make([]float32, a.BaselineSize()), entries: parts.Values, palette: parts.Quantizers}
-	for _, q := range parts.Quantizers {
-		d := decoded{bits: uint64(q.Bits), mask: 1<<q.Bits - 1}
-		if q.Bits <= 8 {
-			for n := range uint32(1) << q.Bits {
-				d.levels = append(d.levels, q.value(n))
-			}
-		}
-		t.decoded = append(t.decoded, d)
-	}
-	r := &mixedReader{positions: newPositions(newDecoder(parts.Positions)), table: t}
-	for j := range spans {
-		s := &spans[j]
-		if err := r.line(s); err != nil {
-			return nil, fmt.Errorf("the codebook of %s: %w", spanName(a, s), err)
-		}
-	}
-	for j := range spans {
-		s, f := &spans[j], &t.fields[j]
-		*f = field{size: s.Rows, dim: s.Dim, narrow: true, segments: segments(s.Dim), codebook: t.codebook[s.Baseline : s.Baseline+s.Dim]}
-		if err := r.field(f); err != nil {
-			return nil, fmt.Errorf("%s: %w", spanName(a, s), err)
-		}
-	}
-	if err := r.finish(leastMixed(a)); err != nil {
-		return nil, err
-	}
-	t.look(a, spans)
-	return t, nil
-}
-
-// mixedReader reads the positions of Parts.
-type mixedReader struct {
-	*positions
-	table *Table
-	bit   int // number of the next value's first bit
-}
-
-// take advances to the bits after n values. It returns an error if there are not so many, or
-// if one of them is not finite.
-func (r *mixedReader) take(number, n int) error {
-	if number >= len(r.table.decoded) {
-		return fmt.Errorf("a row has quantizer %d of %d", number, len(r.table.decoded))
-	}
-	q := &r.table.decoded[number]
-	from := r.bit
-	r.bit += n * int(q.bits)
-	if r.bit > 8*len(r.table.entries) {
-		return fmt.Errorf("values ends before those of all kept entries")
-	}
-	if q.levels == nil {
-		for ; from < r.bit; from += int(q.bits) {
-			if v := r.table.number(q, from); q.bits == 16 && v&0x7c00 == 0x7c00 || q.bits == 32 && v&0x7f800000 == 0x7f800000 {
-				return fmt.Errorf("a value of %d bits is infinite or NaN: values must be finite", q.bits)
-			}
-		}
-	}
-	return nil
-}
-
-// line reads the values of a span in the codebook.
-func (r *mixedReader) line(s *model.Span) error {
-	number := r.codeNumber(&r.codebook, 0)
-	r.table.lines = append(r.table.lines, uint8(number))
-	line := r.table.codebook[s.Baseline : s.Baseline+s.Dim]
-	if number != ZeroLine {
-		from := r.bit
-		if err := r.take(number, s.Dim); err != nil {
-			return err
-		}
-		q := &r.table.decoded[number]
-		for c := range line {
-			line[c] = r.table.value(q, from+c*int(q.bits))
-		}
-	}
-	for _, o := range s.Sharers {
-		copy(r.table.codebook[o.Baseline:o.Baseline+s.Dim], line)
-	}
-	return nil
-}
-
-// field reads the positions of a field and builds its index.
-func (r *mixedReader) field(f *field) error {
-	r.begin(f.dim)
-	present := make([]byte, bitBytes(f.size))
-	for i := range f.size {
-		listed := r.codeListed(0)
-		present[i/8] |= byte(listed) << (i % 8)
-		f.Rows += listed
-	}
-	if f.Rows == 0 {
-		f.Form = None
-		return nil
-	}
-	f.Form, f.layout = Coded, coded
-	size := f.size * f.segments // segments of the field
-	bound := min(f.Rows*f.segments, 4*len(r.table.entries))
-	f.some = bound < size*3/8
-	if f.some {
-		f.listing = make([]uint64, (size+listingRows-1)/listingRows)
-		f.mixed = make([]mixedGroup, bound/groupRows+1)
-	} else {
-		f.mixed = make([]mixedGroup, size/groupRows+1)
-	}
-	masks := make([]uint16, f.segments)
-	next := 0 // number of segments in the groups
-	for i := range f.size {
-		if present[i/8]>>(i%8)&1 == 0 {
-			if !f.some {
-				f.open(r.bit, i*f.segments, f.segments)
-			}
-			continue
-		}
-		clear(masks)
-		number := r.codeQuantizer(0)
-		f.Kept += r.codeColumns(masks)
-		for k, mask := range masks {
-			at := i*f.segments + k
-			if f.some {
-				if mask == 0 {
-					continue
-				}
-				f.listing[at/listingRows] |= 1 << (at % listingRows)
-				at = next
-				next++
-				if at/groupRows >= len(f.mixed) {
-					return fmt.Errorf("values ends before those of all kept entries")
-				}
-			}
-			f.open(r.bit, at, 1)
-			g := &f.mixed[at/groupRows]
-			g.masks |= uint64(mask) << (at % groupRows * 16)
-			g.place |= uint64(number) << (placeBits + at%groupRows*4)
-			if err := r.take(number, bits.OnesCount16(mask)); err != nil {
-				return err
-			}
-		}
-	}
-	before := uint64(0)
-	for i := range f.listing {
-		f.listing[i] |= before << 32
-		before += uint64(bits.OnesCount32(uint32(f.listing[i])))
-	}
-	if f.some {
-		f.mixed = slices.Clip(f.mixed[:next/groupRows+1])
-	}
-	return nil
-}
-
-// open sets the places of the groups that begin in n segments from at on to bit.
-func (f *field) open(bit, at, n int) {
-	for i := at; i < at+n; i++ {
-		if i%groupRows == 0 {
-			f.mixed[i/groupRows].place = uint64(bit)
-		}
-	}
-}
-
-// finish returns an error unless everything was read.
-func (r *mixedReader) finish(least int) error {
-	if n := (r.bit + 7) / 8; n != len(r.table.entries) || r.bit%8 > 0 && r.table.entries[n-1]>>(r.bit%8) != 0 {
-		return fmt.Errorf("values has %d bytes, expected %d bits and then bits of 0", len(r.table.entries), r.bit)
-	}
-	tail := r.end()
-	if r.at+len(tail) > len(r.data) || !slices.Equal(r.data[r.at:r.at+len(tail)], tail) {
-		return fmt.Errorf("positions ends otherwise than expected")
-	}
-	rest := r.data[r.at+len(tail):]
-	if need := least - len(r.table.entries) - r.at - len(tail); len(rest) != max(0, need) || slices.ContainsFunc(rest, func(b byte) bool { return b != 0 }) {
-		return fmt.Errorf("positions has %d bytes after the last row, expected %d bytes of 0", len(rest), max(0, need))
-	}
-	return nil
-}
-
-// number returns the number of a value at the given bit.
-func (t *Table) number(q *decoded, bit int) uint64 {
-	return load(t.entries, bit>>3) >> (bit & 7) & q.mask
-}
-
-// value returns the value at the given bit.
-func (t *Table) value(q *decoded, bit int) float32 {
-	n := t.number(q, bit)
-	switch {
-	case q.levels != nil:
-		return q.levels[n]
-	case q.bits == 16:
-		return fromHalf(uint16(n))
-	}
-	return math.Float32frombits(uint32(n))
-}
-
-// seekMixed returns the mask of segment i of a field, its first bit and its quantizer.
-func (t *Table) seekMixed(f *field, i int) (mask uint16, bit, number int) {
-	at, listed := rank(f.word(i), uint32(i))
-	if listed == 0 {
-		return 0, 0, 0
-	}
-	g := &f.mixed[at/groupRows]
-	bit = int(g.place & (1<<placeBits - 1))
-	numbers := g.place >> placeBits
-	for k := range at % groupRows {
-		bit += bits.OnesCount16(uint16(g.masks>>(16*k))) * t.Bits(int(numbers>>(4*k)&15))
-	}
-	at %= groupRows
-	return uint16(g.masks >> (16 * at)), bit, int(numbers >> (4 * at) & 15)
-}
-
-// Bits returns the number of bits of a quantizer's values.
-func (t *Table) Bits(number int) int { return t.palette[number].Bits }
-
-// readMixed writes the kept entries of row i of a field to x, [d], and returns the number of
-// its quantizer.
-func (t *Table) readMixed(x []float32, dropped []bool, f *field, i int) (number int) {
-	for k := range f.segments {
-		mask, bit, n := t.seekMixed(f, i*f.segments+k)
-		q := &t.decoded[n]
-		for ; mask != 0; mask &= mask - 1 {
-			c := k*maxNarrow + bits.TrailingZeros16(mask)
-			x[c], number = t.value(q, bit), n
-			if dropped != nil {
-				dropped[c] = false
-			}
-			bit += int(q.bits)
-		}
-	}
-	return number
-}
-
-// embedMixed implements Embed for Mixed.
-func (t *Table) embedMixed(x []float32, features []int32) {
-	for row := range len(features) / t.ids {
-		x := x[row*len(t.empty) : (row+1)*len(t.empty)]
-		copy(x, t.empty)
-		for i := range t.looks {
-			l := &t.looks[i]
-			f := l.field
-			if f.layout == nothing {
-				continue
-			}
-			t.readMixed(x[l.at:l.at+f.dim], nil, f, int(features[row*t.ids+l.id])-l.first)
-		}
-	}
-}
-
 // Palette returns how the values of Mixed are stored. For other encodings it returns nil.
 // With it and the values that Rows passes, EncodeMixed gives a table of the same values.
 func (t *Table) Palette() *Palette {
@@ -483,11 +208,7 @@ func (t *Table) Palette() *Palette {
 		f := &t.fields[j]
 		x := make([]float32, f.dim)
 		for i := range f.size {
-			number := 0
-			if f.layout != nothing {
-				number = t.readMixed(x, nil, f, i)
-			}
-			p.Rows = append(p.Rows, uint8(number))
+			p.Rows = append(p.Rows, t.readMixed(x, nil, f, i))
 		}
 	}
 	return p
@@ -500,12 +221,9 @@ func (t *Table) Memory() int64 {
 	if &t.empty[0] != &t.codebook[0] {
 		bytes += 4 * len(t.empty)
 	}
-	for i := range t.decoded {
-		bytes += 4 * len(t.decoded[i].levels)
-	}
 	for j := range t.fields {
 		f := &t.fields[j]
-		bytes += 8*len(f.listing) + 16*len(f.mixed)
+		bytes += 8*len(f.listing) + int(unsafe.Sizeof(mixedGroup{}))*len(f.mixed)
 	}
 	return int64(bytes)
 }

@@ -18,18 +18,19 @@ import (
 // rows takes three bytes for every row instead. After New, this index is used in place of
 // Parts.Rows and Parts.Columns.
 type Table struct {
-	values   Encoding
-	steps    []float32 // [fields, 2], origin and step of each field, for Int8
-	ids      int       // number of ids of a row of data, Width
-	narrow   bool      // whether no table has more than maxNarrow columns
-	fields   []field
-	looks    []look      // what a row of data reads, field by field
-	empty    []float32   // [D], the embedding of a row without kept entries
-	codebook []float32   // a baseline
-	entries  []byte      // all kept values
-	palette  []Quantizer // Mixed: the quantizers
-	decoded  []decoded   // Mixed: the quantizers, ready to read values
-	lines    []uint8     // Mixed: the quantizers of the codebook
+	values     Encoding
+	steps      []float32 // [fields, 2], origin and step of each field, for Int8
+	ids        int       // number of ids of a row of data, Width
+	narrow     bool      // whether no table has more than maxNarrow columns
+	fields     []field
+	looks      []look        // what a row of data reads, field by field
+	empty      []float32     // [D], the embedding of a row without kept entries
+	codebook   []float32     // a baseline
+	entries    []byte        // all kept values
+	palette    []Quantizer   // Mixed: the quantizers
+	widths     [16]uint8     // Mixed: the bits of each quantizer
+	quantizers [16]Quantizer // Mixed: the palette
+	lines      []uint8       // Mixed: the quantizers of the codebook
 }
 
 // field is one field of a Table.
@@ -61,6 +62,9 @@ type look struct {
 	id    int // position of the id among those of a row of data
 	first int // global id that selects the field's first row
 	at    int // first element of the row's embedding that it fills
+	// segment is the segment of the row that is read, for Mixed; otherwise it is 0, and all of the
+	// row is read.
+	segment int
 }
 
 // block describes consecutive rows of a field.
@@ -194,7 +198,9 @@ func (t *Table) look(a *model.Architecture, spans []model.Span) {
 				at = elements[r.LookUp]
 			}
 			for i := range lengths[r.Field] {
-				t.looks = append(t.looks, look{&t.fields[j], int(ids[r.Field]) + i, r.Feature, at + i*spans[j].Dim})
+				for k := range max(1, t.fields[j].segments) {
+					t.looks = append(t.looks, look{&t.fields[j], int(ids[r.Field]) + i, r.Feature, at + i*spans[j].Dim + k*maxNarrow, k})
+				}
 			}
 		}
 	}
@@ -418,9 +424,7 @@ func (t *Table) Rows(each func(x []float32, dropped []bool)) {
 				for c := range dropped {
 					dropped[c] = true
 				}
-				if f.layout != nothing {
-					t.readMixed(x, dropped, f, i)
-				}
+				t.readMixed(x, dropped, f, i)
 				each(x, dropped)
 			}
 			continue

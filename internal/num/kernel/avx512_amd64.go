@@ -314,6 +314,12 @@ func listAVX512(dst *int32, mask *uint64, words int) int
 //go:noescape
 func expandAVX512(x *float32, values *byte, part *int, n int)
 
+// unpackAVX512 unpacks n parts. n is at least 1. part points to the field To of the first part. The function
+// reads 32 bytes of packed for each part.
+//
+//go:noescape
+func unpackAVX512(x *float32, packed *byte, part *int, n int)
+
 // reachedAVX512 finds the units for kinksAVX512. panels is the number of groups of 16 units, at
 // least 1. off and on need room for 16 elements more than units.
 //

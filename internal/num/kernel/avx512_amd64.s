@@ -6124,6 +6124,247 @@ part:
 	VZEROUPPER
 	RET
 
+// func unpackAVX512(x *float32, packed *byte, part *int, n int)
+// Requires: AVX, AVX512F
+TEXT ·unpackAVX512(SB), NOSPLIT, $0-32
+	MOVQ      x+0(FP), AX
+	MOVQ      packed+8(FP), CX
+	MOVQ      part+16(FP), DX
+	MOVQ      n+24(FP), BX
+	LEAQ      offsets<>+0(SB), SI
+	LEAQ      masks<>+0(SB), DI
+	VMOVDQU32 ones<>+0(SB), Z0
+	VMOVDQU32 words<>+0(SB), Z1
+
+part:
+	MOVQ         (DX), R8
+	MOVQ         8(DX), R9
+	MOVWLZX      16(DX), R10
+	MOVWLZX      18(DX), R11
+	KMOVW        R10, K1
+	MOVL         R9, R10
+	ANDL         $0x07, R10
+	SHRQ         $0x03, R9
+	VMOVDQU      (CX)(R9*1), Y2
+	MOVQ         R11, R9
+	SHLQ         $0x06, R9
+	VPBROADCASTD R10, Z3
+	VPADDD       (SI)(R9*1), Z3, Z3
+	VPSRLD       $0x05, Z3, Z4
+	VPERMD       Z2, Z4, Z5
+	VPADDD       Z0, Z4, Z4
+	VPERMD       Z2, Z4, Z4
+	VPSLLD       $0x1b, Z3, Z3
+	VPSRLD       $0x1b, Z3, Z3
+	VPSUBD       Z3, Z1, Z6
+	VPSRLVD      Z3, Z5, Z5
+	VPSLLVD      Z6, Z4, Z4
+	VPORD        Z4, Z5, Z5
+	VPANDD.BCST  (DI)(R11*4), Z5, Z5
+	VCVTDQ2PS    Z5, Z5
+	VMULPS.BCST  24(DX), Z5, Z5
+	VADDPS.BCST  20(DX), Z5, Z5
+	VEXPANDPS.Z  Z5, K1, Z5
+	VMOVUPS      Z5, K1, (AX)(R8*4)
+	ADDQ         $0x20, DX
+	DECQ         BX
+	JNZ          part
+	VZEROUPPER
+	RET
+
+DATA offsets<>+0(SB)/4, $0x00000000
+DATA offsets<>+4(SB)/4, $0x00000000
+DATA offsets<>+8(SB)/4, $0x00000000
+DATA offsets<>+12(SB)/4, $0x00000000
+DATA offsets<>+16(SB)/4, $0x00000000
+DATA offsets<>+20(SB)/4, $0x00000000
+DATA offsets<>+24(SB)/4, $0x00000000
+DATA offsets<>+28(SB)/4, $0x00000000
+DATA offsets<>+32(SB)/4, $0x00000000
+DATA offsets<>+36(SB)/4, $0x00000000
+DATA offsets<>+40(SB)/4, $0x00000000
+DATA offsets<>+44(SB)/4, $0x00000000
+DATA offsets<>+48(SB)/4, $0x00000000
+DATA offsets<>+52(SB)/4, $0x00000000
+DATA offsets<>+56(SB)/4, $0x00000000
+DATA offsets<>+60(SB)/4, $0x00000000
+DATA offsets<>+64(SB)/4, $0x00000000
+DATA offsets<>+68(SB)/4, $0x00000001
+DATA offsets<>+72(SB)/4, $0x00000002
+DATA offsets<>+76(SB)/4, $0x00000003
+DATA offsets<>+80(SB)/4, $0x00000004
+DATA offsets<>+84(SB)/4, $0x00000005
+DATA offsets<>+88(SB)/4, $0x00000006
+DATA offsets<>+92(SB)/4, $0x00000007
+DATA offsets<>+96(SB)/4, $0x00000008
+DATA offsets<>+100(SB)/4, $0x00000009
+DATA offsets<>+104(SB)/4, $0x0000000a
+DATA offsets<>+108(SB)/4, $0x0000000b
+DATA offsets<>+112(SB)/4, $0x0000000c
+DATA offsets<>+116(SB)/4, $0x0000000d
+DATA offsets<>+120(SB)/4, $0x0000000e
+DATA offsets<>+124(SB)/4, $0x0000000f
+DATA offsets<>+128(SB)/4, $0x00000000
+DATA offsets<>+132(SB)/4, $0x00000002
+DATA offsets<>+136(SB)/4, $0x00000004
+DATA offsets<>+140(SB)/4, $0x00000006
+DATA offsets<>+144(SB)/4, $0x00000008
+DATA offsets<>+148(SB)/4, $0x0000000a
+DATA offsets<>+152(SB)/4, $0x0000000c
+DATA offsets<>+156(SB)/4, $0x0000000e
+DATA offsets<>+160(SB)/4, $0x00000010
+DATA offsets<>+164(SB)/4, $0x00000012
+DATA offsets<>+168(SB)/4, $0x00000014
+DATA offsets<>+172(SB)/4, $0x00000016
+DATA offsets<>+176(SB)/4, $0x00000018
+DATA offsets<>+180(SB)/4, $0x0000001a
+DATA offsets<>+184(SB)/4, $0x0000001c
+DATA offsets<>+188(SB)/4, $0x0000001e
+DATA offsets<>+192(SB)/4, $0x00000000
+DATA offsets<>+196(SB)/4, $0x00000003
+DATA offsets<>+200(SB)/4, $0x00000006
+DATA offsets<>+204(SB)/4, $0x00000009
+DATA offsets<>+208(SB)/4, $0x0000000c
+DATA offsets<>+212(SB)/4, $0x0000000f
+DATA offsets<>+216(SB)/4, $0x00000012
+DATA offsets<>+220(SB)/4, $0x00000015
+DATA offsets<>+224(SB)/4, $0x00000018
+DATA offsets<>+228(SB)/4, $0x0000001b
+DATA offsets<>+232(SB)/4, $0x0000001e
+DATA offsets<>+236(SB)/4, $0x00000021
+DATA offsets<>+240(SB)/4, $0x00000024
+DATA offsets<>+244(SB)/4, $0x00000027
+DATA offsets<>+248(SB)/4, $0x0000002a
+DATA offsets<>+252(SB)/4, $0x0000002d
+DATA offsets<>+256(SB)/4, $0x00000000
+DATA offsets<>+260(SB)/4, $0x00000004
+DATA offsets<>+264(SB)/4, $0x00000008
+DATA offsets<>+268(SB)/4, $0x0000000c
+DATA offsets<>+272(SB)/4, $0x00000010
+DATA offsets<>+276(SB)/4, $0x00000014
+DATA offsets<>+280(SB)/4, $0x00000018
+DATA offsets<>+284(SB)/4, $0x0000001c
+DATA offsets<>+288(SB)/4, $0x00000020
+DATA offsets<>+292(SB)/4, $0x00000024
+DATA offsets<>+296(SB)/4, $0x00000028
+DATA offsets<>+300(SB)/4, $0x0000002c
+DATA offsets<>+304(SB)/4, $0x00000030
+DATA offsets<>+308(SB)/4, $0x00000034
+DATA offsets<>+312(SB)/4, $0x00000038
+DATA offsets<>+316(SB)/4, $0x0000003c
+DATA offsets<>+320(SB)/4, $0x00000000
+DATA offsets<>+324(SB)/4, $0x00000005
+DATA offsets<>+328(SB)/4, $0x0000000a
+DATA offsets<>+332(SB)/4, $0x0000000f
+DATA offsets<>+336(SB)/4, $0x00000014
+DATA offsets<>+340(SB)/4, $0x00000019
+DATA offsets<>+344(SB)/4, $0x0000001e
+DATA offsets<>+348(SB)/4, $0x00000023
+DATA offsets<>+352(SB)/4, $0x00000028
+DATA offsets<>+356(SB)/4, $0x0000002d
+DATA offsets<>+360(SB)/4, $0x00000032
+DATA offsets<>+364(SB)/4, $0x00000037
+DATA offsets<>+368(SB)/4, $0x0000003c
+DATA offsets<>+372(SB)/4, $0x00000041
+DATA offsets<>+376(SB)/4, $0x00000046
+DATA offsets<>+380(SB)/4, $0x0000004b
+DATA offsets<>+384(SB)/4, $0x00000000
+DATA offsets<>+388(SB)/4, $0x00000006
+DATA offsets<>+392(SB)/4, $0x0000000c
+DATA offsets<>+396(SB)/4, $0x00000012
+DATA offsets<>+400(SB)/4, $0x00000018
+DATA offsets<>+404(SB)/4, $0x0000001e
+DATA offsets<>+408(SB)/4, $0x00000024
+DATA offsets<>+412(SB)/4, $0x0000002a
+DATA offsets<>+416(SB)/4, $0x00000030
+DATA offsets<>+420(SB)/4, $0x00000036
+DATA offsets<>+424(SB)/4, $0x0000003c
+DATA offsets<>+428(SB)/4, $0x00000042
+DATA offsets<>+432(SB)/4, $0x00000048
+DATA offsets<>+436(SB)/4, $0x0000004e
+DATA offsets<>+440(SB)/4, $0x00000054
+DATA offsets<>+444(SB)/4, $0x0000005a
+DATA offsets<>+448(SB)/4, $0x00000000
+DATA offsets<>+452(SB)/4, $0x00000007
+DATA offsets<>+456(SB)/4, $0x0000000e
+DATA offsets<>+460(SB)/4, $0x00000015
+DATA offsets<>+464(SB)/4, $0x0000001c
+DATA offsets<>+468(SB)/4, $0x00000023
+DATA offsets<>+472(SB)/4, $0x0000002a
+DATA offsets<>+476(SB)/4, $0x00000031
+DATA offsets<>+480(SB)/4, $0x00000038
+DATA offsets<>+484(SB)/4, $0x0000003f
+DATA offsets<>+488(SB)/4, $0x00000046
+DATA offsets<>+492(SB)/4, $0x0000004d
+DATA offsets<>+496(SB)/4, $0x00000054
+DATA offsets<>+500(SB)/4, $0x0000005b
+DATA offsets<>+504(SB)/4, $0x00000062
+DATA offsets<>+508(SB)/4, $0x00000069
+DATA offsets<>+512(SB)/4, $0x00000000
+DATA offsets<>+516(SB)/4, $0x00000008
+DATA offsets<>+520(SB)/4, $0x00000010
+DATA offsets<>+524(SB)/4, $0x00000018
+DATA offsets<>+528(SB)/4, $0x00000020
+DATA offsets<>+532(SB)/4, $0x00000028
+DATA offsets<>+536(SB)/4, $0x00000030
+DATA offsets<>+540(SB)/4, $0x00000038
+DATA offsets<>+544(SB)/4, $0x00000040
+DATA offsets<>+548(SB)/4, $0x00000048
+DATA offsets<>+552(SB)/4, $0x00000050
+DATA offsets<>+556(SB)/4, $0x00000058
+DATA offsets<>+560(SB)/4, $0x00000060
+DATA offsets<>+564(SB)/4, $0x00000068
+DATA offsets<>+568(SB)/4, $0x00000070
+DATA offsets<>+572(SB)/4, $0x00000078
+GLOBL offsets<>(SB), RODATA|NOPTR, $576
+
+DATA masks<>+0(SB)/4, $0x00000000
+DATA masks<>+4(SB)/4, $0x00000001
+DATA masks<>+8(SB)/4, $0x00000003
+DATA masks<>+12(SB)/4, $0x00000007
+DATA masks<>+16(SB)/4, $0x0000000f
+DATA masks<>+20(SB)/4, $0x0000001f
+DATA masks<>+24(SB)/4, $0x0000003f
+DATA masks<>+28(SB)/4, $0x0000007f
+DATA masks<>+32(SB)/4, $0x000000ff
+GLOBL masks<>(SB), RODATA|NOPTR, $36
+
+DATA ones<>+0(SB)/4, $0x00000001
+DATA ones<>+4(SB)/4, $0x00000001
+DATA ones<>+8(SB)/4, $0x00000001
+DATA ones<>+12(SB)/4, $0x00000001
+DATA ones<>+16(SB)/4, $0x00000001
+DATA ones<>+20(SB)/4, $0x00000001
+DATA ones<>+24(SB)/4, $0x00000001
+DATA ones<>+28(SB)/4, $0x00000001
+DATA ones<>+32(SB)/4, $0x00000001
+DATA ones<>+36(SB)/4, $0x00000001
+DATA ones<>+40(SB)/4, $0x00000001
+DATA ones<>+44(SB)/4, $0x00000001
+DATA ones<>+48(SB)/4, $0x00000001
+DATA ones<>+52(SB)/4, $0x00000001
+DATA ones<>+56(SB)/4, $0x00000001
+DATA ones<>+60(SB)/4, $0x00000001
+GLOBL ones<>(SB), RODATA|NOPTR, $64
+
+DATA words<>+0(SB)/4, $0x00000020
+DATA words<>+4(SB)/4, $0x00000020
+DATA words<>+8(SB)/4, $0x00000020
+DATA words<>+12(SB)/4, $0x00000020
+DATA words<>+16(SB)/4, $0x00000020
+DATA words<>+20(SB)/4, $0x00000020
+DATA words<>+24(SB)/4, $0x00000020
+DATA words<>+28(SB)/4, $0x00000020
+DATA words<>+32(SB)/4, $0x00000020
+DATA words<>+36(SB)/4, $0x00000020
+DATA words<>+40(SB)/4, $0x00000020
+DATA words<>+44(SB)/4, $0x00000020
+DATA words<>+48(SB)/4, $0x00000020
+DATA words<>+52(SB)/4, $0x00000020
+DATA words<>+56(SB)/4, $0x00000020
+DATA words<>+60(SB)/4, $0x00000020
+GLOBL words<>(SB), RODATA|NOPTR, $64
+
 // func reachedAVX512(off *int32, on *int32, pre *float32, reach *float32, change *float32, panels int) (offs int, ons int)
 // Requires: AVX, AVX512F, POPCNT
 TEXT ·reachedAVX512(SB), NOSPLIT, $0-64

@@ -23,6 +23,8 @@ type level struct {
 	dot      func(x, y []float32) float64
 	gate     func(dst, x, v []float32)                      // implements Gate; the length is a multiple of Columns and not 0
 	expand   func(x []float32, values []byte, parts []Part) // no argument is empty
+	// unpack may read unpackAhead bytes of packed from the first byte of a part on. No argument is empty.
+	unpack func(x []float32, packed []byte, parts []Packed)
 	// reached lists the units of a group that a change of one of its inputs may switch: off
 	// those with pre at most 0, on the others. It may write up to 16 elements more.
 	reached func(off, on []int32, pre, reach, change []float32) (offs, ons int)
@@ -65,7 +67,7 @@ var current = levels()[0]
 // GODEBUG=cpu.amxtile=off, cpu.avx512f=off and cpu.avx2=off each remove the faster
 // levels, and the build tag purego removes all except the portable one.
 func levels() []*level {
-	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*RowMatrix, []int32) {}, list: listPortable, set: setPortable, dot: dotPortable, gate: gatePortable, expand: expandPortable, reached: reachedPortable, kinks: kinksPortable,
+	return append(accelerated(), &level{name: portableName(), rows: 4, layer: layerPortable, steps: stepsPortable, prefetch: func(*RowMatrix, []int32) {}, list: listPortable, set: setPortable, dot: dotPortable, gate: gatePortable, expand: expandPortable, unpack: unpackPortable, reached: reachedPortable, kinks: kinksPortable,
 		product: productPortable, cross: crossPortable, tanh: tanhPortable, transpose: transposePortable,
 		apply: applyPortable, combine: combinePortable, multiplyAdd: multiplyAddPortable, choose: choosePortable, affine: affinePortable, reduce: reducePortable, softmax: softmaxPortable, pairs: pairsPortable, linear: linearPortable, update: updatePortable})
 }

@@ -18,7 +18,7 @@ func accelerated() (faster []*level) {
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
 		wide := level{
 			name: "avx512", rows: 8, layer: layerAVX512.run, sparse: sparseAVX512.each, few: sparseAVX512.tile, steps: stepsWith(stepsAVX512), prefetch: prefetchWith(prefetchAVX512),
-			list: compress, dot: dotWith(dotAVX512), gate: gateWith(gateAVX512), expand: expand, reached: reached, kinks: kinksWith(kinksAVX512), fma: fmaAVX512, flop: 12 * 16 * 2,
+			list: compress, dot: dotWith(dotAVX512), gate: gateWith(gateAVX512), expand: expand, unpack: unpack, reached: reached, kinks: kinksWith(kinksAVX512), fma: fmaAVX512, flop: 12 * 16 * 2,
 			product: productAVX512, cross: crossWith(crossAVX512), tanh: tanhWith(tanhAVX512), transpose: transposeWith(transposeAVX512, 16), set: setWith(setAVX512),
 			apply: applyAVX512.run, combine: combineAVX512.run, multiplyAdd: tripleWith(multiplyAddAVX512), choose: tripleWith(chooseAVX512), affine: affineWith(affineAVX512), reduce: reduceAVX512.run, softmax: softmaxWith(softmaxAVX512),
 			linear: linearWith(linearAVX512), update: updateWith(updateAVX512, 8), units: 8, pairs: pairsAVX512.run, shapes: []pairsShape{{5, 5, false}, {3, 8, false}, {1, 8, false}, {12, 1, true}},
@@ -35,7 +35,7 @@ func accelerated() (faster []*level) {
 	layer := assembled{group: 1, tile: 6, call: [13]layerFunc{3: layer3AVX2, 6: layer6AVX2}}
 	return append(faster, &level{
 		name: "avx2", rows: 6, layer: layer.run, steps: stepsWith(stepsAVX2), prefetch: prefetchWith(prefetchAVX2),
-		list: listPortable, dot: dotWith(dotAVX2), gate: gateWith(gateAVX2), expand: expandPortable, reached: reachedPortable, kinks: kinksWith(kinksAVX2), fma: fmaAVX2, flop: 12 * 8 * 2,
+		list: listPortable, dot: dotWith(dotAVX2), gate: gateWith(gateAVX2), expand: expandPortable, unpack: unpackPortable, reached: reachedPortable, kinks: kinksWith(kinksAVX2), fma: fmaAVX2, flop: 12 * 8 * 2,
 		product: productWith(product6AVX2, 6), cross: crossWith(crossAVX2), tanh: tanhWith(tanhAVX2), transpose: transposeWith(transposeAVX2, 8), set: setWith(setAVX2),
 		apply: applyAVX2.run, combine: combineAVX2.run, multiplyAdd: tripleWith(multiplyAddAVX2), choose: tripleWith(chooseAVX2), affine: affineWith(affineAVX2), reduce: reduceAVX2.run, softmax: softmaxWith(softmaxAVX2),
 		linear: linearWith(linearAVX2), update: updateWith(updateAVX2, 6), units: 6, pairs: pairsAVX2.run, shapes: []pairsShape{{3, 4, false}, {1, 8, false}, {8, 1, true}},
@@ -173,6 +173,10 @@ func compress(m Mask, list []int32) []int32 {
 
 func expand(x []float32, values []byte, parts []Part) {
 	expandAVX512(&x[0], &values[0], &parts[0].To, len(parts))
+}
+
+func unpack(x []float32, packed []byte, parts []Packed) {
+	unpackAVX512(&x[0], &packed[0], &parts[0].To, len(parts))
 }
 
 func reached(off, on []int32, pre, reach, change []float32) (offs, ons int) {

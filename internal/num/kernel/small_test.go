@@ -64,6 +64,53 @@ func TestExpandIsItsDefinition(t *testing.T) {
 	})
 }
 
+func TestUnpackIsItsDefinition(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(25, 26))
+		for n := range 60 {
+			gx, x := fill(r, 16*n)
+			packed := make([]byte, 3+n*r.IntN(20))
+			for i := range packed {
+				packed[i] = byte(r.IntN(256))
+			}
+			packed = packed[1:] // read from an odd address
+			want, parts := slices.Clone(x), []Packed(nil)
+			for i := range n {
+				p := Packed{To: 16 * i, Bit: r.IntN(8 * len(packed)), Mask: uint16(r.Uint32() & r.Uint32()), Bits: uint16(1 + r.IntN(8)), Origin: r.Float32() - .5, Step: r.Float32()}
+				bit := p.Bit
+				for o := range 16 {
+					if p.Mask>>o&1 == 0 {
+						continue
+					}
+					if bit+int(p.Bits) > 8*len(packed) {
+						p.Mask &^= 1 << o
+						continue
+					}
+					number := 0
+					for k := range int(p.Bits) {
+						number |= int(packed[(bit+k)/8]>>((bit+k)%8)&1) << k
+					}
+					want[16*i+o] = p.Origin + float32(p.Step*float32(number))
+					bit += int(p.Bits)
+				}
+				parts = append(parts, p)
+			}
+			if n > 0 {
+				parts = append(parts, Packed{To: 16*n - 1, Bit: 8*len(packed) - 3, Mask: 1, Bits: 3, Origin: 2, Step: 1})
+				want[16*n-1] = 2 + float32(packed[len(packed)-1]>>5)
+			}
+			r.Shuffle(n, func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+			Unpack(x, packed, parts)
+			for i := range x {
+				if math.Float32bits(x[i]) != math.Float32bits(want[i]) {
+					t.Fatalf("%d parts: element %d is %v, want %v", n, i, x[i], want[i])
+				}
+			}
+			intact(t, gx)
+		}
+	})
+}
+
 func TestListIsItsDefinition(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(9, 10))

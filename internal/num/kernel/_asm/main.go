@@ -63,6 +63,7 @@ func main() {
 	if *level == "avx512" {
 		g.list()
 		g.expand()
+		g.unpack()
 		g.reached()
 	}
 	g.fma()

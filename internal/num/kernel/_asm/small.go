@@ -157,6 +157,71 @@ func (g *generator) expand() {
 	build.RET()
 }
 
+// unpack generates unpackAVX512. It takes the number of each lane from two neighbours of the
+// 32-bit words at the part's first byte, and spreads the values as expand does.
+func (g *generator) unpack() {
+	build.TEXT("unpackAVX512", build.NOSPLIT, "func(x *float32, packed *byte, part *int, n int)")
+	build.Doc("unpackAVX512 unpacks n parts. n is at least 1. part points to the field To of the first part. The function",
+		"reads 32 bytes of packed for each part.")
+	build.Pragma("noescape")
+	x, packed, part, n := argument("x"), argument("packed"), argument("part"), argument("n")
+	offsets := build.GLOBL("offsets", attr.RODATA|attr.NOPTR) // first bits of the lanes, for 0 to 8 bits per lane
+	for size := range 9 {
+		for lane := range 16 {
+			build.DATA(4*(16*size+lane), operand.U32(size*lane))
+		}
+	}
+	masks := build.GLOBL("masks", attr.RODATA|attr.NOPTR)
+	for size := range 9 {
+		build.DATA(4*size, operand.U32(1<<size-1))
+	}
+	lanes, most := build.GP64(), build.GP64()
+	build.LEAQ(offsets, lanes)
+	build.LEAQ(masks, most)
+	one, low := build.ZMM(), build.ZMM()
+	build.VMOVDQU32(numbers("ones", func(int) uint32 { return 1 }), one)
+	build.VMOVDQU32(numbers("words", func(int) uint32 { return 32 }), low)
+	build.Label("part")
+	to, bit, mask, size, rest, row := build.GP64(), build.GP64(), build.GP64(), build.GP64(), build.GP64(), build.GP64()
+	build.MOVQ(operand.Mem{Base: part}, to)
+	build.MOVQ(operand.Mem{Base: part, Disp: 8}, bit)
+	build.MOVWLZX(operand.Mem{Base: part, Disp: 16}, mask.As32())
+	build.MOVWLZX(operand.Mem{Base: part, Disp: 18}, size.As32())
+	k, words := build.K(), build.ZMM()
+	build.KMOVW(mask.As32(), k)
+	build.MOVL(bit.As32(), rest.As32())
+	build.ANDL(operand.Imm(7), rest.As32())
+	build.SHRQ(operand.Imm(3), bit)
+	build.VMOVDQU(operand.Mem{Base: packed, Index: bit, Scale: 1}, words.AsY())
+	build.MOVQ(size, row)
+	build.SHLQ(operand.Imm(6), row)
+	first, word, number, next := build.ZMM(), build.ZMM(), build.ZMM(), build.ZMM()
+	build.VPBROADCASTD(rest.As32(), first)
+	build.VPADDD(operand.Mem{Base: lanes, Index: row, Scale: 1}, first, first)
+	build.VPSRLD(operand.Imm(5), first, word)
+	build.VPERMD(words, word, number)
+	build.VPADDD(one, word, word)
+	build.VPERMD(words, word, next)
+	shift := build.ZMM()
+	build.VPSLLD(operand.Imm(27), first, first)
+	build.VPSRLD(operand.Imm(27), first, first) // first%32
+	build.VPSUBD(first, low, shift)
+	build.VPSRLVD(first, number, number)
+	build.VPSLLVD(shift, next, next) // a shift by 32 gives 0
+	build.VPORD(next, number, number)
+	build.VPANDD_BCST(operand.Mem{Base: most, Index: size, Scale: 4}, number, number)
+	build.VCVTDQ2PS(number, number)
+	build.VMULPS_BCST(operand.Mem{Base: part, Disp: 24}, number, number)
+	build.VADDPS_BCST(operand.Mem{Base: part, Disp: 20}, number, number)
+	build.VEXPANDPS_Z(number, k, number)
+	build.VMOVUPS(number, k, operand.Mem{Base: x, Index: to, Scale: 4})
+	build.ADDQ(operand.Imm(32), part)
+	build.DECQ(n)
+	build.JNZ(operand.LabelRef("part"))
+	build.VZEROUPPER()
+	build.RET()
+}
+
 // numbers returns a constant of 16 lanes.
 func numbers(name string, lane func(i int) uint32) operand.Mem {
 	m := build.GLOBL(name, attr.RODATA|attr.NOPTR)
