@@ -86,7 +86,7 @@ prune/sweep:                  value/baseline click/compact value/estimator click
 prune/benchmark: prune/sweep
 prune/rate:                   pure click/compact click/model
 prune/gate:                   click/evaluate num/loss prune/sweep base/fault base/files click/checkpoint click/model data/measure
-prune/cut:              base/fault click/checkpoint click/compact click/evaluate data/dataset data/measure jobs/scores num/loss prune/sweep value/mask
+prune/cut:              base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores num/layout num/loss prune/rate prune/sweep value/mask value/shapley
 prune/delta:            base/atomicfile base/fault click/checkpoint data/arrowio
 prune/worth:            data/dataset jobs/scores prune/cut
 prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep base/files gonum.org/v1/plot

@@ -25,11 +25,13 @@ func partFlags(c *cobra.Command, part *checkpoint.Options) {
 	c.Flags().StringVar(&part.StateDict, "state-dict", "", "`key` of the state dict in a .pth file that has several, for example ema (default the only one)")
 }
 
-// formFlags adds the flags of a form. values is the text of its encoding.
-func formFlags(c *cobra.Command, f *cut.Form, values *string) {
+// formFlags adds the flags of a form. values is the text of its encoding, which may also be one of
+// the others.
+func formFlags(c *cobra.Command, f *cut.Form, values *string, others ...string) {
+	encodings := append(compact.EncodingNames(), others...)
 	c.Flags().BoolVar(&f.Dense, "dense", false, "write a safetensors file with every entry, also the dropped ones")
-	c.Flags().StringVar(values, "values", string(compact.Float32), "`encoding` of the kept entries in the compact file: "+strings.Join(compact.EncodingNames(), ", "))
-	cli.Choices(c, "values", compact.EncodingNames()...)
+	c.Flags().StringVar(values, "values", string(compact.Float32), "`encoding` of the kept entries in the compact file: "+strings.Join(encodings, ", "))
+	cli.Choices(c, "values", encodings...)
 	c.Flags().BoolVar(&f.CompactONNX, "compact-onnx", false, "store a table of an .onnx file by its distinct rows if that is smaller")
 }
 

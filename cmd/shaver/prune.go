@@ -16,6 +16,7 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
 	"shaver/internal/data/dataset"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/cut"
@@ -31,6 +32,9 @@ type pruneOptions struct {
 	outputs           cli.Outputs
 	output            cli.Output
 }
+
+// autoValues is the name of compact.Mixed in --values.
+const autoValues = "auto"
 
 // pruning is what "prune" prints.
 type pruning struct {
@@ -71,14 +75,16 @@ func pruneCommand() *cobra.Command {
 	previousFlags(c, &o.Options)
 	f.BoolVar(&o.Calibrate, "calibrate", false, "fit a*logit + b to the validation split of --dataset, and fold a and b into the weights")
 	f.BoolVar(&o.tune, "tune", false, "train the kept entries and the head on the training split of --dataset")
-	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate and --tune, and for --from with the method frequency")
-	formFlags(c, &o.Form, &o.values)
+	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate, --tune and --values auto, and for --from with the method frequency")
+	formFlags(c, &o.Form, &o.values, autoValues)
+	f.Lookup("values").Usage += ", for bits that differ from row to row"
+	f.Float64Var(&o.Rounding, "rounding", cut.DefaultRounding, "with --values auto, `rise` of the loss that rounding the network, and without --bytes also the table, may cause")
 	o.outputs.Flag(c, "a file at --out that was not pruned from this model, or any .onnx file")
 	o.output.Flag(c)
 	cli.Group(c, "Files", "model", "model-output", "scores", "from", "previous", "dataset", "out", "force")
 	cli.Group(c, "Budget", "sparsity", "parameters", "bytes")
 	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
-	cli.Group(c, "Pruned model", "values", "dense", "compact-onnx", "calibrate", "tune")
+	cli.Group(c, "Pruned model", "values", "rounding", "dense", "compact-onnx", "calibrate", "tune")
 	cli.MarkRequired(c, "model", "scores", "out")
 	cli.Needed(c, "sparsity", "bytes", "values", "calibrate", "dataset")
 	return c
@@ -105,8 +111,25 @@ func (o *pruneOptions) check(c *cobra.Command) error {
 	case len(given) != 1:
 		return fault.Usagef("shaver prune needs one of --sparsity, --parameters and --bytes, or --from")
 	}
+	auto := o.values == autoValues
+	if auto {
+		o.values = string(compact.Float32) // checkForm checks the rest
+	}
 	if err := checkForm(c, &o.Form, o.values, o.Out); err != nil {
 		return err
+	}
+	if auto {
+		o.Form.Values = compact.Mixed
+	}
+	switch {
+	case auto && len(o.Dataset) == 0:
+		return fault.Usagef("--values auto chooses the bits by the loss on the rows of --dataset: give it")
+	case auto && o.Previous != "":
+		return fault.Usagef("--values auto and --previous exclude each other: the number of kept entries depends on the bits")
+	case auto && o.tune:
+		return fault.Usagef("--values auto and --tune exclude each other: training changes the values after their rounding")
+	case !auto && c.Flags().Changed("rounding"):
+		return fault.Usagef("--rounding has no effect without --values auto")
 	}
 	if err := checkPrevious(c, &o.Options); err != nil {
 		return err
@@ -127,8 +150,8 @@ func (o *pruneOptions) check(c *cobra.Command) error {
 		return fault.Usagef("--tune writes a compact file: expected --out with another extension than .onnx, and no --dense")
 	case o.tune && o.Calibrate:
 		return fault.Usagef("--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway")
-	case !o.Calibrate && !o.tune && o.From == "" && c.Flags().Changed("dataset"):
-		return fault.Usagef("--dataset has no effect without --calibrate, --tune or --from")
+	case !o.Calibrate && !o.tune && !auto && o.From == "" && c.Flags().Changed("dataset"):
+		return fault.Usagef("--dataset has no effect without --calibrate, --tune, --values auto or --from")
 	}
 	if err := o.output.Check(); err != nil {
 		return err
@@ -164,7 +187,7 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	o.Name = func(setting string) string { return "--" + setting }
 	o.Warn = func(text string) { log.Warn(text) }
 	r := &pruning{}
-	if r.Choice, err = o.Choose(); err != nil {
+	if r.Choice, err = o.Choose(c.Context()); err != nil {
 		return err
 	}
 	if err := o.checkReplaced(r.Model()); err != nil {
@@ -247,12 +270,21 @@ func (o *pruneOptions) writeTuned(ctx context.Context, r *pruning) (err error) {
 }
 
 func (r *pruning) table(w io.Writer, dense bool) {
-	sizes(w, dense, r.DenseTableBytes, r.TableBytes, r.DenseBytes, r.Bytes)
+	if r.Rounding != nil {
+		fmt.Fprintf(w, "table\t%s\n", cli.Change(r.DenseTableBytes, r.TableBytes))
+		fmt.Fprintf(w, "file\t%s\n", cli.Change(r.DenseBytes, r.Bytes))
+	} else {
+		sizes(w, dense, r.DenseTableBytes, r.TableBytes, r.DenseBytes, r.Bytes)
+	}
 	distinctRowsLine(w, &r.ONNXTables)
 	fmt.Fprintf(w, "pruned\t%s\n", r.Out)
 	fmt.Fprintf(w, "method\t%s\n", r.Method)
 	fmt.Fprintf(w, "dropped\t%d of %d entries\treplaced by %s\n", r.Dropped, r.Entries, r.Baseline)
 	fmt.Fprintf(w, "parameters\t%d\n", r.Parameters)
+	if k := r.Rounding; k != nil {
+		fmt.Fprintf(w, "rows\t%s\tthe loss rises by about %.2g\n", cut.Text(k.Rows), k.TableRise)
+		fmt.Fprintf(w, "network\t%s\tthe loss changes by %.2g\n", cut.Text(k.Tensors), k.NetworkRise)
+	}
 	fmt.Fprintf(w, "features\t%d of %d keep an entry\n", r.Features-r.EmptyFeatures, r.Features)
 	if k := r.Calibration; k != nil {
 		where := "folded into the weights"

@@ -47,7 +47,7 @@ func (o *Steps) tune(ctx context.Context) (*tuned, error) {
 	choice, err := (&cut.Options{
 		Model: o.file("model.safetensors"), Scores: o.file("order.arrow"), Out: o.file("pruned.safetensors"), Rank: mask.Abs,
 		Budget: &mask.Budget{Unit: mask.Sparsity, Amount: .95}, Form: cut.Form{Values: compact.Float32},
-	}).Choose()
+	}).Choose(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -31,11 +31,11 @@ type packed struct {
 const leastPacked = 64
 
 // Packable returns the keys of the tensors that Pack can store in fewer bits, ascending. They are
-// matrices of float32 numbers, and columns, such as first-order weights. Biases and the tables are
+// matrices of floating-point numbers, and columns, such as first-order weights. Biases and the tables are
 // not among them.
 func (c *Checkpoint) Packable() (keys []string) {
 	for key, t := range c.Tensors {
-		if key != c.EmbeddingKey && t.DType == F32 && t.Elements() >= leastPacked && (matrix(t.Shape) || column(t.Shape)) {
+		if key != c.EmbeddingKey && (t.DType == F32 || t.DType == BF16 || t.DType == F16) && t.Elements() >= leastPacked && (matrix(t.Shape) || column(t.Shape)) {
 			if _, err := t.Float32View(); err == nil {
 				keys = append(keys, key)
 			}

@@ -1,6 +1,7 @@
 package cut
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,6 +29,9 @@ type Options struct {
 	Keep      mask.Keep
 	Form      Form
 	Calibrate bool
+	// Rounding is by how much the loss may rise because values are rounded, in nat, if Form.Values is
+	// compact.Mixed. It bounds the rise by the network, and unless the budget is in bytes also that by the tables.
+	Rounding float64
 
 	Previous   string  // compact file whose choices stay unless the evidence exceeds Hysteresis, or ""
 	Hysteresis float64 // standard errors, or rounds of a path
@@ -40,6 +44,7 @@ type Options struct {
 
 	method string // name of the method in a sweep
 	seed   uint64 // of the method random; only From sets it
+	most   int    // number of entries that limited lets be dropped
 }
 
 // name returns how the user writes a setting.
@@ -66,15 +71,18 @@ type Choice struct {
 	EmptyFeatures int        `json:"empty_features"`     // features that keep no entry
 	Previous      *Stability `json:"previous,omitempty"` // if there is a previous file
 
+	Rounding *Rounding `json:"rounding,omitempty"` // if Form.Values is compact.Mixed
+
 	ByPath  bool   `json:"-"` // whether Hysteresis of Previous is in rounds of a path
 	Unknown string `json:"-"` // sentence that the model does not know its fields, if there is a dataset, or ""
 	source  *Source
 	dropped []bool // [n, d]
 	options *Options
+	rounded *rounded // nil unless Form.Values is compact.Mixed
 }
 
 // Choose opens the model and its scores, and chooses the entries to drop.
-func (o *Options) Choose() (*Choice, error) {
+func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 	s, d, err := o.open()
 	if err != nil {
 		return nil, err
@@ -90,8 +98,15 @@ func (o *Options) Choose() (*Choice, error) {
 	if err := o.settle(s, d); err != nil {
 		return nil, err
 	}
-	dropped, stable, err := o.choose(s)
-	if err != nil {
+	var dropped []bool
+	var stable *Stability
+	var r *rounded
+	if o.Form.Values == compact.Mixed {
+		if r, err = o.round(ctx, s); err != nil {
+			return nil, err
+		}
+		dropped = r.Dropped
+	} else if dropped, stable, err = o.choose(s); err != nil {
 		return nil, err
 	}
 	if text := Deep(s.Scores[0], dropped, o.Scores); o.Aggregate == scores.ByPath && text != "" && o.Warn != nil {
@@ -103,7 +118,10 @@ func (o *Options) Choose() (*Choice, error) {
 	a, baseline := &s.Checkpoint.Architecture, s.Scores[0].Spec.Baseline
 	c := &Choice{
 		Out: o.Out, Method: o.method, Baseline: baseline, Aggregate: o.Aggregate, Rank: o.Rank, Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: mask.EmptyFeatures(a, dropped), Previous: stable,
-		Dropped: count(dropped), ByPath: s.Scores[0].Ranks(), source: s, dropped: dropped, options: o,
+		Dropped: count(dropped), ByPath: s.Scores[0].Ranks(), source: s, dropped: dropped, options: o, rounded: r,
+	}
+	if r != nil {
+		c.Rounding = r.rounding(a)
 	}
 	if len(o.Dataset) > 0 {
 		c.Unknown = s.Checkpoint.Known().Unknown()
@@ -277,28 +295,45 @@ func (o *Options) order(s *Source) ([]int32, error) {
 // mask returns the mask, [n, d], that meets the budget by dropping entries in the given
 // order.
 func (o *Options) mask(s *Source, order []int32) ([]bool, error) {
-	a, f := &s.Checkpoint.Architecture, s.Scores[0]
-	order, most, err := o.Keep.Apply(a, f.Fields, order)
+	order, err := o.limited(s, order)
 	if err != nil {
+		return nil, err
+	}
+	drop, err := o.drop(s, order)
+	if err != nil {
+		return nil, err
+	}
+	return mask.Of(order, drop), nil
+}
+
+// limited moves the entries that are never dropped to the end of the order, and sets most.
+func (o *Options) limited(s *Source, order []int32) (_ []int32, err error) {
+	if order, o.most, err = o.Keep.Apply(&s.Checkpoint.Architecture, s.Scores[0].Fields, order); err != nil {
 		return nil, fault.Usagef("%s, %s: %w", o.name("protect"), o.name("field-minimum"), err)
 	}
+	return order, nil
+}
+
+// drop returns the number of entries to drop in an order of limited.
+func (o *Options) drop(s *Source, order []int32) (_ int, err error) {
+	a, f := &s.Checkpoint.Architecture, s.Scores[0]
 	written := s.Checkpoint
 	if o.Calibrate { // the calibrated weights are float32, which may make the file larger
 		if written, _, err = written.Calibrated(1, 0); err != nil {
-			return nil, err
+			return 0, err
 		}
 	}
 	fit := func(bytes int64) (int, error) { return written.CompactDrop(order, o.Form.Values, bytes) }
 	drop, err := o.Budget.Drop(a, f.Spec.Baseline, fit)
 	if err != nil {
-		return nil, fault.Usagef("budget: %w", err)
+		return 0, fault.Usagef("budget: %w", err)
 	}
-	if drop > most {
+	if drop > o.most {
 		limits := o.name("protect") + " and " + o.name("field-minimum")
 		if len(a.PadRows()) > 0 {
 			limits = o.name("protect") + ", " + o.name("field-minimum") + " and the rows of pad ids"
 		}
-		return nil, fault.Usagef("%s %v drops %d entries, but %s allow at most %d of %d", o.name(o.Budget.Unit), o.Budget.Amount, drop, limits, most, len(order))
+		return 0, fault.Usagef("%s %v drops %d entries, but %s allow at most %d of %d", o.name(o.Budget.Unit), o.Budget.Amount, drop, limits, o.most, len(order))
 	}
-	return mask.Of(order, drop), nil
+	return drop, nil
 }

@@ -92,7 +92,7 @@ func (f *files) options(out, unit string, amount float64) *cut.Options {
 // prune writes the model that the options describe.
 func prune(t *testing.T, o *cut.Options) (*cut.Choice, cut.Sizes) {
 	t.Helper()
-	c, err := o.Choose()
+	c, err := o.Choose(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestInvertedLabels(t *testing.T) {
 		}
 		warning := ""
 		o.Warn = func(text string) { warning = text }
-		c, err := o.Choose()
+		c, err := o.Choose(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,13 +232,13 @@ func TestMessages(t *testing.T) {
 	} {
 		o := f.options("out.safetensors", mask.Sparsity, .5)
 		c.change(o)
-		_, err := o.Choose()
+		_, err := o.Choose(t.Context())
 		if !fault.IsUsage(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, expected %q", name, err, c.want)
 		}
 		o.Name = func(setting string) string { return "<" + setting + ">" }
 		marked := strings.NewReplacer("sparsity 0", "<sparsity> 0", "protect", "<protect>", "field-minimum", "<field-minimum>").Replace(c.want)
-		if _, err := o.Choose(); err == nil || !strings.Contains(err.Error(), marked) {
+		if _, err := o.Choose(t.Context()); err == nil || !strings.Contains(err.Error(), marked) {
 			t.Errorf("%s: %v, expected %q", name, err, marked)
 		}
 	}
@@ -261,7 +261,7 @@ func TestWarning(t *testing.T) {
 		var warned []string
 		o := f.options("out.safetensors", mask.Sparsity, .5)
 		o.Warn = func(text string) { warned = append(warned, text) }
-		if _, err := o.Choose(); err != nil {
+		if _, err := o.Choose(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if off < 1 && warned != nil || off > 1 && (len(warned) != 1 || warned[0] != f.scores+": "+s.Warning()) {

@@ -9,6 +9,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/evaluate"
+	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/measure"
 	"shaver/internal/num/loss"
@@ -25,11 +26,7 @@ func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read f
 	if !o.Calibrate {
 		return nil, nil
 	}
-	m, err := s.Checkpoint.Model()
-	if err != nil {
-		return nil, err
-	}
-	table, err := sweep.Pruned(&m.Architecture, s.Table, c.dropped, s.Scores[0].Baseline, o.Form.Values)
+	m, table, err := c.pruned()
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +52,29 @@ func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read f
 	return &calibration, nil
 }
 
+// pruned returns the model and the tables that a reader of the file gets.
+func (c *Choice) pruned() (*model.Model, []float32, error) {
+	s := c.source
+	ck := s.Checkpoint
+	if c.rounded != nil {
+		var err error
+		if ck, err = ck.Pack(c.rounded.types); err != nil {
+			return nil, nil, err
+		}
+	}
+	m, err := ck.Model()
+	if err != nil {
+		return nil, nil, err
+	}
+	var table []float32
+	if c.rounded != nil {
+		table, err = c.rounded.values(s)
+	} else {
+		table, err = sweep.Pruned(&m.Architecture, s.Table, c.dropped, s.Scores[0].Baseline, c.options.Form.Values)
+	}
+	return m, table, err
+}
+
 // Model returns the digest of the model that is pruned.
 func (c *Choice) Model() string {
 	origins := c.source.Checkpoint.Origins
@@ -65,6 +85,9 @@ func (c *Choice) Model() string {
 func (c *Choice) Write(out string, k *loss.Calibration) (r Sizes, err error) {
 	s, form := c.source, &c.options.Form
 	ck, baseline := s.Checkpoint, s.Scores[0].Baseline
+	if c.rounded != nil {
+		return c.writeRounded(out, k)
+	}
 	r = form.sizes(ck, c.dropped, out)
 	onnx := checkpoint.ONNXOptions{Compact: form.CompactONNX}
 	switch {
@@ -95,5 +118,31 @@ func (c *Choice) Write(out string, k *loss.Calibration) (r Sizes, err error) {
 		return r, err
 	}
 	r.Bytes, err = checkpoint.WriteDense(out, pruned)
+	return r, err
+}
+
+// writeRounded is Write for compact.Mixed. The weights are rounded after their calibration, which
+// multiplies each row by a number.
+func (c *Choice) writeRounded(out string, k *loss.Calibration) (r Sizes, err error) {
+	ck, baseline, factor := c.source.Checkpoint, slices.Clone(c.source.Scores[0].Baseline), float32(1)
+	r = Sizes{DenseTableBytes: ck.Footprint().Table, DenseBytes: ck.Size()}
+	if k != nil {
+		if ck, factor, err = ck.Calibrated(k.Scale, k.Offset); err != nil {
+			return r, err
+		}
+		for i := range baseline {
+			baseline[i] *= factor
+		}
+	}
+	if ck, err = ck.Pack(c.rounded.types); err != nil {
+		return r, err
+	}
+	palette := c.rounded.scaled(factor)
+	size, err := ck.MixedFootprint(c.dropped, baseline, palette)
+	if err != nil {
+		return r, err
+	}
+	r.TableBytes = size.Table
+	r.Bytes, err = checkpoint.WriteMixed(out, ck, c.dropped, baseline, palette)
 	return r, err
 }

@@ -392,8 +392,9 @@ const (
 	steps   = 14 // number of prices that a search tries
 )
 
-// Within returns the choice with the least rise of the loss of which fits holds. fits must hold
-// for all choices with a price above some price, or for all below it if rising. If it holds for none, the result is nil.
+// within returns the best choice for which fits holds: the one with the least rise of the loss, or
+// the one with the fewest bytes if rising. fits holds for all prices above some price, or for all
+// below it if rising. If it holds for none, the result is nil.
 func (c *Chooser) within(rising bool, fits func(*Choice) bool) (best *Choice, err error) {
 	low, high := math.Log2(lowest*c.energy), math.Log2(highest*c.energy)
 	try := func(at float64) (bool, error) {
@@ -437,8 +438,8 @@ func better(fewest bool, a, b *Choice) bool {
 	return a.Rise < b.Rise
 }
 
-// Bytes returns the choice with the least rise of the loss of at most the given number of bytes, or
-// nil if there is none.
+// Bytes returns the choice with the least rise of the loss of at most the given number of bytes. It
+// returns nil if all choices have more.
 func (c *Chooser) Bytes(most int) (*Choice, error) {
 	return c.within(false, func(choice *Choice) bool { return choice.Bytes <= most })
 }

@@ -1,0 +1,335 @@
+package cut
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/click/evaluate"
+	"shaver/internal/click/model"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
+	"shaver/internal/num/layout"
+	"shaver/internal/num/loss"
+	"shaver/internal/prune/rate"
+	"shaver/internal/value/mask"
+	"shaver/internal/value/shapley"
+)
+
+// DefaultRounding is the default of Options.Rounding, a fifth of the difference that papers about
+// click models commonly call significant.
+const DefaultRounding = .0002
+
+// CurvatureRows is the largest number of training rows on which the curvature of the loss is
+// measured. Values are rounded to a few bits, which needs no more precision.
+const CurvatureRows = 1 << 16
+
+// Rounding says how the values of a model are rounded, and by how much that raises the loss, in
+// nat or, with the squared loss, as the root of the mean square.
+type Rounding struct {
+	Rows        []Width `json:"rows"`         // numbers of rows of the tables, by their bits, ascending
+	TableRise   float64 `json:"table_rise"`   // rise by rounding the tables, to second order
+	NetworkRise float64 `json:"network_rise"` // rise by rounding the network, on the validation split with the unpruned tables
+	Tensors     []Width `json:"tensors"`      // numbers of tensors of the network, by their bits, ascending
+}
+
+// Width is a number of rows or tensors that have the same number of bits.
+type Width struct {
+	Bits   int `json:"bits"`
+	Number int `json:"number"`
+}
+
+// rounded is a choice of dropped entries and of the bits of everything that is kept.
+type rounded struct {
+	*rate.Found
+	types map[string]checkpoint.DType // of tensors of the network
+	rise  float64
+}
+
+// bench measures pruned tables.
+type bench struct {
+	source     *Source
+	model      *model.Model
+	validation *measure.Bench
+	train      *model.Rows // sample of the training rows
+}
+
+// openBench opens the splits on which the bits are chosen, and reads the sample.
+func (o *Options) openBench(ctx context.Context, s *Source) (*bench, error) {
+	if len(o.Dataset) == 0 {
+		return nil, fault.Usagef("values of type %s are chosen by the loss: expected %s", compact.Mixed, o.name("dataset"))
+	}
+	m, err := s.Checkpoint.Model()
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Differentiable(); err != nil {
+		return nil, err
+	}
+	b := &bench{source: s, model: m, train: &model.Rows{}}
+	name := s.Scores[0].Spec.Loss.Name()
+	if b.validation, err = measure.Open(o.Dataset, dataset.Val, name, m); err != nil {
+		return nil, err
+	}
+	train, err := measure.Open(o.Dataset, dataset.Train, name, m)
+	if err != nil {
+		return nil, err
+	}
+	seen, rows := int64(0), min(train.Rows, CurvatureRows)
+	err = train.Dataset.Scan(ctx, []string{dataset.Train}, 4096, func(part *model.Rows) error {
+		b.train.Width, b.train.Inputs = part.Width, part.Inputs
+		for i := range part.Len() {
+			if (seen+1)*rows/train.Rows > seen*rows/train.Rows { // evenly many
+				b.train.Append(part, i)
+			}
+			seen++
+		}
+		return nil
+	})
+	return b, err
+}
+
+// loss returns the calibrated loss of m on the validation split, and the calibration.
+func (b *bench) loss(ctx context.Context, m *model.Model) (float64, loss.Calibration, error) {
+	p, err := b.validation.Predict(ctx, m, nil)
+	if err != nil {
+		return 0, loss.Calibration{}, err
+	}
+	if p.OneKind() {
+		return 0, loss.Calibration{}, fault.Inputf("the labels of the validation split are all the same: choosing bits by the loss needs both")
+	}
+	c := evaluate.Calibrate(p)
+	return p.MeanLoss(c), c, nil
+}
+
+// measure measures the tables without the given entries.
+func (b *bench) measure(ctx context.Context, dropped []bool) (*rate.Measured, error) {
+	a, baseline := &b.model.Architecture, b.source.Scores[0].Baseline
+	m := b.model.WithEmbedding(mask.Apply(a, b.source.Table, dropped, baseline))
+	found, calibration, err := b.loss(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	gone := layout.NewMask(len(dropped))
+	for i, drop := range dropped {
+		if drop {
+			gone.Drop(i)
+		}
+	}
+	h, err := shapley.MeasureCurvature(ctx, shapley.Game{Model: m, Baseline: baseline, Loss: b.validation.Loss}, gone, calibration, b.train)
+	if err != nil {
+		return nil, err
+	}
+	if b.validation.Loss == loss.Squared { // the loss is the root of the mean square, whose derivative is 1/(2*root)
+		for _, list := range [][]float64{h.Entries, h.Baseline} {
+			for i := range list {
+				list[i] /= 2 * max(found, math.SmallestNonzeroFloat32)
+			}
+		}
+	}
+	return &rate.Measured{Loss: found, Curvature: h.Entries, CodebookCurvature: h.Baseline}, nil
+}
+
+// network returns the types of the tensors of the network for which the loss rises by at most the
+// given bound on the validation split, and by how much it rises. int8 is tried for all of them. If that is too
+// much, those that cost the most alone have float16, and if even that is too much, none is rounded.
+func (b *bench) network(ctx context.Context, bound float64) (types map[string]checkpoint.DType, rise float64, err error) {
+	ck := b.source.Checkpoint
+	keys := ck.Packable()
+	plain, _, err := b.loss(ctx, b.model)
+	if err != nil {
+		return nil, 0, err
+	}
+	risen := func(types map[string]checkpoint.DType) (float64, error) {
+		c, err := ck.Pack(types)
+		if err != nil {
+			return math.Inf(1), nil // a value is out of range of float16
+		}
+		m, err := c.Model()
+		if err != nil {
+			return 0, err
+		}
+		found, _, err := b.loss(ctx, m)
+		return found - plain, err
+	}
+	types = map[string]checkpoint.DType{}
+	for _, key := range keys {
+		types[key] = checkpoint.I8
+	}
+	if rise, err = risen(types); err != nil || rise <= bound {
+		return types, rise, err
+	}
+	alone := map[string]float64{}
+	for _, key := range keys {
+		if alone[key], err = risen(map[string]checkpoint.DType{key: checkpoint.I8}); err != nil {
+			return nil, 0, err
+		}
+	}
+	slices.SortStableFunc(keys, func(a, b string) int {
+		switch {
+		case alone[a] > alone[b]:
+			return -1
+		case alone[a] < alone[b]:
+			return 1
+		}
+		return 0
+	})
+	for at, n := 0, max(1, len(keys)/8); at < len(keys); at += n {
+		for _, key := range keys[at:min(at+n, len(keys))] {
+			types[key] = checkpoint.F16
+		}
+		if rise, err = risen(types); err != nil || rise <= bound {
+			return types, rise, err
+		}
+	}
+	return map[string]checkpoint.DType{}, 0, nil
+}
+
+// round chooses the entries to drop and the bits of everything else.
+func (o *Options) round(ctx context.Context, s *Source) (*rounded, error) {
+	switch {
+	case o.Previous != "":
+		return nil, fault.Usagef("values of type %s do not keep the choices of %s: expected another encoding", compact.Mixed, o.name("previous"))
+	case !o.Form.compact(o.Out):
+		return nil, fault.Usagef("only the compact safetensors file has values of type %s", compact.Mixed)
+	case !(o.Rounding > 0):
+		return nil, fault.Usagef("%s is %v, expected a number above 0", o.name("rounding"), o.Rounding)
+	}
+	order, err := o.order(s)
+	if err != nil {
+		return nil, err
+	}
+	a := &s.Checkpoint.Architecture
+	if order, err = o.limited(s, order); err != nil {
+		return nil, err
+	}
+	b, err := o.openBench(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	r := &rounded{}
+	if r.types, r.rise, err = b.network(ctx, o.Rounding); err != nil {
+		return nil, err
+	}
+	search := &rate.Search{Architecture: a, Entries: s.Table, Codebook: s.Scores[0].Baseline, Order: order, Most: o.most, Measure: b.measure}
+	if o.Budget.Unit != mask.Bytes {
+		drop, err := o.drop(s, order)
+		if err != nil {
+			return nil, err
+		}
+		r.Found, err = search.Kept(ctx, drop, o.Rounding)
+		return r, err
+	}
+	fixed, err := o.fixedBytes(s, r.types)
+	if err != nil {
+		return nil, err
+	}
+	if r.Found, err = search.Bytes(ctx, int(min(int64(o.Budget.Amount)-fixed, math.MaxInt32))); err != nil {
+		return nil, err
+	}
+	if r.Found == nil {
+		return nil, fault.Usagef("budget: %s %.0f: the model without any embedding entry takes %d, and the smallest tables do not fit in the rest", o.name(mask.Bytes), o.Budget.Amount, fixed)
+	}
+	return r, nil
+}
+
+// fixedBytes returns the bytes of the file besides those of the tables.
+func (o *Options) fixedBytes(s *Source, types map[string]checkpoint.DType) (int64, error) {
+	ck := s.Checkpoint
+	if o.Calibrate { // the calibrated weights are float32, which may make the file larger
+		var err error
+		if ck, _, err = ck.Calibrated(1, 0); err != nil {
+			return 0, err
+		}
+	}
+	ck, err := ck.Pack(types)
+	if err != nil {
+		return 0, err
+	}
+	rows := 0
+	for _, span := range ck.Architecture.Spans() {
+		rows += span.Rows
+	}
+	whole := &compact.Palette{Quantizers: []compact.Quantizer{{Bits: 32}}, Rows: make([]uint8, rows)} // whose header is as long as any
+	size, err := ck.MixedFootprint(make([]bool, ck.Architecture.Parameters()), s.Scores[0].Baseline, whole)
+	return size.File - size.Table, err
+}
+
+// values returns the tables that a reader of the file gets.
+func (r *rounded) values(s *Source) (table []float32, err error) {
+	a := &s.Checkpoint.Architecture
+	parts, err := compact.EncodeMixed(a, s.Table, r.Dropped, s.Scores[0].Baseline, r.Palette)
+	if err != nil {
+		return nil, err
+	}
+	t, err := compact.New(a, compact.Mixed, parts)
+	if err != nil {
+		return nil, err
+	}
+	t.Rows(func(x []float32, _ []bool) { table = append(table, x...) })
+	return table, nil
+}
+
+// scaled returns the palette of tables that are multiplied by a factor above 0.
+func (r *rounded) scaled(factor float32) *compact.Palette {
+	if factor == 1 {
+		return r.Palette
+	}
+	p := *r.Palette
+	p.Quantizers = slices.Clone(p.Quantizers)
+	for i := range p.Quantizers {
+		p.Quantizers[i].Origin *= factor
+		p.Quantizers[i].Step *= factor
+	}
+	return &p
+}
+
+// rounding describes r.
+func (r *rounded) rounding(a *model.Architecture) *Rounding {
+	shown := &Rounding{TableRise: r.Rise, NetworkRise: r.rise}
+	rows, tensors, at := map[int]int{}, map[int]int{}, 0
+	for _, s := range a.Spans() {
+		for i := range s.Rows {
+			from := s.Entry + i*s.Dim
+			if slices.Contains(r.Dropped[from:from+s.Dim], false) {
+				rows[r.Palette.Quantizers[r.Palette.Rows[at]].Bits]++
+			}
+			at++
+		}
+	}
+	for _, dtype := range r.types {
+		tensors[8*dtype.Size()]++
+	}
+	shown.Rows, shown.Tensors = widths(rows), widths(tensors)
+	return shown
+}
+
+func widths(numbers map[int]int) []Width {
+	all := []Width{}
+	for bits, n := range numbers {
+		all = append(all, Width{bits, n})
+	}
+	slices.SortFunc(all, func(a, b Width) int { return a.Bits - b.Bits })
+	return all
+}
+
+// Text returns the widths as a sentence without a full stop, such as "3 in 2 bits, 1 in 8".
+func Text(all []Width) string {
+	var parts []string
+	for i, w := range all {
+		unit := ""
+		if i == 0 {
+			unit = " bits"
+		}
+		parts = append(parts, fmt.Sprintf("%d in %d%s", w.Number, w.Bits, unit))
+	}
+	if parts == nil {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}

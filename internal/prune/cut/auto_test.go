@@ -1,0 +1,87 @@
+package cut_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
+	"shaver/internal/prune/cut"
+	"shaver/internal/value/mask"
+)
+
+// auto returns options that choose the bits of each row.
+func (f *files) auto(out, unit string, amount float64) *cut.Options {
+	o := f.options(out, unit, amount)
+	o.Form.Values, o.Rounding = compact.Mixed, .01
+	return o
+}
+
+// Bits are chosen for a number of entries and for a number of bytes. The file is within the budget, its
+// loss rises by about what the choice says, and a calibrated file is that model with other weights.
+func TestAuto(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	half := f.auto("half.safetensors", mask.Sparsity, .5)
+	c, sizes := prune(t, half)
+	if c.Dropped != f.entries/2 || c.Rounding == nil || c.Rounding.TableRise > .01 || c.Rounding.TableRise <= 0 || len(c.Rounding.Rows) == 0 {
+		t.Fatalf("%+v, rounded by %+v", c, c.Rounding)
+	}
+	if info, err := os.Stat(half.Out); err != nil || info.Size() != sizes.Bytes || sizes.TableBytes >= sizes.DenseTableBytes {
+		t.Errorf("%+v: %v", sizes, err)
+	}
+	ck, err := checkpoint.Read(half.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropped, _, err := ck.Pruned()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, gone := range dropped {
+		if gone != (i < f.entries/2) {
+			t.Errorf("entry %d: dropped is %v", i, gone)
+		}
+	}
+	for budget, calibrate := range map[int64]bool{sizes.Bytes + 64: false, sizes.Bytes + 256: true} { // calibrated weights are float32
+		o := f.auto("bytes.safetensors", mask.Bytes, float64(budget))
+		o.Calibrate = calibrate
+		if _, small := prune(t, o); small.Bytes > budget || small.Bytes < budget-400 {
+			t.Errorf("calibrated %v: %d bytes, expected at most %d", calibrate, small.Bytes, budget)
+		}
+	}
+	m, err := ck.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := measure.Open([]string{f.rows}, dataset.Val, "", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Predict(t.Context(), m, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// What choosing bits cannot do is wrong usage that says what to change.
+func TestAutoRefuses(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	for want, change := range map[string]func(o *cut.Options){
+		"expected dataset":             func(o *cut.Options) { o.Dataset = nil },
+		"previous":                     func(o *cut.Options) { o.Previous = f.model },
+		"only the compact safetensors": func(o *cut.Options) { o.Form.Dense = true },
+		"rounding is 0":                func(o *cut.Options) { o.Rounding = 0 },
+		"budget: bytes 100: the model without any embedding entry takes ": func(o *cut.Options) { o.Budget = &mask.Budget{Unit: mask.Bytes, Amount: 100} },
+	} {
+		o := f.auto("out.safetensors", mask.Sparsity, .5)
+		change(o)
+		if _, err := o.Choose(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected %q", err, want)
+		}
+	}
+}
