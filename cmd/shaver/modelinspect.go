@@ -30,6 +30,9 @@ func storageTable(w io.Writer, s *inspect.Storage, names []string) {
 		return
 	}
 	fmt.Fprintf(w, "pruned\t%d kept\t%s values\n", *s.Kept, s.Values)
+	for _, q := range s.Palette {
+		fmt.Fprintf(w, "quantizer\t%d bits\t%s%d rows, %d kept\n", q.Bits, quantizerText(&q), q.Rows, q.Kept)
+	}
 	for _, f := range s.Stored {
 		name := cli.Printable(inspect.FieldName(names, f.Span.Field))
 		if f.Table != "" {
@@ -37,6 +40,14 @@ func storageTable(w io.Writer, s *inspect.Storage, names []string) {
 		}
 		fmt.Fprintf(w, "field %s\t%d of %d kept\t%s, %d rows, %d bytes\n", name, f.Kept, f.Span.Rows*f.Span.Dim, f.Form, f.Rows, f.Bytes)
 	}
+}
+
+// quantizerText describes the values of a quantizer, unless they are float16 or float32 numbers.
+func quantizerText(q *inspect.StoredQuantizer) string {
+	if q.Bits > 8 {
+		return ""
+	}
+	return fmt.Sprintf("%.4g to %.4g, ", q.Origin, q.Origin+q.Step*float32(uint32(1)<<q.Bits-1))
 }
 
 // composedText describes the tensors of a composed table.

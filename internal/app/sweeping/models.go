@@ -109,13 +109,21 @@ func (o *Input) size(p *sweep.Point, ck *checkpoint.Checkpoint, entries int, wan
 			p.Baseline = baseline.Codebook
 		}
 		values = ck.Compact.Encoding()
-		dropped, _, err := ck.Pruned()
+		dropped, baseline, err := ck.Pruned()
 		if err != nil {
 			return err
 		}
-		footprint, p.EmptyFeatures = ck.CompactFootprint(dropped, values), mask.EmptyFeatures(&ck.Architecture, dropped)
+		p.EmptyFeatures = mask.EmptyFeatures(&ck.Architecture, dropped)
+		if values != compact.Mixed {
+			footprint = ck.CompactFootprint(dropped, values)
+		} else if footprint, err = ck.MixedFootprint(dropped, baseline, ck.Compact.Palette()); err != nil {
+			return err
+		}
 	}
 	p.Values, p.Bits = string(values), 8*values.Size()
+	if values == compact.Mixed {
+		p.Bits = ck.Compact.MeanBits()
+	}
 	p.Bytes, p.TableBytes, p.MemoryBytes = &footprint.File, &footprint.Table, &footprint.Memory
 	drop := max(0, entries-kept)
 	p.Sparsity = float64(drop) / float64(entries)

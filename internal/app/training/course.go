@@ -370,6 +370,8 @@ func (o *Course) write(trainer *train.Trainer, e train.Epoch, settings *train.Op
 	case o.shape != nil:
 		c.Composed = trainer.Composed()
 		_, err = checkpoint.WriteComposed(o.Out, c)
+	case o.compact && o.from.Compact != nil && o.from.Compact.Encoding() == compact.Mixed:
+		_, err = checkpoint.WriteMixed(o.Out, c, o.dropped, o.baseline, o.from.Compact.Palette())
 	case o.compact:
 		values := compact.Float32
 		if o.from.Compact != nil {

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
-	"unsafe"
 
 	"shaver/internal/click/model"
 )
@@ -186,13 +186,13 @@ type bitWriter struct {
 	bits int // number of bits written
 }
 
-func (w *bitWriter) append(number uint32, bits int) {
+func (w *bitWriter) append(number uint32, n int) {
 	at := w.bits
-	w.bits += bits
+	w.bits += n
 	for len(w.data)*8 < w.bits {
 		w.data = append(w.data, 0)
 	}
-	for i := range bits {
+	for i := range n {
 		w.data[(at+i)/8] |= byte(number>>i&1) << ((at + i) % 8)
 	}
 }
@@ -214,16 +214,63 @@ func (t *Table) Palette() *Palette {
 	return p
 }
 
+// Use says how many rows and kept entries have a quantizer.
+type Use struct{ Rows, Kept int }
+
+// Uses returns, for Mixed, the use of each quantizer of the palette, without the codebook.
+func (t *Table) Uses() []Use {
+	uses := make([]Use, len(t.palette))
+	for j := range t.fields {
+		f := &t.fields[j]
+		for i := range f.size {
+			kept, number := 0, uint8(0)
+			for k := 0; k < f.segments && f.layout != nothing; k++ {
+				if mask, _, n := t.seekMixed(f, i*f.segments+k); mask != 0 {
+					kept, number = kept+bits.OnesCount16(mask), n
+				}
+			}
+			if kept > 0 {
+				uses[number] = Use{uses[number].Rows + 1, uses[number].Kept + kept}
+			}
+		}
+	}
+	return uses
+}
+
+// MeanBits returns, for Mixed, the mean number of bits of a kept entry, rounded up, or 0 if
+// nothing is kept.
+func (t *Table) MeanBits() int {
+	sum := 0
+	for i, u := range t.Uses() {
+		sum += u.Kept * t.palette[i].Bits
+	}
+	if kept := t.Kept(); kept > 0 {
+		return (sum + kept - 1) / kept
+	}
+	return 0
+}
+
+// FieldBytes returns, for Mixed, the number of bytes of each field's positions and values in
+// the file. They are rounded, because fields share bytes.
+func (t *Table) FieldBytes() []int {
+	bytes := make([]int, len(t.fields))
+	for j := range t.fields {
+		bytes[j] = t.fields[j].bytes
+	}
+	return bytes
+}
+
 // Memory returns the number of bytes that a Table of Mixed needs to read rows: the values of
 // the file, the codebook, the quantizers and the index.
 func (t *Table) Memory() int64 {
+	const wordBytes, groupBytes = 8, 16
 	bytes := len(t.entries) + 4*len(t.codebook)
 	if &t.empty[0] != &t.codebook[0] {
 		bytes += 4 * len(t.empty)
 	}
 	for j := range t.fields {
 		f := &t.fields[j]
-		bytes += 8*len(f.listing) + int(unsafe.Sizeof(mixedGroup{}))*len(f.mixed)
+		bytes += wordBytes*len(f.listing) + groupBytes*len(f.mixed)
 	}
 	return int64(bytes)
 }

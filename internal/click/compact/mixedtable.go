@@ -50,9 +50,11 @@ func newMixed(a *model.Architecture, parts *Parts) (*Table, error) {
 	for j := range spans {
 		s, f := &spans[j], &t.fields[j]
 		*f = field{size: s.Rows, dim: s.Dim, narrow: true, segments: segments(s.Dim), codebook: t.codebook[s.Baseline : s.Baseline+s.Dim]}
+		at, bit := r.at, r.bit
 		if err := r.field(f); err != nil {
 			return nil, fmt.Errorf("%s: %w", spanName(a, s), err)
 		}
+		f.bytes = r.at - at + (r.bit-bit+7)/8
 	}
 	if err := r.finish(leastMixed(a)); err != nil {
 		return nil, err

@@ -17,6 +17,10 @@ import (
 // bytes per listed row and two bits per other row. A field that lists at least 3/8 of its
 // rows takes three bytes for every row instead. After New, this index is used in place of
 // Parts.Rows and Parts.Columns.
+//
+// The index of Mixed has four bytes for each segment of 16 columns of which an entry is kept,
+// and two bits for each other segment, or four bytes for every segment of a field of which at
+// least 3/8 of the segments may be listed.
 type Table struct {
 	values     Encoding
 	steps      []float32 // [fields, 2], origin and step of each field, for Int8
@@ -44,6 +48,7 @@ type field struct {
 	segments  int          // Mixed: segments per row
 	some      bool         // Mixed: whether the groups hold the listed segments only
 	mixed     []mixedGroup // Mixed: masks of the segments
+	bytes     int          // Mixed: bytes of the positions and values in the file
 	width     int          // bytes of a row's bitmap, or of a column's number
 	ends      uint64       // in 8 bytes of the form columns, the bits that mark the end of a row
 	step      int          // numbers per 8 bytes of the form columns

@@ -44,6 +44,18 @@ type Storage struct {
 	Kept   *int             `json:"kept,omitempty"`   // number of kept entries, or of values in the tensors of a composed table
 	Values compact.Encoding `json:"values,omitempty"` // how kept entries are stored
 	Stored []StoredField    `json:"stored,omitempty"` // by field, or by look-up in the order of the rows of the tables
+
+	Palette []StoredQuantizer `json:"palette,omitempty"` // if the values are mixed
+}
+
+// StoredQuantizer is a quantizer of the palette of a compact file. A number q of at most 8 bits
+// reads origin + step*q.
+type StoredQuantizer struct {
+	Bits   int     `json:"bits"`
+	Origin float32 `json:"origin"`
+	Step   float32 `json:"step"`
+	Rows   int     `json:"rows"` // rows that use it
+	Kept   int     `json:"kept"` // their kept entries
 }
 
 // StoredField is how a compact file stores a field, or the rows that a look-up reads.
@@ -70,10 +82,21 @@ func storageOf(ck *checkpoint.Checkpoint, names []string) Storage {
 	a, kept := &ck.Architecture, ck.Compact.Kept()
 	s.Kept, s.Values = &kept, ck.Compact.Encoding()
 	steps, spans := ck.Compact.Steps(), a.Spans()
+	var mixed []int
+	if p := ck.Compact.Palette(); p != nil {
+		mixed = ck.Compact.FieldBytes()
+		for i, u := range ck.Compact.Uses() {
+			q := p.Quantizers[i]
+			s.Palette = append(s.Palette, StoredQuantizer{q.Bits, q.Origin, q.Step, u.Rows, u.Kept})
+		}
+	}
 	for j, field := range ck.Compact.Fields() {
 		span := spans[j]
 		rows, columns := field.Sizes(span.Rows, span.Dim)
 		stored := StoredField{Field: field, Bytes: rows + columns + field.Kept*s.Values.Size(), Span: span}
+		if mixed != nil {
+			stored.Bytes = mixed[j]
+		}
 		if !a.Plain() {
 			stored.FieldName, stored.Table = FieldName(names, span.Field), a.Tables[span.Table].Name
 		}
