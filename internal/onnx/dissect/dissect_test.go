@@ -339,6 +339,30 @@ func TestOutputOfSeveral(t *testing.T) {
 	}
 }
 
+// The logit of a product of probabilities is exact where the product, or one minus it, is too
+// small for float32. A factor that is no probability is refused.
+func TestProductOfProbabilities(t *testing.T) {
+	logit := func(x, y float64) float64 { return -math.Log(math.Exp(-x) + math.Exp(-y) + math.Exp(-x-y)) }
+	for _, scale := range []float32{-20, -1, .5, 20} {
+		s := newSample()
+		s.initializers = append(s.initializers, onnxtest.Floats("scale", []float32{scale}))
+		s.outputs = []onnxtest.Message{onnxtest.Value("p", float32s, -1, 5), onnxtest.Value("q", float32s, -1, 5)}
+		s.after = append(s.after, node("Mul", names{"z", "scale"}, names{"u"}), node("Sigmoid", names{"u"}, names{"v"}), node("Sigmoid", names{"h"}, names{"w5"}),
+			node("Mul", names{"v", "w5"}, names{"vw"}), node("Mul", names{"y", "vw"}, names{"p"}), node("Mul", names{"v", "u"}, names{"q"}))
+		n, err := s.dissect(t, Options{Output: "p[4]"})
+		if err != nil || n.Logit != "log(p) - log(1-p) of the product p of 3 probabilities" {
+			t.Fatalf("%v, %+v", err, n)
+		}
+		want := logit(logit(8*float64(scale), 2), 8) // z is 8, and h[4] is 2
+		if got := forward(t, n, []int{4, 1}, []float32{2}); math.Abs(got-want) > 1e-6*math.Max(1, math.Abs(want)) {
+			t.Errorf("scale %v: logit %v, expected %v", scale, got, want)
+		}
+		if _, err := s.dissect(t, Options{Output: "q[0]"}); err == nil || !strings.Contains(err.Error(), "comes from Mul, expected") {
+			t.Errorf("a factor that is no probability: %v", err)
+		}
+	}
+}
+
 // One of several numbers of an output gives the logit of its own task.
 func TestOneOfSeveralTasks(t *testing.T) {
 	s := newSample()

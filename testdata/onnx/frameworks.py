@@ -1,0 +1,28 @@
+"""Models that packages write in ways of their own. cases.py adds them to its models."""
+
+from cases import Column, Net
+from packages import DIM, nn, torch
+
+
+class EntireSpace(nn.Module):
+    """ESMM: the probabilities of a click, of a purchase after it by two classes, and that it is kept, and their product."""
+
+    def __init__(self):
+        super().__init__()
+        self.user, self.item = nn.Embedding(7, DIM), nn.Embedding(11, DIM)
+        self.click, self.buy, self.keep = (nn.Sequential(nn.Linear(2 * DIM, 6), nn.ReLU(), nn.Linear(6, n)) for n in (1, 2, 1))
+
+    def forward(self, user, item):
+        x = torch.cat([self.user(user), self.item(item)], dim=1)
+        click, buy, keep = torch.sigmoid(self.click(x) + 2), torch.softmax(self.buy(x), dim=1)[:, 1:], torch.sigmoid(self.keep(x) + 2)
+        return torch.cat([click, buy, click * buy * keep], dim=1)[:, 2]
+
+
+def of_entire_space():
+    return Net(EntireSpace(), [("user", torch.int64, 0), ("item", torch.int64, 0)], [Column("user", "user", 0, 7), Column("item", "item", 0, 11)])
+
+
+# name: (build, opset of the legacy exporter), as in cases.py
+MODELS = {
+    "entire-space": (of_entire_space, 17),
+}
