@@ -22,7 +22,26 @@ def of_entire_space():
     return Net(EntireSpace(), [("user", torch.int64, 0), ("item", torch.int64, 0)], [Column("user", "user", 0, 7), Column("item", "item", 0, 11)])
 
 
+class Regions(nn.Module):
+    """MLR: tables of one column only. A softmax divides the rows into regions, and each region has a logistic regression."""
+
+    def __init__(self):
+        super().__init__()
+        self.user, self.item = (nn.ModuleList(nn.Embedding(size, 1) for _ in range(6)) for size in (7, 11))
+        self.dense = nn.Linear(2, 6)
+
+    def forward(self, user, item, dense):
+        z = torch.cat([u(user) + i(item) for u, i in zip(self.user, self.item)], dim=1) + self.dense(dense)
+        return (torch.softmax(z[:, :3], dim=1) * torch.sigmoid(z[:, 3:])).sum(dim=1)
+
+
+def of_regions():
+    inputs = [("user", torch.int64, 0), ("item", torch.int64, 0), ("dense", torch.float32, 2)]
+    return Net(Regions(), inputs, [Column("user", "user", 0, 7), Column("item", "item", 0, 11)], [Column(f"dense[{i}]", "dense", i) for i in range(2)])
+
+
 # name: (build, opset of the legacy exporter), as in cases.py
 MODELS = {
     "entire-space": (of_entire_space, 17),
+    "regions": (of_regions, 17),
 }

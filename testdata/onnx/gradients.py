@@ -38,7 +38,7 @@ def gradients(name):
     rows = []
     with float64():
         module = copy.deepcopy(net.module).double()
-        tables = [m.weight for m in module.modules() if isinstance(m, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and m.weight.shape[1] > 1]
+        tables = [m.weight for m in module.modules() if isinstance(m, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and (m.weight.shape[1] > 1 or name == "regions")]
         for table in tables:
             table.requires_grad_()
         for row in SCORED:

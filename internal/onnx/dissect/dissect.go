@@ -95,7 +95,7 @@ type LookUp struct {
 	Field  int // index into Network.Fields
 	Table  int // index into Network.Tables
 	Offset int
-	Player bool        // whether the values are players, which they are if the table has several columns
+	Player bool        // whether the values are players: the table has several columns, or no table has
 	Value  graph.Value // input of Network.Head of shape [Length of the field, Dim]
 }
 

@@ -350,7 +350,7 @@ func TestProductOfProbabilities(t *testing.T) {
 		s.after = append(s.after, node("Mul", names{"z", "scale"}, names{"u"}), node("Sigmoid", names{"u"}, names{"v"}), node("Sigmoid", names{"h"}, names{"w5"}),
 			node("Mul", names{"v", "w5"}, names{"vw"}), node("Mul", names{"y", "vw"}, names{"p"}), node("Mul", names{"v", "u"}, names{"q"}))
 		n, err := s.dissect(t, Options{Output: "p[4]"})
-		if err != nil || n.Logit != "log(p) - log(1-p) of the product p of 3 probabilities" {
+		if err != nil || n.Logit != "log(p) - log(1-p) of the output p, which is computed from other probabilities" {
 			t.Fatalf("%v, %+v", err, n)
 		}
 		want := logit(logit(8*float64(scale), 2), 8) // z is 8, and h[4] is 2
@@ -359,6 +359,35 @@ func TestProductOfProbabilities(t *testing.T) {
 		}
 		if _, err := s.dissect(t, Options{Output: "q[0]"}); err == nil || !strings.Contains(err.Error(), "comes from Mul, expected") {
 			t.Errorf("a factor that is no probability: %v", err)
+		}
+	}
+}
+
+// A sum of probabilities with the weights of a softmax is a probability. One with part of the
+// weights, or of other numbers, is taken for a logit.
+func TestMixtureOfProbabilities(t *testing.T) {
+	s := newSample()
+	s.outputs = []onnxtest.Message{onnxtest.Value("p", float32s, -1, 1), onnxtest.Value("part", float32s, -1, 1), onnxtest.Value("q", float32s, -1, 1)}
+	s.after = append(s.after, node("Softmax", names{"h"}, names{"w5"}, attr("axis", -1)), node("Sigmoid", names{"h"}, names{"s5"}), node("Unsqueeze", names{"w5", "[1]"}, names{"w15"}),
+		node("Unsqueeze", names{"s5", "[-1]"}, names{"s51"}), node("MatMul", names{"w15", "s51"}, names{"p11"}), node("Squeeze", names{"p11", "[1]"}, names{"p"}),
+		node("Mul", names{"w5", "s5"}, names{"ws"}), node("Slice", names{"ws", "[0]", "[1]", "[1]"}, names{"ws1"}), node("ReduceSum", names{"ws1", "[1]"}, names{"part"}),
+		node("Unsqueeze", names{"h", "[-1]"}, names{"h51"}), node("MatMul", names{"w15", "h51"}, names{"q11"}), node("Squeeze", names{"q11", "[1]"}, names{"q"}))
+	n, err := s.dissect(t, Options{Output: "p"})
+	if err != nil || !strings.HasPrefix(n.Logit, "log(p) - log(1-p)") {
+		t.Fatalf("%v, %+v", err, n)
+	}
+	var p, sum float64
+	for _, h := range []float64{-1.5, -.5, -.5, .5, 2} { // see TestDissect
+		p += math.Exp(h) / (1 + math.Exp(-h))
+		sum += math.Exp(h)
+	}
+	want := math.Log(p / (sum - p))
+	if got := forward(t, n, []int{4, 1}, []float32{2}); math.Abs(got-want) > 1e-6 {
+		t.Errorf("logit %v, expected %v", got, want)
+	}
+	for _, output := range []string{"part", "q"} {
+		if n, err := s.dissect(t, Options{Output: output}); err != nil || n.Logit != "the output, which has no Sigmoid" {
+			t.Errorf("%s: %v, %+v", output, err, n)
 		}
 	}
 }

@@ -37,6 +37,10 @@ func (b *builder) network() (*Network, error) {
 	if err := b.readNumbers(n, fields, lists); err != nil {
 		return nil, err
 	}
+	widest := 0
+	for _, l := range b.lookUps {
+		widest = max(widest, l.dim)
+	}
 	tables := map[*wire.Tensor]int{}
 	slices.SortStableFunc(b.lookUps, func(x, y *lookUp) int { return cmp.Compare(min(y.dim, 2), min(x.dim, 2)) }) // players first
 	for _, l := range b.lookUps {
@@ -61,7 +65,7 @@ func (b *builder) network() (*Network, error) {
 	b.rewire()
 	b.head.Inputs = nil
 	for _, l := range b.lookUps {
-		n.LookUps = append(n.LookUps, LookUp{Field: fields[l.place], Table: tables[l.tensor], Offset: l.offset, Player: l.dim > 1, Value: l.value})
+		n.LookUps = append(n.LookUps, LookUp{Field: fields[l.place], Table: tables[l.tensor], Offset: l.offset, Player: l.dim > 1 || widest == 1, Value: l.value})
 		b.head.Inputs = append(b.head.Inputs, l.value)
 	}
 	for _, d := range n.Dense {

@@ -66,10 +66,10 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 	if node != nil {
 		op = node.Op
 	}
-	var factors []graph.Value
-	if op == "Mul" {
-		left := maxFactors
-		if factors, err = at.factors(node, &left); err != nil {
+	var p chance
+	combined, left := false, maxChances
+	if op == "Mul" || op == "ReduceSum" || op == "MatMul" {
+		if p, combined, err = at.chance(node, &left); err != nil {
 			return "", err
 		}
 	}
@@ -90,9 +90,10 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 			b.head.Output = at.value
 			return fmt.Sprintf("input %d of Softmax %s minus the other one", class, wire.Quote(node.Name)), err
 		}
-	case len(factors) > 0:
+	case combined:
 		b.end.Op = op
-		return fmt.Sprintf("log(p) - log(1-p) of the product p of %d probabilities", len(factors)), b.product(factors)
+		b.head.Output, err = b.compute("Sub", nil, p.yes, p.no)
+		return "log(p) - log(1-p) of the output p, which is computed from other probabilities", err
 	case count == 1 && at.unbounded(node):
 		b.head.Output, err = at.pick()
 		return "the output, which has no Sigmoid", err
@@ -224,69 +225,6 @@ func (t *trail) difference(n *graph.Node) (axis, class int, ok bool, err error) 
 	}
 	t.value, err = t.compute("Sub", nil, positive, negative)
 	return axis, class, true, err
-}
-
-// maxFactors bounds the factors of a product of probabilities, together with its products.
-const maxFactors = 16
-
-// factors returns the logits of the factors of the element of n, a Mul, each of shape [1]. It
-// returns none if a factor is not the result of a Sigmoid or of a Softmax of two classes. left
-// is how many factors may follow.
-func (t *trail) factors(n *graph.Node, left *int) (all []graph.Value, err error) {
-	for _, v := range n.Inputs {
-		if *left--; *left < 0 {
-			return nil, nil
-		}
-		places, err := broadcast(t.head.Values[v].Shape, t.head.Values[n.Outputs[0]].Shape)
-		if err != nil {
-			return nil, err
-		}
-		at, ok := trail{t.builder, v, int(places[t.element])}, true
-		node, err := at.back()
-		if node == nil || err != nil {
-			return nil, err
-		}
-		switch node.Op {
-		case "Mul":
-			var inner []graph.Value
-			inner, err = at.factors(node, left)
-			all, ok = append(all, inner...), len(inner) > 0
-		case "Sigmoid":
-			at.value = node.Inputs[0]
-			at.value, err = at.pick()
-		case "Softmax":
-			_, _, ok, err = at.difference(node)
-		default:
-			ok = false
-		}
-		if err == nil && ok && node.Op != "Mul" {
-			at.value, err = t.compute("Reshape", nil, at.value, t.head.AddConstant(graph.NewInts([]int64{1}, 1)))
-			all = append(all, at.value)
-		}
-		if !ok || err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
-// product sets the output of the head to the logit of the product of probabilities with the
-// given logits, each of shape [1]. For the logits x and y, this is -log(e^-x + e^-y + e^-(x+y)),
-// which is exact where the product itself is near 0 or 1.
-func (b *builder) product(logits []graph.Value) (err error) {
-	compute := func(op string, attributes graph.Attributes, inputs ...graph.Value) (v graph.Value) {
-		if err == nil {
-			v, err = b.compute(op, attributes, inputs...)
-		}
-		return v
-	}
-	z := logits[0]
-	for _, y := range logits[1:] {
-		all := compute("Concat", graph.Attributes{"axis": int64(0)}, z, y, compute("Add", nil, z, y))
-		z = compute("Neg", nil, compute("ReduceLogSumExp", nil, compute("Neg", nil, all)))
-	}
-	b.head.Output = z
-	return err
 }
 
 // compute adds a node with one output to the head, and returns the output.

@@ -22,8 +22,9 @@ type Calibration struct {
 // End says where the logit of a model is in its graph.
 type End struct {
 	Output string // name of the graph's output
-	// Op is the operator that makes the output from the logit: Sigmoid or Softmax. It is Mul if
-	// the output is a product of probabilities, and "" if the output is the logit.
+	// Op is the operator that makes the output from the logit: Sigmoid or Softmax. It is "" if
+	// the output is the logit, and another operator if it computes the output from other
+	// probabilities.
 	Op string
 	// Shape is that of the input of Op, or of the output without Op, for one row.
 	Shape []int
@@ -62,8 +63,8 @@ func (m *Model) planCalibration(c Calibration) (*calibration, error) {
 	cannot := func(format string, args ...any) error {
 		return fault.Inputf("the graph cannot be calibrated: %s", fmt.Sprintf(format, args...))
 	}
-	if c.End.Op == "Mul" {
-		return nil, cannot("its output %s is a product of probabilities, which has no logit in the graph", Quote(c.End.Output))
+	if op := c.End.Op; op != "" && op != "Sigmoid" && op != "Softmax" {
+		return nil, cannot("its output %s is computed from other probabilities, so that no node has its logit", Quote(c.End.Output))
 	}
 	most := 1
 	if c.End.Op == "Softmax" {
