@@ -40,8 +40,30 @@ def of_regions():
     return Net(Regions(), inputs, [Column("user", "user", 0, 7), Column("item", "item", 0, 11)], [Column(f"dense[{i}]", "dense", i) for i in range(2)])
 
 
+class FieldAware(nn.Module):
+    """A field-aware model: id*m + k is the row of an id for field k, in a table for each field."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(3 * size, DIM) for size in (7, 11, 5))
+        self.linear = nn.Embedding(7, DIM)
+        self.register_buffer("offsets", torch.arange(3))
+        self.mlp = nn.Sequential(nn.Linear(4 * DIM, 6), nn.ReLU(), nn.Linear(6, 1))
+
+    def forward(self, user, item, city):
+        rows = [table(ids.unsqueeze(1) * 3 + self.offsets) for table, ids in zip(self.tables, (user, item, city))]
+        pairs = [rows[i][:, j] * rows[j][:, i] for i in range(3) for j in range(i + 1, 3)]
+        return torch.sigmoid(self.mlp(torch.cat([self.linear(user), *pairs], dim=1)).squeeze(-1))
+
+
+def of_field_aware():
+    fields = [("user", 7), ("item", 11), ("city", 5)]
+    return Net(FieldAware(), [(n, torch.int64, 0) for n, _ in fields], [Column(n, n, 0, size) for n, size in fields])
+
+
 # name: (build, opset of the legacy exporter), as in cases.py
 MODELS = {
     "entire-space": (of_entire_space, 17),
     "regions": (of_regions, 17),
+    "field-aware": (of_field_aware, 17),
 }

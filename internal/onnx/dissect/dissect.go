@@ -85,7 +85,8 @@ func (t *Table) Read(dst []float32, row int) error {
 	return t.tensor.ReadFloats(dst, row*t.Dim)
 }
 
-// Tensor returns the tensor of the file that holds t. Its first axis is that of the rows.
+// Tensor returns the tensor of the file that holds t, row by row. Its first axis is that of the
+// rows, or a row of t is several of its rows, if ids choose them together.
 func (t *Table) Tensor() *wire.Tensor { return t.tensor }
 
 // LookUp reads row id + Offset of a table for each id of Field. Several look-ups may read

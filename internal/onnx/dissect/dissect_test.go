@@ -431,6 +431,13 @@ var refusals = map[string]struct {
 		s.rows[1] = node("Gather", names{"a", "j"}, names{"eb"})
 		s.after = append(s.after[:1:1], node("Gather", names{"a1", "j"}, names{"g"}), node("Add", names{"z", "g"}, names{"y"}))
 	}, "ids[0] chooses from 5 rows of table a and ids[1] from 3, which other tables limit"},
+	"two strides": {func(s *sample) {
+		s.initializers = append(s.initializers, onnxtest.Ints("01", []int64{0, 1}, 2), onnxtest.Floats("c", sequence(12), 6, 2))
+		s.rows[1] = node("Gather", names{"c", "j"}, names{"eb"})
+		s.before = append(s.before, node("Unsqueeze", names{"i", "[1]"}, names{"i1"}), node("Mul", names{"i1", "2"}, names{"i2"}), node("Add", names{"i2", "01"}, names{"ik"}),
+			node("Gather", names{"c", "ik"}, names{"ec"}))
+		s.after = append(s.after[:1:1], node("ReduceSum", names{"ec"}, names{"g"}), node("Add", names{"z", "g"}, names{"y"}))
+	}, "it reads table c by the row numbers id*1 + k, and another node by id*2 + k"},
 	"tied weights": {func(s *sample) {
 		s.after = []onnxtest.Message{node("Transpose", names{"a"}, names{"at"}), node("MatMul", names{"ea", "at"}, names{"m"}), node("ReduceSum", names{"m", "[1]"}, names{"y"})}
 	}, "node n_at reads table a other than by a look-up"},

@@ -46,7 +46,7 @@ func (b *builder) network() (*Network, error) {
 	for _, l := range b.lookUps {
 		if _, ok := tables[l.tensor]; !ok {
 			tables[l.tensor] = len(n.Tables)
-			t := Table{Name: l.tensor.Name, Rows: l.tensor.Dims[0], Dim: l.dim, tensor: l.tensor}
+			t := Table{Name: l.tensor.Name, Rows: l.tensor.Dims[0] / l.stride, Dim: l.dim, tensor: l.tensor}
 			if !l.tensor.InPlace() { // every read would begin at the first element
 				if t.decoded, err = l.tensor.Floats(); err != nil {
 					return nil, err
@@ -200,7 +200,8 @@ func (b *builder) limits() (map[*lookUp]int, error) {
 		}
 		list = slices.Clone(list)
 		slices.SortStableFunc(list, func(x, y *lookUp) int { return cmp.Compare(y.offset, x.offset) })
-		end, next := first.tensor.Dims[0], first.tensor.Dims[0] // of the rows at l's offset, and at the offset before it
+		rows := first.tensor.Dims[0] / first.stride
+		end, next := rows, rows // of the rows at l's offset, and at the offset before it
 		for i, l := range list {
 			if i > 0 && l.offset != list[i-1].offset {
 				end = next
@@ -226,7 +227,14 @@ func (b *builder) checkRows(n *Network, fields map[place]int) error {
 			if slices.ContainsFunc(checked, func(o *element) bool { return e.source.kind == o.source.kind && e.same(o) }) {
 				continue
 			}
-			if err := e.check(l.offset, f.Rows, free, &b.checks); err != nil {
+			offset, err := l.offset, error(nil)
+			if l.stride > 1 {
+				offset, err = b.start(e)
+			}
+			if err == nil {
+				err = e.check(offset, l.stride, f.Rows, free, &b.checks)
+			}
+			if err != nil {
 				return fault.Inputf("node %s: field %s and table %s: %w", wire.Quote(l.node), wire.Quote(f.Name), wire.Quote(l.tensor.Name), err)
 			}
 			if !e.plain() {
