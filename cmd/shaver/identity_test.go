@@ -100,8 +100,8 @@ func fileDigest(t *testing.T, path string) string {
 	return report.Digests.Scores
 }
 
-// long is a job of a few seconds. It has 6 shards, each of which takes one core about a
-// second.
+// long is a job of a few seconds. It has 6 shards, each of which takes one core about half
+// a second.
 type long struct {
 	flags     []string
 	reference string
@@ -114,7 +114,7 @@ func longJob(t *testing.T) *long {
 	t.Helper()
 	dir, flags := plantedJob(t, 1500)
 	l := &long{reference: filepath.Join(dir, "reference.arrow")}
-	l.flags = append(flags, "--passes", "250", "--rows-per-shard", "240")
+	l.flags = append(flags, "--passes", "150", "--rows-per-shard", "240")
 	shaver(t, &l.report, slices.Concat([]string{"score", "--out", l.reference}, l.flags)...)
 	if l.report.Shards != longShards {
 		t.Fatalf("%d shards, expected %d", l.report.Shards, longShards)

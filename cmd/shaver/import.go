@@ -119,6 +119,7 @@ func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest
 
 // rawOptions are the options of imports of raw values.
 type rawOptions struct {
+	val, test  []string // files of these splits
 	minCount   int64
 	counted    string
 	vocabulary string
@@ -145,6 +146,16 @@ func (o *rawOptions) flags(c *cobra.Command, minCount int64, counted string) {
 	cli.Group(c, idFlags, "min-count", "counted", "vocabulary", "grow", "oov")
 }
 
+// splitFlags adds flags for the files of val and test.
+func (o *rawOptions) splitFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringSliceVar(&o.val, "val", nil, "`files` of the val split, separated by commas")
+	f.StringSliceVar(&o.test, "test", nil, "`files` of the test split, separated by commas")
+	cli.Group(c, rowFlags, "val", "test")
+	cli.Files(c, "val")
+	cli.Files(c, "test")
+}
+
 // config checks the flags and reads what they name.
 func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Format, files []string, show ingest.Progress) (config ingest.RawConfig, err error) {
 	switch {
@@ -167,7 +178,7 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 		}
 	}
 	config = ingest.RawConfig{
-		Format: format, Files: files, Stdin: c.InOrStdin(), MinCount: o.minCount, Counted: o.counted, Split: run.split, Seed: run.seed,
+		Format: format, Files: files, Val: o.val, Test: o.test, Stdin: c.InOrStdin(), MinCount: o.minCount, Counted: o.counted, Split: run.split, Seed: run.seed,
 		OnBadRow: run.onBadRow, Memory: int64(o.memory), Out: run.out, Progress: show, Grow: o.grow,
 	}
 	config.Format.Dense.Columns = slices.Clone(format.Dense.Columns)
@@ -275,7 +286,7 @@ func withFlags(err error, sizes string) error {
 }
 
 // rawCommand returns an import command for files in one format.
-func rawCommand(use, short, long, example string, minCount int64, counted string, lists *listOptions, more func(c *cobra.Command), format func() (ingest.Format, error)) *cobra.Command {
+func rawCommand(use, short, long, example string, minCount int64, counted string, lists *listOptions, more func(c *cobra.Command, raw *rawOptions), format func() (ingest.Format, error)) *cobra.Command {
 	var run importRun
 	raw := rawOptions{lists: lists}
 	c := &cobra.Command{
@@ -299,7 +310,7 @@ func rawCommand(use, short, long, example string, minCount int64, counted string
 		lists.shareFlag(c)
 	}
 	if more != nil {
-		more(c)
+		more(c, &raw)
 	}
 	return c
 }
@@ -309,7 +320,7 @@ func importCriteoCommand() *cobra.Command {
 	var numbers denseOptions
 	return rawCommand("criteo", "Import Criteo's display advertising logs",
 		help.Text("dataset-import-criteo"), `  shaver dataset import criteo day_*.gz --memory 4GiB --out data
-  shaver dataset import criteo log.tsv --numbers log2 --split 8:1:1 --out data`, 10, ingest.CountAll, nil, func(c *cobra.Command) {
+  shaver dataset import criteo log.tsv --numbers log2 --split 8:1:1 --out data`, 10, ingest.CountAll, nil, func(c *cobra.Command, _ *rawOptions) {
 			c.Flags().StringVar(&rule, "numbers", ingest.LnSquared, "`rule` for integers: ln-squared, log2, none, log1p, log1p-clipped or zscore")
 			cli.Choices(c, "numbers", append([]string{ingest.LnSquared, ingest.Log2}, dense.Rules...)...)
 			cli.Group(c, rowFlags, "numbers")
@@ -336,7 +347,15 @@ func importTableCommand() *cobra.Command {
 	var numbers denseOptions
 	var lists listOptions
 	c := rawCommand("parquet", "Import Parquet or Arrow IPC files",
-		help.Text("dataset-import-parquet", "import-dense", "import-lists"), help.Text("dataset-import-parquet.example"), 2, ingest.CountTrain, &lists, func(c *cobra.Command) { columns.flags(c); numbers.flags(c) }, func() (f ingest.Format, err error) {
+		help.Text("dataset-import-parquet", "import-dense", "import-lists"), help.Text("dataset-import-parquet.example"), 2, ingest.CountTrain, &lists, func(c *cobra.Command, raw *rawOptions) {
+			columns.flags(c)
+			numbers.flags(c)
+			raw.splitFlags(c)
+			split := c.Flags().Lookup("split")
+			split.DefValue = ""
+			split.Usage += " (default 8:1:1 without --val and --test)"
+			split.Value.Set("")
+		}, func() (f ingest.Format, err error) {
 			f = ingest.Tables()
 			if f.Dense, err = numbers.set(); err != nil {
 				return f, err

@@ -17,13 +17,13 @@ import (
 type csvOptions struct {
 	run              importRun
 	ids              string
-	train, val, test []string
-	sizes            []int
-	files            []string
-	raw              rawOptions
-	columns          columnOptions
-	dense            denseOptions
-	lists            listOptions
+	train   []string
+	sizes   []int
+	files   []string
+	raw     rawOptions
+	columns columnOptions
+	dense   denseOptions
+	lists   listOptions
 }
 
 func importCSVCommand() *cobra.Command {
@@ -44,19 +44,18 @@ func importCSVCommand() *cobra.Command {
 	o.lists.shareFlag(c)
 	o.raw.lists = &o.lists
 	f := c.Flags()
-	f.Lookup("split").Usage += " (default none, or 8:1:1 with --raw)"
+	f.Lookup("split").Usage += " (default none, or 8:1:1 with --raw alone)"
 	f.StringVar(&o.ids, "ids", dataset.LocalIDs, "`scope` of ids: local (ids of each field count from 0) or global (from 0 over all fields)")
 	cli.Choices(c, "ids", dataset.LocalIDs, dataset.GlobalIDs)
 	f.StringSliceVar(&o.train, "train", nil, "`files` of encoded rows for the train split, separated by commas")
-	f.StringSliceVar(&o.val, "val", nil, "`files` of encoded rows for the val split")
-	f.StringSliceVar(&o.test, "test", nil, "`files` of encoded rows for the test split")
+	o.raw.splitFlags(c)
 	flags.Model(c, &o.raw.model, "checkpoint `file` whose field sizes the rows must have (default any sizes)")
 	flags.ModelOutput(c, &o.raw.output)
 	f.IntSliceVar(&o.sizes, "field-sizes", nil, "`numbers` of features, one for each field, separated by commas (default one more than the largest local id, if that is plausible)")
-	f.StringSliceVar(&o.files, "raw", nil, "`files` of raw strings, separated by commas")
-	cli.Group(c, rowFlags, "train", "val", "test", "raw")
+	f.StringSliceVar(&o.files, "raw", nil, "`files` of raw strings, separated by commas; those of train if there is --val or --test")
+	cli.Group(c, rowFlags, "train", "raw")
 	cli.Group(c, idFlags, "ids", "field-sizes", "model", "model-output")
-	for _, name := range []string{"train", "val", "test", "raw"} {
+	for _, name := range []string{"train", "raw"} {
 		cli.Files(c, name)
 	}
 	cli.Needed(c, "raw", "train", "label", "split", "min-count", "model")
@@ -79,7 +78,7 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 	}
 	kind, others := "--train", []string{"label", "label-from", "columns", "min-count", "counted", "vocabulary", "grow", "oov", "memory", "share"}
 	if len(o.files) > 0 {
-		kind, others = "--raw", []string{"ids", "val", "test", "field-sizes"}
+		kind, others = "--raw", []string{"ids", "field-sizes"}
 	}
 	for _, name := range others {
 		if c.Flags().Changed(name) {
@@ -112,7 +111,7 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 
 func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, lists ingest.Lists, ratings bool, show ingest.Progress) (*ingest.Summary, error) {
 	config := ingest.EncodedConfig{
-		Train: o.train, Val: o.val, Test: o.test, Split: o.run.split, Seed: o.run.seed, Sizes: o.sizes,
+		Train: o.train, Val: o.raw.val, Test: o.raw.test, Split: o.run.split, Seed: o.run.seed, Sizes: o.sizes,
 		Global: o.ids == dataset.GlobalIDs, Dense: numbers, Lists: lists, Numbers: ratings, OnBadRow: o.run.onBadRow, Out: o.run.out, Progress: show,
 	}
 	if o.raw.model != "" {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ import pyarrow.csv
 import pytest
 
 from shaver._binary import binary
+
+# A shell starts programs in the background with interrupts ignored. Tests send them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FIELDS = ["user", "item", "category", "brand", "device", "hour", "city", "query", "position", "campaign"]
 

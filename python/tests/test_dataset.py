@@ -121,6 +121,12 @@ def test_values_with_escapes(tmp_path: Path) -> None:
     assert ds.values("text") == [*sorted(values, key=str.encode), None]
 
 
+def test_raw_values_of_given_splits() -> None:
+    ds = shaver.Dataset.from_frame({"train": RAW.slice(0, 60), "val": RAW.slice(60, 5), "test": RAW.slice(65)}, label="click")
+    assert {split: ds.to_arrow(split).num_rows for split in ("train", "val", "test")} == {"train": 60, "val": 5, "test": 35}
+    assert shaver.Dataset.from_frame({"train": RAW}, label="click").to_arrow("train").num_rows == 100
+
+
 def test_window_of_days() -> None:
     days = [shaver.Dataset.from_frame(RAW.slice(0, 60), label="click", fields=["user", "item"])]
     days.append(shaver.Dataset.from_frame(RAW.slice(60), label="click", vocabulary=days[0].paths[0]))
@@ -136,7 +142,6 @@ def test_bad_frames(tmp_path: Path) -> None:
         ("no column 'price'", RAW, {"label": "click", "dense": ["price:log1p"]}),
         ("expected a list of columns", RAW, {"label": "click", "fields": "user"}),
         ("the frame is a list", [1, 2], {"label": "click"}),
-        ("a dict of frames needs ids", {"train": RAW}, {"label": "click"}),
         ("expected train, val and test", {"training": RAW}, {"label": "click", "ids": "local"}),
         ("the frame has no rows", RAW.slice(0, 0), {"label": "click", "ids": "local"}),
         ("no ids", pa.table({"click": [1], "user": ['1,"2"']}), {"label": "click", "ids": "local"}),

@@ -524,7 +524,8 @@ MODELS = {
 }
 
 import masked  # noqa: E402,F401  adds its models to MODELS
+from frameworks import MODELS as FRAMEWORKS  # noqa: E402
 from lookups import MODELS as LOOKUPS  # noqa: E402
 from sequences import MODELS as SEQUENCES  # noqa: E402
 
-MODELS |= LOOKUPS | SEQUENCES
+MODELS |= LOOKUPS | SEQUENCES | FRAMEWORKS

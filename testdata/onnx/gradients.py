@@ -38,7 +38,7 @@ def gradients(name):
     rows = []
     with float64():
         module = copy.deepcopy(net.module).double()
-        tables = [m.weight for m in module.modules() if isinstance(m, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and m.weight.shape[1] > 1]
+        tables = [m.weight for m in module.modules() if isinstance(m, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and (m.weight.shape[1] > 1 or name == "regions")]
         for table in tables:
             table.requires_grad_()
         for row in SCORED:
@@ -50,6 +50,8 @@ def gradients(name):
                 if slope is None:
                     continue
                 slope = slope.to_dense()
+                if name == "field-aware" and len(table) % 3 == 0:  # an id reads three rows, which count as one
+                    table, slope = table.reshape(len(table) // 3, -1), slope.reshape(len(table) // 3, -1)
                 for i in torch.nonzero(slope.abs().sum(dim=1))[:, 0].tolist():
                     found.append({"entries": short(table[i].tolist()), "slopes": short(slope[i].tolist())})
             if logit.isfinite() and any(np.isnan(f["slopes"]).any() for f in found):

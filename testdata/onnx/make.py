@@ -71,6 +71,10 @@ UNABLE += ["masked-attention.dynamo"]
 STATES = ["fuxictr-fm", "fuxictr-deepfm", "fuxictr-widedeep", "fuxictr-dcnv2-parallel", "fuxictr-dcnv2-stacked", "pytorch-fm-fm", "pytorch-fm-deepfm"]
 
 
+# Models whose output is computed from several probabilities.
+PROBABILITIES = ["entire-space", "regions"]
+
+
 # Models whose weights are smaller, because float32 is too coarse for logits above 8.
 SMALLER = ["deepctr-torch-autoint", "deepctr-torch-dcn", "fuxictr-deepfm-numeric", "fuxictr-xdeepfm"]
 
@@ -232,7 +236,7 @@ def make(name, folder):
     path = folder / (name + ".onnx")
     expected = reference(net, values, options["batch"])  # before the export, which leaves traces in some modules
     export(net, values, exporter, path, **options)
-    outputs, logits, how, tensor = run(path, net, values, options["batch"], "mmoe" in model)
+    outputs, logits, how, tensor = run(path, net, values, options["batch"], "mmoe" in model or model in PROBABILITIES)
     difference = float(np.abs(logits - logits_from(expected, "output" if net.keras else how)).max())
     assert difference < TOLERANCE, difference
     proto = onnx.load(path, load_external_data=False)

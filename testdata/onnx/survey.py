@@ -381,11 +381,11 @@ def check_derivatives(lines, facts, document, model):
         got = np.array([float(line[f"phi_{c}"]) for c in range(t["dim"])])
         if (t["name"], t["offset"] + int(line["id"])) in pads:  # autograd adds what the pads read
             continue
-        want = known[t["name"]][t["offset"] + int(line["id"])]
+        want = known[t["name"]].reshape(-1, t["dim"])[t["offset"] + int(line["id"])]  # a row may be several of the tensor
         checked.add(t["name"])
         difference = np.abs(got - want).max()
         if difference > 1e-6 + 1e-4 * size:  # the weights of the graph may have a copy that the look-up does not read
-            differences = by_differences(model, document, t["name"], t["offset"] + int(line["id"]), probability)
+            differences = by_differences(model, document, t["name"], t["offset"] + int(line["id"]), t["dim"], probability)
             if np.abs(got - differences).max() <= 1e-5 + 1e-2 * size:
                 copies.append(line["id"])
                 continue
@@ -399,7 +399,7 @@ def check_derivatives(lines, facts, document, model):
     return f"derivatives of {len(checked)} of {len(tables)} tables" + (f" ({len(copies)} rows by differences of onnxruntime)" if copies else "")
 
 
-def by_differences(path, document, table, row, probability):
+def by_differences(path, document, table, row, dim, probability):
     """What taylor gives a row of a table, by central differences of onnxruntime's logits."""
     import onnx
     from onnx import numpy_helper
@@ -408,17 +408,18 @@ def by_differences(path, document, table, row, probability):
         model = onnx.load(path)
         holders = [t for t in model.graph.initializer if t.name == table] or [n.attribute[0].t for n in model.graph.node if n.op_type == "Constant" and n.output[0] == table]
         value = numpy_helper.to_array(holders[0]).copy()
-        value[row, column] += step
+        flat = value.reshape(-1, dim)
+        flat[row, column] += step
         holders[0].CopyFrom(numpy_helper.from_array(value, holders[0].name))
         with tempfile.TemporaryDirectory() as folder:
             onnx.save(model, folder + "/m.onnx")
             z = np.array(run_document(folder + "/m.onnx", document, (document["how"], document["tensor"]))["logits"])[:SCORED]
-        return (np.log(z) - np.log1p(-z) if probability else z), value[row, column] - step
+        return (np.log(z) - np.log1p(-z) if probability else z), flat[row, column] - step
 
     z = logits(0, 0)[0]
     slope = 1 / (1 + np.exp(-z)) - np.arange(SCORED) % 2
     out = []
-    for column in range(int(next(v.shape[1] for n, v in tensors(onnx.load(path).graph) if n == table))):
+    for column in range(dim):
         (up, entry), (down, _) = logits(column, 2e-3), logits(column, -2e-3)
         out.append(-(slope * (up - down) / 4e-3).mean() * entry)
     return np.array(out)

@@ -132,9 +132,6 @@ func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 		constants[l.Table] = true
 		c.graph.Constants = append(c.graph.Constants, graphConstant{Table: n.Tables[l.Table].Name, Field: l.Field, Offset: l.Offset, Input: k})
 	}
-	if len(order) == 0 {
-		return c.inputf("the model reads no table whose entries are players: expected an embedding table with at least two columns")
-	}
 	slices.SortStableFunc(order, func(k, o int) int { return n.LookUps[k].Field - n.LookUps[o].Field })
 	var tables []int // numbers of the tables with players, in the order of the look-ups
 	for _, k := range order {

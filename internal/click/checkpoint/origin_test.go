@@ -95,7 +95,7 @@ func TestWriteONNXCalibrated(t *testing.T) {
 		out := filepath.Join(folder, e.File)
 		if err := c.CheckCalibration(); err != nil {
 			refused++
-			if !fault.IsInput(err) || !strings.Contains(err.Error(), "the graph cannot be calibrated: node ") || !strings.Contains(e.File, "-mmoe.") {
+			if !fault.IsInput(err) || !strings.Contains(err.Error(), "the graph cannot be calibrated: ") || !strings.Contains(e.File, "-mmoe.") && !strings.HasPrefix(e.File, "entire-space.") && !strings.HasPrefix(e.File, "regions.") {
 				t.Errorf("%s: %v", e.File, err)
 			}
 			if err := os.WriteFile(out, []byte("previous"), 0o600); err != nil {
@@ -156,7 +156,7 @@ func TestWriteONNXCalibrated(t *testing.T) {
 			}
 		}
 	}
-	if calibrated < 100 || refused != 4 {
+	if calibrated < 100 || refused != 8 {
 		t.Errorf("%d graphs were calibrated and %d refused", calibrated, refused)
 	}
 	c, err := Read(filepath.Join(exports, "ncf.legacy.onnx"))

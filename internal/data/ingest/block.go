@@ -22,6 +22,7 @@ type block struct {
 	row   uint64               // position of the first row, counted over all files
 	rows  int                  // number of rows
 	where *place               // what the file's path says about its rows
+	split int                  // split of the file, if its rows are not drawn
 	read  int64                // bytes of the file read so far
 	text  rawtext.Block        // rows of a text
 	table *arrowio.ColumnBlock // rows of a table; nil for a text

@@ -64,7 +64,10 @@ func checkOut(out string) error {
 	case len(entries) > 0:
 		return fault.Usagef("%s already exists and is not empty: name a new folder", out)
 	}
-	if info, err := os.Stat(filepath.Dir(filepath.Clean(out))); err != nil || !info.IsDir() {
+	switch info, err := os.Stat(filepath.Dir(filepath.Clean(out))); {
+	case os.IsNotExist(err):
+		return fault.Usagef("%s does not exist: make this folder first", filepath.Dir(filepath.Clean(out)))
+	case err != nil || !info.IsDir():
 		return fault.Usagef("%s is not a folder", filepath.Dir(filepath.Clean(out)))
 	}
 	return nil

@@ -99,6 +99,9 @@ func (r *rawImport) identity() string {
 	} {
 		fmt.Fprintf(digest, "%s %#v\n", part.name, part.value) // %#v quotes strings, so that different values cannot give the same text
 	}
+	if r.ratio == nil {
+		fmt.Fprintf(digest, "given %#v\n", r.given)
+	}
 	if l.Numbers {
 		fmt.Fprintf(digest, "numbers\n")
 	}
@@ -205,7 +208,7 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 	work := func(worker int, b *block) error {
 		return parsers[worker].parse(b, func(row uint64, _ float32, values [][]byte) error {
 			if !all || measuring || b.train == 0 { // with CountAll, it only matters whether train has any rows
-				if r.ratio.draw(row) == 0 {
+				if r.split(b, row) == 0 {
 					b.train++
 					if measuring {
 						addMoments(moments[worker], parsers[worker].parser.numbers)

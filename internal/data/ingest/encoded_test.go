@@ -185,7 +185,7 @@ func TestImportEncodedUsage(t *testing.T) {
 		{EncodedConfig{Train: one}, "no folder is given"},
 		{EncodedConfig{Train: one, Out: full}, "not empty"},
 		{EncodedConfig{Train: one, Out: file}, "is not a folder"},
-		{EncodedConfig{Train: one, Out: filepath.Join(dir, "no", "where")}, "is not a folder"},
+		{EncodedConfig{Train: one, Out: filepath.Join(dir, "no", "where")}, "does not exist"},
 		{EncodedConfig{Train: one, Out: empty, Global: true}, "global ids need the sizes"},
 		{EncodedConfig{Train: one, Val: one, Out: empty, Split: "8:1:1"}, "one file"},
 		{EncodedConfig{Train: one, Out: empty, Split: "8:1"}, `split is "8:1"`},

@@ -27,8 +27,8 @@ func (r *rawImport) scan(first, last int, row uint64, work func(worker int, b *b
 		defer close(todo)
 		defer close(order)
 		emit := func(b *block) bool { return send(ctx, order, b) && send(ctx, todo, b) }
-		for _, path := range r.paths[first:last] {
-			if !r.readFile(ctx, path, &row, free, emit) {
+		for at := first; at < last; at++ {
+			if !r.readFile(ctx, at, &row, free, emit) {
 				break
 			}
 		}
@@ -75,11 +75,11 @@ func send(ctx context.Context, to chan<- *block, b *block) bool {
 	}
 }
 
-// readFile emits the blocks of a file, followed by a block that holds the description of
+// readFile emits the blocks of the file r.paths[at], followed by a block that holds the description of
 // the file or an error. It advances row by the rows of the file. It returns false if the
 // scan must stop.
-func (r *rawImport) readFile(ctx context.Context, path string, row *uint64, free <-chan *block, emit func(*block) bool) bool {
-	begin := *row
+func (r *rawImport) readFile(ctx context.Context, at int, row *uint64, free <-chan *block, emit func(*block) bool) bool {
+	begin, path := *row, r.paths[at]
 	in, err := r.open(path)
 	if err == nil {
 		defer in.close()
@@ -91,7 +91,7 @@ func (r *rawImport) readFile(ctx context.Context, path string, row *uint64, free
 		case <-ctx.Done():
 			return false
 		}
-		b.path, b.row, b.rows = display(path), *row, 0
+		b.path, b.row, b.rows, b.split = display(path), *row, 0, r.given[at]
 		if in != nil {
 			b.where = in.place()
 		}

@@ -38,6 +38,7 @@ const (
 type RawConfig struct {
 	Format     Format
 	Files      []string           // input files in the order of reading, or folders of files (see folders.Files); text may be compressed with gzip or zstd
+	Val, Test  []string           // files of these splits; if there are any, Files has the rows of train, and no rows are drawn
 	Stdin      io.Reader          // content of the file Stdin; copied to disk if there are two scans
 	MinCount   int64              // a value that occurs in fewer rows gets the id of unseen values; less than 1 means 1
 	Counted    string             // CountTrain or CountAll; "" means CountTrain
@@ -46,7 +47,7 @@ type RawConfig struct {
 	Lists      Lists              // columns whose cells are lists of values; a list of a Parquet or Arrow file has no separator
 	Share      []Sharing          // fields that have the values and ids of others
 	Sizes      []int              // if set, the sizes that the fields must have, which are those of a model
-	Split      string             // train:val:test; "" means "8:1:1"
+	Split      string             // train:val:test; "" means "8:1:1", or that no rows are drawn if Val or Test has files
 	Seed       uint64             // seed of the split
 	OnBadRow   string             // Fail or Skip; "" means Fail
 	Memory     int64              // memory limit in bytes; 0 means DefaultMemory
@@ -59,7 +60,11 @@ type RawConfig struct {
 // fill sets the defaults and checks the configuration.
 func (c *RawConfig) fill() error {
 	c.MinCount = max(c.MinCount, 1)
-	if c.Split == "" {
+	given := len(c.Val)+len(c.Test) > 0
+	if given && c.Split != "" {
+		return fault.Setting(fault.Usagef("a split ratio draws the rows of all files, but val and test have files of their own: leave one of them out"), SplitSetting)
+	}
+	if c.Split == "" && !given {
 		c.Split = "8:1:1"
 	}
 	if c.Memory == 0 {
@@ -74,13 +79,14 @@ func (c *RawConfig) fill() error {
 	if c.Counted == "" {
 		c.Counted = CountTrain
 	}
-	once := slices.Index(c.Files, Stdin)
+	all := slices.Concat(c.Files, c.Val, c.Test)
+	once := slices.Index(all, Stdin)
 	switch {
 	case len(c.Files) == 0:
 		return fault.Usagef("no file with raw rows")
 	case c.Counted != CountTrain && c.Counted != CountAll:
 		return fault.Usagef("the rows to count are %q, expected %s or %s", c.Counted, CountTrain, CountAll)
-	case once >= 0 && slices.Contains(c.Files[once+1:], Stdin):
+	case once >= 0 && slices.Contains(all[once+1:], Stdin):
 		return fault.Usagef("standard input is named twice, but can be read only once")
 	case c.Format.Numbers && c.Format.From != 0:
 		return fault.Usagef("labels are numbers, so no count makes them 1")
@@ -99,7 +105,9 @@ type rawImport struct {
 	config  RawConfig // Vocabulary is nil once a grown vocabulary has replaced it
 	mapped  bool      // there is an earlier vocabulary
 	held    int64     // memory of the vocabulary while values are counted, bytes
-	ratio   *ratio
+	ratio   *ratio    // nil if each file belongs to a split
+	splits  []string  // the splits that exist, in the manifest's order
+	given   []int     // without ratio: the split of each path, a position in splits
 	workers int
 	paths   []string
 	layout  *layout // set by openFirst
@@ -116,7 +124,7 @@ type rawImport struct {
 // values included, and the new values with at least MinCount rows get the next ids in byte
 // order.
 //
-// A row's position counts over all files. The same rows give the same splits, ids and Arrow
+// A row's position counts over all files, those of val and test last. The same rows give the same splits, ids and Arrow
 // files, however they are cut into files, and for any Memory and Workers.
 //
 // Bad rows, errors and the end of ctx are treated as by ImportEncoded. A bad row of several
@@ -127,21 +135,18 @@ func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
 	if err := config.fill(); err != nil {
 		return nil, err
 	}
+	r := &rawImport{config: config, workers: config.Workers, folder: countsFolder(config.Out), mapped: config.Vocabulary != nil}
+	if err := r.divide(); err != nil {
+		return nil, err
+	}
 	var err error
-	if config.Files, err = folders.Files(config.Files); err != nil {
-		return nil, err
-	}
-	r := &rawImport{config: config, workers: config.Workers, paths: config.Files, folder: countsFolder(config.Out), mapped: config.Vocabulary != nil}
-	if r.ratio, err = parseRatio(config.Split, config.Seed); err != nil {
-		return nil, err
-	}
 	times := 1
 	if r.counts() {
 		times = 2
 	}
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
-	if r.scans, err = newScans(ctx, config.OnBadRow, config.Progress, config.Files, times); err != nil {
+	if r.scans, err = newScans(ctx, config.OnBadRow, config.Progress, r.paths, times); err != nil {
 		return nil, err
 	}
 	b, err := newBuilder(config.Out)
@@ -158,6 +163,37 @@ func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
 		return r.withCounts(b)
 	}
 	return r.withVocabulary(b)
+}
+
+// divide sets the paths and the splits to which their rows belong.
+func (r *rawImport) divide() error {
+	for k, files := range [][]string{r.config.Files, r.config.Val, r.config.Test} {
+		if len(files) == 0 {
+			continue
+		}
+		paths, err := folders.Files(files)
+		if err != nil {
+			return err
+		}
+		r.given = append(r.given, slices.Repeat([]int{len(r.splits)}, len(paths))...)
+		r.splits, r.paths = append(r.splits, dataset.SplitNames[k]), append(r.paths, paths...)
+	}
+	if r.config.Split == "" {
+		return nil
+	}
+	var err error
+	if r.ratio, err = parseRatio(r.config.Split, r.config.Seed); err == nil {
+		r.splits = r.ratio.splits()
+	}
+	return err
+}
+
+// split returns the split of a row of b as a position in r.splits.
+func (r *rawImport) split(b *block, row uint64) int {
+	if r.ratio == nil {
+		return b.split
+	}
+	return r.ratio.draw(row)
 }
 
 // counts reports whether a first scan counts values, which then get ids.
@@ -215,7 +251,7 @@ func (r *rawImport) measure() error {
 	work := func(worker int, b *block) error {
 		p := parsers[worker]
 		return p.parse(b, func(row uint64, _ float32, _ [][]byte) error {
-			if r.ratio.draw(row) == 0 {
+			if r.split(b, row) == 0 {
 				b.train++
 				addMoments(moments[worker], p.parser.numbers)
 			}
@@ -348,7 +384,7 @@ func (r *rawImport) otherSpelling() bool { return r.mapped && r.config.Format.co
 func (r *rawImport) checkMemory(m *dataset.Manifest, counts []int) error {
 	need, values := int64(0), int64(0)
 	for j, n := range counts {
-		need += vocabulary.FieldBytes(int64(n), m.Vocabulary[j].Bytes) + int64(n+1)*8*int64(len(r.ratio.splits()))
+		need += vocabulary.FieldBytes(int64(n), m.Vocabulary[j].Bytes) + int64(n+1)*8*int64(len(r.splits))
 		values += int64(n)
 	}
 	if need > r.config.Memory {
@@ -395,7 +431,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 		sizes[j] = f.Size()
 		out.oov = append(out.oov, f.OOV())
 	}
-	names := r.ratio.splits()
+	names := r.splits
 	compressors := 1
 	if r.config.Memory >= 256<<20 { // a single compressor would slow down the workers
 		compressors = 2
@@ -427,7 +463,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 		}
 		parser, numbers, dense := parsers[worker].parser, parsers[worker].parser.numbers, writers[worker]
 		return parsers[worker].parse(b, func(row uint64, label float32, values [][]byte) error {
-			rows := &b.splits[r.ratio.draw(row)]
+			rows := &b.splits[r.split(b, row)]
 			if err := dense.standardise(numbers); err != nil {
 				return err
 			}

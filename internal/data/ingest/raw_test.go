@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/data/dataset"
 	"shaver/internal/num/random"
 )
@@ -253,5 +254,45 @@ func TestWriteVocabularyStops(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || values > 10_000 {
 		t.Errorf("after %d values: %v", values, err)
+	}
+}
+
+// Files of val and test are those splits, and train alone makes the vocabulary. The counts of an
+// import that was cut off are those of its own files only.
+func TestRawSplitsGiven(t *testing.T) {
+	train, val, test := write(t, "label,city\n1,Oslo\n0,Rome\n1,Oslo\n"), write(t, "label,city\n0,Paris\n"), write(t, "label,city\n1,Rome\n0,Bonn\n")
+	out := filepath.Join(t.TempDir(), "data")
+	config := RawConfig{Files: []string{train}, Val: []string{val}, Test: []string{test}, Out: out, Workers: 2}
+	summary, err := ImportRaw(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := dataset.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]int64{}
+	for _, s := range summary.Splits {
+		rows[s.Name] = s.Rows
+	}
+	words, err := d.Vocabulary(0)
+	if want := map[string]int64{dataset.Train: 3, dataset.Val: 1, dataset.Test: 2}; err != nil || !maps.Equal(rows, want) || !slices.Equal(words, []string{"Oslo", "Rome"}) || summary.Division != nil {
+		t.Errorf("splits %v, values %q, division %v: %v", rows, words, summary.Division, err)
+	}
+
+	// The same rows in one file with the positions of splits give the same ids.
+	config.Vocabulary, err = ReadVocabulary(out, 1<<30, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Out = filepath.Join(t.TempDir(), "again")
+	again, err := ImportRaw(t.Context(), config)
+	if err != nil || !slices.EqualFunc(again.Splits, summary.Splits, func(a, b dataset.Split) bool { return a.File == b.File }) {
+		t.Errorf("with its vocabulary: %v, %v", again, err)
+	}
+
+	config.Split, config.Out = "8:1:1", filepath.Join(t.TempDir(), "both")
+	if _, err := ImportRaw(t.Context(), config); err == nil || !slices.Equal(fault.Settings(err), []string{SplitSetting}) {
+		t.Errorf("files of splits and a ratio: %v", err)
 	}
 }

@@ -126,6 +126,7 @@ type builder struct {
 	readers map[*wire.Tensor]string // first node that reads a tensor other than by a look-up
 	added   map[any]graph.Value     // constants of head, by their *onnx.Tensor or *onnx.Attribute
 	starts  map[*element]int        // see builder.start
+	strides map[*wire.Tensor]int    // see builder.stride
 	lookUps []*lookUp
 	found   map[lookUpKey]*lookUp
 	runs    []run
@@ -166,6 +167,7 @@ type lookUp struct {
 	lookUpKey
 	length   int // number of columns
 	dim      int
+	stride   int        // number of rows of the tensor that a row of the table has
 	node     string     // first node that reads the row
 	elements []*element // the row numbers that the file computes, for check
 	value    graph.Value
@@ -310,7 +312,7 @@ func newInput(v wire.Value) (input, error) {
 
 // build builds the head for a number of rows and returns the output.
 func (p *plan) build(batch int) (*builder, *value, error) {
-	b := &builder{plan: p, batch: batch, readers: map[*wire.Tensor]string{}, added: map[any]graph.Value{}, starts: map[*element]int{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}, retraced: map[graph.Value]*trace{}, producers: map[graph.Value]int{},
+	b := &builder{plan: p, batch: batch, readers: map[*wire.Tensor]string{}, added: map[any]graph.Value{}, starts: map[*element]int{}, strides: map[*wire.Tensor]int{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}, retraced: map[graph.Value]*trace{}, producers: map[graph.Value]int{},
 		fieldOf: map[[sha256.Size]byte]int{}, summaries: map[*element]*summary{}, computing: map[*element]bool{}}
 	if most := maxFolding + 256*p.given; p.folding > most {
 		return nil, nil, fault.Inputf("the constants take more than %d multiplications to compute", most)

@@ -85,7 +85,8 @@ func (t *Table) Read(dst []float32, row int) error {
 	return t.tensor.ReadFloats(dst, row*t.Dim)
 }
 
-// Tensor returns the tensor of the file that holds t. Its first axis is that of the rows.
+// Tensor returns the tensor of the file that holds t, row by row. Its first axis is that of the
+// rows, or a row of t is several of its rows, if ids choose them together.
 func (t *Table) Tensor() *wire.Tensor { return t.tensor }
 
 // LookUp reads row id + Offset of a table for each id of Field. Several look-ups may read
@@ -95,7 +96,7 @@ type LookUp struct {
 	Field  int // index into Network.Fields
 	Table  int // index into Network.Tables
 	Offset int
-	Player bool        // whether the values are players, which they are if the table has several columns
+	Player bool        // whether the values are players: the table has several columns, or no table has
 	Value  graph.Value // input of Network.Head of shape [Length of the field, Dim]
 }
 

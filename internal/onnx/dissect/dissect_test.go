@@ -339,6 +339,59 @@ func TestOutputOfSeveral(t *testing.T) {
 	}
 }
 
+// The logit of a product of probabilities is exact where the product, or one minus it, is too
+// small for float32. A factor that is no probability is refused.
+func TestProductOfProbabilities(t *testing.T) {
+	logit := func(x, y float64) float64 { return -math.Log(math.Exp(-x) + math.Exp(-y) + math.Exp(-x-y)) }
+	for _, scale := range []float32{-20, -1, .5, 20} {
+		s := newSample()
+		s.initializers = append(s.initializers, onnxtest.Floats("scale", []float32{scale}))
+		s.outputs = []onnxtest.Message{onnxtest.Value("p", float32s, -1, 5), onnxtest.Value("q", float32s, -1, 5)}
+		s.after = append(s.after, node("Mul", names{"z", "scale"}, names{"u"}), node("Sigmoid", names{"u"}, names{"v"}), node("Sigmoid", names{"h"}, names{"w5"}),
+			node("Mul", names{"v", "w5"}, names{"vw"}), node("Mul", names{"y", "vw"}, names{"p"}), node("Mul", names{"v", "u"}, names{"q"}))
+		n, err := s.dissect(t, Options{Output: "p[4]"})
+		if err != nil || n.Logit != "log(p) - log(1-p) of the output p, which is computed from other probabilities" {
+			t.Fatalf("%v, %+v", err, n)
+		}
+		want := logit(logit(8*float64(scale), 2), 8) // z is 8, and h[4] is 2
+		if got := forward(t, n, []int{4, 1}, []float32{2}); math.Abs(got-want) > 1e-6*math.Max(1, math.Abs(want)) {
+			t.Errorf("scale %v: logit %v, expected %v", scale, got, want)
+		}
+		if _, err := s.dissect(t, Options{Output: "q[0]"}); err == nil || !strings.Contains(err.Error(), "comes from Mul, expected") {
+			t.Errorf("a factor that is no probability: %v", err)
+		}
+	}
+}
+
+// A sum of probabilities with the weights of a softmax is a probability. One with part of the
+// weights, or of other numbers, is taken for a logit.
+func TestMixtureOfProbabilities(t *testing.T) {
+	s := newSample()
+	s.outputs = []onnxtest.Message{onnxtest.Value("p", float32s, -1, 1), onnxtest.Value("part", float32s, -1, 1), onnxtest.Value("q", float32s, -1, 1)}
+	s.after = append(s.after, node("Softmax", names{"h"}, names{"w5"}, attr("axis", -1)), node("Sigmoid", names{"h"}, names{"s5"}), node("Unsqueeze", names{"w5", "[1]"}, names{"w15"}),
+		node("Unsqueeze", names{"s5", "[-1]"}, names{"s51"}), node("MatMul", names{"w15", "s51"}, names{"p11"}), node("Squeeze", names{"p11", "[1]"}, names{"p"}),
+		node("Mul", names{"w5", "s5"}, names{"ws"}), node("Slice", names{"ws", "[0]", "[1]", "[1]"}, names{"ws1"}), node("ReduceSum", names{"ws1", "[1]"}, names{"part"}),
+		node("Unsqueeze", names{"h", "[-1]"}, names{"h51"}), node("MatMul", names{"w15", "h51"}, names{"q11"}), node("Squeeze", names{"q11", "[1]"}, names{"q"}))
+	n, err := s.dissect(t, Options{Output: "p"})
+	if err != nil || !strings.HasPrefix(n.Logit, "log(p) - log(1-p)") {
+		t.Fatalf("%v, %+v", err, n)
+	}
+	var p, sum float64
+	for _, h := range []float64{-1.5, -.5, -.5, .5, 2} { // see TestDissect
+		p += math.Exp(h) / (1 + math.Exp(-h))
+		sum += math.Exp(h)
+	}
+	want := math.Log(p / (sum - p))
+	if got := forward(t, n, []int{4, 1}, []float32{2}); math.Abs(got-want) > 1e-6 {
+		t.Errorf("logit %v, expected %v", got, want)
+	}
+	for _, output := range []string{"part", "q"} {
+		if n, err := s.dissect(t, Options{Output: output}); err != nil || n.Logit != "the output, which has no Sigmoid" {
+			t.Errorf("%s: %v, %+v", output, err, n)
+		}
+	}
+}
+
 // One of several numbers of an output gives the logit of its own task.
 func TestOneOfSeveralTasks(t *testing.T) {
 	s := newSample()
@@ -378,6 +431,13 @@ var refusals = map[string]struct {
 		s.rows[1] = node("Gather", names{"a", "j"}, names{"eb"})
 		s.after = append(s.after[:1:1], node("Gather", names{"a1", "j"}, names{"g"}), node("Add", names{"z", "g"}, names{"y"}))
 	}, "ids[0] chooses from 5 rows of table a and ids[1] from 3, which other tables limit"},
+	"two strides": {func(s *sample) {
+		s.initializers = append(s.initializers, onnxtest.Ints("01", []int64{0, 1}, 2), onnxtest.Floats("c", sequence(12), 6, 2))
+		s.rows[1] = node("Gather", names{"c", "j"}, names{"eb"})
+		s.before = append(s.before, node("Unsqueeze", names{"i", "[1]"}, names{"i1"}), node("Mul", names{"i1", "2"}, names{"i2"}), node("Add", names{"i2", "01"}, names{"ik"}),
+			node("Gather", names{"c", "ik"}, names{"ec"}))
+		s.after = append(s.after[:1:1], node("ReduceSum", names{"ec"}, names{"g"}), node("Add", names{"z", "g"}, names{"y"}))
+	}, "it reads table c by the row numbers id*1 + k, and another node by id*2 + k"},
 	"tied weights": {func(s *sample) {
 		s.after = []onnxtest.Message{node("Transpose", names{"a"}, names{"at"}), node("MatMul", names{"ea", "at"}, names{"m"}), node("ReduceSum", names{"m", "[1]"}, names{"y"})}
 	}, "node n_at reads table a other than by a look-up"},

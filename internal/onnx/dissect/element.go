@@ -184,11 +184,10 @@ func (e *element) constants(list []int64) []int64 {
 	return list
 }
 
-// check verifies that the ids 0 to rows-1 choose the rows offset to offset+rows-1, in
-// order. work is the product of operators and ids that may still be evaluated, from which
+// check verifies that each id from 0 to rows-1 chooses the row offset + id*stride. work is the product of operators and ids that may still be evaluated, from which
 // check subtracts its own. The first free operators do not count. A caller may give
 // freeOperators once for each row of a table, because the rows take bytes of the file.
-func (e *element) check(offset, rows, free int, work *int64) error {
+func (e *element) check(offset, stride, rows, free int, work *int64) error {
 	if e.source.kind == graph.Float && rows > maxExactFloat+1 {
 		return fault.Inputf("the ids are float32, which holds whole numbers up to %d only, but there are %d ids", maxExactFloat, rows)
 	}
@@ -206,7 +205,12 @@ func (e *element) check(offset, rows, free int, work *int64) error {
 			return err
 		}
 		for i, row := range list {
-			if want := int64(offset + first + i); row != want {
+			want := int64(offset + (first+i)*stride)
+			switch {
+			case row == want:
+			case stride > 1:
+				return fault.Inputf("id %d reads row %d, expected row %d, which is the id times %d plus %d: compute the row before the model", first+i, row, want, stride, offset)
+			default:
 				return fault.Inputf("id %d reads row %d, expected row %d, which is the id plus %d: compute the row before the model", first+i, row, want, offset)
 			}
 		}

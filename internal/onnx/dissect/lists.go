@@ -90,7 +90,7 @@ func (b *builder) joinLookUps(lists *lists) error {
 		parts := joined[key]
 		in := b.at(key.input)
 		at := slices.IndexFunc(parts, func(l *lookUp) bool { return l != nil })
-		all := &lookUp{lookUpKey: key, length: len(parts), dim: parts[at].dim, node: parts[at].node}
+		all := &lookUp{lookUpKey: key, length: len(parts), dim: parts[at].dim, stride: parts[at].stride, node: parts[at].node}
 		values := make([]graph.Value, len(parts))
 		for i, l := range parts {
 			if l == nil {

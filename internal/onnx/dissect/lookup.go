@@ -35,14 +35,21 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 		return nil, refuse("it reads no row of table %s", name)
 	}
 	dim := t.Elements() / t.Dims[0]
+	stride := b.stride(index.elements, t.Dims[0], dim)
+	if b.strides[t] == 0 {
+		b.strides[t] = stride
+	} else if b.strides[t] != stride {
+		return nil, refuse("it reads table %s by the row numbers id*%d + k, and another node by id*%d + k: expected the same", name, stride, b.strides[t])
+	}
 	var parts []graph.Value
 	var keys []lookUpKey
-	for _, e := range index.elements {
+	for i := 0; i < len(index.elements); i += stride {
+		e := index.elements[i]
 		if e.source == nil && !e.mixed {
 			return nil, refuse("a row of table %s is chosen by no input, expected an id of the row", name)
 		}
 		var key lookUpKey
-		if b.computes(e, t.Dims[0]) {
+		if stride == 1 && b.computes(e, t.Dims[0]) {
 			at, offset, err := b.computedAt(e)
 			if err != nil {
 				return nil, refuse("the row numbers of table %s: %w", name, err)
@@ -53,7 +60,7 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 			key = lookUpKey{t, at, offset}
 		} else {
 			offset := 0
-			if !e.plain() {
+			if !e.plain() && stride == 1 {
 				row, err := b.start(e)
 				if err != nil {
 					return nil, refuse("the row numbers of table %s: %w", name, err)
@@ -69,25 +76,56 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 		in, column := b.at(key.input), key.column
 		l := b.found[key]
 		if l == nil {
-			l = &lookUp{lookUpKey: key, length: 1, dim: dim, node: s.name, value: b.head.AddInput(t.Name+" of "+in.column(column), graph.Float, []int{1, dim})}
+			l = &lookUp{lookUpKey: key, length: 1, dim: dim * stride, stride: stride, node: s.name, value: b.head.AddInput(t.Name+" of "+in.column(column), graph.Float, []int{1, dim * stride})}
 			b.found[key] = l
 			b.lookUps = append(b.lookUps, l)
 		}
-		if key.input < len(b.inputs) && !slices.Contains(l.elements, e) {
-			if len(l.elements) == 64 {
-				return nil, refuse("the row numbers of table %s are computed from the same id in more than %d ways", name, len(l.elements))
+		for _, e := range index.elements[i : i+stride] {
+			if key.input < len(b.inputs) && !slices.Contains(l.elements, e) {
+				if len(l.elements) >= 64*stride {
+					return nil, refuse("the row numbers of table %s are computed from the same id in more than %d ways", name, 64)
+				}
+				l.elements = append(l.elements, e)
 			}
-			l.elements = append(l.elements, e)
 		}
 		parts, keys = append(parts, l.value), append(keys, key)
 	}
 	b.runs = append(b.runs, runsOf(keys)...)
 	shape := slices.Concat(index.shape, t.Dims[1:])
-	v, err := b.join(s.name, parts, dim, 0, shape)
+	v, err := b.join(s.name, parts, dim*stride, 0, shape)
 	if err != nil {
 		return nil, err
 	}
 	return []*value{inHead(v)}, nil
+}
+
+// maxStride bounds the columns of the rows that a stride joins.
+const maxStride = 1 << 12
+
+// stride returns m if the row numbers are id*m, id*m + 1, ... id*m + m-1 of one id after another, as
+// in field-aware models. The table then counts as one of m times as many columns, in which each id
+// reads one row. Otherwise stride returns 1.
+func (b *builder) stride(list []*element, rows, dim int) int {
+	line := func(e *element) (first, step int) { // row numbers of the ids 0 and 1
+		if b.checks -= startCost * int64(e.size); b.checks < 0 || e.source == nil || e.plain() {
+			return 0, 1
+		}
+		at, err := e.rowsOf(0, 2)
+		if err != nil {
+			return 0, 1
+		}
+		return int(at[0]), int(at[1] - at[0])
+	}
+	first, m := line(list[0])
+	if first != 0 || m < 2 || m > maxStride/dim || len(list)%m != 0 || rows%m != 0 {
+		return 1
+	}
+	for i, e := range list {
+		if first, step := line(e); first != i%m || step != m || e.source != list[i-i%m].source {
+			return 1
+		}
+	}
+	return m
 }
 
 // start returns the row number that e computes from id 0.

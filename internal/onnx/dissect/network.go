@@ -37,12 +37,16 @@ func (b *builder) network() (*Network, error) {
 	if err := b.readNumbers(n, fields, lists); err != nil {
 		return nil, err
 	}
+	widest := 0
+	for _, l := range b.lookUps {
+		widest = max(widest, l.dim)
+	}
 	tables := map[*wire.Tensor]int{}
 	slices.SortStableFunc(b.lookUps, func(x, y *lookUp) int { return cmp.Compare(min(y.dim, 2), min(x.dim, 2)) }) // players first
 	for _, l := range b.lookUps {
 		if _, ok := tables[l.tensor]; !ok {
 			tables[l.tensor] = len(n.Tables)
-			t := Table{Name: l.tensor.Name, Rows: l.tensor.Dims[0], Dim: l.dim, tensor: l.tensor}
+			t := Table{Name: l.tensor.Name, Rows: l.tensor.Dims[0] / l.stride, Dim: l.dim, tensor: l.tensor}
 			if !l.tensor.InPlace() { // every read would begin at the first element
 				if t.decoded, err = l.tensor.Floats(); err != nil {
 					return nil, err
@@ -61,7 +65,7 @@ func (b *builder) network() (*Network, error) {
 	b.rewire()
 	b.head.Inputs = nil
 	for _, l := range b.lookUps {
-		n.LookUps = append(n.LookUps, LookUp{Field: fields[l.place], Table: tables[l.tensor], Offset: l.offset, Player: l.dim > 1, Value: l.value})
+		n.LookUps = append(n.LookUps, LookUp{Field: fields[l.place], Table: tables[l.tensor], Offset: l.offset, Player: l.dim > 1 || widest == 1, Value: l.value})
 		b.head.Inputs = append(b.head.Inputs, l.value)
 	}
 	for _, d := range n.Dense {
@@ -196,7 +200,8 @@ func (b *builder) limits() (map[*lookUp]int, error) {
 		}
 		list = slices.Clone(list)
 		slices.SortStableFunc(list, func(x, y *lookUp) int { return cmp.Compare(y.offset, x.offset) })
-		end, next := first.tensor.Dims[0], first.tensor.Dims[0] // of the rows at l's offset, and at the offset before it
+		rows := first.tensor.Dims[0] / first.stride
+		end, next := rows, rows // of the rows at l's offset, and at the offset before it
 		for i, l := range list {
 			if i > 0 && l.offset != list[i-1].offset {
 				end = next
@@ -222,7 +227,14 @@ func (b *builder) checkRows(n *Network, fields map[place]int) error {
 			if slices.ContainsFunc(checked, func(o *element) bool { return e.source.kind == o.source.kind && e.same(o) }) {
 				continue
 			}
-			if err := e.check(l.offset, f.Rows, free, &b.checks); err != nil {
+			offset, err := l.offset, error(nil)
+			if l.stride > 1 {
+				offset, err = b.start(e)
+			}
+			if err == nil {
+				err = e.check(offset, l.stride, f.Rows, free, &b.checks)
+			}
+			if err != nil {
 				return fault.Inputf("node %s: field %s and table %s: %w", wire.Quote(l.node), wire.Quote(f.Name), wire.Quote(l.tensor.Name), err)
 			}
 			if !e.plain() {

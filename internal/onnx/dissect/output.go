@@ -66,6 +66,13 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 	if node != nil {
 		op = node.Op
 	}
+	var p chance
+	combined, left := false, maxChances
+	if op == "Mul" || op == "ReduceSum" || op == "MatMul" {
+		if p, combined, err = at.chance(node, &left); err != nil {
+			return "", err
+		}
+	}
 	switch {
 	case count == 2 && op != "Softmax":
 		several.count = info.Shape[0]
@@ -77,14 +84,21 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 		b.head.Output, err = at.pick()
 		return "the input of Sigmoid " + label, err
 	case op == "Softmax":
-		if text, ok, err := at.difference(node); ok || err != nil {
-			return text, err
+		axis, class, ok, err := at.difference(node)
+		if ok || err != nil {
+			b.end.Op, b.end.Shape, b.end.Axis, b.end.Class = op, b.head.Values[node.Inputs[0]].Shape, axis, class
+			b.head.Output = at.value
+			return fmt.Sprintf("input %d of Softmax %s minus the other one", class, wire.Quote(node.Name)), err
 		}
+	case combined:
+		b.end.Op = op
+		b.head.Output, err = b.compute("Sub", nil, p.yes, p.no)
+		return "log(p) - log(1-p) of the output p, which is computed from other probabilities", err
 	case count == 1 && at.unbounded(node):
 		b.head.Output, err = at.pick()
 		return "the output, which has no Sigmoid", err
 	}
-	return "", fault.Setting(fault.Inputf("output %s has the shape %v and comes from %s, expected a Sigmoid, a Softmax of two classes, or a logit: choose another output, or say that it is a logit", name, info.Shape, op), OutputSetting, LogitSetting)
+	return "", fault.Setting(fault.Inputf("output %s has the shape %v and comes from %s, expected a Sigmoid, a Softmax of two classes, a product of these, or a logit: choose another output, or say that it is a logit", name, info.Shape, op), OutputSetting, LogitSetting)
 }
 
 // trail follows an element of a value back to the operator that computed it.
@@ -171,52 +185,53 @@ func (t *trail) pick() (graph.Value, error) {
 	if count, _ := graph.Count(t.head.Values[t.value].Shape); count == 1 {
 		return t.value, nil
 	}
-	flat, err := t.head.Add(graph.Node{Name: t.output, Op: "Reshape", Inputs: []graph.Value{t.value, t.head.AddConstant(graph.NewInts([]int64{-1}, 1))}})
+	flat, err := t.compute("Reshape", nil, t.value, t.head.AddConstant(graph.NewInts([]int64{-1}, 1)))
 	if err != nil {
-		return 0, fault.Inputf("%w", err)
+		return 0, err
 	}
-	one, err := t.head.Add(graph.Node{Name: t.output, Op: "Gather", Inputs: []graph.Value{flat[0], t.head.AddConstant(graph.NewInts([]int64{int64(t.element)}, 1))}, Attributes: graph.Attributes{"axis": int64(0)}})
-	if err != nil {
-		return 0, fault.Inputf("%w", err)
-	}
-	return one[0], nil
+	return t.compute("Gather", graph.Attributes{"axis": int64(0)}, flat, t.head.AddConstant(graph.NewInts([]int64{int64(t.element)}, 1)))
 }
 
-// difference sets the output of the head to the logit of a Softmax of two classes, which is
-// the difference of its inputs. ok is false if the number of classes is not two.
-func (t *trail) difference(n *graph.Node) (text string, ok bool, err error) {
+// difference makes t the logit of the element of n, a Softmax of two classes, which is the
+// difference of its inputs. It returns the axis of the classes and the class of the element. ok
+// is false if the number of classes is not two.
+func (t *trail) difference(n *graph.Node) (axis, class int, ok bool, err error) {
 	shape := t.head.Values[n.Inputs[0]].Shape
-	axis := int64(-1)
+	axis = -1
 	if a, given := n.Attributes["axis"].(int64); given {
-		axis = a
+		axis = int(a)
 	}
 	if axis < 0 {
-		axis += int64(len(shape))
+		axis += len(shape)
 	}
-	if axis < 0 || axis >= int64(len(shape)) || shape[axis] != 2 {
-		return "", false, nil
+	if axis < 0 || axis >= len(shape) || shape[axis] != 2 {
+		return 0, 0, false, nil
 	}
 	inner := 1
 	for _, size := range shape[axis+1:] {
 		inner *= size
 	}
 	t.value = n.Inputs[0]
-	class := t.element / inner % 2
-	t.end.Op, t.end.Shape, t.end.Axis, t.end.Class = n.Op, shape, int(axis), class
+	class = t.element / inner % 2
 	other := *t
 	other.element += inner * (1 - 2*class)
 	positive, err := t.pick()
 	if err != nil {
-		return "", true, err
+		return 0, 0, true, err
 	}
 	negative, err := other.pick()
 	if err != nil {
-		return "", true, err
+		return 0, 0, true, err
 	}
-	out, err := t.head.Add(graph.Node{Name: t.output, Op: "Sub", Inputs: []graph.Value{positive, negative}})
+	t.value, err = t.compute("Sub", nil, positive, negative)
+	return axis, class, true, err
+}
+
+// compute adds a node with one output to the head, and returns the output.
+func (b *builder) compute(op string, attributes graph.Attributes, inputs ...graph.Value) (graph.Value, error) {
+	out, err := b.head.Add(graph.Node{Name: b.output, Op: op, Inputs: inputs, Attributes: attributes})
 	if err != nil {
-		return "", true, fault.Inputf("%w", err)
+		return 0, fault.Inputf("%w", err)
 	}
-	t.head.Output = out[0]
-	return fmt.Sprintf("input %d of Softmax %s minus the other one", class, wire.Quote(n.Name)), true, nil
+	return out[0], nil
 }

@@ -82,10 +82,15 @@ func spread(rows []int32, n int) []int32 {
 
 // exponents returns e^(x-largest), the sums of each n successive rows of it, and largest,
 // which is the largest of each n successive rows of x. What follows from e and sum does not
-// depend on largest, except for rounding, so largest counts as a constant.
-func (c *compiler) exponents(x []int32, n int) (e, sum, largest []int32) {
+// depend on largest, except for rounding, so largest counts as a constant. If bounded, largest is
+// finite, so e is 0 and not NaN if all of n rows are -Inf.
+func (c *compiler) exponents(x []int32, n int, bounded bool) (e, sum, largest []int32) {
 	largest = c.allocate(len(x)/n, x)
 	c.emit(&reduceOp{op: kernel.Largest, out: largest, x: x, fixed: true})
+	if bounded {
+		largest = c.combine(kernel.Maximum, largest, c.same(-math.MaxFloat32, len(largest)))
+		largest = c.combine(kernel.Minimum, largest, c.same(math.MaxFloat32, len(largest)))
+	}
 	e = c.apply(kernel.Exp, c.combine(kernel.Subtract, x, spread(largest, n)))
 	return e, c.reduce(kernel.Sum, e, n), largest
 }
@@ -108,7 +113,7 @@ func softmax(c *compiler, n *graph.Node) error {
 		y = c.allocate(len(x), x)
 		c.emit(&softmaxOp{y, x, size})
 	} else {
-		_, sum, largest := c.exponents(x, size)
+		_, sum, largest := c.exponents(x, size, false)
 		y = c.combine(kernel.Subtract, x, spread(largest, size))
 		y = c.combine(kernel.Subtract, y, spread(c.apply(kernel.Log, sum), size))
 	}

@@ -51,6 +51,10 @@ var maskedHeads = map[string]func(b *builder, x, hidden graph.Value) graph.Value
 		other := b.node("Or", nil, b.node("IsNaN", nil, w), b.node("IsInf", nil, w))
 		return b.node("Where", nil, other, b.constant(1), w)
 	},
+	"ReduceLogSumExp": func(b *builder, x, hidden graph.Value) graph.Value {
+		y := b.node("ReduceLogSumExp", nil, b.node("Where", nil, hidden, b.infinity(), x), b.ints(1))
+		return b.node("Where", nil, b.node("IsInf", attribute("detect_positive", int64(0)), y), b.constant(1), y)
+	},
 	"normalized": func(b *builder, x, hidden graph.Value) graph.Value {
 		w := b.node("Softmax", nil, b.node("Where", nil, hidden, b.infinity(), x))
 		y := b.node("LayerNormalization", nil, b.node("Add", nil, w, x), b.constant(4), b.constant(4))

@@ -87,7 +87,7 @@ func init() {
 			return c.apply(kernel.Log, c.reduce(kernel.Sum, x, n))
 		}),
 		"ReduceLogSumExp": reduction(func(c *compiler, x []int32, n int) []int32 {
-			_, sum, largest := c.exponents(x, n)
+			_, sum, largest := c.exponents(x, n, true)
 			return c.combine(kernel.Add, c.apply(kernel.Log, sum), largest)
 		}),
 		"ReduceProd": reduction(func(c *compiler, x []int32, n int) []int32 {

@@ -23,7 +23,8 @@ type Calibration struct {
 type End struct {
 	Output string // name of the graph's output
 	// Op is the operator that makes the output from the logit: Sigmoid or Softmax. It is "" if
-	// the output is the logit.
+	// the output is the logit, and another operator if it computes the output from other
+	// probabilities.
 	Op string
 	// Shape is that of the input of Op, or of the output without Op, for one row.
 	Shape []int
@@ -61,6 +62,9 @@ func (m *Model) CheckEnd(e End) error {
 func (m *Model) planCalibration(c Calibration) (*calibration, error) {
 	cannot := func(format string, args ...any) error {
 		return fault.Inputf("the graph cannot be calibrated: %s", fmt.Sprintf(format, args...))
+	}
+	if op := c.End.Op; op != "" && op != "Sigmoid" && op != "Softmax" {
+		return nil, cannot("its output %s is computed from other probabilities, so that no node has its logit", Quote(c.End.Output))
 	}
 	most := 1
 	if c.End.Op == "Softmax" {

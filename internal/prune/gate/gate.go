@@ -183,7 +183,7 @@ func (d *Document) reason() string {
 	case len(doubts) == 0:
 		return text + " The 95% intervals do not contain the bounds."
 	}
-	text += fmt.Sprintf(" The %d rows do not decide with 95%% confidence on which side of the bound the %s is", d.Rows, strings.Join(doubts, " and the "))
+	text += fmt.Sprintf(" The %d rows do not decide with 95%% confidence on which side of the bound the %s is", d.Rows, strings.Join(doubts, ", nor on which the "))
 	if needed > 1e12 {
 		return text + "."
 	}

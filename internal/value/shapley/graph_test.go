@@ -217,7 +217,7 @@ func enumerate(ref *reference, entries, baseline []float32, active []int) []floa
 // satisfy the efficiency identity.
 func TestEfficiencyOfGraphs(t *testing.T) {
 	for _, name := range []string{"ncf.dynamo", "keras", "fuxictr-dcn.dynamo", "deepctr-torch-din.dynamo", "deepctr-torch-bags.legacy", "padded-bags.dynamo", "positions.legacy", "buckets.dynamo", "last-item.legacy", "torch-rechub-din.dynamo", "torch-rechub-youtube.dynamo", "fuxictr-din.legacy",
-		"masked-bst.dynamo", "masked-sasrec.legacy", "masked-attention.legacy", "masked-pooled.dynamo", "masked-transact.legacy"} {
+		"entire-space.dynamo", "regions.legacy", "field-aware.dynamo", "masked-bst.dynamo", "masked-sasrec.legacy", "masked-attention.legacy", "masked-pooled.dynamo", "masked-transact.legacy"} {
 		t.Run(name, func(t *testing.T) {
 			c, err := checkpoint.Read(exports + name + ".onnx")
 			if err != nil {

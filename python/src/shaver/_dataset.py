@@ -90,8 +90,8 @@ class Dataset:
         ----------
         frame : pandas.DataFrame, polars.DataFrame, pyarrow.Table, path, or dict of these
             Rows, also as a Parquet file, a folder of such files, or any object with
-            __arrow_c_stream__. A column whose cells are lists is a list of ids or values. With
-            ``ids`` the frame may be a dict with the keys train, val and test.
+            __arrow_c_stream__. A column whose cells are lists is a list of ids or values. A
+            dict with the keys train, val and test has the rows of these splits.
         label : str
             Column of the label.
         fields : sequence of str, optional
@@ -107,7 +107,8 @@ class Dataset:
             With ``ids``: numbers of features, one for each field. By default one more than the
             largest local id, if that is plausible.
         split : str, default "8:1:1"
-            Ratio train:val:test in which rows are assigned to splits at random.
+            Ratio train:val:test in which rows are assigned to splits at random. A dict of
+            frames has no default.
         seed : int, default 1
             Seed of the draw for ``split``.
         labels : {"binary", "numbers"}, default "binary"
@@ -154,6 +155,10 @@ class Dataset:
             raise BadInputError(f"fields: expected a list of columns, such as [{fields!r}]")
         if ids is None and field_sizes is not None:
             raise BadInputError("field_sizes needs ids: raw values get new ids")
+        frames = frame if isinstance(frame, Mapping) else {"train": frame}
+        unknown = sorted(set(frames) - set(_SPLITS))
+        if unknown or "train" not in frames:
+            raise BadInputError(f"a dict of frames has the keys {', '.join(frames)}: expected train, val and test, at least train")
         folder = str(os.fspath(out)) if out is not None else str(fresh("dataset", "the dataset"))
         common: dict[str, Flag] = {
             "out": folder,
@@ -178,25 +183,25 @@ class Dataset:
         if known is not None:
             common |= known.flags
         if ids is None:
-            if isinstance(frame, Mapping):
-                raise BadInputError("a dict of frames needs ids: raw values are split at random")
-            source, temporary = _raw_file(frame, label, fields, dense)
+            if split is None and isinstance(frame, Mapping) and len(frames) == 1:
+                split = "1:0:0"
+            temporary = []
+            parts = {}
             try:
+                for name, part in frames.items():
+                    parts[name], made = _raw_file(part, label, fields, dense)
+                    temporary += made
                 run(
                     ["dataset", "import", "parquet"],
-                    {"label": label, "columns": fields, "split": split, **common},
-                    paths=[source],
+                    {"label": label, "columns": fields, "split": split, "val": parts.get("val"), "test": parts.get("test"), **common},
+                    paths=[parts["train"]],
                     names=_NAMES,
                     progress=progress,
                 )
             finally:
-                if temporary is not None:
-                    delete(temporary)
+                for path in temporary:
+                    delete(path)
             return cls(folder)
-        frames = frame if isinstance(frame, Mapping) else {"train": frame}
-        unknown = sorted(set(frames) - set(_SPLITS))
-        if unknown or "train" not in frames:
-            raise BadInputError(f"a dict of frames has the keys {', '.join(frames)}: expected train, val and test, at least train")
         if split is None and not isinstance(frame, Mapping):
             split = "8:1:1"
         files = {}
@@ -308,16 +313,16 @@ def _selected(table: pa.Table, label: str, fields: Sequence[str] | None, dense: 
     return columns
 
 
-def _raw_file(frame: object, label: str, fields: Sequence[str] | None, dense: Sequence[str]) -> tuple[str, str | None]:
-    """Returns a file with the rows, and its path again if it is to be deleted."""
+def _raw_file(frame: object, label: str, fields: Sequence[str] | None, dense: Sequence[str]) -> tuple[str, list[str]]:
+    """Returns a file with the rows, and the files to be deleted."""
     if isinstance(frame, (str, os.PathLike)):
-        return str(os.fspath(frame)), None
+        return str(os.fspath(frame)), []
     table = _table(frame)
     table = table.select(_selected(table, label, fields, dense))
     path = str(fresh("rows.arrow", "the frame"))
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=1 << 16)
-    return path, path
+    return path, [path]
 
 
 def _encoded_file(frame: object, label: str, fields: Sequence[str] | None, dense: Sequence[str], content: str) -> str:
