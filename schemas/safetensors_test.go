@@ -71,7 +71,7 @@ func TestForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"compact.v2.safetensors.json", "compact.v3.safetensors.json", "compact.v4.safetensors.json", "composed.v1.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
+	want := []string{"compact.v2.safetensors.json", "compact.v3.safetensors.json", "compact.v4.safetensors.json", "compact.v5.safetensors.json", "composed.v1.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
 		"partial.v4.arrow.json", "partial.v5.arrow.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "rows.v3.arrow.json", "scores.v2.arrow.json", "scores.v3.arrow.json", "scores.v4.arrow.json", "scores.v5.arrow.json"}
 	if !slices.Equal(names, want) {
 		t.Errorf("forms %v, expected %v", names, want)
@@ -273,6 +273,57 @@ func TestCompactGraph(t *testing.T) {
 			t.Fatalf("%s: %d parts, expected %d", name, len(fields), len(a.Spans()))
 		}
 		f.compareTensors(t, a, fields, dtype, ck, tensors)
+	}
+}
+
+// TestMixed writes compact models with a palette and packed tensors, and compares them with the
+// description.
+func TestMixed(t *testing.T) {
+	graph, err := checkpoint.Read(filepath.Join("..", "testdata", "onnx", "ncf.dynamo.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := readForm(t, "compact.v5.safetensors.json")
+	for _, ck := range []*checkpoint.Checkpoint{wide(t, 4).Checkpoint, graph} {
+		types := map[string]checkpoint.DType{}
+		for i, key := range ck.Packable() {
+			types[key] = []checkpoint.DType{checkpoint.I8, checkpoint.F16}[i%2]
+		}
+		packed, err := ck.Pack(types)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &ck.Architecture
+		rows := 0
+		for _, s := range a.Spans() {
+			rows += s.Rows
+		}
+		palette := &compact.Palette{Quantizers: []compact.Quantizer{{Bits: 4, Origin: -1, Step: .125}, {Bits: 16}}, Rows: make([]uint8, rows)}
+		file := filepath.Join(t.TempDir(), "mixed.safetensors")
+		if _, err := checkpoint.WriteMixed(file, packed, make([]bool, a.Parameters()), make([]float32, a.BaselineSize()), palette); err != nil {
+			t.Fatal(err)
+		}
+		metadata, tensors := header(t, file)
+		f.compareMetadata(t, metadata)
+		want := map[string]bool{}
+		for _, m := range f.Tensors[:4] {
+			want[m.Name] = true
+			if found := tensors[m.Name]; found.DType != m.DType || len(found.Shape) != 1 {
+				t.Errorf("%s is %v, expected %s %s", m.Name, found, m.DType, m.Shape)
+			}
+		}
+		if n := tensors["shaver.palette"].Shape[0]; n != 9*2 {
+			t.Errorf("the palette has %d bytes for two quantizers", n)
+		}
+		for key, found := range tensors {
+			dtype := ck.Tensors[key].DType
+			if types[key] != "" {
+				dtype = types[key]
+			}
+			if !want[key] && found.DType != string(dtype) {
+				t.Errorf("tensor %s is of type %s, expected %s", key, found.DType, dtype)
+			}
+		}
 	}
 }
 

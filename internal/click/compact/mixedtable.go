@@ -70,7 +70,7 @@ type mixedReader struct {
 	bit   int // number of the next value's first bit
 }
 
-// take advances to the bits after n values. It returns an error if there are not so many, or
+// take advances to the bits after n values. It returns an error if there are fewer, or
 // if one of them is not finite.
 func (r *mixedReader) take(number, n int) error {
 	if number >= len(r.table.palette) {
