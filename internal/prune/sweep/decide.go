@@ -2,7 +2,9 @@ package sweep
 
 import (
 	"fmt"
+	"slices"
 
+	"shaver/internal/click/compact"
 	"shaver/internal/num/loss"
 )
 
@@ -41,7 +43,7 @@ func (t Tolerance) HoldsLoss(d *Differences) bool {
 // Decide returns the point with the smallest table whose differences are within the
 // tolerance. It considers only tables that have a file. The size of a table is the number
 // of bits of its parameters, so that it does not depend on the positions of the kept
-// entries. Of tables with equal sizes, Decide chooses the one with the highest AUC, or with the
+// entries, or if InBytes the bytes that the table takes in its file. Of tables with equal sizes, Decide chooses the one with the highest AUC, or with the
 // least RMSE. Repeats
 // count as one point, the first of them, and their combined intervals must be within the
 // tolerance. If no point is within it, Decide returns nil.
@@ -50,13 +52,14 @@ func (t Tolerance) HoldsLoss(d *Differences) bool {
 // little worse on other rows than on these.
 func (d *Document) Decide(t Tolerance) *Point {
 	var best *Point
+	stored := d.InBytes()
 	for _, s := range d.Series() {
 		for i := range s.Points {
 			p := s.Points[i].Point
 			if p.Bytes == nil || !t.Holds(s.Points[i].Difference) {
 				continue
 			}
-			if best == nil || p.size() < best.size() || p.size() == best.size() && p.better(best) {
+			if best == nil || p.size(stored) < best.size(stored) || p.size(stored) == best.size(stored) && p.better(best) {
 				best = p
 			}
 		}
@@ -98,5 +101,20 @@ func (d *Document) LossName() string {
 	return name
 }
 
-// size returns the number of bits of the parameters.
-func (p *Point) size() int64 { return int64(p.Parameters) * int64(p.Bits) }
+// size returns the number of bits of the parameters, or with stored the bytes of the table.
+func (p *Point) size(stored bool) int64 {
+	if stored {
+		return *p.TableBytes
+	}
+	return int64(p.Parameters) * int64(p.Bits)
+}
+
+// InBytes reports whether the sizes of tables are compared in bytes of the file, because the entries
+// of some table have different numbers of bits. Otherwise they are compared in parameters.
+func (d *Document) InBytes() bool {
+	stored := true
+	for i := range d.Points {
+		stored = stored && (d.Points[i].Bytes == nil || d.Points[i].TableBytes != nil)
+	}
+	return stored && slices.ContainsFunc(d.Points, func(p Point) bool { return p.Values == string(compact.Mixed) && p.Bytes != nil })
+}

@@ -91,3 +91,19 @@ func TestDiffers(t *testing.T) {
 		}
 	}
 }
+
+// If the bits of some table differ from row to row, tables are compared by their bytes.
+func TestDecideInBytes(t *testing.T) {
+	same := &Differences{AUC: within(0, .0001), LogLoss: within(0, .0001)}
+	size := Measure{Metrics: Metrics{AUC: new(.8), LogLoss: new(.4)}, Bytes: new(int64(1000))}
+	small := Point{Method: "path", Parameters: 500, Bits: 8, Measure: size, Difference: same}
+	large := Point{Method: "magnitude", Values: "int8", Parameters: 900, Bits: 8, Measure: size, Difference: same}
+	small.Values, small.Bits, small.TableBytes, large.TableBytes = "mixed", 0, new(int64(90)), new(int64(80))
+	d := &Document{Points: []Point{small, large}}
+	if got := d.Decide(DefaultTolerance); !d.InBytes() || got == nil || *got.TableBytes != 80 {
+		t.Errorf("decided for %+v", got)
+	}
+	if d.Points[0].Values = "int8"; d.InBytes() {
+		t.Error("tables of one width are compared in bytes")
+	}
+}
