@@ -53,7 +53,7 @@ table, prunes the table to any budget, and measures what the pruning costs.`,
 		datasetInspectCommand(), datasetSynthCommand()))
 	in(modelsGroup, "Models:", trainCommand(), group("model", "Inspect and convert checkpoints",
 		"  shaver model inspect model.pth\n  shaver model convert pruned.safetensors dense.safetensors --dense",
-		modelInspectCommand(), modelExportHelpCommand(), modelConvertCommand(), modelDeltaCommand()))
+		modelInspectCommand(), modelExportHelpCommand(), modelConvertCommand(), modelDeltaCommand(), modelApplyCommand()))
 	in(scoresGroup, "Scores:", planCommand(), scoreCommand(), group("scores", "Inspect, export and compare scores files",
 		"  shaver scores inspect scores.arrow\n  shaver scores compare tuesday.arrow monday.arrow",
 		scoresInspectCommand(), scoresExportCommand(), scoresCompareCommand(), scoresFrequencyCommand()))
