@@ -75,6 +75,9 @@ value/tallyio:                base/fault num/layout value/tally base/files
 value/path:                   base/fault num/layout num/loss click/model value/mask value/tally value/tallyio
 jobs/shard:                  data/arrowio value/estimator jobs/job click/model num/random
 click/planted:                click/checkpoint click/model num/random
+# rows of pruned models in Redis; the only importer of its client
+data/redisrows:             base/fault github.com/redis/go-redis/v9
+data/redisrows/redistest:
 data/synth:                  base/fault num/random github.com/klauspost/compress golang.org/x/sync
 
 # what happens in a night; nightly does not know how its steps compute
@@ -87,6 +90,7 @@ prune/benchmark: prune/sweep
 prune/gate:                   click/evaluate num/loss prune/sweep base/fault base/files click/checkpoint click/model data/measure
 prune/cut:              base/fault click/checkpoint click/compact click/evaluate data/dataset data/measure jobs/scores num/loss prune/sweep value/mask
 prune/delta:            base/atomicfile base/fault base/files base/seal click/checkpoint click/compact data/arrowio
+prune/delta/toredis:    data/redisrows prune/delta
 prune/worth:            data/dataset jobs/scores prune/cut
 prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep base/files gonum.org/v1/plot
 prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout
@@ -129,13 +133,14 @@ app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.ub
 app/score: base/files github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap
 app/work: app/cli app/process base/cputime base/fault jobs/job jobs/worker num/kernel github.com/spf13/cobra go.uber.org/zap
-cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap
+cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap
 cmd/shaver/help:        app/cli
 cmd/coordinator:        app/cli app/score github.com/spf13/cobra
 cmd/worker:             app/cli app/work github.com/spf13/cobra
 
 # for other programs: scoring with a pruned model
-infer:                  click/checkpoint base/fault click/model golang.org/x/sys
+infer:                  click/checkpoint base/fault click/compact click/model golang.org/x/sys
+infer/redis:            infer data/redisrows
 
 # runs of a cluster with injected faults; chaos bypasses bus to damage and to check
 # what is stored
