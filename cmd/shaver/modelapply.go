@@ -21,10 +21,10 @@ func modelApplyCommand() *cobra.Command {
 	var outputs cli.Outputs
 	var output cli.Output
 	c := &cobra.Command{
-		Use:               "apply DELTA...",
-		Short:             "Apply deltas to a pruned model, or to a Redis that has its rows",
-		Long:              help.Text("model-apply"),
-		Example:           `  shaver model apply delta2 delta3 --model night1.safetensors --out night3.safetensors
+		Use:   "apply DELTA...",
+		Short: "Apply deltas to a pruned model, or to a Redis that has its rows",
+		Long:  help.Text("model-apply"),
+		Example: `  shaver model apply delta2 delta3 --model night1.safetensors --out night3.safetensors
   shaver model apply delta2 delta3 --redis localhost:6379`,
 		ValidArgsFunction: cli.FileArgs(),
 		Args:              cli.Args(cobra.MinimumNArgs(1)),
