@@ -91,7 +91,7 @@ prune/gate:                   click/evaluate num/loss prune/sweep base/fault bas
 prune/cut:              base/fault click/checkpoint click/compact click/evaluate data/dataset data/measure jobs/scores num/loss prune/sweep value/mask
 prune/delta:            base/atomicfile base/fault base/files base/seal click/checkpoint click/compact data/arrowio
 prune/delta/toredis:    data/redisrows prune/delta
-prune/worth:            data/dataset jobs/scores prune/cut
+prune/worth:            base/atomicfile base/fault data/arrowio data/dataset jobs/scores prune/cut
 prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep base/files gonum.org/v1/plot
 prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout
 
