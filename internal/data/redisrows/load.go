@@ -52,7 +52,7 @@ var errOvertaken = errors.New("another loader has taken over, or the keys were c
 // delta continues. Until Load returns, readers use the generation before.
 func (s *Store) Load(ctx context.Context, c *Change) (*Loaded, error) {
 	if len(c.Head) > maxHead {
-		return nil, fault.Inputf("the head has %d bytes, and a value in Redis has at most %d: a model with so many first-order weights cannot be loaded", len(c.Head), maxHead)
+		return nil, fault.Inputf("the head has %d bytes, and a value in Redis has at most %d: a model with more first-order weights cannot be loaded", len(c.Head), maxHead)
 	}
 	l := &loader{Store: s, change: c, result: Loaded{Generation: c.Generation}}
 	err := l.begin(ctx)

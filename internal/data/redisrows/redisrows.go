@@ -42,7 +42,7 @@ type State struct {
 	Generation int64  `json:"generation"`
 	Base       int64  `json:"base"`  // generation of the last whole delta
 	Model      string `json:"model"` // digest
-	Mask       string `json:"mask"`  // digest of which entries are kept
+	Mask       string `json:"mask"`  // digest of which entries are dropped
 }
 
 // loading is the value of the key P:loading.

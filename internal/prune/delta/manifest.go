@@ -49,7 +49,7 @@ type Manifest struct {
 type Side struct {
 	Generation int64  `json:"generation"` // from 1 on
 	Model      string `json:"model"`      // digest of the model
-	// Mask is the SHA-256 of which entries are kept: one bit for each entry of the tables, the first one in the
+	// Mask is the SHA-256 of which entries are dropped: one bit for each entry of the tables, the first one in the
 	// lowest bit of the first byte. Models with other masks may have the same digest.
 	Mask string `json:"mask"`
 }
@@ -58,7 +58,7 @@ type Side struct {
 func maskDigest(dropped []bool) string {
 	bits := make([]byte, (len(dropped)+7)/8)
 	for i, d := range dropped {
-		if !d {
+		if d {
 			bits[i/8] |= 1 << (i % 8)
 		}
 	}

@@ -80,7 +80,7 @@ func boolean(b bool) int {
 // Threshold says which ids a store keeps.
 type Threshold struct {
 	Score int64   `json:"score"` // the least score of an id that is kept
-	Worth float64 `json:"worth"` // the least worth of an id that is kept and not a pad; 0 if there is none
+	Worth float64 `json:"worth"` // the least worth of an id that is kept, pads excepted; 0 without any
 	IDs   int64   `json:"ids"`   // number of ids with at least this score
 	Bytes int64   `json:"bytes"` // of their rows, as float32
 }
