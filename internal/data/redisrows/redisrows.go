@@ -61,6 +61,13 @@ type Store struct {
 	name   string // for errors
 }
 
+// silent discards the log of the client, whose errors are returned too.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+func init() { redis.SetLogger(silent{}) }
+
 // Open connects to Redis. address is HOST:PORT, or a URL redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for
 // TLS. prefix is that of all keys: letters, digits, dots, dashes and underscores.
 func Open(ctx context.Context, address, prefix string) (*Store, error) {
@@ -78,6 +85,7 @@ func Open(ctx context.Context, address, prefix string) (*Store, error) {
 		return nil, fault.Usagef("the address of Redis is malformed: expected HOST:PORT or redis://USER:PASSWORD@HOST:PORT/DB") // without the password
 	}
 	o.DisableIdentity = true
+	o.MaxRetries = -1 // a transaction that is sent again on another connection would not watch its keys
 	s := &Store{redis.NewClient(o), prefix, fmt.Sprintf("Redis at %s, prefix %s", o.Addr, prefix)}
 	if err := s.client.Ping(ctx).Err(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", s.name, err), s.client.Close())
@@ -105,11 +113,6 @@ func (s *Store) rowKey(base int64, piece, id int) string {
 	b = append(strconv.AppendInt(b, base, 10), ':')
 	b = append(strconv.AppendInt(b, int64(piece), 10), ':')
 	return string(strconv.AppendInt(b, int64(id), 10))
-}
-
-// getter is a connection, a transaction or a pipeline.
-type getter interface {
-	Get(ctx context.Context, key string) *redis.StringCmd
 }
 
 // State returns the state, or nil if the store is empty.

@@ -231,6 +231,11 @@ func TestTenNights(t *testing.T) {
 	load(t, s, folders[generationOf(t, s):]...)
 	close(done)
 	readers.Wait()
+	if m, err := redis.Open(t.Context(), address, "test"); err != nil || m.Generation() != 10 {
+		t.Errorf("the last generation: %v", err)
+	} else {
+		m.Close()
+	}
 	wantRows(t, s, nights[9])
 	if _, ok := seen.Load(int64(1)); !ok {
 		t.Error("no batch was scored with the first generation")
