@@ -24,7 +24,7 @@ func modelApplyCommand() *cobra.Command {
 		Use:   "apply DELTA...",
 		Short: "Apply deltas to a pruned model, or to a Redis that has its rows",
 		Long:  help.Text("model-apply"),
-		Example: `  shaver model apply delta2 delta3 --model night1.safetensors --out night3.safetensors
+		Example: `  shaver model apply delta2 --model monday.safetensors --out new.safetensors
   shaver model apply delta2 delta3 --redis localhost:6379`,
 		ValidArgsFunction: cli.FileArgs(),
 		Args:              cli.Args(cobra.MinimumNArgs(1)),
