@@ -23,7 +23,7 @@ func modelDeltaCommand() *cobra.Command {
 		Short: "Export a pruned model, or what changed, for an embedding store",
 		Long:  help.Text("model-delta"),
 		Example: `  shaver model delta pruned.safetensors --out delta
-  shaver model delta new.safetensors --from old.safetensors --generation 8 --out d8
+  shaver model delta b.safetensors --from a.safetensors --generation 8 --out d8
   shaver model delta pruned.onnx --out delta`,
 		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
 		Args:              cli.Args(cobra.ExactArgs(1)),
