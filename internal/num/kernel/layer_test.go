@@ -390,9 +390,9 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 	if err != nil {
 		t.Skip("no go command")
 	}
-	for _, level := range []string{"amx", "avx512", "avx2"} {
+	for level, processor := range map[string]string{"amx": "amd64", "avx512": "amd64", "avx2": "amd64", "neon": "arm64"} {
 		dir := t.TempDir()
-		names := []string{level + "_amd64.s", level + "_amd64.go"}
+		names := []string{level + "_" + processor + ".s", level + "_" + processor + ".go"}
 		// The first line of each file contains the command, which differs.
 		cmd := exec.Command(tool, "run", ".", "-level", level, "-out", filepath.Join(dir, names[0]), "-stubs", filepath.Join(dir, names[1]), "-pkg", "kernel")
 		cmd.Dir = "_asm"
