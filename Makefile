@@ -22,6 +22,9 @@ levels: ## run the numeric tests with each kernel that this machine supports
 	GODEBUG=cpu.avx2=off go test $(NUMERIC)
 	go test -tags purego ./internal/num/... # the other packages compute the same with it as without AVX2
 
+levels-arm64: ## run the tests of internal/num at the levels of arm64, in qemu-aarch64-static (Debian's qemu-user-static)
+	CGO_ENABLED=0 GOARCH=arm64 go test -exec qemu-aarch64-static -skip '^TestGeneratedFilesAreCurrent$$' ./internal/num/...
+
 generate: ## generate the kernels' assembly and docs/reference/cli
 	go generate ./internal/num/kernel
 	go test ./cmd/shaver -count 1 -run '^TestReference$$' -rewrite
@@ -113,4 +116,4 @@ wheels: ## build the Python package for every platform into dist/ (needs Python'
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale estimators rankings lint fmt kernels transcripts golden wheels ci
+.PHONY: help build test race levels levels-arm64 generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale estimators rankings lint fmt kernels transcripts golden wheels ci

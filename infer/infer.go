@@ -74,14 +74,21 @@ func Open(path string) (*Model, error) {
 	if err := file.forget(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.close())
 	}
-	o := &Model{name: path, model: m, offsets: m.Offsets(), file: file}
+	o := newModel(path, m)
+	o.file = file
+	return o, nil
+}
+
+// newModel returns a Model without a file.
+func newModel(name string, m *model.Model) *Model {
+	o := &Model{name: name, model: m, offsets: m.Offsets()}
 	for j, length := range m.Lengths() {
 		o.fields = append(o.fields, slices.Repeat([]int{j}, length)...)
 	}
 	o.scorers.New = func() any {
 		return &scorer{Scorer: m.NewScorer(), rows: model.Rows{Width: m.Width(), Inputs: len(m.Dense)}}
 	}
-	return o, nil
+	return o
 }
 
 // Close waits for running calls of Logits, and unmaps the file. It is safe to call Close
@@ -136,36 +143,11 @@ func (m *Model) DenseInputs() []string { return slices.Clone(m.model.Dense) }
 // 64 rows. A call takes memory for the ids and values of its batch, and for what the
 // network computes for a part of the batch. Later calls use that memory again.
 func (m *Model) Logits(dst []float64, ids []int32, dense []float32) error {
-	width, inputs := len(m.fields), len(m.model.Dense)
-	if len(ids) != len(dst)*width {
-		what := "fields"
-		if width > len(m.offsets) {
-			what = "ids"
-		}
-		return fault.Inputf("%s: %d ids for %d rows of %d %s", m.name, len(ids), len(dst), width, what)
-	}
-	if len(dense) != len(dst)*inputs {
-		return fault.Inputf("%s: %d dense values for %d rows of %d dense inputs", m.name, len(dense), len(dst), inputs)
-	}
-	for i, v := range dense {
-		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-			return fault.Inputf("%s: row %d has the value %v in dense input %s: values must be finite", m.name, i/inputs, v, m.model.Dense[i%inputs])
-		}
-	}
 	s := m.scorers.Get().(*scorer)
 	defer m.scorers.Put(s)
-	s.rows.Reset()
-	for i := range dst {
-		for k, id := range ids[i*width : (i+1)*width] {
-			j := m.fields[k]
-			if id < 0 || int(id) >= m.model.FieldDims[j] {
-				return fault.Inputf("%s: row %d has id %d in field %d: expected 0 to %d", m.name, i, id, j, m.model.FieldDims[j]-1)
-			}
-			s.rows.Features = append(s.rows.Features, m.offsets[j]+id)
-		}
-		s.rows.Number, s.rows.Label = append(s.rows.Number, int64(i)), append(s.rows.Label, 0)
+	if err := m.take(&s.rows, len(dst), ids, dense); err != nil {
+		return err
 	}
-	s.rows.Dense = append(s.rows.Dense, dense...)
 	m.use.RLock()
 	defer m.use.RUnlock()
 	if m.file == nil {
@@ -175,6 +157,39 @@ func (m *Model) Logits(dst []float64, ids []int32, dense []float32) error {
 		s.Logits(dst, &s.rows)
 		return nil
 	})
+}
+
+// take checks a batch of n rows, and sets rows to it.
+func (m *Model) take(rows *model.Rows, n int, ids []int32, dense []float32) error {
+	width, inputs := len(m.fields), len(m.model.Dense)
+	if len(ids) != n*width {
+		what := "fields"
+		if width > len(m.offsets) {
+			what = "ids"
+		}
+		return fault.Inputf("%s: %d ids for %d rows of %d %s", m.name, len(ids), n, width, what)
+	}
+	if len(dense) != n*inputs {
+		return fault.Inputf("%s: %d dense values for %d rows of %d dense inputs", m.name, len(dense), n, inputs)
+	}
+	for i, v := range dense {
+		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+			return fault.Inputf("%s: row %d has the value %v in dense input %s: values must be finite", m.name, i/inputs, v, m.model.Dense[i%inputs])
+		}
+	}
+	rows.Reset()
+	for i := range n {
+		for k, id := range ids[i*width : (i+1)*width] {
+			j := m.fields[k]
+			if id < 0 || int(id) >= m.model.FieldDims[j] {
+				return fault.Inputf("%s: row %d has id %d in field %d: expected 0 to %d", m.name, i, id, j, m.model.FieldDims[j]-1)
+			}
+			rows.Features = append(rows.Features, m.offsets[j]+id)
+		}
+		rows.Number, rows.Label = append(rows.Number, int64(i)), append(rows.Label, 0)
+	}
+	rows.Dense = append(rows.Dense, dense...)
+	return nil
 }
 
 // guarded calls read, which reads the mapped file of the given name. If the file was

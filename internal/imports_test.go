@@ -75,6 +75,9 @@ value/tallyio:                base/fault num/layout value/tally base/files
 value/path:                   base/fault num/layout num/loss click/model value/mask value/tally value/tallyio
 jobs/shard:                  data/arrowio value/estimator jobs/job click/model num/random
 click/planted:                click/checkpoint click/model num/random
+# rows of pruned models in Redis; the only importer of its client
+data/redisrows:             base/fault github.com/redis/go-redis/v9
+data/redisrows/redistest:
 data/synth:                  base/fault num/random github.com/klauspost/compress golang.org/x/sync
 
 # what happens in a night; nightly does not know how its steps compute
@@ -87,8 +90,9 @@ prune/benchmark: prune/sweep
 prune/rate:                   pure click/compact click/model
 prune/gate:                   click/evaluate num/loss prune/sweep base/fault base/files click/checkpoint click/model data/measure
 prune/cut:              base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores num/layout num/loss prune/rate prune/sweep value/mask value/shapley
-prune/delta:            base/atomicfile base/fault click/checkpoint data/arrowio
-prune/worth:            data/dataset jobs/scores prune/cut
+prune/delta:            base/atomicfile base/fault base/files base/seal click/checkpoint click/compact data/arrowio
+prune/delta/toredis:    data/redisrows prune/delta
+prune/worth:            base/atomicfile base/fault data/arrowio data/dataset jobs/scores prune/cut
 prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep base/files gonum.org/v1/plot
 prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout
 
@@ -118,11 +122,11 @@ ops/overview:               ops/autoscale jobs/bus jobs/job ops/metrics go.uber.
 # programs that people and clusters run
 app/cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 app/flags:              app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
-app/places:                 data/arrowio click/checkpoint app/cli data/dataset base/fault prune/nightly ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+app/places:                 click/checkpoint app/cli data/dataset base/fault prune/delta prune/nightly ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 app/launch:                 base/atomicfile jobs/audit jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime base/fault base/filelock jobs/forecast jobs/job num/kernel ops/metrics jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded base/files go.uber.org/zap golang.org/x/sync
 app/training:           app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout base/atomicfile
 app/sweeping:           app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask num/layout
-app/night:              app/cli app/launch app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics prune/cut prune/gate prune/nightly prune/report prune/sweep value/baseline value/estimator value/mask github.com/spf13/cobra
+app/night:              app/cli app/launch app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics prune/cut prune/delta prune/gate prune/nightly prune/report prune/sweep value/baseline value/estimator value/mask github.com/spf13/cobra
 app/quickstart:         app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/cut prune/sweep value/baseline value/estimator value/mask
 app/rivals:             app/cli app/launch app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/compact click/model click/train data/dataset data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/benchmark prune/cut prune/picture prune/sweep value/baseline value/estimator value/mask base/files
 app/reporting:          app/cli app/launch base/fault base/files prune/cut prune/report prune/sweep prune/worth
@@ -130,13 +134,14 @@ app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.ub
 app/score: base/files github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap
 app/work: app/cli app/process base/cputime base/fault jobs/job jobs/worker num/kernel github.com/spf13/cobra go.uber.org/zap
-cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap
+cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows base/files app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap
 cmd/shaver/help:        app/cli
 cmd/coordinator:        app/cli app/score github.com/spf13/cobra
 cmd/worker:             app/cli app/work github.com/spf13/cobra
 
 # for other programs: scoring with a pruned model
-infer:                  click/checkpoint base/fault click/model golang.org/x/sys
+infer:                  click/checkpoint base/fault click/compact click/model golang.org/x/sys
+infer/redis:            infer data/redisrows
 
 # runs of a cluster with injected faults; chaos bypasses bus to damage and to check
 # what is stored
@@ -146,6 +151,7 @@ chaos/lan:              golang.org/x/sys
 
 # for tests of other packages
 jobs/prepare/preparetest:    value/baseline click/checkpoint data/dataset value/estimator data/ingest click/model click/planted jobs/prepare jobs/scores value/tally go.uber.org/zap
+prune/delta/deltatest: click/checkpoint click/compact click/model click/train
 jobs/scores/scorestest: click/model click/model/modeltest jobs/job jobs/scores num/layout value/estimator value/tally
 app/training/trainingtest: data/ingest num/random
 click/model/modeltest:        onnx/graph click/model

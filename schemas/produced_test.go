@@ -37,6 +37,8 @@ import (
 	"shaver/internal/jobs/worker"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/loss"
+	"shaver/internal/prune/delta"
+	"shaver/internal/prune/delta/deltatest"
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/nightly"
 	"shaver/internal/prune/sweep"
@@ -478,6 +480,22 @@ func first(t *testing.T, ctx context.Context, b *bus.Bus, id string) (event bus.
 		t.Fatal(err)
 	}
 	return event
+}
+
+// The manifests of a whole delta and of one between two models have the schema.
+func TestDelta(t *testing.T) {
+	nights := deltatest.Nights(t, 2, "float16")
+	for name, o := range map[string]delta.Options{"whole": {}, "part": {From: nights[0], Generation: 2}} {
+		folder := filepath.Join(t.TempDir(), name)
+		if _, err := delta.Write(nights[1], o, folder); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(folder, delta.ManifestFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		accept(t, "delta.v1.json", text)
+	}
 }
 
 // TestRefuse checks what the schemas refuse besides missing and unknown properties.

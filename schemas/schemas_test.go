@@ -26,6 +26,7 @@ import (
 	"shaver/internal/jobs/window"
 	"shaver/internal/onnx/graph"
 	"shaver/internal/prune/benchmark"
+	"shaver/internal/prune/delta"
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/nightly"
 	"shaver/internal/prune/sweep"
@@ -48,6 +49,7 @@ var pinned = map[string]reflect.Type{
 	"dataset.v1.json":      nil, // the manifest without dense inputs
 	"dataset.v2.json":      nil, // the manifest without lists, with labels 0 and 1
 	"dataset.v3.json":      reflect.TypeFor[dataset.Manifest](),
+	"delta.v1.json":        reflect.TypeFor[delta.Manifest](),
 	"dense.v1.json":        reflect.TypeFor[dense.Input](),
 	"estimator.v1.json":    reflect.TypeFor[estimator.Options](),
 	"graph.v1.json":        reflect.TypeFor[graph.Description](),

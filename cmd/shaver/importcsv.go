@@ -15,8 +15,8 @@ import (
 )
 
 type csvOptions struct {
-	run              importRun
-	ids              string
+	run     importRun
+	ids     string
 	train   []string
 	sizes   []int
 	files   []string

@@ -36,19 +36,20 @@ func (o *denseOptions) missingFlag(c *cobra.Command) {
 	cli.Group(c, rowFlags, "dense-missing")
 }
 
-// set parses the flags.
+// set parses the flags. A column without a rule gets the rule "", for which adopt puts
+// that of an earlier dataset.
 func (o *denseOptions) set() (d ingest.Dense, err error) {
 	d.Missing = o.missing
 	for _, text := range o.columns {
-		column, rule := text, dense.None
+		column, rule, ruled := text, "", false
 		if at := strings.LastIndexByte(text, ':'); at >= 0 {
-			column, rule = text[:at], text[at+1:]
+			column, rule, ruled = text[:at], text[at+1:], true
 		}
 		c := ingest.DenseColumn{}
 		c.Name, c.Input.Name, _ = strings.Cut(column, "=")
 		name, statistics, given := strings.Cut(rule, "=")
 		c.Input.Rule = name
-		if !slices.Contains(dense.Rules, name) || given && name != dense.ZScore {
+		if ruled && !slices.Contains(dense.Rules, name) || given && name != dense.ZScore {
 			return d, fault.Usagef("--dense %s: the rule is %q, expected %s or %s=MEAN/DEVIATION", text, rule, strings.Join(dense.Rules, ", "), dense.ZScore)
 		}
 		if given {
@@ -81,6 +82,7 @@ func adopt(into *ingest.Dense, d *dataset.Dataset, all bool) error {
 			continue
 		}
 		earlier := &d.Dense[at]
+		c.Input.Rule = cmp.Or(c.Input.Rule, earlier.Rule)
 		if earlier.Rule != c.Input.Rule {
 			return fault.Usagef("the dense input %q has the rule %s, but %s in the dataset of --vocabulary", name, c.Input.Rule, earlier.Rule)
 		}

@@ -53,10 +53,10 @@ table, prunes the table to any budget, and measures what the pruning costs.`,
 		datasetInspectCommand(), datasetSynthCommand()))
 	in(modelsGroup, "Models:", trainCommand(), group("model", "Inspect and convert checkpoints",
 		"  shaver model inspect model.pth\n  shaver model convert pruned.safetensors dense.safetensors --dense",
-		modelInspectCommand(), modelExportHelpCommand(), modelConvertCommand(), modelDeltaCommand()))
+		modelInspectCommand(), modelExportHelpCommand(), modelConvertCommand(), modelDeltaCommand(), modelApplyCommand()))
 	in(scoresGroup, "Scores:", planCommand(), scoreCommand(), group("scores", "Inspect, export and compare scores files",
 		"  shaver scores inspect scores.arrow\n  shaver scores compare tuesday.arrow monday.arrow",
-		scoresInspectCommand(), scoresExportCommand(), scoresCompareCommand(), scoresFrequencyCommand()))
+		scoresInspectCommand(), scoresExportCommand(), scoresWorthCommand(), scoresCompareCommand(), scoresFrequencyCommand()))
 	in(pruningGroup, "Pruning:", pruneCommand(), tuneCommand(), evaluateCommand(), checkCommand(), sweepCommand(), studyCommand(), benchmarkCommand(), reportCommand())
 	in(nightsGroup, "Every night:", nightlyCommand())
 	in(jobsGroup, "Jobs on a cluster:", group("job", "List, watch and cancel jobs on a NATS server",

@@ -345,10 +345,20 @@ func TestNightly(t *testing.T) {
 // state. Settings that need values are refused in one line before anything runs.
 func TestNightlyPath(t *testing.T) {
 	s := newNightsSource(t, 3)
-	f := s.folder("  sample: 0.2\n", "  estimator: path\n  parts: 4\n")
+	f := s.folder("  sample: 0.2\n", "  estimator: path\n  parts: 4\n", "calibrate: true\n", "calibrate: true\ndelta: true\n")
+	before := "" // every night's delta brings this file to the published model
 	for night := range f.nights {
 		f.bring(night)
 		f.must()
+		applied := fmt.Sprintf("applied-%d.safetensors", night)
+		args := []string{"model", "apply", f.path("out", "current", "delta"), "--out", f.path(applied)}
+		if before != "" {
+			args = append(args, "--model", before)
+		}
+		command(t, "shaver", args...)
+		if before = f.path(applied); f.text(applied) != f.text("out/current/pruned.safetensors") {
+			t.Errorf("night %d: the delta does not lead to the published model", night)
+		}
 	}
 	lines := f.history()
 	if len(lines) != 3 {

@@ -24,6 +24,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
+	"shaver/internal/prune/delta"
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/nightly"
 	"shaver/internal/prune/report"
@@ -391,11 +392,24 @@ func (s *steps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Pruned, e
 			return nil, err
 		}
 	}
+	if s.config.Delta {
+		if err := writeDelta(n); err != nil {
+			return nil, err
+		}
+	}
 	p := &nightly.Pruned{Sparsity: found.Sparsity, Bytes: found.Bytes, DenseBytes: found.DenseBytes}
 	if stable := found.Previous; stable != nil {
 		p.Churn, p.PlainChurn = &stable.Churn.Portion, &stable.Plain.Portion
 	}
 	return p, atomicfile.Write(filepath.Join(n.Folder, nightly.PruneFile), func(w io.Writer) error { _, err := w.Write(text); return err })
+}
+
+// writeDelta writes the delta from the pruned model of the night that is published to that of n. It is whole
+// if none is published.
+func writeDelta(n *nightly.Night) error {
+	o := delta.Options{From: n.Previous, Generation: int64(n.Number), FromGeneration: int64(n.PreviousNumber), Whole: true, Replace: true}
+	_, err := delta.Write(filepath.Join(n.Folder, nightly.PrunedFile), o, filepath.Join(n.Folder, nightly.DeltaFolder))
+	return err
 }
 
 func (s *steps) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked, error) {

@@ -19,9 +19,9 @@ import (
 	"shaver/internal/app/cli"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/data/arrowio"
 	"shaver/internal/data/dataset"
 	"shaver/internal/ops/remote"
+	"shaver/internal/prune/delta"
 )
 
 // kind says what a flag or an argument names.
@@ -67,7 +67,8 @@ var flags = map[string]map[string]kind{
 	"dataset import parquet": {"model": model, "vocabulary": either, "out": outData},
 	"model inspect":          {"dataset": data},
 	"model convert":          {"dataset": data},
-	"model delta":            {"out": outDelta},
+	"model delta":            {"from": model, "out": outDelta},
+	"model apply":            {"model": model, "out": outModel},
 	"nightly":                {"config": file},
 }
 
@@ -470,7 +471,7 @@ func (u *use) publish(ctx context.Context) error {
 			}
 			continue
 		case outDelta:
-			if err := u.PublishFolder(ctx, o.path, o.to, arrowio.DeltaBaseline); err != nil {
+			if err := u.PublishFolder(ctx, o.path, o.to, delta.Last(o.path)); err != nil {
 				return err
 			}
 			continue

@@ -52,8 +52,8 @@ type Shape struct {
 const (
 	maxDim   = 1 << 16
 	maxCores = 8
-	maxLeft  = 1 << 22 // numbers of a product of the first cores
-	maxSize  = 1 << 40 // numbers of a tensor
+	maxLeft  = 1 << 22                 // numbers of a product of the first cores
+	maxSize  = min(1<<40, math.MaxInt) // numbers of a tensor
 )
 
 // Validate returns an error that names the first invalid field.

@@ -80,6 +80,14 @@ func (m *Model) WithEmbedding(table []float32) *Model {
 	return &other
 }
 
+// WithEmbedder returns a model that shares everything with m except the embeddings, which come from t. t must
+// have the shape of m.
+func (m *Model) WithEmbedder(t Embedder) *Model {
+	other := *m
+	other.Weights.Embedding, other.table = nil, t
+	return &other
+}
+
 // CheckRow returns an error if a row does not have one id for each position of its fields,
 // or if an id, which is global, lies outside its field. The error names the first such
 // field.

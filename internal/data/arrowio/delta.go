@@ -18,7 +18,7 @@ const (
 	deltaModel = "shaver.model"
 )
 
-// The names of the files of a delta. DeltaBaseline is written last.
+// The names of the Parquet files of a delta. DeltaBaseline is written last of them.
 const (
 	DeltaKept     = "kept.parquet"
 	DeltaDropped  = "dropped.parquet"
@@ -32,16 +32,25 @@ type DeltaPart struct {
 	First    int       // number of the first row in the table
 	Baseline []float32 // [d], which entries that are not kept read
 	Values   []float32 // [rows, d]
+	Dropped  []bool    // [rows, d], which entries are not kept; nil = those that equal Baseline
+	Changed  []bool    // [rows], which rows the files have; nil = all
 }
 
 // rows returns the number of rows.
 func (p *DeltaPart) rows() int { return len(p.Values) / len(p.Baseline) }
 
-// kept appends the columns of row i whose entry differs from the baseline.
+// has reports whether the files have row i.
+func (p *DeltaPart) has(i int) bool { return p.Changed == nil || p.Changed[i] }
+
+// kept appends the columns of row i whose entry is kept.
 func (p *DeltaPart) kept(columns []int32, i int) []int32 {
 	d := len(p.Baseline)
 	for c, v := range p.Values[i*d : (i+1)*d] {
-		if math.Float32bits(v) != math.Float32bits(p.Baseline[c]) {
+		dropped := math.Float32bits(v) == math.Float32bits(p.Baseline[c])
+		if p.Dropped != nil {
+			dropped = p.Dropped[i*d+c]
+		}
+		if !dropped {
 			columns = append(columns, int32(c))
 		}
 	}
@@ -55,17 +64,16 @@ type DeltaCount struct {
 	Dropped int `json:"dropped"` // ids in the file of dropped ids
 }
 
-// Delta writes the three files of a delta: what a store of embedding rows has to change so
-// that it holds a pruned model. Model is the digest of the pruned model. None of our
-// programs reads the files. The same arguments give the same bytes.
+// Delta writes the three Parquet files of a delta: what a store of embedding rows has to change so
+// that it holds a pruned model. Model is the digest of the pruned model. The same arguments give the
+// same bytes.
 type Delta struct {
 	Model string
 	Parts []DeltaPart
 }
 
 // WriteKept writes a line with table, id, columns and values for each row that keeps an
-// entry. An entry is kept if its bits differ from those of its baseline. values has the
-// entries of columns.
+// entry. values has the entries of columns.
 func (d *Delta) WriteKept(w io.Writer, count *DeltaCount) error {
 	columns, err := listNode("columns", schema.NewInt32Node("element", parquet.Repetitions.Required, -1))
 	if err != nil {
@@ -81,6 +89,9 @@ func (d *Delta) WriteKept(w io.Writer, count *DeltaCount) error {
 		for i := range d.Parts {
 			p := &d.Parts[i]
 			for row := range p.rows() {
+				if !p.has(row) {
+					continue
+				}
 				if found = p.kept(found[:0], row); len(found) == 0 {
 					continue
 				}
@@ -110,6 +121,9 @@ func (d *Delta) WriteDropped(w io.Writer, count *DeltaCount) error {
 		for i := range d.Parts {
 			p := &d.Parts[i]
 			for row := range p.rows() {
+				if !p.has(row) {
+					continue
+				}
 				if found = p.kept(found[:0], row); len(found) > 0 {
 					continue
 				}

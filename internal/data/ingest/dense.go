@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -19,7 +20,8 @@ type Dense struct {
 }
 
 // DenseColumn chooses a column as a dense input. Input has the rule and the name of the
-// dense input. An empty name stands for that of the column. The statistics are those of
+// dense input. An empty name stands for that of the column, and an empty rule for
+// dense.None. The statistics are those of
 // train, unless Input has them already, for example from an earlier dataset.
 type DenseColumn struct {
 	Name  string // name of the column
@@ -58,6 +60,7 @@ func (d *Dense) plan() (*densePlan, error) {
 		if in.Missing == nil && !math.IsNaN(fill) {
 			in.Missing = &fill
 		}
+		in.Rule = cmp.Or(in.Rule, dense.None)
 		if !slices.Contains(dense.Rules, in.Rule) {
 			return nil, fault.Setting(fault.Usagef("column %q has the rule %q, expected one of %q", c.Name, in.Rule, dense.Rules), DenseSetting)
 		}

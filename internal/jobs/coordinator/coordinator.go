@@ -283,6 +283,11 @@ func choosePlan(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared,
 		return plan, nil
 	}
 	plan.RowsPerShard = m.RowsPerShard()
+	if m.Result != nil {
+		if text := scores.Early(&p.Spec.Options, m.Result); text != "" {
+			log.Warn(text)
+		}
+	}
 	log.Debug("measured", zap.Float64("rows/s", m.PerSecond()), zap.Int64("rows a shard", plan.RowsPerShard))
 	if err := plan.Check(p.Architecture.Columns()); err != nil {
 		return plan, fault.Inputf("the job is too large: %w", err)

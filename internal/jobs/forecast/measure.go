@@ -31,7 +31,8 @@ type Measurement struct {
 	Took     time.Duration // time to compute Rows on all Threads
 	CPU      time.Duration // processor time that this process used meanwhile
 	Threads  int
-	Features int // features that occur in the rows; 0 = there was no time to count them
+	Features int           // features that occur in the rows; 0 = there was no time to count them
+	Result   *tally.Result // of the first rows, without values; nil if there was no time, and for a path
 
 	rowBytes    float64 // bytes of a row in a shard
 	bits        float64 // bits of a contribution, averaged over features; 0 = unknown
@@ -265,6 +266,9 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, rows *mo
 // weigh notes the number of features of a partial, the bits of their contributions, and how many
 // rows a partial has room for.
 func (m *Measurement) weigh(partial *tally.Partial) {
+	if partial.Dropped == nil {
+		m.Result, _ = partial.Summary().Check(m.Job.Sampling()) // a violated identity ends the job later
+	}
 	m.Features, m.capacity, m.bits = len(partial.Features), partial.Capacity(), 0
 	at, total, features := 0, 0, 0
 	for i, f := range partial.Features {

@@ -46,6 +46,9 @@ func TestMeasure(t *testing.T) {
 		if m.ShardBytes(300) <= m.ShardBytes(25) || m.ModelBytes == 0 {
 			t.Errorf("shards of %d and %d bytes", m.ShardBytes(25), m.ShardBytes(300))
 		}
+		if r := m.Result; within > 0 && (r == nil || r.Rows < 25 || r.LossFull <= 0 || r.EfficiencyError > 1e-7) {
+			t.Errorf("the result of the first rows is %+v", r)
+		}
 	}
 }
 

@@ -14,16 +14,36 @@ import (
 // to them. If the error is within two standard errors, a few rows or chance decide it, and not a
 // bias.
 func (f *File) Warning() string {
-	off, se, value := f.EfficiencyError, f.EfficiencySE, math.Abs(f.LossEmpty-f.LossFull)
-	t := f.Spec.Traits()
-	if !t.Shares || off <= value || off <= tally.EfficiencyTolerance*(1+f.LossFull+f.LossEmpty) {
+	text := exceeds(&f.Spec.Options, &f.Result)
+	if text == "" {
 		return ""
 	}
-	why := "the derivatives of this model say little about dropped entries"
-	if off <= 2*se {
-		why = fmt.Sprintf("its standard error is %.2g, so few rows decide it", se)
+	why := derivatives
+	if f.EfficiencyError <= 2*f.EfficiencySE {
+		why = fmt.Sprintf("its standard error is %.2g, so few rows decide it", f.EfficiencySE)
 	}
-	return fmt.Sprintf("the efficiency error of %s, %.3g nat, exceeds the %.3g nat that all values share, and %s: do not rely on these values or their order, and score with --estimator %s", t.Name, off, value, why, estimator.Antithetic)
+	return fmt.Sprintf("%s, and %s: do not rely on these values or their order, and score with --estimator %s", text, why, estimator.Antithetic)
+}
+
+const derivatives = "the derivatives of this model say little about dropped entries"
+
+// Early is Warning before a job: r is the result of its first rows. It is also "" if these are too
+// few to tell, which they are not if the error exceeds the losses themselves.
+func Early(o *estimator.Options, r *tally.Result) string {
+	text := exceeds(o, r)
+	if text == "" || r.EfficiencyError <= min(2*r.EfficiencySE, r.LossFull+r.LossEmpty) {
+		return ""
+	}
+	return fmt.Sprintf("over the first %d rows %s: %s; end this job, and score with --estimator %s", r.Rows, text, derivatives, estimator.Antithetic)
+}
+
+// exceeds says that the efficiency error exceeds what all values share, or is "".
+func exceeds(o *estimator.Options, r *tally.Result) string {
+	off, value, t := r.EfficiencyError, math.Abs(r.LossEmpty-r.LossFull), o.Traits()
+	if !t.Shares || off <= value || off <= tally.EfficiencyTolerance*(1+r.LossFull+r.LossEmpty) {
+		return ""
+	}
+	return fmt.Sprintf("the efficiency error of %s, %.3g nat, exceeds the %.3g nat that all values share", t.Name, off, value)
 }
 
 // Bias says that the standard error of the efficiency error does not cover the bias of the

@@ -28,6 +28,10 @@ func TestWarning(t *testing.T) {
 		if c.want == "" && got != "" || c.want != "" && !(strings.Contains(got, c.want) && strings.HasSuffix(got, "--estimator antithetic")) {
 			t.Errorf("%+v: %q", c, got)
 		}
+		f.Rows = 48
+		if got := Early(&f.Spec.Options, &f.Result); (got != "") != (c.off > 6 && f.Spec.Estimator == estimator.Multilinear) || got != "" && !strings.HasPrefix(got, "over the first 48 rows the efficiency error of multilinear, 6.2 nat, exceeds") {
+			t.Errorf("%+v: before the job %q", c, got)
+		}
 	}
 }
 

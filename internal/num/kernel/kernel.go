@@ -1,6 +1,7 @@
 // Package kernel implements the float32 primitives of the hot loop. The loop in the doc
 // comment of a primitive defines its result. Each primitive exists at every level:
-// portable Go, and on amd64 assembly for AVX2, AVX-512 and AMX, which _asm generates.
+// portable Go, and assembly, which _asm generates: on amd64 for AVX2, AVX-512 and AMX, and
+// on arm64 for NEON.
 // Levels round sums differently, so the same input gives slightly different bits at each
 // level. [Name] identifies the level in use.
 //

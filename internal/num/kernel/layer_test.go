@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -32,8 +33,11 @@ func TestLevelsOfThisMachine(t *testing.T) {
 		names = append(names, l.name)
 	}
 	t.Logf("levels %v", names)
+	if runtime.GOARCH == "arm64" && !pure && !slices.Contains(names, "neon") {
+		t.Error("every arm64 processor has NEON, but no test runs at this level")
+	}
 	info, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil || os.Getenv("CI") != "true" || strings.Contains(os.Getenv("GODEBUG"), "cpu.") || pure {
+	if err != nil || runtime.GOARCH != "amd64" || os.Getenv("CI") != "true" || strings.Contains(os.Getenv("GODEBUG"), "cpu.") || pure {
 		return
 	}
 	flags := strings.Fields(string(info))
@@ -395,9 +399,9 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 	if err != nil {
 		t.Skip("no go command")
 	}
-	for _, level := range []string{"amx", "avx512", "avx2"} {
+	for level, processor := range map[string]string{"amx": "amd64", "avx512": "amd64", "avx2": "amd64", "neon": "arm64"} {
 		dir := t.TempDir()
-		names := []string{level + "_amd64.s", level + "_amd64.go"}
+		names := []string{level + "_" + processor + ".s", level + "_" + processor + ".go"}
 		// The first line of each file contains the command, which differs.
 		cmd := exec.Command(tool, "run", ".", "-level", level, "-out", filepath.Join(dir, names[0]), "-stubs", filepath.Join(dir, names[1]), "-pkg", "kernel")
 		cmd.Dir = "_asm"

@@ -6,6 +6,11 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
+//go:generate go -C _asm run . -level amx -out ../amx_amd64.s -stubs ../amx_amd64.go -pkg kernel
+//go:generate go -C _asm run . -level avx512 -out ../avx512_amd64.s -stubs ../avx512_amd64.go -pkg kernel
+//go:generate go -C _asm run . -level avx2 -out ../avx2_amd64.s -stubs ../avx2_amd64.go -pkg kernel
+//go:generate go -C _asm run . -level neon -out ../neon_arm64.s -stubs ../neon_arm64.go -pkg kernel
+
 // level is an implementation of the primitives. The callers have checked the arguments.
 type level struct {
 	name  string

@@ -15,15 +15,6 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// resized returns a slice of n elements, reusing the memory of s if it can. The elements
-// may have any value.
-func resized[E any](s []E, n int) []E {
-	if cap(s) < n {
-		return make([]E, n)
-	}
-	return s[:n]
-}
-
 // layerTiles implements Layer by multiplying the digits of the states with those of the
 // weights.
 func layerTiles(m *Matrix, out, in Tile, rows int, list []int32, floor float32, mask Mask) {

@@ -13,7 +13,7 @@ import (
 type kinks struct {
 	*compiler
 	layers []kinkLayer
-	weight []float32 // [units, players], over all layers
+	weight []float32 // [units, players], over all layers; each begins at a multiple of kernel.Columns, after weights of 0
 }
 
 // kinkLayer is a Relu that belongs to the kinks.
@@ -94,12 +94,13 @@ func (c *compiler) findKinks() *kinks {
 
 // add adds a Relu if all its inputs are units.
 func (k *kinks) add(relu *applyOp, units map[int32]unit, sources map[int32]source) {
-	players, from := k.p.players, len(k.weight)
+	players := k.p.players
+	from := kernel.Pad(len(k.weight)/players) * players
 	if from+len(relu.x)*players > maxShared || slices.ContainsFunc(relu.x, func(row int32) bool { return units[row].layer == nil }) {
 		return
 	}
 	k.layers = append(k.layers, kinkLayer{relu: relu})
-	k.weight = append(k.weight, make([]float32, len(relu.x)*players)...)
+	k.weight = append(k.weight, make([]float32, from+len(relu.x)*players-len(k.weight))...)
 	for i, row := range relu.x {
 		u, weight := units[row], k.weight[from+i*players:][:players]
 		for input, row := range u.layer.x {
@@ -181,13 +182,14 @@ func (p *Program) Kinks() (layer *kernel.Kinks, weight []float32) {
 func (r *Runner) Units(pre, slope kernel.Tile, states int) {
 	from := 0
 	for _, l := range r.p.kinks.layers {
+		from = kernel.Pad(from) // ToTile writes whole vectors
 		kernel.ToTile(columns(pre, from), r.arena[int(l.pre)*kernel.States:], states, l.units)
 		kernel.ToTile(columns(slope, from), r.arena[int(l.slope)*kernel.States:], states, l.units)
 		from += l.units
-	}
-	for t := range states { // what ToTile wrote beyond the units
-		clear(pre.Row(t)[from:])
-		clear(slope.Row(t)[from:])
+		for t := range states { // what ToTile wrote beyond the units
+			clear(pre.Row(t)[from:kernel.Pad(from)])
+			clear(slope.Row(t)[from:kernel.Pad(from)])
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // maxElements bounds the elements of a tensor.
-const maxElements = 1 << 40
+const maxElements = min(1<<40, math.MaxInt)
 
 // form says how the elements of a tensor are stored.
 type form uint8

@@ -1,29 +1,54 @@
-// Package delta exports a pruned model as changes for an embedding store: the rows to keep, those to
-// delete, and the baseline.
+// Package delta writes what an embedding store has to change so that it holds a pruned model,
+// and applies such changes to a file. A delta is a folder that appears whole:
+//
+//	kept.parquet      rows that keep an entry, with their kept entries
+//	dropped.parquet   rows that keep no entry
+//	baseline.parquet  what the entries read that are not kept
+//	head.safetensors  the model without its kept entries, a compact file
+//	delta.json        Manifest: the generation, the digests of both models and of the files
+//
+// A whole delta has every row of a model. Any other delta has the rows that differ from an earlier
+// model. The model of a file that is not compact has the Parquet files only, and cannot be applied.
 package delta
 
 import (
-	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/arrowio"
 )
 
+// Options say what Write writes.
+type Options struct {
+	Part checkpoint.Options // of the file of the model
+	// From is the compact file of the earlier model; "" = a whole delta.
+	From string
+	// Generation is the number of the model, and FromGeneration that of the earlier model. 0 stands for
+	// 1 and for Generation - 1.
+	Generation, FromGeneration int64
+	// Whole writes a whole delta if the tables of the earlier model are others.
+	Whole bool
+	// Replace replaces a delta that is there.
+	Replace bool
+}
+
 // Result says what Write wrote.
 type Result struct {
-	Out    string `json:"out"`
-	Tables int    `json:"tables"`
-	Rows   int    `json:"rows"` // of all tables
+	Out        string `json:"out"`
+	Generation int64  `json:"generation,omitempty"` // 0 if the delta has no manifest
+	Tables     int    `json:"tables"`
+	Rows       int    `json:"rows"` // of all tables
+	New        int    `json:"new"`  // rows that the earlier model does not have
 	arrowio.DeltaCount
-	Bytes int64 `json:"bytes"` // of the three files
+	Bytes int64 `json:"bytes"` // of all files
 
 	// Guessed is whether the file does not say which entries were dropped, so that entries that
 	// equal the baseline of their field count as dropped. Only a file in compact form says it.
@@ -31,13 +56,16 @@ type Result struct {
 }
 
 // Write writes the delta of the model in the file in to the folder out.
-func Write(in string, part checkpoint.Options, out string) (*Result, error) {
-	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
+func Write(in string, o Options, out string) (*Result, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 && !o.Replace {
 		return nil, fault.Usagef("%s already exists and is not empty: name a new folder", out)
 	} else if err != nil && !os.IsNotExist(err) {
 		return nil, fault.Usagef("%s already exists and is not a folder", out)
 	}
-	ck, err := checkpoint.ReadPart(in, part)
+	ck, err := checkpoint.ReadPart(in, o.Part)
 	if err != nil {
 		return nil, err
 	}
@@ -48,11 +76,20 @@ func Write(in string, part checkpoint.Options, out string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &arrowio.Delta{Model: ck.Digest(), Parts: all}
 	result := &Result{Out: out, Guessed: ck.Compact == nil}
+	m := &Manifest{Version: Version}
+	if m.Side, err = sideOf(ck, max(o.Generation, 1)); err != nil {
+		return nil, err
+	}
+	if o.From != "" {
+		if m.From, err = compare(in, ck, all, &o, result); err != nil {
+			return nil, err
+		}
+	}
 	names := map[string]bool{}
 	for _, p := range all {
 		names[p.Table] = true
+		result.Rows += len(p.Values) / len(p.Baseline)
 	}
 	result.Tables = len(names)
 	out = filepath.Clean(out) // "x/" has no base name
@@ -61,26 +98,48 @@ func Write(in string, part checkpoint.Options, out string) (*Result, error) {
 		return nil, fmt.Errorf("cannot write %s: %w", out, err)
 	}
 	defer temporary.Remove() // does nothing after the rename
-	for _, file := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{
-		{arrowio.DeltaKept, func(w io.Writer) error { return d.WriteKept(w, &result.DeltaCount) }},
-		{arrowio.DeltaDropped, func(w io.Writer) error { return d.WriteDropped(w, &result.DeltaCount) }},
-		{arrowio.DeltaBaseline, d.WriteBaseline},
-	} {
-		path := filepath.Join(folder, file.name)
-		if err := atomicfile.Write(path, file.write); err != nil {
+	d := &arrowio.Delta{Model: m.Model, Parts: all}
+	parquet := func(write func(io.Writer) error) func(string) error {
+		return func(path string) error { return atomicfile.Write(path, write) }
+	}
+	writers := map[string]func(path string) error{
+		arrowio.DeltaKept:     parquet(func(w io.Writer) error { return d.WriteKept(w, &result.DeltaCount) }),
+		arrowio.DeltaDropped:  parquet(func(w io.Writer) error { return d.WriteDropped(w, &result.DeltaCount) }),
+		arrowio.DeltaBaseline: parquet(d.WriteBaseline),
+		HeadFile:              func(path string) error { return writeHead(path, ck) },
+	}
+	for _, name := range fileNames {
+		if name == HeadFile && ck.Compact == nil {
+			continue
+		}
+		path := filepath.Join(folder, name)
+		if err := writers[name](path); err != nil {
 			return nil, err
 		}
-		info, err := os.Stat(path)
+		file, err := fileOf(path)
 		if err != nil {
 			return nil, err
 		}
-		result.Bytes += info.Size()
+		m.Files = append(m.Files, file)
+		result.Bytes += file.Bytes
 	}
-	result.Rows = result.Kept + result.Dropped
-	if err := os.Remove(out); err != nil && !os.IsNotExist(err) { // removes an empty folder only
+	if ck.Compact != nil {
+		if m.File, err = files.Digest(in); err != nil {
+			return nil, err
+		}
+		m.Values, m.Count, m.New, result.Generation = ck.Compact.Encoding(), result.DeltaCount, result.New, m.Generation
+		size, err := m.write(filepath.Join(folder, ManifestFile))
+		if err != nil {
+			return nil, err
+		}
+		result.Bytes += size
+	}
+	if o.Replace {
+		err = os.RemoveAll(out)
+	} else {
+		err = os.Remove(out) // removes an empty folder only
+	}
+	if err != nil && !os.IsNotExist(err) {
 		return nil, fault.Usagef("%s already exists: %w", out, err)
 	}
 	if err := temporary.Rename(out); err != nil {
@@ -89,44 +148,152 @@ func Write(in string, part checkpoint.Options, out string) (*Result, error) {
 	return result, atomicfile.SyncFolder(filepath.Dir(out))
 }
 
-// parts returns the rows of all tables, by table and then by row.
+// Last returns the name of the file of a delta in a folder that is to be copied last.
+func Last(folder string) string {
+	if _, err := os.Stat(filepath.Join(folder, ManifestFile)); err != nil {
+		return arrowio.DeltaBaseline
+	}
+	return ManifestFile
+}
+
+// check returns wrong usage unless the generations follow each other.
+func (o *Options) check() error {
+	if o.From == "" {
+		return checkGeneration(max(o.Generation, 1))
+	}
+	if o.Generation < 2 {
+		return fault.Usagef("a delta from an earlier model needs its generation: expected a number of at least 2, one more than that of the earlier model")
+	}
+	if o.FromGeneration == 0 {
+		o.FromGeneration = o.Generation - 1
+	}
+	if o.FromGeneration < 1 || o.FromGeneration >= o.Generation {
+		return fault.Usagef("generation %d from generation %d: expected a larger number than that of the earlier model, which is at least 1", o.Generation, o.FromGeneration)
+	}
+	return checkGeneration(o.Generation)
+}
+
+// mostGenerations is the largest generation.
+const mostGenerations = math.MaxUint32
+
+func checkGeneration(g int64) error {
+	if g < 1 || g > mostGenerations {
+		return fault.Usagef("generation %d: expected a number from 1 to %d", g, uint32(mostGenerations))
+	}
+	return nil
+}
+
+// writeHead writes the model of ck without its kept entries. The rows of pads stay, because no
+// method drops them.
+func writeHead(path string, ck *checkpoint.Checkpoint) error {
+	_, baseline, err := ck.Pruned()
+	if err != nil {
+		return err
+	}
+	a := &ck.Architecture
+	dropped := slices.Repeat([]bool{true}, a.Parameters())
+	for _, s := range a.Spans() {
+		for _, row := range a.PadRows() {
+			if i := row - s.Row; i >= 0 && i < s.Rows {
+				clear(dropped[s.Entry+i*s.Dim:][:s.Dim])
+			}
+		}
+	}
+	_, err = checkpoint.WriteCompact(path, ck, dropped, baseline, ck.Compact.Encoding())
+	return err
+}
+
+// compare sets which rows of a model differ from those of the file From, and counts the new rows. The result is
+// nil for a whole delta.
+func compare(in string, ck *checkpoint.Checkpoint, all []arrowio.DeltaPart, o *Options, result *Result) (*Side, error) {
+	old, err := checkpoint.Read(o.From)
+	if err != nil {
+		return nil, err
+	}
+	for path, c := range map[string]*checkpoint.Checkpoint{in: ck, o.From: old} {
+		if c.Compact == nil {
+			return nil, fault.Inputf("%s is not a compact model: a delta between two models needs the files of shaver prune, which say what was dropped", path)
+		}
+	}
+	before, err := parts(old)
+	if err != nil {
+		return nil, err
+	}
+	if err := sameForm(o.From, before, in, all); err != nil {
+		if o.Whole {
+			return nil, nil
+		}
+		return nil, err
+	}
+	for i := range all {
+		p, b := &all[i], &before[i]
+		d := len(p.Baseline)
+		rows, known := len(p.Values)/d, len(b.Values)/d
+		p.Changed = make([]bool, rows)
+		for e, dropped := range p.Dropped {
+			if was := e >= len(b.Dropped) || b.Dropped[e]; dropped != was || !dropped && math.Float32bits(p.Values[e]) != math.Float32bits(b.Values[e]) {
+				p.Changed[e/d] = true
+			}
+		}
+		result.New += rows - known
+	}
+	side, err := sideOf(old, o.FromGeneration)
+	return &side, err
+}
+
+// sameForm returns bad input unless two models have the same tables, of which those of the second one may
+// have more rows.
+func sameForm(old string, before []arrowio.DeltaPart, in string, now []arrowio.DeltaPart) error {
+	const hint = "write a whole delta, without the earlier model"
+	if len(before) != len(now) {
+		return fault.Inputf("%s has %d tables and fields, and %s has %d: %s", in, len(now), old, len(before), hint)
+	}
+	for i := range now {
+		p, b := &now[i], &before[i]
+		if p.Table != b.Table || p.Field != b.Field || len(p.Baseline) != len(b.Baseline) {
+			return fault.Inputf("%s has the field %s in table %s of %d columns where %s has %s in %s of %d: %s", in, p.Field, p.Table, len(p.Baseline), old, b.Field, b.Table, len(b.Baseline), hint)
+		}
+		if len(p.Values) < len(b.Values) {
+			return fault.Inputf("%s has fewer ids in field %s, table %s, than %s: ids may be added only; %s", in, p.Field, p.Table, old, hint)
+		}
+	}
+	return nil
+}
+
+// parts returns the rows of all tables, in the order of the pieces.
 func parts(ck *checkpoint.Checkpoint) ([]arrowio.DeltaPart, error) {
 	table, err := ck.Embedding()
 	if err != nil {
 		return nil, err
 	}
-	_, baseline, err := ck.Pruned()
+	dropped, baseline, err := ck.Pruned()
 	if err != nil {
 		return nil, err
 	}
 	var all []arrowio.DeltaPart
-	order := map[string]int{} // of the tables
-	for _, p := range ck.Parts() {
-		field := strconv.Itoa(p.Field)
-		if ck.Fields != nil {
-			field = ck.Fields[p.Field]
+	for _, p := range ck.Pieces() {
+		part := arrowio.DeltaPart{
+			Table: p.Name, Field: p.Label, First: p.From,
+			Baseline: baseline[p.Baseline+p.Column:][:p.Width], Values: columns(table, &p),
 		}
-		from, to := p.Entries()
-		values, dropped := table[from:to], baseline[p.Baseline:p.Baseline+p.Dim]
-		if towers := ck.Towers(p.Field); towers != nil { // each has half of the columns, and its first row is 0
-			for k, name := range towers {
-				first, half := k*p.Dim/2, p.Dim/2
-				var columns []float32
-				for row := range slices.Chunk(values, p.Dim) {
-					columns = append(columns, row[first:first+half]...)
-				}
-				order[name] = len(order)
-				all = append(all, arrowio.DeltaPart{Table: name, Field: field, Baseline: dropped[first : first+half], Values: columns})
-			}
-			continue
+		if ck.Compact != nil {
+			part.Dropped = columns(dropped, &p)
 		}
-		if _, ok := order[p.Name]; !ok {
-			order[p.Name] = len(order)
-		}
-		all = append(all, arrowio.DeltaPart{Table: p.Name, Field: field, First: p.From, Baseline: dropped, Values: values})
+		all = append(all, part)
 	}
-	slices.SortStableFunc(all, func(a, b arrowio.DeltaPart) int {
-		return cmp.Or(cmp.Compare(order[a.Table], order[b.Table]), cmp.Compare(a.First, b.First))
-	})
 	return all, nil
+}
+
+// columns returns a piece of all entries. It may share their memory.
+func columns[T any](entries []T, p *checkpoint.Piece) []T {
+	from, to := p.Entries()
+	entries = entries[from:to]
+	if p.Width == p.Dim {
+		return entries
+	}
+	var some []T
+	for row := range slices.Chunk(entries, p.Dim) {
+		some = append(some, row[p.Column:][:p.Width]...)
+	}
+	return some
 }

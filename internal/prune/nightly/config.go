@@ -35,6 +35,7 @@ type Config struct {
 	Score, Prune, Check Settings
 	Calibrate           bool
 	ONNX                string // form of the pruned .onnx file, DenseONNX or CompactONNX; "" = no such file
+	Delta               bool   // write what an embedding store has to change
 
 	Textfile string // Prometheus textfile; "" = none
 	Address  string // address that serves metrics during a night; "" = none
@@ -113,7 +114,7 @@ func parse(path string, text []byte, keys Keys) (*Config, error) {
 	if len(document.Content) == 1 {
 		p.section("", document.Content[0], []entry{
 			{"model", p.file(&c.Model)}, {"days", p.file(&c.Days)}, {"window", p.atLeastOne(&c.Window)}, {"out", p.file(&c.Out)}, {"state", p.file(&c.State)},
-			{"keep", p.atLeastOne(&c.Keep)}, {"wait-inputs", p.duration(&c.WaitInputs)}, {"score", p.settings(&c.Score, keys.Score)}, {"prune", p.settings(&c.Prune, keys.Prune)}, {"calibrate", p.truth(&c.Calibrate)}, {"onnx", p.onnx(&c.ONNX)},
+			{"keep", p.atLeastOne(&c.Keep)}, {"wait-inputs", p.duration(&c.WaitInputs)}, {"score", p.settings(&c.Score, keys.Score)}, {"prune", p.settings(&c.Prune, keys.Prune)}, {"calibrate", p.truth(&c.Calibrate)}, {"onnx", p.onnx(&c.ONNX)}, {"delta", p.truth(&c.Delta)},
 			{"check", p.settings(&c.Check, keys.Check)}, {"metrics", p.metrics(c)},
 		})
 	}
@@ -430,6 +431,9 @@ func (c *Config) digest(keys Keys) string {
 	fmt.Fprintf(sum, "calibrate=%t\nwindow=%d\n", c.Calibrate, c.Window)
 	if c.ONNX != "" {
 		fmt.Fprintf(sum, "onnx=%s\n", c.ONNX)
+	}
+	if c.Delta {
+		io.WriteString(sum, "delta\n")
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }

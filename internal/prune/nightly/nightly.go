@@ -29,7 +29,14 @@ const (
 	ONNXDataFile = "pruned.onnx.data"
 	CheckFile    = "check.json"
 	ReportFile   = "report.html"
+	// DeltaFolder has DeltaFiles, and is only there with Config.Delta.
+	DeltaFolder = "delta"
 )
+
+// DeltaFiles are the files that tell an embedding store what to change, relative to the folder of a night.
+var DeltaFiles = []string{
+	DeltaFolder + "/kept.parquet", DeltaFolder + "/dropped.parquet", DeltaFolder + "/baseline.parquet", DeltaFolder + "/head.safetensors", DeltaFolder + "/delta.json",
+}
 
 // Night is what a step works on.
 type Night struct {
@@ -40,6 +47,9 @@ type Night struct {
 	Days   []string // paths of the datasets, oldest first
 	// Previous is the path of the pruned model of the night that was published last; "" = none.
 	Previous string
+	// Number is the number of the night, and PreviousNumber that of the night that was published last;
+	// 0 = none. They are the generations of the delta.
+	Number, PreviousNumber int
 }
 
 // Steps computes what nights consist of. Run calls one function at a time. A function that
@@ -56,7 +66,7 @@ type Steps interface {
 	// Score writes ScoresFile.
 	Score(ctx context.Context, n *Night) (*Scored, error)
 	// Prune writes PrunedFile and PruneFile, and with Config.ONNX also ONNXFile and, if that has
-	// external data, ONNXDataFile.
+	// external data, ONNXDataFile. With Config.Delta it also writes DeltaFiles.
 	Prune(ctx context.Context, n *Night) (*Pruned, error)
 	// Check writes CheckFile.
 	Check(ctx context.Context, n *Night) (*Checked, error)

@@ -33,7 +33,7 @@ var stepFiles = map[string][]string{
 }
 
 // optionalFiles are the files that a step writes in some nights.
-var optionalFiles = map[string][]string{stepPrune: {ONNXFile, ONNXDataFile}}
+var optionalFiles = map[string][]string{stepPrune: append([]string{ONNXFile, ONNXDataFile}, DeltaFiles...)}
 
 // Options say how to run a night.
 type Options struct {
@@ -424,7 +424,7 @@ func (r *runner) work(ctx context.Context, n *Record) error {
 	if err := removeTemporary(folder); err != nil {
 		return err
 	}
-	night := &Night{Config: r.config, Name: n.Night, Folder: folder, Model: filepath.Join(folder, modelFolder, n.ModelFile)}
+	night := &Night{Config: r.config, Name: n.Night, Number: n.Number, Folder: folder, Model: filepath.Join(folder, modelFolder, n.ModelFile)}
 	var days []string
 	for _, d := range n.Days {
 		night.Days = append(night.Days, filepath.Join(r.config.Days, d.Name))
@@ -434,6 +434,11 @@ func (r *runner) work(ctx context.Context, n *Record) error {
 	if n.Previous != nil {
 		previous = n.Previous.Pruned
 		night.Previous = filepath.Join(r.folder(n.Previous.Night), PrunedFile)
+		record := &Record{}
+		if err := readJSON(filepath.Join(r.folder(n.Previous.Night), RecordFile), record); err != nil {
+			return err
+		}
+		night.PreviousNumber = record.Number
 	}
 	for _, step := range []struct {
 		name string
@@ -531,7 +536,7 @@ func (n *Record) results(step string) []string {
 		digests = append(digests, file, n.digest(file))
 	}
 	if step == stepCheck {
-		for _, file := range optionalFiles[stepPrune] {
+		for _, file := range []string{ONNXFile, ONNXDataFile} {
 			if digest := n.digest(file); digest != "" {
 				digests = append(digests, file, digest)
 			}

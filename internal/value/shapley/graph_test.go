@@ -480,3 +480,42 @@ func TestInfiniteLogits(t *testing.T) {
 		}
 	}
 }
+
+// What derivatives give a row does not depend on the rows next to it, also if several layers have
+// kink terms.
+func TestSingleRowsOfGraphs(t *testing.T) {
+	for _, name := range []string{"fuxictr-finalmlp.legacy", "fuxictr-masknet.dynamo", "fuxictr-deepfm.dynamo"} {
+		c, err := checkpoint.Read(exports + name + ".onnx")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := c.Model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := modeltest.Rows(m.Architecture, 10, 4)
+		game := shapley.Game{Model: m, Baseline: baseline(m)}
+		for _, o := range []estimator.Options{{Estimator: estimator.Multilinear, Passes: 1}, {Estimator: estimator.Debiased, Passes: 1}} {
+			o.SetDefaults()
+			estimate := func(rows *model.Rows) *tally.Partial {
+				p, err := shapley.Estimate(t.Context(), game, shapley.Options{Options: o, Seed: 3}, rows, 1, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return p
+			}
+			var sum *tally.Partial
+			for i := range rows.Len() {
+				row := rows.Slice(i, i+1)
+				if p := estimate(&row); sum == nil {
+					sum = p
+				} else if sum, err = tally.Combine(sum, p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !reflect.DeepEqual(estimate(rows), sum) {
+				t.Errorf("%s, %s: rows have other values together than alone", name, o.Estimator)
+			}
+		}
+	}
+}

@@ -349,22 +349,29 @@ func (b *Builder) Add(features []int32, row *Played, within []int64) error {
 // of the estimator did not fit; see Fits.
 func (b *Builder) AddWalked() { b.head.Walked++ }
 
-// Fits reports whether the squares of a row fit: those of its contributions, without and with
-// corrections, and that of its residual. Add returns an error if they do not.
+// implausible is a magnitude, in LossUnits, up to which a contribution may exceed the losses of its
+// row. The squares of thousands of such rows fit in a partial.
+const implausible = 16 << 36
+
+// Fits reports whether the contributions of a row, without and with corrections, and its residual
+// are plausible: at most 16 nat or four times the sum of the row's losses in magnitude, whichever
+// is more. Their squares then fit, unless the losses are that large. Fits returns false if a square
+// does not fit. Add would return an error then.
 func (b *Builder) Fits(row *Played) bool {
+	limit := min(b.limit/b.walks, max(implausible, 4*min(row.LossFull+row.LossEmpty, math.MaxInt64/4))) * b.walks
 	total, beyond := int64(0), int64(0)
 	for _, x := range row.Sum {
 		size := magnitude(x)
-		beyond |= size | (b.limit - size)
+		beyond |= size | (limit - size)
 		total += x
 	}
 	for i, z := range row.Correction {
 		size := magnitude(row.Sum[i] + z)
-		beyond |= size | (b.limit - size)
+		beyond |= size | (limit - size)
 		total += z
 	}
 	size := magnitude(total - (row.LossEmpty-row.LossFull)*b.walks - row.Shared)
-	return beyond|size|(b.limit-size) >= 0
+	return beyond|size|(limit-size) >= 0
 }
 
 // tooLarge returns the error for the first contribution whose square overflows, or nil if

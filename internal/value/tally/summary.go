@@ -32,6 +32,27 @@ func (a *Accumulator) Summary() *Summary {
 	return s
 }
 
+// Summary returns the summary of the rows of p, which is not of a round of a path.
+func (p *Partial) Summary() *Summary {
+	game := func(sums []int64, full, empty, residual, shared int64) TotalSums {
+		var total wide
+		for _, x := range sums {
+			total.add(x)
+		}
+		for _, x := range p.Correction {
+			total.add(x)
+		}
+		var g gameSums
+		g.add(full, empty, residual, shared)
+		return TotalSums{g.state(), [2]int64{total.carry, total.low}}
+	}
+	s := &Summary{Rows: p.Rows, Walked: p.Walked, Current: game(p.Sum, p.LossFull, p.LossEmpty, p.ResidualSquare, p.Shared), Paired: p.PreviousSum != nil}
+	if s.Paired {
+		s.Previous = game(p.PreviousSum, p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare, p.PreviousShared)
+	}
+	return s
+}
+
 // Add adds the totals of o, which summarises the same rows for other entries. It returns an
 // error if the rows of o are others. The job must not be paired.
 func (s *Summary) Add(o *Summary) error {

@@ -42,6 +42,9 @@ func TestRanges(t *testing.T) {
 				if err := whole.Merge(p); err != nil {
 					t.Fatal(err)
 				}
+				if own := p.Summary(); len(partials) == 0 && !reflect.DeepEqual(own, whole.Summary()) {
+					t.Errorf("%s, %+v: a partial has the summary %+v, alone in an accumulator %+v", name, form, own, whole.Summary())
+				}
 				partials = append(partials, p)
 			}
 			for _, n := range []int{1, 2, 5, 60} {

@@ -9,17 +9,21 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/buildtags"
 )
 
 func main() {
-	level := flag.String("level", "", "amx, avx512, avx2 or vector")
+	level := flag.String("level", "", "amx, avx512, avx2, neon or vector")
 	build.Constraint(buildtags.Term("!purego").ToConstraint())
 	var g generator
 	flag.Parse()
 	switch *level {
+	case "neon":
+		neon()
+		return
 	case "amx":
 		amx()
 		build.Generate()
@@ -33,7 +37,7 @@ func main() {
 	case "avx2":
 		g = avx2()
 	default:
-		fmt.Fprintln(os.Stderr, "asm: -level must be amx, avx512, avx2 or vector")
+		fmt.Fprintln(os.Stderr, "asm: -level must be amx, avx512, avx2, neon or vector")
 		os.Exit(2)
 	}
 	for _, shape := range g.layers {
@@ -68,4 +72,18 @@ func main() {
 	}
 	g.fma()
 	build.Generate()
+}
+
+// neon generates the files of level neon. avo has read its flags, but cannot write them.
+func neon() {
+	a := arm{suffix: "NEON"}
+	neonAll(&a)
+	command := "go run main.go " + strings.Join(os.Args[1:], " ")
+	assembly, stubs := a.files(command, flag.Lookup("pkg").Value.String())
+	for name, text := range map[string]string{"out": assembly, "stubs": stubs} {
+		if err := os.WriteFile(flag.Lookup(name).Value.String(), []byte(text), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "asm:", err)
+			os.Exit(1)
+		}
+	}
 }

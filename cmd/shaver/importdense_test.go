@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/dense"
+)
+
+// A column of another day without a rule has the rule of the earlier dataset. A rule
+// that is written must be the same.
+func TestDenseRuleOfEarlierDataset(t *testing.T) {
+	mean, deviation := 36.5, 11.25
+	d := &dataset.Dataset{}
+	d.Dense = []dense.Input{{Name: "x[0]", Rule: dense.ZScore, Mean: &mean, Deviation: &deviation}}
+	for text, refusal := range map[string]string{
+		"age=x[0]":        "",
+		"age=x[0]:zscore": "",
+		"age=x[0]:none":   `"x[0]" has the rule none, but zscore`,
+	} {
+		o := denseOptions{columns: []string{text}}
+		got, err := o.set()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = adopt(&got, d, true)
+		if refusal != "" {
+			if err == nil || !strings.Contains(err.Error(), refusal) {
+				t.Errorf("--dense %s: %v, expected %s", text, err, refusal)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("--dense %s: %v", text, err)
+			continue
+		}
+		if in := got.Columns[0].Input; in.Rule != dense.ZScore || in.Mean == nil || *in.Mean != mean || *in.Deviation != deviation {
+			t.Errorf("--dense %s: the input is %+v, expected the rule and statistics of the dataset", text, in)
+		}
+	}
+	if _, err := (&denseOptions{columns: []string{"age:"}}).set(); err == nil {
+		t.Error("--dense age: with an empty rule is accepted")
+	}
+}

@@ -1,0 +1,93 @@
+package delta
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/base/seal"
+	"shaver/internal/data/arrowio"
+	"shaver/internal/prune/delta/deltatest"
+)
+
+// written returns the folder of a small delta.
+func written(f *testing.F) string {
+	nights := deltatest.Nights(f, 2, "float32")
+	folder := filepath.Join(f.TempDir(), "delta")
+	if _, err := Write(nights[1], Options{From: nights[0], Generation: 2}, folder); err != nil {
+		f.Fatal(err)
+	}
+	return folder
+}
+
+// A manifest with a right digest parses to one that is written with the same bytes, or is bad input.
+func FuzzManifest(f *testing.F) {
+	text, err := os.ReadFile(filepath.Join(written(f), ManifestFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte(`{"version":"shaver.delta/1"}`))
+	f.Add([]byte(`{"version":"shaver.delta/2"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var stated struct{ Digest string }
+		if json.Unmarshal(text, &stated) == nil && len(stated.Digest) == len(seal.Blank) {
+			blank := bytes.ReplaceAll(text, []byte(stated.Digest), []byte(seal.Blank))
+			if digest, err := seal.Of(func(w io.Writer) error { _, err := w.Write(blank); return err }); err == nil {
+				text = bytes.ReplaceAll(blank, []byte(seal.Blank), []byte(digest))
+			}
+		}
+		m, err := parseManifest("m", text)
+		if err != nil {
+			if !fault.IsInput(err) {
+				t.Errorf("not bad input: %v", err)
+			}
+			return
+		}
+		path := filepath.Join(t.TempDir(), ManifestFile)
+		if _, err := m.write(path); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := readManifest(path); err != nil || again.Model != m.Model || again.Generation != m.Generation {
+			t.Errorf("written again: %+v, %v", again, err)
+		}
+	})
+}
+
+// Rows of a file that anybody wrote fit the head, or the file is bad input.
+func FuzzRows(f *testing.F) {
+	folder := written(f)
+	for _, name := range []string{arrowio.DeltaKept, arrowio.DeltaDropped} {
+		data, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		f.Add(data[:len(data)/2])
+	}
+	d, err := Open(folder)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, names := range [][]string{{"table", "id", "columns", "values"}, {"table", "id"}} {
+			path := filepath.Join(t.TempDir(), "rows.parquet")
+			if err := os.WriteFile(path, data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, err := readLines(path, names, names[2:], d.reader(path, func(r *Row) error {
+				if r.ID < 0 || r.ID >= r.Piece.Rows || len(r.Columns) != len(r.Values) || len(r.Columns) > r.Piece.Width {
+					t.Fatalf("%+v", r)
+				}
+				return nil
+			}))
+			if err != nil && !fault.IsInput(err) {
+				t.Errorf("not bad input: %v", err)
+			}
+		}
+	})
+}
