@@ -450,11 +450,8 @@ def summary(results):
 
 
 WHY = [  # part of a message, and what the docs say
-    ("comes from Mul", "the output is a product of two probabilities, which has no logit"),
     ("NonZero", "a GRU over those rows only that have a history (`NonZero`)"),
-    ("no table whose entries are players", "it has first-order weights only, which are not players"),
     ("Range of domain com.microsoft", "tf2onnx writes an operator of onnxruntime's own (`com.microsoft` Range)"),
-    ("no look-up reads row", "the rows of a field-aware table are `id*m + k`"),
     ("ScatterND", "it writes at positions that depend on the row (`ScatterND`)"),
     ("has the shape [4] for one row", "its positions are those of the rows of the export, so it computes that number of rows only"),
     ("the logit is NaN", "the dynamo exporter leaves out the 1e-9 of a root, so a row of zeros gives NaN"),
