@@ -353,12 +353,15 @@ func (b *Builder) AddWalked() { b.head.Walked++ }
 // row. The squares of thousands of such rows fit in a partial.
 const implausible = 16 << 36
 
-// Fits reports whether the contributions of a row, without and with corrections, and its residual
-// are plausible: at most 16 nat or four times the sum of the row's losses in magnitude, whichever
-// is more. Their squares then fit, unless the losses are that large. Fits returns false if a square
-// does not fit. Add would return an error then.
+// Fits reports whether the squares of a row fit: those of its contributions, without and with
+// corrections, and that of its residual. Add returns an error if they do not. Without corrections,
+// Fits also returns false for what is not plausible: more than 16 nat and more than four times the
+// sum of the row's losses in magnitude. With corrections, leaving such rows out would be a bias.
 func (b *Builder) Fits(row *Played) bool {
-	limit := min(b.limit/b.walks, max(implausible, 4*min(row.LossFull+row.LossEmpty, math.MaxInt64/4))) * b.walks
+	limit := b.limit
+	if row.Correction == nil {
+		limit = min(b.limit/b.walks, max(implausible, 4*min(row.LossFull+row.LossEmpty, math.MaxInt64/4))) * b.walks
+	}
 	total, beyond := int64(0), int64(0)
 	for _, x := range row.Sum {
 		size := magnitude(x)
