@@ -335,6 +335,18 @@ func TestEdge(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := line(fmt.Sprintf("%s, %g", name, sparsity), path, bytes)
+			// Rows of 2, 3, 4 and 8 bits, which serve in turns with the float32 file.
+			mixed := filepath.Join(dir, "mixed.safetensors")
+			small, err := checkpoint.WriteMixed(mixed, c, dropped, zero, quantizers(&a))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := serve(t, mixed, path)
+			t.Logf("| %s, %g, mixed | %.1f | resident %.1f | open %.0f ms | first %.1f ms | even %.3f (float32 %.3f) | skewed %.3f (float32 %.3f)", name, sparsity, float64(small)/(1<<20),
+				float64(m.Resident-m.Before)/(1<<20), m.Open.Seconds()*1e3, m.First.Seconds()*1e3, m.Even.Seconds()*1e3, m.EvenDense.Seconds()*1e3, m.Skewed.Seconds()*1e3, m.SkewedDense.Seconds()*1e3)
+			if m.Resident-m.Before >= s.Resident-s.Before {
+				t.Errorf("%s at sparsity %g: %d resident bytes, and %d of float32", name, sparsity, m.Resident-m.Before, s.Resident-s.Before)
+			}
 			if sparsity == 0.95 && float64(bytes) >= 0.08*table {
 				t.Errorf("%s: %d bytes at sparsity .95", name, bytes)
 			}
@@ -343,4 +355,17 @@ func TestEdge(t *testing.T) {
 			}
 		}
 	}
+}
+
+// quantizers returns a palette of 2, 3, 4 and 8 bits, which the rows of a use at random.
+func quantizers(a *model.Architecture) *compact.Palette {
+	p := &compact.Palette{Rows: make([]uint8, a.Features())}
+	for _, bits := range []int{2, 3, 4, 8} {
+		p.Quantizers = append(p.Quantizers, compact.Quantizer{Bits: bits, Origin: -.25, Step: .5 / float32(int(1)<<bits-1)})
+	}
+	r := rand.New(rand.NewPCG(11, 12))
+	for i := range p.Rows {
+		p.Rows[i] = uint8(r.IntN(len(p.Quantizers)))
+	}
+	return p
 }

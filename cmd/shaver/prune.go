@@ -86,7 +86,7 @@ func pruneCommand() *cobra.Command {
 	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
 	cli.Group(c, "Pruned model", "values", "rounding", "dense", "compact-onnx", "calibrate", "tune")
 	cli.MarkRequired(c, "model", "scores", "out")
-	cli.Needed(c, "sparsity", "bytes", "values", "calibrate", "dataset")
+	cli.Needed(c, "sparsity", "bytes", "values", "calibrate")
 	return c
 }
 
