@@ -106,7 +106,7 @@ class Dataset:
         field_sizes : sequence of int, optional
             With ``ids``: numbers of features, one for each field. By default one more than the
             largest local id, if that is plausible.
-        split : str, default "8:1:1"
+        split : str, default "8:1:1" without val and test
             Ratio train:val:test in which rows are assigned to splits at random. A dict of
             frames has no default.
         seed : int, default 1

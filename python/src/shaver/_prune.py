@@ -36,7 +36,8 @@ def prune(
     rank: Literal["abs", "signed"] | None = None,
     protect: Sequence[str] | None = None,
     field_minimum: float | None = None,
-    values: Literal["float32", "float16", "int8"] | None = None,
+    values: Literal["float32", "float16", "int8", "auto"] | None = None,
+    rounding: float | None = None,
     calibrate: bool = False,
     tune: bool = False,
     dense: bool = False,
@@ -77,8 +78,11 @@ def prune(
         Fields that keep all entries.
     field_minimum : float in [0, 1], optional
         Smallest portion of its entries that each field keeps.
-    values : {"float32", "float16", "int8"}, default "float32"
-        Encoding of the kept entries, to which they are rounded.
+    values : {"float32", "float16", "int8", "auto"}, default "float32"
+        Encoding of the kept entries, to which they are rounded. "auto" chooses the bits of each row
+        and needs ``dataset``.
+    rounding : float, default 0.0002
+        With "auto": rise of the loss that rounding may cause, in nat.
     calibrate : bool, default False
         Fit a*logit + b to the split val of ``dataset``, and fold a and b into the weights.
     tune : bool, default False
@@ -136,6 +140,7 @@ def prune(
         "protect": protect,
         "field_minimum": field_minimum,
         "values": values,
+        "rounding": rounding,
         "calibrate": calibrate or None,
         "tune": tune or None,
         "dense": dense or None,
