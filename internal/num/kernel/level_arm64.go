@@ -8,7 +8,7 @@ import "sync"
 func accelerated() []*level {
 	return []*level{{
 		name: "neon", rows: layerNEON.tile, layer: layerNEON.run, sparse: layerNEON.each, few: layerNEON.few, steps: stepsWith(stepsNEON), prefetch: prefetchWith(prefetchNEON),
-		list: listPortable, dot: dotWith(dotNEON), gate: gateWith(gateNEON), expand: expandPortable, reached: reachedPortable, kinks: kinksWith(kinksNEON), fma: fmaNEON, flop: 24 * 4 * 2,
+		list: listPortable, dot: dotWith(dotNEON), gate: gateWith(gateNEON), expand: expandPortable, unpack: unpackPortable, reached: reachedPortable, kinks: kinksWith(kinksNEON), fma: fmaNEON, flop: 24 * 4 * 2,
 		product: productWith(product6NEON, 6), cross: crossWith(crossNEON), tanh: tanhWith(tanhNEON), transpose: transposeWith(transposeNEON, 4), set: setWith(setNEON),
 		apply: applyNEON.run, combine: combineNEON.run, multiplyAdd: tripleWith(multiplyAddNEON), choose: tripleWith(chooseNEON), affine: affineWith(affineNEON), reduce: reduceNEON.run, softmax: softmaxWith(softmaxNEON),
 		linear: linearWith(linearNEON), update: updateWith(updateNEON, 6), units: 6, pairs: pairsNEON.run, shapes: []pairsShape{{5, 5, false}, {3, 8, false}, {1, 8, false}, {12, 1, true}},
