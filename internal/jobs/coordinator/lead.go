@@ -536,7 +536,7 @@ func (l *leader) outcome(ctx context.Context, quarantined []job.Quarantine) (*Ou
 	}
 	l.rounds.countRowsOnce(&outcome.Scores)
 	if n := outcome.Scores.Walked; n > 0 {
-		l.log.Warn("rows have values of walks, because those of the estimator are too large for the sums", zap.String("estimator", j.Spec.Estimator), zap.Int64("rows", n))
+		l.log.Warn("rows have values of walks, because those of the estimator are too large", zap.String("estimator", j.Spec.Estimator), zap.Int64("rows", n))
 	}
 	return outcome, nil
 }

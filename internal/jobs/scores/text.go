@@ -41,7 +41,7 @@ func (s *Stopped) Text(until *job.Until) string {
 }
 
 // WalkedNote explains the number of rows of tally.Result.Walked.
-const WalkedNote = "with values too large for the sums; they have those of walks instead"
+const WalkedNote = "with values too large; they have those of walks instead"
 
 // WriteEfficiency writes an efficiency error and its standard error, unless that is 0, as a line of
 // a table. bias is the result of Bias, and warning that of File.Warning; each that is not "" gets a

@@ -24,6 +24,20 @@ import (
 
 const exports = "../../../testdata/onnx/"
 
+// exported returns the model in a file of exports.
+func exported(t *testing.T, name string) *model.Model {
+	t.Helper()
+	c, err := checkpoint.Read(exports + name + ".onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // reference computes the logit of the head of an exported model by package graph alone.
 type reference struct {
 	t   *testing.T
@@ -58,14 +72,7 @@ func (r *reference) logit(x []float32) float64 {
 func TestExactOfGraphs(t *testing.T) {
 	for _, name := range []string{"masked-fignn.dynamo", "recbole-autoint.dynamo", "recbole-xdeepfm.dynamo", "recbole-pnn.legacy", "recbole-afm.dynamo"} {
 		t.Run(name, func(t *testing.T) {
-			c, err := checkpoint.Read(exports + name + ".onnx")
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := c.Model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := exported(t, name)
 			file, err := wire.Open(exports + name + ".onnx")
 			if err != nil {
 				t.Fatal(err)
@@ -141,14 +148,7 @@ func TestDerivativesOfGraphs(t *testing.T) {
 // bias, which is larger if the baseline is far from the entries.
 func TestMultilinearOfGraphs(t *testing.T) {
 	for _, name := range []string{"recbole-autoint.dynamo", "recbole-xdeepfm.dynamo", "recbole-pnn.legacy", "recbole-afm.dynamo"} {
-		c, err := checkpoint.Read(exports + name + ".onnx")
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := c.Model()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := exported(t, name)
 		rows := modeltest.Rows(m.Architecture, 1, 8)
 		game := shapley.Game{Model: m, Baseline: make([]float32, m.Players())}
 		m.Embed(game.Baseline, rows.Row(0))
@@ -219,14 +219,7 @@ func TestEfficiencyOfGraphs(t *testing.T) {
 	for _, name := range []string{"ncf.dynamo", "keras", "fuxictr-dcn.dynamo", "deepctr-torch-din.dynamo", "deepctr-torch-bags.legacy", "padded-bags.dynamo", "positions.legacy", "buckets.dynamo", "last-item.legacy", "torch-rechub-din.dynamo", "torch-rechub-youtube.dynamo", "fuxictr-din.legacy",
 		"entire-space.dynamo", "regions.legacy", "field-aware.dynamo", "masked-bst.dynamo", "masked-sasrec.legacy", "masked-attention.legacy", "masked-pooled.dynamo", "masked-transact.legacy"} {
 		t.Run(name, func(t *testing.T) {
-			c, err := checkpoint.Read(exports + name + ".onnx")
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := c.Model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := exported(t, name)
 			rows := modeltest.Rows(m.Architecture, 20, 3)
 			game := shapley.Game{Model: m, Baseline: baseline(m)}
 			for _, name := range []string{estimator.Permutation, estimator.Antithetic} {
@@ -485,14 +478,7 @@ func TestInfiniteLogits(t *testing.T) {
 // kink terms.
 func TestSingleRowsOfGraphs(t *testing.T) {
 	for _, name := range []string{"fuxictr-finalmlp.legacy", "fuxictr-masknet.dynamo", "fuxictr-deepfm.dynamo"} {
-		c, err := checkpoint.Read(exports + name + ".onnx")
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := c.Model()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := exported(t, name)
 		rows := modeltest.Rows(m.Architecture, 10, 4)
 		game := shapley.Game{Model: m, Baseline: baseline(m)}
 		for _, o := range []estimator.Options{{Estimator: estimator.Multilinear, Passes: 1}, {Estimator: estimator.Debiased, Passes: 1}} {
@@ -507,11 +493,14 @@ func TestSingleRowsOfGraphs(t *testing.T) {
 			var sum *tally.Partial
 			for i := range rows.Len() {
 				row := rows.Slice(i, i+1)
-				if p := estimate(&row); sum == nil {
-					sum = p
-				} else if sum, err = tally.Combine(sum, p); err != nil {
-					t.Fatal(err)
+				p := estimate(&row)
+				if sum != nil {
+					var err error
+					if p, err = tally.Combine(sum, p); err != nil {
+						t.Fatal(err)
+					}
 				}
+				sum = p
 			}
 			if !reflect.DeepEqual(estimate(rows), sum) {
 				t.Errorf("%s, %s: rows have other values together than alone", name, o.Estimator)

@@ -398,7 +398,7 @@ func (e *earlier) play(ctx context.Context, rows *model.Rows) error {
 }
 
 // row computes row r of the batch and adds it to the builder. If an estimator that shares residuals out has values
-// that are too large for the sums, under one of the models, the row has those of walks, under all of them.
+// that are too large, under one of the models, the row has those of walks, under all of them.
 func (w *worker) row(rows *model.Rows, r int) error {
 	err := w.values(rows, r)
 	if w.setup.options.Traits().Shares && (errors.Is(err, errLarge) || err == nil && !w.fits()) {
@@ -448,10 +448,10 @@ func (w *worker) fits() bool {
 	return w.builder.FitsPair(&w.played, &w.earlier.played)
 }
 
-// errLarge says that a row has values, but that they are too large for the sums.
+// errLarge says that a row has values, but that they are too large.
 var errLarge = errors.New("use walks (" + estimator.Antithetic + ") or another baseline")
 
-// advise adds to the error of a row whose contributions are too large for the sums what a
+// advise adds to the error of a row whose contributions are too large what a
 // user can do about it.
 func (w *worker) advise(err error) error {
 	if err != nil && w.loss == loss.Squared {

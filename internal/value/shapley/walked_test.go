@@ -52,7 +52,7 @@ func only(rows *model.Rows, number int64, others bool) *model.Rows {
 	return &some
 }
 
-// A row whose values are too large for the sums gets exactly the values that the estimator permutation
+// A row whose values are too large gets exactly the values that the estimator permutation
 // gives it, for any number of threads and however the rows are cut. Other rows keep theirs.
 func TestWalkedRows(t *testing.T) {
 	game := Game{Model: modeltest.Random(t, modeltest.Architectures()["deepfm"], 6)}

@@ -83,7 +83,7 @@ func (v *Values) Part(from, to int) Values {
 type Result struct {
 	Scores
 	Rows int64
-	// Walked is the number of rows whose contributions were too large for the sums and were
+	// Walked is the number of rows whose contributions were too large and were
 	// replaced by those of walks.
 	Walked    int64
 	LossFull  float64 // mean loss with nothing dropped, nat
