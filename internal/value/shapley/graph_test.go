@@ -67,7 +67,7 @@ func (r *reference) logit(x []float32) float64 {
 }
 
 // Exact values of heads that are not ours agree with enumeration, in which package graph
-// computes every logit. Half of the players equal their baseline: their values are 0, and
+// computes every logit, and walks agree with the exact values. Half of the players equal their baseline: their values are 0, and
 // only the others are enumerated. The attention of FiGNN is masked.
 func TestExactOfGraphs(t *testing.T) {
 	for _, name := range []string{"masked-fignn.dynamo", "recbole-autoint.dynamo", "recbole-xdeepfm.dynamo", "recbole-pnn.legacy", "recbole-afm.dynamo"} {
@@ -99,7 +99,8 @@ func TestExactOfGraphs(t *testing.T) {
 					game.Baseline[p] = float32(r.NormFloat64())
 				}
 			}
-			partial, err := shapley.Estimate(t.Context(), game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, row, 1, nil)
+			options := shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}
+			partial, err := shapley.Estimate(t.Context(), game, options, row, 1, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,6 +114,13 @@ func TestExactOfGraphs(t *testing.T) {
 			}
 			if largest < 1e-3 {
 				t.Errorf("the largest value is %v, which is too small for a comparison", largest)
+			}
+			exact := play(t, game, options, row)
+			walks := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Antithetic, Passes: 200}, Seed: 2}, row)
+			for i, want := range exact.Phi {
+				if math.Abs(walks.Phi[i]-want) > 5*float64(walks.SE[i])+1e-6 {
+					t.Errorf("walks give entry %d the value %v, expected %v within 5 times %v", i, walks.Phi[i], want, walks.SE[i])
+				}
 			}
 		})
 	}
