@@ -138,7 +138,8 @@ func (m *sums) write(w io.Writer, id string, plan *job.Plan) error {
 		header.Half = &half
 	}
 	if m.path != nil {
-		header.Path = &m.path.Rounds
+		rounds := append([]path.Round{}, m.path.Rounds...) // [] before the first round is over: null says that the job is not a path
+		header.Path = &rounds
 	}
 	if err := tallyio.WriteHead(w, sumsMagic, header); err != nil {
 		return err

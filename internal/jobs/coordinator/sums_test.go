@@ -20,7 +20,9 @@ import (
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/num/layout"
+	"shaver/internal/num/loss"
 	"shaver/internal/value/estimator"
+	"shaver/internal/value/path"
 	"shaver/internal/value/tally"
 )
 
@@ -212,6 +214,17 @@ func TestCheckpointOfTables(t *testing.T) {
 		if _, err := readSums(bytes.NewReader(data), testJob, other, tally.Form{}, &testPlan, nil); !fault.IsInput(err) {
 			t.Errorf("a checkpoint of tables of another shape: %v", err)
 		}
+	}
+}
+
+// The checkpoint of a path can be read before its first round is over.
+func TestCheckpointOfFirstRound(t *testing.T) {
+	a := model.Architecture{Kind: model.FM, FieldDims: []int{4, 3}, Dim: 2}
+	m := exampleOf(t)
+	m.firstHalf, m.path = nil, path.New(&a, loss.Logistic, testPlan.Rows)
+	back, err := readSums(bytes.NewReader(encoded(t, m)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, path.New(&a, loss.Logistic, testPlan.Rows))
+	if err != nil || back.path == nil || back.shards.Len() != 2 {
+		t.Errorf("%+v, %v", back, err)
 	}
 }
 
