@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 FUZZTIME ?= 20s
 PYTHON ?= python3
-NUMERIC = ./internal/num/kernel ./internal/num/vector ./internal/click/train ./internal/onnx/execute ./internal/click/model ./internal/value/shapley ./internal/click/evaluate ./internal/value/mask
+NUMERIC = ./internal/num/vector ./internal/click/train ./internal/onnx/execute ./internal/click/model ./internal/value/shapley ./internal/click/evaluate ./internal/value/mask
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -15,15 +15,15 @@ test: ## run the tests
 race: ## run the tests under the race detector
 	CGO_ENABLED=1 go test -race ./...
 
-levels: ## run the numeric tests with each kernel that this machine supports
-	go test $(NUMERIC)
-	if grep -qs amx_tile /proc/cpuinfo; then GODEBUG=cpu.amxtile=off go test $(NUMERIC); fi
-	GODEBUG=cpu.avx512f=off go test $(NUMERIC)
-	GODEBUG=cpu.avx2=off go test $(NUMERIC)
+levels: ## run the numeric tests with each kernel that this machine supports; those of package kernel run all of them
+	go test ./internal/num/kernel $(NUMERIC)
+	if grep -qs amx_tile /proc/cpuinfo; then GODEBUG=cpu.amxtile=off go test -short $(NUMERIC); fi
+	GODEBUG=cpu.avx512f=off go test -short $(NUMERIC)
+	GODEBUG=cpu.avx2=off go test -short $(NUMERIC)
 	go test -tags purego ./internal/num/... # the other packages compute the same with it as without AVX2
 
 levels-arm64: ## run the tests of internal/num at the levels of arm64, in qemu-aarch64-static (Debian's qemu-user-static)
-	CGO_ENABLED=0 GOARCH=arm64 go test -exec qemu-aarch64-static -skip '^TestGeneratedFilesAreCurrent$$' ./internal/num/...
+	CGO_ENABLED=0 GOARCH=arm64 go test -short -exec qemu-aarch64-static -skip '^TestGeneratedFilesAreCurrent$$' ./internal/num/...
 
 generate: ## generate the kernels' assembly and docs/reference/cli
 	go generate ./internal/num/kernel

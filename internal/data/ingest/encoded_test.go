@@ -326,6 +326,9 @@ func vocabularyOfFlights(t testing.TB) (fields []string, sizes []int) {
 }
 
 func TestImportFlights(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short leaves out large files")
+	}
 	fields, sizes := vocabularyOfFlights(t)
 	flights := func(name string) []string { return []string{shared(t, "data", "flights", name+".csv.gz")} }
 	out := filepath.Join(t.TempDir(), "flights")

@@ -89,6 +89,9 @@ func checkBruteForce(t *testing.T, d *dataset.Dataset, records [][]string, label
 }
 
 func TestImportRawFlights(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short leaves out large files")
+	}
 	path := shared(t, "data", "flights", "flights.raw.tsv.gz")
 	out := filepath.Join(t.TempDir(), "flights")
 	summary, err := ImportRaw(t.Context(), RawConfig{Files: []string{path}, MinCount: 2, Seed: 11, Out: out})

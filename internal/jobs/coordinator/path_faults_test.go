@@ -115,7 +115,9 @@ func (b *bench) spoilFeature() (rows int) {
 func TestQuarantineInPath(t *testing.T) {
 	t.Parallel() // the test waits most of the time
 	b := newPathBench(t)
-	b.config.RowsPerShard = 10
+	if b.config.RowsPerShard = 10; testing.Short() {
+		b.config.RowsPerShard = 30
+	}
 	bad := b.spoilFeature()
 	if bad > 20 {
 		t.Fatalf("%d rows are spoiled, expected few", bad)
@@ -147,7 +149,7 @@ func TestQuarantineInPath(t *testing.T) {
 		if _, err := c.Retry(t.Context(), jobs[0].ID); err != nil {
 			t.Fatal(err)
 		}
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 		got, err := b.run(ctx, 1)
 		stop()
 		if err != nil || !bytes.Equal(got, want) {

@@ -82,7 +82,7 @@ func (b *bench) failAll(how string, first, step int64) {
 	t := b.t
 	t.Parallel() // the test waits most of the time
 	if testing.Short() {
-		step *= 7
+		step *= 21
 	}
 	b.config.Log = zap.NewNop()
 	b.config.Queue.Lease = 250 * time.Millisecond

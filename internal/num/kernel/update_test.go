@@ -82,6 +82,10 @@ func fillElement(states []float32, v float32) {
 // elements. A state's result does not depend on the other states of its block, nor on walks
 // before Return.
 func TestUpdateIsLinear(t *testing.T) {
+	blocks := 40
+	if testing.Short() {
+		blocks = 12
+	}
 	everyLevel(t, func(t *testing.T) {
 		for _, in := range []int{1, 2, 5, 16, 37, fewestDigits} {
 			for _, out := range []int{1, 5, 8, 13, fewestDigits} {
@@ -102,7 +106,7 @@ func TestUpdateIsLinear(t *testing.T) {
 						last[i] = start.Element(int(e))[0]
 					}
 					at := 0
-					for block := range 40 {
+					for block := range blocks {
 						states := 2 + r.IntN(States-1)
 						moved, listed := c.next(r, last, states, 1+r.IntN(1+block%4*in/4))
 						other := -1
