@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,8 +42,9 @@ func TestGoldenIntervals(t *testing.T) {
 			}
 		}
 	}
-	t.Run("own", run(goldenDir))
-	t.Run("shared", func(t *testing.T) { run(shared(t, "golden"))(t) })
+	for name, dir := range goldenDirs(t) {
+		t.Run(name, run(dir))
+	}
 }
 
 // goldenIntervals adds to held the number of intervals that hold their value and the
@@ -96,8 +96,9 @@ func TestGoldenDebiased(t *testing.T) {
 			t.Error("expected at most 1%")
 		}
 	}
-	t.Run("own", func(t *testing.T) { run(t, goldenDir) })
-	t.Run("shared", func(t *testing.T) { run(t, shared(t, "golden")) })
+	for name, dir := range goldenDirs(t) {
+		t.Run(name, func(t *testing.T) { run(t, dir) })
+	}
 }
 
 // goldenDebiased returns how many values of a golden model are more than 4 standard errors off,
@@ -179,10 +180,7 @@ func holds(held map[string][2]int, what string, found *tally.Result, values []fl
 // 400 rows are compared with 150 antithetic passes over them. The values on all rows, from
 // a sample of 3,000, are compared with one walk for each row. There, the intervals of
 // rare features are wider than necessary. The test takes five minutes.
-func TestFlightsIntervals(t *testing.T) {
-	if os.Getenv("SHAVER_LONG") != "1" {
-		t.Skip("SHAVER_LONG is not 1")
-	}
+func testFlightsIntervals(t *testing.T) {
 	flights, dir := importFlights(t)
 	d, err := dataset.Open(dir)
 	if err != nil {

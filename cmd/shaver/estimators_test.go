@@ -34,8 +34,9 @@ func TestMultilinearBias(t *testing.T) {
 			t.Run(filepath.Base(name), func(t *testing.T) { testBias(t, name, worstBias[filepath.Base(name)]) })
 		}
 	}
-	t.Run("own", func(t *testing.T) { run(t, goldenDir) })
-	t.Run("shared", func(t *testing.T) { run(t, shared(t, "golden")) })
+	for name, dir := range goldenDirs(t) {
+		t.Run(name, func(t *testing.T) { run(t, dir) })
+	}
 }
 
 func testBias(t *testing.T, name string, worst float64) {

@@ -12,7 +12,19 @@ import (
 	"shaver/internal/prune/sweep"
 )
 
-// importFlights imports the dataset of real flights, or skips the test if it is missing.
+// TestFlights needs the dataset of real flights. SHAVER_LONG=1 adds the tests that take minutes.
+func TestFlights(t *testing.T) {
+	shared(t, "data", "flights")
+	t.Run("metrics", testFlightsMetrics)
+	t.Run("pruning", testFlightsPruning)
+	t.Run("retrained", testFlightsRetrained)
+	if os.Getenv("SHAVER_LONG") == "1" {
+		t.Run("methods", testFlightsMethods)
+		t.Run("intervals", testFlightsIntervals)
+	}
+}
+
+// importFlights imports the dataset of real flights.
 func importFlights(t *testing.T) (flights, dir string) {
 	t.Helper()
 	flights, dir = shared(t, "data", "flights"), filepath.Join(t.TempDir(), "flights")
@@ -23,7 +35,7 @@ func importFlights(t *testing.T) (flights, dir string) {
 }
 
 // The command evaluate measures what PyTorch measured.
-func TestFlightsMetrics(t *testing.T) {
+func testFlightsMetrics(t *testing.T) {
 	flights, dir := importFlights(t)
 	for _, name := range []string{"deepfm", "dcn-mix"} {
 		var want map[string]struct {
@@ -44,7 +56,7 @@ func TestFlightsMetrics(t *testing.T) {
 // Shapley values beat magnitude on real data, through all commands. With the portable
 // kernel a core needs about 10 ms for a row, so the test scores 1% of the rows, which is
 // enough. With SHAVER_LONG=1 it scores 5%.
-func TestFlightsPruning(t *testing.T) {
+func testFlightsPruning(t *testing.T) {
 	sample := "0.01"
 	if os.Getenv("SHAVER_LONG") == "1" {
 		sample = "0.05"
@@ -119,10 +131,7 @@ func beats(points []sweep.Point, margin float64) error {
 
 // The figures of docs/evidence/results.md are right: at 99% the aggregate rms leads, and
 // calibration repairs its LogLoss.
-func TestFlightsMethods(t *testing.T) {
-	if os.Getenv("SHAVER_LONG") != "1" {
-		t.Skip("SHAVER_LONG is not 1")
-	}
+func testFlightsMethods(t *testing.T) {
 	flights, dir := importFlights(t)
 	out, modelFile := t.TempDir(), filepath.Join(flights, "deepfm.pth")
 	var files []string

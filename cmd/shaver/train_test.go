@@ -231,8 +231,7 @@ func TestTrainPruneTune(t *testing.T) {
 }
 
 // PyTorch's models load a trained file with strict=True and compute the same logits.
-func TestTrainedLoadsStrictly(t *testing.T) {
-	python := pythonWithTorch(t)
+func testTrainedLoadsStrictly(t *testing.T, python string) {
 	dir := t.TempDir()
 	trainingtest.Clicks(t, dir, 500)
 	file := func(name string) string { return filepath.Join(dir, name) }

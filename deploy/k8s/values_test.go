@@ -105,7 +105,8 @@ func TestValuesAreUsed(t *testing.T) {
 		}
 	}
 	if helm() == "" || testing.Short() {
-		t.Skip("helm was not found, or -short is set: only names were compared")
+		t.Log("helm was not found, or -short is set: only names were compared")
+		return
 	}
 	const on = "--set score.enabled=true,nightly.enabled=true,loader.enabled=true,monitoring.podMonitor=true,monitoring.rules=true,monitoring.dashboard=true" +
 		",network.objectStore.enabled=true,serve.enabled=true"

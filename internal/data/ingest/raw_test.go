@@ -88,10 +88,7 @@ func checkBruteForce(t *testing.T, d *dataset.Dataset, records [][]string, label
 	}
 }
 
-func TestImportRawFlights(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short leaves out large files")
-	}
+func testImportRawFlights(t *testing.T) {
 	path := shared(t, "data", "flights", "flights.raw.tsv.gz")
 	out := filepath.Join(t.TempDir(), "flights")
 	summary, err := ImportRaw(t.Context(), RawConfig{Files: []string{path}, MinCount: 2, Seed: 11, Out: out})

@@ -34,49 +34,46 @@ import (
 	"shaver/internal/value/tally"
 )
 
-// TestCeiling measures how many shards and bytes of partials a coordinator and one server can
+// BenchmarkCeiling measures how many shards and bytes of partials a coordinator and one server can
 // process in a second. 64 workers compute nothing and answer with small partials for 10,000
 // shards, and with large ones for 1500. Like real ones, they store one partial for up to 16 tasks
-// that are at hand. Everything runs on this machine's cores. The test needs SHAVER_LARGE=1.
-func TestCeiling(t *testing.T) {
-	if os.Getenv("SHAVER_LARGE") == "" {
-		t.Skip("SHAVER_LARGE is not set")
-	}
+// that are at hand. Everything runs on this machine's cores.
+func BenchmarkCeiling(b *testing.B) {
 	for _, c := range []struct{ shards, features int }{{10_000, 10}, {1500, 3600}} {
-		t.Run(fmt.Sprintf("%d shards of %d features", c.shards, c.features), func(t *testing.T) { ceiling(t, c.shards, c.features) })
+		b.Run(fmt.Sprintf("%d shards of %d features", c.shards, c.features), func(b *testing.B) { ceiling(b, c.shards, c.features) })
 	}
 }
 
-func ceiling(t *testing.T, shards, features int) {
+func ceiling(tb testing.TB, shards, features int) {
 	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{features, 5}, Informative: 4, Silent: 12, Seed: 3})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var csv strings.Builder
 	csv.WriteString("label,a,b\n")
 	for i := range shards {
 		fmt.Fprintf(&csv, "%d,%d,%d\n", i%2, i%features, features+i%5)
 	}
-	dir := t.TempDir()
+	dir := tb.TempDir()
 	file := filepath.Join(dir, "rows.csv")
 	if err := os.WriteFile(file, []byte(csv.String()), 0o600); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	imported := ingest.EncodedConfig{Train: []string{file}, Sizes: p.FieldDims, Global: true, Out: filepath.Join(dir, "dataset")}
-	if _, err := ingest.ImportEncoded(t.Context(), imported); err != nil {
-		t.Fatal(err)
+	if _, err := ingest.ImportEncoded(tb.Context(), imported); err != nil {
+		tb.Fatal(err)
 	}
 	d, err := dataset.Open(imported.Out)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := embedded.Start(embedded.Config{StoreDir: tb.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer server.Shutdown()
-	partials := idle(t, features, p.Checkpoint.Architecture.Dim)
-	ctx, stop := context.WithCancel(t.Context())
+	partials := idle(tb, features, p.Checkpoint.Architecture.Dim)
+	ctx, stop := context.WithCancel(tb.Context())
 	defer stop()
 	var group errgroup.Group
 	var stored, bytes, redelivered atomic.Int64
@@ -87,7 +84,7 @@ func ceiling(t *testing.T, shards, features int) {
 	}
 	b, err := bus.Connect(ctx, bus.Config{URL: server.URL(), Name: "coordinator"})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer b.Close()
 	begun := time.Now()
@@ -99,22 +96,22 @@ func ceiling(t *testing.T, shards, features int) {
 		Out: filepath.Join(dir, "scores.arrow"), Queue: bus.DefaultQueue, Log: zap.NewNop(),
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	took := time.Since(begun)
 	stop()
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		tb.Error(err)
 	}
 	n := outcome.Plan.Shards()
-	t.Logf("%d shards in %v: %.0f shards/s, %.3f GB/s of %d partials, of %d bytes for one shard; %d redelivered", n, took.Round(time.Millisecond), float64(n)/took.Seconds(),
+	tb.Logf("%d shards in %v: %.0f shards/s, %.3f GB/s of %d partials, of %d bytes for one shard; %d redelivered", n, took.Round(time.Millisecond), float64(n)/took.Seconds(),
 		float64(bytes.Load())/1e9/took.Seconds(), stored.Load(), len(partials[1]), redelivered.Load())
 }
 
 // idle returns the partials of 0 to 16 equal rows, in which all features occur. Their sums have as
 // many bits as in a job at the shape of KDD: 31 for contributions and squares, and 32 for absolute
 // values.
-func idle(t *testing.T, features, dim int) [][]byte {
+func idle(t testing.TB, features, dim int) [][]byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	one := &tally.Partial{Shape: layout.Of(features, dim), Rows: 1}
 	for f := range features {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -247,26 +246,23 @@ func FuzzCheckpoint(f *testing.F) {
 	})
 }
 
-// TestSizeOfKDD measures how long it takes to store and load a checkpoint over the bus, at
-// the size of KDD, which has 6,019,761 features of 16 columns. It needs a few seconds, 5
-// GB of disk, and SHAVER_LARGE=1.
-func TestSizeOfKDD(t *testing.T) {
-	if os.Getenv("SHAVER_LARGE") == "" {
-		t.Skip("SHAVER_LARGE is not set")
-	}
+// BenchmarkSizeOfKDD measures how long it takes to store and load a checkpoint over the bus, at
+// the size of KDD, which has 6,019,761 features of 16 columns. It needs a few seconds and 5
+// GB of disk.
+func BenchmarkSizeOfKDD(tb *testing.B) {
 	const features, dim = 6_019_761, 16
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	server, err := embedded.Start(embedded.Config{StoreDir: tb.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer server.Shutdown()
-	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "test"})
+	b, err := bus.Connect(tb.Context(), bus.Config{URL: server.URL(), Name: "test"})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer b.Close()
-	if err := b.Setup(t.Context(), bus.DefaultQueue); err != nil {
-		t.Fatal(err)
+	if err := b.Setup(tb.Context(), bus.DefaultQueue); err != nil {
+		tb.Fatal(err)
 	}
 	j := &prepare.Job{ID: testJob, Spec: job.Spec{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}}, Plan: testPlan, Architecture: model.Architecture{FieldDims: []int{features}, Dim: dim}}
 	s := newSumsOf(j)
@@ -277,24 +273,24 @@ func TestSizeOfKDD(t *testing.T) {
 			p.Count[i] = 1
 		}
 		if err := s.accumulator.Merge(p); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		s.shards.Add(int(seed))
 	}
 	begun := time.Now()
-	blob, err := b.PutFrom(t.Context(), bus.CheckpointName(testJob, 1, 1), func(w io.Writer) error { return s.write(w, testJob, &testPlan) }, nil)
+	blob, err := b.PutFrom(tb.Context(), bus.CheckpointName(testJob, 1, 1), func(w io.Writer) error { return s.write(w, testJob, &testPlan) }, nil)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	stored := time.Since(begun)
 	want := s.accumulator.State().Cells
 	begun = time.Now()
-	loaded, err := loadSums(t.Context(), b, j, blob)
+	loaded, err := loadSums(tb.Context(), b, j, blob)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Logf("checkpoint of %.2f GB: stored in %v, loaded in %v; the sums are %.2f GB", float64(blob.Bytes)/1e9, stored, time.Since(begun), float64(24*features*dim)/1e9)
+	tb.Logf("checkpoint of %.2f GB: stored in %v, loaded in %v; the sums are %.2f GB", float64(blob.Bytes)/1e9, stored, time.Since(begun), float64(24*features*dim)/1e9)
 	if !reflect.DeepEqual(loaded.accumulator.State().Cells, want) {
-		t.Error("the loaded sums differ")
+		tb.Error("the loaded sums differ")
 	}
 }
