@@ -187,7 +187,7 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 	}
 	rounder := newRounder(p, j, s)
 	if rounder != nil && !rounder.over() {
-		err = rounder.begin(ctx, inputs)
+		err = rounder.begin(ctx, inputs, log)
 	}
 	stop()
 	if err != nil {

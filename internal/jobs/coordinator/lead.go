@@ -386,7 +386,7 @@ func (l *leader) endRound(ctx context.Context, round int, elapsed float64) (job.
 			return nil, err
 		}
 	}
-	return job.Judged{More: true}, l.rounder.begin(ctx, l.inputs)
+	return job.Judged{More: true}, l.rounder.begin(ctx, l.inputs, l.log)
 }
 
 // merge adds the partial of a result to the sums. If the partial cannot be used, the

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"math"
 	"runtime"
 	"sync"
 	"time"
@@ -52,13 +53,42 @@ func newRounder(p *prepare.Prepared, j *prepare.Job, s *sums) *rounder {
 func (r *rounder) over() bool { return len(r.sums.path.Rounds) == len(r.job.Plan.Rounds) }
 
 // begin stores what the tasks of the next round need.
-func (r *rounder) begin(ctx context.Context, in *inputs) error {
+func (r *rounder) begin(ctx context.Context, in *inputs, log *zap.Logger) error {
 	dropped := r.sums.path.Mask()
-	c, err := r.calibrate(ctx, dropped)
+	p, err := r.predict(ctx, dropped)
 	if err != nil {
 		return err
 	}
-	return in.begin(ctx, len(r.sums.path.Rounds), dropped, c)
+	if rounds := r.sums.path.Rounds; len(rounds) == 1 && rounds[0].Rows > 0 {
+		full, err := r.predict(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if text := fits(full, p, rounds[0].Calibration, r.sums.path.Fall()); text != "" {
+			log.Warn(text)
+		}
+	}
+	return in.begin(ctx, len(r.sums.path.Rounds), dropped, evaluate.CalibrateWithin(p, leastScale, mostScale))
+}
+
+// fits says that the first cut fits the rows; see scores.Fits. full and cut are predictions for the same rows, with
+// nothing dropped and after the cut. c is the calibration of the first round, and predicted is as in scores.Fits.
+func fits(full, cut *evaluate.Predictions, c loss.Calibration, predicted float64) string {
+	n := len(full.Logits)
+	if n < 2 || n != len(cut.Logits) { // rows whose logits are not finite are left out
+		return ""
+	}
+	before, sum, square := 0.0, 0.0, 0.0
+	for i, label := range full.Labels {
+		l := full.Loss.Of(c.Apply(full.Logits[i]), label)
+		fall := l - full.Loss.Of(c.Apply(cut.Logits[i]), label)
+		before += l
+		sum += fall
+		square += fall * fall
+	}
+	rows := float64(n)
+	fall := sum / rows
+	return scores.Fits(before/rows, fall, math.Sqrt(max(0, square/rows-fall*fall)/(rows-1)), predicted)
 }
 
 // The scale of a calibration is kept within these bounds. A table that predicts nothing would
@@ -68,24 +98,26 @@ const (
 	mostScale  = 3
 )
 
-// calibrate returns the calibration of the model without the entries that are dropped. Rows that cannot be
-// computed are left out. Workers report them.
-func (r *rounder) calibrate(ctx context.Context, dropped layout.Mask) (loss.Calibration, error) {
+// predict returns the predictions to which a round is calibrated: those of the model without the entries that are
+// dropped, or of the whole model if dropped is nil. Rows that cannot be computed are left out. Workers report them.
+func (r *rounder) predict(ctx context.Context, dropped layout.Mask) (*evaluate.Predictions, error) {
 	m := r.model
 	if r.rows == nil {
 		rows, err := r.job.Sample.Draw(ctx, r.job.Scan, path.CalibrationRows(r.job.Sample.Keep), m.CheckRow)
 		if err != nil {
-			return loss.Calibration{}, err
+			return nil, err
 		}
 		r.rows = rows
 	}
-	pruned := m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, dropped.Bools(m.Parameters()), r.job.Baseline))
-	source := func(_ context.Context, each func(*model.Rows) error) error { return each(r.rows) }
-	p, err := evaluate.PredictFinite(ctx, pruned, r.job.Spec.Loss, source, runtime.GOMAXPROCS(0))
-	if err != nil {
-		return loss.Calibration{}, fault.Inputf("%w", err)
+	if dropped != nil {
+		m = m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, dropped.Bools(m.Parameters()), r.job.Baseline))
 	}
-	return evaluate.CalibrateWithin(p, leastScale, mostScale), nil
+	source := func(_ context.Context, each func(*model.Rows) error) error { return each(r.rows) }
+	p, err := evaluate.PredictFinite(ctx, m, r.job.Spec.Loss, source, runtime.GOMAXPROCS(0))
+	if err != nil {
+		return nil, fault.Inputf("%w", err)
+	}
+	return p, nil
 }
 
 // cut ends a round, and reports whether all rounds are over.

@@ -46,6 +46,19 @@ func exceeds(o *estimator.Options, r *tally.Result) string {
 	return fmt.Sprintf("the efficiency error of %s, %.3g nat, exceeds the %.3g nat that all values share", t.Name, off, value)
 }
 
+// Fits says that the first cut of a path fits its rows and not the model, and what to do. It is "" unless the loss of
+// rows falls by more than 2%, and by more than the derivatives predict. The cut drops entries because the
+// loss of the rows then falls. If a drop does more than its derivative says, as in a model with logarithms,
+// the labels of few rows decide. before is the mean loss of rows of the job with nothing dropped, fall by how much
+// the cut lowers it, se the standard error of fall, and predicted what the terms of the round say, all in nat.
+func Fits(before, fall, se, predicted float64) string {
+	if fall <= before/50 || fall-2.5*se <= predicted {
+		return ""
+	}
+	return fmt.Sprintf("dropping a fifth of the entries lowers the loss of the scored rows by %.2g nat, but the derivatives predict %.2g: this order fits these rows; "+
+		"score more rows, or compare it with --estimator %s by sweep --select", fall, predicted, estimator.Permutation)
+}
+
 // Bias says that the standard error of the efficiency error does not cover the bias of the
 // estimator. It is "" if the estimator has none.
 func Bias(o *estimator.Options) string {

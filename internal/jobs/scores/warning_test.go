@@ -43,3 +43,21 @@ func TestBias(t *testing.T) {
 		}
 	}
 }
+
+// A path fits its rows if their loss falls by more than 2%, and beyond chance by more than the terms predict.
+func TestFits(t *testing.T) {
+	for _, c := range []struct {
+		before, fall, se, predicted float64
+		want                        bool
+	}{
+		{.42, .06, .003, .025, true},     // AFN and 30,000 rows
+		{.42, .0136, .003, .0148, false}, // DeepFM and 30,000 rows
+		{.42, .03, .003, .025, false},    // chance
+		{.42, .008, .001, .002, false},   // a small fall
+		{.42, -.02, .001, -.03, false},   // the loss rises
+	} {
+		if got := Fits(c.before, c.fall, c.se, c.predicted); (got != "") != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}

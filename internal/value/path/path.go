@@ -153,6 +153,19 @@ func (p *Path) Dropped() (n int) {
 // Reach returns the sparsity to which entries are dropped.
 func (p *Path) Reach() float64 { return float64(p.Dropped()) / float64(len(p.rank)) }
 
+// Fall returns by how much the mean loss falls by the first cut, in nat, as the terms of the first round
+// predict it: the sum of G - D/2 of the dropped entries for each row. Exactly one round must be over, and
+// it must have rows.
+func (p *Path) Fall() float64 {
+	sum := 0.0
+	for i, rank := range p.rank {
+		if rank != kept {
+			sum += p.first[i] - p.second[i]/2
+		}
+	}
+	return sum / float64(p.Rounds[0].Rows)
+}
+
 // Cut ends a round. sums are the terms of its rows, and c is the calibration with which they were
 // measured. The magnitudes of tables, the unpruned tables one after another, break ties.
 func (p *Path) Cut(sums *tally.Accumulator, c loss.Calibration, tables []float32) {

@@ -67,6 +67,10 @@ func TestCut(t *testing.T) {
 			t.Errorf("entry %d of rank %d: dropped %t", i, rank, rank >= 2)
 		}
 	}
+	lost := change[0][order[0]] - change[0][order[0]]*change[0][order[0]]/2 + change[0][order[1]] - change[0][order[1]]*change[0][order[1]]/2
+	if got := p.Fall(); math.Abs(got-lost) > 1e-9 {
+		t.Errorf("the terms predict a fall by %v, expected %v", got, lost)
+	}
 	want := Round{Rows: 1, Kept: 10, Loss: 1, Calibration: loss.Uncalibrated}
 	if p.Reach() != .2 || len(p.Rounds) != 1 || p.Rounds[0] != want {
 		t.Errorf("reach %v after the rounds %+v, expected .2 and %+v", p.Reach(), p.Rounds, want)
