@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -161,6 +160,8 @@ func digestCases() []digestCase {
 //     other kernels.
 //   - A case is new, or gone.
 //
+// SHAVER_EXEC=qemu-aarch64-static GOARCH=arm64 go test -exec qemu-aarch64-static runs it for arm64.
+//
 // For the last two reasons, the diff of the file only adds or deletes lines. Without a
 // raise of one of these numbers, a changed digest is a bug in the code, not in the file.
 func TestDigests(t *testing.T) {
@@ -291,7 +292,7 @@ func runScore(t *testing.T, exit int, model, dataset, level, out string, flags [
 		command = []string{"nightly", "score"}
 	}
 	args := slices.Concat(command, []string{"--model", model, "--dataset", dataset, "--out", out, "--kernel", level, "-o", "json"}, flags)
-	cmd := exec.CommandContext(t.Context(), "shaver", args...)
+	cmd := emulated(t.Context(), "shaver", args...)
 	cmd.Env = append(os.Environ(), "GOGC=off") // a short process with small data
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,7 +136,7 @@ func goldenDirs(t *testing.T) map[string]string {
 // command runs a program to its end and returns what it printed.
 func command(t *testing.T, name string, args ...string) (stdout []byte) {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), name, args...)
+	c := emulated(t.Context(), name, args...)
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	stdout, err := c.Output()
@@ -143,6 +144,20 @@ func command(t *testing.T, name string, args ...string) (stdout []byte) {
 		t.Fatalf("%s %q: %v\n%s", name, args, err, &stderr)
 	}
 	return stdout
+}
+
+// emulated returns a command that runs a program of PATH. If SHAVER_EXEC is set, that program runs it,
+// such as the emulator that go test -exec names.
+func emulated(ctx context.Context, name string, args ...string) *exec.Cmd {
+	emulator := os.Getenv("SHAVER_EXEC")
+	if emulator == "" {
+		return exec.CommandContext(ctx, name, args...)
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		path = name // the emulator then reports that it is missing
+	}
+	return exec.CommandContext(ctx, emulator, append([]string{path}, args...)...)
 }
 
 // shaver runs the program with -o json and decodes what it prints into result. If result
