@@ -79,6 +79,19 @@ func Open(path string) (*Model, error) {
 	return o, nil
 }
 
+// OpenBytes opens the model in data, which holds the bytes of a file as Open reads it. It serves systems
+// without files, such as browsers, and models that are part of a program. name stands for the file in
+// errors. data must not be changed until Close.
+func OpenBytes(name string, data []byte) (*Model, error) {
+	m, err := checkpoint.ParseModel(name, data)
+	if err != nil {
+		return nil, err
+	}
+	o := newModel(name, m)
+	o.file = &mapping{data: data}
+	return o, nil
+}
+
 // newModel returns a Model without a file.
 func newModel(name string, m *model.Model) *Model {
 	o := &Model{name: name, model: m, offsets: m.Offsets()}

@@ -463,3 +463,38 @@ func TestRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A model from bytes has the logits of the file, until it is closed. What is no model is refused by name.
+func TestOpenBytes(t *testing.T) {
+	c := read(t, "deepfm.pth")
+	path, _ := write(t, c, mask(c.Architecture.Parameters(), 0.5), make([]float32, c.Architecture.Players()), compact.Float32)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := infer.OpenBytes("memory", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := infer.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	ids, _ := rowsOf(m.Sizes(), nil, 0, 70)
+	got, want := make([]float64, 70), make([]float64, 70)
+	if err := errors.Join(m.Logits(got, ids, nil), file.Logits(want, ids, nil)); err != nil || !slices.Equal(got, want) {
+		t.Errorf("the bytes have logits %v, the file %v (%v)", got, want, err)
+	}
+	if err := errors.Join(m.Close(), m.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := m.Logits(got, ids, nil); !errors.Is(err, infer.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	for n := range 9 {
+		if _, err := infer.OpenBytes("memory", data[:n]); !fault.IsInput(err) || !strings.Contains(err.Error(), "memory") {
+			t.Errorf("of %d bytes: %v", n, err)
+		}
+	}
+}

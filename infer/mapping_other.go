@@ -9,7 +9,7 @@ type mapping struct{ data []byte }
 
 func openMapping(path string) (*mapping, error) {
 	data, err := os.ReadFile(path)
-	return &mapping{data}, err
+	return &mapping{data: data}, err
 }
 
 func (m *mapping) forget() error { return nil }

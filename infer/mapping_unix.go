@@ -11,8 +11,11 @@ import (
 	"shaver/internal/base/fault"
 )
 
-// mapping holds the bytes of a file, mapped read-only.
-type mapping struct{ data []byte }
+// mapping holds the bytes of a file.
+type mapping struct {
+	data   []byte
+	mapped bool // read-only, and not memory of the caller
+}
 
 func openMapping(path string) (*mapping, error) {
 	f, err := os.Open(path)
@@ -31,11 +34,16 @@ func openMapping(path string) (*mapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mapping %s: %w", path, err)
 	}
-	return &mapping{data}, nil
+	return &mapping{data, true}, nil
 }
 
 // forget releases the resident pages. Pages that are needed again are read from the file
 // or from the system's file cache.
 func (m *mapping) forget() error { return unix.Madvise(m.data, unix.MADV_DONTNEED) }
 
-func (m *mapping) close() error { return unix.Munmap(m.data) }
+func (m *mapping) close() error {
+	if !m.mapped {
+		return nil
+	}
+	return unix.Munmap(m.data)
+}
