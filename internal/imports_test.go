@@ -142,6 +142,8 @@ cmd/worker:             app/cli app/work github.com/spf13/cobra
 # for other programs: scoring with a pruned model
 infer:                  click/checkpoint base/fault click/compact click/model golang.org/x/sys
 infer/redis:            infer data/redisrows
+infer/browser:          infer
+infer/infertest:        infer click/checkpoint click/compact onnx/dissect
 
 # runs of a cluster with injected faults; chaos bypasses bus to damage and to check
 # what is stored
