@@ -22,8 +22,23 @@ levels: ## run the numeric tests with each kernel that this machine supports; th
 	GODEBUG=cpu.avx2=off go test -short $(NUMERIC)
 	go test -tags purego ./internal/num/... # the other packages compute the same with it as without AVX2
 
-levels-arm64: ## run the tests of internal/num at the levels of arm64, in qemu-aarch64-static (Debian's qemu-user-static)
-	CGO_ENABLED=0 GOARCH=arm64 go test -short -exec qemu-aarch64-static -skip '^TestGeneratedFilesAreCurrent$$' ./internal/num/...
+ARM64 = CGO_ENABLED=0 GOARCH=arm64
+# The digests of jobs at the level neon; SHAVER_LONG runs those that another level skips.
+DIGESTS_ARM64 = $(ARM64) SHAVER_LONG=1 SHAVER_EXEC=qemu-aarch64-static go test -count 1 -timeout 60m -exec qemu-aarch64-static ./cmd/shaver -run
+
+levels-arm64: ## run the tests of internal/num, and a job of each estimator, at the levels of arm64, in qemu-aarch64-static (Debian's qemu-user-static)
+	$(ARM64) go test -short -exec qemu-aarch64-static -skip '^TestGeneratedFilesAreCurrent$$' ./internal/num/...
+	$(DIGESTS_ARM64) 'TestDigests$$/^neon$$/^(fm,_permutation|deepfm,_antithetic|dcn-mix,_multilinear|dcnv2-parallel,_debiased|dcnv2-stacked,_exact|neumf,_taylor|deepfm,_path),_zero$$'
+
+pipeline-arm64: ## run the digests of all jobs, and the quickstart with a training, at the level neon in qemu (minutes)
+	$(DIGESTS_ARM64) 'TestDigests$$/^neon$$'
+	dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(ARM64) go build -o "$$dir/shaver" ./cmd/shaver && qemu-aarch64-static "$$dir/shaver" quickstart --train --rows 3000
+
+browser: ## build infer/browser into dist/browser, and serve its page on http://127.0.0.1:8000
+	mkdir -p dist/browser
+	CGO_ENABLED=0 GOOS=js GOARCH=wasm go build -ldflags='-s -w' -o dist/browser/shaver.wasm ./infer/browser
+	cp infer/browser/index.html "$$(go env GOROOT)/lib/wasm/wasm_exec.js" dist/browser
+	$(PYTHON) -m http.server --bind 127.0.0.1 --directory dist/browser 8000
 
 generate: ## generate the kernels' assembly and docs/reference/cli
 	go generate ./internal/num/kernel
@@ -116,4 +131,4 @@ wheels: ## build the Python package for every platform into dist/ (needs Python'
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels levels-arm64 generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale estimators rankings lint fmt kernels transcripts golden wheels ci
+.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale estimators rankings lint fmt kernels transcripts golden wheels ci
