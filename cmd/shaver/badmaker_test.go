@@ -519,6 +519,19 @@ func (b *badMaker) rows() {
 	if err := os.Mkdir(b.path("folder"), 0o755); err != nil {
 		b.t.Fatal(err)
 	}
+	sharded := os.DirFS(filepath.Join("..", "..", "internal", "click", "checkpoint", "testdata", "sharded", "ranks2"))
+	for _, name := range []string{"gone", "cut", "half", "call"} {
+		if err := os.CopyFS(b.path("shard-"+name), sharded); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	if err := os.Remove(b.path("shard-gone/__1_0.distcp")); err != nil {
+		b.t.Fatal(err)
+	}
+	part, metadata := b.read("shard-cut/__1_0.distcp"), b.read("shard-half/.metadata")
+	b.write("shard-cut/__1_0.distcp", part[:len(part)-1])
+	b.write("shard-half/.metadata", metadata[:len(metadata)/2])
+	b.write("shard-call/.metadata", []byte("\x80\x02cos\nsystem\n(X\x04\x00\x00\x00echotR."))
 }
 
 func (b *badMaker) documents() {

@@ -31,9 +31,10 @@ type archive struct {
 	root     string
 	entries  map[string]*zip.File
 	storages map[string][]byte
-	stored   int64 // bytes read so far from uncompressed entries
-	inflated int64 // bytes read so far from compressed entries
-	copied   int64 // bytes copied so far to lay out strided tensors
+	shards   *shards // of a folder, which has nothing but a name in the other fields; otherwise nil
+	stored   int64   // bytes read so far from uncompressed entries
+	inflated int64   // bytes read so far from compressed entries
+	copied   int64   // bytes copied so far to lay out strided tensors
 }
 
 func openArchive(name string, r io.ReaderAt, size int64) (*archive, error) {
@@ -157,6 +158,9 @@ func (a *archive) storage(s *storageRef) ([]byte, error) {
 // tensor returns t in row-major order. If t is stored in that order, the result shares the
 // storage's memory.
 func (a *archive) tensor(t *tensorRef) (Tensor, error) {
+	if t.sharded != nil {
+		return a.shards.tensor(t.sharded, t.shape)
+	}
 	n, ok := tensor.Count(t.shape)
 	if !ok || n > max(t.storage.elements, smallTensor) {
 		return Tensor{}, fault.Inputf("claims shape %s on a storage of %d elements", tensor.ShapeText(t.shape), t.storage.elements)

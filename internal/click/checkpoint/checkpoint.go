@@ -1,5 +1,5 @@
-// Package checkpoint reads trained models from the files of PyTorch users (.pth and
-// safetensors) and of ONNX, and recognises the architecture from the tensors. It writes
+// Package checkpoint reads trained models from the files of PyTorch users (.pth,
+// safetensors, and the folders of torch.distributed.checkpoint) and of ONNX, and recognises the architecture from the tensors. It writes
 // safetensors files, dense or, after pruning, compact, or with a composed table, and .onnx
 // files with pruned tables.
 //
@@ -100,7 +100,8 @@ type Checkpoint struct {
 }
 
 // Read reads the checkpoint at path. The content decides whether the file is .pth or
-// safetensors.
+// safetensors. A folder is one of torch.distributed.checkpoint, whose digest is that of the
+// same state dict in one file.
 //
 // A bare state dict does not give its field sizes. Read takes them from the JSON file
 // next to it (path + ".json", or path with the extension .json), which holds the fields
@@ -158,6 +159,12 @@ func readPart(path string, o Options) (*Checkpoint, error) {
 	info, err := os.Stat(path) // before os.Open, which on a pipe would wait for a writer
 	if err != nil {
 		return nil, err
+	}
+	if info.IsDir() {
+		if o.ONNX != (dissect.Options{}) {
+			return nil, fault.Inputf("%s is not an .onnx file, so it has no outputs to choose from", path)
+		}
+		return readFolder(path, o.StateDict)
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fault.Inputf("%s is not a regular file: expected a .pth, safetensors or .onnx file", path)

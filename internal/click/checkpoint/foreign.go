@@ -14,6 +14,7 @@ type object struct {
 	state dict   // its attributes
 	pairs dict   // its items, if it is a kind of dict
 	list  list   // its items, if it is a kind of list or set
+	form  tuple  // its state, if it is a tuple that only the class could read
 }
 
 // newObject returns the inert object that stands for function(*args). Nothing is called.
@@ -57,11 +58,14 @@ func isIdentifier(name string) bool {
 }
 
 // restore adds the attributes of a state in Python's default form, which is a dict or two
-// of them. It ignores any other state, because only the class could read it.
+// of them. It keeps a tuple as it is, and ignores any other state, because only the class could
+// read it.
 func (u *unpickler) restore(o *object, state any) {
 	parts := []any{state}
-	if both, ok := state.(tuple); ok && len(both) == 2 {
-		parts = both
+	if items, ok := state.(tuple); ok {
+		if o.form = items; len(items) == 2 {
+			parts = items
+		}
 	}
 	for _, part := range parts {
 		if d, ok := part.(*dict); ok && u.hold(2*len(d.keys)) {

@@ -33,6 +33,7 @@ type tensorRef struct {
 	storage       *storageRef
 	offset        int
 	shape, stride []int
+	sharded       *sharded // the parts of a tensor of a folder, which has no storage; otherwise nil
 }
 
 // maxDimensions is PyTorch's own limit.
@@ -253,7 +254,7 @@ func rebuildTensor(args tuple) (any, bool) {
 	if !isInt || offset < 0 || !isShape || !isStride || len(shape) != len(stride) {
 		return nil, false
 	}
-	return &tensorRef{storage, int(offset), shape, stride}, true
+	return &tensorRef{storage: storage, offset: int(offset), shape: shape, stride: stride}, true
 }
 
 // sizes converts a tuple of at most maxDimensions ints, each from 0 to 2^48.

@@ -40,6 +40,12 @@ func parsePTH(name string, r io.ReaderAt, size int64, key string) (c *Checkpoint
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	return chooseParsed(a, object, key)
+}
+
+// chooseParsed is parsePTH for a file whose object is unpickled.
+func chooseParsed(a *archive, object any, key string) (c *Checkpoint, said []family.Statement, config family.Configuration, err error) {
+	name := a.name
 	all, err := candidates(object)
 	if err != nil {
 		return nil, nil, nil, fault.Inputf("%s %w", name, err)

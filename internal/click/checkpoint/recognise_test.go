@@ -136,7 +136,7 @@ func TestSidecar(t *testing.T) {
 		t.Errorf("error %v for a missing file", err)
 	}
 	_, err := Read(t.TempDir())
-	wantInput(t, err, "not a regular file")
+	wantInput(t, err, "is a folder without .metadata")
 }
 
 // The statements of model_config are checked against the tensors. Unknown keys are
