@@ -552,6 +552,9 @@ func (b *badMaker) documents() {
 	} {
 		b.write(name+".yaml", []byte("model: fm.pth\ndays: days\nout: out\nprune: {sparsity: 0.5}\nmetrics: {textfile: '"+textfile+"'}\n"))
 	}
+	for name, tracking := range map[string]string{"night-mlflow": "mlflow: 'localhost:5000'", "night-lineage": "openlineage: 'https://u:p@h'"} {
+		b.write(name+".yaml", []byte("model: fm.pth\ndays: days\nout: out\nprune: {sparsity: 0.5}\ntracking: {"+tracking+"}\n"))
+	}
 	b.write("out/current.json", []byte("{}\n"))
 	b.write("creds", []byte("no credentials\n"))
 	b.write("pem", []byte("no certificate\n"))

@@ -12,6 +12,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +28,7 @@ import (
 	"shaver/internal/app/cli"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
+	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
 	"shaver/internal/onnx/wire/onnxtest"
@@ -717,6 +720,70 @@ func TestNightlyMetrics(t *testing.T) {
 		found = err == nil && strings.Contains(string(text), "\nshaver_night_number 1\n")
 	}
 	p.wantExit(0)
+}
+
+// MLflow and OpenLineage get a night, and a night ends as before without them.
+func TestNightlyTracking(t *testing.T) {
+	var lock sync.Mutex
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		lock.Lock()
+		got = append(got, r.Method+" "+r.URL.Path+" "+string(body))
+		lock.Unlock()
+		switch {
+		case strings.HasSuffix(r.URL.Path, "get-by-name"):
+			_, _ = io.WriteString(w, `{"experiment": {"experiment_id": "1"}}`)
+		case strings.HasSuffix(r.URL.Path, "runs/create"):
+			_, _ = io.WriteString(w, `{"run": {"info": {"run_id": "r", "artifact_uri": "mlflow-artifacts:/1/r/artifacts"}}}`)
+		default:
+			_, _ = io.WriteString(w, "{}")
+		}
+	}))
+	defer server.Close()
+	f := newNightsSource(t, 1).folder("metrics:\n", "tracking:\n  mlflow: "+server.URL+"\n  openlineage: "+server.URL+"/lineage\nmetrics:\n")
+	f.bring(0)
+	f.must()
+	line := f.history()[0]
+	digest, err := files.Digest(f.path("out", "current", nightly.PrunedFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range [][]string{
+		{"POST /lineage ", `"eventType":"START"`, `"datasetVersion":"` + line.Model},
+		{"POST /lineage ", `"eventType":"COMPLETE"`, `"datasetVersion":"` + digest},
+		{"GET /api/2.0/mlflow/experiments/get-by-name "},
+		{"POST /api/2.0/mlflow/runs/create ", `"run_name":"day-0.1"`, `{"key":"shaver.outcome","value":"published"}`, `{"key":"shaver.days","value":"day-0"}`},
+		{"POST /api/2.0/mlflow/runs/log-batch ", fmt.Sprintf(`{"key":"pruned_auc","value":%v,`, *line.PrunedAUC), `{"key":"score.sample","value":"0.2"}`},
+		{"PUT /api/2.0/mlflow-artifacts/artifacts/1/r/artifacts/report.html ", "<html"},
+		{"PUT /api/2.0/mlflow-artifacts/artifacts/1/r/artifacts/check.json ", `"shaver.check/`},
+		{"PUT /api/2.0/mlflow-artifacts/artifacts/1/r/artifacts/prune.json "},
+		{"PUT /api/2.0/mlflow-artifacts/artifacts/1/r/artifacts/history.html ", "<html"},
+		{"POST /api/2.0/mlflow/runs/update ", `"status":"FINISHED"`},
+	} {
+		for _, part := range want {
+			if i >= len(got) || !strings.HasPrefix(got[i], want[0]) || !strings.Contains(got[i], part) {
+				t.Fatalf("request %d of %d lacks %q: %.3000s", i, len(got), part, strings.Join(got[min(i, len(got)):], "\n"))
+			}
+		}
+	}
+	server.Close()
+	code, log := f.run("--again")
+	if lines := f.history(); code != 0 || len(lines) != 2 || lines[1].Outcome != nightly.Published || lines[1].Pruned != line.Pruned {
+		t.Errorf("exit code %d and history %+v without the servers:\n%s", code, f.history(), log)
+	}
+	for _, want := range []string{"no event was sent to OpenLineage, which does not change the night", "MLflow does not have all of the night, which does not change it"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
+		}
+	}
+	f.write("nightly.yaml", strings.Replace(f.text("nightly.yaml"), "max-auc-drop: 0.5", "max-auc-drop: 0.4", 1))
+	if err := os.WriteFile(f.path("model.safetensors"), []byte("no model"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if code, log := f.run(); code != 42 || strings.Contains(log, "MLflow does not") {
+		t.Errorf("exit code %d for a damaged model:\n%s", code, log)
+	}
 }
 
 // The configuration that --init writes has correct settings, and nothing is replaced by it.

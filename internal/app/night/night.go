@@ -35,6 +35,9 @@ func (r *Runner) Read(path string) (*nightly.Config, error) {
 	if err := r.check(config); err != nil {
 		return nil, err
 	}
+	if err := checkTracking(config); err != nil {
+		return nil, err
+	}
 	return config, checkTextfile(config)
 }
 
@@ -81,6 +84,7 @@ func (r *Runner) Run(c *cobra.Command, path string, o nightly.Options) (*nightly
 		defer server.Stop()
 		server.SetReady(func() error { return nil })
 	}
+	track := &tracker{*config, o.Say}
 	commit, end, err := places.Nights(c, config, o.Date)
 	if err != nil {
 		return nil, end(err)
@@ -103,6 +107,7 @@ func (r *Runner) Run(c *cobra.Command, path string, o nightly.Options) (*nightly
 		return nil
 	}
 	o.Changed, o.Commit = report, commit
+	o.Observe = func(e nightly.Event) { track.observe(c.Context(), e) }
 	result, err := nightly.Run(c.Context(), config, keys, &steps{r, config}, o)
 	return result, end(err)
 }

@@ -39,6 +39,15 @@ type Config struct {
 
 	Textfile string // Prometheus textfile; "" = none
 	Address  string // address that serves metrics during a night; "" = none
+	Tracking Tracking
+}
+
+// Tracking names the servers to which nights are reported.
+type Tracking struct {
+	MLflow      string // URL of the server; "" = none
+	Experiment  string // of MLflow, and job of OpenLineage
+	OpenLineage string // URL that takes the events; "" = none
+	Namespace   string // of the job of OpenLineage
 }
 
 // Settings are the settings of a step that a file gives, in the order of the file.
@@ -101,7 +110,7 @@ func Read(path string, keys Keys) (*Config, error) {
 
 // parse returns the configuration with the given text.
 func parse(path string, text []byte, keys Keys) (*Config, error) {
-	c := &Config{Path: path, Window: DefaultWindow, Keep: DefaultKeep}
+	c := &Config{Path: path, Window: DefaultWindow, Keep: DefaultKeep, Tracking: Tracking{Experiment: "shaver", Namespace: "shaver"}}
 	var document yaml.Node
 	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
 	if err := decoder.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
@@ -115,7 +124,7 @@ func parse(path string, text []byte, keys Keys) (*Config, error) {
 		p.section("", document.Content[0], []entry{
 			{"model", p.file(&c.Model)}, {"days", p.file(&c.Days)}, {"window", p.atLeastOne(&c.Window)}, {"out", p.file(&c.Out)}, {"state", p.file(&c.State)},
 			{"keep", p.atLeastOne(&c.Keep)}, {"wait-inputs", p.duration(&c.WaitInputs)}, {"score", p.settings(&c.Score, keys.Score)}, {"prune", p.settings(&c.Prune, keys.Prune)}, {"calibrate", p.truth(&c.Calibrate)}, {"onnx", p.onnx(&c.ONNX)}, {"delta", p.truth(&c.Delta)},
-			{"check", p.settings(&c.Check, keys.Check)}, {"metrics", p.metrics(c)},
+			{"check", p.settings(&c.Check, keys.Check)}, {"metrics", p.metrics(c)}, {"tracking", p.tracking(&c.Tracking)},
 		})
 	}
 	for _, required := range []struct{ name, value string }{{"model", c.Model}, {"days", c.Days}, {"out", c.Out}} {
@@ -330,6 +339,18 @@ func (p *parser) metrics(c *Config) func(string, *yaml.Node) {
 		p.section(name, value, []entry{
 			{"textfile", p.file(&c.Textfile)},
 			{"address", func(name string, value *yaml.Node) { c.Address = p.scalar(name, value, "HOST:PORT or :PORT") }},
+		})
+	}
+}
+
+func (p *parser) tracking(t *Tracking) func(string, *yaml.Node) {
+	return func(name string, value *yaml.Node) {
+		text := func(to *string, expected string) func(string, *yaml.Node) {
+			return func(name string, value *yaml.Node) { *to = p.scalar(name, value, expected) }
+		}
+		p.section(name, value, []entry{
+			{"mlflow", text(&t.MLflow, "the URL of a server")}, {"experiment", text(&t.Experiment, "a text")},
+			{"openlineage", text(&t.OpenLineage, "the URL of a receiver")}, {"namespace", text(&t.Namespace, "a text")},
 		})
 	}
 }

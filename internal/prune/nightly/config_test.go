@@ -32,6 +32,7 @@ wait-inputs: 1h30m
 metrics:
   textfile: shaver.prom
   address: :9090
+tracking: {mlflow: "http://m", namespace: team}
 `), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +45,7 @@ metrics:
 		Path: path, Model: filepath.Join(dir, "checkpoints", "new.pth"), Days: absolute, Window: 3, Out: filepath.Join(dir, "results"), State: filepath.Join(dir, "results", "state"), Keep: DefaultKeep,
 		Score: Settings{{"sample", "0.05", 7}, {"splits", "train,val", 8}, {"store", filepath.Join(dir, "rows"), 9}}, Prune: Settings{{"sparsity", "0.9", 10}}, Calibrate: true,
 		Textfile: filepath.Join(dir, "shaver.prom"), Address: ":9090", WaitInputs: 90 * time.Minute,
+		Tracking: Tracking{MLflow: "http://m", Experiment: "shaver", Namespace: "team"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("found %+v, expected %+v", got, want)
@@ -68,7 +70,7 @@ func TestBadConfig(t *testing.T) {
 		good + "\tx: 1":                           "x.yaml is not YAML: line 3: found a tab character that violates indentation",
 		good + "---\nmodel: m\n":                  "x.yaml has more than one YAML document: expected one",
 		"- model":                                 "x.yaml:1: the file: expected keys with values",
-		good + "modle: m":                         "x.yaml:4: modle: unknown key; expected one of model, days, window, out, state, keep, wait-inputs, score, prune, calibrate, onnx, delta, check, metrics",
+		good + "modle: m":                         "x.yaml:4: modle: unknown key; expected one of model, days, window, out, state, keep, wait-inputs, score, prune, calibrate, onnx, delta, check, metrics, tracking",
 		good + "score:\n  draws: 2":               "x.yaml:5: score.draws: unknown key; expected one of sample, splits, store",
 		good + "score: 3":                         "x.yaml:4: score: expected keys with values",
 		good + "metrics:\n  port: 2":              "x.yaml:5: metrics.port: unknown key; expected one of textfile, address",
@@ -87,8 +89,8 @@ func TestBadConfig(t *testing.T) {
 		good + "score:\n  splits: []":             "x.yaml:5: score.splits: expected a list that is not empty",
 		good + "score:\n  splits: ['a,b']":        `x.yaml:5: score.splits "a,b": expected a text without a comma`,
 		good + "score:\n  splits: [[a]]":          "x.yaml:5: score.splits: expected texts",
-		good + "? [a]\n: b":                       "x.yaml:4: : unknown key; expected one of model, days, window, out, state, keep, wait-inputs, score, prune, calibrate, onnx, delta, check, metrics",
-		good + "a: &a [1]\nscore: *a\n":           "x.yaml:4: a: unknown key; expected one of model, days, window, out, state, keep, wait-inputs, score, prune, calibrate, onnx, delta, check, metrics",
+		good + "? [a]\n: b":                       "x.yaml:4: : unknown key; expected one of model, days, window, out, state, keep, wait-inputs, score, prune, calibrate, onnx, delta, check, metrics, tracking",
+		good + "a: &a [1]\nscore: *a\n":           "x.yaml:4: a: unknown key; expected one of model, days, window, out, state, keep, wait-inputs, score, prune, calibrate, onnx, delta, check, metrics, tracking",
 		"model: &m x\ndays: *m\nout: o\n":         "x.yaml:2: days: expected a path",
 		"model: m\ndays: d\nout: d":               "x.yaml: out d is in days d: expected another place",
 		"model: m\ndays: d\nout: d/mon/x":         "x.yaml: out d/mon/x is in days d: expected another place",

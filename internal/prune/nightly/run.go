@@ -46,9 +46,30 @@ type Options struct {
 	// Changed is called with all lines of the history when Run begins and after every
 	// night; nil = no call.
 	Changed func(lines []Line) error
+	// Observe is called when work on a night begins, and when it ends otherwise than by the end of the
+	// context; nil = no call.
+	Observe func(e Event)
 	// Commit is called after each change of the folder for the results that another process
 	// may continue from; nil = no call.
 	Commit func() error
+}
+
+// Event is the beginning or the end of the work of this process on a night.
+type Event struct {
+	Record *Record // read-only
+	Folder string  // of the night
+	Page   string  // path of the page about the nights
+	Ended  bool
+	Err    error // why the night could not be finished
+	Line   Line  // of the history, if Ended is true and Err is nil
+}
+
+// observe calls Observe.
+func (r *runner) observe(n *Record, e Event) {
+	if r.Observe != nil {
+		e.Record, e.Folder, e.Page = n, r.folder(n.Night), r.path(historyPage)
+		r.Observe(e)
+	}
 }
 
 // Result is what Run did.
@@ -124,7 +145,11 @@ func Run(ctx context.Context, c *Config, keys Keys, s Steps, o Options) (*Result
 			break
 		}
 		resumed := n.Attempts > 0
+		r.observe(n, Event{})
 		if err := r.run(ctx, n); err != nil {
+			if ctx.Err() == nil {
+				r.observe(n, Event{Ended: true, Err: err})
+			}
 			return nil, err
 		}
 		r.Again = false // once is enough
@@ -132,6 +157,7 @@ func Run(ctx context.Context, c *Config, keys Keys, s Steps, o Options) (*Result
 			return nil, err
 		}
 		result.Nights = append(result.Nights, lines[len(lines)-1])
+		r.observe(n, Event{Ended: true, Line: lines[len(lines)-1]})
 		if !resumed {
 			break
 		}
