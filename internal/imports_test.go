@@ -157,7 +157,7 @@ chaos/lan:              golang.org/x/sys
 
 # for tests of other packages
 jobs/prepare/preparetest:    value/baseline click/checkpoint data/dataset value/estimator data/ingest click/model click/planted jobs/prepare jobs/scores value/tally go.uber.org/zap
-prune/delta/deltatest: click/checkpoint click/compact click/model click/train
+prune/delta/deltatest: click/checkpoint click/compact click/model click/train data/redisrows
 jobs/scores/scorestest: click/model click/model/modeltest jobs/job jobs/scores num/layout value/estimator value/tally
 app/training/trainingtest: data/ingest num/random
 click/model/modeltest:        onnx/graph click/model

@@ -31,7 +31,10 @@ import (
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
+	"shaver/internal/data/redisrows"
+	"shaver/internal/data/redisrows/redistest"
 	"shaver/internal/onnx/wire/onnxtest"
+	"shaver/internal/prune/delta/deltatest"
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/nightly"
 )
@@ -919,6 +922,104 @@ func kill(t *testing.T, f *nightsFolder, after time.Duration) bool {
 	}
 	_ = c.Process.Kill() // fails if the process has ended
 	return <-ended != nil
+}
+
+// Ten nights, of which one in five rows of the model changes, end in a Redis whose rows are those of the last
+// model, although the night is killed once and the loader three times. The loader sends no more than the rows that
+// changed, in their values or by the churn in their choice, and the head.
+func TestNightlyRedis(t *testing.T) {
+	address := redistest.Start(t)
+	source := newNightsSource(t, 1)
+	f := source.folder("calibrate: true", "delta: true", "window: 2", "window: 1", "hysteresis: 1", "hysteresis: 0")
+	f.bring(0)
+	ck, err := checkpoint.Read(source.model(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dim := ck.Architecture.Dim
+	n := ck.Architecture.Parameters()
+	random := rand.New(rand.NewPCG(3, 4))
+	store, err := redisrows.Open(t.Context(), address, "ctr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	took := time.Duration(0) // of the first night
+	for night := range 10 {
+		moved := n / dim
+		if night > 0 {
+			table, err := ck.Embedding()
+			if err != nil {
+				t.Fatal(err)
+			}
+			moved = 0
+			for row := range n / dim {
+				if random.IntN(5) > 0 {
+					continue
+				}
+				moved++
+				for i := range dim {
+					table[row*dim+i] += .1 * float32(random.NormFloat64())
+				}
+			}
+			ck = ck.WithEmbedding(table)
+			if _, err := checkpoint.WriteDense(f.path("model.safetensors"), ck); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		for tries := 0; night == 4 && !kill(t, f, took/3); tries++ { // the night ended before
+			if tries == 9 {
+				t.Fatal("no night was killed")
+			}
+			command(t, "shaver", "model", "apply", f.path("out", "current", nightly.DeltaFolder), "--prefix", "ctr", "--redis", address)
+			f.write("nightly.yaml", strings.Replace(f.text("nightly.yaml"), fmt.Sprintf("window: %d", tries+1), fmt.Sprintf("window: %d", tries+2), 1)) // so that the next one is new
+			moved = 0
+		}
+		f.must()
+		if night == 0 {
+			took = time.Since(began)
+		}
+		line := f.history()[len(f.history())-1]
+		folder := f.path("out", "nights", line.Night)
+		args := []string{"model", "apply", filepath.Join(folder, nightly.DeltaFolder), "--prefix", "ctr"}
+		if bytes := map[int]int64{3: 500, 6: 1200, 8: 2500}[night]; bytes > 0 {
+			p := redistest.NewProxy(t, address, bytes)
+			c := exec.CommandContext(t.Context(), "shaver", append(args, "--redis", p.Address)...)
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			<-p.Stopped
+			if err := c.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.Wait()
+			if state, err := store.State(t.Context()); err != nil || state.Generation != int64(line.Number)-1 {
+				t.Errorf("night %d: generation %+v after the loader was killed: %v", night, state, err)
+			}
+		}
+		var loaded redisrows.Loaded
+		if err := json.Unmarshal([]byte(command(t, "shaver", append(args, "--redis", address, "-o", "json")...)), &loaded); err != nil {
+			t.Fatal(err)
+		}
+		deltatest.WantRows(t, store, filepath.Join(folder, nightly.PrunedFile))
+		head, err := os.Stat(filepath.Join(folder, nightly.DeltaFolder, "head.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		churned := 0.
+		if night > 0 { // both masks keep equally many entries
+			churned = math.Round(*line.Churn * 2 * (1 - line.Sparsity) * float64(n))
+		}
+		if most := moved + int(churned); int(loaded.Rows) > most || night > 0 && moved > 0 && loaded.Rows == 0 {
+			t.Errorf("night %d: %d rows, expected at most the %d that changed and %g by churn", night, loaded.Rows, moved, churned)
+		}
+		// Two versions of a row, each with its length, generation and columns, under its key.
+		if most := head.Size() + 1000 + loaded.Rows*int64(2*(5*dim+24)+40); loaded.Bytes > most {
+			t.Errorf("night %d: %d bytes for %d rows, expected at most %d", night, loaded.Bytes, loaded.Rows, most)
+		}
+		t.Logf("night %d: %d of %d rows changed, %g entries by churn; %d rows and %d bytes, of which the head has %d", night, moved, n/dim, churned, loaded.Rows, loaded.Bytes, head.Size())
+	}
 }
 
 // TestNightTableNote checks that the table has the note of a night, if there is one.

@@ -107,6 +107,10 @@ func (t *tracker) run(e *nightly.Event) *tracking.Run {
 			r.Tags["shaver."+name] = value
 		}
 	}
+	for _, known := range []string{"version", "night", "started", "finished"} { // which the run itself has
+		delete(r.Tags, "shaver."+known)
+	}
+	r.Tags["mlflow.source.name"] = "shaver nightly"
 	r.Tags["shaver.days"] = strings.Join(l.Days, ", ")
 	if len(l.Reasons) > 0 {
 		r.Tags["shaver.reasons"] = strings.Join(l.Reasons, "; ")

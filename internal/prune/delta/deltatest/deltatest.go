@@ -3,6 +3,7 @@ package deltatest
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
+	"shaver/internal/data/redisrows"
 )
 
 // Churn is the portion of the rows of a model that change in a night.
@@ -108,4 +110,40 @@ func grow(a model.Architecture, p *model.Parameters, dropped []bool, field, ids 
 	other.Embedding = slices.Insert(slices.Clone(p.Embedding), at*a.Dim, values...)
 	other.FirstOrder = slices.Insert(slices.Clone(p.FirstOrder), at, make([]float32, ids)...)
 	return a, &other, slices.Insert(slices.Clone(dropped), at*a.Dim, mask...)
+}
+
+// WantRows compares every row in the store with the file of a night.
+func WantRows(t testing.TB, s *redisrows.Store, path string) {
+	t.Helper()
+	ck, err := checkpoint.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := ck.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, _, err := s.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state.Model != ck.Digest() {
+		t.Errorf("the store has the model %.12s, expected %.12s", state.Model, ck.Digest())
+	}
+	baseline := ck.Compact.Codebook()
+	for _, p := range ck.Pieces() {
+		rows := make([]redisrows.Place, p.Rows)
+		for i := range rows {
+			rows[i] = redisrows.Place{Piece: p.Number, ID: i, Values: slices.Clone(baseline[p.Baseline+p.Column:][:p.Width])}
+		}
+		if _, err := s.Fill(t.Context(), state, len(rows), func(i int) redisrows.Place { return rows[i] }); err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range rows {
+			want := table[p.Entry+i*p.Dim+p.Column:][:p.Width]
+			if !slices.EqualFunc(r.Values, want, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
+				t.Fatalf("table %s, field %s, id %d: %v, expected %v", p.Name, p.Label, i, r.Values, want)
+			}
+		}
+	}
 }

@@ -119,42 +119,6 @@ func same(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Float64bits(x) == math.Float64bits(y) })
 }
 
-// wantRows compares every row in the store with the file of a night.
-func wantRows(t *testing.T, s *redisrows.Store, path string) {
-	t.Helper()
-	ck, err := checkpoint.Read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := ck.Embedding()
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, _, err := s.Head(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if state.Model != ck.Digest() {
-		t.Errorf("the store has the model %.12s, expected %.12s", state.Model, ck.Digest())
-	}
-	baseline := ck.Compact.Codebook()
-	for _, p := range ck.Pieces() {
-		rows := make([]redisrows.Place, p.Rows)
-		for i := range rows {
-			rows[i] = redisrows.Place{Piece: p.Number, ID: i, Values: slices.Clone(baseline[p.Baseline+p.Column:][:p.Width])}
-		}
-		if _, err := s.Fill(t.Context(), state, len(rows), func(i int) redisrows.Place { return rows[i] }); err != nil {
-			t.Fatal(err)
-		}
-		for i, r := range rows {
-			want := table[p.Entry+i*p.Dim+p.Column:][:p.Width]
-			if !slices.EqualFunc(r.Values, want, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
-				t.Fatalf("table %s, field %s, id %d: %v, expected %v", p.Name, p.Label, i, r.Values, want)
-			}
-		}
-	}
-}
-
 // Ten nights end in a store whose rows are those of the last model, although the loader is killed three times and
 // readers score all the time. Every batch that they score is of one night, with the logits of package infer.
 func TestTenNights(t *testing.T) {
@@ -222,11 +186,11 @@ func TestTenNights(t *testing.T) {
 		if g := generationOf(t, s); g != night {
 			t.Errorf("generation %d after the loader of generation %d was killed", g, night+1)
 		}
-		wantRows(t, s, nights[night-1])
+		deltatest.WantRows(t, s, nights[night-1])
 		if text, err := loader(address, folders[night]).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
-		wantRows(t, s, nights[night])
+		deltatest.WantRows(t, s, nights[night])
 	}
 	load(t, s, folders[generationOf(t, s):]...)
 	close(done)
@@ -236,7 +200,7 @@ func TestTenNights(t *testing.T) {
 	} else {
 		m.Close()
 	}
-	wantRows(t, s, nights[9])
+	deltatest.WantRows(t, s, nights[9])
 	if _, ok := seen.Load(int64(1)); !ok {
 		t.Error("no batch was scored with the first generation")
 	}
@@ -283,7 +247,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := redisrows.Open(t.Context(), "redis://user:secret@[", "a"); !fault.IsUsage(err) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a malformed address: %v", err)
 	}
-	wantRows(t, s, nights[3])
+	deltatest.WantRows(t, s, nights[3])
 }
 
 // If a delta is half loaded, another one is refused unless it is whole. A whole delta leads to the same rows, and the
@@ -315,7 +279,7 @@ func TestHalfLoaded(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), failed.Error()) {
 		t.Fatal(err)
 	}
-	wantRows(t, s, nights[1])
+	deltatest.WantRows(t, s, nights[1])
 	if _, err := toredis.Load(t.Context(), s, folders[2]); !fault.IsInput(err) || !strings.Contains(err.Error(), "half loaded") {
 		t.Error(err)
 	}
@@ -328,7 +292,7 @@ func TestHalfLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	load(t, s, whole)
-	wantRows(t, s, nights[2])
+	deltatest.WantRows(t, s, nights[2])
 	values := make([]float32, 4)
 	place := func(int) redisrows.Place { return redisrows.Place{Values: values} }
 	if newer, err := s.Fill(t.Context(), before, 1, place); !newer || err != nil {
@@ -340,9 +304,9 @@ func TestHalfLoaded(t *testing.T) {
 	if _, err := s.Fill(t.Context(), before, 1, place); err != redisrows.ErrStale {
 		t.Errorf("two generations before: %v", err)
 	}
-	wantRows(t, s, nights[3])
+	deltatest.WantRows(t, s, nights[3])
 	load(t, s, folders[4])
-	wantRows(t, s, nights[4])
+	deltatest.WantRows(t, s, nights[4])
 	c := goredis.NewClient(&goredis.Options{Addr: address})
 	defer c.Close()
 	for pattern, want := range map[string]bool{"test:1:*": false, "test:3:*": true, "test:head:4": true, "test:head:5": true, "test:head:3": false, "test:loading": false} {
