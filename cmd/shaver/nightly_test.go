@@ -1022,6 +1022,31 @@ func TestNightlyRedis(t *testing.T) {
 	}
 }
 
+// The checkpoint of a night may be a folder of torch.distributed.checkpoint. The night copies it, and the next run
+// sees that it is the same.
+func TestNightlySharded(t *testing.T) {
+	s := &nightsSource{t, t.TempDir(), 1}
+	f := s.folder("model.safetensors", "sharded")
+	if err := os.CopyFS(f.path("sharded"), os.DirFS("../../internal/click/checkpoint/testdata/sharded/ranks2")); err != nil {
+		t.Fatal(err)
+	}
+	var rows strings.Builder
+	rows.WriteString("label,a,b,c\n")
+	for i := range 600 {
+		fmt.Fprintf(&rows, "%d,%d,%d,%d\n", i*i%7%2, i%4, i%3, i%6)
+	}
+	f.write("rows.csv", rows.String())
+	command(t, "shaver", "dataset", "import", "csv", "--train", f.path("rows.csv"), "--split", "8:1:1", "--model", f.path("sharded"), "--out", f.path("days", "day-0"))
+	f.must()
+	line := f.history()[0]
+	if ck, err := checkpoint.Read(f.path("out", "nights", line.Night, "model", "sharded")); err != nil || ck.Digest() != line.Model {
+		t.Errorf("the copy of the model: %v", err)
+	}
+	if code, log := f.run(); code != 0 || !strings.Contains(log, "nothing to do") {
+		t.Errorf("exit code %d for the same model:\n%s", code, log)
+	}
+}
+
 // TestNightTableNote checks that the table has the note of a night, if there is one.
 func TestNightTableNote(t *testing.T) {
 	for _, note := range []string{"", "Not all attempts are counted."} {

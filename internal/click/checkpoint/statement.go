@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -213,8 +214,8 @@ func sidecarPaths(path string) []string {
 	return []string{path + ".json", strings.TrimSuffix(path, extension) + ".json"}
 }
 
-// Files returns path, and the paths of the files that Read may read with it: JSON files, and
-// external data of an .onnx file. If the .onnx file does not exist, its external data is
+// Files returns path, and the paths of the files that Read may read with it: JSON files, the files in a
+// folder of torch.distributed.checkpoint, and external data of an .onnx file. If the .onnx file does not exist, its external data is
 // where exporters usually write it.
 func Files(path string) []string {
 	near := append(sidecarPaths(path), filepath.Join(filepath.Dir(path), family.FeatureMap))
@@ -227,6 +228,13 @@ func Files(path string) []string {
 				}
 			}
 			m.Close()
+		}
+	}
+	if entries, err := os.ReadDir(path); err == nil { // a folder
+		for _, e := range entries {
+			if t := e.Type(); t.IsRegular() || t&os.ModeSymlink != 0 {
+				near = append(near, filepath.Join(path, e.Name()))
+			}
 		}
 	}
 	return append(near, path)

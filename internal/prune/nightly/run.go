@@ -396,10 +396,18 @@ func (r *runner) copyModel(ctx context.Context, folder string) error {
 		if err != nil {
 			return err
 		}
-		err = atomicfile.Write(filepath.Join(folder, filepath.Base(path)), func(w io.Writer) error {
-			_, err := io.Copy(w, reader{ctx, from})
-			return err
-		})
+		to := filepath.Join(folder, filepath.Base(path))
+		if filepath.Dir(path) == filepath.Clean(r.config.Model) { // a file of a checkpoint that is a folder
+			to = filepath.Join(folder, filepath.Base(r.config.Model), filepath.Base(path))
+		}
+		if info, statErr := from.Stat(); statErr == nil && info.IsDir() {
+			err = os.MkdirAll(to, 0o755)
+		} else if err = os.MkdirAll(filepath.Dir(to), 0o755); err == nil {
+			err = atomicfile.Write(to, func(w io.Writer) error {
+				_, err := io.Copy(w, reader{ctx, from})
+				return err
+			})
+		}
 		if err := errors.Join(err, from.Close()); err != nil {
 			return err
 		}
