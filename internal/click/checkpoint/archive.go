@@ -24,17 +24,18 @@ const (
 )
 
 // archive is a zip file of torch.save. It holds <root>/data.pkl and the raw storages
-// <root>/data/<key>.
+// <root>/data/<key>. Or it is one of torch.export.save, with weightsFile and raw storages next to it.
 type archive struct {
 	name     string
 	size     int64 // size of the file in bytes
 	root     string
 	entries  map[string]*zip.File
 	storages map[string][]byte
-	shards   *shards // of a folder, which has nothing but a name in the other fields; otherwise nil
-	stored   int64   // bytes read so far from uncompressed entries
-	inflated int64   // bytes read so far from compressed entries
-	copied   int64   // bytes copied so far to lay out strided tensors
+	weights  *zip.File // weightsFile of torch.export.save; otherwise nil
+	shards   *shards   // of a folder, which has nothing but a name in the other fields; otherwise nil
+	stored   int64     // bytes read so far from uncompressed entries
+	inflated int64     // bytes read so far from compressed entries
+	copied   int64     // bytes copied so far to lay out strided tensors
 }
 
 func openArchive(name string, r io.ReaderAt, size int64) (*archive, error) {
@@ -54,8 +55,10 @@ func openArchive(name string, r io.ReaderAt, size int64) (*archive, error) {
 			return nil, fault.Inputf("%s is a TorchScript archive: save the model's state_dict() with torch.save instead", name)
 		case rest == "data.pkl" && a.root != "":
 			return nil, fault.Inputf("%s holds two pickles, %s and %s: expected one file of torch.save", name, tensor.Quote(a.root+"/data.pkl"), tensor.Quote(f.Name))
-		case rest == "data.pkl":
-			a.root = root
+		case rest == "data.pkl", rest == weightsFile && a.root == "":
+			if a.root = root; rest == weightsFile {
+				a.weights = f
+			}
 		}
 	}
 	if a.root == "" {
@@ -136,7 +139,7 @@ func (a *archive) storage(s *storageRef) ([]byte, error) {
 	want := int64(s.elements) * int64(s.dtype.Size())
 	data, ok := a.storages[s.key]
 	if !ok {
-		f := a.entries[a.root+"/data/"+s.key]
+		f := a.entries[a.root+"/"+a.storageFolder()+s.key]
 		if f == nil {
 			return nil, fault.Inputf("refers to storage %s, which the file does not hold", tensor.Quote(s.key))
 		}

@@ -32,6 +32,13 @@ func parsePTH(name string, r io.ReaderAt, size int64, key string) (c *Checkpoint
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	if a.weights != nil {
+		states, err := a.exported()
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return chooseParsed(a, states, key)
+	}
 	pickle, err := a.read(a.entries[a.root+"/data.pkl"], maxPickle)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("%s: %w", name, err)

@@ -26,8 +26,12 @@ func TestSharded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"ranks1", "ranks2", "ranks4", "columns2", "grid4", "wrapped2"} {
-		c, err := Read(filepath.Join(shardedFolder, name) + "/")
+	for _, name := range []string{"ranks1", "ranks2", "ranks4", "columns2", "grid4", "wrapped2", "model.pt2"} {
+		path := filepath.Join(shardedFolder, name)
+		if name != "model.pt2" {
+			path += "/"
+		}
+		c, err := Read(path)
 		if err != nil {
 			t.Error(err)
 			continue
