@@ -104,6 +104,13 @@ func (c *coder) code(p *chance, bit int) int {
 	} else {
 		c.low = middle + 1
 	}
+	c.shift()
+	p.update(bit)
+	return bit
+}
+
+// shift writes, or passes, the first bytes that low and high have in common.
+func (c *coder) shift() {
 	for (c.low^c.high)>>56 == 0 {
 		if c.reading {
 			c.number = c.number<<8 | uint64(c.byte(c.at+8))
@@ -113,8 +120,6 @@ func (c *coder) code(p *chance, bit int) int {
 		c.at++
 		c.low, c.high = c.low<<8, c.high<<8|0xff
 	}
-	p.update(bit)
-	return bit
 }
 
 // end returns the fewest bytes that, followed by bytes of 0, are a number in [low, high].
