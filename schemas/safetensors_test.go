@@ -315,10 +315,20 @@ func TestMixed(t *testing.T) {
 		if n := tensors["shaver.palette"].Shape[0]; n != 9*2 {
 			t.Errorf("the palette has %d bytes for two quantizers", n)
 		}
+		var coded map[string][]int
+		if err := json.Unmarshal([]byte(metadata["shaver.coded"]), &coded); err != nil {
+			t.Fatal(err)
+		}
 		for key, found := range tensors {
 			dtype := ck.Tensors[key].DType
 			if types[key] != "" {
 				dtype = types[key]
+			}
+			if shape := coded[key]; shape != nil {
+				if dtype != checkpoint.I8 || !slices.Equal(shape, ck.Tensors[key].Shape) || len(found.Shape) != 1 {
+					t.Errorf("tensor %s of type %s is coded with the shape %v", key, dtype, shape)
+				}
+				dtype = checkpoint.U8
 			}
 			if !want[key] && found.DType != string(dtype) {
 				t.Errorf("tensor %s is of type %s, expected %s", key, found.DType, dtype)

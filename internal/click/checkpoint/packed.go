@@ -14,9 +14,11 @@ import (
 // A compact file of version 5 may store weights of the head in fewer bits than the model has.
 // The metadata name these tensors. A tensor of type I8 has one scale for each row, or one in all
 // if it has a single row, and its elements are q*scale, rounded to float32. A tensor of type F16
-// has no scale. Readers get float32 numbers, so all programs compute with the same weights.
+// has no scale. A tensor of type I8 whose numbers take fewer bytes as compact.EncodeBytes codes
+// them is a tensor of type U8 with this code, and the metadata have its shape. Readers get float32 numbers, so all programs compute with the same weights.
 const (
 	metaPacked   = "shaver.packed" // JSON array of the keys, ascending
+	metaCoded    = "shaver.coded"  // JSON object of the shapes of coded tensors, by their keys
 	tensorScales = "shaver.scales" // F32 [scales]: those of all tensors of type I8, in the order of the keys
 )
 
@@ -148,17 +150,27 @@ func (p *packed) unpack() {
 func (c *Checkpoint) pack(tensors map[string]Tensor, metadata map[string]string) {
 	var keys []string
 	var scales []float32
+	coded := map[string][]int{}
 	for _, key := range slices.Sorted(maps.Keys(c.packed)) {
 		p := c.packed[key]
 		if t, ok := tensors[key]; ok && t.Same(p.unpacked) {
 			tensors[key] = p.stored
 			keys, scales = append(keys, key), append(scales, p.scales...)
+			if p.stored.DType != I8 {
+				continue
+			}
+			if code := compact.EncodeBytes(p.stored.Data); len(code) < len(p.stored.Data) {
+				tensors[key], coded[key] = Tensor{DType: U8, Shape: []int{len(code)}, Data: code}, p.stored.Shape
+			}
 		}
 	}
 	if keys == nil {
 		return
 	}
 	metadata[metaPacked] = string(mustMarshal(keys))
+	if len(coded) > 0 {
+		metadata[metaCoded] = string(mustMarshal(coded))
+	}
 	tensors[tensorScales] = tensor.FromFloat32s([]int{len(scales)}, scales)
 }
 
@@ -178,6 +190,9 @@ func (c *Checkpoint) PackedTypes() map[string]DType {
 func (c *Checkpoint) takePacked(metadata map[string]string) error {
 	text, ok := metadata[metaPacked]
 	if !ok {
+		if _, ok := metadata[metaCoded]; ok {
+			return c.inputf("metadata has %s without %s", metaCoded, metaPacked)
+		}
 		return nil
 	}
 	if version := metadata[metaCompact]; version != mixedVersion {
@@ -186,6 +201,10 @@ func (c *Checkpoint) takePacked(metadata map[string]string) error {
 	var keys []string
 	if json.Unmarshal([]byte(text), &keys) != nil || len(keys) == 0 || !slices.IsSorted(keys) || len(slices.Compact(slices.Clone(keys))) != len(keys) {
 		return c.inputf("metadata %s is %s, expected a JSON array of different keys, ascending", metaPacked, tensor.Quote(text))
+	}
+	coded, err := c.takeCoded(keys, metadata)
+	if err != nil {
+		return err
 	}
 	own := c.Tensors[tensorScales]
 	if own.DType != F32 || len(own.Shape) != 1 {
@@ -198,6 +217,9 @@ func (c *Checkpoint) takePacked(metadata map[string]string) error {
 	c.packed = map[string]packed{}
 	for _, key := range keys {
 		p := packed{stored: c.Tensors[key]}
+		if t, ok := coded[key]; ok {
+			p.stored = t
+		}
 		n := p.stored.Elements()
 		if (p.stored.DType != I8 && p.stored.DType != F16) || n < 1 {
 			return c.inputf("metadata %s has the key %s, expected that of a tensor of type I8 or F16", metaPacked, tensor.Quote(key))
@@ -224,4 +246,36 @@ func (c *Checkpoint) takePacked(metadata map[string]string) error {
 	delete(c.Tensors, tensorScales)
 	c.keepKeys()
 	return nil
+}
+
+// takeCoded returns the coded tensors of a file as those of type I8. keys are those of all packed
+// tensors.
+func (c *Checkpoint) takeCoded(keys []string, metadata map[string]string) (map[string]Tensor, error) {
+	text, ok := metadata[metaCoded]
+	if !ok {
+		return nil, nil
+	}
+	var shapes map[string][]int
+	if json.Unmarshal([]byte(text), &shapes) != nil || len(shapes) == 0 {
+		return nil, c.inputf("metadata %s is %s, expected a JSON object of shapes by the keys of tensors", metaCoded, tensor.Quote(text))
+	}
+	coded := map[string]Tensor{}
+	for _, key := range slices.Sorted(maps.Keys(shapes)) {
+		t, shape := c.Tensors[key], shapes[key]
+		n, ok := tensor.Count(shape)
+		switch _, listed := slices.BinarySearch(keys, key); {
+		case !listed:
+			return nil, c.inputf("metadata %s has the key %s, expected one of those of %s", metaCoded, tensor.Quote(key), metaPacked)
+		case t.DType != U8 || len(t.Shape) != 1:
+			return nil, c.inputf("metadata %s has the key %s of a tensor %s %s, expected type U8 and shape [*]", metaCoded, tensor.Quote(key), t.DType, tensor.ShapeText(t.Shape))
+		case !ok:
+			return nil, c.inputf("metadata %s has the shape %s for %s: expected sizes of at least 0 whose product is one of a tensor", metaCoded, tensor.ShapeText(shape), key)
+		}
+		data, err := compact.DecodeBytes(t.Data, n)
+		if err != nil {
+			return nil, c.inputf("tensor %s has %w", key, err)
+		}
+		coded[key] = Tensor{DType: I8, Shape: shape, Data: data}
+	}
+	return coded, nil
 }

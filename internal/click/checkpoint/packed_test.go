@@ -171,3 +171,102 @@ func TestPackedRefuses(t *testing.T) {
 	_, err = Parse("m", resealed(append(f.entries[:at:at], f.entries[at+1:]...), f.metadata))
 	wantInput(t, err, "m: expected tensor shaver.scales of type F32 and shape [*]")
 }
+
+// codedFile returns the file of a model with a matrix that is coded, and the matrix's key.
+func codedFile(t testing.TB) (f *file, key string) {
+	t.Helper()
+	c, err := Read(filepath.Join("..", "..", "..", "testdata", "golden", "dcn-mix.pth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key = c.Packable()[0]
+	values := make([]float32, 4096) // more than the model's own matrices have, whose code is longer than they are
+	for i := range values {
+		values[i] = float32(i * 7919 % 4096 % 61 * (i % 5))
+	}
+	c.Tensors[key] = tensor.FromFloat32s([]int{64, 64}, values)
+	p, err := c.Pack(map[string]DType{key: I8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, _, err = p.mixed(make([]bool, c.Architecture.Parameters()), bookOf(c), exactly(c)); err != nil {
+		t.Fatal(err)
+	}
+	return f, key
+}
+
+// The numbers of a matrix are coded if that takes fewer bytes, and are read as they were.
+func TestCoded(t *testing.T) {
+	f, key := codedFile(t)
+	if want := `{"` + key + `":[64,64]}`; f.metadata[metaCoded] != want {
+		t.Fatalf("metadata %s is %s, expected %s", metaCoded, f.metadata[metaCoded], want)
+	}
+	at := slices.IndexFunc(f.entries, func(e entry) bool { return e.key == key })
+	code := f.entries[at].Data
+	if f.entries[at].DType != U8 || len(code) >= 4096 {
+		t.Fatalf("the code has %d bytes of type %s", len(code), f.entries[at].DType)
+	}
+	numbers, err := compact.DecodeBytes(code, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range numbers {
+		if want := math.RoundToEven(float64(i*7919%4096%61*(i%5)) / float64(rowMost(i/64)) * 127); math.Abs(float64(int8(n))-want) > 1 {
+			t.Fatalf("number %d is %d, expected %v", i, int8(n), want)
+		}
+	}
+	for text, want := range map[string]string{
+		"{}":                      "m: metadata shaver.coded is \"{}\", expected a JSON object of shapes by the keys of tensors",
+		"[]":                      "expected a JSON object of shapes",
+		`{"none":[1]}`:            "m: metadata shaver.coded has the key \"none\", expected one of those of shaver.packed",
+		`{"` + key + `":[64,-1]}`: "m: metadata shaver.coded has the shape [64, -1] for " + key + ": expected sizes of at least 0",
+		`{"` + key + `":[64,63]}`: "m: tensor " + key + " has ",
+		`{"` + key + `":[2147483648,2147483648]}`: "m: metadata shaver.coded has the shape ",
+		`{"` + key + `":[1000000000,100]}`:        "bytes of code for 100000000000 numbers: expected at most ",
+	} {
+		metadata := maps.Clone(f.metadata)
+		metadata[metaCoded] = text
+		_, err := Parse("m", resealed(f.entries, metadata))
+		wantInput(t, err, want)
+	}
+	metadata := maps.Clone(f.metadata)
+	delete(metadata, metaCoded)
+	_, err = Parse("m", resealed(f.entries, metadata))
+	wantInput(t, err, "m: metadata shaver.packed has the key \""+key+"\", expected that of a tensor of type I8 or F16")
+	metadata[metaCoded] = f.metadata[metaCoded]
+	delete(metadata, metaPacked)
+	_, err = Parse("m", resealed(f.entries, metadata))
+	wantInput(t, err, "m: metadata has shaver.coded without shaver.packed")
+	entries := slices.Clone(f.entries)
+	entries[at].DType = I8
+	_, err = Parse("m", resealed(entries, f.metadata))
+	wantInput(t, err, "expected type U8 and shape [*]")
+}
+
+// rowMost returns the largest value of a row of codedFile's matrix.
+func rowMost(row int) (most int) {
+	for i := row * 64; i < row*64+64; i++ {
+		most = max(most, i*7919%4096%61*(i%5))
+	}
+	return most
+}
+
+// Any code and any shape of a packed tensor gives an input error, or a file that is written as it
+// was read.
+func FuzzCoded(f *testing.F) {
+	file, key := codedFile(f)
+	at := slices.IndexFunc(file.entries, func(e entry) bool { return e.key == key })
+	code := file.entries[at].Data
+	f.Add(file.metadata[metaCoded], code)
+	f.Add(`{"`+key+`":[64]}`, compact.EncodeBytes(make([]byte, 64)))
+	f.Add(`{"`+key+`":[0,64]}`, []byte{})
+	f.Add(`{"`+key+`":null}`, compact.EncodeBytes([]byte{1}))
+	f.Add(`{"`+key+`":[32768,64]}`, code)
+	f.Fuzz(func(t *testing.T, text string, code []byte) {
+		metadata, entries := maps.Clone(file.metadata), slices.Clone(file.entries)
+		metadata[metaCoded] = text
+		entries[at].Tensor = Tensor{DType: U8, Shape: []int{len(code)}, Data: code}
+		c, err := Parse("m", resealed(entries, metadata))
+		checkFuzzed(t, c, err)
+	})
+}
