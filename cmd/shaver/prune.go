@@ -282,7 +282,7 @@ func (r *pruning) table(w io.Writer, dense bool) {
 	fmt.Fprintf(w, "dropped\t%d of %d entries\treplaced by %s\n", r.Dropped, r.Entries, r.Baseline)
 	fmt.Fprintf(w, "parameters\t%d\n", r.Parameters)
 	if k := r.Rounding; k != nil {
-		fmt.Fprintf(w, "rows\t%s\tthe loss rises by about %.2g\n", cut.Text(k.Rows), k.TableRise)
+		fmt.Fprintf(w, "rows\t%s\tthe loss changes by %.2g\n", cut.Text(k.Rows), k.TableRise)
 		fmt.Fprintf(w, "network\t%s\tthe loss changes by %.2g\n", cut.Text(k.Tensors), k.NetworkRise)
 	}
 	fmt.Fprintf(w, "features\t%d of %d keep an entry\n", r.Features-r.EmptyFeatures, r.Features)

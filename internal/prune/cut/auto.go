@@ -33,7 +33,8 @@ const CurvatureRows = 1 << 16
 // nat or, with the squared loss, as the root of the mean square.
 type Rounding struct {
 	Rows        []Width `json:"rows"`         // numbers of rows of the tables, by their bits, ascending
-	TableRise   float64 `json:"table_rise"`   // rise by rounding the tables, to second order
+	TableRise   float64 `json:"table_rise"`   // rise by rounding the tables, on the validation split with the unrounded network
+	SecondOrder float64 `json:"second_order"` // the same rise to second order, on training rows
 	NetworkRise float64 `json:"network_rise"` // rise by rounding the network, on the validation split with the unpruned tables
 	Tensors     []Width `json:"tensors"`      // numbers of tensors of the network, by their bits, ascending
 }
@@ -135,6 +136,16 @@ func (b *bench) measure(ctx context.Context, dropped []bool) (*rate.Measured, er
 	return &rate.Measured{Loss: found, Curvature: h.Entries, CodebookCurvature: h.Baseline}, nil
 }
 
+// rounded returns the calibrated loss of rounded tables on the validation split.
+func (b *bench) rounded(ctx context.Context, f *rate.Found) (float64, error) {
+	table, err := values(b.source, f)
+	if err != nil {
+		return 0, err
+	}
+	found, _, err := b.loss(ctx, b.model.WithEmbedding(table))
+	return found, err
+}
+
 // network returns the types of the tensors of the network for which the loss rises by at most the
 // given bound on the validation split, and by how much it rises. int8 is tried for all of them. If that is too
 // much, those that cost the most alone have float16, and if even that is too much, none is rounded.
@@ -217,6 +228,7 @@ func (o *Options) round(ctx context.Context, s *Source) (*rounded, error) {
 		return nil, err
 	}
 	search := &rate.Search{Architecture: a, Entries: s.Table, Codebook: s.Scores[0].Baseline, Order: order, Most: o.most, Measure: b.measure}
+	search.Rounded = b.rounded
 	if o.Budget.Unit != mask.Bytes {
 		drop, err := o.drop(s, order)
 		if err != nil {
@@ -261,9 +273,9 @@ func (o *Options) fixedBytes(s *Source, types map[string]checkpoint.DType) (int6
 }
 
 // values returns the tables that a reader of the file gets.
-func (r *rounded) values(s *Source) (table []float32, err error) {
+func values(s *Source, f *rate.Found) (table []float32, err error) {
 	a := &s.Checkpoint.Architecture
-	parts, err := compact.EncodeMixed(a, s.Table, r.Dropped, s.Scores[0].Baseline, r.Palette)
+	parts, err := compact.EncodeMixed(a, s.Table, f.Dropped, s.Scores[0].Baseline, f.Palette)
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +303,7 @@ func (r *rounded) scaled(factor float32) *compact.Palette {
 
 // rounding describes r.
 func (r *rounded) rounding(a *model.Architecture) *Rounding {
-	shown := &Rounding{TableRise: r.Rise, NetworkRise: r.rise}
+	shown := &Rounding{TableRise: r.Risen, SecondOrder: r.Rise, NetworkRise: r.rise}
 	rows, tensors, at := map[int]int{}, map[int]int{}, 0
 	for _, s := range a.Spans() {
 		for i := range s.Rows {

@@ -28,7 +28,7 @@ func TestAuto(t *testing.T) {
 	f := newFiles(t)
 	half := f.auto("half.safetensors", mask.Sparsity, .5)
 	c, sizes := prune(t, half)
-	if c.Dropped != f.entries/2 || c.Rounding == nil || c.Rounding.TableRise > .01 || c.Rounding.TableRise <= 0 || len(c.Rounding.Rows) == 0 {
+	if c.Dropped != f.entries/2 || c.Rounding == nil || c.Rounding.TableRise > .01 || c.Rounding.SecondOrder > .01 || c.Rounding.SecondOrder <= 0 || len(c.Rounding.Rows) == 0 {
 		t.Fatalf("%+v, rounded by %+v", c, c.Rounding)
 	}
 	if info, err := os.Stat(half.Out); err != nil || info.Size() != sizes.Bytes || sizes.TableBytes >= sizes.DenseTableBytes {

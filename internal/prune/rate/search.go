@@ -25,6 +25,8 @@ type Search struct {
 	Most         int     // number of entries that may be dropped
 	// Measure measures tables of which the given entries are dropped, [Parameters].
 	Measure func(ctx context.Context, dropped []bool) (*Measured, error)
+	// Rounded returns the calibrated loss of validation rows of the tables that a choice rounds, in nat.
+	Rounded func(ctx context.Context, f *Found) (float64, error)
 }
 
 // Found is a choice of what to drop and how to round what is kept.
@@ -32,6 +34,7 @@ type Found struct {
 	*Choice
 	Dropped []bool
 	Loss    float64 // of Measured
+	Risen   float64 // rise of this loss by rounding, measured
 }
 
 // shrink is the ratio between the numbers of kept entries that Bytes compares first, and patience
@@ -42,15 +45,44 @@ const (
 	patience = 3
 )
 
+// attempts is the number of choices that Kept measures.
+const attempts = 8
+
 // Kept returns the choice for tables of which the first drop entries of the order are dropped. Its
-// rise of the loss is at most rise, in nat, and its bytes are fewest.
-func (s *Search) Kept(ctx context.Context, drop int, rise float64) (*Found, error) {
-	c, found, err := s.chooser(ctx, drop)
+// rise of the loss is at most rise, in nat, both to second order and as measured, and its bytes are
+// fewest. The second order is too low where the tables are pruned so far that rounding moves the
+// logits a lot, so Kept lowers the bound on it until the measured rise is low enough. Of choices that
+// all rise by more it returns the one that rises least.
+func (s *Search) Kept(ctx context.Context, drop int, rise float64) (best *Found, err error) {
+	c, start, err := s.chooser(ctx, drop)
 	if err != nil {
 		return nil, err
 	}
-	found.Choice, err = c.Rise(rise)
-	return found, err
+	bound := rise
+	for range attempts {
+		found := *start
+		if found.Choice, err = c.Rise(bound); err != nil {
+			return nil, err
+		}
+		if err := s.measure(ctx, &found); err != nil {
+			return nil, err
+		}
+		if best == nil || found.Risen < best.Risen {
+			best = &found
+		}
+		if best.Risen <= rise {
+			break
+		}
+		bound = min(bound/2, bound*.9*rise/found.Risen)
+	}
+	return best, nil
+}
+
+// measure sets Risen.
+func (s *Search) measure(ctx context.Context, f *Found) error {
+	loss, err := s.Rounded(ctx, f)
+	f.Risen = loss - f.Loss
+	return err
 }
 
 // Bytes returns the choice with the least expected loss whose tables take at most the given
@@ -101,7 +133,10 @@ func (s *Search) Bytes(ctx context.Context, bytes int) (best *Found, err error) 
 			return nil, err
 		}
 	}
-	return best, nil
+	if best == nil {
+		return nil, nil
+	}
+	return best, s.measure(ctx, best)
 }
 
 // chooser measures the tables without the first drop entries of the order.
