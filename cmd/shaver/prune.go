@@ -20,6 +20,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/cut"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 )
 
@@ -32,9 +33,6 @@ type pruneOptions struct {
 	outputs           cli.Outputs
 	output            cli.Output
 }
-
-// autoValues is the name of compact.Mixed in --values.
-const autoValues = "auto"
 
 // pruning is what "prune" prints.
 type pruning struct {
@@ -76,7 +74,7 @@ func pruneCommand() *cobra.Command {
 	f.BoolVar(&o.Calibrate, "calibrate", false, "fit a*logit + b to the validation split of --dataset, and fold a and b into the weights")
 	f.BoolVar(&o.tune, "tune", false, "train the kept entries and the head on the training split of --dataset")
 	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate, --tune and --values auto, and for --from with the method frequency")
-	formFlags(c, &o.Form, &o.values, autoValues)
+	formFlags(c, &o.Form, &o.values, sweep.AutoValues)
 	f.Lookup("values").Usage += ", for bits that differ from row to row"
 	f.Float64Var(&o.Rounding, "rounding", cut.DefaultRounding, "with --values auto, `rise` of the loss that rounding the network, and without --bytes also the table, may cause")
 	o.outputs.Flag(c, "a file at --out that was not pruned from this model, or any .onnx file")
@@ -111,7 +109,7 @@ func (o *pruneOptions) check(c *cobra.Command) error {
 	case len(given) != 1:
 		return fault.Usagef("shaver prune needs one of --sparsity, --parameters and --bytes, or --from")
 	}
-	auto := o.values == autoValues
+	auto := o.values == sweep.AutoValues
 	if auto {
 		o.values = string(compact.Float32) // checkForm checks the rest
 	}

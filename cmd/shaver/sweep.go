@@ -65,6 +65,9 @@ func sweepCommand() *cobra.Command {
 			if c.Flags().Changed("sparsities") && len(o.parameters)+len(o.bytes) > 0 {
 				return fault.Usagef("--sparsities, --parameters and --bytes are all budgets: give only one")
 			}
+			if slices.Contains(o.values, sweep.AutoValues) && len(o.bytes) > 0 {
+				return fault.Usagef("--values auto is measured at numbers of entries: expected --sparsities or --parameters, not --bytes")
+			}
 			return o.run(c)
 		},
 	}
@@ -79,9 +82,9 @@ func sweepCommand() *cobra.Command {
 	cli.Files(c, "models", cli.Checkpoints...)
 	flags.Dataset(c, &o.Folders, "dataset `folder`")
 	o.add(c, "a sweep of another model or dataset at --out, and files that shaver did not write")
-	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(compact.EncodingNames(), ", "))
+	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(sweepValues(), ", ")+", for bits that differ from row to row")
 	f.Lookup("values").DefValue = string(compact.Float32)
-	cli.Choices(c, "values", compact.EncodingNames()...)
+	cli.Choices(c, "values", sweepValues()...)
 	f.Int64SliceVar(&o.parameters, "parameters", nil, "`budgets` in parameters to keep, instead of --sparsities")
 	f.Int64SliceVar(&o.bytes, "bytes", nil, "`budgets` in bytes of the compact file, instead of --sparsities")
 	f.Lookup("parameters").DefValue, f.Lookup("bytes").DefValue = "", "" // not "[]"
@@ -215,7 +218,7 @@ func (o *sweepOptions) usage() error {
 	case len(o.Scores) == 0 && o.Select:
 		return fault.Usagef("--select needs --scores, as shaver prune does")
 	case len(o.values) == 0:
-		return fault.Usagef("--values is empty: expected some of %s", strings.Join(compact.EncodingNames(), ", "))
+		return fault.Usagef("--values is empty: expected some of %s", strings.Join(sweepValues(), ", "))
 	case o.Tune && o.Calibrate:
 		return fault.Usagef("--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway")
 	case o.Tune && !slices.Equal(o.values, []string{string(compact.Float32)}):
@@ -228,8 +231,13 @@ func (o *sweepOptions) usage() error {
 	o.Values = nil
 	for _, name := range o.values {
 		v := compact.Encoding(name)
-		if v.Size() == 0 {
-			return fault.Usagef("--values %q: expected some of %s", name, strings.Join(compact.EncodingNames(), ", "))
+		switch {
+		case name == sweep.AutoValues && o.Split == dataset.Val:
+			return fault.Usagef("--values auto chooses the bits on the split %s: --split %s would measure the rows that it uses", dataset.Val, o.Split)
+		case name == sweep.AutoValues:
+			v = compact.Mixed
+		case v.Size() == 0:
+			return fault.Usagef("--values %q: expected some of %s", name, strings.Join(sweepValues(), ", "))
 		}
 		o.Values = append(o.Values, v)
 	}
@@ -297,7 +305,7 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 	if o.Tune {
 		words = append(words, "--tune")
 	}
-	if o.Calibrate || o.Tune || p.Method == sweep.Frequency {
+	if o.Calibrate || o.Tune || p.Method == sweep.Frequency || p.Values == string(compact.Mixed) {
 		words = append(words, "--dataset", sweep.ShellWord(cli.List(o.Folders)))
 	}
 	extension := ".safetensors"
@@ -316,6 +324,9 @@ func (o *sweepOptions) calibrated() bool {
 	ck, err := checkpoint.Read(o.Model)
 	return err == nil && ck.CheckCalibration() == nil
 }
+
+// sweepValues returns the names of encodings that --values takes.
+func sweepValues() []string { return append(compact.EncodingNames(), sweep.AutoValues) }
 
 // sparsities returns budgets that drop portions of the entries.
 func sparsities(portions []float64) ([]mask.Budget, error) {

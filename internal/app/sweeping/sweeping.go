@@ -104,7 +104,7 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	for _, s := range all {
 		document.Sources = append(document.Sources, sweep.NewScoresFile(s, document.Model))
 	}
-	methods, err := o.compared(p, all, b.Dataset)
+	methods, err := o.compared(ctx, p, all, b)
 	if err != nil {
 		return nil, err
 	}
@@ -222,14 +222,19 @@ func lossName(all []*scores.File) string {
 
 // compared returns the methods to compare. sources are the scores of the model and then those of
 // SNIP, if there are any.
-func (o *Input) compared(p *cut.Source, sources []*scores.File, d *dataset.Dataset) (all []sweep.Method, err error) {
+func (o *Input) compared(ctx context.Context, p *cut.Source, sources []*scores.File, b *measure.Bench) (all []sweep.Method, err error) {
 	add := func(m sweep.Method, failed error) {
 		if err == nil {
 			all, err = append(all, m), failed
 		}
 	}
 	for at, values := range o.Values {
-		t := p.Unpruned(d, o.Keep, values)
+		t := p.Unpruned(b.Dataset, o.Keep, values)
+		if values == compact.Mixed {
+			if t.Round, err = p.Round(ctx, o.Folders, b.Loss.Name()); err != nil {
+				return nil, err
+			}
+		}
 		for source, s := range p.Scores {
 			aggregates := o.Aggregates
 			if s.Ranks() && len(aggregates) > 0 {

@@ -73,3 +73,28 @@ func TestSelect(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Tables of mixed values are smaller than those of int8 at the same sparsity, have nearly the loss of
+// float32 values, and make the document one of bytes.
+func TestMixed(t *testing.T) {
+	t.Parallel()
+	o := files(t)("rms")
+	o.Rivals, o.Values, o.Budgets, o.Calibrate = nil, []compact.Encoding{compact.Float32, compact.Int8, compact.Mixed}, mask.Budgets(mask.Sparsity, .9), true
+	d, err := o.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Points) != 3 || !d.InBytes() {
+		t.Fatalf("%+v", d.Points)
+	}
+	whole, fixed, mixed := &d.Points[0], &d.Points[1], &d.Points[2]
+	if mixed.Values != string(compact.Mixed) || mixed.Bits < 1 || mixed.Bits > 16 || *mixed.TableBytes >= *fixed.TableBytes || *mixed.Bytes <= *mixed.TableBytes || *mixed.MemoryBytes <= 0 || mixed.Parameters != whole.Parameters {
+		t.Errorf("%+v after %+v", mixed, fixed)
+	}
+	if mixed.LogLoss == whole.LogLoss || *mixed.CalibratedLogLoss > *whole.CalibratedLogLoss+.005 {
+		t.Errorf("a LogLoss of %v, and %v of float32 values", *mixed.CalibratedLogLoss, *whole.CalibratedLogLoss)
+	}
+	if words := strings.Join(d.Flags(mixed, "rms"), " "); !strings.Contains(words, "--values auto") {
+		t.Errorf("flags %s", words)
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/rate"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 	"shaver/internal/value/shapley"
 )
@@ -55,16 +56,15 @@ type rounded struct {
 // bench measures pruned tables.
 type bench struct {
 	source     *Source
+	baseline   []float32
 	model      *model.Model
 	validation *measure.Bench
 	train      *model.Rows // sample of the training rows
 }
 
-// openBench opens the splits on which the bits are chosen, and reads the sample.
-func (o *Options) openBench(ctx context.Context, s *Source) (*bench, error) {
-	if len(o.Dataset) == 0 {
-		return nil, fault.Usagef("values of type %s are chosen by the loss: expected %s", compact.Mixed, o.name("dataset"))
-	}
+// openBench opens the splits of a dataset on which the bits are chosen by the loss of the given
+// name, and reads the sample. The bench lacks the baseline.
+func openBench(ctx context.Context, s *Source, folders []string, name string) (*bench, error) {
 	m, err := s.Checkpoint.Model()
 	if err != nil {
 		return nil, err
@@ -73,11 +73,10 @@ func (o *Options) openBench(ctx context.Context, s *Source) (*bench, error) {
 		return nil, err
 	}
 	b := &bench{source: s, model: m, train: &model.Rows{}}
-	name := s.Scores[0].Spec.Loss.Name()
-	if b.validation, err = measure.Open(o.Dataset, dataset.Val, name, m); err != nil {
+	if b.validation, err = measure.Open(folders, dataset.Val, name, m); err != nil {
 		return nil, err
 	}
-	train, err := measure.Open(o.Dataset, dataset.Train, name, m)
+	train, err := measure.Open(folders, dataset.Train, name, m)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +109,7 @@ func (b *bench) loss(ctx context.Context, m *model.Model) (float64, loss.Calibra
 
 // measure measures the tables without the given entries.
 func (b *bench) measure(ctx context.Context, dropped []bool) (*rate.Measured, error) {
-	a, baseline := &b.model.Architecture, b.source.Scores[0].Baseline
+	a, baseline := &b.model.Architecture, b.baseline
 	m := b.model.WithEmbedding(mask.Apply(a, b.source.Table, dropped, baseline))
 	found, calibration, err := b.loss(ctx, m)
 	if err != nil {
@@ -138,7 +137,7 @@ func (b *bench) measure(ctx context.Context, dropped []bool) (*rate.Measured, er
 
 // rounded returns the calibrated loss of rounded tables on the validation split.
 func (b *bench) rounded(ctx context.Context, f *rate.Found) (float64, error) {
-	table, err := values(b.source, f)
+	table, _, err := values(b.source, f, b.baseline)
 	if err != nil {
 		return 0, err
 	}
@@ -215,20 +214,22 @@ func (o *Options) round(ctx context.Context, s *Source) (*rounded, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &s.Checkpoint.Architecture
 	if order, err = o.limited(s, order); err != nil {
 		return nil, err
 	}
-	b, err := o.openBench(ctx, s)
+	if len(o.Dataset) == 0 {
+		return nil, fault.Usagef("values of type %s are chosen by the loss: expected %s", compact.Mixed, o.name("dataset"))
+	}
+	b, err := openBench(ctx, s, o.Dataset, s.Scores[0].Spec.Loss.Name())
 	if err != nil {
 		return nil, err
 	}
+	b.baseline = s.Scores[0].Baseline
 	r := &rounded{}
 	if r.types, r.rise, err = b.network(ctx, o.Rounding); err != nil {
 		return nil, err
 	}
-	search := &rate.Search{Architecture: a, Entries: s.Table, Codebook: s.Scores[0].Baseline, Order: order, Most: o.most, Measure: b.measure}
-	search.Rounded = b.rounded
+	search := b.search(order, o.most)
 	if o.Budget.Unit != mask.Bytes {
 		drop, err := o.drop(s, order)
 		if err != nil {
@@ -272,19 +273,57 @@ func (o *Options) fixedBytes(s *Source, types map[string]checkpoint.DType) (int6
 	return size.File - size.Table, err
 }
 
-// values returns the tables that a reader of the file gets.
-func values(s *Source, f *rate.Found) (table []float32, err error) {
+// values returns the tables that a reader of the file gets, in both forms. Dropped entries have the
+// baseline.
+func values(s *Source, f *rate.Found, baseline []float32) (table []float32, t *compact.Table, err error) {
 	a := &s.Checkpoint.Architecture
-	parts, err := compact.EncodeMixed(a, s.Table, f.Dropped, s.Scores[0].Baseline, f.Palette)
+	parts, err := compact.EncodeMixed(a, s.Table, f.Dropped, baseline, f.Palette)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	t, err := compact.New(a, compact.Mixed, parts)
-	if err != nil {
-		return nil, err
+	if t, err = compact.New(a, compact.Mixed, parts); err != nil {
+		return nil, nil, err
 	}
 	t.Rows(func(x []float32, _ []bool) { table = append(table, x...) })
-	return table, nil
+	return table, t, nil
+}
+
+// search returns a search along an order of the entries, of which most may be dropped.
+func (b *bench) search(order []int32, most int) *rate.Search {
+	return &rate.Search{Architecture: &b.model.Architecture, Entries: b.source.Table, Codebook: b.baseline, Order: order, Most: most, Measure: b.measure, Rounded: b.rounded}
+}
+
+// Round returns the function Round of sweep.Unpruned. It rounds tables so that the loss of the given
+// name rises by at most DefaultRounding on the validation split of a dataset. The network is not
+// rounded.
+func (s *Source) Round(ctx context.Context, folders []string, name string) (func(dropped []bool, baseline []float32) (*sweep.Stored, error), error) {
+	opened, err := openBench(ctx, s, folders, name)
+	if err != nil {
+		return nil, err
+	}
+	return func(dropped []bool, baseline []float32) (*sweep.Stored, error) {
+		b := *opened
+		b.baseline = baseline
+		var order, kept []int32
+		for i, gone := range dropped {
+			if gone {
+				order = append(order, int32(i))
+			} else {
+				kept = append(kept, int32(i))
+			}
+		}
+		drop := len(order)
+		found, err := b.search(append(order, kept...), drop).Kept(ctx, drop, DefaultRounding)
+		if err != nil {
+			return nil, err
+		}
+		table, t, err := values(s, found, baseline)
+		if err != nil {
+			return nil, err
+		}
+		size, err := s.Checkpoint.MixedFootprint(dropped, baseline, found.Palette)
+		return &sweep.Stored{Entries: table, Bits: t.MeanBits(), File: size.File, Table: size.Table, Memory: size.Memory}, err
+	}, nil
 }
 
 // scaled returns the palette of tables that are multiplied by a factor above 0.

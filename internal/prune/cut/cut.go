@@ -233,7 +233,7 @@ func (o *Options) take(p *Source, d *sweep.Document) error {
 	}
 	o.Keep, o.seed = mask.Keep{Fields: d.Settings.Protect, Minimum: d.Settings.FieldMinimum}, d.Settings.Seed
 	o.Form.Values = compact.Encoding(chosen.Values)
-	if o.Form.Values.Size() == 0 {
+	if o.Form.Values.Size() == 0 && o.Form.Values != compact.Mixed {
 		return fault.Inputf("the sweep stores values as %q: expected one of %s", chosen.Values, strings.Join(compact.EncodingNames(), ", "))
 	}
 	if o.Form.Values != compact.Float32 && !o.Form.compact(o.Out) {

@@ -68,7 +68,7 @@ func (c *Choice) pruned() (*model.Model, []float32, error) {
 	}
 	var table []float32
 	if c.rounded != nil {
-		table, err = values(s, c.rounded.Found)
+		table, _, err = values(s, c.rounded.Found, s.Scores[0].Baseline)
 	} else {
 		table, err = sweep.Pruned(&m.Architecture, s.Table, c.dropped, s.Scores[0].Baseline, c.options.Form.Values)
 	}

@@ -86,7 +86,11 @@ func (d *Document) decision(t Tolerance) string {
 	if p == nil {
 		return "There is no table " + within + "."
 	}
-	return fmt.Sprintf("The smallest table %s: %s at sparsity %s, %d parameters, %d bytes.", within, d.Label(p), SparsityText(p.Sparsity), p.Parameters, *p.TableBytes)
+	text := fmt.Sprintf("The smallest table %s: %s at sparsity %s, %d parameters, %d bytes", within, d.Label(p), SparsityText(p.Sparsity), p.Parameters, *p.TableBytes)
+	if d.InBytes() {
+		text += fmt.Sprintf(" in a file of %d", *p.Bytes)
+	}
+	return text + "."
 }
 
 // LossName returns the name of the loss that Decide judges, as in a sentence.

@@ -9,6 +9,9 @@ import (
 	"shaver/internal/value/mask"
 )
 
+// AutoValues is the name of compact.Mixed in --values.
+const AutoValues = "auto"
+
 // Flags returns the flags with which shaver prune ranks by the aggregate, keeps entries and
 // stores values as the sweep did at the point p, which ranks by scores. They are words of a
 // POSIX shell. They do not name the budget.
@@ -28,7 +31,11 @@ func (d *Document) Flags(p *Point, aggregate string) []string {
 			words = append(words, "--field-minimum", strconv.FormatFloat(s.FieldMinimum, 'g', -1, 64))
 		}
 	}
-	if p.Values != string(compact.Float32) {
+	switch p.Values {
+	case string(compact.Float32):
+	case string(compact.Mixed):
+		words = append(words, "--values", AutoValues)
+	default:
 		words = append(words, "--values", ShellWord(p.Values))
 	}
 	return words

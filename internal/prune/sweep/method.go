@@ -38,8 +38,18 @@ type Unpruned struct {
 	// of it that stores the table, and of the memory that the table takes when it is served.
 	// It is nil if the model cannot be stored in a compact file.
 	Footprint func(dropped []bool) (file, table, memory int64)
-	Keep      mask.Keep        // entries that no method drops
-	Values    compact.Encoding // number format of kept entries
+	// Round rounds the tables without the given entries, in place of which readers get the
+	// baseline. It is set if Values is compact.Mixed, and Footprint is then not used.
+	Round  func(dropped []bool, baseline []float32) (*Stored, error)
+	Keep   mask.Keep        // entries that no method drops
+	Values compact.Encoding // number format of kept entries
+}
+
+// Stored are tables as a file with compact.Mixed has them.
+type Stored struct {
+	Entries             []float32 // what readers get
+	Bits                int       // mean of the kept entries, rounded up
+	File, Table, Memory int64     // as Footprint returns them
 }
 
 // ByShapley is the name of the method that ranks by Shapley values from any estimator. The
@@ -217,8 +227,14 @@ func (o *ordered) Cut(b mask.Budget) (Point, []float32, error) {
 		return Point{}, nil, err
 	}
 	a, p := o.table.Architecture, o.template
-	table, err := Pruned(a, o.table.Entries, dropped, o.baseline, o.table.Values)
-	if err != nil {
+	var table []float32
+	if o.table.Round != nil {
+		r, err := o.table.Round(dropped, o.baseline)
+		if err != nil {
+			return Point{}, nil, err
+		}
+		table, p.Bits, p.Bytes, p.TableBytes, p.MemoryBytes = r.Entries, r.Bits, &r.File, &r.Table, &r.Memory
+	} else if table, err = Pruned(a, o.table.Entries, dropped, o.baseline, o.table.Values); err != nil {
 		return Point{}, nil, err
 	}
 	drop := 0
@@ -231,7 +247,7 @@ func (o *ordered) Cut(b mask.Budget) (Point, []float32, error) {
 	if b.Unit == mask.Sparsity && !o.columns() {
 		p.Sparsity = b.Amount
 	}
-	if o.table.Footprint != nil {
+	if o.table.Footprint != nil && o.table.Round == nil {
 		file, stored, memory := o.table.Footprint(dropped)
 		p.Bytes, p.TableBytes, p.MemoryBytes = &file, &stored, &memory
 	}
