@@ -258,6 +258,48 @@ func TestExportedLogits(t *testing.T) {
 	}
 }
 
+// A file with rows of different widths and an int8 network has, to the last bit, the logits of the dense
+// model with the same values, which is what evaluate computes.
+func TestSameLogitsOfMixed(t *testing.T) {
+	for _, c := range []*checkpoint.Checkpoint{read(t, "dcn-mix.pth"), readExport(t, "../testdata/onnx/recbole-autoint.dynamo.onnx"), readExport(t, "../testdata/histories/din.onnx")} {
+		a := &c.Architecture
+		types := map[string]checkpoint.DType{}
+		for _, key := range c.Packable() {
+			types[key] = checkpoint.I8
+		}
+		packed, err := c.Pack(types)
+		if err != nil || len(types) == 0 {
+			t.Fatalf("%d packed tensors: %v", len(types), err)
+		}
+		p := &compact.Palette{Quantizers: []compact.Quantizer{{Bits: 2, Origin: -.5, Step: .3}, {Bits: 3, Origin: -1, Step: .25}, {Bits: 8, Origin: -2, Step: .02}, {Bits: 16}, {Bits: 32}}}
+		dropped := mask(a.Parameters(), .7)
+		for _, s := range a.Spans() {
+			for i := range s.Rows {
+				p.Rows = append(p.Rows, uint8((s.Row+i)%5))
+			}
+		}
+		shape := a.Shape()
+		for _, row := range a.PadRows() {
+			p.Rows[row] = 4
+			from, to := shape.Row(row)
+			clear(dropped[from:to])
+		}
+		path := filepath.Join(t.TempDir(), "mixed.safetensors")
+		if _, err := checkpoint.WriteMixed(path, packed, dropped, make([]float32, a.BaselineSize()), p); err != nil {
+			t.Fatal(err)
+		}
+		back, err := checkpoint.Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := back.Embedding()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkLogits(t, path, packed.WithEmbedding(table))
+	}
+}
+
 // The lengths and pads of lists are those of the model, and ids of the wrong number are
 // refused.
 func TestLists(t *testing.T) {
