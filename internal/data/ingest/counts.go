@@ -138,6 +138,10 @@ func (r *rawImport) keepStdin() error {
 	return nil
 }
 
+// measures reports whether the first scan adds up the dense inputs. If the vocabulary makes rows
+// bad, the scan does not know these rows, because the vocabulary is not complete yet.
+func (r *rawImport) measures() bool { return r.layout.dense.unmeasured() && !r.strict }
+
 // count is the first scan. It returns the spills of all files, and whether the folder of
 // the counts must be kept if the import ends early.
 func (r *rawImport) count() (spills []string, kept bool, err error) {
@@ -146,7 +150,7 @@ func (r *rawImport) count() (spills []string, kept bool, err error) {
 	}
 	rec := r.resume()
 	kept = len(rec.Files) > 0
-	measured := !r.layout.dense.unmeasured()
+	measured := !r.measures()
 	if !measured && rec.Dense == nil {
 		rec.Dense = r.layout.dense.newMoments()
 	}
@@ -315,7 +319,7 @@ func (r *rawImport) resume() *record {
 // fits reports whether the import can resume from rec. The identity must be the same, the
 // counted files must be the first of this import and unchanged, and all spills must exist.
 func (r *rawImport) fits(rec *record) bool {
-	if want := len(r.layout.dense.inputs); r.layout.dense.unmeasured() && len(rec.Dense) != want {
+	if want := len(r.layout.dense.inputs); r.measures() && len(rec.Dense) != want {
 		return false
 	}
 	if rec.Import != r.identity() || len(rec.Files) > len(r.paths) {

@@ -3,6 +3,7 @@ package ingest
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/dense"
 )
 
 // mapperCase is one way in which a mapper numbers the values of two fields.
@@ -204,4 +206,44 @@ func TestNoIDForUnseen(t *testing.T) {
 
 	_, err = ReadVocabulary(table, DefaultMemory, "none")
 	wantUsage(t, err, "the id of unseen values can be chosen only for a mapper in a file")
+}
+
+// A row that is skipped because of an unseen value does not count for the statistics of the
+// dense inputs, also if the vocabulary grows.
+func TestSkippedRowsAreNotMeasured(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "m.csv")
+	if err := os.WriteFile(path, []byte("field,value,id\na,x,0\na,y,1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text := "label,a,price,dwell\n1,x,1,2\n0,unseen,1e9,1e9\n0,y,3,\n1,twice,5,6\n1,twice,5,6\n"
+	config := RawConfig{
+		Files: []string{write(t, text)}, Split: "1:0:0", OnBadRow: Skip, Out: filepath.Join(dir, "one"),
+		Format: Format{Dense: Dense{Columns: []DenseColumn{{Name: "price", Input: dense.Input{Rule: dense.ZScore}}, {Name: "dwell"}}, Missing: MissingMean}},
+	}
+	for _, c := range []struct {
+		from                     string
+		grow                     bool
+		rows                     int64
+		mean, deviation, missing float64
+	}{
+		{path, false, 2, 2, 1, 2},
+		{config.Out, true, 4, 3.5, math.Sqrt(2.75), 14. / 3},
+	} {
+		var err error
+		if config.Vocabulary, err = ReadVocabulary(c.from, DefaultMemory, map[bool]string{false: "none"}[c.grow]); err != nil {
+			t.Fatal(err)
+		}
+		if config.Grow = c.grow; c.grow {
+			config.MinCount, config.Out = 2, filepath.Join(dir, "two")
+		}
+		if _, err := ImportRaw(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		d := open(t, config.Out)
+		price, dwell := d.Dense[0], d.Dense[1]
+		if rows := d.Rows("train"); rows != c.rows || *price.Mean != c.mean || math.Abs(*price.Deviation-c.deviation) > 1e-12 || *dwell.Missing != c.missing {
+			t.Errorf("grow %t: %d rows, mean %v, deviation %v, missing %v; want %+v", c.grow, d.Rows("train"), *price.Mean, *price.Deviation, *dwell.Missing, c)
+		}
+	}
 }

@@ -104,6 +104,7 @@ type rawImport struct {
 	*scans
 	config  RawConfig // Vocabulary is nil once a grown vocabulary has replaced it
 	mapped  bool      // there is an earlier vocabulary
+	strict  bool      // a field of the earlier vocabulary has no id for unseen values, so that rows with them are bad
 	held    int64     // memory of the vocabulary while values are counted, bytes
 	ratio   *ratio    // nil if each file belongs to a split
 	splits  []string  // the splits that exist, in the manifest's order
@@ -214,17 +215,19 @@ func (r *rawImport) withVocabulary(b *builder) (*Summary, error) {
 	if want := r.config.Sizes; want != nil && len(want) != len(r.layout.fields) {
 		return nil, r.otherFields()
 	}
-	if r.layout.dense.unmeasured() {
-		if err := r.measure(); err != nil {
-			return nil, err
-		}
-	}
 	fields, err := r.config.Vocabulary.Choose(r.owners(), r.config.Sizes)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.checkSizes(fields); err != nil {
 		return nil, err
+	}
+	r.strict = withoutUnseen(fields)
+	if r.layout.dense.unmeasured() {
+		r.total += r.total
+		if err := r.measure(fields); err != nil {
+			return nil, err
+		}
 	}
 	m := dataset.Manifest{IDs: dataset.RawStrings}
 	_, err = b.writeVocabulary(r.ctx, &m, r.layout.fields, r.workers, func(j int, visit func([]byte, bool) error) error { return fields[j].Each(visit) })
@@ -234,24 +237,39 @@ func (r *rawImport) withVocabulary(b *builder) (*Summary, error) {
 	return r.encode(b, &m, fields)
 }
 
-// measure scans the files to compute the statistics of the dense inputs in train. An
-// import without a vocabulary computes them when it counts values.
-func (r *rawImport) measure() error {
-	if slices.Contains(r.paths, Stdin) {
+// withoutUnseen reports whether one of the fields has no id for unseen values.
+func withoutUnseen(fields []*vocabulary.Field) bool {
+	return slices.ContainsFunc(fields, func(f *vocabulary.Field) bool { return f.OOV() < 0 })
+}
+
+// measure scans the files to compute the statistics of the dense inputs in train. A row with an
+// unseen value whose field has no id for it is bad, and does not count. An
+// import that counts values needs this scan only if the vocabulary makes rows bad.
+func (r *rawImport) measure(fields []*vocabulary.Field) error {
+	if slices.Contains(r.paths, Stdin) && r.spool == "" {
 		return fault.Setting(fault.Usagef("the mean of a column needs another scan, but standard input can be read only once: give the mean and the deviation, or a vocabulary that has them"),
 			DenseSetting, DenseMissingSetting)
 	}
-	r.total += r.total
 	r.scans.begin()
 	plan, train := r.layout.dense, int64(0)
 	parsers, moments := make([]*blockParser, r.workers), make([][]dense.Moments, r.workers)
+	lookups, ids := make([]*vocabulary.Lookup, r.workers), make([][][]int32, r.workers)
 	for i := range parsers {
 		parsers[i], moments[i] = r.newBlockParser(), plan.newMoments()
+		lookups[i], ids[i] = vocabulary.NewLookup(fields, r.otherSpelling()), make([][]int32, len(fields))
 	}
 	work := func(worker int, b *block) error {
 		p := parsers[worker]
-		return p.parse(b, func(row uint64, _ float32, _ [][]byte) error {
+		return p.parse(b, func(row uint64, _ float32, values [][]byte) error {
 			if r.split(b, row) == 0 {
+				if r.strict {
+					for j := range ids[worker] {
+						ids[worker][j] = ids[worker][j][:0]
+					}
+					if err := r.appendIDs(lookups[worker], ids[worker], values, p.parser.lists); err != nil {
+						return err
+					}
+				}
 				b.train++
 				addMoments(moments[worker], p.parser.numbers)
 			}
@@ -338,6 +356,12 @@ func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
 	if err := r.checkSizes(fields); err != nil {
 		return nil, err
 	}
+	if r.strict && r.layout.dense.unmeasured() {
+		r.total += r.total / 2
+		if err := r.measure(fields); err != nil {
+			return nil, err
+		}
+	}
 	return r.encode(b, &m, fields)
 }
 
@@ -368,6 +392,7 @@ func (r *rawImport) earlier() ([]*vocabulary.Field, error) {
 	for _, f := range fields {
 		r.held += f.Bytes()
 	}
+	r.strict = withoutUnseen(fields)
 	if r.held > r.config.Memory/2 {
 		return nil, fault.Setting(fault.Usagef("the vocabulary needs %d MiB of memory, but the limit is %d MiB: raise the limit to at least twice the memory of the vocabulary", r.held>>20, r.config.Memory>>20),
 			MemorySetting)
@@ -424,6 +449,23 @@ func (r *rawImport) otherFields() error {
 	return fault.Inputf("the rows have %d fields, but the model has %d", len(r.layout.fields), len(r.config.Sizes))
 }
 
+// appendIDs appends the ids of a row to ids, [fields]. It appends nothing and returns a badRow if a
+// value is unseen and its field has no id for unseen values.
+func (r *rawImport) appendIDs(lookup *vocabulary.Lookup, ids [][]int32, values [][]byte, lists [][][]byte) error {
+	j, value := -1, []byte(nil)
+	if r.layout.plain() {
+		if j = lookup.Append(ids, values); j >= 0 {
+			value = values[j]
+		}
+	} else {
+		j, value = r.layout.appendIDs(lookup, ids, values, lists)
+	}
+	if j < 0 {
+		return nil
+	}
+	return badRow{fmt.Errorf("field %d (%s): the value %q is not in the vocabulary, which has no id for such values", j, r.layout.fields[j], value[:min(len(value), 100)])}
+}
+
 // encode is the last scan. It writes the encoded rows to out.
 func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabulary.Field) (*Summary, error) {
 	sizes := make([]int, len(fields))
@@ -467,16 +509,8 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 			if err := dense.standardise(numbers); err != nil {
 				return err
 			}
-			j, value := -1, []byte(nil)
-			if r.layout.plain() {
-				if j = lookups[worker].Append(rows.ids, values); j >= 0 {
-					value = values[j]
-				}
-			} else {
-				j, value = r.layout.appendIDs(lookups[worker], rows.ids, values, parser.lists)
-			}
-			if j >= 0 {
-				return badRow{fmt.Errorf("field %d (%s): the value %q is not in the vocabulary, which has no id for such values", j, r.layout.fields[j], value[:min(len(value), 100)])}
+			if err := r.appendIDs(lookups[worker], rows.ids, values, parser.lists); err != nil {
+				return err
 			}
 			for j, lost := range parser.cut {
 				if lost {
