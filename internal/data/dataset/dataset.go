@@ -202,7 +202,40 @@ func (d *Dataset) checkFields(a *model.Architecture) error {
 	if m := len(d.Manifest.Fields); m != len(a.FieldDims) {
 		return fault.Inputf("the dataset has %d fields and the model %d", m, len(a.FieldDims))
 	}
-	return d.checkLists(a)
+	if err := d.checkLists(a); err != nil {
+		return err
+	}
+	return d.checkShared(a)
+}
+
+// checkShared returns bad input if the model reads two fields from the same rows of a table, but an
+// id stands for different values in these fields.
+func (d *Dataset) checkShared(a *model.Architecture) error {
+	p := d.newest()
+	for i, l := range a.LookUps {
+		for _, o := range a.LookUps[:i] {
+			if l.Table != o.Table || l.Offset != o.Offset || p.Vocabulary == nil || p.Vocabulary[l.Field].SHA256 == p.Vocabulary[o.Field].SHA256 {
+				continue
+			}
+			values, err := d.Vocabulary(l.Field)
+			if err != nil {
+				return err
+			}
+			others, err := d.Vocabulary(o.Field)
+			if err != nil {
+				return err
+			}
+			for id := range min(len(values), len(others)) {
+				if values[id] == others[id] || values[id] == "" || others[id] == "" {
+					continue
+				}
+				f, g := p.Fields[o.Field].Name, p.Fields[l.Field].Name
+				return fault.Inputf("the model reads the fields %s and %s from one table, but in the dataset %s the id %d stands for %.100q in one and %.100q in the other: import the rows with --share %s=%s",
+					f, g, p.name(), id, others[id], values[id], g, f)
+			}
+		}
+	}
+	return nil
 }
 
 // checkLists returns bad input unless the lists of d have the lengths and the pad ids of the

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
@@ -124,4 +125,35 @@ func TestCheckKnownLastID(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantInput(t, open(t, config.Out).CheckKnown(k), "field 0 (a): the dataset")
+}
+
+// Fields that a model reads from one table must have one vocabulary, as far as both have values.
+func TestSharedTableNeedsSharedValues(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "day")
+	config := ingest.RawConfig{Files: []string{write(t, "label,item,seen\n0,u,u\n1,v,v\n")}, Split: "1:0:0", MinCount: 1, Out: dir}
+	if _, err := ingest.ImportRaw(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		rows []string
+		want string
+	}{
+		{[]string{"0,u,v"}, ""},
+		{[]string{"0,new,v"}, ""}, // an id that only one field has
+		{[]string{"0,new,other"}, `the id 3 stands for "new" in one and "other" in the other: import the rows with --share seen=item`},
+	} {
+		d := rawDataset(t, "label,item,seen", dir, c.rows...)
+		a := &model.Architecture{
+			Kind: model.Graph, FieldDims: d.FieldDims(), Tables: []model.Table{{Rows: d.FieldDims()[0], Dim: 2}},
+			LookUps: []model.LookUp{{Field: 0}, {Field: 1}},
+		}
+		err := d.CheckModel(a)
+		if c.want == "" && err != nil || c.want != "" && (!fault.IsInput(err) || !strings.HasSuffix(err.Error(), c.want)) {
+			t.Errorf("%q: %v, expected %q", c.rows, err, c.want)
+		}
+		a.LookUps[1].Table = 1
+		if err := d.CheckModel(a); err != nil {
+			t.Errorf("%q with two tables: %v", c.rows, err)
+		}
+	}
 }

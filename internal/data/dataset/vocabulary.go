@@ -56,7 +56,7 @@ func (d *Dataset) Mapper() (*vocabulary.Mapper, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.Fields = append(m.Fields, field)
+		m.Fields, m.SHA256 = append(m.Fields, field), append(m.SHA256, f.SHA256)
 	}
 	return m, nil
 }

@@ -337,6 +337,9 @@ func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.checkDiverged(&m, earlier); err != nil {
+		return nil, err
+	}
 	if err := r.checkMemory(&m, counts); err != nil {
 		return nil, err
 	}
@@ -403,6 +406,32 @@ func (r *rawImport) earlier() ([]*vocabulary.Field, error) {
 // otherSpelling reports whether a whole number has the id of its other spelling if the
 // vocabulary has only that, see vocabulary.NewLookup.
 func (r *rawImport) otherSpelling() bool { return r.mapped && r.config.Format.columns == nil }
+
+// fewIDs is a number of ids up to which two fields may have the same values by chance.
+const fewIDs = 8
+
+// checkDiverged returns an error if two fields had one vocabulary before it grew, and have
+// different ones now. A model may read both from one table, where a new id would stand for two
+// values.
+func (r *rawImport) checkDiverged(m *dataset.Manifest, earlier []*vocabulary.Field) error {
+	if earlier == nil {
+		return nil
+	}
+	before := make([]string, len(earlier)) // SHA-256
+	for j, name := range r.owners() {
+		before[j] = r.config.Vocabulary.SHA256[slices.Index(r.config.Vocabulary.Names, name)]
+		for i := range j {
+			if before[i] == before[j] && m.Vocabulary[i].SHA256 != m.Vocabulary[j].SHA256 && earlier[j].Size() > fewIDs {
+				a, b := r.layout.fields[i], r.layout.fields[j]
+				if r.layout.lists != nil && r.layout.lists[i].length > 0 {
+					a, b = b, a
+				}
+				return fault.Setting(fault.Inputf("the fields %s and %s have the same ids in the earlier dataset, but each would give its new values ids of its own: let %s share the values of %s, as in %s=%s", a, b, b, a, b, a), ShareSetting)
+			}
+		}
+	}
+	return nil
+}
 
 // checkMemory returns an error if the vocabulary needs more memory than the limit. counts
 // is the number of values of each field.

@@ -190,3 +190,37 @@ func TestRawListsThatAreWrong(t *testing.T) {
 		}
 	}
 }
+
+// Fields that had one vocabulary must not get different values for an id when they grow apart.
+func TestSharedVocabularyStaysShared(t *testing.T) {
+	dir := t.TempDir()
+	config := RawConfig{Split: "1:0:0", MinCount: 1, Out: filepath.Join(dir, "one"), Format: Format{Label: "label"}, Lists: Lists{Columns: []ListColumn{{Name: "history", Length: 2}}}}
+	text := "label,item,history\n"
+	for i := range 12 {
+		text += fmt.Sprintf("%d,i%d,\n", i%2, i)
+	}
+	config.Files, config.Share = []string{write(t, text)}, []Sharing{{"history", "item"}}
+	if _, err := ImportRaw(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	import2 := func(rows string, share []Sharing) error {
+		var err error
+		if config.Vocabulary, err = ReadVocabulary(filepath.Join(dir, "one"), DefaultMemory, ""); err != nil {
+			t.Fatal(err)
+		}
+		config.Files, config.Grow, config.Share, config.Out = []string{write(t, "label,item,history\n"+rows)}, true, share, filepath.Join(t.TempDir(), "two")
+		_, err = ImportRaw(t.Context(), config)
+		return err
+	}
+	if err := import2("1,i1,i2|i3\n", nil); err != nil {
+		t.Errorf("without new values: %v", err)
+	}
+	if err := import2("1,a,b\n", config.Share); err == nil {
+		t.Error("the second day was imported without sharing")
+	} else if wantInput(t, err, "let history share the values of item, as in history=item"); !slices.Contains(fault.Settings(err), ShareSetting) {
+		t.Errorf("the error does not name the setting: %v", err)
+	}
+	if err := import2("1,a,b\n", []Sharing{{"history", "item"}}); err != nil {
+		t.Errorf("with sharing: %v", err)
+	}
+}

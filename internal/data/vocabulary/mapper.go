@@ -21,6 +21,7 @@ import (
 type Mapper struct {
 	Names  []string // names of the fields
 	Fields []*Field // if the mapper is from a file, Choose sets their sizes
+	SHA256 []string // of the fields' vocabulary files; nil if the mapper is from a file
 	path   string   // path of the file; "" for a dataset's vocabulary
 	oov    oov      // id of unseen values; only for a file
 	left   int64    // memory left for the values in bytes
