@@ -141,6 +141,11 @@ func (o *Options) checkMemory(a *model.Architecture, rows, most int64) error {
 
 // open opens the dataset for the model ck, which may be nil, and checks what training needs.
 func (o *Options) open(ck *checkpoint.Checkpoint) (*dataset.Dataset, error) {
+	if ck != nil {
+		if err := ck.CheckTrainable(); err != nil {
+			return nil, err
+		}
+	}
 	d, err := dataset.OpenAll(o.Folders)
 	if err != nil {
 		return nil, err
@@ -174,6 +179,11 @@ func (o *Options) Fresh(a *model.Architecture, norm bool, initial string) (*Cour
 	d, err := o.open(nil)
 	if err != nil {
 		return nil, err
+	}
+	for j, f := range d.Manifest.Fields {
+		if f.Length > 0 {
+			return nil, fault.Inputf("field %d (%s) of dataset %s is a list, and no model that shaver trains reads lists: import the rows without it", j, f.Name, strings.Join(o.Folders, ", "))
+		}
 	}
 	a.FieldDims = d.FieldDims()
 	if err := a.Validate(); err != nil {

@@ -44,10 +44,16 @@ func (c *Checkpoint) Parameters() (*model.Parameters, error) {
 	return p.Clone(), nil
 }
 
+// CheckTrainable returns an error if training cannot change the model.
+func (c *Checkpoint) CheckTrainable() error {
+	_, err := c.trainable()
+	return err
+}
+
 // trainable returns the roles of the tensors of a model that training can change.
 func (c *Checkpoint) trainable() (*family.Roles, error) {
 	if c.Architecture.Kind == model.Graph || c.origin != nil {
-		return nil, c.inputf("an .onnx file and the graph of one cannot be trained, expected a .pth or safetensors file")
+		return nil, c.inputf("the model comes from an .onnx file, whose graph cannot be trained: train it in its framework, or a new model with shaver train")
 	}
 	l, err := c.state().Roles()
 	if err != nil {
@@ -58,7 +64,7 @@ func (c *Checkpoint) trainable() (*family.Roles, error) {
 		plain = plain && !keys.Stacked && (keys.Weight == "" || keys.Bias != "")
 	}
 	if !plain {
-		return nil, c.inputf("a %s from %s cannot be trained, because its first-order weights or its layers are stored in another way than ours", l.Kind, c.Family)
+		return nil, c.inputf("a %s from %s cannot be trained, because its first-order weights or its layers are stored in another way than ours: train it there (shaver model convert --dense writes its state dict), or a new model with shaver train", l.Kind, c.Family)
 	}
 	return l, nil
 }

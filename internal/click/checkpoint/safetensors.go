@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"shaver/internal/base/fault"
@@ -44,6 +45,9 @@ func headerLength(name string, head []byte, size int64) (uint64, error) {
 	}
 	if head[0] == opProto && head[1] >= 2 && head[1] <= 5 {
 		return 0, fault.Inputf("%s is a pickle outside a zip file, as torch.save wrote before 1.6: load it and save it again with a current torch", name)
+	}
+	if strings.HasSuffix(name, ".index.json") {
+		return 0, fault.Inputf("%s is the index of a checkpoint in several files, expected one: join them, as in save_file(load_file(A) | load_file(B), \"model.safetensors\") with safetensors.torch", name)
 	}
 	return 0, fault.Inputf("%s is neither a .pth nor a whole safetensors file: its header would have %d bytes, but only %d follow", name, length, size-8)
 }

@@ -29,6 +29,7 @@ type Options struct {
 	Keep      mask.Keep
 	Form      Form
 	Calibrate bool
+	Tune      bool // whether the pruned model will be trained
 	// Rounding is by how much the loss may rise because values are rounded, in nat, if Form.Values is
 	// compact.Mixed. It bounds the rise by the network, and unless the budget is in bytes also that by the tables.
 	Rounding float64
@@ -92,6 +93,11 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 	}
 	if o.Calibrate && checkpoint.NamedONNX(o.Out) {
 		if err := s.Checkpoint.CheckCalibration(); err != nil {
+			return nil, err
+		}
+	}
+	if o.Tune {
+		if err := s.Checkpoint.CheckTrainable(); err != nil {
 			return nil, err
 		}
 	}
