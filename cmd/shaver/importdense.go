@@ -28,6 +28,8 @@ type denseOptions struct {
 func (o *denseOptions) flags(c *cobra.Command) {
 	c.Flags().StringSliceVar(&o.columns, "dense", nil, "`columns` of numbers that become dense inputs, each NAME, NAME=INPUT or either of these with :RULE, as described above (default those of the dataset in --vocabulary, or none)")
 	o.missingFlag(c)
+	missing := c.Flags().Lookup("dense-missing")
+	missing.Usage = strings.Replace(missing.Usage, ", or mean", ", NAME=NUMBER for each column, or mean", 1)
 	cli.Group(c, rowFlags, "dense", "dense-missing")
 }
 
@@ -63,7 +65,28 @@ func (o *denseOptions) set() (d ingest.Dense, err error) {
 		}
 		d.Columns = append(d.Columns, c)
 	}
-	return d, nil
+	return d, o.setMissing(&d)
+}
+
+// setMissing sets the numbers that replace missing ones if each column has its own.
+func (o *denseOptions) setMissing(d *ingest.Dense) error {
+	if !strings.Contains(o.missing, "=") {
+		return nil
+	}
+	d.Missing = ""
+	for _, text := range strings.Split(o.missing, ",") {
+		name, number, ok := cutLast(text)
+		x, err := strconv.ParseFloat(number, 64)
+		if !ok || err != nil {
+			return fault.Usagef("--dense-missing %s: expected NAME=NUMBER", text)
+		}
+		at := slices.IndexFunc(d.Columns, func(c ingest.DenseColumn) bool { return c.Name == name })
+		if at < 0 {
+			return fault.Usagef("--dense-missing %s: --dense does not name %s", text, name)
+		}
+		d.Columns[at].Input.Missing = &x
+	}
+	return nil
 }
 
 // adopt completes the dense inputs of an import with those of the dataset whose
@@ -89,7 +112,7 @@ func adopt(into *ingest.Dense, d *dataset.Dataset, all bool) error {
 		if !c.Input.Measured() {
 			c.Input.Mean, c.Input.Deviation = earlier.Mean, earlier.Deviation
 		}
-		if into.Missing == "" {
+		if into.Missing == "" && c.Input.Missing == nil {
 			c.Input.Missing = earlier.Missing
 		}
 	}

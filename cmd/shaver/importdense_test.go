@@ -39,6 +39,19 @@ func TestDenseRuleOfEarlierDataset(t *testing.T) {
 			t.Errorf("--dense %s: the input is %+v, expected the rule and statistics of the dataset", text, in)
 		}
 	}
+	// A column may have a number of its own for missing ones, which is not that of the dataset.
+	one := 1.
+	d.Dense[0].Missing = &one
+	for text, want := range map[string]float64{"": 1, "age=-3,other=0": -3} {
+		o := denseOptions{columns: []string{"age=x[0]", "other"}, missing: text}
+		got, err := o.set()
+		if err == nil {
+			err = adopt(&got, d, true)
+		}
+		if err != nil || got.Missing != "" || *got.Columns[0].Input.Missing != want || text != "" && *got.Columns[1].Input.Missing != 0 {
+			t.Errorf("--dense-missing %q: %+v, %v, expected %v for age", text, got, err, want)
+		}
+	}
 	if _, err := (&denseOptions{columns: []string{"age:"}}).set(); err == nil {
 		t.Error("--dense age: with an empty rule is accepted")
 	}

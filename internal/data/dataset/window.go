@@ -158,7 +158,7 @@ func (p *part) precedes(newest *part) error {
 			return differ("dense input %d is %q, expected %q", i, in.Name, newest.Dense[i].Name)
 		}
 		if own, want := in.Standard(), newest.Dense[i].Standard(); own != want {
-			return differ("dense input %d (%s) has the rule %s, expected %s: import the day with --vocabulary, so that it gets the statistics of an earlier day", i, in.Name, own, want)
+			return differ("dense input %d (%s) has the rule %s, expected %s: import the day with --vocabulary and without --dense-missing, so that it gets the statistics of an earlier day", i, in.Name, own, want)
 		}
 	}
 	if own, want := p.Vocabulary != nil, newest.Vocabulary != nil; own != want {

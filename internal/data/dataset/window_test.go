@@ -208,7 +208,7 @@ func TestJoinRefuses(t *testing.T) {
 		{[]string{base, base}, 0, "the same dataset"},
 		{[]string{day(t, 30, []int{6, 5}, 2, "1:0:0", dense.None), base}, 0, "field 0 (a) has 6 features, expected at most 4"},
 		{[]string{day(t, 30, []int{4, 5}, 2, "1:0:0", dense.Log1p), base}, 0, "dense input 0 (x) has the rule log1p, expected none"},
-		{[]string{day(t, 30, []int{4, 5}, 2, "1:0:0", dense.ZScore), day(t, 30, []int{4, 5}, 3, "1:0:0", dense.ZScore)}, 0, "the statistics of an earlier day"},
+		{[]string{day(t, 30, []int{4, 5}, 2, "1:0:0", dense.ZScore), day(t, 30, []int{4, 5}, 3, "1:0:0", dense.ZScore)}, 0, "import the day with --vocabulary and without --dense-missing, so that it gets the statistics of an earlier day"},
 		{[]string{few, base}, 0, "it has 0 dense inputs, expected 1"},
 		{[]string{ab, few}, 0, `it has the fields ["a"], expected ["a" "b"]`},
 		{[]string{ab, ba}, 0, "the id 0 of field 0 (a) has another value in each of them"},

@@ -116,13 +116,16 @@ func (f Format) layout(names []string) (*layout, error) {
 	l := &layout{Format: f, names: names}
 	var err error
 	if l.at, err = column(names, f.label(), " for the label"); err != nil {
-		return nil, err
+		return nil, fault.Setting(err, LabelSetting)
 	}
 	if l.dense, err = f.Dense.plan(); err != nil {
 		return nil, err
 	}
-	for _, name := range l.dense.columns {
+	for i, name := range l.dense.columns {
 		at, err := column(names, name, " for a dense input")
+		if err != nil && name == l.dense.inputs[i].Name && !slices.Contains(names, name) {
+			err = fmt.Errorf("%w; NAME=%s makes the dense input of column NAME", err, name)
+		}
 		if err != nil {
 			return nil, fault.Setting(err, DenseSetting)
 		}

@@ -462,7 +462,11 @@ func (r *rawImport) checkSizes(fields []*vocabulary.Field) error {
 		if f.OOV() == f.Size()-1 && f.Reserved() == 0 {
 			values = fmt.Sprintf("%d values, hence ", f.Size()-1)
 		}
-		return fault.Inputf("field %d (%s) has %s%d features, but the model has %d", j, r.layout.fields[j], values, sizes[j], want[j])
+		err := fault.Inputf("field %d (%s) has %s%d features, but the model has %d", j, r.layout.fields[j], values, sizes[j], want[j])
+		if !r.mapped {
+			err = fault.Setting(fmt.Errorf("%w: these ids are new, expected the vocabulary of the training", err), VocabularySetting)
+		}
+		return err
 	}
 	if want != nil && len(want) != len(fields) {
 		return r.otherFields()

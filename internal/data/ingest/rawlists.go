@@ -120,7 +120,7 @@ func (l *rawLists) split(j int, cell []byte, whole bool, values [][]byte) (_ [][
 	if len(cell) > 0 {
 		n := bytes.Count(cell, []byte{l.separator}) + 1
 		if cut = n > form.length; cut && l.long != LongFirst && l.long != LongLast {
-			return nil, false, fmt.Errorf("%d values, expected at most %d", n, form.length)
+			return nil, false, fault.Setting(fmt.Errorf("%d values, expected at most %d", n, form.length), LongSetting)
 		}
 		skip := 0
 		if l.long == LongLast {

@@ -48,6 +48,9 @@ const (
 	ListSeparatorSetting = "list separator"         // Separator of Lists
 	PadSetting           = "pad"                    // Pad of the columns of Lists
 	ShareSetting         = "share"                  // RawConfig.Share
+	LongSetting          = "long lists"             // Long of Lists
+	LabelSetting         = "label"                  // Format.Label
+	VocabularySetting    = "vocabulary"             // RawConfig.Vocabulary
 	UnseenSetting        = vocabulary.UnseenSetting // parameter oov of ReadVocabulary
 )
 
@@ -170,7 +173,10 @@ func parseRatio(text string, seed uint64) (*ratio, error) {
 	r := &ratio{Division: dataset.Division{Ratio: text, Seed: seed}}
 	for k, part := range parts {
 		n, err := strconv.ParseUint(part, 10, 32)
-		if err != nil || len(parts) != 3 || k == 0 && n == 0 {
+		if err == nil && len(parts) == 3 && k == 0 && n == 0 {
+			return nil, fault.Setting(fault.Usagef("split is %q: the part of train must be above 0", text), SplitSetting)
+		}
+		if err != nil || len(parts) != 3 {
 			return nil, fault.Setting(fault.Usagef("split is %q, expected train:val:test in whole numbers, such as 8:1:1", text), SplitSetting)
 		}
 		r.parts[k] = n
