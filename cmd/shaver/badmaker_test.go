@@ -223,6 +223,9 @@ func (b *badMaker) good() {
 	b.write("raw.csv", raw.Bytes())
 	b.write("many.csv", many.Bytes())
 	b.shaver("dataset", "import", "csv", "--raw", "raw.csv", "--split", "2:1:1", "--out", "raw")
+	b.write("shared.csv", []byte("label,item,items\n1,a,b|c\n0,d,e|f\n1,g,h|i\n0,j,\n"))
+	b.write("lists.csv", []byte("label,item,items\n1,new,b|other\n0,a,b\n"))
+	b.shaver("dataset", "import", "csv", "--raw", "shared.csv", "--list", "items=2", "--share", "items=item", "--min-count", "1", "--split", "1:0:0", "--out", "lists")
 	b.write("ratings.csv", []byte("rating,f0,f1,f2\n3.5,0,1,2\n1,2,3,0\n-2e3,1,0,1\n"))
 	b.shaver("dataset", "import", "csv", "--train", "ratings.csv", "--labels", "numbers", "--model", "fm.pth", "--out", "ratings")
 	b.shaver("dataset", "import", "csv", "--train", "many.csv", "--model", "fm.pth", "--out", "many")
@@ -241,6 +244,7 @@ func (b *badMaker) models() {
 	fm, deepfm, dense := b.read("fm.pth"), b.read("deepfm.pth"), b.read("dense.safetensors")
 	b.write("empty", nil)
 	b.write("text.txt", []byte("hello\n"))
+	b.write("m.safetensors.index.json", []byte(`{"metadata": {}, "weight_map": {"a": "m-1-of-2.safetensors", "b": "m-2-of-2.safetensors"}}`))
 	b.write("stranger.safetensors", b.replaced(b.read("known.safetensors"), `\"name\":\"f1\"`, `\"name\":\"f0\"`))
 	b.write("half.pth", fm[:len(fm)/2])
 	b.write("cut.pth", deepfm[:len(deepfm)-1])
@@ -284,6 +288,7 @@ func (b *badMaker) families() {
 		{"deepctr-torch-deepfm.h5", "deepctr.h5", ""},
 		{"deepctr-torch-deepfm.h5", "wrong.h5", `{"kind": "dcnv2", "activation": "relu"}`},
 		{"deepctr-torch-deepfm.h5", "sizes.h5", `{"kind": "deepfm", "activation": "relu", "field_dims": [7, 11, 5, 4, 4]}`},
+		{"deepctr-torch-deepfm.h5", "whole.h5", `{"kind": "deepfm", "activation": "relu"}`},
 		{"deepctr-torch-deepfm-dense.h5", "dense.h5", `{"kind": "deepfm", "activation": "relu"}`},
 		{"deepctr-torch-fm.h5", "deepctr-fm.h5", ""},
 		{"recbole-deepfm.pth", "recbole.pth", ""},

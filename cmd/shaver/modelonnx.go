@@ -62,6 +62,9 @@ func onnxTable(w io.Writer, f *inspect.ONNXFacts) {
 	if f.NotUnderstood == "" || len(f.Fields) > 0 {
 		understoodTable(w, f)
 	}
+	if f.Digest != "" {
+		fmt.Fprintf(w, "vocabulary\t%s\n", vocabularyText(f.Vocabulary))
+	}
 	if len(f.Hidden) > 0 {
 		fmt.Fprintf(w, "hidden layers\t%v\n", f.Hidden)
 	}

@@ -29,7 +29,6 @@ type pruneOptions struct {
 	sparsity          float64
 	parameters, bytes int64
 	values            string
-	tune              bool
 	outputs           cli.Outputs
 	output            cli.Output
 }
@@ -72,7 +71,7 @@ func pruneCommand() *cobra.Command {
 	flags.Keep(c, &o.Keep)
 	previousFlags(c, &o.Options)
 	f.BoolVar(&o.Calibrate, "calibrate", false, "fit a*logit + b to the validation split of --dataset, and fold a and b into the weights")
-	f.BoolVar(&o.tune, "tune", false, "train the kept entries and the head on the training split of --dataset")
+	f.BoolVar(&o.Tune, "tune", false, "train the kept entries and the head on the training split of --dataset")
 	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate, --tune and --values auto, and for --from with the method frequency")
 	formFlags(c, &o.Form, &o.values, sweep.AutoValues)
 	f.Lookup("values").Usage += ", for bits that differ from row to row"
@@ -106,7 +105,9 @@ func (o *pruneOptions) check(c *cobra.Command) error {
 		if len(given) > 1 {
 			return fault.Usagef("--sparsity and --parameters both name a budget of --from: give only one")
 		}
-	case len(given) != 1:
+	case len(given) > 1:
+		return fault.Usagef("--sparsity, --parameters and --bytes are one budget: give only one of them")
+	case len(given) == 0:
 		return fault.Usagef("shaver prune needs one of --sparsity, --parameters and --bytes, or --from")
 	}
 	auto := o.values == sweep.AutoValues
@@ -124,7 +125,7 @@ func (o *pruneOptions) check(c *cobra.Command) error {
 		return fault.Usagef("--values auto chooses the bits by the loss on the rows of --dataset: give it")
 	case auto && o.Previous != "":
 		return fault.Usagef("--values auto and --previous exclude each other: the number of kept entries depends on the bits")
-	case auto && o.tune:
+	case auto && o.Tune:
 		return fault.Usagef("--values auto and --tune exclude each other: training changes the values after their rounding")
 	case !auto && c.Flags().Changed("rounding"):
 		return fault.Usagef("--rounding has no effect without --values auto")
@@ -142,13 +143,13 @@ func (o *pruneOptions) check(c *cobra.Command) error {
 		return fault.Usagef("--calibrate needs --dataset")
 	}
 	switch {
-	case o.tune && len(o.Dataset) == 0:
+	case o.Tune && len(o.Dataset) == 0:
 		return fault.Usagef("--tune needs --dataset")
-	case o.tune && (o.Form.Dense || checkpoint.NamedONNX(o.Out)):
+	case o.Tune && (o.Form.Dense || checkpoint.NamedONNX(o.Out)):
 		return fault.Usagef("--tune writes a compact file: expected --out with another extension than .onnx, and no --dense")
-	case o.tune && o.Calibrate:
+	case o.Tune && o.Calibrate:
 		return fault.Usagef("--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway")
-	case !o.Calibrate && !o.tune && !auto && o.From == "" && c.Flags().Changed("dataset"):
+	case !o.Calibrate && !o.Tune && !auto && o.From == "" && c.Flags().Changed("dataset"):
 		return fault.Usagef("--dataset has no effect without --calibrate, --tune, --values auto or --from")
 	}
 	if err := o.output.Check(); err != nil {
@@ -194,7 +195,7 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if r.Calibration, err = calibrate(c.Context(), r.Choice); err != nil {
 		return err
 	}
-	if o.tune {
+	if o.Tune {
 		err = o.writeTuned(c.Context(), r)
 	} else {
 		r.Sizes, err = r.Write(o.Out, r.Calibration)

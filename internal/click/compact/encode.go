@@ -80,7 +80,8 @@ func (p *Parts) checkPads(a *model.Architecture, tables []float32, dropped []boo
 				case dropped[i]:
 					continue
 				case pad && values.at(at) != tables[i]:
-					return fmt.Errorf("row %d has the value %v in column %d: %s cannot hold it exactly, as the row of a pad id needs", row, tables[i], i-from, v)
+					return fmt.Errorf("%s: the pad id %d has the value %v in column %d, which %s cannot hold exactly: expected float32, or bits for each row (shaver prune --values auto)",
+						spanName(a, &s), row-s.Row, tables[i], i-from, v)
 				}
 				at++
 			}

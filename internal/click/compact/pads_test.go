@@ -45,7 +45,7 @@ func TestPadRows(t *testing.T) {
 	}
 	tables[0] = .1
 	for _, v := range []Encoding{Float16, Int8} {
-		if _, err := Encode(&a, tables, dropped, codebook, v); err == nil || !strings.Contains(err.Error(), "row 0 has the value 0.1 in column 0: "+string(v)+" cannot hold it exactly") {
+		if _, err := Encode(&a, tables, dropped, codebook, v); err == nil || !strings.Contains(err.Error(), "field 0 in table items: the pad id 0 has the value 0.1 in column 0, which "+string(v)+" cannot hold exactly") {
 			t.Errorf("%s: error %v", v, err)
 		}
 	}

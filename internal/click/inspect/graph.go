@@ -36,6 +36,8 @@ type ONNXFacts struct {
 	Tensors      int         `json:"tensors,omitempty"` // of a file of our own
 	Digest       string      `json:"digest,omitempty"`  // "" if the model is not understood
 
+	Vocabulary []model.Identity `json:"vocabulary,omitempty"` // what the ids stand for; nil if the file does not say it
+
 	Storage
 
 	NotUnderstood string `json:"not_understood,omitempty"` // why the file is not understood; names the node
@@ -120,7 +122,7 @@ func ONNX(path string, o dissect.Options) (*ONNXFacts, error) {
 		f.NotUnderstood = strings.TrimPrefix(err.Error(), path+": ")
 		return f, err
 	}
-	f.Digest = ck.Digest()
+	f.Digest, f.Vocabulary = ck.Digest(), ck.Known().Fields
 	return f, nil
 }
 
@@ -130,7 +132,7 @@ func Graph(ck *checkpoint.Checkpoint, m *model.Model, names []string) *ONNXFacts
 	a := &ck.Architecture
 	f := &ONNXFacts{
 		Architecture: string(a.Kind), Logit: ck.LogitText(), Parameters: a.Parameters(), Players: a.Players(),
-		Tensors: ck.TensorCount(), Digest: ck.Digest(), Storage: storageOf(ck, names),
+		Tensors: ck.TensorCount(), Digest: ck.Digest(), Storage: storageOf(ck, names), Vocabulary: ck.Known().Fields,
 	}
 	for j, rows := range a.FieldDims {
 		f.Fields = append(f.Fields, ONNXField{Name: FieldName(names, j), Rows: rows})
