@@ -108,6 +108,11 @@ def test_messages_name_no_temporary_files(planted: Planted) -> None:
     rows = pa.table({"click": [0, 1, 1], "user": [0, 1, 9]})
     calls: list[tuple[str, Callable[[], object]]] = [
         ("^the state dict does not say its field sizes: pass field_dims=", lambda: shaver.Model(state)),
+        (
+            r'^the state dict .*: give shaver\.Model what is true, for example field_names=\[.*\], kind="fm"$',
+            lambda: shaver.Model({"embedding_dict.a.weight": np.zeros((2, 3), np.float32), **{f"linear_model.embedding_dict.{n}.weight": np.zeros((2, 1), np.float32) for n in "ab"}, "embedding_dict.b.weight": np.zeros((2, 3), np.float32), "out.bias": np.zeros(1, np.float32)}),
+        ),
+        ("^vocabulary is a dict: expected a Dataset or the path", lambda: shaver.Dataset.from_frame(rows, label="click", vocabulary={"user": {"1": 0}})),  # type: ignore[arg-type]
         ("^the state dict: field_dims sum to 3, but", lambda: shaver.Model(state, field_dims=[1, 2])),
         (r"scores\.arrow and the state dict: the scores were computed for another model", lambda: shaver.prune(other, planted.scores, sparsity=0.5)),
         ("^split: expected|^dataset .* has no split", lambda: shaver.evaluate(shaver.Model(state, field_dims=dims), planted.dataset, split="x")),  # type: ignore[arg-type]

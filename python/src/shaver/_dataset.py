@@ -155,6 +155,8 @@ class Dataset:
             raise BadInputError(f"fields: expected a list of columns, such as [{fields!r}]")
         if ids is None and field_sizes is not None:
             raise BadInputError("field_sizes needs ids: raw values get new ids")
+        if isinstance(vocabulary, Mapping):
+            raise BadInputError("vocabulary is a dict: expected a Dataset or the path of a file, such as a JSON file with this dict")
         frames = frame if isinstance(frame, Mapping) else {"train": frame}
         unknown = sorted(set(frames) - set(_SPLITS))
         if unknown or "train" not in frames:
