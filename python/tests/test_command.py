@@ -110,7 +110,14 @@ def test_messages_name_no_temporary_files(planted: Planted) -> None:
         ("^the state dict does not say its field sizes: pass field_dims=", lambda: shaver.Model(state)),
         (
             r'^the state dict .*: give shaver\.Model what is true, for example field_names=\[.*\], kind="fm"$',
-            lambda: shaver.Model({"embedding_dict.a.weight": np.zeros((2, 3), np.float32), **{f"linear_model.embedding_dict.{n}.weight": np.zeros((2, 1), np.float32) for n in "ab"}, "embedding_dict.b.weight": np.zeros((2, 3), np.float32), "out.bias": np.zeros(1, np.float32)}),
+            lambda: shaver.Model(
+                {
+                    "embedding_dict.a.weight": np.zeros((2, 3), np.float32),
+                    **{f"linear_model.embedding_dict.{n}.weight": np.zeros((2, 1), np.float32) for n in "ab"},
+                    "embedding_dict.b.weight": np.zeros((2, 3), np.float32),
+                    "out.bias": np.zeros(1, np.float32),
+                }
+            ),
         ),
         ("^vocabulary is a dict: expected a Dataset or the path", lambda: shaver.Dataset.from_frame(rows, label="click", vocabulary={"user": {"1": 0}})),  # type: ignore[arg-type]
         ("^the state dict: field_dims sum to 3, but", lambda: shaver.Model(state, field_dims=[1, 2])),
