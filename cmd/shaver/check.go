@@ -91,7 +91,7 @@ func (o *checkOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	o.Note = func(text string) { log.Info(text) }
+	o.Note = func(text string) { cli.NoteOnce(log, text) }
 	d, err := o.Run(c.Context())
 	if progress != nil {
 		progress.End()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -142,15 +143,23 @@ func fieldText(f *zapcore.Field) string {
 	return " " + f.Key + "=" + Printable(text)
 }
 
-// Note logs a sentence for the user of a command without the flag --log. It logs nothing if
-// text is empty.
-func Note(text string) error {
-	if text == "" {
-		return nil
+// noted says whether this process has logged that a model does not know its fields.
+var noted sync.Once
+
+// NoteOnce logs the sentence of a model that does not know its fields (model.Known), or nothing if text
+// is empty. A process logs it for one model only, because a night and a comparison read several models
+// of one origin.
+func NoteOnce(log *zap.Logger, text string) {
+	if text != "" && log.Core().Enabled(zap.InfoLevel) {
+		noted.Do(func() { log.Info(text) })
 	}
+}
+
+// Note is NoteOnce for a command without the flag --log.
+func Note(text string) error {
 	log, err := Logger(LogFormat(), false)
 	if err == nil {
-		log.Info(text)
+		NoteOnce(log, text)
 	}
 	return err
 }

@@ -109,6 +109,7 @@ func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
 	if form == alone {
 		defaults = Advised
 	}
+	o.job.Request.Note = cli.NoteOnce
 	o.JobFlags.Add(c, &o.job.Request, defaults)
 	if form != alone {
 		place = "nightly score"

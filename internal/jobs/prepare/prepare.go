@@ -54,6 +54,9 @@ type Request struct {
 	RowsPerShard int64 // 0 = the coordinator chooses; see job.Sizing
 	Ranges       int   // number of ranges whose sums mergers keep; 0 = the coordinator keeps all sums
 	InPlace      bool  // workers read the dataset from their stores, so shards are not sent
+
+	// Note logs the sentence of a model that does not know its fields; nil = it is logged every time.
+	Note func(log *zap.Logger, text string)
 }
 
 // Job is a request that was checked. It is immutable.
@@ -160,7 +163,9 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 		}
 		return nil, fault.Inputf("the job is too large: %w", err)
 	}
-	if text := ck.Known().Unknown(); text != "" {
+	if text := ck.Known().Unknown(); text != "" && r.Note != nil {
+		r.Note(log, text)
+	} else if text != "" {
 		log.Info(text)
 	}
 	return &Prepared{j, ck, m, earlier}, nil
