@@ -548,7 +548,7 @@ func TestDenseRefuses(t *testing.T) {
 		missing string
 		want    string
 	}{
-		{[]string{"y:none"}, "", `no column "y" for a dense input`},
+		{[]string{"y:none"}, "", `no column "y" for a dense input: the columns are ["label" "x" "a"]; NAME=y makes the dense input of column NAME`},
 		{[]string{"label:none"}, "", `column "label" is the label`},
 		{[]string{"x:none", "x:log1p"}, "", `dense input 0 and dense input 1 have the same name "x"`},
 		{[]string{"x:none", "a:none"}, "", "no column is left for a field"},

@@ -276,3 +276,28 @@ func TestMapperOfColumns(t *testing.T) {
 		t.Errorf("fields %v, sizes %v", d.Fields(), d.FieldDims())
 	}
 }
+
+// A table without a column that the import needs is refused with the purpose of the column, also if
+// the fields are chosen.
+func TestTableWithoutColumn(t *testing.T) {
+	path := filepath.Join(smallDataset(t), "train.arrow")
+	for what, c := range map[string]struct {
+		label, dense, want string
+		setting            string
+	}{
+		"label": {"clicked", "", `no column "clicked" for the label: the columns are [`, LabelSetting},
+		"dense": {"", "years", `; NAME=years makes the dense input of column NAME`, DenseSetting},
+	} {
+		config := RawConfig{Format: Tables(), Files: []string{path}, Split: "1:0:0", Out: filepath.Join(t.TempDir(), "x")}
+		config.Format.Label = c.label
+		config.Format.Columns = []Column{{Name: open(t, filepath.Dir(path)).Fields()[0]}}
+		if c.dense != "" {
+			config.Format.Dense.Columns = []DenseColumn{{Name: c.dense}}
+		}
+		_, err := ImportRaw(t.Context(), config)
+		wantInput(t, err, c.want)
+		if !slices.Contains(fault.Settings(err), c.setting) {
+			t.Errorf("%s: the error does not name the setting: %v", what, err)
+		}
+	}
+}

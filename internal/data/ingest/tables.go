@@ -45,6 +45,9 @@ func (r *rawImport) openTable(path string) (input, error) {
 				names = append(names, c.Name)
 			}
 		}
+		if r.layout == nil && slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(t.Columns(), name) }) {
+			names = t.Columns() // so that setLayout says what the missing column is for
+		}
 	}
 	where, err := r.setLayout(names, false, path)
 	if err != nil {
