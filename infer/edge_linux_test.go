@@ -110,29 +110,30 @@ type serving struct {
 }
 
 const (
-	edgeFile  = "SHAVER_EDGE" // environment variable: path of the model that a child process serves
-	denseFile = "SHAVER_EDGE_DENSE"
-	batchRows = 64
+	edgeFile   = "SHAVER_EDGE" // environment variable: path of the model that a child process serves
+	denseFile  = "SHAVER_EDGE_DENSE"
+	resultFile = "SHAVER_EDGE_RESULT" // path of the file for its measurements
+	batchRows  = 64
 )
 
-// TestEdgeServe is the child process of TestEdge.
-func TestEdgeServe(t *testing.T) {
+// BenchmarkEdgeServe is the child process of BenchmarkEdge.
+func BenchmarkEdgeServe(b *testing.B) {
 	path := os.Getenv(edgeFile)
 	if path == "" {
-		t.Skip("runs only as a child process of TestEdge")
+		b.Skip("runs only as a child process of BenchmarkEdge")
 	}
-	s := serving{Before: resident(t)}
+	s := serving{Before: resident(b)}
 	start := time.Now()
 	m, err := infer.Open(path)
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	defer m.Close()
 	s.Open = time.Since(start)
 	ids, _ := rowsOf(m.Sizes(), nil, 0, 200*batchRows)
 	fields := len(m.Sizes())
 	start = time.Now()
-	score(t, m, ids[:batchRows*fields])
+	score(b, m, ids[:batchRows*fields])
 	s.First = time.Since(start)
 	kept := slices.Clone(ids)
 	// Touch every page that serving can touch, as after days of work. In every form, a
@@ -145,30 +146,34 @@ func TestEdgeServe(t *testing.T) {
 				ids[i*fields+j] = int32((first + 32*i) % size)
 			}
 		}
-		score(t, m, ids[:batchRows*fields])
+		score(b, m, ids[:batchRows*fields])
 	}
-	s.Resident = resident(t)
+	s.Resident = resident(b)
 	dense, err := infer.Open(os.Getenv(denseFile))
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	defer dense.Close()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	s.Even, s.EvenDense = alternate(t, m, dense, kept)
+	s.Even, s.EvenDense = alternate(b, m, dense, kept)
 	r := rand.New(rand.NewPCG(9, 9))
 	for i := range kept { // density r^-0.8 of rank r
 		kept[i] = int32(float64(sizes[i%fields]) * math.Pow(r.Float64(), 5))
 	}
-	s.Skewed, s.SkewedDense = alternate(t, m, dense, kept)
-	if err := json.NewEncoder(os.Stdout).Encode(s); err != nil {
-		t.Fatal(err)
+	s.Skewed, s.SkewedDense = alternate(b, m, dense, kept)
+	text, err := json.Marshal(s)
+	if err == nil {
+		err = os.WriteFile(os.Getenv(resultFile), text, 0o600)
+	}
+	if err != nil {
+		b.Fatal(err)
 	}
 }
 
 // alternate returns the median times of batches with both models. It alternates which
 // model comes first, because the second one finds the ids in the caches.
-func alternate(t *testing.T, m, dense *infer.Model, ids []int32) (time.Duration, time.Duration) {
+func alternate(t testing.TB, m, dense *infer.Model, ids []int32) (time.Duration, time.Duration) {
 	var times, denseTimes []time.Duration
 	step := batchRows * len(m.Sizes())
 	for turn := range 8 {
@@ -187,7 +192,7 @@ func alternate(t *testing.T, m, dense *infer.Model, ids []int32) (time.Duration,
 }
 
 // score scores a batch and returns its CPU time.
-func score(t *testing.T, m *infer.Model, ids []int32) time.Duration {
+func score(t testing.TB, m *infer.Model, ids []int32) time.Duration {
 	var logits [batchRows]float64
 	start := cpuTime(t)
 	if err := m.Logits(logits[:], ids, nil); err != nil {
@@ -197,7 +202,7 @@ func score(t *testing.T, m *infer.Model, ids []int32) time.Duration {
 }
 
 // cpuTime returns the CPU time that this thread has used.
-func cpuTime(t *testing.T) time.Duration {
+func cpuTime(t testing.TB) time.Duration {
 	var spec unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &spec); err != nil {
 		t.Fatal(err)
@@ -213,7 +218,7 @@ func median(times []time.Duration) time.Duration {
 }
 
 // resident returns the resident bytes of this process, including pages of files.
-func resident(t *testing.T) int64 {
+func resident(t testing.TB) int64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +238,7 @@ func resident(t *testing.T) int64 {
 
 // serve runs a child process that serves the model with one thread. At the start, no part
 // of the file is in the system's cache.
-func serve(t *testing.T, path, dense string) *serving {
+func serve(t testing.TB, path, dense string) *serving {
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -245,12 +250,17 @@ func serve(t *testing.T, path, dense string) *serving {
 	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
 		t.Fatal(err)
 	}
-	child := exec.Command(os.Args[0], "-test.run=^TestEdgeServe$")
-	child.Env = append(os.Environ(), edgeFile+"="+path, denseFile+"="+dense, "GOMAXPROCS=1")
+	result := filepath.Join(t.TempDir(), "result.json")
+	child := exec.Command(os.Args[0], "-test.run=^$", "-test.bench=^BenchmarkEdgeServe$", "-test.benchtime=1x")
+	child.Env = append(os.Environ(), edgeFile+"="+path, denseFile+"="+dense, resultFile+"="+result, "GOMAXPROCS=1")
 	out, err := child.CombinedOutput()
 	s := &serving{}
+	var text []byte
 	if err == nil {
-		err = json.Unmarshal(out[:max(0, strings.IndexByte(string(out), '\n'))], s)
+		text, err = os.ReadFile(result)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, s)
 	}
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -259,7 +269,7 @@ func serve(t *testing.T, path, dense string) *serving {
 }
 
 // zstdSize returns the size of the file compressed by zstd at its default level.
-func zstdSize(t *testing.T, path string) int64 {
+func zstdSize(t testing.TB, path string) int64 {
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -282,37 +292,34 @@ type counter int64
 
 func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
 
-// TestEdge measures the paper's edge table at KDD's size: bytes on disk, compressed and
+// BenchmarkEdge measures the paper's edge table at KDD's size: bytes on disk, compressed and
 // resident, and how fast one thread serves batches of 64 rows. It takes some minutes, 2
 // GB of memory and 1 GB of disk.
-func TestEdge(t *testing.T) {
-	if os.Getenv("SHAVER_LARGE") == "" {
-		t.Skip("set SHAVER_LARGE=1 to run this test")
-	}
+func BenchmarkEdge(b *testing.B) {
 	a := kdd()
 	if a.Features() != 6_019_761 {
-		t.Fatalf("%d features", a.Features())
+		b.Fatalf("%d features", a.Features())
 	}
 	c := random(a)
-	dir := t.TempDir()
+	dir := b.TempDir()
 	path, dense := filepath.Join(dir, "m.safetensors"), filepath.Join(dir, "dense.safetensors")
 	table := float64(4 * a.Parameters())
 	line := func(name, path string, bytes int64) *serving {
-		s := serve(t, path, dense)
-		t.Logf("| %s | %.1f | %.2f%% | %.1f | %.1f | %.0f | %.1f | %.3f %.3f | %.3f %.3f |", name, float64(bytes)/(1<<20), 100*float64(bytes)/table,
-			float64(zstdSize(t, path))/(1<<20), float64(s.Resident-s.Before)/(1<<20),
+		s := serve(b, path, dense)
+		fmt.Printf("| %s | %.1f | %.2f%% | %.1f | %.1f | %.0f | %.1f | %.3f %.3f | %.3f %.3f |\n", name, float64(bytes)/(1<<20), 100*float64(bytes)/table,
+			float64(zstdSize(b, path))/(1<<20), float64(s.Resident-s.Before)/(1<<20),
 			s.Open.Seconds()*1e3, s.First.Seconds()*1e3, s.Even.Seconds()*1e3, s.EvenDense.Seconds()*1e3, s.Skewed.Seconds()*1e3, s.SkewedDense.Seconds()*1e3)
 		return s
 	}
 	bytes, err := checkpoint.WriteDense(dense, c)
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	line("dense", dense, bytes)
 	zero := make([]float32, a.Players())
 	pruned, err := c.Embedding()
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	for i, gone := range mask(a.Parameters(), 0.95) {
 		if gone {
@@ -320,7 +327,7 @@ func TestEdge(t *testing.T) {
 		}
 	}
 	if bytes, err = checkpoint.WriteDense(path, c.WithEmbedding(pruned)); err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	line("dense, 0.95 of it 0", path, bytes)
 	masks := map[string]func(sparsity float64) []bool{
@@ -332,26 +339,26 @@ func TestEdge(t *testing.T) {
 			dropped := masks[name](sparsity)
 			bytes, err := checkpoint.WriteCompact(path, c, dropped, zero, compact.Float32)
 			if err != nil {
-				t.Fatal(err)
+				b.Fatal(err)
 			}
 			s := line(fmt.Sprintf("%s, %g", name, sparsity), path, bytes)
 			// Rows of 2, 3, 4 and 8 bits, which serve in turns with the float32 file.
 			mixed := filepath.Join(dir, "mixed.safetensors")
 			small, err := checkpoint.WriteMixed(mixed, c, dropped, zero, quantizers(&a))
 			if err != nil {
-				t.Fatal(err)
+				b.Fatal(err)
 			}
-			m := serve(t, mixed, path)
-			t.Logf("| %s, %g, mixed | %.1f | resident %.1f | open %.0f ms | first %.1f ms | even %.3f (float32 %.3f) | skewed %.3f (float32 %.3f)", name, sparsity, float64(small)/(1<<20),
+			m := serve(b, mixed, path)
+			fmt.Printf("| %s, %g, mixed | %.1f | resident %.1f | open %.0f ms | first %.1f ms | even %.3f (float32 %.3f) | skewed %.3f (float32 %.3f)\n", name, sparsity, float64(small)/(1<<20),
 				float64(m.Resident-m.Before)/(1<<20), m.Open.Seconds()*1e3, m.First.Seconds()*1e3, m.Even.Seconds()*1e3, m.EvenDense.Seconds()*1e3, m.Skewed.Seconds()*1e3, m.SkewedDense.Seconds()*1e3)
 			if m.Resident-m.Before >= s.Resident-s.Before {
-				t.Errorf("%s at sparsity %g: %d resident bytes, and %d of float32", name, sparsity, m.Resident-m.Before, s.Resident-s.Before)
+				b.Errorf("%s at sparsity %g: %d resident bytes, and %d of float32", name, sparsity, m.Resident-m.Before, s.Resident-s.Before)
 			}
 			if sparsity == 0.95 && float64(bytes) >= 0.08*table {
-				t.Errorf("%s: %d bytes at sparsity .95", name, bytes)
+				b.Errorf("%s: %d bytes at sparsity .95", name, bytes)
 			}
 			if grown := s.Resident - s.Before; grown > 2*bytes+(16<<20) {
-				t.Errorf("%s at sparsity %g: %d resident bytes for a file of %d", name, sparsity, grown, bytes)
+				b.Errorf("%s at sparsity %g: %d resident bytes for a file of %d", name, sparsity, grown, bytes)
 			}
 		}
 	}
