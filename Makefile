@@ -36,6 +36,9 @@ browser: ## build infer/browser into dist/browser, and serve its page on http://
 	cp infer/browser/index.html "$$(go env GOROOT)/lib/wasm/wasm_exec.js" dist/browser
 	$(PYTHON) -m http.server --bind 127.0.0.1 --directory dist/browser 8000
 
+edge: ## measure the paper's edge table, of a native program and as WebAssembly in node and chromium (minutes, 2 GB of memory)
+	go test -run - -bench 'Edge$$' ./infer ./infer/browser
+
 generate: ## generate the kernels' assembly and docs/reference/cli
 	go generate ./internal/num/kernel
 	go test ./cmd/shaver -count 1 -run '^TestReference$$' -rewrite
@@ -127,4 +130,4 @@ wheels: ## build the Python package for every platform into dist/ (needs Python'
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale estimators rankings lint fmt kernels transcripts golden wheels ci
+.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale estimators rankings lint fmt kernels transcripts golden wheels ci

@@ -147,7 +147,7 @@ infer:                  click/checkpoint base/fault click/compact click/model go
 infer/redis:            infer data/redisrows
 infer/c:                infer base/fault C
 infer/browser:          infer
-infer/infertest:        infer click/checkpoint click/compact onnx/dissect
+infer/infertest:        infer click/checkpoint click/compact click/model onnx/dissect
 
 # runs of a cluster with injected faults; chaos bypasses bus to damage and to check
 # what is stored

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +19,8 @@ import (
 	"time"
 
 	"shaver/infer/infertest"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
 )
 
 // script drives the page as its user does. It sends what it finds to the test.
@@ -40,58 +43,31 @@ const script = `<script>(async () => {
 	await fetch("found", {method: "POST", body: JSON.stringify(found)});
 })()</script>`
 
-// found is what the script finds for a model.
-type found struct {
-	Logits       []float64
-	Facts, Text  string
-	Errors       []string
-	Rate, Memory float64
-}
-
-// In chromium, the page gives the logits of package infer to 1e-6, relative to a logit above 1.
-func TestPage(t *testing.T) {
+// visit serves the page with a script and more files, opens it in chromium, and returns what the script posts to found.
+func visit(t testing.TB, wasm, script string, files map[string]http.HandlerFunc) (posted []byte, log string) {
+	t.Helper()
 	chromium := infertest.Program(t, "chromium")
-	dir := t.TempDir()
-	wasm := filepath.Join(dir, "shaver.wasm")
-	infertest.Go(t, []string{"GOOS=js", "GOARCH=wasm", "CGO_ENABLED=0"}, "build", "-ldflags=-s -w", "-o", wasm, ".")
-	root := infertest.Go(t, nil, "env", "GOROOT")
-	const rows = 150
-	type rowsOf struct {
-		IDs   []int32   `json:"ids"`
-		Dense []float32 `json:"dense,omitempty"`
-	}
-	cases, want := map[string]rowsOf{}, map[string][]float64{}
-	models := infertest.Models(t, filepath.Join("..", "..", "testdata"))
-	for name, path := range models {
-		ids, dense, logits := infertest.Rows(t, path, rows)
-		cases[name], want[name] = rowsOf{ids, dense}, logits
-	}
 	page, err := os.ReadFile("index.html")
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := make(chan map[string]found, 1)
+	answer := make(chan []byte, 1)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = w.Write([]byte(strings.Replace(string(page), "</html>", script, 1)))
 	})
-	mux.HandleFunc("GET /cases.json", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(map[string]any{"rows": rows, "models": cases})
-	})
-	mux.HandleFunc("GET /wasm_exec.js", func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFile(w, r, filepath.Join(root, "lib", "wasm", "wasm_exec.js"))
-	})
-	mux.HandleFunc("GET /shaver.wasm", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, wasm) })
-	mux.HandleFunc("GET /{model}", func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFile(w, r, models[strings.TrimSuffix(r.PathValue("model"), ".safetensors")])
-	})
+	mux.HandleFunc("GET /wasm_exec.js", file(support(t, "wasm_exec.js")))
+	mux.HandleFunc("GET /shaver.wasm", file(wasm))
+	for name, serve := range files {
+		mux.HandleFunc("GET /"+name, serve)
+	}
 	mux.HandleFunc("POST /found", func(_ http.ResponseWriter, r *http.Request) {
-		var all map[string]found
-		if err := json.NewDecoder(r.Body).Decode(&all); err != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
 			t.Error(err)
 		}
-		answer <- all
+		answer <- body
 	})
 	server := httptest.NewServer(mux)
 	defer server.Close()
@@ -103,22 +79,76 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(profile) // helper processes may still write, so this may leave files in the temporary folder
-	var log strings.Builder
+	var said strings.Builder
 	c := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
 		"--no-first-run", "--enable-logging=stderr", "--remote-debugging-port=0", "--user-data-dir="+profile, server.URL)
-	c.Stdout, c.Stderr, c.WaitDelay = &log, &log, 10*time.Second
+	c.Stdout, c.Stderr, c.WaitDelay = &said, &said, 10*time.Second
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var all map[string]found
 	select {
-	case all = <-answer:
+	case posted = <-answer:
 	case <-ctx.Done():
 	}
 	cancel()
 	_ = c.Wait()
+	return posted, said.String()
+}
+
+// build builds the program for browsers, and returns its path.
+func build(t testing.TB) string {
+	t.Helper()
+	wasm := filepath.Join(t.TempDir(), "shaver.wasm")
+	infertest.Go(t, []string{"GOOS=js", "GOARCH=wasm", "CGO_ENABLED=0"}, "build", "-ldflags=-s -w", "-o", wasm, ".")
+	return wasm
+}
+
+// support returns the path of a file that Go has for WebAssembly.
+func support(t testing.TB, name string) string {
+	t.Helper()
+	return filepath.Join(infertest.Go(t, nil, "env", "GOROOT"), "lib", "wasm", name)
+}
+
+// file serves a file.
+func file(path string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, path) }
+}
+
+// found is what the script finds for a model.
+type found struct {
+	Logits       []float64
+	Facts, Text  string
+	Errors       []string
+	Rate, Memory float64
+}
+
+// In chromium, the page gives the logits of package infer to 1e-6, relative to a logit above 1.
+func TestPage(t *testing.T) {
+	wasm := build(t)
+	const rows = 150
+	type rowsOf struct {
+		IDs   []int32   `json:"ids"`
+		Dense []float32 `json:"dense,omitempty"`
+	}
+	cases, want := map[string]rowsOf{}, map[string][]float64{}
+	models := infertest.Models(t, filepath.Join("..", "..", "testdata"))
+	for name, path := range models {
+		ids, dense, logits := infertest.Rows(t, path, rows)
+		cases[name], want[name] = rowsOf{ids, dense}, logits
+	}
+	files := map[string]http.HandlerFunc{"cases.json": func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"rows": rows, "models": cases})
+	}}
+	for name, path := range models {
+		files[name+".safetensors"] = file(path)
+	}
+	posted, log := visit(t, wasm, script, files)
+	var all map[string]found
+	if err := json.Unmarshal(posted, &all); err != nil {
+		t.Fatalf("the page found %q: %v\n%s", posted, err, log)
+	}
 	if len(all) != len(models) {
-		t.Fatalf("the page found %v\n%s", all, &log)
+		t.Fatalf("the page found %v\n%s", all, log)
 	}
 	for name, f := range all {
 		if len(f.Logits) != rows || slices.Min(f.Logits) == slices.Max(f.Logits) {
@@ -163,3 +193,74 @@ func TestPage(t *testing.T) {
 type counter int64
 
 func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
+
+// edge is JavaScript that measures a model in a Uint8Array: milliseconds to open it, the median of those of a batch of 64 rows, and
+// the bytes of WebAssembly's memory, which never shrinks.
+const edge = `function edge(bytes, memory) {
+	const start = performance.now(), model = shaver.open(bytes), opened = performance.now() - start, width = model.sizes.length, times = [];
+	for (let i = 0; i < 60; i++) {
+		const ids = Int32Array.from({length: 64 * width}, (_, k) => Math.random() * model.sizes[k % width]), from = performance.now();
+		model.logits(ids);
+		times.push(performance.now() - from);
+	}
+	return {open: opened, batch: times.sort((a, b) => a - b)[30], memory: memory.buffer.byteLength};
+}`
+
+// The programs that measure with edge, in a page and in node.
+const (
+	edgePage = `<script>` + edge + `
+(async () => {
+	await ready;
+	const found = edge(new Uint8Array(await (await fetch("m.safetensors")).arrayBuffer()), memory);
+	await fetch("found", {method: "POST", body: JSON.stringify(found)});
+})()</script>`
+	edgeNode = edge + `
+const fs = require("fs"), [exec, wasm, path] = process.argv.slice(2);
+globalThis.fs = fs;
+globalThis.path = require("path");
+require(exec);
+const go = new Go();
+WebAssembly.instantiate(fs.readFileSync(wasm), go.importObject).then(({instance}) => {
+	go.run(instance);
+	console.log(JSON.stringify(edge(new Uint8Array(fs.readFileSync(path)), instance.exports.mem)));
+	process.exit(0);
+});`
+)
+
+// BenchmarkEdge measures the paper's edge table as WebAssembly, in node and in chromium: how large compact files of a model of
+// KDD's size are, how much memory they take there, and how fast one thread serves batches of 64 rows. It prints a table.
+func BenchmarkEdge(b *testing.B) {
+	node, wasm, glue := infertest.Program(b, "node"), build(b), support(b, "wasm_exec.js")
+	a := infertest.KDD()
+	c := infertest.Random(a)
+	script, path := filepath.Join(b.TempDir(), "edge.cjs"), filepath.Join(b.TempDir(), "m.safetensors")
+	if err := os.WriteFile(script, []byte(edgeNode), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	fmt.Println("| sparsity | file, MiB | node: memory, MiB | open, ms | batch, ms | Chromium: memory, MiB | open, ms | batch, ms |")
+	for _, sparsity := range []float64{.8, .9, .95, .99} {
+		r := rand.New(rand.NewPCG(1, 2))
+		dropped := make([]bool, a.Parameters())
+		for i := range dropped {
+			dropped[i] = r.Float64() < sparsity
+		}
+		size, err := checkpoint.WriteCompact(path, c, dropped, make([]float32, a.BaselineSize()), compact.Float32)
+		if err != nil {
+			b.Fatal(err)
+		}
+		inNode, err := exec.CommandContext(b.Context(), node, script, glue, wasm, path).Output()
+		if err != nil {
+			b.Fatal(err)
+		}
+		inPage, log := visit(b, wasm, edgePage, map[string]http.HandlerFunc{"m.safetensors": file(path)})
+		line := fmt.Sprintf("| %g | %.1f |", sparsity, float64(size)/(1<<20))
+		for _, text := range [][]byte{inNode, inPage} {
+			var found struct{ Open, Batch, Memory float64 }
+			if err := json.Unmarshal(text, &found); err != nil {
+				b.Fatalf("found %q: %v\n%s", text, err, log)
+			}
+			line += fmt.Sprintf(" %.0f | %.0f | %.1f |", found.Memory/(1<<20), found.Open, found.Batch)
+		}
+		fmt.Println(line)
+	}
+}
