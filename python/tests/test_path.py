@@ -14,9 +14,28 @@ from shaver._binary import binary
 if not os.environ.get("CI"):
     pytest.importorskip("onnxruntime")
 
-GRAPHS = """fuxictr-autoint.legacy histories-din tasks-click tasks-buy masked-bst.dynamo masked-sasrec.legacy masked-transact.dynamo masked-fignn.dynamo
-masked-transformer.legacy masked-causal.dynamo fuxictr-din.dynamo dien.dynamo gru.legacy caser.dynamo ccpm.legacy fgcnn.dynamo sim.dynamo eulernet.legacy
-padded-bags.dynamo last-item.legacy""".split()
+GRAPHS = [
+    "fuxictr-autoint.legacy",
+    "histories-din",
+    "tasks-click",
+    "tasks-buy",
+    "masked-bst.dynamo",
+    "masked-sasrec.legacy",
+    "masked-transact.dynamo",
+    "masked-fignn.dynamo",
+    "masked-transformer.legacy",
+    "masked-causal.dynamo",
+    "fuxictr-din.dynamo",
+    "dien.dynamo",
+    "gru.legacy",
+    "caser.dynamo",
+    "ccpm.legacy",
+    "fgcnn.dynamo",
+    "sim.dynamo",
+    "eulernet.legacy",
+    "padded-bags.dynamo",
+    "last-item.legacy",
+]
 
 
 def test_pruned_files_run_in_onnxruntime() -> None:
