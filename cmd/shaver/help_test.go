@@ -286,7 +286,7 @@ func TestCompletion(t *testing.T) {
 		{"score --splits train,", []string{"train,train", "train,val", "train,test"}, noFiles | noSpace},
 		{"prune --aggregate ", []string{"rms", "sum", "abs"}, noFiles},
 		{"prune --rank ", []string{"abs", "signed"}, noFiles},
-		{"sweep --values float", []string{"float32", "float16", "int8"}, noFiles | noSpace},
+		{"sweep --values float", []string{"auto", "float16", "float32", "int8"}, noFiles | noSpace},
 		{"scores export --format ", []string{"csv", "parquet"}, noFiles},
 		{"evaluate -o ", []string{"table", "json"}, noFiles},
 		{"score --passes ", nil, noFiles},
