@@ -48,7 +48,7 @@ var references = map[string]reference{
 var rounds = []string{"--estimator=path", "--sparsity=0.99", "--parts=4"}
 
 // passes makes a job of about 20 seconds on two cores of 2026, in which something can happen.
-const passes = "240"
+const passes = "480"
 
 // prepare generates a model, rows and a dataset, and scores them on this machine.
 func (s *suite) prepare(t *trial.Step) {

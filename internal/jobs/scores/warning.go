@@ -22,7 +22,7 @@ func (f *File) Warning() string {
 	if f.EfficiencyError <= 2*f.EfficiencySE {
 		why = fmt.Sprintf("its standard error is %.2g, so few rows decide it", f.EfficiencySE)
 	}
-	return fmt.Sprintf("%s, and %s: do not rely on these values or their order, and score with --estimator %s", text, why, estimator.Antithetic)
+	return fmt.Sprintf("%s, and %s: do not rely on these values or their order, and score with --estimator %s, or to prune with %s", text, why, estimator.Antithetic, estimator.Path)
 }
 
 const derivatives = "the derivatives of this model say little about dropped entries"
@@ -34,7 +34,7 @@ func Early(o *estimator.Options, r *tally.Result) string {
 	if text == "" || r.EfficiencyError <= min(2*r.EfficiencySE, r.LossFull+r.LossEmpty) {
 		return ""
 	}
-	return fmt.Sprintf("over the first %d rows %s: %s; end this job, and score with --estimator %s", r.Rows, text, derivatives, estimator.Antithetic)
+	return fmt.Sprintf("over the first %d rows %s: %s; end this job, and score with --estimator %s, or to prune with %s", r.Rows, text, derivatives, estimator.Antithetic, estimator.Path)
 }
 
 // exceeds says that the efficiency error exceeds what all values share, or is "".

@@ -25,7 +25,7 @@ func TestWarning(t *testing.T) {
 		var f File
 		f.Spec.Estimator, f.LossFull, f.LossEmpty, f.EfficiencyError, f.EfficiencySE = c.estimator, .5, .581, c.off, c.se
 		got := f.Warning()
-		if c.want == "" && got != "" || c.want != "" && !(strings.Contains(got, c.want) && strings.HasSuffix(got, "--estimator antithetic")) {
+		if c.want == "" && got != "" || c.want != "" && !(strings.Contains(got, c.want) && strings.HasSuffix(got, "--estimator antithetic, or to prune with path")) {
 			t.Errorf("%+v: %q", c, got)
 		}
 		f.Rows = 48

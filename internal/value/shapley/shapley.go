@@ -476,7 +476,7 @@ func units(kind loss.Kind, logit float64, label float32) (int64, error) {
 	case kind == loss.Squared:
 		return 0, fmt.Errorf("the output is %g and the label %v, whose squared loss is not a number in [0, %d]: %s", logit, label, tally.MaxLoss, rescale)
 	}
-	return 0, fmt.Errorf("the logit is %g, whose loss is not a number in [0, %d]", logit, tally.MaxLoss)
+	return 0, fmt.Errorf("the logit is %g, whose loss is not a number in [0, %d]: if only rows with dropped entries have such a logit, use the codebook as baseline", logit, tally.MaxLoss)
 }
 
 // byProbe is the common part of evaluators that use the probe. It scores the full rows of
