@@ -106,6 +106,18 @@ func (d *Dataset) Choose(inputs []string) (*Dataset, error) {
 // the model a reads, in its order. It returns bad input if the fields are not those of the
 // model, or if a dense input is missing. The error names the first difference.
 func (d *Dataset) For(a *model.Architecture) (*Dataset, error) {
+	known, err := d.ForKnown(a)
+	if err == nil {
+		err = d.checkShared(a)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return known, nil
+}
+
+// ForKnown is For for a dataset and a model that For has accepted before. It reads no vocabularies.
+func (d *Dataset) ForKnown(a *model.Architecture) (*Dataset, error) {
 	if err := d.checkFields(a); err != nil {
 		return nil, err
 	}
@@ -202,10 +214,7 @@ func (d *Dataset) checkFields(a *model.Architecture) error {
 	if m := len(d.Manifest.Fields); m != len(a.FieldDims) {
 		return fault.Inputf("the dataset has %d fields and the model %d", m, len(a.FieldDims))
 	}
-	if err := d.checkLists(a); err != nil {
-		return err
-	}
-	return d.checkShared(a)
+	return d.checkLists(a)
 }
 
 // checkShared returns bad input if the model reads two fields from the same rows of a table, but an

@@ -127,7 +127,7 @@ func (s *Store) rows(ctx context.Context, t *job.Task, a *model.Architecture, st
 	}
 	d, err := s.Dataset(t.Spec.Dataset, t.Spec.Days)
 	if err == nil {
-		d, err = d.For(a)
+		d, err = d.ForKnown(a) // the coordinator has compared their vocabularies
 	}
 	if err != nil {
 		return nil, err
