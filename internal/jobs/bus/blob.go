@@ -30,17 +30,11 @@ const (
 	chunkPrefix = "$O." + blobBucket + ".C."
 	metaPrefix  = "$O." + blobBucket + ".M."
 
-	chunkBytes  = 128 << 10 // larger chunks overrun the server's input buffer
-	chunkWindow = 32        // largest number of unacknowledged chunks
-	baseTimeout = 30 * time.Second
-	bytesPerSec = 4 << 20 // bytes per second; a slower transfer counts as stuck
-	fewChunks   = 32      // up to this number, chunks are read by one request
+	chunkBytes  = 128 << 10        // larger chunks overrun the server's input buffer
+	chunkWindow = 32               // largest number of unacknowledged chunks
+	fewChunks   = 32               // up to this number, chunks are read by one request
+	useTimeout  = 30 * time.Second // for the reader to use a chunk, before the blob is looked up again
 )
-
-// blobTimeout returns the time limit for reading a whole blob of the given size.
-func blobTimeout(bytes int64) time.Duration {
-	return baseTimeout + time.Duration(bytes/bytesPerSec)*time.Second
-}
 
 func metaSubject(name string) string {
 	return metaPrefix + base64.URLEncoding.EncodeToString([]byte(name))
@@ -347,7 +341,7 @@ func (b *Bus) sweepStrays(ctx context.Context) {
 // Get returns the blob's bytes, checked against the reference. The caller owns them. A
 // blob of more than limit bytes is an error, and nothing is read. If the blob is missing,
 // the error is ErrNotFound. If the bytes do not match the reference, it is ErrCorrupt.
-// Larger blobs get more time for each attempt.
+// A transfer that stops goes on at the missing chunk, however slow it is.
 func (b *Bus) Get(ctx context.Context, blob job.Blob, limit int64) (data []byte, err error) {
 	err = b.read(ctx, blob, limit, func(o *object) error {
 		data = make([]byte, 0, o.Size) // its chunks are stored, so the size is credible
@@ -400,8 +394,6 @@ func (b *Bus) read(ctx context.Context, blob job.Blob, limit int64, f func(*obje
 		return fault.Inputf("blob %s: %d bytes, expected at most %d", blob.Name, blob.Bytes, limit)
 	}
 	return b.again(ctx, "get blob "+blob.Name, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, blobTimeout(blob.Bytes)) // for one attempt
-		defer cancel()
 		o, err := b.object(ctx, blob.Name)
 		switch {
 		case err != nil:
@@ -440,50 +432,53 @@ func corrupt(blob job.Blob, format string, args ...any) error {
 var errWhole = errors.New("all chunks are read")
 
 // readChunks calls f with the object's chunks, in order, and checks the digest. If no
-// chunk comes for a while it returns an error, so that the caller can check whether the
-// object is still stored.
+// chunk comes for a while it checks whether the object is still stored, and goes on with the missing chunk.
 func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) error) error {
 	sum, size, count := sha256.New(), uint64(0), uint32(0)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	idleTimeout := b.patience.call
-	stuck := errAgain{fmt.Errorf("no chunk for %v", idleTimeout)}
-	idle := time.AfterFunc(idleTimeout, func() { cancel(stuck) })
-	defer idle.Stop()
-	err := errWhole
-	if o.Size > 0 {
-		read := b.followChunks
-		if o.Chunks <= fewChunks {
-			read = b.fetchChunks
-		}
-		err = read(ctx, o, func(chunk []byte) error {
-			idle.Reset(blobTimeout(0)) // f may take longer
-			if size += uint64(len(chunk)); size > o.Size {
-				return fault.Inputf("blob %s: %w: more than its %d bytes are stored", o.Name, ErrCorrupt, o.Size)
-			}
-			sum.Write(chunk)
-			if b.onBlob != nil {
-				b.onBlob(false, len(chunk))
-			}
-			if err := f(chunk); err != nil {
-				return err
-			}
-			switch count++; {
-			case size == o.Size:
-				return errWhole
-			case count == o.Chunks:
-				return fault.Inputf("blob %s: %w: its %d chunks have %d bytes, expected %d", o.Name, ErrCorrupt, count, size, o.Size)
-			}
-			idle.Reset(idleTimeout)
-			return nil
-		})
+	r := &reading{stream: blobStream, filter: chunkPrefix + o.NUID, next: 1, batch: min(chunkWindow, max(1, int(o.Chunks))), heartbeat: b.patience.heartbeat, large: true}
+	read := b.followChunks
+	if o.Chunks <= fewChunks {
+		read = b.fetchChunks
 	}
-	switch {
-	case errors.Is(err, errWhole):
-	case context.Cause(ctx) == error(stuck):
-		return stuck
-	default:
-		return err
+	take := func(chunk []byte) error {
+		if size += uint64(len(chunk)); size > o.Size {
+			return fault.Inputf("blob %s: %w: more than its %d bytes are stored", o.Name, ErrCorrupt, o.Size)
+		}
+		sum.Write(chunk)
+		if b.onBlob != nil {
+			b.onBlob(false, len(chunk))
+		}
+		if err := f(chunk); err != nil {
+			return err
+		}
+		switch count++; {
+		case size == o.Size:
+			return errWhole
+		case count == o.Chunks:
+			return fault.Inputf("blob %s: %w: its %d chunks have %d bytes, expected %d", o.Name, ErrCorrupt, count, size, o.Size)
+		}
+		return nil
+	}
+	for patience := b.patience.call; size < o.Size; patience = min(2*patience, time.Minute) {
+		stuck := errAgain{fmt.Errorf("no chunk for %v", patience)}
+		reading, cancel := context.WithCancelCause(ctx)
+		idle := time.AfterFunc(patience, func() { cancel(stuck) })
+		var ended error // of take
+		err := read(reading, o, r, func(chunk []byte) error {
+			idle.Reset(max(patience, useTimeout))
+			defer idle.Reset(patience)
+			ended = take(chunk)
+			return ended
+		})
+		idle.Stop()
+		late := context.Cause(reading) == error(stuck)
+		cancel(nil)
+		if late && ended == nil {
+			err, read = b.checkSame(ctx, o), b.followChunks // which waits longer for a chunk
+		}
+		if err != nil && !errors.Is(err, errWhole) {
+			return err
+		}
 	}
 	if found := digestText(sum.Sum(nil)); found != o.Digest {
 		return fault.Inputf("blob %s: %w: its bytes have the digest %s, expected %s", o.Name, ErrCorrupt, found, o.Digest)
@@ -491,26 +486,41 @@ func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) er
 	return nil
 }
 
-// followChunks calls f with the chunks of the object, in order, until f fails. They come
-// without a request for each, which suits blobs of many chunks.
-func (b *Bus) followChunks(ctx context.Context, o *object, f func(chunk []byte) error) error {
-	return b.follow(ctx, blobStream, chunkPrefix+o.NUID, chunkWindow, func(msg jetstream.Msg) error { return f(msg.Data()) })
+// checkSame returns an error unless the object is still stored under its name, with all of its chunks.
+func (b *Bus) checkSame(ctx context.Context, o *object) error {
+	now, err := b.object(ctx, o.Name)
+	if err == nil && now.NUID != o.NUID {
+		return errAgain{fmt.Errorf("blob %s: it was stored again", o.Name)}
+	}
+	if err != nil {
+		return err
+	}
+	return b.checkWhole(ctx, o)
 }
 
-// fetchChunks calls f with the chunks of the object, in order, until f fails. It asks any
-// replica for all of them at once, and the leader of the stream for a chunk that this replica
+// followChunks calls f with the chunks of the object from r.next on, in order, until f fails. They come
+// without a request for each, which suits blobs of many chunks.
+func (b *Bus) followChunks(ctx context.Context, _ *object, r *reading, f func(chunk []byte) error) error {
+	return b.follow(ctx, r, func(msg jetstream.Msg) error { return f(msg.Data()) })
+}
+
+// fetchChunks calls f with the chunks of the object from r.next on, in order, until f fails. It asks any
+// replica for r.batch of them at once, and the leader of the stream for a chunk that this replica
 // does not hold. Unlike followChunks it needs no consumer, which the cluster would have to
 // agree on, and might place on a node that cannot read the stream.
-func (b *Bus) fetchChunks(ctx context.Context, o *object, f func(chunk []byte) error) error {
-	what, on := "read chunks of "+o.Name, chunkPrefix+o.NUID
-	for next, left := uint64(1), int(o.Chunks); ; {
+func (b *Bus) fetchChunks(ctx context.Context, o *object, r *reading, f func(chunk []byte) error) error {
+	what := "read chunks of " + o.Name
+	for {
 		var msgs []*jetstream.RawStreamMsg
 		err := b.call(ctx, what, func(ctx context.Context) (err error) {
-			msgs, err = b.getDirect(ctx, blobStream, on, next, max(left, 1))
+			msgs, err = b.getDirect(ctx, r.stream, r.filter, r.next, r.batch)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				var msg *jetstream.RawStreamMsg
-				msg, err = b.get(ctx, blobStream, getRequest{Next: on, Seq: next})
+				msg, err = b.get(ctx, r.stream, getRequest{Next: r.filter, Seq: r.next})
 				msgs = append(msgs, msg)
+			}
+			if err != nil {
+				r.slower(0)
 			}
 			return err
 		})
@@ -523,11 +533,12 @@ func (b *Bus) fetchChunks(ctx context.Context, o *object, f func(chunk []byte) e
 		if err != nil {
 			return err
 		}
+		r.slower(2 * len(msgs))
 		for _, msg := range msgs {
-			next, left = msg.Sequence+1, left-1
 			if err := f(msg.Data); err != nil {
 				return err
 			}
+			r.next = msg.Sequence + 1
 		}
 	}
 }

@@ -2,13 +2,18 @@ package bus
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
+	"shaver/internal/jobs/bus/embedded"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -330,4 +335,73 @@ func TestCleanupWithoutSpec(t *testing.T) {
 	if n := messages(t, b, blobStream); n != 0 {
 		t.Errorf("%d messages of blobs are left", n)
 	}
+}
+
+// slowLink returns the address of a proxy for the server that passes on at most rate bytes per
+// second to each client.
+func slowLink(t *testing.T, server string, rate int) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			upstream, err := net.Dial("tcp", server)
+			if err != nil {
+				_ = client.Close()
+				return
+			}
+			go func() { _, _ = io.Copy(upstream, client); _ = upstream.Close() }()
+			go func() {
+				defer func() { _ = client.Close() }()
+				piece, free := make([]byte, rate/100), time.Now()
+				for {
+					n, err := upstream.Read(piece)
+					if err != nil {
+						return
+					}
+					if _, err := client.Write(piece[:n]); err != nil {
+						return
+					}
+					if now := time.Now(); free.Before(now) {
+						free = now
+					}
+					free = free.Add(time.Duration(n) * time.Second / time.Duration(rate))
+					time.Sleep(time.Until(free))
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// A blob arrives over a link on which a chunk takes longer than the client waits for a sign of the
+// server, and all chunks in flight take longer than it waits for an answer.
+func TestSlowLink(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, embedded.Config{Listen: "127.0.0.1:0"})
+	near := connect(t, Config{Server: server, Name: "near"})
+	setUp(t, near, testQueue)
+	const rate = 112 << 10
+	far := connect(t, Config{URL: "nats://" + slowLink(t, strings.TrimPrefix(server.URL(), "nats://"), rate), Name: "far"})
+	far.patience.call, far.patience.heartbeat = 600*time.Millisecond, 500*time.Millisecond
+	data := random(8 * chunkBytes)
+	blob, err := near.Put(t.Context(), ShardName(testJob, 0), data)
+	must(t, err)
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got, err := far.Get(ctx, blob, blob.Bytes)
+	if must(t, err); !bytes.Equal(got, data) {
+		t.Error("Get returned other bytes")
+	}
+	took, least := time.Since(begun), time.Duration(len(data))*time.Second/rate
+	if took < least/2 {
+		t.Errorf("the blob came in %v: the link is not slow", took)
+	}
+	t.Logf("%v, %.1f times the least time", took, took.Seconds()/least.Seconds())
 }

@@ -97,7 +97,7 @@ func (b *Bus) ConnectedTo(ctx context.Context, kernel string) (c Connected, err 
 	if c.Builds, err = b.Connected(ctx); err != nil {
 		return c, err
 	}
-	own, err := b.asking(ctx, ownQueue(kernel))
+	own, err := b.Asking(ctx, kernel)
 	if err != nil {
 		return c, err
 	}
@@ -108,7 +108,12 @@ func (b *Bus) ConnectedTo(ctx context.Context, kernel string) (c Connected, err 
 	return c, err
 }
 
-// asking returns the number of workers that ask for tasks of a queue or hold one.
+// Asking returns the number of tasks for the kernel that workers ask for or hold.
+func (b *Bus) Asking(ctx context.Context, kernel string) (int, error) {
+	return b.asking(ctx, ownQueue(kernel))
+}
+
+// asking returns the number of tasks of a queue that workers ask for or hold.
 func (b *Bus) asking(ctx context.Context, queue string) (n int, err error) {
 	err = b.call(ctx, "count workers", func(ctx context.Context) error {
 		consumer, err := b.js.Consumer(ctx, tasksStream, workersPrefix+queue)

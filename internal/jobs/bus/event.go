@@ -66,7 +66,7 @@ func (b *Bus) Events(ctx context.Context, jobID string, f func(Event) error) err
 	group, ctx := errgroup.WithContext(ctx)
 	follow := func(stream, prefix string, read func(on string, body []byte) Event) {
 		group.Go(func() error {
-			return b.follow(ctx, stream, prefix+jobID+".*", eventBatch, func(msg jetstream.Msg) error {
+			return b.follow(ctx, &reading{stream: stream, filter: prefix + jobID + ".*", next: 1, batch: eventBatch, heartbeat: b.patience.heartbeat}, func(msg jetstream.Msg) error {
 				_, shard, ok := parseSubject(prefix, msg.Subject())
 				if !ok {
 					b.log.Error("stray message", zap.String("subject", msg.Subject()))
@@ -123,6 +123,7 @@ func partialIn(on string, body []byte) string {
 
 const (
 	eventBatch     = 256
+	longHeartbeat  = 15 * time.Second
 	readerLifetime = time.Minute     // after this time without use the server deletes a reader
 	cleanupTimeout = 1 * time.Second // for deletes that are only tidiness and must not delay the caller
 )
@@ -135,22 +136,43 @@ func (s stopped) Unwrap() error { return s.error }
 // errGap means that the server sent a message that did not arrive.
 var errGap = errors.New("a message is missing")
 
-// follow calls f with every message of the stream that matches filter, from the first one
-// on and without gaps, until ctx ends or f fails. The library's ordered consumer does the
-// same, but if the stream is unavailable it retries without a log line and ignores the
-// context.
-func (b *Bus) follow(ctx context.Context, stream, filter string, batch int, f func(jetstream.Msg) error) error {
-	next := uint64(1)
-	what := "read " + filter
+// reading is how far follow has read the messages of a stream, and how it asks for more.
+type reading struct {
+	stream, filter string
+	next           uint64        // sequence number of the first message that is not read
+	batch          int           // most messages on their way at once
+	heartbeat      time.Duration // after twice this time without a message or a sign, the request is repeated
+	large          bool          // messages may take longer on a slow link than the heartbeat allows
+}
+
+// slower adapts to a link on which an attempt has failed after received messages. What did
+// not arrive is sent again, so too large a batch would fill a slow link with the same
+// messages again and again.
+func (r *reading) slower(received int) {
+	if r.large {
+		r.batch = min(r.batch, max(1, received/2))
+		r.heartbeat = min(2*r.heartbeat, longHeartbeat)
+	}
+}
+
+// follow calls f with every message of the stream that matches r.filter, from r.next
+// on and without gaps, until ctx ends or f fails. If it fails, r says where to go on. The library's
+// ordered consumer does the same, but if the stream is unavailable it retries without a log line and
+// ignores the context.
+func (b *Bus) follow(ctx context.Context, r *reading, f func(jetstream.Msg) error) error {
+	what := "read " + r.filter
 	p := b.pauser(what)
 	for {
-		err := b.followOnce(ctx, stream, filter, batch, &next, func(msg jetstream.Msg) error {
+		received := 0
+		err := b.followOnce(ctx, r, func(msg jetstream.Msg) error {
+			received++
 			p.worked()
 			return f(msg)
 		})
 		if stop, ok := errors.AsType[stopped](err); ok {
 			return stop.error
 		}
+		r.slower(received)
 		switch {
 		case ctx.Err() != nil:
 			return p.ended(ctx, err)
@@ -165,13 +187,13 @@ func (b *Bus) follow(ctx context.Context, stream, filter string, batch int, f fu
 	}
 }
 
-func (b *Bus) followOnce(ctx context.Context, stream, filter string, batch int, next *uint64, f func(jetstream.Msg) error) error {
+func (b *Bus) followOnce(ctx context.Context, r *reading, f func(jetstream.Msg) error) error {
 	short, cancel := context.WithTimeout(ctx, b.patience.call)
 	var consumer jetstream.Consumer
-	err := b.request("read "+filter, func() (err error) {
-		consumer, err = b.js.CreateConsumer(short, stream, jetstream.ConsumerConfig{
-			Name: nuid.Next(), FilterSubject: filter, AckPolicy: jetstream.AckNonePolicy,
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: *next,
+	err := b.request("read "+r.filter, func() (err error) {
+		consumer, err = b.js.CreateConsumer(short, r.stream, jetstream.ConsumerConfig{
+			Name: nuid.Next(), FilterSubject: r.filter, AckPolicy: jetstream.AckNonePolicy,
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next,
 			MemoryStorage: true, Replicas: 1, InactiveThreshold: readerLifetime,
 		})
 		return err
@@ -180,8 +202,8 @@ func (b *Bus) followOnce(ctx context.Context, stream, filter string, batch int, 
 	if err != nil {
 		return err
 	}
-	defer b.drop(ctx, stream, consumer)
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(batch), jetstream.PullHeartbeat(b.patience.heartbeat))
+	defer b.drop(ctx, r.stream, consumer)
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(r.batch), jetstream.PullHeartbeat(r.heartbeat))
 	if err != nil {
 		return err
 	}
@@ -201,7 +223,7 @@ func (b *Bus) followOnce(ctx context.Context, stream, filter string, batch int, 
 		if err := f(msg); err != nil {
 			return stopped{err}
 		}
-		*next = about.Sequence.Stream + 1
+		r.next = about.Sequence.Stream + 1
 	}
 }
 

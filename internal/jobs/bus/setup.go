@@ -40,7 +40,7 @@ type Queue struct {
 }
 
 // DefaultQueue suits tasks of about a minute.
-var DefaultQueue = Queue{Lease: time.Minute, Window: 4096, Replicas: 1}
+var DefaultQueue = Queue{Lease: time.Minute, Window: 1 << 16, Replicas: 1}
 
 func (q *Queue) validate() error {
 	switch {
@@ -130,6 +130,8 @@ func consumerConfig(q *Queue, queue string) jetstream.ConsumerConfig {
 		// At this limit the server stops delivery to all workers without notice, so it is
 		// set too high to be reached.
 		MaxAckPending: max(q.Window, 1<<16),
+		// The server refuses requests for tasks beyond this limit, which is 512 by default.
+		MaxWaiting: 1 << 16,
 		// Consumers of kernels and protocols that nobody uses any more disappear.
 		InactiveThreshold: unusedAfter,
 	}

@@ -40,11 +40,31 @@ import (
 // that are at hand. Everything runs on this machine's cores.
 func BenchmarkCeiling(b *testing.B) {
 	for _, c := range []struct{ shards, features int }{{10_000, 10}, {1500, 3600}} {
-		b.Run(fmt.Sprintf("%d shards of %d features", c.shards, c.features), func(b *testing.B) { ceiling(b, c.shards, c.features) })
+		b.Run(fmt.Sprintf("%d shards of %d features", c.shards, c.features), func(b *testing.B) {
+			ceiling(b, c.shards, c.features, &fleet{workers: 64, task: 20 * time.Millisecond})
+		})
 	}
 }
 
-func ceiling(tb testing.TB, shards, features int) {
+// BenchmarkFleet measures how busy one server keeps 2,500 workers, each with a connection of its own,
+// whose tasks take a minute in which they renew their lease. It takes five minutes.
+func BenchmarkFleet(b *testing.B) {
+	f := &fleet{workers: 2500, task: time.Minute}
+	ceiling(b, 4*f.workers, 10, f)
+	busy, idle := time.Duration(f.busy.Load()), time.Duration(f.idle.Load())
+	b.Logf("between their first and last task workers were idle for %.1f%% of the time; the first tasks came after %v on average", 100*float64(idle)/float64(busy+idle),
+		(time.Duration(f.first.Load()) / time.Duration(f.workers)).Round(time.Millisecond))
+}
+
+// fleet is workers that compute nothing, and what was counted while they ran.
+type fleet struct {
+	workers                    int
+	task                       time.Duration // time that a task takes
+	stored, bytes, redelivered atomic.Int64
+	busy, idle, first          atomic.Int64 // nanoseconds: in tasks, between tasks, and before the first one
+}
+
+func ceiling(tb testing.TB, shards, features int, f *fleet) {
 	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{features, 5}, Informative: 4, Silent: 12, Seed: 3})
 	if err != nil {
 		tb.Fatal(err)
@@ -76,11 +96,8 @@ func ceiling(tb testing.TB, shards, features int) {
 	ctx, stop := context.WithCancel(tb.Context())
 	defer stop()
 	var group errgroup.Group
-	var stored, bytes, redelivered atomic.Int64
-	for i := range 64 {
-		group.Go(func() error {
-			return instant(ctx, server.URL(), fmt.Sprint("w", i), partials, &stored, &bytes, &redelivered)
-		})
+	for i := range f.workers {
+		group.Go(func() error { return f.work(ctx, server.URL(), fmt.Sprint("w", i), partials) })
 	}
 	b, err := bus.Connect(ctx, bus.Config{URL: server.URL(), Name: "coordinator"})
 	if err != nil {
@@ -105,7 +122,7 @@ func ceiling(tb testing.TB, shards, features int) {
 	}
 	n := outcome.Plan.Shards()
 	tb.Logf("%d shards in %v: %.0f shards/s, %.3f GB/s of %d partials, of %d bytes for one shard; %d redelivered", n, took.Round(time.Millisecond), float64(n)/took.Seconds(),
-		float64(bytes.Load())/1e9/took.Seconds(), stored.Load(), len(partials[1]), redelivered.Load())
+		float64(f.bytes.Load())/1e9/took.Seconds(), f.stored.Load(), len(partials[1]), f.redelivered.Load())
 }
 
 // idle returns the partials of 0 to 16 equal rows, in which all features occur. Their sums have as
@@ -141,64 +158,77 @@ func idle(t testing.TB, features, dim int) [][]byte {
 	return all
 }
 
-// perTask is the time that a task takes. 64 workers could compute far more tasks than a server
-// can pass on.
-const perTask = 20 * time.Millisecond
-
-// instant runs a worker that computes nothing. It answers every task with the same
-// partial.
-func instant(ctx context.Context, url, name string, partials [][]byte, stored, bytes, redelivered *atomic.Int64) error {
+// work runs a worker that computes nothing. It answers every task with the same partial, and adds up
+// several tasks only if they take less than a second.
+func (f *fleet) work(ctx context.Context, url, name string, partials [][]byte) error {
 	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: name})
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	for {
+	for waited, since := &f.first, time.Now(); ; waited = &f.idle {
 		d, err := b.NextTask(ctx, kernel.Name())
 		if err != nil {
 			return err
 		}
+		waited.Add(int64(time.Since(since)))
+		since = time.Now()
 		var held []*bus.Delivery
 		for d != nil {
 			if d.Try > 1 {
-				redelivered.Add(1)
+				f.redelivered.Add(1)
 			}
 			if _, err := b.Get(ctx, d.Task.Data, 1<<30); err != nil {
 				return err
 			}
-			time.Sleep(perTask)
-			if held = append(held, d); len(held) == job.MostCombined {
+			for left := f.task; left > 0; left -= bus.DefaultQueue.Lease / 4 {
+				time.Sleep(min(left, bus.DefaultQueue.Lease/4))
+				if err := d.Heartbeat(ctx); err != nil {
+					return err
+				}
+			}
+			if held = append(held, d); len(held) == job.MostCombined || f.task >= time.Second {
 				break
 			}
 			if d, err = b.TryTask(ctx, kernel.Name()); err != nil {
 				return err
 			}
 		}
-		slices.SortFunc(held, func(a, b *bus.Delivery) int { return a.Task.Shard - b.Task.Shard })
-		first := held[0]
-		result := job.Result{Job: first.Task.Job, Kernel: first.Task.Spec.Kernel, Worker: name}
-		for _, d := range held {
-			result.Rows += d.Task.Rows
-			if len(held) > 1 {
-				result.Shards = append(result.Shards, d.Task.Shard)
-			}
-		}
-		partial := partials[len(held)]
-		stored.Add(1)
-		bytes.Add(int64(len(partial)))
-		if result.Partial, err = b.Put(ctx, bus.PartialName(first.Task.Job, first.Task.Shard, first.Attempt), partial); err != nil {
+		f.busy.Add(int64(time.Since(since)))
+		since = time.Now()
+		if err := f.answer(ctx, b, name, held, partials); err != nil {
 			return err
 		}
-		for _, d := range held {
-			result.Shard = d.Task.Shard
-			if _, err := b.PublishResult(ctx, result); err != nil {
-				return err
-			}
-		}
-		for _, d := range held {
-			if err := d.Done(ctx); err != nil {
-				return err
-			}
+	}
+}
+
+// answer stores one partial for the tasks of held, which it sorts, and completes them.
+func (f *fleet) answer(ctx context.Context, b *bus.Bus, name string, held []*bus.Delivery, partials [][]byte) (err error) {
+	slices.SortFunc(held, func(a, b *bus.Delivery) int { return a.Task.Shard - b.Task.Shard })
+	first := held[0]
+	result := job.Result{Job: first.Task.Job, Kernel: first.Task.Spec.Kernel, Worker: name}
+	for _, d := range held {
+		result.Rows += d.Task.Rows
+		if len(held) > 1 {
+			result.Shards = append(result.Shards, d.Task.Shard)
 		}
 	}
+	partial := partials[len(held)]
+	f.stored.Add(1)
+	f.bytes.Add(int64(len(partial)))
+	if result.Partial, err = b.Put(ctx, bus.PartialName(first.Task.Job, first.Task.Shard, first.Attempt), partial); err != nil {
+		return err
+	}
+	for _, d := range held {
+		result.Shard = d.Task.Shard
+		if _, err := b.PublishResult(ctx, result); err != nil {
+			return err
+		}
+	}
+	for _, d := range held {
+		if err := d.Done(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }

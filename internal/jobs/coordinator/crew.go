@@ -34,6 +34,30 @@ func (l *leader) lookForWorkers(ctx context.Context) {
 	}
 }
 
+// countCrew gives the machine, every few seconds, the number of tasks that workers hold or ask for, so that enough are
+// stored for them.
+func (l *leader) countCrew(ctx context.Context) (end job.Action, err error) {
+	if l.bus.Local() || !l.schedule.countDue() {
+		return nil, nil
+	}
+	short, cancel := context.WithTimeout(ctx, tickTimeout)
+	defer cancel()
+	tasks, err := l.bus.Asking(short, l.job.Spec.Kernel)
+	if err != nil {
+		l.log.Debug("cannot count the workers", zap.Error(err))
+		return nil, nil
+	}
+	return l.feed(ctx, job.Crew{Tasks: min(tasks, l.room())})
+}
+
+// room returns the number of shards of this job's size that the server should hold, if they travel.
+func (l *leader) room() int {
+	if bytes := l.publisher.largest.Load(); bytes > 0 {
+		return int(limits.Held / bytes)
+	}
+	return limits.Largest
+}
+
 // unfit reports whether it is known that no connected worker can compute the job.
 func (l *leader) unfit() bool { return l.crew != nil && !l.crew.Fit(l.job.Spec.Kernel) }
 

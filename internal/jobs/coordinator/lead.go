@@ -22,7 +22,7 @@ import (
 
 // limits bound the work in progress of a job. They keep a large cluster busy, and the
 // blob store has room for the partials.
-var limits = job.Limits{Window: 1024, Held: 16 << 30, SaveEvery: 256, SaveBytes: 4 << 30, Tries: 5}
+var limits = job.Limits{Window: 1024, Largest: 32 << 10, Held: 16 << 30, SaveEvery: 256, SaveBytes: 4 << 30, Tries: 5}
 
 // maxPartialBytes bounds the size that a result may claim for its partial.
 const maxPartialBytes = 8 << 30
@@ -222,6 +222,9 @@ func (l *leader) tick(ctx context.Context) (end job.Action, err error) {
 		if end, err = l.feedInventory(ctx); end != nil || err != nil {
 			return end, err
 		}
+	}
+	if end, err = l.countCrew(ctx); end != nil || err != nil {
+		return end, err
 	}
 	c := l.machine.Counts()
 	l.lookForWorkers(short)

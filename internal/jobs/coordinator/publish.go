@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
@@ -89,6 +90,8 @@ type publisher struct {
 	job    *prepare.Job
 	inputs *inputs
 	orders *orders
+	// largest is the most bytes of a shard that was sent.
+	largest atomic.Int64
 }
 
 // At most publishing tasks, with at most publishingBytes of shards, are on their way to the
@@ -184,6 +187,7 @@ func (p *publisher) task(piece *shard.Piece) (task job.Task, data []byte, err er
 		return task, nil, nil
 	}
 	data, err = shard.Encode(j.Dataset.Form(), piece.Rows)
+	p.largest.Store(max(p.largest.Load(), int64(len(data))))
 	return task, data, err
 }
 

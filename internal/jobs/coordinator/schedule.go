@@ -23,6 +23,7 @@ type schedule struct {
 	backups   int           // how often tasks were published a second time since the last event
 	inventory time.Time     // when the last inventory was taken
 	looked    time.Time     // when workers were last looked for
+	counted   time.Time     // when workers were last counted
 	logged    time.Time     // when silence was last logged
 	logNow    bool          // the next log line is due now
 	local     bool          // the workers are in this process, and their progress shows anyway
@@ -78,6 +79,15 @@ func (s *schedule) lookDue() bool {
 		return false
 	}
 	s.looked = time.Now()
+	return true
+}
+
+// countDue reports whether workers were not counted during quietAfter. If so, it notes the time.
+func (s *schedule) countDue() bool {
+	if time.Since(s.counted) < quietAfter {
+		return false
+	}
+	s.counted = time.Now()
 	return true
 }
 

@@ -40,6 +40,8 @@ type (
 	// Judged answers Judge and says whether another round follows. More must be false
 	// after the last round.
 	Judged struct{ More bool }
+	// Crew says how many tasks workers hold or ask for.
+	Crew struct{ Tasks int }
 	// Cancelled means that the job is no longer wanted.
 	Cancelled struct{}
 )

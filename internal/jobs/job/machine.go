@@ -7,7 +7,8 @@ import (
 
 // Limits bounds the work of a job that is in progress.
 type Limits struct {
-	Window    int   // most shards published and not merged, at least 1
+	Window    int   // most shards published and not merged while few workers are there, at least 1
+	Largest   int   // most shards published and not merged, however many workers there are
 	Held      int64 // bytes that the partials of these shards may have, judged by the largest partial so far; 0 = no bound
 	SaveEvery int   // number of merged shards after which the sums are saved, at least 1
 	SaveBytes int64 // bytes of partials since the last checkpoint after which the sums are also saved; 0 = no bound
@@ -58,6 +59,7 @@ type Machine struct {
 	coming  map[int]string  // shards of the checkpoint whose own results did not come yet, and the partials they came with
 	held    int64           // bytes of the partials in unsaved
 	largest int64           // bytes of the largest partial so far
+	crew    int             // tasks that workers hold or ask for
 	saving  bool            // Save was asked for and not yet answered
 	round   int             // the round that is being computed
 	past    int             // of a path, number of shards of the rounds that are over
@@ -172,6 +174,8 @@ func (m *Machine) Step(e Event) []Action {
 		actions = m.saved()
 	case Judged:
 		actions = m.judged(e)
+	case Crew:
+		m.crew = e.Tasks
 	case Cancelled:
 		m.ended = true
 		return []Action{Stop{}}
@@ -501,12 +505,14 @@ func (m *Machine) judged(e Judged) []Action {
 	return actions
 }
 
-// window returns how many shards may be published and not merged.
+// window returns how many shards may be published and not merged: two for each task that workers
+// hold or ask for, within the limits.
 func (m *Machine) window() int {
+	window := max(m.limits.Window, min(2*m.crew, m.limits.Largest))
 	if m.limits.Held == 0 || m.largest == 0 {
-		return m.limits.Window
+		return window
 	}
-	return min(m.limits.Window, int(max(2, m.limits.Held/m.largest)))
+	return min(window, int(max(2, m.limits.Held/m.largest)))
 }
 
 // publish appends as many tasks as the window allows.

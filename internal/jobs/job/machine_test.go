@@ -230,6 +230,26 @@ func TestUnusablePartialOfSeveralShards(t *testing.T) {
 	}
 }
 
+// Two shards are published for each task that workers hold or ask for, within the limits.
+func TestWindowFollowsCrew(t *testing.T) {
+	m := NewMachine(&Spec{Kernel: "k"}, Plan{Rows: 100, RowsPerShard: 1}, Limits{Window: 4, Largest: 30, Held: 100, SaveEvery: 9, Tries: 2}, nil, 0)
+	m.Step(Inventory{})
+	for _, step := range []struct{ crew, open int }{{1, 4}, {5, 10}, {3, 10}, {1000, 30}} {
+		m.Step(Crew{step.crew})
+		if open := m.Counts().Open; open != step.open {
+			t.Errorf("%d shards are open for %d tasks of workers, expected %d", open, step.crew, step.open)
+		}
+	}
+	for shard := range 3 {
+		r := Result{Shard: shard, Rows: 1, Kernel: "k", Partial: Blob{Name: fmt.Sprint(shard), Bytes: 10}}
+		m.Step(r)
+		m.Step(Merged{r})
+	}
+	if open := m.Counts().Open; open != 27 {
+		t.Errorf("%d shards are open, expected 27: their partials may have 100 bytes, each of which has 10", open)
+	}
+}
+
 // If one of the shards of a partial is merged already, none of the others is merged from it.
 func TestPartialOfAMergedShard(t *testing.T) {
 	m := NewMachine(&Spec{Kernel: "k"}, Plan{Rows: 3, RowsPerShard: 1}, Limits{Window: 3, SaveEvery: 9, Tries: 2}, nil, 0)

@@ -127,7 +127,7 @@ func (w *world) step(e Event) {
 func (w *world) do(a Action) (outcome Event) {
 	switch a := a.(type) {
 	case Publish:
-		if open := w.m.Counts().Open; open > w.limits.Window {
+		if open := w.m.Counts().Open; open > max(w.limits.Window, min(2*w.m.crew, w.limits.Largest)) {
 			w.Fatalf("shard %d is published although %d are open", a.Shard, open)
 		}
 		if r, _, _ := w.plan.Locate(a.Shard); w.spec.Traits().Ranks && r != len(w.cuts) {
@@ -296,7 +296,7 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{T: t, spec: Spec{Kernel: "k"}, taskCuts: map[int]string{}, resultCuts: map[int]string{}, tasks: map[int]bool{}, results: map[int]Result{}, aside: map[int]Quarantine{}, partials: map[string]bool{}, kept: map[int]int{}, bad: map[int]bool{},
 			plan: Plan{Rows: rapid.Int64Range(1, 40).Draw(t, "rows"), RowsPerShard: rapid.Int64Range(3, 9).Draw(t, "per shard")},
-			limits: Limits{Window: rapid.IntRange(1, 5).Draw(t, "window"), SaveEvery: rapid.IntRange(1, 5).Draw(t, "save every"), Tries: 50,
+			limits: Limits{Window: rapid.IntRange(1, 5).Draw(t, "window"), Largest: rapid.IntRange(0, 9).Draw(t, "largest"), SaveEvery: rapid.IntRange(1, 5).Draw(t, "save every"), Tries: 50,
 				AllowQuarantined: rapid.Bool().Draw(t, "allow")},
 			deaths: rapid.IntRange(0, 6).Draw(t, "deaths"), foreign: rapid.IntRange(0, 9).Draw(t, "foreign")}
 		if n := rapid.IntRange(0, 4).Draw(t, "rounds"); n > 0 {
@@ -326,7 +326,7 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 				w.bad[shard] = false
 				delete(w.aside, shard)
 			}
-			switch rapid.IntRange(0, 6).Draw(t, "next") {
+			switch rapid.IntRange(0, 7).Draw(t, "next") {
 			case 0, 1:
 				if len(w.inbox) > 0 {
 					e := w.inbox[0]
@@ -363,6 +363,8 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 				if w.foreign > 0 {
 					w.interfere(rapid.IntRange(0, w.plan.Shards()-1).Draw(t, "shard"))
 				}
+			case 7:
+				w.step(Crew{rapid.IntRange(0, 9).Draw(t, "crew")})
 			}
 		}
 		w.check()
