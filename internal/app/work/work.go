@@ -59,7 +59,7 @@ func Command(use string) *cobra.Command {
 	f.Lookup("threads").DefValue = "all cores"
 	f.StringVar(&o.cache, "cache", "", "`folder` in which to keep models, which several workers may share (default none)")
 	f.Int64Var(&o.cacheSize, "cache-size", 16, "largest size of --cache in `GiB`; the least recently used models are deleted")
-	f.StringVar(&o.store, "store", "", "dir:PATH of a `folder` with datasets; if the coordinator has --store too, rows are read from there (default the coordinator sends the rows)")
+	f.StringVar(&o.store, "store", "", "dir:PATH of a `folder` with datasets and models (.safetensors), which are then not fetched; rows are read from there if the coordinator has --store too (default all are fetched)")
 	f.DurationVar(&o.hold, "hold", worker.DefaultHold, "`time` for which the worker adds up its tasks before it stores their results, at most --lease of the coordinator; 0 = it stores each task, which causes more traffic but loses less if the worker dies")
 	cli.Folder(c, "cache")
 	cli.Group(c, "Worker", "name", "threads", "kernel", "cache", "cache-size", "store", "hold")
@@ -93,6 +93,7 @@ func (o *options) run(ctx context.Context) error {
 			return err
 		}
 		defer store.Close()
+		models.Store = store
 	}
 	b, err := o.Connect(ctx, cli.RoleWorker)
 	if err != nil {

@@ -20,9 +20,10 @@ import (
 
 // Models keeps the models of the task that was begun last: one, or two if its job is
 // paired. The tasks of a job and the workers of a process share them. If Cache is set, more
-// models are kept on disk. The zero value is empty.
+// models are kept on disk. If Store is set, a model that is in it does not travel. The zero value is empty.
 type Models struct {
 	Cache *Cache // nil = none
+	Store *Store // where models are looked for before they are fetched; nil = nowhere
 
 	once sync.Once
 	turn chan struct{}           // holds a value while a caller of get has its turn
@@ -55,15 +56,7 @@ func (s *Models) get(ctx context.Context, b blobs, blob, other job.Blob, steps *
 	if m := s.kept[blob.SHA256]; m != nil {
 		return m, nil
 	}
-	data := s.Cache.get(blob)
-	if data == nil {
-		var err error
-		if data, err = fetch(ctx, b, blob, maxModelBytes, steps); err != nil {
-			return nil, err
-		}
-		s.Cache.put(blob, data)
-	}
-	ck, err := checkpoint.Parse(blob.Name, data)
+	ck, err := s.find(ctx, b, blob, steps)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +69,22 @@ func (s *Models) get(ctx context.Context, b blobs, blob, other job.Blob, steps *
 	}
 	s.kept[blob.SHA256] = m
 	return m, nil
+}
+
+// find returns the checkpoint of a blob, from the cache, from the store, or from the server.
+func (s *Models) find(ctx context.Context, b blobs, blob job.Blob, steps *atomic.Int64) (*checkpoint.Checkpoint, error) {
+	data := s.Cache.get(blob)
+	if data == nil {
+		if ck := s.Store.model(blob, steps); ck != nil {
+			return ck, nil
+		}
+		var err error
+		if data, err = fetch(ctx, b, blob, maxModelBytes, steps); err != nil {
+			return nil, err
+		}
+		s.Cache.put(blob, data)
+	}
+	return checkpoint.Parse(blob.Name, data)
 }
 
 // pruned returns the model of g without the entries that the round of a task of a path drops, and

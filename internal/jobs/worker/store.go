@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -11,14 +12,15 @@ import (
 	"sync/atomic"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/shard"
 )
 
-// Store is a folder that is a dataset or contains datasets. It is on a volume that the
-// coordinator has too. Tasks name datasets by digest, never by path. Nothing outside
+// Store is a folder that is a dataset or contains datasets, and may contain models. It is on a volume that the
+// coordinator has too. Tasks name both by digest, never by path. Nothing outside
 // the folder is read, even through symbolic links. A Store is safe for concurrent use.
 type Store struct {
 	root *os.Root
@@ -107,6 +109,54 @@ func (s *Store) folder(digest string) (*dataset.Dataset, error) {
 		return nil, fmt.Errorf("store %s: no dataset %s among those that can be read: %w", s.root.Name(), digest, broken)
 	}
 	return nil, fmt.Errorf("store %s: no dataset %s in it or in its folders", s.root.Name(), digest)
+}
+
+// model returns the model of a blob if a safetensors file in the store's folder, or in a folder directly in
+// it, holds it, and nil otherwise. Its metadata may differ. It counts steps as it reads. A nil Store has no
+// models.
+func (s *Store) model(blob job.Blob, steps *atomic.Int64) *checkpoint.Checkpoint {
+	if s == nil || blob.Bytes > maxModelBytes {
+		return nil
+	}
+	for _, pattern := range []string{"*.safetensors", "*/*.safetensors"} {
+		paths, _ := fs.Glob(s.root.FS(), pattern) // the pattern is well formed
+		for _, path := range paths {
+			info, err := s.root.Stat(path)
+			if err != nil || !info.Mode().IsRegular() || info.Size() < blob.Bytes-maxMetadata || info.Size() > blob.Bytes+maxMetadata {
+				continue
+			}
+			if ck := s.read(path, info.Size(), steps); ck != nil && ck.Digest() == blob.SHA256 {
+				return ck
+			}
+		}
+	}
+	return nil
+}
+
+// maxMetadata bounds the difference in bytes between a model's file and its canonical form.
+const maxMetadata = 16 << 20
+
+// read returns the checkpoint in a file of the given size, or nil if there is none or it cannot be read.
+func (s *Store) read(path string, size int64, steps *atomic.Int64) *checkpoint.Checkpoint {
+	f, err := s.root.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	data := make([]byte, size)
+	for at := 0; at < len(data); {
+		n, err := io.ReadFull(f, data[at:min(at+1<<20, len(data))])
+		if err != nil {
+			return nil
+		}
+		at += n
+		steps.Add(1)
+	}
+	ck, err := checkpoint.Parse(path, data)
+	if err != nil {
+		return nil // it may be anything, and the server has the model
+	}
+	return ck
 }
 
 // forget makes the next call of Dataset search for the dataset of a job again.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
@@ -136,4 +137,56 @@ func TestRowsInPlace(t *testing.T) {
 	if _, err := none.rows(t.Context(), task, a, &steps); err == nil {
 		t.Error("a nil store returned rows")
 	}
+}
+
+// A model is read from the store if one of its files holds it, whatever its metadata. It is fetched if
+// no file does, or if the file is damaged.
+func TestStoreModel(t *testing.T) {
+	f, d := newTask(t)
+	ck, err := checkpoint.Parse("model", f.blobs["model"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "models", "m.safetensors")
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"empty.safetensors": "", "text.safetensors": strings.Repeat("x", int(d.Task.Model.Bytes)), "other": string(f.blobs["model"])} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store, err := OpenStore("dir:" + dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	find := func(want bool) {
+		t.Helper()
+		found := store.model(d.Task.Model, new(atomic.Int64))
+		if found != nil && found.Digest() != ck.Digest() || (found != nil) != want {
+			t.Errorf("found %v, expected %v", found != nil, want)
+		}
+	}
+	find(false)
+	named := *ck
+	named.Training = strings.Repeat("one epoch, ", 1000)
+	if _, err := checkpoint.WriteDense(path, &named); err != nil {
+		t.Fatal(err)
+	}
+	find(true)
+	delete(f.blobs, "model")
+	if outcome := runTask(t, &Models{Store: store}, f, d); outcome != Done {
+		t.Errorf("outcome %q without the model on the server: %s", outcome, f.aside)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-1] ^= 1
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	find(false)
 }
