@@ -136,7 +136,7 @@ func (s *Store) model(blob job.Blob, steps *atomic.Int64) *checkpoint.Checkpoint
 // maxMetadata bounds the difference in bytes between a model's file and its canonical form.
 const maxMetadata = 16 << 20
 
-// read returns the checkpoint in a file of the given size, or nil if there is none or it cannot be read.
+// read returns the checkpoint in a file of the given size, or nil if it holds none or cannot be read.
 func (s *Store) read(path string, size int64, steps *atomic.Int64) *checkpoint.Checkpoint {
 	f, err := s.root.Open(path)
 	if err != nil {
