@@ -395,6 +395,46 @@ func TestNightlyPath(t *testing.T) {
 	}
 }
 
+// With the setting reuse, a night keeps the mask while the loss rises by no more than it did when the table was
+// scored. The mask that is kept is that of the published night, and the history says why.
+func TestNightlyReuse(t *testing.T) {
+	s := newNightsSource(t, 2)
+	f := s.folder("  sample: 0.2\n", "  estimator: path\n  parts: 4\n", "calibrate: true\n", "calibrate: true\nreuse: 0.01\n")
+	f.bring(0)
+	f.must()
+	mask := func() []bool {
+		ck, err := checkpoint.Read(f.path("out", "current", nightly.PrunedFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dropped, _, err := ck.Pruned()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dropped
+	}
+	first := mask()
+	command(t, "shaver", "train", "--model", s.model(0), "--dataset", s.day(0), "--epochs", "1", "--learning-rate", "1e-5", "--out", f.path("light.safetensors"))
+	f.write("model.safetensors", f.text("light.safetensors"))
+	f.must()
+	l := f.history()[1]
+	if l.Choice != nightly.ChoiceKept || !slices.Equal(mask(), first) || l.Evaluations != 0 || *l.Churn != 0 || l.KeptRise == nil || *l.KeptRiseHigh > .01 || l.Scores != f.history()[0].Scores {
+		t.Errorf("after a light training: %+v", l)
+	}
+	if page := f.text("out/history.html"); !strings.Contains(page, "The last choice of entries is kept: LogLoss rises by") {
+		t.Error("the page does not say why")
+	}
+	f.write("nightly.yaml", strings.Replace(f.text("nightly.yaml"), "reuse: 0.01", "reuse: 0", 1))
+	f.must() // the settings are new
+	f.bring(1)
+	f.must()
+	for i, want := range []string{"the settings changed", "rises by"} {
+		if l := f.history()[2+i]; l.Choice != nightly.ChoiceScored || !strings.Contains(l.Why, want) || l.Evaluations == 0 {
+			t.Errorf("expected %q: %+v", want, l)
+		}
+	}
+}
+
 // A model of kind graph whose tables have two widths has nights too. The second night
 // corrects the scores, keeps most of the first night's choices, and its file is served.
 func TestNightlyGraph(t *testing.T) {
@@ -820,6 +860,7 @@ func TestNightlySettings(t *testing.T) {
 		base + prune + "  aggregate: max\n":                             `:6: prune.aggregate "max": `,
 		base + prune + "  hysteresis: -1\n":                             `:6: prune.hysteresis "-1": expected a number of at least 0`,
 		base + prune + "  bytes: 0\n":                                   `:6: prune.bytes "0": expected a whole number, at least 1`,
+		base + prune + "reuse: -1\n":                                    `:6: reuse "-1": expected a number of at least 0, in the unit of the loss`,
 		base + prune + "score:\n  sample: 0\n":                          `:7: score.sample "0": expected a number above 0, at most 1`,
 		base + prune + "score:\n  sample: 1.5\n":                        `:7: score.sample "1.5": expected a number above 0, at most 1`,
 		base + prune + "score:\n  baseline: mean\n":                     `:7: score.baseline "mean": expected one of `,

@@ -50,7 +50,11 @@ func pruneCommand() *cobra.Command {
 		Example: help.Text("prune.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
+			required := []string{"model", "scores", "out"}
+			if o.Previous != "" && !c.Flags().Changed("scores") {
+				required = []string{"model", "out"}
+			}
+			if err := cli.Required(c, required...); err != nil {
 				return err
 			}
 			return o.run(c)
@@ -72,7 +76,7 @@ func pruneCommand() *cobra.Command {
 	previousFlags(c, &o.Options)
 	f.BoolVar(&o.Calibrate, "calibrate", false, "fit a*logit + b to the validation split of --dataset, and fold a and b into the weights")
 	f.BoolVar(&o.Tune, "tune", false, "train the kept entries and the head on the training split of --dataset")
-	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate, --tune and --values auto, and for --from with the method frequency")
+	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate, --tune and --values auto, for --from with the method frequency, and for a codebook without --scores")
 	formFlags(c, &o.Form, &o.values, sweep.AutoValues)
 	f.Lookup("values").Usage += ", for bits that differ from row to row"
 	f.Float64Var(&o.Rounding, "rounding", cut.DefaultRounding, "with --values auto, `rise` of the loss that rounding the network, and without --bytes also the table, may cause")
@@ -96,6 +100,12 @@ func (o *pruneOptions) check(c *cobra.Command) error {
 		}
 	}
 	switch {
+	case o.Scores == "":
+		for _, name := range []string{"from", mask.Sparsity, mask.Kept, mask.Bytes, "aggregate", "rank", "protect", "field-minimum", "hysteresis"} {
+			if c.Flags().Changed(name) {
+				return fault.Usagef("--previous without --scores keeps all choices of that file, so --%s has no effect: give --scores, or leave it out", name)
+			}
+		}
 	case o.From != "":
 		for _, name := range []string{mask.Bytes, "aggregate", "rank", "protect", "field-minimum", "values"} {
 			if c.Flags().Changed(name) {
@@ -149,7 +159,7 @@ func (o *pruneOptions) check(c *cobra.Command) error {
 		return fault.Usagef("--tune writes a compact file: expected --out with another extension than .onnx, and no --dense")
 	case o.Tune && o.Calibrate:
 		return fault.Usagef("--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway")
-	case !o.Calibrate && !o.Tune && !auto && o.From == "" && c.Flags().Changed("dataset"):
+	case !o.Calibrate && !o.Tune && !auto && o.From == "" && o.Scores != "" && c.Flags().Changed("dataset"):
 		return fault.Usagef("--dataset has no effect without --calibrate, --tune, --values auto or --from")
 	}
 	if err := o.output.Check(); err != nil {

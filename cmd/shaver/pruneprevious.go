@@ -39,6 +39,10 @@ func checkPrevious(c *cobra.Command, o *cut.Options) error {
 // previousTable writes how the mask differs from the previous one.
 func (r *pruning) previousTable(w io.Writer) {
 	s, unit := r.Previous, "standard errors"
+	if r.Method == cut.ByPrevious {
+		fmt.Fprintf(w, "previous\t%s\tall of its choices are kept\n", s.File)
+		return
+	}
 	if r.ByPath {
 		unit = "rounds of a path"
 	}

@@ -357,10 +357,22 @@ type pruned struct {
 }
 
 func (s *steps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Pruned, error) {
-	args := []string{"prune", "--model=" + n.Model, "--scores=" + filepath.Join(n.Folder, nightly.ScoresFile), "--force"}
+	return s.prune(ctx, n, n.Folder)
+}
+
+// prune writes what Prune writes to a folder. With n.Kept it needs no scores, and writes no .onnx file and no delta to
+// another folder than that of the night.
+func (s *steps) prune(ctx context.Context, n *nightly.Night, folder string) (*nightly.Pruned, error) {
+	args := []string{"prune", "--model=" + n.Model, "--force"}
+	if !n.Kept {
+		args = append(args, "--scores="+filepath.Join(n.Folder, nightly.ScoresFile))
+	}
 	var form []string // budget and values, which an .onnx file takes from the compact file
 	for _, setting := range s.config.Prune {
 		flags := nightly.Settings{setting}.Flags()
+		if n.Kept && setting.Name != "values" {
+			continue // the choice is made
+		}
 		switch setting.Name {
 		case "sparsity", "parameters", "bytes", "values":
 			form = append(form, flags...)
@@ -376,15 +388,21 @@ func (s *steps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Pruned, e
 		args = append(args, "--previous="+n.Previous)
 	}
 	if s.config.Calibrate {
-		args = append(args, "--calibrate", "--dataset="+cli.List(n.Days))
+		args = append(args, "--calibrate")
+	}
+	if s.config.Calibrate || n.Kept {
+		args = append(args, "--dataset="+cli.List(n.Days))
 	}
 	var found pruned
-	text, err := s.command(ctx, &found, slices.Concat(args, form, []string{"--out=" + filepath.Join(n.Folder, nightly.PrunedFile)})...)
+	text, err := s.command(ctx, &found, slices.Concat(args, form, []string{"--out=" + filepath.Join(folder, nightly.PrunedFile)})...)
 	if err != nil {
 		return nil, err
 	}
-	if s.config.ONNX != "" {
-		args = append(args, "--parameters="+strconv.Itoa(found.Parameters), "--out="+filepath.Join(n.Folder, nightly.ONNXFile))
+	if s.config.ONNX != "" && folder == n.Folder {
+		if !n.Kept {
+			args = append(args, "--parameters="+strconv.Itoa(found.Parameters))
+		}
+		args = append(args, "--out="+filepath.Join(n.Folder, nightly.ONNXFile))
 		if s.config.ONNX == nightly.CompactONNX {
 			args = append(args, "--compact-onnx")
 		}
@@ -392,7 +410,7 @@ func (s *steps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Pruned, e
 			return nil, err
 		}
 	}
-	if s.config.Delta {
+	if s.config.Delta && folder == n.Folder {
 		if err := writeDelta(n); err != nil {
 			return nil, err
 		}
@@ -401,7 +419,7 @@ func (s *steps) Prune(ctx context.Context, n *nightly.Night) (*nightly.Pruned, e
 	if stable := found.Previous; stable != nil {
 		p.Churn, p.PlainChurn = &stable.Churn.Portion, &stable.Plain.Portion
 	}
-	return p, atomicfile.Write(filepath.Join(n.Folder, nightly.PruneFile), func(w io.Writer) error { _, err := w.Write(text); return err })
+	return p, atomicfile.Write(filepath.Join(folder, nightly.PruneFile), func(w io.Writer) error { _, err := w.Write(text); return err })
 }
 
 // writeDelta writes the delta from the pruned model of the night that is published to that of n. It is whole

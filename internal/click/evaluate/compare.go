@@ -79,6 +79,30 @@ func CompareLoss(a, b *Predictions, forA, forB loss.Calibration) Difference {
 	return difference(lossB-lossA, of.variance(), of.n-1)
 }
 
+// CompareRises returns the rise of the loss from b to prunedB minus that from a to prunedA, where the loss is
+// that of Compare. All predictions are of the same rows. The standard error comes from the rows' differences.
+func CompareRises(a, prunedA, b, prunedB *Predictions) Difference {
+	all := [4]*Predictions{prunedB, b, prunedA, a}
+	signs, means, weights, value := [4]float64{1, -1, -1, 1}, [4]float64{}, [4]float64{}, 0.0
+	for k, p := range all {
+		checkPaired(a, p)
+		means[k], weights[k] = p.MeanLoss(loss.Uncalibrated), 1
+		if p.Loss == loss.Squared {
+			weights[k] = rootWeight(means[k])
+		}
+		value += float64(signs[k] * means[k])
+	}
+	var of moments
+	for i, label := range a.Labels {
+		row := 0.0
+		for k, p := range all {
+			row += float64(float64(signs[k]*weights[k]) * float64(p.Loss.Of(p.Logits[i], label)))
+		}
+		of.add(row)
+	}
+	return difference(value, of.variance(), of.n-1)
+}
+
 // rootWeight returns the derivative of the root of a mean with respect to the mean. It is 0
 // if the root is 0, because all losses are then 0.
 func rootWeight(root float64) float64 {

@@ -17,7 +17,7 @@ import (
 
 // Options say how to prune a model.
 type Options struct {
-	Model, Scores string // files
+	Model, Scores string // files; without Scores the choices of Previous are kept as they are
 	ModelOutput   string // output of the model, if it is an .onnx file with several
 	Dataset       []string
 	Out           string // file to write
@@ -157,6 +157,10 @@ func (o *Options) checkDataset(s *Source) error {
 // open opens the model and its scores, and the sweep of From, if there is one. The scores may then
 // also be those of the method SNIP, which are of the model before its training.
 func (o *Options) open() (*Source, *sweep.Document, error) {
+	if o.Scores == "" {
+		s, err := o.openKept()
+		return s, nil, err
+	}
 	if o.From == "" {
 		s, err := Open(o.Model, o.ModelOutput, o.Scores)
 		return s, nil, err
@@ -184,6 +188,10 @@ func (o *Options) open() (*Source, *sweep.Document, error) {
 
 // settle sets what the scores, or the sweep d if it is not nil, decide.
 func (o *Options) settle(s *Source, d *sweep.Document) error {
+	if o.Scores == "" {
+		o.method = ByPrevious
+		return nil
+	}
 	if o.Aggregate == "" {
 		o.Aggregate = s.Scores[0].DefaultAggregate()
 	}
@@ -255,6 +263,13 @@ func (o *Options) choose(s *Source) (dropped []bool, stable *Stability, err erro
 	choices, err := o.choices(s)
 	if err != nil {
 		return nil, nil, err
+	}
+	if o.Scores == "" {
+		dropped, err := o.kept(s, choices)
+		if err != nil {
+			return nil, nil, err
+		}
+		return dropped, o.stability(s, choices, dropped, dropped), nil
 	}
 	order, err := o.order(s)
 	if err != nil {

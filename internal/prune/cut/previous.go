@@ -48,7 +48,7 @@ func (o *Options) choices(s *Source) ([]mask.Choice, error) {
 // the name of the file.
 func choicesOf(ck, before *checkpoint.Checkpoint, name string) ([]mask.Choice, error) {
 	if before.Compact == nil {
-		return nil, fault.Inputf("%s is dense, so it does not say which entries were dropped: expected a compact file of shaver prune", name)
+		return nil, errDense(name)
 	}
 	if ck.Fields != nil && before.Fields != nil && !slices.Equal(ck.Fields, before.Fields) {
 		return nil, fault.Inputf("%s has the fields %q, expected %q as in the model", name, before.Fields, ck.Fields)
@@ -65,6 +65,10 @@ func choicesOf(ck, before *checkpoint.Checkpoint, name string) ([]mask.Choice, e
 		return nil, fault.Inputf("%s does not fit the model: %w", name, err)
 	}
 	return choices, nil
+}
+
+func errDense(name string) error {
+	return fault.Inputf("%s is dense, so it does not say which entries were dropped: expected a compact file of shaver prune", name)
 }
 
 // stability compares a mask, and the mask that the scores alone would give, with the choices

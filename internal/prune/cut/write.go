@@ -30,7 +30,11 @@ func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read f
 	if err != nil {
 		return nil, err
 	}
-	b, err := measure.Open(o.Dataset, dataset.Val, s.Scores[0].Spec.Loss.Name(), m)
+	kind := "" // that of the labels
+	if o.Scores != "" {
+		kind = s.Scores[0].Spec.Loss.Name()
+	}
+	b, err := measure.Open(o.Dataset, dataset.Val, kind, m)
 	if err != nil {
 		return nil, err
 	}

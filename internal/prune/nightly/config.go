@@ -36,6 +36,9 @@ type Config struct {
 	Calibrate           bool
 	ONNX                string // form of the pruned .onnx file, DenseONNX or CompactONNX; "" = no such file
 	Delta               bool   // write what an embedding store has to change
+	// Reuse is by how much more the loss may rise by pruning than in the night that was scored last, for a night to keep
+	// the choice of entries; nil = every night is scored.
+	Reuse *float64
 
 	Textfile string // Prometheus textfile; "" = none
 	Address  string // address that serves metrics during a night; "" = none
@@ -123,7 +126,7 @@ func parse(path string, text []byte, keys Keys) (*Config, error) {
 	if len(document.Content) == 1 {
 		p.section("", document.Content[0], []entry{
 			{"model", p.file(&c.Model)}, {"days", p.file(&c.Days)}, {"window", p.atLeastOne(&c.Window)}, {"out", p.file(&c.Out)}, {"state", p.file(&c.State)},
-			{"keep", p.atLeastOne(&c.Keep)}, {"wait-inputs", p.duration(&c.WaitInputs)}, {"score", p.settings(&c.Score, keys.Score)}, {"prune", p.settings(&c.Prune, keys.Prune)}, {"calibrate", p.truth(&c.Calibrate)}, {"onnx", p.onnx(&c.ONNX)}, {"delta", p.truth(&c.Delta)},
+			{"keep", p.atLeastOne(&c.Keep)}, {"wait-inputs", p.duration(&c.WaitInputs)}, {"score", p.settings(&c.Score, keys.Score)}, {"prune", p.settings(&c.Prune, keys.Prune)}, {"calibrate", p.truth(&c.Calibrate)}, {"onnx", p.onnx(&c.ONNX)}, {"delta", p.truth(&c.Delta)}, {"reuse", p.amount(&c.Reuse)},
 			{"check", p.settings(&c.Check, keys.Check)}, {"metrics", p.metrics(c)}, {"tracking", p.tracking(&c.Tracking)},
 		})
 	}
@@ -302,6 +305,18 @@ func (p *parser) atLeastOne(to *int) func(string, *yaml.Node) {
 	}
 }
 
+func (p *parser) amount(to **float64) func(string, *yaml.Node) {
+	return func(name string, value *yaml.Node) {
+		const expected = "a number of at least 0, in the unit of the loss"
+		text := p.scalar(name, value, expected)
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(v >= 0) || math.IsInf(v, 0) {
+			p.fail(value, "%s %q: expected %s", name, text, expected)
+		}
+		*to = &v
+	}
+}
+
 func (p *parser) duration(to *time.Duration) func(string, *yaml.Node) {
 	return func(name string, value *yaml.Node) {
 		const expected = "a duration such as 30m or 6h"
@@ -455,6 +470,9 @@ func (c *Config) digest(keys Keys) string {
 	}
 	if c.Delta {
 		io.WriteString(sum, "delta\n")
+	}
+	if c.Reuse != nil {
+		fmt.Fprintf(sum, "reuse=%g\n", *c.Reuse)
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }

@@ -96,13 +96,13 @@ func ReadCopies(out string) (*Copies, error) {
 func (c *Copies) Needs(name string) bool { return c.needed[nightOf(name)] }
 
 // Drops reports whether a file that was not copied is one that retention deletes: the files of
-// a night that is gone, and the copies of checkpoints of all nights except the newest.
+// a night that is gone, and the copies of checkpoints of all nights except the newest and those that are needed.
 func (c *Copies) Drops(name string, exists func(night string) bool) bool {
 	night := nightOf(name)
 	if night == "" {
 		return false
 	}
-	return !exists(night) || night != c.newest && strings.HasPrefix(name, nightsFolder+"/"+night+"/"+modelFolder+"/")
+	return !exists(night) || night != c.newest && !c.needed[night] && strings.HasPrefix(name, nightsFolder+"/"+night+"/"+modelFolder+"/")
 }
 
 // Days returns the names of the days that unfinished nights in a folder of results need.

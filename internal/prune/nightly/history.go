@@ -15,6 +15,12 @@ import (
 // LineVersion is the form of Line.
 const LineVersion = "shaver.history/1"
 
+// What a night did with the choice of entries of the published night.
+const (
+	ChoiceKept   = "kept"   // it stays
+	ChoiceScored = "scored" // the night was scored
+)
+
 // Line is a line of history.jsonl: what a night did. Null means that a value is unknown or
 // does not exist, as the churn of the first night.
 type Line struct {
@@ -40,6 +46,12 @@ type Line struct {
 	RelativeError   *float64 `json:"relative_error"`
 	Reduction       *float64 `json:"reduction"`
 	Note            string   `json:"note,omitempty"`
+	// Choice is ChoiceKept or ChoiceScored with the setting reuse, and otherwise missing. KeptRise is Chosen.Rise.
+	Choice       string   `json:"choice,omitempty"`
+	Why          string   `json:"why,omitempty"`
+	KeptRise     *float64 `json:"kept_rise,omitempty"`
+	KeptRiseLow  *float64 `json:"kept_rise_low,omitempty"`
+	KeptRiseHigh *float64 `json:"kept_rise_high,omitempty"`
 
 	Sparsity   float64  `json:"sparsity"`
 	Bytes      int64    `json:"bytes"`
@@ -72,7 +84,7 @@ type Line struct {
 func (r *Record) line() Line {
 	l := Line{
 		Version: LineVersion, Night: r.Night, Number: r.Number, Outcome: r.Outcome, Reasons: []string{}, Started: r.Started, Finished: r.Finished, Attempts: r.Attempts,
-		Days: []string{}, Model: r.Model, Scores: r.digest(ScoresFile), Pruned: r.digest(PrunedFile),
+		Days: []string{}, Model: r.Model, Scores: r.scores(), Pruned: r.digest(PrunedFile),
 	}
 	for _, d := range r.Days {
 		l.Days = append(l.Days, d.Name)
@@ -82,6 +94,15 @@ func (r *Record) line() Line {
 		l.CoreSeconds += d.CoreSeconds
 		if d.Step == stepScore {
 			l.ScoreCoreSeconds = d.CoreSeconds
+		}
+	}
+	if c := r.Chosen; c != nil {
+		l.Choice, l.Why = ChoiceScored, c.Why
+		if c.Kept {
+			l.Choice = ChoiceKept
+		}
+		if c.Rise != nil {
+			l.KeptRise, l.KeptRiseLow, l.KeptRiseHigh = &c.Rise.Value, c.Rise.Low, c.Rise.High
 		}
 	}
 	if s := r.Scored; s != nil {

@@ -50,6 +50,13 @@ type Night struct {
 	// Number is the number of the night, and PreviousNumber that of the night that was published last;
 	// 0 = none. They are the generations of the delta.
 	Number, PreviousNumber int
+	// PreviousModel is the path of the copy of the checkpoint of the night that was published last; "" = there
+	// is none any more, or the settings were others.
+	PreviousModel string
+	// PreviousChosen is how that night decided; nil = it was scored without a decision.
+	PreviousChosen *Chosen
+	// Kept says that Choose kept the choice of entries of Previous.
+	Kept bool
 }
 
 // Steps computes what nights consist of. Run calls one function at a time. A function that
@@ -63,9 +70,12 @@ type Steps interface {
 	// Day returns the digest of the dataset in a folder. It is bad input if there is no dataset.
 	Day(path string) (string, error)
 
+	// Choose decides whether the choice of entries of Previous, which is not empty, is good enough for the
+	// model. It is called only with Config.Reuse, and writes no file. The night is scored unless Kept.
+	Choose(ctx context.Context, n *Night) (*Chosen, error)
 	// Score writes ScoresFile.
 	Score(ctx context.Context, n *Night) (*Scored, error)
-	// Prune writes PrunedFile and PruneFile, and with Config.ONNX also ONNXFile and, if that has
+	// Prune writes PrunedFile and PruneFile, without ScoresFile if n.Kept, and with Config.ONNX also ONNXFile and, if that has
 	// external data, ONNXDataFile. With Config.Delta it also writes DeltaFiles.
 	Prune(ctx context.Context, n *Night) (*Pruned, error)
 	// Check writes CheckFile.
@@ -76,6 +86,20 @@ type Steps interface {
 	// History returns a page about nights, oldest first. folders has the names of those
 	// nights whose folders are still there.
 	History(lines []Line, folders map[string]bool) ([]byte, error)
+}
+
+// Chosen says whether a night keeps the choice of entries of the published night, and why.
+type Chosen struct {
+	Kept bool   `json:"kept"`
+	Why  string `json:"why"` // a sentence
+	// Rise is by how much more the loss rises by pruning than it rose in the night that was scored last, with
+	// its 95% interval. Null = it was not measured. It adds up over the nights that keep a choice.
+	Rise *Change `json:"rise"`
+	SE   float64 `json:"se"` // standard error of Rise
+	// Nights is the number of nights in a row that kept the choice, with this one.
+	Nights int `json:"nights"`
+	// Scores is the digest of the scores that the choice comes from.
+	Scores string `json:"scores,omitempty"`
 }
 
 // Scored describes the scores of a night.

@@ -165,6 +165,19 @@ func (w *world) text(path string) string {
 	return string(text)
 }
 
+// Choose keeps the choice of the published night for a model whose text begins with "light".
+func (w *world) Choose(_ context.Context, n *Night) (*Chosen, error) {
+	w.calls = append(w.calls, stepChoose)
+	c := &Chosen{Kept: strings.HasPrefix(w.text(n.Model), "light"), Why: "because", Nights: 1}
+	if c.Kept && n.PreviousModel == "" {
+		return nil, errors.New("no model of the published night")
+	}
+	if p := n.PreviousChosen; p != nil {
+		c.Nights += p.Nights
+	}
+	return c, nil
+}
+
 func (w *world) Score(ctx context.Context, n *Night) (*Scored, error) {
 	var days []string
 	for _, d := range n.Days {
@@ -177,6 +190,9 @@ func (w *world) Score(ctx context.Context, n *Night) (*Scored, error) {
 
 func (w *world) Prune(ctx context.Context, n *Night) (*Pruned, error) {
 	text := w.text(filepath.Join(n.Folder, ScoresFile))
+	if n.Kept {
+		text = w.text(n.Model)
+	}
 	if n.Previous != "" {
 		text += " after (" + w.text(n.Previous) + ")"
 	}
@@ -298,6 +314,64 @@ func TestGate(t *testing.T) {
 	if r := w.run(); len(r.Nights) > 0 {
 		t.Errorf("a local setting gave %+v", r.Latest)
 	}
+}
+
+// With the setting reuse, a night that keeps the published choice is neither scored nor reported. It stands for the
+// rows and the scores of the night that was scored last. A night that is interrupted does not decide again.
+func TestReuse(t *testing.T) {
+	w := newWorld(t, "reuse: 0.001")
+	night := func(model string, steps ...string) *Line {
+		t.Helper()
+		w.model(model)
+		w.calls = nil
+		r := w.run()
+		if !slices.Equal(w.calls, steps) {
+			t.Errorf("%s: the steps are %q, expected %q", model, w.calls, steps)
+		}
+		return r.Latest
+	}
+	kept, scored := []string{stepChoose, stepPrune, stepCheck}, append([]string{stepChoose}, all...)
+	first := night("one", all...) // nothing is published
+	if first.Choice != "" {
+		t.Errorf("the first night chose: %+v", first)
+	}
+	for i, model := range []string{"light", "light again"} {
+		l := night(model, kept...)
+		if l.Choice != ChoiceKept || l.Why != "because" || l.Scores != first.Scores || l.Rows != first.Rows || l.Evaluations != 0 || l.Pruned == first.Pruned {
+			t.Errorf("%s: %+v", model, l)
+		}
+		if c := w.record(l.Night).Chosen; c.Nights != i+1 {
+			t.Errorf("%s: %d nights kept their choices, expected %d", model, c.Nights, i+1)
+		}
+	}
+	if l := night("heavy", scored...); l.Choice != ChoiceScored || l.Scores == first.Scores {
+		t.Errorf("after a heavy retraining: %+v", l)
+	}
+	w.model("light, interrupted")
+	w.calls = nil
+	stop := errors.New("stop")
+	w.fail = func(string) error { return stop }
+	if _, err := Run(t.Context(), w.config, keys, w, w.options); !errors.Is(err, stop) {
+		t.Fatalf("error %v", err)
+	}
+	w.fail = nil
+	night("light, interrupted", kept[1:]...)
+	w.passes = func(string) bool { return false }
+	night("light, fails", kept...)
+	w.passes = nil
+	if l := night("light, after a failure", kept...); w.record(l.Night).Previous.Night != "mon.5" {
+		t.Errorf("after a failure: %+v", w.record(l.Night).Previous)
+	}
+}
+
+// record returns the record of a night.
+func (w *world) record(night string) *Record {
+	w.t.Helper()
+	r := &Record{}
+	if err := readJSON(w.path("out", nightsFolder, night, RecordFile), r); err != nil {
+		w.t.Fatal(err)
+	}
+	return r
 }
 
 // results returns the files of all nights, and the history without its times.

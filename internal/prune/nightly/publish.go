@@ -77,7 +77,7 @@ func parseCurrent(path string, text []byte) (*Current, error) {
 func (r *runner) publish(n *Record) error {
 	c := Current{
 		Version: CurrentVersion, Night: n.Night, Folder: nightsFolder + "/" + n.Night,
-		Model: n.Model, Scores: n.digest(ScoresFile), Pruned: n.digest(PrunedFile),
+		Model: n.Model, Scores: n.scores(), Pruned: n.digest(PrunedFile),
 		ONNX: n.digest(ONNXFile), ONNXData: n.digest(ONNXDataFile),
 	}
 	if err := writeJSON(r.path(currentFile), c); err != nil {
@@ -160,8 +160,8 @@ func isTemporary(name string, files ...string) bool {
 }
 
 // retain deletes the folders of all nights except the last ones and the published one.
-// Nights that were abandoned are deleted when a later night has ended. Only the newest night
-// keeps its copy of the checkpoint.
+// Nights that were abandoned are deleted when a later night has ended. Only the newest night and the published
+// one keep their copies of the checkpoint.
 func (r *runner) retain() error {
 	current, err := ReadCurrent(r.config.Out)
 	if err != nil {
@@ -185,7 +185,7 @@ func (r *runner) retain() error {
 		default:
 			kept++
 		}
-		if i < len(records)-1 && n.finished() {
+		if i < len(records)-1 && n.finished() && (current == nil || n.Night != current.Night) {
 			if err := os.RemoveAll(filepath.Join(r.folder(n.Night), modelFolder)); err != nil {
 				return err
 			}

@@ -45,6 +45,7 @@ type Record struct {
 	// Attempts is the number of processes that worked on the night.
 	Attempts int      `json:"attempts"`
 	Steps    []Done   `json:"steps"`
+	Chosen   *Chosen  `json:"chosen,omitempty"` // nil if every night is scored, or if no night is published
 	Scored   *Scored  `json:"scored"`
 	Pruned   *Pruned  `json:"pruned"`
 	Checked  *Checked `json:"checked"`
@@ -94,6 +95,14 @@ func (r *Record) digest(file string) string {
 		}
 	}
 	return ""
+}
+
+// scores returns the digest of the scores by which the night is pruned.
+func (r *Record) scores() string {
+	if r.Chosen != nil && r.Chosen.Kept {
+		return r.Chosen.Scores
+	}
+	return r.digest(ScoresFile)
 }
 
 // save writes the record to the folder of its night.
@@ -167,7 +176,7 @@ func (r *Record) validate() error {
 				return fmt.Errorf("the step %s has no digest of %s", d.Step, file)
 			}
 		}
-		if d.Step == stepScore && r.Scored == nil || d.Step == stepPrune && r.Pruned == nil || d.Step == stepCheck && r.Checked == nil {
+		if d.Step == stepChoose && r.Chosen == nil || d.Step == stepScore && r.Scored == nil || d.Step == stepPrune && r.Pruned == nil || d.Step == stepCheck && r.Checked == nil {
 			return fmt.Errorf("the step %s is done, but its result is missing", d.Step)
 		}
 	}

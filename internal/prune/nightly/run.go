@@ -21,6 +21,7 @@ import (
 
 // The steps of a night, in their order.
 const (
+	stepChoose = "choose"
 	stepScore  = "score"
 	stepPrune  = "prune"
 	stepCheck  = "check"
@@ -29,7 +30,7 @@ const (
 
 // stepFiles are the files that each step writes.
 var stepFiles = map[string][]string{
-	stepScore: {ScoresFile}, stepPrune: {PrunedFile, PruneFile}, stepCheck: {CheckFile}, stepReport: {ReportFile},
+	stepChoose: {}, stepScore: {ScoresFile}, stepPrune: {PrunedFile, PruneFile}, stepCheck: {CheckFile}, stepReport: {ReportFile},
 }
 
 // optionalFiles are the files that a step writes in some nights.
@@ -465,6 +466,7 @@ func (r *runner) work(ctx context.Context, n *Record) error {
 		days = append(days, d.Name, d.Digest)
 	}
 	previous := ""
+	var before *Record // the published night
 	if n.Previous != nil {
 		previous = n.Previous.Pruned
 		night.Previous = filepath.Join(r.folder(n.Previous.Night), PrunedFile)
@@ -472,17 +474,26 @@ func (r *runner) work(ctx context.Context, n *Record) error {
 		if err := readJSON(filepath.Join(r.folder(n.Previous.Night), RecordFile), record); err != nil {
 			return err
 		}
-		night.PreviousNumber = record.Number
+		night.PreviousNumber, night.PreviousChosen = record.Number, record.Chosen
+		if model := filepath.Join(r.folder(n.Previous.Night), modelFolder, record.ModelFile); record.Settings == n.Settings && exists(model) {
+			night.PreviousModel = model
+		}
+		before = record
 	}
 	for _, step := range []struct {
 		name string
 		run  func() error
 	}{
+		{stepChoose, func() error { return r.choose(ctx, n, night, before) }},
 		{stepScore, func() (err error) { n.Scored, err = r.steps.Score(ctx, night); return err }},
 		{stepPrune, func() (err error) { n.Pruned, err = r.steps.Prune(ctx, night); return err }},
 		{stepCheck, func() (err error) { n.Checked, err = r.steps.Check(ctx, night); return err }},
 		{stepReport, func() error { return r.steps.Report(ctx, night) }},
 	} {
+		night.Kept = n.Chosen != nil && n.Chosen.Kept
+		if step.name == stepChoose && (r.config.Reuse == nil || before == nil) || night.Kept && (step.name == stepScore || step.name == stepReport) {
+			continue
+		}
 		from := digestOf(slices.Concat([]string{step.name, n.Model, n.Settings, previous}, days, n.results(step.name))...)
 		if done, err := r.isDone(n, step.name, from); done || err != nil {
 			if err != nil {
@@ -564,6 +575,9 @@ func (n *Record) finite() {
 
 // results returns the digests of the results on which a step depends.
 func (n *Record) results(step string) []string {
+	if step == stepPrune && n.Chosen != nil && n.Chosen.Kept {
+		return []string{"kept"}
+	}
 	files := map[string][]string{stepPrune: {ScoresFile}, stepCheck: {PrunedFile}, stepReport: {ScoresFile}}[step]
 	var digests []string
 	for _, file := range files {
@@ -577,6 +591,28 @@ func (n *Record) results(step string) []string {
 		}
 	}
 	return digests
+}
+
+// choose sets what a night chooses. A night that keeps the choice of the published one stands for the same rows.
+func (r *runner) choose(ctx context.Context, n *Record, night *Night, before *Record) (err error) {
+	if n.Chosen, err = r.steps.Choose(ctx, night); err != nil {
+		return err
+	}
+	n.Chosen.Scores = ""
+	if n.Chosen.Kept {
+		n.Chosen.Scores = before.scores()
+		if s := before.Scored; s != nil {
+			n.Scored = &Scored{Generation: s.Generation, Rows: s.Rows, FullEvaluations: s.FullEvaluations}
+		}
+	}
+	r.say("%s: %s", n.Night, n.Chosen.Why)
+	return nil
+}
+
+// exists reports whether a file or a folder has the path.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // isDone reports whether a step has finished with these inputs, and its files are still

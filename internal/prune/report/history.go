@@ -69,6 +69,9 @@ func History(lines []nightly.Line, folders map[string]bool, program string) ([]b
 	d.Summary = append(d.Summary, fact{"rows", count(last.Rows), ""}, fact{"finished", strings.TrimSuffix(strings.Replace(last.Finished, "T", " ", 1), "Z") + " UTC", ""})
 	d.Links = []link{{"latest", "Last night"}, {"trends", "Trends"}, {"nights", "All nights"}}
 	d.Lead, d.Rest = lead(last, current)
+	if last.Why != "" {
+		d.Notes = append(d.Notes, last.Why)
+	}
 	if last.Note != "" {
 		d.Notes = append(d.Notes, last.Note)
 	}
@@ -118,7 +121,7 @@ func lead(l *nightly.Line, current string) (first, rest string) {
 		rest += fmt.Sprintf(" and %s %.4f of AUC", verb, drop)
 	}
 	rest += "."
-	if l.FullEvaluations > 0 {
+	if l.FullEvaluations > 0 && l.Choice != nightly.ChoiceKept {
 		rest += fmt.Sprintf(" Scoring took %s of the row evaluations of a full job", percent(portion(float64(l.Evaluations), float64(l.FullEvaluations))))
 		if l.RelativeError != nil {
 			rest += fmt.Sprintf(", with an error of %s relative to the scores", percent(*l.RelativeError))
@@ -142,7 +145,7 @@ func trends(lines []nightly.Line) (figure, string) {
 		if l.Outcome != nightly.Published {
 			failed = append(failed, float64(l.Number))
 		}
-		if l.Generation == 0 {
+		if l.Generation == 0 && l.Choice != nightly.ChoiceKept {
 			full = append(full, float64(l.Number))
 		}
 	}
@@ -231,7 +234,9 @@ func nightRowOf(l *nightly.Line, current string, folders map[string]bool) nightR
 	if row.Current {
 		row.Outcome = "current"
 	}
-	if l.Generation > 0 {
+	if l.Choice == nightly.ChoiceKept {
+		row.Kind = "choice kept"
+	} else if l.Generation > 0 {
 		row.Kind = fmt.Sprintf("paired, generation %d", l.Generation)
 	}
 	if l.PlainChurn != nil {

@@ -1,0 +1,106 @@
+package night
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+
+	"shaver/internal/app/cli"
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/data/dataset"
+	"shaver/internal/prune/gate"
+	"shaver/internal/prune/nightly"
+)
+
+// Choose prunes the model by the published mask and compares by how much the loss rises, on the rows of the check,
+// with how much it rose for the published night. Both rises are of the same rows, so their difference is far more
+// certain than each. Over nights that keep the mask the differences and their variances add up. The mask stays
+// if the upper end of the 95% interval of the sum is at most the setting reuse, and the check passes.
+func (s *steps) Choose(ctx context.Context, n *nightly.Night) (*nightly.Chosen, error) {
+	if n.PreviousModel == "" {
+		return &nightly.Chosen{Why: "Scored, because the settings changed or the last checkpoint is not there."}, nil
+	}
+	why, err := s.newFeatures(n)
+	if err != nil || why != "" {
+		return &nightly.Chosen{Why: why}, err
+	}
+	folder := filepath.Join(n.Folder, ".candidate")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
+	made := atomicfile.Track(folder)
+	defer made.Remove()
+	candidate := *n
+	candidate.Kept = true
+	if _, err := s.prune(ctx, &candidate, folder); err != nil {
+		return nil, err
+	}
+	pruned := filepath.Join(folder, nightly.PrunedFile)
+	split := cmp.Or(s.config.Check.Get("split"), dataset.Val)
+	rise, err := gate.CompareRises(ctx, n.Days, split, gate.Pair{Model: n.PreviousModel, Pruned: n.Previous}, gate.Pair{Model: n.Model, Pruned: pruned})
+	if err != nil {
+		return nil, err
+	}
+	if math.IsNaN(rise.SE) {
+		return &nightly.Chosen{Why: "Scored, because the split " + split + " has too few rows to compare with the last night."}, nil
+	}
+	c := &nightly.Chosen{Nights: 1, SE: rise.SE}
+	if p := n.PreviousChosen; p != nil && p.Kept && p.Rise != nil {
+		c.Nights += p.Nights
+		rise.Value += p.Rise.Value
+		c.SE = math.Hypot(rise.SE, p.SE)
+	}
+	low, high := rise.Value-z*c.SE, rise.Value+z*c.SE
+	c.Rise = &nightly.Change{Value: rise.Value, Low: &low, High: &high}
+	figures := fmt.Sprintf("%s rises by %.2g more than when it was scored last (95%% interval %.2g to %.2g), and %g is allowed", rise.Metric, rise.Value, low, high, *s.config.Reuse)
+	failure := ""
+	if high <= *s.config.Reuse {
+		if failure, err = s.failure(ctx, n, pruned); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case high > *s.config.Reuse:
+		c.Why = "Scored, because with the last choice of entries " + figures + "."
+	case failure != "":
+		c.Why = "Scored, because with the last choice of entries the check fails: " + failure + "."
+	default:
+		c.Kept, c.Why = true, "The last choice of entries is kept: "+figures+"."
+	}
+	return c, nil
+}
+
+// z is the half-width of a 95% interval in standard errors.
+const z = 1.959964
+
+// newFeatures says why the model cannot be pruned by the published mask, or returns "".
+func (s *steps) newFeatures(n *nightly.Night) (string, error) {
+	now, err := checkpoint.Read(n.Model)
+	if err != nil {
+		return "", err
+	}
+	before, err := checkpoint.Read(n.Previous)
+	if err != nil {
+		return "", err
+	}
+	if now.Architecture.Features() != before.Architecture.Features() {
+		return fmt.Sprintf("Scored, because the model has %d features and the last one %d.", now.Architecture.Features(), before.Architecture.Features()), nil
+	}
+	return "", nil
+}
+
+// failure says why the file pruned fails the check, or returns "".
+func (s *steps) failure(ctx context.Context, n *nightly.Night, pruned string) (string, error) {
+	args := []string{"check", "--model=" + pruned, "--against=" + n.Model, "--dataset=" + cli.List(n.Days)}
+	var found gate.Document
+	_, err := s.command(ctx, &found, append(args, s.config.Check.Flags()...)...)
+	if err != nil && !errors.Is(err, cli.ErrGate) {
+		return "", err
+	}
+	return found.Failure(), nil
+}

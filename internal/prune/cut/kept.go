@@ -1,0 +1,72 @@
+package cut
+
+import (
+	"fmt"
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/mask"
+)
+
+// ByPrevious is the method of a mask that is that of an earlier model.
+const ByPrevious = "previous"
+
+// openKept opens the model, without scores. What dropped entries read is computed from the model, because
+// the codebook of Previous is that of an earlier one.
+func (o *Options) openKept() (*Source, error) {
+	s, err := Open(o.Model, o.ModelOutput)
+	if err != nil {
+		return nil, err
+	}
+	before, err := checkpoint.Read(o.Previous)
+	if err != nil {
+		return nil, err
+	}
+	if before.Compact == nil {
+		return nil, errDense(o.Previous)
+	}
+	f := &scores.File{Fields: slices.Clone(s.Checkpoint.Fields), Spec: job.Spec{Baseline: baseline.Zero}}
+	for j := len(f.Fields); j < s.Checkpoint.Architecture.Fields(); j++ { // the model does not know their names
+		f.Fields = append(f.Fields, fmt.Sprintf("field%d", j))
+	}
+	var counts []int64
+	if slices.ContainsFunc(before.Compact.Codebook(), func(v float32) bool { return v != 0 }) {
+		if len(o.Dataset) == 0 {
+			return nil, fault.Usagef("%s has a codebook, and that of %s is computed from the rows: give %s", o.Previous, o.Model, o.name("dataset"))
+		}
+		d, err := dataset.OpenAll(o.Dataset)
+		if err != nil {
+			return nil, err
+		}
+		if d, err = d.For(&s.Checkpoint.Architecture); err != nil {
+			return nil, err
+		}
+		if counts, err = d.Occurrences(); err != nil {
+			return nil, err
+		}
+		f.Spec.Baseline = baseline.Codebook
+	}
+	f.Baseline, _, err = baseline.Of(f.Spec.Baseline, &s.Checkpoint.Architecture, s.Table, counts)
+	s.Scores = []*scores.File{f}
+	return s, err
+}
+
+// kept returns the mask, [n, d], of the choices. Entries without one are bad input.
+func (o *Options) kept(s *Source, choices []mask.Choice) ([]bool, error) {
+	dropped, absent := make([]bool, len(choices)), 0
+	for i, c := range choices {
+		dropped[i] = c == mask.WasDropped
+		if c == mask.WasAbsent {
+			absent++
+		}
+	}
+	if absent > 0 {
+		return nil, fault.Inputf("%s has %d entries of features that %s lacks, so it does not say whether they are dropped: give %s and a budget", s.File, absent, o.Previous, o.name("scores"))
+	}
+	return dropped, nil
+}
