@@ -612,6 +612,10 @@ func (nightSteps) write(n *nightly.Night, files ...string) (err error) {
 	}
 	return err
 }
+func (nightSteps) Choose(_ context.Context, n *nightly.Night) (*nightly.Chosen, error) {
+	low, high := 0., 1.
+	return &nightly.Chosen{Kept: n.PreviousModel != "", Why: "A reason.", Rise: &nightly.Change{Value: .5, Low: &low, High: &high}, SE: .25, Nights: 1}, nil
+}
 func (s nightSteps) Score(_ context.Context, n *nightly.Night) (*nightly.Scored, error) {
 	half := .5
 	return &nightly.Scored{Generation: 1, Rows: 2, Evaluations: 3, FullEvaluations: 4, RelativeError: &half, Note: "a note", CoreSeconds: 1}, s.write(n, nightly.ScoresFile)
@@ -621,7 +625,7 @@ func (s nightSteps) Prune(_ context.Context, n *nightly.Night) (*nightly.Pruned,
 }
 func (s nightSteps) Check(_ context.Context, n *nightly.Night) (*nightly.Checked, error) {
 	half := .5
-	return &nightly.Checked{Passed: n.Name == "one.1", Reasons: []string{"a reason"}, AUC: &half, AUCDrop: &nightly.Change{Value: .5, Low: &half}, LogLoss: &half, PrunedLogLoss: &half}, s.write(n, nightly.CheckFile)
+	return &nightly.Checked{Passed: n.Name != "one.2", Reasons: []string{"a reason"}, AUC: &half, AUCDrop: &nightly.Change{Value: .5, Low: &half}, LogLoss: &half, PrunedLogLoss: &half}, s.write(n, nightly.CheckFile)
 }
 func (s nightSteps) Report(_ context.Context, n *nightly.Night) error {
 	return s.write(n, nightly.ReportFile)
@@ -684,6 +688,25 @@ func TestNight(t *testing.T) {
 		t.Errorf("%d lines", len(lines))
 	}
 	for _, line := range lines {
+		accept(t, "history.v1.json", line)
+	}
+	// Nights that may keep the mask of an earlier one. The settings of the first one are new.
+	c.Reuse, o.Now = new(float64), func() time.Time { return now }
+	for i, want := range []string{`"published"`, `"kept": true`} {
+		if err := run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		current, err := nightly.ReadCurrent(c.Out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := read(filepath.FromSlash(current.Folder), nightly.RecordFile)
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("night %d with reuse lacks %s:\n%s", i+1, want, text)
+		}
+		accept(t, "night.v1.json", text)
+	}
+	for _, line := range bytes.Split(bytes.TrimSpace(read("history.jsonl")), []byte("\n")) {
 		accept(t, "history.v1.json", line)
 	}
 }

@@ -50,8 +50,8 @@ type Night struct {
 	// Number is the number of the night, and PreviousNumber that of the night that was published last;
 	// 0 = none. They are the generations of the delta.
 	Number, PreviousNumber int
-	// PreviousModel is the path of the copy of the checkpoint of the night that was published last; "" = there
-	// is none any more, or the settings were others.
+	// PreviousModel is the path of the copy of the checkpoint of the night that was published last; "" = it is
+	// gone, or the settings were others.
 	PreviousModel string
 	// PreviousChosen is how that night decided; nil = it was scored without a decision.
 	PreviousChosen *Chosen
