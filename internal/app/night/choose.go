@@ -57,7 +57,11 @@ func (s *steps) Choose(ctx context.Context, n *nightly.Night) (*nightly.Chosen, 
 	}
 	low, high := rise.Value-z*c.SE, rise.Value+z*c.SE
 	c.Rise = &nightly.Change{Value: rise.Value, Low: &low, High: &high}
-	figures := fmt.Sprintf("%s rises by %.2g more than when it was scored last (95%% interval %.2g to %.2g), and %g is allowed", rise.Metric, rise.Value, low, high, *s.config.Reuse)
+	more := "more"
+	if rise.Value < 0 {
+		more = "less"
+	}
+	figures := fmt.Sprintf("%s rises by %.2g %s than when the table was scored last (95%% interval of the difference %.2g to %.2g, at most %g is allowed)", rise.Metric, math.Abs(rise.Value), more, low, high, *s.config.Reuse)
 	failure := ""
 	if high <= *s.config.Reuse {
 		if failure, err = s.failure(ctx, n, pruned); err != nil {
