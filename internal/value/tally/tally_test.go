@@ -525,6 +525,22 @@ func BenchmarkAddRow(b *testing.B) {
 	}
 }
 
+// BenchmarkAddTerms adds the terms of rows like those of BenchmarkAddRow.
+func BenchmarkAddTerms(b *testing.B) {
+	const fields, dim = 39, 16
+	features, change := make([]int32, fields), make([]float64, fields*dim)
+	for i := range change {
+		features[i/dim], change[i] = int32(i/dim), float64(i-300)/1e4
+	}
+	builder := NewTermsBuilder(layout.Of(fields, dim), layout.NewMask(fields*dim))
+	row := &Terms{LossFull: 1 << 34, Change: change, First: .2, Second: .1}
+	for b.Loop() {
+		if err := builder.AddTerms(features, row); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // biased returns the sums of rows whose residuals, in nat, were shared out, under both models of
 // a paired job if previous is not nil.
 func biased(t *testing.T, residuals, previous []float64) *Accumulator {
