@@ -29,11 +29,16 @@ type packing struct {
 	square bool // whether the list has squares, otherwise absolute values; only if of >= 0
 }
 
-// packings returns how the lists of a partial are packed.
-func packings(form tally.Form) []packing {
-	all := make([]packing, tally.Lists(form))
+// packings returns how the lists of a partial are packed. If high is true, those of tally.Partial.High
+// follow.
+func packings(form tally.Form, high bool) []packing {
+	n := tally.Lists(form)
+	all := make([]packing, n)
+	if high {
+		all = make([]packing, 2*n)
+	}
 	for i := range all {
-		all[i] = packing{of: -1}
+		all[i] = packing{of: -1, signed: i >= n}
 	}
 	sums := []int{0}
 	if form.Path {

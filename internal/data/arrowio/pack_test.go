@@ -48,7 +48,7 @@ func TestLargeRecords(t *testing.T) {
 
 // Records keep all sums, and take little space where lists follow from others.
 func TestRecords(t *testing.T) {
-	lists := packings(tally.Form{})
+	lists := packings(tally.Form{}, false)
 	square := func(v int64) int64 {
 		s, ok := tally.Square(v)
 		if !ok {

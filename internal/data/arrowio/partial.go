@@ -22,7 +22,8 @@ import (
 const batchEntries = 1 << 18
 
 // The metadata keys of a partial. The values are decimal integers. Those of fourth powers
-// have an integer for each field, with spaces between them.
+// have an integer for each field, with spaces between them. That of High has one for each loss,
+// residual and shared part, in the order of partialIntegers.
 const (
 	keyRows           = "rows"
 	keyLossFull       = "loss_full"
@@ -30,6 +31,7 @@ const (
 	keyResidualSquare = "residual_square"
 	keyShared         = "shared"
 	keyWalked         = "walked" // only if it is not 0
+	keyHigh           = "high"   // only with tally.Partial.High
 	keyDim            = "dim"
 	keySumLists       = "lists"
 
@@ -53,8 +55,8 @@ func partialIntegers(p *tally.Partial, paired bool) []keyed[int64] {
 }
 
 // partialFourths returns the fourth powers of a field by their keys.
-func partialFourths(p *tally.Powers) []keyed[tally.Uint128] {
-	return []keyed[tally.Uint128]{{keyFourths, &p.New}, {keyPreviousFourths, &p.Previous}, {keyDifferenceFourths, &p.Difference}}
+func partialFourths(p *tally.Powers) []keyed[tally.Uint192] {
+	return []keyed[tally.Uint192]{{keyFourths, &p.New}, {keyPreviousFourths, &p.Previous}, {keyDifferenceFourths, &p.Difference}}
 }
 
 // keyed is a value in the metadata.
@@ -76,7 +78,14 @@ func partialMetadata(p *tally.Partial) arrow.Metadata {
 	if p.Walked > 0 {
 		keys, values = append(keys, keyWalked), append(values, decimal(p.Walked))
 	}
-	keys, values = append(keys, keyDim, keySumLists), append(values, decimal(int64(p.Shape.Dim())), decimal(int64(tally.Lists(p.Form()))))
+	if p.High != nil {
+		var high []string
+		for _, integer := range partialIntegers(p.High, paired)[1:] {
+			high = append(high, decimal(*integer.value))
+		}
+		keys, values = append(keys, keyHigh), append(values, strings.Join(high, " "))
+	}
+	keys, values = append(keys, keyDim, keySumLists), append(values, decimal(int64(p.Shape.Dim())), decimal(int64(len(p.AllLists()))))
 	if paired {
 		var fourths [3][]string
 		for field := range p.Fourths {
@@ -121,7 +130,7 @@ var maxRecords = math.MaxInt32
 
 // packPartial returns the records of p, and their offsets.
 func packPartial(p *tally.Partial) (records []byte, offsets []int32, err error) {
-	packer := packer{lists: packings(p.Form())}
+	packer := packer{lists: packings(p.Form(), p.High != nil)}
 	offsets = make([]int32, 1, len(p.Features)+1)
 	lists := p.AllLists()
 	sums := make([][]int64, len(lists))
@@ -173,7 +182,7 @@ func spread(list []int64, dropped layout.Mask, first int) {
 
 // DecodePartial reads and validates a partial of the given form, of tables of the given
 // shape. dropped is that of the partial if it is one of a path, and otherwise nil. The partial may share the memory of data. It takes up to the memory of an
-// accumulator of these tables, even if data is small.
+// accumulator of these tables, or twice as much with High, even if data is small.
 func DecodePartial(data []byte, shape layout.Shape, form tally.Form, dropped layout.Mask) (*tally.Partial, error) {
 	version := PartialVersion
 	if form.Paired {
@@ -195,6 +204,9 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form, dropped lay
 	if form.Paired {
 		p.Fourths = make([]tally.Powers, form.Fields)
 	}
+	if _, found := r.meta[keyHigh]; found {
+		p.High = &tally.Partial{}
+	}
 	for _, list := range p.AllLists() {
 		*list = []int64{}
 	}
@@ -212,6 +224,11 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form, dropped lay
 			return nil, fault.Inputf("the metadata %q is %d, expected at least 1, or no such key", keyWalked, p.Walked)
 		}
 	}
+	if p.High != nil {
+		if err := r.high(p.High, form.Paired); err != nil {
+			return nil, err
+		}
+	}
 	if form.Paired {
 		if err := r.fourths(p.Fourths); err != nil {
 			return nil, err
@@ -220,7 +237,7 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form, dropped lay
 	if got != int64(dim) {
 		return nil, fault.Inputf("the partial has %d columns, expected %d as in the model", got, dim)
 	}
-	if want := tally.Lists(form); lists != int64(want) {
+	if want := len(p.AllLists()); lists != int64(want) {
 		return nil, fault.Inputf("the partial has %d lists of sums, expected %d", lists, want)
 	}
 	if err := r.expect(partialColumns()...); err != nil {
@@ -294,7 +311,7 @@ func (m *messages) partialBatch(p *tally.Partial, form tally.Form) error {
 	before := len(p.Features)
 	p.Features = join(p.Features, arrow.Int32Traits.CastFromBytes(features))
 	p.Count = join(p.Count, arrow.Int64Traits.CastFromBytes(count))
-	return appendRecords(p, before, offsets, records, packings(form))
+	return appendRecords(p, before, offsets, records, packings(form, p.High != nil))
 }
 
 // appendRecords appends the sums of the features from the given one on to the lists of p. It
@@ -359,12 +376,33 @@ func decimal(v int64) string { return strconv.FormatInt(v, 10) }
 // integer returns the metadata of key, which must have exactly the form that decimal
 // gives.
 func (r *reader) integer(key string) (int64, error) {
-	text := r.meta[key]
-	v, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || decimal(v) != text {
-		return 0, fault.Inputf("the metadata %q is %q, expected a decimal integer", key, text)
+	v, ok := parseDecimal(r.meta[key])
+	if !ok {
+		return 0, fault.Inputf("the metadata %q is %q, expected a decimal integer", key, r.meta[key])
 	}
 	return v, nil
+}
+
+// parseDecimal is the inverse of decimal. It returns false for all other texts.
+func parseDecimal(text string) (v int64, ok bool) {
+	v, err := strconv.ParseInt(text, 10, 64)
+	return v, err == nil && decimal(v) == text
+}
+
+// high sets the losses, residuals and shared parts of tally.Partial.High to those in the metadata.
+func (r *reader) high(into *tally.Partial, paired bool) error {
+	integers := partialIntegers(into, paired)[1:]
+	texts := strings.Split(r.meta[keyHigh], " ")
+	for k, integer := range integers {
+		var ok bool
+		if len(texts) == len(integers) {
+			*integer.value, ok = parseDecimal(texts[k])
+		}
+		if !ok {
+			return fault.Inputf("the metadata %q is %q, expected %d decimal integers", keyHigh, r.meta[keyHigh], len(integers))
+		}
+	}
+	return nil
 }
 
 // fourths sets into to the fourth powers of each field in the metadata.

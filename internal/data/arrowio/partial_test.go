@@ -2,9 +2,12 @@ package arrowio
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 
 	"shaver/internal/base/fault"
@@ -124,7 +127,7 @@ func pairedPartial(shape layout.Shape, features int) *tally.Partial {
 		r.Within[i] ^= 1 << 20
 	}
 	p.DifferenceSquare, p.AbsDifferenceSquare = r.Within, r.Abs
-	p.Fourths = []tally.Powers{{New: tally.Uint128{High: 1, Low: 2}, Previous: tally.Uint128{Low: 3}}, {New: tally.Uint128{High: math.MaxUint64, Low: math.MaxUint64}, Difference: tally.Uint128{High: 5}}}
+	p.Fourths = []tally.Powers{{New: tally.Uint192{High: 1, Low: 2}, Previous: tally.Uint192{Low: 3}}, {New: tally.Uint192{High: math.MaxUint64, Low: math.MaxUint64}, Difference: tally.Uint192{High: 5}}}
 	return p
 }
 
@@ -222,7 +225,112 @@ func TestDecodePartialOnChangedBits(t *testing.T) {
 	}
 }
 
+// Partials whose sums fit in int64 have the bytes that they always had, so those of earlier builds can be read.
+func TestPartialBytes(t *testing.T) {
+	var all []byte
+	for _, p := range []*tally.Partial{randomPartial(50, 4, true), randomPartialOf(tables(), 6, false), pairedPartial(layout.Of(12, 2), 6), pairedPartial(tables(), 4)} {
+		all = append(all, encodePartial(t, p)...)
+	}
+	if got := fmt.Sprintf("%x", sha256.Sum256(all)); got != "9195e30b60a082a7e161b6f0f10633c91f16a4b3824f0770bd3ed2606e1d3535" {
+		t.Errorf("the partials have the digest %s", got)
+	}
+}
+
+// high returns p with multiples of 2^63 in some sums, as if they had left int64.
+func high(p *tally.Partial) *tally.Partial {
+	p.High = &tally.Partial{LossFull: 3, Shared: -2}
+	lists := p.AllLists()
+	for l, list := range lists[len(lists)/2:] {
+		*list = make([]int64, len(p.Sum))
+		for i := l % 2; i < len(p.Sum); i += 3 {
+			if p.Dropped == nil || !p.Dropped.Dropped(i) {
+				(*list)[i] = int64(i % 7)
+			}
+		}
+	}
+	for i := range p.Sum {
+		p.High.Sum[i] *= -1
+	}
+	return p
+}
+
+// pathPartial returns a partial of a path, of 4 features, of which one entry is dropped.
+func pathPartial() *tally.Partial {
+	p := &tally.Partial{Shape: layout.Of(4, 2), Dropped: layout.NewMask(8), Rows: 9, Features: []int32{0, 1, 2, 3}, Count: []int64{1, 2, 3, 4},
+		Sum: []int64{5, 6, -7, 8, 9, 10, 0, 11}, Square: []int64{1, 2, 3, 4, 5, 6, 0, 8}}
+	p.Dropped.Drop(6)
+	return p
+}
+
+// Partials whose sums do not fit in int64 stay the same, and hostile ones are refused.
+func TestPartialWithHigh(t *testing.T) {
+	for name, p := range map[string]*tally.Partial{
+		"plain": high(randomPartial(7, 3, false)), "within": high(randomPartial(7, 3, true)), "tables": high(randomPartialOf(tables(), 5, true)),
+		"path": high(pathPartial()), "paired": high(pairedPartial(tables(), 6)), "empty": high(randomPartial(0, 2, false)),
+	} {
+		data := encodePartial(t, p)
+		got, err := DecodePartial(data, p.Shape, p.Form(), p.Dropped)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !reflect.DeepEqual(got, p) {
+			t.Errorf("%s: the partial became\n%+v, High %+v, expected\n%+v, High %+v", name, got, got.High, p, p.High)
+		}
+		for n := range data {
+			if _, err := DecodePartial(data[:n], p.Shape, p.Form(), p.Dropped); !fault.IsInput(err) {
+				t.Fatalf("%s: the first %d of %d bytes: %v", name, n, len(data), err)
+			}
+		}
+		if name != "plain" && name != "path" { // the others take long
+			continue
+		}
+		for bit := range 8 * len(data) {
+			data[bit/8] ^= 1 << (bit % 8)
+			if p, err := DecodePartial(data, p.Shape, p.Form(), p.Dropped); err != nil && !fault.IsInput(err) || err == nil && p.Validate(&p.Shape, p.Form()) != nil {
+				t.Fatalf("%s: bit %d: %v", name, bit, err)
+			}
+			data[bit/8] ^= 1 << (bit % 8)
+		}
+	}
+	shape := randomPartial(7, 3, false).Shape
+	data := encodePartial(t, high(randomPartial(7, 3, false)))
+	for _, c := range []struct{ from, to, want string }{
+		{"3 0 0 -2", "3 0 0  2", `the metadata "high" is "3 0 0  2", expected 4 decimal integers`},
+		{"3 0 0 -2", "3 0 00-2", `the metadata "high" is "3 0 00-2", expected 4 decimal integers`},
+		{"3 0 0 -2", "3 0 0 +2", `the metadata "high" is "3 0 0 +2", expected 4 decimal integers`},
+		{"3 0 0 -2", "3 0 -2 0", "partial has a negative loss or sum of squared residuals"},
+		{"3 0 0 -2", "3001 0 0", `the metadata "high" is "3001 0 0", expected 4 decimal integers`},
+		{"high", "hygh", "the partial has 6 lists of sums, expected 3"},
+	} {
+		changed := bytes.Replace(data, []byte(c.from), []byte(c.to), 1)
+		if bytes.Equal(changed, data) {
+			t.Fatalf("the partial does not have %q", c.from)
+		}
+		_, err := DecodePartial(changed, shape, tally.Form{}, nil)
+		wantInput(t, err, c.want)
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q has more than one line", err)
+		}
+	}
+	for _, c := range []struct {
+		spoil func(p *tally.Partial)
+		want  string
+	}{
+		{func(p *tally.Partial) { p.High.Abs[0] = -1 }, "partial has a negative sum in list 4 at position 0"},
+		{func(p *tally.Partial) { p.High.Sum[2] = 2*p.Rows + 1 }, "partial has the sum of 2001 times 2^63 over 1000 rows in list 0 at position 2"},
+		{func(p *tally.Partial) { p.High.ResidualSquare = math.MaxInt64 }, "partial has a sum of 9223372036854775807 times 2^63 over 1000 rows"},
+	} {
+		p := high(randomPartial(7, 3, false))
+		c.spoil(p)
+		_, err := DecodePartial(encodePartial(t, p), p.Shape, tally.Form{}, nil)
+		wantInput(t, err, c.want)
+	}
+}
+
 func FuzzPartial(f *testing.F) {
+	f.Add(encodePartial(f, high(randomPartial(5, 2, true))))
+	f.Add(encodePartial(f, high(randomPartialOf(tables(), 6, false))))
+	f.Add(encodePartial(f, high(pairedPartial(tables(), 6))))
 	f.Add(encodePartial(f, randomPartial(0, 2, true)))
 	f.Add(encodePartial(f, randomPartial(5, 2, true)))
 	f.Add(encodePartial(f, randomPartial(5, 2, false)))

@@ -83,10 +83,7 @@ func (b *bench) pretend(ctx context.Context, shape layout.Shape, bias float64) e
 				return err
 			}
 		}
-		p, err := builder.Partial()
-		if err != nil {
-			return err
-		}
+		p := builder.Partial()
 		var encoded bytes.Buffer
 		if err := arrowio.EncodePartial(&encoded, p); err != nil {
 			return err

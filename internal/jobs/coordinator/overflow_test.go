@@ -1,49 +1,78 @@
 package coordinator_test
 
 import (
-	"path/filepath"
-	"strings"
+	"bytes"
+	"math"
+	"os"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/jobs/forecast"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/value/estimator"
 )
 
-// If losses are large, a partial has room for few rows. The forecast chooses shards
-// that are small enough to be computed. With larger shards, the job's error says what
-// to do.
+// If sums of a shard do not fit in 64 bits, the job ends as any other. Its scores are the same for all sizes of
+// shards, numbers of workers and ranges, and whether workers add up shards or not.
 func TestLargeLosses(t *testing.T) {
-	for _, scale := range []float64{200, 330} {
-		b := newBench(t)
-		plain, err := b.config.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		loud, _, err := plain.Calibrated(scale, 20*scale)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.config.Open = func() (*checkpoint.Checkpoint, error) { return loud, nil }
-		b.config.RowsPerShard = 0
-		f, err := forecast.New(t.Context(), b.config.Request, forecast.Config{Cores: 2, Threads: 2, Within: 200 * time.Millisecond, Log: zap.NewNop()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		// These are fewer rows than were measured, and fewer than a sixteenth of the
-		// job.
-		if f.RowsPerShard >= 19 || !(f.RowsPerCore > 0) {
-			t.Errorf("scale %v: %d rows a shard, %v a second", scale, f.RowsPerShard, f.RowsPerCore)
-		}
-		b.config.RowsPerShard = f.RowsPerShard
-		if _, err := b.run(t.Context(), 1); err != nil {
-			t.Errorf("scale %v, %d rows a shard: %v", scale, b.config.RowsPerShard, err)
-		}
-		b.config.RowsPerShard, b.config.Out = 300, filepath.Join(t.TempDir(), "again.arrow")
-		if _, err := b.run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "choose fewer rows per shard") {
-			t.Errorf("scale %v: error %v, expected an overflow", scale, err)
-		}
+	for _, name := range []string{estimator.Permutation, estimator.Debiased, estimator.Multilinear} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			plain, err := b.config.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			loud, _, err := plain.Calibrated(240, 4800)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.config.Open = func() (*checkpoint.Checkpoint, error) { return loud, nil }
+			b.config.Options = estimator.Options{Estimator: name, Passes: 1}
+			b.config.Options.SetDefaults()
+			b.config.Log = zap.NewNop()
+			b.config.RowsPerShard = 300
+			want, err := b.run(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := scores.Read(b.config.Out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// By Cauchy and Schwarz, the squares of an entry add up to at least the square of its sum over its count.
+			least, n := 0.0, len(f.Phi)/len(f.Count)
+			for i, phi := range f.Phi {
+				least = max(least, math.Pow(phi*float64(f.Rows), 2)/float64(f.Count[i/n]))
+			}
+			if least < 1<<19 {
+				t.Errorf("the squares of contributions may add up to %v nat^2 only, which fits in 64 bits", least)
+			}
+			for _, c := range []struct {
+				rowsPerShard    int64
+				workers, ranges int
+				hold            time.Duration
+			}{{7, 1, 0, 0}, {100, 3, 0, 0}, {9, 2, 0, time.Second}, {25, 2, 3, 0}, {25, 2, 2, time.Second}} {
+				if err := os.Remove(b.config.Out); err != nil {
+					t.Fatal(err)
+				}
+				b.config.RowsPerShard, b.hold = c.rowsPerShard, c.hold
+				var got []byte
+				if c.ranges > 0 {
+					got, err = b.ranged(c.ranges, nil)
+				} else {
+					got, err = b.run(t.Context(), c.workers)
+				}
+				if err != nil {
+					t.Fatalf("%+v: %v", c, err)
+				}
+				if !bytes.Equal(got, want) {
+					t.Errorf("%+v: other scores", c)
+				}
+				b.config.Ranges = 0
+			}
+		})
 	}
 }

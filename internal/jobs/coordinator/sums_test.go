@@ -157,7 +157,7 @@ func TestCheckpointOfPairedJob(t *testing.T) {
 	form := tally.Form{Paired: true, Fields: 2}
 	m := newSums(layout.Of(7, 2), form, testPlan.Shards())
 	p := &tally.Partial{Shape: layout.Of(7, 2), Rows: 3, LossFull: 4, PreviousLossFull: math.MaxInt64, PreviousResidualSquare: 9, Features: []int32{1, 6}, Count: []int64{3, 1},
-		Fourths: []tally.Powers{{New: tally.Uint128{High: 1, Low: 2}}, {Difference: tally.Uint128{Low: math.MaxUint64}}}}
+		Fourths: []tally.Powers{{New: tally.Uint192{High: 1, Low: 2}}, {Difference: tally.Uint192{Low: math.MaxUint64}}}}
 	for i, list := range p.AllLists() {
 		*list = []int64{int64(i), math.MaxInt64, 2, 3}
 	}

@@ -36,7 +36,6 @@ type Measurement struct {
 
 	rowBytes    float64 // bytes of a row in a shard
 	bits        float64 // bits of a contribution, averaged over features; 0 = unknown
-	capacity    float64 // rows that a partial has room for; 0 = unknown
 	occurrences []widthOccurrences
 	ranges      []featureRange // ranges of the plan, whose sums mergers keep; nil = the coordinator keeps all sums
 }
@@ -81,9 +80,6 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 	for n := min(rows.Len(), 24*threads); ; {
 		part := rows.Slice(0, n)
 		partial, err := m.compute(ctx, p, &part, within-time.Since(begun))
-		if errors.Is(err, tally.ErrOverflow) && m.capacity > 0 { // the speed is known already
-			return m, nil
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +107,7 @@ func (m *Measurement) Share(processors int) float64 {
 // RowsPerShard returns how many rows a shard should have. It assumes that workers have
 // Threads threads as fast as this machine's.
 func (m *Measurement) RowsPerShard() int64 {
-	s := job.Sizing{Rows: m.Job.Sample.Keep, PerSecond: m.PerSecond(), PartialBytes: m.PartialBytes, Capacity: m.capacity, Columns: m.Job.Architecture.Columns()}
+	s := job.Sizing{Rows: m.Job.Sample.Keep, PerSecond: m.PerSecond(), PartialBytes: m.PartialBytes, Columns: m.Job.Architecture.Columns()}
 	return s.RowsPerShard()
 }
 
@@ -263,13 +259,12 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, rows *mo
 	return partial, nil
 }
 
-// weigh notes the number of features of a partial, the bits of their contributions, and how many
-// rows a partial has room for.
+// weigh notes the number of features of a partial, and the bits of their contributions.
 func (m *Measurement) weigh(partial *tally.Partial) {
 	if partial.Dropped == nil {
 		m.Result, _ = partial.Summary().Check(m.Job.Sampling()) // a violated identity ends the job later
 	}
-	m.Features, m.capacity, m.bits = len(partial.Features), partial.Capacity(), 0
+	m.Features, m.bits = len(partial.Features), 0
 	at, total, features := 0, 0, 0
 	for i, f := range partial.Features {
 		from, to := partial.Shape.Row(int(f))

@@ -6,13 +6,11 @@ import (
 )
 
 // A shard should be about a minute of work. Handing it out then costs little in
-// comparison, and so does losing it. Its partial should be cheap to store and merge. Its
-// sums should not overflow even if its losses are several times as large as the measured
-// ones. And a job should have enough shards for all workers.
+// comparison, and so does losing it. Its partial should be cheap to store and merge. And a
+// job should have enough shards for all workers.
 const (
 	shardSeconds = 60
 	partialBound = 256 << 20
-	lossesLarger = 8
 	shardsLeast  = 16
 )
 
@@ -28,7 +26,6 @@ type Sizing struct {
 	Rows         int64                  // rows of the job
 	PerSecond    float64                // rows per second of one worker; 0 = unknown, and only the other bounds apply
 	PartialBytes func(rows int64) int64 // bytes of the partial of a shard with that many rows, ascending; nil = unknown
-	Capacity     float64                // number of rows like the measured ones whose sums fit into a partial; 0 = unknown
 	Columns      int                    // number of fields and dense inputs
 }
 
@@ -42,9 +39,6 @@ func (s *Sizing) RowsPerShard() int64 {
 	rows := (s.Rows + shardsLeast - 1) / shardsLeast
 	if s.PerSecond > 0 {
 		rows = min(rows, int64(s.PerSecond*shardSeconds))
-	}
-	if s.Capacity > 0 {
-		rows = int64(min(float64(rows), s.Capacity/lossesLarger))
 	}
 	if s.PartialBytes != nil {
 		over := sort.Search(int(rows), func(r int) bool { return s.PartialBytes(int64(r)+1) > partialBound })

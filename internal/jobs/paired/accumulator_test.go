@@ -50,10 +50,7 @@ func (w *world) accumulate(t *testing.T, rows []int, m int, e tally.Sampling) *t
 			t.Fatal(err)
 		}
 	}
-	p, err := b.Partial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := b.Partial()
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}

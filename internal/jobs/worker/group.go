@@ -37,21 +37,15 @@ func (g *group) accepts(t *job.Task) bool {
 		!slices.ContainsFunc(g.attempts, func(a *attempt) bool { return a.d.Task.Shard == t.Shard })
 }
 
-// add adds what a computed. It returns false if the sums do not fit in one partial. It must
-// not be called unless g accepts the task of a.
-func (g *group) add(a *attempt, c *computed) bool {
+// add adds what a computed. It must not be called unless g accepts the task of a.
+func (g *group) add(a *attempt, c *computed) {
 	if len(g.attempts) == 0 {
 		g.attempts, g.computed, g.since = append(g.attempts, a), c, time.Now()
-		return true
-	}
-	sum, err := tally.Combine(g.computed.partial, c.partial)
-	if err != nil {
-		return false
+		return
 	}
 	r := &g.computed.result
 	r.Rows, r.Seconds, r.CPU = r.Rows+c.result.Rows, r.Seconds+c.result.Seconds, r.CPU+c.result.CPU
-	g.attempts, g.computed.partial = append(g.attempts, a), sum
-	return true
+	g.attempts, g.computed.partial = append(g.attempts, a), tally.Combine(g.computed.partial, c.partial)
 }
 
 // fullBytes is the memory of sums from which on they are stored. Together with those of one more

@@ -186,12 +186,7 @@ func (w *runner) run(ctx context.Context, a *attempt) error {
 		}
 		return err
 	}
-	if !g.add(a, c) {
-		if err := g.flush(ctx); err != nil {
-			return errors.Join(err, a.finish(ctx, err))
-		}
-		g.add(a, c)
-	}
+	g.add(a, c)
 	if g.full() {
 		return g.flush(ctx)
 	}

@@ -181,7 +181,7 @@ func TestPairOfOneModel(t *testing.T) {
 				if entries[field] == 0 && f == (tally.Powers{}) {
 					continue // another field has the rows
 				}
-				if f.Difference != (tally.Uint128{}) || f.New != f.Previous || f.New == (tally.Uint128{}) {
+				if f.Difference != (tally.Uint192{}) || f.New != f.Previous || f.New == (tally.Uint192{}) {
 					t.Errorf("%s, %s: field %d has the fourth powers %v", name, o.Estimator, field, f)
 				}
 			}

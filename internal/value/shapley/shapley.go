@@ -191,7 +191,7 @@ func estimate(ctx context.Context, rows *model.Rows, threads int, progress func(
 	for _, w := range workers[1:] {
 		workers[0].builder.Join(w.builder)
 	}
-	return workers[0].builder.Partial()
+	return workers[0].builder.Partial(), nil
 }
 
 // player computes the games of one model on one goroutine.

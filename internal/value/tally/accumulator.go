@@ -14,28 +14,36 @@ import (
 // sums that overflow int64. Use NewAccumulator; the zero value is not usable. Only one
 // goroutine may use an Accumulator at a time.
 type Accumulator struct {
-	shape    layout.Shape
-	form     Form
-	lists    int
-	rows     int64
-	walked   int64 // sum of Partial.Walked
-	current  gameSums
-	previous gameSums // in a paired job, of the previous model
-	count    []int64
-	cells    []int64       // for each feature, its d values of each list; they lie together because merging is limited by memory bandwidth
-	carries  map[int]int64 // by cell: multiples of 2^64 to add
-	fourths  []Powers      // [m], by field; nil unless the job is paired
+	shape   layout.Shape
+	form    Form
+	lists   int
+	rows    int64
+	walked  int64 // sum of Partial.Walked
+	games         // previous only in a paired job
+	count   []int64
+	cells   []int64       // for each feature, its d values of each list; they lie together because merging is limited by memory bandwidth
+	carries map[int]int64 // by cell: multiples of 2^64 to add
+	fourths []Powers      // [m], by field; nil unless the job is paired
 }
 
 // gameSums holds the sums of a model that are not those of entries.
 type gameSums struct{ lossFull, lossEmpty, residualSquare, shared wide }
 
+// games are the sums of both models of a job.
+type games struct{ current, previous gameSums }
+
 // add adds the sums of a partial.
-func (g *gameSums) add(lossFull, lossEmpty, residualSquare, shared int64) {
-	g.lossFull.add(lossFull)
-	g.lossEmpty.add(lossEmpty)
-	g.residualSquare.add(residualSquare)
-	g.shared.add(shared)
+func (g *games) add(p *Partial) {
+	c, old := &g.current, &g.previous
+	sums := [...]*wide{&c.lossFull, &c.lossEmpty, &c.residualSquare, &c.shared, &old.lossFull, &old.lossEmpty, &old.residualSquare, &old.shared}
+	for k, x := range p.heads() {
+		sums[k].add(*x)
+	}
+	if p.High != nil {
+		for k, x := range p.High.heads() {
+			sums[k].addHigh(*x)
+		}
+	}
 }
 
 // wide is the integer carry * 2^64 + low.
@@ -92,14 +100,13 @@ func (a *Accumulator) Merge(p *Partial) error {
 	if err := p.Validate(&a.shape, a.form); err != nil {
 		return err
 	}
-	if err := a.addFourths(p.Fourths); err != nil {
-		return err
+	for field := range p.Fourths {
+		a.fourths[field].add(&p.Fourths[field])
 	}
 	a.rows += p.Rows
 	a.walked += p.Walked
-	a.current.add(p.LossFull, p.LossEmpty, p.ResidualSquare, p.Shared)
-	a.previous.add(p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare, p.PreviousShared)
-	var all [maxLists][]int64
+	a.games.add(p)
+	var all [2 * maxLists][]int64
 	for i, list := range p.AllLists() {
 		all[i] = *list
 	}
@@ -114,9 +121,28 @@ func (a *Accumulator) Merge(p *Partial) error {
 			}
 			into += dim
 		}
+		if p.High != nil {
+			into = a.lists * first
+			for _, list := range all[a.lists:][:a.lists] {
+				a.addHigh(into, list[from:from+dim])
+				into += dim
+			}
+		}
 		from += dim
 	}
 	return nil
+}
+
+// addHigh adds multiples x of 2^63 to consecutive cells.
+func (a *Accumulator) addHigh(into int, x []int64) {
+	for c, v := range x {
+		if v != 0 {
+			at := into + c
+			sum := wide{a.carries[at], a.cells[at]}
+			sum.addHigh(v)
+			a.carries[at], a.cells[at] = sum.carry, sum.low
+		}
+	}
 }
 
 // addAll adds x to sums and reports whether a sum overflowed int64. Merging is limited by

@@ -1,25 +1,15 @@
 package tally
 
 // Combine returns the partial of the rows of a and b together. Both must be valid partials of the
-// same form, for the same tables, of a job that is not paired. Combine returns ErrOverflow if a
-// sum does not fit. It changes neither of them, but the result may share their memory.
-func Combine(a, b *Partial) (*Partial, error) {
+// same form, for the same tables, of a job that is not paired. It changes neither of them, but the
+// result may share their memory.
+func Combine(a, b *Partial) *Partial {
 	if a.paired() || b.paired() {
 		panic("tally: Combine: partials of a paired job")
 	}
-	whole := true
-	plus := func(x, y int64) int64 {
-		sum, ok := add(x, y)
-		whole = whole && ok
-		return sum
-	}
-	p := &Partial{
-		Shape: a.Shape, Rows: plus(a.Rows, b.Rows), LossFull: plus(a.LossFull, b.LossFull), LossEmpty: plus(a.LossEmpty, b.LossEmpty),
-		ResidualSquare: plus(a.ResidualSquare, b.ResidualSquare), Shared: plus(a.Shared, b.Shared), Walked: a.Walked + b.Walked,
-	}
+	p := &Partial{Shape: a.Shape, Dropped: a.Dropped, Rows: a.Rows + b.Rows, Walked: a.Walked + b.Walked}
 	form := a.Form()
-	from, more, into := a.listsOf(form), b.listsOf(form), p.listsOf(form)
-	n := Lists(form)
+	into, n := p.listsOf(form), Lists(form)
 	features := merged(a.Features, b.Features)
 	entries := 0
 	for _, f := range features {
@@ -30,19 +20,29 @@ func Combine(a, b *Partial) (*Partial, error) {
 	for l := range n {
 		*into[l] = make([]int64, entries)
 	}
-	for _, part := range []struct {
-		*Partial
-		lists [maxLists]*[]int64
-	}{{a, from}, {b, more}} {
+	high := func(list int) []int64 { // the list of p.High
+		p.needHigh()
+		into := p.High.listsOf(form)[list]
+		if *into == nil {
+			*into = make([]int64, entries)
+		}
+		return *into
+	}
+	for _, part := range []*Partial{a, b} {
+		p.addHeads(part)
+		lists := part.AllLists()
 		i, k, at := 0, 0, 0 // position in the part's features, its first entry there, and that in p
 		for j, f := range features {
 			first, end := p.Shape.Row(int(f))
 			d := end - first
 			if i < len(part.Features) && part.Features[i] == f {
 				p.Count[j] += part.Count[i]
-				for l := range n {
-					if addAll((*into[l])[at:at+d], (*part.lists[l])[k:k+d]) {
-						whole = false
+				for l, list := range lists {
+					x := (*list)[k : k+d]
+					if l >= n {
+						addAll(high(l - n)[at:], x)
+					} else if sums := (*into[l])[at:]; addAll(sums, x) {
+						carryOver(sums, high(l)[at:], x)
 					}
 				}
 				i, k = i+1, k+d
@@ -50,10 +50,12 @@ func Combine(a, b *Partial) (*Partial, error) {
 			at += d
 		}
 	}
-	if !whole {
-		return nil, ErrOverflow
+	if p.High != nil {
+		for l := range n {
+			high(l)
+		}
 	}
-	return p, nil
+	return p
 }
 
 // merged returns the numbers of two ascending lists in ascending order, each once.

@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -33,55 +32,64 @@ type Fourths struct {
 
 // Powers holds the exact sums that belong to a Fourths, in squared SquareUnits.
 type Powers struct {
-	New        Uint128 `json:"new"`
-	Previous   Uint128 `json:"previous"`
-	Difference Uint128 `json:"difference"`
+	New        Uint192 `json:"new"`
+	Previous   Uint192 `json:"previous"`
+	Difference Uint192 `json:"difference"`
 }
 
-func (p *Powers) all() [3]*Uint128 { return [3]*Uint128{&p.New, &p.Previous, &p.Difference} }
+func (p *Powers) all() [3]*Uint192 { return [3]*Uint192{&p.New, &p.Previous, &p.Difference} }
 
-// add adds o to p and reports whether all sums fit.
-func (p *Powers) add(o *Powers) bool {
-	ok := p.New.add(o.New)
-	ok = p.Previous.add(o.Previous) && ok
-	return p.Difference.add(o.Difference) && ok
+// add adds o to p.
+func (p *Powers) add(o *Powers) {
+	sums := p.all()
+	for k, x := range o.all() {
+		sums[k].add(*x)
+	}
 }
 
-// Uint128 is the integer High * 2^64 + Low. Its text form is decimal.
-type Uint128 struct{ High, Low uint64 }
+// Uint192 is the integer Top * 2^128 + High * 2^64 + Low. Fourth powers are below 2^126, so the sums of
+// all of a job fit. Its text form is decimal.
+type Uint192 struct{ Top, High, Low uint64 }
 
-// add adds o to u and reports whether the sum fits.
-func (u *Uint128) add(o Uint128) bool {
+func (u *Uint192) add(o Uint192) {
 	var carry uint64
 	u.Low, carry = bits.Add64(u.Low, o.Low, 0)
 	u.High, carry = bits.Add64(u.High, o.High, carry)
-	return carry == 0
+	u.Top += o.Top + carry
 }
 
-func (u Uint128) float() float64 { return float64(float64(u.High)*(1<<64)) + float64(u.Low) }
+func (u Uint192) float() float64 {
+	return float64(float64(u.Top)*(1<<128)) + (float64(float64(u.High)*(1<<64)) + float64(u.Low))
+}
 
 // String returns u in decimal.
-func (u Uint128) String() string {
-	v := new(big.Int).SetUint64(u.High)
-	return v.Lsh(v, 64).Or(v, new(big.Int).SetUint64(u.Low)).String()
+func (u Uint192) String() string {
+	v := new(big.Int)
+	for _, word := range []uint64{u.Top, u.High, u.Low} {
+		v.Lsh(v, 64).Or(v, new(big.Int).SetUint64(word))
+	}
+	return v.String()
 }
 
 // MarshalText returns u in decimal.
-func (u Uint128) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+func (u Uint192) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
 // UnmarshalText sets u to a decimal integer. The text must have exactly the form that
 // MarshalText gives.
-func (u *Uint128) UnmarshalText(text []byte) error {
-	const digits = 39 // of 2^128
+func (u *Uint192) UnmarshalText(text []byte) error {
+	const digits = 58 // of 2^192
 	v := new(big.Int)
 	if len(text) <= digits {
-		if _, ok := v.SetString(string(text), 10); ok && v.Sign() >= 0 && v.BitLen() <= 128 && v.String() == string(text) {
-			u.Low = new(big.Int).And(v, new(big.Int).SetUint64(math.MaxUint64)).Uint64()
-			u.High = new(big.Int).Rsh(v, 64).Uint64()
+		if _, ok := v.SetString(string(text), 10); ok && v.Sign() >= 0 && v.BitLen() <= 192 && v.String() == string(text) {
+			word := func(k uint) uint64 {
+				w := new(big.Int).Rsh(v, 64*k)
+				return w.And(w, new(big.Int).SetUint64(math.MaxUint64)).Uint64()
+			}
+			*u = Uint192{word(2), word(1), word(0)}
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is not a decimal integer in [0, 2^128)", text[:min(len(text), digits+1)])
+	return fmt.Errorf("%q is not a decimal integer in [0, 2^192)", text[:min(len(text), digits+1)])
 }
 
 // Played is what one model gives for a row.
@@ -93,10 +101,13 @@ type Played struct {
 }
 
 // corrected returns the sums of Sum and Correction.
-func (p *Played) corrected() []int64 {
-	all := slices.Clone(p.Sum)
-	for i, z := range p.Correction {
-		all[i] += z
+func (p *Played) corrected() []int64 { return plus(p.Sum, p.Correction) }
+
+// plus returns x + z. z may be shorter than x.
+func plus(x, z []int64) []int64 {
+	all := slices.Clone(x)
+	for i, v := range z {
+		all[i] += v
 	}
 	return all
 }
@@ -122,7 +133,7 @@ func (b *Builder) AddPair(features []int32, fields []int, current, previous *Pla
 	b.into(&p.LossEmpty, current.LossEmpty)
 	b.into(&p.PreviousLossFull, previous.LossFull)
 	b.into(&p.PreviousLossEmpty, previous.LossEmpty)
-	var total, previousTotal int64
+	var total, previousTotal rowTotal
 	large, from := false, 0
 	for i, f := range features {
 		dim := b.width(f)
@@ -132,17 +143,20 @@ func (b *Builder) AddPair(features []int32, fields []int, current, previous *Pla
 		x, y := current.Sum[from:from+dim], previous.Sum[from:from+dim]
 		from += dim
 		row, previousRow, over, big := b.addFeaturePair(cells, &p.Fourths[fields[i]], x, y)
-		b.failed = b.failed || over
 		large = large || big
+		var z, w []int64
 		if current.Correction != nil {
-			z, w := current.Correction[from-dim:from], previous.Correction[from-dim:from]
-			rowZ, previousW, over, big := b.addPairCorrections(cells, x, y, z, w)
-			b.failed, large = b.failed || over, large || big
-			b.into(&total, rowZ)
-			b.into(&previousTotal, previousW)
+			z, w = current.Correction[from-dim:from], previous.Correction[from-dim:from]
+			rowZ, previousW, more, big := b.addPairCorrections(cells, x, y, z, w)
+			over, large = over || more, large || big
+			total.add(rowZ)
+			previousTotal.add(previousW)
 		}
-		b.into(&total, row)
-		b.into(&previousTotal, previousRow)
+		if over && !large {
+			b.carryPair(b.start(at, dim), plus(x, z), plus(y, w))
+		}
+		total.add(row)
+		previousTotal.add(previousRow)
 	}
 	if large {
 		if err := b.pairTooLarge(current.Sum, previous.Sum); err != nil || current.Correction == nil {
@@ -194,7 +208,7 @@ func (b *Builder) addFeaturePair(cells []int64, powers *Powers, x, y []int64) (t
 	previousSums, previousAbs, previousSquares := cells[previousList*d:][:d], cells[4*d:][:d], cells[5*d:][:d]
 	differences, absDifferences := cells[6*d:][:d], cells[7*d:][:d]
 	y = y[:d]
-	left, beyond, carries := int64(0), int64(0), uint64(0)
+	left, beyond := int64(0), int64(0)
 	fourth, previousFourth, apartFourth := powers.New, powers.Previous, powers.Difference // in registers
 	for c, v := range x {
 		w := y[c]
@@ -215,14 +229,22 @@ func (b *Builder) addFeaturePair(cells []int64, powers *Powers, x, y []int64) (t
 		differences[c] += square(difference, scale)
 		absDifferences[c] += square(size-previousSize, scale)
 		left |= abs[c] | previousAbs[c] | squares[c] | previousSquares[c] | differences[c] | absDifferences[c] // all only grow, so they are negative only after an overflow
-		var carry, previousCarry, apartCarry uint64
-		fourth, carry = fourth.plusSquare(uint64(s))
-		previousFourth, previousCarry = previousFourth.plusSquare(uint64(t))
-		apartFourth, apartCarry = apartFourth.plusSquare(uint64(magnitude(s - t)))
-		carries |= carry | previousCarry | apartCarry
+		fourth = fourth.plusSquare(uint64(s))
+		previousFourth = previousFourth.plusSquare(uint64(t))
+		apartFourth = apartFourth.plusSquare(uint64(magnitude(s - t)))
 	}
 	*powers = Powers{fourth, previousFourth, apartFourth}
-	return total, previousTotal, left < 0 || carries != 0, beyond < 0
+	return total, previousTotal, left < 0, beyond < 0
+}
+
+// carryPair is carry for a feature to whose sums the contributions x and y under two models, with their
+// corrections, were just added. The first cell is that at start.
+func (b *Builder) carryPair(start int, x, y []int64) {
+	d := len(x)
+	b.carry(start, x)
+	b.carryGrown(start+d, 2*d)
+	b.carry(start+previousList*d, y)
+	b.carryGrown(start+4*d, (b.lists-4)*d)
 }
 
 // addPairCorrections adds the corrections z of x and w of y to the sums of a feature to which
@@ -254,12 +276,12 @@ func (b *Builder) addPairCorrections(cells, x, y, z, w []int64) (total, previous
 // magnitude returns |v| without a branch. That of the least int64 is negative.
 func magnitude(v int64) int64 { return (v ^ v>>63) - v>>63 }
 
-// plusSquare returns u + v^2. carry is 0 if the sum fits, and otherwise 1.
-func (u Uint128) plusSquare(v uint64) (sum Uint128, carry uint64) {
+// plusSquare returns u + v^2.
+func (u Uint192) plusSquare(v uint64) Uint192 {
 	high, low := bits.Mul64(v, v)
-	low, carry = bits.Add64(u.Low, low, 0)
+	low, carry := bits.Add64(u.Low, low, 0)
 	high, carry = bits.Add64(u.High, high, carry)
-	return Uint128{high, low}, carry
+	return Uint192{u.Top + carry, high, low}
 }
 
 // pairTooLarge returns the error for a row of a paired job of which a contribution, or a
@@ -278,21 +300,6 @@ func (b *Builder) pairTooLarge(x, y []int64) error {
 		}
 	}
 	return fmt.Errorf("the mean contribution of player %d differs by %g nat between the two models: the square of this difference overflows", at, most*b.scale*LossUnit)
-}
-
-// addFourths adds the fourth powers of a partial. If it returns an error, it has added
-// nothing.
-func (a *Accumulator) addFourths(fourths []Powers) error {
-	for field := range fourths {
-		sums := a.fourths[field]
-		if !sums.add(&fourths[field]) {
-			return errors.New("the fourth powers of the contributions to field " + fmt.Sprint(field) + " overflow 128 bits")
-		}
-	}
-	for field := range fourths {
-		a.fourths[field].add(&fourths[field])
-	}
-	return nil
 }
 
 // Paired writes the sums of a feature's entries to into, [d]. The job must be paired.

@@ -39,6 +39,10 @@ type Partial struct {
 	Square   []int64 // like Sum, of (x/walks)^2, in SquareUnits
 	Within   []int64 // like Sum, of the variance of x within the row, in SquareUnits; nil if there is one pass or the job is paired
 
+	// High is nil if all sums fit in an int64. Otherwise its losses, residuals, shared parts and lists
+	// have the multiples of 2^63 to add to the same sums here. It has nothing else.
+	High *Partial
+
 	// Only if contributions are a base and a correction, otherwise nil. x is then the base in
 	// Sum, Abs and Square, and the corrected contribution, x + z, in ResidualSquare, Shared and
 	// Within. In paired jobs x is the base only in Abs, Square, AbsDifferenceSquare and Fourths,
@@ -98,7 +102,7 @@ func Lists(form Form) int {
 }
 
 // Bytes returns the memory of the sums of p.
-func (p *Partial) Bytes() int64 { return 8 * int64(Lists(p.Form())) * int64(len(p.Sum)) }
+func (p *Partial) Bytes() int64 { return 8 * int64(len(p.AllLists())) * int64(len(p.Sum)) }
 
 // Form returns the form of p.
 func (p *Partial) Form() Form {
@@ -144,11 +148,16 @@ func (p *Partial) listsOf(form Form) [maxLists]*[]int64 {
 // AllLists returns pointers to the lists of sums of p, in the order of its columns: Sum,
 // Abs, Square, then Within if p has it, Correction and CorrectedSquare if p has them, or
 // PreviousSum to AbsDifferenceSquare, and perhaps the squares of corrected contributions, if p
-// is paired.
+// is paired. If High is not nil, its lists follow in the same order.
 func (p *Partial) AllLists() []*[]int64 {
 	form := p.Form()
 	lists := p.listsOf(form)
-	return lists[:Lists(form)]
+	all := lists[:Lists(form)]
+	if p.High != nil {
+		high := p.High.listsOf(form)
+		all = append(all, high[:Lists(form)]...)
+	}
+	return all
 }
 
 // Part returns the partial of the same rows for the features [from, to) alone, which it numbers
@@ -158,6 +167,10 @@ func (p *Partial) Part(from, to int) *Partial {
 		panic("tally: Part: a partial of a paired job")
 	}
 	part := *p
+	if p.High != nil {
+		high := *p.High
+		part.High = &high
+	}
 	part.Shape = p.Shape.Part(from, to)
 	first, _ := slices.BinarySearch(p.Features, int32(from))
 	end, _ := slices.BinarySearch(p.Features, int32(to))
@@ -226,7 +239,7 @@ func (p *Partial) Validate(shape *layout.Shape, form Form) error {
 		if len(list) != entries {
 			return fmt.Errorf("partial has %d features of %d entries and %d sums in list %d", len(p.Features), entries, len(list), i)
 		}
-		if i == sumList || i == previousList && form.Paired || i == form.CorrectionList() {
+		if form.mayBeNegative(i % Lists(form)) {
 			continue
 		}
 		signs := int64(0)
@@ -238,25 +251,20 @@ func (p *Partial) Validate(shape *layout.Shape, form Form) error {
 			return fmt.Errorf("partial has a negative sum in list %d at position %d", i, at)
 		}
 	}
-	return nil
+	most := float64(p.Rows) * float64(shape.Entries()) * (1 << 126) // a square is below 2^63
+	for field := range p.Fourths {
+		for _, sum := range p.Fourths[field].all() {
+			if sum.float() > most {
+				return fmt.Errorf("partial has fourth powers of %v in field %d, too much for %d rows", sum, field, p.Rows)
+			}
+		}
+	}
+	return p.validateHigh(form)
 }
 
-// Capacity returns the number of rows like those of p whose sums fit in one partial. More
-// rows cause ErrOverflow. Capacity is +Inf if no row has any loss.
-func (p *Partial) Capacity() float64 {
-	largest := max(p.LossFull, p.LossEmpty, p.ResidualSquare, p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare)
-	for _, list := range p.AllLists()[1:] { // Sum is at most Abs
-		for _, sum := range *list {
-			largest = max(largest, sum)
-		}
-	}
-	powers := 0.0
-	for i := range p.Fourths {
-		for _, sum := range p.Fourths[i].all() {
-			powers = max(powers, sum.float())
-		}
-	}
-	return min(float64(p.Rows)/float64(largest)*math.MaxInt64, float64(p.Rows)/powers*(1<<127)*2)
+// mayBeNegative reports whether the sums of a list may be negative.
+func (f Form) mayBeNegative(list int) bool {
+	return list == sumList || list == previousList && f.Paired || list == f.CorrectionList()
 }
 
 // Builder collects a Partial row by row. Only one goroutine may use it at a time. Join
@@ -270,11 +278,11 @@ type Builder struct {
 	limit    int64   // upper bound of |x|
 	head     Partial // the partial without its lists; features in order of appearance
 	cells    []int64 // for each of these features, its d values of each list
+	high     []int64 // multiples of 2^63 to add to cells; may be shorter, and is nil until a cell needs one
 	starts   []int   // for each of these features, its first cell; nil if dim is not 0
 	slot     []int32 // by feature: position in head.Features, or -1
 	position []int32 // positions of the features of a row
 	sums     vector.Sums
-	failed   bool
 }
 
 // NewBuilder returns an empty builder for tables of the given shape. Each row has the given
@@ -297,10 +305,10 @@ func NewBuilder(shape layout.Shape, walks int, form Form) *Builder {
 
 // AddRow adds one row. lossFull and lossEmpty are its losses in LossUnits, and features
 // holds its global ids, or, in a model with look-ups, the rows of the tables that it
-// reads. sum holds x for each entry of the features, in this order, in LossUnits. within
+// reads, each once. sum holds x for each entry of the features, in this order, in LossUnits. within
 // holds the variances of x, in SquareUnits, or is nil without Within. AddRow returns an
-// error if a square would overflow; the builder must not be used after that. The job must
-// not be paired.
+// error if a square, or the sum of x of all entries, would overflow; the builder must not be used
+// after that. The job must not be paired.
 func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, within []int64) error {
 	return b.Add(features, &Played{LossFull: lossFull, LossEmpty: lossEmpty, Sum: sum}, within)
 }
@@ -325,14 +333,19 @@ func (b *Builder) Add(features []int32, row *Played, within []int64) error {
 			break
 		}
 		dim := b.width(f)
-		cells := b.entries(int(b.position[i]), dim)
-		if within != nil && addAll(cells[3*dim:], within[from:from+dim]) {
-			b.failed = true
+		start := b.start(int(b.position[i]), dim)
+		if within != nil {
+			b.addCells(start+3*dim, within[from:from+dim])
 		}
 		if row.Correction != nil {
-			corrections, over, beyond := b.addCorrection(cells[b.form.CorrectionList()*dim:], sum[from:from+dim], row.Correction[from:from+dim])
-			b.failed, large = b.failed || over, large || beyond
-			b.into(&total, corrections)
+			at, z := start+b.form.CorrectionList()*dim, row.Correction[from:from+dim]
+			corrections, over, beyond := b.addCorrection(b.cells[at:], sum[from:from+dim], z)
+			if over && !beyond {
+				b.carry(at, z)
+				b.carryGrown(at+dim, dim)
+			}
+			large = large || beyond
+			total.add(corrections)
 		}
 		from += dim
 	}
@@ -387,38 +400,60 @@ func (b *Builder) tooLarge(sum []int64) error {
 	return fmt.Errorf("the mean contribution of player %d is %g nat, whose square overflows", i, math.Abs(float64(sum[i]))*b.scale*LossUnit)
 }
 
+// rowTotal is the sum of the contributions of a row.
+type rowTotal struct {
+	sum  int64
+	over bool // whether the sum left int64
+}
+
+func (t *rowTotal) add(x int64) {
+	sum, ok := add(t.sum, x)
+	t.sum, t.over = sum, t.over || !ok
+}
+
 // addResidual adds the squared residual of a row whose contributions add up to total.
-func (b *Builder) addResidual(into *int64, total int64, row *Played) error {
+func (b *Builder) addResidual(into *int64, total rowTotal, row *Played) error {
 	worth := row.LossEmpty - row.LossFull
 	due := worth * b.walks
-	if due/b.walks != worth {
-		b.failed = true
+	total.add(-due)
+	total.add(-row.Shared)
+	if total.over || due/b.walks != worth {
+		return fmt.Errorf("the sum of the contributions over %d walks overflows: the row is worth %g nat in each", b.walks, float64(worth)*LossUnit)
 	}
-	b.into(&total, -due)
-	b.into(&total, -row.Shared)
-	if max(total, -total) > b.limit {
-		return fmt.Errorf("the sum of the contributions differs by %g nat from the loss with everything dropped minus the loss with nothing dropped", float64(total)*b.scale*LossUnit)
+	if max(total.sum, -total.sum) > b.limit {
+		return fmt.Errorf("the sum of the contributions differs by %g nat from the loss with everything dropped minus the loss with nothing dropped", float64(total.sum)*b.scale*LossUnit)
 	}
-	b.into(into, square(total, b.scale))
+	b.into(into, square(total.sum, b.scale))
 	return nil
 }
 
 // addSums adds x to the sums, magnitudes and squares of the features of a row, whose positions are
 // those of position. It returns the sum of x, and whether an |x| exceeds the limit.
-func (b *Builder) addSums(x []int64, features []int32) (total int64, large bool) {
+func (b *Builder) addSums(x []int64, features []int32) (total rowTotal, large bool) {
+	over := false
 	add := func(cells []int64, at []int32, d int, x []int64) {
-		part, over, big := vector.AddRow(cells, at, b.lists*d, d, x, &b.sums)
-		b.failed, large = b.failed || over, large || big
-		b.into(&total, part)
+		part, left, big := vector.AddRow(cells, at, b.lists*d, d, x, &b.sums)
+		over, large = over || left, large || big
+		total.add(part)
 	}
 	if b.dim > 0 {
 		add(b.cells, b.position, b.dim, x)
-		return total, large
+	} else {
+		rest := x
+		for i, f := range features {
+			d := b.width(f)
+			add(b.entries(int(b.position[i]), d), first, d, rest[:d])
+			rest = rest[d:]
+		}
 	}
-	for i, f := range features {
-		d := b.width(f)
-		add(b.entries(int(b.position[i]), d), first, d, x[:d])
-		x = x[d:]
+	if over && !large {
+		for i, f := range features {
+			d := b.width(f)
+			start := b.start(int(b.position[i]), d)
+			b.carry(start, x[:d])
+			b.carryGrown(start+d, 2*d)
+			x = x[d:]
+		}
 	}
 	return total, large
 }
@@ -469,12 +504,16 @@ func (b *Builder) at(f int32, d int) int {
 
 // entries returns the cells of the feature at a position, which has d entries.
 func (b *Builder) entries(at, d int) []int64 {
-	n := b.lists * d
-	start := at * n
+	start := b.start(at, d)
+	return b.cells[start : start+b.lists*d]
+}
+
+// start returns the first cell of the feature at a position, which has d entries.
+func (b *Builder) start(at, d int) int {
 	if b.dim == 0 {
-		start = b.starts[at]
+		return b.starts[at]
 	}
-	return b.cells[start : start+n]
+	return at * b.lists * d
 }
 
 // width returns the number of entries of a feature.
@@ -486,10 +525,12 @@ func (b *Builder) width(f int32) int {
 	return to - from
 }
 
+// into adds x to one of the heads of b.head.
 func (b *Builder) into(sum *int64, x int64) {
 	var ok bool
-	*sum, ok = add(*sum, x)
-	b.failed = b.failed || !ok
+	if *sum, ok = add(*sum, x); !ok {
+		b.head.carryHead(sum, x)
+	}
 }
 
 // Join adds the rows of other to b. other must not be used afterwards.
@@ -497,35 +538,29 @@ func (b *Builder) Join(other *Builder) {
 	p, o := &b.head, &other.head
 	p.Rows += o.Rows
 	p.Walked += o.Walked
-	b.into(&p.LossFull, o.LossFull)
-	b.into(&p.LossEmpty, o.LossEmpty)
-	b.into(&p.ResidualSquare, o.ResidualSquare)
-	b.into(&p.Shared, o.Shared)
-	b.into(&p.PreviousLossFull, o.PreviousLossFull)
-	b.into(&p.PreviousLossEmpty, o.PreviousLossEmpty)
-	b.into(&p.PreviousResidualSquare, o.PreviousResidualSquare)
-	b.into(&p.PreviousShared, o.PreviousShared)
+	p.addHeads(o)
 	for field := range p.Fourths {
-		b.failed = !p.Fourths[field].add(&o.Fourths[field]) || b.failed
+		p.Fourths[field].add(&o.Fourths[field])
 	}
 	for i, f := range o.Features {
 		dim := b.width(f)
-		at := b.at(f, dim)
-		p.Count[at] += o.Count[i]
-		if addAll(b.entries(at, dim), other.entries(i, dim)) {
-			b.failed = true
+		to, from := b.start(b.at(f, dim), dim), other.start(i, dim)
+		p.Count[b.slot[f]] += o.Count[i]
+		b.addCells(to, other.entries(i, dim))
+		if from < len(other.high) {
+			high := other.high[from:min(from+b.lists*dim, len(other.high))]
+			addAll(b.highCells()[to:], high)
 		}
 	}
-	b.failed = b.failed || other.failed
 }
 
-// Partial returns the partial of all rows, with features in ascending order, or
-// ErrOverflow. The builder must not be used afterwards.
-func (b *Builder) Partial() (*Partial, error) {
-	if b.failed {
-		return nil, ErrOverflow
-	}
+// Partial returns the partial of all rows, with features in ascending order. The builder must not
+// be used afterwards.
+func (b *Builder) Partial() *Partial {
 	p := b.head
+	if b.high != nil {
+		p.needHigh()
+	}
 	p.Features = slices.Sorted(slices.Values(b.head.Features))
 	if p.Dropped != nil {
 		p.Features = slices.DeleteFunc(p.Features, func(f int32) bool {
@@ -534,19 +569,30 @@ func (b *Builder) Partial() (*Partial, error) {
 		})
 	}
 	p.Count = make([]int64, 0, len(p.Features))
+	for _, f := range p.Features {
+		p.Count = append(p.Count, b.head.Count[b.slot[f]])
+	}
+	b.gather(&p, p.Features, b.cells)
+	if p.High != nil {
+		b.gather(p.High, p.Features, b.highCells())
+	}
+	return &p
+}
+
+// gather sets the lists of p to the cells of features. It takes them from cells, which are those of b or
+// the multiples of 2^63 to add to them.
+func (b *Builder) gather(p *Partial, features []int32, cells []int64) {
 	all := p.listsOf(b.form)
 	lists := all[:b.lists]
 	for _, list := range lists {
-		*list = make([]int64, 0, len(b.cells)/b.lists)
+		*list = make([]int64, 0, len(cells)/b.lists)
 	}
-	for _, f := range p.Features {
-		at := int(b.slot[f])
-		p.Count = append(p.Count, b.head.Count[at])
+	for _, f := range features {
 		dim := b.width(f)
-		cells := b.entries(at, dim)
-		for i, list := range lists {
-			*list = append(*list, cells[i*dim:(i+1)*dim]...)
+		from := b.start(int(b.slot[f]), dim)
+		for _, list := range lists {
+			*list = append(*list, cells[from:from+dim]...)
+			from += dim
 		}
 	}
-	return &p, nil
 }

@@ -34,21 +34,32 @@ func (a *Accumulator) Summary() *Summary {
 
 // Summary returns the summary of the rows of p, which is not of a round of a path.
 func (p *Partial) Summary() *Summary {
-	game := func(sums []int64, full, empty, residual, shared int64) TotalSums {
-		var total wide
-		for _, x := range sums {
-			total.add(x)
-		}
-		for _, x := range p.Correction {
-			total.add(x)
-		}
-		var g gameSums
-		g.add(full, empty, residual, shared)
-		return TotalSums{g.state(), [2]int64{total.carry, total.low}}
+	var g games
+	g.add(p)
+	var current, previous wide // totals of the contributions
+	for _, x := range p.Sum {
+		current.add(x)
 	}
-	s := &Summary{Rows: p.Rows, Walked: p.Walked, Current: game(p.Sum, p.LossFull, p.LossEmpty, p.ResidualSquare, p.Shared), Paired: p.PreviousSum != nil}
+	for _, x := range p.Correction {
+		current.add(x)
+	}
+	for _, x := range p.PreviousSum {
+		previous.add(x)
+	}
+	if h := p.High; h != nil {
+		for _, x := range h.Sum {
+			current.addHigh(x)
+		}
+		for _, x := range h.Correction {
+			current.addHigh(x)
+		}
+		for _, x := range h.PreviousSum {
+			previous.addHigh(x)
+		}
+	}
+	s := &Summary{Rows: p.Rows, Walked: p.Walked, Current: TotalSums{g.current.state(), [2]int64{current.carry, current.low}}, Paired: p.PreviousSum != nil}
 	if s.Paired {
-		s.Previous = game(p.PreviousSum, p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare, p.PreviousShared)
+		s.Previous = TotalSums{g.previous.state(), [2]int64{previous.carry, previous.low}}
 	}
 	return s
 }

@@ -8,10 +8,7 @@
 // and the contributions of a walk telescope exactly.
 package tally
 
-import (
-	"errors"
-	"math"
-)
+import "math"
 
 // LossUnit is the resolution of a loss, 2^-36 nat (1.5e-11). The resolution of a float32
 // network is a hundred thousand times coarser.
@@ -23,11 +20,6 @@ const SquareUnit = 1.0 / (1 << 44)
 // MaxLoss is the upper bound of the loss of one row, in nat. A click model whose logit
 // reaches a million is broken.
 const MaxLoss = 1 << 20
-
-// ErrOverflow reports that a sum of one partial does not fit in an int64. Either the
-// average of a loss over the partial's rows exceeds 2^27 / rows nat, or the average of a
-// square exceeds 2^19 / rows. Smaller shards help; see [Partial.Capacity].
-var ErrOverflow = errors.New("the losses of this many rows overflow the sums of one shard: choose fewer rows per shard")
 
 // Loss returns loss, in nat, as a multiple of LossUnit. It returns false if loss is NaN
 // or outside [0, MaxLoss].

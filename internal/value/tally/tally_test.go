@@ -79,10 +79,7 @@ func random(r *rand.Rand, n int) *Partial {
 			panic(err)
 		}
 	}
-	p, err := b.Partial()
-	if err != nil {
-		panic(err)
-	}
+	p := b.Partial()
 	return p
 }
 
@@ -153,12 +150,9 @@ func TestBuilderSums(t *testing.T) {
 			}
 		}
 		one.Join(other)
-		p, err := one.Partial()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if q, err := all.Partial(); err != nil || !reflect.DeepEqual(p, q) {
-			t.Fatalf("joined %+v, one builder %+v, error %v", p, q, err)
+		p := one.Partial()
+		if q := all.Partial(); !reflect.DeepEqual(p, q) {
+			t.Fatalf("joined %+v, one builder %+v", p, q)
 		}
 		for list, values := range p.AllLists() {
 			for i, f := range p.Features {
@@ -203,10 +197,7 @@ func TestRowsOfDifferentWidths(t *testing.T) {
 				}
 			}
 			one.Join(other)
-			p, err := one.Partial()
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := one.Partial()
 			for range 6 { // so that sums leave int64
 				if err := a.Merge(p); err != nil {
 					t.Fatal(err)
@@ -268,10 +259,7 @@ func TestResultNormalises(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p, err := b.Partial()
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := b.Partial()
 		a := NewAccumulator(layout.Of(2, 1), Form{Within: c.within})
 		if err := a.Merge(p); err != nil {
 			t.Fatal(err)
@@ -312,10 +300,7 @@ func TestOneRow(t *testing.T) {
 		if err := b.AddRow(one, 2*one, []int32{0}, []int64{-3 * one}, nil); err != nil {
 			t.Fatal(err)
 		}
-		p, err := b.Partial()
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := b.Partial()
 		a := NewAccumulator(layout.Of(1, 1), Form{})
 		if err := a.Merge(p); err != nil {
 			t.Fatal(err)
@@ -342,10 +327,7 @@ func TestResidual(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p, err := b.Partial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := b.Partial()
 	a := NewAccumulator(layout.Of(1, 1), Form{})
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
@@ -384,85 +366,14 @@ func TestIntervalOfManyPasses(t *testing.T) {
 }
 
 func TestOverflows(t *testing.T) {
-	const large = math.MaxInt64 / 2
-	sums := NewBuilder(layout.Of(1, 1), 1, Form{Within: true})
-	for range 3 {
-		if err := sums.AddRow(0, 0, []int32{0}, []int64{0}, []int64{large}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := sums.Partial(); err != ErrOverflow {
-		t.Errorf("error for sums that overflow: %v", err)
-	}
-	joined, other := NewBuilder(layout.Of(1, 1), 1, Form{Within: true}), NewBuilder(layout.Of(1, 1), 1, Form{Within: true})
-	for range 2 {
-		for _, b := range []*Builder{joined, other} {
-			if err := b.AddRow(0, 0, []int32{0}, []int64{0}, []int64{large}); err != nil {
-				t.Fatal(err)
-			}
-			joined, other = other, joined
-		}
-	}
-	if joined.Join(other); !joined.failed {
-		t.Error("the overflow of joined sums is not detected")
-	}
-	squares := NewBuilder(layout.Of(1, 1), 1, Form{}) // 512 nat: 32 such squares reach the limit
-	for range 33 {
-		if err := squares.AddRow(0, 1<<45, []int32{0}, []int64{1 << 45}, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := squares.Partial(); err != ErrOverflow {
-		t.Errorf("error for a sum of squares that overflows: %v", err)
-	}
 	if err := NewBuilder(layout.Of(2, 1), 1, Form{}).AddRow(0, 0, []int32{0, 1}, []int64{1, -1 << 46}, nil); err == nil || !strings.Contains(err.Error(), "player 1 is 1024 nat") {
 		t.Errorf("error for a square that overflows: %v", err)
 	}
 	if err := NewBuilder(layout.Of(1, 1), 1, Form{}).AddRow(0, 1<<46, []int32{0}, []int64{0}, nil); err == nil || !strings.Contains(err.Error(), "differs by -1024 nat") {
 		t.Errorf("error for a residual that is too large: %v", err)
 	}
-}
-
-// A partial can hold exactly as many rows like its own as Capacity returns, whichever sum
-// is the largest.
-func TestCapacity(t *testing.T) {
-	const one = 1 << 36 // nat
-	for name, c := range map[string]struct {
-		full, empty, x, within int64
-		want                   float64
-	}{
-		"loss":     {1000 * one, 1000 * one, 0, 0, (1 << 27) / 1000.},
-		"square":   {0, 64 * one, 64 * one, 0, 128},
-		"within":   {0, 0, 0, 1 << 60, 8},
-		"residual": {0, 64 * one, 0, 0, 128},
-		"nothing":  {0, 0, 0, 0, math.Inf(1)},
-	} {
-		rows := func(n int) (*Partial, error) {
-			b := NewBuilder(layout.Of(1, 1), 1, Form{Within: true})
-			for range n {
-				if err := b.AddRow(c.full, c.empty, []int32{0}, []int64{c.x}, []int64{c.within}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			return b.Partial()
-		}
-		p, err := rows(3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := p.Capacity()
-		if got != c.want && !(math.Abs(got-c.want) < 1e-9*c.want) {
-			t.Errorf("%s: %v rows, expected %v", name, got, c.want)
-		}
-		if math.IsInf(c.want, 1) {
-			continue
-		}
-		if _, err := rows(int(c.want) - 1); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := rows(int(c.want) + 1); err != ErrOverflow {
-			t.Errorf("%s: error %v, expected an overflow", name, err)
-		}
+	if err := NewBuilder(layout.Of(1, 1), 1<<20, Form{}).AddRow(0, 1<<56, []int32{0}, []int64{0}, nil); err == nil || !strings.Contains(err.Error(), "overflows") {
+		t.Errorf("error for walks that are worth too much: %v", err)
 	}
 }
 
@@ -563,10 +474,7 @@ func biased(t *testing.T, residuals, previous []float64) *Accumulator {
 			t.Fatal(err)
 		}
 	}
-	p, err := b.Partial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := b.Partial()
 	if err := a.Merge(p); err != nil {
 		t.Fatal(err)
 	}

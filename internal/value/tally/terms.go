@@ -49,27 +49,35 @@ func (b *Builder) AddTerms(features []int32, row *Terms) error {
 		First: row.First / LossUnit, Second: row.Second / SquareUnit,
 		MostFirst: mostTerm / LossUnit, MostSecond: mostTerm * mostTerm / SquareUnit,
 	}
+	over, finite := false, true
 	if b.dim > 0 {
-		return b.addTerms(b.cells, b.position, b.dim, row.Change, &t)
-	}
-	change := row.Change
-	for i, f := range features {
-		d := b.width(f)
-		if err := b.addTerms(b.entries(int(b.position[i]), d), first, d, change[:d], &t); err != nil {
-			return err
+		over, finite = vector.AddTerms(b.cells, b.position, b.lists*b.dim, b.dim, row.Change, &t)
+	} else {
+		change := row.Change
+		for i, f := range features {
+			d := b.width(f)
+			left, whole := vector.AddTerms(b.entries(int(b.position[i]), d), first, b.lists*d, d, change[:d], &t)
+			over, finite, change = over || left, finite && whole, change[d:]
 		}
-		change = change[d:]
+	}
+	if !finite {
+		return errSteep
+	}
+	if over {
+		b.carryTerms(features, row.Change, &t)
 	}
 	return nil
 }
 
-func (b *Builder) addTerms(cells []int64, at []int32, d int, change []float64, t *vector.Terms) error {
-	over, finite := vector.AddTerms(cells, at, b.lists*d, d, change, t)
-	b.failed = b.failed || over
-	if !finite {
-		return errSteep
+// carryTerms is carry for the terms of a row, whose features have the positions of position.
+func (b *Builder) carryTerms(features []int32, change []float64, t *vector.Terms) {
+	for i, f := range features {
+		d := b.width(f)
+		terms := make([]int64, b.lists*d) // those of the feature in this row alone
+		vector.AddTerms(terms, first, b.lists*d, d, change[:d], t)
+		b.carry(b.start(int(b.position[i]), d), terms)
+		change = change[d:]
 	}
-	return nil
 }
 
 // Terms writes the sums of the terms of a feature's entries, in nat, to first and second, [d]

@@ -24,7 +24,7 @@ func example(t testing.TB, form tally.Form) *tally.Accumulator {
 	}
 	if form.Paired {
 		p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare = 6, math.MaxInt64, 7
-		p.Fourths = []tally.Powers{{New: tally.Uint128{High: 1, Low: 2}, Previous: tally.Uint128{Low: 3}}, {Difference: tally.Uint128{Low: math.MaxUint64}}}
+		p.Fourths = []tally.Powers{{New: tally.Uint192{Top: 4, High: 1, Low: 2}, Previous: tally.Uint192{Low: 3}}, {Difference: tally.Uint192{Low: math.MaxUint64}}}
 	}
 	for i, list := range p.AllLists() {
 		*list = []int64{int64(i), math.MaxInt64, int64(2 * i)}
@@ -131,7 +131,7 @@ func TestReadRefuses(t *testing.T) {
 		"does not begin with": bytes.Replace(good, []byte("test/1"), []byte("test/2"), 1),
 		"its header: invalid": bytes.Replace(good, []byte(`[{"features"`), []byte(`[["features"`), 1),
 		"unknown field":       bytes.Replace(good, []byte(`"rows"`), []byte(`"ruws"`), 1),
-		"in [0, 2^128)":       bytes.Replace(good, []byte(`"previous":"6"`), []byte(`"previous":"x"`), 1),
+		"in [0, 2^192)":       bytes.Replace(good, []byte(`"previous":"6"`), []byte(`"previous":"x"`), 1),
 	} {
 		if _, err := decode(data, form); !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, expected bad input that contains %q", err, want)
