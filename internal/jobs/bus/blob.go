@@ -11,6 +11,7 @@ import (
 	"hash"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,10 +31,11 @@ const (
 	chunkPrefix = "$O." + blobBucket + ".C."
 	metaPrefix  = "$O." + blobBucket + ".M."
 
-	chunkBytes  = 128 << 10        // larger chunks overrun the server's input buffer
-	chunkWindow = 32               // largest number of unacknowledged chunks
-	fewChunks   = 32               // up to this number, chunks are read by one request
-	useTimeout  = 30 * time.Second // for the reader to use a chunk, before the blob is looked up again
+	chunkBytes    = 128 << 10        // larger chunks overrun the server's input buffer
+	chunkWindow   = 32               // largest number of unacknowledged chunks
+	fewChunks     = 32               // up to this number, chunks are read by one request
+	longHeartbeat = 15 * time.Second // the longest that the library takes for a request of 30 seconds
+	useTimeout    = 30 * time.Second // for the reader to use a chunk, before the blob is looked up again
 )
 
 func metaSubject(name string) string {
@@ -435,11 +437,8 @@ var errWhole = errors.New("all chunks are read")
 // chunk comes for a while it checks whether the object is still stored, and goes on with the missing chunk.
 func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) error) error {
 	sum, size, count := sha256.New(), uint64(0), uint32(0)
-	r := &reading{stream: blobStream, filter: chunkPrefix + o.NUID, next: 1, batch: min(chunkWindow, max(1, int(o.Chunks))), heartbeat: b.patience.heartbeat, large: true}
-	read := b.followChunks
-	if o.Chunks <= fewChunks {
-		read = b.fetchChunks
-	}
+	r := &reading{stream: blobStream, filter: chunkPrefix + o.NUID, next: 1, batch: min(chunkWindow, max(1, int(o.Chunks))), heartbeat: max(b.patience.heartbeat, min(b.patience.call, longHeartbeat)), large: true}
+	few := o.Chunks <= fewChunks
 	take := func(chunk []byte) error {
 		if size += uint64(len(chunk)); size > o.Size {
 			return fault.Inputf("blob %s: %w: more than its %d bytes are stored", o.Name, ErrCorrupt, o.Size)
@@ -459,11 +458,16 @@ func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) er
 		}
 		return nil
 	}
-	for patience := b.patience.call; size < o.Size; patience = min(2*patience, time.Minute) {
-		stuck := errAgain{fmt.Errorf("no chunk for %v", patience)}
+	patience := b.patience.call
+	stuck := errAgain{fmt.Errorf("no chunk for %v", patience)}
+	for size < o.Size {
 		reading, cancel := context.WithCancelCause(ctx)
-		idle := time.AfterFunc(patience, func() { cancel(stuck) })
+		idle := b.watch(reading, patience, func() { cancel(stuck) })
 		var ended error // of take
+		read := b.followChunks
+		if few {
+			read = b.fetchChunks
+		}
 		err := read(reading, o, r, func(chunk []byte) error {
 			idle.Reset(max(patience, useTimeout))
 			defer idle.Reset(patience)
@@ -473,8 +477,8 @@ func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) er
 		idle.Stop()
 		late := context.Cause(reading) == error(stuck)
 		cancel(nil)
-		if late && ended == nil {
-			err, read = b.checkSame(ctx, o), b.followChunks // which waits longer for a chunk
+		if ended == nil && (late || errors.Is(err, errLate)) {
+			err, few = b.checkSame(ctx, o), !few && o.Chunks <= fewChunks // another way may work
 		}
 		if err != nil && !errors.Is(err, errWhole) {
 			return err
@@ -484,6 +488,33 @@ func (b *Bus) readChunks(ctx context.Context, o *object, f func(chunk []byte) er
 		return fault.Inputf("blob %s: %w: its bytes have the digest %s, expected %s", o.Name, ErrCorrupt, found, o.Digest)
 	}
 	return nil
+}
+
+// slow is the least rate in bytes per second of a link that is slow and not broken.
+const slow = 4096
+
+// watch calls stop when the timer that it returns runs out, unless ctx is over or bytes arrive at the rate slow or
+// faster.
+func (b *Bus) watch(ctx context.Context, patience time.Duration, stop func()) (idle *time.Timer) {
+	before := b.dialer.arrived.Load()
+	var lock sync.Mutex // until idle is set
+	lock.Lock()
+	defer lock.Unlock()
+	idle = time.AfterFunc(patience, func() {
+		lock.Lock()
+		defer lock.Unlock()
+		now := b.dialer.arrived.Load()
+		if ctx.Err() != nil {
+			return
+		}
+		if float64(now-before) < slow*patience.Seconds() {
+			stop()
+			return
+		}
+		before = now
+		idle.Reset(patience)
+	})
+	return idle
 }
 
 // checkSame returns an error unless the object is still stored under its name, with all of its chunks.
@@ -504,13 +535,16 @@ func (b *Bus) followChunks(ctx context.Context, _ *object, r *reading, f func(ch
 	return b.follow(ctx, r, func(msg jetstream.Msg) error { return f(msg.Data()) })
 }
 
+// errLate ends fetchChunks if two answers did not come in time. On a slow link followChunks has more.
+var errLate = errors.New("chunks come too late")
+
 // fetchChunks calls f with the chunks of the object from r.next on, in order, until f fails. It asks any
 // replica for r.batch of them at once, and the leader of the stream for a chunk that this replica
 // does not hold. Unlike followChunks it needs no consumer, which the cluster would have to
 // agree on, and might place on a node that cannot read the stream.
 func (b *Bus) fetchChunks(ctx context.Context, o *object, r *reading, f func(chunk []byte) error) error {
 	what := "read chunks of " + o.Name
-	for {
+	for failures := 0; ; {
 		var msgs []*jetstream.RawStreamMsg
 		err := b.call(ctx, what, func(ctx context.Context) (err error) {
 			msgs, err = b.getDirect(ctx, r.stream, r.filter, r.next, r.batch)
@@ -519,8 +553,11 @@ func (b *Bus) fetchChunks(ctx context.Context, o *object, r *reading, f func(chu
 				msg, err = b.get(ctx, r.stream, getRequest{Next: r.filter, Seq: r.next})
 				msgs = append(msgs, msg)
 			}
-			if err != nil {
+			if err != nil && transient(err) {
 				r.slower(0)
+				if failures++; failures > 1 && ctx.Err() != nil {
+					return errLate
+				}
 			}
 			return err
 		})

@@ -388,7 +388,7 @@ func TestSlowLink(t *testing.T) {
 	setUp(t, near, testQueue)
 	const rate = 112 << 10
 	far := connect(t, Config{URL: "nats://" + slowLink(t, strings.TrimPrefix(server.URL(), "nats://"), rate), Name: "far"})
-	far.patience.call, far.patience.heartbeat = 600*time.Millisecond, 500*time.Millisecond
+	far.patience.call, far.patience.heartbeat = 600*time.Millisecond, time.Second
 	data := random(8 * chunkBytes)
 	blob, err := near.Put(t.Context(), ShardName(testJob, 0), data)
 	must(t, err)

@@ -184,18 +184,33 @@ func (b *Bus) leaveSilent(err error) {
 // errNoJetStream means that no server that we can reach has JetStream.
 var errNoJetStream = errors.New("JetStream is off (nats-server -js turns it on)")
 
-// dialer makes TCP connections, and remembers why the last attempt failed, because the
+// dialer makes TCP connections, counts the bytes that arrive, and remembers why the last attempt failed, because the
 // client library does not always report that. It is safe for concurrent use.
-type dialer struct{ failure atomic.Pointer[error] }
+type dialer struct {
+	failure atomic.Pointer[error]
+	arrived atomic.Int64 // bytes; a large message counts while it is on its way
+}
 
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: callTimeout}).Dial(network, address)
 	if err != nil {
 		d.failure.Store(&err)
-	} else {
-		d.failure.Store(nil)
+		return nil, err
 	}
-	return conn, err
+	d.failure.Store(nil)
+	return counted{conn, &d.arrived}, nil
+}
+
+// counted is a connection whose bytes are counted when they arrive.
+type counted struct {
+	net.Conn
+	arrived *atomic.Int64
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.arrived.Add(int64(n))
+	return n, err
 }
 
 // last returns why the last attempt failed, or nil if it did not.

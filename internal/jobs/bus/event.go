@@ -123,7 +123,6 @@ func partialIn(on string, body []byte) string {
 
 const (
 	eventBatch     = 256
-	longHeartbeat  = 15 * time.Second
 	readerLifetime = time.Minute     // after this time without use the server deletes a reader
 	cleanupTimeout = 1 * time.Second // for deletes that are only tidiness and must not delay the caller
 )
@@ -142,7 +141,7 @@ type reading struct {
 	next           uint64        // sequence number of the first message that is not read
 	batch          int           // most messages on their way at once
 	heartbeat      time.Duration // after twice this time without a message or a sign, the request is repeated
-	large          bool          // messages may take longer on a slow link than the heartbeat allows
+	large          bool          // messages are large, so a batch may take long on a slow link
 }
 
 // slower adapts to a link on which an attempt has failed after received messages. What did
@@ -151,7 +150,6 @@ type reading struct {
 func (r *reading) slower(received int) {
 	if r.large {
 		r.batch = min(r.batch, max(1, received/2))
-		r.heartbeat = min(2*r.heartbeat, longHeartbeat)
 	}
 }
 
