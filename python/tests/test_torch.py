@@ -235,6 +235,48 @@ def shapes(module: nn.Module) -> list[tuple[tuple[int, ...], torch.dtype]]:
     return [*(((), torch.int64) for _ in DIMS), ((), torch.float32)]
 
 
+class Pair(nn.Module):
+    """The product of two embeddings. If tied, the users also score all items by the items' table,
+    which has a second name."""
+
+    def __init__(self, tied: bool) -> None:
+        super().__init__()
+        self.users, self.items, self.tied = nn.Embedding(9, 4), nn.Embedding(9, 4), tied
+        if tied:
+            self.every = self.items.weight
+
+    def forward(self, user: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
+        users = self.users(user)
+        logit: torch.Tensor = (users * self.items(item)).sum(1)
+        return logit - (users @ self.every.T).logsumexp(1) if self.tied else logit
+
+
+def pairs() -> shaver.Dataset:
+    random = np.random.default_rng(7)
+    import pandas as pd
+
+    frame = {"label": random.integers(0, 2, 400), "user": random.integers(0, 9, 400), "item": random.integers(0, 9, 400)}
+    return shaver.Dataset.from_frame(pd.DataFrame(frame), label="label", ids="local", field_sizes=[9, 9])
+
+
+def test_one_tensor_for_two_example_inputs() -> None:
+    module = randomised(Pair(tied=False))
+    ids = torch.zeros(2, dtype=torch.int64)
+    model = shaver.Model(module, example_inputs=(ids, ids))
+    separate = shaver.Model(module, example_inputs=(ids, ids.clone()))
+    assert model.document["digest"] == separate.document["digest"]
+    assert "notes" not in model.document
+
+
+def test_tied_table_stays_out_of_the_module(tmp_path: Path) -> None:
+    module = randomised(Pair(tied=True))
+    model = shaver.Model(module, example_inputs=[torch.zeros(2, dtype=torch.int64) for _ in range(2)])
+    scores = shaver.score(model, pairs(), estimator="multilinear")
+    with pytest.raises(shaver.BadInputError, match=r"the module reads (items\.weight|every) also by the operator \w+, .*use the pruned \.onnx file"):
+        shaver.prune(model, scores, sparsity=0.5, out=tmp_path / "pruned.onnx")
+    assert (tmp_path / "pruned.onnx").exists()
+
+
 def test_model_is_a_snapshot(ds: shaver.Dataset) -> None:
     module = of_kind("fm")
     model = shaver.Model(module, field_dims=DIMS)

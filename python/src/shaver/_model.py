@@ -35,6 +35,11 @@ _UNKNOWN = re.compile(r"\btensor \S+ (?:is missing|has shape)|recogni[sz]e|holds
 
 NAMES = {"model-output": "output"}  # parameters of Model by flag, where the names differ
 
+# Operators of an exported program that read rows of a table, which is their first argument, and
+# operators whose result has the same elements as their first argument.
+_LOOK_UPS = {"embedding", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only", "index", "index_select"}
+_SAME_ELEMENTS = {"alias", "clone", "contiguous", "detach", "dropout", "to", "_to_copy", "view", "reshape"}
+
 # Bytes of tensors that an .onnx file holds, which has at most 2 GB. More are in a second file.
 _LARGEST_GRAPH = 1 << 30
 
@@ -61,6 +66,7 @@ class Model:
     path: str  # file that the commands read; that of a model in memory lives as long as the Model
     source: Source  # what the model was made from
     document: dict[str, Any]  # facts, as shaver model inspect -o json prints them
+    read_whole: dict[str, str]  # tensors of an exported module that another operator than a look-up reads, and its name
 
     def __init__(
         self,
@@ -77,6 +83,7 @@ class Model:
         self.source = source
         self._output = output
         self._pruned: dict[str, Any] | None = None
+        self.read_whole: dict[str, str] = {}
         stated = {
             "kind": kind,
             "field_dims": None if field_dims is None else [int(size) for size in field_dims],
@@ -96,7 +103,7 @@ class Model:
             elif stated:
                 raise BadInputError("example_inputs export the module to ONNX, which needs no field_dims, field_names, kind or activation")
             else:
-                self.path = _export(module, example_inputs, input_names)
+                self.path, self.read_whole = _export(module, example_inputs, input_names)
         elif isinstance(source, Mapping):
             self.path = _write_state(source, stated, "the state dict")
         else:
@@ -142,7 +149,7 @@ class Model:
         """Returns a model that is made from source, whose file is at path already. pruned is the
         document of the command that pruned it."""
         other = object.__new__(Model)
-        other.path, other.source, other._output = path, source, self._output
+        other.path, other.source, other._output, other.read_whole = path, source, self._output, self.read_whole
         other.document = document(["model", "inspect"], {"model_output": self._output}, paths=[path], names=NAMES)
         other._pruned = pruned
         return other
@@ -208,8 +215,9 @@ def _write_state(state: _tensors.StateDict, stated: Mapping[str, object], conten
     return str(path)
 
 
-def _export(module: torch.nn.Module, inputs: Sequence[torch.Tensor], names: Sequence[str] | None) -> str:
-    """Exports a module to ONNX, in the mode of evaluation."""
+def _export(module: torch.nn.Module, inputs: Sequence[torch.Tensor], names: Sequence[str] | None) -> tuple[str, dict[str, str]]:
+    """Exports a module to ONNX, in the mode of evaluation. Returns the file, and the names of the
+    tensors that another operator than a look-up reads, with the name of that operator."""
     import torch
 
     inputs = tuple(inputs)
@@ -219,6 +227,7 @@ def _export(module: torch.nn.Module, inputs: Sequence[torch.Tensor], names: Sequ
         names = list(inspect.signature(module.forward).parameters)[: len(inputs)]
     if len(names) != len(inputs):
         raise BadInputError(f"{len(names)} input_names for {len(inputs)} example_inputs")
+    inputs = tuple(value.detach().clone() for value in inputs)  # the exporter makes one input of a tensor that is given twice
     path = fresh("model.onnx", "the exported module")
     size = sum(tensor.nbytes for tensor in module.state_dict().values())
     training = [part for part in module.modules() if part.training]
@@ -230,7 +239,7 @@ def _export(module: torch.nn.Module, inputs: Sequence[torch.Tensor], names: Sequ
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             batch = torch.export.Dim("batch")
-            torch.onnx.export(
+            program = torch.onnx.export(
                 module,
                 inputs,
                 str(path),
@@ -249,7 +258,34 @@ def _export(module: torch.nn.Module, inputs: Sequence[torch.Tensor], names: Sequ
         exporter.setLevel(level)
         for part in training:
             part.training = True
-    return str(path)
+    return str(path), _read_whole(getattr(program, "exported_program", None))
+
+
+def _read_whole(program: Any) -> dict[str, str]:
+    """Returns the tensors of an exported program that another operator than a look-up reads, with
+    the name of the operator. The exporter may store what that operator makes of a tensor, which
+    then does not change with it."""
+    if program is None:
+        return {}
+    names = {**program.graph_signature.inputs_to_parameters, **program.graph_signature.inputs_to_buffers}
+    found = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in names and (reader := _reader(node)) is not None:
+            found[names[node.name]] = reader
+    return found
+
+
+def _reader(node: Any) -> str | None:
+    """Returns the name of an operator other than a look-up that reads a node, or None."""
+    for user in node.users:
+        name = str(user.target).removeprefix("aten.").split(".")[0]
+        first = len(user.args) > 0 and user.args[0] is node and all(arg is not node for arg in user.args[1:])
+        if first and name in _LOOK_UPS:
+            continue
+        reader = _reader(user) if first and name in _SAME_ELEMENTS else name
+        if reader is not None:
+            return reader
+    return None
 
 
 def _shapes(module: torch.nn.Module, shapes: list[Any]) -> tuple[Any, ...]:

@@ -225,6 +225,13 @@ def _onnx_tables(before: Model, path: str) -> dict[str, Any]:
             found = next((key for key, value in state.items() if _tensors.same_bits(value, was[name])), None)
         if found is None:
             raise BadInputError(f"table {name} of the exported graph is no tensor of the module's state dict: use the pruned .onnx file, which out names")
+        shared = [key for key, value in values.items() if key == found or _tensors.shares(value, values[found])]
+        reader = next((before.read_whole[key] for key in shared if key in before.read_whole), None)
+        if reader is not None:
+            raise BadInputError(
+                f"table {name}: the module reads {found} also by the operator {reader}, which is no look-up, so the module with the pruned "
+                "table computes something else than the pruned graph: use the pruned .onnx file, which out names"
+            )
         changed[found] = _tensors.replaced(values[found], array)
     return changed
 

@@ -99,6 +99,11 @@ def same_bits(one: Array, other: Array) -> bool:
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
+def shares(one: Any, other: Any) -> bool:
+    """Reports whether two tensors of torch begin at the same place in memory, as tied weights do."""
+    return is_tensor(one) and is_tensor(other) and one.numel() > 0 and one.data_ptr() == other.data_ptr()
+
+
 def as_array(value: Any) -> Array | None:
     """Returns an array or a tensor as an array, or None if numpy does not have its type. The
     array of a bfloat16 tensor has its bits."""
