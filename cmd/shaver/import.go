@@ -87,7 +87,7 @@ func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest
 	}
 	for j, n := range summary.Unseen {
 		if n > 0 {
-			fmt.Fprintf(c.ErrOrStderr(), "field %s: %d rows have a value that is not in the vocabulary\n", cli.Printable(summary.Fields[j].Name), n)
+			fmt.Fprintln(c.ErrOrStderr(), cli.Printable(unseenText(summary, j)))
 		}
 	}
 	for j, n := range summary.Cut {
@@ -115,6 +115,26 @@ func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest
 		return err
 	}
 	return o.output.Print(c.OutOrStdout(), facts, func(w io.Writer) { datasetTable(w, facts) })
+}
+
+// unseenText says how many rows have a value of the field j that is not in the vocabulary.
+func unseenText(s *ingest.Summary, j int) string {
+	n, missing, rows := s.Unseen[j], s.Missing[j], int64(0)
+	for _, split := range s.Splits {
+		rows += int64(split.Rows)
+	}
+	all := ""
+	if n == rows {
+		all = "all "
+	}
+	text := fmt.Sprintf("field %s: %s%d rows have a value that is not in the vocabulary", s.Fields[j].Name, all, n)
+	if s.Examples[j] != "" {
+		text += fmt.Sprintf(", such as %q", s.Examples[j])
+	}
+	if missing > 0 {
+		text += fmt.Sprintf("; in %d of them it is missing, and the vocabulary lacks the empty value", missing)
+	}
+	return text
 }
 
 // rawOptions are the options of imports of raw values.

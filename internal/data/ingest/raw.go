@@ -4,6 +4,7 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -499,6 +500,43 @@ func (r *rawImport) appendIDs(lookup *vocabulary.Lookup, ids [][]int32, values [
 	return badRow{fmt.Errorf("field %d (%s): the value %q is not in the vocabulary, which has no id for such values", j, r.layout.fields[j], value[:min(len(value), 100)])}
 }
 
+// unseenValues describes the unseen values of a field.
+type unseenValues struct {
+	rows    int64  // number of rows with such a value
+	missing int64  // number of rows in which the value is the empty text
+	example []byte // first other value in byte order, or its first 100 bytes; empty if there is none
+}
+
+// note lets value be the example if it is the first one. It does not keep value.
+func (u *unseenValues) note(value []byte) {
+	value = value[:min(len(value), 100)]
+	if len(value) > 0 && (len(u.example) == 0 || bytes.Compare(value, u.example) < 0) {
+		u.example = append(u.example[:0], value...)
+	}
+}
+
+// noteUnseen adds the unseen values of the field j in a row to u. oov is the id of unseen values,
+// and ids end with those of the row.
+func (r *rawImport) noteUnseen(u *unseenValues, j, oov int, ids []int32, values [][]byte, lists [][][]byte) {
+	all, length := values[j:j+1], 1
+	if r.layout.lists != nil && r.layout.lists[j].length > 0 {
+		all, length = lists[j], r.layout.length(j)
+	}
+	some := false
+	for k, id := range ids[len(ids)-length:][:len(all)] {
+		if int(id) != oov {
+			continue
+		}
+		some = true
+		if u.note(all[k]); len(all[k]) == 0 {
+			u.missing++
+		}
+	}
+	if some {
+		u.rows++
+	}
+}
+
 // encode is the last scan. It writes the encoded rows to out.
 func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabulary.Field) (*Summary, error) {
 	sizes := make([]int, len(fields))
@@ -515,12 +553,12 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 	if err := checkPads(r.layout.fields, r.layout.lists, sizes); err != nil {
 		return nil, err
 	}
-	cut := make([][]int64, r.workers) // number of lists that lost values, by field
+	cut := make([][]int64, r.workers)           // number of lists that lost values, by field
+	unseen := make([][]unseenValues, r.workers) // by field; nil without a vocabulary
 	if err := out.start(r.layout.fields, sizes, r.layout.dense.names(), names, compressors); err != nil {
 		return nil, err
 	}
 	r.scans.begin()
-	offsets := model.Offsets(sizes)
 	parsers := make([]*blockParser, r.workers)
 	lookups := make([]*vocabulary.Lookup, r.workers)
 	writers := make([]*denseWriter, r.workers)
@@ -532,6 +570,9 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 			parsers[worker] = r.newBlockParser()
 			lookups[worker] = vocabulary.NewLookup(fields, r.otherSpelling())
 			cut[worker] = make([]int64, len(fields))
+			if r.mapped {
+				unseen[worker] = make([]unseenValues, len(fields))
+			}
 		}
 		for len(b.splits) < len(names) {
 			b.splits = append(b.splits, columns{ids: make([][]int32, len(fields)), dense: make([][]float32, len(r.layout.inputs))})
@@ -544,6 +585,9 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 			}
 			if err := r.appendIDs(lookups[worker], rows.ids, values, parser.lists); err != nil {
 				return err
+			}
+			for j := range unseen[worker] {
+				r.noteUnseen(&unseen[worker][j], j, fields[j].OOV(), rows.ids[j], values, parser.lists)
 			}
 			for j, lost := range parser.cut {
 				if lost {
@@ -586,13 +630,17 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 	}
 	if err == nil && r.mapped {
 		for j, f := range fields {
-			unseen := int64(0)
-			for _, s := range out.splits {
-				if f.OOV() >= 0 {
-					unseen += s.counts[int(offsets[j])+f.OOV()]
+			var noted unseenValues
+			for _, of := range unseen {
+				if of != nil {
+					noted.rows += of[j].rows
+					noted.missing += of[j].missing
+					noted.note(of[j].example)
 				}
 			}
-			summary.Unseen = append(summary.Unseen, unseen)
+			summary.Unseen = append(summary.Unseen, noted.rows)
+			summary.Missing = append(summary.Missing, noted.missing)
+			summary.Examples = append(summary.Examples, string(noted.example))
 			summary.Reserved = append(summary.Reserved, f.Reserved())
 		}
 	}

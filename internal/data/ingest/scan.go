@@ -21,6 +21,8 @@ type Summary struct {
 	Digest   string   // digest of the new dataset
 	Bad      []string // messages about the first rows that were left out
 	Unseen   []int64  // with RawConfig.Vocabulary: number of rows with the id of unseen values, by field
+	Missing  []int64  // with RawConfig.Vocabulary: number of rows of Unseen whose value is the empty text, by field
+	Examples []string // with RawConfig.Vocabulary: first unseen value in byte order that is not empty, or its first 100 bytes, by field
 	Reserved []int    // with RawConfig.Vocabulary: number of ids that no value can get, by field
 	Cut      []int64  // number of lists of which ids were left out, by field; nil without lists
 	Scans    []Scan   // scans of the input, in order; the last one encoded the rows
