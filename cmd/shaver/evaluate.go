@@ -153,6 +153,13 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 			return err
 		}
 	}
+	for i, file := range files {
+		if text := all[i].Doubt(); text != "" {
+			if err := cli.Warn(file + " " + text); err != nil {
+				return err
+			}
+		}
+	}
 	if o.predictions != "" {
 		if err := measure.WritePredictions(o.predictions, all[0]); err != nil {
 			return err

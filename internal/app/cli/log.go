@@ -163,3 +163,12 @@ func Note(text string) error {
 	}
 	return err
 }
+
+// Warn logs a warning of a command without the flag --log.
+func Warn(text string) error {
+	log, err := Logger(LogFormat(), false)
+	if err == nil {
+		log.Warn(text)
+	}
+	return err
+}

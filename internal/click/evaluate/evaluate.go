@@ -109,6 +109,32 @@ func (p *Predictions) OneKind() bool {
 	return !slices.ContainsFunc(p.Labels, func(label float32) bool { return label != p.Labels[0] })
 }
 
+// Doubt says that the predictions are worse than one probability for all rows, the portion of rows
+// with label 1. The labels, the fields or the ids are then probably not those of the training. It is ""
+// unless the difference of the LogLoss exceeds three of its standard errors, and with the squared loss.
+func (p *Predictions) Doubt() string {
+	n := float64(len(p.Labels))
+	if p.Loss == loss.Squared || n < 2 || p.OneKind() {
+		return ""
+	}
+	ones := 0.0
+	for _, label := range p.Labels {
+		ones += float64(label)
+	}
+	constant := math.Log(ones / (n - ones)) // logit
+	own, other, square := 0.0, 0.0, 0.0
+	for i, label := range p.Labels {
+		l, c := p.Loss.Of(p.Logits[i], label), p.Loss.Of(constant, label)
+		own, other, square = own+l, other+c, square+(l-c)*(l-c)
+	}
+	own, other = own/n, other/n
+	if se := math.Sqrt(max(0, square/n-(own-other)*(own-other)) / (n - 1)); own-other <= 3*se {
+		return ""
+	}
+	return fmt.Sprintf("predicts worse than a constant: its LogLoss is %.4f, and that of the portion of rows with label 1 is %.4f: "+
+		"check that labels, fields and ids are those of its training; if its AUC is good, only its calibration is off", own, other)
+}
+
 // Metrics returns the metrics of the predictions without calibration.
 func (p *Predictions) Metrics() Metrics {
 	m := Metrics{Rows: int64(len(p.Logits)), AUC: math.NaN(), Loss: p.MeanLoss(loss.Uncalibrated)}

@@ -3,6 +3,7 @@ package evaluate
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -12,6 +13,33 @@ import (
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/num/loss"
 )
+
+// Doubt finds inverted labels, and neither chance nor a constant.
+func TestDoubt(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	right, inverted, constant, numbers := &Predictions{}, &Predictions{}, &Predictions{}, &Predictions{Loss: loss.Squared}
+	add := func(p *Predictions, logit float64, label float32) {
+		p.Logits, p.Labels = append(p.Logits, logit), append(p.Labels, label)
+	}
+	for range 500 {
+		logit, label := 2*random.NormFloat64(), float32(0)
+		if random.Float64() < Probability(logit) {
+			label = 1
+		}
+		add(right, logit, label)
+		add(inverted, logit, 1-label)
+		add(constant, 0.1, label)
+		add(numbers, -logit, label)
+	}
+	if text := inverted.Doubt(); !strings.HasPrefix(text, "predicts worse than a constant: its LogLoss is ") {
+		t.Errorf("inverted labels: %q", text)
+	}
+	for _, p := range []*Predictions{right, constant, numbers, {}, {Logits: []float64{9, 9}, Labels: []float32{0, 0}}, {Logits: []float64{9, 9}, Labels: []float32{0, 1}}} {
+		if text := p.Doubt(); text != "" {
+			t.Errorf("%d rows: %q", len(p.Logits), text)
+		}
+	}
+}
 
 // AUC equals a count over all pairs of rows.
 func TestAUCIsItsDefinition(t *testing.T) {

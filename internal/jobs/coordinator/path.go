@@ -59,6 +59,11 @@ func (r *rounder) begin(ctx context.Context, in *inputs, log *zap.Logger) error 
 	if err != nil {
 		return err
 	}
+	if len(r.sums.path.Rounds) == 0 { // nothing is dropped yet
+		if text := p.Doubt(); text != "" {
+			log.Warn("the model " + text)
+		}
+	}
 	if rounds := r.sums.path.Rounds; len(rounds) == 1 && rounds[0].Rows > 0 {
 		full, err := r.predict(ctx, nil)
 		if err != nil {
