@@ -33,8 +33,13 @@ func importCSVCommand() *cobra.Command {
 		Short:   "Import CSV or TSV files of encoded ids or raw strings",
 		Long:    help.Text("dataset-import-csv", "import-dense", "import-lists", "import-ids"),
 		Example: help.Text("dataset-import-csv.example"),
-		Args:    cli.Args(cobra.NoArgs),
-		RunE:    func(c *cobra.Command, _ []string) error { return o.importCSV(c) },
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return fault.Usagef("unexpected argument %q: expected --raw with files of raw values, or --train with files of ids", args[0])
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return o.importCSV(c) },
 	}
 	o.run.flags(c, "")
 	o.raw.flags(c, 2, ingest.CountTrain)

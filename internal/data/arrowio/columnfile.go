@@ -94,6 +94,9 @@ func openColumnFile(path string, memory int) (*ColumnFile, error) {
 // Columns returns the names of the columns of the file.
 func (t *ColumnFile) Columns() []string { return t.columns }
 
+// ListSetting is the setting that the error of Choose for an unnamed list names (see fault.Setting).
+const ListSetting = "list"
+
 // Choose selects the columns of the blocks and their order. A column that is missing,
 // ambiguous or of an unsupported type is bad input. Only the columns in lists may be lists. A
 // byte separates the values of a list in its cell, and must not occur in them. An empty or
@@ -115,7 +118,7 @@ func (t *ColumnFile) Choose(names, lists []string, separator byte) error {
 			kind = t.ipc.unfit(at, slices.Contains(lists, name))
 		}
 		if kind == kindLists {
-			return fault.Inputf("%s: column %q has lists, but it is not named as a list: name it with the number of its positions, or leave it out", t.path, name)
+			return fault.Setting(fault.Inputf("%s: column %q has lists, but it is not named as a list: name it with the number of its positions, as in %s=50, or leave it out", t.path, name, name), ListSetting)
 		}
 		if kind != "" {
 			return fault.Inputf("%s: column %q is of %s, expected strings, numbers, truth values, dates or times", t.path, name, kind)

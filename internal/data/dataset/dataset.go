@@ -208,7 +208,11 @@ func (d *Dataset) CheckModel(a *model.Architecture) error {
 func (d *Dataset) checkFields(a *model.Architecture) error {
 	for j, f := range d.Manifest.Fields {
 		if j < len(a.FieldDims) && f.Size != a.FieldDims[j] {
-			return fault.Inputf("field %d (%s) has %d features in the dataset and %d in the model", j, f.Name, f.Size, a.FieldDims[j])
+			advice := ""
+			if f.Size > a.FieldDims[j] && d.newest().Vocabulary != nil {
+				advice = ": if its vocabulary has grown since the training, train the model with the new ids, or import the rows with the vocabulary of the training, which must not grow"
+			}
+			return fault.Inputf("field %d (%s) has %d features in the dataset and %d in the model%s", j, f.Name, f.Size, a.FieldDims[j], advice)
 		}
 	}
 	if m := len(d.Manifest.Fields); m != len(a.FieldDims) {

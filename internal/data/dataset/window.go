@@ -170,7 +170,7 @@ func (p *part) precedes(newest *part) error {
 			return differ("field %d (%s) has %s, expected %s", j, f.Name, own, other)
 		}
 		if f.Size > want.Size {
-			return differ("field %d (%s) has %d features, expected at most %d: give the oldest day first, and import each day with the vocabulary of an earlier one", j, f.Name, f.Size, want.Size)
+			return differ("field %d (%s) has %d features, expected at most %d: give the oldest day first, and import each day with the vocabulary of the day before it", j, f.Name, f.Size, want.Size)
 		}
 		if p.Vocabulary == nil {
 			continue
@@ -220,7 +220,7 @@ func (p *part) samePrefix(newest *part, field int) error {
 		}
 		id += bytes.Count(a[:same], []byte("\n"))
 		if same < n {
-			return fault.Inputf("%s does not fit %s, the newest day of the window: the id %d of field %d (%s) has another value in each of them: import each day with the vocabulary of an earlier one",
+			return fault.Inputf("%s does not fit %s, the newest day of the window: the id %d of field %d (%s) has another value in each of them: import each day with the vocabulary of the day before it",
 				p.name(), newest.name(), id, field, p.Fields[field].Name)
 		}
 		if n < len(a) {

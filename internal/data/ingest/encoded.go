@@ -339,29 +339,44 @@ func (e *encodedImport) sizes() ([]int, error) {
 	return sizes, err
 }
 
-// checkNames returns an error if the header has the names of all of the model's fields, but
-// in another order or among other columns.
+// checkNames returns an error if the header has a name of the model's fields in the place of another
+// field, or the names of all of them among other columns. Names that the model lacks may stand for any
+// field.
 func (e *encodedImport) checkNames() error {
 	names := e.config.Names
 	if len(names) == 0 || !e.header.Named || slices.Equal(e.fields, names) {
 		return nil
 	}
-	for _, name := range names {
-		if !slices.Contains(e.fields, name) {
-			return nil
-		}
+	if len(e.fields) != len(names) && len(e.missing()) > 0 {
+		return nil // see otherFields
 	}
-	for _, name := range e.fields {
-		if !slices.Contains(names, name) {
+	for j, name := range e.fields {
+		at := slices.Index(names, name)
+		if len(e.missing()) > 0 && (at < 0 || at == j) {
+			continue
+		}
+		if at < 0 {
 			return fault.Setting(fault.Inputf("%s:1: column %q is not a field of the model, whose fields are %q: leave the column out, or make it a dense input",
 				e.groups[0].files[0], name, names), DenseSetting)
 		}
+		if at != j {
+			return fault.Inputf("%s:1: the columns of the fields are %q, expected the order of the model's fields, %q", e.groups[0].files[0], e.fields, names)
+		}
 	}
-	return fault.Inputf("%s:1: the columns of the fields are %q, expected the order of the model's fields, %q", e.groups[0].files[0], e.fields, names)
+	return nil
+}
+
+// missing returns the names of the model's fields that the header lacks.
+func (e *encodedImport) missing() []string {
+	return slices.DeleteFunc(slices.Clone(e.config.Names), func(name string) bool { return slices.Contains(e.fields, name) })
 }
 
 func (e *encodedImport) otherFields(want int) error {
-	return fault.Inputf("%s:1: the file has %d fields, expected %d", e.groups[0].files[0], len(e.fields), want)
+	missing := e.missing()
+	if len(missing) == 0 || len(missing) == len(e.config.Names) {
+		return fault.Inputf("%s:1: the file has %d fields, expected %d", e.groups[0].files[0], len(e.fields), want)
+	}
+	return fault.Inputf("%s:1: the file has %d fields, expected %d: there is no column %q", e.groups[0].files[0], len(e.fields), want, missing)
 }
 
 // plausible checks sizes that were found from the largest ids. It returns an error if they

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/rawtext"
 	"shaver/internal/data/vocabulary"
@@ -46,7 +47,7 @@ const (
 	ColumnsSetting       = "columns"                // Format.Columns
 	DenseSetting         = "dense"                  // Columns of Dense
 	DenseMissingSetting  = "dense missing"          // Missing of Dense
-	ListSetting          = "list"                   // Columns of Lists
+	ListSetting          = arrowio.ListSetting      // Columns of Lists
 	ListSeparatorSetting = "list separator"         // Separator of Lists
 	PadSetting           = "pad"                    // Pad of the columns of Lists
 	ShareSetting         = "share"                  // RawConfig.Share

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"shaver/internal/click/compact"
@@ -84,13 +85,39 @@ func (d *Document) decision(t Tolerance) string {
 	within := "whose whole 95% intervals are within " + limits + " of the unpruned table"
 	p := d.Decide(t)
 	if p == nil {
-		return "There is no table " + within + "."
+		return "There is no table " + within + ": " + d.nextStep(t) + "."
 	}
 	text := fmt.Sprintf("The smallest table %s: %s at sparsity %s, %d parameters, %d bytes", within, d.Label(p), SparsityText(p.Sparsity), p.Parameters, *p.TableBytes)
 	if d.InBytes() {
 		text += fmt.Sprintf(" in a file of %d", *p.Bytes)
 	}
 	return text + "."
+}
+
+// nextStep says what may give a table within the tolerance. If even the narrowest interval exceeds it, no
+// table that differs from the unpruned one can be shown to be as good.
+func (d *Document) nextStep(t Tolerance) string {
+	auc, lossHalf := math.Inf(1), math.Inf(1) // half the narrowest intervals
+	half := func(to *float64, i *Interval) {
+		if i != nil && i.Low != nil && i.High != nil {
+			*to = min(*to, (*i.High-*i.Low)/2)
+		}
+	}
+	for _, s := range d.Series() {
+		for i := range s.Points {
+			if p := s.Points[i].Difference; p != nil {
+				half(&auc, p.AUC)
+				half(&lossHalf, p.Loss())
+			}
+		}
+	}
+	switch {
+	case auc > t.AUC && !math.IsInf(auc, 1):
+		return fmt.Sprintf("the narrowest interval of the AUC is ±%.4f, so measure on more rows, or choose by the table above", auc)
+	case lossHalf > t.LogLoss && !math.IsInf(lossHalf, 1):
+		return fmt.Sprintf("the narrowest interval of the %s is ±%.4f, so measure on more rows, or choose by the table above", d.LossName(), lossHalf)
+	}
+	return "try smaller sparsities"
 }
 
 // LossName returns the name of the loss that Decide judges, as in a sentence.
