@@ -124,7 +124,7 @@ func adopt(into *ingest.Dense, d *dataset.Dataset, all bool) error {
 func checkDense(a *model.Architecture, numbers *ingest.Dense) error {
 	for _, name := range a.Dense {
 		if !slices.ContainsFunc(numbers.Columns, func(c ingest.DenseColumn) bool { return cmp.Or(c.Input.Name, c.Name) == name }) {
-			return fault.Usagef("the model reads the dense input %q: name its column with --dense, as in --dense %s", name, sweep.ShellWord("COLUMN="+name))
+			return fault.Usagef("the model reads the dense input %q: name its column, as in %s (--dense)", name, sweep.ShellWord("COLUMN="+name))
 		}
 	}
 	return nil

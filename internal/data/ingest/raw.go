@@ -504,7 +504,7 @@ func (r *rawImport) appendIDs(lookup *vocabulary.Lookup, ids [][]int32, values [
 type unseenValues struct {
 	rows    int64  // number of rows with such a value
 	missing int64  // number of rows in which the value is the empty text
-	example []byte // first other value in byte order, or its first 100 bytes; empty if there is none
+	example []byte // first other value in byte order, or its first 100 bytes; empty without another value
 }
 
 // note lets value be the example if it is the first one. It does not keep value.
