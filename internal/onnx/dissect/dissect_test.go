@@ -587,6 +587,33 @@ func TestIgnoredInput(t *testing.T) {
 	}
 }
 
+// A constant with the values of a table, transposed or not, gets a note.
+func TestCopiedTable(t *testing.T) {
+	for _, transposed := range []bool{false, true} {
+		s := newSample()
+		table, product := sequence(10), node("MatMul", names{"ea", "copy"}, names{"q"})
+		copied := onnxtest.Floats("copy", table, 5, 2)
+		if transposed {
+			turned := make([]float32, len(table))
+			for i, x := range table {
+				turned[i%2*5+i/2] = x
+			}
+			copied = onnxtest.Floats("copy", turned, 2, 5)
+		} else {
+			product = node("Gemm", names{"ea", "copy"}, names{"q"}, attr("transB", 1))
+		}
+		s.initializers = append(s.initializers, copied)
+		s.after = []onnxtest.Message{
+			product, node("ReduceSum", names{"q", "[-1]"}, names{"s"}), node("MatMul", names{"h", "w"}, names{"u"}),
+			node("Add", names{"u", "s"}, names{"z"}), node("Sigmoid", names{"z"}, names{"y"}),
+		}
+		n, err := s.dissect(t, Options{})
+		if err != nil || len(n.Notes) != 1 || !strings.HasPrefix(n.Notes[0], "the constant copy has the values of table a, but scores and pruning leave it as it is: ") {
+			t.Errorf("transposed %t: %v, %+v, expected a note", transposed, err, n)
+		}
+	}
+}
+
 // hole is a file with a head, a tail and zeros between them, such as a sparse file.
 type hole struct {
 	head, tail []byte

@@ -80,6 +80,11 @@ func (b *builder) network() (*Network, error) {
 		}
 	}
 	n.Notes = append(n.Notes, b.ignored(n)...)
+	copies, err := b.copies(n)
+	if err != nil {
+		return nil, err
+	}
+	n.Notes = append(n.Notes, copies...)
 	counts := map[string]int{}
 	for _, node := range b.head.Nodes {
 		counts[node.Op]++
@@ -119,6 +124,51 @@ func (b *builder) ignored(n *Network) (notes []string) {
 		}
 	}
 	return notes
+}
+
+// copies returns a note for each constant that has the values of a table with players, or of the transposed
+// table. Exporters store a tensor twice if the model looks up its rows and also multiplies by it.
+func (b *builder) copies(n *Network) (notes []string, err error) {
+	seen := map[*graph.Tensor]bool{}
+	for _, node := range b.head.Nodes {
+		for _, v := range node.Inputs {
+			if v == graph.Absent || b.head.Values[v].Constant == nil || seen[b.head.Values[v].Constant] {
+				continue
+			}
+			c := b.head.Values[v].Constant
+			seen[c] = true
+			for i := range n.Tables {
+				same, err := n.Tables[i].copied(c)
+				if err != nil {
+					return nil, err
+				}
+				if same && slices.ContainsFunc(n.LookUps, func(l LookUp) bool { return l.Table == i && l.Player }) {
+					notes = append(notes, fmt.Sprintf("the constant %s has the values of table %s, but scores and pruning leave it as it is: if both are one tensor of the model, the pruned table belongs into this graph only",
+						wire.Quote(c.Name), wire.Quote(n.Tables[i].Name)))
+				}
+			}
+		}
+	}
+	return notes, nil
+}
+
+// copied reports whether c has the values of t, or of t transposed.
+func (t *Table) copied(c *graph.Tensor) (bool, error) {
+	if c.Type != graph.Float || t.Rows < 2 || t.Dim < 2 || len(c.Floats) != t.Rows*t.Dim {
+		return false, nil
+	}
+	same, transposed := true, true
+	values := make([]float32, t.Dim)
+	for row := 0; row < t.Rows && (same || transposed); row++ {
+		if err := t.Read(values, row); err != nil {
+			return false, err
+		}
+		for k, x := range values {
+			same = same && c.Floats[row*t.Dim+k] == x
+			transposed = transposed && c.Floats[k*t.Rows+row] == x
+		}
+	}
+	return same || transposed, nil
 }
 
 // trim removes nodes, look-ups and dense inputs that the output does not need.
