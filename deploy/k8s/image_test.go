@@ -176,7 +176,7 @@ func routes(t *testing.T) (names []string) {
 func TestVersions(t *testing.T) {
 	mod, dockerfile := read(t, filepath.Join(root, "go.mod")), read(t, filepath.Join(root, "Dockerfile"))
 	language := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(mod)
-	server := regexp.MustCompile(`(?m)github.com/nats-io/nats-server/v2 v(\d+\.\d+)\.`).FindStringSubmatch(mod)
+	server := regexp.MustCompile(`(?m)github.com/nats-io/nats-server/v2 v(\d+\.\d+\.\d+)`).FindStringSubmatch(mod)
 	if language == nil || server == nil {
 		t.Fatal("go.mod lacks the version of Go or of the server")
 	}

@@ -29,9 +29,9 @@ import (
 var ownImage = "shaver:" + cli.Release()
 
 const (
-	natsImage = "nats:2.15"
+	natsImage = "nats:2.15.2"
 	// A shell, tar and sleep, for kubectl cp.
-	toolImage = "busybox:1"
+	toolImage = "busybox:1.37.0"
 )
 
 // document is one YAML document of a file.
@@ -95,23 +95,29 @@ func manifests(t *testing.T) []document {
 	t.Helper()
 	var all []document
 	for _, file := range slices.Sorted(maps.Keys(rendered)) {
-		decoder := yaml.NewDecoder(strings.NewReader(read(t, file)))
-		for {
-			var n map[string]any
-			if err := decoder.Decode(&n); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			if n != nil { // not only comments
-				all = append(all, document{file, n})
-			}
-		}
+		all = append(all, documents(t, file, read(t, file))...)
 	}
 	if len(all) < 10 {
 		t.Fatalf("%d documents", len(all))
 	}
 	return all
+}
+
+// documents returns the documents of a text. Two equal keys in a mapping are an error.
+func documents(t *testing.T, file, text string) (all []document) {
+	t.Helper()
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	for {
+		var n map[string]any
+		if err := decoder.Decode(&n); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if n != nil { // not only comments
+			all = append(all, document{file, n})
+		}
+	}
 }
 
 func (d *document) name() string {
@@ -350,6 +356,9 @@ func checkLimits(t *testing.T, c node) {
 	if request < 0.88*limit || request > 0.92*limit {
 		t.Errorf("requests.memory, which becomes GOMEMLIMIT, is %.0f MiB and the limit %.0f MiB: expected 90%% of the limit", request, limit)
 	}
+	if disk := mebibytes(t, c.text("resources", "requests", "ephemeral-storage")); disk < 100 {
+		t.Errorf("the container asks for %.0f MiB of the node's disk, expected room for its log at least", disk)
+	}
 	from := map[string]string{}
 	for _, e := range c.list("env") {
 		from[e.text("name")] = e.text("valueFrom", "resourceFieldRef", "resource")
@@ -481,6 +490,89 @@ func TestNightlyConfig(t *testing.T) {
 		if err == nil || !strings.Contains(string(out), data+string(filepath.Separator)) {
 			t.Errorf("%s: %v: %s, expected an error about the missing inputs", d.name(), err, out)
 		}
+	}
+}
+
+// Every object and every pod has the standard labels, and those of the values. A value cannot change the
+// labels by which Services and policies find pods.
+func TestLabels(t *testing.T) {
+	all := manifests(t)
+	own := []string{"app.kubernetes.io/name", "app.kubernetes.io/part-of", "app.kubernetes.io/instance"}
+	want := append(slices.Clone(own), "app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart")
+	if helm() != "" {
+		all = append(all, documents(t, "with commonLabels", render(t, helmArgs("--set score.enabled=true,nightly.enabled=true,serve.enabled=true,loader.enabled=true,mergers.replicas=1"+
+			",monitoring.podMonitor=true,commonLabels.team=ranking,commonLabels.app\\.kubernetes\\.io/name=other,workers.podLabels.team=workers")...))...)
+	}
+	for _, d := range all {
+		common := strings.HasPrefix(d.file, "with ")
+		for _, key := range want {
+			if d.text("metadata", "labels", key) == "" {
+				t.Errorf("%s lacks the label %s", d.name(), key)
+			}
+		}
+		if common && d.text("metadata", "labels", "team") != "ranking" {
+			t.Errorf("%s lacks the label of commonLabels", d.name())
+		}
+		if d.text("metadata", "labels", own[0]) == "other" {
+			t.Errorf("%s: commonLabels changes the name", d.name())
+		}
+		template := d.template()
+		if template == nil {
+			continue
+		}
+		for _, key := range own {
+			if template.text("metadata", "labels", key) == "" {
+				t.Errorf("%s: its pods lack the label %s", d.name(), key)
+			}
+		}
+		team := "ranking"
+		if d.text("metadata", "name") == "worker" {
+			team = "workers"
+		}
+		if common && template.text("metadata", "labels", "team") != team {
+			t.Errorf("%s: its pods have the team %q, expected %q", d.name(), template.text("metadata", "labels", "team"), team)
+		}
+	}
+}
+
+// The pods of servers, workers and mergers spread over zones and nodes, and a server that ends gives its
+// clients and its streams to the others first.
+func TestSpread(t *testing.T) {
+	spread := map[string]bool{}
+	for _, d := range manifests(t) {
+		name := d.text("metadata", "name")
+		if kind := d.text("kind"); kind != "StatefulSet" && kind != "Deployment" || name == "serve" { // one pod
+			continue
+		}
+		spread[name] = true
+		var keys []string
+		for _, c := range d.template().list("spec", "topologySpreadConstraints") {
+			keys = append(keys, c.text("topologyKey"))
+			if c.text("labelSelector", "matchLabels", "app.kubernetes.io/name") != name {
+				t.Errorf("%s spreads by other pods: %v", d.name(), c)
+			}
+		}
+		if !slices.Equal(keys, []string{"topology.kubernetes.io/zone", "kubernetes.io/hostname"}) {
+			t.Errorf("%s spreads over %v", d.name(), keys)
+		}
+		if name != "nats" {
+			continue
+		}
+		stop := d.template().list("spec", "containers")[0].texts("lifecycle", "preStop", "exec", "command")
+		if strings.Join(stop, " ") != "nats-server --signal ldm=1" {
+			t.Errorf("%s: before it stops, %v runs", d.name(), stop)
+		}
+		seconds, _ := d.template().at("spec", "terminationGracePeriodSeconds").(int)
+		limit := regexp.MustCompile(`lame_duck_duration: (\d+)s`).FindStringSubmatch(read(t, natsFolder+"/server.conf"))
+		if limit == nil {
+			t.Fatal("server.conf has no lame_duck_duration in seconds")
+		}
+		if duration, _ := strconv.Atoi(limit[1]); duration < 30 || duration > seconds-10 {
+			t.Errorf("a server closes its clients for up to %d s, and is killed after %d s", duration, seconds)
+		}
+	}
+	if len(spread) != 3 {
+		t.Errorf("%v, expected nats, worker and merger", spread)
 	}
 }
 

@@ -49,7 +49,7 @@ func header(args string) string {
 
 // helmArgs returns the arguments of helm for a rendered file.
 func helmArgs(args string) []string {
-	return append([]string{"template", "shaver", chart, "--namespace", "shaver"}, strings.Fields(args)...)
+	return append([]string{"template", "shaver", chart, "--namespace", "shaver", "--set", "image.repository=shaver"}, strings.Fields(args)...)
 }
 
 // digest returns a digest of the names and the content of all files of the chart, and of all
@@ -184,7 +184,7 @@ func TestChart(t *testing.T) {
 	if !strings.Contains(render(t, helmArgs("--set mergers.replicas=4 --set score.enabled=true --set score.args={--ranges=4} --show-only templates/score.yaml")...), "--ranges=4") {
 		t.Error("a job whose ranges have their mergers lacks --ranges")
 	}
-	elsewhere := render(t, "template", "shaver", chart, "--namespace", "batch", "--set", "keda.enabled=true", "--show-only", "templates/keda.yaml")
+	elsewhere := render(t, append(helmArgs("--set keda.enabled=true --show-only templates/keda.yaml"), "--namespace", "batch")...)
 	if strings.Contains(elsewhere, `namespace=\"shaver\"`) || strings.Count(elsewhere, `namespace=\"batch\"`) != 2 {
 		t.Errorf("the query of KEDA is not about the namespace of the release:\n%s", elsewhere)
 	}
@@ -205,6 +205,9 @@ func TestChart(t *testing.T) {
 		"keda.enabled=true,workers.kind=Job":                            "keda.enabled needs workers.kind Deployment",
 		"score.enabled=true,score.args={--ranges=4}":                    "score.args has --ranges=4, which needs mergers.replicas of at least 4, found 0",
 		"score.enabled=true,score.args={--ranges=4},mergers.replicas=3": "score.args has --ranges=4, which needs mergers.replicas of at least 4, found 3",
+		"image.repository=":     "image.repository is not set",
+		"image.digest=sha256:0": "at '/image/digest'",
+		"commonLabels.size=1":   "at '/commonLabels/size'",
 	} {
 		c := exec.CommandContext(t.Context(), helm(), append(helmArgs(""), "--set", bad)...)
 		c.Dir = root

@@ -52,7 +52,10 @@ type (
 		TimeoutSeconds   int                         `yaml:"timeoutSeconds"`
 		FailureThreshold int                         `yaml:"failureThreshold"`
 	}
-	amounts   struct{ CPU, Memory, Storage string }
+	amounts struct {
+		CPU, Memory, Storage string
+		EphemeralStorage     string `yaml:"ephemeral-storage"`
+	}
 	container struct {
 		Name, Image     string
 		ImagePullPolicy string `yaml:"imagePullPolicy"`
@@ -61,8 +64,11 @@ type (
 			Name          string
 			ContainerPort int `yaml:"containerPort"`
 		}
-		Env             []envVar
-		Resources       struct{ Limits, Requests amounts }
+		Env       []envVar
+		Resources struct{ Limits, Requests amounts }
+		Lifecycle struct {
+			PreStop struct{ Exec struct{ Command []string } } `yaml:"preStop"`
+		}
 		StartupProbe    *probe `yaml:"startupProbe"`
 		ReadinessProbe  *probe `yaml:"readinessProbe"`
 		LivenessProbe   *probe `yaml:"livenessProbe"`

@@ -13,9 +13,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+const otherDigest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
+
 // another maps values of the chart to other values that the schema accepts.
 var another = map[string]any{
-	"image.pullPolicy": "Always", "nats.url": "tls://other:4222", "nats.servers": 1, "nats.storage.maxFileStore": "9GiB",
+	"image.pullPolicy": "Always", "image.digest": otherDigest, "nats.image.digest": otherDigest, "nats.url": "tls://other:4222", "nats.servers": 1, "nats.storage.maxFileStore": "9GiB",
 	"workers.kind": "Job", "workers.strategy": "Recreate", "data.accessModes": []string{"ReadWriteMany"}, "score.waitInputs": "3h",
 	"nightly.schedule": "7 7 * * *", "nightly.modelDigest": "0123456789ab", "serve.scale.downAfter": "9m", "keda.prometheus": "http://other",
 	"network.dnsCache": "169.254.20.10/32", "network.objectStore.cidrs": []string{"10.0.0.0/8"}, "network.objectStore.ports": []int{8443},

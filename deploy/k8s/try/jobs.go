@@ -72,6 +72,21 @@ func (s *suite) path(t *trial.Step) {
 	s.remove(t, "path")
 }
 
+// ranges creates a job whose sums two mergers keep, and deletes one of them meanwhile.
+func (s *suite) ranges(t *trial.Step) {
+	s.settled(t, 2)
+	const mergers = "app.kubernetes.io/name=merger"
+	s.upgrade(t, "mergers.replicas=2")
+	t.Do(s.kubectl("rollout", "status", "deployment/merger", "--timeout=3m"))
+	s.create(t, score{name: "ranges", args: []string{"--ranges=2", "--passes=" + passes}, values: []string{"mergers.replicas=2"}})
+	s.checkpointed(t, "ranges")
+	t.Do(s.kubectl("delete", "pod", s.ready(t, mergers)[0].Name, "--wait=false"))
+	end := s.complete(t, "ranges", "long", 5*time.Minute)
+	t.Expect(len(end.Pods) == 1, "the coordinator went on from its checkpoint with the next merger", end.String())
+	s.remove(t, "ranges")
+	s.upgrade(t, "mergers.replicas=0")
+}
+
 // badInput creates Jobs whose inputs are missing or damaged.
 func (s *suite) badInput(t *trial.Step) {
 	jobs := []score{

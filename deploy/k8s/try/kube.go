@@ -44,6 +44,9 @@ func (s *suite) helm(args ...string) trial.Command {
 
 const chart = "deploy/helm/shaver"
 
+// ownImage is the value that names the image on the node.
+const ownImage = "image.repository=shaver"
+
 // score is a job that a step creates with the chart's template.
 type score struct {
 	name   string
@@ -62,7 +65,7 @@ func (s *suite) create(t *trial.Step, j score) {
 	}
 	args, _ := json.Marshal(append(append([]string{}, base...), j.args...))
 	template := s.helm("template", "shaver", chart, "--values", chart+"/values-small.yaml", "--show-only", "templates/score.yaml",
-		"--set", "score.enabled=true", "--set", "score.name="+j.name, "--set", "score.model=/data/"+j.model, "--set-json", "score.args="+string(args))
+		"--set", ownImage, "--set", "score.enabled=true", "--set", "score.name="+j.name, "--set", "score.model=/data/"+j.model, "--set-json", "score.args="+string(args))
 	for _, v := range j.values {
 		template.Args = append(template.Args, "--set", v)
 	}

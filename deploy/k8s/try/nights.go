@@ -71,7 +71,7 @@ func (s *suite) nights(t *trial.Step) {
 	put("model.safetensors", "model-2.safetensors")
 	put("raw/day-2.csv", "day-2.csv")
 	s.importDay(t, "day-2")
-	render := s.helm("template", "shaver", chart, "--values", chart+"/values-small.yaml", "--values", s.manifest("nightly.yaml"), "--set-string", "nightly.modelDigest=222222222222", "--show-only", "templates/nightly-job.yaml")
+	render := s.helm("template", "shaver", chart, "--values", chart+"/values-small.yaml", "--values", s.manifest("nightly.yaml"), "--set", ownImage, "--set-string", "nightly.modelDigest=222222222222", "--show-only", "templates/nightly-job.yaml")
 	render.Lines = -1
 	create := s.kubectl("create", "--filename=-")
 	create.Stdin = t.Do(render)

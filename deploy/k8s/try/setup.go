@@ -45,13 +45,13 @@ func (s *suite) images(t *trial.Step) {
 		Files: map[string]string{"/bin/shaver": s.bin + "/shaver", "/bin/coordinator": s.bin + "/coordinator", "/bin/worker": s.bin + "/worker", ca: ca},
 	}))
 	t.Check(s.Load(t.Ctx, cluster.Image{
-		Name: "nats:2.15", Entrypoint: []string{"/nats-server"}, Command: []string{"--config", "nats-server.conf"},
+		Name: "nats:2.15.2", Entrypoint: []string{"/nats-server"}, Command: []string{"--config", "nats-server.conf"},
 		Files: map[string]string{"/nats-server": s.bin + "/nats-server", "/nats-server.conf": config},
 	}))
 	t.Check(s.Load(t.Ctx, cluster.Image{
-		Name: "busybox:1", Entrypoint: []string{"/bin/sh"}, Files: map[string]string{"/bin/busybox": "/bin/busybox"}, Links: links, Temporary: []string{"/tmp"},
+		Name: "busybox:1.37.0", Entrypoint: []string{"/bin/sh"}, Files: map[string]string{"/bin/busybox": "/bin/busybox"}, Links: links, Temporary: []string{"/tmp"},
 	}))
-	t.Say("The images shaver:%s, nats:2.15 and busybox:1 are on the node.", cli.Release())
+	t.Say("The images shaver:%s, nats:2.15.2 and busybox:1.37.0 are on the node.", cli.Release())
 }
 
 // checkoutCopy copies the files of the checkout, so that commands of README.md may write
@@ -106,7 +106,7 @@ func (s *suite) namespace(t *trial.Step) {
 
 // install installs the chart as README.md says, with the values for small clusters.
 func (s *suite) install(t *trial.Step) {
-	install := strings.ReplaceAll(s.readme(t, "helm install shaver deploy/helm/shaver"), " --set image.repository=REGISTRY/shaver --set image.tag=TAG", " --values deploy/helm/shaver/values-small.yaml")
+	install := strings.ReplaceAll(s.readme(t, "helm install shaver deploy/helm/shaver"), " --set image.repository=REGISTRY/shaver --set image.tag=TAG", " --set "+ownImage+" --values deploy/helm/shaver/values-small.yaml")
 	s.literally(t, install)
 	s.literally(t, s.readme(t, "kubectl rollout status statefulset/nats"))
 	t.Do(s.kubectl("get", "pods,persistentvolumeclaims,networkpolicies,poddisruptionbudgets"))

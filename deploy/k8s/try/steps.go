@@ -15,6 +15,7 @@ var groups = [][]step{
 	{{"rivals", (*suite).rivals, false}, {"kernel", (*suite).kernel, false}, {"policies", (*suite).policies, false}},
 	{{"cancel", (*suite).cancel, false}},
 	{{"path", (*suite).path, false}},
+	{{"ranges", (*suite).ranges, false}},
 	{{"kill", (*suite).killAll, false}},
 	{{"evict", (*suite).evictions, false}},
 	{{"memory", (*suite).memory, false}},

@@ -143,8 +143,9 @@ func (s *suite) validate(t *trial.Step) {
 	for _, values := range []string{
 		"workers.kind=Job", "serve.enabled=true,serve.scale.enabled=true", "monitoring.rules=true,monitoring.dashboard=true",
 		"data.enabled=false,network.objectStore.enabled=true,nightly.enabled=true", "nats.servers=1",
+		"mergers.replicas=2,commonLabels.team=ranking",
 	} {
-		render := s.helm("template", "shaver", chart, "--namespace", space, "--set", values)
+		render := s.helm("template", "shaver", chart, "--namespace", space, "--set", ownImage+","+values)
 		render.Lines = -1
 		check := s.kubectl("apply", "--namespace="+space, "--dry-run=server", "--validate=strict", "--filename=-")
 		check.Stdin, check.Lines = t.Do(render), -1

@@ -1,11 +1,54 @@
-{{- /* The label of everything, and the name by which Services and policies find pods. */}}
+{{- /* The labels of an object: a list of the root, a name and, optionally, more labels. Services and
+policies find pods by the name. */}}
 {{- define "shaver.labels" -}}
-app.kubernetes.io/name: {{ . }}
-app.kubernetes.io/part-of: shaver
+{{- $root := first . }}
+{{- $version := $root.Values.image.tag | default $root.Chart.AppVersion }}
+{{- if eq (index . 1) "nats" }}{{ $version = $root.Values.nats.image.tag }}{{ end }}
+{{- $labels := fromYaml (include "shaver.pod-labels" .) }}
+{{- $_ := set $labels "app.kubernetes.io/version" ($version | trunc 63 | trimAll "-_.") }}
+{{- $_ := set $labels "app.kubernetes.io/managed-by" $root.Release.Service }}
+{{- $_ := set $labels "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") }}
+{{- toYaml $labels }}
+{{- end }}
+
+{{- /* The same for the pods of an object. A new version of the chart does not change them, because
+that would restart NATS. */}}
+{{- define "shaver.pod-labels" -}}
+{{- $root := first . }}
+{{- $labels := dict "app.kubernetes.io/name" (index . 1) "app.kubernetes.io/part-of" "shaver" "app.kubernetes.io/instance" $root.Release.Name }}
+{{- range slice . 2 }}{{ $labels = merge $labels (default dict .) }}{{ end }}
+{{- toYaml (merge $labels $root.Values.commonLabels) }}
 {{- end }}
 
 {{- define "shaver.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .Values.image -}}
+{{ required "image.repository is not set: set it to the name of the image that you built and pushed, such as registry.example.com/shaver" .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ with .digest }}@{{ . }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* The resources of a container, with what it asks of the node's disk. */}}
+{{- define "shaver.resources" -}}
+{{- $r := deepCopy .resources }}
+{{- $_ := set $r.requests "ephemeral-storage" .disk }}
+{{- toYaml $r }}
+{{- end }}
+
+{{- /* The node's disk for the log of a container that writes no other files. */}}
+{{- define "shaver.log-disk" -}}
+100Mi
+{{- end }}
+
+{{- /* Spreads pods of this name over zones and nodes, as far as these have room. */}}
+{{- define "shaver.spread" -}}
+topologySpreadConstraints:
+{{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        app.kubernetes.io/name: {{ $ }}
+{{- end }}
 {{- end }}
 
 {{- /* What the restricted profile of pod security asks of a pod. */}}
@@ -134,11 +177,7 @@ podFailurePolicy:
 
 {{- /* The labels and annotations of a coordinator's pod. */}}
 {{- define "shaver.coordinator-metadata" -}}
-labels:
-  {{- include "shaver.labels" "coordinator" | nindent 2 }}
-  {{- with .Values.coordinators.podLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+labels: {{- include "shaver.pod-labels" (list . "coordinator" .Values.coordinators.podLabels) | nindent 2 }}
 {{- with .Values.coordinators.podAnnotations }}
 annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -206,7 +245,7 @@ envFrom: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{ include "shaver.health" . }}
 resources: # requests.memory is 90% of its limit and becomes GOMEMLIMIT
-  {{- toYaml $c.resources | nindent 2 }}
+  {{- include "shaver.resources" (dict "resources" $c.resources "disk" $c.scratch) | nindent 2 }}
 {{ include "shaver.container" . }}
 volumeMounts:
   - name: nats

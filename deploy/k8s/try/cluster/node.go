@@ -176,7 +176,7 @@ clusterDomain: cluster.local
 containerRuntimeEndpoint: unix://%[1]s/containerd.sock
 evictionHard: {memory.available: 50Mi, nodefs.available: "1%%", imagefs.available: "1%%"}
 imageGCHighThresholdPercent: 100
-localStorageCapacityIsolation: false
+localStorageCapacityIsolation: true
 podLogsDir: %[1]s/podlogs
 volumePluginDir: %[1]s/plugins
 resolvConf: ""
