@@ -33,7 +33,13 @@ type compose struct {
 		Volumes     []string
 		Ports       []string
 		Networks    map[string]struct{ Aliases []string }
-		DependsOn   []string `yaml:"depends_on"`
+		DependsOn   depends `yaml:"depends_on"`
+		Healthcheck struct {
+			Test        []string
+			Interval    string
+			Timeout     string
+			StartPeriod string `yaml:"start_period"`
+		}
 		Profiles    []string
 		Restart     string
 		StopGrace   string   `yaml:"stop_grace_period"`
@@ -45,8 +51,30 @@ type compose struct {
 		Deploy      struct{ Replicas string }
 	}
 	Volumes map[string]struct{}
-	Configs map[string]struct{ File string }
+	Configs map[string]struct{ File, Content string }
 	Secrets map[string]struct{ File string }
+}
+
+// depends are the names of the services on which a service depends, given as a list or with the
+// condition of each.
+type depends map[string]string
+
+func (d *depends) UnmarshalYAML(n *yaml.Node) error {
+	*d = depends{}
+	if n.Kind == yaml.SequenceNode {
+		var names []string
+		err := n.Decode(&names)
+		for _, name := range names {
+			(*d)[name] = "service_started"
+		}
+		return err
+	}
+	var long map[string]struct{ Condition string }
+	err := n.Decode(&long)
+	for name, c := range long {
+		(*d)[name] = c.Condition
+	}
+	return err
 }
 
 // mounted is a config or secret of a service, given by its name or as a mapping.
@@ -75,7 +103,10 @@ func TestCompose(t *testing.T) {
 	for name, s := range c.Services {
 		want, isNATS := ownImage, strings.HasPrefix(name, "nats-")
 		if isNATS {
-			want = natsImage
+			want = natsImage + "-alpine"
+			if test := strings.Join(s.Healthcheck.Test, " "); !strings.HasPrefix(test, "CMD wget ") || !strings.Contains(test, " http://127.0.0.1:8222/healthz") || s.Healthcheck.Interval == "" {
+				t.Errorf("service %s: unexpected health check %+v", name, s.Healthcheck)
+			}
 			if s.Environment["NATS_NAME"] != name || !slices.Contains(s.Volumes, name+":/data") {
 				t.Errorf("service %s: unexpected name %q or volumes %v", name, s.Environment["NATS_NAME"], s.Volumes)
 			}
@@ -91,14 +122,14 @@ func TestCompose(t *testing.T) {
 		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("service %s is not confined", name)
 		}
-		for _, other := range s.DependsOn {
-			if _, ok := c.Services[other]; !ok {
-				t.Errorf("service %s depends on the unknown service %s", name, other)
+		for other, condition := range s.DependsOn {
+			if o, ok := c.Services[other]; !ok || condition == "service_healthy" && o.Healthcheck.Test == nil {
+				t.Errorf("service %s depends on the service %s, which is unknown or without a health check", name, other)
 			}
 		}
 		inside := map[string]bool{} // paths of the mounted files
 		for _, m := range s.Configs {
-			inside[m.Target] = c.Configs[m.Source].File != ""
+			inside[m.Target] = c.Configs[m.Source].File != "" || c.Configs[m.Source].Content != ""
 		}
 		for _, m := range s.Secrets {
 			inside[m.Target] = c.Secrets[m.Source].File != ""
@@ -129,7 +160,13 @@ func TestCompose(t *testing.T) {
 			t.Errorf("no server has the name %s", name)
 		}
 	}
+	if content := c.Configs["health"].Content; !strings.HasPrefix(content, "include ./cluster.conf\nhttp: \"127.0.0.1:8222\"") {
+		t.Errorf("unexpected configuration of the servers: %q", content)
+	}
 	for _, f := range c.Configs {
+		if f.Content != "" {
+			continue
+		}
 		if _, err := os.Stat(filepath.Join(root, f.File)); err != nil {
 			t.Error(err)
 		}

@@ -143,8 +143,11 @@ func (t *try) stepImages(s *trial.Step) {
 	}
 	server := filepath.Join(t.dir, "bin", "nats-server")
 	t.build(s, server, natsServer)
-	if t.image(s, nats, []string{`ENTRYPOINT ["/nats-server"]`}, func(w *tar.Writer) error { return addFile(w, server, "nats-server") }) {
-		s.Say("The stand-in for `%s` is the server of go.mod on nothing, as the official image.", nats)
+	fill := func(w *tar.Writer) error {
+		return errors.Join(addFile(w, server, "bin/nats-server"), addFile(w, "/bin/busybox", "bin/wget")) // of Debian's busybox-static
+	}
+	if t.image(s, nats, nil, fill) {
+		s.Say("The stand-in for `%s` is the server of go.mod and wget of busybox.", nats)
 		t.standIns = append(t.standIns, nats)
 	}
 	s.Do(t.shell("docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}} {{.Size}}"))
@@ -254,6 +257,13 @@ func (t *try) stepUp(s *trial.Step) {
 	s.Do(t.shell("docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}} {{.Size}}", "shaver"))
 	s.Need(s.Wait(wait, func() bool { _, err := t.jobs(s); return err == nil }), "an operator outside of Docker's network reaches nats-0 at 127.0.0.1:4222", t.listError(s))
 	s.Equal("workers", strconv.Itoa(t.workers(s)), "2")
+	health := ""
+	for _, name := range []string{"nats-0", "nats-1", "nats-2"} {
+		for _, id := range t.ids(s, name) {
+			health += t.docker(s.Ctx, "inspect", "--format", "{{.State.Health.Status}}", id).Out + " "
+		}
+	}
+	s.Equal("health of the servers, for which the workers waited", strings.TrimSpace(health), "healthy healthy healthy")
 	log := t.shell("docker", "compose", "logs", "--no-log-prefix", "worker").Do(s.Ctx).Text()
 	stale := 0
 	for line := range strings.SplitSeq(log, "\n") {
