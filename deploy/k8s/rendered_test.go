@@ -159,7 +159,9 @@ func TestChart(t *testing.T) {
 		t.Skip("helm was not found")
 	}
 	for args, want := range map[string]string{
-		"--set workers.kind=Job --set workers.suspend=true":                                             "kind: Job\nmetadata:\n  name: worker\n",
+		"--set workers.kind=Job":                                                                        "- --leave-after=10m\n",
+		"--set workers.kind=Job --set workers.suspend=true":                                             "suspend: true\n  parallelism: 2\n",
+		"--set score.enabled=true --set coordinators.suspend=true":                                      "parallelism: 1\n  suspend: true\n",
 		"--set nats.servers=1 --set score.enabled=true":                                                 "- --replicas=1\n",
 		"--set nats.servers=1":                                                                          "/etc/nats/shaver/server.conf",
 		"--set nats.storage.maxFileStore=9GiB":                                                          "max_file_store: 9GiB",
@@ -176,6 +178,29 @@ func TestChart(t *testing.T) {
 		if got := render(t, helmArgs(args)...); !strings.Contains(got, want) {
 			t.Errorf("%s: no %q in the documents", args, want)
 		}
+	}
+	queued := documents(t, "queued", render(t, helmArgs("--set queue=batch,workers.kind=Job,score.enabled=true,nightly.enabled=true,mergers.replicas=1,coordinators.labels.kueue\\.x-k8s\\.io/priority-class=low")...))
+	queued = append(queued, documents(t, "queued night", render(t, helmArgs("--set queue=batch,nightly.enabled=true,nightly.modelDigest=012345abcdef --show-only templates/nightly-job.yaml")...))...)
+	jobs := 0
+	for _, d := range queued {
+		metadata := d.in("metadata")
+		if d.text("kind") == "CronJob" {
+			metadata = d.in("spec", "jobTemplate", "metadata")
+		}
+		want := ""
+		if strings.HasSuffix(d.text("kind"), "Job") {
+			jobs++
+			want = "batch"
+		}
+		if got := metadata.text("labels", "kueue.x-k8s.io/queue-name"); got != want {
+			t.Errorf("%s is in the queue %q, expected %q", d.name(), got, want)
+		}
+		if d.template().text("metadata", "labels", "kueue.x-k8s.io/queue-name") != "" {
+			t.Errorf("%s: its pods are in a queue too", d.name())
+		}
+	}
+	if jobs != 4 {
+		t.Errorf("%d Jobs are in the queue, expected 4", jobs)
 	}
 	scaled := render(t, helmArgs("--set serve.enabled=true --set serve.scale.enabled=true --show-only templates/workers.yaml")...)
 	if strings.Contains(scaled, "replicas:") {

@@ -18,7 +18,7 @@ const otherDigest = "sha256:0123456789012345678901234567890123456789012345678901
 // another maps values of the chart to other values that the schema accepts.
 var another = map[string]any{
 	"image.pullPolicy": "Always", "image.digest": otherDigest, "nats.image.digest": otherDigest, "nats.url": "tls://other:4222", "nats.servers": 1, "nats.storage.maxFileStore": "9GiB",
-	"workers.kind": "Job", "workers.strategy": "Recreate", "data.accessModes": []string{"ReadWriteMany"}, "score.waitInputs": "3h",
+	"workers.kind": "Job", "workers.leaveAfter": "9m", "workers.strategy": "Recreate", "data.accessModes": []string{"ReadWriteMany"}, "score.waitInputs": "3h",
 	"nightly.schedule": "7 7 * * *", "nightly.modelDigest": "0123456789ab", "serve.scale.downAfter": "9m", "keda.prometheus": "http://other",
 	"network.dnsCache": "169.254.20.10/32", "network.objectStore.cidrs": []string{"10.0.0.0/8"}, "network.objectStore.ports": []int{8443},
 }
@@ -126,11 +126,16 @@ func TestValuesAreUsed(t *testing.T) {
 			if strings.Contains(base, path+"=true") { // --set wins over --set-json
 				return render(t, helmArgs(strings.Replace(base, path+"=true", path+"=false", 1))...) != plain[i]
 			}
+			args := helmArgs(base)
+			if at := slices.Index(args, path+"=shaver"); at >= 0 { // of helmArgs itself
+				args[at] = path + "=other"
+				return render(t, args...) != plain[i]
+			}
 			other, err := json.Marshal(change(path, all[path]))
 			if err != nil {
 				t.Fatal(err)
 			}
-			return render(t, append(helmArgs(base), "--set-json", path+"="+string(other))...) != plain[i]
+			return render(t, append(args, "--set-json", path+"="+string(other))...) != plain[i]
 		})
 		if !used {
 			t.Errorf("no document changes with another value of %s", path)

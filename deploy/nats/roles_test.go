@@ -350,6 +350,9 @@ func TestRoles(t *testing.T) {
 	if out, err := s.operator(url, "list", "-o", "json"); err != nil || strings.TrimSpace(out) != "[]" {
 		t.Errorf("jobs after the job: %q, %v", out, err)
 	}
+	if _, err := run(t.Context(), work.Command("worker"), append(s.flags(url, "worker"), "--threads", "1", "--leave-after", "100ms")...); err != nil {
+		t.Errorf("a worker that ends when there is no job: %v", err)
+	}
 	s.night(url)
 	s.cancelled(url, flags, func() {})
 	// A program with another role's key reports the missing permission and does not hang.

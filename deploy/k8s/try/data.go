@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"shaver/deploy/internal/trial"
 	"shaver/internal/click/checkpoint"
@@ -83,7 +84,7 @@ func (s *suite) prepare(t *trial.Step) {
 		out := name + ".arrow"
 		// The coordinator has these defaults.
 		c := s.local(append([]string{"score", "--model", r.model, "--dataset", r.dataset, "--out", out, "--estimator=permutation", "--splits=train,val"}, r.args...)...)
-		c.Lines = 3
+		c.Lines, c.Limit = 3, 10*time.Minute // on a busy machine
 		t.Do(c)
 		text, err := os.ReadFile(s.data.file(out))
 		t.Check(err)

@@ -24,5 +24,6 @@ var groups = [][]step{
 	{{"builds", (*suite).builds, false}},
 	{{"nights", (*suite).nights, false}},
 	{{"worker-job", (*suite).workerJob, false}},
+	{{"queue", (*suite).queue, false}},
 	{{"leftovers", (*suite).leftovers, false}},
 }

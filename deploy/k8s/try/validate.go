@@ -65,17 +65,24 @@ func (s *suite) define(t *trial.Step) []string {
 	return groups
 }
 
+// moduleDir returns the folder of a Go module, given as PATH@VERSION.
+func moduleDir(t *trial.Step, module string) (string, error) {
+	out, err := exec.CommandContext(t.Ctx, "go", "mod", "download", "-json", module).Output()
+	if err != nil {
+		return "", err
+	}
+	var m struct{ Dir string }
+	err = json.Unmarshal(out, &m)
+	return m.Dir, err
+}
+
 // fetch copies a file of a Go module.
 func fetch(t *trial.Step, module, name, to string) error {
-	out, err := exec.CommandContext(t.Ctx, "go", "mod", "download", "-json", module).Output()
+	dir, err := moduleDir(t, module)
 	if err != nil {
 		return err
 	}
-	var m struct{ Dir string }
-	if err := json.Unmarshal(out, &m); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(filepath.Join(m.Dir, filepath.FromSlash(name)))
+	text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
 	if err != nil {
 		return err
 	}

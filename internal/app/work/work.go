@@ -4,6 +4,7 @@ package work
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"runtime"
 	"strings"
 	"time"
@@ -32,6 +33,7 @@ type options struct {
 	cacheSize int64
 	hold      time.Duration
 	store     string
+	leave     time.Duration
 }
 
 // Command returns the program that a cluster runs as worker.
@@ -61,8 +63,10 @@ func Command(use string) *cobra.Command {
 	f.Int64Var(&o.cacheSize, "cache-size", 16, "largest size of --cache in `GiB`; the least recently used models are deleted")
 	f.StringVar(&o.store, "store", "", "dir:PATH of a `folder` with datasets and models (.safetensors), which are then not fetched; rows are read from there if the coordinator has --store too (default all are fetched)")
 	f.DurationVar(&o.hold, "hold", worker.DefaultHold, "`time` for which the worker adds up its tasks before it stores their results, at most --lease of the coordinator; 0 = it stores each task, which causes more traffic but loses less if the worker dies")
+	f.DurationVar(&o.leave, "leave-after", 0, "`time` without any job after which the worker ends with exit code 0, such as 10m; time without a server does not count")
+	f.Lookup("leave-after").DefValue = "never"
 	cli.Folder(c, "cache")
-	cli.Group(c, "Worker", "name", "threads", "kernel", "cache", "cache-size", "store", "hold")
+	cli.Group(c, "Worker", "name", "threads", "kernel", "cache", "cache-size", "store", "hold", "leave-after")
 	cli.Group(c, cli.OutputFlags, "metrics")
 	return c
 }
@@ -73,6 +77,9 @@ func (o *options) run(ctx context.Context) error {
 	}
 	if o.hold < 0 {
 		return fault.Usagef("--hold %v: must be at least 0", o.hold)
+	}
+	if o.leave < 0 {
+		return fault.Usagef("--leave-after %v: must be at least 0, which means never", o.leave)
 	}
 	if o.cacheSize < 1 || o.cacheSize > 1<<20 {
 		return fault.Usagef("--cache-size %d: must be from 1 to %d", o.cacheSize, 1<<20)
@@ -115,12 +122,23 @@ func (o *options) run(ctx context.Context) error {
 	// The first signal ends ctx, which only drains the worker. The second signal ends
 	// the process.
 	cli.Drain(ctx)
+	working, leave := context.WithCancelCause(ctx) // ends when the worker is to end
+	defer leave(nil)
+	if o.leave > 0 {
+		go func() { leave(idle(working, o.leave, b.HasJobs)) }()
+	}
 	config := worker.Config{Bus: b, Name: o.Name, Kernels: kernels, Threads: o.threads, Models: models, Store: store, CPU: cputime.Process, Hold: o.hold, Log: log}
 	o.Telemetry.Work(&config)
-	err = worker.Run(context.WithoutCancel(ctx), ctx.Done(), config)
-	if err == nil {
-		log.Info("drained")
-		return cli.ErrDrained
+	if err := worker.Run(context.WithoutCancel(ctx), working.Done(), config); err != nil {
+		return err
 	}
-	return err
+	switch why := context.Cause(working); {
+	case errors.Is(why, errIdle):
+		log.Info("ending, because there is no job", zap.Duration("since", o.leave))
+		return nil
+	case ctx.Err() == nil:
+		return why
+	}
+	log.Info("drained")
+	return cli.ErrDrained
 }

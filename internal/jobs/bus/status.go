@@ -104,6 +104,16 @@ func (b *Bus) Jobs(ctx context.Context) ([]Status, error) {
 	return all, nil
 }
 
+// HasJobs reports whether a job is stored, which also a worker may ask. It may be one that no coordinator
+// leads now.
+func (b *Bus) HasJobs(ctx context.Context) (bool, error) {
+	held, err := b.subjects(ctx, "look for jobs", jobStream, jobPrefix+"*.spec")
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // no job was ever submitted to this server
+		err = nil
+	}
+	return len(held) > 0, err
+}
+
 // FindJob returns the id of the stored job that begins with prefix. An empty prefix stands for the
 // only job, or for the only one that runs. It is bad input if there is no such job, or more than
 // one. A whole id is returned as it is, stored or not.

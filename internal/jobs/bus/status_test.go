@@ -25,7 +25,13 @@ func submit(t *testing.T, b *Bus, seed uint64) (id string) {
 // jobs. It can be cancelled and removed, even if its other keys cannot be read either.
 func TestUnreadableJob(t *testing.T) {
 	b := newBus(t, testQueue)
+	if has, err := b.HasJobs(t.Context()); has || err != nil {
+		t.Errorf("jobs before the first one: %v, %v", has, err)
+	}
 	good := submit(t, b, 1)
+	if has, err := b.HasJobs(t.Context()); !has || err != nil {
+		t.Errorf("jobs after the first one: %v, %v", has, err)
+	}
 	bad := newTask(2, 0).Job
 	body := strings.Repeat("[", 900_000)
 	if _, err := b.CreateSpec(t.Context(), bad, []byte(body)); err != nil {

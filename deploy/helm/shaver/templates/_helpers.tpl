@@ -148,12 +148,33 @@ livenessProbe:
 {{- end }}
 {{- end }}
 
+{{- /* The label by which Kueue queues a Job, for "shaver.labels". */}}
+{{- define "shaver.queue" -}}
+{{- with .Values.queue }}
+kueue.x-k8s.io/queue-name: {{ . }}
+{{- end }}
+{{- end }}
+
+{{- /* The labels and annotations of the Job of a coordinator or night: the root, the name, and annotations
+that it has anyway. */}}
+{{- define "shaver.job-metadata" -}}
+{{- $c := .root.Values.coordinators -}}
+labels: {{- include "shaver.labels" (list .root .name (fromYaml (include "shaver.queue" .root)) $c.labels) | nindent 2 }}
+{{- with merge (default dict .annotations) $c.annotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{- /* What a Job does after each exit code of a coordinator or night. */}}
 {{- define "shaver.job" -}}
 {{- with .root.Values.coordinators -}}
 completions: 1
 parallelism: 1
-# A pod that is deleted or killed counts, and the next pod resumes the job.
+{{- if .suspend }}
+suspend: true
+{{- end }}
+# A pod that is deleted or killed counts, and the next pod resumes the job. One that ends because
+# the Job is suspended does not count.
 backoffLimit: {{ .backoffLimit }}
 # A job that gets no workers ends before the next night.
 activeDeadlineSeconds: {{ .activeDeadlineSeconds }}

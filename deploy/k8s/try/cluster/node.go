@@ -174,7 +174,7 @@ enforceNodeAllocatable: []
 clusterDNS: [%[4]s]
 clusterDomain: cluster.local
 containerRuntimeEndpoint: unix://%[1]s/containerd.sock
-evictionHard: {memory.available: 50Mi, nodefs.available: "1%%", imagefs.available: "1%%"}
+evictionHard: {memory.available: 50Mi, nodefs.available: 100Mi, imagefs.available: 100Mi}
 imageGCHighThresholdPercent: 100
 localStorageCapacityIsolation: true
 podLogsDir: %[1]s/podlogs

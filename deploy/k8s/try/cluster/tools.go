@@ -33,6 +33,7 @@ var tools = map[string]tool{
 	"kubectl":                 {"kubernetes", kubernetes + "/cmd/kubectl", kubernetes},
 	"coredns":                 {"coredns", ".", "github.com/coredns/coredns"},
 	"helm":                    {"helm", "helm.sh/helm/v3/cmd/helm", "helm.sh/helm/v3"},
+	"kueue":                   {"kueue", "sigs.k8s.io/kueue/cmd/kueue", "sigs.k8s.io/kueue"},
 	"s3server":                {"../../../../internal/ops/remote/testdata/s3server", ".", "github.com/versity/versitygw"},
 	"pause":                   {"pause", ".", ""},
 }
