@@ -202,6 +202,12 @@ func TestChart(t *testing.T) {
 	if jobs != 4 {
 		t.Errorf("%d Jobs are in the queue, expected 4", jobs)
 	}
+	// helm upgrade --reuse-values with the values of an older chart, which lack those that are new.
+	const older = "--set commonLabels=null,queue=null,image.digest=null,nats.image.digest=null,nats.affinity=null,workers.leaveAfter=null,workers.annotations=null" +
+		",coordinators.suspend=null,coordinators.labels=null,coordinators.annotations=null"
+	if got := documents(t, "older", render(t, helmArgs(older+" --set score.enabled=true,nightly.enabled=true,mergers.replicas=1")...)); len(got) < 10 {
+		t.Errorf("%d documents with the values of an older chart", len(got))
+	}
 	scaled := render(t, helmArgs("--set serve.enabled=true --set serve.scale.enabled=true --show-only templates/workers.yaml")...)
 	if strings.Contains(scaled, "replicas:") {
 		t.Error("the number of workers is fixed, although serve changes it")

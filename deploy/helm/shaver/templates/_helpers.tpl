@@ -17,7 +17,7 @@ that would restart NATS. */}}
 {{- $root := first . }}
 {{- $labels := dict "app.kubernetes.io/name" (index . 1) "app.kubernetes.io/part-of" "shaver" "app.kubernetes.io/instance" $root.Release.Name }}
 {{- range slice . 2 }}{{ $labels = merge $labels (default dict .) }}{{ end }}
-{{- toYaml (merge $labels $root.Values.commonLabels) }}
+{{- toYaml (merge $labels (default dict $root.Values.commonLabels)) }}
 {{- end }}
 
 {{- define "shaver.image" -}}
@@ -160,7 +160,7 @@ that it has anyway. */}}
 {{- define "shaver.job-metadata" -}}
 {{- $c := .root.Values.coordinators -}}
 labels: {{- include "shaver.labels" (list .root .name (fromYaml (include "shaver.queue" .root)) $c.labels) | nindent 2 }}
-{{- with merge (default dict .annotations) $c.annotations }}
+{{- with merge (default dict .annotations) (default dict $c.annotations) }}
 annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
