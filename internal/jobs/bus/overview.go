@@ -27,6 +27,7 @@ type JobOverview struct {
 	// coordinator took the job over. Zero means that nobody has led the job.
 	Led         time.Time
 	Checkpoint  string // name of the last checkpoint; "" = none
+	Out         string // where the last coordinator writes the scores; "" = unknown
 	Epoch       int64  // number of times that a coordinator took the job over
 	Results     int    // results that are stored and not yet covered by a checkpoint
 	Quarantined int    // shards in quarantine, including those whose data the coordinator has to store again
@@ -41,6 +42,8 @@ type Tasks struct {
 	// a worker that died counts until another worker has finished it.
 	Held int
 	Idle int // workers that wait for a task
+	// Again is how many of Held were given to a worker before, which died, left or failed.
+	Again int
 }
 
 // Overview reads what the server holds for all jobs. It changes nothing. A server to which no
@@ -89,7 +92,7 @@ func (b *Bus) Overview(ctx context.Context) (*Overview, error) {
 		if record != nil {
 			j.Led = record.Time
 			if lead, err := decode(checkLead, record.Data); err == nil { // a record that cannot be read has no epoch
-				j.Epoch = lead.Epoch
+				j.Epoch, j.Out = lead.Epoch, lead.Out
 				if lead.Checkpoint != nil {
 					j.Checkpoint = lead.Checkpoint.Name
 				}
@@ -132,7 +135,7 @@ func (b *Bus) tasks(ctx context.Context) ([]Tasks, error) {
 		}
 		held := min(info.NumAckPending, stored[queue]) // the server may count a task that was deleted just now
 		kernel, protocol := parseQueue(queue)
-		queues[queue] = &Tasks{Kernel: kernel, Protocol: protocol, Waiting: stored[queue] - held, Held: held, Idle: info.NumWaiting}
+		queues[queue] = &Tasks{Kernel: kernel, Protocol: protocol, Waiting: stored[queue] - held, Held: held, Idle: info.NumWaiting, Again: min(info.NumRedelivered, held)}
 	}
 	all := []Tasks{}
 	for _, t := range queues {

@@ -49,6 +49,63 @@ type Progress struct {
 	Checkpoint  time.Time `json:"checkpoint"`   // when the last checkpoint was stored; zero = none in this epoch
 	Waiting     string    `json:"waiting"`      // what the job is waiting for
 	Workers     []Worker  `json:"workers"`      // workers that this coordinator got results from, by name
+
+	// What follows is for the page of a job. Coordinators before it existed do not write it.
+
+	CPU float64 `json:"cpu,omitempty"` // core-seconds that workers report, those of earlier coordinators included
+	// Soonest and Latest are seconds to the end at the fastest and at the slowest rate observed
+	// lately, counting all rounds. 0 = unknown; Latest alone is unknown if results stopped coming.
+	Soonest float64       `json:"soonest,omitempty"`
+	Latest  float64       `json:"latest,omitempty"`
+	Strip   *Strip        `json:"strip,omitempty"`   // where the shards are; nil = unknown
+	Rounds  []Round       `json:"rounds,omitempty"`  // rounds that are over, of a job with a rule and of a path
+	Aside   []Aside       `json:"aside,omitempty"`   // first shards in quarantine, at most MostNamed
+	Retried int           `json:"retried,omitempty"` // number of times that this coordinator published a shard again
+	Retries []Republished `json:"retries,omitempty"` // the last of them, at most MostNamed, the oldest first
+}
+
+// MostNamed bounds the shards that a progress names, and MostCells the cells of a Strip.
+const (
+	MostNamed = 20
+	MostCells = 400
+)
+
+// Strip shows the shards of a job in their order, in at most MostCells cells of Size shards. The
+// last cell may have fewer.
+type Strip struct {
+	Size int   `json:"size"`
+	Runs []Run `json:"runs"`
+}
+
+// Run is a number of cells in a row that are alike. Its other numbers are shards of each cell.
+type Run struct {
+	Cells  int `json:"cells"`
+	Merged int `json:"merged,omitempty"`
+	Open   int `json:"open,omitempty"`  // published and not merged
+	Aside  int `json:"aside,omitempty"` // in quarantine
+}
+
+// Round is what a round of a job found.
+type Round struct {
+	Rows   int64    `json:"rows"`             // rows of the round, or of a job with a rule those of all rounds so far
+	Figure *float64 `json:"figure,omitempty"` // number that the rule of the job compares with its bound; nil = not defined
+	Kept   int      `json:"kept,omitempty"`   // of a path: entries of the table that was measured
+	Loss   float64  `json:"loss,omitempty"`   // of a path: mean loss of that table, nat
+}
+
+// Aside is a shard in quarantine.
+type Aside struct {
+	Shard  int    `json:"shard"`
+	Input  bool   `json:"input,omitempty"` // see job.Quarantine
+	Worker string `json:"worker"`
+	Reason string `json:"reason"` // at most 400 bytes
+}
+
+// Republished is a shard that was published another time.
+type Republished struct {
+	Shard int       `json:"shard"`
+	At    time.Time `json:"at"`
+	Why   string    `json:"why"` // at most 400 bytes
 }
 
 // Worker is a worker's share of a job since the job's coordinator began.

@@ -172,8 +172,9 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 	if outcome != nil || err != nil {
 		return outcome, err
 	}
+	former, _ := b.JobStatus(ctx, j.ID) // only people read the progress
 	progress := bus.Progress{Job: j.ID, Epoch: claim.Lead.Epoch, RowsTotal: j.Plan.Rows, ShardsTotal: j.Plan.Shards(),
-		Started: time.Now().UTC(), Workers: []bus.Worker{}}
+		Started: time.Now().UTC(), Workers: []bus.Worker{}, Rounds: former.Progress.Rounds}
 	stop := stayAlive(ctx, b, progress, "its model and its checkpoint to be stored and loaded")
 	defer stop()
 	// The models are stored here, and p is not used afterwards.
@@ -209,6 +210,9 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 	}
 	l := newLeader(b, c, j, claim, inputs, s, log)
 	l.rounder = rounder
+	if j.Spec.Until != nil && rounder == nil {
+		l.rounds.trend = former.Progress.Rounds[:min(len(former.Progress.Rounds), j.Plan.RoundOf(s.shards))]
+	}
 	if err := l.deleteCovered(ctx); err != nil {
 		return nil, err
 	}

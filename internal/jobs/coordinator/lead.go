@@ -47,6 +47,7 @@ type leader struct {
 	renew     chan struct{} // makes readEvents begin again
 	schedule  schedule
 	meter     meter
+	retries   retries
 	crew      *bus.Connected // workers that are connected; nil = results come, or nobody asked yet
 }
 
@@ -58,6 +59,7 @@ func newLeader(b *bus.Bus, c *Config, j *prepare.Job, claim *bus.Claim, in *inpu
 	return &leader{
 		config: c, bus: b, log: log, job: j, claim: claim, inputs: in, sums: s,
 		rounds:    rounds{job: j, sums: s},
+		retries:   newRetries(j.Plan.Shards()),
 		machine:   job.NewMachine(&j.Spec, j.Plan, bounds, s.shards, s.judged()),
 		publisher: publisher{bus: b, job: j, inputs: in, orders: newOrders(j.Plan.Shards())},
 		cleaner:   newCleaner(b, j.ID, &j.Plan), renew: make(chan struct{}, 1),
@@ -177,6 +179,7 @@ func (l *leader) receive(ctx context.Context, e bus.Event) (end job.Action, err 
 				return nil, err
 			}
 			l.sendOverWire(e.Quarantine)
+			l.retries.expect(e.Quarantine.Shard, e.Quarantine.Reason)
 		}
 		event = *e.Quarantine
 	case e.Foreign != nil:
@@ -277,6 +280,9 @@ func (l *leader) inventory(ctx context.Context) (job.Event, error) {
 		inventory.Slow = nil
 	}
 	if len(inventory.Slow) > 0 {
+		for _, shard := range inventory.Slow {
+			l.retries.expect(shard, "the worker that holds it has been silent for long")
+		}
 		l.log.Warn("idle workers compute tasks that other workers hold", zap.Int("tasks", len(inventory.Slow)), zap.Duration("silence", l.schedule.silence()))
 	}
 	return inventory, nil
@@ -312,6 +318,7 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 	id := l.job.ID
 	switch a := action.(type) {
 	case job.Publish:
+		l.retries.publish(a.Shard)
 		l.publisher.orders.add(a.Shard)
 	case job.Merge:
 		return l.merge(ctx, a.Result)
@@ -327,6 +334,8 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 		level := zap.WarnLevel
 		if a.Spare {
 			level = zap.DebugLevel
+		} else {
+			l.retries.expect(a.Shard, "its result is unusable: "+a.Why)
 		}
 		l.log.Log(level, "result discarded", zap.Int("shard", a.Shard), zap.String("why", a.Why))
 		if err := l.bus.DeleteResult(ctx, id, a.Shard); err != nil || a.Partial == "" {
@@ -337,6 +346,7 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 		return nil, l.bus.DeleteTask(ctx, id, a.Shard)
 	case job.SetAside:
 		l.log.Error("shard set aside", zap.Int("shard", a.Quarantine.Shard), zap.String("why", a.Quarantine.Reason))
+		l.retries.expect(a.Quarantine.Shard, putBack)
 		a.Quarantine.Job = id
 		if err := l.bus.SetAside(ctx, a.Quarantine); err != nil {
 			return nil, err
@@ -346,6 +356,7 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 		return nil, l.bus.DeleteQuarantine(ctx, id, a.Shard)
 	case job.Note:
 		l.log.Error("shard set aside", zap.Int("shard", a.Quarantine.Shard), zap.String("by", a.Quarantine.Worker), zap.String("why", a.Quarantine.Reason))
+		l.retries.expect(a.Quarantine.Shard, putBack)
 	case job.Reread:
 		select {
 		case l.renew <- struct{}{}:
@@ -550,8 +561,13 @@ func (l *leader) progress(state, waiting string) bus.Progress {
 	p := l.meter.progress(l.sums.mergedRows(), l.job.Plan.Rows)
 	p.Job, p.State, p.Epoch, p.Waiting = l.job.ID, state, l.claim.Lead.Epoch, waiting
 	p.RowsTotal, p.Shards, p.ShardsTotal, p.Open, p.Quarantined = l.job.Plan.Rows, c.Merged, c.Shards, c.Open, c.Quarantined
+	p.CPU, p.Strip, p.Aside, p.Rounds = l.sums.cpu, strip(l.machine, c.Shards), aside(l.machine), l.rounds.trend
+	if l.rounder != nil {
+		p.Rounds = l.rounder.trend()
+	}
+	p.Retried, p.Retries = l.retries.count, slices.Clone(l.retries.last)
 	if slices.Contains([]string{bus.Finished, bus.Failed, bus.Cancelled}, state) {
-		p.Left = 0
+		p.Left, p.Soonest, p.Latest = 0, 0, 0
 	}
 	return p
 }

@@ -141,6 +141,18 @@ func (r *rounder) cut(round int, in *inputs, log *zap.Logger) (over bool) {
 	return r.over()
 }
 
+// trend returns what the rounds that are over found.
+func (r *rounder) trend() (rounds []bus.Round) {
+	for _, one := range r.sums.path.Rounds {
+		round := bus.Round{Rows: one.Rows, Kept: one.Kept}
+		if !math.IsNaN(one.Loss) && !math.IsInf(one.Loss, 0) { // JSON has no others
+			round.Loss = one.Loss
+		}
+		rounds = append(rounds, round)
+	}
+	return rounds
+}
+
 // missingRows returns the number of rows that the scores of j lack without the shards. The rounds of a path
 // measure the same rows, so that of a path is the largest number that one round lacks.
 func missingRows(shards []job.Quarantine, j *prepare.Job) (rows int64) {

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/paired"
 	"shaver/internal/jobs/prepare"
@@ -75,6 +76,7 @@ type rounds struct {
 	sums     *sums
 	stopped  *scores.Stopped  // how the job ended, after the last call of judge; nil without Until
 	estimate *paired.Estimate // of a finished paired job, after the call of result; otherwise nil
+	trend    []bus.Round      // what the rounds so far found, for people
 }
 
 // keepFirstHalf runs before each merge. At the first shard of a new round the sums are
@@ -134,6 +136,7 @@ func (r *rounds) judge(round int, elapsed float64, log *zap.Logger) (more bool) 
 		s.Passes = r.job.Spec.Passes
 	}
 	figure, judged := r.figure(round)
+	r.note(round, figure, judged)
 	fields := []zap.Field{zap.Int("round", round+1), zap.Int64("rows", r.sums.accumulator.Rows())}
 	if judged {
 		s.Figure = &figure
@@ -153,6 +156,19 @@ func (r *rounds) judge(round int, elapsed float64, log *zap.Logger) (more bool) 
 	r.stopped = s
 	log.Info("last round done", append(fields, zap.String("reason", s.Reason))...)
 	return false
+}
+
+// note adds what a round found to the trend. Rounds that are unknown, because another coordinator
+// led the job and its progress is lost, have no rows.
+func (r *rounds) note(round int, figure float64, judged bool) {
+	for len(r.trend) < round {
+		r.trend = append(r.trend, bus.Round{})
+	}
+	found := bus.Round{Rows: r.sums.mergedRows()}
+	if judged && !math.IsNaN(figure) && !math.IsInf(figure, 0) { // JSON has no others
+		found.Figure = &figure
+	}
+	r.trend = append(r.trend[:round:round], found)
 }
 
 // figure returns the number that the rule compares with its bound. judged is false if

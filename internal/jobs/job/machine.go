@@ -137,6 +137,25 @@ func (m *Machine) Quarantined() []Quarantine {
 	return all
 }
 
+// Strip returns, for each cell of size shards in their order, how many are merged, open and
+// quarantined. The last cell may have fewer shards.
+func (m *Machine) Strip(size int) []Counts {
+	cells := make([]Counts, (len(m.state)+size-1)/size)
+	for shard, s := range m.state {
+		c := &cells[shard/size]
+		c.Shards++
+		switch s {
+		case merged, saved:
+			c.Merged++
+		case wanted, open, merging:
+			c.Open++
+		case quarantined:
+			c.Quarantined++
+		}
+	}
+	return cells
+}
+
 // Step handles one event and returns the actions that follow from it. The coordinator
 // carries them out in order. If actions ask for an outcome, it then passes these outcomes
 // to Step, in the same order, before any other event.
