@@ -9,19 +9,16 @@ import (
 	"strings"
 
 	"shaver/internal/base/files"
+	"shaver/internal/base/style"
 	"shaver/internal/prune/picture"
 )
 
-var (
-	//go:embed page.html
-	pageText string
-	//go:embed page.css
-	styleText string
-)
+//go:embed page.html
+var pageText string
 
 // page is the common part of all pages. Each page adds its own template "main".
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"style": func() template.CSS { return template.CSS(styleText) },
+	"style": func() template.CSS { return template.CSS(style.CSS) },
 	"count": func(n any) string { return count(reflect.Indirect(reflect.ValueOf(n)).Int()) }, "percent": percent, "rate": rate, "number": number, "value": value, "sum": signed,
 	"worth": func(v float64) string { return strings.Replace(fmt.Sprintf("%+.3g", v), "-", "−", 1) },
 }).Parse(pageText))
@@ -37,16 +34,7 @@ func render(page *template.Template, document any) ([]byte, error) {
 	if err := page.Execute(&html, document); err != nil {
 		return nil, err
 	}
-	return visible(html.Bytes()), nil
-}
-
-// visible replaces the characters that change the direction of the text around them by their escapes,
-// as on a terminal. A value of a dataset could otherwise make a page show another one.
-func visible(html []byte) []byte {
-	for _, char := range "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069" {
-		html = bytes.ReplaceAll(html, []byte(string(char)), fmt.Appendf(nil, `\u%04x`, char))
-	}
-	return html
+	return style.Visible(html.Bytes()), nil
 }
 
 // mark is in every page, within its first markWithin bytes. markOf comes before frame.Of in every page

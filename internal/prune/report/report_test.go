@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/style"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/jobs/job"
@@ -396,7 +397,7 @@ func TestText(t *testing.T) {
 // In the light and the dark scheme, text has a contrast of at least 4.5 to 1 with the page, and
 // pictures have at least 3 to 1 (WCAG 2, 1.4.3 and 1.4.11). The grid of a picture is exempt.
 func TestContrast(t *testing.T) {
-	light, dark, ok := strings.Cut(styleText, "@media (prefers-color-scheme: dark)")
+	light, dark, ok := strings.Cut(style.CSS, "@media (prefers-color-scheme: dark)")
 	if !ok {
 		t.Fatal("the style sheet has no dark scheme")
 	}
