@@ -49,7 +49,7 @@ func (m *meter) add(r *job.Result) {
 		w = &workerMeter{}
 		m.workers[r.Worker] = w
 	}
-	w.shards++
+	w.shards += len(r.Covers())
 	w.rows += r.Rows
 	w.seconds += r.Seconds
 	w.seen = time.Now()
@@ -79,8 +79,8 @@ func (m *meter) progress(rows, total int64) bus.Progress {
 	return p
 }
 
-// mostMarks bounds the marks. With so many of them, the windows of span begin within a hundredth
-// of the time so far of where they should.
+// mostMarks bounds the marks. Half of that number remain after a cut, so the windows of span are too long
+// by at most a hundredth of the time so far.
 const mostMarks = 256
 
 // mark keeps what is merged now. If there are too many marks, every other one is dropped.
@@ -101,7 +101,8 @@ func (m *meter) mark(now time.Time) {
 // Bounds of the results of a window from which span takes a rate.
 const (
 	fewResults = 4 // fewer say little
-	dueResults = 8 // if so many are due and fewResults did not come, something has stopped
+	dueResults = 8 // a window of stopAfter in which these were due and fewResults did not come shows a stop
+	stopAfter  = 30 * time.Second
 )
 
 // span returns the seconds in which rows will be merged, at the fastest and at the slowest rate of four
@@ -120,7 +121,7 @@ func (m *meter) span(rows int64) (soonest, latest float64) {
 		then := m.marks[i]
 		n, took := now.results-then.results, now.at.Sub(then.at)
 		if n < fewResults {
-			if due := float64(overall) * took.Seconds() / elapsed.Seconds(); due >= dueResults {
+			if due := float64(overall) * took.Seconds() / elapsed.Seconds(); due >= dueResults && took >= stopAfter {
 				slowest = 0
 			}
 			continue
