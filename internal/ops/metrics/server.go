@@ -26,7 +26,10 @@ type Server struct {
 // Serve starts a server on address, which is HOST:PORT or :PORT. Without a host it
 // listens on 127.0.0.1, so that only this machine can connect. The process is not ready
 // before SetReady is called.
-func Serve(address string, s *Set) (*Server, error) {
+func Serve(address string, s *Set) (*Server, error) { return ServeWith(address, s, nil) }
+
+// ServeWith is Serve for a server that gives all other requests to rest, unless that is nil.
+func ServeWith(address string, s *Set, rest http.Handler) (*Server, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {
 		return nil, fault.Usagef("address %q for metrics: expected HOST:PORT or :PORT", address)
@@ -49,6 +52,9 @@ func Serve(address string, s *Set) (*Server, error) {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2}))
+	if rest != nil {
+		mux.Handle("GET /", rest)
+	}
 	m.http = &http.Server{
 		Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 	}

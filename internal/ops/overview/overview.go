@@ -30,6 +30,8 @@ type Config struct {
 	Scaler  *autoscale.Scaler // nil = nothing is scaled
 	Kernel  string            // kernel whose tasks Scaler counts; "" = all
 	Log     *zap.Logger
+	// OnRead is called with each reading and its time, before the next one begins; nil = no call.
+	OnRead func(o *bus.Overview, now time.Time)
 }
 
 // Reader reads what a server holds, again and again.
@@ -104,7 +106,11 @@ func (r *Reader) jobs(ctx context.Context, b *bus.Bus) (*autoscale.Demand, error
 	if err != nil {
 		return nil, err
 	}
-	r.Metrics.Cluster(r.cluster(o), time.Now())
+	now := time.Now()
+	r.Metrics.Cluster(r.cluster(o), now)
+	if r.OnRead != nil {
+		r.OnRead(o, now)
+	}
 	return r.demand(o), nil
 }
 
