@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 	"shaver/internal/ops/autoscale"
 	"shaver/internal/ops/metrics"
 	"shaver/internal/ops/overview"
+	"shaver/internal/ops/page"
 	"shaver/internal/prune/nightly"
 )
 
@@ -43,7 +46,7 @@ func serveCommand(cluster func(namespace, name string) (*autoscale.Kubernetes, e
 	o := jobServeOptions{cluster: cluster}
 	c := &cobra.Command{
 		Use:     "serve",
-		Short:   "Export metrics of all jobs, and size the workers by the queue",
+		Short:   "Show all jobs on a page, export metrics, and size the workers",
 		Long:    help.Text("job-serve") + "\n\n" + cli.ExitHelp,
 		Example: help.Text("job-serve.example"),
 		Args:    cli.Args(cobra.NoArgs),
@@ -57,8 +60,8 @@ func serveCommand(cluster func(namespace, name string) (*autoscale.Kubernetes, e
 	f := c.Flags()
 	o.connection.Flags(c, "", 0)
 	cli.MetricsFlag(c, &o.metrics)
-	f.Lookup("metrics").Usage = "`address` HOST:PORT that serves /healthz, /readyz and /metrics; :PORT means 127.0.0.1:PORT"
-	f.StringVar(&o.nightly, "nightly", "", "`folder` or URL \"out\" of shaver nightly, whose last night is exported too (default none)")
+	f.Lookup("metrics").Usage = "`address` HOST:PORT that serves the page, /healthz, /readyz and /metrics; :PORT means 127.0.0.1:PORT"
+	f.StringVar(&o.nightly, "nightly", "", "`folder` or URL \"out\" of shaver nightly, whose nights are shown and exported too (default none)")
 	f.DurationVar(&o.every, "every", 10*time.Second, "time between two readings, at least 1s")
 	f.StringVar(&o.deployment, "scale", "", "`name` of the Deployment whose workers are scaled (default none)")
 	f.StringVar(&o.namespace, "namespace", "", "`namespace` of the Deployment (default that of the pod)")
@@ -128,13 +131,20 @@ func (o *jobServeOptions) run(c *cobra.Command) error {
 	}
 	set := metrics.New()
 	exported := set.Read(overview.States, sources)
-	server, err := metrics.Serve(o.metrics, set)
+	address, _, err := o.connection.Servers()
+	if err != nil {
+		return err
+	}
+	shown := page.NewServer(address)
+	pages := page.NewHandler(shown, reader)
+	server, err := metrics.ServeWith(o.metrics, set, pages)
 	if err != nil {
 		return err
 	}
 	defer server.Stop()
-	log.Info("metrics", zap.String("address", server.Addr()))
-	config := overview.Config{Every: o.every, Metrics: exported, Scaler: scaler, Kernel: o.kernel, Log: log}
+	defer pages.Close()
+	log.Info("metrics", zap.String("address", server.Addr()), zap.String("page", "http://"+server.Addr()+"/"))
+	config := overview.Config{Every: o.every, Metrics: exported, Scaler: scaler, Kernel: o.kernel, Log: log, OnRead: shown.See}
 
 	// The nights are read even while NATS cannot be reached.
 	ctx, cancel := context.WithCancel(c.Context())
@@ -142,7 +152,7 @@ func (o *jobServeOptions) run(c *cobra.Command) error {
 	go func() {
 		defer close(ended)
 		if reader != nil {
-			serveNights(ctx, overview.New(config), set, reader)
+			serveNights(ctx, overview.New(config), set, shown, reader)
 		}
 	}()
 	defer func() {
@@ -155,12 +165,13 @@ func (o *jobServeOptions) run(c *cobra.Command) error {
 	}
 	defer b.Close()
 	server.SetReady(b.Ready)
+	shown.Connected(b)
 	return overview.New(config).Run(ctx, b)
 }
 
-// serveNights exports the metrics of the last night until ctx ends. open opens a file in the
-// folder of the nights.
-func serveNights(ctx context.Context, r *overview.Reader, set *metrics.Set, open func(name string) (io.ReadCloser, error)) {
+// serveNights exports the metrics of the last night, and shows all nights on the page, until ctx ends. open
+// opens a file in the folder of the nights.
+func serveNights(ctx context.Context, r *overview.Reader, set *metrics.Set, shown *page.Server, open func(name string) (io.ReadCloser, error)) {
 	_ = overview.Every(ctx, r.Every, func() error { // it ends with ctx
 		lines, current, err := nightly.Results(open)
 		r.Note(metrics.FromNights, err)
@@ -168,6 +179,7 @@ func serveNights(ctx context.Context, r *overview.Reader, set *metrics.Set, open
 			return nil
 		}
 		r.Metrics.Succeeded(metrics.FromNights, time.Now())
+		shown.SetNights(nightsOf(lines, current))
 		if len(lines) == 0 {
 			return nil
 		}
@@ -182,4 +194,31 @@ func serveNights(ctx context.Context, r *overview.Reader, set *metrics.Set, open
 		set.Night(n)
 		return nil
 	})
+}
+
+// nightsOf returns the nights of a page, the latest one first. current is the published one, or nil.
+func nightsOf(lines []nightly.Line, current *nightly.Current) []page.Night {
+	var nights []page.Night
+	for _, l := range slices.Backward(lines) {
+		n := page.Night{Name: l.Night, Outcome: l.Outcome, Failed: l.Outcome == nightly.Failed, Kind: "full", Finished: night.Time(l.Finished), Rows: l.Rows,
+			CoreSeconds: l.CoreSeconds, Change: costOf(&l), Published: current != nil && current.Night == l.Night, Report: true}
+		if l.Generation > 0 {
+			n.Kind = fmt.Sprintf("paired, %d", l.Generation)
+		}
+		nights = append(nights, n)
+	}
+	return nights
+}
+
+// costOf returns what pruning cost in a night.
+func costOf(l *nightly.Line) string {
+	switch {
+	case len(l.Reasons) > 0:
+		return strings.Join(l.Reasons, "; ")
+	case l.AUCDrop != nil:
+		return fmt.Sprintf("AUC %+.4f", -*l.AUCDrop)
+	case l.RMSERise != nil:
+		return fmt.Sprintf("RMSE %+.4f", *l.RMSERise)
+	}
+	return ""
 }

@@ -185,6 +185,15 @@ func TestJobServe(t *testing.T) {
 	for name := range scrape(t, coordinating) {
 		seen[name] = true
 	}
+	page := readPage(t, "http://"+address+"/job/"+id)
+	for _, want := range []string{">s.arrow</h1>", "running, 0%", fmt.Sprintf("0 of %d shards are computed", longShards)} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	if page = readPage(t, "http://"+address+"/"); !strings.Contains(page, ">night1</a>") || !strings.Contains(page, "published, in use") {
+		t.Errorf("the page lacks a night:\n%s", page)
+	}
 
 	// Nobody leads the job, but its tasks still count.
 	if err := coordinator.cmd.Process.Kill(); err != nil {

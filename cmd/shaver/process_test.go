@@ -37,6 +37,7 @@ type entry struct {
 	Why     string `json:"why"`
 	Code    int    `json:"exit_code"`
 	Tasks   int    `json:"tasks"`
+	URL     string `json:"url"`
 }
 
 // start starts a program with additional environment variables. The program ends with the

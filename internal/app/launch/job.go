@@ -27,6 +27,7 @@ import (
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/worker"
 	"shaver/internal/num/kernel"
+	"shaver/internal/ops/page"
 )
 
 // Job describes a scoring job and where it runs. It runs on the cluster at the address
@@ -35,6 +36,7 @@ type Job struct {
 	coordinator.Config
 	cli.Connection
 	Metrics string // address on which to serve health and metrics, HOST:PORT; "" = none
+	Page    string // address on which to serve a page about the job, HOST:PORT; "" = none
 	// AnyKernel lets Run choose the kernel. If a job that differs from this one only in its
 	// kernel has scores at Out or progress, Run continues it. Otherwise Run measures which
 	// kernel is fastest. Nothing else may compute in this process meanwhile. Without AnyKernel,
@@ -59,21 +61,33 @@ type Job struct {
 	Publish func(ctx context.Context) error
 
 	telemetry *process.Telemetry // nil until Serve is called
+	stop      func()             // ends what Serve began
+	page      *page.Local        // nil = no page
 	settled   bool               // the kernel of a job with AnyKernel is known and in use
 }
 
 // Busy says in the health that is served what the job waits for. Serve must have succeeded.
 func (j *Job) Busy(doing string) { j.telemetry.Busy(doing) }
 
-// Serve begins to serve health and metrics, if it did not before. stop ends that. Run calls it.
+// Serve begins to serve health, metrics and the page, if it did not before. stop ends that. Run calls it.
 func (j *Job) Serve() (stop func(), err error) {
-	if j.telemetry == nil {
-		j.telemetry = new(process.Telemetry)
-		if err := j.telemetry.Start(j.Metrics, j.Log); err != nil {
-			return func() {}, err
-		}
+	if j.stop != nil {
+		return j.stop, nil
 	}
-	return j.telemetry.Stop, nil
+	j.telemetry = new(process.Telemetry)
+	j.stop = j.telemetry.Stop
+	if err := j.telemetry.Start(j.Metrics, j.Log); err != nil || j.Page == "" {
+		return j.stop, err
+	}
+	end, err := j.servePage()
+	if err != nil {
+		return j.stop, err
+	}
+	j.stop = func() {
+		end()
+		j.telemetry.Stop()
+	}
+	return j.stop, nil
 }
 
 // Run runs the job to its end. Next to the scores file it writes NAME.job.json, unless
@@ -208,8 +222,8 @@ func (r *running) close(err error) {
 	if r.end != nil {
 		r.end(err)
 	}
-	if r.telemetry != nil {
-		r.telemetry.Stop()
+	if r.stop != nil {
+		r.stop()
 	}
 	if r.store != nil {
 		r.store.Close()
@@ -284,6 +298,7 @@ func (r *running) lead(ctx context.Context) (*coordinator.Outcome, error) {
 		process.CollectOften()
 	}
 	measure(r.telemetry.Set(), &c)
+	r.watch(&c)
 	jobs := r.jobs
 	if jobs == nil {
 		jobs = r.one
@@ -303,6 +318,7 @@ func (r *running) one(ctx context.Context, c coordinator.Config) (*coordinator.O
 // start shows the progress of a job that starts. Rows merged earlier count neither as
 // work nor towards the speed.
 func (r *running) start(spec job.Spec, plan job.Plan, merged int64) {
+	r.show(&spec, plan)
 	r.Log.Info("scoring", zap.String("job", spec.ID()), zap.Int64("rows", plan.Rows), zap.Int64("merged", merged), zap.Int("shards", plan.Shards()), zap.String("kernel", spec.Kernel), zap.Int("protocol", job.Protocol))
 	r.merged = merged
 	r.worthy.Store(r.worthy.Load() || merged > 0)

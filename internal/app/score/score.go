@@ -123,6 +123,7 @@ func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
 	}
 	o.job.Connection.Flags(c, without, wait)
 	cli.MetricsFlag(c, &o.job.Metrics)
+	f.StringVar(&o.job.Page, "page", "", "`address` HOST:PORT of a page that shows the job in a browser while it runs; :PORT means 127.0.0.1:PORT, and port 0 is a free one (default none)")
 	f.StringVar(&o.job.Store, "store", "", "`folder`, as dir:PATH, that holds the dataset; workers with the same flag read rows from it, so rows are not sent (default rows are sent)")
 	f.IntVar(&o.job.Workers, "workers", 0, "number of workers in this process, which share its cores (default 1, or 0 with --nats)")
 	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
@@ -138,7 +139,7 @@ func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
 	if form != alone {
 		o.addQueue(c)
 	}
-	cli.Group(c, cli.OutputFlags, "metrics")
+	cli.Group(c, cli.OutputFlags, "metrics", "page")
 	required := []string{"model", "dataset", "out"}
 	if form == cluster {
 		required = append(required, "nats")
