@@ -121,7 +121,7 @@ func TestPage(t *testing.T) {
 	page := text(p)
 	for _, want := range []string{
 		"order.arrow", "Running, 60%.", "Ends in 30 to 60 s, between 15:04 UTC and 15:05 UTC.", "2 core-hours, about 3.3 core-hours in all", "number 2",
-		"6,010 of 10,000 shards are computed, 1,000 wait for a worker or are in work, 2,988 come later, 2 in quarantine. A cell stands for 25 shards.",
+		"6,010 of 10,000 shards are computed, 1,000 are in the queue, in work or about to be merged, 2,988 come later, 2 in quarantine. A cell stands for 25 shards.",
 		"1 of 3 rounds are over", "1 5,000 5,000 800 0.50000", "2 now 2,500 1,012 of 2,500",
 		"2 shards in quarantine", "6011 its rows row 7: the loss is NaN worker-a", "The table has 1 of 2 shards",
 		"shaver job quarantine " + s.Jobs[0].ID + " --nats nats://nats:4222 --retry", "21 times shards were published again", "3 15:03 UTC its result is unusable: partial damaged",
@@ -208,7 +208,7 @@ func TestNothingGoesBack(t *testing.T) {
 	if j.Done != 6 || percent(&j) != 60 || j.Cells[3] != (Cell{Shards: 1, Again: 1}) || j.Cells[6] != (Cell{Shards: 1, Open: 1}) {
 		t.Errorf("after a checkpoint with 3 shards: %d done, %d%%, %+v", j.Done, percent(&j), j.Cells)
 	}
-	if v := newJobView(&j, &Snapshot{Taken: now}); v.Again != 3 || !strings.Contains(v.StripText, "6 of 10 shards are computed, 4 wait") || !strings.Contains(v.StripText, "3 are merged again") {
+	if v := newJobView(&j, &Snapshot{Taken: now}); v.Again != 3 || !strings.Contains(v.StripText, "6 of 10 shards are computed, 4 are in the queue") || !strings.Contains(v.StripText, "3 are merged again") {
 		t.Errorf("%d again: %s", v.Again, v.StripText)
 	}
 	j = see(bus.Progress{Shards: 7, Strip: strip(bus.Run{Cells: 7, Merged: 1}, bus.Run{Cells: 3, Open: 1})}, now)

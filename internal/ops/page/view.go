@@ -322,10 +322,14 @@ func clock(at, now time.Time) template.HTML {
 	return template.HTML(`<time datetime="` + at.UTC().Format(time.RFC3339) + `">` + clockOf(at, now) + `</time>`)
 }
 
-// clocks returns the two moments of an end, or nothing if it has none.
+// clocks returns the two moments of an end, only the second one if they are in the same minute, or nothing
+// if it has none.
 func clocks(e ending, now time.Time) map[string]template.HTML {
-	if e.From.IsZero() {
+	switch {
+	case e.To.IsZero():
 		return nil
+	case clockOf(e.From, now) == clockOf(e.To, now):
+		return map[string]template.HTML{"To": clock(e.To, now)}
 	}
 	return map[string]template.HTML{"From": clock(e.From, now), "To": clock(e.To, now)}
 }
@@ -421,7 +425,7 @@ func (v *jobView) setStrip() {
 	v.Waiting = max(0, p.ShardsTotal-j.Done-v.Open-j.Quarantined)
 	v.StripText = fmt.Sprintf("%s of %s shards are computed", count(j.Done), count(p.ShardsTotal))
 	if v.Open > 0 {
-		v.StripText += fmt.Sprintf(", %s wait for a worker or are in work", count(v.Open))
+		v.StripText += fmt.Sprintf(", %s are in the queue, in work or about to be merged", count(v.Open))
 	}
 	if v.Waiting > 0 {
 		v.StripText += fmt.Sprintf(", %s come later", count(v.Waiting))
