@@ -226,6 +226,17 @@ func TestNothingGoesBack(t *testing.T) {
 	}
 }
 
+// No command puts back shards of a round of a path that is over.
+func TestPassedQuarantine(t *testing.T) {
+	j := pathJob()
+	for shard, want := range map[int]int{6011: 1, 4999: 0} {
+		j.Quarantined, j.Progress.Aside = 1, []bus.Aside{{Shard: shard}}
+		if v := newJobView(&j, &Snapshot{Taken: now, Server: "nats://x"}); len(v.Commands) != want || v.Passed != (want == 0) {
+			t.Errorf("shard %d: %+v", shard, v.Commands)
+		}
+	}
+}
+
 // A page with very many workers has a line about those that are not in its table.
 func TestManyWorkers(t *testing.T) {
 	j := pathJob()

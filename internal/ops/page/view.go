@@ -71,7 +71,7 @@ type jobView struct {
 	Waiting     int
 	Local       bool
 	Commands    []command
-	Gone        []Worker // workers below the table
+	Passed      bool // the rounds of all shards in quarantine are over
 	Shown       []Worker
 	Rest        string // the other workers in one line
 	Rounds      []roundView
@@ -469,11 +469,25 @@ func (v *jobView) setTrouble(s *Snapshot) {
 	if j.Quarantined == 0 || v.Local || !j.Ended.IsZero() {
 		return
 	}
+	if v.Passed = passed(j); v.Passed {
+		return
+	}
 	flags := j.ID + " --nats " + quote(s.Server)
 	v.Commands = append(v.Commands, command{"Put the shards back when the cause is gone", "shaver job quarantine " + flags + " --retry"})
 	if j.Quarantined > len(j.Progress.Aside) {
 		v.Commands = append(v.Commands, command{"List all of them with their whole reasons", "shaver job quarantine " + flags})
 	}
+}
+
+// passed reports whether all shards in quarantine belong to rounds of a path that are over. They cannot be
+// put back, because later rounds depend on what these lack.
+func passed(j *Job) bool {
+	over := min(len(j.Progress.Rounds), len(j.Plan.Rounds))
+	if !j.Spec.Traits().Ranks || over == 0 || len(j.Progress.Aside) < j.Quarantined {
+		return false
+	}
+	end := j.Plan.End(over - 1)
+	return !slices.ContainsFunc(j.Progress.Aside, func(a bus.Aside) bool { return a.Shard >= end })
 }
 
 // quote quotes text for a shell if that is needed.
