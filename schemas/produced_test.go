@@ -145,6 +145,11 @@ func TestDatasets(t *testing.T) {
 		dir := imported(t, small(t), 200)
 		accept(t, "dataset.v1.json", manifest(dir))
 		accept(t, "inspection.v3.json", inspection(dir))
+		blocks, err := os.ReadFile(filepath.Join(dir, dataset.BlocksName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		accept(t, "blocks.v1.json", blocks)
 	})
 	t.Run("raw", func(t *testing.T) {
 		file, out := filepath.Join(t.TempDir(), "rows.tsv"), filepath.Join(t.TempDir(), "dataset")

@@ -43,6 +43,7 @@ var pinned = map[string]reflect.Type{
 	"architecture.v1.json": reflect.TypeFor[model.Architecture](),
 	"benchmark.v1.json":    reflect.TypeFor[benchmark.Document](),
 	"blob.v1.json":         reflect.TypeFor[job.Blob](),
+	"blocks.v1.json":       reflect.TypeFor[dataset.Blocks](),
 	"check.v1.json":        nil, // the log loss
 	"check.v2.json":        reflect.TypeFor[gate.Document](),
 	"current.v1.json":      reflect.TypeFor[nightly.Current](),
@@ -332,6 +333,9 @@ func kindOf(of reflect.Type) string {
 	case reflect.Float32, reflect.Float64:
 		return "number"
 	case reflect.Slice, reflect.Array:
+		if of == reflect.TypeFor[[]byte]() {
+			return "string" // in base64
+		}
 		return "array"
 	case reflect.Struct, reflect.Map:
 		return "object"

@@ -111,7 +111,7 @@ func TestRemote(t *testing.T) {
 			t.Errorf("%s differs from that of a local run", name)
 		}
 	}
-	if got, want := o.names("out"), "p.safetensors rows/dataset.json rows/frequencies.arrow rows/test.arrow rows/train.arrow rows/val.arrow s.arrow s.job.json"; got != want {
+	if got, want := o.names("out"), "p.safetensors rows/blocks.json rows/dataset.json rows/frequencies.arrow rows/test.arrow rows/train.arrow rows/val.arrow s.arrow s.job.json"; got != want {
 		t.Errorf("objects %s, expected %s", got, want)
 	}
 	report, _ := o.get("out/s.job.json")

@@ -103,9 +103,9 @@ func (f *RowForm) width() int {
 	return width
 }
 
-// batch returns the largest number of rows of a batch. It is below RowsBatch only if lists
+// Batch returns the number of rows of a full record batch. It is below RowsBatch only if lists
 // make the rows wide.
-func (f *RowForm) batch() int {
+func (f *RowForm) Batch() int {
 	const most = 64 * RowsBatch // ids of a batch
 	if f.Lengths == nil {
 		return RowsBatch
@@ -160,6 +160,7 @@ type RowWriter struct {
 	rows    int64       // number of rows appended
 	last    int64       // row number of the last row
 	batches int
+	written func() // nil or of Notify
 }
 
 // NewRowWriter returns a writer to w of rows of the given form, which must not change.
@@ -176,9 +177,12 @@ func NewRowWriter(w io.Writer, form RowForm, compressors int) (*RowWriter, error
 	if err != nil {
 		return nil, err
 	}
-	return &RowWriter{w: out, form: form, offsets: model.Offsets(form.Sizes), batch: form.batch(), last: -1,
+	return &RowWriter{w: out, form: form, offsets: model.Offsets(form.Sizes), batch: form.Batch(), last: -1,
 		ids: make([][]int32, len(form.Fields)), values: make([][]float32, len(form.Dense))}, nil
 }
+
+// Notify makes w call written after each batch, when all bytes up to the end of the batch are written.
+func (w *RowWriter) Notify(written func()) { w.written = written }
 
 // Append adds copies of rows, whose features are global ids. It checks labels, ids, dense inputs and,
 // if numbered, that the row numbers of a day ascend (see model.RowsPerDay). If it returns an error, it added no row after the
@@ -346,6 +350,9 @@ func (w *RowWriter) flush() error {
 		w.values[j] = w.values[j][:0]
 	}
 	w.batches++
+	if err == nil && w.written != nil {
+		w.written()
+	}
 	return err
 }
 
@@ -430,7 +437,7 @@ func NewRowReader(r io.Reader) (*RowReader, error) {
 	rr.offsets, rr.width = model.Offsets(f.Sizes), f.width()
 	// Every column and the values of a list may also have a validity bitmap.
 	row := 8 + 4 + 4*rr.width + 4*len(f.Dense)
-	in.messages.allocator.limit = f.batch()*row + f.batch()/8*(len(columns)+rr.width) + slack
+	in.messages.allocator.limit = f.Batch()*row + f.Batch()/8*(len(columns)+rr.width) + slack
 	return rr, nil
 }
 
@@ -471,7 +478,7 @@ func (r *RowReader) Next(rows *model.Rows) error {
 
 func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 	n := int(record.NumRows())
-	if most := r.form.batch(); n > most {
+	if most := r.form.Batch(); n > most {
 		return fault.Inputf("a batch has %d rows, expected at most %d", n, most)
 	}
 	columns := record.Columns()

@@ -28,6 +28,12 @@ func (r *RowReader) Skip(rows int64) (skipped int64, err error) {
 	return skipped, err
 }
 
+// Jump says that the next byte of the underlying reader is the first one of the batch that begins with the
+// given row. The rows that follow are numbered from it. Next must not have failed before.
+func (r *RowReader) Jump(row int64) {
+	r.rows, r.r.messages.described = row, false
+}
+
 // skip skips the next message if it is a batch with no more than most rows. It returns
 // the number of rows, and whether it skipped the batch. It checks nothing else.
 func (m *messages) skip(most int64) (rows int64, ok bool, err error) {

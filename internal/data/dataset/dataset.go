@@ -45,7 +45,7 @@ func Files(dirs ...string) []string {
 	var paths []string
 	for _, dir := range dirs {
 		in := folder{dir: dir}
-		paths = append(paths, in.path(ManifestName), in.path("frequencies.arrow"))
+		paths = append(paths, in.path(ManifestName), in.path("frequencies.arrow"), in.path(BlocksName))
 		for _, name := range SplitNames {
 			paths = append(paths, in.path(name+".arrow"))
 		}
@@ -282,6 +282,16 @@ func (d *Dataset) Scan(ctx context.Context, splits []string, batch int, visit fu
 // splits without reading them. It cannot check the digest of a file in which it skips
 // rows, so the caller needs another way to verify that the file has the right rows.
 func (d *Dataset) ScanFrom(ctx context.Context, splits []string, first int64, batch int, visit func(rows *model.Rows) error) error {
+	return d.scan(ctx, splits, first, batch, false, visit)
+}
+
+// ScanBlocks is like ScanFrom, but it reads and checks only the blocks that it needs, each before visit
+// gets rows of it. It returns bad input if a folder has no list of blocks.
+func (d *Dataset) ScanBlocks(ctx context.Context, splits []string, first int64, batch int, visit func(rows *model.Rows) error) error {
+	return d.scan(ctx, splits, first, batch, true, visit)
+}
+
+func (d *Dataset) scan(ctx context.Context, splits []string, first int64, batch int, blocks bool, visit func(rows *model.Rows) error) error {
 	if batch < 1 || first < 0 {
 		panic("dataset: batch must be at least 1 and first at least 0")
 	}
@@ -290,7 +300,7 @@ func (d *Dataset) ScanFrom(ctx context.Context, splits []string, first int64, ba
 		return err
 	}
 	defer r.Close()
-	r.skip = first
+	r.skip, r.blocks = first, blocks
 	var rows model.Rows
 	for {
 		if err := r.Next(&rows); err == io.EOF {

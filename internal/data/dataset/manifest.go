@@ -2,7 +2,7 @@
 //
 // The folder contains dataset.json (the Manifest), frequencies.arrow, and one Arrow file
 // for each split that exists: train.arrow, val.arrow, test.arrow. If the ids were made
-// from strings, it also contains vocabulary/. The files record neither paths nor times, so
+// from strings, it also contains vocabulary/. blocks.json (Blocks) may be missing. The files record neither paths nor times, so
 // the same input and seed give the same bytes.
 package dataset
 

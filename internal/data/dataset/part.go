@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/data/arrowio"
@@ -16,8 +17,9 @@ import (
 type part struct {
 	Manifest // the folder's own manifest
 	folder
-	digest string // SHA-256 of the manifest's bytes
-	first  int64  // number of the first row
+	digest    string                     // SHA-256 of the manifest's bytes
+	first     int64                      // number of the first row
+	blockList func() (*blockList, error) // readBlocks, which is called once
 }
 
 // openPart opens a folder and checks it as Open says.
@@ -28,6 +30,7 @@ func openPart(in folder) (*part, error) {
 	}
 	sum := sha256.Sum256(data)
 	p := &part{Manifest: *m, folder: in, digest: hex.EncodeToString(sum[:])}
+	p.blockList = sync.OnceValues(p.readBlocks)
 	for _, f := range m.Files() {
 		info, err := p.stat(f.File)
 		switch {

@@ -24,8 +24,11 @@ type Reader struct {
 	ended  bool      // the current file was read to its end and checked
 	labels int64     // number of its rows with label 1
 	skip   int64     // rows still to skip
+	blocks bool      // check each block with the list of blocks
+	whole  bool      // no row of the current file was skipped
 	file   *os.File  // nil if the current file is not open
-	digest hash.Hash // nil if the start of the file was skipped
+	digest hash.Hash // nil if the start of the file was skipped, or if chain is set
+	chain  *chain    // reads the file; nil unless blocks is set
 	rows   *arrowio.RowReader
 }
 
@@ -37,6 +40,14 @@ type source struct {
 }
 
 func (s *source) path() string { return s.part.path(s.Split.File) }
+
+// named returns err with the path of the file in front, or nil if err is nil.
+func (s *source) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", s.path(), err)
+}
 
 // NewReader returns a reader of the named splits, in the order of Scan. Without names it
 // reads all splits. The caller must close the reader.
@@ -94,12 +105,17 @@ func (r *Reader) next(in *source, rows *model.Rows) error {
 	}
 	for {
 		err := r.rows.Next(rows)
+		if r.chain != nil && err != io.EOF {
+			if err = r.chain.end(rows.Len(), in.named(err)); err != nil {
+				return err
+			}
+		}
 		switch {
 		case err == io.EOF:
 			defer r.Close()
 			return r.check(in)
 		case err != nil:
-			return fmt.Errorf("%s: %w", in.path(), err)
+			return in.named(err)
 		}
 		r.read += int64(rows.Len())
 		for i, label := range rows.Label {
@@ -133,7 +149,7 @@ func (r *Reader) finish(in *source) error {
 	case err == nil:
 		return fault.Inputf("%s has more rows than the %d in %s", in.path(), in.Rows, ManifestName)
 	case err != io.EOF:
-		return fmt.Errorf("%s: %w", in.path(), err)
+		return in.named(err)
 	}
 	if err := r.check(in); err != io.EOF {
 		return err
@@ -147,13 +163,23 @@ func (r *Reader) open(in *source) error {
 	if err != nil {
 		return err
 	}
-	r.file, r.digest, r.read, r.labels = file, nil, 0, 0
-	var bytes io.Reader = newSeeker(file)
-	if r.skip == 0 {
+	r.file, r.digest, r.chain, r.read, r.labels, r.whole = file, nil, nil, 0, 0, r.skip == 0
+	var bytes io.Reader
+	batch := int64(in.batch())
+	block := int(r.skip / batch) // the first to be read
+	switch {
+	case r.blocks:
+		r.chain, err = in.chain(file, block)
+		bytes = r.chain
+	case r.whole:
 		r.digest = sha256.New()
 		bytes = bufio.NewReaderSize(io.TeeReader(file, r.digest), 1<<18)
+	default:
+		bytes = newSeeker(file)
 	}
-	r.rows, err = arrowio.NewRowReader(bytes)
+	if err == nil {
+		r.rows, err = arrowio.NewRowReader(bytes)
+	}
 	if err == nil {
 		err = in.checkForm(r.rows.Form())
 	}
@@ -161,13 +187,20 @@ func (r *Reader) open(in *source) error {
 		r.rows.Widen(r.d.FieldDims())
 		err = r.rows.Choose(r.d.inputs)
 	}
-	if err == nil && r.skip > 0 {
+	switch {
+	case err != nil || r.skip == 0:
+	case r.blocks && block > 0:
+		r.read = int64(block) * batch
+		r.rows.Jump(r.read)
+		err = r.chain.begin(block)
+	case r.blocks:
+	default:
 		r.read, err = r.rows.Skip(r.skip)
-		r.skip -= r.read
 	}
+	r.skip -= r.read
 	if err != nil {
 		r.Close()
-		return fmt.Errorf("%s: %w", in.path(), err)
+		return in.named(err)
 	}
 	return nil
 }
@@ -190,16 +223,21 @@ func (m *Manifest) checkForm(f *arrowio.RowForm) error {
 }
 
 // check checks the file of a split after its last row, and returns io.EOF if it is
-// correct. If the start of the file was skipped, check compares only the number of rows.
+// correct. If the start of the file was skipped, check compares only the number of rows, and the
+// digest if there are blocks.
 func (r *Reader) check(in *source) error {
-	if r.digest == nil {
+	digest := r.digest
+	if r.chain != nil {
+		digest = r.chain.digest
+	}
+	if digest != nil && hex.EncodeToString(digest.Sum(nil)) != in.SHA256 {
+		return corrupt(in.path())
+	}
+	if !r.whole {
 		if r.read != in.Rows {
 			return fault.Inputf("%s has %d rows, but %s states %d", in.path(), r.read, ManifestName, in.Rows)
 		}
 		return io.EOF
-	}
-	if hex.EncodeToString(r.digest.Sum(nil)) != in.SHA256 {
-		return corrupt(in.path())
 	}
 	if in.Positives == nil && r.read != in.Rows {
 		return fault.Inputf("%s has %d rows, but %s states %d", in.path(), r.read, ManifestName, in.Rows)

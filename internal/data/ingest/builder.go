@@ -45,6 +45,7 @@ type splitBuilder struct {
 	total, positive int64      // number of rows, and of rows with label 1
 	labels          *labels    // nil if labels are 0 or 1
 	counts          []int64    // number of rows with each feature, by global id
+	blocks          dataset.SplitBlocks
 }
 
 // pendingRows is the number of rows that add collects before it writes them.
@@ -117,6 +118,8 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 		if s.rows, err = arrowio.NewRowWriter(file, form, compressors); err != nil {
 			return err
 		}
+		s.blocks.Name = name
+		s.rows.Notify(func() { s.blocks.Add(file.bytes, file.digest) })
 	}
 	return nil
 }
@@ -289,6 +292,7 @@ func (b *builder) commit(m *dataset.Manifest) error {
 	m.Version = m.FormVersion()
 	var names []string
 	var counts [][]int64
+	blocks := dataset.Blocks{Version: dataset.BlocksVersion}
 	for _, s := range b.splits {
 		if s.total == 0 {
 			return fault.Inputf("the split %s has no rows: give more rows, or leave the split out", s.name)
@@ -305,7 +309,10 @@ func (b *builder) commit(m *dataset.Manifest) error {
 			split.Positives, split.Labels = nil, s.labels.described()
 		}
 		m.Splits = append(m.Splits, split)
-		names, counts = append(names, s.name), append(counts, s.counts)
+		names, counts, blocks.Splits = append(names, s.name), append(counts, s.counts), append(blocks.Splits, s.blocks)
+	}
+	if err := b.write(dataset.BlocksName, blocks.Marshal()); err != nil {
+		return err
 	}
 	frequencies, err := b.create("frequencies.arrow")
 	if err != nil {
@@ -317,17 +324,23 @@ func (b *builder) commit(m *dataset.Manifest) error {
 	if m.Frequencies, err = frequencies.finish(); err != nil {
 		return err
 	}
-	manifest, err := b.create(dataset.ManifestName)
-	if err != nil {
-		return err
-	}
-	if _, err := manifest.Write(m.Marshal()); err != nil {
-		return err
-	}
-	if _, err := manifest.finish(); err != nil {
+	if err := b.write(dataset.ManifestName, m.Marshal()); err != nil {
 		return err
 	}
 	return b.publish()
+}
+
+// write writes a small file.
+func (b *builder) write(name string, data []byte) error {
+	file, err := b.create(name)
+	if err != nil {
+		return err
+	}
+	if _, err := file.Write(data); err != nil {
+		return err
+	}
+	_, err = file.finish()
+	return err
 }
 
 // publish makes the folder durable under its final name.
