@@ -296,7 +296,9 @@ func checkRows(t *job.Task) error {
 		return checkBlob(t.Data, t.Data.Name == ShardName(t.Job, t.Shard), ShardName(t.Job, t.Shard))
 	case t.Data != job.Blob{}:
 		return errors.New("the task has both a shard and a place to read it from")
-	case p.Kept < 0 || p.Seen < p.Kept || !isHex(p.SHA256, 64) || p.Portions < 0 || p.Portions > 64 || p.Portion < 0 || p.Portion >= max(1, p.Portions) ||
+	case p.SHA256 != "" && p.Blocks != "":
+		return errors.New("the place has both the digest of the rows and that of the blocks")
+	case p.Kept < 0 || p.Seen < p.Kept || !isHex(cmp.Or(p.Blocks, p.SHA256), 64) || p.Portions < 0 || p.Portions > 64 || p.Portion < 0 || p.Portion >= max(1, p.Portions) ||
 		p.Parts < 0 || p.Parts > t.Spec.Parts || p.Part < 0 || p.Part >= max(1, p.Parts) || p.Take < min(1, p.Parts) || p.Take > p.Parts:
 		return fmt.Errorf("invalid place %+v", *p)
 	}

@@ -103,7 +103,13 @@ func TestRowsOfTask(t *testing.T) {
 		"a portion":     {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Portion, t.Place.Portions = 2, 3 }, true},
 		"no portion":    {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Portion, t.Place.Portions = 3, 3 }, false},
 		"portion alone": {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Portion = 1 }, false},
-		"no digest":     {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.SHA256 = "" }, false},
+		"blocks": {func(t *job.Task) {
+			t.Data, t.Place = job.Blob{}, place
+			t.Place.SHA256, t.Place.Blocks = "", digest("e")
+		}, true},
+		"two digests": {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.Blocks = digest("e") }, false},
+		"no hex":      {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.SHA256, t.Place.Blocks = "", "e" }, false},
+		"no digest":   {func(t *job.Task) { t.Data, t.Place = job.Blob{}, place; t.Place.SHA256 = "" }, false},
 	} {
 		task := newTask(1, 3)
 		c.spoil(&task)

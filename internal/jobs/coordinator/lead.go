@@ -56,12 +56,19 @@ type leader struct {
 func newLeader(b *bus.Bus, c *Config, j *prepare.Job, claim *bus.Claim, in *inputs, s *sums, log *zap.Logger) *leader {
 	bounds := limits
 	bounds.AllowQuarantined = c.AllowQuarantined
+	blocks := ""
+	if j.Plan.InPlace {
+		var err error
+		if blocks, err = j.Dataset.Blocks(); err != nil {
+			log.Warn("cannot use the list of blocks, so the coordinator reads all rows", zap.Error(err))
+		}
+	}
 	return &leader{
 		config: c, bus: b, log: log, job: j, claim: claim, inputs: in, sums: s,
 		rounds:    rounds{job: j, sums: s},
 		retries:   newRetries(j.Plan.Shards()),
 		machine:   job.NewMachine(&j.Spec, j.Plan, bounds, s.shards, s.judged()),
-		publisher: publisher{bus: b, job: j, inputs: in, orders: newOrders(j.Plan.Shards())},
+		publisher: publisher{bus: b, job: j, inputs: in, orders: newOrders(j.Plan.Shards()), blocks: blocks},
 		cleaner:   newCleaner(b, j.ID, &j.Plan), renew: make(chan struct{}, 1),
 		schedule: newSchedule(c.SaveEvery, b.Local()), meter: newMeter(s.mergedRows()),
 	}

@@ -6,10 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/base/fault"
+	"shaver/internal/data/arrowio"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/worker"
@@ -18,6 +23,16 @@ import (
 // runInPlace runs the job in place, with a worker for each store. It returns the scores
 // and the names of the shards that were sent. A worker whose store is "" has none.
 func (b *bench) runInPlace(stores ...string) (scores []byte, sent map[string]bool) {
+	b.t.Helper()
+	scores, sent, err := b.tryInPlace(stores...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return scores, sent
+}
+
+// tryInPlace is runInPlace for a job that may fail.
+func (b *bench) tryInPlace(stores ...string) (scores []byte, sent map[string]bool, err error) {
 	b.t.Helper()
 	_ = os.Remove(b.config.Out)
 	working, stop := context.WithCancel(b.t.Context())
@@ -60,16 +75,14 @@ func (b *bench) runInPlace(stores ...string) (scores []byte, sent map[string]boo
 			sent[name] = true
 		}
 	}
-	if _, err := coordinator.Run(b.t.Context(), own, config); err != nil {
-		b.t.Fatal(err)
-	}
+	_, err = coordinator.Run(b.t.Context(), own, config)
 	stop()
 	_ = group.Wait()
-	scores, err := os.ReadFile(config.Out)
 	if err != nil {
-		b.t.Fatal(err)
+		return nil, nil, err
 	}
-	return scores, sent
+	scores, err = os.ReadFile(config.Out)
+	return scores, sent, err
 }
 
 // Rows that are read in place give the same bytes as rows that are sent, also for a
@@ -112,6 +125,95 @@ func TestPathInPlace(t *testing.T) {
 		t.Errorf("the same bytes: %v; shards %v were sent", bytes.Equal(got, want), sent)
 	}
 	b.wrongStores(t, want, "a path")
+}
+
+// Rows of several blocks and days are read in place by their lists of blocks, for any size of the shards. The
+// coordinator then reads no rows, except those of shards that must be sent.
+func TestBlocksInPlace(t *testing.T) {
+	t.Parallel() // the test waits most of the time
+	b := newBench(t)
+	root := t.TempDir()
+	if err := os.CopyFS(filepath.Join(root, "1"), os.DirFS(b.folder)); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	text.WriteString("label,a,b\n")
+	for i := range 2*arrowio.RowsBatch + 9 {
+		fmt.Fprintf(&text, "%d,%d,%d\n", i%2, i%9, i%5)
+	}
+	file := filepath.Join(t.TempDir(), "rows.csv")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{file}, Sizes: []int{9, 5}, Out: filepath.Join(root, "2")}); err != nil {
+		t.Fatal(err)
+	}
+	// copied returns a copy of the store that was changed.
+	copied := func(change func(day string)) string {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(root)); err != nil {
+			t.Fatal(err)
+		}
+		change(filepath.Join(dir, "2"))
+		return dir
+	}
+	without := copied(func(day string) {
+		if err := os.Remove(filepath.Join(day, dataset.BlocksName)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	other := copied(func(day string) {
+		path := filepath.Join(day, dataset.BlocksName)
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, append(data, ' '), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	broken := copied(func(day string) { spoil(t, filepath.Join(day, "train.arrow")) })
+	use := func(store string) {
+		days, err := dataset.OpenDays([]string{filepath.Join(store, "1"), filepath.Join(store, "2")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.config.Dataset = days
+	}
+	use(root)
+	b.config.Sample = .003 // 394 rows, in all blocks
+	want, err := b.run(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all = 16 // shards of 25 rows
+	for _, c := range []struct {
+		what                string
+		own, worker         string // stores of the coordinator and the worker
+		rows                int64
+		leastSent, mostSent int
+	}{
+		{"the same store", root, root, 25, 0, 0},
+		{"large shards", root, root, 300, 0, 0},
+		{"a damaged copy of the coordinator", broken, root, 25, 0, 0},
+		{"no list", without, without, 25, 0, 0},
+		{"no list of the coordinator", without, root, 25, 0, 0},
+		{"no list of the worker", root, without, 25, all, all},
+		{"another list", root, other, 25, all, all},
+		{"a damaged copy", root, broken, 25, 1, all - 1},
+	} {
+		use(c.own)
+		b.config.RowsPerShard = c.rows
+		got, sent := b.runInPlace(c.worker)
+		if !bytes.Equal(got, want) || len(sent) < c.leastSent || len(sent) > c.mostSent {
+			t.Errorf("%s: the same bytes: %v; %d shards were sent, expected %d to %d", c.what, bytes.Equal(got, want), len(sent), c.leastSent, c.mostSent)
+		}
+	}
+	use(broken)
+	_, _, err = b.tryInPlace(broken)
+	if text := filepath.Join(broken, "2", "train.arrow") + " is corrupt: block "; !fault.IsInput(err) || !strings.Contains(err.Error(), text) {
+		t.Errorf("a damaged copy of both: %v, expected %q", err, text)
+	}
 }
 
 // wrongStores runs a job in place with workers whose stores are useless. It expects the scores want.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"shaver/internal/click/model"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -90,6 +91,9 @@ type publisher struct {
 	job    *prepare.Job
 	inputs *inputs
 	orders *orders
+	// blocks is the digest of the dataset's lists of blocks, by which workers check the rows that they read in
+	// place. It is "" if there are no lists or no worker reads in place. The publisher then reads all rows.
+	blocks string
 	// largest is the most bytes of a shard that was sent.
 	largest atomic.Int64
 }
@@ -102,7 +106,7 @@ const (
 	publishingBytes = 32 << 20
 )
 
-// run reads the dataset and publishes what is ordered until ctx ends. When the task of
+// run publishes what is ordered until ctx ends. When the task of
 // a shard is stored, run sends the shard's number to published.
 func (p *publisher) run(ctx context.Context, published chan<- int) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -111,7 +115,7 @@ func (p *publisher) run(ctx context.Context, published chan<- int) error {
 	return group.Wait()
 }
 
-// scan reads the dataset, and starts a goroutine in group for each task that it publishes.
+// scan cuts shards, and starts a goroutine in group for each task that it publishes.
 func (p *publisher) scan(ctx context.Context, group *errgroup.Group, published chan<- int) error {
 	room := semaphore.NewWeighted(publishingBytes)
 	before := make(chan struct{}) // closed when the task before the next one is stored
@@ -145,6 +149,9 @@ func (p *publisher) scan(ctx context.Context, group *errgroup.Group, published c
 		})
 		return nil
 	}
+	if p.blocks != "" {
+		return p.place(ctx, emit)
+	}
 	plan := &p.job.Plan
 	for ctx.Err() == nil {
 		from, to := 0, plan.Shards()
@@ -157,6 +164,37 @@ func (p *publisher) scan(ctx context.Context, group *errgroup.Group, published c
 			return index, err
 		}
 		if err := shard.Cut(ctx, p.job.Scan, p.job.Sample, *plan, next, emit); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// place emits the ordered shards without their rows. It reads only the rows of shards that must be sent.
+func (p *publisher) place(ctx context.Context, emit func(context.Context, *shard.Piece) error) error {
+	j := p.job
+	places := j.Sample.Places(j.Plan)
+	for from := 0; ctx.Err() == nil; {
+		index, err := p.orders.next(ctx, from, j.Plan.Shards())
+		if err != nil {
+			return err
+		}
+		if from = index + 1; index < 0 {
+			continue
+		}
+		piece := &shard.Piece{Index: index}
+		if piece.Place, err = places.Of(ctx, index); err != nil {
+			return err
+		}
+		if p.orders.overWire(index) && !p.stale(index) {
+			source := func(ctx context.Context, visit func(*model.Rows) error) error {
+				return j.Dataset.ScanBlocks(ctx, j.Spec.Splits, piece.Place.Seen, 4096, visit)
+			}
+			if piece.Rows, err = shard.Collect(ctx, source, j.Sample, piece.Place, j.Plan.ShardRows(index)); err != nil {
+				return err
+			}
+		}
+		if err := emit(ctx, piece); err != nil {
 			return err
 		}
 	}
@@ -181,7 +219,12 @@ func (p *publisher) task(piece *shard.Piece) (task job.Task, data []byte, err er
 		task.PreviousModel, task.PreviousBaseline = previous.model, previous.baseline
 	}
 	task.Path = p.inputs.round(round)
-	if plan.InPlace && !p.orders.overWire(piece.Index) {
+	switch {
+	case piece.Rows == nil:
+		task.Place = piece.Place
+		task.Place.Blocks = p.blocks
+		return task, nil, nil
+	case p.blocks == "" && plan.InPlace && !p.orders.overWire(piece.Index):
 		task.Place = piece.Place
 		task.Place.SHA256 = shard.Digest(piece.Rows)
 		return task, nil, nil

@@ -92,9 +92,11 @@ type Blob struct {
 // Place says which rows of the dataset form a shard, for workers that have the dataset.
 // They are rows of the sample, beginning at row Seen of the job's splits.
 type Place struct {
-	Seen   int64  `json:"seen"`   // number of rows of the splits before the shard
-	Kept   int64  `json:"kept"`   // number of those rows that are in the sample
-	SHA256 string `json:"sha256"` // SHA-256 of the shard's rows, hexadecimal; see shard.Digest
+	Seen int64 `json:"seen"` // number of rows of the splits before the shard
+	Kept int64 `json:"kept"` // number of those rows that are in the sample
+	// Either SHA256 or Blocks is set. A worker checks the rows by it.
+	SHA256 string `json:"sha256,omitempty"` // SHA-256 of the shard's rows, hexadecimal; see shard.Digest
+	Blocks string `json:"blocks,omitempty"` // dataset.Dataset.Blocks, the digest of the lists of blocks
 	// For a round with a portion of the rows: the portion's index and the number of
 	// portions. See job.Portion.
 	Portion  int `json:"portion,omitempty"`

@@ -36,9 +36,11 @@ func from(rows *model.Rows, batch int) model.RowSource {
 }
 
 // cutAll cuts the shards listed in want. It also collects each shard from its place and
-// compares the rows.
+// compares the rows, and computes the places without rows, in two orders.
 func cutAll(t interface{ Fatal(...any) }, rows *model.Rows, batch int, sample Sample, plan job.Plan, want []int) map[int]*model.Rows {
 	shards := map[int]*model.Rows{}
+	places := map[int]job.Place{}
+	order := slices.Clone(want)
 	next := func(context.Context) (int, error) {
 		if len(want) == 0 {
 			return -1, nil
@@ -54,6 +56,7 @@ func cutAll(t interface{ Fatal(...any) }, rows *model.Rows, batch int, sample Sa
 			shards[piece.Index].AppendAll(r)
 			// A worker with the whole dataset collects the same rows.
 			place := piece.Place
+			places[piece.Index] = place
 			place.SHA256 = Digest(r)
 			rest := rows.Slice(int(place.Seen), rows.Len())
 			collected, err := Collect(ctx, from(&rest, batch), sample, place, plan.ShardRows(piece.Index))
@@ -64,6 +67,14 @@ func cutAll(t interface{ Fatal(...any) }, rows *model.Rows, batch int, sample Sa
 		})
 	if err != nil {
 		t.Fatal(err)
+	}
+	backward := slices.Clone(order)
+	slices.Reverse(backward)
+	computed := sample.Places(plan)
+	for _, index := range slices.Concat(order, backward) {
+		if place, err := computed.Of(context.Background(), index); err != nil || place != places[index] {
+			t.Fatal("the place of shard", index, "is", place, err, "expected", places[index])
+		}
 	}
 	return shards
 }
@@ -229,6 +240,44 @@ func TestSampleRotates(t *testing.T) {
 	}
 }
 
+// The places of shards in any order follow from the sampled rows, also of large samples.
+func TestPlaces(t *testing.T) {
+	sample := NewSample(30_000, .5, 9)
+	var rows []int64 // the sampled ones
+	for p := (picker{Sample: sample}); p.seen < sample.Rows; {
+		if row, chosen := p.next(); chosen {
+			rows = append(rows, row)
+		}
+	}
+	plain := job.Plan{Rows: sample.Keep, RowsPerShard: 500}
+	path := job.Plan{RowsPerShard: 500, Rounds: sample.PathRounds(9, 7)}
+	for _, plan := range []job.Plan{plain, path} {
+		places := sample.Places(plan)
+		for i := range plan.Shards() {
+			index := i * 17 % plan.Shards()
+			round, from, _ := plan.Locate(index)
+			place, err := places.Of(t.Context(), index)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, p := placeOf(&plan, round), picker{Sample: sample}
+			for at := int64(0); ; {
+				row := rows[p.kept]
+				if p.kept++; !p.has(row, &want) {
+					continue
+				}
+				if at++; at > from {
+					want.Seen, want.Kept = row, p.kept-1
+					break
+				}
+			}
+			if place != want {
+				t.Errorf("shard %d: %+v, expected %+v", index, place, want)
+			}
+		}
+	}
+}
+
 // Every row is equally likely to be in the sample.
 func TestSampleIsFair(t *testing.T) {
 	const rows, draws = 20, 1000
@@ -255,6 +304,12 @@ func TestCutRefusals(t *testing.T) {
 	err := Cut(t.Context(), from(rows, 5), NewSample(20, 1, 1), plan, next, emit)
 	if err == nil || !strings.Contains(err.Error(), "ended after 10 rows, expected 20") {
 		t.Errorf("short dataset: %v", err)
+	}
+	if _, err := NewSample(20, .5, 1).Places(job.Plan{Rows: 20, RowsPerShard: 8}).Of(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	if _, err := NewSample(20, .5, 1).Places(job.Plan{Rows: 20, RowsPerShard: 8}).Of(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "shard 2 of the plan begins after the last of 10 sampled rows") {
+		t.Errorf("a plan with too many rows: %v", err)
 	}
 	broken := errors.New("broken")
 	plan = job.Plan{Rows: 10, RowsPerShard: 10}

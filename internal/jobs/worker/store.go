@@ -169,7 +169,7 @@ func (s *Store) forget(spec *job.Spec) {
 	}
 }
 
-// rows reads the rows of a task and checks their digest. It counts steps as it reads. A
+// rows reads the rows of a task and checks their digest, or the blocks that have them. It counts steps as it reads. A
 // nil Store returns an error.
 func (s *Store) rows(ctx context.Context, t *job.Task, a *model.Architecture, steps *atomic.Int64) (*model.Rows, error) {
 	if s == nil {
@@ -186,16 +186,37 @@ func (s *Store) rows(ctx context.Context, t *job.Task, a *model.Architecture, st
 	for _, split := range t.Spec.Splits {
 		total += d.Rows(split)
 	}
+	scan := d.ScanFrom
+	if t.Place.Blocks != "" {
+		scan, err = d.ScanBlocks, sameBlocks(d, t.Place.Blocks)
+	}
 	source := func(ctx context.Context, each func(*model.Rows) error) error {
-		return d.ScanFrom(ctx, t.Spec.Splits, t.Place.Seen, 1<<14, func(rows *model.Rows) error {
+		return scan(ctx, t.Spec.Splits, t.Place.Seen, 1<<14, func(rows *model.Rows) error {
 			steps.Add(1)
 			return each(rows)
 		})
 	}
-	rows, err := shard.Collect(ctx, source, shard.SampleOf(&t.Spec, total), t.Place, t.Rows)
+	var rows *model.Rows
+	if err == nil {
+		rows, err = shard.Collect(ctx, source, shard.SampleOf(&t.Spec, total), t.Place, t.Rows)
+	}
 	if err != nil {
 		s.forget(&t.Spec)
 		return nil, fmt.Errorf("store %s: dataset %s from row %d: %w", s.root.Name(), t.Spec.Dataset, t.Place.Seen, err)
 	}
 	return rows, nil
+}
+
+// sameBlocks returns an error unless the lists of blocks of d have the digest want.
+func sameBlocks(d *dataset.Dataset, want string) error {
+	got, err := d.Blocks()
+	switch {
+	case err != nil:
+		return err
+	case got == "":
+		return fmt.Errorf("%s is missing, but the coordinator's copy has it", dataset.BlocksName)
+	case got != want:
+		return fmt.Errorf("%s differs from that of the coordinator's copy", dataset.BlocksName)
+	}
+	return nil
 }
