@@ -218,6 +218,12 @@ func TestSetup(t *testing.T) {
 	for shard := range 10 {
 		publish(t, b, newTask(1, shard))
 	}
+	// A consumer of an earlier build stays as it is where a server cannot change it.
+	must(t, b.js.DeleteConsumer(t.Context(), tasksStream, consumerOf(testKernel)))
+	old := consumerConfig(&testQueue, ownQueue(testKernel))
+	old.MaxWaiting = 512
+	_, err := b.js.CreateConsumer(t.Context(), tasksStream, old)
+	must(t, err)
 	setUp(t, b, Queue{Lease: 7 * time.Second, Window: 3, Replicas: 1})
 	d := next(t, b)
 	if d.Lease != 7*time.Second {

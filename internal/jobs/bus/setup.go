@@ -106,7 +106,11 @@ func (b *Bus) Setup(ctx context.Context, q Queue, kernels ...string) error {
 			return fmt.Errorf("bus: invalid kernel name %q", kernel)
 		}
 		err := b.call(ctx, "set up consumer "+consumerOf(kernel), func(ctx context.Context) error {
-			_, err := b.js.CreateOrUpdateConsumer(ctx, tasksStream, consumerConfig(&q, ownQueue(kernel)))
+			config := consumerConfig(&q, ownQueue(kernel))
+			if c, err := b.js.Consumer(ctx, tasksStream, config.Durable); err == nil {
+				config.MaxWaiting = c.CachedInfo().Config.MaxWaiting // which a server does not change
+			}
+			_, err := b.js.CreateOrUpdateConsumer(ctx, tasksStream, config)
 			if errors.Is(err, jetstream.ErrStreamNotFound) { // the stream existed a moment ago, and waiting does not restore it
 				return err
 			}
