@@ -58,7 +58,7 @@ func Command() *cobra.Command {
 		Example: help("score.example"),
 	})
 	cli.Moved(c, "shaver nightly score", "full-every", "max-inherited-error", "previous", "previous-model", "state")
-	cli.Moved(c, "coordinator, which otherwise takes the same flags", "checkpoint-every", "lease", "ranges", "replicas", "run")
+	cli.Moved(c, "coordinator, which otherwise takes the same flags", "checkpoint-every", "lease", "ranges", "replicas", "run", "wait-inputs")
 	return c
 }
 
@@ -127,16 +127,17 @@ func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
 	f.StringVar(&o.job.Store, "store", "", "`folder`, as dir:PATH, that holds the dataset; workers with the same flag read rows from it, so rows are not sent (default rows are sent)")
 	f.IntVar(&o.job.Workers, "workers", 0, "number of workers in this process, which share its cores (default 1, or 0 with --nats)")
 	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
-	f.DurationVar(&o.waitInputs, "wait-inputs", 0, "how long to wait for a missing model or dataset, such as 30m or 6h (default no wait)")
 	o.job.Outputs.Flag(c, "the scores or the progress of another job, or a file that is not scores")
 	cli.Files(c, "out", "arrow")
 	cli.LogFlags(c, &o.log, &o.verbose)
 	f.BoolVar(&o.quiet, "quiet", false, "log only warnings and errors") // for commands that run this one
 	_ = f.MarkHidden("quiet")                                           // fails only if there is no such flag
 	o.output.Flag(c)
-	cli.Group(c, "Job", "out", "force", "wait-inputs")
+	cli.Group(c, "Job", "out", "force")
 	cli.Group(c, "Workers", "workers", "store", "allow-quarantined")
 	if form != alone {
+		f.DurationVar(&o.waitInputs, "wait-inputs", 0, "how long to wait for a missing model or dataset, such as 30m or 6h (default no wait)")
+		cli.Group(c, "Job", "wait-inputs")
 		o.addQueue(c)
 	}
 	cli.Group(c, cli.OutputFlags, "metrics", "page")

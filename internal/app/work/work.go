@@ -68,6 +68,7 @@ func Command(use string) *cobra.Command {
 	cli.Folder(c, "cache")
 	cli.Group(c, "Worker", "name", "threads", "kernel", "cache", "cache-size", "store", "hold", "leave-after")
 	cli.Group(c, cli.OutputFlags, "metrics")
+	cli.Needed(c, "creds", "tlsca", "threads", "cache", "store", "metrics")
 	return c
 }
 
