@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/bus/embedded"
@@ -362,4 +364,45 @@ func TestEventsReaderDeleted(t *testing.T) {
 	}
 	cancel()
 	group.Wait()
+}
+
+// More workers may wait for tasks than a server allows by default, which is 512. They log nothing, and all
+// of them get a task.
+func TestManyWaiting(t *testing.T) {
+	t.Parallel()
+	const workers = 600
+	core, logged := observer.New(zap.DebugLevel)
+	b := connect(t, Config{Server: startServer(t, embedded.Config{}), Name: "test", Log: zap.New(core)})
+	setUp(t, b, Queue{Lease: time.Minute, Window: workers, Replicas: 1})
+	logged.TakeAll() // it is connected
+	shards := make(chan int, workers)
+	for range workers {
+		go func() {
+			d, err := b.NextTask(t.Context(), testKernel)
+			if err != nil {
+				t.Error(err)
+				shards <- -1
+				return
+			}
+			shards <- d.Task.Shard
+		}()
+	}
+	for waiting := 0; waiting < workers; time.Sleep(20 * time.Millisecond) {
+		n, err := b.Asking(t.Context(), testKernel)
+		must(t, err)
+		waiting = n
+	}
+	for shard := range workers {
+		publish(t, b, newTask(1, shard))
+	}
+	got := map[int]bool{}
+	for range workers {
+		got[<-shards] = true
+	}
+	if len(got) != workers || got[-1] {
+		t.Errorf("%d tasks came to %d workers", len(got), workers)
+	}
+	for _, e := range logged.All() {
+		t.Errorf("logged: %s %v", e.Message, e.ContextMap())
+	}
 }
