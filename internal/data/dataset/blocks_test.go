@@ -2,6 +2,7 @@ package dataset_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -156,6 +157,56 @@ func TestChangedBlock(t *testing.T) {
 	}
 	_, err = open(t, dir).Blocks()
 	wantInput(t, err, "does not lead to the SHA-256 of "+path+" in dataset.json")
+}
+
+// A row that is not valid is refused with the words of Scan, although its block is that of the list.
+func TestInvalidRowInBlock(t *testing.T) {
+	t.Parallel()
+	const invalid = arrowio.RowsBatch + 7
+	var text strings.Builder
+	for i := range arrowio.RowsBatch + 20 {
+		id := i % 3
+		if i == invalid {
+			id = 8
+		}
+		fmt.Fprintf(&text, "%d,%d\n", i%2, id)
+	}
+	dir := filepath.Join(t.TempDir(), "dataset")
+	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{write(t, text.String())}, Sizes: []int{9}, Out: dir}); err != nil {
+		t.Fatal(err)
+	}
+	// The files now say that the field has 8 features.
+	path := filepath.Join(dir, "train.arrow")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = bytes.ReplaceAll(data, []byte("[9]"), []byte("[8]"))
+	m, list := open(t, dir).Manifest, blocksOf(t, dir)
+	m.Fields[0].Size = 8
+	m.Splits[0].SHA256 = fmt.Sprintf("%x", sha256.Sum256(data))
+	blocks := dataset.Blocks{Version: list.Version, Splits: []dataset.SplitBlocks{{Name: "train"}}}
+	for _, b := range list.Splits[0].Blocks {
+		digest := sha256.New()
+		digest.Write(data[:b.End])
+		blocks.Splits[0].Add(b.End, digest)
+	}
+	for name, data := range map[string][]byte{"train.arrow": data, dataset.ManifestName: m.Marshal(), dataset.BlocksName: blocks.Marshal()} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain, checked := scanners(t, open(t, dir))
+	_, want := from(plain, 0, 1<<20)
+	wantInput(t, want, fmt.Sprintf("%s: row %d: field 0 (f0): local id 8 is outside [0,8)", path, invalid))
+	for _, first := range []int64{0, arrowio.RowsBatch} {
+		if _, err := from(checked, first, 1<<20); err == nil || err.Error() != want.Error() {
+			t.Errorf("from row %d: %v, expected %v", first, err, want)
+		}
+	}
+	if rows, err := from(checked, 5, 1); err != nil || rows.Len() == 0 {
+		t.Errorf("a valid block: %d rows, %v", rows.Len(), err)
+	}
 }
 
 func blocksOf(t testing.TB, dir string) *dataset.Blocks {
