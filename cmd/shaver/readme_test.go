@@ -180,7 +180,8 @@ func (s *readmeShell) end() {
 func (s *readmeShell) wantNoWarning(command, stderr string) {
 	s.t.Helper()
 	for line := range strings.Lines(stderr) {
-		if strings.Contains(line, "WARN") || strings.Contains(line, "ERROR") {
+		untrained := strings.Contains(command, "model.onnx") && strings.Contains(line, "predicts worse than a constant") // the test made it without training
+		if strings.Contains(line, "WARN") && !untrained || strings.Contains(line, "ERROR") {
 			s.t.Errorf("%s: %s", command, line)
 		}
 	}

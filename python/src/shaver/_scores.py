@@ -157,7 +157,9 @@ Estimator = Literal["permutation", "antithetic", "multilinear", "debiased", "exa
 
 
 # The flags that shaver nightly score has and shaver score has not.
-_NIGHTLY = frozenset(["checkpoint_every", "full_every", "lease", "max_inherited_error", "previous", "previous_model", "ranges", "replicas", "run", "state"])
+_NIGHTLY = frozenset(
+    ["checkpoint_every", "full_every", "lease", "max_inherited_error", "previous", "previous_model", "ranges", "replicas", "run", "state", "wait_inputs"]
+)
 
 
 def score(
