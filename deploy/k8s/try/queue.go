@@ -20,32 +20,32 @@ func (s *suite) queue(t *trial.Step) {
 	queued := func(class string) []string {
 		return []string{"queue=batch", `coordinators.labels.kueue\.x-k8s\.io/priority-class=` + class}
 	}
-	s.create(t, score{name: "first", args: []string{"--passes=" + passes}, values: queued("low")})
+	s.create(t, score{name: "admitted", args: []string{"--passes=" + passes}, values: queued("low")})
 	s.upgrade(t, "workers.kind=Job", "workers.leaveAfter=20s", "queue=batch")
 	t.Need(t.Wait(2*time.Minute, func() bool { return len(s.ready(t, "job-name=worker")) == 2 }), "Kueue admits the Job of the workers", s.job(t, "worker").String())
-	s.create(t, score{name: "second", args: rounds, values: queued("low")})
-	s.checkpointed(t, "first")
-	second := s.workload(t, "second")
-	t.Expect(second.Suspended && len(s.job(t, "second").Pods) == 0 && !second.condition("QuotaReserved"), "the quota admits one of the two Jobs, and the other one is suspended without pods", second.String())
+	s.create(t, score{name: "pending", args: rounds, values: queued("low")})
+	s.checkpointed(t, "admitted")
+	second := s.workload(t, "pending")
+	t.Expect(second.Suspended && len(s.job(t, "pending").Pods) == 0 && !second.condition("QuotaReserved"), "the quota admits one of the two Jobs, and the other one is suspended without pods", second.String())
 	t.Do(s.kubectl("get", "jobs,workloads"))
 
 	// Suspended by its owner: the other Job gets its place.
-	pod := s.last(t, "first")
+	pod := s.last(t, "admitted")
 	state := s.leave(t, pod)
-	s.active(t, "first", false)
+	s.active(t, "admitted", false)
 	left := state()
 	t.Expect(left.Exit == 130, "the coordinator of a suspended Job ends with exit code 130", left.String())
-	end := s.complete(t, "second", "path", 4*time.Minute)
+	end := s.complete(t, "pending", "path", 4*time.Minute)
 	t.Expect(len(end.Pods) == 1, "the second Job ran meanwhile", end.String())
-	first := s.workload(t, "first")
-	t.Expect(first.Suspended && len(s.job(t, "first").Pods) == 0, "the first Job is suspended without pods", first.String())
-	s.active(t, "first", true)
-	end = s.complete(t, "first", "long", 4*time.Minute) // meanwhile workers may have computed the tasks that were stored
+	first := s.workload(t, "admitted")
+	t.Expect(first.Suspended && len(s.job(t, "admitted").Pods) == 0, "the first Job is suspended without pods", first.String())
+	s.active(t, "admitted", true)
+	end = s.complete(t, "admitted", "long", 4*time.Minute) // meanwhile workers may have computed the tasks that were stored
 	t.Expect(end.Pods[0].Name != pod.Name && end.Failed == 0, "the first Job went on with another pod, and the suspended one does not count as failed", fmt.Sprintf("%s; failed: %d", end, end.Failed))
 
 	// The workers are suspended while a job runs.
-	s.create(t, score{name: "third", args: []string{"--passes=" + passes}, values: queued("low")})
-	s.checkpointed(t, "third")
+	s.create(t, score{name: "preempted", args: []string{"--passes=" + passes}, values: queued("low")})
+	s.checkpointed(t, "preempted")
 	state = s.leave(t, s.ready(t, "job-name=worker")[0])
 	s.active(t, "worker", false)
 	left = state()
@@ -55,16 +55,16 @@ func (s *suite) queue(t *trial.Step) {
 	t.Need(t.Wait(2*time.Minute, func() bool { return len(s.ready(t, "job-name=worker")) == 2 }), "the workers are there again", s.job(t, "worker").String())
 
 	// A Job of higher priority takes the place.
-	pod = s.last(t, "third")
+	pod = s.last(t, "preempted")
 	state = s.leave(t, pod)
 	s.create(t, score{name: "urgent", values: queued("urgent")})
 	left = state()
 	t.Expect(left.Exit == 130, "the coordinator of the preempted Job ends with exit code 130", left.String())
-	third := s.workload(t, "third")
+	third := s.workload(t, "preempted")
 	t.Expect(third.condition("Preempted"), "the third Job is preempted", third.String())
 	t.Do(s.kubectl("get", "jobs,workloads"))
 	s.complete(t, "urgent", "base", 8*time.Minute) // after the stored tasks of the third Job
-	end = s.complete(t, "third", "long", 5*time.Minute)
+	end = s.complete(t, "preempted", "long", 5*time.Minute)
 	t.Expect(end.Pods[0].Name != pod.Name && end.Failed == 0, "Kueue resumed the third Job, and the preempted pod does not count as failed", fmt.Sprintf("%s; failed: %d", end, end.Failed))
 
 	// Without a job, the workers end by themselves.
@@ -73,7 +73,7 @@ func (s *suite) queue(t *trial.Step) {
 	t.Do(s.kubectl("get", "jobs,workloads"))
 	t.Do(s.kubectl("get", "clusterqueue/all", "-o", "jsonpath={.status.flavorsReservation[0].resources}{\"\\n\"}"))
 
-	s.remove(t, "first", "second", "third", "urgent", "worker")
+	s.remove(t, "admitted", "pending", "preempted", "urgent", "worker")
 	s.upgrade(t, "workers.kind=Deployment", "queue=", "workers.leaveAfter=10m")
 	s.settled(t, 2)
 	t.Wait(time.Minute, func() bool { return s.kubectl("get", "workloads", "-o", "name").Do(t.Ctx).Out == "" })
