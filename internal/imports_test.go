@@ -122,7 +122,7 @@ ops/tracking:               base/fault
 # metrics of all jobs, and the number of workers
 ops/autoscale:              base/fault base/files go.uber.org/zap
 ops/overview:               ops/autoscale jobs/bus jobs/job ops/metrics go.uber.org/zap
-ops/page:                   base/fault base/style jobs/bus jobs/job
+ops/page:                   base/style jobs/bus jobs/job
 
 # programs that people and clusters run
 app/cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term

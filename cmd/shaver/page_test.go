@@ -30,7 +30,8 @@ func readPage(t *testing.T, url string) string {
 	return string(body)
 }
 
-// A local job has a page with --page. Who looks sees its last figures before the process ends.
+// A local job has a page with --page, and its health and metrics are on the same port. Who looks sees the last
+// figures before the process ends.
 func TestScorePage(t *testing.T) {
 	t.Parallel()
 	_, flags := plantedJob(t, 1500)
@@ -39,6 +40,12 @@ func TestScorePage(t *testing.T) {
 	url := p.await("page", 1).URL
 	if !strings.HasPrefix(url, "http://127.0.0.1:") {
 		t.Fatalf("the page is at %q", url)
+	}
+	if code, text := fetch(t, url+"healthz"); code != http.StatusOK {
+		t.Errorf("/healthz: %d %s", code, text)
+	}
+	if code, text := fetch(t, url+"metrics"); code != http.StatusOK || !strings.Contains(text, "shaver_rows_total ") {
+		t.Errorf("/metrics: %d %s", code, text)
 	}
 	events := readPage(t, url+"events")
 	p.wantExit(cli.ExitDone)

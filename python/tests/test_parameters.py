@@ -34,7 +34,7 @@ class Call:
 
 # Flags of the connection, and of the machine.
 CLUSTER = {"creds", "lease", "nkey", "ranges", "replicas", "rows-per-shard", "run", "store", "tlsca", "tlscert", "tlskey", "user-file"}
-MACHINE = {"checkpoint-every", "log", "metrics", "page", "verbose", "wait-inputs"}
+MACHINE = {"checkpoint-every", "log", "page", "verbose", "wait-inputs"}
 # Flags of a nightly job, which has a command of its own.
 NIGHTLY = {"full-every", "hysteresis", "max-inherited-error", "previous", "previous-model", "state"}
 

@@ -36,7 +36,7 @@ type Job struct {
 	coordinator.Config
 	cli.Connection
 	Metrics string // address on which to serve health and metrics, HOST:PORT; "" = none
-	Page    string // address on which to serve a page about the job, HOST:PORT; "" = none
+	Page    string // address on which to serve a page about the job as well, instead of Metrics; "" = none
 	// AnyKernel lets Run choose the kernel. If a job that differs from this one only in its
 	// kernel has scores at Out or progress, Run continues it. Otherwise Run measures which
 	// kernel is fastest. Nothing else may compute in this process meanwhile. Without AnyKernel,
@@ -76,18 +76,18 @@ func (j *Job) Serve() (stop func(), err error) {
 	}
 	j.telemetry = new(process.Telemetry)
 	j.stop = j.telemetry.Stop
-	if err := j.telemetry.Start(j.Metrics, j.Log); err != nil || j.Page == "" {
-		return j.stop, err
+	if j.Page == "" {
+		return j.stop, j.telemetry.Start(j.Metrics, nil, j.Log)
 	}
-	end, err := j.servePage()
+	shown, err := j.openPage()
 	if err != nil {
 		return j.stop, err
 	}
 	j.stop = func() {
-		end()
+		shown.Close()
 		j.telemetry.Stop()
 	}
-	return j.stop, nil
+	return j.stop, j.telemetry.Start(j.Page, page.Guard(shown), j.Log)
 }
 
 // Run runs the job to its end. Next to the scores file it writes NAME.job.json, unless

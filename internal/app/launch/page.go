@@ -1,8 +1,6 @@
 package launch
 
 import (
-	"go.uber.org/zap"
-
 	"shaver/internal/base/cputime"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/coordinator"
@@ -10,23 +8,18 @@ import (
 	"shaver/internal/ops/page"
 )
 
-// servePage begins to serve the page of j. stop shows the last figures and ends that.
-func (j *Job) servePage() (stop func(), err error) {
+// openPage opens the page of j, which is for the server of its health and metrics. Close of the page shows its last figures.
+func (j *Job) openPage() (*page.Handler, error) {
 	server, cpu := "", cputime.Process
 	if j.NATS != "" {
+		var err error
 		if server, _, err = j.Servers(); err != nil {
 			return nil, err
 		}
 		cpu = nil
 	}
-	shown := page.NewLocal(server, cpu)
-	site, err := page.Serve(j.Page, page.NewHandler(shown, nil))
-	if err != nil {
-		return nil, err
-	}
-	j.Log.Info("page", zap.String("url", site.URL()))
-	j.page = shown
-	return site.Stop, nil
+	j.page = page.NewLocal(server, cpu)
+	return page.NewHandler(j.page, nil), nil
 }
 
 // show puts a job on the page that begins here.

@@ -51,7 +51,7 @@ func (o *Options) Start(host string) (err error) {
 		}
 		o.Name = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	return o.Telemetry.Start(o.metrics, o.Log)
+	return o.Telemetry.Start(o.metrics, nil, o.Log)
 }
 
 // Connect connects to the servers. If it is interrupted, its error is cli.ErrDrained: the process had no

@@ -2,6 +2,7 @@ package process
 
 import (
 	"errors"
+	"net/http"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,17 +20,21 @@ type Telemetry struct {
 	server *metrics.Server
 }
 
-// Start begins to serve them on address, HOST:PORT, unless it is empty. The caller must
-// call Stop, even if Start fails.
-func (m *Telemetry) Start(address string, log *zap.Logger) (err error) {
+// Start begins to serve them on address, HOST:PORT, unless it is empty. All other requests go to page, unless
+// that is nil. The caller must call Stop, even if Start fails.
+func (m *Telemetry) Start(address string, page http.Handler, log *zap.Logger) (err error) {
 	if address == "" {
 		return nil
 	}
 	m.set = metrics.New()
-	if m.server, err = metrics.Serve(address, m.set); err != nil {
+	if m.server, err = metrics.ServeWith(address, m.set, page); err != nil {
 		return err
 	}
-	log.Info("metrics", zap.String("address", m.server.Addr()))
+	if page != nil {
+		log.Info("page", zap.String("url", "http://"+m.server.Addr()+"/"))
+	} else {
+		log.Info("metrics", zap.String("address", m.server.Addr()))
+	}
 	return nil
 }
 

@@ -122,8 +122,14 @@ func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
 		without, wait = "", 0
 	}
 	o.job.Connection.Flags(c, without, wait)
-	cli.MetricsFlag(c, &o.job.Metrics)
-	f.StringVar(&o.job.Page, "page", "", "`address` HOST:PORT of a page that shows the job in a browser while it runs; :PORT means 127.0.0.1:PORT, and port 0 is a free one (default none)")
+	f.StringVar(&o.job.Page, "page", "", "`address` HOST:PORT of a page that shows the job in a browser while it runs, and of /healthz, /readyz and /metrics; :PORT means 127.0.0.1:PORT, and port 0 is a free one (default none)")
+	cli.Group(c, cli.OutputFlags, "page")
+	if form == cluster {
+		cli.MetricsFlag(c, &o.job.Metrics)
+		cli.Group(c, cli.OutputFlags, "metrics")
+	} else {
+		cli.Renamed(c, "metrics", "--page, which also serves /healthz, /readyz and /metrics")
+	}
 	f.StringVar(&o.job.Store, "store", "", "`folder`, as dir:PATH, that holds the dataset; workers with the same flag read rows from it, so rows are not sent (default rows are sent)")
 	f.IntVar(&o.job.Workers, "workers", 0, "number of workers in this process, which share its cores (default 1, or 0 with --nats)")
 	f.BoolVar(&o.job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
@@ -140,7 +146,6 @@ func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
 		cli.Group(c, "Job", "wait-inputs")
 		o.addQueue(c)
 	}
-	cli.Group(c, cli.OutputFlags, "metrics", "page")
 	required := []string{"model", "dataset", "out"}
 	if form == cluster {
 		required = append(required, "nats")
@@ -184,8 +189,11 @@ func (o *scoreOptions) addQueue(c *cobra.Command) {
 	cli.Group(c, cli.NATSFlags, "replicas", "run", "ranges")
 }
 
-// serve begins to serve health and metrics.
+// serve begins to serve health, metrics and the page.
 func (o *scoreOptions) serve() (stop func(), err error) {
+	if o.job.Metrics != "" && o.job.Page != "" {
+		return func() {}, fault.Usagef("--metrics and --page exclude each other, because --page also serves the metrics")
+	}
 	if o.job.Log, err = o.logger(); err != nil {
 		return func() {}, err
 	}

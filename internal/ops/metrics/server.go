@@ -32,14 +32,14 @@ func Serve(address string, s *Set) (*Server, error) { return ServeWith(address, 
 func ServeWith(address string, s *Set, rest http.Handler) (*Server, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {
-		return nil, fault.Usagef("address %q for metrics: expected HOST:PORT or :PORT", address)
+		return nil, fault.Usagef("address %q: expected HOST:PORT or :PORT", address)
 	}
 	if host == "" {
 		host = "127.0.0.1"
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, fmt.Errorf("listening for metrics: %w", err)
+		return nil, fmt.Errorf("listening: %w", err)
 	}
 	m := &Server{listener: listener, ended: make(chan struct{})}
 	mux := http.NewServeMux()

@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"shaver/internal/base/fault"
 	"shaver/internal/base/style"
 	"shaver/internal/jobs/bus"
 )
@@ -412,67 +411,19 @@ func (h *Handler) file(w http.ResponseWriter, r *http.Request, name string) {
 	_, _ = w.Write(body) // fails if the reader is gone
 }
 
-// Site is a server for pages alone.
-type Site struct {
-	handler  *Handler
-	listener net.Listener
-	http     *http.Server
-	ended    chan struct{}
-}
-
-// Serve starts a server on address, which is HOST:PORT or :PORT. Without a host it listens on
-// 127.0.0.1, so that only this machine can connect.
-func Serve(address string, h *Handler) (*Site, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil || port == "" {
-		return nil, fault.Usagef("address %q for the page: expected HOST:PORT or :PORT", address)
-	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
-	if err != nil {
-		return nil, fmt.Errorf("listening for the page: %w", err)
-	}
-	s := &Site{handler: h, listener: listener, ended: make(chan struct{}), http: &http.Server{
-		Handler: guard(listener, h), ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-	}}
-	go func() {
-		defer close(s.ended)
-		_ = s.http.Serve(listener) // Stop makes Serve return
-	}()
-	return s, nil
-}
-
-// guard refuses requests to names that are not those of this machine, if the listener serves only this
-// machine. A page of another site could otherwise read this one, by a name that it points here.
-func guard(l net.Listener, next http.Handler) http.Handler {
-	if at, ok := l.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
-		return next
-	}
+// Guard is next without the requests that come in on a loopback address under a name other than localhost. A
+// page of another site could otherwise read this one, by a name that it points here.
+func Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
 		if name, _, err := net.SplitHostPort(host); err == nil {
 			host = name
 		}
-		if host != "localhost" && net.ParseIP(strings.Trim(host, "[]")) == nil {
+		at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		if ok && at.IP.IsLoopback() && host != "localhost" && net.ParseIP(strings.Trim(host, "[]")) == nil {
 			http.Error(w, "expected an address or localhost in the URL", http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// URL returns the address of the page.
-func (s *Site) URL() string { return "http://" + s.listener.Addr().String() + "/" }
-
-// Stop shows the last snapshot to viewers and ends the server, within two seconds.
-func (s *Site) Stop() {
-	s.handler.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if s.http.Shutdown(ctx) != nil {
-		_ = s.http.Close()
-	}
-	<-s.ended
 }

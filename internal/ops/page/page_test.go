@@ -637,23 +637,14 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// A server without a host in its address listens on this machine only, and answers only to its names.
-func TestSite(t *testing.T) {
+// A page on this machine answers only to addresses and localhost, and a page on another address to all names.
+func TestGuard(t *testing.T) {
 	t.Parallel()
-	for _, address := range []string{"", "x", "127.0.0.1:"} {
-		if _, err := Serve(address, nil); err == nil || !strings.Contains(err.Error(), "expected HOST:PORT or :PORT") {
-			t.Errorf("%q: %v", address, err)
-		}
-	}
-	site, err := Serve(":0", NewHandler(&fixed{now: snapshot(t)}, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(site.URL(), "http://127.0.0.1:") {
-		t.Errorf("listens at %s", site.URL())
-	}
+	h := Guard(NewHandler(&fixed{now: snapshot(t)}, nil))
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
 	for host, want := range map[string]int{"": 200, "localhost:80": 200, "[::1]": 200, "evil.example": 421, "evil.example:80": 421} {
-		request, err := http.NewRequest("GET", site.URL(), nil)
+		request, err := http.NewRequest("GET", server.URL, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -667,14 +658,10 @@ func TestSite(t *testing.T) {
 			t.Errorf("host %q: %s", host, answer.Status)
 		}
 	}
-	v := watch(t, site.URL()+"events")
-	v.next()
-	site.Stop()
-	site.Stop() // does nothing
-	for e := v.next(); e != ""; e = v.next() {
-	}
-	if _, err := http.Get(site.URL()); err == nil {
-		t.Error("it still answers")
+	at := context.WithValue(t.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80})
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, httptest.NewRequestWithContext(at, "GET", "http://name.example/", nil)); w.Code != http.StatusOK {
+		t.Errorf("on another address: %d", w.Code)
 	}
 }
 
