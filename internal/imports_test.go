@@ -45,7 +45,7 @@ num/loss:                   pure
 click/model:                  pure onnx/execute onnx/graph num/kernel num/layout num/vector
 click/match:                  pure onnx/graph click/model
 value/tally:                  pure value/estimator num/layout num/vector gonum.org/v1/gonum
-value/shapley:                pure value/estimator num/layout num/loss click/model num/random value/tally num/vector golang.org/x/sync
+value/shapley:                pure value/estimator num/layout num/loss click/model num/random value/tally num/vector golang.org/x/sync value/baseline
 value/baseline:               pure click/model
 value/mask:                  pure value/baseline click/model num/random num/layout
 value/compare:                pure num/layout gonum.org/v1/gonum
@@ -100,7 +100,7 @@ prune/report:                 data/dataset base/fault click/model prune/nightly 
 # the job; bus is the only importer of NATS
 jobs/bus:                    base/fault jobs/job base/files github.com/nats-io go.uber.org/zap golang.org/x/sync
 jobs/worker:                 data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint data/dataset base/fault jobs/job num/kernel num/layout click/model value/mask value/shapley jobs/shard value/tally go.uber.org/zap
-jobs/prepare:                value/baseline click/checkpoint data/dataset value/estimator base/fault jobs/job num/kernel click/model value/path jobs/scores jobs/shard value/tally go.uber.org/zap
+jobs/prepare:                value/baseline click/checkpoint data/dataset value/estimator base/fault jobs/job num/kernel click/model value/path jobs/scores jobs/shard value/tally go.uber.org/zap value/shapley
 jobs/forecast:               base/cputime value/estimator jobs/job num/kernel num/layout click/model value/path jobs/prepare value/shapley jobs/shard value/tally go.uber.org/zap golang.org/x/sync
 jobs/merger:                 data/arrowio jobs/bus base/fault jobs/job num/layout value/tally value/tallyio go.uber.org/zap golang.org/x/sync
 jobs/coordinator:            data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint value/compare click/evaluate base/fault jobs/forecast jobs/job num/layout num/loss jobs/merger click/model jobs/paired value/path jobs/prepare value/mask jobs/scores jobs/shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync

@@ -90,6 +90,11 @@ var digestOptions = []digestCase{
 	{name: "error, met", flags: []string{"--until", "error", "--bound", "0.5", "--estimator", "exact"}},
 	{name: "error, unmet", flags: []string{"--until", "error", "--bound", "0.001", "--passes", "2"}, exit: 3},
 
+	{name: "fields, exact", flags: []string{"--players", "fields", "--estimator", "exact", "--baseline", "zero"}},
+	{name: "fields, antithetic, codebook", flags: []string{"--players", "fields", "--estimator", "antithetic", "--baseline", "codebook", "--passes", "2"}},
+	{name: "fields, marginal", flags: []string{"--players", "fields", "--estimator", "permutation", "--baseline", "marginal", "--sample", "0.8"}},
+	{name: "fields, error, met", flags: []string{"--players", "fields", "--until", "error", "--bound", "0.9", "--estimator", "exact", "--baseline", "marginal"}},
+
 	{name: "paired, permutation", earlier: []string{"--passes", "2"}, flags: []string{"--sample", "0.5"}},
 	{name: "paired, antithetic, codebook", earlier: []string{"--estimator", "antithetic", "--baseline", "codebook", "--seed", "3"}, flags: []string{"--sample", "0.4"}},
 	{name: "paired, multilinear, codebook", earlier: []string{"--estimator", "multilinear", "--baseline", "codebook"}, flags: []string{"--sample", "0.5"}},

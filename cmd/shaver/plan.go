@@ -43,6 +43,7 @@ func planCommand() *cobra.Command {
 		},
 	}
 	o.JobFlags.Add(c, &o.request, score.Advised)
+	o.AddPlayers(c)
 	o.AddPrevious(c)
 	f := c.Flags()
 	f.IntVar(&o.cores, "cores", runtime.GOMAXPROCS(0), "number of cores of all workers together")

@@ -62,7 +62,9 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 		}
 		fmt.Fprintf(w, "stopped\t%s\t%s\n", converged, s.Stopped.Text(s.Spec.Until))
 	}
-	if s.Tables == nil {
+	if s.FieldValues != nil {
+		fmt.Fprintf(w, "players\t%d\tfields and dense inputs\n", len(s.FieldValues))
+	} else if s.Tables == nil {
 		fmt.Fprintf(w, "table\t%d x %d\n", s.Features, s.Dim)
 	}
 	for _, t := range s.Tables {
@@ -88,7 +90,9 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 	if s.Spec.Estimator == estimator.Multilinear && s.Warning == "" {
 		fmt.Fprintln(w, "bias\tnot included\tthe values of multilinear are biased; they rank entries about as walks do")
 	}
-	fmt.Fprintln(w, "ranking\tnot judged\tshaver sweep measures whether it is good enough to prune by")
+	if s.FieldValues == nil {
+		fmt.Fprintln(w, "ranking\tnot judged\tshaver sweep measures whether it is good enough to prune by")
+	}
 	if *s.NoInterval > 0 {
 		fmt.Fprintf(w, "no intervals\t%d\tfeatures in fewer than %d rows\n", *s.NoInterval, tally.LeastRows)
 	}
@@ -99,6 +103,11 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 	}
 	if s.Lineage != nil {
 		s.Lineage.WriteTable(w, s.DatasetRows)
+	}
+	if s.FieldValues != nil {
+		fmt.Fprintf(w, "kernel\t%s\n", s.Spec.Kernel)
+		scores.WriteFieldValues(w, s.FieldValues, cli.Printable)
+		return
 	}
 	fmt.Fprintf(w, "kernel\t%s\n\nFIELD\tFEATURES\tSEEN\tSUM OF PHI\tSUM OF %s\n", s.Spec.Kernel, strings.ToUpper(s.Aggregate))
 	for _, f := range s.Fields {

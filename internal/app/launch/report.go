@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/files"
 	"shaver/internal/jobs/coordinator"
@@ -52,6 +53,8 @@ type JobReport struct {
 	Audit *scores.Audit `json:"audit,omitempty"`
 	// Lineage says how the values of a paired job follow from earlier ones.
 	Lineage *scores.Lineage `json:"lineage,omitempty"`
+	// FieldValues are the values of fields, the most valuable one first, in a job of fields.
+	FieldValues []scores.FieldValue `json:"field_values,omitempty"`
 	// Path says how the order of a path came about, which has no values.
 	Path *scores.Path `json:"path,omitempty"`
 	// DatasetRows is the number of rows of the splits. It is set only for a paired job and for
@@ -108,6 +111,13 @@ func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
 	}
 	if !s.Ranks() {
 		r.LossEmpty, r.EfficiencyError, r.Warning, r.Bias = &s.LossEmpty, &s.EfficiencyError, s.Warning(), scores.Bias(&s.Spec.Options)
+	}
+	if s.Spec.OfFields() {
+		f, err := scores.Read(path) // the outcome does not have the values
+		if err != nil {
+			return nil, err
+		}
+		r.FieldValues = f.FieldValues()
 	}
 	if l := s.Lineage; l != nil {
 		r.Rows, r.DatasetRows, r.Note = l.Rows, s.DatasetRows, l.Doubt(s.DatasetRows)
@@ -201,4 +211,7 @@ func (r *JobReport) Table(w io.Writer, path string, until *job.Until) {
 	}
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, deref(r.LossEmpty))
 	scores.WriteEfficiency(w, deref(r.EfficiencyError), r.EfficiencySE, r.Bias, r.Warning)
+	if r.FieldValues != nil {
+		scores.WriteFieldValues(w, r.FieldValues, cli.Printable)
+	}
 }

@@ -107,6 +107,14 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defa
 	cli.Group(c, "Workers", "kernel", "rows-per-shard")
 }
 
+// AddPlayers adds the flag that makes fields the players to c. Add must be called before.
+func (o *JobFlags) AddPlayers(c *cobra.Command) {
+	c.Flags().StringVar(&o.request.Players, "players", estimator.Entries, fmt.Sprintf("`what` gets values: %s, or %s with the dense inputs, which says what a model can do without", estimator.Entries, estimator.Fields))
+	c.Flags().Lookup("baseline").Usage += fmt.Sprintf("; for %s also %s, their default, which is what a random row has", estimator.Fields, baseline.Marginal)
+	cli.Choices(c, "players", estimator.Entries, estimator.Fields)
+	cli.Group(c, "Job", "players")
+}
+
 // AddPrevious adds the flags of previous scores to c. Add must be called before.
 func (o *JobFlags) AddPrevious(c *cobra.Command) { o.previous.add(c) }
 
@@ -122,6 +130,13 @@ func (o *JobFlags) Open() error {
 	}
 	if r.MaxRows > 0 && r.Sample != 1 {
 		return fault.Usagef("--max-rows and --sample exclude each other")
+	}
+	fields := r.Players == estimator.Fields
+	if fields && !o.previous.changed("estimator") {
+		r.Options.Estimator = "" // depends on the model
+	}
+	if fields && !o.previous.changed("baseline") {
+		r.Baseline = baseline.Marginal
 	}
 	if err := o.setSparsity(); err != nil {
 		return err
@@ -145,8 +160,14 @@ func (o *JobFlags) Open() error {
 		}
 		return ck, nil
 	}
-	r.Dataset, err = openDataset(o.dataset, o.previous.state)
-	return err
+	if r.Dataset, err = openDataset(o.dataset, o.previous.state); err != nil {
+		return err
+	}
+	// The values of fields say what to leave out, so they come from rows that the model was not trained on.
+	if fields && !o.previous.changed("splits") && slices.Contains(r.Dataset.SplitNames(), dataset.Val) {
+		r.Splits = []string{dataset.Val}
+	}
+	return nil
 }
 
 // setSparsity sets the sparsity of the stop rule, or that of the estimator.

@@ -116,6 +116,9 @@ func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
 		o.AddPrevious(c)
 		o.addState(c)
 	}
+	if form != nights {
+		o.AddPlayers(c)
+	}
 	f.StringVar(&o.job.Out, "out", "", "scores `file` to write, .arrow")
 	without, wait := " (default a server inside this process)", cli.AtTerminal
 	if form == cluster {

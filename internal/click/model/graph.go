@@ -120,6 +120,7 @@ type idRange struct {
 // source is where an input that is a constant of the row comes from.
 type source struct {
 	constant *ConstantLookUp // nil = ids as numbers, or a dense input
+	before   int             // number of columns of the field's earlier tables of constants
 	ids      *IDInput        // nil = a table of constants, or a dense input
 	dense    int             // number of the dense input
 }
@@ -143,7 +144,13 @@ func newGraphCore(a *Architecture, h *GraphHead) (*graphCore, error) {
 		}
 		for i := range h.Constants {
 			if h.Constants[i].Input == v {
-				c.others = append(c.others, source{constant: &h.Constants[i]})
+				before := 0
+				for _, earlier := range h.Constants[:i] {
+					if earlier.Field == h.Constants[i].Field {
+						before += earlier.Dim
+					}
+				}
+				c.others = append(c.others, source{constant: &h.Constants[i], before: before})
 			}
 		}
 		for i := range h.IDs {
@@ -155,22 +162,26 @@ func newGraphCore(a *Architecture, h *GraphHead) (*graphCore, error) {
 	return c, nil
 }
 
-// fill sets the constants of row r in the states [from, to).
-func (c *graphCore) fill(others kernel.Block, from, to int, rows *Rows, r int) {
+// fill sets the constants of row r of rows in the states [from, to). absent is that of the model.
+func (c *graphCore) fill(absent *absentReader, others kernel.Block, from, to int, rows *Rows, r int) {
 	row := rows.Row(r)
 	for _, s := range c.others {
 		switch {
 		case s.constant != nil:
 			field, dim := c.fields[s.constant.Field], s.constant.Dim
-			for _, f := range row[field.from:field.to] {
-				id := int(f) - field.feature
-				others = others.From(fillStates(others, from, to, s.constant.Values[id*dim:(id+1)*dim]))
+			for i, f := range row[field.from:field.to] {
+				id, without := absent.read(field.from+i, f)
+				values := s.constant.Values[(int(id)-field.feature)*dim:][:dim]
+				if without {
+					values = absent.constants[field.from+i][s.before:][:dim]
+				}
+				others = others.From(fillStates(others, from, to, values))
 			}
 		case s.ids != nil:
 			field := c.fields[s.ids.Field]
-			for _, f := range row[field.from:field.to] {
-				id := [1]float32{float32(int(f) - field.feature)}
-				others = others.From(fillStates(others, from, to, id[:]))
+			for i, f := range row[field.from:field.to] {
+				id, _ := absent.read(field.from+i, f)
+				others = others.From(fillStates(others, from, to, []float32{float32(int(id) - field.feature)}))
 			}
 		default:
 			others = others.From(fillStates(others, from, to, rows.DenseRow(r)[s.dense:][:1]))
@@ -211,7 +222,7 @@ func (s *graphScorer) logits(dst []float64, rows *Rows) {
 			for k, v := range s.x[t*width : (t+1)*width] {
 				players[k*kernel.States+t] = v
 			}
-			s.core.fill(others, t, t+1, rows, from+t)
+			s.core.fill(s.m.absent, others, t, t+1, rows, from+t)
 		}
 		s.runner.Prepare(n)
 		s.runner.Run(dst[from : from+n])
@@ -271,7 +282,7 @@ func (p *graphProbe) selectRow(rows *Rows, r int) {
 func (p *graphProbe) reset(rows *Rows, r int) {
 	p.selectRow(rows, r)
 	if p.core.program.Others() > 0 { // otherwise the empty state is the same for all rows
-		p.core.fill(p.runner.Others(), 0, kernel.States, rows, r)
+		p.core.fill(p.m.absent, p.runner.Others(), 0, kernel.States, rows, r)
 		p.runner.Prepare(kernel.States)
 		p.evaluated = false
 	}
@@ -300,7 +311,7 @@ func (p *graphProbe) empties(dst []float64, rows *Rows) {
 				p.selectRow(rows, from+t)
 				fillStates(p.runner.Players(), t, t+1, p.baseline)
 			}
-			p.core.fill(p.runner.Others(), t, t+1, rows, from+t)
+			p.core.fill(p.m.absent, p.runner.Others(), t, t+1, rows, from+t)
 		}
 		p.runner.Prepare(len(part))
 		p.runner.Run(part)
@@ -436,7 +447,7 @@ func (g *graphGradient) states() int { return graphSlots }
 
 func (g *graphGradient) set(i int, rows *Rows, r int) []float32 {
 	part, i := &g.parts[i/kernel.States], i%kernel.States
-	g.core.fill(part.others, i, i+1, rows, r)
+	g.core.fill(nil, part.others, i, i+1, rows, r)
 	return part.x.Row(i)[:g.players]
 }
 

@@ -15,8 +15,9 @@ type Model struct {
 	table     Embedder // source of the embeddings; nil if Weights has them
 	core      core
 	offsets   []int32
-	lengths   []int      // number of ids of each field; nil without lists
-	positions []position // nil if the architecture is plain
+	lengths   []int         // number of ids of each field; nil without lists
+	positions []position    // nil if the architecture is plain
+	absent    *absentReader // nil unless rows may lack fields, see WithAbsent
 }
 
 // Embedder provides embeddings that are stored in a form other than the tables as float32. Any
@@ -154,8 +155,12 @@ func (m *Model) embedPositions(x []float32, features []int32) {
 func (m *Model) constant(features []int32) float64 {
 	sum := float64(m.Weights.Bias)
 	if m.Weights.FirstOrder != nil {
-		for _, f := range features {
-			sum += float64(m.Weights.FirstOrder[f])
+		for i, f := range features {
+			if id, absent := m.absent.read(i, f); absent {
+				sum += float64(m.absent.constants[i][0])
+			} else {
+				sum += float64(m.Weights.FirstOrder[id])
+			}
 		}
 	}
 	return sum

@@ -178,7 +178,10 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 	stop := stayAlive(ctx, b, progress, "its model and its checkpoint to be stored and loaded")
 	defer stop()
 	// The models are stored here, and p is not used afterwards.
-	inputs := newInputs(b, &c.Request, p)
+	inputs, err := newInputs(ctx, b, &c.Request, p)
+	if err != nil {
+		return nil, err
+	}
 	if err := inputs.store(ctx, p); err != nil {
 		return nil, err
 	}

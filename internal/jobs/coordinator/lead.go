@@ -453,7 +453,7 @@ func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
 	if err != nil {
 		return err
 	}
-	partial, err := arrowio.DecodePartial(data, l.job.Architecture.Shape(), formOf(l.job), l.inputs.rounds.dropped)
+	partial, err := arrowio.DecodePartial(data, l.job.Layout().Shape(), formOf(l.job), l.inputs.rounds.dropped)
 	if err != nil {
 		return fmt.Errorf("partial %s: %w", result.Partial.Name, err)
 	}
@@ -547,7 +547,7 @@ func (l *leader) outcome(ctx context.Context, quarantined []job.Quarantine) (*Ou
 		values, lineage = l.rounds.result(result)
 	}
 	outcome := &Outcome{
-		Scores: scores.File{Fields: j.Dataset.Fields(), Layout: scores.LayoutOf(&j.Architecture), Spec: j.Spec, Baseline: j.Baseline, DatasetRows: j.Sample.Rows,
+		Scores: scores.File{Fields: j.Names(), Layout: scores.LayoutOf(j.Layout()), Spec: j.Spec, Baseline: j.Replacements(), DatasetRows: j.Sample.Rows,
 			QuarantinedRows: missingRows(quarantined, j), Stopped: l.rounds.stopped, Lineage: lineage, Path: path, Result: values},
 		Plan:        j.Plan,
 		Workers:     s.workers,

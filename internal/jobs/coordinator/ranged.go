@@ -50,7 +50,7 @@ func (m *sums) check(ctx context.Context, e tally.Sampling) (*tally.Result, erro
 // must close s.ranges, also after an error, unless they are nil. onFound is called with the number
 // of mergers found so far.
 func acquire(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Claim, s *sums, onFound func(mergers int), log *zap.Logger) (*sums, error) {
-	spread := merger.Job{ID: j.ID, Epoch: claim.Lead.Epoch, Shape: j.Architecture.Shape(), Form: formOf(j), OnFound: onFound, Check: func(ctx context.Context) error {
+	spread := merger.Job{ID: j.ID, Epoch: claim.Lead.Epoch, Shape: j.Layout().Shape(), Form: formOf(j), OnFound: onFound, Check: func(ctx context.Context) error {
 		if err := claim.Check(ctx); err != nil {
 			return err
 		}

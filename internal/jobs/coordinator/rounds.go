@@ -114,7 +114,7 @@ func (r *rounds) newEstimate() *paired.Estimate {
 // totals returns phi * rows of all entries. An entry that does not occur in the
 // second half has exactly the same total before and after it.
 func (r *rounds) totals() []float64 {
-	shape := r.job.Architecture.Shape()
+	shape := r.job.Layout().Shape()
 	totals := make([]float64, shape.Entries())
 	for f := range shape.Rows() {
 		from, to := shape.Row(f)
@@ -215,7 +215,7 @@ func (r *rounds) pairedFigure() (figure float64, judged bool) {
 	case job.Error:
 		return estimate.Lineage(r.job.Spec.Model).Error, true
 	case job.Overlap:
-		shape := r.job.Architecture.Shape()
+		shape := r.job.Layout().Shape()
 		a, b := make([]float64, shape.Entries()), make([]float64, shape.Entries())
 		for f := range shape.Rows() {
 			from, to := shape.Row(f)
@@ -232,7 +232,7 @@ func (r *rounds) pairedFigure() (figure float64, judged bool) {
 // values, after the given number of passes. It is not defined if all values are 0.
 func (r *rounds) meanError(passes int) (figure float64, defined bool) {
 	var phi2, se2 float64
-	shape := r.job.Architecture.Shape()
+	shape := r.job.Layout().Shape()
 	all := tally.Values{Phi: make([]float64, shape.Widest()), SE: make([]float32, shape.Widest())}
 	for f := range shape.Rows() {
 		from, to := shape.Row(f)
@@ -251,7 +251,7 @@ func (r *rounds) meanError(passes int) (figure float64, defined bool) {
 // from a scores file; here the values are not in memory.
 func (r *rounds) relativeError() (figure float64, defined bool) {
 	least, most, worst := math.Inf(1), math.Inf(-1), float32(0)
-	shape := r.job.Architecture.Shape()
+	shape := r.job.Layout().Shape()
 	all := tally.Values{Phi: make([]float64, shape.Widest()), SE: make([]float32, shape.Widest())}
 	for f := range shape.Rows() {
 		from, to := shape.Row(f)

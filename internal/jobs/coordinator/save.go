@@ -49,7 +49,7 @@ func loadSums(ctx context.Context, b *bus.Bus, j *prepare.Job, blob job.Blob) (s
 	var other error
 	err = b.GetInto(ctx, blob, maxSumsBytes, func(in io.Reader) (err error) {
 		s, other = nil, nil // frees the sums of an earlier try, so that only one copy is in memory
-		s, err = readSums(in, j.ID, j.Architecture.Shape(), formOf(j), &j.Plan, newPathOf(j))
+		s, err = readSums(in, j.ID, j.Layout().Shape(), formOf(j), &j.Plan, newPathOf(j))
 		if errors.Is(err, errOtherForm) { // GetInto checks the digest, because damage may look like another form
 			err, other = nil, err
 		}

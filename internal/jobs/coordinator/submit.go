@@ -96,9 +96,8 @@ type game struct {
 }
 
 // newGame returns the game with the given model, whose file has that many bytes, and
-// baseline, which is to be stored under the given name.
-func newGame(open func() (*checkpoint.Checkpoint, error), model string, bytes int64, values []float32, name string) *game {
-	encoded := baseline.Encode(values)
+// encoded baseline, which is to be stored under the given name.
+func newGame(open func() (*checkpoint.Checkpoint, error), model string, bytes int64, encoded []byte, name string) *game {
 	sum := sha256.Sum256(encoded)
 	return &game{
 		open:     open,
@@ -110,16 +109,22 @@ func newGame(open func() (*checkpoint.Checkpoint, error), model string, bytes in
 
 // newInputs returns the inputs of the job p that r asks for. It keeps no reference to the
 // models of p.
-func newInputs(b *bus.Bus, r *prepare.Request, p *prepare.Prepared) *inputs {
-	in := &inputs{bus: b, job: p.ID, game: *newGame(r.Open, p.Spec.Model, p.Checkpoint.Size(), p.Baseline, bus.BaselineName(p.ID))}
+func newInputs(ctx context.Context, b *bus.Bus, r *prepare.Request, p *prepare.Prepared) (*inputs, error) {
+	encoded := baseline.Encode(p.Baseline)
+	if game, err := p.Game(ctx); err != nil {
+		return nil, err
+	} else if game.Fields != nil {
+		encoded = game.Fields.Encode()
+	}
+	in := &inputs{bus: b, job: p.ID, game: *newGame(r.Open, p.Spec.Model, p.Checkpoint.Size(), encoded, bus.BaselineName(p.ID))}
 	if e := p.Earlier; e != nil {
 		open := r.Previous.Open
 		if p.Spec.Previous.Model == p.Spec.Model {
 			open = r.Open
 		}
-		in.previous = newGame(open, p.Spec.Previous.Model, e.Checkpoint.Size(), e.Baseline, bus.PreviousBaselineName(p.ID))
+		in.previous = newGame(open, p.Spec.Previous.Model, e.Checkpoint.Size(), baseline.Encode(e.Baseline), bus.PreviousBaselineName(p.ID))
 	}
-	return in
+	return in, nil
 }
 
 // store stores the inputs that the server lacks. It is called again while the job runs,

@@ -49,7 +49,7 @@ func newSumsOf(j *prepare.Job) *sums {
 	if j.Plan.Ranges > 0 {
 		return &sums{shards: job.NewShards(j.Plan.Shards()), workers: map[string]int{}}
 	}
-	s := newSums(j.Architecture.Shape(), formOf(j), j.Plan.Shards())
+	s := newSums(j.Layout().Shape(), formOf(j), j.Plan.Shards())
 	s.path = newPathOf(j)
 	return s
 }

@@ -163,7 +163,7 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	}
 	together := min(rows*combined, plan.Rows)
 	f := &Forecast{
-		Job: j.ID, Kernel: j.Spec.Kernel, Rows: plan.Rows, Rounds: len(plan.Rounds), Players: j.Architecture.Players(),
+		Job: j.ID, Kernel: j.Spec.Kernel, Rows: plan.Rows, Rounds: len(plan.Rounds), Players: j.Layout().Players(),
 		Measured:    Sample{Rows: m.Rows, Seconds: m.Took.Seconds(), Threads: m.Threads, Share: m.Share(runtime.GOMAXPROCS(0)), Features: m.Features, Expected: int64(m.Distinct(m.Rows))},
 		RowsPerCore: perCore, CoreHours: float64(plan.Rows) / perCore / 3600,
 		AuditRows: audit.Rows, AuditCoreHours: audit.Took.Hours() * float64(m.Threads),
@@ -175,7 +175,7 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 		BytesToWorkers: m.ShardBytes(plan.Rows) + m.ModelBytes*int64(workers),
 		Ranges:         plan.Ranges, MergerMemory: m.MergerMemory(together), CoordinatorMemory: coordinatorBase,
 	}
-	partials, shape := (shards+combined-1)/combined, j.Architecture.Shape()
+	partials, shape := (shards+combined-1)/combined, j.Layout().Shape()
 	f.Blobs = partials * int64(max(1, plan.Ranges))
 	f.BytesFromWorkers = partials*f.PartialBytes + (f.Blobs-partials)*partialHead
 	if plan.Ranges == 0 {

@@ -190,7 +190,7 @@ func (m *Measurement) memoryOf(features []widthOccurrences, rows int64) int64 {
 // includes the sums of the first half of the rows, and the previous values. For a path it includes
 // the state of the path, its model, and the tables of a round.
 func (m *Measurement) SumsBytes() int64 {
-	shape := m.Job.Architecture.Shape()
+	shape := m.Job.Layout().Shape()
 	bytes := m.allSums(&shape)
 	if u := m.Job.Spec.Until; u != nil && u.Rule == job.Overlap {
 		bytes += 16 * shape.Entries()
@@ -245,8 +245,11 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, rows *mo
 		}
 	}
 	var partial *tally.Partial
-	var err error
-	game, options := shapley.Game{Model: p.Model, Baseline: p.Baseline, Loss: p.Spec.Loss}, shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed}
+	game, err := p.Game(ctx)
+	if err != nil {
+		return nil, err
+	}
+	options := shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed}
 	if e := p.Earlier; e != nil {
 		partial, err = shapley.EstimatePair(timed, game, shapley.Game{Model: e.Model, Baseline: e.Baseline, Loss: p.Spec.Loss}, options, rows, m.Threads, progress)
 	} else {
@@ -305,12 +308,17 @@ func firstRows(ctx context.Context, j *prepare.Job, most int) (*model.Rows, erro
 // count counts how often the rows of the tables occur in the job's splits. A row of data that
 // reads a row of the tables more than once counts as often.
 func (m *Measurement) count() error {
-	arch := &m.Job.Architecture
-	counts, err := m.Job.Dataset.Frequencies(m.Job.Spec.Splits...)
-	if err != nil {
-		return err
+	shape := m.Job.Layout().Shape()
+	var rows []int64
+	if !m.Job.Spec.OfFields() {
+		counts, err := m.Job.Dataset.Frequencies(m.Job.Spec.Splits...)
+		if err != nil {
+			return err
+		}
+		rows = m.Job.Architecture.RowCounts(counts)
+	} else {
+		rows = slices.Repeat([]int64{m.Job.Sample.Rows}, shape.Rows())
 	}
-	rows, shape := arch.RowCounts(counts), arch.Shape()
 	m.occurrences = occurrences(&shape, rows, 0, shape.Rows())
 	if n := m.Job.Plan.Ranges; n > 0 {
 		starts := shape.Cut(n)

@@ -74,11 +74,15 @@ func Rates(ctx context.Context, r prepare.Request, kernels []string, threads int
 	passes := float64(p.Spec.Passes) // of the job, each as long as that of a run
 	if options.Estimator == estimator.Exact {
 		options.Options = estimator.Options{Estimator: estimator.Permutation, Passes: 1}
-		players := float64(p.Model.Players())
+		players := float64(p.Layout().Players())
 		passes = math.Exp2(players) / players
 	}
+	game, err := p.Game(ctx)
+	if err != nil {
+		return nil, err
+	}
 	c := &contest{options: options, rows: rows, threads: threads}
-	return c.rates(ctx, shapley.Game{Model: p.Model, Baseline: p.Baseline, Loss: p.Spec.Loss}, kernels, float64(p.Sample.Keep)*passes)
+	return c.rates(ctx, game, kernels, float64(p.Sample.Keep)*passes)
 }
 
 // Fastest returns the kernel with the highest rate. Among kernels that are nearly as fast it

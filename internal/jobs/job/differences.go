@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"shaver/internal/value/estimator"
 )
 
 // Difference is a setting in which two jobs differ, with both values as text.
@@ -39,6 +41,7 @@ func Differences(a, b *Spec) (list []Difference) {
 	add("days", len(a.Days), len(b.Days))
 	add("splits", strings.Join(a.Splits, ","), strings.Join(b.Splits, ","))
 	add("sample", a.Sample, b.Sample)
+	add("players", cmp.Or(a.Players, estimator.Entries), cmp.Or(b.Players, estimator.Entries))
 	add("baseline", a.Baseline, b.Baseline)
 	add("baseline values", cmp.Or(digest(a.BaselineValues), "computed"), cmp.Or(digest(b.BaselineValues), "computed"))
 	others := b.Settings()

@@ -20,7 +20,7 @@ type Spec struct {
 	Dataset  string   `json:"dataset"`  // SHA-256 of the dataset's manifest
 	Splits   []string `json:"splits"`   // names of the scored splits, in the dataset's order
 	Sample   float64  `json:"sample"`   // scored portion of the rows, (0, 1]
-	Baseline string   `json:"baseline"` // what a dropped entry reads: zero or codebook
+	Baseline string   `json:"baseline"` // what a dropped entry reads: zero or codebook; of fields also marginal
 
 	estimator.Options // with Until and without Previous, Passes is the largest number of passes
 
@@ -34,6 +34,7 @@ type Spec struct {
 	Previous       *Previous `json:"previous,omitempty"`        // what a paired job corrects; nil = the job is not paired
 	Revision       int       `json:"revision,omitempty"`        // estimator.Traits.Revision
 	Loss           loss.Kind `json:"loss,omitempty"`            // loss of a row; empty = the log loss
+	Players        string    `json:"players,omitempty"`         // estimator.Fields; empty = embedding entries
 }
 
 // Previous identifies the previous values that a paired job corrects. A paired job computes
@@ -61,6 +62,9 @@ func (s *Spec) TaskOptions() estimator.Options {
 	}
 	return o
 }
+
+// OfFields reports whether the job gives values to fields and not to embedding entries.
+func (s *Spec) OfFields() bool { return s.Players == estimator.Fields }
 
 // Generation returns the number of paired jobs since the last full one, this job included;
 // 0 = the job is not paired.
@@ -123,7 +127,7 @@ type Task struct {
 	Data     Blob  `json:"data,omitzero"`    // the shard; empty if Place is set
 	Place    Place `json:"place,omitzero"`   // where the rows are, for plans with InPlace; empty if Data is set
 	Model    Blob  `json:"model"`            // the whole checkpoint, as safetensors
-	Baseline Blob  `json:"baseline"`         // m*d little-endian float32
+	Baseline Blob  `json:"baseline"`         // m*d little-endian float32, or of a job of fields shapley.Fields.Encode
 	// The previous model and its baseline, in the same forms; empty unless the job is paired.
 	PreviousModel    Blob `json:"previous_model,omitzero"`
 	PreviousBaseline Blob `json:"previous_baseline,omitzero"`

@@ -21,6 +21,7 @@ import (
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/path"
+	"shaver/internal/value/shapley"
 	"shaver/internal/value/tally"
 )
 
@@ -35,7 +36,8 @@ type Request struct {
 	Sample   float64           // portion of the splits' rows to score, (0, 1]
 	MaxRows  int64             // if above 0, the sample has this many rows, or all rows if there are fewer
 	Baseline string            // one of baseline.Names
-	Options  estimator.Options // with Until, Passes is an upper limit
+	Options  estimator.Options // with Until, Passes is an upper limit; of fields Estimator may be empty, which means estimator.DefaultForFields
+	Players  string            // estimator.Entries or estimator.Fields; "" = Entries
 	Seed     uint64            // seed of everything random
 	Loss     string            // one of loss.Names; "" = dataset.Dataset.Loss
 	Until    *job.Until        // when to end before all rows and passes are done; nil = never
@@ -67,7 +69,7 @@ type Job struct {
 	// RowsPerShard, it follows from the number of rows alone.
 	Plan         job.Plan
 	Sample       shard.Sample
-	Baseline     []float32 // what a dropped entry reads, [m, d]
+	Baseline     []float32 // what a dropped entry reads, [m, d]; nil for baseline.Marginal
 	Architecture model.Architecture
 	Dataset      *dataset.Dataset
 	Previous     *scores.File // previous values that the job corrects; nil = the job is not paired
@@ -79,7 +81,8 @@ type Prepared struct {
 	*Job
 	Checkpoint *checkpoint.Checkpoint
 	Model      *model.Model
-	Earlier    *Earlier // nil = the job is not paired
+	Earlier    *Earlier        // nil = the job is not paired
+	fields     *shapley.Fields // of Game; nil before the first call
 }
 
 // New opens the model and returns the job that r asks for. It logs what it leaves out
@@ -99,6 +102,9 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	}
 	if err := r.Dataset.CheckKnown(ck.Known()); err != nil {
 		return nil, err
+	}
+	if r.Players == estimator.Fields && r.Options.Estimator == "" {
+		r.Options.Estimator = estimator.DefaultForFields(m.Fields() + len(m.Dense))
 	}
 	if err := r.validate(&m.Architecture); err != nil {
 		return nil, err
@@ -144,6 +150,9 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if r.BaselineValues != nil {
 		j.Spec.BaselineValues = digest(values)
 	}
+	if r.Players == estimator.Fields {
+		j.Spec.Players = r.Players
+	}
 	if r.Previous != nil {
 		if err := r.Previous.checkJob(&j.Spec, r.Dataset, rows); err != nil {
 			return nil, err
@@ -168,7 +177,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	} else if text != "" {
 		log.Info(text)
 	}
-	return &Prepared{j, ck, m, earlier}, nil
+	return &Prepared{Job: j, Checkpoint: ck, Model: m, Earlier: earlier}, nil
 }
 
 // Spec returns the specification of the job that r asks for.
@@ -207,6 +216,19 @@ func (j *Job) Scan(ctx context.Context, visit func(*model.Rows) error) error {
 // validate checks the settings for a model with the architecture a.
 func (r *Request) validate(a *model.Architecture) error {
 	players := a.Players()
+	switch r.Players {
+	case "", estimator.Entries:
+		if r.Baseline == baseline.Marginal {
+			return fault.Usagef("baseline %s needs --players %s: an entry has the baseline %s", r.Baseline, estimator.Fields, strings.Join(baseline.Names(), " or "))
+		}
+	case estimator.Fields:
+		if err := r.validateFields(); err != nil {
+			return err
+		}
+		players = a.Fields() + len(a.Dense)
+	default:
+		return fault.Usagef("players %q: the players are %s and %s", r.Players, estimator.Entries, estimator.Fields)
+	}
 	if r.Previous != nil {
 		if err := r.Previous.checkSettings(r); err != nil {
 			return err
@@ -244,6 +266,20 @@ func (r *Request) validate(a *model.Architecture) error {
 	}
 	if r.Previous != nil && r.Until.Rule == job.Paper {
 		return fault.Usagef("the stop rule %s does not apply to a job that corrects previous scores: use %s or %s", job.Paper, job.Overlap, job.Error)
+	}
+	return nil
+}
+
+// validateFields checks the settings of a job of fields.
+func (r *Request) validateFields() error {
+	if err := r.Options.ValidateFields(); err != nil {
+		return fault.Usagef("%w", err)
+	}
+	switch {
+	case r.Previous != nil || r.BaselineValues != nil:
+		return fault.Usagef("players %s: previous scores need the players %s", r.Players, estimator.Entries)
+	case r.Ranges != 0:
+		return fault.Usagef("players %s: %d ranges: the sums are a number for each field, so the coordinator keeps them", r.Players, r.Ranges)
 	}
 	return nil
 }
@@ -335,6 +371,9 @@ func (r *Request) baseline(m *model.Model, log *zap.Logger) ([]float32, error) {
 			return nil, fault.Usagef("baseline %q: the baselines are %s", r.Baseline, strings.Join(baseline.Names(), ", "))
 		}
 		return r.BaselineValues, nil
+	}
+	if r.Baseline == baseline.Marginal {
+		return nil, nil
 	}
 	var counts []int64
 	if r.Baseline == baseline.Codebook {

@@ -34,19 +34,24 @@ func TestRefusals(t *testing.T) {
 		usage  bool
 		want   string
 	}{
-		"split":            {func(r *prepare.Request) { r.Splits = []string{"trian"} }, true, `split "trian"`},
-		"no split":         {func(r *prepare.Request) { r.Splits = nil }, true, "no split: expected some of train, val, test"},
-		"no rows":          {func(r *prepare.Request) { r.Splits = []string{"test"} }, false, "none of the splits test"},
-		"baseline":         {func(r *prepare.Request) { r.Baseline = "mean" }, true, `baseline "mean"`},
-		"sample":           {func(r *prepare.Request) { r.Sample = math.NaN() }, true, "sample NaN"},
-		"no sample":        {func(r *prepare.Request) { r.Sample = 0 }, true, "sample 0"},
-		"estimator":        {func(r *prepare.Request) { r.Options.Estimator = "x" }, true, `estimator "x"`},
-		"passes":           {func(r *prepare.Request) { r.Options.Passes = 0 }, true, "0 passes"},
-		"until":            {func(r *prepare.Request) { r.Until = &job.Until{Rule: "x"} }, true, `"x"`},
-		"audit of walks":   {func(r *prepare.Request) { r.Audit = .5 }, true, "audit 0.5 with estimator permutation"},
-		"too large":        {func(r *prepare.Request) { multilinear(r); r.Audit = 1.5 }, true, "audit 1.5"},
-		"too large shards": {func(r *prepare.Request) { r.RowsPerShard = math.MaxInt64 }, true, "rows per shard: "},
-		"another model":    {func(r *prepare.Request) { r.Open = other }, false, "field"},
+		"split":                 {func(r *prepare.Request) { r.Splits = []string{"trian"} }, true, `split "trian"`},
+		"no split":              {func(r *prepare.Request) { r.Splits = nil }, true, "no split: expected some of train, val, test"},
+		"no rows":               {func(r *prepare.Request) { r.Splits = []string{"test"} }, false, "none of the splits test"},
+		"baseline":              {func(r *prepare.Request) { r.Baseline = "mean" }, true, `baseline "mean"`},
+		"sample":                {func(r *prepare.Request) { r.Sample = math.NaN() }, true, "sample NaN"},
+		"no sample":             {func(r *prepare.Request) { r.Sample = 0 }, true, "sample 0"},
+		"estimator":             {func(r *prepare.Request) { r.Options.Estimator = "x" }, true, `estimator "x"`},
+		"passes":                {func(r *prepare.Request) { r.Options.Passes = 0 }, true, "0 passes"},
+		"until":                 {func(r *prepare.Request) { r.Until = &job.Until{Rule: "x"} }, true, `"x"`},
+		"audit of walks":        {func(r *prepare.Request) { r.Audit = .5 }, true, "audit 0.5 with estimator permutation"},
+		"too large":             {func(r *prepare.Request) { multilinear(r); r.Audit = 1.5 }, true, "audit 1.5"},
+		"too large shards":      {func(r *prepare.Request) { r.RowsPerShard = math.MaxInt64 }, true, "rows per shard: "},
+		"players":               {func(r *prepare.Request) { r.Players = "columns" }, true, `players "columns"`},
+		"marginal entries":      {func(r *prepare.Request) { r.Baseline = "marginal" }, true, "baseline marginal needs --players fields"},
+		"fields by derivatives": {func(r *prepare.Request) { multilinear(r); r.Players = "fields" }, true, "for fields use exact, antithetic or permutation"},
+		"ranges of fields":      {func(r *prepare.Request) { r.Players = "fields"; r.Ranges = 2 }, true, "players fields: 2 ranges"},
+		"values of fields":      {func(r *prepare.Request) { r.Players = "fields"; r.BaselineValues = make([]float32, 4) }, true, "players fields: previous scores"},
+		"another model":         {func(r *prepare.Request) { r.Open = other }, false, "field"},
 	} {
 		r := good
 		c.change(&r)

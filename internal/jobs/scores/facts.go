@@ -24,6 +24,7 @@ type Facts struct {
 	NoInterval  *int          `json:"no_interval,omitempty"` // number of features that occur, but in too few rows for intervals; nil for a path
 	Aggregate   string        `json:"aggregate"`             // aggregate that sum_abs of the fields adds up
 	Fields      []FieldFacts  `json:"fields"`
+	FieldValues []FieldValue  `json:"field_values,omitempty"` // for a job of fields, the most valuable one first
 
 	Entries int `json:"-"` // number of all entries
 }
@@ -66,6 +67,7 @@ func (f *File) Facts() (*Facts, error) {
 			MaxSE: s.MaxSE, MaxPopulationSE: s.MaxPopulationSE, Convergence: s.Convergence(),
 		}
 	}
+	facts.FieldValues = f.FieldValues()
 	for i := range s.Fields {
 		field := FieldFacts{FieldSummary: s.Fields[i]}
 		if !f.Ranks() {

@@ -459,6 +459,9 @@ func (f *File) CheckDataset(digest string) error {
 
 // CheckLayout returns bad input unless f has scores for tables of the layout of a.
 func (f *File) CheckLayout(a *model.Architecture) error {
+	if f.Spec.OfFields() {
+		return fault.Inputf("the scores are the values of fields, expected those of embedding entries: score without --players %s", estimator.Fields)
+	}
 	if !f.Layout.SameLayout(a) {
 		return fault.Inputf("the scores are for %s, the model has %s", f.Layout.Size(), a.Size())
 	}

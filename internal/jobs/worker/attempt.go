@@ -327,11 +327,17 @@ func (a *attempt) game(ctx context.Context, weights, values, other job.Blob) (sh
 	if err != nil {
 		return shapley.Game{}, a.lost(ctx, values, err)
 	}
-	entries, err := baseline.Decode(data, m.BaselineSize())
+	spec := &a.d.Task.Spec
+	game := shapley.Game{Model: m, Loss: spec.Loss}
+	if spec.OfFields() {
+		game.Fields, err = shapley.DecodeFields(data, m, spec.Baseline == baseline.Marginal)
+	} else {
+		game.Baseline, err = baseline.Decode(data, m.BaselineSize())
+	}
 	if err != nil {
 		return shapley.Game{}, fault.Inputf("baseline %s: %w", values.Name, err)
 	}
-	return shapley.Game{Model: m, Baseline: entries, Loss: a.d.Task.Spec.Loss}, nil
+	return game, nil
 }
 
 // rows fetches the rows of the task, or reads them in place. If they cannot be read in

@@ -33,6 +33,7 @@ const (
 	Width      Purpose = 15 // number of columns of each field that a training step reads; indices: row, epoch
 	Evolution  Purpose = 16 // candidates of a search of widths; index: candidate
 	Part       Purpose = 17 // part of the rows with which a block of rows begins in a path; index: block
+	Background Purpose = 18 // row that gives the values of absent fields; index: row
 )
 
 // Stream is the sequence of random numbers at one address. It is small, and cheap enough

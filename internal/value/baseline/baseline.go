@@ -13,9 +13,11 @@ import (
 const (
 	Zero     = "zero"     // 0 (Shaver-Zero)
 	Codebook = "codebook" // the field's frequency-weighted mean (Shaver-Codebook)
+	// Marginal is for games of fields only: what another row of the dataset has.
+	Marginal = "marginal"
 )
 
-// Names returns the names of all baselines.
+// Names returns the names of the baselines of entries.
 func Names() []string { return []string{Zero, Codebook} }
 
 // Of returns the named baseline, [a.BaselineSize()], of the tables of a, which has a codebook

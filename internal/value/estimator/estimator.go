@@ -21,6 +21,24 @@ const (
 	Path        = "path"
 )
 
+// The kinds of players.
+const (
+	Entries = "entries" // the embedding entries that a row reads
+	Fields  = "fields"  // the fields and the dense inputs, each as a whole
+)
+
+// FieldsExactly is the largest number of fields for which DefaultForFields is Exact. A row then takes
+// at most 1,024 forward passes.
+const FieldsExactly = 10
+
+// DefaultForFields returns the default estimator of the values of n fields.
+func DefaultForFields(n int) string {
+	if n <= FieldsExactly {
+		return Exact
+	}
+	return Antithetic
+}
+
 // Traits describes an estimator to the rest of the program.
 type Traits struct {
 	Name string
@@ -209,6 +227,14 @@ func (o Options) Validate(players int) error {
 		return fmt.Errorf("sparsity %v is outside (0, 1)", o.Sparsity)
 	case o.Endpoints == Balanced && o.Draws < 4:
 		return fmt.Errorf("%d draws: %s endpoints need at least 4", o.Draws, Balanced)
+	}
+	return nil
+}
+
+// ValidateFields returns an error if the players of the selected estimator cannot be fields.
+func (o Options) ValidateFields() error {
+	if t := o.Traits(); t.Derivatives {
+		return fmt.Errorf("the %s estimator needs embedding entries as players: for %s use %s, %s or %s", t.Name, Fields, Exact, Antithetic, Permutation)
 	}
 	return nil
 }

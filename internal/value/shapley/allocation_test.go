@@ -24,7 +24,7 @@ func TestEvaluatorsDoNotAllocate(t *testing.T) {
 			}
 			game := Game{Model: modeltest.Random(t, a, 2), Baseline: make([]float32, a.Players())}
 			probe, roster := game.Model.NewProbe(game.Baseline), model.NewRoster(&a)
-			e := evaluators[o.Estimator](&setup{game, game.Baseline, Options{Options: o}, probe, roster}).(valuer)
+			e := evaluators[o.Estimator](&setup{game, game.Baseline, Options{Options: o}, a.Players(), probe, roster}).(valuer)
 			rows, sum, within := modeltest.Rows(a, e.rows(), 2), make([]int64, a.Players()), make([]int64, a.Players())
 			if o.Passes == 1 {
 				within = nil

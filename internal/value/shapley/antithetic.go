@@ -10,7 +10,7 @@ type antithetic struct {
 }
 
 func newAntithetic(s *setup) evaluator {
-	return &antithetic{newWalks(s), make([]int64, s.game.Model.Players())}
+	return &antithetic{newWalks(s), make([]int64, s.players)}
 }
 
 func (a *antithetic) values(sum, within []int64, r int) error {

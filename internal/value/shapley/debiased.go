@@ -23,7 +23,7 @@ import (
 // is large compared with them, so absolute values and squares are those of the base.
 type debiased struct {
 	*multilinear
-	probe      *model.Probe
+	probe      prober
 	flips      [2][]flip    // of the current pair, in each of its states
 	changes    []model.Flip // of some flips; nil if the gradient has no Flips
 	empty      []float64    // logits of the rows with everything dropped, [rows]

@@ -17,7 +17,7 @@ type exact struct {
 }
 
 func newExact(s *setup) evaluator {
-	players := s.game.Model.Players()
+	players := s.players
 	e := &exact{byProbe: newByProbe(s), weight: make([]float64, 0, players), loss: make([]float64, 1<<players), logits: make([]float64, min(1<<players, coalitions))}
 	e.begin(players)
 	return e

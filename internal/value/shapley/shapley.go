@@ -85,15 +85,17 @@ type setup struct {
 	game     Game
 	baseline []float32 // baseline of each element of a row's embedding, [D]
 	options  Options
-	probe    *model.Probe
+	players  int // largest number of players of a row, D or that of fields
+	probe    prober
 	roster   *model.Roster
 }
 
 // Game is a model, a baseline and a loss, which together define the game of each row.
 type Game struct {
 	Model    *model.Model
-	Baseline []float32 // values that dropped entries read, [BaselineSize]
+	Baseline []float32 // values that dropped entries read, [BaselineSize]; not used if Fields is set
 	Loss     loss.Kind
+	Fields   *Fields // nil = the players are embedding entries
 }
 
 // Options selects an estimator and its random numbers.
@@ -107,13 +109,18 @@ type Options struct {
 	Calibration loss.Calibration
 }
 
-// check returns an error if the estimator cannot serve a model.
-func (o *Options) check(m *model.Model) error {
-	if err := o.Validate(m.Players()); err != nil {
+// check returns an error if the estimator cannot serve a game.
+func (o *Options) check(g *Game) error {
+	if g.Fields != nil {
+		if err := o.ValidateFields(); err != nil {
+			return err
+		}
+	}
+	if err := o.Validate(g.layout().Players()); err != nil {
 		return err
 	}
 	if o.Traits().Derivatives {
-		return m.Differentiable()
+		return g.Model.Differentiable()
 	}
 	return nil
 }
@@ -126,7 +133,7 @@ func (o *Options) check(m *model.Model) error {
 // For a path, Estimate returns the terms of a round. The tables of game.Model must be those of the
 // round, in which the entries of options.Dropped have their baseline.
 func Estimate(ctx context.Context, game Game, options Options, rows *model.Rows, threads int, progress func(rows int)) (*tally.Partial, error) {
-	if err := options.check(game.Model); err != nil {
+	if err := options.check(&game); err != nil {
 		return nil, err
 	}
 	if options.Traits().Ranks {
@@ -149,10 +156,10 @@ func EstimatePair(ctx context.Context, game, previous Game, options Options, row
 	if err != nil {
 		return nil, err
 	}
-	if err := options.check(game.Model); err != nil {
+	if err := options.check(&game); err != nil {
 		return nil, err
 	}
-	if err := options.check(previous.Model); err != nil {
+	if err := options.check(&previous); err != nil {
 		return nil, fmt.Errorf("previous model: %w", err)
 	}
 	return estimate(ctx, rows, threads, progress, func() *worker { return newPairWorker(game, previous, options, translator) })
@@ -198,8 +205,9 @@ func estimate(ctx context.Context, rows *model.Rows, threads int, progress func(
 type player struct {
 	model     *model.Model
 	loss      loss.Kind
-	probe     *model.Probe
+	probe     prober
 	roster    *model.Roster // of the current row
+	fields    []int32       // numbers of the players of a game of fields, which the roster has for each row; nil = the players are entries
 	setup     *setup
 	walker    *permutation // for rows whose values are too large; nil until the first one
 	evaluator evaluator
@@ -215,9 +223,15 @@ type player struct {
 }
 
 func newPlayer(game Game, options Options, within bool) *player {
-	players := game.Model.Players()
-	s := &setup{game: game, baseline: game.Model.SpreadBaseline(game.Baseline), options: options, roster: model.NewRoster(&game.Model.Architecture)}
-	s.probe = game.Model.NewProbe(s.baseline)
+	layout := game.layout()
+	players := layout.Players()
+	s := &setup{game: game, options: options, players: players, roster: model.NewRoster(layout)}
+	if game.Fields == nil {
+		s.baseline = game.Model.SpreadBaseline(game.Baseline)
+		s.probe = game.Model.NewProbe(s.baseline)
+	} else {
+		s.probe = newFieldProbe(&game, options.Seed)
+	}
 	p := &player{
 		model: game.Model, loss: game.Loss, probe: s.probe, roster: s.roster, setup: s,
 		evaluator: evaluators[options.Estimator](s),
@@ -229,7 +243,22 @@ func newPlayer(game Game, options Options, within bool) *player {
 	if within {
 		p.within = make([]int64, players)
 	}
+	if game.Fields != nil {
+		p.fields = make([]int32, players)
+		for i := range p.fields {
+			p.fields[i] = int32(i)
+		}
+	}
 	return p
+}
+
+// selectRow sets the roster to row r of rows.
+func (p *player) selectRow(rows *model.Rows, r int) {
+	if p.fields != nil {
+		p.roster.Set(p.fields)
+		return
+	}
+	p.roster.Set(rows.Row(r))
 }
 
 // play begins a batch of rows.
@@ -248,7 +277,7 @@ func (p *player) row(rows *model.Rows, r int) (err error) {
 		if p.terms.LossFull, err = units(p.loss, p.full[r], rows.Label[r]); err != nil {
 			return err
 		}
-		p.roster.Set(rows.Row(r))
+		p.selectRow(rows, r)
 		p.ranker.terms(&p.terms, r)
 		return nil
 	}
@@ -265,7 +294,7 @@ func (p *player) row(rows *model.Rows, r int) (err error) {
 	if p.played.LossEmpty, err = units(p.loss, empty, label); err != nil {
 		return fmt.Errorf("with everything dropped: %w", err)
 	}
-	p.roster.Set(rows.Row(r))
+	p.selectRow(rows, r)
 	players := p.roster.Players()
 	p.played.Sum = p.sum[:players]
 	if err := p.valuer.values(p.played.Sum, p.within[:min(players, len(p.within))], r); err != nil {
@@ -314,7 +343,7 @@ func newWorker(game Game, options Options) *worker {
 	sums := tally.NewSampling(options.Options, 0)
 	return &worker{
 		player:  newPlayer(game, options, sums.Within()),
-		builder: tally.NewBuilder(game.Model.Shape(), sums.Walks, sums.Form(game.Model.Fields())),
+		builder: tally.NewBuilder(game.layout().Shape(), sums.Walks, sums.Form(game.Model.Fields())),
 	}
 }
 

@@ -15,7 +15,7 @@ type Trial struct{ player *player }
 
 // NewTrial returns a Trial, or an error if the estimator cannot serve the model.
 func NewTrial(game Game, options Options) (*Trial, error) {
-	if err := options.check(game.Model); err != nil {
+	if err := options.check(&game); err != nil {
 		return nil, err
 	}
 	return &Trial{newPlayer(game, options, false)}, nil

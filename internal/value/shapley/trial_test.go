@@ -17,7 +17,7 @@ func TestTrial(t *testing.T) {
 	game := Game{Model: modeltest.Random(t, a, 2), Baseline: make([]float32, a.Players())}
 	for _, o := range estimatortest.Small() {
 		options := Options{Options: o, Seed: 4}
-		if options.check(game.Model) != nil {
+		if options.check(&game) != nil {
 			continue
 		}
 		trial, err := NewTrial(game, options)

@@ -21,7 +21,7 @@ type walks struct {
 }
 
 func newWalks(s *setup) walks {
-	players := s.game.Model.Players()
+	players := s.players
 	w := walks{byProbe: newByProbe(s), order: make([]int32, players), logits: make([]float64, players+1), losses: make([]int64, players+1)}
 	if s.options.Passes > 1 {
 		w.squares = make([]float64, players)

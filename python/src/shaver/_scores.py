@@ -167,7 +167,8 @@ def score(
     dataset: DatasetLike,
     *,
     estimator: Estimator | None = None,
-    baseline: Literal["zero", "codebook"] | None = None,
+    players: Literal["entries", "fields"] | None = None,
+    baseline: Literal["zero", "codebook", "marginal"] | None = None,
     splits: str | Sequence[str] | None = None,
     sample: float | None = None,
     max_rows: int | None = None,
@@ -208,10 +209,14 @@ def score(
         Rows to score.
     estimator : str, default "path"
         "path" to prune, "debiased" to quote values, or "permutation", "antithetic",
-        "multilinear", "exact" or "taylor".
-    baseline : {"zero", "codebook"}, default "codebook"
-        What a dropped entry reads: 0, or the mean of its column of the field.
-    splits : str or sequence of str, default "train"
+        "multilinear", "exact" or "taylor". For fields the default is "exact" up to 10 of them and
+        "antithetic" above.
+    players : {"entries", "fields"}, default "entries"
+        What gets values: the entries of the table, or its fields and the dense inputs.
+    baseline : {"zero", "codebook", "marginal"}, default "codebook", for fields "marginal"
+        What a dropped entry reads: 0, or the mean of its column of the field. "marginal" is only
+        for fields: what a random row has.
+    splits : str or sequence of str, default "train", for fields "val"
         Splits whose rows are scored. Other splits judge the pruning.
     sample : float in (0, 1], default 1
         Portion of the rows to score, drawn without replacement.
@@ -281,6 +286,7 @@ def score(
         **known.flags,
         **rows.flags,
         "estimator": estimator,
+        "players": players,
         "baseline": baseline,
         "splits": splits,
         "sample": sample,

@@ -1,0 +1,172 @@
+package shapley
+
+import (
+	"shaver/internal/click/model"
+	"shaver/internal/num/random"
+)
+
+// Fields makes the fields of a row and its dense inputs the players of its game. A field with all
+// of its look-ups, positions and first-order weights is one player. Either Absent or Background is set.
+type Fields struct {
+	// Absent is what a row reads in place of its absent players.
+	Absent *model.Absent
+	// Background has rows of the dataset. Each row draws one of them, and reads its values in place of those of
+	// absent players. The players are then those of SAGE (Covert et al., NeurIPS 2020), with marginal
+	// distributions.
+	Background *model.Rows
+}
+
+// FieldLayout returns the layout of the values of fields: a table with one row of one entry for
+// each field of a, and then for each dense input.
+func FieldLayout(a *model.Architecture) model.Architecture {
+	l := model.Architecture{FieldDims: make([]int, a.Fields()+len(a.Dense)), Dim: 1}
+	for i := range l.FieldDims {
+		l.FieldDims[i] = 1
+	}
+	return l
+}
+
+// layout returns the layout of the tables whose entries are the players.
+func (g *Game) layout() *model.Architecture {
+	if g.Fields == nil {
+		return &g.Model.Architecture
+	}
+	l := FieldLayout(&g.Model.Architecture)
+	return &l
+}
+
+// prober evaluates one row while its players appear. Package model documents the methods, at Probe.
+type prober interface {
+	Reset(rows *model.Rows, r int)
+	Empty() float64
+	Empties(dst []float64, rows *model.Rows)
+	Walk(order []int32, logits []float64)
+	Coalitions(first int, logits []float64)
+}
+
+// fieldStates is the number of states that a fieldProbe evaluates at a time.
+const fieldStates = 64
+
+// fieldProbe is the prober of a game of fields. Each state is a row, of which a scorer computes the logit.
+type fieldProbe struct {
+	fields *Fields
+	seed   uint64
+	scorer *model.Scorer
+	first  []int32 // index of the first id of each field in a row, and then their number, [m+1]
+
+	// The ids and dense inputs of the current row, and of the row in which all players are absent.
+	ids, otherIDs     []int32
+	dense, otherDense []float32
+
+	states model.Rows // memory of fieldStates states
+	logits []float64  // of the states
+}
+
+func newFieldProbe(g *Game, seed uint64) *fieldProbe {
+	m := g.Model
+	if g.Fields.Absent != nil {
+		m = m.WithAbsent(g.Fields.Absent)
+	}
+	width, dense := m.Width(), len(m.Dense)
+	return &fieldProbe{
+		fields: g.Fields, seed: seed, scorer: m.NewScorer(), first: append(model.Offsets(m.Lengths()), int32(width)),
+		otherIDs: make([]int32, width), otherDense: make([]float32, dense),
+		states: model.Rows{
+			Width: width, Inputs: dense, Number: make([]int64, fieldStates), Label: make([]float32, fieldStates),
+			Features: make([]int32, fieldStates*width), Dense: make([]float32, fieldStates*dense),
+		},
+		logits: make([]float64, fieldStates),
+	}
+}
+
+func (p *fieldProbe) Reset(rows *model.Rows, r int) {
+	p.ids, p.dense = rows.Row(r), rows.DenseRow(r)
+	if b := p.fields.Background; b != nil {
+		stream := random.At(p.seed, random.Background, uint64(rows.Number[r]), 0)
+		other := int(stream.Below(uint64(b.Len())))
+		copy(p.otherIDs, b.Row(other))
+		copy(p.otherDense, b.DenseRow(other))
+		return
+	}
+	for i, id := range p.ids {
+		p.otherIDs[i] = ^id
+	}
+	copy(p.otherDense, p.fields.Absent.Dense)
+}
+
+func (p *fieldProbe) Empty() float64 {
+	p.absent(0)
+	p.score(1)
+	return p.logits[0]
+}
+
+func (p *fieldProbe) Empties(dst []float64, rows *model.Rows) {
+	for r := range dst {
+		p.Reset(rows, r)
+		dst[r] = p.Empty()
+	}
+}
+
+func (p *fieldProbe) Walk(order []int32, logits []float64) {
+	p.absent(0)
+	for from := 0; ; from += fieldStates {
+		n := min(fieldStates, len(logits)-from)
+		for i := 1; i < n; i++ {
+			p.copyState(i, i-1)
+			p.appear(i, order[from+i-1])
+		}
+		p.score(n)
+		copy(logits[from:], p.logits[:n])
+		if from+n == len(logits) {
+			return
+		}
+		p.copyState(0, n-1)
+		p.appear(0, order[from+n-1])
+	}
+}
+
+func (p *fieldProbe) Coalitions(first int, logits []float64) {
+	players := len(p.first) - 1 + len(p.dense)
+	for from := 0; from < len(logits); from += fieldStates {
+		n := min(fieldStates, len(logits)-from)
+		for i := range n {
+			p.absent(i)
+			for player := range players {
+				if (first+from+i)>>player&1 == 1 {
+					p.appear(i, int32(player))
+				}
+			}
+		}
+		p.score(n)
+		copy(logits[from:], p.logits[:n])
+	}
+}
+
+// absent sets state i to the row in which all players are absent.
+func (p *fieldProbe) absent(i int) {
+	copy(p.states.Row(i), p.otherIDs)
+	copy(p.states.DenseRow(i), p.otherDense)
+}
+
+// copyState sets state i to state j.
+func (p *fieldProbe) copyState(i, j int) {
+	copy(p.states.Row(i), p.states.Row(j))
+	copy(p.states.DenseRow(i), p.states.DenseRow(j))
+}
+
+// appear lets a player appear in state i.
+func (p *fieldProbe) appear(i int, player int32) {
+	if fields := int32(len(p.first) - 1); player >= fields {
+		k := player - fields
+		p.states.DenseRow(i)[k] = p.dense[k]
+		return
+	}
+	from, to := p.first[player], p.first[player+1]
+	copy(p.states.Row(i)[from:to], p.ids[from:to])
+}
+
+// score computes the logits of the first n states.
+func (p *fieldProbe) score(n int) {
+	states := p.states.Slice(0, n)
+	p.scorer.Logits(p.logits[:n], &states)
+}
