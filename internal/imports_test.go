@@ -91,6 +91,7 @@ prune/benchmark: prune/sweep
 prune/rate:                   pure click/compact click/model
 prune/gate:                   click/evaluate num/loss prune/sweep base/fault base/files click/checkpoint click/model data/measure
 prune/cut:              base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores num/layout num/loss prune/rate prune/sweep value/mask value/shapley jobs/job value/baseline
+prune/slice:            base/fault click/checkpoint click/model data/dataset
 prune/delta:            base/atomicfile base/fault base/files base/seal click/checkpoint click/compact data/arrowio
 prune/delta/toredis:    data/redisrows prune/delta
 prune/worth:            base/atomicfile base/fault data/arrowio data/dataset jobs/scores prune/cut
@@ -139,7 +140,7 @@ app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.ub
 app/score: base/files github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap
 app/work: app/cli app/process base/cputime base/fault jobs/job jobs/worker num/kernel github.com/spf13/cobra go.uber.org/zap
-cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows base/files app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap ops/page
+cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/slice prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows base/files app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap ops/page
 cmd/shaver/help:        app/cli
 cmd/coordinator:        app/cli app/score github.com/spf13/cobra
 cmd/worker:             app/cli app/work github.com/spf13/cobra

@@ -29,6 +29,7 @@ type pruneOptions struct {
 	sparsity          float64
 	parameters, bytes int64
 	values            string
+	fields            []string // of --drop-fields
 	outputs           cli.Outputs
 	output            cli.Output
 }
@@ -51,11 +52,17 @@ func pruneCommand() *cobra.Command {
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			required := []string{"model", "scores", "out"}
-			if o.Previous != "" && !c.Flags().Changed("scores") {
+			switch {
+			case c.Flags().Changed("drop-fields"):
+				required = []string{"model", "out"}
+			case o.Previous != "" && !c.Flags().Changed("scores"):
 				required = []string{"model", "out"}
 			}
 			if err := cli.Required(c, required...); err != nil {
 				return err
+			}
+			if c.Flags().Changed("drop-fields") {
+				return o.slice(c)
 			}
 			return o.run(c)
 		},
@@ -70,20 +77,21 @@ func pruneCommand() *cobra.Command {
 	f.Float64Var(&o.sparsity, "sparsity", 0, "budget: `portion` of the entries to drop")
 	f.Int64Var(&o.parameters, "parameters", 0, "budget: `number` of parameters to keep")
 	f.Int64Var(&o.bytes, "bytes", 0, "budget: size of the compact file in `bytes`")
+	f.StringSliceVar(&o.fields, "drop-fields", nil, "`names` of fields to remove from the model, in place of a budget; needs no scores")
 	flags.Aggregate(c, &o.Aggregate)
 	flags.Rank(c, &o.Rank)
 	flags.Keep(c, &o.Keep)
 	previousFlags(c, &o.Options)
 	f.BoolVar(&o.Calibrate, "calibrate", false, "fit a*logit + b to the validation split of --dataset, and fold a and b into the weights")
 	f.BoolVar(&o.Tune, "tune", false, "train the kept entries and the head on the training split of --dataset")
-	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate, --tune and --values auto, for --from with the method frequency, and for a codebook without --scores")
+	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate, --tune and --values auto, for --from with the method frequency, for a codebook without --scores, and for the names of --drop-fields")
 	formFlags(c, &o.Form, &o.values, sweep.AutoValues)
 	f.Lookup("values").Usage += ", for bits that differ from row to row"
 	f.Float64Var(&o.Rounding, "rounding", cut.DefaultRounding, "with --values auto, `rise` of the loss that rounding the network, and without --bytes also the table, may cause")
 	o.outputs.Flag(c, "a file at --out that was not pruned from this model, or any .onnx file")
 	o.output.Flag(c)
 	cli.Group(c, "Files", "model", "model-output", "scores", "from", "previous", "dataset", "out", "force")
-	cli.Group(c, "Budget", "sparsity", "parameters", "bytes")
+	cli.Group(c, "Budget", "sparsity", "parameters", "bytes", "drop-fields")
 	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
 	cli.Group(c, "Pruned model", "values", "rounding", "dense", "compact-onnx", "calibrate", "tune")
 	cli.MarkRequired(c, "model", "scores", "out")

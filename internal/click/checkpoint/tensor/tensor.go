@@ -246,3 +246,22 @@ func (t Tensor) Address() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceDa
 func (t Tensor) Same(o Tensor) bool {
 	return len(t.Data) > 0 && len(t.Data) == len(o.Data) && &t.Data[0] == &o.Data[0] && t.DType == o.DType && slices.Equal(t.Shape, o.Shape)
 }
+
+// Take returns a tensor that has, along one axis, only the given positions of t, in their
+// order. It keeps the type. The result shares no memory with t.
+func (t Tensor) Take(axis int, positions []int) Tensor {
+	size := t.DType.Size() // bytes of the elements at one position of the axis
+	for _, n := range t.Shape[axis+1:] {
+		size *= n
+	}
+	shape := slices.Clone(t.Shape)
+	shape[axis] = len(positions)
+	taken := Tensor{DType: t.DType, Shape: shape}
+	taken.Data = make([]byte, 0, taken.Elements()*t.DType.Size())
+	for rest := t.Data; len(rest) > 0; rest = rest[t.Shape[axis]*size:] {
+		for _, p := range positions {
+			taken.Data = append(taken.Data, rest[p*size:(p+1)*size]...)
+		}
+	}
+	return taken
+}

@@ -1,0 +1,370 @@
+package checkpoint
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"shaver/internal/click/checkpoint/family"
+	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/model"
+)
+
+// Slice says which part of a model stays.
+type Slice struct {
+	Fields  []int // fields that stay, in ascending order
+	Columns []int // columns of the table that stay, in ascending order
+	// Constant has the values that the elements of the embedding read in place of their own if they
+	// go, [m*d]. Nil stands for zeros.
+	Constant []float32
+	// FirstOrder has the values that the first-order weights of the fields that go are replaced by,
+	// [m]. Nil stands for zeros.
+	FirstOrder []float64
+}
+
+// Sliced returns a smaller checkpoint that computes what c computes if the elements of s that go
+// read their constants. Its logits are those of c up to rounding. The result has no weights for
+// these elements: the table has fewer rows and columns, and the layers that read the embedding
+// have fewer inputs. It is an ordinary checkpoint with one field less for each field that goes.
+//
+// Constants are folded into the bias of the first layer, into the bias of the logit, and, for the
+// pairs of an FM, into the first-order weights. Cross layers multiply an element by functions of
+// the others, so they cannot be folded: a model with cross layers needs constants of 0.
+//
+// A model of kind graph, and a NeuMF that loses a field, are input errors.
+func (c *Checkpoint) Sliced(s Slice) (*Checkpoint, error) {
+	if c.graph != nil {
+		return nil, c.inputf("the model is a graph, whose layers cannot be cut yet: expected a model of another kind")
+	}
+	l, err := c.state().Roles()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkSlice(l, &s); err != nil {
+		return nil, err
+	}
+	changed := *c
+	changed.Tensors, changed.Keys = maps.Clone(c.Tensors), slices.Clone(c.Keys)
+	changed.Compact, changed.Composed, changed.packed, changed.origin = nil, nil, nil, nil
+	changed.Architecture.FieldDims, changed.Architecture.Dim = at(l.FieldDims, s.Fields), len(s.Columns)
+	changed.Training = ""
+	if c.Fields != nil {
+		changed.Fields = at(c.Fields, s.Fields)
+	}
+	if c.Identities != nil {
+		changed.Identities = at(c.Identities, s.Fields)
+	}
+	k := newKnife(c, &changed, l, &s)
+	k.fold()
+	k.cut()
+	if k.err != nil {
+		return nil, k.err
+	}
+	changed.keepKeys()
+	tensors := changed.state().Split()
+	changed.aliases = maps.Clone(c.aliases)
+	maps.DeleteFunc(changed.aliases, func(_, key string) bool { return tensors[key].Shape == nil })
+	_, err = changed.state().Roles() // every tensor has the shape of the new architecture
+	return &changed, err
+}
+
+// at returns the values at the given positions.
+func at[T any](values []T, positions []int) []T {
+	taken := make([]T, len(positions))
+	for i, p := range positions {
+		taken[i] = values[p]
+	}
+	return taken
+}
+
+// checkSlice returns an error if a model with the roles l cannot be cut to s.
+func (c *Checkpoint) checkSlice(l *family.Roles, s *Slice) error {
+	ascending := func(positions []int, n int) bool {
+		for i, p := range positions {
+			if p < 0 || p >= n || i > 0 && p <= positions[i-1] {
+				return false
+			}
+		}
+		return len(positions) > 0
+	}
+	if !ascending(s.Fields, l.Fields()) || !ascending(s.Columns, l.Dim) ||
+		s.Constant != nil && len(s.Constant) != l.Players() || s.FirstOrder != nil && len(s.FirstOrder) != l.Fields() {
+		panic("checkpoint: Sliced: invalid slice")
+	}
+	if l.Kind == model.NeuMF {
+		if len(s.Fields) < l.Fields() {
+			return c.inputf("a neumf multiplies its two fields, so it needs both: drop columns, or train a model of another kind")
+		}
+		half := 0
+		for _, column := range s.Columns {
+			if column < l.Dim/2 {
+				half++
+			}
+		}
+		if 2*half != len(s.Columns) {
+			return c.inputf("a neumf keeps as many columns of its MLP as of its product, got %d and %d", half, len(s.Columns)-half)
+		}
+	}
+	return nil
+}
+
+// knife cuts the tensors of a checkpoint. Its first failure stays in err.
+type knife struct {
+	folder
+	l        *family.Roles
+	s        *Slice
+	elements []int // elements of the embedding that stay
+	gone     []int // elements that go
+	nonzero  bool  // whether an element that goes has a constant other than 0
+}
+
+func newKnife(c, changed *Checkpoint, l *family.Roles, s *Slice) *knife {
+	k := &knife{folder: folder{from: c, to: changed}, l: l, s: s}
+	for j := range l.Fields() {
+		for column := range l.Dim {
+			element := j*l.Dim + column
+			if slices.Contains(s.Fields, j) && slices.Contains(s.Columns, column) {
+				k.elements = append(k.elements, element)
+			} else {
+				k.gone = append(k.gone, element)
+				k.nonzero = k.nonzero || s.Constant != nil && s.Constant[element] != 0
+			}
+		}
+	}
+	return k
+}
+
+// take keeps the given positions of an axis of a tensor. A negative axis counts from the last one.
+// The key is "" for a tensor that the model does not have.
+func (k *knife) take(key string, axis int, positions []int) {
+	if key == "" {
+		return
+	}
+	t := k.to.Tensors[key]
+	if axis < 0 {
+		axis += len(t.Shape)
+	}
+	k.to.Tensors[key] = t.Take(axis, positions)
+}
+
+// cut removes what reads the elements that go.
+func (k *knife) cut() {
+	l := k.l
+	rows := k.rows()
+	k.take(l.Embedding, 0, rows)
+	k.take(l.Embedding, 1, k.s.Columns)
+	known := map[string]bool{l.Embedding: true}
+	for j, key := range l.FirstOrder {
+		known[key] = true
+		if len(l.FirstOrder) == 1 {
+			k.take(key, 0, rows)
+		} else if !slices.Contains(k.s.Fields, j) {
+			delete(k.to.Tensors, key)
+		}
+	}
+	for key, t := range k.to.Tensors { // first-order weights that the model does not use
+		if len(t.Shape) == 2 && t.Shape[0] == l.Features() && t.Shape[1] == 1 && !known[key] {
+			k.take(key, 0, rows)
+		}
+	}
+	for key, t := range k.to.Tensors {
+		if key == "offsets" || strings.HasSuffix(key, ".offsets") { // behind the prefix of a wrapper
+			var offsets []int64
+			for _, first := range k.to.Architecture.Offsets() {
+				offsets = append(offsets, int64(first))
+			}
+			shape := slices.Clone(t.Shape)
+			shape[len(shape)-1] = len(offsets)
+			k.to.Tensors[key] = tensor.FromInt64s(shape, offsets...)
+		}
+	}
+	k.take(l.Linear, -1, k.elements)
+	if l.Kind == model.NeuMF {
+		k.take(l.Product, -1, k.half(l.Dim/2, l.Dim))
+	}
+	k.take(l.Gates, 1, k.elements)
+	for i := range l.Mix {
+		k.take(l.Mix[i].U, 2, k.elements)
+		k.take(l.Mix[i].V, 1, k.elements)
+		k.take(l.Mix[i].Bias, 1, k.elements)
+	}
+	for i := range l.Cross {
+		if keys := &l.Cross[i]; !keys.Stacked || i == 0 {
+			k.take(keys.Weight, -1, k.elements)
+			k.take(keys.Weight, -2, k.elements)
+			axis := 0 // of a bias [D] or [D, 1]
+			if keys.Stacked {
+				axis = 1 // [layers, D, 1]
+			}
+			k.take(keys.Bias, axis, k.elements)
+		}
+	}
+	if len(l.Layers) > 0 {
+		k.take(l.Layers[0].Weight, -1, k.inputs(k.elements))
+	}
+	if l.Structure == model.Parallel {
+		positions := slices.Clone(k.elements) // the cross layers come first
+		for i := l.Players(); i < k.to.Tensors[l.Output.Weight].Shape[1]; i++ {
+			positions = append(positions, i)
+		}
+		k.take(l.Output.Weight, 1, positions)
+	}
+}
+
+// rows returns the rows of the table that stay.
+func (k *knife) rows() (rows []int) {
+	offsets := k.l.Offsets()
+	for _, j := range k.s.Fields {
+		for i := range k.l.FieldDims[j] {
+			rows = append(rows, int(offsets[j])+i)
+		}
+	}
+	return rows
+}
+
+// half returns the positions, counted from the first one, of the columns in [from, to) that stay.
+func (k *knife) half(from, to int) (positions []int) {
+	for _, column := range k.s.Columns {
+		if column >= from && column < to {
+			positions = append(positions, column-from)
+		}
+	}
+	return positions
+}
+
+// inputs returns the inputs of the first layer that read the given elements. The MLP of a NeuMF
+// reads the first half of the columns only.
+func (k *knife) inputs(elements []int) []int {
+	if k.l.Kind != model.NeuMF {
+		return elements
+	}
+	var inputs []int
+	for _, element := range elements {
+		if j, column := element/k.l.Dim, element%k.l.Dim; column < k.l.Dim/2 {
+			inputs = append(inputs, j*k.l.Dim/2+column)
+		}
+	}
+	return inputs
+}
+
+// fold adds the constants of what goes to the weights that stay.
+func (k *knife) fold() {
+	l := k.l
+	bias := 0.
+	if k.s.FirstOrder != nil && l.FirstOrder != nil {
+		for j, v := range k.s.FirstOrder {
+			if !slices.Contains(k.s.Fields, j) {
+				bias += v
+			}
+		}
+	}
+	if k.nonzero {
+		switch {
+		case l.CrossLayers > 0:
+			k.err = k.from.inputf("a %s multiplies each element by functions of the others, so only elements that read 0 can be cut: use the baseline zero, and tune the result if it lost too much", l.Kind)
+			return
+		case l.Kind == model.NeuMF:
+			k.err = k.from.inputf("a neumf multiplies its columns, so only columns that read 0 can be cut: use the baseline zero")
+			return
+		}
+		if l.Linear != "" {
+			var weights []float32
+			if weights, k.err = k.from.floats(l.Linear); k.err != nil {
+				return
+			}
+			bias += k.dot(weights)
+		}
+		if len(l.Layers) > 0 {
+			k.foldLayer(&l.Layers[0])
+		}
+		if l.Kind == model.FM || l.Kind == model.DeepFM {
+			bias += k.foldPairs()
+		}
+	}
+	if bias != 0 && k.err == nil {
+		key := l.Bias
+		if key == "" {
+			key = l.Output.Bias
+		}
+		if key == "" {
+			k.err = k.from.inputf("the model has no bias that could take the constants of what is cut: use the baseline zero")
+			return
+		}
+		k.affine(key, 1, bias)
+	}
+}
+
+// dot returns the product of a layer's weights, [D], with the constants of the elements that go.
+func (k *knife) dot(weights []float32) (sum float64) {
+	for _, element := range k.gone {
+		sum += float64(float64(weights[element]) * float64(k.s.Constant[element]))
+	}
+	return sum
+}
+
+// foldLayer adds what the elements that go contribute to the outputs of the first layer. Without a
+// bias, the mean of its BatchNorm takes it.
+func (k *knife) foldLayer(keys *family.LinearKeys) {
+	weights, err := k.from.floats(keys.Weight)
+	if err != nil {
+		k.err = err
+		return
+	}
+	key, sign := keys.Bias, 1.
+	if key == "" {
+		key, sign = keys.Mean, -1
+	}
+	if key == "" {
+		k.err = k.from.inputf("the first layer has no bias that could take the constants of what is cut: use the baseline zero")
+		return
+	}
+	values, err := k.from.floats(key)
+	if err != nil {
+		k.err = err
+		return
+	}
+	folded, players := make([]float32, len(values)), k.l.Players()
+	for o, v := range values {
+		folded[o] = float32(float64(v) + sign*k.dot(weights[o*players:(o+1)*players]))
+	}
+	k.to.Tensors[key] = tensor.FromFloat32s(k.from.Tensors[key].Shape, folded)
+}
+
+// foldPairs adds the products of entries that stay with constants to the first-order weights. It
+// returns the products of two constants.
+func (k *knife) foldPairs() (constant float64) {
+	l := k.l
+	if len(l.FirstOrder) != 1 && l.FirstOrder != nil || l.FirstOrder == nil {
+		k.err = k.from.inputf("the model does not have one tensor of first-order weights that could take the pairs of what is cut: use the baseline zero")
+		return 0
+	}
+	sums := make([]float64, l.Dim) // of the constants of each column
+	for _, element := range k.gone {
+		v := float64(k.s.Constant[element])
+		sums[element%l.Dim] += v
+		constant -= float64(v * v)
+	}
+	for _, sum := range sums {
+		constant += float64(sum * sum)
+	}
+	table, err := k.from.floats(l.Embedding)
+	if err != nil {
+		k.err = err
+		return 0
+	}
+	first, err := k.from.floats(l.FirstOrder[0])
+	if err != nil {
+		k.err = err
+		return 0
+	}
+	folded := slices.Clone(first)
+	for _, row := range k.rows() {
+		v := float64(first[row])
+		for _, column := range k.s.Columns {
+			v += float64(sums[column] * float64(table[row*l.Dim+column]))
+		}
+		folded[row] = float32(v)
+	}
+	k.to.Tensors[l.FirstOrder[0]] = tensor.FromFloat32s(k.from.Tensors[l.FirstOrder[0]].Shape, folded)
+	return constant / 2
+}
