@@ -123,8 +123,8 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 		files = append(files, o.against)
 	}
 	var models []*model.Model
-	var unknown []string // a sentence for each model that does not know its fields
-	var b *measure.Bench
+	var unknown []string         // a sentence for each model that does not know its fields
+	var benches []*measure.Bench // of each model, which may read only some of the fields
 	for i, file := range files {
 		if i > 0 && !checkpoint.NamedONNX(file) {
 			o.modelOutput = ""
@@ -133,21 +133,26 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		if b, err = measure.Open(o.dataset, o.split, o.loss, m); err != nil {
+		b, err := measure.OpenKnown(o.dataset, o.split, o.loss, m, ck.Known())
+		if err != nil {
 			return err
 		}
-		if err := b.Dataset.CheckKnown(ck.Known()); err != nil {
-			return err
-		}
+		benches = append(benches, b)
 		unknown = append(unknown, ck.Known().Unknown())
 		models = append(models, m)
 	}
+	b := benches[0]
 	progress := cli.NewProgress("evaluate", "rows", int64(len(models))*b.Rows)
-	all, err := b.PredictAll(c.Context(), models, func(rows int) { progress.Add(int64(rows)) })
-	progress.End()
-	if err != nil {
-		return err
+	var all []*evaluate.Predictions
+	for i, m := range models {
+		found, err := benches[i].Predict(c.Context(), m, func(rows int) { progress.Add(int64(rows)) })
+		if err != nil {
+			progress.End()
+			return err
+		}
+		all = append(all, found)
 	}
+	progress.End()
 	for _, text := range unknown {
 		if err := cli.Note(text); err != nil {
 			return err

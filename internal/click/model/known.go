@@ -27,6 +27,18 @@ type Known struct {
 	Sizes  []int      // number of features of each field
 }
 
+// FieldNames returns the names of the model's fields, or nil if the file does not name them.
+func (k *Known) FieldNames() []string {
+	if k.Fields == nil {
+		return k.Names
+	}
+	names := make([]string, len(k.Fields))
+	for j, f := range k.Fields {
+		names[j] = f.Name
+	}
+	return names
+}
+
 // Unknown returns a sentence, without a full stop, which says that ids are taken for those of
 // the dataset. It is "" if the file says what they stand for.
 func (k *Known) Unknown() string {

@@ -373,6 +373,7 @@ type RowReader struct {
 	r       *reader
 	form    RowForm
 	width   int   // number of ids of a row
+	fields  []int // positions in form.Fields of the fields that Next delivers
 	chosen  []int // positions in form.Dense of the dense inputs that Next delivers, in its order
 	offsets []int32
 	rows    int64 // number of rows read
@@ -435,6 +436,9 @@ func NewRowReader(r io.Reader) (*RowReader, error) {
 		return nil, err
 	}
 	rr.offsets, rr.width = model.Offsets(f.Sizes), f.width()
+	for j := range f.Fields {
+		rr.fields = append(rr.fields, j)
+	}
 	// Every column and the values of a list may also have a validity bitmap.
 	row := 8 + 4 + 4*rr.width + 4*len(f.Dense)
 	in.messages.allocator.limit = f.Batch()*row + f.Batch()/8*(len(columns)+rr.width) + slack
@@ -458,8 +462,17 @@ func (r *RowReader) Choose(names []string) error {
 	return nil
 }
 
-// Widen makes Next return the global ids of fields with the given sizes. No field may be
-// smaller than in the file.
+// ChooseFields selects the fields that Next delivers, by their positions in the file, in ascending
+// order. Without a call of ChooseFields they are all. Call Widen after it.
+func (r *RowReader) ChooseFields(fields []int) {
+	r.fields, r.width = fields, 0
+	for _, j := range fields {
+		r.width += r.form.positions(j)
+	}
+}
+
+// Widen makes Next return the global ids of the chosen fields with the given sizes. No field may
+// be smaller than in the file.
 func (r *RowReader) Widen(sizes []int) { r.offsets = model.Offsets(sizes) }
 
 // Next fills rows with the next batch, of at most RowsBatch rows, and reuses the memory
@@ -501,8 +514,8 @@ func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 	}
 	m, first := len(r.form.Fields), 0
 	rows.Features = slices.Grow(rows.Features, n*r.width)[:n*r.width]
-	for j, c := range columns[1 : 1+m] {
-		if err := r.fillField(rows, c, j, first); err != nil {
+	for k, j := range r.fields {
+		if err := r.fillField(rows, columns[1+j], j, r.offsets[k], first); err != nil {
 			return err
 		}
 		first += r.form.positions(j)
@@ -521,9 +534,10 @@ func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 	return nil
 }
 
-// fillField sets the ids of field j, which begin at position first of each row.
-func (r *RowReader) fillField(rows *model.Rows, c arrow.Array, j, first int) error {
-	offset, size, features := r.offsets[j], uint32(r.form.Sizes[j]), rows.Features
+// fillField sets the ids of field j, which begin at position first of each row. offset is the global
+// id of the field's first feature.
+func (r *RowReader) fillField(rows *model.Rows, c arrow.Array, j int, offset int32, first int) error {
+	size, features := uint32(r.form.Sizes[j]), rows.Features
 	outside := func(i, at int, id int32) error {
 		return fault.Inputf("%s: %s: local id %d is outside [0,%d)", model.RowName(rows.Number[i]), r.form.place(j, at), id, size)
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
@@ -19,6 +20,7 @@ type Dataset struct {
 	window   bool     // the dataset is a window, and parts has its days
 	digest   string   // identity of the dataset
 	inputs   []string // names of the dense inputs that readers deliver
+	picked   []int    // positions in the folders of the fields that readers deliver; nil = all
 	fields   *part    // folder whose fields and vocabulary are those of the dataset; nil = the newest of parts
 }
 
@@ -192,7 +194,7 @@ func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {
 	sum := make([]int64, d.Features())
 	offsets := model.Offsets(d.FieldDims())
 	for _, p := range d.parts {
-		if err := p.addFrequencies(sum, offsets, func(split string) bool { return chosen[d.splitAt(split)] }); err != nil {
+		if err := p.addFrequencies(sum, offsets, d.place, func(split string) bool { return chosen[d.splitAt(split)] }); err != nil {
 			return nil, err
 		}
 	}
@@ -216,7 +218,7 @@ func (d *Dataset) checkFields(a *model.Architecture) error {
 		}
 	}
 	if m := len(d.Manifest.Fields); m != len(a.FieldDims) {
-		return fault.Inputf("the dataset has %d fields and the model %d", m, len(a.FieldDims))
+		return fault.Inputf("the dataset has %d fields (%s) and the model %d", m, strings.Join(d.Fields(), ", "), len(a.FieldDims))
 	}
 	return d.checkLists(a)
 }
@@ -227,7 +229,7 @@ func (d *Dataset) checkShared(a *model.Architecture) error {
 	p := d.newest()
 	for i, l := range a.LookUps {
 		for _, o := range a.LookUps[:i] {
-			if l.Table != o.Table || l.Offset != o.Offset || p.Vocabulary == nil || p.Vocabulary[l.Field].SHA256 == p.Vocabulary[o.Field].SHA256 {
+			if l.Table != o.Table || l.Offset != o.Offset || p.Vocabulary == nil || p.Vocabulary[d.position(l.Field)].SHA256 == p.Vocabulary[d.position(o.Field)].SHA256 {
 				continue
 			}
 			values, err := d.Vocabulary(l.Field)
@@ -242,7 +244,7 @@ func (d *Dataset) checkShared(a *model.Architecture) error {
 				if values[id] == others[id] || values[id] == "" || others[id] == "" {
 					continue
 				}
-				f, g := p.Fields[o.Field].Name, p.Fields[l.Field].Name
+				f, g := d.Manifest.Fields[o.Field].Name, d.Manifest.Fields[l.Field].Name
 				return fault.Inputf("the model reads the fields %s and %s from one table, but in the dataset %s the id %d stands for %.100q in one and %.100q in the other: import the rows with --share %s=%s",
 					f, g, p.name(), id, others[id], values[id], g, f)
 			}

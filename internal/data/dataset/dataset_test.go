@@ -122,7 +122,7 @@ func TestCheckModel(t *testing.T) {
 		t.Error(err)
 	}
 	wantInput(t, d.CheckModel(&model.Architecture{FieldDims: []int{4, 3}}), "field 1 (b) has 4 features in the dataset and 3 in the model")
-	wantInput(t, d.CheckModel(&model.Architecture{FieldDims: []int{4}}), "the dataset has 2 fields and the model 1")
+	wantInput(t, d.CheckModel(&model.Architecture{FieldDims: []int{4}}), "the dataset has 2 fields (a, b) and the model 1")
 }
 
 // An inspection contains the rows, the sizes and the most frequent values by name.

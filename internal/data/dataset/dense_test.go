@@ -80,7 +80,7 @@ func TestForRefuses(t *testing.T) {
 	}{
 		{[]int{4, 5}, []string{"x", "w"}, `the model reads the dense input "w", but the dataset has only the dense inputs ["x" "y" "z"]`},
 		{[]int{4, 5}, []string{"x", "x"}, `the dense input "x" is named twice`},
-		{[]int{4}, []string{"x"}, "the dataset has 2 fields and the model 1"},
+		{[]int{4}, []string{"x"}, "the dataset has 2 fields (a, b) and the model 1"},
 	} {
 		a := &model.Architecture{FieldDims: c.dims, Dense: c.dense}
 		_, err := d.For(a)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
@@ -14,11 +15,12 @@ import (
 // Identities returns what the ids of each field stand for.
 func (d *Dataset) Identities() []model.Identity {
 	p := d.newest()
-	list := make([]model.Identity, len(p.Fields))
-	for j, f := range p.Fields {
+	list := make([]model.Identity, len(d.Manifest.Fields))
+	for j, f := range d.Manifest.Fields {
 		list[j] = model.Identity{Name: f.Name, Vocabulary: model.OwnIDs}
 		if p.Vocabulary != nil {
-			list[j].Vocabulary, list[j].Bytes = p.Vocabulary[j].SHA256, p.Vocabulary[j].Bytes
+			file := p.Vocabulary[d.position(j)]
+			list[j].Vocabulary, list[j].Bytes = file.SHA256, file.Bytes
 		}
 	}
 	return list
@@ -36,7 +38,7 @@ func (d *Dataset) CheckKnown(k *model.Known) error {
 		return d.checkNames(k)
 	}
 	if own := d.Manifest.Fields; len(own) != len(k.Fields) {
-		return fault.Inputf("the dataset %s has %d fields and the model %s %d", d.newest().name(), len(own), k.File, len(k.Fields))
+		return fault.Inputf("the dataset %s has %d fields (%s) and the model %s %d (%s)", d.newest().name(), len(own), strings.Join(d.Fields(), ", "), k.File, len(k.Fields), strings.Join(k.FieldNames(), ", "))
 	}
 	for j, own := range d.Identities() {
 		if err := d.checkField(j, own, k); err != nil {
@@ -48,7 +50,7 @@ func (d *Dataset) CheckKnown(k *model.Known) error {
 
 // checkField compares field j, with the identity own, with that of the model.
 func (d *Dataset) checkField(j int, own model.Identity, k *model.Known) error {
-	p, want := d.newest(), k.Fields[j]
+	p, want, size := d.newest(), k.Fields[j], k.Sizes[j]
 	differ := func(format string, values ...any) error {
 		return fault.Inputf("field %d (%s): the dataset %s does not fit the model %s: %w", j, own.Name, p.name(), k.File, fmt.Errorf(format, values...))
 	}
@@ -63,7 +65,7 @@ func (d *Dataset) checkField(j int, own model.Identity, k *model.Known) error {
 	case want.Vocabulary == model.OwnIDs:
 		return differ("the dataset has a vocabulary with the SHA-256 %.12s, the model %s: import the ids that the model was trained with", own.Vocabulary, ids)
 	}
-	if p.Fields[j].Size > k.Sizes[j] && own.Bytes > want.Bytes {
+	if j := d.position(j); p.Fields[j].Size > size && own.Bytes > want.Bytes {
 		found, err := p.digestOf(p.Vocabulary[j], want.Bytes)
 		if err != nil || found == want.Vocabulary {
 			return err
@@ -99,4 +101,45 @@ func (d *Dataset) checkNames(k *model.Known) error {
 		}
 	}
 	return nil
+}
+
+// ChooseFields returns a dataset that is like d, but whose readers deliver only the fields that a
+// model reads, if the file of the model names its fields, and they are some of those of d in the
+// same order. This is so for a model from which fields were removed. Otherwise it returns d.
+func (d *Dataset) ChooseFields(k *model.Known) *Dataset {
+	names, own := k.FieldNames(), d.Fields()
+	if len(names) == 0 || len(names) >= len(own) || d.picked != nil {
+		return d
+	}
+	var chosen []int
+	for j, name := range own {
+		if len(chosen) < len(names) && name == names[len(chosen)] {
+			chosen = append(chosen, j)
+		}
+	}
+	if len(chosen) < len(names) {
+		return d
+	}
+	other := *d
+	other.picked, other.Manifest.Fields = chosen, make([]Field, len(chosen))
+	for k, j := range chosen {
+		other.Manifest.Fields[k] = d.Manifest.Fields[j]
+	}
+	return &other
+}
+
+// position returns the position in the folders of a field of d.
+func (d *Dataset) position(field int) int {
+	if d.picked == nil {
+		return field
+	}
+	return d.picked[field]
+}
+
+// place returns which field of d is the one at a position in the folders, or -1.
+func (d *Dataset) place(position int) int {
+	if d.picked == nil {
+		return position
+	}
+	return slices.Index(d.picked, position)
 }

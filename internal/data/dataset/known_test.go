@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,7 +72,7 @@ func TestCheckKnownRefuses(t *testing.T) {
 		"others":    {rawDataset(t, "label,a,b", "", "0,w,x", "1,z,y"), d, "field 0 (a): the dataset"},
 		"ids":       {ids, d, "has ids that stand for themselves, the model a vocabulary"},
 		"values":    {d, ids, "the model ids that stand for themselves"},
-		"fewer":     {rawDataset(t, "label,a", "", "0,u", "1,v"), d, "1 fields and the model m.safetensors 2"},
+		"fewer":     {rawDataset(t, "label,a", "", "0,u", "1,v"), d, "1 fields (a) and the model m.safetensors 2 (a, b)"},
 	} {
 		err := c.d.CheckKnown(knownOf(c.of))
 		wantInput(t, err, c.want)
@@ -155,5 +156,51 @@ func TestSharedTableNeedsSharedValues(t *testing.T) {
 		if err := d.CheckModel(a); err != nil {
 			t.Errorf("%q with two tables: %v", c.rows, err)
 		}
+	}
+}
+
+// A model that names some of the fields reads these fields of a dataset, with their ids, their
+// counts and their vocabularies. Without names, or in another order, the dataset stays whole.
+func TestChooseFields(t *testing.T) {
+	d := rawDataset(t, "label,a,b,c", "", "0,u,x,p", "1,v,y,q", "1,v,y,r", "0,v,x,r")
+	all := d.Identities()
+	k := &model.Known{File: "m", Fields: []model.Identity{all[0], all[2]}, Sizes: []int{d.FieldDims()[0], d.FieldDims()[2]}}
+	part := d.ChooseFields(k)
+	if err := part.CheckKnown(k); err != nil {
+		t.Fatal(err)
+	}
+	if err := part.CheckModel(&model.Architecture{FieldDims: k.Sizes}); err != nil {
+		t.Error(err)
+	}
+	whole, chosen := rowsOf(t, d, 10), rowsOf(t, part, 10)
+	counts, fewer := must(d.Frequencies())(t), must(part.Frequencies())(t)
+	shift := int32(d.FieldDims()[1])
+	for i := range whole.Number {
+		own, want := chosen.Features[2*i:2*i+2], whole.Features[3*i:3*i+3]
+		if own[0] != want[0] || own[1] != want[2]-shift {
+			t.Errorf("row %d has the ids %v, expected those of the first and the last of %v", i, own, want)
+		}
+		if fewer[own[1]] != counts[want[2]] {
+			t.Errorf("id %d occurs %d times, expected %d", own[1], fewer[own[1]], counts[want[2]])
+		}
+	}
+	if values, other := must(part.Vocabulary(1))(t), must(d.Vocabulary(2))(t); !slices.Equal(values, other) {
+		t.Errorf("vocabulary %v, expected %v", values, other)
+	}
+	for _, k := range []*model.Known{{File: "m"}, {Names: []string{"c", "a"}}, {Names: []string{"a", "z"}}, {Names: []string{"a", "b", "c"}}} {
+		if d.ChooseFields(k) != d {
+			t.Errorf("fields %v changed the dataset", k.Names)
+		}
+	}
+	wantInput(t, d.CheckModel(&model.Architecture{FieldDims: []int{d.FieldDims()[0]}}), "the dataset has 3 fields (a, b, c) and the model 1")
+}
+
+func must[V any](v V, err error) func(*testing.T) V {
+	return func(t *testing.T) V {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
 }

@@ -74,8 +74,9 @@ func (p *part) checkRows(s Split) error {
 }
 
 // addFrequencies adds the number of rows in which each feature occurs to sum, whose fields
-// begin at the given offsets. It counts the splits that chosen selects.
-func (p *part) addFrequencies(sum []int64, offsets []int32, chosen func(split string) bool) error {
+// begin at the given offsets. place returns the number of
+// a field of the folder among these, or -1. addFrequencies counts the splits that chosen selects.
+func (p *part) addFrequencies(sum []int64, offsets []int32, place func(field int) int, chosen func(split string) bool) error {
 	path := p.path(p.Frequencies)
 	data, err := p.readFile(p.Frequencies)
 	if err != nil {
@@ -102,9 +103,11 @@ func (p *part) addFrequencies(sum []int64, offsets []int32, chosen func(split st
 		}
 		split := counts[k]
 		for j, f := range p.Fields {
-			into := sum[offsets[j]:]
-			for id, count := range split[:f.Size] {
-				into[id] += count
+			if k := place(j); k >= 0 {
+				into := sum[offsets[k]:]
+				for id, count := range split[:f.Size] {
+					into[id] += count
+				}
 			}
 			split = split[f.Size:]
 		}

@@ -184,6 +184,9 @@ func (r *Reader) open(in *source) error {
 		err = in.checkForm(r.rows.Form())
 	}
 	if err == nil {
+		if r.d.picked != nil {
+			r.rows.ChooseFields(r.d.picked)
+		}
 		r.rows.Widen(r.d.FieldDims())
 		err = r.rows.Choose(r.d.inputs)
 	}

@@ -30,6 +30,7 @@ func (d *Dataset) Vocabulary(field int) ([]string, error) {
 	if p.Vocabulary == nil {
 		return nil, nil
 	}
+	field = d.position(field)
 	f := p.Vocabulary[field]
 	data, err := p.readFile(f)
 	if err != nil {

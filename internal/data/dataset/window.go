@@ -88,7 +88,7 @@ func (d *Dataset) Days() []*Dataset {
 	}
 	days := make([]*Dataset, len(d.parts))
 	for i, p := range d.parts {
-		days[i] = &Dataset{Manifest: p.Manifest, parts: []*part{p}, window: true, digest: windowDigest([]*part{p}), inputs: d.inputs, fields: d.newest()}
+		days[i] = &Dataset{Manifest: p.Manifest, parts: []*part{p}, window: true, digest: windowDigest([]*part{p}), inputs: d.inputs, picked: d.picked, fields: d.newest()}
 		days[i].Manifest.Fields = d.Manifest.Fields
 	}
 	return days

@@ -28,7 +28,26 @@ func Open(folders []string, split, name string, m *model.Model) (*Bench, error) 
 	if err != nil {
 		return nil, err
 	}
-	if d, err = d.For(&m.Architecture); err != nil {
+	return open(d, folders, split, name, m)
+}
+
+// OpenKnown is like Open for a model whose file says k about its fields. If these are only some of
+// those of the dataset, the bench reads only these. They must be those that the model knows.
+func OpenKnown(folders []string, split, name string, m *model.Model, k *model.Known) (*Bench, error) {
+	d, err := dataset.OpenAll(folders)
+	if err != nil {
+		return nil, err
+	}
+	b, err := open(d.ChooseFields(k), folders, split, name, m)
+	if err != nil {
+		return nil, err
+	}
+	return b, b.Dataset.CheckKnown(k)
+}
+
+func open(d *dataset.Dataset, folders []string, split, name string, m *model.Model) (*Bench, error) {
+	d, err := d.For(&m.Architecture)
+	if err != nil {
 		return nil, err
 	}
 	rows := d.Rows(split)

@@ -82,15 +82,9 @@ func (o *Options) names(ck *checkpoint.Checkpoint) ([]string, error) {
 		return d.Fields(), nil
 	}
 	known := ck.Known()
-	if known.Fields == nil && known.Names == nil {
+	names := known.FieldNames()
+	if names == nil {
 		return nil, fault.Inputf("%s does not name its fields: give --dataset with the dataset of its training", o.Model)
-	}
-	if known.Fields == nil {
-		return known.Names, nil
-	}
-	var names []string
-	for _, f := range known.Fields {
-		names = append(names, f.Name)
 	}
 	return names, nil
 }
