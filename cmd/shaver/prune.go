@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/cut"
+	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 )
@@ -29,7 +31,7 @@ type pruneOptions struct {
 	sparsity          float64
 	parameters, bytes int64
 	values            string
-	fields            []string // of --drop-fields
+	slicing           slice.Options // with one of sliceFlags
 	outputs           cli.Outputs
 	output            cli.Output
 }
@@ -53,7 +55,7 @@ func pruneCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			required := []string{"model", "scores", "out"}
 			switch {
-			case c.Flags().Changed("drop-fields"):
+			case slices.ContainsFunc(sliceFlags, c.Flags().Changed):
 				required = []string{"model", "out"}
 			case o.Previous != "" && !c.Flags().Changed("scores"):
 				required = []string{"model", "out"}
@@ -61,7 +63,7 @@ func pruneCommand() *cobra.Command {
 			if err := cli.Required(c, required...); err != nil {
 				return err
 			}
-			if c.Flags().Changed("drop-fields") {
+			if slices.ContainsFunc(sliceFlags, c.Flags().Changed) {
 				return o.slice(c)
 			}
 			return o.run(c)
@@ -77,21 +79,24 @@ func pruneCommand() *cobra.Command {
 	f.Float64Var(&o.sparsity, "sparsity", 0, "budget: `portion` of the entries to drop")
 	f.Int64Var(&o.parameters, "parameters", 0, "budget: `number` of parameters to keep")
 	f.Int64Var(&o.bytes, "bytes", 0, "budget: size of the compact file in `bytes`")
-	f.StringSliceVar(&o.fields, "drop-fields", nil, "`names` of fields to remove from the model, in place of a budget; needs no scores")
+	f.StringSliceVar(&o.slicing.Fields, "drop-fields", nil, "`names` of fields to remove from the model, in place of a budget; needs no scores")
+	f.IntVar(&o.slicing.KeepFields, "fields", 0, "`number` of fields to keep; a path over the validation split of --dataset chooses them, without scores (default all)")
+	f.IntVar(&o.slicing.KeepColumns, "columns", 0, "`number` of columns of the table to keep, as --fields (default all)")
 	flags.Aggregate(c, &o.Aggregate)
 	flags.Rank(c, &o.Rank)
 	flags.Keep(c, &o.Keep)
 	previousFlags(c, &o.Options)
 	f.BoolVar(&o.Calibrate, "calibrate", false, "fit a*logit + b to the validation split of --dataset, and fold a and b into the weights")
 	f.BoolVar(&o.Tune, "tune", false, "train the kept entries and the head on the training split of --dataset")
-	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate, --tune and --values auto, for --from with the method frequency, for a codebook without --scores, and for the names of --drop-fields")
+	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate, --tune and --values auto, for --from with the method frequency, for a codebook without --scores, for the names of --drop-fields, and for --fields and --columns")
 	formFlags(c, &o.Form, &o.values, sweep.AutoValues)
 	f.Lookup("values").Usage += ", for bits that differ from row to row"
 	f.Float64Var(&o.Rounding, "rounding", cut.DefaultRounding, "with --values auto, `rise` of the loss that rounding the network, and without --bytes also the table, may cause")
 	o.outputs.Flag(c, "a file at --out that was not pruned from this model, or any .onnx file")
 	o.output.Flag(c)
 	cli.Group(c, "Files", "model", "model-output", "scores", "from", "previous", "dataset", "out", "force")
-	cli.Group(c, "Budget", "sparsity", "parameters", "bytes", "drop-fields")
+	cli.Group(c, "Budget", "sparsity", "parameters", "bytes")
+	cli.Group(c, "Fields and columns", "drop-fields", "fields", "columns")
 	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
 	cli.Group(c, "Pruned model", "values", "rounding", "dense", "compact-onnx", "calibrate", "tune")
 	cli.MarkRequired(c, "model", "scores", "out")

@@ -108,13 +108,13 @@ func (d *Dataset) checkNames(k *model.Known) error {
 // same order. This is so for a model from which fields were removed. Otherwise it returns d.
 func (d *Dataset) ChooseFields(k *model.Known) *Dataset {
 	names, own := k.FieldNames(), d.Fields()
-	if len(names) == 0 || len(names) >= len(own) || d.picked != nil {
+	if len(names) == 0 || len(names) >= len(own) {
 		return d
 	}
 	var chosen []int
 	for j, name := range own {
 		if len(chosen) < len(names) && name == names[len(chosen)] {
-			chosen = append(chosen, j)
+			chosen = append(chosen, d.position(j))
 		}
 	}
 	if len(chosen) < len(names) {
@@ -122,8 +122,8 @@ func (d *Dataset) ChooseFields(k *model.Known) *Dataset {
 	}
 	other := *d
 	other.picked, other.Manifest.Fields = chosen, make([]Field, len(chosen))
-	for k, j := range chosen {
-		other.Manifest.Fields[k] = d.Manifest.Fields[j]
+	for k, position := range chosen {
+		other.Manifest.Fields[k] = d.Manifest.Fields[d.place(position)]
 	}
 	return &other
 }

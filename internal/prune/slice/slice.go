@@ -1,8 +1,10 @@
-// Package slice removes whole fields from a model. What is left is an ordinary smaller model: it
-// reads fewer ids, and its table and its layers have no weights for the fields that went.
+// Package slice removes whole fields and columns from a model. What is left is an ordinary smaller
+// model: it reads fewer ids, and its table and its layers have no weights for what went. A path
+// chooses what to remove by measuring, one field or one column at a time.
 package slice
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -10,6 +12,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/num/loss"
 )
 
 // Options say what to remove from a model.
@@ -17,12 +20,17 @@ type Options struct {
 	Model, ModelOutput string
 	Dataset            []string // folders of the dataset of the training, or none
 	Fields             []string // names of the fields to remove
+	KeepFields         int      // number of fields that a path leaves; 0 = no path
+	KeepColumns        int      // number of columns that a path leaves; 0 = no path
+	Rows               int      // number of validation rows on which a path is measured, at least 1
+	Seed               uint64   // of the choice of these rows
 	Out                string   // file to write
 }
 
 // Cost is what a row costs in a model.
 type Cost struct {
 	Fields          int   `json:"fields"`
+	Columns         int   `json:"columns"`         // of the table
 	LookUps         int   `json:"look_ups"`        // rows of the table that a row of data reads
 	Entries         int   `json:"entries"`         // of the table
 	Multiplications int   `json:"multiplications"` // in the layers that read the embedding, and in the cross layers
@@ -35,18 +43,26 @@ type Result struct {
 	Removed []string `json:"removed"` // names of fields
 	Before  Cost     `json:"before"`
 	After   Cost     `json:"after"`
+	Loss    *float64 `json:"loss,omitempty"` // mean loss on the rows of the path before its first step
+	Rows    int      `json:"rows,omitempty"` // number of these rows
+	Path    []Step   `json:"path,omitempty"` // in the order of the steps; each budget takes a beginning of it
 }
 
-// Write removes the fields and writes the model. A field that is removed reads zeros, and its
-// first-order weights are 0, so the logits are those of the whole model with such a field.
-func (o *Options) Write() (*Result, error) {
+// Write removes the fields, and then what the path chooses, and writes the model. What is removed
+// reads zeros, and first-order weights of a removed field are 0, so the logits are those of the
+// whole model with such fields and columns.
+func (o *Options) Write(ctx context.Context) (*Result, error) {
 	ck, err := checkpoint.ReadOutput(o.Model, o.ModelOutput)
 	if err != nil {
 		return nil, err
 	}
-	names, err := o.names(ck)
+	d, err := o.open(ck)
 	if err != nil {
 		return nil, err
+	}
+	names := ck.Known().FieldNames()
+	if names == nil {
+		return nil, fault.Inputf("%s does not name its fields: give --dataset with the dataset of its training", o.Model)
 	}
 	s, err := o.slice(names, ck.Architecture.Dim)
 	if err != nil {
@@ -56,37 +72,49 @@ func (o *Options) Write() (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	r := &Result{Out: o.Out, Removed: o.Fields, Before: costOf(ck)}
+	if o.KeepFields > 0 || o.KeepColumns > 0 {
+		w, err := newWalker(ctx, small, take(names, s.Fields), d.ChooseFields(small.Known()), o.Rows, o.Seed)
+		if err != nil {
+			return nil, err
+		}
+		if err := w.walk(ctx, o.KeepFields, o.KeepColumns); err != nil {
+			return nil, err
+		}
+		mean := w.whole.MeanLoss(loss.Uncalibrated)
+		small, r.Path, r.Loss, r.Rows = w.ck, w.steps, &mean, w.rows.Len()
+		for _, step := range w.steps {
+			if step.Field != "" {
+				r.Removed = append(r.Removed, step.Field)
+			}
+		}
+	}
 	if _, err := small.Model(); err != nil { // which checks that every tensor is finite
 		return nil, err
 	}
 	small.Origins = append(slices.Clone(ck.Origins), ck.Digest())
-	r := &Result{Out: o.Out, Removed: o.Fields, Before: costOf(ck), After: costOf(small)}
+	r.After = costOf(small)
 	r.After.Bytes, err = checkpoint.WriteDense(o.Out, small)
 	return r, err
 }
 
-// names returns the names of the model's fields. If there is a dataset, ck gets its identities.
-func (o *Options) names(ck *checkpoint.Checkpoint) ([]string, error) {
-	if len(o.Dataset) > 0 {
-		d, err := dataset.OpenAll(o.Dataset)
-		if err != nil {
-			return nil, err
-		}
-		if d, err = d.For(&ck.Architecture); err != nil {
-			return nil, err
-		}
-		if err := d.CheckKnown(ck.Known()); err != nil {
-			return nil, err
-		}
-		ck.Identities = d.Identities()
-		return d.Fields(), nil
+// open opens the dataset, if there is one, and gives ck its identities.
+func (o *Options) open(ck *checkpoint.Checkpoint) (*dataset.Dataset, error) {
+	if len(o.Dataset) == 0 {
+		return nil, nil
 	}
-	known := ck.Known()
-	names := known.FieldNames()
-	if names == nil {
-		return nil, fault.Inputf("%s does not name its fields: give --dataset with the dataset of its training", o.Model)
+	d, err := dataset.OpenAll(o.Dataset)
+	if err != nil {
+		return nil, err
 	}
-	return names, nil
+	if d, err = d.ChooseFields(ck.Known()).For(&ck.Architecture); err != nil {
+		return nil, err
+	}
+	if err := d.CheckKnown(ck.Known()); err != nil {
+		return nil, err
+	}
+	ck.Identities = d.Identities()
+	return d, nil
 }
 
 // slice returns what stays of a model whose fields have the given names.
@@ -108,15 +136,13 @@ func (o *Options) slice(names []string, columns int) (*checkpoint.Slice, error) 
 	if s.Fields == nil {
 		return nil, fault.Usagef("all %d fields are to be removed, but a model needs at least one", len(names))
 	}
-	for c := range columns {
-		s.Columns = append(s.Columns, c)
-	}
+	s.Columns = without(columns)
 	return s, nil
 }
 
 func costOf(ck *checkpoint.Checkpoint) Cost {
 	a := &ck.Architecture
-	return Cost{a.Fields(), len(a.Lengths()), a.Parameters(), multiplications(a), ck.Size()}
+	return Cost{a.Fields(), a.Dim, len(a.Lengths()), a.Parameters(), multiplications(a), ck.Size()}
 }
 
 // multiplications returns the number of multiplications that a row takes in the layers that read

@@ -33,7 +33,7 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(folder, "out.safetensors")
-	r, err := (&slice.Options{Model: named, Fields: []string{"b"}, Out: out}).Write()
+	r, err := (&slice.Options{Model: named, Fields: []string{"b"}, Out: out}).Write(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestWrite(t *testing.T) {
 		{named, []string{"b", "b"}, `"b" is to be removed twice`},
 		{named, names, "a model needs at least one"},
 	} {
-		_, err := (&slice.Options{Model: c.model, Fields: c.fields, Out: out}).Write()
+		_, err := (&slice.Options{Model: c.model, Fields: c.fields, Out: out}).Write(t.Context())
 		if !fault.IsInput(err) && !fault.IsUsage(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v of %s: %v", c.fields, c.model, err)
 		}

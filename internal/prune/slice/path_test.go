@@ -1,0 +1,142 @@
+package slice_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/click/planted"
+	"shaver/internal/data/ingest"
+	"shaver/internal/prune/slice"
+)
+
+// useless writes a planted model in which the field "idle" and the columns 3, 4 and 5 have no
+// effect, and a dataset of validation rows that the model generates. It returns their paths.
+func useless(t *testing.T) (file, data string) {
+	t.Helper()
+	folder := t.TempDir()
+	p, err := planted.New(planted.Config{Fields: []string{"user", "idle", "item", "hour"}, FieldDims: []int{40, 30, 20, 8}, Informative: 3, Silent: 3, Seed: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := p.Checkpoint.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row := 40; row < 70; row++ {
+		clear(table[row*6 : row*6+3])
+	}
+	p.Checkpoint = p.Checkpoint.WithEmbedding(table)
+	if p.Model, err = p.Checkpoint.Model(); err != nil {
+		t.Fatal(err)
+	}
+	file, data = filepath.Join(folder, "m.safetensors"), filepath.Join(folder, "rows")
+	if _, err := checkpoint.WriteDense(file, p.Checkpoint); err != nil {
+		t.Fatal(err)
+	}
+	csv, err := os.Create(filepath.Join(folder, "rows.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer csv.Close()
+	if err := p.WriteCSV(csv, 5000); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{csv.Name()}, Val: []string{csv.Name()}, Sizes: p.FieldDims, Out: data}); err != nil {
+		t.Fatal(err)
+	}
+	return file, data
+}
+
+// A path drops a field and columns without effect first, with a rise of 0, and the model that it
+// writes has the loss of its last step. The same seed gives the same path.
+func TestPath(t *testing.T) {
+	file, data := useless(t)
+	out := filepath.Join(t.TempDir(), "out.safetensors")
+	o := slice.Options{Model: file, Dataset: []string{data}, KeepFields: 2, KeepColumns: 2, Rows: 3000, Seed: 1, Out: out}
+	r, err := o.Write(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Rows != 3000 || len(r.Path) != 6 || r.Path[0].Field != "idle" || len(r.Removed) != 2 {
+		t.Fatalf("result %+v", r)
+	}
+	if rise := r.Path[0].Rise; rise.Value > 1e-6 || rise.Value < -1e-6 {
+		t.Errorf("the useless field costs %+v", rise)
+	}
+	var columns []int
+	for _, s := range r.Path[2:5] {
+		columns = append(columns, s.Gone...)
+	}
+	slices.Sort(columns)
+	if !slices.Equal(columns, []int{3, 4, 5}) {
+		t.Errorf("the columns %v went first, expected 3, 4 and 5", columns)
+	}
+	second, last := r.Path[1], r.Path[5]
+	if !second.Rise.Differs() || !last.Rise.Differs() || last.Loss <= *r.Loss || *second.AUC <= *last.AUC {
+		t.Errorf("steps %+v and %+v from %v", second, last, *r.Loss)
+	}
+	if last.Fields != 2 || last.Multiplications != r.After.Multiplications || r.After.Multiplications >= r.Before.Multiplications {
+		t.Errorf("costs %+v, %+v and %+v", r.Before, last.Cost, r.After)
+	}
+	small, err := checkpoint.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if small.Architecture.Fields() != 2 || small.Architecture.Dim != 2 {
+		t.Errorf("architecture %+v", small.Architecture)
+	}
+	digest := small.Digest()
+	if _, err := o.Write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := checkpoint.Read(out); err != nil || again.Digest() != digest {
+		t.Errorf("the same seed gave another model: %v", err)
+	}
+
+	// A smaller budget takes a beginning of the path.
+	o.KeepFields, o.KeepColumns = 3, 0
+	if r, err = o.Write(t.Context()); err != nil || len(r.Path) != 1 || r.Path[0].Field != "idle" {
+		t.Errorf("one step: %+v, %v", r, err)
+	}
+	o.KeepFields = 9
+	if _, err := o.Write(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), "9 fields are to stay: expected 1 to 4") {
+		t.Error(err)
+	}
+}
+
+// A NeuMF loses a column of each half in a step.
+func TestPathOfTowers(t *testing.T) {
+	folder := t.TempDir()
+	ck, err := checkpoint.Read(filepath.Join("..", "..", "..", "testdata", "golden", "neumf.pth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"user", "item"} {
+		ck.Identities = append(ck.Identities, model.Identity{Name: name, Vocabulary: model.OwnIDs})
+	}
+	file, rows, data := filepath.Join(folder, "m.safetensors"), filepath.Join(folder, "rows.csv"), filepath.Join(folder, "rows")
+	if _, err := checkpoint.WriteDense(file, ck); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(rows, []byte("label,user,item\n0,1,2\n1,3,4\n1,0,0\n0,2,1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{rows}, Val: []string{rows}, Sizes: ck.Architecture.FieldDims, Out: data}); err != nil {
+		t.Fatal(err)
+	}
+	o := slice.Options{Model: file, Dataset: []string{data}, KeepColumns: 2, Rows: 100, Out: filepath.Join(folder, "out.safetensors")}
+	r, err := o.Write(t.Context())
+	if err != nil || len(r.Path) != 1 || len(r.Path[0].Gone) != 2 || r.Path[0].Gone[0] >= 2 || r.Path[0].Gone[1] < 2 {
+		t.Errorf("result %+v, %v", r, err)
+	}
+	o.KeepColumns = 1
+	if _, err := o.Write(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), "an even number up to 4") {
+		t.Error(err)
+	}
+}
