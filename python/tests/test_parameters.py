@@ -39,7 +39,14 @@ MACHINE = {"checkpoint-every", "log", "page", "verbose", "wait-inputs"}
 NIGHTLY = {"full-every", "hysteresis", "max-inherited-error", "previous", "previous-model", "state"}
 
 CALLS = [
-    Call(shaver.score, (("score",),), {"progress"}, CLUSTER | MACHINE | NIGHTLY),
+    Call(shaver.score, (("score",),), {"progress"}, CLUSTER | MACHINE | NIGHTLY | {"players"}),
+    Call(
+        shaver.fields,
+        (("score",),),
+        {"progress"},
+        CLUSTER | MACHINE | NIGHTLY | {"audit", "draws", "endpoints", "flips", "parts", "players", "sparsity"},
+        differ=frozenset({"baseline", "bound", "estimator", "splits"}),
+    ),
     Call(shaver.prune, (("prune",),), {"in_place", "progress"}, NIGHTLY, {"sweep": "from"}),
     Call(shaver.sweep, (("sweep",),), {"progress"}, set()),
     Call(shaver.evaluate, (("evaluate",),), {"progress"}, set()),

@@ -15,6 +15,7 @@ from ._errors import (
     UsageError,
 )
 from ._evaluate import Check, Evaluation, Report, check, evaluate, report
+from ._fields import FieldValues, fields
 from ._model import Model
 from ._progress import Progress
 from ._prune import prune
@@ -30,6 +31,7 @@ __all__ = [
     "Dataset",
     "Error",
     "Evaluation",
+    "FieldValues",
     "IncompleteError",
     "Model",
     "OvertakenError",
@@ -41,6 +43,7 @@ __all__ = [
     "UsageError",
     "check",
     "evaluate",
+    "fields",
     "prune",
     "report",
     "score",

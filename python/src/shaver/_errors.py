@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._fields import FieldValues
     from ._scores import Scores
 
 
@@ -35,13 +36,13 @@ class UsageError(Error):
 class UnconvergedError(Error):
     """The scores are written, but they have not converged (exit code 3)."""
 
-    scores: Scores  # the scores that were written
+    scores: Scores | FieldValues  # the scores that were written
 
 
 class IncompleteError(Error):
     """The scores are written, but they lack the rows of some shards (exit code 4)."""
 
-    scores: Scores  # the scores that were written
+    scores: Scores | FieldValues  # the scores that were written
 
 
 class OvertakenError(Error):

@@ -4,9 +4,38 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 MOST = 12  # rows of a table that are shown
+WIDTH = 160  # of a bar, in pixels
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars from 0, on an axis from low to high, which holds 0."""
+
+    low: float
+    high: float
+
+    def of(self, value: float, low: float | None, high: float | None) -> Picture:
+        """Returns a bar as long as value, with a line from low to high, which may be unknown."""
+        least, most = sorted((self._at(0), self._at(value)))
+        line = ""
+        if low is not None and high is not None:
+            line = f'<path d="M{self._at(low)} 7H{self._at(high)}" stroke="currentColor"/>'
+        bar = f'<rect x="{least}" y="2" width="{round(most - least, 1)}" height="10" fill="#2f6db3"/>'
+        return Picture(f'<svg width="{WIDTH}" height="14">{bar}{line}</svg>')
+
+    def _at(self, x: float) -> float:
+        return round(WIDTH * (x - self.low) / ((self.high - self.low) or 1), 1)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A cell of a table that is a picture."""
+
+    markup: str
 
 
 def page(title: str, facts: str, *tables: str) -> str:
@@ -15,15 +44,15 @@ def page(title: str, facts: str, *tables: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, most: int = MOST) -> str:
-    """Returns a table of plain texts. Columns of numbers are on the right.
+    """Returns a table of plain texts and pictures. Columns of numbers are on the right.
 
     It has no colours of its own, because those of a notebook are light or dark.
     """
-    texts = [[_text(cell) for cell in row] for row in rows]
+    texts = [[cell if isinstance(cell, Picture) else _text(cell) for cell in row] for row in rows]
     right = [all(_is_number(row[i]) for row in texts) for i in range(len(head))]
 
-    def line(cells: Sequence[str], tag: str) -> str:
-        aligned = (f'<{tag} style="text-align: {"right" if right[i] else "left"}">{html.escape(cell)}</{tag}>' for i, cell in enumerate(cells))
+    def line(cells: Sequence[str | Picture], tag: str) -> str:
+        aligned = (f'<{tag} style="text-align: {"right" if right[i] else "left"}">{_markup(cell)}</{tag}>' for i, cell in enumerate(cells))
         return f"<tr>{''.join(aligned)}</tr>"
 
     body = "".join(line(cells, "td") for cells in texts[:most])
@@ -51,5 +80,9 @@ def _text(cell: object) -> str:
     return str(cell)
 
 
-def _is_number(text: str) -> bool:
-    return text == "" or text[0] in "+-0123456789["
+def _markup(cell: str | Picture) -> str:
+    return cell.markup if isinstance(cell, Picture) else html.escape(cell)
+
+
+def _is_number(text: str | Picture) -> bool:
+    return isinstance(text, str) and (text == "" or text[0] in "+-0123456789[")

@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
@@ -16,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import _html
-from ._command import Flag, document, run
+from ._command import Flag, Result, document, run
 from ._dataset import Dataset, DatasetLike
-from ._errors import BadInputError, IncompleteError, UnconvergedError
+from ._errors import BadInputError, IncompleteError, UnconvergedError, UsageError
 from ._model import NAMES, Model, ModelLike
 from ._progress import ProgressOption
 from ._scratch import scratch
@@ -26,6 +27,8 @@ from ._table import Tabular
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from ._fields import FieldValues
 
 
 class Scores(Tabular):
@@ -39,9 +42,10 @@ class Scores(Tabular):
     def __init__(self, path: str | os.PathLike[str], dataset: DatasetLike | None = None) -> None:
         self.path = str(os.fspath(path))
         self.document = document(["scores", "inspect"], {}, paths=[self.path])
+        if "field_values" in self.document:
+            raise BadInputError(f"{self.path} has the values of fields: open it with shaver.FieldValues")
         self.dataset = None if dataset is None else Dataset.of(dataset)
-        report = _report_path(self.path)
-        self.report = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
+        self.report = report_of(self.path)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], dataset: DatasetLike | None = None) -> Scores:
@@ -153,6 +157,12 @@ def _report_path(path: str) -> Path:
     return Path(path.removesuffix(".arrow") + ".job.json")
 
 
+def report_of(path: str) -> dict[str, Any] | None:
+    """Returns the report of the job that computed a scores file, or None."""
+    report = _report_path(path)
+    return json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
+
+
 Estimator = Literal["permutation", "antithetic", "multilinear", "debiased", "exact", "taylor", "path"]
 
 
@@ -167,8 +177,7 @@ def score(
     dataset: DatasetLike,
     *,
     estimator: Estimator | None = None,
-    players: Literal["entries", "fields"] | None = None,
-    baseline: Literal["zero", "codebook", "marginal"] | None = None,
+    baseline: Literal["zero", "codebook"] | None = None,
     splits: str | Sequence[str] | None = None,
     sample: float | None = None,
     max_rows: int | None = None,
@@ -209,14 +218,10 @@ def score(
         Rows to score.
     estimator : str, default "path"
         "path" to prune, "debiased" to quote values, or "permutation", "antithetic",
-        "multilinear", "exact" or "taylor". For fields the default is "exact" up to 10 of them and
-        "antithetic" above.
-    players : {"entries", "fields"}, default "entries"
-        What gets values: the entries of the table, or its fields and the dense inputs.
-    baseline : {"zero", "codebook", "marginal"}, default "codebook", for fields "marginal"
-        What a dropped entry reads: 0, or the mean of its column of the field. "marginal" is only
-        for fields: what a random row has.
-    splits : str or sequence of str, default "train", for fields "val"
+        "multilinear", "exact" or "taylor".
+    baseline : {"zero", "codebook"}, default "codebook"
+        What a dropped entry reads: 0, or the mean of its column of the field.
+    splits : str or sequence of str, default "train"
         Splits whose rows are scored. Other splits judge the pruning.
     sample : float in (0, 1], default 1
         Portion of the rows to score, drawn without replacement.
@@ -280,13 +285,10 @@ def score(
     UnconvergedError, IncompleteError
         The scores are written, and the exception has them as ``scores``.
     """
-    rows = Dataset.of(dataset)
-    known = Model.of(model, rows.field_dims)
+    if "players" in flags:
+        raise UsageError("players: expected embedding entries, and shaver.fields gives the values of fields")
     settings: dict[str, Flag] = {
-        **known.flags,
-        **rows.flags,
         "estimator": estimator,
-        "players": players,
         "baseline": baseline,
         "splits": splits,
         "sample": sample,
@@ -310,6 +312,25 @@ def score(
         "allow_quarantined": allow_quarantined or None,
         **flags,
     }
+    rows = Dataset.of(dataset)
+    path, result = run_job(model, rows, settings, out=out, force=force, progress=progress)
+    scores = Scores(path, rows)
+    with written(scores):
+        result.check()
+    return scores
+
+
+def run_job(
+    model: ModelLike, rows: Dataset, flags: dict[str, Flag], *, out: str | os.PathLike[str] | None, force: bool, progress: ProgressOption
+) -> tuple[str, Result]:
+    """Runs a job, and returns the path of its scores and how it ended.
+
+    flags are those of the job, and the other parameters are those of score. The caller checks the
+    result, which is that of a job without errors, or of one whose scores have not converged or
+    lack rows.
+    """
+    known = Model.of(model, rows.field_dims)  # its file is deleted with it
+    settings: dict[str, Flag] = {**known.flags, **rows.flags, **flags}
     if out is None:
         # The name depends on what is computed, so that the same call finds the progress.
         identity = json.dumps([known.digest, rows.document["digest"], {**settings, "model": None}], default=str)
@@ -318,11 +339,14 @@ def score(
     else:
         settings |= {"out": os.fspath(out), "force": force or None}
     command = ["nightly", "score"] if _NIGHTLY & flags.keys() else ["score"]
-    result = run(command, {**settings, "output": "json"}, names=NAMES, progress=progress, accept=(3, 4))
-    scores = Scores(str(settings["out"]), rows)
+    return str(settings["out"]), run(command, {**settings, "output": "json"}, names=NAMES, progress=progress, accept=(3, 4))
+
+
+@contextmanager
+def written(scores: Scores | FieldValues) -> Iterator[None]:
+    """Adds scores that a job has written to the errors about them."""
     try:
-        result.check()
+        yield
     except (UnconvergedError, IncompleteError) as error:
         error.scores = scores
         raise
-    return scores
