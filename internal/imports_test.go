@@ -70,7 +70,7 @@ data/vocabulary:             data/arrowio base/fault data/rawtext
 data/dataset:                data/arrowio data/dense base/fault num/loss click/model data/vocabulary base/files
 data/measure:           base/atomicfile base/fault base/files click/evaluate click/model data/arrowio data/dataset num/loss
 data/ingest:                 data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary base/files golang.org/x/sync
-jobs/scores:                 data/arrowio base/atomicfile value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare
+jobs/scores:                 data/arrowio base/atomicfile num/layout value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare
 jobs/paired:                 click/model jobs/scores value/tally
 value/tallyio:                base/fault num/layout value/tally base/files
 value/path:                   base/fault num/layout num/loss click/model value/mask value/tally value/tallyio

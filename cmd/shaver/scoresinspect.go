@@ -106,7 +106,7 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 	}
 	if s.FieldValues != nil {
 		fmt.Fprintf(w, "kernel\t%s\n", s.Spec.Kernel)
-		scores.WriteFieldValues(w, s.FieldValues, cli.Printable)
+		scores.WriteFieldValues(w, s.FieldValues, s.FieldPairs, cli.Printable)
 		return
 	}
 	fmt.Fprintf(w, "kernel\t%s\n\nFIELD\tFEATURES\tSEEN\tSUM OF PHI\tSUM OF %s\n", s.Spec.Kernel, strings.ToUpper(s.Aggregate))

@@ -55,6 +55,8 @@ type JobReport struct {
 	Lineage *scores.Lineage `json:"lineage,omitempty"`
 	// FieldValues are the values of fields, the most valuable one first, in a job of fields.
 	FieldValues []scores.FieldValue `json:"field_values,omitempty"`
+	// FieldPairs are the values of pairs of fields, in a job of pairs; see scores.File.FieldPairs.
+	FieldPairs []scores.FieldPair `json:"field_pairs,omitempty"`
 	// Path says how the order of a path came about, which has no values.
 	Path *scores.Path `json:"path,omitempty"`
 	// DatasetRows is the number of rows of the splits. It is set only for a paired job and for
@@ -117,7 +119,7 @@ func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.FieldValues = f.FieldValues()
+		r.FieldValues, r.FieldPairs = f.FieldValues(), f.FieldPairs()
 	}
 	if l := s.Lineage; l != nil {
 		r.Rows, r.DatasetRows, r.Note = l.Rows, s.DatasetRows, l.Doubt(s.DatasetRows)
@@ -212,6 +214,6 @@ func (r *JobReport) Table(w io.Writer, path string, until *job.Until) {
 	fmt.Fprintf(w, "mean loss\t%.6f\t%.6f with everything dropped\n", r.LossFull, deref(r.LossEmpty))
 	scores.WriteEfficiency(w, deref(r.EfficiencyError), r.EfficiencySE, r.Bias, r.Warning)
 	if r.FieldValues != nil {
-		scores.WriteFieldValues(w, r.FieldValues, cli.Printable)
+		scores.WriteFieldValues(w, r.FieldValues, r.FieldPairs, cli.Printable)
 	}
 }

@@ -109,9 +109,9 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defa
 
 // AddPlayers adds the flag that makes fields the players to c. Add must be called before.
 func (o *JobFlags) AddPlayers(c *cobra.Command) {
-	c.Flags().StringVar(&o.request.Players, "players", estimator.Entries, fmt.Sprintf("`what` gets values: %s, or %s with the dense inputs, which says what a model can do without", estimator.Entries, estimator.Fields))
+	c.Flags().StringVar(&o.request.Players, "players", estimator.Entries, fmt.Sprintf("`what` gets values: %s, %s with the dense inputs, which says what a model can do without, or %s of these as well", estimator.Entries, estimator.Fields, estimator.Pairs))
 	c.Flags().Lookup("baseline").Usage += fmt.Sprintf("; for %s also %s, their default, which is what a random row has", estimator.Fields, baseline.Marginal)
-	cli.Choices(c, "players", estimator.Entries, estimator.Fields)
+	cli.Choices(c, "players", estimator.Entries, estimator.Fields, estimator.Pairs)
 	cli.Group(c, "Job", "players")
 }
 
@@ -131,7 +131,7 @@ func (o *JobFlags) Open() error {
 	if r.MaxRows > 0 && r.Sample != 1 {
 		return fault.Usagef("--max-rows and --sample exclude each other")
 	}
-	fields := r.Players == estimator.Fields
+	fields := r.OfFields()
 	if fields && !o.previous.changed("estimator") {
 		r.Options.Estimator = "" // depends on the model
 	}

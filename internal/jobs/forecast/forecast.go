@@ -163,7 +163,7 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	}
 	together := min(rows*combined, plan.Rows)
 	f := &Forecast{
-		Job: j.ID, Kernel: j.Spec.Kernel, Rows: plan.Rows, Rounds: len(plan.Rounds), Players: j.Layout().Players(),
+		Job: j.ID, Kernel: j.Spec.Kernel, Rows: plan.Rows, Rounds: len(plan.Rounds), Players: j.Players(),
 		Measured:    Sample{Rows: m.Rows, Seconds: m.Took.Seconds(), Threads: m.Threads, Share: m.Share(runtime.GOMAXPROCS(0)), Features: m.Features, Expected: int64(m.Distinct(m.Rows))},
 		RowsPerCore: perCore, CoreHours: float64(plan.Rows) / perCore / 3600,
 		AuditRows: audit.Rows, AuditCoreHours: audit.Took.Hours() * float64(m.Threads),

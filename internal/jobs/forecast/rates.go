@@ -74,7 +74,7 @@ func Rates(ctx context.Context, r prepare.Request, kernels []string, threads int
 	passes := float64(p.Spec.Passes) // of the job, each as long as that of a run
 	if options.Estimator == estimator.Exact {
 		options.Options = estimator.Options{Estimator: estimator.Permutation, Passes: 1}
-		players := float64(p.Layout().Players())
+		players := float64(p.Players())
 		passes = math.Exp2(players) / players
 	}
 	game, err := p.Game(ctx)

@@ -34,7 +34,7 @@ type Spec struct {
 	Previous       *Previous `json:"previous,omitempty"`        // what a paired job corrects; nil = the job is not paired
 	Revision       int       `json:"revision,omitempty"`        // estimator.Traits.Revision
 	Loss           loss.Kind `json:"loss,omitempty"`            // loss of a row; empty = the log loss
-	Players        string    `json:"players,omitempty"`         // estimator.Fields; empty = embedding entries
+	Players        string    `json:"players,omitempty"`         // estimator.Fields or estimator.Pairs; empty = embedding entries
 }
 
 // Previous identifies the previous values that a paired job corrects. A paired job computes
@@ -64,7 +64,10 @@ func (s *Spec) TaskOptions() estimator.Options {
 }
 
 // OfFields reports whether the job gives values to fields and not to embedding entries.
-func (s *Spec) OfFields() bool { return s.Players == estimator.Fields }
+func (s *Spec) OfFields() bool { return s.Players != "" }
+
+// OfPairs reports whether the job also gives values to pairs of fields.
+func (s *Spec) OfPairs() bool { return s.Players == estimator.Pairs }
 
 // Generation returns the number of paired jobs since the last full one, this job included;
 // 0 = the job is not paired.

@@ -25,6 +25,7 @@ func (p *Prepared) Game(ctx context.Context) (shapley.Game, error) {
 		if p.fields, err = p.absent(ctx); err != nil {
 			return g, err
 		}
+		p.fields.Pairs = p.Spec.OfPairs()
 	}
 	g.Fields = p.fields
 	return g, nil
@@ -64,14 +65,22 @@ func (p *Prepared) absent(ctx context.Context) (*shapley.Fields, error) {
 	return &shapley.Fields{Absent: a}, nil
 }
 
-// Layout returns the layout of the tables whose entries have values. In a job of fields it is a table
-// with one entry for each of Names.
+// Layout returns the layout of the tables whose entries have values. In a job of fields it is shapley.FieldLayout,
+// with a row for each of Names.
 func (j *Job) Layout() *model.Architecture {
 	if !j.Spec.OfFields() {
 		return &j.Architecture
 	}
-	l := shapley.FieldLayout(&j.Architecture)
+	l := shapley.FieldLayout(&j.Architecture, j.Spec.OfPairs())
 	return &l
+}
+
+// Players returns the largest number of players of a row.
+func (j *Job) Players() int {
+	if !j.Spec.OfFields() {
+		return j.Architecture.Players()
+	}
+	return len(j.Names())
 }
 
 // Names returns the names of the fields of Layout.
@@ -88,5 +97,5 @@ func (j *Job) Replacements() []float32 {
 	if !j.Spec.OfFields() {
 		return j.Baseline
 	}
-	return make([]float32, len(j.Names()))
+	return make([]float32, j.Layout().BaselineSize())
 }

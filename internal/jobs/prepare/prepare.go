@@ -37,7 +37,7 @@ type Request struct {
 	MaxRows  int64             // if above 0, the sample has this many rows, or all rows if there are fewer
 	Baseline string            // one of baseline.Names
 	Options  estimator.Options // with Until, Passes is an upper limit; of fields Estimator may be empty, which means estimator.DefaultForFields
-	Players  string            // estimator.Entries or estimator.Fields; "" = Entries
+	Players  string            // estimator.Entries, Fields or Pairs; "" = Entries
 	Seed     uint64            // seed of everything random
 	Loss     string            // one of loss.Names; "" = dataset.Dataset.Loss
 	Until    *job.Until        // when to end before all rows and passes are done; nil = never
@@ -103,7 +103,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if err := r.Dataset.CheckKnown(ck.Known()); err != nil {
 		return nil, err
 	}
-	if r.Players == estimator.Fields && r.Options.Estimator == "" {
+	if r.OfFields() && r.Options.Estimator == "" {
 		r.Options.Estimator = estimator.DefaultForFields(m.Fields() + len(m.Dense))
 	}
 	if err := r.validate(&m.Architecture); err != nil {
@@ -150,7 +150,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if r.BaselineValues != nil {
 		j.Spec.BaselineValues = digest(values)
 	}
-	if r.Players == estimator.Fields {
+	if r.OfFields() {
 		j.Spec.Players = r.Players
 	}
 	if r.Previous != nil {
@@ -221,13 +221,18 @@ func (r *Request) validate(a *model.Architecture) error {
 		if r.Baseline == baseline.Marginal {
 			return fault.Usagef("baseline %s needs --players %s: an entry has the baseline %s", r.Baseline, estimator.Fields, strings.Join(baseline.Names(), " or "))
 		}
-	case estimator.Fields:
+	case estimator.Fields, estimator.Pairs:
 		if err := r.validateFields(); err != nil {
 			return err
 		}
 		players = a.Fields() + len(a.Dense)
+		if r.Players == estimator.Pairs {
+			if err := estimator.CheckPairs(players); err != nil {
+				return fault.Inputf("the model has %w", err)
+			}
+		}
 	default:
-		return fault.Usagef("players %q: the players are %s and %s", r.Players, estimator.Entries, estimator.Fields)
+		return fault.Usagef("players %q: the players are %s, %s and %s", r.Players, estimator.Entries, estimator.Fields, estimator.Pairs)
 	}
 	if r.Previous != nil {
 		if err := r.Previous.checkSettings(r); err != nil {
@@ -268,6 +273,11 @@ func (r *Request) validate(a *model.Architecture) error {
 		return fault.Usagef("the stop rule %s does not apply to a job that corrects previous scores: use %s or %s", job.Paper, job.Overlap, job.Error)
 	}
 	return nil
+}
+
+// OfFields reports whether r asks for the values of fields.
+func (r *Request) OfFields() bool {
+	return r.Players == estimator.Fields || r.Players == estimator.Pairs
 }
 
 // validateFields checks the settings of a job of fields.

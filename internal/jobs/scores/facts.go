@@ -25,6 +25,7 @@ type Facts struct {
 	Aggregate   string        `json:"aggregate"`             // aggregate that sum_abs of the fields adds up
 	Fields      []FieldFacts  `json:"fields"`
 	FieldValues []FieldValue  `json:"field_values,omitempty"` // for a job of fields, the most valuable one first
+	FieldPairs  []FieldPair   `json:"field_pairs,omitempty"`  // for a job of pairs, see File.FieldPairs
 
 	Entries int `json:"-"` // number of all entries
 }
@@ -67,7 +68,7 @@ func (f *File) Facts() (*Facts, error) {
 			MaxSE: s.MaxSE, MaxPopulationSE: s.MaxPopulationSE, Convergence: s.Convergence(),
 		}
 	}
-	facts.FieldValues = f.FieldValues()
+	facts.FieldValues, facts.FieldPairs = f.FieldValues(), f.FieldPairs()
 	for i := range s.Fields {
 		field := FieldFacts{FieldSummary: s.Fields[i]}
 		if !f.Ranks() {

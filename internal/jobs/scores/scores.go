@@ -380,6 +380,9 @@ func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[st
 	if err := f.Spec.Loss.Check(); err != nil {
 		return nil, err
 	}
+	if err := f.checkPlayers(); err != nil {
+		return nil, err
+	}
 	if err := json.Unmarshal([]byte(meta[keyBaseline]), &f.Baseline); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyBaseline, err)
 	}
@@ -460,7 +463,7 @@ func (f *File) CheckDataset(digest string) error {
 // CheckLayout returns bad input unless f has scores for tables of the layout of a.
 func (f *File) CheckLayout(a *model.Architecture) error {
 	if f.Spec.OfFields() {
-		return fault.Inputf("the scores are the values of fields, expected those of embedding entries: score without --players %s", estimator.Fields)
+		return fault.Inputf("the scores are the values of fields, expected those of embedding entries: score without --players %s", f.Spec.Players)
 	}
 	if !f.Layout.SameLayout(a) {
 		return fault.Inputf("the scores are for %s, the model has %s", f.Layout.Size(), a.Size())

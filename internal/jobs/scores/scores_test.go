@@ -213,7 +213,9 @@ func TestReadRefusals(t *testing.T) {
 	portion.DatasetRows = 3
 	short := example()
 	short.Baseline = short.Baseline[1:]
-	for name, f := range map[string]*File{"version": version, "baseline": short, "portion": portion} {
+	players, layout, ranked := example(), pairsExample(), pairsExample()
+	players.Spec.Players, layout.Spec.Players, ranked.Spec.Options = "rows", estimator.Fields, estimator.Options{Estimator: estimator.Path, Passes: 1}
+	for name, f := range map[string]*File{"version": version, "baseline": short, "portion": portion, "players": players, "layout": layout, "ranked": ranked} {
 		if err := Write(filepath.Join(dir, name), f); err != nil {
 			t.Fatal(err)
 		}
@@ -224,6 +226,7 @@ func TestReadRefusals(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
+		"players": `the players are "rows"`, "layout": "the values of fields are for 9 entries, expected 3 for 3 fields", "ranked": "the estimator path gives no values of pairs",
 		"version": "specification has version 3", "portion": `shaver.dataset_rows is "3", expected a number of rows, at least 4`, "baseline": "baseline has 3 values", "truncated": "truncated is damaged",
 		"empty": "empty is not a scores file", "other": "other is not a scores file", "missing": "missing",
 	} {

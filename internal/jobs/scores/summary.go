@@ -51,6 +51,9 @@ func (f *File) Summary(values []float64) *Summary {
 		from, to := span.Entries()
 		field.Entries += to - from
 		for i := from; i < to && !f.Ranks(); i++ {
+			if f.Spec.OfPairs() && i-from != span.Field {
+				continue // the value of a pair
+			}
 			field.Sum += f.Phi[i]
 			field.SumAbs += math.Abs(values[i])
 			least, most = min(least, f.Phi[i]), max(most, f.Phi[i])

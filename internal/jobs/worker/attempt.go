@@ -337,6 +337,9 @@ func (a *attempt) game(ctx context.Context, weights, values, other job.Blob) (sh
 	if err != nil {
 		return shapley.Game{}, fault.Inputf("baseline %s: %w", values.Name, err)
 	}
+	if game.Fields != nil {
+		game.Fields.Pairs = spec.OfPairs()
+	}
 	return game, nil
 }
 

@@ -25,7 +25,11 @@ const (
 const (
 	Entries = "entries" // the embedding entries that a row reads
 	Fields  = "fields"  // the fields and the dense inputs, each as a whole
+	Pairs   = "pairs"   // as Fields, and also pairs of them
 )
+
+// mostInPairs is the largest number of fields and dense inputs that have values of pairs.
+const mostInPairs = 512
 
 // FieldsExactly is the largest number of fields for which DefaultForFields is Exact. A row then takes
 // at most 1,024 forward passes.
@@ -235,6 +239,14 @@ func (o Options) Validate(players int) error {
 func (o Options) ValidateFields() error {
 	if t := o.Traits(); t.Derivatives {
 		return fmt.Errorf("the %s estimator needs embedding entries as players: for %s use %s, %s or %s", t.Name, Fields, Exact, Antithetic, Permutation)
+	}
+	return nil
+}
+
+// CheckPairs returns an error if n fields and dense inputs are too many for the values of pairs.
+func CheckPairs(n int) error {
+	if n > mostInPairs {
+		return fmt.Errorf("%d fields and dense inputs, expected at most %d for the values of %s: use the players %s", n, mostInPairs, Pairs, Fields)
 	}
 	return nil
 }

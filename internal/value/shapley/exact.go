@@ -45,6 +45,17 @@ func lgamma(n int) float64 {
 // (loss(S) - loss(S with i)) over all coalitions S without i.
 func (e *exact) values(phi, _ []int64, r int) error {
 	e.begin(len(phi))
+	if err := e.enumerate(r); err != nil {
+		return err
+	}
+	for i := range phi {
+		phi[i] = e.value(i)
+	}
+	return nil
+}
+
+// enumerate computes the losses of all coalitions of row r of the batch.
+func (e *exact) enumerate(r int) error {
 	label := e.batch.Label[r]
 	for set := 0; set < len(e.loss); set += len(e.logits) {
 		e.probe.Coalitions(set, e.logits)
@@ -56,14 +67,16 @@ func (e *exact) values(phi, _ []int64, r int) error {
 			e.loss[set+i] = float64(units)
 		}
 	}
-	for i := range phi {
-		value := 0.0
-		for set, without := range e.loss {
-			if set>>i&1 == 0 {
-				value += float64(e.weight[bits.OnesCount(uint(set))] * (without - e.loss[set|1<<i]))
-			}
-		}
-		phi[i] = int64(math.RoundToEven(value))
-	}
 	return nil
+}
+
+// value returns the value of player i.
+func (e *exact) value(i int) int64 {
+	value := 0.0
+	for set, without := range e.loss {
+		if set>>i&1 == 0 {
+			value += float64(e.weight[bits.OnesCount(uint(set))] * (without - e.loss[set|1<<i]))
+		}
+	}
+	return int64(math.RoundToEven(value))
 }

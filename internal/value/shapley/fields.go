@@ -14,12 +14,19 @@ type Fields struct {
 	// absent players. The players are then those of SAGE (Covert et al., NeurIPS 2020), with marginal
 	// distributions.
 	Background *model.Rows
+	Pairs      bool // whether pairs of players have values too
 }
 
 // FieldLayout returns the layout of the values of fields: a table with one row of one entry for
-// each field of a, and then for each dense input.
-func FieldLayout(a *model.Architecture) model.Architecture {
-	l := model.Architecture{FieldDims: make([]int, a.Fields()+len(a.Dense)), Dim: 1}
+// each field of a, and then for each dense input. With pairs a row has an entry for each of these players. That
+// of player i in its own row is its value, and that of player j in row i is, for i < j, the second difference of both
+// (see pairs), and its negative in row i of player j. So the sum of all entries is that of the values.
+func FieldLayout(a *model.Architecture, pairs bool) model.Architecture {
+	players := a.Fields() + len(a.Dense)
+	l := model.Architecture{FieldDims: make([]int, players), Dim: 1}
+	if pairs {
+		l.Dim = players
+	}
 	for i := range l.FieldDims {
 		l.FieldDims[i] = 1
 	}
@@ -31,8 +38,16 @@ func (g *Game) layout() *model.Architecture {
 	if g.Fields == nil {
 		return &g.Model.Architecture
 	}
-	l := FieldLayout(&g.Model.Architecture)
+	l := FieldLayout(&g.Model.Architecture, g.Fields.Pairs)
 	return &l
+}
+
+// players returns the largest number of players of a row.
+func (g *Game) players() int {
+	if g.Fields == nil {
+		return g.Model.Players()
+	}
+	return g.Model.Fields() + len(g.Model.Dense)
 }
 
 // prober evaluates one row while its players appear. Package model documents the methods, at Probe.
@@ -108,20 +123,40 @@ func (p *fieldProbe) Empties(dst []float64, rows *model.Rows) {
 }
 
 func (p *fieldProbe) Walk(order []int32, logits []float64) {
+	p.sequence(logits, func(i, k int) {
+		if k > 0 {
+			p.appear(i, order[k-1])
+		}
+	})
+}
+
+// Skips sets logits[k], for k below len(order)-1, to the logit with the players order[:k] and order[k+1] present.
+func (p *fieldProbe) Skips(order []int32, logits []float64) {
+	p.sequence(logits, func(i, k int) {
+		if k > 0 {
+			p.appear(i, order[k-1])
+			p.vanish(i, order[k])
+		}
+		p.appear(i, order[k+1])
+	})
+}
+
+// sequence sets logits to those of consecutive states. change turns state k-1, in slot i, into state k. Before state 0
+// all players are absent.
+func (p *fieldProbe) sequence(logits []float64, change func(i, k int)) {
 	p.absent(0)
-	for from := 0; ; from += fieldStates {
+	for from := 0; from < len(logits); from += fieldStates {
 		n := min(fieldStates, len(logits)-from)
-		for i := 1; i < n; i++ {
-			p.copyState(i, i-1)
-			p.appear(i, order[from+i-1])
+		for i := range n {
+			if i > 0 {
+				p.copyState(i, i-1)
+			} else if from > 0 {
+				p.copyState(0, fieldStates-1)
+			}
+			change(i, from+i)
 		}
 		p.score(n)
 		copy(logits[from:], p.logits[:n])
-		if from+n == len(logits) {
-			return
-		}
-		p.copyState(0, n-1)
-		p.appear(0, order[from+n-1])
 	}
 }
 
@@ -155,14 +190,20 @@ func (p *fieldProbe) copyState(i, j int) {
 }
 
 // appear lets a player appear in state i.
-func (p *fieldProbe) appear(i int, player int32) {
+func (p *fieldProbe) appear(i int, player int32) { p.set(i, player, p.ids, p.dense) }
+
+// vanish makes a player absent in state i.
+func (p *fieldProbe) vanish(i int, player int32) { p.set(i, player, p.otherIDs, p.otherDense) }
+
+// set lets a player read ids and dense in state i.
+func (p *fieldProbe) set(i int, player int32, ids []int32, dense []float32) {
 	if fields := int32(len(p.first) - 1); player >= fields {
 		k := player - fields
-		p.states.DenseRow(i)[k] = p.dense[k]
+		p.states.DenseRow(i)[k] = dense[k]
 		return
 	}
 	from, to := p.first[player], p.first[player+1]
-	copy(p.states.Row(i)[from:to], p.ids[from:to])
+	copy(p.states.Row(i)[from:to], ids[from:to])
 }
 
 // score computes the logits of the first n states.

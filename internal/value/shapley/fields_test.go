@@ -70,7 +70,7 @@ func valuesOf(t *testing.T, game shapley.Game, name string, passes int, rows *mo
 	if err != nil {
 		t.Fatal(err)
 	}
-	layout := shapley.FieldLayout(&game.Model.Architecture)
+	layout := shapley.FieldLayout(&game.Model.Architecture, game.Fields.Pairs)
 	sampling := tally.NewSampling(options, int64(rows.Len()))
 	sums := tally.NewAccumulator(layout.Shape(), sampling.Form(game.Model.Fields()))
 	if err := sums.Merge(partial); err != nil {
@@ -86,42 +86,10 @@ func valuesOf(t *testing.T, game shapley.Game, name string, passes int, rows *mo
 // enumeratedFields returns the values of the players of rows by the definition.
 func enumeratedFields(t *testing.T, game shapley.Game, rows *model.Rows) tally.Values {
 	t.Helper()
-	a := &game.Model.Architecture
-	players, lengths := a.Fields()+len(a.Dense), a.Lengths()
-	m := game.Model
-	if v := game.Fields.Absent; v != nil {
-		m = m.WithAbsent(v)
-	}
-	scorer, sum := m.NewScorer(), make([]float64, players)
+	players := game.Model.Fields() + len(game.Model.Dense)
+	sum := make([]float64, players)
 	for r := range rows.Len() {
-		other := backgroundRow(t, game, rows, r)
-		losses := make([]float64, 1<<players)
-		for set := range losses {
-			state := &model.Rows{}
-			state.Append(rows, r)
-			at := 0
-			for j, n := range lengths {
-				for i := at; i < at+n && set>>j&1 == 0; i++ {
-					state.Features[i] = ^state.Features[i]
-					if other >= 0 {
-						state.Features[i] = game.Fields.Background.Row(other)[i]
-					}
-				}
-				at += n
-			}
-			for k := range a.Dense {
-				if set>>(a.Fields()+k)&1 == 0 {
-					if other >= 0 {
-						state.Dense[k] = game.Fields.Background.DenseRow(other)[k]
-					} else {
-						state.Dense[k] = game.Fields.Absent.Dense[k]
-					}
-				}
-			}
-			logit := make([]float64, 1)
-			scorer.Logits(logit, state)
-			losses[set] = game.Loss.Of(logit[0], rows.Label[r])
-		}
+		losses := fieldLosses(t, game, rows, r)
 		for i := range players {
 			for set := range losses {
 				if set>>i&1 == 0 {
@@ -133,6 +101,44 @@ func enumeratedFields(t *testing.T, game shapley.Game, rows *model.Rows) tally.V
 		}
 	}
 	return tally.Values{Phi: sum}
+}
+
+// fieldLosses returns the losses of a row by the set of the players that are present.
+func fieldLosses(t *testing.T, game shapley.Game, rows *model.Rows, r int) []float64 {
+	t.Helper()
+	m, a := game.Model, &game.Model.Architecture
+	if v := game.Fields.Absent; v != nil {
+		m = m.WithAbsent(v)
+	}
+	scorer, other := m.NewScorer(), backgroundRow(t, game, rows, r)
+	losses := make([]float64, 1<<(a.Fields()+len(a.Dense)))
+	for set := range losses {
+		state := &model.Rows{}
+		state.Append(rows, r)
+		at := 0
+		for j, n := range a.Lengths() {
+			for i := at; i < at+n && set>>j&1 == 0; i++ {
+				state.Features[i] = ^state.Features[i]
+				if other >= 0 {
+					state.Features[i] = game.Fields.Background.Row(other)[i]
+				}
+			}
+			at += n
+		}
+		for k := range a.Dense {
+			if set>>(a.Fields()+k)&1 == 0 {
+				if other >= 0 {
+					state.Dense[k] = game.Fields.Background.DenseRow(other)[k]
+				} else {
+					state.Dense[k] = game.Fields.Absent.Dense[k]
+				}
+			}
+		}
+		logit := make([]float64, 1)
+		scorer.Logits(logit, state)
+		losses[set] = game.Loss.Of(logit[0], rows.Label[r])
+	}
+	return losses
 }
 
 func binomial(n, k int) float64 {

@@ -115,8 +115,13 @@ func (o *Options) check(g *Game) error {
 		if err := o.ValidateFields(); err != nil {
 			return err
 		}
+		if g.Fields.Pairs {
+			if err := estimator.CheckPairs(g.players()); err != nil {
+				return err
+			}
+		}
 	}
-	if err := o.Validate(g.layout().Players()); err != nil {
+	if err := o.Validate(g.players()); err != nil {
 		return err
 	}
 	if o.Traits().Derivatives {
@@ -224,8 +229,8 @@ type player struct {
 
 func newPlayer(game Game, options Options, within bool) *player {
 	layout := game.layout()
-	players := layout.Players()
-	s := &setup{game: game, options: options, players: players, roster: model.NewRoster(layout)}
+	entries := layout.Players()
+	s := &setup{game: game, options: options, players: game.players(), roster: model.NewRoster(layout)}
 	if game.Fields == nil {
 		s.baseline = game.Model.SpreadBaseline(game.Baseline)
 		s.probe = game.Model.NewProbe(s.baseline)
@@ -234,17 +239,17 @@ func newPlayer(game Game, options Options, within bool) *player {
 	}
 	p := &player{
 		model: game.Model, loss: game.Loss, probe: s.probe, roster: s.roster, setup: s,
-		evaluator: evaluators[options.Estimator](s),
+		evaluator: game.evaluators()[options.Estimator](s),
 		together:  options.Traits().Derivatives && !options.Traits().Ranks,
-		sum:       make([]int64, players),
+		sum:       make([]int64, entries),
 	}
 	p.valuer, _ = p.evaluator.(valuer)
 	p.ranker, _ = p.evaluator.(ranker)
 	if within {
-		p.within = make([]int64, players)
+		p.within = make([]int64, entries)
 	}
 	if game.Fields != nil {
-		p.fields = make([]int32, players)
+		p.fields = make([]int32, s.players)
 		for i := range p.fields {
 			p.fields[i] = int32(i)
 		}
