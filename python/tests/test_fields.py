@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import FIELDS, Planted, command
 from test_scores import cells
@@ -58,6 +59,24 @@ def test_plot(values: shaver.FieldValues) -> None:
     assert drawn == values.values
     (lines,) = ax.collections
     assert len(lines.get_segments()) == len(FIELDS)  # type: ignore[attr-defined]
+
+
+def test_pairs(planted: Planted, values: shaver.FieldValues, tmp_path: Path) -> None:
+    both = shaver.fields(planted.model, planted.dataset, pairs=True, baseline="codebook", estimator="permutation", passes=2, out=tmp_path / "pairs.arrow")
+    assert both.values == values.values and both.document["spec"]["players"] == "pairs"
+    table, first = both.pairs, both.document["field_pairs"][0]
+    assert table.num_rows == 45 and table.slice(0, 1).to_pylist() == [
+        {"first": first["fields"][0], "second": first["fields"][1], "value": first["value"], "low": first["low"], "high": first["high"]}
+    ]
+    assert ", ".join(first["fields"]) in cells(both._repr_html_())
+    with pytest.raises(shaver.BadInputError, match=r"has no values of pairs: compute them with shaver\.fields\(\.\.\., pairs=True\)"):
+        _ = values.pairs
+    pytest.importorskip("matplotlib").use("Agg")
+    ax = both.plot_pairs()
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    matrix = np.asarray(ax.images[0].get_array())
+    assert names == list(both.values)
+    assert matrix[names.index(first["fields"][0]), names.index(first["fields"][1])] == first["value"]
 
 
 def test_other_scores_are_refused(planted: Planted, values: shaver.FieldValues) -> None:

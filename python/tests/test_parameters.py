@@ -43,7 +43,7 @@ CALLS = [
     Call(
         shaver.fields,
         (("score",),),
-        {"progress"},
+        {"pairs", "progress"},
         CLUSTER | MACHINE | NIGHTLY | {"audit", "draws", "endpoints", "flips", "parts", "players", "sparsity"},
         differ=frozenset({"baseline", "bound", "estimator", "splits"}),
     ),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from . import _html
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SCHEMA = pa.schema([("field", pa.string()), ("value", pa.float64()), ("low", pa.float64()), ("high", pa.float64()), ("share", pa.float64())])
+
+
+_PAIRS = pa.schema([("first", pa.string()), ("second", pa.string()), ("value", pa.float64()), ("low", pa.float64()), ("high", pa.float64())])
 
 
 class FieldValues(Tabular):
@@ -53,6 +57,41 @@ class FieldValues(Tabular):
         of the 95% interval, and its share of what all fields save. What is not known is null."""
         return pa.Table.from_pylist(self.document["field_values"], schema=_SCHEMA)
 
+    @property
+    def pairs(self) -> pa.Table:
+        """The interactions of the 16 most valuable fields, the largest magnitude first: both fields,
+        the value, and the low and the high end of the 95% interval. Needs values with pairs."""
+        if "field_pairs" not in self.document:
+            raise BadInputError(f"{self.path} has no values of pairs: compute them with shaver.fields(..., pairs=True)")
+        pairs = [{**each, "first": each["fields"][0], "second": each["fields"][1]} for each in self.document["field_pairs"]]
+        return pa.Table.from_pylist(pairs, schema=_PAIRS)
+
+    def plot_pairs(self, ax: Axes | None = None) -> Axes:
+        """Draws the interactions as a matrix. A pair whose 95% interval holds 0 has a dot. Needs matplotlib."""
+        import matplotlib.pyplot as plt
+
+        pairs = self.pairs.to_pylist()
+        paired = {name for pair in pairs for name in (pair["first"], pair["second"])}
+        names = [name for name in self.values if name in paired]
+        matrix = np.full((len(names), len(names)), np.nan)
+        dots = []
+        if ax is None:
+            side = 2.5 + 0.35 * len(names)
+            _, ax = plt.subplots(figsize=(side + 0.8, side), layout="constrained")
+        for pair in pairs:
+            i, j = names.index(pair["first"]), names.index(pair["second"])
+            matrix[i, j] = matrix[j, i] = pair["value"]
+            if pair["low"] is None or pair["low"] <= 0 <= pair["high"]:
+                dots += [(i, j), (j, i)]
+        most = float(np.nanmax(np.abs(matrix)))
+        image = ax.imshow(matrix, cmap="RdBu", vmin=-most, vmax=most)
+        ax.figure.colorbar(image, ax=ax, shrink=0.8, label="interaction")
+        ax.scatter([j for _, j in dots], [i for i, _ in dots], s=6, color="black")
+        ax.set_xticks(range(len(names)), names, rotation=90)
+        ax.set_yticks(range(len(names)), names)
+        ax.set_title("Pairs of fields")
+        return ax
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws the value of each field with its 95% interval. Needs matplotlib."""
         import matplotlib.pyplot as plt
@@ -75,7 +114,11 @@ class FieldValues(Tabular):
         ends = [each[name] for each in fields for name in ("value", "low", "high") if name in each]
         bars = _html.Bars(min(0.0, *ends), max(0.0, *ends))
         rows = [(each["field"], *_html.difference(each), _share(each), bars.of(each["value"], each.get("low"), each.get("high"))) for each in fields]
-        return _html.page("Fields", self._facts(), _html.table(["field", "value", "95% interval", "share", ""], rows, most=40))
+        tables = [_html.table(["field", "value", "95% interval", "share", ""], rows, most=40)]
+        if "field_pairs" in self.document:
+            pairs = ((", ".join(each["fields"]), *_html.difference(each)) for each in self.document["field_pairs"])
+            tables.append(_html.table(["pair", "interaction", "95% interval"], pairs))
+        return _html.page("Fields", self._facts(), *tables)
 
     def _facts(self) -> str:
         spec = self.document["spec"]
@@ -93,6 +136,7 @@ def fields(
     model: ModelLike,
     dataset: DatasetLike,
     *,
+    pairs: bool = False,
     baseline: Literal["marginal", "zero", "codebook"] | None = None,
     estimator: Literal["exact", "antithetic", "permutation"] | None = None,
     splits: str | Sequence[str] | None = None,
@@ -128,6 +172,9 @@ def fields(
         Model whose fields are valued.
     dataset : Dataset or path
         Rows on which the loss is measured.
+    pairs : bool, default False
+        Also give pairs of fields their interaction, which is above 0 if they are worth more together
+        and below 0 if they say the same.
     baseline : {"marginal", "zero", "codebook"}, default "marginal"
         What the model reads in place of an absent field: the value of a random row, 0, or the mean of
         the field's rows of the table.
@@ -185,7 +232,7 @@ def fields(
         The values are written, and the exception has them as ``scores``.
     """
     settings: dict[str, Flag] = {
-        "players": "fields",
+        "players": "pairs" if pairs else "fields",
         "baseline": baseline,
         "estimator": estimator,
         "splits": splits,
