@@ -92,6 +92,7 @@ func (o *checkOptions) run(c *cobra.Command) error {
 		return err
 	}
 	o.Note = func(text string) { cli.NoteOnce(log, text) }
+	o.Warn = func(text string) { log.Warn(text) }
 	d, err := o.Run(c.Context())
 	if progress != nil {
 		progress.End()

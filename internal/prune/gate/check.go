@@ -32,6 +32,8 @@ type Check struct {
 	Begin func(rows int64) (read func(rows int))
 	// Note takes a sentence for the user. It may be nil.
 	Note func(text string)
+	// Warn takes what is probably wrong with the predictions of a model. It may be nil.
+	Warn func(text string)
 }
 
 // Written reports whether the file at path was written by shaver check --out.
@@ -96,6 +98,11 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 	}
 	if text := cmp.Or(ck.Known().Unknown(), prunedCk.Known().Unknown()); text != "" && o.Note != nil {
 		o.Note(text)
+	}
+	for i, name := range []string{o.Model, o.Pruned} {
+		if text := all[i].Doubt(); text != "" && o.Warn != nil {
+			o.Warn(name + " " + text)
+		}
 	}
 	d := Decide(o.Bounds, all[0], all[1])
 	d.Model, d.Pruned, d.Dataset, d.Split = ck.Digest(), prunedCk.Digest(), b.Dataset.Digest(), o.Split
