@@ -35,6 +35,8 @@ class Call:
 # Flags of the connection, and of the machine.
 CLUSTER = {"creds", "lease", "nkey", "ranges", "replicas", "rows-per-shard", "run", "store", "tlsca", "tlscert", "tlskey", "user-file"}
 MACHINE = {"checkpoint-every", "log", "page", "verbose", "wait-inputs"}
+# Flags that remove whole fields and columns, for a file and in place of scores.
+SLICES = {"columns", "drop-fields", "fields"}
 # Flags of a nightly job, which has a command of its own.
 NIGHTLY = {"full-every", "hysteresis", "max-inherited-error", "previous", "previous-model", "state"}
 
@@ -47,7 +49,7 @@ CALLS = [
         CLUSTER | MACHINE | NIGHTLY | {"audit", "draws", "endpoints", "flips", "parts", "players", "sparsity"},
         differ=frozenset({"baseline", "bound", "estimator", "splits"}),
     ),
-    Call(shaver.prune, (("prune",),), {"in_place", "progress"}, NIGHTLY, {"sweep": "from"}),
+    Call(shaver.prune, (("prune",),), {"in_place", "progress"}, NIGHTLY | SLICES, {"sweep": "from"}),
     Call(shaver.sweep, (("sweep",),), {"progress"}, set()),
     Call(shaver.evaluate, (("evaluate",),), {"progress"}, set()),
     Call(shaver.check, (("check",),), {"progress"}, set()),
