@@ -94,6 +94,8 @@ var digestOptions = []digestCase{
 	{name: "fields, antithetic, codebook", flags: []string{"--players", "fields", "--estimator", "antithetic", "--baseline", "codebook", "--passes", "2"}},
 	{name: "fields, marginal", flags: []string{"--players", "fields", "--estimator", "permutation", "--baseline", "marginal", "--sample", "0.8"}},
 	{name: "fields, error, met", flags: []string{"--players", "fields", "--until", "error", "--bound", "0.9", "--estimator", "exact", "--baseline", "marginal"}},
+	{name: "pairs, exact", flags: []string{"--players", "pairs", "--estimator", "exact", "--baseline", "marginal"}},
+	{name: "pairs, antithetic", flags: []string{"--players", "pairs", "--estimator", "antithetic", "--baseline", "codebook", "--passes", "2"}},
 
 	{name: "paired, permutation", earlier: []string{"--passes", "2"}, flags: []string{"--sample", "0.5"}},
 	{name: "paired, antithetic, codebook", earlier: []string{"--estimator", "antithetic", "--baseline", "codebook", "--seed", "3"}, flags: []string{"--sample", "0.4"}},
