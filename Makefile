@@ -103,6 +103,9 @@ scale: ## take 3 million rows of Criteo's shape from a raw log to scores in DIR=
 estimators: ## compare the estimators at equal error on FLIGHTS=FOLDER, and draw docs/evidence/estimators.svg (ten minutes)
 	@go run ./bench/estimators -flights '$(FLIGHTS)' -picture docs/evidence/estimators.svg $(ESTIMATORSFLAGS)
 
+fields: ## compare orders in which fields are removed from MODEL=FILE, on the dataset in DATASET=FOLDER (a minute)
+	@go run ./bench/fields -model '$(MODEL)' -dataset '$(DATASET)'
+
 rankings: ## compare rankings on FLIGHTS=FOLDER and HFLIGHTS=FOLDER, with jobs in DIR=FOLDER, and draw docs/evidence/rankings.svg (half an hour)
 	mkdir -p '$(DIR)' && go build -o '$(DIR)/' ./cmd/shaver
 	@go run ./bench/rankings -work '$(DIR)' -flights '$(FLIGHTS)' -hflights '$(HFLIGHTS)' -picture docs/evidence/rankings.svg $(RANKINGSFLAGS)
@@ -130,4 +133,4 @@ wheels: ## build the Python package for every platform into dist/ (needs Python'
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale estimators rankings lint fmt kernels transcripts golden wheels ci
+.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale estimators rankings fields lint fmt kernels transcripts golden wheels ci

@@ -171,6 +171,7 @@ onnx/graph/graphtest:        onnx/graph
 
 # measurements, for developers
 bench:                  value/baseline click/checkpoint value/estimator num/kernel click/model click/model/modeltest value/shapley
+bench/fields:           click/checkpoint click/evaluate click/model data/dataset num/loss num/random prune/slice
 bench/train:            num/kernel click/model num/random click/train
 bench/rankings:         base/atomicfile value/baseline click/checkpoint data/dataset click/evaluate num/loss click/model prune/picture value/mask jobs/scores prune/sweep gonum.org/v1/gonum
 bench/estimators:       base/atomicfile value/baseline click/checkpoint value/compare data/dataset value/estimator data/ingest num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
