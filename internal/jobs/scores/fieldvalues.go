@@ -19,7 +19,7 @@ type FieldValue struct {
 	// the random orders and the random rows that replace absent fields. Both are nil below tally.LeastRows rows.
 	Low  *float64 `json:"low,omitempty"`
 	High *float64 `json:"high,omitempty"`
-	// Share is Value divided by what all fields together lower the loss by. It is nil if that is 0.
+	// Share is Value divided by what all fields together lower the loss by. It is nil unless that is above 0.
 	Share *float64 `json:"share,omitempty"`
 }
 
@@ -57,7 +57,7 @@ func (f *File) FieldValues() []FieldValue {
 		}
 		v := FieldValue{Field: name, Value: f.Phi[at]}
 		v.Low, v.High = f.ends(at, 1)
-		if all := f.LossEmpty - f.LossFull; all != 0 {
+		if all := f.LossEmpty - f.LossFull; all > 0 {
 			share := v.Value / all
 			v.Share = &share
 		}
