@@ -53,13 +53,13 @@ func (s *suite) builds(t *trial.Step) {
 	s.upgrade(t, "image.tag=next")
 	left := state()
 	t.Expect(left.Exit == 75, "a worker of the old build ends with exit code 75", left.String())
-	t.Do(s.kubectl("rollout", "status", "deployment/worker", "--timeout=3m"))
+	t.Do(s.rollout("deployment/worker"))
 	end := s.complete(t, "upgraded", "long", 4*time.Minute)
 	t.Expect(len(end.Pods) == 1, "the coordinator of the old build went on", end.String())
 	s.remove(t, "upgraded")
 
 	s.upgrade(t, "image.tag=other")
-	t.Do(s.kubectl("rollout", "status", "deployment/worker", "--timeout=3m"))
+	t.Do(s.rollout("deployment/worker"))
 	s.create(t, score{name: "waiting"})
 	s.running(t, "waiting")
 	warning := ""

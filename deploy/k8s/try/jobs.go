@@ -77,7 +77,7 @@ func (s *suite) ranges(t *trial.Step) {
 	s.settled(t, 2)
 	const mergers = "app.kubernetes.io/name=merger"
 	s.upgrade(t, "mergers.replicas=2")
-	t.Do(s.kubectl("rollout", "status", "deployment/merger", "--timeout=3m"))
+	t.Do(s.rollout("deployment/merger"))
 	s.create(t, score{name: "ranges", args: []string{"--ranges=2", "--passes=" + passes}, values: []string{"mergers.replicas=2"}})
 	s.checkpointed(t, "ranges")
 	t.Do(s.kubectl("delete", "pod", s.ready(t, mergers)[0].Name, "--wait=false"))

@@ -26,6 +26,13 @@ func (s *suite) source() string {
 
 const space = "shaver" // the namespace of README.md
 
+// rollout waits for a workload's pods. args are its name, and flags.
+func (s *suite) rollout(args ...string) trial.Command {
+	c := s.kubectl(append(append([]string{"rollout", "status"}, args...), "--timeout=4m")...)
+	c.Limit = 5 * time.Minute
+	return c
+}
+
 // kubectl returns a command of kubectl in the namespace. README.md makes it the default of
 // the context, so the transcript does not show it.
 func (s *suite) kubectl(args ...string) trial.Command {

@@ -94,7 +94,7 @@ func (s *suite) kueue(t *trial.Step) {
 	install := s.helm("install", "kueue", filepath.Join(dir, "charts", "kueue"), "--namespace=kueue-system", "--create-namespace", "--values", s.manifest("kueue.yaml"))
 	install.Show, install.Lines = "helm install kueue charts/kueue --namespace=kueue-system --create-namespace --values "+s.manifest("kueue.yaml")+" # of the module sigs.k8s.io/kueue "+version, 4
 	t.Do(install)
-	t.Do(s.kubectl("rollout", "status", "deployment/kueue-controller-manager", "--namespace=kueue-system", "--timeout=3m"))
+	t.Do(s.rollout("deployment/kueue-controller-manager", "--namespace=kueue-system"))
 	apply := s.kubectl("apply", "--filename="+s.manifest("queue.yaml"))
 	// The webhooks answer a moment after the controller is ready.
 	ok := t.Wait(time.Minute, func() bool { return apply.Do(t.Ctx).Code == 0 })
