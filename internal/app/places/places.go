@@ -385,9 +385,10 @@ func (u *use) Model(ctx context.Context, l remote.Location) (string, error) {
 	return u.Fetch(ctx, l)
 }
 
-// Dataset copies the folder of a dataset.
+// Dataset copies the folder of a dataset, with its list of blocks if it has one. Who uses the list checks
+// that it is that of the files.
 func (u *use) Dataset(ctx context.Context, l remote.Location) (string, error) {
-	return u.FetchFolder(ctx, l, dataset.ManifestName, func(text []byte) ([]remote.Part, error) {
+	folder, err := u.FetchFolder(ctx, l, dataset.ManifestName, func(text []byte) ([]remote.Part, error) {
 		m, err := dataset.Parse(text)
 		if err != nil {
 			return nil, err
@@ -398,6 +399,11 @@ func (u *use) Dataset(ctx context.Context, l remote.Location) (string, error) {
 		}
 		return parts, nil
 	})
+	if err != nil {
+		return "", err
+	}
+	_, _, err = u.FetchIf(ctx, l.Join(dataset.BlocksName))
+	return folder, err
 }
 
 // report returns the place of the report of the job whose scores are at l.
