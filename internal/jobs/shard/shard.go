@@ -315,6 +315,8 @@ type picker struct {
 	seen int64 // number of rows seen so far
 	kept int64 // number of these rows that are in the sample
 
+	draws *random.Consecutive // nil = none was needed yet
+
 	// The last block for which has was called, counted from 1, and its turn.
 	block, begins int64
 }
@@ -328,8 +330,10 @@ func (p *picker) next() (index int64, chosen bool) {
 	left := p.Rows - index
 	need := p.Keep - p.kept
 	if need < left {
-		stream := random.At(p.Seed, random.Sample, uint64(index), p.Generation)
-		if int64(stream.Below(uint64(max(left, 1)))) >= need {
+		if p.draws == nil {
+			p.draws = random.NewConsecutive(p.Seed, random.Sample, p.Generation)
+		}
+		if int64(p.draws.Below(uint64(index), uint64(max(left, 1)))) >= need {
 			return index, false
 		}
 	}

@@ -115,14 +115,21 @@ func (s *Stream) Coins(words []uint64, n int, q uint64) {
 	}
 }
 
+// The constants of Philox4x64.
+const (
+	rounds                   = 10
+	multiplier0, multiplier1 = 0xD2E7470EE14C6C93, 0xCA5A826395121157
+	weyl0, weyl1             = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
+)
+
 // philox is Philox4x64 with 10 rounds.
 func philox(c [4]uint64, k [2]uint64) [4]uint64 {
-	for range 10 {
-		hi0, lo0 := bits.Mul64(0xD2E7470EE14C6C93, c[0])
-		hi1, lo1 := bits.Mul64(0xCA5A826395121157, c[2])
+	for range rounds {
+		hi0, lo0 := bits.Mul64(multiplier0, c[0])
+		hi1, lo1 := bits.Mul64(multiplier1, c[2])
 		c = [4]uint64{hi1 ^ c[1] ^ k[0], lo1, hi0 ^ c[3] ^ k[1], lo0}
-		k[0] += 0x9E3779B97F4A7C15
-		k[1] += 0xBB67AE8584CAA73B
+		k[0] += weyl0
+		k[1] += weyl1
 	}
 	return c
 }
