@@ -435,11 +435,16 @@ func TestRestart(t *testing.T) {
 				w.write(filepath.Join("out", "nights", "tue.1", ".scores.arrow.123.tmp"), "half")
 				w.write(filepath.Join("out", ".current.json.123.tmp"), "half")
 				w.calls, w.fail, w.after = nil, nil, nil
+				var said strings.Builder
+				w.options.Say = func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }
 				if r := w.run(); len(r.Nights) != 1 || r.Nights[0].Attempts != 2 || (r.Nights[0].Note != "") != (at == stepScore) {
 					t.Errorf("%+v", r.Nights)
 				}
 				if !slices.Equal(w.calls, all[i:]) {
 					t.Errorf("the steps %v ran again", w.calls)
+				}
+				if strings.Contains(said.String(), "nothing to do") {
+					t.Errorf("the run that ended the night said:\n%s", said.String())
 				}
 				if got := w.results(); !maps.Equal(got, want) {
 					t.Errorf("found\n%v\nexpected\n%v", got, want)

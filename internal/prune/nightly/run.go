@@ -138,7 +138,7 @@ func Run(ctx context.Context, c *Config, keys Keys, s Steps, o Options) (*Result
 	}
 	result := &Result{}
 	for {
-		n, err := r.next(ctx, lines)
+		n, err := r.next(ctx, lines, len(result.Nights) > 0)
 		if err != nil {
 			return nil, err
 		}
@@ -258,8 +258,8 @@ func numberedAfter(a, b string) bool {
 	return len(x) > len(y) || len(x) == len(y) && x > y
 }
 
-// next returns the night to work on, or nil if nothing is new.
-func (r *runner) next(ctx context.Context, lines []Line) (*Record, error) {
+// next returns the night to work on, or nil if nothing is new. It says so unless this run has worked on a night.
+func (r *runner) next(ctx context.Context, lines []Line, worked bool) (*Record, error) {
 	records, err := readRecords(r.path(nightsFolder))
 	if err != nil {
 		return nil, err
@@ -294,7 +294,9 @@ func (r *runner) next(ctx context.Context, lines []Line) (*Record, error) {
 		return nil, err
 	}
 	if last != nil && last.Model == in.model && slices.Equal(last.Days, in.days) && last.Settings == settings && !r.Again {
-		r.say("nothing to do: the model, the days and the settings are those of the night %s, which %s", last.Night, outcomes[last.Outcome])
+		if !worked {
+			r.say("nothing to do: the model, the days and the settings are those of the night %s, which %s", last.Night, outcomes[last.Outcome])
+		}
 		return nil, nil
 	}
 	return r.begin(ctx, in, settings, records, lines)
