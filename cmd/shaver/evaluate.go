@@ -133,7 +133,7 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		b, err := measure.OpenKnown(o.dataset, o.split, o.loss, m, ck.Known())
+		b, err := measure.Open(o.dataset, o.split, o.loss, m, ck.Known())
 		if err != nil {
 			return err
 		}

@@ -111,10 +111,7 @@ func modelInspectCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := d.CheckModel(&ck.Architecture); err != nil {
-					return err
-				}
-				if err := d.CheckKnown(ck.Known()); err != nil {
+				if d, err = d.For(&ck.Architecture, ck.Known()); err != nil {
 					return err
 				}
 				names = d.Fields()

@@ -70,7 +70,7 @@ func (o *Steps) tune(ctx context.Context) (*tuned, error) {
 		if err != nil {
 			return nil, err
 		}
-		b, err := measure.Open([]string{o.file("dataset")}, dataset.Test, "", m)
+		b, err := measure.Open([]string{o.file("dataset")}, dataset.Test, "", m, nil)
 		if err != nil {
 			return nil, err
 		}

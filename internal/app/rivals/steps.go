@@ -157,7 +157,7 @@ func (r *run) measure(ctx context.Context, path string, result *benchmark.Result
 	if err != nil {
 		return err
 	}
-	b, err := measure.Open(r.Folders, dataset.Test, "", m)
+	b, err := measure.Open(r.Folders, dataset.Test, "", m, nil)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 			return nil, fault.Inputf("%s has the loss %s, but %s has %s: compare scores of one loss", files[i], s.Spec.Loss.Name(), files[0], name)
 		}
 	}
-	b, err := measure.Open(o.Folders, o.Split, name, m)
+	b, err := measure.Open(o.Folders, o.Split, name, m, p.Checkpoint.Known())
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 		return nil, err
 	}
 	config := sweep.Config{Model: m, Methods: methods, Budgets: o.Budgets, Models: ready, Calibrate: o.Calibrate, Select: o.Select}
-	validation, err := o.validation(all, m)
+	validation, err := o.validation(all, m, p.Checkpoint.Known())
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func slicer(ctx context.Context, b *measure.Bench, m *model.Model) (*sweep.Slice
 
 // validation opens the split for --select and --calibrate. Without these flags it returns
 // an empty bench.
-func (o *Input) validation(by []*scores.File, m *model.Model) (*measure.Bench, error) {
+func (o *Input) validation(by []*scores.File, m *model.Model, k *model.Known) (*measure.Bench, error) {
 	if !o.Select && !o.Calibrate {
 		return &measure.Bench{}, nil
 	}
@@ -221,7 +221,7 @@ func (o *Input) validation(by []*scores.File, m *model.Model) (*measure.Bench, e
 			return nil, err
 		}
 	}
-	return measure.Open(o.Folders, dataset.Val, lossName(by), m)
+	return measure.Open(o.Folders, dataset.Val, lossName(by), m, k)
 }
 
 // lossName returns the name of the loss of the first scores. Without scores it returns "", which
@@ -328,9 +328,9 @@ func (o *Input) sourcesOfSSEDS(all []*scores.File) (sources []int, err error) {
 // CheckSplits returns the error with which Run would fail for the splits that it reads for the model
 // m.
 func (o *Input) CheckSplits(m *model.Model) error {
-	if _, err := measure.Open(o.Folders, o.Split, "", m); err != nil {
+	if _, err := measure.Open(o.Folders, o.Split, "", m, nil); err != nil {
 		return err
 	}
-	_, err := o.validation(nil, m)
+	_, err := o.validation(nil, m, nil)
 	return err
 }

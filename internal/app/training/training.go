@@ -151,10 +151,7 @@ func (o *Options) open(ck *checkpoint.Checkpoint) (*dataset.Dataset, error) {
 		return nil, err
 	}
 	if ck != nil {
-		if d, err = d.For(&ck.Architecture); err != nil {
-			return nil, err
-		}
-		if err := d.CheckKnown(ck.Known()); err != nil {
+		if d, err = d.For(&ck.Architecture, ck.Known()); err != nil {
 			return nil, err
 		}
 	}
@@ -189,7 +186,7 @@ func (o *Options) Fresh(a *model.Architecture, norm bool, initial string) (*Cour
 	if err := a.Validate(); err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
-	if d, err = d.For(a); err != nil {
+	if d, err = d.For(a, nil); err != nil {
 		return nil, err
 	}
 	weights := train.Initial

@@ -104,13 +104,19 @@ func (d *Dataset) Choose(inputs []string) (*Dataset, error) {
 	return &other, nil
 }
 
-// For returns a dataset that is like d, but whose readers deliver the dense inputs that
-// the model a reads, in its order. It returns bad input if the fields are not those of the
-// model, or if a dense input is missing. The error names the first difference.
-func (d *Dataset) For(a *model.Architecture) (*Dataset, error) {
+// For returns a dataset that is like d, but whose readers deliver the fields and the dense inputs that
+// the model a reads, in its order. k is what the model knows of its fields, or nil. It returns bad input if
+// the fields are not those of the model, or if a dense input is missing. The error names the first difference.
+func (d *Dataset) For(a *model.Architecture, k *model.Known) (*Dataset, error) {
+	if k != nil {
+		d = d.chooseFields(k)
+	}
 	known, err := d.ForKnown(a)
 	if err == nil {
 		err = d.checkShared(a)
+	}
+	if err == nil && k != nil {
+		err = known.CheckKnown(k)
 	}
 	if err != nil {
 		return nil, err
@@ -199,12 +205,6 @@ func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {
 		}
 	}
 	return sum, nil
-}
-
-// CheckModel returns the error of For.
-func (d *Dataset) CheckModel(a *model.Architecture) error {
-	_, err := d.For(a)
-	return err
 }
 
 func (d *Dataset) checkFields(a *model.Architecture) error {

@@ -118,11 +118,11 @@ func TestScanStops(t *testing.T) {
 
 func TestCheckModel(t *testing.T) {
 	_, d := smallDataset(t)
-	if err := d.CheckModel(&model.Architecture{FieldDims: []int{4, 4}}); err != nil {
+	if err := fit(d, &model.Architecture{FieldDims: []int{4, 4}}); err != nil {
 		t.Error(err)
 	}
-	wantInput(t, d.CheckModel(&model.Architecture{FieldDims: []int{4, 3}}), "field 1 (b) has 4 features in the dataset and 3 in the model")
-	wantInput(t, d.CheckModel(&model.Architecture{FieldDims: []int{4}}), "the dataset has 2 fields (a, b) and the model 1")
+	wantInput(t, fit(d, &model.Architecture{FieldDims: []int{4, 3}}), "field 1 (b) has 4 features in the dataset and 3 in the model")
+	wantInput(t, fit(d, &model.Architecture{FieldDims: []int{4}}), "the dataset has 2 fields (a, b) and the model 1")
 }
 
 // An inspection contains the rows, the sizes and the most frequent values by name.
@@ -267,4 +267,10 @@ func TestLastRowsAreChecked(t *testing.T) {
 		return nil
 	})
 	wantInput(t, err, path+" is corrupt")
+}
+
+// fit returns an error unless d has the fields of a model.
+func fit(d *dataset.Dataset, a *model.Architecture) error {
+	_, err := d.For(a, nil)
+	return err
 }

@@ -36,7 +36,7 @@ func TestForModel(t *testing.T) {
 	factor := map[string]float32{"x": 1, "y": 10, "z": -1}
 	whole := rowsOf(t, d, 1000)
 	for _, names := range [][]string{nil, {"z"}, {"y", "x"}, {"z", "x", "y"}} {
-		chosen, err := d.For(&model.Architecture{FieldDims: []int{4, 5}, Dense: names})
+		chosen, err := d.For(&model.Architecture{FieldDims: []int{4, 5}, Dense: names}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,9 +83,9 @@ func TestForRefuses(t *testing.T) {
 		{[]int{4}, []string{"x"}, "the dataset has 2 fields (a, b) and the model 1"},
 	} {
 		a := &model.Architecture{FieldDims: c.dims, Dense: c.dense}
-		_, err := d.For(a)
+		_, err := d.For(a, nil)
 		wantInput(t, err, c.want)
-		wantInput(t, d.CheckModel(a), c.want)
+		wantInput(t, fit(d, a), c.want)
 	}
 	_, small := smallDataset(t)
 	_, err := small.Choose([]string{"x"})

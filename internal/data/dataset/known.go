@@ -103,10 +103,10 @@ func (d *Dataset) checkNames(k *model.Known) error {
 	return nil
 }
 
-// ChooseFields returns a dataset that is like d, but whose readers deliver only the fields that a
+// chooseFields returns a dataset that is like d, but whose readers deliver only the fields that a
 // model reads, if the file of the model names its fields, and they are some of those of d in the
 // same order. This is so for a model from which fields were removed. Otherwise it returns d.
-func (d *Dataset) ChooseFields(k *model.Known) *Dataset {
+func (d *Dataset) chooseFields(k *model.Known) *Dataset {
 	names, own := k.FieldNames(), d.Fields()
 	if len(names) == 0 || len(names) >= len(own) {
 		return d

@@ -148,12 +148,12 @@ func TestSharedTableNeedsSharedValues(t *testing.T) {
 			Kind: model.Graph, FieldDims: d.FieldDims(), Tables: []model.Table{{Rows: d.FieldDims()[0], Dim: 2}},
 			LookUps: []model.LookUp{{Field: 0}, {Field: 1}},
 		}
-		err := d.CheckModel(a)
+		err := fit(d, a)
 		if c.want == "" && err != nil || c.want != "" && (!fault.IsInput(err) || !strings.HasSuffix(err.Error(), c.want)) {
 			t.Errorf("%q: %v, expected %q", c.rows, err, c.want)
 		}
 		a.LookUps[1].Table = 1
-		if err := d.CheckModel(a); err != nil {
+		if err := fit(d, a); err != nil {
 			t.Errorf("%q with two tables: %v", c.rows, err)
 		}
 	}
@@ -165,13 +165,7 @@ func TestChooseFields(t *testing.T) {
 	d := rawDataset(t, "label,a,b,c", "", "0,u,x,p", "1,v,y,q", "1,v,y,r", "0,v,x,r")
 	all := d.Identities()
 	k := &model.Known{File: "m", Fields: []model.Identity{all[0], all[2]}, Sizes: []int{d.FieldDims()[0], d.FieldDims()[2]}}
-	part := d.ChooseFields(k)
-	if err := part.CheckKnown(k); err != nil {
-		t.Fatal(err)
-	}
-	if err := part.CheckModel(&model.Architecture{FieldDims: k.Sizes}); err != nil {
-		t.Error(err)
-	}
+	part := must(d.For(&model.Architecture{FieldDims: k.Sizes}, k))(t)
 	whole, chosen := rowsOf(t, d, 10), rowsOf(t, part, 10)
 	counts, fewer := must(d.Frequencies())(t), must(part.Frequencies())(t)
 	shift := int32(d.FieldDims()[1])
@@ -187,12 +181,10 @@ func TestChooseFields(t *testing.T) {
 	if values, other := must(part.Vocabulary(1))(t), must(d.Vocabulary(2))(t); !slices.Equal(values, other) {
 		t.Errorf("vocabulary %v, expected %v", values, other)
 	}
-	for _, k := range []*model.Known{{File: "m"}, {Names: []string{"c", "a"}}, {Names: []string{"a", "z"}}, {Names: []string{"a", "b", "c"}}} {
-		if d.ChooseFields(k) != d {
-			t.Errorf("fields %v changed the dataset", k.Names)
-		}
+	for _, k := range []*model.Known{nil, {File: "m"}, {Names: []string{"c", "a"}}, {Names: []string{"a", "z"}}} {
+		_, err := d.For(&model.Architecture{FieldDims: []int{d.FieldDims()[0]}}, k)
+		wantInput(t, err, "the dataset has 3 fields (a, b, c) and the model 1")
 	}
-	wantInput(t, d.CheckModel(&model.Architecture{FieldDims: []int{d.FieldDims()[0]}}), "the dataset has 3 fields (a, b, c) and the model 1")
 }
 
 func must[V any](v V, err error) func(*testing.T) V {

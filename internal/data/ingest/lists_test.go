@@ -80,15 +80,15 @@ func TestImportLists(t *testing.T) {
 			t.Errorf("facts %+v", f)
 		}
 		a := &model.Architecture{FieldDims: []int{2, 4, 3}, Lists: []model.List{{Field: 1, Length: 3}}}
-		if err := d.CheckModel(a); err != nil {
+		if err := fit(d, a); err != nil {
 			t.Error(err)
 		}
 		a.Lists[0].Pad = 1
-		if err := d.CheckModel(a); !fault.IsInput(err) || !strings.Contains(err.Error(), "field 1 (items) has a list of 3 ids with the pad id 0 in the dataset, and a list of 3 ids with the pad id 1 in the model") {
+		if err := fit(d, a); !fault.IsInput(err) || !strings.Contains(err.Error(), "field 1 (items) has a list of 3 ids with the pad id 0 in the dataset, and a list of 3 ids with the pad id 1 in the model") {
 			t.Errorf("another pad id: %v", err)
 		}
 		a.Lists = nil
-		if err := d.CheckModel(a); !fault.IsInput(err) || !strings.Contains(err.Error(), "and one id in the model") {
+		if err := fit(d, a); !fault.IsInput(err) || !strings.Contains(err.Error(), "and one id in the model") {
 			t.Errorf("no list: %v", err)
 		}
 	}

@@ -22,32 +22,14 @@ type Bench struct {
 }
 
 // Open opens a split of the dataset in the folders for measuring m and other models with the same
-// fields. name is that of the loss, or "" for that of the dataset's labels.
-func Open(folders []string, split, name string, m *model.Model) (*Bench, error) {
+// fields. name is that of the loss, or "" for that of the dataset's labels. k is what the model knows of its
+// fields, or nil. If these are only some of those of the dataset, the bench reads only these.
+func Open(folders []string, split, name string, m *model.Model, k *model.Known) (*Bench, error) {
 	d, err := dataset.OpenAll(folders)
 	if err != nil {
 		return nil, err
 	}
-	return open(d, folders, split, name, m)
-}
-
-// OpenKnown is like Open for a model whose file says k about its fields. If these are only some of
-// those of the dataset, the bench reads only these. They must be those that the model knows.
-func OpenKnown(folders []string, split, name string, m *model.Model, k *model.Known) (*Bench, error) {
-	d, err := dataset.OpenAll(folders)
-	if err != nil {
-		return nil, err
-	}
-	b, err := open(d.ChooseFields(k), folders, split, name, m)
-	if err != nil {
-		return nil, err
-	}
-	return b, b.Dataset.CheckKnown(k)
-}
-
-func open(d *dataset.Dataset, folders []string, split, name string, m *model.Model) (*Bench, error) {
-	d, err := d.For(&m.Architecture)
-	if err != nil {
+	if d, err = d.For(&m.Architecture, k); err != nil {
 		return nil, err
 	}
 	rows := d.Rows(split)

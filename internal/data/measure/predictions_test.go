@@ -28,7 +28,7 @@ func TestPredictions(t *testing.T) {
 	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: encoded, Val: encoded, Global: true, OnBadRow: ingest.Fail, Sizes: ck.Architecture.FieldDims, Out: rows}); err != nil {
 		t.Fatal(err)
 	}
-	b, err := measure.Open([]string{rows}, dataset.Val, "", m)
+	b, err := measure.Open([]string{rows}, dataset.Val, "", m, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{filepath.Join(golden, "fm.rows.csv")}, Global: true, OnBadRow: ingest.Fail, Sizes: m.FieldDims, Out: rows}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := measure.Open([]string{rows}, dataset.Test, "", m); err == nil || err.Error() != "dataset "+rows+" has no split \"test\": it has [train]" {
+	if _, err := measure.Open([]string{rows}, dataset.Test, "", m, nil); err == nil || err.Error() != "dataset "+rows+" has no split \"test\": it has [train]" {
 		t.Error(err)
 	}
 }

@@ -97,10 +97,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Dataset, err = r.Dataset.ChooseFields(ck.Known()).For(&m.Architecture); err != nil {
-		return nil, err
-	}
-	if err := r.Dataset.CheckKnown(ck.Known()); err != nil {
+	if r.Dataset, err = r.Dataset.For(&m.Architecture, ck.Known()); err != nil {
 		return nil, err
 	}
 	if r.OfFields() && r.Options.Estimator == "" {

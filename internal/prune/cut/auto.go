@@ -73,10 +73,10 @@ func openBench(ctx context.Context, s *Source, folders []string, name string) (*
 		return nil, err
 	}
 	b := &bench{source: s, model: m, train: &model.Rows{}}
-	if b.validation, err = measure.Open(folders, dataset.Val, name, m); err != nil {
+	if b.validation, err = measure.Open(folders, dataset.Val, name, m, s.Checkpoint.Known()); err != nil {
 		return nil, err
 	}
-	train, err := measure.Open(folders, dataset.Train, name, m)
+	train, err := measure.Open(folders, dataset.Train, name, m, s.Checkpoint.Known())
 	if err != nil {
 		return nil, err
 	}

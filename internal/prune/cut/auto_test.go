@@ -58,7 +58,7 @@ func TestAuto(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := measure.Open([]string{f.rows}, dataset.Val, "", m)
+	b, err := measure.Open([]string{f.rows}, dataset.Val, "", m, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,10 +148,8 @@ func (o *Options) checkDataset(s *Source) error {
 	if err != nil {
 		return err
 	}
-	if d, err = d.For(&s.Checkpoint.Architecture); err != nil {
-		return err
-	}
-	return d.CheckKnown(s.Checkpoint.Known())
+	_, err = d.For(&s.Checkpoint.Architecture, s.Checkpoint.Known())
+	return err
 }
 
 // open opens the model and its scores, and the sweep of From, if there is one. The scores may then

@@ -78,10 +78,7 @@ func (f *Form) Convert(in string, part checkpoint.Options, out string, folders .
 		if err != nil {
 			return nil, err
 		}
-		if d, err = d.For(&ck.Architecture); err != nil {
-			return nil, err
-		}
-		if err := d.CheckKnown(ck.Known()); err != nil {
+		if d, err = d.For(&ck.Architecture, ck.Known()); err != nil {
 			return nil, err
 		}
 		ck.Identities = d.Identities()

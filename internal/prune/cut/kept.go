@@ -43,7 +43,7 @@ func (o *Options) openKept() (*Source, error) {
 		if err != nil {
 			return nil, err
 		}
-		if d, err = d.For(&s.Checkpoint.Architecture); err != nil {
+		if d, err = d.For(&s.Checkpoint.Architecture, s.Checkpoint.Known()); err != nil {
 			return nil, err
 		}
 		if counts, err = d.Occurrences(); err != nil {

@@ -34,7 +34,7 @@ func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read f
 	if o.Scores != "" {
 		kind = s.Scores[0].Spec.Loss.Name()
 	}
-	b, err := measure.Open(o.Dataset, dataset.Val, kind, m)
+	b, err := measure.Open(o.Dataset, dataset.Val, kind, m, s.Checkpoint.Known())
 	if err != nil {
 		return nil, err
 	}

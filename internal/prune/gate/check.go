@@ -71,7 +71,7 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 	if err := o.same(architecture, &pruned.Architecture); err != nil {
 		return nil, err
 	}
-	b, err := measure.Open(o.Folders, o.Split, o.Loss, m)
+	b, err := measure.Open(o.Folders, o.Split, o.Loss, m, ck.Known())
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +80,8 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 			return nil, err
 		}
 	}
-	for _, known := range []*model.Known{ck.Known(), prunedCk.Known()} {
-		if err := b.Dataset.CheckKnown(known); err != nil {
-			return nil, err
-		}
+	if err := b.Dataset.CheckKnown(prunedCk.Known()); err != nil {
+		return nil, err
 	}
 	var read func(rows int)
 	if o.Begin != nil {

@@ -24,14 +24,18 @@ type Rise struct {
 // the days of a window. evaluate.CompareRises documents the standard error.
 func CompareRises(ctx context.Context, folders []string, split string, before, now Pair) (*Rise, error) {
 	var models []*model.Model
+	var known *model.Known
 	for _, path := range []string{before.Model, before.Pruned, now.Model, now.Pruned} {
-		_, m, err := checkpoint.ReadModel(path, "")
+		ck, m, err := checkpoint.ReadModel(path, "")
 		if err != nil {
 			return nil, err
 		}
+		if path == now.Model {
+			known = ck.Known()
+		}
 		models = append(models, m)
 	}
-	b, err := measure.Open(folders, split, "", models[2])
+	b, err := measure.Open(folders, split, "", models[2], known)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,10 @@ func (o *Options) Write(ctx context.Context) (*Result, error) {
 	}
 	r := &Result{Out: o.Out, Removed: o.Fields, Before: costOf(ck)}
 	if o.KeepFields > 0 || o.KeepColumns > 0 {
-		w, err := newWalker(ctx, small, take(names, s.Fields), d.ChooseFields(small.Known()), o.Rows, o.Seed)
+		if d, err = d.For(&small.Architecture, small.Known()); err != nil {
+			return nil, err
+		}
+		w, err := newWalker(ctx, small, take(names, s.Fields), d, o.Rows, o.Seed)
 		if err != nil {
 			return nil, err
 		}
@@ -107,10 +110,7 @@ func (o *Options) open(ck *checkpoint.Checkpoint) (*dataset.Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d, err = d.ChooseFields(ck.Known()).For(&ck.Architecture); err != nil {
-		return nil, err
-	}
-	if err := d.CheckKnown(ck.Known()); err != nil {
+	if d, err = d.For(&ck.Architecture, ck.Known()); err != nil {
 		return nil, err
 	}
 	ck.Identities = d.Identities()

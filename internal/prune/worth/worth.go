@@ -88,10 +88,7 @@ func names(p *cut.Source, folders []string) (func(field, id int) string, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := d.CheckModel(&p.Checkpoint.Architecture); err != nil {
-		return nil, err
-	}
-	if err := d.CheckKnown(p.Checkpoint.Known()); err != nil {
+	if d, err = d.For(&p.Checkpoint.Architecture, p.Checkpoint.Known()); err != nil {
 		return nil, err
 	}
 	if err := p.Scores[0].CheckDataset(d.Digest()); err != nil {
