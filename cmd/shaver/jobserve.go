@@ -165,7 +165,9 @@ func (o *jobServeOptions) run(c *cobra.Command) error {
 	}
 	defer b.Close()
 	server.SetReady(b.Ready)
-	shown.Connected(b)
+	if err := shown.Connected(b); err != nil {
+		return err
+	}
 	return overview.New(config).Run(ctx, b)
 }
 

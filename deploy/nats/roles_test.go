@@ -221,7 +221,8 @@ func (s *site) build() {
 }
 
 // watched runs shaver job serve with the monitor's rights from before f is called until it
-// has returned. Every reading must succeed, and one of them must have counted tasks.
+// has returned. Every reading must succeed, and one of them must have counted tasks. The monitor sees how the
+// job of f ends.
 func (s *site) watched(url string, f func()) {
 	t := s.t
 	t.Helper()
@@ -259,7 +260,24 @@ func (s *site) watched(url string, f func()) {
 		}
 		return string(body)
 	}
+	b, err := bus.Connect(t.Context(), bus.Config{URL: url, Role: cli.RoleMonitor, Name: "test", Access: bus.Access{NKey: s.file("secrets/monitor.nk"), TLSCA: s.file("secrets/ca.crt")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ended := make(chan string, 10)
+	if err := b.Ends(func(p bus.Progress) { ended <- p.State }); err != nil {
+		t.Fatal(err)
+	}
 	f()
+	select {
+	case state := <-ended:
+		if state != bus.Finished {
+			t.Errorf("the monitor sees that the job ended as %s", state)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the monitor does not see that the job ended")
+	}
 	for end := time.Now().Add(20 * time.Second); !strings.Contains(read(), `shaver_cluster_tasks_waiting{kernel=`); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no task was counted:\n%s", read())

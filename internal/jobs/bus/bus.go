@@ -189,6 +189,10 @@ func watch(embedded bool, log *zap.Logger, denied *atomic.Pointer[denial]) []nat
 				log.Warn("the server does not let workers and coordinators see each other: its permissions are those of an earlier build", zap.Error(err))
 				return
 			}
+			if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+endSubject+`"`) {
+				log.Warn("the server does not let this program see how jobs end: its permissions are those of an earlier build", zap.Error(err))
+				return
+			}
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				denied.Store(&denial{time.Now(), err})
 			}

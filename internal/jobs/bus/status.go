@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"shaver/internal/base/fault"
@@ -266,6 +267,29 @@ func (b *Bus) SetProgress(ctx context.Context, p Progress) error {
 	return b.set(ctx, "store the progress of job "+p.Job, jobPrefix+p.Job+".progress", body)
 }
 
+// Ends calls f with the last progress of each job that ends from now on, until the connection is closed. The
+// server does not store that progress for long. If the server does not permit it, f is not called.
+func (b *Bus) Ends(f func(Progress)) error {
+	_, err := b.nc.Subscribe(endSubject, func(m *nats.Msg) {
+		var p Progress
+		if json.Unmarshal(m.Data, &p) == nil && m.Subject == jobPrefix+p.Job+".progress" && p.Over() {
+			f(p)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("listen to the progress of jobs: %w", err)
+	}
+	return nil
+}
+
+// endSubject is the subject on which coordinators store the progress of all jobs.
+const endSubject = jobPrefix + "*.progress"
+
+// Over reports whether the job has ended.
+func (p *Progress) Over() bool {
+	return slices.Contains([]string{Finished, Failed, Cancelled}, p.State)
+}
+
 // Watch calls f with the job's status at once and after every change. It returns nil when
 // the job has ended or is no longer stored, and the error of f if f returns one. If the
 // job is not stored when Watch is called, the error is ErrNoJob. Watch looks every second,
@@ -288,7 +312,7 @@ func (b *Bus) Watch(ctx context.Context, jobID string, f func(Status) error) err
 				return err
 			}
 		}
-		if slices.Contains([]string{Finished, Failed, Cancelled}, last.State) {
+		if last.Over() {
 			return nil
 		}
 		select {

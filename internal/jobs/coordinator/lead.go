@@ -573,7 +573,7 @@ func (l *leader) progress(state, waiting string) bus.Progress {
 		p.Rounds = l.rounder.trend()
 	}
 	p.Retried, p.Retries = l.retries.count, slices.Clone(l.retries.last)
-	if slices.Contains([]string{bus.Finished, bus.Failed, bus.Cancelled}, state) {
+	if p.Over() {
 		p.Left, p.Soonest, p.Latest = 0, 0, 0
 	}
 	return p

@@ -43,7 +43,7 @@ func TestServer(t *testing.T) {
 	if got := read(); got.Trouble == "" || got.Server != "nats://x:4222" {
 		t.Errorf("before a connection: %+v", got)
 	}
-	s.Connected(b)
+	must(s.Connected(b))
 	s.SetNights([]Night{{Name: "monday"}})
 	if got := read(); got.Trouble != "" || len(got.Jobs) != 0 || len(got.Nights) != 1 {
 		t.Errorf("without a job: %+v", got)
@@ -59,6 +59,8 @@ func TestServer(t *testing.T) {
 	must(b.Announce(job.Build{Name: "worker-a", Kernel: "avx2", Protocol: job.Protocol}))
 	must(b.SetProgress(t.Context(), j.Progress))
 	must(b.SetAside(t.Context(), job.Quarantine{Job: j.ID, Shard: 6011, Reason: "row 7", Worker: "worker-a"}))
+	old, err := b.Overview(t.Context())
+	must(err)
 	s.ask = time.Time{}
 	got := read()
 	if len(got.Jobs) != 1 || len(got.Tasks) != 1 {
@@ -68,12 +70,31 @@ func TestServer(t *testing.T) {
 		len(one.Workers) != 2 || one.Workers[0].Name != "worker-a" || one.Workers[0].Answers != Answered || one.Workers[1].Answers != Silent {
 		t.Errorf("%+v", one)
 	}
+	last := j.Progress
+	last.State, last.Shards, last.Rows, last.Updated = bus.Finished, 9998, 9998, last.Updated.Add(time.Second)
+	must(b.SetProgress(t.Context(), last))
+	over := func() bool {
+		s.keep.mu.Lock()
+		defer s.keep.mu.Unlock()
+		return !s.keep.jobs[j.ID].over.IsZero()
+	}
+	for end := time.Now().Add(20 * time.Second); !over() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 	must(b.Cleanup(t.Context(), j.ID))
+	s.See(old, time.Now()) // a reading that took long does not bring it back
 	o, err := b.Overview(t.Context())
 	must(err)
 	s.See(o, time.Now()) // nobody looks
-	if got = read(); len(got.Jobs) != 1 || got.Jobs[0].Ended.IsZero() || got.Jobs[0].Name != "order.arrow" {
+	if got = read(); len(got.Jobs) != 1 || got.Jobs[0].Ended.IsZero() || got.Jobs[0].Name != "order.arrow" || got.Jobs[0].Progress.State != bus.Finished || got.Jobs[0].Progress.Rows != 9998 {
 		t.Errorf("after its end: %+v", got.Jobs)
+	}
+	p, err := render(got, j.ID)
+	must(err)
+	for _, want := range []string{"finished.", "All is merged, and the scores are at s3://bucket/order.arrow.", "ended ", ", after "} {
+		if page := text(p); !strings.Contains(page, want) {
+			t.Errorf("the page of the ended job lacks %q:\n%s", want, page)
+		}
 	}
 	b.Close()
 	if got = read(); !strings.Contains(got.Trouble, "closed") || len(got.Jobs) != 1 {

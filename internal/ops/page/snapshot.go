@@ -96,8 +96,8 @@ type answer struct {
 }
 
 const (
-	mostEnded = 8
-	keepEnded = 24 * time.Hour
+	mostEnded  = 20
+	keepAnswer = 24 * time.Hour
 )
 
 // kept is what is known of a job from earlier readings.
@@ -107,6 +107,7 @@ type kept struct {
 	merged    []int // most merged shards of each cell so far
 	done      int
 	last      Job
+	over      time.Time // when its coordinator said that it has ended; zero = it has not
 }
 
 func newKeeper() *keeper { return &keeper{jobs: map[string]*kept{}, answered: map[string]answer{}} }
@@ -125,6 +126,11 @@ func (k *keeper) see(now time.Time, jobs []Job, all bool) []Job {
 			known = &kept{submitted: j.Submitted}
 			k.jobs[j.ID] = known
 		}
+		if !known.over.IsZero() && !j.Progress.Updated.After(known.last.Progress.Updated) {
+			j.Progress = known.last.Progress // the reading is older than the end
+		} else if !j.Progress.Over() {
+			known.over = time.Time{} // another coordinator leads it
+		}
 		known.complete(j)
 		j.Workers = k.workers(now, j)
 		known.last = *j
@@ -132,14 +138,31 @@ func (k *keeper) see(now time.Time, jobs []Job, all bool) []Job {
 	}
 	for id, known := range k.jobs {
 		if all && !stored[id] {
-			known.last.Ended = now
+			if known.last.Ended = now; !known.over.IsZero() {
+				known.last.Ended = known.over
+			}
 			k.ended = slices.Insert(k.ended, 0, known.last)
 			delete(k.jobs, id)
 		}
 	}
-	k.ended = slices.DeleteFunc(k.ended, func(e Job) bool { return now.Sub(e.Ended) > keepEnded })
 	k.ended = k.ended[:min(len(k.ended), mostEnded)]
 	return append(jobs, k.ended...)
+}
+
+// end takes notice of the last progress of a job. A reading seldom has it, because a job that has ended is soon
+// not stored any more.
+func (k *keeper) end(now time.Time, p bus.Progress) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known := k.jobs[p.Job]
+	if known == nil {
+		return
+	}
+	j := known.last
+	j.Progress = p
+	known.complete(&j)
+	j.Workers = k.workers(now, &j)
+	known.last, known.over = j, now
 }
 
 // complete sets what j shows of its shards. It shows at least as many computed shards as before.
@@ -205,7 +228,7 @@ func (k *keeper) answer(now time.Time, builds []job.Build) {
 	}
 	k.asked, k.builds = now, builds
 	for name, last := range k.answered {
-		if now.Sub(last.at) > keepEnded || len(k.answered) > mostAnswered {
+		if now.Sub(last.at) > keepAnswer || len(k.answered) > mostAnswered {
 			delete(k.answered, name)
 		}
 	}

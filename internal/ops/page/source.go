@@ -32,11 +32,12 @@ type Server struct {
 // NewServer returns the source for the server at address, which is for people and has no password.
 func NewServer(address string) *Server { return &Server{address: address, keep: newKeeper()} }
 
-// Connected makes s read from b from now on.
-func (s *Server) Connected(b *bus.Bus) {
+// Connected makes s read from b from now on, and listen how jobs end.
+func (s *Server) Connected(b *bus.Bus) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bus = b
+	return b.Ends(func(p bus.Progress) { s.keep.end(time.Now(), p) })
 }
 
 // SetNights replaces the nights. The latest one is the first.
@@ -162,6 +163,9 @@ func (l *Local) Progress(p bus.Progress) {
 		p.CPU = (l.cpu() - l.begun).Seconds()
 	}
 	l.now.Progress = p
+	if p.Over() {
+		l.keep.end(time.Now(), p)
+	}
 }
 
 // Read returns the current job, and those that ended before it.

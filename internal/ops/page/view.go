@@ -65,6 +65,7 @@ type jobView struct {
 	Kind        string
 	Percent     int
 	Whole       string // core-hours of the whole job; "" = unknown
+	Took        string // time from its submission to its end; "" = unknown
 	Strip       template.HTML
 	StripText   string
 	Again, Open int
@@ -174,6 +175,9 @@ func newJobView(j *Job, s *Snapshot) *jobView {
 	}
 	if p := &j.Progress; p.CPU > 0 && p.Rows > 0 && p.Rows < p.RowsTotal && j.Ended.IsZero() {
 		v.Whole = coreHours(p.CPU * float64(p.RowsTotal) / float64(p.Rows))
+	}
+	if !j.Ended.IsZero() && !j.Submitted.IsZero() {
+		v.Took = span(j.Ended.Sub(j.Submitted).Seconds())
 	}
 	v.setStrip()
 	v.setTrouble(s)
