@@ -90,6 +90,9 @@ func statusTable(w io.Writer, s *bus.Status) {
 	for _, worker := range p.Workers {
 		fmt.Fprintf(w, "worker\t%s\t%d shards\t%.0f rows/s\tlast %s\n", cli.Printable(worker.Name), worker.Shards, worker.Rate, clock(worker.Seen, time.TimeOnly))
 	}
+	for _, lost := range p.Lost {
+		fmt.Fprintf(w, "lost\t%s\t%s\n", clock(lost.At, time.TimeOnly), cli.Printable(lost.Text()))
+	}
 }
 
 // clock returns a time in the zone of this machine as text, or "-" for the zero time.
@@ -110,6 +113,7 @@ line is an object.`,
 		func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
 			out := cli.PrintableWriter(c.OutOrStdout())
 			lines := json.NewEncoder(out)
+			var told time.Time // when the last lost worker of an earlier line was noticed
 			return b.Watch(ctx, id, func(s bus.Status) error {
 				if o.output.JSON() {
 					return lines.Encode(s.Progress)
@@ -117,6 +121,13 @@ line is an object.`,
 				p, waiting := &s.Progress, ""
 				if p.Waiting != "" {
 					waiting = "; waiting for " + cli.Printable(p.Waiting)
+				}
+				before := told
+				for _, lost := range p.Lost {
+					if lost.At.After(before) {
+						told = lost.At
+						waiting += "; " + cli.Printable(lost.Text())
+					}
 				}
 				workers, err := connectedFor(ctx, b, &s)
 				if err != nil {

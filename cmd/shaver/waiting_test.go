@@ -209,13 +209,19 @@ func TestJobOutput(t *testing.T) {
 	}
 	check("quarantine", `\u001b[31mred\u001b]0;title\u0007 \u009b2J \u202eback forged`)
 	p := bus.Progress{Job: id, State: bus.Finished, Epoch: 3, Waiting: hostile, Workers: []bus.Worker{{Name: hostile, Shards: 1}}}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, name := range []string{"worker-a", "worker-b", hostile} {
+		p.Lost = append(p.Lost, bus.Lost{Worker: name, Seen: at, At: at.Add(34 * time.Second)})
+	}
 	if err := b.SetProgress(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	escaped := `\u001b[31mred\u001b]0;title\u0007 \u009b2J \u202eback\r\n\tforged`
 	check("list", "finished")
-	check("status", escaped, "since -")
-	check("watch", escaped)
+	silent := "no word from worker %s for 34 s: if it holds a task, another worker gets it"
+	one, two := fmt.Sprintf(silent, "worker-a"), fmt.Sprintf(silent, "worker-b")
+	check("status", escaped, "since -", one, two)
+	check("watch", escaped, one, two)
 }
 
 // TestOldServers runs jobs on the oldest supported NATS server and on some later ones.

@@ -97,35 +97,37 @@ func (b *Bus) ConnectedTo(ctx context.Context, kernel string) (c Connected, err 
 	if c.Builds, err = b.Connected(ctx); err != nil {
 		return c, err
 	}
-	own, err := b.Asking(ctx, kernel)
+	own, _, err := b.Asking(ctx, kernel)
 	if err != nil {
 		return c, err
 	}
 	c.Asking = own
 	if job.Protocol > 0 {
-		c.Older, err = b.asking(ctx, QueueName(kernel, 0))
+		c.Older, _, err = b.asking(ctx, QueueName(kernel, 0))
 	}
 	return c, err
 }
 
-// Asking returns the number of tasks for the kernel that workers ask for or hold.
-func (b *Bus) Asking(ctx context.Context, kernel string) (int, error) {
+// Asking returns the number of tasks for the kernel that workers ask for or hold, and how many of those were given to
+// a worker before, which died, left or failed.
+func (b *Bus) Asking(ctx context.Context, kernel string) (tasks, again int, err error) {
 	return b.asking(ctx, ownQueue(kernel))
 }
 
-// asking returns the number of tasks of a queue that workers ask for or hold.
-func (b *Bus) asking(ctx context.Context, queue string) (n int, err error) {
+// asking is Asking for a queue.
+func (b *Bus) asking(ctx context.Context, queue string) (tasks, again int, err error) {
 	err = b.call(ctx, "count workers", func(ctx context.Context) error {
 		consumer, err := b.js.Consumer(ctx, tasksStream, workersPrefix+queue)
 		if err == nil {
-			n = consumer.CachedInfo().NumWaiting + consumer.CachedInfo().NumAckPending
+			info := consumer.CachedInfo()
+			tasks, again = info.NumWaiting+info.NumAckPending, min(info.NumRedelivered, info.NumAckPending)
 		}
 		return err
 	})
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return 0, nil
+		return 0, 0, nil
 	}
-	return n, err
+	return tasks, again, err
 }
 
 // Fit reports whether a connected worker can compute tasks with the kernel from

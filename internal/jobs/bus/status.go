@@ -63,6 +63,7 @@ type Progress struct {
 	Aside   []Aside       `json:"aside,omitempty"`   // first shards in quarantine, at most MostNamed
 	Retried int           `json:"retried,omitempty"` // number of times that this coordinator published a shard again
 	Retries []Republished `json:"retries,omitempty"` // the last of them, at most MostNamed, the oldest first
+	Lost    []Lost        `json:"lost,omitempty"`    // the last workers that fell silent while tasks went to other workers, at most MostNamed, the oldest first
 }
 
 // MostNamed bounds the shards that a progress names, and MostCells the cells of a Strip.
@@ -107,6 +108,21 @@ type Republished struct {
 	Shard int       `json:"shard"`
 	At    time.Time `json:"at"`
 	Why   string    `json:"why"` // at most 400 bytes
+}
+
+// Lost is a worker that fell silent. The task that it holds goes to another worker when its lease has run out.
+type Lost struct {
+	Worker string    `json:"worker"`
+	Seen   time.Time `json:"seen"` // when its last result was merged
+	At     time.Time `json:"at"`   // when the coordinator noticed
+}
+
+// Silence returns how long the worker had been silent when the coordinator noticed.
+func (l *Lost) Silence() time.Duration { return l.At.Sub(l.Seen) }
+
+// Text says what happened.
+func (l *Lost) Text() string {
+	return fmt.Sprintf("no word from worker %s for %.0f s: if it holds a task, another worker gets it", l.Worker, l.Silence().Seconds())
 }
 
 // Worker is a worker's share of a job since the job's coordinator began.

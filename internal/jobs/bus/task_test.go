@@ -388,7 +388,7 @@ func TestManyWaiting(t *testing.T) {
 		}()
 	}
 	for waiting := 0; waiting < workers; time.Sleep(20 * time.Millisecond) {
-		n, err := b.Asking(t.Context(), testKernel)
+		n, _, err := b.Asking(t.Context(), testKernel)
 		must(t, err)
 		waiting = n
 	}
@@ -404,5 +404,20 @@ func TestManyWaiting(t *testing.T) {
 	}
 	for _, e := range logged.All() {
 		t.Errorf("logged: %s %v", e.Message, e.ContextMap())
+	}
+}
+
+// A task whose lease has run out counts as given again while another worker holds it.
+func TestAskingAgain(t *testing.T) {
+	t.Parallel()
+	b := connect(t, Config{Server: startServer(t, embedded.Config{}), Name: "test"})
+	setUp(t, b, Queue{Lease: time.Second, Window: 10, Replicas: 1})
+	publish(t, b, newTask(1, 0))
+	for want := range 2 { // nobody renews the first lease
+		d, err := b.NextTask(t.Context(), testKernel)
+		must(t, err)
+		if _, again, err := b.Asking(t.Context(), testKernel); again != want || err != nil {
+			t.Errorf("in try %d, %d tasks are in a second try (%v), expected %d", d.Try, again, err, want)
+		}
 	}
 }

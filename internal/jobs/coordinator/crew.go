@@ -42,11 +42,12 @@ func (l *leader) countCrew(ctx context.Context) (end job.Action, err error) {
 	}
 	short, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
-	tasks, err := l.bus.Asking(short, l.job.Spec.Kernel)
+	tasks, again, err := l.bus.Asking(short, l.job.Spec.Kernel)
 	if err != nil {
 		l.log.Debug("cannot count the workers", zap.Error(err))
 		return nil, nil
 	}
+	l.lookForLost(short, again)
 	return l.feed(ctx, job.Crew{Tasks: min(tasks, l.room())})
 }
 

@@ -48,6 +48,7 @@ type leader struct {
 	schedule  schedule
 	meter     meter
 	retries   retries
+	lost      lost
 	crew      *bus.Connected // workers that are connected; nil = results come, or nobody asked yet
 }
 
@@ -573,6 +574,7 @@ func (l *leader) progress(state, waiting string) bus.Progress {
 		p.Rounds = l.rounder.trend()
 	}
 	p.Retried, p.Retries = l.retries.count, slices.Clone(l.retries.last)
+	p.Lost = l.lost.last
 	if p.Over() {
 		p.Left, p.Soonest, p.Latest = 0, 0, 0
 	}

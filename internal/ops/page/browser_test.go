@@ -58,7 +58,7 @@ func TestBrowser(t *testing.T) {
 	s := snapshot(t)
 	j := &s.Jobs[0]
 	long := strings.Repeat("a-long-name-without-any-space", 8)
-	j.Name, j.Out, j.Progress.Aside[0].Reason, j.Progress.Retries[0].Why, j.Workers[0].Name = long, "/data/"+long, long, long, long
+	j.Name, j.Out, j.Progress.Aside[0].Reason, j.Progress.Retries[0].Why, j.Progress.Lost[0].Worker, j.Workers[0].Name = long, "/data/"+long, long, long, long, long
 	pages := NewHandler(&fixed{now: s}, nil)
 	defer pages.Close()
 	var frames strings.Builder

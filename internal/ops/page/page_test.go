@@ -45,6 +45,7 @@ func pathJob() Job {
 		Rounds:  []bus.Round{{Rows: 5000, Kept: 800, Loss: 0.5}},
 		Aside:   []bus.Aside{{Shard: 6011, Input: true, Worker: "worker-a", Reason: "row 7: the loss is NaN"}},
 		Retried: 21, Retries: []bus.Republished{{Shard: 3, At: ago(30 * time.Second), Why: "its result is unusable: partial damaged"}},
+		Lost: []bus.Lost{{Worker: "worker-b", Seen: ago(44 * time.Second), At: ago(10 * time.Second)}},
 	}
 	id := spec.ID()
 	p.Job = id
@@ -125,13 +126,14 @@ func TestPage(t *testing.T) {
 		"1 of 3 rounds are over", "1 5,000 5,000 800 0.50000", "2 now 2,500 1,012 of 2,500",
 		"2 shards in quarantine", "6011 its rows row 7: the loss is NaN worker-a", "The table has 1 of 2 shards",
 		"shaver job quarantine " + s.Jobs[0].ID + " --nats nats://nats:4222 --retry", "21 times shards were published again", "3 15:03 UTC its result is unusable: partial damaged",
+		"15:03 UTC : no word from worker worker-b for 34 s: if it holds a task, another worker gets it",
 		"3 tasks of kernel avx2 are in a second or later try", "worker-a answers avx512, avx2 4,000 70 1 s ago", "worker-b silent avx2 2,010 50 40 s ago",
 	} {
 		if !strings.Contains(strings.ToLower(page), strings.ToLower(want)) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
-	if strings.Contains(page, "old") {
+	if strings.Contains(page, " old ") {
 		t.Error("the page has a worker of another protocol")
 	}
 	if p, err = render(s, s.Jobs[1].ID); err != nil {
@@ -262,7 +264,7 @@ func TestHostile(t *testing.T) {
 	j.Name, j.Out, j.Error, j.Progress.Waiting, s.Server, s.Trouble = hostile, hostile, hostile, hostile, hostile, hostile
 	j.Spec.Kernel, j.Spec.Estimator = hostile, hostile
 	j.Progress.Aside = []bus.Aside{{Reason: hostile, Worker: hostile}}
-	j.Progress.Retries[0].Why, j.Workers[0].Name, j.Workers[0].Kernel, s.Tasks[0].Kernel = hostile, hostile, hostile, hostile
+	j.Progress.Lost[0].Worker, j.Progress.Retries[0].Why, j.Workers[0].Name, j.Workers[0].Kernel, s.Tasks[0].Kernel = hostile, hostile, hostile, hostile, hostile
 	s.Nights[0] = Night{Name: hostile, Outcome: hostile, Kind: hostile, Change: hostile, Report: true}
 	for _, state := range []string{bus.Running, bus.Failed, bus.Stalled, bus.Interrupted, bus.Unreadable, bus.Finished, hostile} {
 		j.Progress.State = state
