@@ -113,11 +113,11 @@ type Republished struct {
 // Lost is a worker that fell silent. The task that it holds goes to another worker when its lease has run out.
 type Lost struct {
 	Worker string    `json:"worker"`
-	Seen   time.Time `json:"seen"` // when its last result was merged
-	At     time.Time `json:"at"`   // when the coordinator noticed
+	Seen   time.Time `json:"seen"` // when its last result was merged, or it last answered
+	At     time.Time `json:"at"`   // when it was asked and did not answer
 }
 
-// Silence returns how long the worker had been silent when the coordinator noticed.
+// Silence returns how long the worker had been silent then.
 func (l *Lost) Silence() time.Duration { return l.At.Sub(l.Seen) }
 
 // Text says what happened.

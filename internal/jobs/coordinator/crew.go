@@ -47,7 +47,7 @@ func (l *leader) countCrew(ctx context.Context) (end job.Action, err error) {
 		l.log.Debug("cannot count the workers", zap.Error(err))
 		return nil, nil
 	}
-	l.lookForLost(short, again)
+	l.lookForLost(ctx, again)
 	return l.feed(ctx, job.Crew{Tasks: min(tasks, l.room())})
 }
 

@@ -68,6 +68,7 @@ func newLeader(b *bus.Bus, c *Config, j *prepare.Job, claim *bus.Claim, in *inpu
 		config: c, bus: b, log: log, job: j, claim: claim, inputs: in, sums: s,
 		rounds:    rounds{job: j, sums: s},
 		retries:   newRetries(j.Plan.Shards()),
+		lost:      newLost(),
 		machine:   job.NewMachine(&j.Spec, j.Plan, bounds, s.shards, s.judged()),
 		publisher: publisher{bus: b, job: j, inputs: in, orders: newOrders(j.Plan.Shards()), blocks: blocks},
 		cleaner:   newCleaner(b, j.ID, &j.Plan), renew: make(chan struct{}, 1),

@@ -9,30 +9,42 @@ import (
 	"shaver/internal/jobs/job"
 )
 
-// A worker that neither answers nor gives a result in the time of a lease is lost once, until it speaks again. The
-// last ones are kept.
+// If a task is in a second try, the workers are named that gave a result or an answer before and are silent now, each
+// once until it speaks again. The last ones are kept.
 func TestLookForLost(t *testing.T) {
 	const lease = 30 * time.Second
 	now := time.Now()
-	o := &lost{}
-	workers := map[string]*workerMeter{"dead": {seen: now.Add(-34 * time.Second)}, "slow": {seen: now.Add(-time.Hour)}, "busy": {seen: now}}
+	o := newLost()
+	results := map[string]*workerMeter{"dead": {seen: now.Add(-34 * time.Second)}, "slow": {seen: now.Add(-time.Minute)}, "busy": {seen: now}, "gone": {seen: now.Add(-time.Hour)}}
 	answered := []job.Build{{Name: "slow"}, {Name: "new"}}
-	found := o.look(now, lease, workers, answered)
-	if len(found) != 1 || found[0].Text() != "no word from worker dead for 34 s: if it holds a task, another worker gets it" {
-		t.Fatalf("%+v", found)
+	look := func(after time.Duration, again bool, answered ...job.Build) (names string) {
+		o.again = again
+		for _, w := range o.look(now.Add(after), lease, results, answered) {
+			names += w.Worker + " "
+		}
+		return names
 	}
-	if found = o.look(now, lease, workers, answered); len(found) != 0 || len(o.last) != 1 {
-		t.Errorf("the second time: %+v", found)
+	if got := look(0, false, answered...); got != "" {
+		t.Errorf("without a second try: %s", got)
 	}
-	workers["dead"].seen = now
-	o.look(now, lease, workers, answered)
-	if found = o.look(now.Add(lease), lease, workers, answered); len(found) != 2 || found[0].Worker == found[1].Worker {
-		t.Errorf("after it spoke: %+v", found)
+	if got := look(0, true, answered...); got != "dead " || o.last[0].Text() != "no word from worker dead for 34 s: if it holds a task, another worker gets it" {
+		t.Fatalf("%s, %+v", got, o.last)
+	}
+	results["busy"].seen = now.Add(lease)
+	if got := look(lease, true, answered[0]); got != "new " { // it never gave a result
+		t.Errorf("the second time: %s", got)
+	}
+	results["dead"].seen = now.Add(lease)
+	if got := look(2*lease, true, answered[0]); len(got) != len("busy dead ") {
+		t.Errorf("after it spoke: %s", got)
 	}
 	for i := range 3 * bus.MostNamed {
-		workers[fmt.Sprint(i)] = &workerMeter{seen: now.Add(-time.Duration(i+100) * time.Second)}
+		results[fmt.Sprint(i)] = &workerMeter{seen: now.Add(time.Duration(i) * time.Second)}
 	}
-	if o.look(now, lease, workers, answered); len(o.last) != bus.MostNamed {
+	if look(5*lease, true, answered[0]); len(o.last) != bus.MostNamed {
 		t.Errorf("%d are kept, expected %d", len(o.last), bus.MostNamed)
+	}
+	if look(100*lease, false); len(o.words) > 0 {
+		t.Errorf("words are kept for long: %v", o.words)
 	}
 }
