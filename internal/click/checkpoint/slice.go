@@ -14,22 +14,12 @@ import (
 type Slice struct {
 	Fields  []int // fields that stay, in ascending order
 	Columns []int // columns of the table that stay, in ascending order
-	// Constant has the values that the elements of the embedding read in place of their own if they
-	// go, [m*d]. Nil stands for zeros.
-	Constant []float32
-	// FirstOrder has the values that the first-order weights of the fields that go are replaced by,
-	// [m]. Nil stands for zeros.
-	FirstOrder []float64
 }
 
-// Sliced returns a smaller checkpoint that computes what c computes if the elements of s that go
-// read their constants. Its logits are those of c up to rounding. The result has no weights for
-// these elements: the table has fewer rows and columns, and the layers that read the embedding
-// have fewer inputs. It is an ordinary checkpoint with one field less for each field that goes.
-//
-// Constants are folded into the bias of the first layer, into the bias of the logit, and, for the
-// pairs of an FM, into the first-order weights. Cross layers multiply an element by functions of
-// the others, so they cannot be folded: a model with cross layers needs constants of 0.
+// Sliced returns a smaller checkpoint that computes what c computes if everything that goes reads 0: the
+// elements of the embedding, and the first-order weights of the fields. Its logits are those of c up to
+// rounding. The table has fewer rows and columns, and the layers that read the embedding have fewer inputs. It
+// is an ordinary checkpoint.
 //
 // A model of kind graph, and a NeuMF that loses a field, are input errors.
 func (c *Checkpoint) Sliced(s Slice) (*Checkpoint, error) {
@@ -54,12 +44,7 @@ func (c *Checkpoint) Sliced(s Slice) (*Checkpoint, error) {
 	if c.Identities != nil {
 		changed.Identities = at(c.Identities, s.Fields)
 	}
-	k := newKnife(c, &changed, l, &s)
-	k.fold()
-	k.cut()
-	if k.err != nil {
-		return nil, k.err
-	}
+	newKnife(&changed, l, &s).cut()
 	changed.keepKeys()
 	tensors := changed.state().Split()
 	changed.aliases = maps.Clone(c.aliases)
@@ -87,8 +72,7 @@ func (c *Checkpoint) checkSlice(l *family.Roles, s *Slice) error {
 		}
 		return len(positions) > 0
 	}
-	if !ascending(s.Fields, l.Fields()) || !ascending(s.Columns, l.Dim) ||
-		s.Constant != nil && len(s.Constant) != l.Players() || s.FirstOrder != nil && len(s.FirstOrder) != l.Fields() {
+	if !ascending(s.Fields, l.Fields()) || !ascending(s.Columns, l.Dim) {
 		panic("checkpoint: Sliced: invalid slice")
 	}
 	if l.Kind == model.NeuMF {
@@ -108,27 +92,19 @@ func (c *Checkpoint) checkSlice(l *family.Roles, s *Slice) error {
 	return nil
 }
 
-// knife cuts the tensors of a checkpoint. Its first failure stays in err.
+// knife cuts the tensors of a checkpoint.
 type knife struct {
-	folder
+	to       *Checkpoint
 	l        *family.Roles
 	s        *Slice
 	elements []int // elements of the embedding that stay
-	gone     []int // elements that go
-	nonzero  bool  // whether an element that goes has a constant other than 0
 }
 
-func newKnife(c, changed *Checkpoint, l *family.Roles, s *Slice) *knife {
-	k := &knife{folder: folder{from: c, to: changed}, l: l, s: s}
-	for j := range l.Fields() {
-		for column := range l.Dim {
-			element := j*l.Dim + column
-			if slices.Contains(s.Fields, j) && slices.Contains(s.Columns, column) {
-				k.elements = append(k.elements, element)
-			} else {
-				k.gone = append(k.gone, element)
-				k.nonzero = k.nonzero || s.Constant != nil && s.Constant[element] != 0
-			}
+func newKnife(changed *Checkpoint, l *family.Roles, s *Slice) *knife {
+	k := &knife{to: changed, l: l, s: s}
+	for _, j := range s.Fields {
+		for _, column := range s.Columns {
+			k.elements = append(k.elements, j*l.Dim+column)
 		}
 	}
 	return k
@@ -245,126 +221,4 @@ func (k *knife) inputs(elements []int) []int {
 		}
 	}
 	return inputs
-}
-
-// fold adds the constants of what goes to the weights that stay.
-func (k *knife) fold() {
-	l := k.l
-	bias := 0.
-	if k.s.FirstOrder != nil && l.FirstOrder != nil {
-		for j, v := range k.s.FirstOrder {
-			if !slices.Contains(k.s.Fields, j) {
-				bias += v
-			}
-		}
-	}
-	if k.nonzero {
-		switch {
-		case l.CrossLayers > 0:
-			k.err = k.from.inputf("a %s multiplies each element by functions of the others, so only elements that read 0 can be cut: use the baseline zero, and tune the result if it lost too much", l.Kind)
-			return
-		case l.Kind == model.NeuMF:
-			k.err = k.from.inputf("a neumf multiplies its columns, so only columns that read 0 can be cut: use the baseline zero")
-			return
-		}
-		if l.Linear != "" {
-			var weights []float32
-			if weights, k.err = k.from.floats(l.Linear); k.err != nil {
-				return
-			}
-			bias += k.dot(weights)
-		}
-		if len(l.Layers) > 0 {
-			k.foldLayer(&l.Layers[0])
-		}
-		if l.Kind == model.FM || l.Kind == model.DeepFM {
-			bias += k.foldPairs()
-		}
-	}
-	if bias != 0 && k.err == nil {
-		key := l.Bias
-		if key == "" {
-			key = l.Output.Bias
-		}
-		if key == "" {
-			k.err = k.from.inputf("the model has no bias that could take the constants of what is cut: use the baseline zero")
-			return
-		}
-		k.affine(key, 1, bias)
-	}
-}
-
-// dot returns the product of a layer's weights, [D], with the constants of the elements that go.
-func (k *knife) dot(weights []float32) (sum float64) {
-	for _, element := range k.gone {
-		sum += float64(float64(weights[element]) * float64(k.s.Constant[element]))
-	}
-	return sum
-}
-
-// foldLayer adds what the elements that go contribute to the outputs of the first layer. Without a
-// bias, the mean of its BatchNorm takes it.
-func (k *knife) foldLayer(keys *family.LinearKeys) {
-	weights, err := k.from.floats(keys.Weight)
-	if err != nil {
-		k.err = err
-		return
-	}
-	key, sign := keys.Bias, 1.
-	if key == "" {
-		key, sign = keys.Mean, -1
-	}
-	if key == "" {
-		k.err = k.from.inputf("the first layer has no bias that could take the constants of what is cut: use the baseline zero")
-		return
-	}
-	values, err := k.from.floats(key)
-	if err != nil {
-		k.err = err
-		return
-	}
-	folded, players := make([]float32, len(values)), k.l.Players()
-	for o, v := range values {
-		folded[o] = float32(float64(v) + sign*k.dot(weights[o*players:(o+1)*players]))
-	}
-	k.to.Tensors[key] = tensor.FromFloat32s(k.from.Tensors[key].Shape, folded)
-}
-
-// foldPairs adds the products of entries that stay with constants to the first-order weights. It
-// returns the products of two constants.
-func (k *knife) foldPairs() (constant float64) {
-	l := k.l
-	if len(l.FirstOrder) != 1 && l.FirstOrder != nil || l.FirstOrder == nil {
-		k.err = k.from.inputf("the model does not have one tensor of first-order weights that could take the pairs of what is cut: use the baseline zero")
-		return 0
-	}
-	sums := make([]float64, l.Dim) // of the constants of each column
-	for _, element := range k.gone {
-		v := float64(k.s.Constant[element])
-		sums[element%l.Dim] += v
-		constant -= float64(v * v)
-	}
-	for _, sum := range sums {
-		constant += float64(sum * sum)
-	}
-	table, err := k.from.floats(l.Embedding)
-	if err != nil {
-		k.err = err
-		return 0
-	}
-	first, err := k.from.floats(l.FirstOrder[0])
-	if err != nil {
-		k.err = err
-		return 0
-	}
-	folded := slices.Clone(first)
-	for _, row := range k.rows() {
-		v := float64(first[row])
-		for _, column := range k.s.Columns {
-			v += float64(sums[column] * float64(table[row*l.Dim+column]))
-		}
-		folded[row] = float32(v)
-	}
-	k.to.Tensors[l.FirstOrder[0]] = tensor.FromFloat32s(k.from.Tensors[l.FirstOrder[0]].Shape, folded)
-	return constant / 2
 }

@@ -39,8 +39,7 @@ func sliceable(t *testing.T) map[string]*Checkpoint {
 	return models
 }
 
-// replaced returns c with constants in place of the elements that s drops, and its first-order
-// weights likewise.
+// replaced returns c with 0 in place of the elements that s drops, and of the first-order weights.
 func replaced(t *testing.T, c *Checkpoint, s *Slice) *model.Model {
 	t.Helper()
 	m := must(c.Model())(t)
@@ -52,23 +51,17 @@ func replaced(t *testing.T, c *Checkpoint, s *Slice) *model.Model {
 			for column := range m.Dim {
 				if gone || !slices.Contains(s.Columns, column) {
 					w.Embedding[row*m.Dim+column] = 0
-					if s.Constant != nil {
-						w.Embedding[row*m.Dim+column] = s.Constant[j*m.Dim+column]
-					}
 				}
 			}
 			if gone && w.FirstOrder != nil {
 				w.FirstOrder[row] = 0
-				if s.FirstOrder != nil {
-					w.FirstOrder[row] = float32(s.FirstOrder[j])
-				}
 			}
 		}
 	}
 	return must(model.New(m.Architecture, w))(t)
 }
 
-// checkSliced checks that the sliced checkpoint has the logits of the whole model with constants,
+// checkSliced checks that the sliced checkpoint has the logits of the whole model with zeros,
 // also after it was written and read again.
 func checkSliced(t *testing.T, c, sliced *Checkpoint, s *Slice) {
 	t.Helper()
@@ -106,7 +99,7 @@ func checkSliced(t *testing.T, c, sliced *Checkpoint, s *Slice) {
 }
 
 // A sliced model of every kind and of every framework has the logits of the whole model whose
-// dropped elements read 0, or the constants where they can be folded.
+// dropped elements read 0.
 func TestSliced(t *testing.T) {
 	for name, c := range sliceable(t) {
 		t.Run(name, func(t *testing.T) {
@@ -135,30 +128,6 @@ func TestSliced(t *testing.T) {
 					t.Fatalf("architecture %+v", got)
 				}
 				checkSliced(t, c, sliced, &s)
-			}
-			constants := both
-			if len(constants.Columns) == 0 {
-				constants.Columns = all.Columns
-			}
-			constants.Constant, constants.FirstOrder = make([]float32, a.Players()), make([]float64, a.Fields())
-			for i := range constants.Constant {
-				constants.Constant[i] = float32(i%5)/8 - .2
-			}
-			for j := range constants.FirstOrder {
-				constants.FirstOrder[j] = .25 * float64(j)
-			}
-			sliced, err := c.Sliced(constants)
-			switch {
-			case a.CrossLayers > 0 || a.Kind == model.NeuMF:
-				if !fault.IsInput(err) || !strings.Contains(err.Error(), "use the baseline zero") {
-					t.Errorf("constants: %v", err)
-				}
-			case err != nil:
-				if !strings.Contains(err.Error(), "use the baseline zero") {
-					t.Error(err)
-				}
-			default:
-				checkSliced(t, c, sliced, &constants)
 			}
 		})
 	}
