@@ -77,7 +77,7 @@ func run(ctx context.Context, file, folder string) error {
 		return err
 	}
 	defer os.RemoveAll(temporary)
-	o := slice.Options{Model: file, Dataset: []string{folder}, KeepFields: 1, Rows: slice.Rows, Seed: 1, Out: filepath.Join(temporary, "m.safetensors")}
+	o := slice.Options{Model: file, Dataset: []string{folder}, KeepFields: 1, Rows: slice.Rows, Out: filepath.Join(temporary, "m.safetensors")}
 	began := time.Now()
 	r, err := o.Write(ctx)
 	if err != nil {
@@ -200,7 +200,7 @@ func (b *bench) sliced(ctx context.Context, s checkpoint.Slice) (text string, sm
 	if small, err = b.ck.Sliced(s); err != nil {
 		return "", nil, err
 	}
-	p, err := predict(ctx, small, b.rows(s.Fields))
+	p, err := predict(ctx, small, b.rows(s.Fields, small))
 	if err != nil {
 		return "", nil, err
 	}
@@ -208,32 +208,9 @@ func (b *bench) sliced(ctx context.Context, s checkpoint.Slice) (text string, sm
 	return fmt.Sprintf("%+.4f ± %.4f, %+.4f", d.Loss.Value, (d.Loss.High-d.Loss.Low)/2, d.AUC.Value), small, nil
 }
 
-// rows returns the test rows with the given fields only.
-func (b *bench) rows(fields []int) *model.Rows {
-	a := b.ck.Architecture
-	var sizes []int
-	for _, j := range fields {
-		sizes = append(sizes, a.FieldDims[j])
-	}
-	before, after := a.Offsets(), model.Offsets(sizes)
-	rows := &model.Rows{Width: len(fields), Number: b.test.Number, Label: b.test.Label}
-	for i := range b.test.Label {
-		row := b.test.Row(i)
-		for k, j := range fields {
-			rows.Features = append(rows.Features, row[j]-before[j]+after[k])
-		}
-	}
-	return rows
-}
-
-// without returns the numbers below n except those that go.
-func without(n int, gone []int) (kept []int) {
-	for i := range n {
-		if !slices.Contains(gone, i) {
-			kept = append(kept, i)
-		}
-	}
-	return kept
+// rows returns the test rows with the given fields only, which small reads.
+func (b *bench) rows(fields []int, small *checkpoint.Checkpoint) *model.Rows {
+	return slice.RowsOf(b.test, fields, &b.ck.Architecture, &small.Architecture)
 }
 
 // speed returns the least time of a row on one core.
@@ -242,7 +219,7 @@ func (b *bench) speed(small *checkpoint.Checkpoint, fields []int) (float64, erro
 	if err != nil {
 		return 0, err
 	}
-	batch := b.rows(fields).Slice(0, 4096)
+	batch := b.rows(fields, small).Slice(0, 4096)
 	scorer, logits := m.NewScorer(), make([]float64, batch.Len())
 	least := math.Inf(1)
 	for range 7 {
@@ -254,8 +231,8 @@ func (b *bench) speed(small *checkpoint.Checkpoint, fields []int) (float64, erro
 }
 
 func (b *bench) fields(ctx context.Context, path, permuted, taylor []int, steps []slice.Step) error {
-	m, columns := len(b.names), without(b.ck.Architecture.Dim, nil)
-	whole, err := b.speed(b.ck, without(m, nil))
+	m, columns := len(b.names), slice.Without(b.ck.Architecture.Dim)
+	whole, err := b.speed(b.ck, slice.Without(m))
 	if err != nil {
 		return err
 	}
@@ -264,7 +241,7 @@ func (b *bench) fields(ctx context.Context, path, permuted, taylor []int, steps 
 		line := fmt.Sprintf("| %d ", m-k)
 		var first *checkpoint.Checkpoint
 		for _, order := range [][]int{path, permuted, taylor} {
-			text, small, err := b.sliced(ctx, checkpoint.Slice{Fields: without(m, order[:k]), Columns: columns})
+			text, small, err := b.sliced(ctx, checkpoint.Slice{Fields: slice.Without(m, order[:k]...), Columns: columns})
 			if err != nil {
 				return err
 			}
@@ -273,7 +250,7 @@ func (b *bench) fields(ctx context.Context, path, permuted, taylor []int, steps 
 			}
 			line += fmt.Sprintf("| %s | %s ", b.names[order[k-1]], text)
 		}
-		time, err := b.speed(first, without(m, path[:k]))
+		time, err := b.speed(first, slice.Without(m, path[:k]...))
 		if err != nil {
 			return err
 		}
@@ -283,7 +260,7 @@ func (b *bench) fields(ctx context.Context, path, permuted, taylor []int, steps 
 }
 
 func (b *bench) columns(ctx context.Context, steps []slice.Step) error {
-	fields := without(len(b.names), nil)
+	fields := slice.Without(len(b.names))
 	whole, err := b.speed(b.ck, fields)
 	if err != nil {
 		return err
@@ -292,7 +269,7 @@ func (b *bench) columns(ctx context.Context, steps []slice.Step) error {
 	var gone []int
 	for _, s := range steps {
 		gone = append(gone, s.Gone...)
-		text, small, err := b.sliced(ctx, checkpoint.Slice{Fields: fields, Columns: without(b.ck.Architecture.Dim, gone)})
+		text, small, err := b.sliced(ctx, checkpoint.Slice{Fields: fields, Columns: slice.Without(b.ck.Architecture.Dim, gone...)})
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func (o *pruneOptions) slice(c *cobra.Command) error {
 	if err := checkModelOutput(&o.outputs, "--out", o.Out, o.Model); err != nil {
 		return err
 	}
-	s.Model, s.ModelOutput, s.Dataset, s.Out, s.Rows, s.Seed = o.Model, o.ModelOutput, o.Dataset, o.Out, slice.Rows, 1
+	s.Model, s.ModelOutput, s.Dataset, s.Out, s.Rows = o.Model, o.ModelOutput, o.Dataset, o.Out, slice.Rows
 	r, err := s.Write(c.Context())
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/jobs/shard"
 	"shaver/internal/num/loss"
-	"shaver/internal/num/random"
 	"shaver/internal/prune/sweep"
 )
 
@@ -44,28 +44,22 @@ type walker struct {
 
 // newWalker returns a walker that begins with ck, whose fields have the given names. It measures
 // on a sample of the validation rows of d, which must fit ck.
-func newWalker(ctx context.Context, ck *checkpoint.Checkpoint, names []string, d *dataset.Dataset, size int, seed uint64) (*walker, error) {
+func newWalker(ctx context.Context, ck *checkpoint.Checkpoint, names []string, d *dataset.Dataset, size int) (*walker, error) {
 	if d.Rows(dataset.Val) == 0 {
 		return nil, fault.Inputf("the dataset has no validation rows to measure on: it has the splits %v", d.SplitNames())
 	}
-	w := &walker{ck: ck, names: names, kind: d.Loss(), rows: &model.Rows{}}
+	w := &walker{ck: ck, names: names, kind: d.Loss()}
 	for c := range ck.Architecture.Dim {
 		w.columns = append(w.columns, c)
 	}
-	seen := uint64(0)
-	err := d.Scan(ctx, []string{dataset.Val}, 4096, func(rows *model.Rows) error {
-		for i := range rows.Label {
-			stream := random.At(seed, random.Sample, seen, 0)
-			if w.rows.Len() < size {
-				w.rows.Append(rows, i)
-			} else if at := stream.Below(seen + 1); at < uint64(size) { // algorithm R of Vitter
-				w.rows.Number[at], w.rows.Label[at] = rows.Number[i], rows.Label[i]
-				copy(w.rows.Row(int(at)), rows.Row(i))
-			}
-			seen++
-		}
-		return nil
-	})
+	source := func(ctx context.Context, each func(*model.Rows) error) error {
+		return d.Scan(ctx, []string{dataset.Val}, 4096, each)
+	}
+	m, err := ck.Model()
+	if err != nil {
+		return nil, err
+	}
+	w.rows, err = shard.NewSample(d.Rows(dataset.Val), 1, 1).Draw(ctx, source, int64(size), m.CheckRow)
 	if err == nil {
 		w.whole, err = w.predict(ctx, ck, w.rows)
 	}
@@ -134,13 +128,13 @@ func (w *walker) step(ctx context.Context, fields bool) error {
 // halves.
 func (w *walker) candidates(fields bool) (all []candidate) {
 	m, d := w.ck.Architecture.Fields(), w.ck.Architecture.Dim
-	whole := checkpoint.Slice{Fields: without(m), Columns: without(d)}
+	whole := checkpoint.Slice{Fields: Without(m), Columns: Without(d)}
 	add := func(gone ...int) {
 		c := candidate{whole, gone}
 		if fields {
-			c.keep.Fields = without(m, gone...)
+			c.keep.Fields = Without(m, gone...)
 		} else {
-			c.keep.Columns = without(d, gone...)
+			c.keep.Columns = Without(d, gone...)
 		}
 		all = append(all, c)
 	}
@@ -163,8 +157,8 @@ func (w *walker) candidates(fields bool) (all []candidate) {
 	return all
 }
 
-// without returns the numbers below n except those that go.
-func without(n int, gone ...int) []int {
+// Without returns the numbers below n except those that go.
+func Without(n int, gone ...int) []int {
 	kept := []int{}
 	for i := range n {
 		if !slices.Contains(gone, i) {
@@ -185,15 +179,20 @@ func take[T any](values []T, positions []int) []T {
 
 // chosenRows returns the rows with the given fields only, as the smaller model reads them.
 func (w *walker) chosenRows(fields []int, small *checkpoint.Checkpoint) *model.Rows {
-	before, after := w.ck.Architecture.Offsets(), small.Architecture.Offsets()
-	rows := &model.Rows{Width: len(fields), Number: w.rows.Number, Label: w.rows.Label}
-	for i := range w.rows.Label {
-		row := w.rows.Row(i)
+	return RowsOf(w.rows, fields, &w.ck.Architecture, &small.Architecture)
+}
+
+// RowsOf returns rows of a model with the architecture before as a model that has only the given fields reads them.
+func RowsOf(rows *model.Rows, fields []int, before, after *model.Architecture) *model.Rows {
+	from, to := before.Offsets(), after.Offsets()
+	chosen := &model.Rows{Width: len(fields), Number: rows.Number, Label: rows.Label}
+	for i := range rows.Label {
+		row := rows.Row(i)
 		for k, j := range fields {
-			rows.Features = append(rows.Features, row[j]-before[j]+after[k])
+			chosen.Features = append(chosen.Features, row[j]-from[j]+to[k])
 		}
 	}
-	return rows
+	return chosen
 }
 
 // walk removes fields and then columns until the given numbers are left. A number of 0 stands for

@@ -54,11 +54,11 @@ func useless(t *testing.T) (file, data string) {
 }
 
 // A path drops a field and columns without effect first, with a rise of 0, and the model that it
-// writes has the loss of its last step. The same seed gives the same path.
+// writes has the loss of its last step. The same command gives the same path.
 func TestPath(t *testing.T) {
 	file, data := useless(t)
 	out := filepath.Join(t.TempDir(), "out.safetensors")
-	o := slice.Options{Model: file, Dataset: []string{data}, KeepFields: 2, KeepColumns: 2, Rows: 3000, Seed: 1, Out: out}
+	o := slice.Options{Model: file, Dataset: []string{data}, KeepFields: 2, KeepColumns: 2, Rows: 3000, Out: out}
 	r, err := o.Write(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := checkpoint.Read(out); err != nil || again.Digest() != digest {
-		t.Errorf("the same seed gave another model: %v", err)
+		t.Errorf("the same command gave another model: %v", err)
 	}
 
 	// A smaller budget takes a beginning of the path.

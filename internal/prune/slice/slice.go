@@ -23,7 +23,6 @@ type Options struct {
 	KeepFields         int      // number of fields that a path leaves; 0 = no path
 	KeepColumns        int      // number of columns that a path leaves; 0 = no path
 	Rows               int      // number of validation rows on which a path is measured, at least 1
-	Seed               uint64   // of the choice of these rows
 	Out                string   // file to write
 }
 
@@ -77,7 +76,7 @@ func (o *Options) Write(ctx context.Context) (*Result, error) {
 		if d, err = d.For(&small.Architecture, small.Known()); err != nil {
 			return nil, err
 		}
-		w, err := newWalker(ctx, small, take(names, s.Fields), d, o.Rows, o.Seed)
+		w, err := newWalker(ctx, small, take(names, s.Fields), d, o.Rows)
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +135,7 @@ func (o *Options) slice(names []string, columns int) (*checkpoint.Slice, error) 
 	if s.Fields == nil {
 		return nil, fault.Usagef("all %d fields are to be removed, but a model needs at least one", len(names))
 	}
-	s.Columns = without(columns)
+	s.Columns = Without(columns)
 	return s, nil
 }
 
