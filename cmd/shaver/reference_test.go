@@ -84,10 +84,14 @@ func reference(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		usages := c.NonInheritedFlags().FlagUsages()
-		extended := hideFlagsOf(scoring, c)
+		lacking, extended := hideFlagsOf(scoring, c)
 		text := strings.Replace(page.String(), usages, strings.TrimPrefix(cli.FlagHelp(c), "Flags:\n")+"\n", 1)
 		if extended {
-			text = strings.Replace(text, "### Options\n", "### Options\nThe flags of [shaver score](shaver_score.md), and these:\n", 1)
+			except := ""
+			if len(lacking) > 0 {
+				except = " without " + strings.Join(lacking, " and ")
+			}
+			text = strings.Replace(text, "### Options\n", "### Options\nThe flags of [shaver score](shaver_score.md)"+except+", and these:\n", 1)
 		}
 		if c.IsAdditionalHelpTopicCommand() {
 			before, after, _ := strings.Cut(text, "### Options\n")
@@ -107,22 +111,23 @@ func reference(t *testing.T) map[string]string {
 	return pages
 }
 
-// hideFlagsOf hides the flags that c has in common with base, if c is another command that has all flags of base. It
-// reports whether it is. A flag that means something else stays.
-func hideFlagsOf(base, c *cobra.Command) bool {
-	extends := base.CommandPath() != c.CommandPath()
+// hideFlagsOf hides the flags that c has in common with base, if c is another command that has all flags of base but one or
+// two. It returns which it lacks, and reports whether it is such a command. A flag that means something else stays.
+func hideFlagsOf(base, c *cobra.Command) (lacking []string, extends bool) {
 	base.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		extends = extends && c.LocalFlags().Lookup(f.Name) != nil
+		if c.LocalFlags().Lookup(f.Name) == nil {
+			lacking = append(lacking, "`--"+f.Name+"`")
+		}
 	})
-	if !extends {
-		return false
+	if base.CommandPath() == c.CommandPath() || len(lacking) > 2 {
+		return nil, false
 	}
 	base.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if own := c.LocalFlags().Lookup(f.Name); own.Usage == f.Usage && own.DefValue == f.DefValue {
+		if own := c.LocalFlags().Lookup(f.Name); own != nil && own.Usage == f.Usage && own.DefValue == f.DefValue {
 			own.Hidden = true
 		}
 	})
-	return true
+	return lacking, true
 }
 
 // TestReference compares docs/reference/cli with the help texts. With the flag -rewrite it writes

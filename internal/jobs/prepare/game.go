@@ -3,6 +3,7 @@ package prepare
 import (
 	"context"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/value/baseline"
@@ -10,7 +11,7 @@ import (
 )
 
 // backgroundRows is the number of rows from which a job of fields takes the values of absent fields
-// and dense inputs. SAGE's authors use as many.
+// and dense inputs.
 const backgroundRows = 1024
 
 // Game returns the game of the job's rows. The first call for a job of fields may read all its rows.
@@ -38,6 +39,9 @@ func (p *Prepared) absent(ctx context.Context) (*shapley.Fields, error) {
 		var err error
 		if rows, err = p.Sample.Draw(ctx, p.Scan, backgroundRows, p.Model.CheckRow); err != nil {
 			return nil, err
+		}
+		if rows.Len() == 0 {
+			return nil, fault.Inputf("the model reads none of the rows that were drawn for absent fields: use --baseline %s", baseline.Zero)
 		}
 	}
 	if p.Spec.Baseline == baseline.Marginal {

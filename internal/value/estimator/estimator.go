@@ -31,13 +31,13 @@ const (
 // mostInPairs is the largest number of fields and dense inputs that have values of pairs.
 const mostInPairs = 512
 
-// FieldsExactly is the largest number of fields for which DefaultForFields is Exact. A row then takes
+// fieldsExactly is the largest number of fields for which DefaultForFields is Exact. A row then takes
 // at most 1,024 forward passes.
-const FieldsExactly = 10
+const fieldsExactly = 10
 
 // DefaultForFields returns the default estimator of the values of n fields.
 func DefaultForFields(n int) string {
-	if n <= FieldsExactly {
+	if n <= fieldsExactly {
 		return Exact
 	}
 	return Antithetic
