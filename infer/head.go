@@ -51,7 +51,7 @@ func OpenHead(name string, data []byte) (*Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Head{model: newModel(name, m), pieces: make([][]checkpoint.Piece, len(m.Spans())), codebook: ck.Compact.Codebook()}
+	h := &Head{model: newModel(name, m, ck.Known()), pieces: make([][]checkpoint.Piece, len(m.Spans())), codebook: ck.Compact.Codebook()}
 	number := map[int]int{} // of the spans, by their first rows
 	for i, s := range m.Spans() {
 		number[s.Row] = i
@@ -66,7 +66,7 @@ func OpenHead(name string, data []byte) (*Head, error) {
 	return h, nil
 }
 
-// Model returns what Sizes, Lengths, Pads and DenseInputs say of the model. Its Logits return ErrClosed.
+// Model returns what Fields, Sizes, Lengths, Pads and DenseInputs say of the model. Its Logits return ErrClosed.
 func (h *Head) Model() *Model { return h.model }
 
 // Logits is like Model.Logits. It calls fetch once with the distinct rows of the tables that the batch reads, and

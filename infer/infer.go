@@ -28,6 +28,7 @@ import (
 type Model struct {
 	name    string
 	model   *model.Model
+	names   []string // of the fields; nil if the file does not say them
 	offsets []int32
 	fields  []int     // field of each id of a row, [Width]
 	scorers sync.Pool // *scorer
@@ -64,8 +65,9 @@ func Open(path string) (*Model, error) {
 		return nil, err
 	}
 	var m *model.Model
+	var known *model.Known
 	err = guarded(path, func() (err error) {
-		m, err = checkpoint.ParseModel(path, file.data)
+		m, known, err = checkpoint.ParseModel(path, file.data)
 		return err
 	})
 	if err != nil {
@@ -74,7 +76,7 @@ func Open(path string) (*Model, error) {
 	if err := file.forget(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.close())
 	}
-	o := newModel(path, m)
+	o := newModel(path, m, known)
 	o.file = file
 	return o, nil
 }
@@ -83,18 +85,18 @@ func Open(path string) (*Model, error) {
 // without files, such as browsers, and models that are part of a program. name stands for the file in
 // errors. data must not be changed until Close.
 func OpenBytes(name string, data []byte) (*Model, error) {
-	m, err := checkpoint.ParseModel(name, data)
+	m, known, err := checkpoint.ParseModel(name, data)
 	if err != nil {
 		return nil, err
 	}
-	o := newModel(name, m)
+	o := newModel(name, m, known)
 	o.file = &mapping{data: data}
 	return o, nil
 }
 
 // newModel returns a Model without a file.
-func newModel(name string, m *model.Model) *Model {
-	o := &Model{name: name, model: m, offsets: m.Offsets()}
+func newModel(name string, m *model.Model, known *model.Known) *Model {
+	o := &Model{name: name, model: m, names: known.FieldNames(), offsets: m.Offsets()}
 	for j, length := range m.Lengths() {
 		o.fields = append(o.fields, slices.Repeat([]int{j}, length)...)
 	}
@@ -116,6 +118,10 @@ func (m *Model) Close() error {
 	m.file = nil
 	return err
 }
+
+// Fields returns a copy of the names of the fields in the order of the ids of a row. It is nil if the
+// file does not name them. A file of shaver train does, and one of shaver model convert --dataset.
+func (m *Model) Fields() []string { return slices.Clone(m.names) }
 
 // Sizes returns a copy of the number of features of each field. The ids of a field are 0
 // to its size - 1.

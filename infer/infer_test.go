@@ -330,6 +330,43 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// A model has the names that its file gives the fields: those of the dataset, or else those of the graph.
+func TestFields(t *testing.T) {
+	unnamed, named := read(t, "fm.pth"), read(t, "fm.pth")
+	for _, name := range []string{"user", "item", "hour"} {
+		named.Identities = append(named.Identities, model.Identity{Name: name, Vocabulary: model.OwnIDs})
+	}
+	for _, test := range []struct {
+		c    *checkpoint.Checkpoint
+		want []string
+	}{
+		{unnamed, nil},
+		{named, []string{"user", "item", "hour"}},
+		{readExport(t, "../testdata/onnx/deepctr-torch-autoint.dynamo.onnx"), []string{"x[0]", "x[1]", "x[2]", "x[3]", "x[4]"}},
+	} {
+		a := &test.c.Architecture
+		path, _ := write(t, test.c, make([]bool, a.Parameters()), make([]float32, a.BaselineSize()), compact.Float32)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mapped, err := infer.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mapped.Close()
+		loaded, err := infer.OpenBytes(path, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []*infer.Model{mapped, loaded} {
+			if got := m.Fields(); !slices.Equal(got, test.want) || (got == nil) != (test.want == nil) {
+				t.Errorf("the fields are %q, expected %q", got, test.want)
+			}
+		}
+	}
+}
+
 // Dense values of the wrong number, or that are not finite, are refused by name.
 func TestRefusesDense(t *testing.T) {
 	c := readExport(t, "../testdata/onnx/deepctr-torch-autoint.dynamo.onnx")

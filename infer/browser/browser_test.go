@@ -132,6 +132,7 @@ func TestPage(t *testing.T) {
 	}
 	cases, want := map[string]rowsOf{}, map[string][]float64{}
 	models := infertest.Models(t, filepath.Join("..", "..", "testdata"))
+	fields := map[string]string{"deepfm": "unnamed", "autoint": "x[0] x[1] x[2] x[3] x[4]"}
 	for name, path := range models {
 		ids, dense, logits := infertest.Rows(t, path, rows)
 		cases[name], want[name] = rowsOf{ids, dense}, logits
@@ -162,8 +163,8 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s: a logit of the page differs by %g", name, worst)
 		}
 		first := fmt.Sprintf("%.6f", f.Logits[0])
-		if !strings.Contains(f.Text, first) || !strings.Contains(f.Facts, "MiB") {
-			t.Errorf("%s: the page shows\n%s\n%s\nexpected the logit %s", name, f.Facts, f.Text, first)
+		if !strings.Contains(f.Text, first) || !strings.Contains(f.Facts, "MiB") || !strings.Contains(f.Facts, fields[name]) {
+			t.Errorf("%s: the page shows\n%s\n%s\nexpected the logit %s and the fields %s", name, f.Facts, f.Text, first, fields[name])
 		}
 		for i, text := range []string{"row 1 has id", "argument 1: expected a Int32Array", "line 1: expected", "model"} {
 			if !strings.Contains(f.Errors[i], text) {

@@ -3,6 +3,7 @@
 // Command browser is package infer for JavaScript, as WebAssembly. It sets the global object shaver:
 //
 //	shaver.open(bytes)         opens the bytes of a safetensors file, a Uint8Array, and returns a model
+//	model.fields               names of the fields; empty if the file does not say them
 //	model.sizes                number of features of each field
 //	model.lengths              number of ids of each field in a row; 1 unless the field is a list
 //	model.pads                 id that fills a list, or -1
@@ -74,6 +75,7 @@ func open(args []js.Value, throwing js.Value) (js.Value, error) {
 		return nil
 	})
 	o := js.Global().Get("Object").New()
+	o.Set("fields", list(m.Fields()))
 	o.Set("sizes", list(m.Sizes()))
 	o.Set("lengths", list(m.Lengths()))
 	o.Set("pads", list(m.Pads()))

@@ -38,7 +38,7 @@ func TestLibrary(t *testing.T) {
 	const rows = 150
 	for name, said := range map[string]string{
 		"deepfm":  "",
-		"autoint": "dense x[5]\ndense x[6]\n",
+		"autoint": "field x[0]\nfield x[1]\nfield x[2]\nfield x[3]\nfield x[4]\ndense x[5]\ndense x[6]\n",
 	} {
 		ids, dense, want := infertest.Rows(t, models[name], rows)
 		if slices.Min(want) == slices.Max(want) {

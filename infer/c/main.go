@@ -21,7 +21,7 @@ import (
 type opened struct {
 	*infer.Model
 	sizes, lengths, pads []int
-	dense                []string
+	fields, dense        []string
 	width                int // number of ids of a row
 }
 
@@ -40,7 +40,7 @@ func add(m *infer.Model, err error, message **C.char) C.shaver_model {
 	if err != nil {
 		return 0
 	}
-	o := &opened{Model: m, sizes: m.Sizes(), lengths: m.Lengths(), pads: m.Pads(), dense: m.DenseInputs()}
+	o := &opened{Model: m, sizes: m.Sizes(), lengths: m.Lengths(), pads: m.Pads(), fields: m.Fields(), dense: m.DenseInputs()}
 	for _, length := range o.lengths {
 		o.width += length
 	}
@@ -131,13 +131,22 @@ func shaver_field(model C.shaver_model, field C.int32_t, size, length, pad *C.in
 	return 0
 }
 
+//export shaver_field_name
+func shaver_field_name(model C.shaver_model, field C.int32_t) *C.char {
+	return name(find(model), field, func(o *opened) []string { return o.fields })
+}
+
 //export shaver_dense_name
 func shaver_dense_name(model C.shaver_model, input C.int32_t) *C.char {
-	o := find(model)
-	if o == nil || input < 0 || int(input) >= len(o.dense) {
+	return name(find(model), input, func(o *opened) []string { return o.dense })
+}
+
+// name returns a name from a list of the model, or NULL.
+func name(o *opened, i C.int32_t, list func(o *opened) []string) *C.char {
+	if o == nil || i < 0 || int(i) >= len(list(o)) {
 		return nil
 	}
-	return C.CString(o.dense[input])
+	return C.CString(list(o)[i])
 }
 
 //export shaver_logits

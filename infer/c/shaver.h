@@ -64,6 +64,12 @@ int32_t shaver_shape(shaver_model model, int32_t *ids, int32_t *dense);
 int32_t shaver_field(shaver_model model, int32_t field, int32_t *size, int32_t *length, int32_t *pad);
 
 /*
+ * shaver_field_name returns the name of a field, counted from 0. The caller frees it with shaver_free. It is NULL if
+ * there is none, the file does not name its fields, or the model is not open.
+ */
+char *shaver_field_name(shaver_model model, int32_t field);
+
+/*
  * shaver_dense_name returns the name of a dense input, counted from 0. The caller frees it with shaver_free. It is
  * NULL if there is none or the model is not open.
  */

@@ -57,6 +57,11 @@ int main(int argc, char **argv) {
 	int32_t fields = shaver_shape(model, &width, &dense);
 	if (shaver_field(model, 0, &first, NULL, NULL) != 0 || shaver_field(model, fields, &first, NULL, NULL) != -1) return 3;
 	printf("%d fields, %d ids, %d dense, %d features in the first\n", fields, width, dense, first);
+	for (int32_t i = 0; i <= fields; i++) {
+		char *name = shaver_field_name(model, i);
+		if (name != NULL) printf("field %s\n", name);
+		shaver_free(name);
+	}
 	for (int32_t i = 0; i <= dense; i++) {
 		char *name = shaver_dense_name(model, i);
 		if (name != NULL) printf("dense %s\n", name);

@@ -232,19 +232,23 @@ func isZip(data []byte) bool {
 
 func noSidecar(string) (*family.Statement, error) { return nil, nil }
 
-// ParseModel reads a safetensors file, dense or compact, and returns its model. The model
-// shares data's memory, which must not be changed. A compact table is not inflated, so
-// besides data the model needs only the memory of its network. A composed table is
-// computed. ParseModel looks for no JSON file.
-func ParseModel(name string, data []byte) (*model.Model, error) {
+// ParseModel reads a safetensors file, dense or compact, and returns its model and what the
+// file says about the fields. The model shares data's memory, which must not be changed. A
+// compact table is not inflated, so besides data the model needs only the memory of its
+// network. A composed table is computed. ParseModel looks for no JSON file.
+func ParseModel(name string, data []byte) (*model.Model, *model.Known, error) {
 	if isZip(data) {
-		return nil, fault.Inputf("%s is a .pth file: expected safetensors; shaver model convert converts it", name)
+		return nil, nil, fault.Inputf("%s is a .pth file: expected safetensors; shaver model convert converts it", name)
 	}
 	c, err := parseState(name, data, noSidecar)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c.Model()
+	m, err := c.Model()
+	if err != nil {
+		return nil, nil, err
+	}
+	return m, c.Known(), nil
 }
 
 func readSafetensors(name string, data []byte, sidecar family.Lookup) (*Checkpoint, error) {

@@ -228,7 +228,7 @@ func checkModel(t *testing.T, path string, want *Checkpoint) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	small, err := ParseModel(path, data)
+	small, _, err := ParseModel(path, data)
 	if err != nil {
 		t.Fatal(err)
 	}

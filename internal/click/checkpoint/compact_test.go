@@ -225,7 +225,7 @@ func TestCompactBomb(t *testing.T) {
 	data := unsealed(f.entries, f.metadata)
 	_, err = Parse("m", data)
 	wantInput(t, err, "m: compact form: claims a table of 2000005 features x 2 columns in a file of ")
-	m, err := ParseModel("m", data)
+	m, _, err := ParseModel("m", data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestCompactDigest(t *testing.T) {
 			for bit := range 8 {
 				data[at] ^= 1 << bit
 				_, err := Parse("m", data)
-				_, again := ParseModel("m", data)
+				_, _, again := ParseModel("m", data)
 				if !fault.IsInput(err) || !fault.IsInput(again) {
 					t.Fatalf("%s: byte %d, bit %d: %v, %v", v, at, bit, err, again)
 				}

@@ -184,7 +184,7 @@ func TestCompactGraphBomb(t *testing.T) {
 	var small *model.Model
 	bytes := testing.Benchmark(func(b *testing.B) {
 		for range b.N {
-			if small, err = ParseModel("m", data); err != nil {
+			if small, _, err = ParseModel("m", data); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -258,7 +258,7 @@ func FuzzCompactGraph(f *testing.F) {
 		metadata := maps.Clone(from.metadata)
 		metadata[metaArchitecture], metadata[metaGraph], metadata[metaFields] = architecture, graph, fields
 		data := resealed(entries, metadata)
-		m, err := ParseModel("m", data)
+		m, _, err := ParseModel("m", data)
 		if err != nil && !fault.IsInput(err) {
 			t.Fatalf("not an input error: %v", err)
 		}

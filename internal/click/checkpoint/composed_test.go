@@ -97,7 +97,7 @@ func TestComposedFile(t *testing.T) {
 			t.Errorf("%s: written again the file differs (%v)", name, err)
 		}
 		raw := bytesOf(t, path)
-		m, err := ParseModel("m", raw)
+		m, _, err := ParseModel("m", raw)
 		if err != nil || !slices.Equal(m.Weights.Embedding, e) {
 			t.Errorf("%s: ParseModel: %v", name, err)
 		}

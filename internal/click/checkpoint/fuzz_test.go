@@ -149,7 +149,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := Parse("m", data)
 		checkFuzzed(t, c, err)
-		m, err := ParseModel("m", data)
+		m, _, err := ParseModel("m", data)
 		if err != nil {
 			if !fault.IsInput(err) {
 				t.Fatalf("not an input error: %v", err)

@@ -222,7 +222,7 @@ func TestDamaged(t *testing.T) {
 			} else if !fault.IsInput(err) {
 				t.Fatalf("%s with byte %d changed: error %v", name, n, err)
 			}
-			if m, err := ParseModel(name, changed); err == nil {
+			if m, _, err := ParseModel(name, changed); err == nil {
 				scoreLast(m)
 			} else if !fault.IsInput(err) {
 				t.Fatalf("%s with byte %d changed: error %v", name, n, err)

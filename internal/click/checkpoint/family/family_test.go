@@ -16,6 +16,7 @@ import (
 	"shaver/internal/click/checkpoint/family/familytest"
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 )
 
 const fuxiTable = "embedding_layer.embedding_layer.embedding_layers."
@@ -38,6 +39,16 @@ func must[V any](v V, err error) func(*testing.T) V {
 		}
 		return v
 	}
+}
+
+// parsed returns the model in a safetensors file.
+func parsed(t *testing.T, path string) *model.Model {
+	t.Helper()
+	m, _, err := checkpoint.ParseModel(path, must(os.ReadFile(path))(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // wantInput fails the test unless err is an input error that contains all texts.
@@ -110,7 +121,7 @@ func TestFamilies(t *testing.T) {
 				t.Error("the dense file is another checkpoint")
 			}
 			familytest.Near(t, "dense", c.Logits(must(again.Model())(t)), c.Want, 1e-6)
-			familytest.Near(t, "parsed", c.Logits(must(checkpoint.ParseModel(dense, must(os.ReadFile(dense))(t)))(t)), c.Want, 1e-6)
+			familytest.Near(t, "parsed", c.Logits(parsed(t, dense)), c.Want, 1e-6)
 
 			a := &ck.Architecture
 			dropped, baseline := make([]bool, a.Parameters()), make([]float32, a.Players())
@@ -138,7 +149,7 @@ func TestFamilies(t *testing.T) {
 				t.Error("the pruned files hold different checkpoints")
 			}
 			want := c.Logits(must(pruned.Model())(t))
-			familytest.Near(t, "compact", c.Logits(must(checkpoint.ParseModel(small, must(os.ReadFile(small))(t)))(t)), want, 0)
+			familytest.Near(t, "compact", c.Logits(parsed(t, small)), want, 0)
 
 			calibrated, _, err := ck.Calibrated(1.5, -0.25)
 			if err != nil {
