@@ -91,6 +91,9 @@ func (p *densePlan) checkNames(fields []string) error {
 	return arrowio.CheckColumns(fields, p.names())
 }
 
+// trainStatistics says why an import with an unmeasured input needs rows of train.
+const trainStatistics = "its rows give the means of dense inputs: it may be 0 if the means and deviations are numbers"
+
 // unmeasured reports whether an input needs statistics of train.
 func (p *densePlan) unmeasured() bool {
 	return slices.ContainsFunc(p.inputs, func(in dense.Input) bool { return !in.Measured() || p.fill && in.Missing == nil })

@@ -143,6 +143,11 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	if e.dense, err = config.Dense.plan(); err != nil {
 		return nil, err
 	}
+	if e.dense.unmeasured() {
+		if err := e.ratio.needTrain(trainStatistics, DenseSetting, DenseMissingSetting); err != nil {
+			return nil, err
+		}
+	}
 	times := 1
 	if config.Sizes == nil || e.dense.unmeasured() {
 		times = 2

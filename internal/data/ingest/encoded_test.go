@@ -192,7 +192,7 @@ func TestImportEncodedUsage(t *testing.T) {
 		{EncodedConfig{Train: one, Out: empty, Global: true}, "global ids need the sizes"},
 		{EncodedConfig{Train: one, Val: one, Out: empty, Split: "8:1:1"}, "one file"},
 		{EncodedConfig{Train: one, Out: empty, Split: "8:1"}, `split is "8:1"`},
-		{EncodedConfig{Train: one, Out: empty, Split: "0:1:1"}, `split is "0:1:1"`},
+		{EncodedConfig{Train: one, Out: empty, Split: "0:0:0"}, `split is "0:0:0"`},
 		{EncodedConfig{Train: one, Out: empty, OnBadRow: "guess"}, "guess"},
 	} {
 		_, err := ImportEncoded(t.Context(), c.config)

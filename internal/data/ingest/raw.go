@@ -184,10 +184,14 @@ func (r *rawImport) divide() error {
 		return nil
 	}
 	var err error
-	if r.ratio, err = parseRatio(r.config.Split, r.config.Seed); err == nil {
-		r.splits = r.ratio.splits()
+	if r.ratio, err = parseRatio(r.config.Split, r.config.Seed); err != nil {
+		return err
 	}
-	return err
+	r.splits = r.ratio.splits()
+	if r.counts() {
+		return r.ratio.needTrain("its values get the ids: it may be 0 with the vocabulary of an earlier dataset that does not grow", VocabularySetting)
+	}
+	return nil
 }
 
 // split returns the split of a row of b as a position in r.splits.
@@ -247,6 +251,9 @@ func withoutUnseen(fields []*vocabulary.Field) bool {
 // unseen value whose field has no id for it is bad, and does not count. An
 // import that counts values needs this scan only if the vocabulary makes rows bad.
 func (r *rawImport) measure(fields []*vocabulary.Field) error {
+	if err := r.ratio.needTrain(trainStatistics, DenseSetting, DenseMissingSetting); err != nil {
+		return err
+	}
 	if slices.Contains(r.paths, Stdin) && r.spool == "" {
 		return fault.Setting(fault.Usagef("the mean of a column needs another scan, but standard input can be read only once: give the mean and the deviation, or a vocabulary that has them"),
 			DenseSetting, DenseMissingSetting)

@@ -169,23 +169,32 @@ type ratio struct {
 	total uint64    // sum of parts
 }
 
-// parseRatio parses a ratio train:val:test of whole numbers, such as 8:1:1. The numbers for
-// val and test may be 0.
+// parseRatio parses a ratio train:val:test of whole numbers, such as 8:1:1. At least one of them
+// must be above 0; see needTrain.
 func parseRatio(text string, seed uint64) (*ratio, error) {
 	parts := strings.Split(text, ":")
 	r := &ratio{Division: dataset.Division{Ratio: text, Seed: seed}}
 	for k, part := range parts {
 		n, err := strconv.ParseUint(part, 10, 32)
-		if err == nil && len(parts) == 3 && k == 0 && n == 0 {
-			return nil, fault.Setting(fault.Usagef("split is %q: the part of train must be above 0", text), SplitSetting)
-		}
 		if err != nil || len(parts) != 3 {
 			return nil, fault.Setting(fault.Usagef("split is %q, expected train:val:test in whole numbers, such as 8:1:1", text), SplitSetting)
 		}
 		r.parts[k] = n
 		r.total += n
 	}
+	if r.total == 0 {
+		return nil, fault.Setting(fault.Usagef("split is %q: one of the numbers must be above 0", text), SplitSetting)
+	}
 	return r, nil
+}
+
+// needTrain returns an error if no row is drawn into train. use says what the rows of train are for, and
+// settings are others that make them unnecessary. r may be nil.
+func (r *ratio) needTrain(use string, settings ...string) error {
+	if r == nil || r.parts[0] > 0 {
+		return nil
+	}
+	return fault.Setting(fault.Usagef("split is %q: the part of train must be above 0, because %s", r.Ratio, use), append([]string{SplitSetting}, settings...)...)
 }
 
 // splits returns the names of the splits whose part is not 0.
