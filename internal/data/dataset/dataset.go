@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
@@ -110,6 +109,9 @@ func (d *Dataset) Choose(inputs []string) (*Dataset, error) {
 func (d *Dataset) For(a *model.Architecture, k *model.Known) (*Dataset, error) {
 	if k != nil {
 		d = d.chooseFields(k)
+		if err := d.checkNames(k); err != nil {
+			return nil, err // before sizes are compared, which differ for another reason then
+		}
 	}
 	known, err := d.ForKnown(a)
 	if err == nil {
@@ -208,17 +210,17 @@ func (d *Dataset) Frequencies(splits ...string) ([]int64, error) {
 }
 
 func (d *Dataset) checkFields(a *model.Architecture) error {
+	if m := len(d.Manifest.Fields); m != len(a.FieldDims) {
+		return fault.Inputf("the dataset has %s (%s) and the model %d: import the rows with the columns that the model was trained with, in its order", fields(m), some(d.Fields()), len(a.FieldDims))
+	}
 	for j, f := range d.Manifest.Fields {
-		if j < len(a.FieldDims) && f.Size != a.FieldDims[j] {
+		if f.Size != a.FieldDims[j] {
 			advice := ""
 			if f.Size > a.FieldDims[j] && d.newest().Vocabulary != nil {
 				advice = ": if its vocabulary has grown since the training, train the model with the new ids, or import the rows with the vocabulary of the training, which must not grow"
 			}
 			return fault.Inputf("field %d (%s) has %d features in the dataset and %d in the model%s", j, f.Name, f.Size, a.FieldDims[j], advice)
 		}
-	}
-	if m := len(d.Manifest.Fields); m != len(a.FieldDims) {
-		return fault.Inputf("the dataset has %d fields (%s) and the model %d", m, strings.Join(d.Fields(), ", "), len(a.FieldDims))
 	}
 	return d.checkLists(a)
 }

@@ -31,14 +31,11 @@ func (d *Dataset) Identities() []model.Identity {
 // of the dataset may have more features than that of the model if the additional ids follow
 // those that the model knows. The error names the first field that differs.
 //
-// If the model does not know its fields, CheckKnown compares only their order with the names
-// in the model's graph, as far as both have the same names.
+// If the model does not know its fields, CheckKnown compares only the names with those in the
+// model's graph, as far as some are the same.
 func (d *Dataset) CheckKnown(k *model.Known) error {
-	if k.Fields == nil {
-		return d.checkNames(k)
-	}
-	if own := d.Manifest.Fields; len(own) != len(k.Fields) {
-		return fault.Inputf("the dataset %s has %d fields (%s) and the model %s %d (%s)", d.newest().name(), len(own), strings.Join(d.Fields(), ", "), k.File, len(k.Fields), strings.Join(k.FieldNames(), ", "))
+	if err := d.checkNames(k); err != nil || k.Fields == nil {
+		return err
 	}
 	for j, own := range d.Identities() {
 		if err := d.checkField(j, own, k); err != nil {
@@ -56,8 +53,6 @@ func (d *Dataset) checkField(j int, own model.Identity, k *model.Known) error {
 	}
 	ids := "ids that stand for themselves"
 	switch {
-	case own.Name != want.Name:
-		return fault.Inputf("field %d is %s in the dataset %s and %s in the model %s: import the dataset with the fields in the order of the model", j, own.Name, p.name(), want.Name, k.File)
 	case own.Vocabulary == want.Vocabulary:
 		return nil
 	case own.Vocabulary == model.OwnIDs:
@@ -88,19 +83,59 @@ func (p *part) digestOf(f File, bytes int64) (string, error) {
 	return hex.EncodeToString(digest.Sum(nil)), nil
 }
 
-// checkNames returns bad input if the dataset has the fields that the model's graph names, but
-// in another order. A dataset whose fields have other names passes.
+// checkNames returns bad input if the fields of the dataset are not those that a model names, in the
+// same order. A graph may name its fields otherwise than its dataset, so for a model that does not know its
+// fields, checkNames compares the order if both have the same names, and the names if their number differs
+// and some are the same.
 func (d *Dataset) checkNames(k *model.Known) error {
-	own := d.Fields()
-	if len(own) != len(k.Names) || slices.Equal(own, k.Names) || !slices.Equal(slices.Sorted(slices.Values(own)), slices.Sorted(slices.Values(k.Names))) {
+	own, names, folder := d.Fields(), k.FieldNames(), d.newest().name()
+	if names == nil || slices.Equal(own, names) {
 		return nil
 	}
-	for j := range own {
-		if own[j] != k.Names[j] {
-			return fault.Inputf("field %d is %s in the dataset %s and %s in the model %s: import the dataset with the fields in the order of the model", j, own[j], d.newest().name(), k.Names[j], k.File)
+	missing, more := without(names, own), without(own, names)
+	switch {
+	case k.Fields == nil && len(own) == len(names) && len(missing) > 0, k.Fields == nil && len(missing) == len(names):
+		return nil
+	case len(own) == len(names):
+		for j := range own {
+			if own[j] != names[j] {
+				return fault.Inputf("field %d is %s in the dataset %s and %s in the model %s: import the dataset with the fields in the order of the model", j, own[j], folder, names[j], k.File)
+			}
 		}
 	}
-	return nil
+	var differ []string
+	if len(missing) > 0 {
+		differ = append(differ, "the dataset lacks "+some(missing))
+	}
+	if len(more) > 0 {
+		differ = append(differ, "the model does not read "+some(more))
+	}
+	if len(missing) == 0 {
+		differ = append(differ, "the other fields have another order in the model")
+	}
+	return fault.Inputf("the dataset %s has %s and the model %s %d: %s: import the rows with the fields in the order of the model, which shaver model inspect prints",
+		folder, fields(len(own)), k.File, len(names), strings.Join(differ, ", and "))
+}
+
+// fields returns a number of fields in words.
+func fields(n int) string {
+	if n == 1 {
+		return "1 field"
+	}
+	return fmt.Sprintf("%d fields", n)
+}
+
+// some returns names in words, at most eleven of them.
+func some(names []string) string {
+	if more := len(names) - 10; more > 1 {
+		return fmt.Sprintf("%s and %d others", strings.Join(names[:10], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// without returns the names that others does not have.
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
 // chooseFields returns a dataset that is like d, but whose readers deliver only the fields that a

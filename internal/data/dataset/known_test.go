@@ -72,7 +72,7 @@ func TestCheckKnownRefuses(t *testing.T) {
 		"others":    {rawDataset(t, "label,a,b", "", "0,w,x", "1,z,y"), d, "field 0 (a): the dataset"},
 		"ids":       {ids, d, "has ids that stand for themselves, the model a vocabulary"},
 		"values":    {d, ids, "the model ids that stand for themselves"},
-		"fewer":     {rawDataset(t, "label,a", "", "0,u", "1,v"), d, "1 fields (a) and the model m.safetensors 2 (a, b)"},
+		"fewer":     {rawDataset(t, "label,a", "", "0,u", "1,v"), d, "has 1 field and the model m.safetensors 2: the dataset lacks b: import the rows"},
 	} {
 		err := c.d.CheckKnown(knownOf(c.of))
 		wantInput(t, err, c.want)
@@ -181,9 +181,39 @@ func TestChooseFields(t *testing.T) {
 	if values, other := must(part.Vocabulary(1))(t), must(d.Vocabulary(2))(t); !slices.Equal(values, other) {
 		t.Errorf("vocabulary %v, expected %v", values, other)
 	}
-	for _, k := range []*model.Known{nil, {File: "m"}, {Names: []string{"c", "a"}}, {Names: []string{"a", "z"}}} {
+	for _, k := range []*model.Known{nil, {File: "m"}} {
 		_, err := d.For(&model.Architecture{FieldDims: []int{d.FieldDims()[0]}}, k)
-		wantInput(t, err, "the dataset has 3 fields (a, b, c) and the model 1")
+		wantInput(t, err, "the dataset has 3 fields (a, b, c) and the model 1: import the rows with the columns that the model was trained with")
+	}
+}
+
+// If the names of a dataset and a model differ, the error says which fields are missing or superfluous, also if
+// sizes differ. The names of a graph that has none of the dataset's are no difference.
+func TestOtherFields(t *testing.T) {
+	d := rawDataset(t, "label,a,b,c", "", "0,u,x,p", "1,v,y,q")
+	for _, c := range []struct {
+		names []string
+		want  string
+	}{
+		{[]string{"c", "a"}, "has 3 fields and the model m 2: the model does not read b, and the other fields have another order in the model: import"},
+		{[]string{"a", "z"}, "has 3 fields and the model m 2: the dataset lacks z, and the model does not read b, c: import"},
+		{strings.Split("a y b z c 1 2 3 4 5 6 7 8 9 10", " "), "has 3 fields and the model m 15: the dataset lacks y, z, 1, 2, 3, 4, 5, 6, 7, 8 and 2 others: import the rows with the fields in the order of the model, which shaver model inspect prints"},
+		{[]string{"a", "c", "b"}, " and c in the model m: import the dataset with the fields in the order of the model"},
+	} {
+		sizes := slices.Repeat([]int{9}, len(c.names))
+		var known []model.Identity
+		for _, name := range c.names {
+			known = append(known, model.Identity{Name: name, Vocabulary: model.OwnIDs})
+		}
+		for _, k := range []*model.Known{{File: "m", Names: c.names, Sizes: sizes}, {File: "m", Fields: known, Sizes: sizes}} {
+			_, err := d.For(&model.Architecture{FieldDims: sizes}, k)
+			wantInput(t, err, c.want)
+		}
+	}
+	for _, names := range [][]string{{"x[0]", "x[1]", "x[2]"}, {"a", "b", "x"}} {
+		if _, err := d.For(&model.Architecture{FieldDims: d.FieldDims()}, &model.Known{File: "m", Names: names, Sizes: d.FieldDims()}); err != nil {
+			t.Errorf("the graph's names %q: %v", names, err)
+		}
 	}
 }
 
