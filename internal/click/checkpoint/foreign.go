@@ -106,9 +106,10 @@ const maxModuleDepth = 64
 // flattening collects the state dict of a module.
 type flattening struct {
 	into    dict
-	modules int // number of modules visited
-	text    int // bytes of all names
-	items   int // attributes and items of all modules, as often as they are visited
+	classes map[string]string // class of each module by its path; that of the whole module is ""
+	modules int               // number of modules visited
+	text    int               // bytes of all names
+	items   int               // attributes and items of all modules, as often as they are visited
 }
 
 // add does what state_dict() of a module does. It appends the parameters and the
@@ -123,6 +124,7 @@ func (f *flattening) add(o *object, prefix string, depth int) error {
 	if f.modules > maxValues || len(f.into.keys) > maxValues || f.text > maxPickle || f.items > maxItems {
 		return fault.Inputf("holds more than %d modules or tensors, names of more than %d bytes, or the same modules too often", maxValues, maxPickle)
 	}
+	f.classes[strings.TrimSuffix(prefix, ".")] = o.class
 	parts := map[string]*dict{}
 	for _, attribute := range []string{"_modules", "_parameters", "_buffers"} {
 		v, _ := o.state.get(attribute)

@@ -67,7 +67,7 @@ func chooseParsed(a *archive, object any, key string) (c *Checkpoint, said []fam
 			return nil, nil, nil, err
 		}
 	}
-	states, err := chosen.states(name)
+	states, classes, err := chosen.states(name)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -75,6 +75,9 @@ func chooseParsed(a *archive, object any, key string) (c *Checkpoint, said []fam
 		if said, config, err = a.statements(top); err != nil {
 			return nil, nil, nil, err
 		}
+	}
+	if classes != nil {
+		said = append(said, family.Statement{From: "the pickled module", Classes: classes})
 	}
 	c = &Checkpoint{Tensors: map[string]Tensor{}, name: name}
 	if err := a.fill(c, states); err != nil {

@@ -149,15 +149,16 @@ func sameKeys(a, b candidate) bool {
 	return len(x.keys) == len(y.keys)
 }
 
-// states returns the candidate as a state dict.
-func (c candidate) states(name string) (*dict, error) {
+// states returns the candidate as a state dict. For a whole module it also returns the classes of the
+// modules in it by their paths.
+func (c candidate) states(name string) (states *dict, classes map[string]string, err error) {
 	o, ok := c.value.(*object)
 	if !ok {
-		return c.value.(*dict), nil
+		return c.value.(*dict), nil, nil
 	}
-	var f flattening
+	f := flattening{classes: map[string]string{}}
 	if err := f.add(o, "", 0); err != nil {
-		return nil, fault.Inputf("%s %w", name, err)
+		return nil, nil, fault.Inputf("%s %w", name, err)
 	}
-	return &f.into, nil
+	return &f.into, f.classes, nil
 }

@@ -48,6 +48,28 @@ func (s *seeker) adopt(f *family, said []Statement) ([]int, error) {
 	return dims, nil
 }
 
+// takeClasses adds to a statement what its classes say.
+func (s *seeker) takeClasses(f *family, said *Statement) {
+	prefix := "" // of wrappers
+	if len(s.names) > 0 {
+		prefix = strings.TrimSuffix(s.state.Keys[0], s.names[0])
+	}
+	own := make(map[string]string, len(said.Classes))
+	for path, class := range said.Classes {
+		if inner, ok := strings.CutPrefix(path+".", prefix); ok {
+			own[strings.TrimSuffix(inner, ".")] = class
+		}
+	}
+	kind, activation := f.classes(own)
+	if kind != "" {
+		said.Kind = &kind
+	}
+	if activation != "" {
+		said.Activation = &activation
+	}
+	s.module = true
+}
+
 // asked collects what the file does not say about a model of family f.
 type asked struct {
 	s          *seeker
@@ -99,8 +121,12 @@ func (a *asked) err() error {
 	if a.file != "" {
 		do = "add what is true to " + a.file
 	}
-	return fault.Inputf("%s is a state dict of %s, which does not say %s: %s, for example {%s}",
-		a.s.state.Name, a.f.name, strings.Join(a.missing, ", nor "), do, strings.Join(a.lines, ", "))
+	form := "state dict"
+	if a.s.module {
+		form = "module"
+	}
+	return fault.Inputf("%s is a %s of %s, which does not say %s: %s, for example {%s}",
+		a.s.state.Name, form, a.f.name, strings.Join(a.missing, ", nor "), do, strings.Join(a.lines, ", "))
 }
 
 // sizes finds the fields, their order and their sizes.

@@ -1,6 +1,12 @@
 package family
 
-import "shaver/internal/click/model"
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"shaver/internal/click/model"
+)
 
 // deepCTRTorch is DeepCTR-Torch. A DeepFM without hidden layers is an FM. The state dicts
 // of DeepFM and WDL have the same names. DCN with a matrix has first-order weights.
@@ -13,10 +19,35 @@ var deepCTRTorch = family{
 	cross:  crossNames{weight: "crossnet.kernels", bias: "crossnet.bias", stacked: true},
 	mlps:   []mlpNames{{linear: "dnn.linears.", norm: "dnn.bn."}},
 	output: "dnn_linear.", crossOutput: "dnn_linear.",
+	classes: deepCTRClasses,
 	foreign: []foreignName{
 		{"linear_model.weight", "dense inputs"},
 		{"crossnet.U_list", "a mixture of low-rank cross layers, whose gates are a softmax"},
 		{"dnn.activation_layers.", "an activation with parameters"},
 		{"cin.", "an xDeepFM"},
 	},
+}
+
+// deepCTRClasses is family.classes. A DeepFM with use_fm=False has no module fm, and is a WDL.
+func deepCTRClasses(classes map[string]string) (kind model.Kind, activation string) {
+	_, deep := classes["dnn"]
+	_, pairs := classes["fm"]
+	switch class := classes[""]; {
+	case class == "deepctr_torch.models.deepfm.DeepFM" && deep && pairs:
+		kind = model.DeepFM
+	case class == "deepctr_torch.models.deepfm.DeepFM" && pairs:
+		kind = model.FM
+	case class == "deepctr_torch.models.deepfm.DeepFM" && deep, class == "deepctr_torch.models.wdl.WDL" && deep:
+		kind = model.WideDeep
+	}
+	for _, path := range slices.Sorted(maps.Keys(classes)) {
+		if !strings.HasPrefix(path, "dnn.activation_layers.") {
+			continue
+		}
+		class := classes[path]
+		if activation = strings.ToLower(class[strings.LastIndexByte(class, '.')+1:]); activation != relu {
+			break
+		}
+	}
+	return kind, activation
 }

@@ -44,6 +44,9 @@ type family struct {
 	onlyReLU bool
 	// crossIsNotWide is true if a DCNv2 has first-order weights that it does not use.
 	crossIsNotWide bool
+	// classes returns what the classes of a pickled module say about the kind and the activation; each is ""
+	// if they do not say it. classes is nil if they are not read.
+	classes func(classes map[string]string) (kind model.Kind, activation string)
 	// foreign names tensors that only other models have. A name that ends with a dot stands
 	// for all names that begin with it.
 	foreign []foreignName

@@ -3,6 +3,7 @@ package family_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -216,6 +217,59 @@ func TestForeignFamilies(t *testing.T) {
 		if c.Name == "fuxictr-deepfm-tanh" {
 			_, err := checkpoint.Read(c.CopyTo(t, t.TempDir(), `{"activation": "Tanh"}`))
 			wantInput(t, err, `says that the activation is "Tanh", but only relu is supported in a state dict: export the model to ONNX (shaver model export-help --for fuxictr)`)
+		}
+	}
+}
+
+// The classes in a pickled module of DeepCTR-Torch say the kind and the activation, also in a wrapper. What they leave
+// open is asked for, and another activation is refused.
+func TestPickledClasses(t *testing.T) {
+	const deepFM, wdl = "deepctr_torch.models.deepfm.DeepFM", "deepctr_torch.models.wdl.WDL"
+	const relu, sigmoid = "torch.nn.modules.activation.ReLU", "torch.nn.modules.activation.Sigmoid"
+	for name, test := range map[string]struct {
+		class, first, second string // of the model and of its two activations
+		pairs                bool   // whether there is a module fm
+		wrapper              string
+		want                 string // kind, or error
+	}{
+		"DeepFM":                {deepFM, relu, relu, true, "", "deepfm"},
+		"DeepFM without pairs":  {deepFM, relu, relu, false, "", "widedeep"},
+		"WDL":                   {wdl, relu, relu, false, "", "widedeep"},
+		"DataParallel":          {wdl, relu, relu, false, "module", "widedeep"},
+		"another class":         {"app.DeepFM", relu, relu, true, "", `m.pth is a module of deepctr-torch, which does not say whether it is a DeepFM or a WideDeep: write m.json with what is true, for example {"kind": "deepfm"}`},
+		"without an activation": {deepFM, "", "", true, "", `m.pth is a module of deepctr-torch, which does not say which activation its hidden layers have: write m.json`},
+		"another activation":    {deepFM, relu, sigmoid, true, "", `the pickled module says that the activation is "sigmoid", but only relu is supported in a state dict: export the model to ONNX`},
+		"an activation by hand": {deepFM, "app.layers.Swish", relu, true, "", `says that the activation is "swish"`},
+		"another prefix":        {deepFM, relu, relu, true, "other", `m.pth is a module of deepctr-torch, which does not say`},
+	} {
+		c := raw(t, filepath.Join(folder, "deepctr-torch-deepfm.h5"), "")
+		c.Name, c.Sidecar = "m.pth", "m.json"
+		prefix := ""
+		if test.wrapper != "" {
+			prefix = test.wrapper + "."
+		}
+		classes := map[string]string{"": "torch.nn.parallel.DataParallel", test.wrapper: test.class, prefix + "dnn": "deepctr_torch.layers.core.DNN", prefix + "linear_model.act": sigmoid}
+		if test.pairs {
+			classes[prefix+"fm"] = "deepctr_torch.layers.interaction.FM"
+		}
+		for i, class := range []string{test.first, test.second} {
+			if class != "" {
+				classes[fmt.Sprintf("%sdnn.activation_layers.%d", prefix, i)] = class
+			}
+		}
+		if test.wrapper == "module" {
+			for i, key := range c.Keys {
+				c.Tensors["module."+key] = c.Tensors[key]
+				delete(c.Tensors, key)
+				c.Keys[i] = "module." + key
+			}
+		}
+		err := c.Recognise([]family.Statement{{From: "the pickled module", Classes: classes}}, nil, func(string) (*family.Statement, error) { return nil, nil })
+		switch {
+		case strings.Contains(test.want, " "):
+			wantInput(t, err, test.want)
+		case err != nil || string(c.Architecture.Kind) != test.want:
+			t.Errorf("%s: recognised as %s: %v", name, c.Architecture.Kind, err)
 		}
 	}
 }

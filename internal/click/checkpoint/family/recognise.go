@@ -22,6 +22,7 @@ type seeker struct {
 	// groupDepth dots.
 	groups map[string]bool
 	used   map[string]bool // names that were understood
+	module bool            // the tensors are those of a pickled module
 	trial  bool            // the names are a guess, so errors need no help
 	kind   model.Kind      // kind that a source states; "" if none does
 	// aliases are the keys of tensors that are other names of understood ones.

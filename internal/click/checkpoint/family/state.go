@@ -83,6 +83,11 @@ func (st *State) recogniseFamily(s *seeker, f *family, said []Statement, config 
 	if found != nil {
 		said = append(said, *found)
 	}
+	for i := range said {
+		if said[i].Classes != nil && f.classes != nil {
+			s.takeClasses(f, &said[i])
+		}
+	}
 	dims, err := s.adopt(f, said)
 	if err != nil {
 		return err

@@ -28,6 +28,9 @@ type Statement struct {
 	Features   []Feature `json:"-"`           // of FuxiCTR; nil if its feature_map.json does not exist
 	File       string    `json:"-"`           // name of the JSON file next to a state dict, if it is the source
 	BatchNorm  *bool     `json:"-"`           // whether each hidden layer has one
+	// Classes are the classes of the modules in a pickled module, by their paths, such as
+	// "dnn.dropout". That of the whole module is "". They are nil for a state dict.
+	Classes map[string]string `json:"-"`
 }
 
 // Lookup looks for a statement outside the file, about a state dict of the given framework.
