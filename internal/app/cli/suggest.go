@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -53,7 +54,30 @@ func flagError(c *cobra.Command, err error) error {
 	if hasNeeded(c) {
 		option = helpAllName
 	}
+	if others := commandsWith(c.Root(), typed); others != "" {
+		return fault.Usagef("%w: it is a flag of %s; %s --%s lists the flags of this command", err, others, c.CommandPath(), option)
+	}
 	return fault.Usagef("%w: %s --%s lists the flags", err, c.CommandPath(), option)
+}
+
+// commandsWith names the commands below root that have a flag, at most three of them. It returns "" if no command has it.
+func commandsWith(root *cobra.Command, flag string) string {
+	var paths []string
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		if f := c.Flags().Lookup(flag); f != nil && !f.Hidden && c.IsAvailableCommand() {
+			paths = append(paths, c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(root)
+	const most = 3
+	if more := len(paths) - most; more > 0 {
+		return fmt.Sprintf("%s and %d other commands", strings.Join(paths[:most], ", "), more)
+	}
+	return strings.Join(paths, ", ")
 }
 
 // movedKey is the beginning of the key of a command's annotation with the command that has
@@ -133,13 +157,17 @@ func suggestCommand(c *cobra.Command, typed string) string {
 }
 
 // nearest returns the name that typed probably stands for. That is the name with the
-// fewest edits, if these are at most 2 and fewer than the letters in typed. Otherwise it
-// is the first name that begins with typed, or "".
+// fewest edits, if these are at most 2 and fewer than the letters in typed. The plural counts
+// as one edit. Otherwise it is the first name that begins with typed, or "".
 func nearest(typed string, names []string) string {
 	typed = strings.ToLower(typed)
 	best, least := "", min(3, len(typed))
 	for _, name := range names {
-		if n := edits(typed, name); n < least {
+		n := edits(typed, name)
+		if singular(typed) == singular(name) {
+			n = min(n, 1)
+		}
+		if n < least {
 			best, least = name, n
 		}
 	}
@@ -149,6 +177,14 @@ func nearest(typed string, names []string) string {
 		}
 	}
 	return best
+}
+
+// singular returns a noun without the ending of its plural.
+func singular(noun string) string {
+	if stem, ok := strings.CutSuffix(noun, "ies"); ok {
+		return stem + "y"
+	}
+	return strings.TrimSuffix(noun, "s")
 }
 
 // edits returns the number of edits that turn a into b. An edit inserts, deletes or
