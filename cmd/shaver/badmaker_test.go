@@ -473,6 +473,7 @@ func (b *badMaker) rows() {
 		"infinite.csv":   "label,price,color\n0,1.5,1\n1,-inf,2\n",
 		"noprice.csv":    "label,price,color\n0,1.5,1\n1,,2\n",
 		"constant.csv":   "label,price,color\n0,1.5,1\n1,1.5,2\n",
+		"globalids.csv":  "label,a,b\n1,2,3\n0,1,4\n",
 		"hole.csv":       head + "0,,1\n",
 		"float.csv":      head + "0,1.5,1\n",
 		"hugeid.csv":     head + "0,99999999999999999999,1\n",

@@ -290,7 +290,7 @@ func withFlags(err error, sizes string) error {
 	var flags []string
 	for _, name := range fault.Settings(err) {
 		flag := map[string]string{
-			ingest.IDsSetting: "--ids", ingest.SizesSetting: sizes, ingest.SplitSetting: "--split", ingest.MemorySetting: "--memory",
+			ingest.IDsSetting: "--ids global", ingest.SizesSetting: sizes, ingest.SplitSetting: "--split", ingest.MemorySetting: "--memory",
 			ingest.MinCountSetting: "--min-count", ingest.NumbersSetting: "--numbers", ingest.ColumnsSetting: "--columns", ingest.UnseenSetting: "--oov",
 			ingest.DenseSetting: "--dense", ingest.DenseMissingSetting: "--dense-missing",
 			ingest.ListSetting: "--list", ingest.ListSeparatorSetting: "--list-separator", ingest.PadSetting: "--pad", ingest.ShareSetting: "--share",

@@ -93,12 +93,13 @@ type encodedImport struct {
 	header  *rawtext.Header
 	fields  []string // names of the fields
 	dense   *densePlan
-	inputs  []int    // positions of the dense inputs among those of a row, in the order of dense
-	mask    []bool   // for each column after the label, whether it is a dense input; nil if none is
-	lists   []list   // by field; nil if none is a list
-	fieldAt []int    // field of each id of a row
-	cut     []int64  // number of lists of which the last scan left ids out, by field
-	fromOne []string // warnings about fields whose id 0 is not in use
+	inputs  []int            // positions of the dense inputs among those of a row, in the order of dense
+	mask    []bool           // for each column after the label, whether it is a dense input; nil if none is
+	lists   []list           // by field; nil if none is a list
+	fieldAt []int            // field of each id of a row
+	cut     []int64          // number of lists of which the last scan left ids out, by field
+	global  *rawtext.Encoded // reads ids that were said to be local as global ones; nil once a row of the file does not fit
+	fromOne []string         // warnings about fields whose id 0 is not in use
 
 	computing *computing // nil if no field is computed
 }
@@ -505,6 +506,10 @@ func (e *encodedImport) file(path string, split int, sizes []int, visit visitor)
 	}
 	p := rawtext.NewEncoded(h, e.mask, sizes, e.config.Global, e.config.Lists.parsed(e.lists))
 	p.LabelCell = e.config.Numbers
+	if e.global = nil; sizes != nil && !e.config.Global {
+		e.global = rawtext.NewEncoded(h, e.mask, sizes, true, e.config.Lists.parsed(e.lists))
+		e.global.LabelCell = e.config.Numbers
+	}
 	numbers := make([]float64, len(e.inputs))
 	for row := uint64(0); ; row++ {
 		line, long, err := s.Next()
@@ -533,6 +538,9 @@ func (e *encodedImport) row(s *rawtext.Source, p *rawtext.Encoded, numbers []flo
 	if long {
 		return e.bad.reject(s.TooLong(), 1)
 	}
+	if e.global != nil && !valid(e.global, line) {
+		e.global = nil
+	}
 	label, ok := p.Parse(line)
 	if ok {
 		err := e.numbers(p, numbers)
@@ -560,7 +568,16 @@ func (e *encodedImport) row(s *rawtext.Source, p *rawtext.Encoded, numbers []flo
 	if why == nil {
 		why = errors.New("not a row")
 	}
+	if e.global != nil {
+		why = fault.Setting(fmt.Errorf("%w: all ids up to here fit if they are global, which means that they count over all fields", why), IDsSetting)
+	}
 	return e.bad.reject(s.Errorf(s.Line, "%w", why), 1)
+}
+
+// valid reports whether p accepts a line.
+func valid(p *rawtext.Encoded, line []byte) bool {
+	_, ok := p.Parse(line)
+	return ok
 }
 
 // numbers parses the dense inputs of the row that p read last.

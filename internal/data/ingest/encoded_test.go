@@ -111,6 +111,7 @@ func TestImportEncodedRefuses(t *testing.T) {
 		{"NUL", small + "0,1,\x00\n", EncodedConfig{}, "rows.csv:5: NUL byte"},
 		{"huge", small + "0,1,2147483647\n", EncodedConfig{}, "rows.csv:5: field 1 (b): id 2147483647 is outside [0,2147483647)"},
 		{"local range", small, EncodedConfig{Sizes: []int{4, 2}}, "rows.csv:2: field 1 (b): id 2 is outside [0,2)"},
+		{"local range of global ids", "label,a,date\n1,0,5\n1,4,6\n", EncodedConfig{Sizes: []int{5, 4}}, "rows.csv:2: field 1 (date): id 5 is outside [0,4): all ids up to here fit if they are global"},
 		{"global range", "label,a,date\n1,0,5\n1,0,9\n", EncodedConfig{Sizes: []int{5, 4}, Global: true}, "rows.csv:3: field 1 (date): id 9 is outside [5,9)"},
 		{"global of another field", "label,a,date\n1,0,4\n", EncodedConfig{Sizes: []int{5, 4}, Global: true}, "id 4 is outside [5,9)"},
 		{"sizes", small, EncodedConfig{Sizes: []int{4}}, "rows.csv:1: the file has 2 fields, expected 1"},
