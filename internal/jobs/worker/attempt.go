@@ -154,10 +154,10 @@ func (a *attempt) outcome(ctx context.Context, over bool, err error) (o Outcome,
 		return Abandoned, ctx.Err(), nil
 	case errors.Is(err, errLost):
 		a.log.Warn("the task waits until its data is stored again", zap.Error(err))
-		return a.asideOutcome(ctx, Lost, a.lease.Lost(ctx, err.Error())), nil, nil
+		return a.asideOutcome(ctx, Lost, a.lease.Lost(ctx, err.Error())), ctx.Err(), nil
 	case fault.IsInput(err) || a.d.Last():
 		a.log.Error("task set aside", zap.Error(err))
-		return a.asideOutcome(ctx, Quarantined, a.lease.Quarantine(ctx, err.Error(), fault.IsInput(err))), nil, nil
+		return a.asideOutcome(ctx, Quarantined, a.lease.Quarantine(ctx, err.Error(), fault.IsInput(err))), ctx.Err(), nil
 	default:
 		a.log.Warn("task failed, it will be tried again", zap.Error(err))
 		a.release(time.Second)
@@ -166,11 +166,16 @@ func (a *attempt) outcome(ctx context.Context, over bool, err error) (o Outcome,
 }
 
 // asideOutcome returns the outcome of a task after an attempt to set it aside, which ended
-// with err. It returns the outcome as if the attempt succeeded, and Failed otherwise. If
-// the job is over, it deletes the quarantine, because the job's clean-up may have missed
-// it.
+// with err. It returns the outcome as if the attempt succeeded, and Failed otherwise, or Abandoned
+// if ctx has ended. If the job is over, it deletes the quarantine, because the job's clean-up may
+// have missed it.
 func (a *attempt) asideOutcome(ctx context.Context, as Outcome, err error) Outcome {
-	if err != nil {
+	switch {
+	case ctx.Err() != nil && err != nil: // a coordinator in this process ends with the last task that is set aside
+		return Abandoned
+	case ctx.Err() != nil:
+		return as
+	case err != nil:
 		a.log.Warn("cannot set the task aside, it will be tried again", zap.Error(err))
 		as = Failed
 	}
@@ -179,7 +184,7 @@ func (a *attempt) asideOutcome(ctx context.Context, as Outcome, err error) Outco
 		as = Over
 		err = a.jobs.DeleteQuarantine(ctx, a.d.Task.Job, a.d.Task.Shard)
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		a.log.Warn("cannot delete the quarantine of a job that is over", zap.Error(err))
 	}
 	return as

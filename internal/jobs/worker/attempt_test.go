@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
@@ -258,6 +259,23 @@ func TestEndings(t *testing.T) {
 		{name: "the worker ends while computing", arrange: func(w *world) {
 			w.hooks["get shard"] = func(ctx context.Context) error { w.stop(); return ctx.Err() }
 		}, want: Abandoned, ended: "released for 0s"},
+		{name: "the worker ends while setting aside", arrange: func(w *world) {
+			w.malformed("shard", &w.d.Task.Data)
+			w.hooks["quarantine"] = func(ctx context.Context) error { w.stop(); return ctx.Err() }
+		}, want: Abandoned},
+		{name: "the worker ends after setting aside", arrange: func(w *world) {
+			w.malformed("shard", &w.d.Task.Data)
+			w.hooks["quarantine"] = func(context.Context) error { w.stop(); return nil }
+		}, want: Quarantined, ended: "quarantined for bad input", aside: "shard"},
+		{name: "the worker ends while asking for the job", arrange: func(w *world) {
+			w.malformed("shard", &w.d.Task.Data)
+			w.hooks["is open"] = func(ctx context.Context) error {
+				if w.aside != "" {
+					w.stop()
+				}
+				return ctx.Err()
+			}
+		}, want: Quarantined, ended: "quarantined for bad input", aside: "shard"},
 		{name: "the worker ends while storing", arrange: func(w *world) {
 			w.hooks["put"] = func(ctx context.Context) error { w.stop(); return ctx.Err() }
 		}, want: Abandoned, ended: "released for 0s"},
@@ -309,8 +327,13 @@ func TestEndings(t *testing.T) {
 					outcomes = append(outcomes, o)
 				}}
 				a := fakeAttempt(config, f, d)
+				core, said := observer.New(zap.WarnLevel)
+				a.log = zap.New(core)
 				if err := alone(ctx, a); !errors.Is(err, ctx.Err()) {
 					t.Errorf("error %v, expected the context's error %v", err, ctx.Err())
+				}
+				if all := said.FilterLevelExact(zap.WarnLevel).All(); ctx.Err() != nil && len(all) > 0 {
+					t.Errorf("a worker that was ended warns: %v", all)
 				}
 				if !slices.Equal(outcomes, []Outcome{c.want}) {
 					t.Errorf("outcomes %q, want %q", outcomes, c.want)
