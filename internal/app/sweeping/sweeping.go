@@ -140,7 +140,7 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 			return b.Predict(ctx, m, func(rows int) { progress.Add(int64(rows)) })
 		}
 	}
-	config.Predict, config.Validate = o.doubting(m, on(b)), on(validation)
+	config.Predict, config.Validate = o.doubting(m, on(b), &document.Doubt), on(validation)
 	if config.Slices, err = slicer(ctx, b, m); err != nil {
 		return nil, err
 	}
@@ -165,13 +165,14 @@ func warn(text string) error {
 	return err
 }
 
-// doubting returns predict, which also logs what is probably wrong with the predictions of the whole model.
-func (o *Input) doubting(whole *model.Model, predict func(context.Context, *model.Model) (*evaluate.Predictions, error)) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
+// doubting returns predict, which also sets doubt to what is probably wrong with the predictions of the
+// whole model, and logs it.
+func (o *Input) doubting(whole *model.Model, predict func(context.Context, *model.Model) (*evaluate.Predictions, error), doubt *string) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
 	return func(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
 		p, err := predict(ctx, m)
 		if err == nil && m == whole {
-			if text := p.Doubt(); text != "" {
-				err = warn(o.Model + " " + text)
+			if *doubt = p.Doubt(); *doubt != "" {
+				err = warn(o.Model + " " + *doubt)
 			}
 		}
 		return p, err

@@ -106,7 +106,7 @@ var jobPage = pageOf(jobText)
 // document is the input of the template job.html.
 type document struct {
 	frame
-	Warning   string // scores.File.Warning
+	Warnings  []string
 	Answer    *answerSection
 	Curves    *curvesSection
 	Quality   *qualitySection
@@ -131,7 +131,7 @@ func Write(f *Facts) (*Report, error) {
 			found.shown = max(0, slices.Index(found.sparsities, c.decided.best.Sparsity))
 		}
 	}
-	d := document{frame: frame{Of: OfModel + f.Scores.Spec.Model, Kind: "Pruning report", Title: f.title(), Summary: f.summary()}, Warning: f.Scores.Warning(), Job: f.job()}
+	d := document{frame: frame{Of: OfModel + f.Scores.Spec.Model, Kind: "Pruning report", Title: f.title(), Summary: f.summary()}, Warnings: f.warnings(), Job: f.job()}
 	var pictures []*picture.Picture
 	show := func(p *picture.Picture) figure {
 		pictures = append(pictures, p)
@@ -155,6 +155,17 @@ func Write(f *Facts) (*Report, error) {
 		return nil, err
 	}
 	return &Report{html, pictures}, nil
+}
+
+// warnings returns what is probably wrong with the scores, or with the model of the sweep.
+func (f *Facts) warnings() (all []string) {
+	if text := f.Scores.Warning(); text != "" {
+		all = append(all, text)
+	}
+	if f.Sweep != nil && f.Sweep.Doubt != "" {
+		all = append(all, "the unpruned model "+f.Sweep.Doubt)
+	}
+	return all
 }
 
 // links returns links to the sections that the page has.

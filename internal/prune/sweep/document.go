@@ -43,6 +43,7 @@ type Document struct {
 	Entries  int       `json:"entries"`        // number of entries of the table, n*d
 	// Settings is nil in documents of older programs, which did not store it.
 	Settings *Settings    `json:"settings,omitempty"`
+	Doubt    string       `json:"doubt,omitempty"`  // of the unpruned model's predictions: evaluate.Predictions.Doubt
 	Slices   []Slice      `json:"slices,omitempty"` // sets of rows that are measured separately; documents of older programs have none
 	Unpruned Measure      `json:"unpruned"`
 	Sources  []ScoresFile `json:"sources"`          // scores files by which methods rank
