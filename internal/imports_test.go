@@ -174,7 +174,9 @@ bench:                  value/baseline click/checkpoint value/estimator num/kern
 bench/fields:           click/checkpoint click/evaluate click/model data/dataset num/loss num/random prune/slice
 bench/train:            num/kernel click/model num/random click/train
 bench/rankings:         base/atomicfile value/baseline click/checkpoint data/dataset click/evaluate num/loss click/model prune/picture value/mask jobs/scores prune/sweep gonum.org/v1/gonum
-bench/estimators:       base/atomicfile value/baseline click/checkpoint value/compare data/dataset value/estimator data/ingest num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
+bench/estimators:       bench/axes bench/flights base/atomicfile value/baseline value/compare value/estimator num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
+bench/flights:          click/checkpoint data/dataset data/ingest click/model
+bench/axes:             gonum.org/v1/plot
 
 # the steps of a trial of a whole system, and the page about them
 deploy/compose/try:     app/cli deploy/internal/trial

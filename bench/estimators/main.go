@@ -18,32 +18,29 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
-	"shaver/internal/click/checkpoint"
+	"shaver/bench/flights"
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
-	"shaver/internal/data/dataset"
-	"shaver/internal/data/ingest"
 	"shaver/internal/num/kernel"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/shapley"
 )
 
 func main() {
-	flights := flag.String("flights", "", "folder of the flights data and checkpoints (required)")
+	folder := flag.String("flights", "", "folder of the flights data and checkpoints (required)")
 	seconds := flag.Float64("seconds", 15, "approximate processor time of each reference, which determines the number of rows")
 	biasRows := flag.Int("bias-rows", 50_000, "greatest number of rows of a set on which the bias is measured; 0 measures neither bias nor intervals")
 	only := flag.String("only", "", "measure only this set, such as \"DeepFM, codebook\"")
 	picture := flag.String("picture", "", "SVG file to draw")
 	flag.Parse()
-	if *flights == "" {
+	if *folder == "" {
 		fmt.Fprintln(os.Stderr, "estimators: expected -flights FOLDER, the folder of the flights data and checkpoints")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *flights, options{*seconds, *biasRows, *only, *picture})
+	err := run(ctx, *folder, options{*seconds, *biasRows, *only, *picture})
 	stop()
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -54,14 +51,6 @@ func main() {
 	}
 }
 
-// set is a model with rows for it.
-type set struct {
-	name   string
-	model  *model.Model
-	rows   *model.Rows
-	counts []int64 // counts of the features, for the codebook
-}
-
 type options struct {
 	seconds  float64
 	biasRows int
@@ -69,8 +58,8 @@ type options struct {
 	picture  string
 }
 
-func run(ctx context.Context, flights string, o options) error {
-	sets, err := flightsSets(ctx, flights)
+func run(ctx context.Context, folder string, o options) error {
+	sets, err := flights.Read(ctx, folder)
 	if err != nil {
 		return err
 	}
@@ -82,25 +71,25 @@ func run(ctx context.Context, flights string, o options) error {
 	var biases []*unbiased
 	for _, s := range append(sets, planted) {
 		for _, kind := range baseline.Names() {
-			entries, _, err := baseline.Of(kind, &s.model.Architecture, s.model.Weights.Embedding, s.counts)
+			entries, _, err := baseline.Of(kind, &s.Model.Architecture, s.Model.Weights.Embedding, s.Counts)
 			if err != nil {
 				return err
 			}
-			name := s.name + ", " + kind
+			name := s.Name + ", " + kind
 			if o.only != "" && o.only != name {
 				continue
 			}
 			fmt.Fprintln(os.Stderr, name)
-			game := shapley.Game{Model: s.model, Baseline: entries}
+			game := shapley.Game{Model: s.Model, Baseline: entries}
 			if o.seconds > 0 {
-				r, err := measure(ctx, name, game, s.rows, o.seconds)
+				r, err := measure(ctx, name, game, s.Rows, o.seconds)
 				if err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
 				results = append(results, r)
 			}
 			if o.biasRows > 0 && kind == baseline.Codebook {
-				rows := s.rows.Slice(0, min(o.biasRows, s.rows.Len()))
+				rows := s.Rows.Slice(0, min(o.biasRows, s.Rows.Len()))
 				u, err := measureBias(ctx, name, game, &rows)
 				if err != nil {
 					return fmt.Errorf("%s: %w", name, err)
@@ -122,68 +111,15 @@ func run(ctx context.Context, flights string, o options) error {
 	return nil
 }
 
-// flightsSets returns the flights checkpoints with rows from train.
-func flightsSets(ctx context.Context, dir string) ([]set, error) {
-	temporary, err := os.MkdirTemp("", "shaver-estimators-*")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(temporary)
-	file := func(name string) string { return filepath.Join(dir, name) }
-	var sets []set
-	for _, name := range []string{"deepfm", "dcn-mix"} {
-		ck, err := checkpoint.Read(file(name + ".pth"))
-		if err != nil {
-			return nil, err
-		}
-		m, err := ck.Model()
-		if err != nil {
-			return nil, err
-		}
-		sets = append(sets, set{name: map[string]string{"deepfm": "DeepFM", "dcn-mix": "DCN-Mix"}[name], model: m})
-	}
-	config := ingest.EncodedConfig{Train: []string{file("train.csv.gz")}, Val: []string{file("val.csv.gz")}, Sizes: sets[0].model.FieldDims, Out: filepath.Join(temporary, "rows")}
-	if _, err := ingest.ImportEncoded(ctx, config); err != nil {
-		return nil, err
-	}
-	d, err := dataset.Open(config.Out)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := every(ctx, d, 5)
-	if err != nil {
-		return nil, err
-	}
-	counts, err := d.Frequencies(dataset.Train, dataset.Val)
-	for i := range sets {
-		sets[i].rows, sets[i].counts = rows, counts
-	}
-	return sets, err
-}
-
-// every returns every n-th row of train.
-func every(ctx context.Context, d *dataset.Dataset, n int64) (*model.Rows, error) {
-	all := &model.Rows{Width: len(d.Fields())}
-	err := d.Scan(ctx, []string{dataset.Train}, 4096, func(rows *model.Rows) error {
-		for i := range rows.Len() {
-			if rows.Number[i]%n == 0 {
-				all.Number, all.Label, all.Features = append(all.Number, rows.Number[i]), append(all.Label, rows.Label[i]), append(all.Features, rows.Row(i)...)
-			}
-		}
-		return nil
-	})
-	return all, err
-}
-
-func plantedSet() (set, error) {
+func plantedSet() (flights.Set, error) {
 	p, err := planted.New(planted.Default)
 	if err != nil {
-		return set{}, err
+		return flights.Set{}, err
 	}
-	s := set{name: "planted", model: p.Model, rows: &model.Rows{}, counts: make([]int64, p.Model.Features())}
-	p.Rows(s.rows, 0, 20_000)
-	for _, feature := range s.rows.Features {
-		s.counts[feature]++
+	s := flights.Set{Name: "planted", Model: p.Model, Rows: &model.Rows{}, Counts: make([]int64, p.Model.Features())}
+	p.Rows(s.Rows, 0, 20_000)
+	for _, feature := range s.Rows.Features {
+		s.Counts[feature]++
 	}
 	return s, nil
 }

@@ -5,8 +5,6 @@ package main
 import (
 	"image/color"
 	"io"
-	"math"
-	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -15,6 +13,7 @@ import (
 	plotdraw "gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
+	"shaver/bench/axes"
 	"shaver/internal/base/atomicfile"
 )
 
@@ -73,28 +72,11 @@ func draw(results []*result, file string) error {
 	})
 }
 
-// ticks returns 1, 2 and 5 times the powers of ten. If the range is more than a decade
-// there is room only for the labels of the powers.
-func ticks(from, to float64) (all []plot.Tick) {
-	for unit := math.Pow(10, math.Floor(math.Log10(from))); unit <= to; unit *= 10 {
-		for _, m := range []float64{1, 2, 5} {
-			if v := m * unit; v >= from && v <= to {
-				tick := plot.Tick{Value: v}
-				if m == 1 || to < 10*from {
-					tick.Label = strconv.FormatFloat(v, 'g', 3, 64)
-				}
-				all = append(all, tick)
-			}
-		}
-	}
-	return all
-}
-
 // panel returns a plot of the curves of a result.
 func panel(r *result, of func(*point) float64) (*plot.Plot, error) {
 	p := plot.New()
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(ticks), plot.TickerFunc(ticks)
+	p.X.Tick.Marker, p.Y.Tick.Marker = plot.TickerFunc(axes.Ticks), plot.TickerFunc(axes.Ticks)
 	p.Add(plotter.NewGrid())
 	for c, points := range r.points {
 		var line plotter.XYs
