@@ -75,11 +75,15 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 		return nil, err
 	}
 	m.rowBytes = float64(len(encoded)) / float64(rows.Len())
+	game, err := p.Game(ctx) // of all rows, so its time is not that of the rows below
+	if err != nil {
+		return nil, err
+	}
 	begun := time.Now()
 	// A goroutine takes 24 rows at a time, so fewer rows would leave some idle.
 	for n := min(rows.Len(), 24*threads); ; {
 		part := rows.Slice(0, n)
-		partial, err := m.compute(ctx, p, &part, within-time.Since(begun))
+		partial, err := m.compute(ctx, p, game, &part, within-time.Since(begun))
 		if err != nil {
 			return nil, err
 		}
@@ -231,9 +235,9 @@ func (m *Measurement) lists() int {
 	return tally.Lists(m.Job.Sampling().Form(m.Job.Architecture.Fields()))
 }
 
-// compute computes rows until the time is up, and at least one row. It notes the speed.
+// compute computes rows of game until the time is up, and at least one row. It notes the speed.
 // It returns nil without an error if there was no time for all rows.
-func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, rows *model.Rows, within time.Duration) (*tally.Partial, error) {
+func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, game shapley.Game, rows *model.Rows, within time.Duration) (*tally.Partial, error) {
 	timed, stop := context.WithCancel(ctx)
 	defer stop()
 	var done atomic.Int64
@@ -245,10 +249,7 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, rows *mo
 		}
 	}
 	var partial *tally.Partial
-	game, err := p.Game(ctx)
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	options := shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed}
 	if e := p.Earlier; e != nil {
 		partial, err = shapley.EstimatePair(timed, game, shapley.Game{Model: e.Model, Baseline: e.Baseline, Loss: p.Spec.Loss}, options, rows, m.Threads, progress)

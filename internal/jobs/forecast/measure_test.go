@@ -8,8 +8,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/base/cputime"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/prepare/preparetest"
+	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 )
 
@@ -49,6 +51,31 @@ func TestMeasure(t *testing.T) {
 		if r := m.Result; within > 0 && (r == nil || r.Rows < 25 || r.LossFull <= 0 || r.EfficiencyError > 1e-7) {
 			t.Errorf("the result of the first rows is %+v", r)
 		}
+	}
+}
+
+// The time of the rows of a job of fields does not include that of drawing its background rows.
+func TestMeasureFields(t *testing.T) {
+	r, _ := preparetest.RequestOf(t, 100_000)
+	r.Players, r.Baseline, r.Options = estimator.Fields, baseline.Marginal, estimator.Options{Estimator: estimator.Permutation, Passes: 1}
+	job := func() *prepare.Prepared {
+		p, err := prepare.New(r, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	alone, used := job(), cputime.Process()
+	if _, err := alone.Game(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	drawing := cputime.Process() - used
+	m, err := Measure(t.Context(), job(), 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.CPU > drawing/2 {
+		t.Errorf("%d rows took %v, and drawing alone takes %v", m.Rows, m.CPU, drawing)
 	}
 }
 

@@ -28,12 +28,18 @@ import (
 // folder holds the dataset, and is deleted when the test ends.
 func Request(tb testing.TB) (r prepare.Request, folder string) {
 	tb.Helper()
+	return RequestOf(tb, 300)
+}
+
+// RequestOf is Request for a dataset with the given number of rows.
+func RequestOf(tb testing.TB, n int) (r prepare.Request, folder string) {
+	tb.Helper()
 	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{9, 5}, Informative: 2, Silent: 1, Seed: 3})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	var rows model.Rows
-	p.Rows(&rows, 0, 300)
+	p.Rows(&rows, 0, n)
 	var csv strings.Builder
 	csv.WriteString("label,a,b\n")
 	for i := range rows.Len() {
