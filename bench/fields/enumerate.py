@@ -23,7 +23,6 @@ import pathlib
 import struct
 import sys
 import tempfile
-import time
 
 import numpy as np
 import onnx
@@ -252,21 +251,42 @@ class Network:
         return h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8).SerializeToString()
 
 
+def state_of(shaver, model, folder) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The sizes of the fields and the tensors of a state dict."""
+    run(shaver, "model", "convert", "--dense", model, folder / "m.safetensors")
+    architecture, state = tensors(folder / "m.safetensors")
+    return np.array(architecture["field_dims"]), state
+
+
+def encoded(shaver, model, path, count, sizes, folder) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """The names of the fields, the labels and the global ids of at most count rows of a CSV file of local ids.
+
+    It imports these rows into folder/rows.
+    """
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as f:
+        names, *lines = csv.reader(f)
+    if count:
+        lines = lines[:: -(-len(lines) // count)]
+    with open(folder / "rows.csv", "w", newline="") as f:
+        csv.writer(f, lineterminator="\n").writerows([names, *lines])
+    run(shaver, "dataset", "import", "csv", "--ids", "local", "--train", folder / "rows.csv", "--model", model, "--out", folder / "rows")
+    local = np.array([[int(v) for v in line] for line in lines])
+    return names[1:], local[:, 0].astype(float), local[:, 1:] + np.cumsum(sizes) - sizes
+
+
+def session_of(state, fields, table, first, threads) -> onnxruntime.InferenceSession:
+    """The model of a state dict with other tables."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(Network(state, fields).model(table, first), options, providers=["CPUExecutionProvider"])
+
+
 def state_dict(shaver, model, path, count) -> None:
     """Compares the values of a state dict on at most count rows of a CSV file of local ids, with each baseline."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        run(shaver, "model", "convert", "--dense", model, folder / "m.safetensors")
-        architecture, state = tensors(folder / "m.safetensors")
-        sizes = np.array(architecture["field_dims"])
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as f:
-            names, *lines = csv.reader(f)
-        lines = lines[:: -(-len(lines) // count)]
-        with open(folder / "rows.csv", "w", newline="") as f:
-            csv.writer(f, lineterminator="\n").writerows([names, *lines])
-        run(shaver, "dataset", "import", "csv", "--ids", "local", "--train", folder / "rows.csv", "--model", model, "--out", folder / "rows")
-        local = np.array([[int(v) for v in line] for line in lines])
-        label, ids = local[:, 0].astype(float), local[:, 1:] + np.cumsum(sizes) - sizes
+        sizes, state = state_of(shaver, model, folder)
+        names, label, ids = encoded(shaver, model, path, count, sizes, folder)
         table, first = state["embedding.weight"], state.get("fc.weight")
         counts = np.bincount(ids.ravel(), minlength=len(table)).astype(float)
         fields = np.repeat(np.arange(len(sizes)), sizes)
@@ -282,15 +302,11 @@ def state_dict(shaver, model, path, count) -> None:
             if baseline in absent:
                 other = np.broadcast_to(len(table) + np.arange(len(sizes)), ids.shape)
                 tables = [t if t is None else np.concatenate([t, absent[baseline](t)]) for t in tables]
-            options = onnxruntime.SessionOptions()
-            options.intra_op_num_threads = 2
-            session = onnxruntime.InferenceSession(Network(state, len(sizes)).model(*tables), options, providers=["CPUExecutionProvider"])
-            began = time.process_time()
+            session = session_of(state, len(sizes), *tables, 2)
             none = np.zeros((len(ids), 0))
             want = enumerated(lambda states, _, s=session: s.run(None, {"ids": states})[0].astype(float), label, ids, other, np.arange(len(sizes)), none, none)
-            took = time.process_time() - began
-            text = compare(shaver, folder, model, ["--baseline", baseline], folder / "rows", want, names[1:])
-            print(f"{pathlib.Path(model).name}, {baseline}, {len(ids)} rows: {text}; {took:.0f} s of processor time in onnxruntime", flush=True)
+            text = compare(shaver, folder, model, ["--baseline", baseline], folder / "rows", want, names)
+            print(f"{pathlib.Path(model).name}, {len(ids)} rows, {baseline}: {text}", flush=True)
 
 
 def main() -> None:
