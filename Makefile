@@ -100,6 +100,10 @@ scale: ## take 3 million rows of Criteo's shape from a raw log to scores in DIR=
 	cd '$(DIR)' && time ./shaver train --dataset data --kind deepfm --dim 16 --hidden 400,400,400 --epochs 1 --out model.safetensors
 	cd '$(DIR)' && time ./shaver score --model model.safetensors --dataset data --baseline codebook --estimator multilinear --out scores.arrow
 
+SHAPE = kdd
+full: ## take ROWS=n rows of KDD's or Criteo's shape (SHAPE=criteo) from a raw log to pruned models in DIR=FOLDER, stage by stage (hours)
+	@go run ./bench/full -dir '$(DIR)' -shape '$(SHAPE)' -rows '$(ROWS)' $(FULLFLAGS)
+
 estimators: ## compare the estimators at equal error on FLIGHTS=FOLDER, and draw docs/evidence/estimators.svg (ten minutes)
 	@go run ./bench/estimators -flights '$(FLIGHTS)' -picture docs/evidence/estimators.svg $(ESTIMATORSFLAGS)
 
@@ -133,4 +137,4 @@ wheels: ## build the Python package for every platform into dist/ (needs Python'
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale estimators rankings fields lint fmt kernels transcripts golden wheels ci
+.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale full estimators rankings fields lint fmt kernels transcripts golden wheels ci

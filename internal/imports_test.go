@@ -172,6 +172,7 @@ onnx/graph/graphtest:        onnx/graph
 # measurements, for developers
 bench:                  value/baseline click/checkpoint value/estimator num/kernel click/model click/model/modeltest value/shapley
 bench/fields:           click/checkpoint click/evaluate click/model data/dataset num/loss num/random prune/slice
+bench/full:             app/cli base/atomicfile base/filelock data/dataset jobs/forecast
 bench/train:            num/kernel click/model num/random click/train
 bench/rankings:         base/atomicfile value/baseline click/checkpoint data/dataset click/evaluate num/loss click/model prune/picture value/mask jobs/scores prune/sweep gonum.org/v1/gonum
 bench/estimators:       bench/axes bench/flights base/atomicfile value/baseline value/compare value/estimator num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot

@@ -1,0 +1,74 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"shaver/internal/app/cli"
+)
+
+// write writes two tables in Markdown: what each stage took, and what plan predicted of the jobs.
+func write(w io.Writer, s *state) error {
+	var b strings.Builder
+	b.WriteString("| stage | rows | seconds | program | processor time | peak memory | on disk |\n|---|---|---|---|---|---|---|\n")
+	for _, one := range s.Stages {
+		for i, p := range one.Programs {
+			if i == 0 {
+				fmt.Fprintf(&b, "| %s | %s | %.1f ", one.Name, positive(one.Rows), one.Seconds)
+			} else {
+				b.WriteString("| | | ")
+			}
+			fmt.Fprintf(&b, "| %s | %.1f s | %s |", p.Name, p.Processor, cli.Size(p.Memory))
+			if i == 0 && one.Disk > 0 {
+				b.WriteString(" " + cli.Size(one.Disk))
+			}
+			b.WriteString(" |\n")
+		}
+	}
+	b.WriteString("\n| | predicted | measured | ratio |\n|---|---|---|---|\n")
+	for _, one := range s.Stages {
+		if f := one.Plan; f != nil {
+			one.compare(&b)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// positive returns a number as text, which is empty for 0.
+func positive(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// compare writes the lines of a job.
+func (r *record) compare(b *strings.Builder) {
+	f := r.Plan
+	line := func(what string, predicted, measured float64, text func(float64) string) {
+		fmt.Fprintf(b, "| %s: %s | %s | %s | %.2f |\n", r.Name, what, text(predicted), text(measured), measured/predicted)
+	}
+	seconds := func(x float64) string { return fmt.Sprintf("%.1f s", x) }
+	bytes := func(x float64) string { return cli.Size(int64(x)) }
+	var workers, coordinator usage
+	for _, p := range r.Programs {
+		switch {
+		case p.Name == "coordinator":
+			coordinator = p
+		case strings.HasPrefix(p.Name, "worker"):
+			workers.Processor, workers.Memory = workers.Processor+p.Processor, max(workers.Memory, p.Memory)
+		}
+	}
+	line("time", f.Seconds, r.Seconds, seconds)
+	line("processor time of the workers", 3600*f.CoreHours, workers.Processor, seconds)
+	line("memory of a worker", float64(f.WorkerMemory), float64(workers.Memory), bytes)
+	line("memory of the coordinator", float64(f.CoordinatorMemory), float64(coordinator.Memory), bytes)
+	line("bytes to the server", float64(f.BytesFromWorkers), float64(r.Bus.In), bytes)
+	line("bytes from the server", float64(f.BytesFromWorkers), float64(r.Bus.Out), bytes)
+	fmt.Fprintf(b, "| %s: largest size of the streams | | %s | |\n", r.Name, cli.Size(r.Bus.Stored))
+}
