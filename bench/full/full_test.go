@@ -61,7 +61,7 @@ func TestRun(t *testing.T) {
 		}
 		if all[i].job {
 			programs = 4
-			if one.Bus.In == 0 || one.Bus.Out == 0 || one.Plan.Rows == 0 {
+			if one.Bus.Workers.Sent == 0 || one.Bus.Coordinator.Received == 0 || one.Plan.Rows == 0 {
 				t.Errorf("%s: bus %+v, plan %+v", one.Name, *one.Bus, *one.Plan)
 			}
 		}

@@ -215,16 +215,16 @@ func (r *runner) do(ctx context.Context, s stage) (err error) {
 }
 
 // size returns the bytes of a file or of all files in a folder.
-func size(path string) (bytes int64, err error) {
+func size(path string) (total int64, err error) {
 	err = filepath.WalkDir(path, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		info, err := entry.Info()
 		if err == nil {
-			bytes += info.Size()
+			total += info.Size()
 		}
 		return err
 	})
-	return bytes, err
+	return total, err
 }

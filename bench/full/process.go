@@ -23,12 +23,20 @@ type usage struct {
 	Memory    int64   `json:"memory"`    // largest resident set of a process in bytes
 }
 
-// traffic is what the NATS server of a job reports.
+// traffic is what the NATS server of a job reports. It counts the bytes of messages.
 type traffic struct {
-	In     int64 `json:"in"`     // bytes from clients
-	Out    int64 `json:"out"`    // bytes to clients
-	Stored int64 `json:"stored"` // largest size of all streams
+	Workers     passed `json:"workers"`
+	Coordinator passed `json:"coordinator"`
+	Stored      int64  `json:"stored"` // largest size of all streams
 }
+
+// passed are the bytes that some clients have sent to the server and received from it.
+type passed struct {
+	Sent     int64 `json:"sent"`
+	Received int64 `json:"received"`
+}
+
+func (b passed) plus(o passed) passed { return passed{b.Sent + o.Sent, b.Received + o.Received} }
 
 // patience is how long a process may take to end after a signal.
 const patience = 30 * time.Second
@@ -141,7 +149,7 @@ func (r *runner) cluster(ctx context.Context, s stage, to *record) (err error) {
 	before := *to.Bus
 	observe := func() { // an answer that is missing only makes the peak less exact
 		if now, err := ask(monitor); err == nil {
-			*to.Bus = traffic{before.In + now.In, before.Out + now.Out, max(to.Bus.Stored, now.Stored)}
+			*to.Bus = traffic{before.Workers.plus(now.Workers), before.Coordinator.plus(now.Coordinator), max(to.Bus.Stored, now.Stored)}
 		}
 	}
 	for _, worker := range s.programs[1:] {
@@ -196,22 +204,42 @@ func addresses(ctx context.Context, folder string) (nats, monitor string, err er
 	}
 }
 
-// ask returns the counters of a server since its start, and the present size of its streams.
-func ask(monitor string) (traffic, error) {
-	answer, err := (&http.Client{Timeout: 5 * time.Second}).Get(monitor + "/varz")
-	if err != nil {
-		return traffic{}, err
-	}
-	defer answer.Body.Close()
-	var v struct {
-		In        int64 `json:"in_bytes"`
-		Out       int64 `json:"out_bytes"`
+// ask returns what the clients of a server have sent and received since its start, and the present
+// size of its streams.
+func ask(monitor string) (now traffic, err error) {
+	var server struct {
 		JetStream struct {
 			Stats struct {
 				Store int64 `json:"storage"`
 			} `json:"stats"`
 		} `json:"jetstream"`
 	}
-	err = json.NewDecoder(answer.Body).Decode(&v)
-	return traffic{v.In, v.Out, v.JetStream.Stats.Store}, err
+	var clients struct {
+		Connections []struct {
+			Name string `json:"name"`
+			In   int64  `json:"in_bytes"`
+			Out  int64  `json:"out_bytes"`
+		} `json:"connections"`
+	}
+	if err := errors.Join(get(monitor+"/varz", &server), get(monitor+"/connz?state=all&limit=1000", &clients)); err != nil {
+		return now, err
+	}
+	now.Stored = server.JetStream.Stats.Store
+	for _, c := range clients.Connections {
+		of := &now.Coordinator
+		if strings.Contains(c.Name, "worker") {
+			of = &now.Workers
+		}
+		*of = of.plus(passed{c.In, c.Out})
+	}
+	return now, nil
+}
+
+func get(url string, into any) error {
+	answer, err := (&http.Client{Timeout: 5 * time.Second}).Get(url)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	return json.NewDecoder(answer.Body).Decode(into)
 }

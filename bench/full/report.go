@@ -54,7 +54,7 @@ func (r *record) compare(b *strings.Builder) {
 		fmt.Fprintf(b, "| %s: %s | %s | %s | %.2f |\n", r.Name, what, text(predicted), text(measured), measured/predicted)
 	}
 	seconds := func(x float64) string { return fmt.Sprintf("%.1f s", x) }
-	bytes := func(x float64) string { return cli.Size(int64(x)) }
+	size := func(x float64) string { return cli.Size(int64(x)) }
 	var workers, coordinator usage
 	for _, p := range r.Programs {
 		switch {
@@ -66,9 +66,16 @@ func (r *record) compare(b *strings.Builder) {
 	}
 	line("time", f.Seconds, r.Seconds, seconds)
 	line("processor time of the workers", 3600*f.CoreHours, workers.Processor, seconds)
-	line("memory of a worker", float64(f.WorkerMemory), float64(workers.Memory), bytes)
-	line("memory of the coordinator", float64(f.CoordinatorMemory), float64(coordinator.Memory), bytes)
-	line("bytes to the server", float64(f.BytesFromWorkers), float64(r.Bus.In), bytes)
-	line("bytes from the server", float64(f.BytesFromWorkers), float64(r.Bus.Out), bytes)
-	fmt.Fprintf(b, "| %s: largest size of the streams | | %s | |\n", r.Name, cli.Size(r.Bus.Stored))
+	line("memory of a worker", float64(f.WorkerMemory), float64(workers.Memory), size)
+	line("memory of the coordinator", float64(f.CoordinatorMemory), float64(coordinator.Memory), size)
+	line("bytes from the workers", float64(f.BytesFromWorkers), float64(r.Bus.Workers.Sent), size)
+	for _, one := range []struct {
+		what  string
+		bytes int64
+	}{
+		{"bytes to the workers", r.Bus.Workers.Received}, {"bytes from the coordinator", r.Bus.Coordinator.Sent},
+		{"bytes to the coordinator", r.Bus.Coordinator.Received}, {"largest size of the streams", r.Bus.Stored},
+	} {
+		fmt.Fprintf(b, "| %s: %s | | %s | |\n", r.Name, one.what, cli.Size(one.bytes))
+	}
 }

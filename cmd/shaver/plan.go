@@ -103,7 +103,7 @@ func forecastTable(w io.Writer, f *forecast.Forecast) {
 	}
 	fmt.Fprintf(w, "rows per second and core\t%.3g\tmeasured on %d rows in %.1f s, %d threads\n", f.RowsPerCore, m.Rows, m.Seconds, m.Threads)
 	if m.Busy() {
-		fmt.Fprintf(w, "\t\tother programs used this machine: the threads ran in %.0f%% of this time, so an idle machine is up to %.1f times as fast\n", 100*m.Share, 1/m.Share)
+		fmt.Fprintf(w, "\t\tother programs used this machine: the threads ran in %.0f%% of this time, so a job takes up to %.1f times as long while they run\n", 100*m.Share, 1/m.Share)
 	}
 	fmt.Fprintf(w, "core-hours\t%.3g\n", f.CoreHours)
 	if f.AuditRows > 0 {

@@ -9,7 +9,7 @@ import (
 
 // The table says that the machine was busy only if it was.
 func TestPlanOnBusyMachine(t *testing.T) {
-	for share, want := range map[float64]string{1: "", .5: "the threads ran in 50% of this time, so an idle machine is up to 2.0 times as fast"} {
+	for share, want := range map[float64]string{1: "", .5: "the threads ran in 50% of this time, so a job takes up to 2.0 times as long while they run"} {
 		var text strings.Builder
 		forecastTable(&text, &forecast.Forecast{Measured: forecast.Sample{Seconds: 5, Share: share}})
 		if busy := strings.Contains(text.String(), "other programs"); busy != (want != "") || !strings.Contains(text.String(), want) {

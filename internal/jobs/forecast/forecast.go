@@ -6,12 +6,14 @@ import (
 	"context"
 	"math"
 	"runtime"
+	"sort"
 	"time"
 
 	"go.uber.org/zap"
 
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
+	"shaver/internal/value/mask"
 	"shaver/internal/value/path"
 )
 
@@ -61,7 +63,7 @@ type Sample struct {
 
 // Busy reports whether other programs slowed the measurement down. A measurement of less
 // than half a second is too short to judge.
-func (s *Sample) Busy() bool { return s.Seconds >= 0.5 && s.Share < 0.85 }
+func (s *Sample) Busy() bool { return s.Seconds >= longEnough.Seconds() && s.Share < 0.85 }
 
 // Audit is the estimated cost of an audit.
 type Audit struct {
@@ -115,7 +117,7 @@ func measureAudit(ctx context.Context, r prepare.Request, c Config, m *Measureme
 		return Audit{}, err
 	}
 	a.Rows = 2 * p.Sample.Keep
-	a.Took = time.Duration(float64(a.Rows) * (1/m.PerSecond() + 1/measured.PerSecond()) * float64(time.Second))
+	a.Took = time.Duration(float64(a.Rows) * (1/m.Speed() + 1/measured.Speed()) * float64(time.Second))
 	return a, nil
 }
 
@@ -143,23 +145,51 @@ func (m *Measurement) pathSeconds(workers int) (seconds float64) {
 	for round := range plan.Rounds {
 		shards, perShard := plan.ShardsOf(round)
 		turns := (shards + workers - 1) / workers
-		seconds += float64(int64(turns)*perShard)/m.PerSecond() + barrier + float64(path.CalibrationRows(m.Job.Sample.Keep))/3/m.PerSecond()
+		seconds += float64(int64(turns)*perShard)/m.Speed() + barrier + float64(path.CalibrationRows(m.Job.Sample.Keep))/3/m.Speed()
 	}
 	return seconds
+}
+
+// mostRows returns the number of rows of the largest shard of a plan.
+func mostRows(plan *job.Plan) (rows int64) {
+	if len(plan.Rounds) == 0 {
+		return plan.RowsPerShard
+	}
+	for round := range plan.Rounds {
+		_, perShard := plan.ShardsOf(round)
+		rows = max(rows, perShard)
+	}
+	return rows
+}
+
+// roundsBytes returns the bytes of all partials of a job with rounds. Each round of a path leaves
+// out the sums of the entries that are dropped.
+func (m *Measurement) roundsBytes() (bytes int64) {
+	plan, left := &m.Job.Plan, 1.0
+	for round := range plan.Rounds {
+		shards, perShard := plan.ShardsOf(round)
+		bytes += int64(shards) * max(partialHead, int64(left*float64(m.PartialBytes(perShard))))
+		if m.Job.Spec.Traits().Ranks {
+			left *= 1 - 1./mask.PathCut
+		}
+	}
+	return bytes
 }
 
 // Of returns the forecast of the measured job and its audit on the given number of
 // cores.
 func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	j := m.Job
-	plan, rows := j.Plan, j.Plan.RowsPerShard
-	perCore := m.PerSecond() / float64(m.Threads)
+	plan, rows := j.Plan, mostRows(&j.Plan)
+	perCore := m.Speed() / float64(m.Threads)
 	shards, workers := int64(plan.Shards()), (cores+m.Threads-1)/m.Threads
 	turns := (shards + int64(workers) - 1) / int64(workers) // number of shards of the busiest worker
-	seconds := float64(rows) / m.PerSecond()                // for a shard
+	seconds := float64(rows) / m.Speed()                // for a shard
 	combined := int64(1)                                    // shards of one partial
 	if plan.Combines() {
 		combined = min(job.MostCombined, turns, max(1, int64(math.Ceil(holdFor/seconds))))
+		over := sort.Search(int(combined-1), func(n int) bool { return m.sumsMemory(int64(n+1)*rows) >= job.FullBytes })
+		combined = int64(over) + 1
 	}
 	together := min(rows*combined, plan.Rows)
 	f := &Forecast{
@@ -178,6 +208,9 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	partials, shape := (shards+combined-1)/combined, j.Layout().Shape()
 	f.Blobs = partials * int64(max(1, plan.Ranges))
 	f.BytesFromWorkers = partials*f.PartialBytes + (f.Blobs-partials)*partialHead
+	if !plan.Combines() {
+		f.BytesFromWorkers = m.roundsBytes()
+	}
 	if plan.Ranges == 0 {
 		f.CoordinatorMemory += m.SumsBytes()
 	} else { // the model, and later the counts of the features

@@ -118,6 +118,54 @@ func TestBusy(t *testing.T) {
 	}
 }
 
+// Time in which other programs used the processors does not count, unless the measurement was too
+// short to know it. Threads that waited for a processor do not count either.
+func TestSpeed(t *testing.T) {
+	for _, c := range []struct {
+		took, cpu time.Duration
+		speed     float64
+	}{
+		{4 * time.Second, 0, 250},
+		{4 * time.Second, 16 * time.Second, 250},
+		{4 * time.Second, 17 * time.Second, 250}, // the garbage collector ran on other processors
+		{4 * time.Second, 4 * time.Second, 1000},
+		{400 * time.Millisecond, 400 * time.Millisecond, 2500},
+	} {
+		m := &Measurement{Rows: 1000, Took: c.took, CPU: c.cpu, Threads: 4}
+		if got := m.Speed(); math.Abs(got-c.speed) > 1e-9*c.speed {
+			t.Errorf("%v, %v of processor time: %v rows/s, expected %v", c.took, c.cpu, got, c.speed)
+		}
+	}
+}
+
+// A path has a partial for each shard of each round. A later round has fewer entries left. Its
+// shards have the rows of the round, not those of the plan.
+func TestOfPath(t *testing.T) {
+	m := measured(time.Second)
+	m.Job.Spec.Options = estimator.Options{Estimator: estimator.Path, Passes: 1}
+	m.Job.Plan = job.Plan{Rows: 120_000, RowsPerShard: 10_000, Rounds: []job.Round{{Rows: 80_000, Take: 2, Parts: 4}, {Rows: 40_000, Part: 2, Take: 1, Parts: 4}}}
+	f := Of(m, Audit{}, 8)
+	// 16 shards of 5000 rows, and 10 of 4096 or what is left
+	want := 16*m.PartialBytes(5000) + 10*int64(float64(m.PartialBytes(4096))*.8)
+	if f.RowsPerShard != 5000 || f.Shards != 26 || f.ShardsPerPartial != 1 || f.PartialBytes != m.PartialBytes(5000) || f.BytesFromWorkers != want {
+		t.Errorf("%+v, expected %d bytes from workers", f, want)
+	}
+}
+
+// A worker stores its sums when their memory is large, even if its minute is not over.
+func TestOfLargeSums(t *testing.T) {
+	m := measured(time.Second)
+	m.Job.Plan = job.Plan{Rows: 3_200_000, RowsPerShard: 1000}
+	if f := Of(m, Audit{}, 8); f.ShardsPerPartial != job.MostCombined {
+		t.Errorf("%d shards for each partial of small sums", f.ShardsPerPartial)
+	}
+	m.occurrences = []widthOccurrences{{8, []job.Occurrence{{Times: 20, Features: 5_000_000}}}}
+	f := Of(m, Audit{}, 8)
+	if n := int64(f.ShardsPerPartial); n < 2 || n >= job.MostCombined || m.sumsMemory(1000*(n-1)) >= job.FullBytes || m.sumsMemory(1000*n) < job.FullBytes {
+		t.Errorf("%d shards for each partial, whose sums take %d bytes", n, m.sumsMemory(1000*n))
+	}
+}
+
 // The total time includes the audit. CoreHours does not.
 func TestOfAudit(t *testing.T) {
 	plain, audited := Of(measured(time.Second), Audit{}, 8), Of(measured(time.Second), Audit{Rows: 50, Took: time.Minute}, 8)

@@ -102,6 +102,19 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 // PerSecond returns the rows computed per second on all Threads.
 func (m *Measurement) PerSecond() float64 { return float64(m.Rows) / m.Took.Seconds() }
 
+// Speed is PerSecond without the time in which other programs used the processors. A measurement
+// of less than half a second is too short to tell them apart.
+func (m *Measurement) Speed() float64 {
+	busy := m.Took.Seconds() * float64(m.Threads)
+	if used := m.CPU.Seconds(); used > 0 && m.Took >= longEnough {
+		busy = min(busy, used)
+	}
+	return float64(m.Rows) * float64(m.Threads) / busy
+}
+
+// longEnough is the shortest time of a measurement whose processor time is exact enough.
+const longEnough = time.Second / 2
+
 // Share returns the portion of its time in which a thread ran on the given number of
 // processors. It is small if other programs used them.
 func (m *Measurement) Share(processors int) float64 {

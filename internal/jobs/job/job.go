@@ -176,6 +176,10 @@ func (r *Result) Bytes() (bytes int64) {
 // MostCombined is the largest number of tasks whose partials a worker adds up.
 const MostCombined = 16
 
+// FullBytes is the memory of sums from which on a worker stores them. Together with those of one more
+// task they are below what a partial may have.
+const FullBytes = 512 << 20
+
 // Covers returns the shards in the partial of r.
 func (r *Result) Covers() []int {
 	if len(r.Shards) == 0 {

@@ -48,10 +48,6 @@ func (g *group) add(a *attempt, c *computed) {
 	g.attempts, g.computed.partial = append(g.attempts, a), tally.Combine(g.computed.partial, c.partial)
 }
 
-// fullBytes is the memory of sums from which on they are stored. Together with those of one more
-// task they are below what a partial may have.
-const fullBytes = 512 << 20
-
 // full reports whether g has to be stored before another task is computed, which is assumed to
 // take as long as the last one.
 func (g *group) full() bool {
@@ -60,7 +56,7 @@ func (g *group) full() bool {
 	if last.d.Lease > 0 { // a coordinator that hears nothing for two leases reports it
 		hold = min(hold, last.d.Lease)
 	}
-	return !last.d.Task.Combine || len(g.attempts) == job.MostCombined || g.computed.partial.Bytes() >= fullBytes || time.Since(g.since)+last.took >= hold
+	return !last.d.Task.Combine || len(g.attempts) == job.MostCombined || g.computed.partial.Bytes() >= job.FullBytes || time.Since(g.since)+last.took >= hold
 }
 
 // flush stores the partial of g and finishes its tasks. g is empty afterwards. flush returns an
