@@ -41,6 +41,7 @@ import (
 	"shaver/internal/prune/delta/deltatest"
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/nightly"
+	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
@@ -120,6 +121,28 @@ func TestState(t *testing.T) {
 	}
 	accept(t, "lineage.v1.json", marshal(t, f.Lineage))
 	accept(t, "spec.v2.json", marshal(t, f.Spec))
+}
+
+// A path over fields and columns is written in its form.
+func TestRemovals(t *testing.T) {
+	p := small(t)
+	dir := t.TempDir()
+	file, path := filepath.Join(dir, "m.safetensors"), filepath.Join(dir, "path.json")
+	if _, err := checkpoint.WriteDense(file, p.Checkpoint); err != nil {
+		t.Fatal(err)
+	}
+	o := slice.Options{Model: file, Dataset: []string{imported(t, p, 200)}, KeepFields: 2, KeepColumns: 1, Rows: 10, Path: path, Out: filepath.Join(dir, "small.safetensors")}
+	for range 2 {
+		if _, err := o.Write(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accept(t, "removals.v1.json", text)
+		o.KeepFields = 1
+	}
 }
 
 func TestDatasets(t *testing.T) {

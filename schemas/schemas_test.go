@@ -29,6 +29,7 @@ import (
 	"shaver/internal/prune/delta"
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/nightly"
+	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
@@ -64,6 +65,7 @@ var pinned = map[string]reflect.Type{
 	"plan.v1.json":         reflect.TypeFor[job.Plan](),
 	"progress.v1.json":     reflect.TypeFor[bus.Progress](),
 	"quarantine.v2.json":   reflect.TypeFor[job.Quarantine](),
+	"removals.v1.json":     reflect.TypeFor[slice.Path](),
 	"report.v1.json":       reflect.TypeFor[launch.JobReport](),
 	"result.v2.json":       reflect.TypeFor[job.Result](),
 	"shape.v1.json":        reflect.TypeFor[composed.Shape](),
@@ -430,6 +432,9 @@ func TestNames(t *testing.T) {
 	}
 	if got := property("check.v2.json", "properties", "version")["const"]; got != gate.SquaredVersion {
 		t.Errorf("version of a check with the squared loss: schema %v, code %s", got, gate.SquaredVersion)
+	}
+	if got := property("removals.v1.json", "properties", "version")["const"]; got != slice.Version {
+		t.Errorf("version of a path of fields: schema %v, code %s", got, slice.Version)
 	}
 	if got := property("check.v1.json", "properties", "version")["const"]; got != gate.Version {
 		t.Errorf("version of a check: schema %v, code %s", got, gate.Version)

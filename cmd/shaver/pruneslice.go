@@ -22,7 +22,7 @@ var entryFlags = []string{
 }
 
 // sliceFlags are the flags of prune that remove fields and columns.
-var sliceFlags = []string{"drop-fields", "fields", "columns"}
+var sliceFlags = []string{"drop-fields", "fields", "columns", "path"}
 
 // slice runs prune with one of sliceFlags.
 func (o *pruneOptions) slice(c *cobra.Command) error {
@@ -41,6 +41,10 @@ func (o *pruneOptions) slice(c *cobra.Command) error {
 			return fault.Usagef("--%s chooses by the loss on the validation split of --dataset: give it", name)
 		}
 	}
+	walks := c.Flags().Changed("fields") || c.Flags().Changed("columns")
+	if c.Flags().Changed("path") && !walks {
+		return fault.Usagef("--path keeps the path of --fields and --columns: give one of them")
+	}
 	if checkpoint.NamedONNX(o.Out) {
 		return fault.Usagef("--drop-fields, --fields and --columns write a safetensors file: expected --out with another extension than .onnx")
 	}
@@ -49,10 +53,16 @@ func (o *pruneOptions) slice(c *cobra.Command) error {
 	}
 	o.outputs.Inputs(checkpoint.Files(o.Model)...)
 	o.outputs.Inputs(dataset.Files(o.Dataset...)...)
+	if c.Flags().Changed("path") {
+		if err := o.outputs.Check("--path", s.Path, cli.Unless(slice.Written, "a path")); err != nil {
+			return err
+		}
+		o.outputs.Inputs(s.Path)
+	}
 	if err := checkModelOutput(&o.outputs, "--out", o.Out, o.Model); err != nil {
 		return err
 	}
-	s.Model, s.ModelOutput, s.Dataset, s.Out, s.Rows = o.Model, o.ModelOutput, o.Dataset, o.Out, slice.Rows
+	s.Model, s.ModelOutput, s.Dataset, s.Out, s.Rows, s.Restart = o.Model, o.ModelOutput, o.Dataset, o.Out, slice.Rows, o.outputs.Force
 	r, err := s.Write(c.Context())
 	if err != nil {
 		return err

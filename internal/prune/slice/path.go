@@ -17,140 +17,251 @@ import (
 	"shaver/internal/prune/sweep"
 )
 
-// Rows is the number of rows of the validation split on which a path is measured by default.
+// Rows is the number of rows of the validation split on which a path compares candidates by default.
 const Rows = 20000
 
-// Step is one step of a path: the field, or the columns, whose removal raised the loss least of
-// all that were left. Figures are those of what is left after it.
-type Step struct {
-	Field string          `json:"field,omitempty"` // name of the field that went
-	Gone  []int           `json:"gone,omitempty"`  // numbers of the columns that went, in the whole table
-	Loss  float64         `json:"loss"`            // mean loss of the rows; RMSE of a squared loss
-	Rise  *sweep.Interval `json:"rise"`            // difference to the loss of the whole model, with its 95% interval
-	AUC   *float64        `json:"auc,omitempty"`
-	Cost
-}
-
-// walker walks along a path. Each step measures every candidate again.
+// walker walks along a path. It follows the steps that are known, and measures the others. A step that is measured
+// compares all candidates on a sample of the validation rows, and measures the best one on all of them.
 type walker struct {
-	ck      *checkpoint.Checkpoint
-	names   []string // of the fields of ck
-	columns []int    // numbers of ck's columns in the whole table
-	rows    *model.Rows
-	kind    loss.Kind
-	whole   *evaluate.Predictions
-	steps   []Step
+	file    string // that keeps the path, or ""
+	size    int    // of the sample
+	whole   *checkpoint.Checkpoint
+	base    *checkpoint.Checkpoint // whole without the fields that were removed by name
+	names   []string               // of the fields of base
+	dataset *dataset.Dataset       // with the fields of whole
+	path    *Path
+	steps   []Step // that were taken
+
+	fields, columns []int // of base that are left
+
+	// What a step needs that is measured.
+	before *evaluate.Predictions // of whole, of the validation split; nil before the first such step
+	sample *model.Rows           // of base
 }
 
-// newWalker returns a walker that begins with ck, whose fields have the given names. It measures
-// on a sample of the validation rows of d, which must fit ck.
-func newWalker(ctx context.Context, ck *checkpoint.Checkpoint, names []string, d *dataset.Dataset, size int) (*walker, error) {
-	if d.Rows(dataset.Val) == 0 {
+// newWalker returns a walker that begins with base, whose fields have the given names. base is what Options.Fields
+// left of whole. d has the fields of whole.
+func (o *Options) newWalker(whole, base *checkpoint.Checkpoint, names []string, d *dataset.Dataset) (*walker, error) {
+	rows := d.Rows(dataset.Val)
+	if rows == 0 {
 		return nil, fault.Inputf("the dataset has no validation rows to measure on: it has the splits %v", d.SplitNames())
 	}
-	w := &walker{ck: ck, names: names, kind: d.Loss()}
-	for c := range ck.Architecture.Dim {
-		w.columns = append(w.columns, c)
+	w := &walker{
+		file: o.Path, size: o.Rows, whole: whole, base: base, names: names, dataset: d,
+		fields: Without(base.Architecture.Fields()), columns: Without(base.Architecture.Dim),
+		path: &Path{Version: Version, Model: whole.Digest(), Dataset: d.Digest(), Kind: d.Loss(), Rows: rows, Compared: min(rows, int64(o.Rows)), Removed: o.Fields, Fields: []Step{}},
 	}
-	source := func(ctx context.Context, each func(*model.Rows) error) error {
-		return d.Scan(ctx, []string{dataset.Val}, 4096, each)
+	known, err := o.stored(w.path)
+	if err != nil || known == nil {
+		return w, err
 	}
-	m, err := ck.Model()
-	if err != nil {
-		return nil, err
+	if err := known.fits(&base.Architecture, names); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Path, err)
 	}
-	w.rows, err = shard.NewSample(d.Rows(dataset.Val), 1, 1).Draw(ctx, source, int64(size), m.CheckRow)
-	if err == nil {
-		w.whole, err = w.predict(ctx, ck, w.rows)
-	}
-	return w, err
+	w.path = known
+	return w, nil
 }
 
-func (w *walker) predict(ctx context.Context, ck *checkpoint.Checkpoint, rows *model.Rows) (*evaluate.Predictions, error) {
-	m, err := ck.Model()
-	if err != nil {
-		return nil, err
+// walk removes fields and then columns until the given numbers are left, and returns what is left. A number of 0 stands
+// for all of them.
+func (w *walker) walk(ctx context.Context, fields, columns int) (*checkpoint.Checkpoint, error) {
+	a := &w.base.Architecture
+	if fields < 0 || fields > a.Fields() {
+		return nil, fault.Usagef("%d fields are to stay: expected 1 to %d", fields, a.Fields())
 	}
-	source := func(_ context.Context, each func(*model.Rows) error) error {
-		for from := 0; from < rows.Len(); from += 4096 {
-			part := rows.Slice(from, min(from+4096, rows.Len()))
-			if err := each(&part); err != nil {
-				return err
-			}
+	if columns < 0 || columns > a.Dim || a.Kind == model.NeuMF && columns%2 != 0 {
+		expected := fmt.Sprintf("1 to %d", a.Dim)
+		if a.Kind == model.NeuMF {
+			expected = fmt.Sprintf("an even number up to %d, half of them of the product", a.Dim)
 		}
-		return nil
+		return nil, fault.Usagef("%d columns are to stay: expected %s", columns, expected)
 	}
-	return evaluate.Predict(ctx, m, w.kind, source, runtime.GOMAXPROCS(0))
+	if w.path.Whole.Fields == 0 { // a new path
+		if err := w.begin(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for fields > 0 && len(w.fields) > fields {
+		if err := w.next(ctx, &w.path.Fields, len(w.steps), true); err != nil {
+			return nil, err
+		}
+	}
+	for taken := len(w.steps); columns > 0 && len(w.columns) > columns; {
+		if err := w.next(ctx, w.path.branch(len(w.fields)), len(w.steps)-taken, false); err != nil {
+			return nil, err
+		}
+	}
+	small, err := w.left()
+	if err != nil || len(w.steps) == 0 {
+		return small, err
+	}
+	if last, now := w.steps[len(w.steps)-1].Cost, costOf(small); last != now {
+		return nil, fault.Inputf("%s: what is left after %d steps costs %+v, but what is left of the model costs %+v: expected the path of this model", w.file, len(w.steps), last, now)
+	}
+	return small, nil
+}
+
+// next takes the step that follows the first ones of known, of which taken are taken. It measures the step unless it is
+// known. fields says whether the step removes a field; otherwise it removes columns.
+func (w *walker) next(ctx context.Context, known *[]Step, taken int, fields bool) error {
+	if taken == len(*known) {
+		s, err := w.measure(ctx, fields)
+		if err != nil {
+			return err
+		}
+		*known = append(*known, *s)
+		if err := w.path.write(w.file); err != nil {
+			return err
+		}
+	}
+	w.take(&(*known)[taken])
+	return nil
+}
+
+// take takes a step.
+func (w *walker) take(s *Step) {
+	if s.Field != "" {
+		j := slices.Index(w.names, s.Field)
+		w.fields = slices.DeleteFunc(w.fields, func(field int) bool { return field == j })
+	}
+	w.columns = slices.DeleteFunc(w.columns, func(column int) bool { return slices.Contains(s.Gone, column) })
+	w.steps = append(w.steps, *s)
+}
+
+// left returns what is left of base.
+func (w *walker) left() (*checkpoint.Checkpoint, error) {
+	return w.base.Sliced(checkpoint.Slice{Fields: w.fields, Columns: w.columns})
 }
 
 // candidate is a smaller model that the next step may lead to.
 type candidate struct {
 	keep checkpoint.Slice
-	gone []int // fields or columns of the current model that go
+	gone []int // fields or columns of base that go
 }
 
-// step takes the step to the candidate with the least loss. fields says whether the candidates
-// are without fields; otherwise they are without columns.
-func (w *walker) step(ctx context.Context, fields bool) error {
+// measure returns the step to the candidate with the least loss on the sample.
+func (w *walker) measure(ctx context.Context, fields bool) (*Step, error) {
+	if err := w.begin(ctx); err != nil {
+		return nil, err
+	}
 	var best *checkpoint.Checkpoint
 	var chosen candidate
-	var predicted *evaluate.Predictions
 	least := 0.
 	for _, c := range w.candidates(fields) {
-		small, err := w.ck.Sliced(c.keep)
+		small, err := w.base.Sliced(c.keep)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		p, err := w.predict(ctx, small, w.chosenRows(c.keep.Fields, small))
+		rows := RowsOf(w.sample, c.keep.Fields, &w.base.Architecture, &small.Architecture)
+		p, err := w.predict(ctx, small, func(_ context.Context, each func(*model.Rows) error) error {
+			for from := 0; from < rows.Len(); from += 4096 {
+				part := rows.Slice(from, min(from+4096, rows.Len()))
+				if err := each(&part); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if l := p.MeanLoss(loss.Uncalibrated); best == nil || l < least {
-			best, chosen, predicted, least = small, c, p, l
+			best, chosen, least = small, c, l
 		}
 	}
-	s := Step{Loss: least, Cost: costOf(best), AUC: scores.Figure(predicted.Metrics().AUC),
-		Rise: sweep.NewInterval(evaluate.CompareLoss(w.whole, predicted, loss.Uncalibrated, loss.Uncalibrated))}
+	after, err := w.predictAll(ctx, best)
+	if err != nil {
+		return nil, err
+	}
+	s := &Step{Figures: figures(best, after), Rise: sweep.NewInterval(evaluate.CompareLoss(w.before, after, loss.Uncalibrated, loss.Uncalibrated))}
 	if fields {
 		s.Field = w.names[chosen.gone[0]]
 	} else {
-		for _, c := range chosen.gone {
-			s.Gone = append(s.Gone, w.columns[c])
-		}
+		s.Gone = chosen.gone
 	}
-	w.rows = w.chosenRows(chosen.keep.Fields, best)
-	w.names, w.columns = take(w.names, chosen.keep.Fields), take(w.columns, chosen.keep.Columns)
-	w.ck, w.steps = best, append(w.steps, s)
-	return nil
+	return s, nil
+}
+
+// begin measures the whole model and draws the sample, before the first step that is measured.
+func (w *walker) begin(ctx context.Context) (err error) {
+	if w.before != nil {
+		return nil
+	}
+	if w.before, err = w.predictAll(ctx, w.whole); err != nil {
+		return err
+	}
+	w.path.Whole = figures(w.whole, w.before)
+	d, err := w.dataset.For(&w.base.Architecture, w.base.Known())
+	if err != nil {
+		return err
+	}
+	m, err := w.base.Model()
+	if err != nil {
+		return err
+	}
+	w.sample, err = shard.NewSample(w.path.Rows, 1, 1).Draw(ctx, validation(d), w.path.Compared, m.CheckRow)
+	return err
+}
+
+// validation returns the validation rows of d.
+func validation(d *dataset.Dataset) model.RowSource {
+	return func(ctx context.Context, each func(*model.Rows) error) error {
+		return d.Scan(ctx, []string{dataset.Val}, 4096, each)
+	}
+}
+
+// predictAll returns the predictions of ck for all validation rows.
+func (w *walker) predictAll(ctx context.Context, ck *checkpoint.Checkpoint) (*evaluate.Predictions, error) {
+	d, err := w.dataset.For(&ck.Architecture, ck.Known())
+	if err != nil {
+		return nil, err
+	}
+	return w.predict(ctx, ck, validation(d))
+}
+
+func (w *walker) predict(ctx context.Context, ck *checkpoint.Checkpoint, rows model.RowSource) (*evaluate.Predictions, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	m, err := ck.Model()
+	if err != nil {
+		return nil, err
+	}
+	return evaluate.Predict(ctx, m, w.path.Kind, rows, runtime.GOMAXPROCS(0))
+}
+
+func figures(ck *checkpoint.Checkpoint, p *evaluate.Predictions) Figures {
+	return Figures{Loss: p.MeanLoss(loss.Uncalibrated), AUC: scores.Figure(p.Metrics().AUC), Cost: costOf(ck)}
 }
 
 // candidates returns all models with a field or a column less. A NeuMF loses a column of each of its
 // halves.
 func (w *walker) candidates(fields bool) (all []candidate) {
-	m, d := w.ck.Architecture.Fields(), w.ck.Architecture.Dim
-	whole := checkpoint.Slice{Fields: Without(m), Columns: Without(d)}
 	add := func(gone ...int) {
-		c := candidate{whole, gone}
+		keep := checkpoint.Slice{Fields: w.fields, Columns: w.columns}
 		if fields {
-			c.keep.Fields = Without(m, gone...)
+			keep.Fields = except(w.fields, gone)
 		} else {
-			c.keep.Columns = Without(d, gone...)
+			keep.Columns = except(w.columns, gone)
 		}
-		all = append(all, c)
+		all = append(all, candidate{keep, gone})
 	}
+	half := w.base.Architecture.Dim / 2
 	switch {
 	case fields:
-		for j := range m {
+		for _, j := range w.fields {
 			add(j)
 		}
-	case w.ck.Architecture.Kind == model.NeuMF:
-		for c := range d / 2 {
-			for o := d / 2; o < d; o++ {
-				add(c, o)
+	case w.base.Architecture.Kind == model.NeuMF:
+		for _, c := range w.columns {
+			for _, o := range w.columns {
+				if c < half && o >= half {
+					add(c, o)
+				}
 			}
 		}
 	default:
-		for c := range d {
+		for _, c := range w.columns {
 			add(c)
 		}
 	}
@@ -159,8 +270,17 @@ func (w *walker) candidates(fields bool) (all []candidate) {
 
 // Without returns the numbers below n except those that go.
 func Without(n int, gone ...int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return except(all, gone)
+}
+
+// except returns the numbers except those that go.
+func except(numbers, gone []int) []int {
 	kept := []int{}
-	for i := range n {
+	for _, i := range numbers {
 		if !slices.Contains(gone, i) {
 			kept = append(kept, i)
 		}
@@ -177,11 +297,6 @@ func take[T any](values []T, positions []int) []T {
 	return taken
 }
 
-// chosenRows returns the rows with the given fields only, as the smaller model reads them.
-func (w *walker) chosenRows(fields []int, small *checkpoint.Checkpoint) *model.Rows {
-	return RowsOf(w.rows, fields, &w.ck.Architecture, &small.Architecture)
-}
-
 // RowsOf returns rows of a model with the architecture before as a model that has only the given fields reads them.
 func RowsOf(rows *model.Rows, fields []int, before, after *model.Architecture) *model.Rows {
 	from, to := before.Offsets(), after.Offsets()
@@ -193,31 +308,4 @@ func RowsOf(rows *model.Rows, fields []int, before, after *model.Architecture) *
 		}
 	}
 	return chosen
-}
-
-// walk removes fields and then columns until the given numbers are left. A number of 0 stands for
-// all of them.
-func (w *walker) walk(ctx context.Context, fields, columns int) error {
-	a := &w.ck.Architecture
-	if fields < 0 || fields > a.Fields() {
-		return fault.Usagef("%d fields are to stay: expected 1 to %d", fields, a.Fields())
-	}
-	if columns < 0 || columns > a.Dim || a.Kind == model.NeuMF && columns%2 != 0 {
-		expected := fmt.Sprintf("1 to %d", a.Dim)
-		if a.Kind == model.NeuMF {
-			expected = fmt.Sprintf("an even number up to %d, half of them of the product", a.Dim)
-		}
-		return fault.Usagef("%d columns are to stay: expected %s", columns, expected)
-	}
-	for fields > 0 && w.ck.Architecture.Fields() > fields {
-		if err := w.step(ctx, true); err != nil {
-			return err
-		}
-	}
-	for columns > 0 && w.ck.Architecture.Dim > columns {
-		if err := w.step(ctx, false); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -63,7 +63,7 @@ func TestPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Rows != 3000 || len(r.Path) != 6 || r.Path[0].Field != "idle" || len(r.Removed) != 2 {
+	if r.Rows != 5000 || len(r.Path) != 6 || r.Path[0].Field != "idle" || len(r.Removed) != 2 {
 		t.Fatalf("result %+v", r)
 	}
 	if rise := r.Path[0].Rise; rise.Value > 1e-6 || rise.Value < -1e-6 {
@@ -107,6 +107,15 @@ func TestPath(t *testing.T) {
 	o.KeepFields = 9
 	if _, err := o.Write(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), "9 fields are to stay: expected 1 to 4") {
 		t.Error(err)
+	}
+}
+
+// Numbers of fields and columns of which none go give a path without steps, with the loss of the whole model.
+func TestPathWithoutSteps(t *testing.T) {
+	file, data := useless(t)
+	o := slice.Options{Model: file, Dataset: []string{data}, KeepFields: 4, KeepColumns: 6, Rows: 3000, Out: filepath.Join(t.TempDir(), "out.safetensors")}
+	if r, err := o.Write(t.Context()); err != nil || r.Path != nil || r.Before.Fields != 4 || *r.Loss < .1 {
+		t.Errorf("result %+v, %v", r, err)
 	}
 }
 

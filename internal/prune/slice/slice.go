@@ -12,7 +12,6 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
-	"shaver/internal/num/loss"
 )
 
 // Options say what to remove from a model.
@@ -22,7 +21,9 @@ type Options struct {
 	Fields             []string // names of the fields to remove
 	KeepFields         int      // number of fields that a path leaves; 0 = no path
 	KeepColumns        int      // number of columns that a path leaves; 0 = no path
-	Rows               int      // number of validation rows on which a path is measured, at least 1
+	Rows               int      // number of validation rows on which a path compares candidates, at least 1
+	Path               string   // file that keeps the path, or "": it is followed, and has each new step once it is measured
+	Restart            bool     // whether a file at Path that is not of this model and this dataset is replaced
 	Out                string   // file to write
 }
 
@@ -42,9 +43,9 @@ type Result struct {
 	Removed []string `json:"removed"` // names of fields
 	Before  Cost     `json:"before"`
 	After   Cost     `json:"after"`
-	Loss    *float64 `json:"loss,omitempty"` // mean loss on the rows of the path before its first step
-	Rows    int      `json:"rows,omitempty"` // number of these rows
-	Path    []Step   `json:"path,omitempty"` // in the order of the steps; each budget takes a beginning of it
+	Loss    *float64 `json:"loss,omitempty"` // mean loss on the validation split before the first step of the path
+	Rows    int64    `json:"rows,omitempty"` // number of rows of this split
+	Path    []Step   `json:"path,omitempty"` // steps that were taken, in their order
 }
 
 // Write removes the fields, and then what the path chooses, and writes the model. What is removed
@@ -73,18 +74,14 @@ func (o *Options) Write(ctx context.Context) (*Result, error) {
 	}
 	r := &Result{Out: o.Out, Removed: o.Fields, Before: costOf(ck)}
 	if o.KeepFields > 0 || o.KeepColumns > 0 {
-		if d, err = d.For(&small.Architecture, small.Known()); err != nil {
-			return nil, err
-		}
-		w, err := newWalker(ctx, small, take(names, s.Fields), d, o.Rows)
+		w, err := o.newWalker(ck, small, take(names, s.Fields), d)
 		if err != nil {
 			return nil, err
 		}
-		if err := w.walk(ctx, o.KeepFields, o.KeepColumns); err != nil {
+		if small, err = w.walk(ctx, o.KeepFields, o.KeepColumns); err != nil {
 			return nil, err
 		}
-		mean := w.whole.MeanLoss(loss.Uncalibrated)
-		small, r.Path, r.Loss, r.Rows = w.ck, w.steps, &mean, w.rows.Len()
+		r.Path, r.Loss, r.Rows = w.steps, &w.path.Whole.Loss, w.path.Rows
 		for _, step := range w.steps {
 			if step.Field != "" {
 				r.Removed = append(r.Removed, step.Field)

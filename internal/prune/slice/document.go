@@ -1,0 +1,288 @@
+package slice
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"slices"
+
+	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
+	"shaver/internal/click/model"
+	"shaver/internal/num/loss"
+	"shaver/internal/prune/sweep"
+)
+
+// Version is the version of the format of a Path.
+const Version = "shaver.removals/1"
+
+// Path is a path over the fields and columns of a model, as far as it is measured. Each step removes what raises the loss
+// least among all that is left, so a beginning of the steps serves each budget. Figures are those of the validation split.
+type Path struct {
+	Version  string    `json:"version"`
+	Model    string    `json:"model"`             // SHA-256 of the whole model
+	Dataset  string    `json:"dataset"`           // SHA-256 of the dataset's manifest
+	Kind     loss.Kind `json:"loss,omitempty"`    // loss that is measured
+	Rows     int64     `json:"rows"`              // number of validation rows, all of which the figures are from
+	Compared int64     `json:"compared"`          // number of these rows on which candidates are compared
+	Removed  []string  `json:"removed,omitempty"` // fields that were removed by name before the first step
+	Whole    Figures   `json:"whole"`             // of the whole model
+	Fields   []Step    `json:"fields"`            // steps that remove fields
+	Columns  []Branch  `json:"columns,omitempty"` // steps that remove columns, from different numbers of fields
+}
+
+// Branch is the part of a path that removes columns of the model that a number of fields is left of.
+type Branch struct {
+	Fields int    `json:"fields"` // number of fields that are left
+	Steps  []Step `json:"steps"`
+}
+
+// Figures are what a model costs, and what it predicts on the validation split.
+type Figures struct {
+	Loss float64  `json:"loss"`          // mean loss, nat; RMSE of a squared loss
+	AUC  *float64 `json:"auc,omitempty"` // nil if all labels are the same, or with the squared loss
+	Cost
+}
+
+// Step is one step of a path: the field or the columns that went, and the figures of what is left.
+type Step struct {
+	Field string          `json:"field,omitempty"` // name of the field
+	Gone  []int           `json:"gone,omitempty"`  // numbers of the columns in the whole table
+	Rise  *sweep.Interval `json:"rise"`            // difference to the loss of the whole model, with its 95% interval
+	Figures
+}
+
+// The bounds of a document that is read.
+const (
+	mostBytes = 64     // MiB
+	mostSteps = 100000 // in all
+)
+
+// errPath is what a file should be.
+const errPath = "a path that shaver prune --path wrote"
+
+// Written reports whether the file at path was written by shaver prune --path.
+func Written(path string) bool {
+	return bytes.HasPrefix(files.Beginning(path, 64), []byte("{\n  \"version\": \"shaver.removals/"))
+}
+
+// ReadPath reads a path of at most 64 MiB from a file; see ParsePath. Errors name the file.
+func ReadPath(file string) (*Path, error) {
+	data, err := files.Small(file, mostBytes, errPath)
+	if err != nil {
+		return nil, err
+	}
+	p, err := ParsePath(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return p, nil
+}
+
+// ParsePath decodes a path of the format Version. All numbers are finite and in their ranges, each step removes one field
+// that no other step removes, or columns that no other step of its branch removes, and each step leaves as much as it
+// says. Any other document is bad input.
+func ParsePath(data []byte) (*Path, error) {
+	var head struct {
+		Version string `json:"version"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, fault.Inputf("expected %s: %w", errPath, err)
+	}
+	if head.Version != Version {
+		return nil, fault.Inputf("the version of the path is %q, this program reads %s", head.Version, Version)
+	}
+	p := &Path{}
+	if err := files.Strict(data, p); err != nil {
+		return nil, fault.Inputf("expected %s: %w", errPath, err)
+	}
+	return p, p.check()
+}
+
+// check returns bad input unless p is as ParsePath says.
+func (p *Path) check() error {
+	if p.Kind != loss.Logistic && p.Kind != loss.Squared {
+		return fault.Inputf("the loss of the path is %q: expected none or %q", p.Kind, loss.Squared)
+	}
+	if p.Rows < 1 || p.Compared < 1 || p.Compared > p.Rows {
+		return fault.Inputf("the path compared on %d of %d rows: expected 1 or more, and at most all", p.Compared, p.Rows)
+	}
+	if err := p.Whole.check(); err != nil {
+		return fault.Inputf("the whole model: %w", err)
+	}
+	steps := len(p.Fields)
+	for _, b := range p.Columns {
+		steps += len(b.Steps)
+	}
+	if steps > mostSteps || p.Fields == nil {
+		return fault.Inputf("the path has %d steps, and fields are %v: expected a list, and at most %d steps", steps, p.Fields, mostSteps)
+	}
+	fields, columns := p.Whole.Fields-len(p.Removed), p.Whole.Columns
+	gone := map[string]bool{}
+	for _, name := range p.Removed {
+		gone[name] = true
+	}
+	for i := range p.Fields {
+		s := &p.Fields[i]
+		switch {
+		case s.Field == "" || s.Gone != nil:
+			return fault.Inputf("step %d of the fields removes the field %q and the columns %v: expected a field", i+1, s.Field, s.Gone)
+		case gone[s.Field]:
+			return fault.Inputf("step %d of the fields removes %q, which is gone before", i+1, s.Field)
+		}
+		gone[s.Field] = true
+		if err := s.check(fields-i-1, columns); err != nil {
+			return fault.Inputf("step %d of the fields: %w", i+1, err)
+		}
+	}
+	for i, b := range p.Columns {
+		if b.Fields < fields-len(p.Fields) || b.Fields > fields || slices.ContainsFunc(p.Columns[:i], func(o Branch) bool { return o.Fields == b.Fields }) {
+			return fault.Inputf("columns are removed twice from %d fields, or the path does not lead to %d fields", b.Fields, b.Fields)
+		}
+		if err := b.check(columns); err != nil {
+			return fault.Inputf("columns of %d fields: %w", b.Fields, err)
+		}
+	}
+	return nil
+}
+
+// check returns bad input unless the steps of b remove columns of the given number.
+func (b *Branch) check(columns int) error {
+	gone := map[int]bool{}
+	if len(b.Steps) == 0 {
+		return fault.Inputf("there are no steps: expected at least one")
+	}
+	for i := range b.Steps {
+		s := &b.Steps[i]
+		if s.Field != "" || len(s.Gone) == 0 {
+			return fault.Inputf("step %d removes the field %q and the columns %v: expected columns", i+1, s.Field, s.Gone)
+		}
+		for _, c := range s.Gone {
+			if c < 0 || c >= columns || gone[c] {
+				return fault.Inputf("step %d removes the column %d: expected one of %d that is left", i+1, c, columns)
+			}
+			gone[c] = true
+		}
+		if err := s.check(b.Fields, columns-len(gone)); err != nil {
+			return fault.Inputf("step %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// check returns bad input unless s leaves the given numbers, which are at least 1.
+func (s *Step) check(fields, columns int) error {
+	if err := s.Figures.check(); err != nil {
+		return err
+	}
+	if s.Fields != fields || s.Columns != columns {
+		return fault.Inputf("%d fields and %d columns are left: expected %d and %d", s.Fields, s.Columns, fields, columns)
+	}
+	if r := s.Rise; r != nil && (!(math.Abs(r.Value) <= mostLoss) || (r.Low == nil) != (r.High == nil) || r.Low != nil && !(-mostLoss <= *r.Low && *r.Low <= r.Value && r.Value <= *r.High && *r.High <= mostLoss)) {
+		return fault.Inputf("the rise of the loss is not a number in its interval")
+	}
+	return nil
+}
+
+// mostLoss is larger than any loss with float32 weights. A picture needs a bound for its axis.
+const mostLoss = 1e100
+
+// mostCost is the largest number of what a model may have.
+const mostCost = 1 << 52
+
+func (f *Figures) check() error {
+	if !(f.Loss >= 0 && f.Loss <= mostLoss) || f.AUC != nil && !(*f.AUC >= 0 && *f.AUC <= 1) {
+		return fault.Inputf("the loss is %v: expected a finite number of at least 0, and an AUC in [0, 1]", f.Loss)
+	}
+	for _, n := range []int64{int64(f.Fields), int64(f.Columns), int64(f.LookUps), int64(f.Entries), f.Bytes} {
+		if n < 1 || n > mostCost {
+			return fault.Inputf("it costs %+v: expected numbers of at least 1", f.Cost)
+		}
+	}
+	if f.Multiplications < 0 || f.Multiplications > mostCost {
+		return fault.Inputf("it costs %d multiplications: expected at least 0", f.Multiplications)
+	}
+	return nil
+}
+
+// fits returns bad input unless the steps of p remove fields of the given names, and columns, of a model with the
+// architecture a.
+func (p *Path) fits(a *model.Architecture, names []string) error {
+	if p.Whole.Columns != a.Dim || p.Whole.Fields-len(p.Removed) != len(names) {
+		return fault.Inputf("the path begins with %d fields and %d columns, but the model has %d and %d", p.Whole.Fields-len(p.Removed), p.Whole.Columns, len(names), a.Dim)
+	}
+	for i := range p.Fields {
+		if name := p.Fields[i].Field; !slices.Contains(names, name) {
+			return fault.Inputf("step %d removes the field %q, which the model lacks", i+1, name)
+		}
+	}
+	return nil
+}
+
+// branch returns the steps that remove columns once a number of fields is left.
+func (p *Path) branch(fields int) *[]Step {
+	for i := range p.Columns {
+		if p.Columns[i].Fields == fields {
+			return &p.Columns[i].Steps
+		}
+	}
+	p.Columns = append(p.Columns, Branch{Fields: fields})
+	return &p.Columns[len(p.Columns)-1].Steps
+}
+
+// other returns what p is the path of, if that differs from what want is the path of, and what want is. Otherwise they are "".
+func (p *Path) other(want *Path) (is, expected string) {
+	switch {
+	case p.Model != want.Model:
+		return fmt.Sprintf("the model with the digest %.12s", p.Model), fmt.Sprintf("the model has %.12s", want.Model)
+	case p.Dataset != want.Dataset:
+		return fmt.Sprintf("the dataset with the digest %.12s", p.Dataset), fmt.Sprintf("the dataset has %.12s", want.Dataset)
+	case !slices.Equal(p.Removed, want.Removed):
+		return fmt.Sprintf("the model without the fields %q", p.Removed), fmt.Sprintf("this one begins without %q", want.Removed)
+	case p.Kind != want.Kind || p.Rows != want.Rows || p.Compared != want.Compared:
+		return fmt.Sprintf("%d of %d rows with the %s loss", p.Compared, p.Rows, p.Kind.Name()), fmt.Sprintf("this one compares on %d of %d with the %s loss", want.Compared, want.Rows, want.Kind.Name())
+	}
+	return "", ""
+}
+
+// stored returns the path in the file Options.Path, or nil without such a file. It returns bad input if it is not the path
+// that want begins, unless that may be replaced.
+func (o *Options) stored(want *Path) (*Path, error) {
+	if o.Path == "" {
+		return nil, nil
+	}
+	p, err := ReadPath(o.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err != nil && o.Restart:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	if is, expected := p.other(want); is != "" {
+		if o.Restart {
+			return nil, nil
+		}
+		return nil, fault.Inputf("%s is the path of %s, but %s: name another file, or give --force to replace it", o.Path, is, expected)
+	}
+	return p, nil
+}
+
+// write writes p to a file, unless that is "".
+func (p *Path) write(file string) error {
+	if file == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(file, func(w io.Writer) error {
+		_, err := w.Write(append(data, '\n'))
+		return err
+	})
+}
