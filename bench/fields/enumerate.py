@@ -281,27 +281,30 @@ def session_of(state, fields, table, first, threads) -> onnxruntime.InferenceSes
     return onnxruntime.InferenceSession(Network(state, fields).model(table, first), options, providers=["CPUExecutionProvider"])
 
 
+def means_of(ids, sizes) -> np.ndarray:
+    """The portion of the rows in which each field has each id, [fields, ids]."""
+    portions = np.zeros((len(sizes), sizes.sum()))
+    np.add.at(portions, (np.arange(len(sizes)), ids), 1 / len(ids))
+    return portions
+
+
+def with_absent(state, sizes, portions) -> list[np.ndarray | None]:
+    """The tables of a state dict, with a further row for each field, which is the mean of the others with these portions."""
+    tables = [state["embedding.weight"], state.get("fc.weight")]
+    return [t if t is None else np.concatenate([t, (portions @ t).astype(np.float32)]) for t in tables]
+
+
 def state_dict(shaver, model, path, count) -> None:
     """Compares the values of a state dict on at most count rows of a CSV file of local ids, with each baseline."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         sizes, state = state_of(shaver, model, folder)
         names, label, ids = encoded(shaver, model, path, count, sizes, folder)
-        table, first = state["embedding.weight"], state.get("fc.weight")
-        counts = np.bincount(ids.ravel(), minlength=len(table)).astype(float)
-        fields = np.repeat(np.arange(len(sizes)), sizes)
-
-        def means(values):
-            sums = np.zeros((len(sizes), values.shape[1]))
-            np.add.at(sums, fields, counts[:, None] * values)
-            return (sums / len(ids)).astype(np.float32)
-
-        absent = {"zero": lambda values: np.zeros((len(sizes), values.shape[1]), np.float32), "codebook": means}
         for baseline in ("marginal", "zero", "codebook"):
-            other, tables = ids[background(len(ids))], [table, first]
-            if baseline in absent:
-                other = np.broadcast_to(len(table) + np.arange(len(sizes)), ids.shape)
-                tables = [t if t is None else np.concatenate([t, absent[baseline](t)]) for t in tables]
+            other = ids[background(len(ids))]
+            if baseline != "marginal":
+                other = np.broadcast_to(sizes.sum() + np.arange(len(sizes)), ids.shape)
+            tables = with_absent(state, sizes, np.zeros((len(sizes), sizes.sum())) if baseline == "zero" else means_of(ids, sizes))
             session = session_of(state, len(sizes), *tables, 2)
             none = np.zeros((len(ids), 0))
             want = enumerated(lambda states, _, s=session: s.run(None, {"ids": states})[0].astype(float), label, ids, other, np.arange(len(sizes)), none, none)

@@ -11,8 +11,8 @@ type Fields struct {
 	// Absent is what a row reads in place of its absent players.
 	Absent *model.Absent
 	// Background has rows of the dataset. Each row draws one of them, and reads its values in place of those of
-	// absent players. The players are then those of SAGE (Covert et al., NeurIPS 2020), with marginal
-	// distributions.
+	// absent players, as in permutation importance. SAGE (Covert et al., NeurIPS 2020) averages the predictions
+	// for many such rows before it takes the loss, so its values are smaller.
 	Background *model.Rows
 	Pairs      bool // whether pairs of players have values too
 }
