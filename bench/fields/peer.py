@@ -87,7 +87,7 @@ def main() -> None:
     background = ids[random.choice(len(ids), args.background, replace=False)]
     # Every prediction becomes one for each background row.
     sets["package, MarginalImputer"] = package(sage.MarginalImputer(probability, background), ids, args.permutations // 16)
-    print("| field | " + " | ".join(sets) + " |\n|---" * (len(sets) + 1) + "|")
+    print("| field | " + " | ".join(sets) + " |\n" + "|---" * (len(sets) + 1) + "|")
     for i in np.argsort(-own["marginal"][0]):
         print(f"| {names[i]} | " + " | ".join(f"{v[i]:+.4f} ± {h[i]:.4f}" for v, h, _ in sets.values()) + " |")
     print("| mean half-width | " + " | ".join(f"{h.mean():.5f}" for _, h, _ in sets.values()) + " |")
