@@ -42,6 +42,10 @@ type pruning struct {
 	Calibration *loss.Calibration `json:"calibration,omitempty"`
 	Tuned       *training.Result  `json:"tuned,omitempty"` // with --tune
 	cut.Sizes
+	Removed []string      `json:"removed,omitempty"` // names of fields, with --max-rise
+	Path    []slice.Step  `json:"path,omitempty"`
+	Beyond  []slice.Step  `json:"beyond,omitempty"`
+	Stages  []slice.Stage `json:"stages,omitempty"`
 }
 
 func pruneCommand() *cobra.Command {
@@ -54,8 +58,9 @@ func pruneCommand() *cobra.Command {
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			required := []string{"model", "scores", "out"}
+			cuts := slices.ContainsFunc(sliceFlags, c.Flags().Changed) && !o.bounded(c)
 			switch {
-			case slices.ContainsFunc(sliceFlags, c.Flags().Changed):
+			case cuts:
 				required = []string{"model", "out"}
 			case o.Previous != "" && !c.Flags().Changed("scores"):
 				required = []string{"model", "out"}
@@ -63,7 +68,7 @@ func pruneCommand() *cobra.Command {
 			if err := cli.Required(c, required...); err != nil {
 				return err
 			}
-			if slices.ContainsFunc(sliceFlags, c.Flags().Changed) {
+			if cuts {
 				return o.slice(c)
 			}
 			return o.run(c)
@@ -79,6 +84,7 @@ func pruneCommand() *cobra.Command {
 	f.Float64Var(&o.sparsity, "sparsity", 0, "budget: `portion` of the entries to drop")
 	f.Int64Var(&o.parameters, "parameters", 0, "budget: `number` of parameters to keep")
 	f.Int64Var(&o.bytes, "bytes", 0, "budget: size of the compact file in `bytes`")
+	f.Float64Var(&o.slicing.MostRise, "max-rise", 0, "budget: `rise` of the loss, over the whole model, that may cost fields and columns, and with --scores entries and bits (default none)")
 	f.StringSliceVar(&o.slicing.Fields, "drop-fields", nil, "`names` of fields to remove from the model, in place of a budget; needs no scores")
 	f.IntVar(&o.slicing.KeepFields, "fields", 0, "`number` of fields to keep; a path over the validation split of --dataset chooses them, without scores (default all)")
 	f.IntVar(&o.slicing.KeepColumns, "columns", 0, "`number` of columns of the table to keep, as --fields (default all)")
@@ -97,7 +103,7 @@ func pruneCommand() *cobra.Command {
 	o.outputs.Flag(c, "a file at --out that was not pruned from this model, any .onnx file, or a file at --path that is not the path of this model and these rows")
 	o.output.Flag(c)
 	cli.Group(c, "Files", "model", "model-output", "scores", "from", "previous", "dataset", "out", "force")
-	cli.Group(c, "Budget", "sparsity", "parameters", "bytes")
+	cli.Group(c, "Budget", "sparsity", "parameters", "bytes", "max-rise")
 	cli.Group(c, "Fields and columns", "drop-fields", "fields", "columns", "path")
 	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
 	cli.Group(c, "Pruned model", "values", "rounding", "dense", "compact-onnx", "calibrate", "tune")
@@ -130,10 +136,13 @@ func (o *pruneOptions) check(c *cobra.Command) error {
 		if len(given) > 1 {
 			return fault.Usagef("--sparsity and --parameters both name a budget of --from: give only one")
 		}
+	case o.bounded(c) && len(given) > 0:
+		return fault.Usagef("--%s and --max-rise both name a budget: give only one", given[0].Unit)
+	case o.bounded(c):
 	case len(given) > 1:
 		return fault.Usagef("--sparsity, --parameters and --bytes are one budget: give only one of them")
 	case len(given) == 0:
-		return fault.Usagef("shaver prune needs one of --sparsity, --parameters and --bytes, or --from")
+		return fault.Usagef("shaver prune needs one of --sparsity, --parameters, --bytes and --max-rise, or --from")
 	}
 	auto := o.values == sweep.AutoValues
 	if auto {
@@ -174,8 +183,8 @@ func (o *pruneOptions) check(c *cobra.Command) error {
 		return fault.Usagef("--tune writes a compact file: expected --out with another extension than .onnx, and no --dense")
 	case o.Tune && o.Calibrate:
 		return fault.Usagef("--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway")
-	case !o.Calibrate && !o.Tune && !auto && o.From == "" && o.Scores != "" && c.Flags().Changed("dataset"):
-		return fault.Usagef("--dataset has no effect without --calibrate, --tune, --values auto or --from")
+	case !o.Calibrate && !o.Tune && !auto && o.From == "" && !o.bounded(c) && o.Scores != "" && c.Flags().Changed("dataset"):
+		return fault.Usagef("--dataset has no effect without --calibrate, --tune, --values auto, --from or --max-rise")
 	}
 	if err := o.output.Check(); err != nil {
 		return err
@@ -185,6 +194,9 @@ func (o *pruneOptions) check(c *cobra.Command) error {
 	}
 	if given != nil {
 		o.Budget = &given[0]
+	}
+	if o.bounded(c) {
+		return o.checkBound(c)
 	}
 	return nil
 }
@@ -201,6 +213,9 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if len(o.Dataset) > 0 {
 		o.outputs.Inputs(dataset.Files(o.Dataset...)...)
 	}
+	if err := o.checkPath(c); err != nil {
+		return err
+	}
 	if err := checkModelOutput(&o.outputs, "--out", o.Out, o.Model); err != nil {
 		return err
 	}
@@ -211,6 +226,11 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	o.Name = func(setting string) string { return "--" + setting }
 	o.Warn = func(text string) { log.Warn(text) }
 	r := &pruning{}
+	if o.bounded(c) {
+		if err := o.slicedFirst(c.Context(), r); err != nil {
+			return err
+		}
+	}
 	if r.Choice, err = o.Choose(c.Context()); err != nil {
 		return err
 	}
@@ -227,6 +247,9 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	}
 	if err != nil {
 		return err
+	}
+	if r.Bounded != nil {
+		r.addStages(o.Form.Values)
 	}
 	if err := cli.Note(r.Unknown); err != nil {
 		return err
@@ -319,6 +342,10 @@ func (r *pruning) table(w io.Writer, dense bool) {
 	}
 	if r.Previous != nil {
 		r.previousTable(w)
+	}
+	if r.Stages != nil {
+		removalTable(w, r.Path, r.Beyond)
+		stageTable(w, r.Stages)
 	}
 	if r.Tuned != nil {
 		before, after := r.Tuned.History[0].Validation, r.Tuned.BestEpoch().Validation

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,7 +12,9 @@ import (
 	"shaver/internal/app/cli"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
 	"shaver/internal/data/dataset"
+	"shaver/internal/prune/cut"
 	"shaver/internal/prune/slice"
 	"shaver/internal/value/mask"
 )
@@ -22,15 +26,41 @@ var entryFlags = []string{
 }
 
 // sliceFlags are the flags of prune that remove fields and columns.
-var sliceFlags = []string{"drop-fields", "fields", "columns", "path"}
+var sliceFlags = []string{"drop-fields", "fields", "columns", "path", "max-rise"}
 
 // slice runs prune with one of sliceFlags.
 func (o *pruneOptions) slice(c *cobra.Command) error {
 	for _, name := range entryFlags {
 		if c.Flags().Changed(name) {
-			return fault.Usagef("--%s has no effect with --drop-fields, --fields and --columns, which remove whole fields and columns: prune the entries of what is left in a second step", name)
+			return fault.Usagef("--%s has no effect with --drop-fields, --fields and --columns, which remove whole fields and columns: prune the entries of what is left in a second step, or give --scores and --max-rise", name)
 		}
 	}
+	if err := o.checkSlice(c); err != nil {
+		return err
+	}
+	if checkpoint.NamedONNX(o.Out) {
+		return fault.Usagef("--drop-fields, --fields, --columns and --max-rise write a safetensors file: expected --out with another extension than .onnx")
+	}
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	o.outputs.Inputs(checkpoint.Files(o.Model)...)
+	o.outputs.Inputs(dataset.Files(o.Dataset...)...)
+	if err := o.checkPath(c); err != nil {
+		return err
+	}
+	if err := checkModelOutput(&o.outputs, "--out", o.Out, o.Model); err != nil {
+		return err
+	}
+	r, err := o.sliceOptions().Write(c.Context())
+	if err != nil {
+		return err
+	}
+	return o.output.Print(c.OutOrStdout(), r, func(w io.Writer) { sliceTable(w, r) })
+}
+
+// checkSlice checks the flags that say what is removed.
+func (o *pruneOptions) checkSlice(c *cobra.Command) error {
 	s := &o.slicing
 	for name, number := range map[string]int{"fields": s.KeepFields, "columns": s.KeepColumns} {
 		switch {
@@ -41,33 +71,99 @@ func (o *pruneOptions) slice(c *cobra.Command) error {
 			return fault.Usagef("--%s chooses by the loss on the validation split of --dataset: give it", name)
 		}
 	}
-	walks := c.Flags().Changed("fields") || c.Flags().Changed("columns")
-	if c.Flags().Changed("path") && !walks {
-		return fault.Usagef("--path keeps the path of --fields and --columns: give one of them")
+	bounds := c.Flags().Changed("max-rise")
+	switch {
+	case bounds && !(s.MostRise > 0 && s.MostRise <= math.MaxFloat64):
+		return fault.Usagef("--max-rise %v: expected a finite number above 0", s.MostRise)
+	case bounds && len(o.Dataset) == 0:
+		return fault.Usagef("--max-rise bounds the loss on the validation split of --dataset: give it")
+	case c.Flags().Changed("path") && !bounds && !c.Flags().Changed("fields") && !c.Flags().Changed("columns"):
+		return fault.Usagef("--path keeps the path of --fields, --columns and --max-rise: give one of them")
+	}
+	return nil
+}
+
+// checkPath checks that the command may write --path, which it also reads.
+func (o *pruneOptions) checkPath(c *cobra.Command) error {
+	if !c.Flags().Changed("path") {
+		return nil
+	}
+	if err := o.outputs.Check("--path", o.slicing.Path, cli.Unless(slice.Written, "a path")); err != nil {
+		return err
+	}
+	o.outputs.Inputs(o.slicing.Path)
+	return nil
+}
+
+// sliceOptions returns the options of what is removed.
+func (o *pruneOptions) sliceOptions() *slice.Options {
+	s := &o.slicing
+	s.Model, s.ModelOutput, s.Dataset, s.Out, s.Rows, s.Restart = o.Model, o.ModelOutput, o.Dataset, o.Out, slice.Rows, o.outputs.Force
+	return s
+}
+
+// bounded reports whether the loss bounds everything that is removed: fields, columns, entries and bits.
+func (o *pruneOptions) bounded(c *cobra.Command) bool {
+	return c.Flags().Changed("max-rise") && c.Flags().Changed("scores")
+}
+
+// checkBound checks the flags of a bound on everything.
+func (o *pruneOptions) checkBound(c *cobra.Command) error {
+	for _, name := range []string{"from", "previous"} {
+		if c.Flags().Changed(name) {
+			return fault.Usagef("--%s and --max-rise both decide which entries stay: give only one", name)
+		}
 	}
 	if checkpoint.NamedONNX(o.Out) {
-		return fault.Usagef("--drop-fields, --fields and --columns write a safetensors file: expected --out with another extension than .onnx")
+		return fault.Usagef("--max-rise writes a safetensors file: expected --out with another extension than .onnx")
 	}
-	if err := o.output.Check(); err != nil {
-		return err
+	return o.checkSlice(c)
+}
+
+// slicedFirst chooses the fields and columns that go within the bound, before entries are chosen.
+func (o *pruneOptions) slicedFirst(ctx context.Context, r *pruning) error {
+	s, most := o.sliceOptions(), o.slicing.MostRise
+	if o.Form.Values == compact.Mixed {
+		o.Rounding = min(o.Rounding, most/10)
+		s.MostRise -= 2 * o.Rounding // what the network and the tables may take
 	}
-	o.outputs.Inputs(checkpoint.Files(o.Model)...)
-	o.outputs.Inputs(dataset.Files(o.Dataset...)...)
-	if c.Flags().Changed("path") {
-		if err := o.outputs.Check("--path", s.Path, cli.Unless(slice.Written, "a path")); err != nil {
-			return err
-		}
-		o.outputs.Inputs(s.Path)
-	}
-	if err := checkModelOutput(&o.outputs, "--out", o.Out, o.Model); err != nil {
-		return err
-	}
-	s.Model, s.ModelOutput, s.Dataset, s.Out, s.Rows, s.Restart = o.Model, o.ModelOutput, o.Dataset, o.Out, slice.Rows, o.outputs.Force
-	r, err := s.Write(c.Context())
+	first, err := s.Choose(ctx)
 	if err != nil {
 		return err
 	}
-	return o.output.Print(c.OutOrStdout(), r, func(w io.Writer) { sliceTable(w, r) })
+	o.Bound = &cut.Bound{Most: most, Kept: first.Kept}
+	r.Removed, r.Path, r.Beyond, r.Stages = first.Removed, first.Path, first.Beyond, first.Stages
+	return nil
+}
+
+// addStages adds what the entries and the bits saved.
+func (r *pruning) addStages(values compact.Encoding) {
+	entries := slice.Stage{Without: "entries", Rise: r.Bounded.Entries, Cost: r.Stages[len(r.Stages)-1].Cost}
+	entries.Entries, entries.Bytes = r.Kept, r.Bytes
+	if values != compact.Mixed {
+		r.Stages = append(r.Stages, entries)
+		return
+	}
+	entries.Bytes = r.Bounded.Bytes
+	bits := slice.Stage{Without: "bits", Rise: r.Bounded.Rise, Cost: entries.Cost}
+	bits.Bytes = r.Bytes
+	r.Stages = append(r.Stages, entries, bits)
+}
+
+// stageTable writes what each stage saved.
+func stageTable(w io.Writer, stages []slice.Stage) {
+	fmt.Fprintf(w, "\nWITHOUT\tLOOK-UPS\tPRODUCTS\tENTRIES\tFILE\tBATCH\tRISE OF THE LOSS\t95%% INTERVAL\n")
+	for i := range stages {
+		s := &stages[i]
+		without, time := s.Without, "-"
+		if without == "" {
+			without = "-"
+		}
+		if s.Batch > 0 {
+			time = fmt.Sprintf("%.3g ms", 1000*s.Batch)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\t%s\n", without, s.LookUps, s.Multiplications, s.Entries, cli.Size(s.Bytes), time, differenceText(s.Rise))
+	}
 }
 
 // sliceTable writes what was removed and what it costs, and then the path.
@@ -85,12 +181,24 @@ func sliceTable(w io.Writer, r *slice.Result) {
 		return
 	}
 	fmt.Fprintf(w, "\nloss %s on %d rows\n", cli.Metric(r.Loss), r.Rows)
-	fmt.Fprintf(w, "WITHOUT\tFIELDS\tCOLUMNS\tPRODUCTS\tAUC\tRISE OF THE LOSS\t95%% INTERVAL\n")
-	for _, s := range r.Path {
+	removalTable(w, r.Path, r.Beyond)
+	stageTable(w, r.Stages)
+}
+
+// removalTable writes the steps of a path, and those that the bound did not allow.
+func removalTable(w io.Writer, steps, beyond []slice.Step) {
+	fmt.Fprintf(w, "\nWITHOUT\tFIELDS\tCOLUMNS\tPRODUCTS\tAUC\tRISE OF THE LOSS\t95%% INTERVAL\n")
+	line := func(s *slice.Step, mark string) {
 		what := s.Field
 		if what == "" {
 			what = "column " + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(s.Gone)), " and "), "[]")
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\n", what, s.Fields, s.Columns, s.Multiplications, cli.Metric(s.AUC), differenceText(s.Rise))
+		fmt.Fprintf(w, "%s%s\t%d\t%d\t%d\t%s\t%s\n", what, mark, s.Fields, s.Columns, s.Multiplications, cli.Metric(s.AUC), differenceText(s.Rise))
+	}
+	for i := range steps {
+		line(&steps[i], "")
+	}
+	for i := range beyond {
+		line(&beyond[i], " (stays)")
 	}
 }

@@ -200,8 +200,8 @@ func (b *bench) network(ctx context.Context, bound float64) (types map[string]ch
 	return map[string]checkpoint.DType{}, 0, nil
 }
 
-// round chooses the entries to drop and the bits of everything else.
-func (o *Options) round(ctx context.Context, s *Source) (*rounded, error) {
+// round chooses the entries to drop and the bits of everything else. within is nil without a bound.
+func (o *Options) round(ctx context.Context, s *Source, within *bounded) (*rounded, error) {
 	switch {
 	case o.Previous != "":
 		return nil, fault.Usagef("values of type %s do not keep the choices of %s: expected another encoding", compact.Mixed, o.name("previous"))
@@ -230,6 +230,9 @@ func (o *Options) round(ctx context.Context, s *Source) (*rounded, error) {
 		return nil, err
 	}
 	search := b.search(order, o.most)
+	if within != nil {
+		return r, within.round(ctx, r, search)
+	}
 	if o.Budget.Unit != mask.Bytes {
 		drop, err := o.drop(s, order)
 		if err != nil {

@@ -25,7 +25,8 @@ type Options struct {
 
 	Aggregate string // aggregate of the scores to rank by; "" = the default of the scores
 	Rank      string
-	Budget    *mask.Budget // nil only with From
+	Budget    *mask.Budget // nil only with From and Bound
+	Bound     *Bound       // in place of a budget, or nil
 	Keep      mask.Keep
 	Form      Form
 	Calibrate bool
@@ -73,6 +74,7 @@ type Choice struct {
 	Previous      *Stability `json:"previous,omitempty"` // if there is a previous file
 
 	Rounding *Rounding `json:"rounding,omitempty"` // if Form.Values is compact.Mixed
+	Bounded  *Bounded  `json:"-"`                  // if there is a Bound
 
 	ByPath  bool   `json:"-"` // whether Hysteresis of Previous is in rounds of a path
 	Unknown string `json:"-"` // sentence that the model does not know its fields, if there is a dataset, or ""
@@ -107,12 +109,19 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 	var dropped []bool
 	var stable *Stability
 	var r *rounded
+	var b *bounded
+	if o.Bound != nil {
+		if b, err = o.openBound(ctx, s); err != nil {
+			return nil, err
+		}
+		s = b.source
+	}
 	if o.Form.Values == compact.Mixed {
-		if r, err = o.round(ctx, s); err != nil {
+		if r, err = o.round(ctx, s, b); err != nil {
 			return nil, err
 		}
 		dropped = r.Dropped
-	} else if dropped, stable, err = o.choose(s); err != nil {
+	} else if dropped, stable, err = o.choose(ctx, s, b); err != nil {
 		return nil, err
 	}
 	if text := Deep(s.Scores[0], dropped, o.Scores); o.Aggregate == scores.ByPath && text != "" && o.Warn != nil {
@@ -128,6 +137,9 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 	}
 	if r != nil {
 		c.Rounding = r.rounding(a)
+	}
+	if b != nil {
+		c.Bounded = &b.Bounded
 	}
 	if len(o.Dataset) > 0 {
 		c.Unknown = s.Checkpoint.Known().Unknown()
@@ -257,7 +269,7 @@ func (o *Options) take(p *Source, d *sweep.Document) error {
 
 // choose returns which entries to drop, [n, d], and with Previous how that differs from
 // the previous mask.
-func (o *Options) choose(s *Source) (dropped []bool, stable *Stability, err error) {
+func (o *Options) choose(ctx context.Context, s *Source, b *bounded) (dropped []bool, stable *Stability, err error) {
 	choices, err := o.choices(s)
 	if err != nil {
 		return nil, nil, err
@@ -273,7 +285,7 @@ func (o *Options) choose(s *Source) (dropped []bool, stable *Stability, err erro
 	if err != nil {
 		return nil, nil, err
 	}
-	plain, err := o.mask(s, order)
+	plain, err := o.mask(ctx, s, b, order)
 	if err != nil || choices == nil {
 		return plain, nil, err
 	}
@@ -283,7 +295,7 @@ func (o *Options) choose(s *Source) (dropped []bool, stable *Stability, err erro
 	if order, err = sweep.StableOrder(s.Scores[0], o.Aggregate, o.Rank, s.Table, choices, o.Hysteresis); err != nil {
 		return nil, nil, err
 	}
-	if dropped, err = o.mask(s, order); err != nil {
+	if dropped, err = o.mask(ctx, s, b, order); err != nil {
 		return nil, nil, err
 	}
 	return dropped, o.stability(s, choices, dropped, plain), nil
@@ -291,6 +303,9 @@ func (o *Options) choose(s *Source) (dropped []bool, stable *Stability, err erro
 
 // order returns the entries in the order in which the method drops them.
 func (o *Options) order(s *Source) ([]int32, error) {
+	if s.part != nil {
+		return s.part.order(o)
+	}
 	f := s.Scores[0]
 	if o.Aggregate != "" {
 		return sweep.Order(f, o.Aggregate, o.Rank, s.Table)
@@ -311,12 +326,16 @@ func (o *Options) order(s *Source) ([]int32, error) {
 	return s.Unpruned(d, o.Keep, o.Form.Values).RivalOrder(o.method, f.Baseline, o.seed)
 }
 
-// mask returns the mask, [n, d], that meets the budget by dropping entries in the given
+// mask returns the mask, [n, d], that meets the budget or the bound by dropping entries in the given
 // order.
-func (o *Options) mask(s *Source, order []int32) ([]bool, error) {
+func (o *Options) mask(ctx context.Context, s *Source, b *bounded, order []int32) ([]bool, error) {
 	order, err := o.limited(s, order)
 	if err != nil {
 		return nil, err
+	}
+	if b != nil {
+		drop, err := b.plain(ctx, order)
+		return mask.Of(order, drop), err
 	}
 	drop, err := o.drop(s, order)
 	if err != nil {

@@ -21,6 +21,7 @@ type Source struct {
 	File       string                 // of the model
 	Scores     []*scores.File
 	Table      []float32 // [n, d]
+	part       *part     // of another source, or nil
 }
 
 // Open reads a model and its scores, and checks that they belong together. output chooses one of

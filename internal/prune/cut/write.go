@@ -85,8 +85,17 @@ func (c *Choice) Model() string {
 	return origins[len(origins)-1]
 }
 
-// Write writes the pruned model to a file, calibrated by k unless that is nil.
-func (c *Choice) Write(out string, k *loss.Calibration) (r Sizes, err error) {
+// Write writes the pruned model to a file, calibrated by k unless that is nil. The sizes before are those of the whole model.
+func (c *Choice) Write(out string, k *loss.Calibration) (Sizes, error) {
+	r, err := c.write(out, k)
+	if p := c.source.part; p != nil {
+		whole := p.whole.Checkpoint
+		r.DenseTableBytes, r.DenseBytes = whole.Footprint().Table, whole.Size()
+	}
+	return r, err
+}
+
+func (c *Choice) write(out string, k *loss.Calibration) (r Sizes, err error) {
 	s, form := c.source, &c.options.Form
 	ck, baseline := s.Checkpoint, s.Scores[0].Baseline
 	if c.rounded != nil {
@@ -125,7 +134,7 @@ func (c *Choice) Write(out string, k *loss.Calibration) (r Sizes, err error) {
 	return r, err
 }
 
-// writeRounded is Write for compact.Mixed. The weights are rounded after their calibration, which
+// writeRounded is write for compact.Mixed. The weights are rounded after their calibration, which
 // multiplies each row by a number.
 func (c *Choice) writeRounded(out string, k *loss.Calibration) (r Sizes, err error) {
 	ck, baseline, factor := c.source.Checkpoint, slices.Clone(c.source.Scores[0].Baseline), float32(1)

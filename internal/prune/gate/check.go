@@ -11,6 +11,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/measure"
 	"shaver/internal/num/loss"
@@ -56,7 +57,8 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	if digest := ck.Digest(); prunedCk.Origins != nil && !slices.Contains(prunedCk.Origins, digest) {
+	digest := ck.Digest()
+	if prunedCk.Origins != nil && !slices.Contains(prunedCk.Origins, digest) {
 		return nil, fault.Inputf("%s was pruned from the model with the digest %.12s, but %s has the digest %.12s: expected the model that was pruned", o.Pruned, prunedCk.Origins[0], o.Model, digest)
 	}
 	architecture := &m.Architecture
@@ -68,27 +70,36 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 		}
 		architecture = &generic.Architecture
 	}
-	if err := o.same(architecture, &pruned.Architecture); err != nil {
-		return nil, err
-	}
 	b, err := measure.Open(o.Folders, o.Split, o.Loss, m, ck.Known())
 	if err != nil {
 		return nil, err
+	}
+	after := b
+	if err := o.same(architecture, &pruned.Architecture); err != nil {
+		if !smaller(architecture, &pruned.Architecture, prunedCk, digest) {
+			return nil, err
+		}
+		if after, err = measure.Open(o.Folders, o.Split, o.Loss, pruned, prunedCk.Known()); err != nil {
+			return nil, err
+		}
 	}
 	if o.Accept != nil {
 		if err := o.Accept(b.Loss); err != nil {
 			return nil, err
 		}
 	}
-	if err := b.Dataset.CheckKnown(prunedCk.Known()); err != nil {
+	if err := after.Dataset.CheckKnown(prunedCk.Known()); err != nil {
 		return nil, err
 	}
 	var read func(rows int)
 	if o.Begin != nil {
 		read = o.Begin(2 * b.Rows)
 	}
-	all, err := b.PredictAll(ctx, []*model.Model{m, pruned}, read)
-	if err != nil {
+	var all [2]*evaluate.Predictions
+	if all[0], err = b.Predict(ctx, m, read); err != nil {
+		return nil, err
+	}
+	if all[1], err = after.Predict(ctx, pruned, read); err != nil {
 		return nil, err
 	}
 	if b.Loss != loss.Squared && all[0].OneKind() {
@@ -105,6 +116,11 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 	d := Decide(o.Bounds, all[0], all[1])
 	d.Model, d.Pruned, d.Dataset, d.Split = ck.Digest(), prunedCk.Digest(), b.Dataset.Digest(), o.Split
 	return d, nil
+}
+
+// smaller reports whether whole fields or columns of the model with the digest are gone in ck, whose architecture is pruned.
+func smaller(a, pruned *model.Architecture, ck *checkpoint.Checkpoint, digest string) bool {
+	return slices.Contains(ck.Origins, digest) && a.Kind == pruned.Kind && pruned.Fields() <= a.Fields() && pruned.Dim <= a.Dim
 }
 
 // same returns a bad-input error unless the pruned model has the

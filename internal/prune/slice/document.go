@@ -213,8 +213,8 @@ func (f *Figures) check() error {
 // fits returns bad input unless the steps of p remove fields of the given names, and columns, of a model with the
 // architecture a.
 func (p *Path) fits(a *model.Architecture, names []string) error {
-	if p.Whole.Columns != a.Dim || p.Whole.Fields-len(p.Removed) != len(names) {
-		return fault.Inputf("the path begins with %d fields and %d columns, but the model has %d and %d", p.Whole.Fields-len(p.Removed), p.Whole.Columns, len(names), a.Dim)
+	if p.Whole.Columns != a.Dim || p.Whole.Fields != len(names) {
+		return fault.Inputf("the path begins with %d fields and %d columns, but the model has %d and %d", p.Whole.Fields, p.Whole.Columns, len(names), a.Dim)
 	}
 	for i := range p.Fields {
 		if name := p.Fields[i].Field; !slices.Contains(names, name) {

@@ -24,119 +24,127 @@ const Rows = 20000
 // compares all candidates on a sample of the validation rows, and measures the best one on all of them.
 type walker struct {
 	file    string // that keeps the path, or ""
-	size    int    // of the sample
 	whole   *checkpoint.Checkpoint
-	base    *checkpoint.Checkpoint // whole without the fields that were removed by name
-	names   []string               // of the fields of base
-	dataset *dataset.Dataset       // with the fields of whole
+	names   []string         // of its fields
+	dataset *dataset.Dataset // with these fields
 	path    *Path
-	steps   []Step // that were taken
-
-	fields, columns []int // of base that are left
+	left    checkpoint.Slice // of whole
+	steps   []Step           // that were taken
+	beyond  []Step           // that were not taken because of their rise
 
 	// What a step needs that is measured.
 	before *evaluate.Predictions // of whole, of the validation split; nil before the first such step
-	sample *model.Rows           // of base
+	sample *model.Rows           // of whole
 }
 
-// newWalker returns a walker that begins with base, whose fields have the given names. base is what Options.Fields
-// left of whole. d has the fields of whole.
-func (o *Options) newWalker(whole, base *checkpoint.Checkpoint, names []string, d *dataset.Dataset) (*walker, error) {
+// newWalker returns a walker of whole, whose fields have the given names. It begins with what is kept once Options.Fields
+// are gone. d has the fields of whole.
+func (o *Options) newWalker(whole *checkpoint.Checkpoint, kept *checkpoint.Slice, names []string, d *dataset.Dataset) (*walker, error) {
 	rows := d.Rows(dataset.Val)
 	if rows == 0 {
 		return nil, fault.Inputf("the dataset has no validation rows to measure on: it has the splits %v", d.SplitNames())
 	}
 	w := &walker{
-		file: o.Path, size: o.Rows, whole: whole, base: base, names: names, dataset: d,
-		fields: Without(base.Architecture.Fields()), columns: Without(base.Architecture.Dim),
+		file: o.Path, whole: whole, names: names, dataset: d, left: *kept,
 		path: &Path{Version: Version, Model: whole.Digest(), Dataset: d.Digest(), Kind: d.Loss(), Rows: rows, Compared: min(rows, int64(o.Rows)), Removed: o.Fields, Fields: []Step{}},
 	}
 	known, err := o.stored(w.path)
 	if err != nil || known == nil {
 		return w, err
 	}
-	if err := known.fits(&base.Architecture, names); err != nil {
+	if err := known.fits(&whole.Architecture, names); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Path, err)
 	}
 	w.path = known
 	return w, nil
 }
 
-// walk removes fields and then columns until the given numbers are left, and returns what is left. A number of 0 stands
-// for all of them.
-func (w *walker) walk(ctx context.Context, fields, columns int) (*checkpoint.Checkpoint, error) {
-	a := &w.base.Architecture
-	if fields < 0 || fields > a.Fields() {
-		return nil, fault.Usagef("%d fields are to stay: expected 1 to %d", fields, a.Fields())
+// walk removes fields and then columns until the given numbers are left, or until the next step has a rise whose interval
+// ends above most. Without most, a number of 0 stands for all of them, and otherwise for as few as possible.
+func (w *walker) walk(ctx context.Context, fields, columns int, most float64) error {
+	a, all := &w.whole.Architecture, len(w.left.Fields)
+	if fields < 0 || fields > all {
+		return fault.Usagef("%d fields are to stay: expected 1 to %d", fields, all)
 	}
 	if columns < 0 || columns > a.Dim || a.Kind == model.NeuMF && columns%2 != 0 {
 		expected := fmt.Sprintf("1 to %d", a.Dim)
 		if a.Kind == model.NeuMF {
 			expected = fmt.Sprintf("an even number up to %d, half of them of the product", a.Dim)
 		}
-		return nil, fault.Usagef("%d columns are to stay: expected %s", columns, expected)
+		return fault.Usagef("%d columns are to stay: expected %s", columns, expected)
+	}
+	least := 0
+	if most > 0 {
+		least = 1
+	}
+	switch {
+	case fields > 0:
+	case least > 0 && a.Kind != model.NeuMF: // which needs both of its fields
+		fields = least
+	default:
+		fields = all
+	}
+	switch {
+	case columns > 0:
+	case least > 0 && a.Kind == model.NeuMF:
+		columns = 2
+	case least > 0:
+		columns = least
+	default:
+		columns = a.Dim
 	}
 	if w.path.Whole.Fields == 0 { // a new path
 		if err := w.begin(ctx); err != nil {
-			return nil, err
-		}
-	}
-	for fields > 0 && len(w.fields) > fields {
-		if err := w.next(ctx, &w.path.Fields, len(w.steps), true); err != nil {
-			return nil, err
-		}
-	}
-	for taken := len(w.steps); columns > 0 && len(w.columns) > columns; {
-		if err := w.next(ctx, w.path.branch(len(w.fields)), len(w.steps)-taken, false); err != nil {
-			return nil, err
-		}
-	}
-	small, err := w.left()
-	if err != nil || len(w.steps) == 0 {
-		return small, err
-	}
-	if last, now := w.steps[len(w.steps)-1].Cost, costOf(small); last != now {
-		return nil, fault.Inputf("%s: what is left after %d steps costs %+v, but what is left of the model costs %+v: expected the path of this model", w.file, len(w.steps), last, now)
-	}
-	return small, nil
-}
-
-// next takes the step that follows the first ones of known, of which taken are taken. It measures the step unless it is
-// known. fields says whether the step removes a field; otherwise it removes columns.
-func (w *walker) next(ctx context.Context, known *[]Step, taken int, fields bool) error {
-	if taken == len(*known) {
-		s, err := w.measure(ctx, fields)
-		if err != nil {
-			return err
-		}
-		*known = append(*known, *s)
-		if err := w.path.write(w.file); err != nil {
 			return err
 		}
 	}
-	w.take(&(*known)[taken])
+	for taken := true; taken && len(w.left.Fields) > fields; {
+		var err error
+		if taken, err = w.next(ctx, &w.path.Fields, len(w.steps), true, most); err != nil {
+			return err
+		}
+	}
+	at := len(w.steps)
+	for taken := true; taken && len(w.left.Columns) > columns; {
+		var err error
+		if taken, err = w.next(ctx, w.path.branch(len(w.left.Fields)), len(w.steps)-at, false, most); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// take takes a step.
-func (w *walker) take(s *Step) {
-	if s.Field != "" {
-		j := slices.Index(w.names, s.Field)
-		w.fields = slices.DeleteFunc(w.fields, func(field int) bool { return field == j })
+// next takes the step that follows the first ones of known, of which taken are taken, and reports whether its rise is
+// within most. Otherwise it does not take the step. It measures the step unless it is known. fields says whether the step
+// removes a field; otherwise it removes columns.
+func (w *walker) next(ctx context.Context, known *[]Step, taken int, fields bool, most float64) (bool, error) {
+	if taken == len(*known) {
+		s, err := w.measure(ctx, fields)
+		if err != nil {
+			return false, err
+		}
+		*known = append(*known, *s)
+		if err := w.path.write(w.file); err != nil {
+			return false, err
+		}
 	}
-	w.columns = slices.DeleteFunc(w.columns, func(column int) bool { return slices.Contains(s.Gone, column) })
+	s := &(*known)[taken]
+	if most > 0 && !s.Rise.Within(most) {
+		w.beyond = append(w.beyond, *s)
+		return false, nil
+	}
+	if s.Field != "" {
+		w.left.Fields = except(w.left.Fields, []int{slices.Index(w.names, s.Field)})
+	}
+	w.left.Columns = except(w.left.Columns, s.Gone)
 	w.steps = append(w.steps, *s)
-}
-
-// left returns what is left of base.
-func (w *walker) left() (*checkpoint.Checkpoint, error) {
-	return w.base.Sliced(checkpoint.Slice{Fields: w.fields, Columns: w.columns})
+	return true, nil
 }
 
 // candidate is a smaller model that the next step may lead to.
 type candidate struct {
 	keep checkpoint.Slice
-	gone []int // fields or columns of base that go
+	gone []int // fields or columns of whole that go
 }
 
 // measure returns the step to the candidate with the least loss on the sample.
@@ -148,11 +156,11 @@ func (w *walker) measure(ctx context.Context, fields bool) (*Step, error) {
 	var chosen candidate
 	least := 0.
 	for _, c := range w.candidates(fields) {
-		small, err := w.base.Sliced(c.keep)
+		small, err := w.whole.Sliced(c.keep)
 		if err != nil {
 			return nil, err
 		}
-		rows := RowsOf(w.sample, c.keep.Fields, &w.base.Architecture, &small.Architecture)
+		rows := RowsOf(w.sample, c.keep.Fields, &w.whole.Architecture, &small.Architecture)
 		p, err := w.predict(ctx, small, func(_ context.Context, each func(*model.Rows) error) error {
 			for from := 0; from < rows.Len(); from += 4096 {
 				part := rows.Slice(from, min(from+4096, rows.Len()))
@@ -191,15 +199,11 @@ func (w *walker) begin(ctx context.Context) (err error) {
 		return err
 	}
 	w.path.Whole = figures(w.whole, w.before)
-	d, err := w.dataset.For(&w.base.Architecture, w.base.Known())
+	m, err := w.whole.Model()
 	if err != nil {
 		return err
 	}
-	m, err := w.base.Model()
-	if err != nil {
-		return err
-	}
-	w.sample, err = shard.NewSample(w.path.Rows, 1, 1).Draw(ctx, validation(d), w.path.Compared, m.CheckRow)
+	w.sample, err = shard.NewSample(w.path.Rows, 1, 1).Draw(ctx, validation(w.dataset), w.path.Compared, m.CheckRow)
 	return err
 }
 
@@ -238,30 +242,30 @@ func figures(ck *checkpoint.Checkpoint, p *evaluate.Predictions) Figures {
 // halves.
 func (w *walker) candidates(fields bool) (all []candidate) {
 	add := func(gone ...int) {
-		keep := checkpoint.Slice{Fields: w.fields, Columns: w.columns}
+		keep := w.left
 		if fields {
-			keep.Fields = except(w.fields, gone)
+			keep.Fields = except(keep.Fields, gone)
 		} else {
-			keep.Columns = except(w.columns, gone)
+			keep.Columns = except(keep.Columns, gone)
 		}
 		all = append(all, candidate{keep, gone})
 	}
-	half := w.base.Architecture.Dim / 2
+	a := &w.whole.Architecture
 	switch {
 	case fields:
-		for _, j := range w.fields {
+		for _, j := range w.left.Fields {
 			add(j)
 		}
-	case w.base.Architecture.Kind == model.NeuMF:
-		for _, c := range w.columns {
-			for _, o := range w.columns {
-				if c < half && o >= half {
+	case a.Kind == model.NeuMF:
+		for _, c := range w.left.Columns {
+			for _, o := range w.left.Columns {
+				if c < a.Dim/2 && o >= a.Dim/2 {
 					add(c, o)
 				}
 			}
 		}
 	default:
-		for _, c := range w.columns {
+		for _, c := range w.left.Columns {
 			add(c)
 		}
 	}
@@ -286,15 +290,6 @@ func except(numbers, gone []int) []int {
 		}
 	}
 	return kept
-}
-
-// take returns the values at the given positions.
-func take[T any](values []T, positions []int) []T {
-	taken := make([]T, len(positions))
-	for i, p := range positions {
-		taken[i] = values[p]
-	}
-	return taken
 }
 
 // RowsOf returns rows of a model with the architecture before as a model that has only the given fields reads them.

@@ -144,7 +144,11 @@ func TestPathOfTowers(t *testing.T) {
 	if err != nil || len(r.Path) != 1 || len(r.Path[0].Gone) != 2 || r.Path[0].Gone[0] >= 2 || r.Path[0].Gone[1] < 2 {
 		t.Errorf("result %+v, %v", r, err)
 	}
-	o.KeepColumns = 1
+	o.KeepColumns, o.MostRise = 0, 1e6 // a NeuMF keeps both fields
+	if r, err := o.Write(t.Context()); err != nil || len(r.Path) != 1 || r.After.Fields != 2 || r.After.Columns != 2 {
+		t.Errorf("result %+v, %v", r, err)
+	}
+	o.KeepColumns, o.MostRise = 1, 0
 	if _, err := o.Write(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), "an even number up to 4") {
 		t.Error(err)
 	}

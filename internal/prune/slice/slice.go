@@ -19,8 +19,9 @@ type Options struct {
 	Model, ModelOutput string
 	Dataset            []string // folders of the dataset of the training, or none
 	Fields             []string // names of the fields to remove
-	KeepFields         int      // number of fields that a path leaves; 0 = no path
-	KeepColumns        int      // number of columns that a path leaves; 0 = no path
+	KeepFields         int      // least number of fields that a path leaves; 0 = no path over fields, or with MostRise 1
+	KeepColumns        int      // least number of columns that a path leaves; 0 = no path over columns, or with MostRise 1
+	MostRise           float64  // a path stops before a step whose rise of the loss has a 95% interval that ends above it; 0 = unbounded
 	Rows               int      // number of validation rows on which a path compares candidates, at least 1
 	Path               string   // file that keeps the path, or "": it is followed, and has each new step once it is measured
 	Restart            bool     // whether a file at Path that is not of this model and this dataset is replaced
@@ -37,21 +38,44 @@ type Cost struct {
 	Bytes           int64 `json:"bytes"`           // of the dense file
 }
 
-// Result says what Write wrote.
+// Result says what is removed.
 type Result struct {
 	Out     string   `json:"out"`
 	Removed []string `json:"removed"` // names of fields
 	Before  Cost     `json:"before"`
 	After   Cost     `json:"after"`
-	Loss    *float64 `json:"loss,omitempty"` // mean loss on the validation split before the first step of the path
-	Rows    int64    `json:"rows,omitempty"` // number of rows of this split
-	Path    []Step   `json:"path,omitempty"` // steps that were taken, in their order
+	Loss    *float64 `json:"loss,omitempty"`   // mean loss of the whole model on the validation split, if there is a path
+	Rows    int64    `json:"rows,omitempty"`   // number of rows of this split
+	Path    []Step   `json:"path,omitempty"`   // steps that were taken, in their order
+	Beyond  []Step   `json:"beyond,omitempty"` // steps that were not taken because of MostRise: the first of fields, and the first of columns
+	Stages  []Stage  `json:"stages,omitempty"` // of a path: what the removal of fields and of columns saves
+
+	Kept   checkpoint.Slice `json:"-"` // what stays of the model
+	source *checkpoint.Checkpoint
 }
 
 // Write removes the fields, and then what the path chooses, and writes the model. What is removed
 // reads zeros, and first-order weights of a removed field are 0, so the logits are those of the
 // whole model with such fields and columns.
 func (o *Options) Write(ctx context.Context) (*Result, error) {
+	r, err := o.Choose(ctx)
+	if err != nil {
+		return nil, err
+	}
+	small, err := r.source.Sliced(r.Kept)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := small.Model(); err != nil { // which checks that every tensor is finite
+		return nil, err
+	}
+	small.Origins = append(slices.Clone(r.source.Origins), r.source.Digest())
+	r.After.Bytes, err = checkpoint.WriteDense(o.Out, small)
+	return r, err
+}
+
+// Choose chooses what Write removes.
+func (o *Options) Choose(ctx context.Context) (*Result, error) {
 	ck, err := checkpoint.ReadOutput(o.Model, o.ModelOutput)
 	if err != nil {
 		return nil, err
@@ -64,37 +88,38 @@ func (o *Options) Write(ctx context.Context) (*Result, error) {
 	if names == nil {
 		return nil, fault.Inputf("%s does not name its fields: give --dataset with the dataset of its training", o.Model)
 	}
-	s, err := o.slice(names, ck.Architecture.Dim)
+	kept, err := o.slice(names, ck.Architecture.Dim)
 	if err != nil {
 		return nil, err
 	}
-	small, err := ck.Sliced(*s)
-	if err != nil {
-		return nil, err
-	}
-	r := &Result{Out: o.Out, Removed: o.Fields, Before: costOf(ck)}
-	if o.KeepFields > 0 || o.KeepColumns > 0 {
-		w, err := o.newWalker(ck, small, take(names, s.Fields), d)
+	r := &Result{Out: o.Out, Removed: o.Fields, Before: costOf(ck), Kept: *kept, source: ck}
+	if o.KeepFields == 0 && o.KeepColumns == 0 && o.MostRise == 0 {
+		small, err := ck.Sliced(r.Kept)
 		if err != nil {
 			return nil, err
 		}
-		if small, err = w.walk(ctx, o.KeepFields, o.KeepColumns); err != nil {
-			return nil, err
-		}
-		r.Path, r.Loss, r.Rows = w.steps, &w.path.Whole.Loss, w.path.Rows
-		for _, step := range w.steps {
-			if step.Field != "" {
-				r.Removed = append(r.Removed, step.Field)
-			}
-		}
+		r.After = costOf(small)
+		return r, nil
 	}
-	if _, err := small.Model(); err != nil { // which checks that every tensor is finite
+	w, err := o.newWalker(ck, kept, names, d)
+	if err != nil {
 		return nil, err
 	}
-	small.Origins = append(slices.Clone(ck.Origins), ck.Digest())
-	r.After = costOf(small)
-	r.After.Bytes, err = checkpoint.WriteDense(o.Out, small)
-	return r, err
+	if err := w.walk(ctx, o.KeepFields, o.KeepColumns, o.MostRise); err != nil {
+		return nil, err
+	}
+	r.Kept = w.left
+	r.Path, r.Beyond, r.Loss, r.Rows = w.steps, w.beyond, &w.path.Whole.Loss, w.path.Rows
+	for _, step := range w.steps {
+		if step.Field != "" {
+			r.Removed = append(r.Removed, step.Field)
+		}
+	}
+	if r.Stages, err = w.stages(ctx); err != nil {
+		return nil, err
+	}
+	r.After = r.Stages[len(r.Stages)-1].Cost
+	return r, nil
 }
 
 // open opens the dataset, if there is one, and gives ck its identities.

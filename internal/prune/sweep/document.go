@@ -196,6 +196,9 @@ func (i *Interval) Differs() bool {
 	return i != nil && i.Low != nil && i.High != nil && (*i.Low > 0 || *i.High < 0)
 }
 
+// Within reports whether the interval is known and ends at most at a bound.
+func (i *Interval) Within(bound float64) bool { return i != nil && i.High != nil && *i.High <= bound }
+
 // CurveBin is a bin of a calibration curve. The bins have about equally many rows, and
 // ascending logits.
 type CurveBin struct {

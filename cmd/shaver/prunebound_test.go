@@ -1,0 +1,65 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"shaver/internal/prune/sweep"
+)
+
+// A bound removes useless columns, and then as many entries and bits as it allows. The rise that the command prints is
+// the one that evaluate measures, and its interval ends within the bound. A smaller bound keeps more.
+func TestBound(t *testing.T) {
+	dir := t.TempDir()
+	q := filepath.Join(dir, "q")
+	shaver(t, nil, "quickstart", "--rows", "6000", "--out", q)
+	modelFile, rows, out := filepath.Join(q, "model.safetensors"), filepath.Join(q, "dataset"), filepath.Join(dir, "out.safetensors")
+	prune := func(bound string, args ...string) (p pruning) {
+		shaver(t, &p, append([]string{"prune", "--model", modelFile, "--scores", filepath.Join(q, "order.arrow"), "--dataset", rows, "--max-rise", bound, "--path", filepath.Join(dir, "path.json"), "--out", out}, args...)...)
+		return p
+	}
+	measured := func() *sweep.Interval {
+		var found struct {
+			Against struct {
+				Difference *sweep.Interval `json:"log_loss_difference"`
+			} `json:"against"`
+		}
+		shaver(t, &found, "evaluate", "--model", out, "--against", modelFile, "--dataset", rows, "--split", "val")
+		return found.Against.Difference
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"float32":    {want: []string{"", "columns", "entries"}},
+		"auto":       {[]string{"--values", "auto"}, []string{"", "columns", "entries", "bits"}},
+		"calibrated": {[]string{"--values", "float16", "--calibrate"}, []string{"", "columns", "entries"}},
+		"protected":  {[]string{"--protect", "category", "--columns", "8"}, []string{"", "entries"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := prune("0.022", c.args...)
+			if len(p.Stages) != len(c.want) {
+				t.Fatalf("stages %+v, expected %q", p.Stages, c.want)
+			}
+			for i, s := range p.Stages {
+				if s.Without != c.want[i] || i > 0 && (s.Bytes >= p.Stages[i-1].Bytes || *s.Rise.High > .022) {
+					t.Errorf("stage %d: %+v after %+v", i, s, p.Stages[max(i-1, 0)])
+				}
+			}
+			last := p.Stages[len(p.Stages)-1]
+			if last.Entries != p.Kept || p.Dropped == 0 || last.Bytes != p.Bytes {
+				t.Errorf("last stage %+v of %d kept entries and %d bytes", last, p.Kept, p.Bytes)
+			}
+			if p.DenseBytes < p.Stages[0].Bytes {
+				t.Errorf("%d bytes before, expected those of the whole model, %d", p.DenseBytes, p.Stages[0].Bytes)
+			}
+			// A calibration is rounded to float32 weights.
+			if found := measured(); found.Value-last.Rise.Value > 1e-6 || last.Rise.Value-found.Value > 1e-6 || *found.High > .022+1e-6 {
+				t.Errorf("the loss rises by %v, but the command says %v", found, last.Rise)
+			}
+		})
+	}
+	if less, more := prune("0.02"), prune("0.022"); less.Kept <= more.Kept || len(less.Path) != 4 {
+		t.Errorf("%d entries are kept with the smaller bound, and %d with the larger one; path %+v", less.Kept, more.Kept, less.Path)
+	}
+}

@@ -1,0 +1,115 @@
+package cut_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/cut"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/mask"
+)
+
+// Entries are dropped from the fields and columns that are left, in the order of the scores of the whole model, and read
+// the values that the whole model's codebook has for them.
+func TestBoundOfAPart(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	s, err := scores.Read(f.scores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range s.Baseline {
+		s.Baseline[i] = .01 * float32(i+1)
+	}
+	s.Spec.Baseline = baseline.Codebook
+	whole, err := checkpoint.Read(f.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := whole.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &whole.Architecture
+	keep := checkpoint.Slice{Fields: []int{0, 2, 3}, Columns: []int{1}}
+	o := f.options("part.safetensors", "", 0)
+	o.Scores, o.Budget, o.Bound = filepath.Join(f.dir, "codebook.arrow"), nil, &cut.Bound{Most: 1e6, Kept: keep}
+	o.Keep = mask.Keep{Fields: []string{"c"}}
+	if err := scores.Write(o.Scores, s); err != nil {
+		t.Fatal(err)
+	}
+	c, sizes := prune(t, o)
+	if c.Entries != a.FieldDims[0]+a.FieldDims[2]+a.FieldDims[3] || c.Kept != a.FieldDims[2] || c.Bounded.Rise == nil || sizes.DenseBytes != f.size {
+		t.Errorf("%+v, bounded %+v, %+v", c, c.Bounded, sizes)
+	}
+	small, err := checkpoint.Read(o.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := small.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []float32
+	for _, j := range keep.Fields {
+		for row := range a.FieldDims[j] {
+			value := s.Baseline[j*a.Dim+1]
+			if j == 2 {
+				value = table[(int(a.Offsets()[j])+row)*a.Dim+1]
+			}
+			want = append(want, value)
+		}
+	}
+	if !slices.Equal(found, want) {
+		t.Errorf("the table is %v, expected %v", found, want)
+	}
+
+	// As many entries as the bound allows: the most that are below it, in the order of the scores.
+	o.Keep, o.Bound.Most = mask.Keep{}, 1e6
+	all, _ := prune(t, o)
+	o.Bound.Most = *all.Bounded.Rise.High - .01
+	c, _ = prune(t, o)
+	if *c.Bounded.Rise.High > o.Bound.Most || c.Dropped == 0 || c.Dropped == c.Entries {
+		t.Errorf("%d of %d entries are dropped, with a rise of %v, expected at most %v", c.Dropped, c.Entries, c.Bounded.Rise, o.Bound.Most)
+	}
+	if small, err = checkpoint.Read(o.Out); err != nil {
+		t.Fatal(err)
+	}
+	dropped, _, err := small.Pruned()
+	if err != nil || !slices.IsSortedFunc(dropped, func(a, b bool) int {
+		switch {
+		case a == b:
+			return 0
+		case a:
+			return -1
+		}
+		return 1
+	}) {
+		t.Errorf("dropped %v, expected the first ones, whose scores are the lowest: %v", dropped, err)
+	}
+}
+
+// What a bound cannot be is wrong usage.
+func TestBoundRefuses(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	for want, change := range map[string]func(o *cut.Options){
+		"max-rise is 0, expected a finite number above 0": func(o *cut.Options) { o.Bound.Most = 0 },
+		"expected dataset":                           func(o *cut.Options) { o.Dataset = nil },
+		"expected no other":                          func(o *cut.Options) { o.Budget = &mask.Budget{Unit: mask.Sparsity, Amount: .5} },
+		"with rounded values the loss rises by more": func(o *cut.Options) { o.Form.Values, o.Rounding, o.Bound.Most = compact.Mixed, 1, 1e-9 },
+	} {
+		o := f.options("out.safetensors", "", 0)
+		o.Budget, o.Bound = nil, &cut.Bound{Most: 1, Kept: checkpoint.Slice{Fields: []int{0, 1, 2, 3, 4}, Columns: []int{0, 1}}}
+		change(o)
+		if _, err := o.Choose(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package slice_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/prune/slice"
+)
+
+// A bound stops the path over fields, and then the one over columns, before the first step whose interval ends above it.
+// The stages are what each of the two saves. A larger bound goes on along the same path.
+func TestBound(t *testing.T) {
+	file, data := useless(t)
+	folder := t.TempDir()
+	o := slice.Options{Model: file, Dataset: []string{data}, MostRise: .01, Rows: 3000, Path: filepath.Join(folder, "path.json"), Out: filepath.Join(folder, "out.safetensors")}
+	r, err := o.Write(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Path) != 4 || r.Path[0].Field != "idle" || len(r.Beyond) != 2 || r.Beyond[0].Field == "" || r.Beyond[1].Gone == nil {
+		t.Fatalf("path %+v, beyond %+v", r.Path, r.Beyond)
+	}
+	for i := range r.Path {
+		if *r.Path[i].Rise.High > .01 {
+			t.Errorf("step %d rises by %v", i, r.Path[i].Rise)
+		}
+	}
+	for i := range r.Beyond {
+		if *r.Beyond[i].Rise.High <= .01 {
+			t.Errorf("step %d rises by %v only", i, r.Beyond[i].Rise)
+		}
+	}
+	if len(r.Stages) != 3 || r.Stages[0].Rise != nil || r.Stages[1].Without != "fields" || r.Stages[2].Without != "columns" {
+		t.Fatalf("stages %+v", r.Stages)
+	}
+	for i, want := range []slice.Cost{r.Before, r.Path[0].Cost, r.Path[3].Cost} {
+		if s := &r.Stages[i]; s.Cost != want || s.Batch <= 0 {
+			t.Errorf("stage %d: %+v, expected %+v", i, s, want)
+		}
+	}
+	small, err := checkpoint.Read(o.Out)
+	if err != nil || small.Architecture.Fields() != 3 || small.Architecture.Dim != 3 {
+		t.Errorf("architecture %+v, %v", small.Architecture, err)
+	}
+
+	// Numbers to keep hold next to the bound.
+	o.KeepFields, o.KeepColumns = 4, 5
+	if r, err := o.Write(t.Context()); err != nil || len(r.Path) != 1 || r.Path[0].Gone == nil || r.Beyond != nil {
+		t.Errorf("result %+v, %v", r, err)
+	}
+	o.KeepFields, o.KeepColumns, o.MostRise = 0, 6, .07
+	if r, err := o.Write(t.Context()); err != nil || len(r.Path) != 2 || len(r.Removed) != 2 || len(r.Beyond) != 1 {
+		t.Errorf("result %+v, %v", r, err)
+	}
+}
