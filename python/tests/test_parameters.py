@@ -12,7 +12,7 @@ import pytest
 from conftest import Planted, command
 
 import shaver
-from shaver import _command, _dataset, _evaluate, _prune, _scores, _sweep
+from shaver import _command, _dataset, _evaluate, _prune, _remove, _scores, _sweep
 
 # Flags that no call needs as a parameter.
 EVERYWHERE = {"help", "output", "scratch", "model", "model-output"}
@@ -36,7 +36,25 @@ class Call:
 CLUSTER = {"creds", "lease", "nkey", "ranges", "replicas", "rows-per-shard", "run", "store", "tlsca", "tlscert", "tlskey", "user-file"}
 MACHINE = {"checkpoint-every", "log", "page", "verbose", "wait-inputs"}
 # Flags that remove whole fields and columns, for a file and in place of scores.
-SLICES = {"columns", "drop-fields", "fields"}
+SLICES = {"columns", "drop-fields", "fields", "path"}
+# Flags that choose entries, and store them.
+ENTRIES = {
+    "aggregate",
+    "bytes",
+    "calibrate",
+    "compact-onnx",
+    "dense",
+    "field-minimum",
+    "from",
+    "parameters",
+    "protect",
+    "rank",
+    "rounding",
+    "scores",
+    "sparsity",
+    "tune",
+    "values",
+}
 # Flags of a nightly job, which has a command of its own.
 NIGHTLY = {"full-every", "hysteresis", "max-inherited-error", "previous", "previous-model", "state"}
 
@@ -50,6 +68,7 @@ CALLS = [
         differ=frozenset({"baseline", "bound", "estimator", "splits"}),
     ),
     Call(shaver.prune, (("prune",),), {"in_place", "progress"}, NIGHTLY | SLICES, {"sweep": "from"}),
+    Call(shaver.remove, (("prune",),), {"progress"}, NIGHTLY | ENTRIES),
     Call(shaver.sweep, (("sweep",),), {"progress"}, set()),
     Call(shaver.evaluate, (("evaluate",),), {"progress"}, set()),
     Call(shaver.check, (("check",),), {"progress"}, set()),
@@ -145,7 +164,7 @@ def test_parameters_reach_their_flags(call: Call, planted: Planted, monkeypatch:
     def document(arguments: Any, flags: dict[str, _command.Flag], **options: Any) -> dict[str, Any]:
         return run(arguments, {**flags, "output": "json"}, **options).document()
 
-    for module in (_dataset, _evaluate, _prune, _scores, _sweep):
+    for module in (_dataset, _evaluate, _prune, _remove, _scores, _sweep):
         for function in (run, document):
             if hasattr(module, function.__name__):
                 monkeypatch.setattr(module, function.__name__, function)

@@ -19,6 +19,7 @@ from ._fields import FieldValues, fields
 from ._model import Model
 from ._progress import Progress
 from ._prune import prune
+from ._remove import Removal, remove
 from ._scores import Scores, score
 from ._sweep import Sweep, sweep
 
@@ -36,6 +37,7 @@ __all__ = [
     "Model",
     "OvertakenError",
     "Progress",
+    "Removal",
     "Report",
     "Scores",
     "Sweep",
@@ -45,6 +47,7 @@ __all__ = [
     "evaluate",
     "fields",
     "prune",
+    "remove",
     "report",
     "score",
     "sweep",

@@ -31,6 +31,7 @@ def prune(
     sparsity: float | None = None,
     parameters: int | None = None,
     bytes: int | None = None,
+    max_rise: float | None = None,
     sweep: SweepLike | None = None,
     aggregate: Literal["rms", "sum", "abs"] | None = None,
     rank: Literal["abs", "signed"] | None = None,
@@ -53,7 +54,7 @@ def prune(
 
     Only the tables change: all other tensors of a state dict are the same objects, and those of a
     module have the same bits. With ``calibrate`` or ``tune``, other weights of a state dict change
-    too. The budget is one of ``sparsity``, ``parameters`` and ``bytes``.
+    too. The budget is one of ``sparsity``, ``parameters``, ``bytes`` and ``max_rise``.
 
     Parameters
     ----------
@@ -67,6 +68,10 @@ def prune(
         Budget: number of parameters to keep.
     bytes : int, optional
         Budget: size of the compact file in bytes.
+    max_rise : float, optional
+        Budget: rise of the loss on the split val, over the whole model, that may cost fields,
+        columns, entries and, with ``values="auto"``, bits. It needs a model that is a file, because
+        tensors become smaller.
     sweep : Sweep or path, optional
         Result of ``sweep(select=True)``, which says how to prune. A budget chooses one of its points.
     aggregate : {"rms", "sum", "abs"}, default "rms"
@@ -92,7 +97,7 @@ def prune(
     compact_onnx : bool, default False
         Store a table of an .onnx file by its distinct rows if that is smaller.
     dataset : Dataset or path, optional
-        Rows for ``calibrate``, ``tune`` and ``sweep``, by default those that were scored.
+        Rows for ``calibrate``, ``tune``, ``max_rise`` and ``sweep``, by default those that were scored.
     in_place : bool, default False
         Change a module instead of a copy of it.
     out : path, optional
@@ -115,7 +120,9 @@ def prune(
     before = Model.of(model, known.field_dims)
     in_memory = not isinstance(before.source, (str, os.PathLike))
     rows = None if dataset is None else Dataset.of(dataset)
-    if rows is None and (calibrate or sweep is not None or tune):
+    if in_memory and max_rise is not None:
+        raise BadInputError("max_rise removes fields and columns too, which a model in memory cannot lose: prune the file of Model.path, with out")
+    if rows is None and (calibrate or sweep is not None or tune or max_rise is not None):
         rows = known.dataset
     if out is None:
         if not in_memory:
@@ -134,6 +141,7 @@ def prune(
         "sparsity": sparsity,
         "parameters": parameters,
         "bytes": bytes,
+        "max_rise": max_rise,
         "from": None if sweep is None else sweep.path if isinstance(sweep, Sweep) else sweep,
         "aggregate": aggregate,
         "rank": rank,
