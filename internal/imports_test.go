@@ -96,7 +96,7 @@ prune/delta:            base/atomicfile base/fault base/files base/seal click/ch
 prune/delta/toredis:    data/redisrows prune/delta
 prune/worth:            base/atomicfile base/fault data/arrowio data/dataset jobs/scores prune/cut
 prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep base/files gonum.org/v1/plot
-prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout base/style
+prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout base/style prune/slice num/loss
 
 # the job; bus is the only importer of NATS
 jobs/bus:                    base/fault jobs/job base/files github.com/nats-io go.uber.org/zap golang.org/x/sync
@@ -135,7 +135,7 @@ app/sweeping:           app/cli app/training base/fault click/checkpoint click/c
 app/night:              app/cli app/launch app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics ops/tracking base/files prune/cut prune/delta prune/gate prune/nightly prune/report prune/sweep value/baseline value/estimator value/mask github.com/spf13/cobra
 app/quickstart:         app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/cut prune/sweep value/baseline value/estimator value/mask
 app/rivals:             app/cli app/launch app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/compact click/model click/train data/dataset data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/benchmark prune/cut prune/picture prune/sweep value/baseline value/estimator value/mask base/files
-app/reporting:          app/cli app/launch base/fault base/files prune/cut prune/report prune/sweep prune/worth
+app/reporting:          app/cli app/launch base/fault base/files prune/cut prune/report prune/sweep prune/worth jobs/scores prune/slice
 app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.uber.org/zap
 app/score: base/files github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap

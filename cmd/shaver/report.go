@@ -70,6 +70,8 @@ func reportCommand() *cobra.Command {
 	flags.Scores(c, &o.Scores)
 	f.StringVar(&o.Sweep, "sweep", "", "`file` with the output of shaver sweep -o json for these scores")
 	cli.Files(c, "sweep", "json")
+	f.StringVar(&o.Path, "path", "", "`file` of shaver prune --path for this model (default none)")
+	cli.Files(c, "path", "json")
 	flags.Dataset(c, &o.Folders, "dataset `folder` that was scored, for the names of features")
 	flags.Aggregate(c, &o.aggregate)
 	f.Lookup("aggregate").DefValue = "that of the recommended table, or " + o.aggregate
@@ -80,7 +82,7 @@ func reportCommand() *cobra.Command {
 	cli.Folder(c, "pictures")
 	o.outputs.Flag(c, "a page of another model and files that shaver did not write at --out and in --pictures")
 	o.output.Flag(c)
-	cli.Group(c, "Files", "model", "scores", "sweep", "dataset", "out", "pictures", "force")
+	cli.Group(c, "Files", "model", "scores", "sweep", "path", "dataset", "out", "pictures", "force")
 	cli.Group(c, "Recommendation", "aggregate", "auc-tolerance", "log-loss-tolerance")
 	cli.MarkRequired(c, "model", "scores", "out")
 	return c
@@ -104,7 +106,7 @@ func otherPage(of string) cli.Obstacle {
 
 func (o *reportOptions) run(c *cobra.Command) error {
 	o.outputs.Inputs(checkpoint.Files(o.Model)...)
-	o.outputs.Inputs(o.Scores, launch.ReportPath(o.Scores), o.Sweep)
+	o.outputs.Inputs(o.Scores, launch.ReportPath(o.Scores), o.Sweep, o.Path)
 	if len(o.Folders) > 0 {
 		o.outputs.Inputs(dataset.Files(o.Folders...)...)
 	}

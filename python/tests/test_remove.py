@@ -50,6 +50,14 @@ def test_bound(planted: Planted) -> None:
     assert all(step["high"] > 0.02 for step in table if not step["taken"])
 
 
+def test_report(planted: Planted, tmp_path: Path) -> None:
+    path = tmp_path / "path.json"
+    shaver.remove(planted.model, planted.dataset, fields=9, path=path)
+    values = shaver.fields(planted.model, planted.dataset, baseline="codebook", estimator="permutation", max_rows=100)
+    page = Path(shaver.report(planted.model, values, path=path).path).read_text(encoding="utf-8")
+    assert "Values of the fields" in page and "Rise of the loss against the look-ups of a row" in page
+
+
 def test_names(planted: Planted) -> None:
     removal = shaver.remove(planted.model, planted.dataset, drop_fields=["city"])
     assert removal.removed == ["city"] and removal.to_arrow().num_rows == 0 and removal.stages.num_rows == 0

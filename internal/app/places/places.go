@@ -54,7 +54,7 @@ var flags = map[string]map[string]kind{
 	"evaluate":               {"model": model, "against": model, "dataset": data, "predictions": out},
 	"check":                  {"model": model, "against": model, "dataset": data, "out": out},
 	"sweep":                  {"model": model, "scores": scoresFile, "snip": scoresFile, "models": model, "dataset": data, "out": out, "picture": out},
-	"report":                 {"model": model, "scores": scoresFile, "dataset": data, "sweep": file, "out": out},
+	"report":                 {"model": model, "scores": scoresFile, "dataset": data, "sweep": file, "path": file, "out": out},
 	"scores inspect":         {"dataset": data},
 	"scores export":          {"out": out},
 	"scores compare":         {"picture": out},

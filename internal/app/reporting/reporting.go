@@ -15,8 +15,10 @@ import (
 	"shaver/internal/app/launch"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/report"
+	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/prune/worth"
 )
@@ -26,6 +28,7 @@ type Input struct {
 	Model, Scores string
 	ModelOutput   string   // output of the model, if it is an .onnx file with several
 	Sweep         string   // output of a sweep, or ""
+	Path          string   // path over the fields and columns, or ""
 	Folders       []string // dataset, for the names of features; it may be empty
 	Aggregate     string   // "" = that of the recommended table, or of the scores
 	Tolerance     sweep.Tolerance
@@ -34,17 +37,31 @@ type Input struct {
 
 // Facts reads everything that the report shows.
 func (o *Input) Facts() (*report.Facts, error) {
-	p, err := cut.Open(o.Model, o.ModelOutput, o.Scores)
+	p, err := o.open()
 	if err != nil {
 		return nil, err
 	}
 	s := p.Scores[0]
 	f := &report.Facts{Architecture: &p.Checkpoint.Architecture, Entries: p.Table, Scores: s, Aggregate: o.Aggregate, Tolerance: o.Tolerance, Program: cli.Program()}
+	if o.Path != "" {
+		if f.Path, err = slice.ReadPath(o.Path); err != nil {
+			return nil, err
+		}
+		if err := f.Check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.Path, err)
+		}
+	}
 	if f.Digest, err = files.Digest(o.Scores); err != nil {
 		return nil, err
 	}
 	if f.Run, err = readRun(o.Scores, f.Digest); err != nil {
 		return nil, err
+	}
+	if s.Spec.OfFields() {
+		if o.Sweep != "" || o.Aggregate != "" {
+			return nil, fault.Usagef("%s has the values of fields, by which no sweep and no aggregate rank entries: leave --sweep and --aggregate out", o.Scores)
+		}
+		return f, nil
 	}
 	if o.Sweep != "" {
 		if f.Sweep, err = sweep.Read(o.Sweep); err != nil {
@@ -64,6 +81,30 @@ func (o *Input) Facts() (*report.Facts, error) {
 		f.Ends, err = o.ends(p, f.Aggregate)
 	}
 	return f, err
+}
+
+// open opens the model and the scores, which may also be the values of fields.
+func (o *Input) open() (*cut.Source, error) {
+	head, err := scores.ReadHead(o.Scores)
+	if err != nil {
+		return nil, err
+	}
+	if !head.Spec.OfFields() {
+		return cut.Open(o.Model, o.ModelOutput, o.Scores)
+	}
+	p, err := cut.Open(o.Model, o.ModelOutput)
+	if err != nil {
+		return nil, err
+	}
+	f, err := scores.Read(o.Scores)
+	if err != nil {
+		return nil, err
+	}
+	if digest := p.Checkpoint.Digest(); f.Spec.Model != digest {
+		return nil, fault.Inputf("%s and %s: the values were computed for another model, with digest %.12s; the digest of this model is %.12s", o.Scores, o.Model, f.Spec.Model, digest)
+	}
+	p.Scores = []*scores.File{f}
+	return p, nil
 }
 
 // ends returns the most and the least valuable features of each field.

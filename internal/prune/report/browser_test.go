@@ -150,11 +150,15 @@ func TestBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	fields, err := Write(fieldFacts())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, page := range []struct {
 		name         string
 		html         []byte
 		plots, texts int
-	}{{"report", r.HTML, 8, 60}, {"dataset", inspected, 1, 10}, {"history", nights, 6, 60}} {
+	}{{"report", r.HTML, 8, 60}, {"dataset", inspected, 1, 10}, {"history", nights, 6, 60}, {"fields", fields.HTML, 4, 30}} {
 		t.Run(page.name, func(t *testing.T) { b.look(t, string(page.html), page.plots, page.texts) })
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/picture"
+	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
 )
 
@@ -30,6 +31,7 @@ type Facts struct {
 	Tolerance    sweep.Tolerance // how much worse than the unpruned model a table may be
 	Program      string          // name and version of the program that writes the page
 	Ends         []Ends          // features worth most and least of each field, [m]; nil = not shown
+	Path         *slice.Path     // path over the fields and columns of the model; nil = not shown
 }
 
 // Run holds the time and the resources that a job took.
@@ -54,9 +56,12 @@ type Feature struct {
 // Sparsities lists the sparsities that a report shows if there is no sweep.
 var Sparsities = []float64{.5, .8, .9, .95, .99}
 
-// Check returns bad input unless the sweep is nil or belongs to the model and the scores. A sweep
-// without scores, of models alone, belongs to all scores of its model.
+// Check returns bad input unless the sweep and the path are nil or belong to the model, and the sweep to the scores. A
+// sweep without scores, of models alone, belongs to all scores of its model.
 func (f *Facts) Check() error {
+	if p := f.Path; p != nil && p.Model != f.Scores.Spec.Model {
+		return fault.Inputf("the path is of the model with digest %.12s, the scores are for the model with digest %.12s", p.Model, f.Scores.Spec.Model)
+	}
 	d := f.Sweep
 	if d == nil {
 		return nil
@@ -101,7 +106,7 @@ type Report struct {
 //go:embed job.html
 var jobText string
 
-var jobPage = pageOf(jobText)
+var jobPage = pageOf(jobText + removalsText)
 
 // document is the input of the template job.html.
 type document struct {
@@ -115,11 +120,15 @@ type document struct {
 	Ends      []endsRow
 	Certainty *certaintySection // nil for a path, which has no values
 	Rounds    *roundsSection    // of a path; nil for other scores
+	Removals  *removalsSection  // nil without a path over fields and columns
 	Job       []fact
 }
 
 // Write returns the report of f, for which Check must return nil.
 func Write(f *Facts) (*Report, error) {
+	if f.Scores.Spec.OfFields() {
+		return writeFieldValues(f)
+	}
 	found, err := analyse(f)
 	if err != nil {
 		return nil, err
@@ -145,6 +154,9 @@ func Write(f *Facts) (*Report, error) {
 		d.Rounds = f.roundsOf()
 	} else {
 		d.Certainty = f.certaintyOf(found, show)
+	}
+	if f.Path != nil {
+		d.Removals = removalsOf(f.Path, show)
 	}
 	for j, e := range f.Ends {
 		d.Ends = append(d.Ends, endsRow{f.Scores.Fields[j], e})
@@ -182,6 +194,7 @@ func (d *document) links() []link {
 		{link{"frequency", "Frequency"}, true},
 		{link{"certainty", "Certainty"}, d.Certainty != nil},
 		{link{"rounds", "Rounds"}, d.Rounds != nil},
+		{link{"removals", "Path"}, d.Removals != nil},
 		{link{"job", "Job"}, true},
 	} {
 		if part.shown {

@@ -125,7 +125,11 @@ func duration(seconds float64) string {
 // summary returns the facts at the top of the page.
 func (f *Facts) summary() []fact {
 	s := f.Scores
-	all := []fact{{"rows scored", count(s.Rows), ""}, {"entries", count(len(f.Entries)), ""}, {"estimator", s.Spec.Estimator, ""}, {"baseline", s.Spec.Baseline, ""}}
+	players := fact{"entries", count(len(f.Entries)), ""}
+	if s.Spec.OfFields() {
+		players = fact{"fields", count(len(s.Fields)), ""}
+	}
+	all := []fact{{"rows scored", count(s.Rows), ""}, players, {"estimator", s.Spec.Estimator, ""}, {"baseline", s.Spec.Baseline, ""}}
 	if r := f.Run; r != nil {
 		took := duration(r.Seconds)
 		if r.Resumed {
@@ -150,12 +154,15 @@ var rankedBy = map[string]string{
 
 // job returns facts about the job: what determines the scores, and what computing them took.
 func (f *Facts) job() []fact {
-	s, spec := f.Scores, &f.Scores.Spec
+	s, spec, replaced := f.Scores, &f.Scores.Spec, "the value of a dropped entry"
+	if spec.OfFields() {
+		replaced = "the value of an absent field"
+	}
 	all := []fact{
 		{"job", spec.ID(), ""},
 		{"estimator", spec.Estimator, spec.Effort()},
 		{"seed", strconv.FormatUint(spec.Seed, 10), ""},
-		{"baseline", spec.Baseline, "the value of a dropped entry"},
+		{"baseline", spec.Baseline, replaced},
 		{"rows", count(s.Rows), fmt.Sprintf("of %s of %s", count(s.DatasetRows), strings.Join(spec.Splits, ", "))},
 	}
 	if s.QuarantinedRows > 0 {
@@ -195,7 +202,9 @@ func (f *Facts) job() []fact {
 	if f.Program != "" {
 		all = append(all, fact{"page by", f.Program, ""})
 	}
+	if !s.Spec.OfFields() {
+		all = append(all, fact{"ranked by", f.Aggregate, rankedBy[f.Aggregate]})
+	}
 	return append(all,
-		fact{"ranked by", f.Aggregate, rankedBy[f.Aggregate]},
 		fact{"model", spec.Model, "SHA-256"}, fact{"dataset", spec.Dataset, "SHA-256"}, fact{"scores", f.Digest, "SHA-256"})
 }

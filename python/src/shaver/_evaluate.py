@@ -10,6 +10,7 @@ from typing import Any, Literal
 from . import _html
 from ._command import Flag, document, run
 from ._dataset import Dataset, DatasetLike
+from ._fields import FieldValues
 from ._model import NAMES, Model, ModelLike
 from ._progress import ProgressOption
 from ._scores import Scores, ScoresLike
@@ -244,9 +245,10 @@ class Report:
 
 def report(
     model: ModelLike,
-    scores: ScoresLike,
+    scores: ScoresLike | FieldValues,
     *,
     sweep: SweepLike | None = None,
+    path: str | os.PathLike[str] | None = None,
     dataset: DatasetLike | None = None,
     aggregate: Literal["rms", "sum", "abs"] | None = None,
     auc_tolerance: float | None = None,
@@ -262,10 +264,12 @@ def report(
     ----------
     model : Model, path, state dict or torch.nn.Module
         Model that was scored.
-    scores : Scores or path
-        Scores of the model.
+    scores : Scores, FieldValues or path
+        Scores of the model, or the values of its fields.
     sweep : Sweep or path, optional
         Result of ``sweep`` for these scores.
+    path : path, optional
+        File of ``remove(path=...)`` for this model.
     dataset : Dataset or path, optional
         Dataset whose values name the features, by default the one that was scored.
     aggregate : {"rms", "sum", "abs"}, default that of the recommended table, or rms
@@ -288,22 +292,23 @@ def report(
     Report
         The page, which a notebook shows in a frame.
     """
-    known = Scores.of(scores)
-    rows = known.dataset if dataset is None else Dataset.of(dataset)
-    scored = Model.of(model, known.field_dims)
-    path = str(os.fspath(out)) if out is not None else str(fresh("report.html", "the report"))
+    known = scores if isinstance(scores, FieldValues) else Scores.of(scores)
+    rows = Dataset.of(dataset) if dataset is not None else known.dataset if isinstance(known, Scores) else None
+    scored = Model.of(model, known.field_dims if isinstance(known, Scores) else None if rows is None else rows.field_dims)
+    target = str(os.fspath(out)) if out is not None else str(fresh("report.html", "the report"))
     settings: dict[str, Flag] = {
         **scored.flags,
         **({} if rows is None else rows.flags),
         "scores": known.path,
         "sweep": None if sweep is None else sweep.path if isinstance(sweep, Sweep) else sweep,
+        "path": path,
         "aggregate": aggregate,
         "auc_tolerance": auc_tolerance,
         "log_loss_tolerance": log_loss_tolerance,
         "pictures": pictures,
-        "out": path,
+        "out": target,
         "force": force or None,
         **flags,
     }
     document(["report"], settings, names=NAMES)
-    return Report(path)
+    return Report(target)

@@ -1,0 +1,178 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/num/loss"
+	"shaver/internal/prune/picture"
+)
+
+//go:embed fieldvalues.html
+var fieldValuesText string
+
+var fieldValuesPage = pageOf(fieldValuesText + removalsText)
+
+// fieldValuesDocument is the input of the template fieldvalues.html.
+type fieldValuesDocument struct {
+	frame
+	Warnings []string
+	Values   *valuesSection
+	Pairs    *pairsSection    // nil for a job without pairs
+	Removals *removalsSection // nil without a path
+	Job      []fact
+}
+
+// valuesSection shows the values of fields with their intervals.
+type valuesSection struct {
+	Heading string
+	Unit    string
+	Figure  figure
+	Rows    []playerRow
+}
+
+// playerRow is a value. Share is empty if it is not known.
+type playerRow struct {
+	Name, Share string
+	change
+}
+
+// pairsSection shows the interactions of pairs of fields.
+type pairsSection struct {
+	Heading string
+	Unit    string
+	Figure  figure
+	Rows    []playerRow
+	Rest    int // number of pairs without a row
+}
+
+// shownPairs is the number of pairs with a row, of at most 120 in the picture.
+const shownPairs = 20
+
+// writeFieldValues is Write for the values of fields.
+func writeFieldValues(f *Facts) (*Report, error) {
+	if f.Sweep != nil {
+		return nil, fault.Inputf("the scores are the values of fields, by which no sweep ranks: expected no sweep")
+	}
+	var pictures []*picture.Picture
+	show := func(p *picture.Picture) figure {
+		pictures = append(pictures, p)
+		return figureOf(p)
+	}
+	values := f.Scores.FieldValues()
+	d := fieldValuesDocument{
+		frame:    frame{Of: OfModel + f.Scores.Spec.Model, Kind: "Fields", Title: f.title(), Summary: f.summary(), Links: []link{{"values", "Values"}}},
+		Warnings: f.warnings(), Values: f.valuesOf(values, show), Job: f.job(),
+	}
+	if f.Scores.Spec.OfPairs() {
+		d.Pairs = f.pairsOf(values, show)
+		d.Links = append(d.Links, link{"pairs", "Pairs"})
+	}
+	if f.Path != nil {
+		d.Removals = removalsOf(f.Path, show)
+		d.Links = append(d.Links, link{"removals", "Path"})
+	}
+	d.Links = append(d.Links, link{"job", "Job"})
+	html, err := render(fieldValuesPage, &d)
+	if err != nil {
+		return nil, err
+	}
+	return &Report{html, pictures}, nil
+}
+
+// unit returns the unit of the values.
+func (f *Facts) unit() string {
+	if f.Scores.Spec.Loss == loss.Squared {
+		return "squared units of the label"
+	}
+	return "nat"
+}
+
+func (f *Facts) valuesOf(values []scores.FieldValue, show addPicture) *valuesSection {
+	s := &valuesSection{Unit: f.unit()}
+	var bars []picture.Bar
+	var useless []string
+	for _, v := range values {
+		bar := picture.Bar{Label: v.Field, Value: v.Value, Low: math.NaN(), High: math.NaN()}
+		row := playerRow{Name: v.Field, change: changeTo(v.Value, v.Low, v.High)}
+		if v.Low != nil {
+			bar.Low, bar.High = *v.Low, *v.High
+			if *v.Low <= 0 {
+				useless = append(useless, oneLine(v.Field))
+			}
+		}
+		if v.Share != nil {
+			row.Share = signedPercent(*v.Share)
+		}
+		bars, s.Rows = append(bars, bar), append(s.Rows, row)
+	}
+	switch n := len(useless); {
+	case n > 4:
+		s.Heading = count(n) + " of " + count(len(values)) + " fields may be of no use"
+	case n > 0:
+		s.Heading = capital(list(useless)) + " may be of no use"
+	default:
+		s.Heading = "What each field is worth"
+	}
+	s.Figure = show(picture.Values("value, "+s.Unit, bars))
+	return s
+}
+
+func (f *Facts) pairsOf(values []scores.FieldValue, show addPicture) *pairsSection {
+	pairs := f.Scores.FieldPairs()
+	s := &pairsSection{Unit: f.unit(), Heading: "Interactions of pairs", Rest: max(0, len(pairs)-shownPairs)}
+	var names []string
+	for _, v := range values {
+		if slices.ContainsFunc(pairs, func(p scores.FieldPair) bool { return slices.Contains(p.Fields[:], v.Field) }) {
+			names = append(names, v.Field)
+		}
+	}
+	var cells []picture.Cell
+	for i, p := range pairs {
+		cells = append(cells, picture.Cell{
+			I: slices.Index(names, p.Fields[0]), J: slices.Index(names, p.Fields[1]), Value: p.Value, Unsure: p.Low == nil || *p.Low <= 0 && *p.High >= 0,
+		})
+		if i < shownPairs {
+			s.Rows = append(s.Rows, playerRow{Name: p.Fields[0] + ", " + p.Fields[1], change: changeTo(p.Value, p.Low, p.High)})
+		}
+	}
+	if len(pairs) > 0 {
+		verb := " are worth more together"
+		if pairs[0].Value < 0 {
+			verb = " say most of the same"
+		}
+		s.Heading = capital(oneLine(pairs[0].Fields[0])) + " and " + oneLine(pairs[0].Fields[1]) + verb
+	}
+	s.Figure = show(picture.Matrix(names, cells))
+	return s
+}
+
+// changeTo returns a value with its interval, whose ends may be nil, in six decimals.
+func changeTo(v float64, low, high *float64) change {
+	c := change{Value: six(v)}
+	if low != nil && high != nil {
+		c.Interval, c.Differs = six(*low)+" to "+six(*high), *low > 0 || *high < 0
+	}
+	return c
+}
+
+func six(v float64) string {
+	text := fmt.Sprintf("%+.6f", v)
+	if v < 0 {
+		text = "−" + text[1:]
+	}
+	return text
+}
+
+func signedPercent(v float64) string {
+	text := strconv.FormatFloat(100*v, 'f', 1, 64) + "%"
+	if v < 0 {
+		text = "−" + text[1:]
+	}
+	return text
+}
