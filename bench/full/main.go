@@ -37,6 +37,7 @@ func main() {
 	flag.Int64Var(&o.Rows, "rows", 0, "rows of the log (required)")
 	flag.Int64Var(&o.TrainRows, "train-rows", 10e6, "rows of the log from whose train split the model is trained")
 	flag.Int64Var(&o.PathRows, "path-rows", 10e6, "largest number of rows that the path scores")
+	flag.Int64Var(&o.ScoreRows, "score-rows", 0, "largest number of rows that multilinear scores; 0 = the whole train split")
 	flag.Float64Var(&o.Sparsity, "sparsity", .95, "portion of the entries to drop")
 	flag.Parse()
 	if *dir == "" || o.Rows < 1 {
@@ -57,6 +58,7 @@ type options struct {
 	Rows      int64   `json:"rows"`
 	TrainRows int64   `json:"train_rows"`
 	PathRows  int64   `json:"path_rows"`
+	ScoreRows int64   `json:"score_rows,omitempty"` // 0 = all of the train split
 	Sparsity  float64 `json:"sparsity"`
 }
 

@@ -58,12 +58,16 @@ func stages(o options) []stage {
 		{name: "train", rows: splits("part", dataset.Train), programs: shaver("train", "--dataset", "part", "--epochs", "1", "--optimizer", "sparse-adam", "--out", "model.safetensors"),
 			outputs: []string{"model.safetensors"}, resumes: true},
 	}
+	multilinear := []string{"--estimator", "multilinear"}
+	if o.ScoreRows > 0 {
+		multilinear = append(multilinear, "--max-rows", number(o.ScoreRows))
+	}
 	for _, job := range []struct {
 		name string
 		args []string
 	}{
 		{"path", []string{"--estimator", "path", "--parts", "16", "--sparsity", fmt.Sprint(o.Sparsity), "--max-rows", number(o.PathRows)}},
-		{"multilinear", []string{"--estimator", "multilinear"}},
+		{"multilinear", multilinear},
 	} {
 		args := append([]string{"--model", "model.safetensors", "--dataset", "data", "--baseline", "codebook", "--splits", dataset.Train}, job.args...)
 		plan, scores, pruned := "plan-"+job.name+".json", job.name+".arrow", job.name+".safetensors"

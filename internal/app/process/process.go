@@ -70,7 +70,8 @@ func (o *Options) Connect(ctx context.Context, role string) (*bus.Bus, error) {
 }
 
 // CollectOften makes the garbage collector keep little garbage in memory. Nearly all memory of a process
-// that merges is sums, which contain no pointers. Frequent collection is then cheap.
+// that computes or merges is a model, rows and sums, which contain no pointers. Frequent collection is then
+// cheap.
 func CollectOften() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(10)

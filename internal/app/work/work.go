@@ -89,6 +89,7 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.Start("worker"); err != nil {
 		return err
 	}
+	process.CollectOften()
 	log := o.Log
 	models := new(worker.Models)
 	if o.cache != "" {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"math"
 	"runtime"
+	"slices"
 	"sort"
 	"time"
 
@@ -121,22 +122,22 @@ func measureAudit(ctx context.Context, r prepare.Request, c Config, m *Measureme
 	return a, nil
 }
 
-// Memory that a process needs regardless of the job.
-const (
-	workerBase      = 256 << 20
-	coordinatorBase = 512 << 20
-	mergerBase      = 64 << 20
-)
+// processBase is the memory that a process needs regardless of the job.
+const processBase = 48 << 20
 
 // collected is the number of bytes in use for each byte of garbage at which the garbage collector
-// of a coordinator or a merger runs.
+// of a process runs.
 const collected = 10
 
 // holdFor is the time in seconds for which a worker adds up tasks by default.
 const holdFor = 60
 
-// barrier is the time in seconds that the messages between two rounds of a path take.
-const barrier = 0.3
+// The time in seconds between two rounds of a path: that of the messages, and for each entry of the
+// tables, which the coordinator adds up and sorts.
+const (
+	barrier      = 0.3
+	entryBarrier = 100e-9
+)
 
 // pathSeconds returns the time of a path. All workers wait for the last shard of a round, and then for
 // the coordinator, which cuts and calibrates. Forward evaluations take a third of the time of a row.
@@ -145,7 +146,7 @@ func (m *Measurement) pathSeconds(workers int) (seconds float64) {
 	for round := range plan.Rounds {
 		shards, perShard := plan.ShardsOf(round)
 		turns := (shards + workers - 1) / workers
-		seconds += float64(int64(turns)*perShard)/m.Speed() + barrier + float64(path.CalibrationRows(m.Job.Sample.Keep))/3/m.Speed()
+		seconds += float64(int64(turns)*perShard)/m.Speed() + barrier + entryBarrier*float64(m.Job.Architecture.Parameters()) + float64(path.CalibrationRows(m.Job.Sample.Keep))/3/m.Speed()
 	}
 	return seconds
 }
@@ -162,18 +163,39 @@ func mostRows(plan *job.Plan) (rows int64) {
 	return rows
 }
 
-// roundsBytes returns the bytes of all partials of a job with rounds. Each round of a path leaves
-// out the sums of the entries that are dropped.
+// roundsBytes returns the bytes of all partials of a job with rounds. Those of a path leave out the
+// sums of the entries that are dropped, which are taken to be those of the rarest features.
 func (m *Measurement) roundsBytes() (bytes int64) {
 	plan, left := &m.Job.Plan, 1.0
 	for round := range plan.Rounds {
 		shards, perShard := plan.ShardsOf(round)
-		bytes += int64(shards) * max(partialHead, int64(left*float64(m.PartialBytes(perShard))))
+		bytes += int64(shards) * m.partialBytes(mostFrequent(m.occurrences, left), perShard)
 		if m.Job.Spec.Traits().Ranks {
 			left *= 1 - 1./mask.PathCut
 		}
 	}
 	return bytes
+}
+
+// mostFrequent returns the given portion of the features: those that occur most often.
+func mostFrequent(features []widthOccurrences, portion float64) (all []widthOccurrences) {
+	if portion == 1 {
+		return features
+	}
+	for _, w := range features {
+		total := 0.0
+		for _, o := range w.occurrences {
+			total += float64(o.Features)
+		}
+		left, kept := int64(portion*total), widthOccurrences{dim: w.dim}
+		for _, o := range slices.Backward(w.occurrences) { // ascending by Times
+			o.Features = min(o.Features, left)
+			left -= o.Features
+			kept.occurrences = append(kept.occurrences, o)
+		}
+		all = append(all, kept)
+	}
+	return all
 }
 
 // Of returns the forecast of the measured job and its audit on the given number of
@@ -184,7 +206,7 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	perCore := m.Speed() / float64(m.Threads)
 	shards, workers := int64(plan.Shards()), (cores+m.Threads-1)/m.Threads
 	turns := (shards + int64(workers) - 1) / int64(workers) // number of shards of the busiest worker
-	seconds := float64(rows) / m.Speed()                // for a shard
+	seconds := float64(rows) / m.Speed()                    // for a shard
 	combined := int64(1)                                    // shards of one partial
 	if plan.Combines() {
 		combined = min(job.MostCombined, turns, max(1, int64(math.Ceil(holdFor/seconds))))
@@ -203,32 +225,62 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 		Shards:  int(shards), RowsPerShard: rows, SecondsPerShard: seconds,
 		ShardBytes: m.ShardBytes(rows), ShardsPerPartial: int(combined), PartialBytes: m.PartialBytes(together), PartialFeatures: int64(m.Distinct(together)),
 		BytesToWorkers: m.ShardBytes(plan.Rows) + m.ModelBytes*int64(workers),
-		Ranges:         plan.Ranges, MergerMemory: m.MergerMemory(together), CoordinatorMemory: coordinatorBase,
+		Ranges:         plan.Ranges, MergerMemory: m.MergerMemory(together),
 	}
-	partials, shape := (shards+combined-1)/combined, j.Layout().Shape()
+	partials := (shards + combined - 1) / combined
 	f.Blobs = partials * int64(max(1, plan.Ranges))
 	f.BytesFromWorkers = partials*f.PartialBytes + (f.Blobs-partials)*partialHead
 	if !plan.Combines() {
 		f.BytesFromWorkers = m.roundsBytes()
 	}
-	if plan.Ranges == 0 {
-		f.CoordinatorMemory += m.SumsBytes()
-	} else { // the model, and later the counts of the features
-		f.CoordinatorMemory += max(m.ModelBytes, 8*int64(shape.Rows()))
-	}
 	if j.Spec.Traits().Ranks {
 		f.Seconds = m.pathSeconds(workers)
-		f.WorkerMemory = m.ModelBytes // of the tables of a round
 	}
-	f.Seconds += f.AuditCoreHours * 3600 / float64(cores)
+	// Each round of a job reads all rows of the splits, also those that it does not compute. A
+	// worker reads on one core.
+	reading := m.reading * float64(j.Sample.Rows) * float64(max(1, len(plan.Rounds)))
+	f.CoreHours += reading / 3600
+	f.Seconds += reading/float64(workers) + f.AuditCoreHours*3600/float64(cores)
+	f.CoordinatorMemory, f.WorkerMemory = m.coordinatorMemory(together), m.workerMemory(rows, combined)
 	f.Walks = plan.Rows * int64(j.Spec.TaskOptions().Walks())
 	if j.Spec.Previous != nil {
 		f.Walks *= 2
 	}
-	// A worker holds the model's file and the model; a shard and its rows; for each
-	// thread, its sums and an index of the table; and the sums of all threads, of the tasks
-	// that it adds up, of both together, and what is stored of them.
-	threads := int64(m.Threads)
-	f.WorkerMemory += workerBase + 2*m.ModelBytes + 3*f.ShardBytes + threads*(m.sumsMemory((rows+threads-1)/threads)+4*int64(shape.Rows())) + m.sumsMemory(rows) + 2*m.sumsMemory(together) + 2*m.PartialBytes(together)
 	return f
 }
+
+// coordinatorMemory returns the memory of the coordinator, if partials have the given number of rows.
+// First it holds the model and its file. Then it has the sums, and a partial as stored and as
+// decoded. With ranges, mergers have these, and it has the counts of the features.
+func (m *Measurement) coordinatorMemory(rows int64) int64 {
+	later := m.SumsBytes() + m.PartialBytes(rows) + m.sumsMemory(rows)
+	if m.Job.Plan.Ranges > 0 {
+		shape := m.Job.Layout().Shape()
+		later = 8 * int64(shape.Rows())
+	}
+	return withGarbage(max(2*m.ModelBytes, later))
+}
+
+// workerMemory returns the memory of a worker that adds up the given number of shards with the
+// given number of rows each. First it holds the model and its file. Then it has the model, and for a
+// path also the tables of a round; a shard and its rows; and what the largest of three steps needs.
+// While it computes it has for each thread its sums and an index of the tables, the sums of all threads,
+// and those of earlier shards. When it adds up it has the sums of a shard, and those of the others
+// with and without it. When it stores sums it also has what is stored of them, in a buffer that grows.
+func (m *Measurement) workerMemory(rows, shards int64) int64 {
+	threads, models := int64(m.Threads), m.ModelBytes
+	if m.Job.Spec.Traits().Ranks {
+		models *= 2
+	}
+	shape, together := m.Job.Layout().Shape(), min(rows*shards, m.Job.Plan.Rows)
+	one, all := m.sumsMemory(rows), m.sumsMemory(together)
+	computes := threads*(m.sumsMemory((rows+threads-1)/threads)+4*int64(shape.Rows())) + one
+	stores := all + 2*m.PartialBytes(together)
+	if shards > 1 {
+		computes = max(computes+all, one+2*all)
+	}
+	return withGarbage(max(2*m.ModelBytes, models+3*m.ShardBytes(rows)+max(computes, stores)))
+}
+
+// withGarbage returns the memory of a process with the given number of bytes in use.
+func withGarbage(used int64) int64 { return processBase + used + used/collected }

@@ -68,7 +68,11 @@ func TestOf(t *testing.T) {
 	if f.ShardBytes != 200_000 || f.PartialFeatures != 99 && f.PartialFeatures != 100 || f.PartialBytes < partial-2 || f.PartialBytes > partial {
 		t.Errorf("shards of %d bytes, partials of %d bytes with %d features, expected %d", f.ShardBytes, f.PartialBytes, f.PartialFeatures, partial)
 	}
-	if f.BytesToWorkers != 2_000_000+2*5000 || f.ShardsPerPartial != 5 || f.BytesFromWorkers != 2*f.PartialBytes || f.CoordinatorMemory != coordinatorBase+100*(8+4*8*8) {
+	all := measured(time.Second).sumsMemory(50_000) // of a partial of five shards
+	if all < 99*(12+4*8*8) || all > 100*(12+4*8*8) {
+		t.Errorf("the sums of five shards take %d bytes", all)
+	}
+	if f.BytesToWorkers != 2_000_000+2*5000 || f.ShardsPerPartial != 5 || f.BytesFromWorkers != 2*f.PartialBytes || f.CoordinatorMemory != withGarbage(100*(8+4*8*8)+f.PartialBytes+all) {
 		t.Errorf("%+v", f)
 	}
 }
@@ -80,10 +84,10 @@ func TestSlowAndFast(t *testing.T) {
 	if math.Abs(slow.Seconds-10*fast.Seconds) > 1e-6 || math.Abs(slow.CoreHours-10*fast.CoreHours) > 1e-9 {
 		t.Errorf("%v and %v seconds", slow.Seconds, fast.Seconds)
 	}
-	if slow.ShardsPerPartial != 1 || slow.BytesFromWorkers != 10*slow.PartialBytes || slow.Blobs != 10 || fast.Blobs != 2 {
+	if slow.ShardsPerPartial != 1 || slow.BytesFromWorkers != 10*slow.PartialBytes || slow.Blobs != 10 || fast.Blobs != 2 || slow.WorkerMemory >= fast.WorkerMemory {
 		t.Errorf("%d slow shards for each partial, %d bytes and %d blobs from workers, and %d fast blobs", slow.ShardsPerPartial, slow.BytesFromWorkers, slow.Blobs, fast.Blobs)
 	}
-	slow.ShardsPerPartial, slow.BytesFromWorkers, slow.Blobs = fast.ShardsPerPartial, fast.BytesFromWorkers, fast.Blobs
+	slow.ShardsPerPartial, slow.BytesFromWorkers, slow.Blobs, slow.WorkerMemory = fast.ShardsPerPartial, fast.BytesFromWorkers, fast.Blobs, fast.WorkerMemory
 	slow.Measured, slow.Seconds, slow.CoreHours, slow.RowsPerCore, slow.SecondsPerShard = fast.Measured, fast.Seconds, fast.CoreHours, fast.RowsPerCore, fast.SecondsPerShard
 	if !reflect.DeepEqual(slow, fast) {
 		t.Errorf("%+v and %+v", slow, fast)
@@ -138,15 +142,21 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
-// A path has a partial for each shard of each round. A later round has fewer entries left. Its
-// shards have the rows of the round, not those of the plan.
+// A path has a partial for each shard of each round. A later round has fewer features left. Its
+// shards have the rows of the round, not those of the plan. Each round reads all rows.
 func TestOfPath(t *testing.T) {
 	m := measured(time.Second)
 	m.Job.Spec.Options = estimator.Options{Estimator: estimator.Path, Passes: 1}
 	m.Job.Plan = job.Plan{Rows: 120_000, RowsPerShard: 10_000, Rounds: []job.Round{{Rows: 80_000, Take: 2, Parts: 4}, {Rows: 40_000, Part: 2, Take: 1, Parts: 4}}}
+	m.occurrences = []widthOccurrences{{8, []job.Occurrence{{Times: 1, Features: 20}, {Times: 4000, Features: 80}}}}
 	f := Of(m, Audit{}, 8)
-	// 16 shards of 5000 rows, and 10 of 4096 or what is left
-	want := 16*m.PartialBytes(5000) + 10*int64(float64(m.PartialBytes(4096))*.8)
+	m.reading = 1e-3
+	if slow := Of(m, Audit{}, 8); math.Abs(slow.CoreHours-f.CoreHours-2*200./3600) > 1e-9 || math.Abs(slow.Seconds-f.Seconds-2*200./2) > 1e-9 {
+		t.Errorf("reading 2 times 200,000 rows, each in 1 ms, adds %v core-hours and %v s with two workers", slow.CoreHours-f.CoreHours, slow.Seconds-f.Seconds)
+	}
+	// 16 shards of 5000 rows, and 10 of 4096 or what is left, without the 20 rare features
+	frequent := []widthOccurrences{{8, []job.Occurrence{{Times: 4000, Features: 80}}}}
+	want := 16*m.PartialBytes(5000) + 10*m.partialBytes(frequent, 4096)
 	if f.RowsPerShard != 5000 || f.Shards != 26 || f.ShardsPerPartial != 1 || f.PartialBytes != m.PartialBytes(5000) || f.BytesFromWorkers != want {
 		t.Errorf("%+v, expected %d bytes from workers", f, want)
 	}
@@ -163,6 +173,33 @@ func TestOfLargeSums(t *testing.T) {
 	f := Of(m, Audit{}, 8)
 	if n := int64(f.ShardsPerPartial); n < 2 || n >= job.MostCombined || m.sumsMemory(1000*(n-1)) >= job.FullBytes || m.sumsMemory(1000*n) < job.FullBytes {
 		t.Errorf("%d shards for each partial, whose sums take %d bytes", n, m.sumsMemory(1000*n))
+	}
+}
+
+// A worker holds a model and its file, and then the model, a shard, its sums and those of the shards
+// before. In a path it also holds the tables of a round.
+func TestWorkerMemory(t *testing.T) {
+	m := measured(time.Second)
+	one, all := m.sumsMemory(10_000), m.sumsMemory(50_000)
+	computes := 4*(m.sumsMemory(2500)+4*100) + one
+	for shards, want := range map[int64]int64{1: computes, 5: computes + all} {
+		if got := m.workerMemory(10_000, shards); got != withGarbage(5000+3*m.ShardBytes(10_000)+want) {
+			t.Errorf("%d shards: %d bytes, expected those of %d", shards, got, want)
+		}
+	}
+	m.Threads = 1 // then what is stored of the sums counts, which takes more memory here because it is not packed
+	if got := m.workerMemory(10_000, 1); got != withGarbage(5000+3*m.ShardBytes(10_000)+one+2*m.PartialBytes(10_000)) {
+		t.Errorf("one thread: %d bytes", got)
+	}
+	m.Job.Spec.Options = estimator.Options{Estimator: estimator.Path, Passes: 1}
+	few, more := *m, *m
+	more.ModelBytes = 6000
+	if got := more.workerMemory(10_000, 1) - few.workerMemory(10_000, 1); got != 2200 {
+		t.Errorf("a thousand bytes more of the model add %d bytes, expected 2200", got)
+	}
+	more.ModelBytes = 1 << 40
+	if got := more.workerMemory(10_000, 1); got < withGarbage(2<<40) {
+		t.Errorf("%d bytes with a large model", got)
 	}
 }
 
@@ -233,8 +270,8 @@ func TestRanges(t *testing.T) {
 	if shape := p.Architecture.Shape(); len(m.ranges) != 3 || features != int64(shape.Rows()) || sums != m.SumsBytes() {
 		t.Errorf("%d ranges with %d features and sums of %d bytes, expected 3, %d and %d", len(m.ranges), features, sums, shape.Rows(), m.SumsBytes())
 	}
-	least := mergerBase + sums/3
-	if f.Ranges != 3 || f.Blobs != 3*((int64(f.Shards)+int64(f.ShardsPerPartial)-1)/int64(f.ShardsPerPartial)) || f.MergerMemory < least || f.MergerMemory > least+1<<20 || f.CoordinatorMemory != coordinatorBase+m.ModelBytes {
+	least := withGarbage(sums / 3)
+	if f.Ranges != 3 || f.Blobs != 3*((int64(f.Shards)+int64(f.ShardsPerPartial)-1)/int64(f.ShardsPerPartial)) || f.MergerMemory < least || f.MergerMemory > least+1<<20 || f.CoordinatorMemory != withGarbage(2*m.ModelBytes) {
 		t.Errorf("%+v", f)
 	}
 }

@@ -35,6 +35,7 @@ type Measurement struct {
 	Result   *tally.Result // of the first rows, without values; nil if there was no time, and for a path
 
 	rowBytes    float64 // bytes of a row in a shard
+	reading     float64 // seconds in which a core reads a row of the dataset
 	bits        float64 // bits of a contribution, averaged over features; 0 = unknown
 	occurrences []widthOccurrences
 	ranges      []featureRange // ranges of the plan, whose sums mergers keep; nil = the coordinator keeps all sums
@@ -59,11 +60,13 @@ const maxSampleRows = 1 << 16
 // Measure computes the first rows of the job on the given number of threads. It takes
 // about the given time, but computes at least one row. It sends and stores nothing.
 func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.Duration) (*Measurement, error) {
+	begun, used := time.Now(), cputime.Process()
 	rows, err := firstRows(ctx, p.Job, maxSampleRows)
 	if err != nil {
 		return nil, err
 	}
 	m := &Measurement{Job: p.Job, ModelBytes: p.Checkpoint.Size(), Threads: threads}
+	m.reading = min(time.Since(begun), cputime.Process()-used).Seconds() / float64(max(1, rows.Len()))
 	if e := p.Earlier; e != nil && e.Checkpoint != p.Checkpoint {
 		m.ModelBytes += e.Checkpoint.Size()
 	}
@@ -79,7 +82,7 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 	if err != nil {
 		return nil, err
 	}
-	begun := time.Now()
+	begun = time.Now()
 	// A goroutine takes 24 rows at a time, so fewer rows would leave some idle.
 	for n := min(rows.Len(), 24*threads); ; {
 		part := rows.Slice(0, n)
@@ -235,7 +238,7 @@ func (m *Measurement) MergerMemory(rows int64) (most int64) {
 	for i := range m.ranges {
 		r := &m.ranges[i]
 		sums := int64(m.allSums(&r.shape))
-		most = max(most, mergerBase+sums+sums/collected+2*(m.partialBytes(r.occurrences, rows)+m.memoryOf(r.occurrences, rows)))
+		most = max(most, withGarbage(sums)+2*(m.partialBytes(r.occurrences, rows)+m.memoryOf(r.occurrences, rows)))
 	}
 	return most
 }
