@@ -21,7 +21,7 @@ func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs the programs")
 	}
-	dir, o := t.TempDir(), options{Shape: "kdd", Rows: 3000, TrainRows: 1000, PathRows: 1000, Sparsity: .5}
+	dir, o := t.TempDir(), options{Shape: "kdd", Rows: 3000, TrainRows: 1000, ScoreRows: 2000, Sparsity: .5}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() { // as soon as the second job has begun

@@ -63,13 +63,14 @@ func stages(o options) []stage {
 		multilinear = append(multilinear, "--max-rows", number(o.ScoreRows))
 	}
 	for _, job := range []struct {
-		name string
-		args []string
+		name, dataset string
+		args          []string
 	}{
-		{"path", []string{"--estimator", "path", "--parts", "16", "--sparsity", fmt.Sprint(o.Sparsity), "--max-rows", number(o.PathRows)}},
-		{"multilinear", multilinear},
+		// Each round of a path reads all rows of its dataset.
+		{"path", "part", []string{"--estimator", "path", "--parts", "16", "--sparsity", fmt.Sprint(o.Sparsity)}},
+		{"multilinear", "data", multilinear},
 	} {
-		args := append([]string{"--model", "model.safetensors", "--dataset", "data", "--baseline", "codebook", "--splits", dataset.Train}, job.args...)
+		args := append([]string{"--model", "model.safetensors", "--dataset", job.dataset, "--baseline", "codebook", "--splits", dataset.Train}, job.args...)
 		plan, scores, pruned := "plan-"+job.name+".json", job.name+".arrow", job.name+".safetensors"
 		planned := shaver(append([]string{"plan", "--cores", "2", "--threads", "1", "-o", "json"}, args...)...)
 		planned[0].stdout = plan
@@ -78,7 +79,7 @@ func stages(o options) []stage {
 			programs = append(programs, program{name: "worker", args: []string{"--threads", "1", "--name", name}})
 		}
 		all = append(all,
-			stage{name: "plan " + job.name, rows: splits("data", dataset.Train), programs: planned, outputs: []string{plan}},
+			stage{name: "plan " + job.name, rows: splits(job.dataset, dataset.Train), programs: planned, outputs: []string{plan}},
 			stage{name: "score " + job.name, rows: count(0), programs: programs, job: true, resumes: true, outputs: []string{scores}, plan: plan},
 			stage{name: "prune " + job.name, rows: count(0), programs: shaver("prune", "--model", "model.safetensors", "--scores", scores, "--sparsity", fmt.Sprint(o.Sparsity), "--out", pruned), outputs: []string{pruned}},
 			stage{name: "evaluate " + job.name, rows: splits("data", dataset.Test), programs: shaver("evaluate", "--model", pruned, "--against", "model.safetensors", "--dataset", "data")},
