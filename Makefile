@@ -107,6 +107,9 @@ full: ## take ROWS=n rows of KDD's or Criteo's shape (SHAPE=criteo) from a raw l
 estimators: ## compare the estimators at equal error on FLIGHTS=FOLDER, and draw docs/evidence/estimators.svg (ten minutes)
 	@go run ./bench/estimators -flights '$(FLIGHTS)' -picture docs/evidence/estimators.svg $(ESTIMATORSFLAGS)
 
+equalwork: ## compare with shapiq, captum and SAGE on FLIGHTS=FOLDER, with files in DIR=FOLDER, and draw docs/evidence/equalwork.svg (half an hour; PYTHON 3.12 with packages as in docs/evidence/equalwork.md)
+	@go run ./bench/equalwork -flights '$(FLIGHTS)' -work '$(DIR)' -python '$(PYTHON)' -picture docs/evidence/equalwork.svg $(EQUALWORKFLAGS)
+
 fields: ## compare orders in which fields are removed from MODEL=FILE, on the dataset in DATASET=FOLDER (a minute)
 	@go run ./bench/fields -model '$(MODEL)' -dataset '$(DATASET)'
 
@@ -137,4 +140,4 @@ wheels: ## build the Python package for every platform into dist/ (needs Python'
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale full estimators rankings fields lint fmt kernels transcripts golden wheels ci
+.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale full estimators equalwork rankings fields lint fmt kernels transcripts golden wheels ci

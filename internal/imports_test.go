@@ -176,6 +176,7 @@ bench/full:             app/cli base/atomicfile base/filelock data/dataset jobs/
 bench/train:            num/kernel click/model num/random click/train
 bench/rankings:         base/atomicfile value/baseline click/checkpoint data/dataset click/evaluate num/loss click/model prune/picture value/mask jobs/scores prune/sweep gonum.org/v1/gonum
 bench/estimators:       bench/axes bench/flights base/atomicfile value/baseline value/compare value/estimator num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
+bench/equalwork:        bench/axes bench/flights base/atomicfile value/baseline click/checkpoint base/cputime value/estimator num/kernel click/model num/random value/shapley value/tally gonum.org/v1/plot gonum.org/v1/gonum
 bench/flights:          click/checkpoint data/dataset data/ingest click/model
 bench/axes:             gonum.org/v1/plot
 
