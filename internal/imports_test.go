@@ -174,7 +174,9 @@ bench:                  value/baseline click/checkpoint value/estimator num/kern
 bench/fields:           click/checkpoint click/evaluate click/model data/dataset num/loss num/random prune/slice
 bench/full:             app/cli base/atomicfile base/filelock data/dataset jobs/forecast
 bench/train:            num/kernel click/model num/random click/train
-bench/rankings:         base/atomicfile value/baseline click/checkpoint data/dataset click/evaluate num/loss click/model prune/picture value/mask jobs/scores prune/sweep gonum.org/v1/gonum
+bench/rankings:         bench/paired bench/stage value/baseline click/checkpoint data/dataset click/evaluate click/model prune/picture value/mask jobs/scores prune/sweep
+bench/paired:           data/dataset click/evaluate num/loss click/model gonum.org/v1/gonum
+bench/stage:            base/atomicfile
 bench/estimators:       bench/axes bench/flights base/atomicfile value/baseline value/compare value/estimator num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
 bench/equalwork:        bench/axes bench/flights base/atomicfile value/baseline click/checkpoint base/cputime value/estimator num/kernel click/model num/random value/shapley value/tally gonum.org/v1/plot gonum.org/v1/gonum
 bench/flights:          click/checkpoint data/dataset data/ingest click/model

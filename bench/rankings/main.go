@@ -12,10 +12,10 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 
+	"shaver/bench/stage"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/value/baseline"
 )
@@ -24,7 +24,7 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("rankings: ")
 	var t tool
-	flag.StringVar(&t.work, "work", "", "folder with the program shaver, for datasets, scores and measurements (required)")
+	flag.StringVar((*string)(&t.work), "work", "", "folder with the program shaver, for datasets, scores and measurements (required)")
 	flag.StringVar(&t.flights, "flights", "", "folder of the New York flights and checkpoints (required)")
 	flag.StringVar(&t.hflights, "hflights", "", "folder of the Houston flights and checkpoints (required)")
 	flag.StringVar(&t.only, "only", "", "measure only this model and baseline, such as hflights-deepfm-zero")
@@ -53,7 +53,10 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-type tool struct{ work, flights, hflights, only string }
+type tool struct {
+	work                    stage.Folder
+	flights, hflights, only string
+}
 
 // set is a model with a dataset.
 type set struct {
@@ -95,7 +98,7 @@ func (t *tool) run() (all []*result) {
 			for _, r := range rankings {
 				for seed := range r.seeds {
 					if out := t.file(&s, base, &r, seed); r.job != "" {
-						t.unless(out, append([]string{"score", "--model", s.model, "--dataset", s.dataset, "--splits", "train", "--baseline", base, "--seed", strconv.Itoa(seed + 1), "--rows-per-shard", "16384", "--out", out}, r.flags...)...)
+						check(t.work.Make(filepath.Base(out), append([]string{"score", "--model", s.model, "--dataset", s.dataset, "--splits", "train", "--baseline", base, "--seed", strconv.Itoa(seed + 1), "--rows-per-shard", "16384", "--out", out}, r.flags...)...))
 					}
 				}
 			}
@@ -108,26 +111,16 @@ func (t *tool) run() (all []*result) {
 // sets imports the rows and makes the model of the quickstart, unless that is done.
 func (t *tool) sets() (all []set) {
 	for _, from := range []struct{ name, title, folder string }{{"flights", "New York", t.flights}, {"hflights", "Houston", t.hflights}} {
-		data, in := filepath.Join(t.work, from.name), func(name string) string { return filepath.Join(from.folder, name) }
-		t.unless(data, "dataset", "import", "csv", "--ids", "local", "--train", in("train.csv.gz"), "--val", in("val.csv.gz"), "--test", in("test.csv.gz"), "--model", in("deepfm.pth"), "--out", data)
+		data, in := t.work.Path(from.name), func(name string) string { return filepath.Join(from.folder, name) }
+		check(t.work.Import(from.name, from.folder))
 		all = append(all, set{from.name + "-deepfm", from.title + ", DeepFM", in("deepfm.pth"), data, true}, set{from.name + "-dcn-mix", from.title + ", DCN-Mix", in("dcn-mix.pth"), data, true})
 	}
-	planted := filepath.Join(t.work, "planted")
-	t.unless(planted, "quickstart", "--rows", "200000", "--out", planted)
+	planted := t.work.Path("planted")
+	check(t.work.Make("planted", "quickstart", "--rows", "200000", "--out", planted))
 	return append(all, set{"planted", "planted", filepath.Join(planted, "model.safetensors"), filepath.Join(planted, "dataset"), false})
 }
 
 // file returns the scores file of a job.
 func (t *tool) file(s *set, base string, r *ranking, seed int) string {
-	return filepath.Join(t.work, fmt.Sprintf("%s-%s-%s-%d.arrow", s.name, base, r.job, seed+1))
-}
-
-// unless runs shaver, which makes the given file or folder as its last step, unless that exists.
-func (t *tool) unless(made string, args ...string) {
-	if _, err := os.Stat(made); err == nil {
-		return
-	}
-	if output, err := exec.Command(filepath.Join(t.work, "shaver"), args...).CombinedOutput(); err != nil {
-		log.Fatalf("shaver: %v\n%s", err, output)
-	}
+	return t.work.Path(fmt.Sprintf("%s-%s-%s-%d.arrow", s.name, base, r.job, seed+1))
 }

@@ -7,22 +7,18 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/bench/paired"
 	"shaver/internal/prune/picture"
 	"shaver/internal/value/baseline"
 )
 
-// number prints a number without the zero before the point.
-func number(format string, v float64) string {
-	return strings.Replace(fmt.Sprintf(format, v), "0.", ".", 1)
-}
-
 // report prints the tables.
 func report(w io.Writer, all []*result) {
-	for metric, name := range []string{auc: "test AUC", logLoss: "test LogLoss, calibrated"} {
+	for metric, name := range []string{paired.AUC: "test AUC", paired.LogLoss: "test LogLoss, calibrated"} {
 		for _, base := range []string{baseline.Codebook, baseline.Zero} {
 			fmt.Fprintf(w, "\n| %s, %s |", name, base)
 			for i, at := range sparsities {
-				fmt.Fprintf(w, " %s%s |", strings.Repeat("t = ", max(0, 1-i)), number("%g", at))
+				fmt.Fprintf(w, " %s%s |", strings.Repeat("t = ", max(0, 1-i)), paired.Number("%g", at))
 			}
 			fmt.Fprintf(w, "\n|%s\n", strings.Repeat("---|", len(sparsities)+1))
 			for _, r := range all {
@@ -44,7 +40,7 @@ func (r *result) rows(w io.Writer, metric int) {
 		if r.Baseline == baseline.Codebook || by.name == "path" || by.name == reference {
 			fmt.Fprintf(w, "| %s: %s |", r.Title, by.name)
 			for i := range sparsities {
-				fmt.Fprintf(w, " %s |", number("%.4f", value(r.Cells[by.name][i], metric)))
+				fmt.Fprintf(w, " %s |", paired.Number("%.4f", paired.Value(r.Cells[by.name][i], metric)))
 			}
 			fmt.Fprintln(w)
 		}
@@ -52,8 +48,8 @@ func (r *result) rows(w io.Writer, metric int) {
 	for _, by := range []string{"path", "path, 16 parts"} {
 		fmt.Fprintf(w, "| %s: %s, difference |", r.Title, by)
 		for i := range sparsities {
-			mean, half := difference(r.Cells[by][i], metric)
-			fmt.Fprintf(w, " %s ± %s |", number("%+.4f", mean), number("%.4f", half))
+			mean, half := paired.Difference(r.Cells[by][i], metric, true)
+			fmt.Fprintf(w, " %s |", paired.Spread(mean, half))
 		}
 		fmt.Fprintln(w)
 	}
@@ -68,10 +64,10 @@ func count(w io.Writer, all []*result, real bool, by string, metric int, name st
 				continue
 			}
 			for k := range list {
-				spread = max(spread, math.Abs(list[k][metric].Value-value(list, metric)))
+				spread = max(spread, math.Abs(list[k][metric].Value-paired.Value(list, metric)))
 			}
-			gain, half := difference(list, metric)
-			if metric == logLoss {
+			gain, half := paired.Difference(list, metric, true)
+			if metric == paired.LogLoss {
 				gain = -gain
 			}
 			cells++
@@ -87,7 +83,7 @@ func count(w io.Writer, all []*result, real bool, by string, metric int, name st
 	}
 	if cells > 0 {
 		fmt.Fprintf(w, "\n%s, %s: %s is better than %s in %d of %d cells, in %d of them beyond the interval. It is worse beyond the interval in %d. The least gain is %s (%s). A seed is at most %s from the mean of its cell.\n",
-			name, map[bool]string{true: "real data", false: "planted"}[real], by, reference, better, cells, sure, worse, number("%+.4f", least), where, number("%.4f", spread))
+			name, map[bool]string{true: "real data", false: "planted"}[real], by, reference, better, cells, sure, worse, paired.Number("%+.4f", least), where, paired.Number("%.4f", spread))
 	}
 }
 
@@ -106,7 +102,7 @@ func draw(all []*result) *picture.Picture {
 			}
 			c := picture.Curve{Label: by.name, X: sparsities, Style: i, Strong: by.name == "path"}
 			for _, cells := range r.Cells[by.name] {
-				c.Y = append(c.Y, value(cells, auc))
+				c.Y = append(c.Y, paired.Value(cells, paired.AUC))
 			}
 			if l.High = max(l.High, slices.Max(c.Y)); by.name != "magnitude" {
 				l.Low = min(l.Low, slices.Min(c.Y))
