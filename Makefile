@@ -117,6 +117,10 @@ rankings: ## compare rankings on FLIGHTS=FOLDER and HFLIGHTS=FOLDER, with jobs i
 	mkdir -p '$(DIR)' && go build -o '$(DIR)/' ./cmd/shaver
 	@go run ./bench/rankings -work '$(DIR)' -flights '$(FLIGHTS)' -hflights '$(HFLIGHTS)' -picture docs/evidence/rankings.svg $(RANKINGSFLAGS)
 
+claims: ## repeat the paper's questions on synthetic logs, FLIGHTS=FOLDER and HFLIGHTS=FOLDER, with results in DIR=FOLDER (hours)
+	mkdir -p '$(DIR)' && go build -o '$(DIR)/' ./cmd/shaver
+	@go run ./bench/claims -work '$(DIR)' -flights '$(FLIGHTS)' -hflights '$(HFLIGHTS)' $(CLAIMSFLAGS)
+
 lint: ## run golangci-lint, which must be installed
 	golangci-lint run ./...
 
@@ -140,4 +144,4 @@ wheels: ## build the Python package for every platform into dist/ (needs Python'
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale full estimators equalwork rankings fields lint fmt kernels transcripts golden wheels ci
+.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale full estimators equalwork rankings claims fields lint fmt kernels transcripts golden wheels ci
