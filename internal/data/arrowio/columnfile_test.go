@@ -564,3 +564,34 @@ func TestTableOfLists(t *testing.T) {
 		}
 	}
 }
+
+// Lists of lists in Parquet have the name of their column, also if they are named as a list, and are refused.
+func TestTableOfNestedLists(t *testing.T) {
+	list := func(name string, of schema.Node) schema.Node {
+		node, err := schema.ListOf(of, parquet.Repetitions.Optional, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return schema.MustGroup(schema.NewGroupNodeLogical(name, parquet.Repetitions.Optional, schema.FieldList{node.Field(0)}, schema.NewListLogicalType(), -1))
+	}
+	inner := list("element", schema.NewInt64Node("element", parquet.Repetitions.Optional, -1))
+	root := schema.MustGroup(schema.NewGroupNode("schema", parquet.Repetitions.Required, schema.FieldList{list("tags", inner)}, -1))
+	var out bytes.Buffer
+	if err := file.NewParquetWriter(struct{ io.Writer }{&out}, root).Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, lists := range [][]string{nil, {"tags"}} {
+		path := filepath.Join(t.TempDir(), "x.parquet")
+		if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		table, err := OpenColumnFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer table.Close()
+		if err := table.Choose([]string{"tags"}, lists, '|'); !fault.IsInput(err) || !strings.Contains(err.Error(), `column "tags" is of lists of lists or structures`) {
+			t.Errorf("lists %q: %v", lists, err)
+		}
+	}
+}

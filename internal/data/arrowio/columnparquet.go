@@ -55,9 +55,11 @@ func (t *ColumnFile) openParquet() error {
 	})
 }
 
-// columnName returns the name of a column. The path of a list goes on below the column.
+// columnName returns the name of a column. The path of a list, or of lists of lists, goes on below the
+// column, by two names for each list.
 func columnName(c *schema.Column) string {
-	if path := c.ColumnPath(); isList(c) {
+	path, lists := c.ColumnPath(), int(c.MaxRepetitionLevel())
+	if isList(c) || lists > 1 && len(path) == 1+2*lists {
 		return path[0]
 	}
 	return c.Path()

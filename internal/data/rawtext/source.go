@@ -13,6 +13,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -91,7 +92,7 @@ func New(path string, file io.ReadCloser) (*Source, error) {
 
 func (s *Source) decompress() error {
 	raw := bufio.NewReaderSize(&s.raw, 1<<18)
-	head, err := raw.Peek(4)
+	head, err := raw.Peek(8)
 	if err != nil && err != io.EOF {
 		return s.failed(err)
 	}
@@ -107,6 +108,8 @@ func (s *Source) decompress() error {
 			s.plain = decoder.Close
 			content = decoder
 		}
+	case slices.ContainsFunc(tables, func(start string) bool { return bytes.HasPrefix(head, []byte(start)) }):
+		return fault.Inputf("%s is a Parquet or Arrow file, expected text, gzip or zstd: shaver dataset import parquet reads it", s.Path)
 	default:
 		err = nil
 		for name, start := range foreign {
@@ -125,10 +128,13 @@ func (s *Source) decompress() error {
 // foreign has the first bytes of files that are compressed in a way that Source cannot read.
 var foreign = map[string]string{"bzip2": "BZh", "xz": "\xfd7zX", "zip": "PK\x03\x04"}
 
-// isZstd reports whether head, the first four bytes of a file, begins a zstd frame or a
+// tables has the first bytes of Parquet files, Arrow files and Arrow streams. No text has them.
+var tables = []string{"PAR1\x15", "ARROW1\x00\x00", "\xff\xff\xff\xff"}
+
+// isZstd reports whether head, the first bytes of a file, begins a zstd frame or a
 // skippable frame. Files that pzstd writes begin with a skippable frame.
 func isZstd(head []byte) bool {
-	return bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) || len(head) == 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:], []byte{0x2a, 0x4d, 0x18})
+	return bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) || len(head) >= 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18})
 }
 
 // failed returns err with the file's name. The error is bad input if the compressed data
