@@ -294,7 +294,7 @@ func withFlags(err error, sizes string) error {
 			ingest.MinCountSetting: "--min-count", ingest.NumbersSetting: "--numbers", ingest.ColumnsSetting: "--columns", ingest.UnseenSetting: "--oov",
 			ingest.DenseSetting: "--dense", ingest.DenseMissingSetting: "--dense-missing",
 			ingest.ListSetting: "--list", ingest.ListSeparatorSetting: "--list-separator", ingest.PadSetting: "--pad", ingest.ShareSetting: "--share",
-			ingest.LongSetting: "--long-lists", ingest.LabelSetting: "--label", ingest.VocabularySetting: "--vocabulary",
+			ingest.LongSetting: "--long-lists", ingest.LabelSetting: "--label", ingest.BadRowSetting: "--on-bad-row skip", ingest.VocabularySetting: "--vocabulary",
 		}[name]
 		if flag != "" { // else the setting is not one of an import
 			flags = append(flags, flag)

@@ -87,7 +87,11 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 	}
 	for _, name := range others {
 		if c.Flags().Changed(name) {
-			return fault.Usagef("--%s does not go with %s", name, kind)
+			remedy := ""
+			if name == "label" {
+				remedy = ": the label of encoded rows is the first column"
+			}
+			return fault.Usagef("--%s does not go with %s%s", name, kind, remedy)
 		}
 	}
 	numbers, err := o.dense.set()

@@ -112,7 +112,7 @@ func exitCode(ctx context.Context, err error) int {
 		return ExitFenced
 	case fault.IsUsage(err):
 		return ExitUsage
-	case fault.IsInput(err), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EISDIR):
+	case fault.IsInput(err), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
 		return ExitBadInput
 	}
 	return ExitFailed

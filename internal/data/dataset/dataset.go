@@ -93,9 +93,9 @@ func (d *Dataset) Choose(inputs []string) (*Dataset, error) {
 			return nil, fault.Inputf("the dense input %q is named twice", name)
 		case slices.Contains(names, name):
 		case len(names) == 0:
-			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has no dense inputs", name)
+			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has no dense inputs: name its column in the import, as in COLUMN=%s", name, name)
 		default:
-			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has only the dense inputs %q", name, names)
+			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has only the dense inputs %q: name its column in the import, as in %s=%s", name, names, names[min(i, len(names)-1)], name)
 		}
 	}
 	other := *d

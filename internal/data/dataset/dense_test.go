@@ -78,7 +78,7 @@ func TestForRefuses(t *testing.T) {
 		dense []string
 		want  string
 	}{
-		{[]int{4, 5}, []string{"x", "w"}, `the model reads the dense input "w", but the dataset has only the dense inputs ["x" "y" "z"]`},
+		{[]int{4, 5}, []string{"x", "w"}, `the model reads the dense input "w", but the dataset has only the dense inputs ["x" "y" "z"]: name its column in the import, as in y=w`},
 		{[]int{4, 5}, []string{"x", "x"}, `the dense input "x" is named twice`},
 		{[]int{4}, []string{"x"}, "the dataset has 2 fields (a, b) and the model 1"},
 	} {
@@ -89,7 +89,7 @@ func TestForRefuses(t *testing.T) {
 	}
 	_, small := smallDataset(t)
 	_, err := small.Choose([]string{"x"})
-	wantInput(t, err, `the model reads the dense input "x", but the dataset has no dense inputs`)
+	wantInput(t, err, `the model reads the dense input "x", but the dataset has no dense inputs: name its column in the import, as in COLUMN=x`)
 }
 
 // A file whose dense inputs are not those of the manifest is refused.

@@ -99,7 +99,11 @@ func (d *Dataset) checkNames(k *model.Known) error {
 	case len(own) == len(names):
 		for j := range own {
 			if own[j] != names[j] {
-				return fault.Inputf("field %d is %s in the dataset %s and %s in the model %s: import the dataset with the fields in the order of the model", j, own[j], folder, names[j], k.File)
+				remedy := "import the dataset with the fields in the order of the model"
+				if !slices.Contains(own, names[j]) {
+					remedy = fmt.Sprintf("if they are the same, import the dataset with the model's name, as in %s=%s", own[j], names[j])
+				}
+				return fault.Inputf("field %d is %s in the dataset %s and %s in the model %s: %s", j, own[j], folder, names[j], k.File, remedy)
 			}
 		}
 	}

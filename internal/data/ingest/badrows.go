@@ -1,6 +1,12 @@
 package ingest
 
-import "shaver/internal/base/fault"
+import (
+	"errors"
+	"fmt"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/data/rawtext"
+)
 
 // Policies for rows that are not valid.
 const (
@@ -30,9 +36,12 @@ func newBadRows(policy string) (badRows, error) {
 }
 
 // reject records a bad row of the given number of lines, with the error err. If the
-// policy is Fail, it returns err, which ends the import.
+// policy is Fail, it returns an error that wraps err, which ends the import.
 func (b *badRows) reject(err error, lines int) error {
 	if b.policy == Fail {
+		if errors.Is(err, rawtext.ErrNoLabel) {
+			err = fault.Setting(fmt.Errorf("%w: rows without a label can be left out", err), BadRowSetting)
+		}
 		return err
 	}
 	b.lines += int64(lines)

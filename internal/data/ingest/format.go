@@ -306,12 +306,12 @@ func (p *rowParser) parseLabel(cell []byte) (float32, error) {
 		case "1.0", "true", "True", "TRUE":
 			return 1, nil
 		}
-		return 0, fmt.Errorf("label is %q, expected 0 or 1", rawtext.Clip(string(cell)))
+		return 0, badLabel(cell, "0 or 1")
 	}
 	x, err := strconv.ParseInt(string(vocabulary.WholeNumber(cell)), 10, 64)
 	switch {
 	case err != nil || x < 0:
-		return 0, fmt.Errorf("label is %q, expected a count", rawtext.Clip(string(cell)))
+		return 0, badLabel(cell, "a count")
 	case x >= p.From:
 		return 1, nil
 	}
@@ -324,7 +324,15 @@ func numberLabel(cell []byte) (float32, error) {
 	if label := float32(x); err == nil && label-label == 0 {
 		return label, nil
 	}
-	return 0, fmt.Errorf("label is %q, expected a finite number", rawtext.Clip(string(cell)))
+	return 0, badLabel(cell, "a finite number")
+}
+
+// badLabel returns the error of a cell that is no label. expected is what a label is.
+func badLabel(cell []byte, expected string) error {
+	if len(cell) == 0 {
+		return fmt.Errorf("%w, expected %s", rawtext.ErrNoLabel, expected)
+	}
+	return fmt.Errorf("label is %q, expected %s", rawtext.Clip(string(cell)), expected)
 }
 
 // quotedAsCSV reports whether a cell looks like a quoted value in CSV that contains a quote

@@ -57,7 +57,7 @@ func (l *Lists) of(fields []string, separator byte) ([]list, error) {
 		}
 		switch {
 		case j < 0:
-			return nil, fault.Setting(fault.Inputf("no column %q for a list: the columns are %q", c.Name, fields), ListSetting)
+			return nil, fault.Setting(fault.Inputf("list %q is not one of the fields, which are %q", c.Name, fields), ListSetting)
 		case lists[j].length > 0:
 			return nil, fault.Setting(fault.Usagef("column %q is named twice as a list", fields[j]), ListSetting)
 		case c.Length < 1 || c.Length > model.MaxLength:

@@ -131,7 +131,7 @@ func TestImportListsRefuses(t *testing.T) {
 		"an id":        {"label,items\n1,1|x\n", nil, `rows.csv:2: field 0 (items): position 1: "x" is not an integer`},
 		"outside":      {"label,items\n1,1|9\n", func(c *EncodedConfig) { c.Sizes = []int{4} }, "position 1: id 9 is outside [0,4)"},
 		"too short":    {"label,items\n1,1|2\n", func(c *EncodedConfig) { c.Lists.Columns[0].Pad = -1 }, "2 ids, expected 3, because no id stands for missing ones"},
-		"no column":    {"label,item\n1,1\n", nil, `no column "items" for a list`},
+		"no column":    {"label,item\n1,1\n", nil, `list "items" is not one of the fields, which are ["item"]`},
 		"no header":    {"1,1\n", nil, "lists need a header"},
 		"pad":          {"label,items\n1,1\n", func(c *EncodedConfig) { c.Sizes = []int{4}; c.Lists.Columns[0].Pad = 4 }, "list items has the pad id 4, expected one of its 4 ids"},
 		"separator":    {"label,items\n1,1\n", func(c *EncodedConfig) { c.Lists.Separator = ',' }, "separated by ','"},

@@ -182,7 +182,7 @@ func TestRawListsThatAreWrong(t *testing.T) {
 		"unknown":          {text("a"), func(c *RawConfig) { c.Share = []Sharing{{"history", "item"}} }, `"history" shares the values of "item", but the fields are ["history"]`},
 		"itself":           {text("a"), func(c *RawConfig) { c.Share = []Sharing{{"history", "history"}} }, `field "history" shares its own values`},
 		"separator":        {text("a"), func(c *RawConfig) { c.Lists.Separator = ',' }, "separated by ','"},
-		"no such list":     {text("a"), func(c *RawConfig) { c.Lists.Columns[0].Name = "tags" }, `no column "tags" for a list`},
+		"no such list":     {text("a"), func(c *RawConfig) { c.Lists.Columns[0].Name = "tags" }, `list "tags" is not one of the fields, which are ["history"]`},
 	} {
 		_, _, err := importRawLists(t, c.text, c.change)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !fault.IsInput(err) {

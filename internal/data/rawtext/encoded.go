@@ -297,6 +297,9 @@ func parseID(cell []byte) (int32, bool) {
 	return int32(id), len(digits) > 0 && id < math.MaxInt32
 }
 
+// ErrNoLabel is wrapped by the error of a row whose label is missing.
+var ErrNoLabel = errors.New("the label is missing")
+
 // Explain returns an error that says why a line is not valid, or nil if it is valid.
 func (p *Encoded) Explain(line []byte) error {
 	if bytes.IndexByte(line, 0) >= 0 {
@@ -310,7 +313,13 @@ func (p *Encoded) Explain(line []byte) error {
 		return fmt.Errorf("%d columns, expected %d", len(cells), want)
 	}
 	if label := strings.TrimSuffix(cells[0], ".0"); !p.LabelCell && label != "0" && label != "1" {
-		if p.label != "" && p.label != "label" {
+		named := p.label != "" && p.label != "label"
+		switch {
+		case label == "" && named:
+			return fmt.Errorf("%w in the first column, %q, expected 0 or 1", ErrNoLabel, Clip(p.label))
+		case label == "":
+			return fmt.Errorf("%w, expected 0 or 1", ErrNoLabel)
+		case named:
 			return fmt.Errorf("the label, which is the first column, %q, is %q, expected 0 or 1", Clip(p.label), Clip(cells[0]))
 		}
 		return fmt.Errorf("label is %q, expected 0 or 1", Clip(cells[0]))

@@ -126,7 +126,7 @@ def csv_of_pandas():
     numbers.astype({"label": "bool"}).to_csv(path("pandas-bool-label.csv"), index=False)
     good("pandas-bool-label.csv", words, WORD, TEXT)
     numbers.assign(label=[0, 1, None, 1, 1, 0]).to_csv(path("pandas-missing-label.csv"), index=False)
-    bad("pandas-missing-label.csv", 'pandas-missing-label.csv:4: label is "", expected 0 or 1')
+    bad("pandas-missing-label.csv", 'pandas-missing-label.csv:4: the label is missing, expected 0 or 1')
     numbers.assign(label=[0, 1, .5, 1, 1, 0]).to_csv(path("pandas-half-label.csv"), index=False)
     bad("pandas-half-label.csv", 'pandas-half-label.csv:4: label is "0.5", expected 0 or 1')
     times = frame(day=pd.to_datetime(["2024-01-02"] * 5 + [None]), at=pd.to_datetime(["2024-01-02 03:04:05"] * 5 + [None]), rating=[.5, 4, None, 3.5, -0.0, 2])
