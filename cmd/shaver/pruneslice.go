@@ -169,7 +169,9 @@ func stageTable(w io.Writer, stages []slice.Stage) {
 // sliceTable writes what was removed and what it costs, and then the path.
 func sliceTable(w io.Writer, r *slice.Result) {
 	fmt.Fprintf(w, "sliced\t%s\n", r.Out)
-	fmt.Fprintf(w, "removed\t%s\n", strings.Join(r.Removed, ", "))
+	if len(r.Removed) > 0 {
+		fmt.Fprintf(w, "removed\t%s\n", strings.Join(r.Removed, ", "))
+	}
 	numbers := func(what string, before, after int) { fmt.Fprintf(w, "%s\t%d -> %d\n", what, before, after) }
 	numbers("fields", r.Before.Fields, r.After.Fields)
 	numbers("columns", r.Before.Columns, r.After.Columns)

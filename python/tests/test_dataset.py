@@ -140,7 +140,7 @@ def test_bad_frames(tmp_path: Path) -> None:
         ("the columns are click, user, item, age", RAW, {"label": "clack"}),
         ("no column 'cat'", RAW, {"label": "click", "fields": ["cat"]}),
         ("no column 'price'", RAW, {"label": "click", "dense": ["price:log1p"]}),
-        ("expected a list of columns", RAW, {"label": "click", "fields": "user"}),
+        (r"expected a list of columns, such as \['user', 'item'\]", RAW, {"label": "click", "fields": "user,item"}),
         ("the frame is a list", [1, 2], {"label": "click"}),
         ("expected train, val and test", {"training": RAW}, {"label": "click", "ids": "local"}),
         ("the frame has no rows", RAW.slice(0, 0), {"label": "click", "ids": "local"}),

@@ -243,7 +243,7 @@ func (o *Options) take(p *Source, d *sweep.Document) error {
 		return err
 	}
 	if job := d.Sources[source].Job; job != s.Spec.ID() {
-		return fault.Inputf("the sweep chose %s with the scores of job %s, but %s has those of job %s", chosen.Method, job, o.Scores, s.Spec.ID())
+		return fault.Inputf("the sweep chose %s with the scores of job %s, but the job of %s is %s", chosen.Method, job, o.Scores, s.Spec.ID())
 	}
 	if o.Aggregate, err = d.AggregateOf(chosen); err != nil {
 		return err

@@ -210,7 +210,7 @@ func (o Options) Validate(players int) error {
 	case o.Passes != 1 && t.Draws && !t.Flips:
 		return fmt.Errorf("%d passes: the %s estimator takes 1 pass; use more draws", o.Passes, t.Name)
 	case t.MostPlayers > 0 && players > t.MostPlayers:
-		return fmt.Errorf("a row has %d players: the %s estimator takes at most %d; use %s", players, t.Name, t.MostPlayers, Permutation)
+		return fmt.Errorf("a row has %d players: the %s estimator takes at most %d; use %s, or %s if the players are fields", players, t.Name, t.MostPlayers, Debiased, Permutation)
 	case !t.Draws && (o.Draws != 0 || o.Endpoints != ""):
 		return fmt.Errorf("the %s estimator takes neither draws nor endpoints; only the %s estimator and the %s estimator do", t.Name, Multilinear, Debiased)
 	case !t.Flips && o.Flips != 0:

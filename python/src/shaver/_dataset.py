@@ -152,7 +152,7 @@ class Dataset:
         """
         dense = [dense] if isinstance(dense, str) else [*dense]
         if isinstance(fields, str):
-            raise BadInputError(f"fields: expected a list of columns, such as [{fields!r}]")
+            raise BadInputError(f"fields: expected a list of columns, such as {fields.split(',')}")
         if ids is None and field_sizes is not None:
             raise BadInputError("field_sizes needs ids: raw values get new ids")
         if isinstance(vocabulary, Mapping):
