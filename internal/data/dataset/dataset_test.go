@@ -269,6 +269,24 @@ func TestLastRowsAreChecked(t *testing.T) {
 	wantInput(t, err, path+" is corrupt")
 }
 
+// Whichever byte of a file is wrong, the error says that the file is corrupt.
+func TestAnyByteIsChecked(t *testing.T) {
+	dir, d := smallDataset(t)
+	path := filepath.Join(dir, "train.arrow")
+	data := contents(t, path)
+	for at := 0; at < len(data); at += 7 {
+		damaged := bytes.Clone(data)
+		damaged[at] ^= 8
+		if err := os.WriteFile(path, damaged, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		err := d.Scan(t.Context(), []string{"train"}, 100, func(*model.Rows) error { return nil })
+		if want := path + " is corrupt: its SHA-256 is not the one in dataset.json"; !fault.IsInput(err) || err.Error() != want {
+			t.Fatalf("byte %d: %v, expected %s", at, err, want)
+		}
+	}
+}
+
 // fit returns an error unless d has the fields of a model.
 func fit(d *dataset.Dataset, a *model.Architecture) error {
 	_, err := d.For(a, nil)

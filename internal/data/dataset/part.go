@@ -65,7 +65,7 @@ func (p *part) checkRows(s Split) error {
 	defer file.Close()
 	rows, err := arrowio.CountRows(file, s.Bytes)
 	if err != nil {
-		return fmt.Errorf("%s: %w", p.path(s.File), err)
+		return p.explained(s.File, fmt.Errorf("%s: %w", p.path(s.File), err))
 	}
 	if rows != s.Rows {
 		return fault.Inputf("%s has %d rows, but %s states %d", p.path(s.File), rows, ManifestName, s.Rows)
@@ -158,6 +158,24 @@ func (p *part) readFile(f File) ([]byte, error) {
 		return nil, corrupt(p.path(f))
 	}
 	return data, nil
+}
+
+// explained returns that the file f is corrupt if its digest is not that of the manifest, because damaged
+// bytes may be read as anything. Otherwise, or if err is not bad input, it returns err, the error of reading f.
+func (p *part) explained(f File, err error) error {
+	if !fault.IsInput(err) {
+		return err
+	}
+	file, failed := p.open(f.File)
+	if failed != nil {
+		return err
+	}
+	defer file.Close()
+	digest := sha256.New()
+	if _, failed := io.Copy(digest, file); failed == nil && hex.EncodeToString(digest.Sum(nil)) != f.SHA256 {
+		return corrupt(p.path(f))
+	}
+	return err
 }
 
 func corrupt(path string) error {

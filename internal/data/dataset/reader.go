@@ -86,7 +86,10 @@ func (r *Reader) Next(rows *model.Rows) error {
 			continue
 		}
 		if err := r.next(file, rows); err != io.EOF {
-			return err
+			if r.blocks { // an error names the block that is corrupt
+				return err
+			}
+			return file.explained(file.Split.File, err)
 		}
 	}
 	return io.EOF
