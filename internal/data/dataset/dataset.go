@@ -216,8 +216,12 @@ func (d *Dataset) checkFields(a *model.Architecture) error {
 	for j, f := range d.Manifest.Fields {
 		if f.Size != a.FieldDims[j] {
 			advice := ""
-			if f.Size > a.FieldDims[j] && d.newest().Vocabulary != nil {
-				advice = ": if its vocabulary has grown since the training, train the model with the new ids, or import the rows with the vocabulary of the training, which must not grow"
+			switch grown := f.Size > a.FieldDims[j]; {
+			case d.newest().Vocabulary == nil:
+			case !grown:
+				advice = ": import the rows with --vocabulary and the dataset of the training"
+			default:
+				advice = ": if its vocabulary has grown since the training, train the model with the new ids, or import the rows with --vocabulary and the dataset of the training, without --grow"
 			}
 			return fault.Inputf("field %d (%s) has %d features in the dataset and %d in the model%s", j, f.Name, f.Size, a.FieldDims[j], advice)
 		}
