@@ -46,8 +46,13 @@ func (o *trainingFlags) check() error {
 
 // run trains, writes the best epoch, and prints the history.
 func (o *trainingFlags) run(c *cobra.Command, t *training.Course) error {
-	if err := cli.Note(t.Unknown); err != nil {
+	log, err := cli.Logger(cli.LogFormat(), false)
+	if err != nil {
 		return err
+	}
+	cli.NoteOnce(log, t.Unknown)
+	if t.Unread != "" {
+		log.Info(t.Unread)
 	}
 	result, err := t.Train(c.Context())
 	if err != nil {

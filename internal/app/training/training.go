@@ -3,6 +3,7 @@
 package training
 
 import (
+	"fmt"
 	"strings"
 
 	"shaver/internal/app/cli"
@@ -87,6 +88,10 @@ type Options struct {
 	Folders []string // dataset
 	Outputs cli.Outputs
 	Replace bool // the caller has decided that the model at Out may be replaced
+
+	// Unread is a sentence that the model does not read the dense inputs of the dataset, or "" if it has
+	// no such inputs. The functions that return a Course set it.
+	Unread string
 }
 
 // Check checks the settings before any file is read. It sets Version and Kernel.
@@ -149,6 +154,10 @@ func (o *Options) open(ck *checkpoint.Checkpoint) (*dataset.Dataset, error) {
 	d, err := dataset.OpenAll(o.Folders)
 	if err != nil {
 		return nil, err
+	}
+	o.Unread = ""
+	if names := d.RowForm().Dense; len(names) > 0 {
+		o.Unread = fmt.Sprintf("the model does not read the dense inputs %s: train a model that reads them in another framework, and export it to ONNX", strings.Join(names, ", "))
 	}
 	if ck != nil {
 		if d, err = d.For(&ck.Architecture, ck.Known()); err != nil {
