@@ -29,7 +29,7 @@ func (o *Options) Tuning(file string) (*Course, error) {
 		return nil, err
 	}
 	if ck.Compact == nil {
-		return nil, fault.Usagef("%s is not in compact form: expected a file of shaver prune; shaver train --model continues other models", file)
+		return nil, fault.Usagef("%s is not in compact form: expected a compact file of shaver prune with a budget; shaver train --model trains all entries of any other model, such as one that has lost fields or columns", file)
 	}
 	t := &Course{Options: o, from: ck, compact: true}
 	if t.dropped, t.baseline, err = ck.Pruned(); err != nil {
