@@ -38,6 +38,9 @@ type JobFlags struct {
 	// Full says why Open made the job score all rows although previous scores are given;
 	// "" = it did not.
 	Full string
+	// Trained is a warning of Open that the values of fields come from rows on which the model may be trained,
+	// because the dataset has no others; "" = they do not.
+	Trained string
 }
 
 // Defaults are the defaults of some flags of a job.
@@ -164,8 +167,12 @@ func (o *JobFlags) Open() error {
 		return err
 	}
 	// The values of fields say what to leave out, so they come from rows that the model was not trained on.
-	if fields && !o.previous.changed("splits") && slices.Contains(r.Dataset.SplitNames(), dataset.Val) {
-		r.Splits = []string{dataset.Val}
+	if fields && !o.previous.changed("splits") {
+		if slices.Contains(r.Dataset.SplitNames(), dataset.Val) {
+			r.Splits = []string{dataset.Val}
+		} else {
+			o.Trained = fmt.Sprintf("the dataset has no split %s, so the values are those of the rows of %s, on which an overfitted field looks useful: import the rows with a split %[1]s, or give --splits", dataset.Val, strings.Join(r.Splits, ", "))
+		}
 	}
 	return nil
 }

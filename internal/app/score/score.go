@@ -280,6 +280,9 @@ func (o *scoreOptions) run(c *cobra.Command) error {
 	if o.job.Full = o.Full; o.Full != "" {
 		o.job.Log.Info("scoring all rows", zap.String("because", o.Full))
 	}
+	if o.Trained != "" {
+		o.job.Log.Warn(o.Trained)
+	}
 	report, err := run()
 	if err != nil {
 		return err
