@@ -124,6 +124,7 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 	}
 	var models []*model.Model
 	var unknown []string         // a sentence for each model that does not know its fields
+	var seen []string            // for each model a warning that the rows chose its entries, or ""
 	var benches []*measure.Bench // of each model, which may read only some of the fields
 	for i, file := range files {
 		if i > 0 && !checkpoint.NamedONNX(file) {
@@ -139,6 +140,7 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 		}
 		benches = append(benches, b)
 		unknown = append(unknown, ck.Known().Unknown())
+		seen = append(seen, ck.Seen(b.Dataset.Digest(), o.split))
 		models = append(models, m)
 	}
 	b := benches[0]
@@ -161,6 +163,11 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 	for i, file := range files {
 		if text := all[i].Doubt(); text != "" {
 			if err := cli.Warn(file + " " + text); err != nil {
+				return err
+			}
+		}
+		if text := seen[i]; text != "" {
+			if err := cli.Warn(file + ": " + text); err != nil {
 				return err
 			}
 		}

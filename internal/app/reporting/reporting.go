@@ -70,6 +70,9 @@ func (o *Input) Facts() (*report.Facts, error) {
 		if err := f.Check(); err != nil {
 			return nil, fmt.Errorf("%s: %w", o.Sweep, err)
 		}
+		if f.Seen = cut.Scored(s).Seen(f.Sweep.Dataset, f.Sweep.Split); f.Seen != "" && o.Warn != nil {
+			o.Warn(o.Sweep + ": " + f.Seen)
+		}
 		if d := s.Spec.Dataset; f.Sweep.Dataset != d && o.Warn != nil {
 			o.Warn(fmt.Sprintf("%s measured the dataset with the digest %.12s, but %s has scores of the dataset with the digest %.12s", o.Sweep, f.Sweep.Dataset, o.Scores, d))
 		}

@@ -113,10 +113,8 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	if text := o.seen(all, files, document.Dataset); text != "" {
-		if err := warn(text); err != nil {
-			return nil, err
-		}
+	if err := o.warnSeen(all, files, document.Dataset); err != nil {
+		return nil, err
 	}
 	var tuning *training.Tables
 	if o.Tune {
@@ -179,15 +177,15 @@ func (o *Input) doubting(whole *model.Model, predict func(context.Context, *mode
 	}
 }
 
-// seen returns a warning if scores were computed with the labels of the rows on which the tables are
-// measured, or "". names are the files of the scores.
-func (o *Input) seen(all []*scores.File, names []string, dataset string) string {
+// warnSeen warns if scores were computed with the labels of the rows on which the tables are measured. names
+// are the files of the scores.
+func (o *Input) warnSeen(all []*scores.File, names []string, dataset string) error {
 	for i, s := range all {
-		if s.Spec.Dataset == dataset && slices.Contains(s.Spec.Splits, o.Split) {
-			return fmt.Sprintf("%s: the scores were computed with the labels of the split %s, on which the tables are measured, so the sweep favors them: score with other --splits, or measure another --split", names[i], o.Split)
+		if text := cut.Scored(s).Seen(dataset, o.Split); text != "" {
+			return warn(names[i] + ": " + text)
 		}
 	}
-	return ""
+	return nil
 }
 
 // slicer assigns the rows of the split to slices. It returns nil if the dataset has no rows

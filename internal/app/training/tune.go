@@ -53,7 +53,7 @@ func (o *Options) Continued(file string) (*Course, error) {
 	if ck.Compact != nil {
 		return nil, fault.Usagef("%s is a pruned model: shaver tune trains it and keeps the dropped entries", file)
 	}
-	ck.Origins = nil // dropped entries are trained too
+	ck.Origins, ck.Scored = nil, nil // dropped entries are trained too
 	t := &Course{Options: o, from: ck}
 	o.Model = ck.Digest()
 	return t, t.begin()

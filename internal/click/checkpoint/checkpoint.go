@@ -35,6 +35,7 @@ const (
 	metaAliases      = "shaver.aliases"  // JSON object: other names of tensors, and their keys in Tensors
 	metaTraining     = "shaver.training" // JSON object: how shaver trained the model
 	metaOrigins      = "shaver.origins"  // JSON array: Checkpoint.Origins
+	metaScored       = "shaver.scored"   // JSON array: Checkpoint.Scored
 )
 
 // Tensor is a tensor of a checkpoint, of package tensor.
@@ -89,6 +90,9 @@ type Checkpoint struct {
 	// what was pruned again. It is nil if shaver has not pruned the model, or did so before it wrote
 	// origins.
 	Origins []string
+	// Scored are the rows that chose which entries of the model are dropped. It is nil if the model is not
+	// pruned, or the file does not say it. It does not affect the digest.
+	Scored []Scored
 
 	name      string            // name of the file, for errors
 	origin    *origin           // nil unless the file is an .onnx file
@@ -276,6 +280,9 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 	if c.Origins, err = originsOf(metadata); err != nil {
 		return nil, c.inputf("%w", err)
 	}
+	if err := c.takeScored(metadata); err != nil {
+		return nil, err
+	}
 	if err := c.takePacked(metadata); err != nil {
 		return nil, err
 	}
@@ -414,7 +421,7 @@ func (c *Checkpoint) Digest() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// WriteDense writes the canonical file, with Training, Origins and Identities, to path, all of it or nothing, and returns its
+// WriteDense writes the canonical file, with Training, Origins, Scored and Identities, to path, all of it or nothing, and returns its
 // length in bytes. PyTorch users load it with safetensors.torch.load_file and
 // load_state_dict.
 func WriteDense(path string, c *Checkpoint) (int64, error) {
@@ -423,8 +430,8 @@ func WriteDense(path string, c *Checkpoint) (int64, error) {
 	return writeWhole(path, f)
 }
 
-// describe adds Training, Origins and Identities to the metadata of a file. The canonical file does
-// not have them, so that the digest of a model depends on its weights only.
+// describe adds Training, Origins, Scored and Identities to the metadata of a file. The canonical file
+// does not have them, so that the digest of a model depends on its weights only.
 func (c *Checkpoint) describe(metadata map[string]string) {
 	if c.Training != "" {
 		metadata[metaTraining] = c.Training
@@ -432,17 +439,23 @@ func (c *Checkpoint) describe(metadata map[string]string) {
 	if c.Origins != nil {
 		metadata[metaOrigins] = string(mustMarshal(c.Origins))
 	}
-	maps.Copy(metadata, c.identities())
+	maps.Copy(metadata, c.properties())
 }
 
 // originsOf returns the origins in the metadata of a file.
-func originsOf(metadata map[string]string) (origins []string, err error) {
-	text, ok := metadata[metaOrigins]
+func originsOf(metadata map[string]string) ([]string, error) {
+	return arrayIn[string](metadata, metaOrigins, "digests")
+}
+
+// arrayIn returns the JSON array under a key of the metadata of a file, or nil without it. An empty array is
+// an error, which says of what the array should be.
+func arrayIn[T any](metadata map[string]string, key, of string) (all []T, err error) {
+	text, ok := metadata[key]
 	if !ok {
 		return nil, nil
 	}
-	if json.Unmarshal([]byte(text), &origins) != nil || len(origins) == 0 {
-		return nil, fmt.Errorf("metadata %s is %s, expected a JSON array of digests", metaOrigins, tensor.Quote(text))
+	if json.Unmarshal([]byte(text), &all) != nil || len(all) == 0 {
+		return nil, fmt.Errorf("metadata %s is %s, expected a JSON array of %s", key, tensor.Quote(text), of)
 	}
-	return origins, nil
+	return all, nil
 }

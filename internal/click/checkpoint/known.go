@@ -35,10 +35,22 @@ func (c *Checkpoint) takeIdentities(metadata map[string]string) error {
 	return nil
 }
 
-// identities returns the metadata with Identities, or nil if they are not known.
-func (c *Checkpoint) identities() map[string]string {
-	if c.Identities == nil {
-		return nil
+// takeProperties sets Identities and Scored from the metadata of an .onnx file.
+func (c *Checkpoint) takeProperties(metadata map[string]string) error {
+	if err := c.takeIdentities(metadata); err != nil {
+		return err
 	}
-	return map[string]string{metaVocabulary: string(mustMarshal(c.Identities))}
+	return c.takeScored(metadata)
+}
+
+// properties returns the metadata with Identities and Scored, which .onnx files have too.
+func (c *Checkpoint) properties() map[string]string {
+	metadata := map[string]string{}
+	if c.Identities != nil {
+		metadata[metaVocabulary] = string(mustMarshal(c.Identities))
+	}
+	if c.Scored != nil {
+		metadata[metaScored] = string(mustMarshal(c.Scored))
+	}
+	return metadata
 }

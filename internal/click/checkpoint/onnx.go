@@ -72,14 +72,14 @@ func readONNX(path string, o Options) (*Checkpoint, error) {
 			if err := c.takeKnown(n, found, dims); err != nil {
 				return nil, err
 			}
-			return c, c.takeIdentities(file.Metadata)
+			return c, c.takeProperties(file.Metadata)
 		}
 	}
 	c.EmbeddingKey = graphEmbedding
 	if err := c.takeNetwork(n); err != nil {
 		return nil, err
 	}
-	return c, c.takeIdentities(file.Metadata)
+	return c, c.takeProperties(file.Metadata)
 }
 
 // withSettings adds to an error of package dissect the flags that may avoid it.

@@ -192,8 +192,12 @@ func (o *Options) open() (*Source, *sweep.Document, error) {
 		return nil, nil, err
 	}
 	f, err := s.ReadInitial(o.Scores)
+	if err != nil {
+		return nil, nil, err
+	}
 	s.Scores = []*scores.File{f}
-	return s, d, err
+	s.Checkpoint.AddScored(Scored(f))
+	return s, d, nil
 }
 
 // settle sets what the scores, or the sweep d if it is not nil, decide.

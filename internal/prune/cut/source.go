@@ -17,7 +17,7 @@ import (
 
 // Source is a model and its scores.
 type Source struct {
-	Checkpoint *checkpoint.Checkpoint // without Training, because a pruned model is not the one that the training made, and with its own digest as the last of Origins
+	Checkpoint *checkpoint.Checkpoint // without Training, because a pruned model is not the one that the training made, and with its own digest as the last of Origins, and with the rows of Scores in Scored
 	File       string                 // of the model
 	Scores     []*scores.File
 	Table      []float32 // [n, d]
@@ -43,12 +43,18 @@ func Open(modelFile, output string, scoresFiles ...string) (*Source, error) {
 			return nil, fmt.Errorf("%s and %s: %w", file, modelFile, err)
 		}
 		s.Scores = append(s.Scores, f)
+		ck.AddScored(Scored(f))
 	}
 	if n := len(ck.Origins); n == 0 || ck.Origins[n-1] != digest { // a file of prune that dropped nothing has its own digest
 		ck.Origins = append(slices.Clone(ck.Origins), digest)
 	}
 	s.Table, err = ck.Embedding()
 	return s, err
+}
+
+// Scored returns on which rows scores were computed.
+func Scored(f *scores.File) checkpoint.Scored {
+	return checkpoint.Scored{Dataset: f.Spec.Dataset, Splits: f.Spec.Splits}
 }
 
 // ReadInitial reads the file with the scores of the model before its training, by which the method

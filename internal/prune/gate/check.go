@@ -33,7 +33,7 @@ type Check struct {
 	Begin func(rows int64) (read func(rows int))
 	// Note takes a sentence for the user. It may be nil.
 	Note func(text string)
-	// Warn takes what is probably wrong with the predictions of a model. It may be nil.
+	// Warn takes what is probably wrong with the predictions of a model, or with the rows. It may be nil.
 	Warn func(text string)
 }
 
@@ -112,6 +112,9 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 		if text := all[i].Doubt(); text != "" && o.Warn != nil {
 			o.Warn(name + " " + text)
 		}
+	}
+	if text := prunedCk.Seen(b.Dataset.Digest(), o.Split); text != "" && o.Warn != nil {
+		o.Warn(o.Pruned + ": " + text)
 	}
 	d := Decide(o.Bounds, all[0], all[1])
 	d.Model, d.Pruned, d.Dataset, d.Split = ck.Digest(), prunedCk.Digest(), b.Dataset.Digest(), o.Split

@@ -1,0 +1,53 @@
+package checkpoint
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Scored says on which rows scores were computed. Their labels affect which entries the scores drop.
+type Scored struct {
+	Dataset string   `json:"dataset"` // digest
+	Splits  []string `json:"splits"`
+}
+
+// Seen returns a warning if the rows of a split of the dataset with the given digest are among those of
+// s, or "". The loss of the pruned table on such rows is better than on others.
+func (s Scored) Seen(dataset, split string) string {
+	if s.Dataset != dataset || !slices.Contains(s.Splits, split) {
+		return ""
+	}
+	return fmt.Sprintf("the scores were computed with the labels of the split %s, on which the pruned table is measured, so the result favors them: score with other --splits, or measure another --split", split)
+}
+
+// Seen returns the warning of the first of c.Scored that has one, or "".
+func (c *Checkpoint) Seen(dataset, split string) string {
+	for _, s := range c.Scored {
+		if text := s.Seen(dataset, split); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// AddScored adds rows to Scored, unless they are there.
+func (c *Checkpoint) AddScored(all ...Scored) {
+	c.Scored = slices.Clip(c.Scored) // which another checkpoint may share
+	for _, s := range all {
+		if !slices.ContainsFunc(c.Scored, func(there Scored) bool {
+			return there.Dataset == s.Dataset && slices.Equal(there.Splits, s.Splits)
+		}) {
+			c.Scored = append(c.Scored, s)
+		}
+	}
+}
+
+// takeScored sets Scored from the metadata of a file, which may lack them.
+func (c *Checkpoint) takeScored(metadata map[string]string) error {
+	all, err := arrayIn[Scored](metadata, metaScored, "objects with dataset and splits")
+	if err != nil {
+		return c.inputf("%w", err)
+	}
+	c.Scored = all
+	return nil
+}

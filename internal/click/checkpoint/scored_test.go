@@ -1,0 +1,79 @@
+package checkpoint
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/compact"
+)
+
+// A file in either form keeps the rows that were scored. Its digest does not depend on them, and it warns
+// of these rows only.
+func TestScored(t *testing.T) {
+	c := fmOf(t, 6, 2)
+	before := c.Digest()
+	train, other := Scored{"d", []string{"train", "val"}}, Scored{"e", []string{"test"}}
+	shared := *c
+	c.AddScored(train)
+	c.AddScored(train, other)
+	shared.AddScored(other)
+	all := []Scored{train, other}
+	dense, small := filepath.Join(t.TempDir(), "dense"), filepath.Join(t.TempDir(), "compact")
+	if _, err := WriteDense(dense, c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := WriteCompact(small, c, make([]bool, c.Architecture.Parameters()), make([]float32, c.Architecture.Players()), compact.Float32); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dense, small} {
+		got, err := Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got.Scored, all) || got.Digest() != before {
+			t.Errorf("%s: %v with the digest %s, expected %v and %s", path, got.Scored, got.Digest(), all, before)
+		}
+		for _, c := range []struct {
+			dataset, split string
+			seen           bool
+		}{{"d", "train", true}, {"d", "val", true}, {"e", "test", true}, {"d", "test", false}, {"e", "train", false}} {
+			text := got.Seen(c.dataset, c.split)
+			if seen := strings.Contains(text, "labels of the split "+c.split+","); seen != c.seen || !seen && text != "" {
+				t.Errorf("%s of %s: %q", c.split, c.dataset, text)
+			}
+		}
+	}
+	text, err := os.ReadFile(dense)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := bytes.Replace(text, []byte(`[\"test\"]`), []byte(`{\"test\"}`), 1)
+	if _, err := Parse("m", damaged); !fault.IsInput(err) || !strings.Contains(err.Error(), "shaver.scored") {
+		t.Errorf("a malformed array: %v", err)
+	}
+}
+
+// So does an .onnx file.
+func TestScoredONNX(t *testing.T) {
+	c, err := Read(filepath.Join("..", "..", "..", "testdata", "onnx", "ncf.dynamo.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.AddScored(Scored{"d", []string{"train"}})
+	path := filepath.Join(t.TempDir(), "pruned.onnx")
+	if _, err := WriteONNX(path, c, ONNXOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got.Scored, c.Scored) || got.Digest() != c.Digest() {
+		t.Errorf("%v with the digest %s, expected %v and %s", got.Scored, got.Digest(), c.Scored, c.Digest())
+	}
+}
