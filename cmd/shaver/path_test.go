@@ -14,6 +14,7 @@ import (
 
 	"shaver/internal/app/launch"
 	"shaver/internal/base/files"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/estimator"
@@ -240,4 +241,44 @@ func TestPathScores(t *testing.T) {
 		}
 		shaver(t, nil, "report", "--model", model, "--scores", path, "--out", file("timed.html"))
 	})
+}
+
+// If a calibration lowers the loss of a model, score and prune say so, unless the pruned model is calibrated.
+func TestUncalibratedPath(t *testing.T) {
+	dir := t.TempDir()
+	q := filepath.Join(dir, "q")
+	shaver(t, nil, "quickstart", "--rows", "9000", "--out", q)
+	rows, whole := filepath.Join(q, "dataset"), filepath.Join(q, "model.safetensors")
+	ck, err := checkpoint.Read(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ck, _, err = ck.Calibrated(.5, .5); err != nil {
+		t.Fatal(err)
+	}
+	flat := filepath.Join(dir, "flat.safetensors")
+	if _, err := checkpoint.WriteDense(flat, ck); err != nil {
+		t.Fatal(err)
+	}
+	log := func(args ...string) string {
+		t.Helper()
+		text, err := exec.CommandContext(t.Context(), "shaver", args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		return string(text)
+	}
+	const note = "the path orders entries by the loss after a calibration, which for the whole model is logit * "
+	for model, want := range map[string]int{whole: 0, flat: 1} {
+		scores, out := model+".arrow", model+".pruned"
+		if text := log("score", "--model", model, "--dataset", rows, "--splits", "train", "--estimator", "path", "--baseline", "codebook", "--out", scores); strings.Count(text, note) != want {
+			t.Errorf("score of %s: %s", model, text)
+		}
+		if text := log("prune", "--model", model, "--scores", scores, "--sparsity", "0.5", "--out", out); strings.Count(text, note) != want {
+			t.Errorf("prune of %s: %s", model, text)
+		}
+		if text := log("prune", "--model", model, "--scores", scores, "--sparsity", "0.5", "--calibrate", "--dataset", rows, "--out", out); strings.Contains(text, note) {
+			t.Errorf("prune --calibrate of %s: %s", model, text)
+		}
+	}
 }

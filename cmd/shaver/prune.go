@@ -251,8 +251,9 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if r.Bounded != nil {
 		r.addStages(o.Form.Values)
 	}
-	if err := cli.Note(r.Unknown); err != nil {
-		return err
+	cli.NoteOnce(log, r.Unknown)
+	if r.Uncalibrated != "" {
+		log.Info(o.Scores + ": " + r.Uncalibrated)
 	}
 	return o.output.Print(c.OutOrStdout(), r, func(w io.Writer) { r.table(w, o.Form.Full(o.Out)) })
 }

@@ -59,9 +59,12 @@ func (r *rounder) begin(ctx context.Context, in *inputs, log *zap.Logger) error 
 	if err != nil {
 		return err
 	}
+	c := evaluate.CalibrateWithin(p, leastScale, mostScale)
 	if len(r.sums.path.Rounds) == 0 { // nothing is dropped yet
 		if text := p.Doubt(); text != "" {
 			log.Warn("the model " + text)
+		} else if evaluate.CompareLoss(p, p, loss.Uncalibrated, c).High < -p.MeanLoss(loss.Uncalibrated)/100 {
+			log.Info(scores.Uncalibrated(c.Scale, c.Offset))
 		}
 	}
 	if rounds := r.sums.path.Rounds; len(rounds) == 1 && rounds[0].Rows > 0 {
@@ -73,7 +76,7 @@ func (r *rounder) begin(ctx context.Context, in *inputs, log *zap.Logger) error 
 			log.Warn(text)
 		}
 	}
-	return in.begin(ctx, len(r.sums.path.Rounds), dropped, evaluate.CalibrateWithin(p, leastScale, mostScale))
+	return in.begin(ctx, len(r.sums.path.Rounds), dropped, c)
 }
 
 // fits says that the first cut fits the rows; see scores.Fits. full and cut are predictions for the same rows, with

@@ -48,6 +48,25 @@ func (p *Path) Deeper(dropped, entries int) bool {
 // all entries.
 func (r *Round) Sparsity(entries int) float64 { return 1 - float64(r.Kept)/float64(entries) }
 
+// Uncalibrated says that the model is not calibrated on the scored rows, and what to do. A path drops by the
+// loss of logits that are calibrated, scale * logit + offset, so the loss of the others may rise.
+func Uncalibrated(scale, offset float64) string {
+	return fmt.Sprintf("the path orders entries by the loss after a calibration, which for the whole model is logit * %.4f %+.4f: prune with --calibrate, or the loss may rise", scale, offset)
+}
+
+// Uncalibrated is the function Uncalibrated for the first round. It is "" unless the round scales logits by
+// more than a half up or a third down, which chance does not if there are 4096 rows. p may be nil.
+func (p *Path) Uncalibrated() string {
+	if p == nil {
+		return ""
+	}
+	first := p.Rounds[0]
+	if first.Rows < 4096 || first.Scale < 1.5 && first.Scale > 1/1.5 {
+		return ""
+	}
+	return Uncalibrated(first.Scale, first.Offset)
+}
+
 // Text says in words what p is, as two cells of a table.
 func (p *Path) Text() string {
 	return counted(len(p.Rounds), "round", "rounds") + fmt.Sprintf("\tto sparsity %.6g; an order for pruning, not Shapley values", p.Reach)

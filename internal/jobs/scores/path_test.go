@@ -141,3 +141,26 @@ func TestPathHasNoValues(t *testing.T) {
 		t.Error("scores with values have a reach")
 	}
 }
+
+// Only a steep or flat calibration of many rows leads to a note. Scores of values have none.
+func TestUncalibrated(t *testing.T) {
+	for _, c := range []struct {
+		rows          int64
+		scale, offset float64
+		want          string
+	}{
+		{4096, 1.5667, .6201, "logit * 1.5667 +0.6201: prune with --calibrate"},
+		{1 << 20, .5, -.1, "logit * 0.5000 -0.1000: prune with --calibrate"},
+		{4095, 1.5667, .6201, ""},
+		{1 << 20, 1.2, .6, ""},
+		{1 << 20, .8, 0, ""},
+	} {
+		p := &Path{Rounds: []Round{{Rows: c.rows, Scale: c.scale, Offset: c.offset}, {Rows: c.rows, Scale: 3}}}
+		if text := p.Uncalibrated(); !strings.Contains(text, c.want) || c.want == "" && text != "" {
+			t.Errorf("%+v: %q", c, text)
+		}
+	}
+	if text := (*Path)(nil).Uncalibrated(); text != "" {
+		t.Errorf("without a path: %q", text)
+	}
+}

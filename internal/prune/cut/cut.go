@@ -78,10 +78,12 @@ type Choice struct {
 
 	ByPath  bool   `json:"-"` // whether Hysteresis of Previous is in rounds of a path
 	Unknown string `json:"-"` // sentence that the model does not know its fields, if there is a dataset, or ""
-	source  *Source
-	dropped []bool // [n, d]
-	options *Options
-	rounded *rounded // nil unless Form.Values is compact.Mixed
+	// Uncalibrated is scores.Path.Uncalibrated if the order of a path drops entries, and the pruned model is not calibrated.
+	Uncalibrated string `json:"-"`
+	source       *Source
+	dropped      []bool // [n, d]
+	options      *Options
+	rounded      *rounded // nil unless Form.Values is compact.Mixed
 }
 
 // Choose opens the model and its scores, and chooses the entries to drop.
@@ -140,6 +142,9 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 	}
 	if b != nil {
 		c.Bounded = &b.Bounded
+	}
+	if o.Aggregate == scores.ByPath && !o.Calibrate && !o.Tune {
+		c.Uncalibrated = s.Scores[0].Path.Uncalibrated()
 	}
 	if len(o.Dataset) > 0 {
 		c.Unknown = s.Checkpoint.Known().Unknown()
