@@ -59,10 +59,11 @@ data/dense:                  pure
 # files; arrowio is the only importer of Arrow
 click/checkpoint/tensor:      base/fault
 click/checkpoint/family:      pure base/fault click/checkpoint/tensor click/model
-click/checkpoint:             base/atomicfile click/compact click/composed onnx/dissect base/fault onnx/graph click/match click/model onnx/wire base/seal base/files click/checkpoint/tensor click/checkpoint/family
+click/checkpoint:             base/atomicfile click/compact click/composed onnx/dissect onnx/emit base/fault onnx/graph click/match click/model onnx/wire base/seal base/files click/checkpoint/tensor click/checkpoint/family
 click/inspect:          click/checkpoint click/compact click/composed click/model onnx/dissect onnx/wire
 onnx/wire:                   base/fault google.golang.org/protobuf
 onnx/dissect:                base/fault onnx/graph onnx/wire
+onnx/emit:                   base/fault onnx/graph onnx/wire
 data/arrowio:                base/fault num/layout click/model value/tally base/files github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 data/rawtext:                base/fault github.com/klauspost/compress
 data/folders:                base/fault
@@ -91,7 +92,7 @@ prune/benchmark: prune/sweep
 prune/rate:                   pure click/compact click/model
 prune/gate:                   click/evaluate num/loss prune/sweep base/fault base/files click/checkpoint click/model data/measure
 prune/cut:              base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores num/layout num/loss prune/rate prune/sweep value/mask value/shapley jobs/job value/baseline value/tally
-prune/slice:            base/atomicfile base/fault base/files click/checkpoint click/evaluate click/model data/dataset jobs/scores num/loss prune/sweep jobs/shard
+prune/slice:            base/atomicfile base/fault base/files click/checkpoint click/evaluate click/model data/dataset jobs/scores num/loss prune/sweep jobs/shard onnx/dissect
 prune/delta:            base/atomicfile base/fault base/files base/seal click/checkpoint click/compact data/arrowio
 prune/delta/toredis:    data/redisrows prune/delta
 prune/worth:            base/atomicfile base/fault data/arrowio data/dataset jobs/scores prune/cut

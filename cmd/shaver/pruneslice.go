@@ -38,9 +38,6 @@ func (o *pruneOptions) slice(c *cobra.Command) error {
 	if err := o.checkSlice(c); err != nil {
 		return err
 	}
-	if checkpoint.NamedONNX(o.Out) {
-		return fault.Usagef("--drop-fields, --fields, --columns and --max-rise write a safetensors file: expected --out with another extension than .onnx")
-	}
 	if err := o.output.Check(); err != nil {
 		return err
 	}

@@ -97,6 +97,7 @@ type Checkpoint struct {
 	name      string            // name of the file, for errors
 	origin    *origin           // nil unless the file is an .onnx file
 	graph     *graphForm        // nil unless the kind is model.Graph
+	signature *signature        // nil unless a graph was read from an .onnx file, or is a slice of one
 	mapped    bool              // whether FuxiCTR's feature_map.json said that each field has one id in a row
 	unordered bool              // whether the order of Keys is not that of the state dict
 	packed    map[string]packed // tensors that a file of WriteMixed stores in fewer bits, by their keys

@@ -168,6 +168,16 @@ func (c *Checkpoint) head() (*graph.Graph, error) {
 	return head, nil
 }
 
+// HeadProducts returns the number of multiplications of a row in the products of matrices of a model of Kind Graph. It is 0
+// if Model returns an error.
+func (c *Checkpoint) HeadProducts() int {
+	head, err := c.head()
+	if err != nil {
+		return 0
+	}
+	return int(head.Products())
+}
+
 // graphModel is Model for Kind Graph.
 func (c *Checkpoint) graphModel() (*model.Model, error) {
 	head, err := c.head()

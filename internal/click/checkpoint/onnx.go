@@ -75,7 +75,7 @@ func readONNX(path string, o Options) (*Checkpoint, error) {
 			return c, c.takeProperties(file.Metadata)
 		}
 	}
-	c.EmbeddingKey = graphEmbedding
+	c.EmbeddingKey, c.signature = graphEmbedding, newSignature(file, n)
 	if err := c.takeNetwork(n); err != nil {
 		return nil, err
 	}

@@ -13,18 +13,21 @@ import (
 // Slice says which part of a model stays.
 type Slice struct {
 	Fields  []int // fields that stay, in ascending order
-	Columns []int // columns of the table that stay, in ascending order
+	Columns []int // columns that stay of the table, or of each table, in ascending order; none if Architecture.TableColumns is 0
 }
 
 // Sliced returns a smaller checkpoint that computes what c computes if everything that goes reads 0: the
 // elements of the embedding, and the first-order weights of the fields. Its logits are those of c up to
 // rounding. The table has fewer rows and columns, and the layers that read the embedding have fewer inputs. It
-// is an ordinary checkpoint.
+// is an ordinary checkpoint. A graph that reads the ids of a field that goes as numbers reads 0, or 1 if 0 is the pad id.
 //
-// A model of kind graph, and a NeuMF that loses a field, are input errors.
+// A NeuMF that loses a field, and a graph whose logit is then the same for every row, are input errors.
 func (c *Checkpoint) Sliced(s Slice) (*Checkpoint, error) {
+	if a := &c.Architecture; !ascending(s.Fields, a.Fields(), 1) || !ascending(s.Columns, a.TableColumns(), min(a.TableColumns(), 1)) {
+		panic("checkpoint: Sliced: invalid slice")
+	}
 	if c.graph != nil {
-		return nil, c.inputf("the model is a graph, whose layers cannot be cut yet: expected a model of another kind")
+		return c.slicedGraph(&s)
 	}
 	l, err := c.state().Roles()
 	if err != nil {
@@ -62,19 +65,18 @@ func at[T any](values []T, positions []int) []T {
 	return taken
 }
 
+// ascending reports whether positions are ascending numbers below n, and at least the given number of them.
+func ascending(positions []int, n, least int) bool {
+	for i, p := range positions {
+		if p < 0 || p >= n || i > 0 && p <= positions[i-1] {
+			return false
+		}
+	}
+	return len(positions) >= least
+}
+
 // checkSlice returns an error if a model with the roles l cannot be cut to s.
 func (c *Checkpoint) checkSlice(l *family.Roles, s *Slice) error {
-	ascending := func(positions []int, n int) bool {
-		for i, p := range positions {
-			if p < 0 || p >= n || i > 0 && p <= positions[i-1] {
-				return false
-			}
-		}
-		return len(positions) > 0
-	}
-	if !ascending(s.Fields, l.Fields()) || !ascending(s.Columns, l.Dim) {
-		panic("checkpoint: Sliced: invalid slice")
-	}
 	if l.Kind == model.NeuMF {
 		if len(s.Fields) < l.Fields() {
 			return c.inputf("a neumf multiplies its two fields, so it needs both: drop columns, or train a model of another kind")

@@ -142,14 +142,6 @@ func numbers(n int) []int {
 	return all
 }
 
-// A graph cannot be cut.
-func TestSlicedGraph(t *testing.T) {
-	c := graphOf(t, graphs[0])
-	if _, err := c.Sliced(Slice{Fields: []int{0}}); !fault.IsInput(err) || !strings.Contains(err.Error(), "is a graph") {
-		t.Error(err)
-	}
-}
-
 // A sliced checkpoint keeps what the file says about the fields that stay.
 func TestSlicedNames(t *testing.T) {
 	c := must(Read(filepath.Join("..", "..", "..", "testdata", "golden", "deepfm.pth")))(t)

@@ -61,6 +61,18 @@ func (s *Span) Entries() (from, to int) { return s.Entry, s.Entry + s.Rows*s.Dim
 // those of field j-1. Rows of the table and features are then the same.
 func (a *Architecture) Plain() bool { return len(a.Tables) == 0 && len(a.LookUps) == 0 }
 
+// TableColumns returns the number of columns of the table, or of each of several tables. It is 0 if they have
+// different numbers.
+func (a *Architecture) TableColumns() int {
+	tables := a.tables()
+	for _, t := range tables {
+		if t.Dim != tables[0].Dim {
+			return 0
+		}
+	}
+	return tables[0].Dim
+}
+
 // SameLayout reports whether a and o have the same fields, tables and look-ups.
 func (a *Architecture) SameLayout(o *Architecture) bool {
 	return slices.Equal(a.FieldDims, o.FieldDims) && a.Dim == o.Dim && slices.Equal(a.Tables, o.Tables) && slices.Equal(a.LookUps, o.LookUps) && slices.Equal(a.Lists, o.Lists)

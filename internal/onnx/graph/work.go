@@ -23,3 +23,21 @@ func (g *Graph) Work(most int64) int64 {
 	}
 	return total
 }
+
+// Products returns the number of multiplications of a row in products of matrices: MatMul, Gemm, Conv and Einsum.
+func (g *Graph) Products() int64 {
+	total := int64(0)
+	for _, n := range g.Nodes {
+		if _, ok := products[n.Op]; !ok {
+			continue
+		}
+		c, err := newCall(n.Op, n.Attributes, g.infos(n.Inputs))
+		if err != nil {
+			continue // Run refuses the node
+		}
+		if infos, elements, err := c.infer(); err == nil {
+			total += c.cost(infos, elements)
+		}
+	}
+	return total
+}

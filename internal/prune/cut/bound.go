@@ -60,7 +60,7 @@ func (p *part) order(o *Options) ([]int32, error) {
 // sliced returns what stays of s. Its scores have no values: an order of its entries is that of s.
 func (s *Source) sliced(keep *checkpoint.Slice) (*Source, error) {
 	a := &s.Checkpoint.Architecture
-	if len(keep.Fields) == a.Fields() && len(keep.Columns) == a.Dim {
+	if len(keep.Fields) == a.Fields() && len(keep.Columns) == a.TableColumns() {
 		return s, nil
 	}
 	ck, err := s.Checkpoint.Sliced(*keep)
@@ -68,8 +68,8 @@ func (s *Source) sliced(keep *checkpoint.Slice) (*Source, error) {
 		return nil, err
 	}
 	spans, whole := a.Spans(), s.Scores[0]
-	if len(spans) != a.Fields() {
-		return nil, fault.Inputf("%s has %d look-ups for %d fields: entries can only be dropped together with fields and columns if each field has one", s.File, len(spans), a.Fields())
+	if !a.Plain() {
+		return nil, fault.Inputf("%s has several tables, or fields that share one: entries can only be dropped together with fields and columns if each field has rows of one table for itself: drop entries of what is left in a second step", s.File)
 	}
 	f := *whole
 	f.Fields, f.Baseline, f.Layout = nil, nil, scores.LayoutOf(&ck.Architecture)

@@ -123,7 +123,7 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 
 // smaller reports whether whole fields or columns of the model with the digest are gone in ck, whose architecture is pruned.
 func smaller(a, pruned *model.Architecture, ck *checkpoint.Checkpoint, digest string) bool {
-	return slices.Contains(ck.Origins, digest) && a.Kind == pruned.Kind && pruned.Fields() <= a.Fields() && pruned.Dim <= a.Dim
+	return slices.Contains(ck.Origins, digest) && a.Kind == pruned.Kind && pruned.Fields() <= a.Fields() && pruned.TableColumns() <= a.TableColumns()
 }
 
 // same returns a bad-input error unless the pruned model has the

@@ -199,10 +199,13 @@ func (f *Figures) check() error {
 	if !(f.Loss >= 0 && f.Loss <= mostLoss) || f.AUC != nil && !(*f.AUC >= 0 && *f.AUC <= 1) {
 		return fault.Inputf("the loss is %v: expected a finite number of at least 0, and an AUC in [0, 1]", f.Loss)
 	}
-	for _, n := range []int64{int64(f.Fields), int64(f.Columns), int64(f.LookUps), int64(f.Entries), f.Bytes} {
+	for _, n := range []int64{int64(f.Fields), int64(f.LookUps), int64(f.Entries), f.Bytes} {
 		if n < 1 || n > mostCost {
 			return fault.Inputf("it costs %+v: expected numbers of at least 1", f.Cost)
 		}
+	}
+	if f.Columns < 0 || f.Columns > mostCost {
+		return fault.Inputf("it has %d columns: expected at least 0", f.Columns)
 	}
 	if f.Multiplications < 0 || f.Multiplications > mostCost {
 		return fault.Inputf("it costs %d multiplications: expected at least 0", f.Multiplications)
@@ -213,8 +216,8 @@ func (f *Figures) check() error {
 // fits returns bad input unless the steps of p remove fields of the given names, and columns, of a model with the
 // architecture a.
 func (p *Path) fits(a *model.Architecture, names []string) error {
-	if p.Whole.Columns != a.Dim || p.Whole.Fields != len(names) {
-		return fault.Inputf("the path begins with %d fields and %d columns, but the model has %d and %d", p.Whole.Fields, p.Whole.Columns, len(names), a.Dim)
+	if p.Whole.Columns != a.TableColumns() || p.Whole.Fields != len(names) {
+		return fault.Inputf("the path begins with %d fields and %d columns, but the model has %d and %d", p.Whole.Fields, p.Whole.Columns, len(names), a.TableColumns())
 	}
 	for i := range p.Fields {
 		if name := p.Fields[i].Field; !slices.Contains(names, name) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
@@ -66,10 +67,13 @@ func (w *walker) walk(ctx context.Context, fields, columns int, most float64) er
 	if fields < 0 || fields > all {
 		return fault.Usagef("%d fields are to stay: expected 1 to %d", fields, all)
 	}
-	if columns < 0 || columns > a.Dim || a.Kind == model.NeuMF && columns%2 != 0 {
-		expected := fmt.Sprintf("1 to %d", a.Dim)
+	if columns > 0 && a.TableColumns() == 0 {
+		return fault.Inputf("the model has tables of %s columns: expected the same number in all of them to remove columns", tableColumns(a))
+	}
+	if columns < 0 || columns > a.TableColumns() || a.Kind == model.NeuMF && columns%2 != 0 {
+		expected := fmt.Sprintf("1 to %d", a.TableColumns())
 		if a.Kind == model.NeuMF {
-			expected = fmt.Sprintf("an even number up to %d, half of them of the product", a.Dim)
+			expected = fmt.Sprintf("an even number up to %d, half of them of the product", a.TableColumns())
 		}
 		return fault.Usagef("%d columns are to stay: expected %s", columns, expected)
 	}
@@ -91,7 +95,7 @@ func (w *walker) walk(ctx context.Context, fields, columns int, most float64) er
 	case least > 0:
 		columns = least
 	default:
-		columns = a.Dim
+		columns = a.TableColumns()
 	}
 	if w.path.Whole.Fields == 0 { // a new path
 		if err := w.begin(ctx); err != nil {
@@ -154,9 +158,14 @@ func (w *walker) measure(ctx context.Context, fields bool) (*Step, error) {
 	}
 	var best *checkpoint.Checkpoint
 	var chosen candidate
+	var refused error
 	least := 0.
 	for _, c := range w.candidates(fields) {
 		small, err := w.whole.Sliced(c.keep)
+		if fault.IsInput(err) { // a graph needs what goes
+			refused = err
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -176,6 +185,9 @@ func (w *walker) measure(ctx context.Context, fields bool) (*Step, error) {
 		if l := p.MeanLoss(loss.Uncalibrated); best == nil || l < least {
 			best, chosen, least = small, c, l
 		}
+	}
+	if best == nil {
+		return nil, refused
 	}
 	after, err := w.predictAll(ctx, best)
 	if err != nil {
@@ -259,7 +271,7 @@ func (w *walker) candidates(fields bool) (all []candidate) {
 	case a.Kind == model.NeuMF:
 		for _, c := range w.left.Columns {
 			for _, o := range w.left.Columns {
-				if c < a.Dim/2 && o >= a.Dim/2 {
+				if c < a.TableColumns()/2 && o >= a.TableColumns()/2 {
 					add(c, o)
 				}
 			}
@@ -294,13 +306,26 @@ func except(numbers, gone []int) []int {
 
 // RowsOf returns rows of a model with the architecture before as a model that has only the given fields reads them.
 func RowsOf(rows *model.Rows, fields []int, before, after *model.Architecture) *model.Rows {
-	from, to := before.Offsets(), after.Offsets()
-	chosen := &model.Rows{Width: len(fields), Number: rows.Number, Label: rows.Label}
+	from, to, lengths := before.Offsets(), after.Offsets(), before.Lengths()
+	first := model.Offsets(lengths) // index of each field's first id
+	chosen := &model.Rows{Width: after.Width(), Inputs: rows.Inputs, Number: rows.Number, Label: rows.Label, Dense: rows.Dense}
 	for i := range rows.Label {
 		row := rows.Row(i)
 		for k, j := range fields {
-			chosen.Features = append(chosen.Features, row[j]-from[j]+to[k])
+			for _, id := range row[first[j]:][:lengths[j]] {
+				chosen.Features = append(chosen.Features, id-from[j]+to[k])
+			}
 		}
 	}
 	return chosen
+}
+
+// tableColumns returns the different numbers of columns of the tables, such as "4, 8".
+func tableColumns(a *model.Architecture) string {
+	var numbers []int
+	for _, t := range a.Tables {
+		numbers = append(numbers, t.Dim)
+	}
+	slices.Sort(numbers)
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(slices.Compact(numbers)), " ", ", "), "[]")
 }

@@ -12,6 +12,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/onnx/dissect"
 )
 
 // Options say what to remove from a model.
@@ -25,16 +26,16 @@ type Options struct {
 	Rows               int      // number of validation rows on which a path compares candidates, at least 1
 	Path               string   // file that keeps the path, or "": it is followed, and has each new step once it is measured
 	Restart            bool     // whether a file at Path that is not of this model and this dataset is replaced
-	Out                string   // file to write
+	Out                string   // file to write: .onnx, if Model is one, or safetensors
 }
 
 // Cost is what a row costs in a model.
 type Cost struct {
 	Fields          int   `json:"fields"`
-	Columns         int   `json:"columns"`         // of the table
-	LookUps         int   `json:"look_ups"`        // rows of the table that a row of data reads
-	Entries         int   `json:"entries"`         // of the table
-	Multiplications int   `json:"multiplications"` // in the layers that read the embedding, and in the cross layers
+	Columns         int   `json:"columns"`         // of the table, or of each table; 0 if tables have different numbers
+	LookUps         int   `json:"look_ups"`        // rows of tables that a row of data reads, one for each position of a list
+	Entries         int   `json:"entries"`         // of all tables
+	Multiplications int   `json:"multiplications"` // in the layers that read the embedding, and in the cross layers; of a graph, in all products of matrices
 	Bytes           int64 `json:"bytes"`           // of the dense file
 }
 
@@ -70,13 +71,17 @@ func (o *Options) Write(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	small.Origins = append(slices.Clone(r.source.Origins), r.source.Digest())
-	r.After.Bytes, err = checkpoint.WriteDense(o.Out, small)
+	if checkpoint.NamedONNX(o.Out) {
+		r.After.Bytes, err = checkpoint.WriteNewONNX(o.Out, small)
+	} else {
+		r.After.Bytes, err = checkpoint.WriteDense(o.Out, small)
+	}
 	return r, err
 }
 
 // Choose chooses what Write removes.
 func (o *Options) Choose(ctx context.Context) (*Result, error) {
-	ck, err := checkpoint.ReadOutput(o.Model, o.ModelOutput)
+	ck, err := checkpoint.ReadPart(o.Model, checkpoint.Options{ONNX: dissect.Options{Output: o.ModelOutput}, Generic: checkpoint.NamedONNX(o.Out)})
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +93,7 @@ func (o *Options) Choose(ctx context.Context) (*Result, error) {
 	if names == nil {
 		return nil, fault.Inputf("%s does not name its fields: give --dataset with the dataset of its training", o.Model)
 	}
-	kept, err := o.slice(names, ck.Architecture.Dim)
+	kept, err := o.slice(names, ck.Architecture.TableColumns())
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +168,18 @@ func (o *Options) slice(names []string, columns int) (*checkpoint.Slice, error) 
 
 func costOf(ck *checkpoint.Checkpoint) Cost {
 	a := &ck.Architecture
-	return Cost{a.Fields(), a.Dim, len(a.Lengths()), a.Parameters(), multiplications(a), ck.Size()}
+	lookUps, lengths := 0, a.Lengths()
+	if a.Plain() {
+		lookUps = len(lengths)
+	}
+	for _, l := range a.LookUps {
+		lookUps += lengths[l.Field]
+	}
+	products := multiplications(a)
+	if a.Kind == model.Graph {
+		products = ck.HeadProducts()
+	}
+	return Cost{a.Fields(), a.TableColumns(), lookUps, a.Parameters(), products, ck.Size()}
 }
 
 // multiplications returns the number of multiplications that a row takes in the layers that read

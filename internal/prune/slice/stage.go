@@ -29,7 +29,7 @@ const (
 // stages returns the whole model, what is left without the fields, and what is left without the columns as well. A stage
 // that removes nothing is left out.
 func (w *walker) stages(ctx context.Context) ([]Stage, error) {
-	columns := Without(w.whole.Architecture.Dim)
+	columns := Without(w.whole.Architecture.TableColumns())
 	seconds, err := w.seconds(ctx, w.whole)
 	if err != nil {
 		return nil, err
