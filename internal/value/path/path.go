@@ -179,13 +179,10 @@ func (p *Path) Cut(sums *tally.Accumulator, c loss.Calibration, tables []float32
 	if sums.Rows() > 0 { // otherwise all rows of the round are quarantined
 		p.add(sums)
 	}
-	p.sort(tables)
-	n := (len(p.left) + cut - 1) / cut
-	for k, i := range p.left[:n] {
+	for k, i := range mask.Lowest(p.left, (len(p.left)+cut-1)/cut, tables, p.key()) {
 		p.rank[i] = int32(dropped + k)
 	}
-	p.left = p.left[n:]
-	slices.Sort(p.left)
+	p.left = slices.DeleteFunc(p.left, func(i int32) bool { return p.rank[i] != kept })
 }
 
 // add adds the terms of a round.
@@ -214,24 +211,24 @@ func (p *Path) add(sums *tally.Accumulator) {
 // leastWeight takes the place of T if no row of the first round could be computed.
 const leastWeight = 1e-300
 
-// sort sorts the entries that are left in the order in which the last round ranks them.
-func (p *Path) sort(tables []float32) {
+// key returns by what the last round ranks an entry. Those with the lowest keys are dropped first.
+func (p *Path) key() func(i int32) float64 {
 	portion := float64(p.Rounds[len(p.Rounds)-1].Kept) / float64(len(p.rank))
 	steep := 1 / (2 * min(mostEta, eta/math.Sqrt(portion)))
-	mask.Sort(p.left, tables, func(i int32) float64 {
+	return func(i int32) float64 {
 		return (float64(steep*p.second[i]) - p.first[i]) / max(p.weight[i], leastWeight)
-	})
+	}
 }
 
 // Ranks returns the position of each entry in the order of drops. Entries that are left come
 // in the order of the last round. The entries of pad rows come last. tables is as in Cut.
 func (p *Path) Ranks(tables []float32) []int32 {
 	ranks, next := slices.Clone(p.rank), int32(p.Dropped())
-	last := Path{Rounds: p.Rounds, first: p.first, second: p.second, weight: p.weight, rank: p.rank, left: slices.Clone(p.left)}
+	left := slices.Clone(p.left)
 	if len(p.Rounds) > 0 {
-		last.sort(tables)
+		mask.Sort(left, tables, p.key())
 	}
-	for _, i := range last.left {
+	for _, i := range left {
 		ranks[i] = next
 		next++
 	}
