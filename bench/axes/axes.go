@@ -16,7 +16,7 @@ func Ticks(from, to float64) (all []plot.Tick) {
 			if v := m * unit; v >= from && v <= to {
 				tick := plot.Tick{Value: v}
 				if m == 1 || to < 10*from {
-					tick.Label = strconv.FormatFloat(v, 'g', 3, 64)
+					tick.Label = strconv.FormatFloat(v, 'g', 6, 64)
 				}
 				all = append(all, tick)
 			}

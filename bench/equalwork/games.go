@@ -31,7 +31,7 @@ const (
 	meanRows  = 500 // of the game of their mean loss
 )
 
-// newGames returns the games: entries of both flights models, entries of a small model, fields of
+// newGames returns the games: entries of DeepFM and perhaps of DCN-Mix, entries of a small model, fields of
 // DeepFM for single rows, and fields of DeepFM for the mean loss. Dropped entries read the codebook.
 func newGames(ctx context.Context, o *options) ([]*game, error) {
 	sets, err := flights.Read(ctx, o.flights)
@@ -39,7 +39,10 @@ func newGames(ctx context.Context, o *options) ([]*game, error) {
 		return nil, err
 	}
 	var games []*game
-	for _, s := range sets {
+	for i, s := range sets {
+		if i > 0 && !o.all {
+			break
+		}
 		book, _, err := baseline.Of(baseline.Codebook, &s.Model.Architecture, s.Model.Weights.Embedding, s.Counts)
 		if err != nil {
 			return nil, err

@@ -27,6 +27,7 @@ type options struct {
 	work            string // folder of what the programs exchange
 	python, script  string
 	only            string
+	all             bool
 	rows, seeds     int
 	truth           int // number of passes of debiased per row in the truth of a game that is too large for exact
 }
@@ -39,6 +40,7 @@ func main() {
 	flag.StringVar(&o.python, "python", "python3", "Python with shapiq, xgboost, captum, torch and sage-importance")
 	flag.StringVar(&o.script, "script", "bench/equalwork/peers.py", "path of the program of the other packages")
 	flag.StringVar(&o.only, "only", "", "measure only this game, such as \"DeepFM, 11 fields\"")
+	flag.BoolVar(&o.all, "all", false, "measure also DCN-Mix, which takes three times as long as DeepFM")
 	flag.IntVar(&o.rows, "rows", 50, "number of rows of each game of entries")
 	flag.IntVar(&o.seeds, "seeds", 5, "number of runs of each method")
 	flag.IntVar(&o.truth, "truth", 1<<14, "number of passes of debiased in the values that errors refer to, where there are too many players for exact")

@@ -32,7 +32,7 @@ from sklearn.linear_model import LinearRegression  # noqa: E402
 from importlib.metadata import version  # noqa: E402
 
 TOLERANCE = 1e-5  # between logits, relative to 1 + their size
-FIT = 256  # largest budget for methods that fit trees, whose time is that of the fit
+FIT = 1024  # largest budget for methods that fit trees, whose time is that of the fit
 BLOCK = 4096  # states that the model computes at a time
 
 

@@ -101,10 +101,16 @@ func draw(results []*result, file string) error {
 	})
 }
 
-// curve is a method in one panel.
+// curve is a method in one panel. Its line has a gap where errors are not drawn.
 type curve struct {
 	style
-	line plotter.XYs
+	lines []plotter.XYs
+}
+
+// end returns the right end of a curve.
+func (c *curve) end() plotter.XY {
+	last := c.lines[len(c.lines)-1]
+	return last[len(last)-1]
 }
 
 // curves returns the curves of a result, and the place of exact, or 0.
@@ -116,17 +122,26 @@ func curves(r *result, of func(*point) float64) (all []curve, exact float64) {
 			continue
 		}
 		style, ok := styles[p.Method]
-		if !ok || p.Error < leastError || p.Error > mostError {
+		if !ok || p.Error < leastError {
 			continue
 		}
 		if _, ok := at[p.Method]; !ok {
 			at[p.Method] = len(all)
-			all = append(all, curve{style: style})
+			all = append(all, curve{style: style, lines: []plotter.XYs{nil}})
 		}
 		c := &all[at[p.Method]]
-		c.line = append(c.line, plotter.XY{X: of(&p), Y: p.Error})
+		last := len(c.lines) - 1
+		switch {
+		case p.Error <= mostError:
+			c.lines[last] = append(c.lines[last], plotter.XY{X: of(&p), Y: p.Error})
+		case len(c.lines[last]) > 0:
+			c.lines = append(c.lines, nil)
+		}
 	}
-	return all, exact
+	for i := range all {
+		all[i].lines = slices.DeleteFunc(all[i].lines, func(l plotter.XYs) bool { return len(l) == 0 })
+	}
+	return slices.DeleteFunc(all, func(c curve) bool { return len(c.lines) == 0 }), exact
 }
 
 // panel returns a plot of the curves of a result. Their names are at their right ends.
@@ -137,12 +152,14 @@ func panel(r *result, of func(*point) float64) (*plot.Plot, error) {
 	p.Add(plotter.NewGrid())
 	all, exact := curves(r, of)
 	for _, c := range all {
-		l, s, err := plotter.NewLinePoints(c.line)
-		if err != nil {
-			return nil, err
+		for _, line := range c.lines {
+			l, s, err := plotter.NewLinePoints(line)
+			if err != nil {
+				return nil, err
+			}
+			l.Color, l.Dashes, s.Color, s.Shape, s.Radius = c.colour, c.dashes, c.colour, plotdraw.CircleGlyph{}, vg.Points(1.8)
+			p.Add(l, s)
 		}
-		l.Color, l.Dashes, s.Color, s.Shape, s.Radius = c.colour, c.dashes, c.colour, plotdraw.CircleGlyph{}, vg.Points(1.8)
-		p.Add(l, s)
 	}
 	most := max(p.X.Max, exact) // the names are to the right of it
 	p.X.Tick.Marker = plot.TickerFunc(func(from, to float64) []plot.Tick {
@@ -155,7 +172,7 @@ func panel(r *result, of func(*point) float64) (*plot.Plot, error) {
 		}
 		line.Color, line.Dashes = color.Gray{110}, other
 		p.Add(line)
-		all = append(all, curve{style{"exact (vertical)", color.RGBA{110, 110, 110, 255}, nil}, plotter.XYs{{X: exact, Y: p.Y.Min}}})
+		all = append(all, curve{style{"exact (vertical)", color.RGBA{110, 110, 110, 255}, nil}, []plotter.XYs{{{X: exact, Y: p.Y.Min}}}})
 	}
 	labels, err := names(all, most, p.Y.Min, p.Y.Max)
 	if err != nil {
@@ -169,11 +186,11 @@ func panel(r *result, of func(*point) float64) (*plot.Plot, error) {
 // names returns the names of the curves, next to their right ends and not above one another.
 func names(all []curve, x, low, high float64) (*plotter.Labels, error) {
 	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b curve) int { return cmp.Compare(a.line[len(a.line)-1].Y, b.line[len(b.line)-1].Y) })
+	slices.SortFunc(all, func(a, b curve) int { return cmp.Compare(a.end().Y, b.end().Y) })
 	gap := math.Log(high/low) / 17
 	y := make([]float64, len(all))
 	for i, c := range all {
-		y[i] = math.Log(c.line[len(c.line)-1].Y)
+		y[i] = math.Log(c.end().Y)
 		if i > 0 {
 			y[i] = max(y[i], y[i-1]+gap)
 		}

@@ -33,12 +33,20 @@ func report(w io.Writer, r *result) {
 		if p.Model > 0 {
 			each = fmt.Sprintf("%.1f", 1e6*p.Model/p.Passes)
 		}
-		fmt.Fprintf(w, "| %s | %s | %.0f | %.3f | %s | %.1f ± %.1f%% | %.1f%% |\n", p.Method, p.Effort, p.Passes, 1e3*p.Seconds, each, 100*p.Error, 100*p.Half, 100*p.Bias)
+		fmt.Fprintf(w, "| %s | %s | %.0f | %.3f | %s | %s ± %s | %s |\n", p.Method, p.Effort, p.Passes, 1e3*p.Seconds, each, percent(p.Error), percent(p.Half), percent(p.Bias))
 	}
 	work := r.game.budgets
 	table(w, "evaluations", all, work, func(p *point) float64 { return p.Passes })
 	times := []int{10, 100, 1000, 10_000, 100_000} // in microseconds
 	table(w, "microseconds", all, times, func(p *point) float64 { return 1e6 * p.Seconds })
+}
+
+// percent formats an error. That of a singular regression is not a number that one can print.
+func percent(e float64) string {
+	if e > 10 {
+		return "> 1000%"
+	}
+	return fmt.Sprintf("%.1f%%", 100*e)
 }
 
 // table prints the error of each method at equal work.
@@ -57,7 +65,7 @@ func table(w io.Writer, unit string, all []point, work []int, of func(*point) fl
 		fmt.Fprintf(w, "| %s |", p.Method)
 		for _, x := range work {
 			if e := errorAt(all, p.Method, float64(x), of); e >= 0 {
-				fmt.Fprintf(w, " %.1f%% |", 100*e)
+				fmt.Fprintf(w, " %s |", percent(e))
 			} else {
 				fmt.Fprint(w, " - |")
 			}
