@@ -64,7 +64,7 @@ func WriteNewONNX(path string, c *Checkpoint) (int64, error) {
 		return 0, err
 	}
 	w := &onnxWriter{c: c, d: wire.NewDraft(), head: m.Weights.Graph, inputs: map[graph.Value]emit.Part{}}
-	w.d.Metadata = c.identities()
+	w.d.Metadata = c.properties()
 	if err := w.rows(); err != nil {
 		return 0, err
 	}
