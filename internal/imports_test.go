@@ -92,7 +92,7 @@ prune/benchmark: prune/sweep
 prune/rate:                   pure click/compact click/model
 prune/gate:                   click/evaluate num/loss prune/sweep base/fault base/files click/checkpoint click/model data/measure
 prune/cut:              base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores num/layout num/loss prune/rate prune/sweep value/mask value/shapley jobs/job value/baseline value/tally
-prune/slice:            base/atomicfile base/fault base/files click/checkpoint click/evaluate click/model data/dataset jobs/scores num/loss prune/sweep jobs/shard onnx/dissect
+prune/slice:            base/atomicfile base/fault base/files click/checkpoint click/evaluate click/model data/dataset jobs/scores num/loss prune/sweep jobs/shard onnx/dissect data/measure
 prune/delta:            base/atomicfile base/fault base/files base/seal click/checkpoint click/compact data/arrowio
 prune/delta/toredis:    data/redisrows prune/delta
 prune/worth:            base/atomicfile base/fault data/arrowio data/dataset jobs/scores prune/cut

@@ -7,8 +7,9 @@ import (
 	"shaver/internal/prune/sweep"
 )
 
-// A bound removes useless columns, and then as many entries and bits as it allows. The rise that the command prints is
-// the one that evaluate measures, and its interval ends within the bound. A smaller bound keeps more.
+// A bound removes useless columns, and then as many entries and bits as it allows. The interval of the rise ends within the
+// bound, on the half of the validation rows that did not choose columns, and the rise on all of them is close. A smaller bound
+// keeps more.
 func TestBound(t *testing.T) {
 	dir := t.TempDir()
 	q := filepath.Join(dir, "q")
@@ -53,8 +54,7 @@ func TestBound(t *testing.T) {
 			if p.DenseBytes < p.Stages[0].Bytes {
 				t.Errorf("%d bytes before, expected those of the whole model, %d", p.DenseBytes, p.Stages[0].Bytes)
 			}
-			// A calibration is rounded to float32 weights.
-			if found := measured(); found.Value-last.Rise.Value > 1e-6 || last.Rise.Value-found.Value > 1e-6 || *found.High > .022+1e-6 {
+			if found := measured(); found.Value > *last.Rise.High || found.Value < *last.Rise.Low {
 				t.Errorf("the loss rises by %v, but the command says %v", found, last.Rise)
 			}
 		})

@@ -128,7 +128,7 @@ func (o *pruneOptions) slicedFirst(ctx context.Context, r *pruning) error {
 	if err != nil {
 		return err
 	}
-	o.Bound = &cut.Bound{Most: most, Kept: first.Kept}
+	o.Bound = &cut.Bound{Most: most, Kept: first.Kept, Compared: first.Compared}
 	r.Removed, r.Path, r.Beyond, r.Stages = first.Removed, first.Path, first.Beyond, first.Stages
 	return nil
 }

@@ -4,6 +4,7 @@ package measure
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strings"
 
 	"shaver/internal/base/fault"
@@ -19,6 +20,7 @@ type Bench struct {
 	Split   string
 	Rows    int64 // number of rows in the split
 	Loss    loss.Kind
+	Without []int64 // numbers of rows that are not measured, ascending
 }
 
 // Open opens a split of the dataset in the folders for measuring m and other models with the same
@@ -40,7 +42,7 @@ func Open(folders []string, split, name string, m *model.Model, k *model.Known) 
 	if err != nil {
 		return nil, err
 	}
-	return &Bench{d, split, rows, kind}, nil
+	return &Bench{Dataset: d, Split: split, Rows: rows, Loss: kind}, nil
 }
 
 // Predict predicts the labels of the split on all cores. It calls read with the number of rows of
@@ -51,10 +53,24 @@ func (b *Bench) Predict(ctx context.Context, m *model.Model, read func(rows int)
 			if read != nil {
 				read(rows.Len())
 			}
+			if b.Without != nil {
+				rows = b.measured(rows)
+			}
 			return each(rows)
 		})
 	}
 	return evaluate.Predict(ctx, m, b.Loss, source, runtime.GOMAXPROCS(0))
+}
+
+// measured returns the rows that are measured.
+func (b *Bench) measured(rows *model.Rows) *model.Rows {
+	part := &model.Rows{Width: rows.Width, Inputs: rows.Inputs}
+	for i, number := range rows.Number {
+		if _, out := slices.BinarySearch(b.Without, number); !out {
+			part.Append(rows, i)
+		}
+	}
+	return part
 }
 
 // PredictAll predicts the labels of the split by each model. read is as for Predict.

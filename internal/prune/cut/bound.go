@@ -22,11 +22,13 @@ import (
 
 // Bound is a budget of quality: as many entries are dropped as the loss allows.
 type Bound struct {
-	// Most is above 0. The rise of the loss on the validation split, over the whole model, has a 95% interval that ends at
+	// Most is above 0. The rise of the loss on the validation rows, over the whole model, has a 95% interval that ends at
 	// most there. With Options.Calibrate the loss of the pruned model is the calibrated one.
 	Most float64
 	// Kept is what stays of the model's fields and columns before entries are dropped.
 	Kept checkpoint.Slice
+	// Compared holds the numbers of the validation rows that chose Kept, ascending. They are not measured.
+	Compared []int64
 }
 
 // Bounded says what the loss rose by within a Bound.
@@ -133,6 +135,9 @@ func (o *Options) openBound(ctx context.Context, whole *Source) (*bounded, error
 			return nil, nil, err
 		}
 		found, err := measure.Open(o.Dataset, dataset.Val, whole.Scores[0].Spec.Loss.Name(), m, s.Checkpoint.Known())
+		if err == nil {
+			found.Without = o.Bound.Compared
+		}
 		return m, found, err
 	}
 	m, bench, err := open(whole)

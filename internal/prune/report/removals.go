@@ -32,7 +32,7 @@ type removalRow struct {
 }
 
 func removalsOf(p *slice.Path, show addPicture) *removalsSection {
-	s := &removalsSection{Heading: "Removing fields and columns", Note: fmt.Sprintf("Each step removes what raises the loss least. Candidates are compared on %s rows of the validation split, and the figures are those of all its %s rows. The path was chosen on these rows, so measure a model that you take on others.", count(p.Compared), count(p.Rows))}
+	s := &removalsSection{Heading: "Removing fields and columns", Note: fmt.Sprintf("Each step removes what raises the loss least. Candidates are compared on %s rows of the validation split, and the figures are those of its other %s rows.", count(p.Compared), count(p.Rows-p.Compared))}
 	add := func(name string, of *slice.Figures, c change) {
 		row := removalRow{Name: name, Fields: of.Fields, Columns: of.Columns, LookUps: of.LookUps, Multiplications: of.Multiplications, Entries: of.Entries, Bytes: size(&of.Bytes), AUC: "-", change: c}
 		if of.AUC != nil {

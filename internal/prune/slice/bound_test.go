@@ -1,10 +1,14 @@
 package slice_test
 
 import (
+	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/data/dataset"
 	"shaver/internal/prune/slice"
 )
 
@@ -47,10 +51,51 @@ func TestBound(t *testing.T) {
 	// Numbers to keep hold next to the bound.
 	o.KeepFields, o.KeepColumns = 4, 5
 	if r, err := o.Write(t.Context()); err != nil || len(r.Path) != 1 || r.Path[0].Gone == nil || r.Beyond != nil {
-		t.Errorf("result %+v, %v", r, err)
+		t.Errorf("path %+v, %v", r.Path, err)
 	}
-	o.KeepFields, o.KeepColumns, o.MostRise = 0, 6, .07
+	o.KeepFields, o.KeepColumns, o.MostRise = 0, 6, .08
 	if r, err := o.Write(t.Context()); err != nil || len(r.Path) != 2 || len(r.Removed) != 2 || len(r.Beyond) != 1 {
-		t.Errorf("result %+v, %v", r, err)
+		t.Errorf("path %+v, beyond %+v, %v", r.Path, r.Beyond, err)
+	}
+}
+
+// The figures of a step are those of the rows that did not choose it.
+func TestFiguresOfOtherRows(t *testing.T) {
+	file, data := useless(t)
+	o := slice.Options{Model: file, Dataset: []string{data}, KeepFields: 2, Rows: 1000, Out: filepath.Join(t.TempDir(), "out.safetensors")}
+	r, err := o.Write(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Compared) != 1000 || r.Rows != 4000 {
+		t.Errorf("%d rows are compared and %d measured, expected 1000 and 4000", len(r.Compared), r.Rows)
+	}
+	ck, m, err := checkpoint.ReadModel(o.Out, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := dataset.OpenAll(o.Dataset)
+	if err == nil {
+		d, err = d.For(&ck.Architecture, ck.Known())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, n, logits := 0., 0, make([]float64, 1)
+	scorer := m.NewScorer()
+	err = d.Scan(t.Context(), []string{dataset.Val}, 100, func(rows *model.Rows) error {
+		for i, number := range rows.Number {
+			if slices.Contains(r.Compared, number) {
+				continue
+			}
+			row := rows.Slice(i, i+1)
+			scorer.Logits(logits, &row)
+			sum += d.Loss().Of(logits[0], rows.Label[i])
+			n++
+		}
+		return nil
+	})
+	if last := r.Path[1].Loss; err != nil || n != 4000 || math.Abs(sum/4000-last) > 1e-9 {
+		t.Errorf("the loss of %d rows is %v, but the path says %v: %v", n, sum/float64(n), last, err)
 	}
 }

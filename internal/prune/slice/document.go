@@ -22,14 +22,14 @@ import (
 const Version = "shaver.removals/1"
 
 // Path is a path over the fields and columns of a model, as far as it is measured. Each step removes what raises the loss
-// least among all that is left, so a beginning of the steps serves each budget. Figures are those of the validation split.
+// least among all that is left, so a beginning of the steps serves each budget. Figures are those of the validation rows on which candidates are not compared.
 type Path struct {
 	Version  string    `json:"version"`
 	Model    string    `json:"model"`             // SHA-256 of the whole model
 	Dataset  string    `json:"dataset"`           // SHA-256 of the dataset's manifest
 	Kind     loss.Kind `json:"loss,omitempty"`    // loss that is measured
-	Rows     int64     `json:"rows"`              // number of validation rows, all of which the figures are from
-	Compared int64     `json:"compared"`          // number of these rows on which candidates are compared
+	Rows     int64     `json:"rows"`              // number of validation rows
+	Compared int64     `json:"compared"`          // number of these rows on which candidates are compared; the figures are those of the others
 	Removed  []string  `json:"removed,omitempty"` // fields that were removed by name before the first step
 	Whole    Figures   `json:"whole"`             // of the whole model
 	Fields   []Step    `json:"fields"`            // steps that remove fields
@@ -42,7 +42,7 @@ type Branch struct {
 	Steps  []Step `json:"steps"`
 }
 
-// Figures are what a model costs, and what it predicts on the validation split.
+// Figures are what a model costs, and how well it predicts.
 type Figures struct {
 	Loss float64  `json:"loss"`          // mean loss, nat; RMSE of a squared loss
 	AUC  *float64 `json:"auc,omitempty"` // nil if all labels are the same, or with the squared loss
@@ -109,8 +109,8 @@ func (p *Path) check() error {
 	if p.Kind != loss.Logistic && p.Kind != loss.Squared {
 		return fault.Inputf("the loss of the path is %q: expected none or %q", p.Kind, loss.Squared)
 	}
-	if p.Rows < 1 || p.Compared < 1 || p.Compared > p.Rows {
-		return fault.Inputf("the path compared on %d of %d rows: expected 1 or more, and at most all", p.Compared, p.Rows)
+	if p.Compared < 1 || p.Compared >= p.Rows {
+		return fault.Inputf("the path compared on %d of %d rows: expected 1 or more, and not all", p.Compared, p.Rows)
 	}
 	if err := p.Whole.check(); err != nil {
 		return fault.Inputf("the whole model: %w", err)

@@ -130,7 +130,7 @@ func TestParsePath(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"shaver.removals/1", "shaver.removals/2", `the version of the path is "shaver.removals/2", this program reads shaver.removals/1`},
 		{`"rows"`, `"row"`, `unknown field "row"`},
-		{`"compared": 60`, `"compared": 101`, "the path compared on 101 of 100 rows"},
+		{`"compared": 60`, `"compared": 101`, "the path compared on 101 of 100 rows: expected 1 or more, and not all"},
 		{`"compared": 60`, `"compared": 60, "loss": "hinge"`, `the loss of the path is "hinge"`},
 		{`"loss": 0.5, "auc": 0.7`, `"loss": 1e101`, "the whole model: the loss is 1e+101"},
 		{`"auc": 0.7`, `"auc": 1.5`, "an AUC in [0, 1]"},

@@ -12,17 +12,19 @@ import (
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/jobs/shard"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/sweep"
 )
 
-// Rows is the number of rows of the validation split on which a path compares candidates by default.
+// Rows is the largest number of rows of the validation split on which a path compares candidates by default.
 const Rows = 20000
 
 // walker walks along a path. It follows the steps that are known, and measures the others. A step that is measured
-// compares all candidates on a sample of the validation rows, and measures the best one on all of them.
+// compares all candidates on a sample of the validation rows, and measures the best one on the other rows, so that the
+// choice does not favour it.
 type walker struct {
 	file    string // that keeps the path, or ""
 	whole   *checkpoint.Checkpoint
@@ -33,21 +35,20 @@ type walker struct {
 	steps   []Step           // that were taken
 	beyond  []Step           // that were not taken because of their rise
 
-	// What a step needs that is measured.
-	before *evaluate.Predictions // of whole, of the validation split; nil before the first such step
 	sample *model.Rows           // of whole
+	before *evaluate.Predictions // of whole, of the rows besides the sample; nil before the first step that is measured
 }
 
 // newWalker returns a walker of whole, whose fields have the given names. It begins with what is kept once Options.Fields
 // are gone. d has the fields of whole.
 func (o *Options) newWalker(whole *checkpoint.Checkpoint, kept *checkpoint.Slice, names []string, d *dataset.Dataset) (*walker, error) {
 	rows := d.Rows(dataset.Val)
-	if rows == 0 {
-		return nil, fault.Inputf("the dataset has no validation rows to measure on: it has the splits %v", d.SplitNames())
+	if rows < 2 {
+		return nil, fault.Inputf("the dataset has %d validation rows: expected at least 2, some to choose by and others to measure on; it has the splits %v", rows, d.SplitNames())
 	}
 	w := &walker{
 		file: o.Path, whole: whole, names: names, dataset: d, left: *kept,
-		path: &Path{Version: Version, Model: whole.Digest(), Dataset: d.Digest(), Kind: d.Loss(), Rows: rows, Compared: min(rows, int64(o.Rows)), Removed: o.Fields, Fields: []Step{}},
+		path: &Path{Version: Version, Model: whole.Digest(), Dataset: d.Digest(), Kind: d.Loss(), Rows: rows, Compared: min(rows/2, int64(o.Rows)), Removed: o.Fields, Fields: []Step{}},
 	}
 	known, err := o.stored(w.path)
 	if err != nil || known == nil {
@@ -96,6 +97,9 @@ func (w *walker) walk(ctx context.Context, fields, columns int, most float64) er
 		columns = least
 	default:
 		columns = a.TableColumns()
+	}
+	if err := w.draw(ctx); err != nil {
+		return err
 	}
 	if w.path.Whole.Fields == 0 { // a new path
 		if err := w.begin(ctx); err != nil {
@@ -189,7 +193,7 @@ func (w *walker) measure(ctx context.Context, fields bool) (*Step, error) {
 	if best == nil {
 		return nil, refused
 	}
-	after, err := w.predictAll(ctx, best)
+	after, err := w.predictOthers(ctx, best)
 	if err != nil {
 		return nil, err
 	}
@@ -202,20 +206,23 @@ func (w *walker) measure(ctx context.Context, fields bool) (*Step, error) {
 	return s, nil
 }
 
-// begin measures the whole model and draws the sample, before the first step that is measured.
-func (w *walker) begin(ctx context.Context) (err error) {
-	if w.before != nil {
-		return nil
-	}
-	if w.before, err = w.predictAll(ctx, w.whole); err != nil {
-		return err
-	}
-	w.path.Whole = figures(w.whole, w.before)
+// draw draws the sample.
+func (w *walker) draw(ctx context.Context) error {
 	m, err := w.whole.Model()
 	if err != nil {
 		return err
 	}
 	w.sample, err = shard.NewSample(w.path.Rows, 1, 1).Draw(ctx, validation(w.dataset), w.path.Compared, m.CheckRow)
+	return err
+}
+
+// begin measures the whole model, before the first step that is measured.
+func (w *walker) begin(ctx context.Context) (err error) {
+	if w.before == nil {
+		if w.before, err = w.predictOthers(ctx, w.whole); err == nil {
+			w.path.Whole = figures(w.whole, w.before)
+		}
+	}
 	return err
 }
 
@@ -226,13 +233,17 @@ func validation(d *dataset.Dataset) model.RowSource {
 	}
 }
 
-// predictAll returns the predictions of ck for all validation rows.
-func (w *walker) predictAll(ctx context.Context, ck *checkpoint.Checkpoint) (*evaluate.Predictions, error) {
+// predictOthers returns the predictions of ck for the validation rows besides the sample.
+func (w *walker) predictOthers(ctx context.Context, ck *checkpoint.Checkpoint) (*evaluate.Predictions, error) {
 	d, err := w.dataset.For(&ck.Architecture, ck.Known())
 	if err != nil {
 		return nil, err
 	}
-	return w.predict(ctx, ck, validation(d))
+	m, err := ck.Model()
+	if err != nil {
+		return nil, err
+	}
+	return (&measure.Bench{Dataset: d, Split: dataset.Val, Rows: w.path.Rows, Loss: w.path.Kind, Without: w.sample.Number}).Predict(ctx, m, nil)
 }
 
 func (w *walker) predict(ctx context.Context, ck *checkpoint.Checkpoint, rows model.RowSource) (*evaluate.Predictions, error) {

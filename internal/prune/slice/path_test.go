@@ -63,7 +63,7 @@ func TestPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Rows != 5000 || len(r.Path) != 6 || r.Path[0].Field != "idle" || len(r.Removed) != 2 {
+	if r.Rows != 2500 || len(r.Path) != 6 || r.Path[0].Field != "idle" || len(r.Removed) != 2 {
 		t.Fatalf("result %+v", r)
 	}
 	if rise := r.Path[0].Rise; rise.Value > 1e-6 || rise.Value < -1e-6 {

@@ -23,7 +23,7 @@ type Options struct {
 	KeepFields         int      // least number of fields that a path leaves; 0 = no path over fields, or with MostRise 1
 	KeepColumns        int      // least number of columns that a path leaves; 0 = no path over columns, or with MostRise 1
 	MostRise           float64  // a path stops before a step whose rise of the loss has a 95% interval that ends above it; 0 = unbounded
-	Rows               int      // number of validation rows on which a path compares candidates, at least 1
+	Rows               int      // largest number of validation rows on which a path compares candidates, at least 1; it is at most half of them
 	Path               string   // file that keeps the path, or "": it is followed, and has each new step once it is measured
 	Restart            bool     // whether a file at Path that is not of this model and this dataset is replaced
 	Out                string   // file to write: .onnx, if Model is one, or safetensors
@@ -45,14 +45,15 @@ type Result struct {
 	Removed []string `json:"removed"` // names of fields
 	Before  Cost     `json:"before"`
 	After   Cost     `json:"after"`
-	Loss    *float64 `json:"loss,omitempty"`   // mean loss of the whole model on the validation split, if there is a path
-	Rows    int64    `json:"rows,omitempty"`   // number of rows of this split
+	Loss    *float64 `json:"loss,omitempty"`   // mean loss of the whole model on the rows that are measured, if there is a path
+	Rows    int64    `json:"rows,omitempty"`   // number of these rows: the validation rows on which candidates were not compared
 	Path    []Step   `json:"path,omitempty"`   // steps that were taken, in their order
 	Beyond  []Step   `json:"beyond,omitempty"` // steps that were not taken because of MostRise: the first of fields, and the first of columns
 	Stages  []Stage  `json:"stages,omitempty"` // of a path: what the removal of fields and of columns saves
 
-	Kept   checkpoint.Slice `json:"-"` // what stays of the model
-	source *checkpoint.Checkpoint
+	Kept     checkpoint.Slice `json:"-"` // what stays of the model
+	Compared []int64          `json:"-"` // numbers of the validation rows on which candidates are compared, ascending
+	source   *checkpoint.Checkpoint
 }
 
 // Write removes the fields, and then what the path chooses, and writes the model. What is removed
@@ -113,8 +114,8 @@ func (o *Options) Choose(ctx context.Context) (*Result, error) {
 	if err := w.walk(ctx, o.KeepFields, o.KeepColumns, o.MostRise); err != nil {
 		return nil, err
 	}
-	r.Kept = w.left
-	r.Path, r.Beyond, r.Loss, r.Rows = w.steps, w.beyond, &w.path.Whole.Loss, w.path.Rows
+	r.Kept, r.Compared = w.left, w.sample.Number
+	r.Path, r.Beyond, r.Loss, r.Rows = w.steps, w.beyond, &w.path.Whole.Loss, w.path.Rows-w.path.Compared
 	for _, step := range w.steps {
 		if step.Field != "" {
 			r.Removed = append(r.Removed, step.Field)

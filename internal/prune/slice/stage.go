@@ -15,7 +15,7 @@ import (
 // Stage is a model of a series, in which each lacks more than the one before.
 type Stage struct {
 	Without string          `json:"without,omitempty"`       // what this stage removed: fields or columns; "" of the whole model
-	Rise    *sweep.Interval `json:"rise,omitempty"`          // of the loss on the validation split, over the whole model; nil of the whole model, and if no step was measured
+	Rise    *sweep.Interval `json:"rise,omitempty"`          // of the loss on validation rows, over the whole model; nil of the whole model, and if no step was measured
 	Batch   float64         `json:"batch_seconds,omitempty"` // time of a batch, which differs from run to run; 0 if it was not measured
 	Cost
 }

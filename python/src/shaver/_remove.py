@@ -132,9 +132,10 @@ def remove(
 ) -> Removal:
     """Removes whole fields and columns from a model, whose tables and layers become smaller.
 
-    A path chooses what to remove: each step measures the loss on the split val without each field,
-    or each column of the table, that is left, and removes the one that raises it least. What is left
-    is an ordinary model, which reads its fields of the same dataset by their names.
+    A path chooses what to remove: each step compares the loss without each field, or each column of
+    the table, that is left, on rows of the split val, and removes the one that raises it least. The
+    figures are those of the other rows of val. What is left is an ordinary model, which reads its
+    fields of the same dataset by their names.
 
     Parameters
     ----------
