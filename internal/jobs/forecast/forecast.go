@@ -133,10 +133,12 @@ const collected = 10
 const holdFor = 60
 
 // The time in seconds between two rounds of a path: that of the messages, and for each entry of the
-// tables, which the coordinator adds up and sorts.
+// tables, that in which the coordinator adds up and chooses, and that in which a worker makes the tables
+// of the round.
 const (
 	barrier      = 0.3
 	entryBarrier = 100e-9
+	entryTables  = 7e-9
 )
 
 // pathSeconds returns the time of a path. All workers wait for the last shard of a round, and then for
@@ -146,7 +148,7 @@ func (m *Measurement) pathSeconds(workers int) (seconds float64) {
 	for round := range plan.Rounds {
 		shards, perShard := plan.ShardsOf(round)
 		turns := (shards + workers - 1) / workers
-		seconds += float64(int64(turns)*perShard)/m.Speed() + barrier + entryBarrier*float64(m.Job.Architecture.Parameters()) + float64(path.CalibrationRows(m.Job.Sample.Keep))/3/m.Speed()
+		seconds += float64(int64(turns)*perShard)/m.Speed() + barrier + (entryBarrier+entryTables)*float64(m.Job.Architecture.Parameters()) + float64(path.CalibrationRows(m.Job.Sample.Keep))/3/m.Speed()
 	}
 	return seconds
 }
@@ -235,6 +237,7 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	}
 	if j.Spec.Traits().Ranks {
 		f.Seconds = m.pathSeconds(workers)
+		f.CoreHours += entryTables * float64(j.Architecture.Parameters()*len(plan.Rounds)*workers) / 3600
 	}
 	// Each round of a job reads all rows of the splits, also those that it does not compute. A
 	// worker reads on one core.

@@ -150,6 +150,9 @@ func TestOfPath(t *testing.T) {
 	m.Job.Plan = job.Plan{Rows: 120_000, RowsPerShard: 10_000, Rounds: []job.Round{{Rows: 80_000, Take: 2, Parts: 4}, {Rows: 40_000, Part: 2, Take: 1, Parts: 4}}}
 	m.occurrences = []widthOccurrences{{8, []job.Occurrence{{Times: 1, Features: 20}, {Times: 4000, Features: 80}}}}
 	f := Of(m, Audit{}, 8)
+	if want := (120_000/f.RowsPerCore + 2*2*800*entryTables) / 3600; math.Abs(f.CoreHours-want) > 1e-12 {
+		t.Errorf("%v core-hours, expected %v with the tables of 800 entries of two workers in two rounds", f.CoreHours, want)
+	}
 	m.reading = 1e-3
 	if slow := Of(m, Audit{}, 8); math.Abs(slow.CoreHours-f.CoreHours-2*200./3600) > 1e-9 || math.Abs(slow.Seconds-f.Seconds-2*200./2) > 1e-9 {
 		t.Errorf("reading 2 times 200,000 rows, each in 1 ms, adds %v core-hours and %v s with two workers", slow.CoreHours-f.CoreHours, slow.Seconds-f.Seconds)
