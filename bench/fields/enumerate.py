@@ -33,7 +33,7 @@ from pruned import columns_of, graphs, outputs, run, write
 
 SEED = 1
 BACKGROUND, SAMPLE = 18, 2  # purposes of random numbers, see internal/num/random
-MOST = 1024  # number of background rows
+MOST = 1 << 16  # number of background rows
 STATES = 1 << 15  # computed at a time
 TOLERANCE = 5e-7  # of a value in nat; logits of float32 have about this accuracy
 

@@ -12,7 +12,7 @@ import (
 
 // backgroundRows is the number of rows from which a job of fields takes the values of absent fields
 // and dense inputs.
-const backgroundRows = 1024
+const backgroundRows = 1 << 16
 
 // Game returns the game of the job's rows. The first call for a job of fields may read all its rows.
 // Only one goroutine may call Game at a time.
