@@ -35,6 +35,7 @@ var jobs = map[string][]string{
 	"sample": {"--baseline", "codebook", "--sample", "0.7", "--seed", "3"},
 	"passes": {"--passes", "3"},
 	"path":   {"--baseline", "codebook", "--estimator", "path", "--sparsity", "0.8"},
+	"pairs":  {"--players", "pairs", "--baseline", "marginal", "--splits", "train", "--estimator", "antithetic"},
 	"rounds": {"--passes", "4", "--until", "overlap", "--bound", "0.999", "--sparsity", "0.5"}, // ends after two portions of the rows and a second pass
 }
 
@@ -105,6 +106,29 @@ func fileDigest(t *testing.T, path string) string {
 	var report launch.JobReport
 	readJSON(t, strings.TrimSuffix(path, ".arrow")+".job.json", &report)
 	return report.Digests.Scores
+}
+
+// A job of the values of fields and pairs that is killed goes on where it stopped, and has the bytes of one that was not.
+func TestKilledFields(t *testing.T) {
+	t.Parallel()
+	dir, flags := plantedJob(t, 500)
+	flags = append(flags, "--players", "pairs", "--splits", "train", "--estimator", "antithetic", "--passes", "30", "--rows-per-shard", "20", "--log", "json", "-v")
+	run := func(out string) *process {
+		return start(t, nil, "shaver", slices.Concat([]string{"score", "--out", out}, flags)...)
+	}
+	whole, out := filepath.Join(dir, "whole.arrow"), filepath.Join(dir, "killed.arrow")
+	run(whole).wantExit(cli.ExitDone)
+	first := run(out)
+	first.await("task done", 2)
+	first.signal(syscall.SIGKILL)
+	first.wantExit(-1)
+	second := run(out)
+	second.wantExit(cli.ExitDone)
+	wantSameFile(t, out, whole)
+	var report launch.JobReport
+	if readJSON(t, launch.ReportPath(out), &report); !report.Resumed || len(second.having("task begun")) >= report.Shards {
+		t.Errorf("resumed is %v, and %d tasks of %d shards were begun", report.Resumed, len(second.having("task begun")), report.Shards)
+	}
 }
 
 // long is a job of a few seconds. It has 6 shards, each of which takes one core about a
