@@ -420,6 +420,33 @@ func TestSameLogits(t *testing.T) {
 	}
 }
 
+// A model without a field and a column is an ordinary one, in dense and in compact form.
+func TestSameLogitsOfSlices(t *testing.T) {
+	for _, name := range []string{"deepfm.pth", "dcn-mix.pth", "dcnv2-parallel.pth", "fm.pth"} {
+		c := read(t, name)
+		a := &c.Architecture
+		fields, columns := make([]int, a.Fields()-1), make([]int, a.Dim-1)
+		for j := range fields {
+			fields[j] = j + 1
+		}
+		for j := range columns {
+			columns[j] = j
+		}
+		small, err := c.Sliced(checkpoint.Slice{Fields: fields, Columns: columns})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dense := filepath.Join(t.TempDir(), "dense.safetensors")
+		if _, err := checkpoint.WriteDense(dense, small); err != nil {
+			t.Fatal(err)
+		}
+		checkLogits(t, dense, small)
+		b := &small.Architecture
+		path, pruned := write(t, small, mask(b.Parameters(), 0.5), make([]float32, b.Players()), compact.Float32)
+		checkLogits(t, path, pruned)
+	}
+}
+
 // At a sparsity of .95 with random kept entries, a compact table of flights takes less
 // than 8% of the dense table.
 func TestFlights(t *testing.T) {
