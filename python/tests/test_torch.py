@@ -151,6 +151,20 @@ def test_modules_of_our_kinds(kind: str, ds: shaver.Dataset, tmp_path: Path) -> 
     assert changed(pruned.state_dict(), module.state_dict()) == set()
 
 
+@pytest.mark.parametrize("kind", ["fm", "deepfm", "dcn-mix", "dcnv2"])
+def test_a_smaller_module_loads_what_is_left(kind: str, ds: shaver.Dataset) -> None:
+    removal = shaver.remove(shaver.Model(of_kind(kind), field_dims=DIMS), ds, drop_fields=["b"], columns=3)
+    dims = [DIMS[0], *DIMS[2:]]
+    small: nn.Module = golden().MODULES[kind](dims, {**CONFIG, "num_factor": 3}).eval()
+    small.load_state_dict({name: torch.tensor(array) for name, array in removal.state_dict().items()})
+    test = ds.to_arrow("test")
+    ids = torch.tensor(np.stack([test[name].to_numpy() for name in "acd"], 1)).long() + torch.tensor(np.cumsum([0, *dims[:-1]]))
+    labels = torch.tensor(test["label"].to_numpy()).double()
+    with torch.no_grad():
+        loss = nn.functional.binary_cross_entropy_with_logits(small(ids).double(), labels).item()
+    assert shaver.evaluate(removal.model, ds).log_loss == pytest.approx(loss, abs=1e-6)
+
+
 @pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16])
 def test_other_types_keep_their_bits(kind: torch.dtype, ds: shaver.Dataset) -> None:
     state = {name: tensor.to(kind) for name, tensor in of_kind("fm").state_dict().items() if tensor.is_floating_point()}
