@@ -363,6 +363,31 @@ func TestProductOfProbabilities(t *testing.T) {
 	}
 }
 
+// What is computed from probabilities and stays in [0, 1] is no logit, unless that is said. A rating is one.
+func TestArithmeticOfProbabilities(t *testing.T) {
+	s := newSample()
+	s.initializers = append(s.initializers, onnxtest.Floats("half", []float32{.5}), onnxtest.Floats("two", []float32{2}))
+	s.after = append(s.after, node("Sigmoid", names{"h"}, names{"v"}), node("Mul", names{"v", "half"}, names{"halves"}), node("Add", names{"halves", "half"}, names{"scaled"}),
+		node("Mul", names{"v", "v"}, names{"vv"}), node("Add", names{"v", "vv"}, names{"both"}), node("Div", names{"both", "two"}, names{"mean"}),
+		node("Sub", names{"two", "v"}, names{"less"}), node("Sub", names{"less", "half"}, names{"lesser"}), node("Add", names{"v", "h"}, names{"mixed"}))
+	for output, op := range map[string]string{"scaled": "Add", "mean": "Div", "both": "", "less": "", "lesser": "", "mixed": ""} {
+		s.outputs = []onnxtest.Message{onnxtest.Value(output, float32s, -1, 5)}
+		n, err := s.dissect(t, Options{Output: output + "[2]"})
+		if op == "" {
+			if err != nil || n.Logit != "the output, which has no Sigmoid" {
+				t.Errorf("%s: %v, %+v", output, err, n)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), "comes from "+op+", expected") || !slices.Equal(fault.Settings(err), []string{OutputSetting, LogitSetting}) {
+			t.Errorf("%s: error %v, %+v", output, err, n)
+		}
+		if n, err := s.dissect(t, Options{Output: output + "[2]", Logit: true}); err != nil || n.Logit != "the output as it is" {
+			t.Errorf("%s as a logit: %v, %+v", output, err, n)
+		}
+	}
+}
+
 // A sum of probabilities with the weights of a softmax is a probability. One with part of the
 // weights, or of other numbers, is taken for a logit.
 func TestMixtureOfProbabilities(t *testing.T) {

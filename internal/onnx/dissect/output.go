@@ -94,7 +94,7 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 		b.end.Op = op
 		b.head.Output, err = b.compute("Sub", nil, p.yes, p.no)
 		return "log(p) - log(1-p) of the output p, which is computed from other probabilities", err
-	case count == 1 && at.unbounded(node):
+	case count == 1 && !at.probability(node) && at.unbounded(node):
 		b.head.Output, err = at.pick()
 		return "the output, which has no Sigmoid", err
 	}
