@@ -58,6 +58,9 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 		return nil, err
 	}
 	digest := ck.Digest()
+	if pruned := prunedCk.Digest(); pruned != digest && slices.Contains(ck.Origins, pruned) {
+		return nil, fault.Inputf("%s was pruned from %s: expected them the other way round", o.Model, o.Pruned)
+	}
 	if prunedCk.Origins != nil && !slices.Contains(prunedCk.Origins, digest) {
 		return nil, fault.Inputf("%s was pruned from the model with the digest %.12s, but %s has the digest %.12s: expected the model that was pruned", o.Pruned, prunedCk.Origins[0], o.Model, digest)
 	}
