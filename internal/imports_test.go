@@ -180,7 +180,7 @@ bench/claims:           bench/paired bench/stage value/baseline click/checkpoint
 bench/paired:           data/dataset click/evaluate num/loss click/model gonum.org/v1/gonum
 bench/stage:            base/atomicfile
 bench/estimators:       bench/axes bench/flights base/atomicfile value/baseline value/compare value/estimator num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
-bench/equalwork:        bench/axes bench/flights base/atomicfile value/baseline click/checkpoint base/cputime value/estimator num/kernel click/model num/random value/shapley value/tally gonum.org/v1/plot gonum.org/v1/gonum
+bench/equalwork:        bench/axes bench/flights bench/stage base/atomicfile value/baseline click/checkpoint base/cputime value/estimator num/kernel click/model num/random value/shapley value/tally gonum.org/v1/plot gonum.org/v1/gonum
 bench/flights:          click/checkpoint data/dataset data/ingest click/model
 bench/axes:             gonum.org/v1/plot
 

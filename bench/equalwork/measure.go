@@ -4,10 +4,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,6 +12,8 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"shaver/bench/stage"
 )
 
 // point is the outcome of a method with one effort.
@@ -43,46 +42,28 @@ type result struct {
 
 // measure returns what the folder of the game has, and measures the rest.
 func measure(ctx context.Context, g *game, o *options) (*result, error) {
-	folder := filepath.Join(o.work, strings.NewReplacer(" ", "-", ",", "").Replace(g.name))
-	if err := os.MkdirAll(folder, 0o777); err != nil {
+	work := stage.Folder(filepath.Join(o.work, strings.NewReplacer(" ", "-", ",", "").Replace(g.name)))
+	if err := os.MkdirAll(string(work), 0o777); err != nil {
 		return nil, err
 	}
 	r := &result{game: g}
-	if err := export(ctx, g, folder); err != nil {
+	if err := export(ctx, g, string(work)); err != nil {
+		return nil, err
+	}
+	if err := work.Measure("truth.json", &r.truth, func() (err error) { r.truth, err = truthOf(ctx, g, o.truth); return err }); err != nil {
+		return nil, err
+	}
+	if err := work.Measure("ours.json", &r.ours, func() (err error) { r.ours, err = pointsOf(ctx, g, r.truth); return err }); err != nil {
 		return nil, err
 	}
 	var err error
-	if r.truth, err = kept(filepath.Join(folder, "truth.json"), func() (*truth, error) { return truthOf(ctx, g, o.truth) }); err != nil {
-		return nil, err
-	}
-	if r.ours, err = kept(filepath.Join(folder, "ours.json"), func() ([]point, error) { return pointsOf(ctx, g, r.truth) }); err != nil {
-		return nil, err
-	}
-	if r.others, err = runOthers(ctx, g, r.truth, folder, o); err != nil {
+	if r.others, err = runOthers(ctx, g, r.truth, string(work), o); err != nil {
 		return nil, err
 	}
 	if g.game.Fields == nil {
 		r.each = evaluation(g)
 	}
 	return r, nil
-}
-
-// kept returns the value in a file of JSON. If there is no file, it computes the value and writes it.
-func kept[T any](file string, compute func() (T, error)) (value T, err error) {
-	data, err := os.ReadFile(file)
-	if err == nil {
-		return value, json.Unmarshal(data, &value)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return value, err
-	}
-	if value, err = compute(); err != nil {
-		return value, err
-	}
-	if data, err = json.Marshal(value); err != nil {
-		return value, err
-	}
-	return value, os.WriteFile(file, data, 0o666)
 }
 
 // pointsOf returns the points of our own estimators.
