@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -31,8 +32,8 @@ type fixture struct {
 	bin       string // folder of the programs
 	data      string // folder of model, dataset and references
 	passes    int
-	reference map[bool][]byte // scores of a run without faults, by whether it is a path
-	clocks    bool            // whether the clocks of the programs can be set
+	reference map[job][]byte // scores of a run without faults
+	clocks    bool           // whether the clocks of the programs can be set
 }
 
 // newFixture builds the programs and creates the rest in dir. If bin is not empty, it is
@@ -63,39 +64,73 @@ func newFixture(ctx context.Context, dir, bin string, work time.Duration) (*fixt
 	}
 	const few = 32 // enough that the start of the program hardly counts
 	f.passes = few
-	cpu, err := f.score(ctx, "sample.arrow", false)
+	cpu, err := f.score(ctx, "sample.arrow", f.walks(model), "score")
 	if err != nil {
 		return nil, err
 	}
 	cores := min(workers, runtime.NumCPU())
 	f.passes = max(1, int(few*work.Seconds()*float64(cores)/cpu))
-	f.reference = map[bool][]byte{}
-	for path, name := range map[bool]string{false: "reference.arrow", true: "path.arrow"} {
-		if _, err := f.score(ctx, name, path); err != nil {
+	// The previous model has the shape of the one of quickstart.
+	train := exec.CommandContext(ctx, f.program("shaver"), "train", "--dataset", f.file("dataset"), "--kind", "dcnv2", "--dim", "8", "--hidden", "24,12", "--cross-layers", "1", "--epochs", "1", "--seed", "2", "--out", f.file(previousModel))
+	if err := quietly(train); err != nil {
+		return nil, err
+	}
+	if _, err := f.score(ctx, previousScores, f.walks(previousModel), "score"); err != nil {
+		return nil, err
+	}
+	f.reference = map[job][]byte{}
+	for _, j := range jobs {
+		name, command := string(j)+".arrow", []string{"score"}
+		if j == pairedJob {
+			command = []string{"nightly", "score"}
+		}
+		if _, err := f.score(ctx, name, f.flags(j), command...); err != nil {
 			return nil, err
 		}
-		if f.reference[path], err = os.ReadFile(filepath.Join(f.data, name)); err != nil {
+		if f.reference[j], err = os.ReadFile(f.file(name)); err != nil {
 			return nil, err
 		}
 	}
 	return f, nil
 }
 
+// The model of a job, and the previous model of a paired job with its scores.
+const (
+	model          = "model.safetensors"
+	previousModel  = "previous.safetensors"
+	previousScores = "previous.arrow"
+)
+
 func (f *fixture) program(name string) string { return filepath.Join(f.bin, name) }
 
-// job returns the flags that define the job. A path has 21 rounds and 216 shards.
-func (f *fixture) job(path bool) []string {
-	args := []string{"--model", filepath.Join(f.data, "model.safetensors"), "--dataset", filepath.Join(f.data, "dataset"), "--baseline", "codebook", "--splits", "train,val"}
-	if path {
-		return append(args, "--estimator", "path", "--sparsity", "0.99", "--parts", "4", "--rows-per-shard", "150")
+// file returns the path of a file that all runs share.
+func (f *fixture) file(name string) string { return filepath.Join(f.data, name) }
+
+// flags returns the flags that define a job. It has 86 to 216 shards.
+func (f *fixture) flags(j job) []string {
+	of := func(args ...string) []string {
+		return append([]string{"--model", f.file(model), "--dataset", f.file("dataset"), "--splits", "train,val"}, args...)
 	}
-	return append(args, "--estimator", "permutation", "--passes", strconv.Itoa(f.passes), "--rows-per-shard", strconv.Itoa(rowsPerShard))
+	switch j {
+	case pathJob:
+		return of("--baseline", "codebook", "--estimator", "path", "--sparsity", "0.99", "--parts", "4", "--rows-per-shard", "150")
+	case pairedJob: // the other settings are those of the previous scores
+		return of("--previous", f.file(previousScores), "--previous-model", f.file(previousModel), "--sample", "0.4", "--rows-per-shard", "25")
+	case fieldsJob:
+		return of("--players", "fields", "--baseline", "marginal", "--estimator", "antithetic", "--passes", strconv.Itoa(f.passes), "--rows-per-shard", strconv.Itoa(rowsPerShard))
+	}
+	return f.walks(model)
 }
 
-// score runs the job in a single process and returns its processor time in seconds.
-func (f *fixture) score(ctx context.Context, name string, path bool) (cpu float64, err error) {
-	out := filepath.Join(f.data, name)
-	args := append([]string{"score", "-o", "json", "--out", out}, f.job(path)...)
+// walks returns the flags of a job of walks.
+func (f *fixture) walks(of string) []string {
+	return []string{"--model", f.file(of), "--dataset", f.file("dataset"), "--splits", "train,val", "--baseline", "codebook",
+		"--estimator", "permutation", "--passes", strconv.Itoa(f.passes), "--rows-per-shard", strconv.Itoa(rowsPerShard)}
+}
+
+// score runs a job in a single process, by a command of shaver, and returns its processor time in seconds.
+func (f *fixture) score(ctx context.Context, name string, flags []string, command ...string) (cpu float64, err error) {
+	args := slices.Concat(command, []string{"-o", "json", "--out", f.file(name)}, flags)
 	c := exec.CommandContext(ctx, f.program("shaver"), args...)
 	text, err := c.Output()
 	if err != nil {

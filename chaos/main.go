@@ -48,7 +48,7 @@ func main() {
 	flag.IntVar(&o.choice.nodes, "nodes", 0, "NATS nodes, 1 or 3 (default drawn)")
 	flag.IntVar(&o.choice.budget, "faults", 10, "faults per run; faults drawn for a time after the job's end do not happen")
 	flag.IntVar(&o.choice.ranges, "ranges", 0, "number of ranges whose sums mergers keep (default the coordinator keeps the sums)")
-	flag.StringVar(&o.choice.path, "path", "auto", fmt.Sprintf("whether the job is a path of many rounds: yes, no, or auto, which is yes in one of %d runs", paths))
+	flag.StringVar((*string)(&o.choice.job), "job", "", "job of all runs: walks, path, paired, which corrects the scores of a previous model, or fields (default drawn)")
 	only := flag.String("only", "", "draw only these faults, separated by commas: "+kindNames())
 	flag.DurationVar(&o.work, "work", 10*time.Second, "duration of the job without faults")
 	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "longest duration of a run; a longer run has failed")
@@ -84,10 +84,10 @@ func (o *options) check() error {
 		return fmt.Errorf("-nodes %d: expected 1 or 3", o.choice.nodes)
 	case o.choice.ranges < 0 || o.choice.ranges > 8:
 		return fmt.Errorf("-ranges %d: expected 0 to 8", o.choice.ranges)
-	case !slices.Contains([]string{"auto", "yes", "no"}, o.choice.path):
-		return fmt.Errorf("-path %s: expected auto, yes or no", o.choice.path)
-	case o.choice.path == "yes" && o.choice.ranges > 0:
-		return errors.New("-path yes: a path has no -ranges")
+	case o.choice.job != "" && !slices.Contains(jobs, o.choice.job):
+		return fmt.Errorf("-job %s: expected one of %v", o.choice.job, jobs)
+	case o.choice.job == pathJob && o.choice.ranges > 0:
+		return errors.New("-job path: a path has no -ranges")
 	case o.hosts != "auto" && o.hosts != "yes" && o.hosts != "no":
 		return fmt.Errorf("-hosts %s: expected auto, yes or no", o.hosts)
 	case o.runs < 1 || o.together < 1 || o.choice.budget < 0 || o.work <= 0 || o.limit <= 0:
@@ -113,7 +113,7 @@ func (o *options) campaign(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("building the programs, creating two jobs and their reference scores")
+	fmt.Println("building the programs, and computing the reference scores of each job")
 	f, err := newFixture(ctx, dir, o.bin, o.work)
 	if err != nil {
 		os.RemoveAll(dir)
@@ -176,7 +176,7 @@ func (o *options) runOnce(ctx context.Context, f *fixture, dir string, p plan) r
 	if err == nil {
 		err = r.do(ctx, o.limit)
 	}
-	res := result{Seed: p.Seed, Nodes: p.Nodes, Path: p.Path, Seconds: time.Since(begun).Seconds(), Faults: r.diary.done, Missed: r.diary.none}
+	res := result{Seed: p.Seed, Nodes: p.Nodes, Job: p.Job, Seconds: time.Since(begun).Seconds(), Faults: r.diary.done, Missed: r.diary.none}
 	var longest time.Duration
 	res.Counts, longest = r.watch.result()
 	res.Stall = longest.Seconds()

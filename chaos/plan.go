@@ -117,13 +117,27 @@ func (f fault) String() string {
 	return s
 }
 
+// job is a kind of job.
+type job string
+
+// The jobs. A path has 21 rounds. A paired job corrects the scores of a previous model, as a night does.
+const (
+	walksJob  job = "walks"
+	pathJob   job = "path"
+	pairedJob job = "paired"
+	fieldsJob job = "fields"
+)
+
+// jobs are all jobs. Runs have them equally often.
+var jobs = []job{pathJob, walksJob, pairedJob, fieldsJob}
+
 // plan is a run. It is drawn completely before anything is started.
 type plan struct {
 	Seed   uint64  `json:"seed"`
 	Nodes  int     `json:"nodes"`
 	Hosts  bool    `json:"hosts"`            // whether each process has a host of its own
 	Ranges int     `json:"ranges,omitempty"` // number of mergers; 0 = the coordinator keeps the sums
-	Path   bool    `json:"path,omitempty"`   // whether the job is a path of many rounds
+	Job    job     `json:"job"`
 	Faults []fault `json:"faults"`
 }
 
@@ -132,10 +146,10 @@ type choice struct {
 	nodes  int // number of nodes; 0 = 1 or 3, drawn
 	budget int // number of faults
 	only   []kind
-	hosts  bool   // whether to draw faults that need hosts
-	clocks bool   // whether to draw faults that need clocks
-	ranges int    // number of mergers; 0 = none, no faults that need them, and no paths
-	path   string // whether jobs are paths: yes, no, or auto, which draws it
+	hosts  bool // whether to draw faults that need hosts
+	clocks bool // whether to draw faults that need clocks
+	ranges int  // number of mergers; 0 = none, and no faults that need them
+	job    job  // "" = drawn
 }
 
 // allows reports whether faults of the law may be drawn.
@@ -164,19 +178,22 @@ func (c *choice) check() error {
 // meanGap is the mean time between two faults.
 const meanGap = time.Second
 
-// Of the runs, one in paths has a path if it is drawn.
-const paths = 4
-
-// isPath reports whether the job of a seed is a path. It does not change what else is drawn.
-func (c *choice) isPath(seed uint64) bool {
-	drawn := rand.New(rand.NewPCG(seed, 0x9a7b)).IntN(paths) == 0
-	return c.ranges == 0 && (c.path == "yes" || c.path == "auto" && drawn)
+// jobOf returns the job of a seed. It does not change what else is drawn. A path has no mergers.
+func (c *choice) jobOf(seed uint64) job {
+	if c.job != "" {
+		return c.job
+	}
+	drawn := jobs[rand.New(rand.NewPCG(seed, 0x9a7b)).IntN(len(jobs))]
+	if drawn == pathJob && c.ranges > 0 {
+		return walksJob
+	}
+	return drawn
 }
 
 // draw draws the run of a seed. The same seed and choice give the same run.
 func draw(seed uint64, c choice) plan {
 	r := rand.New(rand.NewPCG(seed, 0x5eed))
-	p := plan{Seed: seed, Nodes: 1 + 2*r.IntN(2), Hosts: c.hosts, Ranges: c.ranges, Path: c.isPath(seed)}
+	p := plan{Seed: seed, Nodes: 1 + 2*r.IntN(2), Hosts: c.hosts, Ranges: c.ranges, Job: c.jobOf(seed)}
 	if c.nodes != 0 {
 		p.Nodes = c.nodes
 	}
@@ -239,10 +256,7 @@ func (p *plan) text() string {
 	if p.Ranges > 0 {
 		where += fmt.Sprintf(", %d mergers", p.Ranges)
 	}
-	if p.Path {
-		where += ", a path"
-	}
-	fmt.Fprintf(&b, "seed %d: %d NATS nodes, %s, %d faults\n", p.Seed, p.Nodes, where, len(p.Faults))
+	fmt.Fprintf(&b, "seed %d: %s, %d NATS nodes, %s, %d faults\n", p.Seed, p.Job, p.Nodes, where, len(p.Faults))
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "  %v\n", f)
 	}

@@ -18,23 +18,26 @@ func TestSameSeedSameRun(t *testing.T) {
 	}
 }
 
-// A seed decides whether the job is a path. Nothing else that it draws depends on this.
-func TestPathsAreDrawn(t *testing.T) {
-	drawn := 0
+// A seed decides which job is run, and each is drawn equally often. Nothing else that it draws depends on this.
+func TestJobsAreDrawn(t *testing.T) {
+	drawn := map[job]int{}
 	for seed := range uint64(400) {
-		auto, never, always := draw(seed, choice{budget: 5, path: "auto"}), draw(seed, choice{budget: 5, path: "no"}), draw(seed, choice{budget: 5, path: "yes"})
-		if auto.Path {
-			drawn++
+		p := draw(seed, choice{budget: 5})
+		drawn[p.Job]++
+		for _, j := range jobs {
+			given := draw(seed, choice{budget: 5, job: j})
+			if given.Job != j || !reflect.DeepEqual(given.Faults, p.Faults) || given.Nodes != p.Nodes {
+				t.Fatalf("seed %d: %+v and %+v", seed, p, given)
+			}
 		}
-		if never.Path || !always.Path || !reflect.DeepEqual(never.Faults, always.Faults) || never.Nodes != always.Nodes {
-			t.Fatalf("seed %d: %+v and %+v", seed, never, always)
-		}
-		if ranged := draw(seed, choice{ranges: 2, path: "auto"}); ranged.Path {
+		if ranged := draw(seed, choice{ranges: 2}); ranged.Job == pathJob {
 			t.Fatalf("seed %d: a path with ranges", seed)
 		}
 	}
-	if drawn < 70 || drawn > 130 {
-		t.Errorf("%d of 400 jobs are paths, expected about one in %d", drawn, paths)
+	for _, j := range jobs {
+		if drawn[j] < 70 || drawn[j] > 130 {
+			t.Errorf("%d of 400 jobs are %s, expected about one in %d", drawn[j], j, len(jobs))
+		}
 	}
 }
 

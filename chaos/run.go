@@ -285,7 +285,7 @@ func (r *run) startMerger(s *slot) error {
 
 func (r *run) startCoordinator(s *slot) error {
 	args := append([]string{"--nats", s.link.URL(), "--replicas", fmt.Sprint(r.plan.Nodes), "--out", r.scores(),
-		"--ranges", fmt.Sprint(r.plan.Ranges), "--lease", lease.String(), "--checkpoint-every", "1s", "--log", "json", "-v"}, r.fixture.job(r.plan.Path)...)
+		"--ranges", fmt.Sprint(r.plan.Ranges), "--lease", lease.String(), "--checkpoint-every", "1s", "--log", "json", "-v"}, r.fixture.flags(r.plan.Job)...)
 	p, err := start(r.birth(s), r.fixture.program("coordinator"), args...)
 	l, err := r.begin(s, p, err)
 	if err == nil {
@@ -405,7 +405,7 @@ func (r *run) judge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(got, r.fixture.reference[r.plan.Path]) {
+	if !bytes.Equal(got, r.fixture.reference[r.plan.Job]) {
 		return fmt.Errorf("%s differs from the scores of the run without faults", r.scores())
 	}
 	var left []string

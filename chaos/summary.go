@@ -13,7 +13,7 @@ import (
 type result struct {
 	Seed    uint64       `json:"seed"`
 	Nodes   int          `json:"nodes"`
-	Path    bool         `json:"path,omitempty"`
+	Job     job          `json:"job"`
 	Seconds float64      `json:"seconds"` // including the start and the end of the cluster
 	Faults  map[kind]int `json:"faults"`  // faults that happened, by kind
 	Missed  int          `json:"missed"`  // faults that found nothing to act on, or came after the job's end
@@ -29,8 +29,8 @@ func (r *result) line() string {
 	for _, k := range slices.Sorted(maps.Keys(r.Faults)) {
 		faults = append(faults, fmt.Sprintf("%s %d", k, r.Faults[k]))
 	}
-	s := fmt.Sprintf("seed %d: %d nodes, %.1f s; %s; %d missed; %d redelivered, %d duplicates refused, longest stall %.1f s",
-		r.Seed, r.Nodes, r.Seconds, strings.Join(faults, ", "), r.Missed, r.Counts.Redelivered, r.Counts.Duplicates, r.Stall)
+	s := fmt.Sprintf("seed %d: %s, %d nodes, %.1f s; %s; %d missed; %d redelivered, %d duplicates refused, longest stall %.1f s",
+		r.Seed, r.Job, r.Nodes, r.Seconds, strings.Join(faults, ", "), r.Missed, r.Counts.Redelivered, r.Counts.Duplicates, r.Stall)
 	if r.Failure != "" {
 		s += "\nFAILED: " + strings.TrimRight(r.Failure, "\n")
 	}
@@ -45,7 +45,7 @@ type summary struct {
 	Runs    int          `json:"runs"`
 	Failed  int          `json:"failed"`
 	Three   int          `json:"three"` // number of runs with three nodes
-	Paths   int          `json:"paths"` // number of runs whose job is a path
+	Jobs    map[job]int  `json:"jobs"`  // number of runs of each job
 	Seconds float64      `json:"seconds"`
 	Faults  map[kind]int `json:"faults"`
 	Counts  counts       `json:"counts"`
@@ -55,7 +55,7 @@ type summary struct {
 }
 
 func summarise(results []result) *summary {
-	s := &summary{Runs: len(results), Faults: map[kind]int{}, Results: results}
+	s := &summary{Runs: len(results), Jobs: map[job]int{}, Faults: map[kind]int{}, Results: results}
 	for _, r := range results {
 		s.Seconds += r.Seconds
 		s.Counts.add(r.Counts)
@@ -65,9 +65,7 @@ func summarise(results []result) *summary {
 		if r.Nodes == 3 {
 			s.Three++
 		}
-		if r.Path {
-			s.Paths++
-		}
+		s.Jobs[r.Job]++
 		if r.Stall > s.Stall {
 			s.Stall, s.Stalled = r.Stall, r.Seed
 		}
@@ -85,8 +83,12 @@ func (s *summary) markdown() string {
 		return "no run has ended\n"
 	}
 	first, last := s.Results[0].Seed, s.Results[s.Runs-1].Seed
-	fmt.Fprintf(&b, "Seeds %d to %d: %d runs, %d of them with one NATS node and %d with three, %d of them with a path, of %.0f minutes in all; **%d failed**.\n\n",
-		first, last, s.Runs, s.Runs-s.Three, s.Three, s.Paths, s.Seconds/60, s.Failed)
+	var kinds []string
+	for _, j := range slices.Sorted(maps.Keys(s.Jobs)) {
+		kinds = append(kinds, fmt.Sprintf("%d of %s", s.Jobs[j], j))
+	}
+	fmt.Fprintf(&b, "Seeds %d to %d: %d runs (%s), %d of them with one NATS node and %d with three, of %.0f minutes in all; **%d failed**.\n\n",
+		first, last, s.Runs, strings.Join(kinds, ", "), s.Runs-s.Three, s.Three, s.Seconds/60, s.Failed)
 	b.WriteString("| | |\n|---|---|\n")
 	total := 0
 	for _, l := range laws {

@@ -11,15 +11,15 @@ import (
 
 func TestSummary(t *testing.T) {
 	s := summarise([]result{
-		{Seed: 5, Nodes: 1, Path: true, Seconds: 20, Faults: map[kind]int{killWorker: 2, rival: 1}, Counts: counts{Merged: 90, Redelivered: 3, Fenced: 1}, Stall: 2.5},
-		{Seed: 6, Nodes: 3, Seconds: 40, Faults: map[kind]int{killWorker: 1}, Counts: counts{Merged: 91, Duplicates: 4}, Stall: 8.25, Failure: "it hangs\nforever\n", Logs: "somewhere"},
+		{Seed: 5, Nodes: 1, Job: pathJob, Seconds: 20, Faults: map[kind]int{killWorker: 2, rival: 1}, Counts: counts{Merged: 90, Redelivered: 3, Fenced: 1}, Stall: 2.5},
+		{Seed: 6, Nodes: 3, Job: walksJob, Seconds: 40, Faults: map[kind]int{killWorker: 1}, Counts: counts{Merged: 91, Duplicates: 4}, Stall: 8.25, Failure: "it hangs\nforever\n", Logs: "somewhere"},
 	})
 	if s.Runs != 2 || s.Failed != 1 || s.Three != 1 || s.Stalled != 6 || s.Faults[killWorker] != 3 || s.Counts.Merged != 181 {
 		t.Errorf("%+v", s)
 	}
 	text := s.markdown()
 	for _, want := range []string{
-		"Seeds 5 to 6: 2 runs, 1 of them with one NATS node and 1 with three, 1 of them with a path, of 1 minutes in all; **1 failed**.",
+		"Seeds 5 to 6: 2 runs (1 of path, 1 of walks), 1 of them with one NATS node and 1 with three, of 1 minutes in all; **1 failed**.",
 		"| kill-worker | 3 |\n", "| **faults in all** | 4 |\n", "| shards merged | 181 |\n", "| duplicate results refused | 4 |\n", "| longest stall | 8.2 s (seed 6) |\n",
 	} {
 		if !strings.Contains(text, want) {
