@@ -49,9 +49,17 @@ func (o *pruneOptions) slice(c *cobra.Command) error {
 	if err := checkModelOutput(&o.outputs, "--out", o.Out, o.Model); err != nil {
 		return err
 	}
+	log, err := cli.Logger(cli.LogFormat(), false)
+	if err != nil {
+		return err
+	}
 	r, err := o.sliceOptions().Write(c.Context())
 	if err != nil {
 		return err
+	}
+	if len(r.Path) == 0 && len(r.Beyond) > 0 {
+		first := &r.Beyond[0]
+		log.Warn(fmt.Sprintf("no field and no column goes within --max-rise %v, because without %s the rise is %v: allow more, give more validation rows, which narrow the interval, or --scores, by which entries go", o.slicing.MostRise, stepText(first), first.Rise))
 	}
 	return o.output.Print(c.OutOrStdout(), r, func(w io.Writer) { sliceTable(w, r) })
 }
@@ -184,15 +192,19 @@ func sliceTable(w io.Writer, r *slice.Result) {
 	stageTable(w, r.Stages)
 }
 
+// stepText returns what a step removes.
+func stepText(s *slice.Step) string {
+	if s.Field != "" {
+		return s.Field
+	}
+	return "column " + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(s.Gone)), " and "), "[]")
+}
+
 // removalTable writes the steps of a path, and those that the bound did not allow.
 func removalTable(w io.Writer, steps, beyond []slice.Step) {
 	fmt.Fprintf(w, "\nWITHOUT\tFIELDS\tCOLUMNS\tPRODUCTS\tAUC\tRISE OF THE LOSS\t95%% INTERVAL\n")
 	line := func(s *slice.Step, mark string) {
-		what := s.Field
-		if what == "" {
-			what = "column " + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(s.Gone)), " and "), "[]")
-		}
-		fmt.Fprintf(w, "%s%s\t%d\t%d\t%d\t%s\t%s\n", what, mark, s.Fields, s.Columns, s.Multiplications, cli.Metric(s.AUC), differenceText(s.Rise))
+		fmt.Fprintf(w, "%s%s\t%d\t%d\t%d\t%s\t%s\n", stepText(s), mark, s.Fields, s.Columns, s.Multiplications, cli.Metric(s.AUC), differenceText(s.Rise))
 	}
 	for i := range steps {
 		line(&steps[i], "")

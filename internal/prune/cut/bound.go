@@ -2,6 +2,7 @@ package cut
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -104,6 +105,9 @@ type bounded struct {
 	bench   *measure.Bench // of what is left
 	whole   *evaluate.Predictions
 	rises   map[int]*sweep.Interval // by the number of dropped entries
+	// calibrated has the rises after a calibration, of the numbers with a rise that is not within the bound. It is nil with
+	// Options.Calibrate, which is in rises, and with Options.Tune, which excludes it.
+	calibrated map[int]*sweep.Interval
 }
 
 // openBound opens the validation split on which the loss of the source is bounded.
@@ -129,6 +133,9 @@ func (o *Options) openBound(ctx context.Context, whole *Source) (*bounded, error
 		return nil, err
 	}
 	b := &bounded{options: o, source: small, rises: map[int]*sweep.Interval{}}
+	if !o.Calibrate && !o.Tune {
+		b.calibrated = map[int]*sweep.Interval{}
+	}
 	open := func(s *Source) (*model.Model, *measure.Bench, error) {
 		m, err := s.Checkpoint.Model()
 		if err != nil {
@@ -151,17 +158,13 @@ func (o *Options) openBound(ctx context.Context, whole *Source) (*bounded, error
 	return b, err
 }
 
-// rise returns by how much the loss of a model rises over that of the whole one.
-func (b *bounded) rise(ctx context.Context, m *model.Model) (*sweep.Interval, error) {
-	p, err := b.bench.Predict(ctx, m, nil)
-	if err != nil {
-		return nil, err
-	}
+// rise returns by how much the loss of a model with the given predictions rises over that of the whole one.
+func (b *bounded) rise(p *evaluate.Predictions, calibrate bool) *sweep.Interval {
 	calibration := loss.Uncalibrated
-	if b.options.Calibrate {
+	if calibrate {
 		calibration = evaluate.Calibrate(p)
 	}
-	return sweep.NewInterval(evaluate.CompareLoss(b.whole, p, loss.Uncalibrated, calibration)), nil
+	return sweep.NewInterval(evaluate.CompareLoss(b.whole, p, loss.Uncalibrated, calibration))
 }
 
 // dropping returns the rise if the first entries of the order are dropped.
@@ -178,8 +181,15 @@ func (b *bounded) dropping(ctx context.Context, order []int32, drop int) (*sweep
 	if err != nil {
 		return nil, err
 	}
-	b.rises[drop], err = b.rise(ctx, m.WithEmbedding(table))
-	return b.rises[drop], err
+	p, err := b.bench.Predict(ctx, m.WithEmbedding(table), nil)
+	if err != nil {
+		return nil, err
+	}
+	rise := b.rise(p, b.options.Calibrate)
+	if b.rises[drop] = rise; b.calibrated != nil && !rise.Within(b.options.Bound.Most) {
+		b.calibrated[drop] = b.rise(p, true)
+	}
+	return rise, nil
 }
 
 // plainValues returns the encoding of the kept entries, or compact.Float32 if their bits are chosen afterwards.
@@ -236,6 +246,35 @@ func (b *bounded) within(ctx context.Context, order []int32, most float64) (int,
 	return good, nil
 }
 
+// few says why not more entries than drop are dropped, and what to do. It is "" unless a calibration lets another
+// twentieth of all entries go, or the bound lets less than a hundredth go.
+func (b *bounded) few(drop int) string {
+	o, all := b.options, b.source.Checkpoint.Architecture.Parameters()
+	more, next := drop, all+1
+	for n := range b.rises {
+		if n > drop {
+			next = min(next, n)
+		}
+	}
+	for n, rise := range b.calibrated {
+		if rise.Within(o.Bound.Most) {
+			more = max(more, n)
+		}
+	}
+	lead := fmt.Sprintf("%s: %d of %d entries go within %s %v", o.Scores, drop, all, o.name("max-rise"), o.Bound.Most)
+	switch {
+	case 20*(more-drop) >= all:
+		return fmt.Sprintf("%s, but at least %d if the logits are calibrated: prune with %s", lead, more, o.name("calibrate"))
+	case next > all || 100*drop >= all:
+		return ""
+	}
+	end := "above it"
+	if rise := b.rises[next]; rise != nil && rise.High != nil {
+		end = fmt.Sprintf("at %+.2g", *rise.High)
+	}
+	return fmt.Sprintf("%s, because without %d the 95%% interval of the rise ends %s: allow more, give more validation rows, which narrow the interval, or other scores", lead, next, end)
+}
+
 // plain returns the number of entries that are dropped, in an order of limited, if their values are not Mixed.
 func (b *bounded) plain(ctx context.Context, order []int32) (int, error) {
 	drop, err := b.within(ctx, order, b.options.Bound.Most)
@@ -284,8 +323,12 @@ func (b *bounded) round(ctx context.Context, r *rounded, search *rate.Search) er
 		if err != nil {
 			return err
 		}
-		if b.Rise, err = b.rise(ctx, m.WithEmbedding(table)); err != nil || b.Rise.Within(o.Bound.Most) {
+		p, err := b.bench.Predict(ctx, m.WithEmbedding(table), nil)
+		if err != nil {
 			return err
+		}
+		if b.Rise = b.rise(p, o.Calibrate); b.Rise.Within(o.Bound.Most) {
+			return nil
 		}
 		if b.Rise == nil || b.Rise.High == nil || drop == 0 {
 			break

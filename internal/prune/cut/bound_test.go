@@ -113,3 +113,47 @@ func TestBoundRefuses(t *testing.T) {
 		}
 	}
 }
+
+// If the bound lets few entries go, a warning says what stops it: the calibration, which then lets more go, or the bound.
+func TestBoundLetsFewGo(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	s, err := scores.Read(f.scores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Spec.Baseline = baseline.Codebook
+	for i := range s.Baseline {
+		s.Baseline[i] = 50 // which shifts the logits of all rows
+	}
+	shifting := filepath.Join(f.dir, "shifting.arrow")
+	if err := scores.Write(shifting, s); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		most            float64
+		calibrate, tune bool
+		want            string // "" for no warning
+	}{
+		"uncalibrated": {most: 1, want: "shifting.arrow: 0 of 28 entries go within --max-rise 1, but at least 13 if the logits are calibrated: prune with --calibrate"},
+		"calibrated":   {most: 1, calibrate: true},
+		"tuned":        {most: 1, tune: true, want: "0 of 28 entries go within --max-rise 1, because without 1 the 95% interval of the rise ends at +"},
+		"enough":       {most: 1e9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := f.options("few.safetensors", "", 0)
+			o.Scores, o.Budget, o.Calibrate, o.Tune = shifting, nil, c.calibrate, c.tune
+			o.Bound = &cut.Bound{Most: c.most, Kept: checkpoint.Slice{Fields: []int{0, 1, 2, 3, 4}, Columns: []int{0, 1}}}
+			o.Name = func(setting string) string { return "--" + setting }
+			warned := ""
+			o.Warn = func(text string) { warned += text }
+			found, err := o.Choose(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(warned, c.want) || c.want == "" && warned != "" {
+				t.Errorf("%d entries are dropped; warned %q, expected %q", found.Dropped, warned, c.want)
+			}
+		})
+	}
+}

@@ -78,7 +78,8 @@ type Choice struct {
 
 	ByPath  bool   `json:"-"` // whether Hysteresis of Previous is in rounds of a path
 	Unknown string `json:"-"` // sentence that the model does not know its fields, if there is a dataset, or ""
-	// Uncalibrated is scores.Path.Uncalibrated if the order of a path drops entries, and the pruned model is not calibrated.
+	// Uncalibrated is scores.Path.Uncalibrated if the order of a path drops entries, and the pruned model is not calibrated. It is ""
+	// with a Bound, within which the loss stays.
 	Uncalibrated string `json:"-"`
 	source       *Source
 	dropped      []bool // [n, d]
@@ -142,8 +143,11 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 	}
 	if b != nil {
 		c.Bounded = &b.Bounded
+		if text := b.few(c.Dropped); text != "" && o.Warn != nil {
+			o.Warn(text)
+		}
 	}
-	if o.Aggregate == scores.ByPath && !o.Calibrate && !o.Tune {
+	if o.Aggregate == scores.ByPath && b == nil && !o.Calibrate && !o.Tune {
 		c.Uncalibrated = s.Scores[0].Path.Uncalibrated()
 	}
 	if len(o.Dataset) > 0 {
