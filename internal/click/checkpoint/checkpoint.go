@@ -72,7 +72,7 @@ type Checkpoint struct {
 	EmbeddingKey string   // key in Tensors of the table, [n, d]
 	Family       string   // framework that named the tensors; "" for our own names
 	Fields       []string // names of the fields; nil if they are not known
-	Notes        []string // what a user should know about an .onnx file, as sentences without a full stop
+	Ignored      string   // a sentence without a full stop on inputs of an .onnx file that its output does not depend on, or ""
 	Recognized   bool     // whether the file is the graph of a model of another kind than model.Graph
 	// Compact holds the tables of a file in compact form. It is nil for a dense file. Read
 	// and Parse also put the whole tables into Tensors.
@@ -90,7 +90,7 @@ type Checkpoint struct {
 	// what was pruned again. It is nil if shaver has not pruned the model, or did so before it wrote
 	// origins.
 	Origins []string
-	// Scored are the rows that chose which entries of the model are dropped. It is nil if the model is not
+	// Scored are the rows that chose which entries, fields and columns of the model are gone. It is nil if the model is not
 	// pruned, or the file does not say it. It does not affect the digest.
 	Scored []Scored
 

@@ -13,7 +13,7 @@ const metaVocabulary = "shaver.vocabulary"
 
 // Known returns what the file says about the fields.
 func (c *Checkpoint) Known() *model.Known {
-	return &model.Known{File: c.name, Names: c.Fields, Fields: c.Identities, Sizes: c.Architecture.FieldDims}
+	return &model.Known{File: c.name, Names: c.Fields, Fields: c.Identities, Sizes: c.Architecture.FieldDims, Ignored: c.Ignored}
 }
 
 // takeIdentities sets Identities from the metadata of a file, which may lack them. The

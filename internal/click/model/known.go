@@ -25,6 +25,8 @@ type Known struct {
 	Names  []string   // as the graph or the framework names the fields; nil = it does not
 	Fields []Identity // nil = the file does not say what the ids stand for
 	Sizes  []int      // number of features of each field
+	// Ignored is a sentence without a full stop on inputs that the output does not depend on, or "". It may say why fields are missing.
+	Ignored string
 }
 
 // FieldNames returns the names of the model's fields, or nil if the file does not name them.

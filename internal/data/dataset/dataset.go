@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -107,6 +108,15 @@ func (d *Dataset) Choose(inputs []string) (*Dataset, error) {
 // the model a reads, in its order. k is what the model knows of its fields, or nil. It returns bad input if
 // the fields are not those of the model, or if a dense input is missing. The error names the first difference.
 func (d *Dataset) For(a *model.Architecture, k *model.Known) (*Dataset, error) {
+	found, err := d.forModel(a, k)
+	if err != nil && k != nil && k.Ignored != "" {
+		err = fmt.Errorf("%w; in %s %s", err, k.File, k.Ignored)
+	}
+	return found, err
+}
+
+// forModel is For without what the model's file says about inputs that it ignores.
+func (d *Dataset) forModel(a *model.Architecture, k *model.Known) (*Dataset, error) {
 	if k != nil {
 		d = d.chooseFields(k)
 		if err := d.checkNames(k); err != nil {

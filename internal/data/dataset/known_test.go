@@ -226,3 +226,12 @@ func must[V any](v V, err error) func(*testing.T) V {
 		return v
 	}
 }
+
+// If the file of the model ignores inputs, an error about its fields says so.
+func TestIgnoredInputs(t *testing.T) {
+	d := rawDataset(t, "label,a,b", "", "1,x,y", "0,y,z")
+	k := &model.Known{File: "m.onnx", Names: []string{"c"}, Sizes: []int{3}, Ignored: "the output does not depend on the input a"}
+	if _, err := d.For(&model.Architecture{FieldDims: k.Sizes}, k); !fault.IsInput(err) || !strings.HasSuffix(err.Error(), "; in m.onnx the output does not depend on the input a") {
+		t.Errorf("%v, expected a note on the input", err)
+	}
+}

@@ -43,6 +43,7 @@ type Network struct {
 	Operators []Operator // of Head, by name
 	Bound     []string   // inputs that are the offsets of bags
 	Notes     []string   // what a user should know, as sentences without a full stop
+	Ignored   string     // the one of Notes about inputs that are not read, or ""
 }
 
 // Field is a field of the model: a column of an input whose elements are ids, or

@@ -433,6 +433,21 @@ func TestOneOfSeveralTasks(t *testing.T) {
 	}
 }
 
+// Of an output that has a probability and its complement, the error suggests the probability.
+func TestComplement(t *testing.T) {
+	for output, order := range map[string]names{"y[1]": {"q", "p"}, "y[0]": {"p", "q"}} {
+		s := newSample()
+		s.after = []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z"}), node("Sigmoid", names{"z"}, names{"p"}), node("Sub", names{"one", "p"}, names{"q"}),
+			node("Concat", order, names{"y"}, attr("axis", 1))}
+		if _, err := s.dissect(t, Options{}); err == nil || !strings.Contains(err.Error(), "such as "+output+", which comes from a Sigmoid,") {
+			t.Errorf("%v: %v, expected %s", order, err, output)
+		}
+		if _, err := s.dissect(t, Options{Output: output}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // forwardOf returns the logit of s for some row.
 func forwardOf(t *testing.T, s *sample, o Options) float64 {
 	t.Helper()
@@ -607,7 +622,11 @@ func TestIgnoredInput(t *testing.T) {
 	s := newSample()
 	s.inputs = append(s.inputs, onnxtest.Value("user", int64s, -1))
 	n, err := s.dissect(t, Options{})
-	if err != nil || len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "does not depend on the input user") {
+	if err != nil || len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "does not depend on the input user: ") || n.Ignored != n.Notes[0] {
+		t.Errorf("%v, %+v, expected a note", err, n)
+	}
+	s.inputs = append(s.inputs, onnxtest.Value("time", int64s, -1))
+	if n, err = s.dissect(t, Options{}); err != nil || !strings.Contains(n.Ignored, "does not depend on the inputs user, time: ") {
 		t.Errorf("%v, %+v, expected a note", err, n)
 	}
 }

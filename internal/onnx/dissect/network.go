@@ -79,7 +79,9 @@ func (b *builder) network() (*Network, error) {
 			n.Bound = append(n.Bound, in.Name)
 		}
 	}
-	n.Notes = append(n.Notes, b.ignored(n)...)
+	if n.Ignored = b.ignored(n); n.Ignored != "" {
+		n.Notes = append(n.Notes, n.Ignored)
+	}
 	copies, err := b.copies(n)
 	if err != nil {
 		return nil, err
@@ -111,19 +113,28 @@ func (b *builder) checkConstants() error {
 	return err
 }
 
-// ignored returns a note for each input of the file that n does not have. Exporters of
+// ignored returns a note on the inputs of the file that n does not have, or "". Exporters of
 // PyTorch take two inputs for one if they were given the same tensor for both.
-func (b *builder) ignored(n *Network) (notes []string) {
+func (b *builder) ignored(n *Network) string {
+	var names []string
 	for _, in := range b.model.Graph.Inputs {
 		if !b.bound[in.Name] &&
 			!slices.ContainsFunc(n.Fields, func(f Field) bool {
 				return f.Input == in.Name || f.Computed != nil && slices.ContainsFunc(f.Computed.Sources, func(s Source) bool { return s.Input == in.Name })
 			}) &&
 			!slices.ContainsFunc(n.Dense, func(d Dense) bool { return d.Input == in.Name }) {
-			notes = append(notes, fmt.Sprintf("the output does not depend on the input %s: if it should, export the model with a tensor of its own for each input", wire.Quote(in.Name)))
+			names = append(names, in.Name)
 		}
 	}
-	return notes
+	what := "input"
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+	default:
+		what = "inputs"
+	}
+	return fmt.Sprintf("the output does not depend on the %s %s: if it should, export the model with a tensor of its own for each input", what, quoteAll(names))
 }
 
 // copies returns a note for each constant that has the values of a table with players, or of the transposed

@@ -41,7 +41,10 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 	}
 	b.end = wire.End{Output: b.output, Shape: info.Shape}
 	at := trail{b, v.head, 0}
-	several := &severalError{fault.Setting(fault.Inputf("output %s has the shape %v for one row, expected one number: choose one of them, such as %s[0], or export the model with a dynamic batch axis", name, info.Shape, name), OutputSetting), 1}
+	several := func(element int, why string) error {
+		return &severalError{fault.Setting(fault.Inputf("output %s has the shape %v for one row, expected one number: choose one of them, such as %s[%d]%s, or export the model with a dynamic batch axis",
+			name, info.Shape, name, element, why), OutputSetting), info.Shape[0]}
+	}
 	if b.element >= count {
 		return "", fault.Setting(fault.Inputf("output %s has the shape %v for one row, so there is no %s[%d]", name, info.Shape, name, b.element), OutputSetting)
 	}
@@ -51,8 +54,7 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 	if count == 2 && !o.Logit {
 		at.element = 1 // of the probabilities of two classes
 	} else if count != 1 {
-		several.count = info.Shape[0]
-		return "", several
+		return "", several(0, "")
 	}
 	if o.Logit {
 		b.head.Output, err = at.pick()
@@ -75,8 +77,18 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 	}
 	switch {
 	case count == 2 && op != "Softmax":
-		several.count = info.Shape[0]
-		return "", several
+		first := trail{b, v.head, 0}
+		other, err := first.back()
+		const why = ", which comes from a Sigmoid" // unlike the other one, which may be its complement
+		switch {
+		case err != nil:
+			return "", fault.Inputf("output %s: %w", name, err)
+		case (op == "Sigmoid") == (other != nil && other.Op == "Sigmoid"):
+			return "", several(0, "")
+		case op == "Sigmoid":
+			return "", several(1, why)
+		}
+		return "", several(0, why)
 	case op == "Sigmoid":
 		label := wire.Quote(node.Name)
 		at.value = node.Inputs[0]
