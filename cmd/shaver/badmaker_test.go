@@ -226,6 +226,8 @@ func (b *badMaker) good() {
 	b.write("shared.csv", []byte("label,item,items\n1,a,b|c\n0,d,e|f\n1,g,h|i\n0,j,\n"))
 	b.write("lists.csv", []byte("label,item,items\n1,new,b|other\n0,a,b\n"))
 	b.shaver("dataset", "import", "csv", "--raw", "shared.csv", "--list", "items=2", "--share", "items=item", "--min-count", "1", "--split", "1:0:0", "--out", "lists")
+	b.write("ratings.tsv", []byte("3.5"+strings.Repeat("\t", 39)+"\n"))
+	b.write("swapped.csv", []byte("label,f1,f0,f2\n1,0,1,0\n0,1,0,1\n"))
 	b.write("ratings.csv", []byte("rating,f0,f1,f2\n3.5,0,1,2\n1,2,3,0\n-2e3,1,0,1\n"))
 	b.shaver("dataset", "import", "csv", "--train", "ratings.csv", "--labels", "numbers", "--model", "fm.pth", "--out", "ratings")
 	b.shaver("dataset", "import", "csv", "--train", "many.csv", "--model", "fm.pth", "--out", "many")

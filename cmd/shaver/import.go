@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/dense"
 	"shaver/internal/data/ingest"
@@ -258,13 +260,29 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 			return config, fault.Inputf("%s has lists, which these files do not have", o.model)
 		}
 		if config.Format.Columns == nil && c.Flags().Lookup("columns") != nil {
-			for _, name := range ck.Fields { // in the model's order
+			for _, name := range ck.Known().FieldNames() { // in the model's order
 				config.Format.Columns = append(config.Format.Columns, ingest.Column{Name: name})
 			}
+		}
+		if err := checkOrder(config.Format.Columns, ck.Known()); err != nil {
+			return config, err
 		}
 		return config, checkDense(&ck.Architecture, &config.Format.Dense)
 	}
 	return config, nil
+}
+
+// checkOrder returns bad input if the columns have the names of the model's fields in another order.
+func checkOrder(columns []ingest.Column, k *model.Known) error {
+	var fields []string
+	for _, c := range columns {
+		fields = append(fields, cmp.Or(c.As, c.Name))
+	}
+	names := k.FieldNames()
+	if slices.Equal(fields, names) || !slices.Equal(slices.Sorted(slices.Values(fields)), slices.Sorted(slices.Values(names))) {
+		return nil
+	}
+	return fault.Setting(fault.Inputf("the fields of the rows are %s, but those of %s are %s: expected the order of the model", strings.Join(fields, ", "), k.File, strings.Join(names, ", ")), ingest.ColumnsSetting)
 }
 
 // importRaw imports raw files, for several commands.
@@ -294,7 +312,7 @@ func withFlags(err error, sizes string) error {
 			ingest.MinCountSetting: "--min-count", ingest.NumbersSetting: "--numbers", ingest.ColumnsSetting: "--columns", ingest.UnseenSetting: "--oov",
 			ingest.DenseSetting: "--dense", ingest.DenseMissingSetting: "--dense-missing",
 			ingest.ListSetting: "--list", ingest.ListSeparatorSetting: "--list-separator", ingest.PadSetting: "--pad", ingest.ShareSetting: "--share",
-			ingest.LongSetting: "--long-lists", ingest.LabelSetting: "--label", ingest.BadRowSetting: "--on-bad-row skip", ingest.VocabularySetting: "--vocabulary",
+			ingest.LongSetting: "--long-lists", ingest.LabelSetting: "--label", ingest.NumberLabelsSetting: "--labels " + dataset.NumberLabels, ingest.BadRowSetting: "--on-bad-row skip", ingest.VocabularySetting: "--vocabulary",
 		}[name]
 		if flag != "" { // else the setting is not one of an import
 			flags = append(flags, flag)

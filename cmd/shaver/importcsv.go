@@ -128,7 +128,7 @@ func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, li
 		if err != nil {
 			return nil, err
 		}
-		config.Sizes, config.Names = ck.Architecture.FieldDims, ck.Fields
+		config.Sizes, config.Names = ck.Architecture.FieldDims, ck.Known().FieldNames()
 		if config.Computed, err = computedFields(ck); err != nil {
 			return nil, err
 		}

@@ -154,7 +154,11 @@ func checkModelOutput(outputs *cli.Outputs, flag, path, in string) error {
 		return checkpoint.CheckName(path)
 	}
 	if !checkpoint.IsONNX(in) {
-		return fault.Usagef("%s is %s, but %s is not an .onnx file: an .onnx file is written from an .onnx file only; expected another extension", flag, path, in)
+		advice := ""
+		if _, pruned := checkpoint.OriginsOf(in); pruned {
+			advice = fmt.Sprintf(", or if it was pruned from one, shaver prune --out %s of that file", path)
+		}
+		return fault.Usagef("%s is %s, but %s is not an .onnx file: an .onnx file is written from an .onnx file only; expected another extension%s", flag, path, in, advice)
 	}
 	files, err := checkpoint.ONNXFiles(path, in)
 	if err != nil {

@@ -349,7 +349,7 @@ func rivalsOf(names []string) ([]string, error) {
 	all := methods()
 	for _, name := range names {
 		if !slices.Contains(all, name) {
-			return nil, fault.Usagef("--methods %q: expected all, or some of %s", name, strings.Join(all, ", "))
+			return nil, fault.Usagef("--methods %q: expected all, or some of %s; other rankings, such as path, are files of shaver score for --scores", name, strings.Join(all, ", "))
 		}
 	}
 	return names, nil

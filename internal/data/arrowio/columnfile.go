@@ -75,6 +75,8 @@ func openColumnFile(path string, memory int) (*ColumnFile, error) {
 		err = t.openParquet()
 	case string(head[:n]) == "FEA1":
 		err = fault.Inputf("a Feather file of version 1, expected version 2, which is an Arrow file")
+	case isText(head[:n]):
+		err = fault.Inputf("a text file, expected a Parquet or Arrow file: shaver dataset import csv reads text")
 	default:
 		err = t.openIPC()
 	}
@@ -89,6 +91,12 @@ func openColumnFile(path string, memory int) (*ColumnFile, error) {
 		t.chosen = append(t.chosen, i)
 	}
 	return t, nil
+}
+
+// isText reports whether a file that begins with head is text, and not a file or stream of Arrow. Such a
+// stream begins with the bytes 255 or with a length below 2^24.
+func isText(head []byte) bool {
+	return string(head) != "ARRO" && !slices.ContainsFunc(head, func(b byte) bool { return b < 9 || b == 255 })
 }
 
 // Columns returns the names of the columns of the file.

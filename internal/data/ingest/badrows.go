@@ -39,7 +39,11 @@ func newBadRows(policy string) (badRows, error) {
 // policy is Fail, it returns an error that wraps err, which ends the import.
 func (b *badRows) reject(err error, lines int) error {
 	if b.policy == Fail {
-		if errors.Is(err, rawtext.ErrNoLabel) {
+		var number *rawtext.NumberLabel
+		switch {
+		case errors.As(err, &number):
+			err = fault.Setting(fmt.Errorf("%w: labels may be numbers, such as ratings", err), NumberLabelsSetting)
+		case errors.Is(err, rawtext.ErrNoLabel):
 			err = fault.Setting(fmt.Errorf("%w: rows without a label can be left out", err), BadRowSetting)
 		}
 		return err

@@ -306,7 +306,11 @@ func (p *rowParser) parseLabel(cell []byte) (float32, error) {
 		case "1.0", "true", "True", "TRUE":
 			return 1, nil
 		}
-		return 0, badLabel(cell, "0 or 1")
+		err := badLabel(cell, "0 or 1")
+		if p.columns == nil { // else the format says what labels are
+			err = rawtext.BadLabel(string(cell), err)
+		}
+		return 0, err
 	}
 	x, err := strconv.ParseInt(string(vocabulary.WholeNumber(cell)), 10, 64)
 	switch {

@@ -238,7 +238,7 @@ func TestImportTables(t *testing.T) {
 		{Format{Label: "id", tables: true, Columns: []Column{{Name: "nope"}}}, []string{path}, "no column \"nope\""},
 		{Format{Label: "id", tables: true, Columns: []Column{{Name: "count"}}}, []string{path}, "row 2: label is \"2\", expected 0 or 1"},
 		{Tables(), []string{write(t, "")}, "the file is empty"},
-		{Tables(), []string{write(t, "label,a\n0,1\n")}, "expected the start of an Arrow message"},
+		{Tables(), []string{write(t, "label,a\n0,1\n")}, "a text file, expected a Parquet or Arrow file: shaver dataset import csv reads text"},
 	} {
 		config := RawConfig{Format: c.format, Files: c.files, Out: filepath.Join(t.TempDir(), "x")}
 		_, err := ImportRaw(t.Context(), config)

@@ -53,6 +53,7 @@ const (
 	ShareSetting         = "share"                  // RawConfig.Share
 	LongSetting          = "long lists"             // Long of Lists
 	LabelSetting         = "label"                  // Format.Label
+	NumberLabelsSetting  = "number labels"          // Numbers of both configurations
 	BadRowSetting        = "bad row"                // OnBadRow of both configurations
 	VocabularySetting    = "vocabulary"             // RawConfig.Vocabulary
 	UnseenSetting        = vocabulary.UnseenSetting // parameter oov of ReadVocabulary

@@ -300,6 +300,19 @@ func parseID(cell []byte) (int32, bool) {
 // ErrNoLabel is wrapped by the error of a row whose label is missing.
 var ErrNoLabel = errors.New("the label is missing")
 
+// NumberLabel is the error of a label that is a finite number, where 0 or 1 is expected.
+type NumberLabel struct{ error }
+
+func (e *NumberLabel) Unwrap() error { return e.error }
+
+// BadLabel returns err, the error of a label that is neither 0 nor 1, as a NumberLabel if the label is a finite number.
+func BadLabel(label string, err error) error {
+	if x, bad := strconv.ParseFloat(label, 64); bad != nil || x-x != 0 {
+		return err
+	}
+	return &NumberLabel{err}
+}
+
 // Explain returns an error that says why a line is not valid, or nil if it is valid.
 func (p *Encoded) Explain(line []byte) error {
 	if bytes.IndexByte(line, 0) >= 0 {
@@ -320,9 +333,9 @@ func (p *Encoded) Explain(line []byte) error {
 		case label == "":
 			return fmt.Errorf("%w, expected 0 or 1", ErrNoLabel)
 		case named:
-			return fmt.Errorf("the label, which is the first column, %q, is %q, expected 0 or 1", Clip(p.label), Clip(cells[0]))
+			return BadLabel(label, fmt.Errorf("the label, which is the first column, %q, is %q, expected 0 or 1", Clip(p.label), Clip(cells[0])))
 		}
-		return fmt.Errorf("label is %q, expected 0 or 1", Clip(cells[0]))
+		return BadLabel(label, fmt.Errorf("label is %q, expected 0 or 1", Clip(cells[0])))
 	}
 	j := 0
 	for i, cell := range cells[1:] {
