@@ -68,15 +68,22 @@ func (s *steps) Choose(ctx context.Context, n *nightly.Night) (*nightly.Chosen, 
 			return nil, err
 		}
 	}
-	switch {
-	case high > *s.config.Reuse:
-		c.Why = "Scored, because with the last choice of entries " + figures + "."
-	case failure != "":
-		c.Why = "Scored, because with the last choice of entries the check fails: " + failure + "."
-	default:
-		c.Kept, c.Why = true, "The last choice of entries is kept: "+figures+"."
-	}
+	c.Kept, c.Why = decide(figures, low, high, *s.config.Reuse, failure)
 	return c, nil
+}
+
+// decide reports whether the last choice of entries stays, and why. The 95% interval of the rise ends at low and high, and
+// figures describe it. failure says why the check fails, or is "".
+func decide(figures string, low, high, bound float64, failure string) (kept bool, why string) {
+	switch {
+	case high > bound && low <= bound:
+		return false, "Scored, because with the last choice of entries " + figures + ". The rows do not decide on which side of the bound the rise is."
+	case high > bound:
+		return false, "Scored, because with the last choice of entries " + figures + "."
+	case failure != "":
+		return false, "Scored, because with the last choice of entries the check fails: " + failure + "."
+	}
+	return true, "The last choice of entries is kept: " + figures + "."
 }
 
 // z is the half-width of a 95% interval in standard errors.

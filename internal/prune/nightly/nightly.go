@@ -91,7 +91,7 @@ type Steps interface {
 // Chosen says whether a night keeps the choice of entries of the published night, and why.
 type Chosen struct {
 	Kept bool   `json:"kept"`
-	Why  string `json:"why"` // a sentence
+	Why  string `json:"why"` // one or two sentences
 	// Rise is by how much more the loss rises by pruning than it rose in the night that was scored last, with
 	// its 95% interval. Null = it was not measured. It adds up over the nights that keep a choice.
 	Rise *Change `json:"rise"`
