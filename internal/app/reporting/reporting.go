@@ -70,7 +70,7 @@ func (o *Input) Facts() (*report.Facts, error) {
 		if err := f.Check(); err != nil {
 			return nil, fmt.Errorf("%s: %w", o.Sweep, err)
 		}
-		if f.Seen = cut.Scored(s).Seen(f.Sweep.Dataset, f.Sweep.Split); f.Seen != "" && o.Warn != nil {
+		if f.Seen = p.Checkpoint.Seen(f.Sweep.Dataset, f.Sweep.Split); f.Seen != "" && o.Warn != nil {
 			o.Warn(o.Sweep + ": " + f.Seen)
 		}
 		if d := s.Spec.Dataset; f.Sweep.Dataset != d && o.Warn != nil {

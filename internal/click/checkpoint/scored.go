@@ -5,19 +5,20 @@ import (
 	"slices"
 )
 
-// Scored says on which rows scores were computed. Their labels affect which entries the scores drop.
+// Scored says of which rows the labels chose what was pruned: rows on which scores were computed, or by whose loss
+// fields, columns or entries were removed.
 type Scored struct {
 	Dataset string   `json:"dataset"` // digest
 	Splits  []string `json:"splits"`
 }
 
 // Seen returns a warning if the rows of a split of the dataset with the given digest are among those of
-// s, or "". The loss of the pruned table on such rows is better than on others.
+// s, or "". The loss of the pruned model on such rows is better than on others.
 func (s Scored) Seen(dataset, split string) string {
 	if s.Dataset != dataset || !slices.Contains(s.Splits, split) {
 		return ""
 	}
-	return fmt.Sprintf("the scores were computed with the labels of the split %s, on which the pruned table is measured, so the result favors them: score with other --splits, or measure another --split", split)
+	return fmt.Sprintf("the labels of the split %s, on which the pruned model is measured, chose what is pruned, so the result favors it: measure another --split, or score with other --splits", split)
 }
 
 // Seen returns the warning of the first of c.Scored that has one, or "".

@@ -128,6 +128,7 @@ func (o *Options) openBound(ctx context.Context, whole *Source) (*bounded, error
 		return nil, err
 	}
 	whole.Checkpoint.Identities = d.Identities() // by which what is left finds its fields
+	whole.Checkpoint.AddScored(checkpoint.Scored{Dataset: d.Digest(), Splits: []string{dataset.Val}})
 	small, err := whole.sliced(&o.Bound.Kept)
 	if err != nil {
 		return nil, err
