@@ -59,6 +59,11 @@ func BenchmarkLowest(b *testing.B) {
 			Lowest(numbers, size/5, weights, key)
 		}
 	})
+	b.Run("equal", func(b *testing.B) { // all of the first are among those with the key 0
+		for range b.N {
+			Lowest(numbers, size/5, weights, func(i int32) float64 { return math.Abs(keys[i]) })
+		}
+	})
 	b.Run("sort", func(b *testing.B) {
 		for range b.N {
 			sorted := slices.Clone(numbers)

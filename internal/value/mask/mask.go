@@ -55,29 +55,41 @@ func orderBy(weights []float32, keys ...func(i int32) float64) ([]int32, error) 
 	for i := range order {
 		order[i] = int32(i)
 	}
-	keys = append(keys, func(i int32) float64 { return math.Abs(float64(weights[i])) })
+	keys = append(keys, magnitude(weights))
 	sortBy(order, make([]uint64, len(order)), keys...)
 	return order, nil
+}
+
+// magnitude is the key that breaks ties.
+func magnitude(weights []float32) func(i int32) float64 {
+	return func(i int32) float64 { return math.Abs(float64(weights[i])) }
 }
 
 // Sort sorts numbers, which must be ascending, by a key, then by the magnitude of the weight,
 // and then by the number itself. weights and key are indexed by number.
 func Sort(numbers []int32, weights []float32, key func(i int32) float64) {
-	sortBy(numbers, make([]uint64, len(numbers)), key, func(i int32) float64 { return math.Abs(float64(weights[i])) })
+	sortBy(numbers, make([]uint64, len(numbers)), key, magnitude(weights))
 }
 
 // Lowest returns the first n of the numbers in the order of Sort. n is at most their number. It
 // does not change numbers. It takes much less time and memory than Sort if n is a small part.
 func Lowest(numbers []int32, n int, weights []float32, key func(i int32) float64) []int32 {
-	if n == 0 {
-		return nil
+	return lowestBy(numbers, n, key, magnitude(weights))
+}
+
+// lowestBy is Lowest for the order of sortBy. The result may share memory with numbers if there are no keys.
+func lowestBy(numbers []int32, n int, keys ...func(i int32) float64) []int32 {
+	if n == 0 || len(keys) == 0 {
+		return numbers[:n]
 	}
-	// Two counts of 16 bits each find the high bits of the n-th number.
+	key := keys[0]
+	// Two counts of 16 bits each find the rounded key of the n-th number, and how many of those with
+	// this key are among the first n.
 	counts, left := make([]int, 1<<16), n
-	find := func(of func(high uint32) int) uint32 {
+	find := func(of func(bits uint32) int) uint32 {
 		clear(counts)
 		for _, i := range numbers {
-			if digit := of(highBits(key(i))); digit >= 0 {
+			if digit := of(rounded(key(i))); digit >= 0 {
 				counts[digit]++
 			}
 		}
@@ -88,27 +100,35 @@ func Lowest(numbers []int32, n int, weights []float32, key func(i int32) float64
 		}
 		return uint32(digit)
 	}
-	top := find(func(high uint32) int { return int(high >> 16) })
-	last := top<<16 | find(func(high uint32) int {
-		if high>>16 != top {
+	top := find(func(bits uint32) int { return int(bits >> 16) })
+	last := top<<16 | find(func(bits uint32) int {
+		if bits>>16 != top {
 			return -1
 		}
-		return int(high & 0xffff)
+		return int(bits & 0xffff)
 	})
-	var lowest []int32
+	var lowest, ties []int32
 	for _, i := range numbers {
-		if highBits(key(i)) <= last {
+		switch bits := rounded(key(i)); {
+		case bits < last:
 			lowest = append(lowest, i)
+		case bits == last:
+			ties = append(ties, i)
 		}
 	}
-	Sort(lowest, weights, key)
-	return lowest[:n]
+	sortBy(lowest, make([]uint64, len(lowest)), keys...)
+	if equal(ties, key) {
+		ties = lowestBy(ties, left, keys[1:]...)
+	} else {
+		sortBy(ties, make([]uint64, len(ties)), keys...)
+	}
+	return append(lowest, ties[:left]...)
 }
 
 // sortBy sorts numbers, which must be ascending, by the first key, then by the other keys,
 // and then by the numbers themselves. memory must be as long as numbers.
 //
-// The high bits of the first key determine nearly all of the order. sortBy packs them with
+// The first key, rounded to float32, determines nearly all of the order. sortBy packs it with
 // the number into one integer and sorts the integers, which is several times as fast as
 // comparing keys.
 func sortBy(numbers []int32, memory []uint64, keys ...func(i int32) float64) {
@@ -117,7 +137,7 @@ func sortBy(numbers []int32, memory []uint64, keys ...func(i int32) float64) {
 	}
 	key := keys[0]
 	for at, i := range numbers {
-		memory[at] = uint64(highBits(key(i)))<<32 | uint64(i)
+		memory[at] = uint64(rounded(key(i)))<<32 | uint64(i)
 	}
 	slices.Sort(memory)
 	begin := 0
@@ -126,18 +146,22 @@ func sortBy(numbers []int32, memory []uint64, keys ...func(i int32) float64) {
 		if at+1 < len(memory) && memory[at+1]>>32 == packed>>32 {
 			continue
 		}
-		ties := numbers[begin : at+1] // equal high bits; ascending
+		ties := numbers[begin : at+1] // equal after rounding; ascending
 		if begin = at + 1; len(ties) > 1 {
 			sortTies(ties, memory[at+1-len(ties):at+1], keys)
 		}
 	}
 }
 
-// sortTies is like sortBy, but faster if the first key of all numbers is the same. This is
-// common, because the entries of all features that occur in no row have the score 0.
+// equal reports whether all numbers have the same key. This is common, because the entries of all
+// features that occur in no row have the score 0.
+func equal(numbers []int32, key func(i int32) float64) bool {
+	return !slices.ContainsFunc(numbers, func(i int32) bool { return cmp.Compare(key(i), key(numbers[0])) != 0 })
+}
+
+// sortTies is like sortBy, but faster if the first key of all numbers is the same.
 func sortTies(numbers []int32, memory []uint64, keys []func(i int32) float64) {
-	key := keys[0]
-	if !slices.ContainsFunc(numbers, func(i int32) bool { return cmp.Compare(key(i), key(numbers[0])) != 0 }) {
+	if equal(numbers, keys[0]) {
 		sortBy(numbers, memory, keys[1:]...)
 		return
 	}
@@ -151,17 +175,17 @@ func sortTies(numbers []int32, memory []uint64, keys []func(i int32) float64) {
 	})
 }
 
-// highBits returns the high 32 bits of an integer that orders like x. For a greater x the
-// result is greater or equal. NaN comes before all other numbers.
-func highBits(x float64) uint32 {
-	b := math.Float64bits(x + 0) // turns -0 into 0
+// rounded returns an integer that orders like x rounded to float32. For a greater x the result is
+// greater or equal. NaN comes before all other numbers.
+func rounded(x float64) uint32 {
+	b := math.Float32bits(float32(x) + 0) // turns -0 into 0
 	switch {
 	case x != x:
 		return 0
-	case b>>63 == 1:
-		return ^uint32(b >> 32)
+	case b>>31 == 1:
+		return ^b
 	}
-	return uint32(b>>32) | 1<<31
+	return b | 1<<31
 }
 
 // Of returns the mask, true = dropped, that drops the first drop entries of order.
