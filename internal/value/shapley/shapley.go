@@ -176,13 +176,15 @@ func estimate(ctx context.Context, rows *model.Rows, threads int, progress func(
 	chunk := first.rowsPerBatch()
 	var next atomic.Int64
 	workers := make([]*worker, max(1, min(threads, (rows.Len()+chunk-1)/chunk)))
+	occurrences := first.occurrences(rows)
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range workers {
-		w := first
+		w, parts := first, 1 // which gets the sums of the others in the end
 		if i > 0 {
-			w = create()
+			w, parts = create(), len(workers)
 		}
 		workers[i] = w
+		w.builder.Expect(occurrences, parts)
 		group.Go(func() error {
 			for {
 				to := int(next.Add(int64(chunk)))
@@ -204,6 +206,26 @@ func estimate(ctx context.Context, rows *model.Rows, threads int, progress func(
 		workers[0].builder.Join(w.builder)
 	}
 	return workers[0].builder.Partial(), nil
+}
+
+// occurrences returns the number of rows in which each feature occurs, by which the sums are laid out, or nil
+// if the players are fields or there are so few rows that it does not pay. Rows that the model cannot read do not count.
+func (w *worker) occurrences(rows *model.Rows) []int32 {
+	shape := w.model.Shape()
+	if w.fields != nil || rows.Len() < shape.Rows()/256 {
+		return nil
+	}
+	all := make([]int32, shape.Rows())
+	for r := range rows.Len() {
+		if w.model.CheckRow(rows.Row(r)) != nil {
+			continue
+		}
+		w.selectRow(rows, r)
+		for _, f := range w.roster.Rows() {
+			all[f]++
+		}
+	}
+	return all
 }
 
 // player computes the games of one model on one goroutine.

@@ -303,6 +303,25 @@ func NewBuilder(shape layout.Shape, walks int, form Form) *Builder {
 	return b
 }
 
+// Expect makes room for the sums of the features that occur in a number of rows, of which b gets one of
+// the given number of random parts. occurrences has the number of these rows in which each feature
+// occurs, [features]. Sums beyond what is expected, or without this call, are moved as they grow.
+func (b *Builder) Expect(occurrences []int32, parts int) {
+	features, entries := 0.0, 0.0
+	for f, n := range occurrences {
+		if n > 0 {
+			found := 1.0
+			if parts > 1 {
+				found -= math.Pow(1-1/float64(parts), float64(n))
+			}
+			features, entries = features+found, entries+found*float64(b.width(int32(f)))
+		}
+	}
+	n := int(features)
+	b.head.Features, b.head.Count = slices.Grow(b.head.Features, n), slices.Grow(b.head.Count, n)
+	b.cells = slices.Grow(b.cells, int(entries)*b.lists)
+}
+
 // AddRow adds one row. lossFull and lossEmpty are its losses in LossUnits, and features
 // holds its global ids, or, in a model with look-ups, the rows of the tables that it
 // reads, each once. sum holds x for each entry of the features, in this order, in LossUnits. within

@@ -523,3 +523,44 @@ func TestUnbiased(t *testing.T) {
 		}
 	}
 }
+
+// A builder that knows in how many rows each feature occurs does not move its sums, nor does one that gets
+// half of the rows move them more than once or keep room for all features.
+func TestExpect(t *testing.T) {
+	for _, shape := range []layout.Shape{layout.Of(600, 4), layout.Of(200, 3).And(400, 5)} {
+		r := rand.New(rand.NewPCG(1, 1))
+		var features []int32
+		occurrences := make([]int32, shape.Rows())
+		for range 500 {
+			f := r.Int32N(int32(shape.Rows())) / (1 + r.Int32N(3))
+			features = append(features, f)
+			occurrences[f]++
+		}
+		add := func(b *Builder, some []int32) *Partial {
+			for _, f := range some {
+				from, to := shape.Row(int(f))
+				sum := make([]int64, to-from)
+				sum[0] = int64(f)
+				if err := b.AddRow(1<<45, 1<<45, []int32{f}, sum, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return b.Partial()
+		}
+		plain, b, half := NewBuilder(shape, 1, Form{}), NewBuilder(shape, 1, Form{}), NewBuilder(shape, 1, Form{})
+		b.Expect(occurrences, 1)
+		at, room := &b.cells[:1][0], cap(b.cells)
+		want, got := add(plain, features), add(b, features)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, expected %+v", got, want)
+		}
+		if &b.cells[0] != at || room > len(b.cells)*5/4 {
+			t.Errorf("room for %d cells, expected %d", room, len(b.cells))
+		}
+		half.Expect(occurrences, 2)
+		room = cap(half.cells)
+		if add(half, features[:250]); room < len(half.cells)*3/4 || room > len(half.cells)*5/4 {
+			t.Errorf("half of the rows have room for %d cells, expected %d", room, len(half.cells))
+		}
+	}
+}
