@@ -35,7 +35,7 @@ type Forecast struct {
 	AuditCoreHours    float64 `json:"audit_core_hours,omitempty"` // core-hours of the audit, which CoreHours does not include
 	Cores             int     `json:"cores"`
 	Workers           int     `json:"workers"` // workers with Measured.Threads threads each
-	Seconds           float64 `json:"seconds"` // time of the job and its audit on these cores
+	Seconds           float64 `json:"seconds"` // time of the job and its audit on these cores, which the server and the coordinator share
 	Shards            int     `json:"shards"`
 	RowsPerShard      int64   `json:"rows_per_shard"`
 	SecondsPerShard   float64 `json:"seconds_per_shard"` // time that one worker needs
@@ -141,6 +141,11 @@ const (
 	entryTables  = 7e-9
 )
 
+// partialByte is the processor time in seconds in which a server stores a byte of a partial and the coordinator adds it
+// up, with checkpoints. They run on the cores of the workers, and no job ends before the coordinator has
+// added up all partials.
+const partialByte = 16e-9
+
 // pathSeconds returns the time of a path. All workers wait for the last shard of a round, and then for
 // the coordinator, which cuts and calibrates. Forward evaluations take a third of the time of a row.
 func (m *Measurement) pathSeconds(workers int) (seconds float64) {
@@ -238,6 +243,10 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	if j.Spec.Traits().Ranks {
 		f.Seconds = m.pathSeconds(workers)
 		f.CoreHours += entryTables * float64(j.Architecture.Parameters()*len(plan.Rounds)*workers) / 3600
+	}
+	if !j.Spec.Traits().Ranks {
+		merging := partialByte * float64(f.BytesFromWorkers)
+		f.Seconds = max(f.Seconds+merging/float64(cores), merging/float64(max(1, plan.Ranges)))
 	}
 	// Each round of a job reads all rows of the splits, also those that it does not compute. A
 	// worker reads on one core.
