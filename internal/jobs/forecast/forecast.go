@@ -142,8 +142,8 @@ const (
 )
 
 // partialByte is the processor time in seconds in which a server stores a byte of a partial and the coordinator adds it
-// up, with checkpoints. They run on the cores of the workers, and no job ends before the coordinator has
-// added up all partials.
+// up, with checkpoints. Each takes about half. They run on the cores of the workers, and no job ends before the
+// server has passed on all partials.
 const partialByte = 16e-9
 
 // pathSeconds returns the time of a path. All workers wait for the last shard of a round, and then for
@@ -246,7 +246,7 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 	}
 	if !j.Spec.Traits().Ranks {
 		merging := partialByte * float64(f.BytesFromWorkers)
-		f.Seconds = max(f.Seconds+merging/float64(cores), merging/float64(max(1, plan.Ranges)))
+		f.Seconds = max(f.Seconds+merging/float64(cores), merging/2)
 	}
 	// Each round of a job reads all rows of the splits, also those that it does not compute. A
 	// worker reads on one core.
