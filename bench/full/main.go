@@ -35,8 +35,8 @@ func main() {
 	dir := flag.String("dir", "", "folder of the run (required)")
 	flag.StringVar(&o.Shape, "shape", "kdd", "format of the log: kdd or criteo")
 	flag.Int64Var(&o.Rows, "rows", 0, "rows of the log (required)")
-	flag.Int64Var(&o.TrainRows, "train-rows", 10e6, "first rows of the log, of whose train split the model is trained and the path measured")
-	flag.Int64Var(&o.ScoreRows, "score-rows", 0, "largest number of rows that multilinear scores; 0 = the whole train split")
+	flag.Int64Var(&o.TrainRows, "train-rows", 10e6, "first rows of the log, of whose train split the model is trained")
+	flag.Int64Var(&o.ScoreRows, "score-rows", 0, "largest number of rows that a job scores; 0 = the whole train split")
 	flag.Float64Var(&o.Sparsity, "sparsity", .95, "portion of the entries to drop")
 	flag.Parse()
 	if *dir == "" || o.Rows < 1 {

@@ -58,19 +58,17 @@ func stages(o options) []stage {
 		{name: "train", rows: splits("part", dataset.Train), programs: shaver("train", "--dataset", "part", "--epochs", "1", "--optimizer", "sparse-adam", "--out", "model.safetensors"),
 			outputs: []string{"model.safetensors"}, resumes: true},
 	}
-	multilinear := []string{"--estimator", "multilinear"}
-	if o.ScoreRows > 0 {
-		multilinear = append(multilinear, "--max-rows", number(o.ScoreRows))
-	}
 	for _, job := range []struct {
-		name, dataset string
-		args          []string
+		name string
+		args []string
 	}{
-		// Each round of a path reads all rows of its dataset.
-		{"path", "part", []string{"--estimator", "path", "--parts", "16", "--sparsity", fmt.Sprint(o.Sparsity)}},
-		{"multilinear", "data", multilinear},
+		{"path", []string{"--estimator", "path", "--parts", "16", "--sparsity", fmt.Sprint(o.Sparsity)}},
+		{"multilinear", []string{"--estimator", "multilinear"}},
 	} {
-		args := append([]string{"--model", "model.safetensors", "--dataset", job.dataset, "--baseline", "codebook", "--splits", dataset.Train}, job.args...)
+		args := append([]string{"--model", "model.safetensors", "--dataset", "data", "--baseline", "codebook", "--splits", dataset.Train}, job.args...)
+		if o.ScoreRows > 0 {
+			args = append(args, "--max-rows", number(o.ScoreRows))
+		}
 		plan, scores, pruned := "plan-"+job.name+".json", job.name+".arrow", job.name+".safetensors"
 		planned := shaver(append([]string{"plan", "--cores", "2", "--threads", "1", "-o", "json"}, args...)...)
 		planned[0].stdout = plan
@@ -79,7 +77,7 @@ func stages(o options) []stage {
 			programs = append(programs, program{name: "worker", args: []string{"--threads", "1", "--name", name}})
 		}
 		all = append(all,
-			stage{name: "plan " + job.name, rows: splits(job.dataset, dataset.Train), programs: planned, outputs: []string{plan}},
+			stage{name: "plan " + job.name, rows: splits("data", dataset.Train), programs: planned, outputs: []string{plan}},
 			stage{name: "score " + job.name, rows: count(0), programs: programs, job: true, resumes: true, outputs: []string{scores}, plan: plan},
 			stage{name: "prune " + job.name, rows: count(0), programs: shaver("prune", "--model", "model.safetensors", "--scores", scores, "--sparsity", fmt.Sprint(o.Sparsity), "--out", pruned), outputs: []string{pruned}},
 			stage{name: "evaluate " + job.name, rows: splits("data", dataset.Test), programs: shaver("evaluate", "--model", pruned, "--against", "model.safetensors", "--dataset", "data")},
