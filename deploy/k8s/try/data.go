@@ -82,11 +82,8 @@ func (s *suite) prepare(t *trial.Step) {
 	t.Do(s.local("dataset", "import", "csv", "--train", "large.csv", "--split", "8:1:1", "--model", "large.safetensors", "--out", "large"))
 	for name, r := range references {
 		out := name + ".arrow"
-		args := append([]string{"score", "--model", r.model, "--dataset", r.dataset, "--out", out, "--splits=train,val"}, r.args...)
-		if !slices.Contains(r.args, rounds[0]) {
-			args = append(args, "--estimator=permutation") // the coordinator has these defaults
-		}
-		c := s.local(args...)
+		// The coordinator has these defaults.
+		c := s.local(append([]string{"score", "--model", r.model, "--dataset", r.dataset, "--out", out, "--estimator=permutation", "--splits=train,val"}, r.args...)...)
 		c.Lines, c.Limit = 3, 10*time.Minute // on a busy machine
 		t.Do(c)
 		text, err := os.ReadFile(s.data.file(out))

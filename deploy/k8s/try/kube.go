@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,19 +62,15 @@ type score struct {
 	values []string // more values of the chart
 }
 
-// base are flags of every job.
-var base = []string{"--rows-per-shard=250", "--lease=10s", "--checkpoint-every=2s"}
+// base are the flags of every job.
+var base = []string{"--baseline=codebook", "--rows-per-shard=250", "--lease=10s", "--checkpoint-every=2s"}
 
 // create creates the Job.
 func (s *suite) create(t *trial.Step, j score) {
 	if j.model == "" {
 		j.model = "model.safetensors"
 	}
-	flags := append(append([]string{}, base...), j.args...)
-	if !slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--baseline=") }) {
-		flags = append(flags, "--baseline=codebook")
-	}
-	args, _ := json.Marshal(flags)
+	args, _ := json.Marshal(append(append([]string{}, base...), j.args...))
 	template := s.helm("template", "shaver", chart, "--values", chart+"/values-small.yaml", "--show-only", "templates/score.yaml",
 		"--set", ownImage, "--set", "score.enabled=true", "--set", "score.name="+j.name, "--set", "score.model=/data/"+j.model, "--set-json", "score.args="+string(args))
 	for _, v := range j.values {

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,9 +34,6 @@ func Setup(root *cobra.Command) {
 		helpCommand(root)
 	}
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
-		if err := checkRepeated(c, os.Args[1:]); err != nil {
-			return err
-		}
 		if err := checkValues(c); err != nil {
 			return err
 		}
