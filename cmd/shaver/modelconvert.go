@@ -144,7 +144,7 @@ func parsePads(texts []string) (map[string]int, error) {
 }
 
 // checkModelOutput checks that the command may write the model of the file in, perhaps with
-// pruned tables, to path, which the user gave as flag. An .onnx file cannot say that shaver
+// pruned tables, to path, which the user gave as flag. An .onnx file need not say that shaver
 // wrote it, so only --force replaces one.
 func checkModelOutput(outputs *cli.Outputs, flag, path, in string) error {
 	if !checkpoint.NamedONNX(path) {

@@ -119,6 +119,7 @@ def test_messages_name_no_temporary_files(planted: Planted) -> None:
                 }
             ),
         ),
+        ("^vocabulary is a Table, expected a Dataset or the path", lambda: shaver.Dataset.from_frame(rows, label="click", vocabulary=rows)),
         ("^vocabulary is a dict: expected a Dataset or the path", lambda: shaver.Dataset.from_frame(rows, label="click", vocabulary={"user": {"1": 0}})),  # type: ignore[arg-type]
         ("^the state dict: field_dims sum to 3, but", lambda: shaver.Model(state, field_dims=[1, 2])),
         (r"scores\.arrow and the state dict: the scores were computed for another model", lambda: shaver.prune(other, planted.scores, sparsity=0.5)),

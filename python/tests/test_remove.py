@@ -43,6 +43,13 @@ def test_tables(planted: Planted, tmp_path: Path) -> None:
     assert repr(removal) == f"Removal(10 -> 8 fields, 8 -> 7 columns, 10 -> 8 look-ups, {before:,} -> {after:,} bytes)"
 
 
+def test_nothing_to_remove(planted: Planted) -> None:
+    nothing: list[list[str] | None] = [None, []]
+    for names in nothing:
+        with pytest.raises(shaver.UsageError, match="remove needs one of fields, columns, drop_fields and max_rise"):
+            shaver.remove(planted.model, planted.dataset, drop_fields=names)
+
+
 def test_bound(planted: Planted) -> None:
     removal = shaver.remove(planted.model, planted.dataset, max_rise=0.02)
     table = removal.to_arrow().to_pylist()

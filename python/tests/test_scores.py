@@ -113,6 +113,32 @@ def test_top_names_values(tmp_path: Path) -> None:
     assert dict(zip(top["id"].to_pylist(), top["value"].to_pylist(), strict=True)) == {0: "k0", 1: "k1", 2: "k2", 3: None}
 
 
+def test_other_dataset(planted: Planted, scores: shaver.Scores, tmp_path: Path) -> None:
+    other = shaver.Dataset.from_frame(pa.table({"click": [0, 1] * 20, "user": ["a", "b"] * 20}), label="click")
+    with pytest.raises(shaver.BadInputError, match=r"the scores were computed from another dataset, with digest [0-9a-f]{12}; the digest of this dataset is"):
+        shaver.Scores.open(scores.path, other)
+    # A night scores a window, also one of a single day.
+    command("nightly", "score", "--model", planted.model, "--dataset", planted.dataset, "--run", "n", "--splits", "val", "--out", tmp_path / "n.arrow")
+    assert shaver.Scores.open(tmp_path / "n.arrow", planted.dataset).dataset is not None
+
+
+def test_swapped_arguments(planted: Planted, scores: shaver.Scores) -> None:
+    model, ds = shaver.Model(planted.model), shaver.Dataset.open(planted.dataset)
+    calls: list[tuple[Any, str]] = [
+        (lambda: shaver.score(ds, model), "the dataset is a Model, expected a Dataset or the path of a folder"),  # type: ignore[arg-type]
+        (lambda: shaver.evaluate(ds, model), "the dataset is a Model, expected"),  # type: ignore[arg-type]
+        (lambda: shaver.prune(scores, model), "the scores file is a Model, expected Scores or a path"),  # type: ignore[arg-type]
+        (lambda: shaver.sweep(model, ds, scores), "the dataset is a Scores, expected"),  # type: ignore[arg-type]
+        (lambda: shaver.sweep(model, ds, ds), "the scores file is a Dataset, expected Scores or a path"),  # type: ignore[arg-type]
+        (lambda: shaver.Dataset.open([planted.dataset]), r"the dataset is a list, expected .*Dataset\(first, second\)"),  # type: ignore[arg-type]
+        (lambda: shaver.FieldValues(scores), "the scores file is a Scores, expected a path"),  # type: ignore[arg-type]
+        (lambda: shaver.Sweep(ds), "the file of the sweep is a Dataset, expected a path"),  # type: ignore[arg-type]
+    ]
+    for call, message in calls:
+        with pytest.raises(shaver.BadInputError, match=message):
+            call()
+
+
 def test_saved_scores(planted: Planted, scores: shaver.Scores, tmp_path: Path) -> None:
     saved = scores.save(tmp_path / "saved.arrow")
     assert Path(saved.path).read_bytes() == Path(scores.path).read_bytes() and saved.report == scores.report

@@ -278,10 +278,7 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 	if err := checkDigest(name, data, metadata); err != nil {
 		return nil, err
 	}
-	if c.Origins, err = originsOf(metadata); err != nil {
-		return nil, c.inputf("%w", err)
-	}
-	if err := c.takeScored(metadata); err != nil {
+	if err := c.takeHistory(metadata); err != nil {
 		return nil, err
 	}
 	if err := c.takePacked(metadata); err != nil {
@@ -436,9 +433,6 @@ func WriteDense(path string, c *Checkpoint) (int64, error) {
 func (c *Checkpoint) describe(metadata map[string]string) {
 	if c.Training != "" {
 		metadata[metaTraining] = c.Training
-	}
-	if c.Origins != nil {
-		metadata[metaOrigins] = string(mustMarshal(c.Origins))
 	}
 	maps.Copy(metadata, c.properties())
 }

@@ -35,19 +35,33 @@ func (c *Checkpoint) takeIdentities(metadata map[string]string) error {
 	return nil
 }
 
-// takeProperties sets Identities and Scored from the metadata of an .onnx file.
+// takeProperties sets Identities, Origins and Scored from the metadata of an .onnx file.
 func (c *Checkpoint) takeProperties(metadata map[string]string) error {
 	if err := c.takeIdentities(metadata); err != nil {
 		return err
 	}
-	return c.takeScored(metadata)
+	return c.takeHistory(metadata)
 }
 
-// properties returns the metadata with Identities and Scored, which .onnx files have too.
+// takeHistory sets Origins and Scored from the metadata of a file, which may lack them.
+func (c *Checkpoint) takeHistory(metadata map[string]string) (err error) {
+	if c.Origins, err = originsOf(metadata); err != nil {
+		return c.inputf("%w", err)
+	}
+	if c.Scored, err = arrayIn[Scored](metadata, metaScored, "objects with dataset and splits"); err != nil {
+		return c.inputf("%w", err)
+	}
+	return nil
+}
+
+// properties returns the metadata with Identities, Origins and Scored, which .onnx files have too.
 func (c *Checkpoint) properties() map[string]string {
 	metadata := map[string]string{}
 	if c.Identities != nil {
 		metadata[metaVocabulary] = string(mustMarshal(c.Identities))
+	}
+	if c.Origins != nil {
+		metadata[metaOrigins] = string(mustMarshal(c.Origins))
 	}
 	if c.Scored != nil {
 		metadata[metaScored] = string(mustMarshal(c.Scored))

@@ -42,13 +42,3 @@ func (c *Checkpoint) AddScored(all ...Scored) {
 		}
 	}
 }
-
-// takeScored sets Scored from the metadata of a file, which may lack them.
-func (c *Checkpoint) takeScored(metadata map[string]string) error {
-	all, err := arrayIn[Scored](metadata, metaScored, "objects with dataset and splits")
-	if err != nil {
-		return c.inputf("%w", err)
-	}
-	c.Scored = all
-	return nil
-}

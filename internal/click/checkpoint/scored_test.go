@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,13 +59,14 @@ func TestScored(t *testing.T) {
 	}
 }
 
-// So does an .onnx file.
-func TestScoredONNX(t *testing.T) {
+// So does an .onnx file, which keeps the digests of the models from which it was pruned too.
+func TestHistoryONNX(t *testing.T) {
 	c, err := Read(filepath.Join("..", "..", "..", "testdata", "onnx", "ncf.dynamo.onnx"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.AddScored(Scored{"d", []string{"train"}})
+	c.Origins = []string{"one", "two"}
 	path := filepath.Join(t.TempDir(), "pruned.onnx")
 	if _, err := WriteONNX(path, c, ONNXOptions{}); err != nil {
 		t.Fatal(err)
@@ -73,7 +75,7 @@ func TestScoredONNX(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(got.Scored, c.Scored) || got.Digest() != c.Digest() {
-		t.Errorf("%v with the digest %s, expected %v and %s", got.Scored, got.Digest(), c.Scored, c.Digest())
+	if !reflect.DeepEqual(got.Scored, c.Scored) || !slices.Equal(got.Origins, c.Origins) || got.Digest() != c.Digest() {
+		t.Errorf("%v from %v with the digest %s, expected %v from %v and %s", got.Scored, got.Origins, got.Digest(), c.Scored, c.Origins, c.Digest())
 	}
 }

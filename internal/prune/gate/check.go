@@ -79,7 +79,7 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 	}
 	after := b
 	if err := o.same(architecture, &pruned.Architecture); err != nil {
-		if !smaller(architecture, &pruned.Architecture, prunedCk, digest) {
+		if !slices.Contains(prunedCk.Origins, digest) { // which lacks fields or columns of the model
 			return nil, err
 		}
 		if after, err = measure.Open(o.Folders, o.Split, o.Loss, pruned, prunedCk.Known()); err != nil {
@@ -124,13 +124,8 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 	return d, nil
 }
 
-// smaller reports whether whole fields or columns of the model with the digest are gone in ck, whose architecture is pruned.
-func smaller(a, pruned *model.Architecture, ck *checkpoint.Checkpoint, digest string) bool {
-	return slices.Contains(ck.Origins, digest) && a.Kind == pruned.Kind && pruned.Fields() <= a.Fields() && pruned.TableColumns() <= a.TableColumns()
-}
-
-// same returns a bad-input error unless the pruned model has the
-// architecture of the model. Their weights may differ, because a calibration changes them.
+// same returns a bad-input error unless the pruned model has the architecture a
+// of the model. Their weights may differ, because a calibration changes them.
 func (o *Check) same(a, pruned *model.Architecture) error {
 	text := func(a *model.Architecture) []byte {
 		data, err := json.Marshal(a)
@@ -143,7 +138,7 @@ func (o *Check) same(a, pruned *model.Architecture) error {
 		return nil
 	}
 	if a.Kind == pruned.Kind && a.Size() == pruned.Size() {
-		return fault.Inputf("%s was not pruned from %s: their fields or hidden layers have other sizes (shaver model inspect)", o.Pruned, o.Model)
+		return fault.Inputf("%s does not say that it was pruned from %s, and their fields or hidden layers have other sizes (shaver model inspect); shaver evaluate --against compares any two models", o.Pruned, o.Model)
 	}
-	return fault.Inputf("%s was not pruned from %s: it has the kind %s and %s, expected the kind %s and %s", o.Pruned, o.Model, pruned.Kind, pruned.Size(), a.Kind, a.Size())
+	return fault.Inputf("%s does not say that it was pruned from %s, and it has the kind %s and %s, expected the kind %s and %s; shaver evaluate --against compares any two models", o.Pruned, o.Model, pruned.Kind, pruned.Size(), a.Kind, a.Size())
 }

@@ -39,7 +39,7 @@ func TestCheckRun(t *testing.T) {
 		t.Error(err)
 	}
 	c.Pruned, c.Accept = filepath.Join(golden, "fm.pth"), nil
-	if _, err := c.Run(t.Context()); !fault.IsInput(err) || !strings.Contains(err.Error(), " was not pruned from ") {
+	if _, err := c.Run(t.Context()); !fault.IsInput(err) || !strings.Contains(err.Error(), "shaver evaluate --against") {
 		t.Error(err)
 	}
 }

@@ -72,7 +72,11 @@ func (o *Options) Write(ctx context.Context) (*Result, error) {
 	if _, err := small.Model(); err != nil { // which checks that every tensor is finite
 		return nil, err
 	}
-	small.Origins = append(slices.Clone(r.source.Origins), r.source.Digest())
+	digest, err := o.digest(r.source)
+	if err != nil {
+		return nil, err
+	}
+	small.Origins = append(slices.Clone(r.source.Origins), digest)
 	if r.Loss != nil { // rows chose what was removed
 		small.AddScored(r.chosen)
 	}
@@ -82,6 +86,18 @@ func (o *Options) Write(ctx context.Context) (*Result, error) {
 		r.After.Bytes, err = checkpoint.WriteDense(o.Out, small)
 	}
 	return r, err
+}
+
+// digest returns the digest of the model as other commands read it. source is what Choose read.
+func (o *Options) digest(source *checkpoint.Checkpoint) (string, error) {
+	if !checkpoint.NamedONNX(o.Out) {
+		return source.Digest(), nil
+	}
+	ck, err := checkpoint.ReadOutput(o.Model, o.ModelOutput) // which may be of another kind than the graph
+	if err != nil {
+		return "", err
+	}
+	return ck.Digest(), nil
 }
 
 // Choose chooses what Write removes.

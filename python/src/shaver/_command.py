@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import IO, Any
 
 from ._binary import binary
-from ._errors import BY_EXIT_CODE, Error
+from ._errors import BY_EXIT_CODE, BadInputError, Error
 from ._progress import Display, Progress, ProgressOption, display
 from ._words import in_python
 
@@ -52,6 +52,13 @@ def arguments(flags: Mapping[str, Flag]) -> list[str]:
         else:
             found.append(f"{flag}={_text(value)}")
     return found
+
+
+def path_of(path: object, what: str, expected: str) -> str:
+    """Returns a path as text. what and expected name the parameter and what it takes, for the error about another type."""
+    if isinstance(path, (str, os.PathLike)):
+        return str(os.fspath(path))
+    raise BadInputError(f"{what} is a {type(path).__name__}, expected {expected}")
 
 
 def _text(value: object) -> str:

@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.dataset
 
 from . import _html
-from ._command import Flag, document, run
+from ._command import Flag, document, path_of, run
 from ._errors import BadInputError
 from ._model import Model, ModelLike
 from ._progress import ProgressOption
@@ -39,7 +39,7 @@ class Dataset:
     document: dict[str, Any]  # facts, as shaver dataset inspect -o json prints them
 
     def __init__(self, *paths: str | os.PathLike[str]) -> None:
-        self.paths = tuple(str(os.fspath(path)) for path in paths)
+        self.paths = tuple(path_of(path, "the dataset", "a Dataset or the path of a folder; several folders are Dataset(first, second)") for path in paths)
         self.document = document(["dataset", "inspect"], {}, paths=self.paths)
 
     @classmethod
@@ -157,6 +157,9 @@ class Dataset:
             raise BadInputError("field_sizes needs ids: raw values get new ids")
         if isinstance(vocabulary, Mapping):
             raise BadInputError("vocabulary is a dict: expected a Dataset or the path of a file, such as a JSON file with this dict")
+        words: str | None = None
+        if vocabulary is not None:
+            words = vocabulary.paths[-1] if isinstance(vocabulary, Dataset) else path_of(vocabulary, "vocabulary", "a Dataset or the path of a file")
         frames = frame if isinstance(frame, Mapping) else {"train": frame}
         unknown = sorted(set(frames) - set(_SPLITS))
         if unknown or "train" not in frames:
@@ -174,7 +177,7 @@ class Dataset:
             "pad": pad,
             "long_lists": long_lists,
             "min_count": min_count,
-            "vocabulary": vocabulary.paths[-1] if isinstance(vocabulary, Dataset) else vocabulary,
+            "vocabulary": words,
             "grow": grow or None,
             "oov": oov,
             "share": share,

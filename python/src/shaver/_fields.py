@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from . import _html
-from ._command import Flag, document
+from ._command import Flag, document, path_of
 from ._dataset import Dataset, DatasetLike
 from ._errors import BadInputError
 from ._model import ModelLike
@@ -36,7 +36,7 @@ class FieldValues(Tabular):
     report: dict[str, Any] | None  # report of the job that computed the values, or None
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = str(os.fspath(path))
+        self.path = path_of(path, "the scores file", "a path")
         self.document = document(["scores", "inspect"], {}, paths=[self.path])
         if "field_values" not in self.document:
             raise BadInputError(f"{self.path} has no values of fields: open it with shaver.Scores")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from . import _html, _tensors
 from ._command import Flag, document
 from ._dataset import Dataset, DatasetLike
-from ._errors import BadInputError
+from ._errors import BadInputError, UsageError
 from ._model import NAMES, Model, ModelLike
 from ._progress import ProgressOption
 from ._scratch import delete_with, fresh
@@ -169,6 +169,8 @@ def remove(
     Removal
         What is left, as a Model, and the path as a table.
     """
+    if fields is None and columns is None and not drop_fields and max_rise is None:
+        raise UsageError("remove needs one of fields, columns, drop_fields and max_rise, which say what to remove")
     rows = Dataset.of(dataset)
     before = Model.of(model, rows.field_dims)
     target = str(fresh("smaller.safetensors", "what is left of the model") if out is None else os.fspath(out))

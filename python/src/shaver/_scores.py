@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import _html
-from ._command import Flag, Result, document, run
+from ._command import Flag, Result, document, path_of, run
 from ._dataset import Dataset, DatasetLike
 from ._errors import BadInputError, IncompleteError, UnconvergedError, UsageError
 from ._model import NAMES, Model, ModelLike
@@ -40,17 +40,28 @@ class Scores(Tabular):
     dataset: Dataset | None  # dataset that was scored, for the values of ids, or None
 
     def __init__(self, path: str | os.PathLike[str], dataset: DatasetLike | None = None) -> None:
-        self.path = str(os.fspath(path))
+        self.path = path_of(path, "the scores file", "Scores or a path")
         self.document = document(["scores", "inspect"], {}, paths=[self.path])
         if "field_values" in self.document:
             raise BadInputError(f"{self.path} has the values of fields: open it with shaver.FieldValues")
         self.dataset = None if dataset is None else Dataset.of(dataset)
+        if self.dataset is not None:
+            self._check_dataset(self.dataset)
         self.report = report_of(self.path)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], dataset: DatasetLike | None = None) -> Scores:
-        """Opens a scores file. dataset gives the values of ids to top."""
+        """Opens a scores file. dataset, which must be that of the scores, gives the values of ids to top."""
         return cls(path, dataset)
+
+    def _check_dataset(self, dataset: Dataset) -> None:
+        """Raises BadInputError for another dataset than that of the scores, in which ids may stand for other values."""
+        want, found = self.document["spec"]["dataset"], dataset.document["digest"]
+        window = hashlib.sha256(f"shaver.days/1\n{found}\n".encode()).hexdigest()  # of this day alone, which a night has scored
+        if want not in (found, window):
+            raise BadInputError(
+                f"{self.path}: the scores were computed from another dataset, with digest {want[:12]}; the digest of this dataset is {found[:12]}"
+            )
 
     @classmethod
     def of(cls, scores: ScoresLike) -> Scores:

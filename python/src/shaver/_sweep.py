@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, cast
 import pyarrow as pa
 
 from . import _html
-from ._command import Flag, document
+from ._command import Flag, document, path_of
 from ._dataset import Dataset, DatasetLike
 from ._model import NAMES, Model, ModelLike
 from ._progress import ProgressOption
@@ -33,7 +33,7 @@ class Sweep(Tabular):
     document: dict[str, Any]  # document of the schema sweep.v1.json, sweep.v2.json or sweep.v3.json
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = str(os.fspath(path))
+        self.path = path_of(path, "the file of the sweep", "a path")
         with open(self.path, encoding="utf-8") as f:
             self.document = json.load(f)
 
@@ -231,7 +231,7 @@ def sweep(
         A row for each method and budget.
     """
     rows = Dataset.of(dataset)
-    several = [scores] if isinstance(scores, (Scores, str, os.PathLike)) else list(scores)
+    several = list(scores) if isinstance(scores, Sequence) and not isinstance(scores, str) else [scores]
     path = str(os.fspath(out)) if out is not None else str(fresh("sweep.json", "the sweep"))
     scored = Model.of(model, rows.field_dims)
     settings: dict[str, Flag] = {
