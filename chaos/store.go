@@ -156,14 +156,20 @@ func (s *store) leftovers(ctx context.Context) (left []string, err error) {
 		return nil, errors.New("no stream exists")
 	}
 	for _, name := range slices.Sorted(maps.Keys(held)) {
-		if held[name].Msgs == 0 {
+		// The list may have what a node with damaged files believes. The stream's leader alone answers this.
+		stream, err := s.js.Stream(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		n := stream.CachedInfo().State.Msgs
+		if n == 0 {
 			continue
 		}
 		on, err := s.subjects(ctx, name, ">")
 		if err != nil {
 			return nil, err
 		}
-		left = append(left, fmt.Sprintf("%s holds %d messages: %s", name, held[name].Msgs, strings.Join(on[:min(len(on), 8)], ", ")))
+		left = append(left, fmt.Sprintf("%s holds %d messages: %s", name, n, strings.Join(on[:min(len(on), 8)], ", ")))
 	}
 	return left, nil
 }
