@@ -267,8 +267,13 @@ func TestNights(t *testing.T) {
 		}
 	}
 	w.options.Again, w.options.Date = true, "extra"
+	var said []string
+	w.options.Say = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
 	if r = w.run(); r.Latest.Night != "extra.1" || len(r.Nights) != 1 {
 		t.Errorf("--again gave %+v", r.Latest)
+	}
+	if !slices.Contains(said, "--date names the night only: the newest of its days is wed") {
+		t.Errorf("said %q", said)
 	}
 	if w.run(); w.nights()[1] != "extra.2" {
 		t.Errorf("--again gave %v", w.nights())

@@ -334,8 +334,10 @@ func (r *runner) stale(n *Record, in *inputs, looked error, settings string) (re
 func (r *runner) begin(ctx context.Context, in *inputs, settings string, records []*Record, lines []Line) (*Record, error) {
 	n := &Record{Version: RecordVersion, Settings: settings, Days: in.days, ModelFile: filepath.Base(r.config.Model), Started: r.now(), Steps: []Done{}}
 	base := r.Date
-	if base == "" {
-		base = in.days[len(in.days)-1].Name
+	if newest := in.days[len(in.days)-1].Name; base == "" {
+		base = newest
+	} else if base != newest {
+		r.say("--date names the night only: the newest of its days is %s", newest)
 	}
 	counter := 0
 	count := func(night string, number int) {
