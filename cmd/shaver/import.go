@@ -272,15 +272,26 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 	return config, nil
 }
 
-// checkOrder returns bad input if the columns have the names of the model's fields in another order.
+// checkOrder returns bad input if the columns have the names of the model's fields in another order, or as many
+// other names although the model says which fields it was trained with.
 func checkOrder(columns []ingest.Column, k *model.Known) error {
 	var fields []string
 	for _, c := range columns {
 		fields = append(fields, cmp.Or(c.As, c.Name))
 	}
 	names := k.FieldNames()
-	if slices.Equal(fields, names) || !slices.Equal(slices.Sorted(slices.Values(fields)), slices.Sorted(slices.Values(names))) {
+	switch {
+	case slices.Equal(fields, names):
 		return nil
+	case slices.Equal(slices.Sorted(slices.Values(fields)), slices.Sorted(slices.Values(names))):
+	case k.Fields == nil || len(fields) != len(names):
+		return nil
+	default:
+		for j, c := range columns {
+			if fields[j] != names[j] && !slices.Contains(fields, names[j]) {
+				return fault.Setting(fault.Inputf("field %d of the rows is %s, and that of %s is %s: if they are the same, name the column %s=%s", j, fields[j], k.File, names[j], c.Name, names[j]), ingest.ColumnsSetting)
+			}
+		}
 	}
 	return fault.Setting(fault.Inputf("the fields of the rows are %s, but those of %s are %s: expected the order of the model", strings.Join(fields, ", "), k.File, strings.Join(names, ", ")), ingest.ColumnsSetting)
 }

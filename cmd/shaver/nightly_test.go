@@ -378,6 +378,11 @@ func TestNightlyPath(t *testing.T) {
 			t.Errorf("night %d: churn %v", i, l)
 		}
 	}
+	var record nightly.Record
+	readJSON(t, f.path("out", "current", nightly.RecordFile), &record)
+	if !strings.Contains(record.Scored.Noise, " rows, and a path is noisy below 30000: try the estimator multilinear") {
+		t.Errorf("the scores %+v do not say that they come from few rows", record.Scored)
+	}
 	wantFiles(t, f.path("out"), "current", "current.json", "history.html", "history.jsonl", "nights")
 	for _, c := range []struct{ old, to, want string }{
 		{"  parts: 4\n", "  sample: 0.2\n", `:10: score.sample "0.2": with the estimator path every night is a full job: expected no such key`},

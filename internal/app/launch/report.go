@@ -62,7 +62,8 @@ type JobReport struct {
 	// DatasetRows is the number of rows of the splits. It is set only for a paired job and for
 	// a window with a state.
 	DatasetRows int64 `json:"dataset_rows,omitempty"`
-	// Note says that pairing did not pay, or in which fields.
+	// Note says that pairing did not pay, or in which fields, or that few rows made the order of a path; see
+	// scores.File.Noise.
 	Note string `json:"note,omitempty"`
 	// Full says why the job scored all rows although it was given previous scores.
 	Full string `json:"full,omitempty"`
@@ -114,6 +115,7 @@ func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
 	if !s.Ranks() {
 		r.LossEmpty, r.EfficiencyError, r.Warning, r.Bias = &s.LossEmpty, &s.EfficiencyError, s.Warning(), scores.Bias(&s.Spec.Options)
 	}
+	r.Note = s.Noise()
 	if s.Spec.OfFields() {
 		f, err := scores.Read(path) // the outcome does not have the values
 		if err != nil {

@@ -241,6 +241,10 @@ func TestHostileSafetensors(t *testing.T) {
 	}{
 		"empty":     {nil, "0 bytes"},
 		"huge":      {[]byte("\xff\xff\xff\xff\xff\xff\xff\x7f{}"), "would have 9223372036854775807 bytes"},
+		"Parquet":   {[]byte("PAR1\x15\x04\x15\x80\x01\x15"), "is a Parquet file, expected a .pth, safetensors or .onnx file: shaver dataset import parquet reads rows from one"},
+		"Arrow":     {[]byte("ARROW1\x00\x00\xff\xff\xff\xff"), "is an Arrow file, expected a .pth, safetensors or .onnx file: shaver scores inspect reads scores from one"},
+		"gzip":      {[]byte("\x1f\x8b\x08\x08\xc5\xd0\x08\x6b\x00\x03"), "is compressed by gzip, expected a .pth, safetensors or .onnx file: decompress it"},
+		"zstd":      {[]byte("\x28\xb5\x2f\xfd\x04\x58\x29\x00\x00\x61"), "is compressed by zstd"},
 		"text":      {[]byte("epoch,loss\n1,0.5\n"), "neither a .pth nor"},
 		"no JSON":   {with("nonsense", ""), "header"},
 		"array":     {with("[]", ""), "not a JSON object"},

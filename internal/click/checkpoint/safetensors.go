@@ -33,6 +33,14 @@ type header struct {
 	Offsets [2]int `json:"data_offsets"`
 }
 
+// others are files of other forms by their first bytes, and what reads them.
+var others = []struct{ magic, is, reader string }{
+	{"PAR1", "a Parquet file", "shaver dataset import parquet reads rows from one"},
+	{"ARROW1", "an Arrow file", "shaver scores inspect reads scores from one"},
+	{"\x1f\x8b", "compressed by gzip", "decompress it"},
+	{"\x28\xb5\x2f\xfd", "compressed by zstd", "decompress it"},
+}
+
 // headerLength returns the length in bytes of the header. size is the length of the file,
 // and head its beginning, of at least 8 bytes if the file has them.
 func headerLength(name string, head []byte, size int64) (uint64, error) {
@@ -48,6 +56,11 @@ func headerLength(name string, head []byte, size int64) (uint64, error) {
 	}
 	if strings.HasSuffix(name, ".index.json") {
 		return 0, fault.Inputf("%s is the index of a checkpoint in several files, expected one: join them, as in save_file(load_file(A) | load_file(B), \"model.safetensors\") with safetensors.torch", name)
+	}
+	for _, o := range others {
+		if bytes.HasPrefix(head, []byte(o.magic)) {
+			return 0, fault.Inputf("%s is %s, expected a .pth, safetensors or .onnx file: %s", name, o.is, o.reader)
+		}
 	}
 	return 0, fault.Inputf("%s is neither a .pth nor a whole safetensors file: its header would have %d bytes, but only %d follow", name, length, size-8)
 }

@@ -123,6 +123,10 @@ func ONNX(path string, o dissect.Options) (*ONNXFacts, error) {
 		return f, err
 	}
 	f.Digest, f.Vocabulary = ck.Digest(), ck.Known().Fields
+	for j := range f.Vocabulary {
+		f.Fields[j].Name = f.Vocabulary[j].Name // in the order of the graph
+	}
+	f.share()
 	return f, nil
 }
 

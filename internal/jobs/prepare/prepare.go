@@ -159,9 +159,9 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	j.Sample = shard.SampleOf(&j.Spec, rows)
 	j.ID = j.Spec.ID()
 	j.Plan = r.plan(j)
-	if r.Options.Traits().Ranks && j.Sample.Keep < fewRows {
+	if r.Options.Traits().Ranks && j.Sample.Keep < scores.FewRows {
 		log.Info("a path is noisy with few rows: compare it with an estimator of values by sweep --select on rows that neither has seen",
-			zap.Int64("rows", j.Sample.Keep), zap.Int("enough", fewRows), zap.String("estimator", estimator.Multilinear))
+			zap.Int64("rows", j.Sample.Keep), zap.Int("enough", scores.FewRows), zap.String("estimator", estimator.Multilinear))
 	}
 	if err := j.Plan.Check(m.Columns()); err != nil {
 		if r.RowsPerShard > 0 {
@@ -185,10 +185,6 @@ func Spec(r Request) (*job.Spec, error) {
 	}
 	return &p.Job.Spec, nil
 }
-
-// fewRows is the number of rows below which values rank better than a path at low sparsities
-// (docs/guide/estimators.md).
-const fewRows = 30_000
 
 // WithPlan returns a copy of the job with another plan.
 func (j *Job) WithPlan(plan job.Plan) *Job {

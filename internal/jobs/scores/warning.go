@@ -67,3 +67,17 @@ func Bias(o *estimator.Options) string {
 	}
 	return "more than twice the standard error is bias; --audit measures that of the values, and --estimator " + estimator.Debiased + " has none"
 }
+
+// FewRows is the number of rows below which values rank better than a path at low sparsities
+// (docs/guide/estimators.md).
+const FewRows = 30_000
+
+// Noise says that few rows made the order of a path, and what to do, as a clause. It is "" for values, and for
+// FewRows rows or more.
+func (f *File) Noise() string {
+	rows := math.Round(f.Spec.Sample * float64(f.DatasetRows))
+	if !f.Ranks() || rows >= FewRows {
+		return ""
+	}
+	return fmt.Sprintf("the order comes from %.0f rows, and a path is noisy below %d: try the estimator %s", rows, FewRows, estimator.Multilinear)
+}

@@ -113,6 +113,8 @@ type Scored struct {
 	RelativeError   *float64 `json:"relative_error"` // against a full job, relative to the values; null = unknown
 	Reduction       *float64 `json:"reduction"`      // of the variance, by pairing; null unless rows were paired
 	Note            string   `json:"note,omitempty"` // what the reader should know, such as a rule that was not met
+	// Noise says, as a clause, that few rows made the order of the entries. It is a reason if the check fails.
+	Noise string `json:"noise,omitempty"`
 	// CoreSeconds is the processor time of this process and of workers elsewhere; 0 = only
 	// this process worked.
 	CoreSeconds float64 `json:"core_seconds,omitempty"`

@@ -38,6 +38,7 @@ type world struct {
 	fail    func(step string) error // called before a step writes its file
 	after   func(step string) error // called after a step has written its file
 	passes  func(night string) bool // whether a night passes its check; nil = yes
+	noise   string                  // Scored.Noise
 	options Options
 }
 
@@ -185,7 +186,7 @@ func (w *world) Score(ctx context.Context, n *Night) (*Scored, error) {
 	}
 	text := fmt.Sprintf("%s on %s", w.text(n.Model), strings.Join(days, "+"))
 	unknown := math.Inf(1)
-	return &Scored{Rows: int64(len(days)), RelativeError: &unknown, CoreSeconds: 7}, w.step(ctx, n, stepScore, ScoresFile, text)
+	return &Scored{Rows: int64(len(days)), RelativeError: &unknown, CoreSeconds: 7, Noise: w.noise}, w.step(ctx, n, stepScore, ScoresFile, text)
 }
 
 func (w *world) Prune(ctx context.Context, n *Night) (*Pruned, error) {
@@ -266,8 +267,13 @@ func TestNights(t *testing.T) {
 		}
 	}
 	w.options.Again, w.options.Date = true, "extra"
+	var said []string
+	w.options.Say = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
 	if r = w.run(); r.Latest.Night != "extra.1" || len(r.Nights) != 1 {
 		t.Errorf("--again gave %+v", r.Latest)
+	}
+	if !slices.Contains(said, "--date names the night only: the newest of its days is wed") {
+		t.Errorf("said %q", said)
 	}
 	if w.run(); w.nights()[1] != "extra.2" {
 		t.Errorf("--again gave %v", w.nights())
@@ -280,9 +286,20 @@ func TestGate(t *testing.T) {
 	w := newWorld(t)
 	w.run()
 	w.passes = func(night string) bool { return night != "tue.1" && night != "wed.1" && night != "x.1" }
+	var said []string
 	for _, day := range []string{"tue", "wed", "x"} {
 		w.day(day)
+		if day == "x" {
+			w.noise = "few rows"
+			w.options.Say = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+		}
 		r := w.run()
+		if day == "x" {
+			if !slices.Equal(r.Latest.Reasons, []string{"AUC falls by too much", "few rows"}) || !slices.Contains(said, "x.1: few rows") {
+				t.Errorf("reasons %q, said %q", r.Latest.Reasons, said)
+			}
+			r.Latest.Reasons, w.noise = r.Latest.Reasons[:1], ""
+		}
 		if r.Latest.Outcome != Failed || len(r.Latest.Reasons) != 1 || r.Current.Night != "mon.1" || w.current() != "one on mon" {
 			t.Fatalf("%s: %+v, current %q", day, r.Latest, w.current())
 		}

@@ -334,8 +334,10 @@ func (r *runner) stale(n *Record, in *inputs, looked error, settings string) (re
 func (r *runner) begin(ctx context.Context, in *inputs, settings string, records []*Record, lines []Line) (*Record, error) {
 	n := &Record{Version: RecordVersion, Settings: settings, Days: in.days, ModelFile: filepath.Base(r.config.Model), Started: r.now(), Steps: []Done{}}
 	base := r.Date
-	if base == "" {
-		base = in.days[len(in.days)-1].Name
+	if newest := in.days[len(in.days)-1].Name; base == "" {
+		base = newest
+	} else if base != newest {
+		r.say("--date names the night only: the newest of its days is %s", newest)
 	}
 	counter := 0
 	count := func(night string, number int) {
@@ -487,9 +489,9 @@ func (r *runner) work(ctx context.Context, n *Record) error {
 		run  func() error
 	}{
 		{stepChoose, func() error { return r.choose(ctx, n, night, before) }},
-		{stepScore, func() (err error) { n.Scored, err = r.steps.Score(ctx, night); return err }},
+		{stepScore, func() error { return r.score(ctx, n, night) }},
 		{stepPrune, func() (err error) { n.Pruned, err = r.steps.Prune(ctx, night); return err }},
-		{stepCheck, func() (err error) { n.Checked, err = r.steps.Check(ctx, night); return err }},
+		{stepCheck, func() error { return r.check(ctx, n, night) }},
 		{stepReport, func() error { return r.steps.Report(ctx, night) }},
 	} {
 		night.Kept = n.Chosen != nil && n.Chosen.Kept
@@ -609,6 +611,22 @@ func (r *runner) choose(ctx context.Context, n *Record, night *Night, before *Re
 	}
 	r.say("%s: %s", n.Night, n.Chosen.Why)
 	return nil
+}
+
+// score sets how a night is scored.
+func (r *runner) score(ctx context.Context, n *Record, night *Night) (err error) {
+	if n.Scored, err = r.steps.Score(ctx, night); err == nil && n.Scored.Noise != "" {
+		r.say("%s: %s", n.Night, n.Scored.Noise)
+	}
+	return err
+}
+
+// check sets whether the pruned model of a night passes, and why not.
+func (r *runner) check(ctx context.Context, n *Record, night *Night) (err error) {
+	if n.Checked, err = r.steps.Check(ctx, night); err == nil && !n.Checked.Passed && n.Scored != nil && n.Scored.Noise != "" {
+		n.Checked.Reasons = append(n.Checked.Reasons, n.Scored.Noise)
+	}
+	return err
 }
 
 // exists reports whether a file or a folder has the path.
