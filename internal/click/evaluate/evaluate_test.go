@@ -14,7 +14,7 @@ import (
 	"shaver/internal/num/loss"
 )
 
-// Doubt finds inverted labels, and neither chance nor a constant.
+// Doubt finds inverted labels and labels of one kind, and neither chance nor a constant.
 func TestDoubt(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	right, inverted, constant, numbers := &Predictions{}, &Predictions{}, &Predictions{}, &Predictions{Loss: loss.Squared}
@@ -34,7 +34,12 @@ func TestDoubt(t *testing.T) {
 	if text := inverted.Doubt(); !strings.HasPrefix(text, "predicts worse than a constant: its LogLoss is ") {
 		t.Errorf("inverted labels: %q", text)
 	}
-	for _, p := range []*Predictions{right, constant, numbers, {}, {Logits: []float64{9, 9}, Labels: []float32{0, 0}}, {Logits: []float64{9, 9}, Labels: []float32{0, 1}}} {
+	one := &Predictions{Logits: []float64{9, 9}, Labels: []float32{1, 1}}
+	if text := one.Doubt(); !strings.HasPrefix(text, "is measured on 2 rows that all have the label 1, ") {
+		t.Errorf("labels of one kind: %q", text)
+	}
+	one.Loss = loss.Squared
+	for _, p := range []*Predictions{right, constant, numbers, one, {}, {Logits: []float64{9}, Labels: []float32{0}}, {Logits: []float64{9, 9}, Labels: []float32{0, 1}}} {
 		if text := p.Doubt(); text != "" {
 			t.Errorf("%d rows: %q", len(p.Logits), text)
 		}
