@@ -138,6 +138,25 @@ func (p *Predictions) Doubt() string {
 	return worse(own, other)
 }
 
+// DoubtOf is Predictions.Doubt of a model of which only the mean of the LogLoss over rows is known. These are a sample of
+// total rows, at least 1, of which positives have label 1. In place of the unknown standard error of the difference, it
+// takes that of the portion times one plus the size of its logit: that of the sample, and of a model whose logits differ
+// from the constant one by 1.
+func DoubtOf(mean float64, rows, positives, total int64) string {
+	switch {
+	case rows < 2:
+		return ""
+	case positives == 0 || positives == total:
+		return sameLabels(rows, positives/total)
+	}
+	p := float64(positives) / float64(total)
+	logit, entropy := math.Log(p/(1-p)), -p*math.Log(p)-(1-p)*math.Log(1-p)
+	if se := math.Sqrt(p*(1-p)/float64(rows)) * (1 + math.Abs(logit)); mean-entropy <= 3*se {
+		return ""
+	}
+	return worse(mean, entropy)
+}
+
 func sameLabels(rows, label int64) string {
 	return fmt.Sprintf("is measured on %d rows that all have the label %d, so its AUC is undefined: expected rows with label 0 and rows with label 1", rows, label)
 }

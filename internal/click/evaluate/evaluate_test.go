@@ -46,6 +46,28 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
+// DoubtOf finds what Doubt finds, of the mean loss alone.
+func TestDoubtOf(t *testing.T) {
+	for _, test := range []struct {
+		mean                   float64
+		rows, positives, total int64
+		want                   string
+	}{
+		{.95, 1000, 2500, 5000, "predicts worse than a constant: its LogLoss is 0.9500, and that of the portion of rows with label 1 is 0.6931: "},
+		{.30, 1000, 250, 5000, "predicts worse than a constant: its LogLoss is 0.3000, and that of the portion of rows with label 1 is 0.1985: "},
+		{.5, 10, 0, 20, "is measured on 10 rows that all have the label 0, "},
+		{.5, 20, 20, 20, "is measured on 20 rows that all have the label 1, "},
+		{.69, 1000, 2500, 5000, ""},
+		{.71, 1000, 2500, 5000, ""}, // which may be chance
+		{.22, 1000, 250, 5000, ""},
+		{9, 1, 0, 20, ""},
+	} {
+		if text := DoubtOf(test.mean, test.rows, test.positives, test.total); !strings.HasPrefix(text, test.want) || test.want == "" && text != "" {
+			t.Errorf("%+v: %q", test, text)
+		}
+	}
+}
+
 // AUC equals a count over all pairs of rows.
 func TestAUCIsItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
