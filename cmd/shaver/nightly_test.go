@@ -727,6 +727,34 @@ func TestNightlyGate(t *testing.T) {
 	}
 }
 
+// A night whose labels are inverted fails its check, although the pruned model is as good as the model.
+func TestNightlyDoubt(t *testing.T) {
+	f := newNightsSource(t, 1).folder()
+	text, err := os.ReadFile(filepath.Join(f.nightsSource.dir, "rows.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write("inverted.csv", strings.NewReplacer("\n0,", "\n1,", "\n1,", "\n0,").Replace(string(text)))
+	if err := os.RemoveAll(f.day(0)); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "shaver", "dataset", "import", "csv", "--train", f.path("inverted.csv"), "--split", "8:1:1", "--model", f.model(0), "--out", f.day(0))
+	f.bring(0)
+	code, log := f.run()
+	if code != 7 || !strings.Contains(log, "the pruned model failed its check: the model has an AUC of 0.") || !strings.Contains(log, " and predicts worse than a constant: ") {
+		t.Fatalf("exit code %d:\n%s", code, log)
+	}
+	lines := f.history()
+	if last := lines[len(lines)-1]; last.Outcome != nightly.Failed || len(last.Reasons) != 1 {
+		t.Errorf("history %+v", last)
+	}
+	var checked gate.Document
+	readJSON(t, f.path("out", "nights", "day-0.1", nightly.CheckFile), &checked)
+	if !checked.Passed || checked.Doubt == "" {
+		t.Errorf("check %+v", checked)
+	}
+}
+
 // Nights whose rows are computed on a cluster publish the same bytes as those in one process.
 func TestNightlyCluster(t *testing.T) {
 	source := newNightsSource(t, 2)

@@ -53,10 +53,12 @@ func (o *pruneOptions) slice(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	o.slicing.Warn = func(text string) { log.Warn(text) }
 	r, err := o.sliceOptions().Write(c.Context())
 	if err != nil {
 		return err
 	}
+	cli.NoteOnce(log, r.Unknown)
 	if len(r.Path) == 0 && len(r.Beyond) > 0 {
 		first := &r.Beyond[0]
 		log.Warn(fmt.Sprintf("no field and no column goes within --max-rise %v, because without %s the rise is %v: allow more, give more validation rows, which narrow the interval, or --scores, by which entries go", o.slicing.MostRise, stepText(first), first.Rise))
@@ -132,8 +134,12 @@ func (o *pruneOptions) slicedFirst(ctx context.Context, r *pruning) error {
 		o.Rounding = min(o.Rounding, most/10)
 		s.MostRise -= 2 * o.Rounding // what the network and the tables may take
 	}
+	s.Warn = o.Warn
 	first, err := s.Choose(ctx)
 	if err != nil {
+		return err
+	}
+	if err := cli.Note(first.Unknown); err != nil {
 		return err
 	}
 	o.Bound = &cut.Bound{Most: most, Kept: first.Kept, Compared: first.Compared}

@@ -110,12 +110,16 @@ func (p *Predictions) OneKind() bool {
 }
 
 // Doubt says that the predictions are worse than one probability for all rows, the portion of rows
-// with label 1. The labels, the fields or the ids are then probably not those of the training. It is ""
-// unless the difference of the LogLoss exceeds three of its standard errors, and with the squared loss.
+// with label 1, or that all labels are the same. The labels, the fields or the ids are then probably not those of the
+// training. It is "" unless the difference of the LogLoss exceeds three of its standard errors, with fewer than two rows,
+// and with the squared loss.
 func (p *Predictions) Doubt() string {
 	n := float64(len(p.Labels))
-	if p.Loss == loss.Squared || n < 2 || p.OneKind() {
+	switch {
+	case p.Loss == loss.Squared || n < 2:
 		return ""
+	case p.OneKind():
+		return sameLabels(int64(len(p.Labels)), int64(p.Labels[0]))
 	}
 	ones := 0.0
 	for _, label := range p.Labels {
@@ -131,8 +135,36 @@ func (p *Predictions) Doubt() string {
 	if se := math.Sqrt(max(0, square/n-(own-other)*(own-other)) / (n - 1)); own-other <= 3*se {
 		return ""
 	}
+	return worse(own, other)
+}
+
+// DoubtOf is Predictions.Doubt of a model of which only the mean of the LogLoss over rows is known. These are a sample of
+// total rows, at least 1, of which positives have label 1. In place of the unknown standard error of the difference, it
+// takes that of the portion times one plus the size of its logit: that of the sample, and of a model whose logits differ
+// from the constant one by 1.
+func DoubtOf(mean float64, rows, positives, total int64) string {
+	switch {
+	case rows < 2:
+		return ""
+	case positives == 0 || positives == total:
+		return sameLabels(rows, positives/total)
+	}
+	p := float64(positives) / float64(total)
+	logit, entropy := math.Log(p/(1-p)), -p*math.Log(p)-(1-p)*math.Log(1-p)
+	if se := math.Sqrt(p*(1-p)/float64(rows)) * (1 + math.Abs(logit)); mean-entropy <= 3*se {
+		return ""
+	}
+	return worse(mean, entropy)
+}
+
+func sameLabels(rows, label int64) string {
+	return fmt.Sprintf("is measured on %d rows that all have the label %d, so its AUC is undefined: expected rows with label 0 and rows with label 1", rows, label)
+}
+
+// worse says that the LogLoss of a model is higher than that of a constant.
+func worse(own, constant float64) string {
 	return fmt.Sprintf("predicts worse than a constant: its LogLoss is %.4f, and that of the portion of rows with label 1 is %.4f: "+
-		"check that labels, fields and ids are those of its training; if its AUC is good, only its calibration is off", own, other)
+		"check that labels, fields and ids are those of its training; if its AUC is good, only its calibration is off", own, constant)
 }
 
 // Metrics returns the metrics of the predictions without calibration.

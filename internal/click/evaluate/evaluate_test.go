@@ -14,7 +14,7 @@ import (
 	"shaver/internal/num/loss"
 )
 
-// Doubt finds inverted labels, and neither chance nor a constant.
+// Doubt finds inverted labels and labels of one kind, and neither chance nor a constant.
 func TestDoubt(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	right, inverted, constant, numbers := &Predictions{}, &Predictions{}, &Predictions{}, &Predictions{Loss: loss.Squared}
@@ -34,9 +34,36 @@ func TestDoubt(t *testing.T) {
 	if text := inverted.Doubt(); !strings.HasPrefix(text, "predicts worse than a constant: its LogLoss is ") {
 		t.Errorf("inverted labels: %q", text)
 	}
-	for _, p := range []*Predictions{right, constant, numbers, {}, {Logits: []float64{9, 9}, Labels: []float32{0, 0}}, {Logits: []float64{9, 9}, Labels: []float32{0, 1}}} {
+	one := &Predictions{Logits: []float64{9, 9}, Labels: []float32{1, 1}}
+	if text := one.Doubt(); !strings.HasPrefix(text, "is measured on 2 rows that all have the label 1, ") {
+		t.Errorf("labels of one kind: %q", text)
+	}
+	one.Loss = loss.Squared
+	for _, p := range []*Predictions{right, constant, numbers, one, {}, {Logits: []float64{9}, Labels: []float32{0}}, {Logits: []float64{9, 9}, Labels: []float32{0, 1}}} {
 		if text := p.Doubt(); text != "" {
 			t.Errorf("%d rows: %q", len(p.Logits), text)
+		}
+	}
+}
+
+// DoubtOf finds what Doubt finds, of the mean loss alone.
+func TestDoubtOf(t *testing.T) {
+	for _, test := range []struct {
+		mean                   float64
+		rows, positives, total int64
+		want                   string
+	}{
+		{.95, 1000, 2500, 5000, "predicts worse than a constant: its LogLoss is 0.9500, and that of the portion of rows with label 1 is 0.6931: "},
+		{.30, 1000, 250, 5000, "predicts worse than a constant: its LogLoss is 0.3000, and that of the portion of rows with label 1 is 0.1985: "},
+		{.5, 10, 0, 20, "is measured on 10 rows that all have the label 0, "},
+		{.5, 20, 20, 20, "is measured on 20 rows that all have the label 1, "},
+		{.69, 1000, 2500, 5000, ""},
+		{.71, 1000, 2500, 5000, ""}, // which may be chance
+		{.22, 1000, 250, 5000, ""},
+		{9, 1, 0, 20, ""},
+	} {
+		if text := DoubtOf(test.mean, test.rows, test.positives, test.total); !strings.HasPrefix(text, test.want) || test.want == "" && text != "" {
+			t.Errorf("%+v: %q", test, text)
 		}
 	}
 }

@@ -187,6 +187,18 @@ func (d *Dataset) Rows(split string) int64 {
 	return 0
 }
 
+// Positives returns the number of rows with label 1 in splits that d has, and whether labels are 0 or 1.
+func (d *Dataset) Positives(splits []string) (n int64, known bool) {
+	for _, name := range splits {
+		p := d.Splits[d.splitAt(name)].Positives
+		if p == nil {
+			return 0, false
+		}
+		n += *p
+	}
+	return n, true
+}
+
 // Occurrences returns the number of rows of all splits except test in which each feature occurs,
 // [n] by global id; see Frequencies. It returns bad input if there is no such split.
 func (d *Dataset) Occurrences() ([]int64, error) {

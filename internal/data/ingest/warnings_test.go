@@ -10,8 +10,8 @@ import (
 	"shaver/internal/data/dense"
 )
 
-// An import warns about rows that are there twice, a column that repeats the label, and ids that
-// count from 1. It says nothing about usual rows.
+// An import warns about rows that are there twice, splits with labels of one kind, a column that repeats the label, and ids
+// that count from 1. It says nothing about usual rows.
 func TestWarnings(t *testing.T) {
 	var usual, echo, one strings.Builder
 	usual.WriteString("label,a,b\n")
@@ -36,6 +36,7 @@ func TestWarnings(t *testing.T) {
 		"dense echo":   {EncodedConfig{Train: []string{write(t, echo.String())}, Dense: Dense{Columns: []DenseColumn{{Name: "b", Input: dense.Input{Rule: dense.None}}}}}, repeated},
 		"from one":     {EncodedConfig{Train: []string{write(t, one.String())}}, []string{"field a: the least id is 1, but ids count from 0"}},
 		"with sizes":   {EncodedConfig{Train: []string{write(t, one.String())}, Sizes: []int{3, 5}}, nil},
+		"one label":    {EncodedConfig{Train: []string{rows}, Val: []string{write(t, "label,a,b\n1,0,0\n1,1,1\n")}, Test: []string{write(t, "label,a,b\n0,0,0\n0,1,1\n")}}, []string{"split val: all 2 rows have the label 1, ", "split test: all 2 rows have the label 0, "}},
 		"few":          {EncodedConfig{Train: []string{write(t, "label,a,b\n0,0,0\n1,1,1\n")}}, nil},
 		"numbers":      {EncodedConfig{Train: []string{write(t, echo.String())}, Numbers: true}, nil},
 	} {

@@ -12,11 +12,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/evaluate"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/num/loss"
 	"shaver/internal/value/tally"
 )
 
@@ -561,7 +563,24 @@ func (l *leader) outcome(ctx context.Context, quarantined []job.Quarantine) (*Ou
 	if n := outcome.Scores.Walked; n > 0 {
 		l.log.Warn("rows have values of walks, because those of the estimator are too large", zap.String("estimator", j.Spec.Estimator), zap.Int64("rows", n))
 	}
+	if text := doubt(j, &outcome.Scores); text != "" {
+		l.log.Warn("the model " + text)
+	}
 	return outcome, nil
+}
+
+// doubt is evaluate.DoubtOf the model of j, whose scores are f. It is "" if j is a path, which says it when it begins, or
+// has the squared loss.
+func doubt(j *prepare.Job, f *scores.File) string {
+	positives, known := j.Dataset.Positives(j.Spec.Splits)
+	if !known || f.Path != nil || j.Spec.Loss == loss.Squared {
+		return ""
+	}
+	rows := f.Rows
+	if f.Lineage != nil {
+		rows = f.Lineage.Rows
+	}
+	return evaluate.DoubtOf(f.LossFull, rows, positives, j.Sample.Rows)
 }
 
 // progress returns the job's progress.

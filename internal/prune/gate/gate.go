@@ -32,13 +32,14 @@ type Bounds struct {
 type Document struct {
 	Version   string `json:"version"`
 	Passed    bool   `json:"passed"`
-	Reason    string `json:"reason"`    // why, as sentences
-	Confident bool   `json:"confident"` // Bounds.Confident
-	Model     string `json:"model"`     // SHA-256 of the model
-	Pruned    string `json:"pruned"`    // SHA-256 of the pruned model with its whole table
-	Dataset   string `json:"dataset"`   // SHA-256 of the dataset's manifest
-	Split     string `json:"split"`     // split on which both models are measured
-	Rows      int64  `json:"rows"`      // number of rows of this split
+	Reason    string `json:"reason"`          // why, as sentences
+	Confident bool   `json:"confident"`       // Bounds.Confident
+	Model     string `json:"model"`           // SHA-256 of the model
+	Pruned    string `json:"pruned"`          // SHA-256 of the pruned model with its whole table
+	Dataset   string `json:"dataset"`         // SHA-256 of the dataset's manifest
+	Split     string `json:"split"`           // split on which both models are measured
+	Rows      int64  `json:"rows"`            // number of rows of this split
+	Doubt     string `json:"doubt,omitempty"` // of the model's predictions: evaluate.Predictions.Doubt
 	// The metrics of the log loss are AUC and LogLoss, in nat. That of the squared loss is RMSE.
 	AUC     *Metric `json:"auc,omitempty"`
 	LogLoss *Metric `json:"log_loss,omitempty"`
@@ -61,7 +62,7 @@ type Metric struct {
 // must have labels of both kinds unless the loss is squared. evaluate.Compare documents the intervals.
 func Decide(b Bounds, model, pruned *evaluate.Predictions) *Document {
 	was, is, change := model.Metrics(), pruned.Metrics(), evaluate.Compare(model, pruned)
-	d := &Document{Version: Version, Confident: b.Confident, Rows: is.Rows}
+	d := &Document{Version: Version, Confident: b.Confident, Rows: is.Rows, Doubt: model.Doubt()}
 	rise := &Metric{Model: was.Loss, Pruned: is.Loss, Difference: *sweep.NewInterval(change.Loss), Bound: b.LogLossRise}
 	if model.Loss == loss.Squared {
 		rise.Bound = b.RMSERise
@@ -108,6 +109,16 @@ func rise(name string, m *Metric) decline {
 		d.known, d.best, d.worst = true, *i.Low, *i.High
 	}
 	return d
+}
+
+// Worthless says that the model is probably measured on other labels, fields or ids than those of its training, as a part
+// of a sentence. It is empty unless the model has a Doubt and an AUC below 0.5, because a model of which only the
+// calibration is off has a Doubt too.
+func (d *Document) Worthless() string {
+	if d.Doubt == "" || d.AUC == nil || !(d.AUC.Model < 0.5) {
+		return ""
+	}
+	return fmt.Sprintf("the model has an AUC of %.6f and %s", d.AUC.Model, d.Doubt)
 }
 
 // Failure says by which metrics the pruned model fails, as a part of a sentence. It is

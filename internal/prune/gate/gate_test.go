@@ -26,6 +26,25 @@ func models(rows int, noise float64) (model, pruned *evaluate.Predictions) {
 	return model, pruned
 }
 
+// A model is worthless if its predictions are worse than a constant and chance. It is not if only its calibration is off.
+func TestWorthless(t *testing.T) {
+	right, _ := models(2000, 0)
+	inverted, scaled := &evaluate.Predictions{Labels: right.Labels}, &evaluate.Predictions{Labels: right.Labels}
+	for _, logit := range right.Logits {
+		inverted.Logits, scaled.Logits = append(inverted.Logits, -logit), append(scaled.Logits, 9*logit)
+	}
+	for name, c := range map[string]struct {
+		p         *evaluate.Predictions
+		doubted   bool
+		worthless bool
+	}{"right": {right, false, false}, "inverted": {inverted, true, true}, "scaled": {scaled, true, false}} {
+		d := Decide(Bounds{AUCDrop: .1, LogLossRise: .1}, c.p, c.p)
+		if !d.Passed || (d.Doubt != "") != c.doubted || (d.Worthless() != "") != c.worthless {
+			t.Errorf("%s: passed %v, doubt %q, worthless %q", name, d.Passed, d.Doubt, d.Worthless())
+		}
+	}
+}
+
 // The differences on the rows decide, or with Confident the ends of their intervals that are
 // worse. A bound that is met exactly passes.
 func TestDecide(t *testing.T) {

@@ -36,7 +36,7 @@ type walker struct {
 	beyond  []Step           // that were not taken because of their rise
 
 	sample *model.Rows           // of whole
-	before *evaluate.Predictions // of whole, of the rows besides the sample; nil before the first step that is measured
+	before *evaluate.Predictions // of whole, of the rows besides the sample
 }
 
 // newWalker returns a walker of whole, whose fields have the given names. It begins with what is kept once Options.Fields
@@ -101,10 +101,8 @@ func (w *walker) walk(ctx context.Context, fields, columns int, most float64) er
 	if err := w.draw(ctx); err != nil {
 		return err
 	}
-	if w.path.Whole.Fields == 0 { // a new path
-		if err := w.begin(ctx); err != nil {
-			return err
-		}
+	if err := w.begin(ctx); err != nil {
+		return err
 	}
 	for taken := true; taken && len(w.left.Fields) > fields; {
 		var err error
@@ -157,9 +155,6 @@ type candidate struct {
 
 // measure returns the step to the candidate with the least loss on the sample.
 func (w *walker) measure(ctx context.Context, fields bool) (*Step, error) {
-	if err := w.begin(ctx); err != nil {
-		return nil, err
-	}
 	var best *checkpoint.Checkpoint
 	var chosen candidate
 	var refused error
@@ -216,12 +211,10 @@ func (w *walker) draw(ctx context.Context) error {
 	return err
 }
 
-// begin measures the whole model, before the first step that is measured.
+// begin measures the whole model, also if all steps are known, because Options.Warn needs its predictions.
 func (w *walker) begin(ctx context.Context) (err error) {
-	if w.before == nil {
-		if w.before, err = w.predictOthers(ctx, w.whole); err == nil {
-			w.path.Whole = figures(w.whole, w.before)
-		}
+	if w.before, err = w.predictOthers(ctx, w.whole); err == nil {
+		w.path.Whole = figures(w.whole, w.before)
 	}
 	return err
 }
@@ -235,7 +228,14 @@ func validation(d *dataset.Dataset) model.RowSource {
 
 // predictOthers returns the predictions of ck for the validation rows besides the sample.
 func (w *walker) predictOthers(ctx context.Context, ck *checkpoint.Checkpoint) (*evaluate.Predictions, error) {
-	d, err := w.dataset.For(&ck.Architecture, ck.Known())
+	return predict(ctx, ck, w.dataset, w.sample.Number)
+}
+
+// predict returns the predictions of ck, which has fields of d, for the validation rows besides those with the given
+// numbers, which ascend.
+func predict(ctx context.Context, ck *checkpoint.Checkpoint, d *dataset.Dataset, without []int64) (*evaluate.Predictions, error) {
+	rows, kind := d.Rows(dataset.Val), d.Loss()
+	d, err := d.For(&ck.Architecture, ck.Known())
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func (w *walker) predictOthers(ctx context.Context, ck *checkpoint.Checkpoint) (
 	if err != nil {
 		return nil, err
 	}
-	return (&measure.Bench{Dataset: d, Split: dataset.Val, Rows: w.path.Rows, Loss: w.path.Kind, Without: w.sample.Number}).Predict(ctx, m, nil)
+	return (&measure.Bench{Dataset: d, Split: dataset.Val, Rows: rows, Loss: kind, Without: without}).Predict(ctx, m, nil)
 }
 
 func (w *walker) predict(ctx context.Context, ck *checkpoint.Checkpoint, rows model.RowSource) (*evaluate.Predictions, error) {

@@ -10,6 +10,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/onnx/dissect"
@@ -27,6 +28,9 @@ type Options struct {
 	Path               string   // file that keeps the path, or "": it is followed, and has each new step once it is measured
 	Restart            bool     // whether a file at Path that is not of this model and this dataset is replaced
 	Out                string   // file to write: .onnx, if Model is one, or safetensors
+	// Warn gets a sentence without a full stop if the whole model does not predict the validation rows well enough to
+	// choose by them, or to take the fields of the dataset for those of the model; nil = it is discarded.
+	Warn func(text string)
 }
 
 // Cost is what a row costs in a model.
@@ -51,6 +55,7 @@ type Result struct {
 	Beyond  []Step   `json:"beyond,omitempty"` // steps that were not taken because of MostRise: the first of fields, and the first of columns
 	Stages  []Stage  `json:"stages,omitempty"` // of a path: what the removal of fields and of columns saves
 
+	Unknown  string           `json:"-"` // model.Known.Unknown of the model, if there is a dataset; otherwise ""
 	Kept     checkpoint.Slice `json:"-"` // what stays of the model
 	Compared []int64          `json:"-"` // numbers of the validation rows on which candidates are compared, ascending
 	source   *checkpoint.Checkpoint
@@ -100,13 +105,15 @@ func (o *Options) digest(source *checkpoint.Checkpoint) (string, error) {
 	return ck.Digest(), nil
 }
 
-// Choose chooses what Write removes.
+// Choose chooses what Write removes. If the model does not say what its ids stand for, they are taken for those of the
+// dataset, and the file that Write writes says so. The whole model is then measured on the validation rows, if there are
+// any, and with a path it always is; see Warn.
 func (o *Options) Choose(ctx context.Context) (*Result, error) {
 	ck, err := checkpoint.ReadPart(o.Model, checkpoint.Options{ONNX: dissect.Options{Output: o.ModelOutput}, Generic: checkpoint.NamedONNX(o.Out)})
 	if err != nil {
 		return nil, err
 	}
-	d, err := o.open(ck)
+	d, unknown, err := o.open(ck)
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +125,15 @@ func (o *Options) Choose(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Out: o.Out, Removed: o.Fields, Before: costOf(ck), Kept: *kept, source: ck}
+	r := &Result{Out: o.Out, Removed: o.Fields, Before: costOf(ck), Unknown: unknown, Kept: *kept, source: ck}
 	if o.KeepFields == 0 && o.KeepColumns == 0 && o.MostRise == 0 {
+		if unknown != "" && d.Rows(dataset.Val) > 0 {
+			whole, err := predict(ctx, ck, d, nil)
+			if err != nil {
+				return nil, err
+			}
+			o.doubt(whole)
+		}
 		small, err := ck.Sliced(r.Kept)
 		if err != nil {
 			return nil, err
@@ -135,6 +149,7 @@ func (o *Options) Choose(ctx context.Context) (*Result, error) {
 	if err := w.walk(ctx, o.KeepFields, o.KeepColumns, o.MostRise); err != nil {
 		return nil, err
 	}
+	o.doubt(w.before)
 	r.Kept, r.Compared = w.left, w.sample.Number
 	r.Path, r.Beyond, r.Loss, r.Rows = w.steps, w.beyond, &w.path.Whole.Loss, w.path.Rows-w.path.Compared
 	for _, step := range w.steps {
@@ -149,20 +164,27 @@ func (o *Options) Choose(ctx context.Context) (*Result, error) {
 	return r, nil
 }
 
-// open opens the dataset, if there is one, and gives ck its identities.
-func (o *Options) open(ck *checkpoint.Checkpoint) (*dataset.Dataset, error) {
-	if len(o.Dataset) == 0 {
-		return nil, nil
+// doubt warns if the predictions of the whole model are worse than a constant.
+func (o *Options) doubt(whole *evaluate.Predictions) {
+	if text := whole.Doubt(); text != "" && o.Warn != nil {
+		o.Warn(o.Model + " " + text)
 	}
-	d, err := dataset.OpenAll(o.Dataset)
-	if err != nil {
-		return nil, err
+}
+
+// open opens the dataset, if there is one, and gives ck its identities. It returns what ck did not know before.
+func (o *Options) open(ck *checkpoint.Checkpoint) (d *dataset.Dataset, unknown string, err error) {
+	if len(o.Dataset) == 0 {
+		return nil, "", nil
+	}
+	if d, err = dataset.OpenAll(o.Dataset); err != nil {
+		return nil, "", err
 	}
 	if d, err = d.For(&ck.Architecture, ck.Known()); err != nil {
-		return nil, err
+		return nil, "", err
 	}
+	unknown = ck.Known().Unknown()
 	ck.Identities = d.Identities()
-	return d, nil
+	return d, unknown, nil
 }
 
 // slice returns what stays of a model whose fields have the given names.
