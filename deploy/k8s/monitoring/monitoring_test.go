@@ -51,13 +51,15 @@ func write(t *testing.T, path string, data []byte) {
 	}
 }
 
-// The rules pass promtool's unit tests.
+// The rules pass promtool's unit tests, and Prometheus accepts the dashboard's queries.
 func TestRules(t *testing.T) {
 	dir := t.TempDir()
+	write(t, filepath.Join(dir, "queries.yaml"), queries(t))
 	write(t, filepath.Join(dir, "alerts.yaml"), read(t, rulesFile))
 	write(t, filepath.Join(dir, "alerts_test.yaml"), read(t, "testdata/alerts_test.yaml"))
 	promtool(t, "check", "rules", "--lint-fatal", filepath.Join(dir, "alerts.yaml"))
 	promtool(t, "test", "rules", filepath.Join(dir, "alerts_test.yaml"))
+	promtool(t, "check", "rules", "--lint-fatal", filepath.Join(dir, "queries.yaml"))
 }
 
 // Every rule has a unit test in which it fires, and one in which it does not. This needs no
@@ -169,8 +171,9 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// Prometheus accepts the dashboard's queries.
-func TestQueries(t *testing.T) {
+// queries returns the dashboard's queries as a file of rules.
+func queries(t *testing.T) []byte {
+	t.Helper()
 	var d dashboard
 	if err := json.Unmarshal(read(t, dashboardFile), &d); err != nil {
 		t.Fatal(err)
@@ -194,7 +197,5 @@ func TestQueries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "rules.yaml")
-	write(t, path, text)
-	promtool(t, "check", "rules", "--lint-fatal", path)
+	return text
 }
