@@ -41,6 +41,18 @@ func TestJobsAreDrawn(t *testing.T) {
 	}
 }
 
+// The four runs of make chaos-short have all jobs, and one and three nodes.
+func TestShortCampaign(t *testing.T) {
+	drawn, nodes := map[job]bool{}, map[int]bool{}
+	for seed := uint64(52); seed < 56; seed++ {
+		p := draw(seed, choice{budget: 10})
+		drawn[p.Job], nodes[p.Nodes] = true, true
+	}
+	if len(drawn) != len(jobs) || len(nodes) != 2 {
+		t.Errorf("jobs %v, numbers of nodes %v", drawn, nodes)
+	}
+}
+
 // Over many seeds, each kind of fault is drawn in proportion to its weight and lasts
 // within its bounds, and one node is drawn as often as three nodes.
 func TestLawsAreKept(t *testing.T) {

@@ -56,9 +56,9 @@ class Scores(Tabular):
 
     def _check_dataset(self, dataset: Dataset) -> None:
         """Raises BadInputError for another dataset than that of the scores, in which ids may stand for other values."""
-        want, found = self.document["spec"]["dataset"], dataset.document["digest"]
-        window = hashlib.sha256(f"shaver.days/1\n{found}\n".encode()).hexdigest()  # of this day alone, which a night has scored
-        if want not in (found, window):
+        spec, found = self.document["spec"], dataset.document["digest"]
+        want = spec["dataset"]
+        if want != found and spec.get("days") != [found]:  # a night scores a window, which may have one day
             raise BadInputError(
                 f"{self.path}: the scores were computed from another dataset, with digest {want[:12]}; the digest of this dataset is {found[:12]}"
             )
