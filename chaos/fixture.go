@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"shaver/chaos/clock"
+	"shaver/internal/num/kernel"
 )
 
 // natsServer is the package of the server. go.mod determines its version.
@@ -108,24 +109,26 @@ func (f *fixture) file(name string) string { return filepath.Join(f.data, name) 
 
 // flags returns the flags that define a job. It has 86 to 216 shards.
 func (f *fixture) flags(j job) []string {
-	of := func(args ...string) []string {
-		return append([]string{"--model", f.file(model), "--dataset", f.file("dataset"), "--splits", "train,val"}, args...)
-	}
 	switch j {
 	case pathJob:
-		return of("--baseline", "codebook", "--estimator", "path", "--sparsity", "0.99", "--parts", "4", "--rows-per-shard", "150")
+		return f.of(model, "--baseline", "codebook", "--estimator", "path", "--sparsity", "0.99", "--parts", "4", "--rows-per-shard", "150")
 	case pairedJob: // the other settings are those of the previous scores
-		return of("--previous", f.file(previousScores), "--previous-model", f.file(previousModel), "--sample", "0.4", "--rows-per-shard", "25")
+		return f.of(model, "--previous", f.file(previousScores), "--previous-model", f.file(previousModel), "--sample", "0.4", "--rows-per-shard", "25")
 	case fieldsJob:
-		return of("--players", "fields", "--baseline", "marginal", "--estimator", "antithetic", "--passes", strconv.Itoa(f.passes), "--rows-per-shard", strconv.Itoa(rowsPerShard))
+		return f.of(model, "--players", "fields", "--baseline", "marginal", "--estimator", "antithetic", "--passes", strconv.Itoa(f.passes), "--rows-per-shard", strconv.Itoa(rowsPerShard))
 	}
 	return f.walks(model)
 }
 
 // walks returns the flags of a job of walks.
 func (f *fixture) walks(of string) []string {
-	return []string{"--model", f.file(of), "--dataset", f.file("dataset"), "--splits", "train,val", "--baseline", "codebook",
-		"--estimator", "permutation", "--passes", strconv.Itoa(f.passes), "--rows-per-shard", strconv.Itoa(rowsPerShard)}
+	return f.of(of, "--baseline", "codebook", "--estimator", "permutation", "--passes", strconv.Itoa(f.passes), "--rows-per-shard", strconv.Itoa(rowsPerShard))
+}
+
+// of returns the flags of a job of the given model. They name the kernel: a busy machine may measure that
+// another one is faster, and each has bytes of its own.
+func (f *fixture) of(model string, args ...string) []string {
+	return append([]string{"--model", f.file(model), "--dataset", f.file("dataset"), "--splits", "train,val", "--kernel", kernel.Name()}, args...)
 }
 
 // score runs a job in a single process, by a command of shaver, and returns its processor time in seconds.

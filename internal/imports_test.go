@@ -155,7 +155,7 @@ infer/infertest:        infer click/checkpoint click/compact click/model onnx/di
 
 # runs of a cluster with injected faults; chaos bypasses bus to damage and to check
 # what is stored
-chaos:                  chaos/clock chaos/lan app/cli github.com/nats-io/nats.go golang.org/x/sys
+chaos:                  chaos/clock chaos/lan app/cli num/kernel github.com/nats-io/nats.go golang.org/x/sys
 chaos/clock:
 chaos/lan:              golang.org/x/sys
 
