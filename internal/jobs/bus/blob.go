@@ -112,7 +112,17 @@ func (b *Bus) Put(ctx context.Context, name string, data []byte) (job.Blob, erro
 // same bytes. If known is not nil, it describes these bytes, and nothing is sent if they
 // are stored already. If other bytes are stored under the name, PutFrom returns
 // ErrConflict.
-func (b *Bus) PutFrom(ctx context.Context, name string, source func(io.Writer) error, known *job.Blob) (blob job.Blob, err error) {
+func (b *Bus) PutFrom(ctx context.Context, name string, source func(io.Writer) error, known *job.Blob) (job.Blob, error) {
+	return b.putFrom(ctx, name, source, known, true)
+}
+
+// PutFromIfRoom is PutFrom without a wait for room: if the server has none for the bytes, it
+// returns ErrFull.
+func (b *Bus) PutFromIfRoom(ctx context.Context, name string, source func(io.Writer) error) (job.Blob, error) {
+	return b.putFrom(ctx, name, source, nil, false)
+}
+
+func (b *Bus) putFrom(ctx context.Context, name string, source func(io.Writer) error, known *job.Blob, wait bool) (blob job.Blob, err error) {
 	if !isName(name) {
 		return job.Blob{}, fmt.Errorf("put blob: invalid name %q", name)
 	}
@@ -120,6 +130,9 @@ func (b *Bus) PutFrom(ctx context.Context, name string, source func(io.Writer) e
 	err = b.again(ctx, "put blob "+name, func(ctx context.Context) error {
 		blob, err = b.put(ctx, name, source, known, fresh)
 		fresh = false
+		if !wait && isFull(err) {
+			return ErrFull
+		}
 		return err
 	})
 	if err != nil {
@@ -128,7 +141,7 @@ func (b *Bus) PutFrom(ctx context.Context, name string, source func(io.Writer) e
 	return blob, nil
 }
 
-// put is one attempt of PutFrom. If fresh is true, the blob is probably not stored, and put does
+// put is one attempt of putFrom. If fresh is true, the blob is probably not stored, and put does
 // not look for it first.
 func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error, known *job.Blob, fresh bool) (blob job.Blob, err error) {
 	expect, replaced := uint64(0), ""
@@ -164,13 +177,22 @@ func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error
 	if err != nil {
 		panic("bus: object info does not marshal: " + err.Error())
 	}
+	var full error
 	err = b.call(ctx, "name blob "+name, func(ctx context.Context) error {
 		msg := nats.NewMsg(metaSubject(name))
 		msg.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject) // this replaces a tombstone
 		msg.Data = body
 		_, err := b.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(expect), jetstream.WithRetryAttempts(0))
+		if isFull(err) { // the chunks must not hold the room
+			full = err
+			return nil
+		}
 		return err
 	})
+	if full != nil {
+		b.sweep(ctx, token)
+		return blob, full
+	}
 	if !isCode(err, codeWrongLast) {
 		if err == nil && replaced != "" {
 			b.sweep(ctx, replaced)

@@ -35,6 +35,8 @@ var (
 	ErrCorrupt = errors.New("blob is corrupt")
 	// ErrConflict means that something else is stored under the same name.
 	ErrConflict = errors.New("something else is stored under this name")
+	// ErrFull means that the server has no room.
+	ErrFull = errors.New("the server has no room")
 	// ErrLeaseLost means that the task may have gone to another worker.
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrClosed means that the Bus was closed.

@@ -258,12 +258,16 @@ func (b *Bus) key(ctx context.Context, what, on string) (*jetstream.RawStreamMsg
 	return msg, nil
 }
 
-// set stores the value of a key and replaces any older value.
-func (b *Bus) set(ctx context.Context, what, on string, body []byte) error {
+// set stores the value of a key and replaces any older value. If the server has no room for it, set
+// waits or returns ErrFull.
+func (b *Bus) set(ctx context.Context, what, on string, body []byte, wait bool) error {
 	return b.call(ctx, what, func(ctx context.Context) error {
 		ack, err := b.js.Publish(ctx, on, body, jetstream.WithRetryAttempts(0))
 		if err == nil {
 			b.forget(ctx, what, on, ack.Sequence)
+		}
+		if !wait && isFull(err) {
+			return ErrFull
 		}
 		return err
 	})

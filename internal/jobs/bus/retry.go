@@ -36,7 +36,9 @@ const (
 	codeUnsupported          jetstream.ErrorCode = 10036
 	codeNameInUse            jetstream.ErrorCode = 10058 // two programs ran Setup at once
 	codeWrongLast            jetstream.ErrorCode = 10071 // the subject already holds a message
-	codeStoreFailed          jetstream.ErrorCode = 10077 // the window is full
+	codeStoreFailed          jetstream.ErrorCode = 10077 // the window of tasks is full, or another stream is
+	codeServerFull           jetstream.ErrorCode = 10023
+	codeAccountFull          jetstream.ErrorCode = 10002
 	codeNoPeers              jetstream.ErrorCode = 10005 // the leader sees too few nodes
 	codeNotAvailable         jetstream.ErrorCode = 10008 // the cluster has no leader, as far as the server knows
 	codeStreamOffline        jetstream.ErrorCode = 10118
@@ -56,6 +58,11 @@ func apiError(err error) *jetstream.APIError {
 func isCode(err error, code jetstream.ErrorCode) bool {
 	e := apiError(err)
 	return e != nil && e.ErrorCode == code
+}
+
+// isFull reports whether the server has no room for what should be stored.
+func isFull(err error) bool {
+	return isCode(err, codeServerFull) || isCode(err, codeAccountFull) || isCode(err, codeStoreFailed)
 }
 
 // errAgain marks an error of our own that another attempt may cure.
@@ -84,7 +91,7 @@ func transient(err error) bool {
 		switch e.ErrorCode {
 		case codeNotEnabledForAccount, codeClusterRequired, codeNoAccount, codeUnsupported:
 			return false
-		case codeWrongLastInFlight, codeNoPeers:
+		case codeWrongLastInFlight, codeNoPeers, codeAccountFull:
 			return true
 		case codeStreamOffline, codeConsumerOffline, codeStreamOfflineFor, codeConsumerOfflineFor: // until somebody repairs or deletes it
 			return true

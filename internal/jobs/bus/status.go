@@ -271,7 +271,8 @@ func (b *Bus) JobStatus(ctx context.Context, jobID string) (Status, error) {
 	return s, nil
 }
 
-// SetProgress stores the progress that people see.
+// SetProgress stores the progress that people see. If the server has no room, it returns ErrFull, or
+// waits if the job is over.
 func (b *Bus) SetProgress(ctx context.Context, p Progress) error {
 	if err := CheckJob(p.Job); err != nil {
 		return err
@@ -280,7 +281,7 @@ func (b *Bus) SetProgress(ctx context.Context, p Progress) error {
 	if err != nil {
 		return err
 	}
-	return b.set(ctx, "store the progress of job "+p.Job, jobPrefix+p.Job+".progress", body)
+	return b.set(ctx, "store the progress of job "+p.Job, jobPrefix+p.Job+".progress", body, p.Over())
 }
 
 // Ends calls f with the last progress of each job that ends from now on, until the connection is closed. The
@@ -357,7 +358,7 @@ func (b *Bus) Cancel(ctx context.Context, jobID string) error {
 	if err != nil {
 		return err
 	}
-	return b.set(ctx, "cancel job "+jobID, jobPrefix+jobID+".cancel", body)
+	return b.set(ctx, "cancel job "+jobID, jobPrefix+jobID+".cancel", body, true)
 }
 
 // cancellation is the value of the key JOB.cancel. If it has a run, the record stays when the

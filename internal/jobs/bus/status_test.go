@@ -38,7 +38,7 @@ func TestUnreadableJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range []string{".checkpoint", ".progress"} {
-		must(t, b.set(t.Context(), "test", jobPrefix+bad+key, []byte("\x1b[31m")))
+		must(t, b.set(t.Context(), "test", jobPrefix+bad+key, []byte("\x1b[31m"), true))
 	}
 	jobs, err := b.Jobs(t.Context())
 	if err != nil || len(jobs) != 2 {
@@ -75,7 +75,7 @@ func TestOddProgress(t *testing.T) {
 	b := newBus(t, testQueue)
 	id := submit(t, b, 1)
 	for _, body := range []string{"[", `{"job": "no", "state": "running"}`, `{"rows": "many"}`} {
-		must(t, b.set(t.Context(), "test", jobPrefix+id+".progress", []byte(body)))
+		must(t, b.set(t.Context(), "test", jobPrefix+id+".progress", []byte(body), true))
 		s, err := b.JobStatus(t.Context(), id)
 		if err != nil || s.Progress.State != Interrupted || s.Progress.RowsTotal != 10 || !strings.Contains(s.Progress.Waiting, "cannot be read") {
 			t.Errorf("progress %s: %+v, %v", body, s.Progress, err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 	"go.uber.org/zap/zaptest/observer"
@@ -34,7 +35,7 @@ import (
 // bench is a server, and a job with a small model and its rows.
 type bench struct {
 	t      *testing.T
-	server *embedded.Server
+	server nats.InProcessConnProvider
 	folder string // folder of the dataset
 	config coordinator.Config
 	rows   atomic.Int64  // rows computed by all workers so far

@@ -334,7 +334,14 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 	case job.Merge:
 		return l.merge(ctx, a.Result)
 	case job.Save:
-		return job.Saved{}, l.save(ctx)
+		l.cleaner.wait() // the checkpoint needs the room
+		err := l.save(ctx, a.Wait)
+		if errors.Is(err, bus.ErrFull) {
+			l.log.Warn("the server has no room for a checkpoint, so the partials that are merged make room; a coordinator that continues from the checkpoint before computes them again",
+				zap.Duration("took", l.schedule.saveTook))
+			return job.Full{}, nil
+		}
+		return job.Saved{}, err
 	case job.Clear:
 		for _, r := range a.Results {
 			l.cleaner.add([]covered{{r, a.Coming}})
@@ -407,7 +414,7 @@ func (l *leader) endRound(ctx context.Context, round int, elapsed float64) (job.
 	// What the next round measures depends on what this one lacks. A coordinator that continues must not
 	// find that somebody put a shard back.
 	if len(l.machine.Quarantined()) > 0 {
-		if err := l.save(ctx); err != nil {
+		if err := l.save(ctx, true); err != nil {
 			return nil, err
 		}
 	}

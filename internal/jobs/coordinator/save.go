@@ -59,8 +59,9 @@ func loadSums(ctx context.Context, b *bus.Bus, j *prepare.Job, blob job.Blob) (s
 }
 
 // save stores the sums as the job's new checkpoint. It stores the blob first, and then
-// the record that points to it.
-func (l *leader) save(ctx context.Context) error {
+// the record that points to it. If the server has no room for the blob, it waits for it, or
+// returns bus.ErrFull.
+func (l *leader) save(ctx context.Context, wait bool) error {
 	begun, lead := time.Now(), l.claim.Lead
 	l.sums.seconds += begun.Sub(l.schedule.saved).Seconds()
 	number := lead.Number
@@ -68,7 +69,7 @@ func (l *leader) save(ctx context.Context) error {
 	var err error
 	for {
 		number++
-		blob, err = l.storeSums(ctx, lead.Epoch, number)
+		blob, err = l.storeSums(ctx, lead.Epoch, number, wait)
 		if !errors.Is(err, bus.ErrConflict) { // an earlier run of the job may have used the name
 			break
 		}
@@ -76,15 +77,15 @@ func (l *leader) save(ctx context.Context) error {
 	if err == nil {
 		err = l.claim.Point(ctx, number, blob)
 	}
+	l.schedule.savedSince(begun)
+	took := l.schedule.saveTook
+	l.sums.seconds += took.Seconds()
 	if err != nil {
 		return fmt.Errorf("job %s: checkpoint: %w", l.job.ID, err)
 	}
 	if old := lead.Checkpoint; old != nil {
 		l.cleaner.add(nil, append(partNames(old.Name, &l.job.Plan), old.Name)...)
 	}
-	l.schedule.savedSince(begun)
-	took := l.schedule.saveTook
-	l.sums.seconds += took.Seconds()
 	l.meter.saved = l.schedule.saved
 	l.log.Debug("checkpoint", zap.Int("shards", l.sums.shards.Len()), zap.Int64("bytes", blob.Bytes), zap.Duration("took", took))
 	return nil
@@ -93,7 +94,7 @@ func (l *leader) save(ctx context.Context) error {
 // storeSums stores the sums under a checkpoint's name. It reports progress every few
 // seconds, because storing a large checkpoint takes so long that the coordinator would
 // seem dead.
-func (l *leader) storeSums(ctx context.Context, epoch, number int64) (job.Blob, error) {
+func (l *leader) storeSums(ctx context.Context, epoch, number int64, wait bool) (job.Blob, error) {
 	reported, name := time.Now(), bus.CheckpointName(l.job.ID, epoch, number)
 	if l.sums.ranges != nil {
 		stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "its checkpoint")
@@ -104,7 +105,7 @@ func (l *leader) storeSums(ctx context.Context, epoch, number int64) (job.Blob, 
 		}
 		l.sums.parts = parts
 	}
-	return l.bus.PutFrom(ctx, name, func(w io.Writer) error {
+	write := func(w io.Writer) error {
 		return l.sums.write(writerFunc(func(p []byte) (int, error) {
 			if time.Since(reported) >= reportEvery {
 				reported = time.Now()
@@ -112,7 +113,11 @@ func (l *leader) storeSums(ctx context.Context, epoch, number int64) (job.Blob, 
 			}
 			return w.Write(p)
 		}), l.job.ID, &l.job.Plan)
-	}, nil)
+	}
+	if wait {
+		return l.bus.PutFrom(ctx, name, write, nil)
+	}
+	return l.bus.PutFromIfRoom(ctx, name, write)
 }
 
 type writerFunc func([]byte) (int, error)

@@ -17,7 +17,7 @@ const (
 // schedule keeps the times at which a coordinator last did its recurring duties.
 type schedule struct {
 	every     time.Duration // between checkpoints
-	saved     time.Time     // when the last checkpoint was stored, or the coordinator began
+	saved     time.Time     // when the last checkpoint was stored or found no room, or the coordinator began
 	saveTook  time.Duration // duration of the last checkpoint
 	heard     time.Time     // when the last event came
 	backups   int           // how often tasks were published a second time since the last event
@@ -44,8 +44,8 @@ func newSchedule(every time.Duration, local bool) schedule {
 // the time.
 func (s *schedule) saveDue() bool { return time.Since(s.saved) >= max(s.every, 20*s.saveTook) }
 
-// savedSince notes that a checkpoint was stored now, and that storing it began at
-// begun.
+// savedSince notes that storing a checkpoint began at begun and ended now. The server may have
+// had no room for it.
 func (s *schedule) savedSince(begun time.Time) {
 	s.saved = time.Now()
 	s.saveTook = s.saved.Sub(begun)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/jobs/bus"
+	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/num/kernel"
 )
 
@@ -32,7 +33,7 @@ func TestServerIsWiped(t *testing.T) {
 			t.Parallel() // the test waits most of the time
 			b := newBenchOn(t, "127.0.0.1:0")
 			want := b.reference()
-			nc, err := nats.Connect(b.server.URL())
+			nc, err := nats.Connect(b.server.(*embedded.Server).URL())
 			if err != nil {
 				t.Fatal(err)
 			}

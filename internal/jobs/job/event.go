@@ -37,6 +37,8 @@ type (
 	Due struct{}
 	// Saved means that the checkpoint that Save asked for is stored.
 	Saved struct{}
+	// Full answers Save, too: the bus had no room for the checkpoint.
+	Full struct{}
 	// Judged answers Judge and says whether another round follows. More must be false
 	// after the last round.
 	Judged struct{ More bool }
@@ -56,11 +58,12 @@ type (
 	Publish struct{ Shard int }
 	// Merge asks for the partial of a result to be added. Merged or Unusable answers it.
 	Merge struct{ Result Result }
-	// Save asks for a checkpoint of the sums and of the set of merged shards. Saved
-	// answers it.
-	Save struct{}
-	// Clear deletes what the checkpoint has made unnecessary: results, partials and
-	// shards. A worker stores one result after the other for the shards of a partial, so some
+	// Save asks for a checkpoint of the sums and of the set of merged shards, once what Clear
+	// named is deleted. Saved or Full answers it. Full must not if Wait is set: no room can be
+	// made, so the coordinator waits for it.
+	Save struct{ Wait bool }
+	// Clear deletes results, partials and shards. The checkpoint has made them unnecessary, or
+	// it needs their room. A worker stores one result after the other for the shards of a partial, so some
 	// may not be stored yet. Forget follows for each of these.
 	Clear struct {
 		Results []Result

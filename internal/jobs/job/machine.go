@@ -54,10 +54,11 @@ type Machine struct {
 	again   []int // shards to be published again, before next
 	count   [quarantined + 1]int
 	unsaved []Result        // results merged since the last checkpoint
+	cleared int             // how many of unsaved made room for a checkpoint
 	refused map[string]bool // partials of several shards that could not be used
 	heard   map[int]bool    // shards of unsaved whose own results came
 	coming  map[int]string  // shards of the checkpoint whose own results did not come yet, and the partials they came with
-	held    int64           // bytes of the partials in unsaved
+	held    int64           // bytes of the partials in unsaved, without those of cleared
 	largest int64           // bytes of the largest partial so far
 	crew    int             // tasks that workers hold or ask for
 	saving  bool            // Save was asked for and not yet answered
@@ -191,6 +192,8 @@ func (m *Machine) Step(e Event) []Action {
 		actions = m.save()
 	case Saved:
 		actions = m.saved()
+	case Full:
+		actions = m.full()
 	case Judged:
 		actions = m.judged(e)
 	case Crew:
@@ -435,27 +438,55 @@ func (m *Machine) save() []Action {
 		return nil
 	}
 	m.saving = true
-	return []Action{Save{}}
+	return []Action{Save{Wait: m.cleared == len(m.unsaved) && m.settled()}}
 }
 
 func (m *Machine) saved() []Action {
 	if !m.saving {
 		panic("job: Step: saved without a request")
 	}
-	var coming []int
+	act := m.clear(m.unsaved)
 	for i := range m.unsaved {
 		for _, shard := range m.unsaved[i].Covers() {
 			m.set(shard, saved)
+		}
+	}
+	for _, shard := range act.Coming {
+		m.coming[shard] = m.mergedFrom(shard)
+	}
+	clear(m.heard)
+	m.unsaved, m.cleared, m.held, m.saving = nil, 0, 0, false
+	return []Action{act}
+}
+
+// full makes room for the checkpoint that found none. What is merged already is deleted, and the
+// checkpoint is tried again: a coordinator that continues from an older one computes these shards
+// again. If that is not enough, the room comes from the partials that are merged next. In either
+// case at most half as many shards are published from now on.
+func (m *Machine) full() []Action {
+	if !m.saving {
+		panic("job: Step: full without a request")
+	}
+	m.limits.Held = max(1, int64(m.window())/2*m.largest)
+	act := m.clear(m.unsaved[m.cleared:])
+	m.cleared, m.held, m.saving = len(m.unsaved), 0, false
+	if len(act.Results) == 0 && !m.settled() {
+		return nil
+	}
+	return append([]Action{act}, m.save()...)
+}
+
+// clear returns the action that deletes results.
+func (m *Machine) clear(results []Result) Clear {
+	act := Clear{Results: results}
+	for i := range results {
+		for _, shard := range results[i].Covers() {
 			if !m.heard[shard] {
-				m.coming[shard] = m.unsaved[i].Partial.Name
-				coming = append(coming, shard)
+				act.Coming = append(act.Coming, shard)
 			}
 		}
 	}
-	act := Clear{m.unsaved, coming}
-	clear(m.heard)
-	m.unsaved, m.held, m.saving = nil, 0, false
-	return []Action{act}
+	return act
 }
 
 // settled reports whether every shard of the rounds so far is merged or quarantined.
@@ -470,7 +501,7 @@ func (m *Machine) proceed(actions []Action) []Action {
 		return actions
 	case !m.settled():
 		m.asked = false
-		if len(m.unsaved) >= m.limits.SaveEvery || m.limits.SaveBytes > 0 && m.held >= m.limits.SaveBytes {
+		if len(m.unsaved)-m.cleared >= m.limits.SaveEvery || m.limits.SaveBytes > 0 && m.held >= m.limits.SaveBytes {
 			actions = append(actions, m.save()...)
 		}
 		return m.publish(actions)

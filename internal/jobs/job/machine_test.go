@@ -71,6 +71,8 @@ func TestTranscripts(t *testing.T) {
 			case "saved":
 				done = sums(m)
 				return describe(m.Step(Saved{}))
+			case "full":
+				return describe(m.Step(Full{}))
 			case "judged":
 				return describe(m.Step(Judged{More: d.HasArg("more")}))
 			case "quarantine":
@@ -114,7 +116,7 @@ func describe(actions []Action) string {
 		case Merge:
 			fmt.Fprintf(&out, "merge %d\n", a.Result.Shard)
 		case Save:
-			fmt.Fprintln(&out, "save")
+			fmt.Fprintln(&out, map[bool]string{false: "save", true: "save, and wait for room"}[a.Wait])
 		case Clear:
 			for _, r := range a.Results {
 				fmt.Fprintf(&out, "clear %d %s\n", r.Shard, r.Partial.Name)

@@ -47,6 +47,7 @@ type world struct {
 	ended  Action
 	deaths int
 
+	full    int // how often a checkpoint may still find no room
 	foreign int // how often workers with another protocol may still interfere
 }
 
@@ -146,6 +147,10 @@ func (w *world) do(a Action) (outcome Event) {
 		}
 		return Merged(a)
 	case Save:
+		if !a.Wait && w.full > 0 && rapid.Bool().Draw(w.T, "full") {
+			w.full--
+			return Full{}
+		}
 		w.saveds++
 		w.save()
 		if len(w.kept) != w.done.Len() {
@@ -298,7 +303,7 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 			plan: Plan{Rows: rapid.Int64Range(1, 40).Draw(t, "rows"), RowsPerShard: rapid.Int64Range(3, 9).Draw(t, "per shard")},
 			limits: Limits{Window: rapid.IntRange(1, 5).Draw(t, "window"), Largest: rapid.IntRange(0, 9).Draw(t, "largest"), SaveEvery: rapid.IntRange(1, 5).Draw(t, "save every"), Tries: 50,
 				AllowQuarantined: rapid.Bool().Draw(t, "allow")},
-			deaths: rapid.IntRange(0, 6).Draw(t, "deaths"), foreign: rapid.IntRange(0, 9).Draw(t, "foreign")}
+			deaths: rapid.IntRange(0, 6).Draw(t, "deaths"), foreign: rapid.IntRange(0, 9).Draw(t, "foreign"), full: rapid.IntRange(0, 6).Draw(t, "fulls")}
 		if n := rapid.IntRange(0, 4).Draw(t, "rounds"); n > 0 {
 			w.plan.Rows = 0
 			for i := range n {
