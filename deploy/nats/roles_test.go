@@ -408,7 +408,7 @@ func (s *site) cancelled(url string, flags []string, f func()) {
 		return err
 	})
 	var id string
-	for end := time.Now().Add(20 * time.Second); id == ""; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); id == ""; time.Sleep(20 * time.Millisecond) {
 		out, err := s.operator(url, "list")
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("no job is listed: %v", err)
