@@ -86,8 +86,8 @@ func (o *options) check() error {
 		return fmt.Errorf("-ranges %d: expected 0 to 8", o.choice.ranges)
 	case o.choice.job != "" && !slices.Contains(jobs, o.choice.job):
 		return fmt.Errorf("-job %s: expected one of %v", o.choice.job, jobs)
-	case o.choice.job == pathJob && o.choice.ranges > 0:
-		return errors.New("-job path: a path has no -ranges")
+	case o.choice.job != "" && o.choice.job != walksJob && o.choice.ranges > 0:
+		return fmt.Errorf("-job %s: only walks have -ranges", o.choice.job)
 	case o.hosts != "auto" && o.hosts != "yes" && o.hosts != "no":
 		return fmt.Errorf("-hosts %s: expected auto, yes or no", o.hosts)
 	case o.runs < 1 || o.together < 1 || o.choice.budget < 0 || o.work <= 0 || o.limit <= 0:

@@ -178,16 +178,15 @@ func (c *choice) check() error {
 // meanGap is the mean time between two faults.
 const meanGap = time.Second
 
-// jobOf returns the job of a seed. It does not change what else is drawn. A path has no mergers.
+// jobOf returns the job of a seed. It does not change what else is drawn. Only walks have mergers.
 func (c *choice) jobOf(seed uint64) job {
 	if c.job != "" {
 		return c.job
 	}
-	drawn := jobs[rand.New(rand.NewPCG(seed, 0x9a7b)).IntN(len(jobs))]
-	if drawn == pathJob && c.ranges > 0 {
+	if c.ranges > 0 {
 		return walksJob
 	}
-	return drawn
+	return jobs[rand.New(rand.NewPCG(seed, 0x9a7b)).IntN(len(jobs))]
 }
 
 // draw draws the run of a seed. The same seed and choice give the same run.

@@ -30,8 +30,8 @@ func TestJobsAreDrawn(t *testing.T) {
 				t.Fatalf("seed %d: %+v and %+v", seed, p, given)
 			}
 		}
-		if ranged := draw(seed, choice{ranges: 2}); ranged.Job == pathJob {
-			t.Fatalf("seed %d: a path with ranges", seed)
+		if ranged := draw(seed, choice{ranges: 2}); ranged.Job != walksJob {
+			t.Fatalf("seed %d: a job of %s with ranges", seed, ranged.Job)
 		}
 	}
 	for _, j := range jobs {
