@@ -90,31 +90,78 @@ func (o *denseOptions) setMissing(d *ingest.Dense) error {
 }
 
 // adopt completes the dense inputs of an import with those of the dataset whose
-// vocabulary it uses. Without any columns, it takes them all if all is true.
+// vocabulary it uses. Without any columns, it takes them all if all is true. A column has the
+// rule and the statistics of the dense input that has the name of its own input, or else of that
+// which has the name of the column. adopt returns wrong usage if the rules differ, if the column's
+// dense input is unknown and the dataset has one that no column takes, or if the dataset has no
+// mean for missing numbers.
 func adopt(into *ingest.Dense, d *dataset.Dataset, all bool) error {
 	if len(into.Columns) == 0 && all {
 		for _, in := range d.Dense {
 			into.Columns = append(into.Columns, ingest.DenseColumn{Name: in.Name, Input: dense.Input{Name: in.Name, Rule: in.Rule}})
 		}
 	}
+	from, left := make([]int, len(into.Columns)), make([]string, len(d.Dense)) // the dense input of each column or -1, and those that no column takes
+	for i := range d.Dense {
+		left[i] = d.Dense[i].Name
+	}
+	for i, c := range into.Columns {
+		named := func(name string) int {
+			return slices.IndexFunc(d.Dense, func(in dense.Input) bool { return in.Name == name })
+		}
+		if from[i] = named(cmp.Or(c.Input.Name, c.Name)); from[i] < 0 {
+			from[i] = named(c.Name)
+		}
+		if from[i] >= 0 {
+			left[from[i]] = ""
+		}
+	}
+	left = slices.DeleteFunc(left, func(name string) bool { return name == "" })
 	for i := range into.Columns {
 		c := &into.Columns[i]
-		name := cmp.Or(c.Input.Name, c.Name)
-		at := slices.IndexFunc(d.Dense, func(in dense.Input) bool { return in.Name == name })
-		if at < 0 {
-			continue
+		if from[i] >= 0 {
+			if err := adoptInput(c, &d.Dense[from[i]], into.Missing); err != nil {
+				return err
+			}
+		} else if len(left) > 0 && (c.Input.Rule == "" || !c.Input.Measured()) {
+			return unknownInput(c, &d.Dense[slices.IndexFunc(d.Dense, func(in dense.Input) bool { return in.Name == left[0] })], left)
 		}
-		earlier := &d.Dense[at]
-		c.Input.Rule = cmp.Or(c.Input.Rule, earlier.Rule)
-		if earlier.Rule != c.Input.Rule {
-			return fault.Usagef("the dense input %q has the rule %s, but %s in the dataset of --vocabulary", name, c.Input.Rule, earlier.Rule)
-		}
-		if !c.Input.Measured() {
-			c.Input.Mean, c.Input.Deviation = earlier.Mean, earlier.Deviation
-		}
-		if into.Missing == "" && c.Input.Missing == nil {
-			c.Input.Missing = earlier.Missing
-		}
+	}
+	return nil
+}
+
+// unknownInput returns the error for a column of which it is unknown whether it is one of the dense inputs left of an
+// earlier dataset. first is the first of these.
+func unknownInput(c *ingest.DenseColumn, first *dense.Input, left []string) error {
+	column, rule := c.Name, first.Rule
+	if c.Input.Name != "" {
+		column += "=" + c.Input.Name
+	}
+	if first.Mean != nil && first.Deviation != nil {
+		rule += fmt.Sprintf("=%v/%v", *first.Mean, *first.Deviation)
+	}
+	return fault.Usagef("--dense %s: the dataset of --vocabulary has no dense input of these names, but %q: if the column is %q, write %s; if it is new, give its rule, as in %s",
+		sweep.ShellWord(column), left, first.Name, sweep.ShellWord(column+":"+rule), sweep.ShellWord(column+":"+dense.None))
+}
+
+// adoptInput completes the dense input of a column with that of an earlier dataset. missing is what replaces
+// missing numbers, as in ingest.Dense.
+func adoptInput(c *ingest.DenseColumn, earlier *dense.Input, missing string) error {
+	name := cmp.Or(c.Input.Name, c.Name)
+	if c.Input.Rule = cmp.Or(c.Input.Rule, earlier.Rule); c.Input.Rule != earlier.Rule {
+		return fault.Usagef("the dense input %q has the rule %s, but %q in the dataset of --vocabulary has %s: give that rule, or leave the rule out", name, c.Input.Rule, earlier.Name, earlier.Rule)
+	}
+	if !c.Input.Measured() {
+		c.Input.Mean, c.Input.Deviation = earlier.Mean, earlier.Deviation
+	}
+	switch {
+	case c.Input.Missing != nil:
+	case missing == "" || missing == ingest.MissingMean && earlier.Missing != nil:
+		c.Input.Missing = earlier.Missing
+	case missing == ingest.MissingMean && earlier.Mean != nil: // no number was missing, so it is that of all rows of train
+		c.Input.Missing = earlier.Mean
+	case missing == ingest.MissingMean:
+		return fault.Usagef("--dense-missing %s: the dataset of --vocabulary does not record the mean of %q: leave --dense-missing out if no number is missing, or give a number", missing, earlier.Name)
 	}
 	return nil
 }

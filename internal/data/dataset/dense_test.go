@@ -73,12 +73,14 @@ func TestForModel(t *testing.T) {
 
 func TestForRefuses(t *testing.T) {
 	_, d := denseDataset(t)
+	d.Dense[2].Rule = dense.ZScore
 	for _, c := range []struct {
 		dims  []int
 		dense []string
 		want  string
 	}{
 		{[]int{4, 5}, []string{"x", "w"}, `the model reads the dense input "w", but the dataset has only the dense inputs ["x" "y" "z"]: name its column in the import, as in y=w`},
+		{[]int{4, 5}, []string{"x", "y", "w"}, `name its column in the import, as in z=w:zscore`},
 		{[]int{4, 5}, []string{"x", "x"}, `the dense input "x" is named twice`},
 		{[]int{4}, []string{"x"}, "the dataset has 2 fields (a, b) and the model 1"},
 	} {
