@@ -246,6 +246,7 @@ func (b *badMaker) models() {
 	fm, deepfm, dense := b.read("fm.pth"), b.read("deepfm.pth"), b.read("dense.safetensors")
 	b.write("empty", nil)
 	b.write("text.txt", []byte("hello\n"))
+	b.write("m.json", []byte("{\n  \"kind\": \"fm\"\n}\n"))
 	b.write("m.safetensors.index.json", []byte(`{"metadata": {}, "weight_map": {"a": "m-1-of-2.safetensors", "b": "m-2-of-2.safetensors"}}`))
 	b.write("stranger.safetensors", b.replaced(b.read("known.safetensors"), `\"name\":\"f1\"`, `\"name\":\"f0\"`))
 	b.write("half.pth", fm[:len(fm)/2])

@@ -33,9 +33,14 @@ func importCSVCommand() *cobra.Command {
 		Short:   "Import CSV or TSV files of encoded ids or raw strings",
 		Long:    help.Text("dataset-import-csv", "import-dense", "import-lists", "import-ids"),
 		Example: help.Text("dataset-import-csv.example"),
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
+			}
+			for _, flag := range []string{"raw", "train", "val", "test"} {
+				if c.Flags().Changed(flag) {
+					return fault.Usagef("unexpected argument %q: files of one flag are separated by commas, as in --%s A,B, and a folder stands for all its files", args[0], flag)
+				}
 			}
 			return fault.Usagef("unexpected argument %q: expected --raw with files of raw values, or --train with files of ids", args[0])
 		},

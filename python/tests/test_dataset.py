@@ -142,6 +142,8 @@ def test_bad_frames(tmp_path: Path) -> None:
         ("no column 'price'", RAW, {"label": "click", "dense": ["price:log1p"]}),
         (r"expected a list of columns, such as \['user', 'item'\]", RAW, {"label": "click", "fields": "user,item"}),
         ("the frame is a list", [1, 2], {"label": "click"}),
+        (r"the frame is a Series, expected a DataFrame: to_frame\(\)", RAW.to_pandas()["user"], {"label": "click"}),
+        (r"the frame is a Series, expected a DataFrame: to_frame\(\)", pl.Series("user", ["a"]), {"label": "click", "ids": "local"}),
         ("expected train, val and test", {"training": RAW}, {"label": "click", "ids": "local"}),
         ("the frame has no rows", RAW.slice(0, 0), {"label": "click", "ids": "local"}),
         ("no ids", pa.table({"click": [1], "user": ['1,"2"']}), {"label": "click", "ids": "local"}),

@@ -181,7 +181,7 @@ func TestLargeFileOfAnotherKind(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	_, err := Read(path)
 	runtime.ReadMemStats(&after)
-	wantInput(t, err, "log.tsv is neither a .pth nor a whole safetensors file", "67108856 follow")
+	wantInput(t, err, `log.tsv is text (it begins with "label"), expected a .pth, safetensors or .onnx file`)
 	if took := after.TotalAlloc - before.TotalAlloc; took > size/64 {
 		t.Errorf("refusing the file took %d bytes of memory", took)
 	}
@@ -245,7 +245,10 @@ func TestHostileSafetensors(t *testing.T) {
 		"Arrow":     {[]byte("ARROW1\x00\x00\xff\xff\xff\xff"), "is an Arrow file, expected a .pth, safetensors or .onnx file: shaver scores inspect reads scores from one"},
 		"gzip":      {[]byte("\x1f\x8b\x08\x08\xc5\xd0\x08\x6b\x00\x03"), "is compressed by gzip, expected a .pth, safetensors or .onnx file: decompress it"},
 		"zstd":      {[]byte("\x28\xb5\x2f\xfd\x04\x58\x29\x00\x00\x61"), "is compressed by zstd"},
-		"text":      {[]byte("epoch,loss\n1,0.5\n"), "neither a .pth nor"},
+		"text":      {[]byte("epoch,loss\n1,0.5\n"), `is text (it begins with "epoch,lo"), expected a .pth, safetensors or .onnx file`},
+		"JSON":      {[]byte("{\n  \"kind\": \"fm\"\n}\n"), `is text (it begins with "{")`},
+		"one line":  {[]byte(`{"kind":"fm"}`), `is text (it begins with "{")`},
+		"not text":  {[]byte("epoch\x00los\n"), "neither a .pth nor"},
 		"no JSON":   {with("nonsense", ""), "header"},
 		"array":     {with("[]", ""), "not a JSON object"},
 		"UTF-8":     {with("{\"\xff\":1}", ""), "UTF-8"},

@@ -62,6 +62,13 @@ func headerLength(name string, head []byte, size int64) (uint64, error) {
 			return 0, fault.Inputf("%s is %s, expected a .pth, safetensors or .onnx file: %s", name, o.is, o.reader)
 		}
 	}
+	if !bytes.ContainsFunc(head[:8], func(r rune) bool { return r != '\t' && r != '\n' && r != '\r' && (r < ' ' || r > '~') }) {
+		text := strings.TrimSpace(string(head[:8]))
+		if end := strings.IndexAny(text, " \t\r\n\""); end > 0 {
+			text = text[:end]
+		}
+		return 0, fault.Inputf("%s is text (it begins with %q), expected a .pth, safetensors or .onnx file", name, text)
+	}
 	return 0, fault.Inputf("%s is neither a .pth nor a whole safetensors file: its header would have %d bytes, but only %d follow", name, length, size-8)
 }
 

@@ -92,7 +92,7 @@ func (p *densePlan) checkNames(fields []string) error {
 }
 
 // trainStatistics says why an import with an unmeasured input needs rows of train.
-const trainStatistics = "its rows give the means of dense inputs: it may be 0 if the means and deviations are numbers, and missing numbers have a number or none"
+const trainStatistics = "its rows give the means of dense inputs: it may be 0 if the means and deviations are numbers, and the replacement of missing numbers is a number or left out"
 
 // unmeasured reports whether an input needs statistics of train.
 func (p *densePlan) unmeasured() bool {

@@ -295,14 +295,16 @@ def _column(dense: str) -> str:
 def _table(frame: object) -> pa.Table:
     if isinstance(frame, pa.Table):
         return frame
-    library = type(frame).__module__.partition(".")[0]
+    library, kind = type(frame).__module__.partition(".")[0], type(frame).__name__
+    if kind == "Series" and library in ("pandas", "polars"):
+        raise BadInputError("the frame is a Series, expected a DataFrame: to_frame() makes one of a Series")
     if library == "pandas":
         return pa.Table.from_pandas(frame, preserve_index=False)
     if library == "polars" and hasattr(frame, "to_arrow"):
         return frame.to_arrow()  # its stream has views of strings, which pyarrow casts in part only
     if hasattr(frame, "__arrow_c_stream__"):
         return pa.table(frame)
-    raise BadInputError(f"the frame is a {type(frame).__name__}, expected a frame of pandas or polars, a table of pyarrow or a path")
+    raise BadInputError(f"the frame is a {kind}, expected a frame of pandas or polars, a table of pyarrow or a path")
 
 
 def _selected(table: pa.Table, label: str, fields: Sequence[str] | None, dense: Sequence[str]) -> list[str]:
