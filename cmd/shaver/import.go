@@ -119,17 +119,24 @@ func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest
 	return o.output.Print(c.OutOrStdout(), facts, func(w io.Writer) { datasetTable(w, facts) })
 }
 
-// unseenText says how many rows have a value of the field j that is not in the vocabulary.
+// unseenText says how many rows have a value of the field j that is not in the vocabulary. It is a warning if more than
+// half of the rows do, because these rows share one id. Rows of lists have many values, so one that is unseen is usual.
 func unseenText(s *ingest.Summary, j int) string {
 	n, missing, rows := s.Unseen[j], s.Missing[j], int64(0)
 	for _, split := range s.Splits {
 		rows += int64(split.Rows)
 	}
-	all := ""
-	if n == rows {
-		all = "all "
+	most := 2*n > rows && s.Fields[j].Length == 0
+	text, some := "", fmt.Sprint(n, " rows")
+	if most {
+		text = "warning: "
 	}
-	text := fmt.Sprintf("field %s: %s%d rows have a value that is not in the vocabulary", s.Fields[j].Name, all, n)
+	if n == rows {
+		some = "all " + some
+	} else if most {
+		some = fmt.Sprintf("%d of %d rows (%.1f%%)", n, rows, 100*float64(n)/float64(rows))
+	}
+	text += fmt.Sprintf("field %s: %s have a value that is not in the vocabulary", s.Fields[j].Name, some)
 	if s.Examples[j] != "" {
 		text += fmt.Sprintf(", such as %q", s.Examples[j])
 	}
