@@ -109,7 +109,7 @@ def test_messages_name_no_temporary_files(planted: Planted) -> None:
     calls: list[tuple[str, Callable[[], object]]] = [
         ("^the state dict does not say its field sizes: pass field_dims=", lambda: shaver.Model(state)),
         (
-            r'^the state dict .*: give shaver\.Model what is true, for example field_names=\[.*\], kind="fm"$',
+            r'^the state dict .*: give shaver\.Model what is true, for example field_names=\[.*\], kind="fm"; if .* use shaver\.Model\(module, example_inputs=',
             lambda: shaver.Model(
                 {
                     "embedding_dict.a.weight": np.zeros((2, 3), np.float32),
@@ -118,6 +118,10 @@ def test_messages_name_no_temporary_files(planted: Planted) -> None:
                     "out.bias": np.zeros(1, np.float32),
                 }
             ),
+        ),
+        (
+            r"^the state dict: tensor int_layers\.0\.W_Res belongs to an AutoInt: use shaver\.Model\(module, example_inputs=\.\.\.\), which",
+            lambda: shaver.Model({"embedding_dict.a.weight": np.zeros((2, 3), np.float32), "int_layers.0.W_Res": np.zeros((3, 3), np.float32)}),
         ),
         ("^vocabulary is a Table, expected a Dataset or the path", lambda: shaver.Dataset.from_frame(rows, label="click", vocabulary=rows)),
         ("^vocabulary is a dict: expected a Dataset or the path", lambda: shaver.Dataset.from_frame(rows, label="click", vocabulary={"user": {"1": 0}})),  # type: ignore[arg-type]

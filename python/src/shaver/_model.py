@@ -113,7 +113,7 @@ class Model:
         try:
             self.document = document(["model", "inspect"], {"model_output": output}, paths=[self.path], names=NAMES)
         except BadInputError as error:
-            if isinstance(source, (str, os.PathLike)) or example_inputs is not None or not _UNKNOWN.search(error.message):
+            if isinstance(source, (str, os.PathLike)) or example_inputs is not None or "example_inputs" in error.message or not _UNKNOWN.search(error.message):
                 raise
             what, give = ("module", "give") if is_module(source) else ("state dict", "give the module and")
             raise BadInputError(

@@ -16,6 +16,8 @@ _FLAG = re.compile(rf'"{_COMMAND}[^"]*"|{_COMMAND}[a-z-]+(?: --[a-z-]+)*|(?<![\w
 # What a message says of a state dict that leaves something open, with the JSON that says it.
 _STATEMENT = re.compile(r"(?:write \S+\.json with what is true|add what is true to \S+\.json), for example \{(.*?)\}")
 
+_EXPORT = re.compile(r"export the model to ONNX \(shaver model export-help --for [\w-]+\)")
+
 _FIELD_SIZES = re.compile(r'write \S+\.json with a line like \{"(\w+)": (.*?)\}')
 
 
@@ -54,4 +56,5 @@ def _contents(message: str) -> str:
     message = re.sub(folder + r"scores-\w+\.arrow", "the scores", message)
     message = re.sub(r"\b(\w+) the \1\b", r"the \1", message)  # "dataset the dataset"
     message = _STATEMENT.sub(lambda found: "give shaver.Model what is true, for example " + re.sub(r'"(\w+)": ', r"\1=", found[1]), message)
+    message = _EXPORT.sub("use shaver.Model(module, example_inputs=...), which exports the module to ONNX", message)
     return _FIELD_SIZES.sub(r"pass \1=\2", message)

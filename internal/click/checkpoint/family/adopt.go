@@ -16,6 +16,7 @@ import (
 // the sizes of the fields. The error asks for what neither the tensors nor said contain.
 func (s *seeker) adopt(f *family, said []Statement) ([]int, error) {
 	c := s.state
+	c.Family = f.name
 	a := &asked{s: s, f: f}
 	for i := range said {
 		a.take(&said[i])
@@ -41,7 +42,7 @@ func (s *seeker) adopt(f *family, said []Statement) ([]int, error) {
 	if err := a.err(); err != nil {
 		return nil, err
 	}
-	c.Family, c.Fields, c.Mapped = f.name, a.fields, a.mappedAll
+	c.Fields, c.Mapped = a.fields, a.mappedAll
 	if strings.Contains(f.table, "*") && !s.has(f.table) {
 		return dims, s.join(f)
 	}
@@ -77,6 +78,7 @@ type asked struct {
 	fields     []string // names of the fields; nil if unknown
 	dims       []int
 	said       model.Kind
+	kindFrom   string // source of said
 	activation string
 	from       string // source of activation
 	file       string // name of the JSON file next to the state dict; "" if it does not exist
@@ -84,12 +86,13 @@ type asked struct {
 	mappedAll  bool     // whether features describe all fields
 	missing    []string // what is not known
 	lines      []string // what the JSON file has to hold
+	unsure     bool     // whether the kind is among them
 }
 
 // take adds what one source says.
 func (a *asked) take(s *Statement) {
 	if a.said == "" && s.Kind != nil {
-		a.said = model.Kind(normal(string(*s.Kind)))
+		a.said, a.kindFrom = model.Kind(normal(string(*s.Kind))), s.From
 	}
 	if a.activation == "" && s.Activation != nil {
 		a.activation, a.from = *s.Activation, s.From
@@ -125,8 +128,12 @@ func (a *asked) err() error {
 	if a.s.module {
 		form = "module"
 	}
-	return fault.Inputf("%s is a %s of %s, which does not say %s: %s, for example {%s}",
-		a.s.state.Name, form, a.f.name, strings.Join(a.missing, ", nor "), do, strings.Join(a.lines, ", "))
+	end := ""
+	if a.unsure {
+		end = "; " + a.f.otherwise()
+	}
+	return fault.Inputf("%s is a %s of %s, which does not say %s: %s, for example {%s}%s",
+		a.s.state.Name, form, a.f.name, strings.Join(a.missing, ", nor "), do, strings.Join(a.lines, ", "), end)
 }
 
 // sizes finds the fields, their order and their sizes.
@@ -249,11 +256,15 @@ func (a *asked) kind() {
 				what = "whether it is a DeepFM or a WideDeep"
 			}
 			if a.said != "" {
-				s.fail("the stated kind is %s, but the tensors are those of %s: expected %s", tensor.Quote(string(a.said)), a.f.name, either(kinds))
+				s.fail("%s says kind %s, but these tensors of %s are read only as %s: %s", a.kindFrom, tensor.Quote(string(a.said)), f.name, either(kinds), f.otherwise())
 				return
 			}
+			a.unsure = true
 			a.ask(what, fmt.Sprintf("%q: %q", "kind", kinds[0]))
 		}
+	}
+	if a.said != "" && titles[a.said] == "" {
+		s.fail("%s says kind %s, which shaver does not read from a state dict of %s: %s", a.kindFrom, tensor.Quote(string(a.said)), f.name, f.advice())
 	}
 }
 

@@ -25,6 +25,16 @@ var deepCTRTorch = family{
 		{"crossnet.U_list", "a mixture of low-rank cross layers, whose gates are a softmax"},
 		{"dnn.activation_layers.", "an activation with parameters"},
 		{"cin.", "an xDeepFM"},
+		{"SE.", "a FiBiNET"},
+		{"Bilinear.", "a FiBiNET"},
+		{"int_layers.", "an AutoInt"},
+		{"fm.attention_W", "an AFM"},
+		{"conv_layer.", "a CCPM"},
+		{"second_order_embedding_dict.", "an ONN"},
+		{"factor_estimating_net.", "an IFM"},
+		{"vector_wise_net.", "a DIFM"},
+		{"ltl.", "an AFN"},
+		{"region_linear_model.", "an MLR"},
 	},
 }
 
@@ -39,6 +49,8 @@ func deepCTRClasses(classes map[string]string) (kind model.Kind, activation stri
 		kind = model.FM
 	case class == "deepctr_torch.models.deepfm.DeepFM" && deep, class == "deepctr_torch.models.wdl.WDL" && deep:
 		kind = model.WideDeep
+	case class == "deepctr_torch.models.nfm.NFM": // which has no tensor of its own
+		kind = "nfm"
 	}
 	for _, path := range slices.Sorted(maps.Keys(classes)) {
 		if !strings.HasPrefix(path, "dnn.activation_layers.") {

@@ -122,6 +122,9 @@ func (f *family) advice() string {
 	return fmt.Sprintf("export the model to ONNX (shaver model export-help --for %s)", f.guide)
 }
 
+// otherwise says what to do if what the file or the user says does not fit the model.
+func (f *family) otherwise() string { return "if it is another model, " + f.advice() }
+
 // fieldOf returns the part of name that stands for the * of pattern. It returns "" if name
 // does not match.
 func fieldOf(pattern, name string) string {

@@ -236,7 +236,8 @@ func TestPickledClasses(t *testing.T) {
 		"DeepFM without pairs":  {deepFM, relu, relu, false, "", "widedeep"},
 		"WDL":                   {wdl, relu, relu, false, "", "widedeep"},
 		"DataParallel":          {wdl, relu, relu, false, "module", "widedeep"},
-		"another class":         {"app.DeepFM", relu, relu, true, "", `m.pth is a module of deepctr-torch, which does not say whether it is a DeepFM or a WideDeep: write m.json with what is true, for example {"kind": "deepfm"}`},
+		"another class":         {"app.DeepFM", relu, relu, true, "", `m.pth is a module of deepctr-torch, which does not say whether it is a DeepFM or a WideDeep: write m.json with what is true, for example {"kind": "deepfm"}; if it is another model, export the model to ONNX (shaver model export-help --for deepctr-torch)`},
+		"NFM":                   {"deepctr_torch.models.nfm.NFM", relu, relu, false, "", `the pickled module says kind "nfm", but these tensors of deepctr-torch are read only as "deepfm" or "widedeep": if it is another model, export the model to ONNX (shaver model export-help --for deepctr-torch)`},
 		"without an activation": {deepFM, "", "", true, "", `m.pth is a module of deepctr-torch, which does not say which activation its hidden layers have: write m.json`},
 		"another activation":    {deepFM, relu, sigmoid, true, "", `the pickled module says that the activation is "sigmoid", but only relu is supported in a state dict: export the model to ONNX`},
 		"an activation by hand": {deepFM, "app.layers.Swish", relu, true, "", `says that the activation is "swish"`},
@@ -270,6 +271,36 @@ func TestPickledClasses(t *testing.T) {
 			wantInput(t, err, test.want)
 		case err != nil || string(c.Architecture.Kind) != test.want:
 			t.Errorf("%s: recognised as %s: %v", name, c.Architecture.Kind, err)
+		}
+	}
+}
+
+// A stated kind that the tensors cannot be, or that shaver does not know, leads to ONNX.
+func TestStatedKinds(t *testing.T) {
+	const do = "if it is another model, export the model to ONNX (shaver model export-help --for "
+	for _, test := range []struct{ file, said, want string }{
+		{"deepctr-torch-deepfm.h5", `{"kind": "FiBiNET", "activation": "relu"}`, `m.json says kind "fibinet", but these tensors of deepctr-torch are read only as "deepfm" or "widedeep": ` + do + "deepctr-torch)"},
+		{"deepctr-torch-fm.h5", `{"kind": "ifm"}`, `m.json says kind "ifm", but these tensors of deepctr-torch are read only as "fm": ` + do + "deepctr-torch)"},
+		{"recbole-dcnv2-state.pth", `{"kind": "autoint", "field_dims": [7, 11, 4, 3]}`, `m.json says kind "autoint", which shaver does not read from a state dict of recbole: export the model to ONNX (shaver model export-help --for recbole)`},
+		{"recbole-dcnv2-state.pth", `{"kind": "fm", "field_dims": [7, 11, 4, 3]}`, `m.json says kind "fm", the tensors have dcnv2; ` + do + "recbole)"},
+	} {
+		wantInput(t, raw(t, filepath.Join(folder, test.file), "").Recognise(nil, nil, saying(t, test.said)), test.want)
+	}
+}
+
+// A tensor that only another model of DeepCTR-Torch has names that model, whatever the user states.
+func TestModelsOfDeepCTRTorch(t *testing.T) {
+	for key, what := range map[string]string{
+		"SE.excitation.0.weight": "a FiBiNET", "Bilinear.bilinear.weight": "a FiBiNET", "int_layers.0.W_Query": "an AutoInt", "fm.attention_W": "an AFM",
+		"conv_layer.conv_layer.0.weight": "a CCPM", "second_order_embedding_dict.user+item.emb1.weight": "an ONN",
+		"factor_estimating_net.linears.0.weight": "an IFM", "vector_wise_net.W_Query": "a DIFM", "ltl.ltl_weights": "an AFN",
+		"region_linear_model.0.embedding_dict.user.weight": "an MLR",
+	} {
+		for _, said := range []string{"{}", `{"kind": "deepfm", "activation": "relu"}`, `{"kind": "fm"}`, `{"kind": "other"}`} {
+			c := raw(t, filepath.Join(folder, "deepctr-torch-deepfm.h5"), "")
+			c.Keys = append(c.Keys, key)
+			c.Tensors[key] = tensor.FromFloat32s([]int{1}, []float32{1})
+			wantInput(t, c.Recognise(nil, nil, saying(t, said)), "tensor "+key+" belongs to "+what+": export the model to ONNX (shaver model export-help --for deepctr-torch)")
 		}
 	}
 }
@@ -329,7 +360,10 @@ func TestUnusualFamilies(t *testing.T) {
 		}, "tensor embedding_dict.city.weight has no rows"},
 		"first order": {"deepctr-torch-deepfm.h5", func(c *family.State) {
 			change(c, "linear_model.embedding_dict.city.weight", func(t *tensor.Tensor) { t.Shape, t.Data = []int{3, 1}, t.Data[:12] })
-		}, "tensor linear_model.embedding_dict.city.weight has shape [3, 1], expected [4, 1]"},
+		}, "tensor linear_model.embedding_dict.city.weight has shape [3, 1], expected [4, 1]; export the model to ONNX (shaver model export-help --for deepctr-torch)"},
+		"output": {"deepctr-torch-deepfm.h5", func(c *family.State) {
+			change(c, "dnn_linear.weight", func(t *tensor.Tensor) { t.Shape, t.Data = []int{1, 26}, make([]byte, 4*26) })
+		}, "tensor dnn_linear.weight has shape [1, 26], expected [1, 6]; export the model to ONNX (shaver model export-help --for deepctr-torch)"},
 		"a field without a table": {"deepctr-torch-deepfm.h5", func(c *family.State) { rename(c, "embedding_dict.city.", "linear_model.embedding_dict.town.") },
 			"the model has dense inputs, or tables that fields share, or another number of fields"},
 		"prefixes": {"deepctr-torch-deepfm.h5", func(c *family.State) { rename(c, "embedding_dict.city.", "module.embedding_dict.city.") }, "have different prefixes"},

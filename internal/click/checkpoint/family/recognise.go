@@ -125,7 +125,11 @@ func (s *seeker) take(name string, shape ...int) string {
 		fits = shape[i] == found[i] || shape[i] == tensor.AnySize && found[i] > 0
 	}
 	if !fits {
-		s.fail("tensor %s has shape %s, expected %s", key, tensor.ShapeText(found), tensor.ShapeText(shape))
+		end := ""
+		if f := s.state.familyOf(); f != nil {
+			end = "; " + f.advice()
+		}
+		s.fail("tensor %s has shape %s, expected %s%s", key, tensor.ShapeText(found), tensor.ShapeText(shape), end)
 		return ""
 	}
 	return key

@@ -115,7 +115,7 @@ func (st *State) settle(s *seeker, dims []int, said []Statement, config Configur
 		said = append(said, *configured)
 	}
 	for i := range said {
-		if err := said[i].check(l); err != nil {
+		if err := said[i].check(l, st.familyOf()); err != nil {
 			return st.inputf("%w", err)
 		}
 	}

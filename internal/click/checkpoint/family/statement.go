@@ -41,14 +41,19 @@ type Lookup func(framework string) (*Statement, error)
 // It is nil if the file has none.
 type Configuration func(kind model.Kind) (*Statement, error)
 
-// check returns an error for the first part of s that contradicts the recognised roles.
-func (s *Statement) check(l *Roles) error {
+// check returns an error for the first part of s that contradicts the recognised roles. f is the
+// family of the model, or nil.
+func (s *Statement) check(l *Roles, f *family) error {
 	a := &l.Architecture
 	differ := func(what string, said, found any) error {
 		return fmt.Errorf("%s says %s %v, the tensors have %v", s.From, what, said, found)
 	}
 	if s.Kind != nil && normal(string(*s.Kind)) != string(a.Kind) {
-		return differ("kind", tensor.Quote(string(*s.Kind)), a.Kind)
+		err := differ("kind", tensor.Quote(string(*s.Kind)), a.Kind)
+		if f != nil {
+			err = fmt.Errorf("%w; %s", err, f.otherwise())
+		}
+		return err
 	}
 	if s.FieldDims != nil && !slices.Equal(s.FieldDims, a.FieldDims) {
 		return fmt.Errorf("%s says field_dims %s, the file %s", s.From, sizesText(s.FieldDims), sizesText(a.FieldDims))
