@@ -489,7 +489,10 @@ var refusals = map[string]struct {
 	}, "node n_ea (Gather): the ids choose rows of a table that is computed"},
 	"ids from 1": {func(s *sample) {
 		s.ea(node("Sub", names{"i", "1"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
-	}, "id 0 reads row -1 of table a"},
+	}, "id 0 reads row -1 of table a: the ids of a dataset begin at 0, so put a row in front of the table, and export the module without what it subtracts from the ids"},
+	"ids from 2": {func(s *sample) {
+		s.ea(node("Sub", names{"i", "1"}, names{"i1"}), node("Sub", names{"i1", "1"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
+	}, "id 0 reads row -2 of table a: the ids of a dataset begin at 0, so put 2 rows in front of the table"},
 	"columns": {func(s *sample) { s.ea(node("Gather", names{"a", "i"}, names{"ea"}, attr("axis", 1))) }, "along axis 1"},
 	"remapped ids": {func(s *sample) {
 		s.ea(node("Gather", names{"[0]", "i"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))

@@ -1,6 +1,7 @@
 package dissect
 
 import (
+	"fmt"
 	"slices"
 
 	"shaver/internal/base/fault"
@@ -65,7 +66,14 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 				if err != nil {
 					return nil, refuse("the row numbers of table %s: %w", name, err)
 				}
-				if row < 0 || row >= t.Dims[0] {
+				if row < 0 {
+					rows := "a row"
+					if row < -1 {
+						rows = fmt.Sprint(-row, " rows")
+					}
+					return nil, refuse("id 0 reads row %d of table %s: the ids of a dataset begin at 0, so put %s in front of the table, and export the module without what it subtracts from the ids", row, name, rows)
+				}
+				if row >= t.Dims[0] {
 					return nil, refuse("id 0 reads row %d of table %s, which has %d rows", row, name, t.Dims[0])
 				}
 				offset = row
