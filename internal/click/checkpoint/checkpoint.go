@@ -369,7 +369,7 @@ func (c *Checkpoint) inputf(format string, args ...any) error {
 func (c *Checkpoint) floats(key string) ([]float32, error) {
 	values, err := c.Tensors[key].Float32View()
 	if err != nil {
-		return nil, c.inputf("tensor %s %w", key, err)
+		return nil, c.inputf("tensor %s %w%s", key, err, c.tableOf(key))
 	}
 	return values, nil
 }

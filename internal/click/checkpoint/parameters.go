@@ -221,3 +221,19 @@ func (c *Checkpoint) addLayers(name string, p *model.Parameters) (at int) {
 	}
 	return at
 }
+
+// tableOf says for an error which field has the first value of a tensor that is not finite, if the
+// tensor joins the tables of fields with names. Otherwise it returns "".
+func (c *Checkpoint) tableOf(key string) string {
+	values, err := c.Tensors[key].AnyFloat32s()
+	i := slices.IndexFunc(values, func(v float32) bool { return !tensor.Finite(v) })
+	if err != nil || i < 0 || key != c.EmbeddingKey || c.Fields == nil {
+		return ""
+	}
+	for _, s := range c.Architecture.Spans() {
+		if at := i - s.Entry; at >= 0 && at < s.Rows*s.Dim {
+			return fmt.Sprintf("; this is row %d, column %d of the table of field %s", at/s.Dim, at%s.Dim, tensor.Quote(c.Fields[s.Field]))
+		}
+	}
+	return ""
+}
