@@ -64,69 +64,6 @@ func (t *trail) chance(n *graph.Node, left *int) (p chance, ok bool, err error) 
 	return p, c.err == nil, c.err
 }
 
-// probability reports whether the element of n is computed from probabilities and constants in a way
-// that keeps it in [0, 1], such as 0.9*p + 0.05. Then it is hardly a logit.
-func (t *trail) probability(n *graph.Node) bool {
-	const rounding = 1e-6
-	left := maxChances
-	s, ok := t.span(n, &left)
-	return ok && s.low >= -rounding && s.high <= 1+rounding && s.low < s.high
-}
-
-// span is the smallest and the largest number that an element can be.
-type span struct{ low, high float64 }
-
-// span returns the span of the element of n, if it is computed element by element from probabilities and
-// constants alone. n is nil for an input and for a constant. left is how many more operators may be followed.
-func (t *trail) span(n *graph.Node, left *int) (s span, ok bool) {
-	if *left--; *left < 0 {
-		return span{}, false
-	}
-	if n == nil {
-		c := t.head.Values[t.value].Constant
-		if c == nil || t.element >= len(c.Floats) {
-			return span{}, false
-		}
-		x := float64(c.Floats[t.element])
-		return span{x, x}, true
-	}
-	switch n.Op {
-	case "Sigmoid", "Softmax":
-		return span{0, 1}, true
-	case "Add", "Sub", "Mul", "Div":
-	default:
-		return span{}, false
-	}
-	var of [2]span
-	for i, v := range n.Inputs {
-		at, err := t.broadcast(v, t.head.Values[n.Outputs[0]].Shape)
-		if err != nil {
-			return span{}, false
-		}
-		node, err := at.back()
-		if err != nil {
-			return span{}, false
-		}
-		if of[i], ok = at.span(node, left); !ok {
-			return span{}, false
-		}
-	}
-	x, y := of[0], of[1]
-	switch n.Op {
-	case "Add":
-		return span{x.low + y.low, x.high + y.high}, true
-	case "Sub":
-		return span{x.low - y.high, x.high - y.low}, true
-	case "Div":
-		if y.low != y.high || y.low == 0 {
-			return span{}, false
-		}
-		y = span{1 / y.low, 1 / y.low}
-	}
-	ends := []float64{x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high}
-	return span{slices.Min(ends), slices.Max(ends)}, true
-}
-
 // broadcast returns the element of v that ONNX's broadcasting reads for that of t, which is one
 // of a value with the given shape.
 func (t *trail) broadcast(v graph.Value, shape []int) (*trail, error) {

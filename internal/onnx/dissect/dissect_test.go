@@ -289,6 +289,9 @@ func TestJointTable(t *testing.T) {
 	}
 }
 
+// always is how the logit follows from a probability of which a user says that it is a logit.
+const always = "the output as it is, which is always between 0 and 1: right only if it predicts labels that are numbers"
+
 // A user chooses the output, and says that it is a logit if it does not look like one.
 func TestOutput(t *testing.T) {
 	s := newSample()
@@ -309,7 +312,7 @@ func TestOutput(t *testing.T) {
 		{Options{Output: "y[-1]"}, "there is no output y[-1]", []string{OutputSetting}},
 		{Options{Output: "c[4]", Logit: true}, "the output as it is", nil},
 		{Options{Output: "e", Logit: true}, "the output as it is", nil},
-		{Options{Output: "y", Logit: true}, "the output as it is", nil},
+		{Options{Output: "y", Logit: true}, always, nil},
 	} {
 		n, err := s.dissect(t, c.o)
 		if c.settings == nil {
@@ -379,17 +382,60 @@ func TestArithmeticOfProbabilities(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || !strings.Contains(err.Error(), "comes from "+op+", expected") || !slices.Equal(fault.Settings(err), []string{OutputSetting, LogitSetting}) {
+		if err == nil || !strings.Contains(err.Error(), "comes from "+op+", expected") || !slices.Equal(fault.Settings(err), []string{OutputSetting}) {
 			t.Errorf("%s: error %v, %+v", output, err, n)
 		}
-		if n, err := s.dissect(t, Options{Output: output + "[2]", Logit: true}); err != nil || n.Logit != "the output as it is" {
+		if n, err := s.dissect(t, Options{Output: output + "[2]", Logit: true}); err != nil || n.Logit != always {
 			t.Errorf("%s as a logit: %v, %+v", output, err, n)
 		}
 	}
 }
 
+// A mean of probabilities is refused however it is computed, and the error has no way out that
+// leads to a wrong logit. The same operators over hidden units give a logit.
+func TestMeanOfProbabilities(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes []onnxtest.Message // of z, two logits z2, two probabilities p2, and five hidden units h5
+		op    string             // what the error names; "" if it is a logit
+	}{
+		"stack": {[]onnxtest.Message{node("Sigmoid", names{"z"}, names{"p"}), node("Sigmoid", names{"half"}, names{"q"}), node("Unsqueeze", names{"p", "[0]"}, names{"p1"}),
+			node("Unsqueeze", names{"q", "[0]"}, names{"q1"}), node("Concat", names{"p1", "q1"}, names{"pq"}, attr("axis", 0)), node("ReduceMean", names{"pq", "[0]"}, names{"y"}, attr("keepdims", 0))}, "ReduceMean"},
+		"mean":       {[]onnxtest.Message{node("ReduceMean", names{"p2", "[1]"}, names{"y"})}, "ReduceMean"},
+		"weights":    {[]onnxtest.Message{node("Mul", names{"p2", "w2"}, names{"wp"}), node("ReduceSum", names{"wp", "[1]"}, names{"y"})}, "ReduceSum"},
+		"matrix":     {[]onnxtest.Message{node("MatMul", names{"p2", "w21"}, names{"y"})}, "MatMul"},
+		"layer":      {[]onnxtest.Message{node("Gemm", names{"p2", "w21"}, names{"y"})}, "Gemm"},
+		"tanh":       {[]onnxtest.Message{node("Tanh", names{"z"}, names{"t"}), node("Add", names{"t", "one"}, names{"t1"}), node("Mul", names{"t1", ".5"}, names{"y"})}, "Mul"},
+		"logistic":   {[]onnxtest.Message{node("Neg", names{"z"}, names{"m"}), node("Exp", names{"m"}, names{"e"}), node("Add", names{"one", "e"}, names{"e1"}), node("Div", names{"one", "e1"}, names{"y"})}, "Div"},
+		"clip":       {[]onnxtest.Message{node("Sigmoid", names{"z"}, names{"p"}), node("Clip", names{"p", ".1", ".5"}, names{"y"})}, "Clip"},
+		"complement": {[]onnxtest.Message{node("Sigmoid", names{"z"}, names{"p"}), node("Sub", names{"one", "p"}, names{"y"})}, "Sub"},
+		"hidden":     {[]onnxtest.Message{node("MatMul", names{"h5", "w"}, names{"y"})}, ""},
+		"bias":       {[]onnxtest.Message{node("Gemm", names{"p2", "w21", "bias"}, names{"y"})}, ""},
+		"attention":  {[]onnxtest.Message{node("Softmax", names{"z2"}, names{"s"}), node("Mul", names{"s", "z2"}, names{"sz"}), node("ReduceSum", names{"sz", "[1]"}, names{"y"})}, ""},
+		"gate":       {[]onnxtest.Message{node("Mul", names{"h5", "h"}, names{"g"}), node("ReduceMean", names{"g", "[1]"}, names{"y"})}, ""},
+		"logits":     {[]onnxtest.Message{node("ReduceMean", names{"z2", "[1]"}, names{"y"})}, ""},
+	} {
+		s := newSample()
+		s.initializers = append(s.initializers, onnxtest.Floats(".1", []float32{.1}), onnxtest.Floats(".5", []float32{.5}), onnxtest.Floats("bias", []float32{-.5}),
+			onnxtest.Floats("w2", []float32{.7, .3}, 2), onnxtest.Floats("w21", []float32{.7, .3}, 2, 1))
+		s.after = append([]onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z"}), node("Mul", names{"z", ".5"}, names{"half"}), node("Concat", names{"z", "half"}, names{"z2"}, attr("axis", 1)),
+			node("Sigmoid", names{"z2"}, names{"p2"}), node("Sigmoid", names{"h"}, names{"h5"})}, c.nodes...)
+		n, err := s.dissect(t, Options{})
+		if c.op == "" {
+			if err != nil || n.Logit != "the output, which has no Sigmoid" {
+				t.Errorf("%s: %v, %+v", name, err, n)
+			}
+			continue
+		}
+		want := "comes from " + c.op + ", expected a Sigmoid, a Softmax of two classes, a product of these, or a logit. It is always between 0 and 1, as a probability is: " +
+			"export the logit, which is the value before the Sigmoid, or end the graph with the Sigmoid"
+		if err == nil || !strings.HasSuffix(err.Error(), want) || fault.Settings(err) != nil {
+			t.Errorf("%s: error %v with the settings %q, %+v", name, err, fault.Settings(err), n)
+		}
+	}
+}
+
 // A sum of probabilities with the weights of a softmax is a probability. One with part of the
-// weights, or of other numbers, is taken for a logit.
+// weights is refused, and one of other numbers is taken for a logit.
 func TestMixtureOfProbabilities(t *testing.T) {
 	s := newSample()
 	s.outputs = []onnxtest.Message{onnxtest.Value("p", float32s, -1, 1), onnxtest.Value("part", float32s, -1, 1), onnxtest.Value("q", float32s, -1, 1)}
@@ -410,10 +456,11 @@ func TestMixtureOfProbabilities(t *testing.T) {
 	if got := forward(t, n, []int{4, 1}, []float32{2}); math.Abs(got-want) > 1e-6 {
 		t.Errorf("logit %v, expected %v", got, want)
 	}
-	for _, output := range []string{"part", "q"} {
-		if n, err := s.dissect(t, Options{Output: output}); err != nil || n.Logit != "the output, which has no Sigmoid" {
-			t.Errorf("%s: %v, %+v", output, err, n)
-		}
+	if n, err := s.dissect(t, Options{Output: "part"}); err == nil || !strings.Contains(err.Error(), "comes from ReduceSum, expected") {
+		t.Errorf("%v, %+v", err, n)
+	}
+	if n, err := s.dissect(t, Options{Output: "q"}); err != nil || n.Logit != "the output, which has no Sigmoid" {
+		t.Errorf("%v, %+v", err, n)
 	}
 }
 

@@ -56,8 +56,12 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 	} else if count != 1 {
 		return "", several(0, "")
 	}
+	probability := at.probability()
 	if o.Logit {
 		b.head.Output, err = at.pick()
+		if probability {
+			return "the output as it is, which is always between 0 and 1: right only if it predicts labels that are numbers", err
+		}
 		return "the output as it is", err
 	}
 	node, err := at.back()
@@ -106,11 +110,31 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 		b.end.Op = op
 		b.head.Output, err = b.compute("Sub", nil, p.yes, p.no)
 		return "log(p) - log(1-p) of the output p, which is computed from other probabilities", err
-	case count == 1 && !at.probability(node) && at.unbounded(node):
+	case count == 1 && !probability && at.unbounded(node):
 		b.head.Output, err = at.pick()
 		return "the output, which has no Sigmoid", err
 	}
-	return "", fault.Setting(fault.Inputf("output %s has the shape %v and comes from %s, expected a Sigmoid, a Softmax of two classes, a product of these, or a logit: choose another output, or say that it is a logit", name, info.Shape, op), OutputSetting, LogitSetting)
+	return "", b.refuse(info.Shape, op, probability)
+}
+
+// refuse returns the error that the logit of the output, which has the given shape and comes
+// from op, is not known.
+func (b *builder) refuse(shape []int, op string, probability bool) error {
+	text := fmt.Sprintf("output %s has the shape %v and comes from %s, expected a Sigmoid, a Softmax of two classes, a product of these, or a logit", wire.Quote(b.output), shape, op)
+	if probability {
+		text += ". It is always between 0 and 1, as a probability is"
+	}
+	text += ": export the logit, which is the value before the Sigmoid, or end the graph with the Sigmoid"
+	var settings []string
+	if several, _ := graph.Count(shape); several > 1 || len(b.model.Graph.Outputs) > 1 {
+		text += ", or choose another output"
+		settings = append(settings, OutputSetting)
+	}
+	if !probability {
+		text += ", or say that it is a logit"
+		settings = append(settings, LogitSetting)
+	}
+	return fault.Setting(fault.Inputf("%s", text), settings...)
 }
 
 // trail follows an element of a value back to the operator that computed it.
@@ -158,6 +182,14 @@ func (t *trail) back() (*graph.Node, error) {
 			return nil, fmt.Errorf("node %s sets it to 0 in every row", wire.Quote(n.Name))
 		}
 	}
+}
+
+// probability reports whether the element is always in [0, 1], and not the same for all
+// rows. Then it is no logit, which would give no probability below one half.
+func (t *trail) probability() bool {
+	const rounding = 1e-6
+	x := t.head.Bounds(t.value, t.element)
+	return x.Low >= -rounding && x.High <= 1+rounding && x.Low < x.High
 }
 
 // unbounded reports whether the result of n can be any number. It takes the product with a

@@ -185,6 +185,12 @@ func FuzzAdd(f *testing.F) {
 		for _, n := range p.g.Nodes {
 			p.relabel(t, &n)
 		}
+		for e, y := range out.Floats[:min(len(out.Floats), 16)] {
+			slack := 1e-3 * (1 + math.Abs(float64(y))) // of rounding
+			if x := p.g.Bounds(p.g.Output, e); !math.IsInf(float64(y), 0) && (float64(y) < x.Low-slack || float64(y) > x.High+slack) {
+				t.Errorf("element %d is %v, and its bounds are %v", e, y, x)
+			}
+		}
 	})
 }
 

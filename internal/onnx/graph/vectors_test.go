@@ -3,6 +3,7 @@ package graph_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -42,9 +43,9 @@ func each(t *testing.T, test func(t *testing.T, c graphtest.Case)) {
 
 // A graph whose inputs depend on the row has the types and shapes of ONNX's vectors and
 // gives the same bits as Evaluate. So does the graph that is decoded from its description.
-// Relabel emits the elements of the results.
+// Relabel emits the elements of the results, and these are within Bounds.
 func TestVectorGraphs(t *testing.T) {
-	graphs, relabelled := 0, 0
+	graphs, relabelled, bounded := 0, 0, 0
 	each(t, func(t *testing.T, c graphtest.Case) {
 		g, inputs := rowGraph(t, c)
 		if g == nil {
@@ -67,6 +68,15 @@ func TestVectorGraphs(t *testing.T) {
 			}
 			if err := graphtest.Compare(got, want[i], 0, 0); err != nil {
 				t.Errorf("Run: %v", err)
+			}
+			for e, y := range got.Floats {
+				x := g.Bounds(v, e)
+				if float64(y) < x.Low-1e-5 || float64(y) > x.High+1e-5 {
+					t.Errorf("element %d is %v, and its bounds are %v", e, y, x)
+				}
+				if !math.IsInf(x.Low, 0) || !math.IsInf(x.High, 0) {
+					bounded++
+				}
 			}
 			got, err = recode(t, g).Run(inputs)
 			if err != nil {
@@ -102,8 +112,8 @@ func TestVectorGraphs(t *testing.T) {
 			}
 		}
 	})
-	if graphs < 300 || relabelled < 70 {
-		t.Errorf("%d graphs, of which %d only move elements", graphs, relabelled)
+	if graphs < 300 || relabelled < 70 || bounded < 100 {
+		t.Errorf("%d graphs, of which %d only move elements; %d elements have bounds", graphs, relabelled, bounded)
 	}
 }
 
