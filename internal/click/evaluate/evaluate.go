@@ -111,8 +111,8 @@ func (p *Predictions) OneKind() bool {
 
 // Doubt says that the predictions are worse than one probability for all rows, the portion of rows
 // with label 1, or that all labels are the same. The labels, the fields or the ids are then probably not those of the
-// training. It is "" unless the difference of the LogLoss exceeds three of its standard errors, with fewer than two rows,
-// and with the squared loss.
+// training. It also says that all logits are between 0 and 1 and worse than the probabilities that they would be. It is ""
+// unless the difference of the LogLoss exceeds three of its standard errors, with fewer than two rows, and with the squared loss.
 func (p *Predictions) Doubt() string {
 	n := float64(len(p.Labels))
 	switch {
@@ -126,16 +126,35 @@ func (p *Predictions) Doubt() string {
 		ones += float64(label)
 	}
 	constant := math.Log(ones / (n - ones)) // logit
-	own, other, square := 0.0, 0.0, 0.0
+	if own, other, sure := p.worse(func(float64) float64 { return constant }); sure {
+		return worse(own, other)
+	}
+	if slices.Min(p.Logits) < 0 || slices.Max(p.Logits) > 1 {
+		return ""
+	}
+	const least = 1e-6 // a probability of 0 or 1 has no logit
+	if own, other, sure := p.worse(func(logit float64) float64 {
+		q := min(max(logit, least), 1-least)
+		return math.Log(q / (1 - q))
+	}); sure {
+		return fmt.Sprintf("gives logits that are all between 0 and 1: their LogLoss is %.4f, and that of the same numbers as probabilities is %.4f: "+
+			"its output is probably a probability, so export the logit, which is the value before the Sigmoid", own, other)
+	}
+	return ""
+}
+
+// worse returns the LogLoss of p and that of the logits that instead makes of its logits. sure
+// reports whether that of p exceeds the other by more than three standard errors of the difference. p has
+// at least two rows.
+func (p *Predictions) worse(instead func(logit float64) float64) (own, other float64, sure bool) {
+	n, square := float64(len(p.Labels)), 0.0
 	for i, label := range p.Labels {
-		l, c := p.Loss.Of(p.Logits[i], label), p.Loss.Of(constant, label)
+		l, c := p.Loss.Of(p.Logits[i], label), p.Loss.Of(instead(p.Logits[i]), label)
 		own, other, square = own+l, other+c, square+(l-c)*(l-c)
 	}
 	own, other = own/n, other/n
-	if se := math.Sqrt(max(0, square/n-(own-other)*(own-other)) / (n - 1)); own-other <= 3*se {
-		return ""
-	}
-	return worse(own, other)
+	se := math.Sqrt(max(0, square/n-(own-other)*(own-other)) / (n - 1))
+	return own, other, own-other > 3*se
 }
 
 // DoubtOf is Predictions.Doubt of a model of which only the mean of the LogLoss over rows is known. These are a sample of

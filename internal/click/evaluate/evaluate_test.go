@@ -14,10 +14,12 @@ import (
 	"shaver/internal/num/loss"
 )
 
-// Doubt finds inverted labels and labels of one kind, and neither chance nor a constant.
+// Doubt finds inverted labels, labels of one kind and probabilities in place of logits, and neither chance, nor a constant, nor
+// small logits.
 func TestDoubt(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	right, inverted, constant, numbers := &Predictions{}, &Predictions{}, &Predictions{}, &Predictions{Loss: loss.Squared}
+	probabilities, small := &Predictions{}, &Predictions{}
 	add := func(p *Predictions, logit float64, label float32) {
 		p.Logits, p.Labels = append(p.Logits, logit), append(p.Labels, label)
 	}
@@ -30,6 +32,15 @@ func TestDoubt(t *testing.T) {
 		add(inverted, logit, 1-label)
 		add(constant, 0.1, label)
 		add(numbers, -logit, label)
+		add(probabilities, Probability(logit), label)
+		logit = random.Float64()
+		add(small, logit, 0)
+		if random.Float64() < Probability(logit) {
+			small.Labels[len(small.Labels)-1] = 1
+		}
+	}
+	if text := probabilities.Doubt(); !strings.HasPrefix(text, "gives logits that are all between 0 and 1: their LogLoss is ") {
+		t.Errorf("probabilities: %q", text)
 	}
 	if text := inverted.Doubt(); !strings.HasPrefix(text, "predicts worse than a constant: its LogLoss is ") {
 		t.Errorf("inverted labels: %q", text)
@@ -39,7 +50,7 @@ func TestDoubt(t *testing.T) {
 		t.Errorf("labels of one kind: %q", text)
 	}
 	one.Loss = loss.Squared
-	for _, p := range []*Predictions{right, constant, numbers, one, {}, {Logits: []float64{9}, Labels: []float32{0}}, {Logits: []float64{9, 9}, Labels: []float32{0, 1}}} {
+	for _, p := range []*Predictions{right, constant, small, numbers, one, {}, {Logits: []float64{9}, Labels: []float32{0}}, {Logits: []float64{9, 9}, Labels: []float32{0, 1}}} {
 		if text := p.Doubt(); text != "" {
 			t.Errorf("%d rows: %q", len(p.Logits), text)
 		}
