@@ -15,10 +15,10 @@ import (
 func TestFullServer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.config.RowsPerShard = 2 // 150 shards
+	b.config.RowsPerShard = 5 // 60 shards
 	want, _ := b.runInPlace(b.folder)
 	full, err := server.NewServer(&server.Options{
-		ServerName: "full", JetStream: true, JetStreamMaxStore: 170 << 10, JetStreamMaxMemory: 1 << 20, StoreDir: t.TempDir(), DontListen: true, NoSigs: true})
+		ServerName: "full", JetStream: true, JetStreamMaxStore: 80 << 10, JetStreamMaxMemory: 1 << 20, StoreDir: t.TempDir(), DontListen: true, NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestFullServer(t *testing.T) {
 	if !full.ReadyForConnections(10 * time.Second) {
 		t.Fatal("the server does not start")
 	}
-	b.server, b.config.SaveEvery = full, 500*time.Millisecond
+	b.server, b.config.SaveEvery = full, 2*time.Second
 	core, logged := observer.New(zap.WarnLevel)
 	b.config.Log = zap.New(core)
 	got, _ := b.runInPlace(b.folder, b.folder)
