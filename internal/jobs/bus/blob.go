@@ -187,7 +187,7 @@ func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error
 			full = err
 			return nil
 		}
-		return err
+		return b.orGone(ctx, blobStream, err)
 	})
 	if full != nil {
 		b.sweep(ctx, token)

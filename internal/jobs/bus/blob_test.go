@@ -405,3 +405,21 @@ func TestSlowLink(t *testing.T) {
 	}
 	t.Logf("%v, %.1f times the least time", took, took.Seconds()/least.Seconds())
 }
+
+// If the stream is lost between a blob's chunks and its name, nobody else can name it, and the wait for the
+// stream would not end. The error says that it is gone, so that the coordinator sets it up again.
+func TestStreamLostBeforeName(t *testing.T) {
+	var b *Bus
+	b = connect(t, Config{Server: startServer(t, embedded.Config{}), Name: "test", Around: func(what string, request func() error) error {
+		if strings.HasPrefix(what, "name blob") {
+			_ = b.js.DeleteStream(t.Context(), blobStream) // it may be deleted already
+		}
+		return request()
+	}})
+	setUp(t, b, testQueue)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := b.Put(ctx, ShardName(testJob, 0), random(9)); !IsGone(err) {
+		t.Errorf("error %v, expected one that says that the stream is gone", err)
+	}
+}
