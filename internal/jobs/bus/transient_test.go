@@ -30,6 +30,8 @@ func TestTransient(t *testing.T) {
 		{api(503, codeNotAvailable), true},
 		{api(500, codeStreamOfflineFor), true},
 		{api(500, codeConsumerOfflineFor), true},
+		{api(503, codeServerFull), true},
+		{api(400, codeAccountFull), true},
 		{nats.ErrConnectionClosed, false},
 		{api(400, codeWrongLast), false},
 		{api(404, jetstream.JSErrCodeStreamNotFound), false},

@@ -531,6 +531,11 @@ var refusals = map[string]struct {
 	"constant row": {func(s *sample) {
 		s.after = append(s.after[:1:1], node("Gather", names{"a", "0"}, names{"g"}), node("ReduceSum", names{"g"}, names{"gs"}), node("Add", names{"z", "gs"}, names{"y"}))
 	}, "node n_g reads table a other than by a look-up"},
+	"edges": {func(s *sample) {
+		s.initializers = append(s.initializers, onnxtest.Floats("edges", sequence(6), 6))
+		s.after = append(s.after[:1:1], node("Gather", names{"edges", "i"}, names{"gi"}), node("Unsqueeze", names{"gi", "[1]"}, names{"g"}), node("ReduceSum", names{"edges"}, names{"all"}),
+			node("Add", names{"z", "g"}, names{"zg"}), node("Add", names{"zg", "all"}, names{"y"}))
+	}, "an entry would count in every row; if it holds the edges of a bucketize, export the module with (x.unsqueeze(-1) > edges).sum(-1) in its place"},
 	"computed table": {func(s *sample) {
 		s.ea(node("Mul", names{"a", "one"}, names{"a2"}), node("Gather", names{"a2", "i"}, names{"ea"}))
 	}, "node n_ea (Gather): the ids choose rows of a table that is computed"},

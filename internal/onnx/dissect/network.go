@@ -256,8 +256,12 @@ func (b *builder) limits() (map[*lookUp]int, error) {
 			continue
 		}
 		if reader, ok := b.readers[first.tensor]; ok {
-			return nil, fault.Inputf("node %s reads table %s other than by a look-up, expected look-ups only: an entry would count in every row",
-				wire.Quote(reader), wire.Quote(first.tensor.Name))
+			end := ""
+			if len(first.tensor.Dims) == 1 {
+				end = "; if it holds the edges of a bucketize, export the module with (x.unsqueeze(-1) > edges).sum(-1) in its place"
+			}
+			return nil, fault.Inputf("node %s reads table %s other than by a look-up, expected look-ups only: an entry would count in every row%s",
+				wire.Quote(reader), wire.Quote(first.tensor.Name), end)
 		}
 		list = slices.Clone(list)
 		slices.SortStableFunc(list, func(x, y *lookUp) int { return cmp.Compare(y.offset, x.offset) })
