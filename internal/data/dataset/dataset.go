@@ -10,7 +10,6 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/data/arrowio"
-	"shaver/internal/data/dense"
 )
 
 // Dataset is an open dataset, which is a folder or a window of days (see OpenDays). It
@@ -97,12 +96,7 @@ func (d *Dataset) Choose(inputs []string) (*Dataset, error) {
 		case len(names) == 0:
 			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has no dense inputs: name its column in the import, as in COLUMN=%s", name, name)
 		default:
-			like := &d.Dense[min(i, len(names)-1)]
-			rule := ""
-			if like.Rule != dense.None {
-				rule = ":" + like.Rule
-			}
-			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has only the dense inputs %q: name its column in the import, as in %s=%s%s", name, names, like.Name, name, rule)
+			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has only the dense inputs %q: import the log with the model's name for the column, as in COLUMN=%s, and with the rule that the model expects", name, names, name)
 		}
 	}
 	other := *d
