@@ -175,8 +175,11 @@ func (p *pauser) worked() {
 func (p *pauser) say() {
 	now := time.Now()
 	level, every := zapcore.WarnLevel, logEvery
-	if missing(p.cause) { // usual before the first job
+	switch {
+	case missing(p.cause): // usual before the first job
 		level, every = zapcore.InfoLevel, idleEvery
+	case p.cause == nil && now.Sub(p.since) < callTimeout && (p.b.nc == nil || p.b.nc.IsConnected()):
+		level = zapcore.InfoLevel // the server is busy, for example with the deletion of gigabytes
 	}
 	if now.Sub(p.since) < quiet || now.Sub(p.logged) < every {
 		return

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +40,34 @@ func TestPauserLog(t *testing.T) {
 		}
 		if lines := wait(errors.New("other"), time.Minute); lines[zap.WarnLevel] > 5 {
 			t.Errorf("lines in a minute of other trouble: %v", lines)
+		}
+	})
+}
+
+// A request whose answer takes seconds is no trouble, and one without an answer is.
+func TestPauserSlowAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logged := observer.New(zap.DebugLevel)
+		p := (&Bus{log: zap.New(core), address: "nats://127.0.0.1:4222"}).pauser("delete blob")
+		for _, c := range []struct {
+			takes time.Duration
+			want  []zapcore.Level
+		}{
+			{quiet / 2, nil},
+			{7 * time.Second, []zapcore.Level{zap.InfoLevel, zap.InfoLevel}},
+			{20 * time.Second, []zapcore.Level{zap.InfoLevel, zap.WarnLevel, zap.InfoLevel}},
+		} {
+			end := p.begin()
+			time.Sleep(c.takes)
+			end()
+			p.worked()
+			var levels []zapcore.Level
+			for _, e := range logged.TakeAll() {
+				levels = append(levels, e.Level)
+			}
+			if !slices.Equal(levels, c.want) {
+				t.Errorf("an answer after %v: lines %v, expected %v", c.takes, levels, c.want)
+			}
 		}
 	})
 }
