@@ -20,20 +20,22 @@ import (
 // window size of a zstd frame. Therefore messages lets through only what our writers and
 // other common writers produce for flat schemas.
 type messages struct {
-	r          io.Reader
-	compressed bool // batches may be compressed
-	foreign    bool // the file is a user's table: other flat types, dictionaries and LZ4 are allowed, and batches are not reused
-	allocator  *limited
-	file       bool    // Arrow's file format; false = the stream format
-	footer     *footer // locates the messages of a foreign file; nil for all other data
-	schema     bool    // the schema has been read
-	described  bool    // meta belongs to the next message
-	done       bool
-	failure    error  // error of r, other than the end of its bytes
-	refused    error  // first error of Message
-	head       []byte // first bytes of a stream, read already
-	meta, body []byte
-	current    *ipc.Message
+	r              io.Reader
+	compressed     bool // batches may be compressed
+	foreign        bool // the file is a user's table: other flat types, dictionaries and LZ4 are allowed, and batches are not reused
+	allocator      *limited
+	file           bool    // Arrow's file format; false = the stream format
+	footer         *footer // locates the messages of a foreign file; nil for all other data
+	schema         bool    // the schema has been read
+	views          int     // view columns of a batch, by the schema
+	viewDictionary bool    // a dictionary may have views
+	described      bool    // meta belongs to the next message
+	done           bool
+	failure        error  // error of r, other than the end of its bytes
+	refused        error  // first error of Message
+	head           []byte // first bytes of a stream, read already
+	meta, body     []byte
+	current        *ipc.Message
 }
 
 const (
@@ -243,12 +245,18 @@ func (m *messages) checked() (*ipc.Message, error) {
 		err = errors.New("a message without header")
 	case !m.schema && kind == ipc.MessageSchema:
 		m.schema = true
-		err = checkSchema(header, len(m.meta), m.foreign)
+		if err = checkSchema(header, len(m.meta), m.foreign); err == nil {
+			m.views, m.viewDictionary, err = views(header)
+		}
 	case m.schema && kind == ipc.MessageRecordBatch:
-		err = m.checkBatch(header)
+		err = m.checkBatch(header, m.views)
 	case m.schema && m.foreign && kind == ipc.MessageDictionaryBatch:
 		if batch, ok := header.tableAt(1); ok {
-			err = m.checkBatch(batch)
+			n := 0
+			if m.viewDictionary {
+				n = 1
+			}
+			err = m.checkBatch(batch, n)
 		}
 	default:
 		err = fmt.Errorf("unexpected message of type %v", kind)
@@ -369,12 +377,12 @@ func (f flat) plain() bool {
 	return false
 }
 
-// checkBatch checks the size and the compression of a record batch.
-func (m *messages) checkBatch(batch flat) error {
+// checkBatch checks the size and the compression of a record batch with a number of view columns.
+func (m *messages) checkBatch(batch flat, views int) error {
 	if rows := batch.int64At(0); rows < 0 || rows > math.MaxInt32 {
 		return fmt.Errorf("a batch has %d rows", rows)
 	}
-	if err := checkVariadic(batch); err != nil {
+	if err := checkVariadic(batch, views); err != nil {
 		return err
 	}
 	compression, ok := batch.tableAt(3)
@@ -411,24 +419,6 @@ func (m *messages) checkBatch(batch flat) error {
 		if err := checkFrame(m.body[offset : offset+length]); err != nil {
 			return fmt.Errorf("buffer %d of a batch: %w", i, err)
 		}
-	}
-	return nil
-}
-
-// checkVariadic checks the numbers of buffers of view columns, for which Arrow's library
-// allocates memory.
-func checkVariadic(batch flat) error {
-	at, left := batch.Offset(slot(4)), int64(batch.lengthAt(2))
-	if at == 0 {
-		return nil
-	}
-	start := batch.Vector(flatbuffers.UOffsetT(at))
-	for i := range batch.lengthAt(4) {
-		n := batch.GetInt64(start + flatbuffers.UOffsetT(i)*8)
-		if n < 0 || n > left {
-			return fmt.Errorf("a batch claims %d buffers for a column, expected at most %d", n, left)
-		}
-		left -= n
 	}
 	return nil
 }
