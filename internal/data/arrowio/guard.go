@@ -20,22 +20,22 @@ import (
 // window size of a zstd frame. Therefore messages lets through only what our writers and
 // other common writers produce for flat schemas.
 type messages struct {
-	r              io.Reader
-	compressed     bool // batches may be compressed
-	foreign        bool // the file is a user's table: other flat types, dictionaries and LZ4 are allowed, and batches are not reused
-	allocator      *limited
-	file           bool    // Arrow's file format; false = the stream format
-	footer         *footer // locates the messages of a foreign file; nil for all other data
-	schema         bool    // the schema has been read
-	views          int     // view columns of a batch, by the schema
-	viewDictionary bool    // a dictionary may have views
-	described      bool    // meta belongs to the next message
-	done           bool
-	failure        error  // error of r, other than the end of its bytes
-	refused        error  // first error of Message
-	head           []byte // first bytes of a stream, read already
-	meta, body     []byte
-	current        *ipc.Message
+	r          io.Reader
+	compressed bool // batches may be compressed
+	foreign    bool // the file is a user's table: other flat types, dictionaries and LZ4 are allowed, and batches are not reused
+	allocator  *limited
+	file       bool          // Arrow's file format; false = the stream format
+	footer     *footer       // locates the messages of a foreign file; nil for all other data
+	schema     bool          // the schema has been read
+	views      int           // number of view columns in a batch, by the schema
+	viewsOf    map[int64]int // number of view columns in the batches of the dictionary with this id, by the schema
+	described  bool          // meta belongs to the next message
+	done       bool
+	failure    error  // error of r, other than the end of its bytes
+	refused    error  // first error of Message
+	head       []byte // first bytes of a stream, read already
+	meta, body []byte
+	current    *ipc.Message
 }
 
 const (
@@ -246,17 +246,13 @@ func (m *messages) checked() (*ipc.Message, error) {
 	case !m.schema && kind == ipc.MessageSchema:
 		m.schema = true
 		if err = checkSchema(header, len(m.meta), m.foreign); err == nil {
-			m.views, m.viewDictionary, err = views(header)
+			m.views, m.viewsOf, err = views(header)
 		}
 	case m.schema && kind == ipc.MessageRecordBatch:
 		err = m.checkBatch(header, m.views)
 	case m.schema && m.foreign && kind == ipc.MessageDictionaryBatch:
 		if batch, ok := header.tableAt(1); ok {
-			n := 0
-			if m.viewDictionary {
-				n = 1
-			}
-			err = m.checkBatch(batch, n)
+			err = m.checkBatch(batch, m.viewsOf[header.int64At(0)])
 		}
 	default:
 		err = fmt.Errorf("unexpected message of type %v", kind)

@@ -6,27 +6,28 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// views returns the number of view columns in a batch, and whether a dictionary may have views. The
-// schema has passed checkSchema.
-func views(schema flat) (columns int, dictionary bool, err error) {
+// views returns the number of view columns in a batch, and in the batches of each dictionary by its
+// id. The schema has passed checkSchema.
+func views(schema flat) (columns int, dictionaries map[int64]int, err error) {
+	dictionaries = map[int64]int{}
 	for i := range schema.lengthAt(1) {
 		field, err := schema.elementAt(1, i)
 		if err == nil && field.lengthAt(5) == 1 {
 			field, err = field.elementAt(5, 0)
 		}
 		if err != nil {
-			return 0, false, err
+			return 0, nil, err
 		}
 		if kind := field.byteAt(2); kind != 23 && kind != 24 { // BinaryView, Utf8View
 			continue
 		}
-		if field.Offset(slot(4)) != 0 {
-			dictionary = true
+		if encoding, ok := field.tableAt(4); ok {
+			dictionaries[encoding.int64At(0)] = 1
 		} else {
 			columns++
 		}
 	}
-	return columns, dictionary, nil
+	return columns, dictionaries, nil
 }
 
 // checkVariadic checks the numbers of buffers of view columns, for which Arrow's library

@@ -93,10 +93,12 @@ func (d *Dataset) Choose(inputs []string) (*Dataset, error) {
 		case slices.Contains(inputs[:i], name):
 			return nil, fault.Inputf("the dense input %q is named twice", name)
 		case slices.Contains(names, name):
-		case len(names) == 0:
-			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has no dense inputs: name its column in the import, as in COLUMN=%s", name, name)
 		default:
-			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has only the dense inputs %q: import the log with the model's name for the column, as in COLUMN=%s, and with the rule that the model expects", name, names, name)
+			has := "no dense inputs"
+			if len(names) > 0 {
+				has = fmt.Sprintf("only the dense inputs %q", names)
+			}
+			return nil, fault.Inputf("the model reads the dense input %q, but the dataset has %s: name its column in the import, as in COLUMN=%s", name, has, name)
 		}
 	}
 	other := *d

@@ -79,8 +79,7 @@ func TestForRefuses(t *testing.T) {
 		dense []string
 		want  string
 	}{
-		{[]int{4, 5}, []string{"x", "w"}, `the model reads the dense input "w", but the dataset has only the dense inputs ["x" "y" "z"]: import the log with the model's name for the column, as in COLUMN=w, and with the rule that the model expects`},
-		{[]int{4, 5}, []string{"x", "y", "w"}, `the model reads the dense input "w"`},
+		{[]int{4, 5}, []string{"x", "w"}, `the model reads the dense input "w", but the dataset has only the dense inputs ["x" "y" "z"]: name its column in the import, as in COLUMN=w`},
 		{[]int{4, 5}, []string{"x", "x"}, `the dense input "x" is named twice`},
 		{[]int{4}, []string{"x"}, "the dataset has 2 fields (a, b) and the model 1"},
 	} {

@@ -179,7 +179,7 @@ func (p *pauser) say() {
 	case missing(p.cause): // usual before the first job
 		level, every = zapcore.InfoLevel, idleEvery
 	case p.cause == nil && now.Sub(p.since) < callTimeout && (p.b.nc == nil || p.b.nc.IsConnected()):
-		level = zapcore.InfoLevel // the server is busy, for example with the deletion of gigabytes
+		level = zapcore.InfoLevel // the server may be busy, for example with the deletion of gigabytes
 	}
 	if now.Sub(p.since) < quiet || now.Sub(p.logged) < every {
 		return

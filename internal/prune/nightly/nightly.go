@@ -125,8 +125,8 @@ type Pruned struct {
 	Sparsity   float64 `json:"sparsity"` // portion of the entries that are dropped
 	Bytes      int64   `json:"bytes"`
 	DenseBytes int64   `json:"dense_bytes"` // size of the unpruned model as safetensors
-	// Churn is the portion of the entries kept last time or now that are kept only once.
-	// PlainChurn is the same without hysteresis. Both are null without a published night.
+	// Churn is the churn since the published night (see mask.Churn.Portion). PlainChurn is
+	// the same without hysteresis. Both are null without a published night.
 	Churn      *float64 `json:"churn"`
 	PlainChurn *float64 `json:"plain_churn"`
 }
