@@ -47,6 +47,12 @@ func (b *badMaker) graphs() {
 		b.write("g/"+name+".onnx", onnxtest.Model(18, g.Message(), more...))
 	}
 	sigmoid := node("Sigmoid", names{"z"}, names{"y"})
+	below := ended(node("Gather", names{"table0", "hist"}, names{"past"}), node("GreaterOrEqual", names{"hist", "zero"}, names{"mask"}),
+		node("Cast", names{"mask"}, names{"m"}, onnxtest.Attribute("to", 1)), node("Unsqueeze", names{"m", "last"}, names{"m2"}), node("Mul", names{"past", "m2"}, names{"kept"}),
+		node("ReduceSum", names{"kept", "both"}, names{"sum"}, onnxtest.Attribute("keepdims", 0)), node("Reshape", names{"sum", "column"}, names{"s"}), node("Add", names{"l", "s"}, names{"z"}), sigmoid)
+	below.Inputs = append(below.Inputs, onnxtest.Value("hist", 7, -1, 3))
+	below.Initializers = append(below.Initializers, onnxtest.Ints("zero", []int64{0}), onnxtest.Ints("last", []int64{2}, 1), onnxtest.Ints("both", []int64{1, 2}, 2), onnxtest.Ints("column", []int64{-1, 1}, 2))
+	model("below", below)
 	good := onnxtest.Model(18, clickGraph().Message())
 	b.write("g/good.onnx", good)
 	b.write("g/empty.onnx", nil)

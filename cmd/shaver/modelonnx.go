@@ -9,6 +9,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/inspect"
 	"shaver/internal/onnx/dissect"
 )
@@ -39,6 +40,9 @@ func fewNames(names []string) string {
 
 // padText describes a list.
 func padText(p *inspect.Pad, length int) string {
+	if p.Source == checkpoint.PadBelow {
+		return fmt.Sprintf("a list of %d, pad below 0", length)
+	}
 	if p.ID < 0 {
 		return fmt.Sprintf("a list of %d, no pad (%s)", length, p.Source)
 	}

@@ -60,6 +60,7 @@ const (
 	PadFound   PadSource = "found"   // the graph compares the ids of the list with it
 	PadAssumed PadSource = "assumed" // the graph does not say, and 0 is usual
 	PadGiven   PadSource = "given"   // a user said so
+	PadBelow   PadSource = "below 0" // the graph masks ids below 0; such a list has to be given a pad
 )
 
 // graphKey returns the key of a tensor. If a key cannot have the name, a digest of the

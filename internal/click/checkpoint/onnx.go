@@ -84,14 +84,15 @@ func readONNX(path string, o Options) (*Checkpoint, error) {
 
 // withSettings adds to an error of package dissect the flags that may avoid it.
 func withSettings(err error) error {
-	var flags []string
+	ways := map[string]string{dissect.OutputSetting: "--model-output, which shaver model convert has too", dissect.LogitSetting: "shaver model convert with --logit"}
+	var found []string
 	for _, name := range fault.Settings(err) {
-		flags = append(flags, map[string]string{dissect.OutputSetting: "--model-output", dissect.LogitSetting: "--logit"}[name])
+		found = append(found, ways[name])
 	}
-	if len(flags) == 0 {
+	if len(found) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w (shaver model convert with %s)", err, strings.Join(flags, " or "))
+	return fmt.Errorf("%w (%s)", err, strings.Join(found, ", or "))
 }
 
 // takeNetwork makes c the model of n.
@@ -104,11 +105,7 @@ func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 		c.graph.Fields = append(c.graph.Fields, f.Name)
 		if f.Length > 1 {
 			c.Architecture.Lists = append(c.Architecture.Lists, model.List{Field: j, Length: f.Length, Pad: f.Pad})
-			source := PadAssumed
-			if f.PadFound {
-				source = PadFound
-			}
-			c.graph.Pads = append(c.graph.Pads, source)
+			c.graph.Pads = append(c.graph.Pads, SourceOfPad(&f))
 		}
 	}
 	c.Fields = c.graph.Fields
@@ -172,7 +169,19 @@ func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 	return nil
 }
 
-// setPads sets the pads of lists to those that a user gives, by the names of the fields.
+// SourceOfPad says where the pad of a list of an .onnx file is from.
+func SourceOfPad(f *dissect.Field) PadSource {
+	switch {
+	case f.PadFound:
+		return PadFound
+	case f.PadBelow:
+		return PadBelow
+	}
+	return PadAssumed
+}
+
+// setPads sets the pads of lists to those that a user gives, by the names of the fields. It
+// refuses a list whose pad is below 0.
 func (c *Checkpoint) setPads(pads map[string]int) error {
 	for _, name := range slices.Sorted(maps.Keys(pads)) {
 		j := slices.Index(c.Fields, name)
@@ -191,6 +200,13 @@ func (c *Checkpoint) setPads(pads map[string]int) error {
 			return c.inputf("list %s has the pad id %d, expected 0 to %d", tensor.Quote(name), pad, size-1)
 		}
 		c.Architecture.Lists[k].Pad, c.graph.Pads[k] = pads[name], PadGiven
+	}
+	if c.graph == nil {
+		return nil
+	}
+	if k := slices.Index(c.graph.Pads, PadBelow); k >= 0 {
+		name := tensor.Quote(c.Fields[c.Architecture.Lists[k].Field])
+		return c.inputf("the graph masks the ids below 0 of list %s, but ids are at least 0: give its table a row in front, add 1 to the ids, and export the model with the pad 0; if all lists are full, use shaver model convert with --pad %s=none", name, name)
 	}
 	return nil
 }

@@ -258,6 +258,13 @@ func TestPads(t *testing.T) {
 	if err := again.setPads(map[string]int{"x[15:19]": -1}); err != nil || again.Architecture.Lists[2].Pad != -1 {
 		t.Errorf("error %v, lists %+v", err, again.Architecture.Lists)
 	}
+	again.graph.Pads[2] = PadBelow
+	if err := again.setPads(nil); !fault.IsInput(err) || !strings.Contains(err.Error(), `--pad "x[15:19]"=none`) {
+		t.Errorf("error %v, expected that the pad is below 0", err)
+	}
+	if err := again.setPads(map[string]int{"x[15:19]": 0}); err != nil {
+		t.Error(err)
+	}
 	for want, pads := range map[string]map[string]int{
 		`there is no list "x[0]", expected one of: "x[7:11]", "x[11:15]", "x[15:19]"`: {"x[0]": 1},
 		`list "x[7:11]" has the pad id 6, expected 0 to 5`:                            {"x[7:11]": 6},

@@ -191,10 +191,7 @@ func (f *ONNXFacts) describe(n *dissect.Network) {
 	for _, field := range n.Fields {
 		described := ONNXField{Name: field.Name, Input: field.Input, Column: field.Column, Rows: field.Rows, Float: field.Float}
 		if field.Length > 1 {
-			described.Length, described.Pad = field.Length, &Pad{field.Pad, checkpoint.PadAssumed}
-			if field.PadFound {
-				described.Pad.Source = checkpoint.PadFound
-			}
+			described.Length, described.Pad = field.Length, &Pad{field.Pad, checkpoint.SourceOfPad(&field)}
 		}
 		if field.Computed != nil {
 			for _, s := range field.Computed.Sources {

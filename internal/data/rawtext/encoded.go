@@ -362,7 +362,7 @@ func (p *Encoded) explainID(j int, cell string) error {
 	case !isInteger(cell):
 		return fmt.Errorf("%q is not an integer", Clip(cell))
 	case cell[0] == '-':
-		return fmt.Errorf("id %s is negative", Clip(cell))
+		return fmt.Errorf("id %s is negative: expected at least 0; give a missing value an id and a row of the table", Clip(cell))
 	case err != nil || id < int64(p.low[j]) || id >= int64(p.high[j]):
 		return fmt.Errorf("id %s is outside [%d,%d)", Clip(cell), p.low[j], p.high[j])
 	}

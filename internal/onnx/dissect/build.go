@@ -143,7 +143,7 @@ type builder struct {
 	producers map[graph.Value]int    // node of the head that computes a value, for the first indexed nodes
 	indexed   int
 
-	comparisons []*element // truth values that compare an element of an input with constants
+	comparisons []*element // see compared
 
 	built      int // nodes so far
 	iterations int // iterations of loops so far

@@ -57,6 +57,7 @@ type Field struct {
 	Float    bool // whether the file takes the ids as float32
 	Pad      int  // id of positions without a value; -1 if the field is not a list
 	PadFound bool // whether the graph compares the ids with Pad; otherwise Pad is an assumption
+	PadBelow bool // whether the graph masks ids below 0 instead, which no row can have
 
 	// Computed is set if the graph computes the ids from others, such as id % 5000 or the last
 	// item of a history. Name then says so, and Input and Column are those of the first source.

@@ -221,9 +221,10 @@ func (b *builder) readNumbers(n *Network, fields map[place]int, lists *lists) er
 }
 
 // findPads sets the pads of lists. If the graph compares the ids of a list with a constant
-// that one id differs by, this id is the pad. Otherwise the pad is 0.
+// that one id differs by, this id is the pad. Otherwise the pad is 0, unless the head reads
+// the ids and only those below 0 differ.
 func (b *builder) findPads(n *Network, fields map[place]int, lists *lists) {
-	const most = 4 // comparisons of a list that are examined
+	const most = 8 // comparisons of a list that are examined
 	seen := make([][]*element, len(lists.runs))
 	for k := range lists.runs {
 		if j, ok := fields[lists.runs[k].place]; ok {
@@ -238,16 +239,22 @@ func (b *builder) findPads(n *Network, fields map[place]int, lists *lists) {
 			continue
 		}
 		seen[k] = append(seen[k], e)
-		f := &n.Fields[fields[lists.runs[k].place]]
-		if pad, ok := b.outlier(e, f.Rows); ok && !f.PadFound {
-			f.Pad, f.PadFound = pad, true
+		j := fields[lists.runs[k].place]
+		f := &n.Fields[j]
+		switch pad, ok := b.outlier(e, f.Rows); {
+		case !ok || f.PadFound:
+		case pad >= 0:
+			f.Pad, f.PadFound, f.PadBelow = pad, true, false
+		default:
+			// Some exporters compare ids with 0 to choose rows from the end of a table. That is no mask.
+			f.PadBelow = slices.ContainsFunc(n.IDs, func(d IDs) bool { return d.Field == j })
 		}
 	}
 }
 
-// outlier returns the only id, of the ids 0 to rows-1, for which e, which is a truth value,
-// is not what it is for the others. It examines the first and the last ids, and those next
-// to the constants of e.
+// outlier returns the only id, of the ids 0 to rows-1, for which e is not what it is for the
+// others, or -1 if e is the same for all of them and differs for id -1. It examines the first
+// and the last ids, and those next to the constants of e.
 func (b *builder) outlier(e *element, rows int) (id int, ok bool) {
 	if b.checks -= startCost * int64(e.size); b.checks < 0 {
 		return 0, false
@@ -257,21 +264,23 @@ func (b *builder) outlier(e *element, rows int) (id int, ok bool) {
 		ids = append(ids, c-1, c, c+1)
 	}
 	ids = slices.DeleteFunc(ids, func(id int64) bool { return id < 0 || id >= int64(rows) })
+	ids = append(ids, -1)
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	t, err := e.of(ids)
-	if err != nil || t.Type != graph.Bool || len(t.Bools) != len(ids) {
+	if err != nil || t.Len() != len(ids) {
 		return 0, false
 	}
-	for _, want := range []bool{true, false} {
-		at, count := 0, 0
-		for i, is := range t.Bools {
-			if is == want {
-				at, count = i, count+1
-			}
-		}
-		if count == 1 && (len(ids) > 2 || len(ids) == 2 && want && e.op == "Equal") {
-			return int(ids[at]), true
+	below, of := t.Number(0), map[float64]int{} // how many of the ids of rows have a value
+	for i := range ids[1:] {
+		of[t.Number(i+1)]++
+	}
+	if len(of) == 1 {
+		return -1, of[below] == 0
+	}
+	for i, id := range ids[1:] {
+		if v := t.Number(i + 1); len(of) == 2 && of[v] == 1 && (len(ids) > 3 || len(ids) == 3 && v == 1 && e.op == "Equal") {
+			return int(id), true
 		}
 	}
 	return 0, false

@@ -15,7 +15,7 @@ import (
 func history(nodes ...onnxtest.Message) *sample {
 	s := newSample()
 	s.inputs = append(s.inputs, onnxtest.Value("hist", int64s, -1, 3))
-	s.initializers = append(s.initializers, onnxtest.Ints("[2]", []int64{2}, 1))
+	s.initializers = append(s.initializers, onnxtest.Ints("[2]", []int64{2}, 1), onnxtest.Ints("-1", []int64{-1}))
 	s.ea(append([]onnxtest.Message{node("Gather", names{"a", "hist"}, names{"e"})}, nodes...)...)
 	return s
 }
@@ -30,6 +30,7 @@ func masked(mask ...onnxtest.Message) []onnxtest.Message {
 // graph compares the ids.
 func TestLists(t *testing.T) {
 	sum := node("ReduceSum", names{"e", "[1]"}, names{"ea"}, attr("keepdims", 0))
+	const belowZero = -1
 	for name, test := range map[string]struct {
 		s     *sample
 		pad   int
@@ -42,7 +43,11 @@ func TestLists(t *testing.T) {
 		"at least":   {history(masked(node("GreaterOrEqual", names{"hist", "1"}, names{"mask"}))...), 0, true, func(id int) bool { return id >= 1 }},
 		"less":       {history(masked(node("Less", names{"hist", "4"}, names{"mask"}))...), 4, true, func(id int) bool { return id < 4 }},
 		"cast":       {history(masked(node("Cast", names{"hist"}, names{"h32"}, attr("to", float32s)), node("Equal", names{"h32", "one"}, names{"p"}), node("Not", names{"p"}, names{"mask"}))...), 1, true, func(id int) bool { return id != 1 }},
-		"none":       {history(masked(node("GreaterOrEqual", names{"hist", "0"}, names{"mask"}))...), 0, false, func(id int) bool { return true }},
+		"clip":       {history(masked(node("Clip", names{"hist", "0", "1"}, names{"mask"}))...), 0, true, func(id int) bool { return id > 0 }},
+		"truth":      {history(masked(node("Cast", names{"hist"}, names{"mask"}, attr("to", 9)))...), 0, true, func(id int) bool { return id != 0 }},
+		"below":      {history(masked(node("GreaterOrEqual", names{"hist", "0"}, names{"mask"}))...), belowZero, false, func(id int) bool { return true }},
+		"minus one":  {history(masked(node("Equal", names{"hist", "-1"}, names{"p"}), node("Not", names{"p"}, names{"mask"}))...), belowZero, false, func(id int) bool { return true }},
+		"both":       {history(masked(node("Less", names{"hist", "0"}, names{"below"}), node("Where", names{"below", "0", "hist"}, names{"raised"}), node("Greater", names{"raised", "0"}, names{"mask"}))...), 0, true, func(id int) bool { return id > 0 }},
 		"two groups": {history(masked(node("Less", names{"hist", "2"}, names{"mask"}))...), 0, false, func(id int) bool { return id < 2 }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +57,7 @@ func TestLists(t *testing.T) {
 			}
 			fields := []Field{
 				{Name: "ids[1]", Input: "ids", Column: 1, Length: 1, Rows: 3, Pad: -1},
-				{Name: "hist", Input: "hist", Length: 3, Rows: 5, Pad: test.pad, PadFound: test.found},
+				{Name: "hist", Input: "hist", Length: 3, Rows: 5, Pad: max(test.pad, 0), PadFound: test.found, PadBelow: test.pad == belowZero},
 			}
 			if !slices.Equal(n.Fields, fields) {
 				t.Errorf("fields %+v, expected %+v", n.Fields, fields)
@@ -79,6 +84,20 @@ func TestLists(t *testing.T) {
 				t.Errorf("logit %v, expected %v", got, want)
 			}
 		})
+	}
+}
+
+// A graph that takes rows from the end of the table for ids below 0 does not mask them.
+func TestRowsFromTheEnd(t *testing.T) {
+	s := history(node("Less", names{"hist", "0"}, names{"below"}), node("Add", names{"hist", "rows"}, names{"after"}), node("Where", names{"below", "after", "hist"}, names{"at"}),
+		node("Gather", names{"a", "at"}, names{"f"}), node("ReduceSum", names{"f", "[1]"}, names{"ea"}, attr("keepdims", 0)))
+	s.initializers = append(s.initializers, onnxtest.Ints("rows", []int64{5}))
+	n, err := s.dissect(t, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := n.Fields[1]; f.Length != 3 || f.Pad != 0 || f.PadFound || f.PadBelow {
+		t.Errorf("field %+v, expected a list whose pad is assumed", f)
 	}
 }
 

@@ -296,12 +296,12 @@ func move(scratch *graph.Graph, elements [][]*element, out []*value) bool {
 }
 
 // compared notes the elements of t, which op computed, if they compare elements of inputs
-// with constants.
+// with constants, as Clip(id, 0, 1) also does.
 func (b *builder) compared(op string, t *trace) {
 	switch op {
-	case "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual":
+	case "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Clip", "Min", "Cast":
 		for _, e := range t.elements {
-			if e.source != nil {
+			if e.source != nil && (op != "Cast" || t.kind == graph.Bool) {
 				b.comparisons = append(b.comparisons, e)
 			}
 		}

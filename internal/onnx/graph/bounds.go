@@ -48,7 +48,7 @@ func (b *bounds) of(p place) Interval {
 	case c != nil && info.Type == Bool:
 		return Interval{}
 	case c != nil:
-		return around(c.number(p.element))
+		return around(c.Number(p.element))
 	case info.Type == Int || b.producers[p.value] == nil || b.depth == maxBoundsDepth:
 		return b.unknown(p.value)
 	}

@@ -245,7 +245,7 @@ func evaluatePow(c *call, out []*Tensor) error {
 			z.Ints[i] = power(x.Ints[a], y.Ints[b])
 			return
 		}
-		result := math.Pow(x.number(a), y.number(b))
+		result := math.Pow(x.Number(a), y.Number(b))
 		if z.Type == Float {
 			z.setFloat(i, result)
 		} else {
@@ -267,12 +267,17 @@ func power(a, n int64) int64 {
 	return out
 }
 
-// number returns an element of a tensor of numbers.
-func (t *Tensor) number(i int) float64 {
-	if t.Type == Float {
+// Number returns element i of t, of which true is 1 and false is 0.
+func (t *Tensor) Number(i int) float64 {
+	switch {
+	case t.Type == Float:
 		return t.float(i)
+	case t.Type == Int:
+		return float64(t.Ints[i])
+	case t.Bools[i]:
+		return 1
 	}
-	return float64(t.Ints[i])
+	return 0
 }
 
 // combineAll returns the evaluation of an operator that combines any number of inputs, from
