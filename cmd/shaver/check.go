@@ -77,7 +77,7 @@ func (o *checkOptions) run(c *cobra.Command) error {
 		o.outputs.Inputs(checkpoint.Files(o.Model)...)
 		o.outputs.Inputs(checkpoint.Files(o.Pruned)...)
 		o.outputs.Inputs(dataset.Files(o.Folders...)...)
-		if err := o.outputs.Check("--out", o.out, cli.Unless(gate.Written, "the result of a check")); err != nil {
+		if err := o.outputs.Check("--out", o.out, cli.Unless(gate.Written, "the result of a check"), ".json"); err != nil {
 			return err
 		}
 	}

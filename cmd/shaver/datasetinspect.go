@@ -42,7 +42,7 @@ func datasetInspectCommand() *cobra.Command {
 			}
 			if c.Flags().Changed("html") {
 				outputs.Inputs(dataset.Files(args...)...)
-				if err := outputs.Check("--html", html, cli.Unless(report.Written, "a page")); err != nil {
+				if err := outputs.Check("--html", html, cli.Unless(report.Written, "a page"), ".html"); err != nil {
 					return err
 				}
 			}

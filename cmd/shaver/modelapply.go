@@ -48,7 +48,7 @@ func modelApplyCommand() *cobra.Command {
 				return fault.Usagef("--out %s: the result is a compact model: expected a name that ends in .safetensors", out)
 			}
 			outputs.Inputs(model)
-			if err := outputs.Check("--out", out, cli.Unless(checkpoint.Written, "a model that shaver wrote")); err != nil {
+			if err := outputs.Check("--out", out, cli.Unless(checkpoint.Written, "a model"), ".safetensors"); err != nil {
 				return err
 			}
 			result, err := delta.Apply(model, args, out)

@@ -148,10 +148,7 @@ func parsePads(texts []string) (map[string]int, error) {
 // wrote it, so only --force replaces one.
 func checkModelOutput(outputs *cli.Outputs, flag, path, in string) error {
 	if !checkpoint.NamedONNX(path) {
-		if err := outputs.Check(flag, path, cli.Unless(checkpoint.Written, "a model")); err != nil {
-			return err
-		}
-		return checkpoint.CheckName(path)
+		return outputs.Check(flag, path, cli.Unless(checkpoint.Written, "a model"), ".safetensors")
 	}
 	if !checkpoint.IsONNX(in) {
 		advice := ""

@@ -221,7 +221,7 @@ func TestPathScores(t *testing.T) {
 		}
 		for _, format := range []string{"csv", "parquet"} { // which the second run may replace
 			for range 2 {
-				shaver(t, nil, "scores", "export", path, "--format", format, "--out", file("out."+format))
+				shaver(t, nil, "scores", "export", path, "--out", file("out."+format))
 			}
 		}
 	})

@@ -95,7 +95,7 @@ func (o *pruneOptions) checkPath(c *cobra.Command) error {
 	if !c.Flags().Changed("path") {
 		return nil
 	}
-	if err := o.outputs.Check("--path", o.slicing.Path, cli.Unless(slice.Written, "a path")); err != nil {
+	if err := o.outputs.Check("--path", o.slicing.Path, cli.Unless(slice.Written, "a path"), ".json"); err != nil {
 		return err
 	}
 	o.outputs.Inputs(o.slicing.Path)

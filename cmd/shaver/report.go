@@ -110,7 +110,7 @@ func (o *reportOptions) run(c *cobra.Command) error {
 	if len(o.Folders) > 0 {
 		o.outputs.Inputs(dataset.Files(o.Folders...)...)
 	}
-	if err := o.outputs.Check("--out", o.out, cli.Unless(report.Written, "a page")); err != nil {
+	if err := o.outputs.Check("--out", o.out, cli.Unless(report.Written, "a page"), ".html"); err != nil {
 		return err
 	}
 	if c.Flags().Changed("pictures") && o.pictures == "" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -10,38 +11,32 @@ import (
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
-	"shaver/internal/base/fault"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/value/tally"
 )
 
 func scoresExportCommand() *cobra.Command {
-	var format, out string
+	var out string
 	var outputs cli.Outputs
 	c := &cobra.Command{
 		Use:   "export FILE",
 		Short: "Export scores as CSV or Parquet",
 		Long:  strings.Replace(help.Text("scores-export"), "LEAST_ROWS", strconv.Itoa(tally.LeastRows), 1),
 		Example: `  shaver scores export scores.arrow --out scores.csv
-  shaver scores export scores.arrow --format parquet --out scores.parquet`,
+  shaver scores export scores.arrow --out scores.parquet`,
 		ValidArgsFunction: cli.FileArgs("arrow"),
 		Args:              cli.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			var write func(io.Writer, *scores.File) error
-			switch format {
-			case "csv":
-				write = scores.WriteCSV
-			case "parquet":
+			write := scores.WriteCSV
+			if strings.EqualFold(filepath.Ext(out), ".parquet") {
 				write = func(w io.Writer, f *scores.File) error {
 					return arrowio.WriteScoresParquet(w, f.Fields, &f.Layout, &f.Scores, f.Interval, nil)
 				}
-			default:
-				return fault.Usagef("--format %s: the formats are csv and parquet", format)
 			}
 			if c.Flags().Changed("out") {
 				outputs.Inputs(args[0])
-				if err := outputs.Check("--out", out, cli.Unless(scores.Exported, "exported scores")); err != nil {
+				if err := outputs.Check("--out", out, cli.Unless(scores.Exported, "exported scores"), ".csv", ".parquet"); err != nil {
 					return err
 				}
 			}
@@ -55,9 +50,8 @@ func scoresExportCommand() *cobra.Command {
 			return atomicfile.Write(out, func(w io.Writer) error { return write(w, f) })
 		},
 	}
-	c.Flags().StringVar(&format, "format", "csv", "`format` to write: csv or parquet")
-	cli.Choices(c, "format", "csv", "parquet")
-	c.Flags().StringVar(&out, "out", "", "`file` to write (default standard output)")
+	c.Flags().StringVar(&out, "out", "", "`file` to write, whose extension .csv or .parquet says the format (default CSV to standard output)")
+	cli.Renamed(c, "format", "the extension of --out")
 	outputs.Flag(c, "a file at --out that is not exported scores")
 	cli.Files(c, "out", "csv", "parquet")
 	return c

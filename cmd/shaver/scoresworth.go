@@ -50,7 +50,7 @@ func scoresWorthCommand() *cobra.Command {
 			if store == "" {
 				outputs.Inputs(args[0])
 				ours := func(path string) bool { return files.Is(path, arrowio.IsWorthParquet) }
-				if err := outputs.Check("--out", out, cli.Unless(ours, "the worth of ids")); err != nil {
+				if err := outputs.Check("--out", out, cli.Unless(ours, "the worth of ids"), ".parquet"); err != nil {
 					return err
 				}
 			}

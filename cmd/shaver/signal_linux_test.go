@@ -73,7 +73,7 @@ func TestTerminate(t *testing.T) {
 		"report":           with("shaver report --out out", scored...),
 		"scores compare":   with("shaver scores compare " + in + "/s.arrow " + in + "/t.arrow"),
 		"scores export":    with("shaver scores export --out out " + in + "/s.arrow"),
-		"scores parquet":   with("shaver scores export --format parquet --out out " + in + "/s.arrow"),
+		"scores parquet":   with("shaver scores export --out out.parquet " + in + "/s.arrow"),
 		"scores frequency": with("shaver scores frequency "+in+"/s.arrow", models...),
 		"quickstart":       with("shaver quickstart --rows 3000000"),
 		"simulated nights": with("shaver quickstart --rows 3000000 --nights 3"),
@@ -158,7 +158,7 @@ func terminate(t *testing.T, args []string, moment time.Duration, want int) (sto
 	left, _ := os.ReadDir(temporary)
 	files, _ := os.ReadDir(dir)
 	for _, f := range files {
-		if f.Name() == "out" && !whole(t, filepath.Join(dir, "out"), args) || strings.Contains(f.Name(), "tmp") {
+		if strings.TrimSuffix(f.Name(), ".parquet") == "out" && !whole(t, filepath.Join(dir, f.Name()), args) || strings.Contains(f.Name(), "tmp") {
 			left = append(left, f)
 		}
 	}
@@ -179,7 +179,7 @@ func whole(t *testing.T, out string, args []string) bool {
 	if err := c.Run(); err != nil {
 		return false
 	}
-	return maps.Equal(contents(t, out), contents(t, filepath.Join(c.Dir, "out")))
+	return maps.Equal(contents(t, out), contents(t, filepath.Join(c.Dir, filepath.Base(out))))
 }
 
 // contents returns the files at or below a path, by their paths relative to it.

@@ -165,7 +165,7 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 		if filepath.Clean(o.out) == filepath.Clean(o.picture) {
 			return fault.Usagef("--out and --picture both name %s: expected two files", o.out)
 		}
-		if err := o.outputs.Check("--out", o.out, cli.Unless(sweep.Written, "the result of a sweep")); err != nil {
+		if err := o.outputs.Check("--out", o.out, cli.Unless(sweep.Written, "the result of a sweep"), ".json"); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ import (
 //   - Anything else is replaced only with --force. Scores of another job, and another job's
 //     progress, count as anything else.
 //   - A folder is never replaced.
+//   - A name whose extension promises another format is refused.
 //
 // A command names its inputs, and then checks its outputs before it begins work that may
 // take hours.
@@ -64,10 +66,28 @@ func Unless(ours func(path string) bool, kind string) Obstacle {
 // Any is the obstacle of a command that cannot recognise its own files.
 func Any(string) string { return "already exists" }
 
+// promises are the extensions whose readers expect a format.
+var promises = []string{
+	".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".parquet", ".arrow", ".feather", ".html", ".htm", ".pdf", ".svg", ".png", ".jpg", ".xlsx",
+	".gz", ".zst", ".zip", ".safetensors", ".onnx", ".pth", ".pt", ".ckpt", ".bin", ".h5", ".hdf5", ".keras", ".pb", ".tflite", ".npz", ".npy", ".pkl", ".joblib",
+}
+
+// checkName returns an error if the extension of path promises a format other than those
+// with the given extensions.
+func checkName(path string, formats []string) error {
+	extension := strings.ToLower(filepath.Ext(path))
+	if len(formats) == 0 || slices.Contains(formats, extension) || !slices.Contains(promises, extension) {
+		return nil
+	}
+	return fault.Usagef("cannot write %s: a reader of %s files could not read the file; expected the extension %s", path, extension, strings.Join(formats, " or "))
+}
+
 // Check returns an error unless the command may write a file at path, which the user gave
 // as flag. A command writes a new file and then renames it (package atomicfile), which
-// would replace a device. So whatever is at path must be a regular file.
-func (o *Outputs) Check(flag, path string, obstacle Obstacle) error {
+// would replace a device. So whatever is at path must be a regular file. formats are the
+// extensions of the formats that the command writes, in lower case; without them every name
+// will do.
+func (o *Outputs) Check(flag, path string, obstacle Obstacle, formats ...string) error {
 	if path == "" {
 		return fault.Usagef(`%s "": expected the name of a file`, flag)
 	}
@@ -89,6 +109,9 @@ func (o *Outputs) Check(flag, path string, obstacle Obstacle) error {
 			}
 			return fault.Usagef("cannot write %s: it %s; %s", path, text, remedy)
 		}
+	}
+	if err := checkName(path, formats); err != nil {
+		return err
 	}
 	if err := atomicfile.Probe(path); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)

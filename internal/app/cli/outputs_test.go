@@ -39,6 +39,10 @@ func TestOutputs(t *testing.T) {
 	}{
 		{"new", "", ""},
 		{"ours", "", ""},
+		{"new.arrow", "", ""},
+		{"new.ARROW", "", ""},
+		{"new.2026-11-27", "", ""},
+		{"new.Parquet", "cannot write new.Parquet: a reader of .parquet files could not read the file; expected the extension .arrow or .csv", "cannot write new.Parquet"},
 		{"mine", "cannot write mine: it is not a thing that shaver wrote; name another file, or give --force to replace it", ""},
 		{"", `--out "": expected the name of a file`, `--out "": expected`},
 		{"data", "cannot write data: it is a folder", "it is a folder"},
@@ -57,7 +61,7 @@ func TestOutputs(t *testing.T) {
 			if force {
 				want = test.force
 			}
-			err := o.Check("--out", test.path, obstacle)
+			err := o.Check("--out", test.path, obstacle, ".arrow", ".csv")
 			if (err == nil) != (want == "") || err != nil && (!fault.IsUsage(err) || !strings.Contains(err.Error(), want)) {
 				t.Errorf("%q, force %v: %v, expected %q", test.path, force, err, want)
 			}

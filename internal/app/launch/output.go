@@ -40,7 +40,7 @@ func (j *Job) CheckOut() error {
 		}
 		return otherJob("scores", "finished", &found.Spec, own, path)
 	}
-	err := j.Outputs.Check("--out", j.Out, other)
+	err := j.Outputs.Check("--out", j.Out, other, ".arrow")
 	if err == nil {
 		err = j.Outputs.Check("--out", ReportPath(j.Out), cli.Unless(isReport, "the report of a job"))
 	}

@@ -139,7 +139,7 @@ func (n *Night) checkOut() error {
 		}
 		return fmt.Sprintf("has the scores of another job, %s", found.Spec.ID())
 	}
-	if err := n.Outputs.Check("--out", n.Out, other); err != nil {
+	if err := n.Outputs.Check("--out", n.Out, other, ".arrow"); err != nil {
 		return err
 	}
 	return n.Outputs.Check("--out", ReportPath(n.Out), cli.Unless(isReport, "the report of a job"))

@@ -108,10 +108,7 @@ func (o *Options) Check() error {
 		return err
 	}
 	o.Outputs.Inputs(dataset.Files(o.Folders...)...)
-	if err := o.Outputs.Check("--out", o.Out, cli.Unless(checkpoint.Written, "a model")); err != nil {
-		return err
-	}
-	return checkpoint.CheckName(o.Out)
+	return o.Outputs.Check("--out", o.Out, cli.Unless(checkpoint.Written, "a model"), ".safetensors")
 }
 
 func (o *Options) settings(dropped []bool) train.Options {

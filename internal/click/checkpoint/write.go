@@ -2,26 +2,10 @@ package checkpoint
 
 import (
 	"io"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	"shaver/internal/base/atomicfile"
-	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
 )
-
-// foreign are the extensions of formats of models that this package does not write.
-var foreign = []string{".pth", ".pt", ".ckpt", ".bin", ".h5", ".hdf5", ".keras", ".pb", ".tflite", ".npz", ".npy", ".pkl", ".joblib"}
-
-// CheckName returns wrong usage if the name of a file to write promises a format that this package does not
-// write. Models are written as safetensors, and as .onnx files.
-func CheckName(path string) error {
-	if extension := strings.ToLower(filepath.Ext(path)); slices.Contains(foreign, extension) {
-		return fault.Usagef("cannot write %s: models are written as safetensors, and a reader of %s files cannot read them: expected the extension .safetensors", path, extension)
-	}
-	return nil
-}
 
 // Written reports whether the file at path is a model that this package wrote, dense or
 // compact. It reads only the header.
