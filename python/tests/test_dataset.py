@@ -127,6 +127,17 @@ def test_raw_values_of_given_splits() -> None:
     assert shaver.Dataset.from_frame({"train": RAW}, label="click").to_arrow("train").num_rows == 100
 
 
+@pytest.mark.parametrize("of", ["dataset", "folder"])
+def test_dense_inputs_of_an_earlier_dataset(of: str, tmp_path: Path) -> None:
+    earlier = shaver.Dataset.from_frame(RAW, label="click", fields=["user", "item"], dense=["age:zscore"], out=tmp_path / "earlier")
+    frame = RAW.append_column("note", RAW["item"])
+    options: dict[str, Any] = {"label": "click", "fields": ["user", "item"], "vocabulary": earlier if of == "dataset" else tmp_path / "earlier"}
+    ds = shaver.Dataset.from_frame(frame, **options)
+    assert ds.to_arrow("train") == earlier.to_arrow("train") and "age" in ds.to_arrow("train").column_names
+    with pytest.raises(shaver.BadInputError, match='no column "age" for a dense input'):
+        shaver.Dataset.from_frame(frame.drop_columns(["age"]), **options)
+
+
 def test_window_of_days() -> None:
     days = [shaver.Dataset.from_frame(RAW.slice(0, 60), label="click", fields=["user", "item"])]
     days.append(shaver.Dataset.from_frame(RAW.slice(60), label="click", vocabulary=days[0].paths[0]))

@@ -192,9 +192,10 @@ class Dataset:
                 split = "1:0:0"
             temporary = []
             parts = {}
+            earlier = [] if dense or vocabulary is None else _dense_inputs(vocabulary)
             try:
                 for name, part in frames.items():
-                    parts[name], made = _raw_file(part, label, fields, dense)
+                    parts[name], made = _raw_file(part, label, fields, dense, earlier)
                     temporary += made
                 run(
                     ["dataset", "import", "parquet"],
@@ -320,12 +321,22 @@ def _selected(table: pa.Table, label: str, fields: Sequence[str] | None, dense: 
     return columns
 
 
-def _raw_file(frame: object, label: str, fields: Sequence[str] | None, dense: Sequence[str]) -> tuple[str, list[str]]:
-    """Returns a file with the rows, and the files to be deleted."""
+def _dense_inputs(vocabulary: DatasetLike) -> list[str]:
+    """Returns the names of the dense inputs of an earlier dataset. A mapper has none."""
+    if not isinstance(vocabulary, Dataset) and not Path(vocabulary).is_dir():
+        return []
+    return [each["name"] for each in Dataset.of(vocabulary).document.get("dense", [])]
+
+
+def _raw_file(frame: object, label: str, fields: Sequence[str] | None, dense: Sequence[str], earlier: Sequence[str]) -> tuple[str, list[str]]:
+    """Returns a file with the rows, and the files to be deleted. The file has those columns of
+    earlier that the frame has."""
     if isinstance(frame, (str, os.PathLike)):
         return str(os.fspath(frame)), []
     table = _table(frame)
-    table = table.select(_selected(table, label, fields, dense))
+    columns = _selected(table, label, fields, dense)
+    columns += [name for name in earlier if name in table.column_names and name not in columns]
+    table = table.select(columns)
     path = str(fresh("rows.arrow", "the frame"))
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=1 << 16)
