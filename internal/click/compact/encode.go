@@ -12,8 +12,9 @@ import (
 // Encode returns the parts of the tables of a, [Parameters]. dropped marks the entries that
 // are dropped, and codebook, [D], holds the values that stand for them. If a value is not
 // finite, or v cannot represent it, Encode returns an error that names its row, numbered
-// over all tables, and its column. Pad rows must not be dropped, and v must represent them
-// exactly. All encodings represent 0. The parts share codebook and do not copy it.
+// over all tables, and its column. Pad rows must not be dropped. They are rounded as other
+// rows are, except that a 0 stays 0, because a head without a mask adds the row once for each
+// empty position. The parts share codebook and do not copy it.
 func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []float32, v Encoding) (*Parts, error) {
 	if len(tables) != a.Parameters() || len(dropped) != a.Parameters() || len(codebook) != a.BaselineSize() || v.Size() == 0 {
 		panic(fmt.Sprintf("compact: Encode: tables of %d, mask of %d, codebook of %d entries as %q", len(tables), len(dropped), len(codebook), v))
@@ -21,6 +22,9 @@ func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []
 	p := &Parts{Fields: Plan(a, dropped), Codebook: codebook}
 	spans := a.Spans()
 	if err := checkEncoded(a, spans, tables, dropped, codebook); err != nil {
+		return nil, err
+	}
+	if err := checkPads(a, dropped); err != nil {
 		return nil, err
 	}
 	rows, columns, kept := 0, 0, 0
@@ -44,49 +48,16 @@ func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []
 			p.Steps = append(p.Steps, origin, step)
 		}
 	}
-	if err := p.checkPads(a, tables, dropped, v); err != nil {
-		return nil, err
-	}
 	return p, nil
 }
 
-// checkPads returns an error unless p has the exact values of pad rows.
-func (p *Parts) checkPads(a *model.Architecture, tables []float32, dropped []bool, v Encoding) error {
-	if len(a.Lists) == 0 {
-		return nil
-	}
-	pads, shape, kept := a.PadRows(), a.Shape(), 0 // kept is the number of kept entries before a row
-	for j, s := range a.Spans() {
-		if !slices.ContainsFunc(pads, func(row int) bool { return row >= s.Row && row < s.Row+s.Rows }) {
-			kept += p.Fields[j].Kept
-			continue
+// checkPads returns an error if an entry of a pad row is dropped.
+func checkPads(a *model.Architecture, dropped []bool) error {
+	shape := a.Shape()
+	for _, row := range a.PadRows() {
+		if from, to := shape.Row(row); slices.Contains(dropped[from:to], true) {
+			return fmt.Errorf("the mask drops an entry of row %d, which a pad id reads", row)
 		}
-		var steps []float32
-		if v == Int8 {
-			steps = p.Steps[2*j : 2*j+2]
-		}
-		values, err := newReader(v, p.Values[kept*v.Size():(kept+p.Fields[j].Kept)*v.Size()], steps)
-		if err != nil {
-			return err
-		}
-		at := 0
-		for row := s.Row; row < s.Row+s.Rows; row++ {
-			_, pad := slices.BinarySearch(pads, row)
-			from, to := shape.Row(row)
-			for i := from; i < to; i++ {
-				switch {
-				case pad && dropped[i]:
-					return fmt.Errorf("the mask drops an entry of row %d, which a pad id reads", row)
-				case dropped[i]:
-					continue
-				case pad && values.at(at) != tables[i]:
-					return fmt.Errorf("%s: the pad id %d has the value %v in column %d, which %s cannot hold exactly: expected float32, or bits for each row (shaver prune --values auto)",
-						spanName(a, &s), row-s.Row, tables[i], i-from, v)
-				}
-				at++
-			}
-		}
-		kept += p.Fields[j].Kept
 	}
 	return nil
 }

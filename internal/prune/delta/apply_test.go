@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,7 +83,8 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// A model of every kind, also with towers, with lists and with int8 values, comes back with its digest.
+// A model of every kind, also with towers, with lists whose pads are not 0, and with int8 values, comes back with its
+// digest.
 func TestKinds(t *testing.T) {
 	for _, name := range []string{"golden/neumf.pth", "golden/dcn-mix.pth", "onnx/fuxictr-din.dynamo.onnx"} {
 		ck, err := checkpoint.Read(filepath.Join("..", "..", "..", "testdata", filepath.FromSlash(name)))
@@ -107,18 +109,30 @@ func TestKinds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			for _, row := range a.PadRows() {
+				shape := a.Shape()
+				for i, to := shape.Row(row); i < to; i++ {
+					table[i] = float32(r.NormFloat64())
+				}
+			}
+			ck := ck.WithEmbedding(table)
 			before := deltatest.Write(t, ck, dropped, r, v, 0)
 			deltatest.Change(r, table, dropped, 1)
 			protect()
 			after := deltatest.Write(t, ck.WithEmbedding(table), dropped, r, v, 1)
 			out := filepath.Join(t.TempDir(), "out.safetensors")
-			applied, err := delta.Apply("", deltas(t, []string{before, after}), out)
+			folders := deltas(t, []string{before, after})
+			applied, err := delta.Apply("", folders, out)
 			if err != nil {
 				t.Fatalf("%s, %s: %v", name, v, err)
 			}
-			want, err := checkpoint.Read(after)
-			if err != nil {
-				t.Fatal(err)
+			want, head := must(checkpoint.Read(after)), must(checkpoint.Read(filepath.Join(folders[1], delta.HeadFile)))
+			whole, pads := must(want.Embedding()), must(head.Embedding())
+			for _, row := range a.PadRows() {
+				shape := a.Shape()
+				if from, to := shape.Row(row); !slices.Equal(pads[from:to], whole[from:to]) {
+					t.Errorf("%s, %s: the head has the pad row %v, expected %v", name, v, pads[from:to], whole[from:to])
+				}
 			}
 			if applied.Model != want.Digest() || v != compact.Int8 && !bytes.Equal(contents(t, out), contents(t, after)) {
 				t.Errorf("%s, %s: another model", name, v)

@@ -23,6 +23,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
 	"shaver/internal/data/arrowio"
 )
 
@@ -184,7 +185,8 @@ func checkGeneration(g int64) error {
 }
 
 // writeHead writes the model of ck without its kept entries. The rows of pads stay, because no
-// method drops them.
+// method drops them. Those of int8 values are written as float32, because rounding them again
+// could change them.
 func writeHead(path string, ck *checkpoint.Checkpoint) error {
 	_, baseline, err := ck.Pruned()
 	if err != nil {
@@ -199,7 +201,11 @@ func writeHead(path string, ck *checkpoint.Checkpoint) error {
 			}
 		}
 	}
-	_, err = checkpoint.WriteCompact(path, ck, dropped, baseline, ck.Compact.Encoding())
+	values := ck.Compact.Encoding()
+	if values == compact.Int8 {
+		values = compact.Float32
+	}
+	_, err = checkpoint.WriteCompact(path, ck, dropped, baseline, values)
 	return err
 }
 
