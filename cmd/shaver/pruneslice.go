@@ -185,7 +185,9 @@ func sliceTable(w io.Writer, r *slice.Result) {
 	}
 	numbers := func(what string, before, after int) { fmt.Fprintf(w, "%s\t%d -> %d\n", what, before, after) }
 	numbers("fields", r.Before.Fields, r.After.Fields)
-	numbers("columns", r.Before.Columns, r.After.Columns)
+	if r.Before.Columns > 0 || r.After.Columns > 0 {
+		fmt.Fprintf(w, "columns\t%s -> %s\n", r.Before.ColumnsText(), r.After.ColumnsText())
+	}
 	numbers("look-ups", r.Before.LookUps, r.After.LookUps)
 	numbers("entries", r.Before.Entries, r.After.Entries)
 	numbers("products", r.Before.Multiplications, r.After.Multiplications)
@@ -210,7 +212,7 @@ func stepText(s *slice.Step) string {
 func removalTable(w io.Writer, steps, beyond []slice.Step) {
 	fmt.Fprintf(w, "\nWITHOUT\tFIELDS\tCOLUMNS\tPRODUCTS\tAUC\tRISE OF THE LOSS\t95%% INTERVAL\n")
 	line := func(s *slice.Step, mark string) {
-		fmt.Fprintf(w, "%s%s\t%d\t%d\t%d\t%s\t%s\n", stepText(s), mark, s.Fields, s.Columns, s.Multiplications, cli.Metric(s.AUC), differenceText(s.Rise))
+		fmt.Fprintf(w, "%s%s\t%d\t%s\t%d\t%s\t%s\n", stepText(s), mark, s.Fields, s.ColumnsText(), s.Multiplications, cli.Metric(s.AUC), differenceText(s.Rise))
 	}
 	for i := range steps {
 		line(&steps[i], "")

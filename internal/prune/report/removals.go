@@ -25,16 +25,16 @@ type removalsSection struct {
 // removalRow is a step.
 type removalRow struct {
 	Name                     string
-	Fields, Columns, LookUps int
+	Fields, LookUps          int
 	Multiplications, Entries int
-	Bytes, AUC               string
+	Columns, Bytes, AUC      string
 	change
 }
 
 func removalsOf(p *slice.Path, show addPicture) *removalsSection {
 	s := &removalsSection{Heading: "Removing fields and columns", Note: fmt.Sprintf("Each step removes what raises the loss least. Candidates are compared on %s rows of the validation split, and the figures are those of its other %s rows.", count(p.Compared), count(p.Rows-p.Compared))}
 	add := func(name string, of *slice.Figures, c change) {
-		row := removalRow{Name: name, Fields: of.Fields, Columns: of.Columns, LookUps: of.LookUps, Multiplications: of.Multiplications, Entries: of.Entries, Bytes: size(&of.Bytes), AUC: "-", change: c}
+		row := removalRow{Name: name, Fields: of.Fields, Columns: of.ColumnsText(), LookUps: of.LookUps, Multiplications: of.Multiplications, Entries: of.Entries, Bytes: size(&of.Bytes), AUC: "-", change: c}
 		if of.AUC != nil {
 			row.AUC = decimal(*of.AUC)
 		}

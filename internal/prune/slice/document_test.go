@@ -154,6 +154,21 @@ func TestParsePath(t *testing.T) {
 	}
 }
 
+// Tables of different numbers of columns have the number 0, until the fields with the others are gone.
+func TestPathToEqualTables(t *testing.T) {
+	text := `{"version": "shaver.removals/1", "model": "MODEL", "dataset": "DATA", "rows": 100, "compared": 60,
+		"whole": {"loss": 0.5, "fields": 2, "columns": 0, "look_ups": 2, "entries": 9, "bytes": 900},
+		"fields": [{"field": "a", "loss": 0.5, "fields": 1, "columns": 3, "look_ups": 1, "entries": 6, "bytes": 800}]}`
+	text = strings.NewReplacer("MODEL", strings.Repeat("0", 64), "DATA", strings.Repeat("0", 64)).Replace(text)
+	p, err := slice.ParsePath([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if whole, left := p.Whole.ColumnsText(), p.Fields[0].ColumnsText(); whole != "-" || left != "3" {
+		t.Errorf("columns %q and %q, expected - and 3", whole, left)
+	}
+}
+
 // A document that ParsePath accepts can be encoded and parsed again.
 func FuzzPath(f *testing.F) {
 	f.Add([]byte(removals))

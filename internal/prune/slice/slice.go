@@ -6,6 +6,7 @@ package slice
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"shaver/internal/base/fault"
@@ -41,6 +42,14 @@ type Cost struct {
 	Entries         int   `json:"entries"`         // of all tables
 	Multiplications int   `json:"multiplications"` // in the layers that read the embedding, and in the cross layers; of a graph, in all products of matrices
 	Bytes           int64 `json:"bytes"`           // of the dense file
+}
+
+// ColumnsText returns the number of columns, or "-" if tables have different numbers.
+func (c *Cost) ColumnsText() string {
+	if c.Columns == 0 {
+		return "-"
+	}
+	return strconv.Itoa(c.Columns)
 }
 
 // Result says what is removed.
