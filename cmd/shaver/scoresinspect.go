@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -111,6 +112,10 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 	}
 	fmt.Fprintf(w, "kernel\t%s\n\nFIELD\tFEATURES\tSEEN\tSUM OF PHI\tSUM OF %s\n", s.Spec.Kernel, strings.ToUpper(s.Aggregate))
 	for _, f := range s.Fields {
+		if f.RowsOf != "" {
+			fmt.Fprintf(w, "%s\t%d\t%s\t\t\n", cli.Printable(f.Name), f.Features, rowsOf(f.RowsOf))
+			continue
+		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%+.6f\t%.6f\n", cli.Printable(f.Name), f.Features, f.Seen, *f.Sum, *f.SumAbs)
 	}
 	if s.Lineage != nil {
@@ -130,6 +135,13 @@ func pathTable(w io.Writer, s *scores.Facts) {
 	s.Path.WriteTable(w, s.Entries)
 	fmt.Fprint(w, "\nFIELD\tFEATURES\tSEEN\n")
 	for _, f := range s.Fields {
-		fmt.Fprintf(w, "%s\t%d\t%d\n", cli.Printable(f.Name), f.Features, f.Seen)
+		seen := strconv.Itoa(f.Seen)
+		if f.RowsOf != "" {
+			seen = rowsOf(f.RowsOf)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\n", cli.Printable(f.Name), f.Features, seen)
 	}
 }
+
+// rowsOf says that a field reads the rows of another one, which has their counts and sums.
+func rowsOf(field string) string { return "in " + cli.Printable(field) }

@@ -16,14 +16,15 @@ type Summary struct {
 }
 
 // FieldSummary describes the entries of one field. Rows of a table that several fields read
-// are those of the field whose look-up comes first.
+// are those of the field whose look-up comes first. The others have no counts and sums of them.
 type FieldSummary struct {
 	Name     string  `json:"name"`
-	Features int     `json:"features"` // number of features
-	Seen     int     `json:"seen"`     // number of features that occur in the scored rows
-	Entries  int     `json:"-"`        // number of entries in all tables of the field
-	Sum      float64 `json:"sum"`      // sum of phi over the entries, nat: the loss that the field saves
-	SumAbs   float64 `json:"sum_abs"`  // sum over the entries of the absolute value of the aggregate, nat
+	Features int     `json:"features"`          // number of features
+	RowsOf   string  `json:"rows_of,omitempty"` // name of the field that has all rows which this one reads; "" if it has rows of its own
+	Seen     int     `json:"seen"`              // number of features that occur in the scored rows
+	Entries  int     `json:"-"`                 // number of entries in all tables of the field
+	Sum      float64 `json:"sum"`               // sum of phi over the entries, nat: the loss that the field saves
+	SumAbs   float64 `json:"sum_abs"`           // sum over the entries of the absolute value of the aggregate, nat
 }
 
 // Summary returns the summary of f. values is an aggregate of f; only SumAbs of the
@@ -39,6 +40,7 @@ func (f *File) Summary(values []float64) *Summary {
 	for j, size := range f.Layout.FieldDims {
 		s.Fields = append(s.Fields, FieldSummary{Name: f.Fields[j], Features: size})
 	}
+	owners := f.Layout.FeatureEntries()
 	seen := make([]bool, len(f.Fields)) // by field: whether Seen is already counted, because another look-up reads the same features
 	for _, span := range f.Layout.Spans() {
 		field := &s.Fields[span.Field]
@@ -48,6 +50,11 @@ func (f *File) Summary(values []float64) *Summary {
 			}
 		}
 		seen[span.Field] = true
+		for _, r := range span.Sharers {
+			if owners[r.Field] == 0 {
+				s.Fields[r.Field].RowsOf = f.Fields[span.Field]
+			}
+		}
 		from, to := span.Entries()
 		field.Entries += to - from
 		for i := from; i < to && !f.Ranks(); i++ {

@@ -79,7 +79,7 @@ func TestSummaryOfLookUps(t *testing.T) {
 	if err := back.CheckModel(&other, "m"); !fault.IsInput(err) {
 		t.Errorf("error for a model with other tables: %v", err)
 	}
-	want := []FieldSummary{{"a", 2, 1, 4, 4, 4}, {"b", 3, 2, 15, 15, 15}, {"c", 4, 1, 8, 8, 8}}
+	want := []FieldSummary{{"a", 2, "", 1, 4, 4, 4}, {"b", 3, "", 2, 15, 15, 15}, {"c", 4, "", 1, 8, 8, 8}}
 	if got := back.Summary(back.Phi).Fields; !slices.Equal(got, want) {
 		t.Errorf("fields %+v, expected %+v", got, want)
 	}
@@ -109,7 +109,7 @@ func TestSummaryOfLists(t *testing.T) {
 	if err := back.CheckModel(&other, "m"); !fault.IsInput(err) {
 		t.Errorf("error for a model with other lists: %v", err)
 	}
-	want := []FieldSummary{{"item", 5, 2, 10, 0, 0}, {"user", 3, 3, 3, 0, 0}, {"history", 5, 0, 0, 0, 0}, {"tags", 4, 4, 4, 0, 0}}
+	want := []FieldSummary{{"item", 5, "", 2, 10, 0, 0}, {"user", 3, "", 3, 3, 0, 0}, {"history", 5, "item", 0, 0, 0, 0}, {"tags", 4, "", 4, 4, 0, 0}}
 	if got := back.Summary(back.Phi).Fields; !slices.Equal(got, want) {
 		t.Errorf("fields %+v, expected %+v", got, want)
 	}

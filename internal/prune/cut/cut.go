@@ -135,7 +135,7 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 	}
 	a, baseline := &s.Checkpoint.Architecture, s.Scores[0].Spec.Baseline
 	c := &Choice{
-		Out: o.Out, Method: o.method, Baseline: baseline, Aggregate: o.Aggregate, Rank: o.Rank, Entries: a.Parameters(), Features: a.Features(), EmptyFeatures: mask.EmptyFeatures(a, dropped), Previous: stable,
+		Out: o.Out, Method: o.method, Baseline: baseline, Aggregate: o.Aggregate, Rank: o.Rank, Entries: a.Parameters(), Features: mask.Features(a), EmptyFeatures: mask.EmptyFeatures(a, dropped), Previous: stable,
 		Dropped: count(dropped), ByPath: s.Scores[0].Ranks(), source: s, dropped: dropped, options: o, rounded: r,
 	}
 	if r != nil {

@@ -33,6 +33,7 @@ type extremes struct {
 
 type fieldRow struct {
 	Name           string
+	RowsOf         string // see scores.FieldSummary
 	Features, Seen int
 	Sum            float64 // sum of phi over the field's entries, nat
 	Table          float64 // portion of the table's entries
@@ -56,7 +57,7 @@ func (f *Facts) fieldsOf(found *findings, show addPicture) *fieldsSection {
 	for _, j := range found.byWorth() {
 		field := &found.fields[j]
 		row := fieldRow{
-			Name: field.Name, Features: field.Features, Seen: field.Seen, Sum: field.Sum,
+			Name: field.Name, RowsOf: field.RowsOf, Features: field.Features, Seen: field.Seen, Sum: field.Sum,
 			Table: portion(float64(field.Entries), float64(len(found.order))), Worth: portion(field.SumAbs, total),
 		}
 		for k, kept := range field.kept {

@@ -39,7 +39,7 @@ type Document struct {
 	Kind     string    `json:"kind"`           // kind of the model's architecture
 	Split    string    `json:"split"`          // the split on which the tables are measured
 	Rows     int64     `json:"rows"`           // number of rows of this split
-	Features int       `json:"features"`       // n
+	Features int       `json:"features"`       // number of features that have entries
 	Entries  int       `json:"entries"`        // number of entries of the table, n*d
 	// Settings is nil in documents of older programs, which did not store it.
 	Settings *Settings    `json:"settings,omitempty"`

@@ -153,6 +153,17 @@ func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (const
 	return constrained, most, nil
 }
 
+// Features returns the number of features that have entries. Features that read the rows of
+// another field do not count.
+func Features(a *model.Architecture) (n int) {
+	for j, entries := range a.FeatureEntries() {
+		if entries > 0 {
+			n += a.FieldDims[j]
+		}
+	}
+	return n
+}
+
 // EmptyFeatures returns the number of features of which mask drops every entry, in all
 // tables. Features without entries do not count.
 func EmptyFeatures(a *model.Architecture, mask []bool) int {

@@ -84,8 +84,8 @@ func TestRivalsOfLists(t *testing.T) {
 	if !slices.Equal(pruned[:4], []float32{table[0], table[1], .5, .25}) || pruned[16] != 1 {
 		t.Errorf("the pruned table is %v", pruned)
 	}
-	if got := EmptyFeatures(&a, mask); got != 4+3+4 { // the rows of history are those of item
-		t.Errorf("%d features are empty, expected 11", got)
+	if empty, all := EmptyFeatures(&a, mask), Features(&a); empty != 4+3+4 || all != 5+3+4 { // the rows of history are those of item
+		t.Errorf("%d of %d features are empty, expected 11 of 12", empty, all)
 	}
 	bins := Bins(&a, []int64{0, 5, 1, 2, 3, 7, 8, 9, 1, 1, 1, 1}, mask, 2)
 	if len(bins[2]) != 0 || len(bins[0]) != 2 || bins[0][0].Features+bins[0][1].Features != 4 || bins[0][0].Least != 1 || bins[0][0].Kept != 0 {
