@@ -109,7 +109,7 @@ func forecastTable(w io.Writer, f *forecast.Forecast) {
 	if f.AuditRows > 0 {
 		fmt.Fprintf(w, "audit\t%.3g\tmore core-hours, for %d rows by each of three estimators\n", f.AuditCoreHours, f.AuditRows)
 	}
-	fmt.Fprintf(w, "time\t%v\ton %d cores, %d workers\n", time.Duration(f.Seconds*float64(time.Second)).Round(time.Second), f.Cores, f.Workers)
+	fmt.Fprintf(w, "time\t%s\ton %d cores, %d workers\n", jobTime(f.Seconds), f.Cores, f.Workers)
 	fmt.Fprintf(w, "shards\t%d\tof %d rows, %.3g s each\n", f.Shards, f.RowsPerShard, f.SecondsPerShard)
 	fmt.Fprintf(w, "bytes per shard\t%s\n", cli.Size(f.ShardBytes))
 	fmt.Fprintf(w, "bytes per partial\t%s\t%d shards, %d features\n", cli.Size(f.PartialBytes), f.ShardsPerPartial, f.PartialFeatures)
@@ -124,4 +124,12 @@ func forecastTable(w io.Writer, f *forecast.Forecast) {
 	if m.Features > 0 {
 		fmt.Fprintf(w, "features in the measured rows\t%d\t%d expected in random order\n", m.Features, m.Expected)
 	}
+}
+
+// jobTime returns the time of a job as text. That of a short job is mostly its start.
+func jobTime(seconds float64) string {
+	if seconds < 1 {
+		return "about a second"
+	}
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }

@@ -132,11 +132,12 @@ const collected = 10
 // holdFor is the time in seconds for which a worker adds up tasks by default.
 const holdFor = 60
 
-// The time in seconds between two rounds of a path: that of the messages, and for each entry of the
-// tables, that in which the coordinator adds up and chooses, and that in which a worker makes the tables
-// of the round.
+// The time in seconds between two rounds of a path: that of the messages, which is shorter in one
+// process, and for each entry of the tables, that in which the coordinator adds up and chooses, and that
+// in which a worker makes the tables of the round.
 const (
 	barrier      = 0.3
+	localBarrier = 0.05
 	entryBarrier = 100e-9
 	entryTables  = 7e-9
 )
@@ -149,11 +150,14 @@ const partialByte = 16e-9
 // pathSeconds returns the time of a path. All workers wait for the last shard of a round, and then for
 // the coordinator, which cuts and calibrates. Forward evaluations take a third of the time of a row.
 func (m *Measurement) pathSeconds(workers int) (seconds float64) {
-	plan := &m.Job.Plan
+	plan, messages := &m.Job.Plan, barrier
+	if workers == 1 {
+		messages = localBarrier
+	}
 	for round := range plan.Rounds {
 		shards, perShard := plan.ShardsOf(round)
 		turns := (shards + workers - 1) / workers
-		seconds += float64(int64(turns)*perShard)/m.Speed() + barrier + (entryBarrier+entryTables)*float64(m.Job.Architecture.Parameters()) + float64(path.CalibrationRows(m.Job.Sample.Keep))/3/m.Speed()
+		seconds += float64(int64(turns)*perShard)/m.Speed() + messages + (entryBarrier+entryTables)*float64(m.Job.Architecture.Parameters()) + float64(path.CalibrationRows(m.Job.Sample.Keep))/3/m.Speed()
 	}
 	return seconds
 }

@@ -15,6 +15,7 @@ import (
 	"shaver/internal/jobs/shard"
 	"shaver/internal/num/layout"
 	"shaver/internal/value/estimator"
+	"shaver/internal/value/path"
 )
 
 // measured returns a measurement of 1000 rows, computed in the given time on four
@@ -163,6 +164,11 @@ func TestOfPath(t *testing.T) {
 	f := Of(m, Audit{}, 8)
 	if want := (120_000/f.RowsPerCore + 2*2*800*entryTables) / 3600; math.Abs(f.CoreHours-want) > 1e-12 {
 		t.Errorf("%v core-hours, expected %v with the tables of 800 entries of two workers in two rounds", f.CoreHours, want)
+	}
+	const passed = .05 // seconds for the messages of a round in one process
+	calibrates := float64(path.CalibrationRows(m.Job.Sample.Keep)) / 3 / m.Speed()
+	if one, want := Of(m, Audit{}, 4), (16*5000+10*4096)/m.Speed()+2*(passed+800*(entryBarrier+entryTables)+calibrates); math.Abs(one.Seconds-want) > 1e-9 {
+		t.Errorf("one worker takes %v s, expected %v", one.Seconds, want)
 	}
 	m.reading = 1e-3
 	if slow := Of(m, Audit{}, 8); math.Abs(slow.CoreHours-f.CoreHours-2*200./3600) > 1e-9 || math.Abs(slow.Seconds-f.Seconds-2*200./2) > 1e-9 {
