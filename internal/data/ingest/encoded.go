@@ -229,17 +229,7 @@ func (p *scans) commit(b *builder, m *dataset.Manifest, r *ratio) (*Summary, err
 	}
 	p.end()
 	sum := sha256.Sum256(m.Marshal())
-	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad.messages, Scans: p.ended, Warnings: slices.Concat(p.twins(), oneKind(m), b.echoes.warnings(b))}, nil
-}
-
-// oneKind returns a warning for each split whose labels are all 0 or all 1.
-func oneKind(m *dataset.Manifest) (warnings []string) {
-	for _, s := range m.Splits {
-		if n := s.Positives; n != nil && s.Rows > 1 && (*n == 0 || *n == s.Rows) {
-			warnings = append(warnings, fmt.Sprintf("split %s: all %d rows have the label %d, so no AUC can be measured on it: expected rows with label 0 and rows with label 1", s.Name, s.Rows, *n/s.Rows))
-		}
-	}
-	return warnings
+	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad.messages, Scans: p.ended, Warnings: slices.Concat(p.twins(), oneKind(m), smallTrain(m), b.echoes.warnings(b))}, nil
 }
 
 // setColumns decides which columns are dense inputs, and which are fields.

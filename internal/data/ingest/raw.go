@@ -635,6 +635,11 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 			}
 		}
 	}
+	if err == nil && !r.mapped {
+		var more []string
+		more, err = measures(r.layout.fields, fields)
+		summary.Warnings = append(summary.Warnings, more...)
+	}
 	if err == nil && r.mapped {
 		for j, f := range fields {
 			var noted unseenValues

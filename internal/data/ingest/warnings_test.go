@@ -10,8 +10,8 @@ import (
 	"shaver/internal/data/dense"
 )
 
-// An import warns about rows that are there twice, splits with labels of one kind, a column that repeats the label, and ids
-// that count from 1. It says nothing about usual rows.
+// An import warns about rows that are there twice, splits with labels of one kind, a train split that is smaller than another,
+// a column that repeats the label, ids that count from 1, and fields that are measures. It says nothing about usual rows.
 func TestWarnings(t *testing.T) {
 	var usual, echo, one strings.Builder
 	usual.WriteString("label,a,b\n")
@@ -37,6 +37,7 @@ func TestWarnings(t *testing.T) {
 		"from one":     {EncodedConfig{Train: []string{write(t, one.String())}}, []string{"field a: the least id is 1, but ids count from 0"}},
 		"with sizes":   {EncodedConfig{Train: []string{write(t, one.String())}, Sizes: []int{3, 5}}, nil},
 		"one label":    {EncodedConfig{Train: []string{rows}, Val: []string{write(t, "label,a,b\n1,0,0\n1,1,1\n")}, Test: []string{write(t, "label,a,b\n0,0,0\n0,1,1\n")}}, []string{"split val: all 2 rows have the label 1, ", "split test: all 2 rows have the label 0, "}},
+		"small train":  {EncodedConfig{Train: []string{write(t, "label,a,b\n0,0,0\n1,1,1\n")}, Test: []string{rows}}, []string{"split test has 40 rows and split train only 2: "}},
 		"few":          {EncodedConfig{Train: []string{write(t, "label,a,b\n0,0,0\n1,1,1\n")}}, nil},
 		"numbers":      {EncodedConfig{Train: []string{write(t, echo.String())}, Numbers: true}, nil},
 	} {
@@ -47,12 +48,22 @@ func TestWarnings(t *testing.T) {
 		}
 		wantWarnings(t, name, summary, test.want)
 	}
+	var prices, versions, seconds strings.Builder
+	for text, decimals := range map[*strings.Builder]string{&prices: "25", &versions: "1.2", &seconds: "0"} {
+		text.WriteString("label,a,b\n")
+		for i := range 2 * leastDecimals {
+			fmt.Fprintf(text, "%d,%d,-%d.%s\n", i%3&1, i%2, i, decimals)
+		}
+	}
 	for name, test := range map[string]struct {
 		files []string
 		want  []string
 	}{
 		"raw":       {[]string{rows, other}, nil},
 		"raw twice": {[]string{rows, rows}, twice},
+		"prices":    {[]string{write(t, prices.String())}, []string{"field b: most of its "}},
+		"versions":  {[]string{write(t, versions.String())}, nil},
+		"seconds":   {[]string{write(t, seconds.String())}, nil},
 		"raw echo":  {[]string{write(t, echo.String())}, repeated},
 	} {
 		summary, err := ImportRaw(t.Context(), RawConfig{Files: test.files, Out: filepath.Join(t.TempDir(), "out")})
