@@ -287,7 +287,7 @@ func TestCompletion(t *testing.T) {
 		{"prune --aggregate ", []string{"rms", "sum", "abs"}, noFiles},
 		{"prune --rank ", []string{"abs", "signed"}, noFiles},
 		{"sweep --values float", []string{"auto", "float16", "float32", "int8"}, noFiles | noSpace},
-		{"scores export --format ", []string{"csv", "parquet"}, noFiles},
+		{"score --log ", []string{"json", "text"}, noFiles},
 		{"evaluate -o ", []string{"table", "json"}, noFiles},
 		{"score --passes ", nil, noFiles},
 		{"score --model ", []string{"onnx", "pth", "safetensors"}, extensions},

@@ -217,8 +217,11 @@ func simplify(a *model.Architecture) {
 	if len(a.LookUps) != len(a.FieldDims) || len(a.Lists) > 0 {
 		return
 	}
-	features := a.Offsets()
-	for _, s := range a.Spans() {
+	features, spans := a.Offsets(), a.Spans()
+	if len(spans) < len(a.LookUps) { // some read the same rows
+		return
+	}
+	for _, s := range spans {
 		if s.LookUp != s.Field || s.Row != int(features[s.Field]) || s.Dim != a.Tables[0].Dim {
 			return
 		}

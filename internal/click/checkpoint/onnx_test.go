@@ -15,6 +15,7 @@ import (
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/dissect"
+	"shaver/internal/onnx/wire/onnxtest"
 )
 
 const exports = "../../../testdata/onnx"
@@ -275,6 +276,36 @@ func TestPads(t *testing.T) {
 	}
 	if _, err := ReadPart(filepath.Join(exports, "fuxictr-fm.dynamo.onnx"), Options{Pads: map[string]int{"user": 1}}); !fault.IsInput(err) {
 		t.Errorf("error %v, expected that there are no lists", err)
+	}
+}
+
+// A table that several fields read is stored once, also if these fields are the last ones.
+func TestSharedTable(t *testing.T) {
+	type names = onnxtest.Names
+	g := onnxtest.Graph{
+		Inputs:       []onnxtest.Message{onnxtest.Value("a", 7, -1), onnxtest.Value("b", 7, -1), onnxtest.Value("c", 7, -1)},
+		Outputs:      []onnxtest.Message{onnxtest.Value("y", 1, -1, 1)},
+		Initializers: []onnxtest.Message{onnxtest.Floats("t", []float32{1, 2, 3, 4}, 2, 2), onnxtest.Floats("u", []float32{5, 6, 7, 8, 9, 10}, 3, 2), onnxtest.Floats("w", []float32{1, 10, 100, 1000, 10000, 100000}, 6, 1)},
+		Nodes: []onnxtest.Message{
+			onnxtest.Node("Gather", names{"t", "a"}, names{"ta"}), onnxtest.Node("Gather", names{"u", "b"}, names{"ub"}), onnxtest.Node("Gather", names{"u", "c"}, names{"uc"}),
+			onnxtest.Node("Concat", names{"ta", "ub", "uc"}, names{"h"}, onnxtest.Attribute("axis", 1)), onnxtest.Node("MatMul", names{"h", "w"}, names{"y"}),
+		},
+	}
+	path := filepath.Join(t.TempDir(), "shared.onnx")
+	if err := os.WriteFile(path, onnxtest.Model(18, g.Message()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, m, err := ReadModel(path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Architecture.Parameters() != 10 || len(c.Architecture.LookUps) != 3 {
+		t.Errorf("%d parameters, look-ups %+v, expected 10 and three look-ups", c.Architecture.Parameters(), c.Architecture.LookUps)
+	}
+	logit := make([]float64, 1)
+	m.NewScorer().Logits(logit, &model.Rows{Width: 3, Number: []int64{0}, Label: []float32{0}, Features: []int32{1, 2 + 2, 5 + 1}})
+	if want := 3. + 40 + 900 + 10000 + 70000 + 800000; logit[0] != want {
+		t.Errorf("logit %v, expected %v", logit[0], want)
 	}
 }
 
