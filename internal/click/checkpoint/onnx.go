@@ -144,6 +144,9 @@ func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 		c.graph.LookUps = append(c.graph.LookUps, k)
 		c.origin.take(n, k)
 	}
+	if err := c.checkFirstRows(); err != nil {
+		return err
+	}
 	if err := c.Architecture.Validate(); err != nil {
 		return fault.Inputf("%s: %w", c.name, err)
 	}
@@ -165,6 +168,23 @@ func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 	}
 	for _, w := range weights {
 		c.add(graphKey(graphHead, w.Name), tensor.FromFloat32s(w.Shape, w.Floats))
+	}
+	return nil
+}
+
+// checkFirstRows returns an error if no look-up reads the first row of a table, because the
+// graph adds a number to the ids. Such graphs may be trained with ids from -1.
+func (c *Checkpoint) checkFirstRows() error {
+	for t, table := range c.Architecture.Tables {
+		first := table.Rows
+		for _, l := range c.Architecture.LookUps {
+			if l.Table == t {
+				first = min(first, l.Offset)
+			}
+		}
+		if first > 0 {
+			return c.inputf("no id reads the first %d rows of table %s, because the graph adds %d to the ids: add %d to the ids of the data and leave it out of the graph, or remove these rows", first, tensor.Quote(table.Name), first, first)
+		}
 	}
 	return nil
 }
