@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"shaver/internal/onnx/wire/onnxtest"
 )
 
 // An import of encoded rows computes the ids that a graph computes. The logits are those of
@@ -96,5 +98,42 @@ func TestComputedFields(t *testing.T) {
 				t.Errorf("exit code %d and %q, expected the remedy", code, message)
 			}
 		})
+	}
+}
+
+// A model may compute the ids of all of its fields.
+func TestAllFieldsComputed(t *testing.T) {
+	t.Parallel()
+	g := clickGraph()
+	var nodes []onnxtest.Message
+	for j, size := range []int64{3, 4, 3} {
+		field, count, id := fmt.Sprint("f", j), fmt.Sprint("count", j), fmt.Sprint("id", j)
+		g.Initializers = append(g.Initializers, onnxtest.Ints(count, []int64{size}))
+		nodes = append(nodes, onnxtest.Node("Mod", onnxtest.Names{field, count}, onnxtest.Names{id}),
+			onnxtest.Node("Gather", onnxtest.Names{fmt.Sprint("table", j), id}, onnxtest.Names{fmt.Sprint("row", j)}))
+	}
+	g.Nodes = append(nodes, g.Nodes[3:]...)
+	folder := t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	for name, data := range map[string]string{
+		"model.onnx": string(onnxtest.Model(18, g.Message())),
+		"rows.csv":   "label,f0,f1,f2\n0,300,7,5\n1,1,6,1000\n",
+		"ids.csv":    "label,f0 % 3,f1 % 4,f2 % 3\n0,0,3,2\n1,1,2,1\n",
+	} {
+		if err := os.WriteFile(path(name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var trains []string
+	for _, rows := range []string{"rows.csv", "ids.csv"} {
+		command(t, "shaver", "dataset", "import", "csv", "--train", path(rows), "--model", path("model.onnx"), "--out", path("of "+rows))
+		data, err := os.ReadFile(filepath.Join(path("of "+rows), "train.arrow"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		trains = append(trains, string(data))
+	}
+	if trains[0] != trains[1] {
+		t.Error("the rows differ from those of the ids that the model computes")
 	}
 }

@@ -70,7 +70,7 @@ func (o *listOptions) set() (ingest.Lists, error) {
 // adopt adds the lists of a model.
 func (o *listOptions) adopt(l *ingest.Lists, a *model.Architecture) error {
 	if len(o.lists) > 0 || len(o.pads) > 0 {
-		return fault.Usagef("--model has the lists and their pad ids: leave out --list and --pad, or give --field-sizes")
+		return fault.Usagef("--model has the lists and their pad ids: leave out --list and --pad")
 	}
 	l.Columns = ingest.ModelLists(a)
 	return nil

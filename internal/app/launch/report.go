@@ -59,7 +59,7 @@ type JobReport struct {
 	FieldPairs []scores.FieldPair `json:"field_pairs,omitempty"`
 	// Path says how the order of a path came about, which has no values.
 	Path *scores.Path `json:"path,omitempty"`
-	// DatasetRows is the number of rows of the splits. It is set only for a paired job and for
+	// DatasetRows is the number of rows of the splits. It is set only for a path, a paired job and
 	// a window with a state.
 	DatasetRows int64 `json:"dataset_rows,omitempty"`
 	// Note says that pairing did not pay, or in which fields, or that few rows made the order of a path; see
@@ -116,6 +116,9 @@ func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
 		r.LossEmpty, r.EfficiencyError, r.Warning, r.Bias = &s.LossEmpty, &s.EfficiencyError, s.Warning(), scores.Bias(&s.Spec.Options)
 	}
 	r.Note = s.Noise()
+	if s.Ranks() {
+		r.DatasetRows = s.DatasetRows
+	}
 	if s.Spec.OfFields() {
 		f, err := scores.Read(path) // the outcome does not have the values
 		if err != nil {
@@ -167,7 +170,7 @@ func (r *JobReport) rate() string {
 	for _, round := range r.Path.Rounds {
 		measured += round.Rows
 	}
-	return fmt.Sprintf("%.0f/s in all rounds", float64(measured)/r.Seconds)
+	return fmt.Sprintf("in the first round\t%d in all rounds, %.0f/s", measured, float64(measured)/r.Seconds)
 }
 
 // Table prints the report for people.

@@ -32,7 +32,7 @@ func TestReportOfResumed(t *testing.T) {
 func TestReportOfPath(t *testing.T) {
 	var out bytes.Buffer
 	r := &JobReport{Rows: 90, Seconds: 2, CPUSeconds: 3, Shards: 1, Path: &scores.Path{Rounds: []scores.Round{{Rows: 90}, {Rows: 30}, {Rows: 30}}}}
-	if r.Table(&out, "s.arrow", nil); !strings.Contains(out.String(), "rows\t90\t75/s in all rounds\n") {
+	if r.Table(&out, "s.arrow", nil); !strings.Contains(out.String(), "rows\t90\tin the first round\t150 in all rounds, 75/s\n") {
 		t.Errorf("%q, expected the rate of 150 rows", &out)
 	}
 }

@@ -328,7 +328,7 @@ func (s *steps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scored, e
 		return nil, err
 	}
 	if p := found.Path; p != nil { // a full job, which has no errors because it has no values
-		scored := &nightly.Scored{Rows: found.Rows, CoreSeconds: found.CPUSeconds, Noise: found.Note}
+		scored := &nightly.Scored{Rows: found.DatasetRows, CoreSeconds: found.CPUSeconds, Noise: found.Note}
 		for _, round := range p.Rounds {
 			scored.Evaluations += round.Rows
 		}

@@ -98,8 +98,7 @@ func (e *encodedImport) setComputed() error {
 		p.lists = make([]list, len(c.Sizes))
 	}
 	number := make([]int, len(c.Sizes)) // of each field of the model in the file
-	var names []string
-	var sizes []int
+	names, sizes := []string{}, []int{} // of the fields of the file, which need not have any
 	for j := range c.Sizes {
 		if computed[j] {
 			continue

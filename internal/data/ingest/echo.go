@@ -79,7 +79,12 @@ func (e echoes) warnings(b *builder) (warnings []string) {
 	names := slices.Concat(b.fields, b.dense)
 	for at, column := range e {
 		if n := b.rows(); !column.over && column.seen[0] && column.seen[1] && n >= leastEchoes {
-			warnings = append(warnings, fmt.Sprintf("column %s says the label in all %d rows: leave it out, because a model would learn only this column", names[at], n))
+			name := "dense input "
+			if at < len(b.fields) {
+				name = "field "
+			}
+			name += names[at]
+			warnings = append(warnings, fmt.Sprintf("%s says the label in all %d rows: leave its column out, because a model would learn only this column", name, n))
 		}
 	}
 	return warnings

@@ -258,7 +258,7 @@ func (e *encodedImport) setColumns() error {
 			e.fields = append(e.fields, name)
 		}
 	}
-	if len(e.fields) == 0 {
+	if len(e.fields) == 0 && e.computing == nil {
 		return fault.Setting(fault.Inputf("no column is left for a field"), DenseSetting)
 	}
 	sorted := slices.Sorted(slices.Values(at))
@@ -302,8 +302,9 @@ func (e *encodedImport) sizes() ([]int, error) {
 		return nil, e.otherFields(len(sizes))
 	}
 	if sizes == nil || e.dense.unmeasured() {
-		moments, train, found := e.dense.newMoments(), int64(0), make([]int, len(fields))
+		moments, rows, train, found := e.dense.newMoments(), int64(0), int64(0), make([]int, len(fields))
 		err := e.scan(sizes, func(split int, _ float32, ids []int32, numbers []float64) error {
+			rows++
 			if split == 0 {
 				train++
 				addMoments(moments, numbers)
@@ -318,7 +319,7 @@ func (e *encodedImport) sizes() ([]int, error) {
 			return nil, err
 		}
 		e.end()
-		if found[0] == 0 {
+		if rows == 0 {
 			return nil, fault.Inputf("%s: no valid rows", e.groups[0].files[0])
 		}
 		if e.dense.unmeasured() {

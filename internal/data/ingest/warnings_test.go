@@ -23,7 +23,7 @@ func TestWarnings(t *testing.T) {
 		fmt.Fprintf(&one, "%d,%d,%d\n", i%3&1, 1+i%2, i%5)
 	}
 	rows, copied, other := write(t, usual.String()), write(t, usual.String()), write(t, usual.String()+"1,1,1\n")
-	repeated := []string{"column b says the label in all 40 rows"}
+	repeated := []string{"field b says the label in all 40 rows"}
 	twice := []string{"rows.csv was read twice"}
 	for name, test := range map[string]struct {
 		config EncodedConfig
@@ -33,7 +33,7 @@ func TestWarnings(t *testing.T) {
 		"in one split": {EncodedConfig{Train: []string{rows, rows}}, twice},
 		"in splits":    {EncodedConfig{Train: []string{rows}, Val: []string{rows}, Test: []string{copied}}, slices.Concat(twice, twice)},
 		"echo":         {EncodedConfig{Train: []string{write(t, echo.String())}}, repeated},
-		"dense echo":   {EncodedConfig{Train: []string{write(t, echo.String())}, Dense: Dense{Columns: []DenseColumn{{Name: "b", Input: dense.Input{Rule: dense.None}}}}}, repeated},
+		"dense echo":   {EncodedConfig{Train: []string{write(t, echo.String())}, Dense: Dense{Columns: []DenseColumn{{Name: "b", Input: dense.Input{Rule: dense.None}}}}}, []string{"dense input b says the label in all 40 rows"}},
 		"from one":     {EncodedConfig{Train: []string{write(t, one.String())}}, []string{"field a: the least id is 1, but ids count from 0"}},
 		"with sizes":   {EncodedConfig{Train: []string{write(t, one.String())}, Sizes: []int{3, 5}}, nil},
 		"one label":    {EncodedConfig{Train: []string{rows}, Val: []string{write(t, "label,a,b\n1,0,0\n1,1,1\n")}, Test: []string{write(t, "label,a,b\n0,0,0\n0,1,1\n")}}, []string{"split val: all 2 rows have the label 1, ", "split test: all 2 rows have the label 0, "}},
