@@ -242,8 +242,10 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 			if err := adopt(&config.Format.Dense, d, c.Flags().Lookup("dense") != nil); err != nil {
 				return config, err
 			}
-			if o.lists != nil && len(config.Lists.Columns) == 0 {
-				config.Lists.Columns = ingest.DatasetLists(d)
+			if o.lists != nil {
+				config.Lists.Columns = append(config.Lists.Columns, slices.DeleteFunc(ingest.DatasetLists(d, config.Format.Columns), func(l ingest.ListColumn) bool {
+					return slices.ContainsFunc(config.Lists.Columns, func(own ingest.ListColumn) bool { return own.Name == l.Name })
+				})...)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"slices"
 
 	"shaver/internal/base/fault"
@@ -111,12 +112,13 @@ func positions(fields int, lists []list) []int {
 	return of
 }
 
-// DatasetLists returns the lists of a dataset.
-func DatasetLists(d *dataset.Dataset) []ListColumn {
+// DatasetLists returns the lists of a dataset among the fields of an import, which may be others or
+// have another order.
+func DatasetLists(d *dataset.Dataset, fields []Column) []ListColumn {
 	var columns []ListColumn
-	for j, f := range d.Manifest.Fields {
-		if f.Length > 0 {
-			c := ListColumn{Field: j, Length: f.Length, Pad: -1}
+	for _, f := range d.Manifest.Fields {
+		if f.Length > 0 && slices.ContainsFunc(fields, func(c Column) bool { return cmp.Or(c.As, c.Name) == f.Name }) {
+			c := ListColumn{Name: f.Name, Length: f.Length, Pad: -1}
 			if f.Pad != nil {
 				c.Pad = *f.Pad
 			}
