@@ -151,8 +151,10 @@ func adoptInput(c *ingest.DenseColumn, earlier *dense.Input, missing string) err
 	if c.Input.Rule = cmp.Or(c.Input.Rule, earlier.Rule); c.Input.Rule != earlier.Rule {
 		return fault.Usagef("the dense input %q has the rule %s, but %q in the dataset of --vocabulary has %s: give that rule, or leave the rule out", name, c.Input.Rule, earlier.Name, earlier.Rule)
 	}
-	if !c.Input.Measured() {
-		c.Input.Mean, c.Input.Deviation = earlier.Mean, earlier.Deviation
+	if own := &c.Input; !own.Measured() {
+		own.Mean, own.Deviation = earlier.Mean, earlier.Deviation
+	} else if own.Rule == dense.ZScore && earlier.Measured() && (*own.Mean != *earlier.Mean || *own.Deviation != *earlier.Deviation) {
+		return fault.Usagef("the dense input %q has the rule zscore=%v/%v, but %q in the dataset of --vocabulary has zscore=%v/%v: leave the numbers out", name, *own.Mean, *own.Deviation, earlier.Name, *earlier.Mean, *earlier.Deviation)
 	}
 	switch {
 	case c.Input.Missing != nil:

@@ -16,9 +16,11 @@ func TestDenseRuleOfEarlierDataset(t *testing.T) {
 	d := &dataset.Dataset{}
 	d.Dense = []dense.Input{{Name: "x[0]", Rule: dense.ZScore, Mean: &mean, Deviation: &deviation}}
 	for text, refusal := range map[string]string{
-		"age=x[0]":        "",
-		"age=x[0]:zscore": "",
-		"age=x[0]:none":   `"x[0]" has the rule none, but "x[0]" in the dataset of --vocabulary has zscore: give that rule, or leave the rule out`,
+		"age=x[0]":                   "",
+		"age=x[0]:zscore":            "",
+		"age=x[0]:zscore=36.5/11.25": "",
+		"age=x[0]:zscore=36/11.25":   `"x[0]" has the rule zscore=36/11.25, but "x[0]" in the dataset of --vocabulary has zscore=36.5/11.25: leave the numbers out`,
+		"age=x[0]:none":              `"x[0]" has the rule none, but "x[0]" in the dataset of --vocabulary has zscore: give that rule, or leave the rule out`,
 		// An input has another name than that of the column's input in the dataset.
 		"x[0]=dense":        "",
 		"x[0]=dense:zscore": "",
