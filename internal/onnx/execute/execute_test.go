@@ -211,7 +211,7 @@ var operatorTests = func() []operatorTest {
 	add("Not", nil, boolean(2, 3))
 	add("Clip", nil, number(3, 3), number(), positive())
 	for _, op := range []string{"Neg", "Abs", "Sign", "Relu", "Reciprocal", "Exp", "Erf", "Tanh", "Sigmoid", "Softplus", "Floor", "Ceil", "Round", "Sin", "Cos", "Atan",
-		"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "Gelu", "IsNaN", "IsInf"} {
+		"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish", "Mish", "Gelu", "IsNaN", "IsInf"} {
 		add(op, nil, number(3, 5))
 	}
 	add("Sqrt", nil, positive(3, 5))
@@ -485,7 +485,7 @@ func (b *builder) wilder(pick func() graph.Value) graph.Value {
 	axis := b.ints(int64(1 + b.r.IntN(2)))
 	switch b.r.IntN(12) {
 	case 0:
-		return b.node(one("Neg", "Abs", "Relu", "Sigmoid", "Tanh", "Erf", "Floor", "Sign", "Elu", "Selu", "Celu", "Gelu", "HardSigmoid", "LeakyRelu"), nil, pick())
+		return b.node(one("Neg", "Abs", "Relu", "Sigmoid", "Tanh", "Erf", "Floor", "Sign", "Elu", "Selu", "Celu", "Gelu", "HardSigmoid", "HardSwish", "Mish", "LeakyRelu"), nil, pick())
 	case 1:
 		return b.node(one("Add", "Sub", "Max", "Min", "PRelu"), nil, pick(), pick())
 	case 2: // a value and itself

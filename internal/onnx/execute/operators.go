@@ -68,6 +68,12 @@ func init() {
 		"HardSigmoid": unary(func(c *compiler, n *graph.Node, x []int32) []int32 {
 			return c.limit(c.affine(x, []float32{real(n, "alpha", 0.2)}, []float32{real(n, "beta", 0.5)}))
 		}),
+		"HardSwish": unary(func(c *compiler, _ *graph.Node, x []int32) []int32 {
+			return c.combine(kernel.Multiply, x, c.limit(c.affine(x, []float32{1. / 6}, []float32{0.5})))
+		}),
+		"Mish": unary(func(c *compiler, _ *graph.Node, x []int32) []int32 {
+			return c.combine(kernel.Multiply, x, c.apply(kernel.HyperbolicTangent, c.apply(kernel.Softplus, x)))
+		}),
 		"Gelu": unary(gelu),
 
 		"ReduceSum":  reduction(func(c *compiler, x []int32, n int) []int32 { return c.reduce(kernel.Sum, x, n) }),

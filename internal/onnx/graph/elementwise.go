@@ -48,7 +48,9 @@ var elementwise = map[string]operator{
 	"Atan":       function(math.Atan),
 	"Tanh":       function(math.Tanh),
 	"Sigmoid":    function(sigmoid),
-	"Softplus":   function(func(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }),
+	"Softplus":   function(softplus),
+	"Mish":       function(func(x float64) float64 { return x * math.Tanh(softplus(x)) }),
+	"HardSwish":  function(func(x float64) float64 { return x * min(max(x/6+.5, 0), 1) }),
 	"Floor":      function(math.Floor),
 	"Ceil":       function(math.Ceil),
 	"Round":      function(math.RoundToEven),
@@ -95,6 +97,8 @@ func sign(x float64) float64 {
 		return x
 	}
 }
+
+func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
 func relu(x float64) float64 {
 	if x < 0 {

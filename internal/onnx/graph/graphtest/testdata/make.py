@@ -158,6 +158,7 @@ def own_cases():
         ("pool_pads", helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3], pads=[1, 2], strides=[2]), [f(1, 2, 6)]),
         ("pool_counted", helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3], pads=[1, 1], strides=[2], count_include_pad=1), [f(1, 2, 5)]),
         ("pool_ceil", helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2], strides=[3], ceil_mode=1), [f(1, 2, 7)]),
+        ("mish", helper.make_node("Mish", ["x"], ["y"]), [np.concatenate([f(20) * 3, np.array([0, 100, -100], np.float32)])]),
     ]
     for name, node, inputs in own + recurrent:
         ints = [x is not None and x.dtype == np.int64 for x in inputs]
