@@ -799,9 +799,9 @@ func FuzzDissect(f *testing.F) {
 				}
 				continue
 			}
-			ids := make([]int, len(n.Fields))
-			for j, field := range n.Fields {
-				ids[j] = field.Rows - 1
+			var ids []int
+			for _, field := range n.Fields {
+				ids = append(ids, slices.Repeat([]int{field.Rows - 1}, field.Length)...)
 			}
 			forward(t, n, ids, make([]float32, len(n.Dense)))
 		}

@@ -276,10 +276,13 @@ func (c *cutter) pick(v Value, axis int, positions []int) (Value, error) {
 		return c.to.AddConstant(newTensor(info.Type, shape))
 	}
 	before, after := 0, 0
-	for positions[before] == -1 && before < len(positions)-1 {
+	for before < len(positions) && positions[before] == -1 {
 		before++
 	}
-	for after < len(positions)-before && positions[len(positions)-1-after] == -1 {
+	if before == len(positions) {
+		return zeros(before), nil
+	}
+	for positions[len(positions)-1-after] == -1 {
 		after++
 	}
 	along := Attributes{"axis": int64(axis)}

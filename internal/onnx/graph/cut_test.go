@@ -58,6 +58,22 @@ func split(in *Tensor, p *Part) (zeros, stays *Tensor) {
 	return zeros, stays
 }
 
+// A condition may keep only positions that the result does not have.
+func TestCutApart(t *testing.T) {
+	g := &Graph{}
+	is, x, y := g.AddInput("is", Bool, []int{2, 2}), g.AddInput("x", Float, []int{2, 2}), g.AddInput("y", Float, []int{2, 2})
+	out, err := g.Add(Node{Op: "Where", Inputs: []Value{is, x, y}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Output = out[0]
+	inputs := []*Tensor{NewBools([]bool{true, false, true, true}, 2, 2), NewFloats([]float32{2, 3, 4, 5}, 2, 2), NewFloats([]float32{6, 7, 8, 9}, 2, 2)}
+	first, second := [][]int{{0}, nil}, [][]int{{1}, nil}
+	if checkCut(t, g, inputs, []Part{{Axes: second}, {Axes: first}, {Axes: first}}) == nil {
+		t.Error("the graph was not cut")
+	}
+}
+
 // finite reports whether all values of g that are computed from the inputs are finite.
 func finite(g *Graph, inputs []*Tensor) bool {
 	last := *g
