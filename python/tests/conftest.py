@@ -65,3 +65,16 @@ def ids_table(field_dims: Sequence[int], rows: int, seed: int) -> pa.Table:
     clicks = (random.random(rows) < 0.2 + 0.6 * (ids[:, 0] % 2)).astype(np.int64)
     columns = {"click": clicks, **{chr(ord("a") + i): ids[:, i] for i in range(len(field_dims))}}
     return pa.table(columns)
+
+
+def children(pid: int) -> list[int]:
+    """Returns the children of a process, as /proc has them."""
+    return [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in read(task).split()]
+
+
+def read(file: Path) -> bytes:
+    """Returns the content of a file of /proc, or nothing if its process or thread is over."""
+    try:
+        return file.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""

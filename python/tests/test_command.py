@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import Planted, command
+from conftest import Planted, children, command, read
 
 import shaver
 from shaver import _binary, _command, _tensors
@@ -281,18 +281,16 @@ def test_command_ends_soon_after_a_killed_python(planted: Planted, tmp_path: Pat
     program = "import shaver, sys; shaver.score(sys.argv[1], sys.argv[2], out=sys.argv[3], estimator='permutation', passes=2000, rows_per_shard=50)"
     python = subprocess.Popen([sys.executable, "-c", program, str(planted.model), str(planted.dataset), str(tmp_path / "s.arrow")])
     try:
-        children = wait_for(lambda: scorers(python.pid))
+        found = wait_for(lambda: scorers(python.pid))
     finally:
         python.kill()
         python.wait()
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in found))
 
 
 def scorers(parent: int) -> list[int]:
     """Returns the children of a process that run shaver score."""
-    tasks = Path(f"/proc/{parent}/task").glob("*/children")
-    pids = [int(pid) for task in tasks for pid in task.read_text().split()]
-    return [pid for pid in pids if b"\0score\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in children(parent) if b"\0score\0" in read(Path(f"/proc/{pid}/cmdline"))]
 
 
 def wait_for(condition: Callable[[], T]) -> T:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Planted
+from conftest import Planted, children
 
 if not os.environ.get("CI"):
     pytest.importorskip("nbclient")
@@ -64,11 +64,6 @@ def test_example(tmp_path: Path) -> None:
     assert "Check(passed" in shown and "2,792 kept, sparsity 0.5" in shown and text.count("pruned, ") == 6 and text.count("the same bits") == 4
     assert any(output.get("data", {}).get("text/html", "").startswith("<iframe srcdoc=") for output in found)
     assert (tmp_path / "report.html").is_file()
-
-
-def children(pid: int) -> list[int]:
-    """Returns the processes that a process of Linux has started and that run."""
-    return [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads /proc")
