@@ -66,6 +66,7 @@ func (b *badMaker) graphs() {
 	b.write("g/opset6.onnx", onnxtest.Model(6, clickGraph().Message()))
 	b.write("g/opset30.onnx", onnxtest.Model(30, clickGraph().Message()))
 
+	model("jumps", ended(node("Round", names{"h"}, names{"r"}), node("MatMul", names{"r", "w"}, names{"z"}), sigmoid))
 	model("cycle", ended(node("Add", names{"l", "v"}, names{"u"}), node("Neg", names{"u"}, names{"v"}), node("Sigmoid", names{"v"}, names{"y"})))
 	model("missing", ended(node("Add", names{"l", "nobody"}, names{"z"}), sigmoid))
 	model("twice", ended(node("Neg", names{"l"}, names{"h"}), node("Sigmoid", names{"h"}, names{"y"})))

@@ -514,6 +514,13 @@ func (m *Model) Products() int {
 	return 0
 }
 
+// Jumps reports whether the logit may jump where an entry changes: whether the model is of Kind
+// Graph and rounds, compares or ranks what depends on the entries.
+func (m *Model) Jumps() bool {
+	c, ok := m.core.(*graphCore)
+	return ok && c.program.Jumps()
+}
+
 // WalkProducts is Products for a state of a random walk of a Probe.
 func (m *Model) WalkProducts() int {
 	if c, ok := m.core.(*graphCore); ok {

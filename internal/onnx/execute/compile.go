@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"shaver/internal/num/kernel"
 	"shaver/internal/onnx/graph"
 )
 
@@ -136,6 +137,7 @@ func (c *compiler) finish(o options) (*Program, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
+	c.p.jumps = slices.ContainsFunc(c.each, jumps)
 	kinks := &kinks{compiler: c}
 	if o.gradient {
 		kinks = c.findKinks()
@@ -173,6 +175,20 @@ func (c *compiler) finish(o options) (*Program, error) {
 		c.update(o.eager)
 	}
 	return c.p, nil
+}
+
+// jumps reports whether the result of an instruction may jump where an operand changes.
+func jumps(in instruction) bool {
+	switch o := in.(type) {
+	case *rankOp:
+		return true
+	case *combineOp:
+		same := o.op == kernel.Equal && slices.Equal(o.x, o.y) // a test for NaN
+		return o.op == kernel.Equal && !same || o.op == kernel.Less || o.op == kernel.LessOrEqual
+	case *slowOp:
+		return o.jumps
+	}
+	return false
 }
 
 // constant returns the tensor of a constant, or nil if v is absent or not constant.

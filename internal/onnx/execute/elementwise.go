@@ -242,6 +242,8 @@ func modulo(c *compiler, n *graph.Node) error {
 		return errors.New("a division of whole numbers depends on the row")
 	}
 	return binary(func(c *compiler, x, y []int32) []int32 {
-		return c.slow(x, y, math.Mod, func(_, _ float64) float64 { return 1 }, func(x, y float64) float64 { return -math.Trunc(x / y) })
+		out := c.allocate(len(x), x, y)
+		c.emit(&slowOp{math.Mod, func(_, _ float64) float64 { return 1 }, func(x, y float64) float64 { return -math.Trunc(x / y) }, true, out, x, y})
+		return out
 	})(c, n)
 }

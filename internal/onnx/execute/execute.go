@@ -34,6 +34,7 @@ type Program struct {
 	output    int32         // row of the output
 	slopes    int32         // first of the adjacent rows of the slopes, one for each player
 	products  int           // see Products
+	jumps     bool          // see Jumps
 	kinks     *programKinks // nil if there are no kink terms; only from CompileGradient
 
 	// For walks; not from CompileGradient.
@@ -63,6 +64,11 @@ func (p *Program) Others() int { return p.others }
 // Products returns the number of multiplications in the products of matrices for a state,
 // including those for derivatives. It leaves out products that depend on no player.
 func (p *Program) Products() int { return p.products }
+
+// Jumps reports whether the output may jump where a player changes, because an operator rounds,
+// compares or ranks what depends on a player. Most functions that compare, such as Relu, Clip
+// and Max, do not jump and do not count, unless the graph has them as a Where.
+func (p *Program) Jumps() bool { return p.jumps }
 
 // Compile returns a program that computes the output of g, which must have one element of
 // type Float. players are the inputs whose elements are the players, in order. All other

@@ -284,6 +284,7 @@ func TestGradientsAtKinks(t *testing.T) {
 		{"Celu", attribute("alpha", float32(0.5)), []float64{0}, nil, []float32{1}},
 		{"Selu", attribute("alpha", float32(2), "gamma", float32(1.5)), []float64{0}, nil, []float32{3}},
 		{"HardSigmoid", attribute("alpha", float32(0.5), "beta", float32(0.5)), []float64{-1, 1, 0}, nil, []float32{0, 0, 0.5}},
+		{"HardSwish", nil, []float64{-3, 3, 0}, nil, []float32{0, 1, 0.5}},
 		{"Clip", nil, []float64{-1, 1, 2}, []any{float32(-1), float32(1)}, []float32{1, 1, 0}},
 		{"Max", nil, []float64{2, 1}, []any{float32(2)}, []float32{0.5, 0}},
 		{"Min", nil, []float64{2, 1}, []any{float32(2)}, []float32{0.5, 1}},

@@ -73,6 +73,7 @@ type (
 	slowOp struct {
 		f         func(x, y float64) float64
 		dx, dy    func(x, y float64) float64 // derivatives with respect to x and y; nil = 0
+		jumps     bool                       // whether f jumps
 		out, x, y []int32
 	}
 )
@@ -298,10 +299,11 @@ func (c *compiler) reduce(op kernel.Reduction, x []int32, n int) []int32 {
 	return out
 }
 
-// slow returns rows of f(x, y). dx and dy are the derivatives of f; nil = 0.
+// slow returns rows of f(x, y). dx and dy are the derivatives of f; nil = 0. Without dx, f counts
+// as a function that jumps.
 func (c *compiler) slow(x, y []int32, f, dx, dy func(x, y float64) float64) []int32 {
 	out := c.allocate(len(x), x, y)
-	c.emit(&slowOp{f, dx, dy, out, x, y})
+	c.emit(&slowOp{f, dx, dy, dx == nil, out, x, y})
 	return out
 }
 

@@ -134,6 +134,10 @@ const DefaultDraws = 2
 // DefaultFlips is the default number of flips.
 const DefaultFlips = 8
 
+// JumpPasses is the number of passes from which on the standard errors of debiased hold for a
+// network whose logit jumps (docs/internals/estimators.md).
+const JumpPasses = 30
+
 // MaxFlips is the largest number of flips for a row.
 const MaxFlips = 1 << 16
 

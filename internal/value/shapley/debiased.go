@@ -17,13 +17,16 @@ import (
 // sampling chooses players so that the expected value of n is r*p. Let C be the contribution
 // that multilinear predicts in this draw, and D the one that follows from the true logit. The
 // player's correction is the mean over the draws of n/(r*p) * (D - C). Its expected value is
-// the error of the prediction, so multilinear plus the correction has no bias.
+// the error of the prediction, so multilinear plus the correction has no bias. A small p is no
+// harm where a small score means a small error. If the logit jumps, it does not, and a player
+// that is rarely chosen has a large weight. Half of each p is then the same for all players.
 //
 // The contributions of multilinear, with residuals shared out, are the base. The noise of flips
 // is large compared with them, so absolute values and squares are those of the base.
 type debiased struct {
 	*multilinear
 	probe      prober
+	jumps      bool         // whether the logit may jump
 	flips      [2][]flip    // of the current pair, in each of its states
 	changes    []model.Flip // of some flips; nil if the gradient has no Flips
 	empty      []float64    // logits of the rows with everything dropped, [rows]
@@ -47,7 +50,7 @@ type flip struct {
 func newDebiased(s *setup) evaluator {
 	m := newMultilinear(s).(*multilinear)
 	size := len(m.total)
-	d := &debiased{multilinear: m, probe: s.probe, empty: make([]float64, m.rows()), found: make([]float64, m.gradient.States()),
+	d := &debiased{multilinear: m, probe: s.probe, jumps: s.game.Model.Jumps(), empty: make([]float64, m.rows()), found: make([]float64, m.gradient.States()),
 		correction: make([]float64, size), base: make([]float64, size), value: make([]float64, size), worth: make([]float64, m.rows()),
 		sum: make([]int64, len(m.baseline)),
 	}
@@ -111,6 +114,9 @@ func (d *debiased) choose(r, index int, rows *model.Rows, rate float64) {
 	total, _ := d.sharing.set(entries, baseline)
 	if !(total > 0) {
 		return
+	}
+	if d.jumps {
+		total = d.sharing.even()
 	}
 	stream := random.At(d.options.Seed, random.Flip, uint64(rows.Number[r]), uint64(index))
 	coalition, step := d.coalitionOf(r), total/rate

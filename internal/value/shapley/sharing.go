@@ -54,6 +54,25 @@ func (s *sharing) set(entries, baseline []float32) (total float64, largest int) 
 	return vector.Scores(s.score, entries, baseline, s.weight)
 }
 
+// even adds to the score of each player that has one the mean of these scores, and returns the
+// new sum.
+func (s *sharing) even() float64 {
+	total, _ := vector.Sum(s.score)
+	players := 0
+	for _, v := range s.score {
+		if v > 0 {
+			players++
+		}
+	}
+	for i, v := range s.score {
+		if v > 0 {
+			s.score[i] += total / float64(players)
+		}
+	}
+	total, _ = vector.Sum(s.score)
+	return total
+}
+
 // withoutNull sets the scores of the players whose contributions are 0 to 0, unless those of
 // all players are. It returns the same as set. A null player thus has exactly the value 0, but
 // the shares depend on the draws if the contributions do.
