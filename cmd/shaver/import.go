@@ -243,9 +243,7 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 				return config, err
 			}
 			if o.lists != nil {
-				config.Lists.Columns = append(config.Lists.Columns, slices.DeleteFunc(ingest.DatasetLists(d, config.Format.Columns), func(l ingest.ListColumn) bool {
-					return slices.ContainsFunc(config.Lists.Columns, func(own ingest.ListColumn) bool { return own.Name == l.Name })
-				})...)
+				config.Lists.Adopt(d, config.Format.Columns)
 			}
 		}
 	}

@@ -44,9 +44,6 @@ func modelApplyCommand() *cobra.Command {
 			if out == "" {
 				return fault.Usagef("expected --out FILE, or --redis ADDRESS")
 			}
-			if checkpoint.NamedONNX(out) {
-				return fault.Usagef("--out %s: the result is a compact model: expected a name that ends in .safetensors", out)
-			}
 			outputs.Inputs(model)
 			if err := outputs.Check("--out", out, cli.Unless(checkpoint.Written, "a model"), ".safetensors"); err != nil {
 				return err

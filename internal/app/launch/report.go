@@ -161,7 +161,8 @@ func deref(v *float64) float64 {
 	return *v
 }
 
-// rate returns the rows per second as text. The rounds of a path measure a row many times.
+// rate returns the rows per second as text. The rounds of a path measure a row many times, so it
+// then also has the rows of all rounds.
 func (r *JobReport) rate() string {
 	if r.Path == nil {
 		return fmt.Sprintf("%.0f/s", float64(r.Rows)/r.Seconds)

@@ -112,20 +112,21 @@ func positions(fields int, lists []list) []int {
 	return of
 }
 
-// DatasetLists returns the lists of a dataset among the fields of an import, which may be others or
-// have another order.
-func DatasetLists(d *dataset.Dataset, fields []Column) []ListColumn {
-	var columns []ListColumn
+// Adopt adds the lists of an earlier dataset that l does not have, if they are among the fields of
+// the import. These may be others than the dataset's, or have another order.
+func (l *Lists) Adopt(d *dataset.Dataset, fields []Column) {
 	for _, f := range d.Manifest.Fields {
-		if f.Length > 0 && slices.ContainsFunc(fields, func(c Column) bool { return cmp.Or(c.As, c.Name) == f.Name }) {
-			c := ListColumn{Name: f.Name, Length: f.Length, Pad: -1}
-			if f.Pad != nil {
-				c.Pad = *f.Pad
-			}
-			columns = append(columns, c)
+		named := func(c Column) bool { return cmp.Or(c.As, c.Name) == f.Name }
+		own := func(c ListColumn) bool { return c.Name == f.Name }
+		if f.Length == 0 || !slices.ContainsFunc(fields, named) || slices.ContainsFunc(l.Columns, own) {
+			continue
 		}
+		c := ListColumn{Name: f.Name, Length: f.Length, Pad: -1}
+		if f.Pad != nil {
+			c.Pad = *f.Pad
+		}
+		l.Columns = append(l.Columns, c)
 	}
-	return columns
 }
 
 // ModelLists returns the lists of a model.

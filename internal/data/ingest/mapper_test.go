@@ -106,7 +106,7 @@ func TestFrozenVocabulary(t *testing.T) {
 	wantInput(t, err, fmt.Sprintf("field 4 (I5) has %d values, hence %d features, but the model has %d", size-1, size, size+1))
 	config.Sizes = config.Sizes[:38]
 	_, err = ImportRaw(t.Context(), config)
-	wantInput(t, err, "fields, but the model has 38")
+	wantInput(t, err, "but the model has 38: choose the columns")
 	config.Sizes, config.Format = nil, KDD()
 	config.Files = shapes(t, 10, "kdd")[0].files(t, 1, plain)
 	_, err = ImportRaw(t.Context(), config)

@@ -171,7 +171,7 @@ func TestMappersIDs(t *testing.T) {
 		wantInput(t, err, fmt.Sprintf("%d features, but the model has %d", c.want[1], c.want[1]+1))
 		config.Sizes = c.want[:1]
 		_, err = ImportRaw(t.Context(), config)
-		wantInput(t, err, "the rows have 2 fields, but the model has 1")
+		wantInput(t, err, "the rows have 2 fields, which are ")
 	}
 }
 

@@ -487,7 +487,8 @@ func (r *rawImport) checkSizes(fields []*vocabulary.Field) error {
 
 // otherFields returns the error for a model with a different number of fields.
 func (r *rawImport) otherFields() error {
-	return fault.Inputf("the rows have %d fields, but the model has %d", len(r.layout.fields), len(r.config.Sizes))
+	return fault.Setting(fault.Inputf("the rows have %d fields, which are %q, but the model has %d: choose the columns that it reads, in its order",
+		len(r.layout.fields), r.layout.fields, len(r.config.Sizes)), ColumnsSetting)
 }
 
 // appendIDs appends the ids of a row to ids, [fields]. It appends nothing and returns a badRow if a

@@ -140,7 +140,7 @@ func TestRawListsOfAnotherDay(t *testing.T) {
 	next := "label,item,history,user\n1,opera,film|opera|book,7\n0,song,,9\n1,opera,play,7\n"
 	for _, grow := range []bool{false, true} {
 		summary, d, err := importRawLists(t, next, func(c *RawConfig) {
-			c.Lists.Columns = DatasetLists(first, []Column{{Name: "history"}})
+			c.Lists.Adopt(first, []Column{{Name: "history"}})
 			if c.Vocabulary, err = first.Mapper(); err != nil {
 				t.Fatal(err)
 			}
