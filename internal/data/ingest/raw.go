@@ -638,7 +638,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 	}
 	if err == nil && !r.mapped {
 		var more []string
-		more, err = measures(r.layout.fields, fields)
+		more, err = unlikeIDs(r.layout.fields, fields)
 		summary.Warnings = append(summary.Warnings, more...)
 	}
 	if err == nil && r.mapped {

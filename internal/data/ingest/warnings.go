@@ -30,19 +30,30 @@ func smallTrain(m *dataset.Manifest) (warnings []string) {
 	return warnings
 }
 
-// leastDecimals is the number of values from which a field may be a measure, such as a price. Fewer values may be
-// versions or sizes.
-const leastDecimals = 1000
+// noIDs are the kinds of values that a field should not have. A field has a kind if most of its values do, and
+// if they are at least the given number: fewer values with decimals may be versions or sizes.
+var noIDs = []struct {
+	least int
+	is    func(value []byte) bool
+	text  string
+}{
+	{1000, hasDecimals, "have decimals, as measures have: expected ids; make a price or a duration a dense input"},
+	{100, isTime, "are timestamps: expected ids; derive the hour or the weekday before the import"},
+	{100, isJoined, "contain |, as lists do: make the field a list, or ignore this if each of them is one id"},
+}
 
-// measures returns a warning for each field of which most values have decimals other than 0.
-func measures(names []string, fields []*vocabulary.Field) (warnings []string, err error) {
+// unlikeIDs returns a warning for each field whose values are of a kind that a field should not have.
+func unlikeIDs(names []string, fields []*vocabulary.Field) (warnings []string, err error) {
 	for j, f := range fields {
-		values, decimals := 0, 0
+		values, of := 0, make([]int, len(noIDs))
 		err := f.Each(func(value []byte, has bool) error {
-			if has {
-				values++
-				if hasDecimals(value) {
-					decimals++
+			if !has {
+				return nil
+			}
+			values++
+			for k, kind := range noIDs {
+				if kind.is(value) {
+					of[k]++
 				}
 			}
 			return nil
@@ -50,11 +61,44 @@ func measures(names []string, fields []*vocabulary.Field) (warnings []string, er
 		if err != nil {
 			return nil, err
 		}
-		if values >= leastDecimals && decimals > values/2 {
-			warnings = append(warnings, fmt.Sprintf("field %s: most of its %d values have decimals, as measures have: expected ids; make a price or a duration a dense input", names[j], values))
+		for k, kind := range noIDs {
+			if values >= kind.least && of[k] > values/2 {
+				warnings = append(warnings, fmt.Sprintf("field %s: most of its %d values %s", names[j], values, kind.text))
+			}
 		}
 	}
 	return warnings, nil
+}
+
+// isTime reports whether value begins as 2024-01-02 03:04 or 2024-01-02T03:04 does.
+func isTime(value []byte) bool {
+	const form = "0000-00-00 00:00"
+	for i := range len(form) {
+		if i >= len(value) {
+			return false
+		}
+		switch c := value[i]; form[i] {
+		case '0':
+			if c < '0' || c > '9' {
+				return false
+			}
+		case ' ':
+			if c != ' ' && c != 'T' {
+				return false
+			}
+		default:
+			if c != form[i] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isJoined reports whether value is several texts with the usual separator of lists between them.
+func isJoined(value []byte) bool {
+	at := bytes.IndexByte(value, ListSeparator)
+	return at > 0 && at < len(value)-1
 }
 
 // hasDecimals reports whether value is a number such as 12.5, with decimals that are not all 0.

@@ -11,7 +11,7 @@ import (
 )
 
 // An import warns about rows that are there twice, splits with labels of one kind, a train split that is smaller than another,
-// a column that repeats the label, ids that count from 1, and fields that are measures. It says nothing about usual rows.
+// a column that repeats the label, ids that count from 1, and fields that are measures, timestamps or lists. It says nothing about usual rows.
 func TestWarnings(t *testing.T) {
 	var usual, echo, one strings.Builder
 	usual.WriteString("label,a,b\n")
@@ -48,12 +48,13 @@ func TestWarnings(t *testing.T) {
 		}
 		wantWarnings(t, name, summary, test.want)
 	}
-	var prices, versions, seconds strings.Builder
-	for text, decimals := range map[*strings.Builder]string{&prices: "25", &versions: "1.2", &seconds: "0"} {
+	raw := func(rows int, form string) []string {
+		var text strings.Builder
 		text.WriteString("label,a,b\n")
-		for i := range 2 * leastDecimals {
-			fmt.Fprintf(text, "%d,%d,-%d.%s\n", i%3&1, i%2, i, decimals)
+		for i := range rows {
+			fmt.Fprintf(&text, "%d,%d,"+form+"\n", i%3&1, i%2, i)
 		}
+		return []string{write(t, text.String())}
 	}
 	for name, test := range map[string]struct {
 		files []string
@@ -61,9 +62,13 @@ func TestWarnings(t *testing.T) {
 	}{
 		"raw":       {[]string{rows, other}, nil},
 		"raw twice": {[]string{rows, rows}, twice},
-		"prices":    {[]string{write(t, prices.String())}, []string{"field b: most of its "}},
-		"versions":  {[]string{write(t, versions.String())}, nil},
-		"seconds":   {[]string{write(t, seconds.String())}, nil},
+		"prices":    {raw(2000, "-%d.25"), []string{"field b: most of its 1596 values have decimals"}},
+		"versions":  {raw(2000, "%d.1.2"), nil},
+		"seconds":   {raw(2000, "%d.0"), nil},
+		"times":     {raw(200, "2024-01-02T03:04:%02d"), []string{"field b: most of its 156 values are timestamps"}},
+		"dates":     {raw(200, "2024-01-%02d"), nil},
+		"lists":     {raw(200, "%d|7"), []string{"field b: most of its 156 values contain |"}},
+		"ends":      {raw(200, "%d|"), nil},
 		"raw echo":  {[]string{write(t, echo.String())}, repeated},
 	} {
 		summary, err := ImportRaw(t.Context(), RawConfig{Files: test.files, Out: filepath.Join(t.TempDir(), "out")})
