@@ -323,6 +323,9 @@ func (p *Encoded) Explain(line []byte) error {
 	}
 	cells := strings.Split(string(line), string(rune(p.separator)))
 	if want := len(p.fields) + len(p.Numbers) + 1; len(cells) != want {
+		if len(cells) > want && bytes.IndexByte(line, '"') >= 0 {
+			return fmt.Errorf("%d columns, expected %d: quotes have no meaning in rows of ids, so no cell may contain %q", len(cells), want, p.separator)
+		}
 		return fmt.Errorf("%d columns, expected %d", len(cells), want)
 	}
 	if label := strings.TrimSuffix(cells[0], ".0"); !p.LabelCell && label != "0" && label != "1" {
@@ -363,6 +366,8 @@ func (p *Encoded) explainID(j int, cell string) error {
 		return fmt.Errorf("%q is not an integer", Clip(cell))
 	case cell[0] == '-':
 		return fmt.Errorf("id %s is negative: expected at least 0; give a missing value an id and a row of the table", Clip(cell))
+	case err == nil && id == int64(p.high[j]) && p.low[j] == 0:
+		return fmt.Errorf("id %d is outside [0,%d), because ids count from 0", id, id)
 	case err != nil || id < int64(p.low[j]) || id >= int64(p.high[j]):
 		return fmt.Errorf("id %s is outside [%d,%d)", Clip(cell), p.low[j], p.high[j])
 	}
