@@ -151,6 +151,17 @@ def test_warnings_name_parameters(planted: Planted, caplog: pytest.LogCaptureFix
     assert len(warnings) == 1 and warnings[0].endswith("for select, score with splits train")
 
 
+def test_warnings_of_an_import(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def rows(letter: str) -> pa.Table:
+        return pa.table({"click": [0, 1, 1, 0] * 100, "user": [f"{letter}{i % 9}" for i in range(400)]})
+
+    shaver.Dataset.from_frame(rows("a"), label="click", out=tmp_path / "first")
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    shaver.Dataset.from_frame(rows("b"), label="click", vocabulary=tmp_path / "first", out=tmp_path / "second")
+    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert any("user: all 400 rows have a value that is not in the vocabulary" in text for text in warnings)
+
+
 def test_scores_that_have_not_converged_are_in_the_error(planted: Planted, tmp_path: Path) -> None:
     out = tmp_path / "scores.arrow"
     with pytest.raises(shaver.UnconvergedError, match="not converged") as error:

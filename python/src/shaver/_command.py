@@ -222,7 +222,8 @@ def _take(line: str, shown: Display, words: Callable[[str], str], errors: list[s
     except ValueError:
         record = None
     if not isinstance(record, dict) or "msg" not in record:
-        log.info("%s", line)
+        text = line.removeprefix("warning: ")
+        log.log(logging.INFO if text == line else logging.WARNING, "%s", words(text))
         others.append(line)
         return
     if record["msg"] == "progress" and "of" in record:
