@@ -24,7 +24,7 @@ import (
 // Bound is a budget of quality: as many entries are dropped as the loss allows.
 type Bound struct {
 	// Most is above 0. The rise of the loss on the validation rows, over the whole model, has a 95% interval that ends at
-	// most there. With Options.Calibrate the loss of the pruned model is the calibrated one.
+	// most there. With Options.Calibrate both losses are those after a calibration.
 	Most float64
 	// Kept is what stays of the model's fields and columns before entries are dropped.
 	Kept checkpoint.Slice
@@ -159,13 +159,13 @@ func (o *Options) openBound(ctx context.Context, whole *Source) (*bounded, error
 	return b, err
 }
 
-// rise returns by how much the loss of a model with the given predictions rises over that of the whole one.
+// rise returns by how much the loss of a model with the given predictions rises over that of the whole one, both with or both
+// without a calibration. What a calibration gains would otherwise hide what dropping loses.
 func (b *bounded) rise(p *evaluate.Predictions, calibrate bool) *sweep.Interval {
-	calibration := loss.Uncalibrated
 	if calibrate {
-		calibration = evaluate.Calibrate(p)
+		return sweep.NewInterval(evaluate.CompareLoss(b.whole, p, evaluate.Calibrate(b.whole), evaluate.Calibrate(p)))
 	}
-	return sweep.NewInterval(evaluate.CompareLoss(b.whole, p, loss.Uncalibrated, calibration))
+	return sweep.NewInterval(evaluate.CompareLoss(b.whole, p, loss.Uncalibrated, loss.Uncalibrated))
 }
 
 // dropping returns the rise if the first entries of the order are dropped.

@@ -1,6 +1,10 @@
 package cut_test
 
 import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,6 +13,8 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model/modeltest"
+	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
 	"shaver/internal/value/baseline"
@@ -155,5 +161,74 @@ func TestBoundLetsFewGo(t *testing.T) {
 				t.Errorf("%d entries are dropped; warned %q, expected %q", found.Dropped, warned, c.want)
 			}
 		})
+	}
+}
+
+// A bound with Calibrate compares calibrated models, so it drops the same entries of a model whose logits are scaled and shifted.
+// What the calibration of such a model gains is no room for more.
+func TestBoundOfAnUncalibratedModel(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	s, err := scores.Read(f.scores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := checkpoint.Read(f.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := whole.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, logits := modeltest.Rows(whole.Architecture, 2000, 1), make([]float64, 2000)
+	m.NewScorer().Logits(logits, rows)
+	text, random := "label,a,b,c,d,e\n", rand.New(rand.NewPCG(1, 2))
+	for r, x := range logits { // the labels follow logits of a larger scale
+		label := 0
+		if random.Float64() < 1/(1+math.Exp(-4*x)) {
+			label = 1
+		}
+		text += fmt.Sprint(label)
+		for _, id := range rows.Row(r) {
+			text += fmt.Sprint(",", id)
+		}
+		text += "\n"
+	}
+	file, data := filepath.Join(f.dir, "follow.csv"), filepath.Join(f.dir, "follow")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Val: []string{file}, Train: []string{file}, Global: true, OnBadRow: ingest.Fail, Sizes: whole.Architecture.FieldDims, Out: data}); err != nil {
+		t.Fatal(err)
+	}
+	dropped := map[float64]int{}
+	for _, scale := range []float64{1, 40} {
+		ck, _, err := whole.Calibrated(scale, scale-1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := f.options("bounded.safetensors", "", 0)
+		o.Model, o.Scores = filepath.Join(f.dir, "scaled.safetensors"), filepath.Join(f.dir, "scaled.arrow")
+		if _, err := checkpoint.WriteDense(o.Model, ck); err != nil {
+			t.Fatal(err)
+		}
+		if ck, err = checkpoint.Read(o.Model); err != nil {
+			t.Fatal(err)
+		}
+		s.Spec.Model = ck.Digest()
+		if err := scores.Write(o.Scores, s); err != nil {
+			t.Fatal(err)
+		}
+		o.Calibrate, o.Budget, o.Dataset = true, nil, []string{data}
+		o.Bound = &cut.Bound{Most: .01, Kept: checkpoint.Slice{Fields: []int{0, 1, 2, 3, 4}, Columns: []int{0, 1}}}
+		c, err := o.Choose(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		dropped[scale] = f.entries - c.Kept
+	}
+	if dropped[1] == f.entries || dropped[40] != dropped[1] {
+		t.Errorf("%v of %d entries are dropped, by the scale of the logits", dropped, f.entries)
 	}
 }
