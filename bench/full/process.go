@@ -147,10 +147,14 @@ func (r *runner) cluster(ctx context.Context, s stage, to *record) (err error) {
 		to.Bus = &traffic{}
 	}
 	before := *to.Bus
-	observe := func() { // an answer that is missing only makes the peak less exact
-		if now, err := ask(monitor); err == nil {
-			*to.Bus = traffic{before.Workers.plus(now.Workers), before.Coordinator.plus(now.Coordinator), max(to.Bus.Stored, now.Stored)}
+	// observe reports whether the coordinator is listed. A connection that has just closed is missing for a moment.
+	observe := func() (listed bool) {
+		now, err := ask(monitor)
+		if err != nil || now.Coordinator.Received == 0 {
+			return false // which only makes the peak less exact
 		}
+		*to.Bus = traffic{before.Workers.plus(now.Workers), before.Coordinator.plus(now.Coordinator), max(to.Bus.Stored, now.Stored)}
+		return true
 	}
 	for _, worker := range s.programs[1:] {
 		worker.args = append(worker.args, "--nats", nats, "--store", "dir:.")
@@ -174,7 +178,9 @@ func (r *runner) cluster(ctx context.Context, s stage, to *record) (err error) {
 		case <-coordinator.done:
 		}
 		tick.Stop()
-		observe()
+		for try := 0; !observe() && try < 20; try++ {
+			time.Sleep(50 * time.Millisecond)
+		}
 		err := coordinator.end(to)
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
