@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"shaver/internal/data/dataset"
@@ -30,6 +31,9 @@ func smallTrain(m *dataset.Manifest) (warnings []string) {
 	return warnings
 }
 
+// timestamp matches what begins as 2024-01-02 03:04 or 2024-01-02T03:04 does.
+var timestamp = regexp.MustCompile(`^\d{4}-\d\d-\d\d[ T]\d\d:\d\d`)
+
 // noIDs are the kinds of values that a field should not have. A field has a kind if most of its values do, and
 // if they are at least the given number: fewer values with decimals may be versions or sizes.
 var noIDs = []struct {
@@ -38,7 +42,7 @@ var noIDs = []struct {
 	text  string
 }{
 	{1000, hasDecimals, "have decimals, as measures have: expected ids; make a price or a duration a dense input"},
-	{100, isTime, "are timestamps: expected ids; derive the hour or the weekday before the import"},
+	{100, timestamp.Match, "are timestamps: expected ids; derive the hour or the weekday before the import"},
 	{100, isJoined, "contain |, as lists do: make the field a list, or ignore this if each of them is one id"},
 }
 
@@ -68,31 +72,6 @@ func unlikeIDs(names []string, fields []*vocabulary.Field) (warnings []string, e
 		}
 	}
 	return warnings, nil
-}
-
-// isTime reports whether value begins as 2024-01-02 03:04 or 2024-01-02T03:04 does.
-func isTime(value []byte) bool {
-	const form = "0000-00-00 00:00"
-	for i := range len(form) {
-		if i >= len(value) {
-			return false
-		}
-		switch c := value[i]; form[i] {
-		case '0':
-			if c < '0' || c > '9' {
-				return false
-			}
-		case ' ':
-			if c != ' ' && c != 'T' {
-				return false
-			}
-		default:
-			if c != form[i] {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // isJoined reports whether value is several texts with the usual separator of lists between them.

@@ -366,7 +366,7 @@ func (p *Encoded) explainID(j int, cell string) error {
 		return fmt.Errorf("%q is not an integer", Clip(cell))
 	case cell[0] == '-':
 		return fmt.Errorf("id %s is negative: expected at least 0; give a missing value an id and a row of the table", Clip(cell))
-	case err == nil && id == int64(p.high[j]) && p.low[j] == 0:
+	case err == nil && id == int64(p.high[j]) && p.low[j] == 0 && id < math.MaxInt32:
 		return fmt.Errorf("id %d is outside [0,%d), because ids count from 0", id, id)
 	case err != nil || id < int64(p.low[j]) || id >= int64(p.high[j]):
 		return fmt.Errorf("id %s is outside [%d,%d)", Clip(cell), p.low[j], p.high[j])

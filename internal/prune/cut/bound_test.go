@@ -183,20 +183,22 @@ func TestBoundOfAnUncalibratedModel(t *testing.T) {
 	}
 	rows, logits := modeltest.Rows(whole.Architecture, 2000, 1), make([]float64, 2000)
 	m.NewScorer().Logits(logits, rows)
-	text, random := "label,a,b,c,d,e\n", rand.New(rand.NewPCG(1, 2))
+	var text strings.Builder
+	text.WriteString("label,a,b,c,d,e\n")
+	random := rand.New(rand.NewPCG(1, 2))
 	for r, x := range logits { // the labels follow logits of a larger scale
 		label := 0
 		if random.Float64() < 1/(1+math.Exp(-4*x)) {
 			label = 1
 		}
-		text += fmt.Sprint(label)
+		fmt.Fprint(&text, label)
 		for _, id := range rows.Row(r) {
-			text += fmt.Sprint(",", id)
+			fmt.Fprint(&text, ",", id)
 		}
-		text += "\n"
+		text.WriteByte('\n')
 	}
 	file, data := filepath.Join(f.dir, "follow.csv"), filepath.Join(f.dir, "follow")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Val: []string{file}, Train: []string{file}, Global: true, OnBadRow: ingest.Fail, Sizes: whole.Architecture.FieldDims, Out: data}); err != nil {
