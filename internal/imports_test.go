@@ -54,7 +54,7 @@ click/evaluate:               pure num/loss click/model golang.org/x/sync gonum.
 jobs/job:                    pure value/estimator num/loss
 click/compact:                pure num/kernel click/model
 click/composed:               pure
-data/dense:                  pure
+data/dense:                  pure click/model
 
 # files; arrowio is the only importer of Arrow
 click/checkpoint/tensor:      base/fault

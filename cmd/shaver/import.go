@@ -239,7 +239,7 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 			if err != nil {
 				return config, err
 			}
-			if err := adopt(&config.Format.Dense, d, c.Flags().Lookup("dense") != nil); err != nil {
+			if err := inputsOf(d).adopt(&config.Format.Dense, c.Flags().Lookup("dense") != nil); err != nil {
 				return config, err
 			}
 			if o.lists != nil {
@@ -274,7 +274,7 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 		if err := checkOrder(config.Format.Columns, ck.Known()); err != nil {
 			return config, err
 		}
-		return config, checkDense(&ck.Architecture, &config.Format.Dense)
+		return config, adoptModel(ck.Known(), &config.Format.Dense)
 	}
 	return config, nil
 }

@@ -140,7 +140,7 @@ func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, li
 		if err := o.lists.adopt(&config.Lists, &ck.Architecture); err != nil {
 			return nil, err
 		}
-		if err := checkDense(&ck.Architecture, &numbers); err != nil {
+		if err := adoptModel(ck.Known(), &config.Dense); err != nil {
 			return nil, err
 		}
 	}

@@ -89,25 +89,39 @@ func (o *denseOptions) setMissing(d *ingest.Dense) error {
 	return nil
 }
 
-// adopt completes the dense inputs of an import with those of the dataset whose
-// vocabulary it uses. Without any columns, it takes them all if all is true. A column has the
+// earlierInputs are the dense inputs of an earlier dataset, or those that a model knows.
+type earlierInputs struct {
+	of     string // such as "the dataset of --vocabulary"
+	inputs []model.Standard
+}
+
+// inputsOf returns those of the dataset d of --vocabulary.
+func inputsOf(d *dataset.Dataset) *earlierInputs {
+	e := &earlierInputs{of: "the dataset of --vocabulary"}
+	for i := range d.Dense {
+		e.inputs = append(e.inputs, d.Dense[i].Standard())
+	}
+	return e
+}
+
+// adopt completes the dense inputs of an import with earlier ones. Without any columns, it takes them all if all is true. A column has the
 // rule and the statistics of the dense input that has the name of its own input, or else of that
 // which has the name of the column. adopt returns wrong usage if the rules differ, if the column's
-// dense input is unknown and the dataset has one that no column takes, or if the dataset has no
+// dense input is unknown and there is an earlier one that no column takes, or if there is no
 // mean for missing numbers.
-func adopt(into *ingest.Dense, d *dataset.Dataset, all bool) error {
+func (e *earlierInputs) adopt(into *ingest.Dense, all bool) error {
 	if len(into.Columns) == 0 && all {
-		for _, in := range d.Dense {
+		for _, in := range e.inputs {
 			into.Columns = append(into.Columns, ingest.DenseColumn{Name: in.Name, Input: dense.Input{Name: in.Name, Rule: in.Rule}})
 		}
 	}
-	from, left := make([]int, len(into.Columns)), make([]string, len(d.Dense)) // the dense input of each column or -1, and those that no column takes
-	for i := range d.Dense {
-		left[i] = d.Dense[i].Name
+	from, left := make([]int, len(into.Columns)), make([]string, len(e.inputs)) // the earlier input of each column or -1, and those that no column takes
+	for i := range e.inputs {
+		left[i] = e.inputs[i].Name
 	}
 	for i, c := range into.Columns {
 		named := func(name string) int {
-			return slices.IndexFunc(d.Dense, func(in dense.Input) bool { return in.Name == name })
+			return slices.IndexFunc(e.inputs, func(in model.Standard) bool { return in.Name == name })
 		}
 		if from[i] = named(cmp.Or(c.Input.Name, c.Name)); from[i] < 0 {
 			from[i] = named(c.Name)
@@ -120,19 +134,19 @@ func adopt(into *ingest.Dense, d *dataset.Dataset, all bool) error {
 	for i := range into.Columns {
 		c := &into.Columns[i]
 		if from[i] >= 0 {
-			if err := adoptInput(c, &d.Dense[from[i]], into.Missing); err != nil {
+			if err := e.adoptInput(c, &e.inputs[from[i]], into.Missing); err != nil {
 				return err
 			}
 		} else if len(left) > 0 && (c.Input.Rule == "" || !c.Input.Measured()) {
-			return unknownInput(c, &d.Dense[slices.IndexFunc(d.Dense, func(in dense.Input) bool { return in.Name == left[0] })], left)
+			return e.unknownInput(c, left)
 		}
 	}
 	return nil
 }
 
-// unknownInput returns the error for a column of which it is unknown whether it is one of the dense inputs left of an
-// earlier dataset. first is the first of these.
-func unknownInput(c *ingest.DenseColumn, first *dense.Input, left []string) error {
+// unknownInput returns the error for a column of which it is unknown whether it is one of the earlier inputs that are left.
+func (e *earlierInputs) unknownInput(c *ingest.DenseColumn, left []string) error {
+	first := &e.inputs[slices.IndexFunc(e.inputs, func(in model.Standard) bool { return in.Name == left[0] })]
 	column, rule := c.Name, first.Rule
 	if c.Input.Name != "" {
 		column += "=" + c.Input.Name
@@ -140,21 +154,21 @@ func unknownInput(c *ingest.DenseColumn, first *dense.Input, left []string) erro
 	if first.Mean != nil && first.Deviation != nil {
 		rule += fmt.Sprintf("=%v/%v", *first.Mean, *first.Deviation)
 	}
-	return fault.Usagef("--dense %s: the dataset of --vocabulary has no dense input of these names, but %q: if the column is %q, write %s; if it is new, give its rule, as in %s",
-		sweep.ShellWord(column), left, first.Name, sweep.ShellWord(column+":"+rule), sweep.ShellWord(column+":"+dense.None))
+	return fault.Usagef("--dense %s: %s has no dense input of these names, but %q: if the column is %q, write %s; if it is new, give its rule, as in %s",
+		sweep.ShellWord(column), e.of, left, first.Name, sweep.ShellWord(column+":"+rule), sweep.ShellWord(column+":"+dense.None))
 }
 
-// adoptInput completes the dense input of a column with that of an earlier dataset. missing is what replaces
+// adoptInput completes the dense input of a column with an earlier one. missing is what replaces
 // missing numbers, as in ingest.Dense.
-func adoptInput(c *ingest.DenseColumn, earlier *dense.Input, missing string) error {
+func (e *earlierInputs) adoptInput(c *ingest.DenseColumn, earlier *model.Standard, missing string) error {
 	name := cmp.Or(c.Input.Name, c.Name)
 	if c.Input.Rule = cmp.Or(c.Input.Rule, earlier.Rule); c.Input.Rule != earlier.Rule {
-		return fault.Usagef("the dense input %q has the rule %s, but %q in the dataset of --vocabulary has %s: give that rule, or leave the rule out", name, c.Input.Rule, earlier.Name, earlier.Rule)
+		return fault.Usagef("the dense input %q has the rule %s, but %q in %s has %s: give that rule, or leave the rule out", name, c.Input.Rule, earlier.Name, e.of, earlier.Rule)
 	}
 	if own := &c.Input; !own.Measured() {
 		own.Mean, own.Deviation = earlier.Mean, earlier.Deviation
-	} else if own.Rule == dense.ZScore && earlier.Measured() && (*own.Mean != *earlier.Mean || *own.Deviation != *earlier.Deviation) {
-		return fault.Usagef("the dense input %q has the rule zscore=%v/%v, but %q in the dataset of --vocabulary has zscore=%v/%v: leave the numbers out", name, *own.Mean, *own.Deviation, earlier.Name, *earlier.Mean, *earlier.Deviation)
+	} else if own.Rule == dense.ZScore && earlier.Mean != nil && earlier.Deviation != nil && (*own.Mean != *earlier.Mean || *own.Deviation != *earlier.Deviation) {
+		return fault.Usagef("the dense input %q has the rule zscore=%v/%v, but %q in %s has zscore=%v/%v: leave the numbers out", name, *own.Mean, *own.Deviation, earlier.Name, e.of, *earlier.Mean, *earlier.Deviation)
 	}
 	switch {
 	case c.Input.Missing != nil:
@@ -163,15 +177,18 @@ func adoptInput(c *ingest.DenseColumn, earlier *dense.Input, missing string) err
 	case missing == ingest.MissingMean && earlier.Mean != nil: // no number was missing, so it is that of all rows of train
 		c.Input.Missing = earlier.Mean
 	case missing == ingest.MissingMean:
-		return fault.Usagef("--dense-missing %s: the dataset of --vocabulary does not record the mean of %q: leave --dense-missing out if no number is missing, or give a number", missing, earlier.Name)
+		return fault.Usagef("--dense-missing %s: %s does not record the mean of %q: leave --dense-missing out if no number is missing, or give a number", missing, e.of, earlier.Name)
 	}
 	return nil
 }
 
-// checkDense returns an error if the model a reads a dense input that an import does not
-// make.
-func checkDense(a *model.Architecture, numbers *ingest.Dense) error {
-	for _, name := range a.Dense {
+// adoptModel completes the dense inputs of an import with those that the model k knows. It returns an error if the model reads
+// one that the import does not make.
+func adoptModel(k *model.Known, numbers *ingest.Dense) error {
+	if err := (&earlierInputs{k.File, k.Standards}).adopt(numbers, false); err != nil {
+		return err
+	}
+	for _, name := range k.Dense {
 		if !slices.ContainsFunc(numbers.Columns, func(c ingest.DenseColumn) bool { return cmp.Or(c.Input.Name, c.Name) == name }) {
 			return fault.Usagef("the model reads the dense input %q: name its column, as in %s (--dense)", name, sweep.ShellWord("COLUMN="+name))
 		}

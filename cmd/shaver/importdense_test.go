@@ -34,7 +34,7 @@ func TestDenseRuleOfEarlierDataset(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = adopt(&got, d, true)
+		err = inputsOf(d).adopt(&got, true)
 		if refusal != "" {
 			if err == nil || !strings.Contains(err.Error(), refusal) {
 				t.Errorf("--dense %s: %v, expected %s", text, err, refusal)
@@ -54,7 +54,7 @@ func TestDenseRuleOfEarlierDataset(t *testing.T) {
 		o := denseOptions{columns: strings.Split(text, ",")}
 		got, err := o.set()
 		if err == nil {
-			err = adopt(&got, d, true)
+			err = inputsOf(d).adopt(&got, true)
 		}
 		if err != nil || got.Columns[0].Input.Rule != want || want == dense.ZScore && *got.Columns[0].Input.Mean != 1 {
 			t.Errorf("--dense %s: %+v, %v", text, got, err)
@@ -67,7 +67,7 @@ func TestDenseRuleOfEarlierDataset(t *testing.T) {
 		o := denseOptions{columns: []string{"age=x[0]", "other"}, missing: text}
 		got, err := o.set()
 		if err == nil {
-			err = adopt(&got, d, true)
+			err = inputsOf(d).adopt(&got, true)
 		}
 		if err != nil || got.Missing != "" || *got.Columns[0].Input.Missing != want || text != "" && *got.Columns[1].Input.Missing != 0 {
 			t.Errorf("--dense-missing %q: %+v, %v, expected %v for age", text, got, err, want)
@@ -87,7 +87,7 @@ func TestDenseRuleOfEarlierDataset(t *testing.T) {
 	} {
 		c.earlier.Name = "age"
 		got := ingest.Dense{Missing: ingest.MissingMean}
-		err := adopt(&got, &dataset.Dataset{Manifest: dataset.Manifest{Dense: []dense.Input{c.earlier}}}, true)
+		err := inputsOf(&dataset.Dataset{Manifest: dataset.Manifest{Dense: []dense.Input{c.earlier}}}).adopt(&got, true)
 		switch {
 		case c.refusal != "":
 			if err == nil || err.Error() != c.refusal {

@@ -110,7 +110,7 @@ func modelConvertCommand() *cobra.Command {
 	formFlags(c, &form, &values)
 	partFlags(c, &part)
 	c.Flags().StringArrayVar(&pads, "pad", nil, "`FIELD=ID` for the id of a list's positions without a value, or FIELD=none; repeat it for each list")
-	flags.Dataset(c, &folders, "dataset `folder` of the training; the new file says that the model has its fields and vocabularies (default what IN says)")
+	flags.Dataset(c, &folders, "dataset `folder` of the training; the new file says that the model has its fields, vocabularies and rules of dense inputs (default what IN says)")
 	outputs.Flag(c, "a file OUT that is not a model written by shaver, or any .onnx file")
 	out.Flag(c)
 	return c

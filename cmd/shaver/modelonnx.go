@@ -151,7 +151,11 @@ func understoodTable(w io.Writer, f *inspect.ONNXFacts) {
 	}
 	storageTable(w, &f.Storage, names)
 	for _, d := range f.Dense {
-		dense = append(dense, cli.Printable(d.Name))
+		text := cli.Printable(d.Name)
+		if d.Standard != nil {
+			text += " " + d.Standard.String()
+		}
+		dense = append(dense, text)
 	}
 	if len(dense) > 0 {
 		fmt.Fprintf(w, "dense inputs\t%d\t%s\n", len(dense), strings.Join(dense, ", "))

@@ -204,6 +204,6 @@ func (o *Options) Fresh(a *model.Architecture, norm bool, initial string) (*Cour
 	}
 	o.Initial, o.Architecture = initial, a
 	t := &Course{Options: o, data: d, from: checkpoint.New(*a, weights(a, norm, o.Seed))}
-	t.from.Identities = d.Identities()
+	t.from.Identities, t.from.Standards = d.Identities(), d.Standards()
 	return t, nil
 }

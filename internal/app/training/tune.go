@@ -60,11 +60,12 @@ func (o *Options) Continued(file string) (*Course, error) {
 }
 
 // begin opens the dataset for the model with which the training begins. The model that the training
-// writes has the fields and vocabularies of the dataset.
+// writes has the fields, vocabularies and rules of dense inputs of the dataset.
 func (o *Course) begin() (err error) {
 	if o.data, err = o.open(o.from); err != nil {
 		return err
 	}
-	o.Unknown, o.from.Identities = o.from.Known().Unknown(), o.data.Identities()
+	o.Unknown = o.from.Known().Unknown()
+	o.from.Identities, o.from.Standards = o.data.Identities(), o.data.Standards()
 	return nil
 }

@@ -86,6 +86,9 @@ type Checkpoint struct {
 	// Identities say what the ids of each field stand for. They are nil if the file does not say
 	// it. They do not affect the digest.
 	Identities []model.Identity
+	// Standards say how the numbers of each dense input were standardised. They are nil if the file does
+	// not say it, or if there are no dense inputs. They do not affect the digest.
+	Standards []model.Standard
 	// Origins are the digests of the models from which shaver pruned this one: the first one, and then
 	// what was pruned again. It is nil if shaver has not pruned the model, or did so before it wrote
 	// origins.
@@ -286,7 +289,7 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 	}
 	if is, err := c.takeGraph(metadata); is {
 		if err == nil {
-			err = c.takeIdentities(metadata)
+			err = c.takeMeanings(metadata)
 		}
 		return c, err
 	}
@@ -324,7 +327,7 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 	if err := c.recognise(said, nil, sidecar); err != nil {
 		return nil, err
 	}
-	if err := c.takeIdentities(metadata); err != nil {
+	if err := c.takeMeanings(metadata); err != nil {
 		return nil, err
 	}
 	if key := metadata[metaEmbeddingKey]; c.Compact != nil && key != c.EmbeddingKey {
@@ -419,8 +422,8 @@ func (c *Checkpoint) Digest() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// WriteDense writes the canonical file, with Training, Origins, Scored and Identities, to path, all of it or nothing, and returns its
-// length in bytes. PyTorch users load it with safetensors.torch.load_file and
+// WriteDense writes the canonical file, with Training, Origins, Scored, Identities and Standards, to path, all of it
+// or nothing, and returns its length in bytes. PyTorch users load it with safetensors.torch.load_file and
 // load_state_dict.
 func WriteDense(path string, c *Checkpoint) (int64, error) {
 	f := c.canonical()
@@ -428,7 +431,7 @@ func WriteDense(path string, c *Checkpoint) (int64, error) {
 	return writeWhole(path, f)
 }
 
-// describe adds Training, Origins, Scored and Identities to the metadata of a file. The canonical file
+// describe adds Training, Origins, Scored, Identities and Standards to the metadata of a file. The canonical file
 // does not have them, so that the digest of a model depends on its weights only.
 func (c *Checkpoint) describe(metadata map[string]string) {
 	if c.Training != "" {

@@ -11,33 +11,46 @@ import (
 // safetensors files and in .onnx files.
 const metaVocabulary = "shaver.vocabulary"
 
-// Known returns what the file says about the fields.
+// metaDense is the metadata key of a JSON array with a model.Standard for each dense input, in the same files.
+const metaDense = "shaver.dense"
+
+// Known returns what the file says about the fields and dense inputs.
 func (c *Checkpoint) Known() *model.Known {
-	return &model.Known{File: c.name, Names: c.Fields, Fields: c.Identities, Sizes: c.Architecture.FieldDims, Ignored: c.Ignored}
+	return &model.Known{File: c.name, Names: c.Fields, Fields: c.Identities, Sizes: c.Architecture.FieldDims, Dense: c.Architecture.Dense, Standards: c.Standards, Ignored: c.Ignored}
 }
 
-// takeIdentities sets Identities from the metadata of a file, which may lack them. The
+// takeMeanings sets Identities and Standards from the metadata of a file, which may lack them. The
 // architecture must be known.
-func (c *Checkpoint) takeIdentities(metadata map[string]string) error {
-	text, ok := metadata[metaVocabulary]
-	if !ok {
-		return nil
+func (c *Checkpoint) takeMeanings(metadata map[string]string) (err error) {
+	if c.Identities, err = knownIn(c, metadata, metaVocabulary, func(list []model.Identity) error {
+		return model.CheckIdentities(list, c.Architecture.Fields())
+	}); err != nil {
+		return err
 	}
-	var list []model.Identity
-	err := json.Unmarshal([]byte(text), &list)
-	if err == nil {
-		err = model.CheckIdentities(list, c.Architecture.Fields())
+	c.Standards, err = knownIn(c, metadata, metaDense, func(list []model.Standard) error {
+		return model.CheckStandards(list, c.Architecture.Dense)
+	})
+	return err
+}
+
+// knownIn returns the JSON array under a key of the metadata of c, which check accepts, or nil without it.
+func knownIn[T any](c *Checkpoint, metadata map[string]string, key string, check func(list []T) error) (list []T, err error) {
+	text, ok := metadata[key]
+	if !ok {
+		return nil, nil
+	}
+	if err = json.Unmarshal([]byte(text), &list); err == nil {
+		err = check(list)
 	}
 	if err != nil {
-		return fault.Inputf("%s: metadata %s: %w", c.name, metaVocabulary, typeError(err))
+		return nil, fault.Inputf("%s: metadata %s: %w", c.name, key, typeError(err))
 	}
-	c.Identities = list
-	return nil
+	return list, nil
 }
 
-// takeProperties sets Identities, Origins and Scored from the metadata of an .onnx file.
+// takeProperties sets Identities, Standards, Origins and Scored from the metadata of an .onnx file.
 func (c *Checkpoint) takeProperties(metadata map[string]string) error {
-	if err := c.takeIdentities(metadata); err != nil {
+	if err := c.takeMeanings(metadata); err != nil {
 		return err
 	}
 	return c.takeHistory(metadata)
@@ -54,11 +67,14 @@ func (c *Checkpoint) takeHistory(metadata map[string]string) (err error) {
 	return nil
 }
 
-// properties returns the metadata with Identities, Origins and Scored, which .onnx files have too.
+// properties returns the metadata with Identities, Standards, Origins and Scored, which .onnx files have too.
 func (c *Checkpoint) properties() map[string]string {
 	metadata := map[string]string{}
 	if c.Identities != nil {
 		metadata[metaVocabulary] = string(mustMarshal(c.Identities))
+	}
+	if c.Standards != nil {
+		metadata[metaDense] = string(mustMarshal(c.Standards))
 	}
 	if c.Origins != nil {
 		metadata[metaOrigins] = string(mustMarshal(c.Origins))

@@ -13,7 +13,7 @@ import (
 	"shaver/internal/click/model"
 )
 
-// identified returns a copy of c that knows its fields.
+// identified returns a copy of c that knows its fields and dense inputs.
 func identified(c *Checkpoint) *Checkpoint {
 	changed := *c
 	changed.Identities = nil
@@ -24,10 +24,19 @@ func identified(c *Checkpoint) *Checkpoint {
 		}
 		changed.Identities = append(changed.Identities, f)
 	}
+	changed.Standards = nil
+	for i, name := range c.Architecture.Dense {
+		s := model.Standard{Name: name, Rule: "none"}
+		if i%2 == 0 {
+			mean, deviation, missing := 1/3., 7e-9, -1.
+			s.Rule, s.Mean, s.Deviation, s.Missing = "zscore", &mean, &deviation, &missing
+		}
+		changed.Standards = append(changed.Standards, s)
+	}
 	return &changed
 }
 
-// Each form in which a model is written keeps what the model knows about its fields, which
+// Each form in which a model is written keeps what the model knows about its fields and dense inputs, which
 // does not change the model's digest. A file without it is read as unknown.
 func TestIdentities(t *testing.T) {
 	whole := func(write func(path string, c *Checkpoint) (int64, error)) func(string, *Checkpoint) error {
@@ -49,7 +58,7 @@ func TestIdentities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	graph := graphOf(t, "ncf.dynamo")
+	graph, numeric := graphOf(t, "ncf.dynamo"), graphOf(t, "fuxictr-deepfm-numeric.dynamo")
 	known, err := Read(filepath.Join(exports, "deepctr-torch-deepfm.dynamo.onnx"))
 	if err != nil {
 		t.Fatal(err)
@@ -65,6 +74,9 @@ func TestIdentities(t *testing.T) {
 		"dense graph":   {graph, "m.safetensors", whole(WriteDense)},
 		"compact graph": {graph, "m.safetensors", pruned},
 		"onnx graph":    {graph, "m.onnx", onnx},
+		"dense inputs":  {numeric, "m.safetensors", whole(WriteDense)},
+		"pruned inputs": {numeric, "m.safetensors", pruned},
+		"onnx inputs":   {numeric, "m.onnx", onnx},
 		"onnx":          {known, "m.onnx", onnx},
 	} {
 		path := filepath.Join(t.TempDir(), form.file)
@@ -89,6 +101,9 @@ func TestIdentities(t *testing.T) {
 		}
 		if !reflect.DeepEqual(with.Identities, c.Identities) || with.Known().Unknown() != "" {
 			t.Errorf("%s: the file knows %v, expected %v", name, with.Identities, c.Identities)
+		}
+		if !reflect.DeepEqual(with.Standards, c.Standards) || len(c.Standards) != len(form.c.Architecture.Dense) {
+			t.Errorf("%s: the file knows the dense inputs %v, expected %v", name, with.Standards, c.Standards)
 		}
 		if with.Digest() != without.Digest() {
 			t.Errorf("%s: the digest depends on what the file knows", name)
@@ -132,5 +147,37 @@ func TestHostileIdentities(t *testing.T) {
 		if !fault.IsInput(err) || !strings.Contains(err.Error(), "m: metadata shaver.vocabulary: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+}
+
+// A file that says something impossible about its dense inputs is refused, and one that says nothing says so.
+func TestHostileStandards(t *testing.T) {
+	c := graphOf(t, "fuxictr-deepfm-numeric.dynamo")
+	good := identified(c)
+	if names := c.Architecture.Dense; len(names) != 2 {
+		t.Fatalf("dense inputs %q, expected 2", names)
+	}
+	for want, change := range map[string]func(list []model.Standard) any{
+		"it has 1 dense inputs, expected 2":                        func(l []model.Standard) any { return l[:1] },
+		`dense input 0 is named "price", expected "age"`:           func(l []model.Standard) any { l[0], l[1] = l[1], l[0]; return l },
+		`dense input 1 ("price") has the rule "": expected`:        func(l []model.Standard) any { l[1].Rule = ""; return l },
+		`dense input 1 ("price") has the rule "\x1b[2J": expected`: func(l []model.Standard) any { l[1].Rule = "\x1b[2J"; return l },
+		`dense input 0 ("age") has only one of mean and deviation`: func(l []model.Standard) any { l[0].Mean = nil; return l },
+		"found a value of type object":                             func([]model.Standard) any { return map[string]int{} },
+	} {
+		text, err := json.Marshal(change(append([]model.Standard{}, good.Standards...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := c.canonical()
+		f.metadata[metaDense] = string(text)
+		_, err = Parse("m", fileBytes(f.entries, f.metadata))
+		if !fault.IsInput(err) || !strings.Contains(err.Error(), "m: metadata shaver.dense: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	good.Standards = nil
+	if text := good.Known().Unknown(); !strings.Contains(text, "does not say by which rules its dense inputs were standardised") {
+		t.Errorf("a file without rules says %q", text)
 	}
 }

@@ -139,7 +139,7 @@ func (c *Checkpoint) reopen() (*wire.Model, *dissect.Network, error) {
 // WriteONNX writes the .onnx file from which c was read with the embedding tables of c. It
 // writes path and, if the file has external data or the new one would exceed onnx.MaxFile,
 // path with the extension .data behind it. Everything that o does not name stays the same. c
-// may differ from the file in its embedding tables, its Identities, Origins and Scored only.
+// may differ from the file in its embedding tables, its Identities, Standards, Origins and Scored only.
 //
 // If the content of a file cannot be written, the previous files, if any, are unchanged. If
 // the program is killed between the two files, there is no file at path.

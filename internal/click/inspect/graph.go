@@ -82,6 +82,8 @@ type ONNXDense struct {
 	Name   string `json:"name"`
 	Input  string `json:"input,omitempty"`
 	Column int    `json:"column"`
+	// Standard says how its numbers were standardised; nil if the file does not say it.
+	Standard *model.Standard `json:"standard,omitempty"`
 }
 
 // Operator is the number of nodes with an operator.
@@ -126,6 +128,7 @@ func ONNX(path string, o dissect.Options) (*ONNXFacts, error) {
 	for j := range f.Vocabulary {
 		f.Fields[j].Name = f.Vocabulary[j].Name // in the order of the graph
 	}
+	f.standardise(ck)
 	f.share()
 	return f, nil
 }
@@ -160,6 +163,7 @@ func Graph(ck *checkpoint.Checkpoint, m *model.Model, names []string) *ONNXFacts
 	for _, name := range a.Dense {
 		f.Dense = append(f.Dense, ONNXDense{Name: name})
 	}
+	f.standardise(ck)
 	counts := map[string]int{}
 	for _, node := range m.Weights.Graph.Graph.Nodes {
 		counts[node.Op]++
@@ -218,10 +222,17 @@ func (f *ONNXFacts) describe(n *dissect.Network) {
 	}
 	f.share()
 	for _, d := range n.Dense {
-		f.Dense = append(f.Dense, ONNXDense{d.Name, d.Input, d.Column})
+		f.Dense = append(f.Dense, ONNXDense{Name: d.Name, Input: d.Input, Column: d.Column})
 	}
 	for _, o := range n.Operators {
 		f.Operators = append(f.Operators, Operator{o.Name, o.Count})
+	}
+}
+
+// standardise sets Standard of the dense inputs.
+func (f *ONNXFacts) standardise(ck *checkpoint.Checkpoint) {
+	for i := range ck.Standards {
+		f.Dense[i].Standard = &ck.Standards[i]
 	}
 }
 

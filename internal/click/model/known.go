@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // OwnIDs is the Vocabulary of a field whose ids stand for themselves, because its rows came as
@@ -19,12 +20,37 @@ type Identity struct {
 	Bytes      int64  `json:"bytes,omitempty"` // size of that file
 }
 
-// Known is what the file of a model says about the model's fields.
+// Standard says what turned the numbers of a dense input into what the model reads. Package dense defines the rules.
+type Standard struct {
+	Name      string   `json:"name"`
+	Rule      string   `json:"rule"`
+	Mean      *float64 `json:"mean,omitempty"`      // if the rule has one
+	Deviation *float64 `json:"deviation,omitempty"` // if the rule has one
+	Missing   *float64 `json:"missing,omitempty"`   // number that replaced missing ones, before the rule
+}
+
+// String describes the rule and what replaces missing numbers. Two inputs standardise all numbers in
+// the same way if and only if the texts are equal.
+func (s *Standard) String() string {
+	text := s.Rule
+	if s.Mean != nil && s.Deviation != nil {
+		text += fmt.Sprintf("=%v/%v", *s.Mean, *s.Deviation)
+	}
+	if s.Missing != nil {
+		text += fmt.Sprintf(" with %v for missing numbers", *s.Missing)
+	}
+	return text
+}
+
+// Known is what the file of a model says about the model's fields and dense inputs.
 type Known struct {
 	File   string     // of the model
 	Names  []string   // as the graph or the framework names the fields; nil = it does not
 	Fields []Identity // nil = the file does not say what the ids stand for
 	Sizes  []int      // number of features of each field
+	Dense  []string   // names of the dense inputs
+	// Standards describe the dense inputs. They are nil if the file does not say how their numbers were standardised.
+	Standards []Standard
 	// Ignored is a sentence without a full stop on inputs that the output does not depend on, or "". It may say why fields are missing.
 	Ignored string
 }
@@ -41,10 +67,13 @@ func (k *Known) FieldNames() []string {
 	return names
 }
 
-// Unknown returns a sentence, without a full stop, which says that ids are taken for those of
-// the dataset. It is "" if the file says what they stand for.
+// Unknown returns a sentence, without a full stop, which says that ids, or numbers of dense inputs, are
+// taken for those of the dataset. It is "" if the file says what they stand for.
 func (k *Known) Unknown() string {
-	if k.Fields != nil {
+	switch {
+	case k.Fields != nil && k.Standards == nil && len(k.Dense) > 0:
+		return k.File + " does not say by which rules its dense inputs were standardised, so they are taken for those of the dataset (shaver model convert --dataset writes a file that says it)"
+	case k.Fields != nil:
 		return ""
 	}
 	return k.File + " does not say which fields and vocabularies it was trained with, so its ids are taken for those of the dataset (shaver model convert --dataset writes a file that says it)"
@@ -85,6 +114,24 @@ func CheckIdentities(list []Identity, fields int) error {
 		seen[f.Name] = true
 		if err := f.check(); err != nil {
 			return fmt.Errorf("field %d (%q): %w", j, f.Name, err)
+		}
+	}
+	return nil
+}
+
+// CheckStandards returns an error unless list has a valid standard for each dense input, in order.
+func CheckStandards(list []Standard, inputs []string) error {
+	if len(list) != len(inputs) {
+		return fmt.Errorf("it has %d dense inputs, expected %d", len(list), len(inputs))
+	}
+	for i, s := range list {
+		switch {
+		case s.Name != inputs[i]:
+			return fmt.Errorf("dense input %d is named %q, expected %q", i, s.Name, inputs[i])
+		case s.Rule == "" || strings.Trim(s.Rule, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
+			return fmt.Errorf("dense input %d (%q) has the rule %q: expected the name of a rule", i, s.Name, s.Rule)
+		case (s.Mean == nil) != (s.Deviation == nil):
+			return fmt.Errorf("dense input %d (%q) has only one of mean and deviation", i, s.Name)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
+	"shaver/internal/data/dense"
 )
 
 // Identities returns what the ids of each field stand for.
@@ -26,23 +27,66 @@ func (d *Dataset) Identities() []model.Identity {
 	return list
 }
 
+// Standards returns how the numbers of each dense input that readers of d deliver were standardised.
+func (d *Dataset) Standards() []model.Standard {
+	var list []model.Standard
+	for _, name := range d.inputs {
+		list = append(list, d.input(name).Standard())
+	}
+	return list
+}
+
+// input returns the dense input with a name, or nil.
+func (d *Dataset) input(name string) *dense.Input {
+	if i := slices.IndexFunc(d.Dense, func(in dense.Input) bool { return in.Name == name }); i >= 0 {
+		return &d.Dense[i]
+	}
+	return nil
+}
+
 // CheckKnown returns bad input unless the fields of the dataset are those that a model knows:
 // they have the same names in the same order, and their ids stand for the same values. A field
 // of the dataset may have more features than that of the model if the additional ids follow
-// those that the model knows. The error names the first field that differs.
+// those that the model knows. The numbers of the dense inputs must have been standardised as the model knows it.
+// The error names the first field or dense input that differs.
 //
 // If the model does not know its fields, CheckKnown compares only the names with those in the
 // model's graph, as far as some are the same.
 func (d *Dataset) CheckKnown(k *model.Known) error {
-	if err := d.checkNames(k); err != nil || k.Fields == nil {
+	if err := d.checkNames(k); err != nil {
 		return err
 	}
-	for j, own := range d.Identities() {
-		if err := d.checkField(j, own, k); err != nil {
+	if k.Fields != nil {
+		for j, own := range d.Identities() {
+			if err := d.checkField(j, own, k); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range k.Standards {
+		if err := d.checkInput(&k.Standards[i], k.File); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkInput compares a dense input with what the model in a file knows of it. What replaces missing numbers matters
+// only if numbers are missing.
+func (d *Dataset) checkInput(want *model.Standard, file string) error {
+	in := d.input(want.Name)
+	if in == nil {
+		return nil // the model is not read with this dataset, or Choose refuses it
+	}
+	own, known := in.Standard(), *want
+	if in.Filled == 0 || own.Missing == nil || known.Missing == nil {
+		own.Missing, known.Missing = nil, nil
+	}
+	if own.String() == known.String() {
+		return nil
+	}
+	return fault.Inputf("dense input %s: the dataset %s does not fit the model %s: the dataset has the rule %s, the model %s: import the rows with --vocabulary and the dataset of the training, or with the rule of the model",
+		own.Name, d.newest().name(), file, &own, &known)
 }
 
 // checkField compares field j, with the identity own, with that of the model.

@@ -11,6 +11,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/dense"
 	"shaver/internal/data/ingest"
 )
 
@@ -43,7 +44,7 @@ func writeMapper(t *testing.T, text string) string {
 
 // knownOf returns what the file of a model says that was trained on the dataset.
 func knownOf(d *dataset.Dataset) *model.Known {
-	return &model.Known{File: "m.safetensors", Fields: d.Identities(), Sizes: d.FieldDims()}
+	return &model.Known{File: "m.safetensors", Fields: d.Identities(), Sizes: d.FieldDims(), Standards: d.Standards()}
 }
 
 // A dataset with swapped fields, with a reordered vocabulary, with other values, or with ids in
@@ -233,5 +234,41 @@ func TestIgnoredInputs(t *testing.T) {
 	k := &model.Known{File: "m.onnx", Names: []string{"c"}, Sizes: []int{3}, Ignored: "the output does not depend on the input a"}
 	if _, err := d.For(&model.Architecture{FieldDims: k.Sizes}, k); !fault.IsInput(err) || !strings.HasSuffix(err.Error(), "; in m.onnx the output does not depend on the input a") {
 		t.Errorf("%v, expected a note on the input", err)
+	}
+}
+
+// A dataset whose dense inputs were standardised in another way does not fit a model. What replaces missing numbers matters
+// only if numbers are missing. The error names both sides.
+func TestCheckKnownDense(t *testing.T) {
+	number := func(x float64) *float64 { return &x }
+	of := func(cell string, in dense.Input) *dataset.Dataset {
+		config := ingest.EncodedConfig{Train: []string{write(t, "label,a,x\n0,1,3\n1,0,"+cell+"\n")}, Out: filepath.Join(t.TempDir(), "dataset")}
+		config.Dense.Columns = []ingest.DenseColumn{{Name: "x", Input: in}}
+		if _, err := ingest.ImportEncoded(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		d, err := open(t, config.Out).Choose([]string{"x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	z := dense.Input{Rule: dense.ZScore, Mean: number(36.5), Deviation: number(11.25), Missing: number(20)}
+	rounded, other, none := z, z, z
+	rounded.Mean, other.Missing, none.Missing = number(36), number(0), nil
+	k := knownOf(of("5", z))
+	for _, d := range []*dataset.Dataset{of("7", z), of("", z), of("5", other), of("5", none)} {
+		if err := d.CheckKnown(k); err != nil {
+			t.Error(err)
+		}
+		if err := d.CheckKnown(&model.Known{File: "m.safetensors"}); err != nil {
+			t.Errorf("a model that knows nothing: %v", err)
+		}
+	}
+	wantInput(t, of("5", rounded).CheckKnown(k), "the dataset has the rule zscore=36/11.25, the model zscore=36.5/11.25: import the rows")
+	wantInput(t, of("5", dense.Input{Rule: dense.None}).CheckKnown(k), "the dataset has the rule none, the model zscore=36.5/11.25")
+	wantInput(t, of("", other).CheckKnown(k), "zscore=36.5/11.25 with 0 for missing numbers, the model zscore=36.5/11.25 with 20 for missing numbers")
+	if _, err := of("5", rounded).For(&model.Architecture{FieldDims: []int{2}, Dense: []string{"x"}}, k); err == nil {
+		t.Error("For accepts a dataset that CheckKnown refuses")
 	}
 }

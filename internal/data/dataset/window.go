@@ -157,7 +157,8 @@ func (p *part) precedes(newest *part) error {
 		if in.Name != newest.Dense[i].Name {
 			return differ("dense input %d is %q, expected %q", i, in.Name, newest.Dense[i].Name)
 		}
-		if own, want := in.Standard(), newest.Dense[i].Standard(); own != want {
+		own, want := in.Standard(), newest.Dense[i].Standard()
+		if own, want := own.String(), want.String(); own != want {
 			return differ("dense input %d (%s) has the rule %s, expected %s: import the day with --vocabulary and without --dense-missing, so that it gets the statistics of an earlier day", i, in.Name, own, want)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"shaver/internal/click/model"
 )
 
 // Rules that standardise a number x.
@@ -47,17 +49,9 @@ type Values struct {
 // Measured reports whether the rule has its statistics.
 func (in *Input) Measured() bool { return in.Rule != ZScore || in.Mean != nil && in.Deviation != nil }
 
-// Standard describes what turns a number into what the model reads. Two inputs standardise
-// all numbers in the same way if and only if the texts are equal.
-func (in *Input) Standard() string {
-	text := in.Rule
-	if in.Mean != nil && in.Deviation != nil {
-		text += fmt.Sprintf(" with the mean %v and the deviation %v", *in.Mean, *in.Deviation)
-	}
-	if in.Missing != nil {
-		text += fmt.Sprintf(" and %v for missing numbers", *in.Missing)
-	}
-	return text
+// Standard says what turns a number into what the model reads.
+func (in *Input) Standard() model.Standard {
+	return model.Standard{Name: in.Name, Rule: in.Rule, Mean: in.Mean, Deviation: in.Deviation, Missing: in.Missing}
 }
 
 // Validate returns an error unless the rule exists and has the parameters that it needs.

@@ -127,7 +127,7 @@ func (o *Options) openBound(ctx context.Context, whole *Source) (*bounded, error
 	if d, err = d.For(&whole.Checkpoint.Architecture, whole.Checkpoint.Known()); err != nil {
 		return nil, err
 	}
-	whole.Checkpoint.Identities = d.Identities() // by which what is left finds its fields
+	whole.Checkpoint.Identities, whole.Checkpoint.Standards = d.Identities(), d.Standards() // by which what is left finds its fields
 	whole.Checkpoint.AddScored(checkpoint.Scored{Dataset: d.Digest(), Splits: []string{dataset.Val}})
 	small, err := whole.sliced(&o.Bound.Kept)
 	if err != nil {

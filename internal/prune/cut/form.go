@@ -66,7 +66,7 @@ type Conversion struct {
 }
 
 // Convert writes the model in a file to another file in the form f. part is the part of the file.
-// If there are folders, the new file says that the model has the fields and the vocabularies of the
+// If there are folders, the new file says that the model has the fields, the vocabularies and the rules of the
 // dataset in them, which must be those that the model knows, if it knows any.
 func (f *Form) Convert(in string, part checkpoint.Options, out string, folders ...string) (*Conversion, error) {
 	ck, err := checkpoint.ReadPart(in, part)
@@ -81,7 +81,7 @@ func (f *Form) Convert(in string, part checkpoint.Options, out string, folders .
 		if d, err = d.For(&ck.Architecture, ck.Known()); err != nil {
 			return nil, err
 		}
-		ck.Identities = d.Identities()
+		ck.Identities, ck.Standards = d.Identities(), d.Standards()
 	}
 	if _, err := ck.Model(); err != nil { // which checks that every tensor is present, fits and is finite
 		return nil, err

@@ -192,7 +192,7 @@ func (o *Options) open(ck *checkpoint.Checkpoint) (d *dataset.Dataset, unknown s
 		return nil, "", err
 	}
 	unknown = ck.Known().Unknown()
-	ck.Identities = d.Identities()
+	ck.Identities, ck.Standards = d.Identities(), d.Standards()
 	return d, unknown, nil
 }
 
