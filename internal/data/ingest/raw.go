@@ -639,7 +639,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 	if err == nil && !r.mapped {
 		var more []string
 		more, err = unlikeIDs(r.layout.fields, fields)
-		summary.Warnings = append(summary.Warnings, more...)
+		summary.Warnings = slices.Concat(summary.Warnings, more, out.manyRare(&r.config))
 	}
 	if err == nil && r.mapped {
 		for j, f := range fields {

@@ -74,6 +74,33 @@ func unlikeIDs(names []string, fields []*vocabulary.Field) (warnings []string, e
 	return warnings, nil
 }
 
+// manyRare returns a warning for each field, except lists, of which most rows share the id of rare values, so that it says nothing
+// about them. A value is rare that occurs in fewer than c.MinCount rows.
+func (b *builder) manyRare(c *RawConfig) (warnings []string) {
+	first, of := 0, ""
+	if c.Counted == CountTrain {
+		of = " of train"
+	}
+	for j, name := range b.fields {
+		var rare, rows int64
+		for _, s := range b.splits {
+			rows += s.total
+			if b.oov[j] >= 0 {
+				rare += s.counts[first+b.oov[j]]
+			}
+		}
+		if rows >= leastRare && rare > rows/10*9 && (b.lists == nil || b.lists[j].length == 0) {
+			warnings = append(warnings, fmt.Sprintf("field %s: the values of %.1f%% of the rows occur in fewer than %d rows%s, so these rows share one id: expected ids that repeat; give rarer values ids, make a measure a dense input, or leave the column out",
+				name, 100*float64(rare)/float64(rows), c.MinCount, of))
+		}
+		first += b.sizes[j]
+	}
+	return warnings
+}
+
+// leastRare is the number of rows from which manyRare warns.
+const leastRare = 100
+
 // isJoined reports whether value is several texts with the usual separator of lists between them.
 func isJoined(value []byte) bool {
 	at := bytes.IndexByte(value, ListSeparator)

@@ -59,19 +59,22 @@ func TestWarnings(t *testing.T) {
 	for name, test := range map[string]struct {
 		files []string
 		want  []string
+		least int64
 	}{
-		"raw":       {[]string{rows, other}, nil},
-		"raw twice": {[]string{rows, rows}, twice},
-		"prices":    {raw(2000, "-%d.25"), []string{"field b: most of its 1596 values have decimals"}},
-		"versions":  {raw(2000, "%d.1.2"), nil},
-		"seconds":   {raw(2000, "%d.0"), nil},
-		"times":     {raw(200, "2024-01-02T03:04:%02d"), []string{"field b: most of its 156 values are timestamps"}},
-		"dates":     {raw(200, "2024-01-%02d"), nil},
-		"lists":     {raw(200, "%d|7"), []string{"field b: most of its 156 values contain |"}},
-		"ends":      {raw(200, "%d|"), nil},
-		"raw echo":  {[]string{write(t, echo.String())}, repeated},
+		"raw":       {[]string{rows, other}, nil, 0},
+		"raw twice": {[]string{rows, rows}, twice, 0},
+		"prices":    {raw(2000, "-%d.25"), []string{"field b: most of its 1596 values have decimals"}, 0},
+		"versions":  {raw(2000, "%d.1.2"), nil, 0},
+		"seconds":   {raw(2000, "%d.0"), nil, 0},
+		"times":     {raw(200, "2024-01-02T03:04:%02d"), []string{"field b: most of its 156 values are timestamps"}, 0},
+		"dates":     {raw(200, "2024-01-%02d"), nil, 0},
+		"lists":     {raw(200, "%d|7"), []string{"field b: most of its 156 values contain |"}, 0},
+		"ends":      {raw(200, "%d|"), nil, 0},
+		"rare":      {raw(200, "id%d"), []string{"field b: the values of 100.0% of the rows occur in fewer than 2 rows of train, so"}, 2},
+		"few rows":  {raw(90, "id%d"), nil, 2},
+		"raw echo":  {[]string{write(t, echo.String())}, repeated, 0},
 	} {
-		summary, err := ImportRaw(t.Context(), RawConfig{Files: test.files, Out: filepath.Join(t.TempDir(), "out")})
+		summary, err := ImportRaw(t.Context(), RawConfig{Files: test.files, MinCount: test.least, Out: filepath.Join(t.TempDir(), "out")})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
