@@ -12,6 +12,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
+	"shaver/internal/prune/sweep"
 )
 
 type csvOptions struct {
@@ -79,6 +80,9 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 	switch {
 	case o.ids != dataset.LocalIDs && o.ids != dataset.GlobalIDs:
 		return fault.Usagef("--ids %s: expected %s or %s", o.ids, dataset.LocalIDs, dataset.GlobalIDs)
+	case len(o.files)+len(o.train) == 0 && len(o.raw.test) == 1:
+		file := sweep.ShellWord(o.raw.test[0])
+		return fault.Usagef("--test %s needs --train or --raw: if all rows are for the split test, write --train %s (encoded rows) or --raw %s (raw strings, with --vocabulary) and --split 0:0:1", file, file, file)
 	case (len(o.files) > 0) == (len(o.train) > 0):
 		return fault.Usagef("%s needs either --train (encoded rows) or --raw (raw strings)", c.CommandPath())
 	case len(o.sizes) > 0 && o.raw.model != "":
