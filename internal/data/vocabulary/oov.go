@@ -61,9 +61,10 @@ func parseOOV(text string) (oov, error) {
 // must have a value or stand for unseen values. position and name identify the field in
 // messages.
 func (f *Field) fit(rule oov, position int, name string, want int) error {
-	largest := int64(-1)
+	largest, zero := int64(-1), false
 	for i := range f.values.slots {
-		largest = max(largest, f.values.slots[i].number-1)
+		id := f.values.slots[i].number - 1
+		largest, zero = max(largest, id), zero || id == 0
 	}
 	size := largest + 1
 	values := f.values.used // number of values, later without the one that stands for unseen values
@@ -90,6 +91,9 @@ func (f *Field) fit(rule oov, position int, name string, want int) error {
 		return misfit(rule, position, name, values, size, size == needed, want)
 	case want > 0:
 		size = int64(want)
+	case size == needed+1 && rule.form == oovLast && !zero:
+		return fault.Setting(fault.Inputf("field %s has the ids from 1 to %d and no value with the id 0: if 0 stands for unseen values, choose id=0; if it stands for something else, give the size of the field", name, largest),
+			UnseenSetting, SizesSetting)
 	case size > needed && rule.form == oovLast:
 		return fault.Setting(fault.Inputf("field %s has %d values and the id %d: ids must count from 0 without a gap, unless the id of unseen values or the size of the field is given", name, values, largest),
 			UnseenSetting, SizesSetting)

@@ -69,7 +69,7 @@ func TestFitsRefused(t *testing.T) {
 		{"", `{"x": 1, "y": 2}`, 3, "field 0 (a) has ids up to 3, hence 4 features, but the model has 3: if unseen values do not have the id after the largest one, give their id"},
 		{"", `["x", "y"]`, 2, "field 0 (a) has 2 values, hence 3 features, but the model has 2: if unseen values"},
 		{"", `["x", "y"]`, 4, "field 0 (a) has 2 values, hence 3 features, but the model has 4: if unseen values"},
-		{"", `{"x": 1, "y": 2}`, 0, "field a has 2 values and the id 2: ids must count from 0 without a gap"},
+		{"", `{"x": 1, "y": 2}`, 0, "field a has the ids from 1 to 2 and no value with the id 0: if 0 stands for unseen values, choose id=0"},
 		{"", `{"x": 0, "y": 2147483646}`, 0, "field a has 2 values and the id 2147483646"},
 		{"id=0", `["x", "y"]`, 0, `field a: the id 0 cannot be the id of unseen values, because the value "x" has it: if this value stands for them, choose value=TEXT`},
 		{"id=0", `{"x": 1, "y": 2}`, 2, "field 0 (a) has 2 values, hence 3 features, but the model has 2"},
