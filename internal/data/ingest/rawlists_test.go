@@ -224,3 +224,17 @@ func TestSharedVocabularyStaysShared(t *testing.T) {
 		t.Errorf("with sharing: %v", err)
 	}
 }
+
+// An import warns of lists that are empty in all rows, and of no others.
+func TestEmptyLists(t *testing.T) {
+	for history, want := range map[string][]string{
+		"":  {"field history: the lists of all 3 rows are empty"},
+		"x": nil,
+	} {
+		summary, _, err := importRawLists(t, "label,user,history\n1,u,"+history+"\n0,v,\n0,u,\n", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantWarnings(t, history, summary, want)
+	}
+}

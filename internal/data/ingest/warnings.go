@@ -31,6 +31,25 @@ func smallTrain(m *dataset.Manifest) (warnings []string) {
 	return warnings
 }
 
+// emptyLists returns a warning for each field whose lists have no value in any row.
+func (b *builder) emptyLists() (warnings []string) {
+	first := 0
+	for j, l := range b.lists {
+		var values, rows int64
+		for _, s := range b.splits {
+			rows += s.total
+			for _, n := range s.counts[first : first+b.sizes[j]] {
+				values += n
+			}
+		}
+		if l.length > 0 && values == 0 && rows > 0 {
+			warnings = append(warnings, fmt.Sprintf("field %s: the lists of all %d rows are empty, so the field says nothing: check the column and the form of its lists, or leave it out", b.fields[j], rows))
+		}
+		first += b.sizes[j]
+	}
+	return warnings
+}
+
 // timestamp matches what begins as 2024-01-02 03:04 or 2024-01-02T03:04 does.
 var timestamp = regexp.MustCompile(`^\d{4}-\d\d-\d\d[ T]\d\d:\d\d`)
 
