@@ -879,6 +879,19 @@ func TestNightlyInit(t *testing.T) {
 	}
 }
 
+// A night scores train, also if the configuration does not say so, so that its check measures on other rows.
+func TestNightlyScoresTrain(t *testing.T) {
+	source := newNightsSource(t, 1)
+	said, silent := source.folder(), source.folder("  splits: [train]\n", "")
+	for _, f := range []*nightsFolder{said, silent} {
+		f.bring(0)
+		f.must()
+	}
+	if !maps.Equal(said.published(), silent.published()) {
+		t.Error("a night without score.splits is not that of train")
+	}
+}
+
 // Every setting is checked before anything runs, and the error names its line.
 func TestNightlySettings(t *testing.T) {
 	dir := t.TempDir()
@@ -898,6 +911,8 @@ func TestNightlySettings(t *testing.T) {
 		base + prune + "score:\n  sample: 1.5\n":                        `:7: score.sample "1.5": expected a number above 0, at most 1`,
 		base + prune + "score:\n  baseline: mean\n":                     `:7: score.baseline "mean": expected one of `,
 		base + prune + "score:\n  splits: [train, all]\n":               `:7: score.splits "train,all": expected one of train, val, test`,
+		base + prune + "score:\n  splits: [train, val]\n":               `:7: score.splits "train,val": the check would measure on the rows of val, which are scored`,
+		base + prune + "check:\n  split: train\n":                       `:7: check.split "train": the check would measure on the rows of train, which are scored`,
 		base + prune + "score:\n  full-every: 0\n":                      `:7: score.full-every "0": expected a whole number, at least 1`,
 		base + prune + "score:\n  max-inherited-error: 0\n":             `:7: score.max-inherited-error "0": expected a number above 0`,
 		base + prune + "score:\n  seed: 99999999999999999999\n":         `:7: score.seed "99999999999999999999": expected a whole number, at least 0`,

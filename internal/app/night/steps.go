@@ -54,6 +54,12 @@ var keys = nightly.Keys{
 	},
 }
 
+// Splits of a configuration that does not name them.
+const (
+	scoredSplits = dataset.Train // score.splits
+	checkedSplit = dataset.Val   // check.split
+)
+
 // scoreCommand is the name of the command of the step score.
 var scoreCommand = []string{"nightly", "score"}
 
@@ -104,6 +110,9 @@ func (r *Runner) check(c *nightly.Config) error {
 			}
 		}
 	}
+	if err := checkApart(c); err != nil {
+		return err
+	}
 	options.SetDefaults()
 	err := options.Validate(1)
 	if err == nil {
@@ -140,6 +149,27 @@ func (r *Runner) check(c *nightly.Config) error {
 		return fault.Inputf("%s: onnx: an .onnx file keeps the types of its tables, but prune.values is %s: expected %s or no such key", c.Path, v, compact.Float32)
 	}
 	return nil
+}
+
+// checkApart returns bad input if the check measures on rows that are scored. They choose the entries, so the pruned
+// model looks better on them than it is.
+func checkApart(c *nightly.Config) error {
+	split := cmp.Or(c.Check.Get("split"), checkedSplit)
+	if !slices.Contains(strings.Split(cmp.Or(c.Score.Get("splits"), scoredSplits), ","), split) {
+		return nil
+	}
+	err := fmt.Errorf("the check would measure on the rows of %s, which are scored and so choose the entries: expected a split for the check that is not scored", split)
+	for _, s := range c.Score {
+		if s.Name == "splits" {
+			return c.Errorf("score", s, err)
+		}
+	}
+	for _, s := range c.Check {
+		if s.Name == "split" {
+			return c.Errorf("check", s, err)
+		}
+	}
+	return err
 }
 
 // checkPaths returns bad input if a setting needs values, and the scores of the nights are
@@ -321,6 +351,9 @@ func (s *steps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scored, e
 	}
 	if s.Quiet {
 		args = append(args, "--quiet")
+	}
+	if s.config.Score.Get("splits") == "" {
+		args = append(args, "--splits", scoredSplits)
 	}
 	args = append(args, s.config.Score.Flags()...)
 	var found launch.JobReport

@@ -53,8 +53,8 @@ var (
 	// Advised are the defaults of commands that people run. They give the order by which to prune,
 	// and leave the other splits to judge it by.
 	Advised = Defaults{estimator.Path, baseline.Codebook, []string{dataset.Train}}
-	// Recorded are the defaults of commands whose flags are in files, such as a manifest or
-	// nightly.yaml. They never change, so that a file without these flags stays the same job.
+	// Recorded are the defaults of commands whose flags are in files, such as a manifest. They never change, so
+	// that a file without these flags stays the same job. A night has the splits of Advised.
 	Recorded = Defaults{estimator.Permutation, baseline.Zero, []string{dataset.Train, dataset.Val}}
 )
 

@@ -106,8 +106,11 @@ func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
 		cli.Group(c, previousGroup) // the first one in the help
 	}
 	defaults := Recorded
-	if form == alone {
+	switch form {
+	case alone:
 		defaults = Advised
+	case nights:
+		defaults.Splits = Advised.Splits // the check of a night measures on others
 	}
 	o.job.Request.Note = cli.NoteOnce
 	o.JobFlags.Add(c, &o.job.Request, defaults)

@@ -110,7 +110,7 @@ func TestDefaults(t *testing.T) {
 		want    string
 	}{
 		"score":         {Command(), "path codebook train"},
-		"nightly score": {NightCommand(), "permutation zero train,val"},
+		"nightly score": {NightCommand(), "permutation zero train"},
 		"coordinator":   {CoordinatorCommand(), "permutation zero train,val"},
 	} {
 		f := c.command.Flags()
