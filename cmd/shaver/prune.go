@@ -317,6 +317,14 @@ func (o *pruneOptions) writeTuned(ctx context.Context, r *pruning) (err error) {
 	return nil
 }
 
+// riseText describes a rise by rounding, which may be much smaller than what other figures show.
+func riseText(i *sweep.Interval) string {
+	if i == nil || i.Low == nil || i.High == nil {
+		return "an unknown amount"
+	}
+	return fmt.Sprintf("%+.1g [%+.1g, %+.1g]", i.Value, *i.Low, *i.High)
+}
+
 func (r *pruning) table(w io.Writer, dense bool) {
 	if r.Rounding != nil {
 		fmt.Fprintf(w, "table\t%s\n", cli.Change(r.DenseTableBytes, r.TableBytes))
@@ -330,8 +338,8 @@ func (r *pruning) table(w io.Writer, dense bool) {
 	fmt.Fprintf(w, "dropped\t%d of %d entries\treplaced by %s\n", r.Dropped, r.Entries, r.Baseline)
 	fmt.Fprintf(w, "parameters\t%d\n", r.Parameters)
 	if k := r.Rounding; k != nil {
-		fmt.Fprintf(w, "rows\t%s\tthe loss changes by %.2g\n", cut.Text(k.Rows), k.TableRise)
-		fmt.Fprintf(w, "network\t%s\tthe loss changes by %.2g\n", cut.Text(k.Tensors), k.NetworkRise)
+		fmt.Fprintf(w, "rows\t%s\tthe loss changes by %s\n", cut.Text(k.Rows), riseText(k.TableRise))
+		fmt.Fprintf(w, "network\t%s\tthe loss changes by %s\n", cut.Text(k.Tensors), riseText(k.NetworkRise))
 	}
 	fmt.Fprintf(w, "features\t%d of %d keep an entry\n", r.Features-r.EmptyFeatures, r.Features)
 	if k := r.Calibration; k != nil {

@@ -243,7 +243,7 @@ func (o *Input) compared(ctx context.Context, p *cut.Source, sources []*scores.F
 	for at, values := range o.Values {
 		t := p.Unpruned(b.Dataset, o.Keep, values)
 		if values == compact.Mixed {
-			if t.Round, err = p.Round(ctx, o.Folders, b.Loss.Name()); err != nil {
+			if t.Round, err = p.Round(ctx, o.Folders, b.Loss.Name(), o.Calibrate); err != nil {
 				return nil, err
 			}
 		}

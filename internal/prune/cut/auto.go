@@ -31,13 +31,14 @@ const DefaultRounding = .0002
 const CurvatureRows = 1 << 16
 
 // Rounding says how the values of a model are rounded, and by how much that raises the loss, in
-// nat or, with the squared loss, as the root of the mean square.
+// nat or, with the squared loss, as the root of the mean square. It is the loss after a calibration or, if none
+// follows, that of the logits as they are if it rises by more.
 type Rounding struct {
-	Rows        []Width `json:"rows"`         // numbers of rows of the tables, by their bits, ascending
-	TableRise   float64 `json:"table_rise"`   // rise by rounding the tables, on the validation split with the unrounded network
-	SecondOrder float64 `json:"second_order"` // the same rise to second order, on training rows
-	NetworkRise float64 `json:"network_rise"` // rise by rounding the network, on the validation split with the unpruned tables
-	Tensors     []Width `json:"tensors"`      // numbers of tensors of the network, by their bits, ascending
+	Rows        []Width         `json:"rows"`         // numbers of rows of the tables, by their bits, ascending
+	TableRise   *sweep.Interval `json:"table_rise"`   // rise by rounding the tables, on the validation split with the unrounded network
+	SecondOrder float64         `json:"second_order"` // the same rise to second order, on training rows
+	NetworkRise *sweep.Interval `json:"network_rise"` // rise by rounding the network, on the validation split with the unpruned tables
+	Tensors     []Width         `json:"tensors"`      // numbers of tensors of the network, by their bits, ascending
 }
 
 // Width is a number of rows or tensors that have the same number of bits.
@@ -49,8 +50,8 @@ type Width struct {
 // rounded is a choice of dropped entries and of the bits of everything that is kept.
 type rounded struct {
 	*rate.Found
-	types map[string]checkpoint.DType // of tensors of the network
-	rise  float64
+	types          map[string]checkpoint.DType // of tensors of the network
+	table, network *sweep.Interval             // rises by rounding
 }
 
 // bench measures pruned tables.
@@ -60,11 +61,15 @@ type bench struct {
 	model      *model.Model
 	validation *measure.Bench
 	train      *model.Rows // sample of the training rows
+	calibrate  bool        // whether the pruned model is calibrated
+	plain      bool        // whether the bits are chosen by the curvature of the loss as it is, and not after a calibration
+	dropped    []bool      // entries that were dropped when before was predicted
+	before     *evaluate.Predictions
 }
 
 // openBench opens the splits of a dataset on which the bits are chosen by the loss of the given
 // name, and reads the sample. The bench lacks the baseline.
-func openBench(ctx context.Context, s *Source, folders []string, name string) (*bench, error) {
+func openBench(ctx context.Context, s *Source, folders []string, name string, calibrate bool) (*bench, error) {
 	m, err := s.Checkpoint.Model()
 	if err != nil {
 		return nil, err
@@ -72,7 +77,7 @@ func openBench(ctx context.Context, s *Source, folders []string, name string) (*
 	if err := m.Differentiable(); err != nil {
 		return nil, err
 	}
-	b := &bench{source: s, model: m, train: &model.Rows{}}
+	b := &bench{source: s, model: m, train: &model.Rows{}, calibrate: calibrate}
 	if b.validation, err = measure.Open(folders, dataset.Val, name, m, s.Checkpoint.Known()); err != nil {
 		return nil, err
 	}
@@ -94,26 +99,50 @@ func openBench(ctx context.Context, s *Source, folders []string, name string) (*
 	return b, err
 }
 
-// loss returns the calibrated loss of m on the validation split, and the calibration.
-func (b *bench) loss(ctx context.Context, m *model.Model) (float64, loss.Calibration, error) {
+// predict returns what m predicts on the validation split.
+func (b *bench) predict(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
 	p, err := b.validation.Predict(ctx, m, nil)
-	if err != nil {
-		return 0, loss.Calibration{}, err
+	if err == nil && p.OneKind() {
+		err = fault.Inputf("the labels of the validation split are all the same: choosing bits by the loss needs both")
 	}
-	if p.OneKind() {
-		return 0, loss.Calibration{}, fault.Inputf("the labels of the validation split are all the same: choosing bits by the loss needs both")
+	return p, err
+}
+
+// predictDropped sets before for the tables without the given entries.
+func (b *bench) predictDropped(ctx context.Context, dropped []bool) (err error) {
+	if slices.Equal(b.dropped, dropped) {
+		return nil
 	}
-	c := evaluate.Calibrate(p)
-	return p.MeanLoss(c), c, nil
+	b.before, err = b.predict(ctx, b.model.WithEmbedding(mask.Apply(&b.model.Architecture, b.source.Table, dropped, b.baseline)))
+	if b.dropped = dropped; err != nil {
+		b.dropped = nil
+	}
+	return err
+}
+
+// rise returns by how much the calibrated loss rises from one set of predictions to another. If the model is not
+// calibrated afterwards, it returns the rise of the loss as it is if that is more.
+func (b *bench) rise(before, after *evaluate.Predictions) *sweep.Interval {
+	rise := evaluate.CompareLoss(before, after, evaluate.Calibrate(before), evaluate.Calibrate(after))
+	if !b.calibrate {
+		if plain := evaluate.CompareLoss(before, after, loss.Uncalibrated, loss.Uncalibrated); plain.Value > rise.Value {
+			rise = plain
+		}
+	}
+	return sweep.NewInterval(rise)
 }
 
 // measure measures the tables without the given entries.
 func (b *bench) measure(ctx context.Context, dropped []bool) (*rate.Measured, error) {
 	a, baseline := &b.model.Architecture, b.baseline
 	m := b.model.WithEmbedding(mask.Apply(a, b.source.Table, dropped, baseline))
-	found, calibration, err := b.loss(ctx, m)
-	if err != nil {
+	if err := b.predictDropped(ctx, dropped); err != nil {
 		return nil, err
+	}
+	calibration := evaluate.Calibrate(b.before)
+	found := b.before.MeanLoss(calibration)
+	if b.plain {
+		calibration = loss.Uncalibrated
 	}
 	gone := layout.NewMask(len(dropped))
 	for i, drop := range dropped {
@@ -135,50 +164,60 @@ func (b *bench) measure(ctx context.Context, dropped []bool) (*rate.Measured, er
 	return &rate.Measured{Loss: found, Curvature: h.Entries, CodebookCurvature: h.Baseline}, nil
 }
 
-// rounded returns the calibrated loss of rounded tables on the validation split.
-func (b *bench) rounded(ctx context.Context, f *rate.Found) (float64, error) {
+// risen returns the rise of the loss by rounding tables, on the validation split.
+func (b *bench) risen(ctx context.Context, f *rate.Found) (*sweep.Interval, error) {
 	table, _, err := values(b.source, f, b.baseline)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	found, _, err := b.loss(ctx, b.model.WithEmbedding(table))
-	return found, err
+	if err := b.predictDropped(ctx, f.Dropped); err != nil {
+		return nil, err
+	}
+	after, err := b.predict(ctx, b.model.WithEmbedding(table))
+	if err != nil {
+		return nil, err
+	}
+	return b.rise(b.before, after), nil
 }
 
 // network returns the types of the tensors of the network for which the loss rises by at most the
 // given bound on the validation split, and by how much it rises. int8 is tried for all of them. If that is too
 // much, those that cost the most alone have float16, and if even that is too much, none is rounded.
-func (b *bench) network(ctx context.Context, bound float64) (types map[string]checkpoint.DType, rise float64, err error) {
+func (b *bench) network(ctx context.Context, bound float64) (types map[string]checkpoint.DType, rise *sweep.Interval, err error) {
 	ck := b.source.Checkpoint
 	keys := ck.Packable()
-	plain, _, err := b.loss(ctx, b.model)
+	plain, err := b.predict(ctx, b.model)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
-	risen := func(types map[string]checkpoint.DType) (float64, error) {
+	risen := func(types map[string]checkpoint.DType) (*sweep.Interval, error) {
 		c, err := ck.Pack(types)
 		if err != nil {
-			return math.Inf(1), nil // a value is out of range of float16
+			return &sweep.Interval{Value: math.Inf(1)}, nil // a value is out of range of float16
 		}
 		m, err := c.Model()
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		found, _, err := b.loss(ctx, m)
-		return found - plain, err
+		after, err := b.predict(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		return b.rise(plain, after), nil
 	}
 	types = map[string]checkpoint.DType{}
 	for _, key := range keys {
 		types[key] = checkpoint.I8
 	}
-	if rise, err = risen(types); err != nil || rise <= bound {
+	if rise, err = risen(types); err != nil || rise.Value <= bound {
 		return types, rise, err
 	}
 	alone := map[string]float64{}
 	for _, key := range keys {
-		if alone[key], err = risen(map[string]checkpoint.DType{key: checkpoint.I8}); err != nil {
-			return nil, 0, err
+		if rise, err = risen(map[string]checkpoint.DType{key: checkpoint.I8}); err != nil {
+			return nil, nil, err
 		}
+		alone[key] = rise.Value
 	}
 	slices.SortStableFunc(keys, func(a, b string) int {
 		switch {
@@ -193,11 +232,11 @@ func (b *bench) network(ctx context.Context, bound float64) (types map[string]ch
 		for _, key := range keys[at:min(at+n, len(keys))] {
 			types[key] = checkpoint.F16
 		}
-		if rise, err = risen(types); err != nil || rise <= bound {
+		if rise, err = risen(types); err != nil || rise.Value <= bound {
 			return types, rise, err
 		}
 	}
-	return map[string]checkpoint.DType{}, 0, nil
+	return map[string]checkpoint.DType{}, b.rise(plain, plain), nil
 }
 
 // round chooses the entries to drop and the bits of everything else. within is nil without a bound.
@@ -220,38 +259,44 @@ func (o *Options) round(ctx context.Context, s *Source, within *bounded) (*round
 	if len(o.Dataset) == 0 {
 		return nil, fault.Usagef("values of type %s are chosen by the loss: expected %s", compact.Mixed, o.name("dataset"))
 	}
-	b, err := openBench(ctx, s, o.Dataset, s.Scores[0].Spec.Loss.Name())
+	b, err := openBench(ctx, s, o.Dataset, s.Scores[0].Spec.Loss.Name(), o.Calibrate)
 	if err != nil {
 		return nil, err
 	}
 	b.baseline = s.Scores[0].Baseline
 	r := &rounded{}
-	if r.types, r.rise, err = b.network(ctx, o.Rounding); err != nil {
+	if r.types, r.network, err = b.network(ctx, o.Rounding); err != nil {
 		return nil, err
 	}
-	search := b.search(order, o.most)
+	b.plain = !o.Calibrate && (within != nil || o.Budget.Unit != mask.Bytes) // then the rise is bounded
+	if err := o.find(ctx, s, r, b.search(order, o.most), within); err != nil {
+		return nil, err
+	}
+	r.table, err = b.risen(ctx, r.Found)
+	return r, err
+}
+
+// find sets Found of r. The order of search is limited. within is nil without a bound.
+func (o *Options) find(ctx context.Context, s *Source, r *rounded, search *rate.Search, within *bounded) error {
 	if within != nil {
-		return r, within.round(ctx, r, search)
+		return within.round(ctx, r, search)
 	}
 	if o.Budget.Unit != mask.Bytes {
-		drop, err := o.drop(s, order)
-		if err != nil {
-			return nil, err
+		drop, err := o.drop(s, search.Order)
+		if err == nil {
+			r.Found, err = search.Kept(ctx, drop, o.Rounding)
 		}
-		r.Found, err = search.Kept(ctx, drop, o.Rounding)
-		return r, err
+		return err
 	}
 	fixed, err := o.fixedBytes(s, r.types)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if r.Found, err = search.Bytes(ctx, int(min(int64(o.Budget.Amount)-fixed, math.MaxInt32))); err != nil {
-		return nil, err
+	r.Found, err = search.Bytes(ctx, int(min(int64(o.Budget.Amount)-fixed, math.MaxInt32)))
+	if err == nil && r.Found == nil {
+		err = fault.Usagef("budget: %s %.0f: the model without any embedding entry takes %d, and the smallest tables do not fit in the rest", o.name(mask.Bytes), o.Budget.Amount, fixed)
 	}
-	if r.Found == nil {
-		return nil, fault.Usagef("budget: %s %.0f: the model without any embedding entry takes %d, and the smallest tables do not fit in the rest", o.name(mask.Bytes), o.Budget.Amount, fixed)
-	}
-	return r, nil
+	return err
 }
 
 // fixedBytes returns the bytes of the file besides those of the tables.
@@ -293,17 +338,25 @@ func values(s *Source, f *rate.Found, baseline []float32) (table []float32, t *c
 
 // search returns a search along an order of the entries, of which most may be dropped.
 func (b *bench) search(order []int32, most int) *rate.Search {
-	return &rate.Search{Architecture: &b.model.Architecture, Entries: b.source.Table, Codebook: b.baseline, Order: order, Most: most, Measure: b.measure, Rounded: b.rounded}
+	risen := func(ctx context.Context, f *rate.Found) (float64, error) {
+		rise, err := b.risen(ctx, f)
+		if err != nil {
+			return 0, err
+		}
+		return rise.Value, nil
+	}
+	return &rate.Search{Architecture: &b.model.Architecture, Entries: b.source.Table, Codebook: b.baseline, Order: order, Most: most, Measure: b.measure, Risen: risen}
 }
 
 // Round returns the function Round of sweep.Unpruned. It rounds tables so that the loss of the given
-// name rises by at most DefaultRounding on the validation split of a dataset. The network is not
-// rounded.
-func (s *Source) Round(ctx context.Context, folders []string, name string) (func(dropped []bool, baseline []float32) (*sweep.Stored, error), error) {
-	opened, err := openBench(ctx, s, folders, name)
+// name rises by at most DefaultRounding on the validation split of a dataset, with calibrate after a calibration only. The
+// network is not rounded.
+func (s *Source) Round(ctx context.Context, folders []string, name string, calibrate bool) (func(dropped []bool, baseline []float32) (*sweep.Stored, error), error) {
+	opened, err := openBench(ctx, s, folders, name, calibrate)
 	if err != nil {
 		return nil, err
 	}
+	opened.plain = !calibrate
 	return func(dropped []bool, baseline []float32) (*sweep.Stored, error) {
 		b := *opened
 		b.baseline = baseline
@@ -345,7 +398,7 @@ func (r *rounded) scaled(factor float32) *compact.Palette {
 
 // rounding describes r.
 func (r *rounded) rounding(a *model.Architecture) *Rounding {
-	shown := &Rounding{TableRise: r.Risen, SecondOrder: r.Rise, NetworkRise: r.rise}
+	shown := &Rounding{TableRise: r.table, SecondOrder: r.Rise, NetworkRise: r.network}
 	rows, tensors, at := map[int]int{}, map[int]int{}, 0
 	for _, s := range a.Spans() {
 		for i := range s.Rows {

@@ -8,8 +8,10 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/evaluate"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/measure"
+	"shaver/internal/num/loss"
 	"shaver/internal/prune/cut"
 	"shaver/internal/value/mask"
 )
@@ -28,7 +30,7 @@ func TestAuto(t *testing.T) {
 	f := newFiles(t)
 	half := f.auto("half.safetensors", mask.Sparsity, .5)
 	c, sizes := prune(t, half)
-	if c.Dropped != f.entries/2 || c.Rounding == nil || c.Rounding.TableRise > .01 || c.Rounding.SecondOrder > .01 || c.Rounding.SecondOrder <= 0 || len(c.Rounding.Rows) == 0 {
+	if c.Dropped != f.entries/2 || c.Rounding == nil || c.Rounding.TableRise.Value > .01 || c.Rounding.SecondOrder > .01 || c.Rounding.SecondOrder <= 0 || len(c.Rounding.Rows) == 0 {
 		t.Fatalf("%+v, rounded by %+v", c, c.Rounding)
 	}
 	if info, err := os.Stat(half.Out); err != nil || info.Size() != sizes.Bytes || sizes.TableBytes >= sizes.DenseTableBytes {
@@ -82,6 +84,47 @@ func TestAutoRefuses(t *testing.T) {
 		change(o)
 		if _, err := o.Choose(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, expected %q", err, want)
+		}
+	}
+}
+
+// Without a calibration, the bound of the rise holds for the loss of the file that is written, and with one for the loss after it.
+func TestAutoBoundsTheLossOfTheFile(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	losses := func(path string, calibrate bool) float64 {
+		ck, err := checkpoint.Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := ck.Model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := measure.Open([]string{f.rows}, dataset.Val, "", m, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := b.Predict(t.Context(), m, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if calibrate {
+			return p.MeanLoss(evaluate.Calibrate(p))
+		}
+		return p.MeanLoss(loss.Uncalibrated)
+	}
+	for _, sparsity := range []float64{0, .3, .7} {
+		whole := f.options("whole.safetensors", mask.Sparsity, sparsity)
+		prune(t, whole)
+		for _, calibrate := range []bool{false, true} {
+			o := f.auto("auto.safetensors", mask.Sparsity, sparsity)
+			o.Calibrate, o.Rounding = calibrate, .001
+			c, _ := prune(t, o)
+			rise := losses(o.Out, calibrate) - losses(whole.Out, calibrate)
+			if most := 2 * o.Rounding; rise > most || c.Rounding.TableRise.Value > o.Rounding { // the network may raise it by as much as the tables
+				t.Errorf("sparsity %v, calibrated %v: the loss rises by %v, expected at most %v; by the tables alone %v", sparsity, calibrate, rise, most, c.Rounding.TableRise)
+			}
 		}
 	}
 }

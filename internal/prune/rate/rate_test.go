@@ -200,7 +200,7 @@ func TestSearch(t *testing.T) {
 		}
 		return &Measured{Loss: .5 + .1*math.Exp(-float64(kept)/160), Curvature: s.Curvature, CodebookCurvature: s.CodebookCurvature}, nil
 	}
-	search.Rounded = func(_ context.Context, f *Found) (float64, error) { return f.Loss + 2*f.Rise, nil }
+	search.Risen = func(_ context.Context, f *Found) (float64, error) { return 2 * f.Rise, nil }
 	found, err := search.Bytes(t.Context(), 400)
 	if err != nil || found == nil || found.Bytes > 400 {
 		t.Fatalf("%v: %v", found, err)
@@ -225,15 +225,15 @@ func TestSearch(t *testing.T) {
 		t.Errorf("%v, which rises by %g as measured: %v", kept, kept.Risen, err)
 	}
 	times := 0 // if every choice rises by too much, it is the one that rises least
-	search.Rounded = func(_ context.Context, f *Found) (float64, error) {
+	search.Risen = func(_ context.Context, f *Found) (float64, error) {
 		times++
-		return f.Loss + 1e-2 + f.Rise, nil
+		return 1e-2 + f.Rise, nil
 	}
 	if found, err := search.Kept(t.Context(), n/2, 1e-3); err != nil || times != attempts || found.Rise >= kept.Rise {
 		t.Errorf("%v after %d attempts: %v", found, times, err)
 	}
 	broken := errors.New("broken")
-	search.Rounded = func(context.Context, *Found) (float64, error) { return 0, broken }
+	search.Risen = func(context.Context, *Found) (float64, error) { return 0, broken }
 	if _, err := search.Kept(t.Context(), n/2, 1e-3); !errors.Is(err, broken) {
 		t.Error(err)
 	}

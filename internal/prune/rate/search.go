@@ -25,8 +25,8 @@ type Search struct {
 	Most         int     // number of entries that may be dropped
 	// Measure measures tables of which the given entries are dropped, [Parameters].
 	Measure func(ctx context.Context, dropped []bool) (*Measured, error)
-	// Rounded returns the calibrated loss of validation rows of the tables that a choice rounds, in nat.
-	Rounded func(ctx context.Context, f *Found) (float64, error)
+	// Risen returns the rise of the loss of validation rows by rounding as a choice says, in nat.
+	Risen func(ctx context.Context, f *Found) (float64, error)
 }
 
 // Found is a choice of what to drop and how to round what is kept.
@@ -34,7 +34,7 @@ type Found struct {
 	*Choice
 	Dropped []bool
 	Loss    float64 // of Measured
-	Risen   float64 // rise of this loss by rounding, measured
+	Risen   float64 // rise of the loss by rounding, measured
 }
 
 // shrink is the ratio between the numbers of kept entries that Bytes compares first, and patience
@@ -46,7 +46,7 @@ const (
 )
 
 // attempts is the number of choices that Kept measures.
-const attempts = 8
+const attempts = 12
 
 // Kept returns the choice for tables of which the first drop entries of the order are dropped. Its
 // rise of the loss is at most rise, in nat, both to second order and as measured, and its bytes are
@@ -79,9 +79,8 @@ func (s *Search) Kept(ctx context.Context, drop int, rise float64) (best *Found,
 }
 
 // measure sets Risen.
-func (s *Search) measure(ctx context.Context, f *Found) error {
-	loss, err := s.Rounded(ctx, f)
-	f.Risen = loss - f.Loss
+func (s *Search) measure(ctx context.Context, f *Found) (err error) {
+	f.Risen, err = s.Risen(ctx, f)
 	return err
 }
 
