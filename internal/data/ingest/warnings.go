@@ -3,10 +3,12 @@ package ingest
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/dense"
 	"shaver/internal/data/vocabulary"
 )
 
@@ -26,6 +28,23 @@ func smallTrain(m *dataset.Manifest) (warnings []string) {
 	for _, s := range m.Splits {
 		if at >= 0 && s.Rows > 2*m.Splits[at].Rows {
 			warnings = append(warnings, fmt.Sprintf("split %s has %d rows and split train only %d: check that their files are not swapped", s.Name, s.Rows, m.Splits[at].Rows))
+		}
+	}
+	return warnings
+}
+
+// farFrom is the number of deviations from which shifted warns. Rows of another day are rarely a tenth of it away.
+const farFrom = 2
+
+// shifted returns a warning for each dense input whose numbers are far from the statistics of its rule, which are then
+// probably those of another column or of numbers in another unit.
+func shifted(m *dataset.Manifest) (warnings []string) {
+	for _, in := range m.Dense {
+		if in.Rule != dense.ZScore {
+			continue
+		}
+		if away := math.Abs(in.Values.Mean-*in.Mean) / *in.Deviation; away > farFrom {
+			warnings = append(warnings, fmt.Sprintf("dense input %s: the mean of its numbers is %.4g, which is %.2g deviations from the mean %.4g of its rule %s: check the column, its unit, and the statistics", in.Name, in.Values.Mean, away, *in.Mean, in.Rule))
 		}
 	}
 	return warnings

@@ -23,6 +23,7 @@ func TestWarnings(t *testing.T) {
 		fmt.Fprintf(&one, "%d,%d,%d\n", i%3&1, 1+i%2, i%5)
 	}
 	rows, copied, other := write(t, usual.String()), write(t, usual.String()), write(t, usual.String()+"1,1,1\n")
+	number := func(x float64) *float64 { return &x }
 	repeated := []string{"field b says the label in all 40 rows"}
 	twice := []string{"rows.csv was read twice"}
 	for name, test := range map[string]struct {
@@ -34,6 +35,8 @@ func TestWarnings(t *testing.T) {
 		"in splits":    {EncodedConfig{Train: []string{rows}, Val: []string{rows}, Test: []string{copied}}, slices.Concat(twice, twice)},
 		"echo":         {EncodedConfig{Train: []string{write(t, echo.String())}}, repeated},
 		"dense echo":   {EncodedConfig{Train: []string{write(t, echo.String())}, Dense: Dense{Columns: []DenseColumn{{Name: "b", Input: dense.Input{Rule: dense.None}}}}}, []string{"dense input b says the label in all 40 rows"}},
+		"near":         {EncodedConfig{Train: []string{rows}, Dense: Dense{Columns: []DenseColumn{{Name: "b", Input: dense.Input{Rule: dense.ZScore, Mean: number(4), Deviation: number(1.5)}}}}}, nil},
+		"far":          {EncodedConfig{Train: []string{rows}, Dense: Dense{Columns: []DenseColumn{{Name: "b", Input: dense.Input{Rule: dense.ZScore, Mean: number(40), Deviation: number(1.5)}}}}}, []string{"dense input b: the mean of its numbers is 2, which is 25 deviations from the mean 40 of its rule zscore"}},
 		"from one":     {EncodedConfig{Train: []string{write(t, one.String())}}, []string{"field a: the least id is 1, but ids count from 0"}},
 		"with sizes":   {EncodedConfig{Train: []string{write(t, one.String())}, Sizes: []int{3, 5}}, nil},
 		"one label":    {EncodedConfig{Train: []string{rows}, Val: []string{write(t, "label,a,b\n1,0,0\n1,1,1\n")}, Test: []string{write(t, "label,a,b\n0,0,0\n0,1,1\n")}}, []string{"split val: all 2 rows have the label 1, ", "split test: all 2 rows have the label 0, "}},
