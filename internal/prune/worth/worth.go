@@ -106,6 +106,8 @@ func names(p *cut.Source, folders []string) (func(field, id int) string, error) 
 			return ""
 		case id == d.Manifest.Fields[field].OOVID():
 			return "(other)"
+		case id < len(words) && words[id] == "": // an id that occurs has a value
+			return "(empty)"
 		case id < len(words):
 			return words[id]
 		}
