@@ -485,9 +485,6 @@ func (s *steps) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked, 
 	if !found.Passed {
 		c.Reasons = append(c.Reasons, found.Failure())
 	}
-	if text := found.Worthless(); text != "" {
-		c.Passed, c.Reasons = false, append(c.Reasons, text)
-	}
 	return c, nil
 }
 

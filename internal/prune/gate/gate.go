@@ -40,6 +40,9 @@ type Document struct {
 	Split     string `json:"split"`           // split on which both models are measured
 	Rows      int64  `json:"rows"`            // number of rows of this split
 	Doubt     string `json:"doubt,omitempty"` // of the model's predictions: evaluate.Predictions.Doubt
+	// Worthless reports whether the model has a Doubt and ranks the rows worse than chance, so that it was probably measured on
+	// other labels, fields or ids than those of its training. The check then fails.
+	Worthless bool `json:"worthless,omitempty"`
 	// The metrics of the log loss are AUC and LogLoss, in nat. That of the squared loss is RMSE.
 	AUC     *Metric `json:"auc,omitempty"`
 	LogLoss *Metric `json:"log_loss,omitempty"`
@@ -70,6 +73,7 @@ func Decide(b Bounds, model, pruned *evaluate.Predictions) *Document {
 	} else {
 		d.AUC = &Metric{Model: was.AUC, Pruned: is.AUC, Difference: *sweep.NewInterval(change.AUC), Bound: b.AUCDrop}
 		d.LogLoss = rise
+		d.Worthless = d.Doubt != "" && worthless(model, was.AUC)
 	}
 	d.Passed = true
 	for _, m := range d.metrics() {
@@ -78,6 +82,7 @@ func Decide(b Bounds, model, pruned *evaluate.Predictions) *Document {
 		m.Passed = within && (m.Certain || !b.Confident)
 		d.Passed = d.Passed && m.Passed
 	}
+	d.Passed = d.Passed && d.doubtful() == ""
 	d.Reason = d.reason()
 	return d
 }
@@ -111,20 +116,33 @@ func rise(name string, m *Metric) decline {
 	return d
 }
 
-// Worthless says that the model is probably measured on other labels, fields or ids than those of its training, as a part
-// of a sentence. It is empty unless the model has a Doubt and an AUC below 0.5, because a model of which only the
-// calibration is off has a Doubt too.
-func (d *Document) Worthless() string {
-	if d.Doubt == "" || d.AUC == nil || !(d.AUC.Model < 0.5) {
+// worthless reports whether predictions are worse than chance, beyond what chance makes likely in 95% of all cases. If the ranks of the
+// rows are random, the AUC has the variance (n + m + 1) / 12nm, where n and m are the numbers of rows with each label.
+func worthless(p *evaluate.Predictions, auc float64) bool {
+	n := 0.0
+	for _, y := range p.Labels {
+		n += float64(y)
+	}
+	m := float64(len(p.Labels)) - n
+	return auc < .5-1.96*math.Sqrt((n+m+1)/(12*n*m))
+}
+
+// doubtful is why a check fails whatever its metrics are, as a part of a sentence, or "". A model of which only the calibration
+// is off has a Doubt too, and is not worthless.
+func (d *Document) doubtful() string {
+	if !d.Worthless {
 		return ""
 	}
 	return fmt.Sprintf("the model has an AUC of %.6f and %s", d.AUC.Model, d.Doubt)
 }
 
-// Failure says by which metrics the pruned model fails, as a part of a sentence. It is
-// empty if the model passes.
+// Failure says why the check fails, by which metrics or because the whole model is worthless, as a part of a sentence. It is
+// empty if the pruned model passes.
 func (d *Document) Failure() string {
 	var all []string
+	if text := d.doubtful(); text != "" {
+		all = append(all, text)
+	}
 	for _, m := range d.metrics() {
 		if !m.Passed {
 			all = append(all, m.text(d.Confident))
@@ -174,6 +192,9 @@ func (d *Document) reason() string {
 	}
 	var parts, doubts []string
 	needed := 0.0
+	if text := d.doubtful(); text != "" {
+		parts = append(parts, text)
+	}
 	for _, m := range d.metrics() {
 		parts = append(parts, m.text(d.Confident))
 		if m.Certain {

@@ -26,7 +26,7 @@ func models(rows int, noise float64) (model, pruned *evaluate.Predictions) {
 	return model, pruned
 }
 
-// A model is worthless if its predictions are worse than a constant and chance. It is not if only its calibration is off.
+// No check passes with a model whose predictions are worse than a constant and chance. It may if only the calibration is off.
 func TestWorthless(t *testing.T) {
 	right, _ := models(2000, 0)
 	inverted, scaled := &evaluate.Predictions{Labels: right.Labels}, &evaluate.Predictions{Labels: right.Labels}
@@ -39,8 +39,8 @@ func TestWorthless(t *testing.T) {
 		worthless bool
 	}{"right": {right, false, false}, "inverted": {inverted, true, true}, "scaled": {scaled, true, false}} {
 		d := Decide(Bounds{AUCDrop: .1, LogLossRise: .1}, c.p, c.p)
-		if !d.Passed || (d.Doubt != "") != c.doubted || (d.Worthless() != "") != c.worthless {
-			t.Errorf("%s: passed %v, doubt %q, worthless %q", name, d.Passed, d.Doubt, d.Worthless())
+		if d.Passed == c.worthless || (d.Doubt != "") != c.doubted || strings.Contains(d.Failure(), "the model has an AUC of 0.") != c.worthless || (d.Failure() == "") != d.Passed {
+			t.Errorf("%s: passed %v, doubt %q, failure %q", name, d.Passed, d.Doubt, d.Failure())
 		}
 	}
 }
