@@ -181,15 +181,11 @@ func (b *bench) risen(ctx context.Context, f *rate.Found) (*sweep.Interval, erro
 }
 
 // network returns the types of the tensors of the network for which the loss rises by at most the
-// given bound on the validation split, and by how much it rises. int8 is tried for all of them. If that is too
+// given bound on the validation split, and by how much it rises over that of whole, the predictions without rounding. int8 is tried for all of them. If that is too
 // much, those that cost the most alone have float16, and if even that is too much, none is rounded.
-func (b *bench) network(ctx context.Context, bound float64) (types map[string]checkpoint.DType, rise *sweep.Interval, err error) {
+func (b *bench) network(ctx context.Context, whole *evaluate.Predictions, bound float64) (types map[string]checkpoint.DType, rise *sweep.Interval, err error) {
 	ck := b.source.Checkpoint
 	keys := ck.Packable()
-	plain, err := b.predict(ctx, b.model)
-	if err != nil {
-		return nil, nil, err
-	}
 	risen := func(types map[string]checkpoint.DType) (*sweep.Interval, error) {
 		c, err := ck.Pack(types)
 		if err != nil {
@@ -203,7 +199,7 @@ func (b *bench) network(ctx context.Context, bound float64) (types map[string]ch
 		if err != nil {
 			return nil, err
 		}
-		return b.rise(plain, after), nil
+		return b.rise(whole, after), nil
 	}
 	types = map[string]checkpoint.DType{}
 	for _, key := range keys {
@@ -236,7 +232,7 @@ func (b *bench) network(ctx context.Context, bound float64) (types map[string]ch
 			return types, rise, err
 		}
 	}
-	return map[string]checkpoint.DType{}, b.rise(plain, plain), nil
+	return map[string]checkpoint.DType{}, b.rise(whole, whole), nil
 }
 
 // round chooses the entries to drop and the bits of everything else. within is nil without a bound.
@@ -265,7 +261,12 @@ func (o *Options) round(ctx context.Context, s *Source, within *bounded) (*round
 	}
 	b.baseline = s.Scores[0].Baseline
 	r := &rounded{}
-	if r.types, r.network, err = b.network(ctx, o.Rounding); err != nil {
+	whole, err := b.predict(ctx, b.model)
+	if err != nil {
+		return nil, err
+	}
+	o.doubt(whole)
+	if r.types, r.network, err = b.network(ctx, whole, o.Rounding); err != nil {
 		return nil, err
 	}
 	b.plain = !o.Calibrate && (within != nil || o.Budget.Unit != mask.Bytes) // then the rise is bounded

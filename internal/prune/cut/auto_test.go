@@ -128,3 +128,28 @@ func TestAutoBoundsTheLossOfTheFile(t *testing.T) {
 		}
 	}
 }
+
+// Who calibrates, or chooses bits, on rows on which the whole model is worse than a constant gets a warning, once. These are
+// probably not rows of the model.
+func TestDoubt(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	for name, change := range map[string]func(o *cut.Options){
+		"calibrated": func(o *cut.Options) { o.Calibrate = true },
+		"rounded":    func(o *cut.Options) { o.Form.Values, o.Rounding = compact.Mixed, .01 },
+		"both":       func(o *cut.Options) { o.Calibrate, o.Form.Values, o.Rounding = true, compact.Mixed, .01 },
+		"neither":    func(*cut.Options) {},
+	} {
+		o, warned := f.options("doubt.safetensors", mask.Sparsity, .1), 0
+		change(o)
+		o.Warn = func(text string) {
+			if strings.HasPrefix(text, f.model+" predicts worse than a constant: ") {
+				warned++
+			}
+		}
+		prune(t, o)
+		if want := map[bool]int{true: 0, false: 1}[name == "neither"]; warned != want {
+			t.Errorf("%s: %d warnings, expected %d", name, warned, want)
+		}
+	}
+}

@@ -49,11 +49,25 @@ func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read f
 	if predictions.OneKind() {
 		return nil, fault.Inputf("the labels of the validation split are all the same: calibration needs both")
 	}
+	if c.rounded == nil && predictions.Doubt() != "" { // rounded models have been measured whole
+		whole, err := b.Predict(ctx, m, nil)
+		if err != nil {
+			return nil, err
+		}
+		o.doubt(whole)
+	}
 	calibration := evaluate.Calibrate(predictions)
 	if calibration.Scale <= evaluate.LeastScale && o.Warn != nil {
 		o.Warn(fmt.Sprintf("dataset %s: the labels of the validation split do not rise with the output of the pruned model, so the calibrated model predicts nearly the same for all rows: check that labels of 1 are what the model was trained to predict, or prune less", strings.Join(o.Dataset, ", ")))
 	}
 	return &calibration, nil
+}
+
+// doubt warns if predictions of the whole model are worse than a constant.
+func (o *Options) doubt(whole *evaluate.Predictions) {
+	if text := whole.Doubt(); text != "" && o.Warn != nil {
+		o.Warn(o.Model + " " + text)
+	}
 }
 
 // pruned returns the model and the tables that a reader of the file gets.
