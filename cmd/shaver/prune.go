@@ -299,7 +299,7 @@ func (o *pruneOptions) writeTuned(ctx context.Context, r *pruning) (err error) {
 	if r.Sizes, err = r.Write(hidden, nil); err != nil {
 		return err
 	}
-	t, err := (&training.Options{Settings: training.DefaultTuning(), Out: o.Out, Folders: o.Dataset, Outputs: o.outputs, Replace: true}).Tuning(hidden)
+	t, err := (&training.Options{Settings: training.DefaultTuning(), Out: o.Out, Folders: o.Dataset, Outputs: o.outputs, Replace: true, Warn: o.Warn}).Tuning(hidden)
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,7 @@ func (o *trainingFlags) run(c *cobra.Command, t *training.Course) error {
 	if err != nil {
 		return err
 	}
+	t.Warn = func(text string) { log.Warn(text) }
 	cli.NoteOnce(log, t.Unknown)
 	if t.Unread != "" {
 		log.Info(t.Unread)

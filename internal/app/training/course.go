@@ -301,11 +301,16 @@ func (o *Course) measure() func(context.Context, *model.Model) (*train.Metrics, 
 		return nil
 	}
 	b := &measure.Bench{Dataset: o.data, Split: dataset.Val, Rows: rows, Loss: loss.Logistic}
+	trained := o.Model != "" && len(o.History) == 0 // the first model that is measured is one that was trained before
 	return func(ctx context.Context, m *model.Model) (*train.Metrics, error) {
 		found, err := b.Predict(ctx, m, nil)
 		if err != nil {
 			return nil, err
 		}
+		if text := found.Doubt(); trained && text != "" && o.Warn != nil {
+			o.Warn("before this training the model " + text)
+		}
+		trained = false
 		metrics := found.Metrics()
 		return &train.Metrics{AUC: scores.Figure(metrics.AUC), LogLoss: metrics.Loss}, nil
 	}

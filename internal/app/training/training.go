@@ -88,6 +88,8 @@ type Options struct {
 	Folders []string // dataset
 	Outputs cli.Outputs
 	Replace bool // the caller has decided that the model at Out may be replaced
+	// Warn takes a warning. It may be nil.
+	Warn func(text string)
 
 	// Unread is a sentence that the model does not read the dense inputs of the dataset, or "" if it has
 	// no such inputs. The functions that return a Course set it.
