@@ -47,6 +47,9 @@ func datasetInspectCommand() *cobra.Command {
 				}
 			}
 			d, err := dataset.OpenAll(args)
+			if folders := strings.Split(args[0], ","); err != nil && len(args) == 1 && len(folders) > 1 {
+				err = fault.Usagef("%s: expected each folder as an argument of its own, as in %s %s", args[0], c.CommandPath(), strings.Join(folders, " "))
+			}
 			if err != nil {
 				return err
 			}

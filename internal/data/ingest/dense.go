@@ -28,7 +28,7 @@ type DenseColumn struct {
 	Input dense.Input
 }
 
-// MissingMean is the value of Dense.Missing that stands for the mean of the numbers in train.
+// MissingMean is the value of Dense.Missing that stands for the mean of the rule or, if it has none yet, that of the numbers in train.
 const MissingMean = "mean"
 
 // densePlan holds the dense inputs of an import. It does not change while rows are
@@ -60,7 +60,9 @@ func (d *Dense) plan() (*densePlan, error) {
 		if in.Missing == nil && !math.IsNaN(fill) {
 			in.Missing = &fill
 		}
-		in.Rule = cmp.Or(in.Rule, dense.None)
+		if in.Rule = cmp.Or(in.Rule, dense.None); p.fill && in.Missing == nil {
+			in.Missing = in.Mean // that of the rule, if it is given
+		}
 		if !slices.Contains(dense.Rules, in.Rule) {
 			return nil, fault.Setting(fault.Usagef("column %q has the rule %q, expected one of %q", c.Name, in.Rule, dense.Rules), DenseSetting)
 		}

@@ -367,6 +367,21 @@ func TestImportEncodedDense(t *testing.T) {
 	}
 }
 
+// The mean for missing numbers is that of the rule if the rule gives it, so no rows of train are needed.
+func TestImportMeanOfRule(t *testing.T) {
+	mean, deviation := 36.5, 11.25
+	columns := []DenseColumn{{Name: "x", Input: dense.Input{Rule: dense.ZScore, Mean: &mean, Deviation: &deviation}}}
+	out := filepath.Join(t.TempDir(), "x")
+	if _, err := ImportEncoded(t.Context(), EncodedConfig{
+		Train: []string{write(t, "label,a,x\n0,0,\n1,1,40\n")}, Split: "0:0:1", Dense: Dense{Columns: columns, Missing: MissingMean}, Out: out,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if in := open(t, out).Dense[0]; *in.Missing != mean || in.Filled != 1 {
+		t.Errorf("x is %+v, missing is %v", in, *in.Missing)
+	}
+}
+
 // A drawn train split of encoded rows gives the statistics too.
 func TestImportEncodedDenseDrawn(t *testing.T) {
 	rows := numberedRows(500)
