@@ -286,6 +286,9 @@ func (r *reader) next(visit func(arrow.Record) error) error {
 		}
 		record := r.ipc.Record()
 		for i, c := range record.Columns() {
+			if n := int(record.NumRows()); c.Len() != n { // Arrow accepts longer ones
+				return fault.Inputf("column %q has %d rows in a batch of %d", record.ColumnName(i), c.Len(), n)
+			}
 			if err := complete(c); err != nil {
 				return fault.Inputf("column %q: %w", record.ColumnName(i), err)
 			}
