@@ -151,7 +151,8 @@ func (s *site) plant() []string {
 		csv += fmt.Sprintf("%v,%d,%d\n", rows.Label[i], rows.Row(i)[0], rows.Row(i)[1])
 	}
 	s.write("rows.csv", []byte(csv))
-	config := ingest.EncodedConfig{Train: []string{s.file("rows.csv")}, Sizes: p.FieldDims, Global: true, Out: s.file("dataset")}
+	s.write("val.csv", []byte(csv+csv[len("label,a,b\n"):])) // not the same file twice
+	config := ingest.EncodedConfig{Train: []string{s.file("rows.csv")}, Val: []string{s.file("val.csv")}, Sizes: p.FieldDims, Global: true, Out: s.file("dataset")}
 	if _, err := ingest.ImportEncoded(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +341,7 @@ func (s *site) night(url string) {
 		t.Fatal(err)
 	}
 	s.write("nightly.yaml", []byte("model: model.safetensors\ndays: days\nout: nights\nscore:\n  splits: [train]\n  nats: "+url+
-		"\n  nkey: secrets/coordinator.nk\n  tlsca: secrets/ca.crt\n  replicas: 1\n  wait: 1m\nprune:\n  sparsity: 0.5\ncheck:\n  split: train\n  max-auc-drop: 1\n"))
+		"\n  nkey: secrets/coordinator.nk\n  tlsca: secrets/ca.crt\n  replicas: 1\n  wait: 1m\nprune:\n  sparsity: 0.5\ncheck:\n  max-auc-drop: 1\n  max-logloss-rise: 9\n"))
 	working, drain := context.WithCancel(t.Context())
 	group := new(errgroup.Group)
 	group.Go(func() error {
