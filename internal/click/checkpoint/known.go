@@ -22,25 +22,25 @@ func (c *Checkpoint) Known() *model.Known {
 // takeMeanings sets Identities and Standards from the metadata of a file, which may lack them. The
 // architecture must be known.
 func (c *Checkpoint) takeMeanings(metadata map[string]string) (err error) {
-	if c.Identities, err = knownIn(c, metadata, metaVocabulary, func(list []model.Identity) error {
-		return model.CheckIdentities(list, c.Architecture.Fields())
+	if c.Identities, err = knownIn(c, metadata, metaVocabulary, func(list []model.Identity) ([]model.Identity, error) {
+		return list, model.CheckIdentities(list, c.Architecture.Fields())
 	}); err != nil {
 		return err
 	}
-	c.Standards, err = knownIn(c, metadata, metaDense, func(list []model.Standard) error {
-		return model.CheckStandards(list, c.Architecture.Dense)
+	c.Standards, err = knownIn(c, metadata, metaDense, func(list []model.Standard) ([]model.Standard, error) {
+		return model.StandardsOf(list, c.Architecture.Dense) // the file of a slice may have fewer inputs than its model
 	})
 	return err
 }
 
-// knownIn returns the JSON array under a key of the metadata of c, which check accepts, or nil without it.
-func knownIn[T any](c *Checkpoint, metadata map[string]string, key string, check func(list []T) error) (list []T, err error) {
+// knownIn returns what check returns for the JSON array under a key of the metadata of c, or nil without it.
+func knownIn[T any](c *Checkpoint, metadata map[string]string, key string, check func(list []T) ([]T, error)) (list []T, err error) {
 	text, ok := metadata[key]
 	if !ok {
 		return nil, nil
 	}
 	if err = json.Unmarshal([]byte(text), &list); err == nil {
-		err = check(list)
+		list, err = check(list)
 	}
 	if err != nil {
 		return nil, fault.Inputf("%s: metadata %s: %w", c.name, key, typeError(err))

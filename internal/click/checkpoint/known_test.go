@@ -158,8 +158,8 @@ func TestHostileStandards(t *testing.T) {
 		t.Fatalf("dense inputs %q, expected 2", names)
 	}
 	for want, change := range map[string]func(list []model.Standard) any{
-		"it has 1 dense inputs, expected 2":                        func(l []model.Standard) any { return l[:1] },
-		`dense input 0 is named "price", expected "age"`:           func(l []model.Standard) any { l[0], l[1] = l[1], l[0]; return l },
+		`the dense input "price" is missing`:                       func(l []model.Standard) any { return l[:1] },
+		`two dense inputs are named "age"`:                         func(l []model.Standard) any { l[1].Name = "age"; return l },
 		`dense input 1 ("price") has the rule "": expected`:        func(l []model.Standard) any { l[1].Rule = ""; return l },
 		`dense input 1 ("price") has the rule "\x1b[2J": expected`: func(l []model.Standard) any { l[1].Rule = "\x1b[2J"; return l },
 		`dense input 0 ("age") has only one of mean and deviation`: func(l []model.Standard) any { l[0].Mean = nil; return l },
@@ -175,6 +175,12 @@ func TestHostileStandards(t *testing.T) {
 		if !fault.IsInput(err) || !strings.Contains(err.Error(), "m: metadata shaver.dense: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+	// The file of a slice has those of its model, which may have more, and in another order.
+	f := c.canonical()
+	f.metadata[metaDense] = string(mustMarshal([]model.Standard{good.Standards[1], {Name: "gone", Rule: "none"}, good.Standards[0]}))
+	if read, err := Parse("m", fileBytes(f.entries, f.metadata)); err != nil || !reflect.DeepEqual(read.Standards, good.Standards) {
+		t.Errorf("standards %v: %v", read.Standards, err)
 	}
 	good.Standards = nil
 	if text := good.Known().Unknown(); !strings.Contains(text, "does not say by which rules its dense inputs were standardised") {

@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -119,22 +120,30 @@ func CheckIdentities(list []Identity, fields int) error {
 	return nil
 }
 
-// CheckStandards returns an error unless list has a valid standard for each dense input, in order.
-func CheckStandards(list []Standard, inputs []string) error {
-	if len(list) != len(inputs) {
-		return fmt.Errorf("it has %d dense inputs, expected %d", len(list), len(inputs))
-	}
+// StandardsOf returns the standard of each dense input in list, which may have more. It returns an error if one lacks a standard,
+// has two, or has an invalid one.
+func StandardsOf(list []Standard, inputs []string) ([]Standard, error) {
+	found := make([]Standard, len(inputs))
 	for i, s := range list {
+		at := slices.Index(inputs, s.Name)
 		switch {
-		case s.Name != inputs[i]:
-			return fmt.Errorf("dense input %d is named %q, expected %q", i, s.Name, inputs[i])
+		case at < 0:
+			continue
+		case found[at].Name != "":
+			return nil, fmt.Errorf("two dense inputs are named %q", s.Name)
 		case s.Rule == "" || strings.Trim(s.Rule, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
-			return fmt.Errorf("dense input %d (%q) has the rule %q: expected the name of a rule", i, s.Name, s.Rule)
+			return nil, fmt.Errorf("dense input %d (%q) has the rule %q: expected the name of a rule", i, s.Name, s.Rule)
 		case (s.Mean == nil) != (s.Deviation == nil):
-			return fmt.Errorf("dense input %d (%q) has only one of mean and deviation", i, s.Name)
+			return nil, fmt.Errorf("dense input %d (%q) has only one of mean and deviation", i, s.Name)
+		}
+		found[at] = s
+	}
+	for at, name := range inputs {
+		if found[at].Name == "" {
+			return nil, fmt.Errorf("the dense input %q is missing", name)
 		}
 	}
-	return nil
+	return found, nil
 }
 
 func (f *Identity) check() error {
