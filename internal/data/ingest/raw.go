@@ -638,7 +638,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 	}
 	if err == nil && !r.mapped {
 		var more []string
-		more, err = unlikeIDs(r.layout.fields, fields)
+		more, err = unlikeIDs(r.layout.fields, fields, out.lists)
 		summary.Warnings = slices.Concat(summary.Warnings, more, out.manyRare(&r.config))
 	}
 	if err == nil && r.mapped {

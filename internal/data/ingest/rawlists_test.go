@@ -238,3 +238,22 @@ func TestEmptyLists(t *testing.T) {
 		wantWarnings(t, history, summary, want)
 	}
 }
+
+// An import warns of lists whose values contain another separator.
+func TestListsOfAnotherSeparator(t *testing.T) {
+	for separator, want := range map[string][]string{
+		"|": nil,
+		";": {"field history: most of its 120 values contain one of | ; , between other characters"},
+	} {
+		var text strings.Builder
+		text.WriteString("label,user,history\n")
+		for i := range 120 {
+			fmt.Fprintf(&text, "%d,%d,a%d%sb%d\n", i%2, i%3, i, separator, i%7)
+		}
+		summary, _, err := importRawLists(t, text.String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantWarnings(t, separator, summary, want)
+	}
+}

@@ -72,21 +72,33 @@ func (b *builder) emptyLists() (warnings []string) {
 // timestamp matches what begins as 2024-01-02 03:04 or 2024-01-02T03:04 does.
 var timestamp = regexp.MustCompile(`^\d{4}-\d\d-\d\d[ T]\d\d:\d\d`)
 
-// noIDs are the kinds of values that a field should not have. A field has a kind if most of its values do, and
-// if they are at least the given number: fewer values with decimals may be versions or sizes.
-var noIDs = []struct {
+// kindOfValue is a kind of values. A field has it if most of its values do, and if they are at least the given
+// number: fewer values with decimals may be versions or sizes.
+type kindOfValue struct {
 	least int
 	is    func(value []byte) bool
 	text  string
-}{
+}
+
+// noIDs are the kinds of values that a field should not have.
+var noIDs = []kindOfValue{
 	{1000, hasDecimals, "have decimals, as measures have: expected ids; make a price or a duration a dense input"},
 	{100, timestamp.Match, "are timestamps: expected ids; derive the hour or the weekday before the import"},
 	{100, isJoined, "contain |, as lists do: make the field a list, or ignore this if each of them is one id"},
 }
 
-// unlikeIDs returns a warning for each field whose values are of a kind that a field should not have.
-func unlikeIDs(names []string, fields []*vocabulary.Field) (warnings []string, err error) {
+// noElements are the kinds of values that a list should not have.
+var noElements = append(noIDs[:2:2], kindOfValue{
+	100, hasSeparator, "contain one of | ; , between other characters: give the separator of the lists, or ignore this if each of them is one id",
+})
+
+// unlikeIDs returns a warning for each field whose values are of a kind that a field should not have. lists may be nil.
+func unlikeIDs(names []string, fields []*vocabulary.Field, lists []list) (warnings []string, err error) {
 	for j, f := range fields {
+		noIDs := noIDs
+		if lists != nil && lists[j].length > 0 {
+			noIDs = noElements
+		}
 		values, of := 0, make([]int, len(noIDs))
 		err := f.Each(func(value []byte, has bool) error {
 			if !has {
@@ -142,6 +154,12 @@ const leastRare = 100
 // isJoined reports whether value is several texts with the usual separator of lists between them.
 func isJoined(value []byte) bool {
 	at := bytes.IndexByte(value, ListSeparator)
+	return at > 0 && at < len(value)-1
+}
+
+// hasSeparator reports whether value is several texts with a separator between them.
+func hasSeparator(value []byte) bool {
+	at := bytes.IndexAny(value, "|;,")
 	return at > 0 && at < len(value)-1
 }
 
