@@ -330,10 +330,7 @@ func (s *state) write(out string, result *Applied) error {
 	if digest := ck.Digest(); digest != d.Model || maskDigest(s.dropped) != d.Mask {
 		return fault.Inputf("%s: the result is the model %.12s, expected %.12s: a delta before it was not the one that this delta starts from", d.Folder, digest, d.Model)
 	}
-	values := d.Values
-	if values == compact.Int8 { // the steps of the field cannot be found again to the last bit
-		values = compact.Float32
-	}
+	values := repeatable(d.Values)
 	var err error
 	if result.Bytes, err = checkpoint.WriteCompact(out, ck, s.dropped, baseline, values); err != nil {
 		return err

@@ -185,8 +185,7 @@ func checkGeneration(g int64) error {
 }
 
 // writeHead writes the model of ck without its kept entries. The rows of pads stay, because no
-// method drops them. Those of int8 values are written as float32, because rounding them again
-// could change them.
+// method drops them.
 func writeHead(path string, ck *checkpoint.Checkpoint) error {
 	_, baseline, err := ck.Pruned()
 	if err != nil {
@@ -201,12 +200,18 @@ func writeHead(path string, ck *checkpoint.Checkpoint) error {
 			}
 		}
 	}
-	values := ck.Compact.Encoding()
-	if values == compact.Int8 {
-		values = compact.Float32
-	}
-	_, err = checkpoint.WriteCompact(path, ck, dropped, baseline, values)
+	_, err = checkpoint.WriteCompact(path, ck, dropped, baseline, repeatable(ck.Compact.Encoding()))
 	return err
+}
+
+// repeatable returns the encoding in which a delta, and the file that it is applied to, hold the values of a model that stores
+// them as v. It is float32 if the steps of v cannot be found again to the last bit, so that rounding the values once more could
+// change them.
+func repeatable(v compact.Encoding) compact.Encoding {
+	if v == compact.Int8 || v == compact.Mixed {
+		return compact.Float32
+	}
+	return v
 }
 
 // compare sets which rows of a model differ from those of the file From, and counts the new rows. The result is

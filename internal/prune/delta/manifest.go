@@ -164,7 +164,7 @@ func parseManifest(path string, text []byte) (*Manifest, error) {
 		return nil, fault.Inputf("%s: a digest is not a SHA-256 in hexadecimal", path)
 	case !generations:
 		return nil, fault.Inputf("%s: generation %d, expected 1 to %d and more than that of the earlier model", path, m.Generation, uint32(mostGenerations))
-	case m.Values.Size() == 0:
+	case m.Values.Size() == 0 && m.Values != compact.Mixed:
 		return nil, fault.Inputf("%s: values %q, expected one of %q", path, m.Values, compact.EncodingNames())
 	}
 	return m, nil

@@ -88,10 +88,34 @@ func Write(t testing.TB, ck *checkpoint.Checkpoint, dropped []bool, r *rand.Rand
 		}
 	}
 	path := filepath.Join(t.TempDir(), fmt.Sprintf("night%02d.safetensors", night))
-	if _, err := checkpoint.WriteCompact(path, ck, dropped, baseline, v); err != nil {
+	if v == compact.Mixed {
+		writeMixed(t, path, ck, dropped, baseline)
+	} else if _, err := checkpoint.WriteCompact(path, ck, dropped, baseline, v); err != nil {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// writeMixed writes a file whose rows have 8 bits, but those of pads 32, and whose network has 8 bits.
+func writeMixed(t testing.TB, path string, ck *checkpoint.Checkpoint, dropped []bool, baseline []float32) {
+	t.Helper()
+	types := map[string]checkpoint.DType{}
+	for _, key := range ck.Packable() {
+		types[key] = checkpoint.I8
+	}
+	packed, err := ck.Pack(types)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spans := ck.Architecture.Spans()
+	last := &spans[len(spans)-1]
+	p := &compact.Palette{Quantizers: []compact.Quantizer{{Bits: 8, Origin: -8, Step: 1. / 16}, {Bits: 32}}, Rows: make([]uint8, last.Row+last.Rows)}
+	for _, row := range ck.Architecture.PadRows() {
+		p.Rows[row] = 1
+	}
+	if _, err := checkpoint.WriteMixed(path, packed, dropped, baseline, p); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // grow adds ids to a field of a model with one table.
