@@ -98,6 +98,7 @@ type Checkpoint struct {
 	Scored []Scored
 
 	name      string            // name of the file, for errors
+	logit     string            // how the logit follows from the output of an .onnx file; "" for another file
 	origin    *origin           // nil unless the file is an .onnx file
 	graph     *graphForm        // nil unless the kind is model.Graph
 	signature *signature        // nil unless a graph was read from an .onnx file, or is a slice of one

@@ -5,6 +5,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
+	"shaver/internal/onnx/dissect"
 )
 
 // metaVocabulary is the metadata key of a JSON array with a model.Identity for each field, in
@@ -16,7 +17,14 @@ const metaDense = "shaver.dense"
 
 // Known returns what the file says about the fields and dense inputs.
 func (c *Checkpoint) Known() *model.Known {
-	return &model.Known{File: c.name, Names: c.Fields, Fields: c.Identities, Sizes: c.Architecture.FieldDims, Dense: c.Architecture.Dense, Standards: c.Standards, Ignored: c.Ignored}
+	logit := c.logit
+	if logit == "" && c.graph != nil {
+		logit = c.graph.Output
+	}
+	if !dissect.IsProbability(logit) {
+		logit = ""
+	}
+	return &model.Known{Logit: logit, File: c.name, Names: c.Fields, Fields: c.Identities, Sizes: c.Architecture.FieldDims, Dense: c.Architecture.Dense, Standards: c.Standards, Ignored: c.Ignored}
 }
 
 // takeMeanings sets Identities and Standards from the metadata of a file, which may lack them. The

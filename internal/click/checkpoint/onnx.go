@@ -66,7 +66,7 @@ func readONNX(path string, o Options) (*Checkpoint, error) {
 	if err != nil {
 		return nil, withSettings(err)
 	}
-	c := &Checkpoint{Tensors: map[string]Tensor{}, name: path, Ignored: n.Ignored, origin: &origin{info: info, options: o.ONNX}}
+	c := &Checkpoint{Tensors: map[string]Tensor{}, name: path, Ignored: n.Ignored, logit: n.Logit, origin: &origin{info: info, options: o.ONNX}}
 	if !o.Generic {
 		if found, dims, err := findKind(n); err == nil {
 			if err := c.takeKnown(n, found, dims); err != nil {

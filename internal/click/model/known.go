@@ -52,6 +52,8 @@ type Known struct {
 	Dense  []string   // names of the dense inputs
 	// Standards describe the dense inputs. They are nil if the file does not say how their numbers were standardised.
 	Standards []Standard
+	// Logit says how the logit follows from the output of the graph, if this is a probability; otherwise "".
+	Logit string
 	// Ignored is a sentence without a full stop on inputs that the output does not depend on, or "". It may say why fields are missing.
 	Ignored string
 }

@@ -272,3 +272,23 @@ func TestCheckKnownDense(t *testing.T) {
 		t.Error("For accepts a dataset that CheckKnown refuses")
 	}
 }
+
+// A model whose output is a probability, of which the logit is computed, does not predict labels that are numbers.
+func TestLogitsForNumbers(t *testing.T) {
+	for numbers, want := range map[bool]bool{true: false, false: true} {
+		config := ingest.EncodedConfig{Train: []string{write(t, "label,a\n0,1\n1,0\n")}, Numbers: numbers, Out: filepath.Join(t.TempDir(), "dataset")}
+		if _, err := ingest.ImportEncoded(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		a, k := &model.Architecture{FieldDims: []int{2}}, &model.Known{File: "m.onnx"}
+		if _, err := open(t, config.Out).For(a, k); err != nil {
+			t.Errorf("numbers %v: %v", numbers, err)
+		}
+		k.Logit = "the input of Sigmoid node"
+		if _, err := open(t, config.Out).For(a, k); (err == nil) != want {
+			t.Errorf("numbers %v: %v", numbers, err)
+		} else if !want {
+			wantInput(t, err, "what shaver computes of m.onnx is the input of Sigmoid node: if the output of the model predicts the labels, shaver model convert --logit")
+		}
+	}
+}

@@ -3,6 +3,7 @@ package dissect
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/onnx/graph"
@@ -21,6 +22,24 @@ type severalError struct {
 }
 
 func (e *severalError) Unwrap() error { return e.error }
+
+// Beginnings of Network.Logit if the output of the file is a probability.
+const (
+	ofSigmoid  = "the input of Sigmoid "
+	ofSoftmax  = "input %d of Softmax %s minus the other one"
+	ofCombined = "log(p) - log(1-p) of the output p, which is computed from other probabilities"
+)
+
+// IsProbability reports whether a Network.Logit is that of a file whose output is a probability.
+func IsProbability(logit string) bool {
+	for _, text := range []string{ofSigmoid, ofSoftmax, ofCombined} {
+		text, _, _ = strings.Cut(text, "%")
+		if text != "" && strings.HasPrefix(logit, text) {
+			return true
+		}
+	}
+	return false
+}
 
 // logit sets the output of the head to the logit, and b.end. It describes how the logit
 // follows from v, the output of the file.
@@ -98,18 +117,18 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 		at.value = node.Inputs[0]
 		b.end.Op, b.end.Shape = op, b.head.Values[at.value].Shape
 		b.head.Output, err = at.pick()
-		return "the input of Sigmoid " + label, err
+		return ofSigmoid + label, err
 	case op == "Softmax":
 		axis, class, ok, err := at.difference(node)
 		if ok || err != nil {
 			b.end.Op, b.end.Shape, b.end.Axis, b.end.Class = op, b.head.Values[node.Inputs[0]].Shape, axis, class
 			b.head.Output = at.value
-			return fmt.Sprintf("input %d of Softmax %s minus the other one", class, wire.Quote(node.Name)), err
+			return fmt.Sprintf(ofSoftmax, class, wire.Quote(node.Name)), err
 		}
 	case combined:
 		b.end.Op = op
 		b.head.Output, err = b.compute("Sub", nil, p.yes, p.no)
-		return "log(p) - log(1-p) of the output p, which is computed from other probabilities", err
+		return ofCombined, err
 	case count == 1 && !probability && at.unbounded(node):
 		b.head.Output, err = at.pick()
 		return "the output, which has no Sigmoid", err
