@@ -109,15 +109,17 @@ func (p *Predictions) OneKind() bool {
 	return !slices.ContainsFunc(p.Labels, func(label float32) bool { return label != p.Labels[0] })
 }
 
-// Doubt says that the predictions are worse than one probability for all rows, the portion of rows
-// with label 1, or that all labels are the same. The labels, the fields or the ids are then probably not those of the
-// training. It also says that all logits are between 0 and 1 and worse than the probabilities that they would be. It is ""
-// unless the difference of the LogLoss exceeds three of its standard errors, with fewer than two rows, and with the squared loss.
+// Doubt says that the predictions are worse than one number for all rows, which is the portion of rows with label 1 or, with
+// the squared loss, the mean of the labels. The labels, the fields or the ids are then probably not those of the training. With the
+// logistic loss it also says that all labels are the same, or that all logits are between 0 and 1 and worse than the probabilities that they
+// would be. It is "" unless the difference of the mean loss exceeds three of its standard errors, and with fewer than two rows.
 func (p *Predictions) Doubt() string {
 	n := float64(len(p.Labels))
 	switch {
-	case p.Loss == loss.Squared || n < 2:
+	case n < 2:
 		return ""
+	case p.Loss == loss.Squared:
+		return p.squaredDoubt()
 	case p.OneKind():
 		return sameLabels(int64(len(p.Labels)), int64(p.Labels[0]))
 	}
@@ -143,7 +145,22 @@ func (p *Predictions) Doubt() string {
 	return ""
 }
 
-// worse returns the LogLoss of p and that of the logits that instead makes of its logits. sure
+// squaredDoubt is Doubt with the squared loss.
+func (p *Predictions) squaredDoubt() string {
+	mean := 0.0
+	for _, label := range p.Labels {
+		mean += float64(label)
+	}
+	mean /= float64(len(p.Labels))
+	own, other, sure := p.worse(func(float64) float64 { return mean })
+	if !sure {
+		return ""
+	}
+	return fmt.Sprintf("predicts worse than a constant: its RMSE is %.4f, and that of the mean of the labels is %.4f: "+
+		"check that labels, their unit, fields and ids are those of its training", math.Sqrt(own), math.Sqrt(other))
+}
+
+// worse returns the mean loss of p and that of the logits that instead makes of its logits. sure
 // reports whether that of p exceeds the other by more than three standard errors of the difference. p has
 // at least two rows.
 func (p *Predictions) worse(instead func(logit float64) float64) (own, other float64, sure bool) {

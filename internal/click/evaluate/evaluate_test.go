@@ -18,7 +18,8 @@ import (
 // small logits.
 func TestDoubt(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	right, inverted, constant, numbers := &Predictions{}, &Predictions{}, &Predictions{}, &Predictions{Loss: loss.Squared}
+	right, inverted, constant := &Predictions{}, &Predictions{}, &Predictions{}
+	numbers, ratings := &Predictions{Loss: loss.Squared}, &Predictions{Loss: loss.Squared}
 	probabilities, small := &Predictions{}, &Predictions{}
 	add := func(p *Predictions, logit float64, label float32) {
 		p.Logits, p.Labels = append(p.Logits, logit), append(p.Labels, label)
@@ -32,6 +33,7 @@ func TestDoubt(t *testing.T) {
 		add(inverted, logit, 1-label)
 		add(constant, 0.1, label)
 		add(numbers, -logit, label)
+		add(ratings, logit, float32(logit+random.NormFloat64()))
 		add(probabilities, Probability(logit), label)
 		logit = random.Float64()
 		add(small, logit, 0)
@@ -49,8 +51,10 @@ func TestDoubt(t *testing.T) {
 	if text := one.Doubt(); !strings.HasPrefix(text, "is measured on 2 rows that all have the label 1, ") {
 		t.Errorf("labels of one kind: %q", text)
 	}
-	one.Loss = loss.Squared
-	for _, p := range []*Predictions{right, constant, small, numbers, one, {}, {Logits: []float64{9}, Labels: []float32{0}}, {Logits: []float64{9, 9}, Labels: []float32{0, 1}}} {
+	if text := numbers.Doubt(); !strings.HasPrefix(text, "predicts worse than a constant: its RMSE is ") {
+		t.Errorf("numbers: %q", text)
+	}
+	for _, p := range []*Predictions{right, constant, small, ratings, {}, {Logits: []float64{9}, Labels: []float32{0}}, {Logits: []float64{9, 9}, Labels: []float32{0, 1}}} {
 		if text := p.Doubt(); text != "" {
 			t.Errorf("%d rows: %q", len(p.Logits), text)
 		}
