@@ -243,7 +243,8 @@ func TestPathScores(t *testing.T) {
 	})
 }
 
-// If a calibration lowers the loss of a model, score and prune say so, unless the pruned model is calibrated.
+// If a calibration lowers the loss of a model, score and prune say so, unless the pruned model is calibrated. If the logits are so
+// small that the calibration is at its limit, score warns.
 func TestUncalibratedPath(t *testing.T) {
 	dir := t.TempDir()
 	q := filepath.Join(dir, "q")
@@ -253,13 +254,18 @@ func TestUncalibratedPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ck, _, err = ck.Calibrated(.5, .5); err != nil {
-		t.Fatal(err)
+	scaled := func(name string, scale, offset float64) string {
+		changed, _, err := ck.Calibrated(scale, offset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, name)
+		if _, err := checkpoint.WriteDense(path, changed); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
-	flat := filepath.Join(dir, "flat.safetensors")
-	if _, err := checkpoint.WriteDense(flat, ck); err != nil {
-		t.Fatal(err)
-	}
+	flat, small := scaled("flat.safetensors", .5, .5), scaled("small.safetensors", .1, 0)
 	log := func(args ...string) string {
 		t.Helper()
 		text, err := exec.CommandContext(t.Context(), "shaver", args...).CombinedOutput()
@@ -269,6 +275,12 @@ func TestUncalibratedPath(t *testing.T) {
 		return string(text)
 	}
 	const note = "the path orders entries by the loss after a calibration, which for the whole model is logit * "
+	const limit = "WARN  the logits of the model are so small that their calibration is at its limit"
+	for model, want := range map[string]int{flat: 0, small: 1} {
+		if text := log("score", "--model", model, "--dataset", rows, "--splits", "train", "--estimator", "path", "--baseline", "codebook", "--out", model+".limit"); strings.Count(text, limit) != want {
+			t.Errorf("score of %s: %s", model, text)
+		}
+	}
 	for model, want := range map[string]int{whole: 0, flat: 1} {
 		scores, out := model+".arrow", model+".pruned"
 		if text := log("score", "--model", model, "--dataset", rows, "--splits", "train", "--estimator", "path", "--baseline", "codebook", "--out", scores); strings.Count(text, note) != want {

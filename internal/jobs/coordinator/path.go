@@ -66,6 +66,10 @@ func (r *rounder) begin(ctx context.Context, in *inputs, log *zap.Logger) error 
 		} else if evaluate.CompareLoss(p, p, loss.Uncalibrated, c).High < -p.MeanLoss(loss.Uncalibrated)/100 {
 			log.Info(scores.Uncalibrated(c.Scale, c.Offset))
 		}
+		if c.Scale >= mostScale {
+			log.Warn("the logits of the model are so small that their calibration is at its limit, which makes the order of the path worse: train the model longer, or score one whose logits are calibrated",
+				zap.Float64("scale", c.Scale))
+		}
 	}
 	if rounds := r.sums.path.Rounds; len(rounds) == 1 && rounds[0].Rows > 0 {
 		full, err := r.predict(ctx, nil)
