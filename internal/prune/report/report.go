@@ -119,6 +119,7 @@ type document struct {
 	Fields    *fieldsSection
 	Frequency *frequencySection
 	Ends      []endsRow
+	Summed    string            // what Ends adds up over the entries of a feature
 	Certainty *certaintySection // nil for a path, which has no values
 	Rounds    *roundsSection    // of a path; nil for other scores
 	Removals  *removalsSection  // nil without a path over fields and columns
@@ -160,7 +161,7 @@ func Write(f *Facts) (*Report, error) {
 		d.Removals = removalsOf(f.Path, show)
 	}
 	for j, e := range f.Ends {
-		d.Ends = append(d.Ends, endsRow{f.Scores.Fields[j], e})
+		d.Ends, d.Summed = append(d.Ends, endsRow{f.Scores.Fields[j], e}), summed[f.Aggregate]
 	}
 	d.Links = d.links()
 	html, err := render(jobPage, &d)

@@ -250,6 +250,10 @@ func TestParts(t *testing.T) {
 		}
 	}
 	f.Aggregate = scores.RMS
+	f.Ends = facts().Ends
+	if !has("Next to each feature are the sum of the root mean squares of the contributions of its entries") {
+		t.Error("the page calls root mean squares values")
+	}
 	if has("but uncertain") || !has("rms at the cut") {
 		t.Error("the page has intervals for an aggregate without standard errors")
 	}

@@ -152,6 +152,9 @@ var rankedBy = map[string]string{
 	scores.ByPath: "the order in which the path dropped the entries; it is not a Shapley value",
 }
 
+// summed names the aggregate of an entry in a sum over the entries of a feature.
+var summed = map[string]string{scores.Sum: "the values", scores.Abs: "the mean absolute contributions", scores.RMS: "the root mean squares of the contributions"}
+
 // job returns facts about the job: what determines the scores, and what computing them took.
 func (f *Facts) job() []fact {
 	s, spec, replaced := f.Scores, &f.Scores.Spec, "the value of a dropped entry"
