@@ -120,13 +120,14 @@ func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest
 }
 
 // unseenText says how many rows have a value of the field j that is not in the vocabulary. It is a warning if more than
-// half of the rows do, because these rows share one id. Rows of lists have many values, so one that is unseen is usual.
+// half of the rows do, because these rows share one id. Rows of lists have many values, so one that is unseen is usual, but
+// not in all rows.
 func unseenText(s *ingest.Summary, j int) string {
 	n, missing, rows := s.Unseen[j], s.Missing[j], int64(0)
 	for _, split := range s.Splits {
 		rows += int64(split.Rows)
 	}
-	most := 2*n > rows && s.Fields[j].Length == 0
+	most := n == rows || 2*n > rows && s.Fields[j].Length == 0
 	text, some := "", fmt.Sprint(n, " rows")
 	if most {
 		text = "warning: "
@@ -141,7 +142,7 @@ func unseenText(s *ingest.Summary, j int) string {
 		text += fmt.Sprintf(", such as %q", s.Examples[j])
 	}
 	if s.Fields[j].Length > 0 && strings.ContainsAny(s.Examples[j], "|;,") {
-		text = "warning: " + text + ": check the separator of the lists"
+		text = "warning: " + strings.TrimPrefix(text, "warning: ") + ": check the separator of the lists"
 	}
 	if missing > 0 {
 		text += fmt.Sprintf("; in %d of them it is missing, and the vocabulary lacks the empty value", missing)
