@@ -141,7 +141,7 @@ func unseenText(s *ingest.Summary, j int) string {
 	if s.Examples[j] != "" {
 		text += fmt.Sprintf(", such as %q", s.Examples[j])
 	}
-	if s.Fields[j].Length > 0 && strings.ContainsAny(s.Examples[j], "|;,") {
+	if s.Fields[j].Length > 0 && ingest.HasSeparator([]byte(s.Examples[j])) {
 		text = "warning: " + strings.TrimPrefix(text, "warning: ") + ": check the separator of the lists"
 	}
 	if missing > 0 {

@@ -41,7 +41,7 @@ func (r *retrained) score(name, way string, seed int, more ...string) (string, *
 	r.t.Helper()
 	file := filepath.Join(r.out, fmt.Sprintf("%s-%s-%d.arrow", name, way, seed))
 	var report launch.JobReport
-	shaver(r.t, &report, append([]string{"nightly", "score", "--model", r.model(way), "--dataset", filepath.Join(r.out, "data"), "--baseline", "codebook",
+	shaver(r.t, &report, append([]string{"nightly", "score", "--model", r.model(way), "--dataset", filepath.Join(r.out, "data"), "--splits", "train,val", "--baseline", "codebook",
 		"--estimator", "multilinear", "--seed", strconv.Itoa(seed), "--out", file}, more...)...)
 	f, err := scores.Read(file)
 	if err != nil {

@@ -158,18 +158,12 @@ func checkApart(c *nightly.Config) error {
 	if !slices.Contains(strings.Split(cmp.Or(c.Score.Get("splits"), scoredSplits), ","), split) {
 		return nil
 	}
-	err := fmt.Errorf("the check would measure on the rows of %s, which are scored and so choose the entries: expected a split for the check that is not scored", split)
-	for _, s := range c.Score {
-		if s.Name == "splits" {
-			return c.Errorf("score", s, err)
-		}
+	section, name, settings := "score", "splits", c.Score
+	if c.Score.Get(name) == "" {
+		section, name, settings = "check", "split", c.Check // the defaults of both differ, so one of them is given
 	}
-	for _, s := range c.Check {
-		if s.Name == "split" {
-			return c.Errorf("check", s, err)
-		}
-	}
-	return err
+	at := slices.IndexFunc(settings, func(s nightly.Setting) bool { return s.Name == name })
+	return c.Errorf(section, settings[at], fmt.Errorf("the check would measure on the rows of %s, which are scored and so choose the entries: expected a split for the check that is not scored", split))
 }
 
 // checkPaths returns bad input if a setting needs values, and the scores of the nights are
@@ -352,7 +346,7 @@ func (s *steps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scored, e
 	if s.Quiet {
 		args = append(args, "--quiet")
 	}
-	if s.config.Score.Get("splits") == "" {
+	if s.config.Score.Get("splits") == "" { // the command would take the splits of its state
 		args = append(args, "--splits", scoredSplits)
 	}
 	args = append(args, s.config.Score.Flags()...)

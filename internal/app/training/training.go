@@ -163,11 +163,7 @@ func (o *Options) open(ck *checkpoint.Checkpoint) (*dataset.Dataset, error) {
 			return nil, err
 		}
 	}
-	kind, err := d.ChooseLoss("")
-	if err != nil {
-		return nil, err
-	}
-	if kind != loss.Logistic {
+	if d.Loss() != loss.Logistic {
 		return nil, fault.Inputf("dataset %s has numbers as labels: training needs labels of 0 and 1", strings.Join(o.Folders, ", "))
 	}
 	if n := d.Rows(dataset.Train); n < 2 {

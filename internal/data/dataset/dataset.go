@@ -132,9 +132,6 @@ func (d *Dataset) forModel(a *model.Architecture, k *model.Known) (*Dataset, err
 	if err == nil && k != nil {
 		err = known.CheckKnown(k)
 	}
-	if err == nil && k != nil && k.Logit != "" && d.Labels == NumberLabels {
-		err = fault.Inputf("the labels of the dataset are numbers, and what shaver computes of %s is %s: if the output of the model predicts the labels, shaver model convert --logit writes a model that computes it", k.File, k.Logit)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -273,22 +273,27 @@ func TestCheckKnownDense(t *testing.T) {
 	}
 }
 
-// A model whose output is a probability, of which the logit is computed, does not predict labels that are numbers.
+// The squared loss of a logit is refused if the output of the model is a probability, and not the logit.
 func TestLogitsForNumbers(t *testing.T) {
-	for numbers, want := range map[bool]bool{true: false, false: true} {
+	for _, numbers := range []bool{false, true} {
 		config := ingest.EncodedConfig{Train: []string{write(t, "label,a\n0,1\n1,0\n")}, Numbers: numbers, Out: filepath.Join(t.TempDir(), "dataset")}
 		if _, err := ingest.ImportEncoded(t.Context(), config); err != nil {
 			t.Fatal(err)
 		}
-		a, k := &model.Architecture{FieldDims: []int{2}}, &model.Known{File: "m.onnx"}
-		if _, err := open(t, config.Out).For(a, k); err != nil {
-			t.Errorf("numbers %v: %v", numbers, err)
+		d, k := open(t, config.Out), &model.Known{File: "m.onnx"}
+		for _, name := range []string{"", "squared"} {
+			if _, err := d.ChooseLoss(name, k); err != nil {
+				t.Errorf("numbers %v, loss %q: %v", numbers, name, err)
+			}
 		}
 		k.Logit = "the input of Sigmoid node"
-		if _, err := open(t, config.Out).For(a, k); (err == nil) != want {
-			t.Errorf("numbers %v: %v", numbers, err)
-		} else if !want {
-			wantInput(t, err, "what shaver computes of m.onnx is the input of Sigmoid node: if the output of the model predicts the labels, shaver model convert --logit")
+		const refusal = "what shaver computes of m.onnx is the input of Sigmoid node: if the output of the model predicts the labels, shaver model convert --logit"
+		_, err := d.ChooseLoss("squared", k)
+		wantInput(t, err, refusal)
+		if _, err := d.ChooseLoss("", k); !numbers && err != nil {
+			t.Errorf("labels 0 and 1: %v", err)
+		} else if numbers {
+			wantInput(t, err, refusal)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func smallTrain(m *dataset.Manifest) (warnings []string) {
 	return warnings
 }
 
-// farFrom is the number of deviations from which shifted warns. Rows of another day are rarely a tenth of it away.
+// farFrom is the number of deviations from which shifted warns. The means of two days are much closer.
 const farFrom = 2
 
 // shifted returns a warning for each dense input whose numbers are far from the statistics of its rule, which are then
@@ -89,23 +89,23 @@ var noIDs = []kindOfValue{
 
 // noElements are the kinds of values that a list should not have.
 var noElements = append(noIDs[:2:2], kindOfValue{
-	100, hasSeparator, "contain one of | ; , between other characters: give the separator of the lists, or ignore this if each of them is one id",
+	100, HasSeparator, "contain one of | ; , between other characters: give the separator of the lists, or ignore this if each of them is one id",
 })
 
 // unlikeIDs returns a warning for each field whose values are of a kind that a field should not have. lists may be nil.
 func unlikeIDs(names []string, fields []*vocabulary.Field, lists []list) (warnings []string, err error) {
 	for j, f := range fields {
-		noIDs := noIDs
+		kinds := noIDs
 		if lists != nil && lists[j].length > 0 {
-			noIDs = noElements
+			kinds = noElements
 		}
-		values, of := 0, make([]int, len(noIDs))
+		values, of := 0, make([]int, len(kinds))
 		err := f.Each(func(value []byte, has bool) error {
 			if !has {
 				return nil
 			}
 			values++
-			for k, kind := range noIDs {
+			for k, kind := range kinds {
 				if kind.is(value) {
 					of[k]++
 				}
@@ -115,7 +115,7 @@ func unlikeIDs(names []string, fields []*vocabulary.Field, lists []list) (warnin
 		if err != nil {
 			return nil, err
 		}
-		for k, kind := range noIDs {
+		for k, kind := range kinds {
 			if values >= kind.least && of[k] > values/2 {
 				warnings = append(warnings, fmt.Sprintf("field %s: most of its %d values %s", names[j], values, kind.text))
 			}
@@ -157,8 +157,8 @@ func isJoined(value []byte) bool {
 	return at > 0 && at < len(value)-1
 }
 
-// hasSeparator reports whether value is several texts with a separator between them.
-func hasSeparator(value []byte) bool {
+// HasSeparator reports whether value is several texts with a usual separator of lists between them.
+func HasSeparator(value []byte) bool {
 	at := bytes.IndexAny(value, "|;,")
 	return at > 0 && at < len(value)-1
 }

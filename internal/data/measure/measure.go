@@ -38,7 +38,7 @@ func Open(folders []string, split, name string, m *model.Model, k *model.Known) 
 	if rows == 0 {
 		return nil, fault.Inputf("dataset %s has no split %q: it has %v", strings.Join(folders, ", "), split, d.SplitNames())
 	}
-	kind, err := d.ChooseLoss(name)
+	kind, err := d.ChooseLoss(name, k)
 	if err != nil {
 		return nil, err
 	}

@@ -112,7 +112,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 				r.Options.Estimator, err, estimator.Permutation, estimator.Antithetic)
 		}
 	}
-	kind, err := r.Dataset.ChooseLoss(r.Loss)
+	kind, err := r.Dataset.ChooseLoss(r.Loss, ck.Known())
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ type severalError struct {
 
 func (e *severalError) Unwrap() error { return e.error }
 
-// Beginnings of Network.Logit if the output of the file is a probability.
+// Forms of Network.Logit if the output of the file is a probability.
 const (
 	ofSigmoid  = "the input of Sigmoid "
 	ofSoftmax  = "input %d of Softmax %s minus the other one"
@@ -33,8 +33,7 @@ const (
 // IsProbability reports whether a Network.Logit is that of a file whose output is a probability.
 func IsProbability(logit string) bool {
 	for _, text := range []string{ofSigmoid, ofSoftmax, ofCombined} {
-		text, _, _ = strings.Cut(text, "%")
-		if text != "" && strings.HasPrefix(logit, text) {
+		if text, _, _ = strings.Cut(text, "%"); strings.HasPrefix(logit, text) {
 			return true
 		}
 	}

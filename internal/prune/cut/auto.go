@@ -60,11 +60,11 @@ type bench struct {
 	baseline   []float32
 	model      *model.Model
 	validation *measure.Bench
-	train      *model.Rows // sample of the training rows
-	calibrate  bool        // whether the pruned model is calibrated
-	plain      bool        // whether the bits are chosen by the curvature of the loss as it is, and not after a calibration
-	dropped    []bool      // entries that were dropped when before was predicted
-	before     *evaluate.Predictions
+	train      *model.Rows           // sample of the training rows
+	calibrate  bool                  // whether the pruned model is calibrated
+	plain      bool                  // whether the bits are chosen by the curvature of the loss as it is, and not after a calibration
+	dropped    []bool                // entries that were dropped when before was predicted
+	before     *evaluate.Predictions // the last of predictWithout
 }
 
 // openBench opens the splits of a dataset on which the bits are chosen by the loss of the given
@@ -108,16 +108,21 @@ func (b *bench) predict(ctx context.Context, m *model.Model) (*evaluate.Predicti
 	return p, err
 }
 
-// predictDropped sets before for the tables without the given entries.
-func (b *bench) predictDropped(ctx context.Context, dropped []bool) (err error) {
-	if slices.Equal(b.dropped, dropped) {
-		return nil
+// without returns the model without the given entries.
+func (b *bench) without(dropped []bool) *model.Model {
+	return b.model.WithEmbedding(mask.Apply(&b.model.Architecture, b.source.Table, dropped, b.baseline))
+}
+
+// predictWithout returns what the model without the given entries predicts. It keeps the last predictions.
+func (b *bench) predictWithout(ctx context.Context, dropped []bool) (*evaluate.Predictions, error) {
+	if b.before != nil && slices.Equal(b.dropped, dropped) {
+		return b.before, nil
 	}
-	b.before, err = b.predict(ctx, b.model.WithEmbedding(mask.Apply(&b.model.Architecture, b.source.Table, dropped, b.baseline)))
-	if b.dropped = dropped; err != nil {
-		b.dropped = nil
+	p, err := b.predict(ctx, b.without(dropped))
+	if err == nil {
+		b.dropped, b.before = dropped, p
 	}
-	return err
+	return p, err
 }
 
 // rise returns by how much the calibrated loss rises from one set of predictions to another. If the model is not
@@ -134,13 +139,12 @@ func (b *bench) rise(before, after *evaluate.Predictions) *sweep.Interval {
 
 // measure measures the tables without the given entries.
 func (b *bench) measure(ctx context.Context, dropped []bool) (*rate.Measured, error) {
-	a, baseline := &b.model.Architecture, b.baseline
-	m := b.model.WithEmbedding(mask.Apply(a, b.source.Table, dropped, baseline))
-	if err := b.predictDropped(ctx, dropped); err != nil {
+	before, err := b.predictWithout(ctx, dropped)
+	if err != nil {
 		return nil, err
 	}
-	calibration := evaluate.Calibrate(b.before)
-	found := b.before.MeanLoss(calibration)
+	calibration := evaluate.Calibrate(before)
+	found := before.MeanLoss(calibration)
 	if b.plain {
 		calibration = loss.Uncalibrated
 	}
@@ -150,7 +154,7 @@ func (b *bench) measure(ctx context.Context, dropped []bool) (*rate.Measured, er
 			gone.Drop(i)
 		}
 	}
-	h, err := shapley.MeasureCurvature(ctx, shapley.Game{Model: m, Baseline: baseline, Loss: b.validation.Loss}, gone, calibration, b.train)
+	h, err := shapley.MeasureCurvature(ctx, shapley.Game{Model: b.without(dropped), Baseline: b.baseline, Loss: b.validation.Loss}, gone, calibration, b.train)
 	if err != nil {
 		return nil, err
 	}
@@ -170,19 +174,21 @@ func (b *bench) risen(ctx context.Context, f *rate.Found) (*sweep.Interval, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := b.predictDropped(ctx, f.Dropped); err != nil {
+	before, err := b.predictWithout(ctx, f.Dropped)
+	if err != nil {
 		return nil, err
 	}
 	after, err := b.predict(ctx, b.model.WithEmbedding(table))
 	if err != nil {
 		return nil, err
 	}
-	return b.rise(b.before, after), nil
+	return b.rise(before, after), nil
 }
 
 // network returns the types of the tensors of the network for which the loss rises by at most the
-// given bound on the validation split, and by how much it rises over that of whole, the predictions without rounding. int8 is tried for all of them. If that is too
-// much, those that cost the most alone have float16, and if even that is too much, none is rounded.
+// given bound on the validation split, and by how much it rises over that of whole, the predictions without
+// rounding. int8 is tried for all of them. If that is too much, those that cost the most alone have float16, and if even that is
+// too much, none is rounded.
 func (b *bench) network(ctx context.Context, whole *evaluate.Predictions, bound float64) (types map[string]checkpoint.DType, rise *sweep.Interval, err error) {
 	ck := b.source.Checkpoint
 	keys := ck.Packable()

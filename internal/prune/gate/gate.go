@@ -116,8 +116,8 @@ func rise(name string, m *Metric) decline {
 	return d
 }
 
-// worthless reports whether predictions are worse than chance, beyond what chance makes likely in 95% of all cases. If the ranks of the
-// rows are random, the AUC has the variance (n + m + 1) / 12nm, where n and m are the numbers of rows with each label.
+// worthless reports whether the AUC of predictions is lower than that of 97.5% of random orders of the rows. Such an AUC has the
+// mean .5 and the variance (n + m + 1) / 12nm, where n and m are the numbers of rows with each label.
 func worthless(p *evaluate.Predictions, auc float64) bool {
 	n := 0.0
 	for _, y := range p.Labels {

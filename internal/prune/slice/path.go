@@ -46,9 +46,13 @@ func (o *Options) newWalker(whole *checkpoint.Checkpoint, kept *checkpoint.Slice
 	if rows < 2 {
 		return nil, fault.Inputf("the dataset has %d validation rows: expected at least 2, some to choose by and others to measure on; it has the splits %v", rows, d.SplitNames())
 	}
+	kind, err := d.ChooseLoss("", whole.Known())
+	if err != nil {
+		return nil, err
+	}
 	w := &walker{
 		file: o.Path, whole: whole, names: names, dataset: d, left: *kept,
-		path: &Path{Version: Version, Model: whole.Digest(), Dataset: d.Digest(), Kind: d.Loss(), Rows: rows, Compared: min(rows/2, int64(o.Rows)), Removed: o.Fields, Fields: []Step{}},
+		path: &Path{Version: Version, Model: whole.Digest(), Dataset: d.Digest(), Kind: kind, Rows: rows, Compared: min(rows/2, int64(o.Rows)), Removed: o.Fields, Fields: []Step{}},
 	}
 	known, err := o.stored(w.path)
 	if err != nil || known == nil {
