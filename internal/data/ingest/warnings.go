@@ -84,7 +84,7 @@ type kindOfValue struct {
 var noIDs = []kindOfValue{
 	{1000, hasDecimals, "have decimals, as measures have: expected ids; make a price or a duration a dense input"},
 	{100, timestamp.Match, "are timestamps: expected ids; derive the hour or the weekday before the import"},
-	{100, isJoined, "contain |, as lists do: make the field a list, or ignore this if each of them is one id"},
+	{100, func(value []byte) bool { return joins(value, "|;") }, "contain | or ;, as lists do: make the field a list, or ignore this if each of them is one id"},
 }
 
 // noElements are the kinds of values that a list should not have.
@@ -151,15 +151,12 @@ func (b *builder) manyRare(c *RawConfig) (warnings []string) {
 // leastRare is the number of rows from which manyRare warns.
 const leastRare = 100
 
-// isJoined reports whether value is several texts with the usual separator of lists between them.
-func isJoined(value []byte) bool {
-	at := bytes.IndexByte(value, ListSeparator)
-	return at > 0 && at < len(value)-1
-}
-
 // HasSeparator reports whether value is several texts with a usual separator of lists between them.
-func HasSeparator(value []byte) bool {
-	at := bytes.IndexAny(value, "|;,")
+func HasSeparator(value []byte) bool { return joins(value, "|;,") }
+
+// joins reports whether value is several texts with one of the separators between them.
+func joins(value []byte, separators string) bool {
+	at := bytes.IndexAny(value, separators)
 	return at > 0 && at < len(value)-1
 }
 

@@ -72,6 +72,8 @@ func TestWarnings(t *testing.T) {
 		"times":     {raw(200, "2024-01-02T03:04:%02d"), []string{"field b: most of its 156 values are timestamps"}, 0},
 		"dates":     {raw(200, "2024-01-%02d"), nil, 0},
 		"lists":     {raw(200, "%d|7"), []string{"field b: most of its 156 values contain |"}, 0},
+		"others":    {raw(200, "%d;7"), []string{"field b: most of its 156 values contain | or ;"}, 0},
+		"commas":    {raw(200, "\"%d, 7\""), nil, 0},
 		"ends":      {raw(200, "%d|"), nil, 0},
 		"rare":      {raw(200, "id%d"), []string{"field b: the values of 100.0% of the rows occur in fewer than 2 rows of train, so"}, 2},
 		"few rows":  {raw(90, "id%d"), nil, 2},
