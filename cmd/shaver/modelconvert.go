@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,8 +36,9 @@ func formFlags(c *cobra.Command, f *cut.Form, values *string, others ...string) 
 	c.Flags().BoolVar(&f.CompactONNX, "compact-onnx", false, "store a table of an .onnx file by its distinct rows if that is smaller")
 }
 
-// checkForm checks the flags for a model that is written to path, and sets the encoding of f.
-func checkForm(c *cobra.Command, f *cut.Form, values, path string) error {
+// checkForm checks the flags for a model that is written to path, and sets the encoding of f. values may also be one of
+// the others, for which the caller sets the encoding.
+func checkForm(c *cobra.Command, f *cut.Form, values, path string, others ...string) error {
 	onnx := checkpoint.NamedONNX(path)
 	switch {
 	case onnx && f.Dense:
@@ -46,8 +48,8 @@ func checkForm(c *cobra.Command, f *cut.Form, values, path string) error {
 	case !onnx && f.CompactONNX:
 		return fault.Usagef("--compact-onnx is for .onnx files, and %s is not one", path)
 	}
-	if f.Values = compact.Encoding(values); f.Values.Size() == 0 {
-		return fault.Usagef("--values %q: expected one of %s", values, strings.Join(compact.EncodingNames(), ", "))
+	if f.Values = compact.Encoding(values); f.Values.Size() == 0 && !slices.Contains(others, values) {
+		return fault.Usagef("--values %q: expected one of %s", values, strings.Join(append(compact.EncodingNames(), others...), ", "))
 	}
 	if f.Dense && c.Flags().Changed("values") {
 		return fault.Usagef("--values is for the compact file; a dense file has float32")

@@ -2,8 +2,10 @@ package main
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -84,6 +86,9 @@ func (o *nightlyOptions) run(c *cobra.Command) error {
 		}
 		say("wrote %s: change it and run shaver nightly --config %s", o.config, o.config)
 		return nil
+	}
+	if _, err := os.Stat(o.config); errors.Is(err, fs.ErrNotExist) {
+		return fault.Inputf("there is no file %s: shaver nightly --init --config %s writes an example", o.config, o.config)
 	}
 	result, err := (&night.Runner{Root: newRoot, Log: o.log, Quiet: !o.verbose}).Run(c, o.config, nightly.Options{Date: o.date, Again: o.again, Say: say})
 	if err != nil {

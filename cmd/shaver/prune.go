@@ -144,13 +144,10 @@ func (o *pruneOptions) check(c *cobra.Command) error {
 	case len(given) == 0:
 		return fault.Usagef("shaver prune needs one of --sparsity, --parameters, --bytes and --max-rise, or --from")
 	}
-	auto := o.values == sweep.AutoValues
-	if auto {
-		o.values = string(compact.Float32) // checkForm checks the rest
-	}
-	if err := checkForm(c, &o.Form, o.values, o.Out); err != nil {
+	if err := checkForm(c, &o.Form, o.values, o.Out, sweep.AutoValues); err != nil {
 		return err
 	}
+	auto := o.values == sweep.AutoValues
 	if auto {
 		o.Form.Values = compact.Mixed
 	}

@@ -67,7 +67,7 @@ func scoresWorthCommand() *cobra.Command {
 			}
 			all, err := worth.IDs(f, kind)
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			result := &worthResult{Out: out, Kind: kind, IDs: len(all)}
 			if ids > 0 || bytes > 0 {

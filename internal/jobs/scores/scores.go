@@ -460,10 +460,18 @@ func (f *File) CheckDataset(digest string) error {
 	return nil
 }
 
-// CheckLayout returns bad input unless f has scores for tables of the layout of a.
-func (f *File) CheckLayout(a *model.Architecture) error {
+// CheckEntries returns bad input if f has the values of fields.
+func (f *File) CheckEntries() error {
 	if f.Spec.OfFields() {
 		return fault.Inputf("the scores are the values of fields, expected those of embedding entries: score without --players %s", f.Spec.Players)
+	}
+	return nil
+}
+
+// CheckLayout returns bad input unless f has scores for tables of the layout of a.
+func (f *File) CheckLayout(a *model.Architecture) error {
+	if err := f.CheckEntries(); err != nil {
+		return err
 	}
 	if !f.Layout.SameLayout(a) {
 		return fault.Inputf("the scores are for %s, the model has %s", f.Layout.Size(), a.Size())

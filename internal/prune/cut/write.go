@@ -58,7 +58,7 @@ func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read f
 	}
 	calibration := evaluate.Calibrate(predictions)
 	if calibration.Scale <= evaluate.LeastScale && o.Warn != nil {
-		o.Warn(fmt.Sprintf("dataset %s: the labels of the validation split do not rise with the output of the pruned model, so the calibrated model predicts nearly the same for all rows: check that labels of 1 are what the model was trained to predict, or prune less", strings.Join(o.Dataset, ", ")))
+		o.Warn(fmt.Sprintf("dataset %s: the labels of the validation split do not rise with the output of the pruned model, so the calibrated model predicts nearly the same for all rows: check that the labels are what the model was trained to predict, or prune less", strings.Join(o.Dataset, ", ")))
 	}
 	return &calibration, nil
 }

@@ -16,6 +16,9 @@ import (
 // The score of an id is its position in the order of worth, from 1, where ids of the same worth have the same
 // score. The pads of lists have the largest score, because no method drops them.
 func IDs(f *scores.File, aggregate string) ([]arrowio.WorthID, error) {
+	if err := f.CheckEntries(); err != nil {
+		return nil, err
+	}
 	values, err := f.Aggregate(aggregate)
 	if err != nil {
 		return nil, err
