@@ -38,6 +38,15 @@ func CalibrateWithin(p *Predictions, least, most float64) loss.Calibration {
 	return c
 }
 
+// Spread returns the standard deviation of the logits. It is 0 without rows.
+func (p *Predictions) Spread() float64 {
+	var logits moments
+	for _, z := range p.Logits {
+		logits.add(z)
+	}
+	return math.Sqrt(logits.squares / max(1, logits.n))
+}
+
 // leastSquares returns the calibration with the least mean squared loss, and a scale in
 // [least, most].
 func leastSquares(p *Predictions, least, most float64) loss.Calibration {

@@ -59,16 +59,13 @@ func (r *rounder) begin(ctx context.Context, in *inputs, log *zap.Logger) error 
 	if err != nil {
 		return err
 	}
-	c := evaluate.CalibrateWithin(p, leastScale, mostScale)
+	least, most := scales(r.sums.path.Rounds, p)
+	c := evaluate.CalibrateWithin(p, least, most)
 	if len(r.sums.path.Rounds) == 0 { // nothing is dropped yet
 		if text := p.Doubt(); text != "" {
 			log.Warn("the model " + text)
 		} else if evaluate.CompareLoss(p, p, loss.Uncalibrated, c).High < -p.MeanLoss(loss.Uncalibrated)/100 {
 			log.Info(scores.Uncalibrated(c.Scale, c.Offset))
-		}
-		if c.Scale >= mostScale {
-			log.Warn("the logits of the model are so small that their calibration is at its limit, which makes the order of the path worse: train the model longer, or score one whose logits are calibrated",
-				zap.Float64("scale", c.Scale))
 		}
 	}
 	if rounds := r.sums.path.Rounds; len(rounds) == 1 && rounds[0].Rows > 0 {
@@ -103,12 +100,19 @@ func fits(full, cut *evaluate.Predictions, c loss.Calibration, predicted float64
 	return scores.Fits(before/rows, fall, math.Sqrt(max(0, square/rows-fall*fall)/(rows-1)), predicted)
 }
 
-// The scale of a calibration is kept within these bounds. A table that predicts nothing would
-// otherwise stop all terms, and few rows may make it steep.
-const (
-	leastScale = 0.05
-	mostScale  = 3
-)
+// scales returns the least and the largest scale of the calibration of a round with the predictions p. A table that
+// predicts nothing would otherwise stop all terms, and few rows may make it steep. Both limits follow the size of the
+// whole model's logits: in the first round, their standard deviation, and afterwards the scale that they got.
+func scales(rounds []path.Round, p *evaluate.Predictions) (least, most float64) {
+	least, most = 0.05, 3
+	scale := 1.0
+	if len(rounds) > 0 {
+		scale = rounds[0].Calibration.Scale
+	} else if spread := p.Spread(); spread > 0 {
+		scale = 1 / spread
+	}
+	return least * min(1, scale), most * max(1, scale)
+}
 
 // predict returns the predictions to which a round is calibrated: those of the model without the entries that are
 // dropped, or of the whole model if dropped is nil. Rows that cannot be computed are left out. Workers report them.

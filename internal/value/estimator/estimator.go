@@ -84,10 +84,10 @@ var table = []Traits{
 	{Name: Permutation, Help: "random walks, as in the paper; unbiased", WalksPerPass: 1, Efficient: true, Shapley: true},
 	{Name: Antithetic, Help: "pairs of walks, an order and its reverse; less variance", WalksPerPass: 2, Efficient: true, Shapley: true},
 	{Name: Multilinear, Help: "derivatives at random sets of players; fast, with a small bias", Shares: true, Revision: 2, Shapley: true, Derivatives: true, Draws: true},
-	{Name: Debiased, Help: "multilinear, corrected by flips of single players; unbiased", Shares: true, Revision: 1, Shapley: true, Derivatives: true, Draws: true, Flips: true},
+	{Name: Debiased, Help: "multilinear, corrected by flips of single players; unbiased", Shares: true, Revision: 2, Shapley: true, Derivatives: true, Draws: true, Flips: true},
 	{Name: Exact, Help: "all sets of players; no error", Exact: true, Efficient: true, Shapley: true, MostPlayers: 20}, // 2^20 forward passes for each row
 	{Name: Taylor, Help: "not a Shapley value; the paper compares against it", Exact: true, Derivatives: true},
-	{Name: Path, Help: "an order for pruning, measured again while it drops; no values", Exact: true, Derivatives: true, Ranks: true},
+	{Name: Path, Help: "an order for pruning, measured again while it drops; no values", Exact: true, Revision: 1, Derivatives: true, Ranks: true},
 }
 
 // Names returns the names of all estimators.
