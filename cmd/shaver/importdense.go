@@ -78,7 +78,7 @@ func (o *denseOptions) setMissing(d *ingest.Dense) error {
 		name, number, ok := cutLast(text)
 		x, err := strconv.ParseFloat(number, 64)
 		if !ok || err != nil {
-			return fault.Usagef("--dense-missing %s: expected NAME=NUMBER", text)
+			return fault.Usagef("--dense-missing %s: expected NAME=NUMBER; a single number, or mean, is for all dense inputs", text)
 		}
 		at := slices.IndexFunc(d.Columns, func(c ingest.DenseColumn) bool { return c.Name == name })
 		if at < 0 {

@@ -368,5 +368,9 @@ func sizes(w io.Writer, dense bool, table, tableAfter, file, fileAfter int64) {
 		return
 	}
 	fmt.Fprintf(w, "table\t%s\n", cli.Change(table, tableAfter))
-	fmt.Fprintf(w, "file\t%s\tonly the table is pruned, not the rest of the model\n", cli.Change(file, fileAfter))
+	note := ""
+	if tableAfter < table {
+		note = "\tonly the table is pruned, not the rest of the model"
+	}
+	fmt.Fprintf(w, "file\t%s%s\n", cli.Change(file, fileAfter), note)
 }

@@ -26,6 +26,9 @@ func Size(bytes int64) string {
 
 // Change says how a size in bytes changed.
 func Change(before, after int64) string {
+	if after == before {
+		return Size(after) + ", unchanged"
+	}
 	percent := 100 * (float64(after)/float64(before) - 1)
 	word := "larger"
 	if percent < 0 {

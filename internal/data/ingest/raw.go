@@ -220,7 +220,7 @@ func (r *rawImport) withVocabulary(b *builder) (*Summary, error) {
 	if want := r.config.Sizes; want != nil && len(want) != len(r.layout.fields) {
 		return nil, r.otherFields()
 	}
-	fields, err := r.config.Vocabulary.Choose(r.owners(), r.config.Sizes)
+	fields, err := r.choose(r.config.Sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -376,19 +376,34 @@ func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
 	return r.encode(b, &m, fields)
 }
 
-// owners returns, for each field, the name of the field whose values it has. A field that the
-// vocabulary does not have is called as its column, if the vocabulary has that: a model may name its
-// fields otherwise than the mapper that gave their ids.
+// called returns the name of field j in the vocabulary. A field that the vocabulary does not have is called as
+// its column, if the vocabulary has that: a model may name its fields otherwise than the mapper that gave their ids.
+func (r *rawImport) called(j int) string {
+	name, names := r.layout.fields[j], r.config.Vocabulary.Names
+	if column := r.layout.names[r.layout.pick[j]]; !slices.Contains(names, name) && slices.Contains(names, column) {
+		return column
+	}
+	return name
+}
+
+// owners returns, for each field, the name in the vocabulary of the field whose values it has.
 func (r *rawImport) owners() []string {
-	names := slices.Clone(r.layout.fields)
+	names := make([]string, len(r.layout.fields))
 	for j := range names {
-		owner := r.layout.ownerOf(j)
-		names[j] = r.layout.fields[owner]
-		if column := r.layout.names[r.layout.pick[owner]]; !slices.Contains(r.config.Vocabulary.Names, names[j]) && slices.Contains(r.config.Vocabulary.Names, column) {
-			names[j] = column
-		}
+		names[j] = r.called(r.layout.ownerOf(j))
 	}
 	return names
+}
+
+// choose returns the fields of the vocabulary. sizes is that of vocabulary.Mapper.Choose.
+func (r *rawImport) choose(sizes []int) ([]*vocabulary.Field, error) {
+	owners := r.owners()
+	for j, owner := range owners {
+		if err := r.config.Vocabulary.Share(owner, r.called(j)); err != nil {
+			return nil, fault.Setting(err, ShareSetting)
+		}
+	}
+	return r.config.Vocabulary.Choose(owners, sizes)
 }
 
 // earlier returns the fields of the vocabulary that grows, or nil without a vocabulary.
@@ -396,7 +411,7 @@ func (r *rawImport) earlier() ([]*vocabulary.Field, error) {
 	if !r.mapped {
 		return nil, nil
 	}
-	fields, err := r.config.Vocabulary.Choose(r.owners(), nil)
+	fields, err := r.choose(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -255,5 +256,47 @@ func TestListsOfAnotherSeparator(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantWarnings(t, separator, summary, want)
+	}
+}
+
+// Fields that share a table have the values of all of them in a vocabulary file, which must agree. In a dataset, they
+// must have shared already.
+func TestSharedVocabularyFiles(t *testing.T) {
+	const ids = "field,value,id\nitem,,0\nitem,book,1\nitem,song,2\nuser,7,0\nuser,8,1\n"
+	_, apart, err := importRawLists(t, rawListText, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		file string // "" = the dataset apart
+		want string // rows, or the error
+	}{
+		"same":    {ids + "history,song,2\nhistory,book,1\n", "1 3 2 0 0 / 3 0 0 0 1 / 2 1 1 3 0 / 1 3 0 0 1 /"},
+		"more":    {ids + "history,film,3\nhistory,book,1\n", "1 3 2 0 0 / 3 0 0 0 1 / 2 1 1 3 0 / 1 3 0 0 1 /"},
+		"one":     {ids, "1 3 2 0 0 / 3 0 0 0 1 / 2 1 1 3 0 / 1 3 0 0 1 /"},
+		"two ids": {ids + "history,song,4\nhistory,book,3\n", `the value "book" has the id 1 in field item and 3 in field history, which share one table: expected the same id`},
+		"one id":  {ids + "history,film,1\n", "field item with the values of history has two values with the id 1"},
+		"dataset": {"", "the fields item and history have ids of their own in the earlier dataset, so they cannot share one table"},
+	} {
+		_, d, err := importRawLists(t, rawListText, func(config *RawConfig) {
+			config.Share = []Sharing{{"history", "item"}}
+			config.Vocabulary, err = apart.Mapper()
+			if c.file != "" {
+				path := filepath.Join(t.TempDir(), "ids.csv")
+				if err := os.WriteFile(path, []byte(c.file), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				config.Vocabulary, err = ReadVocabulary(path, DefaultMemory, "")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+		switch {
+		case err != nil:
+			wantInput(t, err, c.want)
+		case localIDs(t, d) != c.want:
+			t.Errorf("%s: the rows are %s, expected %s", name, localIDs(t, d), c.want)
+		}
 	}
 }

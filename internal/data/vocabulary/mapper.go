@@ -2,6 +2,7 @@ package vocabulary
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -23,6 +24,7 @@ type Mapper struct {
 	Fields []*Field // if the mapper is from a file, Choose sets their sizes
 	SHA256 []string // of the fields' vocabulary files; nil if the mapper is from a file
 	path   string   // path of the file; "" for a dataset's vocabulary
+	shared []string // by field: its name in messages, if it has the values of other fields, too
 	oov    oov      // id of unseen values; only for a file
 	left   int64    // memory left for the values in bytes
 	memory int64    // memory limit in bytes
@@ -121,11 +123,61 @@ func (m *Mapper) Choose(names []string, sizes []int) ([]*Field, error) {
 		if sizes != nil {
 			want = sizes[j]
 		}
+		if m.shared != nil {
+			name = cmp.Or(m.shared[at], name)
+		}
 		if err := fields[j].fit(m.oov, j, name, want); err != nil {
 			return nil, fmt.Errorf("%s: %w", m.path, err)
 		}
 	}
 	return fields, nil
+}
+
+// Share gives the named field the values of another field, too, because a model reads both from one table. It does nothing
+// if the mapper lacks one of them. A value with two ids is bad input. In a mapper from a dataset, the two must have the
+// same values. A call of Choose follows.
+func (m *Mapper) Share(name, other string) error {
+	to, from := slices.Index(m.Names, name), slices.Index(m.Names, other)
+	if to < 0 || from < 0 || to == from {
+		return nil
+	}
+	if m.path == "" {
+		if m.SHA256[to] != m.SHA256[from] {
+			return fault.Inputf("the fields %s and %s have ids of their own in the earlier dataset, so they cannot share one table", name, other)
+		}
+		return nil
+	}
+	least, clash := int64(math.MaxInt64), "" // of the values with two ids, that with the least id
+	var value []byte
+	values := &m.Fields[from].values
+	for i := range values.slots {
+		s := &values.slots[i]
+		if s.number == 0 {
+			continue
+		}
+		value = values.append(value[:0], s)
+		switch id, has := s.number-1, int64(m.Fields[to].id(string(value))); {
+		case has == id:
+		case has >= 0 && id < least:
+			least, clash = id, fmt.Sprintf("the value %.100q has the id %d in field %s and %d in field %s", value, has, name, id, other)
+		case has < 0:
+			if err := m.add(name, value, id); err != nil {
+				return fmt.Errorf("%s: %w", m.path, err)
+			}
+		}
+	}
+	if clash != "" {
+		return fault.Inputf("%s: %s, which share one table: expected the same id", m.path, clash)
+	}
+	if m.shared == nil {
+		m.shared = make([]string, len(m.Names))
+	}
+	if m.shared[to] == "" {
+		m.shared[to] = name + " with the values of " + other
+	} else {
+		m.shared[to] += " and " + other
+	}
+	return nil
 }
 
 // readText opens a text file and calls read.
