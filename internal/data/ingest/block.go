@@ -143,7 +143,7 @@ func (r *rawImport) setLayout(names []string, comma bool, path string) (*place, 
 			return nil, errors.New("the separator is not that of the earlier files")
 		}
 		if !slices.Equal(names, r.layout.names) {
-			return nil, fmt.Errorf("the columns are %q, but the earlier files have %q", names, r.layout.names)
+			return nil, fmt.Errorf("the columns are %q, but the earlier files have %q: expected the same ones in the same order", names, r.layout.names)
 		}
 		return where, nil
 	}
