@@ -92,9 +92,7 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 		}
 		left := (within - time.Since(begun)).Seconds()
 		more := min(rows.Len(), int(0.9*left*m.PerSecond()))
-		if partial != nil {
-			m.weigh(partial)
-		}
+		m.weigh(partial)
 		if partial == nil || more <= 2*n {
 			return m, nil
 		}
@@ -279,8 +277,12 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, game sha
 	return partial, nil
 }
 
-// weigh notes the number of features of a partial, and the bits of their contributions.
+// weigh notes the number of features of a partial, and the bits of their contributions. If partial is nil, the rows
+// were not all computed, and their features are not known; the bits stay those of fewer rows.
 func (m *Measurement) weigh(partial *tally.Partial) {
+	if m.Features = 0; partial == nil {
+		return
+	}
 	if partial.Dropped == nil {
 		m.Result, _ = partial.Summary().Check(m.Job.Sampling()) // a violated identity ends the job later
 	}

@@ -51,6 +51,11 @@ func TestMeasure(t *testing.T) {
 		if r := m.Result; within > 0 && (r == nil || r.Rows < 25 || r.LossFull <= 0 || r.EfficiencyError > 1e-7) {
 			t.Errorf("the result of the first rows is %+v", r)
 		}
+		// If there is no time for more rows, the features of fewer rows are not said to be theirs.
+		bits := m.bits
+		if m.weigh(nil); m.Features != 0 || m.bits != bits {
+			t.Errorf("%d features in %d rows, %v bits, expected %v", m.Features, m.Rows, m.bits, bits)
+		}
 	}
 }
 

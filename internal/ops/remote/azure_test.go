@@ -11,7 +11,7 @@ import (
 func TestAzure(t *testing.T) {
 	address := os.Getenv("AZURITE")
 	if address == "" {
-		t.Skip("AZURITE is not set")
+		t.Skip("AZURITE is not set: npm install -g azurite, start azurite-blob, and set it to the address of its account")
 	}
 	hurry(t)
 	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "")
