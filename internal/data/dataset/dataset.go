@@ -245,7 +245,7 @@ func (d *Dataset) checkFields(a *model.Architecture) error {
 			case !grown:
 				advice = ": import the rows with --vocabulary and the dataset of the training"
 			default:
-				advice = ": if its vocabulary has grown since the training, train the model with the new ids, or import the rows with --vocabulary and the dataset of the training, without --grow"
+				advice = ": if its vocabulary has grown since the training, train a new model with its ids, or import the rows with --vocabulary and the dataset of the training, without --grow"
 			}
 			return fault.Inputf("field %d (%s) has %d features in the dataset and %d in the model%s", j, f.Name, f.Size, a.FieldDims[j], advice)
 		}

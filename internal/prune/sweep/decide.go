@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"shaver/internal/click/compact"
 	"shaver/internal/num/loss"
@@ -103,8 +104,12 @@ func (d *Document) nextStep(t Tolerance) string {
 			*to = min(*to, (*i.High-*i.Low)/2)
 		}
 	}
+	var unwritten []string // methods with a table within the tolerance
 	for _, s := range d.Series() {
 		for i := range s.Points {
+			if label := d.Label(s.Points[i].Point); t.Holds(s.Points[i].Difference) && !slices.Contains(unwritten, label) {
+				unwritten = append(unwritten, label)
+			}
 			if p := s.Points[i].Difference; p != nil {
 				half(&auc, p.AUC)
 				half(&lossHalf, p.Loss())
@@ -112,6 +117,8 @@ func (d *Document) nextStep(t Tolerance) string {
 		}
 	}
 	switch {
+	case len(unwritten) > 0:
+		return "only " + strings.Join(unwritten, ", ") + ", whose tables have no file"
 	case auc > t.AUC && !math.IsInf(auc, 1):
 		return fmt.Sprintf("the narrowest interval of the AUC is ±%.4f, so measure on more rows, or choose by the table above", auc)
 	case lossHalf > t.LogLoss && !math.IsInf(lossHalf, 1):
