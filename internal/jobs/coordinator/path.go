@@ -62,9 +62,10 @@ func (r *rounder) begin(ctx context.Context, in *inputs, log *zap.Logger) error 
 	least, most := scales(r.sums.path.Rounds, p)
 	c := evaluate.CalibrateWithin(p, least, most)
 	if len(r.sums.path.Rounds) == 0 { // nothing is dropped yet
+		first := scores.Round{Rows: int64(len(p.Logits)), Scale: c.Scale}
 		if text := p.Doubt(); text != "" {
 			log.Warn("the model " + text)
-		} else if evaluate.CompareLoss(p, p, loss.Uncalibrated, c).High < -p.MeanLoss(loss.Uncalibrated)/100 {
+		} else if first.Scaled() || evaluate.CompareLoss(p, p, loss.Uncalibrated, c).High < -p.MeanLoss(loss.Uncalibrated)/100 {
 			log.Info(scores.Uncalibrated(c.Scale, c.Offset))
 		}
 	}

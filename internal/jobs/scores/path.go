@@ -54,18 +54,17 @@ func Uncalibrated(scale, offset float64) string {
 	return fmt.Sprintf("the path orders entries by the loss after a calibration, which for the whole model is logit * %.4f %+.4f: prune with --calibrate, or the loss may rise", scale, offset)
 }
 
-// Uncalibrated is the function Uncalibrated for the first round. It is "" unless the round scales logits by
-// more than a half up or a third down, which chance does not if there are 4096 rows. p may be nil.
+// Uncalibrated is the function Uncalibrated for the first round. It is "" unless that is Scaled. p may be nil.
 func (p *Path) Uncalibrated() string {
-	if p == nil {
+	if p == nil || !p.Rounds[0].Scaled() {
 		return ""
 	}
-	first := p.Rounds[0]
-	if first.Rows < 4096 || first.Scale < 1.5 && first.Scale > 1/1.5 {
-		return ""
-	}
-	return Uncalibrated(first.Scale, first.Offset)
+	return Uncalibrated(p.Rounds[0].Scale, p.Rounds[0].Offset)
 }
+
+// Scaled reports whether the round scales logits by more than a half up or a third down, which chance does not
+// if there are 4096 rows.
+func (r *Round) Scaled() bool { return r.Rows >= 4096 && (r.Scale >= 1.5 || r.Scale <= 1/1.5) }
 
 // Text says in words what p is, as two cells of a table.
 func (p *Path) Text() string {
