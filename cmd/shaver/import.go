@@ -141,9 +141,6 @@ func unseenText(s *ingest.Summary, j int) string {
 	if s.Examples[j] != "" {
 		text += fmt.Sprintf(", such as %q", s.Examples[j])
 	}
-	if s.Fields[j].Length > 0 && ingest.HasSeparator([]byte(s.Examples[j])) {
-		text = "warning: " + strings.TrimPrefix(text, "warning: ") + ": check the separator of the lists"
-	}
 	if missing > 0 {
 		text += fmt.Sprintf("; in %d of them it is missing, and the vocabulary lacks the empty value", missing)
 	}

@@ -386,11 +386,18 @@ func (r *rawImport) called(j int) string {
 	return name
 }
 
-// owners returns, for each field, the name in the vocabulary of the field whose values it has.
+// owners returns, for each field, the name in the vocabulary of the field whose values it has. Of the fields that share
+// values, it is the first that the vocabulary has.
 func (r *rawImport) owners() []string {
 	names := make([]string, len(r.layout.fields))
 	for j := range names {
-		names[j] = r.called(r.layout.ownerOf(j))
+		owner := r.layout.ownerOf(j)
+		if name := r.called(j); names[owner] == "" || !slices.Contains(r.config.Vocabulary.Names, names[owner]) && slices.Contains(r.config.Vocabulary.Names, name) {
+			names[owner] = name
+		}
+	}
+	for j := range names {
+		names[j] = names[r.layout.ownerOf(j)]
 	}
 	return names
 }
@@ -577,6 +584,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 		return nil, err
 	}
 	cut := make([][]int64, r.workers)           // number of lists that lost values, by field
+	single := make([]singleLists, r.workers)    // by field
 	unseen := make([][]unseenValues, r.workers) // by field; nil without a vocabulary
 	if err := out.start(r.layout.fields, sizes, r.layout.dense.names(), names, compressors); err != nil {
 		return nil, err
@@ -593,6 +601,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 			parsers[worker] = r.newBlockParser()
 			lookups[worker] = vocabulary.NewLookup(fields, r.otherSpelling())
 			cut[worker] = make([]int64, len(fields))
+			single[worker] = make(singleLists, len(fields))
 			if r.mapped {
 				unseen[worker] = make([]unseenValues, len(fields))
 			}
@@ -617,6 +626,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 					cut[worker][j]++
 				}
 			}
+			single[worker].add(parser.lists)
 			rows.label = append(rows.label, label)
 			for i, x := range dense.values {
 				rows.dense[i] = append(rows.dense[i], x)
@@ -650,6 +660,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 				summary.Cut[j] += n
 			}
 		}
+		summary.Warnings = append(summary.Warnings, singleValues(r.layout.fields, r.layout.lists, single)...)
 	}
 	if err == nil && !r.mapped {
 		var more []string

@@ -69,6 +69,40 @@ func (b *builder) emptyLists() (warnings []string) {
 	return warnings
 }
 
+// singleLists says, by field, how many lists have one value, or that some list has more: -1.
+type singleLists []int64
+
+func (s singleLists) add(lists [][][]byte) {
+	for j, values := range lists {
+		switch {
+		case len(values) > 1:
+			s[j] = -1
+		case len(values) == 1 && s[j] >= 0:
+			s[j]++
+		}
+	}
+}
+
+// singleValues returns a warning for each field whose lists all have at most one value, as they do if the separator is not
+// theirs. of has the counts of all workers.
+func singleValues(names []string, lists []list, of []singleLists) (warnings []string) {
+	const least = 30
+	for j, name := range names {
+		total := int64(0)
+		for _, s := range of {
+			if s != nil && total >= 0 {
+				if total += s[j]; s[j] < 0 {
+					total = -1
+				}
+			}
+		}
+		if total >= least && lists[j].length > 1 {
+			warnings = append(warnings, fmt.Sprintf("field %s: %d lists have one value and none has more: check the separator of the lists", name, total))
+		}
+	}
+	return warnings
+}
+
 // timestamp matches what begins as 2024-01-02 03:04 or 2024-01-02T03:04 does.
 var timestamp = regexp.MustCompile(`^\d{4}-\d\d-\d\d[ T]\d\d:\d\d`)
 
@@ -84,20 +118,15 @@ type kindOfValue struct {
 var noIDs = []kindOfValue{
 	{1000, hasDecimals, "have decimals, as measures have: expected ids; make a price or a duration a dense input"},
 	{100, timestamp.Match, "are timestamps: expected ids; derive the hour or the weekday before the import"},
-	{100, func(value []byte) bool { return joins(value, "|;") }, "contain | or ;, as lists do: make the field a list, or ignore this if each of them is one id"},
+	{100, isJoined, "contain | or ;, as lists do: make the field a list, or ignore this if each of them is one id"},
 }
-
-// noElements are the kinds of values that a list should not have.
-var noElements = append(noIDs[:2:2], kindOfValue{
-	100, HasSeparator, "contain one of | ; , between other characters: give the separator of the lists, or ignore this if each of them is one id",
-})
 
 // unlikeIDs returns a warning for each field whose values are of a kind that a field should not have. lists may be nil.
 func unlikeIDs(names []string, fields []*vocabulary.Field, lists []list) (warnings []string, err error) {
 	for j, f := range fields {
 		kinds := noIDs
 		if lists != nil && lists[j].length > 0 {
-			kinds = noElements
+			kinds = noIDs[:2] // the last is for fields that should be lists
 		}
 		values, of := 0, make([]int, len(kinds))
 		err := f.Each(func(value []byte, has bool) error {
@@ -151,12 +180,9 @@ func (b *builder) manyRare(c *RawConfig) (warnings []string) {
 // leastRare is the number of rows from which manyRare warns.
 const leastRare = 100
 
-// HasSeparator reports whether value is several texts with a usual separator of lists between them.
-func HasSeparator(value []byte) bool { return joins(value, "|;,") }
-
-// joins reports whether value is several texts with one of the separators between them.
-func joins(value []byte, separators string) bool {
-	at := bytes.IndexAny(value, separators)
+// isJoined reports whether value is several texts with a usual separator of lists between them.
+func isJoined(value []byte) bool {
+	at := bytes.IndexAny(value, "|;")
 	return at > 0 && at < len(value)-1
 }
 
