@@ -351,7 +351,7 @@ func (r *pruning) table(w io.Writer, dense bool) {
 	}
 	if r.Stages != nil {
 		removalTable(w, r.Path, r.Beyond)
-		stageTable(w, r.Stages)
+		stageTable(w, r.Stages, r.Calibration != nil)
 	}
 	if r.Tuned != nil {
 		before, after := r.Tuned.History[0].Validation, r.Tuned.BestEpoch().Validation

@@ -147,28 +147,37 @@ func (o *pruneOptions) slicedFirst(ctx context.Context, r *pruning) error {
 	return nil
 }
 
+// Names of the stages that addStages adds.
+const (
+	entriesStage = "entries"
+	bitsStage    = "bits"
+)
+
 // addStages adds what the entries and the bits saved.
 func (r *pruning) addStages(values compact.Encoding) {
-	entries := slice.Stage{Without: "entries", Rise: r.Bounded.Entries, Cost: r.Stages[len(r.Stages)-1].Cost}
+	entries := slice.Stage{Without: entriesStage, Rise: r.Bounded.Entries, Cost: r.Stages[len(r.Stages)-1].Cost}
 	entries.Entries, entries.Bytes = r.Kept, r.Bytes
 	if values != compact.Mixed {
 		r.Stages = append(r.Stages, entries)
 		return
 	}
 	entries.Bytes = r.Bounded.Bytes
-	bits := slice.Stage{Without: "bits", Rise: r.Bounded.Rise, Cost: entries.Cost}
+	bits := slice.Stage{Without: bitsStage, Rise: r.Bounded.Rise, Cost: entries.Cost}
 	bits.Bytes = r.Bytes
 	r.Stages = append(r.Stages, entries, bits)
 }
 
-// stageTable writes what each stage saved.
-func stageTable(w io.Writer, stages []slice.Stage) {
+// stageTable writes what each stage saved. If calibrated, entries and bits were compared after a calibration of both models.
+func stageTable(w io.Writer, stages []slice.Stage, calibrated bool) {
 	fmt.Fprintf(w, "\nWITHOUT\tLOOK-UPS\tPRODUCTS\tENTRIES\tFILE\tBATCH\tRISE OF THE LOSS\t95%% INTERVAL\n")
 	for i := range stages {
 		s := &stages[i]
 		without, time := s.Without, "-"
 		if without == "" {
 			without = "-"
+		}
+		if calibrated && (s.Without == entriesStage || s.Without == bitsStage) {
+			without += ", both calibrated"
 		}
 		if s.Batch > 0 {
 			time = fmt.Sprintf("%.3g ms", 1000*s.Batch)
@@ -197,7 +206,7 @@ func sliceTable(w io.Writer, r *slice.Result) {
 	}
 	fmt.Fprintf(w, "\nloss %s on %d rows\n", cli.Metric(r.Loss), r.Rows)
 	removalTable(w, r.Path, r.Beyond)
-	stageTable(w, r.Stages)
+	stageTable(w, r.Stages, false)
 }
 
 // stepText returns what a step removes.

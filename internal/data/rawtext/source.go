@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -52,13 +53,21 @@ func (r *rawFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// missing returns the error for an input file that does not exist.
+func missing(path string) error {
+	if strings.ContainsAny(path, "*?") {
+		return fault.Inputf("%s: no such file: name a folder for all its files, or files separated by commas", path)
+	}
+	return fault.Inputf("%s: no such file", path)
+}
+
 // Size returns the size of an input file in bytes. The file must be a regular one,
 // because it may be read twice.
 func Size(path string) (int64, error) {
 	info, err := os.Stat(path)
 	switch {
 	case os.IsNotExist(err):
-		return 0, fault.Inputf("%s: no such file", path)
+		return 0, missing(path)
 	case err != nil:
 		return 0, err
 	case !info.Mode().IsRegular():
