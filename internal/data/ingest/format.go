@@ -249,7 +249,7 @@ func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (float32, [][]
 	if p.columns == nil && !p.tables && !p.comma {
 		for i, cell := range cells {
 			if quotedAsCSV(cell) {
-				return 0, nil, fmt.Errorf("column %d (%s): %q is quoted as in CSV, but values separated by tabs have no quotes", i, p.names[i], rawtext.Clip(string(cell)))
+				return 0, nil, fmt.Errorf("column %d (%s): %q is quoted as in CSV, but values separated by tabs have no quotes: write them without, or separate them by commas", i, p.names[i], rawtext.Clip(string(cell)))
 			}
 		}
 	}

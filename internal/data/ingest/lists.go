@@ -43,7 +43,7 @@ func (l *Lists) of(fields []string, separator byte) ([]list, error) {
 		return nil, nil
 	}
 	if own := l.separator(); own == separator || own >= '0' && own <= '9' || own == '.' || own == '-' || own < ' ' || own > '~' || own == '"' {
-		return nil, fault.Setting(fault.Usagef("the values of a list are separated by %q, expected a character that is neither a digit, a point, a minus sign, a quote nor the separator of the columns", own), ListSeparatorSetting)
+		return nil, fault.Setting(fault.Usagef("the values of a list are separated by %q, expected a character that is neither a digit, a point, a minus sign, a quote nor the separator of the columns: write them with %q between them", own, ListSeparator), ListSeparatorSetting)
 	}
 	if !slices.Contains([]string{"", LongFail, LongFirst, LongLast}, l.Long) {
 		return nil, fault.Usagef("the policy for long lists is %q, expected %s, %s or %s", l.Long, LongFail, LongFirst, LongLast)

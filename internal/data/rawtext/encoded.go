@@ -34,7 +34,7 @@ func ReadHeader(line []byte, rows bool) (*Header, error) {
 		h.Columns = strings.Split(string(line), "\t")
 		for _, name := range h.Columns {
 			if len(name) > 1 && name[0] == '"' && name[len(name)-1] == '"' {
-				return nil, fmt.Errorf("the header is quoted as in CSV, but values separated by tabs have no quotes: %.40q", name)
+				return nil, fmt.Errorf("the header is quoted as in CSV, but values separated by tabs have no quotes: write them without, or separate them by commas: %.40q", name)
 			}
 		}
 	} else {

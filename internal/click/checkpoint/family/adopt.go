@@ -86,7 +86,6 @@ type asked struct {
 	mappedAll  bool     // whether features describe all fields
 	missing    []string // what is not known
 	lines      []string // what the JSON file has to hold
-	unsure     bool     // whether the kind is among them
 }
 
 // take adds what one source says.
@@ -128,12 +127,8 @@ func (a *asked) err() error {
 	if a.s.module {
 		form = "module"
 	}
-	end := ""
-	if a.unsure {
-		end = "; " + a.f.otherwise()
-	}
-	return fault.Inputf("%s is a %s of %s, which does not say %s: %s, for example {%s}%s",
-		a.s.state.Name, form, a.f.name, strings.Join(a.missing, ", nor "), do, strings.Join(a.lines, ", "), end)
+	return fault.Inputf("%s is a %s of %s, which does not say %s: %s, for example {%s}; %s",
+		a.s.state.Name, form, a.f.name, strings.Join(a.missing, ", nor "), do, strings.Join(a.lines, ", "), a.f.otherwise())
 }
 
 // sizes finds the fields, their order and their sizes.
@@ -259,7 +254,6 @@ func (a *asked) kind() {
 				s.fail("%s says kind %s, but these tensors of %s are read only as %s: %s", a.kindFrom, tensor.Quote(string(a.said)), f.name, either(kinds), f.otherwise())
 				return
 			}
-			a.unsure = true
 			a.ask(what, fmt.Sprintf("%q: %q", "kind", kinds[0]))
 		}
 	}
