@@ -63,8 +63,9 @@ func apart(a, b *scores.File) float64 {
 // covered counts the entries whose 95% intervals in a paired job contain the value of the
 // full job, for sum, abs and rms, and all entries with intervals.
 func covered(paired, full *scores.File) (held [3]int, known int) {
-	for feature, count := range paired.Count {
-		t, _ := paired.Interval(count)
+	intervals := paired.Intervals()
+	for feature := range paired.Count {
+		t, _ := intervals(feature)
 		if math.IsNaN(t) {
 			continue
 		}

@@ -22,7 +22,7 @@ func scoresExportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export FILE",
 		Short: "Export scores as CSV or Parquet",
-		Long:  strings.Replace(help.Text("scores-export"), "LEAST_ROWS", strconv.Itoa(tally.LeastRows), 1),
+		Long:  strings.NewReplacer("LEAST_ROWS", strconv.Itoa(tally.LeastRows), "POSITION_ROWS", strconv.Itoa(scores.PositionRows)).Replace(help.Text("scores-export")),
 		Example: `  shaver scores export scores.arrow --out scores.csv
   shaver scores export scores.arrow --out scores.parquet`,
 		ValidArgsFunction: cli.FileArgs("arrow"),
@@ -31,7 +31,7 @@ func scoresExportCommand() *cobra.Command {
 			write := scores.WriteCSV
 			if strings.EqualFold(filepath.Ext(out), ".parquet") {
 				write = func(w io.Writer, f *scores.File) error {
-					return arrowio.WriteScoresParquet(w, f.Fields, &f.Layout, &f.Scores, f.Interval, nil)
+					return arrowio.WriteScoresParquet(w, f.Fields, &f.Layout, &f.Scores, f.Intervals(), nil)
 				}
 			}
 			if c.Flags().Changed("out") {

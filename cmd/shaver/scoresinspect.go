@@ -13,7 +13,6 @@ import (
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
 	"shaver/internal/value/estimator"
-	"shaver/internal/value/tally"
 )
 
 func scoresInspectCommand() *cobra.Command {
@@ -95,7 +94,7 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 		fmt.Fprintln(w, "ranking\tnot judged\tshaver sweep measures whether it is good enough to prune by")
 	}
 	if *s.NoInterval > 0 {
-		fmt.Fprintf(w, "no intervals\t%d\tfeatures in fewer than %d rows\n", *s.NoInterval, tally.LeastRows)
+		fmt.Fprintf(w, "no intervals\t%d\tfeatures in too few rows\n", *s.NoInterval)
 	}
 	if s.Audit != nil {
 		s.Audit.WriteTable(w)

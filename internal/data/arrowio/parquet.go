@@ -28,14 +28,14 @@ const parquetGroup = 1 << 16
 // largest, and a row has nulls in the columns that it lacks. Unless the layout is plain, the
 // last column is table. The metadata become key-value metadata. A standard error times
 // its factor is half the width of a 95% interval; the factor of se is t, and that of
-// se_population is t_population. interval returns both factors for a feature's count, or
+// se_population is t_population. interval returns both factors for a feature, or
 // NaN if there is no interval. Scores of a path have rank_0, ..., rank_{d-1} in place of t
 // and all columns after it. None of our programs reads the file. The same arguments give the
 // same bytes.
 //
 // WriteScoresParquet uses the low-level writer, because the writer for Arrow records
 // (pqarrow) would link all of gRPC into every binary.
-func WriteScoresParquet(w io.Writer, fields []string, a *model.Architecture, s *tally.Scores, interval func(count int64) (dataset, population float64), meta map[string]string) error {
+func WriteScoresParquet(w io.Writer, fields []string, a *model.Architecture, s *tally.Scores, interval func(feature int) (dataset, population float64), meta map[string]string) error {
 	if err := checkScores(fields, a, s); err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func textNode(name string) (*schema.PrimitiveNode, error) {
 }
 
 // writeGroup writes features [from, to). at is the position of the first of them.
-func writeGroup(group file.SerialRowGroupWriter, fields []string, a *model.Architecture, spans []model.Span, s *tally.Scores, interval func(int64) (float64, float64), from, to int, at *place) error {
+func writeGroup(group file.SerialRowGroupWriter, fields []string, a *model.Architecture, spans []model.Span, s *tally.Scores, interval func(int) (float64, float64), from, to int, at *place) error {
 	names, ids := make([]parquet.ByteArray, 0, to-from), make([]int32, 0, to-from)
 	var tables []parquet.ByteArray
 	for len(ids) < to-from {
@@ -242,10 +242,10 @@ func writeGroup(group file.SerialRowGroupWriter, fields []string, a *model.Archi
 }
 
 // writeValues writes the factors of the intervals and the values of features [from, to).
-func writeValues(group file.SerialRowGroupWriter, s *tally.Scores, interval func(int64) (float64, float64), from, to int) error {
+func writeValues(group file.SerialRowGroupWriter, s *tally.Scores, interval func(int) (float64, float64), from, to int) error {
 	t, population := make([]float64, to-from), make([]float64, to-from)
-	for i, count := range s.Count[from:to] {
-		t[i], population[i] = interval(count)
+	for i := range t {
+		t[i], population[i] = interval(from + i)
 	}
 	if err := writeColumn(group, t); err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/job"
 	"shaver/internal/value/compare"
-	"shaver/internal/value/tally"
 )
 
 // Comparison compares the values of two scores files. It covers the entries of the features
@@ -35,7 +34,7 @@ type Agreement struct {
 	// Beyond is the portion of Known whose difference exceeds two standard errors; null if
 	// Known is 0.
 	Beyond *float64 `json:"beyond"`
-	Known  int      `json:"known"` // number of entries of features in at least tally.LeastRows rows of both jobs
+	Known  int      `json:"known"` // number of entries of features in at least LeastRows rows of both jobs
 }
 
 // FieldAgreement is the Agreement in one field.
@@ -167,7 +166,7 @@ func commonOf(a, b *File, aggregate string) (all *common, fields []common, err e
 		}
 	}
 	all, fields = &common{ordered: ordered}, make([]common, len(a.Fields))
-	spans := a.Layout.Spans()
+	spans, least := a.Layout.Spans(), a.LeastRows()
 	ends := make([]int, len(spans)+1) // number of entries before each span, and of all
 	for k, s := range spans {
 		for f := s.Row; f < s.Row+s.Rows; f++ {
@@ -178,7 +177,7 @@ func commonOf(a, b *File, aggregate string) (all *common, fields []common, err e
 			all.left, all.right = append(all.left, values[0][from:to]...), append(all.right, values[1][from:to]...)
 			for i := from; i < to; i++ {
 				e := math.Hypot(errors[0][i], errors[1][i])
-				if min(a.Count[f], b.Count[f]) < tally.LeastRows {
+				if min(a.Count[f], b.Count[f]) < least(f) {
 					e = math.NaN()
 				}
 				all.errors = append(all.errors, e)

@@ -38,6 +38,7 @@ func WriteCSV(to io.Writer, f *File) error {
 		record = append(record, "table")
 	}
 	_ = w.Write(record) // the writer keeps its first error
+	intervals := f.Intervals()
 	for _, span := range f.Layout.Spans() {
 		none := make([]string, widest-span.Dim) // cells for the columns that the table lacks
 		for id := range span.Rows {
@@ -48,7 +49,7 @@ func WriteCSV(to io.Writer, f *File) error {
 				record = append(record, strconv.Itoa(int(rank)))
 			}
 			if !f.Ranks() {
-				dataset, population := f.Interval(count)
+				dataset, population := intervals(span.Row + id)
 				for _, t := range []float64{dataset, population} {
 					text := ""
 					if !math.IsNaN(t) {

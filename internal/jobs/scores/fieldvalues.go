@@ -69,7 +69,7 @@ func (f *File) FieldValues() []FieldValue {
 
 // ends returns the ends of the 95% interval of an entry of a job of fields times scale.
 func (f *File) ends(at int, scale float64) (low, high *float64) {
-	_, factor := f.Interval(f.Count[f.Shape.RowOf(at)])
+	_, factor := f.Intervals()(f.Shape.RowOf(at))
 	if math.IsNaN(factor) {
 		return nil, nil
 	}

@@ -30,7 +30,7 @@ func pairsExample() *File {
 // the entry. The pairs are ordered by magnitude, and the facts about fields leave pairs out.
 func TestFieldPairs(t *testing.T) {
 	f := pairsExample()
-	_, factor := f.Interval(8)
+	_, factor := f.Intervals()(0)
 	values, pairs := f.FieldValues(), f.FieldPairs()
 	var names []string
 	for _, v := range values {

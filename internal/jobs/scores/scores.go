@@ -168,22 +168,75 @@ func (f *File) Sampling() tally.Sampling {
 	return tally.NewSampling(f.Spec.TaskOptions(), f.DatasetRows)
 }
 
-// Interval returns tally.Sampling.Interval for a feature that occurs in count rows.
+// PositionRows is the number of rows for each position of a row of data that may read a feature of several
+// fields. See LeastRows.
+const PositionRows = 10
+
+// LeastRows returns a function that returns the least number of scored rows in which a feature must occur for its
+// entries to have intervals. It is tally.LeastRows, except for features that several fields read, for example the
+// films of a row and of its history. What such a feature contributes depends on which field reads it, so few rows may not show it.
+// These features need PositionRows for each position that reads them, which are as many as the values of the fields in a row.
+func (f *File) LeastRows() func(feature int) int64 {
+	type part struct {
+		from, to int // features
+		least    int64
+	}
+	var shared []part // in ascending order
+	if !f.Spec.OfFields() {
+		lengths := f.Layout.Lengths()
+		for _, span := range f.Layout.Spans() {
+			fields := map[int]bool{}
+			positions := 0
+			for _, r := range span.Readers() {
+				if !fields[r.Field] {
+					fields[r.Field] = true
+					positions += lengths[r.Field]
+				}
+			}
+			if len(fields) > 1 {
+				shared = append(shared, part{span.Row, span.Row + span.Rows, int64(PositionRows * positions)})
+			}
+		}
+	}
+	return func(feature int) int64 {
+		for _, p := range shared {
+			if feature >= p.from && feature < p.to {
+				return p.least
+			}
+		}
+		return tally.LeastRows
+	}
+}
+
+// Intervals returns a function that returns tally.Sampling.Interval for a feature, and NaN if it occurs in fewer
+// rows than LeastRows.
 //
-// In a paired job, a feature has no interval if it is expected in fewer than
-// tally.LeastRows of the sampled rows, unless the job found no difference between the models
+// In a paired job, a feature has no interval if it is expected in fewer than these rows of
+// the sampled ones, unless the job found no difference between the models
 // and inherits no error. The number of sampled rows has no other effect. The differences
 // between the models have means near 0, so an entry's error divided by its standard error is
 // a self-normalised sum. Its tails are no heavier than those of the normal distribution, even
 // for few rows. docs/evidence/nightly.md has measurements.
-func (f *File) Interval(count int64) (dataset, population float64) {
-	dataset, population = f.Sampling().Interval(count, f.Rows)
-	if l := f.Lineage; l == nil || l.Error == 0 {
-		return dataset, population
-	} else if float64(count)*float64(l.Rows) < tally.LeastRows*float64(f.Rows) {
-		return math.NaN(), math.NaN()
+func (f *File) Intervals() func(feature int) (dataset, population float64) {
+	sampling, least := f.Sampling(), f.LeastRows()
+	known := map[int64][2]float64{} // by count
+	return func(feature int) (dataset, population float64) {
+		count := f.Count[feature]
+		if count < least(feature) {
+			return math.NaN(), math.NaN()
+		}
+		found, ok := known[count]
+		if !ok {
+			found[0], found[1] = sampling.Interval(count, f.Rows)
+			known[count] = found
+		}
+		if l := f.Lineage; l == nil || l.Error == 0 {
+			return found[0], found[1]
+		} else if float64(count)*float64(l.Rows) < float64(least(feature))*float64(f.Rows) {
+			return math.NaN(), math.NaN()
+		}
+		return found[1], found[1]
 	}
-	return population, population
 }
 
 // StandardError returns the kind of the standard errors of the dataset's own values:

@@ -2,8 +2,6 @@ package scores
 
 import (
 	"math"
-
-	"shaver/internal/value/tally"
 )
 
 // Summary describes the values of a scores file as a whole.
@@ -31,8 +29,9 @@ type FieldSummary struct {
 // fields is computed from it. All figures of a path that need values are 0.
 func (f *File) Summary(values []float64) *Summary {
 	s := &Summary{}
-	for _, count := range f.Count {
-		if count > 0 && count < tally.LeastRows && !f.Ranks() {
+	rows := f.LeastRows()
+	for feature, count := range f.Count {
+		if count > 0 && count < rows(feature) && !f.Ranks() {
 			s.NoInterval++
 		}
 	}

@@ -143,3 +143,38 @@ func TestStoppedText(t *testing.T) {
 		}
 	}
 }
+
+// A feature that several fields read needs more rows for an interval, because few may not show what each of them makes of it.
+func TestIntervalsOfSharedFeatures(t *testing.T) {
+	lists := modeltest.Lists()
+	f := example()
+	f.Layout = LayoutOf(&lists)
+	f.Rows, f.DatasetRows, f.Shape = 1000, 2000, f.Layout.Shape()
+	f.Fields, f.Values, f.Count = []string{"item", "user", "history", "tags"}, tally.NewValues(f.Shape.Entries()), make([]int64, f.Shape.Rows())
+	positions := map[int]int64{} // by feature that items and histories read
+	for _, span := range f.Layout.Spans() {
+		for feature := span.Row; len(span.Sharers) > 0 && feature < span.Row+span.Rows; feature++ {
+			positions[feature] = 1 + int64(lists.Lists[0].Length)
+		}
+	}
+	if len(positions) == 0 || len(positions) == len(f.Count) {
+		t.Fatalf("%d of %d features are shared", len(positions), len(f.Count))
+	}
+	for feature := range f.Count {
+		least := int64(tally.LeastRows)
+		if n := positions[feature]; n > 0 {
+			least = PositionRows * n
+		}
+		for _, count := range []int64{least - 1, least} {
+			f.Count[feature] = count
+			dataset, population := f.Intervals()(feature)
+			if none := count < least; math.IsNaN(dataset) != none || math.IsNaN(population) != none {
+				t.Errorf("feature %d in %d rows, of at least %d: %v and %v", feature, count, least, dataset, population)
+			}
+		}
+		f.Count[feature] = 1
+	}
+	if got := f.Summary(f.Phi).NoInterval; got != len(f.Count) {
+		t.Errorf("%d features have no interval", got)
+	}
+}

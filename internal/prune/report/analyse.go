@@ -127,12 +127,12 @@ func (f *Facts) cut(found *findings, mask []bool, drop int) cutFinding {
 	if c.withoutIntervals {
 		return c
 	}
-	interval := f.intervals()
+	interval := s.Intervals()
 	for row, count := range s.Count {
 		if count == 0 {
 			continue // its values are exactly 0
 		}
-		t := interval(count)
+		t, _ := interval(row)
 		from, to := s.Shape.Row(row)
 		for i := from; i < to; i++ {
 			switch uncertain := math.Abs(math.Abs(s.Phi[i])-c.value) < t*float64(s.SE[i]); {
@@ -148,20 +148,6 @@ func (f *Facts) cut(found *findings, mask []bool, drop int) cutFinding {
 	return c
 }
 
-// intervals returns a function that computes scores.File.Interval for the dataset's own
-// values. The function caches its results by count.
-func (f *Facts) intervals() func(count int64) float64 {
-	known := map[int64]float64{}
-	return func(count int64) float64 {
-		t, ok := known[count]
-		if !ok {
-			t, _ = f.Scores.Interval(count)
-			known[count] = t
-		}
-		return t
-	}
-}
-
 // cutCurve returns curves over sparsities from 0 to 0.999. The sparsities are evenly spaced in
 // the logarithm of the number of kept entries. values are the values at the cut. widths are
 // the median half-widths of the 95% intervals of the entries around the cut, or NaN if none
@@ -169,7 +155,7 @@ func (f *Facts) intervals() func(count int64) float64 {
 func (f *Facts) cutCurve(found *findings) (sparsities, values, widths []float64) {
 	const steps, neighbours = 90, 100
 	n := len(found.order)
-	interval := f.intervals()
+	interval := f.Scores.Intervals()
 	last := n + 1
 	for step := range steps + 1 {
 		kept := int(math.Round(float64(n) * math.Pow(10, -3*float64(step)/steps)))
@@ -180,8 +166,8 @@ func (f *Facts) cutCurve(found *findings) (sparsities, values, widths []float64)
 		at := n - kept
 		var near []float64
 		for _, i := range found.order[max(0, at-neighbours):min(n, at+neighbours+1)] {
-			if width := interval(f.Scores.Count[f.Scores.Shape.RowOf(int(i))]) * float64(f.Scores.SE[i]); !math.IsNaN(width) {
-				near = append(near, width)
+			if t, _ := interval(f.Scores.Shape.RowOf(int(i))); !math.IsNaN(t) {
+				near = append(near, t*float64(f.Scores.SE[i]))
 			}
 		}
 		sparsities = append(sparsities, float64(at)/float64(n))
