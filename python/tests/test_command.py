@@ -137,6 +137,7 @@ def test_messages_name_no_temporary_files(planted: Planted) -> None:
             lambda: shaver.Dataset.from_frame({"train": rows, "val": rows.rename_columns(["click", "USER"])}, label="click", ids="local"),
         ),
         ("^the frame: .*row 1: label", lambda: shaver.Dataset.from_frame(rows.set_column(0, "click", pa.array([0, 3, 0])), label="click")),
+        ("^the dataset has 1 field and the model", lambda: shaver.evaluate(planted.model, shaver.Dataset.from_frame(rows, label="click", split="1:1:1"))),
         ("^field_sizes needs ids", lambda: shaver.Dataset.from_frame(rows, label="click", field_sizes=[2])),
     ]
     for match, call in calls:

@@ -135,19 +135,25 @@ func TestAliases(t *testing.T) {
 	wantInput(t, c.recognise(nil, nil, noSidecar), "65 tensors are other names of tensors, expected at most 64")
 }
 
-// A WideDeep may have our own names. The JSON file says that it is not a DeepFM.
+// A WideDeep may have our own names. The JSON file says that it is not a DeepFM, also if the file has the sizes of the fields.
 func TestOwnWideDeep(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "m.safetensors")
-	if err := os.WriteFile(path, fileBytes(sampleEntries("deepfm"), nil), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path+".json", []byte(`{"field_dims": [2, 3, 4], "kind": "WideDeep"}`), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	c := must(Read(path))(t)
-	again := must(Parse("again", canonical(c)))(t)
-	if c.Architecture.Kind != model.WideDeep || again.Architecture.Kind != model.WideDeep || must(again.Model())(t).Kind != model.WideDeep {
-		t.Errorf("kinds %s and %s", c.Architecture.Kind, again.Architecture.Kind)
+	bare := slices.Clip(sampleEntries("deepfm"))
+	for said, entries := range map[string][]entry{
+		`{"field_dims": [2, 3, 4], "kind": "WideDeep"}`: bare,
+		`{"kind": "WideDeep"}`:                          append(bare, offsetsOf(0, 2, 5)),
+	} {
+		path := filepath.Join(t.TempDir(), "m.safetensors")
+		if err := os.WriteFile(path, fileBytes(entries, nil), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+".json", []byte(said), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		c := must(Read(path))(t)
+		again := must(Parse("again", canonical(c)))(t)
+		if c.Architecture.Kind != model.WideDeep || again.Architecture.Kind != model.WideDeep || must(again.Model())(t).Kind != model.WideDeep {
+			t.Errorf("%s: kinds %s and %s", said, c.Architecture.Kind, again.Architecture.Kind)
+		}
 	}
 }
 

@@ -115,6 +115,7 @@ func TestSidecar(t *testing.T) {
 		"typing":     {map[string]string{"m.json": `{"field_dims":[2,3,4}`}, "m.json: expected a JSON object with the field_dims of"},
 		"wrong":      {map[string]string{"m.json": `{"field_dims":[2,3,4],"experts":5}`}, "m.json says experts 5, the tensors have 4"},
 		"own words":  {map[string]string{"m.json": `{"field_dims":[2,3,4],"experts":5,"from":"x","file":7,"batchNorm":true}`}, "m.json says experts 5, the tensors have 4"},
+		"activation": {map[string]string{"m.json": `{"field_dims":[2,3,4],"activation":"tanh"}`}, `m.json says that the activation is "tanh", but only relu is supported in a state dict: export the model to ONNX`},
 		"large":      {map[string]string{"m.json": strings.Repeat(" ", 2<<20)}, "m.json is larger than 1 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -140,7 +140,7 @@ func sidecarFile(path string) family.Lookup {
 			if err := json.Unmarshal(text, &s); err != nil {
 				return nil, fault.Inputf("%s: expected a JSON object with the field_dims of %s: %w", candidate, path, typeError(err))
 			}
-			if s.FieldDims != nil || framework != "" && (s.Kind != nil || s.Activation != nil || s.FieldNames != nil) {
+			if s.FieldDims != nil || s.Kind != nil || s.Activation != nil || s.FieldNames != nil {
 				best = &s
 				break
 			}

@@ -54,7 +54,7 @@ def _contents(message: str) -> str:
     message = re.sub(folder + r"(\d+)[\\/]rows\.csv:(\d+)", row, message)
     message = re.sub(folder + r'(\d+)[\\/][^\s:"\',;)]*', lambda found: _scratch.content(found[1]), message)
     message = re.sub(folder + r"scores-\w+\.arrow", "the scores", message)
-    message = re.sub(r"\b(\w+) the \1\b", r"the \1", message)  # "dataset the dataset"
+    message = re.sub(r"\b(?:the )?(\w+) the \1\b", r"the \1", message)  # "dataset the dataset"
     message = _STATEMENT.sub(lambda found: "give shaver.Model what is true, for example " + re.sub(r'"(\w+)": ', r"\1=", found[1]), message)
     message = _EXPORT.sub("use shaver.Model(module, example_inputs=...), which exports the module to ONNX", message)
     return _FIELD_SIZES.sub(r"pass \1=\2", message)

@@ -45,19 +45,19 @@ func (st *State) Recognise(said []Statement, config Configuration, sidecar Looku
 	if f := s.seekFamily(); f != nil {
 		return st.recogniseFamily(s, f, said, config, sidecar)
 	}
-	var dims []int
-	for _, statement := range said {
-		if dims == nil {
-			dims = statement.FieldDims
-		}
-	}
-	if dims == nil {
+	if !slices.ContainsFunc(said, func(s Statement) bool { return s.FieldDims != nil && s.Kind != nil }) {
 		found, err := sidecar("")
 		if err != nil {
 			return err
 		}
 		if found != nil {
-			dims, said = found.FieldDims, append(said, *found)
+			said = append(said, *found)
+		}
+	}
+	var dims []int
+	for _, statement := range said {
+		if dims == nil {
+			dims = statement.FieldDims
 		}
 	}
 	if dims == nil {

@@ -34,7 +34,7 @@ type Statement struct {
 }
 
 // Lookup looks for a statement outside the file, about a state dict of the given framework.
-// For "" the statement must have field sizes. It returns nil if it finds nothing.
+// "" stands for our own names. It returns nil if it finds nothing.
 type Lookup func(framework string) (*Statement, error)
 
 // Configuration returns what the model_config of a file says about a model of the given kind.
@@ -54,6 +54,9 @@ func (s *Statement) check(l *Roles, f *family) error {
 			err = fmt.Errorf("%w; %s", err, f.otherwise())
 		}
 		return err
+	}
+	if f == nil && s.Activation != nil && normal(*s.Activation) != relu && len(a.Hidden) > 0 {
+		return fmt.Errorf("%s says that the activation is %s, but only relu is supported in a state dict: export the model to ONNX (shaver model export-help --for pytorch)", s.From, tensor.Quote(*s.Activation))
 	}
 	if s.FieldDims != nil && !slices.Equal(s.FieldDims, a.FieldDims) {
 		return fmt.Errorf("%s says field_dims %s, the file %s", s.From, sizesText(s.FieldDims), sizesText(a.FieldDims))
