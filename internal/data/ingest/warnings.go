@@ -118,7 +118,7 @@ type kindOfValue struct {
 var noIDs = []kindOfValue{
 	{1000, hasDecimals, "have decimals, as measures have: expected ids; make a price or a duration a dense input"},
 	{100, timestamp.Match, "are timestamps: expected ids; derive the hour or the weekday before the import"},
-	{100, isJoined, "contain | or ;, as lists do: make the field a list, or ignore this if each of them is one id"},
+	{100, isJoined, "contain | ; or a comma, as lists do: make the field a list, or ignore this if each of them is one id"},
 }
 
 // unlikeIDs returns a warning for each field whose values are of a kind that a field should not have. lists may be nil.
@@ -180,10 +180,11 @@ func (b *builder) manyRare(c *RawConfig) (warnings []string) {
 // leastRare is the number of rows from which manyRare warns.
 const leastRare = 100
 
-// isJoined reports whether value is several texts with a usual separator of lists between them.
+// isJoined reports whether value is several texts with a usual separator of lists between them. A comma before a
+// space is one of a phrase.
 func isJoined(value []byte) bool {
-	at := bytes.IndexAny(value, "|;")
-	return at > 0 && at < len(value)-1
+	at := bytes.IndexAny(value, "|;,")
+	return at > 0 && at < len(value)-1 && (value[at] != ',' || value[at+1] != ' ')
 }
 
 // hasDecimals reports whether value is a number such as 12.5, with decimals that are not all 0.

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -168,9 +169,13 @@ func (c *comparison) command(b *budget) string {
 	if text := sweep.SparsityText(p.Sparsity); text == strconv.FormatFloat(p.Sparsity, 'g', -1, 64) { // otherwise the sparsity is that of another budget
 		words = []string{"--sparsity", text}
 	}
-	words = append(words, c.Flags(p, aggregate)...)
+	flags := c.Flags(p, aggregate)
+	words = append(words, flags...)
 	if c.calibrated {
-		words = append(words, "--calibrate", "--dataset", "DIR")
+		words = append(words, "--calibrate")
+	}
+	if c.calibrated || slices.Contains(flags, sweep.AutoValues) {
+		words = append(words, "--dataset", "DIR")
 	}
 	return strings.Join(words, " ")
 }

@@ -105,6 +105,13 @@ func TestAnswerCommand(t *testing.T) {
 		}
 	}
 	contains(t, shown(t, f), "<code>--parameters 10 --aggregate sum", "--field-minimum 0.125 --values float16 --calibrate")
+	for i := range f.Sweep.Points {
+		if p := &f.Sweep.Points[i]; p.Values == "float16" {
+			p.Values, p.Bits = "mixed", 0
+		}
+	}
+	f.Sweep.Unpruned.CalibratedLogLoss = nil
+	contains(t, shown(t, f), "--values auto --dataset DIR")
 	contains(t, shown(t, f), "The scores are those of job "+f.Sweep.Sources[0].Job+" (permutation, ")
 }
 
