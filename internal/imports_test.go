@@ -27,7 +27,7 @@ const policy = `
 # foundations
 base/fault:
 num/random:                 pure
-base/atomicfile: base/filelock
+base/atomicfile: base/fault base/filelock
 base/filelock:
 base/cputime:                golang.org/x/sys
 base/seal:                   base/fault

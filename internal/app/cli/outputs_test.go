@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -67,7 +66,7 @@ func TestOutputs(t *testing.T) {
 			}
 		}
 	}
-	if err := new(Outputs).Check("--out", filepath.Join("nowhere", "x"), Any); !errors.Is(err, fs.ErrNotExist) || fault.IsUsage(err) {
+	if err := new(Outputs).Check("--out", filepath.Join("nowhere", "x"), Any); !fault.IsInput(err) || !strings.Contains(err.Error(), "there is no folder nowhere") {
 		t.Errorf("in a folder that does not exist: %v", err)
 	}
 	if runtime.GOOS != "windows" {

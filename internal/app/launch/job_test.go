@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -385,7 +384,7 @@ func TestRefused(t *testing.T) {
 		text   string
 		is     func(error) bool
 	}{
-		"no folder":         {func(j *Job) { j.Out = filepath.Join(filepath.Dir(j.Out), "none", "s.arrow") }, "cannot write", func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
+		"no folder":         {func(j *Job) { j.Out = filepath.Join(filepath.Dir(j.Out), "none", "s.arrow") }, "there is no folder", fault.IsInput},
 		"an empty store":    {func(j *Job) { j.Store = "dir:" + filepath.Dir(j.Out) }, "--store must contain --dataset", fault.IsUsage},
 		"no store":          {func(j *Job) { j.Store = "s3:bucket" }, "expected dir:PATH", fault.IsUsage},
 		"unknown estimator": {func(j *Job) { j.Options.Estimator = "magic" }, `estimator "magic"`, fault.IsUsage},

@@ -57,7 +57,7 @@ func Probe(path string) error {
 	Sweep(path)
 	f, temporary, err := create(path)
 	if err != nil {
-		return withoutPath(err)
+		return ofFolder(path, err)
 	}
 	return errors.Join(f.Close(), temporary.Remove())
 }

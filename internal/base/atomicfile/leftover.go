@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
 )
 
@@ -80,21 +81,24 @@ func Folder(out string) (path string, t *Temporary, err error) {
 	path = filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+folderSuffix+rand.Text()[:10])
 	unlock, err := filelock.Lock(path + lockSuffix) // before the folder exists, so that no process takes it for a leftover
 	if err != nil {
-		return "", nil, withoutPath(err)
+		return "", nil, ofFolder(out, err)
 	}
 	temporaries.Lock() // so that RemoveTemporaries does not miss the new folder
 	defer temporaries.Unlock()
 	if err := os.Mkdir(path, 0o755); err != nil {
 		unlock()
-		return "", nil, withoutPath(err)
+		return "", nil, ofFolder(out, err)
 	}
 	t = track(path)
 	t.unlock = unlock
 	return path, t, nil
 }
 
-// withoutPath returns an error without the name of a temporary.
-func withoutPath(err error) error {
+// ofFolder returns the error of a temporary for path, without its name.
+func ofFolder(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fault.Inputf("there is no folder %s", filepath.Dir(path))
+	}
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err
 	}
