@@ -287,6 +287,23 @@ func TestUncalibratedPath(t *testing.T) {
 			t.Errorf("prune --calibrate of %s: %s", model, text)
 		}
 	}
+	// The logits of a table that says little may be far too small without much loss. score says so if prune does.
+	weak := filepath.Join(dir, "weak.safetensors")
+	log("prune", "--model", whole, "--scores", whole+".arrow", "--sparsity", "0.995", "--dense", "--out", weak)
+	pruned, err := checkpoint.Read(weak)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pruned, _, err = pruned.Calibrated(.42, .01); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checkpoint.WriteDense(weak, pruned); err != nil {
+		t.Fatal(err)
+	}
+	text := log("score", "--model", weak, "--dataset", rows, "--splits", "train", "--estimator", "path", "--baseline", "codebook", "--out", weak+".arrow")
+	if advice := log("prune", "--model", weak, "--scores", weak+".arrow", "--sparsity", "0.996", "--out", weak+".pruned"); strings.Count(text, note) != 1 || strings.Count(advice, note) != 1 {
+		t.Errorf("score and prune of a weak table: %s%s", text, advice)
+	}
 	for name, scale := range map[string]float64{"small.safetensors": 1. / 64, "large.safetensors": 64} {
 		model := scaled(name, scale, 0)
 		log("score", "--model", model, "--dataset", rows, "--splits", "train", "--estimator", "path", "--baseline", "codebook", "--out", model+".arrow")

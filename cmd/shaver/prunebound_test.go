@@ -2,8 +2,10 @@ package main
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
 )
 
@@ -61,5 +63,21 @@ func TestBound(t *testing.T) {
 	}
 	if less, more := prune("0.02"), prune("0.022"); less.Kept <= more.Kept || len(less.Path) != 4 {
 		t.Errorf("%d entries are kept with the smaller bound, and %d with the larger one; path %+v", less.Kept, more.Kept, less.Path)
+	}
+}
+
+// The table of the stages says which rises are after a calibration, and that of the sizes what is pruned.
+func TestStageTable(t *testing.T) {
+	var text strings.Builder
+	stageTable(&text, []slice.Stage{{}, {Without: "columns"}, {Without: entriesStage}, {Without: bitsStage}}, true)
+	for want, n := range map[string]int{"both calibrated": 2, "entries, both calibrated\t": 1, "bits, both calibrated\t": 1, "\ncolumns\t": 1} {
+		if strings.Count(text.String(), want) != n {
+			t.Errorf("%q is not %d times in\n%s", want, n, text.String())
+		}
+	}
+	text.Reset()
+	sizes(&text, false, 4096, 4096, 8192, 8192)
+	if got := text.String(); got != "table\t4 KiB, unchanged\nfile\t8 KiB, unchanged\n" {
+		t.Errorf("sizes %q", got)
 	}
 }

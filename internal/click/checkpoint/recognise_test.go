@@ -133,6 +133,15 @@ func TestSidecar(t *testing.T) {
 			}
 		})
 	}
+	// A file that the checkpoint does not need may be about something else.
+	for _, text := range []string{`{"hidden":64,"dim":9,"lr":0.1}`, `[1,2]`, `{"epochs":3,"kind":"train"}`} {
+		path := filepath.Join(t.TempDir(), "m.pt")
+		write(t, path, fileBytes(append(sampleEntries("dcn-mix"), offsetsOf(0, 2, 5)), nil))
+		write(t, path+".json", []byte(text))
+		if c, err := Read(path); err != nil || !slices.Equal(c.Architecture.FieldDims, sampleDims) {
+			t.Errorf("%s: error %v", text, err)
+		}
+	}
 	if _, err := Read(filepath.Join(t.TempDir(), "gone.pth")); !os.IsNotExist(err) {
 		t.Errorf("error %v for a missing file", err)
 	}

@@ -406,8 +406,11 @@ func (r *rawImport) owners() []string {
 func (r *rawImport) choose(sizes []int) ([]*vocabulary.Field, error) {
 	owners := r.owners()
 	for j, owner := range owners {
-		if err := r.config.Vocabulary.Share(owner, r.called(j)); err != nil {
+		switch err := r.config.Vocabulary.Share(owner, r.called(j)); {
+		case err != nil && fault.Settings(err) == nil:
 			return nil, fault.Setting(err, ShareSetting)
+		case err != nil: // it names the limit of the memory
+			return nil, err
 		}
 	}
 	return r.config.Vocabulary.Choose(owners, sizes)
@@ -584,7 +587,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 		return nil, err
 	}
 	cut := make([][]int64, r.workers)           // number of lists that lost values, by field
-	single := make([]singleLists, r.workers)    // by field
+	lists := make([][]listCount, r.workers)     // by field
 	unseen := make([][]unseenValues, r.workers) // by field; nil without a vocabulary
 	if err := out.start(r.layout.fields, sizes, r.layout.dense.names(), names, compressors); err != nil {
 		return nil, err
@@ -601,7 +604,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 			parsers[worker] = r.newBlockParser()
 			lookups[worker] = vocabulary.NewLookup(fields, r.otherSpelling())
 			cut[worker] = make([]int64, len(fields))
-			single[worker] = make(singleLists, len(fields))
+			lists[worker] = make([]listCount, len(fields))
 			if r.mapped {
 				unseen[worker] = make([]unseenValues, len(fields))
 			}
@@ -626,7 +629,9 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 					cut[worker][j]++
 				}
 			}
-			single[worker].add(parser.lists)
+			for j, values := range parser.lists {
+				lists[worker][j].note(values)
+			}
 			rows.label = append(rows.label, label)
 			for i, x := range dense.values {
 				rows.dense[i] = append(rows.dense[i], x)
@@ -660,7 +665,7 @@ func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabula
 				summary.Cut[j] += n
 			}
 		}
-		summary.Warnings = append(summary.Warnings, singleValues(r.layout.fields, r.layout.lists, single)...)
+		summary.Warnings = append(summary.Warnings, otherSeparators(r.layout.fields, lists)...)
 	}
 	if err == nil && !r.mapped {
 		var more []string

@@ -69,35 +69,36 @@ func (b *builder) emptyLists() (warnings []string) {
 	return warnings
 }
 
-// singleLists says, by field, how many lists have one value, or that some list has more: -1.
-type singleLists []int64
+// listCount counts lists of a field.
+type listCount struct {
+	some int64 // lists with a value
+	one  int64 // lists with one value that may be several texts
+}
 
-func (s singleLists) add(lists [][][]byte) {
-	for j, values := range lists {
-		switch {
-		case len(values) > 1:
-			s[j] = -1
-		case len(values) == 1 && s[j] >= 0:
-			s[j]++
-		}
+// note adds the values of a list.
+func (c *listCount) note(values [][]byte) {
+	if len(values) > 0 {
+		c.some++
+	}
+	if len(values) == 1 && (isJoined(values[0]) || bytes.IndexByte(values[0], ' ') > 0) {
+		c.one++
 	}
 }
 
-// singleValues returns a warning for each field whose lists all have at most one value, as they do if the separator is not
-// theirs. of has the counts of all workers.
-func singleValues(names []string, lists []list, of []singleLists) (warnings []string) {
+// otherSeparators returns a warning for each field most of whose lists have one value that may be several
+// texts, as they do if the separator is not theirs. of has the counts of all workers, by field.
+func otherSeparators(names []string, of [][]listCount) (warnings []string) {
 	const least = 30
 	for j, name := range names {
-		total := int64(0)
-		for _, s := range of {
-			if s != nil && total >= 0 {
-				if total += s[j]; s[j] < 0 {
-					total = -1
-				}
+		var all listCount
+		for _, counts := range of {
+			if counts != nil {
+				all.some += counts[j].some
+				all.one += counts[j].one
 			}
 		}
-		if total >= least && lists[j].length > 1 {
-			warnings = append(warnings, fmt.Sprintf("field %s: %d lists have one value and none has more: check the separator of the lists", name, total))
+		if all.one >= least && all.one > all.some/2 {
+			warnings = append(warnings, fmt.Sprintf("field %s: %d of %d lists have one value that contains | ; a comma or a space: check the separator of the lists, or ignore this if each of these values is one id", name, all.one, all.some))
 		}
 	}
 	return warnings
@@ -183,8 +184,12 @@ const leastRare = 100
 // isJoined reports whether value is several texts with a usual separator of lists between them. A comma before a
 // space is one of a phrase.
 func isJoined(value []byte) bool {
-	at := bytes.IndexAny(value, "|;,")
-	return at > 0 && at < len(value)-1 && (value[at] != ',' || value[at+1] != ' ')
+	for i := 1; i < len(value)-1; i++ {
+		if c := value[i]; c == '|' || c == ';' || c == ',' && value[i+1] != ' ' {
+			return true
+		}
+	}
+	return false
 }
 
 // hasDecimals reports whether value is a number such as 12.5, with decimals that are not all 0.

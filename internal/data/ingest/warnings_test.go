@@ -74,6 +74,7 @@ func TestWarnings(t *testing.T) {
 		"lists":     {raw(200, "%d|7"), []string{"field b: most of its 156 values contain |"}, 0},
 		"others":    {raw(200, "%d;7"), []string{"field b: most of its 156 values contain | ; or a comma"}, 0},
 		"commas":    {raw(200, "\"%d,7\""), []string{"field b: most of its 156 values contain | ; or a comma"}, 0},
+		"places":    {raw(200, "\"C%d, NY|D, MA\""), []string{"field b: most of its 156 values contain | ; or a comma"}, 0},
 		"phrases":   {raw(200, "\"%d, 7\""), nil, 0},
 		"ends":      {raw(200, "%d|"), nil, 0},
 		"rare":      {raw(200, "id%d"), []string{"field b: the values of 100.0% of the rows occur in fewer than 2 rows of train, so"}, 2},

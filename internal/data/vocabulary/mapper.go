@@ -147,6 +147,9 @@ func (m *Mapper) Share(name, other string) error {
 		}
 		return nil
 	}
+	if m.shared == nil {
+		m.shared = make([]string, len(m.Names))
+	}
 	least, clash := int64(math.MaxInt64), "" // of the values with two ids, that with the least id
 	var value []byte
 	values := &m.Fields[from].values
@@ -159,7 +162,7 @@ func (m *Mapper) Share(name, other string) error {
 		switch id, has := s.number-1, int64(m.Fields[to].id(string(value))); {
 		case has == id:
 		case has >= 0 && id < least:
-			least, clash = id, fmt.Sprintf("the value %.100q has the id %d in field %s and %d in field %s", value, has, name, id, other)
+			least, clash = id, fmt.Sprintf("the value %.100q has the id %d in field %s and %d in field %s", value, has, cmp.Or(m.shared[to], name), id, other)
 		case has < 0:
 			if err := m.add(name, value, id); err != nil {
 				return fmt.Errorf("%s: %w", m.path, err)
@@ -168,9 +171,6 @@ func (m *Mapper) Share(name, other string) error {
 	}
 	if clash != "" {
 		return fault.Inputf("%s: %s, which share one table: expected the same id", m.path, clash)
-	}
-	if m.shared == nil {
-		m.shared = make([]string, len(m.Names))
 	}
 	if m.shared[to] == "" {
 		m.shared[to] = name + " with the values of " + other

@@ -63,9 +63,11 @@ func (r *rounder) begin(ctx context.Context, in *inputs, log *zap.Logger) error 
 	c := evaluate.CalibrateWithin(p, least, most)
 	if len(r.sums.path.Rounds) == 0 { // nothing is dropped yet
 		first := scores.Round{Rows: int64(len(p.Logits)), Scale: c.Scale}
-		if text := p.Doubt(); text != "" {
-			log.Warn("the model " + text)
-		} else if first.Scaled() || evaluate.CompareLoss(p, p, loss.Uncalibrated, c).High < -p.MeanLoss(loss.Uncalibrated)/100 {
+		doubt := p.Doubt()
+		if doubt != "" {
+			log.Warn("the model " + doubt)
+		}
+		if first.Scaled() || doubt == "" && evaluate.CompareLoss(p, p, loss.Uncalibrated, c).High < -p.MeanLoss(loss.Uncalibrated)/100 {
 			log.Info(scores.Uncalibrated(c.Scale, c.Offset))
 		}
 	}
@@ -102,8 +104,8 @@ func fits(full, cut *evaluate.Predictions, c loss.Calibration, predicted float64
 }
 
 // scales returns the least and the largest scale of the calibration of a round with the predictions p. A table that
-// predicts nothing would otherwise stop all terms, and few rows may make it steep. Both limits follow the size of the
-// whole model's logits: in the first round, their standard deviation, and afterwards the scale that they got.
+// predicts nothing would otherwise stop all terms, and few rows may make it steep. The first follows large logits of the
+// whole model and the second small ones: in the first round, their standard deviation, and afterwards the scale that they got.
 func scales(rounds []path.Round, p *evaluate.Predictions) (least, most float64) {
 	least, most = 0.05, 3
 	scale := 1.0

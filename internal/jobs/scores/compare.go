@@ -34,7 +34,7 @@ type Agreement struct {
 	// Beyond is the portion of Known whose difference exceeds two standard errors; null if
 	// Known is 0.
 	Beyond *float64 `json:"beyond"`
-	Known  int      `json:"known"` // number of entries of features in at least LeastRows rows of both jobs
+	Known  int      `json:"known"` // number of entries of features that have intervals in both jobs
 }
 
 // FieldAgreement is the Agreement in one field.
@@ -166,7 +166,7 @@ func commonOf(a, b *File, aggregate string) (all *common, fields []common, err e
 		}
 	}
 	all, fields = &common{ordered: ordered}, make([]common, len(a.Fields))
-	spans, least := a.Layout.Spans(), a.LeastRows()
+	spans, of := a.Layout.Spans(), [2]func(int) (float64, float64){a.Intervals(), b.Intervals()}
 	ends := make([]int, len(spans)+1) // number of entries before each span, and of all
 	for k, s := range spans {
 		for f := s.Row; f < s.Row+s.Rows; f++ {
@@ -174,10 +174,13 @@ func commonOf(a, b *File, aggregate string) (all *common, fields []common, err e
 				continue
 			}
 			from, to := a.Shape.Row(f)
+			t, _ := of[0](f)
+			other, _ := of[1](f)
+			t += other // NaN if either is
 			all.left, all.right = append(all.left, values[0][from:to]...), append(all.right, values[1][from:to]...)
 			for i := from; i < to; i++ {
 				e := math.Hypot(errors[0][i], errors[1][i])
-				if min(a.Count[f], b.Count[f]) < least(f) {
+				if math.IsNaN(t) {
 					e = math.NaN()
 				}
 				all.errors = append(all.errors, e)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -169,14 +170,14 @@ func (f *File) Sampling() tally.Sampling {
 }
 
 // PositionRows is the number of rows for each position of a row of data that may read a feature of several
-// fields. See LeastRows.
+// fields. See Intervals.
 const PositionRows = 10
 
-// LeastRows returns a function that returns the least number of scored rows in which a feature must occur for its
+// leastRows returns a function that returns the least number of scored rows in which a feature must occur for its
 // entries to have intervals. It is tally.LeastRows, except for features that several fields read, for example the
 // films of a row and of its history. What such a feature contributes depends on which field reads it, so few rows may not show it.
 // These features need PositionRows for each position that reads them, which are as many as the values of the fields in a row.
-func (f *File) LeastRows() func(feature int) int64 {
+func (f *File) leastRows() func(feature int) int64 {
 	type part struct {
 		from, to int // features
 		least    int64
@@ -199,17 +200,16 @@ func (f *File) LeastRows() func(feature int) int64 {
 		}
 	}
 	return func(feature int) int64 {
-		for _, p := range shared {
-			if feature >= p.from && feature < p.to {
-				return p.least
-			}
+		at := sort.Search(len(shared), func(k int) bool { return shared[k].to > feature })
+		if at < len(shared) && feature >= shared[at].from {
+			return shared[at].least
 		}
 		return tally.LeastRows
 	}
 }
 
 // Intervals returns a function that returns tally.Sampling.Interval for a feature, and NaN if it occurs in fewer
-// rows than LeastRows.
+// rows than leastRows. Only one goroutine may call the function.
 //
 // In a paired job, a feature has no interval if it is expected in fewer than these rows of
 // the sampled ones, unless the job found no difference between the models
@@ -218,7 +218,7 @@ func (f *File) LeastRows() func(feature int) int64 {
 // a self-normalised sum. Its tails are no heavier than those of the normal distribution, even
 // for few rows. docs/evidence/nightly.md has measurements.
 func (f *File) Intervals() func(feature int) (dataset, population float64) {
-	sampling, least := f.Sampling(), f.LeastRows()
+	sampling, least := f.Sampling(), f.leastRows()
 	known := map[int64][2]float64{} // by count
 	return func(feature int) (dataset, population float64) {
 		count := f.Count[feature]

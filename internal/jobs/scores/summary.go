@@ -29,10 +29,12 @@ type FieldSummary struct {
 // fields is computed from it. All figures of a path that need values are 0.
 func (f *File) Summary(values []float64) *Summary {
 	s := &Summary{}
-	rows := f.LeastRows()
-	for feature, count := range f.Count {
-		if count > 0 && count < rows(feature) && !f.Ranks() {
-			s.NoInterval++
+	if !f.Ranks() {
+		intervals := f.Intervals()
+		for feature, count := range f.Count {
+			if t, _ := intervals(feature); count > 0 && math.IsNaN(t) {
+				s.NoInterval++
+			}
 		}
 	}
 	least, most := math.Inf(1), math.Inf(-1)

@@ -45,25 +45,34 @@ func (st *State) Recognise(said []Statement, config Configuration, sidecar Looku
 	if f := s.seekFamily(); f != nil {
 		return st.recogniseFamily(s, f, said, config, sidecar)
 	}
-	if !slices.ContainsFunc(said, func(s Statement) bool { return s.FieldDims != nil && s.Kind != nil }) {
-		found, err := sidecar("")
-		if err != nil {
-			return err
-		}
-		if found != nil {
-			said = append(said, *found)
-		}
-	}
 	var dims []int
+	complete := false // the kind and the sizes are said
 	for _, statement := range said {
 		if dims == nil {
 			dims = statement.FieldDims
 		}
+		complete = complete || statement.FieldDims != nil && statement.Kind != nil
+	}
+	offsets := s.offsetDims()
+	if !complete {
+		found, err := sidecar("")
+		if dims != nil || offsets != nil {
+			found = found.hint()
+		} else if err != nil {
+			return err
+		}
+		if found != nil {
+			said = append(said, *found)
+			if dims == nil {
+				dims = found.FieldDims
+			}
+		}
 	}
 	if dims == nil {
-		if dims = s.offsetDims(); dims == nil {
-			return s.dimsMissing()
-		}
+		dims = offsets
+	}
+	if dims == nil {
+		return s.dimsMissing()
 	}
 	for _, statement := range said {
 		if statement.Kind != nil {

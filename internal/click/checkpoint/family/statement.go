@@ -89,6 +89,22 @@ func (s *Statement) check(l *Roles, f *family) error {
 	return nil
 }
 
+// hint returns what the JSON file of a state dict adds that does not need it: a kind that shaver has, the sizes of the fields and the
+// activation. The file may be about something else. s may be nil, and so is the result without any of them.
+func (s *Statement) hint() *Statement {
+	if s == nil {
+		return nil
+	}
+	h := Statement{From: s.From, File: s.File, FieldDims: s.FieldDims, Activation: s.Activation}
+	if s.Kind != nil && titles[model.Kind(normal(string(*s.Kind)))] != "" {
+		h.Kind = s.Kind
+	}
+	if h.Kind == nil && h.FieldDims == nil && h.Activation == nil {
+		return nil
+	}
+	return &h
+}
+
 // normal converts a name to the spelling of our constants.
 func normal(name string) string {
 	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
