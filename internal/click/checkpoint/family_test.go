@@ -141,6 +141,7 @@ func TestOwnWideDeep(t *testing.T) {
 	for said, entries := range map[string][]entry{
 		`{"field_dims": [2, 3, 4], "kind": "WideDeep"}`: bare,
 		`{"kind": "WideDeep"}`:                          append(bare, offsetsOf(0, 2, 5)),
+		`{"hidden": 64, "kind": "WideDeep"}`:            append(bare, offsetsOf(0, 2, 5)),
 	} {
 		path := filepath.Join(t.TempDir(), "m.safetensors")
 		if err := os.WriteFile(path, fileBytes(entries, nil), 0o666); err != nil {

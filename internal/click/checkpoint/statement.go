@@ -138,7 +138,7 @@ func sidecarFile(path string) family.Lookup {
 			}
 			s := family.Statement{From: candidate, File: filepath.Base(candidate)}
 			if err := json.Unmarshal(text, &s); err != nil {
-				return nil, fault.Inputf("%s: expected a JSON object with the field_dims of %s: %w", candidate, path, typeError(err))
+				return &s, fault.Inputf("%s: expected a JSON object with the field_dims of %s: %w", candidate, path, typeError(err))
 			}
 			if s.FieldDims != nil || s.Kind != nil || s.Activation != nil || s.FieldNames != nil {
 				best = &s

@@ -79,6 +79,46 @@ func (l *rawLists) ownerOf(j int) int {
 	return l.owner[j]
 }
 
+// called returns the name of field j in the vocabulary. A field that the vocabulary does not have is called as
+// its column, if the vocabulary has that: a model may name its fields otherwise than the mapper that gave their ids.
+func (r *rawImport) called(j int) string {
+	name, names := r.layout.fields[j], r.config.Vocabulary.Names
+	if column := r.layout.names[r.layout.pick[j]]; !slices.Contains(names, name) && slices.Contains(names, column) {
+		return column
+	}
+	return name
+}
+
+// owners returns, for each field, the name in the vocabulary of the field whose values it has. Of the fields that share
+// values, it is the first that the vocabulary has.
+func (r *rawImport) owners() []string {
+	names := make([]string, len(r.layout.fields))
+	for j := range names {
+		owner := r.layout.ownerOf(j)
+		if name := r.called(j); names[owner] == "" || !slices.Contains(r.config.Vocabulary.Names, names[owner]) && slices.Contains(r.config.Vocabulary.Names, name) {
+			names[owner] = name
+		}
+	}
+	for j := range names {
+		names[j] = names[r.layout.ownerOf(j)]
+	}
+	return names
+}
+
+// choose returns the fields of the vocabulary. sizes is that of vocabulary.Mapper.Choose.
+func (r *rawImport) choose(sizes []int) ([]*vocabulary.Field, error) {
+	owners := r.owners()
+	for j, owner := range owners {
+		switch err := r.config.Vocabulary.Share(owner, r.called(j)); {
+		case err != nil && fault.Settings(err) == nil:
+			return nil, fault.Setting(err, ShareSetting)
+		case err != nil: // it names the limit of the memory
+			return nil, err
+		}
+	}
+	return r.config.Vocabulary.Choose(owners, sizes)
+}
+
 // padded reports whether the first id of a new vocabulary of field j stands for positions
 // without a value.
 func (l *rawLists) padded(j int) bool {

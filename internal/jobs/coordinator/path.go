@@ -104,8 +104,8 @@ func fits(full, cut *evaluate.Predictions, c loss.Calibration, predicted float64
 }
 
 // scales returns the least and the largest scale of the calibration of a round with the predictions p. A table that
-// predicts nothing would otherwise stop all terms, and few rows may make it steep. The first follows large logits of the
-// whole model and the second small ones: in the first round, their standard deviation, and afterwards the scale that they got.
+// predicts nothing would otherwise stop all terms, and few rows may make it steep. If the logits of the whole model are large,
+// least is smaller, and if they are small, most is larger. Their standard deviation says so in the first round, and its scale afterwards.
 func scales(rounds []path.Round, p *evaluate.Predictions) (least, most float64) {
 	least, most = 0.05, 3
 	scale := 1.0

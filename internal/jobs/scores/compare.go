@@ -166,7 +166,7 @@ func commonOf(a, b *File, aggregate string) (all *common, fields []common, err e
 		}
 	}
 	all, fields = &common{ordered: ordered}, make([]common, len(a.Fields))
-	spans, of := a.Layout.Spans(), [2]func(int) (float64, float64){a.Intervals(), b.Intervals()}
+	spans, ofA, ofB := a.Layout.Spans(), a.Intervals(), b.Intervals()
 	ends := make([]int, len(spans)+1) // number of entries before each span, and of all
 	for k, s := range spans {
 		for f := s.Row; f < s.Row+s.Rows; f++ {
@@ -174,13 +174,12 @@ func commonOf(a, b *File, aggregate string) (all *common, fields []common, err e
 				continue
 			}
 			from, to := a.Shape.Row(f)
-			t, _ := of[0](f)
-			other, _ := of[1](f)
-			t += other // NaN if either is
+			t, _ := ofA(f)
+			u, _ := ofB(f)
 			all.left, all.right = append(all.left, values[0][from:to]...), append(all.right, values[1][from:to]...)
 			for i := from; i < to; i++ {
 				e := math.Hypot(errors[0][i], errors[1][i])
-				if math.IsNaN(t) {
+				if math.IsNaN(t) || math.IsNaN(u) {
 					e = math.NaN()
 				}
 				all.errors = append(all.errors, e)

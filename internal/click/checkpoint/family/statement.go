@@ -34,7 +34,7 @@ type Statement struct {
 }
 
 // Lookup looks for a statement outside the file, about a state dict of the given framework.
-// "" stands for our own names. It returns nil if it finds nothing.
+// "" stands for our own names. It returns nil if it finds nothing. With an error, it may return the part that it could read.
 type Lookup func(framework string) (*Statement, error)
 
 // Configuration returns what the model_config of a file says about a model of the given kind.
