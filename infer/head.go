@@ -66,7 +66,7 @@ func OpenHead(name string, data []byte) (*Head, error) {
 	return h, nil
 }
 
-// Model returns what Fields, Sizes, Lengths, Pads and DenseInputs say of the model. Its Logits return ErrClosed.
+// Model returns what Fields, Sizes, Lengths, Pads, PadsFront and DenseInputs say of the model. Its Logits return ErrClosed.
 func (h *Head) Model() *Model { return h.model }
 
 // Logits is like Model.Logits. It calls fetch once with the distinct rows of the tables that the batch reads, and

@@ -30,6 +30,7 @@ type Model struct {
 	model   *model.Model
 	names   []string // of the fields; nil if the file does not say them
 	offsets []int32
+	front   []bool    // PadsFront
 	fields  []int     // field of each id of a row, [Width]
 	scorers sync.Pool // *scorer
 
@@ -96,8 +97,9 @@ func OpenBytes(name string, data []byte) (*Model, error) {
 
 // newModel returns a Model without a file.
 func newModel(name string, m *model.Model, known *model.Known) *Model {
-	o := &Model{name: name, model: m, names: known.FieldNames(), offsets: m.Offsets()}
+	o := &Model{name: name, model: m, names: known.FieldNames(), offsets: m.Offsets(), front: make([]bool, len(m.FieldDims))}
 	for j, length := range m.Lengths() {
+		o.front[j] = known.Fields != nil && known.Fields[j].Pads == model.Front
 		o.fields = append(o.fields, slices.Repeat([]int{j}, length)...)
 	}
 	o.scorers.New = func() any {
@@ -141,6 +143,10 @@ func (m *Model) Pads() []int {
 	return pads
 }
 
+// PadsFront reports for each field whether the training filled lists with pads at their front. Otherwise it filled them at
+// their end, or the file does not say it.
+func (m *Model) PadsFront() []bool { return slices.Clone(m.front) }
+
 // DenseInputs returns a copy of the names of the dense inputs in their order. It is empty
 // for a model that reads ids only.
 func (m *Model) DenseInputs() []string { return slices.Clone(m.model.Dense) }
@@ -150,7 +156,7 @@ func (m *Model) DenseInputs() []string { return slices.Clone(m.model.Dense) }
 //
 // ids holds the rows' local ids, [len(dst), sum of Lengths], field by field. A list has its
 // ids in the order of its positions, which the caller fills with the pad as in the training
-// of the model, usually at the end. dense holds the rows' values of DenseInputs, [len(dst), dense inputs], and is
+// of the model (see PadsFront). dense holds the rows' values of DenseInputs, [len(dst), dense inputs], and is
 // nil if the model has none. These are the numbers that the model reads. If the model was
 // trained on the logarithm of a price, for example, the caller takes the logarithm.
 //

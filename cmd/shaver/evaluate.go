@@ -125,6 +125,7 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 	var models []*model.Model
 	var unknown []string         // a sentence for each model that does not know its fields
 	var seen []string            // for each model a warning that the rows chose its entries, or ""
+	var pads []string            // for each model what dataset.DoubtPads says
 	var benches []*measure.Bench // of each model, which may read only some of the fields
 	for i, file := range files {
 		if i > 0 && !checkpoint.NamedONNX(file) {
@@ -141,6 +142,7 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 		benches = append(benches, b)
 		unknown = append(unknown, ck.Known().Unknown())
 		seen = append(seen, ck.Seen(b.Dataset.Digest(), o.split))
+		pads = append(pads, b.Dataset.DoubtPads(m, true))
 		models = append(models, m)
 	}
 	b := benches[0]
@@ -166,9 +168,11 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 				return err
 			}
 		}
-		if text := seen[i]; text != "" {
-			if err := cli.Warn(file + ": " + text); err != nil {
-				return err
+		for _, text := range []string{seen[i], pads[i]} {
+			if text != "" {
+				if err := cli.Warn(file + ": " + text); err != nil {
+					return err
+				}
 			}
 		}
 	}

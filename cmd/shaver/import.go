@@ -34,6 +34,7 @@ type importRun struct {
 	seed          uint64
 	onBadRow, out string
 	output        cli.Output
+	lists         *listOptions // nil if no field can be a list
 }
 
 // Titles of the groups of an import's flags.
@@ -112,7 +113,16 @@ func (o *importRun) run(c *cobra.Command, do func(show ingest.Progress) (*ingest
 		}
 		fmt.Fprintf(c.ErrOrStderr(), "scan %d: %d MB in %.1f s, %.0f MB/s\n", i+1, scan.Bytes/mega, seconds, float64(scan.Bytes)/mega/seconds)
 	}
-	facts, err := dataset.Inspect(o.out, 0)
+	d, err := dataset.Open(o.out)
+	if err != nil {
+		return err
+	}
+	if o.lists != nil && o.lists.model != nil && slices.Max(summary.Padded) > 0 {
+		if text := d.DoubtPads(o.lists.model, o.lists.side != "" || c.Flags().Changed("vocabulary")); text != "" {
+			fmt.Fprintln(c.ErrOrStderr(), "warning:", cli.Printable(text))
+		}
+	}
+	facts, err := d.Inspect(0)
 	if err != nil {
 		return err
 	}
@@ -258,7 +268,7 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 			return config, err
 		}
 		if o.lists != nil {
-			if err := o.lists.adopt(&config.Lists, &ck.Architecture); err != nil {
+			if err := o.lists.adopt(&config.Lists, ck); err != nil {
 				return config, err
 			}
 			if len(config.Share) == 0 {
@@ -345,8 +355,7 @@ func withFlags(err error, sizes string) error {
 
 // rawCommand returns an import command for files in one format.
 func rawCommand(use, short, long, example string, minCount int64, counted string, lists *listOptions, more func(c *cobra.Command, raw *rawOptions), format func() (ingest.Format, error)) *cobra.Command {
-	var run importRun
-	raw := rawOptions{lists: lists}
+	run, raw := importRun{lists: lists}, rawOptions{lists: lists}
 	c := &cobra.Command{
 		Use: use + " FILE...", Short: short, Long: long + "\n\n" + help.Text("import-ids"), Example: example, Args: cli.Args(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: cli.FileArgs(),

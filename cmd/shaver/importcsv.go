@@ -53,7 +53,7 @@ func importCSVCommand() *cobra.Command {
 	o.dense.flags(c)
 	o.lists.flags(c)
 	o.lists.shareFlag(c)
-	o.raw.lists = &o.lists
+	o.raw.lists, o.run.lists = &o.lists, &o.lists
 	f := c.Flags()
 	f.Lookup("split").Usage += " (default none, or 8:1:1 with --raw alone)"
 	f.StringVar(&o.ids, "ids", dataset.LocalIDs, "`scope` of ids: local (ids of each field count from 0) or global (from 0 over all fields)")
@@ -141,7 +141,7 @@ func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, li
 		if config.Computed, err = computedFields(ck); err != nil {
 			return nil, err
 		}
-		if err := o.lists.adopt(&config.Lists, &ck.Architecture); err != nil {
+		if err := o.lists.adopt(&config.Lists, ck); err != nil {
 			return nil, err
 		}
 		if err := adoptModel(ck.Known(), &config.Dense); err != nil {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -8,6 +10,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/data/ingest"
 )
@@ -16,8 +19,9 @@ import (
 type listOptions struct {
 	lists, pads []string
 	separator   string
-	long        string
+	long, side  string
 	shares      []string
+	model       *model.Model // with lists; nil = --model is missing or has none
 }
 
 func (o *listOptions) flags(c *cobra.Command) {
@@ -27,7 +31,9 @@ func (o *listOptions) flags(c *cobra.Command) {
 	f.StringVar(&o.separator, "list-separator", string(ingest.ListSeparator), "`character` between the values of a list")
 	f.StringVar(&o.long, "long-lists", ingest.LongFail, "`action` for lists that are too long: fail, or keep the first or the last values")
 	cli.Choices(c, "long-lists", ingest.LongFail, ingest.LongFirst, ingest.LongLast)
-	cli.Group(c, rowFlags, "list", "pad", "list-separator", "long-lists")
+	f.StringVar(&o.side, "list-pads", "", "`side` on which lists are filled: front or end (default that of --model or --vocabulary, front for FuxiCTR's, or end)")
+	cli.Choices(c, "list-pads", model.Front, model.End)
+	cli.Group(c, rowFlags, "list", "pad", "list-pads", "list-separator", "long-lists")
 }
 
 // shareFlag defines the flag for fields that share values.
@@ -51,9 +57,12 @@ func (o *listOptions) sharing() ([]ingest.Sharing, error) {
 
 // set returns what the flags say.
 func (o *listOptions) set() (ingest.Lists, error) {
-	l := ingest.Lists{Long: o.long}
+	l := ingest.Lists{Long: o.long, Pads: o.side}
 	if len(o.separator) != 1 {
 		return l, fault.Usagef("--list-separator %q: expected one character", o.separator)
+	}
+	if !slices.Contains([]string{"", model.Front, model.End}, o.side) {
+		return l, fault.Usagef("--list-pads %s: expected %s or %s", o.side, model.Front, model.End)
 	}
 	l.Separator = o.separator[0]
 	for _, text := range o.lists {
@@ -67,13 +76,21 @@ func (o *listOptions) set() (ingest.Lists, error) {
 	return l, o.setPads(&l)
 }
 
-// adopt adds the lists of a model.
-func (o *listOptions) adopt(l *ingest.Lists, a *model.Architecture) error {
+// adopt adds the lists of a model, and the side on which they are filled if its file says it.
+func (o *listOptions) adopt(l *ingest.Lists, ck *checkpoint.Checkpoint) error {
 	if len(o.lists) > 0 || len(o.pads) > 0 {
 		return fault.Usagef("--model has the lists and their pad ids: leave out --list and --pad")
 	}
-	l.Columns = ingest.ModelLists(a)
-	return nil
+	l.Columns = ingest.ModelLists(&ck.Architecture)
+	if len(l.Columns) == 0 {
+		return nil
+	}
+	if k := ck.Known(); k.Fields != nil {
+		l.Pads = cmp.Or(l.Pads, k.Fields[l.Columns[0].Field].Pads, model.End)
+	}
+	var err error
+	o.model, err = ck.Model()
+	return err
 }
 
 // setPads sets the pad ids that the flags give.

@@ -79,6 +79,7 @@ func open(args []js.Value, throwing js.Value) (js.Value, error) {
 	o.Set("sizes", list(m.Sizes()))
 	o.Set("lengths", list(m.Lengths()))
 	o.Set("pads", list(m.Pads()))
+	o.Set("padsFront", list(m.PadsFront()))
 	o.Set("dense", list(m.DenseInputs()))
 	o.Set("logits", throwing.Invoke(logits))
 	o.Set("close", end)

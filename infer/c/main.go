@@ -131,6 +131,18 @@ func shaver_field(model C.shaver_model, field C.int32_t, size, length, pad *C.in
 	return 0
 }
 
+//export shaver_pads_front
+func shaver_pads_front(model C.shaver_model, field C.int32_t) C.int32_t {
+	o := find(model)
+	switch {
+	case o == nil || field < 0 || int(field) >= len(o.sizes):
+		return -1
+	case o.PadsFront()[field]:
+		return 1
+	}
+	return 0
+}
+
 //export shaver_field_name
 func shaver_field_name(model C.shaver_model, field C.int32_t) *C.char {
 	return name(find(model), field, func(o *opened) []string { return o.fields })

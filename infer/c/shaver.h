@@ -64,6 +64,12 @@ int32_t shaver_shape(shaver_model model, int32_t *ids, int32_t *dense);
 int32_t shaver_field(shaver_model model, int32_t field, int32_t *size, int32_t *length, int32_t *pad);
 
 /*
+ * shaver_pads_front returns 1 if the training filled the lists of a field with pads at their front. It returns 0 if it
+ * filled them at their end or the file does not say it, and -1 if there is no such field or the model is not open.
+ */
+int32_t shaver_pads_front(shaver_model model, int32_t field);
+
+/*
  * shaver_field_name returns the name of a field, counted from 0. The caller frees it with shaver_free. It is NULL if
  * there is none, the file does not name its fields, or the model is not open.
  */

@@ -55,6 +55,7 @@ int main(int argc, char **argv) {
 	}
 	int32_t width, dense, first;
 	int32_t fields = shaver_shape(model, &width, &dense);
+	if (shaver_pads_front(model, 0) != 0 || shaver_pads_front(model, fields) != -1) return 3;
 	if (shaver_field(model, 0, &first, NULL, NULL) != 0 || shaver_field(model, fields, &first, NULL, NULL) != -1) return 3;
 	printf("%d fields, %d ids, %d dense, %d features in the first\n", fields, width, dense, first);
 	for (int32_t i = 0; i <= fields; i++) {

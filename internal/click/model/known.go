@@ -19,6 +19,7 @@ type Identity struct {
 	// line for each id in ascending order, or OwnIDs.
 	Vocabulary string `json:"vocabulary"`
 	Bytes      int64  `json:"bytes,omitempty"` // size of that file
+	Pads       string `json:"pads,omitempty"`  // side on which a list is filled: Front, or empty for End
 }
 
 // Standard says what turned the numbers of a dense input into what the model reads. Package dense defines the rules.
@@ -149,6 +150,9 @@ func StandardsOf(list []Standard, inputs []string) ([]Standard, error) {
 }
 
 func (f *Identity) check() error {
+	if f.Pads != "" && f.Pads != Front {
+		return fmt.Errorf("its pads are at %q, expected %q or nothing", f.Pads, Front)
+	}
 	if f.Vocabulary == OwnIDs {
 		if f.Bytes != 0 {
 			return fmt.Errorf("it has %d bytes of a vocabulary, but its ids stand for themselves", f.Bytes)

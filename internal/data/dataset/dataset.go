@@ -293,6 +293,7 @@ func (d *Dataset) checkLists(a *model.Architecture) error {
 		}
 	}
 	for j, f := range d.Manifest.Fields {
+		lists[j].Pads = f.Pads // the architecture does not say the side
 		if own, want := f.form(), lists[j].form(); own != want {
 			return fault.Inputf("field %d (%s) has %s in the dataset, and %s in the model", j, f.Name, own, want)
 		}

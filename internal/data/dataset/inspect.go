@@ -49,6 +49,7 @@ type FieldFacts struct {
 	Size   int          `json:"size"`
 	Length int          `json:"length,omitempty"` // number of ids in each row, if the field is a list
 	Pad    *int         `json:"pad,omitempty"`    // id of positions without a value, if there is one
+	Pads   string       `json:"pads,omitempty"`   // Field.Pads
 	Seen   int          `json:"seen"`             // number of features that occur
 	OOV    *float64     `json:"oov,omitempty"`    // share of rows with the id of unseen values; nil without such an id
 	Top    []ValueFacts `json:"top"`              // most frequent features, in descending order
@@ -126,7 +127,7 @@ func (d *Dataset) Inspect(top int) (*Inspection, error) {
 }
 
 func fieldFacts(f Field, counts []int64, values []string, rows int64, top int) FieldFacts {
-	facts := FieldFacts{Name: f.Name, Size: f.Size, Length: f.Length, Pad: f.Pad, Top: []ValueFacts{}}
+	facts := FieldFacts{Name: f.Name, Size: f.Size, Length: f.Length, Pad: f.Pad, Pads: f.Pads, Top: []ValueFacts{}}
 	best := make([]int, 0, min(top, f.Size)+1) // ids, the most frequent first
 	for id, count := range counts {
 		if count == 0 {

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -18,7 +19,7 @@ func (d *Dataset) Identities() []model.Identity {
 	p := d.newest()
 	list := make([]model.Identity, len(d.Manifest.Fields))
 	for j, f := range d.Manifest.Fields {
-		list[j] = model.Identity{Name: f.Name, Vocabulary: model.OwnIDs}
+		list[j] = model.Identity{Name: f.Name, Vocabulary: model.OwnIDs, Pads: f.Pads}
 		if p.Vocabulary != nil {
 			file := p.Vocabulary[d.position(j)]
 			list[j].Vocabulary, list[j].Bytes = file.SHA256, file.Bytes
@@ -97,6 +98,9 @@ func (d *Dataset) checkField(j int, own model.Identity, k *model.Known) error {
 	}
 	ids := "ids that stand for themselves"
 	switch {
+	case own.Pads != want.Pads:
+		side := cmp.Or(want.Pads, model.End)
+		return differ("its lists are filled at the %s, those of the model at the %s: import the rows with --list-pads %s", cmp.Or(own.Pads, model.End), side, side)
 	case own.Vocabulary == want.Vocabulary:
 		return nil
 	case own.Vocabulary == model.OwnIDs:
@@ -111,6 +115,24 @@ func (d *Dataset) checkField(j int, own model.Identity, k *model.Known) error {
 		}
 	}
 	return differ("the vocabulary of the dataset has the SHA-256 %.12s, that of the model %.12s, so the same id stands for different values: import the rows with --vocabulary and the dataset of the training", own.Vocabulary, want.Vocabulary)
+}
+
+// DoubtPads returns a warning, without a full stop, if m reads nothing of a list of one value that is filled as those of d,
+// or if the logit depends on the side and known does not say that it is that of the training. Otherwise it returns "".
+func (d *Dataset) DoubtPads(m *model.Model, known bool) string {
+	needs, moves := m.PadSides()
+	for i, l := range m.Lists {
+		f := d.Manifest.Fields[l.Field]
+		if side := cmp.Or(f.Pads, model.End); needs[i] != "" && needs[i] != side {
+			return fmt.Sprintf("field %s: the model reads nothing of a list of one value that is filled at its %s, as those of the dataset are: import the rows with --list-pads %s", f.Name, side, needs[i])
+		}
+	}
+	if moves && !known {
+		f := d.Manifest.Fields[m.Lists[0].Field]
+		side := cmp.Or(f.Pads, model.End)
+		return fmt.Sprintf("the logit depends on the side on which lists are filled, here their %s: if that is the side of the training, confirm it with --list-pads %s", side, side)
+	}
+	return ""
 }
 
 // digestOf returns the SHA-256 of the first bytes of a vocabulary file.

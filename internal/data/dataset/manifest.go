@@ -78,9 +78,10 @@ type Field struct {
 	// Length is the number of ids of the field in each row if the field is a list; 0 if it is
 	// not. Pad is the local id of positions without a value, and nil if there is no such id or
 	// the field is no list.
-	Length int  `json:"length,omitempty"`
-	Pad    *int `json:"pad,omitempty"`
-	OOV    *int `json:"oov,omitempty"` // with a vocabulary: id of unseen values if it is not the last, or -1 if they have no id
+	Length int    `json:"length,omitempty"`
+	Pad    *int   `json:"pad,omitempty"`
+	Pads   string `json:"pads,omitempty"` // side on which a list is filled: model.Front, or empty for model.End
+	OOV    *int   `json:"oov,omitempty"`  // with a vocabulary: id of unseen values if it is not the last, or -1 if they have no id
 }
 
 // form describes how many ids the field has in each row, in words.
@@ -91,7 +92,11 @@ func (f Field) form() string {
 	case f.Pad == nil:
 		return fmt.Sprintf("a list of %d ids without a pad id", f.Length)
 	}
-	return fmt.Sprintf("a list of %d ids with the pad id %d", f.Length, *f.Pad)
+	text := fmt.Sprintf("a list of %d ids with the pad id %d", f.Length, *f.Pad)
+	if f.Pads != "" {
+		text += " at its " + f.Pads
+	}
+	return text
 }
 
 // OOVID returns the id that stands for all values without an id of their own, or -1 if no
@@ -305,6 +310,9 @@ func (m *Manifest) validate() error {
 		}
 		if f.Pad != nil && (f.Length == 0 || *f.Pad < 0 || *f.Pad >= f.Size) {
 			return fmt.Errorf("field %d (%s) has the pad id %d, expected one of the %d ids of a list", j, f.Name, *f.Pad, f.Size)
+		}
+		if f.Pads != "" && (f.Pad == nil || f.Pads != model.Front) {
+			return fmt.Errorf("field %d (%s) has pads at %q, expected %q or nothing in a list with a pad id", j, f.Name, f.Pads, model.Front)
 		}
 		if f.OOV != nil && (len(m.Vocabulary) == 0 || *f.OOV < -1 || *f.OOV >= f.Size-1) {
 			return fmt.Errorf("field %d (%s) has the id %d for unseen values, expected -1 to %d in a dataset with a vocabulary", j, f.Name, *f.OOV, f.Size-2)

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/data/vocabulary"
@@ -51,7 +52,7 @@ func (d *Dataset) Mapper() (*vocabulary.Mapper, error) {
 	if p.Vocabulary == nil {
 		return nil, fault.Inputf("%s has no vocabulary: its rows were imported as ids, not as values", p.dir)
 	}
-	m := &vocabulary.Mapper{Names: p.fieldNames()}
+	m := &vocabulary.Mapper{Names: p.fieldNames(), Front: slices.ContainsFunc(p.Fields, func(f Field) bool { return f.Pads != "" })}
 	for j, f := range p.Vocabulary {
 		field, err := p.readField(f, p.Fields[j])
 		if err != nil {

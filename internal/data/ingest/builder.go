@@ -34,6 +34,8 @@ type builder struct {
 	oov       []int                 // id of unseen values in each field, or -1; nil without a vocabulary
 	splits    []*splitBuilder       // the splits that exist, in the manifest's order
 	sorted    []int32               // ids of a list
+	padded    []int64               // by field: number of lists that begin or end with pads
+	turned    []int64               // by field: number of those with pads only on the side on which lists are not filled
 	echoes    echoes
 }
 
@@ -101,7 +103,7 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 		form.Lengths = append(form.Lengths, l.length)
 		width += max(1, l.length) - 1
 	}
-	b.echoes = newEchoes(b)
+	b.padded, b.turned, b.echoes = make([]int64, len(fields)), make([]int64, len(fields)), newEchoes(b)
 	for _, name := range splits {
 		file, err := b.create(name + ".arrow")
 		if err != nil {
@@ -156,7 +158,7 @@ func (b *builder) append(split int, rows *columns) error {
 		offset += b.sizes[j]
 		if b.lists != nil && b.lists[j].length > 0 {
 			for row := range slices.Chunk(ids, b.lists[j].length) {
-				b.countList(counts, row, int32(b.lists[j].pad))
+				b.countList(counts, row, j, 0)
 			}
 			continue
 		}
@@ -200,8 +202,9 @@ func (b *builder) add(split int, label float32, features []int32, dense []float3
 
 // list is the form of a field in a row. The zero value is a field that is no list.
 type list struct {
-	length int // number of positions; 0 = the field is no list
-	pad    int // local id of positions without a value; -1 = there is no such id
+	length int  // number of positions; 0 = the field is no list
+	pad    int  // local id of positions without a value; -1 = there is no such id
+	front  bool // pads come first
 }
 
 // countRow counts the global ids of a row with lists.
@@ -212,18 +215,25 @@ func (b *builder) countRow(counts []int64, features []int32) {
 		if l.length == 0 {
 			counts[features[0]]++
 		} else {
-			pad := int32(-1)
-			if l.pad >= 0 {
-				pad = int32(first + l.pad)
-			}
-			b.countList(counts, features[:n], pad)
+			b.countList(counts, features[:n], j, first)
 		}
 		features, first = features[n:], first+b.sizes[j]
 	}
 }
 
-// countList counts each id of a list once, except pad.
-func (b *builder) countList(counts []int64, ids []int32, pad int32) {
+// countList counts each id of a list of field j once, except the pad. first is the id of the field's first feature.
+func (b *builder) countList(counts []int64, ids []int32, j, first int) {
+	pad := int32(-1)
+	if l := &b.lists[j]; l.pad >= 0 {
+		pad = int32(first + l.pad)
+		front, end := ids[0] == pad, ids[len(ids)-1] == pad
+		if front || end {
+			b.padded[j]++
+		}
+		if front != end && front != l.front {
+			b.turned[j]++
+		}
+	}
 	b.sorted = append(b.sorted[:0], ids...)
 	slices.Sort(b.sorted)
 	last := int32(-1)
@@ -279,6 +289,9 @@ func (b *builder) commit(m *dataset.Manifest) error {
 		if b.lists != nil && b.lists[j].length > 0 {
 			if f.Length = b.lists[j].length; b.lists[j].pad >= 0 {
 				f.Pad = &b.lists[j].pad
+			}
+			if b.lists[j].front {
+				f.Pads = model.Front
 			}
 		}
 		if b.oov != nil && b.oov[j] != f.Size-1 {

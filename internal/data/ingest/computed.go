@@ -109,7 +109,7 @@ func (e *encodedImport) setComputed() error {
 	lists := c.Lists.Columns
 	c.Lists.Columns = nil
 	for _, l := range lists {
-		p.lists[l.Field] = list{l.Length, l.Pad}
+		p.lists[l.Field] = list{l.Length, l.Pad, c.Lists.Pads == model.Front}
 		if !computed[l.Field] {
 			l.Field = number[l.Field]
 			c.Lists.Columns = append(c.Lists.Columns, l)

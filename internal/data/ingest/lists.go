@@ -15,6 +15,7 @@ type Lists struct {
 	Columns   []ListColumn
 	Separator byte   // byte between two values of a cell; 0 means ListSeparator
 	Long      string // what to do with a cell of too many values: LongFail, LongFirst or LongLast; "" means LongFail
+	Pads      string // side on which lists are filled: model.Front or model.End; "" means that of RawConfig.Vocabulary, or model.End
 }
 
 // ListColumn is a column that is a list.
@@ -66,7 +67,7 @@ func (l *Lists) of(fields []string, separator byte) ([]list, error) {
 		case c.Pad < -1:
 			return nil, fault.Setting(fault.Usagef("list %s has the pad id %d, expected at least 0", fields[j], c.Pad), PadSetting)
 		}
-		lists[j] = list{c.Length, c.Pad}
+		lists[j] = list{c.Length, c.Pad, l.Pads == model.Front}
 	}
 	return lists, nil
 }
@@ -82,7 +83,7 @@ func (l *Lists) separator() byte {
 func (l *Lists) parsed(lists []list) []rawtext.List {
 	var all []rawtext.List
 	for _, f := range lists {
-		all = append(all, rawtext.List{Length: f.length, Pad: f.pad, Separator: l.separator(), Long: l.Long})
+		all = append(all, rawtext.List{Length: f.length, Pad: f.pad, Separator: l.separator(), Long: l.Long, Front: f.front})
 	}
 	return all
 }

@@ -80,6 +80,9 @@ func (c *RawConfig) fill() error {
 	if c.Counted == "" {
 		c.Counted = CountTrain
 	}
+	if c.Lists.Pads == "" && c.Vocabulary != nil && c.Vocabulary.Front {
+		c.Lists.Pads = model.Front
+	}
 	all := slices.Concat(c.Files, c.Val, c.Test)
 	once := slices.Index(all, Stdin)
 	switch {

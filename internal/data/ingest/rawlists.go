@@ -7,6 +7,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
+	"shaver/internal/data/rawtext"
 	"shaver/internal/data/vocabulary"
 )
 
@@ -246,8 +247,9 @@ func (l *rawLists) appendIDs(lookup *vocabulary.Lookup, ids [][]int32, values []
 			}
 			ids[j] = append(ids[j], id)
 		}
-		for n := len(all); n < l.length(j); n++ {
-			ids[j] = append(ids[j], int32(l.lists[j].pad))
+		if l.lists != nil && len(all) < l.lists[j].length {
+			ids[j] = append(ids[j], make([]int32, l.lists[j].length-len(all))...)
+			rawtext.Fill(ids[j][before:], len(all), int32(l.lists[j].pad), l.lists[j].front)
 		}
 	}
 	return -1, nil

@@ -26,6 +26,7 @@ type Summary struct {
 	Examples []string // with RawConfig.Vocabulary: first unseen value in byte order that is not empty, or its first 100 bytes, by field
 	Reserved []int    // with RawConfig.Vocabulary: number of ids that no value can get, by field
 	Cut      []int64  // number of lists of which ids were left out, by field; nil without lists
+	Padded   []int64  // number of lists with pads, by field
 	Scans    []Scan   // scans of the input, in order; the last one encoded the rows
 	Warnings []string // what is probably not meant, as sentences without a full stop
 }

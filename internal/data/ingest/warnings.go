@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 
+	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/dense"
 	"shaver/internal/data/vocabulary"
@@ -50,8 +51,9 @@ func shifted(m *dataset.Manifest) (warnings []string) {
 	return warnings
 }
 
-// emptyLists returns a warning for each field whose lists have no value in any row.
-func (b *builder) emptyLists() (warnings []string) {
+// oddLists returns a warning for each field whose lists have no value in any row, and for each with lists that have their
+// pads on the other side.
+func (b *builder) oddLists() (warnings []string) {
 	first := 0
 	for j, l := range b.lists {
 		var values, rows int64
@@ -63,6 +65,13 @@ func (b *builder) emptyLists() (warnings []string) {
 		}
 		if l.length > 0 && values == 0 && rows > 0 {
 			warnings = append(warnings, fmt.Sprintf("field %s: the lists of all %d rows are empty, so the field says nothing: check the column and the form of its lists, or leave it out", b.fields[j], rows))
+		}
+		if n := b.turned[j]; n > 0 && (b.oov == nil || b.oov[j] != l.pad) {
+			side, other := model.End, model.Front
+			if l.front {
+				side, other = other, side
+			}
+			warnings = append(warnings, fmt.Sprintf("field %s: %d lists have the pad id %d at their %s in the input and keep it there, but others are filled at their %s: if that is not the side of the training, import with --list-pads %s", b.fields[j], n, l.pad, other, side, other))
 		}
 		first += b.sizes[j]
 	}

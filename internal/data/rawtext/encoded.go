@@ -103,6 +103,7 @@ type List struct {
 	Pad       int    // local id of positions without a value; -1 = there is no such id, so a cell must be full
 	Separator byte   // byte between two ids
 	Long      string // what to do with a cell of more than Length ids: LongFail, LongFirst or LongLast
+	Front     bool   // pads come before the ids and not after them
 }
 
 // What to do with a list that has more ids than positions.
@@ -277,10 +278,20 @@ func (p *Encoded) parseList(into []int32, cell []byte, j int) bool {
 	if n < len(into) && l.Pad < 0 {
 		return false
 	}
-	for at := n; at < len(into); at++ {
-		into[at] = p.base[j] + int32(l.Pad)
-	}
+	Fill(into, n, p.base[j]+int32(l.Pad), l.Front)
 	return true
+}
+
+// Fill fills a list of n ids, which are at its start, with pads: at its end, or at its front, which moves the ids to the end.
+func Fill(list []int32, n int, pad int32, front bool) {
+	pads := list[n:]
+	if front {
+		copy(list[len(list)-n:], list[:n])
+		pads = list[:len(list)-n]
+	}
+	for i := range pads {
+		pads[i] = pad
+	}
 }
 
 // parseID returns the id in a cell, which must be below 2^31-1.

@@ -23,6 +23,7 @@ type Mapper struct {
 	Names  []string // names of the fields
 	Fields []*Field // if the mapper is from a file, Choose sets their sizes
 	SHA256 []string // of the fields' vocabulary files; nil if the mapper is from a file
+	Front  bool     // its framework or dataset fills lists at their front
 	path   string   // path of the file; "" for a dataset's vocabulary
 	shared []string // by field: its name in messages, if it has the values of other fields, too
 	oov    oov      // id of unseen values; only for a file
@@ -82,7 +83,7 @@ func Read(path string, memory int64, oov string) (*Mapper, error) {
 	if len(m.Names) == 0 {
 		return nil, fault.Inputf("%s: the vocabulary is empty", path)
 	}
-	if oov == "" && m.fuxiCTR() {
+	if m.Front = m.fuxiCTR(); m.Front && oov == "" {
 		m.oov.form, m.oov.value = oovValue, fuxiUnseen
 	}
 	return m, nil

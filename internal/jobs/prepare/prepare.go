@@ -174,6 +174,9 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	} else if text != "" {
 		log.Info(text)
 	}
+	if text := r.Dataset.DoubtPads(m, true); text != "" {
+		log.Warn(text)
+	}
 	if r.Options.Traits().Flips && r.Options.Passes < estimator.JumpPasses && m.Jumps() {
 		log.Warn("the network rounds, compares or ranks what it reads, so its logit may jump, and standard errors of few passes may be too small: use more, or the estimator antithetic",
 			zap.Int("passes", r.Options.Passes), zap.Int("enough", estimator.JumpPasses))

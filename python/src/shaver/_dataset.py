@@ -69,6 +69,7 @@ class Dataset:
         label_from: float | None = None,
         list: str | Mapping[str, int] | None = None,
         pad: str | Mapping[str, int] | None = None,
+        list_pads: Literal["front", "end"] | None = None,
         long_lists: Literal["fail", "first", "last"] | None = None,
         min_count: int | None = None,
         vocabulary: DatasetLike | None = None,
@@ -120,6 +121,8 @@ class Dataset:
             ``model``.
         pad : dict of str to int, optional
             Local id that fills a list, by field. By default that of ``model``, or 0.
+        list_pads : {"front", "end"}, optional
+            Side on which lists are filled. By default that of ``model`` or ``vocabulary``, or the end.
         long_lists : {"fail", "first", "last"}, default "fail"
             What to do with a list that is too long: fail, or keep its first or its last values.
         min_count : int, default 2
@@ -175,6 +178,7 @@ class Dataset:
             "label_from": label_from,
             "list": list,
             "pad": pad,
+            "list_pads": list_pads,
             "long_lists": long_lists,
             "min_count": min_count,
             "vocabulary": words,
