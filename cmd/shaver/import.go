@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/dense"
 	"shaver/internal/data/ingest"
@@ -230,10 +232,24 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 			return config, err
 		}
 	}
+	var known []string // names of fields that stay
 	if o.vocabulary != "" {
 		if config.Vocabulary, err = ingest.ReadVocabulary(o.vocabulary, int64(o.memory), o.oov); err != nil {
 			return config, err
 		}
+		known = slices.Clone(config.Vocabulary.Names)
+	}
+	var ck *checkpoint.Checkpoint
+	if o.model != "" {
+		if ck, err = checkpoint.ReadOutput(o.model, o.output); err != nil {
+			return config, err
+		}
+		if k := ck.Known(); k.Fields != nil {
+			known = append(known, k.FieldNames()...)
+		}
+	}
+	config.Format.Columns = ownNames(&config.Format, known)
+	if o.vocabulary != "" {
 		info, err := os.Stat(o.vocabulary)
 		if err == nil && !info.IsDir() && o.grow {
 			return config, fault.Usagef("--grow: %s is a file, expected the folder of a dataset", o.vocabulary)
@@ -259,12 +275,12 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 		}
 	}
 	if o.model != "" {
-		ck, err := checkpoint.ReadOutput(o.model, o.output)
-		if err != nil {
-			return config, err
-		}
 		config.Sizes = ck.Architecture.FieldDims
-		if err := checkComputed(ck, config.Format.Columns); err != nil {
+		given := config.Format.Columns
+		if format.Columns != nil {
+			given = format.Columns
+		}
+		if err := checkComputed(ck, given); err != nil {
 			return config, err
 		}
 		if o.lists != nil {
@@ -281,8 +297,9 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 			for _, name := range ck.Known().FieldNames() { // in the model's order
 				config.Format.Columns = append(config.Format.Columns, ingest.Column{Name: name})
 			}
+			given = config.Format.Columns
 		}
-		if err := checkOrder(config.Format.Columns, ck.Known()); err != nil {
+		if err := checkOrder(given, ck.Known()); err != nil {
 			return config, err
 		}
 		return config, adoptModel(ck.Known(), &config.Format.Dense)
@@ -290,14 +307,44 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 	return config, nil
 }
 
+// place matches what names a place in an input of a graph, such as ids[0]. A graph has no better name for it.
+var place = regexp.MustCompile(`\[\d+(:\d+)?\]`)
+
+// ownNames returns the columns of f. The field of a column whose name is a place has the column's own name in all that
+// follows, unless known has the place, or the dataset could not have the name.
+func ownNames(f *ingest.Format, known []string) []ingest.Column {
+	columns, names, inputs := slices.Clone(f.Columns), []string{}, []string{}
+	for _, c := range columns {
+		names = append(names, cmp.Or(c.As, c.Name))
+	}
+	for _, d := range f.Dense.Columns {
+		inputs = append(inputs, cmp.Or(d.Input.Name, d.Name))
+	}
+	for i, c := range columns {
+		if !place.MatchString(c.As) || slices.Contains(known, c.As) {
+			continue
+		}
+		if names[i] = c.Name; arrowio.CheckColumns(names, inputs) == nil {
+			columns[i].As = ""
+		} else {
+			names[i] = c.As
+		}
+	}
+	return columns
+}
+
 // checkOrder returns bad input if the columns have the names of the model's fields in another order, or as many
 // other names although the model says which fields it was trained with.
 func checkOrder(columns []ingest.Column, k *model.Known) error {
 	var fields []string
-	for _, c := range columns {
-		fields = append(fields, cmp.Or(c.As, c.Name))
-	}
 	names := k.FieldNames()
+	for _, c := range columns {
+		name := cmp.Or(c.As, c.Name)
+		if place.MatchString(name) && !slices.Contains(names, name) {
+			name = c.Name // which the model may know; see ownNames
+		}
+		fields = append(fields, name)
+	}
 	switch {
 	case slices.Equal(fields, names):
 		return nil

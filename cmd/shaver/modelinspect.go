@@ -118,7 +118,7 @@ func modelInspectCommand() *cobra.Command {
 			}
 			if ck.Architecture.Kind == model.Graph {
 				if names == nil {
-					names = ck.Fields
+					names = ck.Known().FieldNames()
 				}
 				facts := inspect.Graph(ck, m, names)
 				return out.Print(c.OutOrStdout(), facts, func(w io.Writer) { onnxTable(w, facts) })

@@ -119,17 +119,11 @@ func FieldName(names []string, j int) string {
 
 // Model returns the facts about a model that is not a graph.
 func Model(ck *checkpoint.Checkpoint) *Facts {
-	a := &ck.Architecture
-	f := &Facts{
-		Architecture: a.Kind, Framework: ck.Family, Assumed: ck.Assumed(), FieldNames: ck.Fields, FieldDims: a.FieldDims, Dim: a.Dim, Fields: a.Fields(), Features: a.Features(),
+	a, names := &ck.Architecture, ck.Known().FieldNames()
+	return &Facts{
+		Architecture: a.Kind, Framework: ck.Family, Assumed: ck.Assumed(), FieldNames: names, FieldDims: a.FieldDims, Dim: a.Dim, Fields: a.Fields(), Features: a.Features(),
 		Parameters: a.Parameters(), Players: a.Players(), Hidden: a.Hidden, CrossLayers: a.CrossLayers,
 		Experts: a.Experts, Rank: a.Rank, Structure: a.Structure,
-		EmbeddingKey: ck.EmbeddingKey, Tensors: ck.TensorCount(), Digest: ck.Digest(), Storage: storageOf(ck, ck.Fields), Vocabulary: ck.Identities,
+		EmbeddingKey: ck.EmbeddingKey, Tensors: ck.TensorCount(), Digest: ck.Digest(), Storage: storageOf(ck, names), Vocabulary: ck.Identities,
 	}
-	if f.FieldNames == nil {
-		for _, known := range ck.Identities {
-			f.FieldNames = append(f.FieldNames, known.Name)
-		}
-	}
-	return f
 }

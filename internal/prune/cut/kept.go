@@ -31,7 +31,7 @@ func (o *Options) openKept() (*Source, error) {
 		return nil, errDense(o.Previous)
 	}
 	s.Checkpoint.AddScored(before.Scored...)
-	f := &scores.File{Fields: slices.Clone(s.Checkpoint.Fields), Spec: job.Spec{Baseline: baseline.Zero}}
+	f := &scores.File{Fields: slices.Clone(s.Checkpoint.Known().FieldNames()), Spec: job.Spec{Baseline: baseline.Zero}}
 	for j := len(f.Fields); j < s.Checkpoint.Architecture.Fields(); j++ { // the model does not know their names
 		f.Fields = append(f.Fields, fmt.Sprintf("field%d", j))
 	}

@@ -150,7 +150,7 @@ func (d *datasetDocument) heading() string {
 	if len(names) == 1 {
 		verb = " has "
 	}
-	return capital(list(names)) + verb + percent(portion(float64(features), float64(all))) + " of the features"
+	return list(names) + verb + percent(portion(float64(features), float64(all))) + " of the features"
 }
 
 // notes explains the columns and the marks of the table of fields.

@@ -111,7 +111,7 @@ func TestDatasetMarks(t *testing.T) {
 	}
 	for _, text := range []string{
 		"<mark>64.00%</mark>", "<mark>59,300 never</mark>", "<td>24.99%</td>", "<td>4</td><td>0.00%</td>", "Marked: an OOV share of 25% or more", "Marked: features that occur in no row", `<bdi class="note">other values (OOV)</bdi><span class="bar"><i style="width: 64.00%"></i></span><span>640</span><span class="note">64%</span>`,
-		"cover 99% of the rows", "<h1>&lt;script&gt;", "written <strong>2026-05-04</strong>", "shaver v2, commit def", "Brought has 100% of the features",
+		"cover 99% of the rows", "<h1>&lt;script&gt;", "written <strong>2026-05-04</strong>", "shaver v2, commit def", "brought has 100% of the features",
 		"<dt>skipped</dt><dd>3 <small>malformed rows",
 	} {
 		if !has(text) {

@@ -115,7 +115,7 @@ func (f *Facts) valuesOf(values []scores.FieldValue, show addPicture) *valuesSec
 	case n > 4:
 		s.Heading = count(n) + " of " + count(len(values)) + " fields may be of no use"
 	case n > 0:
-		s.Heading = capital(list(useless)) + " may be of no use"
+		s.Heading = list(useless) + " may be of no use"
 	default:
 		s.Heading = "What each field is worth"
 	}
@@ -146,7 +146,7 @@ func (f *Facts) pairsOf(values []scores.FieldValue, show addPicture) *pairsSecti
 		if pairs[0].Value < 0 {
 			verb = " say most of the same"
 		}
-		s.Heading = capital(oneLine(pairs[0].Fields[0])) + " and " + oneLine(pairs[0].Fields[1]) + verb
+		s.Heading = oneLine(pairs[0].Fields[0]) + " and " + oneLine(pairs[0].Fields[1]) + verb
 	}
 	s.Figure = show(picture.Matrix(names, cells))
 	return s

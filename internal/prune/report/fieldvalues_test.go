@@ -98,7 +98,7 @@ func TestFieldValues(t *testing.T) {
 		}
 	}
 	whole := page(fieldFacts())
-	expect(whole, true, "What each field is worth", "<strong>&#43;0.060000</strong>", "60.0%", "Hour and idle are worth more together", "1 of 4 fields can go without a rise that the rows show",
+	expect(whole, true, "What each field is worth", "<strong>&#43;0.060000</strong>", "60.0%", "hour and idle are worth more together", "1 of 4 fields can go without a rise that the rows show",
 		"without idle", "4 fields, without column 1", "3 fields, without column 0", `<a href="#removals">Path</a>`, "the value of an absent field")
 	expect(whole, false, "ranked by", "sparsity")
 
@@ -106,7 +106,7 @@ func TestFieldValues(t *testing.T) {
 	f.Path, f.Scores.Spec.Loss = nil, loss.Squared
 	f.Scores.PopulationSE[15] = .1
 	text := page(f)
-	expect(text, true, "Idle may be of no use", "squared units of the label")
+	expect(text, true, "idle may be of no use", "squared units of the label")
 	expect(text, false, `id="removals"`)
 
 	f = fieldFacts()

@@ -97,7 +97,7 @@ func fieldsHeading(rows []fieldRow) string {
 	if len(names) == 1 {
 		verb = " has "
 	}
-	return capital(list(names)) + verb + percent(worth) + " of the value in " + percent(table) + " of the table"
+	return list(names) + verb + percent(worth) + " of the value in " + percent(table) + " of the table"
 }
 
 // extremesOf returns the fields that are worth most and least per entry. It returns nil if
