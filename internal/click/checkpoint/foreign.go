@@ -1,9 +1,11 @@
 package checkpoint
 
 import (
+	"fmt"
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/tensor"
 )
 
@@ -100,16 +102,35 @@ func (o *object) isModule() bool {
 	return true
 }
 
+// differs describes an attribute of a module that changes what a layer of its class usually computes. It returns "" without one.
+func (o *object) differs() string {
+	for _, usual := range []struct {
+		attribute string
+		value     any
+	}{{"max_norm", nil}, {"track_running_stats", true}, {"eps", 1e-5}} {
+		v, ok := o.state.get(usual.attribute)
+		if _, isNorm := o.state.get("track_running_stats"); ok && v != usual.value && (isNorm || usual.value == nil) {
+			return fmt.Sprintf("%s %s, expected %s", usual.attribute, describe(v), describe(usual.value))
+		}
+	}
+	for _, attribute := range []string{"_forward_hooks", "_forward_pre_hooks"} {
+		if v, _ := o.state.get(attribute); v != nil && (asDict(v) == nil || len(asDict(v).keys) > 0) {
+			return attribute + ", whose code is not read"
+		}
+	}
+	return ""
+}
+
 // maxModuleDepth bounds the nesting of modules. A hostile module may contain itself.
 const maxModuleDepth = 64
 
 // flattening collects the state dict of a module.
 type flattening struct {
 	into    dict
-	classes map[string]string // class of each module by its path; that of the whole module is ""
-	modules int               // number of modules visited
-	text    int               // bytes of all names
-	items   int               // attributes and items of all modules, as often as they are visited
+	said    family.Statement // the classes of the modules
+	modules int              // number of modules visited
+	text    int              // bytes of all names
+	items   int              // attributes and items of all modules, as often as they are visited
 }
 
 // add does what state_dict() of a module does. It appends the parameters and the
@@ -124,7 +145,11 @@ func (f *flattening) add(o *object, prefix string, depth int) error {
 	if f.modules > maxValues || len(f.into.keys) > maxValues || f.text > maxPickle || f.items > maxItems {
 		return fault.Inputf("holds more than %d modules or tensors, names of more than %d bytes, or the same modules too often", maxValues, maxPickle)
 	}
-	f.classes[strings.TrimSuffix(prefix, ".")] = o.class
+	path := strings.TrimSuffix(prefix, ".")
+	f.said.Classes[path] = o.class
+	if text := o.differs(); text != "" {
+		f.said.Differs[path] = text
+	}
 	parts := map[string]*dict{}
 	for _, attribute := range []string{"_modules", "_parameters", "_buffers"} {
 		v, _ := o.state.get(attribute)

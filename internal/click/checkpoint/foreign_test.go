@@ -2,6 +2,9 @@ package checkpoint
 
 import (
 	"archive/zip"
+	"bytes"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,6 +46,45 @@ func TestForeign(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A whole module with an attribute that changes what its layers compute is refused. The bytes are those of a real module.
+func TestAttributesOfModules(t *testing.T) {
+	data := must(os.ReadFile(filepath.Join("testdata", "foreign-module.pth")))(t)
+	archive := must(zip.NewReader(bytes.NewReader(data), int64(len(data))))(t)
+	for name, test := range map[string]struct{ key, from, to, want string }{
+		"as it is": {"", "", "", ""},
+		"eps":      {"eps", "G\x3e\xe4\xf8\xb5\x88\xe3\x68\xf1", "G\x3f\x50\x62\x4d\xd2\xf1\xa9\xfc", `module "_deep_branch.1", of class torch.nn.modules.batchnorm.BatchNorm1d, has eps the float 0.001, expected the float 1e-05`},
+		"track":    {"track_running_stats", "\x88", "\x89", `"_deep_branch.1", of class torch.nn.modules.batchnorm.BatchNorm1d, has track_running_stats a bool`},
+		"max_norm": {"max_norm", "N", "K\x01", `module "fc", of class torch.nn.modules.sparse.Embedding, has max_norm the int 1, expected None`},
+		"ELU":      {"activation\n", "ReLU", "ELU", "torch.nn.modules.activation.ELU, expected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var parts []string
+			for _, f := range archive.File {
+				r := must(f.Open())(t)
+				text := string(must(io.ReadAll(r))(t))
+				if strings.HasSuffix(f.Name, "data.pkl") {
+					before, after, ok := strings.Cut(text, test.key)
+					at := strings.Index(after, test.from)
+					if !ok || at > 8 {
+						t.Fatalf("no %s %q", test.key, test.from)
+					}
+					text = before + test.key + after[:at] + strings.Replace(after[at:], test.from, test.to, 1)
+				}
+				parts = append(parts, f.Name, text)
+			}
+			c, err := Parse("m.pth", zipBytes(t, zip.Store, parts...))
+			if test.want != "" {
+				wantInput(t, err, "m.pth: the pickled module: ", test.want)
+			} else if err != nil || len(c.Assumed()) > 0 {
+				t.Errorf("assumed %v: %v", c.Assumed(), err)
+			}
+		})
+	}
+	if bare := must(Read(filepath.Join("testdata", "bare.pth")))(t); !slices.Equal(bare.Assumed(), []string{"activation ReLU"}) {
+		t.Errorf("a state dict assumes %v", bare.Assumed())
 	}
 }
 

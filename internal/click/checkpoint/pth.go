@@ -67,7 +67,7 @@ func chooseParsed(a *archive, object any, key string) (c *Checkpoint, said []fam
 			return nil, nil, nil, err
 		}
 	}
-	states, classes, err := chosen.states(name)
+	states, module, err := chosen.states(name)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -76,10 +76,10 @@ func chooseParsed(a *archive, object any, key string) (c *Checkpoint, said []fam
 			return nil, nil, nil, err
 		}
 	}
-	if classes != nil {
-		said = append(said, family.Statement{From: "the pickled module", Classes: classes})
+	c = &Checkpoint{Tensors: map[string]Tensor{}, name: name, module: module != nil}
+	if c.module {
+		said = append(said, *module)
 	}
-	c = &Checkpoint{Tensors: map[string]Tensor{}, name: name}
 	if err := a.fill(c, states); err != nil {
 		return nil, nil, nil, err
 	}

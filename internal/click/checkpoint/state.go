@@ -20,6 +20,7 @@ func (c *Checkpoint) state() *family.State {
 	return &family.State{
 		Name: c.name, Sidecar: filepath.Base(paths[len(paths)-1]), Keys: c.Keys, Tensors: c.Tensors, Unordered: c.unordered, Compact: c.Compact != nil,
 		Architecture: c.Architecture, EmbeddingKey: c.EmbeddingKey, Family: c.Family, Fields: c.Fields, Mapped: c.mapped,
+		Module: c.module || c.Recognized || c.Training != "",
 	}
 }
 
@@ -85,8 +86,7 @@ func (c *Checkpoint) Towers(field int) (keys []string) {
 	return c.state().TableKeys(field)
 }
 
-// Assumed returns what Read assumed about a model of another framework, because the file
-// does not say it. It returns nil for other models.
+// Assumed returns what Read assumed about a model, because the file does not say it.
 func (c *Checkpoint) Assumed() []string { return c.state().Assumed() }
 
 // metadata adds what the tensors do not say about c to the metadata of a file.

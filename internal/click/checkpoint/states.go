@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/tensor"
 )
 
@@ -149,16 +150,16 @@ func sameKeys(a, b candidate) bool {
 	return len(x.keys) == len(y.keys)
 }
 
-// states returns the candidate as a state dict. For a whole module it also returns the classes of the
-// modules in it by their paths.
-func (c candidate) states(name string) (states *dict, classes map[string]string, err error) {
+// states returns the candidate as a state dict. For a whole module it also returns what the modules in it
+// say.
+func (c candidate) states(name string) (states *dict, module *family.Statement, err error) {
 	o, ok := c.value.(*object)
 	if !ok {
 		return c.value.(*dict), nil, nil
 	}
-	f := flattening{classes: map[string]string{}}
+	f := flattening{said: family.Statement{From: "the pickled module", Classes: map[string]string{}, Differs: map[string]string{}}}
 	if err := f.add(o, "", 0); err != nil {
 		return nil, nil, fault.Inputf("%s %w", name, err)
 	}
-	return &f.into, f.classes, nil
+	return &f.into, &f.said, nil
 }

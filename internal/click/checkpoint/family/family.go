@@ -117,9 +117,13 @@ func (st *State) familyOf() *family {
 	return nil
 }
 
-// advice says what to do with a model of another kind.
+// advice says what to do with a model of another kind. f is nil for our own names.
 func (f *family) advice() string {
-	return fmt.Sprintf("export the model to ONNX (shaver model export-help --for %s)", f.guide)
+	guide := "pytorch"
+	if f != nil {
+		guide = f.guide
+	}
+	return fmt.Sprintf("export the model to ONNX (shaver model export-help --for %s)", guide)
 }
 
 // otherwise says what to do if what the file or the user says does not fit the model.

@@ -249,7 +249,7 @@ func TestPickledClasses(t *testing.T) {
 		if test.wrapper != "" {
 			prefix = test.wrapper + "."
 		}
-		classes := map[string]string{"": "torch.nn.parallel.DataParallel", test.wrapper: test.class, prefix + "dnn": "deepctr_torch.layers.core.DNN", prefix + "linear_model.act": sigmoid}
+		classes := map[string]string{"": "torch.nn.parallel.DataParallel", test.wrapper: test.class, prefix + "dnn": "deepctr_torch.layers.core.DNN", prefix + "act": sigmoid, prefix + "dnn.linears": "torch.nn.modules.container.ModuleList"}
 		if test.pairs {
 			classes[prefix+"fm"] = "deepctr_torch.layers.interaction.FM"
 		}
@@ -257,6 +257,7 @@ func TestPickledClasses(t *testing.T) {
 			if class != "" {
 				classes[fmt.Sprintf("%sdnn.activation_layers.%d", prefix, i)] = class
 			}
+			classes[fmt.Sprintf("%sdnn.linears.%d", prefix, i)] = "torch.nn.modules.linear.Linear"
 		}
 		if test.wrapper == "module" {
 			for i, key := range c.Keys {
@@ -272,6 +273,57 @@ func TestPickledClasses(t *testing.T) {
 		case err != nil || string(c.Architecture.Kind) != test.want:
 			t.Errorf("%s: recognised as %s: %v", name, c.Architecture.Kind, err)
 		}
+	}
+}
+
+// A pickled module is read if what stands between its linear layers is what a state dict with the same tensors is assumed to
+// have, and otherwise refused.
+func TestLayersOfModules(t *testing.T) {
+	const nn = "torch.nn.modules."
+	const linear, norm, relu, dropout = nn + "linear.Linear", nn + "batchnorm.BatchNorm1d", nn + "activation.ReLU", nn + "dropout.Dropout"
+	const sequential, list = nn + "container.Sequential", nn + "container.ModuleList"
+	const only, after = "expected Linear, BatchNorm1d, ReLU or Dropout", "expected nothing after the last linear layer"
+	type classes map[string]string
+	whole := func(change classes) map[string]string {
+		all := map[string]string{"": "app.DeepFM", "embedding": nn + "sparse.Embedding", "_deep_branch": sequential, "_deep_branch.0": linear, "_deep_branch.1": norm, "_deep_branch.2": relu, "_deep_branch.3": dropout, "_deep_branch.4": linear}
+		maps.Copy(all, change)
+		return all
+	}
+	for name, test := range map[string]struct {
+		change classes
+		want   string // error; "" if the module is read
+	}{
+		"as assumed":                {nil, ""},
+		"list":                      {classes{"_deep_branch": list}, ""},
+		"list, activation outside":  {classes{"_deep_branch": list, "_deep_branch.2": dropout}, ""},
+		"output's sigmoid and loss": {classes{"sigmoid": nn + "activation.Sigmoid", "loss": nn + "loss.BCEWithLogitsLoss"}, ""},
+		"dropout at the end":        {classes{"_deep_branch.5": dropout}, ""},
+		"no effect":                 {classes{"_deep_branch.3": nn + "linear.Identity"}, ""},
+		"of the author":             {classes{"_deep_branch.2": "app.Swish"}, only},
+		"author's layer":            {classes{"_deep_branch.0": "app.Linear"}, only},
+		"norm after ReLU":           {classes{"_deep_branch.3": norm}, only},
+		"no activation":             {classes{"_deep_branch.2": dropout}, "no ReLU follows the linear layer with the tensor _deep_branch.0.weight"},
+		"identity":                  {classes{"_deep_branch.2": nn + "linear.Identity"}, "no ReLU follows"},
+		"ReLU at the end":           {classes{"_deep_branch.5": relu}, after},
+		"sigmoid at the end":        {classes{"_deep_branch.5": nn + "activation.Sigmoid"}, `module "_deep_branch.5" is of class torch.nn.modules.activation.Sigmoid`},
+		"GELU":                      {classes{"_deep_branch.2": nn + "activation.GELU"}, `module "_deep_branch.2" is of class torch.nn.modules.activation.GELU, expected Linear`},
+		"another norm":              {classes{"_deep_branch.1": nn + "normalization.LayerNorm"}, "LayerNorm"},
+		"bag":                       {classes{"embedding": nn + "sparse.EmbeddingBag"}, "EmbeddingBag"},
+	} {
+		c := &family.State{Name: "m.pth", Tensors: map[string]tensor.Tensor{}}
+		for _, e := range familytest.Sample("deepfm") {
+			c.Keys = append(c.Keys, e.Key)
+			c.Tensors[e.Key] = e.Tensor
+		}
+		said := family.Statement{From: "the pickled module", FieldDims: familytest.Dims, Classes: whole(test.change)}
+		err := c.Recognise([]family.Statement{said}, nil, func(string) (*family.Statement, error) { return nil, nil })
+		if test.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		wantInput(t, err, "m.pth: the pickled module: ", test.want, "; export the model to ONNX (shaver model export-help --for pytorch)")
 	}
 }
 

@@ -21,6 +21,7 @@ type State struct {
 	Tensors   map[string]tensor.Tensor
 	Unordered bool // whether the order of Keys is not that of the state dict
 	Compact   bool // whether the file is in compact form, in which the tables are joined
+	Module    bool // whether it is known what stands between the layers, as in a whole module
 
 	// What Recognise finds.
 	Architecture model.Architecture
@@ -239,18 +240,14 @@ func (s *Statement) TakeMetadata(text string) error {
 	return nil
 }
 
-// Assumed returns what Recognise assumed about a model of another framework, because the file
-// does not say it. It returns nil for other models.
+// Assumed returns what Recognise assumed about a model, because the file does not say it.
 func (st *State) Assumed() (all []string) {
 	f := st.familyOf()
-	if f == nil {
-		return nil
-	}
 	if st.joined() && !st.Mapped {
 		all = append(all, "each field has one id in a row")
 	}
-	if len(st.Architecture.Hidden) > 0 && !f.onlyReLU {
-		all = append(all, "the activation of the hidden layers is relu, as stated")
+	if len(st.Architecture.Hidden) > 0 && !st.Module && (f == nil || !f.onlyReLU) {
+		all = append(all, "activation ReLU")
 	}
 	if f == &torchRechub {
 		all = append(all, "the wide and the deep features are the same, in the same order")

@@ -31,6 +31,7 @@ type Statement struct {
 	// Classes are the classes of the modules in a pickled module, by their paths, such as
 	// "dnn.dropout". That of the whole module is "". They are nil for a state dict.
 	Classes map[string]string `json:"-"`
+	Differs map[string]string `json:"-"` // attributes of these modules that no role has, such as "eps 0.001"
 }
 
 // Lookup looks for a statement outside the file, about a state dict of the given framework.
@@ -48,6 +49,9 @@ func (s *Statement) check(l *Roles, f *family) error {
 	differ := func(what string, said, found any) error {
 		return fmt.Errorf("%s says %s %v, the tensors have %v", s.From, what, said, found)
 	}
+	if err := s.checkModules(l); err != nil {
+		return fmt.Errorf("%s: %w; %s", s.From, err, f.advice())
+	}
 	if s.Kind != nil && normal(string(*s.Kind)) != string(a.Kind) {
 		err := differ("kind", tensor.Quote(string(*s.Kind)), a.Kind)
 		if f != nil {
@@ -56,7 +60,7 @@ func (s *Statement) check(l *Roles, f *family) error {
 		return err
 	}
 	if f == nil && s.Activation != nil && normal(*s.Activation) != relu && len(a.Hidden) > 0 {
-		return fmt.Errorf("%s says that the activation is %s, but only relu is supported in a state dict: export the model to ONNX (shaver model export-help --for pytorch)", s.From, tensor.Quote(*s.Activation))
+		return fmt.Errorf("%s says that the activation is %s, but only relu is supported in a state dict: %s", s.From, tensor.Quote(*s.Activation), f.advice())
 	}
 	if s.FieldDims != nil && !slices.Equal(s.FieldDims, a.FieldDims) {
 		return fmt.Errorf("%s says field_dims %s, the file %s", s.From, sizesText(s.FieldDims), sizesText(a.FieldDims))
