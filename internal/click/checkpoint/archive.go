@@ -39,7 +39,7 @@ type archive struct {
 }
 
 func openArchive(name string, r io.ReaderAt, size int64) (*archive, error) {
-	z, err := zip.NewReader(r, size)
+	z, err := zip.NewReader(io.NewSectionReader(r, 0, size), size) // which gives EOF for a negative offset
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
 		return nil, fmt.Errorf("%s: %w", name, damaged(err))
 	}

@@ -282,7 +282,7 @@ func TestTypes(t *testing.T) {
 		"_deep_branch.1.running_mean":        {F32, quarters(8, 5)},
 		"_deep_branch.1.running_var":         {F32, variance},
 		"_deep_branch.1.num_batches_tracked": {I64, []float32{7}},
-		"_deep_branch.4.weight":              {I8, []float32{1, -2, 3, -4, 5}},
+		"_deep_branch.4.weight":              {F16, []float32{1, -2, 3, -4, 5}},
 		"_deep_branch.4.bias":                {F32, []float32{0.5}},
 		"offsets":                            {I64, []float32{0, 2, 5}},
 	}

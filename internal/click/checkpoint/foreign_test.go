@@ -88,6 +88,34 @@ func TestAttributesOfModules(t *testing.T) {
 	}
 }
 
+// A tensor of a form that is not read says what to save in its place.
+func TestTensorsOfOtherForms(t *testing.T) {
+	for function, want := range map[string]string{
+		"_rebuild_tensor_v3": "such as float8, is not read: save {k: v.float()", "_rebuild_sparse_tensor": "it is sparse: save {k: v.to_dense()",
+		"_rebuild_meta_tensor_no_storage": "on the device meta and has no values: load the weights", "_rebuild_qtensor": "it is quantised: save v.dequantize()",
+		"_other": `save model.state_dict(), bare or in a dict under "state_dict"`,
+	} {
+		_, err := Parse("m.pth", pthBytes(t, "embedding.weight", []any{named("torch._utils " + function), opEmptyTuple, opReduce}))
+		wantInput(t, err, "m.pth: embedding.weight is an object of torch._utils."+function+", expected a tensor with dense storage: ", want)
+	}
+}
+
+// A folder with the files of one model says which file to give, or how to join them.
+func TestFoldersOfFiles(t *testing.T) {
+	folder := t.TempDir()
+	for _, test := range []struct{ file, read, want string }{
+		{"model.safetensors", "", "is a folder, expected a file: give " + filepath.Join(folder, "model.safetensors")},
+		{"more.safetensors", "", `is a folder with the 2 files *.safetensors, expected one: if they are one checkpoint, join them, as in save_file(`},
+		{"pytorch_model.bin.index.json", "pytorch_model.bin.index.json", `is the index of a checkpoint in several files, expected one: join them, as in torch.save(torch.load(A) | torch.load(B), "model.pth")`},
+	} {
+		if err := os.WriteFile(filepath.Join(folder, test.file), []byte(`{"weight_map": {}}`), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Read(filepath.Join(folder, test.read))
+		wantInput(t, err, test.want)
+	}
+}
+
 // If it is not clear which of several state dicts is the model, the error lists them and
 // the flag that chooses.
 func TestAmbiguousStateDict(t *testing.T) {

@@ -232,7 +232,7 @@ func (u *unpickler) persistent(id any) {
 	}
 	dtype, ok := storageTypes[class]
 	if !ok {
-		u.fail("holds a storage of the unsupported class %s", describe(args[1]))
+		u.fail("holds a storage of the unsupported class %s: save tensors of float32, and dequantise those that are quantised", describe(args[1]))
 		return
 	}
 	u.made(&storageRef{key, dtype, int(n)})

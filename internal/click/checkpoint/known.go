@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/dissect"
 )
@@ -24,7 +25,11 @@ func (c *Checkpoint) Known() *model.Known {
 	if !dissect.IsProbability(logit) {
 		logit = ""
 	}
-	return &model.Known{Logit: logit, File: c.name, Names: c.Fields, Fields: c.Identities, Sizes: c.Architecture.FieldDims, Dense: c.Architecture.Dense, Standards: c.Standards, Ignored: c.Ignored}
+	names := c.Fields
+	if family.Numbered(names) != nil {
+		names = nil
+	}
+	return &model.Known{Logit: logit, File: c.name, Names: names, Fields: c.Identities, Sizes: c.Architecture.FieldDims, Dense: c.Architecture.Dense, Standards: c.Standards, Ignored: c.Ignored}
 }
 
 // takeMeanings sets Identities and Standards from the metadata of a file, which may lack them. The

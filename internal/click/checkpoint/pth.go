@@ -130,6 +130,14 @@ func (a *archive) statements(top *dict) (said []family.Statement, config family.
 	return said, config, nil
 }
 
+// rebuilt are the functions of torch that rebuild tensors of forms that are not read, and what to do about them.
+var rebuilt = map[string]string{
+	"torch._utils._rebuild_tensor_v3":              "its type, such as float8, is not read: save {k: v.float() for k, v in model.state_dict().items()}",
+	"torch._utils._rebuild_sparse_tensor":          "it is sparse: save {k: v.to_dense() for k, v in model.state_dict().items()}",
+	"torch._utils._rebuild_meta_tensor_no_storage": "it is on the device meta and has no values: load the weights before you save the model",
+	"torch._utils._rebuild_qtensor":                "it is quantised: save v.dequantize() in its place",
+}
+
 // fill adds the tensors of a state dict to c.
 func (a *archive) fill(c *Checkpoint, states *dict) error {
 	latest := make(map[string]any, len(states.keys)) // a key that is set again keeps its place
@@ -150,7 +158,11 @@ func (a *archive) fill(c *Checkpoint, states *dict) error {
 		}
 		ref, ok := latest[key].(*tensorRef)
 		if !ok {
-			return fault.Inputf("%s: %s is %s, expected a tensor: save model.state_dict(), bare or in a dict under \"state_dict\"", a.name, key, describe(latest[key]))
+			advice := `save model.state_dict(), bare or in a dict under "state_dict"`
+			if o, ok := latest[key].(*object); ok && rebuilt[o.class] != "" {
+				advice = rebuilt[o.class]
+			}
+			return fault.Inputf("%s: %s is %s, expected a tensor with dense storage: %s", a.name, key, describe(latest[key]), advice)
 		}
 		t, err := a.tensor(ref)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -41,6 +42,14 @@ var others = []struct{ magic, is, reader string }{
 	{"\x28\xb5\x2f\xfd", "compressed by zstd", "decompress it"},
 }
 
+// joining says how to join the files of a checkpoint of which one has the given name.
+func joining(name string) string {
+	if strings.Contains(filepath.Base(name), ".bin") {
+		return `join them, as in torch.save(torch.load(A) | torch.load(B), "model.pth")`
+	}
+	return `join them, as in save_file(load_file(A) | load_file(B), "model.safetensors") with safetensors.torch`
+}
+
 // headerLength returns the length in bytes of the header. size is the length of the file,
 // and head its beginning, of at least 8 bytes if the file has them.
 func headerLength(name string, head []byte, size int64) (uint64, error) {
@@ -55,7 +64,7 @@ func headerLength(name string, head []byte, size int64) (uint64, error) {
 		return 0, fault.Inputf("%s is a pickle outside a zip file, as torch.save wrote before 1.6: load it and save it again with a current torch", name)
 	}
 	if strings.HasSuffix(name, ".index.json") {
-		return 0, fault.Inputf("%s is the index of a checkpoint in several files, expected one: join them, as in save_file(load_file(A) | load_file(B), \"model.safetensors\") with safetensors.torch", name)
+		return 0, fault.Inputf("%s is the index of a checkpoint in several files, expected one: %s", name, joining(name))
 	}
 	for _, o := range others {
 		if bytes.HasPrefix(head, []byte(o.magic)) {

@@ -93,6 +93,13 @@ func readFolder(path, key string) (*Checkpoint, error) {
 	}
 	f, size, err := open(metadataFile)
 	if errors.Is(err, fs.ErrNotExist) {
+		for _, pattern := range []string{"*.safetensors", "*.bin"} { // as Hugging Face saves models
+			if found, _ := fs.Glob(root.FS(), pattern); len(found) == 1 {
+				return nil, fault.Inputf("%s is a folder, expected a file: give %s", path, filepath.Join(path, found[0]))
+			} else if len(found) > 1 {
+				return nil, fault.Inputf("%s is a folder with the %d files %s, expected one: if they are one checkpoint, %s", path, len(found), pattern, joining(found[0]))
+			}
+		}
 		return nil, fault.Inputf("%s is a folder without %s: expected a .pth, safetensors or .onnx file, or a folder of torch.distributed.checkpoint", path, metadataFile)
 	}
 	name := filepath.Join(path, metadataFile)

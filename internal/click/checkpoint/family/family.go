@@ -83,7 +83,7 @@ type mlpNames struct {
 type foreignName struct{ name, what string }
 
 // families are the frameworks whose state dicts are recognised.
-var families = []*family{&fuxiCTR, &deepCTRTorch, &recBole, &pytorchFM, &torchRechub}
+var families = []*family{&fuxiCTR, &deepCTRTorch, &recBole, &pytorchFM, &torchRechub, &listed}
 
 // names returns the names of the frameworks whose state dicts are recognised.
 func names() []string {
@@ -100,7 +100,7 @@ func (s *seeker) seekFamily() *family {
 		return nil
 	}
 	for _, f := range families {
-		if s.has(f.table) || len(s.fieldsOf(f.table)) > 0 {
+		if n := len(s.fieldsOf(f.table)); s.has(f.table) || n > 1 || n == 1 && f != &listed { // whose only one may be a table in a module of its own
 			return f
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -310,11 +311,7 @@ func TestLayersOfModules(t *testing.T) {
 		"another norm":              {classes{"_deep_branch.1": nn + "normalization.LayerNorm"}, "LayerNorm"},
 		"bag":                       {classes{"embedding": nn + "sparse.EmbeddingBag"}, "EmbeddingBag"},
 	} {
-		c := &family.State{Name: "m.pth", Tensors: map[string]tensor.Tensor{}}
-		for _, e := range familytest.Sample("deepfm") {
-			c.Keys = append(c.Keys, e.Key)
-			c.Tensors[e.Key] = e.Tensor
-		}
+		c := sample("", same)
 		said := family.Statement{From: "the pickled module", FieldDims: familytest.Dims, Classes: whole(test.change)}
 		err := c.Recognise([]family.Statement{said}, nil, func(string) (*family.Statement, error) { return nil, nil })
 		if test.want == "" {
@@ -324,6 +321,126 @@ func TestLayersOfModules(t *testing.T) {
 			continue
 		}
 		wantInput(t, err, "m.pth: the pickled module: ", test.want, "; export the model to ONNX (shaver model export-help --for pytorch)")
+	}
+}
+
+// sample returns the state dict of a DeepFM, with a prefix before each key. change may change its tensors.
+func sample(prefix string, change func(key string, t *tensor.Tensor) string) *family.State {
+	c := &family.State{Name: "m.pth", Sidecar: "m.json", Tensors: map[string]tensor.Tensor{}}
+	for _, e := range familytest.Sample("deepfm") {
+		key := change(e.Key, &e.Tensor)
+		c.Keys = append(c.Keys, prefix+key)
+		c.Tensors[prefix+key] = e.Tensor
+	}
+	return c
+}
+
+// same is a change of none.
+func same(key string, _ *tensor.Tensor) string { return key }
+
+// dims says the fields of familytest.Sample.
+var dims = []family.Statement{{From: "the test", FieldDims: familytest.Dims}}
+
+// Each tensor that the logit reads must have floating-point numbers. Those of a packed table are not what the table stands for.
+func TestWholeNumbers(t *testing.T) {
+	for _, e := range familytest.Sample("deepfm") {
+		for _, d := range []tensor.DType{tensor.U8, tensor.I8, tensor.Bool, tensor.I64} {
+			c := sample("", func(key string, t *tensor.Tensor) string {
+				if key == e.Key {
+					t.DType, t.Data = d, make([]byte, t.Elements()*d.Size())
+				}
+				return key
+			})
+			err := c.Recognise(slices.Clone(dims), nil, saying(t, "{}"))
+			if strings.HasSuffix(e.Key, "num_batches_tracked") || strings.HasPrefix(e.Key, "linear_layer.") { // which no logit reads
+				if err != nil {
+					t.Error(err)
+				}
+				continue
+			}
+			wantInput(t, err, "m.pth: tensor "+e.Key+" has elements of type "+string(d)+", expected floating-point numbers: if it is quantised or packed, dequantise it")
+		}
+	}
+}
+
+// Tensors that only a training uses change nothing, inside or outside the module that has the model. Others are named.
+func TestTensorsOfTraining(t *testing.T) {
+	for prefix, keys := range map[string][]string{
+		"model.": {"criterion.pos_weight", "loss_fn.weight"}, "module.": {"n_averaged"}, "module.model.": {"n_averaged", "module.pos_weight"}, "": {"n_averaged", "loss.pos_weight"},
+		"net.": {"net.criterion.weight"},
+	} {
+		c := sample(prefix, same)
+		for _, key := range keys {
+			c.Keys = append(c.Keys, key)
+			c.Tensors[key] = tensor.FromFloat32s([]int{1}, []float32{1})
+		}
+		if err := c.Recognise(slices.Clone(dims), nil, saying(t, "{}")); err != nil || c.EmbeddingKey != prefix+"embedding.weight" {
+			t.Errorf("%q: table %q: %v", prefix, c.EmbeddingKey, err)
+		}
+	}
+	for _, prefix := range []string{"model.", "tower."} {
+		c := sample(prefix, same)
+		c.Keys = append(c.Keys, "temperature")
+		c.Tensors["temperature"] = tensor.FromFloat32s([]int{1}, []float32{1})
+		wantInput(t, c.Recognise(slices.Clone(dims), nil, saying(t, "{}")), "those with the prefix "+prefix+" are those of a DeepFM, but not temperature: save only those with the prefix if the others do not change the logit")
+	}
+}
+
+// A list of tables is the table of all fields, in the order of the numbers, also if the file sorts its keys.
+func TestListOfTables(t *testing.T) {
+	names := map[string][]string{"numbers": nil, "modules": {"user", "item", "city"}}
+	for j := range 12 {
+		names["numbers"] = append(names["numbers"], fmt.Sprint(j))
+	}
+	for form, fields := range names {
+		c := &family.State{Name: "m.safetensors", Sidecar: "m.json", Tensors: map[string]tensor.Tensor{}, Unordered: form == "numbers"}
+		add := func(key string, t tensor.Tensor) {
+			c.Keys = append(c.Keys, key)
+			c.Tensors[key] = t
+		}
+		var want, first []byte
+		for j, field := range fields {
+			table := tensor.FromFloat32s([]int{1, 2}, []float32{float32(j), 1})
+			add("embedding."+field+".weight", table)
+			add("fc."+field+".weight", tensor.FromFloat32s([]int{1, 1}, []float32{float32(j)}))
+			want, first = append(want, table.Data...), append(first, table.Data[:4]...)
+		}
+		add("_bias", tensor.FromFloat32s([]int{1}, []float32{1}))
+		if c.Unordered {
+			slices.Sort(c.Keys)
+		}
+		before := maps.Clone(c.Tensors)
+		if err := c.Recognise(nil, nil, saying(t, "{}")); err != nil {
+			t.Fatal(err)
+		}
+		roles := must(c.Roles())(t)
+		var wide []byte
+		for _, key := range roles.FirstOrder {
+			wide = append(wide, c.Tensors[key].Data...)
+		}
+		if !bytes.Equal(c.Tensors[c.EmbeddingKey].Data, want) || !bytes.Equal(wide, first) || !slices.Equal(c.Fields, fields) {
+			t.Errorf("%s: the fields %v have other rows", form, c.Fields)
+		}
+		if after := c.Split(); !reflect.DeepEqual(after, before) {
+			t.Errorf("%s: the file that is written has other tensors", form)
+		}
+	}
+}
+
+// A weight that a parametrization or a mask computes is named with the call that stores it.
+func TestParametrizations(t *testing.T) {
+	for part, undo := range map[string]string{
+		"weight_orig": "prune.remove", "weight_g": "remove_weight_norm", "parametrizations.weight.original0": "parametrize.remove_parametrizations",
+	} {
+		for _, module := range []string{"embedding.", "_deep_branch.0."} {
+			c := sample("", func(key string, _ *tensor.Tensor) string {
+				if key == module+"weight" {
+					return module + part
+				}
+				return key
+			})
+			wantInput(t, c.Recognise(slices.Clone(dims), nil, saying(t, "{}")), "tensor "+module+"weight is missing, because a parametrization or a mask computes it from "+module+part+": call torch.nn.utils.", undo+`(module, "weight") before you save`)
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ var fuxiCTR = family{
 		{"crossnet.gating.", "a mixture of low-rank cross layers, whose gates are a softmax"},
 		{"crossnet.cross_net.", "the cross layers of the first DCN"},
 		{"cin.", "an xDeepFM"},
+		{"self_attention.", "an AutoInt"},
 		{"embedding_layer.embedding_layer.feature_encoders.", "an encoder of a sequence or of a pretrained embedding"},
 	},
 }

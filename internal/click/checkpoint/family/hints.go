@@ -62,6 +62,20 @@ func (s *seeker) advice() string {
 		if kind, ok := s.try([]renaming{{prefix, ""}}); ok {
 			return fmt.Sprintf("without the prefix %s they are those of %s: save {k.removeprefix(%q): v for k, v in model.state_dict().items()}", prefix, titles[kind], prefix)
 		}
+		inner := &State{Name: s.state.Name, Tensors: s.state.Tensors}
+		var rest []string
+		for _, key := range s.state.Keys {
+			if strings.HasPrefix(key, prefix) {
+				inner.Keys = append(inner.Keys, key)
+			} else {
+				rest = append(rest, key)
+			}
+		}
+		if t, err := inner.seek(); err == nil && len(rest) > 0 {
+			if kind, ok := t.try([]renaming{{prefix, ""}}); ok {
+				return fmt.Sprintf("those with the prefix %s are those of %s, but not %s: save only those with the prefix if the others do not change the logit", prefix, titles[kind], strings.Join(rest[:min(len(rest), listedTensors)], ", "))
+			}
+		}
 	}
 	candidates := s.renamings()
 	for _, renamings := range candidates {

@@ -3,6 +3,7 @@ package family
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,8 +62,11 @@ func (st *State) seek() (*seeker, error) {
 	return s, nil
 }
 
+// ofTraining matches tensors that only a training uses: the number of averaged models, and the weights of a loss.
+var ofTraining = regexp.MustCompile(`^n_averaged$|^(\w+\.)*(loss|loss_fn|loss_func|loss_function|criterion)\.\w+$|(^|\.)pos_weight$`)
+
 // shortNames returns the keys without the prefixes that wrappers add. module. and
-// _orig_mod. are removed from any key, and model. and net. only if all keys have them.
+// _orig_mod. are removed from any key, and model. and net. only if all keys have them, except those of the training.
 func shortNames(keys []string) []string {
 	names := slices.Clone(keys)
 	for again := len(names) > 0; again; {
@@ -78,13 +82,12 @@ func shortNames(keys []string) []string {
 		}
 		again = false
 		for _, prefix := range []string{"model.", "net."} {
-			if slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) }) {
-				continue
+			without := slices.ContainsFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) && !ofTraining.MatchString(name) })
+			for i, name := range names {
+				if !without && strings.HasPrefix(name, prefix) {
+					names[i], again = name[len(prefix):], true
+				}
 			}
-			for i := range names {
-				names[i] = names[i][len(prefix):]
-			}
-			again = true
 		}
 	}
 	return names
@@ -107,7 +110,7 @@ func (s *seeker) hasGroup(group string) bool { return s.groups[group] }
 // shape returns the shape of a tensor, or nil.
 func (s *seeker) shape(name string) []int { return s.state.Tensors[s.keys[name]].Shape }
 
-// take marks a tensor as understood and returns its key. The tensor must have the given
+// take marks a tensor as understood and returns its key. The tensor must have floating-point numbers and the given
 // shape, in which tensor.AnySize matches any size of at least 1.
 func (s *seeker) take(name string, shape ...int) string {
 	if s.err != nil {
@@ -115,11 +118,23 @@ func (s *seeker) take(name string, shape ...int) string {
 	}
 	key, ok := s.keys[name]
 	if !ok {
+		module, parameter := name[:strings.LastIndexByte(name, '.')+1], name[strings.LastIndexByte(name, '.')+1:]
+		for part, undo := range map[string]string{
+			"%s_orig": "torch.nn.utils.prune.remove", "%s_g": "torch.nn.utils.remove_weight_norm",
+			"parametrizations.%s.original": "torch.nn.utils.parametrize.remove_parametrizations", "parametrizations.%s.original0": "torch.nn.utils.parametrize.remove_parametrizations",
+		} {
+			if part = module + fmt.Sprintf(part, parameter); s.has(part) {
+				s.fail("tensor %s is missing, because a parametrization or a mask computes it from %s: call %s(module, %q) before you save the model", name, s.keys[part], undo, parameter)
+			}
+		}
 		s.fail("tensor %s is missing, expected shape %s; %s", name, tensor.ShapeText(shape), s.help())
 		return ""
 	}
 	s.used[name] = true
 	found := s.state.Tensors[key].Shape
+	if d := s.state.Tensors[key].DType; !d.Float() {
+		s.fail("tensor %s has elements of type %s, expected floating-point numbers: if it is quantised or packed, dequantise it before you save the model", key, d)
+	}
 	fits := len(found) == len(shape)
 	for i := 0; fits && i < len(shape); i++ {
 		fits = shape[i] == found[i] || shape[i] == tensor.AnySize && found[i] > 0
@@ -213,6 +228,7 @@ func (s *seeker) wide(l *Roles) {
 // complete checks that every tensor has a role and that the architecture is valid.
 func (s *seeker) complete(l *Roles) (*Roles, error) {
 	s.checkOffsets(l)
+	s.ignore(slices.DeleteFunc(slices.Clone(s.names), func(name string) bool { return !ofTraining.MatchString(name) })...)
 	s.checkLeft()
 	if s.err != nil {
 		return nil, s.err

@@ -246,7 +246,7 @@ func (st *State) Assumed() (all []string) {
 	if st.joined() && !st.Mapped {
 		all = append(all, "each field has one id in a row")
 	}
-	if len(st.Architecture.Hidden) > 0 && !st.Module && (f == nil || !f.onlyReLU) {
+	if len(st.Architecture.Hidden) > 0 && !st.Module && (f == nil || f == &listed || !f.onlyReLU) {
 		all = append(all, "activation ReLU")
 	}
 	if f == &torchRechub {

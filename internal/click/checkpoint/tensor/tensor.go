@@ -43,6 +43,9 @@ func (d DType) Size() int {
 	return 0
 }
 
+// Float reports whether elements are floating-point numbers.
+func (d DType) Float() bool { return d == F64 || d == F32 || d == F16 || d == BF16 }
+
 // Tensor is a dense array. Data holds its elements in row-major order, without gaps and
 // little-endian. Data may be shared with other tensors and with the parsed bytes, so it
 // must not be written to.

@@ -36,7 +36,7 @@ state["_deep_branch.1.bias"] = flat[hidden:2 * hidden]
 state["_deep_branch.1.running_mean"] = flat[2 * hidden:3 * hidden]
 state["_deep_branch.1.running_var"] = flat[3 * hidden:]
 state["_deep_branch.1.num_batches_tracked"] = torch.tensor(7)
-state["_deep_branch.4.weight"] = torch.tensor([[1, -2, 3, -4, 5]], dtype=torch.int8)
+state["_deep_branch.4.weight"] = torch.tensor([[1., -2, 3, -4, 5]]).half()
 state["_deep_branch.4.bias"] = torch.tensor([0.5]).expand(1)
 state["offsets"] = torch.tensor([0, 2, 5]).unsqueeze(0)
 
