@@ -201,7 +201,7 @@ func readPart(path string, o Options) (*Checkpoint, error) {
 	if o.ONNX != (dissect.Options{}) {
 		return nil, fault.Inputf("%s is not an .onnx file, so it has no outputs to choose from", path)
 	}
-	data, err := readWhole(path, f, head[:n], info.Size())
+	data, err := readWhole(path, f, head[:n], info.Size(), sidecarFile(path))
 	if err != nil {
 		return nil, err
 	}
@@ -283,6 +283,11 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 	if err := checkDigest(name, data, metadata); err != nil {
 		return nil, err
 	}
+	return c.takeState(metadata, int64(len(data)), sidecar)
+}
+
+// takeState recognises the model of c, which has the tensors of a safetensors file of the given size and nothing else.
+func (c *Checkpoint) takeState(metadata map[string]string, size int64, sidecar family.Lookup) (*Checkpoint, error) {
 	if err := c.takeHistory(metadata); err != nil {
 		return nil, err
 	}
@@ -299,11 +304,11 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 	if _, ok := metadata[metaArchitecture]; ok {
 		s := family.Statement{From: "metadata " + metaArchitecture}
 		if err := unmarshalArchitecture(metadata, &s); err != nil {
-			return nil, fault.Inputf("%s: %w", name, err)
+			return nil, c.inputf("%w", err)
 		}
 		if text, ok := metadata[family.MetadataKey]; ok {
 			if err := s.TakeMetadata(text); err != nil {
-				return nil, fault.Inputf("%s: %w", name, err)
+				return nil, c.inputf("%w", err)
 			}
 		}
 		said = append(said, s)
@@ -312,18 +317,18 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 	_, isComposed := metadata[metaComposed]
 	switch {
 	case isCompact && isComposed:
-		return nil, fault.Inputf("%s: composed table: metadata has both %s and %s", name, metaComposed, metaCompact)
+		return nil, c.inputf("composed table: metadata has both %s and %s", metaComposed, metaCompact)
 	case isCompact:
 		if err := c.takeCompact(metadata); err != nil {
-			return nil, fault.Inputf("%s: compact form: %w", name, err)
+			return nil, c.inputf("compact form: %w", err)
 		}
 	case isComposed:
-		if err := c.takeComposed(metadata, int64(len(data))); err != nil {
-			return nil, fault.Inputf("%s: composed table: %w", name, err)
+		if err := c.takeComposed(metadata, size); err != nil {
+			return nil, c.inputf("composed table: %w", err)
 		}
 	}
 	if err := c.takeAliases(metadata); err != nil {
-		return nil, fault.Inputf("%s: %w", name, err)
+		return nil, c.inputf("%w", err)
 	}
 	c.Training = metadata[metaTraining]
 	if err := c.recognise(said, nil, sidecar); err != nil {

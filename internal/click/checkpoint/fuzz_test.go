@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"archive/zip"
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -57,6 +58,11 @@ func FuzzSafetensors(f *testing.F) {
 		f.Add(fileBytes(append(sampleEntries(kind), offsetsOf(0, 2, 5)), map[string]string{"format": "pt"}))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		_, parsing := Parse("m", data)
+		_, err := readWhole("m", bytes.NewReader(data), data[:min(8, len(data))], int64(len(data)), noSidecar)
+		if err != nil && (!fault.IsInput(err) || !isZip(data) && parsing == nil) {
+			t.Fatalf("the header is refused with %v, the file with %v", err, parsing)
+		}
 		entries, metadata, err := parseSafetensors("m", data)
 		if err != nil {
 			if !fault.IsInput(err) {

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -184,6 +185,52 @@ func TestLargeFileOfAnotherKind(t *testing.T) {
 	wantInput(t, err, `log.tsv is text (it begins with "label"), expected a .pth, safetensors or .onnx file`)
 	if took := after.TotalAlloc - before.TotalAlloc; took > size/64 {
 		t.Errorf("refusing the file took %d bytes of memory", took)
+	}
+}
+
+// A large state dict whose header already refuses it takes no memory for its tensors. One that only its values could refuse is read.
+func TestLargeStateDict(t *testing.T) {
+	const rows = 1 << 22
+	table := fmt.Sprintf(`"embedding.weight":{"dtype":"F32","shape":[%d,4],"data_offsets":[0,%d]},"fc.weight":{"dtype":"F32","shape":[%d,1],"data_offsets":[%d,%d]},"_bias":{"dtype":"F32","shape":[1],"data_offsets":[%d,%d]}`,
+		rows, 16*rows, rows, 16*rows, 20*rows, 20*rows, 20*rows+4)
+	offsets := fmt.Sprintf(`,"offsets":{"dtype":"I64","shape":[1],"data_offsets":[%d,%d]}`, 20*rows+4, 20*rows+12)
+	for name, test := range map[string]struct{ tensors, said, want string }{
+		"sizes":   {table, `{"field_dims": [24, 16]}`, "field_dims sum to 40, but tensor embedding.weight has 4194304 rows"},
+		"no size": {table, "", "does not say its field sizes"},
+		"name":    {strings.Replace(table, "fc.w", "fw.w", 1), `{"field_dims": [4194304]}`, "not a known model"},
+		"type":    {strings.Replace(table, `"F32"`, `"I32"`, 1), `{"field_dims": [4194304]}`, "tensor embedding.weight has elements of type I32"},
+		"offsets": {table + offsets, `{"field_dims": [1, 4194303]}`, "tensor offsets is [0], but field_dims"},
+		"model":   {table + offsets, "", ""},
+	} {
+		path := filepath.Join(t.TempDir(), "m.safetensors")
+		size := int64(20*rows + 4)
+		if strings.Contains(test.tensors, "offsets\":{") {
+			size += 8
+		}
+		head := append(binary.LittleEndian.AppendUint64(nil, uint64(len(test.tensors)+2)), "{"+test.tensors+"}"...)
+		if err := errors.Join(os.WriteFile(path, head, 0o600), os.Truncate(path, int64(len(head))+size)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+".json", []byte(test.said), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if test.said == "" {
+			os.Remove(path + ".json")
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Read(path)
+		runtime.ReadMemStats(&after)
+		if test.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		wantInput(t, err, "m.safetensors", test.want)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+			t.Errorf("%s: refusing the file took %d bytes of memory", name, took)
+		}
 	}
 }
 

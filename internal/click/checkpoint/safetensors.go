@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/tensor"
 )
 
@@ -140,8 +141,8 @@ func placed(name string, text []byte, size int64) (entries []entry, places [][2]
 }
 
 // readWhole reads a safetensors file of the given size, whose beginning is head, if its header
-// describes it. It reads no more than the header of any other file.
-func readWhole(name string, f io.ReaderAt, head []byte, size int64) ([]byte, error) {
+// describes it and, with a sidecar, a model. It reads no more than the header of any other file.
+func readWhole(name string, f io.ReaderAt, head []byte, size int64, sidecar family.Lookup) ([]byte, error) {
 	length, err := headerLength(name, head, size)
 	if err != nil {
 		return nil, err
@@ -150,7 +151,15 @@ func readWhole(name string, f io.ReaderAt, head []byte, size int64) ([]byte, err
 	if _, err := f.ReadAt(text, 8); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
-	if _, _, _, err := placed(name, text, size-8-int64(length)); err != nil {
+	entries, places, metadata, err := placed(name, text, size-8-int64(length))
+	special := slices.ContainsFunc([]string{metaDigest, metaGraph, metaCompact, metaComposed, metaPacked}, func(key string) bool {
+		_, ok := metadata[key]
+		return ok
+	})
+	if err == nil && sidecar != nil && !special { // a dense state dict
+		err = checkHeader(name, io.NewSectionReader(f, 8+int64(length), size), entries, places, metadata, sidecar)
+	}
+	if err != nil {
 		return nil, err
 	}
 	data := make([]byte, size)
@@ -158,6 +167,28 @@ func readWhole(name string, f io.ReaderAt, head []byte, size int64) ([]byte, err
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	return data, nil
+}
+
+// checkHeader returns an error for a dense state dict that its names, types and shapes already refuse. Of its tensors, which begin
+// in body at their places, it reads the offsets only.
+func checkHeader(name string, body io.ReaderAt, entries []entry, places [][2]int, metadata map[string]string, sidecar family.Lookup) error {
+	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name, unordered: true}
+	total := 0
+	for i, e := range entries {
+		if strings.HasSuffix(e.key, "offsets") {
+			size := places[i][1] - places[i][0]
+			if total += size; total > 8*maxFields {
+				return c.inputf("tensor %s %w", e.key, tooMany(total/e.DType.Size()))
+			}
+			e.Data = make([]byte, size)
+			if _, err := body.ReadAt(e.Data, int64(places[i][0])); err != nil && err != io.EOF {
+				return fmt.Errorf("reading %s: %w", name, err)
+			}
+		}
+		c.add(e.key, e.Tensor)
+	}
+	_, err := c.takeState(metadata, 0, sidecar)
+	return err
 }
 
 // parseHeader returns the tensors without their data. places[i] holds tensor i's first

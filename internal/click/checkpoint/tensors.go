@@ -51,7 +51,7 @@ func ReadVectors(path string, begin func(text string) ([]Vector, error)) error {
 	if err != nil && err != io.EOF {
 		return err
 	}
-	data, err := readWhole(path, file, head[:n], info.Size())
+	data, err := readWhole(path, file, head[:n], info.Size(), nil)
 	if err != nil {
 		return err
 	}

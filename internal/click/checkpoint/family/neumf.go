@@ -86,6 +86,9 @@ func (s *seeker) joinTowers() (dims []int, err error) {
 	var data []byte
 	for j, rows := range dims {
 		mlp, gmf := tables[2*j].Data, tables[2*j+1].Data
+		if len(mlp) == 0 { // only the header of the file is known
+			break
+		}
 		s.parts[&mlp[0]], s.parts[&gmf[0]] = tables[2*j], tables[2*j+1]
 		for width := first.Shape[1] * first.DType.Size(); rows > 0; rows-- {
 			data = append(append(data, mlp[:width]...), gmf[:width]...)
