@@ -201,7 +201,7 @@ func readPart(path string, o Options) (*Checkpoint, error) {
 	if o.ONNX != (dissect.Options{}) {
 		return nil, fault.Inputf("%s is not an .onnx file, so it has no outputs to choose from", path)
 	}
-	data, err := readWhole(path, f, head[:n], info.Size(), sidecarFile(path))
+	data, err := readWhole(path, f, info.Size(), sidecarFile(path))
 	if err != nil {
 		return nil, err
 	}
@@ -267,11 +267,9 @@ func readSafetensors(name string, data []byte, sidecar family.Lookup) (*Checkpoi
 		return nil, err
 	}
 	if c.Compact != nil {
-		if err := c.inflate(int64(len(data))); err != nil {
-			return nil, err
-		}
+		err = c.inflate(int64(len(data)))
 	}
-	return c, nil
+	return c, err
 }
 
 // parseState reads a safetensors file. It leaves a compact table without data in Tensors.

@@ -2,6 +2,8 @@ package checkpoint
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"shaver/internal/base/fault"
@@ -104,13 +106,11 @@ func (o *object) isModule() bool {
 
 // differs describes an attribute of a module that changes what a layer of its class usually computes. It returns "" without one.
 func (o *object) differs() string {
-	for _, usual := range []struct {
-		attribute string
-		value     any
-	}{{"max_norm", nil}, {"track_running_stats", true}, {"eps", 1e-5}} {
-		v, ok := o.state.get(usual.attribute)
-		if _, isNorm := o.state.get("track_running_stats"); ok && v != usual.value && (isNorm || usual.value == nil) {
-			return fmt.Sprintf("%s %s, expected %s", usual.attribute, describe(v), describe(usual.value))
+	_, isNorm := o.state.get("track_running_stats")
+	usual := map[string]any{"max_norm": nil, "track_running_stats": true, "eps": 1e-5}
+	for _, attribute := range slices.Sorted(maps.Keys(usual)) {
+		if v, ok := o.state.get(attribute); ok && v != usual[attribute] && (isNorm || attribute == "max_norm") {
+			return fmt.Sprintf("%s %s, expected %s", attribute, describe(v), describe(usual[attribute]))
 		}
 	}
 	for _, attribute := range []string{"_forward_hooks", "_forward_pre_hooks"} {
@@ -146,10 +146,7 @@ func (f *flattening) add(o *object, prefix string, depth int) error {
 		return fault.Inputf("holds more than %d modules or tensors, names of more than %d bytes, or the same modules too often", maxValues, maxPickle)
 	}
 	path := strings.TrimSuffix(prefix, ".")
-	f.said.Classes[path] = o.class
-	if text := o.differs(); text != "" {
-		f.said.Differs[path] = text
-	}
+	f.said.Classes[path], f.said.Differs[path] = o.class, o.differs()
 	parts := map[string]*dict{}
 	for _, attribute := range []string{"_modules", "_parameters", "_buffers"} {
 		v, _ := o.state.get(attribute)
@@ -159,13 +156,12 @@ func (f *flattening) add(o *object, prefix string, depth int) error {
 		f.items += len(parts[attribute].keys)
 	}
 	transient := map[string]bool{}
-	if v, _ := o.state.get("_non_persistent_buffers_set"); v != nil {
-		if set, ok := v.(*object); ok {
-			f.items += len(set.list.items)
-			for _, item := range set.list.items {
-				if name, ok := item.(string); ok {
-					transient[name] = true
-				}
+	v, _ := o.state.get("_non_persistent_buffers_set")
+	if set, ok := v.(*object); ok {
+		f.items += len(set.list.items)
+		for _, item := range set.list.items {
+			if name, ok := item.(string); ok {
+				transient[name] = true
 			}
 		}
 	}

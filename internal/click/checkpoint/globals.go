@@ -123,12 +123,8 @@ func (u *unpickler) reduce(function any, args tuple) {
 		v, ok = &dict{}, len(args) == 0
 	case "torch._utils._rebuild_tensor_v2":
 		v, ok = rebuildTensor(args)
-	case "torch._utils._rebuild_parameter":
-		if ok = len(args) == 3; ok {
-			v, ok = args[0].(*tensorRef)
-		}
-	case "torch._utils._rebuild_parameter_with_state":
-		if ok = len(args) == 4; ok {
+	case "torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state":
+		if ok = len(args) == 3 || len(args) == 4; ok {
 			v, ok = args[0].(*tensorRef)
 		}
 	case "torch._tensor._rebuild_from_type_v2": // a tensor with attributes

@@ -19,10 +19,7 @@ func readPTH(name string, r io.ReaderAt, size int64, key string, sidecar family.
 	if err != nil {
 		return nil, err
 	}
-	if err := c.recognise(said, config, sidecar); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c, c.recognise(said, config, sidecar)
 }
 
 // parsePTH is readPTH without the recognition of the model. It also returns what the file says
@@ -111,14 +108,13 @@ func (a *archive) statements(top *dict) (said []family.Statement, config family.
 	if said, err = a.fieldDims(top, "field_dims"); err != nil {
 		return nil, nil, err
 	}
-	if v, _ := top.get("hyper_parameters"); v != nil {
-		if parameters := asDict(v); parameters != nil {
-			more, err := a.fieldDims(parameters, "hyper_parameters.field_dims")
-			if err != nil {
-				return nil, nil, err
-			}
-			said = append(said, more...)
+	v, _ := top.get("hyper_parameters")
+	if parameters := asDict(v); parameters != nil {
+		more, err := a.fieldDims(parameters, "hyper_parameters.field_dims")
+		if err != nil {
+			return nil, nil, err
 		}
+		said = append(said, more...)
 	}
 	if v, _ := top.get("model_config"); v != nil {
 		d := asDict(v)

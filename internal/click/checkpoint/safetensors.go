@@ -30,9 +30,9 @@ type entry struct {
 
 // header describes one tensor in the JSON header.
 type header struct {
-	DType   DType  `json:"dtype"`
-	Shape   []int  `json:"shape"`
-	Offsets [2]int `json:"data_offsets"`
+	DType   *DType `json:"dtype"`
+	Shape   *[]int `json:"shape"`
+	Offsets *[]int `json:"data_offsets"`
 }
 
 // others are files of other forms by their first bytes, and what reads them.
@@ -140,9 +140,13 @@ func placed(name string, text []byte, size int64) (entries []entry, places [][2]
 	return entries, places, metadata, nil
 }
 
-// readWhole reads a safetensors file of the given size, whose beginning is head, if its header
-// describes it and, with a sidecar, a model. It reads no more than the header of any other file.
-func readWhole(name string, f io.ReaderAt, head []byte, size int64, sidecar family.Lookup) ([]byte, error) {
+// readWhole reads a safetensors file of the given size if its header describes it and, with a sidecar, a
+// model. It reads no more than the header of any other file.
+func readWhole(name string, f io.ReaderAt, size int64, sidecar family.Lookup) ([]byte, error) {
+	head := make([]byte, min(8, size))
+	if _, err := f.ReadAt(head, 0); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
 	length, err := headerLength(name, head, size)
 	if err != nil {
 		return nil, err
@@ -152,11 +156,12 @@ func readWhole(name string, f io.ReaderAt, head []byte, size int64, sidecar fami
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	entries, places, metadata, err := placed(name, text, size-8-int64(length))
-	special := slices.ContainsFunc([]string{metaDigest, metaGraph, metaCompact, metaComposed, metaPacked}, func(key string) bool {
-		_, ok := metadata[key]
-		return ok
-	})
-	if err == nil && sidecar != nil && !special { // a dense state dict
+	for _, key := range []string{metaDigest, metaGraph, metaCompact, metaComposed, metaPacked} {
+		if _, ok := metadata[key]; ok {
+			sidecar = nil
+		}
+	}
+	if err == nil && sidecar != nil { // a dense state dict
 		err = checkHeader(name, io.NewSectionReader(f, 8+int64(length), size), entries, places, metadata, sidecar)
 	}
 	if err != nil {
@@ -218,11 +223,7 @@ func parseHeader(text []byte) (entries []entry, places [][2]int, metadata map[st
 			}
 			continue
 		}
-		h := struct {
-			DType   *DType `json:"dtype"`
-			Shape   *[]int `json:"shape"`
-			Offsets *[]int `json:"data_offsets"`
-		}{}
+		var h header
 		if err := decoder.Decode(&h); err != nil {
 			return nil, nil, nil, fmt.Errorf("tensor %s: %w", tensor.Quote(key), err)
 		}
@@ -276,7 +277,8 @@ func encodeHeader(entries []entry, metadata map[string]string) ([]byte, int64) {
 	at := 0
 	for _, e := range entries {
 		end := at + e.Elements()*e.DType.Size()
-		field(e.key, header{e.DType, append([]int{}, e.Shape...), [2]int{at, end}})
+		shape, offsets := append([]int{}, e.Shape...), []int{at, end}
+		field(e.key, header{&e.DType, &shape, &offsets})
 		at = end
 	}
 	text = append(text, '}')

@@ -134,10 +134,7 @@ func parseShards(path string, metadata []byte, open func(string) (shardFile, int
 		return nil, err
 	}
 	c.unordered = !ordered
-	if err := c.recognise(said, config, sidecar); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c, c.recognise(said, config, sidecar)
 }
 
 // attribute returns an attribute of an object of the named class, or of any class if it is "".

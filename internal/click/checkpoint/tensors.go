@@ -1,8 +1,6 @@
 package checkpoint
 
 import (
-	"io"
-
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
 	"shaver/internal/base/seal"
@@ -46,12 +44,7 @@ func ReadVectors(path string, begin func(text string) ([]Vector, error)) error {
 	if err != nil {
 		return err
 	}
-	head := make([]byte, 8)
-	n, err := file.ReadAt(head, 0)
-	if err != nil && err != io.EOF {
-		return err
-	}
-	data, err := readWhole(path, file, head[:n], info.Size(), nil)
+	data, err := readWhole(path, file, info.Size(), nil)
 	if err != nil {
 		return err
 	}

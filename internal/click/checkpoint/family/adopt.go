@@ -163,10 +163,11 @@ func (a *asked) sizes() ([]int, error) {
 		}
 		a.mappedAll = true
 	default:
-		if a.fields = Numbered(found); a.fields == nil || a.f != &listed {
-			a.fields = found
+		if a.fields = Numbered(found); a.fields != nil && a.f == &listed {
+			break
 		}
-		if c.Unordered && len(found) > 1 && (a.f != &listed || Numbered(found) == nil) {
+		a.fields = found
+		if c.Unordered && len(found) > 1 {
 			quoted, _ := json.Marshal(found) // strings do not fail
 			a.ask("the order of its fields, because safetensors sorts them", `"field_names": `+string(quoted))
 		}

@@ -53,12 +53,8 @@ func deepCTRClasses(classes map[string]string) (kind model.Kind, activation stri
 		kind = "nfm"
 	}
 	for _, path := range slices.Sorted(maps.Keys(classes)) {
-		if !strings.HasPrefix(path, "dnn.activation_layers.") {
-			continue
-		}
-		class := classes[path]
-		if activation = strings.ToLower(class[strings.LastIndexByte(class, '.')+1:]); activation != relu {
-			break
+		if strings.HasPrefix(path, "dnn.activation_layers.") && (activation == "" || activation == relu) {
+			activation = strings.ToLower(short(classes[path]))
 		}
 	}
 	return kind, activation

@@ -53,7 +53,7 @@ func (s *seeker) help() string {
 var titles = map[model.Kind]string{model.FM: "an FM", model.DeepFM: "a DeepFM", model.DCNMix: "a DCN-Mix", model.DCNv2: "a DCNv2", model.WideDeep: "a WideDeep", model.NeuMF: "a NeuMF"}
 
 // advice returns the renaming that makes the tensors those of a known model. Without one
-// it returns the nearest model, if one is near, and namesHelp.
+// it returns namesHelp.
 func (s *seeker) advice() string {
 	if len(s.keys) > triedTensors {
 		return namesHelp
@@ -62,23 +62,15 @@ func (s *seeker) advice() string {
 		if kind, ok := s.try([]renaming{{prefix, ""}}); ok {
 			return fmt.Sprintf("without the prefix %s they are those of %s: save {k.removeprefix(%q): v for k, v in model.state_dict().items()}", prefix, titles[kind], prefix)
 		}
-		inner := &State{Name: s.state.Name, Tensors: s.state.Tensors}
-		var rest []string
-		for _, key := range s.state.Keys {
-			if strings.HasPrefix(key, prefix) {
-				inner.Keys = append(inner.Keys, key)
-			} else {
-				rest = append(rest, key)
-			}
-		}
-		if t, err := inner.seek(); err == nil && len(rest) > 0 {
+		outside := slices.DeleteFunc(slices.Clone(s.state.Keys), func(key string) bool { return strings.HasPrefix(key, prefix) })
+		inner := &State{Tensors: s.state.Tensors, Keys: slices.DeleteFunc(slices.Clone(s.state.Keys), func(key string) bool { return !strings.HasPrefix(key, prefix) })}
+		if t, err := inner.seek(); err == nil && len(outside) > 0 {
 			if kind, ok := t.try([]renaming{{prefix, ""}}); ok {
-				return fmt.Sprintf("those with the prefix %s are those of %s, but not %s: save only those with the prefix if the others do not change the logit", prefix, titles[kind], strings.Join(rest[:min(len(rest), listedTensors)], ", "))
+				return fmt.Sprintf("those with the prefix %s are those of %s, but not %s: save only those with the prefix if the others do not change the logit", prefix, titles[kind], strings.Join(outside[:min(len(outside), listedTensors)], ", "))
 			}
 		}
 	}
-	candidates := s.renamings()
-	for _, renamings := range candidates {
+	for _, renamings := range s.renamings() {
 		if kind, ok := s.try(renamings); ok {
 			var parts []string
 			for _, r := range renamings {
@@ -88,14 +80,6 @@ func (s *seeker) advice() string {
 			}
 			return fmt.Sprintf("they are those of %s if you rename %s when you save the state dict", titles[kind], strings.Join(parts, ", "))
 		}
-	}
-	switch {
-	case slices.ContainsFunc(s.state.Keys, func(key string) bool { return len(s.state.Tensors[key].Shape) == 3 }):
-		return "the nearest model is DCN-Mix, with embedding.weight, cross_head.U.0, cross_head.gates and _dnn.0.weight; " + namesHelp
-	case slices.ContainsFunc(s.state.Keys, func(key string) bool { return strings.Contains(key, "cross") }):
-		return "the nearest model is DCNv2, with embedding.weight, cross_head.layers.0.weight, _dnn.0.weight and _last_fc.weight; " + namesHelp
-	case len(candidates) > 0:
-		return "the nearest model is DeepFM, with embedding.weight, fc.weight, _bias and _deep_branch.0.weight; " + namesHelp
 	}
 	return namesHelp
 }

@@ -170,19 +170,7 @@ func (s *seeker) familyMLP(f *family, l *Roles, m *mlpNames, cross bool) int {
 			l.Output = s.linear(layer.name, in, 1)
 			return in
 		}
-		out := tensor.AnySize
-		if len(shape) == 2 {
-			out = shape[0]
-		}
-		keys := s.linear(layer.name, in, out)
-		if layer.norm != "" {
-			keys.Norm = true
-			keys.Gamma, keys.Beta = s.take(layer.norm+"weight", out), s.take(layer.norm+"bias", out)
-			keys.Mean, keys.Variance = s.take(layer.norm+"running_mean", out), s.take(layer.norm+"running_var", out)
-			s.ignore(layer.norm + "num_batches_tracked")
-		}
-		l.Hidden, l.Layers = append(l.Hidden, out), append(l.Layers, keys)
-		in = out
+		in = s.hidden(l, layer.name, layer.norm, in)
 	}
 	return in
 }

@@ -118,13 +118,11 @@ func (s *seeker) take(name string, shape ...int) string {
 	}
 	key, ok := s.keys[name]
 	if !ok {
-		module, parameter := name[:strings.LastIndexByte(name, '.')+1], name[strings.LastIndexByte(name, '.')+1:]
-		for part, undo := range map[string]string{
-			"%s_orig": "torch.nn.utils.prune.remove", "%s_g": "torch.nn.utils.remove_weight_norm",
-			"parametrizations.%s.original": "torch.nn.utils.parametrize.remove_parametrizations", "parametrizations.%s.original0": "torch.nn.utils.parametrize.remove_parametrizations",
-		} {
-			if part = module + fmt.Sprintf(part, parameter); s.has(part) {
-				s.fail("tensor %s is missing, because a parametrization or a mask computes it from %s: call %s(module, %q) before you save the model", name, s.keys[part], undo, parameter)
+		dot := strings.LastIndexByte(name, '.') + 1
+		original := name[:dot] + "parametrizations." + name[dot:] + ".original"
+		for part, undo := range map[string]string{name + "_orig": "prune.remove", name + "_g": "remove_weight_norm", original: "parametrize.remove_parametrizations", original + "0": "parametrize.remove_parametrizations"} {
+			if s.has(part) {
+				s.fail("tensor %s is missing, because a parametrization or a mask computes it from %s: call torch.nn.utils.%s(module, %q) before you save the model", name, s.keys[part], undo, name[dot:])
 			}
 		}
 		s.fail("tensor %s is missing, expected shape %s; %s", name, tensor.ShapeText(shape), s.help())
@@ -322,9 +320,10 @@ func (s *seeker) mlp(l *Roles, prefix string, toLogit bool) {
 	for i := 0; s.err == nil; {
 		name := prefix + strconv.Itoa(i) + "."
 		norm := prefix + strconv.Itoa(i+1) + "."
-		hasNorm := s.hasGroup(norm)
-		if i += 2; hasNorm {
+		if i += 2; s.hasGroup(norm) {
 			i++
+		} else {
+			norm = ""
 		}
 		if !s.hasGroup(prefix + strconv.Itoa(i) + ".") {
 			i++ // skip a Dropout, which has no tensors, or reach the end
@@ -337,23 +336,27 @@ func (s *seeker) mlp(l *Roles, prefix string, toLogit bool) {
 		if !s.hasGroup(name) && !toLogit {
 			return // only in the first iteration: there is no hidden layer
 		}
-		out := tensor.AnySize
-		if shape := s.shape(name + "weight"); len(shape) == 2 {
-			out = shape[0]
-		}
-		keys := s.linear(name, in, out)
-		if hasNorm {
-			keys.Norm = true
-			keys.Gamma, keys.Beta = s.take(norm+"weight", out), s.take(norm+"bias", out)
-			keys.Mean, keys.Variance = s.take(norm+"running_mean", out), s.take(norm+"running_var", out)
-			s.ignore(norm + "num_batches_tracked")
-		}
-		l.Hidden, l.Layers = append(l.Hidden, out), append(l.Layers, keys)
-		in = out
-		if !more {
+		if in = s.hidden(l, name, norm, in); !more {
 			return
 		}
 	}
+}
+
+// hidden takes a hidden layer with in inputs and, unless norm is empty, its BatchNorm. It returns the width of the layer.
+func (s *seeker) hidden(l *Roles, name, norm string, in int) int {
+	out := tensor.AnySize
+	if shape := s.shape(name + "weight"); len(shape) == 2 {
+		out = shape[0]
+	}
+	keys := s.linear(name, in, out)
+	if norm != "" {
+		keys.Norm = true
+		keys.Gamma, keys.Beta = s.take(norm+"weight", out), s.take(norm+"bias", out)
+		keys.Mean, keys.Variance = s.take(norm+"running_mean", out), s.take(norm+"running_var", out)
+		s.ignore(norm + "num_batches_tracked")
+	}
+	l.Hidden, l.Layers = append(l.Hidden, out), append(l.Layers, keys)
+	return out
 }
 
 // offsets returns the buffer with the first global id of each field, or nil.

@@ -31,7 +31,7 @@ type Statement struct {
 	// Classes are the classes of the modules in a pickled module, by their paths, such as
 	// "dnn.dropout". That of the whole module is "". They are nil for a state dict.
 	Classes map[string]string `json:"-"`
-	Differs map[string]string `json:"-"` // attributes of these modules that no role has, such as "eps 0.001"
+	Differs map[string]string `json:"-"` // what is unusual about these modules, such as "eps the float 0.001"; "" if nothing is
 }
 
 // Lookup looks for a statement outside the file, about a state dict of the given framework.
