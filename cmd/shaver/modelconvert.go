@@ -106,6 +106,9 @@ func modelConvertCommand() *cobra.Command {
 				distinctRowsLine(w, &result.ONNXTables)
 				fmt.Fprintf(w, "converted\t%s\n", result.Out)
 				fmt.Fprintf(w, "kept\t%d of %d entries\n", result.Kept, result.Entries)
+				if result.Renamed {
+					fmt.Fprintln(w, "tensors\tnamed by shaver, so load_state_dict does not take them\tshaver prune --out pruned.onnx writes the graph, and shaver.prune in Python fills the module")
+				}
 			})
 		},
 	}

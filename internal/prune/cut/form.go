@@ -3,6 +3,7 @@ package cut
 import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 )
 
@@ -62,6 +63,7 @@ type Conversion struct {
 	Out     string `json:"out"`
 	Entries int    `json:"entries"`
 	Kept    int    `json:"kept"`
+	Renamed bool   `json:"-"` // the tensors have shaver's names, and not those of a module
 	Sizes
 }
 
@@ -91,6 +93,7 @@ func (f *Form) Convert(in string, part checkpoint.Options, out string, folders .
 		return nil, err
 	}
 	r := &Conversion{Out: out, Entries: len(dropped), Kept: len(dropped) - count(dropped), Sizes: f.sizes(ck, dropped, out)}
+	r.Renamed = f.Dense && (ck.Architecture.Kind == model.Graph || checkpoint.IsONNX(in))
 	switch {
 	case checkpoint.NamedONNX(out):
 		err = r.writeONNX(out, ck, checkpoint.ONNXOptions{Compact: f.CompactONNX})
