@@ -44,13 +44,14 @@ func (r *Records) Next() ([][]byte, error) {
 	if len(r.rest) == 0 {
 		return nil, io.EOF
 	}
+	record := r.rest
 	line := r.take()
 	r.Lines = 1
 	if len(line) >= MaxLine {
 		return nil, errTooLong
 	}
 	if r.Quotes && bytes.IndexByte(line, '"') >= 0 {
-		return r.quoted(line)
+		return r.quoted(record)
 	}
 	r.cells = split(r.cells[:0], line, r.Separator)
 	return r.cells, nil
@@ -88,24 +89,25 @@ func (r *Records) take() []byte {
 	return bytes.TrimSuffix(line, []byte{'\r'})
 }
 
-// quoted reads a record with quotes, whose first line is line. It adds further lines
+// quoted reads a record with quotes, with which data begins and whose first line r has taken. It takes further lines
 // until the number of quotes is even. Blocks ensures that the block contains them.
-func (r *Records) quoted(line []byte) ([][]byte, error) {
-	r.text = append(r.text[:0], line...)
-	for bytes.Count(r.text, []byte{'"'})%2 == 1 && len(r.rest) > 0 {
-		r.text = append(append(r.text, "\r\n"...), r.take()...)
+func (r *Records) quoted(data []byte) ([][]byte, error) {
+	record := func() []byte { return data[:len(data)-len(r.rest)] }
+	for bytes.Count(record(), []byte{'"'})%2 == 1 && len(r.rest) > 0 {
+		r.take()
 		r.Lines++
 	}
-	// encoding/csv removes one carriage return from the end of each line. take has
-	// removed it already, so each line gets one back.
+	text := bytes.TrimSuffix(bytes.TrimSuffix(record(), []byte{'\n'}), []byte{'\r'})
+	// encoding/csv removes one carriage return from the end of each line, so each gets one more.
+	r.text = append(r.text[:0], bytes.ReplaceAll(text, []byte("\r\n"), []byte("\r\r\n"))...)
 	r.text = append(r.text, "\r\n"...)
-	if len(r.text) > MaxLine {
+	if len(text)+2 > MaxLine {
 		return nil, errTooLong
 	}
 	reader := csv.NewReader(bytes.NewReader(r.text))
 	reader.Comma = rune(r.Separator)
 	reader.FieldsPerRecord = -1
-	text, err := reader.Read()
+	values, err := reader.Read()
 	if err == nil && reader.InputOffset() < int64(len(r.text)) {
 		err = errors.New("the quotes do not match")
 	}
@@ -116,7 +118,7 @@ func (r *Records) quoted(line []byte) ([][]byte, error) {
 		return nil, errors.New("not CSV: " + err.Error())
 	}
 	r.cells = r.cells[:0]
-	for _, cell := range text {
+	for _, cell := range values {
 		r.cells = append(r.cells, []byte(cell))
 	}
 	return r.cells, nil

@@ -108,7 +108,11 @@ func (s *Source) decompress() error {
 	var content io.Reader = raw
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		content, err = gzip.NewReader(raw)
+		m := &members{raw: raw}
+		if m.Reader, err = gzip.NewReader(raw); err == nil {
+			m.Multistream(false)
+		}
+		content = m
 	case isZstd(head):
 		var decoder *zstd.Decoder
 		// 128 MiB is the largest window that the zstd command uses without special options.
@@ -132,6 +136,36 @@ func (s *Source) decompress() error {
 	}
 	s.lines = bufio.NewReaderSize(content, MaxLine)
 	return nil
+}
+
+// members reads the members of a gzip file, one after the other. Zeros may follow a member, because some writers fill
+// the last block with them.
+type members struct {
+	*gzip.Reader
+	raw *bufio.Reader
+}
+
+func (m *members) Read(p []byte) (int, error) {
+	for {
+		n, err := m.Reader.Read(p)
+		if err != io.EOF {
+			return n, err
+		} else if n > 0 { // the next call gets the end again
+			return n, nil
+		}
+		next, err := m.raw.ReadByte()
+		for err == nil && next == 0 {
+			next, err = m.raw.ReadByte()
+		}
+		if err == nil {
+			_ = m.raw.UnreadByte() // cannot fail after ReadByte
+			err = m.Reset(m.raw)
+		}
+		if err != nil {
+			return 0, err
+		}
+		m.Multistream(false)
+	}
 }
 
 // foreign has the first bytes of files that are compressed in a way that Source cannot read.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"shaver/internal/base/fault"
 )
 
 // growing is a file that grows after its end was read. Each part ends with io.EOF once.
@@ -27,7 +29,7 @@ func (g *growing) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Several gzip members or zstd frames are one text. Skippable frames add nothing to it.
+// Several gzip members or zstd frames are one text. Skippable frames, and zeros behind a member, add nothing to it.
 func TestManyFrames(t *testing.T) {
 	zipped := func(text string) string {
 		var out bytes.Buffer
@@ -45,9 +47,11 @@ func TestManyFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	frame := func(text string) string { return string(encoder.EncodeAll([]byte(text), nil)) }
+	zeros := string(make([]byte, 512))
 	skipped := "\x5f\x2a\x4d\x18\x04\x00\x00\x00abcd"
 	for _, data := range []string{
 		zipped("a\nb") + zipped("") + zipped("c\n"),
+		zipped("a\nb") + zeros + zipped("c\n") + zeros,
 		frame("a\nb") + frame("c\n"),
 		skipped + frame("a\nb") + skipped + frame("c\n") + skipped,
 	} {
@@ -58,6 +62,28 @@ func TestManyFrames(t *testing.T) {
 		text, err := io.ReadAll(s.Content())
 		if err != nil || string(text) != "a\nbc\n" {
 			t.Errorf("%q, %v", text, err)
+		}
+		s.Close()
+	}
+}
+
+// What follows a member, or the zeros behind it, is another member or an error.
+func TestBytesBehindGzip(t *testing.T) {
+	var data bytes.Buffer
+	w := gzip.NewWriter(&data)
+	if _, err := io.WriteString(w, "a\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, behind := range []string{"x", "\x00x", "\x00\x00 a whole line of text\n", data.String()[:9]} {
+		s, err := New("x", io.NopCloser(strings.NewReader(data.String()+behind)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(s.Content()); !fault.IsInput(err) {
+			t.Errorf("%q: %v", behind, err)
 		}
 		s.Close()
 	}
