@@ -43,7 +43,7 @@ const maxFields = 1 << 14
 
 // Read reads a mapper from a file. The extension of the path determines the format:
 //
-//   - .csv: the header field,value,id, and a line for each value;
+//   - .csv: the header field,value,id, and a line for each value, whose id may end in .0;
 //   - .json: {"FIELD": {"VALUE": ID, ...}, ...} or {"FIELD": ["VALUE OF ID 0", ...], ...},
 //     either at the top or under the key "vocabulary";
 //   - .parquet, .arrow: a table with the columns field, value and id.
@@ -298,7 +298,7 @@ func (m *Mapper) readRecords(s *rawtext.Source, records *rawtext.Records) error 
 }
 
 func parseID(text string) (int64, error) {
-	id, err := strconv.ParseInt(text, 10, 64)
+	id, err := strconv.ParseInt(string(WholeNumber([]byte(text))), 10, 64)
 	if err != nil {
 		return 0, fault.Inputf("the id %q is not an integer", text)
 	}

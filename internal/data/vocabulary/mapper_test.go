@@ -44,6 +44,8 @@ func TestMappers(t *testing.T) {
 		{"m.csv", "\xef\xbb\xbffield,value,id\r\n\r\nsite,b,0\nad,7,1\nsite,\"a,c\",1\nad,,0"},
 		{"m.json", "\xef\xbb\xbf" + `{"site": {"a,c": 1, "b": 0}, "ad": {"": 0, "7": 1}}`},
 		{"m.json", `{"site": ["b", "a,c"], "ad": ["", 7]}`},
+		{"m.csv", "field,value,id\nsite,b,0.0\nad,7,1.0\nsite,\"a,c\",1.0\nad,,0\n"},
+		{"m.json", `{"site": {"a,c": 1.0, "b": 0.0}, "ad": {"": 0, "7": 1.0}}`},
 		{"m.json.gz", `{"fields": ["site"], "oov": "last", "vocabulary": {"site": ["b", "a,c"], "ad": {"7": 1, "": 0}}}`},
 	} {
 		m, err := Read(mapperFile(t, c.name, c.text), plenty, "")
