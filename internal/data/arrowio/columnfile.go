@@ -29,8 +29,12 @@ type ColumnFile struct {
 	chosen  []int
 	between byte  // separator of the values of a list
 	rows    int64 // number of rows in the blocks returned so far
-	parquet *parquetTable
-	ipc     *ipcTable
+	table   interface {
+		unfit(column int, list bool) string // name of a column's type if it is not supported, and "" otherwise
+		kind(column int) string             // see Kind; column is one of the file
+		single(column int) bool             // whether a column has the type float32
+		next(chosen []int, between byte) (*ColumnBlock, error)
+	}
 }
 
 // ColumnBlock is consecutive rows of a table: a row group or a record batch.
@@ -119,12 +123,7 @@ func (t *ColumnFile) Choose(names, lists []string, separator byte) error {
 		if slices.Contains(t.columns[at+1:], name) {
 			return fault.Inputf("%s: two columns are named %q, the columns are %q", t.path, name, t.columns)
 		}
-		var kind string
-		if t.parquet != nil {
-			kind = t.parquet.unfit(at, slices.Contains(lists, name))
-		} else {
-			kind = t.ipc.unfit(at, slices.Contains(lists, name))
-		}
+		kind := t.table.unfit(at, slices.Contains(lists, name))
 		if kind == kindLists {
 			return fault.Setting(fault.Inputf("%s: column %q has lists, but it is not named as a list: name it with the number of its positions, as in %s=50, or leave it out", t.path, name, name), ListSetting)
 		}
@@ -136,15 +135,22 @@ func (t *ColumnFile) Choose(names, lists []string, separator byte) error {
 	return nil
 }
 
+// Kind says what the values of a chosen column are, such as "numbers". It is "" if all are missing. The same value
+// may have different texts in columns of different kinds, or different values the same text.
+func (t *ColumnFile) Kind(k int) string { return t.table.kind(t.chosen[k]) }
+
+// Kinds of values that both formats have.
+const (
+	Strings, Numbers, truths = "strings", "numbers", "truth values"
+	dates, times             = "dates", "times of day"
+	timestamps, instants     = "timestamps without a zone", "timestamps with a zone"
+)
+
 // Next returns the next block, or io.EOF after the last one.
 func (t *ColumnFile) Next() (*ColumnBlock, error) {
 	var p *ColumnBlock
 	err := guarded(func() (err error) {
-		if t.parquet != nil {
-			p, err = t.parquet.next(t.chosen, t.between)
-		} else {
-			p, err = t.ipc.next(t.chosen, t.between)
-		}
+		p, err = t.table.next(t.chosen, t.between)
 		return err
 	})
 	if err != nil {
@@ -157,11 +163,7 @@ func (t *ColumnFile) Next() (*ColumnBlock, error) {
 	t.rows += int64(p.Len)
 	p.Single = make([]bool, len(t.chosen))
 	for k, column := range t.chosen {
-		if t.parquet != nil {
-			p.Single[k] = t.parquet.single(column)
-		} else {
-			p.Single[k] = t.ipc.single(column)
-		}
+		p.Single[k] = t.table.single(column)
 	}
 	return p, nil
 }
@@ -256,8 +258,8 @@ func (t *ColumnFile) Digest() (digest string, size int64, err error) {
 
 // Close closes the file. Blocks that Next returned remain usable.
 func (t *ColumnFile) Close() {
-	if t.ipc != nil {
-		t.ipc.close()
+	if p, ok := t.table.(*ipcTable); ok {
+		p.close()
 	}
 	t.file.Close()
 }

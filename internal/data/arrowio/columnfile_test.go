@@ -590,8 +590,98 @@ func TestTableOfNestedLists(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer table.Close()
-		if err := table.Choose([]string{"tags"}, lists, '|'); !fault.IsInput(err) || !strings.Contains(err.Error(), `column "tags" is of lists of lists or structures`) {
+		if err := table.Choose([]string{"tags"}, lists, '|'); !fault.IsInput(err) || !strings.Contains(err.Error(), `column "tags" is of maps, lists of lists or structures`) {
 			t.Errorf("lists %q: %v", lists, err)
+		}
+	}
+}
+
+// kinds has columns of every kind of values, by name.
+var kinds = map[string]struct {
+	kind    string
+	arrow   arrow.DataType
+	parquet parquet.Type
+	logical schema.LogicalType // may be nil
+}{
+	"null":    {"", arrow.Null, parquet.Types.Int32, schema.NullLogicalType{}},
+	"string":  {"strings", arrow.BinaryTypes.String, parquet.Types.ByteArray, schema.StringLogicalType{}},
+	"bytes":   {"strings", arrow.BinaryTypes.LargeBinary, parquet.Types.ByteArray, nil},
+	"words":   {"strings", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, parquet.Types.ByteArray, schema.EnumLogicalType{}},
+	"int":     {"numbers", arrow.PrimitiveTypes.Int64, parquet.Types.Int64, nil},
+	"small":   {"numbers", arrow.PrimitiveTypes.Uint8, parquet.Types.Int32, schema.NewIntLogicalType(8, false)},
+	"float":   {"numbers", arrow.PrimitiveTypes.Float32, parquet.Types.Float, nil},
+	"bool":    {"truth values", arrow.FixedWidthTypes.Boolean, parquet.Types.Boolean, nil},
+	"date":    {"dates", arrow.FixedWidthTypes.Date32, parquet.Types.Int32, schema.DateLogicalType{}},
+	"time":    {"times of day", arrow.FixedWidthTypes.Time64us, parquet.Types.Int64, schema.NewTimeLogicalType(false, schema.TimeUnitMicros)},
+	"local":   {"timestamps without a zone", &arrow.TimestampType{Unit: arrow.Millisecond}, parquet.Types.Int64, schema.NewTimestampLogicalType(false, schema.TimeUnitMillis)},
+	"old":     {"timestamps without a zone", &arrow.TimestampType{Unit: arrow.Second}, parquet.Types.Int96, nil},
+	"instant": {"timestamps with a zone", arrow.FixedWidthTypes.Timestamp_ms, parquet.Types.Int64, schema.NewTimestampLogicalType(true, schema.TimeUnitMillis)},
+}
+
+// Both formats have the same kinds of values.
+func TestKinds(t *testing.T) {
+	var nodes schema.FieldList
+	var fields []arrow.Field
+	for name, c := range kinds {
+		node := schema.MustPrimitive(schema.NewPrimitiveNode(name, parquet.Repetitions.Optional, c.parquet, -1, -1))
+		if c.logical != nil {
+			node = schema.MustPrimitive(schema.NewPrimitiveNodeLogical(name, parquet.Repetitions.Optional, c.logical, c.parquet, -1, -1))
+		}
+		nodes, fields = append(nodes, node), append(fields, arrow.Field{Name: name, Type: c.arrow, Nullable: true}, arrow.Field{Name: "list of " + name, Type: arrow.ListOf(c.arrow)})
+	}
+	var table, record bytes.Buffer
+	if err := file.NewParquetWriter(struct{ io.Writer }{&table}, schema.MustGroup(schema.NewGroupNode("schema", parquet.Repetitions.Required, nodes, -1))).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ipc.NewWriter(&record, ipc.WithSchema(arrow.NewSchema(fields, nil))).Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, data := range [][]byte{table.Bytes(), record.Bytes()} {
+		path := filepath.Join(t.TempDir(), "x")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		table, err := OpenColumnFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer table.Close()
+		for k, name := range table.Columns() {
+			if got := table.Kind(k); got != kinds[strings.TrimPrefix(name, "list of ")].kind {
+				t.Errorf("%.4q: %s has %q", data, name, got)
+			}
+		}
+	}
+}
+
+// A map, and runs of values, are refused by their names.
+func TestMapsAndRuns(t *testing.T) {
+	keys := schema.MustGroup(schema.NewGroupNode("entries", parquet.Repetitions.Repeated, schema.FieldList{
+		schema.NewByteArrayNode("k", parquet.Repetitions.Required, -1), schema.NewInt64Node("v", parquet.Repetitions.Optional, -1)}, -1))
+	m := schema.MustGroup(schema.NewGroupNodeLogical("m", parquet.Repetitions.Optional, schema.FieldList{keys}, schema.MapLogicalType{}, -1))
+	var table, maps, runs bytes.Buffer
+	if err := file.NewParquetWriter(struct{ io.Writer }{&table}, schema.MustGroup(schema.NewGroupNode("schema", parquet.Repetitions.Required, schema.FieldList{m}, -1))).Close(); err != nil {
+		t.Fatal(err)
+	}
+	for out, of := range map[*bytes.Buffer]arrow.DataType{
+		&maps: arrow.MapOf(arrow.BinaryTypes.String, arrow.PrimitiveTypes.Int64), &runs: arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int32, arrow.BinaryTypes.String),
+	} {
+		if err := ipc.NewWriter(out, ipc.WithSchema(arrow.NewSchema([]arrow.Field{{Name: "m", Type: of}}, nil))).Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, out := range map[string]*bytes.Buffer{`column "m.entries.k" is of maps`: &table, `column 0 ("m") has maps`: &maps, `column 0 ("m") is run-end encoded`: &runs} {
+		path := filepath.Join(t.TempDir(), "x")
+		if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := OpenColumnFile(path)
+		if err == nil {
+			defer file.Close()
+			err = file.Choose(file.Columns(), nil, 0)
+		}
+		if !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }

@@ -44,7 +44,8 @@ func (t *ColumnFile) openIPC() error {
 	}
 	read := &counted{Reader: t.file}
 	m := &messages{r: bufio.NewReaderSize(read, 1<<18), footer: footer, compressed: true, foreign: true, allocator: &limited{limit: t.memory}}
-	t.ipc = &ipcTable{memory: t.memory, messages: m, read: read}
+	p := &ipcTable{memory: t.memory, messages: m, read: read}
+	t.table = p
 	return guarded(func() error {
 		if footer == nil {
 			if err := m.start(); err != nil {
@@ -52,7 +53,7 @@ func (t *ColumnFile) openIPC() error {
 			}
 		}
 		var err error
-		if t.ipc.reader, err = ipc.NewReaderFromMessageReader(m, ipc.WithAllocator(m.allocator)); err != nil {
+		if p.reader, err = ipc.NewReaderFromMessageReader(m, ipc.WithAllocator(m.allocator)); err != nil {
 			if m.refused != nil {
 				err = m.refused // without the library's words
 			}
@@ -61,48 +62,56 @@ func (t *ColumnFile) openIPC() error {
 			}
 			return fmt.Errorf("neither Parquet nor Arrow: %w", err)
 		}
-		for _, f := range t.ipc.reader.Schema().Fields() {
+		for _, f := range p.reader.Schema().Fields() {
 			t.columns = append(t.columns, f.Name)
 		}
 		return nil
 	})
 }
 
-// unfit returns the name of a column's type if the type is not supported, and "" otherwise.
-func (t *ipcTable) unfit(column int, list bool) string {
+// values returns the field of a column, or of its lists, and the type of the values.
+func (t *ipcTable) values(column int) (arrow.Field, arrow.DataType) {
 	f := t.reader.Schema().Field(column)
 	if l, ok := f.Type.(arrow.ListLikeType); ok {
-		if !list {
-			return kindLists
-		}
 		f = l.ElemField()
 	}
-	kind := f.Type
-	if d, ok := kind.(*arrow.DictionaryType); ok {
-		kind = d.ValueType
+	if d, ok := f.Type.(*arrow.DictionaryType); ok {
+		return f, d.ValueType
 	}
-	switch kind.ID() {
-	case arrow.STRING, arrow.LARGE_STRING, arrow.BINARY, arrow.LARGE_BINARY, arrow.STRING_VIEW, arrow.BINARY_VIEW:
-		return ""
-	case arrow.BOOL, arrow.INT8, arrow.INT16, arrow.INT32, arrow.INT64, arrow.UINT8, arrow.UINT16, arrow.UINT32, arrow.UINT64,
-		arrow.FLOAT32, arrow.FLOAT64, arrow.DATE32, arrow.DATE64, arrow.TIME32, arrow.TIME64, arrow.TIMESTAMP, arrow.NULL:
-		if at := f.Metadata.FindKey(extensionKey); at >= 0 {
-			return extensionName(f.Metadata.Values()[at])
-		}
+	return f, f.Type
+}
+
+func (t *ipcTable) unfit(column int, list bool) string {
+	if _, ok := t.reader.Schema().Field(column).Type.(arrow.ListLikeType); ok && !list {
+		return kindLists
+	}
+	f, kind := t.values(column)
+	words, ok := ipcKinds[kind.ID()]
+	if at := f.Metadata.FindKey(extensionKey); ok && words != Strings && at >= 0 {
+		return extensionName(f.Metadata.Values()[at])
+	} else if ok {
 		return ""
 	}
 	return kind.String()
 }
 
-// single reports whether a column has the type float32.
+// ipcKinds are the supported types of values, with the results of ColumnFile.Kind.
+var ipcKinds = map[arrow.Type]string{
+	arrow.STRING: Strings, arrow.LARGE_STRING: Strings, arrow.BINARY: Strings, arrow.LARGE_BINARY: Strings, arrow.STRING_VIEW: Strings, arrow.BINARY_VIEW: Strings,
+	arrow.INT8: Numbers, arrow.INT16: Numbers, arrow.INT32: Numbers, arrow.INT64: Numbers, arrow.UINT8: Numbers, arrow.UINT16: Numbers, arrow.UINT32: Numbers, arrow.UINT64: Numbers,
+	arrow.FLOAT32: Numbers, arrow.FLOAT64: Numbers, arrow.BOOL: truths, arrow.DATE32: dates, arrow.DATE64: dates, arrow.TIME32: times, arrow.TIME64: times, arrow.TIMESTAMP: timestamps, arrow.NULL: "",
+}
+
+func (t *ipcTable) kind(column int) string {
+	_, kind := t.values(column)
+	if zoned, ok := kind.(*arrow.TimestampType); ok && zoned.TimeZone != "" {
+		return instants
+	}
+	return ipcKinds[kind.ID()]
+}
+
 func (t *ipcTable) single(column int) bool {
-	kind := t.reader.Schema().Field(column).Type
-	if l, ok := kind.(arrow.ListLikeType); ok {
-		kind = l.Elem()
-	}
-	if d, ok := kind.(*arrow.DictionaryType); ok {
-		kind = d.ValueType
-	}
+	_, kind := t.values(column)
 	return kind.ID() == arrow.FLOAT32
 }
 

@@ -35,7 +35,7 @@ type parquetTable struct {
 
 func (t *ColumnFile) openParquet() error {
 	p := &parquetTable{path: t.path, memory: t.memory, size: t.info.Size(), info: t.info}
-	t.parquet = p
+	t.table = p
 	return guarded(func() error {
 		r, err := file.NewParquetReader(io.NewSectionReader(t.file, 0, p.size))
 		if err != nil {
@@ -68,6 +68,11 @@ func columnName(c *schema.Column) string {
 // isList reports whether a column has lists of values, in one of the forms that Parquet's
 // documentation describes.
 func isList(c *schema.Column) bool {
+	if len(c.ColumnPath()) == 3 {
+		if kind := c.SchemaNode().Parent().Parent().ConvertedType(); kind == schema.ConvertedTypes.Map || kind == schema.ConvertedTypes.MapKeyValue {
+			return false
+		}
+	}
 	return c.MaxRepetitionLevel() == 1 && c.MaxDefinitionLevel() <= 3 && len(c.ColumnPath()) <= 3
 }
 
@@ -112,15 +117,13 @@ func hiddenTypes(text string) (map[string]string, error) {
 	return hidden, nil
 }
 
-// unfit returns the name of a column's type if the type is not supported, and ""
-// otherwise.
 func (p *parquetTable) unfit(column int, list bool) string {
 	c := p.meta.Schema.Column(column)
 	if isList(c) && !list {
 		return kindLists
 	}
 	if !isList(c) && (c.MaxRepetitionLevel() > 0 || c.MaxDefinitionLevel() > 1) {
-		return "lists of lists or structures"
+		return "maps, lists of lists or structures"
 	}
 	if _, ok := c.LogicalType().(*schema.DecimalLogicalType); ok || c.ConvertedType() == schema.ConvertedTypes.Decimal {
 		return "decimals"
@@ -128,8 +131,7 @@ func (p *parquetTable) unfit(column int, list bool) string {
 	if kind := p.hidden[columnName(c)]; kind != "" {
 		return kind
 	}
-	switch c.PhysicalType() {
-	case parquet.Types.Boolean, parquet.Types.Int32, parquet.Types.Int64, parquet.Types.Int96, parquet.Types.Float, parquet.Types.Double, parquet.Types.ByteArray:
+	if parquetKinds[c.PhysicalType()] != "" {
 		return ""
 	}
 	if kind := c.LogicalType(); kind != nil && kind.IsValid() && !kind.IsNone() {
@@ -138,7 +140,30 @@ func (p *parquetTable) unfit(column int, list bool) string {
 	return c.PhysicalType().String()
 }
 
-// single reports whether a column has the type float32.
+func (p *parquetTable) kind(column int) string {
+	c := p.meta.Schema.Column(column)
+	switch kind := c.LogicalType().(type) {
+	case schema.NullLogicalType, schema.UnknownLogicalType:
+		return ""
+	case schema.DateLogicalType:
+		return dates
+	case *schema.TimeLogicalType:
+		return times
+	case *schema.TimestampLogicalType:
+		if kind.IsAdjustedToUTC() {
+			return instants
+		}
+		return timestamps
+	}
+	return parquetKinds[c.PhysicalType()]
+}
+
+// parquetKinds are the supported types of values, with the results of ColumnFile.Kind for values without a logical type.
+var parquetKinds = map[parquet.Type]string{
+	parquet.Types.Boolean: truths, parquet.Types.Int32: Numbers, parquet.Types.Int64: Numbers, parquet.Types.Int96: timestamps,
+	parquet.Types.Float: Numbers, parquet.Types.Double: Numbers, parquet.Types.ByteArray: Strings,
+}
+
 func (p *parquetTable) single(column int) bool {
 	return p.meta.Schema.Column(column).PhysicalType() == parquet.Types.Float
 }

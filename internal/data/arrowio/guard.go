@@ -309,7 +309,13 @@ func checkSchema(schema flat, length int, foreign bool) error {
 			return err
 		}
 		children := field.lengthAt(5)
-		if list := field.byteAt(2); children > 1 || children > 0 && foreign && list != 12 && list != 16 && list != 21 { // List, FixedSizeList, LargeList
+		list := field.byteAt(2)
+		switch {
+		case list == 17: // Map
+			return fmt.Errorf("column %d (%.40q) has maps: make each key that you need a column, or leave the column out when you write the file", i, field.textAt(0))
+		case list == 22: // RunEndEncoded
+			return fmt.Errorf("column %d (%.40q) is run-end encoded: write the file with plain values or as a dictionary (in pyarrow: pyarrow.compute.run_end_decode)", i, field.textAt(0))
+		case children > 1 || children > 0 && foreign && list != 12 && list != 16 && list != 21: // List, FixedSizeList, LargeList
 			return fmt.Errorf("column %d (%.40q) is nested: expected one value per row", i, field.textAt(0))
 		}
 		if kind, ok := field.tableAt(3); ok && field.byteAt(2) == 2 && kind.GetInt32Slot(slot(0), 0) > 64 { // Int
