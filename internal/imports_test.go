@@ -66,7 +66,7 @@ onnx/dissect:                base/fault onnx/graph onnx/wire
 onnx/emit:                   base/fault onnx/graph onnx/wire
 data/arrowio:                base/fault num/layout click/model value/tally base/files github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
 data/rawtext:                base/fault github.com/klauspost/compress
-data/folders:                base/fault
+data/folders:                base/fault base/files
 data/vocabulary:             data/arrowio base/fault data/rawtext
 data/dataset:                data/arrowio data/dense base/fault num/loss click/model data/vocabulary base/files
 data/measure:           base/atomicfile base/fault base/files click/evaluate click/model data/arrowio data/dataset num/loss

@@ -16,14 +16,24 @@ import (
 // of their names. All files of a folder must have the same extension. Files and folders
 // whose names begin with a dot or an underscore are left out, because writers give such
 // names to files without rows. A folder such as _day=3 is a partition and not left out.
+// Files of a table that has a log of its files, and of a job that has not ended, are bad input.
 func Files(paths []string) ([]string, error) {
 	var files []string
+	g := guard{}
 	for _, path := range paths {
-		if info, err := os.Stat(path); err != nil || !info.IsDir() { // a missing file is reported by its reader
+		info, err := os.Stat(path)
+		if err != nil { // a missing file is reported by its reader
 			files = append(files, path)
 			continue
 		}
-		found, err := filesIn(path)
+		root, found := filepath.Dir(path), []string{path}
+		if info.IsDir() {
+			root = path
+			found, err = filesIn(path)
+		}
+		if refused := g.check(root, found, info.IsDir()); refused != nil {
+			return nil, refused
+		}
 		if err != nil {
 			return nil, err
 		}

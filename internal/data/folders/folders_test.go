@@ -29,7 +29,7 @@ func filesOf(t *testing.T, texts map[string]string) string {
 // The files of a folder come in the order of their names, without those that writers hide.
 func TestFiles(t *testing.T) {
 	folder := filesOf(t, map[string]string{
-		"b.csv": "", "a/z.csv": "", "_day=3/c.csv": "", "_SUCCESS": "", ".a.csv.crc": "", "_temporary/0/x.csv": "", ".git/x.csv": "", "_metadata": "",
+		"b.csv": "", "a/z.csv": "", "_day=3/c.csv": "", "_SUCCESS": "", ".a.csv.crc": "", "_old/0/x.csv": "", ".git/x.csv": "", "_metadata": "",
 	})
 	got, err := Files([]string{folder, "-", "nowhere"})
 	want := []string{filepath.Join(folder, "_day=3", "c.csv"), filepath.Join(folder, "a", "z.csv"), filepath.Join(folder, "b.csv"), "-", "nowhere"}

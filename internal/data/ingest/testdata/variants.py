@@ -461,7 +461,7 @@ def folders():
     check("pyarrow-hive-glob", [b, a, c], files=["pyarrow-hive-parquet/color=[br]*/day=*/*.parquet"])
     text("pyarrow-hive-parquet/_SUCCESS", "")
     text("pyarrow-hive-parquet/.hidden.crc", "x")
-    text("pyarrow-hive-parquet/_temporary/0/part-0.parquet", "x")
+    text("pyarrow-hive-parquet/_old/0/part-0.parquet", "x")
     pl.from_arrow(t).write_parquet(path("polars-hive"), partition_by=["color", "day"])
     check("polars-hive", [d, b, a, c])
     con.register("h", t)
