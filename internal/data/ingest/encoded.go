@@ -229,7 +229,7 @@ func (p *scans) commit(b *builder, m *dataset.Manifest, r *ratio) (*Summary, err
 	}
 	p.end()
 	sum := sha256.Sum256(m.Marshal())
-	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad.messages, Scans: p.ended, Padded: b.padded, Warnings: slices.Concat(p.twins(), oneKind(m), smallTrain(m), shifted(m), b.oddLists(), b.echoes.warnings(b))}, nil
+	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad.messages, Scans: p.ended, Padded: b.padded, Warnings: slices.Concat(p.repeated(), oneKind(m), smallTrain(m), shifted(m), b.oddLists(), b.echoes.warnings(b))}, nil
 }
 
 // setColumns decides which columns are dense inputs, and which are fields.

@@ -120,6 +120,8 @@ type rawImport struct {
 	cancel  func()  // ends ctx, and with it a read that waits for standard input
 	folder  string  // folder of the counts and of spool
 	spool   string  // path of the copy of standard input; "" without a copy
+
+	kinds map[string]string // kind of the values of each column in the tables so far
 }
 
 // ImportRaw makes a dataset of raw values. If Vocabulary is set, it determines the ids, and
@@ -140,7 +142,7 @@ func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
 	if err := config.fill(); err != nil {
 		return nil, err
 	}
-	r := &rawImport{config: config, workers: config.Workers, folder: countsFolder(config.Out), mapped: config.Vocabulary != nil}
+	r := &rawImport{config: config, workers: config.Workers, folder: countsFolder(config.Out), mapped: config.Vocabulary != nil, kinds: map[string]string{}}
 	if err := r.divide(); err != nil {
 		return nil, err
 	}

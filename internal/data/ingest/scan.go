@@ -11,6 +11,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/folders"
 	"shaver/internal/data/rawtext"
 	"shaver/internal/data/vocabulary"
 	"shaver/internal/num/random"
@@ -74,6 +75,7 @@ type scans struct {
 	rows     int64                   // rows read in all scans
 	seen     map[string]dataset.File // files by path, to detect a file that changes between scans
 	ended    []Scan                  // finished scans
+	runs     []string                // folders with files of several jobs
 
 	// State of the current scan.
 	bad     badRows
@@ -88,7 +90,7 @@ func newScans(ctx context.Context, policy string, progress Progress, paths []str
 	if err != nil {
 		return nil, err
 	}
-	p := &scans{ctx: ctx, bad: bad, progress: progress, seen: map[string]dataset.File{}}
+	p := &scans{ctx: ctx, bad: bad, progress: progress, seen: map[string]dataset.File{}, runs: folders.Runs(paths)}
 	for _, path := range paths {
 		size, err := int64(0), error(nil) // the size of standard input is unknown
 		if path != Stdin {
@@ -148,19 +150,31 @@ func (p *scans) note(path string, file dataset.File) error {
 	return p.ctx.Err()
 }
 
-// twins returns warnings about files that were read completely and have the same content.
-func (p *scans) twins() (warnings []string) {
-	first := map[string]string{} // name of the first file with each digest
+// repeated returns warnings about rows that the dataset probably has twice: one about files that were read completely and have
+// the same content, and one about files of several jobs in one folder.
+func (p *scans) repeated() (warnings []string) {
+	first, text, repeats := map[string]string{}, "", 0 // first has the name of the first file with each digest
 	for _, file := range p.sources {
-		name, there := first[file.SHA256]
-		switch {
+		switch name, there := first[file.SHA256]; {
 		case !there:
 			first[file.SHA256] = file.File
+			continue
+		case repeats > 0:
 		case name == file.File:
-			warnings = append(warnings, fmt.Sprintf("%s was read twice, so its rows are in the dataset twice: name each file once, in one split", name))
+			text = fmt.Sprintf("%s was read twice, so its rows are in the dataset twice: name each file once, in one split", name)
 		default:
-			warnings = append(warnings, fmt.Sprintf("%s and %s have the same content, so their rows are in the dataset twice: leave one of them out", name, file.File))
+			text = fmt.Sprintf("%s and %s have the same content, so their rows are in the dataset twice: leave one of them out", name, file.File)
 		}
+		repeats++
+	}
+	if repeats > 1 {
+		text += fmt.Sprintf("; in all, %d files repeat an earlier one", repeats)
+	}
+	if repeats > 0 {
+		warnings = append(warnings, text)
+	}
+	if len(p.runs) > 0 {
+		warnings = append(warnings, fmt.Sprintf("files of several jobs of Spark are in one folder, as in %s: if a job wrote the rows of an earlier one again, leave the files of the earlier one out", p.runs[0]))
 	}
 	return warnings
 }

@@ -55,11 +55,29 @@ func (r *rawImport) openTable(path string) (input, error) {
 	} else {
 		err = t.Choose(names, r.layout.listColumns(), r.layout.separator)
 	}
+	if err == nil {
+		err = r.checkKinds(t, names, path)
+	}
 	if err != nil {
 		t.Close()
 		return nil, err
 	}
 	return &tableInput{path, t, where}, nil
+}
+
+// checkKinds returns bad input if a column has values of another kind than in the earlier files, so that the same text may
+// stand for other values. Numbers may be strings. Labels have a check of their own.
+func (r *rawImport) checkKinds(t *arrowio.ColumnFile, names []string, path string) error {
+	plain := func(kind string) bool { return kind == arrowio.Strings || kind == arrowio.Numbers }
+	for k, name := range names {
+		kind, earlier := t.Kind(k), r.kinds[name]
+		if earlier == "" {
+			r.kinds[name] = kind
+		} else if kind != "" && kind != earlier && !(plain(kind) && plain(earlier)) && name != r.config.Format.label() {
+			return fault.Inputf("%s: column %q has %s, but the earlier files have %s: expected one type in all files", path, name, kind, earlier)
+		}
+	}
+	return nil
 }
 
 func (in *tableInput) next(b *block) error {

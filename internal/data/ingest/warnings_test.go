@@ -1,11 +1,19 @@
 package ingest
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"shaver/internal/data/dense"
 )
@@ -32,7 +40,7 @@ func TestWarnings(t *testing.T) {
 	}{
 		"usual":        {EncodedConfig{Train: []string{rows}, Val: []string{other}}, nil},
 		"in one split": {EncodedConfig{Train: []string{rows, rows}}, twice},
-		"in splits":    {EncodedConfig{Train: []string{rows}, Val: []string{rows}, Test: []string{copied}}, slices.Concat(twice, twice)},
+		"in splits":    {EncodedConfig{Train: []string{rows}, Val: []string{rows}, Test: []string{copied}}, []string{"rows.csv was read twice, so its rows are in the dataset twice: name each file once, in one split; in all, 2 files repeat an earlier one"}},
 		"echo":         {EncodedConfig{Train: []string{write(t, echo.String())}}, repeated},
 		"dense echo":   {EncodedConfig{Train: []string{write(t, echo.String())}, Dense: Dense{Columns: []DenseColumn{{Name: "b", Input: dense.Input{Rule: dense.None}}}}}, []string{"dense input b says the label in all 40 rows"}},
 		"near":         {EncodedConfig{Train: []string{rows}, Dense: Dense{Columns: []DenseColumn{{Name: "b", Input: dense.Input{Rule: dense.ZScore, Mean: number(4), Deviation: number(1.5)}}}}}, nil},
@@ -99,4 +107,91 @@ func wantWarnings(t *testing.T, name string, s *Summary, want []string) {
 	if !same {
 		t.Errorf("%s: %q, expected %q", name, s.Warnings, want)
 	}
+}
+
+// However many files have the same content, one warning says so, with their number. Another one names a folder with files of
+// several jobs.
+func TestRepeatedFiles(t *testing.T) {
+	folder := t.TempDir()
+	for i := range 40 {
+		job := "3f1c2d5e-0000-4000-8000-000000000001"
+		if i == 7 {
+			job = "9a8b7c6d-0000-4000-8000-000000000002"
+		}
+		text := "label,a,b\n0,1,2\n1,0,0\n"
+		if i < 3 {
+			text += strings.Repeat("1,2,2\n", i+1)
+		}
+		if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("part-%05d-%s-c000.csv", i, job)), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(folder, "_SUCCESS"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, run := range map[string]func(out string) (*Summary, error){
+		"raw": func(out string) (*Summary, error) {
+			return ImportRaw(t.Context(), RawConfig{Files: []string{folder}, Out: out, Split: "1:0:0"})
+		},
+		"encoded": func(out string) (*Summary, error) {
+			return ImportEncoded(t.Context(), EncodedConfig{Train: []string{folder}, Out: out})
+		},
+	} {
+		summary, err := run(filepath.Join(t.TempDir(), "out"))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(summary.Warnings) != 2 || !strings.HasSuffix(summary.Warnings[0], "; in all, 36 files repeat an earlier one") || !strings.HasPrefix(summary.Warnings[1], "files of several jobs of Spark are in one folder, as in "+folder+": ") {
+			t.Errorf("%s: %q", name, summary.Warnings)
+		}
+	}
+}
+
+// A column whose values are of another kind than in an earlier file is refused, unless it is the label, or numbers and
+// strings.
+func TestKindsOfFiles(t *testing.T) {
+	types := map[string]arrow.DataType{
+		"1": arrow.PrimitiveTypes.Int64, "1.5": arrow.PrimitiveTypes.Float64, "text": arrow.BinaryTypes.String, "": arrow.Null, "true": arrow.FixedWidthTypes.Boolean,
+		"2024-01-02": arrow.FixedWidthTypes.Date32, "2024-01-02 03:04:05": &arrow.TimestampType{Unit: arrow.Second}, "2024-01-02 03:04:05Z": arrow.FixedWidthTypes.Timestamp_s,
+	}
+	table := func(label, a string) string { // writes a file with a row of these two values
+		fields := arrow.NewSchema([]arrow.Field{{Name: "label", Type: types[label]}, {Name: "a", Type: types[a], Nullable: true}}, nil)
+		build := array.NewRecordBuilder(memory.DefaultAllocator, fields)
+		for i, value := range []string{label, a} {
+			if value == "" {
+				build.Field(i).AppendNull()
+			} else if err := build.Field(i).AppendValueFromString(value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var out bytes.Buffer
+		w := ipc.NewWriter(&out, ipc.WithSchema(fields))
+		if err := errors.Join(w.Write(build.NewRecord()), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "x.arrow")
+		if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	fits := func(a, b string) bool {
+		plain := []string{"1", "1.5", "text"}
+		return a == b || a == "" || b == "" || slices.Contains(plain, a) && slices.Contains(plain, b)
+	}
+	for a := range types {
+		for b := range types {
+			files := []string{table("1", a), table("true", b)}
+			_, err := ImportRaw(t.Context(), RawConfig{Format: Tables(), Files: files, Split: "1:0:0", Out: filepath.Join(t.TempDir(), "out")})
+			if fits(a, b) && err != nil {
+				t.Errorf("%q, then %q: %v", a, b, err)
+			}
+			if !fits(a, b) {
+				wantInput(t, err, files[1]+": column \"a\" has ")
+			}
+		}
+	}
+	// The first file may have only missing values.
+	_, err := ImportRaw(t.Context(), RawConfig{Format: Tables(), Files: []string{table("1", ""), table("1", "1"), table("1", "true")}, Split: "1:0:0", Out: filepath.Join(t.TempDir(), "out")})
+	wantInput(t, err, "has truth values, but the earlier files have numbers")
 }
