@@ -388,7 +388,7 @@ func withFlags(err error, sizes string) error {
 			ingest.MinCountSetting: "--min-count", ingest.NumbersSetting: "--numbers", ingest.ColumnsSetting: "--columns", ingest.UnseenSetting: "--oov",
 			ingest.DenseSetting: "--dense", ingest.DenseMissingSetting: "--dense-missing",
 			ingest.ListSetting: "--list", ingest.ListSeparatorSetting: "--list-separator", ingest.PadSetting: "--pad", ingest.ShareSetting: "--share",
-			ingest.LongSetting: "--long-lists", ingest.LabelSetting: "--label", ingest.NumberLabelsSetting: "--labels " + dataset.NumberLabels, ingest.BadRowSetting: "--on-bad-row skip", ingest.VocabularySetting: "--vocabulary",
+			ingest.LongSetting: "--long-lists", ingest.LabelSetting: "--label", ingest.NumberLabelsSetting: "--labels " + dataset.NumberLabels, ingest.PositiveSetting: "such as --positive yes", ingest.BadRowSetting: "--on-bad-row skip", ingest.VocabularySetting: "--vocabulary",
 		}[name]
 		if flag != "" { // else the setting is not one of an import
 			flags = append(flags, flag)
@@ -485,6 +485,7 @@ func importTableCommand() *cobra.Command {
 type columnOptions struct {
 	label   string
 	from    int64
+	text    string // of the label 1
 	columns []string
 	labels  labelOptions
 }
@@ -493,13 +494,14 @@ func (o *columnOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.label, "label", "label", "`name` of the label column")
 	f.Int64Var(&o.from, "label-from", 0, "smallest `count` that makes the label 1; 0 if labels are 0 and 1")
+	f.StringVar(&o.text, "positive", "", "`text` of the label that means 1, such as yes; all others mean 0")
 	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset in --vocabulary or those that --model names, else all columns except the label and those of --dense)")
 	o.labels.flag(c)
-	cli.Group(c, rowFlags, "label", "label-from", "columns")
+	cli.Group(c, rowFlags, "label", "label-from", "positive", "columns")
 }
 
 func (o *columnOptions) set(f *ingest.Format) error {
-	f.Label, f.From = o.label, o.from
+	f.Label, f.From, f.Positive = o.label, o.from, o.text
 	if o.from < 0 {
 		return fault.Usagef("--label-from %d: expected 0 or more", o.from)
 	}
@@ -507,8 +509,11 @@ func (o *columnOptions) set(f *ingest.Format) error {
 	if f.Numbers, err = o.labels.numbers(); err != nil {
 		return err
 	}
-	if f.Numbers && o.from > 0 {
+	switch {
+	case f.Numbers && o.from > 0:
 		return fault.Usagef("--label-from makes labels 0 and 1: leave it out, or --labels %s", dataset.NumberLabels)
+	case o.text != "" && (f.Numbers || o.from > 0):
+		return fault.Usagef("--positive is for labels of two texts: leave it out, or --labels %s and --label-from", dataset.NumberLabels)
 	}
 	for _, text := range o.columns {
 		name, as, _ := strings.Cut(text, "=")

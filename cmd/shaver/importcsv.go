@@ -90,7 +90,7 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 	case o.raw.minCount < 1:
 		return fault.Usagef("--min-count %d: expected at least 1", o.raw.minCount)
 	}
-	kind, others := "--train", []string{"label", "label-from", "columns", "min-count", "counted", "vocabulary", "grow", "oov", "memory", "share"}
+	kind, others := "--train", []string{"label", "label-from", "positive", "columns", "min-count", "counted", "vocabulary", "grow", "oov", "memory", "share"}
 	if len(o.files) > 0 {
 		kind, others = "--raw", []string{"ids", "field-sizes"}
 	}

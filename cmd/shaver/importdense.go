@@ -189,6 +189,9 @@ func adoptModel(k *model.Known, numbers *ingest.Dense) error {
 		return err
 	}
 	for _, name := range k.Dense {
+		if i := slices.IndexFunc(numbers.Columns, func(c ingest.DenseColumn) bool { return c.Input.Name == name+"[0]" }); i >= 0 {
+			return fault.Usagef("the model reads the dense input %q, which is one column, so it has no [0]: write %s (--dense)", name, sweep.ShellWord(numbers.Columns[i].Name+"="+name))
+		}
 		if !slices.ContainsFunc(numbers.Columns, func(c ingest.DenseColumn) bool { return cmp.Or(c.Input.Name, c.Name) == name }) {
 			return fault.Usagef("the model reads the dense input %q: name its column, as in %s (--dense)", name, sweep.ShellWord("COLUMN="+name))
 		}

@@ -8,6 +8,7 @@
 package dense
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -166,7 +167,12 @@ func small(cell []byte) (float64, bool) {
 	return float64(n), true
 }
 
-func notNumber(cell []byte) error { return fmt.Errorf("%q is not a finite number", clip(cell)) }
+func notNumber(cell []byte) error {
+	if bytes.ContainsAny(cell, "0123456789") {
+		return fmt.Errorf("%q is not a finite number: leave units out, and derive a number from a date before the import", clip(cell))
+	}
+	return fmt.Errorf("%q is not a finite number", clip(cell))
+}
 
 func clip(cell []byte) string {
 	const most = 40

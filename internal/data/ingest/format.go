@@ -29,19 +29,20 @@ const (
 // value is for text files with a header. The column "label" is the label, and every other
 // column is a field.
 type Format struct {
-	Label   string            // name of the label's column; "" means "label"
-	From    int64             // if not 0, labels are counts, and a count of at least From means label 1
-	Numbers bool              // labels are finite numbers, such as ratings; then From is 0
-	Dense   Dense             // columns that become dense inputs
-	Columns []Column          // columns that become fields, in this order; nil: every column except the label and the columns of dense inputs
-	columns []string          // column names, if the format fixes them
-	headed  bool              // whether files have a header although columns is set
-	comma   bool              // columns are separated by commas, not tabs; if columns is set, there are no quotes
-	drop    string            // column that does not become a field
-	integer int               // number of fields, from the first, that are Criteo's integers
-	numbers string            // name of the rule for integers
-	rule    func(int64) int64 // value of an integer above 2
-	tables  bool              // files are Parquet or Arrow, not text
+	Label    string            // name of the label's column; "" means "label"
+	From     int64             // if not 0, labels are counts, and a count of at least From means label 1
+	Numbers  bool              // labels are finite numbers, such as ratings; then From is 0
+	Positive string            // if not "", the text of label 1, and any other is label 0; then From is 0 and Numbers false
+	Dense    Dense             // columns that become dense inputs
+	Columns  []Column          // columns that become fields, in this order; nil: every column except the label and the columns of dense inputs
+	columns  []string          // column names, if the format fixes them
+	headed   bool              // whether files have a header although columns is set
+	comma    bool              // columns are separated by commas, not tabs; if columns is set, there are no quotes
+	drop     string            // column that does not become a field
+	integer  int               // number of fields, from the first, that are Criteo's integers
+	numbers  string            // name of the rule for integers
+	rule     func(int64) int64 // value of an integer above 2
+	tables   bool              // files are Parquet or Arrow, not text
 }
 
 // Column chooses a column as a field. As is the name of the field; "" means the name of the
@@ -296,6 +297,12 @@ func (p *rowParser) parseLabel(cell []byte) (float32, error) {
 	if p.Numbers {
 		return numberLabel(cell)
 	}
+	if p.Positive != "" && len(cell) > 0 {
+		if string(cell) == p.Positive {
+			return 1, nil
+		}
+		return 0, nil
+	}
 	if p.From == 0 {
 		if len(cell) == 1 && cell[0]&^1 == '0' {
 			return float32(cell[0] & 1), nil
@@ -308,7 +315,9 @@ func (p *rowParser) parseLabel(cell []byte) (float32, error) {
 		}
 		err := badLabel(cell, "0 or 1")
 		if p.columns == nil { // else the format says what labels are
-			err = rawtext.BadLabel(string(cell), err)
+			if err = rawtext.BadLabel(string(cell), err); !errors.As(err, new(*rawtext.NumberLabel)) && len(cell) > 0 {
+				err = fault.Setting(fmt.Errorf("%w: name the text that means 1", err), PositiveSetting)
+			}
 		}
 		return 0, err
 	}

@@ -56,6 +56,7 @@ const (
 	LongSetting          = "long lists"             // Long of Lists
 	LabelSetting         = "label"                  // Format.Label
 	NumberLabelsSetting  = "number labels"          // Numbers of both configurations
+	PositiveSetting      = "positive"               // Format.Positive
 	BadRowSetting        = "bad row"                // OnBadRow of both configurations
 	VocabularySetting    = "vocabulary"             // RawConfig.Vocabulary
 	UnseenSetting        = vocabulary.UnseenSetting // parameter oov of ReadVocabulary
