@@ -73,12 +73,12 @@ func FuzzRows(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	path := filepath.Join(f.TempDir(), "rows.parquet") // each process of the fuzzer has one, because a folder for each input takes most of the time
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
 		for _, names := range [][]string{{"table", "id", "columns", "values"}, {"table", "id"}} {
-			path := filepath.Join(t.TempDir(), "rows.parquet")
-			if err := os.WriteFile(path, data, 0o644); err != nil {
-				t.Fatal(err)
-			}
 			_, err := readLines(path, names, names[2:], d.reader(path, func(r *Row) error {
 				if r.ID < 0 || r.ID >= r.Piece.Rows || len(r.Columns) != len(r.Values) || len(r.Columns) > r.Piece.Width {
 					t.Fatalf("%+v", r)
