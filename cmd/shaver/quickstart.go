@@ -78,7 +78,7 @@ func (o *quickstartOptions) run(c *cobra.Command) (err error) {
 		defer atomicfile.Track(temporary).Remove()
 		dir = temporary
 	} else {
-		if err := os.Mkdir(dir, 0o755); err != nil {
+		if err := os.Mkdir(dir, 0o777); err != nil {
 			return fault.Usagef("--out: %w", err)
 		}
 		made := atomicfile.Track(dir)

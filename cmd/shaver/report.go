@@ -137,7 +137,7 @@ func (o *reportOptions) run(c *cobra.Command) error {
 	}
 	result := written{Out: o.out, Bytes: len(r.HTML), Pictures: []string{}}
 	if o.pictures != "" {
-		if err := os.MkdirAll(o.pictures, 0o755); err != nil {
+		if err := os.MkdirAll(o.pictures, 0o777); err != nil {
 			return fault.Usagef("--pictures: %w", err)
 		}
 		for _, p := range r.Pictures {

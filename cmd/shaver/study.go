@@ -107,7 +107,7 @@ func (o *studyOptions) run(c *cobra.Command) error {
 	if o.out == "" {
 		return fault.Usagef(`--out "": expected the name of a folder`)
 	}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
+	if err := os.MkdirAll(o.out, 0o777); err != nil {
 		return fault.Usagef("--out: %w", err)
 	}
 	jobs, err := o.jobs()

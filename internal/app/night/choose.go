@@ -30,7 +30,7 @@ func (s *steps) Choose(ctx context.Context, n *nightly.Night) (*nightly.Chosen, 
 		return &nightly.Chosen{Why: why}, err
 	}
 	folder := filepath.Join(n.Folder, ".candidate")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, err
 	}
 	made := atomicfile.Track(folder)

@@ -75,7 +75,7 @@ func (r *Runner) Simulate(c *cobra.Command, o *Simulation) (all []nightly.Line, 
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(o.File("days"), 0o755); err != nil {
+	if err := os.Mkdir(o.File("days"), 0o777); err != nil {
 		return nil, err
 	}
 	if err := atomicfile.Write(o.File("nightly.yaml"), func(w io.Writer) error { _, err := fmt.Fprintf(w, simulated, o.Seed); return err }); err != nil {

@@ -144,7 +144,7 @@ func (u *use) days(ctx context.Context, n *nightly.Config) (string, error) {
 		return "", err
 	}
 	folder := u.Local(l)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return "", err
 	}
 	there, err := u.Folders(ctx, l)

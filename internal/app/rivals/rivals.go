@@ -87,7 +87,7 @@ func (o *Options) Run(ctx context.Context) (*benchmark.Document, error) {
 		return nil, err
 	}
 	for _, kind := range o.Kinds {
-		if err := os.MkdirAll(filepath.Join(o.Out, kind), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(o.Out, kind), 0o777); err != nil {
 			return nil, fault.Usagef("--out: %w", err)
 		}
 	}
@@ -176,7 +176,7 @@ func (r *run) replace(earlier, empty *benchmark.Document) error {
 		}
 	}
 	for _, kind := range r.Kinds {
-		if err := os.MkdirAll(r.path(kind), 0o755); err != nil {
+		if err := os.MkdirAll(r.path(kind), 0o777); err != nil {
 			return err
 		}
 	}

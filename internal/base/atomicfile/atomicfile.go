@@ -4,18 +4,21 @@
 package atomicfile
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"shaver/internal/base/filelock"
 )
 
 // Write replaces the file at path by what content writes. If it returns an error, the
-// previous file, if any, is unchanged.
+// previous file, if any, is unchanged. The new file has the permissions of the previous one, or
+// those that the umask gives a new one. While it is written it is not open to more users.
 func Write(path string, content func(io.Writer) error) (err error) {
 	defer func() {
 		if err != nil {
@@ -29,8 +32,8 @@ func Write(path string, content func(io.Writer) error) (err error) {
 	}
 	defer temporary.Remove() // does nothing after the rename
 	err = content(f)
-	if err == nil {
-		err = f.Chmod(0o644) // CreateTemp creates it with mode 0600
+	if mode, keep := permissions(path, 0o666); err == nil && keep {
+		err = f.Chmod(mode)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -68,7 +71,9 @@ func create(path string) (*os.File, *Temporary, error) {
 	temporaries.Lock() // so that RemoveTemporaries does not miss the new file
 	defer temporaries.Unlock()
 	for try := 0; ; try++ {
-		f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*"+fileSuffix)
+		name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:10]+fileSuffix)
+		mode, _ := permissions(path, 0o666)
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode|0o600)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -80,6 +85,20 @@ func create(path string) (*os.File, *Temporary, error) {
 		}
 		f.Close() // another process took it for a leftover before it was held
 	}
+}
+
+// permissions returns the permissions of a file or folder that replaces the one at path, which has them if
+// keep is true. Otherwise they are fresh, from which the umask takes some. A new hidden file .NAME.WORD gets those of
+// the file NAME, because it holds content of NAME while a command writes that.
+func permissions(path string, fresh os.FileMode) (mode os.FileMode, keep bool) {
+	info, err := os.Stat(path)
+	if of, hidden := strings.CutPrefix(filepath.Base(path), "."); err != nil && hidden {
+		info, err = os.Stat(filepath.Join(filepath.Dir(path), strings.TrimSuffix(of, filepath.Ext(of))))
+	}
+	if err != nil || info.Mode().Type() != fresh.Type() {
+		return fresh, false
+	}
+	return info.Mode(), true
 }
 
 // mostTries is how often other processes may take a new file for a leftover.

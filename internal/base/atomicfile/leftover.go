@@ -75,7 +75,8 @@ func sweepFolder(path string) {
 }
 
 // Folder makes a temporary folder next to out, for a folder that appears whole when the temporary is
-// renamed to out. First it removes what killed processes left that wrote out.
+// renamed to out. It has the permissions of the folder at out, if there is one. First Folder removes what
+// killed processes left that wrote out.
 func Folder(out string) (path string, t *Temporary, err error) {
 	Sweep(out)
 	path = filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+folderSuffix+rand.Text()[:10])
@@ -85,7 +86,11 @@ func Folder(out string) (path string, t *Temporary, err error) {
 	}
 	temporaries.Lock() // so that RemoveTemporaries does not miss the new folder
 	defer temporaries.Unlock()
-	if err := os.Mkdir(path, 0o755); err != nil {
+	mode, keep := permissions(out, os.ModeDir|0o777)
+	if err = os.Mkdir(path, mode); err == nil && keep {
+		err = os.Chmod(path, mode)
+	}
+	if err != nil {
 		unlock()
 		return "", nil, ofFolder(out, err)
 	}

@@ -393,7 +393,7 @@ type digestFile struct {
 }
 
 func (b *builder) create(name string) (*digestFile, error) {
-	file, err := os.OpenFile(b.join(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	file, err := os.OpenFile(b.join(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return nil, err
 	}

@@ -119,7 +119,7 @@ func (r *rawImport) keepStdin() error {
 	if !slices.Contains(r.paths, Stdin) {
 		return nil
 	}
-	if err := os.MkdirAll(r.folder, 0o755); err != nil {
+	if err := os.MkdirAll(r.folder, 0o777); err != nil {
 		return err
 	}
 	r.spool = filepath.Join(r.folder, "stdin")
@@ -145,7 +145,7 @@ func (r *rawImport) measures() bool { return r.layout.dense.unmeasured() && !r.s
 // count is the first scan. It returns the spills of all files, and whether the folder of
 // the counts must be kept if the import ends early.
 func (r *rawImport) count() (spills []string, kept bool, err error) {
-	if err := os.MkdirAll(r.folder, 0o755); err != nil {
+	if err := os.MkdirAll(r.folder, 0o777); err != nil {
 		return nil, false, err
 	}
 	rec := r.resume()

@@ -30,7 +30,7 @@ func vocabularyFile(field int, name string) string {
 // line of the field's file in order, as vocabulary.Field.Each does. writeVocabulary returns
 // the number of lines of each field. It returns early if ctx ends.
 func (b *builder) writeVocabulary(ctx context.Context, m *dataset.Manifest, fields []string, workers int, each func(field int, visit func(value []byte, has bool) error) error) ([]int, error) {
-	if err := os.Mkdir(b.join("vocabulary"), 0o755); err != nil {
+	if err := os.Mkdir(b.join("vocabulary"), 0o777); err != nil {
 		return nil, err
 	}
 	m.Vocabulary = make([]dataset.File, len(fields))

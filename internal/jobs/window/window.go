@@ -57,7 +57,7 @@ func Open(dir string, log *zap.Logger) (*State, error) {
 	if err := checkFolder(dir); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
 	}
 	unlock, err := filelock.Lock(filepath.Join(dir, lockName))

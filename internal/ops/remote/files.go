@@ -101,7 +101,7 @@ func (s steady) Close() error { return s.file.Close() }
 
 func (f disk) put(ctx context.Context, key string, data io.ReaderAt, size int64, _ object, c condition) (version string, err error) {
 	path := f.path(key)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return "", f.failure(err)
 	}
 	if c != (condition{}) {

@@ -115,7 +115,7 @@ func Run(ctx context.Context, c *Config, keys Keys, s Steps, o Options) (*Result
 	if err := checkDate(o.Date); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(r.path(nightsFolder), 0o755); err != nil {
+	if err := os.MkdirAll(r.path(nightsFolder), 0o777); err != nil {
 		return nil, err
 	}
 	unlock, err := filelock.Lock(r.path(lockFile))
@@ -364,7 +364,7 @@ func (r *runner) begin(ctx context.Context, in *inputs, settings string, records
 		n.Previous = &Previous{current.Night, current.Pruned}
 	}
 	folder := filepath.Join(r.path(nightsFolder), newPrefix+n.Night)
-	if err := os.Mkdir(folder, 0o755); err != nil {
+	if err := os.Mkdir(folder, 0o777); err != nil {
 		return nil, err
 	}
 	made := atomicfile.Track(folder)
@@ -390,7 +390,7 @@ func (r *runner) begin(ctx context.Context, in *inputs, settings string, records
 
 // copyModel copies the files of the checkpoint to a new folder.
 func (r *runner) copyModel(ctx context.Context, folder string) error {
-	if err := os.Mkdir(folder, 0o755); err != nil {
+	if err := os.Mkdir(folder, 0o777); err != nil {
 		return err
 	}
 	for _, path := range r.steps.ModelFiles(r.config.Model) {
@@ -406,8 +406,8 @@ func (r *runner) copyModel(ctx context.Context, folder string) error {
 			to = filepath.Join(folder, filepath.Base(r.config.Model), filepath.Base(path))
 		}
 		if info, statErr := from.Stat(); statErr == nil && info.IsDir() {
-			err = os.MkdirAll(to, 0o755)
-		} else if err = os.MkdirAll(filepath.Dir(to), 0o755); err == nil {
+			err = os.MkdirAll(to, 0o777)
+		} else if err = os.MkdirAll(filepath.Dir(to), 0o777); err == nil {
 			err = atomicfile.Write(to, func(w io.Writer) error {
 				_, err := io.Copy(w, reader{ctx, from})
 				return err
