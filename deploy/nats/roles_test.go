@@ -444,6 +444,61 @@ func (s *site) cancelled(url string, flags []string, f func()) {
 	}
 }
 
+// A key that may ask workers who they are cannot make a worker write what the key itself may not write.
+func TestDeputies(t *testing.T) {
+	s := newSite(t)
+	url := ready(t, s.start("server.conf", "nats-0", strings.NewReplacer()))
+	connect := func(role string) *bus.Bus {
+		b, err := bus.Connect(t.Context(), bus.Config{URL: url, Role: role, Name: role, Access: bus.Access{NKey: s.file("secrets/" + role + ".nk"), TLSCA: s.file("secrets/ca.crt")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		return b
+	}
+	if err := connect(cli.RoleCoordinator).Setup(t.Context(), bus.DefaultQueue, "k"); err != nil {
+		t.Fatal(err)
+	}
+	if err := connect(cli.RoleWorker).Announce(job.Build{Name: "w"}); err != nil {
+		t.Fatal(err)
+	}
+	seed, err := nats.NkeyOptionFromSeed(s.file("secrets/monitor.nk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(url, seed, nats.RootCAs(s.file("secrets/ca.crt")), nats.CustomInboxPrefix("_INBOX.monitor"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	id := strings.Repeat("e", 20)
+	for _, subject := range []string{"$KV.SHAVER_JOBS." + id + ".cancel", "$KV.SHAVER_JOBS." + id + ".checkpoint", "$KV.SHAVER_JOBS." + id + ".spec", "shaver.task.k." + id + ".0", "shaver.result." + id + ".0", "shaver.quarantine." + id + ".0", "$O.SHAVER_BLOBS.C.x"} {
+		if err := nc.PublishRequest("shaver.who", subject, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m, err := nc.Request("shaver.who", nil, 10*time.Second); err != nil || len(m.Data) == 0 {
+		t.Fatalf("a worker that is asked correctly: %v", err)
+	}
+	time.Sleep(200 * time.Millisecond) // the server stores what it has received
+	operator := connect(cli.RoleOperator)
+	if jobs, err := operator.Jobs(t.Context()); err != nil || len(jobs) > 0 {
+		t.Errorf("jobs: %+v, %v", jobs, err)
+	}
+	for _, stream := range []string{"SHAVER_TASKS", "SHAVER_RESULTS", "SHAVER_QUARANTINE", "KV_SHAVER_JOBS"} {
+		m, err := nc.Request("$JS.API.STREAM.INFO."+stream, nil, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var info struct {
+			State *struct{ Messages int }
+		}
+		if err := json.Unmarshal(m.Data, &info); err != nil || info.State == nil || info.State.Messages != 0 {
+			t.Errorf("%s: %s, %v", stream, m.Data, err)
+		}
+	}
+}
+
 // refused checks that the server accepts none of these subjects from the role, and that
 // the role can subscribe only to its own inbox.
 func (s *site) refused(t *testing.T, url, role string, subjects []string) {

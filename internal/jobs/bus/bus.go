@@ -143,7 +143,7 @@ func (c *Config) options() ([]nats.Option, error) {
 		return nil, errors.New("bus: the address of the NATS server is empty")
 	}
 	if c.Role != "" {
-		options = append(options, nats.CustomInboxPrefix("_INBOX."+c.Role))
+		options = append(options, nats.CustomInboxPrefix(inboxes+c.Role))
 	}
 	servers, err := addresses(c.URL)
 	if err != nil {

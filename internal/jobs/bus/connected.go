@@ -10,9 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/zap"
 
 	"shaver/internal/jobs/job"
 )
@@ -30,22 +28,15 @@ const (
 )
 
 // Announce makes this client answer who it is, until the Bus is closed. If the server does
-// not permit it, the worker works but stays unknown. Announce waits up to a second until the
-// server passes questions on to this client.
+// not permit it, the worker works but stays unknown. Announce waits a while until the server
+// passes questions on to this client.
 func (b *Bus) Announce(build job.Build) error {
 	build.Name, build.Kernel, build.Kernels, build.Program = tidy(build.Name), tidy(build.Kernel), tidy(build.Kernels), tidy(build.Program)
 	body, err := json.Marshal(build)
 	if err != nil {
 		return err
 	}
-	_, err = b.nc.Subscribe(whoSubject, func(m *nats.Msg) {
-		if err := m.Respond(body); err != nil {
-			b.log.Debug("cannot answer who this worker is", zap.Error(err))
-		}
-	})
-	if err == nil {
-		_ = b.nc.FlushTimeout(whoWithin) // without a connection, the client subscribes when it has one again
-	}
+	_, err = b.answer(whoSubject, "", func([]byte) []byte { return body })
 	return err
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
 
 	"shaver/internal/jobs/job"
 )
@@ -87,8 +89,18 @@ func (b *Bus) ask(ctx context.Context, subject string, question []byte) (answer 
 	return nil, fmt.Errorf("ask a merger: %w", err)
 }
 
+// inboxes begins the subjects to which clients have answers sent.
+const inboxes = "_INBOX."
+
+// answer calls f with each question on the subject and sends what it returns, unless that is nil. It ignores questions
+// whose answer would go to a subject that is not an inbox. Otherwise any client that may ask could write to
+// subjects to which only this one has the right, such as the records of jobs.
 func (b *Bus) answer(subject, queue string, f func([]byte) []byte) (stop func(), err error) {
 	handle := func(m *nats.Msg) {
+		if !strings.HasPrefix(m.Reply, inboxes) && m.Reply != "" {
+			b.log.Debug("a question is not answered: expected an inbox as the subject of the answer", zap.String("question", m.Subject), zap.String("answer", tidy(m.Reply)))
+			return
+		}
 		if answer := f(m.Data); answer != nil {
 			_ = m.Respond(answer) // the question comes again if the answer is lost
 		}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -216,6 +218,38 @@ func TestConnected(t *testing.T) {
 	cancel()
 	if err := <-asked; !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// Workers and mergers answer to inboxes only, whatever subject a question names.
+func TestAnswersGoToInboxes(t *testing.T) {
+	s := startServer(t, embedded.Config{Listen: "127.0.0.1:0"})
+	b := connect(t, Config{URL: s.URL()})
+	must(t, b.Announce(job.Build{Name: "w"}))
+	echo := func(question []byte) []byte { return question }
+	token := strings.Repeat("t", 22)
+	for _, start := range []func() (func(), error){func() (func(), error) { return b.AnswerFree(echo) }, func() (func(), error) { return b.AnswerMerger(token, echo) }} {
+		stop, err := start()
+		must(t, err)
+		defer stop()
+	}
+	asker := connect(t, Config{URL: s.URL()}).nc
+	answers, err := asker.SubscribeSync(">")
+	must(t, err)
+	questions := []string{whoSubject, freeMergers + strconv.Itoa(job.Protocol), mergePrefix + token}
+	for _, question := range questions {
+		for _, reply := range []string{jobPrefix + "j.cancel", "shaver.task.x", "_INBOXES.x", "_INBOX", "_INBOX.x.y"} {
+			must(t, asker.PublishRequest(question, reply, []byte("q")))
+		}
+	}
+	for inbox := 0; inbox < len(questions); {
+		m, err := answers.NextMsg(10 * time.Second)
+		if must(t, err); slices.Contains(questions, m.Subject) {
+			continue
+		}
+		if inbox++; m.Subject != "_INBOX.x.y" {
+			t.Errorf("an answer goes to %s", m.Subject)
+		}
 	}
 }
 
