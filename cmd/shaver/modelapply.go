@@ -18,6 +18,7 @@ import (
 
 func modelApplyCommand() *cobra.Command {
 	var model, out, address, prefix string
+	var repair bool
 	var outputs cli.Outputs
 	var output cli.Output
 	c := &cobra.Command{
@@ -39,7 +40,10 @@ func modelApplyCommand() *cobra.Command {
 				if model != "" || out != "" {
 					return fault.Usagef("--redis excludes --model and --out: the store knows its model")
 				}
-				return applyToRedis(c, args, address, prefix, &output)
+				return applyToRedis(c, args, address, prefix, repair, &output)
+			}
+			if repair {
+				return fault.Usagef("--repair needs --redis")
 			}
 			if out == "" {
 				return fault.Usagef("expected --out FILE, or --redis ADDRESS")
@@ -66,26 +70,32 @@ func modelApplyCommand() *cobra.Command {
 	outputs.Flag(c, "a file at --out that shaver did not write")
 	c.Flags().StringVar(&address, "redis", "", "`address` HOST:PORT or redis://USER:PASSWORD@HOST:PORT/DB of a Redis to load in place of a file")
 	c.Flags().StringVar(&prefix, "prefix", "shaver", "`beginning` of all keys in Redis")
+	c.Flags().BoolVar(&repair, "repair", false, "write what is missing or damaged in Redis; DELTA is a whole one of its generation")
 	return c
 }
 
 // applyToRedis loads deltas into Redis.
-func applyToRedis(c *cobra.Command, folders []string, address, prefix string, output *cli.Output) error {
+func applyToRedis(c *cobra.Command, folders []string, address, prefix string, repair bool, output *cli.Output) error {
 	s, err := redisrows.Open(c.Context(), address, prefix)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	if policy := s.Evicts(c.Context()); policy != "" {
+		if err := cli.Warn(fmt.Sprintf("%s evicts rows when its memory is full (maxmemory-policy %s): set noeviction", s, policy)); err != nil {
+			return err
+		}
+	}
 	for _, folder := range folders {
 		began := time.Now()
-		loaded, err := toredis.Load(c.Context(), s, folder)
+		loaded, err := toredis.Load(c.Context(), s, folder, repair)
 		if err != nil {
 			return err
 		}
 		seconds := time.Since(began).Seconds()
 		err = output.Print(c.OutOrStdout(), loaded, func(w io.Writer) {
 			if loaded.Already {
-				fmt.Fprintf(w, "generation\t%d\tit was there already\n", loaded.Generation)
+				fmt.Fprintf(w, "generation\t%d\tit was there already; --repair looks for lost rows\n", loaded.Generation)
 				return
 			}
 			fmt.Fprintf(w, "generation\t%d\t%d rows written, %d skipped, %d keys removed\n", loaded.Generation, loaded.Written, loaded.Skipped, loaded.Removed)

@@ -22,7 +22,7 @@ type Model struct {
 // generation is a model that was in the store.
 type generation struct {
 	head  *infer.Head
-	state redisrows.State
+	state *redisrows.Generation
 }
 
 // Open connects to the model at the address HOST:PORT, or redis://USER:PASSWORD@HOST:PORT/DB, whose keys begin with
@@ -67,20 +67,21 @@ func (m *Model) replace(ctx context.Context, old *generation) error {
 	}
 	head, err := infer.OpenHead(m.store.String(), data)
 	if err == nil {
-		m.current = &generation{head, *state}
+		m.current = &generation{head, state}
 	}
 	return err
 }
 
 // Logits sets dst[i] to the logit of row i, as infer.Model.Logits does. All rows of a call are of one
 // generation, whose number is the result. A call that finds a newer generation still ends with the one that it began
-// with, unless the store has removed that, and reads the newer head for the next call.
+// with, unless the store has removed that, and reads the newer head for the next call. A row that is missing or damaged
+// in the store is an error.
 func (m *Model) Logits(ctx context.Context, dst []float64, ids []int32, dense []float32) (int64, error) {
 	for {
 		g := m.get()
 		newer := false
 		err := g.head.Logits(dst, ids, dense, func(rows []infer.Row) (err error) {
-			newer, err = m.store.Fill(ctx, &g.state, len(rows), func(i int) redisrows.Place {
+			newer, err = m.store.Fill(ctx, g.state, len(rows), func(i int) redisrows.Place {
 				return redisrows.Place{Piece: rows[i].Piece, ID: rows[i].ID, Values: rows[i].Values}
 			})
 			return err

@@ -1,7 +1,9 @@
 package redisrows
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +21,9 @@ type Change struct {
 	Whole       bool   // whether it has all rows
 	Digest      string // of the delta
 	Head        []byte
+	// Repair writes what is missing or damaged of the generation that the store has. The delta must be whole, and of
+	// this generation.
+	Repair bool
 	// Check returns an error if the delta does not apply to a store with the given state, which is nil for an
 	// empty store. It is called before anything changes.
 	Check func(*State) error
@@ -77,6 +82,8 @@ type loader struct {
 	change *Change
 	result Loaded
 	state  *State // before
+	kept   bits   // of the delta
+	repair bool   // whether the store has the generation before
 	at     loading
 	batch  []pending
 	bytes  int // of batch
@@ -87,8 +94,7 @@ type loader struct {
 type pending struct {
 	key   string
 	width int
-	kept  int
-	bytes []byte
+	bytes []byte // nil for a row that keeps nothing
 }
 
 // begin checks the delta, and makes this process the loader.
@@ -101,36 +107,48 @@ func (l *loader) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if s := l.state; s != nil && s.Generation == l.change.Generation && s.Model == l.change.Model && s.Mask == l.change.Mask {
-			l.result.Already = true
+		s := l.state
+		same := s != nil && s.Generation == l.change.Generation && s.Model == l.change.Model && s.Mask == l.change.Mask
+		l.repair, l.result.Already = same && l.change.Repair && l.change.Whole, same && !l.change.Repair
+		switch {
+		case l.result.Already:
 			return nil
+		case l.change.Repair && s != nil && !l.repair:
+			return fault.Inputf("%s has generation %d, the model %.12s: expected a whole delta of these for a repair", l.name, s.Generation, s.Model)
 		}
 		if err := l.change.Check(l.state); err != nil {
 			return err
 		}
-		l.at = loading{Generation: l.change.Generation, Base: l.change.Generation, Delta: l.change.Digest, Loader: newLoader()}
-		if !l.change.Whole {
-			l.at.Base = l.state.Base
+		l.at = loading{Generation: l.change.Generation, Base: l.change.Generation, Delta: l.change.Digest, Loader: rand.Text()}
+		if !l.change.Whole || l.repair {
+			l.at.Base = s.Base
 		}
-		if s := l.state; s != nil && s.Generation >= l.change.Generation {
+		if !l.change.Whole {
+			g, _, err := l.Head(ctx)
+			if err != nil {
+				return err
+			}
+			l.kept = g.kept
+		}
+		if s != nil && s.Generation >= l.change.Generation && !l.repair {
 			return fault.Inputf("%s has generation %d, and the delta has %d: expected a larger number", l.name, s.Generation, l.change.Generation)
+		}
+		if before != nil && s != nil && before.Generation == s.Generation {
+			before = nil // a repair that did not end
 		}
 		again := before != nil && before.Delta == l.change.Digest
 		switch {
 		case again:
 			l.at.Line = before.Line
-		case before != nil && !l.change.Whole:
-			return fault.Inputf("%s: another delta of generation %d is half loaded: load it to its end, or load a whole delta", l.name, before.Generation)
+		case before != nil && (!l.change.Whole || l.repair):
+			return fault.Inputf("%s: another delta of generation %d is half loaded: load it to its end, or load a whole delta of a later generation", l.name, before.Generation)
 		}
 		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.Set(ctx, l.key("loading"), encode(&l.at), 0)
 			p.SAdd(ctx, l.key("generations"), l.change.Generation)
-			if l.state != nil {
-				p.Set(ctx, l.key("oldest"), l.state.Generation, 0)
-			}
 			return nil
 		})
-		if err == nil && l.change.Whole && !again {
+		if err == nil && l.change.Whole && !again && !l.repair {
 			err = l.removeBase(ctx, l.at.Base) // what another whole delta of this generation left
 		}
 		return err
@@ -153,6 +171,7 @@ func (l *loader) run(ctx context.Context) error {
 		}
 		l.line++
 		l.result.Rows++
+		l.kept.set(r.Piece, r.ID, len(r.Columns) > 0)
 		if l.line <= l.at.Line {
 			l.result.Skipped++
 			return nil
@@ -160,7 +179,10 @@ func (l *loader) run(ctx context.Context) error {
 		if l.change.Whole && len(r.Columns) == 0 { // absent rows keep nothing
 			return nil
 		}
-		p := pending{l.rowKey(l.at.Base, r.Piece, r.ID), r.Width, len(r.Columns), appendVersion(nil, l.change.Generation, r)}
+		p := pending{key: l.rowKey(l.at.Base, r.Piece, r.ID), width: r.Width}
+		if len(r.Columns) > 0 {
+			p.bytes = newVersion(l.change.Generation, r)
+		}
 		l.batch = append(l.batch, p)
 		l.bytes += len(p.bytes) + len(p.key)
 		if len(l.batch) < batchRows && l.bytes < batchBytes {
@@ -174,17 +196,13 @@ func (l *loader) run(ctx context.Context) error {
 	if err := l.flush(ctx); err != nil {
 		return err
 	}
-	head := l.key("head", l.change.Generation)
-	err = l.fenced(ctx, func(*redis.Tx) (func(redis.Pipeliner), error) {
-		return func(p redis.Pipeliner) { p.Set(ctx, head, l.change.Head, 0) }, nil
-	})
-	if err != nil {
-		return err
-	}
-	l.result.Bytes += int64(len(head) + len(l.change.Head))
+	head, kept := l.key("head", l.change.Generation), l.kept.encode()
+	l.result.Bytes += int64(len(head) + len(l.change.Head) + len(kept))
 	return l.fenced(ctx, func(*redis.Tx) (func(redis.Pipeliner), error) {
 		return func(p redis.Pipeliner) {
-			p.Set(ctx, l.key("state"), encode(&State{Version, l.change.Generation, l.at.Base, l.change.Model, l.change.Mask}), 0)
+			p.Set(ctx, head, l.change.Head, 0)
+			p.Set(ctx, l.key("kept", l.change.Generation), kept, 0)
+			p.Set(ctx, l.key("state"), encode(&State{Version, l.change.Generation, l.at.Base, l.change.Model, l.change.Mask, check(l.change.Head, kept)}), 0)
 			p.Del(ctx, l.key("loading"))
 		}, nil
 	})
@@ -240,7 +258,7 @@ func (l *loader) flush(ctx context.Context) error {
 // pairs returns the keys and new values of the batch, and the keys of rows that keep nothing.
 func (l *loader) pairs(ctx context.Context, tx *redis.Tx) (pairs, gone []any, err error) {
 	old := make([]any, len(l.batch))
-	if !l.change.Whole { // the rows of a whole delta have new keys
+	if !l.change.Whole || l.repair { // the rows of another whole delta have new keys
 		keys := make([]string, len(l.batch))
 		for i := range l.batch {
 			keys[i] = l.batch[i].key
@@ -252,10 +270,21 @@ func (l *loader) pairs(ctx context.Context, tx *redis.Tx) (pairs, gone []any, er
 	for i := range l.batch {
 		p := &l.batch[i]
 		value := p.bytes
-		if text, ok := old[i].(string); ok {
+		text, there := old[i].(string)
+		if value == nil {
+			if there {
+				gone = append(gone, p.key)
+			}
+			continue
+		}
+		if l.repair {
+			if v, ok := versionOf(text, p.width, l.change.Generation); ok && bytes.Equal(v.row(), version{value, p.width}.row()) {
+				continue
+			}
+		} else if there {
 			found, err := versions([]byte(text), p.width)
 			if err != nil {
-				return nil, nil, fault.Inputf("%s: key %s: %w of %d columns", l.name, p.key, err, p.width)
+				return nil, nil, l.lost(p.key, l.state.Generation)
 			}
 			if found[0].generation() == l.change.Generation { // an interrupted loader wrote it
 				found = found[1:]
@@ -263,11 +292,6 @@ func (l *loader) pairs(ctx context.Context, tx *redis.Tx) (pairs, gone []any, er
 			if len(found) > 0 {
 				value = append(slices.Clip(value), found[0].bytes...)
 			}
-		} else if p.kept == 0 { // it was absent, and stays so
-			continue
-		}
-		if p.kept == 0 {
-			gone = append(gone, p.key)
 		}
 		pairs = append(pairs, p.key, value)
 		l.result.Written++
@@ -294,7 +318,7 @@ func (l *loader) sweep(ctx context.Context) error {
 			return err
 		}
 		if g < l.state.Generation {
-			if err := l.client.Del(ctx, l.key("head", g)).Err(); err != nil {
+			if err := l.client.Del(ctx, l.key("head", g), l.key("kept", g)).Err(); err != nil {
 				return err
 			}
 			if err := l.client.SRem(ctx, l.key("generations"), g).Err(); err != nil {
@@ -346,8 +370,8 @@ func (l *loader) removeGone(ctx context.Context, g int64) error {
 			}
 			var dead []string
 			for i, v := range values {
-				// The newest version is in front. Its number of kept entries follows the generation.
-				if text, ok := v.(string); ok && len(text) >= 6 && text[4] == 0 && text[5] == 0 && (version{[]byte(text), 0}).generation() <= l.state.Generation {
+				// The newest version is in front. If it is of a later generation, the row keeps an entry again.
+				if text, ok := v.(string); ok && len(text) >= 4 && (version{[]byte(text), 0}).generation() <= g {
 					dead = append(dead, keys[i])
 				}
 			}

@@ -6,22 +6,21 @@
 //
 //	P:state         State: the generation that readers use
 //	P:head:G        the head of generation G, a compact file
-//	P:B:PIECE:ID    a row; B is the generation of the last whole delta. A row that keeps nothing may be absent
-//	P:oldest        the oldest generation that readers may use
+//	P:kept:G        which rows keep an entry in generation G
+//	P:B:PIECE:ID    a row that keeps an entry; B is the generation of the last whole delta
 //	P:loading       loading: the delta that is being loaded, and how far
 //	P:gone:G        keys of rows that keep nothing since generation G
 //	P:generations   numbers of the generations that have a head or gone rows
 //	P:bases         numbers B of which there are rows
 //
 // A row has its newest version and the one before. The loader of generation N writes versions of N, which
-// readers of the generation before ignore, and then changes the state, which makes N visible at once. Before
-// the loader removes what readers of an earlier generation than that need, it raises P:oldest, which readers read after
-// the rows.
+// readers of the generation before ignore, and then changes the state, which makes N visible at once. Then
+// it removes what readers of an earlier generation need. Such readers find that a row or its version is absent, and
+// read the state, which says why. If it has not changed, the row is lost.
 package redisrows
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,7 +33,7 @@ import (
 )
 
 // Version is the form of the keys and values.
-const Version = "shaver.redis/1"
+const Version = "shaver.redis/2"
 
 // State is the value of the key P:state.
 type State struct {
@@ -43,6 +42,7 @@ type State struct {
 	Base       int64  `json:"base"`  // generation of the last whole delta
 	Model      string `json:"model"` // digest
 	Mask       string `json:"mask"`  // digest of which entries are dropped
+	Check      string `json:"check"` // SHA-256 of P:head:G and P:kept:G
 }
 
 // loading is the value of the key P:loading.
@@ -99,6 +99,15 @@ func (s *Store) Close() error { return s.client.Close() }
 // String returns a name for errors, without a password.
 func (s *Store) String() string { return s.name }
 
+// Evicts returns the policy by which a full Redis evicts rows, or "" if it evicts none or does not say.
+func (s *Store) Evicts(ctx context.Context) string {
+	found, _ := s.client.ConfigGet(ctx, "maxmemory-policy").Result() // many servers forbid the question
+	if policy := found["maxmemory-policy"]; strings.HasPrefix(policy, "allkeys-") {
+		return policy
+	}
+	return ""
+}
+
 func (s *Store) key(parts ...any) string {
 	b := []byte(s.prefix)
 	for _, p := range parts {
@@ -123,7 +132,7 @@ func (s *Store) State(ctx context.Context) (*State, error) {
 func (s *Store) state(value *redis.StringCmd) (*State, error) {
 	found, err := decode[State](s, value, "state")
 	if err == nil && found != nil && found.Version != Version {
-		err = fault.Inputf("%s: version %q, expected %q", s.name, found.Version, Version)
+		err = fault.Inputf("%s: another version of shaver wrote the keys: %q, expected %q: delete them, or name another prefix, and load a whole delta", s.name, found.Version, Version)
 	}
 	return found, err
 }
@@ -151,6 +160,3 @@ func encode(value any) string {
 	}
 	return string(text)
 }
-
-// newLoader returns a name for a loader that no other one has.
-func newLoader() string { return rand.Text() }

@@ -9,14 +9,14 @@ import (
 )
 
 // Load loads the delta in a folder into the store. A delta that is damaged, or does not start from the generation
-// that the store has, is bad input, and the store stays as it was.
-func Load(ctx context.Context, s *redisrows.Store, folder string) (*redisrows.Loaded, error) {
+// that the store has, is bad input, and the store stays as it was. repair is redisrows.Change.Repair.
+func Load(ctx context.Context, s *redisrows.Store, folder string, repair bool) (*redisrows.Loaded, error) {
 	d, err := delta.Open(folder)
 	if err != nil {
 		return nil, err
 	}
 	return s.Load(ctx, &redisrows.Change{
-		Generation: d.Generation, Model: d.Model, Mask: d.Mask, Whole: d.From == nil, Digest: d.Digest, Head: d.HeadBytes,
+		Generation: d.Generation, Model: d.Model, Mask: d.Mask, Whole: d.From == nil, Digest: d.Digest, Head: d.HeadBytes, Repair: repair,
 		Check: func(state *redisrows.State) error {
 			var side delta.Side
 			if state != nil {

@@ -2,6 +2,7 @@ package toredis_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 	}
 	s, err := redisrows.Open(context.Background(), address, "test")
 	if err == nil {
-		_, err = toredis.Load(context.Background(), s, os.Args[1])
+		_, err = toredis.Load(context.Background(), s, os.Args[1], false)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -78,7 +79,7 @@ func load(t testing.TB, s *redisrows.Store, folders ...string) []*redisrows.Load
 	t.Helper()
 	var all []*redisrows.Loaded
 	for _, folder := range folders {
-		loaded, err := toredis.Load(t.Context(), s, folder)
+		loaded, err := toredis.Load(t.Context(), s, folder, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +229,7 @@ func TestRefusals(t *testing.T) {
 	s := open(t, address)
 	refuse := func(want, folder string) {
 		t.Helper()
-		_, err := toredis.Load(t.Context(), s, folder)
+		_, err := toredis.Load(t.Context(), s, folder, false)
 		if !fault.IsInput(err) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, expected %q", err, want)
 		}
@@ -280,7 +281,7 @@ func TestHalfLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	deltatest.WantRows(t, s, nights[1])
-	if _, err := toredis.Load(t.Context(), s, folders[2]); !fault.IsInput(err) || !strings.Contains(err.Error(), "half loaded") {
+	if _, err := toredis.Load(t.Context(), s, folders[2], false); !fault.IsInput(err) || !strings.Contains(err.Error(), "half loaded") {
 		t.Error(err)
 	}
 	whole := filepath.Join(t.TempDir(), "whole")
@@ -294,14 +295,14 @@ func TestHalfLoaded(t *testing.T) {
 	load(t, s, whole)
 	deltatest.WantRows(t, s, nights[2])
 	values := make([]float32, 4)
-	place := func(int) redisrows.Place { return redisrows.Place{Values: values} }
-	if newer, err := s.Fill(t.Context(), before, 1, place); !newer || err != nil {
+	place := func(i int) redisrows.Place { return redisrows.Place{ID: i, Values: values} }
+	if newer, err := s.Fill(t.Context(), before, 40, place); !newer || err != nil {
 		t.Errorf("the generation before: newer %t, %v", newer, err)
 	}
 	if got := load(t, s, folders[3])[0]; got.Removed == 0 {
 		t.Errorf("%+v: the rows of the first whole delta stay", got)
 	}
-	if _, err := s.Fill(t.Context(), before, 1, place); err != redisrows.ErrStale {
+	if _, err := s.Fill(t.Context(), before, 40, place); err != redisrows.ErrStale {
 		t.Errorf("two generations before: %v", err)
 	}
 	deltatest.WantRows(t, s, nights[3])
@@ -315,13 +316,16 @@ func TestHalfLoaded(t *testing.T) {
 		}
 	}
 	// Values of another program are bad input, and not rows.
-	ids := []int32{0, 0, 0}
+	row := rowKeys(t, c, "test:3:0:*")[0]
+	var id int32
+	fmt.Sscanf(row, "test:3:0:%d", &id)
+	ids := []int32{id, id, id}
 	m, err := redis.Open(t.Context(), address, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	for _, key := range []string{"test:3:0:0", "test:state"} {
+	for _, key := range []string{row, "test:state"} {
 		if err := c.Set(t.Context(), key, "garbage", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -334,6 +338,113 @@ func TestHalfLoaded(t *testing.T) {
 	}
 	if _, err := m.Logits(t.Context(), make([]float64, 1), ids, nil); !fault.IsInput(err) || !strings.Contains(err.Error(), "no model any more") {
 		t.Errorf("an emptied store: %v", err)
+	}
+}
+
+// rowKeys returns the keys of a pattern, sorted. There is at least one.
+func rowKeys(t *testing.T, c *goredis.Client, pattern string) []string {
+	t.Helper()
+	keys, err := c.Keys(t.Context(), pattern).Result()
+	if err != nil || len(keys) == 0 {
+		t.Fatalf("%s: %d keys, %v", pattern, len(keys), err)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Whatever is lost or damaged, a reader has the logits of the file or an error, and a repair writes it again and nothing
+// else. A delta that is not whole, or of another generation, repairs nothing.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	address := redistest.Start(t)
+	nights := deltatest.Nights(t, 3, compact.Float32)
+	folders := deltas(t, nights)
+	whole := filepath.Join(t.TempDir(), "whole")
+	if _, err := delta.Write(nights[1], delta.Options{Generation: 2}, whole); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, address)
+	load(t, s, folders[:2]...)
+	c := goredis.NewClient(&goredis.Options{Addr: address})
+	defer c.Close()
+	const n = 300 // all rows
+	var ids []int32
+	for i := range int32(n) {
+		ids = append(ids, i%40, i%25, i)
+	}
+	want := logits(t, nights[1], ids, nil, n)
+	read := func() ([]float64, error) {
+		m, err := redis.Open(t.Context(), address, "test")
+		if err != nil {
+			return nil, err
+		}
+		defer m.Close()
+		dst := make([]float64, n)
+		_, err = m.Logits(t.Context(), dst, ids, nil)
+		return dst, err
+	}
+	if got, err := read(); err != nil || !same(got, want) {
+		t.Fatalf("before: %v", err)
+	}
+	flip := func(key string) error {
+		value, err := c.Get(t.Context(), key).Bytes()
+		if err == nil {
+			value[len(value)/2] ^= 4
+			err = c.Set(t.Context(), key, value, 0).Err()
+		}
+		return err
+	}
+	rows := rowKeys(t, c, "test:1:2:*")
+	for name, damage := range map[string]func() (rows int, err error){
+		"lost": func() (int, error) { return 20, c.Del(t.Context(), rows[:20]...).Err() },
+		"of another type": func() (int, error) {
+			return 1, errors.Join(c.Del(t.Context(), rows[3]).Err(), c.HSet(t.Context(), rows[3], "a", "b").Err())
+		},
+		"with another byte":  func() (int, error) { return 1, flip(rows[5]) },
+		"cut":                func() (int, error) { return 1, c.SetRange(t.Context(), rows[5], 500, "x").Err() },
+		"a lost head":        func() (int, error) { return 0, c.Del(t.Context(), "test:head:2").Err() },
+		"another head":       func() (int, error) { return 0, flip("test:head:2") },
+		"lost bits":          func() (int, error) { return 0, c.Del(t.Context(), "test:kept:2").Err() },
+		"other bits":         func() (int, error) { return 0, flip("test:kept:2") },
+		"a head of no bytes": func() (int, error) { return 0, c.Set(t.Context(), "test:head:2", "", 0).Err() },
+	} {
+		damaged, err := damage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := read(); !fault.IsInput(err) || !strings.Contains(err.Error(), "--repair") {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, folder := range []string{folders[0], folders[1], folders[2]} {
+			if _, err := toredis.Load(t.Context(), s, folder, true); !fault.IsInput(err) || !strings.Contains(err.Error(), "expected a whole delta of these") {
+				t.Errorf("%s: repaired with %s: %v", name, filepath.Base(folder), err)
+			}
+		}
+		if loaded, err := toredis.Load(t.Context(), s, whole, true); err != nil || loaded.Already || loaded.Written != int64(damaged) {
+			t.Errorf("%s: repaired with %+v, %v, expected %d rows", name, loaded, err, damaged)
+		}
+		if got, err := read(); err != nil || !same(got, want) {
+			t.Errorf("%s: after the repair: %v, or other logits", name, err)
+		}
+		deltatest.WantRows(t, s, nights[1])
+	}
+	if policy := s.Evicts(t.Context()); policy != "" {
+		t.Errorf("a new server evicts by %s", policy)
+	}
+	if err := c.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil || s.Evicts(t.Context()) != "allkeys-lru" {
+		t.Errorf("evicts by %q, %v", s.Evicts(t.Context()), err)
+	}
+	// A repair that is interrupted leaves a store that loads the next delta.
+	if err := c.Set(t.Context(), "test:loading", `{"generation":2,"base":1,"delta":"x","line":0,"loader":"y"}`, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	load(t, s, folders[2])
+	deltatest.WantRows(t, s, nights[2])
+	if err := c.Set(t.Context(), "test:state", `{"version":"shaver.redis/1","generation":3}`, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(); !fault.IsInput(err) || !strings.Contains(err.Error(), "another version of shaver") {
+		t.Errorf("the form before: %v", err)
 	}
 }
 
@@ -416,7 +527,7 @@ func TestContinue(t *testing.T) {
 		if err != nil || loaded.Skipped != 4000 || loaded.Written != 1000 || loaded.Rows != rows {
 			t.Fatalf("%+v, %v", loaded, err)
 		}
-		state, err := s.State(t.Context())
+		state, _, err := s.Head(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
