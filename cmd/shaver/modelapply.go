@@ -48,6 +48,7 @@ func modelApplyCommand() *cobra.Command {
 			if out == "" {
 				return fault.Usagef("expected --out FILE, or --redis ADDRESS")
 			}
+			outputs.Inputs(args...)
 			outputs.Inputs(model)
 			if err := outputs.Check("--out", out, cli.Unless(checkpoint.Written, "a model"), ".safetensors"); err != nil {
 				return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -37,13 +38,20 @@ func (o *Outputs) Flag(c *cobra.Command, anything string) {
 	c.Flags().BoolVar(&o.Force, "force", false, "replace "+anything+"; an input is never replaced")
 }
 
-// Inputs names files that the command reads, or would read if they existed. Empty names
-// have no effect.
+// Inputs names files that the command reads, or would read if they existed, and folders of which
+// it reads files. Empty names have no effect.
 func (o *Outputs) Inputs(paths ...string) {
 	for _, path := range paths {
-		if path != "" {
-			o.inputs = append(o.inputs, path)
+		if path == "" {
+			continue
 		}
+		if real, err := filepath.EvalSymlinks(path); err == nil { // WalkDir follows no link
+			path = real
+		}
+		_ = filepath.WalkDir(path, func(at string, _ fs.DirEntry, _ error) error {
+			o.inputs = append(o.inputs, at)
+			return nil // a folder that cannot be read ends no command here
+		})
 	}
 }
 

@@ -28,6 +28,10 @@ func TestOutputs(t *testing.T) {
 	ok(os.Symlink("data", "link"))
 	ok(os.Link(filepath.FromSlash("data/train.arrow"), "hard"))
 	ok(os.Symlink("hard", "soft"))
+	ok(os.MkdirAll("folder/part", 0o755)) // of which all files are inputs
+	ok(os.WriteFile(filepath.FromSlash("folder/part/head"), nil, 0o600))
+	ok(os.Symlink("folder", "linked"))
+	ok(os.Link(filepath.FromSlash("folder/part/head"), "hardhead"))
 	whole, err := filepath.Abs("data")
 	ok(err)
 	obstacle := Unless(func(path string) bool { return path == "ours" }, "a thing")
@@ -52,10 +56,14 @@ func TestOutputs(t *testing.T) {
 		{"soft", "it is an input", "it is an input"},
 		{"link/test.arrow", "it is an input", "it is an input"}, // which does not exist
 		{"link/scores.arrow", "", ""},
+		{"folder/part/head", "it is an input", "it is an input"},
+		{"linked/part/../part/head", "it is an input", "it is an input"},
+		{"hardhead", "it is an input", "it is an input"},
+		{"folder/part/new", "", ""},
 	} {
 		for _, force := range []bool{false, true} {
 			o := Outputs{Force: force}
-			o.Inputs("", "data/train.arrow", "data/test.arrow")
+			o.Inputs("", "data/train.arrow", "data/test.arrow", "linked")
 			want := test.text
 			if force {
 				want = test.force
