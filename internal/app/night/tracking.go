@@ -29,7 +29,7 @@ func checkTracking(c *nightly.Config) error {
 			continue
 		}
 		if err := tracking.CheckURL(k.url); err != nil {
-			return fault.Inputf("%s: tracking.%s %q: %w", c.Path, k.key, k.url, err)
+			return fault.Inputf("%s: tracking.%s %q: %w", c.Path, k.key, fault.Address(k.url), err)
 		}
 	}
 	return nil

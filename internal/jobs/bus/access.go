@@ -65,7 +65,7 @@ func addresses(list string) (servers []*url.URL, err error) {
 			return nil, fault.Usagef("invalid NATS address: %w", reason)
 		}
 		if !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme) { // the client library would retry it without end
-			return nil, fault.Usagef("invalid NATS address %s://%s: expected nats:// or tls://", u.Scheme, u.Host)
+			return nil, fault.Usagef("invalid NATS address %s: expected nats:// or tls://", fault.Address(address))
 		}
 		servers = append(servers, u)
 	}

@@ -28,7 +28,7 @@ type azureBucket struct{ client *container.Client }
 // of the environment, the pod, the machine or the user.
 func openAzure(l Location, env func(string) string) (bucket, error) {
 	options := &container.ClientOptions{ClientOptions: policy.ClientOptions{
-		Transport: &http.Client{Transport: transport()},
+		Transport: &http.Client{Transport: transport(), CheckRedirect: stay},
 		Retry:     policy.RetryOptions{MaxRetries: -1}, // this package retries
 	}}
 	if text := env("AZURE_STORAGE_CONNECTION_STRING"); text != "" && len(l.query) == 0 {

@@ -71,13 +71,13 @@ func Parse(text string) (Location, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	known, isKnown := settings[scheme]
 	if !ok || !isKnown {
-		return l, fault.Usagef("%.40q is not the URL of an object: expected s3://, gs://, azblob:// or file://", firstPart(text))
+		return l, fault.Usagef("%.40q is not the URL of an object: expected s3://, gs://, azblob:// or file://", fault.Address(text))
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	bucket, key, _ := strings.Cut(rest, "/")
 	l = Location{Scheme: scheme, Bucket: bucket, Key: strings.TrimRight(key, "/")}
-	if strings.Contains(bucket, "@") {
-		return l, fault.Usagef("a URL that begins with %s:// has an @ before the first slash: credentials must not be in a URL, they come from the environment", scheme)
+	if strings.ContainsAny(bucket, "@:") { // a key may have a slash
+		return l, fault.Usagef("a URL that begins with %s:// has an @ or a colon before the first slash: credentials must not be in a URL, they come from the environment", scheme)
 	}
 	switch {
 	case scheme == schemeFile && bucket != "" && bucket != "localhost":
@@ -140,14 +140,6 @@ func parseEndpoint(text string) (*url.URL, error) {
 		return nil, fmt.Errorf("expected http://HOST:PORT or https://HOST:PORT")
 	}
 	return u, nil
-}
-
-// firstPart returns what comes before the first character that could begin a secret.
-func firstPart(text string) string {
-	if i := strings.IndexAny(text, "@?"); i >= 0 {
-		return text[:i]
-	}
-	return text
 }
 
 // isBucket reports whether a bucket or container may have the name.

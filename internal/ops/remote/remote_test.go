@@ -47,7 +47,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, text := range []string{
 		"s3://", "s3:///key", "s3://bu cket/k", "s3://../k", "s3://b//k", "s3://b/a/../k", "s3://b/.", "s3://b/a\\b", "s3://b/a\nb", "s3://b/\xff",
-		"s3://key:secret@bucket/k", "s3://b/k?secret=secret", "s3://b/k?%zz=secret", "s3://b/k?region=a&region=b", "s3://b/k?endpoint=ftp://x", "s3://b/k?endpoint=http://u:secret@x",
+		"s3://key:secret@bucket/k", "s3://key:secret/x@bucket/k", "s4://key:secret@bucket/k", "s3://b/k?secret=secret", "s3://b/k?%zz=secret", "s3://b/k?region=a&region=b", "s3://b/k?endpoint=ftp://x", "s3://b/k?endpoint=http://u:secret@x",
 		"s3://b/k?anonymous=maybe", "file://host/a", "file:///", "ftp://b/k", "https://account.blob.core.windows.net/k?sig=secret",
 	} {
 		if _, err := Parse(text); !fault.IsUsage(err) || strings.Contains(err.Error(), "=secret") || strings.Contains(err.Error(), ":secret") {

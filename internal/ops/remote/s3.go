@@ -36,6 +36,9 @@ func transport() *http.Transport {
 	return t
 }
 
+// stay follows no redirect, which would send credentials elsewhere.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
 // openS3 opens a bucket. Settings of the URL win over the environment, which has the names
 // that the programs of AWS use.
 func openS3(l Location, env func(string) string) (bucket, error) {
@@ -71,7 +74,7 @@ func openS3(l Location, env func(string) string) (bucket, error) {
 	case "false":
 		o.BucketLookup = minio.BucketLookupDNS
 	}
-	client := &http.Client{Transport: o.Transport}
+	client := &http.Client{Transport: o.Transport, CheckRedirect: stay}
 	if l.query.Get("anonymous") == "true" {
 		o.Creds = credentials.NewStatic("", "", "", credentials.SignatureAnonymous)
 	} else {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"shaver/internal/base/fault"
 )
 
 // Run is a run of MLflow that has ended.
@@ -88,7 +90,7 @@ func Log(ctx context.Context, server, experiment string, r *Run) error {
 		return err
 	}
 	if run.Run.Info.ID == "" {
-		return fmt.Errorf("POST %s%sruns/create: the answer has no run_id", c.server, api)
+		return fmt.Errorf("POST %s: the answer has no run_id", fault.Address(c.server+api+"runs/create"))
 	}
 	var metrics []metric
 	for key, value := range r.Metrics {

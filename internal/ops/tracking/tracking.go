@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,6 +24,8 @@ const (
 	timeout = 10 * time.Second
 	// mostAnswer bounds the bytes of an answer that are read.
 	mostAnswer = 1 << 20
+	// mostRedirects bounds the redirects of a request.
+	mostRedirects = 10
 )
 
 // CheckURL returns bad input unless address is that of a server: http or https with a host, and
@@ -43,7 +46,19 @@ type client struct {
 }
 
 func newClient(server string, access func(h http.Header)) *client {
-	return &client{strings.TrimRight(server, "/"), &http.Client{Timeout: timeout}, access}
+	return &client{strings.TrimRight(server, "/"), &http.Client{Timeout: timeout, CheckRedirect: redirect}, access}
+}
+
+// redirect follows a redirect without the credentials, unless it leads to the server that redirects. The library
+// sends them to other ports of its machine, and to http.
+func redirect(r *http.Request, via []*http.Request) error {
+	if first := via[0].URL; r.URL.Scheme != first.Scheme || r.URL.Host != first.Host {
+		r.Header.Del("Authorization")
+	}
+	if len(via) == mostRedirects {
+		return fmt.Errorf("more than %d redirects", mostRedirects)
+	}
+	return nil
 }
 
 // answered is an error that the server answered.
@@ -57,10 +72,17 @@ func (e *answered) Error() string { return e.text }
 
 // send sends a request. If body is a []byte it is sent as it is, and otherwise as JSON. It decodes the
 // answer into the value that to points to, unless to is nil.
-func (c *client) send(ctx context.Context, method, path string, body, to any) error {
+func (c *client) send(ctx context.Context, method, path string, body, to any) (err error) {
+	defer func() {
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // u names the URL of the last redirect, with its query
+		}
+		if err != nil {
+			err = fmt.Errorf("%s %s: %w", method, fault.Address(c.server+path), err)
+		}
+	}()
 	content, isFile := body.([]byte)
 	if !isFile && body != nil {
-		var err error
 		if content, err = json.Marshal(body); err != nil {
 			return err
 		}
@@ -77,17 +99,14 @@ func (c *client) send(ctx context.Context, method, path string, body, to any) er
 	c.access(r.Header)
 	answer, err := c.http.Do(r)
 	if err != nil {
-		return err // which names the method and the URL
+		return err
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, mostAnswer))
 	if err != nil {
-		return fmt.Errorf("%s %s%s: %w", method, c.server, path, err)
+		return err
 	}
-	if err := parse(answer.StatusCode, answer.Status, text, to); err != nil {
-		return fmt.Errorf("%s %s%s: %w", method, c.server, path, err)
-	}
-	return nil
+	return parse(answer.StatusCode, answer.Status, text, to)
 }
 
 // parse decodes an answer into the value that to points to, unless to is nil. An answer with

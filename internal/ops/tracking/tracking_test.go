@@ -134,6 +134,35 @@ func TestLogRefused(t *testing.T) {
 	}
 }
 
+// A redirect carries the token only to the server that redirects, and an error does not quote where a redirect led.
+func TestRedirect(t *testing.T) {
+	t.Setenv("OPENLINEAGE_API_KEY", "key")
+	other := newServer(t, func(string) (int, string) { return 200, "" })
+	to := ""
+	s := newServer(t, nil)
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.got = append(s.got, request{r.URL.Path, r.Header.Get("Authorization"), ""})
+		if r.URL.Path != "/end" {
+			http.Redirect(w, r, to, http.StatusTemporaryRedirect)
+		}
+	})
+	for _, test := range []struct{ to, auth string }{{other.URL + "/end", ""}, {s.URL + "/end", "Bearer key"}, {"/end", "Bearer key"}} {
+		to, other.got, s.got = test.to, nil, nil
+		if err := Emit(t.Context(), s.URL+"/begin", &Event{}); err != nil {
+			t.Fatal(err)
+		}
+		if all := append(s.got, other.got...); len(all) != 2 || all[0].auth != "Bearer key" || all[1].auth != test.auth {
+			t.Errorf("to %s: %+v, expected %q", test.to, all, test.auth)
+		}
+	}
+	other.Close()
+	for _, to = range []string{other.URL + "/end?code=s3cret", s.URL + "/begin?code=s3cret"} {
+		if err := Emit(t.Context(), s.URL+"/begin", &Event{}); err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "POST "+s.URL+"/begin: ") {
+			t.Errorf("to %s: error %v", to, err)
+		}
+	}
+}
+
 // An event has the form of OpenLineage, and all events of a run have the same id.
 func TestEmit(t *testing.T) {
 	t.Setenv("OPENLINEAGE_API_KEY", "key")
