@@ -102,7 +102,7 @@ func Matrix(names []string, cells []Cell) *Picture {
 		shape draw.GlyphDrawer
 		style int
 		size  float64
-	}{{"worth more together", draw.BoxGlyph{}, 0, 4}, {"say the same", draw.SquareGlyph{}, 1, 4}, {"may be chance", draw.CircleGlyph{}, 6, 1.2}} {
+	}{{"worth more together", draw.BoxGlyph{}, 0, 4}, {"redundant", draw.SquareGlyph{}, 1, 4}, {"may be chance", draw.CircleGlyph{}, 6, 1.2}} {
 		pic.keys = append(pic.keys, key{k.label, []plot.Thumbnailer{&plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: inks[k.style], Radius: vg.Points(k.size), Shape: k.shape}}}})
 	}
 	return pic

@@ -2,6 +2,7 @@ package picture
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -114,7 +115,7 @@ func Cut(label string, curves []Curve) *Picture {
 }
 
 // Calibration shows how far observed rates are from predicted probabilities. The X of a
-// curve are predicted probabilities, and its Y are the differences.
+// curve are predicted probabilities, and its Y are the differences, with or without intervals.
 func Calibration(curves []Curve) *Picture {
 	p := grid("Observed rate minus predicted probability", "predicted probability", "")
 	p.Y.Tick.Marker = signedTicks{}
@@ -122,13 +123,16 @@ func Calibration(curves []Curve) *Picture {
 	p.Add(levelLine(0))
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 0, 0, 0
 	for _, c := range curves {
-		_, line := styles(c.Style)
-		glyph, _ := styles(c.Style)
+		glyph, line := styles(c.Style)
 		var list plotter.XYs
 		for k, x := range c.X {
 			list = append(list, plotter.XY{X: x, Y: c.Y[k]})
 			p.X.Max = max(p.X.Max, x)
 			p.Y.Min, p.Y.Max = min(p.Y.Min, c.Y[k]), max(p.Y.Max, c.Y[k])
+		}
+		if c.Low != nil {
+			p.Add(&intervals{c, func(x float64) float64 { return x }})
+			p.Y.Min, p.Y.Max = min(p.Y.Min, slices.Min(c.Low)), max(p.Y.Max, slices.Max(c.High))
 		}
 		if c.Strong {
 			line.Width, line.Dashes = vg.Points(2.2), nil

@@ -127,8 +127,10 @@ func (c *comparison) sentence() (lead, rest string) {
 		return "This sweep does not show which budget is safe.", "An older program wrote it, without 95% intervals. Run shaver sweep again to get them. The differences below hold only for these rows."
 	case d == nil:
 		first := c.budgets[0]
-		rest = "Even at sparsity " + number(first.best.Sparsity) + ", the smallest one measured, the 95% interval of the difference reaches "
-		auc, loss := c.auc(first.best), c.logLoss(first.best)
+		rest = "Even at sparsity " + number(first.best.Sparsity) + ", the smallest one measured, the widened interval of the difference reaches "
+		judged := *first.best
+		judged.Difference = judged.Judged
+		auc, loss := c.auc(&judged), c.logLoss(&judged)
 		var reach []string
 		if auc != nil && auc.Low != nil && !c.aucHolds(first.best) {
 			reach = append(reach, signed(low(auc))+" AUC")
@@ -194,7 +196,7 @@ func (c *comparison) source(b *budget) string {
 func (c *comparison) measured() string {
 	text := fmt.Sprintf("Measured on the %s rows of the %s split. A difference is the value of the pruned model minus that of the unpruned model on the same rows.", count(c.Rows), c.Split)
 	if c.intervals {
-		text += " It is bold if its 95% interval does not contain 0. A table is within the tolerance if the whole interval is within it."
+		text += " It is bold if its 95% interval does not contain 0. A table is within the tolerance if the whole interval, widened so that those of all tables hold at once, is within it."
 	}
 	if s := settings(c.Settings); s != "" {
 		text += " " + s

@@ -82,7 +82,7 @@ func (c *comparison) consider(m *method, p *sweep.Mean) {
 // the tolerance is better than one that is not. Otherwise AUC decides, or LogLoss if AUC is
 // undefined.
 func (c *comparison) better(p, q *sweep.Mean) bool {
-	if holds := c.tolerance.Holds(p.Difference); holds != c.tolerance.Holds(q.Difference) {
+	if holds := c.tolerance.Holds(p.Judged); holds != c.tolerance.Holds(q.Judged) {
 		return holds
 	}
 	if !math.IsNaN(p.AUC.Mean) && !math.IsNaN(q.AUC.Mean) {
@@ -120,7 +120,7 @@ func (c *comparison) logLoss(p *sweep.Mean) *sweep.Interval {
 // In documents of older programs, which have no intervals, they judge the difference.
 func (c *comparison) aucHolds(p *sweep.Mean) bool {
 	if p.Difference != nil {
-		return c.tolerance.HoldsAUC(p.Difference)
+		return c.tolerance.HoldsAUC(p.Judged)
 	}
 	auc := c.auc(p)
 	return auc == nil || auc.Value >= -c.tolerance.AUC
@@ -128,7 +128,7 @@ func (c *comparison) aucHolds(p *sweep.Mean) bool {
 
 func (c *comparison) lossHolds(p *sweep.Mean) bool {
 	if p.Difference != nil {
-		return c.tolerance.HoldsLoss(p.Difference)
+		return c.tolerance.HoldsLoss(p.Judged)
 	}
 	return c.logLoss(p).Value <= c.tolerance.LogLoss
 }

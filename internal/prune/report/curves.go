@@ -398,34 +398,34 @@ func (c *comparison) advice() []string {
 	if !c.intervals {
 		return nil
 	}
-	var same, close, worse []string
+	var within, worse, unclear []string
 	for _, b := range c.budgets {
 		p := free.at(b.best.Sparsity)
 		scored := c.bestScored(b.best.Sparsity)
 		if p == nil || scored == nil {
 			continue
 		}
-		auc, best := c.auc(p), c.auc(scored)
-		if (auc == nil || best == nil || auc.Value >= low(best)) && c.logLoss(p).Value <= high(c.logLoss(scored)) {
-			same = append(same, number(b.best.Sparsity))
-		} else if c.aucHolds(p) && c.lossHolds(p) {
-			close = append(close, number(b.best.Sparsity))
-		} else {
-			worse = append(worse, number(b.best.Sparsity))
+		one, best := *p, *scored // with the intervals that hold for all tables at once
+		one.Difference, best.Difference = p.Judged, scored.Judged
+		auc, bestAUC := c.auc(&one), c.auc(&best)
+		switch at := number(b.best.Sparsity); {
+		case c.tolerance.Holds(p.Judged):
+			within = append(within, at)
+		case auc != nil && bestAUC != nil && high(auc) < low(bestAUC), low(c.logLoss(&one)) > high(c.logLoss(&best)):
+			worse = append(worse, at)
+		default:
+			unclear = append(unclear, at)
 		}
 	}
 	var advice []string
-	if len(same) > 0 {
-		advice = append(advice, capital(free.Label)+" is not worse at "+list(same)+". It is within the 95% interval of the best ranking by scores, or better.")
-	}
-	if len(close) > 0 {
-		advice = append(advice, capital(free.Label)+" is worse at "+list(close)+", but still within the tolerance.")
-	}
-	if len(advice) > 0 {
-		advice = append(advice, "For these budgets you can skip scoring.")
+	if len(within) > 0 {
+		advice = append(advice, "At "+list(within)+", "+free.Label+" is within the tolerance. For these budgets you can skip scoring.")
 	}
 	if len(worse) > 0 {
-		advice = append(advice, "At "+list(worse)+", "+free.Label+" is worse than the best ranking by scores, beyond its 95% interval and beyond the tolerance. There the scores are worth their cost.")
+		advice = append(advice, "At "+list(worse)+", "+free.Label+" is worse than the best ranking by scores: their widened intervals do not overlap. There the scores are worth their cost.")
+	}
+	if len(unclear) > 0 {
+		advice = append(advice, "At "+list(unclear)+", these rows do not show whether "+free.Label+" is as good as the best ranking by scores.")
 	}
 	return []string{strings.Join(advice, " ")}
 }

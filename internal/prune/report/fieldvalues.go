@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"math"
@@ -23,32 +24,25 @@ type fieldValuesDocument struct {
 	frame
 	Warnings []string
 	Values   *valuesSection
-	Pairs    *pairsSection    // nil for a job without pairs
+	Pairs    *valuesSection   // nil for a job without pairs
 	Removals *removalsSection // nil without a path
 	Job      []fact
 }
 
-// valuesSection shows the values of fields with their intervals.
+// valuesSection shows the values of fields, or the interactions of pairs, with their intervals.
 type valuesSection struct {
-	Heading string
-	Unit    string
-	Figure  figure
-	Rows    []playerRow
+	Heading  string
+	Unit     string
+	Figure   figure
+	Rows     []playerRow
+	Rest     int // number of pairs without a row
+	Compared int // number of values of which Heading and Figure judge each by sweep.Interval.Among
 }
 
 // playerRow is a value. Share is empty if it is not known.
 type playerRow struct {
 	Name, Share string
 	change
-}
-
-// pairsSection shows the interactions of pairs of fields.
-type pairsSection struct {
-	Heading string
-	Unit    string
-	Figure  figure
-	Rows    []playerRow
-	Rest    int // number of pairs without a row
 }
 
 // shownPairs is the number of pairs with a row, of at most 120 in the picture.
@@ -94,38 +88,47 @@ func (f *Facts) unit() string {
 }
 
 func (f *Facts) valuesOf(values []scores.FieldValue, show addPicture) *valuesSection {
-	s := &valuesSection{Unit: f.unit()}
+	s := &valuesSection{Unit: f.unit(), Compared: len(values)}
 	var bars []picture.Bar
-	var useless []string
+	var harmful []string
+	useful := 0
 	for _, v := range values {
 		bar := picture.Bar{Label: v.Field, Value: v.Value, Low: math.NaN(), High: math.NaN()}
 		row := playerRow{Name: v.Field, change: changeTo(v.Value, v.Low, v.High)}
 		if v.Low != nil {
 			bar.Low, bar.High = *v.Low, *v.High
-			if *v.Low <= 0 {
-				useless = append(useless, oneLine(v.Field))
-			}
+		}
+		switch joint := interval(&v.Value, v.Low, v.High).Among(s.Compared, f.Scores.Rows); {
+		case joint.Differs() && v.Value > 0:
+			useful++
+		case joint.Differs():
+			harmful = append(harmful, oneLine(v.Field)+", by "+six(-*joint.High)+" to "+six(-*joint.Low))
 		}
 		if v.Share != nil {
 			row.Share = signedPercent(*v.Share)
 		}
 		bars, s.Rows = append(bars, bar), append(s.Rows, row)
 	}
-	switch n := len(useless); {
-	case n > 4:
-		s.Heading = count(n) + " of " + count(len(values)) + " fields may be of no use"
+	switch n := len(harmful); {
+	case n > 1:
+		s.Heading = count(n) + " of " + count(len(values)) + " fields raise the loss"
 	case n > 0:
-		s.Heading = list(useless) + " may be of no use"
+		s.Heading = "One field raises the loss: " + harmful[0]
+	case useful == len(values):
+		s.Heading = "All fields lower the loss"
+	case useful > 0:
+		s.Heading = count(useful) + " of " + count(len(values)) + " fields are certain to lower the loss"
 	default:
-		s.Heading = "What each field is worth"
+		s.Heading = "The rows do not show which fields lower the loss"
 	}
 	s.Figure = show(picture.Values("value, "+s.Unit, bars))
 	return s
 }
 
-func (f *Facts) pairsOf(values []scores.FieldValue, show addPicture) *pairsSection {
+func (f *Facts) pairsOf(values []scores.FieldValue, show addPicture) *valuesSection {
 	pairs := f.Scores.FieldPairs()
-	s := &pairsSection{Unit: f.unit(), Heading: "Interactions of pairs", Rest: max(0, len(pairs)-shownPairs)}
+	// All pairs count, because the values of the fields chose those that are shown.
+	s := &valuesSection{Unit: f.unit(), Rest: max(0, len(pairs)-shownPairs), Compared: len(values) * (len(values) - 1) / 2}
 	var names []string
 	for _, v := range values {
 		if slices.ContainsFunc(pairs, func(p scores.FieldPair) bool { return slices.Contains(p.Fields[:], v.Field) }) {
@@ -134,20 +137,20 @@ func (f *Facts) pairsOf(values []scores.FieldValue, show addPicture) *pairsSecti
 	}
 	var cells []picture.Cell
 	for i, p := range pairs {
-		cells = append(cells, picture.Cell{
-			I: slices.Index(names, p.Fields[0]), J: slices.Index(names, p.Fields[1]), Value: p.Value, Unsure: p.Low == nil || *p.Low <= 0 && *p.High >= 0,
-		})
+		joint := interval(&p.Value, p.Low, p.High).Among(s.Compared, f.Scores.Rows)
+		cells = append(cells, picture.Cell{I: slices.Index(names, p.Fields[0]), J: slices.Index(names, p.Fields[1]), Value: p.Value, Unsure: !joint.Differs()})
+		if s.Heading == "" && joint.Differs() {
+			s.Heading = "Worth more together: "
+			if p.Value < 0 {
+				s.Heading = "Redundant in part: "
+			}
+			s.Heading += oneLine(p.Fields[0]) + " and " + oneLine(p.Fields[1]) + ", by " + six(*joint.Low) + " to " + six(*joint.High)
+		}
 		if i < shownPairs {
 			s.Rows = append(s.Rows, playerRow{Name: p.Fields[0] + ", " + p.Fields[1], change: changeTo(p.Value, p.Low, p.High)})
 		}
 	}
-	if len(pairs) > 0 {
-		verb := " are worth more together"
-		if pairs[0].Value < 0 {
-			verb = " say most of the same"
-		}
-		s.Heading = oneLine(pairs[0].Fields[0]) + " and " + oneLine(pairs[0].Fields[1]) + verb
-	}
+	s.Heading = cmp.Or(s.Heading, "No pair is certain to interact")
 	s.Figure = show(picture.Matrix(names, cells))
 	return s
 }

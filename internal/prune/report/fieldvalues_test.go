@@ -78,7 +78,7 @@ func TestFieldValuesGolden(t *testing.T) {
 	}
 }
 
-// The page says which fields may be of no use and what each pair does, with intervals where they are known, and has no
+// The page says how many fields are of use and what each pair does, with intervals where they are known, and has no
 // section without facts.
 func TestFieldValues(t *testing.T) {
 	page := func(f *Facts) string {
@@ -98,7 +98,7 @@ func TestFieldValues(t *testing.T) {
 		}
 	}
 	whole := page(fieldFacts())
-	expect(whole, true, "What each field is worth", "<strong>&#43;0.060000</strong>", "60.0%", "hour and idle are worth more together", "1 of 4 fields can go without a rise that the rows show",
+	expect(whole, true, "All fields lower the loss", "<strong>&#43;0.060000</strong>", "60.0%", "Worth more together: hour and idle, by &#43;0.0", "Without 1 of 4 fields the loss rises by at most &#43;0.000",
 		"without idle", "4 fields, without column 1", "3 fields, without column 0", `<a href="#removals">Path</a>`, "the value of an absent field")
 	expect(whole, false, "ranked by", "sparsity")
 
@@ -106,7 +106,7 @@ func TestFieldValues(t *testing.T) {
 	f.Path, f.Scores.Spec.Loss = nil, loss.Squared
 	f.Scores.PopulationSE[15] = .1
 	text := page(f)
-	expect(text, true, "idle may be of no use", "squared units of the label")
+	expect(text, true, "3 of 4 fields are certain to lower the loss", "squared units of the label")
 	expect(text, false, `id="removals"`)
 
 	f = fieldFacts()

@@ -105,20 +105,15 @@ func lead(l *nightly.Line, current string) (first, rest string) {
 		}
 	}
 	rest += fmt.Sprintf("Without %s of its entries the model takes %s instead of %s", dropped(l.Sparsity), size(&l.Bytes), size(&l.DenseBytes))
-	if l.RMSERise != nil {
-		verb, rise := "raises", *l.RMSERise
-		if rise < 0 {
-			verb, rise = "lowers", -rise
+	for _, m := range []struct {
+		verb string
+		by   *sweep.Interval
+	}{{"raises its RMSE", interval(l.RMSERise, l.RMSERiseLow, l.RMSERiseHigh)}, {"loses AUC", interval(l.AUCDrop, l.AUCDropLow, l.AUCDropHigh)}} {
+		if c := changeOf(m.by); c.Interval != "" {
+			rest += fmt.Sprintf(" and %s by %s (95%% interval)", m.verb, c.Interval)
+		} else if m.by != nil {
+			rest += fmt.Sprintf(" and %s by %s on these rows", m.verb, c.Value)
 		}
-		rest += fmt.Sprintf(" and %s the RMSE by %.4f", verb, rise)
-	}
-	if l.AUCDrop != nil {
-		verb := "loses"
-		drop := *l.AUCDrop
-		if drop < 0 {
-			verb, drop = "gains", -drop
-		}
-		rest += fmt.Sprintf(" and %s %.4f of AUC", verb, drop)
 	}
 	rest += "."
 	if l.FullEvaluations > 0 && l.Choice != nightly.ChoiceKept {

@@ -3,7 +3,9 @@ package report
 import (
 	"fmt"
 	"math"
+	"strings"
 
+	"shaver/internal/click/evaluate"
 	"shaver/internal/prune/picture"
 	"shaver/internal/prune/sweep"
 )
@@ -28,7 +30,7 @@ type calibrationRow struct {
 	Name                string
 	Rows                int64
 	Predicted, Observed string
-	Off                 string
+	change
 }
 
 // slicesPart shows metrics on slices of the rows.
@@ -61,7 +63,7 @@ func (c *comparison) quality(show addPicture) *qualitySection {
 	}
 	s := &qualitySection{
 		Of:          b.by.Label + " at sparsity " + number(b.best.Sparsity),
-		Calibration: c.calibration(b, show),
+		Calibration: c.calibrationOf(b, show),
 		Slices:      c.slices(b),
 	}
 	if s.Calibration == nil && s.Slices == nil {
@@ -70,39 +72,54 @@ func (c *comparison) quality(show addPicture) *qualitySection {
 	return s
 }
 
-// calibration returns the calibration curves of the unpruned model and of a pruned one.
-func (c *comparison) calibration(b *budget, show addPicture) *calibrationPart {
+// calibrationOf returns the calibration curves of the unpruned model and of a pruned one. Its heading is about
+// the last of them. It has intervals, one for each bin, which contain all rates at once with a confidence of 95%.
+func (c *comparison) calibrationOf(b *budget, show addPicture) *calibrationPart {
 	full, pruned := c.Unpruned.CalibrationCurve, b.best.Point.CalibrationCurve
 	if len(full) == 0 || len(pruned) == 0 {
 		return nil
 	}
 	part := &calibrationPart{}
-	add := func(name string, style int, strong bool, bins []sweep.CurveBin, predicted func(*sweep.CurveBin) float64) (curve picture.Curve, worst float64) {
-		curve = picture.Curve{Label: name, Style: style, Strong: strong}
+	var curves []picture.Curve
+	add := func(name string, style int, strong bool, bins []sweep.CurveBin, predicted func(*sweep.CurveBin) float64) {
+		curve, worst := picture.Curve{Label: name, Style: style, Strong: strong}, 0.
+		part.Heading = "No predictions are certain to be off"
 		for i := range bins {
 			bin := &bins[i]
 			p := predicted(bin)
 			off := bin.Observed - p
-			worst = max(worst, math.Abs(off))
+			row := calibrationRow{name, bin.Rows, decimal(p), decimal(bin.Observed), change{Value: signed(off)}}
 			curve.X, curve.Y = append(curve.X, p), append(curve.Y, off)
-			part.Rows = append(part.Rows, calibrationRow{name, bin.Rows, decimal(p), decimal(bin.Observed), signed(off)})
+			if c.Unpruned.RMSE == nil { // the variance of other labels is unknown
+				low, high := evaluate.RateInterval(int64(math.Round(bin.Observed*float64(bin.Rows))), bin.Rows, len(bins))
+				i := &sweep.Interval{Value: off, Low: new(low - p), High: new(high - p)}
+				row.change = changeOf(i)
+				curve.Low, curve.High = append(curve.Low, *i.Low), append(curve.High, *i.High)
+				if i.Differs() && math.Abs(off) > worst {
+					worst = math.Abs(off)
+					part.Heading = fmt.Sprintf("The observed rate differs from predictions of %.2g by %s", p, row.Interval)
+				}
+			}
+			part.Rows = append(part.Rows, row)
 		}
-		return curve, worst
+		if curves = append(curves, curve); c.Unpruned.RMSE != nil {
+			part.Heading = "Predicted and observed values"
+		}
 	}
 	raw := func(bin *sweep.CurveBin) float64 { return bin.Predicted }
-	fullCurve, fullOff := add("unpruned", 7, false, full, raw)
-	prunedCurve, prunedOff := add("pruned", b.by.style, false, pruned, raw)
-	curves := []picture.Curve{fullCurve, prunedCurve}
-	part.Heading = fmt.Sprintf("Predictions are off by at most %.3f, and by at most %.3f before pruning", prunedOff, fullOff)
+	add("unpruned", 7, false, full, raw)
+	add("pruned", b.by.style, false, pruned, raw)
 	if pruned[0].Calibrated != nil {
-		calibrated, off := add("pruned, calibrated", b.by.style+1, true, pruned, func(bin *sweep.CurveBin) float64 {
+		add("pruned, calibrated", b.by.style+1, true, pruned, func(bin *sweep.CurveBin) float64 {
 			if bin.Calibrated == nil {
 				return bin.Predicted
 			}
 			return *bin.Calibrated
 		})
-		curves = append(curves, calibrated)
-		part.Heading = fmt.Sprintf("After calibration, predictions are off by at most %.3f", off)
+		part.Heading = "After calibration: " + strings.ToLower(part.Heading[:1]) + part.Heading[1:]
+	}
+	for k := range curves[:len(curves)-1] {
+		curves[k].Low, curves[k].High = nil, nil
 	}
 	part.Figure = show(picture.Calibration(curves))
 	return part
@@ -115,6 +132,7 @@ func (c *comparison) slices(b *budget) *slicesPart {
 	}
 	part, rare, fields := &slicesPart{}, &sliceTable{Loss: c.lossName(), Unit: c.lossUnit()}, &sliceTable{Loss: c.lossName(), Unit: c.lossUnit(), Named: true}
 	var worst *sliceRow
+	reach := "" // the interval of worst
 	worstLoss := 0.
 	for i := range c.Document.Slices {
 		slice, full, pruned := &c.Document.Slices[i], &c.Unpruned.Slices[i], &b.best.Point.Slices[i]
@@ -137,8 +155,8 @@ func (c *comparison) slices(b *budget) *slicesPart {
 				loss = d.CalibratedLoss()
 			}
 			row.AUCChange, row.LossChange = changeOf(d.AUC), changeOf(loss)
-			if loss.Differs() && loss.Value > worstLoss {
-				worst, worstLoss = &row, loss.Value
+			if joint := loss.Among(len(c.Document.Slices), slice.Rows); joint.Differs() && loss.Value > worstLoss {
+				worst, worstLoss, reach = &row, loss.Value, changeOf(joint).Interval
 			}
 		}
 		if slice.Field == "" {
@@ -153,7 +171,7 @@ func (c *comparison) slices(b *budget) *slicesPart {
 		if worst.Field != "" {
 			of = oneLine(worst.Field)
 		}
-		part.Heading = "Rows whose " + of + " occurs " + worst.Name + " lose most"
+		part.Heading = "Rows whose " + of + " occurs " + worst.Name + " lose: " + c.lossName() + " " + reach
 	}
 	return part
 }

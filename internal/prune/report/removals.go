@@ -84,19 +84,20 @@ func removalsOf(p *slice.Path, show addPicture) *removalsSection {
 			add(strconv.Itoa(b.Fields)+" fields, without column "+columns, &step.Figures, changeOf(step.Rise))
 		}
 	}
-	if n := cheap(p.Fields); n > 0 {
-		s.Heading = fmt.Sprintf("%d of %d fields can go without a rise that the rows show", n, p.Whole.Fields)
+	if n, most := cheap(p); n > 0 {
+		s.Heading = fmt.Sprintf("Without %d of %d fields the loss rises by at most %s", n, p.Whole.Fields, signed(most))
 	}
 	s.Figure = show(picture.Removals(first, second))
 	return s
 }
 
-// cheap returns the number of first steps after which the interval of the rise holds 0 or is below it.
-func cheap(steps []slice.Step) (n int) {
-	for i := range steps {
-		if r := steps[i].Rise; r != nil && r.Low != nil && *r.Low <= 0 {
-			n = i + 1
+// cheap returns the number of first steps after which the interval of the rise holds 0 or is below it, and the end
+// of that interval.
+func cheap(p *slice.Path) (n int, most float64) {
+	for i := range p.Fields {
+		if r := p.Fields[i].Rise.Among(len(p.Fields), p.Rows-p.Compared); r != nil && r.Low != nil && *r.Low <= 0 {
+			n, most = i+1, *r.High
 		}
 	}
-	return n
+	return n, most
 }

@@ -69,7 +69,7 @@ func (f *Facts) fieldsOf(found *findings, show addPicture) *fieldsSection {
 			shares[k] = append(shares[k], share)
 		}
 	}
-	s.Heading = fieldsHeading(s.Rows)
+	s.Heading = fieldsHeading(s.Rows, shown, found.sparsities[shown])
 	labels := []string{"share of the table", "share of the value (" + f.symbol() + " summed over entries)", "share of the kept entries at sparsity " + number(found.sparsities[shown])}
 	if s.Ordered {
 		labels, shares = slices.Delete(labels, 1, 2), slices.Delete(shares, 1, 2)
@@ -80,24 +80,19 @@ func (f *Facts) fieldsOf(found *findings, show addPicture) *fieldsSection {
 	return s
 }
 
-// fieldsHeading names the fields that hold half of the value.
-func fieldsHeading(rows []fieldRow) string {
+// fieldsHeading names the fields that have half of the entries that are kept at a sparsity, the k-th one.
+func fieldsHeading(rows []fieldRow, k int, sparsity float64) string {
+	rows = slices.Clone(rows)
+	slices.SortStableFunc(rows, func(a, b fieldRow) int { return cmp.Compare(b.Kept[k].Share, a.Kept[k].Share) })
 	var names []string
-	worth, table := 0., 0.
+	kept, table := 0., 0.
 	for _, row := range rows {
-		if worth >= .5 || len(names) == 4 {
+		if kept >= .5 || len(names) == 4 {
 			break
 		}
-		names, worth, table = append(names, oneLine(row.Name)), worth+row.Worth, table+row.Table
+		names, kept, table = append(names, oneLine(row.Name)), kept+row.Kept[k].Share, table+row.Table
 	}
-	if worth == 0 {
-		return "Fields"
-	}
-	verb := " have "
-	if len(names) == 1 {
-		verb = " has "
-	}
-	return list(names) + verb + percent(worth) + " of the value in " + percent(table) + " of the table"
+	return "At sparsity " + number(sparsity) + ", " + percent(kept) + " of the kept entries are those of " + list(names) + ", which have " + percent(table) + " of the table"
 }
 
 // extremesOf returns the fields that are worth most and least per entry. It returns nil if

@@ -50,15 +50,14 @@ func (t Tolerance) HoldsLoss(d *Differences) bool {
 // count as one point, the first of them, and their combined intervals must be within the
 // tolerance. If no point is within it, Decide returns nil.
 //
-// An interval does not account for a choice among points. The best of many points is a
-// little worse on other rows than on these.
+// The intervals are those that hold for all points at once, because Decide chooses among them.
 func (d *Document) Decide(t Tolerance) *Point {
 	var best *Point
 	stored := d.InBytes()
 	for _, s := range d.Series() {
 		for i := range s.Points {
 			p := s.Points[i].Point
-			if p.Bytes == nil || !t.Holds(s.Points[i].Difference) {
+			if p.Bytes == nil || !t.Holds(s.Points[i].Judged) {
 				continue
 			}
 			if best == nil || p.size(stored) < best.size(stored) || p.size(stored) == best.size(stored) && p.better(best) {
@@ -83,7 +82,7 @@ func (d *Document) decision(t Tolerance) string {
 	if d.Loss != loss.Squared {
 		limits = fmt.Sprintf("%g AUC and %s", t.AUC, limits)
 	}
-	within := "whose whole 95% intervals are within " + limits + " of the unpruned table"
+	within := "whose whole 95% intervals, widened for all tables, are within " + limits + " of the unpruned table"
 	p := d.Decide(t)
 	if p == nil {
 		return "There is no table " + within + ": " + d.nextStep(t) + "."
@@ -107,10 +106,10 @@ func (d *Document) nextStep(t Tolerance) string {
 	var unwritten []string // methods with a table within the tolerance
 	for _, s := range d.Series() {
 		for i := range s.Points {
-			if label := d.Label(s.Points[i].Point); t.Holds(s.Points[i].Difference) && !slices.Contains(unwritten, label) {
+			if label := d.Label(s.Points[i].Point); t.Holds(s.Points[i].Judged) && !slices.Contains(unwritten, label) {
 				unwritten = append(unwritten, label)
 			}
-			if p := s.Points[i].Difference; p != nil {
+			if p := s.Points[i].Judged; p != nil {
 				half(&auc, p.AUC)
 				half(&lossHalf, p.Loss())
 			}

@@ -48,7 +48,7 @@ func TestDecide(t *testing.T) {
 		"unknown interval":       {[]Point{unknown(point(500, 0, 0, 0, 0))}, -1},
 		"older documents":        {[]Point{older(good)}, -1},
 	} {
-		d := &Document{Points: c.points}
+		d := &Document{Rows: 1e6, Points: c.points}
 		got := -1
 		for i := range d.Points {
 			if d.Decide(DefaultTolerance) == &d.Points[i] {
@@ -61,14 +61,14 @@ func TestDecide(t *testing.T) {
 	}
 	var text strings.Builder
 	for _, points := range [][]Point{{as(Magnitude, good), point(50, -.002, .0001, 0, 0)}, {point(50, -.002, .0001, 0, 0)}, {point(50, 0, .003, 0, 0), point(20, 0, .004, 0, 0)}, {point(50, 0, .0001, 0, .002)}, {without(as("ptq8", good)), point(50, -.002, .0001, 0, 0)}} {
-		(&Document{Unpruned: Measure{Metrics: Metrics{LogLoss: new(.5)}}, Points: points}).WriteTable(&text)
+		(&Document{Rows: 1e6, Unpruned: Measure{Metrics: Metrics{LogLoss: new(.5)}}, Points: points}).WriteTable(&text)
 	}
 	for want, n := range map[string]int{
-		"\nThe smallest table whose whole 95% intervals are within 0.001 AUC and 0.001 LogLoss of the unpruned table: magnitude at sparsity 0.5, 500 parameters, 100 bytes.\n":                                                   1,
-		"\nThere is no table whose whole 95% intervals are within 0.001 AUC and 0.001 LogLoss of the unpruned table: only ptq8, whose tables have no file.\n":                                                                    1,
-		"\nThere is no table whose whole 95% intervals are within 0.001 AUC and 0.001 LogLoss of the unpruned table: try smaller sparsities.\n":                                                                                  1,
-		"\nThere is no table whose whole 95% intervals are within 0.001 AUC and 0.001 LogLoss of the unpruned table: the narrowest interval of the AUC is ±0.0030, so measure on more rows, or choose by the table above.\n":     1,
-		"\nThere is no table whose whole 95% intervals are within 0.001 AUC and 0.001 LogLoss of the unpruned table: the narrowest interval of the LogLoss is ±0.0020, so measure on more rows, or choose by the table above.\n": 1,
+		"\nThe smallest table whose whole 95% intervals, widened for all tables, are within 0.001 AUC and 0.001 LogLoss of the unpruned table: magnitude at sparsity 0.5, 500 parameters, 100 bytes.\n":                                                   1,
+		"\nThere is no table whose whole 95% intervals, widened for all tables, are within 0.001 AUC and 0.001 LogLoss of the unpruned table: only ptq8, whose tables have no file.\n":                                                                    1,
+		"\nThere is no table whose whole 95% intervals, widened for all tables, are within 0.001 AUC and 0.001 LogLoss of the unpruned table: try smaller sparsities.\n":                                                                                  1,
+		"\nThere is no table whose whole 95% intervals, widened for all tables, are within 0.001 AUC and 0.001 LogLoss of the unpruned table: the narrowest interval of the AUC is ±0.0034, so measure on more rows, or choose by the table above.\n":     1,
+		"\nThere is no table whose whole 95% intervals, widened for all tables, are within 0.001 AUC and 0.001 LogLoss of the unpruned table: the narrowest interval of the LogLoss is ±0.0020, so measure on more rows, or choose by the table above.\n": 1,
 	} {
 		if strings.Count(text.String(), want) != n {
 			t.Errorf("tables\n%s\nexpected %q", text.String(), want)

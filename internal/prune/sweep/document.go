@@ -166,6 +166,11 @@ func (d *Differences) CalibratedLoss() *Interval {
 	return d.CalibratedLogLoss
 }
 
+// each returns the results of f, which gets nil for what is nil.
+func (d *Differences) each(f func(*Interval) *Interval) *Differences {
+	return &Differences{f(d.AUC), f(d.LogLoss), f(d.CalibratedLogLoss), f(d.RMSE), f(d.CalibratedRMSE)}
+}
+
 // newDifferences returns differences of the AUC, which may be nil, the loss, and the
 // calibrated loss, which is nil without calibration.
 func newDifferences(kind loss.Kind, auc, plain, calibrated *Interval) *Differences {
@@ -189,6 +194,17 @@ func NewInterval(d evaluate.Difference) *Interval {
 		return nil
 	}
 	return &Interval{d.Value, scores.Figure(d.Low), scores.Figure(d.High)}
+}
+
+// Among returns the interval by which to judge i, one of n differences that are compared on rows rows. All n
+// contain their values at once with a confidence of 95% (evaluate.Wider). Every claim of a page comes
+// from such an interval, so that of n differences without an effect one seldom makes a headline.
+func (i *Interval) Among(n int, rows int64) *Interval {
+	if i == nil || i.Low == nil || i.High == nil || n < 2 {
+		return i
+	}
+	wider := evaluate.Wider(n, float64(rows-1))
+	return &Interval{i.Value, new(i.Value - wider*(i.Value-*i.Low)), new(i.Value + wider*(*i.High-i.Value))}
 }
 
 // Differs reports whether the interval is known and does not contain 0.

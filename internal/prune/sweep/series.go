@@ -33,8 +33,11 @@ type Mean struct {
 	// Difference compares the tables with the unpruned one. Each interval has the mean of the
 	// repeats and contains all their intervals. It is nil in documents of older programs.
 	Difference *Differences
-	Point      *Point // the first repeat
-	first      int    // index of Point in Document.Points
+	// Judged is Difference with intervals that hold for all points of the document at once (Interval.Among). They
+	// decide whether the tables are within a Tolerance.
+	Judged *Differences
+	Point  *Point // the first repeat
+	first  int    // index of Point in Document.Points
 }
 
 // Spread is the mean of repeats. Off is the largest distance of a repeat from the mean.
@@ -116,6 +119,13 @@ func (d *Document) Series() []Series {
 			s.Points = append(s.Points, d.mean(*points))
 		}
 		all = append(all, s)
+	}
+	for i := range all {
+		for k := range all[i].Points {
+			if m := &all[i].Points[k]; m.Difference != nil {
+				m.Judged = m.Difference.each(func(i *Interval) *Interval { return i.Among(len(at), d.Rows) })
+			}
+		}
 	}
 	return all
 }
