@@ -79,12 +79,13 @@ func writeFieldValues(f *Facts) (*Report, error) {
 	return &Report{html, pictures}, nil
 }
 
-// unit returns the unit of the values.
+// unit returns the unit of the values and their baseline, with which the game and so all values change.
 func (f *Facts) unit() string {
+	unit := "nat"
 	if f.Scores.Spec.Loss == loss.Squared {
-		return "squared units of the label"
+		unit = "squared units of the label"
 	}
-	return "nat"
+	return unit + ", baseline " + f.Scores.Spec.Baseline
 }
 
 func (f *Facts) valuesOf(values []scores.FieldValue, show addPicture) *valuesSection {

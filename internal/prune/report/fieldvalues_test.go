@@ -148,3 +148,21 @@ func TestRemovals(t *testing.T) {
 		t.Errorf("the last picture is %s", last.Name)
 	}
 }
+
+// Pages about games with different baselines, whose values of a field differ, label them differently. Each label
+// has the baseline.
+func TestValuesNameTheirGame(t *testing.T) {
+	for _, of := range []func() *Facts{facts, fieldFacts} {
+		for _, name := range []string{"marginal", "codebook"} {
+			f := of()
+			f.Scores.Spec.Baseline = name
+			r, err := Write(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := string(r.HTML); !strings.Contains(text, "nat, baseline "+name+"</th>") {
+				t.Errorf("a page with the baseline %s lacks it in the label of its values", name)
+			}
+		}
+	}
+}

@@ -19,6 +19,7 @@ type addPicture func(*picture.Picture) figure
 type fieldsSection struct {
 	Ordered    bool // the scores are those of a path
 	Heading    string
+	Unit       string // unit of the values, with their baseline
 	Figure     figure
 	Sparsities []float64
 	Rows       []fieldRow
@@ -46,7 +47,7 @@ type fieldRow struct {
 type keptCell struct{ Share, Own float64 }
 
 func (f *Facts) fieldsOf(found *findings, show addPicture) *fieldsSection {
-	s := &fieldsSection{Ordered: f.Scores.Ranks(), Sparsities: found.sparsities}
+	s := &fieldsSection{Ordered: f.Scores.Ranks(), Unit: f.unit(), Sparsities: found.sparsities}
 	total := 0.0
 	for _, field := range found.fields {
 		total += field.SumAbs
@@ -70,7 +71,7 @@ func (f *Facts) fieldsOf(found *findings, show addPicture) *fieldsSection {
 		}
 	}
 	s.Heading = fieldsHeading(s.Rows, shown, found.sparsities[shown])
-	labels := []string{"share of the table", "share of the value (" + f.symbol() + " summed over entries)", "share of the kept entries at sparsity " + number(found.sparsities[shown])}
+	labels := []string{"share of the table", "share of the value (" + f.symbol() + " summed over entries, baseline " + f.Scores.Spec.Baseline + ")", "share of the kept entries at sparsity " + number(found.sparsities[shown])}
 	if s.Ordered {
 		labels, shares = slices.Delete(labels, 1, 2), slices.Delete(shares, 1, 2)
 	} else {

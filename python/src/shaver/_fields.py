@@ -104,7 +104,7 @@ class FieldValues(Tabular):
         known = [each for each in fields if "low" in each]
         ax.hlines([each["field"] for each in known], [each["low"] for each in known], [each["high"] for each in known], color="black", linewidth=1.2)
         ax.axvline(0, color="black", linewidth=0.8)
-        ax.set_xlabel("loss that the field saves, with its 95% interval")
+        ax.set_xlabel(f"loss that the field saves, baseline {self.document['spec']['baseline']}, with its 95% interval")
         ax.set_title("Fields")
         ax.spines[["top", "right"]].set_visible(False)
         return ax

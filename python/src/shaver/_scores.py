@@ -132,7 +132,7 @@ class Scores(Tabular):
             _, ax = plt.subplots(figsize=(7, 0.8 + 0.32 * len(fields)), layout="constrained")
         ax.barh([field["name"] for field in fields], [field["sum"] for field in fields], color="#2f6db3")
         ax.axvline(0, color="black", linewidth=0.8)
-        ax.set_xlabel("loss that the field saves (sum of its Shapley values)")
+        ax.set_xlabel(f"loss that the field saves (sum of its Shapley values, baseline {self.document['spec']['baseline']})")
         ax.set_title("Fields")
         ax.spines[["top", "right"]].set_visible(False)
         return ax
