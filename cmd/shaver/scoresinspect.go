@@ -94,7 +94,7 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 		fmt.Fprintln(w, "ranking\tnot judged\tshaver sweep measures whether it is good enough to prune by")
 	}
 	if *s.NoInterval > 0 {
-		fmt.Fprintf(w, "no intervals\t%d\tfeatures in too few rows\n", *s.NoInterval)
+		fmt.Fprintf(w, "no intervals\t%d\tfeatures in too few rows, or with contributions too small for a standard error\n", *s.NoInterval)
 	}
 	if s.Audit != nil {
 		s.Audit.WriteTable(w)

@@ -38,14 +38,16 @@ func TestExportOfTables(t *testing.T) {
 // feature is in 4 of the sampled rows, so it has no interval.
 func TestExportPaired(t *testing.T) {
 	var out bytes.Buffer
-	if err := scores.WriteCSV(&out, scorestest.Paired()); err != nil {
+	f := scorestest.Paired()
+	copy(f.RMS, []float32{4, 5, 6, 7})
+	if err := scores.WriteCSV(&out, f); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	for line, want := range []string{
 		"field,id,count,t,t_population,phi_0,phi_1,abs_0,abs_1,rms_0,rms_1,se_0,se_1,se_population_0,se_population_1,se_paired_0,se_paired_1,abs_se_paired_0,abs_se_paired_1,rms_se_paired_0,rms_se_paired_1",
-		"x,0,80,1.99045,1.99045,0,1,0,0,0,0,0,0,0,0,0.125,1.125,0.25,1.25,0.5,1.5",
-		"y,0,16,,,2,3,0,0,0,0,0,0,0,0,2.125,3.125,2.25,3.25,2.5,3.5",
+		"x,0,80,1.99045,1.99045,0,1,0,0,4,5,0,0,0,0,0.125,1.125,0.25,1.25,0.5,1.5",
+		"y,0,16,,,2,3,0,0,6,7,0,0,0,0,2.125,3.125,2.25,3.25,2.5,3.5",
 	} {
 		if lines[line] != want {
 			t.Errorf("line %d is\n%s, expected\n%s", line, lines[line], want)

@@ -21,7 +21,7 @@ type Facts struct {
 	Stopped     *Stopped      `json:"stopped,omitempty"`     // how a job with a stop rule or a time limit ended
 	Audit       *Audit        `json:"audit,omitempty"`       // result of the audit, for a multilinear job with one
 	Lineage     *Lineage      `json:"lineage,omitempty"`     // how the values follow from earlier ones, for a paired job
-	NoInterval  *int          `json:"no_interval,omitempty"` // number of features that occur, but in too few rows for intervals; nil for a path
+	NoInterval  *int          `json:"no_interval,omitempty"` // number of features that occur, but have no intervals; see File.Intervals; nil for a path
 	Aggregate   string        `json:"aggregate"`             // aggregate that sum_abs of the fields adds up
 	Fields      []FieldFacts  `json:"fields"`
 	FieldValues []FieldValue  `json:"field_values,omitempty"` // for a job of fields, the most valuable one first

@@ -70,10 +70,10 @@ func (f *File) FieldValues() []FieldValue {
 // ends returns the ends of the 95% interval of an entry of a job of fields times scale.
 func (f *File) ends(at int, scale float64) (low, high *float64) {
 	_, factor := f.Intervals()(f.Shape.RowOf(at))
-	if math.IsNaN(factor) {
+	value, half := scale*f.Phi[at], scale*factor*float64(f.PopulationSE[at])
+	if math.IsNaN(half) || half == 0 && value != 0 { // see Intervals, which has one answer for all pairs of a field
 		return nil, nil
 	}
-	value, half := scale*f.Phi[at], scale*factor*float64(f.PopulationSE[at])
 	least, most := value-half, value+half
 	return &least, &most
 }

@@ -209,7 +209,8 @@ func (f *File) leastRows() func(feature int) int64 {
 }
 
 // Intervals returns a function that returns tally.Sampling.Interval for a feature, and NaN if it occurs in fewer
-// rows than leastRows. Only one goroutine may call the function.
+// rows than leastRows, or if an entry has a value although the squares of all its contributions were rounded to 0, so
+// that they do not show how far it may be off. Only one goroutine may call the function.
 //
 // In a paired job, a feature has no interval if it is expected in fewer than these rows of
 // the sampled ones, unless the job found no difference between the models
@@ -222,6 +223,12 @@ func (f *File) Intervals() func(feature int) (dataset, population float64) {
 	known := map[int64][2]float64{} // by count
 	return func(feature int) (dataset, population float64) {
 		count := f.Count[feature]
+		from, to := f.Shape.Row(feature)
+		for i := from; i < to; i++ {
+			if !f.Spec.OfFields() && f.Phi[i] != 0 && f.RMS[i] == 0 {
+				return math.NaN(), math.NaN()
+			}
+		}
 		if count < least(feature) {
 			return math.NaN(), math.NaN()
 		}

@@ -397,3 +397,32 @@ func TestCopy(t *testing.T) {
 		t.Errorf("a damaged file: %d bytes, %v", got.Len(), err)
 	}
 }
+
+// A value whose squares were all rounded to 0 has no interval, because an interval of the width 0 would claim that it is
+// known exactly. A value that is 0 in all rows has one.
+func TestVanishedSquares(t *testing.T) {
+	f := example()
+	f.Rows, f.Count[0] = 1000, 50
+	from, to := f.Shape.Row(0)
+	for i := from; i < to; i++ {
+		f.Phi[i], f.RMS[i], f.SE[i], f.PopulationSE[i] = 0, 0, 0, 0
+	}
+	if _, population := f.Intervals()(0); math.IsNaN(population) {
+		t.Error("values that are 0 in all rows have no interval")
+	}
+	f.Phi[from] = 1e-8
+	if dataset, population := f.Intervals()(0); !math.IsNaN(dataset) || !math.IsNaN(population) {
+		t.Errorf("the interval has the half-width %g times 0", population)
+	}
+	var csv strings.Builder
+	if err := WriteCSV(&csv, f); err != nil {
+		t.Fatal(err)
+	}
+	if line := strings.Split(csv.String(), "\n")[1]; !strings.Contains(line, ",0,50,,,1e-08") {
+		t.Errorf("the line of the feature is %s", line)
+	}
+	f.RMS[from] = 1e-8
+	if _, population := f.Intervals()(0); math.IsNaN(population) {
+		t.Error("a value with squares has no interval")
+	}
+}

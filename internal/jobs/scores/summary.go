@@ -10,7 +10,7 @@ type Summary struct {
 	MaxSE           float64        // largest standard error of the dataset's own values
 	MaxPopulationSE float64        // largest standard error of the population's values
 	Range           float64        // largest phi - smallest phi
-	NoInterval      int            // number of features that occur, but in too few rows for intervals
+	NoInterval      int            // number of features that occur, but have no intervals; see File.Intervals
 }
 
 // FieldSummary describes the entries of one field. Rows of a table that several fields read

@@ -36,7 +36,7 @@ type cutFinding struct {
 	value            float64 // smallest |value| of the kept entries: the value at the cut
 	uncertainKept    int     // number of kept entries whose 95% interval contains the value at the cut
 	uncertainDropped int     // number of dropped entries whose 95% interval contains the value at the cut
-	unknown          int     // number of entries that occur, but in too few rows for an interval
+	unknown          int     // number of entries that occur, but have no interval
 	withoutIntervals bool    // there are no intervals, so the last three numbers are 0
 }
 

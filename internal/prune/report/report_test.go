@@ -351,7 +351,7 @@ func TestLookUps(t *testing.T) {
 	s.Layout = modeltest.LookUps()
 	s.Shape, s.Baseline, s.Values = s.Layout.Shape(), make([]float32, s.Layout.Players()), tally.NewValues(s.Layout.Parameters())
 	for i := range s.Phi {
-		s.Phi[i] = float64(i + 1)
+		s.Phi[i], s.RMS[i] = float64(i+1), float32(i+1)
 	}
 	s.Count = s.Layout.RowCounts([]int64{1, 2, 3, 4, 5, 6, 7, 8, 9})
 	a := s.Layout
