@@ -248,6 +248,33 @@ def test_plots(planted: Planted, scores: shaver.Scores) -> None:
     assert set(drawn) == {"unpruned", "shapley-rms", "magnitude"} and log_loss.get_ylabel() == "LogLoss"
 
 
+def test_a_calibrated_sweep_shows_what_the_report_shows(planted: Planted, scores: shaver.Scores) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    sweep = shaver.sweep(planted.model, scores, planted.dataset, sparsities=[0.9, 0.95], calibrate=True)
+    assert any(point["log_loss"] != point["calibrated_log_loss"] for point in sweep.document["points"])
+    _, loss = sweep.plot().axes
+    assert loss.get_ylabel() == "calibrated LogLoss"
+    lines = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in loss.lines}
+    for method in ("shapley-rms", "magnitude"):
+        assert lines[method] == [point["calibrated_log_loss"] for point in sweep.document["points"] if point["method"] == method]
+    assert lines["unpruned"] == [sweep.document["unpruned"]["calibrated_log_loss"]] * 2
+    page = sweep._repr_html_()
+    assert ">calibrated LogLoss</th>" in page and f"{sweep.document['points'][0]['calibrated_log_loss']:.6f}" in page
+    report = Path(shaver.report(planted.model, scores, sweep=sweep).path).read_text(encoding="utf-8")
+    assert f'<td class="level">{sweep.document["unpruned"]["calibrated_log_loss"]:.4f}</td>' in report
+
+
+def test_a_method_has_one_colour(planted: Planted, scores: shaver.Scores) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+
+    def colours(methods: list[str]) -> dict[str, str]:
+        sweep = shaver.sweep(planted.model, scores, planted.dataset, sparsities=[0.5, 0.9], methods=methods)
+        return {str(line.get_label()): str(line.get_color()) for line in sweep.plot().axes[0].lines}
+
+    few, more = colours(["frequency"]), colours(["magnitude", "random", "frequency"])
+    assert few["frequency"] == more["frequency"] and len(set(more.values())) == len(more)
+
+
 def test_plot_of_a_selection_joins_no_points(planted: Planted, scores: shaver.Scores) -> None:
     pytest.importorskip("matplotlib").use("Agg")
     sweep = shaver.sweep(planted.model, scores, planted.dataset, sparsities=[0.5, 0.8, 0.9], select=True, methods=["magnitude", "ptq8"], models=[planted.model])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Union, cast
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 
 METRICS = {"auc": "AUC", "log_loss": "LogLoss", "rmse": "RMSE"}  # names of the metrics by key
+
+# The colours of methods are those of the program's pictures. Others have the one that the checksum of their name gives.
+_METHODS = ["path", "magnitude", "frequency", "shapley", "shapley-rms", "shapley-abs", "random", "", "taylor-rms"]
+_INKS = ["#0072b2", "#d55e00", "#008a63", "#b8578f", "#6b4423", "#5e3c99", "#757575", "#000000", "#8a7800"]
 
 
 class Sweep(Tabular):
@@ -52,9 +57,17 @@ class Sweep(Tabular):
         """The metrics: auc and log_loss, or rmse with the squared loss."""
         return ["auc", "log_loss"] if self.document.get("loss", "logistic") == "logistic" else ["rmse"]
 
+    def _shown(self) -> dict[str, str]:
+        """Returns the names of the metrics by key, as reports show them: losses are calibrated if the sweep measured that."""
+        names = {}
+        for metric in self.metrics:
+            calibrated = self.document["unpruned"].get(f"calibrated_{metric}") is not None
+            names[f"calibrated_{metric}" if calibrated else metric] = ("calibrated " if calibrated else "") + METRICS[metric]
+        return names
+
     def plot(self, axes: Sequence[Axes] | None = None) -> Figure:
-        """Draws each metric against the sparsity, with a line for each method. The shaded bands
-        are the 95% intervals of the differences to the unpruned model.
+        """Draws each metric against the sparsity, with a line for each method. Losses are calibrated if
+        the sweep measured them so. The shaded bands are the 95% intervals of the differences to the unpruned model.
 
         Points that are one of a kind have no line: models that were measured as they are, and with
         ``select`` the choices, of which each holds at its budget only. Their intervals are bars.
@@ -63,7 +76,7 @@ class Sweep(Tabular):
         """
         import matplotlib.pyplot as plt
 
-        metrics = self.metrics
+        metrics = self._shown()
         if axes is None:
             _, grid = plt.subplots(1, len(metrics), figsize=(4.8 * len(metrics) + 1.6, 3.8), layout="constrained", squeeze=False)
             axes = list(grid[0])
@@ -73,12 +86,17 @@ class Sweep(Tabular):
         for ax, metric in zip(axes, metrics, strict=True):
             unpruned = self.document["unpruned"][metric]
             ax.axhline(unpruned, color="gray", linestyle="--", linewidth=1, label="unpruned")
-            for number, (name, points) in enumerate(series.items()):
+            drawn: list[str] = []  # methods of the lines
+            for name, points in series.items():
+                method = str(points[0]["method"])
+                number = drawn.count(method)
+                drawn.append(method)
+                ink = _METHODS.index(method) if method in _METHODS else zlib.crc32(method.encode()) % len(_INKS)
                 points = sorted(points, key=lambda point: float(point["sparsity"]))
                 at = [point["sparsity"] for point in points]
                 joined = not any(map(_stands_alone, points))
-                style: dict[str, Any] = {"linestyle": "-" if joined else "none", "marker": "os^Dv"[number // 10 % 5], "markersize": 4}
-                (line,) = ax.plot(at, [point[metric] for point in points], **style, label=name)
+                style: dict[str, Any] = {"linestyle": ("-", "--", ":", "-.")[number % 4] if joined else "none", "marker": "os^Dv"[number % 5], "markersize": 4}
+                (line,) = ax.plot(at, [point[metric] for point in points], color=_INKS[ink], **style, label=name)
                 if all(point.get(f"{metric}_difference_{end}") is not None for point in points for end in ("low", "high")):
                     low, high = ([unpruned + point[f"{metric}_difference_{end}"] for point in points] for end in ("low", "high"))
                     if joined:
@@ -86,7 +104,7 @@ class Sweep(Tabular):
                     else:
                         ax.vlines(at, low, high, color=line.get_color(), alpha=0.4, linewidth=1.5)
             ax.set_xlabel("sparsity")
-            ax.set_ylabel(METRICS[metric])
+            ax.set_ylabel(metrics[metric])
             ax.spines[["top", "right"]].set_visible(False)
         axes[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
         return cast("Figure", axes[0].figure)
@@ -104,17 +122,17 @@ class Sweep(Tabular):
         return name
 
     def _repr_html_(self) -> str:
-        head = ["method", "sparsity"]
-        for metric in self.metrics:
-            head += [METRICS[metric], "difference", "95% interval"]
+        head, metrics = ["method", "sparsity"], self._shown()
+        for name in metrics.values():
+            head += [name, "difference", "95% interval"]
         rows = []
         for point in self.document["points"]:
             row: list[object] = [self._name(point), f"{point['sparsity']:.4g}"]
-            for metric in self.metrics:
+            for metric in metrics:
                 row += [point[metric], *_html.difference(point.get("difference", {}).get(metric))]
             rows.append(row)
         unpruned = ", ".join(
-            f"{METRICS[metric]} {self.document['unpruned'][metric]:.6f}" for metric in self.metrics if self.document["unpruned"][metric] is not None
+            f"{name} {self.document['unpruned'][metric]:.6f}" for metric, name in metrics.items() if self.document["unpruned"][metric] is not None
         )
         facts = f"{len(rows)} points on {self.document['rows']:,} rows of {self.document['split']}; unpruned: {unpruned}"
         return _html.page("Sweep", facts, _html.table(head, rows, most=40))
