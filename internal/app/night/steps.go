@@ -28,7 +28,6 @@ import (
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/nightly"
 	"shaver/internal/prune/report"
-	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"
@@ -470,11 +469,11 @@ func (s *steps) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked, 
 	}
 	c := &nightly.Checked{Passed: found.Passed, Reasons: []string{}}
 	if m := found.RMSE; m != nil {
-		c.RMSE, c.PrunedRMSE, c.RMSERise = &m.Model, &m.Pruned, increase(&m.Difference)
+		c.RMSE, c.PrunedRMSE, c.RMSERise = &m.Model, &m.Pruned, increase(m)
 	} else {
 		auc, logLoss := found.AUC, found.LogLoss
-		c.AUC, c.PrunedAUC, c.AUCDrop = &auc.Model, &auc.Pruned, decrease(&auc.Difference)
-		c.LogLoss, c.PrunedLogLoss, c.LogLossRise = &logLoss.Model, &logLoss.Pruned, increase(&logLoss.Difference)
+		c.AUC, c.PrunedAUC, c.AUCDrop = &auc.Model, &auc.Pruned, decrease(auc)
+		c.LogLoss, c.PrunedLogLoss, c.LogLossRise = &logLoss.Model, &logLoss.Pruned, increase(logLoss)
 	}
 	if !found.Passed {
 		c.Reasons = append(c.Reasons, found.Failure())
@@ -483,13 +482,14 @@ func (s *steps) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked, 
 }
 
 // increase returns the change of a metric.
-func increase(i *sweep.Interval) *nightly.Change {
-	return &nightly.Change{Value: i.Value, Low: i.Low, High: i.High}
+func increase(m *gate.Metric) *nightly.Change {
+	i := &m.Difference
+	return &nightly.Change{Value: i.Value, Low: i.Low, High: i.High, Bound: &m.Bound}
 }
 
 // decrease returns the change in the other direction.
-func decrease(i *sweep.Interval) *nightly.Change {
-	c := &nightly.Change{Value: -i.Value}
+func decrease(m *gate.Metric) *nightly.Change {
+	i, c := &m.Difference, &nightly.Change{Value: -m.Difference.Value, Bound: &m.Bound}
 	if i.Low != nil && i.High != nil {
 		low, high := -*i.High, -*i.Low
 		c.Low, c.High = &low, &high

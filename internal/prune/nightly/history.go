@@ -59,21 +59,24 @@ type Line struct {
 	Churn      *float64 `json:"churn"`
 	PlainChurn *float64 `json:"plain_churn"`
 
-	AUC             *float64 `json:"auc"`
-	PrunedAUC       *float64 `json:"pruned_auc"`
-	AUCDrop         *float64 `json:"auc_drop"`
-	AUCDropLow      *float64 `json:"auc_drop_low"`
-	AUCDropHigh     *float64 `json:"auc_drop_high"`
-	LogLoss         *float64 `json:"log_loss,omitempty"` // nil if labels are numbers
-	PrunedLogLoss   *float64 `json:"pruned_log_loss,omitempty"`
-	LogLossRise     *float64 `json:"log_loss_rise"`
-	LogLossRiseLow  *float64 `json:"log_loss_rise_low"`
-	LogLossRiseHigh *float64 `json:"log_loss_rise_high"`
-	RMSE            *float64 `json:"rmse,omitempty"` // nil unless labels are numbers
-	PrunedRMSE      *float64 `json:"pruned_rmse,omitempty"`
-	RMSERise        *float64 `json:"rmse_rise,omitempty"`
-	RMSERiseLow     *float64 `json:"rmse_rise_low,omitempty"`
-	RMSERiseHigh    *float64 `json:"rmse_rise_high,omitempty"`
+	AUC              *float64 `json:"auc"`
+	PrunedAUC        *float64 `json:"pruned_auc"`
+	AUCDrop          *float64 `json:"auc_drop"`
+	AUCDropLow       *float64 `json:"auc_drop_low"`
+	AUCDropHigh      *float64 `json:"auc_drop_high"`
+	AUCDropBound     *float64 `json:"auc_drop_bound,omitempty"`
+	LogLoss          *float64 `json:"log_loss,omitempty"` // nil if labels are numbers
+	PrunedLogLoss    *float64 `json:"pruned_log_loss,omitempty"`
+	LogLossRise      *float64 `json:"log_loss_rise"`
+	LogLossRiseLow   *float64 `json:"log_loss_rise_low"`
+	LogLossRiseHigh  *float64 `json:"log_loss_rise_high"`
+	LogLossRiseBound *float64 `json:"log_loss_rise_bound,omitempty"`
+	RMSE             *float64 `json:"rmse,omitempty"` // nil unless labels are numbers
+	PrunedRMSE       *float64 `json:"pruned_rmse,omitempty"`
+	RMSERise         *float64 `json:"rmse_rise,omitempty"`
+	RMSERiseLow      *float64 `json:"rmse_rise_low,omitempty"`
+	RMSERiseHigh     *float64 `json:"rmse_rise_high,omitempty"`
+	RMSERiseBound    *float64 `json:"rmse_rise_bound,omitempty"`
 
 	Model  string `json:"model"`  // digest of the model
 	Scores string `json:"scores"` // SHA-256 of scores.arrow
@@ -116,13 +119,13 @@ func (r *Record) line() Line {
 		l.Reasons = append(l.Reasons, c.Reasons...)
 		l.AUC, l.PrunedAUC, l.LogLoss, l.PrunedLogLoss, l.RMSE, l.PrunedRMSE = c.AUC, c.PrunedAUC, c.LogLoss, c.PrunedLogLoss, c.RMSE, c.PrunedRMSE
 		if d := c.AUCDrop; d != nil {
-			l.AUCDrop, l.AUCDropLow, l.AUCDropHigh = &d.Value, d.Low, d.High
+			l.AUCDrop, l.AUCDropLow, l.AUCDropHigh, l.AUCDropBound = &d.Value, d.Low, d.High, d.Bound
 		}
 		if d := c.LogLossRise; d != nil {
-			l.LogLossRise, l.LogLossRiseLow, l.LogLossRiseHigh = &d.Value, d.Low, d.High
+			l.LogLossRise, l.LogLossRiseLow, l.LogLossRiseHigh, l.LogLossRiseBound = &d.Value, d.Low, d.High, d.Bound
 		}
 		if d := c.RMSERise; d != nil {
-			l.RMSERise, l.RMSERiseLow, l.RMSERiseHigh = &d.Value, d.Low, d.High
+			l.RMSERise, l.RMSERiseLow, l.RMSERiseHigh, l.RMSERiseBound = &d.Value, d.Low, d.High, d.Bound
 		}
 	}
 	return l

@@ -151,4 +151,5 @@ type Change struct {
 	Value float64  `json:"value"`
 	Low   *float64 `json:"low"` // null = unknown
 	High  *float64 `json:"high"`
+	Bound *float64 `json:"bound,omitempty"` // largest Value that the check allows; nil in records of older programs
 }

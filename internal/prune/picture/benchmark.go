@@ -36,12 +36,17 @@ func Benchmark(d *benchmark.Document, kind string) *Picture {
 		}
 		curves[l].add(position(at), m.AUC.Mean, m.AUC.Off)
 	}
+	var names []string
+	for _, l := range order {
+		names = append(names, l.Method)
+	}
+	styles := Styles(names)
 	for i, l := range order {
 		on := others
 		if l.Baseline != "" {
 			on = shapley
 		}
-		p.keys = append(p.keys, key{plain(l.String()), curve(on, i, curves[l], true)})
+		p.keys = append(p.keys, key{plain(l.String()), curve(on, styles[i], curves[l], true)})
 	}
 	low, high := min(shapley.Y.Min, others.Y.Min), max(shapley.Y.Max, others.Y.Max)
 	for _, panel := range p.panels {

@@ -2,8 +2,10 @@ package picture
 
 import (
 	"fmt"
+	"hash/crc32"
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -29,6 +31,25 @@ func styles(i int) (draw.GlyphStyle, draw.LineStyle) {
 	ink := inks[i%len(inks)]
 	return draw.GlyphStyle{Color: ink, Radius: vg.Points(3), Shape: glyphs[i%len(glyphs)]},
 		draw.LineStyle{Color: ink, Width: vg.Points(1.3), Dashes: dashes[(i+i/8)%len(dashes)]}
+}
+
+// methods have the inks of their positions. The empty one is that of the unpruned model.
+var methods = []string{"path", "magnitude", "frequency", "shapley", "shapley-rms", "shapley-abs", "random", "", "taylor-rms"}
+
+// Styles returns the styles of series, given the names of their methods. A method has the same ink in all pictures,
+// and no two series have the same style.
+func Styles(names []string) (all []int) {
+	for _, name := range names {
+		style := slices.Index(methods, name)
+		if style < 0 {
+			style = int(crc32.ChecksumIEEE([]byte(name)) % uint32(len(inks)))
+		}
+		for slices.Contains(all, style) {
+			style += len(inks)
+		}
+		all = append(all, style)
+	}
+	return all
 }
 
 // points are the points of a curve, with the standard deviation of each.

@@ -89,7 +89,7 @@ func labelled(p *plot.Plot, curves []Curve, x func(float64) float64, below bool)
 			continue
 		}
 		p.Add(&plotter.Line{XYs: list, LineStyle: line}, &plotter.Scatter{XYs: list, GlyphStyle: glyph})
-		labels = append(labels, endLabel{short(c.Label), list[len(list)-1].Y, glyph, c.Strong})
+		labels = append(labels, endLabel{short(c.Label), list[len(list)-1].Y, glyph.Color, c.Strong})
 	}
 	return labels
 }
@@ -260,14 +260,14 @@ func (m *markLabel) Plot(c draw.Canvas, p *plot.Plot) {
 }
 
 // ends writes the labels of curves at the right of the plot. Labels of curves that end close
-// to each other, or beyond the y axis, are moved apart. A thin line joins such a label to the
-// end of its curve.
+// to each other, or beyond the y axis, are moved apart. A thin line in the ink of the curve joins a label to
+// the end of its curve. There are no marks, which would look like points.
 type ends []endLabel
 
 type endLabel struct {
 	text   string
 	y      float64
-	glyph  draw.GlyphStyle // without a shape for a Level
+	ink    color.Color // nil for a Level
 	strong bool
 }
 
@@ -287,13 +287,15 @@ func (e ends) Plot(c draw.Canvas, p *plot.Plot) {
 	places := spaced(tops, c.Min.Y, vg.Points(labelStep))
 	for i, l := range sorted {
 		place := vg.Point{X: c.Max.X + vg.Points(labelGap), Y: places[i]}
+		line := draw.LineStyle{Color: quiet, Width: vg.Points(.8)}
+		if l.ink != nil {
+			line.Color = l.ink
+		}
+		joint := vg.Point{X: c.Max.X + vg.Points(9), Y: places[i]}
 		if at := y(l.y); at >= c.Min.Y && at <= c.Max.Y { // the curve ends on the axes
-			c.StrokeLines(draw.LineStyle{Color: quiet, Width: vg.Points(.6)}, []vg.Point{{X: c.Max.X + vg.Points(1), Y: tops[i]}, {X: c.Max.X + vg.Points(9), Y: places[i]}})
+			c.StrokeLines(line, []vg.Point{{X: c.Max.X + vg.Points(1), Y: tops[i]}, joint})
 		}
-		if l.glyph.Shape != nil {
-			c.SetColor(l.glyph.Color)
-			l.glyph.Shape.DrawGlyph(&c, l.glyph, vg.Point{X: place.X - vg.Points(6), Y: place.Y})
-		}
+		c.StrokeLines(line, []vg.Point{joint, {X: place.X, Y: place.Y}})
 		place.X += vg.Points(2)
 		c.FillText(l.style(), place, l.text)
 	}
@@ -316,7 +318,7 @@ func spaced(heights []vg.Length, low, step vg.Length) []vg.Length {
 func (l *endLabel) style() draw.TextStyle {
 	style := labelStyle()
 	style.YAlign = draw.YCenter
-	if l.glyph.Shape == nil {
+	if l.ink == nil {
 		style.Color = quiet
 	}
 	if l.strong {

@@ -45,7 +45,7 @@ func Nights(trends ...Trend) *Picture {
 		p.X.Min, p.X.Max = first, last
 		low, high := math.Inf(1), math.Inf(-1)
 		for _, c := range t.Curves {
-			for _, y := range c.Y {
+			for _, y := range slices.Concat(c.Y, c.Low, c.High) {
 				low, high = min(low, y), max(high, y)
 			}
 		}

@@ -5,10 +5,12 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"image/color"
 	"image/png"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,7 +83,8 @@ func TestPictures(t *testing.T) {
 			inked[[4]uint32{r >> 8, g >> 8, b >> 8, a >> 8}]++
 		}
 	}
-	for _, ink := range inks[:2] {
+	for _, style := range Styles([]string{"shapley", "ptq8"}) {
+		ink := inks[style%len(inks)]
 		if n := inked[[4]uint32{uint32(ink.R), uint32(ink.G), uint32(ink.B), 255}]; n < 3 {
 			t.Errorf("%d pixels have the colour %v", n, ink)
 		}
@@ -178,5 +181,31 @@ func TestRankings(t *testing.T) {
 	x3, y3 := place("panel 3")
 	if x1 == x2 || y1 != y2 || x1 != x3 || y1 == y3 {
 		t.Errorf("the panels are at %v, %v and %v, %v and %v, %v", x1, y1, x2, y2, x3, y3)
+	}
+}
+
+// A method has one ink in all pictures, whatever else is in them, and no two series look alike.
+func TestMethodsHaveOneInk(t *testing.T) {
+	ink := func(style int) color.Color { g, _ := styles(style); return g.Color }
+	few, many := Styles([]string{"frequency", "pep"}), Styles([]string{"pep", "magnitude", "path", "path", "random", "frequency", "ptq8", "ptq4", "shapley"})
+	if ink(few[0]) != ink(many[5]) || ink(few[1]) != ink(many[0]) || ink(many[2]) != ink(many[3]) {
+		t.Error("the ink of a method depends on the other methods")
+	}
+	for i, style := range many {
+		if slices.Contains(many[:i], style) {
+			t.Errorf("two series have the style %d", style)
+		}
+	}
+	if ink(Styles([]string{"magnitude"})[0]) == ink(Styles([]string{"frequency"})[0]) {
+		t.Error("two methods of the table have one ink")
+	}
+}
+
+// The label of a curve has no mark, which would look like a point: a picture has as many marks as points.
+func TestLabelsHaveNoMarks(t *testing.T) {
+	c := Curve{Label: "a", X: []float64{1, 2, 3}, Y: []float64{1, 3, 2}}
+	panels, _ := Nights(Trend{Title: "T", Curves: []Curve{c}}).Inline()
+	if n := strings.Count(panels[0].Wide, "fill:var(--ink-0072B2"); n != 3 {
+		t.Errorf("%d marks for 3 points:\n%s", n, panels[0].Wide)
 	}
 }

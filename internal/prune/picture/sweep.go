@@ -48,9 +48,15 @@ func Sweep(d *sweep.Document) *Picture {
 	if d.Unpruned.AUC != nil {
 		horizontal(auc, *d.Unpruned.AUC)
 	}
-	for i, s := range d.Series() {
-		drawn := curve(auc, i, spreads(&s, at, func(m *sweep.Mean) sweep.Spread { return m.AUC }), true)
-		also := curve(loss, i, spreads(&s, at, func(m *sweep.Mean) sweep.Spread {
+	all := d.Series()
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Points[0].Point.Method)
+	}
+	for i, style := range Styles(names) {
+		s := &all[i]
+		drawn := curve(auc, style, spreads(s, at, func(m *sweep.Mean) sweep.Spread { return m.AUC }), true)
+		also := curve(loss, style, spreads(s, at, func(m *sweep.Mean) sweep.Spread {
 			if calibrated {
 				return m.Calibrated
 			}

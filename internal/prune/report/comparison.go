@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/picture"
 	"shaver/internal/prune/sweep"
 )
 
@@ -41,9 +42,11 @@ type budget struct {
 // compare returns the comparison of a document.
 func compare(d *sweep.Document, tolerance sweep.Tolerance) *comparison {
 	c := &comparison{Document: d, tolerance: tolerance, calibrated: d.Unpruned.CalibratedLoss() != nil}
-	for i, s := range d.Series() {
+	var names []string
+	for _, s := range d.Series() {
 		first := s.Points[0].Point
-		m := &method{Series: s, name: first.Method, style: i, rounded: strings.HasPrefix(first.Method, "ptq"), scored: first.Source != nil, model: first.Model != nil}
+		names = append(names, first.Method)
+		m := &method{Series: s, name: first.Method, rounded: strings.HasPrefix(first.Method, "ptq"), scored: first.Source != nil, model: first.Model != nil}
 		slices.SortStableFunc(m.Points, func(a, b sweep.Mean) int { return cmp.Compare(a.Sparsity, b.Sparsity) })
 		c.methods = append(c.methods, m)
 		for k := range m.Points {
@@ -53,6 +56,9 @@ func compare(d *sweep.Document, tolerance sweep.Tolerance) *comparison {
 				c.consider(m, &m.Points[k])
 			}
 		}
+	}
+	for i, style := range picture.Styles(names) {
+		c.methods[i].style = style
 	}
 	slices.SortFunc(c.budgets, func(a, b budget) int { return cmp.Compare(a.best.Sparsity, b.best.Sparsity) })
 	if point := d.Decide(tolerance); point != nil {

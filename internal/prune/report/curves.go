@@ -143,6 +143,9 @@ func (c *comparison) dropping() *sweep.Document {
 	return &d
 }
 
+// noMethod is the style of what is not pruned by one method.
+const noMethod = 7
+
 const zoom = 10 // the zoomed axes show about this many tolerances
 
 // differences draws the methods that are within reach of the best one, and returns a note
@@ -202,7 +205,7 @@ func (c *comparison) differences(show addPicture) (figure, string) {
 			l.Curves = append(l.Curves, curve)
 		}
 		if c.selected {
-			curve := picture.Curve{Label: "selected", Strong: true}
+			curve := picture.Curve{Label: "selected", Style: noMethod, Strong: true}
 			var points []sweep.Mean
 			for _, b := range c.budgets {
 				if !b.by.model {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"net/url"
@@ -172,16 +173,42 @@ func trends(lines []nightly.Line) (figure, string) {
 	}
 	quality := []picture.Trend{
 		{Title: "AUC", About: "AUC of the unpruned and of the pruned model by night", Marked: failed, Curves: []picture.Curve{
-			curve("unpruned", 0, func(l *nightly.Line) *float64 { return l.AUC }), curve("pruned", 1, func(l *nightly.Line) *float64 { return l.PrunedAUC }),
+			curve("unpruned", noMethod, func(l *nightly.Line) *float64 { return l.AUC }), curve("pruned", 0, func(l *nightly.Line) *float64 { return l.PrunedAUC }),
 		}},
 		{Title: "LogLoss, nat", About: "LogLoss of the unpruned and of the pruned model by night", Marked: failed, Curves: []picture.Curve{
-			curve("unpruned", 0, func(l *nightly.Line) *float64 { return l.LogLoss }), curve("pruned", 1, func(l *nightly.Line) *float64 { return l.PrunedLogLoss }),
+			curve("unpruned", noMethod, func(l *nightly.Line) *float64 { return l.LogLoss }), curve("pruned", 0, func(l *nightly.Line) *float64 { return l.PrunedLogLoss }),
 		}},
 	}
 	if ratings(lines) {
 		quality = []picture.Trend{{Title: "RMSE", About: "RMSE of the unpruned and of the pruned model by night", Marked: failed, Curves: []picture.Curve{
-			curve("unpruned", 0, func(l *nightly.Line) *float64 { return l.RMSE }), curve("pruned", 1, func(l *nightly.Line) *float64 { return l.PrunedRMSE }),
+			curve("unpruned", noMethod, func(l *nightly.Line) *float64 { return l.RMSE }), curve("pruned", 0, func(l *nightly.Line) *float64 { return l.PrunedRMSE }),
 		}}}
+	}
+	for _, m := range []struct {
+		title, of string
+		get       func(*nightly.Line) (value, low, high, bound *float64)
+	}{
+		{"Drop of the AUC, and what the check allows", "drop", func(l *nightly.Line) (value, low, high, bound *float64) {
+			return l.AUCDrop, l.AUCDropLow, l.AUCDropHigh, l.AUCDropBound
+		}},
+		{"Rise of LogLoss, and what the check allows", "rise", func(l *nightly.Line) (value, low, high, bound *float64) {
+			return l.LogLossRise, l.LogLossRiseLow, l.LogLossRiseHigh, l.LogLossRiseBound
+		}},
+		{"Rise of RMSE, and what the check allows", "rise", func(l *nightly.Line) (value, low, high, bound *float64) {
+			return l.RMSERise, l.RMSERiseLow, l.RMSERiseHigh, l.RMSERiseBound
+		}},
+	} {
+		value := func(l *nightly.Line) *float64 { v, _, _, _ := m.get(l); return v }
+		changes := curve(m.of, 0, value)
+		for i := range lines {
+			if v, low, high, _ := m.get(&lines[i]); v != nil {
+				changes.Low, changes.High = append(changes.Low, *cmp.Or(low, v)), append(changes.High, *cmp.Or(high, v))
+			}
+		}
+		allowed := curve("allowed", 1, func(l *nightly.Line) *float64 { _, _, _, bound := m.get(l); return bound })
+		if len(changes.X) > 0 {
+			quality = append(quality, picture.Trend{Title: m.title, About: m.title + ", by night, with its 95% interval", Marked: failed, Zero: true, Curves: []picture.Curve{changes, allowed}})
+		}
 	}
 	all := append(quality, []picture.Trend{
 		{Title: "Row evaluations, % of a full job", About: "Row evaluations by night, in percent of those of a full job", Marked: failed, Zero: true, Curves: []picture.Curve{curve("", 0, cost)}},

@@ -21,7 +21,7 @@ func history(n int) (lines []nightly.Line, folders map[string]bool) {
 			Started: "2026-11-22T01:00:00Z", Finished: "2026-11-22T01:10:00Z", Attempts: 1, Seconds: 100 + 10*x, CoreSeconds: 200 + 20*x, ScoreCoreSeconds: 150 + 10*x,
 			Days: []string{"2026-11-16", "2026-11-22"}, Generation: i % 7, Rows: 1234567, FullEvaluations: 1234567, Evaluations: 234567 + int64(1000*x),
 			Sparsity: .9, Bytes: 1 << 20, DenseBytes: 10 << 20,
-			AUC: value(.75 + .01*x), PrunedAUC: value(.749 + .01*x), AUCDrop: value(.001), AUCDropLow: value(.0005), AUCDropHigh: value(.0015),
+			AUC: value(.75 + .01*x), PrunedAUC: value(.749 + .01*x), AUCDrop: value(.001), AUCDropLow: value(.0005), AUCDropHigh: value(.0015), AUCDropBound: value(.002), LogLossRiseBound: value(.004),
 			LogLoss: value(.45 - .01*x), PrunedLogLoss: value(.451 - .01*x), LogLossRise: value(.001), LogLossRiseLow: value(-.001), LogLossRiseHigh: value(.003),
 			Model: strings.Repeat("ab", 32), Scores: strings.Repeat("cd", 32), Pruned: strings.Repeat("ef", 32),
 		}
@@ -54,6 +54,35 @@ func TestHistoryGolden(t *testing.T) {
 	golden(t, "history.html", page)
 	if !bytes.Contains(page[:markWithin], []byte(mark)) {
 		t.Error("the page is not recognised as one of this package")
+	}
+}
+
+// The drop and the rise of each night are drawn with their intervals against what the check allows. Records of
+// older programs have no bound.
+func TestHistoryBounds(t *testing.T) {
+	lines, _ := history(10)
+	for i := range lines {
+		if lines[i].AUCDrop = new(.001); i < 5 {
+			lines[i].AUCDropBound = nil
+		}
+	}
+	f, _ := trends(lines)
+	var drawing string
+	for _, p := range f.Panels {
+		if p.Title == "Drop of the AUC, and what the check allows" {
+			drawing = string(p.Drawing)
+		}
+	}
+	for _, want := range []string{">drop<", ">allowed<", ">0.0020<"} {
+		if !strings.Contains(drawing, want) {
+			t.Errorf("the panel lacks %s:\n%.400s", want, drawing)
+		}
+	}
+	for i := range lines {
+		lines[i].AUCDropBound = nil
+	}
+	if f, _ := trends(lines); strings.Contains(string(f.Panels[2].Drawing), ">allowed<") {
+		t.Error("a bound is drawn that no line has")
 	}
 }
 

@@ -107,10 +107,10 @@ func (c *comparison) calibrationOf(b *budget, show addPicture) *calibrationPart 
 		}
 	}
 	raw := func(bin *sweep.CurveBin) float64 { return bin.Predicted }
-	add("unpruned", 7, false, full, raw)
+	add("unpruned", noMethod, false, full, raw)
 	add("pruned", b.by.style, false, pruned, raw)
 	if pruned[0].Calibrated != nil {
-		add("pruned, calibrated", b.by.style+1, true, pruned, func(bin *sweep.CurveBin) float64 {
+		add("pruned, calibrated", b.by.style+9, true, pruned, func(bin *sweep.CurveBin) float64 {
 			if bin.Calibrated == nil {
 				return bin.Predicted
 			}
