@@ -56,7 +56,7 @@ func (s *steps) Choose(ctx context.Context, n *nightly.Night) (*nightly.Chosen, 
 		c.SE = math.Hypot(rise.SE, p.SE)
 	}
 	low, high := rise.Value-z*c.SE, rise.Value+z*c.SE
-	c.Rise = &nightly.Change{Value: rise.Value, Low: &low, High: &high}
+	c.Rise = &nightly.Change{Value: rise.Value, Low: &low, High: &high, Bound: s.config.Reuse}
 	more := "more"
 	if rise.Value < 0 {
 		more = "less"
