@@ -239,6 +239,29 @@ func TestPassedQuarantine(t *testing.T) {
 	}
 }
 
+// The page of several jobs says which of them needs somebody and why, and has the workers of all, each once.
+func TestSeveralJobs(t *testing.T) {
+	first, second := pathJob(), untilJob()
+	second.Progress.State, second.Progress.Waiting = bus.Interrupted, "a coordinator"
+	first.Quarantined = 0
+	first.Workers = []Worker{{Name: "both", Shards: 3, Seen: ago(time.Hour), Answers: Silent}, {Name: "one", Shards: 1, Answers: Answered}}
+	second.Workers = []Worker{{Name: "both", Shards: 4, Seen: ago(time.Second), Answers: Answered}}
+	s := &Snapshot{Taken: now, Jobs: []Job{first, second}}
+	p, err := render(s, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(bytes.Join(p.parts, []byte("\n")))
+	for _, want := range []string{"2 jobs, 1 in trouble", "<mark>interrupted</mark>", "No coordinator leads it.", "It waits for a coordinator.", `<th>both</th><td class="word">answers</td><td class="word"></td><td>7</td>`, "<th>one</th>"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if n := strings.Count(page, "<th>both</th>"); n != 1 || p.title != "2 jobs, 1 in trouble" {
+		t.Errorf("a worker of two jobs is there %d times, title %q", n, p.title)
+	}
+}
+
 // A page with very many workers has a line about those that are not in its table.
 func TestManyWorkers(t *testing.T) {
 	j := pathJob()

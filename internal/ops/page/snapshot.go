@@ -277,10 +277,13 @@ func (k *keeper) workers(now time.Time, j *Job) []Worker {
 			w.Answers = Silent
 		}
 	}
-	slices.SortFunc(all, func(x, y Worker) int {
-		return cmp.Or(cmp.Compare(x.Answers, y.Answers), strings.Compare(x.Name, y.Name))
-	})
+	slices.SortFunc(all, byAnswer)
 	return all
+}
+
+// byAnswer orders workers.
+func byAnswer(x, y Worker) int {
+	return cmp.Or(cmp.Compare(x.Answers, y.Answers), strings.Compare(x.Name, y.Name))
 }
 
 // nameOf returns what people call a job whose scores go to out.

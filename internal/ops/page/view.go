@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -38,6 +39,8 @@ type rendered struct {
 type view struct {
 	*Snapshot
 	Job   *jobView // nil = the page is that of several jobs, or of none
+	Team  *jobView // the workers of Job, or of all jobs; nil = there is no job
+	Title string   // of the page
 	Whole bool     // the page is that of the server, and not of one job
 	Home  string   // link to the page of the server, relative; "" = this is it
 	List  []listed
@@ -48,9 +51,10 @@ type view struct {
 type listed struct {
 	Job
 	Link, State string
+	Lead        string // what it waits for; "" = it runs
 	End         ending
 	Percent     int
-	Runs        bool
+	Runs, Bad   bool
 }
 
 // jobView is a job as text.
@@ -107,14 +111,41 @@ func newView(s *Snapshot, id string) (v *view, found bool) {
 	if id != "" {
 		v.Home, prefix = "../", ""
 	}
+	troubled, team := 0, map[string]Worker{}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		l := listed{Job: *j, Link: prefix + j.ID, State: stateOf(j), Percent: percent(j)}
+		for _, w := range j.Workers {
+			if last, known := team[w.Name]; known { // of several jobs
+				w.Shards, w.Rate = w.Shards+last.Shards, max(w.Rate, last.Rate)
+				if last.Seen.After(w.Seen) {
+					w.Seen, w.Answers = last.Seen, last.Answers
+				}
+			}
+			if j.Ended.IsZero() {
+				team[w.Name] = w
+			}
+		}
+		l := listed{Job: *j, Link: prefix + j.ID, State: stateOf(j), Percent: percent(j), Bad: bad(j)}
+		if l.Bad {
+			troubled++
+			l.Lead = lead(j)
+		}
 		l.End = ends(j, s.Taken)
 		l.Runs = l.End.Text != ""
 		v.List = append(v.List, l)
 		if j.ID == id || id == "" && len(s.Jobs) == 1 {
 			v.Job = newJobView(j, s)
+			v.Team, v.Title = v.Job, v.Job.Title+" "+v.Job.Name
+		}
+	}
+	if v.Job == nil {
+		v.Title = fmt.Sprintf("%d jobs", len(s.Jobs))
+		if troubled > 0 {
+			v.Title += fmt.Sprintf(", %d in trouble", troubled)
+		}
+		if len(s.Jobs) > 0 {
+			v.Team = &jobView{Job: &Job{Workers: slices.SortedFunc(maps.Values(team), byAnswer)}, Now: s.Taken}
+			v.Team.setWorkers()
 		}
 	}
 	if len(s.Nights) > mostNights {
@@ -132,10 +163,7 @@ func render(s *Snapshot, id string) (*rendered, error) {
 	if !found {
 		return nil, nil
 	}
-	r := &rendered{title: fmt.Sprintf("%d jobs", len(s.Jobs))}
-	if v.Job != nil {
-		r.title = v.Job.Title + " " + v.Job.Name
-	}
+	r := &rendered{title: v.Title}
 	for _, name := range sections {
 		var html bytes.Buffer
 		if err := pageTemplate.ExecuteTemplate(&html, name, v); err != nil {
@@ -166,7 +194,7 @@ func newJobView(j *Job, s *Snapshot) *jobView {
 	if p := &j.Progress; (p.State == bus.Running || p.State == bus.Stalled) && j.Ended.IsZero() {
 		v.Title = fmt.Sprintf("%d%%", v.Percent)
 	}
-	v.Bad = j.Ended.IsZero() && slices.Contains([]string{bus.Stalled, bus.Failed, bus.Interrupted, bus.Unreadable}, j.Progress.State) || j.Quarantined > 0
+	v.Bad = bad(j)
 	v.Kind = kindOf(&j.Spec)
 	if v.Lead = lead(j); v.Lead == "" {
 		v.End = ends(j, s.Taken)
@@ -184,6 +212,11 @@ func newJobView(j *Job, s *Snapshot) *jobView {
 	v.setWorkers()
 	v.setRounds()
 	return v
+}
+
+// bad reports whether a job needs somebody.
+func bad(j *Job) bool {
+	return j.Ended.IsZero() && slices.Contains([]string{bus.Stalled, bus.Failed, bus.Interrupted, bus.Unreadable}, j.Progress.State) || j.Quarantined > 0
 }
 
 // stateOf returns the state of a job in a word or two.
@@ -521,10 +554,8 @@ func (v *jobView) setWorkers() {
 	v.Shown = slices.Concat(talking[:mostWorkers-few], quiet[:few])
 	rest = slices.Concat(talking[mostWorkers-few:], quiet[few:])
 	shards, rate, gone := 0, 0.0, 0
-	kernels := map[string]int{}
 	for _, w := range rest {
 		shards, rate = shards+w.Shards, rate+w.Rate
-		kernels[w.Kernel]++
 		if w.Answers == Silent {
 			gone++
 		}
