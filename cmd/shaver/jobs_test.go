@@ -127,3 +127,11 @@ func TestConnectedFor(t *testing.T) {
 		t.Errorf("%d workers, %v, expected 1", n, err)
 	}
 }
+
+// The line of a large job that runs fits 80 columns.
+func TestWatchedFits(t *testing.T) {
+	p := &bus.Progress{State: bus.Running, Rows: 123_456_789, RowsTotal: 1_234_567_890, Rate: 123_456, Left: 35_999}
+	if line := "15:04:05 " + p.State + ": " + watched(p, 1000); len(line) > 80 {
+		t.Errorf("%d columns: %s", len(line), line)
+	}
+}

@@ -106,14 +106,18 @@ func clock(at time.Time, layout string) string {
 func jobWatchCommand() *cobra.Command {
 	o := &jobOptions{}
 	return o.command("watch [JOB]", "Follow a job until it ends",
-		`Print a line whenever the state of a job changes, until the job ends. The line
-has the number of connected workers that can compute the job. With -o json each
-line is an object.`,
+		`Show how far a job has got, until the job ends: a bar on a terminal, and
+otherwise a line for each change. It has the number of connected workers that
+can compute the job. With -o json each line is an object.`,
 		"  shaver job watch 0123456789abcdef0123 --nats nats://nats:4222",
 		func(ctx context.Context, b *bus.Bus, c *cobra.Command, id string) error {
 			out := cli.PrintableWriter(c.OutOrStdout())
 			lines := json.NewEncoder(out)
 			var told time.Time // when the last lost worker of an earlier line was noticed
+			last, bar := "", cli.NewBar("rows")
+			if bar != nil {
+				defer bar.End()
+			}
 			return b.Watch(ctx, id, func(s bus.Status) error {
 				if o.output.JSON() {
 					return lines.Encode(s.Progress)
@@ -133,11 +137,29 @@ line is an object.`,
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(out, "%s %s: %d of %d rows, %.0f/s, %s left; %d workers connected, %d quarantined shards%s\n",
-					time.Now().Format(time.TimeOnly), cli.Printable(p.State), p.Rows, p.RowsTotal, p.Rate, left(p), workers, p.Quarantined, waiting)
+				state, figures := cli.Printable(p.State)+waiting, watched(p, workers)
+				switch {
+				case bar == nil:
+					_, err = fmt.Fprintf(out, "%s %s: %s%s\n", time.Now().Format(time.TimeOnly), cli.Printable(p.State), figures, waiting)
+				case state != last:
+					bar.Show(0, 0, "")
+					_, err = fmt.Fprintln(out, time.Now().Format(time.TimeOnly), state)
+				}
+				if last = state; bar != nil && !p.Over() {
+					bar.Show(p.Rows, p.RowsTotal, figures)
+				}
 				return err
 			})
 		})
+}
+
+// watched returns the figures of a job in a few words.
+func watched(p *bus.Progress, workers int) string {
+	text := fmt.Sprintf("%d of %d, %.0f/s, %s left, %d workers", p.Rows, p.RowsTotal, p.Rate, left(p), workers)
+	if p.Quarantined > 0 {
+		text += fmt.Sprintf(", %d quarantined", p.Quarantined)
+	}
+	return text
 }
 
 // connectedFor returns the number of connected workers that can compute the job. Progress.Workers

@@ -87,6 +87,24 @@ func LogProgress(log *zap.Logger, what, unit string, total int64) *Progress {
 	return p
 }
 
+// NewBar returns a bar on stderr for Show. It returns nil if stdout or stderr is no terminal.
+func NewBar(what string) *Progress {
+	if logsJSON(os.Args[1:]) || !terminal(os.Stdout) || !terminal(os.Stderr) {
+		return nil
+	}
+	return NewProgress(what, "", 0)
+}
+
+// Show draws the bar at once, with a text in place of the count. It removes the bar if the text is empty.
+func (p *Progress) Show(done, total int64, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done, p.total = done, total; text != "" {
+		text = p.bar(text, p.width()-1)
+	}
+	p.draw(text)
+}
+
 // Add adds n to the count.
 func (p *Progress) Add(n int64) {
 	p.mu.Lock()

@@ -153,3 +153,19 @@ func TestProgressBar(t *testing.T) {
 		}
 	}
 }
+
+// A bar whose text is known fills the line of a terminal of 80 columns at most, and disappears without a text.
+func TestShow(t *testing.T) {
+	var out bytes.Buffer
+	p := newProgress(&out, func() int { return 80 }, time.Now, "rows", "", 0)
+	p.Show(25, 100, "25 of 100")
+	bar := out.String()
+	if len(strings.Split(bar, "\r")[1]) > 79 || !strings.Contains(bar, "rows [==========                              ] 25 of 100") {
+		t.Errorf("the bar is %q", bar)
+	}
+	out.Reset()
+	p.Show(0, 0, "")
+	if strings.TrimLeft(out.String(), "\r ") != "" {
+		t.Errorf("after an empty text, %q is drawn", out.String())
+	}
+}

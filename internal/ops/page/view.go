@@ -23,7 +23,7 @@ import (
 var pageText string
 
 // sections are the parts of a page, in their order. Each has a template of this name.
-var sections = []string{"top", "shards", "rounds", "trouble", "workers", "jobs", "nights"}
+var sections = []string{"top", "shards", "rounds", "trouble", "jobs", "workers", "nights"}
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"count": func(n any) string { return count(reflect.ValueOf(n).Int()) }, "age": age, "clock": clock, "core": coreHours, "clocks": clocks, "rate": func(v float64) string { return count(int64(math.Round(v))) },
