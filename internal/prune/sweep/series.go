@@ -280,7 +280,8 @@ func (i *Interval) mark() string {
 	return ""
 }
 
-// WriteTable writes the document as a table whose columns are separated by tabs. The marked
+// WriteTable writes the document as a table whose columns are separated by tabs. It fits 80 columns unless
+// methods were chosen or tuned, so it has one loss, the calibrated one if there is one. The marked
 // numbers differ from those of the unpruned table. The last line is the result of Decide
 // with DefaultTolerance.
 func (d *Document) WriteTable(w io.Writer) {
@@ -295,15 +296,14 @@ func (d *Document) WriteTable(w io.Writer) {
 	if d.Loss == loss.Squared {
 		name, of = "RMSE", func(m *Mean) Spread { return m.Loss }
 	}
-	header := "SPARSITY\tPARAMETERS\tMETHOD\t" + name
+	header := "SPARSITY\tPARAMS\tMETHOD\t" + name
 	if compared {
-		header += "\t" + name + " - UNPRUNED, 95% INTERVAL"
-	}
-	if d.Loss != loss.Squared {
-		header += "\tLOGLOSS"
+		header += "\tCHANGE, 95% INTERVAL"
 	}
 	if calibrated {
 		header += "\tCALIBRATED"
+	} else if d.Loss != loss.Squared {
+		header += "\tLOGLOSS"
 	}
 	if chosen {
 		header += "\tVALIDATION " + name
@@ -311,7 +311,7 @@ func (d *Document) WriteTable(w io.Writer) {
 	if tuned {
 		header += "\tTUNED AUC\tTUNED LOGLOSS"
 	}
-	fmt.Fprintln(w, header+"\tFEATURES KEPT")
+	fmt.Fprintln(w, header)
 	marked := false
 	line := func(sparsity float64, parameters int, label string, m *Mean) {
 		off := m.Difference
@@ -325,11 +325,10 @@ func (d *Document) WriteTable(w io.Writer) {
 		} else if compared {
 			fmt.Fprintf(w, "\t%v", off.AUC)
 		}
-		if d.Loss != loss.Squared {
-			fmt.Fprintf(w, "\t%v%s", m.Loss, off.Loss().mark())
-		}
 		if calibrated {
 			fmt.Fprintf(w, "\t%v%s", m.Calibrated, off.CalibratedLoss().mark())
+		} else if d.Loss != loss.Squared {
+			fmt.Fprintf(w, "\t%v%s", m.Loss, off.Loss().mark())
 		}
 		if chosen {
 			fmt.Fprintf(w, "\t%v", m.Validation)
@@ -337,7 +336,7 @@ func (d *Document) WriteTable(w io.Writer) {
 		if tuned {
 			fmt.Fprintf(w, "\t%v\t%v", m.TunedAUC, m.TunedLoss)
 		}
-		fmt.Fprintf(w, "\t%.0f\n", float64(d.Features)-m.EmptyFeatures)
+		fmt.Fprintln(w)
 	}
 	unpruned := Document{Points: []Point{{Measure: d.Unpruned}}}
 	m := unpruned.mean([]int{0})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"text/tabwriter"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/compact"
@@ -247,7 +249,7 @@ func TestRunTunes(t *testing.T) {
 	}
 	var table strings.Builder
 	d.WriteTable(&table)
-	if !regexp.MustCompile(`\tTUNED AUC\tTUNED LOGLOSS\t`).MatchString(table.String()) || !regexp.MustCompile(`\tp\t.*\t-\t-\t`).MatchString(table.String()) {
+	if !regexp.MustCompile(`\tTUNED AUC\tTUNED LOGLOSS\n`).MatchString(table.String()) || !regexp.MustCompile(`\tp\t.*\t-\t-\n`).MatchString(table.String()) {
 		t.Errorf("the table does not show the tuned metrics:\n%s", table.String())
 	}
 	broken := errors.New("broken")
@@ -454,5 +456,29 @@ func TestSeries(t *testing.T) {
 	d.WriteTable(&text)
 	if lines := strings.Split(strings.TrimSpace(text.String()), "\n"); len(lines) != 7 || !strings.Contains(lines[2], "0.7500±0.0500") || !strings.HasPrefix(lines[6], "0.9\t") {
 		t.Errorf("table\n%s", text.String())
+	}
+}
+
+// The table of a sweep fits a terminal of 80 columns, also with a calibrated loss and many parameters.
+func TestTableFits(t *testing.T) {
+	interval := func(v float64) *Interval { return within(v, .0123) }
+	measure := Measure{Metrics: Metrics{AUC: new(.7654), LogLoss: new(.4321), CalibratedLogLoss: new(.4322)}, Bytes: new(int64(1)), TableBytes: new(int64(1)), Calibration: &loss.Calibration{Scale: 1}}
+	d := Document{Rows: 1000, Entries: 9_876_543, Features: 1_000_000, Unpruned: measure}
+	for _, method := range []string{"path", "shapley-rms", "magnitude", "taylor-rms"} {
+		d.Points = append(d.Points, Point{Method: method, Sparsity: .999, Parameters: 12_345, Measure: measure, Difference: &Differences{AUC: interval(-.1), LogLoss: interval(.1), CalibratedLogLoss: interval(.1)}})
+	}
+	var text, table strings.Builder
+	d.WriteTable(&text)
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	rows, _, _ := strings.Cut(text.String(), Mark[1:]+" differs")
+	fmt.Fprint(w, rows)
+	w.Flush()
+	for line := range strings.Lines(table.String()) {
+		if line = strings.TrimRight(line, " \n"); len(line) > 80 {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+	if !strings.Contains(rows, "CALIBRATED") || !strings.Contains(rows, "0.4322 *") {
+		t.Errorf("the table lacks the calibrated loss:\n%s", rows)
 	}
 }
