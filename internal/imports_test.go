@@ -97,7 +97,7 @@ prune/delta:            base/atomicfile base/fault base/files base/seal click/ch
 prune/delta/toredis:    data/redisrows prune/delta
 prune/worth:            base/atomicfile base/fault data/arrowio data/dataset jobs/scores prune/cut
 prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep base/files gonum.org/v1/plot
-prune/report:                 data/dataset base/fault click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout base/style prune/slice num/loss
+prune/report:                 data/dataset base/fault click/evaluate click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout base/style prune/slice num/loss
 
 # the job; bus is the only importer of NATS
 jobs/bus:                    base/fault jobs/job base/files github.com/nats-io go.uber.org/zap golang.org/x/sync
@@ -133,7 +133,7 @@ app/places:                 click/checkpoint app/cli data/dataset base/fault pru
 app/launch:                 base/atomicfile jobs/audit jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime base/fault base/filelock jobs/forecast jobs/job num/kernel ops/metrics jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded base/files go.uber.org/zap golang.org/x/sync ops/page
 app/training:           app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout base/atomicfile
 app/sweeping:           app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask num/layout
-app/night:              app/cli app/launch app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics ops/tracking base/files prune/cut prune/delta prune/gate prune/nightly prune/report prune/sweep value/baseline value/estimator value/mask github.com/spf13/cobra
+app/night:              app/cli app/launch app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics ops/tracking base/files prune/cut prune/delta prune/gate prune/nightly prune/report value/baseline value/estimator value/mask github.com/spf13/cobra
 app/quickstart:         app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/cut prune/sweep value/baseline value/estimator value/mask
 app/rivals:             app/cli app/launch app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/compact click/model click/train data/dataset data/measure jobs/bus jobs/coordinator jobs/prepare jobs/scores prune/benchmark prune/cut prune/picture prune/sweep value/baseline value/estimator value/mask base/files
 app/reporting:          app/cli app/launch base/fault base/files prune/cut prune/report prune/sweep prune/worth jobs/scores prune/slice
