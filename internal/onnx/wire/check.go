@@ -3,6 +3,7 @@ package wire
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"shaver/internal/base/fault"
 )
@@ -10,7 +11,7 @@ import (
 // sortedNames returns the keys of m in order, so that errors do not depend on the map.
 func sortedNames[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
-// checker checks that every name is defined once, before it is read.
+// checker sorts the nodes, and checks that every name is defined once and each that is read is defined.
 type checker struct{ meter *meter }
 
 // names are the names of the values that a graph and the graphs around it define.
@@ -54,12 +55,14 @@ func (c *checker) graph(g *Graph, outer *names) error {
 			return err
 		}
 	}
+	if err := sortNodes(g, here.defined); err != nil {
+		return err
+	}
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
 		for _, name := range n.Inputs {
 			if name != "" && !here.has(name) {
-				return fault.Inputf("node %s (%s) reads %s, which no node before it computes: the graph has a cycle, its nodes are not sorted, or the value is missing",
-					n.Label(), Quote(n.Op), Quote(name))
+				return fault.Inputf("node %s (%s) reads %s, which is neither an input, an initialiser nor computed by a node", n.Label(), Quote(n.Op), Quote(name))
 			}
 		}
 		for _, name := range sortedNames(n.Attributes) {
@@ -84,4 +87,53 @@ func (c *checker) graph(g *Graph, outer *names) error {
 		}
 	}
 	return nil
+}
+
+// sortNodes puts each node of g, which has defined names, after the nodes whose outputs it reads, if they are not in such an order.
+// An error names the nodes of a cycle.
+func sortNodes(g *Graph, defined map[string]bool) error {
+	producer := map[string]int{}
+	for i := range g.Nodes {
+		for _, name := range g.Nodes[i].Outputs {
+			if _, twice := producer[name]; name != "" && !twice && !defined[name] {
+				producer[name] = i
+			}
+		}
+	}
+	sorted, waits, readers := true, make([]int, len(g.Nodes)), make([][]int, len(g.Nodes))
+	for i := range g.Nodes {
+		g.Nodes[i].Reads(func(name string) {
+			if k, ok := producer[name]; ok {
+				sorted, waits[i], readers[k] = sorted && k < i, waits[i]+1, append(readers[k], i)
+			}
+		})
+	}
+	if sorted {
+		return nil
+	}
+	order, nodes := []int{}, []Node{}
+	for i, n := range waits {
+		if n == 0 {
+			order = append(order, i)
+		}
+	}
+	for k := 0; k < len(order); k++ {
+		nodes = append(nodes, g.Nodes[order[k]])
+		for _, i := range readers[order[k]] {
+			if waits[i]--; waits[i] == 0 {
+				order = append(order, i)
+			}
+		}
+	}
+	if len(nodes) == len(g.Nodes) {
+		g.Nodes = nodes
+		return nil
+	}
+	var labels []string
+	for i, n := range waits {
+		if n > 0 && len(labels) < 8 {
+			labels = append(labels, g.Nodes[i].Label())
+		}
+	}
+	return fault.Inputf("the graph has a cycle: each of the nodes %s reads what another one of them computes", strings.Join(labels, ", "))
 }

@@ -18,7 +18,7 @@ import (
 // package reads.
 const (
 	MinOpset = 7
-	MaxOpset = 22
+	MaxOpset = 25
 )
 
 // MetadataPrefix begins the keys of the metadata that the package reads and writes.
@@ -106,6 +106,23 @@ func (n *Node) NameOrOutput() string {
 
 // Label returns NameOrOutput for an error.
 func (n *Node) Label() string { return Quote(n.NameOrOutput()) }
+
+// Reads calls visit for each name that n and its bodies read, and for names that the bodies define.
+func (n *Node) Reads(visit func(name string)) {
+	for _, name := range n.Inputs {
+		visit(name)
+	}
+	for _, name := range sortedNames(n.Attributes) {
+		if body := n.Attributes[name].Graph; body != nil {
+			for i := range body.Nodes {
+				body.Nodes[i].Reads(visit)
+			}
+			for _, v := range body.Outputs {
+				visit(v.Name)
+			}
+		}
+	}
+}
 
 // Attribute is an attribute of a node. Kind says which of the other fields is in use.
 type Attribute struct {

@@ -243,8 +243,8 @@ func hostile() map[string]struct {
 		"sparse attribute":      {nodes(onnxtest.Node("Constant", nil, names{"y"}, onnxtest.Message(nil).Text(1, "sparse_value").Sub(22, nil))), "node n_y (Constant): attribute sparse_value: it is a sparse tensor"},
 		"quantised operator":    {nodes(onnxtest.Node("QuantizeLinear", nil, names{"q"})), "node n_q: operator QuantizeLinear belongs to a quantised model"},
 		"trees":                 {nodes(onnxtest.Domain(onnxtest.Node("TreeEnsembleClassifier", nil, names{"y"}), "ai.onnx.ml")), "node n_y: operator TreeEnsembleClassifier of domain ai.onnx.ml"},
-		"cycle":                 {nodes(onnxtest.Node("Neg", names{"b"}, names{"a"}), onnxtest.Node("Neg", names{"a"}, names{"b"})), "node n_a (Neg) reads b"},
-		"own output":            {nodes(onnxtest.Node("Neg", names{"a"}, names{"a"})), "reads a"},
+		"cycle":                 {nodes(onnxtest.Node("Neg", names{"b"}, names{"a"}), onnxtest.Node("Neg", names{"a"}, names{"b"})), "a cycle: each of the nodes n_a, n_b reads what another one of them computes"},
+		"own output":            {nodes(onnxtest.Node("Neg", names{"a"}, names{"a"})), "a cycle: each of the nodes n_"},
 		"missing output":        {model(onnxtest.Graph{Outputs: []onnxtest.Message{onnxtest.Value("y", 1)}}), "output y"},
 		"same output twice":     {model(onnxtest.Graph{Inputs: x, Nodes: []onnxtest.Message{onnxtest.Node("Neg", names{"x"}, names{"a", "a"})}}), "in use"},
 		"output is an input":    {model(onnxtest.Graph{Inputs: x, Nodes: []onnxtest.Message{onnxtest.Node("Neg", names{"x"}, names{"x"})}}), "in use"},
@@ -526,4 +526,28 @@ func FuzzOpen(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Nodes are sorted, also those of functions and those that bodies read. Others keep their order.
+func TestUnsorted(t *testing.T) {
+	body := func(in, out string) onnxtest.Graph {
+		return onnxtest.Graph{Nodes: []onnxtest.Message{onnxtest.Node("Neg", names{in}, names{out})}, Outputs: []onnxtest.Message{onnxtest.Value(out, 1)}}
+	}
+	m, err := read(onnxtest.Model(25, onnxtest.Graph{
+		Inputs: []onnxtest.Message{onnxtest.Value("x", 1, -1)}, Outputs: []onnxtest.Message{onnxtest.Value("y", 1, -1)}, Initializers: []onnxtest.Message{onnxtest.Raw("yes", 9, []byte{1})},
+		Nodes: []onnxtest.Message{
+			onnxtest.Node("If", names{"yes"}, names{"y"}, onnxtest.Attribute("then_branch", body("b", "t")), onnxtest.Attribute("else_branch", body("a", "e"))),
+			onnxtest.Node("Abs", names{"a"}, names{"b"}), onnxtest.Node("Relu", names{"x"}, names{"a"}),
+		},
+	}.Message()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ops []string
+	for _, n := range m.Graph.Nodes {
+		ops = append(ops, n.Op)
+	}
+	if want := []string{"Relu", "Abs", "If"}; !slices.Equal(ops, want) {
+		t.Errorf("nodes %v, expected %v", ops, want)
+	}
 }
