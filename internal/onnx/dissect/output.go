@@ -105,7 +105,9 @@ func (b *builder) logit(v *value, o Options) (string, error) {
 		switch {
 		case err != nil:
 			return "", fault.Inputf("output %s: %w", name, err)
-		case (op == "Sigmoid") == (other != nil && other.Op == "Sigmoid"):
+		case op != "Sigmoid" && (other == nil || other.Op != "Sigmoid"):
+			return "", several(0, fmt.Sprintf(" if each is a logit of its own, or export their difference, %[1]s[1] - %[1]s[0], if a Softmax makes the probabilities of two classes of them", name))
+		case op == "Sigmoid" && other != nil && other.Op == "Sigmoid":
 			return "", several(0, "")
 		case op == "Sigmoid":
 			return "", several(1, why)
