@@ -30,14 +30,17 @@ func computedFields(ck *checkpoint.Checkpoint) ([]ingest.Computed, error) {
 	return all, nil
 }
 
-// checkComputed returns an error if a model computes the ids of a field that is not among the
-// columns of raw rows.
+// checkComputed returns an error if a model computes the ids of a field from others, and the field is not
+// among the columns of raw rows.
 func checkComputed(ck *checkpoint.Checkpoint, columns []ingest.Column) error {
 	fields, err := ck.Computed()
 	if err != nil {
 		return err
 	}
 	for _, f := range fields {
+		if f.Sources[0][0].Field == f.Field {
+			continue
+		}
 		name := ck.Fields[f.Field]
 		if !slices.ContainsFunc(columns, func(c ingest.Column) bool { return cmp.Or(c.As, c.Name) == name }) {
 			return fault.Usagef("the model computes the ids of its field %q from %q, but raw rows have values without ids: import rows of ids with --train, or name a column that has these ids, with --columns, and its vocabulary", name, f.Sources[0][0].Name)

@@ -137,3 +137,45 @@ func TestAllFieldsComputed(t *testing.T) {
 		t.Error("the rows differ from those of the ids that the model computes")
 	}
 }
+
+// An import puts the id that a graph reads in the place of an id outside the field, in lists and in models of our own kinds too,
+// and computes with all digits of a whole number. The rows are those of the ids that follow.
+func TestGuardsAndLargeIDs(t *testing.T) {
+	t.Parallel()
+	g := clickGraph()
+	g.Initializers = append(g.Initializers, onnxtest.Ints("last", []int64{2}), onnxtest.Ints("count", []int64{4}), onnxtest.Ints("zero", []int64{0}))
+	clip := onnxtest.Node("Clip", onnxtest.Names{"f0", "zero", "last"}, onnxtest.Names{"id0"})
+	row := func(j int, id string) onnxtest.Message {
+		return onnxtest.Node("Gather", onnxtest.Names{fmt.Sprint("table", j), id}, onnxtest.Names{fmt.Sprint("row", j)})
+	}
+	guarded, large := g, g
+	guarded.Nodes = append([]onnxtest.Message{clip, row(0, "id0")}, g.Nodes[1:]...)
+	large.Nodes = append([]onnxtest.Message{clip, row(0, "id0"), onnxtest.Node("Mod", onnxtest.Names{"f1", "count"}, onnxtest.Names{"id1"}), row(1, "id1")}, g.Nodes[2:]...)
+	folder := t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	for name, data := range map[string]string{
+		"guarded.onnx": string(onnxtest.Model(18, guarded.Message())), "large.onnx": string(onnxtest.Model(18, large.Message())),
+		"guarded.csv": "label,f0,f1,f2\n0,300,3,1\n1,-5,2,0\n1,1,0,2\n", "guarded.ids.csv": "label,f0,f1,f2\n0,2,3,1\n1,0,2,0\n1,1,0,2\n",
+		"large.csv": "label,f0,f2,f1\n0,300,1,9007199254740993\n1,1,2,9223372036854775807\n", "large.ids.csv": "label,f0,f2,f1\n0,2,1,1\n1,1,2,3\n",
+	} {
+		if err := os.WriteFile(path(name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"guarded", "large"} {
+		command(t, "shaver", "model", "convert", path(name+".onnx"), path(name+".safetensors"))
+		var trains []string
+		for _, c := range [][2]string{{".onnx", ".csv"}, {".safetensors", ".csv"}, {".onnx", ".ids.csv"}} {
+			out := path(name + c[0] + c[1] + ".data")
+			command(t, "shaver", "dataset", "import", "csv", "--ids", "local", "--train", path(name+c[1]), "--model", path(name+c[0]), "--out", out)
+			data, err := os.ReadFile(filepath.Join(out, "train.arrow"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			trains = append(trains, string(data))
+		}
+		if trains[0] != trains[2] || trains[1] != trains[2] {
+			t.Errorf("%s: the rows differ from those of the ids that the model reads", name)
+		}
+	}
+}

@@ -101,6 +101,7 @@ type Checkpoint struct {
 	logit     string            // how the logit follows from the output of an .onnx file; "" for another file
 	origin    *origin           // nil unless the file is an .onnx file
 	graph     *graphForm        // nil unless the kind is model.Graph
+	guards    []graphComputed   // what replaces the ids of a field that are outside it; see Computed
 	signature *signature        // nil unless a graph was read from an .onnx file, or is a slice of one
 	mapped    bool              // whether FuxiCTR's feature_map.json said that each field has one id in a row
 	module    bool              // whether the file holds a whole module, whose classes were checked
@@ -436,9 +437,12 @@ func WriteDense(path string, c *Checkpoint) (int64, error) {
 	return writeWhole(path, f)
 }
 
-// describe adds Training, Origins, Scored, Identities and Standards to the metadata of a file. The canonical file
+// describe adds Training, Origins, Scored, Identities, Standards and the guards of ids to the metadata of a file. The canonical file
 // does not have them, so that the digest of a model depends on its weights only.
 func (c *Checkpoint) describe(metadata map[string]string) {
+	if c.guards != nil {
+		metadata[metaGuards] = string(mustMarshal(c.guards))
+	}
 	if c.Training != "" {
 		metadata[metaTraining] = c.Training
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint/tensor"
@@ -27,7 +28,8 @@ type graphComputedInput struct {
 }
 
 // Computed is a field of a model whose ids follow from other elements of a row, such as
-// id % 5000 or the last item of a history.
+// id % 5000 or the last item of a history. If the source is the field itself, only ids outside
+// the field are replaced, as by a Clip.
 type Computed struct {
 	Field   int
 	Sources [][]ComputedSource // by position of the field
@@ -42,21 +44,22 @@ type ComputedSource struct {
 	Position int    // in the field, if that is a list
 }
 
-// ID returns the id that follows from the values of the sources of a position.
-func (c *Computed) ID(values []float64) (int64, error) {
+// ID returns the id that follows from the values of the sources of a position. A value that is a whole number is in
+// whole too, where it is exact.
+func (c *Computed) ID(values []float64, whole []int64) (int64, error) {
 	var in []*graph.Tensor
 	for i, v := range c.graph.Inputs {
 		info := &c.graph.Values[v]
 		t := &graph.Tensor{Type: info.Type, Shape: []int{}}
-		switch whole := math.Trunc(values[i]); {
+		switch {
 		case info.Type == graph.Float:
 			t.Floats = []float32{float32(values[i])}
-		case whole != values[i] || math.Abs(whole) > 1<<53:
-			return 0, fmt.Errorf("%s is %v, expected a whole number of at most 2^53", info.Name, values[i])
+		case float64(whole[i]) != values[i]:
+			return 0, fmt.Errorf("%s is %v, expected a whole number of at most 2^63-1", info.Name, values[i])
 		case info.Type == graph.Int:
-			t.Ints = []int64{int64(whole)}
+			t.Ints = whole[i : i+1 : i+1]
 		default:
-			t.Bools = []bool{whole != 0}
+			t.Bools = []bool{whole[i] != 0}
 		}
 		in = append(in, t)
 	}
@@ -67,13 +70,15 @@ func (c *Computed) ID(values []float64) (int64, error) {
 	return out.Ints[0], nil
 }
 
-// takeComputed adds the computed fields of n to the description of the head.
-func (c *Checkpoint) takeComputed(n *dissect.Network) error {
-	for j, f := range n.Fields {
-		if f.Computed == nil {
+// describeComputed describes how the ids of the fields of n follow from a row by what of returns.
+func (c *Checkpoint) describeComputed(n *dissect.Network, of func(f *dissect.Field) *dissect.Computed) (all []graphComputed, err error) {
+	for j := range n.Fields {
+		f := &n.Fields[j]
+		from := of(f)
+		if from == nil {
 			continue
 		}
-		text, weights := graph.Encode(f.Computed.Graph)
+		text, weights := graph.Encode(from.Graph)
 		out := graphComputed{Field: j, Graph: text}
 		for _, w := range weights {
 			if out.Weights == nil {
@@ -81,14 +86,14 @@ func (c *Checkpoint) takeComputed(n *dissect.Network) error {
 			}
 			for _, v := range w.Floats {
 				if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-					return c.inputf("field %s is computed with the constant %v, expected finite constants: compute the id before the model", tensor.Quote(f.Name), v)
+					return nil, c.inputf("field %s is computed with the constant %v, expected finite constants: compute the id before the model", tensor.Quote(f.Name), v)
 				}
 			}
 			out.Weights[w.Name] = w.Floats
 		}
 		for i := range f.Length {
 			var sources []graphComputedInput
-			for _, s := range f.Computed.At(i) {
+			for _, s := range from.At(i) {
 				in := graphComputedInput{Name: s.Name}
 				for k := range n.Fields {
 					if o := &n.Fields[k]; o.Computed == nil && o.Input == s.Input && s.Column >= o.Column && s.Column < o.Column+o.Length {
@@ -99,20 +104,21 @@ func (c *Checkpoint) takeComputed(n *dissect.Network) error {
 			}
 			out.Sources = append(out.Sources, sources)
 		}
-		c.graph.Computed = append(c.graph.Computed, out)
+		all = append(all, out)
 	}
-	return nil
+	return all, nil
 }
 
-// Computed returns the fields of a model of Kind Graph whose ids an import computes from the
-// row. Other models have none.
+// Computed returns the fields whose ids an import computes from the row, or replaces if they are outside the field.
+// Only models of Kind Graph have others than the latter.
 func (c *Checkpoint) Computed() ([]Computed, error) {
-	if c.graph == nil {
-		return nil, nil
+	computed := c.guards
+	if c.graph != nil {
+		computed = slices.Concat(c.graph.Computed, c.guards)
 	}
 	lengths := c.Architecture.Lengths()
 	var all []Computed
-	for _, f := range c.graph.Computed {
+	for _, f := range computed {
 		bad := func(format string, args ...any) error {
 			return c.inputf("metadata %s: computed field %d: %w", metaGraph, f.Field, fault.Inputf(format, args...))
 		}
@@ -139,16 +145,16 @@ func (c *Checkpoint) Computed() ([]Computed, error) {
 		}
 		out := Computed{Field: f.Field, graph: g}
 		for _, position := range f.Sources {
-			if len(position) != len(g.Inputs) {
-				return nil, bad("it has %d sources, expected %d", len(position), len(g.Inputs))
+			if len(position) != len(g.Inputs) || len(position) == 0 {
+				return nil, bad("it has %d sources, expected %d and at least 1", len(position), len(g.Inputs))
 			}
 			var sources []ComputedSource
 			for _, s := range position {
 				source := ComputedSource{s.Name, -1, s.Position}
 				if s.Field != nil {
 					source.Field = *s.Field
-					if source.Field < 0 || source.Field >= len(lengths) || s.Position < 0 || s.Position >= lengths[source.Field] {
-						return nil, bad("it reads position %d of field %d, which there is not", s.Position, source.Field)
+					if source.Field < 0 || source.Field >= len(lengths) || s.Position < 0 || s.Position >= lengths[source.Field] || source.Field == f.Field && len(position) > 1 {
+						return nil, bad("it reads position %d of field %d, which there is not, or which is itself", s.Position, source.Field)
 					}
 				}
 				sources = append(sources, source)

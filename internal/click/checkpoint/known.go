@@ -16,6 +16,10 @@ const metaVocabulary = "shaver.vocabulary"
 // metaDense is the metadata key of a JSON array with a model.Standard for each dense input, in the same files.
 const metaDense = "shaver.dense"
 
+// metaGuards is the metadata key of a JSON array with what replaces the ids of fields that are outside them, in
+// safetensors files. It does not affect the digest.
+const metaGuards = "shaver.guards"
+
 // Known returns what the file says about the fields and dense inputs.
 func (c *Checkpoint) Known() *model.Known {
 	logit := c.logit
@@ -32,12 +36,15 @@ func (c *Checkpoint) Known() *model.Known {
 	return &model.Known{Logit: logit, File: c.name, Names: names, Fields: c.Identities, Sizes: c.Architecture.FieldDims, Dense: c.Architecture.Dense, Standards: c.Standards, Ignored: c.Ignored}
 }
 
-// takeMeanings sets Identities and Standards from the metadata of a file, which may lack them. The
+// takeMeanings sets Identities, Standards and the guards of ids from the metadata of a file, which may lack them. The
 // architecture must be known.
 func (c *Checkpoint) takeMeanings(metadata map[string]string) (err error) {
 	if c.Identities, err = knownIn(c, metadata, metaVocabulary, func(list []model.Identity) ([]model.Identity, error) {
 		return list, model.CheckIdentities(list, c.Architecture.Fields())
 	}); err != nil {
+		return err
+	}
+	if c.guards, err = knownIn(c, metadata, metaGuards, func(list []graphComputed) ([]graphComputed, error) { return list, nil }); err != nil {
 		return err
 	}
 	c.Standards, err = knownIn(c, metadata, metaDense, func(list []model.Standard) ([]model.Standard, error) {

@@ -72,14 +72,23 @@ func readONNX(path string, o Options) (*Checkpoint, error) {
 			if err := c.takeKnown(n, found, dims); err != nil {
 				return nil, err
 			}
-			return c, c.takeProperties(file.Metadata)
+			return c, c.takeMore(n, file.Metadata)
 		}
 	}
 	c.EmbeddingKey, c.signature = graphEmbedding, newSignature(file, n)
 	if err := c.takeNetwork(n); err != nil {
 		return nil, err
 	}
-	return c, c.takeProperties(file.Metadata)
+	return c, c.takeMore(n, file.Metadata)
+}
+
+// takeMore sets what the metadata of an .onnx file say, and the guards of the ids of n.
+func (c *Checkpoint) takeMore(n *dissect.Network, metadata map[string]string) error {
+	err := c.takeProperties(metadata)
+	if err == nil {
+		c.guards, err = c.describeComputed(n, func(f *dissect.Field) *dissect.Computed { return f.Guard })
+	}
+	return err
 }
 
 // withSettings adds to an error of package dissect the flags that may avoid it.
@@ -109,7 +118,8 @@ func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 		}
 	}
 	c.Fields = c.graph.Fields
-	if err := c.takeComputed(n); err != nil {
+	var err error
+	if c.graph.Computed, err = c.describeComputed(n, func(f *dissect.Field) *dissect.Computed { return f.Computed }); err != nil {
 		return err
 	}
 	for k, d := range n.Dense {

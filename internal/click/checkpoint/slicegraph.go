@@ -203,12 +203,16 @@ func (k *graphKnife) checkpoint(head *graph.Graph) (*Checkpoint, error) {
 			to.IDs = append(to.IDs, graphIDs{Field: j, Input: k.inputs[d.Input]})
 		}
 	}
-	for _, f := range form.Computed {
-		if f.Field = k.field[f.Field]; f.Field >= 0 {
-			f.Sources = k.sources(f.Sources)
-			to.Computed = append(to.Computed, f)
+	computed := func(list []graphComputed) (kept []graphComputed) {
+		for _, f := range list {
+			if f.Field = k.field[f.Field]; f.Field >= 0 {
+				f.Sources = k.sources(f.Sources)
+				kept = append(kept, f)
+			}
 		}
+		return kept
 	}
+	to.Computed, changed.guards = computed(form.Computed), computed(c.guards)
 	k.tables(changed)
 	k.constants(changed)
 	for _, w := range weights {

@@ -13,9 +13,11 @@ import (
 
 // Computed is a field of a model whose ids follow from other elements of a row.
 type Computed struct {
-	Field   int                                   // number among the fields of the model
-	Sources [][]Source                            // by position of the field
-	ID      func(values []float64) (int64, error) // local id from the values of the sources of a position
+	Field   int        // number among the fields of the model
+	Sources [][]Source // by position of the field; if they are the field itself, only ids outside it are replaced
+
+	// ID returns the local id from the values of the sources of a position. A whole number is in whole too, where it is exact.
+	ID func(values []float64, whole []int64) (int64, error)
 }
 
 // Source is a value from which an id follows.
@@ -35,10 +37,28 @@ type computing struct {
 	given   []int  // number of each field of the file among those of the model
 	numbers []int  // for each source in the order of fields, the dense input that it is, or -1
 
+	whole  []int64 // the numbers of a row, if they are whole
 	row    []int32 // global ids of the model's fields
 	first  []int   // position of each field's ids in row
 	offset []int32 // global id of each field's first feature
 	values []float64
+	exact  []int64 // values, if they are whole
+}
+
+// setGuards takes the guards of ids out of the computed fields of the configuration.
+func (e *encodedImport) setGuards() {
+	var rest []Computed
+	for _, f := range e.config.Computed {
+		if f.Sources[0][0].Field != f.Field {
+			rest = append(rest, f)
+			continue
+		}
+		if e.guards == nil {
+			e.guards = make([]func(int64) (int64, error), len(e.config.Sizes))
+		}
+		e.guards[f.Field] = func(id int64) (int64, error) { return f.ID([]float64{float64(id)}, []int64{id}) }
+	}
+	e.config.Computed = rest
 }
 
 // setComputed prepares the computation of the fields that the header does not have. Their sources
@@ -121,6 +141,12 @@ func (e *encodedImport) setComputed() error {
 		}
 		p.row = append(p.row, 0)
 	}
+	for k, j := range p.given {
+		if e.guards != nil {
+			e.guards[k] = e.guards[j] // j >= k
+		}
+	}
+	p.whole = make([]int64, len(c.Dense.Columns))
 	c.Names, c.Sizes = names, sizes
 	e.computing = p
 	return nil
@@ -140,21 +166,23 @@ func (p *computing) fill(ids []int32, numbers []float64, w *denseWriter) ([]int3
 	next := 0
 	for _, f := range p.fields {
 		for i, sources := range f.Sources {
-			p.values = p.values[:0]
+			p.values, p.exact = p.values[:0], p.exact[:0]
 			for _, s := range sources {
-				v := 0.0
+				v, whole := 0.0, int64(0)
 				switch k := p.numbers[next]; {
 				case k < 0:
-					v = float64(p.row[p.first[s.Field]+s.Position] - p.offset[s.Field])
+					whole = int64(p.row[p.first[s.Field]+s.Position] - p.offset[s.Field])
+					v = float64(whole)
 				case w.inputs[k].Rule == dense.None && !math.IsNaN(numbers[k]):
-					v = numbers[k] // a dense input is float32
+					v, whole = numbers[k], p.whole[k] // a dense input is float32
 				default:
 					v = float64(w.values[k])
+					whole = int64(v)
 				}
-				p.values = append(p.values, v)
+				p.values, p.exact = append(p.values, v), append(p.exact, whole)
 				next++
 			}
-			id, err := f.ID(p.values)
+			id, err := f.ID(p.values, p.exact)
 			if err != nil {
 				return nil, badRow{fmt.Errorf("field %s is computed from the row: %w", p.names[f.Field], err)}
 			}

@@ -10,6 +10,8 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
@@ -101,7 +103,8 @@ type encodedImport struct {
 	global  *rawtext.Encoded // reads ids that were said to be local as global ones; nil once a row of the file does not fit
 	fromOne []string         // warnings about fields whose id 0 is not in use
 
-	computing *computing // nil if no field is computed
+	computing *computing                      // nil if no field is computed
+	guards    []func(id int64) (int64, error) // by field of the file, what replaces ids outside it; nil if nothing does
 }
 
 // ImportEncoded makes a dataset of encoded rows. If OnBadRow is Fail, a row that is not
@@ -137,6 +140,7 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 		}
 		splits = e.ratio.splits()
 	}
+	e.setGuards()
 	if err := e.setComputed(); err != nil {
 		return nil, err
 	}
@@ -507,6 +511,9 @@ func (e *encodedImport) file(path string, split int, sizes []int, visit visitor)
 	}
 	p := rawtext.NewEncoded(h, e.mask, sizes, e.config.Global, e.config.Lists.parsed(e.lists))
 	p.LabelCell = e.config.Numbers
+	if !e.config.Global {
+		p.Guards = e.guards
+	}
 	if e.global = nil; sizes != nil && !e.config.Global {
 		e.global = rawtext.NewEncoded(h, e.mask, sizes, true, e.config.Lists.parsed(e.lists))
 		e.global.LabelCell = e.config.Numbers
@@ -587,6 +594,12 @@ func (e *encodedImport) numbers(p *rawtext.Encoded, numbers []float64) error {
 		var err error
 		if numbers[i], err = e.dense.parse(i, p.Numbers[at]); err != nil {
 			return badRow{fmt.Errorf("column %s: %w", e.dense.columns[i], err)}
+		}
+		if e.computing != nil {
+			whole := &e.computing.whole[i]
+			if *whole, err = strconv.ParseInt(strings.TrimSuffix(string(p.Numbers[at]), ".0"), 10, 64); err != nil {
+				*whole = int64(numbers[i])
+			}
 		}
 	}
 	return nil

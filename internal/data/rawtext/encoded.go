@@ -85,16 +85,17 @@ type Encoded struct {
 	fields    []string
 	label     string // name of the first column; "label" if the file has no header
 	separator byte
-	low, high []int32  // range of the ids in the file, [low, high), for each field
-	offset    []int32  // added to the ids in the file to make them global
-	dense     []bool   // for each column after the label, whether it is a dense input; nil if none is
-	LabelCell bool     // the label may be any text, which Parse stores in Label; set it before the first call of Parse
-	Label     []byte   // with LabelCell, the cell of the label of the row that Parse read last
-	Features  []int32  // ids of the row that Parse read last, with offset added, position by position
-	lists     []List   // form of each field; nil if none is a list
-	base      []int32  // global id of each field's first feature, or 0 if the parsed ids stay local
-	Cut       []bool   // with lists, for each field whether Parse left ids out of the row that it read last
-	Numbers   [][]byte // cells of the dense inputs of the row that Parse read last, in the order of the columns
+	low, high []int32                         // range of the ids in the file, [low, high), for each field
+	offset    []int32                         // added to the ids in the file to make them global
+	dense     []bool                          // for each column after the label, whether it is a dense input; nil if none is
+	LabelCell bool                            // the label may be any text, which Parse stores in Label; set it before the first call of Parse
+	Label     []byte                          // with LabelCell, the cell of the label of the row that Parse read last
+	Features  []int32                         // ids of the row that Parse read last, with offset added, position by position
+	lists     []List                          // form of each field; nil if none is a list
+	base      []int32                         // global id of each field's first feature, or 0 if the parsed ids stay local
+	Cut       []bool                          // with lists, for each field whether Parse left ids out of the row that it read last
+	Guards    []func(id int64) (int64, error) // for local ids, by field, what replaces an id outside the field, or nil; set it before the first call of Parse
+	Numbers   [][]byte                        // cells of the dense inputs of the row that Parse read last, in the order of the columns
 }
 
 // List says how the cell of a list is read. The zero value is a field that is no list.
@@ -176,7 +177,7 @@ func (p *Encoded) Parse(line []byte) (label float32, ok bool) {
 		}
 		rest = rest[1:]
 	}
-	if p.dense != nil || p.lists != nil {
+	if p.dense != nil || p.lists != nil || p.Guards != nil {
 		return label, p.parseMixed(rest)
 	}
 	last := len(p.Features) - 1
@@ -236,8 +237,8 @@ func (p *Encoded) parseMixed(rest []byte) bool {
 			j++
 			continue
 		}
-		id, ok := parseID(cell)
-		if !ok || id < p.low[j] || id >= p.high[j] {
+		id, ok := p.id(j, cell)
+		if !ok {
 			return false
 		}
 		p.Features[at] = id + p.offset[j]
@@ -253,8 +254,8 @@ func (p *Encoded) parseList(into []int32, cell []byte, j int) bool {
 	for more := len(cell) > 0; more; n++ {
 		var text []byte
 		text, cell, more = bytes.Cut(cell, []byte{l.Separator})
-		id, ok := parseID(text)
-		if !ok || id < p.low[j] || id >= p.high[j] {
+		id, ok := p.id(j, text)
+		if !ok {
 			return false
 		}
 		switch {
@@ -292,6 +293,22 @@ func Fill(list []int32, n int, pad int32, front bool) {
 	for i := range pads {
 		pads[i] = pad
 	}
+}
+
+// id returns the id in a cell of field j.
+func (p *Encoded) id(j int, cell []byte) (id int32, ok bool) {
+	if id, ok = parseID(cell); ok && id >= p.low[j] && id < p.high[j] {
+		return id, true
+	}
+	text := string(bytes.TrimSuffix(cell, fraction))
+	if p.Guards == nil || p.Guards[j] == nil || !isInteger(text) {
+		return 0, false
+	}
+	x, err := strconv.ParseInt(text, 10, 64)
+	if err == nil {
+		x, err = p.Guards[j](x)
+	}
+	return int32(x), err == nil && x >= 0 && x < int64(p.high[j])
 }
 
 // parseID returns the id in a cell, which must be below 2^31-1.
@@ -370,7 +387,10 @@ func (p *Encoded) Explain(line []byte) error {
 
 func (p *Encoded) explainID(j int, cell string) error {
 	id, err := strconv.ParseInt(strings.TrimSuffix(cell, ".0"), 10, 64)
+	_, ok := p.id(j, []byte(cell))
 	switch {
+	case ok:
+		return nil
 	case cell == "":
 		return errors.New("empty value")
 	case !isInteger(cell):

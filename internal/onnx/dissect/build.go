@@ -107,6 +107,8 @@ type plan struct {
 type common struct {
 	loaded    map[*wire.Tensor]*graph.Tensor
 	constants map[*wire.Tensor]*wire.Tensor // the tensors of Constant nodes, with names
+	reshaped  map[*wire.Tensor]*wire.Tensor // see builder.reshape
+	maps      map[*graph.Tensor][]*element  // the columns of maps of ids; see builder.mapIDs
 	steps     int                           // number of nodes that may still be built
 	folding   int64                         // multiplications of folding so far
 	given     int64                         // elements of constants in the build that had most
@@ -114,7 +116,7 @@ type common struct {
 }
 
 func newCommon() *common {
-	return &common{map[*wire.Tensor]*graph.Tensor{}, map[*wire.Tensor]*wire.Tensor{}, maxAll, 0, 0, maxChecks}
+	return &common{map[*wire.Tensor]*graph.Tensor{}, map[*wire.Tensor]*wire.Tensor{}, map[*wire.Tensor]*wire.Tensor{}, map[*graph.Tensor][]*element{}, maxAll, 0, 0, maxChecks}
 }
 
 // builder builds the head for a number of rows.
@@ -259,32 +261,14 @@ func quoteAll(names []string) string {
 	return text
 }
 
-// need marks the names on which output depends.
+// need marks the names on which output depends. A name that a body defines may also
+// be a name of the graph around it, which is then marked too. This is harmless.
 func (p *plan) need(g *wire.Graph, output string) {
 	p.needed[output] = true
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
 		n := &g.Nodes[i]
 		if slices.ContainsFunc(n.Outputs, func(name string) bool { return name != "" && p.needed[name] }) {
-			p.needNode(n)
-		}
-	}
-}
-
-// needNode marks the names that n and its bodies read. A name that a body defines may also
-// be a name of the graph around it, which is then marked too. This is harmless.
-func (p *plan) needNode(n *wire.Node) {
-	for _, name := range n.Inputs {
-		p.needed[name] = true
-	}
-	for _, a := range n.Attributes {
-		if a.Graph == nil {
-			continue
-		}
-		for i := range a.Graph.Nodes {
-			p.needNode(&a.Graph.Nodes[i])
-		}
-		for _, v := range a.Graph.Outputs {
-			p.needed[v.Name] = true
+			n.Reads(func(name string) { p.needed[name] = true })
 		}
 	}
 }
@@ -373,7 +357,7 @@ func (b *builder) input(i int) (*value, error) {
 	for at := range count {
 		t.elements = append(t.elements, newInputElement(t.kind, i, at))
 	}
-	return &value{head: graph.Absent, trace: t}, nil
+	return &value{head: graph.Absent, trace: t, width: in.Type}, nil
 }
 
 // step counts n nodes, and reports whether the limits allow them.

@@ -258,7 +258,7 @@ func (b *builder) together(name string, list []*element) (*value, error) {
 		return inHead(b.head.AddConstant(t)), nil
 	}
 	for _, e := range list {
-		if e.op == "" || e.op != first.op || len(e.arguments) != len(first.arguments) || !reflect.DeepEqual(e.attributes, first.attributes) {
+		if e.op == "" || e.op == "Gather" || e.op != first.op || len(e.arguments) != len(first.arguments) || !reflect.DeepEqual(e.attributes, first.attributes) {
 			return nil, nil
 		}
 	}

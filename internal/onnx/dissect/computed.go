@@ -67,7 +67,7 @@ type summary struct {
 
 // hashing reports whether an operator may map many ids to one row.
 func hashing(op string, kind graph.Type) bool {
-	return op == "Mod" || functions[op] || op == "Div" && kind == graph.Int
+	return op == "Mod" || op == "Gather" || functions[op] || op == "Div" && kind == graph.Int
 }
 
 // computes reports whether the row number e has to be computed when a row is imported, because
@@ -84,8 +84,8 @@ func (b *builder) computes(e *element, rows int) bool {
 	}
 	is := b.contains(e, map[*element]bool{})
 	if first, err := b.start(e); !is && err == nil && first >= 0 && first < rows {
-		const most = 32 // ids that are tried; check tries them all
-		count := min(most, rows-first)
+		const most = 256 // ids that are tried; check tries them all
+		count := min(most, rows)
 		b.checks -= int64(e.size)
 		list, err := e.rowsOf(0, count)
 		moved := 0
@@ -112,6 +112,9 @@ func (b *builder) contains(e *element, seen map[*element]bool) bool {
 // computedAt returns the place of the ids that e computes, and the offset that is added to
 // them.
 func (b *builder) computedAt(e *element) (at place, offset int, err error) {
+	if e.op == "Cast" && e.arguments[0].op == "Add" && e.arguments[0].arguments[0].op == "Mod" {
+		e = e.arguments[0] // a remainder and the number of a row do not wrap
+	}
 	if e.op == "Add" && len(e.arguments) == 2 {
 		for i, c := range e.arguments {
 			if c.constant != nil && c.kind == graph.Int && c.constant.Ints[0] >= 0 && c.constant.Ints[0] <= math.MaxInt32 {
@@ -259,13 +262,52 @@ func (b *builder) at(i int) *input {
 	return &b.computed[i-len(b.inputs)].input
 }
 
-// describe returns the computation of the field of a look-up, or nil if the field is that of an
-// input.
-func (b *builder) describe(l *lookUp) (*Computed, error) {
-	if l.input < len(b.inputs) {
+// shift lets the ids of a computed field begin at the first row of its tables, if no look-up of another
+// reads the rows before them, as in id % 19 + 1.
+func (b *builder) shift() {
+	for k, c := range b.computed {
+		own := slices.DeleteFunc(slices.Clone(b.lookUps), func(l *lookUp) bool { return l.input != len(b.inputs)+k })
+		before := func(o *lookUp) bool {
+			return slices.ContainsFunc(own, func(l *lookUp) bool {
+				return o.offset < own[0].offset && o.tensor == l.tensor || l.offset != own[0].offset
+			})
+		}
+		if len(own) == 0 || own[0].offset == 0 || slices.ContainsFunc(b.lookUps, before) {
+			continue
+		}
+		first := own[0].offset
+		c.element = newComputedElement(graph.Int, "Add", nil, []*element{c.element, {kind: graph.Int, constant: graph.NewInts([]int64{int64(first)})}})
+		c.input.Name += fmt.Sprintf(" + %d", first)
+		for _, l := range own {
+			l.offset = 0
+		}
+	}
+}
+
+// guard returns how the file replaces ids of a field that are below 0 or at least rows, or nil if it
+// does not replace them. Other look-ups of the field must compute the same rows.
+func (b *builder) guard(l *lookUp, rows int) (*Computed, error) {
+	e, guarded := l.elements[0], false
+	if e.plain() || e.source.kind != graph.Int || l.stride > 1 {
 		return nil, nil
 	}
-	c := b.computed[l.input-len(b.inputs)]
+	n, first := int64(rows), int64(l.offset)
+	for _, id := range []int64{n, n + 1, 2*n + 7, 1 << 30, -n - 1, -2*n - 7} { // the last id may be -1
+		t, err := e.of([]int64{id})
+		guarded = guarded || err == nil && t.Ints[0] >= first && t.Ints[0] < first+n
+	}
+	for _, o := range b.lookUps {
+		guarded = guarded && (o.place != l.place || o.offset == l.offset && !slices.ContainsFunc(o.elements, func(x *element) bool { return !x.same(e) }))
+	}
+	if !guarded {
+		return nil, nil
+	}
+	e = newComputedElement(graph.Int, "Sub", nil, []*element{e, {kind: graph.Int, constant: graph.NewInts([]int64{first})}})
+	return b.describe(&computed{element: e, input: b.inputs[l.input]}, l.column)
+}
+
+// describe returns the computation of c, of which a single source is in the given column.
+func (b *builder) describe(c *computed, at int) (*Computed, error) {
 	out := &Computed{Graph: &graph.Graph{}}
 	known := map[*element]graph.Value{}
 	var add func(e *element) (graph.Value, error)
@@ -281,7 +323,7 @@ func (b *builder) describe(l *lookUp) (*Computed, error) {
 			in := &b.inputs[e.input]
 			_, column := in.place(e.index, b.batch)
 			if !c.element.mixed && c.input.columns > 1 {
-				column = l.column
+				column = at
 			}
 			v = out.Graph.AddInput(in.column(column), e.kind, nil)
 			out.Sources = append(out.Sources, Source{in.column(column), in.Name, column})

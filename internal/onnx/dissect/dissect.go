@@ -62,6 +62,10 @@ type Field struct {
 	// Computed is set if the graph computes the ids from others, such as id % 5000 or the last
 	// item of a history. Name then says so, and Input and Column are those of the first source.
 	Computed *Computed
+
+	// Guard is set if the graph replaces ids below 0 or from Rows on, as a Clip does. It computes the id that
+	// takes the place of such an id, and leaves others as they are. The only source is the field itself.
+	Guard *Computed
 }
 
 // Table is a table of embeddings.

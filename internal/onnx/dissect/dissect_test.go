@@ -546,9 +546,12 @@ var refusals = map[string]struct {
 		s.ea(node("Sub", names{"i", "1"}, names{"i1"}), node("Sub", names{"i1", "1"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
 	}, "id 0 reads row -2 of table a: the ids of a dataset begin at 0, so put 2 rows in front of the table"},
 	"columns": {func(s *sample) { s.ea(node("Gather", names{"a", "i"}, names{"ea"}, attr("axis", 1))) }, "along axis 1"},
-	"remapped ids": {func(s *sample) {
-		s.ea(node("Gather", names{"[0]", "i"}, names{"k"}), node("Gather", names{"a", "k"}, names{"ea"}))
-	}, "node n_k (Gather): the ids are mapped by table [0]"},
+	"logits of two classes": {func(s *sample) {
+		s.after = []onnxtest.Message{node("MatMul", names{"h", "w"}, names{"z"}), node("Neg", names{"z"}, names{"z0"}), node("Concat", names{"z0", "z"}, names{"y"}, attr("axis", 1))}
+	}, "export their difference, y[1] - y[0], if a Softmax"},
+	"products in uint64": {func(s *sample) {
+		s.ea(node("Cast", names{"i"}, names{"q"}, attr("to", 13)), node("Mul", names{"q", "q"}, names{"r"}), node("Cast", names{"r"}, names{"k"}, attr("to", 7)), node("Gather", names{"a", "k"}, names{"ea"}))
+	}, "node n_r (Mul): it computes in uint64"},
 	"rows touch by a mean": {func(s *sample) {
 		s.after = []onnxtest.Message{node("ReduceMean", names{"h", "[0]"}, names{"m"}), node("Sub", names{"h", "m"}, names{"h2"}), node("MatMul", names{"h2", "w"}, names{"y"})}
 	}, "depends on the other rows of its batch"},

@@ -16,6 +16,9 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 	}
 	t, index := s.inputs[0].tensor, s.inputs[1].trace
 	if t == nil {
+		t = s.inputs[0].reshaped
+	}
+	if t == nil {
 		return nil, refuse("the ids choose rows of a table that is computed or is an input, expected a table that the file holds as it is: tied and normalised tables are not supported")
 	}
 	name := wire.Quote(t.Name)
@@ -105,6 +108,25 @@ func (b *builder) lookUp(s *step) ([]*value, error) {
 		return nil, err
 	}
 	return []*value{inHead(v)}, nil
+}
+
+// mapIDs sets the elements of out, a Gather of a constant by ids, such as that of the codes of items.
+func (b *builder) mapIDs(m *graph.Tensor, index, out *trace) {
+	width := m.Len() / max(1, m.Shape[0])
+	if b.maps[m] == nil {
+		for k := range width {
+			column := graph.NewInts(make([]int64, m.Shape[0]), m.Shape[0])
+			for i := range column.Ints {
+				column.Ints[i] = m.Ints[i*width+k]
+			}
+			b.maps[m] = append(b.maps[m], &element{kind: graph.Int, constant: column})
+		}
+	}
+	for _, e := range index.elements {
+		for _, column := range b.maps[m] {
+			out.elements = append(out.elements, newComputedElement(graph.Int, "Gather", nil, []*element{column, e}))
+		}
+	}
 }
 
 // maxStride bounds the columns of the rows that a stride joins.

@@ -30,6 +30,7 @@ func (b *builder) network() (*Network, error) {
 	slices.SortFunc(b.lookUps, func(x, y *lookUp) int {
 		return cmp.Or(cmp.Compare(x.input, y.input), cmp.Compare(x.column, y.column))
 	})
+	b.shift()
 	fields, err := b.fields(n, lists)
 	if err != nil {
 		return nil, err
@@ -61,6 +62,14 @@ func (b *builder) network() (*Network, error) {
 	if err := b.checkRows(n, fields); err != nil {
 		return nil, err
 	}
+	for _, l := range b.lookUps {
+		j := fields[l.place]
+		if f := &n.Fields[j]; f.Computed == nil && !slices.ContainsFunc(n.IDs, func(d IDs) bool { return d.Field == j }) {
+			if f.Guard, err = b.guard(l, f.Rows); err != nil {
+				return nil, err
+			}
+		}
+	}
 	b.findPads(n, fields, lists)
 	b.rewire()
 	b.head.Inputs = nil
@@ -81,6 +90,12 @@ func (b *builder) network() (*Network, error) {
 	}
 	if n.Ignored = b.ignored(n); n.Ignored != "" {
 		n.Notes = append(n.Notes, n.Ignored)
+	}
+	half := func(t wire.Type) bool { return t == wire.Float16 || t == wire.Bfloat16 }
+	if slices.ContainsFunc(b.inputs, func(in input) bool { return half(in.Type) }) || half(b.model.Graph.Outputs[0].Type) || slices.ContainsFunc(b.model.Graph.Nodes, func(n wire.Node) bool {
+		return n.Op == "Cast" && b.needed[n.Outputs[0]] && n.Attributes["to"] != nil && half(wire.Type(n.Attributes["to"].Int))
+	}) {
+		n.Notes = append(n.Notes, "the file computes in floats of 16 bits, and shaver computes it in float32: the logits differ from the third digit on")
 	}
 	copies, err := b.copies(n)
 	if err != nil {
@@ -213,10 +228,10 @@ func (b *builder) fields(n *Network, lists *lists) (map[place]int, error) {
 				Name: b.name(l), Input: in.Name, Column: l.column, Length: l.length,
 				Rows: limits[l], Float: in.Type.Floating(), Pad: -1,
 			}
-			if f.Computed, err = b.describe(l); err != nil {
-				return nil, err
-			}
-			if f.Computed != nil {
+			if l.input >= len(b.inputs) {
+				if f.Computed, err = b.describe(b.computed[l.input-len(b.inputs)], l.column); err != nil {
+					return nil, err
+				}
 				f.Input, f.Column = f.Computed.Sources[0].Input, f.Computed.Sources[0].Column
 			}
 			n.Fields = append(n.Fields, f)

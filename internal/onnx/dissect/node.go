@@ -209,7 +209,7 @@ func (c *call) refuse(format string, args ...any) error {
 // without lists attributes that have no effect in inference.
 var without = map[string][]string{
 	"BatchNormalization": {"momentum", "spatial"}, "Dropout": {"ratio", "seed"}, "LayerNormalization": {"stash_type"},
-	"Cast": {"saturate"},
+	"Cast": {"saturate", "round_mode"}, // for 8-bit floats
 }
 
 // convert sets c.op and c.attributes from the node.
@@ -306,7 +306,7 @@ func init() {
 	rewrites = map[string]func(c *call) ([]*value, error){
 		"Squeeze": rewriteSqueeze, "Softmax": rewriteSoftmax, "LogSoftmax": rewriteSoftmax, "Clip": rewriteClip,
 		"Dropout": rewriteDropout, "Slice": rewriteSlice, "Pad": rewritePad, "Split": rewriteSplit, "CastLike": rewriteCastLike,
-		"Pow": rewritePow, "Cast": rewriteCast, "BatchNormalization": rewriteNormalization, "LayerNormalization": rewriteNormalization,
+		"Pow": rewritePow, "Cast": rewriteCast, "BatchNormalization": rewriteNormalization, "LayerNormalization": rewriteNormalization, "OneHot": rewriteOneHot,
 		"Unsqueeze": func(c *call) ([]*value, error) {
 			c.moved(13, "axes", 1)
 			return nil, nil

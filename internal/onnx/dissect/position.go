@@ -1,6 +1,7 @@
 package dissect
 
 import (
+	"cmp"
 	"slices"
 
 	"shaver/internal/onnx/graph"
@@ -106,8 +107,13 @@ func (p *positions) slice(v *value, axis, from, to int) *value {
 // shape of index has size 1 there, and otherwise 1 or the sizes of data.
 func (p *positions) one(data, index *value, axis int) *value {
 	_, shape := p.info(data)
-	size := shape[axis]
-	numbers, column := make([]int64, size), slices.Repeat([]int{1}, len(shape))
+	chosen := p.chosen(index, shape[axis], len(shape), axis)
+	return p.do("ReduceSum", graph.Attributes{"keepdims": int64(1)}, p.do("Where", nil, chosen, data, p.zero), p.ints(int64(axis)))
+}
+
+// chosen returns, for each position along an axis of the given size, whether index is this position.
+func (p *positions) chosen(index *value, size, rank, axis int) *value {
+	numbers, column := make([]int64, size), slices.Repeat([]int{1}, rank)
 	column[axis] = size
 	for i := range numbers {
 		numbers[i] = int64(i)
@@ -115,8 +121,27 @@ func (p *positions) one(data, index *value, axis int) *value {
 	all := inHead(p.head.AddConstant(graph.NewInts(numbers, column...)))
 	fromEnd := p.do("Add", nil, index, inHead(p.head.AddConstant(graph.NewInts([]int64{int64(size)}))))
 	negative := p.do("Less", nil, index, inHead(p.head.AddConstant(graph.NewInts([]int64{0}))))
-	chosen := p.do("Equal", nil, p.do("Where", nil, negative, fromEnd, index), all)
-	return p.do("ReduceSum", graph.Attributes{"keepdims": int64(1)}, p.do("Where", nil, chosen, data, p.zero), p.ints(int64(axis)))
+	return p.do("Equal", nil, p.do("Where", nil, negative, fromEnd, index), all)
+}
+
+// rewriteOneHot compares indices that depend on the row with all classes.
+func rewriteOneHot(c *call) ([]*value, error) {
+	if len(c.in) != 3 || slices.Contains(c.in, nil) || !c.varies(c.in[0]) {
+		return nil, nil
+	}
+	kind, shape, err := c.shape(0)
+	depth, other := c.constant(c.in[1], c.node)
+	if err != nil || other != nil {
+		return nil, cmp.Or(err, other)
+	}
+	rank := len(shape) + 1
+	axis := int(c.integer("axis", -1)+int64(rank)) % rank
+	if kind != graph.Int || len(depth.Ints) != 1 || depth.Ints[0] < 1 || depth.Ints[0] > maxColumns || axis < 0 {
+		return nil, nil
+	}
+	p := &positions{builder: c.builder, name: c.name()}
+	chosen := p.chosen(p.do("Unsqueeze", nil, c.in[0], c.ints(int64(axis))), int(depth.Ints[0]), rank, axis)
+	return []*value{p.do("Where", nil, chosen, p.slice(c.in[2], 0, 1, 2), p.slice(c.in[2], 0, 0, 1))}, p.err
 }
 
 // joinAll concatenates values along an axis.

@@ -15,7 +15,9 @@ type value struct {
 	trace    *trace       // nil, or what is known about a value that depends on inputs and not on tables
 	tensor   *wire.Tensor // nil, or a constant of the file
 	sequence []*value
-	list     bool // whether it is a sequence, which may be empty
+	list     bool         // whether it is a sequence, which may be empty
+	width    wire.Type    // type of whole numbers that are not int64; otherwise wire.Undefined
+	reshaped *wire.Tensor // nil, or a table of the file in another shape, which head has
 	picked   *picked
 	kept     []*value // if v is rows of which a row of data has only some: see picked.keep
 }
@@ -53,8 +55,68 @@ var elementwise = map[string]bool{
 	"LessOrEqual": true, "Greater": true, "GreaterOrEqual": true, "Not": true, "And": true, "Or": true, "Xor": true, "Relu": true,
 }
 
-// apply applies an operator in its newest form.
+// wrapping is the set of operators whose whole numbers may exceed the type of their inputs.
+var wrapping = map[string]bool{"Add": true, "Sub": true, "Mul": true, "Neg": true, "Abs": true, "Pow": true}
+
+// apply applies an operator in its newest form. Whole numbers wrap in the type that the file gives
+// them, as a Cast of the result does.
 func (b *builder) apply(name, op string, attributes graph.Attributes, inputs ...*value) ([]*value, error) {
+	out, err := b.applyWide(name, op, attributes, inputs)
+	width := widthOf(op, attributes, inputs)
+	if err != nil || width == wire.Undefined || b.kind(out[0]) != graph.Int {
+		return out, err
+	}
+	// Sums of values of the head are lengths and positions, which are small.
+	if wrapping[op] && (out[0].trace != nil || op == "Mul" || op == "Pow") && b.varies(out[0]) {
+		if width == wire.Uint64 {
+			return nil, fault.Inputf("node %s (%s): it computes in uint64, which is not supported: compute in int64", wire.Quote(name), op)
+		}
+		return b.apply(name, "Cast", graph.Attributes{"to": int64(width)}, out[0])
+	}
+	for _, v := range out {
+		if !slices.Contains(inputs, v) {
+			v.width = width
+		}
+	}
+	return out, nil
+}
+
+// widthOf returns the type of the whole numbers that an operator makes, or wire.Undefined for int64.
+func widthOf(op string, attributes graph.Attributes, inputs []*value) wire.Type {
+	switch op {
+	case "Cast":
+		to, _ := attributes["to"].(int64)
+		inputs = []*value{{width: wire.Type(to)}}
+	case "Shape", "Size", "ArgMax", "ArgMin", "NonZero", "TopK":
+		return wire.Undefined
+	case "Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND":
+		inputs = inputs[:1]
+	}
+	for _, v := range inputs {
+		if v != nil && v.tensor != nil {
+			v = &value{width: v.tensor.Type}
+		}
+		if v != nil && v.width.Integer() && v.width != wire.Int64 {
+			return v.width
+		}
+	}
+	return wire.Undefined
+}
+
+// kind returns the type of v, or 0 if it has none or several.
+func (b *builder) kind(v *value) graph.Type {
+	switch {
+	case v.trace != nil:
+		return v.trace.kind
+	case v.tensor != nil && v.tensor.Type.Integer():
+		return graph.Int
+	case v.head != graph.Absent:
+		return b.head.Values[v.head].Type
+	}
+	return 0
+}
+
+func (b *builder) applyWide(name, op string, attributes graph.Attributes, inputs []*value) ([]*value, error) {
 	if b.readsRows(op, attributes, inputs) {
 		return b.gatherRows(name, inputs)
 	}
@@ -73,10 +135,10 @@ func (b *builder) apply(name, op string, attributes graph.Attributes, inputs ...
 		if op == "Gather" && i == 0 && len(inputs) == 2 && inputs[1] != nil && v.trace == nil && b.isTable(v) {
 			if inputs[1].trace == nil && b.varies(inputs[1]) {
 				if t := b.retrace(inputs[1].head); t != nil {
-					s.inputs = []*value{v, {head: inputs[1].head, trace: t}}
+					return b.applyWide(name, op, attributes, []*value{v, {head: inputs[1].head, trace: t}})
 				}
 			}
-			if s.inputs[1].trace != nil {
+			if inputs[1].trace != nil && b.kind(v) != graph.Int {
 				return b.lookUp(s)
 			}
 		}
@@ -101,7 +163,19 @@ func (b *builder) apply(name, op string, attributes graph.Attributes, inputs ...
 			return out, err
 		}
 	}
-	return b.add(s)
+	out, err := b.add(s)
+	if err == nil && (op == "Reshape" || op == "Flatten") && inputs[0].tensor != nil {
+		t, shape := inputs[0].tensor, b.head.Values[out[0].head].Shape
+		if b.reshaped[t] == nil {
+			other := *t
+			other.Dims = shape
+			b.reshaped[t] = &other
+		}
+		if slices.Equal(b.reshaped[t].Dims, shape) { // a table has one shape
+			out[0].reshaped = b.reshaped[t]
+		}
+	}
+	return out, err
 }
 
 // isTable reports whether v may be a table, which does not depend on the row.
@@ -216,6 +290,10 @@ func (b *builder) applyTrace(s *step, heads bool) ([]*value, error) {
 			return nil, fault.Inputf("node %s (%s): its result with the shape %v is too large for a value that depends on inputs only", wire.Quote(s.name), s.op, info.Shape)
 		}
 		out = append(out, &value{head: graph.Absent, trace: &trace{kind: info.Type, shape: info.Shape, node: s, output: i}})
+	}
+	if axis, _ := s.attributes["axis"].(int64); s.op == "Gather" && s.inputs[0].trace == nil && axis == 0 {
+		b.mapIDs(b.head.Values[s.inputs[0].head].Constant, s.inputs[1].trace, out[0].trace)
+		return out, nil
 	}
 	elements := make([][]*element, len(s.inputs))
 	for i, v := range s.inputs {
@@ -385,6 +463,17 @@ func (b *builder) materialise(v *value, s *step) error {
 		return b.load(v, s.name)
 	}
 	t := v.trace
+	if t.node != nil && t.node.op == "Gather" && len(t.elements) > 0 && t.elements[0].op == "Gather" { // by mapIDs
+		out, err := b.position(t.node)
+		if err == nil && out == nil {
+			err = fault.Inputf("node %s (%s) maps too many ids to numbers", wire.Quote(t.node.name), t.node.op)
+		}
+		if err == nil {
+			err = b.materialise(out[0], s)
+			v.head = out[0].head
+		}
+		return err
+	}
 	if parts := b.parts(t, s); parts != nil {
 		var err error
 		if v.head, err = b.join(s.name, parts, 1, 1, t.shape); err == nil && t.kind != graph.Float {

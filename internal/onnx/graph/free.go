@@ -117,7 +117,7 @@ func inferCast(c *call) ([]Info, error) {
 }
 
 // evaluateCast rounds floats towards zero. A number that does not fit into an integer type
-// wraps. A float that does not fit into an int64 first becomes the nearest int64, and NaN
+// wraps, and one below 0 is refused for uint64. A float that does not fit into an int64 first becomes the nearest int64, and NaN
 // becomes 0. A cast between floating-point types keeps the float32.
 func evaluateCast(c *call, out []*Tensor) error {
 	from, to := c.tensor(0), c.int("to", 0)
@@ -139,6 +139,9 @@ func evaluateCast(c *call, out []*Tensor) error {
 			if truth = from.Bools[i]; truth {
 				number = 1
 			}
+		}
+		if to == onnxUint64 && number < 0 {
+			return fmt.Errorf("%d as a uint64, expected at least 0", number)
 		}
 		switch out[0].Type {
 		case Float:
