@@ -20,6 +20,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/composed"
+	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
@@ -301,17 +302,31 @@ func (o *Course) measure() func(context.Context, *model.Model) (*train.Metrics, 
 		return nil
 	}
 	b := &measure.Bench{Dataset: o.data, Split: dataset.Val, Rows: rows, Loss: loss.Logistic}
-	trained := o.Model != "" && len(o.History) == 0 // the first model that is measured is one that was trained before
+	warned := false
 	return func(ctx context.Context, m *model.Model) (*train.Metrics, error) {
 		found, err := b.Predict(ctx, m, nil)
 		if err != nil {
 			return nil, err
 		}
-		if text := found.Doubt(); trained && text != "" && o.Warn != nil {
-			o.Warn("before this training the model " + text)
-		}
-		trained = false
 		metrics := found.Metrics()
+		before := o.untrained() && len(o.History) == 0 // the model is that with which the training begins
+		text := found.Doubt()
+		if text == "" && !before { // the few rows on which a training diverges have most of the loss, and their standard error is large
+			positives := int64(0)
+			for _, label := range found.Labels {
+				positives += int64(label)
+			}
+			text = evaluate.DoubtOf(metrics.Loss, rows, positives, rows)
+		}
+		switch {
+		case text == "" || o.Warn == nil || warned:
+		case before && o.Model != "":
+			o.Warn("before this training the model " + text)
+			warned = true
+		case !before && o.Search == 0:
+			o.Warn(fmt.Sprintf("after epoch %d the model %s, or give a lower --learning-rate", last(o.History)+1, text))
+			warned = true
+		}
 		return &train.Metrics{AUC: scores.Figure(metrics.AUC), LogLoss: metrics.Loss}, nil
 	}
 }

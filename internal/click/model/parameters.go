@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -89,6 +90,11 @@ func (p *Parameters) Check(a *Architecture) error {
 		for _, v := range [][]float32{n.Gamma, n.Beta, n.Mean, n.Variance} {
 			if len(v) != p.Hidden[l].Out {
 				return fmt.Errorf("the BatchNorm of hidden layer %d has %d values, expected %d", l, len(v), p.Hidden[l].Out)
+			}
+			for i, x := range v { // a folded layer may be finite with an infinite variance
+				if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
+					return fmt.Errorf("the BatchNorm of hidden layer %d has the value %v at position %d: weights must be finite", l, x, i)
+				}
 			}
 		}
 	}

@@ -153,12 +153,15 @@ func (r *Run) epoch(ctx context.Context, number int) (mean float64, last bool, e
 // finish measures the model after an epoch and adds the epoch to the history.
 func (r *Run) finish(ctx context.Context, e Epoch) error {
 	p := r.Trainer.Parameters()
-	m, err := model.New(r.Trainer.a, p.Weights())
-	if err != nil { // a weight is not finite
+	if p.Check(&r.Trainer.a) != nil { // a weight is not finite
 		return &Diverged{e.Number, (r.Rows.Len() + r.Trainer.o.Batch - 1) / r.Trainer.o.Batch}
 	}
 	best := true
 	if r.Measure != nil {
+		m, err := model.New(r.Trainer.a, p.Weights())
+		if err != nil {
+			return err
+		}
 		if e.Validation, err = r.Measure(ctx, m); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"shaver/internal/click/evaluate"
@@ -95,6 +96,28 @@ func TestCanceled(t *testing.T) {
 	}
 	if err := r.Run(ctx); !errors.Is(err, context.Canceled) || len(r.History) != 2 {
 		t.Errorf("the run ended after %d epochs with the error %v, expected 2 and a canceled context", len(r.History), err)
+	}
+}
+
+// An epoch is over only if all parameters are finite, also those that evaluation folds into others: a
+// folded layer is 0 if the running variance is infinite.
+func TestEpochsAreFinite(t *testing.T) {
+	r := newRun(t, "deepfm", goldenRows(t))
+	r.Trainer.o.LearningRate = 1e9
+	r.Done = func(e Epoch, _ bool) error {
+		p := r.Trainer.Parameters()
+		for _, n := range p.Norms {
+			for _, v := range slices.Concat(n.Gamma, n.Beta, n.Mean, n.Variance) {
+				if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+					t.Fatalf("epoch %d is over with the value %v in a BatchNorm", e.Number, v)
+				}
+			}
+		}
+		return nil
+	}
+	var diverged *Diverged
+	if err := r.Run(t.Context()); !errors.As(err, &diverged) || len(r.History) >= r.Epochs {
+		t.Errorf("%d epochs are over, with the error %v, expected a training that diverges", len(r.History), err)
 	}
 }
 
