@@ -204,7 +204,7 @@ func TestSameLogitsOfExports(t *testing.T) {
 // keepPads marks the rows of pads as kept.
 func keepPads(c *checkpoint.Checkpoint, dropped []bool) {
 	shape := c.Architecture.Shape()
-	for _, row := range c.Architecture.PadRows() {
+	for _, row := range c.Architecture.FixedRows() {
 		from, to := shape.Row(row)
 		clear(dropped[from:to])
 	}
@@ -268,7 +268,7 @@ func TestSameLogitsOfMixed(t *testing.T) {
 			}
 		}
 		shape := a.Shape()
-		for _, row := range a.PadRows() {
+		for _, row := range a.FixedRows() {
 			p.Rows[row] = 4
 			from, to := shape.Row(row)
 			clear(dropped[from:to])

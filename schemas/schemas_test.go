@@ -265,6 +265,9 @@ func (w *walker) compareStruct(at string, schema map[string]any, of reflect.Type
 	var names, required []string
 	for _, f := range own {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" {
+			continue
+		}
 		if name == "" || !f.IsExported() {
 			w.t.Errorf("%v.%s has no json tag", of, f.Name)
 			continue

@@ -117,7 +117,7 @@ func (p *point) add(phi []float64, reference *values) {
 	noise := norm(reference.se) / norm(reference.phi)
 	p.spearman += compare.Spearman(phi, reference.phi) / repeats
 	p.rms += math.Sqrt(max(0, off*off-noise*noise)) / repeats
-	p.overlap += compare.Overlap(phi, reference.phi, overlapAt) / repeats
+	p.overlap += compare.Overlap(phi, reference.phi, len(phi), overlapAt) / repeats
 }
 
 func norm(values []float64) float64 {

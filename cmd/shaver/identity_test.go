@@ -35,6 +35,7 @@ var jobs = map[string][]string{
 	"sample": {"--baseline", "codebook", "--sample", "0.7", "--seed", "3"},
 	"passes": {"--passes", "3"},
 	"path":   {"--baseline", "codebook", "--estimator", "path", "--sparsity", "0.8"},
+	"frozen": {"--freeze", "item", "--freeze", "city", "--baseline", "codebook"},
 	"pairs":  {"--players", "pairs", "--baseline", "marginal", "--splits", "train", "--estimator", "antithetic"},
 	"rounds": {"--passes", "4", "--until", "overlap", "--bound", "0.999", "--sparsity", "0.5"}, // ends after two portions of the rows and a second pass
 }

@@ -92,7 +92,7 @@ func drawComparison(fileA, fileB string, r *scores.Comparison) *picture.Picture 
 	p := picture.Agreement{X: filepath.Base(fileB), Y: filepath.Base(fileA), Unit: r.Aggregate + ", nat", Low: d.Low, High: d.High, Count: d.Count}
 	for _, t := range []float64{0, .25, .5, .7, .8, .85, .9, .93, .95, .97, .98, .99, .995, .999} {
 		p.Overlap.X = append(p.Overlap.X, t)
-		p.Overlap.Y = append(p.Overlap.Y, compare.Overlap(left, right, t))
+		p.Overlap.Y = append(p.Overlap.Y, compare.Overlap(left, right, len(left), t))
 	}
 	return p.Draw()
 }

@@ -95,7 +95,7 @@ func (o *frequencyOptions) view() (*frequencyView, error) {
 		return nil, err
 	}
 	a, s := &p.Checkpoint.Architecture, p.Scores[0]
-	drop, err := layout.Dropped(a.Parameters(), o.sparsity)
+	drop, err := layout.Dropped(a.Prunable(), o.sparsity)
 	if err != nil {
 		return nil, fault.Usagef("--sparsity: %w", err)
 	}

@@ -70,6 +70,9 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 	for _, t := range s.Tables {
 		fmt.Fprintf(w, "table %s\t%d x %d\n", cli.Printable(t.Name), t.Rows, t.Dim)
 	}
+	for _, j := range s.Spec.Freeze {
+		fmt.Fprintf(w, "frozen\t%s\tno players\n", cli.Printable(s.Fields[j].Name))
+	}
 	if s.Path != nil {
 		pathTable(w, s)
 		return

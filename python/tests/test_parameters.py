@@ -64,7 +64,7 @@ CALLS = [
         shaver.fields,
         (("score",),),
         {"pairs", "progress"},
-        CLUSTER | MACHINE | NIGHTLY | {"audit", "draws", "endpoints", "flips", "parts", "players", "sparsity"},
+        CLUSTER | MACHINE | NIGHTLY | {"audit", "draws", "endpoints", "flips", "freeze", "parts", "players", "sparsity"},
         differ=frozenset({"baseline", "bound", "estimator", "splits"}),
     ),
     Call(shaver.prune, (("prune",),), {"in_place", "progress"}, NIGHTLY | SLICES, {"sweep": "from"}),

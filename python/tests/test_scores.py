@@ -43,6 +43,15 @@ def test_scores_are_those_of_the_command(planted: Planted, scores: shaver.Scores
     assert Path(in_memory.path).read_bytes() == want
 
 
+def test_frozen_fields_have_no_values(planted: Planted) -> None:
+    frozen = shaver.score(planted.model, planted.dataset, estimator="multilinear", splits="train", freeze=["item", "city"])
+    table = frozen.to_pandas()
+    values = np.abs(np.stack(table["phi"].to_list())).sum(axis=1) + table["count"]
+    assert set(FIELDS) - set(table["field"][values > 0]) == {"item", "city"}
+    with pytest.raises(shaver.UsageError, match="no field 'nobody'|no field \"nobody\""):
+        shaver.score(planted.model, planted.dataset, freeze="nobody")
+
+
 def test_same_call_returns_at_once(planted: Planted) -> None:
     seconds = []
     for _ in range(2):

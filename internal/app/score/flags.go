@@ -86,6 +86,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defa
 			panic("score: no flag for option " + s.Name)
 		}
 	}
+	f.StringSliceVar(&o.request.Freeze, "freeze", nil, "`fields` whose entries are no players and keep their values, such as one with a table of text vectors, separated by commas or given one by one (default none)")
 	f.StringVar(&o.request.Loss, "loss", "", "`loss` of a row: "+strings.Join(loss.Names(), " or ")+" (default squared if labels are numbers, else logistic)")
 	cli.Choices(c, "loss", loss.Names()...)
 	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of all random numbers")
@@ -104,7 +105,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defa
 	cli.Choices(c, "splits", dataset.Train, dataset.Val, dataset.Test)
 	cli.Choices(c, "until", job.Rules()...)
 	o.kernel = cli.KernelFlag(c, "`name` of the float32 kernel that computes the job, such as avx2; auto keeps that of the job's progress, or measures which one is fastest")
-	cli.Group(c, "Job", "model", "model-output", "dataset", "baseline", "loss", "splits", "sample", "max-rows", "seed")
+	cli.Group(c, "Job", "model", "model-output", "dataset", "baseline", "freeze", "loss", "splits", "sample", "max-rows", "seed")
 	cli.Group(c, "Estimator", append(settings, "audit")...)
 	cli.Group(c, "Stop rule", "until", "bound", "max-time")
 	cli.Group(c, "Workers", "kernel", "rows-per-shard")

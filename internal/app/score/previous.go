@@ -119,6 +119,11 @@ func (o *previousFlags) inherit(r *prepare.Request, previous *scores.File) {
 	if !o.changed("splits") {
 		r.Splits = was.Splits
 	}
+	for _, j := range was.Freeze {
+		if !o.changed("freeze") {
+			r.Freeze = append(r.Freeze, previous.Fields[j])
+		}
+	}
 	options := was.TaskOptions()
 	others := options.Settings()
 	for i, s := range r.Options.Settings() {

@@ -91,7 +91,7 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	}
 	document := &sweep.Document{
 		Version: sweep.VersionOf(b.Loss, len(ready) > 0), Loss: b.Loss, Model: p.Checkpoint.Digest(), Dataset: b.Dataset.Digest(), Kind: string(m.Kind), Split: o.Split, Rows: b.Rows,
-		Features: mask.Features(&m.Architecture), Entries: m.Parameters(), Sources: []sweep.ScoresFile{}, Points: []sweep.Point{},
+		Features: mask.Features(&m.Architecture), Entries: m.Prunable(), Sources: []sweep.ScoresFile{}, Points: []sweep.Point{},
 		Settings: &sweep.Settings{Rank: o.Rank, Protect: o.Keep.Fields, FieldMinimum: o.Keep.Minimum, Seed: o.Seed},
 	}
 	if o.Accept != nil {

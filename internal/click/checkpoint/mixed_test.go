@@ -17,7 +17,7 @@ func paletteOf(c *Checkpoint) *compact.Palette {
 	p := &compact.Palette{Quantizers: []compact.Quantizer{
 		{Bits: 32}, {Bits: 16}, {Bits: 8, Origin: -3.5, Step: .03}, {Bits: 4, Origin: -3, Step: .4}, {Bits: 3, Origin: -3, Step: .8}, {Bits: 2, Origin: -2, Step: 1.25},
 	}}
-	pads := c.Architecture.PadRows()
+	pads := c.Architecture.FixedRows()
 	for _, s := range c.Architecture.Spans() {
 		for i := range s.Rows {
 			number := uint8(0)

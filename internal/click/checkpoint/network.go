@@ -20,6 +20,7 @@ func (c *Checkpoint) Model() (*model.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.Frozen = c.Architecture.Frozen // the state dict does not say it
 	r := &weightReader{c: c}
 	w := model.Weights{
 		FirstOrder: r.firstOrder(l), Linear: r.values(l.Linear), Product: r.values(l.Product),

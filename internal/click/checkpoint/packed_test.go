@@ -40,7 +40,7 @@ func TestPacked(t *testing.T) {
 	}
 	for _, c := range []*Checkpoint{packable(t), golden} {
 		dropped := every(c.Architecture.Parameters(), 3)
-		for _, row := range c.Architecture.PadRows() {
+		for _, row := range c.Architecture.FixedRows() {
 			shape := c.Architecture.Shape()
 			from, to := shape.Row(row)
 			clear(dropped[from:to])

@@ -174,7 +174,7 @@ func newMaskedTables(t *testing.T, want *maskedTerms, m *model.Model) *maskedTab
 	n, shape := m.Parameters(), m.Shape()
 	tables := &maskedTables{want: want, at: make([][3]int, n), dropped: layout.NewMask(n), baseline: make([]float32, m.BaselineSize())}
 	pads := map[int]bool{}
-	for _, row := range m.PadRows() {
+	for _, row := range m.FixedRows() {
 		pads[row] = true
 	}
 	for _, s := range m.Spans() {

@@ -27,13 +27,16 @@ func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []
 	if err := checkPads(a, dropped); err != nil {
 		return nil, err
 	}
+	if len(a.Frozen) > 0 && v != Float32 {
+		return nil, fmt.Errorf("frozen fields keep their values, which %s would round: store values as %s, or as %s, which rounds only the others", v, Float32, Mixed)
+	}
 	rows, columns, kept := 0, 0, 0
 	for j, f := range p.Fields {
 		r, c := f.Sizes(spans[j].Rows, spans[j].Dim)
 		rows, columns, kept = rows+r, columns+c, kept+f.Kept
 	}
 	p.Rows, p.Columns, p.Values = make([]byte, 0, rows), make([]byte, 0, columns), make([]byte, 0, kept*v.Size())
-	pads := a.PadRows()
+	pads := a.FixedRows()
 	for j := range spans {
 		s := &spans[j]
 		from, to := s.Entries()
@@ -54,9 +57,9 @@ func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []
 // checkPads returns an error if an entry of a pad row is dropped.
 func checkPads(a *model.Architecture, dropped []bool) error {
 	shape := a.Shape()
-	for _, row := range a.PadRows() {
+	for _, row := range a.FixedRows() {
 		if from, to := shape.Row(row); slices.Contains(dropped[from:to], true) {
-			return fmt.Errorf("the mask drops an entry of row %d, which a pad id reads", row)
+			return fmt.Errorf("the mask drops an entry of row %d, which a pad id or a frozen field reads", row)
 		}
 	}
 	return nil
@@ -150,7 +153,7 @@ const sampleRows = 1024
 // Find drops nothing from the field. It never drops pad rows.
 func Find(a *model.Architecture, tables []float32) (dropped []bool, codebook []float32) {
 	dropped, codebook = make([]bool, len(tables)), make([]float32, a.BaselineSize())
-	pads, shape := a.PadRows(), a.Shape()
+	pads, shape := a.FixedRows(), a.Shape()
 	for _, s := range a.Spans() {
 		from, to := s.Entries()
 		entries, mask, dim := tables[from:to], dropped[from:to], s.Dim

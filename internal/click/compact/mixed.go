@@ -41,7 +41,7 @@ func EncodeMixed(a *model.Architecture, tables []float32, dropped []bool, codebo
 			return nil, fmt.Errorf("%s: %w", spanName(a, &spans[j]), err)
 		}
 	}
-	pads := a.PadRows()
+	pads := a.FixedRows()
 	for j := range spans {
 		s := &spans[j]
 		from, to := s.Entries()

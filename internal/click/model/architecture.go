@@ -60,6 +60,7 @@ type Architecture struct {
 	Rank        int      `json:"rank,omitempty"`         // rank of each expert; DCN-Mix only
 	Structure   string   `json:"structure,omitempty"`    // Stacked or Parallel; DCNv2 only
 	Dense       []string `json:"dense,omitempty"`        // names of the dense inputs that the model reads, in its order; nil without any
+	Frozen      []int    `json:"-"`                      // fields whose entries are no players, ascending; a job decides it, so no model file has it
 }
 
 // Fields returns m, the number of fields.

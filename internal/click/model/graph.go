@@ -235,9 +235,9 @@ type graphProbe struct {
 	core      *graphCore
 	runner    *execute.Walker
 	roster    *Roster   // of the current row
-	pads      bool      // whether the model has pad rows
+	pads      bool      // whether the model has pad rows or frozen fields
 	spread    []float32 // [D], the baseline of each element
-	baseline  []float32 // [D], the current row with everything dropped: the entries of pad rows, and otherwise spread
+	baseline  []float32 // [D], the current row with everything dropped: the entries of no player, and otherwise spread
 	entries   []float32 // [D], the row's embedding
 	x         []float32 // [D], the current state of the walk
 	nothing   float64   // logit of the row with everything dropped
@@ -250,7 +250,7 @@ type graphProbe struct {
 
 func (c *graphCore) newProbe(m *Model, baseline []float32) prober {
 	p := &graphProbe{
-		m: m, core: c, runner: c.program.NewWalker(), roster: NewRoster(&m.Architecture), pads: len(m.PadRows()) > 0,
+		m: m, core: c, runner: c.program.NewWalker(), roster: NewRoster(&m.Architecture), pads: len(m.FixedRows()) > 0,
 		spread: baseline, baseline: baseline, entries: make([]float32, len(baseline)), x: make([]float32, len(baseline)),
 		slots: make([]float64, kernel.States), step: make([]int, 0, kernel.States), player: make([]int32, 0, kernel.States), changed: make([]int32, 0, len(baseline)),
 	}

@@ -73,7 +73,7 @@ func (a *Architecture) TableColumns() int {
 	return tables[0].Dim
 }
 
-// SameLayout reports whether a and o have the same fields, tables and look-ups.
+// SameLayout reports whether a and o have the same fields, tables and look-ups. Frozen fields may differ.
 func (a *Architecture) SameLayout(o *Architecture) bool {
 	return slices.Equal(a.FieldDims, o.FieldDims) && a.Dim == o.Dim && slices.Equal(a.Tables, o.Tables) && slices.Equal(a.LookUps, o.LookUps) && slices.Equal(a.Lists, o.Lists)
 }
@@ -193,23 +193,94 @@ func (a *Architecture) SpreadBaseline(values []float32) []float32 {
 	return all
 }
 
-// PadRows returns the rows of the tables that pad ids read, in ascending order. Their
-// entries are never players, not even of a row that reads them with another id, and no
-// method changes them.
-func (a *Architecture) PadRows() []int {
+// FixedRows returns the rows of the tables that pad ids or frozen fields read, in ascending
+// order. Their entries are never players, not even of a row that reads them with another id
+// or through another field, and no method changes them.
+func (a *Architecture) FixedRows() []int {
+	if len(a.Lists) == 0 && len(a.Frozen) == 0 {
+		return nil
+	}
 	var rows []int
-	for _, l := range a.Lists {
-		if l.Pad < 0 {
+	for _, s := range a.Spans() {
+		if a.frozen(&s) {
+			for i := range s.Rows {
+				rows = append(rows, s.Row+i)
+			}
 			continue
 		}
-		for _, s := range a.Spans() {
-			if slices.ContainsFunc(s.Readers(), func(r Reader) bool { return r.Field == l.Field }) {
+		for _, l := range a.Lists {
+			if l.Pad >= 0 && s.readBy(l.Field) {
 				rows = append(rows, s.Row+l.Pad)
 			}
 		}
 	}
 	slices.Sort(rows)
 	return slices.Compact(rows)
+}
+
+// frozen reports whether a frozen field reads the span.
+func (a *Architecture) frozen(s *Span) bool { return slices.ContainsFunc(a.Frozen, s.readBy) }
+
+// readBy reports whether a field reads the span.
+func (s *Span) readBy(field int) bool {
+	return s.Field == field || slices.ContainsFunc(s.Sharers, func(r Reader) bool { return r.Field == field })
+}
+
+// Freeze returns an error unless fields, ascending indices, can be frozen: each of them reads a
+// table with players, and a player is left. Otherwise it sets Frozen.
+func (a *Architecture) Freeze(fields []int) error {
+	spans := a.Spans()
+	for i, j := range fields {
+		if i > 0 && j <= fields[i-1] || !slices.ContainsFunc(spans, func(s Span) bool { return s.readBy(j) }) {
+			return fmt.Errorf("field %d reads no table with players, or is given twice", j)
+		}
+	}
+	frozen := *a
+	if frozen.Frozen = fields; frozen.Prunable() == 0 {
+		return errors.New("no player is left: expected at least one field that reads another table")
+	}
+	a.Frozen = fields
+	return nil
+}
+
+// Prunable returns the number of entries that budgets count: those of all spans that no frozen field reads.
+func (a *Architecture) Prunable() int {
+	n := a.Parameters()
+	if len(a.Frozen) == 0 {
+		return n
+	}
+	for _, s := range a.Spans() {
+		if a.frozen(&s) {
+			n -= s.Rows * s.Dim
+		}
+	}
+	return n
+}
+
+// Free returns the elements of a row's embedding that no frozen field's table gives, or nil if no field is frozen. In
+// a model without lists and shared rows, they are the players.
+func (a *Architecture) Free() (elements []int32) {
+	if len(a.Frozen) == 0 {
+		return nil
+	}
+	element := int32(0)
+	for _, p := range a.positions() {
+		for range p.dim {
+			if !p.frozen {
+				elements = append(elements, element)
+			}
+			element++
+		}
+	}
+	return elements
+}
+
+// MostPlayers returns the largest number of players of a row.
+func (a *Architecture) MostPlayers() int {
+	if free := a.Free(); free != nil {
+		return len(free)
+	}
+	return a.Players()
 }
 
 // position is what a look-up reads for one id of a row of data. It fills consecutive
@@ -221,6 +292,7 @@ type position struct {
 	entry   int // first entry of this row of the tables
 	dim     int // number of columns
 	field   int // field of the span, which may be that of another look-up
+	frozen  bool
 }
 
 // positions returns the positions of all look-ups, in the order of the elements.
@@ -238,7 +310,7 @@ func (a *Architecture) positions() []position {
 	for k, s := range spans {
 		field := readers[k].Field
 		for i := range lengths[field] {
-			all = append(all, position{int(first[field]) + i, readers[k].Feature, s.Row, s.Entry, s.Dim, s.Field})
+			all = append(all, position{int(first[field]) + i, readers[k].Feature, s.Row, s.Entry, s.Dim, s.Field, a.frozen(&s)})
 		}
 	}
 	return all
@@ -280,7 +352,7 @@ func (a *Architecture) RowCounts(counts []int64) []int64 {
 		}
 		all = append(all, rows...)
 	}
-	for _, row := range a.PadRows() {
+	for _, row := range a.FixedRows() {
 		all[row] = 0
 	}
 	return all

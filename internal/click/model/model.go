@@ -70,6 +70,13 @@ func newModel(a Architecture, w Weights, t Embedder) (*Model, error) {
 // kernel.Use selected. m can still be used at its own level.
 func (m *Model) Repack() (*Model, error) { return newModel(m.Architecture, m.Weights, m.table) }
 
+// Freeze returns a model that shares everything with m except Frozen; see Architecture.Freeze, which checks them.
+func (m *Model) Freeze(fields []int) *Model {
+	other := *m
+	other.Frozen = fields
+	return &other
+}
+
 // WithEmbedding returns a model that shares everything with m except the embedding tables,
 // [Parameters]. The new model keeps the slice.
 func (m *Model) WithEmbedding(table []float32) *Model {
@@ -204,8 +211,8 @@ func (m *Model) NewScorer() *Scorer { return &Scorer{m.core.newScorer(m)} }
 func (s *Scorer) Logits(dst []float64, rows *Rows) { s.s.logits(dst, rows) }
 
 // Probe evaluates one row while its players replace the baseline one by one. The players
-// are those of a [Roster] of the row. Elements that no player has, those of pad rows, have
-// their own values in every state. Only one goroutine may use a Probe at a time. A Probe
+// are those of a [Roster] of the row. Elements that no player has, those of pad rows and frozen
+// fields, have their own values in every state. Only one goroutine may use a Probe at a time. A Probe
 // allocates no memory after NewProbe.
 type Probe struct{ p prober }
 

@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // networkScorer is the scorer of a head.
 type networkScorer struct {
 	m     *Model
@@ -57,10 +59,11 @@ func (s *networkScorer) logit(row []int32, x []float32) float64 {
 // scratch, for a tile of steps at once.
 type networkProbe struct {
 	m        *Model
-	baseline []float32 // [D]
+	baseline []float32 // [D], the row with everything dropped: its own entries in frozen fields
+	free     []int32   // element of each player; nil if they have the same numbers
 	scorer   *networkScorer
 
-	// The state with no entry present, which is the same for all rows.
+	// The state with no entry present, which is the same for all rows unless fields are frozen.
 	emptyPre     pre
 	emptySum     pairSum
 	emptyNetwork float64 // logit of the network alone
@@ -88,21 +91,37 @@ func (h *head) newProbe(m *Model, baseline []float32) prober {
 	scorer := h.newNetworkScorer(m)
 	rows := len(scorer.slots)
 	p := &networkProbe{
-		m: m, baseline: baseline, scorer: scorer,
+		m: m, baseline: baseline, free: m.Free(), scorer: scorer,
 		emptyPre: h.newPre(), emptySum: newPairSum(m),
 		entries: make([]float32, m.Players()),
 		x:       make([]float32, m.Players()), present: make([]bool, m.Players()), pre: h.newPre(), sum: newPairSum(m),
 		step: make([]int, 0, rows), player: make([]int32, 0, rows), change: make([]float32, 0, rows), shallow: make([]float64, m.Players()),
 	}
-	s := p.scorer.s
-	s.begin(p.emptyPre, baseline)
-	p.pre.copyFrom(p.emptyPre)
-	s.start(baseline)
-	slot := p.scorer.slots[:1] // evaluate the state after one step that changes nothing
-	s.stepLogits(slot, p.pre, &steps{player: []int32{0}, change: []float32{0}, x: baseline})
-	p.emptyNetwork = slot[0]
-	p.emptySum.set(baseline)
+	if p.free != nil {
+		p.baseline, p.present = slices.Clone(baseline), p.present[:len(p.free)]
+	}
+	p.begin()
 	return p
+}
+
+// begin computes the state with no entry present.
+func (p *networkProbe) begin() {
+	s := p.scorer.s
+	s.begin(p.emptyPre, p.baseline)
+	p.pre.copyFrom(p.emptyPre)
+	s.start(p.baseline)
+	slot := p.scorer.slots[:1] // evaluate the state after one step that changes nothing
+	s.stepLogits(slot, p.pre, &steps{player: []int32{0}, change: []float32{0}, x: p.baseline})
+	p.emptyNetwork = slot[0]
+	p.emptySum.set(p.baseline)
+}
+
+// element returns the element of the embedding that a player's entry gives.
+func (p *networkProbe) element(player int32) int32 {
+	if p.free == nil {
+		return player
+	}
+	return p.free[player]
 }
 
 func (p *networkProbe) reset(rows *Rows, r int) {
@@ -110,6 +129,17 @@ func (p *networkProbe) reset(rows *Rows, r int) {
 	p.row = row
 	p.m.Embed(p.entries, row)
 	p.constant = p.m.constant(row)
+	if p.free != nil {
+		next := p.free
+		for k, v := range p.entries {
+			if len(next) > 0 && int(next[0]) == k {
+				next = next[1:]
+			} else {
+				p.baseline[k] = v
+			}
+		}
+		p.begin()
+	}
 }
 
 func (p *networkProbe) empty() float64 { return p.constant + p.emptySum.value() + p.emptyNetwork }
@@ -117,6 +147,10 @@ func (p *networkProbe) empty() float64 { return p.constant + p.emptySum.value() 
 func (p *networkProbe) empties(dst []float64, rows *Rows) {
 	shared := p.emptySum.value()
 	for r := range dst {
+		if p.free != nil {
+			p.reset(rows, r)
+			shared = p.emptySum.value()
+		}
 		dst[r] = p.m.constant(rows.Row(r)) + shared + p.emptyNetwork
 	}
 }
@@ -151,7 +185,7 @@ func (p *networkProbe) gather(order []int32, from int) (to int) {
 	p.step, p.player, p.change = p.step[:0], p.player[:0], p.change[:0]
 	shallow := p.constant + p.sum.value()
 	for to = from; to < len(order) && len(p.step) < cap(p.step); to++ {
-		player := order[to]
+		player := p.element(order[to])
 		before, after := p.x[player], p.entries[player]
 		if before != after {
 			p.x[player] = after
@@ -167,11 +201,11 @@ func (p *networkProbe) gather(order []int32, from int) (to int) {
 }
 
 func (p *networkProbe) coalition(present []bool) float64 {
+	copy(p.x, p.baseline)
 	for i, in := range present {
 		if in {
-			p.x[i] = p.entries[i]
-		} else {
-			p.x[i] = p.baseline[i]
+			k := p.element(int32(i))
+			p.x[k] = p.entries[k]
 		}
 	}
 	return p.scorer.logit(p.row, p.x)

@@ -3,7 +3,7 @@ package model
 import "slices"
 
 // Roster holds the players of a row of data, which are the distinct entries that the row
-// reads, without those of pad rows (see PadRows). Elements of the row's embedding that
+// reads, without those of pad rows and frozen fields (see FixedRows). Elements of the row's embedding that
 // read the same entry are one player. In a model without lists and shared rows, the players
 // are the elements. Only one goroutine may use a Roster at a time. After the first rows it
 // allocates no memory.
@@ -11,7 +11,7 @@ type Roster struct {
 	plain     bool // whether the rows of the table are the features
 	merged    bool // whether the players may differ from the elements
 	positions []position
-	pads      map[int32]bool // the pad rows
+	pads      map[int32]bool // the rows of unfrozen fields whose entries are never players
 
 	rows     []int32
 	fields   []int
@@ -37,10 +37,12 @@ func NewRoster(a *Architecture) *Roster {
 	for i := range r.positions {
 		r.fields = append(r.fields, r.positions[i].field)
 	}
-	for _, row := range a.PadRows() {
+	unfrozen := *a
+	unfrozen.Frozen = nil
+	for _, row := range unfrozen.FixedRows() {
 		r.pads[int32(row)] = true
 	}
-	r.merged = len(a.Lists) > 0 || slices.ContainsFunc(a.Spans(), func(s Span) bool { return s.Sharers != nil })
+	r.merged = len(a.Lists) > 0 || len(a.Frozen) > 0 || slices.ContainsFunc(a.Spans(), func(s Span) bool { return s.Sharers != nil })
 	if r.merged {
 		r.slots, r.at, r.next = map[int32]int32{}, make([]int32, len(r.positions)), make([]int32, players)
 	}
@@ -50,7 +52,7 @@ func NewRoster(a *Architecture) *Roster {
 // Set selects the row with the given global ids, [Width], which must have passed CheckRow.
 // The roster may keep the slice until the next call of Set.
 func (r *Roster) Set(features []int32) {
-	if r.plain {
+	if r.plain && !r.merged {
 		r.rows = features
 		return
 	}
@@ -65,14 +67,14 @@ func (r *Roster) Set(features []int32) {
 	}
 }
 
-// merge is Set for a model with lists or shared rows.
+// merge is Set for a model with lists, shared rows or frozen fields.
 func (r *Roster) merge(features []int32) {
 	clear(r.slots)
 	r.fields, r.first = r.fields[:0], append(r.first[:0], 0)
 	for i := range r.positions {
 		p := &r.positions[i]
 		row := features[p.at] + int32(p.row-p.feature)
-		if r.pads[row] {
+		if p.frozen || r.pads[row] {
 			r.at[i] = -1
 			continue
 		}
@@ -133,5 +135,5 @@ func (r *Roster) Elements(player int) []int32 {
 }
 
 // ByElement returns the player of each element of the embedding, [D], or -1 if the element
-// is of a pad row. The slice is valid until the next call of Set.
+// is of a pad row or a frozen field. The slice is valid until the next call of Set.
 func (r *Roster) ByElement() []int32 { return r.player }

@@ -32,7 +32,7 @@ func TestListLayout(t *testing.T) {
 	if len(spans) != 3 || spans[0].LookUp != 0 || !slices.Equal(spans[0].Sharers, []model.Reader{{LookUp: 1, Field: 2, Feature: 8, Baseline: 2}}) || spans[1].Baseline != 4 || spans[2].Baseline != 5 {
 		t.Errorf("spans %+v", spans)
 	}
-	if got := a.PadRows(); !slices.Equal(got, []int{0}) {
+	if got := a.FixedRows(); !slices.Equal(got, []int{0}) {
 		t.Errorf("the pad rows are %v, expected row 0 of the items", got)
 	}
 	counts := []int64{1, 2, 3, 4, 5, 1, 1, 1, 10, 20, 30, 40, 50, 6, 7, 8, 9}

@@ -124,8 +124,8 @@ func newAudit(all *results, shape *layout.Shape) *scores.Audit {
 	a.Spearman = scores.Figure(compare.Spearman(requested, reference))
 	a.ReferenceSpearman = scores.Figure(compare.Spearman(references[0], references[1]))
 	for _, sparsity := range scores.AuditSparsities {
-		a.Overlaps = append(a.Overlaps, scores.Overlap{Sparsity: sparsity, Overlap: compare.Overlap(requested, reference, sparsity),
-			Reference: compare.Overlap(references[0], references[1], sparsity)})
+		a.Overlaps = append(a.Overlaps, scores.Overlap{Sparsity: sparsity, Overlap: compare.Overlap(requested, reference, len(requested), sparsity),
+			Reference: compare.Overlap(references[0], references[1], len(requested), sparsity)})
 	}
 	return a
 }

@@ -191,7 +191,7 @@ func (r *rounds) figure(round int) (figure float64, judged bool) {
 		for i := range second {
 			second[i] -= half.totals[i]
 		}
-		return compare.Overlap(half.totals, second, until.Sparsity), true
+		return compare.Overlap(half.totals, second, r.job.Layout().Prunable(), until.Sparsity), true
 	}
 	return 0, false
 }
@@ -223,7 +223,7 @@ func (r *rounds) pairedFigure() (figure float64, judged bool) {
 				return 0, false
 			}
 		}
-		return compare.Overlap(a, b, until.Sparsity), true
+		return compare.Overlap(a, b, r.job.Layout().Prunable(), until.Sparsity), true
 	}
 	return 0, false
 }

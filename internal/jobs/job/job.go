@@ -35,6 +35,7 @@ type Spec struct {
 	Revision       int       `json:"revision,omitempty"`        // estimator.Traits.Revision
 	Loss           loss.Kind `json:"loss,omitempty"`            // loss of a row; empty = the log loss
 	Players        string    `json:"players,omitempty"`         // estimator.Fields or estimator.Pairs; empty = embedding entries
+	Freeze         []int     `json:"freeze,omitempty"`          // fields whose entries are no players; see model.Architecture.Frozen
 }
 
 // Previous identifies the previous values that a paired job corrects. A paired job computes

@@ -82,7 +82,7 @@ func (j *Job) Layout() *model.Architecture {
 // Players returns the largest number of players of a row.
 func (j *Job) Players() int {
 	if !j.Spec.OfFields() {
-		return j.Architecture.Players()
+		return j.Architecture.MostPlayers()
 	}
 	return len(j.Names())
 }

@@ -38,6 +38,7 @@ type Request struct {
 	Baseline string            // one of baseline.Names
 	Options  estimator.Options // with Until, Passes is an upper limit; of fields Estimator may be empty, which means estimator.DefaultForFields
 	Players  string            // estimator.Entries, Fields or Pairs; "" = Entries
+	Freeze   []string          // names of the fields whose entries are no players
 	Seed     uint64            // seed of everything random
 	Loss     string            // one of loss.Names; "" = dataset.Dataset.Loss
 	Until    *job.Until        // when to end before all rows and passes are done; nil = never
@@ -100,6 +101,9 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if r.Dataset, err = r.Dataset.For(&m.Architecture, ck.Known()); err != nil {
 		return nil, err
 	}
+	if m, err = r.freeze(m); err != nil {
+		return nil, err
+	}
 	if r.OfFields() && r.Options.Estimator == "" {
 		r.Options.Estimator = estimator.DefaultForFields(m.Fields() + len(m.Dense))
 	}
@@ -140,7 +144,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 		Spec: job.Spec{
 			Version: job.SpecVersion, Model: ck.Digest(), Dataset: r.Dataset.Digest(), Splits: splits, Sample: portion, Baseline: r.Baseline,
 			Options: r.Options, Seed: r.Seed, Kernel: kernel.Name(), Until: r.Until, Audit: r.Audit, Days: r.Dataset.DayDigests(),
-			Revision: r.Options.Traits().Revision, Loss: kind,
+			Revision: r.Options.Traits().Revision, Loss: kind, Freeze: m.Frozen,
 		},
 		Baseline: values, Architecture: m.Architecture, Dataset: r.Dataset,
 	}
@@ -184,6 +188,24 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	return &Prepared{Job: j, Checkpoint: ck, Model: m, Earlier: earlier}, nil
 }
 
+// freeze returns m without the players of the fields that r freezes.
+func (r *Request) freeze(m *model.Model) (*model.Model, error) {
+	var fields []int
+	for _, name := range r.Freeze {
+		j := slices.Index(r.Dataset.Fields(), name)
+		if j < 0 {
+			return nil, fault.Usagef("freeze: no field %q: the fields are %s", name, strings.Join(r.Dataset.Fields(), ", "))
+		}
+		fields = append(fields, j)
+	}
+	slices.Sort(fields)
+	m = m.Freeze(nil) // a copy
+	if err := m.Architecture.Freeze(slices.Compact(fields)); err != nil {
+		return nil, fault.Usagef("freeze %s: %w", strings.Join(r.Freeze, ", "), err)
+	}
+	return m, nil
+}
+
 // Spec returns the specification of the job that r asks for.
 func Spec(r Request) (*job.Spec, error) {
 	p, err := New(r, zap.NewNop())
@@ -215,7 +237,7 @@ func (j *Job) Scan(ctx context.Context, visit func(*model.Rows) error) error {
 
 // validate checks the settings for a model with the architecture a.
 func (r *Request) validate(a *model.Architecture) error {
-	players := a.Players()
+	players := a.MostPlayers()
 	switch r.Players {
 	case "", estimator.Entries:
 		if r.Baseline == baseline.Marginal {
@@ -286,6 +308,8 @@ func (r *Request) validateFields() error {
 		return fault.Usagef("%w", err)
 	}
 	switch {
+	case len(r.Freeze) > 0:
+		return fault.Usagef("players %s: freeze is for the players %s: ignore the value of the field instead", r.Players, estimator.Entries)
 	case r.Previous != nil || r.BaselineValues != nil:
 		return fault.Usagef("players %s: previous scores need the players %s", r.Players, estimator.Entries)
 	case r.Ranges != 0:

@@ -77,6 +77,7 @@ func (r *Request) earlier(ck *checkpoint.Checkpoint, m *model.Model) (*Earlier, 
 	if e.Model, err = e.Checkpoint.Model(); err != nil {
 		return nil, err
 	}
+	e.Model = e.Model.Freeze(m.Frozen)
 	if known := e.Checkpoint.Known(); known.Fields != nil {
 		if err := r.Dataset.CheckKnown(known); err != nil {
 			return nil, err
@@ -139,6 +140,9 @@ func (p *Previous) checkJob(spec *job.Spec, d *dataset.Dataset, rows int64) erro
 	was := &f.Spec
 	if was.Dataset != spec.Dataset {
 		return fault.Inputf("the previous scores were computed from another dataset, with digest %.12s; the digest of this dataset is %.12s", was.Dataset, spec.Dataset)
+	}
+	if !slices.Equal(was.Freeze, spec.Freeze) {
+		return fault.Usagef("the job freezes the fields %v, but the previous scores freeze %v (by their numbers): freeze the same ones", spec.Freeze, was.Freeze)
 	}
 	if !slices.Equal(was.Splits, spec.Splits) {
 		return fault.Usagef("splits %s: the previous scores have the splits %s", strings.Join(spec.Splits, ","), strings.Join(was.Splits, ","))

@@ -127,7 +127,7 @@ func Compare(fileA, fileB string, o CompareOptions) (*Comparison, error) {
 	}
 	r := &Comparison{Ordered: all.ordered, Aggregate: aggregate, Agreement: all.agreement(), Differ: job.Differences(&a.Spec, &b.Spec), all: all}
 	for _, t := range o.Sparsities {
-		r.Overlap = append(r.Overlap, OverlapAt{t, compare.Overlap(all.left, all.right, t)})
+		r.Overlap = append(r.Overlap, OverlapAt{t, compare.Overlap(all.left, all.right, len(all.left), t)})
 	}
 	for j, f := range fields {
 		if len(f.left) > 0 {

@@ -60,7 +60,7 @@ func (f *File) Facts() (*Facts, error) {
 	s := f.Summary(values)
 	facts := &Facts{
 		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: f.Layout.Features(), Dim: f.Shape.Dim(), Tables: f.Layout.Tables,
-		WalkedRows: f.Walked, LossFull: f.LossFull, Path: f.Path, Stopped: f.Stopped, Audit: f.Audit, Lineage: f.Lineage, Aggregate: aggregate, Entries: f.Layout.Parameters(),
+		WalkedRows: f.Walked, LossFull: f.LossFull, Path: f.Path, Stopped: f.Stopped, Audit: f.Audit, Lineage: f.Lineage, Aggregate: aggregate, Entries: f.Layout.Prunable(),
 	}
 	if !f.Ranks() {
 		facts.NoInterval, facts.ValueFacts = &s.NoInterval, &ValueFacts{

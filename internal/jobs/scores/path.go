@@ -98,7 +98,7 @@ func (p *Path) validate(f *File) error {
 	case !(p.Reach > 0 && p.Reach <= 1):
 		return fmt.Errorf("metadata %s: the reach is %v, expected a number in (0, 1]", keyPath, p.Reach)
 	}
-	before := int64(f.Shape.Entries()) + 1
+	before := int64(f.Layout.Prunable()) + 1
 	for i, r := range p.Rounds {
 		switch {
 		case r.Rows < 0:

@@ -130,7 +130,7 @@ func AggregateHelp() string {
 
 // LayoutOf returns the part of an architecture that a scores file has.
 func LayoutOf(a *model.Architecture) model.Architecture {
-	return model.Architecture{FieldDims: a.FieldDims, Dim: a.Dim, Tables: a.Tables, LookUps: a.LookUps, Lists: a.Lists}
+	return model.Architecture{FieldDims: a.FieldDims, Dim: a.Dim, Tables: a.Tables, LookUps: a.LookUps, Lists: a.Lists, Frozen: a.Frozen}
 }
 
 // Aggregate returns the named aggregate of all entries. For Sum the result shares
@@ -442,6 +442,9 @@ func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[st
 	}
 	if err := f.checkPlayers(); err != nil {
 		return nil, err
+	}
+	if err := f.Layout.Freeze(f.Spec.Freeze); err != nil {
+		return nil, fmt.Errorf("metadata %s: freeze: %w", keySpec, err)
 	}
 	if err := json.Unmarshal([]byte(meta[keyBaseline]), &f.Baseline); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyBaseline, err)

@@ -10,13 +10,13 @@ import (
 // entries, as if a sample without an entry proved that the entry is worth nothing. RaiseUnseen
 // raises them to what the aggregate would be if the entry had occurred in one row, with the
 // root mean square contribution of the entries of its look-up in the rows that activate them.
-// It changes nothing if all rows of the dataset were scored, and nothing of pad rows, which
+// It changes nothing if all rows of the dataset were scored, and nothing of pad rows and frozen fields, which
 // are never players.
 func (f *File) RaiseUnseen(aggregate string, errors []float64) {
 	if f.Rows >= f.DatasetRows || f.Rows < 1 {
 		return
 	}
-	n, pads := float64(f.Rows), f.Layout.PadRows()
+	n, pads := float64(f.Rows), f.Layout.FixedRows()
 	for _, s := range f.Layout.Spans() {
 		var squares, cells float64 // sums over the entries of the span: of n times the mean square, and of the rows that activate them
 		for row := s.Row; row < s.Row+s.Rows; row++ {

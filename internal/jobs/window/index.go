@@ -51,6 +51,7 @@ type Settings struct {
 
 	Revision int       `json:"revision,omitempty"` // estimator.Traits.Revision of the sums
 	Loss     loss.Kind `json:"loss,omitempty"`     // loss of a row; empty = the log loss
+	Freeze   []int     `json:"freeze,omitempty"`   // job.Spec.Freeze
 }
 
 // Game is a model with what its dropped entries read.

@@ -150,7 +150,7 @@ func (n *night) prepare() error {
 		return err
 	}
 	n.job, n.form = p.Job, p.Sampling().Form(p.Architecture.Fields())
-	n.settings = Settings{Spec: job.SpecVersion, Fields: p.Dataset.Fields(), Baseline: n.Baseline, Options: n.Options, Seed: n.Seed, Kernel: p.Spec.Kernel, Revision: p.Spec.Revision, Loss: p.Spec.Loss}
+	n.settings = Settings{Spec: job.SpecVersion, Fields: p.Dataset.Fields(), Baseline: n.Baseline, Options: n.Options, Seed: n.Seed, Kernel: p.Spec.Kernel, Revision: p.Spec.Revision, Loss: p.Spec.Loss, Freeze: p.Spec.Freeze}
 	for _, split := range dataset.SplitNames {
 		if slices.Contains(n.Splits, split) {
 			n.settings.Splits = append(n.settings.Splits, split)
@@ -185,6 +185,7 @@ func (s *Settings) check(state *Settings, dir string) error {
 	type setting struct{ name, own, want string }
 	all := []setting{
 		{"--loss", s.Loss.Name(), state.Loss.Name()}, {"fields", list(s.Fields), list(state.Fields)}, {"--splits", list(s.Splits), list(state.Splits)}, {"--baseline", s.Baseline, state.Baseline},
+		{"frozen fields", fmt.Sprint(s.Freeze), fmt.Sprint(state.Freeze)},
 		{"--seed", fmt.Sprint(s.Seed), fmt.Sprint(state.Seed)}, {"--kernel", s.Kernel, state.Kernel},
 	}
 	wanted := state.Options.Settings()

@@ -333,7 +333,7 @@ func (a *attempt) game(ctx context.Context, weights, values, other job.Blob) (sh
 		return shapley.Game{}, a.lost(ctx, values, err)
 	}
 	spec := &a.d.Task.Spec
-	game := shapley.Game{Model: m, Loss: spec.Loss}
+	game := shapley.Game{Model: m.Freeze(spec.Freeze), Loss: spec.Loss}
 	if spec.OfFields() {
 		game.Fields, err = shapley.DecodeFields(data, m, spec.Baseline == baseline.Marginal)
 	} else {

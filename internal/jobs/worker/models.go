@@ -96,7 +96,7 @@ func (s *Models) pruned(ctx context.Context, b blobs, t *job.Task, g *shapley.Ga
 	defer func() { <-s.turn }()
 	name := t.Model.SHA256 + t.Baseline.SHA256 + t.Path.Dropped.SHA256
 	if s.roundName == name {
-		return s.round, s.dropped, nil
+		return s.round.Freeze(t.Spec.Freeze), s.dropped, nil
 	}
 	s.round, s.dropped, s.roundName = nil, nil, "" // frees their memory
 	data, err := fetch(ctx, b, t.Path.Dropped, maxShardBytes, steps)

@@ -66,6 +66,9 @@ func (s *Source) sliced(keep *checkpoint.Slice) (*Source, error) {
 	if len(keep.Fields) == a.Fields() && len(keep.Columns) == a.TableColumns() {
 		return s, nil
 	}
+	if len(a.Frozen) > 0 {
+		return nil, fault.Inputf("the scores of %s freeze fields: drop fields and columns first, and score what is left", s.File)
+	}
 	ck, err := s.Checkpoint.Sliced(*keep)
 	if err != nil {
 		return nil, err
@@ -210,8 +213,9 @@ const refinements = 6
 func (b *bounded) within(ctx context.Context, order []int32, most float64) (int, error) {
 	const shrink, patience = .75, 3
 	good, bad, beyond := 0, b.options.most, 0
-	for kept := float64(len(order)); beyond < patience; kept *= shrink {
-		drop := min(len(order)-int(kept), b.options.most)
+	all := b.source.Checkpoint.Architecture.Prunable()
+	for kept := float64(all); beyond < patience; kept *= shrink {
+		drop := min(all-int(kept), b.options.most)
 		rise, err := b.dropping(ctx, order, drop)
 		if err != nil {
 			return 0, err
@@ -229,8 +233,8 @@ func (b *bounded) within(ctx context.Context, order []int32, most float64) (int,
 		}
 	}
 	for range refinements {
-		n := float64(len(order))
-		middle := len(order) - int(math.Ceil(math.Sqrt((n-float64(good))*(n-float64(bad)))))
+		n := float64(all)
+		middle := all - int(math.Ceil(math.Sqrt((n-float64(good))*(n-float64(bad)))))
 		if middle <= good || middle >= bad {
 			break
 		}
@@ -250,7 +254,7 @@ func (b *bounded) within(ctx context.Context, order []int32, most float64) (int,
 // few says why not more entries than drop are dropped, and what to do. It is "" unless a calibration lets another
 // twentieth of all entries go, or the bound lets less than a hundredth go.
 func (b *bounded) few(drop int) string {
-	o, all := b.options, b.source.Checkpoint.Architecture.Parameters()
+	o, all := b.options, b.source.Checkpoint.Architecture.Prunable()
 	more, next := drop, all+1
 	for n := range b.rises {
 		if n > drop {

@@ -135,7 +135,7 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 	}
 	a, baseline := &s.Checkpoint.Architecture, s.Scores[0].Spec.Baseline
 	c := &Choice{
-		Out: o.Out, Method: o.method, Baseline: baseline, Aggregate: o.Aggregate, Rank: o.Rank, Entries: a.Parameters(), Features: mask.Features(a), EmptyFeatures: mask.EmptyFeatures(a, dropped), Previous: stable,
+		Out: o.Out, Method: o.method, Baseline: baseline, Aggregate: o.Aggregate, Rank: o.Rank, Entries: a.Prunable(), Features: mask.Features(a), EmptyFeatures: mask.EmptyFeatures(a, dropped), Previous: stable,
 		Dropped: count(dropped), ByPath: s.Scores[0].Ranks(), source: s, dropped: dropped, options: o, rounded: r,
 	}
 	if r != nil {
@@ -381,8 +381,8 @@ func (o *Options) drop(s *Source, order []int32) (_ int, err error) {
 	}
 	if drop > o.most {
 		limits := o.name("protect") + " and " + o.name("field-minimum")
-		if len(a.PadRows()) > 0 {
-			limits = o.name("protect") + ", " + o.name("field-minimum") + " and the rows of pad ids"
+		if len(a.FixedRows()) > 0 {
+			limits = o.name("protect") + ", " + o.name("field-minimum") + ", the rows of pad ids and frozen fields"
 		}
 		return 0, fault.Usagef("%s %v drops %d entries, but %s allow at most %d of %d", o.name(o.Budget.Unit), o.Budget.Amount, drop, limits, o.most, len(order))
 	}

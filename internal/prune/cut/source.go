@@ -34,7 +34,7 @@ func Open(modelFile, output string, scoresFiles ...string) (*Source, error) {
 	ck.Training = ""
 	s := &Source{Checkpoint: ck, File: modelFile}
 	digest := ck.Digest()
-	for _, file := range scoresFiles {
+	for i, file := range scoresFiles {
 		f, err := scores.Read(file)
 		if err != nil {
 			return nil, err
@@ -42,6 +42,10 @@ func Open(modelFile, output string, scoresFiles ...string) (*Source, error) {
 		if err := f.CheckModel(&ck.Architecture, digest); err != nil {
 			return nil, fmt.Errorf("%s and %s: %w", file, modelFile, err)
 		}
+		if i > 0 && !slices.Equal(f.Spec.Freeze, s.Scores[0].Spec.Freeze) {
+			return nil, fault.Inputf("%s and %s freeze different fields: expected scores of one game", scoresFiles[0], file)
+		}
+		ck.Architecture.Frozen = f.Spec.Freeze
 		s.Scores = append(s.Scores, f)
 		ck.AddScored(Scored(f))
 	}
@@ -111,7 +115,7 @@ func (s *Source) CheckFields(ck *checkpoint.Checkpoint, path string) error {
 // Deep returns a warning if the mask drops more entries than the path f dropped in rounds, or else
 // "". f may also have values. file is the name of its file.
 func Deep(f *scores.File, dropped []bool, file string) string {
-	if !f.Path.Deeper(count(dropped), len(dropped)) {
+	if !f.Path.Deeper(count(dropped), f.Layout.Prunable()) {
 		return ""
 	}
 	return fmt.Sprintf("%s: beyond sparsity %.6g the order of the path is that of its last round", file, f.Path.Reach)

@@ -97,7 +97,7 @@ func TestKinds(t *testing.T) {
 			dropped := deltatest.Mask(r, a.Parameters())
 			protect := func() {
 				for _, s := range a.Spans() {
-					for _, row := range a.PadRows() {
+					for _, row := range a.FixedRows() {
 						if i := row - s.Row; i >= 0 && i < s.Rows {
 							clear(dropped[s.Entry+i*s.Dim:][:s.Dim])
 						}
@@ -109,7 +109,7 @@ func TestKinds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, row := range a.PadRows() {
+			for _, row := range a.FixedRows() {
 				shape := a.Shape()
 				for i, to := shape.Row(row); i < to; i++ {
 					table[i] = float32(r.NormFloat64())
@@ -128,7 +128,7 @@ func TestKinds(t *testing.T) {
 			}
 			want, head := must(checkpoint.Read(after)), must(checkpoint.Read(filepath.Join(folders[1], delta.HeadFile)))
 			whole, pads := must(want.Embedding()), must(head.Embedding())
-			for _, row := range a.PadRows() {
+			for _, row := range a.FixedRows() {
 				shape := a.Shape()
 				if from, to := shape.Row(row); !slices.Equal(pads[from:to], whole[from:to]) {
 					t.Errorf("%s, %s: the head has the pad row %v, expected %v", name, v, pads[from:to], whole[from:to])

@@ -194,7 +194,7 @@ func writeHead(path string, ck *checkpoint.Checkpoint) error {
 	a := &ck.Architecture
 	dropped := slices.Repeat([]bool{true}, a.Parameters())
 	for _, s := range a.Spans() {
-		for _, row := range a.PadRows() {
+		for _, row := range a.FixedRows() {
 			if i := row - s.Row; i >= 0 && i < s.Rows {
 				clear(dropped[s.Entry+i*s.Dim:][:s.Dim])
 			}

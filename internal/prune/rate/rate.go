@@ -83,7 +83,7 @@ func NewChooser(t *Tables) *Chooser {
 		panic(fmt.Sprintf("rate: NewChooser: %d entries, %d dropped, %d of codebook for %s", len(t.Entries), len(t.Dropped), len(t.Codebook), a.Size()))
 	}
 	c := &Chooser{tables: t, zero: !slices.ContainsFunc(t.Codebook, func(v float32) bool { return v != 0 })}
-	pads := a.PadRows()
+	pads := a.FixedRows()
 	for j, s := range a.Spans() {
 		if !c.zero {
 			from := len(c.values)

@@ -180,7 +180,7 @@ func (s *Search) least(drop int) int {
 	spans := s.Architecture.Spans()
 	last := &spans[len(spans)-1]
 	p := &compact.Palette{Quantizers: []compact.Quantizer{{Bits: seeds[0], Step: 1}}, Rows: make([]uint8, last.Row+last.Rows), Codebook: make([]uint8, len(spans))}
-	for _, row := range s.Architecture.PadRows() {
+	for _, row := range s.Architecture.FixedRows() {
 		if p.Rows[row] = 1; len(p.Quantizers) == 1 {
 			p.Quantizers = append(p.Quantizers, compact.Quantizer{Bits: 32})
 		}

@@ -60,7 +60,7 @@ func analyse(f *Facts) (*findings, error) {
 	}
 	reference := found.reference()
 	for k, t := range found.sparsities {
-		drop, err := layout.Dropped(len(order), t)
+		drop, err := layout.Dropped(s.Layout.Prunable(), t)
 		if err != nil {
 			return nil, err
 		}

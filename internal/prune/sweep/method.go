@@ -243,7 +243,7 @@ func (o *ordered) Cut(b mask.Budget) (Point, []float32, error) {
 			drop++
 		}
 	}
-	p.Sparsity = float64(drop) / float64(len(dropped))
+	p.Sparsity = float64(drop) / float64(a.Prunable())
 	if b.Unit == mask.Sparsity && !o.columns() {
 		p.Sparsity = b.Amount
 	}
@@ -341,6 +341,6 @@ func (r *rounded) Dropped(mask.Budget) ([]bool, error) { return nil, nil }
 
 func (r *rounded) Cut(b mask.Budget) (Point, []float32, error) {
 	t := r.table
-	p := Point{Method: r.name, Baseline: baseline.Zero, Values: fmt.Sprintf("int%d", r.bits), Bits: r.bits, Sparsity: b.Amount, Parameters: len(t.Entries)}
+	p := Point{Method: r.name, Baseline: baseline.Zero, Values: fmt.Sprintf("int%d", r.bits), Bits: r.bits, Sparsity: b.Amount, Parameters: t.Architecture.Prunable()}
 	return p, mask.Quantize(t.Architecture, t.Entries, r.bits, r.per), nil
 }

@@ -25,7 +25,7 @@ func IDs(f *scores.File, aggregate string) ([]arrowio.WorthID, error) {
 	}
 	a := &f.Layout
 	pads := map[int]bool{}
-	for _, row := range a.PadRows() {
+	for _, row := range a.FixedRows() {
 		pads[row] = true
 	}
 	var ids []arrowio.WorthID

@@ -40,7 +40,7 @@ func Of(name string, a *model.Architecture, table []float32, counts []int64) (va
 // occurrences of the features that read row i.
 func codebook(a *model.Architecture, table []float32, counts []int64) (book []float32, unseen []int) {
 	book = make([]float32, a.BaselineSize())
-	rows, pads := a.RowCounts(counts), a.PadRows()
+	rows, pads := a.RowCounts(counts), a.FixedRows()
 	for _, s := range a.Spans() {
 		total, others := 0.0, 0 // others is the number of rows that are no pad rows
 		for row := s.Row; row < s.Row+s.Rows; row++ {
@@ -62,7 +62,7 @@ func codebook(a *model.Architecture, table []float32, counts []int64) (book []fl
 				sums[c] += float64(weight * float64(table[s.Entry+i*s.Dim+c]))
 			}
 		}
-		if total == 0 && !slices.Contains(unseen, s.Field) {
+		if total == 0 && others > 0 && !slices.Contains(unseen, s.Field) {
 			unseen = append(unseen, s.Field)
 		}
 		for _, r := range s.Readers() {

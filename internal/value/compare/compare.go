@@ -86,14 +86,14 @@ func ranks(values []float64) []float64 {
 // magnitudes. Of equal magnitudes it keeps the last. In contrast to pruning, Overlap
 // never keeps an entry whose value is 0, because nothing is known about it; a set may
 // therefore be smaller. The values must not be NaN, and the sparsity at must be in
-// [0, 1].
-func Overlap(a, b []float64, at float64) float64 {
+// [0, 1]. entries is the number of entries without those that are frozen, whose values are 0.
+func Overlap(a, b []float64, entries int, at float64) float64 {
 	checkLengths(a, b)
-	drop, err := layout.Dropped(len(a), at)
+	drop, err := layout.Dropped(entries, at)
 	if err != nil {
 		panic("compare: Overlap: " + err.Error())
 	}
-	keep := len(a) - drop
+	keep := entries - drop
 	fromA, fromB := newCut(a, keep), newCut(b, keep)
 	var both, inA, inB int
 	for i := range a {

@@ -93,7 +93,7 @@ func TestOverlapEqualsSortedSets(t *testing.T) {
 		if len(inA)+len(inB) > 0 {
 			want = float64(both) / float64(max(len(inA), len(inB)))
 		}
-		if got := Overlap(a, b, at); got != want {
+		if got := Overlap(a, b, len(a), at); got != want {
 			t.Fatalf("overlap %g, expected %g", got, want)
 		}
 	})
@@ -107,7 +107,7 @@ func TestOverlapKeepsWhatPruningKeeps(t *testing.T) {
 		a[i], b[i] = float64(i+1), float64(i+1)
 	}
 	a[28] = 30.5 // replaces the next entry in the kept set
-	if got := Overlap(a, b, .29); got != 70./71 {
+	if got := Overlap(a, b, len(a), .29); got != 70./71 {
 		t.Errorf("overlap %g", got)
 	}
 }

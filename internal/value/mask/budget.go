@@ -32,12 +32,12 @@ func Budgets[T int64 | float64](unit string, amounts ...T) (all []Budget) {
 	return all
 }
 
-// Drop returns the number of entries of a table that must be dropped to meet the budget.
+// Drop returns the number of entries of a table that must be dropped to meet the budget, which does not count frozen fields.
 // baseline is the name of the baseline. fit returns the least number of entries that must
 // be dropped so that the file has at most the given number of bytes. An error begins with
 // the unit.
 func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int64) (drop int, err error)) (int, error) {
-	entries := a.Parameters()
+	entries := a.Prunable()
 	switch b.Unit {
 	case Sparsity:
 		return layout.Dropped(entries, b.Amount)
@@ -57,10 +57,10 @@ func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int6
 	panic("prune: budget in " + b.Unit)
 }
 
-// Parameters returns the number of parameters of a pruned table: the kept entries and, if
+// Parameters returns the number of parameters of a pruned table: the kept entries, without those of frozen fields, and, if
 // the baseline is the codebook, its BaselineSize values.
 func Parameters(a *model.Architecture, drop int, baselineName string) int {
-	kept := a.Parameters() - drop
+	kept := a.Prunable() - drop
 	if baselineName == baseline.Codebook {
 		kept += a.BaselineSize()
 	}
@@ -73,19 +73,19 @@ type Keep struct {
 	Minimum float64  // least portion of entries that every other field keeps, rounded up
 }
 
-// PadsLast moves the entries of pad rows, which are never dropped, to the end of the order.
-// It returns the order, which is order itself if a has no pad rows, and the number of other
+// PadsLast moves the entries of pad rows and frozen fields, which are never dropped, to the end of the order.
+// It returns the order, which is order itself if a has none, and the number of other
 // entries.
 func PadsLast(a *model.Architecture, order []int32) (constrained []int32, most int) {
-	rows := a.PadRows()
+	rows := a.FixedRows()
 	if len(rows) == 0 {
 		return order, len(order)
 	}
-	shape, pads := a.Shape(), map[int32]bool{}
+	shape, pads := a.Shape(), make([]bool, len(order))
 	for _, row := range rows {
 		from, to := shape.Row(row)
 		for i := from; i < to; i++ {
-			pads[int32(i)] = true
+			pads[i] = true
 		}
 	}
 	constrained = make([]int32, 0, len(order))

@@ -45,7 +45,7 @@ type keptFeature struct {
 // keptOf returns the features of each field in the order of their ids, without those that
 // read pad rows. A field without spans has none. See Bins for counts.
 func keptOf(a *model.Architecture, counts []int64, mask []bool) [][]keptFeature {
-	all, pads := make([][]keptFeature, a.Fields()), a.PadRows()
+	all, pads := make([][]keptFeature, a.Fields()), a.FixedRows()
 	for _, s := range a.Spans() {
 		if all[s.Field] == nil {
 			all[s.Field] = make([]keptFeature, s.Rows)

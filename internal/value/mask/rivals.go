@@ -58,7 +58,7 @@ const (
 // of bits. The number of grids is 1, m or n, depending on per. Pad rows keep their values.
 func Quantize(a *model.Architecture, table []float32, bits int, per string) []float32 {
 	out, shape := quantize(a, table, bits, per), a.Shape()
-	for _, row := range a.PadRows() {
+	for _, row := range a.FixedRows() {
 		from, to := shape.Row(row)
 		copy(out[from:to], table[from:to])
 	}

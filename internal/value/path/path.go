@@ -59,18 +59,18 @@ func CalibrationRows(rows int64) int64 { return min(rows, max(4096, rows/64)) }
 
 // Rounds returns the number of rounds of a path through the tables of a to a sparsity.
 func Rounds(a *model.Architecture, to float64) (n int) {
-	entries := a.Parameters()
-	left := entries - pads(a)
-	for need := layout.Ceil(entries, to); left > 0 && entries-pads(a)-left < need; n++ {
+	all := a.Parameters() - fixed(a)
+	left := all
+	for need := layout.Ceil(a.Prunable(), to); left > 0 && all-left < need; n++ {
 		left -= (left + cut - 1) / cut
 	}
 	return n
 }
 
-// pads returns the number of entries of pad rows, which are never dropped.
-func pads(a *model.Architecture) (n int) {
+// fixed returns the number of entries that are never dropped.
+func fixed(a *model.Architecture) (n int) {
 	shape := a.Shape()
-	for _, row := range a.PadRows() {
+	for _, row := range a.FixedRows() {
 		from, to := shape.Row(row)
 		n += to - from
 	}
@@ -80,7 +80,7 @@ func pads(a *model.Architecture) (n int) {
 // Round is a round of a path that is over.
 type Round struct {
 	Rows        int64            `json:"rows"`        // number of rows that were measured
-	Kept        int              `json:"kept"`        // number of entries that the measured tables keep
+	Kept        int              `json:"kept"`        // number of entries that the measured tables keep, without those of frozen fields
 	Loss        float64          `json:"loss"`        // mean loss of these rows with these tables, before calibration, in nat; 0 without rows
 	Calibration loss.Calibration `json:"calibration"` // of these tables
 }
@@ -92,6 +92,7 @@ type Path struct {
 	shape  layout.Shape
 	kind   loss.Kind
 	rows   int64     // number of rows of a pass
+	size   int       // number of entries that budgets count
 	first  []float64 // G of each entry, in nat
 	second []float64 // D of each entry, in nat
 	weight []float64 // T of each entry, in passes
@@ -110,18 +111,18 @@ const MostEntries = math.MaxInt32
 func New(a *model.Architecture, kind loss.Kind, rows int64) *Path {
 	n := a.Parameters()
 	p := &Path{
-		shape: a.Shape(), kind: kind, rows: rows,
+		shape: a.Shape(), kind: kind, rows: rows, size: a.Prunable(),
 		first: make([]float64, n), second: make([]float64, n), weight: make([]float64, n), rank: make([]int32, n), left: make([]int32, 0, n),
 	}
 	p.Counts = make([]int64, p.shape.Rows())
-	pad := map[int]bool{}
-	for _, row := range a.PadRows() {
-		pad[row] = true
+	fixed := make([]bool, p.shape.Rows())
+	for _, row := range a.FixedRows() {
+		fixed[row] = true
 	}
 	for row := range p.shape.Rows() {
 		from, to := p.shape.Row(row)
 		for i := from; i < to; i++ {
-			if p.rank[i] = kept; !pad[row] {
+			if p.rank[i] = kept; !fixed[row] {
 				p.left = append(p.left, int32(i))
 			}
 		}
@@ -151,7 +152,7 @@ func (p *Path) Dropped() (n int) {
 }
 
 // Reach returns the sparsity to which entries are dropped.
-func (p *Path) Reach() float64 { return float64(p.Dropped()) / float64(len(p.rank)) }
+func (p *Path) Reach() float64 { return float64(p.Dropped()) / float64(p.size) }
 
 // Fall returns by how much the mean loss falls by the first cut, in nat, as the terms of the first round
 // predict it: the sum of G - D/2 of the dropped entries for each row. Exactly one round must be over, and
@@ -170,7 +171,7 @@ func (p *Path) Fall() float64 {
 // measured. The magnitudes of tables, the unpruned tables one after another, break ties.
 func (p *Path) Cut(sums *tally.Accumulator, c loss.Calibration, tables []float32) {
 	dropped := p.Dropped()
-	p.Rounds = append(p.Rounds, Round{Rows: sums.Rows(), Kept: len(p.rank) - dropped, Loss: sums.MeanLoss(), Calibration: c})
+	p.Rounds = append(p.Rounds, Round{Rows: sums.Rows(), Kept: p.size - dropped, Loss: sums.MeanLoss(), Calibration: c})
 	if len(p.Rounds) == 1 {
 		for row := range p.Counts {
 			p.Counts[row] = sums.Count(row)
@@ -213,7 +214,7 @@ const leastWeight = 1e-300
 
 // key returns by what the last round ranks an entry. Those with the lowest keys are dropped first.
 func (p *Path) key() func(i int32) float64 {
-	portion := float64(p.Rounds[len(p.Rounds)-1].Kept) / float64(len(p.rank))
+	portion := float64(p.Rounds[len(p.Rounds)-1].Kept) / float64(p.size)
 	steep := 1 / (2 * min(mostEta, eta/math.Sqrt(portion)))
 	return func(i int32) float64 {
 		return (float64(steep*p.second[i]) - p.first[i]) / max(p.weight[i], leastWeight)
@@ -221,7 +222,7 @@ func (p *Path) key() func(i int32) float64 {
 }
 
 // Ranks returns the position of each entry in the order of drops. Entries that are left come
-// in the order of the last round. The entries of pad rows come last. tables is as in Cut.
+// in the order of the last round. The entries of pad rows and frozen fields come last. tables is as in Cut.
 func (p *Path) Ranks(tables []float32) []int32 {
 	ranks, next := slices.Clone(p.rank), int32(p.Dropped())
 	left := slices.Clone(p.left)
@@ -279,7 +280,7 @@ func (p *Path) Read(r io.Reader, rounds []Round) error {
 	for _, i := range p.left {
 		droppable.Drop(int(i))
 	}
-	left, pads := len(p.left), len(p.rank)-len(p.left)
+	left, pads := len(p.left), p.size-len(p.left)
 	p.left = p.left[:0]
 	words := make([]int64, 4*min(chunk, len(p.rank)))
 	for from := 0; from < len(p.rank); from += chunk {

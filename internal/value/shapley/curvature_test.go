@@ -24,7 +24,7 @@ func TestCurvature(t *testing.T) {
 		o, n, shape := pathOptions(), a.Parameters(), a.Shape()
 		o.Calibration, o.Dropped = loss.Calibration{Scale: .5, Offset: -.75}, layout.NewMask(n)
 		pads := map[int]bool{}
-		for _, row := range a.PadRows() {
+		for _, row := range a.FixedRows() {
 			pads[row] = true
 		}
 		table, spread := append([]float32(nil), g.Model.Weights.Embedding...), baselines(g.Model, g.Baseline)

@@ -57,7 +57,7 @@ func newDebiased(s *setup) evaluator {
 	for state := range d.flips {
 		d.flips[state] = make([]flip, 0, m.rows()*(1+s.options.Flips))
 	}
-	if m.gradient.KeepFlips() {
+	if m.merged == nil && m.gradient.KeepFlips() {
 		d.changes = make([]model.Flip, len(d.found))
 	}
 	if s.options.Passes > 1 {

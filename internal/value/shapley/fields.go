@@ -45,7 +45,7 @@ func (g *Game) layout() *model.Architecture {
 // players returns the largest number of players of a row.
 func (g *Game) players() int {
 	if g.Fields == nil {
-		return g.Model.Players()
+		return g.Model.MostPlayers()
 	}
 	return g.Model.Fields() + len(g.Model.Dense)
 }

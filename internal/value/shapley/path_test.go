@@ -56,7 +56,7 @@ func TestTermsOfPath(t *testing.T) {
 			o.Calibration, o.Dropped = loss.Calibration{Scale: .5, Offset: -.75}, layout.NewMask(n)
 			table := append([]float32(nil), g.Model.Weights.Embedding...)
 			pads, shape := map[int]bool{}, g.Model.Shape()
-			for _, row := range g.Model.PadRows() {
+			for _, row := range g.Model.FixedRows() {
 				pads[row] = true
 			}
 			spread := baselines(g.Model, g.Baseline)

@@ -2,7 +2,7 @@
 // contributions.
 //
 // The game of a row has one player for each embedding entry that the row activates, except
-// those of pad rows (see model.Roster). An entry that the row reads more than once is one
+// those of pad rows and of frozen fields (see model.Roster). An entry that the row reads more than once is one
 // player, which is present or dropped in all its elements together. The entry of a dropped
 // player reads its baseline. A contribution is the loss without the player minus the loss
 // with it, so it is above 0 if the player is useful (the paper's value function). By the

@@ -30,6 +30,12 @@ const leastNorm = .001
 
 func newSharing(m *model.Model) *sharing {
 	s := &sharing{weight: m.ColumnNorms(), score: make([]float64, m.Players())}
+	if free := m.Free(); free != nil && s.weight != nil { // free is ascending
+		for i, k := range free {
+			s.weight[i] = s.weight[k]
+		}
+		s.weight = s.weight[:len(free)]
+	}
 	mean := 0.0
 	for _, n := range s.weight {
 		mean += n / float64(len(s.weight))

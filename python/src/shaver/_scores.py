@@ -189,6 +189,7 @@ def score(
     *,
     estimator: Estimator | None = None,
     baseline: Literal["zero", "codebook"] | None = None,
+    freeze: str | Sequence[str] | None = None,
     splits: str | Sequence[str] | None = None,
     sample: float | None = None,
     max_rows: int | None = None,
@@ -232,6 +233,8 @@ def score(
         "multilinear", "exact" or "taylor".
     baseline : {"zero", "codebook"}, default "codebook"
         What a dropped entry reads: 0, or the mean of its column of the field.
+    freeze : str or sequence of str, optional
+        Fields whose entries are no players and keep their values.
     splits : str or sequence of str, default "train"
         Splits whose rows are scored. Other splits judge the pruning.
     sample : float in (0, 1], default 1
@@ -301,6 +304,7 @@ def score(
     settings: dict[str, Flag] = {
         "estimator": estimator,
         "baseline": baseline,
+        "freeze": freeze,
         "splits": splits,
         "sample": sample,
         "max_rows": max_rows,

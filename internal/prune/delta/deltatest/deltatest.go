@@ -110,7 +110,7 @@ func writeMixed(t testing.TB, path string, ck *checkpoint.Checkpoint, dropped []
 	spans := ck.Architecture.Spans()
 	last := &spans[len(spans)-1]
 	p := &compact.Palette{Quantizers: []compact.Quantizer{{Bits: 8, Origin: -8, Step: 1. / 16}, {Bits: 32}}, Rows: make([]uint8, last.Row+last.Rows)}
-	for _, row := range ck.Architecture.PadRows() {
+	for _, row := range ck.Architecture.FixedRows() {
 		p.Rows[row] = 1
 	}
 	if _, err := checkpoint.WriteMixed(path, packed, dropped, baseline, p); err != nil {

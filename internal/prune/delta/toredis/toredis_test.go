@@ -461,7 +461,7 @@ func TestKinds(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		dropped := deltatest.Mask(r, a.Parameters())
 		for _, s := range a.Spans() {
-			for _, row := range a.PadRows() {
+			for _, row := range a.FixedRows() {
 				if i := row - s.Row; i >= 0 && i < s.Rows {
 					clear(dropped[s.Entry+i*s.Dim:][:s.Dim])
 				}
