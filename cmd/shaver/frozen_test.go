@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"shaver/internal/app/cli"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/sweep"
@@ -79,6 +80,9 @@ func TestFrozenFieldsStay(t *testing.T) {
 					}
 				}
 			}
+		}
+		for code, flags := range map[int][]string{cli.ExitBadInput: {"--values", "int8", "--sparsity", "0.5"}, cli.ExitUsage: {"--max-rise", "0.1", "--dataset", job[3]}} { // would change frozen entries
+			start(t, nil, "shaver", append([]string{"prune", "--force", "--model", model, "--scores", file("path.arrow"), "--out", file("refused.safetensors")}, flags...)...).wantExit(code)
 		}
 		// Rivals drop nothing of the field either, and all methods have the same number of entries.
 		var d sweep.Document

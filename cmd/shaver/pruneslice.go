@@ -14,6 +14,7 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/slice"
 	"shaver/internal/value/mask"
@@ -135,6 +136,11 @@ func (o *pruneOptions) slicedFirst(ctx context.Context, r *pruning) error {
 		s.MostRise -= 2 * o.Rounding // what the network and the tables may take
 	}
 	s.Warn = o.Warn
+	if head, err := scores.ReadHead(o.Scores); err != nil {
+		return err
+	} else if len(head.Spec.Freeze) > 0 { // they keep their columns
+		return fault.Usagef("--max-rise removes fields and columns first, but the scores of %s freeze fields: give --sparsity, --parameters or --bytes", o.Scores)
+	}
 	first, err := s.Choose(ctx)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []
 		return nil, err
 	}
 	if len(a.Frozen) > 0 && v != Float32 {
-		return nil, fmt.Errorf("frozen fields keep their values, which %s would round: store values as %s, or as %s, which rounds only the others", v, Float32, Mixed)
+		return nil, fmt.Errorf("frozen fields keep their values, which %s would round: store values as %s, or as auto, which rounds only the others", v, Float32)
 	}
 	rows, columns, kept := 0, 0, 0
 	for j, f := range p.Fields {

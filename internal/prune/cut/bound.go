@@ -66,9 +66,6 @@ func (s *Source) sliced(keep *checkpoint.Slice) (*Source, error) {
 	if len(keep.Fields) == a.Fields() && len(keep.Columns) == a.TableColumns() {
 		return s, nil
 	}
-	if len(a.Frozen) > 0 {
-		return nil, fault.Inputf("the scores of %s freeze fields: drop fields and columns first, and score what is left", s.File)
-	}
 	ck, err := s.Checkpoint.Sliced(*keep)
 	if err != nil {
 		return nil, err
