@@ -87,7 +87,7 @@ func (j *Job) Serve() (stop func(), err error) {
 		shown.Close()
 		j.telemetry.Stop()
 	}
-	return j.stop, j.telemetry.Start(j.Page, page.Guard(shown), j.Log)
+	return j.stop, j.telemetry.Start(j.Page, shown, j.Log)
 }
 
 // Run runs the job to its end. Next to the scores file it writes NAME.job.json, unless

@@ -104,6 +104,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Frame-Options", "DENY")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if !guarded(r) {
+		http.Error(w, "expected an address or localhost in the URL", http.StatusMisdirectedRequest)
+		return
+	}
 	h.mux.ServeHTTP(w, r)
 }
 
@@ -411,19 +415,13 @@ func (h *Handler) file(w http.ResponseWriter, r *http.Request, name string) {
 	_, _ = w.Write(body) // fails if the reader is gone
 }
 
-// Guard is next without the requests that come in on a loopback address under a name other than localhost. A
+// guarded reports whether a request that comes in on a loopback address has the name localhost or an address. A
 // page of another site could otherwise read this one, by a name that it points here.
-func Guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-		if ok && at.IP.IsLoopback() && host != "localhost" && net.ParseIP(strings.Trim(host, "[]")) == nil {
-			http.Error(w, "expected an address or localhost in the URL", http.StatusMisdirectedRequest)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+func guarded(r *http.Request) bool {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return !ok || !at.IP.IsLoopback() || host == "localhost" || net.ParseIP(strings.Trim(host, "[]")) != nil
 }

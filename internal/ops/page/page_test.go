@@ -662,10 +662,10 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// A page on this machine answers only to addresses and localhost, and a page on another address to all names.
+// A page of shaver job serve or of --page on this machine answers only to addresses and localhost, and one on another address to all names.
 func TestGuard(t *testing.T) {
 	t.Parallel()
-	h := Guard(NewHandler(&fixed{now: snapshot(t)}, nil))
+	h := NewHandler(&fixed{now: snapshot(t)}, nil)
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	for host, want := range map[string]int{"": 200, "localhost:80": 200, "[::1]": 200, "evil.example": 421, "evil.example:80": 421} {
