@@ -33,7 +33,7 @@ pipeline-arm64: ## run the digests of all jobs, and the quickstart with a traini
 browser: ## build infer/browser into dist/browser, and serve its page on http://127.0.0.1:8000
 	mkdir -p dist/browser
 	CGO_ENABLED=0 GOOS=js GOARCH=wasm go build -ldflags='-s -w' -o dist/browser/shaver.wasm ./infer/browser
-	cp infer/browser/index.html "$$(go env GOROOT)/lib/wasm/wasm_exec.js" dist/browser
+	cp infer/browser/index.html infer/browser/shaver.js "$$(go env GOROOT)/lib/wasm/wasm_exec.js" dist/browser
 	$(PYTHON) -m http.server --bind 127.0.0.1 --directory dist/browser 8000
 
 edge: ## measure the paper's edge table, of a native program and as WebAssembly in node and chromium (minutes, 2 GB of memory)

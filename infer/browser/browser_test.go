@@ -37,13 +37,20 @@ const script = `<script>(async () => {
 			ids[width] = model.sizes[0];
 			for (const f of [() => model.logits(Int32Array.from(ids), dense ? Float32Array.from(dense) : undefined), () => model.logits(ids), () => score(["1"]), () => shaver.open(new Uint8Array(9))])
 				try { errors.push(f() + "") } catch (e) { errors.push(e.message) }
-			found[name] = {logits: [...logits], facts, text, errors, rate: measure(), memory: memory.buffer.byteLength};
+			const rate = measure(), {logits: kept} = model;
+			model.close();
+			model.close();
+			try { errors.push(kept(Int32Array.from(ids)) + "") } catch (e) { errors.push(e.message) }
+			found[name] = {logits: [...logits], facts, text, errors, rate, memory: memory.buffer.byteLength};
 		}
 	} catch (e) { found.failure = {text: e.stack} }
 	await fetch("found", {method: "POST", body: JSON.stringify(found)});
 })()</script>`
 
-// visit serves the page with a script and more files, opens it in chromium, and returns what the script posts to found.
+// policy is what a page may at least allow to scripts, apart from those that are in the page itself.
+const policy = "script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'"
+
+// visit serves the page with a script and more files under policy, opens it in chromium, and returns what the script posts to found.
 func visit(t testing.TB, wasm, script string, files map[string]http.HandlerFunc) (posted []byte, log string) {
 	t.Helper()
 	chromium := infertest.Program(t, "chromium")
@@ -55,9 +62,11 @@ func visit(t testing.TB, wasm, script string, files map[string]http.HandlerFunc)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("Content-Security-Policy", policy)
 		_, _ = w.Write([]byte(strings.Replace(string(page), "</html>", script, 1)))
 	})
 	mux.HandleFunc("GET /wasm_exec.js", file(support(t, "wasm_exec.js")))
+	mux.HandleFunc("GET /shaver.js", file("shaver.js"))
 	mux.HandleFunc("GET /shaver.wasm", file(wasm))
 	for name, serve := range files {
 		mux.HandleFunc("GET /"+name, serve)
@@ -166,7 +175,7 @@ func TestPage(t *testing.T) {
 		if !strings.Contains(f.Text, first) || !strings.Contains(f.Facts, "MiB") || !strings.Contains(f.Facts, fields[name]) {
 			t.Errorf("%s: the page shows\n%s\n%s\nexpected the logit %s and the fields %s", name, f.Facts, f.Text, first, fields[name])
 		}
-		for i, text := range []string{"row 1 has id", "argument 1: expected a Int32Array", "line 1: expected", "model"} {
+		for i, text := range []string{"row 1 has id", "argument 1: expected a Int32Array", "line 1: expected", "model", "the model is closed"} {
 			if !strings.Contains(f.Errors[i], text) {
 				t.Errorf("%s: error %q, expected %q", name, f.Errors[i], text)
 			}
@@ -216,10 +225,11 @@ const (
 	await fetch("found", {method: "POST", body: JSON.stringify(found)});
 })()</script>`
 	edgeNode = edge + `
-const fs = require("fs"), [exec, wasm, path] = process.argv.slice(2);
+const fs = require("fs"), [exec, throwing, wasm, path] = process.argv.slice(2);
 globalThis.fs = fs;
 globalThis.path = require("path");
 require(exec);
+require(throwing);
 const go = new Go();
 WebAssembly.instantiate(fs.readFileSync(wasm), go.importObject).then(({instance}) => {
 	go.run(instance);
@@ -234,6 +244,10 @@ func BenchmarkEdge(b *testing.B) {
 	node, wasm, glue := infertest.Program(b, "node"), build(b), support(b, "wasm_exec.js")
 	a := infertest.KDD()
 	c := infertest.Random(a)
+	throwing, err := filepath.Abs("shaver.js")
+	if err != nil {
+		b.Fatal(err)
+	}
 	script, path := filepath.Join(b.TempDir(), "edge.cjs"), filepath.Join(b.TempDir(), "m.safetensors")
 	if err := os.WriteFile(script, []byte(edgeNode), 0o600); err != nil {
 		b.Fatal(err)
@@ -249,7 +263,7 @@ func BenchmarkEdge(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		inNode, err := exec.CommandContext(b.Context(), node, script, glue, wasm, path).Output()
+		inNode, err := exec.CommandContext(b.Context(), node, script, glue, throwing, wasm, path).Output()
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 //go:build js
 
-// Command browser is package infer for JavaScript, as WebAssembly. It sets the global object shaver:
+// Command browser is package infer for JavaScript, as WebAssembly. A page loads wasm_exec.js and shaver.js before it. A policy of
+// the page for scripts must allow 'wasm-unsafe-eval', but need not allow 'unsafe-eval'. The global object shaver is then:
 //
 //	shaver.open(bytes)         opens the bytes of a safetensors file, a Uint8Array, and returns a model
 //	model.fields               names of the fields; empty if the file does not say them
@@ -10,7 +11,7 @@
 //	model.dense                names of the dense inputs
 //	model.logits(ids, dense)   returns the logits of rows, a Float64Array. ids is an Int32Array of local ids, row by row, and
 //	                           dense a Float32Array, or undefined if the model has no dense inputs.
-//	model.close()              lets the memory be used again
+//	model.close()              lets the memory be used again; logits then fails
 //
 // A failure throws an Error. The functions block until they are done, so a page with large batches calls them in a worker.
 package main
@@ -23,13 +24,9 @@ import (
 	"shaver/infer"
 )
 
-// wrapper is JavaScript that turns a function that returns an Error into one that throws it, because Go cannot.
-const wrapper = `const call = f => (...a) => { const r = f(...a); if (r instanceof Error) throw r; return r };
-return call`
-
 func main() {
-	throwing := js.Global().Get("Function").New(wrapper).Invoke()
-	api := js.Global().Get("Object").New()
+	api := js.Global().Get("shaver")
+	throwing := api.Get("throwing")
 	api.Set("open", throwing.Invoke(js.FuncOf(func(_ js.Value, args []js.Value) any {
 		m, err := open(args, throwing)
 		if err != nil {
@@ -37,7 +34,6 @@ func main() {
 		}
 		return m
 	})))
-	js.Global().Set("shaver", api)
 	select {} // the functions work for as long as the program runs
 }
 
@@ -58,20 +54,19 @@ func open(args []js.Value, throwing js.Value) (js.Value, error) {
 	for _, length := range m.Lengths() {
 		width += length
 	}
+	// These functions are never released, because a call of a released function returns undefined and throws nothing.
 	logits := js.FuncOf(func(_ js.Value, args []js.Value) any {
+		if m == nil {
+			return failure(infer.ErrClosed)
+		}
 		out, err := score(m, width, args)
 		if err != nil {
 			return failure(err)
 		}
 		return out
 	})
-	var end js.Func
-	end = js.FuncOf(func(js.Value, []js.Value) any {
-		logits.Release()
-		end.Release()
-		if err := m.Close(); err != nil {
-			return failure(err)
-		}
+	end := js.FuncOf(func(js.Value, []js.Value) any {
+		m = nil
 		return nil
 	})
 	o := js.Global().Get("Object").New()
