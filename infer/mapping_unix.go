@@ -4,11 +4,11 @@ package infer
 
 import (
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 // mapping holds the bytes of a file.
@@ -18,7 +18,7 @@ type mapping struct {
 }
 
 func openMapping(path string) (*mapping, error) {
-	f, err := os.Open(path)
+	f, err := files.Open(path, "a safetensors file")
 	if err != nil {
 		return nil, err
 	}
@@ -27,8 +27,8 @@ func openMapping(path string) (*mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() == 0 {
-		return nil, fault.Inputf("%s is empty or not a regular file: expected a safetensors file", path)
+	if info.Size() == 0 {
+		return nil, fault.Inputf("%s is empty: expected a safetensors file", path)
 	}
 	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,13 +62,13 @@ click/checkpoint/tensor:      base/fault
 click/checkpoint/family:      pure base/fault click/checkpoint/tensor click/model
 click/checkpoint:             base/atomicfile click/compact click/composed onnx/dissect onnx/emit base/fault onnx/graph click/match click/model onnx/wire base/seal base/files click/checkpoint/tensor click/checkpoint/family
 click/inspect:          click/checkpoint click/compact click/composed click/model onnx/dissect onnx/wire
-onnx/wire:                   base/fault google.golang.org/protobuf
+onnx/wire:                   base/fault base/files google.golang.org/protobuf
 onnx/dissect:                base/fault onnx/graph onnx/wire
 onnx/emit:                   base/fault onnx/graph onnx/wire
 data/arrowio:                base/fault num/layout click/model value/tally base/files github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
-data/rawtext:                base/fault github.com/klauspost/compress
+data/rawtext:                base/fault base/files github.com/klauspost/compress
 data/folders:                base/fault base/files
-data/vocabulary:             data/arrowio base/fault data/rawtext
+data/vocabulary:             data/arrowio base/fault base/files data/rawtext
 data/dataset:                data/arrowio data/dense base/fault num/loss click/model data/vocabulary base/files
 data/measure:           base/atomicfile base/fault base/files click/evaluate click/model data/arrowio data/dataset num/loss
 data/ingest:                 data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary base/files golang.org/x/sync
@@ -101,7 +102,7 @@ prune/report:                 data/dataset base/fault click/evaluate click/model
 
 # the job; bus is the only importer of NATS
 jobs/bus:                    base/fault jobs/job base/files github.com/nats-io go.uber.org/zap golang.org/x/sync
-jobs/worker:                 data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint data/dataset base/fault jobs/job num/kernel num/layout click/model value/mask value/shapley jobs/shard value/tally go.uber.org/zap
+jobs/worker:                 data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint data/dataset base/fault base/files jobs/job num/kernel num/layout click/model value/mask value/shapley jobs/shard value/tally go.uber.org/zap
 jobs/prepare:                value/baseline click/checkpoint data/dataset value/estimator base/fault jobs/job num/kernel click/model value/path jobs/scores jobs/shard value/tally go.uber.org/zap value/shapley
 jobs/forecast:               base/cputime value/estimator jobs/job num/kernel num/layout click/model value/mask value/path jobs/prepare value/shapley jobs/shard value/tally go.uber.org/zap golang.org/x/sync
 jobs/merger:                 data/arrowio jobs/bus base/fault jobs/job num/layout value/tally value/tallyio go.uber.org/zap golang.org/x/sync
@@ -147,7 +148,7 @@ cmd/coordinator:        app/cli app/score github.com/spf13/cobra
 cmd/worker:             app/cli app/work github.com/spf13/cobra
 
 # for other programs: scoring with a pruned model
-infer:                  click/checkpoint base/fault click/compact click/model golang.org/x/sys
+infer:                  click/checkpoint base/fault base/files click/compact click/model golang.org/x/sys
 infer/redis:            infer data/redisrows
 infer/c:                infer base/fault C
 infer/browser:          infer
@@ -230,6 +231,35 @@ func TestAreas(t *testing.T) {
 			if p := position[area(imported)]; at > 0 && p > 0 && (p > at || p == at && area(imported) != area(name)) {
 				t.Errorf("%s imports %s: expected no area to the right in %s", name, imported, areas)
 			}
+		}
+	}
+}
+
+// opening lists the files whose functions may open others: package files, atomicfile, which opens folders, and readers of an
+// os.Root, which look at a file before.
+var opening = []string{
+	"base/files/files.go", "base/atomicfile/atomicfile.go", "click/checkpoint/sharded.go", "data/dataset/folder.go", "jobs/worker/store.go", "onnx/wire/external.go",
+}
+
+// opens matches calls that open a file.
+var opens = regexp.MustCompile(`\b(os\.(Open|ReadFile)|[rR]oot\.Open(File)?)\(`)
+
+// No program opens a pipe or a device where it expects a file, because all open files with package files, or look at them
+// before.
+func TestOpens(t *testing.T) {
+	for _, folder := range []string{".", "../cmd", "../infer"} {
+		err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
+			if err != nil || path.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") || strings.HasSuffix(filepath.Dir(file), "test") {
+				return err
+			}
+			text, err := os.ReadFile(file)
+			if found := opens.FindAll(text, -1); len(found) > 0 && !slices.Contains(opening, filepath.ToSlash(file)) {
+				t.Errorf("%s calls %s: expected files.Open or files.Small", file, found[0])
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }

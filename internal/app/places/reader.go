@@ -3,7 +3,6 @@ package places
 import (
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -40,7 +39,7 @@ func Reader(c *cobra.Command, folder string) (read func(name string) (io.ReadClo
 		if err != nil {
 			return nil, err
 		}
-		return os.Open(path)
+		return files.Open(path, "a file that shaver wrote")
 	}
 	return read, s.Close, nil
 }

@@ -1,4 +1,5 @@
-// Package files reads small files, recognises files by their beginnings, and gives files digests.
+// Package files opens regular files, reads small ones, recognises files by their beginnings, and gives files digests. All
+// packages open files with it, so that no pipe or device in a folder of somebody else makes a program wait without end.
 package files
 
 import (
@@ -105,9 +106,9 @@ func Is(path string, recognise func(io.ReaderAt, int64) bool) bool {
 	return err == nil && recognise(f, info.Size())
 }
 
-// Digest returns the SHA-256 of the file at path, in hexadecimal.
+// Digest returns the SHA-256 of the regular file at path, in hexadecimal.
 func Digest(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := Open(path, "a file")
 	if err != nil {
 		return "", err
 	}

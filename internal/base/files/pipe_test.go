@@ -27,6 +27,9 @@ func TestIrregular(t *testing.T) {
 		if head := files.Beginning(path, 3); head != nil {
 			t.Errorf("%s begins with %q", path, head)
 		}
+		if _, err := files.Digest(path); !fault.IsInput(err) {
+			t.Errorf("%s: the digest gives %v", path, err)
+		}
 		if files.Is(path, func(io.ReaderAt, int64) bool { return true }) {
 			t.Errorf("%s was recognised", path)
 		}

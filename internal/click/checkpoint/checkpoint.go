@@ -20,6 +20,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
@@ -167,7 +168,7 @@ func ReadPart(path string, o Options) (*Checkpoint, error) {
 }
 
 func readPart(path string, o Options) (*Checkpoint, error) {
-	info, err := os.Stat(path) // before os.Open, which on a pipe would wait for a writer
+	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
@@ -177,10 +178,7 @@ func readPart(path string, o Options) (*Checkpoint, error) {
 		}
 		return readFolder(path, o.StateDict)
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fault.Inputf("%s is not a regular file: expected a .pth, safetensors or .onnx file", path)
-	}
-	f, err := os.Open(path)
+	f, err := files.Open(path, "a .pth, safetensors or .onnx file")
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +219,7 @@ func Parse(name string, data []byte) (*Checkpoint, error) {
 // ReadState reads the tensors of a .pth or safetensors file without recognising the model.
 // stateDict is as in Options. Package family is tested with it.
 func ReadState(path, stateDict string) (*family.State, error) {
-	data, err := os.ReadFile(path)
+	data, err := files.Small(path, 1<<20, "a checkpoint")
 	if err != nil {
 		return nil, err
 	}

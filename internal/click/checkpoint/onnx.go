@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
 	"shaver/internal/onnx/dissect"
@@ -25,18 +25,7 @@ func NamedONNX(path string) bool { return strings.EqualFold(filepath.Ext(path), 
 
 // IsONNX reports whether the file at path is a graph of ONNX, or would be if it existed.
 func IsONNX(path string) bool {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() { // opening a pipe would wait for a writer
-		return isONNX(path, nil)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return isONNX(path, nil)
-	}
-	defer f.Close()
-	head := make([]byte, 8)
-	n, _ := io.ReadFull(f, head)
-	return isONNX(path, head[:n])
+	return isONNX(path, files.Beginning(path, 8))
 }
 
 // isONNX reports whether a file is a graph of ONNX, from its path and its first bytes.

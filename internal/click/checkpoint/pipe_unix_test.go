@@ -22,7 +22,7 @@ func TestPipe(t *testing.T) {
 	}()
 	select {
 	case err := <-refused:
-		wantInput(t, err, "model.pth is not a regular file")
+		wantInput(t, err, "model.pth is a pipe or a device: expected a .pth, safetensors or .onnx file")
 	case <-time.After(10 * time.Second):
 		t.Fatal("Read waits for a writer")
 	}

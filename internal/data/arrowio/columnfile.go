@@ -215,7 +215,7 @@ func (p *ColumnBlock) Rows(visit func(cells [][]byte) error) error {
 // reopen opens the file again and calls read with it. It returns an error if the file is
 // not the one that was opened before, or was written to before read has finished.
 func reopen(path string, was os.FileInfo, read func(f *os.File) error) error {
-	f, err := os.Open(path)
+	f, err := files.Open(path, "a Parquet or Arrow file")
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 // folder is the folder of a dataset. If root is set, the folder is below root, and no file
@@ -27,14 +28,13 @@ func (f folder) path(name string) string {
 
 // open opens a file. A pipe or a device is bad input, because its reader could wait without end.
 func (f folder) open(name string) (*os.File, error) {
+	if f.root == nil {
+		return files.Open(f.path(name), "a file of a dataset")
+	}
 	if info, err := f.stat(name); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 		return nil, fault.Inputf("%s is a pipe or a device: expected a file of a dataset", f.path(name))
 	}
-	name = filepath.Join(f.dir, filepath.FromSlash(name))
-	if f.root != nil {
-		return f.root.Open(name)
-	}
-	return os.Open(name)
+	return f.root.Open(filepath.Join(f.dir, filepath.FromSlash(name)))
 }
 
 func (f folder) stat(name string) (os.FileInfo, error) {

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/rawtext"
@@ -217,7 +217,7 @@ func (r *rawImport) source(path string) (*rawtext.Source, error) {
 	case r.spool == "":
 		return rawtext.New(display(path), interruptible(r.ctx, r.config.Stdin))
 	}
-	file, err := os.Open(r.spool)
+	file, err := files.Open(r.spool, "the copy of standard input")
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/vocabulary"
 )
@@ -94,7 +95,7 @@ func ReadVocabulary(path string, memory int64, oov string) (*vocabulary.Mapper, 
 // loadField reads the vocabulary file f of a field, which was just written. size is the
 // number of ids, and oov the id of unseen values or -1.
 func (b *builder) loadField(f dataset.File, size, oov int) (*vocabulary.Field, error) {
-	file, err := os.Open(b.join(f.File))
+	file, err := files.Open(b.join(f.File), "a vocabulary")
 	if err != nil {
 		return nil, err
 	}

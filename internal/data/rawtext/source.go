@@ -20,6 +20,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 // MaxLine is the largest length of an input line in bytes, including its line end.
@@ -81,7 +82,7 @@ func Open(path string) (*Source, error) {
 	if _, err := Size(path); err != nil {
 		return nil, err
 	}
-	file, err := os.Open(path)
+	file, err := files.Open(path, "a file of rows")
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"shaver/internal/base/files"
 )
 
 // A spill contains the values of one field after another. The values of a field are in
@@ -112,7 +114,7 @@ const cursorBuffer = 1 << 16
 // openCursor returns a cursor before the first value of a field. fields is the number of
 // fields in the spill.
 func openCursor(path string, field, fields int) (*cursor, error) {
-	file, err := os.Open(path)
+	file, err := files.Open(path, "values of an import")
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/files"
 	"shaver/internal/jobs/job"
 )
 
@@ -46,7 +47,7 @@ func (c *Cache) get(blob job.Blob) []byte {
 	if err != nil || info.Size() != blob.Bytes {
 		return nil
 	}
-	data, err := os.ReadFile(path)
+	data, err := files.Small(path, blob.Bytes>>20+1, "a model")
 	if err != nil {
 		c.Log.Warn("model cache", zap.Error(err))
 		return nil

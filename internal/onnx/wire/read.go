@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 )
 
 const (
@@ -31,18 +32,12 @@ const (
 // Open reads the .onnx file at path. The caller must close the result. Tensors may be in
 // other files, which must be in the folder of path or below it.
 func Open(path string) (*Model, error) {
-	info, err := os.Stat(path)
+	f, err := files.Open(path, "an .onnx file")
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // opening a pipe would wait for a writer
-		return nil, fault.Inputf("%s is not a regular file, expected an .onnx file", path)
-	}
-	f, err := os.Open(path)
+	info, err := f.Stat()
 	if err != nil {
-		return nil, err
-	}
-	if info, err = f.Stat(); err != nil {
 		f.Close()
 		return nil, err
 	}

@@ -231,15 +231,6 @@ func digestOf(r io.Reader) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-func fileDigest(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	return digestOf(f)
-}
-
 // FetchIf is like Fetch, but an object that does not exist is no error. A local copy from
 // an earlier session is then deleted.
 func (s *Session) FetchIf(ctx context.Context, l Location) (path string, ok bool, err error) {
@@ -331,7 +322,7 @@ func (s *Session) fetchParts(ctx context.Context, l Location, parts []Part) erro
 		if now := s.record(at); reused && now != nil && *now == *before {
 			continue // its digest was checked when it was copied, and readers check it again
 		}
-		found, err := fileDigest(path)
+		found, err := files.Digest(path)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/filelock"
+	"shaver/internal/base/files"
 )
 
 // disk is the folders of this machine, or of a network file system, as a store. The version of
@@ -56,10 +57,7 @@ func (f disk) head(_ context.Context, key string) (object, error) {
 }
 
 func (f disk) get(_ context.Context, key, version string, offset int64) (io.ReadCloser, object, error) {
-	if _, err := f.head(context.Background(), key); err != nil { // a pipe would block
-		return nil, object{}, err
-	}
-	file, err := os.Open(f.path(key))
+	file, err := files.Open(f.path(key), "a file")
 	if err != nil {
 		return nil, object{}, f.failure(err)
 	}

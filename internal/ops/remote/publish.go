@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"shaver/internal/base/files"
 )
 
 // Publish writes a file to an object. The object appears or changes as a whole. If the object
@@ -33,7 +35,7 @@ func (s *Session) publish(ctx context.Context, file string, l Location, c condit
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(file)
+	f, err := files.Open(file, "a file to store")
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/ops/remote/remotetest"
 )
 
@@ -442,11 +443,11 @@ func TestS3Large(t *testing.T) {
 	if n := after.TotalAlloc - before.TotalAlloc; n > uint64(size)/2 {
 		t.Errorf("%d bytes were allocated for an object of %d", n, size)
 	}
-	a, err := fileDigest(file)
+	a, err := files.Digest(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := fileDigest(path); err != nil || a != b {
+	if b, err := files.Digest(path); err != nil || a != b {
 		t.Errorf("the copy differs (%v)", err)
 	}
 	if err := os.Truncate(file, size-1); err != nil {

@@ -30,6 +30,9 @@ type Delta struct {
 	tables map[string][]*checkpoint.Piece // by the names of the tables, in the order of the rows
 }
 
+// mostHead bounds the size of a head in MiB.
+const mostHead = 1 << 20
+
 // Open opens the delta in a folder. If a file is missing or damaged, or does not fit the others, Open
 // returns bad input. Open reads all files once, and keeps the head in memory.
 func Open(folder string) (*Delta, error) {
@@ -49,7 +52,7 @@ func Open(folder string) (*Delta, error) {
 		}
 	}
 	path := filepath.Join(folder, HeadFile)
-	if d.HeadBytes, err = os.ReadFile(path); err != nil {
+	if d.HeadBytes, err = files.Small(path, mostHead, "the head of a delta"); err != nil {
 		return nil, err
 	}
 	if d.Head, err = checkpoint.ParseHead(path, d.HeadBytes); err != nil {

@@ -394,7 +394,7 @@ func (r *runner) copyModel(ctx context.Context, folder string) error {
 		return err
 	}
 	for _, path := range r.steps.ModelFiles(r.config.Model) {
-		from, err := os.Open(path)
+		info, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) && path != r.config.Model {
 			continue
 		}
@@ -405,19 +405,28 @@ func (r *runner) copyModel(ctx context.Context, folder string) error {
 		if filepath.Dir(path) == filepath.Clean(r.config.Model) { // a file of a checkpoint that is a folder
 			to = filepath.Join(folder, filepath.Base(r.config.Model), filepath.Base(path))
 		}
-		if info, statErr := from.Stat(); statErr == nil && info.IsDir() {
+		if info.IsDir() {
 			err = os.MkdirAll(to, 0o777)
 		} else if err = os.MkdirAll(filepath.Dir(to), 0o777); err == nil {
-			err = atomicfile.Write(to, func(w io.Writer) error {
-				_, err := io.Copy(w, reader{ctx, from})
-				return err
-			})
+			err = copyFile(ctx, path, to)
 		}
-		if err := errors.Join(err, from.Close()); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func copyFile(ctx context.Context, path, to string) error {
+	from, err := files.Open(path, "a file of a model")
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	return atomicfile.Write(to, func(w io.Writer) error {
+		_, err := io.Copy(w, reader{ctx, from})
+		return err
+	})
 }
 
 // reader reads until its context ends.
