@@ -112,7 +112,7 @@ jobs/audit:                  jobs/bus value/compare jobs/coordinator num/layout 
 jobs/bus/embedded: github.com/nats-io go.uber.org/zap
 
 # copies between object stores and local folders; the only importer of their libraries
-ops/remote:                 base/atomicfile base/fault base/filelock base/files github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2
+ops/remote:                 base/atomicfile base/fault base/filelock base/files github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2 golang.org/x/sync
 
 ops/remote/remotetest:
 

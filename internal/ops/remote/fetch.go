@@ -13,6 +13,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
@@ -30,15 +33,16 @@ const mostRestarts = 5
 // same.
 func (s *Session) Fetch(ctx context.Context, l Location) (string, error) {
 	path := s.Local(l)
-	return path, s.fetchTo(ctx, l, path, anySize)
+	return path, s.fetchTo(ctx, l, path, anySize, nil)
 }
 
 // anySize stands for the size of an object of which nothing is known.
 const anySize = -1
 
 // fetchTo copies an object of a size to a path. The copy is complete when it appears. An object
-// of another size is bad input, and is not copied.
-func (s *Session) fetchTo(ctx context.Context, l Location, path string, size int64) error {
+// of another size is bad input, and is not copied. fetchTo counts the bytes with add, or shows the progress of the object if
+// add is nil.
+func (s *Session) fetchTo(ctx context.Context, l Location, path string, size int64, add func(int64)) error {
 	b, err := s.open(ctx, l)
 	if err != nil {
 		return err
@@ -52,10 +56,13 @@ func (s *Session) fetchTo(ctx context.Context, l Location, path string, size int
 			return fault.Inputf("%s has %d bytes, expected %d as the manifest says", l, o.size, size)
 		}
 		if r := s.record(l); r != nil && r.Version == o.version && r.untouched(path) {
+			if add != nil {
+				add(o.size)
+			}
 			return nil
 		}
 		part := s.part(l)
-		err = s.download(ctx, b, l, o, part)
+		err = s.download(ctx, b, l, o, part, add)
 		if err != nil && judge(err) == changed && restart < mostRestarts {
 			continue
 		}
@@ -138,12 +145,39 @@ func (s *Session) count(doing string, l Location, bytes int64) (add func(int64),
 	if s.Progress == nil || bytes < fewBytes {
 		return func(int64) {}, func() {}
 	}
-	return s.Progress(doing+" "+l.Base(), bytes)
+	one, end := s.Progress(doing+" "+l.Base(), bytes)
+	var mu sync.Mutex
+	return func(n int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		one(n)
+	}, end
+}
+
+// together is how many objects of a folder are copied at the same time.
+const together = 16
+
+// each calls do for n objects of a folder, some of them at the same time, and shows their progress as one. They have the given
+// number of bytes, which do counts with add.
+func (s *Session) each(ctx context.Context, doing string, l Location, n int, bytes int64, do func(ctx context.Context, i int, add func(int64)) error) error {
+	add, end := s.count(doing, l, bytes)
+	defer end()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(together)
+	for i := range n {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return do(ctx, i, add)
+		})
+	}
+	return g.Wait()
 }
 
 // download copies a version of an object to a new file, or continues the copy that a
 // session began there, after the bytes that it saved. It checks the bytes if the store has their digest.
-func (s *Session) download(ctx context.Context, b bucket, l Location, o object, part string) error {
+func (s *Session) download(ctx context.Context, b bucket, l Location, o object, part string, add func(int64)) error {
 	if err := os.MkdirAll(filepath.Dir(part), 0o700); err != nil {
 		return local(err)
 	}
@@ -156,8 +190,11 @@ func (s *Session) download(ctx context.Context, b bucket, l Location, o object, 
 	if err != nil {
 		return local(err)
 	}
-	add, end := s.count("fetch", l, o.size)
-	defer end()
+	if add == nil {
+		var end func()
+		add, end = s.count("fetch", l, o.size)
+		defer end()
+	}
 	add(at)
 	err = retry(ctx, func(int) (bool, error) {
 		before := at
@@ -273,7 +310,7 @@ func (s *Session) FetchFolder(ctx context.Context, l Location, manifest string, 
 		if err := s.dropRecord(at); err != nil {
 			return "", err
 		}
-		if err := s.fetchTo(ctx, at, aside, anySize); err != nil {
+		if err := s.fetchTo(ctx, at, aside, anySize, nil); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				return "", fault.Inputf("%w", &missingError{fmt.Sprintf("%s does not exist or is not complete: it has no %s", l, manifest)})
 			}
@@ -307,20 +344,31 @@ func (s *Session) FetchFolder(ctx context.Context, l Location, manifest string, 
 	}
 }
 
-func (s *Session) fetchParts(ctx context.Context, l Location, parts []Part) error {
-	for _, p := range parts {
+func (s *Session) fetchParts(ctx context.Context, l Location, all []Part) error {
+	named := map[string]Part{}
+	var parts []Part
+	bytes := int64(0)
+	for _, p := range all {
 		if why := badKey(p.Name); why != "" {
 			return fault.Inputf("%s names the file %q: %s", l, p.Name, why)
 		}
+		if before, ok := named[p.Name]; !ok {
+			named[p.Name], parts, bytes = p, append(parts, p), bytes+p.Bytes
+		} else if before != p {
+			return fault.Inputf("%s names the file %q twice, with different contents", l, p.Name)
+		}
+	}
+	return s.each(ctx, "fetch", l, len(parts), bytes, func(ctx context.Context, i int, add func(int64)) error {
+		p := parts[i]
 		at := l.Join(p.Name)
 		before := s.record(at)
 		reused := before != nil && before.untouched(s.path(at))
 		path := s.Local(at)
-		if err := s.fetchTo(ctx, at, path, p.Bytes); err != nil {
+		if err := s.fetchTo(ctx, at, path, p.Bytes, add); err != nil {
 			return err
 		}
 		if now := s.record(at); reused && now != nil && *now == *before {
-			continue // its digest was checked when it was copied, and readers check it again
+			return nil // its digest was checked when it was copied, and readers check it again
 		}
 		found, err := files.Digest(path)
 		if err != nil {
@@ -329,15 +377,15 @@ func (s *Session) fetchParts(ctx context.Context, l Location, parts []Part) erro
 		if found != p.SHA256 {
 			return fault.Inputf("%s has the SHA-256 %.12s, expected %.12s as the manifest says", at, found, p.SHA256)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // FetchTree copies all objects of a folder and returns the path of the copy. Files of an
 // earlier copy that the store does not have any more are deleted. A folder without objects is bad
 // input.
 func (s *Session) FetchTree(ctx context.Context, l Location) (string, error) {
-	names, err := s.List(ctx, l)
+	names, bytes, err := s.list(ctx, l, false)
 	if err != nil {
 		return "", err
 	}
@@ -345,10 +393,12 @@ func (s *Session) FetchTree(ctx context.Context, l Location) (string, error) {
 		return "", fault.Inputf("%w", &missingError{fmt.Sprintf("%s does not exist: there is neither an object nor a folder with objects", l)})
 	}
 	folder := s.Local(l)
-	for _, name := range names {
-		if _, err := s.Fetch(ctx, l.Join(name)); err != nil {
-			return "", err
-		}
+	err = s.each(ctx, "fetch", l, len(names), bytes, func(ctx context.Context, i int, add func(int64)) error {
+		at := l.Join(names[i])
+		return s.fetchTo(ctx, at, s.Local(at), anySize, add)
+	})
+	if err != nil {
+		return "", err
 	}
 	return folder, s.keepOnly(l, names)
 }
@@ -396,24 +446,26 @@ const mostNames = 1 << 20
 // bytes. A folder without objects has none. A name that cannot be the path of a local file is bad
 // input.
 func (s *Session) List(ctx context.Context, l Location) ([]string, error) {
-	return s.list(ctx, l, false)
+	names, _, err := s.list(ctx, l, false)
+	return names, err
 }
 
 // Folders returns the names of the folders in a folder, in the order of their bytes.
 func (s *Session) Folders(ctx context.Context, l Location) ([]string, error) {
-	return s.list(ctx, l, true)
+	names, _, err := s.list(ctx, l, true)
+	return names, err
 }
 
-func (s *Session) list(ctx context.Context, l Location, shallow bool) ([]string, error) {
+// list also returns the bytes that all the objects have.
+func (s *Session) list(ctx context.Context, l Location, shallow bool) (names []string, bytes int64, err error) {
 	b, err := s.open(ctx, l)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	prefix := l.Key
 	if prefix != "" {
 		prefix += "/"
 	}
-	var names []string
 	err = b.list(ctx, prefix, shallow, func(o object) error {
 		name, ok := strings.CutPrefix(o.key, prefix)
 		folder, isFolder := strings.CutSuffix(name, "/")
@@ -430,11 +482,12 @@ func (s *Session) list(ctx context.Context, l Location, shallow bool) ([]string,
 		if why := badKey(name); why != "" {
 			return fault.Inputf("%s has the object %q: %s", l, name, why)
 		}
+		bytes += o.size
 		if names = append(names, name); len(names) > mostNames {
 			return fault.Inputf("%s has more than %d objects", l, mostNames)
 		}
 		return nil
 	})
 	slices.Sort(names)
-	return slices.Compact(names), describe(l, "listing", err)
+	return slices.Compact(names), bytes, describe(l, "listing", err)
 }

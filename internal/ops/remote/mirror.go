@@ -97,7 +97,7 @@ func (m *Mirror) writeClaim(ctx context.Context, c condition) error {
 	if err := os.WriteFile(path, append(text, '\n'), 0o600); err != nil {
 		return err
 	}
-	return m.s.publish(ctx, path, m.claim, c)
+	return m.s.publish(ctx, path, m.claim, c, nil)
 }
 
 // check returns ErrConflict unless this process has the claim.

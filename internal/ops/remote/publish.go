@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"shaver/internal/base/files"
 )
@@ -22,15 +21,16 @@ func (s *Session) Publish(ctx context.Context, file string, l Location) error {
 	if r := s.record(l); r != nil {
 		c = condition{version: r.Version}
 	}
-	return s.publish(ctx, file, l, c)
+	return s.publish(ctx, file, l, c, nil)
 }
 
 // Replace writes a file to an object, whatever is there.
 func (s *Session) Replace(ctx context.Context, file string, l Location) error {
-	return s.publish(ctx, file, l, condition{})
+	return s.publish(ctx, file, l, condition{}, nil)
 }
 
-func (s *Session) publish(ctx context.Context, file string, l Location, c condition) error {
+// publish counts the bytes with add, or shows the progress of the object if add is nil.
+func (s *Session) publish(ctx context.Context, file string, l Location, c condition, add func(int64)) error {
 	b, err := s.open(ctx, l)
 	if err != nil {
 		return err
@@ -48,8 +48,11 @@ func (s *Session) publish(ctx context.Context, file string, l Location, c condit
 	if about.sha256, err = digestOf(f); err != nil {
 		return err
 	}
-	add, end := s.count("store", l, about.size)
-	defer end()
+	if add == nil {
+		var end func()
+		add, end = s.count("store", l, about.size)
+		defer end()
+	}
 	var version string
 	err = retry(ctx, func(try int) (_ bool, err error) {
 		version, err = b.put(ctx, l.Key, countedReader{f, add}, about.size, about, c)
@@ -124,20 +127,21 @@ func (c countedReader) ReadAt(p []byte, offset int64) (int, error) {
 // session saw it, as in Publish. Hidden files stay here.
 func (s *Session) PublishFolder(ctx context.Context, folder string, l Location, last string) error {
 	var names []string
-	err := s.walk(folder, func(name string, _ fs.FileInfo) error {
+	bytes := int64(0)
+	err := s.walk(folder, func(name string, info fs.FileInfo) error {
 		if name != last && !hidden(name) {
-			names = append(names, name)
+			names, bytes = append(names, name), bytes+info.Size()
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		if err := s.Replace(ctx, filepath.Join(folder, filepath.FromSlash(name)), l.Join(name)); err != nil {
-			return err
-		}
+	err = s.each(ctx, "store", l, len(names), bytes, func(ctx context.Context, i int, add func(int64)) error {
+		return s.publish(ctx, filepath.Join(folder, filepath.FromSlash(names[i])), l.Join(names[i]), condition{}, add)
+	})
+	if err != nil {
+		return err
 	}
 	return s.Publish(ctx, filepath.Join(folder, filepath.FromSlash(last)), l.Join(last))
 }

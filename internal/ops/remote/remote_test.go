@@ -98,7 +98,7 @@ func FuzzList(f *testing.F) {
 		s := &Session{dir: "/scratch", buckets: map[string]bucket{}}
 		l := Location{Scheme: schemeS3, Bucket: "b", Key: "folder"}
 		s.buckets[l.store()] = listing("folder/" + key)
-		names, err := s.list(t.Context(), l, shallow)
+		names, _, err := s.list(t.Context(), l, shallow)
 		if err != nil && !fault.IsInput(err) {
 			t.Errorf("%v is not bad input", err)
 		}
@@ -250,6 +250,77 @@ type breaking struct {
 func (b breaking) get(ctx context.Context, key, version string, offset int64) (io.ReadCloser, object, error) {
 	body, o, err := b.bucket.get(ctx, key, version, offset)
 	return &cut{body, new(atomic.Int64), b.after}, o, err
+}
+
+// crowded is a bucket that gives an object only when several are asked for at the same time.
+type crowded struct {
+	bucket
+	now, most atomic.Int64
+}
+
+func (b *crowded) get(ctx context.Context, key, version string, offset int64) (io.ReadCloser, object, error) {
+	defer b.now.Add(-1)
+	n := b.now.Add(1)
+	for most := b.most.Load(); n > most && !b.most.CompareAndSwap(most, n); most = b.most.Load() {
+	}
+	for begun := time.Now(); b.most.Load() < together; time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 10*time.Second {
+			return nil, object{}, errors.Join(errors.New("alone"), context.Canceled)
+		}
+	}
+	return b.bucket.get(ctx, key, version, offset)
+}
+
+// The objects of a folder are copied several at a time, no more than together, and shown as one copy of all their bytes. A file
+// that the manifest names twice is copied once, unless its contents differ.
+func TestTogether(t *testing.T) {
+	l := place(t, "file://"+filepath.ToSlash(t.TempDir()))
+	var parts []Part
+	part := randomBytes(1 << 20)
+	for i := range 3 * together {
+		name := fmt.Sprintf("part-%d", i)
+		part[0] = byte(i)
+		if err := os.WriteFile(filepath.Join("/"+filepath.FromSlash(l.Key), name), part, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(part)
+		parts = append(parts, Part{name, hex.EncodeToString(sum[:]), int64(len(part))})
+	}
+	total := int64(len(parts) * len(part))
+	if err := os.WriteFile(filepath.Join("/"+filepath.FromSlash(l.Key), "manifest"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, fetch := range map[string]func(s *Session) (string, error){
+		"a folder with a manifest": func(s *Session) (string, error) {
+			return s.FetchFolder(t.Context(), l, "manifest", func([]byte) ([]Part, error) { return append(parts, parts[0]), nil })
+		},
+		"a folder": func(s *Session) (string, error) { return s.FetchTree(t.Context(), l) },
+	} {
+		s := session(t)
+		b := &crowded{bucket: openFiles()}
+		s.buckets[l.store()] = b
+		var shown, copied, ends int64
+		s.Progress = func(_ string, bytes int64) (func(int64), func()) {
+			shown += bytes
+			return func(n int64) { copied += n }, func() { ends++ }
+		}
+		path, err := fetch(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range parts {
+			part[0] = byte(i)
+			wantFile(t, filepath.Join(path, parts[i].Name), part)
+		}
+		if b.most.Load() != together || shown != total || copied != total || ends != 1 {
+			t.Errorf("%s: %d at a time, and %d of %d bytes shown in %d copies, expected %d, and %d in one", name, b.most.Load(), copied, shown, ends, together, total)
+		}
+	}
+	twice := []Part{parts[0], {parts[0].Name, parts[1].SHA256, parts[1].Bytes}}
+	_, err := session(t).FetchFolder(t.Context(), l, "manifest", func([]byte) ([]Part, error) { return twice, nil })
+	if !fault.IsInput(err) || !strings.Contains(err.Error(), "twice") {
+		t.Errorf("a file with two contents: %v", err)
+	}
 }
 
 // A copy continues after the bytes that were on the disk for certain. It begins again if its record

@@ -2,7 +2,10 @@ package remote
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"time"
 )
 
@@ -11,6 +14,43 @@ var patience = struct {
 	tries       int // without any progress
 	first, most time.Duration
 }{10, 200 * time.Millisecond, 20 * time.Second}
+
+// stall is how long the body of an answer may give nothing before its reading fails. Tests replace it.
+var stall = time.Minute
+
+// unstalled makes the bodies of answers fail if they stall. The error is temporary.
+type unstalled struct{ http.RoundTripper }
+
+func (u unstalled) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	answer, err := u.RoundTripper.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	answer.Body = &body{ReadCloser: answer.Body, cancel: cancel}
+	return answer, nil
+}
+
+type body struct {
+	io.ReadCloser
+	cancel  context.CancelFunc
+	stalled bool
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	timer := time.AfterFunc(stall, b.cancel)
+	n, err := b.ReadCloser.Read(p)
+	if b.stalled = !timer.Stop() || b.stalled; b.stalled && err != nil && err != io.EOF {
+		err = fmt.Errorf("the store sent nothing for %v", stall)
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
 
 // retry calls do until it succeeds, fails for good, or has failed too often. do reports
 // whether it got further than before, which starts the count again.

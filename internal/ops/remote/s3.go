@@ -26,14 +26,14 @@ type s3Bucket struct {
 
 // transport returns the settings of connections. There is no limit on the time of a whole
 // request, because an object may be large, but each step has one.
-func transport() *http.Transport {
+func transport() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	t.TLSHandshakeTimeout = 15 * time.Second
 	t.ResponseHeaderTimeout = 2 * time.Minute
 	t.MaxIdleConnsPerHost = 16
 	t.DisableCompression = true // the bytes of an object are its content
-	return t
+	return unstalled{t}
 }
 
 // stay follows no redirect, which would send credentials elsewhere.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -173,6 +174,80 @@ func (c *cut) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p[:min(len(p), c.left)])
 	c.left -= n
 	c.sent.Add(int64(n))
+	return n, err
+}
+
+// The body of an answer that stalls is an error that may go away, and not a wait without end. A body that is slow is read.
+func TestStall(t *testing.T) {
+	former := stall
+	t.Cleanup(func() { stall = former })
+	stall = 200 * time.Millisecond
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for range 10 {
+			_, _ = w.Write([]byte("x"))
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(stall / 4)
+		}
+		if r.URL.Path == "/stalls" {
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(server.Close)
+	client := &http.Client{Transport: transport()}
+	for path, stalls := range map[string]bool{"/ends": false, "/stalls": true} {
+		answer, err := client.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if len(found) != 10 || (err != nil) != stalls || stalls && judge(err) != temporary {
+			t.Errorf("%s: %d bytes, %v", path, len(found), err)
+		}
+	}
+}
+
+// A copy of an object whose body stalls says that it waits, and continues where it stopped.
+func TestS3Stall(t *testing.T) {
+	server := start(t)
+	data := randomBytes(1 << 20)
+	store(t, "s3://bucket/large", data)
+	wasStall, wasSilence := stall, silence
+	t.Cleanup(func() { stall, silence = wasStall, wasSilence })
+	stall, silence = time.Second, 100*time.Millisecond
+	var requests, said atomic.Int64
+	server.Between(nil, func(r *http.Response) error {
+		if r.Request.Method == http.MethodGet && requests.Add(1) == 1 {
+			r.Body = &stalling{r.Body, r.Request.Context(), 300_000}
+		}
+		return nil
+	})
+	s := session(t)
+	s.Waiting = func(string) { said.Add(1) }
+	path, err := s.Fetch(t.Context(), place(t, "s3://bucket/large"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, path, data)
+	if requests.Load() != 2 || said.Load() == 0 {
+		t.Errorf("%d requests, and said %d times what it waits for", requests.Load(), said.Load())
+	}
+}
+
+// stalling is a body that gives nothing after some bytes.
+type stalling struct {
+	io.ReadCloser
+	ctx  context.Context
+	left int
+}
+
+func (s *stalling) Read(p []byte) (int, error) {
+	if s.left <= 0 {
+		<-s.ctx.Done()
+		return 0, s.ctx.Err()
+	}
+	n, err := s.ReadCloser.Read(p[:min(len(p), s.left)])
+	s.left -= n
 	return n, err
 }
 

@@ -21,7 +21,7 @@ import (
 // folders for the scheme, the bucket and the key. Only one goroutine may use a session at a time.
 type Session struct {
 	// Progress is called before a large copy begins, with what it does and the number of
-	// bytes. It returns a function that counts bytes and one that is called at the end. nil = no calls.
+	// bytes. It returns a function that counts bytes, with one call at a time, and one that is called at the end. nil = no calls.
 	Progress func(doing string, bytes int64) (add func(int64), end func())
 	// Waiting is called from any goroutine if a store says nothing for two seconds, with a text that
 	// names the store and its address. nil = no calls. It must be set before the first copy.

@@ -50,7 +50,7 @@ func (h *heard) end(err error) {
 func (h *heard) answered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.stop()
+	h.timer.Reset(silence)
 }
 
 // stop is for callers that hold mu.
@@ -70,7 +70,25 @@ func (h *heard) head(ctx context.Context, key string) (o object, err error) {
 func (h *heard) get(ctx context.Context, key, version string, offset int64) (_ io.ReadCloser, _ object, err error) {
 	h.begin()
 	defer func() { h.end(err) }()
-	return h.bucket.get(ctx, key, version, offset)
+	r, o, err := h.bucket.get(ctx, key, version, offset)
+	return heardBody{r, h}, o, err
+}
+
+// heardBody is the content of an object, each part of which is an answer.
+type heardBody struct {
+	io.ReadCloser
+	h *heard
+}
+
+func (b heardBody) Read(p []byte) (n int, err error) {
+	b.h.begin()
+	n, err = b.ReadCloser.Read(p)
+	if err == io.EOF {
+		b.h.end(nil)
+	} else {
+		b.h.end(err)
+	}
+	return n, err
 }
 
 // put waits for the data more than for the store, so that only its failure is a silence.
