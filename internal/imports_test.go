@@ -51,7 +51,7 @@ value/baseline:               pure click/model
 value/mask:                  pure value/baseline click/model num/random num/layout
 value/compare:                pure num/layout gonum.org/v1/gonum
 click/train:                  pure click/composed num/kernel num/loss click/model num/random
-click/evaluate:               pure num/loss click/model golang.org/x/sync gonum.org/v1/gonum
+click/evaluate:               pure base/fault num/loss click/model golang.org/x/sync gonum.org/v1/gonum
 jobs/job:                    pure value/estimator num/loss
 click/compact:                pure num/kernel click/model
 click/composed:               pure
@@ -104,7 +104,7 @@ prune/report:                 data/dataset base/fault click/evaluate click/model
 jobs/bus:                    base/fault jobs/job base/files github.com/nats-io go.uber.org/zap golang.org/x/sync
 jobs/worker:                 data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint data/dataset base/fault base/files jobs/job num/kernel num/layout click/model value/mask value/shapley jobs/shard value/tally go.uber.org/zap
 jobs/prepare:                value/baseline click/checkpoint data/dataset value/estimator base/fault jobs/job num/kernel click/model value/path jobs/scores jobs/shard value/tally go.uber.org/zap value/shapley
-jobs/forecast:               base/cputime value/estimator jobs/job num/kernel num/layout click/model value/mask value/path jobs/prepare value/shapley jobs/shard value/tally go.uber.org/zap golang.org/x/sync
+jobs/forecast:               base/cputime base/fault value/estimator jobs/job num/kernel num/layout click/model value/mask value/path jobs/prepare value/shapley jobs/shard value/tally go.uber.org/zap golang.org/x/sync
 jobs/merger:                 data/arrowio jobs/bus base/fault jobs/job num/layout value/tally value/tallyio go.uber.org/zap golang.org/x/sync
 jobs/coordinator:            data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint value/compare click/evaluate base/fault jobs/forecast jobs/job num/layout num/loss jobs/merger click/model jobs/paired value/path jobs/prepare value/mask jobs/scores jobs/shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync
 jobs/window:                 base/atomicfile value/baseline click/checkpoint data/dataset value/estimator base/fault base/filelock jobs/job num/layout num/loss click/model jobs/paired jobs/prepare jobs/scores base/seal value/tally value/tallyio base/files go.uber.org/zap
@@ -238,7 +238,7 @@ func TestAreas(t *testing.T) {
 // opening lists the files whose functions may open others: package files, atomicfile, which opens folders, and readers of an
 // os.Root, which look at a file before.
 var opening = []string{
-	"base/files/files.go", "base/atomicfile/atomicfile.go", "click/checkpoint/sharded.go", "data/dataset/folder.go", "jobs/worker/store.go", "onnx/wire/external.go",
+	"base/files/files.go", "base/atomicfile/atomicfile.go", "jobs/worker/store.go", "onnx/wire/external.go",
 }
 
 // opens matches calls that open a file.

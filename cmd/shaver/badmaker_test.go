@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -236,7 +237,7 @@ func (b *badMaker) good() {
 	b.shaver("model", "convert", "pruned.safetensors", "dense.safetensors", "--dense")
 	b.shaver("model", "convert", "deepfm.pth", "otherpruned.safetensors")
 	b.shaver("model", "convert", "fm.pth", "otherdense.safetensors", "--dense")
-	b.edited("fm.pth", "other.pth", "data/3", string(fmWeight(b)), "\x00\x00\x80\x3f")
+	b.edited("fm.pth", "other.pth", "data/3", fmStart(b, "3", 4), "\x00\x00\x80\x3f")
 	b.shaver("score", "--model", "other.pth", "--dataset", "ds", "--out", "s-other.arrow")
 	b.shaver("report", "--model", "fm.pth", "--scores", "s.arrow", "--out", "page.html")
 	b.write("sweep.json", b.shaver("sweep", "--model", "fm.pth", "--scores", "s.arrow", "--dataset", "ds", "-o", "json"))
@@ -257,7 +258,8 @@ func (b *badMaker) models() {
 	b.zipped("endless.pth", zip.Store, "m/data.pkl", "\x80\x02X\xff\xff\xff\x7fabc")
 	b.zipped("deep.pth", zip.Store, "m/data.pkl", "\x80\x02"+strings.Repeat("]", 3_000_000)+".")
 	b.zipped("bomb.pth", zip.Deflate, "m/data.pkl", strings.Repeat("\x00", 400<<20))
-	b.edited("fm.pth", "nan.pth", "data/3", string(fmWeight(b)), "\x00\x00\xc0\x7f")
+	b.edited("fm.pth", "huge.pth", "data/2", fmStart(b, "2", 120), strings.Repeat("\xff\xff\x7f\x7f", 30))
+	b.edited("fm.pth", "nan.pth", "data/3", fmStart(b, "3", 4), "\x00\x00\xc0\x7f")
 	b.edited("fm.pth", "missing.pth", "data.pkl", "fc.weight", "fc.weighs")
 	b.edited("fm.pth", "foreign.pth", "data.pkl", "embedding.weight", "embeddings.table")
 	b.edited("fm.pth", "shape.pth", "data.pkl", "K\nK\x01\x86", "K\tK\x01\x86")
@@ -316,22 +318,22 @@ func (b *badMaker) families() {
 	b.safetensors("alias.safetensors", fmt.Sprintf(`{"__metadata__":{"shaver.aliases":"{\"a\":\"b\"}"},"a":`+table+`}`, 0, 4), 4)
 }
 
-// fmWeight returns the bytes of the first value of fc.weight in the model fm.pth.
-func fmWeight(b *badMaker) []byte {
+// fmStart returns the first n bytes of a tensor of fm.pth.
+func fmStart(b *badMaker, tensor string, n int) string {
 	data := b.read("fm.pth")
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	r, err := z.Open("fm/data/3")
+	r, err := z.Open("fm/data/" + tensor)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	value := make([]byte, 4)
-	if _, err := r.Read(value); err != nil {
+	value := make([]byte, n)
+	if _, err := io.ReadFull(r, value); err != nil {
 		b.t.Fatal(err)
 	}
-	return value
+	return string(value)
 }
 
 // dataset makes a copy of the dataset from, and then replaces old by new in its manifest.

@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"syscall"
 
 	"shaver/internal/base/fault"
 )
@@ -42,11 +45,36 @@ func Read(r io.Reader, name string, most int64, expected string) ([]byte, error)
 // Open opens a regular file. Anything else is bad input, which names expected, what the file should
 // be.
 func Open(path, expected string) (*os.File, error) {
-	f, err := open(path)
-	if other, ok := errors.AsType[*irregular](err); ok {
-		return nil, fault.Inputf("%s is %s: expected %s", path, other.kind, expected)
+	return open(os.Stat, os.Open, path, path, expected)
+}
+
+// OpenIn is Open for a file in root, whose name is relative to it. A link that leads out of root is bad input too.
+func OpenIn(root *os.Root, name, expected string) (*os.File, error) {
+	path := filepath.Join(root.Name(), name)
+	f, err := open(root.Stat, root.Open, name, path, expected)
+	reason, ok := errors.AsType[*fs.PathError](err)
+	if !ok {
+		return f, err
 	}
-	return f, err
+	if _, ok := reason.Err.(syscall.Errno); !ok { // os has no name for this error
+		return nil, fault.Inputf("%s leads out of %s: expected %s", path, root.Name(), expected)
+	}
+	return nil, &fs.PathError{Op: "open", Path: path, Err: reason.Err}
+}
+
+// open opens a regular file, which errors call path. It looks before it opens, because the opening of a pipe waits for a
+// writer.
+func open(stat func(string) (os.FileInfo, error), open func(string) (*os.File, error), name, path, expected string) (*os.File, error) {
+	info, err := stat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, fault.Inputf("%s is a folder: expected %s", path, expected)
+	case !info.Mode().IsRegular():
+		return nil, fault.Inputf("%s is a pipe or a device: expected %s", path, expected)
+	}
+	return open(name)
 }
 
 // Strict decodes data, which must be one JSON value without properties that to lacks.
@@ -62,30 +90,10 @@ func Strict(data []byte, to any) error {
 	return nil
 }
 
-// irregular is the error for what is not a regular file.
-type irregular struct{ kind string }
-
-func (i *irregular) Error() string { return i.kind }
-
-// open opens a regular file. It looks before it opens, because the opening of a pipe waits for a
-// writer.
-func open(path string) (*os.File, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		// what os.Open says of the path
-	case info.IsDir():
-		return nil, &irregular{"a folder"}
-	case !info.Mode().IsRegular():
-		return nil, &irregular{"a pipe or a device"}
-	}
-	return os.Open(path)
-}
-
 // Beginning returns the first n bytes of the file at path, or fewer if it has fewer or cannot
 // be read. It reads only from regular files.
 func Beginning(path string, n int64) []byte {
-	f, err := open(path)
+	f, err := Open(path, "")
 	if err != nil {
 		return nil
 	}
@@ -97,7 +105,7 @@ func Beginning(path string, n int64) []byte {
 // Is reports whether the regular file at path is one that the function recognises by its contents
 // and its size. A file that cannot be opened is not.
 func Is(path string, recognise func(io.ReaderAt, int64) bool) bool {
-	f, err := open(path)
+	f, err := Open(path, "")
 	if err != nil {
 		return false
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/tensor"
 )
@@ -78,16 +79,13 @@ func readFolder(path, key string) (*Checkpoint, error) {
 	}
 	defer root.Close()
 	open := func(name string) (shardFile, int64, error) {
-		info, err := root.Stat(name) // before Open, which on a pipe would wait for a writer
+		f, err := files.OpenIn(root, name, "a file of this folder")
 		if err != nil {
 			return nil, 0, err
 		}
-		if !info.Mode().IsRegular() {
-			return nil, 0, fault.Inputf("is not a regular file")
-		}
-		f, err := root.Open(name)
+		info, err := f.Stat()
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, errors.Join(err, f.Close())
 		}
 		return f, info.Size(), nil
 	}
@@ -102,11 +100,11 @@ func readFolder(path, key string) (*Checkpoint, error) {
 		}
 		return nil, fault.Inputf("%s is a folder without %s: expected a .pth, safetensors or .onnx file, or a folder of torch.distributed.checkpoint", path, metadataFile)
 	}
-	name := filepath.Join(path, metadataFile)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	defer f.Close()
+	name := filepath.Join(path, metadataFile)
 	if size > maxPickle {
 		return nil, fault.Inputf("%s has %d bytes, expected at most %d", name, size, maxPickle)
 	}
@@ -420,7 +418,7 @@ func (s *shards) in(p place, use func(a *archive, object any) error) error {
 	}
 	f, _, err := s.open(p.file)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return err
 	}
 	defer f.Close()
 	name = fmt.Sprintf("%s at byte %d", name, p.offset)

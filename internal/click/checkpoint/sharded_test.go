@@ -88,7 +88,13 @@ func TestDamagedShards(t *testing.T) {
 		"a folder": {func(_ *testing.T, folder string) {
 			_ = os.Remove(filepath.Join(folder, "__1_0.distcp"))
 			_ = os.Mkdir(filepath.Join(folder, "__1_0.distcp"), 0o777)
-		}, "is not a regular file"},
+		}, "is a folder: expected a file of this folder"},
+		"metadata outside": {func(t *testing.T, folder string) {
+			_ = os.Rename(filepath.Join(folder, ".metadata"), filepath.Join(folder, "..", "outside"))
+			if err := os.Symlink("../outside", filepath.Join(folder, ".metadata")); err != nil {
+				t.Skip(err)
+			}
+		}, "ranks2/.metadata leads out of "},
 		"half metadata": {change(".metadata", half), "ranks2/.metadata"},
 		"half a shard":  {change("__1_0.distcp", half), "the file is cut short"},
 		"flipped": {change("__1_0.distcp", func(data []byte) []byte {

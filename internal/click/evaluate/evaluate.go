@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/num/loss"
 )
@@ -34,7 +35,7 @@ type Predictions struct {
 
 // Predict computes m's logits for the rows of source with the given number of goroutines.
 // The predictions have the given loss. The result does not depend on this number. Predict keeps 12 bytes per row. If a row does
-// not fit the model or its logit is not finite, Predict returns an error that names the
+// not fit the model or its logit is not finite, Predict returns bad input that names the
 // row.
 func Predict(ctx context.Context, m *model.Model, kind loss.Kind, source model.RowSource, threads int) (*Predictions, error) {
 	return predict(ctx, m, kind, source, threads, func(row string, logit float64) error {
@@ -42,7 +43,7 @@ func Predict(ctx context.Context, m *model.Model, kind loss.Kind, source model.R
 		if math.IsNaN(logit) {
 			advice = model.AdviceNaN
 		}
-		return fmt.Errorf("%s: the logit is %g%s", row, logit, advice)
+		return fault.Inputf("%s: the logit is %g%s", row, logit, advice)
 	})
 }
 
@@ -70,7 +71,7 @@ func predict(ctx context.Context, m *model.Model, kind loss.Kind, source model.R
 			group.Go(func() error {
 				for r := range part.Len() {
 					if err := m.CheckRow(part.Row(r)); err != nil {
-						return fmt.Errorf("%s: %w", model.RowName(part.Number[r]), err)
+						return fault.Inputf("%s: %w", model.RowName(part.Number[r]), err)
 					}
 				}
 				scorer.Logits(p.Logits[from+first:from+end], &part)

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/num/loss"
@@ -161,7 +162,7 @@ func TestPredictDoesNotDependOnThreads(t *testing.T) {
 		}
 	}
 	rows.Features[3*50] = 77
-	if _, err := Predict(t.Context(), m, loss.Logistic, batches(rows, 20), 2); err == nil || !strings.Contains(err.Error(), "row 50: field 0 has global id 77") {
+	if _, err := Predict(t.Context(), m, loss.Logistic, batches(rows, 20), 2); !fault.IsInput(err) || !strings.Contains(err.Error(), "row 50: field 0 has global id 77") {
 		t.Errorf("error for a bad row: %v", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
 )
 
@@ -31,10 +30,7 @@ func (f folder) open(name string) (*os.File, error) {
 	if f.root == nil {
 		return files.Open(f.path(name), "a file of a dataset")
 	}
-	if info, err := f.stat(name); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-		return nil, fault.Inputf("%s is a pipe or a device: expected a file of a dataset", f.path(name))
-	}
-	return f.root.Open(filepath.Join(f.dir, filepath.FromSlash(name)))
+	return files.OpenIn(f.root, filepath.Join(f.dir, filepath.FromSlash(name)), "a file of a dataset")
 }
 
 func (f folder) stat(name string) (os.FileInfo, error) {

@@ -105,7 +105,7 @@ func TestOpenIn(t *testing.T) {
 		if _, err := dataset.Open(dir); err != nil {
 			t.Errorf("%s as a link: %v", file, err)
 		}
-		if _, err := dataset.OpenIn(root, name); err == nil || !strings.Contains(err.Error(), "escapes") {
+		if _, err := dataset.OpenIn(root, name); err == nil || !strings.Contains(err.Error(), "escapes") && !strings.Contains(err.Error(), "leads out of") {
 			t.Errorf("%s as a link to the outside: %v", file, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -66,6 +67,11 @@ func (s *Store) Load(ctx context.Context, c *Change) (*Loaded, error) {
 	}
 	if errors.Is(err, redis.TxFailedErr) {
 		err = errOvertaken
+	}
+	if redis.IsReadOnlyError(err) || redis.IsExecAbortError(err) { // a transaction does not say why
+		if role, _ := s.client.Info(ctx, "replication").Result(); strings.Contains(role, "role:slave") {
+			err = fault.Inputf("%s is a replica that cannot be written: expected the address of the server that it copies", s.name)
+		}
 	}
 	if err != nil {
 		if !fault.IsInput(err) && !fault.IsUsage(err) && ctx.Err() == nil {

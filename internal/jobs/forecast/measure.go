@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"shaver/internal/base/cputime"
+	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -272,7 +273,7 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, game sha
 	}
 	m.Rows, m.Took, m.CPU = done.Load(), max(time.Since(begun), time.Microsecond), cputime.Process()-used
 	if err != nil && (ctx.Err() != nil || timed.Err() == nil) {
-		return nil, cmp.Or(ctx.Err(), err)
+		return nil, cmp.Or(ctx.Err(), fault.Inputf("%w", err))
 	}
 	return partial, nil
 }

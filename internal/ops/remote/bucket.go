@@ -126,6 +126,10 @@ func describe(l Location, doing string, err error) error {
 	switch judge(err) {
 	case missing:
 		return fault.Inputf("%w", &missingError{l.String() + " does not exist"})
+	case permanent:
+		if _, ok := errors.AsType[*statusError](err); ok {
+			return fault.Inputf("%s %s: %w", doing, l, err)
+		}
 	case denied:
 		return fmt.Errorf("%s %s: access denied: check the credentials and their permissions: %w", doing, l, plain(err))
 	}

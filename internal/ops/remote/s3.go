@@ -105,6 +105,8 @@ func (b *s3Bucket) failure(err error) error {
 		switch r.Code { // an answer of status 200 may have an error as its body
 		case "NoSuchKey", "NoSuchBucket":
 			status = 404
+		case "ExpiredToken":
+			status = 401
 		case "PreconditionFailed", "ConditionalRequestConflict":
 			status = 412
 		case "SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "NoSuchUpload":

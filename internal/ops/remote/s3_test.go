@@ -251,6 +251,24 @@ func (s *stalling) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// An answer that no other try changes is bad input. Credentials that have expired are not, because others may come.
+func TestRefusedRequests(t *testing.T) {
+	hurry(t)
+	for code, input := range map[string]bool{"AuthorizationHeaderMalformed": true, "ExpiredToken": false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", code)
+		}))
+		t.Cleanup(server.Close)
+		if _, err := session(t).List(t.Context(), place(t, "s3://bucket/x?anonymous=true&endpoint="+server.URL)); err == nil || fault.IsInput(err) != input {
+			t.Errorf("%s: %v", code, err)
+		}
+	}
+	if _, err := session(t).Fetch(t.Context(), place(t, "s3://a/x")); !fault.IsInput(err) {
+		t.Errorf("a bucket whose name is too short: %v", err)
+	}
+}
+
 // A session continues the copy that another one began in the same scratch folder.
 func TestS3ResumeLater(t *testing.T) {
 	server := start(t)

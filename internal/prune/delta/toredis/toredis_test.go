@@ -249,6 +249,12 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("a malformed address: %v", err)
 	}
 	deltatest.WantRows(t, s, nights[3])
+	replica := goredis.NewClient(&goredis.Options{Addr: address})
+	defer replica.Close()
+	if err := replica.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	refuse("is a replica that cannot be written", folders[4])
 }
 
 // If a delta is half loaded, another one is refused unless it is whole. A whole delta leads to the same rows, and the
