@@ -123,11 +123,12 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The help of a command with many flags shows the few that one needs, with the required ones. That
-// of another command shows all.
+// The help of a command with many flags shows the few that one needs, with the required ones and those that its
+// description lists. That of another command shows all.
 func TestBriefHelp(t *testing.T) {
-	const many, few = 20, 9
-	entry := regexp.MustCompile(`(?m)^ +(?:-[a-z], )?--([a-z-]+)`)
+	const many, few = 20, 10
+	entry := regexp.MustCompile(`(?m)^ {1,6}(?:-[a-z], )?--([a-z-]+)`)
+	listed := regexp.MustCompile(`(?m)^  (--[a-z-]+)  `)
 	for _, c := range commands() {
 		flags, required := 0, 0
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -152,6 +153,11 @@ func TestBriefHelp(t *testing.T) {
 		}
 		_, text, _ = strings.Cut(text, "\nFlags that one needs:\n")
 		text, _, _ = strings.Cut(text, "\n\n")
+		for _, flag := range listed.FindAllStringSubmatch(c.Long, -1) {
+			if !strings.Contains(text, flag[1]+" ") {
+				t.Errorf("%s: the brief help lacks %s, which the description lists", c.CommandPath(), flag[1])
+			}
+		}
 		if n := len(entry.FindAllString(text, -1)); n > few || n <= required || strings.Count(text, "(required)") != required {
 			t.Errorf("%s: the brief help has %d flags, expected at most %d, and all %d that are required:\n%s", c.CommandPath(), n, few, required, text)
 		}

@@ -1,5 +1,5 @@
-// Command shaver computes the Shapley value of every entry of a click model's embedding
-// table, prunes the table by these values, and measures what the pruning costs.
+// Command shaver finds the order in which the entries of a click model's embedding table can be dropped, or the Shapley value of
+// each, prunes the table, and measures what the pruning costs.
 package main
 
 import (
@@ -30,9 +30,10 @@ const (
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "shaver",
-		Short: "Prune a click model's embedding table by Shapley values",
-		Long: `shaver computes the Shapley value of every entry of a click model's embedding
-table, prunes the table to any budget, and measures what the pruning costs.`,
+		Short: "Prune a click model's embedding table",
+		Long: `shaver finds the order in which the entries of a click model's embedding table
+can be dropped, or the Shapley value of each, prunes the table to any budget,
+and measures what the pruning costs.`,
 		Example: help.Text("shaver.example"),
 		Args:    cli.Args(cobra.NoArgs),
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },

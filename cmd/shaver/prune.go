@@ -108,7 +108,7 @@ func pruneCommand() *cobra.Command {
 	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
 	cli.Group(c, "Pruned model", "values", "rounding", "dense", "compact-onnx", "calibrate", "tune")
 	cli.MarkRequired(c, "model", "scores", "out")
-	cli.Needed(c, "sparsity", "bytes", "values", "calibrate")
+	cli.Needed(c, "dataset", "sparsity", "parameters", "bytes", "max-rise", "values", "calibrate")
 	return c
 }
 
