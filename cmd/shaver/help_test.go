@@ -123,7 +123,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The help of a command with many flags shows the few that one needs, with the required ones and those that its
+// The help of a command with many flags shows the common ones, with the required ones and those that its
 // description lists. That of another command shows all.
 func TestBriefHelp(t *testing.T) {
 	const many, few = 20, 10
@@ -151,7 +151,7 @@ func TestBriefHelp(t *testing.T) {
 		if !brief {
 			continue
 		}
-		_, text, _ = strings.Cut(text, "\nFlags that one needs:\n")
+		_, text, _ = strings.Cut(text, "\nCommon flags:\n")
 		text, _, _ = strings.Cut(text, "\n\n")
 		for _, flag := range listed.FindAllStringSubmatch(c.Long, -1) {
 			if !strings.Contains(text, flag[1]+" ") {

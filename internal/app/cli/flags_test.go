@@ -194,7 +194,7 @@ func TestNeeded(t *testing.T) {
 		return out.String()
 	}
 	brief, all := help("--help"), help("--help-all")
-	for _, word := range []string{"Score rows.\n\nUsage:", "Flags that one needs:", "--model", "--dataset", "--passes", "--help-all"} {
+	for _, word := range []string{"Score rows.\n\nUsage:", "Common flags:", "--model", "--dataset", "--passes", "--help-all"} {
 		if !strings.Contains(brief, word) {
 			t.Errorf("the help lacks %q:\n%s", word, brief)
 		}

@@ -123,7 +123,7 @@ func usage(c *cobra.Command) error {
 	}
 	if brief {
 		needed := neededFlags(c)
-		fmt.Fprintf(w, "\nFlags that one needs:\n%s\n", strings.TrimRight(needed.FlagUsagesWrapped(helpWidth), "\n"))
+		fmt.Fprintf(w, "\nCommon flags:\n%s\n", strings.TrimRight(needed.FlagUsagesWrapped(helpWidth), "\n"))
 	}
 	if c.HasExample() {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", c.Example)

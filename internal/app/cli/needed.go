@@ -13,7 +13,7 @@ const helpAllName = "help-all"
 // neededKey is the key of a command's annotation with the flags of its brief help.
 const neededKey = "shaver_needed"
 
-// Needed declares the flags of c that one needs besides those of MarkRequired. It is for
+// Needed declares the common flags of c besides those of MarkRequired. It is for
 // commands with many flags. "--help" shows only these flags, the required ones first, and
 // "--help-all" shows all.
 func Needed(c *cobra.Command, flags ...string) {

@@ -69,16 +69,16 @@ func (b *Bus) Cleanup(ctx context.Context, jobID string) error {
 	left, err := b.subjects(ctx, what, jobStream, jobPrefix+jobID+".*")
 	delete(left, jobPrefix+jobID+".cancel")
 	if err == nil && len(left) > 0 {
-		_, err = b.mend(ctx, what)
+		_, err = b.fix(ctx, what)
 	}
 	return err
 }
 
-// mend empties the stream of the jobs if the server can read none of its messages. A server
+// fix empties the stream of the jobs if the server can read none of its messages. A server
 // whose files were damaged may list messages that it can neither read nor delete one by one. If
-// other messages are readable, mend deletes nothing and returns the subjects of those that are
-// not. Messages that are stored while mend runs stay.
-func (b *Bus) mend(ctx context.Context, what string) (unreadable []string, err error) {
+// other messages are readable, fix deletes nothing and returns the subjects of those that are
+// not. Messages that are stored while fix runs stay.
+func (b *Bus) fix(ctx context.Context, what string) (unreadable []string, err error) {
 	var state jetstream.StreamState
 	err = b.call(ctx, what, func(ctx context.Context) error {
 		s, err := b.stream(ctx, jobStream)
@@ -128,17 +128,17 @@ func (b *Bus) mend(ctx context.Context, what string) (unreadable []string, err e
 	})
 }
 
-// missesBeforeMend is how often the server refuses a record because another one is stored, and then cannot
+// missesBeforeFix is how often the server refuses a record because another one is stored, and then cannot
 // read the other one, until its files are considered damaged.
-const missesBeforeMend = 4
+const missesBeforeFix = 4
 
 // missed returns the error of a request that the server refused because a record is stored that
 // it cannot read. misses is the number of such answers before. The record may have been deleted
 // in between, so the request is repeated.
 func (b *Bus) missed(ctx context.Context, what, on string, misses *int) error {
 	*misses++
-	if *misses%missesBeforeMend == 0 {
-		unreadable, err := b.mend(ctx, what)
+	if *misses%missesBeforeFix == 0 {
+		unreadable, err := b.fix(ctx, what)
 		if err != nil {
 			return err
 		}
@@ -362,11 +362,11 @@ func (b *Bus) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// sweepUnreadable mends the stream of the jobs if the records of a job without a leader cannot be read.
+// sweepUnreadable fixes the stream of the jobs if the records of a job without a leader cannot be read.
 func (b *Bus) sweepUnreadable(ctx context.Context, what, jobID string) error {
 	open, err := b.IsOpen(ctx, jobID)
 	if err == nil && !open {
-		_, err = b.mend(ctx, what)
+		_, err = b.fix(ctx, what)
 	}
 	return err
 }

@@ -82,7 +82,7 @@ func (f *File) ends(at int, scale float64) (low, high *float64) {
 type FieldPair struct {
 	Fields [2]string `json:"fields"` // the more valuable one first
 	// Value is the Shapley interaction index of the mean loss, nat. It is above 0 if the two are worth more together than
-	// the sum of what each is worth without the other, and below 0 if they say the same.
+	// the sum of what each is worth without the other, and below 0 if they are redundant.
 	Value float64  `json:"value"`
 	Low   *float64 `json:"low,omitempty"` // as in FieldValue
 	High  *float64 `json:"high,omitempty"`

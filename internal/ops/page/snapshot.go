@@ -54,7 +54,7 @@ type Worker struct {
 	Name, Kernel string
 	Shards       int
 	Rate         float64   // rows per second of computing time; 0 = unknown
-	Seen         time.Time // its last word: a result, or an answer to the question who it is; zero = none
+	Seen         time.Time // its last report: a result, or an answer to the question who it is; zero = none
 	Answers      Answer
 }
 

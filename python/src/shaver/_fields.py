@@ -174,7 +174,7 @@ def fields(
         Rows on which the loss is measured.
     pairs : bool, default False
         Also give pairs of fields their interaction, which is above 0 if they are worth more together
-        and below 0 if they say the same.
+        and below 0 if they are redundant.
     baseline : {"marginal", "zero", "codebook"}, default "marginal"
         What the model reads in place of an absent field: the value of a random row, 0, or the mean of
         the field's rows of the table.
