@@ -68,7 +68,7 @@ func open(stat func(string) (os.FileInfo, error), open func(string) (*os.File, e
 	info, err := stat(name)
 	switch {
 	case err != nil:
-		return nil, err
+		// what the opening says of the path
 	case info.IsDir():
 		return nil, fault.Inputf("%s is a folder: expected %s", path, expected)
 	case !info.Mode().IsRegular():
