@@ -258,7 +258,6 @@ func (b *badMaker) models() {
 	b.zipped("endless.pth", zip.Store, "m/data.pkl", "\x80\x02X\xff\xff\xff\x7fabc")
 	b.zipped("deep.pth", zip.Store, "m/data.pkl", "\x80\x02"+strings.Repeat("]", 3_000_000)+".")
 	b.zipped("bomb.pth", zip.Deflate, "m/data.pkl", strings.Repeat("\x00", 400<<20))
-	b.edited("fm.pth", "huge.pth", "data/2", fmStart(b, "2", 120), strings.Repeat("\xff\xff\x7f\x7f", 30))
 	b.edited("fm.pth", "nan.pth", "data/3", fmStart(b, "3", 4), "\x00\x00\xc0\x7f")
 	b.edited("fm.pth", "missing.pth", "data.pkl", "fc.weight", "fc.weighs")
 	b.edited("fm.pth", "foreign.pth", "data.pkl", "embedding.weight", "embeddings.table")

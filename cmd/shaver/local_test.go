@@ -53,6 +53,7 @@ func TestLocalQuarantine(t *testing.T) {
 	run := func(out string, more ...string) *process {
 		return start(t, nil, "shaver", slices.Concat([]string{"score", "--out", out}, flags, more)...)
 	}
+	start(t, nil, "shaver", "plan", "--model", flags[1], "--dataset", flags[3]).wantExit(cli.ExitBadInput) // no other try helps
 	folder := t.TempDir()
 	out := filepath.Join(folder, "s.arrow")
 	first := run(out)

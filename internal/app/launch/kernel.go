@@ -171,12 +171,16 @@ func fastest(names []string, rates []forecast.Rate, workers map[string]int) stri
 }
 
 // ChooseKernel selects the kernel that Job.Run would choose on this machine, without scores or
-// progress of the job. It returns the rates that it measured, or nil if a choice gains nothing.
+// progress of the job. It returns the rates that it measured, or nil if a choice gains
+// nothing or rows cannot be measured.
 func ChooseKernel(ctx context.Context, request prepare.Request) ([]forecast.Rate, error) {
 	names := kernel.Candidates()
 	rates, err := forecast.Rates(ctx, request, names, runtime.GOMAXPROCS(0))
-	if err == nil {
+	switch {
+	case err == nil:
 		kernel.Use(fastest(names, rates, nil))
+	case ctx.Err() == nil && !fault.IsInput(err) && !fault.IsUsage(err): // the job itself finds out what is wrong with the rows
+		return nil, nil
 	}
 	return rates, err
 }

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/base/cputime"
-	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/num/kernel"
@@ -210,11 +209,7 @@ func (c *contest) run(ctx context.Context, one *runner) (time.Duration, error) {
 	for _, t := range one.trials {
 		group.Go(func() error {
 			rows := c.rows.Slice(0, c.n)
-			err := t.Compute(ctx, &rows)
-			if err != nil && ctx.Err() == nil {
-				err = fault.Inputf("%w", err) // of a row
-			}
-			return err
+			return t.Compute(ctx, &rows)
 		})
 	}
 	if err := group.Wait(); err != nil {

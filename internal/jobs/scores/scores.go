@@ -225,7 +225,7 @@ func (f *File) Intervals() func(feature int) (dataset, population float64) {
 		count := f.Count[feature]
 		from, to := f.Shape.Row(feature)
 		for i := from; i < to; i++ {
-			if !f.Spec.OfFields() && f.Phi[i] != 0 && f.RMS[i] == 0 {
+			if !f.Spec.OfFields() && !f.Ranks() && f.Phi[i] != 0 && f.RMS[i] == 0 {
 				return math.NaN(), math.NaN()
 			}
 		}
