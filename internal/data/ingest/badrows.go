@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/data/rawtext"
 )
 
 // Policies for rows that are not valid.
@@ -19,9 +18,9 @@ const keptMessages = 5
 
 // badRows applies the policy for bad rows, and counts the rows that are left out.
 type badRows struct {
-	policy   string   // Fail or Skip
-	lines    int64    // number of lines that were left out
-	messages []string // messages about the first bad rows, at most keptMessages
+	policy string  // Fail or Skip
+	lines  int64   // number of lines that were left out
+	first  []error // of the first bad rows, at most keptMessages
 }
 
 func newBadRows(policy string) (badRows, error) {
@@ -39,18 +38,17 @@ func newBadRows(policy string) (badRows, error) {
 // policy is Fail, it returns an error that wraps err, which ends the import.
 func (b *badRows) reject(err error, lines int) error {
 	if b.policy == Fail {
-		var number *rawtext.NumberLabel
 		switch {
-		case errors.As(err, &number):
+		case errors.As(err, new(numberLabel)):
 			err = fault.Setting(fmt.Errorf("%w: labels may be numbers, such as ratings", err), NumberLabelsSetting)
-		case errors.Is(err, rawtext.ErrNoLabel):
+		case errors.Is(err, errNoLabel):
 			err = fault.Setting(fmt.Errorf("%w: rows without a label can be left out", err), BadRowSetting)
 		}
 		return err
 	}
 	b.lines += int64(lines)
-	if len(b.messages) < keptMessages {
-		b.messages = append(b.messages, err.Error())
+	if len(b.first) < keptMessages {
+		b.first = append(b.first, err)
 	}
 	return nil
 }
@@ -58,10 +56,17 @@ func (b *badRows) reject(err error, lines int) error {
 // add adds bad rows that come later in the input.
 func (b *badRows) add(other *badRows) {
 	b.lines += other.lines
-	b.messages = append(b.messages, other.messages[:min(len(other.messages), keptMessages-len(b.messages))]...)
+	b.first = append(b.first, other.first[:min(len(other.first), keptMessages-len(b.first))]...)
 }
 
-func (b *badRows) reset() { b.lines, b.messages = 0, nil }
+func (b *badRows) reset() { b.lines, b.first = 0, nil }
+
+func (b *badRows) messages() (texts []string) {
+	for _, err := range b.first {
+		texts = append(texts, err.Error())
+	}
+	return texts
+}
 
 // badRow wraps an error that a visit function returns to reject the row as bad.
 type badRow struct{ error }

@@ -32,12 +32,13 @@ type block struct {
 	// Results of parsing.
 	err    error     // error that ends the import
 	train  int64     // rows of train, counted as in record.Train
+	local  bool      // a row has ids that are not valid as global ids, in a block of encoded rows
 	bad    badRows   // bad rows
 	splits []columns // encoded rows by split, in the last scan
 }
 
 func (b *block) reset() {
-	b.end, b.err, b.train = nil, nil, 0
+	b.end, b.err, b.train, b.local = nil, nil, 0, false
 	b.bad.reset()
 	for k := range b.splits {
 		b.splits[k].reset()
@@ -78,7 +79,7 @@ func (in *textInput) describe() (dataset.File, error) {
 func (in *textInput) close() { in.source.Close() }
 
 // open opens an input file, and checks that it has the same columns as the earlier files.
-func (r *rawImport) open(path string) (input, error) {
+func (r *importer) open(path string) (input, error) {
 	if in := r.opened; in != nil && path == r.paths[0] { // a resumed import may start with a later file
 		r.opened = nil
 		return in, nil
@@ -91,55 +92,68 @@ func (r *rawImport) open(path string) (input, error) {
 		return nil, err
 	}
 	in := &textInput{source: source, name: filepath.Base(display(path))}
-	if err := r.begin(in, path); err != nil {
+	if err := r.readHeader(in, path); err != nil {
 		in.close()
 		return nil, err
 	}
 	return in, nil
 }
 
-// begin reads the header of a text file, if it has one, and sets or checks the layout.
-func (r *rawImport) begin(in *textInput, path string) error {
+// readHeader reads the header of a text file, if it has one, and sets or checks the layout.
+func (r *importer) readHeader(in *textInput, path string) error {
 	f := r.config.Format
 	var err error
 	if in.blocks, err = rawtext.NewBlocks(in.source); err != nil {
 		return err
 	}
-	names, comma := f.columns, f.comma
+	names, separator := f.columns, byte('\t')
+	if f.comma {
+		separator = ','
+	}
 	if f.columns == nil || f.headed {
 		line, err := in.blocks.Header()
 		if err != nil {
 			return err
 		}
-		h, err := rawtext.ReadHeader(line, false)
+		h, err := rawtext.ReadHeader(line, f.encoded)
+		if err == nil && f.encoded {
+			err = r.checkHeader(h)
+		}
 		if err != nil {
 			return in.source.Errorf(1, "%w", err)
 		}
 		if f.headed && !slices.Equal(h.Columns, f.columns) {
 			return in.source.Errorf(1, "the header is %q, expected %q", h.Columns, f.columns)
 		}
-		names, comma = h.Columns, h.Separator == ','
+		if !h.Named {
+			in.blocks.Unread()
+		}
+		names, separator = h.Columns, h.Separator
 	}
-	if in.where, err = r.setLayout(names, comma, path); err != nil {
+	in.where, err = r.setLayout(names, separator, path)
+	if err != nil && f.encoded && fault.IsUsage(err) {
+		return fmt.Errorf("%s:1: %w", path, err)
+	}
+	if err != nil {
 		return in.source.Errorf(1, "%w", err)
 	}
-	in.blocks.Quotes = f.columns == nil && comma
+	in.blocks.Quotes = in.where.quotes
 	return nil
 }
 
 // setLayout derives the layout from the columns of the first file and of its folders. For
-// later files it checks that the columns are the same.
-func (r *rawImport) setLayout(names []string, comma bool, path string) (*place, error) {
-	f := r.config.Format
-	where := &place{columns: len(names)}
-	if f.columns == nil {
+// later files it checks that the columns are the same. separator is that of a text, or 0.
+func (r *importer) setLayout(names []string, separator byte, path string) (*place, error) {
+	f, comma := r.config.Format, separator == ','
+	where := &place{columns: len(names), separator: separator, quotes: comma && f.columns == nil && !f.encoded}
+	if f.columns == nil && !f.encoded {
 		var err error
 		if names, err = where.add(names, path, r.counts()); err != nil {
 			return nil, err
 		}
 	}
 	if r.layout != nil {
-		if comma != r.layout.comma && slices.Equal(names, r.layout.names) {
+		if comma != r.layout.comma && !f.encoded && slices.Equal(names, r.layout.names) {
 			return nil, errors.New("the separator is not that of the earlier files")
 		}
 		if !slices.Equal(names, r.layout.names) {
@@ -152,12 +166,10 @@ func (r *rawImport) setLayout(names []string, comma bool, path string) (*place, 
 	if r.layout, err = f.layout(names); err != nil {
 		return where, err
 	}
-	separator := byte('\t')
-	switch {
-	case f.tables:
-		separator = 0
-	case comma:
-		separator = ','
+	if f.encoded {
+		if err := r.arrange(); err != nil {
+			return where, err
+		}
 	}
 	return where, r.setLists(separator)
 }
@@ -168,13 +180,8 @@ type blockParser struct {
 	records rawtext.Records
 }
 
-func (r *rawImport) newBlockParser() *blockParser {
-	separator := byte('\t')
-	if r.layout.comma {
-		separator = ','
-	}
-	return &blockParser{parser: newRowParser(r.layout, r.counts()),
-		records: rawtext.Records{Separator: separator, Quotes: r.layout.comma && r.layout.columns == nil}}
+func (r *importer) newBlockParser() *blockParser {
+	return &blockParser{parser: newRowParser(r.layout, r.counts())}
 }
 
 // parse calls visit with the position, the label and the values of each row. The position
@@ -184,6 +191,7 @@ func (c *blockParser) parse(b *block, visit func(row uint64, label float32, valu
 	if b.table != nil {
 		return c.parseTable(b, visit)
 	}
+	c.records.Separator, c.records.Quotes = b.where.separator, b.where.quotes
 	c.records.Reset(&b.text)
 	for row := b.row; ; row++ {
 		cells, err := c.records.Next()
@@ -210,7 +218,7 @@ func (c *blockParser) parse(b *block, visit func(row uint64, label float32, valu
 }
 
 // source opens a text file or standard input.
-func (r *rawImport) source(path string) (*rawtext.Source, error) {
+func (r *importer) source(path string) (*rawtext.Source, error) {
 	switch {
 	case path != Stdin:
 		return rawtext.Open(path)

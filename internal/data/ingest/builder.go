@@ -43,15 +43,11 @@ type splitBuilder struct {
 	name            string
 	file            *digestFile
 	rows            *arrowio.RowWriter
-	pending         model.Rows // rows from add that are not written yet
-	total, positive int64      // number of rows, and of rows with label 1
-	labels          *labels    // nil if labels are 0 or 1
-	counts          []int64    // number of rows with each feature, by global id
+	total, positive int64   // number of rows, and of rows with label 1
+	labels          *labels // nil if labels are 0 or 1
+	counts          []int64 // number of rows with each feature, by global id
 	blocks          dataset.SplitBlocks
 }
-
-// pendingRows is the number of rows that add collects before it writes them.
-const pendingRows = 4096
 
 // checkOut returns an error unless out is an empty folder, or a new name in an existing
 // folder.
@@ -98,10 +94,9 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 	for _, size := range b.sizes {
 		features += size
 	}
-	form, width := arrowio.RowForm{Fields: b.fields, Sizes: b.sizes, Dense: inputs, Numbers: b.numbers}, len(b.fields)
+	form := arrowio.RowForm{Fields: b.fields, Sizes: b.sizes, Dense: inputs, Numbers: b.numbers}
 	for _, l := range b.lists {
 		form.Lengths = append(form.Lengths, l.length)
-		width += max(1, l.length) - 1
 	}
 	b.padded, b.turned, b.echoes = make([]int64, len(fields)), make([]int64, len(fields)), newEchoes(b)
 	for _, name := range splits {
@@ -109,7 +104,7 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 		if err != nil {
 			return err
 		}
-		s := &splitBuilder{name: name, file: file, pending: model.Rows{Width: width, Inputs: len(inputs)}, counts: make([]int64, features)}
+		s := &splitBuilder{name: name, file: file, counts: make([]int64, features)}
 		b.splits = append(b.splits, s)
 		if name != dataset.Train {
 			compressors = 1
@@ -158,7 +153,7 @@ func (b *builder) append(split int, rows *columns) error {
 		offset += b.sizes[j]
 		if b.lists != nil && b.lists[j].length > 0 {
 			for row := range slices.Chunk(ids, b.lists[j].length) {
-				b.countList(counts, row, j, 0)
+				b.countList(counts, row, j)
 			}
 			continue
 		}
@@ -177,29 +172,6 @@ func (b *builder) rows() (n int64) {
 	return n
 }
 
-// add appends a row to a split, given by its position in b.splits. features are its global
-// ids, which must be valid, and dense its dense inputs.
-func (b *builder) add(split int, label float32, features []int32, dense []float32) error {
-	s := b.splits[split]
-	s.total++
-	s.count(label)
-	b.echoes.row(label, features, dense)
-	if b.lists == nil {
-		for _, g := range features {
-			s.counts[g]++
-		}
-	} else {
-		b.countRow(s.counts, features)
-	}
-	s.pending.Label = append(s.pending.Label, label)
-	s.pending.Features = append(s.pending.Features, features...)
-	s.pending.Dense = append(s.pending.Dense, dense...)
-	if s.pending.Len() < pendingRows {
-		return nil
-	}
-	return s.flush()
-}
-
 // list is the form of a field in a row. The zero value is a field that is no list.
 type list struct {
 	length int  // number of positions; 0 = the field is no list
@@ -207,25 +179,27 @@ type list struct {
 	front  bool // pads come first
 }
 
-// countRow counts the global ids of a row with lists.
-func (b *builder) countRow(counts []int64, features []int32) {
-	first := 0
-	for j, l := range b.lists {
-		n := max(1, l.length)
-		if l.length == 0 {
-			counts[features[0]]++
-		} else {
-			b.countList(counts, features[:n], j, first)
-		}
-		features, first = features[n:], first+b.sizes[j]
+// fill appends pads to ids, which end with the n ids of a list.
+func (l *list) fill(ids []int32, n int) []int32 {
+	missing := l.length - n
+	ids = append(ids, make([]int32, missing)...)
+	row := ids[len(ids)-l.length:]
+	pads := row[n:]
+	if l.front {
+		copy(row[missing:], row[:n])
+		pads = row[:missing]
 	}
+	for i := range pads {
+		pads[i] = int32(l.pad)
+	}
+	return ids
 }
 
-// countList counts each id of a list of field j once, except the pad. first is the id of the field's first feature.
-func (b *builder) countList(counts []int64, ids []int32, j, first int) {
+// countList counts each id of a list of field j once, except the pad.
+func (b *builder) countList(counts []int64, ids []int32, j int) {
 	pad := int32(-1)
 	if l := &b.lists[j]; l.pad >= 0 {
-		pad = int32(first + l.pad)
+		pad = int32(l.pad)
 		front, end := ids[0] == pad, ids[len(ids)-1] == pad
 		if front || end {
 			b.padded[j]++
@@ -275,12 +249,6 @@ func (l *labels) described() *dataset.Labels {
 	return &dataset.Labels{Min: l.min, Mean: mean, Max: l.max, Deviation: deviation}
 }
 
-func (s *splitBuilder) flush() error {
-	err := s.rows.Append(&s.pending)
-	s.pending.Reset()
-	return err
-}
-
 // commit completes m, which must describe the dense inputs, writes the files that are
 // left, and renames the folder to its final name.
 func (b *builder) commit(m *dataset.Manifest) error {
@@ -310,7 +278,7 @@ func (b *builder) commit(m *dataset.Manifest) error {
 		if s.total == 0 {
 			return fault.Inputf("the split %s has no rows: give more rows, or leave the split out", s.name)
 		}
-		if err := errors.Join(s.flush(), s.rows.Close()); err != nil {
+		if err := s.rows.Close(); err != nil {
 			return err
 		}
 		file, err := s.file.finish()

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/model"
 	"shaver/internal/data/dense"
-	"shaver/internal/data/rawtext"
 )
 
 // Computed is a field of a model whose ids follow from other elements of a row.
@@ -29,175 +29,132 @@ type Source struct {
 
 // computing has what an import needs to compute fields.
 type computing struct {
-	fields  []Computed
-	names   []string // of all fields of the model
-	sizes   []int
-	lists   []list // by field; nil if none is a list
-	inputs  int    // number of dense inputs that the dataset has; the others are sources only
-	given   []int  // number of each field of the file among those of the model
-	numbers []int  // for each source in the order of fields, the dense input that it is, or -1
-
-	whole  []int64 // the numbers of a row, if they are whole
-	row    []int32 // global ids of the model's fields
-	first  []int   // position of each field's ids in row
-	offset []int32 // global id of each field's first feature
-	values []float64
-	exact  []int64 // values, if they are whole
+	fields   []Computed
+	computed []bool // by field of the model
+	numbers  []int  // for each source in the order of fields, the dense input that it is, or -1
+	written  int    // number of dense inputs that the dataset gets; the others are sources only
 }
 
-// setGuards takes the guards of ids out of the computed fields of the configuration.
-func (e *encodedImport) setGuards() {
-	var rest []Computed
-	for _, f := range e.config.Computed {
+// setComputed takes the computed fields of the configuration, and the guards of ids out of them.
+func (e *encoded) setComputed(c *EncodedConfig) error {
+	for _, f := range c.Computed {
 		if f.Sources[0][0].Field != f.Field {
-			rest = append(rest, f)
+			e.computed = append(e.computed, f)
 			continue
 		}
 		if e.guards == nil {
-			e.guards = make([]func(int64) (int64, error), len(e.config.Sizes))
+			e.guards = make([]func(int64) (int64, error), len(c.Sizes))
 		}
 		e.guards[f.Field] = func(id int64) (int64, error) { return f.ID([]float64{float64(id)}, []int64{id}) }
 	}
-	e.config.Computed = rest
-}
-
-// setComputed prepares the computation of the fields that the header does not have. Their sources
-// that are neither fields nor dense inputs become dense inputs that the dataset does not get.
-func (e *encodedImport) setComputed() error {
-	c := &e.config
-	if len(c.Computed) == 0 {
-		return nil
-	}
-	if len(c.Names) != len(c.Sizes) {
+	if len(e.computed) > 0 && len(c.Names) != len(c.Sizes) {
 		return fault.Inputf("the model computes ids, but its fields have no names")
 	}
-	s, err := rawtext.Open(e.groups[0].files[0])
-	if err != nil {
-		return err
-	}
-	header, err := e.readHeader(s)
-	s.Close()
-	if err != nil {
-		return err
-	}
-	computed := make([]bool, len(c.Sizes))
+	return nil
+}
+
+// chooseComputed prepares the computation of the fields that the header does not have. Their sources
+// that are neither fields nor dense inputs become dense inputs that the dataset does not get.
+func (r *importer) chooseComputed() error {
+	e, from := r.encoded, &r.config.Format.Dense
+	p := &computing{fields: e.computed, computed: make([]bool, len(e.names)), written: len(from.Columns)}
 	missing := 0
-	for _, f := range c.Computed {
-		computed[f.Field] = true
-		if !slices.Contains(header.Columns, c.Names[f.Field]) {
+	for _, f := range e.computed {
+		p.computed[f.Field] = true
+		if !slices.Contains(e.header.Columns, e.names[f.Field]) {
 			missing++
 		}
 	}
-	if missing == 0 || !header.Named && len(header.Columns) == 1+len(c.Sizes)+len(c.Dense.Columns) {
+	if missing == 0 || !e.header.Named && len(e.header.Columns) == 1+len(e.names)+len(from.Columns) {
 		return nil // the file has their ids
 	}
-	p := &computing{fields: c.Computed, names: c.Names, sizes: c.Sizes, inputs: len(c.Dense.Columns), first: []int{0}, offset: model.Offsets(c.Sizes)}
 	column := func(name string) int {
-		return slices.IndexFunc(c.Dense.Columns, func(d DenseColumn) bool { return d.Input.Name == name || d.Input.Name == "" && d.Name == name })
+		return slices.IndexFunc(from.Columns, func(d DenseColumn) bool { return d.Input.Name == name || d.Input.Name == "" && d.Name == name })
 	}
-	c.Dense.Columns = slices.Clone(c.Dense.Columns)
-	for _, f := range c.Computed {
+	from.Columns = slices.Clone(from.Columns)
+	for _, f := range e.computed {
 		for _, sources := range f.Sources {
 			for _, source := range sources {
 				at := -1
 				if source.Field < 0 {
 					if at = column(source.Name); at < 0 {
-						if !header.Named || !slices.Contains(header.Columns[1:], source.Name) {
-							return fault.Setting(fault.Inputf("%s:1: there is no column %q, from which the model computes its field %q: expected the column, or the ids in a column %q",
-								e.groups[0].files[0], source.Name, c.Names[f.Field], c.Names[f.Field]), DenseSetting)
+						if !e.header.Named || !slices.Contains(e.header.Columns[1:], source.Name) {
+							return fault.Setting(fmt.Errorf("there is no column %q, from which the model computes its field %q: expected the column, or the ids in a column %q",
+								source.Name, e.names[f.Field], e.names[f.Field]), DenseSetting)
 						}
-						at = len(c.Dense.Columns)
-						c.Dense.Columns = append(c.Dense.Columns, DenseColumn{source.Name, dense.Input{Name: source.Name, Rule: dense.None}})
+						at = len(from.Columns)
+						from.Columns = append(from.Columns, DenseColumn{source.Name, dense.Input{Name: source.Name, Rule: dense.None}})
 					}
 				}
 				p.numbers = append(p.numbers, at)
 			}
 		}
 	}
-	if len(c.Lists.Columns) > 0 {
-		p.lists = make([]list, len(c.Sizes))
-	}
-	number := make([]int, len(c.Sizes)) // of each field of the model in the file
-	names, sizes := []string{}, []int{} // of the fields of the file, which need not have any
-	for j := range c.Sizes {
-		if computed[j] {
-			continue
-		}
-		number[j] = len(p.given)
-		p.given, names, sizes = append(p.given, j), append(names, c.Names[j]), append(sizes, c.Sizes[j])
-	}
-	lists := c.Lists.Columns
-	c.Lists.Columns = nil
-	for _, l := range lists {
-		p.lists[l.Field] = list{l.Length, l.Pad, c.Lists.Pads == model.Front}
-		if !computed[l.Field] {
-			l.Field = number[l.Field]
-			c.Lists.Columns = append(c.Lists.Columns, l)
-		}
-	}
-	for _, j := range positions(len(p.sizes), p.lists) {
-		if j == len(p.first) {
-			p.first = append(p.first, len(p.row))
-		}
-		p.row = append(p.row, 0)
-	}
-	for k, j := range p.given {
-		if e.guards != nil {
-			e.guards[k] = e.guards[j] // j >= k
-		}
-	}
-	p.whole = make([]int64, len(c.Dense.Columns))
-	c.Names, c.Sizes = names, sizes
 	e.computing = p
 	return nil
 }
 
-// fill returns the global ids of all fields of the model for a row of the file, whose global
-// ids, numbers and dense inputs it is given. It keeps the result until the next call.
-func (p *computing) fill(ids []int32, numbers []float64, w *denseWriter) ([]int32, error) {
-	at, below := 0, int32(0)
-	for _, j := range p.given {
-		for i := range p.length(j) {
-			p.row[p.first[j]+i] = ids[at] - below + p.offset[j]
-			at++
-		}
-		below += int32(p.sizes[j])
-	}
-	next := 0
-	for _, f := range p.fields {
-		for i, sources := range f.Sources {
-			p.values, p.exact = p.values[:0], p.exact[:0]
-			for _, s := range sources {
-				v, whole := 0.0, int64(0)
-				switch k := p.numbers[next]; {
-				case k < 0:
-					whole = int64(p.row[p.first[s.Field]+s.Position] - p.offset[s.Field])
-					v = float64(whole)
-				case w.inputs[k].Rule == dense.None && !math.IsNaN(numbers[k]):
-					v, whole = numbers[k], p.whole[k] // a dense input is float32
-				default:
-					v = float64(w.values[k])
-					whole = int64(v)
-				}
-				p.values, p.exact = append(p.values, v), append(p.exact, whole)
-				next++
-			}
-			id, err := f.ID(p.values, p.exact)
-			if err != nil {
-				return nil, badRow{fmt.Errorf("field %s is computed from the row: %w", p.names[f.Field], err)}
-			}
-			if id < 0 || id >= int64(p.sizes[f.Field]) {
-				return nil, badRow{fmt.Errorf("field %s: the id that follows from the row is %d, expected 0 to %d", p.names[f.Field], id, p.sizes[f.Field]-1)}
-			}
-			p.row[p.first[f.Field]+i] = int32(id) + p.offset[f.Field]
+// given returns the names of the model's fields that the file has.
+func (p *computing) given(names []string) (given []string) {
+	for j, name := range names {
+		if !p.computed[j] {
+			given = append(given, name)
 		}
 	}
-	return p.row, nil
+	return given
 }
 
-func (p *computing) length(j int) int {
-	if p.lists == nil {
-		return 1
+// arrange gives l the fields of the model, whose names are given. Those of the file keep the names that they have there.
+func (p *computing) arrange(l *layout, names []string) {
+	fields, pick := slices.Clone(names), make([]int, len(names))
+	next := 0
+	for j, computed := range p.computed {
+		if computed {
+			pick[j] = -1
+			continue
+		}
+		fields[j], pick[j] = l.fields[next], l.pick[next]
+		next++
 	}
-	return max(1, p.lists[j].length)
+	l.fields, l.pick, l.dense.written = fields, pick, p.written
+}
+
+// compute replaces the ids of the computed fields in a row, with which ids end.
+func (e *encodedIDs) compute(ids [][]int32, p *rowParser) error {
+	row := func(j int) []int32 { return ids[j][len(ids[j])-p.length(j):] }
+	next := 0
+	for _, f := range e.computing.fields {
+		for i, sources := range f.Sources {
+			e.values, e.exact = e.values[:0], e.exact[:0]
+			for _, s := range sources {
+				v, whole := 0.0, int64(0)
+				switch k := e.computing.numbers[next]; {
+				case k < 0:
+					whole = int64(row(s.Field)[s.Position])
+					v = float64(whole)
+				case e.dense.inputs[k].Rule == dense.None && !math.IsNaN(p.numbers[k]):
+					var err error
+					v = p.numbers[k] // a dense input is float32
+					if whole, err = strconv.ParseInt(strings.TrimSuffix(string(p.cells[p.inputs[k]]), ".0"), 10, 64); err != nil {
+						whole = int64(v)
+					}
+				default:
+					v = float64(e.dense.values[k])
+					whole = int64(v)
+				}
+				e.values, e.exact = append(e.values, v), append(e.exact, whole)
+				next++
+			}
+			name, size := p.fields[f.Field], e.fields[f.Field].high
+			id, err := f.ID(e.values, e.exact)
+			if err != nil {
+				return fmt.Errorf("field %s is computed from the row: %w", name, err)
+			}
+			if id < 0 || id >= size {
+				return fmt.Errorf("field %s: the id that follows from the row is %d, expected 0 to %d", name, id, size-1)
+			}
+			row(f.Field)[i] = int32(id)
+		}
+	}
+	return nil
 }

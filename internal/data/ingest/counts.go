@@ -46,7 +46,7 @@ func KeptCounts(out string) string {
 
 // lockCounts locks the folder of the counts against other imports to the same place, in
 // this process or another one.
-func (r *rawImport) lockCounts() (unlock func(), err error) {
+func (r *importer) lockCounts() (unlock func(), err error) {
 	unlock, err = filelock.Lock(r.folder + ".lock")
 	if errors.Is(err, filelock.ErrLocked) {
 		return nil, fmt.Errorf("another import to %s is running: wait until it ends, or name another folder", r.config.Out)
@@ -84,7 +84,7 @@ type countedFile struct {
 const countsVersion = "shaver.counts/4"
 
 // identity returns the digest of everything that determines the counts, except the files.
-func (r *rawImport) identity() string {
+func (r *importer) identity() string {
 	digest := sha256.New()
 	l, c := r.layout, r.config
 	for _, part := range []struct {
@@ -115,7 +115,7 @@ func (r *rawImport) identity() string {
 }
 
 // keepStdin copies standard input to a file, so that it can be read twice.
-func (r *rawImport) keepStdin() error {
+func (r *importer) keepStdin() error {
 	if !slices.Contains(r.paths, Stdin) {
 		return nil
 	}
@@ -140,11 +140,11 @@ func (r *rawImport) keepStdin() error {
 
 // measures reports whether the first scan adds up the dense inputs. If the vocabulary makes rows
 // bad, the scan does not know these rows, because the vocabulary is not complete yet.
-func (r *rawImport) measures() bool { return r.layout.dense.unmeasured() && !r.strict }
+func (r *importer) measures() bool { return r.layout.dense.unmeasured() && !r.strict }
 
 // count is the first scan. It returns the spills of all files, and whether the folder of
 // the counts must be kept if the import ends early.
-func (r *rawImport) count() (spills []string, kept bool, err error) {
+func (r *importer) count() (spills []string, kept bool, err error) {
 	if err := os.MkdirAll(r.folder, 0o777); err != nil {
 		return nil, false, err
 	}
@@ -191,19 +191,19 @@ func (r *rawImport) count() (spills []string, kept bool, err error) {
 
 // countGroup counts the values in the files r.paths[first:last], and adds the files and
 // the spills to rec.
-func (r *rawImport) countGroup(rec *record, first, last int) error {
+func (r *importer) countGroup(rec *record, first, last int) error {
 	// The other half of the memory is for blocks and garbage.
-	limit := (r.config.Memory - r.held) / 2 / int64(r.workers)
-	counters, parsers := make([]*vocabulary.Counter, r.workers), make([]*blockParser, r.workers)
+	limit := (r.config.Memory - r.held) / 2 / int64(r.config.Workers)
+	counters, parsers := make([]*vocabulary.Counter, r.config.Workers), make([]*blockParser, r.config.Workers)
 	for i := range counters {
 		counters[i] = vocabulary.NewCounter(r.folder, fmt.Sprintf("%d-%d", rec.Made, i), len(r.layout.fields), limit)
 		parsers[i] = r.newBlockParser()
 	}
-	rows := make([]rowCounter, r.workers)
+	rows := make([]rowCounter, r.config.Workers)
 	for i := range rows {
 		rows[i] = rowCounter{rawLists: &r.layout.rawLists, counter: counters[i]}
 	}
-	moments := make([][]dense.Moments, r.workers) // of train
+	moments := make([][]dense.Moments, r.config.Workers) // of train
 	for i := range moments {
 		moments[i] = make([]dense.Moments, len(rec.Dense))
 	}
@@ -264,7 +264,7 @@ func (r *rawImport) countGroup(rec *record, first, last int) error {
 }
 
 // save makes the spills durable, and then writes the record that lists them.
-func (r *rawImport) save(rec *record) error {
+func (r *importer) save(rec *record) error {
 	for _, spill := range rec.Spills[rec.synced:] {
 		if err := syncFile(filepath.Join(r.folder, spill.Name)); err != nil {
 			return err
@@ -296,7 +296,7 @@ func syncFile(path string) error {
 // resume returns the record of an earlier import, if this import can resume from it.
 // Otherwise it empties the folder of the counts and returns an empty record. The digests of
 // the counted files are checked later, when the last scan reads the files.
-func (r *rawImport) resume() *record {
+func (r *importer) resume() *record {
 	rec := &record{}
 	text, err := files.Small(filepath.Join(r.folder, recordName), 256, "the counts of an import")
 	if err == nil && files.Strict(text, rec) == nil && r.fits(rec) {
@@ -318,7 +318,7 @@ func (r *rawImport) resume() *record {
 
 // fits reports whether the import can resume from rec. The identity must be the same, the
 // counted files must be the first of this import and unchanged, and all spills must exist.
-func (r *rawImport) fits(rec *record) bool {
+func (r *importer) fits(rec *record) bool {
 	if want := len(r.layout.dense.inputs); r.measures() && len(rec.Dense) != want {
 		return false
 	}

@@ -28,7 +28,7 @@ func TestIdentityOfCounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return (&rawImport{scans: &scans{bad: badRows{policy: config.OnBadRow}}, config: config, layout: l}).identity()
+		return (&importer{scans: &scans{bad: badRows{policy: config.OnBadRow}}, config: config, layout: l}).identity()
 	}
 	same := func(_ *Format, _ *RawConfig, names []string) []string { return names }
 	seen := map[string]int{identity(same): -1}

@@ -36,12 +36,13 @@ const MissingMean = "mean"
 type densePlan struct {
 	columns []string // names of the columns
 	inputs  []dense.Input
+	written int  // number of inputs, from the first, that the dataset gets; fields are computed from the others
 	fill    bool // whether missing numbers become the mean of train if the input has no number for them
 }
 
 // plan checks d and returns the plan.
 func (d *Dense) plan() (*densePlan, error) {
-	p := &densePlan{fill: d.Missing == MissingMean}
+	p := &densePlan{fill: d.Missing == MissingMean, written: len(d.Columns)}
 	fill := math.NaN()
 	if d.Missing != "" && !p.fill {
 		var err error

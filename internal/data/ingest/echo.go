@@ -57,20 +57,6 @@ func (e echoes) columns(rows *columns) {
 	}
 }
 
-// row adds a row. features are its global ids.
-func (e echoes) row(label float32, features []int32, dense []float32) {
-	fields := len(e) - len(dense)
-	for at := range e {
-		switch {
-		case e[at].over:
-		case at >= fields:
-			e[at].add(label, int32(math.Float32bits(dense[at-fields])))
-		case len(features) == fields: // without lists
-			e[at].add(label, features[at])
-		}
-	}
-}
-
 // leastEchoes is the number of rows from which a column repeats the label not by chance.
 const leastEchoes = 20
 

@@ -1,17 +1,15 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
@@ -51,8 +49,6 @@ func (c *EncodedConfig) validate() error {
 	switch {
 	case len(c.Train) == 0:
 		return fault.Usagef("no file for the split train")
-	case c.Split != "" && (len(c.Train) != 1 || len(c.Val) > 0 || len(c.Test) > 0):
-		return fault.Usagef("a split ratio needs exactly one file, with all rows")
 	case c.Global && c.Sizes == nil:
 		return fault.Setting(fault.Usagef("global ids need the sizes of the fields"), SizesSetting)
 	}
@@ -62,7 +58,8 @@ func (c *EncodedConfig) validate() error {
 	return checkOut(c.Out)
 }
 
-// encodedFiles is folders.Files for encoded rows, which cannot get columns from folders.
+// encodedFiles is folders.Files for encoded rows, which cannot get columns from folders, and
+// are not read from standard input.
 func encodedFiles(paths []string) ([]string, error) {
 	var files []string
 	for _, path := range paths {
@@ -74,334 +71,201 @@ func encodedFiles(paths []string) ([]string, error) {
 			if given, _ := folders.Columns(folders.Relative(path, file)); len(given) > 0 {
 				return nil, fault.Inputf("%s: the folder's name gives the column %q, but encoded rows have only ids", filepath.Dir(file), given[0].Name)
 			}
+			if file == Stdin {
+				return nil, fault.Inputf("%s: no such file: encoded rows are not read from standard input", file)
+			}
 		}
 		files = append(files, found...)
 	}
 	return files, nil
 }
 
-// group is the files of one split, or the only file if the rows are drawn.
-type group struct {
-	name  string
-	files []string
-}
-
-// encodedImport is one run of ImportEncoded.
-type encodedImport struct {
-	*scans
-	config  EncodedConfig
-	groups  []group
-	ratio   *ratio // nil if each group is a split
-	header  *rawtext.Header
-	fields  []string // names of the fields
-	dense   *densePlan
-	inputs  []int            // positions of the dense inputs among those of a row, in the order of dense
-	mask    []bool           // for each column after the label, whether it is a dense input; nil if none is
-	lists   []list           // by field; nil if none is a list
-	fieldAt []int            // field of each id of a row
-	cut     []int64          // number of lists of which the last scan left ids out, by field
-	global  *rawtext.Encoded // reads ids that were said to be local as global ones; nil once a row of the file does not fit
-	fromOne []string         // warnings about fields whose id 0 is not in use
-
+// encoded is what an import of encoded rows has besides an import of raw values. Encoded
+// rows are raw rows whose values are the ids themselves.
+type encoded struct {
+	names     []string // names of the fields of the model; nil if they are not known
+	global    bool
+	computed  []Computed
+	guards    []func(id int64) (int64, error) // by field, what replaces local ids outside it; nil if nothing does
 	computing *computing                      // nil if no field is computed
-	guards    []func(id int64) (int64, error) // by field of the file, what replaces ids outside it; nil if nothing does
+	header    *rawtext.Header                 // of the first file
+	local     bool                            // a row so far in the file has ids that are not valid as global ones
 }
 
 // ImportEncoded makes a dataset of encoded rows. If OnBadRow is Fail, a row that is not
 // valid is bad input, and the error names file, line and field. If it is Skip, the row is
 // left out. After an error, or if ctx ends, no files are left behind.
 func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) {
-	for _, files := range []*[]string{&config.Train, &config.Val, &config.Test} {
-		var err error
-		if *files, err = encodedFiles(*files); err != nil {
-			return nil, err
-		}
-	}
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	e := &encodedImport{config: config, groups: []group{{dataset.Train, config.Train}}}
-	if len(config.Val) > 0 {
-		e.groups = append(e.groups, group{dataset.Val, config.Val})
+	r := &importer{
+		config: RawConfig{
+			Format: Format{encoded: true, Dense: config.Dense, Numbers: config.Numbers}, Files: config.Train, Val: config.Val, Test: config.Test, Lists: config.Lists,
+			Sizes: config.Sizes, Split: config.Split, Seed: config.Seed, OnBadRow: config.OnBadRow, Memory: DefaultMemory, Workers: runtime.GOMAXPROCS(0),
+			Out: config.Out, Progress: config.Progress,
+		},
+		encoded: &encoded{names: config.Names, global: config.Global},
 	}
-	if len(config.Test) > 0 {
-		e.groups = append(e.groups, group{dataset.Test, config.Test})
-	}
-	splits := make([]string, 0, 3)
-	var paths []string
-	for _, g := range e.groups {
-		splits = append(splits, g.name)
-		paths = append(paths, g.files...)
-	}
-	var err error
-	if config.Split != "" {
-		if e.ratio, err = parseRatio(config.Split, config.Seed); err != nil {
-			return nil, err
-		}
-		splits = e.ratio.splits()
-	}
-	e.setGuards()
-	if err := e.setComputed(); err != nil {
+	if err := r.encoded.setComputed(&config); err != nil {
 		return nil, err
 	}
-	config = e.config
-	if e.dense, err = config.Dense.plan(); err != nil {
+	if err := r.divide(encodedFiles); err != nil {
 		return nil, err
 	}
-	if e.dense.unmeasured() {
-		if err := e.ratio.needTrain(trainStatistics, DenseSetting, DenseMissingSetting); err != nil {
-			return nil, err
-		}
+	if r.ratio != nil && len(r.paths) != 1 {
+		return nil, fault.Usagef("a split ratio needs exactly one file, with all rows")
 	}
-	times := 1
-	if config.Sizes == nil || e.dense.unmeasured() {
-		times = 2
-	}
-	if e.scans, err = newScans(ctx, config.OnBadRow, config.Progress, paths, times); err != nil {
-		return nil, err
-	}
-	sizes, err := e.sizes()
-	if err != nil {
-		return nil, err
-	}
-	b, err := newBuilder(config.Out)
-	if err != nil {
-		return nil, err
-	}
-	defer b.abort()
-	b.numbers, b.lists = config.Numbers, e.lists
-	names, inputs := e.fields, e.dense.names()
-	computing := e.computing
-	all := sizes
-	if computing != nil {
-		b.lists, all, names, inputs = computing.lists, computing.sizes, slices.Clone(computing.names), inputs[:computing.inputs]
-		for k, j := range computing.given {
-			names[j] = e.fields[k]
-		}
-	}
-	if err := b.start(names, all, inputs, splits, 1); err != nil {
-		return nil, err
-	}
-	writer := e.dense.newWriter()
-	err = e.scan(sizes, func(split int, label float32, ids []int32, numbers []float64) error {
-		if err := writer.standardise(numbers); err != nil {
-			return err
-		}
-		if computing != nil {
-			var err error
-			if ids, err = computing.fill(ids, numbers, writer); err != nil {
-				return err
-			}
-		}
-		writer.add(numbers)
-		return b.add(split, label, ids, writer.values[:len(inputs)])
-	})
-	if err != nil {
-		return nil, err
-	}
-	m := dataset.Manifest{IDs: dataset.LocalIDs}
-	if len(inputs) > 0 && b.rows() > 0 {
-		m.Dense = writer.described()[:len(inputs)]
-	}
-	if config.Global {
-		m.IDs = dataset.GlobalIDs
-	}
-	summary, err := e.commit(b, &m, e.ratio)
-	if err == nil {
-		summary.Warnings = append(summary.Warnings, e.fromOne...)
-	}
-	if err == nil && e.lists != nil {
-		summary.Cut = e.cut
-		if computing != nil {
-			summary.Cut = make([]int64, len(all))
-			for k, j := range computing.given {
-				summary.Cut[j] = e.cut[k]
-			}
-		}
-	}
-	return summary, err
+	return r.run(ctx, 1, r.withIDs)
 }
 
-// commit ends the last scan and publishes the dataset.
-func (p *scans) commit(b *builder, m *dataset.Manifest, r *ratio) (*Summary, error) {
-	m.Sources, m.Skipped = p.sources, p.bad.lines
-	if r != nil {
-		m.Division = &r.Division
-	}
-	if err := b.commit(m); err != nil {
+// withIDs encodes rows of ids. The sizes of the fields are those of the configuration, or one more than the largest ids.
+func (r *importer) withIDs(b *builder) (*Summary, error) {
+	if err := r.openFirst(); err != nil {
 		return nil, err
 	}
-	p.end()
-	sum := sha256.Sum256(m.Marshal())
-	return &Summary{Manifest: *m, Digest: hex.EncodeToString(sum[:]), Bad: p.bad.messages, Scans: p.ended, Padded: b.padded, Warnings: slices.Concat(p.repeated(), oneKind(m), smallTrain(m), shifted(m), b.oddLists(), b.echoes.warnings(b))}, nil
-}
-
-// setColumns decides which columns are dense inputs, and which are fields.
-func (e *encodedImport) setColumns() error {
-	columns := e.header.Columns[1:]
-	if len(e.dense.columns) > 0 {
-		if !e.header.Named {
-			return fault.Setting(fault.Inputf("dense inputs need a header that names the columns"), DenseSetting)
-		}
-		e.mask = make([]bool, len(columns))
-	}
-	var at []int // column of each dense input
-	for _, name := range e.dense.columns {
-		j, err := column(columns, name, " for a dense input")
-		if err != nil {
-			return fault.Setting(fault.Inputf("%w", err), DenseSetting)
-		}
-		if e.mask[j] {
-			return fault.Setting(fault.Usagef("column %q is named twice as a dense input, but encoded rows use a column once", name), DenseSetting)
-		}
-		e.mask[j] = true
-		at = append(at, j)
-	}
-	for j, name := range columns {
-		if e.mask == nil || !e.mask[j] {
-			e.fields = append(e.fields, name)
-		}
-	}
-	if len(e.fields) == 0 && e.computing == nil {
-		return fault.Setting(fault.Inputf("no column is left for a field"), DenseSetting)
-	}
-	sorted := slices.Sorted(slices.Values(at))
-	for _, j := range at {
-		e.inputs = append(e.inputs, slices.Index(sorted, j))
-	}
-	if err := e.dense.checkNames(e.fields); err != nil {
-		return fault.Inputf("%w", err)
-	}
-	if len(e.config.Lists.Columns) > 0 && !e.header.Named {
-		return fault.Setting(fault.Inputf("lists need a header that names the columns"), ListSetting)
-	}
-	var err error
-	e.lists, err = e.config.Lists.of(e.fields, e.header.Separator)
-	e.fieldAt = positions(len(e.fields), e.lists)
-	return err
-}
-
-// sizes returns the number of features of each field. They are those of the configuration,
-// or one more than the largest ids. It sets e.header, and measures the dense inputs.
-func (e *encodedImport) sizes() ([]int, error) {
-	first, err := rawtext.Open(e.groups[0].files[0])
-	if err != nil {
-		return nil, err
-	}
-	e.header, err = e.readHeader(first)
-	first.Close()
-	if err != nil {
-		return nil, err
-	}
-	if err := e.setColumns(); err != nil {
-		return nil, fmt.Errorf("%s:1: %w", e.groups[0].files[0], err)
-	}
-	if err := e.checkNames(); err != nil {
-		return nil, err
-	}
-	fields := e.fields
-	sizes := e.config.Sizes
-	least := slices.Repeat([]int{math.MaxInt}, len(fields)) // least id of each field
-	if sizes != nil && len(sizes) != len(fields) {
-		return nil, e.otherFields(len(sizes))
-	}
-	if sizes == nil || e.dense.unmeasured() {
-		moments, rows, train, found := e.dense.newMoments(), int64(0), int64(0), make([]int, len(fields))
-		err := e.scan(sizes, func(split int, _ float32, ids []int32, numbers []float64) error {
-			rows++
-			if split == 0 {
-				train++
-				addMoments(moments, numbers)
-			}
-			for at, id := range ids {
-				j := e.fieldAt[at]
-				found[j], least[j] = max(found[j], int(id)+1), min(least[j], int(id))
-			}
-			return nil
-		})
+	sizes, fields := r.config.Sizes, r.layout.fields
+	newIDs := func(dense *denseWriter) rowIDs { return r.newEncodedIDs(sizes, r.encoded.global, dense) }
+	var least []int
+	if sizes == nil || r.layout.dense.unmeasured() {
+		r.total += r.total
+		s, err := r.survey(newIDs)
 		if err != nil {
 			return nil, err
-		}
-		e.end()
-		if rows == 0 {
-			return nil, fault.Inputf("%s: no valid rows", e.groups[0].files[0])
-		}
-		if e.dense.unmeasured() {
-			if train == 0 {
-				return nil, fault.Inputf("the split %s has no rows", dataset.Train)
-			}
-			if err := e.dense.measure(moments); err != nil {
-				return nil, err
-			}
 		}
 		if sizes == nil {
-			sizes = found
+			sizes, least = s.sizes, s.least
 		}
 	}
 	if err := model.CheckSizes(fields, sizes); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
-	if err := checkPads(fields, e.lists, sizes); err != nil {
-		return nil, err
+	var fromOne []string
+	if least != nil {
+		var err error
+		if fromOne, err = r.plausible(sizes, least); err != nil {
+			return nil, err
+		}
 	}
-	if e.config.Sizes == nil {
-		err = e.plausible(fields, sizes, least)
+	m := dataset.Manifest{IDs: dataset.LocalIDs}
+	if r.encoded.global {
+		m.IDs = dataset.GlobalIDs
 	}
-	return sizes, err
+	summary, err := r.encode(b, &m, sizes, newIDs)
+	if err == nil {
+		summary.Warnings = append(summary.Warnings, fromOne...)
+	}
+	return summary, err
+}
+
+// checkHeader checks the header of a file, which must be that of the first file.
+func (r *importer) checkHeader(h *rawtext.Header) error {
+	if at := slices.Index(h.Columns, ""); h.Named && at >= 0 {
+		hint := ""
+		if at == 0 {
+			hint = ", or leave it out if it is the index of a pandas frame (index=False)"
+		}
+		return fmt.Errorf("column %d of %d has no name: name it%s", at+1, len(h.Columns), hint)
+	}
+	if at := slices.Index(h.Columns, "label"); h.Named && at > 0 {
+		return fmt.Errorf("the first column must be the label, but it is %q, and \"label\" is column %d", h.Columns[0], at+1)
+	}
+	if err := arrowio.CheckFields(h.Columns[1:]); err != nil {
+		return err
+	}
+	switch first := r.encoded.header; {
+	case first == nil:
+		r.encoded.header = h
+		if err := r.chooseComputed(); err != nil {
+			return err
+		}
+	case first.Named != h.Named:
+		return errors.New("only some of the files have a header")
+	case len(first.Columns) != len(h.Columns):
+		return fmt.Errorf("%d columns, but the first file has %d", len(h.Columns), len(first.Columns))
+	case !slices.Equal(first.Columns, h.Columns):
+		return fmt.Errorf("the header is %q, but the first file has %q", h.Columns, first.Columns)
+	}
+	switch {
+	case !h.Named && len(r.config.Format.Dense.Columns) > 0:
+		return fault.Setting(errors.New("dense inputs need a header that names the columns"), DenseSetting)
+	case !h.Named && len(r.config.Lists.Columns) > 0:
+		return fault.Setting(errors.New("lists need a header that names the columns"), ListSetting)
+	}
+	return nil
+}
+
+// arrange checks the fields of the layout against those of the model, and adds those that are computed.
+func (r *importer) arrange() error {
+	l, e := r.layout, r.encoded
+	if len(l.fields) == 0 && e.computing == nil {
+		return fault.Setting(errors.New("no column is left for a field"), DenseSetting)
+	}
+	for i, name := range l.dense.columns {
+		if slices.Contains(l.dense.columns[:i], name) {
+			return fault.Setting(fault.Usagef("column %q is named twice as a dense input, but encoded rows use a column once", name), DenseSetting)
+		}
+	}
+	names, want := e.names, len(r.config.Sizes)
+	if e.computing != nil {
+		names = e.computing.given(e.names)
+		want = len(names)
+	}
+	if err := e.checkNames(l.fields, names); err != nil {
+		return err
+	}
+	if r.config.Sizes != nil && want != len(l.fields) {
+		missing := without(names, l.fields)
+		if len(missing) == 0 || len(missing) == len(names) {
+			return fmt.Errorf("the file has %d fields, expected %d", len(l.fields), want)
+		}
+		return fmt.Errorf("the file has %d fields, expected %d: there is no column %q", len(l.fields), want, missing)
+	}
+	if e.computing != nil {
+		e.computing.arrange(l, e.names)
+	}
+	return nil
 }
 
 // checkNames returns an error if the header has a name of the model's fields in the place of another
 // field, or the names of all of them among other columns. Names that the model lacks may stand for any
 // field.
-func (e *encodedImport) checkNames() error {
-	names := e.config.Names
-	if len(names) == 0 || !e.header.Named || slices.Equal(e.fields, names) {
+func (e *encoded) checkNames(fields, names []string) error {
+	missing := len(without(names, fields))
+	if len(names) == 0 || !e.header.Named || slices.Equal(fields, names) || len(fields) != len(names) && missing > 0 {
 		return nil
 	}
-	if len(e.fields) != len(names) && len(e.missing()) > 0 {
-		return nil // see otherFields
-	}
-	for j, name := range e.fields {
+	for j, name := range fields {
 		at := slices.Index(names, name)
-		if len(e.missing()) > 0 && (at < 0 || at == j) {
-			continue
-		}
-		if at < 0 {
-			return fault.Setting(fault.Inputf("%s:1: column %q is not a field of the model, whose fields are %q: leave the column out, or make it a dense input",
-				e.groups[0].files[0], name, names), DenseSetting)
-		}
-		if at != j {
-			return fault.Inputf("%s:1: the columns of the fields are %q, expected the order of the model's fields, %q", e.groups[0].files[0], e.fields, names)
+		switch {
+		case missing > 0 && (at < 0 || at == j):
+		case at < 0:
+			return fault.Setting(fmt.Errorf("column %q is not a field of the model, whose fields are %q: leave the column out, or make it a dense input", name, names), DenseSetting)
+		case at != j:
+			return fmt.Errorf("the columns of the fields are %q, expected the order of the model's fields, %q", fields, names)
 		}
 	}
 	return nil
 }
 
-// missing returns the names of the model's fields that the header lacks.
-func (e *encodedImport) missing() []string {
-	return slices.DeleteFunc(slices.Clone(e.config.Names), func(name string) bool { return slices.Contains(e.fields, name) })
-}
-
-func (e *encodedImport) otherFields(want int) error {
-	missing := e.missing()
-	if len(missing) == 0 || len(missing) == len(e.config.Names) {
-		return fault.Inputf("%s:1: the file has %d fields, expected %d", e.groups[0].files[0], len(e.fields), want)
-	}
-	return fault.Inputf("%s:1: the file has %d fields, expected %d: there is no column %q", e.groups[0].files[0], len(e.fields), want, missing)
+// without returns the names that are not among others.
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
 // plausible checks sizes that were found from the largest ids. It returns an error if they
 // would take too much memory for so short an input, which a single wrong id can cause. It
 // also returns an error if the ids look global, because each field's ids are above those of
-// the previous field. least is the least id of each field.
-func (e *encodedImport) plausible(fields []string, sizes, least []int) error {
-	if above := ascending(sizes, least); above && len(fields) > 2 && e.rows >= 100 {
-		return fault.Setting(fault.Inputf("%s: each field's ids are above those of the previous field, so they look like global ids: give the sizes of the fields, and whether the ids are global",
-			e.groups[0].files[0]), IDsSetting, SizesSetting)
+// the previous field. It warns about fields whose id 0 is not in use. least is the least id of each field.
+func (r *importer) plausible(sizes, least []int) (warnings []string, err error) {
+	fields := r.layout.fields
+	if ascending(sizes, least) && len(fields) > 2 && r.rows >= 100 {
+		return nil, fault.Setting(fault.Inputf("%s: each field's ids are above those of the previous field, so they look like global ids: give the sizes of the fields, and whether the ids are global",
+			r.paths[0]), IDsSetting, SizesSetting)
 	}
 	for j, name := range fields {
-		if least[j] > 0 && e.lists == nil {
-			e.fromOne = append(e.fromOne, fmt.Sprintf("field %s: the least id is %d, but ids count from 0, so the table has rows that nothing reads: subtract %d from the ids, or give the sizes of the fields if that is meant", name, least[j], least[j]))
+		if least[j] > 0 && r.layout.lists == nil {
+			warnings = append(warnings, fmt.Sprintf("field %s: the least id is %d, but ids count from 0, so the table has rows that nothing reads: subtract %d from the ids, or give the sizes of the fields if that is meant", name, least[j], least[j]))
 		}
 	}
 	sum, largest := int64(0), 0
@@ -411,11 +275,11 @@ func (e *encodedImport) plausible(fields []string, sizes, least []int) error {
 			largest = j
 		}
 	}
-	if sum > 1<<24+100*e.rows*int64(len(fields)) {
-		return fault.Setting(fault.Inputf("field %d (%s): the largest id is %d, in only %d rows: if that is correct, give the sizes of the fields",
-			largest, fields[largest], sizes[largest]-1, e.rows), SizesSetting)
+	if sum > 1<<24+100*r.rows*int64(len(fields)) {
+		return nil, fault.Setting(fault.Inputf("field %d (%s): the largest id is %d, in only %d rows: if that is correct, give the sizes of the fields",
+			largest, fields[largest], sizes[largest]-1, r.rows), SizesSetting)
 	}
-	return nil
+	return warnings, nil
 }
 
 // ascending reports whether the least id of each field is above all ids of the previous
@@ -429,178 +293,174 @@ func ascending(sizes, least []int) bool {
 	return true
 }
 
-// readHeader reads the first line of s, and checks that it agrees with e.header, the header
-// of the first file.
-func (e *encodedImport) readHeader(s *rawtext.Source) (*rawtext.Header, error) {
-	line, long, err := s.Next()
-	if err == io.EOF {
-		return nil, fault.Inputf("%s: the file is empty", s.Path)
-	}
-	if err == nil && long {
-		err = s.TooLong()
-	}
-	if err != nil {
-		return nil, err
-	}
-	h, err := rawtext.ReadHeader(line, true)
-	if err == nil && h.Named {
-		if at := slices.Index(h.Columns, ""); at >= 0 {
-			hint := ""
-			if at == 0 {
-				hint = ", or leave it out if it is the index of a pandas frame (index=False)"
-			}
-			return nil, s.Errorf(1, "column %d of %d has no name: name it%s", at+1, len(h.Columns), hint)
-		}
-		if at := slices.Index(h.Columns, "label"); at > 0 {
-			err = fault.Inputf("the first column must be the label, but it is %q, and \"label\" is column %d", h.Columns[0], at+1)
-		}
-	}
-	if err == nil {
-		err = arrowio.CheckFields(h.Columns[1:])
-	}
-	if err != nil {
-		return nil, s.Errorf(1, "%w", err)
-	}
-	switch first := e.header; {
-	case first == nil:
-	case first.Named != h.Named:
-		return nil, s.Errorf(1, "only some of the files have a header")
-	case len(first.Columns) != len(h.Columns):
-		return nil, s.Errorf(1, "%d columns, but the first file has %d", len(h.Columns), len(first.Columns))
-	case !slices.Equal(first.Columns, h.Columns):
-		return nil, s.Errorf(1, "the header is %q, but the first file has %q", h.Columns, first.Columns)
-	}
-	return h, nil
+// idField reads the ids of a field. A number may have the end ".0".
+type idField struct {
+	low, high int64                         // range of the ids in the file, [low, high)
+	guard     func(id int64) (int64, error) // for local ids, what replaces an id outside the field; nil if nothing does
 }
 
-// visitor is called with the position of each row's split among the builder's splits, its
-// label, its ids and the numbers of its dense inputs.
-type visitor func(split int, label float32, features []int32, numbers []float64) error
-
-// scan reads all rows and calls visit for each. The ids are global if sizes is not nil,
-// otherwise local. A row is bad if visit returns a badRow.
-func (e *encodedImport) scan(sizes []int, visit visitor) error {
-	e.begin()
-	e.cut = make([]int64, len(e.fields))
-	for k, g := range e.groups {
-		for _, path := range g.files {
-			if err := e.file(path, k, sizes, visit); err != nil {
-				return err
-			}
+// id returns the local id in a cell.
+func (f *idField) id(cell []byte) (int32, error) {
+	x := int64(0)
+	for _, c := range cell {
+		digit := c - '0'
+		if digit > 9 || x > math.MaxInt32 {
+			return f.unusual(cell)
 		}
+		x = 10*x + int64(digit)
+	}
+	if len(cell) == 0 || x < f.low || x >= f.high {
+		return f.unusual(cell)
+	}
+	return int32(x - f.low), nil
+}
+
+// unusual is id for a cell that is not a short text of digits, or not an id of the field.
+func (f *idField) unusual(cell []byte) (int32, error) {
+	text := string(bytes.TrimSuffix(cell, []byte(".0")))
+	x, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case len(cell) == 0:
+		return 0, errors.New("empty value")
+	case errors.Is(err, strconv.ErrSyntax) || text[0] == '+':
+		return 0, fmt.Errorf("%q is not an integer", rawtext.Clip(string(cell)))
+	case err == nil && text[0] != '-' && x >= f.low && x < f.high:
+		return int32(x - f.low), nil
+	}
+	if f.guard != nil && err == nil {
+		if id, err := f.guard(x); err == nil && id >= 0 && id < f.high {
+			return int32(id), nil
+		}
+	}
+	switch {
+	case text[0] == '-':
+		return 0, fmt.Errorf("id %s is negative: expected at least 0; give a missing value an id and a row of the table", rawtext.Clip(string(cell)))
+	case err == nil && x == f.high && f.low == 0 && x < math.MaxInt32:
+		return 0, fmt.Errorf("id %d is outside [0,%d), because ids count from 0", x, x)
+	}
+	return 0, fmt.Errorf("id %s is outside [%d,%d)", rawtext.Clip(string(cell)), f.low, f.high)
+}
+
+// list appends the ids in the cell of a list to ids, as many as form says, and reports whether others were left out.
+func (f *idField) list(ids []int32, l *rawLists, form *list, cell []byte) (_ []int32, cut bool, err error) {
+	start := len(ids)
+	for more := len(cell) > 0; more; {
+		var text []byte
+		text, cell, more = bytes.Cut(cell, []byte{l.separator})
+		id, err := f.id(text)
+		if err != nil {
+			return ids, false, fmt.Errorf("position %d: %w", len(ids)-start, err)
+		}
+		ids = append(ids, id)
+	}
+	n := len(ids) - start
+	switch cut = n > form.length; {
+	case cut && l.long == LongLast:
+		copy(ids[start:], ids[start+n-form.length:])
+	case cut && l.long != LongFirst:
+		return ids, false, fmt.Errorf("%d ids, expected at most %d", n, form.length)
+	case n < form.length && form.pad < 0:
+		return ids, false, fmt.Errorf("%d ids, expected %d, because no id stands for missing ones", n, form.length)
+	}
+	n = min(n, form.length)
+	return form.fill(ids[:start+n], n), cut, nil
+}
+
+// encodedIDs reads the ids of encoded rows.
+type encodedIDs struct {
+	fields    []idField
+	dense     *denseWriter // has the dense inputs of the row; nil if their statistics are not known yet, so that no field is computed
+	computing *computing   // nil if no field is computed
+	values    []float64    // sources of a computed id
+	exact     []int64      // values, if they are whole
+	global    *encodedIDs  // reads local ids as global ones, to find out whether they are; nil if they cannot be
+	scratch   columns      // ids that global reads
+}
+
+func (r *importer) newEncodedIDs(sizes []int, global bool, dense *denseWriter) *encodedIDs {
+	e := &encodedIDs{fields: make([]idField, len(r.layout.fields)), dense: dense, computing: r.encoded.computing}
+	before := int64(0)
+	for j := range e.fields {
+		f := &e.fields[j]
+		f.high = math.MaxInt32
+		if sizes != nil && global && r.layout.pick[j] >= 0 {
+			f.low = before
+			before += int64(sizes[j])
+		}
+		if sizes != nil {
+			f.high = f.low + int64(sizes[j])
+		}
+		if !global && r.encoded.guards != nil {
+			f.guard = r.encoded.guards[j]
+		}
+	}
+	if sizes != nil && !global {
+		e.global, e.scratch.ids = r.newEncodedIDs(sizes, true, nil), make([][]int32, len(e.fields))
+	}
+	return e
+}
+
+func (e *encodedIDs) append(ids [][]int32, b *block, p *rowParser) error {
+	if e.global != nil && !b.local {
+		e.scratch.reset()
+		b.local = e.global.read(e.scratch.ids, p) != nil
+	}
+	err := e.read(ids, p)
+	switch {
+	case err != nil && e.global != nil && !b.local:
+		return badRow{fitsGlobal{err}}
+	case err == nil && e.dense != nil && e.computing != nil:
+		err = e.compute(ids, p)
+	}
+	if err != nil {
+		return badRow{err}
 	}
 	return nil
 }
 
-func (e *encodedImport) file(path string, split int, sizes []int, visit visitor) error {
-	s, err := rawtext.Open(path)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	h, err := e.readHeader(s)
-	if err != nil {
-		return err
-	}
-	if !h.Named { // the first line is a row, so start again
-		s.Close()
-		if s, err = rawtext.Open(path); err != nil {
-			return err
+// read appends the ids of the fields that the file has, and zeros for those that are computed.
+func (e *encodedIDs) read(ids [][]int32, p *rowParser) (err error) {
+	pick, lists := p.pick, p.rawLists.lists
+	number := -1 // of the field among those of the file
+	for j, cell := range p.values {
+		if pick[j] < 0 {
+			ids[j] = append(ids[j], make([]int32, p.length(j))...)
+			continue
 		}
-		defer s.Close()
-	}
-	p := rawtext.NewEncoded(h, e.mask, sizes, e.config.Global, e.config.Lists.parsed(e.lists))
-	p.LabelCell = e.config.Numbers
-	if !e.config.Global {
-		p.Guards = e.guards
-	}
-	if e.global = nil; sizes != nil && !e.config.Global {
-		e.global = rawtext.NewEncoded(h, e.mask, sizes, true, e.config.Lists.parsed(e.lists))
-		e.global.LabelCell = e.config.Numbers
-	}
-	numbers := make([]float64, len(e.inputs))
-	for row := uint64(0); ; row++ {
-		line, long, err := s.Next()
-		if err == io.EOF {
-			if row == 0 {
-				return fault.Inputf("%s: the file has a header and no rows", path)
-			}
-			return e.finish(s)
+		number++
+		if lists != nil && lists[j].length > 0 {
+			ids[j], p.cut[j], err = e.fields[j].list(ids[j], &p.rawLists, &lists[j], cell)
+		} else {
+			var id int32
+			id, err = e.fields[j].id(cell)
+			ids[j] = append(ids[j], id)
 		}
 		if err != nil {
-			return err
-		}
-		if e.ratio != nil {
-			split = e.ratio.draw(row)
-		}
-		if err := e.row(s, p, numbers, line, long, split, visit); err != nil {
-			return err
-		}
-	}
-}
-
-func (e *encodedImport) row(s *rawtext.Source, p *rawtext.Encoded, numbers []float64, line []byte, long bool, split int, visit visitor) error {
-	if err := e.tick(s); err != nil {
-		return err
-	}
-	if long {
-		return e.bad.reject(s.TooLong(), 1)
-	}
-	if e.global != nil && !valid(e.global, line) {
-		e.global = nil
-	}
-	label, ok := p.Parse(line)
-	if ok {
-		err := e.numbers(p, numbers)
-		if err == nil && p.LabelCell {
-			if label, err = numberLabel(p.Label); err != nil {
-				err = badRow{err}
-			}
-		}
-		if err == nil {
-			err = visit(split, label, p.Features, numbers)
-		}
-		if err == nil {
-			for j, cut := range p.Cut {
-				if cut {
-					e.cut[j]++
-				}
-			}
-		}
-		if isBad(err) {
-			err = e.bad.reject(s.Errorf(s.Line, "%w", err), 1)
-		}
-		return err
-	}
-	why := p.Explain(line)
-	if why == nil {
-		why = errors.New("not a row")
-	}
-	if e.global != nil {
-		why = fault.Setting(fmt.Errorf("%w: all ids up to here fit if they are global, which means that they count over all fields", why), IDsSetting)
-	}
-	return e.bad.reject(s.Errorf(s.Line, "%w", why), 1)
-}
-
-// valid reports whether p accepts a line.
-func valid(p *rawtext.Encoded, line []byte) bool {
-	_, ok := p.Parse(line)
-	return ok
-}
-
-// numbers parses the dense inputs of the row that p read last.
-func (e *encodedImport) numbers(p *rawtext.Encoded, numbers []float64) error {
-	for i, at := range e.inputs {
-		var err error
-		if numbers[i], err = e.dense.parse(i, p.Numbers[at]); err != nil {
-			return badRow{fmt.Errorf("column %s: %w", e.dense.columns[i], err)}
-		}
-		if e.computing != nil {
-			whole := &e.computing.whole[i]
-			if *whole, err = strconv.ParseInt(strings.TrimSuffix(string(p.Numbers[at]), ".0"), 10, 64); err != nil {
-				*whole = int64(numbers[i])
-			}
+			return fmt.Errorf("field %d (%s): %w", number, p.fields[j], err)
 		}
 	}
 	return nil
+}
+
+// fitsGlobal is the error of a row whose ids would be valid as global ids, as would those of the rows before it in the block.
+type fitsGlobal struct{ error }
+
+func (e fitsGlobal) Unwrap() error { return e.error }
+
+// explain completes the errors about rows of b, which is the next block in the input.
+func (e *encoded) explain(b *block) {
+	if b.text.Row == 0 {
+		e.local = false // a new file begins
+	}
+	explained := func(err error) error {
+		if e.local || !errors.As(err, new(fitsGlobal)) {
+			return err
+		}
+		return fault.Setting(fmt.Errorf("%w: all ids up to here fit if they are global, which means that they count over all fields", err), IDsSetting)
+	}
+	b.err = explained(b.err)
+	for i, err := range b.bad.first {
+		b.bad.first[i] = explained(err)
+	}
+	e.local = e.local || b.local
 }

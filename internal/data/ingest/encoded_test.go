@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,6 +95,7 @@ func TestImportEncodedRefuses(t *testing.T) {
 		{"unnamed", "label,,a\n0,1,1\n", EncodedConfig{}, "rows.csv:1: column 2 of 3 has no name: name it"},
 		{"index", ",click,a\n0,1,1\n", EncodedConfig{}, "rows.csv:1: column 1 of 3 has no name: name it"},
 		{"folder", "", EncodedConfig{Train: []string{"testdata/variants/hive-disagrees"}}, "the folder's name gives the column \"day\", but encoded rows have only ids"},
+		{"standard input", "", EncodedConfig{Train: []string{Stdin}}, "-: no such file: encoded rows are not read from standard input"},
 		{"label", small + "2,0,0\n", EncodedConfig{}, `rows.csv:5: label is "2", expected 0 or 1`},
 		{"label of another column", "user,click\n7,1\n", EncodedConfig{}, `rows.csv:2: the label, which is the first column, "user", is "7", expected 0 or 1`},
 		{"order", small, EncodedConfig{Sizes: []int{3, 4}, Names: []string{"b", "a"}}, `rows.csv:1: the columns of the fields are ["a" "b"], expected the order of the model's fields, ["b" "a"]`},
@@ -109,7 +111,7 @@ func TestImportEncodedRefuses(t *testing.T) {
 		{"no integer", small + "0,1,x7\n", EncodedConfig{}, `rows.csv:5: field 1 (b): "x7" is not an integer`},
 		{"space", small + "0,1, 7\n", EncodedConfig{}, `rows.csv:5: field 1 (b): " 7" is not an integer`},
 		{"negative", small + "0,-1,1\n", EncodedConfig{}, "rows.csv:5: field 0 (a): id -1 is negative"},
-		{"NUL", small + "0,1,\x00\n", EncodedConfig{}, "rows.csv:5: NUL byte"},
+		{"NUL", small + "0,1,\x00\n", EncodedConfig{}, "rows.csv:5: column b: NUL byte"},
 		{"huge", small + "0,1,2147483647\n", EncodedConfig{}, "rows.csv:5: field 1 (b): id 2147483647 is outside [0,2147483647)"},
 		{"local range", small, EncodedConfig{Sizes: []int{4, 2}}, "rows.csv:2: field 1 (b): id 2 is outside [0,2), because ids count from 0"},
 		{"local range of global ids", "label,a,date\n1,0,5\n1,4,6\n", EncodedConfig{Sizes: []int{5, 4}}, "rows.csv:2: field 1 (date): id 5 is outside [0,4): all ids up to here fit if they are global"},
@@ -205,6 +207,102 @@ func TestImportEncodedUsage(t *testing.T) {
 	}
 	_, err := ImportEncoded(t.Context(), EncodedConfig{Train: []string{filepath.Join(dir, "none.csv")}, Out: filepath.Join(dir, "x")})
 	wantInput(t, err, "none.csv: no such file")
+}
+
+// The rows, the messages about bad rows and the first error are those in the order of the input, however many goroutines
+// parse it and however it is cut into files.
+func TestImportEncodedInOrder(t *testing.T) {
+	const header, n = "label,user,x,items\n", 90_000 // several blocks
+	rows := func(first, last int, bad ...int) string {
+		var text strings.Builder
+		text.WriteString(header)
+		for i := first; i < last; i++ {
+			x := strconv.Itoa(i % 97)
+			if slices.Contains(bad, i) {
+				x = "?" + x
+			}
+			fmt.Fprintf(&text, "%d,%d,%s,%d|%d\n", i/3%2, i%1000, x, i%7, i*i%50)
+		}
+		return text.String()
+	}
+	config := EncodedConfig{Dense: Dense{Columns: denseColumns("x:zscore")}, Lists: Lists{Columns: []ListColumn{{Name: "items", Length: 3}}}}
+	read := func(procs int, policy string, texts ...string) (*Summary, *model.Rows, error) {
+		t.Helper()
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+		config.Train, config.OnBadRow, config.Out = rowFiles(t, ".csv", texts...), policy, filepath.Join(t.TempDir(), "x")
+		summary, err := ImportEncoded(t.Context(), config)
+		if err != nil {
+			return nil, nil, err
+		}
+		return summary, rowsWith(t, open(t, config.Out)), nil
+	}
+	bad := []int{5, 30_000, 60_000, 89_999}
+	want, wantRows, err := read(1, Skip, rows(0, n, bad...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, message := range want.Bad {
+		if line := fmt.Sprintf(":%d: ", bad[i]+2); !strings.Contains(message, line) || len(want.Bad) != len(bad) || want.Skipped != 4 {
+			t.Errorf("message %q, expected line %s", message, line)
+		}
+	}
+	for procs, texts := range map[int][]string{4: {rows(0, n, bad...)}, 3: {rows(0, 7, bad...), rows(7, 50_000, bad...), rows(50_000, n, bad...)}} {
+		summary, got, err := read(procs, Skip, texts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, wantRows) || len(texts) == 1 && (summary.Digest != want.Digest || len(summary.Bad) != len(bad)) {
+			t.Errorf("%d goroutines and %d files give other rows", procs, len(texts))
+		}
+	}
+	_, _, err = read(4, Fail, rows(0, n, bad[1:]...))
+	wantInput(t, err, `part-0.csv:30002: column x: "?27" is not a finite number`)
+}
+
+// An error says that ids may be global if all up to the bad row would fit as such, in all blocks of its file.
+func TestGlobalIDsAsLocal(t *testing.T) {
+	const n = 100_000 // several blocks
+	rows := func(odd int) string {
+		var text strings.Builder
+		text.WriteString("label,a,b\n")
+		for i := range n {
+			b := 10 + i%(n-10)
+			switch i {
+			case odd:
+				b = 0 // no global id
+			case n - 1:
+				b = n + 5
+			}
+			fmt.Fprintf(&text, "%d,%d,%d\n", i%2, i%10, b)
+		}
+		return text.String()
+	}
+	for name, c := range map[string]struct {
+		files []string
+		hint  bool
+	}{
+		"all fit":            {[]string{rows(-1)}, true},
+		"one does not":       {[]string{rows(n - 2)}, false},
+		"the first does not": {[]string{rows(0)}, false},
+		"another file":       {[]string{"label,a,b\n0,1,1\n", rows(-1)}, true},
+	} {
+		config := EncodedConfig{Train: rowFiles(t, ".csv", c.files...), Sizes: []int{10, n}, Out: filepath.Join(t.TempDir(), "x")}
+		_, err := ImportEncoded(t.Context(), config)
+		wantInput(t, err, fmt.Sprintf(".csv:%d: field 1 (b): id %d is outside [0,%d)", n+1, n+5, n))
+		config.OnBadRow = Skip
+		summary, skipped := ImportEncoded(t.Context(), config)
+		if skipped != nil || len(summary.Bad) != 1 {
+			t.Fatalf("%s: %v, %v", name, summary, skipped)
+		}
+		for _, text := range []string{err.Error(), summary.Bad[0]} {
+			if strings.Contains(text, "all ids up to here fit if they are global") != c.hint {
+				t.Errorf("%s: %s", name, text)
+			}
+		}
+		if hinted := slices.Contains(fault.Settings(err), IDsSetting); hinted != c.hint {
+			t.Errorf("%s: settings %q", name, fault.Settings(err))
+		}
+	}
 }
 
 // A single huge id is refused, because it would take too much memory. With explicit sizes
@@ -449,21 +547,26 @@ func BenchmarkImport(b *testing.B) {
 
 // BenchmarkScan measures only decompression and parsing, and BenchmarkImport also writing.
 func BenchmarkScan(b *testing.B) {
-	_, sizes := vocabularyOfFlights(b)
-	path := shared(b, "data", "flights", "train.csv.gz")
-	e := &encodedImport{groups: []group{{dataset.Train, []string{path}}}}
-	var err error
-	if e.scans, err = newScans(b.Context(), Fail, nil, nil, 1); err != nil {
+	path := []string{shared(b, "data", "flights", "train.csv.gz")}
+	r := &importer{config: RawConfig{Format: Format{encoded: true}, Files: path, Workers: runtime.GOMAXPROCS(0), OnBadRow: Fail, Out: filepath.Join(b.TempDir(), "x")}, encoded: &encoded{}}
+	if err := r.divide(encodedFiles); err != nil {
 		b.Fatal(err)
 	}
-	rows := 0
-	for b.Loop() {
-		err := e.scan(sizes, func(int, float32, []int32, []float64) error { rows++; return nil })
-		if err != nil {
-			b.Fatal(err)
+	_, err := r.run(b.Context(), 1, func(*builder) (*Summary, error) {
+		if err := r.openFirst(); err != nil {
+			return nil, err
 		}
+		for b.Loop() {
+			if _, err := r.survey(func(dense *denseWriter) rowIDs { return r.newEncodedIDs(nil, false, dense) }); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
+	if err != nil {
+		b.Fatal(err)
 	}
-	b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(float64(r.rows)/b.Elapsed().Seconds(), "rows/s")
 }
 
 // fit returns an error unless d has the fields of a model.

@@ -43,6 +43,7 @@ type Format struct {
 	numbers  string            // name of the rule for integers
 	rule     func(int64) int64 // value of an integer above 2
 	tables   bool              // files are Parquet or Arrow, not text
+	encoded  bool              // the first column is the label, and the values of fields are ids
 }
 
 // Column chooses a column as a field. As is the name of the field; "" means the name of the
@@ -105,7 +106,7 @@ type layout struct {
 	names  []string // names of all columns: those of the files, and then those of the folders (see place)
 	at     int      // position of the label's column
 	fields []string // names of the fields
-	pick   []int    // position of each field's column
+	pick   []int    // position of each field's column, or -1 if the field is computed
 	dense  *densePlan
 	inputs []int // position of the column of each dense input
 	rawLists
@@ -116,8 +117,10 @@ func (f Format) label() string { return cmp.Or(f.Label, "label") }
 func (f Format) layout(names []string) (*layout, error) {
 	l := &layout{Format: f, names: names}
 	var err error
-	if l.at, err = column(names, f.label(), " for the label"); err != nil {
-		return nil, fault.Setting(err, LabelSetting)
+	if !f.encoded {
+		if l.at, err = column(names, f.label(), " for the label"); err != nil {
+			return nil, fault.Setting(err, LabelSetting)
+		}
 	}
 	if l.dense, err = f.Dense.plan(); err != nil {
 		return nil, err
@@ -142,7 +145,7 @@ func (f Format) layout(names []string) (*layout, error) {
 				continue
 			case name == "":
 				return nil, fault.Setting(fmt.Errorf("column %d of %d has no name: name it, or choose the columns that are fields", i+1, len(names)), ColumnsSetting)
-			case pandasIndex.MatchString(name):
+			case !f.encoded && pandasIndex.MatchString(name):
 				return nil, fault.Setting(fmt.Errorf("column %d of %d is %q, the unnamed index of a pandas frame: name it, or choose the columns that are fields", i+1, len(names), name), ColumnsSetting)
 			}
 			l.fields, l.pick = append(l.fields, name), append(l.pick, i)
@@ -161,7 +164,7 @@ func (f Format) layout(names []string) (*layout, error) {
 		}
 		l.fields, l.pick = append(l.fields, c.As), append(l.pick, at)
 	}
-	if len(l.fields) == 0 {
+	if len(l.fields) == 0 && !f.encoded { // else arrange decides
 		return nil, errors.New("no column is left for a field")
 	}
 	return l, l.dense.checkNames(l.fields)
@@ -187,7 +190,8 @@ func column(names []string, name, what string) (int, error) {
 // use.
 type rowParser struct {
 	*layout
-	whole   bool // whether the text of a whole number loses its end ".0"
+	whole   bool     // whether the text of a whole number loses its end ".0"
+	cells   [][]byte // of the file
 	values  [][]byte
 	lists   [][][]byte   // values of each list; nil if no field is a list
 	cut     []bool       // whether each list lost values; nil if no field is a list
@@ -226,37 +230,32 @@ func (l *layout) value(x int64) int64 {
 // too long.
 func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (float32, [][]byte, error) {
 	if len(cells) != where.columns {
-		if len(cells) == 1 && len(cells[0]) == 0 {
-			return 0, nil, errors.New("the line is empty")
-		}
-		if len(cells) == 1 {
-			return 0, nil, fmt.Errorf("one column, expected %d: does the file use a different separator?", where.columns)
-		}
-		return 0, nil, fmt.Errorf("%d columns, expected %d", len(cells), where.columns)
+		return 0, nil, p.otherColumns(cells, where)
 	}
+	p.cells = cells
 	if odd {
 		for i, cell := range cells {
 			if len(cell) >= rawtext.MaxLine { // possible only in a table, because lines are shorter
-				return 0, nil, fmt.Errorf("column %d (%s): a value of %d bytes, expected fewer than %d", i, p.names[i], len(cell), rawtext.MaxLine)
+				return 0, nil, fmt.Errorf("%s: a value of %d bytes, expected fewer than %d", p.column(i), len(cell), rawtext.MaxLine)
 			}
 			if bytes.IndexByte(cell, 0) >= 0 {
-				return 0, nil, fmt.Errorf("column %d (%s): NUL byte", i, p.names[i])
+				return 0, nil, fmt.Errorf("%s: NUL byte", p.column(i))
 			}
 			if !utf8.Valid(cell) {
-				return 0, nil, fmt.Errorf("column %d (%s): %q is not UTF-8", i, p.names[i], rawtext.Clip(string(cell)))
+				return 0, nil, fmt.Errorf("%s: %q is not UTF-8", p.column(i), rawtext.Clip(string(cell)))
 			}
 		}
 	}
-	if p.columns == nil && !p.tables && !p.comma {
+	if p.columns == nil && where.separator == '\t' {
 		for i, cell := range cells {
 			if quotedAsCSV(cell) {
-				return 0, nil, fmt.Errorf("column %d (%s): %q is quoted as in CSV, but values separated by tabs have no quotes: write them without, or separate them by commas", i, p.names[i], rawtext.Clip(string(cell)))
+				return 0, nil, fmt.Errorf("%s: %q is quoted as in CSV, but values separated by tabs have no quotes: write them without, or separate them by commas", p.column(i), rawtext.Clip(string(cell)))
 			}
 		}
 	}
 	for _, known := range where.agree {
 		if got := cells[known.at]; !bytes.Equal(vocabulary.WholeNumber(got), vocabulary.WholeNumber(known.value)) {
-			return 0, nil, fmt.Errorf("column %d (%s) is %q, but the name of the folder has %q", known.at, p.names[known.at], rawtext.Clip(string(got)), rawtext.Clip(string(known.value)))
+			return 0, nil, fmt.Errorf("%s is %q, but the name of the folder has %q", p.column(known.at), rawtext.Clip(string(got)), rawtext.Clip(string(known.value)))
 		}
 	}
 	label, err := p.parseLabel(where.cell(cells, p.at))
@@ -264,12 +263,15 @@ func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (float32, [][]
 		return 0, nil, err
 	}
 	for j, at := range p.pick {
+		if at < 0 {
+			continue
+		}
 		if p.values[j] = where.cell(cells, at); p.whole {
 			p.values[j] = vocabulary.WholeNumber(p.values[j])
 		}
 	}
 	for j, form := range p.rawLists.lists {
-		if form.length == 0 {
+		if form.length == 0 || p.encoded { // encodedIDs cuts lists of ids
 			continue
 		}
 		if p.lists[j], p.cut[j], err = p.split(j, p.values[j], p.whole, p.lists[j][:0]); err != nil {
@@ -284,7 +286,7 @@ func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (float32, [][]
 	}
 	for i, at := range p.inputs {
 		if p.numbers[i], err = p.dense.parse(i, where.cell(cells, at)); err != nil {
-			return 0, nil, fmt.Errorf("column %d (%s): %w", at, p.names[at], err)
+			return 0, nil, fmt.Errorf("%s: %w", p.column(at), err)
 		}
 		if at < len(p.single) && p.single[at] {
 			p.numbers[i] = float64(float32(p.numbers[i])) // the text has only the digits that a float32 needs
@@ -293,9 +295,31 @@ func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (float32, [][]
 	return label, p.values, nil
 }
 
+// otherColumns returns the error of a row with a wrong number of cells.
+func (p *rowParser) otherColumns(cells [][]byte, where *place) error {
+	quoted := func(cell []byte) bool { return bytes.IndexByte(cell, '"') >= 0 }
+	switch {
+	case len(cells) == 1 && len(cells[0]) == 0:
+		return errors.New("the line is empty")
+	case len(cells) == 1 && !p.encoded:
+		return fmt.Errorf("one column, expected %d: does the file use a different separator?", where.columns)
+	case p.encoded && len(cells) > where.columns && slices.ContainsFunc(cells, quoted):
+		return fmt.Errorf("%d columns, expected %d: quotes have no meaning in rows of ids, so no cell may contain %q", len(cells), where.columns, where.separator)
+	}
+	return fmt.Errorf("%d columns, expected %d", len(cells), where.columns)
+}
+
+// column names a column in messages.
+func (l *layout) column(at int) string {
+	if l.encoded {
+		return "column " + l.names[at]
+	}
+	return fmt.Sprintf("column %d (%s)", at, l.names[at])
+}
+
 func (p *rowParser) parseLabel(cell []byte) (float32, error) {
 	if p.Numbers {
-		return numberLabel(cell)
+		return parseNumberLabel(cell)
 	}
 	if p.Positive != "" && len(cell) > 0 {
 		if string(cell) == p.Positive {
@@ -307,19 +331,13 @@ func (p *rowParser) parseLabel(cell []byte) (float32, error) {
 		if len(cell) == 1 && cell[0]&^1 == '0' {
 			return float32(cell[0] & 1), nil
 		}
-		switch string(cell) {
-		case "0.0", "false", "False", "FALSE":
+		switch text := string(cell); {
+		case text == "0.0", !p.encoded && slices.Contains(falseTexts, text):
 			return 0, nil
-		case "1.0", "true", "True", "TRUE":
+		case text == "1.0", !p.encoded && slices.Contains(trueTexts, text):
 			return 1, nil
 		}
-		err := badLabel(cell, "0 or 1")
-		if p.columns == nil { // else the format says what labels are
-			if err = rawtext.BadLabel(string(cell), err); !errors.As(err, new(*rawtext.NumberLabel)) && len(cell) > 0 {
-				err = fault.Setting(fmt.Errorf("%w: name the text that means 1", err), PositiveSetting)
-			}
-		}
-		return 0, err
+		return 0, p.noLabel(cell)
 	}
 	x, err := strconv.ParseInt(string(vocabulary.WholeNumber(cell)), 10, 64)
 	switch {
@@ -331,8 +349,40 @@ func (p *rowParser) parseLabel(cell []byte) (float32, error) {
 	return 0, nil
 }
 
-// numberLabel returns the label in a cell if labels are numbers.
-func numberLabel(cell []byte) (float32, error) {
+// Texts of labels in raw rows, as programs write truth values.
+var falseTexts, trueTexts = []string{"false", "False", "FALSE"}, []string{"true", "True", "TRUE"}
+
+// noLabel returns the error of a cell that is neither 0 nor 1.
+func (p *rowParser) noLabel(cell []byte) error {
+	err := badLabel(cell, "0 or 1")
+	_, number := parseNumberLabel(cell)
+	name := rawtext.Clip(p.names[p.at])
+	switch named := p.encoded && name != "label"; {
+	case named && len(cell) == 0:
+		err = fmt.Errorf("%w in the first column, %q, expected 0 or 1", errNoLabel, name)
+	case named:
+		err = fmt.Errorf("the label, which is the first column, %q, is %q, expected 0 or 1", name, rawtext.Clip(string(cell)))
+	}
+	switch {
+	case p.columns != nil || len(cell) == 0: // the format says what labels are, or the cell is empty
+	case number == nil:
+		err = numberLabel{err}
+	case !p.encoded:
+		err = fault.Setting(fmt.Errorf("%w: name the text that means 1", err), PositiveSetting)
+	}
+	return err
+}
+
+// errNoLabel is wrapped by the error of a row whose label is missing.
+var errNoLabel = errors.New("the label is missing")
+
+// numberLabel is the error of a label that is a finite number, where 0 or 1 is expected.
+type numberLabel struct{ error }
+
+func (e numberLabel) Unwrap() error { return e.error }
+
+// parseNumberLabel returns the label in a cell if labels are numbers.
+func parseNumberLabel(cell []byte) (float32, error) {
 	x, err := dense.Parse(cell)
 	if label := float32(x); err == nil && label-label == 0 {
 		return label, nil
@@ -343,7 +393,7 @@ func numberLabel(cell []byte) (float32, error) {
 // badLabel returns the error of a cell that is no label. expected is what a label is.
 func badLabel(cell []byte, expected string) error {
 	if len(cell) == 0 {
-		return fmt.Errorf("%w, expected %s", rawtext.ErrNoLabel, expected)
+		return fmt.Errorf("%w, expected %s", errNoLabel, expected)
 	}
 	return fmt.Errorf("label is %q, expected %s", rawtext.Clip(string(cell)), expected)
 }

@@ -7,7 +7,6 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
-	"shaver/internal/data/rawtext"
 )
 
 // Lists states which columns are lists of ids, and how their cells are read.
@@ -28,9 +27,9 @@ type ListColumn struct {
 
 // What to do with a list that has more values than positions.
 const (
-	LongFail  = rawtext.LongFail
-	LongFirst = rawtext.LongFirst
-	LongLast  = rawtext.LongLast
+	LongFail  = "fail"  // the row is malformed
+	LongFirst = "first" // keep the first values
+	LongLast  = "last"  // keep the last values
 )
 
 // ListSeparator is the usual separator of the values of a list. Ids and most values do not
@@ -79,15 +78,6 @@ func (l *Lists) separator() byte {
 	return l.Separator
 }
 
-// parsed returns the forms with which rawtext parses lists of ids.
-func (l *Lists) parsed(lists []list) []rawtext.List {
-	var all []rawtext.List
-	for _, f := range lists {
-		all = append(all, rawtext.List{Length: f.length, Pad: f.pad, Separator: l.separator(), Long: l.Long, Front: f.front})
-	}
-	return all
-}
-
 // checkPads returns an error if the pad id of a list is not one of its ids.
 func checkPads(fields []string, lists []list, sizes []int) error {
 	for j, l := range lists {
@@ -96,21 +86,6 @@ func checkPads(fields []string, lists []list, sizes []int) error {
 		}
 	}
 	return nil
-}
-
-// positions returns the field of each id of a row.
-func positions(fields int, lists []list) []int {
-	var of []int
-	for j := range fields {
-		n := 1
-		if lists != nil {
-			n = max(1, lists[j].length)
-		}
-		for range n {
-			of = append(of, j)
-		}
-	}
-	return of
 }
 
 // Adopt adds the lists of an earlier dataset that l does not have, if they are among the fields of

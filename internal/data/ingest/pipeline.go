@@ -13,11 +13,11 @@ import (
 // row. Several goroutines call work for different blocks concurrently. collect is called
 // for one block at a time, in the order of the input. scan returns the position after the
 // last row. If several blocks fail, it returns the error that comes first in the input.
-func (r *rawImport) scan(first, last int, row uint64, work func(worker int, b *block) error, collect func(b *block) error) (uint64, error) {
+func (r *importer) scan(first, last int, row uint64, work func(worker int, b *block) error, collect func(b *block) error) (uint64, error) {
 	g, ctx := errgroup.WithContext(r.ctx)
-	depth := 2*r.workers + 2
+	depth := 2*r.config.Workers + 2
 	if r.config.Format.tables {
-		depth = r.workers + 1 // fewer, because a block is a row group, which may be large
+		depth = r.config.Workers + 1 // fewer, because a block is a row group, which may be large
 	}
 	todo, order, free := make(chan *block), make(chan *block, depth), make(chan *block, depth)
 	for range depth {
@@ -34,7 +34,7 @@ func (r *rawImport) scan(first, last int, row uint64, work func(worker int, b *b
 		}
 		return nil
 	})
-	for worker := range r.workers {
+	for worker := range r.config.Workers {
 		g.Go(func() error {
 			for b := range todo {
 				if b.err == nil && b.end == nil {
@@ -78,7 +78,7 @@ func send(ctx context.Context, to chan<- *block, b *block) bool {
 // readFile emits the blocks of the file r.paths[at], followed by a block that holds the description of
 // the file or an error. It advances row by the rows of the file. It returns false if the
 // scan must stop.
-func (r *rawImport) readFile(ctx context.Context, at int, row *uint64, free <-chan *block, emit func(*block) bool) bool {
+func (r *importer) readFile(ctx context.Context, at int, row *uint64, free <-chan *block, emit func(*block) bool) bool {
 	begin, path := *row, r.paths[at]
 	in, err := r.open(path)
 	if err == nil {
@@ -119,7 +119,7 @@ func (r *rawImport) readFile(ctx context.Context, at int, row *uint64, free <-ch
 }
 
 // noRows returns the error for a file without rows.
-func (r *rawImport) noRows(path string) error {
+func (r *importer) noRows(path string) error {
 	f := r.config.Format
 	switch {
 	case f.tables:
@@ -131,7 +131,10 @@ func (r *rawImport) noRows(path string) error {
 }
 
 // take collects a parsed block, and reports the progress.
-func (r *rawImport) take(b *block, collect func(b *block) error) error {
+func (r *importer) take(b *block, collect func(b *block) error) error {
+	if r.encoded != nil {
+		r.encoded.explain(b)
+	}
 	if b.err != nil {
 		return b.err
 	}

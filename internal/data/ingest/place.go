@@ -7,11 +7,15 @@ import (
 	"shaver/internal/data/vocabulary"
 )
 
-// place is what the path of a file says about the rows of the file.
+// place is what is known about the rows of a file before they are read.
 type place struct {
-	columns int      // number of columns in the file
-	values  [][]byte // values of the columns that are only in the path; they follow those of the file
-	agree   []known  // columns that are in the file too
+	columns   int  // number of columns in the file
+	separator byte // of the columns of a text; 0 for a table
+	quotes    bool // values of a text may be quoted
+
+	// What the path of the file says.
+	values [][]byte // values of the columns that are only in the path; they follow those of the file
+	agree  []known  // columns that are in the file too
 }
 
 // known is the value that a column of a file must have in all rows.

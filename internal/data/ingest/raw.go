@@ -1,5 +1,6 @@
 // Package ingest makes datasets, which package dataset reads. ImportEncoded reads encoded
-// rows, and ImportRaw reads raw values. The folder of a dataset appears only when it is
+// rows, and ImportRaw reads raw values. Both parse blocks of rows on all cores, and differ in
+// where the ids come from (see rowIDs). The folder of a dataset appears only when it is
 // complete.
 package ingest
 
@@ -15,7 +16,6 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
-	"shaver/internal/data/dense"
 	"shaver/internal/data/folders"
 	"shaver/internal/data/vocabulary"
 )
@@ -103,17 +103,17 @@ func (c *RawConfig) fill() error {
 	return checkOut(c.Out)
 }
 
-// rawImport is one run of ImportRaw.
-type rawImport struct {
+// importer is one run of ImportRaw or ImportEncoded.
+type importer struct {
 	*scans
 	config  RawConfig // Vocabulary is nil once a grown vocabulary has replaced it
+	encoded *encoded  // what only ImportEncoded needs; nil for raw values
 	mapped  bool      // there is an earlier vocabulary
 	strict  bool      // a field of the earlier vocabulary has no id for unseen values, so that rows with them are bad
 	held    int64     // memory of the vocabulary while values are counted, bytes
 	ratio   *ratio    // nil if each file belongs to a split
 	splits  []string  // the splits that exist, in the manifest's order
 	given   []int     // without ratio: the split of each path, a position in splits
-	workers int
 	paths   []string
 	layout  *layout // set by openFirst
 	opened  input   // the first file, if it is open and not read yet
@@ -142,21 +142,25 @@ func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
 	if err := config.fill(); err != nil {
 		return nil, err
 	}
-	r := &rawImport{config: config, workers: config.Workers, folder: countsFolder(config.Out), mapped: config.Vocabulary != nil, kinds: map[string]string{}}
-	if err := r.divide(); err != nil {
+	r := &importer{config: config, folder: countsFolder(config.Out), mapped: config.Vocabulary != nil, kinds: map[string]string{}}
+	if err := r.divide(folders.Files); err != nil {
 		return nil, err
 	}
-	var err error
-	times := 1
 	if r.counts() {
-		times = 2
+		return r.run(ctx, 2, r.withCounts)
 	}
+	return r.run(ctx, 1, r.withVocabulary)
+}
+
+// run calls do, which makes a dataset in a new builder. times is the number of scans.
+func (r *importer) run(ctx context.Context, times int, do func(*builder) (*Summary, error)) (*Summary, error) {
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
-	if r.scans, err = newScans(ctx, config.OnBadRow, config.Progress, r.paths, times); err != nil {
+	var err error
+	if r.scans, err = newScans(ctx, r.config.OnBadRow, r.config.Progress, r.paths, times); err != nil {
 		return nil, err
 	}
-	b, err := newBuilder(config.Out)
+	b, err := newBuilder(r.config.Out)
 	if err != nil {
 		return nil, err
 	}
@@ -166,19 +170,16 @@ func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
 			r.opened.close()
 		}
 	}()
-	if r.counts() {
-		return r.withCounts(b)
-	}
-	return r.withVocabulary(b)
+	return do(b)
 }
 
-// divide sets the paths and the splits to which their rows belong.
-func (r *rawImport) divide() error {
+// divide sets the paths, which find returns for files and folders, and the splits to which their rows belong.
+func (r *importer) divide(find func(paths []string) ([]string, error)) error {
 	for k, files := range [][]string{r.config.Files, r.config.Val, r.config.Test} {
 		if len(files) == 0 {
 			continue
 		}
-		paths, err := folders.Files(files)
+		paths, err := find(files)
 		if err != nil {
 			return err
 		}
@@ -200,7 +201,7 @@ func (r *rawImport) divide() error {
 }
 
 // split returns the split of a row of b as a position in r.splits.
-func (r *rawImport) split(b *block, row uint64) int {
+func (r *importer) split(b *block, row uint64) int {
 	if r.ratio == nil {
 		return b.split
 	}
@@ -208,17 +209,17 @@ func (r *rawImport) split(b *block, row uint64) int {
 }
 
 // counts reports whether a first scan counts values, which then get ids.
-func (r *rawImport) counts() bool { return !r.mapped || r.config.Grow }
+func (r *importer) counts() bool { return r.encoded == nil && (!r.mapped || r.config.Grow) }
 
 // openFirst opens the first file, which sets the layout.
-func (r *rawImport) openFirst() error {
+func (r *importer) openFirst() error {
 	in, err := r.open(r.paths[0])
 	r.opened = in
 	return err
 }
 
 // withVocabulary encodes the rows with the vocabulary of the configuration.
-func (r *rawImport) withVocabulary(b *builder) (*Summary, error) {
+func (r *importer) withVocabulary(b *builder) (*Summary, error) {
 	if err := r.openFirst(); err != nil {
 		return nil, err
 	}
@@ -235,16 +236,16 @@ func (r *rawImport) withVocabulary(b *builder) (*Summary, error) {
 	r.strict = withoutUnseen(fields)
 	if r.layout.dense.unmeasured() {
 		r.total += r.total
-		if err := r.measure(fields); err != nil {
+		if _, err := r.survey(r.strictIDs(fields)); err != nil {
 			return nil, err
 		}
 	}
 	m := dataset.Manifest{IDs: dataset.RawStrings}
-	_, err = b.writeVocabulary(r.ctx, &m, r.layout.fields, r.workers, func(j int, visit func([]byte, bool) error) error { return fields[j].Each(visit) })
+	_, err = b.writeVocabulary(r.ctx, &m, r.layout.fields, r.config.Workers, func(j int, visit func([]byte, bool) error) error { return fields[j].Each(visit) })
 	if err != nil {
 		return nil, err
 	}
-	return r.encode(b, &m, fields)
+	return r.encodeValues(b, &m, fields)
 }
 
 // withoutUnseen reports whether one of the fields has no id for unseen values.
@@ -252,58 +253,8 @@ func withoutUnseen(fields []*vocabulary.Field) bool {
 	return slices.ContainsFunc(fields, func(f *vocabulary.Field) bool { return f.OOV() < 0 })
 }
 
-// measure scans the files to compute the statistics of the dense inputs in train. A row with an
-// unseen value whose field has no id for it is bad, and does not count. An
-// import that counts values needs this scan only if the vocabulary makes rows bad.
-func (r *rawImport) measure(fields []*vocabulary.Field) error {
-	if err := r.ratio.needTrain(trainStatistics, DenseSetting, DenseMissingSetting); err != nil {
-		return err
-	}
-	if slices.Contains(r.paths, Stdin) && r.spool == "" {
-		return fault.Setting(fault.Usagef("the mean of a column needs another scan, but standard input can be read only once: give the mean and the deviation, or a vocabulary that has them"),
-			DenseSetting, DenseMissingSetting)
-	}
-	r.scans.begin()
-	plan, train := r.layout.dense, int64(0)
-	parsers, moments := make([]*blockParser, r.workers), make([][]dense.Moments, r.workers)
-	lookups, ids := make([]*vocabulary.Lookup, r.workers), make([][][]int32, r.workers)
-	for i := range parsers {
-		parsers[i], moments[i] = r.newBlockParser(), plan.newMoments()
-		lookups[i], ids[i] = vocabulary.NewLookup(fields, r.otherSpelling()), make([][]int32, len(fields))
-	}
-	work := func(worker int, b *block) error {
-		p := parsers[worker]
-		return p.parse(b, func(row uint64, _ float32, values [][]byte) error {
-			if r.split(b, row) == 0 {
-				if r.strict {
-					for j := range ids[worker] {
-						ids[worker][j] = ids[worker][j][:0]
-					}
-					if err := r.appendIDs(lookups[worker], ids[worker], values, p.parser.lists); err != nil {
-						return err
-					}
-				}
-				b.train++
-				addMoments(moments[worker], p.parser.numbers)
-			}
-			return nil
-		})
-	}
-	if _, err := r.scan(0, len(r.paths), 0, work, func(b *block) error { train += b.train; return nil }); err != nil {
-		return err
-	}
-	r.scans.end()
-	if train == 0 {
-		return fault.Inputf("the split %s has no rows", dataset.Train)
-	}
-	for _, other := range moments[1:] {
-		mergeMoments(moments[0], other)
-	}
-	return plan.measure(moments[0])
-}
-
 // withCounts counts the values, makes a vocabulary of them, and encodes the rows with it.
-func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
+func (r *importer) withCounts(b *builder) (_ *Summary, err error) {
 	unlock, err := r.lockCounts()
 	if err != nil {
 		return nil, err
@@ -333,7 +284,7 @@ func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
 	}
 	m := dataset.Manifest{IDs: dataset.RawStrings, MinCount: r.config.MinCount}
 	names := r.layout.fields
-	counts, err := b.writeVocabulary(r.ctx, &m, names, r.workers, func(j int, visit func([]byte, bool) error) error {
+	counts, err := b.writeVocabulary(r.ctx, &m, names, r.config.Workers, func(j int, visit func([]byte, bool) error) error {
 		found := func(visit func([]byte) error) error {
 			return vocabulary.Merge(spills, r.layout.ownerOf(j), len(names), r.config.MinCount, visit)
 		}
@@ -374,15 +325,15 @@ func (r *rawImport) withCounts(b *builder) (_ *Summary, err error) {
 	}
 	if r.strict && r.layout.dense.unmeasured() {
 		r.total += r.total / 2
-		if err := r.measure(fields); err != nil {
+		if _, err := r.survey(r.strictIDs(fields)); err != nil {
 			return nil, err
 		}
 	}
-	return r.encode(b, &m, fields)
+	return r.encodeValues(b, &m, fields)
 }
 
 // earlier returns the fields of the vocabulary that grows, or nil without a vocabulary.
-func (r *rawImport) earlier() ([]*vocabulary.Field, error) {
+func (r *importer) earlier() ([]*vocabulary.Field, error) {
 	if !r.mapped {
 		return nil, nil
 	}
@@ -403,7 +354,7 @@ func (r *rawImport) earlier() ([]*vocabulary.Field, error) {
 
 // otherSpelling reports whether a whole number has the id of its other spelling if the
 // vocabulary has only that, see vocabulary.NewLookup.
-func (r *rawImport) otherSpelling() bool { return r.mapped && r.config.Format.columns == nil }
+func (r *importer) otherSpelling() bool { return r.mapped && r.config.Format.columns == nil }
 
 // fewIDs is a number of ids up to which two fields may have the same values by chance.
 const fewIDs = 8
@@ -411,7 +362,7 @@ const fewIDs = 8
 // checkDiverged returns an error if two fields had one vocabulary before it grew, and have
 // different ones now. A model may read both from one table, where a new id would stand for two
 // values.
-func (r *rawImport) checkDiverged(m *dataset.Manifest, earlier []*vocabulary.Field) error {
+func (r *importer) checkDiverged(m *dataset.Manifest, earlier []*vocabulary.Field) error {
 	if earlier == nil {
 		return nil
 	}
@@ -433,7 +384,7 @@ func (r *rawImport) checkDiverged(m *dataset.Manifest, earlier []*vocabulary.Fie
 
 // checkMemory returns an error if the vocabulary needs more memory than the limit. counts
 // is the number of values of each field.
-func (r *rawImport) checkMemory(m *dataset.Manifest, counts []int) error {
+func (r *importer) checkMemory(m *dataset.Manifest, counts []int) error {
 	need, values := int64(0), int64(0)
 	for j, n := range counts {
 		need += vocabulary.FieldBytes(int64(n), m.Vocabulary[j].Bytes) + int64(n+1)*8*int64(len(r.splits))
@@ -448,7 +399,7 @@ func (r *rawImport) checkMemory(m *dataset.Manifest, counts []int) error {
 
 // checkSizes returns an error if the sizes of the fields are not those of the
 // configuration, or if their sum exceeds int32.
-func (r *rawImport) checkSizes(fields []*vocabulary.Field) error {
+func (r *importer) checkSizes(fields []*vocabulary.Field) error {
 	want := r.config.Sizes
 	sizes := make([]int, len(fields))
 	for j, f := range fields {
@@ -476,26 +427,9 @@ func (r *rawImport) checkSizes(fields []*vocabulary.Field) error {
 }
 
 // otherFields returns the error for a model with a different number of fields.
-func (r *rawImport) otherFields() error {
+func (r *importer) otherFields() error {
 	return fault.Setting(fault.Inputf("the rows have %d fields, which are %q, but the model has %d: choose the columns that it reads, in its order",
 		len(r.layout.fields), r.layout.fields, len(r.config.Sizes)), ColumnsSetting)
-}
-
-// appendIDs appends the ids of a row to ids, [fields]. It appends nothing and returns a badRow if a
-// value is unseen and its field has no id for unseen values.
-func (r *rawImport) appendIDs(lookup *vocabulary.Lookup, ids [][]int32, values [][]byte, lists [][][]byte) error {
-	j, value := -1, []byte(nil)
-	if r.layout.plain() {
-		if j = lookup.Append(ids, values); j >= 0 {
-			value = values[j]
-		}
-	} else {
-		j, value = r.layout.appendIDs(lookup, ids, values, lists)
-	}
-	if j < 0 {
-		return nil
-	}
-	return badRow{fmt.Errorf("field %d (%s): the value %q is not in the vocabulary, which has no id for such values", j, r.layout.fields[j], value[:min(len(value), 100)])}
 }
 
 // unseenValues describes the unseen values of a field.
@@ -513,12 +447,57 @@ func (u *unseenValues) note(value []byte) {
 	}
 }
 
-// noteUnseen adds the unseen values of the field j in a row to u. oov is the id of unseen values,
-// and ids end with those of the row.
-func (r *rawImport) noteUnseen(u *unseenValues, j, oov int, ids []int32, values [][]byte, lists [][][]byte) {
-	all, length := values[j:j+1], 1
-	if r.layout.lists != nil && r.layout.lists[j].length > 0 {
-		all, length = lists[j], r.layout.length(j)
+// valueIDs gives raw values the ids of a vocabulary, and notes what is odd about them.
+type valueIDs struct {
+	lookup *vocabulary.Lookup
+	fields []*vocabulary.Field
+	lists  []listCount    // by field
+	unseen []unseenValues // by field; nil without an earlier vocabulary
+}
+
+func (r *importer) newValueIDs(fields []*vocabulary.Field) *valueIDs {
+	v := &valueIDs{lookup: vocabulary.NewLookup(fields, r.otherSpelling()), fields: fields, lists: make([]listCount, len(fields))}
+	if r.mapped {
+		v.unseen = make([]unseenValues, len(fields))
+	}
+	return v
+}
+
+// strictIDs returns the function for survey that makes rows bad with the same values as the last scan, or nil if none does.
+func (r *importer) strictIDs(fields []*vocabulary.Field) func(*denseWriter) rowIDs {
+	if !r.strict {
+		return nil
+	}
+	return func(*denseWriter) rowIDs { return r.newValueIDs(fields) }
+}
+
+func (v *valueIDs) append(ids [][]int32, _ *block, p *rowParser) error {
+	j, value := -1, []byte(nil)
+	if p.plain() {
+		if j = v.lookup.Append(ids, p.values); j >= 0 {
+			value = p.values[j]
+		}
+	} else {
+		j, value = p.appendIDs(v.lookup, ids, p.values, p.lists)
+	}
+	if j >= 0 {
+		return badRow{fmt.Errorf("field %d (%s): the value %q is not in the vocabulary, which has no id for such values", j, p.fields[j], value[:min(len(value), 100)])}
+	}
+	for j := range v.unseen {
+		v.noteUnseen(j, ids[j], p)
+	}
+	for j, values := range p.lists {
+		v.lists[j].note(values)
+	}
+	return nil
+}
+
+// noteUnseen notes the unseen values of the field j in a row. ids end with those of the row.
+func (v *valueIDs) noteUnseen(j int, ids []int32, p *rowParser) {
+	u, oov := &v.unseen[j], v.fields[j].OOV()
+	all, length := p.values[j:j+1], p.length(j)
+	if p.rawLists.lists != nil && p.rawLists.lists[j].length > 0 {
+		all = p.lists[j]
 	}
 	some := false
 	for k, id := range ids[len(ids)-length:][:len(all)] {
@@ -535,123 +514,41 @@ func (r *rawImport) noteUnseen(u *unseenValues, j, oov int, ids []int32, values 
 	}
 }
 
-// encode is the last scan. It writes the encoded rows to out.
-func (r *rawImport) encode(out *builder, m *dataset.Manifest, fields []*vocabulary.Field) (*Summary, error) {
+// encodeValues encodes raw values with the ids of fields, and adds to the summary what is odd about them.
+func (r *importer) encodeValues(out *builder, m *dataset.Manifest, fields []*vocabulary.Field) (*Summary, error) {
 	sizes := make([]int, len(fields))
 	for j, f := range fields {
 		sizes[j] = f.Size()
 		out.oov = append(out.oov, f.OOV())
 	}
-	names := r.splits
-	compressors := 1
-	if r.config.Memory >= 256<<20 { // a single compressor would slow down the workers
-		compressors = 2
-	}
-	out.numbers, out.lists = r.config.Format.Numbers, r.layout.lists
-	if err := checkPads(r.layout.fields, r.layout.lists, sizes); err != nil {
-		return nil, err
-	}
-	cut := make([][]int64, r.workers)           // number of lists that lost values, by field
-	lists := make([][]listCount, r.workers)     // by field
-	unseen := make([][]unseenValues, r.workers) // by field; nil without a vocabulary
-	if err := out.start(r.layout.fields, sizes, r.layout.dense.names(), names, compressors); err != nil {
-		return nil, err
-	}
-	r.scans.begin()
-	parsers := make([]*blockParser, r.workers)
-	lookups := make([]*vocabulary.Lookup, r.workers)
-	writers := make([]*denseWriter, r.workers)
-	for i := range writers {
-		writers[i] = r.layout.dense.newWriter()
-	}
-	work := func(worker int, b *block) error {
-		if parsers[worker] == nil {
-			parsers[worker] = r.newBlockParser()
-			lookups[worker] = vocabulary.NewLookup(fields, r.otherSpelling())
-			cut[worker] = make([]int64, len(fields))
-			lists[worker] = make([]listCount, len(fields))
-			if r.mapped {
-				unseen[worker] = make([]unseenValues, len(fields))
-			}
-		}
-		for len(b.splits) < len(names) {
-			b.splits = append(b.splits, columns{ids: make([][]int32, len(fields)), dense: make([][]float32, len(r.layout.inputs))})
-		}
-		parser, numbers, dense := parsers[worker].parser, parsers[worker].parser.numbers, writers[worker]
-		return parsers[worker].parse(b, func(row uint64, label float32, values [][]byte) error {
-			rows := &b.splits[r.split(b, row)]
-			if err := dense.standardise(numbers); err != nil {
-				return err
-			}
-			if err := r.appendIDs(lookups[worker], rows.ids, values, parser.lists); err != nil {
-				return err
-			}
-			for j := range unseen[worker] {
-				r.noteUnseen(&unseen[worker][j], j, fields[j].OOV(), rows.ids[j], values, parser.lists)
-			}
-			for j, lost := range parser.cut {
-				if lost {
-					cut[worker][j]++
-				}
-			}
-			for j, values := range parser.lists {
-				lists[worker][j].note(values)
-			}
-			rows.label = append(rows.label, label)
-			for i, x := range dense.values {
-				rows.dense[i] = append(rows.dense[i], x)
-			}
-			dense.add(numbers)
-			return nil
-		})
-	}
-	_, err := r.scan(0, len(r.paths), 0, work, func(b *block) error {
-		for k := range b.splits {
-			if err := out.append(k, &b.splits[k]); err != nil {
-				return err
-			}
-		}
-		return nil
+	var workers []*valueIDs
+	summary, err := r.encode(out, m, sizes, func(*denseWriter) rowIDs {
+		v := r.newValueIDs(fields)
+		workers = append(workers, v)
+		return v
 	})
 	if err != nil {
 		return nil, err
 	}
-	if len(r.layout.inputs) > 0 && out.rows() > 0 {
-		for _, other := range writers[1:] {
-			writers[0].merge(other)
-		}
-		m.Dense = writers[0].described()
+	if r.layout.lists != nil {
+		summary.Warnings = append(summary.Warnings, otherSeparators(r.layout.fields, workers)...)
 	}
-	summary, err := r.commit(out, m, r.ratio)
-	if err == nil && r.layout.lists != nil {
-		summary.Cut = make([]int64, len(fields))
-		for _, of := range cut {
-			for j, n := range of {
-				summary.Cut[j] += n
-			}
-		}
-		summary.Warnings = append(summary.Warnings, otherSeparators(r.layout.fields, lists)...)
-	}
-	if err == nil && !r.mapped {
-		var more []string
-		more, err = unlikeIDs(r.layout.fields, fields, out.lists)
+	if !r.mapped {
+		more, err := unlikeIDs(r.layout.fields, fields, out.lists)
 		summary.Warnings = slices.Concat(summary.Warnings, more, out.manyRare(&r.config))
+		return summary, err
 	}
-	if err == nil && r.mapped {
-		for j, f := range fields {
-			var noted unseenValues
-			for _, of := range unseen {
-				if of != nil {
-					noted.rows += of[j].rows
-					noted.missing += of[j].missing
-					noted.note(of[j].example)
-				}
-			}
-			summary.Unseen = append(summary.Unseen, noted.rows)
-			summary.Missing = append(summary.Missing, noted.missing)
-			summary.Examples = append(summary.Examples, string(noted.example))
-			summary.Reserved = append(summary.Reserved, f.Reserved())
+	for j, f := range fields {
+		var noted unseenValues
+		for _, v := range workers {
+			noted.rows += v.unseen[j].rows
+			noted.missing += v.unseen[j].missing
+			noted.note(v.unseen[j].example)
 		}
+		summary.Unseen = append(summary.Unseen, noted.rows)
+		summary.Missing = append(summary.Missing, noted.missing)
+		summary.Examples = append(summary.Examples, string(noted.example))
+		summary.Reserved = append(summary.Reserved, f.Reserved())
 	}
-	return summary, err
+	return summary, nil
 }

@@ -7,7 +7,6 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
-	"shaver/internal/data/rawtext"
 	"shaver/internal/data/vocabulary"
 )
 
@@ -15,7 +14,7 @@ import (
 // both from one table. An example is a history of items and the item itself.
 type Sharing struct{ Field, With string }
 
-// rawLists is what an import of raw values knows about lists and shared values.
+// rawLists is what an import knows about lists and shared values. Encoded rows share none.
 type rawLists struct {
 	lists     []list // by field; nil if no field is a list
 	separator byte   // between two values of a cell
@@ -25,7 +24,7 @@ type rawLists struct {
 
 // setLists derives the lists from the configuration. separator is that of the columns of a
 // text, or 0.
-func (r *rawImport) setLists(separator byte) (err error) {
+func (r *importer) setLists(separator byte) (err error) {
 	l, config := r.layout, &r.config.Lists
 	if l.lists, err = config.of(l.fields, separator); err != nil {
 		return err
@@ -47,7 +46,7 @@ func (r *rawImport) setLists(separator byte) (err error) {
 		}
 		l.join(field, with)
 	}
-	if r.mapped {
+	if r.mapped || r.encoded != nil {
 		return nil
 	}
 	for j, list := range l.lists {
@@ -82,7 +81,7 @@ func (l *rawLists) ownerOf(j int) int {
 
 // called returns the name of field j in the vocabulary. A field that the vocabulary does not have is called as
 // its column, if the vocabulary has that: a model may name its fields otherwise than the mapper that gave their ids.
-func (r *rawImport) called(j int) string {
+func (r *importer) called(j int) string {
 	name, names := r.layout.fields[j], r.config.Vocabulary.Names
 	if column := r.layout.names[r.layout.pick[j]]; !slices.Contains(names, name) && slices.Contains(names, column) {
 		return column
@@ -92,7 +91,7 @@ func (r *rawImport) called(j int) string {
 
 // owners returns, for each field, the name in the vocabulary of the field whose values it has. Of the fields that share
 // values, it is the first that the vocabulary has.
-func (r *rawImport) owners() []string {
+func (r *importer) owners() []string {
 	names := make([]string, len(r.layout.fields))
 	for j := range names {
 		owner := r.layout.ownerOf(j)
@@ -107,7 +106,7 @@ func (r *rawImport) owners() []string {
 }
 
 // choose returns the fields of the vocabulary. sizes is that of vocabulary.Mapper.Choose.
-func (r *rawImport) choose(sizes []int) ([]*vocabulary.Field, error) {
+func (r *importer) choose(sizes []int) ([]*vocabulary.Field, error) {
 	owners := r.owners()
 	for j, owner := range owners {
 		switch err := r.config.Vocabulary.Share(owner, r.called(j)); {
@@ -224,32 +223,22 @@ func (c *rowCounter) add(values [][]byte, lists [][][]byte) error {
 }
 
 // appendIDs appends the ids of a row to ids, [fields], and returns -1. If a value is unseen and
-// its field has no id for unseen values, it appends nothing and returns the field and the
-// value.
+// its field has no id for unseen values, it returns the field and the value.
 func (l *rawLists) appendIDs(lookup *vocabulary.Lookup, ids [][]int32, values [][]byte, lists [][][]byte) (without int, value []byte) {
-	undo := func(fields int) {
-		for i := range fields {
-			ids[i] = ids[i][:len(ids[i])-l.length(i)]
-		}
-	}
 	for j := range ids {
 		all := values[j : j+1]
 		if l.lists != nil && l.lists[j].length > 0 {
 			all = lists[j]
 		}
-		before := len(ids[j])
 		for _, value := range all {
 			id := lookup.ID(j, value)
 			if id < 0 {
-				ids[j] = ids[j][:before]
-				undo(j)
 				return j, value
 			}
 			ids[j] = append(ids[j], id)
 		}
 		if l.lists != nil && len(all) < l.lists[j].length {
-			ids[j] = append(ids[j], make([]int32, l.lists[j].length-len(all))...)
-			rawtext.Fill(ids[j][before:], len(all), int32(l.lists[j].pad), l.lists[j].front)
+			ids[j] = l.lists[j].fill(ids[j], len(all))
 		}
 	}
 	return -1, nil

@@ -3,7 +3,6 @@ package ingest
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -114,28 +113,6 @@ func (p *scans) begin() {
 
 // end ends a scan.
 func (p *scans) end() { p.ended = append(p.ended, Scan{p.done - p.before, time.Since(p.start)}) }
-
-// tick counts a row that was read from s. From time to time it reports the progress and
-// checks whether ctx has ended.
-func (p *scans) tick(s *rawtext.Source) error {
-	p.rows++
-	if p.rows%4096 != 0 {
-		return nil
-	}
-	if p.progress != nil && p.rows%(1<<16) == 0 {
-		p.progress(p.rows, p.done+s.Read(), p.total)
-	}
-	return p.ctx.Err()
-}
-
-// finish records that s was read to its end.
-func (p *scans) finish(s *rawtext.Source) error {
-	digest, size, err := s.Digest()
-	if err != nil {
-		return err
-	}
-	return p.note(s.Path, dataset.File{File: filepath.Base(s.Path), SHA256: digest, Bytes: size})
-}
 
 // note records a file that was read completely. It must be the same in every scan.
 func (p *scans) note(path string, file dataset.File) error {

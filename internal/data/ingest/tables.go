@@ -22,7 +22,7 @@ func (in *tableInput) place() *place { return in.where }
 
 // openTable opens a Parquet or Arrow file. Only the columns that the format needs will be
 // read.
-func (r *rawImport) openTable(path string) (input, error) {
+func (r *importer) openTable(path string) (input, error) {
 	t, err := arrowio.OpenColumnFile(path)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (r *rawImport) openTable(path string) (input, error) {
 			names = t.Columns() // so that setLayout says what the missing column is for
 		}
 	}
-	where, err := r.setLayout(names, false, path)
+	where, err := r.setLayout(names, 0, path)
 	if err != nil {
 		err = fault.Inputf("%s: %w", path, err)
 	} else {
@@ -67,7 +67,7 @@ func (r *rawImport) openTable(path string) (input, error) {
 
 // checkKinds returns bad input if a column has values of another kind than in the earlier files, so that the same text may
 // stand for other values. Numbers may be strings. Labels have a check of their own.
-func (r *rawImport) checkKinds(t *arrowio.ColumnFile, names []string, path string) error {
+func (r *importer) checkKinds(t *arrowio.ColumnFile, names []string, path string) error {
 	plain := func(kind string) bool { return kind == arrowio.Strings || kind == arrowio.Numbers }
 	for k, name := range names {
 		kind, earlier := t.Kind(k), r.kinds[name]

@@ -95,16 +95,14 @@ func (c *listCount) note(values [][]byte) {
 }
 
 // otherSeparators returns a warning for each field most of whose lists have one value that may be several
-// texts, as they do if the separator is not theirs. of has the counts of all workers, by field.
-func otherSeparators(names []string, of [][]listCount) (warnings []string) {
+// texts, as they do if the separator is not theirs.
+func otherSeparators(names []string, workers []*valueIDs) (warnings []string) {
 	const least = 30
 	for j, name := range names {
 		var all listCount
-		for _, counts := range of {
-			if counts != nil {
-				all.some += counts[j].some
-				all.one += counts[j].one
-			}
+		for _, v := range workers {
+			all.some += v.lists[j].some
+			all.one += v.lists[j].one
 		}
 		if all.one >= least && all.one > all.some/2 {
 			warnings = append(warnings, fmt.Sprintf("field %s: %d of %d lists have one value that contains | ; a comma or a space: check the separator of the lists, or ignore this if each of these values is one id", name, all.one, all.some))

@@ -29,6 +29,7 @@ type Blocks struct {
 	Quotes bool // a line end between two quotes belongs to a value and does not end the record
 	source *Source
 	rest   []byte // bytes that were read but are not in a block yet
+	first  []byte // bytes that Header has read
 	lines  int    // number of lines before rest
 	rows   int64  // number of records before rest
 	ended  bool   // the source has no more bytes
@@ -54,8 +55,7 @@ func (b *Blocks) fill(data []byte, size int) ([]byte, error) {
 		if err == io.EOF {
 			b.ended = true
 		} else if err != nil {
-			b.source.Line = b.lines + bytes.Count(data, []byte{'\n'})
-			return nil, b.source.failed(err)
+			return nil, b.source.failed(b.lines+bytes.Count(data, []byte{'\n'})+1, err)
 		}
 	}
 	return data, nil
@@ -64,20 +64,23 @@ func (b *Blocks) fill(data []byte, size int) ([]byte, error) {
 // Header reads the first line and returns it without its line end. It must be called
 // before Next. An empty file is bad input.
 func (b *Blocks) Header() ([]byte, error) {
-	rest, err := b.fill(b.rest, MaxLine)
+	first, err := b.fill(b.rest, MaxLine)
 	if err != nil {
 		return nil, err
 	}
-	if len(rest) == 0 {
+	if len(first) == 0 {
 		return nil, fault.Inputf("%s: the file is empty", b.source.Path)
 	}
-	line, rest, ended := bytes.Cut(rest, []byte{'\n'})
+	line, rest, ended := bytes.Cut(first, []byte{'\n'})
 	if !ended && len(line) == MaxLine {
 		return nil, b.source.Errorf(1, "%w", errTooLong)
 	}
-	b.rest, b.lines = rest, 1
+	b.rest, b.first, b.lines = rest, first, 1
 	return bytes.TrimSuffix(line, []byte{'\r'}), nil
 }
+
+// Unread makes the line that Header has read a record. It must be called before Next.
+func (b *Blocks) Unread() { b.rest, b.lines = b.first, 0 }
 
 // Next fills block with the next records and reuses the memory of block. It returns
 // io.EOF after the last record.

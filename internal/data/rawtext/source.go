@@ -1,5 +1,5 @@
 // Package rawtext reads text files of rows, which may be compressed with gzip or zstd.
-// Source reads a file line by line. Blocks cuts a file into blocks of whole records, and
+// Source opens a file, Blocks cuts it into blocks of whole records, and
 // Records splits a block into cells, so that several goroutines can parse one file.
 // Malformed text is reported as bad input that names the file and the line.
 package rawtext
@@ -26,11 +26,10 @@ import (
 // MaxLine is the largest length of an input line in bytes, including its line end.
 const MaxLine = 1 << 20
 
-// Source reads the lines of one input file and computes the file's digest. It recognizes
+// Source reads one input file and computes the file's digest. It recognizes
 // gzip and zstd by the first bytes of the file. It is not safe for concurrent use.
 type Source struct {
 	Path  string
-	Line  int // number of the line that Next returned last, from 1; 0 before the first
 	raw   rawFile
 	plain func() // frees the decompressor
 	lines *bufio.Reader
@@ -104,7 +103,7 @@ func (s *Source) decompress() error {
 	raw := bufio.NewReaderSize(&s.raw, 1<<18)
 	head, err := raw.Peek(8)
 	if err != nil && err != io.EOF {
-		return s.failed(err)
+		return s.failed(1, err)
 	}
 	var content io.Reader = raw
 	switch {
@@ -133,7 +132,7 @@ func (s *Source) decompress() error {
 		}
 	}
 	if err != nil {
-		return s.failed(err)
+		return s.failed(1, err)
 	}
 	s.lines = bufio.NewReaderSize(content, MaxLine)
 	return nil
@@ -181,40 +180,13 @@ func isZstd(head []byte) bool {
 	return bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) || len(head) >= 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18})
 }
 
-// failed returns err with the file's name. The error is bad input if the compressed data
-// are malformed, but not if the file could not be read.
-func (s *Source) failed(err error) error {
+// failed returns err with the file's name. The error is bad input, in the given line, if the
+// compressed data are malformed, but not if the file could not be read.
+func (s *Source) failed(line int, err error) error {
 	if s.raw.failure != nil {
 		return fmt.Errorf("%s: %w", s.Path, s.raw.failure)
 	}
-	return fault.Inputf("%s:%d: the compressed data are broken: %w", s.Path, s.Line+1, err)
-}
-
-// Next returns the next line, which is valid until the next call. A line ends with "\n",
-// "\r\n" or the end of the file, and is returned without that end. If the line is longer
-// than MaxLine, long is true and line must not be used. Next returns io.EOF after the last
-// line.
-func (s *Source) Next() (line []byte, long bool, err error) {
-	line, err = s.lines.ReadSlice('\n')
-	for err == bufio.ErrBufferFull {
-		long = true
-		_, err = s.lines.ReadSlice('\n')
-	}
-	switch {
-	case err == nil && !long:
-		line = line[:len(line)-1]
-	case err == io.EOF && (len(line) > 0 || long):
-	case err == io.EOF:
-		return nil, false, io.EOF
-	case err != nil:
-		return nil, false, s.failed(err)
-	}
-	line = bytes.TrimSuffix(line, []byte("\r"))
-	if s.Line == 0 {
-		line = bytes.TrimPrefix(line, mark)
-	}
-	s.Line++
-	return line, long, nil
+	return fault.Inputf("%s:%d: the compressed data are broken: %w", s.Path, line, err)
 }
 
 // mark is the byte order mark in UTF-8.
@@ -225,16 +197,13 @@ func (s *Source) Errorf(line int, format string, args ...any) error {
 	return fault.Inputf("%s:%d: %w", s.Path, line, fmt.Errorf(format, args...))
 }
 
-// TooLong returns the error for a line that exceeds MaxLine, which Next returned last.
-func (s *Source) TooLong() error { return s.Errorf(s.Line, "%w", errTooLong) }
-
 var errTooLong = fmt.Errorf("the line is longer than %d bytes", MaxLine)
 
 // Read returns the number of bytes read so far from the file on disk, compressed or not.
 func (s *Source) Read() int64 { return s.raw.read }
 
 // Digest returns the SHA-256 of the file, as hexadecimal digits, and its size in bytes. It
-// must be called after Next has returned io.EOF. If the file has grown since then, Digest
+// must be called after the last byte was read. If the file has grown since then, Digest
 // returns an error, because the new bytes belong to no row that was read.
 func (s *Source) Digest() (digest string, size int64, err error) {
 	switch more, err := io.Copy(io.Discard, &s.raw); {
@@ -253,7 +222,7 @@ func (s *Source) Close() {
 }
 
 // Content returns a reader of the decompressed file without its byte order mark. It is an
-// alternative to Next, and the two must not be mixed. An error is bad input if the
+// alternative to Blocks, and the two must not be mixed. An error is bad input if the
 // compressed data are malformed, but not if the file could not be read.
 func (s *Source) Content() io.Reader {
 	if head, _ := s.lines.Peek(len(mark)); bytes.Equal(head, mark) {
