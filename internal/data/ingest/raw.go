@@ -495,12 +495,14 @@ func (v *valueIDs) append(ids [][]int32, _ *block, p *rowParser) error {
 // noteUnseen notes the unseen values of the field j in a row. ids end with those of the row.
 func (v *valueIDs) noteUnseen(j int, ids []int32, p *rowParser) {
 	u, oov := &v.unseen[j], v.fields[j].OOV()
-	all, length := p.values[j:j+1], p.length(j)
+	all, first := p.values[j:j+1], len(ids)-p.length(j)
 	if p.rawLists.lists != nil && p.rawLists.lists[j].length > 0 {
-		all = p.lists[j]
+		if all = p.lists[j]; p.rawLists.lists[j].front {
+			first = len(ids) - len(all)
+		}
 	}
 	some := false
-	for k, id := range ids[len(ids)-length:][:len(all)] {
+	for k, id := range ids[first:][:len(all)] {
 		if int(id) != oov {
 			continue
 		}

@@ -98,3 +98,26 @@ func TestListPadsOfVocabulary(t *testing.T) {
 		t.Errorf("a new vocabulary: %s, expected film 1, opera 2 and song 3", got)
 	}
 }
+
+// The unseen values of lists are counted on whichever side the lists are filled.
+func TestUnseenOfSides(t *testing.T) {
+	vocabulary := filepath.Join(t.TempDir(), "feature_vocab.json")
+	if err := os.WriteFile(vocabulary, []byte(`{"history":{"__PAD__":0,"film":1,"__OOV__":2}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, side := range []string{model.End, model.Front} {
+		summary, _, err := importRawLists(t, "label,history\n1,new\n0,film|newer\n0,film|film|newest\n1,film\n0,\n", func(c *RawConfig) {
+			c.Lists.Pads, c.Share = side, nil
+			var err error
+			if c.Vocabulary, err = ReadVocabulary(vocabulary, DefaultMemory, ""); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if summary.Unseen[0] != 3 || summary.Missing[0] != 0 || summary.Examples[0] != "new" {
+			t.Errorf("filled at the %s: %d rows with unseen values, %d missing, such as %q; want 3, 0, new", side, summary.Unseen[0], summary.Missing[0], summary.Examples[0])
+		}
+	}
+}
