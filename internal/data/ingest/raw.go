@@ -532,10 +532,10 @@ func (r *importer) encodeValues(out *builder, m *dataset.Manifest, fields []*voc
 	if err != nil {
 		return nil, err
 	}
-	if r.layout.lists != nil {
-		summary.Warnings = append(summary.Warnings, otherSeparators(r.layout.fields, workers)...)
-	}
 	if !r.mapped {
+		if r.layout.lists != nil {
+			summary.Warnings = append(summary.Warnings, otherSeparators(r.layout.fields, workers, nil)...)
+		}
 		more, err := unlikeIDs(r.layout.fields, fields, out.lists)
 		summary.Warnings = slices.Concat(summary.Warnings, more, out.manyRare(&r.config))
 		return summary, err
@@ -551,6 +551,9 @@ func (r *importer) encodeValues(out *builder, m *dataset.Manifest, fields []*voc
 		summary.Missing = append(summary.Missing, noted.missing)
 		summary.Examples = append(summary.Examples, string(noted.example))
 		summary.Reserved = append(summary.Reserved, f.Reserved())
+	}
+	if r.layout.lists != nil {
+		summary.Warnings = append(summary.Warnings, otherSeparators(r.layout.fields, workers, summary.Unseen)...)
 	}
 	return summary, nil
 }

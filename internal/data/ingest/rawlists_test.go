@@ -242,9 +242,9 @@ func TestEmptyLists(t *testing.T) {
 
 // An import warns of lists whose values contain another separator.
 func TestListsOfAnotherSeparator(t *testing.T) {
-	const warning = "field history: 120 of 121 lists have one value that contains | ; a comma or a space: check the separator of the lists"
+	const warning = "field history: 120 of 121 lists have one value that contains | ; ^ a comma or a space: check the separator of the lists"
 	for form, want := range map[string][]string{
-		"a%d|b%d": nil, "a%d-b%d": nil, "a%d;b%d": {warning}, "a%d b%d": {warning}, "\"a%d,b%d\"": {warning},
+		"a%d|b%d": nil, "a%d-b%d": nil, "a%d;b%d": {warning}, "a%d^b%d": {warning}, "a%d b%d": {warning}, "\"a%d,b%d\"": {warning},
 	} {
 		var text strings.Builder
 		text.WriteString("label,user,history\n1,1,x|y\n")
@@ -252,6 +252,28 @@ func TestListsOfAnotherSeparator(t *testing.T) {
 			fmt.Fprintf(&text, "%d,%d,"+form+"\n", i%2, i%3, i, i%7)
 		}
 		summary, _, err := importRawLists(t, text.String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantWarnings(t, form, summary, want)
+	}
+}
+
+// With a vocabulary, a few lists suffice for this warning if none of their values are in it.
+func TestUnseenListsOfAnotherSeparator(t *testing.T) {
+	for form, want := range map[string][]string{
+		"film^song": {"field history: 4 of 4 lists have one value that contains | ; ^ a comma or a space"}, "film": nil, "opera": nil, "the end": nil,
+	} {
+		summary, _, err := importRawLists(t, "label,user,history\n"+strings.Repeat("0,a,"+form+"\n1,a,"+form+"\n", 2), func(c *RawConfig) {
+			path := filepath.Join(t.TempDir(), "ids.csv")
+			err := os.WriteFile(path, []byte("field,value,id\nuser,a,0\nuser,<unk>,1\nhistory,pad,0\nhistory,film,1\nhistory,song,2\nhistory,the end,3\nhistory,<unk>,4\n"), 0o600)
+			if err == nil {
+				c.Vocabulary, err = ReadVocabulary(path, DefaultMemory, "value=<unk>")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

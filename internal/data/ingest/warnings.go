@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strings"
 
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
@@ -95,17 +96,21 @@ func (c *listCount) note(values [][]byte) {
 }
 
 // otherSeparators returns a warning for each field most of whose lists have one value that may be several
-// texts, as they do if the separator is not theirs.
-func otherSeparators(names []string, workers []*valueIDs) (warnings []string) {
-	const least = 30
+// texts, as they do if the separator is not theirs. unseen has the number of rows with unseen values, by field, or is nil
+// without a vocabulary. Few lists suffice if the vocabulary lacks what they have.
+func otherSeparators(names []string, workers []*valueIDs, unseen []int64) (warnings []string) {
 	for j, name := range names {
 		var all listCount
+		least := int64(30)
 		for _, v := range workers {
 			all.some += v.lists[j].some
 			all.one += v.lists[j].one
 		}
+		if unseen != nil && unseen[j] >= all.one {
+			least = 1
+		}
 		if all.one >= least && all.one > all.some/2 {
-			warnings = append(warnings, fmt.Sprintf("field %s: %d of %d lists have one value that contains | ; a comma or a space: check the separator of the lists, or ignore this if each of these values is one id", name, all.one, all.some))
+			warnings = append(warnings, fmt.Sprintf("field %s: %d of %d lists have one value that contains "+separators+" a comma or a space: check the separator of the lists, or ignore this if each of these values is one id", name, all.one, all.some))
 		}
 	}
 	return warnings
@@ -126,7 +131,7 @@ type kindOfValue struct {
 var noIDs = []kindOfValue{
 	{1000, hasDecimals, "have decimals, as measures have: expected ids; make a price or a duration a dense input"},
 	{100, timestamp.Match, "are timestamps: expected ids; derive the hour or the weekday before the import"},
-	{100, isJoined, "contain | ; or a comma, as lists do: make the field a list, or ignore this if each of them is one id"},
+	{100, isJoined, "contain " + separators + " or a comma, as lists do: make the field a list, or ignore this if each of them is one id"},
 }
 
 // unlikeIDs returns a warning for each field whose values are of a kind that a field should not have. lists may be nil.
@@ -188,11 +193,14 @@ func (b *builder) manyRare(c *RawConfig) (warnings []string) {
 // leastRare is the number of rows from which manyRare warns.
 const leastRare = 100
 
+// separators are the usual separators of lists besides the comma and the space.
+const separators = "| ; ^"
+
 // isJoined reports whether value is several texts with a usual separator of lists between them. A comma before a
 // space is one of a phrase.
 func isJoined(value []byte) bool {
 	for i := 1; i < len(value)-1; i++ {
-		if c := value[i]; c == '|' || c == ';' || c == ',' && value[i+1] != ' ' {
+		if c := value[i]; c != ' ' && strings.IndexByte(separators, c) >= 0 || c == ',' && value[i+1] != ' ' {
 			return true
 		}
 	}
