@@ -4,8 +4,10 @@
 package places
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +22,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/folders"
 	"shaver/internal/ops/remote"
 	"shaver/internal/prune/delta"
 )
@@ -60,7 +63,7 @@ var flags = map[string]map[string]kind{
 	"scores compare":         {"picture": out},
 	"scores frequency":       {"model": model, "dataset": data, "out": outScores},
 	"dataset inspect":        {"html": out},
-	"dataset import csv":     {"train": file, "val": file, "test": file, "raw": file, "model": model, "vocabulary": either, "out": outData},
+	"dataset import csv":     {"train": tree, "val": tree, "test": tree, "raw": tree, "model": model, "vocabulary": either, "out": outData},
 	"dataset import criteo":  {"model": model, "vocabulary": either, "out": outData},
 	"dataset import avazu":   {"model": model, "vocabulary": either, "out": outData},
 	"dataset import kdd":     {"model": model, "vocabulary": either, "out": outData},
@@ -360,15 +363,40 @@ func (u *use) input(ctx context.Context, k kind, l remote.Location) (string, err
 		return u.Dataset(ctx, l)
 	case either, tree:
 		path, ok, err := u.FetchIf(ctx, l)
+		ended := false
+		if k == tree && err == nil {
+			ended, err = u.finished(ctx, l, !ok)
+		}
 		if ok || err != nil {
 			return path, err
 		}
-		if k == tree {
-			return u.FetchTree(ctx, l)
+		if k == either {
+			return u.Dataset(ctx, l)
 		}
-		return u.Dataset(ctx, l)
+		path, err = u.FetchTree(ctx, l)
+		if err == nil && ended { // perhaps above the folder, which the copy does not have
+			err = os.WriteFile(filepath.Join(path, "_SUCCESS"), nil, 0o644)
+		}
+		return path, err
 	}
 	return u.Fetch(ctx, l)
+}
+
+// finished is folders.Finished for the original at l, because a copy has no folders above it.
+func (u *use) finished(ctx context.Context, l remote.Location, folder bool) (ended bool, err error) {
+	var failed error
+	ended, err = folders.Finished(filepath.FromSlash("/"+l.Key), folder, func(dir, pattern string) (names []string) {
+		at := l
+		at.Key = strings.TrimPrefix(filepath.ToSlash(dir), "/")
+		if failed == nil {
+			names, failed = u.Find(ctx, at, pattern)
+		}
+		return names
+	})
+	if err != nil {
+		err = fmt.Errorf("%s: %w", l, err)
+	}
+	return ended, cmp.Or(failed, err)
 }
 
 // Model copies a checkpoint and the files next to it that say more about it.

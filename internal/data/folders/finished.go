@@ -38,6 +38,15 @@ type state struct {
 // guard has the states of folders by absolute path.
 type guard map[string]state
 
+// Finished returns the error of Files for a file or a folder that is not on this machine. find returns the entries of
+// a folder that match a pattern of fs.Glob. Finished reports whether a job of Spark has ended in the folder or above it.
+func Finished(path string, folder bool, find func(folder, pattern string) []string) (ended bool, err error) {
+	if !folder {
+		path = filepath.Dir(path)
+	}
+	return guard{}.above(path, path, find)
+}
+
 // check returns bad input if a folder of the files, or one above it, shows that the files are not all rows of one finished
 // table. All files are below root; they are all that root has if whole is true. Of the folders above root it looks at two,
 // besides those whose names give columns.
@@ -47,15 +56,18 @@ func (g guard) check(root string, paths []string, whole bool) error {
 		real, err = filepath.Abs(real)
 	}
 	if err == nil {
-		_, err = g.above(real, real)
+		_, err = g.above(real, real, nil)
 	}
 	ended := map[string]bool{} // by folder
 	for _, path := range paths {
 		dir, name := filepath.Join(real, Relative(root, filepath.Dir(path))), filepath.Base(path)
 		if _, known := ended[dir]; !known && err == nil {
-			ended[dir], err = g.above(dir, real)
+			ended[dir], err = g.above(dir, real, nil)
 		}
 		live := g[dir].live
+		if target, bad := filepath.EvalSymlinks(filepath.Join(dir, name)); err == nil && bad == nil && target != filepath.Join(dir, name) {
+			err = g.check(filepath.Dir(target), []string{target}, false)
+		}
 		switch {
 		case err != nil:
 			return err
@@ -71,10 +83,10 @@ func (g guard) check(root string, paths []string, whole bool) error {
 }
 
 // above looks at dir and the folders above it, and reports whether a job of Spark has ended in one of them.
-func (g guard) above(dir, root string) (ended bool, err error) {
+func (g guard) above(dir, root string, find func(folder, pattern string) []string) (ended bool, err error) {
 	for left := 2; ; dir = filepath.Dir(dir) {
 		if _, known := g[dir]; !known {
-			g[dir] = look(dir)
+			g[dir] = look(dir, find)
 		}
 		ended = ended || g[dir].ended
 		if len(dir) <= len(root) && !strings.Contains(filepath.Base(dir), "=") {
@@ -87,8 +99,11 @@ func (g guard) above(dir, root string) (ended bool, err error) {
 }
 
 // look returns the state of a folder. A folder that cannot be read has no entries.
-func look(dir string) (s state) {
+func look(dir string, elsewhere func(folder, pattern string) []string) (s state) {
 	find := func(pattern string) []string {
+		if elsewhere != nil {
+			return elsewhere(dir, pattern)
+		}
 		found, _ := fs.Glob(os.DirFS(dir), pattern)
 		return found
 	}
@@ -101,6 +116,9 @@ func look(dir string) (s state) {
 		if list := "_committed_" + strings.TrimPrefix(name, "_started_"); len(find(list)) == 0 {
 			s.refused = fault.Inputf("%s belongs to a job that has not ended, because there is no %s: wait for it, or delete what it wrote and run it again", filepath.Join(dir, name), list)
 		}
+	}
+	if s.ended = len(find("_SUCCESS")) > 0; elsewhere != nil {
+		return s // the lists are for the files of one folder
 	}
 	var removed []string
 	for _, name := range find("_committed_*") {
@@ -119,7 +137,6 @@ func look(dir string) (s state) {
 	for _, file := range removed {
 		delete(s.live, file)
 	}
-	s.ended = len(find("_SUCCESS")) > 0
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -454,6 +455,28 @@ func (s *Session) List(ctx context.Context, l Location) ([]string, error) {
 func (s *Session) Folders(ctx context.Context, l Location) ([]string, error) {
 	names, _, err := s.list(ctx, l, true)
 	return names, err
+}
+
+// Find returns the names of the objects and folders in a folder that match a pattern of path.Match. A folder that does not
+// exist, or whose list is denied, has none.
+func (s *Session) Find(ctx context.Context, l Location, pattern string) (names []string, err error) {
+	b, err := s.open(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	folder := strings.TrimPrefix(l.Key+"/", "/")
+	beginning, _, _ := strings.Cut(pattern, "*")
+	err = b.list(ctx, folder+beginning, true, func(o object) error {
+		name := strings.TrimSuffix(strings.TrimPrefix(o.key, folder), "/")
+		if ok, _ := path.Match(pattern, name); ok {
+			names = append(names, name)
+		}
+		return nil
+	})
+	if why := judge(err); err != nil && (why == missing || why == denied) {
+		return nil, nil
+	}
+	return names, describe(l, "listing", err)
 }
 
 // list also returns the bytes that all the objects have.

@@ -145,7 +145,8 @@ func (r contextReader) Read(p []byte) (int, error) {
 }
 
 func (f disk) list(ctx context.Context, prefix string, shallow bool, visit func(object) error) error {
-	folder := strings.TrimSuffix(prefix, "/")
+	base := prefix[:strings.LastIndexByte(prefix, '/')+1]
+	folder := strings.TrimSuffix(base, "/")
 	// The slash makes it follow a symbolic link to the folder.
 	err := filepath.WalkDir(f.path(folder)+string(filepath.Separator), func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -158,11 +159,13 @@ func (f disk) list(ctx context.Context, prefix string, shallow bool, visit func(
 		if err != nil || relative == "." {
 			return err
 		}
-		key := prefix + filepath.ToSlash(relative)
+		key := base + filepath.ToSlash(relative)
 		info, err := os.Stat(path) // follows symbolic links
 		switch {
-		case err != nil:
-			return nil // it is gone, or leads nowhere
+		case !strings.HasPrefix(key, prefix) && e.IsDir():
+			return fs.SkipDir
+		case err != nil, !strings.HasPrefix(key, prefix):
+			return nil // it is gone, leads nowhere, or has another name
 		case info.IsDir() && shallow:
 			if err := visit(object{key: key + "/"}); err != nil || !e.IsDir() {
 				return err

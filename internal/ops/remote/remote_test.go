@@ -558,6 +558,11 @@ func contract(t *testing.T, url string, settings ...string) {
 	if names, err := a.Folders(t.Context(), place(t, url+"/folder")); err != nil || !slices.Equal(names, []string{"deep"}) {
 		t.Errorf("folders %q (%v)", names, err)
 	}
+	for pattern, want := range map[string][]string{"d*": {"deep"}, "deep": {"deep"}, "deep/*y": {"deep/empty"}, "a b": {"a b"}, "ee*": nil, "none/*": nil} {
+		if names, err := a.Find(t.Context(), place(t, url+"/folder"), pattern); err != nil || !slices.Equal(names, want) {
+			t.Errorf("found %q by %s, expected %q (%v)", names, pattern, want, err)
+		}
+	}
 	if err := a.Remove(t.Context(), place(t, url+"/folder/deep/empty")); err != nil {
 		t.Fatal(err)
 	}
