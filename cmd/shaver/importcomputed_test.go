@@ -119,6 +119,7 @@ func TestAllFieldsComputed(t *testing.T) {
 		"model.onnx": string(onnxtest.Model(18, g.Message())),
 		"rows.csv":   "label,f0,f1,f2\n0,300,7,5\n1,1,6,1000\n",
 		"ids.csv":    "label,f0 % 3,f1 % 4,f2 % 3\n0,0,3,2\n1,1,2,1\n",
+		"other.csv":  "label,first,f1,f2\n0,300,7,5\n1,1,6,1000\n",
 	} {
 		if err := os.WriteFile(path(name), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
@@ -136,6 +137,11 @@ func TestAllFieldsComputed(t *testing.T) {
 	if trains[0] != trains[1] {
 		t.Error("the rows differ from those of the ids that the model computes")
 	}
+	text, _ := emulated(t.Context(), "shaver", "dataset", "import", "csv", "--train", path("other.csv"), "--model", path("model.onnx"), "--out", path("other")).CombinedOutput()
+	if !strings.Contains(string(text), `expected the column (NAME=f0 takes it from column NAME), or the ids in a column "f0 % 3" (--dense)`) {
+		t.Errorf("%s", text)
+	}
+	command(t, "shaver", "dataset", "import", "csv", "--train", path("other.csv"), "--dense", "first=f0", "--model", path("model.onnx"), "--out", path("other"))
 }
 
 // An import puts the id that a graph reads in the place of an id outside the field, in lists and in models of our own kinds too,
@@ -177,5 +183,33 @@ func TestGuardsAndLargeIDs(t *testing.T) {
 		if trains[0] != trains[2] || trains[1] != trains[2] {
 			t.Errorf("%s: the rows differ from those of the ids that the model reads", name)
 		}
+	}
+}
+
+// An id outside a field that the graph clips is not replaced if the graph also reads the ids as numbers, and the error says so.
+func TestGuardOfNumbers(t *testing.T) {
+	t.Parallel()
+	g := clickGraph()
+	g.Initializers = append(g.Initializers, onnxtest.Ints("last", []int64{2}), onnxtest.Ints("zero", []int64{0}))
+	names := func(list ...string) onnxtest.Names { return list }
+	g.Nodes = append([]onnxtest.Message{onnxtest.Node("Clip", names("f0", "zero", "last"), names("id0")), onnxtest.Node("Gather", names("table0", "id0"), names("found")),
+		onnxtest.Node("Cast", names("f0"), names("number"), onnxtest.Attribute("to", 1)),
+		onnxtest.Node("Unsqueeze", names("number", "axis"), names("numbers")), onnxtest.Node("Add", names("found", "numbers"), names("row0"))}, g.Nodes[1:]...)
+	folder := t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	for name, text := range map[string]string{"m.onnx": string(onnxtest.Model(18, g.Message())), "good.csv": "label,f0,f1,f2\n1,1,0,2\n0,2,0,1\n", "bad.csv": "label,f0,f1,f2\n1,1,0,2\n0,3,0,1\n"} {
+		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(rows string) string {
+		text, _ := emulated(t.Context(), "shaver", "dataset", "import", "csv", "--ids", "local", "--train", path(rows), "--model", path("m.onnx"), "--out", path(rows+".data")).CombinedOutput()
+		return string(text)
+	}
+	if text := run("good.csv"); strings.Contains(text, "shaver:") {
+		t.Error(text)
+	}
+	if text := run("bad.csv"); !strings.Contains(text, "bad.csv:3: field 0 (f0): id 3 is outside [0,3): the model also reads the ids of this field as numbers") {
+		t.Error(text)
 	}
 }

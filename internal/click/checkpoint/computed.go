@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -47,6 +48,9 @@ type ComputedSource struct {
 // ID returns the id that follows from the values of the sources of a position. A value that is a whole number is in
 // whole too, where it is exact.
 func (c *Computed) ID(values []float64, whole []int64) (int64, error) {
+	if c.graph == nil {
+		return 0, errors.New("the model also reads the ids of this field as numbers, for example in a mask, so no other id can replace this one, even if the graph clips it: change the ids in the data")
+	}
 	var in []*graph.Tensor
 	for i, v := range c.graph.Inputs {
 		info := &c.graph.Values[v]
@@ -110,14 +114,18 @@ func (c *Checkpoint) describeComputed(n *dissect.Network, of func(f *dissect.Fie
 }
 
 // Computed returns the fields whose ids an import computes from the row, or replaces if they are outside the field.
-// Only models of Kind Graph have others than the latter.
-func (c *Checkpoint) Computed() ([]Computed, error) {
+// Only models of Kind Graph have others than the latter. If the network reads the ids of a field as numbers, ID replaces none.
+func (c *Checkpoint) Computed() (all []Computed, err error) {
 	computed := c.guards
 	if c.graph != nil {
 		computed = slices.Concat(c.graph.Computed, c.guards)
+		for _, id := range c.graph.IDs {
+			if id.Field >= 0 && id.Field < c.Architecture.Fields() {
+				all = append(all, Computed{Field: id.Field, Sources: [][]ComputedSource{{{Field: id.Field}}}})
+			}
+		}
 	}
 	lengths := c.Architecture.Lengths()
-	var all []Computed
 	for _, f := range computed {
 		bad := func(format string, args ...any) error {
 			return c.inputf("metadata %s: computed field %d: %w", metaGraph, f.Field, fault.Inputf(format, args...))

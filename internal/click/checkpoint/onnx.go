@@ -182,7 +182,7 @@ func (c *Checkpoint) checkFirstRows() error {
 			}
 		}
 		if first > 0 {
-			return c.inputf("no id reads the rows below %d of table %s, because the graph adds %d to the ids: add %d to the ids of the data and leave it out of the graph, or remove these rows", first, tensor.Quote(table.Name), first, first)
+			return c.inputf("no id from 0 on reads the rows below %d of table %s, because the graph adds %d to the ids: add %d to the ids of the data and leave it out of the graph, or remove these rows if no id is below 0", first, tensor.Quote(table.Name), first, first)
 		}
 	}
 	return nil

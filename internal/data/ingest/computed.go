@@ -79,8 +79,8 @@ func (r *importer) chooseComputed() error {
 				if source.Field < 0 {
 					if at = column(source.Name); at < 0 {
 						if !e.header.Named || !slices.Contains(e.header.Columns[1:], source.Name) {
-							return fault.Setting(fmt.Errorf("there is no column %q, from which the model computes its field %q: expected the column, or the ids in a column %q",
-								source.Name, e.names[f.Field], e.names[f.Field]), DenseSetting)
+							return fault.Setting(fmt.Errorf("there is no column %q, from which the model computes its field %q: expected the column (NAME=%s takes it from column NAME), or the ids in a column %q",
+								source.Name, e.names[f.Field], source.Name, e.names[f.Field]), DenseSetting)
 						}
 						at = len(from.Columns)
 						from.Columns = append(from.Columns, DenseColumn{source.Name, dense.Input{Name: source.Name, Rule: dense.None}})

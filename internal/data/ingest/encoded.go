@@ -328,7 +328,11 @@ func (f *idField) unusual(cell []byte) (int32, error) {
 		return int32(x - f.low), nil
 	}
 	if f.guard != nil && err == nil {
-		if id, err := f.guard(x); err == nil && id >= 0 && id < f.high {
+		id, why := f.guard(x)
+		switch {
+		case why != nil:
+			return 0, fmt.Errorf("id %s is outside [%d,%d): %w", rawtext.Clip(string(cell)), f.low, f.high, why)
+		case id >= 0 && id < f.high:
 			return int32(id), nil
 		}
 	}

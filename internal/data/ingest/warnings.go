@@ -101,15 +101,11 @@ func (c *listCount) note(values [][]byte) {
 func otherSeparators(names []string, workers []*valueIDs, unseen []int64) (warnings []string) {
 	for j, name := range names {
 		var all listCount
-		least := int64(30)
 		for _, v := range workers {
 			all.some += v.lists[j].some
 			all.one += v.lists[j].one
 		}
-		if unseen != nil && unseen[j] >= all.one {
-			least = 1
-		}
-		if all.one >= least && all.one > all.some/2 {
+		if (all.one >= 30 || unseen != nil && unseen[j] >= all.one) && all.one > all.some/2 {
 			warnings = append(warnings, fmt.Sprintf("field %s: %d of %d lists have one value that contains "+separators+" a comma or a space: check the separator of the lists, or ignore this if each of these values is one id", name, all.one, all.some))
 		}
 	}
