@@ -11,9 +11,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"shaver/internal/base/cputime"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
@@ -157,21 +157,21 @@ func game(m *model.Model, baseline []float32) shapley.Game {
 
 // measure computes rows for about half a second, with orders, walks, losses and sums.
 func (b *bench) measure() error {
-	rows, start, done := 1, cpuTime(), 0
-	for cpuTime()-start < 500*time.Millisecond {
+	rows, start, done := 1, cputime.Process(), 0
+	for cputime.Process()-start < 500*time.Millisecond {
 		part := b.rows.Slice(0, min(rows, b.rows.Len()))
-		begun := cpuTime()
+		begun := cputime.Process()
 		if _, err := shapley.Estimate(context.Background(), b.game, once, &part, 1, nil); err != nil {
 			return err
 		}
 		if rows == 1 { // warm up and find out how many rows take long enough
-			rows = int(200*time.Millisecond/max(cpuTime()-begun, time.Millisecond)) + 2
-			start = cpuTime()
+			rows = int(200*time.Millisecond/max(cputime.Process()-begun, time.Millisecond)) + 2
+			start = cputime.Process()
 			continue
 		}
 		done += part.Len()
 	}
-	b.rate = float64(done) / (cpuTime() - start).Seconds()
+	b.rate = float64(done) / (cputime.Process() - start).Seconds()
 	return nil
 }
 
@@ -228,11 +228,11 @@ func newLayers() []*layer {
 func (l *layer) share() float64 {
 	const times = 3000
 	rows := kernel.TileRows()
-	start := cpuTime()
+	start := cputime.Process()
 	for range times {
 		l.matrix.Layer(l.out, l.in, rows, l.list, true, nil)
 	}
-	rate := float64(times*2*rows*len(l.list)*400) / (cpuTime() - start).Seconds()
+	rate := float64(times*2*rows*len(l.list)*400) / (cputime.Process() - start).Seconds()
 	if best := peak(); best > 0 {
 		return rate / best
 	}
@@ -241,19 +241,10 @@ func (l *layer) share() float64 {
 
 // peak returns the floating point operations per second that this core can do.
 func peak() float64 {
-	start := cpuTime()
+	start := cputime.Process()
 	done := kernel.Peak(2e9)
 	if done == 0 {
 		return 0
 	}
-	return float64(done) / (cpuTime() - start).Seconds()
-}
-
-// cpuTime returns the processor time that this process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return float64(done) / (cputime.Process() - start).Seconds()
 }

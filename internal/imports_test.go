@@ -172,7 +172,7 @@ value/estimator/estimatortest: value/estimator
 onnx/graph/graphtest:        onnx/graph
 
 # measurements, for developers
-bench:                  value/baseline click/checkpoint value/estimator num/kernel click/model click/model/modeltest value/shapley
+bench:                  base/cputime value/baseline click/checkpoint value/estimator num/kernel click/model click/model/modeltest value/shapley
 bench/fields:           click/checkpoint click/evaluate click/model data/dataset num/loss num/random prune/slice
 bench/full:             app/cli base/atomicfile base/filelock data/dataset jobs/forecast
 bench/train:            num/kernel click/model num/random click/train
@@ -180,7 +180,7 @@ bench/rankings:         bench/paired bench/stage value/baseline click/checkpoint
 bench/claims:           bench/paired bench/stage value/baseline click/checkpoint click/compact data/dataset click/evaluate num/loss click/model value/mask jobs/scores prune/sweep
 bench/paired:           data/dataset click/evaluate num/loss click/model gonum.org/v1/gonum
 bench/stage:            base/atomicfile
-bench/estimators:       bench/axes bench/flights base/atomicfile value/baseline value/compare value/estimator num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
+bench/estimators:       bench/axes bench/flights base/atomicfile base/cputime value/baseline value/compare value/estimator num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
 bench/equalwork:        bench/axes bench/flights bench/stage base/atomicfile value/baseline click/checkpoint base/cputime value/estimator num/kernel click/model num/random value/shapley value/tally gonum.org/v1/plot gonum.org/v1/gonum
 bench/flights:          click/checkpoint data/dataset data/ingest click/model
 bench/axes:             gonum.org/v1/plot

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"shaver/internal/base/cputime"
 	"shaver/internal/click/model"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/shapley"
@@ -120,9 +121,9 @@ func count(got, want *tally.Result, e tally.Sampling) []held {
 
 // estimateAll returns the result of an estimator on all rows.
 func estimateAll(ctx context.Context, game shapley.Game, o shapley.Options, rows *model.Rows) (*tally.Result, float64, error) {
-	begun := cpuTime()
+	begun := cputime.Process()
 	p, err := shapley.Estimate(ctx, game, o, rows, 1, nil)
-	took := cpuTime() - begun
+	took := (cputime.Process() - begun).Seconds()
 	if err != nil {
 		return nil, 0, err
 	}

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"math"
-	"syscall"
 
 	"shaver/internal/click/model"
 	"shaver/internal/value/compare"
@@ -143,14 +142,4 @@ func estimate(ctx context.Context, game shapley.Game, o shapley.Options, rows *m
 		}
 	}
 	return found, took, nil
-}
-
-// cpuTime returns the processor time of this process so far, in seconds.
-func cpuTime() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic("estimators: " + err.Error())
-	}
-	seconds := func(t syscall.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
-	return seconds(u.Utime) + seconds(u.Stime)
 }
