@@ -293,60 +293,45 @@ func (p *parser) file(to *string) func(string, *yaml.Node) {
 	return func(name string, value *yaml.Node) { *to = p.from(p.scalar(name, value, "a path")) }
 }
 
-func (p *parser) atLeastOne(to *int) func(string, *yaml.Node) {
+// parsed returns what reads a value by parse, which reports whether the text is as expected.
+func parsed[T any](p *parser, to *T, expected string, parse func(text string) (T, bool)) func(string, *yaml.Node) {
 	return func(name string, value *yaml.Node) {
-		const expected = "a whole number, at least 1"
 		text := p.scalar(name, value, expected)
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
+		v, ok := parse(text)
+		if !ok {
 			p.fail(value, "%s %q: expected %s", name, text, expected)
 		}
-		*to = n
+		*to = v
 	}
+}
+
+func (p *parser) atLeastOne(to *int) func(string, *yaml.Node) {
+	return parsed(p, to, "a whole number, at least 1", func(text string) (int, bool) {
+		n, err := strconv.Atoi(text)
+		return n, err == nil && n >= 1
+	})
 }
 
 func (p *parser) amount(to **float64) func(string, *yaml.Node) {
-	return func(name string, value *yaml.Node) {
-		const expected = "a number of at least 0, in the unit of the loss"
-		text := p.scalar(name, value, expected)
+	return parsed(p, to, "a number of at least 0, in the unit of the loss", func(text string) (*float64, bool) {
 		v, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(v >= 0) || math.IsInf(v, 0) {
-			p.fail(value, "%s %q: expected %s", name, text, expected)
-		}
-		*to = &v
-	}
+		return &v, err == nil && v >= 0 && !math.IsInf(v, 0)
+	})
 }
 
 func (p *parser) duration(to *time.Duration) func(string, *yaml.Node) {
-	return func(name string, value *yaml.Node) {
-		const expected = "a duration such as 30m or 6h"
-		text := p.scalar(name, value, expected)
+	return parsed(p, to, "a duration such as 30m or 6h", func(text string) (time.Duration, bool) {
 		d, err := time.ParseDuration(text)
-		if err != nil || d < 0 {
-			p.fail(value, "%s %q: expected %s", name, text, expected)
-		}
-		*to = d
-	}
+		return d, err == nil && d >= 0
+	})
 }
 
 func (p *parser) truth(to *bool) func(string, *yaml.Node) {
-	return func(name string, value *yaml.Node) {
-		text := p.scalar(name, value, "true or false")
-		if text != "true" && text != "false" {
-			p.fail(value, "%s %q: expected true or false", name, text)
-		}
-		*to = text == "true"
-	}
+	return parsed(p, to, "true or false", func(text string) (bool, bool) { return text == "true", text == "true" || text == "false" })
 }
 
 func (p *parser) onnx(to *string) func(string, *yaml.Node) {
-	return func(name string, value *yaml.Node) {
-		const expected = DenseONNX + " or " + CompactONNX
-		*to = p.scalar(name, value, expected)
-		if *to != DenseONNX && *to != CompactONNX {
-			p.fail(value, "%s %q: expected %s", name, *to, expected)
-		}
-	}
+	return parsed(p, to, DenseONNX+" or "+CompactONNX, func(text string) (string, bool) { return text, text == DenseONNX || text == CompactONNX })
 }
 
 func (p *parser) metrics(c *Config) func(string, *yaml.Node) {
