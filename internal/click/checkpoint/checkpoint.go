@@ -396,10 +396,7 @@ func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
 	}
 	changed := *c
 	changed.Compact, changed.Composed = nil, nil
-	changed.Tensors = make(map[string]Tensor, len(c.Tensors))
-	for key, t := range c.Tensors {
-		changed.Tensors[key] = t
-	}
+	changed.Tensors = maps.Clone(c.Tensors)
 	changed.Tensors[c.EmbeddingKey] = tensor.FromFloat32s(old.Shape, table)
 	return &changed
 }

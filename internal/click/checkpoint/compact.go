@@ -222,44 +222,58 @@ func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
 // takeCompact sets Compact from the tensors of the compact form. In Tensors it replaces
 // them by the table's tensor, without data.
 func (c *Checkpoint) takeCompact(metadata map[string]string) error {
-	if v := metadata[metaCompact]; v != compactVersion && v != unsealedVersion && v != mixedVersion {
-		return fault.Inputf("version %s, expected %s or %s", tensor.Quote(v), compactVersion, mixedVersion)
+	version, key, a := metadata[metaCompact], metadata[metaEmbeddingKey], &c.Architecture
+	if c.graph != nil { // whose architecture is known
+		if version != graphVersion && version != mixedVersion {
+			return fault.Inputf("version %s, expected %s or %s for a model of kind %s", tensor.Quote(version), graphVersion, mixedVersion, model.Graph)
+		}
+		if key != graphEmbedding {
+			return fault.Inputf("metadata %s is %s, expected %s", metaEmbeddingKey, tensor.Quote(key), graphEmbedding)
+		}
+	} else {
+		if version != compactVersion && version != unsealedVersion && version != mixedVersion {
+			return fault.Inputf("version %s, expected %s or %s", tensor.Quote(version), compactVersion, mixedVersion)
+		}
+		s, err := layoutIn(metadata)
+		if err != nil {
+			return err
+		}
+		if err := tensor.CheckKey(key); err != nil || strings.HasPrefix(key, ownTensors) {
+			return fault.Inputf("metadata %s is %s, expected the key of the embedding table", metaEmbeddingKey, tensor.Quote(key))
+		}
+		if dim := *s.Dim; dim < 1 || dim > 1<<16 {
+			return fault.Inputf("dim is %d, expected 1 to 65536", dim)
+		}
+		a = &model.Architecture{FieldDims: s.FieldDims, Dim: *s.Dim}
 	}
-	var s family.Statement
-	if err := unmarshalArchitecture(metadata, &s); err != nil {
-		return err
-	}
-	if s.Dim == nil || len(s.FieldDims) == 0 {
-		return fault.Inputf("metadata %s lacks dim or field_dims", metaArchitecture)
-	}
-	key := metadata[metaEmbeddingKey]
-	if err := tensor.CheckKey(key); err != nil || strings.HasPrefix(key, ownTensors) {
-		return fault.Inputf("metadata %s is %s, expected the key of the embedding table", metaEmbeddingKey, tensor.Quote(key))
-	}
-	if _, ok := c.Tensors[key]; ok {
+	if c.has(key) {
 		return fault.Inputf("tensor %s is stored both as a tensor and in compact form", key)
 	}
-	if err := model.CheckSizes(nil, s.FieldDims); err != nil {
-		return fault.Inputf("field_dims: %w", err)
+	take := c.takeFields
+	if version == mixedVersion {
+		take = c.takeMixed
 	}
-	if dim := *s.Dim; dim < 1 || dim > 1<<16 {
-		return fault.Inputf("dim is %d, expected 1 to 65536", dim)
+	if err := take(a, metadata); err != nil {
+		return err
 	}
-	return c.takeParts(key, &model.Architecture{FieldDims: s.FieldDims, Dim: *s.Dim}, metadata)
+	c.keepKeys()
+	c.add(key, Tensor{DType: F32, Shape: embeddingShape(a)})
+	return nil
 }
 
-// takeCompactGraph is takeCompact for a model of Kind Graph, whose architecture is known.
-func (c *Checkpoint) takeCompactGraph(metadata map[string]string) error {
-	if v := metadata[metaCompact]; v != graphVersion && v != mixedVersion {
-		return fault.Inputf("version %s, expected %s or %s for a model of kind %s", tensor.Quote(v), graphVersion, mixedVersion, model.Graph)
+// layoutIn returns the statement in our metadata about a model without look-ups. It has dim and field_dims.
+func layoutIn(metadata map[string]string) (*family.Statement, error) {
+	s := &family.Statement{}
+	if err := unmarshalArchitecture(metadata, s); err != nil {
+		return nil, err
 	}
-	if key := metadata[metaEmbeddingKey]; key != graphEmbedding {
-		return fault.Inputf("metadata %s is %s, expected %s", metaEmbeddingKey, tensor.Quote(key), graphEmbedding)
+	if s.Dim == nil || len(s.FieldDims) == 0 {
+		return nil, fault.Inputf("metadata %s lacks dim or field_dims", metaArchitecture)
 	}
-	if _, ok := c.Tensors[graphEmbedding]; ok {
-		return fault.Inputf("tensor %s is stored both as a tensor and in compact form", graphEmbedding)
+	if err := model.CheckSizes(nil, s.FieldDims); err != nil {
+		return nil, fault.Inputf("field_dims: %w", err)
 	}
-	return c.takeParts(graphEmbedding, &c.Architecture, metadata)
+	return s, nil
 }
 
 // seal sets the digest in the metadata, which was blank.
@@ -284,27 +298,6 @@ func checkDigest(name string, data []byte, metadata map[string]string) error {
 		return fault.Inputf("%s is damaged: compact files of version %s have no digest", name, unsealedVersion)
 	}
 	return seal.Check(name, bytes.NewReader(data), digest)
-}
-
-// takeParts removes the tensors of the compact form from Tensors, and sets Compact. It adds
-// the tensor of the tables under the given key, without data. a has the layout.
-func (c *Checkpoint) takeParts(key string, a *model.Architecture, metadata map[string]string) error {
-	take := c.takeFields
-	if metadata[metaCompact] == mixedVersion {
-		take = c.takeMixed
-	}
-	if err := take(a, metadata); err != nil {
-		return err
-	}
-	keys := c.Keys[:0]
-	for _, key := range c.Keys {
-		if _, ok := c.Tensors[key]; ok {
-			keys = append(keys, key)
-		}
-	}
-	c.Keys = keys
-	c.add(key, Tensor{DType: F32, Shape: embeddingShape(a)})
-	return nil
 }
 
 // takeFields sets Compact from the tensors of the versions up to 4, and removes them.

@@ -4,12 +4,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
-	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/composed"
@@ -145,15 +143,9 @@ func (c *Checkpoint) takeComposed(metadata map[string]string, fileSize int64) er
 	if err := t.Shape.Validate(); err != nil {
 		return fault.Inputf("metadata %s: %w", metaTable, err)
 	}
-	var s family.Statement
-	if err := unmarshalArchitecture(metadata, &s); err != nil {
+	s, err := layoutIn(metadata)
+	if err != nil {
 		return err
-	}
-	if s.Dim == nil || len(s.FieldDims) == 0 {
-		return fault.Inputf("metadata %s lacks dim or field_dims", metaArchitecture)
-	}
-	if err := model.CheckSizes(nil, s.FieldDims); err != nil {
-		return fault.Inputf("field_dims: %w", err)
 	}
 	if c.has(composedKey) {
 		return fault.Inputf("tensor %s is stored next to the tensors that replace it", composedKey)
@@ -231,10 +223,6 @@ func (c *Checkpoint) compose() error {
 			return c.inputf("composed table: entry %d is %v, expected finite numbers", i, x)
 		}
 	}
-	table.Data = make([]byte, 4*len(values))
-	for i, x := range values {
-		binary.LittleEndian.PutUint32(table.Data[4*i:], math.Float32bits(x))
-	}
-	c.Tensors[composedKey] = table
+	c.Tensors[composedKey] = tensor.FromFloat32s(table.Shape, values)
 	return nil
 }

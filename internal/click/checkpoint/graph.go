@@ -100,7 +100,7 @@ func (c *Checkpoint) takeGraph(metadata map[string]string) (is bool, err error) 
 		return true, c.inputf("metadata %s has the pads of %d lists, the architecture has %d", metaGraph, len(c.graph.Pads), len(c.Architecture.Lists))
 	}
 	if _, ok := metadata[metaCompact]; ok {
-		if err := c.takeCompactGraph(metadata); err != nil {
+		if err := c.takeCompact(metadata); err != nil {
 			return true, c.inputf("compact form: %w", err)
 		}
 		return true, nil
