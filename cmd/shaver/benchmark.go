@@ -32,12 +32,7 @@ func benchmarkCommand() *cobra.Command {
   shaver benchmark --dataset data --kinds dcn-mix --search 10 --budget 30m \
       --out benchmark`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			return o.run(c)
-		},
+		RunE: cli.Run(o.run, o.output.Check, o.check),
 	}
 	f := c.Flags()
 	flags.Dataset(c, &o.Folders, "dataset `folder`, with the splits train, val and test")
@@ -76,9 +71,6 @@ func benchmarkCommand() *cobra.Command {
 
 // check checks the flags.
 func (o *benchmarkOptions) check() error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
 	if len(o.Methods) == 1 && o.Methods[0] == "all" {
 		o.Methods = benchmark.Methods()
 	}
@@ -114,10 +106,7 @@ func (o *benchmarkOptions) check() error {
 	return nil
 }
 
-func (o *benchmarkOptions) run(c *cobra.Command) error {
-	if err := o.check(); err != nil {
-		return err
-	}
+func (o *benchmarkOptions) run(c *cobra.Command, _ []string) error {
 	o.Say = c.ErrOrStderr()
 	d, err := o.Run(c.Context())
 	if err != nil {

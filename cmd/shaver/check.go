@@ -35,12 +35,7 @@ func checkCommand() *cobra.Command {
   shaver check --model pruned.safetensors --against model.pth --dataset data \
       --max-auc-drop 0.002 --confident --out check.json`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			return o.run(c)
-		},
+		RunE: cli.Run(o.run, o.output.Check),
 	}
 	flags.Model(c, &o.Pruned, "pruned model `file`")
 	f := c.Flags()
@@ -66,10 +61,7 @@ func checkCommand() *cobra.Command {
 	return c
 }
 
-func (o *checkOptions) run(c *cobra.Command) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
+func (o *checkOptions) run(c *cobra.Command, _ []string) error {
 	if err := checkBounds(&o.Bounds); err != nil {
 		return err
 	}
@@ -87,12 +79,7 @@ func (o *checkOptions) run(c *cobra.Command) error {
 		return func(rows int) { progress.Add(int64(rows)) }
 	}
 	o.Accept = func(kind loss.Kind) error { return checkBoundsOf(kind, c.Flags().Changed) }
-	log, err := cli.Logger(cli.LogFormat(), false)
-	if err != nil {
-		return err
-	}
-	o.Note = func(text string) { cli.NoteOnce(log, text) }
-	o.Warn = func(text string) { log.Warn(text) }
+	o.Note, o.Warn = cli.Note, cli.Warn
 	d, err := o.Run(c.Context())
 	if progress != nil {
 		progress.End()

@@ -33,10 +33,7 @@ func datasetInspectCommand() *cobra.Command {
   shaver dataset inspect days/1 days/2 days/3`,
 		ValidArgsFunction: cli.FolderArgs,
 		Args:              cli.Args(cobra.MinimumNArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := out.Check(); err != nil {
-				return err
-			}
+		RunE: cli.Run(func(c *cobra.Command, args []string) error {
 			if top < 0 {
 				return fault.Usagef("--top %d: expected 0 or more", top)
 			}
@@ -70,7 +67,7 @@ func datasetInspectCommand() *cobra.Command {
 				}
 			}
 			return out.Print(c.OutOrStdout(), facts, func(w io.Writer) { datasetTable(w, facts) })
-		},
+		}, out.Check),
 	}
 	c.Flags().IntVar(&top, "top", 3, "`number` of most frequent values to print for each field")
 	c.Flags().StringVar(&html, "html", "", "HTML `file` to write as well (default none)")

@@ -34,12 +34,7 @@ func datasetSynthCommand() *cobra.Command {
 		Example: `  shaver dataset synth --shape criteo --rows 10000000 --out log.tsv.zst
   shaver dataset synth --shape ratings --rows 100000 --out ratings.csv`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			return o.run(c)
-		},
+		RunE: cli.Run(o.run, o.output.Check),
 	}
 	f := c.Flags()
 	f.StringVar(&o.config.Shape, "shape", "", "`format` of the log: "+strings.Join(synth.Shapes(), ", "))
@@ -54,10 +49,7 @@ func datasetSynthCommand() *cobra.Command {
 	return c
 }
 
-func (o *synthOptions) run(c *cobra.Command) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
+func (o *synthOptions) run(c *cobra.Command, _ []string) error {
 	if o.config.Rows < 1 {
 		return fault.Usagef("--rows %d: expected at least 1", o.config.Rows)
 	}

@@ -78,12 +78,7 @@ func evaluateCommand() *cobra.Command {
   shaver evaluate --model model.pth --dataset data --split val \
       --predictions predictions.parquet`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			return o.run(c)
-		},
+		RunE: cli.Run(o.run, o.output.Check),
 	}
 	flags.Model(c, &o.model, "checkpoint or pruned model `file`")
 	f := c.Flags()
@@ -101,10 +96,7 @@ func evaluateCommand() *cobra.Command {
 	return c
 }
 
-func (o *evaluateOptions) run(c *cobra.Command) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
+func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 	if c.Flags().Changed("predictions") {
 		if !slices.Contains(measure.PredictionFormats, filepath.Ext(o.predictions)) {
 			return fault.Usagef("%s: expected a file for predictions with extension %s", o.predictions, strings.Join(measure.PredictionFormats, " or "))
@@ -147,32 +139,26 @@ func (o *evaluateOptions) run(c *cobra.Command) error {
 	}
 	b := benches[0]
 	progress := cli.NewProgress("evaluate", "rows", int64(len(models))*b.Rows)
+	defer progress.End()
 	var all []*evaluate.Predictions
 	for i, m := range models {
 		found, err := benches[i].Predict(c.Context(), m, func(rows int) { progress.Add(int64(rows)) })
 		if err != nil {
-			progress.End()
 			return err
 		}
 		all = append(all, found)
 	}
 	progress.End()
 	for _, text := range unknown {
-		if err := cli.Note(text); err != nil {
-			return err
-		}
+		cli.Note(text)
 	}
 	for i, file := range files {
 		if text := all[i].Doubt(); text != "" {
-			if err := cli.Warn(file + " " + text); err != nil {
-				return err
-			}
+			cli.Warn(file + " " + text)
 		}
 		for _, text := range []string{seen[i], pads[i]} {
 			if text != "" {
-				if err := cli.Warn(file + ": " + text); err != nil {
-					return err
-				}
+				cli.Warn(file + ": " + text)
 			}
 		}
 	}

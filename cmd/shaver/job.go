@@ -36,16 +36,7 @@ func (o *jobOptions) command(use, short, long, example string, run func(ctx cont
 	}
 	c := &cobra.Command{
 		Use: use, Short: short, Long: long + "\n\n" + cli.ExitHelp, Example: example, Args: cli.Args(args),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := o.output.Check(); err != nil {
-				return err
-			}
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			if err := o.connection.Check(); err != nil {
-				return err
-			}
+		RunE: cli.Run(func(c *cobra.Command, args []string) error {
 			id := ""
 			if len(args) > 0 {
 				if id = args[0]; !bus.IsJobPrefix(id) {
@@ -70,7 +61,7 @@ func (o *jobOptions) command(use, short, long, example string, run func(ctx cont
 				return fmt.Errorf("%w (shaver job cancel removes it)", err)
 			}
 			return err
-		},
+		}, o.output.Check, o.connection.Check),
 	}
 	o.connection.Flags(c, "", cli.AtTerminal)
 	o.output.Flag(c)

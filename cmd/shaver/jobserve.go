@@ -50,12 +50,7 @@ func serveCommand(cluster func(namespace, name string) (*autoscale.Kubernetes, e
 		Long:    help.Text("job-serve") + "\n\n" + cli.ExitHelp,
 		Example: help.Text("job-serve.example"),
 		Args:    cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			return o.run(c)
-		},
+		RunE:    cli.Run(o.run, o.connection.Check),
 	}
 	f := c.Flags()
 	o.connection.Flags(c, "", 0)
@@ -82,9 +77,6 @@ func serveCommand(cluster func(namespace, name string) (*autoscale.Kubernetes, e
 
 // check returns wrong usage for flags that contradict each other.
 func (o *jobServeOptions) check(c *cobra.Command) error {
-	if err := o.connection.Check(); err != nil {
-		return err
-	}
 	if o.every < time.Second {
 		return fault.Usagef("--every %v: must be at least 1s", o.every)
 	}
@@ -100,7 +92,7 @@ func (o *jobServeOptions) check(c *cobra.Command) error {
 	return nil
 }
 
-func (o *jobServeOptions) run(c *cobra.Command) error {
+func (o *jobServeOptions) run(c *cobra.Command, _ []string) error {
 	if err := o.check(c); err != nil {
 		return err
 	}

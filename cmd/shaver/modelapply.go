@@ -29,13 +29,7 @@ func modelApplyCommand() *cobra.Command {
   shaver model apply delta2 delta3 --redis localhost:6379`,
 		ValidArgsFunction: cli.FileArgs(),
 		Args:              cli.Args(cobra.MinimumNArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			if err := output.Check(); err != nil {
-				return err
-			}
+		RunE: cli.Run(func(c *cobra.Command, args []string) error {
 			if address != "" {
 				if model != "" || out != "" {
 					return fault.Usagef("--redis excludes --model and --out: the store knows its model")
@@ -61,7 +55,7 @@ func modelApplyCommand() *cobra.Command {
 				fmt.Fprintf(w, "model\t%s\t%s\n", result.Out, cli.Size(result.Bytes))
 				fmt.Fprintf(w, "generation\t%d\t%d rows of %d deltas\n", result.Generation, result.Rows, result.Deltas)
 			})
-		},
+		}, output.Check),
 	}
 	c.Flags().StringVar(&model, "model", "", "compact `file` to which the first delta belongs (default none, if it is whole)")
 	c.Flags().StringVar(&out, "out", "", "`file` to write, a compact model")
@@ -83,9 +77,7 @@ func applyToRedis(c *cobra.Command, folders []string, address, prefix string, re
 	}
 	defer s.Close()
 	if policy := s.Evicts(c.Context()); policy != "" {
-		if err := cli.Warn(fmt.Sprintf("%s evicts rows when its memory is full (maxmemory-policy %s): set noeviction", s, policy)); err != nil {
-			return err
-		}
+		cli.Warn(fmt.Sprintf("%s evicts rows when its memory is full (maxmemory-policy %s): set noeviction", s, policy))
 	}
 	for _, folder := range folders {
 		began := time.Now()

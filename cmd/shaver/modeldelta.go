@@ -27,13 +27,7 @@ func modelDeltaCommand() *cobra.Command {
   shaver model delta pruned.onnx --out delta`,
 		ValidArgsFunction: cli.FileArgs(cli.Checkpoints...),
 		Args:              cli.Args(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			if err := output.Check(); err != nil {
-				return err
-			}
+		RunE: cli.Run(func(c *cobra.Command, args []string) error {
 			options.Part = part
 			if options.From == "" && c.Flags().Changed("generation") && options.Generation < 1 {
 				return fault.Usagef("--generation %d: expected a number of at least 1", options.Generation)
@@ -53,7 +47,7 @@ func modelDeltaCommand() *cobra.Command {
 					fmt.Fprintln(w, "counted\tby value\tthis file does not store what was dropped, so prune may count fewer kept ids")
 				}
 			})
-		},
+		}, output.Check),
 	}
 	c.Flags().StringVar(&out, "out", "", "new `folder` to write")
 	cli.Folder(c, "out")

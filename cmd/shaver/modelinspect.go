@@ -78,10 +78,7 @@ func modelInspectCommand() *cobra.Command {
   shaver model inspect model.onnx`,
 		ValidArgsFunction: cli.FileArgs(append([]string{"onnx"}, cli.Checkpoints...)...),
 		Args:              cli.Args(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := out.Check(); err != nil {
-				return err
-			}
+		RunE: cli.Run(func(c *cobra.Command, args []string) error {
 			if checkpoint.NamedONNX(args[0]) {
 				if len(folders) > 0 || part.StateDict != "" {
 					return fault.Usagef("--dataset and --state-dict are for state dicts, but %s is an .onnx file", args[0])
@@ -128,7 +125,7 @@ func modelInspectCommand() *cobra.Command {
 				facts.FieldNames = names
 			}
 			return out.Print(c.OutOrStdout(), facts, func(w io.Writer) { modelTable(w, facts) })
-		},
+		}, out.Check),
 	}
 	partFlags(c, &part)
 	flags.Dataset(c, &folders, "dataset `folder`, for the names of the fields (default no names)")

@@ -43,12 +43,7 @@ func nightlyCommand() *cobra.Command {
   shaver nightly --config nightly.yaml
   shaver nightly --config nightly.yaml --date tuesday --again`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			return o.run(c)
-		},
+		RunE: cli.Run(o.run, o.output.Check),
 	}
 	f := c.Flags()
 	f.StringVar(&o.config, "config", "", "configuration `file`, YAML")
@@ -64,10 +59,7 @@ func nightlyCommand() *cobra.Command {
 	return c
 }
 
-func (o *nightlyOptions) run(c *cobra.Command) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
+func (o *nightlyOptions) run(c *cobra.Command, _ []string) error {
 	log, err := cli.Logger(o.log, false)
 	if err != nil {
 		return err

@@ -35,12 +35,7 @@ func planCommand() *cobra.Command {
 		Long:    help.Text("plan"),
 		Example: help.Text("plan.example"),
 		Args:    cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			return o.run(c)
-		},
+		RunE:    cli.Run(o.run, o.output.Check),
 	}
 	o.JobFlags.Add(c, &o.request, score.Advised)
 	o.AddPlayers(c)
@@ -57,19 +52,12 @@ func planCommand() *cobra.Command {
 	return c
 }
 
-func (o *planOptions) run(c *cobra.Command) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
+func (o *planOptions) run(c *cobra.Command, _ []string) error {
 	if o.cores < 1 || o.threads < 1 {
 		return fault.Usagef("--cores %d, --threads %d: expected at least 1", o.cores, o.threads)
 	}
 	if n := o.request.Ranges; n < 0 || n > job.MaxRanges {
 		return fault.Usagef("--ranges %d: must be from 0 to %d", n, job.MaxRanges)
-	}
-	log, err := cli.Logger(cli.LogFormat(), false)
-	if err != nil {
-		return err
 	}
 	if err := o.Open(); err != nil {
 		return err
@@ -78,7 +66,7 @@ func (o *planOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	f, err := forecast.New(c.Context(), o.request, forecast.Config{Cores: o.cores, Threads: o.threads, Within: measureWithin, Log: log})
+	f, err := forecast.New(c.Context(), o.request, forecast.Config{Cores: o.cores, Threads: o.threads, Within: measureWithin, Log: cli.Log()})
 	if err != nil {
 		return err
 	}

@@ -198,7 +198,7 @@ func (o *pruneOptions) check(c *cobra.Command) error {
 	return nil
 }
 
-func (o *pruneOptions) run(c *cobra.Command) error {
+func (o *pruneOptions) run(c *cobra.Command) (err error) {
 	if err := o.check(c); err != nil {
 		return err
 	}
@@ -216,12 +216,8 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if err := checkModelOutput(&o.outputs, "--out", o.Out, o.Model); err != nil {
 		return err
 	}
-	log, err := cli.Logger(cli.LogFormat(), false)
-	if err != nil {
-		return err
-	}
 	o.Name = func(setting string) string { return "--" + setting }
-	o.Warn = func(text string) { log.Warn(text) }
+	o.Warn = cli.Warn
 	r := &pruning{}
 	if o.bounded(c) {
 		if err := o.slicedFirst(c.Context(), r); err != nil {
@@ -248,9 +244,9 @@ func (o *pruneOptions) run(c *cobra.Command) error {
 	if r.Bounded != nil {
 		r.addStages(o.Form.Values)
 	}
-	cli.NoteOnce(log, r.Unknown)
+	cli.Note(r.Unknown)
 	if r.Uncalibrated != "" {
-		log.Info(o.Scores + ": " + r.Uncalibrated)
+		cli.Log().Info(o.Scores + ": " + r.Uncalibrated)
 	}
 	return o.output.Print(c.OutOrStdout(), r, func(w io.Writer) { r.table(w, o.Form.Full(o.Out)) })
 }

@@ -50,19 +50,15 @@ func (o *pruneOptions) slice(c *cobra.Command) error {
 	if err := checkModelOutput(&o.outputs, "--out", o.Out, o.Model); err != nil {
 		return err
 	}
-	log, err := cli.Logger(cli.LogFormat(), false)
-	if err != nil {
-		return err
-	}
-	o.slicing.Warn = func(text string) { log.Warn(text) }
+	o.slicing.Warn = cli.Warn
 	r, err := o.sliceOptions().Write(c.Context())
 	if err != nil {
 		return err
 	}
-	cli.NoteOnce(log, r.Unknown)
+	cli.Note(r.Unknown)
 	if len(r.Path) == 0 && len(r.Beyond) > 0 {
 		first := &r.Beyond[0]
-		log.Warn(fmt.Sprintf("no field and no column goes within --max-rise %v, because without %s the rise is %v: allow more, give more validation rows, which narrow the interval, or --scores, by which entries go", o.slicing.MostRise, stepText(first), first.Rise))
+		cli.Warn(fmt.Sprintf("no field and no column goes within --max-rise %v, because without %s the rise is %v: allow more, give more validation rows, which narrow the interval, or --scores, by which entries go", o.slicing.MostRise, stepText(first), first.Rise))
 	}
 	return o.output.Print(c.OutOrStdout(), r, func(w io.Writer) { sliceTable(w, r) })
 }
@@ -145,9 +141,7 @@ func (o *pruneOptions) slicedFirst(ctx context.Context, r *pruning) error {
 	if err != nil {
 		return err
 	}
-	if err := cli.Note(first.Unknown); err != nil {
-		return err
-	}
+	cli.Note(first.Unknown)
 	o.Bound = &cut.Bound{Most: most, Kept: first.Kept, Compared: first.Compared}
 	r.Removed, r.Path, r.Beyond, r.Stages = first.Removed, first.Path, first.Beyond, first.Stages
 	return nil

@@ -35,7 +35,7 @@ func quickstartCommand() *cobra.Command {
 		Long:    help.Text("quickstart") + "\n\n" + cli.ExitHelp,
 		Example: help.Text("quickstart.example"),
 		Args:    cli.Args(cobra.NoArgs),
-		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
+		RunE:    cli.Run(o.run, o.output.Check),
 	}
 	f := c.Flags()
 	f.IntVar(&o.rows, "rows", 200_000, "`number` of rows to generate, at least 100")
@@ -48,10 +48,7 @@ func quickstartCommand() *cobra.Command {
 	return c
 }
 
-func (o *quickstartOptions) run(c *cobra.Command) (err error) {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
+func (o *quickstartOptions) run(c *cobra.Command, _ []string) (err error) {
 	if o.rows < 100 {
 		return fault.Usagef("--rows %d: expected at least 100", o.rows)
 	}

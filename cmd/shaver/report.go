@@ -46,13 +46,7 @@ func reportCommand() *cobra.Command {
 		Long:    help.Text("report"),
 		Example: help.Text("report.example"),
 		Args:    cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			if err := o.output.Check(); err != nil {
-				return err
-			}
+		RunE: cli.Run(func(c *cobra.Command, _ []string) error {
 			for name, v := range map[string]float64{"auc-tolerance": o.Tolerance.AUC, "log-loss-tolerance": o.Tolerance.LogLoss} {
 				if !(v >= 0 && v <= 1) {
 					return fault.Usagef("--%s %v: expected a number from 0 to 1", name, v)
@@ -62,7 +56,7 @@ func reportCommand() *cobra.Command {
 				}
 			}
 			return o.run(c)
-		},
+		}, o.output.Check),
 	}
 	f := c.Flags()
 	flags.Model(c, &o.Model, "checkpoint `file` that was scored")
@@ -119,11 +113,7 @@ func (o *reportOptions) run(c *cobra.Command) error {
 	if c.Flags().Changed("aggregate") {
 		o.Aggregate = o.aggregate
 	}
-	log, err := cli.Logger(cli.LogFormat(), false)
-	if err != nil {
-		return err
-	}
-	o.Warn = func(text string) { log.Warn(text) }
+	o.Warn = cli.Warn
 	facts, err := o.Facts()
 	if err != nil {
 		return err

@@ -37,10 +37,7 @@ func scoresCompareCommand() *cobra.Command {
   shaver scores compare tuesday.arrow monday.arrow --picture drift.svg`,
 		ValidArgsFunction: cli.FileArgs("arrow"),
 		Args:              cli.Args(cobra.ExactArgs(2)),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := o.output.Check(); err != nil {
-				return err
-			}
+		RunE: cli.Run(func(c *cobra.Command, args []string) error {
 			for _, t := range o.sparsities {
 				if !(t >= 0 && t <= 1) {
 					return fault.Usagef("--sparsities: sparsity %v is outside [0, 1]", t)
@@ -72,7 +69,7 @@ func scoresCompareCommand() *cobra.Command {
 				}
 			}
 			return o.output.Print(c.OutOrStdout(), result, func(w io.Writer) { comparisonTable(w, result) })
-		},
+		}, o.output.Check),
 	}
 	c.Flags().StringVar(&o.aggregate, "aggregate", scores.DefaultAggregate, "`aggregate` to compare: "+scores.AggregateHelp())
 	cli.OneOf(c, "aggregate", scores.Aggregates()...)

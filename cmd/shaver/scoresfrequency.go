@@ -55,20 +55,14 @@ func scoresFrequencyCommand() *cobra.Command {
       --sparsity 0.9`,
 		ValidArgsFunction: cli.FileArgs("arrow"),
 		Args:              cli.Args(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
+		RunE: cli.Run(func(c *cobra.Command, args []string) error {
 			o.scores = args[0]
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			if err := o.output.Check(); err != nil {
-				return err
-			}
 			v, err := o.view()
 			if err != nil {
 				return err
 			}
 			return o.output.Print(c.OutOrStdout(), v, v.table)
-		},
+		}, o.output.Check),
 	}
 	f := c.Flags()
 	flags.Model(c, &o.model, "checkpoint `file` that was scored")

@@ -25,10 +25,7 @@ func scoresInspectCommand() *cobra.Command {
   shaver scores inspect scores.arrow -o json`,
 		ValidArgsFunction: cli.FileArgs("arrow"),
 		Args:              cli.Args(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := out.Check(); err != nil {
-				return err
-			}
+		RunE: cli.Run(func(c *cobra.Command, args []string) error {
 			f, err := scores.Read(args[0])
 			if err != nil {
 				return err
@@ -38,7 +35,7 @@ func scoresInspectCommand() *cobra.Command {
 				return err
 			}
 			return out.Print(c.OutOrStdout(), facts, func(w io.Writer) { scoresTable(w, facts) })
-		},
+		}, out.Check),
 	}
 	out.Flag(c)
 	return c

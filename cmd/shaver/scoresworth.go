@@ -37,13 +37,7 @@ func scoresWorthCommand() *cobra.Command {
   shaver scores worth order.arrow --store dynamicemb --out scores`,
 		ValidArgsFunction: cli.FileArgs("arrow"),
 		Args:              cli.Args(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			if err := output.Check(); err != nil {
-				return err
-			}
+		RunE: cli.Run(func(c *cobra.Command, args []string) error {
 			if ids < 0 || bytes < 0 || ids > 0 && bytes > 0 {
 				return fault.Usagef("--ids %d, --bytes %d: expected one of them, and a number of at least 1", ids, bytes)
 			}
@@ -89,7 +83,7 @@ func scoresWorthCommand() *cobra.Command {
 					fmt.Fprintf(w, "threshold\tscore %d\tworth %.6g, keeps %d ids, %s\n", t.Score, t.Worth, t.IDs, cli.Size(t.Bytes))
 				}
 			})
-		},
+		}, output.Check),
 	}
 	c.Flags().StringVar(&out, "out", "", "`file` to write, Parquet; with --store, a new folder")
 	cli.Files(c, "out", "parquet")

@@ -46,15 +46,12 @@ func studyCommand() *cobra.Command {
 		Long:    help.Text("study") + "\n\n" + cli.ExitHelp,
 		Example: help.Text("study.example"),
 		Args:    cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
+		RunE: cli.Run(func(c *cobra.Command, _ []string) error {
 			for _, seed := range seeds {
 				o.seeds = append(o.seeds, uint64(seed))
 			}
 			return o.run(c)
-		},
+		}, o.output.Check),
 	}
 	f := c.Flags()
 	flags.Model(c, &o.Model, "checkpoint `file`: .pth, safetensors or .onnx")
@@ -153,10 +150,6 @@ func (o *studyOptions) sweepable() error {
 
 // jobs returns the jobs of the study. If the scores of a job exist, its Run returns at once.
 func (o *studyOptions) jobs() (all []launch.Job, err error) {
-	log, err := cli.Logger(cli.LogFormat(), false)
-	if err != nil {
-		return nil, err
-	}
 	d, err := dataset.OpenAll(o.Folders)
 	if err != nil {
 		return nil, err
@@ -174,7 +167,7 @@ func (o *studyOptions) jobs() (all []launch.Job, err error) {
 					Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.Model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
 					Sample: portion, Baseline: o.baseline, Options: options, Seed: seed,
 				},
-				Out: filepath.Join(o.out, fmt.Sprintf("%s-%s-%g-%d.arrow", name, o.baseline, portion, seed)), Queue: bus.DefaultQueue, Log: log,
+				Out: filepath.Join(o.out, fmt.Sprintf("%s-%s-%g-%d.arrow", name, o.baseline, portion, seed)), Queue: bus.DefaultQueue, Log: cli.Log(),
 			}})
 		}
 	}

@@ -51,10 +51,7 @@ func sweepCommand() *cobra.Command {
 		Long:    help.Text("sweep"),
 		Example: help.Text("sweep.example"),
 		Args:    cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
+		RunE: cli.Run(func(c *cobra.Command, _ []string) error {
 			if !c.Flags().Changed("scores") && !c.Flags().Changed("models") {
 				return fault.Usagef("%s needs --scores or --models", c.CommandPath())
 			}
@@ -69,7 +66,7 @@ func sweepCommand() *cobra.Command {
 				return fault.Usagef("--values auto is measured at numbers of entries: expected --sparsities or --parameters, not --bytes")
 			}
 			return o.run(c)
-		},
+		}, o.output.Check),
 	}
 	f := c.Flags()
 	flags.Model(c, &o.Model, "checkpoint `file` that was scored")
@@ -124,9 +121,6 @@ func (o *sweepFlags) add(c *cobra.Command, force string) {
 // check checks the flags before anything is computed, and sets the rivals and the
 // budgets that they name.
 func (o *sweepFlags) check(c *cobra.Command) (err error) {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
 	o.outputs.Inputs(checkpoint.Files(o.Model)...)
 	o.outputs.Inputs(dataset.Files(o.Folders...)...)
 	o.outputs.Inputs(o.Scores...)

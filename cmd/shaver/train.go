@@ -18,7 +18,6 @@ import (
 type trainOptions struct {
 	trainingFlags
 	model        string
-	kind         string
 	initial      string
 	norm         bool
 	budget       time.Duration
@@ -35,16 +34,11 @@ func trainCommand() *cobra.Command {
 		Long:    help.Text("train"),
 		Example: help.Text("train.example"),
 		Args:    cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			return o.run(c)
-		},
+		RunE:    cli.Run(o.run, o.output.Check),
 	}
 	f := c.Flags()
 	flags.Model(c, &o.model, "checkpoint `file` to continue from (default random weights)")
-	f.StringVar(&o.kind, "kind", string(model.DeepFM), "`kind` of the model: fm, deepfm, widedeep, dcn-mix, dcnv2 or neumf, which needs two fields, the user and the item")
+	f.StringVar((*string)(&o.architecture.Kind), "kind", string(model.DeepFM), "`kind` of the model: fm, deepfm, widedeep, dcn-mix, dcnv2 or neumf, which needs two fields, the user and the item")
 	cli.OneOf(c, "kind", string(model.FM), string(model.DeepFM), string(model.WideDeep), string(model.DCNMix), string(model.DCNv2), string(model.NeuMF))
 	f.IntVar(&o.architecture.Dim, "dim", 16, "`number` of columns of the embedding table; in a neumf, half of them are those of the MLP")
 	f.IntSliceVar(&o.architecture.Hidden, "hidden", training.DefaultHidden, "`widths` of the hidden layers, separated by commas; an fm has none")
@@ -74,12 +68,9 @@ func trainCommand() *cobra.Command {
 // modelFlags are the flags that describe a new model.
 var modelFlags = []string{"kind", "dim", "initial", "table", "hidden", "batch-norm", "cross-layers", "experts", "rank", "structure"}
 
-func (o *trainOptions) run(c *cobra.Command) error {
+func (o *trainOptions) run(c *cobra.Command, _ []string) error {
 	if o.model != "" {
 		o.Outputs.Inputs(checkpoint.Files(o.model)...)
-	}
-	if err := o.check(); err != nil {
-		return err
 	}
 	if err := o.Check(); err != nil {
 		return err
@@ -132,7 +123,7 @@ func (o *trainOptions) checkSearch(c *cobra.Command) error {
 	return nil
 }
 
-// checkFlags refuses flags that have no effect with the table. check must have passed before.
+// checkFlags refuses flags that have no effect with the table. Check must have passed before.
 func (o *trainOptions) checkFlags(c *cobra.Command) error {
 	m := o.Method()
 	switch {
@@ -147,7 +138,6 @@ func (o *trainOptions) checkFlags(c *cobra.Command) error {
 // describe completes the architecture of a new model.
 func (o *trainOptions) describe(c *cobra.Command) error {
 	a := &o.architecture
-	a.Kind = model.Kind(o.kind)
 	for _, name := range modelFlags {
 		if c.Flags().Changed(name) && !training.Has(a.Kind, name) {
 			return fault.Usagef("--%s has no effect with --kind %s", name, a.Kind)

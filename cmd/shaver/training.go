@@ -12,8 +12,7 @@ import (
 // trainingFlags are the flags that "train" and "tune" share.
 type trainingFlags struct {
 	training.Options
-	optimizer string
-	output    cli.Output
+	output cli.Output
 }
 
 // add adds the flags to c. The settings have the defaults.
@@ -27,7 +26,7 @@ func (o *trainingFlags) add(c *cobra.Command) {
 	f.Float64Var(&o.WeightDecay, "weight-decay", o.WeightDecay, "`factor` of each weight that is added to its gradient")
 	f.Float64Var(&o.Dropout, "dropout", o.Dropout, "`probability` of dropping a unit of a hidden layer")
 	f.IntVar(&o.Batch, "batch", o.Batch, "`number` of rows of a step")
-	f.StringVar(&o.optimizer, "optimizer", string(train.Adam), "`rule` that moves the weights: "+string(train.Adam)+", or "+string(train.SparseAdam)+", which moves only the embeddings of a step's rows, without decay")
+	f.StringVar((*string)(&o.Optimizer), "optimizer", string(train.Adam), "`rule` that moves the weights: "+string(train.Adam)+", or "+string(train.SparseAdam)+", which moves only the embeddings of a step's rows, without decay")
 	cli.OneOf(c, "optimizer", string(train.Adam), string(train.SparseAdam))
 	f.StringVar(&o.Order, "order", training.OrderShuffle, "`order` of the rows: "+training.OrderShuffle+", another one in each epoch, or "+training.OrderFile)
 	cli.OneOf(c, "order", training.OrderShuffle, training.OrderFile)
@@ -38,22 +37,12 @@ func (o *trainingFlags) add(c *cobra.Command) {
 	cli.Group(c, "Training", "epochs", "patience", "learning-rate", "weight-decay", "dropout", "batch", "optimizer", "order", "seed", "kernel")
 }
 
-// check checks the flags that the settings lack.
-func (o *trainingFlags) check() error {
-	o.Optimizer = train.Optimizer(o.optimizer)
-	return o.output.Check()
-}
-
 // run trains, writes the best epoch, and prints the history.
 func (o *trainingFlags) run(c *cobra.Command, t *training.Course) error {
-	log, err := cli.Logger(cli.LogFormat(), false)
-	if err != nil {
-		return err
-	}
-	t.Warn = func(text string) { log.Warn(text) }
-	cli.NoteOnce(log, t.Unknown)
+	t.Warn = cli.Warn
+	cli.Note(t.Unknown)
 	if t.Unread != "" {
-		log.Info(t.Unread)
+		cli.Log().Info(t.Unread)
 	}
 	result, err := t.Train(c.Context())
 	if err != nil {

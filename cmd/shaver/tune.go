@@ -22,12 +22,7 @@ func tuneCommand() *cobra.Command {
 		Long:    help.Text("tune"),
 		Example: `  shaver tune --model pruned.safetensors --dataset data --out tuned.safetensors`,
 		Args:    cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			return o.run(c)
-		},
+		RunE:    cli.Run(o.run, o.output.Check),
 	}
 	flags.Model(c, &o.model, "pruned model `file`, in compact form")
 	o.trainingFlags.add(c)
@@ -36,10 +31,7 @@ func tuneCommand() *cobra.Command {
 	return c
 }
 
-func (o *tuneOptions) run(c *cobra.Command) error {
-	if err := o.check(); err != nil {
-		return err
-	}
+func (o *tuneOptions) run(c *cobra.Command, _ []string) error {
 	t, err := o.Tuning(o.model)
 	if err != nil {
 		return err

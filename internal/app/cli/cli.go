@@ -187,6 +187,21 @@ func Required(c *cobra.Command, flags ...string) error {
 	return nil
 }
 
+// Run returns the RunE of a command. It calls Required, then each of the checks, and then run.
+func Run(run func(c *cobra.Command, args []string) error, checks ...func() error) func(c *cobra.Command, args []string) error {
+	return func(c *cobra.Command, args []string) error {
+		if err := Required(c); err != nil {
+			return err
+		}
+		for _, check := range checks {
+			if err := check(); err != nil {
+				return err
+			}
+		}
+		return run(c, args)
+	}
+}
+
 // list joins words as a sentence does: "a, b and c".
 func list(words []string, conjunction string) string {
 	last := len(words) - 1

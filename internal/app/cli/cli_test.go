@@ -210,3 +210,31 @@ func TestKernelFlag(t *testing.T) {
 		t.Errorf("without --kernel: %v, and %s runs", err, *ran)
 	}
 }
+
+// Run checks the required flags, then what the command checks, in this order, before it runs.
+func TestRun(t *testing.T) {
+	var did []string
+	failing := ""
+	step := func(name string) func() error {
+		return func() error {
+			did = append(did, name)
+			if name == failing {
+				return errors.New(name)
+			}
+			return nil
+		}
+	}
+	c := &cobra.Command{Use: "prune", RunE: Run(func(*cobra.Command, []string) error { return step("run")() }, step("first"), step("second"))}
+	c.Flags().String("model", "", "")
+	MarkRequired(c, "model")
+	for _, test := range []struct{ value, failing, did string }{{"", "", ""}, {"m", "first", "first"}, {"m", "second", "first second"}, {"m", "run", "first second run"}, {"m", "", "first second run"}} {
+		did, failing = nil, test.failing
+		if err := c.Flags().Set("model", test.value); err != nil {
+			t.Fatal(err)
+		}
+		err := c.RunE(c, nil)
+		if text := strings.Join(did, " "); text != test.did || (err == nil) != (test.value != "" && test.failing == "") {
+			t.Errorf("with --model %q and an error in %q: did %q, %v", test.value, test.failing, text, err)
+		}
+	}
+}

@@ -29,15 +29,6 @@ const (
 	progressVariable = "SHAVER_PROGRESS"
 )
 
-// LogFormat returns the format of the log of a command without the flag --log: "json" if
-// SHAVER_LOG is json, else "text".
-func LogFormat() string {
-	if os.Getenv(logVariable) == JSONLog {
-		return JSONLog
-	}
-	return "text"
-}
-
 // progressEvery returns the value of SHAVER_PROGRESS, or 0 if it is not set.
 func progressEvery() (time.Duration, error) {
 	text := os.Getenv(progressVariable)

@@ -37,19 +37,31 @@ func Logger(format string, verbose bool) (*zap.Logger, error) {
 	if verbose {
 		level = zapcore.DebugLevel
 	}
-	out := zapcore.Lock(os.Stderr)
 	switch format {
 	case "text":
-		color := terminal(os.Stderr) && os.Getenv("NO_COLOR") == ""
-		return zap.New(&textCore{LevelEnabler: level, out: out, color: color}), nil
+		return textLogger(level), nil
 	case JSONLog:
 		return jsonLogger(level), nil
 	}
 	return nil, fault.Usagef("--log %s: the formats are text and json", format)
 }
 
+// Log returns the logger of a command without the flag --log. Its format is JSON if SHAVER_LOG is
+// json, else text.
+func Log() *zap.Logger {
+	if os.Getenv(logVariable) == JSONLog {
+		return jsonLogger(zapcore.InfoLevel)
+	}
+	return textLogger(zapcore.InfoLevel)
+}
+
 // JSONLog is the format in which every line on stderr is a JSON object.
 const JSONLog = "json"
+
+func textLogger(level zapcore.Level) *zap.Logger {
+	color := terminal(os.Stderr) && os.Getenv("NO_COLOR") == ""
+	return zap.New(&textCore{LevelEnabler: level, out: zapcore.Lock(os.Stderr), color: color})
+}
 
 func jsonLogger(level zapcore.Level) *zap.Logger {
 	encoder := printableEncoder{zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())}
@@ -156,19 +168,7 @@ func NoteOnce(log *zap.Logger, text string) {
 }
 
 // Note is NoteOnce for a command without the flag --log.
-func Note(text string) error {
-	log, err := Logger(LogFormat(), false)
-	if err == nil {
-		NoteOnce(log, text)
-	}
-	return err
-}
+func Note(text string) { NoteOnce(Log(), text) }
 
 // Warn logs a warning of a command without the flag --log.
-func Warn(text string) error {
-	log, err := Logger(LogFormat(), false)
-	if err == nil {
-		log.Warn(text)
-	}
-	return err
-}
+func Warn(text string) { Log().Warn(text) }

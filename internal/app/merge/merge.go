@@ -27,12 +27,7 @@ func Command() *cobra.Command {
 		Example: `  coordinator merge --nats nats://nats:4222
   coordinator merge --nats tls://nats:4222 --creds shaver.creds --metrics :9090`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			return run(c.Context(), &o)
-		},
+		RunE: cli.Run(func(c *cobra.Command, _ []string) error { return run(c.Context(), &o) }),
 	}
 	o.Flags(c, "`name` of this process in logs")
 	cli.Group(c, cli.OutputFlags, "metrics", "name")

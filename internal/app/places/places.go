@@ -328,11 +328,10 @@ func awaitInputs(c *cobra.Command, limit time.Duration, inputs []cli.Input) erro
 
 // logger returns a log to stderr in the format that the command's flag says, or else SHAVER_LOG.
 func logger(c *cobra.Command) (*zap.Logger, error) {
-	format := cli.LogFormat()
 	if f := c.Flags().Lookup("log"); f != nil {
-		format = f.Value.String()
+		return cli.Logger(f.Value.String(), false)
 	}
-	return cli.Logger(format, false)
+	return cli.Log(), nil
 }
 
 // place returns the local path for a text that names a file or a folder. It copies an input.

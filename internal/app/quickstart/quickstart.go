@@ -116,10 +116,6 @@ func (o *Steps) Run(ctx context.Context) error {
 
 // score runs a job of an estimator with its defaults, and writes its scores to out.
 func (o *Steps) score(ctx context.Context, out, by string) (*launch.JobReport, error) {
-	log, err := cli.Logger(cli.LogFormat(), false)
-	if err != nil {
-		return nil, err
-	}
 	d, err := dataset.Open(o.file("dataset"))
 	if err != nil {
 		return nil, err
@@ -131,7 +127,7 @@ func (o *Steps) score(ctx context.Context, out, by string) (*launch.JobReport, e
 			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
 			Options: options, Seed: o.Seed,
 		},
-		Out: out, Queue: bus.DefaultQueue, Log: log,
+		Out: out, Queue: bus.DefaultQueue, Log: cli.Log(),
 	}, AnyKernel: true, Once: true}
 	return job.Run(ctx)
 }

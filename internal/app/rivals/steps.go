@@ -378,10 +378,6 @@ func (r *run) score(ctx context.Context, s benchmark.Scoring, from string) (out 
 		name = "initial-" + name
 	}
 	out = r.path(s.Kind, fmt.Sprintf("%s-seed%d.arrow", name, s.Seed))
-	log, err := cli.Logger(cli.LogFormat(), false)
-	if err != nil {
-		return "", err
-	}
 	options := estimator.Options{Estimator: s.Estimator, Passes: 1}
 	options.SetDefaults()
 	job := launch.Job{Outputs: r.Outputs, Config: coordinator.Config{
@@ -389,7 +385,7 @@ func (r *run) score(ctx context.Context, s benchmark.Scoring, from string) (out 
 			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(from) }, Dataset: r.data, Splits: []string{dataset.Train},
 			Sample: 1, Baseline: s.Baseline, Options: options, Seed: s.Seed,
 		},
-		Out: out, Queue: bus.DefaultQueue, Log: log,
+		Out: out, Queue: bus.DefaultQueue, Log: cli.Log(),
 	}}
 	report, err := job.Run(ctx)
 	if err != nil || r.document.FindScoring(s) != nil {

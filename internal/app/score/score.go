@@ -94,12 +94,6 @@ func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
 	o.job.Config = coordinator.Config{Queue: bus.DefaultQueue, SaveEvery: 30 * time.Second}
 	c.Long += "\n\n" + cli.ExitHelp
 	c.Args = cli.Args(cobra.NoArgs)
-	run := func(c *cobra.Command, _ []string) error {
-		if err := cli.Required(c); err != nil {
-			return err
-		}
-		return o.run(c)
-	}
 	f := c.Flags()
 	place := "score"
 	if form == nights {
@@ -165,9 +159,9 @@ func (o *scoreOptions) command(form form, c *cobra.Command) *cobra.Command {
 		needed = []string{"previous", "previous-model", "state", "full-every"}
 	}
 	cli.Needed(c, needed...)
-	c.RunE = run
+	c.RunE = cli.Run(o.run, o.output.Check)
 	places.Wrap(c, place)
-	run = c.RunE
+	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		// The port is open while slow inputs are copied and awaited, so that nobody takes the
 		// process for dead.
@@ -218,10 +212,7 @@ func (o *scoreOptions) logger() (*zap.Logger, error) {
 	return log, err
 }
 
-func (o *scoreOptions) run(c *cobra.Command) error {
-	if err := o.output.Check(); err != nil {
-		return err
-	}
+func (o *scoreOptions) run(c *cobra.Command, _ []string) error {
 	if o.job.Workers < 0 {
 		return fault.Usagef("--workers %d: must not be negative", o.job.Workers)
 	}

@@ -113,9 +113,7 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.warnSeen(all, files, document.Dataset); err != nil {
-		return nil, err
-	}
+	o.warnSeen(all, files, document.Dataset)
 	var tuning *training.Tables
 	if o.Tune {
 		if tuning, err = training.NewTables(ctx, p.Checkpoint, o.Folders, "--tune chooses"); err != nil {
@@ -147,20 +145,9 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	}
 	progress.End()
 	for _, text := range o.unknown {
-		if err := cli.Note(text); err != nil {
-			return nil, err
-		}
+		cli.Note(text)
 	}
 	return document, nil
-}
-
-// warn logs a warning.
-func warn(text string) error {
-	log, err := cli.Logger(cli.LogFormat(), false)
-	if err == nil {
-		log.Warn(text)
-	}
-	return err
 }
 
 // doubting returns predict, which also sets doubt to what is probably wrong with the predictions of the
@@ -170,7 +157,7 @@ func (o *Input) doubting(whole *model.Model, predict func(context.Context, *mode
 		p, err := predict(ctx, m)
 		if err == nil && m == whole {
 			if *doubt = p.Doubt(); *doubt != "" {
-				err = warn(o.Model + " " + *doubt)
+				cli.Warn(o.Model + " " + *doubt)
 			}
 		}
 		return p, err
@@ -179,13 +166,13 @@ func (o *Input) doubting(whole *model.Model, predict func(context.Context, *mode
 
 // warnSeen warns if scores were computed with the labels of the rows on which the tables are measured. names
 // are the files of the scores.
-func (o *Input) warnSeen(all []*scores.File, names []string, dataset string) error {
+func (o *Input) warnSeen(all []*scores.File, names []string, dataset string) {
 	for i, s := range all {
 		if text := cut.Scored(s).Seen(dataset, o.Split); text != "" {
-			return warn(names[i] + ": " + text)
+			cli.Warn(names[i] + ": " + text)
+			return
 		}
 	}
-	return nil
 }
 
 // slicer assigns the rows of the split to slices. It returns nil if the dataset has no rows
@@ -216,9 +203,7 @@ func (o *Input) validation(by []*scores.File, m *model.Model, k *model.Known) (*
 		return nil, fault.Usagef("--select and --calibrate use the split %s: --split %s would measure the rows that they use", dataset.Val, o.Split)
 	}
 	if o.Select && slices.ContainsFunc(by, func(s *scores.File) bool { return slices.Contains(s.Spec.Splits, dataset.Val) }) {
-		if err := warn("the scores were computed with the labels of the validation rows, which favors the aggregate sum; for --select, score with --splits train"); err != nil {
-			return nil, err
-		}
+		cli.Warn("the scores were computed with the labels of the validation rows, which favors the aggregate sum; for --select, score with --splits train")
 	}
 	return measure.Open(o.Folders, dataset.Val, lossName(by), m, k)
 }
@@ -299,7 +284,8 @@ func (o *Input) warnDeep(m sweep.Method, s *scores.File, file string) error {
 			return err
 		}
 		if text := cut.Deep(s, dropped, file); text != "" {
-			return warn(text)
+			cli.Warn(text)
+			return nil
 		}
 	}
 	return nil

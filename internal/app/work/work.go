@@ -47,12 +47,7 @@ func Command(use string) *cobra.Command {
   worker --nats tls://nats:4222 --creds worker.creds --cache /var/cache/shaver \
       --metrics :9090 --log json`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := cli.Required(c); err != nil {
-				return err
-			}
-			return o.run(c.Context())
-		},
+		RunE: cli.Run(func(c *cobra.Command, _ []string) error { return o.run(c.Context()) }),
 	}
 	f := c.Flags()
 	o.Flags(c, "`name` of this worker in results and logs")
