@@ -13,10 +13,6 @@ const embedBatch = 64
 // Embed writes the embeddings of some rows of the model, [rows, D], to x. features
 // holds their global ids, [rows, Width]. Embed implements model.Embedder.
 func (t *Table) Embed(x []float32, features []int32) {
-	if t.values == Mixed {
-		t.embedMixed(x, features)
-		return
-	}
 	if t.narrow {
 		t.embedNarrow(x, features)
 		return

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"sync"
 
 	"shaver/internal/click/model"
 	"shaver/internal/num/kernel"
@@ -26,9 +25,6 @@ const placeBits = 48
 // newMixed returns the tables of a that are stored in parts.
 func newMixed(a *model.Architecture, parts *Parts) (*Table, error) {
 	spans := a.Spans()
-	if len(a.Lists) > 0 && a.Players() > maxPlayers {
-		return nil, fmt.Errorf("the lists have %d entries in a row, expected at most %d", a.Players(), maxPlayers)
-	}
 	if err := checkQuantizers(parts.Quantizers); err != nil {
 		return nil, err
 	}
@@ -265,79 +261,23 @@ func (t *Table) readMixed(x []float32, dropped []bool, f *field, i int) (number 
 	return number
 }
 
-// mixedLookup is the state of one look-up of a segment in embedMixed.
-type mixedLookup struct {
-	field *field
-	word  uint64     // the segment's word
-	group mixedGroup // its group, later its mask, first bit and quantizer
-	row   uint32     // number of the segment in the field, later in the groups
-	at    int        // position of the segment in x
-}
-
-// mixedScratch is temporary memory for one call of embedMixed.
-type mixedScratch struct {
-	lookups [narrowBatch]mixedLookup
-	found   [narrowBatch]kernel.Packed
-}
-
-var mixedScratches = sync.Pool{New: func() any { return new(mixedScratch) }}
-
-// embedMixed implements Embed for Mixed, as embedNarrow does for narrow tables.
-func (t *Table) embedMixed(x []float32, features []int32) {
-	rows := len(features) / t.ids
-	for row := range rows {
-		copy(x[row*len(t.empty):], t.empty)
+// unpack writes the segments of some look-ups, whose rows are those in the groups, to x.
+func (t *Table) unpack(x []float32, lookups []lookup, found []kernel.Packed) {
+	for i := range lookups { // load the groups of all look-ups, which find reads
+		l := &lookups[i]
+		l.word = l.field.mixed[l.row/groupRows].masks
 	}
-	s := mixedScratches.Get().(*mixedScratch)
-	defer mixedScratches.Put(s)
-	j, first, ids := 0, 0, features
-	for left := rows * len(t.looks); left > 0; {
-		n := min(left, narrowBatch)
-		left -= n
-		begun := 0
-		for range n {
-			read, l := &t.looks[j], &s.lookups[begun]
-			f := read.field
-			l.field, l.at = f, first+read.at
-			i := (int(ids[read.id])-read.first)*f.segments + read.segment
-			l.row = uint32(i)
-			if f.layout != nothing {
-				l.word = f.word(i)
-				begun++
-			}
-			if j++; j == len(t.looks) {
-				j, first, ids = 0, first+len(t.empty), ids[t.ids:]
-			}
-		}
-		t.finishMixed(x, s, begun)
-	}
-}
-
-// finishMixed finishes the first look-ups of s, whose words are loaded.
-func (t *Table) finishMixed(x []float32, s *mixedScratch, begun int) {
 	n := 0
-	for i := range begun {
-		l, to := &s.lookups[i], &s.lookups[n]
-		row, listed := rank(l.word, l.row)
-		to.field, to.at, to.row = l.field, l.at, row
-		n += listed
-	}
-	lookups := s.lookups[:n]
 	for i := range lookups {
 		l := &lookups[i]
-		l.group = l.field.mixed[l.row/groupRows]
-	}
-	n = 0
-	for i := range lookups {
-		l := &lookups[i]
-		mask, bit, number := l.group.find(l.row, &t.widths)
+		mask, bit, number := l.field.mixed[l.row/groupRows].find(l.row, &t.widths)
 		q := &t.quantizers[number]
-		s.found[n] = kernel.Packed{To: l.at, Bit: bit, Mask: mask, Bits: uint16(q.Bits), Origin: q.Origin, Step: q.Step}
+		found[n] = kernel.Packed{To: l.at, Bit: bit, Mask: mask, Bits: uint16(q.Bits), Origin: q.Origin, Step: q.Step}
 		if q.Bits > 8 {
 			t.spread(x[l.at:], mask, bit, q)
 			continue
 		}
 		n += int((uint32(mask) + math.MaxUint16) >> 16) // 1 if the row keeps an entry
 	}
-	kernel.Unpack(x, t.entries, s.found[:n])
+	kernel.Unpack(x, t.entries, found[:n])
 }

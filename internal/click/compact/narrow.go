@@ -138,11 +138,11 @@ func (r *reader) expand(x []float32, mask uint16, kept int) {
 // KDD.
 const narrowBatch = 176
 
-// lookup is the state of one look-up of embedNarrow.
+// lookup is the state of one look-up of embedNarrow. For Mixed, a row is a segment.
 type lookup struct {
 	field *field
 	word  uint64 // the row's word, later the masks of its group
-	kept  uint32 // number of the field's kept entries before the group
+	kept  uint32 // number of the field's kept entries before the group; not for Mixed
 	row   uint32 // number of the row in the field, later in the groups
 	at    int    // position of the row's embedding in x
 }
@@ -151,11 +151,12 @@ type lookup struct {
 type scratch struct {
 	lookups [narrowBatch]lookup
 	found   [narrowBatch]kernel.Part
+	packed  [narrowBatch]kernel.Packed // for Mixed
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// embedNarrow implements Embed for narrow tables. A look-up takes three loads, each of
+// embedNarrow implements Embed for narrow tables and for Mixed. A look-up takes three loads, each of
 // which depends on the previous one and misses the caches. So embedNarrow does one load
 // for all look-ups, then the next load for all, with little other work. The processor can
 // then overlap as many loads as possible.
@@ -169,6 +170,10 @@ func (t *Table) embedNarrow(x []float32, features []int32) {
 	for from, end := 0, rows*len(t.looks); from < end; from += narrowBatch {
 		n := t.begin(&s.lookups, x, features, from, min(from+narrowBatch, end))
 		n = listed(s.lookups[:n])
+		if t.values == Mixed {
+			t.unpack(x, s.lookups[:n], s.packed[:])
+			continue
+		}
 		for i := range n {
 			l := &s.lookups[i]
 			g := &l.field.groups[l.row/groupRows]
@@ -188,7 +193,7 @@ func (t *Table) begin(lookups *[narrowBatch]lookup, x []float32, features []int3
 	for range end - from {
 		read := &t.looks[j]
 		f := read.field
-		i, at := int(ids[read.id])-read.first, first+read.at
+		i, at := (int(ids[read.id])-read.first)*f.segments+read.segment, first+read.at
 		switch f.layout {
 		case nothing:
 		case everything:

@@ -45,7 +45,7 @@ type field struct {
 	before    int          // number of kept entries of all previous fields
 	listing   []uint64     // narrow tables: one word per 32 rows; nil if groups holds all rows
 	groups    []group      // narrow tables: masks of the rows
-	segments  int          // Mixed: segments per row
+	segments  int          // segments per row; 1 unless Mixed
 	some      bool         // Mixed: whether the groups hold the listed segments only
 	mixed     []mixedGroup // Mixed: masks of the segments
 	bytes     int          // Mixed: bytes of the positions and values in the file
@@ -137,6 +137,9 @@ func isNarrow(a *model.Architecture) bool {
 // Its use of memory is proportional to the size of parts and the number of look-ups, even
 // if the sizes in a are wrong.
 func New(a *model.Architecture, v Encoding, parts *Parts) (*Table, error) {
+	if len(a.Lists) > 0 && a.Players() > maxPlayers {
+		return nil, fmt.Errorf("the lists have %d entries in a row, expected at most %d", a.Players(), maxPlayers)
+	}
 	if v == Mixed {
 		return newMixed(a, parts)
 	}
@@ -144,16 +147,13 @@ func New(a *model.Architecture, v Encoding, parts *Parts) (*Table, error) {
 	if len(parts.Fields) != len(spans) || len(parts.Codebook) != a.BaselineSize() || v == Int8 && len(parts.Steps) != 2*len(spans) || v.Size() == 0 {
 		return nil, fmt.Errorf("parts have %d fields, %d codebook values and %d steps, expected %d fields with %d codebook values", len(parts.Fields), len(parts.Codebook), len(parts.Steps), len(spans), a.BaselineSize())
 	}
-	if len(a.Lists) > 0 && a.Players() > maxPlayers {
-		return nil, fmt.Errorf("the lists have %d entries in a row, expected at most %d", a.Players(), maxPlayers)
-	}
 	t := &Table{values: v, steps: parts.Steps, ids: a.Width(), narrow: isNarrow(a), fields: make([]field, len(spans)), codebook: parts.Codebook, entries: parts.Values}
 	rest := *parts
 	before := 0
 	for j := range spans {
 		s, f := &spans[j], &t.fields[j]
 		*f = field{
-			Field: parts.Fields[j], size: s.Rows, dim: s.Dim, narrow: t.narrow, before: before,
+			Field: parts.Fields[j], size: s.Rows, dim: s.Dim, narrow: t.narrow, before: before, segments: 1,
 			codebook: parts.Codebook[s.Baseline : s.Baseline+s.Dim],
 		}
 		for c, e := range f.codebook {
