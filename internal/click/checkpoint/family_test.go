@@ -29,6 +29,24 @@ func must[V any](v V, err error) func(*testing.T) V {
 	}
 }
 
+// Every state dict with hidden layers is assumed to have ReLU, whoever named its tensors, because none says its activation.
+func TestAssumedActivation(t *testing.T) {
+	families := map[string]bool{}
+	for _, test := range familytest.Cases(t, familyFolder) {
+		c, err := Read(test.CopyTo(t, t.TempDir(), test.Said()))
+		if err != nil || len(c.Architecture.Hidden) == 0 || c.module {
+			continue
+		}
+		families[c.Family] = true
+		if !slices.Contains(c.Assumed(), "activation ReLU") {
+			t.Errorf("%s, %s: assumed %q", test.Name, c.Family, c.Assumed())
+		}
+	}
+	if len(families) < 5 {
+		t.Errorf("only %v were read", families)
+	}
+}
+
 const fuxiTable = "embedding_layer.embedding_layer.embedding_layers."
 
 // The order of the fields comes from field_names, or from feature_map.json, or from the

@@ -105,14 +105,18 @@ func unlikely(name string, v any) (candidate, error) {
 // statements returns what the dict around a state dict says about the architecture. config is
 // nil if the dict has no model_config.
 func (a *archive) statements(top *dict) (said []family.Statement, config family.Configuration, err error) {
-	if said, err = a.fieldDims(top, "field_dims"); err != nil {
-		return nil, nil, err
-	}
 	v, _ := top.get("hyper_parameters")
-	if parameters := asDict(v); parameters != nil {
-		more, err := a.fieldDims(parameters, "hyper_parameters.field_dims")
+	for i, in := range []*dict{top, asDict(v)} {
+		if in == nil {
+			continue
+		}
+		name := []string{"", "hyper_parameters."}[i]
+		more, err := a.fieldDims(in, name+"field_dims")
 		if err != nil {
 			return nil, nil, err
+		}
+		if key, activation := activationIn(in); key != "" {
+			more = append(more, family.Statement{From: name + key, Activation: &activation})
 		}
 		said = append(said, more...)
 	}

@@ -173,6 +173,7 @@ func TestModelConfig(t *testing.T) {
 		"stacked":    {"dcnv2-stacked", []any{"structure", "Stacked"}, ""},
 		"parallel":   {"dcnv2-stacked", []any{"structure", "Parallel"}, `model_config says structure "Parallel", the tensors have stacked`},
 		"structure":  {"dcnv2-stacked", []any{"structure", 1}, "model_config has the int 1 for structure"},
+		"activation": {"dcnv2-stacked", []any{"activation", "GELU"}, `model_config says that the activation is "GELU", but only relu is supported in a state dict`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := Parse("m.pth", wrapped(t, sampleEntries(test.kind), test.config, tuple(2, 3, 4)))
@@ -212,6 +213,40 @@ func TestHyperParameters(t *testing.T) {
 			wantInput(t, err, want)
 		} else if err != nil || !slices.Equal(c.Architecture.FieldDims, sampleDims) {
 			t.Errorf("error %v", err)
+		}
+	}
+}
+
+// A setting of the activation of the hidden layers is refused like that of the JSON file, unless it is ReLU, or there are no such layers.
+func TestActivationSettings(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind, key string
+		value     []any
+		want      string // name of the activation in the error, or "" if the file is read
+	}{
+		"ReLU":        {"deepfm", "activation", []any{"ReLU"}, ""},
+		"text":        {"deepfm", "activation", []any{"gelu"}, "gelu"},
+		"short key":   {"dcnv2-parallel", "act", []any{"TANH"}, "TANH"},
+		"function":    {"deepfm", "hidden_activation", []any{named("torch.nn.functional relu")}, ""},
+		"class":       {"deepfm", "dnn_activation", []any{named("torch.nn.modules.activation ReLU")}, ""},
+		"other":       {"deepfm", "dnn_activation", []any{named("torch._C._nn gelu")}, "torch._C._nn.gelu"},
+		"list":        {"dcn-mix", "hidden_activations", []any{opEmptyList, opMark, "relu", "SiLU", []byte{opAppends}}, "SiLU"},
+		"list of one": {"deepfm", "hidden_activations", []any{opEmptyList, opMark, "nn.ReLU()", []byte{opAppends}}, ""},
+		"None":        {"deepfm", "activation", []any{opNone}, ""},
+		"no layers":   {"fm", "activation", []any{"gelu"}, ""},
+	} {
+		for _, place := range []string{"", "hyper_parameters."} {
+			pairs := append([]any{test.key}, test.value...)
+			if place != "" {
+				pairs = append(append([]any{"hyper_parameters", opEmptyDict}, pairs...), opSetItem)
+			}
+			_, err := Parse("m.pth", pthOf(t, append(sampleEntries(test.kind), offsetsOf(0, 2, 5)), pairs))
+			switch {
+			case test.want != "":
+				wantInput(t, err, `m.pth: `+place+test.key+` says that the activation is "`+test.want+`", but only relu is supported in a state dict: export the model to ONNX`)
+			case err != nil:
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }

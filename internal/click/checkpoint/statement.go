@@ -79,10 +79,51 @@ func configStatement(config *dict, kind model.Kind) (*family.Statement, error) {
 			s.Structure = &name
 		}
 	}
+	if key, name := activationIn(config); key != "" && kind != model.DCNMix {
+		s.Activation = &name
+	}
 	if use, ok := value("use_batchnorm").(bool); ok {
 		s.BatchNorm = &use
 	}
 	return s, err
+}
+
+// activationIn returns the key and the name of the activation of the hidden layers in a dict of settings: the first that is not
+// ReLU, or else "relu". The key is "" if the dict has none.
+func activationIn(in *dict) (key, name string) {
+	for _, k := range []string{"activation", "act", "hidden_activation", "hidden_activations", "dnn_activation"} {
+		v, _ := in.get(k)
+		items, several := v.(tuple)
+		if l, ok := v.(*list); ok {
+			items, several = l.items, true
+		}
+		if !several && v != nil {
+			items = tuple{v}
+		}
+		for _, item := range items {
+			if key, name = k, activation(item); name != "relu" {
+				return key, name
+			}
+		}
+	}
+	return key, name
+}
+
+// activation returns the name of an activation that is text, a function, a class or an object. It is "relu" for ReLU.
+func activation(v any) string {
+	text := describe(v)
+	switch v := v.(type) {
+	case string:
+		text = v
+	case global:
+		text = string(v)
+	case *object:
+		text = v.class
+	}
+	if strings.EqualFold(strings.TrimSuffix(text[strings.LastIndexByte(text, '.')+1:], "()"), "relu") {
+		return "relu"
+	}
+	return text
 }
 
 // maxFields bounds the number of values of a vector of field sizes or widths, because its

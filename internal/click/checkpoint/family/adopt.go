@@ -73,19 +73,18 @@ func (s *seeker) takeClasses(f *family, said *Statement) {
 
 // asked collects what the file does not say about a model of family f.
 type asked struct {
-	s          *seeker
-	f          *family
-	fields     []string // names of the fields; nil if unknown
-	dims       []int
-	said       model.Kind
-	kindFrom   string // source of said
-	activation string
-	from       string // source of activation
-	file       string // name of the JSON file next to the state dict; "" if it does not exist
-	features   []Feature
-	mappedAll  bool     // whether features describe all fields
-	missing    []string // what is not known
-	lines      []string // what the JSON file has to hold
+	s         *seeker
+	f         *family
+	fields    []string // names of the fields; nil if unknown
+	dims      []int
+	said      model.Kind
+	kindFrom  string // source of said
+	active    bool   // whether a source says the activation
+	file      string // name of the JSON file next to the state dict; "" if it does not exist
+	features  []Feature
+	mappedAll bool     // whether features describe all fields
+	missing   []string // what is not known
+	lines     []string // what the JSON file has to hold
 }
 
 // take adds what one source says.
@@ -93,9 +92,7 @@ func (a *asked) take(s *Statement) {
 	if a.said == "" && s.Kind != nil {
 		a.said, a.kindFrom = model.Kind(normal(string(*s.Kind))), s.From
 	}
-	if a.activation == "" && s.Activation != nil {
-		a.activation, a.from = *s.Activation, s.From
-	}
+	a.active = a.active || s.Activation != nil
 	if s.File != "" {
 		a.file = s.File
 	}
@@ -277,12 +274,8 @@ func either(kinds []model.Kind) string {
 // relu determines whether the user has to state the activation.
 func (a *asked) relu() {
 	deep := slices.ContainsFunc(a.f.mlps, func(m mlpNames) bool { return a.s.hasGroup(m.linear) })
-	switch {
-	case !deep || a.f.onlyReLU && a.activation == "":
-	case a.activation == "":
+	if deep && !a.f.onlyReLU && !a.active {
 		a.ask("which activation its hidden layers have", `"activation": "relu"`)
-	case normal(a.activation) != relu:
-		a.s.fail("%s says that the activation is %s, but only relu is supported in a state dict: %s", a.from, tensor.Quote(a.activation), a.f.advice())
 	}
 }
 

@@ -242,14 +242,13 @@ func (s *Statement) TakeMetadata(text string) error {
 
 // Assumed returns what Recognise assumed about a model, because the file does not say it.
 func (st *State) Assumed() (all []string) {
-	f := st.familyOf()
 	if st.joined() && !st.Mapped {
 		all = append(all, "each field has one id in a row")
 	}
-	if len(st.Architecture.Hidden) > 0 && !st.Module && (f == nil || f == &listed || !f.onlyReLU) {
+	if len(st.Architecture.Hidden) > 0 && !st.Module {
 		all = append(all, "activation ReLU")
 	}
-	if f == &torchRechub {
+	if st.familyOf() == &torchRechub {
 		all = append(all, "the wide and the deep features are the same, in the same order")
 	}
 	return all

@@ -49,6 +49,9 @@ func (s *Statement) check(l *Roles, f *family) error {
 	differ := func(what string, said, found any) error {
 		return fmt.Errorf("%s says %s %v, the tensors have %v", s.From, what, said, found)
 	}
+	if s.Activation != nil && normal(*s.Activation) != relu && len(a.Hidden) > 0 {
+		return fmt.Errorf("%s says that the activation is %s, but only relu is supported in a state dict: %s", s.From, tensor.Quote(*s.Activation), f.advice())
+	}
 	if err := s.checkModules(l); err != nil {
 		return fmt.Errorf("%s: %w; %s", s.From, err, f.advice())
 	}
@@ -58,9 +61,6 @@ func (s *Statement) check(l *Roles, f *family) error {
 			err = fmt.Errorf("%w; %s", err, f.otherwise())
 		}
 		return err
-	}
-	if f == nil && s.Activation != nil && normal(*s.Activation) != relu && len(a.Hidden) > 0 {
-		return fmt.Errorf("%s says that the activation is %s, but only relu is supported in a state dict: %s", s.From, tensor.Quote(*s.Activation), f.advice())
 	}
 	if s.FieldDims != nil && !slices.Equal(s.FieldDims, a.FieldDims) {
 		return fmt.Errorf("%s says field_dims %s, the file %s", s.From, sizesText(s.FieldDims), sizesText(a.FieldDims))
