@@ -93,37 +93,26 @@ func configStatement(config *dict, kind model.Kind) (*family.Statement, error) {
 func activationIn(in *dict) (key, name string) {
 	for _, k := range []string{"activation", "act", "hidden_activation", "hidden_activations", "dnn_activation"} {
 		v, _ := in.get(k)
-		items, several := v.(tuple)
-		if l, ok := v.(*list); ok {
-			items, several = l.items, true
-		}
-		if !several && v != nil {
-			items = tuple{v}
+		items := tuple{v}
+		switch v := v.(type) {
+		case tuple:
+			items = v
+		case *list:
+			items = v.items
 		}
 		for _, item := range items {
-			if key, name = k, activation(item); name != "relu" {
-				return key, name
+			if item != nil && (name == "" || name == "relu") {
+				key, name = k, shortName(item)
 			}
 		}
 	}
 	return key, name
 }
 
-// activation returns the name of an activation that is text, a function, a class or an object. It is "relu" for ReLU.
-func activation(v any) string {
-	text := describe(v)
-	switch v := v.(type) {
-	case string:
-		text = v
-	case global:
-		text = string(v)
-	case *object:
-		text = v.class
-	}
-	if strings.EqualFold(strings.TrimSuffix(text[strings.LastIndexByte(text, '.')+1:], "()"), "relu") {
-		return "relu"
-	}
-	return text
+// shortName returns what text, a function, a class or an object is called without its module, in lower case.
+func shortName(v any) string {
+	text := strings.TrimRight(describe(v), `"()`)
+	return strings.ToLower(text[strings.LastIndexAny(text, `. "`)+1:])
 }
 
 // maxFields bounds the number of values of a vector of field sizes or widths, because its

@@ -58,27 +58,38 @@ func (s *seeker) advice() string {
 	if len(s.keys) > triedTensors {
 		return namesHelp
 	}
+	var models []string // what the prefixes have
+	others := slices.Clone(s.state.Keys)
 	for _, prefix := range s.prefixes() {
-		if kind, ok := s.try([]renaming{{prefix, ""}}); ok {
-			return fmt.Sprintf("without the prefix %s they are those of %s: save {k.removeprefix(%q): v for k, v in model.state_dict().items()}", prefix, titles[kind], prefix)
+		inner, title := s.within(prefix)
+		if title == "" {
+			continue
 		}
-		outside := slices.DeleteFunc(slices.Clone(s.state.Keys), func(key string) bool { return strings.HasPrefix(key, prefix) })
-		inner := &State{Tensors: s.state.Tensors, Keys: slices.DeleteFunc(slices.Clone(s.state.Keys), func(key string) bool { return !strings.HasPrefix(key, prefix) })}
-		if t, err := inner.seek(); err == nil && len(outside) > 0 {
-			if kind, ok := t.try([]renaming{{prefix, ""}}); ok {
-				return fmt.Sprintf("those with the prefix %s are those of %s, but not %s: save only those with the prefix if the others do not change the logit", prefix, titles[kind], strings.Join(outside[:min(len(outside), listedTensors)], ", "))
-			}
+		if len(inner.Keys) == len(s.keys) {
+			return fmt.Sprintf("without the prefix %s they are those of %s: save {k.removeprefix(%q): v for k, v in model.state_dict().items()}", prefix, title, prefix)
 		}
+		models = append(models, fmt.Sprintf("those with the prefix %s are those of %s", prefix, title))
+		others = slices.DeleteFunc(others, func(key string) bool { return strings.HasPrefix(key, prefix) })
+	}
+	if title := (&State{Keys: others, Tensors: s.state.Tensors}).title(); title != "" && models != nil {
+		models = append(models, "the others are those of "+title)
+	}
+	switch len(models) {
+	case 0:
+	case 1:
+		return fmt.Sprintf("%s, but not %s: save only those with the prefix if the others do not change the logit", models[0], strings.Join(others[:min(len(others), listedTensors)], ", "))
+	default:
+		return strings.Join(models, ", and ") + ": save only those of the model to score, as in {k.removeprefix(p): v for k, v in model.state_dict().items() if k.startswith(p)} with its prefix p"
 	}
 	for _, renamings := range s.renamings() {
-		if kind, ok := s.try(renamings); ok {
+		if title := s.try(renamings); title != "" {
 			var parts []string
 			for _, r := range renamings {
 				if r.from != r.to {
 					parts = append(parts, r.String())
 				}
 			}
-			return fmt.Sprintf("they are those of %s if you rename %s when you save the state dict", titles[kind], strings.Join(parts, ", "))
+			return fmt.Sprintf("they are those of %s if you rename %s when you save the state dict", title, strings.Join(parts, ", "))
 		}
 	}
 	return namesHelp
@@ -94,10 +105,21 @@ func (r renaming) String() string {
 	return r.from + " to " + r.to
 }
 
-// try reports whether the tensors are those of a known model after the renamings. It
-// guesses the sizes of the fields.
-func (s *seeker) try(renamings []renaming) (model.Kind, bool) {
-	renamed := &State{Name: s.state.Name, Tensors: map[string]tensor.Tensor{}}
+// within returns the tensors whose keys begin with prefix, without the prefix, and their title.
+func (s *seeker) within(prefix string) (*State, string) {
+	st := &State{Tensors: map[string]tensor.Tensor{}}
+	for _, key := range s.state.Keys {
+		if to, ok := strings.CutPrefix(key, prefix); ok {
+			st.Keys = append(st.Keys, to)
+			st.Tensors[to] = s.state.Tensors[key]
+		}
+	}
+	return st, st.title()
+}
+
+// try returns the title of the tensors after the renamings.
+func (s *seeker) try(renamings []renaming) string {
+	renamed := &State{Tensors: map[string]tensor.Tensor{}}
 	for _, name := range slices.Sorted(maps.Keys(s.keys)) {
 		to := name
 		for _, r := range renamings {
@@ -106,23 +128,32 @@ func (s *seeker) try(renamings []renaming) (model.Kind, bool) {
 				break
 			}
 		}
-		if _, taken := renamed.Tensors[to]; taken || to == "" {
-			return "", false
-		}
 		renamed.Keys = append(renamed.Keys, to)
 		renamed.Tensors[to] = s.state.Tensors[s.keys[name]]
 	}
-	for _, dims := range renamed.guessDims() {
-		t, err := renamed.seek()
-		if err != nil {
-			return "", false
-		}
+	return renamed.title()
+}
+
+// title names the model whose tensors are in st, or the framework that names them so. It returns "" for other tensors. It guesses
+// the sizes of the fields.
+func (st *State) title() string {
+	s, err := st.seek()
+	if err != nil {
+		return ""
+	}
+	if f := s.seekFamily(); f != nil && (f.hasCross(s) || slices.ContainsFunc(f.wide, func(w wideNames) bool { return s.hasAny(w.name()) })) {
+		return "a model of " + f.name
+	} else if s.hasTowers() {
+		return titles[model.NeuMF]
+	}
+	for _, dims := range st.guessDims() {
+		t, _ := st.seek() // as before
 		t.trial = true
 		if l, err := t.roles(dims); err == nil {
-			return l.Kind, true
+			return titles[l.Kind]
 		}
 	}
-	return "", false
+	return ""
 }
 
 // guessDims returns field sizes that the table may have: those of the offsets, or else some
@@ -163,12 +194,17 @@ func (st *State) guessDims() (all [][]int) {
 	return all
 }
 
-// prefixes returns beginnings of names that a wrapper may have added, such as "model.".
+// prefixes returns beginnings of keys that a wrapper may have added, such as "model.".
 func (s *seeker) prefixes() (all []string) {
-	for _, name := range slices.Sorted(maps.Keys(s.keys)) {
-		for _, table := range []string{".embedding.weight", ".embedding._emb_module.weight"} {
-			if strings.HasSuffix(name, table) {
-				all = append(all, strings.TrimSuffix(name, table)+".")
+	tables := []string{"embedding.weight", "embedding._emb_module.weight", "_gmf.gmf_fc.weight"}
+	for _, f := range families {
+		tables = append(tables, f.table)
+	}
+	for _, key := range s.state.Keys {
+		for at := range len(key) {
+			isTable := func(table string) bool { return key[at+1:] == table || fieldOf(table, key[at+1:]) != "" }
+			if key[at] == '.' && slices.ContainsFunc(tables, isTable) && !slices.Contains(all, key[:at+1]) {
+				all = append(all, key[:at+1])
 			}
 		}
 	}
