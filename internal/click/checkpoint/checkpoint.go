@@ -106,6 +106,7 @@ type Checkpoint struct {
 	signature *signature        // nil unless a graph was read from an .onnx file, or is a slice of one
 	mapped    bool              // whether FuxiCTR's feature_map.json said that each field has one id in a row
 	module    bool              // whether the file holds a whole module, whose classes were checked
+	forward   string            // class of that module whose code nobody knows, or ""
 	unordered bool              // whether the order of Keys is not that of the state dict
 	packed    map[string]packed // tensors that a file of WriteMixed stores in fewer bits, by their keys
 	aliases   map[string]string // other names of tensors that two modules share, and their keys in Tensors

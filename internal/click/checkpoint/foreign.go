@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -104,13 +105,32 @@ func (o *object) isModule() bool {
 	return true
 }
 
-// differs describes an attribute of a module that changes what a layer of its class usually computes. It returns "" without one.
+var (
+	// known matches the classes of torch and of frameworks. Any other class may compute anything.
+	known = regexp.MustCompile(`^(torch|torchmetrics|deepctr_torch|fuxictr|recbole|torchfm|torch_rechub)\.`)
+	// setting matches what describe says about a value that may change what a class computes. A sigmoid may be that of the output.
+	setting = regexp.MustCompile(`(?i)^(a bool|the float .*|a tensor|a numpy array|.*\b([cgs]?elu|[gs]i?lu|r?relu6|[pr]relu|leaky_?relu|tanh\w*|hard\w+|soft(plus|sign|shrink)|mish|swish|dice)\W*)$`)
+	// harmless matches attributes that change nothing in a trained model, or that its tensors show.
+	harmless = regexp.MustCompile(`^(training|_is_full_backward_hook|\w*dropout\w*|lr|learning_rate|weight_decay|l[12]_\w+|init_std|(use_)?(bn|batch_?norm)|reduce_sum|(field_)?(offsets|dims|sizes)|` +
+		`prepare_data_per_node|allow_zero_\w+|_log_hyperparams|_automatic_optimization|_strict_loading)$`) // of Lightning
+)
+
+// differs describes an attribute of a module that changes what a layer of its class usually computes, or that may do so in a class
+// of the author's own. It returns "" without one.
 func (o *object) differs() string {
 	_, isNorm := o.state.get("track_running_stats")
 	usual := map[string]any{"max_norm": nil, "track_running_stats": true, "eps": 1e-5}
 	for _, attribute := range slices.Sorted(maps.Keys(usual)) {
 		if v, ok := o.state.get(attribute); ok && v != usual[attribute] && (isNorm || attribute == "max_norm") {
 			return fmt.Sprintf("%s %s, expected %s", attribute, describe(v), describe(usual[attribute]))
+		}
+	}
+	named, activation := activationIn(&o.state)
+	own := !known.MatchString(o.class)
+	for i, key := range o.state.keys {
+		name, _ := key.(string)
+		if v := describe(o.state.values[i]); own && (name != "" && name == named && activation != "relu" || setting.MatchString(v) && !(isIdentifier(name) && harmless.MatchString(name))) {
+			return fmt.Sprintf("the attribute %s, %s, which may change what it computes: save its state_dict() if it does not", tensor.Quote(name), v)
 		}
 	}
 	for _, attribute := range []string{"_forward_hooks", "_forward_pre_hooks"} {
@@ -147,6 +167,9 @@ func (f *flattening) add(o *object, prefix string, depth int) error {
 	}
 	path := strings.TrimSuffix(prefix, ".")
 	f.said.Classes[path], f.said.Differs[path] = o.class, o.differs()
+	if f.said.Forward == "" && !known.MatchString(o.class) {
+		f.said.Forward = o.class
+	}
 	parts := map[string]*dict{}
 	for _, attribute := range []string{"_modules", "_parameters", "_buffers"} {
 		v, _ := o.state.get(attribute)

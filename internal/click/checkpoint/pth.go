@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -75,7 +76,7 @@ func chooseParsed(a *archive, object any, key string) (c *Checkpoint, said []fam
 	}
 	c = &Checkpoint{Tensors: map[string]Tensor{}, name: name, module: module != nil}
 	if c.module {
-		said = append(said, *module)
+		said, c.forward = append(said, *module), module.Forward
 	}
 	if err := a.fill(c, states); err != nil {
 		return nil, nil, nil, err
@@ -106,10 +107,7 @@ func unlikely(name string, v any) (candidate, error) {
 // nil if the dict has no model_config.
 func (a *archive) statements(top *dict) (said []family.Statement, config family.Configuration, err error) {
 	v, _ := top.get("hyper_parameters")
-	for i, in := range []*dict{top, asDict(v)} {
-		if in == nil {
-			continue
-		}
+	for i, in := range []*dict{top, cmp.Or(asDict(v), &dict{})} {
 		name := []string{"", "hyper_parameters."}[i]
 		more, err := a.fieldDims(in, name+"field_dims")
 		if err != nil {

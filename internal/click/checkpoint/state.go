@@ -20,7 +20,7 @@ func (c *Checkpoint) state() *family.State {
 	return &family.State{
 		Name: c.name, Sidecar: filepath.Base(paths[len(paths)-1]), Keys: c.Keys, Tensors: c.Tensors, Unordered: c.unordered, Compact: c.Compact != nil,
 		Architecture: c.Architecture, EmbeddingKey: c.EmbeddingKey, Family: c.Family, Fields: c.Fields, Mapped: c.mapped,
-		Module: c.module || c.Recognized || c.Training != "",
+		Module: c.module && c.forward == "" || c.Recognized || c.Training != "", Forward: c.forward,
 	}
 }
 

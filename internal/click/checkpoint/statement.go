@@ -93,12 +93,11 @@ func configStatement(config *dict, kind model.Kind) (*family.Statement, error) {
 func activationIn(in *dict) (key, name string) {
 	for _, k := range []string{"activation", "act", "hidden_activation", "hidden_activations", "dnn_activation"} {
 		v, _ := in.get(k)
-		items := tuple{v}
-		switch v := v.(type) {
-		case tuple:
-			items = v
-		case *list:
-			items = v.items
+		items, _ := v.(tuple)
+		if l, ok := v.(*list); ok {
+			items = l.items
+		} else if items == nil {
+			items = tuple{v}
 		}
 		for _, item := range items {
 			if item != nil && (name == "" || name == "relu") {

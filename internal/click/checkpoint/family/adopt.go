@@ -35,9 +35,11 @@ func (s *seeker) adopt(f *family, said []Statement) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.kind()
-	if a.relu(); s.err != nil {
+	if a.kind(); s.err != nil {
 		return nil, s.err
+	}
+	if !f.onlyReLU && !slices.ContainsFunc(said, func(s Statement) bool { return s.Activation != nil }) && slices.ContainsFunc(f.mlps, func(m mlpNames) bool { return s.hasGroup(m.linear) }) {
+		a.ask("which activation its hidden layers have", `"activation": "relu"`)
 	}
 	if err := a.err(); err != nil {
 		return nil, err
@@ -79,7 +81,6 @@ type asked struct {
 	dims      []int
 	said      model.Kind
 	kindFrom  string // source of said
-	active    bool   // whether a source says the activation
 	file      string // name of the JSON file next to the state dict; "" if it does not exist
 	features  []Feature
 	mappedAll bool     // whether features describe all fields
@@ -92,7 +93,6 @@ func (a *asked) take(s *Statement) {
 	if a.said == "" && s.Kind != nil {
 		a.said, a.kindFrom = model.Kind(normal(string(*s.Kind))), s.From
 	}
-	a.active = a.active || s.Activation != nil
 	if s.File != "" {
 		a.file = s.File
 	}
@@ -269,14 +269,6 @@ func either(kinds []model.Kind) string {
 		names = append(names, tensor.Quote(string(kind)))
 	}
 	return strings.Join(names, " or ")
-}
-
-// relu determines whether the user has to state the activation.
-func (a *asked) relu() {
-	deep := slices.ContainsFunc(a.f.mlps, func(m mlpNames) bool { return a.s.hasGroup(m.linear) })
-	if deep && !a.f.onlyReLU && !a.active {
-		a.ask("which activation its hidden layers have", `"activation": "relu"`)
-	}
 }
 
 // join replaces the tables of the fields by one table, [n, d], under the key that has a *

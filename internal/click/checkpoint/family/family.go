@@ -18,7 +18,9 @@
 package family
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -86,12 +88,11 @@ type foreignName struct{ name, what string }
 var families = []*family{&fuxiCTR, &deepCTRTorch, &recBole, &pytorchFM, &torchRechub, &listed}
 
 // names returns the names of the frameworks whose state dicts are recognised.
-func names() []string {
-	var names []string
+func names() (all []string) {
 	for _, f := range families {
-		names = append(names, f.name)
+		all = append(all, f.name)
 	}
-	return names
+	return all
 }
 
 // seekFamily returns the framework of the tensors, or nil if the names are ours or unknown.
@@ -109,10 +110,8 @@ func (s *seeker) seekFamily() *family {
 
 // familyOf returns the framework of a recognised state, or nil.
 func (st *State) familyOf() *family {
-	for _, f := range families {
-		if f.name == st.Family {
-			return f
-		}
+	if i := slices.IndexFunc(families, func(f *family) bool { return f.name == st.Family }); i >= 0 {
+		return families[i]
 	}
 	return nil
 }
@@ -164,21 +163,11 @@ func (s *seeker) fieldsOf(pattern string) (fields []string) {
 func (s *seeker) hasAny(pattern string) bool { return s.has(pattern) || len(s.fieldsOf(pattern)) > 0 }
 
 // name returns the name of the weights, or a pattern.
-func (w *wideNames) name() string {
-	if w.linear != "" {
-		return w.linear
-	}
-	return w.firstOrder
-}
+func (w *wideNames) name() string { return cmp.Or(w.linear, w.firstOrder) }
 
 // possible returns the kinds that fit a model with or without a network.
-func (w *wideNames) possible(deep bool) (kinds []model.Kind) {
-	for _, kind := range w.kinds {
-		if deep == (kind != model.FM) {
-			kinds = append(kinds, kind)
-		}
-	}
-	return kinds
+func (w *wideNames) possible(deep bool) []model.Kind {
+	return slices.DeleteFunc(slices.Clone(w.kinds), func(kind model.Kind) bool { return deep == (kind == model.FM) })
 }
 
 // hasCross reports whether there are cross layers.

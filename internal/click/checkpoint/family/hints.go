@@ -61,28 +61,24 @@ func (s *seeker) advice() string {
 	var models []string // what the prefixes have
 	others := slices.Clone(s.state.Keys)
 	for _, prefix := range s.prefixes() {
-		inner, title := s.within(prefix)
-		if title == "" {
-			continue
+		if title := s.try(prefix, nil); title != "" {
+			models = append(models, fmt.Sprintf("those with the prefix %s are those of %s", prefix, title))
+			others = slices.DeleteFunc(others, func(key string) bool { return strings.HasPrefix(key, prefix) })
+			if len(others) == 0 && len(models) == 1 {
+				return fmt.Sprintf("without the prefix %s they are those of %s: save {k.removeprefix(%q): v for k, v in model.state_dict().items()}", prefix, title, prefix)
+			}
 		}
-		if len(inner.Keys) == len(s.keys) {
-			return fmt.Sprintf("without the prefix %s they are those of %s: save {k.removeprefix(%q): v for k, v in model.state_dict().items()}", prefix, title, prefix)
-		}
-		models = append(models, fmt.Sprintf("those with the prefix %s are those of %s", prefix, title))
-		others = slices.DeleteFunc(others, func(key string) bool { return strings.HasPrefix(key, prefix) })
 	}
 	if title := (&State{Keys: others, Tensors: s.state.Tensors}).title(); title != "" && models != nil {
 		models = append(models, "the others are those of "+title)
 	}
-	switch len(models) {
-	case 0:
-	case 1:
-		return fmt.Sprintf("%s, but not %s: save only those with the prefix if the others do not change the logit", models[0], strings.Join(others[:min(len(others), listedTensors)], ", "))
-	default:
+	if len(models) > 1 {
 		return strings.Join(models, ", and ") + ": save only those of the model to score, as in {k.removeprefix(p): v for k, v in model.state_dict().items() if k.startswith(p)} with its prefix p"
+	} else if models != nil {
+		return fmt.Sprintf("%s, but not %s: save only those with the prefix if the others do not change the logit", models[0], strings.Join(others[:min(len(others), listedTensors)], ", "))
 	}
 	for _, renamings := range s.renamings() {
-		if title := s.try(renamings); title != "" {
+		if title := s.try("", renamings); title != "" {
 			var parts []string
 			for _, r := range renamings {
 				if r.from != r.to {
@@ -105,31 +101,24 @@ func (r renaming) String() string {
 	return r.from + " to " + r.to
 }
 
-// within returns the tensors whose keys begin with prefix, without the prefix, and their title.
-func (s *seeker) within(prefix string) (*State, string) {
-	st := &State{Tensors: map[string]tensor.Tensor{}}
-	for _, key := range s.state.Keys {
-		if to, ok := strings.CutPrefix(key, prefix); ok {
-			st.Keys = append(st.Keys, to)
-			st.Tensors[to] = s.state.Tensors[key]
-		}
-	}
-	return st, st.title()
-}
-
-// try returns the title of the tensors after the renamings.
-func (s *seeker) try(renamings []renaming) string {
+// try returns the title of the tensors whose keys begin with prefix, without it or, if it is empty, after the renamings.
+func (s *seeker) try(prefix string, renamings []renaming) string {
 	renamed := &State{Tensors: map[string]tensor.Tensor{}}
-	for _, name := range slices.Sorted(maps.Keys(s.keys)) {
-		to := name
+	for i, key := range s.state.Keys {
+		to, ok := strings.CutPrefix(key, prefix)
+		if !ok {
+			continue
+		} else if prefix == "" {
+			to = s.names[i]
+		}
 		for _, r := range renamings {
-			if rest, ok := strings.CutPrefix(name, r.from); ok && (rest == "" || strings.HasSuffix(r.from, ".")) {
+			if rest, ok := strings.CutPrefix(to, r.from); ok && (rest == "" || strings.HasSuffix(r.from, ".")) {
 				to = r.to + rest
 				break
 			}
 		}
 		renamed.Keys = append(renamed.Keys, to)
-		renamed.Tensors[to] = s.state.Tensors[s.keys[name]]
+		renamed.Tensors[to] = s.state.Tensors[key]
 	}
 	return renamed.title()
 }

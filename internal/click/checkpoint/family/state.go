@@ -2,6 +2,7 @@ package family
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -19,9 +20,10 @@ type State struct {
 	// whose key has a * for the name of the field.
 	Keys      []string
 	Tensors   map[string]tensor.Tensor
-	Unordered bool // whether the order of Keys is not that of the state dict
-	Compact   bool // whether the file is in compact form, in which the tables are joined
-	Module    bool // whether it is known what stands between the layers, as in a whole module
+	Unordered bool   // whether the order of Keys is not that of the state dict
+	Compact   bool   // whether the file is in compact form, in which the tables are joined
+	Module    bool   // whether it is known what stands between the layers, as in a whole module
+	Forward   string // class of a whole module whose code nobody knows, or ""
 
 	// What Recognise finds.
 	Architecture model.Architecture
@@ -247,6 +249,9 @@ func (st *State) Assumed() (all []string) {
 	}
 	if len(st.Architecture.Hidden) > 0 && !st.Module {
 		all = append(all, "activation ReLU")
+	}
+	if st.Forward != "" {
+		all = append(all, fmt.Sprintf("the forward of class %s, whose code is not in the file, is that of %s", tensor.Quote(st.Forward), titles[st.Architecture.Kind]))
 	}
 	if st.familyOf() == &torchRechub {
 		all = append(all, "the wide and the deep features are the same, in the same order")

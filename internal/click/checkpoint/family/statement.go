@@ -31,6 +31,7 @@ type Statement struct {
 	// Classes are the classes of the modules in a pickled module, by their paths, such as
 	// "dnn.dropout". That of the whole module is "". They are nil for a state dict.
 	Classes map[string]string `json:"-"`
+	Forward string            `json:"-"` // the outermost of these classes that belongs neither to torch nor to a framework, or ""
 	Differs map[string]string `json:"-"` // what is unusual about these modules, such as "eps the float 0.001"; "" if nothing is
 }
 
