@@ -48,7 +48,7 @@ def test_frozen_fields_have_no_values(planted: Planted) -> None:
     table = frozen.to_pandas()
     values = np.abs(np.stack(table["phi"].to_list())).sum(axis=1) + table["count"]
     assert set(FIELDS) - set(table["field"][values > 0]) == {"item", "city"}
-    with pytest.raises(shaver.UsageError, match="no field 'nobody'|no field \"nobody\""):
+    with pytest.raises(shaver.UsageError, match=r"no field 'nobody'|no field \"nobody\""):
         shaver.score(planted.model, planted.dataset, freeze="nobody")
 
 
