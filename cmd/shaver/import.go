@@ -47,7 +47,7 @@ const (
 
 func (o *importRun) flags(c *cobra.Command, split string) {
 	f := c.Flags()
-	f.StringVar(&o.split, "split", split, "`ratio` train:val:test in which rows are assigned to splits at random")
+	f.StringVar(&o.split, "split", split, "`ratio` train:val:test or train:val:test:fresh in which rows are assigned to splits at random")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the draw for --split")
 	f.StringVar(&o.onBadRow, "on-bad-row", ingest.Fail, "`action` for a malformed row: fail, or skip it and count it")
 	cli.Choices(c, "on-bad-row", ingest.Fail, ingest.Skip)
@@ -162,6 +162,7 @@ func unseenText(s *ingest.Summary, j int) string {
 // rawOptions are the options of imports of raw values.
 type rawOptions struct {
 	val, test  []string // files of these splits
+	fresh      []string // as val
 	minCount   int64
 	counted    string
 	vocabulary string
@@ -193,9 +194,11 @@ func (o *rawOptions) splitFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringSliceVar(&o.val, "val", nil, "`files` of the val split, separated by commas")
 	f.StringSliceVar(&o.test, "test", nil, "`files` of the test split, separated by commas")
-	cli.Group(c, rowFlags, "val", "test")
-	cli.Files(c, "val")
-	cli.Files(c, "test")
+	f.StringSliceVar(&o.fresh, "fresh", nil, "`files` of the fresh split, on which the model was not trained and which score counts more, separated by commas")
+	cli.Group(c, rowFlags, "val", "test", "fresh")
+	for _, split := range []string{"val", "test", "fresh"} {
+		cli.Files(c, split)
+	}
 }
 
 // config checks the flags and reads what they name.
@@ -220,7 +223,7 @@ func (o *rawOptions) config(c *cobra.Command, run *importRun, format ingest.Form
 		}
 	}
 	config = ingest.RawConfig{
-		Format: format, Files: files, Val: o.val, Test: o.test, Stdin: c.InOrStdin(), MinCount: o.minCount, Counted: o.counted, Split: run.split, Seed: run.seed,
+		Format: format, Files: files, Val: o.val, Test: o.test, Fresh: o.fresh, Stdin: c.InOrStdin(), MinCount: o.minCount, Counted: o.counted, Split: run.split, Seed: run.seed,
 		OnBadRow: run.onBadRow, Memory: int64(o.memory), Out: run.out, Progress: show, Grow: o.grow,
 	}
 	config.Format.Dense.Columns = slices.Clone(format.Dense.Columns)
@@ -467,7 +470,7 @@ func importTableCommand() *cobra.Command {
 			raw.splitFlags(c)
 			split := c.Flags().Lookup("split")
 			split.DefValue = ""
-			split.Usage += " (default 8:1:1 without --val and --test)"
+			split.Usage += " (default 8:1:1 without --val, --test and --fresh)"
 			split.Value.Set("")
 		}, func() (f ingest.Format, err error) {
 			f = ingest.Tables()

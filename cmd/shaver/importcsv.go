@@ -38,7 +38,7 @@ func importCSVCommand() *cobra.Command {
 			if len(args) == 0 {
 				return nil
 			}
-			for _, flag := range []string{"raw", "train", "val", "test"} {
+			for _, flag := range []string{"raw", "train", "val", "test", "fresh"} {
 				if c.Flags().Changed(flag) {
 					return fault.Usagef("unexpected argument %q: files of one flag are separated by commas, as in --%s A,B, and a folder stands for all its files", args[0], flag)
 				}
@@ -63,7 +63,7 @@ func importCSVCommand() *cobra.Command {
 	flags.Model(c, &o.raw.model, "checkpoint `file` whose field sizes the rows must have (default any sizes)")
 	flags.ModelOutput(c, &o.raw.output)
 	f.IntSliceVar(&o.sizes, "field-sizes", nil, "`numbers` of features, one for each field, separated by commas (default one more than the largest local id, if that is plausible)")
-	f.StringSliceVar(&o.files, "raw", nil, "`files` of raw strings, separated by commas; those of train if there is --val or --test")
+	f.StringSliceVar(&o.files, "raw", nil, "`files` of raw strings, separated by commas; those of train if another split has files")
 	cli.Group(c, rowFlags, "train", "raw")
 	cli.Group(c, idFlags, "ids", "field-sizes", "model", "model-output")
 	for _, name := range []string{"train", "raw"} {
@@ -129,7 +129,7 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 
 func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, lists ingest.Lists, ratings bool, show ingest.Progress) (*ingest.Summary, error) {
 	config := ingest.EncodedConfig{
-		Train: o.train, Val: o.raw.val, Test: o.raw.test, Split: o.run.split, Seed: o.run.seed, Sizes: o.sizes,
+		Train: o.train, Val: o.raw.val, Test: o.raw.test, Fresh: o.raw.fresh, Split: o.run.split, Seed: o.run.seed, Sizes: o.sizes,
 		Global: o.ids == dataset.GlobalIDs, Dense: numbers, Lists: lists, Numbers: ratings, OnBadRow: o.run.onBadRow, Out: o.run.out, Progress: show,
 	}
 	if o.raw.model != "" {

@@ -155,7 +155,7 @@ def test_bad_frames(tmp_path: Path) -> None:
         ("the frame is a list", [1, 2], {"label": "click"}),
         (r"the frame is a Series, expected a DataFrame: to_frame\(\)", RAW.to_pandas()["user"], {"label": "click"}),
         (r"the frame is a Series, expected a DataFrame: to_frame\(\)", pl.Series("user", ["a"]), {"label": "click", "ids": "local"}),
-        ("expected train, val and test", {"training": RAW}, {"label": "click", "ids": "local"}),
+        ("expected train, val, test and fresh", {"training": RAW}, {"label": "click", "ids": "local"}),
         ("the frame has no rows", RAW.slice(0, 0), {"label": "click", "ids": "local"}),
         ("no ids", pa.table({"click": [1], "user": ['1,"2"']}), {"label": "click", "ids": "local"}),
         ("the frame: row 0: field 0", RAW, {"label": "click", "fields": ["user"], "ids": "local"}),

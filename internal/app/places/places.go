@@ -63,7 +63,7 @@ var flags = map[string]map[string]kind{
 	"scores compare":         {"picture": out},
 	"scores frequency":       {"model": model, "dataset": data, "out": outScores},
 	"dataset inspect":        {"html": out},
-	"dataset import csv":     {"train": tree, "val": tree, "test": tree, "raw": tree, "model": model, "vocabulary": either, "out": outData},
+	"dataset import csv":     {"train": tree, "val": tree, "test": tree, "fresh": tree, "raw": tree, "model": model, "vocabulary": either, "out": outData},
 	"dataset import criteo":  {"model": model, "vocabulary": either, "out": outData},
 	"dataset import avazu":   {"model": model, "vocabulary": either, "out": outData},
 	"dataset import kdd":     {"model": model, "vocabulary": either, "out": outData},

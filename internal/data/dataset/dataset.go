@@ -155,7 +155,21 @@ func (d *Dataset) Features() int {
 	return n
 }
 
-// SplitNames returns the names of the splits that exist, in the order train, val, test.
+// Numbers returns the numbers of the rows of a split as ranges [from, to), one for each day that has it.
+func (d *Dataset) Numbers(split string) (ranges [][2]int64) {
+	for _, p := range d.parts {
+		first := p.first
+		for _, s := range p.Splits {
+			if s.Name == split {
+				ranges = append(ranges, [2]int64{first, first + s.Rows})
+			}
+			first += s.Rows
+		}
+	}
+	return ranges
+}
+
+// SplitNames returns the names of the splits that exist, in the order of the variable of this name.
 func (d *Dataset) SplitNames() []string {
 	names := make([]string, len(d.Splits))
 	for k, s := range d.Splits {

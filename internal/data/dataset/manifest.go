@@ -38,10 +38,11 @@ const (
 	Train = "train"
 	Val   = "val"
 	Test  = "test"
+	Fresh = "fresh" // rows that no model was trained on, by which entries are scored
 )
 
 // SplitNames lists all splits in that order.
-var SplitNames = []string{Train, Val, Test}
+var SplitNames = []string{Train, Val, Test, Fresh}
 
 // Kinds of ids in the imported files.
 const (
@@ -60,7 +61,7 @@ type Manifest struct {
 	Version     string        `json:"version"`
 	Fields      []Field       `json:"fields"`
 	Dense       []dense.Input `json:"dense,omitempty"` // dense inputs, in the order of the columns; only with DenseVersion
-	Splits      []Split       `json:"splits"`          // in the order train, val, test
+	Splits      []Split       `json:"splits"`          // in the order of SplitNames
 	Frequencies File          `json:"frequencies"`
 	Vocabulary  []File        `json:"vocabulary,omitempty"` // one file per field, with RawStrings
 	Sources     []File        `json:"sources"`              // imported files by base name, in the order of reading

@@ -68,7 +68,7 @@ func TestWindowIsTheSumOfItsDays(t *testing.T) {
 	sizes := [][]int{{4, 5}, {4, 7}, {6, 7}}
 	dirs := []string{day(t, 90, sizes[0], 1, "2:1:1", dense.None), day(t, 60, sizes[1], 2, "1:0:0", dense.None), day(t, 80, sizes[2], 3, "2:0:1", dense.None)}
 	d := openDays(t, dirs...)
-	if !slices.Equal(d.FieldDims(), sizes[2]) || !slices.Equal(d.SplitNames(), dataset.SplitNames) || d.Features() != 13 {
+	if !slices.Equal(d.FieldDims(), sizes[2]) || !slices.Equal(d.SplitNames(), []string{dataset.Train, dataset.Val, dataset.Test}) || d.Features() != 13 {
 		t.Errorf("the window has the sizes %v and the splits %v", d.FieldDims(), d.SplitNames())
 	}
 	want := &model.Rows{}
@@ -95,7 +95,7 @@ func TestWindowIsTheSumOfItsDays(t *testing.T) {
 		}
 		return all
 	}
-	for _, name := range dataset.SplitNames {
+	for _, name := range d.SplitNames() {
 		rows := inSplit(name)
 		if d.Rows(name) != int64(rows.Len()) {
 			t.Errorf("split %s has %d rows, want %d", name, d.Rows(name), rows.Len())

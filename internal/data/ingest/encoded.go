@@ -31,7 +31,8 @@ type EncodedConfig struct {
 	Train    []string   // files of train, or folders of files, in the order of reading; with Split, the only file
 	Val      []string   // files of val; without files there is no val split
 	Test     []string   // files of test; without files there is no test split
-	Split    string     // ratio such as "8:1:1" to draw the rows into train, val and test; if "", no rows are drawn
+	Fresh    []string   // files of fresh; without files there is no fresh split
+	Split    string     // ratio such as "8:1:1" to draw the rows into splits; if "", no rows are drawn
 	Seed     uint64     // seed of the draw
 	Sizes    []int      // number of features of each field; if nil, an extra scan finds the largest ids
 	Names    []string   // names of the fields in a model, with Sizes; nil if they are not known
@@ -101,7 +102,7 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	}
 	r := &importer{
 		config: RawConfig{
-			Format: Format{encoded: true, Dense: config.Dense, Numbers: config.Numbers}, Files: config.Train, Val: config.Val, Test: config.Test, Lists: config.Lists,
+			Format: Format{encoded: true, Dense: config.Dense, Numbers: config.Numbers}, Files: config.Train, Val: config.Val, Test: config.Test, Fresh: config.Fresh, Lists: config.Lists,
 			Sizes: config.Sizes, Split: config.Split, Seed: config.Seed, OnBadRow: config.OnBadRow, Memory: DefaultMemory, Workers: runtime.GOMAXPROCS(0),
 			Out: config.Out, Progress: config.Progress,
 		},

@@ -40,6 +40,7 @@ type RawConfig struct {
 	Format     Format
 	Files      []string           // input files in the order of reading, or folders of files (see folders.Files); text may be compressed with gzip or zstd
 	Val, Test  []string           // files of these splits; if there are any, Files has the rows of train, and no rows are drawn
+	Fresh      []string           // as Val
 	Stdin      io.Reader          // content of the file Stdin; copied to disk if there are two scans
 	MinCount   int64              // a value that occurs in fewer rows gets the id of unseen values; less than 1 means 1
 	Counted    string             // CountTrain or CountAll; "" means CountTrain
@@ -48,7 +49,7 @@ type RawConfig struct {
 	Lists      Lists              // columns whose cells are lists of values; a list of a Parquet or Arrow file has no separator
 	Share      []Sharing          // fields that have the values and ids of others
 	Sizes      []int              // if set, the sizes that the fields must have, which are those of a model
-	Split      string             // train:val:test; "" means "8:1:1", or that no rows are drawn if Val or Test has files
+	Split      string             // as in parseRatio; "" means "8:1:1", or that no rows are drawn if another split has files
 	Seed       uint64             // seed of the split
 	OnBadRow   string             // Fail or Skip; "" means Fail
 	Memory     int64              // memory limit in bytes; 0 means DefaultMemory
@@ -61,9 +62,9 @@ type RawConfig struct {
 // fill sets the defaults and checks the configuration.
 func (c *RawConfig) fill() error {
 	c.MinCount = max(c.MinCount, 1)
-	given := len(c.Val)+len(c.Test) > 0
+	given := len(c.Val)+len(c.Test)+len(c.Fresh) > 0
 	if given && c.Split != "" {
-		return fault.Setting(fault.Usagef("a split ratio draws the rows of all files, but val and test have files of their own: leave one of them out"), SplitSetting)
+		return fault.Setting(fault.Usagef("a split ratio draws the rows of all files, but val, test or fresh have files of their own: leave one of them out"), SplitSetting)
 	}
 	if c.Split == "" && !given {
 		c.Split = "8:1:1"
@@ -83,7 +84,7 @@ func (c *RawConfig) fill() error {
 	if c.Lists.Pads == "" && c.Vocabulary != nil && c.Vocabulary.Front {
 		c.Lists.Pads = model.Front
 	}
-	all := slices.Concat(c.Files, c.Val, c.Test)
+	all := slices.Concat(c.Files, c.Val, c.Test, c.Fresh)
 	once := slices.Index(all, Stdin)
 	switch {
 	case len(c.Files) == 0:
@@ -175,7 +176,7 @@ func (r *importer) run(ctx context.Context, times int, do func(*builder) (*Summa
 
 // divide sets the paths, which find returns for files and folders, and the splits to which their rows belong.
 func (r *importer) divide(find func(paths []string) ([]string, error)) error {
-	for k, files := range [][]string{r.config.Files, r.config.Val, r.config.Test} {
+	for k, files := range [][]string{r.config.Files, r.config.Val, r.config.Test, r.config.Fresh} {
 		if len(files) == 0 {
 			continue
 		}

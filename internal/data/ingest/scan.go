@@ -157,22 +157,22 @@ func (p *scans) repeated() (warnings []string) {
 	return warnings
 }
 
-// ratio draws rows into train, val and test.
+// ratio draws rows into splits.
 type ratio struct {
 	dataset.Division
-	parts [3]uint64 // of train, val and test
+	parts [4]uint64 // of dataset.SplitNames
 	total uint64    // sum of parts
 }
 
-// parseRatio parses a ratio train:val:test of whole numbers, such as 8:1:1. At least one of them
+// parseRatio parses a ratio train:val:test or train:val:test:fresh of whole numbers, such as 8:1:1. At least one of them
 // must be above 0; see needTrain.
 func parseRatio(text string, seed uint64) (*ratio, error) {
 	parts := strings.Split(text, ":")
 	r := &ratio{Division: dataset.Division{Ratio: text, Seed: seed}}
 	for k, part := range parts {
 		n, err := strconv.ParseUint(part, 10, 32)
-		if err != nil || len(parts) != 3 {
-			return nil, fault.Setting(fault.Usagef("split is %q, expected train:val:test in whole numbers, such as 8:1:1", text), SplitSetting)
+		if err != nil || len(parts) < 3 || len(parts) > len(r.parts) {
+			return nil, fault.Setting(fault.Usagef("split is %q, expected train:val:test or train:val:test:fresh in whole numbers, such as 8:1:1", text), SplitSetting)
 		}
 		r.parts[k] = n
 		r.total += n

@@ -29,7 +29,7 @@ folder of such files. Any other object with __arrow_c_stream__ is a frame too.""
 
 _NAMES = {"columns": "fields", "model-output": "output"}  # parameters of from_frame by flag, where the names differ
 
-_SPLITS = ("train", "val", "test")
+_SPLITS = ("train", "val", "test", "fresh")
 
 
 class Dataset:
@@ -92,7 +92,7 @@ class Dataset:
         frame : pandas.DataFrame, polars.DataFrame, pyarrow.Table, path, or dict of these
             Rows, also as a Parquet file, a folder of such files, or any object with
             __arrow_c_stream__. A column whose cells are lists is a list of ids or values. A
-            dict with the keys train, val and test has the rows of these splits.
+            dict with the keys train, val, test and fresh has the rows of these splits.
         label : str
             Column of the label.
         fields : sequence of str, optional
@@ -108,7 +108,7 @@ class Dataset:
             With ``ids``: numbers of features, one for each field. By default one more than the
             largest local id, if that is plausible.
         split : str, default "8:1:1" without val and test
-            Ratio train:val:test in which rows are assigned to splits at random. A dict of
+            Ratio train:val:test[:fresh] in which rows are assigned to splits at random. A dict of
             frames has no default.
         seed : int, default 1
             Seed of the draw for ``split``.
@@ -166,7 +166,7 @@ class Dataset:
         frames = frame if isinstance(frame, Mapping) else {"train": frame}
         unknown = sorted(set(frames) - set(_SPLITS))
         if unknown or "train" not in frames:
-            raise BadInputError(f"a dict of frames has the keys {', '.join(frames)}: expected train, val and test, at least train")
+            raise BadInputError(f"a dict of frames has the keys {', '.join(frames)}: expected train, val, test and fresh, at least train")
         folder = str(os.fspath(out)) if out is not None else str(fresh("dataset", "the dataset"))
         common: dict[str, Flag] = {
             "out": folder,
@@ -203,7 +203,7 @@ class Dataset:
                     temporary += made
                 run(
                     ["dataset", "import", "parquet"],
-                    {"label": label, "columns": fields, "split": split, "val": parts.get("val"), "test": parts.get("test"), **common},
+                    {"label": label, "columns": fields, "split": split, **{name: parts.get(name) for name in _SPLITS[1:]}, **common},
                     paths=[parts["train"]],
                     names=_NAMES,
                     progress=progress,

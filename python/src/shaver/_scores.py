@@ -235,7 +235,7 @@ def score(
         What a dropped entry reads: 0, or the mean of its column of the field.
     freeze : str or sequence of str, optional
         Fields whose entries are no players and keep their values.
-    splits : str or sequence of str, default "train"
+    splits : str or sequence of str, default "train", and "fresh" if the dataset has it
         Splits whose rows are scored. Other splits judge the pruning.
     sample : float in (0, 1], default 1
         Portion of the rows to score, drawn without replacement.
