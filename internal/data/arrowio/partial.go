@@ -31,6 +31,7 @@ const (
 	keyResidualSquare = "residual_square"
 	keyShared         = "shared"
 	keyWalked         = "walked" // only if it is not 0
+	keyFresh          = "fresh"  // only if it is not 0
 	keyHigh           = "high"   // only with tally.Partial.High
 	keyDim            = "dim"
 	keySumLists       = "lists"
@@ -54,6 +55,11 @@ func partialIntegers(p *tally.Partial, paired bool) []keyed[int64] {
 	return integers
 }
 
+// partialRows returns numbers of rows by the keys that are left out if the number is 0.
+func partialRows(p *tally.Partial) []keyed[int64] {
+	return []keyed[int64]{{keyWalked, &p.Walked}, {keyFresh, &p.Fresh}}
+}
+
 // partialFourths returns the fourth powers of a field by their keys.
 func partialFourths(p *tally.Powers) []keyed[tally.Uint192] {
 	return []keyed[tally.Uint192]{{keyFourths, &p.New}, {keyPreviousFourths, &p.Previous}, {keyDifferenceFourths, &p.Difference}}
@@ -75,8 +81,10 @@ func partialMetadata(p *tally.Partial) arrow.Metadata {
 	for _, integer := range partialIntegers(p, paired) {
 		keys, values = append(keys, integer.key), append(values, decimal(*integer.value))
 	}
-	if p.Walked > 0 {
-		keys, values = append(keys, keyWalked), append(values, decimal(p.Walked))
+	for _, rows := range partialRows(p) {
+		if *rows.value > 0 {
+			keys, values = append(keys, rows.key), append(values, decimal(*rows.value))
+		}
 	}
 	if p.High != nil {
 		var high []string
@@ -216,12 +224,15 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form, dropped lay
 			return nil, err
 		}
 	}
-	if _, found := r.meta[keyWalked]; found {
-		if p.Walked, err = r.integer(keyWalked); err != nil {
+	for _, rows := range partialRows(p) {
+		if _, found := r.meta[rows.key]; !found {
+			continue
+		}
+		if *rows.value, err = r.integer(rows.key); err != nil {
 			return nil, err
 		}
-		if p.Walked < 1 {
-			return nil, fault.Inputf("the metadata %q is %d, expected at least 1, or no such key", keyWalked, p.Walked)
+		if *rows.value < 1 {
+			return nil, fault.Inputf("the metadata %q is %d, expected at least 1, or no such key", rows.key, *rows.value)
 		}
 	}
 	if p.High != nil {

@@ -122,7 +122,7 @@ func scales(rounds []path.Round, p *evaluate.Predictions) (least, most float64) 
 func (r *rounder) predict(ctx context.Context, dropped layout.Mask) (*evaluate.Predictions, error) {
 	m := r.model
 	if r.rows == nil {
-		rows, err := r.job.Sample.Draw(ctx, r.job.Scan, path.CalibrationRows(r.job.Sample.Keep), m.CheckRow)
+		rows, err := r.job.Calibration(ctx, path.CalibrationRows(r.job.Sample.Keep), m.CheckRow)
 		if err != nil {
 			return nil, err
 		}

@@ -36,6 +36,8 @@ type Spec struct {
 	Loss           loss.Kind `json:"loss,omitempty"`            // loss of a row; empty = the log loss
 	Players        string    `json:"players,omitempty"`         // estimator.Fields or estimator.Pairs; empty = embedding entries
 	Freeze         []int     `json:"freeze,omitempty"`          // fields whose entries are no players; see model.Architecture.Frozen
+
+	Fresh *estimator.Fresh `json:"fresh,omitempty"` // rows that count more than once; nil = none
 }
 
 // Previous identifies the previous values that a paired job corrects. A paired job computes
@@ -69,6 +71,14 @@ func (s *Spec) OfFields() bool { return s.Players != "" }
 
 // OfPairs reports whether the job also gives values to pairs of fields.
 func (s *Spec) OfPairs() bool { return s.Players == estimator.Pairs }
+
+// FreshWeight returns how often a fresh row counts, at least 1.
+func (s *Spec) FreshWeight() int64 {
+	if s.Fresh == nil {
+		return 1
+	}
+	return s.Fresh.Weight
+}
 
 // Generation returns the number of paired jobs since the last full one, this job included;
 // 0 = the job is not paired.

@@ -40,6 +40,9 @@ type Request struct {
 	Players  string            // estimator.Entries, Fields or Pairs; "" = Entries
 	Freeze   []string          // names of the fields whose entries are no players
 	Seed     uint64            // seed of everything random
+	// FreshWeight is how often a fresh row counts, at most estimator.MaxWeight; 0 = it follows from the numbers of rows.
+	FreshWeight int64
+	FreshDays   int // number of the newest days of a window that the model was not trained on; their rows of train are fresh
 	Loss     string            // one of loss.Names; "" = dataset.Dataset.Loss
 	Until    *job.Until        // when to end before all rows and passes are done; nil = never
 	// Audit is the portion, (0, 1], of the scored rows on which package audit compares
@@ -160,6 +163,12 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 		}
 		j.Spec.Previous, j.Previous = r.Previous.spec(), r.Previous.Scores
 	}
+	if j.Spec.Fresh, err = r.fresh(splits); err != nil {
+		return nil, err
+	}
+	if f := j.Spec.Fresh; f != nil && f.Weight > 1 {
+		log.Info("counting the rows that the model was not trained on more often", zap.Int64("rows", f.Count()), zap.Int64("weight", f.Weight))
+	}
 	j.Sample = shard.SampleOf(&j.Spec, rows)
 	j.ID = j.Spec.ID()
 	j.Plan = r.plan(j)
@@ -226,6 +235,7 @@ func (j *Job) WithPlan(plan job.Plan) *Job {
 func (j *Job) Sampling() tally.Sampling {
 	e := tally.NewSampling(j.Spec.TaskOptions(), j.Sample.Rows)
 	e.Paired = j.Spec.Previous != nil
+	e.Weight = j.Spec.FreshWeight()
 	return e
 }
 
@@ -373,7 +383,7 @@ func existingSplits(d *dataset.Dataset, names ...string) []string {
 // splits returns the splits to score. It leaves out a split that the dataset lacks,
 // and logs that.
 func (r *Request) splits(log *zap.Logger) ([]string, error) {
-	known := []string{dataset.Train, dataset.Val, dataset.Test}
+	known := dataset.SplitNames
 	if len(r.Splits) == 0 {
 		return nil, fault.Usagef("no split: expected some of %s", strings.Join(known, ", "))
 	}

@@ -166,7 +166,9 @@ func (f *File) Aggregate(name string) ([]float64, error) {
 
 // Sampling describes how the job sampled rows and passes.
 func (f *File) Sampling() tally.Sampling {
-	return tally.NewSampling(f.Spec.TaskOptions(), f.DatasetRows)
+	e := tally.NewSampling(f.Spec.TaskOptions(), f.DatasetRows)
+	e.Weight = f.Spec.FreshWeight()
+	return e
 }
 
 // PositionRows is the number of rows for each position of a row of data that may read a feature of several

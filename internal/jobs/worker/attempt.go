@@ -282,7 +282,7 @@ func (a *attempt) compute() (*computed, error) {
 	if a.CPU != nil {
 		cpu = a.CPU()
 	}
-	options := shapley.Options{Options: t.Spec.TaskOptions(), Seed: t.Spec.Seed, First: t.Pass}
+	options := shapley.Options{Options: t.Spec.TaskOptions(), Seed: t.Spec.Seed, First: t.Pass, Fresh: t.Spec.Fresh}
 	if t.Path != nil {
 		options.Dropped, options.Calibration = dropped, t.Path.Calibration
 	}

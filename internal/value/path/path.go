@@ -79,10 +79,11 @@ func fixed(a *model.Architecture) (n int) {
 
 // Round is a round of a path that is over.
 type Round struct {
-	Rows        int64            `json:"rows"`        // number of rows that were measured
-	Kept        int              `json:"kept"`        // number of entries that the measured tables keep, without those of frozen fields
-	Loss        float64          `json:"loss"`        // mean loss of these rows with these tables, before calibration, in nat; 0 without rows
-	Calibration loss.Calibration `json:"calibration"` // of these tables
+	Rows        int64            `json:"rows"`            // number of rows that were measured
+	Fresh       int64            `json:"fresh,omitempty"` // number of these that count more than once
+	Kept        int              `json:"kept"`            // number of entries that the measured tables keep, without those of frozen fields
+	Loss        float64          `json:"loss"`            // mean loss of these rows with these tables, before calibration, in nat; 0 without rows
+	Calibration loss.Calibration `json:"calibration"`     // of these tables
 }
 
 // Path is the state of a path between two rounds. Only one goroutine may use it at a time.
@@ -92,6 +93,7 @@ type Path struct {
 	shape  layout.Shape
 	kind   loss.Kind
 	rows   int64     // number of rows of a pass
+	fresh  int64     // how often a fresh row counts, at least 1
 	size   int       // number of entries that budgets count
 	first  []float64 // G of each entry, in nat
 	second []float64 // D of each entry, in nat
@@ -107,11 +109,11 @@ const kept = -1
 const MostEntries = math.MaxInt32
 
 // New returns a path through the tables of a, which have at most MostEntries entries, with nothing
-// dropped. rows is the number of rows of a pass, and kind their loss.
-func New(a *model.Architecture, kind loss.Kind, rows int64) *Path {
+// dropped. rows is the number of rows of a pass, kind their loss, and fresh how often a fresh row counts.
+func New(a *model.Architecture, kind loss.Kind, rows, fresh int64) *Path {
 	n := a.Parameters()
 	p := &Path{
-		shape: a.Shape(), kind: kind, rows: rows, size: a.Prunable(),
+		shape: a.Shape(), kind: kind, rows: rows, fresh: fresh, size: a.Prunable(),
 		first: make([]float64, n), second: make([]float64, n), weight: make([]float64, n), rank: make([]int32, n), left: make([]int32, 0, n),
 	}
 	p.Counts = make([]int64, p.shape.Rows())
@@ -164,14 +166,14 @@ func (p *Path) Fall() float64 {
 			sum += p.first[i] - p.second[i]/2
 		}
 	}
-	return sum / float64(p.Rounds[0].Rows)
+	return sum / float64(p.Rounds[0].Rows+(p.fresh-1)*p.Rounds[0].Fresh)
 }
 
 // Cut ends a round. sums are the terms of its rows, and c is the calibration with which they were
 // measured. The magnitudes of tables, the unpruned tables one after another, break ties.
 func (p *Path) Cut(sums *tally.Accumulator, c loss.Calibration, tables []float32) {
 	dropped := p.Dropped()
-	p.Rounds = append(p.Rounds, Round{Rows: sums.Rows(), Kept: p.size - dropped, Loss: sums.MeanLoss(), Calibration: c})
+	p.Rounds = append(p.Rounds, Round{Rows: sums.Rows(), Fresh: sums.Fresh(), Kept: p.size - dropped, Loss: sums.MeanLoss(p.fresh), Calibration: c})
 	if len(p.Rounds) == 1 {
 		for row := range p.Counts {
 			p.Counts[row] = sums.Count(row)
@@ -192,7 +194,7 @@ func (p *Path) add(sums *tally.Accumulator) {
 	if p.kind == loss.Squared { // the variance of G is then 2*D times that of the label
 		remember *= 2 * p.Rounds[0].Loss
 	}
-	weight := float64(sums.Rows()) / float64(p.rows)
+	weight := float64(sums.Weight(p.fresh)) / float64(p.rows)
 	first, second := make([]float64, p.shape.Widest()), make([]float64, p.shape.Widest())
 	for row := range p.shape.Rows() {
 		from, to := p.shape.Row(row)
@@ -309,7 +311,7 @@ func (p *Path) Read(r io.Reader, rounds []Round) error {
 		}
 	}
 	for i, round := range rounds {
-		if round.Rows < 0 || round.Kept != left+pads {
+		if round.Rows < 0 || round.Fresh < 0 || round.Fresh > round.Rows || round.Kept != left+pads {
 			return fault.Inputf("round %d has %d rows and keeps %d entries, expected at least 0 and %d", i, round.Rows, round.Kept, left+pads)
 		}
 		left -= (left + cut - 1) / cut

@@ -44,7 +44,7 @@ func onecolumn(features int) *model.Architecture {
 // A round drops the fifth with the lowest D/(2*eta) - G, and the last rounds' scores order the rest.
 func TestCut(t *testing.T) {
 	a := onecolumn(10)
-	p := New(a, loss.Logistic, 1)
+	p := New(a, loss.Logistic, 1, 1)
 	if n := Rounds(a, .36); n != 2 {
 		t.Errorf("%d rounds, expected 2: they drop 2 and 2 of 10 entries", n)
 	}
@@ -82,7 +82,7 @@ func TestRanksStay(t *testing.T) {
 		LookUps: []model.LookUp{{Field: 0, Table: 0}, {Field: 1, Table: 1}}, Lists: []model.List{{Field: 0, Length: 2, Pad: 4}},
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	p, shape := New(a, loss.Logistic, 5), a.Shape()
+	p, shape := New(a, loss.Logistic, 5, 1), a.Shape()
 	weights := make([]float32, a.Parameters())
 	for i := range weights {
 		weights[i] = float32(r.NormFloat64())
@@ -128,7 +128,7 @@ func TestRanksStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := bytes.Clone(stored.Bytes())
-	again := New(a, loss.Logistic, 5)
+	again := New(a, loss.Logistic, 5, 1)
 	if err := again.Read(&stored, p.Rounds); err != nil {
 		t.Fatal(err)
 	}
@@ -141,14 +141,14 @@ func TestRanksStay(t *testing.T) {
 			bad[at+k] = 0xff
 		}
 		bad[at] = 0xfe
-		if err := New(a, loss.Logistic, 5).Read(bytes.NewReader(bad), p.Rounds); !fault.IsInput(err) {
+		if err := New(a, loss.Logistic, 5, 1).Read(bytes.NewReader(bad), p.Rounds); !fault.IsInput(err) {
 			t.Fatalf("word %d is -2: error %v, expected bad input", at/8, err)
 		}
 	}
-	if err := New(a, loss.Logistic, 5).Read(bytes.NewReader(data[:len(data)-8]), p.Rounds); !fault.IsInput(err) {
+	if err := New(a, loss.Logistic, 5, 1).Read(bytes.NewReader(data[:len(data)-8]), p.Rounds); !fault.IsInput(err) {
 		t.Errorf("a state that ends early: error %v, expected bad input", err)
 	}
-	if err := New(a, loss.Logistic, 5).Read(bytes.NewReader(data), p.Rounds[1:]); !fault.IsInput(err) {
+	if err := New(a, loss.Logistic, 5, 1).Read(bytes.NewReader(data), p.Rounds[1:]); !fault.IsInput(err) {
 		t.Errorf("a state with too few rounds: error %v, expected bad input", err)
 	}
 }

@@ -101,8 +101,9 @@ type Game struct {
 // Options selects an estimator and its random numbers.
 type Options struct {
 	estimator.Options
-	Seed  uint64 // seed of the random orders, by row number and pass, and of the draws, by row number and pair
-	First int    // number of the first pass; above 0 in a job that computes its passes one by one
+	Seed  uint64           // seed of the random orders, by row number and pass, and of the draws, by row number and pair
+	First int              // number of the first pass; above 0 in a job that computes its passes one by one
+	Fresh *estimator.Fresh // rows that count more than once; nil in a paired job
 
 	// For a path: the entries that earlier rounds dropped, and the calibration of the logits.
 	Dropped     layout.Mask
@@ -300,6 +301,8 @@ func (p *player) play(ctx context.Context, rows *model.Rows) error {
 
 // row sets played and within, or with a ranker terms, to those of row r of the batch.
 func (p *player) row(rows *model.Rows, r int) (err error) {
+	weight := p.setup.options.Fresh.Times(rows.Number[r])
+	p.played.Weight, p.terms.Weight = weight, weight
 	if p.ranker != nil {
 		if p.terms.LossFull, err = units(p.loss, p.full[r], rows.Label[r]); err != nil {
 			return err

@@ -97,6 +97,7 @@ type Played struct {
 	LossFull, LossEmpty int64   // losses with nothing and with everything dropped, in LossUnits
 	Sum                 []int64 // contributions of the row's players, summed over walks, [D], in LossUnits
 	Shared              int64   // sum of what Sum and Correction contain beyond the estimates, so that they add up; in LossUnits
+	Weight              int64   // how often the row counts; 0 is 1
 	Correction          []int64 // what is added to Sum to give the row's contributions, [D], in LossUnits; nil if nothing is
 }
 

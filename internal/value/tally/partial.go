@@ -31,7 +31,10 @@ type Partial struct {
 	Shared         int64 // sum over rows of what x contains beyond the estimates, so that it adds up; in LossUnits
 	// Walked is the number of rows whose contributions did not fit in the sums of this form and
 	// were replaced by those of walks; see [Builder.AddWalked].
-	Walked   int64
+	Walked int64
+	// Fresh is the number of rows that count Sampling.Weight times. In all sums, their x, losses and
+	// residuals are multiplied by it, before they are squared.
+	Fresh    int64
 	Features []int32 // global ids, ascending
 	Count    []int64 // [len(Features)], number of rows in which the feature occurs
 	Sum      []int64 // d values for each of Features: sums over rows of x, in LossUnits
@@ -205,6 +208,8 @@ func (p *Partial) Validate(shape *layout.Shape, form Form) error {
 		return fmt.Errorf("partial has a negative sum of squared residuals")
 	case p.Walked < 0 || p.Walked > p.Rows:
 		return fmt.Errorf("partial has walks in %d of %d rows", p.Walked, p.Rows)
+	case p.Fresh < 0 || p.Fresh > p.Rows:
+		return fmt.Errorf("partial has %d fresh rows of %d", p.Fresh, p.Rows)
 	case form.Path != (p.Dropped != nil):
 		return fmt.Errorf("partial has the terms of a path: %t, expected %t", p.Dropped != nil, form.Path)
 	case form.Within != (p.Within != nil):
@@ -332,10 +337,11 @@ func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, withi
 	return b.Add(features, &Played{LossFull: lossFull, LossEmpty: lossEmpty, Sum: sum}, within)
 }
 
-// Add is AddRow for a row whose residual may have been shared out.
+// Add is AddRow for a row whose residual may have been shared out. It multiplies what row and within have by
+// the weight.
 func (b *Builder) Add(features []int32, row *Played, within []int64) error {
+	b.count(row, within)
 	p, sum := &b.head, row.Sum
-	p.Rows++
 	b.into(&p.LossFull, row.LossFull)
 	b.into(&p.LossEmpty, row.LossEmpty)
 	b.into(&p.Shared, row.Shared)
@@ -377,6 +383,32 @@ func (b *Builder) Add(features []int32, row *Played, within []int64) error {
 	return b.addResidual(&p.ResidualSquare, total, row)
 }
 
+// count counts the row, and multiplies its numbers by its weight.
+func (b *Builder) count(row *Played, within []int64) {
+	b.head.Rows++
+	if n := row.Weight; n > 1 {
+		b.head.Fresh++
+		row.LossFull, row.LossEmpty, row.Shared = n*row.LossFull, n*row.LossEmpty, times(row.Shared, n)
+		for i, x := range row.Sum {
+			row.Sum[i] = times(x, n)
+		}
+		for i, z := range row.Correction {
+			row.Correction[i] = times(z, n)
+		}
+		for i, v := range within {
+			within[i] = times(v, n*n)
+		}
+	}
+}
+
+// times returns n*x, or a number whose square overflows if n*x does.
+func times(x, n int64) int64 {
+	if high := math.MaxInt64 / n; x < -high || x > high {
+		return math.MinInt64
+	}
+	return n * x
+}
+
 // AddWalked states that the row that is added next has the contributions of walks, because those
 // of the estimator did not fit; see Fits.
 func (b *Builder) AddWalked() { b.head.Walked++ }
@@ -390,9 +422,9 @@ const implausible = 16 << 36
 // Fits also returns false for what is not plausible: more than 16 nat and more than four times the
 // sum of the row's losses in magnitude. With corrections, leaving such rows out would be a bias.
 func (b *Builder) Fits(row *Played) bool {
-	limit := b.limit
+	limit := b.limit / max(row.Weight, 1)
 	if row.Correction == nil {
-		limit = min(b.limit/b.walks, max(implausible, 4*min(row.LossFull+row.LossEmpty, math.MaxInt64/4))) * b.walks
+		limit = min(limit/b.walks, max(implausible, 4*min(row.LossFull+row.LossEmpty, math.MaxInt64/4))) * b.walks
 	}
 	total, beyond := int64(0), int64(0)
 	for _, x := range row.Sum {
@@ -557,6 +589,7 @@ func (b *Builder) Join(other *Builder) {
 	p, o := &b.head, &other.head
 	p.Rows += o.Rows
 	p.Walked += o.Walked
+	p.Fresh += o.Fresh
 	p.addHeads(o)
 	for field := range p.Fourths {
 		p.Fourths[field].add(&o.Fourths[field])

@@ -38,7 +38,7 @@ func (s *Scores) Feature(feature int, into Values) {
 type Values struct {
 	Phi          []float64 // mean of c: the Shapley value, nat; above 0 means useful
 	Abs          []float32 // mean of |c|, nat
-	RMS          []float32 // square root of the mean of c^2, nat
+	RMS          []float32 // square root of the mean of c^2, in which a row counts the square of its weight, nat
 	SE           []float32 // standard error of Phi as an estimate of the dataset's own value, nat; see Sampling
 	PopulationSE []float32 // standard error of Phi as an estimate of the value in the population that the rows come from, nat
 
@@ -86,6 +86,7 @@ type Result struct {
 	// Walked is the number of rows whose contributions were too large and were
 	// replaced by those of walks.
 	Walked    int64
+	Fresh     int64   // number of rows that the model was not trained on
 	LossFull  float64 // mean loss with nothing dropped, nat
 	LossEmpty float64 // mean loss with everything dropped, nat
 	// EfficiencyError is |sum of all phi - (LossEmpty - LossFull)| in nat, without what
@@ -141,7 +142,7 @@ func (a *Accumulator) Result(e Sampling) (*Result, error) {
 // Values writes the values of one feature's entries to v, for callers that do not keep
 // all of them in memory. They equal those of Result. Nil slices of v are skipped.
 func (a *Accumulator) Values(feature int, e Sampling, v Values) {
-	rows, walks := float64(a.rows), float64(e.Walks)
+	w, walks := e.weigh(a.rows, a.fresh), float64(e.Walks)
 	put := func(into []float32, c int, value float64) {
 		if into != nil {
 			into[c] = float32(value)
@@ -161,11 +162,11 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 			valueSquare = a.cell(at+(list+1)*dim) * SquareUnit
 		}
 		if v.Phi != nil {
-			v.Phi[c] = value / rows
+			v.Phi[c] = value / w.sum
 		}
-		dataset, population := e.errors(rows, value, valueSquare, within)
-		put(v.Abs, c, a.cell(at+dim)*LossUnit/walks/rows)
-		put(v.RMS, c, math.Sqrt(square/rows))
+		dataset, population := e.errors(w, value, valueSquare, within)
+		put(v.Abs, c, a.cell(at+dim)*LossUnit/walks/w.sum)
+		put(v.RMS, c, math.Sqrt(square/w.squares))
 		put(v.SE, c, dataset)
 		put(v.PopulationSE, c, population)
 	}

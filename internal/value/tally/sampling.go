@@ -30,6 +30,8 @@ type Sampling struct {
 	Shares    bool  // whether they do so because the row's residual has been shared out
 	Corrected bool  // whether contributions are a base and a correction
 	Ranks     bool  // whether the sums are the terms of a path, which have no estimates
+	// Weight is how often a row counts that the model was not trained on; 0 means once, as all other rows.
+	Weight int64
 }
 
 // NewSampling describes the sums of an estimator for a dataset of the given number of
@@ -52,25 +54,37 @@ func (e Sampling) Form(fields int) Form {
 	return Form{Within: e.Within(), Paired: e.Paired, Corrected: e.Corrected, Fields: fields}
 }
 
+// weights are the sums over n rows of their weights and of the squares of these.
+type weights struct{ n, sum, squares float64 }
+
+// weigh returns the weights of rows, some of which are fresh.
+func (e Sampling) weigh(rows, fresh int64) weights {
+	more := max(e.Weight, 1)
+	return weights{float64(rows), float64(rows + (more-1)*fresh), float64(rows + (more*more-1)*fresh)}
+}
+
 // Bound reports whether SE is only an upper bound, because w is unknown.
 func (e Sampling) Bound() bool { return !e.Exact && !e.Within() }
 
-// errors returns the standard errors of the mean of c over n rows. sum, square and within
-// are the sums over the rows of c, of c^2, and of the variance of c about the row's own
+// errors returns the standard errors of the mean of c over rows with the weights w. Let x be the weight of a row times c. sum,
+// square and within are the sums over the rows of x, of x^2, and of the variance of x about the row's own
 // value. One row does not determine a variance between rows. If n is 1, errors therefore
 // uses the square instead, so that the standard error is as large as the value itself and
 // not 0.
-func (e Sampling) errors(n, sum, square, within float64) (dataset, population float64) {
+func (e Sampling) errors(w weights, sum, square, within float64) (dataset, population float64) {
+	n := w.n
 	between := square
 	if n > 1 {
-		between = max(0, square-float64(sum*sum)/n) / (n - 1)
+		centre := float64(sum*sum) / n * (n * w.squares / (w.sum * w.sum))
+		between = max(0, square-centre) / (n - 1)
 	}
-	population = math.Sqrt(between / n)
+	scale := n / w.sum
+	population = math.Sqrt(between/n) * scale
 	if e.Bound() {
 		return population, population
 	}
 	f := min(1, n/float64(e.Rows))
-	return math.Sqrt((float64((1-f)*between) + float64(f*(within/n))) / n), population
+	return math.Sqrt((float64((1-f)*between)+float64(f*(within/n)))/n) * scale, population
 }
 
 // LeastRows is the least number of rows in which a feature must occur for its entries to

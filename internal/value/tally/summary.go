@@ -12,6 +12,7 @@ import (
 type Summary struct {
 	Rows     int64     `json:"rows"`
 	Walked   int64     `json:"walked,omitempty"` // sum of Partial.Walked
+	Fresh    int64     `json:"fresh,omitempty"`  // sum of Partial.Fresh
 	Current  TotalSums `json:"current"`
 	Previous TotalSums `json:"previous,omitzero"` // in a paired job, of the previous model; otherwise 0
 	Paired   bool      `json:"paired,omitempty"`  // whether the job is paired
@@ -25,7 +26,7 @@ type TotalSums struct {
 
 // Summary returns the summary of a.
 func (a *Accumulator) Summary() *Summary {
-	s := &Summary{Rows: a.rows, Walked: a.walked, Current: TotalSums{a.current.state(), a.total(sumList)}, Paired: a.form.Paired}
+	s := &Summary{Rows: a.rows, Walked: a.walked, Fresh: a.fresh, Current: TotalSums{a.current.state(), a.total(sumList)}, Paired: a.form.Paired}
 	if s.Paired {
 		s.Previous = TotalSums{a.previous.state(), a.total(previousList)}
 	}
@@ -57,7 +58,7 @@ func (p *Partial) Summary() *Summary {
 			previous.addHigh(x)
 		}
 	}
-	s := &Summary{Rows: p.Rows, Walked: p.Walked, Current: TotalSums{g.current.state(), [2]int64{current.carry, current.low}}, Paired: p.PreviousSum != nil}
+	s := &Summary{Rows: p.Rows, Walked: p.Walked, Fresh: p.Fresh, Current: TotalSums{g.current.state(), [2]int64{current.carry, current.low}}, Paired: p.PreviousSum != nil}
 	if s.Paired {
 		s.Previous = TotalSums{g.previous.state(), [2]int64{previous.carry, previous.low}}
 	}
@@ -84,9 +85,9 @@ func (s *Summary) Check(e Sampling) (*Result, error) {
 	if s.Rows == 0 {
 		return nil, fmt.Errorf("no rows were scored")
 	}
-	rows := float64(s.Rows)
-	full, empty := s.Current.losses(s.Rows)
-	r := &Result{Rows: s.Rows, Walked: s.Walked, LossFull: full, LossEmpty: empty}
+	w := e.weigh(s.Rows, s.Fresh)
+	full, empty := s.Current.losses(w)
+	r := &Result{Rows: s.Rows, Walked: s.Walked, Fresh: s.Fresh, LossFull: full, LossEmpty: empty}
 	residual := s.Current.residual(e.Walks)
 	if e.Shares {
 		if err := s.identities(e); err != nil {
@@ -94,7 +95,7 @@ func (s *Summary) Check(e Sampling) (*Result, error) {
 		}
 		residual -= s.Current.shared(e.Walks)
 	}
-	r.EfficiencyError = math.Abs(residual) / rows
+	r.EfficiencyError = math.Abs(residual) / w.sum
 	if e.Efficient {
 		return r, s.identities(e)
 	}
@@ -118,9 +119,9 @@ func (g *TotalSums) residual(walks int) float64 {
 }
 
 // losses returns the mean losses over the rows with nothing and with everything dropped, in nat.
-func (g *TotalSums) losses(rows int64) (full, empty float64) {
-	sums, n := g.sums(), float64(rows)
-	return sums.lossFull.float() * LossUnit / n, sums.lossEmpty.float() * LossUnit / n
+func (g *TotalSums) losses(w weights) (full, empty float64) {
+	sums := g.sums()
+	return sums.lossFull.float() * LossUnit / w.sum, sums.lossEmpty.float() * LossUnit / w.sum
 }
 
 // shared returns what was shared out over all rows, in nat.
@@ -132,7 +133,7 @@ func (g *TotalSums) shared(walks int) float64 {
 // the sum over rows.
 func (s *Summary) residualError(e Sampling, residual float64, g *TotalSums) float64 {
 	square := wide{g.ResidualSquare[0], g.ResidualSquare[1]}
-	_, se := e.errors(float64(s.Rows), residual, square.float()*SquareUnit, 0)
+	_, se := e.errors(e.weigh(s.Rows, s.Fresh), residual, square.float()*SquareUnit, 0)
 	return se
 }
 
@@ -143,8 +144,9 @@ func (s *Summary) unbiased(e Sampling, r *Result) error {
 		return err
 	}
 	residual := s.Previous.residual(e.Walks) - s.Previous.shared(e.Walks)
-	full, empty := s.Previous.losses(s.Rows)
-	if err := s.withinError(math.Abs(residual)/float64(s.Rows), s.residualError(e, residual, &s.Previous), full, empty); err != nil {
+	w := e.weigh(s.Rows, s.Fresh)
+	full, empty := s.Previous.losses(w)
+	if err := s.withinError(math.Abs(residual)/w.sum, s.residualError(e, residual, &s.Previous), full, empty); err != nil {
 		return fmt.Errorf("previous model: %w", err)
 	}
 	return nil
@@ -178,8 +180,9 @@ func (s *Summary) identities(e Sampling) error {
 
 // identity returns an error if the efficiency identity of a model is violated.
 func (s *Summary) identity(g *TotalSums, e Sampling) error {
-	full, empty := g.losses(s.Rows)
-	off := math.Abs(g.residual(e.Walks)) / float64(s.Rows)
+	w := e.weigh(s.Rows, s.Fresh)
+	full, empty := g.losses(w)
+	off := math.Abs(g.residual(e.Walks)) / w.sum
 	if allowed := EfficiencyTolerance * (1 + full + empty); off > allowed {
 		return fmt.Errorf("efficiency identity violated: over %d rows the sum of the scores differs by %g nat from the mean loss with everything dropped, %g, minus that with nothing dropped, %g; rounding explains at most %g",
 			s.Rows, off, empty, full, allowed)

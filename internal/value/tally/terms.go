@@ -7,7 +7,7 @@ import (
 	"shaver/internal/num/vector"
 )
 
-// mostTerm is the largest magnitude of a first-order term, in nat. Larger ones are clipped, and
+// mostTerm is the largest magnitude of a first-order term, in nat, before the row is weighted. Larger ones are clipped, and
 // second-order terms are clipped to its square. A row whose logit is too steep thus counts like
 // a bad row and does not decide alone.
 const mostTerm = 32
@@ -18,6 +18,7 @@ const mostTerm = 32
 // in SquareUnits.
 type Terms struct {
 	LossFull      int64     // loss of the row, in LossUnits
+	Weight        int64     // how often the row counts; 0 is 1
 	Change        []float64 // v of each player
 	First, Second float64   // first and second derivative of the row's loss by its logit; Second is at least 0
 }
@@ -38,16 +39,21 @@ func NewTermsBuilder(shape layout.Shape, dropped layout.Mask) *Builder {
 func (b *Builder) AddTerms(features []int32, row *Terms) error {
 	p := &b.head
 	p.Rows++
-	b.into(&p.LossFull, row.LossFull)
+	times := max(row.Weight, 1)
+	if times > 1 {
+		p.Fresh++
+	}
+	b.into(&p.LossFull, times*row.LossFull)
 	b.position = b.position[:0]
 	for _, f := range features {
 		at := b.at(f, b.width(f))
 		p.Count[at]++
 		b.position = append(b.position, int32(at))
 	}
+	weight := float64(times)
 	t := vector.Terms{
-		First: row.First / LossUnit, Second: row.Second / SquareUnit,
-		MostFirst: mostTerm / LossUnit, MostSecond: mostTerm * mostTerm / SquareUnit,
+		First: weight * row.First / LossUnit, Second: weight * row.Second / SquareUnit,
+		MostFirst: weight * mostTerm / LossUnit, MostSecond: weight * mostTerm * mostTerm / SquareUnit,
 	}
 	over, finite := false, true
 	if b.dim > 0 {
@@ -91,9 +97,10 @@ func (a *Accumulator) Terms(feature int, first, second []float64) {
 	}
 }
 
-// MeanLoss returns the mean loss of the rows with nothing dropped, in nat. There must be rows.
-func (a *Accumulator) MeanLoss() float64 {
-	return a.current.lossFull.float() * LossUnit / float64(a.rows)
+// MeanLoss returns the mean loss of the rows with nothing dropped, in nat. There must be rows. weight is how often
+// a fresh row counts.
+func (a *Accumulator) MeanLoss(weight int64) float64 {
+	return a.current.lossFull.float() * LossUnit / float64(a.Weight(weight))
 }
 
 // Clear sets all sums to 0.
@@ -102,7 +109,7 @@ func (a *Accumulator) Clear() {
 	clear(a.cells)
 	clear(a.carries)
 	clear(a.fourths)
-	a.rows, a.walked, a.current, a.previous = 0, 0, gameSums{}, gameSums{}
+	a.rows, a.walked, a.fresh, a.current, a.previous = 0, 0, 0, gameSums{}, gameSums{}
 }
 
 // Shape returns the shape of the tables.

@@ -36,6 +36,7 @@ type Header struct {
 	ResidualSquare [2]int64 `json:"residual_square"` // as LossFull
 	Shared         [2]int64 `json:"shared,omitzero"` // as LossFull
 	Walked         int64    `json:"walked,omitzero"` // number of rows with walks; see tally.Partial
+	Fresh          int64    `json:"fresh,omitzero"`  // number of rows that the model was not trained on
 	Carries        int      `json:"carries"`         // number of cells that left int64
 
 	// Only in a paired job.
@@ -58,7 +59,7 @@ func HeaderOf(a *tally.Accumulator) Header {
 	h := Header{
 		Features: len(s.Count), Dim: s.Shape.Dim(), Lists: tally.Lists(s.Form), Rows: s.Rows,
 		LossFull: s.Current.LossFull, LossEmpty: s.Current.LossEmpty, ResidualSquare: s.Current.ResidualSquare, Shared: s.Current.Shared,
-		Walked: s.Walked, Carries: len(s.Carries), Fourths: s.Fourths,
+		Walked: s.Walked, Fresh: s.Fresh, Carries: len(s.Carries), Fourths: s.Fourths,
 	}
 	if s.Form.Paired {
 		previous := Previous(s.Previous)
@@ -118,7 +119,7 @@ func Read(r io.Reader, h *Header, shape layout.Shape, form tally.Form) (*tally.A
 	if err := readCarries(r, h.Carries, s.Carries); err != nil {
 		return nil, err
 	}
-	s.Rows, s.Walked, s.Current, s.Fourths = h.Rows, h.Walked, tally.GameSums{LossFull: h.LossFull, LossEmpty: h.LossEmpty, ResidualSquare: h.ResidualSquare, Shared: h.Shared}, h.Fourths
+	s.Rows, s.Walked, s.Fresh, s.Current, s.Fourths = h.Rows, h.Walked, h.Fresh, tally.GameSums{LossFull: h.LossFull, LossEmpty: h.LossEmpty, ResidualSquare: h.ResidualSquare, Shared: h.Shared}, h.Fourths
 	if h.Previous != nil {
 		s.Previous = tally.GameSums(*h.Previous)
 	}

@@ -1,0 +1,97 @@
+package prepare
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
+	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/shard"
+	"shaver/internal/value/estimator"
+)
+
+// fresh returns which rows of the splits the model was not trained on, and their weight. They are those of the split fresh, and
+// those of train on the fresh days of a window. If no rows are fresh, or all are, all count once, and fresh returns nil.
+func (r *Request) fresh(splits []string) (*estimator.Fresh, error) {
+	f := &estimator.Fresh{Weight: r.FreshWeight}
+	if slices.Contains(splits, dataset.Fresh) {
+		f.Rows = r.Dataset.Numbers(dataset.Fresh)
+	}
+	if days := r.Dataset.Days(); r.FreshDays != 0 && slices.Contains(splits, dataset.Train) {
+		if r.FreshDays < 0 || r.FreshDays >= len(days) {
+			return nil, fault.Usagef("%d fresh days: the window has %d days, and the model must have seen at least one", r.FreshDays, len(days))
+		}
+		for _, day := range days[len(days)-r.FreshDays:] {
+			f.Rows = append(f.Rows, day.Numbers(dataset.Train)...)
+		}
+	}
+	switch {
+	case len(f.Rows) == 0 && (r.FreshDays != 0 || r.FreshWeight != 0):
+		return nil, fault.Usagef("a weight of fresh rows or fresh days: the job scores no fresh rows: import the rows with a split %s, and score it", dataset.Fresh)
+	case len(f.Rows) == 0 || f.Count() == r.rows(splits):
+		return nil, nil
+	case r.Previous != nil:
+		return nil, fault.Usagef("fresh rows: previous scores need rows that all count once")
+	case f.Weight == 0:
+		f.Weight = freshWeight(r.rows(splits), f)
+	}
+	if err := f.Validate(); err != nil {
+		return nil, fault.Usagef("%w", err)
+	}
+	return f, nil
+}
+
+// rows returns the number of rows of the splits.
+func (r *Request) rows(splits []string) (rows int64) {
+	for _, split := range splits {
+		rows += r.Dataset.Rows(split)
+	}
+	return rows
+}
+
+// freshWeight returns the weight of fresh rows among rows, 1 to estimator.MaxWeight: the square root of the number of other rows for each of
+// them. One of many counts more, because the others outvote it with what the model remembers. It counts less than all of
+// these together, because few rows are noisy.
+func freshWeight(rows int64, f *estimator.Fresh) int64 {
+	n := f.Count()
+	return min(max(1, int64(math.Round(math.Sqrt(float64(rows-n)/float64(n))))), estimator.MaxWeight)
+}
+
+// Calibration returns at most n random rows by which a path is calibrated. If the job scores fresh rows, they have the share that
+// their weight gives them. Rows that check refuses are left out.
+func (j *Job) Calibration(ctx context.Context, n int64, check func(features []int32) error) (*model.Rows, error) {
+	f := j.Spec.Fresh
+	if f == nil {
+		return j.Sample.Draw(ctx, j.Scan, n, check)
+	}
+	fresh := f.Count()
+	others := j.Sample.Rows - fresh
+	share := float64(f.Weight*fresh) / float64(others+f.Weight*fresh)
+	n = min(n, int64(float64(fresh)/share))
+	all := &model.Rows{}
+	for _, part := range []struct {
+		fresh bool
+		rows  int64
+		keep  float64
+	}{{false, others, float64(n) * (1 - share)}, {true, fresh, float64(n) * share}} {
+		source := func(ctx context.Context, visit func(*model.Rows) error) error {
+			return j.Scan(ctx, func(rows *model.Rows) error {
+				some := &model.Rows{Width: rows.Width, Inputs: rows.Inputs}
+				for i, number := range rows.Number {
+					if f.Has(number) == part.fresh {
+						some.Append(rows, i)
+					}
+				}
+				return visit(some)
+			})
+		}
+		rows, err := shard.NewSample(part.rows, 1, j.Spec.Seed).Draw(ctx, source, int64(math.Round(part.keep)), check)
+		if err != nil {
+			return nil, err
+		}
+		all.AppendAll(rows)
+	}
+	return all, nil
+}
