@@ -49,6 +49,9 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 	}
 	fmt.Fprintf(w, "estimator\t%s\t%s, seed %d, baseline %s%s\n", s.Spec.Estimator, scores.Effort(&s.Spec), s.Spec.Seed, s.Spec.Baseline, squared)
 	fmt.Fprintf(w, "rows\t%d\tof %d of %v\n", s.Rows, s.DatasetRows, s.Spec.Splits)
+	if f := s.Spec.Fresh; f != nil {
+		fmt.Fprintf(w, "fresh rows\t%d\teach counts %d times; the model was not trained on them\n", f.Count(), f.Weight)
+	}
 	if s.WalkedRows > 0 {
 		fmt.Fprintf(w, "walks\t%d rows\t%s\n", s.WalkedRows, scores.WalkedNote)
 	}

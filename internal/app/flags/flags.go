@@ -41,7 +41,7 @@ func Scores(c *cobra.Command, to *string) {
 // Split adds --split, the split to measure on.
 func Split(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "split", dataset.Test, "`split` to measure on")
-	cli.Choices(c, "split", dataset.Train, dataset.Val, dataset.Test)
+	cli.Choices(c, "split", dataset.SplitNames...)
 }
 
 // Aggregate adds --aggregate, by which scores rank.

@@ -37,6 +37,7 @@ import (
 var keys = nightly.Keys{
 	Score: append(estimatorKeys(),
 		nightly.Key{Name: "baseline"}, nightly.Key{Name: "seed", Kind: nightly.Whole}, nightly.Key{Name: "splits", Kind: nightly.List},
+		nightly.Key{Name: "fresh-days", Kind: nightly.Whole}, nightly.Key{Name: "fresh-weight", Kind: nightly.Whole},
 		nightly.Key{Name: "sample", Kind: nightly.Number}, nightly.Key{Name: "full-every", Kind: nightly.Whole}, nightly.Key{Name: "max-inherited-error", Kind: nightly.Number},
 		nightly.Key{Name: "kernel"}, nightly.Key{Name: "workers", Kind: nightly.Whole, Local: true}, nightly.Key{Name: "nats", Local: true},
 		nightly.Key{Name: "creds", Kind: nightly.Path, Local: true}, nightly.Key{Name: "nkey", Kind: nightly.Path, Local: true}, nightly.Key{Name: "user-file", Kind: nightly.Path, Local: true},

@@ -35,6 +35,7 @@ type JobFlags struct {
 	maxTime  time.Duration
 	sparsity float64 // belongs to until or to the estimator's options
 	previous previousFlags
+	advised  bool // the defaults are Advised
 	// Full says why Open made the job score all rows although previous scores are given;
 	// "" = it did not.
 	Full string
@@ -60,7 +61,7 @@ var (
 
 // Add adds the flags to c, except those of previous scores, and binds them to request.
 func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defaults) {
-	o.request, o.previous.command = request, c
+	o.request, o.previous.command, o.advised = request, c, defaults.Estimator == Advised.Estimator
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "checkpoint `file`: .pth or safetensors")
 	f.StringVar(&o.ofModel, "model-output", "", "`name` of the output of --model, if it is an .onnx file with several (default the only one)")
@@ -92,6 +93,8 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defa
 	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of all random numbers")
 	f.StringSliceVar(&o.request.Splits, "splits", slices.Clone(defaults.Splits), "`splits` to score, separated by commas")
 	f.Lookup("splits").DefValue = strings.Join(defaults.Splits, ",")
+	f.Int64Var(&o.request.FreshWeight, "fresh-weight", 0, fmt.Sprintf("`number` of times that a row which the model was not trained on counts, at most %d: one of the split %s or of --fresh-days (default the square root of the number of other rows for each)", estimator.MaxWeight, dataset.Fresh))
+	f.IntVar(&o.request.FreshDays, "fresh-days", 0, "`number` of the newest days of a window that the model was not trained on")
 	f.Float64Var(&o.request.Sample, "sample", 1, "`portion` of the rows to score, drawn without replacement")
 	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "largest number of `rows`, instead of --sample (default no limit)")
 	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("stop `rule`: %s, %s or %s, which shaver score --help-all explains (default none)", job.Paper, job.Overlap, job.Error))
@@ -102,10 +105,10 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defa
 	cli.Files(c, "model", cli.Checkpoints...)
 	cli.Folder(c, "dataset")
 	cli.Choices(c, "baseline", baseline.Names()...)
-	cli.Choices(c, "splits", dataset.Train, dataset.Val, dataset.Test)
+	cli.Choices(c, "splits", dataset.SplitNames...)
 	cli.Choices(c, "until", job.Rules()...)
 	o.kernel = cli.KernelFlag(c, "`name` of the float32 kernel that computes the job, such as avx2; auto keeps that of the job's progress, or measures which one is fastest")
-	cli.Group(c, "Job", "model", "model-output", "dataset", "baseline", "freeze", "loss", "splits", "sample", "max-rows", "seed")
+	cli.Group(c, "Job", "model", "model-output", "dataset", "baseline", "freeze", "loss", "splits", "fresh-weight", "fresh-days", "sample", "max-rows", "seed")
 	cli.Group(c, "Estimator", append(settings, "audit")...)
 	cli.Group(c, "Stop rule", "until", "bound", "max-time")
 	cli.Group(c, "Workers", "kernel", "rows-per-shard")
@@ -168,11 +171,16 @@ func (o *JobFlags) Open() error {
 		return err
 	}
 	// The values of fields say what to leave out, so they come from rows that the model was not trained on.
-	if fields && !o.previous.changed("splits") {
-		if slices.Contains(r.Dataset.SplitNames(), dataset.Val) {
+	if !o.previous.changed("splits") {
+		switch names := r.Dataset.SplitNames(); {
+		case fields && slices.Contains(names, dataset.Fresh):
+			r.Splits = []string{dataset.Fresh}
+		case fields && slices.Contains(names, dataset.Val):
 			r.Splits = []string{dataset.Val}
-		} else {
+		case fields:
 			o.Trained = fmt.Sprintf("the dataset has no split %s, so the values are those of the rows of %s, on which an overfitted field looks useful: import the rows with a split %[1]s, or give --splits", dataset.Val, strings.Join(r.Splits, ", "))
+		case o.advised && slices.Contains(names, dataset.Fresh):
+			r.Splits = append(slices.Clone(r.Splits), dataset.Fresh)
 		}
 	}
 	return nil

@@ -72,7 +72,7 @@ func TestJobFlags(t *testing.T) {
 	plain := open(t)
 	values := map[string]string{
 		"baseline": "codebook", "estimator": "antithetic", "passes": "3", "draws": "4", "endpoints": "balanced", "flips": "5", "parts": "3", "seed": "7", "splits": "test",
-		"sample": "0.5", "max-rows": "9", "until": "paper", "bound": "0.25", "sparsity": "0.5", "max-time": "1m", "audit": "0.1", "rows-per-shard": "8", "loss": "squared", "freeze": "a",
+		"sample": "0.5", "max-rows": "9", "until": "paper", "bound": "0.25", "sparsity": "0.5", "max-time": "1m", "audit": "0.1", "rows-per-shard": "8", "loss": "squared", "freeze": "a", "fresh-weight": "2", "fresh-days": "1",
 	}
 	for name, value := range values {
 		without := plain

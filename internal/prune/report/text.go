@@ -168,6 +168,9 @@ func (f *Facts) job() []fact {
 		{"baseline", spec.Baseline, replaced},
 		{"rows", count(s.Rows), fmt.Sprintf("of %s of %s", count(s.DatasetRows), strings.Join(spec.Splits, ", "))},
 	}
+	if f := spec.Fresh; f != nil {
+		all = append(all, fact{"fresh rows", count(f.Count()), fmt.Sprintf("on which the model was not trained; each counts %d times", f.Weight)})
+	}
 	if s.QuarantinedRows > 0 {
 		all = append(all, fact{"missing rows", count(s.QuarantinedRows), "in shards that could not be computed"})
 	}
