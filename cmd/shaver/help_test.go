@@ -289,7 +289,7 @@ func TestCompletion(t *testing.T) {
 		{"score --estimator ", estimator.Names(), noFiles},
 		{"plan --baseline ", []string{"zero", "codebook"}, noFiles},
 		{"score --kernel ", append(kernel.Names(), cli.AutoKernel), noFiles},
-		{"score --splits train,", []string{"train,train", "train,val", "train,test"}, noFiles | noSpace},
+		{"score --splits train,", []string{"train,train", "train,val", "train,test", "train,fresh"}, noFiles | noSpace},
 		{"prune --aggregate ", []string{"rms", "sum", "abs"}, noFiles},
 		{"prune --rank ", []string{"abs", "signed"}, noFiles},
 		{"sweep --values float", []string{"auto", "float16", "float32", "int8"}, noFiles | noSpace},

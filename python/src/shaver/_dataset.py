@@ -107,7 +107,7 @@ class Dataset:
         field_sizes : sequence of int, optional
             With ``ids``: numbers of features, one for each field. By default one more than the
             largest local id, if that is plausible.
-        split : str, default "8:1:1" without val and test
+        split : str, default "8:1:1" without val, test and fresh
             Ratio train:val:test[:fresh] in which rows are assigned to splits at random. A dict of
             frames has no default.
         seed : int, default 1

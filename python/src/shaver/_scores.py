@@ -191,6 +191,8 @@ def score(
     baseline: Literal["zero", "codebook"] | None = None,
     freeze: str | Sequence[str] | None = None,
     splits: str | Sequence[str] | None = None,
+    fresh_weight: int | None = None,
+    fresh_days: int | None = None,
     sample: float | None = None,
     max_rows: int | None = None,
     loss: Literal["logistic", "squared"] | None = None,
@@ -237,6 +239,10 @@ def score(
         Fields whose entries are no players and keep their values.
     splits : str or sequence of str, default "train", and "fresh" if the dataset has it
         Splits whose rows are scored. Other splits judge the pruning.
+    fresh_weight : int, optional
+        How often a row of "fresh" or ``fresh_days`` counts. By default the square root of the number of other rows for each.
+    fresh_days : int, optional
+        Number of the newest days of a window that the model was not trained on.
     sample : float in (0, 1], default 1
         Portion of the rows to score, drawn without replacement.
     max_rows : int, optional
@@ -306,6 +312,8 @@ def score(
         "baseline": baseline,
         "freeze": freeze,
         "splits": splits,
+        "fresh_weight": fresh_weight,
+        "fresh_days": fresh_days,
         "sample": sample,
         "max_rows": max_rows,
         "loss": loss,
