@@ -42,9 +42,9 @@ type Request struct {
 	Seed     uint64            // seed of everything random
 	// FreshWeight is how often a fresh row counts, at most estimator.MaxWeight; 0 = it follows from the numbers of rows.
 	FreshWeight int64
-	FreshDays   int // number of the newest days of a window that the model was not trained on; their rows of train are fresh
-	Loss     string            // one of loss.Names; "" = dataset.Dataset.Loss
-	Until    *job.Until        // when to end before all rows and passes are done; nil = never
+	FreshDays   int        // number of the newest days of a window that the model was not trained on; their rows of train are fresh
+	Loss        string     // one of loss.Names; "" = dataset.Dataset.Loss
+	Until       *job.Until // when to end before all rows and passes are done; nil = never
 	// Audit is the portion, (0, 1], of the scored rows on which package audit compares
 	// a multilinear job with debiased values; 0 = no audit. Audit rows are a fresh sample of
 	// all rows of the splits, because the audit computes them with each of its
