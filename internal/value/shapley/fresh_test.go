@@ -11,7 +11,7 @@ import (
 )
 
 // The sums of rows of which some are fresh are those of the other rows, plus those of the fresh rows alone times their weight. This
-// holds for each estimator, for fields, and for the terms of a path, which round once a row.
+// holds for each estimator and for both terms of a path, which round once a row. Variances within rows count the square of the weight.
 func TestFreshRows(t *testing.T) {
 	const weight = 3
 	a := modeltest.Architectures()["deepfm"]
@@ -32,6 +32,9 @@ func TestFreshRows(t *testing.T) {
 	}
 	for _, name := range estimator.Names() {
 		o := shapley.Options{Options: estimator.Options{Estimator: name, Passes: 1}}
+		if t := o.Traits(); !t.Exact && !t.Draws {
+			o.Passes = 2
+		}
 		o.SetDefaults()
 		sums := func(o shapley.Options, rows *model.Rows) *tally.Partial {
 			p, err := shapley.Estimate(t.Context(), g, o, rows, 2, nil)
@@ -46,30 +49,38 @@ func TestFreshRows(t *testing.T) {
 		if all.Rows != 40 || all.Fresh != 5 || all.LossFull != seen.LossFull+weight*once.LossFull || all.LossEmpty != seen.LossEmpty+weight*once.LossEmpty {
 			t.Errorf("%s: %d rows, %d fresh, losses %d and %d", name, all.Rows, all.Fresh, all.LossFull, all.LossEmpty)
 		}
-		want := map[int]int64{}
-		for k, p := range []*tally.Partial{seen, once} {
-			for entry, x := range entries(p) {
-				want[entry] += x * []int64{1, weight}[k]
+		check := func(what string, weight int64, list func(p *tally.Partial) []int64) {
+			want := map[int]int64{}
+			for k, p := range []*tally.Partial{seen, once} {
+				for entry, x := range entries(p, list(p)) {
+					want[entry] += x * []int64{1, weight}[k]
+				}
+			}
+			for entry, x := range entries(all, list(all)) {
+				if off := x - want[entry]; off < -10 || off > 10 || !o.Traits().Ranks && off != 0 {
+					t.Errorf("%s: the %s of entry %d is %d, expected %d", name, what, entry, x, want[entry])
+				}
 			}
 		}
-		for entry, x := range entries(all) {
-			if off := x - want[entry]; off < -10 || off > 10 || !o.Traits().Ranks && off != 0 {
-				t.Errorf("%s: the sum of entry %d is %d, expected %d", name, entry, x, want[entry])
-			}
+		check("sum", weight, func(p *tally.Partial) []int64 { return p.Sum })
+		switch {
+		case o.Traits().Ranks:
+			check("second-order sum", weight, func(p *tally.Partial) []int64 { return p.Square })
+		case o.Traits().Flips:
+			check("correction", weight, func(p *tally.Partial) []int64 { return p.Correction })
+		case o.Passes > 1:
+			check("variance within rows", weight*weight, func(p *tally.Partial) []int64 { return p.Within })
 		}
 	}
 }
 
-// entries returns the sums of a partial by entry.
-func entries(p *tally.Partial) map[int]int64 {
+// entries returns a list of a partial by entry.
+func entries(p *tally.Partial, list []int64) map[int]int64 {
 	all, at := map[int]int64{}, 0
 	for _, f := range p.Features {
 		from, to := p.Shape.Row(int(f))
 		for i := from; i < to; i++ {
-			all[i] = p.Sum[at]
-			if p.Correction != nil {
-				all[i] += p.Correction[at]
-			}
+			all[i] = list[at]
 			at++
 		}
 	}
