@@ -18,6 +18,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/forecast"
+	"shaver/internal/jobs/gap"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/merger"
 	"shaver/internal/jobs/prepare"
@@ -177,6 +178,16 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 		Started: time.Now().UTC(), Workers: []bus.Worker{}, Rounds: former.Progress.Rounds}
 	stop := stayAlive(ctx, b, progress, "its model and its checkpoint to be stored and loaded")
 	defer stop()
+	if claim.Lead.Epoch == 1 && c.Sink == nil && j.Plan.Ranges == 0 && !j.Spec.OfFields() {
+		g, err := gap.Measure(ctx, p.Model, p.Dataset, &p.Spec, p.Baseline)
+		if err != nil { // the job says so if its rows are damaged
+			log.Debug("cannot measure what the model memorises", zap.Error(err))
+		} else if text := g.Warning(&p.Spec); text != "" {
+			log.Warn(text)
+		} else if g.Memorises() {
+			log.Info(g.Text())
+		}
+	}
 	// The models are stored here, and p is not used afterwards.
 	inputs, err := newInputs(ctx, b, &c.Request, p)
 	if err != nil {

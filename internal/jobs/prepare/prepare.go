@@ -135,10 +135,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := int64(0)
-	for _, split := range splits {
-		rows += r.Dataset.Rows(split)
-	}
+	rows := r.rows(splits)
 	portion := r.Sample
 	if r.MaxRows > 0 {
 		portion = min(1, float64(r.MaxRows)/float64(rows))
