@@ -66,7 +66,7 @@ func reportCommand() *cobra.Command {
 	cli.Files(c, "sweep", "json")
 	f.StringVar(&o.Path, "path", "", "`file` of shaver prune --path for this model (default none)")
 	cli.Files(c, "path", "json")
-	flags.Dataset(c, &o.Folders, "dataset `folder` that was scored, for the names of features")
+	flags.Dataset(c, &o.Folders, "dataset `folder` that was scored, for the names of features and for what the model memorises")
 	flags.Aggregate(c, &o.aggregate)
 	f.Lookup("aggregate").DefValue = "that of the recommended table, or " + o.aggregate
 	flags.Out(c, &o.out, "HTML `file` to write", "html")
@@ -114,7 +114,7 @@ func (o *reportOptions) run(c *cobra.Command) error {
 		o.Aggregate = o.aggregate
 	}
 	o.Warn = cli.Warn
-	facts, err := o.Facts()
+	facts, err := o.Facts(c.Context())
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package reporting
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"shaver/internal/app/launch"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
+	"shaver/internal/jobs/gap"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/report"
@@ -35,8 +37,8 @@ type Input struct {
 	Warn          func(text string) // takes a warning; may be nil
 }
 
-// Facts reads everything that the report shows.
-func (o *Input) Facts() (*report.Facts, error) {
+// Facts reads everything that the report shows, and measures its gap.
+func (o *Input) Facts(ctx context.Context) (*report.Facts, error) {
 	p, err := o.open()
 	if err != nil {
 		return nil, err
@@ -83,6 +85,18 @@ func (o *Input) Facts() (*report.Facts, error) {
 	if !s.Ranks() {
 		f.Ends, err = o.ends(p, f.Aggregate)
 	}
+	if len(o.Folders) == 0 || err != nil {
+		return f, err
+	}
+	d, err := worth.OpenScored(p, o.Folders)
+	if err != nil {
+		return nil, err
+	}
+	m, err := p.Checkpoint.Model()
+	if err != nil {
+		return nil, err
+	}
+	f.Gap, err = gap.Measure(ctx, m.WithEmbedding(p.Table), d, &s.Spec, s.Baseline)
 	return f, err
 }
 

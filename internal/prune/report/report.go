@@ -13,6 +13,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
+	"shaver/internal/jobs/gap"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/picture"
 	"shaver/internal/prune/slice"
@@ -33,6 +34,7 @@ type Facts struct {
 	Program      string          // name and version of the program that writes the page
 	Ends         []Ends          // features worth most and least of each field, [m]; nil = not shown
 	Path         *slice.Path     // path over the fields and columns of the model; nil = not shown
+	Gap          *gap.Gap        // what the model memorises; nil = not shown
 }
 
 // Run holds the time and the resources that a job took.
@@ -120,6 +122,7 @@ type document struct {
 	Frequency *frequencySection
 	Ends      []endsRow
 	Summed    string            // what Ends adds up over the entries of a feature
+	Gap       *gapSection       // nil without Facts.Gap
 	Certainty *certaintySection // nil for a path, which has no values
 	Rounds    *roundsSection    // of a path; nil for other scores
 	Removals  *removalsSection  // nil without a path over fields and columns
@@ -157,6 +160,9 @@ func Write(f *Facts) (*Report, error) {
 	} else {
 		d.Certainty = f.certaintyOf(found, show)
 	}
+	if f.Gap != nil {
+		d.Gap = f.gapOf()
+	}
 	if f.Path != nil {
 		d.Removals = removalsOf(f.Path, show)
 	}
@@ -174,6 +180,9 @@ func Write(f *Facts) (*Report, error) {
 // warnings returns what is probably wrong with the scores, or with the model of the sweep.
 func (f *Facts) warnings() (all []string) {
 	if text := f.Scores.Warning(); text != "" {
+		all = append(all, text)
+	}
+	if text := f.Gap.Warning(&f.Scores.Spec); text != "" {
 		all = append(all, text)
 	}
 	if f.Sweep != nil && f.Sweep.Doubt != "" {
@@ -197,6 +206,7 @@ func (d *document) links() []link {
 		{link{"quality", "Losses"}, d.Quality != nil},
 		{link{"fields", "Fields"}, true},
 		{link{"frequency", "Frequency"}, true},
+		{link{"gap", "Memory"}, d.Gap != nil},
 		{link{"certainty", "Certainty"}, d.Certainty != nil},
 		{link{"rounds", "Rounds"}, d.Rounds != nil},
 		{link{"removals", "Path"}, d.Removals != nil},

@@ -16,8 +16,10 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/style"
+	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
+	"shaver/internal/jobs/gap"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/picture"
@@ -62,6 +64,14 @@ func facts() *Facts {
 		Ends: []Ends{{Top: []Feature{{"<b>", 40, 1e-4}}, Bottom: []Feature{{"id 1", 3, 7e-5}}}, {}, {}},
 	}
 	f.Sweep = swept(s.Spec.ID())
+	at := func(value, half float64) evaluate.Difference {
+		return evaluate.Difference{Value: value, SE: half / 1.96, Low: value - half, High: value + half}
+	}
+	f.Gap = &gap.Gap{Rows: [2]int{16384, 1193}, Loss: [2]float64{.33, .61}, Total: gap.Field{Name: "all fields", Worth: [2]evaluate.Difference{at(.3, .01), at(.1, .02)}}, Fields: []gap.Field{
+		{Name: hostile, Worth: [2]evaluate.Difference{at(.2, .008), at(-.01, .01)}},
+		{Name: "b", Worth: [2]evaluate.Difference{at(.1, .004), at(.11, .02)}},
+		{Name: "c", Worth: [2]evaluate.Difference{at(.001, .004), at(0, .003)}},
+	}}
 	return f
 }
 
@@ -256,6 +266,36 @@ func TestParts(t *testing.T) {
 	}
 	if has("but uncertain") || !has("rms at the cut") {
 		t.Error("the page has intervals for an aggregate without standard errors")
+	}
+}
+
+// The page says that the model memorises, and warns if rows of the training alone were scored. It shows what comes back
+// of a field only if it is certain to be worth something on these.
+func TestGap(t *testing.T) {
+	f := facts()
+	page := func() string {
+		t.Helper()
+		r, err := Write(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(r.HTML)
+	}
+	const warning, section = "<strong>Warning</strong>: the model memorises: ", `<section id="gap">`
+	whole := page()
+	contains(t, whole, section, "<h2>The model memorises: of what the fields are worth on rows of the training, 33% comes back", "has the loss 0.3300 on 16,384 rows of the training and 0.6100 on 1,193 rows",
+		"<td>0%</td>", "<td>100%</td>", "<td class=\"interval\">−0.003000 to &#43;0.003000</td><td>-</td>", "<tr><th>all fields</th>")
+	if strings.Contains(whole, warning) {
+		t.Error("the page warns although rows of val were scored")
+	}
+	f.Scores.Spec.Splits = []string{"train"}
+	contains(t, page(), warning)
+	f.Gap.Total.Worth[gap.Unseen] = f.Gap.Total.Worth[gap.Train]
+	if whole = page(); strings.Contains(whole, "memorises") || !strings.Contains(whole, "<h2>Of what the fields are worth on rows of the training, 100% comes back") {
+		t.Error("the page says that a model memorises of which all comes back")
+	}
+	if f.Gap = nil; strings.Contains(page(), section) {
+		t.Error("the page has the section without a gap")
 	}
 }
 

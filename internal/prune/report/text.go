@@ -28,6 +28,8 @@ func count[T int | int64](n T) string {
 // percent writes a portion as a percentage.
 func percent(p float64) string {
 	switch v := 100 * p; {
+	case math.IsNaN(v):
+		return "-"
 	case v == 0 || v >= 9.95:
 		return fmt.Sprintf("%.0f%%", v)
 	case v >= .1:

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"shaver/internal/data/dataset"
-	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
 )
 
@@ -64,15 +63,24 @@ func Ends(ranked []Feature, n int) (top, bottom []Feature) {
 	return append([]Feature{}, ranked[:n]...), append([]Feature{}, ranked[max(n, len(ranked)-n):]...)
 }
 
-// openScored opens the dataset in the folders. A single folder is a window of one day if the
-// scores are those of such a window.
-func openScored(folders []string, s *scores.File) (*dataset.Dataset, error) {
+// OpenScored opens the dataset in the folders for the model of p, which must be that of its scores. A single folder is a window of
+// one day if the scores are those of such a window.
+func OpenScored(p *cut.Source, folders []string) (*dataset.Dataset, error) {
+	s := p.Scores[0]
 	d, err := dataset.OpenAll(folders)
-	if err != nil || len(folders) > 1 || d.Digest() == s.Spec.Dataset {
-		return d, err
+	if err != nil {
+		return nil, err
 	}
-	if window, err := dataset.OpenDays(folders); err == nil && window.Digest() == s.Spec.Dataset {
-		return window, nil
+	if len(folders) == 1 && d.Digest() != s.Spec.Dataset {
+		if window, err := dataset.OpenDays(folders); err == nil && window.Digest() == s.Spec.Dataset {
+			d = window
+		}
+	}
+	if d, err = d.For(&p.Checkpoint.Architecture, p.Checkpoint.Known()); err != nil {
+		return nil, err
+	}
+	if err := s.CheckDataset(d.Digest()); err != nil {
+		return nil, fmt.Errorf("%s: %w", strings.Join(folders, ", "), err)
 	}
 	return d, nil
 }
@@ -84,15 +92,9 @@ func names(p *cut.Source, folders []string) (func(field, id int) string, error) 
 	if len(folders) == 0 {
 		return func(int, int) string { return "" }, nil
 	}
-	d, err := openScored(folders, p.Scores[0])
+	d, err := OpenScored(p, folders)
 	if err != nil {
 		return nil, err
-	}
-	if d, err = d.For(&p.Checkpoint.Architecture, p.Checkpoint.Known()); err != nil {
-		return nil, err
-	}
-	if err := p.Scores[0].CheckDataset(d.Digest()); err != nil {
-		return nil, fmt.Errorf("%s: %w", strings.Join(folders, ", "), err)
 	}
 	vocabulary := make([][]string, p.Checkpoint.Architecture.Fields())
 	for j := range vocabulary {
