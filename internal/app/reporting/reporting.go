@@ -31,7 +31,7 @@ type Input struct {
 	ModelOutput   string   // output of the model, if it is an .onnx file with several
 	Sweep         string   // output of a sweep, or ""
 	Path          string   // path over the fields and columns, or ""
-	Folders       []string // dataset, for the names of features; it may be empty
+	Folders       []string // dataset that was scored, for the names of features and the gap; it may be empty
 	Aggregate     string   // "" = that of the recommended table, or of the scores
 	Tolerance     sweep.Tolerance
 	Warn          func(text string) // takes a warning; may be nil
