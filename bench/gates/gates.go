@@ -37,8 +37,8 @@ type Options struct {
 	Seed         uint64  // of the order of the rows and of the permutations
 }
 
-// Default was chosen by the validation AUC of one DCN-Mix.
-var Default = Options{Lambda: 3, LearningRate: .03, Epochs: 5, Batch: 2048, Seed: 1}
+// Default has the best validation AUC of one DCN-Mix, over five sparsities. Twice the epochs gain nothing more.
+var Default = Options{Lambda: 3, LearningRate: .03, Epochs: 10, Batch: 2048, Seed: 1}
 
 const start = 2 // theta before the training
 
