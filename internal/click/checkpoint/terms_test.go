@@ -121,7 +121,7 @@ func testMaskedTerms(t *testing.T, want *maskedTerms, e *export, generic bool) (
 			t.Fatalf("%s, row %d: the logit is %v, expected %v", e.File, r, logits[r], z)
 		}
 	}
-	o := shapley.Options{Options: estimator.Options{Estimator: estimator.Path, Passes: 1}, Dropped: tables.dropped, Calibration: loss.Calibration{Scale: want.Scale, Offset: want.Offset}}
+	o := shapley.Options{Options: estimator.Options{Estimator: estimator.Path, Passes: 1}, Unmeasured: tables.dropped, Calibration: loss.Calibration{Scale: want.Scale, Offset: want.Offset}}
 	o.SetDefaults()
 	shape := m.Shape()
 	for name, expected := range want.Losses {

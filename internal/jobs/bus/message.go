@@ -269,7 +269,7 @@ func checkPath(t *job.Task) error {
 	if c := t.Path.Calibration; !(c.Scale > 0 && c.Scale <= math.MaxFloat64 && math.Abs(c.Offset) <= math.MaxFloat64) {
 		return fmt.Errorf("calibration %+v, expected finite numbers and a scale above 0", c)
 	}
-	mask, prefix := t.Path.Dropped, "mask/"+t.Job+"/"
+	mask, prefix := t.Path.Masks, "mask/"+t.Job+"/"
 	return checkBlob(mask, isName(mask.Name) && strings.HasPrefix(mask.Name, prefix), prefix+"...")
 }
 

@@ -400,7 +400,7 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 func (l *leader) endRound(ctx context.Context, round int, elapsed float64) (job.Event, error) {
 	stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "the next round")
 	defer stop()
-	last := l.rounder.cut(round, l.inputs, l.log)
+	last := l.rounder.end(round, l.inputs, l.log)
 	over := !last && l.rounds.timeOver(round, elapsed)
 	if l.job.Spec.Until != nil {
 		l.rounds.stopped = &scores.Stopped{Rounds: len(l.sums.path.Rounds), Passes: 1, Reason: scores.AllDone, Converged: last}
@@ -456,7 +456,7 @@ func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
 		return fault.Inputf("partial %s has %d ranges, expected none", result.Partial.Name, 1+len(result.More))
 	}
 	if l.rounder != nil {
-		if mask := l.inputs.round(l.sums.judged()).Dropped.SHA256; result.Mask != mask {
+		if mask := l.inputs.round(l.sums.judged()).Masks.SHA256; result.Mask != mask {
 			return fault.Inputf("partial %s was computed with the mask %q, expected %s", result.Partial.Name, result.Mask, mask)
 		}
 	}
@@ -464,7 +464,7 @@ func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
 	if err != nil {
 		return err
 	}
-	partial, err := arrowio.DecodePartial(data, l.job.Layout().Shape(), formOf(l.job), l.inputs.rounds.dropped)
+	partial, err := arrowio.DecodePartial(data, l.job.Layout().Shape(), formOf(l.job), l.inputs.rounds.unmeasured())
 	if err != nil {
 		return fmt.Errorf("partial %s: %w", result.Partial.Name, err)
 	}

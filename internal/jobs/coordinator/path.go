@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,7 +81,7 @@ func (r *rounder) begin(ctx context.Context, in *inputs, log *zap.Logger) error 
 			log.Warn(text)
 		}
 	}
-	return in.begin(ctx, len(r.sums.path.Rounds), dropped, c)
+	return in.begin(ctx, len(r.sums.path.Rounds), &masks{dropped, r.sums.path.Unmeasured(), r.sums.path.Adds()}, c)
 }
 
 // fits says that the first cut fits the rows; see scores.Fits. full and cut are predictions for the same rows, with
@@ -139,11 +140,11 @@ func (r *rounder) predict(ctx context.Context, dropped layout.Mask) (*evaluate.P
 	return p, nil
 }
 
-// cut ends a round, and reports whether all rounds are over.
-func (r *rounder) cut(round int, in *inputs, log *zap.Logger) (over bool) {
+// end ends a round, and reports whether all rounds are over.
+func (r *rounder) end(round int, in *inputs, log *zap.Logger) (over bool) {
 	p := r.sums.path
 	if len(p.Rounds) == round { // otherwise the checkpoint was made after the cut
-		p.Cut(r.sums.accumulator, in.round(round).Calibration, r.model.Weights.Embedding)
+		p.End(r.sums.accumulator, in.round(round).Calibration, r.model.Weights.Embedding)
 		r.sums.accumulator.Clear()
 		last := p.Rounds[round]
 		level := zap.DebugLevel
@@ -199,10 +200,32 @@ func (r *rounder) result() (tally.Result, *scores.Path, func(int, tally.Values))
 
 // roundInputs are what the tasks of the rounds of a path need. They are safe for concurrent use.
 type roundInputs struct {
-	mu      sync.Mutex
-	tasks   map[int]*job.PathRound // by round, of the rounds that this coordinator began; nil = the job is not a path
-	now     int                    // the current round
-	dropped layout.Mask            // of the current round
+	mu    sync.Mutex
+	tasks map[int]*job.PathRound // by round, of the rounds that this coordinator began; nil = the job is not a path
+	now   int                    // the current round
+	masks *masks                 // of the current round
+}
+
+// masks are those of a round of a path; see job.PathRound.
+type masks struct {
+	dropped, unmeasured layout.Mask
+	adds                bool
+}
+
+// unmeasured returns the mask of that name of the current round; nil if the job is not a path.
+func (r *roundInputs) unmeasured() layout.Mask {
+	if r.masks == nil {
+		return nil
+	}
+	return r.masks.unmeasured
+}
+
+// bytes returns the blob of the masks.
+func (m *masks) bytes() []byte {
+	if m.adds {
+		return slices.Concat(m.dropped, m.unmeasured)
+	}
+	return m.dropped
 }
 
 // round returns what the tasks of a round of a path have; nil if this coordinator did not begin it, or the
@@ -213,24 +236,25 @@ func (in *inputs) round(round int) *job.PathRound {
 	return in.rounds.tasks[round]
 }
 
-// begin begins a round of a path. It stores the mask, and deletes that of the round before.
-func (in *inputs) begin(ctx context.Context, round int, dropped layout.Mask, c loss.Calibration) error {
-	sum, name := sha256.Sum256(dropped), bus.MaskName(in.job, round)
+// begin begins a round of a path. It stores the masks, and deletes those of the round before.
+func (in *inputs) begin(ctx context.Context, round int, m *masks, c loss.Calibration) error {
+	data := m.bytes()
+	sum, name := sha256.Sum256(data), bus.MaskName(in.job, round)
 	in.rounds.mu.Lock()
 	before := in.rounds.tasks[in.rounds.now]
 	if in.rounds.tasks == nil {
 		in.rounds.tasks = map[int]*job.PathRound{}
 	}
-	in.rounds.now, in.rounds.dropped = round, dropped
-	in.rounds.tasks[round] = &job.PathRound{Dropped: job.Blob{Name: name, Bytes: int64(len(dropped)), SHA256: hex.EncodeToString(sum[:])}, Calibration: c}
+	in.rounds.now, in.rounds.masks = round, m
+	in.rounds.tasks[round] = &job.PathRound{Masks: job.Blob{Name: name, Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}, Adds: m.adds, Calibration: c}
 	in.rounds.mu.Unlock()
 	if err := in.storeMask(ctx); err != nil || before == nil {
 		return err
 	}
-	return in.bus.Delete(ctx, before.Dropped.Name)
+	return in.bus.Delete(ctx, before.Masks.Name)
 }
 
-// storeMask stores the mask of the current round unless the server has it. It replaces another mask: a
+// storeMask stores the masks of the current round unless the server has it. It replaces another mask: a
 // coordinator that began the job before, and whose checkpoint is lost, may have dropped other entries.
 func (in *inputs) storeMask(ctx context.Context) error {
 	round := in.round(in.rounds.now)
@@ -238,15 +262,15 @@ func (in *inputs) storeMask(ctx context.Context) error {
 		return nil
 	}
 	put := func() error {
-		_, err := in.bus.PutFrom(ctx, round.Dropped.Name, func(w io.Writer) error {
-			_, err := w.Write(in.rounds.dropped)
+		_, err := in.bus.PutFrom(ctx, round.Masks.Name, func(w io.Writer) error {
+			_, err := w.Write(in.rounds.masks.bytes())
 			return err
-		}, &round.Dropped)
+		}, &round.Masks)
 		return err
 	}
 	err := put()
 	if errors.Is(err, bus.ErrConflict) {
-		if err = in.bus.Delete(ctx, round.Dropped.Name); err == nil {
+		if err = in.bus.Delete(ctx, round.Masks.Name); err == nil {
 			err = put()
 		}
 	}

@@ -151,8 +151,11 @@ type Task struct {
 
 // PathRound is what the tasks of a round of a path share.
 type PathRound struct {
-	Dropped     Blob             `json:"dropped"`     // layout.Mask of the entries that earlier rounds dropped
-	Calibration loss.Calibration `json:"calibration"` // of the model without these entries
+	// Masks is the layout.Mask of the entries that the tables do not have. If Adds is set, the round measures entries that it
+	// may add, and the mask of all other entries follows. Otherwise it measures those that the tables have.
+	Masks       Blob             `json:"masks"`
+	Adds        bool             `json:"adds,omitempty"`
+	Calibration loss.Calibration `json:"calibration"` // of the model with these tables
 }
 
 // Result describes a finished task, or several tasks of one worker whose partials are added up.
@@ -166,7 +169,7 @@ type Result struct {
 	Rows     int64   `json:"rows"`             // of the partial
 	Partial  Blob    `json:"partial"`
 	More     []Blob  `json:"more,omitempty"` // with Task.Ranges, the ranges of the partial from the second on; Partial is then the first
-	Mask     string  `json:"mask,omitempty"` // of a path: SHA-256 of the mask with which it was computed, PathRound.Dropped
+	Mask     string  `json:"mask,omitempty"` // of a path: SHA-256 of PathRound.Masks, with which it was computed
 	Kernel   string  `json:"kernel"`
 	Worker   string  `json:"worker"`  // name of the worker, for people
 	Seconds  float64 `json:"seconds"` // wall time of the computation

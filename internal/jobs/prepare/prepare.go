@@ -347,7 +347,8 @@ func (r *Request) plan(j *Job) job.Plan {
 	plan := job.Plan{Rows: j.Sample.Keep, RowsPerShard: r.RowsPerShard, InPlace: r.InPlace, Ranges: r.Ranges}
 	switch {
 	case r.Options.Traits().Ranks:
-		plan.Rounds = j.Sample.PathRounds(path.Rounds(&j.Architecture, r.Options.Sparsity), r.Options.Parts)
+		drops, adds := path.Rounds(&j.Architecture, r.Options.Sparsity)
+		plan.Rounds = j.Sample.PathRounds(drops, adds, r.Options.Parts)
 		plan.Rows = 0
 		for _, round := range plan.Rounds {
 			plan.Rows += round.Rows

@@ -98,13 +98,17 @@ func (p *Path) validate(f *File) error {
 	case !(p.Reach > 0 && p.Reach <= 1):
 		return fmt.Errorf("metadata %s: the reach is %v, expected a number in (0, 1]", keyPath, p.Reach)
 	}
-	before := int64(f.Layout.Prunable()) + 1
+	before, adds := int64(f.Layout.Prunable())+1, false
 	for i, r := range p.Rounds {
+		most := before - 1
+		if adds = adds || i > 0 && r.Kept > before; adds {
+			most = int64(f.Layout.Prunable())
+		}
 		switch {
 		case r.Rows < 0:
 			return fmt.Errorf("metadata %s, round %d: %d rows, expected at least 0", keyPath, i+1, r.Rows)
-		case r.Kept < 1 || r.Kept >= before:
-			return fmt.Errorf("metadata %s, round %d: %d kept entries, expected 1 to %d", keyPath, i+1, r.Kept, before-1)
+		case r.Kept < 1 || r.Kept > most || adds && r.Kept <= before:
+			return fmt.Errorf("metadata %s, round %d: %d kept entries, expected 1 to %d, fewer in each round and, from one on, more", keyPath, i+1, r.Kept, most)
 		case !(r.Loss >= 0 && r.Loss <= math.MaxFloat64):
 			return fmt.Errorf("metadata %s, round %d: the loss is %v, expected a finite number of at least 0", keyPath, i+1, r.Loss)
 		case !finite(r.Scale) || !finite(r.Offset):

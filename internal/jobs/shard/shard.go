@@ -70,10 +70,10 @@ func (s Sample) Rounds(portions, passes int) []job.Round {
 	return rounds
 }
 
-// PathRounds returns the given number of rounds of a path. The first one has estimator.FirstParts of
-// the parts of the sampled rows, or all of them. The others have one part after the other, in turn.
+// PathRounds returns the rounds of a path: those that drop entries, and then those that add some. The first one has estimator.FirstParts of
+// the parts of the sampled rows, or all of them, and the first one that adds a third of the parts. The others have one part after the other, in turn.
 // There are at most as many parts as sampled rows.
-func (s Sample) PathRounds(n, parts int) (rounds []job.Round) {
+func (s Sample) PathRounds(drops, adds, parts int) (rounds []job.Round) {
 	parts = int(min(int64(parts), s.Keep))
 	rows, count := make([]int64, parts), int64(parts)
 	for part := range rows {
@@ -83,7 +83,10 @@ func (s Sample) PathRounds(n, parts int) (rounds []job.Round) {
 		rows[s.part(kept, parts)]++
 	}
 	part, take := 0, min(parts, estimator.FirstParts)
-	for range n {
+	for n := range drops + adds {
+		if n == drops {
+			take = (parts + 2) / 3
+		}
 		r := job.Round{Part: part, Take: take, Parts: parts}
 		for k := range take {
 			r.Rows += rows[(part+k)%parts]

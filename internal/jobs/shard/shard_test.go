@@ -154,7 +154,7 @@ func TestCutPath(t *testing.T) {
 		sample := NewSample(int64(rows.Len()), rapid.Float64Range(0.3, 1).Draw(t, "portion"), rapid.Uint64().Draw(t, "seed"))
 		parts := rapid.IntRange(1, 12).Draw(t, "parts")
 		in := min(parts, int(sample.Keep)) // parts
-		plan := job.Plan{RowsPerShard: rapid.Int64Range(1, 20).Draw(t, "per shard"), Rounds: sample.PathRounds(2*parts+1, parts)}
+		plan := job.Plan{RowsPerShard: rapid.Int64Range(1, 20).Draw(t, "per shard"), Rounds: sample.PathRounds(2*parts+1, 0, parts)}
 		var seen []int64
 		for round, r := range plan.Rounds {
 			if round > 0 && (r.Rows < sample.Keep/int64(in) || r.Rows > sample.Keep/int64(in)+1) {
@@ -250,7 +250,7 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	plain := job.Plan{Rows: sample.Keep, RowsPerShard: 500}
-	path := job.Plan{RowsPerShard: 500, Rounds: sample.PathRounds(9, 7)}
+	path := job.Plan{RowsPerShard: 500, Rounds: sample.PathRounds(9, 0, 7)}
 	for _, plan := range []job.Plan{plain, path} {
 		places := sample.Places(plan)
 		for i := range plan.Shards() {

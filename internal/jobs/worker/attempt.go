@@ -18,7 +18,6 @@ import (
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/shard"
 	"shaver/internal/num/kernel"
-	"shaver/internal/num/layout"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/shapley"
 	"shaver/internal/value/tally"
@@ -256,10 +255,10 @@ func (a *attempt) compute() (*computed, error) {
 	if err != nil {
 		return nil, err
 	}
-	var dropped layout.Mask
+	options := shapley.Options{Options: t.Spec.TaskOptions(), Seed: t.Spec.Seed, First: t.Pass, Fresh: t.Spec.Fresh}
 	if t.Path != nil {
-		if game.Model, dropped, err = a.Models.pruned(ctx, a.blobs, t, &game, a.steps); err != nil {
-			return nil, a.lost(ctx, t.Path.Dropped, err)
+		if game.Model, err = a.Models.round(ctx, a.blobs, t, &game, &options, a.steps); err != nil {
+			return nil, a.lost(ctx, t.Path.Masks, err)
 		}
 	}
 	var previous shapley.Game
@@ -282,10 +281,6 @@ func (a *attempt) compute() (*computed, error) {
 	if a.CPU != nil {
 		cpu = a.CPU()
 	}
-	options := shapley.Options{Options: t.Spec.TaskOptions(), Seed: t.Spec.Seed, First: t.Pass, Fresh: t.Spec.Fresh}
-	if t.Path != nil {
-		options.Dropped, options.Calibration = dropped, t.Path.Calibration
-	}
 	progress := func(n int) {
 		a.steps.Add(int64(n))
 		if a.OnRows != nil {
@@ -306,7 +301,7 @@ func (a *attempt) compute() (*computed, error) {
 	}
 	result := job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: t.Spec.Kernel, Worker: a.Name, Seconds: time.Since(start).Seconds()}
 	if t.Path != nil {
-		result.Mask = t.Path.Dropped.SHA256
+		result.Mask = t.Path.Masks.SHA256
 	}
 	if a.CPU != nil {
 		result.CPU = (a.CPU() - cpu).Seconds()

@@ -25,15 +25,19 @@ type Models struct {
 	Cache *Cache // nil = none
 	Store *Store // where models are looked for before they are fetched; nil = nowhere
 
-	once sync.Once
-	turn chan struct{}           // holds a value while a caller of get has its turn
-	kept map[string]*model.Model // by digest, at most two
-	// round is the model of the last round of a path, without the entries of dropped.
-	round     *model.Model
-	dropped   layout.Mask
-	roundName string // digests of the model, the baseline and the mask
+	once   sync.Once
+	turn   chan struct{}           // holds a value while a caller of get has its turn
+	kept   map[string]*model.Model // by digest, at most two
+	pruned pruned                  // that of the last round of a path
 	// kernel is the one for which the models are packed.
 	kernel string
+}
+
+// pruned is what the tasks of a round of a path share; see shapley.Options.
+type pruned struct {
+	name            string // digests of the model, the baseline and the masks
+	model, measured *model.Model
+	unmeasured      layout.Mask
 }
 
 // waitStep is the interval at which a caller of get that waits for its turn counts a
@@ -50,7 +54,7 @@ func (s *Models) get(ctx context.Context, b blobs, blob, other job.Blob, steps *
 	}
 	defer func() { <-s.turn }()
 	if name := kernel.Name(); s.kernel != name {
-		s.kernel, s.kept, s.round, s.dropped, s.roundName = name, nil, nil, nil, ""
+		s.kernel, s.kept, s.pruned = name, nil, pruned{}
 	}
 	maps.DeleteFunc(s.kept, func(digest string, _ *model.Model) bool { return digest != blob.SHA256 && digest != other.SHA256 })
 	if m := s.kept[blob.SHA256]; m != nil {
@@ -87,29 +91,40 @@ func (s *Models) find(ctx context.Context, b blobs, blob job.Blob, steps *atomic
 	return checkpoint.Parse(blob.Name, data)
 }
 
-// pruned returns the model of g without the entries that the round of a task of a path drops, and
-// the mask of these entries. It fetches the mask unless it is kept. It keeps one round.
-func (s *Models) pruned(ctx context.Context, b blobs, t *job.Task, g *shapley.Game, steps *atomic.Int64) (*model.Model, layout.Mask, error) {
+// round returns the model of g with the tables of the round of a task of a path, and sets what options have of the round. It
+// fetches the masks unless they are kept. It keeps one round.
+func (s *Models) round(ctx context.Context, b blobs, t *job.Task, g *shapley.Game, options *shapley.Options, steps *atomic.Int64) (*model.Model, error) {
 	if err := s.begin(ctx, steps); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer func() { <-s.turn }()
-	name := t.Model.SHA256 + t.Baseline.SHA256 + t.Path.Dropped.SHA256
-	if s.roundName == name {
-		return s.round.Freeze(t.Spec.Freeze), s.dropped, nil
+	name := t.Model.SHA256 + t.Baseline.SHA256 + t.Path.Masks.SHA256
+	if s.pruned.name != name {
+		s.pruned = pruned{} // frees its memory
+		data, err := fetch(ctx, b, t.Path.Masks, maxShardBytes, steps)
+		if err != nil {
+			return nil, err
+		}
+		dropped, entries := layout.Mask(data), g.Model.Parameters()
+		unmeasured := dropped
+		if t.Path.Adds {
+			dropped, unmeasured = dropped[:len(data)/2], dropped[len(data)/2:]
+		}
+		for _, m := range []layout.Mask{dropped, unmeasured} {
+			if err := m.Check(entries); err != nil {
+				return nil, fault.Inputf("%s: %w", t.Path.Masks.Name, err)
+			}
+		}
+		without := func(m layout.Mask) *model.Model {
+			return g.Model.WithEmbedding(mask.Apply(&g.Model.Architecture, g.Model.Weights.Embedding, m.Bools(entries), g.Baseline))
+		}
+		s.pruned = pruned{name: name, model: without(dropped), unmeasured: unmeasured}
+		if t.Path.Adds {
+			s.pruned.measured = without(unmeasured)
+		}
 	}
-	s.round, s.dropped, s.roundName = nil, nil, "" // frees their memory
-	data, err := fetch(ctx, b, t.Path.Dropped, maxShardBytes, steps)
-	if err != nil {
-		return nil, nil, err
-	}
-	dropped, entries := layout.Mask(data), g.Model.Parameters()
-	if err := dropped.Check(entries); err != nil {
-		return nil, nil, fault.Inputf("%s: %w", t.Path.Dropped.Name, err)
-	}
-	tables := mask.Apply(&g.Model.Architecture, g.Model.Weights.Embedding, dropped.Bools(entries), g.Baseline)
-	s.round, s.dropped, s.roundName = g.Model.WithEmbedding(tables), dropped, name
-	return s.round, s.dropped, nil
+	options.Unmeasured, options.Measured, options.Calibration = s.pruned.unmeasured, s.pruned.measured, t.Path.Calibration
+	return s.pruned.model.Freeze(t.Spec.Freeze), nil
 }
 
 // begin waits for the caller's turn. It counts steps, so that the caller's task keeps

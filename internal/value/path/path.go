@@ -21,11 +21,21 @@
 // of the earlier sums of an entry. This is the gain of a Kalman filter whose state drifts in
 // proportion to D. The entries of a rare feature, whose D is small, keep theirs.
 //
-// Entries are only ever dropped. So one path gives one order of all entries, and every budget
-// is a cut of it. The order is not one of Shapley values.
+// Near the end the drops mislead: of the entries that are left, few do what they do without the others that go with
+// them. So the path turns. It goes back to the seed, the few entries that it dropped last, and adds entries among those that
+// it kept at the turn, again in rounds. Adding an entry alone changes the loss by (D/2 + G)/T, where its terms are those that it would have
+// in the table, and a round adds the entries with the lowest
+//
+//	(D/(2*eta) + G) / T
+//
+// The order of these entries is then that in which they were added, the last one first.
+//
+// One path gives one order of all entries, and every budget is a cut of it. The order is not one of
+// Shapley values.
 package path
 
 import (
+	"cmp"
 	"io"
 	"math"
 	"slices"
@@ -57,14 +67,60 @@ const memory = 10
 // seen more often than these rows, so the number grows with the rows.
 func CalibrationRows(rows int64) int64 { return min(rows, max(4096, rows/64)) }
 
-// Rounds returns the number of rounds of a path through the tables of a to a sparsity.
-func Rounds(a *model.Architecture, to float64) (n int) {
-	all := a.Parameters() - fixed(a)
-	left := all
-	for need := layout.Ceil(a.Prunable(), to); left > 0 && all-left < need; n++ {
-		left -= (left + cut - 1) / cut
+// The rounds that add begin with the portion seed of the entries, and end with the portion turn. Each adds one for step that the
+// tables keep.
+const (
+	seed = 0.006
+	turn = 0.05
+	step = 4
+)
+
+// course is how many entries the tables of the rounds keep, without those that are never dropped.
+type course struct {
+	all   int   // entries that may be dropped
+	kept  []int // by round, first of those that drop and then of those that add
+	drops int   // number of rounds that drop
+	left  int   // entries that those rounds leave
+}
+
+// newCourse returns the course of a path through the tables of a to a sparsity. It adds entries if it drops all but the seed.
+func newCourse(a *model.Architecture, to float64) (c course) {
+	c.all = a.Parameters() - fixed(a)
+	c.left = c.all
+	for need := layout.Ceil(a.Prunable(), to); c.left > 0 && c.all-c.left < need; c.drops++ {
+		c.kept = append(c.kept, c.left)
+		c.left -= (c.left + cut - 1) / cut
 	}
-	return n
+	if n := int(seed * float64(c.all)); n >= c.left && n > 0 {
+		for ; n < c.most(); n += (n + step - 1) / step {
+			c.kept = append(c.kept, n)
+		}
+	}
+	return c
+}
+
+// most returns the number of entries that are left at the turn.
+func (c *course) most() int { return int(turn * float64(c.all)) }
+
+// at returns how many entries the tables keep after a number of rounds.
+func (c *course) at(rounds int) int {
+	switch {
+	case rounds < len(c.kept):
+		return c.kept[rounds]
+	case len(c.kept) > c.drops:
+		return c.most()
+	}
+	return c.left
+}
+
+// adds reports whether the path adds entries after a number of rounds, or has added them.
+func (c *course) adds(rounds int) bool { return rounds >= c.drops && len(c.kept) > c.drops }
+
+// Rounds returns the number of rounds of a path through the tables of a to a sparsity: those that drop entries, and those that
+// add some again.
+func Rounds(a *model.Architecture, to float64) (drops, adds int) {
+	c := newCourse(a, to)
+	return c.drops, len(c.kept) - c.drops
 }
 
 // fixed returns the number of entries that are never dropped.
@@ -90,6 +146,7 @@ type Round struct {
 type Path struct {
 	Rounds []Round // that are over
 	Counts []int64 // number of rows of the first round in which a feature occurs, for each row of the tables
+	course course
 	shape  layout.Shape
 	kind   loss.Kind
 	rows   int64     // number of rows of a pass
@@ -98,8 +155,8 @@ type Path struct {
 	first  []float64 // G of each entry, in nat
 	second []float64 // D of each entry, in nat
 	weight []float64 // T of each entry, in passes
-	rank   []int32   // position of each entry in the order of drops, or kept
-	left   []int32   // entries that may still be dropped, ascending
+	rank   []int32   // position of each entry in the order of drops, or kept; in rounds that add, only pads and frozen entries have kept
+	left   []int32   // entries that may still be dropped or, in rounds that add, that may be added, ascending
 }
 
 // kept takes the place of the rank of an entry that is not dropped.
@@ -108,12 +165,13 @@ const kept = -1
 // MostEntries is the largest number of entries of the tables of a path.
 const MostEntries = math.MaxInt32
 
-// New returns a path through the tables of a, which have at most MostEntries entries, with nothing
+// New returns a path to a sparsity through the tables of a, which have at most MostEntries entries, with nothing
 // dropped. rows is the number of rows of a pass, kind their loss, and fresh how often a fresh row counts.
-func New(a *model.Architecture, kind loss.Kind, rows, fresh int64) *Path {
+func New(a *model.Architecture, to float64, kind loss.Kind, rows, fresh int64) *Path {
 	n := a.Parameters()
 	p := &Path{
-		shape: a.Shape(), kind: kind, rows: rows, fresh: fresh, size: a.Prunable(),
+		course: newCourse(a, to),
+		shape:  a.Shape(), kind: kind, rows: rows, fresh: fresh, size: a.Prunable(),
 		first: make([]float64, n), second: make([]float64, n), weight: make([]float64, n), rank: make([]int32, n), left: make([]int32, 0, n),
 	}
 	p.Counts = make([]int64, p.shape.Rows())
@@ -132,29 +190,46 @@ func New(a *model.Architecture, kind loss.Kind, rows, fresh int64) *Path {
 	return p
 }
 
-// Mask returns the entries that are dropped.
+// Mask returns the entries that the tables of the next round do not have.
 func (p *Path) Mask() layout.Mask {
-	m := layout.NewMask(len(p.rank))
+	m, dropped := layout.NewMask(len(p.rank)), int32(p.course.all-p.course.at(len(p.Rounds)))
 	for i, rank := range p.rank {
-		if rank != kept {
+		if rank != kept && rank < dropped {
 			m.Drop(i)
 		}
 	}
 	return m
 }
 
-// Dropped returns the number of entries that are dropped.
-func (p *Path) Dropped() (n int) {
-	for _, rank := range p.rank {
-		if rank != kept {
-			n++
+// Adds reports whether the next round measures entries that it may add to its tables.
+func (p *Path) Adds() bool { return p.course.adds(len(p.Rounds)) }
+
+// Unmeasured returns the entries whose terms the next round does not measure: those that its tables do not have or, if
+// it adds, all that it cannot add.
+func (p *Path) Unmeasured() layout.Mask {
+	if !p.Adds() {
+		return p.Mask()
+	}
+	m, may := layout.NewMask(len(p.rank)), layout.NewMask(len(p.rank))
+	for _, i := range p.left {
+		may.Drop(int(i))
+	}
+	for i := range p.rank {
+		if !may.Dropped(i) {
+			m.Drop(i)
 		}
 	}
-	return n
+	return m
 }
 
-// Reach returns the sparsity to which entries are dropped.
-func (p *Path) Reach() float64 { return float64(p.Dropped()) / float64(p.size) }
+// Reach returns the sparsity to which entries were dropped in rounds.
+func (p *Path) Reach() float64 {
+	left := p.course.left
+	if n := len(p.Rounds); n < p.course.drops {
+		left = p.course.kept[n]
+	}
+	return float64(p.course.all-left) / float64(p.size)
+}
 
 // Fall returns by how much the mean loss falls by the first cut, in nat, as the terms of the first round
 // predict it: the sum of G - D/2 of the dropped entries for each row. Exactly one round must be over, and
@@ -169,12 +244,13 @@ func (p *Path) Fall() float64 {
 	return sum / float64(p.Rounds[0].Rows+(p.fresh-1)*p.Rounds[0].Fresh)
 }
 
-// Cut ends a round. sums are the terms of its rows, and c is the calibration with which they were
+// End ends a round: it drops or adds entries. sums are the terms of its rows, and c is the calibration with which they were
 // measured. The magnitudes of tables, the unpruned tables one after another, break ties.
-func (p *Path) Cut(sums *tally.Accumulator, c loss.Calibration, tables []float32) {
-	dropped := p.Dropped()
-	p.Rounds = append(p.Rounds, Round{Rows: sums.Rows(), Fresh: sums.Fresh(), Kept: p.size - dropped, Loss: sums.MeanLoss(p.fresh), Calibration: c})
-	if len(p.Rounds) == 1 {
+func (p *Path) End(sums *tally.Accumulator, c loss.Calibration, tables []float32) {
+	round := len(p.Rounds)
+	adds, before := p.Adds(), p.course.at(round)
+	p.Rounds = append(p.Rounds, Round{Rows: sums.Rows(), Fresh: sums.Fresh(), Kept: p.size - p.course.all + before, Loss: sums.MeanLoss(p.fresh), Calibration: c})
+	if round == 0 {
 		for row := range p.Counts {
 			p.Counts[row] = sums.Count(row)
 		}
@@ -182,10 +258,63 @@ func (p *Path) Cut(sums *tally.Accumulator, c loss.Calibration, tables []float32
 	if sums.Rows() > 0 { // otherwise all rows of the round are quarantined
 		p.add(sums)
 	}
+	switch {
+	case adds:
+		p.grow(p.course.at(round+1) - before)
+		return
+	case p.Adds():
+		p.turn(tables)
+		return
+	}
+	dropped := p.course.all - before
 	for k, i := range mask.Lowest(p.left, (len(p.left)+cut-1)/cut, tables, p.key()) {
 		p.rank[i] = int32(dropped + k)
 	}
 	p.left = slices.DeleteFunc(p.left, func(i int32) bool { return p.rank[i] != kept })
+}
+
+// turn ends the rounds that drop. It orders what is left, as Ranks does, and forgets all terms. The entries
+// that may be added are those of the turn without the seed.
+func (p *Path) turn(tables []float32) {
+	dropped := p.course.all - len(p.left)
+	mask.Sort(p.left, tables, p.key())
+	for k, i := range p.left {
+		p.rank[i] = int32(dropped + k)
+	}
+	clear(p.first)
+	clear(p.second)
+	clear(p.weight)
+	p.await()
+}
+
+// await sets left to the entries that may be added.
+func (p *Path) await() {
+	from, to := int32(p.course.all-p.course.most()), int32(p.course.all-p.course.at(len(p.Rounds)))
+	p.left = p.left[:0]
+	for i, rank := range p.rank {
+		if rank != kept && rank >= from && rank < to {
+			p.left = append(p.left, int32(i))
+		}
+	}
+}
+
+// grow adds n entries: those with the lowest keys, and of equal ones those that were dropped later. They take the highest ranks of those
+// that may be added, the first one the highest. The others keep their order.
+func (p *Path) grow(n int) {
+	key, last := p.key(), p.course.all-p.course.at(len(p.Rounds)-1)
+	slices.SortFunc(p.left, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(key(a), key(b)), cmp.Compare(p.rank[b], p.rank[a]))
+	})
+	others := p.left[n:]
+	slices.SortFunc(others, func(a, b int32) int { return cmp.Compare(p.rank[a], p.rank[b]) })
+	for k, i := range p.left[:n] {
+		p.rank[i] = int32(last - 1 - k)
+	}
+	for k, i := range others {
+		p.rank[i] = int32(p.course.all - p.course.most() + k)
+	}
+	p.left = others
+	slices.Sort(p.left)
 }
 
 // add adds the terms of a round.
@@ -214,26 +343,32 @@ func (p *Path) add(sums *tally.Accumulator) {
 // leastWeight takes the place of T if no row of the first round could be computed.
 const leastWeight = 1e-300
 
-// key returns by what the last round ranks an entry. Those with the lowest keys are dropped first.
+// key returns by what the last round ranks an entry. Those with the lowest keys are dropped, or added, first.
 func (p *Path) key() func(i int32) float64 {
 	portion := float64(p.Rounds[len(p.Rounds)-1].Kept) / float64(p.size)
-	steep := 1 / (2 * min(mostEta, eta/math.Sqrt(portion)))
+	steep, sign := 1/(2*min(mostEta, eta/math.Sqrt(portion))), -1.0
+	if p.course.adds(len(p.Rounds) - 1) {
+		sign = 1
+	}
 	return func(i int32) float64 {
-		return (float64(steep*p.second[i]) - p.first[i]) / max(p.weight[i], leastWeight)
+		return (float64(steep*p.second[i]) + sign*p.first[i]) / max(p.weight[i], leastWeight)
 	}
 }
 
 // Ranks returns the position of each entry in the order of drops. Entries that are left come
-// in the order of the last round. The entries of pad rows and frozen fields come last. tables is as in Cut.
+// in the order of the last round. The entries of pad rows and frozen fields come last. tables is as in End.
 func (p *Path) Ranks(tables []float32) []int32 {
-	ranks, next := slices.Clone(p.rank), int32(p.Dropped())
-	left := slices.Clone(p.left)
-	if len(p.Rounds) > 0 {
-		mask.Sort(left, tables, p.key())
-	}
-	for _, i := range left {
-		ranks[i] = next
-		next++
+	ranks, next := slices.Clone(p.rank), int32(p.course.all)
+	if !p.Adds() {
+		left := slices.Clone(p.left)
+		next -= int32(len(left))
+		if len(p.Rounds) > 0 {
+			mask.Sort(left, tables, p.key())
+		}
+		for _, i := range left {
+			ranks[i] = next
+			next++
+		}
 	}
 	for i, rank := range ranks {
 		if rank == kept {
@@ -278,11 +413,10 @@ func (p *Path) Read(r io.Reader, rounds []Round) error {
 			return fault.Inputf("feature %d occurs in %d rows", row, n)
 		}
 	}
-	dropped, seen, droppable := 0, layout.NewMask(len(p.rank)), layout.NewMask(len(p.rank))
+	ranked, seen, droppable := 0, layout.NewMask(len(p.rank)), layout.NewMask(len(p.rank))
 	for _, i := range p.left {
 		droppable.Drop(int(i))
 	}
-	left, pads := len(p.left), p.size-len(p.left)
 	p.left = p.left[:0]
 	words := make([]int64, 4*min(chunk, len(p.rank)))
 	for from := 0; from < len(p.rank); from += chunk {
@@ -301,28 +435,37 @@ func (p *Path) Read(r io.Reader, rounds []Round) error {
 			case rank == kept && droppable.Dropped(i):
 				p.left = append(p.left, int32(i))
 			case rank == kept:
-			case rank < 0 || rank >= int64(len(p.rank)) || !droppable.Dropped(i) || seen.Dropped(int(rank)):
+			case rank < 0 || rank >= int64(p.course.all) || !droppable.Dropped(i) || seen.Dropped(int(rank)):
 				return fault.Inputf("entry %d has the rank %d, which is not one of a path", i, rank)
 			default:
 				seen.Drop(int(rank))
-				dropped++
+				ranked++
 			}
 			p.rank[i] = int32(rank)
 		}
 	}
+	if len(rounds) > len(p.course.kept) {
+		return fault.Inputf("%d rounds, expected at most %d", len(rounds), len(p.course.kept))
+	}
 	for i, round := range rounds {
-		if round.Rows < 0 || round.Fresh < 0 || round.Fresh > round.Rows || round.Kept != left+pads {
-			return fault.Inputf("round %d has %d rows and keeps %d entries, expected at least 0 and %d", i, round.Rows, round.Kept, left+pads)
+		if want := p.size - p.course.all + p.course.at(i); round.Rows < 0 || round.Fresh < 0 || round.Fresh > round.Rows || round.Kept != want {
+			return fault.Inputf("round %d has %d rows and keeps %d entries, expected at least 0 and %d", i, round.Rows, round.Kept, want)
 		}
-		left -= (left + cut - 1) / cut
+	}
+	left := 0
+	if !p.Adds() {
+		left = p.course.at(len(rounds))
 	}
 	if len(p.left) != left {
 		return fault.Inputf("%d entries are left, expected %d after %d rounds", len(p.left), left, len(rounds))
 	}
-	for rank := range dropped {
+	for rank := range ranked {
 		if !seen.Dropped(rank) {
 			return fault.Inputf("no entry has the rank %d", rank)
 		}
+	}
+	if p.Adds() {
+		p.await()
 	}
 	return nil
 }

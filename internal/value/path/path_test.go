@@ -2,6 +2,7 @@ package path
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -44,13 +45,13 @@ func onecolumn(features int) *model.Architecture {
 // A round drops the fifth with the lowest D/(2*eta) - G, and the last rounds' scores order the rest.
 func TestCut(t *testing.T) {
 	a := onecolumn(10)
-	p := New(a, loss.Logistic, 1, 1)
-	if n := Rounds(a, .36); n != 2 {
-		t.Errorf("%d rounds, expected 2: they drop 2 and 2 of 10 entries", n)
+	p := New(a, .36, loss.Logistic, 1, 1)
+	if drops, adds := Rounds(a, .36); drops != 2 || adds != 0 {
+		t.Errorf("%d and %d rounds, expected 2 that drop 2 and 2 of 10 entries", drops, adds)
 	}
 	change := [][]float64{{.9, -.1, .2, .3, -.2, .5, .6, .7, .8, .4}}
 	weights := make([]float32, 10)
-	p.Cut(measured(t, a.Shape(), p.Mask(), change), loss.Uncalibrated, weights)
+	p.End(measured(t, a.Shape(), p.Mask(), change), loss.Uncalibrated, weights)
 	steep := 1 / (2 * eta) // all entries are left
 	key := func(v float64) float64 { return steep*v*v - v }
 	order := []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
@@ -82,13 +83,14 @@ func TestRanksStay(t *testing.T) {
 		LookUps: []model.LookUp{{Field: 0, Table: 0}, {Field: 1, Table: 1}}, Lists: []model.List{{Field: 0, Length: 2, Pad: 4}},
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	p, shape := New(a, loss.Logistic, 5, 1), a.Shape()
+	p, shape := New(a, .95, loss.Logistic, 5, 1), a.Shape()
 	weights := make([]float32, a.Parameters())
 	for i := range weights {
 		weights[i] = float32(r.NormFloat64())
 	}
 	before := make([]int32, a.Parameters())
-	for round := range Rounds(a, .95) {
+	drops, _ := Rounds(a, .95)
+	for round := range drops {
 		change := make([][]float64, 5)
 		for k := range change {
 			change[k] = make([]float64, a.Parameters())
@@ -99,7 +101,7 @@ func TestRanksStay(t *testing.T) {
 			}
 		}
 		mask := p.Mask()
-		p.Cut(measured(t, shape, mask, change), loss.Uncalibrated, weights)
+		p.End(measured(t, shape, mask, change), loss.Uncalibrated, weights)
 		ranks := p.Ranks(weights)
 		for i, rank := range ranks {
 			if mask.Dropped(i) && rank != before[i] {
@@ -128,7 +130,7 @@ func TestRanksStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := bytes.Clone(stored.Bytes())
-	again := New(a, loss.Logistic, 5, 1)
+	again := New(a, .95, loss.Logistic, 5, 1)
 	if err := again.Read(&stored, p.Rounds); err != nil {
 		t.Fatal(err)
 	}
@@ -141,14 +143,97 @@ func TestRanksStay(t *testing.T) {
 			bad[at+k] = 0xff
 		}
 		bad[at] = 0xfe
-		if err := New(a, loss.Logistic, 5, 1).Read(bytes.NewReader(bad), p.Rounds); !fault.IsInput(err) {
+		if err := New(a, .95, loss.Logistic, 5, 1).Read(bytes.NewReader(bad), p.Rounds); !fault.IsInput(err) {
 			t.Fatalf("word %d is -2: error %v, expected bad input", at/8, err)
 		}
 	}
-	if err := New(a, loss.Logistic, 5, 1).Read(bytes.NewReader(data[:len(data)-8]), p.Rounds); !fault.IsInput(err) {
+	if err := New(a, .95, loss.Logistic, 5, 1).Read(bytes.NewReader(data[:len(data)-8]), p.Rounds); !fault.IsInput(err) {
 		t.Errorf("a state that ends early: error %v, expected bad input", err)
 	}
-	if err := New(a, loss.Logistic, 5, 1).Read(bytes.NewReader(data), p.Rounds[1:]); !fault.IsInput(err) {
+	if err := New(a, .95, loss.Logistic, 5, 1).Read(bytes.NewReader(data), p.Rounds[1:]); !fault.IsInput(err) {
 		t.Errorf("a state with too few rounds: error %v, expected bad input", err)
+	}
+}
+
+// After the drops, the path adds the entries between the seed and the turn: in each round those with the lowest D/(2*eta) + G, until the
+// tables keep a fifth more. The last one that is added is dropped first. All others keep their ranks.
+func TestAdd(t *testing.T) {
+	const n = 3000
+	a, r := onecolumn(n), rand.New(rand.NewPCG(3, 4))
+	drops, adds := Rounds(a, .999)
+	p, weights := New(a, .999, loss.Logistic, 2, 1), make([]float32, n)
+	round := func() (first, second []float64) {
+		unmeasured, change := p.Unmeasured(), [][]float64{make([]float64, n), make([]float64, n)}
+		first, second = make([]float64, n), make([]float64, n)
+		for k := range change {
+			for i := range change[k] {
+				if !unmeasured.Dropped(i) {
+					v := math.Round(r.NormFloat64()*256) / 256
+					change[k][i] = v
+					first[i], second[i] = first[i]+v, second[i]+v*v
+				}
+			}
+		}
+		p.End(measured(t, a.Shape(), unmeasured, change), loss.Uncalibrated, weights)
+		return first, second
+	}
+	for range drops {
+		round()
+	}
+	before := p.Ranks(weights)
+	entries := make([]int, n) // by rank
+	for i, rank := range before {
+		entries[rank] = i
+	}
+	kept, may := n*6/1000, slices.Clone(entries[n-n/20:n-n*6/1000]) // those that may be added, in their order
+	var added []int
+	first, second, weight := make([]float64, n), make([]float64, n), make([]float64, n)
+	for range adds {
+		if dropped := p.Mask(); dropped.Count(0, n) != n-kept {
+			t.Fatalf("the tables keep %d entries, expected %d", n-dropped.Count(0, n), kept)
+		}
+		for i := range n {
+			inTables, may := !p.Mask().Dropped(i), slices.Contains(may, i)
+			if inTables != (before[i] >= int32(n-n*6/1000) || slices.Contains(added, i)) || p.Unmeasured().Dropped(i) == may {
+				t.Fatalf("%d entries are kept: entry %d is in the tables: %t, and is measured: %t", kept, i, inTables, !may)
+			}
+		}
+		g, d := round()
+		for i := range n {
+			keep := 1 / (1 + second[i]/memory)
+			first[i], second[i], weight[i] = keep*first[i]+g[i], keep*second[i]+d[i], keep*weight[i]+1
+		}
+		steep := 1 / (2 * min(mostEta, eta/math.Sqrt(float64(kept)/n)))
+		key := func(i int) float64 { return (steep*second[i] + first[i]) / weight[i] }
+		sorted := slices.Clone(may)
+		slices.Reverse(sorted)
+		slices.SortStableFunc(sorted, func(i, j int) int { return cmp.Compare(key(i), key(j)) })
+		next := min(len(may), (kept+3)/4)
+		next = min(next, n/20-kept)
+		for _, i := range sorted[:next] {
+			added, may = append(added, i), slices.DeleteFunc(may, func(k int) bool { return k == i })
+		}
+		kept += next
+	}
+	slices.Reverse(added)
+	copy(entries[n-n/20:], added)
+	for i, rank := range p.Ranks(weights) {
+		if entries[rank] != i {
+			t.Fatalf("rank %d is that of entry %d, expected %d", rank, i, entries[rank])
+		}
+	}
+	if kept != n/20 || len(may) != 0 || p.Reach() < .999 {
+		t.Errorf("%d entries are kept in the end, %d were not added, and the reach is %v", kept, len(may), p.Reach())
+	}
+	var stored bytes.Buffer
+	if err := p.Write(&stored); err != nil {
+		t.Fatal(err)
+	}
+	again := New(a, .999, loss.Logistic, 2, 1)
+	if err := again.Read(bytes.NewReader(stored.Bytes()), p.Rounds); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(again.Ranks(weights), p.Ranks(weights)) || !bytes.Equal(again.Mask(), p.Mask()) || !bytes.Equal(again.Unmeasured(), p.Unmeasured()) {
+		t.Error("the state that was read differs from the one that was written")
 	}
 }

@@ -22,7 +22,7 @@ func TestCurvature(t *testing.T) {
 		a := &g.Model.Architecture
 		rows := modeltest.Rows(*a, 90, 4)
 		o, n, shape := pathOptions(), a.Parameters(), a.Shape()
-		o.Calibration, o.Dropped = loss.Calibration{Scale: .5, Offset: -.75}, layout.NewMask(n)
+		o.Calibration, o.Unmeasured = loss.Calibration{Scale: .5, Offset: -.75}, layout.NewMask(n)
 		pads := map[int]bool{}
 		for _, row := range a.FixedRows() {
 			pads[row] = true
@@ -30,12 +30,12 @@ func TestCurvature(t *testing.T) {
 		table, spread := append([]float32(nil), g.Model.Weights.Embedding...), baselines(g.Model, g.Baseline)
 		for i := 0; i < n; i += 3 {
 			if !pads[shape.RowOf(i)] {
-				o.Dropped.Drop(i)
+				o.Unmeasured.Drop(i)
 				table[i] = spread[i]
 			}
 		}
 		g.Model = g.Model.WithEmbedding(table)
-		h, err := shapley.MeasureCurvature(t.Context(), g, o.Dropped, o.Calibration, rows)
+		h, err := shapley.MeasureCurvature(t.Context(), g, o.Unmeasured, o.Calibration, rows)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -56,7 +56,7 @@ func TestCurvature(t *testing.T) {
 				if got, want := h.Entries[i]*delta*delta, second[i-from]/90; math.Abs(got-want) > 1e-12+1e-9*want {
 					t.Fatalf("%s: entry %d: %g, expected %g", name, i, got, want)
 				}
-				if o.Dropped.Dropped(i) && h.Entries[i] != 0 {
+				if o.Unmeasured.Dropped(i) && h.Entries[i] != 0 {
 					t.Fatalf("%s: dropped entry %d has the curvature %g", name, i, h.Entries[i])
 				}
 			}
@@ -72,7 +72,7 @@ func TestCurvature(t *testing.T) {
 		for _, s := range a.Spans() {
 			from, to := s.Entries()
 			for i := from; i < to; i++ {
-				if o.Dropped.Dropped(i) {
+				if o.Unmeasured.Dropped(i) {
 					want[s.Baseline+(i-from)%s.Dim] += all.Entries[i]
 				}
 			}

@@ -10,14 +10,13 @@ import (
 )
 
 // path computes the terms of a round of a path, which package path turns into an order. The
-// tables of the model are those of the round: entries that earlier rounds dropped read their
-// baseline, and their terms are 0. Let f be the logit, g its derivative with respect to a
-// player's entry, delta the entry minus its baseline, and l the loss of the calibrated logit
-// a*f + b. The player changes the logit by v = g*delta. Its terms are
+// tables of the model are those of the round: entries that they do not have read their
+// baseline. Let f be the logit, g its derivative with respect to a player's entry, delta the entry minus its
+// baseline, and l the loss of the calibrated logit a*f + b. In a round that adds, the entry is that of options.Measured. The player changes the logit by v = g*delta. Its terms are
 //
 //	first: l' * a*v    second: l'' * (a*v)^2
 //
-// To second order, dropping the player alone raises the loss by second/2 - first.
+// To second order, dropping the player alone raises the loss by second/2 - first, and adding it by second/2 + first.
 type path struct {
 	*setup
 	gradient    *model.Gradient
@@ -26,11 +25,12 @@ type path struct {
 	change      []float64 // v of the players of a row, [D]
 	logits      []float64 // of the batch
 	labels      []float32 // of the batch
+	measured    []float32 // embedding of a row in options.Measured, [D]
 }
 
 func newPath(s *setup) evaluator {
 	g, players := s.game.Model.NewGradient(), s.game.Model.Players()
-	return &path{setup: s, gradient: g, calibration: s.options.Calibration, delta: make([]float64, g.States()*players), change: make([]float64, players)}
+	return &path{setup: s, gradient: g, calibration: s.options.Calibration, delta: make([]float64, g.States()*players), change: make([]float64, players), measured: make([]float32, players)}
 }
 
 func (p *path) rows() int { return p.gradient.States() }
@@ -39,6 +39,10 @@ func (p *path) play(_ context.Context, full []float64, rows *model.Rows) error {
 	for r := range full {
 		entries, delta := p.gradient.Set(r, rows, r), p.delta[r*len(p.baseline):]
 		p.game.Model.Embed(entries, rows.Row(r))
+		if p.options.Measured != nil {
+			entries = p.measured
+			p.options.Measured.Embed(entries, rows.Row(r))
+		}
 		for i, b := range p.baseline {
 			delta[i] = float64(entries[i]) - float64(b)
 		}

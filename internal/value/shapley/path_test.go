@@ -53,7 +53,7 @@ func TestTermsOfPath(t *testing.T) {
 		for _, g.Loss = range []loss.Kind{loss.Logistic, loss.Squared} {
 			rows := modeltest.Rows(g.Model.Architecture, 90, 4)
 			o, n := pathOptions(), g.Model.Parameters()
-			o.Calibration, o.Dropped = loss.Calibration{Scale: .5, Offset: -.75}, layout.NewMask(n)
+			o.Calibration, o.Unmeasured = loss.Calibration{Scale: .5, Offset: -.75}, layout.NewMask(n)
 			table := append([]float32(nil), g.Model.Weights.Embedding...)
 			pads, shape := map[int]bool{}, g.Model.Shape()
 			for _, row := range g.Model.FixedRows() {
@@ -62,7 +62,7 @@ func TestTermsOfPath(t *testing.T) {
 			spread := baselines(g.Model, g.Baseline)
 			for i := 0; i < n; i += 3 {
 				if !pads[shape.RowOf(i)] {
-					o.Dropped.Drop(i)
+					o.Unmeasured.Drop(i)
 					table[i] = spread[i]
 				}
 			}
@@ -82,7 +82,7 @@ func TestTermsOfPath(t *testing.T) {
 				gotFirst, gotSecond := make([]float64, to-from), make([]float64, to-from)
 				a.Terms(row, gotFirst, gotSecond)
 				for c := range gotFirst {
-					if i := from + c; o.Dropped.Dropped(i) && gotFirst[c] != 0 || math.Abs(gotFirst[c]-first[i]) > 1e-6 || math.Abs(gotSecond[c]-second[i]) > 1e-6 {
+					if i := from + c; o.Unmeasured.Dropped(i) && gotFirst[c] != 0 || math.Abs(gotFirst[c]-first[i]) > 1e-6 || math.Abs(gotSecond[c]-second[i]) > 1e-6 {
 						t.Fatalf("%s, loss %s: entry %d has the terms %g and %g, expected %g and %g", name, g.Loss.Name(), i, gotFirst[c], gotSecond[c], first[i], second[i])
 					}
 				}

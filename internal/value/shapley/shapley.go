@@ -105,8 +105,10 @@ type Options struct {
 	First int              // number of the first pass; above 0 in a job that computes its passes one by one
 	Fresh *estimator.Fresh // rows that count more than once; nil in a paired job
 
-	// For a path: the entries that earlier rounds dropped, and the calibration of the logits.
-	Dropped     layout.Mask
+	// For a path: the entries whose terms are 0, and the calibration of the logits. If the round measures entries that the tables of
+	// the game do not have, Measured is the model in which the entries of Unmeasured read their baseline; otherwise it is nil.
+	Unmeasured  layout.Mask
+	Measured    *model.Model
 	Calibration loss.Calibration
 }
 
@@ -137,14 +139,14 @@ func (o *Options) check(g *Game) error {
 // error names the row.
 //
 // For a path, Estimate returns the terms of a round. The tables of game.Model must be those of the
-// round, in which the entries of options.Dropped have their baseline.
+// round, in which the entries that it does not have read their baseline.
 func Estimate(ctx context.Context, game Game, options Options, rows *model.Rows, threads int, progress func(rows int)) (*tally.Partial, error) {
 	if err := options.check(&game); err != nil {
 		return nil, err
 	}
 	if options.Traits().Ranks {
-		if options.Dropped == nil {
-			options.Dropped = layout.NewMask(game.Model.Parameters())
+		if options.Unmeasured == nil {
+			options.Unmeasured = layout.NewMask(game.Model.Parameters())
 		}
 		if options.Calibration == (loss.Calibration{}) {
 			options.Calibration = loss.Uncalibrated
@@ -368,7 +370,7 @@ type earlier struct {
 
 func newWorker(game Game, options Options) *worker {
 	if options.Traits().Ranks {
-		return &worker{player: newPlayer(game, options, false), builder: tally.NewTermsBuilder(game.Model.Shape(), options.Dropped)}
+		return &worker{player: newPlayer(game, options, false), builder: tally.NewTermsBuilder(game.Model.Shape(), options.Unmeasured)}
 	}
 	sums := tally.NewSampling(options.Options, 0)
 	return &worker{
