@@ -148,6 +148,9 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 		return nil, err
 	}
 	progress.End()
+	if text := document.BelowFloor(); text != "" {
+		cli.Warn(text)
+	}
 	for _, text := range o.unknown {
 		cli.Note(text)
 	}
@@ -257,6 +260,9 @@ func (o *Input) compared(ctx context.Context, p *cut.Source, sources []*scores.F
 		}
 		seen := map[string]bool{} // baselines
 		rivals := func(baselineName string, baseline []float32) {
+			if at == 0 && !seen[baselineName] {
+				add(p.Unpruned(b.Dataset, mask.Keep{}, compact.Float32).Rival(sweep.Nothing, baselineName, baseline, 0))
+			}
 			for _, name := range o.Rivals {
 				if ptq := strings.HasPrefix(name, "ptq"); name != sweep.SSEDS && !seen[baselineName] && !(ptq && (at > 0 || len(seen) > 0)) {
 					add(t.Rival(name, baselineName, baseline, o.Seed))
