@@ -159,18 +159,25 @@ func (r *Runner) check(c *nightly.Config) error {
 	return nil
 }
 
-// checkApart returns bad input unless the rows that are scored, those that choose or calibrate, and those that judge are of different splits.
+// checkApart returns bad input unless the rows that are scored, those that choose or calibrate, and those that judge are of
+// different splits, as they are by default.
 func checkApart(c *nightly.Config) error {
-	r := rowsOf(c)
+	r, problem := rowsOf(c), error(nil)
+	section, name, settings := "score", "splits", c.Score
+	if c.Score.Get(name) == "" || r.Judged == r.Chose {
+		section, name, settings = "check", "split", c.Check
+	}
 	switch {
 	case slices.Contains(r.Scored, r.Judged):
-		return fault.Inputf("%s: the check would judge by the split %s, which is scored: expected another score.splits or check.split, such as %s", c.Path, r.Judged, dataset.Test)
+		problem = fmt.Errorf("the check would judge by the split %s, which is scored: expected different splits", r.Judged)
 	case slices.Contains(r.Scored, r.Chose):
-		return fault.Inputf("%s: the split %s, by which nights calibrate and reuse choices, is scored: expected other score.splits, or calibrate: false and no reuse", c.Path, r.Chose)
+		problem = fmt.Errorf("nights calibrate and reuse choices by the split %s, which is scored: expected other splits, or calibrate: false and no reuse", r.Chose)
 	case r.Judged == r.Chose:
-		return fault.Inputf("%s: the check would judge by the split %s, by which nights calibrate and reuse choices: expected check.split: %s, or calibrate: false and no reuse", c.Path, r.Judged, dataset.Test)
+		problem = fmt.Errorf("the check would judge by the split %s, by which nights calibrate and reuse choices: expected %s, or calibrate: false and no reuse", r.Judged, dataset.Test)
+	default:
+		return nil
 	}
-	return nil
+	return c.Errorf(section, settings[slices.IndexFunc(settings, func(s nightly.Setting) bool { return s.Name == name })], problem)
 }
 
 // checkPaths returns bad input if a setting needs values, and the scores of the nights are

@@ -173,7 +173,9 @@ func (o *Options) checkDataset(s *Source) error {
 		return err
 	}
 	switch {
-	case o.Bound != nil || o.Tune || o.Form.Values == compact.Mixed:
+	case o.Tune: // which records it
+		return s.Checkpoint.Apart(d.Digest(), dataset.Val, checkpoint.Choose)
+	case o.Bound != nil || o.Form.Values == compact.Mixed:
 		return s.Checkpoint.Chosen(d.Digest(), checkpoint.Choose)
 	case o.Calibrate:
 		return s.Checkpoint.Chosen(d.Digest(), checkpoint.Calibrate)
