@@ -260,7 +260,7 @@ func (o *Input) compared(ctx context.Context, p *cut.Source, sources []*scores.F
 		}
 		seen := map[string]bool{} // baselines
 		rivals := func(baselineName string, baseline []float32) {
-			if at == 0 && !seen[baselineName] {
+			if at == 0 && !seen[baselineName] && len(all)+len(o.Rivals) > 0 {
 				add(p.Unpruned(b.Dataset, mask.Keep{}, compact.Float32).Rival(sweep.Nothing, baselineName, baseline, 0))
 			}
 			for _, name := range o.Rivals {
