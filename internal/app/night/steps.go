@@ -159,8 +159,7 @@ func (r *Runner) check(c *nightly.Config) error {
 	return nil
 }
 
-// checkApart returns bad input unless the rows that are scored, those that choose or calibrate, and those that judge are of
-// different splits, as they are by default.
+// checkApart returns bad input unless rows are scored, choose or judge by different splits, as they do by default.
 func checkApart(c *nightly.Config) error {
 	r, problem := rowsOf(c), error(nil)
 	section, name, settings := "score", "splits", c.Score

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"slices"
 
 	"shaver/internal/base/fault"
@@ -32,13 +33,7 @@ func (c *Checkpoint) Apart(dataset, split string, to Use) error {
 		if s.Dataset != dataset || !slices.Contains(s.Splits, split) || s.Did != "" && to != Judge {
 			continue
 		}
-		did := "was scored"
-		switch s.Did {
-		case Choose:
-			did = "chose what is pruned"
-		case Calibrate:
-			did = "calibrated the model"
-		}
+		did := cmp.Or(map[Use]string{"": "was scored", Calibrate: "calibrated the model"}[s.Did], "chose what is pruned")
 		if to == Judge {
 			return fault.Usagef("the split %s %s, so the model looks better on it than on other rows: judge by another --split, such as test, or a --dataset of other rows", split, did)
 		}

@@ -103,15 +103,12 @@ func (d *Document) BelowFloor() string {
 
 // worse reports whether d are clearly worse differences than those of another table.
 func (d *Differences) worse(than *Differences) bool {
-	if d == nil || than == nil {
+	if d == nil || than == nil || d.Loss() == nil || than.Loss() == nil {
 		return false
 	}
 	mine, theirs := d.Loss(), than.Loss()
-	if calibrated := d.CalibratedLoss(); calibrated != nil {
-		mine, theirs = calibrated, than.CalibratedLoss()
-	}
-	if mine == nil || theirs == nil {
-		return false
+	if a, b := d.CalibratedLoss(), than.CalibratedLoss(); a != nil && b != nil {
+		mine, theirs = a, b
 	}
 	if d.AUC == nil || than.AUC == nil {
 		return mine.Low != nil && theirs.High != nil && *mine.Low > *theirs.High
