@@ -152,7 +152,7 @@ func (b *badMaker) graphs() {
 
 	// Heads in safetensors files.
 	b.shaver("model", "convert", "--dense", "g/good.onnx", "g/good.safetensors")
-	b.shaver("score", "--model", "g/good.onnx", "--dataset", "ds", "--out", "g/s.arrow")
+	b.shaver("score", "--model", "g/good.onnx", "--dataset", "ds", "--splits", "train", "--out", "g/s.arrow")
 	b.shaver("prune", "--model", "g/good.onnx", "--scores", "g/s.arrow", "--sparsity", "0.5", "--out", "g/pruned.safetensors")
 	head := b.read("g/good.safetensors")
 	for name, edit := range map[string][2]string{

@@ -44,8 +44,6 @@ func checkCommand() *cobra.Command {
 	cli.Files(c, "against", cli.Checkpoints...)
 	flags.Dataset(c, &o.Folders, "dataset `folder`")
 	flags.Split(c, &o.Split)
-	o.Split = dataset.Val
-	f.Lookup("split").DefValue = dataset.Val
 	f.Float64Var(&o.Bounds.AUCDrop, "max-auc-drop", 0.001, "largest `drop` of the AUC")
 	f.Float64Var(&o.Bounds.LogLossRise, "max-logloss-rise", 0.001, "largest `rise` of the LogLoss, in nat")
 	f.Float64Var(&o.Bounds.RMSERise, "max-rmse-rise", 0.001, "largest `rise` of the RMSE, with the squared loss")

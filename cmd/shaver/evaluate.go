@@ -116,7 +116,7 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 	}
 	var models []*model.Model
 	var unknown []string         // a sentence for each model that does not know its fields
-	var seen []string            // for each model a warning that the rows chose its entries, or ""
+	var seen []error             // for each model what the rows did for it, or nil
 	var pads []string            // for each model what dataset.DoubtPads says
 	var benches []*measure.Bench // of each model, which may read only some of the fields
 	for i, file := range files {
@@ -133,7 +133,7 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 		}
 		benches = append(benches, b)
 		unknown = append(unknown, ck.Known().Unknown())
-		seen = append(seen, ck.Seen(b.Dataset.Digest(), o.split))
+		seen = append(seen, ck.Apart(b.Dataset.Digest(), o.split, checkpoint.Judge))
 		pads = append(pads, b.Dataset.DoubtPads(m, true))
 		models = append(models, m)
 	}
@@ -156,10 +156,11 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 		if text := all[i].Doubt(); text != "" {
 			cli.Warn(file + " " + text)
 		}
-		for _, text := range []string{seen[i], pads[i]} {
-			if text != "" {
-				cli.Warn(file + ": " + text)
-			}
+		if seen[i] != nil {
+			cli.Warn(file + ": " + seen[i].Error())
+		}
+		if pads[i] != "" {
+			cli.Warn(file + ": " + pads[i])
 		}
 	}
 	if o.predictions != "" {

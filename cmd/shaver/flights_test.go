@@ -114,7 +114,7 @@ func beats(points []sweep.Point, margin float64) error {
 	}
 	compared := 0
 	for _, p := range points {
-		if p.Method == sweep.Magnitude {
+		if p.Method == sweep.Magnitude || p.Method == sweep.Nothing {
 			continue
 		}
 		rival, ok := auc[fmt.Sprint(sweep.Magnitude, p.Sparsity)]

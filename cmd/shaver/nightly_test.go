@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/csv"
 	"encoding/json"
@@ -31,8 +32,10 @@ import (
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
+	"shaver/internal/data/dataset"
 	"shaver/internal/data/redisrows"
 	"shaver/internal/data/redisrows/redistest"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/onnx/wire/onnxtest"
 	"shaver/internal/prune/delta/deltatest"
 	"shaver/internal/prune/gate"
@@ -892,6 +895,97 @@ func TestNightlyScoresTrain(t *testing.T) {
 	}
 }
 
+// The rows of a night have one purpose each, by the documents that it writes: some are scored, others calibrate, and others judge. The
+// newest day and the split fresh count as rows that the model has not seen, which the days before no longer are.
+func TestNightlyApart(t *testing.T) {
+	source := newNightsSource(t, 3)
+	f := source.folder("  sample: 0.2\n", "  estimator: path\n  parts: 4\n  fresh-days: 1\n", "  splits: [train]\n", "")
+	f.bring(0)
+	for night := 1; night < 3; night++ {
+		f.bring(night)
+		if night == 2 { // a day with fresh rows of its own
+			day := f.path("days", filepath.Base(f.day(night)))
+			if err := os.RemoveAll(day); err != nil {
+				t.Fatal(err)
+			}
+			command(t, "shaver", "dataset", "import", "csv", "--train", filepath.Join(source.dir, "rows.csv"), "--split", "7:1:1:1", "--model", f.model(night), "--out", day)
+		}
+		f.must()
+		newest, err := dataset.OpenAll([]string{f.path("days", filepath.Base(f.day(night)))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := dataset.OpenAll([]string{f.path("days", filepath.Base(f.day(night-1))), f.path("days", filepath.Base(f.day(night)))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, err := scores.Read(f.path("out", "current", nightly.ScoresFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pruned, err := checkpoint.Read(f.path("out", "current", nightly.PrunedFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var check gate.Document
+		readJSON(t, f.path("out", "current", nightly.CheckFile), &check)
+		if of.Spec.Dataset != d.Digest() || check.Dataset != d.Digest() {
+			t.Fatalf("night %d: the scores are of %s and the check is of %s, expected %s", night, of.Spec.Dataset, check.Dataset, d.Digest())
+		}
+
+		purpose := map[int64]string{}
+		use := func(split, what string) {
+			for _, part := range d.Numbers(split) {
+				for row := part[0]; row < part[1]; row++ {
+					if before := purpose[row]; before != "" && before != what {
+						t.Fatalf("night %d: row %d of %s is %s and %s", night, row, split, before, what)
+					}
+					purpose[row] = what
+				}
+			}
+		}
+		for _, split := range of.Spec.Splits {
+			use(split, "scored")
+		}
+		for _, s := range pruned.Scored {
+			for _, split := range s.Splits {
+				use(split, cmp.Or(string(s.Did), "scored"))
+			}
+		}
+		use(check.Split, "judged")
+		counts := map[string]int64{}
+		for _, what := range purpose {
+			counts[what]++
+		}
+		if scored := d.Rows(dataset.Train) + d.Rows(dataset.Fresh); counts["scored"] != scored || counts["calibrated"] != d.Rows(dataset.Val) || counts["judged"] != d.Rows(dataset.Test) {
+			t.Errorf("night %d: %v of the splits %v", night, counts, d.SplitNames())
+		}
+		if fresh := newest.Rows(dataset.Train) + newest.Rows(dataset.Fresh); of.Spec.Fresh == nil || of.Spec.Fresh.Count() != fresh {
+			t.Errorf("night %d: fresh %+v, expected the %d rows of the newest day", night, of.Spec.Fresh, fresh)
+		}
+		var record nightly.Record
+		readJSON(t, f.path("out", "current", nightly.RecordFile), &record)
+		if r := record.Checked.Rows; r == nil || !slices.Contains(r.Scored, "train") || !slices.Contains(r.Scored, "fresh") || r.Chose != "val" || r.Judged != check.Split {
+			t.Errorf("night %d: the record says %+v", night, r)
+		}
+	}
+}
+
+// A night whose days lack the rows that judge is refused before it computes.
+func TestNightlyLacksRows(t *testing.T) {
+	source := newNightsSource(t, 1)
+	f := source.folder()
+	f.bring(0)
+	day := f.path("days", filepath.Base(f.day(0)))
+	if err := os.RemoveAll(day); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "shaver", "dataset", "import", "csv", "--train", filepath.Join(source.dir, "rows.csv"), "--split", "9:1:0", "--model", f.model(0), "--out", day)
+	if code, log := f.run(); code != cli.ExitBadInput || !strings.Contains(log, "the days have no rows of the split test, and their splits are [train val]: import days with ") {
+		t.Errorf("exit code %d: %s", code, log)
+	}
+}
+
 // Every setting is checked before anything runs, and the error names its line.
 func TestNightlySettings(t *testing.T) {
 	dir := t.TempDir()
@@ -899,35 +993,37 @@ func TestNightlySettings(t *testing.T) {
 	const base = "model: m\ndays: d\nout: o\n"
 	const prune = "prune:\n  sparsity: 0.5\n"
 	for text, want := range map[string]string{
-		base:                                                            ": prune has 0 budgets: expected one of sparsity, parameters and bytes",
-		base + prune + "  bytes: 100\n":                                 ": prune has 2 budgets: expected one of sparsity, parameters and bytes",
-		base + "prune:\n  sparsity: 2\n":                                `:5: prune.sparsity "2": expected a number from 0 to 1`,
-		base + prune + "  values: int7\n":                               `:6: prune.values "int7": expected one of `,
-		base + prune + "  aggregate: max\n":                             `:6: prune.aggregate "max": `,
-		base + prune + "  hysteresis: -1\n":                             `:6: prune.hysteresis "-1": expected a number of at least 0`,
-		base + prune + "  bytes: 0\n":                                   `:6: prune.bytes "0": expected a whole number, at least 1`,
-		base + prune + "reuse: -1\n":                                    `:6: reuse "-1": expected a number of at least 0, in the unit of the loss`,
-		base + prune + "score:\n  sample: 0\n":                          `:7: score.sample "0": expected a number above 0, at most 1`,
-		base + prune + "score:\n  sample: 1.5\n":                        `:7: score.sample "1.5": expected a number above 0, at most 1`,
-		base + prune + "score:\n  baseline: mean\n":                     `:7: score.baseline "mean": expected one of `,
-		base + prune + "score:\n  splits: [train, all]\n":               `:7: score.splits "train,all": expected one of train, val, test`,
-		base + prune + "score:\n  splits: [train, val]\n":               `:7: score.splits "train,val": the check would measure on the rows of val, which are scored`,
-		base + prune + "check:\n  split: train\n":                       `:7: check.split "train": the check would measure on the rows of train, which are scored`,
-		base + prune + "score:\n  full-every: 0\n":                      `:7: score.full-every "0": expected a whole number, at least 1`,
-		base + prune + "score:\n  max-inherited-error: 0\n":             `:7: score.max-inherited-error "0": expected a number above 0`,
-		base + prune + "score:\n  seed: 99999999999999999999\n":         `:7: score.seed "99999999999999999999": expected a whole number, at least 0`,
-		base + prune + "score:\n  passes: 9999999\n":                    `: score: 9999999 passes, expected 1 to `,
-		base + prune + "score:\n  estimator: guess\n":                   `: score: estimator "guess": the estimators are `,
-		base + prune + "score:\n  estimator: multilinear\n  draws: 3\n": `: score: 3 draws, expected an even number`,
-		base + prune + "score:\n  nats: n\n  nkey: a\n  creds: b\n":     `: score: --creds and --nkey both identify the client: give one`,
-		base + prune + "score:\n  tlsca: a\n":                           `: score: --tlsca is for --nats, which is not given`,
-		base + prune + "score:\n  replicas: 2\n":                        `:7: score.replicas "2": expected one of 1, 3`,
-		base + prune + "score:\n  wait: soon\n":                         `:7: score.wait "soon": not a value of --wait of shaver nightly score`,
-		base + prune + "score:\n  kernel: abacus\n":                     `:7: score.kernel "abacus": not a value of --kernel of shaver nightly score`,
-		base + prune + "wait-inputs: -1h\n":                             `:6: wait-inputs "-1h": expected a duration such as 30m or 6h`,
-		base + prune + "check:\n  split: all\n":                         `:7: check.split "all": expected one of train, val, test`,
-		base + prune + "check:\n  max-auc-drop: 2\n":                    `:7: check.max-auc-drop "2": expected a number from 0 to 1`,
-		base + prune + "check:\n  max-logloss-rise: -1\n":               `:7: check.max-logloss-rise "-1": expected a number of at least 0`,
+		base:                                                                    ": prune has 0 budgets: expected one of sparsity, parameters and bytes",
+		base + prune + "  bytes: 100\n":                                         ": prune has 2 budgets: expected one of sparsity, parameters and bytes",
+		base + "prune:\n  sparsity: 2\n":                                        `:5: prune.sparsity "2": expected a number from 0 to 1`,
+		base + prune + "  values: int7\n":                                       `:6: prune.values "int7": expected one of `,
+		base + prune + "  aggregate: max\n":                                     `:6: prune.aggregate "max": `,
+		base + prune + "  hysteresis: -1\n":                                     `:6: prune.hysteresis "-1": expected a number of at least 0`,
+		base + prune + "  bytes: 0\n":                                           `:6: prune.bytes "0": expected a whole number, at least 1`,
+		base + prune + "reuse: -1\n":                                            `:6: reuse "-1": expected a number of at least 0, in the unit of the loss`,
+		base + prune + "score:\n  sample: 0\n":                                  `:7: score.sample "0": expected a number above 0, at most 1`,
+		base + prune + "score:\n  sample: 1.5\n":                                `:7: score.sample "1.5": expected a number above 0, at most 1`,
+		base + prune + "score:\n  baseline: mean\n":                             `:7: score.baseline "mean": expected one of `,
+		base + prune + "score:\n  splits: [train, all]\n":                       `:7: score.splits "train,all": expected one of train, val, test`,
+		base + "calibrate: true\n" + prune + "score:\n  splits: [train, val]\n": `:8: score.splits "train,val": nights calibrate and reuse choices by the split val, which is scored`,
+		base + "reuse: 0.1\n" + prune + "check:\n  split: val\n":                `:8: check.split "val": the check would judge by the split val, by which nights calibrate and reuse choices`,
+		base + prune + "score:\n  splits: [train, test]\n":                      `:7: score.splits "train,test": the check would judge by the split test, which is scored`,
+		base + prune + "check:\n  split: train\n":                               `:7: check.split "train": the check would judge by the split train, which is scored`,
+		base + prune + "score:\n  full-every: 0\n":                              `:7: score.full-every "0": expected a whole number, at least 1`,
+		base + prune + "score:\n  max-inherited-error: 0\n":                     `:7: score.max-inherited-error "0": expected a number above 0`,
+		base + prune + "score:\n  seed: 99999999999999999999\n":                 `:7: score.seed "99999999999999999999": expected a whole number, at least 0`,
+		base + prune + "score:\n  passes: 9999999\n":                            `: score: 9999999 passes, expected 1 to `,
+		base + prune + "score:\n  estimator: guess\n":                           `: score: estimator "guess": the estimators are `,
+		base + prune + "score:\n  estimator: multilinear\n  draws: 3\n":         `: score: 3 draws, expected an even number`,
+		base + prune + "score:\n  nats: n\n  nkey: a\n  creds: b\n":             `: score: --creds and --nkey both identify the client: give one`,
+		base + prune + "score:\n  tlsca: a\n":                                   `: score: --tlsca is for --nats, which is not given`,
+		base + prune + "score:\n  replicas: 2\n":                                `:7: score.replicas "2": expected one of 1, 3`,
+		base + prune + "score:\n  wait: soon\n":                                 `:7: score.wait "soon": not a value of --wait of shaver nightly score`,
+		base + prune + "score:\n  kernel: abacus\n":                             `:7: score.kernel "abacus": not a value of --kernel of shaver nightly score`,
+		base + prune + "wait-inputs: -1h\n":                                     `:6: wait-inputs "-1h": expected a duration such as 30m or 6h`,
+		base + prune + "check:\n  split: all\n":                                 `:7: check.split "all": expected one of train, val, test`,
+		base + prune + "check:\n  max-auc-drop: 2\n":                            `:7: check.max-auc-drop "2": expected a number from 0 to 1`,
+		base + prune + "check:\n  max-logloss-rise: -1\n":                       `:7: check.max-logloss-rise "-1": expected a number of at least 0`,
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -146,10 +146,11 @@ def test_messages_name_no_temporary_files(planted: Planted) -> None:
         assert str(scratch()) not in str(error.value)
 
 
-def test_warnings_name_parameters(planted: Planted, caplog: pytest.LogCaptureFixture) -> None:
-    shaver.sweep(planted.model, planted.scores, planted.dataset, sparsities=[0.5], select=True)
+def test_warnings_name_parameters(planted: Planted, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pruned = shaver.prune(planted.model, planted.scores, sparsity=0.5, out=tmp_path / "pruned.safetensors")
+    shaver.evaluate(pruned, planted.dataset, split="train")
     warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert len(warnings) == 1 and warnings[0].endswith("for select, score with splits train")
+    assert len(warnings) == 1 and warnings[0].endswith(": judge by another split, such as test, or a dataset of other rows")
 
 
 def test_warnings_of_an_import(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -164,7 +164,7 @@ def test_sweep_prune_evaluate_check_report(planted: Planted, scores: shaver.Scor
     assert Path(sweep.path).read_bytes() == (tmp_path / "want.json").read_bytes()
     assert shaver.Sweep.open(tmp_path / "want.json").document == sweep.document
     table = sweep.to_arrow()
-    assert table.num_rows == 6 and {"method", "sparsity", "auc", "log_loss", "auc_difference_low"} <= set(table.column_names)
+    assert table.num_rows == 7 and {"method", "sparsity", "auc", "log_loss", "auc_difference_low"} <= set(table.column_names)
     assert sweep.to_pandas()["auc"].tolist() == sweep.to_polars()["auc"].to_list() == [point["auc"] for point in sweep.document["points"]]
 
     chosen = shaver.sweep(model, scores, planted.dataset, sparsities=[0.5, 0.9], select=True, out=tmp_path / "chosen.json")

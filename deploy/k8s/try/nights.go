@@ -156,7 +156,7 @@ window: 2
 score: {estimator: multilinear, draws: 2, baseline: codebook, splits: [train], sample: 0.3, full-every: 7, max-inherited-error: 0.1}
 prune: {sparsity: 0.3, hysteresis: 1}
 calibrate: true
-check: {split: val, max-auc-drop: 0.05, max-logloss-rise: 0.05}
+check: {split: test, max-auc-drop: 0.05, max-logloss-rise: 0.05}
 `
 	t.Check(os.WriteFile(filepath.Join(dir, "nightly.yaml"), []byte(config), 0o644))
 	local := func(args ...string) {

@@ -1,7 +1,6 @@
 package night
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,7 @@ import (
 	"shaver/internal/prune/nightly"
 )
 
-// Choose prunes the model by the published mask and compares by how much the loss rises, on the rows of the check,
+// Choose prunes the model by the published mask and compares by how much the loss rises, on the validation rows,
 // with how much it rose for the published night. Both rises are of the same rows, so their difference is far more
 // certain than each. Over nights that keep the mask the differences and their variances add up. The mask stays
 // if the upper end of the 95% interval of the sum is at most the setting reuse, and the check passes.
@@ -41,13 +40,12 @@ func (s *steps) Choose(ctx context.Context, n *nightly.Night) (*nightly.Chosen, 
 		return nil, err
 	}
 	pruned := filepath.Join(folder, nightly.PrunedFile)
-	split := cmp.Or(s.config.Check.Get("split"), dataset.Val)
-	rise, err := gate.CompareRises(ctx, n.Days, split, gate.Pair{Model: n.PreviousModel, Pruned: n.Previous}, gate.Pair{Model: n.Model, Pruned: pruned})
+	rise, err := gate.CompareRises(ctx, n.Days, dataset.Val, gate.Pair{Model: n.PreviousModel, Pruned: n.Previous}, gate.Pair{Model: n.Model, Pruned: pruned})
 	if err != nil {
 		return nil, err
 	}
 	if math.IsNaN(rise.SE) {
-		return &nightly.Chosen{Why: "Scored, because the split " + split + " has too few rows to compare with the last night."}, nil
+		return &nightly.Chosen{Why: "Scored, because the split " + dataset.Val + " has too few rows to compare with the last night."}, nil
 	}
 	c := &nightly.Chosen{Nights: 1, SE: rise.SE}
 	if p := n.PreviousChosen; p != nil && p.Kept && p.Rise != nil {

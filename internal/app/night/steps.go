@@ -54,11 +54,19 @@ var keys = nightly.Keys{
 	},
 }
 
-// Splits of a configuration that does not name them.
-const (
-	scoredSplits = dataset.Train // score.splits
-	checkedSplit = dataset.Val   // check.split
-)
+// rowsOf returns the splits that a night scores, chooses or calibrates by ("" = none), and judges by.
+func rowsOf(c *nightly.Config) *nightly.Rows {
+	r := &nightly.Rows{Scored: []string{dataset.Train}, Judged: cmp.Or(c.Check.Get("split"), dataset.Test)}
+	if given := c.Score.Get("splits"); given != "" {
+		r.Scored = strings.Split(given, ",")
+	} else if paths(c) {
+		r.Scored = append(r.Scored, dataset.Fresh) // of which a state cannot keep sums
+	}
+	if c.Calibrate || c.Reuse != nil {
+		r.Chose = dataset.Val
+	}
+	return r
+}
 
 // scoreCommand is the name of the command of the step score.
 var scoreCommand = []string{"nightly", "score"}
@@ -151,19 +159,24 @@ func (r *Runner) check(c *nightly.Config) error {
 	return nil
 }
 
-// checkApart returns bad input if the check measures on rows that are scored. They choose the entries, so the pruned
-// model looks better on them than it is.
+// checkApart returns bad input unless rows are scored, choose or judge by different splits, as they do by default.
 func checkApart(c *nightly.Config) error {
-	split := cmp.Or(c.Check.Get("split"), checkedSplit)
-	if !slices.Contains(strings.Split(cmp.Or(c.Score.Get("splits"), scoredSplits), ","), split) {
+	r, problem := rowsOf(c), error(nil)
+	section, name, settings := "score", "splits", c.Score
+	if c.Score.Get(name) == "" || r.Judged == r.Chose {
+		section, name, settings = "check", "split", c.Check
+	}
+	switch {
+	case slices.Contains(r.Scored, r.Judged):
+		problem = fmt.Errorf("the check would judge by the split %s, which is scored: expected different splits", r.Judged)
+	case slices.Contains(r.Scored, r.Chose):
+		problem = fmt.Errorf("nights calibrate and reuse choices by the split %s, which is scored: expected other splits, or calibrate: false and no reuse", r.Chose)
+	case r.Judged == r.Chose:
+		problem = fmt.Errorf("the check would judge by the split %s, by which nights calibrate and reuse choices: expected %s, or calibrate: false and no reuse", r.Judged, dataset.Test)
+	default:
 		return nil
 	}
-	section, name, settings := "score", "splits", c.Score
-	if c.Score.Get(name) == "" {
-		section, name, settings = "check", "split", c.Check // the defaults of both differ, so one of them is given
-	}
-	at := slices.IndexFunc(settings, func(s nightly.Setting) bool { return s.Name == name })
-	return c.Errorf(section, settings[at], fmt.Errorf("the check would measure on the rows of %s, which are scored and so choose the entries: expected a split for the check that is not scored", split))
+	return c.Errorf(section, settings[slices.IndexFunc(settings, func(s nightly.Setting) bool { return s.Name == name })], problem)
 }
 
 // checkPaths returns bad input if a setting needs values, and the scores of the nights are
@@ -296,12 +309,18 @@ func (s *steps) Day(path string) (string, error) {
 	return d.Digest(), nil
 }
 
-// checkProtected returns bad input if a field that prune is to protect is not in the newest day.
-// The step prune would find that only after the scores are computed.
-func (s *steps) checkProtected(n *nightly.Night) error {
-	d, err := dataset.Open(n.Days[len(n.Days)-1])
+// checkDays returns bad input if the days have no rows by which to choose or judge, or lack a field that prune is to protect.
+// The other steps would find that only after the scores are computed.
+func (s *steps) checkDays(n *nightly.Night) error {
+	d, err := dataset.OpenAll(n.Days)
 	if err != nil {
 		return err
+	}
+	r := rowsOf(s.config)
+	for _, split := range []string{cmp.Or(r.Chose, r.Judged), r.Judged} {
+		if d.Rows(split) == 0 {
+			return fault.Inputf("%s: the days have no rows of the split %s, and their splits are %v: import days with rows to calibrate by and others to judge by, or set calibrate and check.split", s.config.Path, split, d.SplitNames())
+		}
 	}
 	for _, setting := range s.config.Prune {
 		if setting.Name != "protect" {
@@ -333,21 +352,21 @@ func (s *steps) checkONNX(n *nightly.Night) error {
 }
 
 func (s *steps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scored, error) {
-	if err := s.checkProtected(n); err != nil {
+	if err := s.checkDays(n); err != nil {
 		return nil, err
 	}
 	if err := s.checkONNX(n); err != nil {
 		return nil, err
 	}
 	args := slices.Concat(scoreCommand, []string{"--model=" + n.Model, "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.ScoresFile), "--force", "--log=" + s.Log})
-	if !s.paths() {
+	if !paths(s.config) {
 		args = append(args, "--state="+s.config.State)
 	}
 	if s.Quiet {
 		args = append(args, "--quiet")
 	}
 	if s.config.Score.Get("splits") == "" { // the command would take the splits of its state
-		args = append(args, "--splits", scoredSplits)
+		args = append(args, "--splits="+cli.List(rowsOf(s.config).Scored))
 	}
 	args = append(args, s.config.Score.Flags()...)
 	var found launch.JobReport
@@ -373,8 +392,8 @@ func (s *steps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scored, e
 }
 
 // paths reports whether the scores of the nights are orders of paths.
-func (s *steps) paths() bool {
-	return (&estimator.Options{Estimator: s.config.Score.Get("estimator")}).Traits().Ranks
+func paths(c *nightly.Config) bool {
+	return (&estimator.Options{Estimator: c.Score.Get("estimator")}).Traits().Ranks
 }
 
 // pruned is what the command prune prints, as far as a night reads it.
@@ -468,7 +487,7 @@ func (s *steps) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked, 
 	if err != nil && !errors.Is(err, cli.ErrGate) {
 		return nil, err
 	}
-	c := &nightly.Checked{Passed: found.Passed, Reasons: []string{}}
+	c := &nightly.Checked{Passed: found.Passed, Reasons: []string{}, Rows: rowsOf(s.config)}
 	if m := found.RMSE; m != nil {
 		c.RMSE, c.PrunedRMSE, c.RMSERise = &m.Model, &m.Pruned, increase(m)
 	} else {

@@ -124,7 +124,7 @@ func (o *Steps) score(ctx context.Context, out, by string) (*launch.JobReport, e
 	options.SetDefaults()
 	job := launch.Job{Config: coordinator.Config{
 		Request: prepare.Request{
-			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
+			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train}, Sample: 1, Baseline: baseline.Codebook,
 			Options: options, Seed: o.Seed,
 		},
 		Out: out, Queue: bus.DefaultQueue, Log: cli.Log(),

@@ -16,6 +16,7 @@ import (
 	"shaver/internal/app/launch"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/jobs/gap"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
@@ -72,8 +73,8 @@ func (o *Input) Facts(ctx context.Context) (*report.Facts, error) {
 		if err := f.Check(); err != nil {
 			return nil, fmt.Errorf("%s: %w", o.Sweep, err)
 		}
-		if f.Seen = p.Checkpoint.Seen(f.Sweep.Dataset, f.Sweep.Split); f.Seen != "" && o.Warn != nil {
-			o.Warn(o.Sweep + ": " + f.Seen)
+		if err := p.Checkpoint.Apart(f.Sweep.Dataset, f.Sweep.Split, checkpoint.Judge); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.Sweep, err)
 		}
 		if d := s.Spec.Dataset; f.Sweep.Dataset != d && o.Warn != nil {
 			o.Warn(fmt.Sprintf("%s measured the dataset with the digest %.12s, but %s has scores of the dataset with the digest %.12s", o.Sweep, f.Sweep.Dataset, o.Scores, d))

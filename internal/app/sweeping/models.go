@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 
 	"shaver/internal/app/training"
@@ -34,6 +35,9 @@ func (o *Input) ready(p *cut.Source, d *dataset.Dataset) (all []sweep.Ready, err
 		}
 		if err := o.checkKnown(ck, d); err != nil {
 			return nil, err
+		}
+		if err := o.checkApart(ck, d); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		r := sweep.Ready{Open: func() (*model.Model, error) {
 			_, m, err := checkpoint.ReadModel(path, "")

@@ -11,6 +11,7 @@ import (
 	"shaver/internal/app/cli"
 	"shaver/internal/app/training"
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
@@ -70,6 +71,7 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 			return nil, err
 		}
 		files, all = append(slices.Clone(files), o.SNIP), append(slices.Clone(all), initial)
+		p.Checkpoint.AddScored(cut.Scored(initial))
 	}
 	m, err := p.Checkpoint.Model()
 	if err != nil {
@@ -83,6 +85,9 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	}
 	b, err := measure.Open(o.Folders, o.Split, name, m, p.Checkpoint.Known())
 	if err != nil {
+		return nil, err
+	}
+	if err := o.checkApart(p.Checkpoint, b.Dataset); err != nil {
 		return nil, err
 	}
 	ready, err := o.ready(p, b.Dataset)
@@ -113,7 +118,6 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.warnSeen(all, files, document.Dataset)
 	var tuning *training.Tables
 	if o.Tune {
 		if tuning, err = training.NewTables(ctx, p.Checkpoint, o.Folders, "--tune chooses"); err != nil {
@@ -144,6 +148,9 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 		return nil, err
 	}
 	progress.End()
+	if text := document.BelowFloor(); text != "" {
+		cli.Warn(text)
+	}
 	for _, text := range o.unknown {
 		cli.Note(text)
 	}
@@ -164,15 +171,13 @@ func (o *Input) doubting(whole *model.Model, predict func(context.Context, *mode
 	}
 }
 
-// warnSeen warns if scores were computed with the labels of the rows on which the tables are measured. names
-// are the files of the scores.
-func (o *Input) warnSeen(all []*scores.File, names []string, dataset string) {
-	for i, s := range all {
-		if text := cut.Scored(s).Seen(dataset, o.Split); text != "" {
-			cli.Warn(names[i] + ": " + text)
-			return
-		}
+// checkApart returns wrong usage if the rows that choose or calibrate were scored, or the rows that judge did any of this for ck.
+func (o *Input) checkApart(ck *checkpoint.Checkpoint, d *dataset.Dataset) error {
+	err := ck.Apart(d.Digest(), o.Split, checkpoint.Judge)
+	if err == nil && (o.Select || o.Calibrate || o.Tune || slices.Contains(o.Values, compact.Mixed)) {
+		err = ck.Apart(d.Digest(), dataset.Val, checkpoint.Choose)
 	}
+	return err
 }
 
 // slicer assigns the rows of the split to slices. It returns nil if the dataset has no rows
@@ -201,9 +206,6 @@ func (o *Input) validation(by []*scores.File, m *model.Model, k *model.Known) (*
 	}
 	if o.Split == dataset.Val {
 		return nil, fault.Usagef("--select and --calibrate use the split %s: --split %s would measure the rows that they use", dataset.Val, o.Split)
-	}
-	if o.Select && slices.ContainsFunc(by, func(s *scores.File) bool { return slices.Contains(s.Spec.Splits, dataset.Val) }) {
-		cli.Warn("the scores were computed with the labels of the validation rows, which favors the aggregate sum; for --select, score with --splits train")
 	}
 	return measure.Open(o.Folders, dataset.Val, lossName(by), m, k)
 }
@@ -258,6 +260,9 @@ func (o *Input) compared(ctx context.Context, p *cut.Source, sources []*scores.F
 		}
 		seen := map[string]bool{} // baselines
 		rivals := func(baselineName string, baseline []float32) {
+			if at == 0 && !seen[baselineName] && len(all)+len(o.Rivals) > 0 {
+				add(p.Unpruned(b.Dataset, mask.Keep{}, compact.Float32).Rival(sweep.Nothing, baselineName, baseline, 0))
+			}
 			for _, name := range o.Rivals {
 				if ptq := strings.HasPrefix(name, "ptq"); name != sweep.SSEDS && !seen[baselineName] && !(ptq && (at > 0 || len(seen) > 0)) {
 					add(t.Rival(name, baselineName, baseline, o.Seed))

@@ -48,10 +48,10 @@ func TestSelect(t *testing.T) {
 	onVal, selected := input(all...), input(scores.Aggregates()...)
 	onVal.Split, selected.Select = dataset.Val, true
 	validation, test, chosen := points(onVal), points(input(all...)), points(selected)
-	if len(chosen) != 2 || len(test) != 8 || len(validation) != 8 {
+	if len(chosen) != 3 || len(test) != 9 || len(validation) != 9 || chosen[2].Method != sweep.Nothing || chosen[2].Validation() != nil {
 		t.Fatalf("%d chosen of %d and %d", len(chosen), len(validation), len(test))
 	}
-	for i, c := range chosen {
+	for i, c := range chosen[:2] {
 		best := i * 4
 		for j := best; j < i*4+4; j++ {
 			if *validation[j].AUC > *validation[best].AUC {
@@ -84,7 +84,7 @@ func TestMixed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(d.Points) != 3 || !d.InBytes() {
+	if len(d.Points) != 4 || d.Points[3].Method != sweep.Nothing || !d.InBytes() {
 		t.Fatalf("%+v", d.Points)
 	}
 	whole, fixed, mixed := &d.Points[0], &d.Points[1], &d.Points[2]

@@ -5,6 +5,7 @@ import (
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/train"
+	"shaver/internal/data/dataset"
 )
 
 // Default returns the settings of "shaver train", without the files.
@@ -38,7 +39,10 @@ func (o *Options) Tuning(file string) (*Course, error) {
 	if o.Model, err = files.Digest(file); err != nil {
 		return nil, err
 	}
-	return t, t.begin()
+	if err := t.begin(); err != nil || t.data.Rows(dataset.Val) == 0 {
+		return t, err
+	}
+	return t, ck.Chosen(t.data.Digest(), checkpoint.Choose)
 }
 
 // Continued returns a training that begins with the model in a file, which is not pruned.

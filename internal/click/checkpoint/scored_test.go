@@ -13,12 +13,12 @@ import (
 	"shaver/internal/click/compact"
 )
 
-// A file in either form keeps the rows that were scored. Its digest does not depend on them, and it warns
-// of these rows only.
+// A file in either form keeps what rows did. Its digest does not depend on them. Rows that were scored neither choose nor judge,
+// rows that chose or calibrated do not judge, and others may do all.
 func TestScored(t *testing.T) {
 	c := fmOf(t, 6, 2)
 	before := c.Digest()
-	train, other := Scored{"d", []string{"train", "val"}}, Scored{"e", []string{"test"}}
+	train, other := Scored{"d", []string{"train", "val"}, ""}, Scored{"e", []string{"test"}, Calibrate}
 	shared := *c
 	c.AddScored(train)
 	c.AddScored(train, other)
@@ -41,11 +41,13 @@ func TestScored(t *testing.T) {
 		}
 		for _, c := range []struct {
 			dataset, split string
-			seen           bool
-		}{{"d", "train", true}, {"d", "val", true}, {"e", "test", true}, {"d", "test", false}, {"e", "train", false}} {
-			text := got.Seen(c.dataset, c.split)
-			if seen := strings.Contains(text, "labels of the split "+c.split+","); seen != c.seen || !seen && text != "" {
-				t.Errorf("%s of %s: %q", c.split, c.dataset, text)
+			choose, judge  bool
+		}{{"d", "train", false, false}, {"d", "val", false, false}, {"e", "test", true, false}, {"d", "test", true, true}, {"e", "train", true, true}} {
+			for use, may := range map[Use]bool{Choose: c.choose, Calibrate: c.choose, Judge: c.judge} {
+				err := got.Apart(c.dataset, c.split, use)
+				if (err == nil) != may || err != nil && (!fault.IsUsage(err) || !strings.HasPrefix(err.Error(), "the split "+c.split+" ") || strings.Contains(err.Error(), "\n")) {
+					t.Errorf("%s of %s, %s: %v", c.split, c.dataset, use, err)
+				}
 			}
 		}
 	}
@@ -65,7 +67,7 @@ func TestHistoryONNX(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.AddScored(Scored{"d", []string{"train"}})
+	c.AddScored(Scored{"d", []string{"train"}, Choose})
 	c.Origins = []string{"one", "two"}
 	path := filepath.Join(t.TempDir(), "pruned.onnx")
 	if _, err := WriteONNX(path, c, ONNXOptions{}); err != nil {

@@ -128,7 +128,6 @@ func (o *Options) openBound(ctx context.Context, whole *Source) (*bounded, error
 		return nil, err
 	}
 	whole.Checkpoint.Identities, whole.Checkpoint.Standards = d.Identities(), d.Standards() // by which what is left finds its fields
-	whole.Checkpoint.AddScored(checkpoint.Scored{Dataset: d.Digest(), Splits: []string{dataset.Val}})
 	small, err := whole.sliced(&o.Bound.Kept)
 	if err != nil {
 		return nil, err

@@ -160,7 +160,7 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 }
 
 // checkDataset returns bad input unless the dataset, if there is one, has the fields that the model
-// knows.
+// knows. It records that the validation rows choose or calibrate, for which they must not be scored.
 func (o *Options) checkDataset(s *Source) error {
 	if len(o.Dataset) == 0 {
 		return nil
@@ -169,8 +169,18 @@ func (o *Options) checkDataset(s *Source) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.For(&s.Checkpoint.Architecture, s.Checkpoint.Known())
-	return err
+	if _, err = d.For(&s.Checkpoint.Architecture, s.Checkpoint.Known()); err != nil {
+		return err
+	}
+	switch {
+	case o.Tune: // which records it
+		return s.Checkpoint.Apart(d.Digest(), dataset.Val, checkpoint.Choose)
+	case o.Bound != nil || o.Form.Values == compact.Mixed:
+		return s.Checkpoint.Chosen(d.Digest(), checkpoint.Choose)
+	case o.Calibrate:
+		return s.Checkpoint.Chosen(d.Digest(), checkpoint.Calibrate)
+	}
+	return nil
 }
 
 // open opens the model and its scores, and the sweep of From, if there is one. The scores may then
@@ -277,7 +287,7 @@ func (o *Options) take(p *Source, d *sweep.Document) error {
 		return fault.Usagef("the sweep chose values of %s, which only the compact safetensors file has", chosen.Values)
 	}
 	o.method, o.Budget = chosen.Method, &mask.Budget{Unit: mask.Kept, Amount: float64(chosen.Parameters)}
-	return nil
+	return p.Checkpoint.Chosen(d.Dataset, checkpoint.Choose)
 }
 
 // choose returns which entries to drop, [n, d], and with Previous how that differs from

@@ -30,7 +30,7 @@ func (o *Options) openKept() (*Source, error) {
 	if before.Compact == nil {
 		return nil, errDense(o.Previous)
 	}
-	s.Checkpoint.AddScored(before.Scored...)
+	s.Checkpoint.AddScored(slices.DeleteFunc(before.Scored, func(s checkpoint.Scored) bool { return s.Did == checkpoint.Calibrate })...)
 	f := &scores.File{Fields: slices.Clone(s.Checkpoint.Known().FieldNames()), Spec: job.Spec{Baseline: baseline.Zero}}
 	for j := len(f.Fields); j < s.Checkpoint.Architecture.Fields(); j++ { // the model does not know their names
 		f.Fields = append(f.Fields, fmt.Sprintf("field%d", j))

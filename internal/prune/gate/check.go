@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -86,6 +87,9 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 			return nil, err
 		}
 	}
+	if err := prunedCk.Apart(b.Dataset.Digest(), o.Split, checkpoint.Judge); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Pruned, err)
+	}
 	if o.Accept != nil {
 		if err := o.Accept(b.Loss); err != nil {
 			return nil, err
@@ -115,9 +119,6 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 		if text := all[i].Doubt(); text != "" && o.Warn != nil {
 			o.Warn(name + " " + text)
 		}
-	}
-	if text := prunedCk.Seen(b.Dataset.Digest(), o.Split); text != "" && o.Warn != nil {
-		o.Warn(o.Pruned + ": " + text)
 	}
 	d := Decide(o.Bounds, all[0], all[1])
 	d.Model, d.Pruned, d.Dataset, d.Split = ck.Digest(), prunedCk.Digest(), b.Dataset.Digest(), o.Split

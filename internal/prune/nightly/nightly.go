@@ -131,8 +131,16 @@ type Pruned struct {
 	PlainChurn *float64 `json:"plain_churn"`
 }
 
+// Rows are the splits of which a night used the rows, each for one purpose.
+type Rows struct {
+	Scored []string `json:"scored"`
+	Chose  string   `json:"chose,omitempty"` // split that calibrated, or chose by the loss
+	Judged string   `json:"judged"`
+}
+
 // Checked describes the comparison of the pruned model with the whole one.
 type Checked struct {
+	Rows          *Rows    `json:"rows,omitempty"` // nil in records of older programs
 	Passed        bool     `json:"passed"`
 	Reasons       []string `json:"reasons"` // why the pruned model failed; empty if it passed
 	AUC           *float64 `json:"auc"`     // null if all labels are the same, or if they are numbers

@@ -16,6 +16,9 @@ import (
 // per series. LogLoss is calibrated if the document has calibrated values. With the squared
 // loss it shows RMSE alone.
 func Sweep(d *sweep.Document) *Picture {
+	orders := *d // the floor has no place on the axis
+	orders.Points = slices.DeleteFunc(slices.Clone(d.Points), func(p sweep.Point) bool { return p.Method == sweep.Nothing })
+	d = &orders
 	calibrated := d.Unpruned.CalibratedLoss() != nil
 	full, name, unit, squared := d.Unpruned.Loss(), d.LossName(), ", nat", d.Unpruned.RMSE != nil
 	name = strings.ToUpper(name[:1]) + name[1:]

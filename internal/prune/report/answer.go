@@ -162,11 +162,14 @@ func kept(sparsity float64) string { return number(100*(1-sparsity)) + "%" }
 // command returns the arguments of "shaver prune" that make a table. It returns "" if no
 // arguments do.
 func (c *comparison) command(b *budget) string {
+	p := b.best.Point
 	_, aggregate := b.by.game()
-	if aggregate == "" {
+	switch {
+	case p.Method == sweep.Nothing:
+		return "--sparsity 1"
+	case aggregate == "":
 		return ""
 	}
-	p := b.best.Point
 	words := []string{"--parameters", strconv.Itoa(p.Parameters)}
 	if text := sweep.SparsityText(p.Sparsity); text == strconv.FormatFloat(p.Sparsity, 'g', -1, 64) { // otherwise the sparsity is that of another budget
 		words = []string{"--sparsity", text}

@@ -43,8 +43,12 @@ type budget struct {
 func compare(d *sweep.Document, tolerance sweep.Tolerance) *comparison {
 	c := &comparison{Document: d, tolerance: tolerance, calibrated: d.Unpruned.CalibratedLoss() != nil}
 	var names []string
+	point := d.Decide(tolerance)
 	for _, s := range d.Series() {
 		first := s.Points[0].Point
+		if first.Method == sweep.Nothing && first != point {
+			continue
+		}
 		names = append(names, first.Method)
 		m := &method{Series: s, name: first.Method, rounded: strings.HasPrefix(first.Method, "ptq"), scored: first.Source != nil, model: first.Model != nil}
 		slices.SortStableFunc(m.Points, func(a, b sweep.Mean) int { return cmp.Compare(a.Sparsity, b.Sparsity) })
@@ -61,7 +65,7 @@ func compare(d *sweep.Document, tolerance sweep.Tolerance) *comparison {
 		c.methods[i].style = style
 	}
 	slices.SortFunc(c.budgets, func(a, b budget) int { return cmp.Compare(a.best.Sparsity, b.best.Sparsity) })
-	if point := d.Decide(tolerance); point != nil {
+	if point != nil {
 		for _, m := range c.methods {
 			for k := range m.Points {
 				if m.Points[k].Point == point {

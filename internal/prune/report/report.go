@@ -29,7 +29,6 @@ type Facts struct {
 	Aggregate    string          // aggregate by which entries are ranked: one of Scores.Aggregates
 	Run          *Run            // time and resources of the job; nil = unknown
 	Sweep        *sweep.Document // results of pruning; nil = not measured
-	Seen         string          // warning that the scores know the labels of the rows of Sweep, or ""
 	Tolerance    sweep.Tolerance // how much worse than the unpruned model a table may be
 	Program      string          // name and version of the program that writes the page
 	Ends         []Ends          // features worth most and least of each field, [m]; nil = not shown
@@ -187,9 +186,6 @@ func (f *Facts) warnings() (all []string) {
 	}
 	if f.Sweep != nil && f.Sweep.Doubt != "" {
 		all = append(all, "the unpruned model "+f.Sweep.Doubt)
-	}
-	if f.Seen != "" {
-		all = append(all, f.Seen)
 	}
 	return all
 }

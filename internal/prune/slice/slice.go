@@ -68,7 +68,6 @@ type Result struct {
 	Kept     checkpoint.Slice `json:"-"` // what stays of the model
 	Compared []int64          `json:"-"` // numbers of the validation rows on which candidates are compared, ascending
 	source   *checkpoint.Checkpoint
-	chosen   checkpoint.Scored // rows that chose what is removed, if there is a path
 }
 
 // Write removes the fields, and then what the path chooses, and writes the model. What is removed
@@ -91,9 +90,6 @@ func (o *Options) Write(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	small.Origins = append(slices.Clone(r.source.Origins), digest)
-	if r.Loss != nil { // rows chose what was removed
-		small.AddScored(r.chosen)
-	}
 	if checkpoint.NamedONNX(o.Out) {
 		r.After.Bytes, err = checkpoint.WriteNewONNX(o.Out, small)
 	} else {
@@ -150,7 +146,9 @@ func (o *Options) Choose(ctx context.Context) (*Result, error) {
 		r.After = costOf(small)
 		return r, nil
 	}
-	r.chosen = checkpoint.Scored{Dataset: d.Digest(), Splits: []string{dataset.Val}}
+	if err := ck.Chosen(d.Digest(), checkpoint.Choose); err != nil {
+		return nil, err
+	}
 	w, err := o.newWalker(ck, kept, names, d)
 	if err != nil {
 		return nil, err

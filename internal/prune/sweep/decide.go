@@ -57,8 +57,8 @@ func (d *Document) Decide(t Tolerance) *Point {
 	for _, s := range d.Series() {
 		for i := range s.Points {
 			p := s.Points[i].Point
-			if p.Bytes == nil || !t.Holds(s.Points[i].Judged) {
-				continue
+			if p.Bytes == nil || !t.Holds(s.Points[i].Judged) || p.Method == Nothing && d.Settings != nil && (d.Settings.FieldMinimum > 0 || d.Settings.Protect != nil) {
+				continue // keeping nothing keeps nothing that is protected
 			}
 			if best == nil || p.size(stored) < best.size(stored) || p.size(stored) == best.size(stored) && p.better(best) {
 				best = p
@@ -74,6 +74,46 @@ func (p *Point) better(q *Point) bool {
 		return *p.RMSE < *q.RMSE
 	}
 	return *p.AUC > *q.AUC
+}
+
+// BelowFloor returns a warning that says from which sparsity on each order is clearly worse than keeping nothing, or "". The 95% intervals
+// of the AUC, or with the squared loss of the RMSE, do not overlap, and the loss, calibrated if it is known, is not better either.
+func (d *Document) BelowFloor() string {
+	all := d.Series()
+	var below []string
+	for _, s := range all {
+		least := math.Inf(1)
+		for _, f := range all {
+			for i := range s.Points {
+				p, q := &s.Points[i], &f.Points[0]
+				if q.Point.Method == Nothing && p.Point.Model == nil && p.Point.Baseline == q.Point.Baseline && p.Judged.worse(q.Judged) {
+					least = min(least, p.Sparsity)
+				}
+			}
+		}
+		if !math.IsInf(least, 1) {
+			below = append(below, s.Label+" from sparsity "+SparsityText(least))
+		}
+	}
+	if below == nil {
+		return ""
+	}
+	return strings.Join(below, ", ") + " is worse than keeping nothing: drop fewer entries, or take another method"
+}
+
+// worse reports whether d are clearly worse differences than those of another table.
+func (d *Differences) worse(than *Differences) bool {
+	if d == nil || than == nil || d.Loss() == nil || than.Loss() == nil {
+		return false
+	}
+	mine, theirs := d.Loss(), than.Loss()
+	if a, b := d.CalibratedLoss(), than.CalibratedLoss(); a != nil && b != nil {
+		mine, theirs = a, b
+	}
+	if d.AUC == nil || than.AUC == nil {
+		return mine.Low != nil && theirs.High != nil && *mine.Low > *theirs.High
+	}
+	return d.AUC.High != nil && than.AUC.Low != nil && *d.AUC.High < *than.AUC.Low && mine.Value >= theirs.Value
 }
 
 // decision returns the result of Decide as a sentence.

@@ -65,6 +65,9 @@ const (
 	Frequency = "frequency" // scores of prune.Frequency
 )
 
+// Nothing is the method that drops all entries, the floor of every order. It is in every sweep, so it is not one of Rivals.
+const Nothing = "nothing-kept"
+
 const ptqPrefix = "ptq"
 
 var ptqBits = []int{4, 8, 16}
@@ -178,6 +181,8 @@ func (t *Unpruned) Rival(name, baselineName string, baseline []float32, seed uin
 func (t *Unpruned) RivalOrder(name string, baseline []float32, seed uint64) ([]int32, error) {
 	var values []float64
 	switch name {
+	case Nothing:
+		values = make([]float64, len(t.Entries))
 	case Magnitude:
 		values = mask.Magnitude(t.Entries)
 	case Random:
@@ -219,7 +224,12 @@ func (t *Unpruned) ordered(template Point, baseline []float32, order []int32) (M
 	return &ordered{t, template, baseline, order, most}, nil
 }
 
-func (o *ordered) Own() []mask.Budget { return nil }
+func (o *ordered) Own() []mask.Budget {
+	if o.template.Method != Nothing {
+		return nil
+	}
+	return mask.Budgets(mask.Sparsity, float64(o.most)/float64(o.table.Architecture.Prunable()))
+}
 
 func (o *ordered) Cut(b mask.Budget) (Point, []float32, error) {
 	dropped, err := o.Dropped(b)

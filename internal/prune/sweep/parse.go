@@ -109,7 +109,7 @@ func (d *Document) checkMethod(p *Point) error {
 		return d.checkModel(p)
 	}
 	if p.Source == nil {
-		if !slices.Contains(Rivals(), p.Method) {
+		if p.Method != Nothing && !slices.Contains(Rivals(), p.Method) {
 			return fault.Inputf("method %q without a source: expected one of %s", p.Method, strings.Join(Rivals(), ", "))
 		}
 		return nil

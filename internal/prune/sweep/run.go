@@ -140,7 +140,7 @@ func (r *run) add(ctx context.Context, m Method, b mask.Budget, best *float64) e
 	} else {
 		p.ValidationAUC = best
 	}
-	if r.Tune != nil {
+	if r.Tune != nil && m.Own() == nil {
 		if p.Tuned, err = r.tune(ctx, m, b, table); err != nil {
 			return fmt.Errorf("%s at %s %v: %w", p.Method, b.Unit, b.Amount, err)
 		}
@@ -162,11 +162,10 @@ func (r *run) compare(ctx context.Context, m *model.Model, p *Point) error {
 	return nil
 }
 
-// tune measures the model after the training of the tables that m made for the budget. It returns
-// nil if m drops no entries.
+// tune measures the model after the training of the tables that m made for the budget.
 func (r *run) tune(ctx context.Context, m Method, b mask.Budget, tables []float32) (*Tuned, error) {
 	dropped, err := m.Dropped(b)
-	if err != nil || dropped == nil {
+	if err != nil {
 		return nil, err
 	}
 	trained, epoch, err := r.Tune(ctx, tables, dropped)

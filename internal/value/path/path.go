@@ -71,7 +71,7 @@ func CalibrationRows(rows int64) int64 { return min(rows, max(4096, rows/64)) }
 // tables keep.
 const (
 	seed = 0.006
-	turn = 0.05
+	turn = 0.045
 	step = 4
 )
 

@@ -185,7 +185,7 @@ func TestAdd(t *testing.T) {
 	for i, rank := range before {
 		entries[rank] = i
 	}
-	kept, may := n*6/1000, slices.Clone(entries[n-n/20:n-n*6/1000]) // those that may be added, in their order
+	kept, may := n*6/1000, slices.Clone(entries[n-n*45/1000:n-n*6/1000]) // those that may be added, in their order
 	var added []int
 	first, second, weight := make([]float64, n), make([]float64, n), make([]float64, n)
 	for range adds {
@@ -209,20 +209,20 @@ func TestAdd(t *testing.T) {
 		slices.Reverse(sorted)
 		slices.SortStableFunc(sorted, func(i, j int) int { return cmp.Compare(key(i), key(j)) })
 		next := min(len(may), (kept+3)/4)
-		next = min(next, n/20-kept)
+		next = min(next, n*45/1000-kept)
 		for _, i := range sorted[:next] {
 			added, may = append(added, i), slices.DeleteFunc(may, func(k int) bool { return k == i })
 		}
 		kept += next
 	}
 	slices.Reverse(added)
-	copy(entries[n-n/20:], added)
+	copy(entries[n-n*45/1000:], added)
 	for i, rank := range p.Ranks(weights) {
 		if entries[rank] != i {
 			t.Fatalf("rank %d is that of entry %d, expected %d", rank, i, entries[rank])
 		}
 	}
-	if kept != n/20 || len(may) != 0 || p.Reach() < .999 {
+	if kept != n*45/1000 || len(may) != 0 || p.Reach() < .999 {
 		t.Errorf("%d entries are kept in the end, %d were not added, and the reach is %v", kept, len(may), p.Reach())
 	}
 	var stored bytes.Buffer

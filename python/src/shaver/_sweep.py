@@ -82,6 +82,8 @@ class Sweep(Tabular):
             axes = list(grid[0])
         series: dict[str, list[dict[str, Any]]] = {}  # points by line
         for point in self.document["points"]:
+            if point["method"] == "nothing-kept":  # the floor has no place on the axis
+                continue
             series.setdefault(self._name(point), []).append(_flat(point))
         for ax, metric in zip(axes, metrics, strict=True):
             unpruned = self.document["unpruned"][metric]

@@ -1,0 +1,46 @@
+package sweep
+
+import (
+	"strings"
+	"testing"
+
+	"shaver/internal/value/baseline"
+)
+
+// A sweep warns of the first sparsity at which an order is clearly worse than the table with nothing kept of its baseline. The smallest table is
+// the one with nothing kept only if that is within the tolerance, and if nothing is protected.
+func TestFloor(t *testing.T) {
+	at := func(method string, sparsity, auc, loss float64) Point {
+		interval := func(v float64) *Interval { return &Interval{v, new(v - .01), new(v + .01)} }
+		p := Point{Method: method, Baseline: baseline.Zero, Values: "float32", Bits: 32, Sparsity: sparsity, Parameters: int(1000 * (1 - sparsity))}
+		p.AUC, p.LogLoss, p.Bytes, p.TableBytes, p.MemoryBytes = new(.8+auc), new(.5+loss), new(int64(9)), new(int64(9)), new(int64(9))
+		p.Difference = newDifferences("", interval(auc), interval(loss), nil)
+		return p
+	}
+	d := &Document{Rows: 1000, Entries: 1000, Points: []Point{
+		at(Magnitude, .5, -.01, .01), at(Magnitude, .9, -.3, .3), at(Magnitude, .99, -.4, .4), // from .9 on below the floor
+		at(Random, .9, -.3, .05), // its AUC is, but its loss is better
+		at(Frequency, .9, -.21, .3), at(Nothing, 1, -.2, .2),
+	}}
+	d.Unpruned.AUC, d.Unpruned.LogLoss = new(.8), new(.5)
+	if text := d.BelowFloor(); text != "magnitude from sparsity 0.9 is worse than keeping nothing: drop fewer entries, or take another method" {
+		t.Errorf("warning %q", text)
+	}
+	d.Points[5].Baseline = baseline.Codebook
+	if text := d.BelowFloor(); text != "" {
+		t.Errorf("a floor of another baseline: %q", text)
+	}
+	for _, c := range []struct {
+		tolerance float64
+		settings  *Settings
+		want      string
+	}{{.1, nil, Magnitude}, {.3, nil, Nothing}, {.3, &Settings{Protect: []string{"a"}}, Magnitude}, {.3, &Settings{FieldMinimum: .1}, Magnitude}} {
+		d.Settings = c.settings
+		if p := d.Decide(Tolerance{c.tolerance, c.tolerance}); p == nil || p.Method != c.want {
+			t.Errorf("tolerance %v with %+v: %+v, expected %s", c.tolerance, c.settings, p, c.want)
+		}
+	}
+	if err := d.checkMethod(&d.Points[5]); err != nil || !strings.Contains(d.Label(&d.Points[5]), Nothing) {
+		t.Errorf("label %q, %v", d.Label(&d.Points[5]), err)
+	}
+}
