@@ -563,7 +563,7 @@ func TestRefuse(t *testing.T) {
 	}
 	round := map[string]any{"rows": 10, "pass": 0}
 	task := func() map[string]any {
-		return map[string]any{"protocol": 7, "job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
+		return map[string]any{"protocol": 8, "job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
 			"data": blob("shard/" + digest[:20] + "/0"), "model": blob("model/" + digest), "baseline": blob("baseline/" + digest[:20])}
 	}
 	for _, c := range []struct {
@@ -613,9 +613,9 @@ func TestRefuse(t *testing.T) {
 		{"task.v2.json", task(), "rows", 0},
 		{"task.v2.json", task(), "data", blob("model/" + digest)},
 		{"task.v2.json", task(), "model", blob("../" + digest)},
-		{"task.v2.json", task(), "previous_model", blob("model/" + digest)},                                                                                     // the job is not paired
-		{"task.v2.json", task(), "path", map[string]any{"dropped": blob("mask/" + digest[:20] + "/1"), "calibration": map[string]any{"scale": 1, "offset": 0}}}, // the job is not a path
-		{"task.v2.json", task(), "spec", paired()},                                                                                                              // nothing names the previous model
+		{"task.v2.json", task(), "previous_model", blob("model/" + digest)},                                                                                   // the job is not paired
+		{"task.v2.json", task(), "path", map[string]any{"masks": blob("mask/" + digest[:20] + "/1"), "calibration": map[string]any{"scale": 1, "offset": 0}}}, // the job is not a path
+		{"task.v2.json", task(), "spec", paired()},                                                                                                            // nothing names the previous model
 	} {
 		s := compile(t, c.name)
 		if err := s.Validate(parse(t, marshal(t, c.value))); err != nil {

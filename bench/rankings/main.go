@@ -1,39 +1,49 @@
-// Command rankings measures how well each ranking prunes. For each model, baseline and seed it
-// runs shaver score on the train split, cuts the table at several sparsities, and measures the
-// pruned models on the test split. It prints tables in Markdown and draws a picture.
+// Command rankings measures how well each ranking prunes. For each model and seed it runs shaver
+// score, cuts the table at several sparsities, and measures the pruned models on the test split. It
+// prints tables in Markdown and draws a picture.
 //
-// The models are the checkpoints in the folders of -flights and -hflights, and the model of shaver
-// quickstart. The folder of -work has the program shaver. It keeps datasets, scores and
+// With -real the models are trained on the logs in this folder, which have real users and items. With
+// -flights and -hflights they are the checkpoints in these folders, and the model of shaver quickstart.
+// The folder of -work has the program shaver. It keeps rows, datasets, models, scores and
 // measurements, so that an interrupted run continues. To measure again, delete its .json files.
 package main
 
 import (
 	"flag"
-	"fmt"
 	"log"
 	"os"
-	"path/filepath"
 	"strconv"
+	"strings"
 
 	"shaver/bench/stage"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
 )
 
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("rankings: ")
 	var t tool
-	flag.StringVar((*string)(&t.work), "work", "", "folder with the program shaver, for datasets, scores and measurements (required)")
-	flag.StringVar(&t.flights, "flights", "", "folder of the New York flights and checkpoints (required)")
-	flag.StringVar(&t.hflights, "hflights", "", "folder of the Houston flights and checkpoints (required)")
-	flag.StringVar(&t.only, "only", "", "measure only this model and baseline, such as hflights-deepfm-zero")
+	flag.StringVar((*string)(&t.work), "work", "", "folder with the program shaver, for everything that is made (required)")
+	flag.StringVar(&t.real, "real", "", "folder of the logs with real users and items, and of clicks.py and din.py")
+	flag.StringVar(&t.python, "python", "python3", "Python with torch, polars, scikit-learn and onnx, for -real")
+	flag.StringVar(&t.flights, "flights", "", "folder of the New York flights and checkpoints")
+	flag.StringVar(&t.hflights, "hflights", "", "folder of the Houston flights and checkpoints")
+	flag.StringVar(&t.only, "only", "", "measure only models whose names begin like this, such as sports-din")
 	picture := flag.String("picture", "", "SVG file to draw")
 	flag.Parse()
-	if t.work == "" || t.flights == "" || t.hflights == "" {
-		log.Fatal("expected -work, -flights and -hflights")
+	if t.work == "" || t.real == "" && (t.flights == "" || t.hflights == "") {
+		log.Fatal("expected -work, and -real or both of -flights and -hflights")
 	}
-	all := t.run()
+	var all []*result
+	if t.real != "" {
+		sets := t.realSets()
+		all = append(all, t.measureAll(sets)...)
+		t.reportUses(os.Stdout, sets)
+	}
+	if t.flights != "" {
+		all = append(all, t.measureAll(t.flightSets())...)
+	}
 	report(os.Stdout, all)
 	if *picture != "" {
 		check(draw(all).Write(*picture))
@@ -54,16 +64,20 @@ func must[T any](v T, err error) T {
 }
 
 type tool struct {
-	work                    stage.Folder
-	flights, hflights, only string
+	work                                  stage.Folder
+	real, python, flights, hflights, only string
 }
+
+// seeds is the number of trainings of a model, and of seeds of its jobs.
+const seeds = 3
 
 // set is a model with a dataset.
 type set struct {
-	name           string // begins the names of its files
-	title          string
-	model, dataset string
-	real           bool // the rows are real data
+	name    string // begins the names of its files
+	title   string
+	model   func(seed int) string // file of the model that is trained with a seed, from 1
+	dataset string
+	real    bool // real users and items
 }
 
 // ranking is a way to order entries.
@@ -72,55 +86,60 @@ type ranking struct {
 	job       string   // kind of job whose scores it needs, or "" for a ranking without scores
 	flags     []string // of the job
 	aggregate string
-	seeds     int // number of seeds of the job; 1 if it draws nothing at random
 }
 
+// reference is the default of shaver score, with which the others are compared.
+const reference = "path"
+
+// The rankings that are no job of shaver and no rival of its sweeps.
+const (
+	gated   = "ShuffleGate"
+	nothing = "nothing kept"
+)
+
+var (
+	trained     = []string{"--splits", "train"}
+	byPath      = []string{"--estimator", estimator.Path}
+	multilinear = []string{"--estimator", estimator.Multilinear}
+)
+
+// rankings are those of the tables. Without "train rows" a job scores the train and the fresh rows.
 var rankings = []ranking{
-	{"path", "path", []string{"--estimator", "path"}, scores.ByPath, 3},
-	{"path, 16 parts", "path-16", []string{"--estimator", "path", "--parts", "16"}, scores.ByPath, 3},
-	{reference, "multilinear", []string{"--estimator", "multilinear"}, scores.RMS, 3},
-	{"shapley", "multilinear", []string{"--estimator", "multilinear"}, scores.Sum, 3},
-	{"taylor-rms", "taylor", []string{"--estimator", "taylor"}, scores.RMS, 1},
-	{"frequency", "", nil, "", 1},
-	{"magnitude", "", nil, "", 1},
+	{reference, "path", byPath, scores.ByPath},
+	{"path, train rows", "path-train", append(byPath, trained...), scores.ByPath},
+	{"shapley-rms", "multilinear", multilinear, scores.RMS},
+	{"shapley-rms, train rows", "multilinear-train", append(multilinear, trained...), scores.RMS},
+	{"shapley", "multilinear", multilinear, scores.Sum},
+	{"shapley, train rows", "multilinear-train", append(multilinear, trained...), scores.Sum},
+	{"taylor-rms", "taylor", []string{"--estimator", estimator.Taylor}, scores.RMS},
+	{gated, "", nil, ""},
+	{"frequency", "", nil, ""},
+	{"magnitude", "", nil, ""},
+	{nothing, "", nil, ""},
 }
 
-// reference is the ranking with which the others are compared.
-const reference = "shapley-rms"
-
-func (t *tool) run() (all []*result) {
-	for _, s := range t.sets() {
-		for _, base := range []string{baseline.Codebook, baseline.Zero} {
-			if t.only != "" && t.only != s.name+"-"+base {
-				continue
-			}
-			log.Print(s.name, "-", base)
-			for _, r := range rankings {
-				for seed := range r.seeds {
-					if out := t.file(&s, base, &r, seed); r.job != "" {
-						check(t.work.Make(filepath.Base(out), append([]string{"score", "--model", s.model, "--dataset", s.dataset, "--splits", "train", "--baseline", base, "--seed", strconv.Itoa(seed + 1), "--rows-per-shard", "16384", "--out", out}, r.flags...)...))
-					}
-				}
-			}
-			all = append(all, t.result(&s, base))
+// measureAll runs the jobs of the sets and measures their rankings.
+func (t *tool) measureAll(all []set) (results []*result) {
+	for i := range all {
+		s := &all[i]
+		if !strings.HasPrefix(s.name, t.only) {
+			continue
 		}
+		log.Print(s.name)
+		for _, r := range rankings {
+			for seed := 1; seed <= seeds && r.job != ""; seed++ {
+				t.score(s, s.model(seed), r.job, seed, r.flags)
+			}
+		}
+		results = append(results, t.result(s))
 	}
-	return all
+	return results
 }
 
-// sets imports the rows and makes the model of the quickstart, unless that is done.
-func (t *tool) sets() (all []set) {
-	for _, from := range []struct{ name, title, folder string }{{"flights", "New York", t.flights}, {"hflights", "Houston", t.hflights}} {
-		data, in := t.work.Path(from.name), func(name string) string { return filepath.Join(from.folder, name) }
-		check(t.work.Import(from.name, from.folder))
-		all = append(all, set{from.name + "-deepfm", from.title + ", DeepFM", in("deepfm.pth"), data, true}, set{from.name + "-dcn-mix", from.title + ", DCN-Mix", in("dcn-mix.pth"), data, true})
-	}
-	planted := t.work.Path("planted")
-	check(t.work.Make("planted", "quickstart", "--rows", "200000", "--out", planted))
-	return append(all, set{"planted", "planted", filepath.Join(planted, "model.safetensors"), filepath.Join(planted, "dataset"), false})
-}
-
-// file returns the scores file of a job.
-func (t *tool) file(s *set, base string, r *ranking, seed int) string {
-	return t.work.Path(fmt.Sprintf("%s-%s-%s-%d.arrow", s.name, base, r.job, seed+1))
+// score runs a job unless its scores exist, and returns their file.
+func (t *tool) score(s *set, model, job string, seed int, flags []string) string {
+	name := s.name + "-" + job + "-" + strconv.Itoa(seed) + ".arrow"
+	out := t.work.Path(name)
+	check(t.work.Make(name, append([]string{"score", "--model", model, "--dataset", s.dataset, "--seed", strconv.Itoa(seed), "--out", out}, flags...)...))
+	return out
 }

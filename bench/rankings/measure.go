@@ -1,73 +1,101 @@
 package main
 
 import (
+	"context"
+
+	"shaver/bench/gates"
 	"shaver/bench/paired"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
+	"shaver/internal/value/baseline"
 	"shaver/internal/value/mask"
 )
 
-var sparsities = []float64{.5, .8, .9, .95, .99, .995, .999}
+var sparsities = []float64{.5, .8, .9, .95, .98, .99, .995}
 
-// result is what is measured with a model and a baseline.
+// result is what is measured with the models of a set. The cells of a ranking are compared with those of reference.
 type result struct {
-	Title    string
-	Baseline string
-	Real     bool
-	Cells    map[string][][]paired.Cell // [sparsities][seeds], by ranking
+	Title string
+	Real  bool
+	Cells map[string][][]paired.Cell // [sparsities][seeds], by ranking
+	Whole []paired.Cell              // [seeds], the unpruned models; their differences are 0
+	// Entries is the size of the unpruned table, Kept [sparsities] what is left of it, and Bytes [sparsities] the size of the
+	// compact file that the reference gives, as the mean over the seeds.
+	Entries int
+	Kept    []int
+	Bytes   []int64
 }
 
-// result reads or measures the result of a set with a baseline.
-func (t *tool) result(s *set, base string) *result {
-	r := &result{Title: s.title, Baseline: base, Real: s.real, Cells: map[string][][]paired.Cell{}}
-	check(t.work.Measure(s.name+"-"+base+".json", r, func() error { t.measure(s, r); return nil }))
+// result reads or measures the result of a set.
+func (t *tool) result(s *set) *result {
+	r := &result{Title: s.title, Real: s.real, Cells: map[string][][]paired.Cell{}, Kept: make([]int, len(sparsities)), Bytes: make([]int64, len(sparsities))}
+	check(t.work.Measure(s.name+".json", r, func() error {
+		for _, by := range rankings {
+			r.Cells[by.name] = make([][]paired.Cell, len(sparsities))
+		}
+		for seed := 1; seed <= seeds; seed++ {
+			t.measure(s, seed, r)
+		}
+		return nil
+	}))
 	return r
 }
 
-func (t *tool) measure(s *set, r *result) {
-	m, d := must(must(checkpoint.Read(s.model)).Model()), must(dataset.Open(s.dataset))
-	orders, values := t.orders(s, r.Baseline, m, d)
-	for _, at := range sparsities {
-		drop := must(mask.Budget{Unit: mask.Sparsity, Amount: at}.Drop(&m.Architecture, r.Baseline, nil))
-		found := map[string][]*paired.Predicted{}
-		for name, list := range orders {
-			for _, order := range list {
-				table := mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(order, drop), values)
-				found[name] = append(found[name], predict(m.WithEmbedding(table), d))
-			}
+// measure adds the cells of a seed to r.
+func (t *tool) measure(s *set, seed int, r *result) {
+	ck, d := must(checkpoint.Read(s.model(seed))), must(dataset.Open(s.dataset))
+	m := must(ck.Model())
+	orders, values := t.orders(s, seed, m, d)
+	whole := predict(m, d)
+	r.Whole, r.Entries = append(r.Whole, whole.Minus(whole)), m.Prunable()
+	floor := predict(m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(orders[reference], m.Prunable()), values)), d)
+	for i, at := range sparsities {
+		drop := must(mask.Budget{Unit: mask.Sparsity, Amount: at}.Drop(&m.Architecture, baseline.Codebook, nil))
+		found := map[string]*paired.Predicted{nothing: floor}
+		for name, order := range orders {
+			found[name] = predict(m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(order, drop), values)), d)
 		}
-		for name, list := range found {
-			var cells []paired.Cell
-			for seed, to := range found[reference] {
-				cells = append(cells, list[seed%len(list)].Minus(to))
-			}
-			r.Cells[name] = append(r.Cells[name], cells)
+		for name, p := range found {
+			r.Cells[name][i] = append(r.Cells[name][i], p.Minus(found[reference]))
 		}
+		r.Kept[i] = m.Prunable() - drop
+		r.Bytes[i] += ck.CompactFootprint(mask.Of(orders[reference], drop), compact.Float32).File / seeds
 	}
 }
 
-// orders returns the orders of each ranking, one for each seed, and the values of the baseline.
-func (t *tool) orders(s *set, base string, m *model.Model, d *dataset.Dataset) (orders map[string][][]int32, values []float32) {
+// orders returns the order of each ranking except nothing, and the values of the baseline.
+func (t *tool) orders(s *set, seed int, m *model.Model, d *dataset.Dataset) (orders map[string][]int32, values []float32) {
 	entries := m.Weights.Embedding
-	table := sweep.Unpruned{Architecture: &m.Architecture, Entries: entries, Counts: func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) }}
-	orders = map[string][][]int32{}
+	table := sweep.Unpruned{Architecture: &m.Architecture, Entries: entries, Counts: d.Occurrences}
+	orders = map[string][]int32{}
 	for _, r := range rankings { // those without scores come last, when the values are known
-		for seed := range r.seeds {
-			var order []int32
-			if r.job == "" {
-				order = must(table.RivalOrder(r.name, values, 0))
-			} else {
-				f := must(scores.Read(t.file(s, base, &r, seed)))
-				order, values = must(sweep.Order(f, r.aggregate, mask.Abs, entries)), f.Baseline
-			}
-			orders[r.name] = append(orders[r.name], order)
+		switch {
+		case r.name == nothing:
+		case r.name == gated:
+			orders[r.name] = gate(m, d, seed, values)
+		case r.job == "":
+			orders[r.name] = must(table.RivalOrder(r.name, values, 0))
+		default:
+			f := must(scores.Read(t.score(s, s.model(seed), r.job, seed, r.flags)))
+			orders[r.name], values = must(sweep.Order(f, r.aggregate, mask.Abs, entries)), f.Baseline
 		}
 	}
 	return orders, values
+}
+
+// gate returns the order of the gates that are trained on the train and the fresh rows.
+func gate(m *model.Model, d *dataset.Dataset, seed int, values []float32) []int32 {
+	o := gates.Default
+	o.Epochs, o.Seed = 5, uint64(seed)
+	found := must(gates.Train(context.Background(), m, func(ctx context.Context, each func(*model.Rows) error) error {
+		return d.Scan(ctx, []string{dataset.Train, dataset.Fresh}, 4096, each)
+	}, o))
+	return must(gates.Order(m, found, values))
 }
 
 // predict returns the predictions for the test split, calibrated on the val split.

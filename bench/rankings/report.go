@@ -9,104 +9,146 @@ import (
 
 	"shaver/bench/paired"
 	"shaver/internal/prune/picture"
-	"shaver/internal/value/baseline"
 )
 
-// report prints the tables.
+// level is the difference below which rankings are level, whatever their interval.
+const level = .001
+
+// report prints the tables of the rankings and what they add up to.
 func report(w io.Writer, all []*result) {
-	for metric, name := range []string{paired.AUC: "test AUC", paired.LogLoss: "test LogLoss, calibrated"} {
-		for _, base := range []string{baseline.Codebook, baseline.Zero} {
-			fmt.Fprintf(w, "\n| %s, %s |", name, base)
-			for i, at := range sparsities {
-				fmt.Fprintf(w, " %s%s |", strings.Repeat("t = ", max(0, 1-i)), paired.Number("%g", at))
-			}
-			fmt.Fprintf(w, "\n|%s\n", strings.Repeat("---|", len(sparsities)+1))
-			for _, r := range all {
-				if r.Baseline == base {
-					r.rows(w, metric)
-				}
+	for _, real := range []bool{true, false} {
+		var of []*result
+		for _, r := range all {
+			if r.Real == real {
+				of = append(of, r)
 			}
 		}
-		for _, by := range []string{"path", "path, 16 parts"} {
-			count(w, all, true, by, metric, name)
-			count(w, all, false, by, metric, name)
+		if len(of) == 0 {
+			continue
+		}
+		for _, metric := range []int{paired.AUC, paired.LogLoss} {
+			count(w, of, metric)
+		}
+		for _, r := range of {
+			r.table(w)
 		}
 	}
 }
 
-// rows prints a metric, and by how much that of the paths differs. With the codebook all rankings have a row.
-func (r *result) rows(w io.Writer, metric int) {
+// head prints the first lines of a table whose columns are the sparsities.
+func head(w io.Writer, title string) {
+	fmt.Fprintf(w, "\n| %s |", title)
+	for i, at := range sparsities {
+		fmt.Fprintf(w, " %s%s |", strings.Repeat("t = ", max(0, 1-i)), paired.Number("%g", at))
+	}
+	fmt.Fprintf(w, "\n|%s\n", strings.Repeat("---|", len(sparsities)+1))
+}
+
+// row prints a row of a table of sparsities.
+func row(w io.Writer, title string, cell func(i int) string) {
+	fmt.Fprintf(w, "| %s |", title)
+	for i := range sparsities {
+		fmt.Fprintf(w, " %s |", cell(i))
+	}
+	fmt.Fprintln(w)
+}
+
+// table prints the AUC of the rankings. A star marks those that differ from the reference beyond the interval.
+func (r *result) table(w io.Writer) {
+	head(w, fmt.Sprintf("%s (unpruned %s)", r.Title, paired.Number("%.4f", paired.Value(r.Whole, paired.AUC))))
+	row(w, "entries", func(i int) string { return fmt.Sprint(r.Kept[i]) })
+	row(w, "kB", func(i int) string { return fmt.Sprint((r.Bytes[i] + 500) / 1000) })
 	for _, by := range rankings {
-		if r.Baseline == baseline.Codebook || by.name == "path" || by.name == reference {
-			fmt.Fprintf(w, "| %s: %s |", r.Title, by.name)
-			for i := range sparsities {
-				fmt.Fprintf(w, " %s |", paired.Number("%.4f", paired.Value(r.Cells[by.name][i], metric)))
-			}
-			fmt.Fprintln(w)
-		}
-	}
-	for _, by := range []string{"path", "path, 16 parts"} {
-		fmt.Fprintf(w, "| %s: %s, difference |", r.Title, by)
-		for i := range sparsities {
-			mean, half := paired.Difference(r.Cells[by][i], metric, true)
-			fmt.Fprintf(w, " %s |", paired.Spread(mean, half))
-		}
-		fmt.Fprintln(w)
+		r.rows(w, by.name)
 	}
 }
 
-// count prints how often a ranking is better than the reference, and its least gain.
-func count(w io.Writer, all []*result, real bool, by string, metric int, name string) {
-	cells, better, sure, worse, least, where, spread := 0, 0, 0, 0, math.Inf(1), "", 0.0
+// rows prints the AUC of what name stands for.
+func (r *result) rows(w io.Writer, name string) {
+	row(w, name, func(i int) string {
+		mean, half := paired.Difference(r.Cells[name][i], paired.AUC, true)
+		star := ""
+		if math.Abs(mean) > half {
+			star = " *"
+		}
+		return paired.Number("%.4f", paired.Value(r.Cells[name][i], paired.AUC)) + star
+	})
+}
+
+// count prints in how many cells the reference is clearly worse than another ranking, and in how many it is best or level with the best.
+func count(w io.Writer, all []*result, metric int) {
+	cells, best := 0, 0
+	var worse, below []string
 	for _, r := range all {
-		for i, list := range r.Cells[by] {
-			if r.Real != real {
-				continue
-			}
-			for k := range list {
-				spread = max(spread, math.Abs(list[k][metric].Value-paired.Value(list, metric)))
-			}
-			gain, half := paired.Difference(list, metric, true)
-			if metric == paired.LogLoss {
-				gain = -gain
+		for i, at := range sparsities {
+			lead, where := math.Inf(-1), ""
+			clear := false
+			for _, by := range rankings {
+				if by.name == reference {
+					continue
+				}
+				gain, half := paired.Difference(r.Cells[by.name][i], metric, true)
+				if metric == paired.LogLoss {
+					gain = -gain
+				}
+				if by.name == nothing && gain > 0 {
+					below = append(below, fmt.Sprintf("%s at %g", r.Title, at))
+				}
+				clear = clear || gain > half
+				if gain > lead {
+					lead, where = gain, fmt.Sprintf("%s at %g by %s %s", r.Title, at, by.name, paired.Spread(gain, half))
+				}
 			}
 			cells++
-			for n, holds := range map[*int]bool{&better: gain > 0, &sure: gain > half, &worse: gain < -half} {
-				if holds {
-					*n++
-				}
-			}
-			if gain < least {
-				least, where = gain, fmt.Sprintf("%s, %s, t = %v", r.Title, r.Baseline, sparsities[i])
+			if !clear {
+				best++
+			} else {
+				worse = append(worse, where)
 			}
 		}
 	}
-	if cells > 0 {
-		fmt.Fprintf(w, "\n%s, %s: %s is better than %s in %d of %d cells, in %d of them beyond the interval. It is worse beyond the interval in %d. The least gain is %s (%s). A seed is at most %s from the mean of its cell.\n",
-			name, map[bool]string{true: "real data", false: "planted"}[real], by, reference, better, cells, sure, worse, paired.Number("%+.4f", least), where, paired.Number("%.4f", spread))
+	name := map[int]string{paired.AUC: "AUC", paired.LogLoss: "calibrated LogLoss"}[metric]
+	fmt.Fprintf(w, "\n%s: in %d of %d cells no ranking is better than %s beyond its interval. The others: %s. Worse than %s: %s.\n", name, best, cells, reference, list(worse), nothing, list(below))
+}
+
+// list joins items, or returns "none".
+func list(items []string) string {
+	if len(items) == 0 {
+		return "none"
+	}
+	return strings.Join(items, "; ")
+}
+
+// reportUses prints the tables of the uses of the fresh rows.
+func (t *tool) reportUses(w io.Writer, all []set) {
+	for i := range all {
+		if s := &all[i]; !strings.HasSuffix(s.name, din) {
+			r := t.measureUses(s)
+			head(w, s.title+": the fresh rows")
+			for _, u := range uses {
+				r.rows(w, u.name)
+			}
+		}
 	}
 }
 
-// draw shows the AUC of the models of real data with the codebook. A panel ends below the lowest
-// point of the rankings, except for magnitude.
+// draw shows the AUC of the models of real users and items, or of all models if there are none. A panel ends below the lowest
+// point of the two paths.
 func draw(all []*result) *picture.Picture {
 	var panels []picture.Lines
+	shown := []string{"path", "path, train rows", "shapley-rms, train rows", "shapley, train rows", gated, "frequency"}
 	for _, r := range all {
-		if r.Baseline != baseline.Codebook || !r.Real {
+		if !r.Real && slices.ContainsFunc(all, func(r *result) bool { return r.Real }) {
 			continue
 		}
 		l := picture.Lines{Title: "Test AUC: " + r.Title, About: "AUC of " + r.Title + " against sparsity, by ranking", Low: 1}
-		for i, by := range rankings {
-			if by.name == "path, 16 parts" {
-				continue
-			}
-			c := picture.Curve{Label: by.name, X: sparsities, Style: i, Strong: by.name == "path"}
-			for _, cells := range r.Cells[by.name] {
+		l.Levels = append(l.Levels, picture.Level{Y: paired.Value(r.Whole, paired.AUC), Label: "unpruned"})
+		for i, name := range shown {
+			c := picture.Curve{Label: name, X: sparsities, Style: i, Strong: name == reference}
+			for _, cells := range r.Cells[name] {
 				c.Y = append(c.Y, paired.Value(cells, paired.AUC))
 			}
-			if l.High = max(l.High, slices.Max(c.Y)); by.name != "magnitude" {
-				l.Low = min(l.Low, slices.Min(c.Y))
-			}
+			l.High, l.Low = max(l.High, slices.Max(c.Y), l.Levels[0].Y), min(l.Low, slices.Min(c.Y))
 			l.Curves = append(l.Curves, c)
 		}
 		room := (l.High - l.Low) / 20

@@ -17,6 +17,7 @@ import (
 	"shaver/internal/jobs/forecast"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/loss"
 	"shaver/internal/value/baseline"
@@ -39,9 +40,9 @@ type JobFlags struct {
 	// Full says why Open made the job score all rows although previous scores are given;
 	// "" = it did not.
 	Full string
-	// Trained is a warning of Open that the values of fields come from rows on which the model may be trained,
-	// because the dataset has no others; "" = they do not.
-	Trained string
+	// Warning is a warning of Open: the values of fields come from rows on which the model may be trained, because the dataset
+	// has no others, or there are too few rows for the default estimator; "" = neither.
+	Warning string
 }
 
 // Defaults are the defaults of some flags of a job.
@@ -178,12 +179,32 @@ func (o *JobFlags) Open() error {
 		case fields && slices.Contains(names, dataset.Val):
 			r.Splits = []string{dataset.Val}
 		case fields:
-			o.Trained = fmt.Sprintf("the dataset has no split %s, so the values are those of the rows of %s, on which an overfitted field looks useful: import the rows with a split %[1]s, or give --splits", dataset.Val, strings.Join(r.Splits, ", "))
+			o.Warning = fmt.Sprintf("the dataset has no split %s, so the values are those of the rows of %s, on which an overfitted field looks useful: import the rows with a split %[1]s, or give --splits", dataset.Val, strings.Join(r.Splits, ", "))
 		case o.advised && slices.Contains(names, dataset.Fresh):
 			r.Splits = append(slices.Clone(r.Splits), dataset.Fresh)
 		}
 	}
+	if o.advised && !fields && !slices.ContainsFunc([]string{"estimator", "parts", "sparsity", "max-time"}, o.previous.changed) {
+		o.avoidNoise()
+	}
 	return nil
+}
+
+// avoidNoise replaces the default estimator, a path, if there are fewer than scores.FewRows rows. Values then rank better.
+func (o *JobFlags) avoidNoise() {
+	r, rows := o.request, int64(0)
+	for _, split := range r.Splits {
+		rows += r.Dataset.Rows(split)
+	}
+	if rows = int64(r.Sample * float64(rows)); r.MaxRows > 0 {
+		rows = min(rows, r.MaxRows)
+	}
+	if rows >= scores.FewRows {
+		return
+	}
+	r.Options.Estimator, r.Options.Parts, r.Options.Sparsity = estimator.Multilinear, 0, 0
+	r.Options.SetDefaults()
+	o.Warning = fmt.Sprintf("%d rows are few for a path, so the estimator is %s, whose ranking is less noisy below %d rows; --estimator %s gives the path", rows, estimator.Multilinear, scores.FewRows, estimator.Path)
 }
 
 // setSparsity sets the sparsity of the stop rule, or that of the estimator.

@@ -274,8 +274,8 @@ func (o *scoreOptions) run(c *cobra.Command, _ []string) error {
 	if o.job.Full = o.Full; o.Full != "" {
 		o.job.Log.Info("scoring all rows", zap.String("because", o.Full))
 	}
-	if o.Trained != "" {
-		o.job.Log.Warn(o.Trained)
+	if o.Warning != "" {
+		o.job.Log.Warn(o.Warning)
 	}
 	report, err := run()
 	if err != nil {
