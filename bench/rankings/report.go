@@ -11,8 +11,6 @@ import (
 	"shaver/internal/prune/picture"
 )
 
-// level is the difference below which rankings are level, whatever their interval.
-const level = .001
 
 // report prints the tables of the rankings and what they add up to.
 func report(w io.Writer, all []*result) {
@@ -119,10 +117,10 @@ func list(items []string) string {
 	return strings.Join(items, "; ")
 }
 
-// reportUses prints the tables of the uses of the fresh rows.
+// reportUses prints the tables of the uses of the fresh rows, for the models of the first log that shaver can train.
 func (t *tool) reportUses(w io.Writer, all []set) {
 	for i := range all {
-		if s := &all[i]; !strings.HasSuffix(s.name, din) {
+		if s := &all[i]; strings.HasPrefix(s.name, logs[0].name) && !strings.HasSuffix(s.name, din) {
 			r := t.measureUses(s)
 			head(w, s.title+": the fresh rows")
 			for _, u := range uses {

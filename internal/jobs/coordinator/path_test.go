@@ -9,6 +9,7 @@ import (
 
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
+	"shaver/internal/jobs/prepare/preparetest"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/value/estimator"
 )
@@ -25,8 +26,22 @@ func newPathBench(t *testing.T) *bench {
 // A path has the same bytes wherever its coordinator is interrupted, be it in a round, at its end or
 // at the beginning of the next one, and whatever the number of workers and the size of the shards.
 func TestResumePath(t *testing.T) {
-	t.Parallel() // the test waits most of the time
-	b := newPathBench(t)
+	t.Run("drops", func(t *testing.T) {
+		t.Parallel() // the test waits most of the time
+		b := newPathBench(t)
+		testResumePath(t, b, 0, cuts(20))
+	})
+	t.Run("adds", func(t *testing.T) {
+		t.Parallel()
+		b := newPathBench(t)
+		b.config.Request = preparetest.Wide(t)
+		b.config.Options = estimator.Options{Estimator: estimator.Path, Passes: 1, Parts: 3, Sparsity: .999}
+		testResumePath(t, b, 8, cuts(10)) // they keep 1, 2, 3, 4, 5, 7, 9 and 12 entries, and then 13
+	})
+}
+
+// testResumePath tests a path of which the given number of rounds adds entries, and interrupts it cuts times.
+func testResumePath(t *testing.T, b *bench, adds int, cuts int64) {
 	want, err := b.run(t.Context(), 2)
 	if err != nil {
 		t.Fatal(err)
@@ -35,14 +50,16 @@ func TestResumePath(t *testing.T) {
 	if err != nil || len(head.Path.Rounds) < 8 || head.Path.Reach < .9 || head.Rows != 300 || head.Path.Rounds[0].Rows != 300 {
 		t.Fatalf("%+v of %d rows, %v", head.Path, head.Rows, err)
 	}
+	drops := len(head.Path.Rounds) - adds
 	for i, round := range head.Path.Rounds[1:] {
-		if round.Rows != 100 || round.Kept >= head.Path.Rounds[i].Kept {
-			t.Errorf("round %d: %+v, expected a third of the rows and fewer entries than before", i+2, round)
+		before := head.Path.Rounds[i].Kept
+		if fewer := round.Kept < before; round.Rows != 100 || fewer != (i+1 < drops) || round.Kept == before && i+1 != drops {
+			t.Errorf("round %d of %d that drop and %d that add: %+v after %d kept entries, expected a third of the rows", i+2, drops, adds, round, before)
 		}
 	}
 	total := b.rows.Load()
 	b.wantNothing()
-	for at := int64(1); at < total; at += total/cuts(20) + 1 {
+	for at := int64(1); at < total; at += total/cuts + 1 {
 		b.cutOff(at)
 		if got, err := b.run(t.Context(), 1); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("cut off after %d rows of %d: the same bytes: %v, %v", at, total, bytes.Equal(got, want), err)

@@ -38,6 +38,7 @@ type Spec struct {
 	Freeze         []int     `json:"freeze,omitempty"`          // fields whose entries are no players; see model.Architecture.Frozen
 
 	Fresh *estimator.Fresh `json:"fresh,omitempty"` // rows that count more than once; nil = none
+	Adds  bool             `json:"adds,omitempty"`  // the path adds entries again at its end
 }
 
 // Previous identifies the previous values that a paired job corrects. A paired job computes

@@ -166,6 +166,10 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if f := j.Spec.Fresh; f != nil && f.Weight > 1 {
 		log.Info("counting the rows that the model was not trained on more often", zap.Int64("rows", f.Count()), zap.Int64("weight", f.Weight))
 	}
+	if r.Options.Traits().Ranks {
+		_, adds := path.Rounds(&m.Architecture, r.Options.Sparsity)
+		j.Spec.Adds = adds > 0
+	}
 	j.Sample = shard.SampleOf(&j.Spec, rows)
 	j.ID = j.Spec.ID()
 	j.Plan = r.plan(j)

@@ -100,15 +100,18 @@ func (p *Path) validate(f *File) error {
 	}
 	before, adds := int64(f.Layout.Prunable())+1, false
 	for i, r := range p.Rounds {
-		most := before - 1
-		if adds = adds || i > 0 && r.Kept > before; adds {
+		most, least := before-1, int64(1)
+		if adds {
+			least = before + 1
+		}
+		if adds = adds || i > 0 && r.Kept >= before; adds { // the first round that adds may keep as many as the one before
 			most = int64(f.Layout.Prunable())
 		}
 		switch {
 		case r.Rows < 0:
 			return fmt.Errorf("metadata %s, round %d: %d rows, expected at least 0", keyPath, i+1, r.Rows)
-		case r.Kept < 1 || r.Kept > most || adds && r.Kept <= before:
-			return fmt.Errorf("metadata %s, round %d: %d kept entries, expected 1 to %d, fewer in each round and, from one on, more", keyPath, i+1, r.Kept, most)
+		case r.Kept < least || r.Kept > most:
+			return fmt.Errorf("metadata %s, round %d: %d kept entries, expected %d to %d: fewer in each round and, from one on, more", keyPath, i+1, r.Kept, least, most)
 		case !(r.Loss >= 0 && r.Loss <= math.MaxFloat64):
 			return fmt.Errorf("metadata %s, round %d: the loss is %v, expected a finite number of at least 0", keyPath, i+1, r.Loss)
 		case !finite(r.Scale) || !finite(r.Offset):

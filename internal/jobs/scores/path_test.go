@@ -75,7 +75,7 @@ func TestPathRefusals(t *testing.T) {
 		"no rounds, expected at least 1":                            func(f *File) { f.Path.Rounds = nil },
 		"round 2: -1 rows":                                          func(f *File) { f.Path.Rounds[1].Rows = -1 },
 		"round 1: 7 kept entries, expected 1 to 6":                  func(f *File) { f.Path.Rounds[0].Kept = 7 },
-		"round 2: 6 kept entries, expected 1 to 5":                  func(f *File) { f.Path.Rounds[1].Kept = 6 },
+		"round 4: 3 kept entries, expected 4 to 6":                  func(f *File) { r := f.Path.Rounds[1]; r.Kept = 3; f.Path.Rounds = append(f.Path.Rounds[:1:1], r, r, r) },
 		"round 2: 0 kept entries":                                   func(f *File) { f.Path.Rounds[1].Kept = 0 },
 		"round 1: the loss is -1":                                   func(f *File) { f.Path.Rounds[0].Loss = -1 },
 		"the reach is 1.01":                                         func(f *File) { f.Path.Reach = 1.01 },

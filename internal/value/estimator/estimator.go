@@ -87,7 +87,7 @@ var table = []Traits{
 	{Name: Debiased, Help: "multilinear, corrected by flips of single players; unbiased", Shares: true, Revision: 2, Shapley: true, Derivatives: true, Draws: true, Flips: true},
 	{Name: Exact, Help: "all sets of players; no error", Exact: true, Efficient: true, Shapley: true, MostPlayers: 20}, // 2^20 forward passes for each row
 	{Name: Taylor, Help: "not a Shapley value; the paper compares against it", Exact: true, Derivatives: true},
-	{Name: Path, Help: "an order for pruning, measured again while it drops; no values", Exact: true, Revision: 2, Derivatives: true, Ranks: true},
+	{Name: Path, Help: "an order for pruning, measured again while it drops; no values", Exact: true, Revision: 1, Derivatives: true, Ranks: true},
 }
 
 // Names returns the names of all estimators.

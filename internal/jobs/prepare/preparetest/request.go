@@ -34,7 +34,20 @@ func Request(tb testing.TB) (r prepare.Request, folder string) {
 // RequestOf is Request for a dataset with the given number of rows.
 func RequestOf(tb testing.TB, n int) (r prepare.Request, folder string) {
 	tb.Helper()
-	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{9, 5}, Informative: 2, Silent: 1, Seed: 3})
+	return request(tb, n, 1)
+}
+
+// Wide is Request for a model whose table has 308 entries, so that a path through it adds entries at its end.
+func Wide(tb testing.TB) prepare.Request {
+	tb.Helper()
+	r, _ := request(tb, 300, 20)
+	return r
+}
+
+// request is RequestOf for a model with a number of useless columns.
+func request(tb testing.TB, n, silent int) (r prepare.Request, folder string) {
+	tb.Helper()
+	p, err := planted.New(planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{9, 5}, Informative: 2, Silent: silent, Seed: 3})
 	if err != nil {
 		tb.Fatal(err)
 	}
