@@ -113,9 +113,13 @@ equalwork: ## compare with shapiq, captum and SAGE on FLIGHTS=FOLDER, with files
 fields: ## compare orders in which fields are removed from MODEL=FILE, on the dataset in DATASET=FOLDER (a minute)
 	@go run ./bench/fields -model '$(MODEL)' -dataset '$(DATASET)'
 
-rankings: ## compare rankings on FLIGHTS=FOLDER and HFLIGHTS=FOLDER, with jobs in DIR=FOLDER, and draw docs/evidence/rankings.svg (half an hour)
+real: ## compare rankings on the logs with real users and items in REAL=FOLDER, with everything in DIR=FOLDER, and draw docs/evidence/rankings.svg (hours; PYTHON with torch, onnx, polars, scikit-learn)
 	mkdir -p '$(DIR)' && go build -o '$(DIR)/' ./cmd/shaver
-	@go run ./bench/rankings -work '$(DIR)' -flights '$(FLIGHTS)' -hflights '$(HFLIGHTS)' -picture docs/evidence/rankings.svg $(RANKINGSFLAGS)
+	@go run ./bench/rankings -work '$(DIR)' -real '$(REAL)' -python '$(PYTHON)' -picture docs/evidence/rankings.svg $(RANKINGSFLAGS)
+
+rankings: ## compare rankings on FLIGHTS=FOLDER and HFLIGHTS=FOLDER, with everything in DIR=FOLDER (half an hour)
+	mkdir -p '$(DIR)' && go build -o '$(DIR)/' ./cmd/shaver
+	@go run ./bench/rankings -work '$(DIR)' -flights '$(FLIGHTS)' -hflights '$(HFLIGHTS)' $(RANKINGSFLAGS)
 
 claims: ## repeat the paper's questions on synthetic logs, FLIGHTS=FOLDER and HFLIGHTS=FOLDER, with results in DIR=FOLDER (hours)
 	mkdir -p '$(DIR)' && go build -o '$(DIR)/' ./cmd/shaver
@@ -144,4 +148,4 @@ wheels: ## build the Python package for every platform into dist/ (needs Python'
 ci: ## run what CI runs
 	bash .ci/run
 
-.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale full estimators equalwork rankings claims fields lint fmt kernels transcripts golden wheels ci
+.PHONY: help build test race levels levels-arm64 pipeline-arm64 browser edge generate manifests man long chaos chaos-short cluster compose fuzz bench bench-auto bench-train ranges scale full estimators equalwork real rankings claims fields lint fmt kernels transcripts golden wheels ci

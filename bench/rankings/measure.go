@@ -53,7 +53,8 @@ func (t *tool) measure(s *set, seed int, r *result) {
 	orders, values := t.orders(s, seed, m, d)
 	whole := predict(m, d)
 	r.Whole, r.Entries = append(r.Whole, whole.Minus(whole)), m.Prunable()
-	floor := predict(m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(orders[reference], m.Prunable()), values)), d)
+	_, most := mask.PadsLast(&m.Architecture, orders[reference])
+	floor := predict(m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(orders[reference], most), values)), d)
 	for i, at := range sparsities {
 		drop := must(mask.Budget{Unit: mask.Sparsity, Amount: at}.Drop(&m.Architecture, baseline.Codebook, nil))
 		found := map[string]*paired.Predicted{nothing: floor}
@@ -79,7 +80,7 @@ func (t *tool) orders(s *set, seed int, m *model.Model, d *dataset.Dataset) (ord
 		case r.name == gated:
 			orders[r.name] = gate(m, d, seed, values)
 		case r.job == "":
-			orders[r.name] = must(table.RivalOrder(r.name, values, 0))
+			orders[r.name], _ = mask.PadsLast(&m.Architecture, must(table.RivalOrder(r.name, values, 0)))
 		default:
 			f := must(scores.Read(t.score(s, s.model(seed), r.job, seed, r.flags)))
 			orders[r.name], values = must(sweep.Order(f, r.aggregate, mask.Abs, entries)), f.Baseline

@@ -11,7 +11,6 @@ import (
 	"shaver/internal/prune/picture"
 )
 
-
 // report prints the tables of the rankings and what they add up to.
 func report(w io.Writer, all []*result) {
 	for _, real := range []bool{true, false} {
@@ -117,10 +116,10 @@ func list(items []string) string {
 	return strings.Join(items, "; ")
 }
 
-// reportUses prints the tables of the uses of the fresh rows, for the models of the first log that shaver can train.
+// reportUses prints the table of the uses of the fresh rows, for one model that shaver can train.
 func (t *tool) reportUses(w io.Writer, all []set) {
 	for i := range all {
-		if s := &all[i]; strings.HasPrefix(s.name, logs[0].name) && !strings.HasSuffix(s.name, din) {
+		if s := &all[i]; s.name == logs[0].name+"-dcn-mix" {
 			r := t.measureUses(s)
 			head(w, s.title+": the fresh rows")
 			for _, u := range uses {

@@ -221,16 +221,16 @@ func readmeFiles(t *testing.T, dir string, long bool) {
 	if _, err := checkpoint.WriteDense(filepath.Join(dir, "model.pth"), p.Checkpoint); err != nil {
 		t.Fatal(err)
 	}
-	part := 5000
+	part := 8000 // so that the train rows are enough for a path
 	if long {
 		part = 50_000
 	}
 	var rows bytes.Buffer
-	if err := p.WriteCSV(&rows, 6*part); err != nil {
+	if err := p.WriteCSV(&rows, 7*part); err != nil {
 		t.Fatal(err)
 	}
 	lines := bytes.SplitAfter(rows.Bytes(), []byte("\n"))
-	for name, of := range map[string][2]int{"train": {0, 4}, "val": {4, 5}, "test": {5, 6}} {
+	for name, of := range map[string][2]int{"train": {0, 4}, "val": {4, 5}, "test": {5, 6}, "fresh": {6, 7}} {
 		var packed bytes.Buffer
 		w := gzip.NewWriter(&packed)
 		_, err := w.Write(slices.Concat(lines[0], bytes.Join(lines[1+part*of[0]:1+part*of[1]], nil)))
@@ -252,7 +252,7 @@ func readmeFiles(t *testing.T, dir string, long bool) {
 func exportLog() []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	log := bytes.NewBufferString("label,age,user,item,price,category,city,device\n")
-	for range 1000 {
+	for range 40_000 {
 		fmt.Fprintf(log, "%d,%d,%d,%d,%.2f,%d,%d,%d\n", r.IntN(2), 18+r.IntN(60), r.IntN(7), r.IntN(11), 100*r.Float64(), r.IntN(5), r.IntN(4), r.IntN(3))
 	}
 	return log.Bytes()
