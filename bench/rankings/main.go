@@ -77,7 +77,9 @@ type set struct {
 	title   string
 	model   func(seed int) string // file of the model that is trained with a seed, from 1
 	dataset string
-	real    bool // real users and items
+	real    bool   // real users and items
+	kind    string // of the training, and its weight decay, if real is set
+	decay   string
 }
 
 // ranking is a way to order entries.

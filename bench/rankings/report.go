@@ -125,6 +125,7 @@ func (t *tool) reportUses(w io.Writer, all []set) {
 			for _, u := range uses {
 				r.rows(w, u.name)
 			}
+			r.rows(w, retrained)
 		}
 	}
 }

@@ -55,8 +55,8 @@ func (t *tool) realSets() (all []set) {
 					data += "-lists"
 				}
 				s := set{name: name, title: l.title + ", " + k.title, dataset: data, real: true}
-				decay := t.search(&s, k.name, k.decays)
-				s.model = func(seed int) string { return t.train(&s, k.name, decay, seed) }
+				s.kind, s.decay = k.name, t.search(&s, k.name, k.decays)
+				s.model = func(seed int) string { return t.train(&s, k.name, s.decay, seed) }
 				all = append(all, s)
 			}
 		}
@@ -189,8 +189,13 @@ func (t *tool) train(s *set, kind, decay string, seed int) string {
 		return t.work.Path(name + ".onnx")
 	}
 	name += ".safetensors"
-	check(t.work.Train(name, "train", "--dataset", s.dataset, "--kind", kind, "--hidden", "128,64", "--epochs", "12", "--patience", "2", "--weight-decay", decay, "--seed", number))
+	check(t.work.Train(name, append(training(kind, decay), "--dataset", s.dataset, "--seed", number)...))
 	return t.work.Path(name)
+}
+
+// training returns the arguments with which a kind is trained, without the dataset and the seed.
+func training(kind, decay string) []string {
+	return []string{"train", "--kind", kind, "--hidden", "128,64", "--epochs", "12", "--patience", "2", "--weight-decay", decay}
 }
 
 // flightSets imports the rows of the flights and makes the model of the quickstart. One half of the val rows is fresh.
