@@ -88,7 +88,7 @@ const (
 
 // Measure measures the model m of a job, which has its tables in Weights. d has the fields of m, in its order, and baseline is
 // [BaselineSize]. The unseen rows are those of the split fresh, or else val. Measure reads few rows. It computes at most half as
-// many states as the sample of the job has of the rows of train, even if the job does not score them. It returns nil if there are too few rows, if a logit is not finite, or if
+// many states as train has rows, times the sample of the job, even if the job does not score train. It returns nil if there are too few rows, if a logit is not finite, or if
 // the interval of the worth of all fields on train rows is not above 0.
 func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.Spec, baseline []float32) (*Gap, error) {
 	unseen, rows := dataset.Val, [2]*model.Rows{}
