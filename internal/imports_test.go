@@ -98,7 +98,7 @@ prune/delta:            base/atomicfile base/fault base/files base/seal click/ch
 prune/delta/toredis:    data/redisrows prune/delta
 prune/worth:            base/atomicfile base/fault data/arrowio data/dataset jobs/scores prune/cut
 prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep base/files gonum.org/v1/plot
-prune/report:                 data/dataset base/fault click/evaluate click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout base/style prune/slice num/loss jobs/gap
+prune/report:                 data/dataset base/fault click/evaluate click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout base/style prune/slice num/loss jobs/gap value/path
 
 # the job; bus is the only importer of NATS
 jobs/bus:                    base/fault jobs/job base/files github.com/nats-io go.uber.org/zap golang.org/x/sync

@@ -910,7 +910,9 @@ func TestNightlyApart(t *testing.T) {
 			}
 			command(t, "shaver", "dataset", "import", "csv", "--train", filepath.Join(source.dir, "rows.csv"), "--split", "7:1:1:1", "--model", f.model(night), "--out", day)
 		}
-		f.must()
+		if code, log := f.run(); code != 0 || strings.Contains(log, "leaving out a split") {
+			t.Fatalf("night %d: exit code %d: %s", night, code, log)
+		}
 		newest, err := dataset.OpenAll([]string{f.path("days", filepath.Base(f.day(night)))})
 		if err != nil {
 			t.Fatal(err)
@@ -965,24 +967,31 @@ func TestNightlyApart(t *testing.T) {
 		}
 		var record nightly.Record
 		readJSON(t, f.path("out", "current", nightly.RecordFile), &record)
-		if r := record.Checked.Rows; r == nil || !slices.Contains(r.Scored, "train") || !slices.Contains(r.Scored, "fresh") || r.Chose != "val" || r.Judged != check.Split {
+		if r := record.Checked.Rows; r == nil || !slices.Contains(r.Scored, "train") || slices.Contains(r.Scored, "fresh") != (d.Rows(dataset.Fresh) > 0) || r.Chose != "val" || r.Judged != check.Split {
 			t.Errorf("night %d: the record says %+v", night, r)
 		}
 	}
 }
 
-// A night whose days lack the rows that judge is refused before it computes.
+// A night whose days lack the rows that judge is refused before it computes, be it to score or to reuse a choice.
 func TestNightlyLacksRows(t *testing.T) {
-	source := newNightsSource(t, 1)
-	f := source.folder()
-	f.bring(0)
-	day := f.path("days", filepath.Base(f.day(0)))
-	if err := os.RemoveAll(day); err != nil {
-		t.Fatal(err)
-	}
-	command(t, "shaver", "dataset", "import", "csv", "--train", filepath.Join(source.dir, "rows.csv"), "--split", "9:1:0", "--model", f.model(0), "--out", day)
-	if code, log := f.run(); code != cli.ExitBadInput || !strings.Contains(log, "the days have no rows of the split test, and their splits are [train val]: import days with ") {
-		t.Errorf("exit code %d: %s", code, log)
+	source := newNightsSource(t, 2)
+	f := source.folder("calibrate: true\n", "calibrate: true\nreuse: 0.01\n", "window: 2\n", "window: 1\n")
+	for night, step := range []string{"score", "choose"} {
+		f.bring(night)
+		day := f.path("days", filepath.Base(f.day(night)))
+		if err := os.RemoveAll(day); err != nil {
+			t.Fatal(err)
+		}
+		command(t, "shaver", "dataset", "import", "csv", "--train", filepath.Join(source.dir, "rows.csv"), "--split", "9:1:0", "--model", f.model(night), "--out", day)
+		if code, log := f.run(); code != cli.ExitBadInput || !strings.Contains(log, step+": "+f.path("nightly.yaml")+": the days have no rows of the split test, and their splits are [train val]: import days with ") {
+			t.Errorf("exit code %d: %s", code, log)
+		}
+		if err := os.RemoveAll(day); err != nil {
+			t.Fatal(err)
+		}
+		f.bring(night)
+		f.must()
 	}
 }
 

@@ -66,7 +66,7 @@ func TestPathScores(t *testing.T) {
 		}
 		return out.String(), log.String(), code
 	}
-	const deep = "path.arrow: beyond sparsity 0.9 the order of the path is that of its last round"
+	const deep = "path.arrow: beyond sparsity 0.9 the order of the path is that of the last round that dropped"
 
 	t.Run("prune", func(t *testing.T) {
 		var by, like pruning

@@ -62,6 +62,9 @@ func (o *planOptions) run(c *cobra.Command, _ []string) error {
 	if err := o.Open(); err != nil {
 		return err
 	}
+	if o.Warning != "" {
+		cli.Warn(o.Warning)
+	}
 	rates, err := o.ChooseKernel(c.Context())
 	if err != nil {
 		return err

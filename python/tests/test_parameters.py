@@ -132,7 +132,7 @@ def test_docstrings_have_types_and_defaults(call: Call) -> None:
         default = programs.get(call.flag(name))
         stated = re.search(r", default (.*)$", types[name])
         if stated is not None and default is not None:
-            assert re.sub(r"[()\" ]", "", stated[1]).startswith(re.sub(r'[" ]|--', "", default)), name
+            assert re.sub(r"[()\" ]", "", stated[1]).replace("_", "-").startswith(re.sub(r'[" ]|--', "", default)), name
         elif default is not None and default != "none":
             assert not re.fullmatch(r"[\w.,:-]+", default), f"{name}, by default {default}"
 

@@ -24,6 +24,9 @@ func (s *steps) Choose(ctx context.Context, n *nightly.Night) (*nightly.Chosen, 
 	if n.PreviousModel == "" {
 		return &nightly.Chosen{Why: "Scored, because the settings changed or the last checkpoint is not there."}, nil
 	}
+	if _, err := s.checkDays(n); err != nil {
+		return nil, err
+	}
 	why, err := s.newFeatures(n)
 	if err != nil || why != "" {
 		return &nightly.Chosen{Why: why}, err

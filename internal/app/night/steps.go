@@ -54,7 +54,7 @@ var keys = nightly.Keys{
 	},
 }
 
-// rowsOf returns the splits that a night scores, chooses or calibrates by ("" = none), and judges by.
+// rowsOf returns the splits that nights score, choose or calibrate by ("" = none), and judge by.
 func rowsOf(c *nightly.Config) *nightly.Rows {
 	r := &nightly.Rows{Scored: []string{dataset.Train}, Judged: cmp.Or(c.Check.Get("split"), dataset.Test)}
 	if given := c.Score.Get("splits"); given != "" {
@@ -66,6 +66,20 @@ func rowsOf(c *nightly.Config) *nightly.Rows {
 		r.Chose = dataset.Val
 	}
 	return r
+}
+
+// rows returns rowsOf without the scored splits that the days of a night lack, and the days.
+func (s *steps) rows(n *nightly.Night) (*nightly.Rows, *dataset.Dataset, error) {
+	d, err := dataset.OpenAll(n.Days)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := rowsOf(s.config)
+	has := slices.DeleteFunc(slices.Clone(r.Scored), func(name string) bool { return d.Rows(name) == 0 })
+	if len(has) > 0 { // otherwise the command refuses the days
+		r.Scored = has
+	}
+	return r, d, nil
 }
 
 // scoreCommand is the name of the command of the step score.
@@ -309,17 +323,16 @@ func (s *steps) Day(path string) (string, error) {
 	return d.Digest(), nil
 }
 
-// checkDays returns bad input if the days have no rows by which to choose or judge, or lack a field that prune is to protect.
+// checkDays returns rows, or bad input if the days have no rows by which to choose or judge, or lack a field that prune is to protect.
 // The other steps would find that only after the scores are computed.
-func (s *steps) checkDays(n *nightly.Night) error {
-	d, err := dataset.OpenAll(n.Days)
+func (s *steps) checkDays(n *nightly.Night) (*nightly.Rows, error) {
+	r, d, err := s.rows(n)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r := rowsOf(s.config)
 	for _, split := range []string{cmp.Or(r.Chose, r.Judged), r.Judged} {
 		if d.Rows(split) == 0 {
-			return fault.Inputf("%s: the days have no rows of the split %s, and their splits are %v: import days with rows to calibrate by and others to judge by, or set calibrate and check.split", s.config.Path, split, d.SplitNames())
+			return nil, fault.Inputf("%s: the days have no rows of the split %s, and their splits are %v: import days with rows to calibrate by and others to judge by, or set calibrate and check.split", s.config.Path, split, d.SplitNames())
 		}
 	}
 	for _, setting := range s.config.Prune {
@@ -328,11 +341,11 @@ func (s *steps) checkDays(n *nightly.Night) error {
 		}
 		for _, name := range strings.Split(setting.Value, ",") {
 			if !slices.Contains(d.Fields(), name) {
-				return s.config.Errorf("prune", setting, fmt.Errorf("no field %q; the fields are %s", name, strings.Join(d.Fields(), ", ")))
+				return nil, s.config.Errorf("prune", setting, fmt.Errorf("no field %q; the fields are %s", name, strings.Join(d.Fields(), ", ")))
 			}
 		}
 	}
-	return nil
+	return r, nil
 }
 
 // checkONNX returns bad input if the night has to calibrate an .onnx file and cannot. The step
@@ -352,7 +365,8 @@ func (s *steps) checkONNX(n *nightly.Night) error {
 }
 
 func (s *steps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scored, error) {
-	if err := s.checkDays(n); err != nil {
+	rows, err := s.checkDays(n)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.checkONNX(n); err != nil {
@@ -366,7 +380,7 @@ func (s *steps) Score(ctx context.Context, n *nightly.Night) (*nightly.Scored, e
 		args = append(args, "--quiet")
 	}
 	if s.config.Score.Get("splits") == "" { // the command would take the splits of its state
-		args = append(args, "--splits="+cli.List(rowsOf(s.config).Scored))
+		args = append(args, "--splits="+cli.List(rows.Scored))
 	}
 	args = append(args, s.config.Score.Flags()...)
 	var found launch.JobReport
@@ -481,13 +495,17 @@ func (s *steps) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked, 
 	if s.config.ONNX != "" { // the file that is served
 		file = nightly.ONNXFile
 	}
+	rows, _, err := s.rows(n)
+	if err != nil {
+		return nil, err
+	}
 	args := []string{"check", "--model=" + filepath.Join(n.Folder, file), "--against=" + n.Model, "--dataset=" + cli.List(n.Days), "--out=" + filepath.Join(n.Folder, nightly.CheckFile), "--force"}
 	var found gate.Document
-	_, err := s.command(ctx, &found, append(args, s.config.Check.Flags()...)...)
+	_, err = s.command(ctx, &found, append(args, s.config.Check.Flags()...)...)
 	if err != nil && !errors.Is(err, cli.ErrGate) {
 		return nil, err
 	}
-	c := &nightly.Checked{Passed: found.Passed, Reasons: []string{}, Rows: rowsOf(s.config)}
+	c := &nightly.Checked{Passed: found.Passed, Reasons: []string{}, Rows: rows}
 	if m := found.RMSE; m != nil {
 		c.RMSE, c.PrunedRMSE, c.RMSERise = &m.Model, &m.Pruned, increase(m)
 	} else {

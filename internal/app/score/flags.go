@@ -94,6 +94,12 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defa
 	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of all random numbers")
 	f.StringSliceVar(&o.request.Splits, "splits", slices.Clone(defaults.Splits), "`splits` to score, separated by commas")
 	f.Lookup("splits").DefValue = strings.Join(defaults.Splits, ",")
+	if o.advised { // see Open
+		f.Lookup("splits").DefValue += ", and " + dataset.Fresh + " if the dataset has it"
+		e := f.Lookup("estimator")
+		e.Usage += fmt.Sprintf(" (default %s, or %s below %d rows unless --%s or --%s is given)", estimator.Path, estimator.Multilinear, scores.FewRows, strings.Join(keepPath[1:3], ", --"), keepPath[3])
+		e.DefValue = ""
+	}
 	f.Int64Var(&o.request.FreshWeight, "fresh-weight", 0, fmt.Sprintf("`number` of times that a row which the model was not trained on counts, at most %d: one of the split %s or of --fresh-days (default the square root of the number of other rows for each)", estimator.MaxWeight, dataset.Fresh))
 	f.IntVar(&o.request.FreshDays, "fresh-days", 0, "`number` of the newest days of a window that the model was not trained on")
 	f.Float64Var(&o.request.Sample, "sample", 1, "`portion` of the rows to score, drawn without replacement")
@@ -184,11 +190,14 @@ func (o *JobFlags) Open() error {
 			r.Splits = append(slices.Clone(r.Splits), dataset.Fresh)
 		}
 	}
-	if o.advised && !fields && !slices.ContainsFunc([]string{"estimator", "parts", "sparsity", "max-time"}, o.previous.changed) {
+	if o.advised && !fields && !slices.ContainsFunc(keepPath, o.previous.changed) {
 		o.avoidNoise()
 	}
 	return nil
 }
+
+// keepPath are the flags that keep the default estimator, whatever the number of rows is.
+var keepPath = []string{"estimator", "parts", "sparsity", "max-time"}
 
 // avoidNoise replaces the default estimator, a path, if there are fewer than scores.FewRows rows. Values then rank better.
 func (o *JobFlags) avoidNoise() {

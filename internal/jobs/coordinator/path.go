@@ -28,8 +28,8 @@ import (
 	"shaver/internal/value/tally"
 )
 
-// rounder leads a path from round to round. Between two rounds it cuts, calibrates the
-// tables that are left, and stores the mask of the next round. Its memory is that of the model, the
+// rounder leads a path from round to round. Between two rounds it drops or adds entries, calibrates the
+// tables of the next round, and stores its masks. Its memory is that of the model, the
 // tables of a round, and the state of the path.
 type rounder struct {
 	job   *prepare.Job
@@ -143,7 +143,7 @@ func (r *rounder) predict(ctx context.Context, dropped layout.Mask) (*evaluate.P
 // end ends a round, and reports whether all rounds are over.
 func (r *rounder) end(round int, in *inputs, log *zap.Logger) (over bool) {
 	p := r.sums.path
-	if len(p.Rounds) == round { // otherwise the checkpoint was made after the cut
+	if len(p.Rounds) == round { // otherwise the checkpoint was made after the end of the round
 		p.End(r.sums.accumulator, in.round(round).Calibration, r.model.Weights.Embedding)
 		r.sums.accumulator.Clear()
 		last := p.Rounds[round]
@@ -254,8 +254,8 @@ func (in *inputs) begin(ctx context.Context, round int, m *masks, c loss.Calibra
 	return in.bus.Delete(ctx, before.Masks.Name)
 }
 
-// storeMask stores the masks of the current round unless the server has it. It replaces another mask: a
-// coordinator that began the job before, and whose checkpoint is lost, may have dropped other entries.
+// storeMask stores the masks of the current round unless the server has them. It replaces others: a
+// coordinator that began the job before, and whose checkpoint is lost, may have dropped or added other entries.
 func (in *inputs) storeMask(ctx context.Context) error {
 	round := in.round(in.rounds.now)
 	if round == nil {

@@ -174,15 +174,24 @@ func mostRows(plan *job.Plan) (rows int64) {
 	return rows
 }
 
+// mostAdded is the largest portion of the entries that a round of a path measures to add some: those of the turn without the seed.
+const mostAdded = 0.039
+
 // roundsBytes returns the bytes of all partials of a job with rounds. Those of a path leave out the
-// sums of the entries that are dropped, which are taken to be those of the rarest features.
+// sums of the entries that a round does not measure, which are taken to be those of the rarest features.
 func (m *Measurement) roundsBytes() (bytes int64) {
-	plan, left := &m.Job.Plan, 1.0
+	plan, left, drops := &m.Job.Plan, 1.0, math.MaxInt
+	if m.Job.Spec.Adds {
+		drops, _ = path.Rounds(&m.Job.Architecture, m.Job.Spec.Sparsity)
+	}
 	for round := range plan.Rounds {
 		shards, perShard := plan.ShardsOf(round)
 		bytes += int64(shards) * m.partialBytes(mostFrequent(m.occurrences, left), perShard)
 		if m.Job.Spec.Traits().Ranks {
 			left *= 1 - 1./mask.PathCut
+		}
+		if round+1 >= drops {
+			left = mostAdded
 		}
 	}
 	return bytes
@@ -279,7 +288,7 @@ func (m *Measurement) coordinatorMemory(rows int64) int64 {
 
 // workerMemory returns the memory of a worker that adds up the given number of shards with the
 // given number of rows each. First it holds the model and its file. Then it has the model, and for a
-// path also the tables of a round; a shard and its rows; and what the largest of three steps needs.
+// path also the tables of a round, and in a round that adds those with what it measures; a shard and its rows; and what the largest of three steps needs.
 // While it computes it has for each thread its sums and an index of the tables, the sums of all threads,
 // and those of earlier shards. When it adds up it has the sums of a shard, and those of the others
 // with and without it. When it stores sums it also has what is stored of them, in a buffer that grows.
@@ -287,6 +296,9 @@ func (m *Measurement) workerMemory(rows, shards int64) int64 {
 	threads, models := int64(m.Threads), m.ModelBytes
 	if m.Job.Spec.Traits().Ranks {
 		models *= 2
+	}
+	if m.Job.Spec.Adds {
+		models += m.ModelBytes
 	}
 	shape, together := m.Job.Layout().Shape(), min(rows*shards, m.Job.Plan.Rows)
 	one, all := m.sumsMemory(rows), m.sumsMemory(together)

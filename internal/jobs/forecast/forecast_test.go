@@ -3,6 +3,7 @@ package forecast
 import (
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -182,6 +183,24 @@ func TestOfPath(t *testing.T) {
 	}
 }
 
+// The rounds of a path that add measure more entries than the last ones that drop.
+func TestBytesOfAdditions(t *testing.T) {
+	m := measured(time.Second)
+	m.Job.Architecture = model.Architecture{FieldDims: []int{60_000, 40_000}, Dim: 8}
+	m.Job.Spec.Options = estimator.Options{Estimator: estimator.Path, Passes: 1, Sparsity: .999}
+	m.Job.Spec.Adds = true
+	m.occurrences = []widthOccurrences{{8, []job.Occurrence{{Times: 4000, Features: 100_000}}}}
+	drops, adds := path.Rounds(&m.Job.Architecture, .999)
+	rounds := func(n int) int64 {
+		m.Job.Plan.Rounds = slices.Repeat([]job.Round{{Rows: 4000, Take: 1, Parts: 25}}, n)
+		return m.roundsBytes()
+	}
+	few := []widthOccurrences{{8, []job.Occurrence{{Times: 4000, Features: 3900}}}}
+	if got, want := rounds(drops+adds)-rounds(drops), int64(adds)*m.partialBytes(few, 4000); adds == 0 || got != want {
+		t.Errorf("%d bytes of %d rounds that add, expected %d", got, adds, want)
+	}
+}
+
 // A worker stores its sums when their memory is large, even if its minute is not over.
 func TestOfLargeSums(t *testing.T) {
 	m := measured(time.Second)
@@ -216,6 +235,10 @@ func TestWorkerMemory(t *testing.T) {
 	more.ModelBytes = 6000
 	if got := more.workerMemory(10_000, 1) - few.workerMemory(10_000, 1); got != 2200 {
 		t.Errorf("a thousand bytes more of the model add %d bytes, expected 2200", got)
+	}
+	few.Job.Spec.Adds = true // also that of more
+	if got := more.workerMemory(10_000, 1) - few.workerMemory(10_000, 1); got != 3300 {
+		t.Errorf("a thousand bytes more of the model add %d bytes to a path that adds, expected 3300", got)
 	}
 	more.ModelBytes = 1 << 40
 	if got := more.workerMemory(10_000, 1); got < withGarbage(2<<40) {

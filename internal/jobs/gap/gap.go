@@ -57,15 +57,19 @@ func (g *Gap) Memorises() bool {
 	return g != nil && g.Total.Worth[Train].Low > 0 && g.Total.Worth[Unseen].High < 2./3*g.Total.Worth[Train].Low
 }
 
-// Text says whether the model memorises, and how much of the worth comes back, of all fields and of the one of which least does.
-// It is a sentence without a full stop.
+// Text says whether the model memorises, and how much of the worth comes back, of all fields and of the one of which least does
+// if that is less. It is a sentence without a full stop.
 func (g *Gap) Text() string {
 	text := ""
 	if g.Memorises() {
 		text = "the model memorises: "
 	}
+	text += fmt.Sprintf("of what the fields are worth on rows of the training, %.0f%% comes back on rows that the model has not seen", 100*g.Total.Back())
 	least := slices.MaxFunc(append([]Field{g.Total}, g.Fields...), func(a, b Field) int { return cmp.Compare(-a.Back(), -b.Back()) }) // which is never NaN
-	return text + fmt.Sprintf("of what the fields are worth on rows of the training, %.0f%% comes back on rows that the model has not seen, and %.0f%% of %s", 100*g.Total.Back(), 100*least.Back(), least.Name)
+	if least.Back() < g.Total.Back() {
+		text += fmt.Sprintf(", and %.0f%% of %s", 100*least.Back(), least.Name)
+	}
+	return text
 }
 
 // Warning returns Text and what to do if the model memorises and the job scores rows of the training alone, and otherwise "".
@@ -84,7 +88,7 @@ const (
 
 // Measure measures the model m of a job, which has its tables in Weights. d has the fields of m, in its order, and baseline is
 // [BaselineSize]. The unseen rows are those of the split fresh, or else val. Measure reads few rows. It computes at most half as
-// many states as the job has rows of train. It returns nil if there are too few rows, if a logit is not finite, or if
+// many states as train has rows, times the sample of the job, even if the job does not score train. It returns nil if there are too few rows, if a logit is not finite, or if
 // the interval of the worth of all fields on train rows is not above 0.
 func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.Spec, baseline []float32) (*Gap, error) {
 	unseen, rows := dataset.Val, [2]*model.Rows{}
@@ -106,22 +110,27 @@ func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.
 	for kind, each := range whole {
 		g.Rows[kind], g.Loss[kind], total[kind] = len(each), stat.Mean(each, nil), make([]float64, len(each))
 	}
-	table, fixed := make([]float32, len(m.Weights.Embedding)), m.FixedRows()
+	table, fixed := slices.Clone(m.Weights.Embedding), m.FixedRows()
 	for field, name := range d.Fields() {
-		copy(table, m.Weights.Embedding)
-		for _, s := range m.Spans() {
-			for row := s.Row; s.Field == field && row < s.Row+s.Rows; row++ {
-				if _, is := slices.BinarySearch(fixed, row); !is {
-					copy(table[s.Entry+(row-s.Row)*s.Dim:], baseline[s.Baseline:][:s.Dim])
+		spans, changed := slices.DeleteFunc(m.Spans(), func(s model.Span) bool { return s.Field != field }), false
+		for _, s := range spans {
+			for row := range s.Rows {
+				if _, is := slices.BinarySearch(fixed, s.Row+row); !is {
+					entries, dropped := table[s.Entry+row*s.Dim:][:s.Dim], baseline[s.Baseline:][:s.Dim]
+					changed = changed || !slices.Equal(entries, dropped)
+					copy(entries, dropped)
 				}
 			}
 		}
-		if slices.Equal(table, m.Weights.Embedding) {
+		if !changed {
 			continue
 		}
 		rises, err := losses(ctx, m.WithEmbedding(table), spec.Loss, rows)
 		if rises == nil {
 			return nil, err
+		}
+		for _, s := range spans {
+			copy(table[s.Entry:][:s.Rows*s.Dim], m.Weights.Embedding[s.Entry:])
 		}
 		f := Field{Name: name}
 		for kind := range rises {

@@ -166,15 +166,16 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if f := j.Spec.Fresh; f != nil && f.Weight > 1 {
 		log.Info("counting the rows that the model was not trained on more often", zap.Int64("rows", f.Count()), zap.Int64("weight", f.Weight))
 	}
+	var drops, adds int
 	if r.Options.Traits().Ranks {
-		_, adds := path.Rounds(&m.Architecture, r.Options.Sparsity)
+		drops, adds = path.Rounds(&m.Architecture, r.Options.Sparsity)
 		j.Spec.Adds = adds > 0
 	}
 	j.Sample = shard.SampleOf(&j.Spec, rows)
 	j.ID = j.Spec.ID()
-	j.Plan = r.plan(j)
+	j.Plan = r.plan(j, drops, adds)
 	if r.Options.Traits().Ranks && j.Sample.Keep < scores.FewRows {
-		log.Info("a path is noisy with few rows: compare it with an estimator of values by sweep --select on rows that neither has seen",
+		log.Info("a path is noisy with few rows: compare it with an estimator of values by shaver sweep",
 			zap.Int64("rows", j.Sample.Keep), zap.Int("enough", scores.FewRows), zap.String("estimator", estimator.Multilinear))
 	}
 	if err := j.Plan.Check(m.Columns()); err != nil {
@@ -346,12 +347,11 @@ func (r *Request) validatePath(entries int) error {
 	return nil
 }
 
-// plan returns the plan of j, whose Spec and Sample are set.
-func (r *Request) plan(j *Job) job.Plan {
+// plan returns the plan of j, whose Spec and Sample are set. A path has the given numbers of rounds.
+func (r *Request) plan(j *Job, drops, adds int) job.Plan {
 	plan := job.Plan{Rows: j.Sample.Keep, RowsPerShard: r.RowsPerShard, InPlace: r.InPlace, Ranges: r.Ranges}
 	switch {
 	case r.Options.Traits().Ranks:
-		drops, adds := path.Rounds(&j.Architecture, r.Options.Sparsity)
 		plan.Rounds = j.Sample.PathRounds(drops, adds, r.Options.Parts)
 		plan.Rows = 0
 		for _, round := range plan.Rounds {

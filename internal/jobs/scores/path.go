@@ -12,7 +12,7 @@ import (
 type Path struct {
 	Rounds []Round `json:"rounds"` // in order, at least one
 	// Reach is the largest sparsity to which entries were dropped in rounds, (0, 1]. Beyond it
-	// the order is that of the last round's scores. It is 1 if a small table was dropped whole.
+	// the order is that of the last round that dropped. It is 1 if a small table was dropped whole.
 	Reach float64 `json:"reach"`
 }
 
@@ -104,7 +104,7 @@ func (p *Path) validate(f *File) error {
 		if adds {
 			least = before + 1
 		}
-		if adds = adds || i > 0 && r.Kept >= before; adds { // the first round that adds may keep as many as the one before
+		if adds = adds || f.Spec.Adds && i > 0 && r.Kept >= before; adds { // the first round that adds may keep as many as the one before
 			most = int64(f.Layout.Prunable())
 		}
 		switch {

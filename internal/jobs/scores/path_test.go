@@ -68,6 +68,14 @@ func TestPathRoundTrip(t *testing.T) {
 	}
 }
 
+// addsTo sets the entries that the rounds of f after the first one keep.
+func addsTo(f *File, kept ...int64) {
+	f.Path.Rounds = f.Path.Rounds[:1:1]
+	for _, n := range kept {
+		f.Path.Rounds = append(f.Path.Rounds, Round{Rows: 1, Kept: n, Loss: .5, Scale: 1})
+	}
+}
+
 // Read refuses facts about a path that are impossible.
 func TestPathRefusals(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.arrow")
@@ -75,7 +83,8 @@ func TestPathRefusals(t *testing.T) {
 		"no rounds, expected at least 1":                            func(f *File) { f.Path.Rounds = nil },
 		"round 2: -1 rows":                                          func(f *File) { f.Path.Rounds[1].Rows = -1 },
 		"round 1: 7 kept entries, expected 1 to 6":                  func(f *File) { f.Path.Rounds[0].Kept = 7 },
-		"round 4: 3 kept entries, expected 4 to 6":                  func(f *File) { r := f.Path.Rounds[1]; r.Kept = 3; f.Path.Rounds = append(f.Path.Rounds[:1:1], r, r, r) },
+		"round 4: 3 kept entries, expected 4 to 6":                  func(f *File) { addsTo(f, 3, 3, 3); f.Spec.Adds = true },
+		"round 3: 3 kept entries, expected 1 to 2":                  func(f *File) { addsTo(f, 3, 3, 4) },
 		"round 2: 0 kept entries":                                   func(f *File) { f.Path.Rounds[1].Kept = 0 },
 		"round 1: the loss is -1":                                   func(f *File) { f.Path.Rounds[0].Loss = -1 },
 		"the reach is 1.01":                                         func(f *File) { f.Path.Reach = 1.01 },

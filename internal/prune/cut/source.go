@@ -118,7 +118,7 @@ func Deep(f *scores.File, dropped []bool, file string) string {
 	if !f.Path.Deeper(count(dropped), f.Layout.Prunable()) {
 		return ""
 	}
-	return fmt.Sprintf("%s: beyond sparsity %.6g the order of the path is that of its last round", file, f.Path.Reach)
+	return fmt.Sprintf("%s: beyond sparsity %.6g the order of the path is that of the last round that dropped", file, f.Path.Reach)
 }
 
 // count returns the number of dropped entries.

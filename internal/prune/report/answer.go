@@ -164,17 +164,17 @@ func kept(sparsity float64) string { return number(100*(1-sparsity)) + "%" }
 func (c *comparison) command(b *budget) string {
 	p := b.best.Point
 	_, aggregate := b.by.game()
-	switch {
-	case p.Method == sweep.Nothing:
-		return "--sparsity 1"
-	case aggregate == "":
+	if aggregate == "" && p.Method != sweep.Nothing {
 		return ""
 	}
 	words := []string{"--parameters", strconv.Itoa(p.Parameters)}
 	if text := sweep.SparsityText(p.Sparsity); text == strconv.FormatFloat(p.Sparsity, 'g', -1, 64) { // otherwise the sparsity is that of another budget
 		words = []string{"--sparsity", text}
 	}
-	flags := c.Flags(p, aggregate)
+	var flags []string // no order keeps nothing
+	if aggregate != "" {
+		flags = c.Flags(p, aggregate)
+	}
 	words = append(words, flags...)
 	if c.calibrated {
 		words = append(words, "--calibrate")

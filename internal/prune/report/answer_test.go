@@ -113,6 +113,13 @@ func TestAnswerCommand(t *testing.T) {
 	f.Sweep.Unpruned.CalibratedLogLoss = nil
 	contains(t, shown(t, f), "--values auto --dataset DIR")
 	contains(t, shown(t, f), "The scores are those of job "+f.Sweep.Sources[0].Job+" (permutation, ")
+	// The table with nothing kept has the pads of lists, and needs no order.
+	for want, p := range map[string]sweep.Point{"--sparsity 1": {Sparsity: 1}, "--parameters 3": {Sparsity: 32. / 35, Parameters: 3}} {
+		p.Method, p.Values = sweep.Nothing, "float32"
+		if got := compare(f.Sweep, f.Tolerance).command(&budget{&method{name: sweep.Nothing}, &sweep.Mean{Point: &p}}); got != want {
+			t.Errorf("%q, expected %q", got, want)
+		}
+	}
 }
 
 // A difference is bold if its interval does not contain 0, and only then.

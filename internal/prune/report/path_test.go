@@ -4,8 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/click/model"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/value/estimator"
+	"shaver/internal/value/path"
 	"shaver/internal/value/tally"
 )
 
@@ -54,6 +56,24 @@ func TestPathPage(t *testing.T) {
 	for _, p := range r.Pictures {
 		if p.Name == "cut" {
 			t.Error("the page draws the value at the cut")
+		}
+	}
+}
+
+// Rounds that drop and rounds that add are counted apart, and the order beyond the reach is that of the last round that dropped.
+func TestRoundsThatAdd(t *testing.T) {
+	f := facts()
+	f.Architecture = &model.Architecture{Kind: model.FM, FieldDims: []int{1000, 1000}, Dim: 1}
+	f.Scores.Spec.Options = estimator.Options{Estimator: estimator.Path, Passes: 1, Sparsity: .999}
+	drops, adds := path.Rounds(f.Architecture, .999)
+	for want, added := range map[string]bool{
+		count(drops) + " rounds dropped the entries, and " + count(adds) + " added some again": true,
+		count(drops+adds) + " rounds dropped the entries":                                      false,
+	} {
+		f.Scores.Spec.Adds = added
+		f.Scores.Path = &scores.Path{Reach: .999, Rounds: make([]scores.Round, drops+adds)}
+		if s := f.roundsOf(); s.Heading != want || (s.Adds > 0) != added || adds == 0 {
+			t.Errorf("%+v, expected %q", s, want)
 		}
 	}
 }

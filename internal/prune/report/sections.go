@@ -9,6 +9,7 @@ import (
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/picture"
 	"shaver/internal/value/mask"
+	"shaver/internal/value/path"
 )
 
 // addPicture adds a picture to the report and returns it in the form for the page.
@@ -193,6 +194,7 @@ func (s *frequencySection) heading() string {
 // roundsSection shows how the order of a path came about.
 type roundsSection struct {
 	Heading string
+	Adds    int // number of rounds that add entries, the last ones
 	Reach   float64
 	Rows    []roundRow
 }
@@ -204,9 +206,16 @@ type roundRow struct {
 
 func (f *Facts) roundsOf() *roundsSection {
 	p := f.Scores.Path
-	s := &roundsSection{Heading: "One round dropped the entries", Reach: p.Reach}
-	if n := len(p.Rounds); n > 1 {
-		s.Heading = count(n) + " rounds dropped the entries"
+	s, drops := &roundsSection{Heading: "One round dropped the entries", Reach: p.Reach}, len(p.Rounds)
+	if f.Scores.Spec.Adds {
+		n, _ := path.Rounds(f.Architecture, f.Scores.Spec.Sparsity)
+		drops = min(drops, n)
+	}
+	if drops > 1 {
+		s.Heading = count(drops) + " rounds dropped the entries"
+	}
+	if s.Adds = len(p.Rounds) - drops; s.Adds > 0 {
+		s.Heading += fmt.Sprintf(", and %d added some again", s.Adds)
 	}
 	for _, r := range p.Rounds {
 		s.Rows = append(s.Rows, roundRow{r, number(r.Sparsity(len(f.Entries))), decimal(r.Loss), decimal(r.Scale), signed(r.Offset)})

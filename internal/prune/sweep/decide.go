@@ -76,29 +76,38 @@ func (p *Point) better(q *Point) bool {
 	return *p.AUC > *q.AUC
 }
 
-// BelowFloor returns a warning that says from which sparsity on each order is clearly worse than keeping nothing, or "". The 95% intervals
+// BelowFloor returns a warning that says at how many sparsities, and at which least one, each order is clearly worse than keeping nothing, or "". The 95% intervals
 // of the AUC, or with the squared loss of the RMSE, do not overlap, and the loss, calibrated if it is known, is not better either.
 func (d *Document) BelowFloor() string {
 	all := d.Series()
 	var below []string
 	for _, s := range all {
-		least := math.Inf(1)
+		least, worse := math.Inf(1), 0
 		for _, f := range all {
 			for i := range s.Points {
 				p, q := &s.Points[i], &f.Points[0]
 				if q.Point.Method == Nothing && p.Point.Model == nil && p.Point.Baseline == q.Point.Baseline && p.Judged.worse(q.Judged) {
 					least = min(least, p.Sparsity)
+					worse++
 				}
 			}
 		}
-		if !math.IsInf(least, 1) {
-			below = append(below, s.Label+" from sparsity "+SparsityText(least))
+		if worse > 0 {
+			below = append(below, s.Label+" at sparsity "+SparsityText(least))
+		}
+		if worse > 1 {
+			below[len(below)-1] += fmt.Sprintf(" and %d more", worse-1)
 		}
 	}
-	if below == nil {
+	are := "is"
+	switch len(below) {
+	case 0:
 		return ""
+	case 1:
+	default:
+		are = "are"
 	}
-	return strings.Join(below, ", ") + " is worse than keeping nothing: drop fewer entries, or take another method"
+	return strings.Join(below, ", ") + " " + are + " worse than keeping nothing: drop fewer entries, or take another method"
 }
 
 // worse reports whether d are clearly worse differences than those of another table.

@@ -7,7 +7,7 @@ import (
 	"shaver/internal/value/baseline"
 )
 
-// A sweep warns of the first sparsity at which an order is clearly worse than the table with nothing kept of its baseline. The smallest table is
+// A sweep warns of the sparsities at which an order is clearly worse than the table with nothing kept of its baseline. The smallest table is
 // the one with nothing kept only if that is within the tolerance, and if nothing is protected.
 func TestFloor(t *testing.T) {
 	at := func(method string, sparsity, auc, loss float64) Point {
@@ -18,15 +18,19 @@ func TestFloor(t *testing.T) {
 		return p
 	}
 	d := &Document{Rows: 1000, Entries: 1000, Points: []Point{
-		at(Magnitude, .5, -.01, .01), at(Magnitude, .9, -.3, .3), at(Magnitude, .99, -.4, .4), // from .9 on below the floor
-		at(Random, .9, -.3, .05), // its AUC is, but its loss is better
+		at(Magnitude, .5, -.01, .01), at(Magnitude, .9, -.3, .3), at(Magnitude, .95, -.19, .2), at(Magnitude, .99, -.4, .4), // at .9 and .99 below the floor
+		at(Random, .8, -.3, .05), // its AUC is, but its loss is better
 		at(Frequency, .9, -.21, .3), at(Nothing, 1, -.2, .2),
 	}}
 	d.Unpruned.AUC, d.Unpruned.LogLoss = new(.8), new(.5)
-	if text := d.BelowFloor(); text != "magnitude from sparsity 0.9 is worse than keeping nothing: drop fewer entries, or take another method" {
+	if text := d.BelowFloor(); text != "magnitude at sparsity 0.9 and 1 more is worse than keeping nothing: drop fewer entries, or take another method" {
 		t.Errorf("warning %q", text)
 	}
-	d.Points[5].Baseline = baseline.Codebook
+	d.Points[4] = at(Random, .8, -.3, .3)
+	if text := d.BelowFloor(); text != "magnitude at sparsity 0.9 and 1 more, random at sparsity 0.8 are worse than keeping nothing: drop fewer entries, or take another method" {
+		t.Errorf("warning %q", text)
+	}
+	d.Points[6].Baseline = baseline.Codebook
 	if text := d.BelowFloor(); text != "" {
 		t.Errorf("a floor of another baseline: %q", text)
 	}
@@ -40,7 +44,7 @@ func TestFloor(t *testing.T) {
 			t.Errorf("tolerance %v with %+v: %+v, expected %s", c.tolerance, c.settings, p, c.want)
 		}
 	}
-	if err := d.checkMethod(&d.Points[5]); err != nil || !strings.Contains(d.Label(&d.Points[5]), Nothing) {
-		t.Errorf("label %q, %v", d.Label(&d.Points[5]), err)
+	if err := d.checkMethod(&d.Points[6]); err != nil || !strings.Contains(d.Label(&d.Points[6]), Nothing) {
+		t.Errorf("label %q, %v", d.Label(&d.Points[6]), err)
 	}
 }

@@ -52,7 +52,7 @@ import (
 // A round drops one in cut of the entries that are left, at least one.
 const cut = mask.PathCut
 
-// The trust region. Let r be the portion of the entries that a round measures. Then eta is
+// The trust region. Let r be the portion of the entries that the tables of a round keep. Then eta is
 // min(mostEta, eta/sqrt(r)).
 const (
 	eta     = 0.06
@@ -343,7 +343,7 @@ func (p *Path) add(sums *tally.Accumulator) {
 // leastWeight takes the place of T if no row of the first round could be computed.
 const leastWeight = 1e-300
 
-// key returns by what the last round ranks an entry. Those with the lowest keys are dropped, or added, first.
+// key returns by what the last round that is over ranks an entry. Those with the lowest keys are dropped, or added, first.
 func (p *Path) key() func(i int32) float64 {
 	portion := float64(p.Rounds[len(p.Rounds)-1].Kept) / float64(p.size)
 	steep, sign := 1/(2*min(mostEta, eta/math.Sqrt(portion))), -1.0
@@ -356,7 +356,7 @@ func (p *Path) key() func(i int32) float64 {
 }
 
 // Ranks returns the position of each entry in the order of drops. Entries that are left come
-// in the order of the last round. The entries of pad rows and frozen fields come last. tables is as in End.
+// in the order of the last round that drops. The entries of pad rows and frozen fields come last. tables is as in End.
 func (p *Path) Ranks(tables []float32) []int32 {
 	ranks, next := slices.Clone(p.rank), int32(p.course.all)
 	if !p.Adds() {

@@ -70,7 +70,7 @@ def evaluate(
     dataset: DatasetLike,
     *,
     against: ModelLike | None = None,
-    split: Literal["train", "val", "test"] | None = None,
+    split: Literal["train", "val", "test", "fresh"] | None = None,
     loss: Literal["logistic", "squared"] | None = None,
     predictions: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -87,7 +87,7 @@ def evaluate(
         Rows to measure on.
     against : Model, path, state dict or torch.nn.Module, optional
         Another model that is measured on the same rows, for example the unpruned one.
-    split : {"train", "val", "test"}, default "test"
+    split : {"train", "val", "test", "fresh"}, default "test"
         Split to measure on.
     loss : {"logistic", "squared"}, optional
         Loss of a row. By default it is squared if the labels are numbers, else logistic.
@@ -161,7 +161,7 @@ def check(
     max_logloss_rise: float | None = None,
     max_rmse_rise: float | None = None,
     confident: bool = False,
-    split: Literal["train", "val", "test"] | None = None,
+    split: Literal["train", "val", "test", "fresh"] | None = None,
     loss: Literal["logistic", "squared"] | None = None,
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -189,7 +189,7 @@ def check(
         Largest rise of the RMSE, in units of the label, with the squared loss.
     confident : bool, default False
         Demand that the whole 95% intervals are within the bounds.
-    split : {"train", "val", "test"}, default "val"
+    split : {"train", "val", "test", "fresh"}, default "test"
         Split to measure on.
     loss : {"logistic", "squared"}, optional
         Loss of a row. By default it is squared if the labels are numbers, else logistic.

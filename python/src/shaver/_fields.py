@@ -181,7 +181,7 @@ def fields(
     estimator : str, optional
         "exact", which tries all sets of fields, or "antithetic" or "permutation", which draw random
         orders. By default it is exact up to 10 fields, else antithetic.
-    splits : str or sequence of str, default "val"
+    splits : str or sequence of str, default "fresh", or else "val"
         Splits whose rows are used. On rows that it was trained on, a model also uses what it knows by heart.
     sample : float in (0, 1], default 1
         Portion of the rows to use, drawn without replacement.

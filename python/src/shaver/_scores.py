@@ -230,7 +230,7 @@ def score(
         ``Model(module, example_inputs=...)``.
     dataset : Dataset or path
         Rows to score.
-    estimator : str, default "path"
+    estimator : str, default "path", or "multilinear" below 30000 rows unless parts, sparsity or max_time is given
         "path" to prune, "debiased" to quote values, or "permutation", "antithetic",
         "multilinear", "exact" or "taylor".
     baseline : {"zero", "codebook"}, default "codebook"

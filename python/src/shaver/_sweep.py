@@ -182,7 +182,7 @@ def sweep(
     select: bool = False,
     calibrate: bool = False,
     tune: bool = False,
-    split: Literal["train", "val", "test"] | None = None,
+    split: Literal["train", "val", "test", "fresh"] | None = None,
     picture: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -232,7 +232,7 @@ def sweep(
         Also measure the LogLoss with logits that are calibrated on the split val.
     tune : bool, default False
         Also train what each method keeps, and measure the result.
-    split : {"train", "val", "test"}, default "test"
+    split : {"train", "val", "test", "fresh"}, default "test"
         Split to measure on.
     picture : path, optional
         File for a picture of the metrics, .svg or .png.
