@@ -177,7 +177,7 @@ bench:                  base/cputime value/baseline click/checkpoint value/estim
 bench/fields:           click/checkpoint click/evaluate click/model data/dataset num/loss num/random prune/slice
 bench/full:             app/cli base/atomicfile base/filelock data/dataset jobs/forecast
 bench/train:            num/kernel click/model num/random click/train
-bench/rankings:         bench/paired bench/stage value/baseline click/checkpoint data/dataset click/evaluate click/model prune/picture value/mask jobs/scores prune/sweep
+bench/rankings:         click/compact base/atomicfile bench/gates bench/paired bench/stage value/estimator value/baseline click/checkpoint data/dataset click/evaluate click/model prune/picture value/mask jobs/scores prune/sweep
 bench/gates:            num/kernel num/layout num/loss click/model num/random value/mask
 bench/claims:           bench/paired bench/stage value/baseline click/checkpoint click/compact data/dataset click/evaluate num/loss click/model value/mask jobs/scores prune/sweep
 bench/paired:           data/dataset click/evaluate num/loss click/model gonum.org/v1/gonum
