@@ -130,7 +130,7 @@ func (t *tool) reportUses(w io.Writer, all []set) {
 	}
 }
 
-// draw shows the AUC of the models of real users and items, or of all models if there are none. A panel ends below the lowest
+// draw shows the AUC of the models of real users and items, or of all models without these. A panel ends below the lowest
 // point of the two paths.
 func draw(all []*result) *picture.Picture {
 	var panels []picture.Lines

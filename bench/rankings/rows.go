@@ -20,7 +20,7 @@ import (
 var logs = []struct {
 	name, title, kind string
 	sources           []string // of clicks.py
-	users             int      // one of so many users is taken
+	users             int      // the rows of one user in this number are taken
 }{
 	{"sports", "Sports", "sequences", []string{"sports.txt.gz", "sports.attributes.json.gz"}, 1},
 	{"beauty", "Beauty", "sequences", []string{"beauty.txt.gz", "beauty.attributes.json.gz"}, 1},
@@ -101,7 +101,7 @@ func (t *tool) run(name string, args []string, ending string, after ...string) {
 	check(os.Rename(unfinished+ending, t.work.Path(name+ending)))
 }
 
-// rows writes the rows of a log, NAME.rows, to NAME and ending. It takes one of so many users, if not 1. Every second row of val becomes
+// rows writes the rows of a log, NAME.rows, to NAME and ending. It takes the rows of one user in the number users. Every second row of val becomes
 // a row of fresh. edit changes the header and the rows, or is nil.
 func (t *tool) rows(name, ending string, users int, edit func(header, row []string) []string) string {
 	from, to := t.work.Path(name+".rows"), t.work.Path(name+ending)

@@ -18,7 +18,6 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/forecast"
-	"shaver/internal/jobs/gap"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/merger"
 	"shaver/internal/jobs/prepare"
@@ -179,7 +178,7 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 	stop := stayAlive(ctx, b, progress, "its model and its checkpoint to be stored and loaded")
 	defer stop()
 	if claim.Lead.Epoch == 1 && c.Sink == nil && j.Plan.Ranges == 0 && !j.Spec.OfFields() {
-		g, err := gap.Measure(ctx, p.Model, p.Dataset, &p.Spec, p.Baseline)
+		g, err := p.Gap(ctx, p.Model)
 		if err != nil { // the job says so if its rows are damaged
 			log.Debug("cannot measure what the model memorises", zap.Error(err))
 		} else if text := g.Warning(&p.Spec); text != "" {

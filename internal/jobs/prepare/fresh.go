@@ -2,12 +2,15 @@ package prepare
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/gap"
 	"shaver/internal/jobs/shard"
 	"shaver/internal/value/estimator"
 )
@@ -51,7 +54,50 @@ func (r *Request) rows(splits []string) (rows int64) {
 	return rows
 }
 
-// freshWeight returns the weight of fresh rows among rows, 1 to estimator.MaxWeight: the square root of the number of other rows for each of
+// weigh sets the weight of fresh rows to 1 if the request does not give it and the model does not memorise. Rows of the training then say
+// what fresh rows say, and a larger weight only adds noise.
+func (j *Job) weigh(r *Request, m *model.Model) error {
+	f := j.Spec.Fresh
+	if f == nil || f.Weight == 1 || r.FreshWeight != 0 || r.Ranges != 0 {
+		return nil
+	}
+	g, err := j.Gap(context.Background(), m)
+	if err != nil {
+		return fault.Inputf("%w", err)
+	}
+	if g != nil && !g.Memorises() {
+		f.Weight = 1
+	}
+	return nil
+}
+
+// last keeps the gap that was measured last, because a program prepares the same job several times.
+var last struct {
+	mu  sync.Mutex
+	of  string
+	gap *gap.Gap
+}
+
+// Gap returns what gap.Measure does for the job, whose model is m.
+func (j *Job) Gap(ctx context.Context, m *model.Model) (*gap.Gap, error) {
+	last.mu.Lock()
+	defer last.mu.Unlock()
+	s, fresh := &j.Spec, [][2]int64(nil)
+	if s.Fresh != nil {
+		fresh = s.Fresh.Rows
+	}
+	of := fmt.Sprint(s.Model, s.Dataset, s.Sample, s.Seed, s.Kernel, s.Loss, s.Baseline, s.BaselineValues, s.Freeze, fresh)
+	if last.of == of {
+		return last.gap, nil
+	}
+	g, err := gap.Measure(ctx, m, j.Dataset, s, j.Baseline)
+	if err == nil {
+		last.of, last.gap = of, g
+	}
+	return g, err
+}
+
+// freshWeight returns the weight of fresh rows among rows, 1 to estimator.MaxWeight, if the model memorises: the square root of the number of other rows for each of
 // them. One of many counts more, because the others outvote it with what the model remembers. It counts less than all of
 // these together, because few rows are noisy.
 func freshWeight(rows int64, f *estimator.Fresh) int64 {

@@ -163,6 +163,9 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if j.Spec.Fresh, err = r.fresh(splits); err != nil {
 		return nil, err
 	}
+	if err := j.weigh(&r, m); err != nil {
+		return nil, err
+	}
 	if f := j.Spec.Fresh; f != nil && f.Weight > 1 {
 		log.Info("counting the rows that the model was not trained on more often", zap.Int64("rows", f.Count()), zap.Int64("weight", f.Weight))
 	}
