@@ -100,7 +100,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defa
 		e.Usage += fmt.Sprintf(" (default %s, or %s below %d rows unless --%s or --%s is given)", estimator.Path, estimator.Multilinear, scores.FewRows, strings.Join(keepPath[1:3], ", --"), keepPath[3])
 		e.DefValue = ""
 	}
-	f.Int64Var(&o.request.FreshWeight, "fresh-weight", 0, fmt.Sprintf("`number` of times that a row which the model was not trained on counts, at most %d: one of the split %s or of --fresh-days (default the square root of the number of other rows for each)", estimator.MaxWeight, dataset.Fresh))
+	f.Int64Var(&o.request.FreshWeight, "fresh-weight", 0, fmt.Sprintf("`number` of times that a row which the model was not trained on counts, at most %d: one of the split %s or of --fresh-days (default 1, or the square root of the number of other rows for each if the model memorises)", estimator.MaxWeight, dataset.Fresh))
 	f.IntVar(&o.request.FreshDays, "fresh-days", 0, "`number` of the newest days of a window that the model was not trained on")
 	f.Float64Var(&o.request.Sample, "sample", 1, "`portion` of the rows to score, drawn without replacement")
 	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "largest number of `rows`, instead of --sample (default no limit)")

@@ -240,7 +240,8 @@ def score(
     splits : str or sequence of str, default "train", and "fresh" if the dataset has it
         Splits whose rows are scored. Other splits judge the pruning.
     fresh_weight : int, optional
-        How often a row of "fresh" or ``fresh_days`` counts. By default the square root of the number of other rows for each.
+        How often a row of "fresh" or ``fresh_days`` counts. By default once or, if the model
+        memorises, the square root of the number of other rows for each.
     fresh_days : int, optional
         Number of the newest days of a window that the model was not trained on.
     sample : float in (0, 1], default 1
