@@ -134,7 +134,7 @@ func (t *tool) reportUses(w io.Writer, all []set) {
 // point of the two paths.
 func draw(all []*result) *picture.Picture {
 	var panels []picture.Lines
-	shown := []string{"path", "path, train rows", "shapley-rms, train rows", "shapley, train rows", gated, "frequency"}
+	shown := []string{"path", "path, train rows", "shapley-rms", "shapley", gated, "frequency"}
 	for _, r := range all {
 		if !r.Real && slices.ContainsFunc(all, func(r *result) bool { return r.Real }) {
 			continue

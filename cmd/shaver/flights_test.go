@@ -65,7 +65,7 @@ func testFlightsPruning(t *testing.T) {
 	out := t.TempDir()
 	modelFile, scoresFile := filepath.Join(flights, "deepfm.pth"), filepath.Join(out, "s.arrow")
 	var report launch.JobReport
-	shaver(t, &report, "score", "--model", modelFile, "--dataset", dir, "--baseline", "codebook", "--sample", sample, "--seed", "1", "--out", scoresFile)
+	shaver(t, &report, "score", "--model", modelFile, "--dataset", dir, "--baseline", "codebook", "--splits", "train", "--sample", sample, "--seed", "1", "--out", scoresFile)
 	t.Logf("scored %d rows in %.1f s, %.1f of CPU; mean loss %.4f, %.4f empty; efficiency error %.2g",
 		report.Rows, report.Seconds, report.CPUSeconds, report.LossFull, *report.LossEmpty, *report.EfficiencyError)
 

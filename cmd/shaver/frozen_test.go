@@ -87,8 +87,8 @@ func TestFrozenFieldsStay(t *testing.T) {
 		// Rivals drop nothing of the field either, and all methods have the same number of entries.
 		var d sweep.Document
 		shaver(t, &d, append([]string{"sweep", "--scores", file("permutation.arrow"), "--sparsities", "1", "--methods", "magnitude,random", "--out", file("sweep.json")}, job...)...)
-		if d.Entries != len(table)-frozen || len(d.Points) != 3 {
-			t.Errorf("%s: a sweep of %d entries with %d points, expected %d and 3", name, d.Entries, len(d.Points), len(table)-frozen)
+		if d.Entries != len(table)-frozen || len(d.Points) != 4 {
+			t.Errorf("%s: a sweep of %d entries with %d points, expected %d and 4", name, d.Entries, len(d.Points), len(table)-frozen)
 		}
 		for _, p := range d.Points {
 			if p.Parameters != before.Architecture.BaselineSize() || slices.ContainsFunc(d.Points, func(o sweep.Point) bool { return *o.LogLoss != *p.LogLoss }) {

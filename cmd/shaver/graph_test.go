@@ -73,7 +73,7 @@ func TestGraphEndToEnd(t *testing.T) {
 	}
 	for _, file := range []string{export, path("ncf.safetensors")} {
 		command(t, "shaver", "plan", "--model", file, "--dataset", path("data"), "--estimator", "permutation")
-		command(t, "shaver", "score", "--model", file, "--dataset", path("data"), "--estimator", "permutation", "--passes", "2", "--out", path(filepath.Base(file)+".arrow"))
+		command(t, "shaver", "score", "--model", file, "--dataset", path("data"), "--splits", "train", "--estimator", "permutation", "--passes", "2", "--out", path(filepath.Base(file)+".arrow"))
 	}
 	first, err := os.ReadFile(path("ncf.dynamo.onnx.arrow"))
 	if err != nil {
@@ -201,7 +201,7 @@ func TestGraphWithDenseInputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, "shaver", args...)
-	command(t, "shaver", "score", "--model", export, "--dataset", path("data"), "--estimator", "permutation", "--out", path("scores.arrow"))
+	command(t, "shaver", "score", "--model", export, "--dataset", path("data"), "--splits", "train", "--estimator", "permutation", "--out", path("scores.arrow"))
 	prunedGraph(t, folder, export, path("scores.arrow"), path("data"))
 }
 

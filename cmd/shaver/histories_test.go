@@ -99,7 +99,8 @@ func TestHistories(t *testing.T) {
 					t.Errorf("Spearman %v between walks and %s", agreement.Spearman, c.pools)
 				}
 			}
-			command(t, "shaver", "sweep", "--model", export, "--scores", path("scores.arrow"), "--dataset", path("data"), "--split", "train", "--sparsities", "0.5,0.9")
+			command(t, "shaver", "dataset", "import", "csv", "--train", path("log.csv"), "--test", path("log.csv"), "--model", export, "--out", path("judged"))
+			command(t, "shaver", "sweep", "--model", export, "--scores", path("scores.arrow"), "--dataset", path("judged"), "--sparsities", "0.5,0.9")
 
 			for _, out := range []string{"pruned.onnx", "pruned.safetensors", "dense.safetensors"} {
 				args := []string{"prune", "--model", export, "--scores", path("scores.arrow"), "--sparsity", "0.6", "--out", path(out)}

@@ -69,7 +69,7 @@ func knownFiles(t *testing.T) (run func(args ...string) (code int, stderr string
 	}
 	for _, args := range [][]string{
 		{"train", "--dataset", "rows", "--kind", "fm", "--dim", "2", "--epochs", "1", "--out", "m.safetensors"},
-		{"score", "--model", "m.safetensors", "--dataset", "rows", "--out", "s.arrow"},
+		{"score", "--model", "m.safetensors", "--dataset", "rows", "--splits", "train", "--out", "s.arrow"},
 		{"prune", "--model", "m.safetensors", "--scores", "s.arrow", "--sparsity", "0.5", "--out", "p.safetensors"},
 	} {
 		if code, text := run(args...); code != 0 || strings.Contains(text, "does not say") {

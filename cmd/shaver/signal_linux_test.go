@@ -246,7 +246,7 @@ func makeLong(t *testing.T) string {
 	}
 	command(t, "shaver", "dataset", "import", "csv", "--train", file("rows.csv"), "--split", "8:1:1", "--model", file("model.safetensors"), "--out", file("ds"))
 	for _, seed := range []string{"s", "t"} {
-		command(t, "shaver", "score", "--model", file("model.safetensors"), "--dataset", file("ds"), "--estimator", "taylor", "--max-rows", "1000",
+		command(t, "shaver", "score", "--model", file("model.safetensors"), "--dataset", file("ds"), "--splits", "train", "--estimator", "taylor", "--max-rows", "1000",
 			"--seed", fmt.Sprint(len(seed)+int(seed[0])), "--out", file(seed+".arrow"))
 	}
 	configuration := fmt.Sprintf("model: %[1]s/model.safetensors\ndays: %[1]s/days\nout: %[1]s/out\nscore:\n  passes: 100\nprune:\n  sparsity: 0.9\n", dir)

@@ -97,7 +97,7 @@ func TestTuneResumes(t *testing.T) {
 	data := trainingtest.Clicks(t, dir, 20000)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	shaver(t, nil, append([]string{"train", "--dataset", data, "--epochs", "0", "--out", file("m.safetensors")}, tinyTraining...)...)
-	shaver(t, nil, "score", "--model", file("m.safetensors"), "--dataset", data, "--max-rows", "2000", "--estimator", "taylor", "--out", file("s.arrow"))
+	shaver(t, nil, "score", "--model", file("m.safetensors"), "--dataset", data, "--splits", "train", "--max-rows", "2000", "--estimator", "taylor", "--out", file("s.arrow"))
 	shaver(t, nil, "prune", "--model", file("m.safetensors"), "--scores", file("s.arrow"), "--sparsity", "0.5", "--out", file("p.safetensors"))
 	args := func(out string) []string {
 		return []string{"tune", "--model", file("p.safetensors"), "--dataset", data, "--batch", "128", "--epochs", "12", "--patience", "0", "--out", file(out)}

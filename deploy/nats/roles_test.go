@@ -341,7 +341,7 @@ func (s *site) night(url string) {
 		t.Fatal(err)
 	}
 	s.write("nightly.yaml", []byte("model: model.safetensors\ndays: days\nout: nights\nscore:\n  splits: [train]\n  nats: "+url+
-		"\n  nkey: secrets/coordinator.nk\n  tlsca: secrets/ca.crt\n  replicas: 1\n  wait: 1m\nprune:\n  sparsity: 0.5\ncheck:\n  max-auc-drop: 1\n  max-logloss-rise: 9\n"))
+		"\n  nkey: secrets/coordinator.nk\n  tlsca: secrets/ca.crt\n  replicas: 1\n  wait: 1m\nprune:\n  sparsity: 0.5\ncalibrate: false\ncheck:\n  split: val\n  max-auc-drop: 1\n  max-logloss-rise: 9\n"))
 	working, drain := context.WithCancel(t.Context())
 	group := new(errgroup.Group)
 	group.Go(func() error {

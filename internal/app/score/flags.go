@@ -190,7 +190,7 @@ func (o *JobFlags) Open() error {
 			r.Splits = append(slices.Clone(r.Splits), dataset.Fresh)
 		}
 	}
-	if o.advised && !fields && !slices.ContainsFunc(keepPath, o.previous.changed) {
+	if o.advised && !fields && r.Previous == nil && !slices.ContainsFunc(keepPath, o.previous.changed) {
 		o.avoidNoise()
 	}
 	return nil
