@@ -95,8 +95,9 @@ const reference = "path"
 
 // The rankings that are no job of shaver and no rival of its sweeps.
 const (
-	gated   = "ShuffleGate"
-	nothing = "nothing kept"
+	gated    = "ShuffleGate"
+	nothing  = "nothing kept"
+	unpruned = "unpruned" // the whole model, which has a row of the tables and is no ranking
 )
 
 var (

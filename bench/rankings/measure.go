@@ -23,18 +23,17 @@ type result struct {
 	Title string
 	Real  bool
 	Cells map[string][][]paired.Cell // [sparsities][seeds], by ranking
-	Whole []paired.Cell              // [seeds], the unpruned models; their differences are 0
-	// Entries is the size of the unpruned table, Kept [sparsities] what is left of it, and Bytes [sparsities] the size of the
-	// compact file that the reference gives, as the mean over the seeds.
-	Entries int
-	Kept    []int
-	Bytes   []int64
+	// Kept [sparsities] is the number of entries that are left, and Bytes [sparsities] the size of the compact file that the
+	// reference gives, as the mean over the seeds.
+	Kept  []int
+	Bytes []int64
 }
 
 // result reads or measures the result of a set.
 func (t *tool) result(s *set) *result {
 	r := &result{Title: s.title, Real: s.real, Cells: map[string][][]paired.Cell{}, Kept: make([]int, len(sparsities)), Bytes: make([]int64, len(sparsities))}
 	check(t.work.Measure(s.name+".json", r, func() error {
+		r.Cells[unpruned] = make([][]paired.Cell, len(sparsities))
 		for _, by := range rankings {
 			r.Cells[by.name] = make([][]paired.Cell, len(sparsities))
 		}
@@ -52,12 +51,11 @@ func (t *tool) measure(s *set, seed int, r *result) {
 	m := must(ck.Model())
 	orders, values := t.orders(s, seed, m, d)
 	whole := predict(m, d)
-	r.Whole, r.Entries = append(r.Whole, whole.Minus(whole)), m.Prunable()
 	_, most := mask.PadsLast(&m.Architecture, orders[reference])
 	floor := predict(m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(orders[reference], most), values)), d)
 	for i, at := range sparsities {
 		drop := must(mask.Budget{Unit: mask.Sparsity, Amount: at}.Drop(&m.Architecture, baseline.Codebook, nil))
-		found := map[string]*paired.Predicted{nothing: floor}
+		found := map[string]*paired.Predicted{nothing: floor, unpruned: whole}
 		for name, order := range orders {
 			found[name] = predict(m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(order, drop), values)), d)
 		}

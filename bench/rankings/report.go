@@ -52,9 +52,10 @@ func row(w io.Writer, title string, cell func(i int) string) {
 
 // table prints the AUC of the rankings. A star marks those that differ from the reference beyond the interval.
 func (r *result) table(w io.Writer) {
-	head(w, fmt.Sprintf("%s (unpruned %s)", r.Title, paired.Number("%.4f", paired.Value(r.Whole, paired.AUC))))
+	head(w, r.Title)
 	row(w, "entries", func(i int) string { return fmt.Sprint(r.Kept[i]) })
 	row(w, "kB", func(i int) string { return fmt.Sprint((r.Bytes[i] + 500) / 1000) })
+	r.rows(w, unpruned)
 	for _, by := range rankings {
 		r.rows(w, by.name)
 	}
@@ -140,7 +141,7 @@ func draw(all []*result) *picture.Picture {
 			continue
 		}
 		l := picture.Lines{Title: "Test AUC: " + r.Title, About: "AUC of " + r.Title + " against sparsity, by ranking", Low: 1}
-		l.Levels = append(l.Levels, picture.Level{Y: paired.Value(r.Whole, paired.AUC), Label: "unpruned"})
+		l.Levels = append(l.Levels, picture.Level{Y: paired.Value(r.Cells[unpruned][0], paired.AUC), Label: unpruned})
 		for i, name := range shown {
 			c := picture.Curve{Label: name, X: sparsities, Style: i, Strong: name == reference}
 			for _, cells := range r.Cells[name] {

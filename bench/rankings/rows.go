@@ -158,7 +158,7 @@ func flatten(header, row []string) []string {
 	if len(header) == 5 {
 		other = strings.Split(row[3], "|")
 	}
-	if &header[0] == &row[0] {
+	if slices.Equal(row, header) {
 		return append(flat[:3], "last", "other")
 	}
 	return append(flat, other[0])

@@ -201,11 +201,9 @@ var keepPath = []string{"estimator", "parts", "sparsity", "max-time"}
 
 // avoidNoise replaces the default estimator, a path, if there are fewer than scores.FewRows rows. Values then rank better.
 func (o *JobFlags) avoidNoise() {
-	r, rows := o.request, int64(0)
-	for _, split := range r.Splits {
-		rows += r.Dataset.Rows(split)
-	}
-	if rows = int64(r.Sample * float64(rows)); r.MaxRows > 0 {
+	r := o.request
+	rows := int64(r.Sample * float64(r.Rows(r.Splits)))
+	if r.MaxRows > 0 {
 		rows = min(rows, r.MaxRows)
 	}
 	if rows >= scores.FewRows {

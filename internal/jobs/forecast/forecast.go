@@ -174,9 +174,6 @@ func mostRows(plan *job.Plan) (rows int64) {
 	return rows
 }
 
-// mostAdded is the largest portion of the entries that a round of a path measures to add some: those of the turn without the seed.
-const mostAdded = 0.039
-
 // roundsBytes returns the bytes of all partials of a job with rounds. Those of a path leave out the
 // sums of the entries that a round does not measure, which are taken to be those of the rarest features.
 func (m *Measurement) roundsBytes() (bytes int64) {
@@ -191,7 +188,7 @@ func (m *Measurement) roundsBytes() (bytes int64) {
 			left *= 1 - 1./mask.PathCut
 		}
 		if round+1 >= drops {
-			left = mostAdded
+			left = path.MostAdded
 		}
 	}
 	return bytes

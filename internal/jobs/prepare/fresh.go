@@ -33,12 +33,12 @@ func (r *Request) fresh(splits []string) (*estimator.Fresh, error) {
 	switch {
 	case len(f.Rows) == 0 && (r.FreshDays != 0 || r.FreshWeight != 0):
 		return nil, fault.Usagef("a weight of fresh rows or fresh days: the job scores no fresh rows: import the rows with a split %s, and score it", dataset.Fresh)
-	case len(f.Rows) == 0 || f.Count() == r.rows(splits):
+	case len(f.Rows) == 0 || f.Count() == r.Rows(splits):
 		return nil, nil
 	case r.Previous != nil:
 		return nil, fault.Usagef("fresh rows: previous scores need rows that all count once")
 	case f.Weight == 0:
-		f.Weight = freshWeight(r.rows(splits), f)
+		f.Weight = freshWeight(r.Rows(splits), f)
 	}
 	if err := f.Validate(); err != nil {
 		return nil, fault.Usagef("%w", err)
@@ -46,8 +46,8 @@ func (r *Request) fresh(splits []string) (*estimator.Fresh, error) {
 	return f, nil
 }
 
-// rows returns the number of rows of the splits.
-func (r *Request) rows(splits []string) (rows int64) {
+// Rows returns the number of rows of the splits.
+func (r *Request) Rows(splits []string) (rows int64) {
 	for _, split := range splits {
 		rows += r.Dataset.Rows(split)
 	}

@@ -1,6 +1,6 @@
 // Package prepare turns a request into a job. It opens the model, checks that
 // everything fits together, and works out the job's specification, plan, sample
-// and baseline. It uses no bus and computes no row.
+// and baseline. It uses no bus, and computes rows only to measure what the model remembers.
 package prepare
 
 import (
@@ -135,7 +135,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := r.rows(splits)
+	rows := r.Rows(splits)
 	portion := r.Sample
 	if r.MaxRows > 0 {
 		portion = min(1, float64(r.MaxRows)/float64(rows))

@@ -75,6 +75,9 @@ const (
 	step = 4
 )
 
+// MostAdded is the largest portion of the entries that a round measures to add some: those of the turn without the seed.
+const MostAdded = turn - seed
+
 // course is how many entries the tables of the rounds keep, without those that are never dropped.
 type course struct {
 	all   int   // entries that may be dropped

@@ -169,7 +169,7 @@ func TestFrozenFieldsOfDerivatives(t *testing.T) {
 		if err := a.Merge(p); err != nil {
 			t.Fatal(err)
 		}
-		first, _ := termsOf(g, loss.Uncalibrated, rows)
+		first, _ := termsOf(g, g.Model.Weights.Embedding, loss.Uncalibrated, rows)
 		for row := range shape.Rows() {
 			from, to := shape.Row(row)
 			terms, second := make([]float64, to-from), make([]float64, to-from)
