@@ -62,9 +62,7 @@ func (o *planOptions) run(c *cobra.Command, _ []string) error {
 	if err := o.Open(); err != nil {
 		return err
 	}
-	if o.Warning != "" {
-		cli.Warn(o.Warning)
-	}
+	o.Notices(cli.Log())
 	rates, err := o.ChooseKernel(c.Context())
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
@@ -40,9 +41,9 @@ type JobFlags struct {
 	// Full says why Open made the job score all rows although previous scores are given;
 	// "" = it did not.
 	Full string
-	// Warning is a warning of Open: the values of fields come from rows on which the model may be trained, because the dataset
-	// has no others, or there are too few rows for the default estimator; "" = neither.
-	Warning string
+	// Warning says that the values of fields come from rows on which the model may be trained, because the dataset
+	// has no others, and Chosen that there are too few rows for the default estimator. Open sets them; "" = it is not so.
+	Warning, Chosen string
 }
 
 // Defaults are the defaults of some flags of a job.
@@ -211,7 +212,17 @@ func (o *JobFlags) avoidNoise() {
 	}
 	r.Options.Estimator, r.Options.Parts, r.Options.Sparsity = estimator.Multilinear, 0, 0
 	r.Options.SetDefaults()
-	o.Warning = fmt.Sprintf("%d rows are few for a path, so the estimator is %s, whose ranking is less noisy below %d rows; --estimator %s gives the path", rows, estimator.Multilinear, scores.FewRows, estimator.Path)
+	o.Chosen = fmt.Sprintf("%d rows are few for a path, so the estimator is %s, whose ranking is less noisy below %d rows; --estimator %s gives the path", rows, estimator.Multilinear, scores.FewRows, estimator.Path)
+}
+
+// Notices logs Warning and Chosen.
+func (o *JobFlags) Notices(log *zap.Logger) {
+	if o.Warning != "" {
+		log.Warn(o.Warning)
+	}
+	if o.Chosen != "" {
+		log.Info(o.Chosen)
+	}
 }
 
 // setSparsity sets the sparsity of the stop rule, or that of the estimator.

@@ -274,9 +274,7 @@ func (o *scoreOptions) run(c *cobra.Command, _ []string) error {
 	if o.job.Full = o.Full; o.Full != "" {
 		o.job.Log.Info("scoring all rows", zap.String("because", o.Full))
 	}
-	if o.Warning != "" {
-		o.job.Log.Warn(o.Warning)
-	}
+	o.Notices(o.job.Log)
 	report, err := run()
 	if err != nil {
 		return err
