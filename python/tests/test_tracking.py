@@ -71,7 +71,7 @@ def test_night(planted: Planted, server: str, tmp_path: Path) -> None:
     assert run.data.tags["shaver.outcome"] == "published"
     assert run.data.params["prune.sparsity"] == "0.5"
     current = tmp_path / "nights" / "current"
-    evaluated = command("evaluate", "--model", current / "pruned.safetensors", "--dataset", planted.dataset, "--split", "val")
+    evaluated = command("evaluate", "--model", current / "pruned.safetensors", "--dataset", planted.dataset, "--split", "test")
     assert f"{run.data.metrics['pruned_auc']:.6f}" in evaluated
     stored = {file.path for file in client.list_artifacts(run.info.run_id)}
     assert {"report.html", "history.html", "check.json"} <= stored
