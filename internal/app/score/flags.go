@@ -41,9 +41,9 @@ type JobFlags struct {
 	// Full says why Open made the job score all rows although previous scores are given;
 	// "" = it did not.
 	Full string
-	// Warning says that the values of fields come from rows on which the model may be trained, because the dataset
-	// has no others, and Chosen that there are too few rows for the default estimator. Open sets them; "" = it is not so.
-	Warning, Chosen string
+	// warning says that the values of fields come from rows on which the model may be trained, because the dataset
+	// has no others, and chosen that there are too few rows for the default estimator. Open sets them; "" = it is not so.
+	warning, chosen string
 }
 
 // Defaults are the defaults of some flags of a job.
@@ -186,7 +186,7 @@ func (o *JobFlags) Open() error {
 		case fields && slices.Contains(names, dataset.Val):
 			r.Splits = []string{dataset.Val}
 		case fields:
-			o.Warning = fmt.Sprintf("the dataset has no split %s, so the values are those of the rows of %s, on which an overfitted field looks useful: import the rows with a split %[1]s, or give --splits", dataset.Val, strings.Join(r.Splits, ", "))
+			o.warning = fmt.Sprintf("the dataset has no split %s, so the values are those of the rows of %s, on which an overfitted field looks useful: import the rows with a split %[1]s, or give --splits", dataset.Val, strings.Join(r.Splits, ", "))
 		case o.advised && slices.Contains(names, dataset.Fresh):
 			r.Splits = append(slices.Clone(r.Splits), dataset.Fresh)
 		}
@@ -212,16 +212,16 @@ func (o *JobFlags) avoidNoise() {
 	}
 	r.Options.Estimator, r.Options.Parts, r.Options.Sparsity = estimator.Multilinear, 0, 0
 	r.Options.SetDefaults()
-	o.Chosen = fmt.Sprintf("%d rows are few for a path, so the estimator is %s, whose ranking is less noisy below %d rows; --estimator %s gives the path", rows, estimator.Multilinear, scores.FewRows, estimator.Path)
+	o.chosen = fmt.Sprintf("%d rows are few for a path, so the estimator is %s, whose ranking is less noisy below %d rows; --estimator %s gives the path", rows, estimator.Multilinear, scores.FewRows, estimator.Path)
 }
 
-// Notices logs Warning and Chosen.
+// Notices logs what Open has to say about the rows: a warning, or why it took another estimator than the default.
 func (o *JobFlags) Notices(log *zap.Logger) {
-	if o.Warning != "" {
-		log.Warn(o.Warning)
+	if o.warning != "" {
+		log.Warn(o.warning)
 	}
-	if o.Chosen != "" {
-		log.Info(o.Chosen)
+	if o.chosen != "" {
+		log.Info(o.chosen)
 	}
 }
 
