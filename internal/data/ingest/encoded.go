@@ -358,17 +358,11 @@ func (f *idField) list(ids []int32, l *rawLists, form *list, cell []byte) (_ []i
 		}
 		ids = append(ids, id)
 	}
-	n := len(ids) - start
-	switch cut = n > form.length; {
-	case cut && l.long == LongLast:
-		copy(ids[start:], ids[start+n-form.length:])
-	case cut && l.long != LongFirst:
-		return ids, false, fmt.Errorf("%d ids, expected at most %d", n, form.length)
-	case n < form.length && form.pad < 0:
-		return ids, false, fmt.Errorf("%d ids, expected %d, because no id stands for missing ones", n, form.length)
+	kept, cut, err := keep(ids[start:], l, form, "ids")
+	if err != nil {
+		return ids, false, err
 	}
-	n = min(n, form.length)
-	return form.fill(ids[:start+n], n), cut, nil
+	return form.fill(ids[:start+len(kept)], len(kept)), cut, nil
 }
 
 // encodedIDs reads the ids of encoded rows.
