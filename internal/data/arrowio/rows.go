@@ -29,12 +29,8 @@ const (
 
 const keySizes = "sizes" // JSON array
 
-// CheckFields reports the first invalid field name. Names must be UTF-8, distinct and not
+// CheckColumns reports the first invalid name of a field or a dense input. Names must be UTF-8, distinct and not
 // empty, and must not be "label" or "row".
-func CheckFields(fields []string) error { return CheckColumns(fields, nil) }
-
-// CheckColumns is like CheckFields for the names of fields and dense inputs, which must
-// also differ from each other.
 func CheckColumns(fields, dense []string) error {
 	if n := len(fields) + len(dense); n > maxColumns-2 {
 		return fmt.Errorf("%d fields and dense inputs, expected at most %d", n, maxColumns-2)

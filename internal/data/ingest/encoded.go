@@ -13,7 +13,6 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
-	"shaver/internal/data/arrowio"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/folders"
 	"shaver/internal/data/rawtext"
@@ -159,7 +158,7 @@ func (r *importer) withIDs(b *builder) (*Summary, error) {
 	return summary, err
 }
 
-// checkHeader checks the header of a file, which must be that of the first file.
+// checkHeader checks the header of a file before setLayout compares its columns with those of the earlier files.
 func (r *importer) checkHeader(h *rawtext.Header) error {
 	if at := slices.Index(h.Columns, ""); h.Named && at >= 0 {
 		hint := ""
@@ -171,9 +170,6 @@ func (r *importer) checkHeader(h *rawtext.Header) error {
 	if at := slices.Index(h.Columns, "label"); h.Named && at > 0 {
 		return fmt.Errorf("the first column must be the label, but it is %q, and \"label\" is column %d", h.Columns[0], at+1)
 	}
-	if err := arrowio.CheckFields(h.Columns[1:]); err != nil {
-		return err
-	}
 	switch first := r.encoded.header; {
 	case first == nil:
 		r.encoded.header = h
@@ -184,8 +180,6 @@ func (r *importer) checkHeader(h *rawtext.Header) error {
 		return errors.New("only some of the files have a header")
 	case len(first.Columns) != len(h.Columns):
 		return fmt.Errorf("%d columns, but the first file has %d", len(h.Columns), len(first.Columns))
-	case !slices.Equal(first.Columns, h.Columns):
-		return fmt.Errorf("the header is %q, but the first file has %q", h.Columns, first.Columns)
 	}
 	switch {
 	case !h.Named && len(r.config.Format.Dense.Columns) > 0:
@@ -358,17 +352,11 @@ func (f *idField) list(ids []int32, l *rawLists, form *list, cell []byte) (_ []i
 		}
 		ids = append(ids, id)
 	}
-	n := len(ids) - start
-	switch cut = n > form.length; {
-	case cut && l.long == LongLast:
-		copy(ids[start:], ids[start+n-form.length:])
-	case cut && l.long != LongFirst:
-		return ids, false, fmt.Errorf("%d ids, expected at most %d", n, form.length)
-	case n < form.length && form.pad < 0:
-		return ids, false, fmt.Errorf("%d ids, expected %d, because no id stands for missing ones", n, form.length)
+	kept, cut, err := keep(ids[start:], l, form, "ids")
+	if err != nil {
+		return ids, false, err
 	}
-	n = min(n, form.length)
-	return form.fill(ids[:start+n], n), cut, nil
+	return form.fill(ids[:start+len(kept)], len(kept)), cut, nil
 }
 
 // encodedIDs reads the ids of encoded rows.

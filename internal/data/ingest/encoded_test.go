@@ -164,7 +164,7 @@ func TestImportEncodedOfSeveralFiles(t *testing.T) {
 		t.Errorf("frequencies of a missing split: %v", err)
 	}
 	for _, c := range []struct{ text, want string }{
-		{"label,a,c\n0,1,1\n", `:1: the header is ["label" "a" "c"], but the first file has`},
+		{"label,a,c\n0,1,1\n", `:1: the columns are ["label" "a" "c"], but the earlier files have`},
 		{"label,a\n0,1\n", ":1: 2 columns, but the first file has 3"},
 		{"0,1,1\n", ":1: only some of the files have a header"},
 	} {

@@ -66,7 +66,7 @@ func (l *Lists) of(fields []string, separator byte) ([]list, error) {
 		case c.Pad < -1:
 			return nil, fault.Setting(fault.Usagef("list %s has the pad id %d, expected at least 0", fields[j], c.Pad), PadSetting)
 		}
-		lists[j] = list{c.Length, c.Pad, l.Pads == model.Front}
+		lists[j] = list{c.Length, c.Pad, c.Pad >= 0 && l.Pads == model.Front}
 	}
 	return lists, nil
 }

@@ -140,6 +140,8 @@ func TestImportListsRefuses(t *testing.T) {
 	} {
 		if _, _, err := importLists(t, c.text, c.change); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		} else if long := slices.Contains(fault.Settings(err), LongSetting); long != (name == "too long") {
+			t.Errorf("%s: the error names the policy for long lists: %t", name, long)
 		}
 	}
 }

@@ -152,38 +152,35 @@ func (l *rawLists) length(j int) int {
 	return max(1, l.lists[j].length)
 }
 
-// split appends the values of the cell of list j to values. At most the length of the list
-// remain, and cut reports whether others were left out. If whole is set, the text of a whole
-// number loses its end ".0".
+// split stores the values of the cell of list j that keep returns in values, which must be empty. If whole is set, the text
+// of a whole number loses its end ".0".
 func (l *rawLists) split(j int, cell []byte, whole bool, values [][]byte) (_ [][]byte, cut bool, err error) {
-	form := &l.lists[j]
-	if len(cell) > 0 {
-		n := bytes.Count(cell, []byte{l.separator}) + 1
-		if cut = n > form.length; cut && l.long != LongFirst && l.long != LongLast {
-			return nil, false, fault.Setting(fmt.Errorf("%d values, expected at most %d", n, form.length), LongSetting)
+	for rest, more := cell, len(cell) > 0; more; {
+		var value []byte
+		if value, rest, more = bytes.Cut(rest, []byte{l.separator}); len(value) == 0 {
+			return nil, false, fmt.Errorf("value %d of %d is empty", len(values)+1, bytes.Count(cell, []byte{l.separator})+1)
 		}
-		skip := 0
-		if l.long == LongLast {
-			skip = max(0, n-form.length)
+		if whole {
+			value = vocabulary.WholeNumber(value)
 		}
-		for i := range n {
-			value, rest, _ := bytes.Cut(cell, []byte{l.separator})
-			cell = rest
-			switch {
-			case len(value) == 0:
-				return nil, false, fmt.Errorf("value %d of %d is empty", i+1, n)
-			case i < skip || len(values) == form.length:
-				continue
-			case whole:
-				value = vocabulary.WholeNumber(value)
-			}
-			values = append(values, value)
-		}
+		values = append(values, value)
 	}
-	if len(values) < form.length && form.pad < 0 {
-		return nil, false, fmt.Errorf("%d values, expected %d, because no id stands for missing ones", len(values), form.length)
+	return keep(values, l, &l.lists[j], "values")
+}
+
+// keep returns the values of a list that form has room for, in the memory of values, and reports whether others were left
+// out. what names the values in messages.
+func keep[T any](values []T, l *rawLists, form *list, what string) (_ []T, cut bool, err error) {
+	n, room := len(values), form.length
+	switch cut = n > room; {
+	case cut && l.long == LongLast:
+		copy(values, values[n-room:])
+	case cut && l.long != LongFirst:
+		return nil, false, fault.Setting(fmt.Errorf("%d %s, expected at most %d", n, what, room), LongSetting)
+	case n < room && form.pad < 0:
+		return nil, false, fmt.Errorf("%d %s, expected %d, because no id stands for missing ones", n, what, room)
 	}
-	return values, cut, nil
+	return values[:min(n, room)], cut, nil
 }
 
 // rowCounter counts the values of rows with lists or shared values.

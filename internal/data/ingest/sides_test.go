@@ -52,6 +52,21 @@ func TestListPads(t *testing.T) {
 	}
 }
 
+// Lists without a pad id are full, so no side is recorded for them, and the dataset is the same for each.
+func TestListPadsWithoutID(t *testing.T) {
+	digests := map[string]bool{}
+	for _, side := range []string{model.End, model.Front} {
+		_, d, err := importLists(t, "label,items\n1,2|1|0\n0,3|3|1\n", func(c *EncodedConfig) { c.Lists.Pads, c.Lists.Columns[0].Pad = side, -1 })
+		if err != nil {
+			t.Fatalf("side %q: %v", side, err)
+		}
+		digests[d.Digest()] = true
+	}
+	if len(digests) != 1 {
+		t.Errorf("%d different datasets", len(digests))
+	}
+}
+
 // FuxiCTR's vocabulary fills lists at the front, as FuxiCTR does, and an earlier dataset as it did itself. What the import
 // names prevails. Days that are filled on different sides are no window.
 func TestListPadsOfVocabulary(t *testing.T) {
