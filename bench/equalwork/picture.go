@@ -45,16 +45,15 @@ const (
 
 // draw draws the error of each method over evaluations and over processor time, for each game.
 func draw(results []*result, file string) error {
-	f := &chart.Figure{Columns: len(results), Width: 330, Height: 227}
-	for _, x := range []struct {
-		name string
-		of   func(*point) float64
-	}{{"evaluations per row", func(p *point) float64 { return p.Passes }}, {"processor time per row, ms", func(p *point) float64 { return 1e3 * p.Seconds }}} {
-		for _, r := range results {
+	f := &chart.Figure{Columns: 2, Width: 390, Height: 227}
+	for _, r := range results {
+		for _, x := range []struct {
+			name string
+			of   func(*point) float64
+		}{{"evaluations per row", func(p *point) float64 { return p.Passes }}, {"processor time per row, ms", func(p *point) float64 { return 1e3 * p.Seconds }}} {
 			axis := chart.Axis{Label: x.name, Scale: math.Log10, Ticks: chart.Log(chart.Short), Room: [2]float64{6, 6}}
-			c := &chart.Chart{Title: r.game.name, About: "Relative error against " + x.name + ": " + r.game.name, X: axis, Y: axis}
+			c := &chart.Chart{Title: r.game.name, About: "Relative error against " + x.name + ": " + r.game.name, X: axis, Y: axis, Marks: curves(r, x.of)}
 			c.Y.Label = "relative error"
-			c.Marks = curves(r, x.of)
 			f.Charts = append(f.Charts, c)
 		}
 	}

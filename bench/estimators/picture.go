@@ -11,7 +11,7 @@ import (
 
 // draw draws the error in ranks and the error in values over time, for each result.
 func draw(results []*result, file string) error {
-	f := &chart.Figure{Columns: len(results), Width: 260, Height: 200}
+	f := &chart.Figure{Columns: 3, Width: 260, Height: 200}
 	for _, figure := range []struct {
 		name string
 		of   func(*point) float64

@@ -75,7 +75,7 @@ func scoresCompareCommand() *cobra.Command {
 	cli.OneOf(c, "aggregate", scores.Aggregates()...)
 	flags.Portions(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop, separated by commas")
 	c.Flags().StringVar(&o.picture, "picture", "", "`file` for a picture of both values and of the overlap: "+chart.Extension+" (default none)")
-	cli.Files(c, "picture", "svg", "png")
+	cli.Files(c, "picture", "svg")
 	o.outputs.Flag(c, "a file at --picture that is not a picture written by shaver")
 	o.output.Flag(c)
 	return c

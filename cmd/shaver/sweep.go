@@ -114,7 +114,7 @@ func (o *sweepFlags) add(c *cobra.Command, force string) {
 	flags.Seed(c, &o.Seed)
 	f.BoolVar(&o.Calibrate, "calibrate", false, "also measure LogLoss with logits that are calibrated on the validation split")
 	f.StringVar(&o.picture, "picture", "", "`file` for a picture of AUC and LogLoss: "+chart.Extension+" (default none)")
-	cli.Files(c, "picture", "svg", "png")
+	cli.Files(c, "picture", "svg")
 	o.outputs.Flag(c, force)
 	o.output.Flag(c)
 }

@@ -118,7 +118,7 @@ func Round(low, high float64, most int) []Tick {
 	if low > high {
 		low, high = high, low
 	}
-	most = min(most, 6)
+	most = min(most, 8)
 	size := math.Pow(10, math.Floor(math.Log10((high-low)/float64(most))))
 	if low == high || size == 0 {
 		return []Tick{{low, strconv.FormatFloat(low, 'g', 4, 64)}}
@@ -187,7 +187,7 @@ func Short(v float64) string {
 	return strings.NewReplacer("e-0", "e-", "e+0", "e").Replace(strconv.FormatFloat(v, 'g', 6, 64))
 }
 
-// Log marks powers of ten on a logarithmic axis, and in a short range also 2 and 5 times these.
+// Log marks powers of ten on a logarithmic axis, and in a short range also 2 and 5, or 3 times these.
 func Log(label func(float64) string) Ticks {
 	return func(low, high float64, most int) (ticks []Tick) {
 		if high < 5*low {
@@ -195,8 +195,11 @@ func Log(label func(float64) string) Ticks {
 		}
 		first, last := int(math.Floor(math.Log10(low)+1e-9)), int(math.Ceil(math.Log10(high)-1e-9))
 		digits := []float64{1}
-		if 3*math.Log10(high/low) < float64(most)+1 {
+		switch decades, room := math.Log10(high/low), float64(most+1); {
+		case 3*decades < room:
 			digits = []float64{1, 2, 5}
+		case 2*decades < room:
+			digits = []float64{1, 3}
 		}
 		for power := first; power <= last; power += max(1, (last-first+most-1)/most) {
 			for _, digit := range digits {

@@ -165,13 +165,13 @@ func (h *Chart) draw(c *Canvas, titled bool) {
 		}
 		return most
 	}
-	along := func(text string) float64 { return width(text, textSize) + 8 }
+	along := func(text string) float64 { return width(text, textSize) + 4 }
 	if h.X.Upright {
 		along = func(string) float64 { return 11 }
 		c.x.from, c.x.to = 0, c.width
 		c.y.from -= longest(c.x.ticks(1, along), mostUpright) - 6
 	}
-	across := c.y.ticks(26, func(string) float64 { return 10 })
+	across := c.y.ticks(20, func(string) float64 { return 10 })
 	c.x.from, c.x.to = longest(across, c.width/3)+7, c.width-6
 	if h.Y.Label != "" {
 		c.x.from += 14
