@@ -237,11 +237,6 @@ func (c *Canvas) turned(x, y float64, anchor, text string) {
 	c.write(fmt.Sprintf(` transform="translate(%s %s) rotate(-90)"`, number(x), number(y)), anchor, quiet, text)
 }
 
-// sized writes a text of another size.
-func (c *Canvas) sized(x, y, size float64, text string) {
-	c.write(fmt.Sprintf(` x="%s" y="%s" font-size="%s"`, number(x), number(y), number(size)), "", "", text)
-}
-
 func (c *Canvas) write(attributes, anchor, ink, text string) {
 	if anchor != "" {
 		attributes += ` text-anchor="` + anchor + `"`

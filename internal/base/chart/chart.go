@@ -5,6 +5,7 @@ package chart
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 )
@@ -151,7 +152,7 @@ func (h *Chart) draw(c *Canvas, titled bool) {
 	c.y.to, c.y.from = 8, c.height-18
 	if titled && h.Title != "" {
 		size := min(titleSize, titleSize*(c.width-4)/width(h.Title, titleSize))
-		c.sized(2, 11, size, h.Title)
+		c.write(fmt.Sprintf(` x="2" y="11" font-size="%s"`, number(size)), "", "", h.Title)
 		c.y.to = 24
 	}
 	if h.X.Label != "" {
@@ -181,10 +182,10 @@ func (h *Chart) draw(c *Canvas, titled bool) {
 		c.x.to = min(c.x.to, c.width-labelGap-4-l.width())
 	}
 	c.x.to = max(c.x.to, c.x.from+20)
-	down := c.x.ticks(46, along)
+	down := c.x.ticks(36, along)
 	if n := len(down); n > 0 && !h.X.Upright { // the label of the last tick extends beyond the axis
 		c.x.to = min(c.x.to, c.width-1-(width(down[n-1].Label, textSize)/2-(c.x.to-c.x.at(down[n-1].At))))
-		down = c.x.ticks(46, along)
+		down = c.x.ticks(36, along)
 	}
 
 	if h.X.Upright {
@@ -227,12 +228,8 @@ type label struct {
 	strong bool
 }
 
-func (l *label) width() float64 {
-	if l.strong {
-		return 1.1 * width(l.text, textSize)
-	}
-	return width(l.text, textSize)
-}
+// width has room for bold letters.
+func (l *label) width() float64 { return 1.1 * width(l.text, textSize) }
 
 // labels writes the labels at the right. Labels of curves that end close to each other, or beyond the y axis, are moved apart. A thin
 // line in the ink of the curve joins a label to the end of its curve. There are no shapes, which would look like points.

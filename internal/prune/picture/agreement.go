@@ -3,6 +3,7 @@ package picture
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"shaver/internal/base/chart"
 )
@@ -61,14 +62,7 @@ func levelOf(count int) int {
 }
 
 func (a *Agreement) any(level int) bool {
-	for _, column := range a.Count {
-		for _, count := range column {
-			if levelOf(count) == level {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(a.Count...), func(count int) bool { return levelOf(count) == level })
 }
 
 func levelText(level int) string {

@@ -14,7 +14,7 @@ func rows(fields []string) chart.Axis {
 // Fields shows the share of each field in several wholes. shares is [wholes][m], in [0,
 // 1]. The first field is at the top.
 func Fields(fields, wholes []string, shares [][]float64) *chart.Figure {
-	c := &chart.Chart{Title: "Shares of the fields", About: "Shares of the fields, in percent", X: chart.Axis{Label: "share, %", Ends: []float64{0}, Room: [2]float64{0, 8}}}
+	c := &chart.Chart{Title: "Shares of the fields", About: "Shares of the fields, in percent", X: chart.Axis{Label: "share, %", Ends: []float64{0}, Room: [2]float64{6, 8}}}
 	return dots("fields", c, fields, wholes, func(k, j int) float64 { return 100 * shares[k][j] })
 }
 
@@ -31,7 +31,7 @@ func Concentration(fields, wholes []string, features [][]int) *chart.Figure {
 		}
 	}
 	c := &chart.Chart{Title: "How many features cover the rows", About: "How many features of each field cover a given share of the rows"}
-	c.X = chart.Axis{Label: "number of features, most frequent first", Scale: math.Log10, Ends: []float64{1, float64(most)}, Ticks: chart.Log(chart.Count)}
+	c.X = chart.Axis{Label: "number of features, most frequent first", Scale: math.Log10, Ends: []float64{1, float64(most)}, Ticks: chart.Log(chart.Count), Room: [2]float64{6, 6}}
 	return dots("concentration", c, fields, wholes, func(k, j int) float64 { return float64(max(features[k][j], 1)) })
 }
 
