@@ -34,6 +34,7 @@ base/cputime:                golang.org/x/sys
 base/seal:                   base/fault
 base/files:             base/fault
 base/style:
+base/chart:             base/atomicfile base/fault base/files
 
 # the pure core: no file, no network, no clock
 num/kernel:                 pure golang.org/x/sys
@@ -86,8 +87,8 @@ data/synth:                  base/fault num/random github.com/klauspost/compress
 # what happens in a night; nightly does not know how its steps compute
 prune/nightly:                base/atomicfile base/fault base/filelock base/files go.yaml.in/yaml/v3
 
-# the cost of pruning, and pages about jobs, datasets and nights; picture is the only importer
-# of gonum/plot; report opens no file, but is not pure because its imports are not
+# the cost of pruning, and pages about jobs, datasets and nights; report opens no file, but is not
+# pure because its imports are not
 prune/sweep:                  value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores base/files
 prune/benchmark: prune/sweep
 prune/rate:                   pure click/compact click/model
@@ -97,8 +98,8 @@ prune/slice:            base/atomicfile base/fault base/files click/checkpoint c
 prune/delta:            base/atomicfile base/fault base/files base/seal click/checkpoint click/compact data/arrowio
 prune/delta/toredis:    data/redisrows prune/delta
 prune/worth:            base/atomicfile base/fault data/arrowio data/dataset jobs/scores prune/cut
-prune/picture:                base/atomicfile prune/benchmark base/fault prune/sweep base/files gonum.org/v1/plot
-prune/report:                 data/dataset base/fault click/evaluate click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout base/style prune/slice num/loss jobs/gap value/path
+prune/picture:                pure base/chart prune/benchmark prune/sweep
+prune/report:                 base/chart data/dataset base/fault click/evaluate click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout base/style prune/slice num/loss jobs/gap value/path
 
 # the job; bus is the only importer of NATS
 jobs/bus:                    base/fault jobs/job base/files github.com/nats-io go.uber.org/zap golang.org/x/sync
@@ -126,7 +127,7 @@ ops/tracking:               base/fault
 # metrics of all jobs, and the number of workers
 ops/autoscale:              base/fault base/files go.uber.org/zap
 ops/overview:               ops/autoscale jobs/bus jobs/job ops/metrics go.uber.org/zap
-ops/page:                   base/style jobs/bus jobs/job
+ops/page:                       base/chart base/style jobs/bus jobs/job
 
 # programs that people and clusters run
 app/cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
@@ -143,7 +144,7 @@ app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.ub
 app/score: base/files github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap
 app/work: app/cli app/process base/cputime base/fault jobs/job jobs/worker num/kernel github.com/spf13/cobra go.uber.org/zap
-cmd/shaver:             data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/slice prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows base/files app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap ops/page
+cmd/shaver:             base/chart data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/slice prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows base/files app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap ops/page
 cmd/shaver/help:        app/cli
 cmd/coordinator:        app/cli app/score github.com/spf13/cobra
 cmd/worker:             app/cli app/work github.com/spf13/cobra
@@ -177,15 +178,14 @@ bench:                  base/cputime value/baseline click/checkpoint value/estim
 bench/fields:           click/checkpoint click/evaluate click/model data/dataset num/loss num/random prune/slice
 bench/full:             app/cli base/atomicfile base/filelock data/dataset jobs/forecast
 bench/train:            num/kernel click/model num/random click/train
-bench/rankings:         click/compact base/atomicfile bench/gates bench/paired bench/stage value/estimator value/baseline click/checkpoint data/dataset click/evaluate click/model prune/picture value/mask jobs/scores prune/sweep
+bench/rankings:         base/chart click/compact base/atomicfile bench/gates bench/paired bench/stage value/estimator value/baseline click/checkpoint data/dataset click/evaluate click/model prune/picture value/mask jobs/scores prune/sweep
 bench/gates:            num/kernel num/layout num/loss click/model num/random value/mask
 bench/claims:           bench/paired bench/stage value/baseline click/checkpoint click/compact data/dataset click/evaluate num/loss click/model value/mask jobs/scores prune/sweep
 bench/paired:           data/dataset click/evaluate num/loss click/model gonum.org/v1/gonum
 bench/stage:            base/atomicfile
-bench/estimators:       bench/axes bench/flights base/atomicfile base/cputime value/baseline value/compare value/estimator num/kernel click/model click/planted value/shapley value/tally gonum.org/v1/plot
-bench/equalwork:        bench/axes bench/flights bench/stage base/atomicfile value/baseline click/checkpoint base/cputime value/estimator num/kernel click/model num/random value/shapley value/tally gonum.org/v1/plot gonum.org/v1/gonum
+bench/estimators:       base/chart bench/flights base/cputime value/baseline value/compare value/estimator num/kernel click/model click/planted value/shapley value/tally
+bench/equalwork:        base/chart bench/flights bench/stage value/baseline click/checkpoint base/cputime value/estimator num/kernel click/model num/random value/shapley value/tally gonum.org/v1/gonum
 bench/flights:          click/checkpoint data/dataset data/ingest click/model
-bench/axes:             gonum.org/v1/plot
 
 # the steps of a trial of a whole system, and the page about them
 deploy/compose/try:     app/cli deploy/internal/trial

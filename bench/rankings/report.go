@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"shaver/bench/paired"
+	"shaver/internal/base/chart"
 	"shaver/internal/prune/picture"
 )
 
@@ -133,7 +134,7 @@ func (t *tool) reportUses(w io.Writer, all []set) {
 
 // draw shows the AUC of the models of real users and items, or of all models without these. A panel ends below the lowest
 // point of the two paths.
-func draw(all []*result) *picture.Picture {
+func draw(all []*result) *chart.Figure {
 	var panels []picture.Lines
 	shown := []string{"path", "path, train rows", "shapley-rms", "shapley", gated, "frequency"}
 	for _, r := range all {
@@ -141,13 +142,13 @@ func draw(all []*result) *picture.Picture {
 			continue
 		}
 		l := picture.Lines{Title: "Test AUC: " + r.Title, About: "AUC of " + r.Title + " against sparsity, by ranking", Low: 1}
-		l.Levels = append(l.Levels, picture.Level{Y: paired.Value(r.Cells[unpruned][0], paired.AUC), Label: unpruned})
+		l.Levels = append(l.Levels, chart.Rule{At: paired.Value(r.Cells[unpruned][0], paired.AUC), Label: unpruned})
 		for i, name := range shown {
-			c := picture.Curve{Label: name, X: sparsities, Style: i, Strong: name == reference}
+			c := chart.Series{Label: name, X: sparsities, Style: i, Strong: name == reference}
 			for _, cells := range r.Cells[name] {
 				c.Y = append(c.Y, paired.Value(cells, paired.AUC))
 			}
-			l.High, l.Low = max(l.High, slices.Max(c.Y), l.Levels[0].Y), min(l.Low, slices.Min(c.Y))
+			l.High, l.Low = max(l.High, slices.Max(c.Y), l.Levels[0].At), min(l.Low, slices.Min(c.Y))
 			l.Curves = append(l.Curves, c)
 		}
 		room := (l.High - l.Low) / 20

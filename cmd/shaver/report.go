@@ -15,10 +15,10 @@ import (
 	"shaver/internal/app/launch"
 	"shaver/internal/app/reporting"
 	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/chart"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
-	"shaver/internal/prune/picture"
 	"shaver/internal/prune/report"
 	"shaver/internal/prune/sweep"
 )
@@ -72,7 +72,7 @@ func reportCommand() *cobra.Command {
 	flags.Out(c, &o.out, "HTML `file` to write", "html")
 	f.Float64Var(&o.Tolerance.AUC, "auc-tolerance", sweep.DefaultTolerance.AUC, "decrease of AUC that a table may have")
 	f.Float64Var(&o.Tolerance.LogLoss, "log-loss-tolerance", sweep.DefaultTolerance.LogLoss, "increase of LogLoss that a table may have, nat")
-	f.StringVar(&o.pictures, "pictures", "", "`folder` for the pictures as "+strings.Join(picture.Formats(), " and ")+" files (default none)")
+	f.StringVar(&o.pictures, "pictures", "", "`folder` for the pictures as "+chart.Extension+" files (default none)")
 	cli.Folder(c, "pictures")
 	o.outputs.Flag(c, "a page of another model and files that shaver did not write at --out and in --pictures")
 	o.output.Flag(c)
@@ -131,16 +131,14 @@ func (o *reportOptions) run(c *cobra.Command) error {
 			return fault.Usagef("--pictures: %w", err)
 		}
 		for _, p := range r.Pictures {
-			for _, format := range picture.Formats() {
-				path := filepath.Join(o.pictures, p.Name+format)
-				if err := o.outputs.Check("--pictures", path, cli.Unless(picture.Written, "a picture")); err != nil {
-					return err
-				}
-				result.Pictures = append(result.Pictures, path)
+			path := filepath.Join(o.pictures, p.Name+chart.Extension)
+			if err := o.outputs.Check("--pictures", path, cli.Unless(chart.Written, "a picture")); err != nil {
+				return err
 			}
+			result.Pictures = append(result.Pictures, path)
 		}
 		for i, path := range result.Pictures {
-			if err := r.Pictures[i/len(picture.Formats())].Write(path); err != nil {
+			if err := r.Pictures[i].Write(path); err != nil {
 				return err
 			}
 		}

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
+	"shaver/internal/base/chart"
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/picture"
@@ -45,11 +45,11 @@ func scoresCompareCommand() *cobra.Command {
 			}
 			o.outputs.Inputs(args...)
 			if c.Flags().Changed("picture") {
-				if err := o.outputs.Check("--picture", o.picture, cli.Unless(picture.Written, "a picture")); err != nil {
+				if err := o.outputs.Check("--picture", o.picture, cli.Unless(chart.Written, "a picture")); err != nil {
 					return err
 				}
 			}
-			if err := picture.Check(o.picture); err != nil {
+			if err := chart.Check(o.picture); err != nil {
 				return err
 			}
 			options := scores.CompareOptions{Sparsities: o.sparsities}
@@ -74,15 +74,15 @@ func scoresCompareCommand() *cobra.Command {
 	c.Flags().StringVar(&o.aggregate, "aggregate", scores.DefaultAggregate, "`aggregate` to compare: "+scores.AggregateHelp())
 	cli.OneOf(c, "aggregate", scores.Aggregates()...)
 	flags.Portions(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop, separated by commas")
-	c.Flags().StringVar(&o.picture, "picture", "", "`file` for a picture of both values and of the overlap: "+strings.Join(picture.Formats(), " or ")+" (default none)")
-	cli.Files(c, "picture", "svg", "png")
+	c.Flags().StringVar(&o.picture, "picture", "", "`file` for a picture of both values and of the overlap: "+chart.Extension+" (default none)")
+	cli.Files(c, "picture", "svg")
 	o.outputs.Flag(c, "a file at --picture that is not a picture written by shaver")
 	o.output.Flag(c)
 	return c
 }
 
 // drawComparison returns the picture of a comparison.
-func drawComparison(fileA, fileB string, r *scores.Comparison) *picture.Picture {
+func drawComparison(fileA, fileB string, r *scores.Comparison) *chart.Figure {
 	const cells = 72
 	left, right := r.Values()
 	d := compare.NewDensity(left, right, cells)

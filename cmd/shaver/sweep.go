@@ -15,6 +15,7 @@ import (
 	"shaver/internal/app/flags"
 	"shaver/internal/app/sweeping"
 	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/chart"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
@@ -112,8 +113,8 @@ func (o *sweepFlags) add(c *cobra.Command, force string) {
 	cli.Choices(c, "methods", append([]string{"all"}, methods()...)...)
 	flags.Seed(c, &o.Seed)
 	f.BoolVar(&o.Calibrate, "calibrate", false, "also measure LogLoss with logits that are calibrated on the validation split")
-	f.StringVar(&o.picture, "picture", "", "`file` for a picture of AUC and LogLoss: "+strings.Join(picture.Formats(), " or ")+" (default none)")
-	cli.Files(c, "picture", "svg", "png")
+	f.StringVar(&o.picture, "picture", "", "`file` for a picture of AUC and LogLoss: "+chart.Extension+" (default none)")
+	cli.Files(c, "picture", "svg")
 	o.outputs.Flag(c, force)
 	o.output.Flag(c)
 }
@@ -129,11 +130,11 @@ func (o *sweepFlags) check(c *cobra.Command) (err error) {
 		o.outputs.Inputs(checkpoint.Files(file)...)
 	}
 	if c.Flags().Changed("picture") {
-		if err := o.outputs.Check("--picture", o.picture, cli.Unless(picture.Written, "a picture")); err != nil {
+		if err := o.outputs.Check("--picture", o.picture, cli.Unless(chart.Written, "a picture")); err != nil {
 			return err
 		}
 	}
-	if err := picture.Check(o.picture); err != nil {
+	if err := chart.Check(o.picture); err != nil {
 		return err
 	}
 	if o.Rivals, err = rivalsOf(o.methods); err != nil {

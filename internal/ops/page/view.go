@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"shaver/internal/base/chart"
 	"shaver/internal/base/style"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
@@ -625,79 +626,37 @@ func ruleText(u *job.Until) string {
 
 // setTrend draws what the rounds that are over found.
 func (v *jobView) setTrend(over int, path bool) {
-	var points []point
+	curve := chart.Series{Strong: true, Plain: true}
 	for r, one := range v.Progress.Rounds[:over] {
 		switch {
 		case path && one.Rows > 0:
-			points = append(points, point{r + 1, one.Loss})
+			curve.X, curve.Y = append(curve.X, float64(r+1)), append(curve.Y, one.Loss)
 		case one.Figure != nil:
-			points = append(points, point{r + 1, *one.Figure})
+			curve.X, curve.Y = append(curve.X, float64(r+1)), append(curve.Y, *one.Figure)
 		}
 	}
-	if len(points) < 2 {
+	end := len(curve.X) - 1
+	if end < 1 {
 		return
 	}
-	bound := math.NaN()
 	v.TrendTitle = "Mean loss of the table after each round, nat"
+	v.TrendText = fmt.Sprintf("From %.4g after round %g to %.4g after round %g", curve.Y[0], curve.X[0], curve.Y[end], curve.X[end])
+	curve.Label = fmt.Sprintf("%.4g", curve.Y[end])
+	c := chart.Chart{Marks: []chart.Mark{&curve}, Y: chart.Axis{Room: [2]float64{8, 8}}}
+	low, high := slices.Min(curve.Y), slices.Max(curve.Y)
 	if until := v.Spec.Until; !path && until != nil && until.Rule != "" {
-		bound = until.Bound
 		v.TrendTitle = "The stop rule's figure after each round"
+		v.TrendText += fmt.Sprintf("; the bound is %g", until.Bound)
+		c.Marks = append(c.Marks, &chart.Rule{At: until.Bound, Label: fmt.Sprintf("bound %g", until.Bound)})
+		low, high = min(low, until.Bound), max(high, until.Bound)
 	}
-	first, last := points[0], points[len(points)-1]
-	v.TrendText = fmt.Sprintf("From %.4g after round %d to %.4g after round %d", first.y, first.x, last.y, last.x)
-	if !math.IsNaN(bound) {
-		v.TrendText += fmt.Sprintf("; the bound is %g", bound)
-	}
-	v.Trend = trend(points, min(len(v.Plan.Rounds), max(6, last.x+last.x/3)), bound)
-}
-
-type point struct {
-	x int
-	y float64
-}
-
-// trend draws points of rounds from 1 to n, and a line at the bound unless it is NaN.
-func trend(points []point, n int, bound float64) template.HTML {
-	const width, height, left, right, top, bottom = 360.0, 150.0, 8.0, 352.0, 20.0, 128.0
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, p := range points {
-		low, high = min(low, p.y), max(high, p.y)
-	}
-	if !math.IsNaN(bound) {
-		low, high = min(low, bound), max(high, bound)
-	}
-	scale := func(y float64) float64 { return y }
 	if low > 0 && high/low > 20 {
-		scale = math.Log
+		c.Y.Scale, c.Y.Ticks = math.Log10, chart.Log(chart.Short)
 	}
-	if high == low {
-		low, high = low-math.Abs(low)/10-1e-9, high+math.Abs(high)/10+1e-9
-	}
-	x := func(round int) float64 { return left + (right-left)*float64(round-1)/float64(max(1, n-1)) }
-	y := func(v float64) float64 { return bottom - (bottom-top)*(scale(v)-scale(low))/(scale(high)-scale(low)) }
-	var svg strings.Builder
-	fmt.Fprintf(&svg, `<svg class="trend" viewBox="0 0 %g %g" aria-hidden="true"><path class="axis" d="M%g %gH%g"/>`, width, height, left, bottom+6, right)
-	fmt.Fprintf(&svg, `<text x="%g" y="%g">round 1</text><text x="%g" y="%g" text-anchor="end">%d</text>`, left, height-2, right, height-2, n)
-	if !math.IsNaN(bound) {
-		fmt.Fprintf(&svg, `<path class="bound" d="M%g %.1fH%g"/><text x="%g" y="%.1f" text-anchor="end">bound %g</text>`, left, y(bound), right, right, y(bound)-4, bound)
-	}
-	var line strings.Builder
-	for i, p := range points {
-		letter := "L"
-		if i == 0 {
-			letter = "M"
-		}
-		fmt.Fprintf(&line, "%s%.1f %.1f", letter, x(p.x), y(p.y))
-	}
-	fmt.Fprintf(&svg, `<path class="line" d="%s"/>`, line.String())
-	last := points[len(points)-1]
-	fmt.Fprintf(&svg, `<circle cx="%.1f" cy="%.1f" r="3.5"/>`, x(last.x), y(last.y))
-	anchor, at := "start", x(last.x)+8
-	if at > right-60 {
-		anchor, at = "end", right
-	}
-	fmt.Fprintf(&svg, `<text class="value" x="%.1f" y="%.1f" text-anchor="%s">%.4g</text></svg>`, at, max(12, y(last.y)-6), anchor, last.y)
-	return template.HTML(svg.String()) // only numbers and words of this function
+	last := int(curve.X[end])
+	c.X = chart.Axis{Label: "round", Ends: []float64{1, float64(min(len(v.Plan.Rounds), max(6, last+last/3)))}, Ticks: chart.Whole}
+	c.About = v.TrendTitle
+	v.Trend = c.Element("plot trend", 368, 160)
 }
 
 // Doing says in a word what the worker does.

@@ -2,131 +2,94 @@ package picture
 
 import (
 	"fmt"
-	"image/color"
+	"math"
+	"slices"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
+	"shaver/internal/base/chart"
 )
 
 // Agreement describes how far two estimates agree.
 type Agreement struct {
-	X, Y      string  // names of the estimates
-	Unit      string  // what the values are
-	Low, High float64 // ends of both axes, as exponents of ten
-	Count     [][]int // [cells][cells], number of entries by the cell of X, then by that of Y
-	Overlap   Curve   // portion of kept entries against sparsity; labels and styles are not used
+	X, Y      string       // names of the estimates
+	Unit      string       // what the values are
+	Low, High float64      // ends of both axes, as exponents of ten
+	Count     [][]int      // [cells][cells], number of entries by the cell of X, then by that of Y
+	Overlap   chart.Series // portion of kept entries against sparsity; label and style are not used
 }
 
 // levels are the colours of cells with up to 9, 99, 999 entries, and so on, from light to
 // dark. All differ in brightness.
-var levels = []color.RGBA{
-	{217, 230, 242, 255}, {166, 200, 228, 255}, {107, 166, 209, 255}, {49, 128, 186, 255}, {8, 88, 153, 255}, {8, 55, 107, 255}, {0, 20, 50, 255},
-}
+var levels = []string{"D9E6F2", "A6C8E4", "6BA6D1", "3180BA", "085899", "08376B", "001432"}
 
 // Draw returns a picture of two panels. The left one has the number of entries with each pair
 // of values. The right one has the portion of the kept entries that both estimates keep. The
 // size of the picture does not depend on the number of entries.
-func (a *Agreement) Draw() *Picture {
-	values := blank()
-	values.Title.Text = "Entries by the magnitudes of both values, " + plain(a.Unit)
-	values.X.Label.Text, values.Y.Label.Text = plain(a.X), plain(a.Y)
-	values.X.Min, values.X.Max, values.Y.Min, values.Y.Max = a.Low, a.High, a.Low, a.High
-	logAxis(values)
-	values.X.Tick.Marker = values.Y.Tick.Marker
-	pic := &Picture{Name: "agreement", height: panelHeight}
+func (a *Agreement) Draw() *chart.Figure {
+	ends := []float64{math.Pow(10, math.Floor(a.Low)), math.Pow(10, math.Ceil(a.High))}
+	axis := func(name string) chart.Axis {
+		return chart.Axis{Label: name, Scale: math.Log10, Ends: ends, Ticks: chart.Log(func(v float64) string { return fmt.Sprintf("1e%.0f", math.Log10(v)) })}
+	}
+	values := &chart.Chart{Title: "Entries by the magnitudes of both values, " + a.Unit, About: "Number of entries by the magnitudes of both values, on logarithmic axes", X: axis(a.X), Y: axis(a.Y)}
+	f := &chart.Figure{Name: "agreement", Height: high}
 	for level, ink := range levels {
-		c := &cells{Agreement: a, level: level, ink: ink}
-		if c.any() {
-			values.Add(c)
-			pic.keys = append(pic.keys, key{c.label(), []plot.Thumbnailer{c}})
+		if a.any(level) {
+			values.Marks = append(values.Marks, drawing(func(c *chart.Canvas) { c.Boxes(ink, true, a.boxes(c, level)...) }))
+			f.Keys = append(f.Keys, chart.Key{Label: levelText(level), Of: drawing(func(c *chart.Canvas) { c.Boxes(ink, true, [4]float64{2, 0, 24, 10}) })})
 		}
 	}
-	equal := &plotter.Line{XYs: plotter.XYs{{X: a.Low, Y: a.Low}, {X: a.High, Y: a.High}}, LineStyle: draw.LineStyle{Color: quiet, Width: vg.Points(.8), Dashes: dashes[1]}}
-	values.Add(equal)
-	pic.keys = append(pic.keys, key{"equal values", []plot.Thumbnailer{equal}})
-	kept := grid("Kept by both, portion of the kept entries", "", "")
-	sparsityAxis(kept, .999)
-	var both, chance points
-	for k, t := range a.Overlap.X {
-		both.add(position(t), a.Overlap.Y[k], 0)
-		chance.add(position(t), 1-t, 0)
+	equal := &chart.Series{X: ends, Y: ends, Style: chart.Style(6, 1), Plain: true}
+	values.Marks = append(values.Marks, equal)
+	both, chance := &a.Overlap, &chart.Series{X: a.Overlap.X, Style: 6, Plain: true}
+	for _, t := range a.Overlap.X {
+		chance.Y = append(chance.Y, 1-t)
 	}
-	pic.keys = append(pic.keys, key{"kept by both", curve(kept, 1, &both, true)}, key{"by chance", curve(kept, 6, &chance, false)})
-	kept.Y.Min, kept.Y.Max = 0, 1
-	pic.panels = []panel{{values, "Number of entries by the magnitudes of both values, on logarithmic axes"}, {kept, "Portion of the kept entries that both estimates keep, against sparsity"}}
-	return pic
+	both.Style = 1
+	f.Keys = append(f.Keys, chart.Key{Label: "equal values", Of: equal}, chart.Key{Label: "kept by both", Of: both}, chart.Key{Label: "by chance", Of: chance})
+	f.Charts = []*chart.Chart{values, {
+		Title: "Kept by both, portion of the kept entries", About: "Portion of the kept entries that both estimates keep, against sparsity",
+		X: sparsityAxis(.999), Y: chart.Axis{Ends: []float64{0, 1}}, Marks: []chart.Mark{both, chance},
+	}}
+	return f
 }
 
-// cells draws the cells of one level as a single shape, which keeps files small.
-type cells struct {
-	*Agreement
-	level int
-	ink   color.Color
-}
-
-// is reports whether a cell with the given number of entries has the level. The last level
-// has no upper bound.
-func (c *cells) is(count int) bool {
+// levelOf returns the level of a cell with a number of entries, or -1. The last level has no upper bound.
+func levelOf(count int) int {
 	level := -1
-	for n := count; n > 0; n /= 10 {
+	for ; count > 0; count /= 10 {
 		level++
 	}
-	return min(level, len(levels)-1) == c.level
+	return min(level, len(levels)-1)
 }
 
-func (c *cells) any() bool {
-	for _, column := range c.Count {
-		for _, count := range column {
-			if c.is(count) {
-				return true
-			}
-		}
-	}
-	return false
+func (a *Agreement) any(level int) bool {
+	return slices.ContainsFunc(slices.Concat(a.Count...), func(count int) bool { return levelOf(count) == level })
 }
 
-func (c *cells) label() string {
+func levelText(level int) string {
 	least := 1
-	for range c.level {
+	for range level {
 		least *= 10
 	}
-	if c.level == len(levels)-1 {
+	if level == len(levels)-1 {
 		return fmt.Sprintf("%d entries or more", least)
 	}
 	return fmt.Sprintf("%d to %d entries", least, 10*least-1)
 }
 
-// Plot draws each run of cells in a column as one rectangle.
-func (c *cells) Plot(canvas draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&canvas)
-	edge := func(i int) float64 { return c.Low + (c.High-c.Low)*float64(i)/float64(len(c.Count)) }
-	var path vg.Path
-	for i, column := range c.Count {
+// boxes returns each run of cells of a level in a column as one rectangle.
+func (a *Agreement) boxes(c *chart.Canvas, level int) (all [][4]float64) {
+	edge := func(i int) float64 { return math.Pow(10, a.Low+(a.High-a.Low)*float64(i)/float64(len(a.Count))) }
+	for i, column := range a.Count {
 		for from := 0; from < len(column); from++ {
-			if !c.is(column[from]) {
-				continue
-			}
-			to := from + 1
-			for to < len(column) && c.is(column[to]) {
+			to := from
+			for to < len(column) && levelOf(column[to]) == level {
 				to++
 			}
-			left, right, low, high := x(edge(i)), x(edge(i+1)), y(edge(from)), y(edge(to))
-			path.Move(vg.Point{X: left, Y: low})
-			for _, corner := range []vg.Point{{X: right, Y: low}, {X: right, Y: high}, {X: left, Y: high}} {
-				path.Line(corner)
+			if to > from {
+				all = append(all, [4]float64{c.X(edge(i)), c.Y(edge(to)), c.X(edge(i + 1)), c.Y(edge(from))})
+				from = to
 			}
-			path.Close()
-			from = to
 		}
 	}
-	canvas.SetColor(c.ink)
-	canvas.Fill(path)
-}
-
-// Thumbnail fills the key with the colour.
-func (c *cells) Thumbnail(canvas *draw.Canvas) {
-	canvas.SetColor(c.ink)
-	canvas.Fill(canvas.Rectangle.Path())
+	return all
 }

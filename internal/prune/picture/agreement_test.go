@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"shaver/internal/base/chart"
 )
 
 // The picture has a key for each number of entries that occurs, and names from outside
@@ -13,7 +15,7 @@ import (
 func TestAgreement(t *testing.T) {
 	const n = 72
 	draw := func(factor int) string {
-		a := &Agreement{X: "<b>\x00.arrow", Y: "a.arrow", Unit: "rms, nat", Low: -6, High: 0, Overlap: Curve{X: []float64{0, .5, .999}, Y: []float64{1, .9, .8}}}
+		a := &Agreement{X: "<b>\x00.arrow", Y: "a.arrow", Unit: "rms, nat", Low: -6, High: 0, Overlap: chart.Series{X: []float64{0, .5, .999}, Y: []float64{1, .9, .8}}}
 		for i := range n {
 			a.Count = append(a.Count, make([]int, n))
 			for j := range n {

@@ -3,56 +3,51 @@ package picture
 import (
 	"math"
 
-	"gonum.org/v1/plot"
-
+	"shaver/internal/base/chart"
 	"shaver/internal/prune/benchmark"
 )
 
 // Benchmark shows the AUC of the methods against sparsity, for one kind of model. The left panel
 // has the methods that prune a trained model in one shot, and the right one all others, on the same axes.
-func Benchmark(d *benchmark.Document, kind string) *Picture {
-	shapley, others := grid(plain("AUC of "+kind+", pruned in one shot"), "", ""), grid(plain("AUC of "+kind+", other methods"), "", "")
-	p := &Picture{Name: "benchmark", height: panelHeight, panels: []panel{
-		{shapley, "AUC against sparsity, of models pruned in one shot, tuned or not"}, {others, "AUC against sparsity, of the other methods"},
-	}}
-	curves := map[benchmark.Line]*points{}
+func Benchmark(d *benchmark.Document, kind string) *chart.Figure {
+	shots := &chart.Chart{Title: "AUC of " + kind + ", pruned in one shot", About: "AUC against sparsity, of models pruned in one shot, tuned or not"}
+	others := &chart.Chart{Title: "AUC of " + kind + ", other methods", About: "AUC against sparsity, of the other methods"}
+	f := &chart.Figure{Name: "benchmark", Height: high, Charts: []*chart.Chart{shots, others}}
+	curves := map[benchmark.Line]*chart.Series{}
 	var order []benchmark.Line
-	most := 0.0
+	var names []string
+	most, ends := 0.0, chart.Axis{Room: room}
 	for _, l := range d.Lines(kind) {
 		m := d.MeanOf(l)
 		if math.IsNaN(m.AUC.Mean) {
 			continue
 		}
+		ends.Ends = append(ends.Ends, m.AUC.Mean-m.AUC.Off, m.AUC.Mean+m.AUC.Off)
 		if l.Method == benchmark.Full {
-			p.keys = append(p.keys, key{"full table", []plot.Thumbnailer{horizontal(shapley, m.AUC.Mean)}})
-			horizontal(others, m.AUC.Mean)
+			rule := &chart.Rule{At: m.AUC.Mean}
+			f.Keys = append(f.Keys, chart.Key{Label: "full table", Of: rule})
+			shots.Marks, others.Marks = append(shots.Marks, rule), append(others.Marks, rule)
 			continue
 		}
 		at := l.Sparsity
 		most = max(most, at)
 		if l.Sparsity = 0; curves[l] == nil {
-			curves[l] = &points{}
-			order = append(order, l)
+			curves[l] = &chart.Series{Bars: true}
+			order, names = append(order, l), append(names, l.Method)
 		}
-		curves[l].add(position(at), m.AUC.Mean, m.AUC.Off)
+		add(curves[l], at, m.AUC)
 	}
-	var names []string
-	for _, l := range order {
-		names = append(names, l.Method)
-	}
-	styles := Styles(names)
-	for i, l := range order {
-		on := others
+	for i, style := range Styles(names) {
+		l, on := order[i], others
 		if l.Baseline != "" {
-			on = shapley
+			on = shots
 		}
-		p.keys = append(p.keys, key{plain(l.String()), curve(on, styles[i], curves[l], true)})
+		curves[l].Style = style
+		on.Marks = append(on.Marks, curves[l])
+		f.Keys = append(f.Keys, chart.Key{Label: l.String(), Of: curves[l]})
 	}
-	low, high := min(shapley.Y.Min, others.Y.Min), max(shapley.Y.Max, others.Y.Max)
-	for _, panel := range p.panels {
-		sparsityAxis(panel.Plot, most)
-		room := (high - low) / 30
-		panel.Y.Min, panel.Y.Max = low-room, high+room
+	for _, c := range f.Charts {
+		c.X, c.Y = sparsityAxis(most), ends
 	}
-	return p
+	return f
 }

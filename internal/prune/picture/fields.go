@@ -2,14 +2,54 @@ package picture
 
 import (
 	"math"
-	"slices"
-	"strconv"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
+	"shaver/internal/base/chart"
 )
+
+// rows is an axis with a line for each field, the first at the top.
+func rows(fields []string) chart.Axis {
+	return chart.Axis{Scale: func(v float64) float64 { return -v }, Ends: []float64{0, float64(len(fields) - 1)}, Ticks: chart.Names(fields), Room: [2]float64{8, 8}}
+}
+
+// Fields shows the share of each field in several wholes. shares is [wholes][m], in [0,
+// 1]. The first field is at the top.
+func Fields(fields, wholes []string, shares [][]float64) *chart.Figure {
+	c := &chart.Chart{Title: "Shares of the fields", About: "Shares of the fields, in percent", X: chart.Axis{Label: "share, %", Ends: []float64{0}, Room: [2]float64{6, 8}}}
+	return dots("fields", c, fields, wholes, func(k, j int) float64 { return 100 * shares[k][j] })
+}
+
+// Concentration shows how few features of each field account for a given portion of the
+// rows. features is [wholes][m], numbers of features from 1 on. The first field is at the
+// top.
+func Concentration(fields, wholes []string, features [][]int) *chart.Figure {
+	most := 10
+	for _, list := range features {
+		for _, n := range list {
+			for most < n {
+				most *= 10
+			}
+		}
+	}
+	c := &chart.Chart{Title: "How many features cover the rows", About: "How many features of each field cover a given share of the rows"}
+	c.X = chart.Axis{Label: "number of features, most frequent first", Scale: math.Log10, Ends: []float64{1, float64(most)}, Ticks: chart.Log(chart.Count), Room: [2]float64{6, 6}}
+	return dots("concentration", c, fields, wholes, func(k, j int) float64 { return float64(max(features[k][j], 1)) })
+}
+
+// dots draws a line for each field, the first at the top. On the line of field j it draws
+// x(k, j) for each whole k.
+func dots(name string, c *chart.Chart, fields, wholes []string, x func(k, j int) float64) *chart.Figure {
+	c.Y = rows(fields)
+	f := &chart.Figure{Name: name, Height: float64(len(fields)*line + 58), Charts: []*chart.Chart{c}}
+	for k, label := range wholes {
+		// These shapes leave the points below them visible.
+		s := &chart.Series{Style: chart.Shaped(k, []int{chart.Ring, chart.Cross, chart.Square, chart.Triangle}[k]), Alone: true}
+		for j := range fields {
+			s.X, s.Y = append(s.X, x(k, j)), append(s.Y, float64(j))
+		}
+		c.Marks, f.Keys = append(c.Marks, s), append(f.Keys, chart.Key{Label: label, Of: s})
+	}
+	return f
+}
 
 // Bar is a value with its interval. Low and High are NaN if the interval is not known.
 type Bar struct {
@@ -19,55 +59,31 @@ type Bar struct {
 
 // Values shows values as bars from 0, each with a line from the low to the high end of its
 // interval. The first bar is at the top. unit says what the values are.
-func Values(unit string, bars []Bar) *Picture {
-	p := grid("Values of the fields, with 95% intervals", plain(unit), "")
-	m := len(bars)
-	var ticks []plot.Tick
-	for j, b := range bars {
-		ticks = append(ticks, plot.Tick{Value: float64(m - 1 - j), Label: short(b.Label)})
-		for _, end := range []float64{0, b.Value, b.Low, b.High} {
-			if !math.IsNaN(end) {
-				p.X.Min, p.X.Max = min(p.X.Min, end), max(p.X.Max, end)
-			}
-		}
+func Values(unit string, bars []Bar) *chart.Figure {
+	c := &chart.Chart{Title: "Values of the fields, with 95% intervals", About: "Value of each field as a bar, with its 95% interval; the table has the numbers", Marks: []chart.Mark{barList(bars)}}
+	c.X = chart.Axis{Label: unit, Ends: []float64{0}, Room: [2]float64{4, 8}}
+	var names []string
+	for _, b := range bars {
+		names, c.X.Ends = append(names, b.Label), append(c.X.Ends, b.Value, b.Low, b.High)
 	}
-	if !(p.X.Max > p.X.Min) {
-		p.X.Min, p.X.Max = 0, 1
-	}
-	p.Y.Tick.Marker, p.X.Tick.Marker = plot.ConstantTicks(ticks), evenTicks{}
-	p.Y.Min, p.Y.Max = -.5, float64(m)-.5
-	p.Add(barList(bars))
-	return &Picture{Name: "values", height: vg.Length(m)*vg.Points(15) + 3*vg.Centimeter, panels: []panel{{p, "Value of each field as a bar, with its 95% interval; the table has the numbers"}}}
+	c.Y = rows(names)
+	return &chart.Figure{Name: "values", Height: float64(len(bars)*line + 58), Charts: []*chart.Chart{c}}
 }
 
 type barList []Bar
 
-// Plot draws the bars and then the intervals.
-func (l barList) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
+// Draw draws the bars and then the intervals.
+func (l barList) Draw(c *chart.Canvas) {
+	var boxes, lines [][4]float64
 	for j, b := range l {
-		at := y(float64(len(l) - 1 - j))
-		c.SetColor(inks[0])
-		fill(&c, x(min(0, b.Value)), at-vg.Points(3.5), x(max(0, b.Value)), at+vg.Points(3.5))
-		if !math.IsNaN(b.Low) && !math.IsNaN(b.High) {
-			line := draw.LineStyle{Color: inks[7], Width: vg.Points(1.2)}
-			c.StrokeLine2(line, x(b.Low), at, x(b.High), at)
-			for _, end := range []float64{b.Low, b.High} {
-				c.StrokeLine2(line, x(end), at-vg.Points(2.5), x(end), at+vg.Points(2.5))
-			}
+		y := c.Y(float64(j))
+		boxes = append(boxes, [4]float64{c.X(min(0, b.Value)), y - 3.5, c.X(max(0, b.Value)), y + 3.5})
+		if low, high := c.X(b.Low), c.X(b.High); !math.IsNaN(low + high) {
+			lines = append(lines, [4]float64{low, y, high, y}, [4]float64{low, y - 2.5, low, y + 2.5}, [4]float64{high, y - 2.5, high, y + 2.5})
 		}
 	}
-}
-
-// fill fills a rectangle with the colour of the canvas.
-func fill(c *draw.Canvas, left, low, right, high vg.Length) {
-	var path vg.Path
-	path.Move(vg.Point{X: left, Y: low})
-	for _, corner := range []vg.Point{{X: right, Y: low}, {X: right, Y: high}, {X: left, Y: high}} {
-		path.Line(corner)
-	}
-	path.Close()
-	c.Fill(path)
+	c.Boxes(chart.Ink(0), true, boxes...)
+	c.Lines(chart.Ink(7), lines...)
 }
 
 // Cell is a value of two names, which are indices. Unsure means that its interval holds 0 or is not known.
@@ -79,113 +95,45 @@ type Cell struct {
 
 // Matrix shows values of pairs of names as squares, whose areas are the magnitudes. A value above
 // 0 is a full square and one below 0 an empty one. A value that is unsure is a small point.
-func Matrix(names []string, cells []Cell) *Picture {
-	p := grid("Interactions of the fields", "", "")
-	var across, down []plot.Tick
-	m := len(names)
-	for i, name := range names {
-		across = append(across, plot.Tick{Value: float64(i), Label: short(name)})
-		down = append(down, plot.Tick{Value: float64(m - 1 - i), Label: short(name)})
+func Matrix(names []string, cells []Cell) *chart.Figure {
+	c := &chart.Chart{Title: "Interactions of the fields", About: "Interaction of each pair of fields as a square; the table has the numbers", Marks: []chart.Mark{squares(cells)}, Y: rows(names)}
+	c.Y.Room = [2]float64{13, 13}
+	c.X = chart.Axis{Ends: c.Y.Ends, Ticks: c.Y.Ticks, Room: [2]float64{16, 16}, Upright: true}
+	f := &chart.Figure{Name: "interactions", Height: float64(len(names)*line + 125), Charts: []*chart.Chart{c}}
+	box := [4]float64{9, 1, 17, 9} // in the middle of a key
+	f.Keys = []chart.Key{
+		{Label: "worth more together", Of: drawing(func(c *chart.Canvas) { c.Boxes(chart.Ink(0), true, box) })},
+		{Label: "redundant", Of: drawing(func(c *chart.Canvas) { c.Boxes(chart.Ink(1), false, box) })},
+		{Label: "may be chance", Of: drawing(func(c *chart.Canvas) { c.Dots(chart.Ink(6), [2]float64{13, 5}) })},
 	}
-	p.X.Tick.Marker, p.Y.Tick.Marker = plot.ConstantTicks(across), plot.ConstantTicks(down)
-	p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = math.Pi/2, draw.XRight, draw.YCenter
-	p.X.Tick.Length = vg.Points(5) // room above the names
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -.6, float64(m)-.4, -.6, float64(m)-.4
-	s := &squares{cells: cells, m: m}
-	for _, c := range cells {
-		s.most = max(s.most, math.Abs(c.Value))
-	}
-	p.Add(s)
-	pic := &Picture{Name: "interactions", height: vg.Length(m)*vg.Points(15) + 4*vg.Centimeter, panels: []panel{{p, "Interaction of each pair of fields as a square; the table has the numbers"}}}
-	for _, k := range []struct {
-		label string
-		shape draw.GlyphDrawer
-		style int
-		size  float64
-	}{{"worth more together", draw.BoxGlyph{}, 0, 4}, {"redundant", draw.SquareGlyph{}, 1, 4}, {"may be chance", draw.CircleGlyph{}, 6, 1.2}} {
-		pic.keys = append(pic.keys, key{k.label, []plot.Thumbnailer{&plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: inks[k.style], Radius: vg.Points(k.size), Shape: k.shape}}}})
-	}
-	return pic
+	return f
 }
 
-type squares struct {
-	cells []Cell
-	m     int
-	most  float64 // largest magnitude
-}
+type squares []Cell
 
-// Plot draws each cell on both sides of the diagonal.
-func (s *squares) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	room := min(x(1)-x(0), y(1)-y(0)) * .46
-	for _, cell := range s.cells {
+// Draw draws each cell on both sides of the diagonal.
+func (s squares) Draw(c *chart.Canvas) {
+	most := math.SmallestNonzeroFloat64
+	for _, cell := range s {
+		most = max(most, math.Abs(cell.Value))
+	}
+	room := min(c.X(1)-c.X(0), c.Y(1)-c.Y(0)) * .46
+	var full, empty [][4]float64
+	var dots [][2]float64
+	for _, cell := range s {
 		for _, at := range [][2]int{{cell.I, cell.J}, {cell.J, cell.I}} {
-			point := vg.Point{X: x(float64(at[0])), Y: y(float64(s.m - 1 - at[1]))}
-			half := room * vg.Length(math.Sqrt(math.Abs(cell.Value)/max(s.most, math.SmallestNonzeroFloat64)))
-			switch {
+			x, y, half := c.X(float64(at[0])), c.Y(float64(at[1])), room*math.Sqrt(math.Abs(cell.Value)/most)
+			switch box := [4]float64{x - half, y - half, x + half, y + half}; {
 			case cell.Unsure:
-				c.DrawGlyph(draw.GlyphStyle{Color: inks[6], Radius: vg.Points(1.2), Shape: draw.CircleGlyph{}}, point)
+				dots = append(dots, [2]float64{x, y})
 			case cell.Value > 0:
-				c.SetColor(inks[0])
-				fill(&c, point.X-half, point.Y-half, point.X+half, point.Y+half)
+				full = append(full, box)
 			default:
-				c.StrokeLines(draw.LineStyle{Color: inks[1], Width: vg.Points(1.3)}, []vg.Point{
-					{X: point.X - half, Y: point.Y - half}, {X: point.X + half, Y: point.Y - half}, {X: point.X + half, Y: point.Y + half}, {X: point.X - half, Y: point.Y + half}, {X: point.X - half, Y: point.Y - half},
-				})
+				empty = append(empty, box)
 			}
 		}
 	}
-}
-
-// Removals shows the rise of the loss as a model loses fields and columns, with its interval: against
-// the look-ups of a row, and against its multiplications. The X of curves are these numbers, descending.
-func Removals(lookUps, multiplications []Curve) *Picture {
-	pic := &Picture{Name: "removals", height: lowHeight}
-	for _, part := range []struct {
-		what   string
-		curves []Curve
-	}{{"look-ups", lookUps}, {"multiplications", multiplications}} {
-		title := "Rise of the loss against the " + part.what + " of a row"
-		p := grid(title, part.what+" of a row", "")
-		p.Y.Tick.Marker, p.X.Tick.Marker = signedTicks{}, descendingTicks{}
-		p.Add(levelLine(0))
-		p.Add(labelled(p, part.curves, func(x float64) float64 { return -x }, false))
-		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = math.Inf(1), math.Inf(-1), 0, 0
-		for _, c := range part.curves {
-			p.X.Min, p.X.Max = min(p.X.Min, -slices.Max(c.X)), max(p.X.Max, -slices.Min(c.X))
-			for _, list := range [][]float64{c.Y, c.Low, c.High} {
-				for _, y := range list {
-					p.Y.Min, p.Y.Max = min(p.Y.Min, y), max(p.Y.Max, y)
-				}
-			}
-		}
-		across, up := max((p.X.Max-p.X.Min)/20, 1e-6), max((p.Y.Max-p.Y.Min)/12, 1e-6)
-		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = p.X.Min-across, p.X.Max+across, p.Y.Min-up, p.Y.Max+up
-		pic.panels = append(pic.panels, panel{p, title + ", with its 95% interval; the table has the numbers"})
-	}
-	return pic
-}
-
-// descendingTicks marks about five whole numbers whose negatives are the coordinates.
-type descendingTicks struct{}
-
-func (descendingTicks) Ticks(low, high float64) []plot.Tick {
-	var ticks []plot.Tick
-	for _, t := range roundTicks(low, high, 5) {
-		if n := -t.Value; n >= 0 && n == math.Trunc(n) {
-			ticks = append(ticks, plot.Tick{Value: t.Value, Label: compactNumber(n)})
-		}
-	}
-	return ticks
-}
-
-// compactNumber writes a whole number, above 9999 in thousands or millions.
-func compactNumber(n float64) string {
-	switch {
-	case n >= 1e7:
-		return strconv.FormatFloat(n/1e6, 'g', 4, 64) + "M"
-	case n >= 1e4:
-		return strconv.FormatFloat(n/1e3, 'g', 4, 64) + "k"
-	}
-	return strconv.FormatFloat(n, 'f', 0, 64)
+	c.Boxes(chart.Ink(0), true, full...)
+	c.Boxes(chart.Ink(1), false, empty...)
+	c.Dots(chart.Ink(6), dots...)
 }

@@ -5,8 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"image/color"
-	"image/png"
+	"html/template"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/base/fault"
+	"shaver/internal/base/chart"
 	"shaver/internal/prune/sweep"
 )
 
@@ -37,7 +36,7 @@ func TestPictures(t *testing.T) {
 	dir := t.TempDir()
 	draw := func(name string) []byte {
 		path := filepath.Join(dir, name)
-		if err := Check(path); err != nil {
+		if err := chart.Check(path); err != nil {
 			t.Fatal(err)
 		}
 		if err := Sweep(document()).Write(path); err != nil {
@@ -72,95 +71,60 @@ func TestPictures(t *testing.T) {
 			t.Errorf("the picture does not contain %q", want)
 		}
 	}
-	image, err := png.Decode(bytes.NewReader(draw("a.png")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	inked := map[[4]uint32]int{}
-	for y := range image.Bounds().Dy() {
-		for x := range image.Bounds().Dx() {
-			r, g, b, a := image.At(x, y).RGBA()
-			inked[[4]uint32{r >> 8, g >> 8, b >> 8, a >> 8}]++
-		}
-	}
-	for _, style := range Styles([]string{"shapley", "ptq8"}) {
-		ink := inks[style%len(inks)]
-		if n := inked[[4]uint32{uint32(ink.R), uint32(ink.G), uint32(ink.B), 255}]; n < 3 {
-			t.Errorf("%d pixels have the colour %v", n, ink)
-		}
-	}
-	if err := Check("a.gif"); !fault.IsUsage(err) {
-		t.Error(err)
+	if !chart.Written(filepath.Join(dir, "a.svg")) {
+		t.Error("the file is not recognised")
 	}
 }
 
-// No two of 32 curves look the same without colour.
-func TestStyles(t *testing.T) {
-	seen := map[string]int{}
-	for i := range 32 {
-		glyph, line := styles(i)
-		look := fmt.Sprintf("%T %v %v", glyph.Shape, glyph.Shape, line.Dashes)
-		if other, ok := seen[look]; ok {
-			t.Errorf("curves %d and %d have the same style %s", other, i, look)
-		}
-		seen[look] = i
-	}
-}
-
-// On a page, a picture has no background, colour or typeface of its own, and texts have a
-// fixed length.
+// On a page, a picture has no background, colour or typeface of its own.
 func TestInline(t *testing.T) {
-	panels, keys := Sweep(document()).Inline()
-	if len(panels) != 2 || len(keys) != 4 {
-		t.Fatalf("Inline returned %d panels and %d keys", len(panels), len(keys))
+	f := Sweep(document()).Inline()
+	if len(f.Panels) != 2 || len(f.Keys) != 4 {
+		t.Fatalf("Inline returned %d panels and %d keys", len(f.Panels), len(f.Keys))
 	}
-	for _, svg := range []string{panels[0].Wide, panels[0].Small, panels[1].Wide, panels[1].Small, keys[1].SVG, Style(3, true)} {
-		for _, unwanted := range []string{"#FFFFFF", "font-family", "<?xml", "http", "fill:#", "stroke:#"} {
-			if strings.Contains(svg, unwanted) {
+	for _, svg := range []template.HTML{f.Panels[0].Drawing, f.Panels[1].Drawing, f.Keys[1].Shape, chart.Sample(3)} {
+		for _, unwanted := range []string{"#FFFFFF", "font-family", "<?xml", "http", `"#`} {
+			if strings.Contains(string(svg), unwanted) {
 				t.Errorf("%q occurs in %.200s", unwanted, svg)
 			}
 		}
-		if err := xml.Unmarshal([]byte(svg), new(struct{})); err != nil {
+		if err := xml.Unmarshal([]byte("<div>"+svg+"</div>"), new(struct{})); err != nil {
 			t.Errorf("%v in %.200s", err, svg)
 		}
 	}
-	if texts, long := strings.Count(panels[0].Wide, "<text "), strings.Count(panels[0].Wide, "textLength="); texts < 8 || long != texts {
-		t.Errorf("%d texts, %d of them with a fixed length", texts, long)
-	}
 	p := Fields([]string{"<a>\n" + strings.Repeat("x", 50), "b\xff"}, []string{"of all"}, [][]float64{{.5, .5}})
-	panels, _ = p.Inline()
-	if !strings.Contains(panels[0].Wide, ">&lt;a&gt; xxxxxxxxxxxxx…<") || !strings.Contains(panels[0].Wide, ">b?<") {
-		t.Errorf("wrong field names in %s", panels[0])
+	drawing := func() string { return string(p.Inline().Panels[0].Drawing) }
+	if svg := drawing(); !strings.Contains(svg, ">&lt;a&gt; xxxxx") || !strings.Contains(svg, "x…<") || strings.Contains(svg, strings.Repeat("x", 50)) || !strings.Contains(svg, ">b?<") {
+		t.Errorf("wrong field names in %s", svg)
 	}
 	// Numbers of features are on a logarithmic axis that ends at a power of ten.
 	p = Concentration([]string{"a", "b"}, []string{"half", "all"}, [][]int{{1, 3}, {1, 1_000_001}})
-	panels, keys = p.Inline()
-	if len(keys) != 2 || !strings.Contains(panels[0].Wide, ">1<") || !strings.Contains(panels[0].Wide, ">10k<") || !strings.Contains(panels[0].Wide, ">10M<") || strings.Contains(panels[0].Wide, ">100M<") {
-		t.Errorf("Inline returned %d keys, panel %s", len(keys), panels[0])
+	if svg := drawing(); len(p.Keys) != 2 || !strings.Contains(svg, ">1<") || !strings.Contains(svg, ">100<") || !strings.Contains(svg, ">10k<") || strings.Contains(svg, ">100M<") {
+		t.Errorf("%d keys, panel %s", len(p.Keys), svg)
 	}
 	// Pictures without data, or with equal values only, can be drawn.
-	for _, p := range []*Picture{
-		Cut("nat", []Curve{{Label: "none"}}), Cut("nat", []Curve{{Label: "same", X: []float64{0, .5}, Y: []float64{.1, .1}}}), Cut("nat", []Curve{{Label: "zero", X: []float64{0}, Y: []float64{0}}}),
-		Frequency(1, "1", []string{"all"}, []Curve{{Label: "one", X: []float64{0}, Y: []float64{1}}}),
+	for _, p = range []*chart.Figure{
+		Cut("nat", []chart.Series{{Label: "none"}}), Cut("nat", []chart.Series{{Label: "same", X: []float64{0, .5}, Y: []float64{.1, .1}}}), Cut("nat", []chart.Series{{Label: "zero", X: []float64{0}, Y: []float64{0}}}),
+		Frequency(1, "1", []string{"all"}, []chart.Series{{Label: "one", X: []float64{0}, Y: []float64{1}}}),
 		Concentration([]string{"one"}, []string{"all"}, [][]int{{1}}),
-		Calibration([]Curve{{Label: "none"}}), Calibration([]Curve{{Label: "one", X: []float64{0}, Y: []float64{0}}}),
-		Differences(Lines{Low: -1, High: 1}), Differences(Lines{Low: -1, High: 1, Curves: []Curve{{Label: "one", X: []float64{.5}, Y: []float64{0}, Low: []float64{-2}, High: []float64{2}, Strong: true}}}),
+		Calibration([]chart.Series{{Label: "none"}}), Calibration([]chart.Series{{Label: "one", X: []float64{0}, Y: []float64{0}}}),
+		Differences(Lines{Low: -1, High: 1}), Differences(Lines{Low: -1, High: 1, Curves: []chart.Series{{Label: "one", X: []float64{.5}, Y: []float64{0}, Low: []float64{-2}, High: []float64{2}, Strong: true}}}),
 		Differences(Lines{Low: -1e100, High: 1e100}), Differences(Lines{Low: 1e17, High: 1e17 + 64}),
 	} {
-		if panels, _ := p.Inline(); len(panels) != 1 || strings.Contains(panels[0].Wide, "NaN") || strings.Contains(panels[0].Wide, "Inf") {
-			t.Errorf("Inline returned %d panels: %s", len(panels), panels)
+		if svg := drawing(); len(p.Charts) != 1 || strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+			t.Errorf("%d charts: %s", len(p.Charts), svg)
 		}
 	}
 }
 
 // Rankings draws two panels in a row, and leaves no room for keys that it does not have.
 func TestRankings(t *testing.T) {
-	curve := Curve{Label: "path", X: []float64{.5, .9}, Y: []float64{.8, .7}}
+	curve := chart.Series{Label: "path", X: []float64{.5, .9}, Y: []float64{.8, .7}}
 	path := filepath.Join(t.TempDir(), "a.svg")
 	if err := Rankings(
-		Lines{Title: "panel 1", Curves: []Curve{curve}, Low: .6, High: .9},
-		Lines{Title: "panel 2", Curves: []Curve{curve}, Low: .6, High: .9},
-		Lines{Title: "panel 3", Curves: []Curve{curve}, Low: .6, High: .9},
+		Lines{Title: "panel 1", Curves: []chart.Series{curve}, Low: .6, High: .9},
+		Lines{Title: "panel 2", Curves: []chart.Series{curve}, Low: .6, High: .9},
+		Lines{Title: "panel 3", Curves: []chart.Series{curve}, Low: .6, High: .9},
 	).Write(path); err != nil {
 		t.Fatal(err)
 	}
@@ -170,8 +134,8 @@ func TestRankings(t *testing.T) {
 	}
 	place := func(title string) (across, down string) {
 		before, _, ok := strings.Cut(string(data), ">"+title+"<")
-		at := max(0, strings.LastIndex(before, " x="))
-		if _, err := fmt.Sscanf(before[at:], " x=%q y=%q", &across, &down); err != nil || !ok {
+		at := max(0, strings.LastIndex(before, "translate("))
+		if _, err := fmt.Sscanf(strings.NewReplacer("(", " ", ")", " ").Replace(before[at:]), "translate %s %s", &across, &down); err != nil || !ok {
 			t.Fatalf("%s: no text with this title (%v)", title, err)
 		}
 		return across, down
@@ -186,7 +150,7 @@ func TestRankings(t *testing.T) {
 
 // A method has one ink in all pictures, whatever else is in them, and no two series look alike.
 func TestMethodsHaveOneInk(t *testing.T) {
-	ink := func(style int) color.Color { g, _ := styles(style); return g.Color }
+	ink := chart.Ink
 	few, many := Styles([]string{"frequency", "pep"}), Styles([]string{"pep", "magnitude", "path", "path", "random", "frequency", "ptq8", "ptq4", "shapley"})
 	if ink(few[0]) != ink(many[5]) || ink(few[1]) != ink(many[0]) || ink(many[2]) != ink(many[3]) {
 		t.Error("the ink of a method depends on the other methods")
@@ -203,9 +167,9 @@ func TestMethodsHaveOneInk(t *testing.T) {
 
 // The label of a curve has no mark, which would look like a point: a picture has as many marks as points.
 func TestLabelsHaveNoMarks(t *testing.T) {
-	c := Curve{Label: "a", X: []float64{1, 2, 3}, Y: []float64{1, 3, 2}}
-	panels, _ := Nights(Trend{Title: "T", Curves: []Curve{c}}).Inline()
-	if n := strings.Count(panels[0].Wide, "fill:var(--ink-0072B2"); n != 3 {
-		t.Errorf("%d marks for 3 points:\n%s", n, panels[0].Wide)
+	c := chart.Series{Label: "a", X: []float64{1, 2, 3}, Y: []float64{1, 3, 2}}
+	p := Nights(Trend{Title: "T", Curves: []chart.Series{c}})
+	if n := strings.Count(string(p.Charts[0].Element("", 368, 227)), "0 1 0 6 0a"); n != 3 {
+		t.Errorf("%d marks for 3 points", n)
 	}
 }

@@ -7,15 +7,14 @@ import (
 	"strconv"
 	"strings"
 
-	"gonum.org/v1/plot"
-
+	"shaver/internal/base/chart"
 	"shaver/internal/prune/sweep"
 )
 
 // Sweep shows AUC on the left and LogLoss on the right against sparsity, with one curve
 // per series. LogLoss is calibrated if the document has calibrated values. With the squared
 // loss it shows RMSE alone.
-func Sweep(d *sweep.Document) *Picture {
+func Sweep(d *sweep.Document) *chart.Figure {
 	orders := *d // the floor has no place on the axis
 	orders.Points = slices.DeleteFunc(slices.Clone(d.Points), func(p sweep.Point) bool { return p.Method == sweep.Nothing })
 	d = &orders
@@ -28,28 +27,26 @@ func Sweep(d *sweep.Document) *Picture {
 	if squared {
 		unit = ""
 	}
-	of := plain(" of " + d.Kind + " on the " + d.Split + " split")
-	auc, loss := grid("AUC"+of, "", ""), grid(name+of+unit, "", "")
 	most := 0.0
 	for i := range d.Points {
 		most = max(most, d.Points[i].Sparsity)
 	}
-	against, at := "sparsity", func(m *sweep.Mean) (float64, bool) { return position(m.Sparsity), true }
+	axis, against, at := sparsityAxis(most), "sparsity", func(m *sweep.Mean) float64 { return m.Sparsity }
 	if d.InBytes() {
+		axis = chart.Axis{Label: "bytes of the table in its file", Scale: math.Log10, Ticks: chart.Log(bytesText), Room: room}
 		against, at = "the bytes of the table", tableBytes
-		bytesAxis(auc, d)
-		bytesAxis(loss, d)
-	} else {
-		sparsityAxis(auc, most)
-		sparsityAxis(loss, most)
 	}
-	p := &Picture{Name: "sweep", height: panelHeight, panels: []panel{{auc, "AUC against " + against + ", by method"}, {loss, name + strings.Replace(unit, ",", " in", 1) + " against " + against + ", by method"}}}
+	of := " of " + d.Kind + " on the " + d.Split + " split"
+	auc := &chart.Chart{Title: "AUC" + of, About: "AUC against " + against + ", by method", X: axis, Y: chart.Axis{Room: room}}
+	loss := &chart.Chart{Title: name + of + unit, About: name + strings.Replace(unit, ",", " in", 1) + " against " + against + ", by method", X: axis, Y: chart.Axis{Room: room}}
+	f := &chart.Figure{Name: "sweep", Height: high, Charts: []*chart.Chart{auc, loss}}
 	if squared {
-		p.panels = p.panels[1:]
+		f.Charts = f.Charts[1:]
 	}
-	p.keys = append(p.keys, key{"unpruned", []plot.Thumbnailer{horizontal(loss, full)}})
+	loss.Marks = append(loss.Marks, &chart.Rule{At: full})
+	f.Keys = append(f.Keys, chart.Key{Label: "unpruned", Of: loss.Marks[0]})
 	if d.Unpruned.AUC != nil {
-		horizontal(auc, *d.Unpruned.AUC)
+		auc.Marks = append(auc.Marks, &chart.Rule{At: *d.Unpruned.AUC})
 	}
 	all := d.Series()
 	var names []string
@@ -58,85 +55,54 @@ func Sweep(d *sweep.Document) *Picture {
 	}
 	for i, style := range Styles(names) {
 		s := &all[i]
-		drawn := curve(auc, style, spreads(s, at, func(m *sweep.Mean) sweep.Spread { return m.AUC }), true)
-		also := curve(loss, style, spreads(s, at, func(m *sweep.Mean) sweep.Spread {
+		curve := spreads(s, style, at, func(m *sweep.Mean) sweep.Spread { return m.AUC })
+		auc.Marks = append(auc.Marks, curve)
+		loss.Marks = append(loss.Marks, spreads(s, style, at, func(m *sweep.Mean) sweep.Spread {
 			if calibrated {
 				return m.Calibrated
 			}
 			return m.Loss
-		}), true)
-		if drawn == nil {
-			drawn = also
-		}
-		p.keys = append(p.keys, key{plain(s.Label), drawn})
+		}))
+		f.Keys = append(f.Keys, chart.Key{Label: s.Label, Of: curve})
 	}
-	for _, panel := range p.panels { // keep marks off the edge
-		room := (panel.Y.Max - panel.Y.Min) / 30
-		panel.Y.Min, panel.Y.Max = panel.Y.Min-room, panel.Y.Max+room
-	}
-	return p
+	return f
 }
 
-// spreads returns those points of a series whose value is defined, by ascending x, which at returns
-// for the points that have one.
-func spreads(s *sweep.Series, at func(*sweep.Mean) (float64, bool), of func(*sweep.Mean) sweep.Spread) *points {
-	type place struct {
-		x float64
-		v sweep.Spread
-	}
-	var all []place
+// spreads returns those points of a series whose value is defined, by ascending x, which is NaN for the points
+// that have none.
+func spreads(s *sweep.Series, style int, at func(*sweep.Mean) float64, of func(*sweep.Mean) sweep.Spread) *chart.Series {
+	var points []*sweep.Mean
 	for k := range s.Points {
-		x, ok := at(&s.Points[k])
-		if v := of(&s.Points[k]); ok && !math.IsNaN(v.Mean) {
-			all = append(all, place{x, v})
+		if p := &s.Points[k]; !math.IsNaN(of(p).Mean) && !math.IsNaN(at(p)) {
+			points = append(points, p)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b place) int { return cmp.Compare(a.x, b.x) })
-	var list points
-	for _, p := range all {
-		list.add(p.x, p.v.Mean, p.v.Off)
+	slices.SortStableFunc(points, func(a, b *sweep.Mean) int { return cmp.Compare(at(a), at(b)) })
+	c := &chart.Series{Style: style, Bars: true}
+	for _, p := range points {
+		add(c, at(p), of(p))
 	}
-	return &list
+	return c
 }
 
-// tableBytes returns the x of a point on an axis of bytes: their logarithm. Tables without a file
-// have none.
-func tableBytes(m *sweep.Mean) (float64, bool) {
-	b := m.Point.TableBytes
-	if b == nil || *b < 1 {
-		return 0, false
-	}
-	return math.Log10(float64(*b)), true
+// add adds a point with its deviation.
+func add(c *chart.Series, x float64, v sweep.Spread) {
+	c.X, c.Y, c.Low, c.High = append(c.X, x), append(c.Y, v.Mean), append(c.Low, v.Mean-v.Off), append(c.High, v.Mean+v.Off)
 }
 
-// bytesAxis makes the x axis an axis of the bytes of a table, in steps of 1, 2 and 5.
-func bytesAxis(p *plot.Plot, d *sweep.Document) {
-	p.X.Label.Text = "bytes of the table in its file"
-	least, most := math.Inf(1), math.Inf(-1)
-	for i := range d.Points {
-		if x, ok := tableBytes(&sweep.Mean{Point: &d.Points[i]}); ok {
-			least, most = min(least, x), max(most, x)
-		}
+// tableBytes returns the bytes of the table of a point, or NaN without a file.
+func tableBytes(m *sweep.Mean) float64 {
+	if b := m.Point.TableBytes; b != nil && *b >= 1 {
+		return float64(*b)
 	}
-	p.X.Min, p.X.Max = least-.05, most+.05
-	var ticks []plot.Tick
-	for power := math.Floor(least); power <= most; power++ {
-		for _, digit := range []float64{1, 2, 5} {
-			v := digit * math.Pow(10, power)
-			ticks = append(ticks, plot.Tick{Value: math.Log10(v), Label: bytesText(v)})
-		}
-	}
-	ticks = slices.DeleteFunc(ticks, func(t plot.Tick) bool { return t.Value < p.X.Min || t.Value > p.X.Max })
-	p.X.Tick.Marker = plot.ConstantTicks(ticks)
+	return math.NaN()
 }
 
 // bytesText returns a number of bytes as text for an axis.
 func bytesText(v float64) string {
-	for _, unit := range []string{"B", "kB", "MB", "GB"} {
-		if v < 1000 || unit == "GB" {
-			return strconv.FormatFloat(v, 'g', 3, 64) + " " + unit
-		}
-		v /= 1000
+	units := []string{" B", " kB", " MB", " GB"}
+	for v >= 1000 && len(units) > 1 {
+		v, units = v/1000, units[1:]
 	}
-	panic("unreachable")
+	return strconv.FormatFloat(v, 'g', 3, 64) + units[0]
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/chart"
 	"shaver/internal/num/layout"
-	"shaver/internal/prune/picture"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/tally"
 )
@@ -27,7 +27,7 @@ func claims(t *testing.T, what string, samples int, claimed func(rng *rand.Rand)
 	}
 }
 
-func nowhere(*picture.Picture) figure { return figure{} }
+func nowhere(*chart.Figure) chart.Inline { return chart.Inline{} }
 
 // chance returns a job of m fields and their pairs whose values are all 0, apart from chance.
 func chance(rng *rand.Rand, m int) *Facts {

@@ -8,6 +8,7 @@ import (
 
 	"html/template"
 
+	"shaver/internal/base/chart"
 	"shaver/internal/prune/picture"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
@@ -17,14 +18,14 @@ import (
 type curvesSection struct {
 	Heading    string
 	Note       string
-	Figure     figure
+	Figure     chart.Inline
 	Rankings   []rankingRow
 	At         string // sparsity of the changes of Rankings
 	Loss       string // name of the loss that is compared
 	Base       string // its name without calibration
 	Unit       string // what follows the name in a heading
 	Advice     []string
-	All        figure // all methods on the whole axes
+	All        chart.Inline // all methods on the whole axes
 	Tables     []metricTable
 	Rounded    []roundedRow
 	Repeats    bool // some points are the mean of several repeats
@@ -150,7 +151,7 @@ const zoom = 10 // the zoomed axes show about this many tolerances
 
 // differences draws the methods that are within reach of the best one, and returns a note
 // on what is not drawn.
-func (c *comparison) differences(show addPicture) (figure, string) {
+func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 	var panels []picture.Lines
 	var hidden []string
 	worst := func(sign, tolerance float64, of func(*sweep.Mean) *sweep.Interval) float64 {
@@ -186,12 +187,11 @@ func (c *comparison) differences(show addPicture) (figure, string) {
 	panel := func(name string, sign, tolerance, reach float64, unpruned string, of func(*sweep.Mean) *sweep.Interval) {
 		l := picture.Lines{
 			Title: name + ", difference to the unpruned model", About: name + " against sparsity, as the difference to the unpruned model, by ranking",
-			Below:  sign > 0,
-			Levels: []picture.Level{{Y: 0, Label: "unpruned " + unpruned}, {Y: -sign * tolerance, Label: "tolerance"}},
+			Levels: []chart.Rule{{Label: "unpruned " + unpruned}, {At: -sign * tolerance, Label: "tolerance"}},
 		}
 		best := tolerance / 2 // the largest gain
 		for _, m := range shown {
-			curve := picture.Curve{Label: m.Label, Style: m.style, Alone: m.rounded, Strong: m == c.leader()}
+			curve := chart.Series{Label: m.Label, Style: m.style, Alone: m.rounded, Below: sign > 0, Strong: m == c.leader()}
 			switch {
 			case m.rounded && !c.bestRounded(m), c.selected && !m.rounded && !m.model:
 				continue
@@ -205,7 +205,7 @@ func (c *comparison) differences(show addPicture) (figure, string) {
 			l.Curves = append(l.Curves, curve)
 		}
 		if c.selected {
-			curve := picture.Curve{Label: "selected", Style: noMethod, Strong: true}
+			curve := chart.Series{Label: "selected", Style: noMethod, Strong: true}
 			var points []sweep.Mean
 			for _, b := range c.budgets {
 				if !b.by.model {
@@ -216,7 +216,7 @@ func (c *comparison) differences(show addPicture) (figure, string) {
 			for _, y := range curve.Y {
 				best = max(best, sign*y)
 			}
-			l.Curves = append([]picture.Curve{curve}, l.Curves...)
+			l.Curves = append([]chart.Series{curve}, l.Curves...)
 		}
 		for _, curve := range l.Curves {
 			for k := range curve.High {
@@ -254,7 +254,7 @@ func (c *comparison) differences(show addPicture) (figure, string) {
 }
 
 // follow appends the differences of points to a curve.
-func (c *comparison) follow(curve *picture.Curve, points []sweep.Mean, of func(*sweep.Mean) *sweep.Interval, most float64, banded bool) {
+func (c *comparison) follow(curve *chart.Series, points []sweep.Mean, of func(*sweep.Mean) *sweep.Interval, most float64, banded bool) {
 	banded = banded && c.intervals
 	for k := range points {
 		i := of(&points[k])
@@ -364,7 +364,7 @@ func (c *comparison) rankingRows() (rows []rankingRow, at string) {
 		if m.rounded {
 			continue
 		}
-		row := rankingRow{Shape: template.HTML(picture.Style(m.style, false)), Label: m.Label, Best: m == reference.by}
+		row := rankingRow{Shape: chart.Sample(m.style), Label: m.Label, Best: m == reference.by}
 		row.Measures, row.Needs = m.purpose()
 		holds := math.NaN()
 		for k := range m.Points {
@@ -470,7 +470,7 @@ func (c *comparison) tables() []metricTable {
 			if by.rounded {
 				continue
 			}
-			row := metricRow{template.HTML(picture.Style(by.style, false)), by.Label, make([]metricCell, len(t.Sparsities))}
+			row := metricRow{chart.Sample(by.style), by.Label, make([]metricCell, len(t.Sparsities))}
 			for k, sparsity := range t.Sparsities {
 				p := by.at(sparsity)
 				if p == nil {

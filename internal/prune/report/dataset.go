@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"shaver/internal/base/chart"
 	"shaver/internal/data/dataset"
 	"shaver/internal/prune/picture"
 )
@@ -29,7 +30,7 @@ type datasetDocument struct {
 	Heading    string    // of the fields
 	Vocabulary bool      // at least one field has an OOV share
 	Held       []float64 // dataset.Held
-	Figure     figure
+	Figure     chart.Inline
 	Fields     []datasetField
 	Notes      []string // explanations of the table of fields
 	Dense      []denseRow
@@ -114,7 +115,7 @@ func Dataset(facts *dataset.Inspection, from Origin) ([]byte, error) {
 	}
 	d.Dense = denseRows(facts)
 	d.Heading, d.Notes = d.heading(), d.notes()
-	d.Figure = figureOf(concentrationOf(d.Fields))
+	d.Figure = concentrationOf(d.Fields).Inline()
 	return render(datasetPage, d)
 }
 
@@ -226,7 +227,7 @@ func datasetFieldOf(f dataset.FieldFacts) datasetField {
 
 // concentrationOf draws, for each field, how many of its most frequent features cover a
 // given share of the rows.
-func concentrationOf(all []datasetField) *picture.Picture {
+func concentrationOf(all []datasetField) *chart.Figure {
 	var names, wholes []string
 	features := make([][]int, len(dataset.Held)+1)
 	for _, share := range dataset.Held {

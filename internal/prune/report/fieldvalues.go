@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"shaver/internal/base/chart"
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
@@ -33,7 +34,7 @@ type fieldValuesDocument struct {
 type valuesSection struct {
 	Heading  string
 	Unit     string
-	Figure   figure
+	Figure   chart.Inline
 	Rows     []playerRow
 	Rest     int // number of pairs without a row
 	Compared int // number of values of which Heading and Figure judge each by sweep.Interval.Among
@@ -53,10 +54,10 @@ func writeFieldValues(f *Facts) (*Report, error) {
 	if f.Sweep != nil {
 		return nil, fault.Inputf("the scores are the values of fields, by which no sweep ranks: expected no sweep")
 	}
-	var pictures []*picture.Picture
-	show := func(p *picture.Picture) figure {
+	var pictures []*chart.Figure
+	show := func(p *chart.Figure) chart.Inline {
 		pictures = append(pictures, p)
-		return figureOf(p)
+		return p.Inline()
 	}
 	values := f.Scores.FieldValues()
 	d := fieldValuesDocument{

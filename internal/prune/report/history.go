@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"shaver/internal/base/chart"
 	"shaver/internal/prune/nightly"
 	"shaver/internal/prune/picture"
 	"shaver/internal/prune/sweep"
@@ -30,7 +31,7 @@ type historyDocument struct {
 	frame
 	Lead, Rest     string
 	Reasons, Notes []string
-	Figure         figure
+	Figure         chart.Inline
 	Legend         string
 	Rows, Older    []nightRow // the newest first
 	Page           string
@@ -135,7 +136,7 @@ func lead(l *nightly.Line, current string) (first, rest string) {
 }
 
 // trends draws the curves of the nights.
-func trends(lines []nightly.Line) (figure, string) {
+func trends(lines []nightly.Line) (chart.Inline, string) {
 	var failed, full []float64
 	for _, l := range lines {
 		if l.Outcome != nightly.Published {
@@ -145,8 +146,8 @@ func trends(lines []nightly.Line) (figure, string) {
 			full = append(full, float64(l.Number))
 		}
 	}
-	curve := func(label string, style int, of func(*nightly.Line) *float64) picture.Curve {
-		c := picture.Curve{Label: label, Style: style}
+	curve := func(label string, style int, of func(*nightly.Line) *float64) chart.Series {
+		c := chart.Series{Label: label, Style: style}
 		for i := range lines {
 			if v := of(&lines[i]); v != nil {
 				c.X, c.Y = append(c.X, float64(lines[i].Number)), append(c.Y, *v)
@@ -172,15 +173,15 @@ func trends(lines []nightly.Line) (figure, string) {
 		return &v
 	}
 	quality := []picture.Trend{
-		{Title: "AUC", About: "AUC of the unpruned and of the pruned model by night", Marked: failed, Curves: []picture.Curve{
+		{Title: "AUC", About: "AUC of the unpruned and of the pruned model by night", Marked: failed, Curves: []chart.Series{
 			curve("unpruned", noMethod, func(l *nightly.Line) *float64 { return l.AUC }), curve("pruned", 0, func(l *nightly.Line) *float64 { return l.PrunedAUC }),
 		}},
-		{Title: "LogLoss, nat", About: "LogLoss of the unpruned and of the pruned model by night", Marked: failed, Curves: []picture.Curve{
+		{Title: "LogLoss, nat", About: "LogLoss of the unpruned and of the pruned model by night", Marked: failed, Curves: []chart.Series{
 			curve("unpruned", noMethod, func(l *nightly.Line) *float64 { return l.LogLoss }), curve("pruned", 0, func(l *nightly.Line) *float64 { return l.PrunedLogLoss }),
 		}},
 	}
 	if ratings(lines) {
-		quality = []picture.Trend{{Title: "RMSE", About: "RMSE of the unpruned and of the pruned model by night", Marked: failed, Curves: []picture.Curve{
+		quality = []picture.Trend{{Title: "RMSE", About: "RMSE of the unpruned and of the pruned model by night", Marked: failed, Curves: []chart.Series{
 			curve("unpruned", noMethod, func(l *nightly.Line) *float64 { return l.RMSE }), curve("pruned", 0, func(l *nightly.Line) *float64 { return l.PrunedRMSE }),
 		}}}
 	}
@@ -207,25 +208,25 @@ func trends(lines []nightly.Line) (figure, string) {
 		}
 		allowed := curve("allowed", 1, func(l *nightly.Line) *float64 { _, _, _, bound := m.get(l); return bound })
 		if len(changes.X) > 0 {
-			quality = append(quality, picture.Trend{Title: m.title, About: m.title + ", by night, with its 95% interval", Marked: failed, Zero: true, Curves: []picture.Curve{changes, allowed}})
+			quality = append(quality, picture.Trend{Title: m.title, About: m.title + ", by night, with its 95% interval", Marked: failed, Zero: true, Curves: []chart.Series{changes, allowed}})
 		}
 	}
 	all := append(quality, []picture.Trend{
-		{Title: "Row evaluations, % of a full job", About: "Row evaluations by night, in percent of those of a full job", Marked: failed, Zero: true, Curves: []picture.Curve{curve("", 0, cost)}},
-		{Title: "Core time of the steps, s", About: "Core-seconds by night, of scoring and of all steps", Marked: failed, Zero: true, Curves: []picture.Curve{
+		{Title: "Row evaluations, % of a full job", About: "Row evaluations by night, in percent of those of a full job", Marked: failed, Zero: true, Curves: []chart.Series{curve("", 0, cost)}},
+		{Title: "Core time of the steps, s", About: "Core-seconds by night, of scoring and of all steps", Marked: failed, Zero: true, Curves: []chart.Series{
 			curve("scoring", 0, func(l *nightly.Line) *float64 { return &l.ScoreCoreSeconds }), curve("all", 1, func(l *nightly.Line) *float64 { return &l.CoreSeconds }),
 		}},
 	}...)
 	optional := []picture.Trend{
-		{Title: "Churn, % of the kept entries", About: "Churn by night, with and without hysteresis, in percent", Marked: failed, Zero: true, Curves: []picture.Curve{
+		{Title: "Churn, % of the kept entries", About: "Churn by night, with and without hysteresis, in percent", Marked: failed, Zero: true, Curves: []chart.Series{
 			curve("with hysteresis", 0, scaled(100, func(l *nightly.Line) *float64 { return l.Churn })), curve("without", 1, scaled(100, func(l *nightly.Line) *float64 { return l.PlainChurn })),
 		}},
-		{Title: "Error of the scores, % of the scores", About: "Error of the scores compared with a full job, by night, in percent of the scores", Marked: failed, Zero: true, Curves: []picture.Curve{
+		{Title: "Error of the scores, % of the scores", About: "Error of the scores compared with a full job, by night, in percent of the scores", Marked: failed, Zero: true, Curves: []chart.Series{
 			curve("", 0, scaled(100, func(l *nightly.Line) *float64 { return l.RelativeError })),
 		}},
 	}
 	for _, t := range optional {
-		if slices.ContainsFunc(t.Curves, func(c picture.Curve) bool { return len(c.X) > 0 }) {
+		if slices.ContainsFunc(t.Curves, func(c chart.Series) bool { return len(c.X) > 0 }) {
 			all = append(all, t)
 		}
 	}
@@ -236,7 +237,7 @@ func trends(lines []nightly.Line) (figure, string) {
 	if len(full) > 0 && len(full) < len(lines) {
 		notes = append(notes, fmt.Sprintf("%s of these nights scored all days in full.", capital(count(len(full)))))
 	}
-	return figureOf(picture.Nights(all...)), strings.Join(notes, " ")
+	return picture.Nights(all...).Inline(), strings.Join(notes, " ")
 }
 
 // ratings reports whether the labels are numbers, by the last of at least one night.

@@ -10,7 +10,6 @@ import (
 
 	"shaver/internal/base/files"
 	"shaver/internal/base/style"
-	"shaver/internal/prune/picture"
 )
 
 //go:embed page.html
@@ -80,31 +79,3 @@ type link struct{ ID, Name string }
 
 // fact is a line of a list. Note may be empty.
 type fact struct{ Name, Value, Note string }
-
-// figure is a picture on the page.
-type figure struct {
-	Panels []figurePanel
-	Keys   []figureKey
-}
-
-type figurePanel struct {
-	Title   string
-	Drawing template.HTML
-}
-
-type figureKey struct {
-	Label string
-	Shape template.HTML
-}
-
-func figureOf(p *picture.Picture) figure {
-	panels, keys := p.Inline()
-	var f figure
-	for _, p := range panels {
-		f.Panels = append(f.Panels, figurePanel{p.Title, template.HTML(p.Wide + "\n" + p.Small)}) // escaped by picture
-	}
-	for _, k := range keys {
-		f.Keys = append(f.Keys, figureKey{k.Label, template.HTML(k.SVG)})
-	}
-	return f
-}

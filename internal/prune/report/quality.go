@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"shaver/internal/base/chart"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/prune/picture"
 	"shaver/internal/prune/sweep"
@@ -21,7 +22,7 @@ type qualitySection struct {
 // calibrationPart compares predicted probabilities with labels.
 type calibrationPart struct {
 	Heading string
-	Figure  figure
+	Figure  chart.Inline
 	Models  []string // names of the models, in the order of Rows
 	Rows    []calibrationRow
 }
@@ -80,9 +81,9 @@ func (c *comparison) calibrationOf(b *budget, show addPicture) *calibrationPart 
 		return nil
 	}
 	part := &calibrationPart{}
-	var curves []picture.Curve
+	var curves []chart.Series
 	add := func(name string, style int, strong bool, bins []sweep.CurveBin, predicted func(*sweep.CurveBin) float64) {
-		curve, worst := picture.Curve{Label: name, Style: style, Strong: strong}, 0.
+		curve, worst := chart.Series{Label: name, Style: style, Strong: strong}, 0.
 		part.Heading = "No predictions are certain to be off"
 		for i := range bins {
 			bin := &bins[i]

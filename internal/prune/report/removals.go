@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"shaver/internal/base/chart"
 	"shaver/internal/prune/picture"
 	"shaver/internal/prune/slice"
 )
@@ -18,7 +19,7 @@ var removalsText string
 // removalsSection shows how the loss rises as fields and columns go.
 type removalsSection struct {
 	Heading, Note string
-	Figure        figure
+	Figure        chart.Inline
 	Rows          []removalRow
 }
 
@@ -41,8 +42,8 @@ func removalsOf(p *slice.Path, show addPicture) *removalsSection {
 		s.Rows = append(s.Rows, row)
 	}
 	add("the whole model", &p.Whole, change{})
-	curve := func(label string, style int, first *slice.Figures, rise *slice.Step, steps []slice.Step, cost func(*slice.Figures) int) picture.Curve {
-		c := picture.Curve{Label: label, Style: style}
+	curve := func(label string, style int, first *slice.Figures, rise *slice.Step, steps []slice.Step, cost func(*slice.Figures) int) chart.Series {
+		c := chart.Series{Label: label, Style: style}
 		point := func(of *slice.Figures, s *slice.Step) {
 			y, low, high := 0., 0., 0.
 			if s != nil {
@@ -69,8 +70,8 @@ func removalsOf(p *slice.Path, show addPicture) *removalsSection {
 		step := &p.Fields[i]
 		add("without "+step.Field, &step.Figures, changeOf(step.Rise))
 	}
-	first := []picture.Curve{curve("fields", 0, &p.Whole, nil, p.Fields, lookUps)}
-	second := []picture.Curve{curve("fields", 0, &p.Whole, nil, p.Fields, multiplications)}
+	first := []chart.Series{curve("fields", 0, &p.Whole, nil, p.Fields, lookUps)}
+	second := []chart.Series{curve("fields", 0, &p.Whole, nil, p.Fields, multiplications)}
 	for k, b := range p.Columns {
 		from, rise := &p.Whole, (*slice.Step)(nil)
 		if gone := p.Whole.Fields - len(p.Removed) - b.Fields; gone > 0 {

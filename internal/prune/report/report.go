@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"shaver/internal/base/chart"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/jobs/gap"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/prune/picture"
 	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
 )
@@ -102,7 +102,7 @@ func (f *Facts) Recommended() string {
 // Report is a page and the pictures on it.
 type Report struct {
 	HTML     []byte
-	Pictures []*picture.Picture
+	Pictures []*chart.Figure
 }
 
 //go:embed job.html
@@ -145,10 +145,10 @@ func Write(f *Facts) (*Report, error) {
 		}
 	}
 	d := document{frame: frame{Of: OfModel + f.Scores.Spec.Model, Kind: "Pruning report", Title: f.title(), Summary: f.summary()}, Warnings: f.warnings(), Job: f.job()}
-	var pictures []*picture.Picture
-	show := func(p *picture.Picture) figure {
+	var pictures []*chart.Figure
+	show := func(p *chart.Figure) chart.Inline {
 		pictures = append(pictures, p)
-		return figureOf(p)
+		return p.Inline()
 	}
 	if c != nil {
 		d.Answer, d.Curves, d.Quality = c.answer(), c.curves(show), c.quality(show)

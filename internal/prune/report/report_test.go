@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"shaver/internal/base/chart"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/style"
 	"shaver/internal/click/evaluate"
@@ -456,12 +457,12 @@ func TestContrast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var curves []picture.Curve
+	var curves []chart.Series
 	for i := range 16 {
-		curves = append(curves, picture.Curve{Label: "a", X: []float64{0, 1}, Y: []float64{0, 1}, Style: i})
+		curves = append(curves, chart.Series{Label: "a", X: []float64{0, 1}, Y: []float64{0, 1}, Style: i})
 	}
-	panels, _ := picture.Frequency(1, "1", []string{"all"}, curves).Inline()
-	drawn := string(r.HTML) + panels[0].Wide // has all inks
+	figure := picture.Frequency(1, "1", []string{"all"}, curves).Inline()
+	drawn := string(r.HTML) + string(figure.Panels[0].Drawing) // has all inks
 	for _, scheme := range []struct {
 		name      string
 		variables map[string]string

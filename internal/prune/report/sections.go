@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"shaver/internal/base/chart"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/picture"
 	"shaver/internal/value/mask"
@@ -13,7 +14,7 @@ import (
 )
 
 // addPicture adds a picture to the report and returns it in the form for the page.
-type addPicture func(*picture.Picture) figure
+type addPicture func(*chart.Figure) chart.Inline
 
 // fieldsSection shows what each field is worth and how many of its entries are kept. The
 // scores of a path do not say what a field is worth.
@@ -21,7 +22,7 @@ type fieldsSection struct {
 	Ordered    bool // the scores are those of a path
 	Heading    string
 	Unit       string // unit of the values, with their baseline
-	Figure     figure
+	Figure     chart.Inline
 	Sparsities []float64
 	Rows       []fieldRow
 	Extremes   []extremes
@@ -130,7 +131,7 @@ func portion(part, whole float64) float64 {
 // frequencySection shows how many entries rare and frequent features keep.
 type frequencySection struct {
 	Heading    string
-	Figure     figure
+	Figure     chart.Inline
 	Sparsities []float64
 	Bins       []binRow
 	Reference  float64 // sparsity of Fields
@@ -158,7 +159,7 @@ func (f *Facts) frequencyOf(found *findings, show addPicture) *frequencySection 
 		dim = "at most " + dim
 	}
 	s := &frequencySection{Sparsities: found.sparsities, Dim: dim, Reference: found.sparsities[found.reference()]}
-	curves := make([]picture.Curve, len(found.sparsities))
+	curves := make([]chart.Series, len(found.sparsities))
 	var names []string
 	for b, bin := range found.bins[0] {
 		name := "all"
@@ -227,7 +228,7 @@ func (f *Facts) roundsOf() *roundsSection {
 type certaintySection struct {
 	Heading string
 	Facts   []fact
-	Figure  figure
+	Figure  chart.Inline
 	Cuts    []cutRow
 	Unknown int // number of entries that occur, but have no intervals
 }
@@ -244,9 +245,9 @@ func (f *Facts) certaintyOf(found *findings, show addPicture) *certaintySection 
 	s := &certaintySection{Facts: f.errors(found.summary)}
 	sparsities, values, widths := f.cutCurve(found)
 	label := f.symbol() + ", nat"
-	curves := []picture.Curve{{Label: f.symbol() + " at the cut", X: sparsities, Y: values}}
+	curves := []chart.Series{{Label: f.symbol() + " at the cut", X: sparsities, Y: values}}
 	if f.Aggregate == scores.Sum {
-		curves = append(curves, picture.Curve{Label: "half of the median 95% interval around the cut", X: sparsities, Y: widths})
+		curves = append(curves, chart.Series{Label: "half of the median 95% interval around the cut", X: sparsities, Y: widths})
 	}
 	for k, c := range found.cuts {
 		if !c.withoutIntervals {

@@ -279,7 +279,7 @@ def report(
     log_loss_tolerance : float, default 0.001
         Increase of the LogLoss that a recommended table may have, in nat per row.
     pictures : path, optional
-        Folder for the pictures as .svg and .png files.
+        Folder for the pictures as .svg files.
     out : path, optional
         HTML file to write. Without it the page lives as long as the process.
     force : bool, default False

@@ -235,7 +235,7 @@ def sweep(
     split : {"train", "val", "test", "fresh"}, default "test"
         Split to measure on.
     picture : path, optional
-        File for a picture of the metrics, .svg or .png.
+        File for a picture of the metrics, .svg.
     out : path, optional
         File for the result, .json. Without it the file lives as long as the process.
     force : bool, default False
