@@ -3,41 +3,24 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
-	"shaver/internal/base/fault"
+	"shaver/internal/app/steps"
 	"shaver/internal/prune/cut"
 )
-
-// defaultHysteresis is the default of --hysteresis, in standard errors or rounds of a path.
-const defaultHysteresis = 1
 
 // previousFlags adds the flags that say how much a mask may differ from a previous one.
 func previousFlags(c *cobra.Command, o *cut.Options) {
 	f := c.Flags()
 	f.StringVar(&o.Previous, "previous", "", "compact `file` of the previous night, whose choice of entries stays unless the evidence exceeds --hysteresis (default none)")
 	cli.Files(c, "previous", "safetensors")
-	f.Float64Var(&o.Hysteresis, "hysteresis", defaultHysteresis, "standard `errors`, or rounds of a path, that the evidence against a choice of --previous must exceed; 0 ignores the choices")
-}
-
-// checkPrevious checks these flags.
-func checkPrevious(c *cobra.Command, o *cut.Options) error {
-	switch {
-	case c.Flags().Changed("previous") && o.Previous == "":
-		return fault.Usagef(`--previous "": expected the name of a file`)
-	case o.Previous == "" && c.Flags().Changed("hysteresis"):
-		return fault.Usagef("--hysteresis has no effect without --previous")
-	case !(o.Hysteresis >= 0) || math.IsInf(o.Hysteresis, 0):
-		return fault.Usagef("--hysteresis %v: expected a finite number of at least 0", o.Hysteresis)
-	}
-	return nil
+	f.Float64Var(&o.Hysteresis, "hysteresis", o.Hysteresis, "standard `errors`, or rounds of a path, that the evidence against a choice of --previous must exceed; 0 ignores the choices")
 }
 
 // previousTable writes how the mask differs from the previous one.
-func (r *pruning) previousTable(w io.Writer) {
+func previousTable(w io.Writer, r *steps.Pruning) {
 	s, unit := r.Previous, "standard errors"
 	if r.Method == cut.ByPrevious {
 		fmt.Fprintf(w, "previous\t%s\tall of its choices are kept\n", s.File)
