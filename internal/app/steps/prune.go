@@ -22,7 +22,7 @@ import (
 )
 
 // Prune says how the step prune prunes a model. The budget is Budget, or else that of Sparsity, Parameters and Bytes which was
-// given.
+// given. Run logs nothing if Warn is nil.
 type Prune struct {
 	cut.Options
 	Sparsity          float64
@@ -193,6 +193,9 @@ func (o *Prune) Run(ctx context.Context) (r *Pruning, err error) {
 	}
 	if r.Bounded != nil {
 		r.addStages(o.Form.Values)
+	}
+	if o.Warn == nil {
+		return r, nil
 	}
 	cli.Note(r.Unknown)
 	if r.Uncalibrated != "" {
