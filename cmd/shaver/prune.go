@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"shaver/internal/app/steps"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/prune/cut"
+	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
 )
 
@@ -154,4 +156,91 @@ func sizes(w io.Writer, dense bool, table, tableAfter, file, fileAfter int64) {
 		note = "\tonly the table is pruned, not the rest of the model"
 	}
 	fmt.Fprintf(w, "file\t%s%s\n", cli.Change(file, fileAfter), note)
+}
+
+// stageTable writes what each stage saved. If calibrated, entries and bits were compared after a calibration of both models.
+func stageTable(w io.Writer, stages []slice.Stage, calibrated bool) {
+	fmt.Fprintf(w, "\nWITHOUT\tLOOK-UPS\tPRODUCTS\tENTRIES\tFILE\tBATCH\tRISE OF THE LOSS\t95%% INTERVAL\n")
+	for i := range stages {
+		s := &stages[i]
+		without, time := s.Without, "-"
+		if without == "" {
+			without = "-"
+		}
+		if calibrated && (s.Without == steps.EntriesStage || s.Without == steps.BitsStage) {
+			without += ", both calibrated"
+		}
+		if s.Batch > 0 {
+			time = fmt.Sprintf("%.3g ms", 1000*s.Batch)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\t%s\n", without, s.LookUps, s.Multiplications, s.Entries, cli.Size(s.Bytes), time, differenceText(s.Rise))
+	}
+}
+
+// sliceTable writes what was removed and what it costs, and then the path.
+func sliceTable(w io.Writer, r *slice.Result) {
+	fmt.Fprintf(w, "sliced\t%s\n", r.Out)
+	if len(r.Removed) > 0 {
+		fmt.Fprintf(w, "removed\t%s\n", strings.Join(r.Removed, ", "))
+	}
+	numbers := func(what string, before, after int) { fmt.Fprintf(w, "%s\t%d -> %d\n", what, before, after) }
+	numbers("fields", r.Before.Fields, r.After.Fields)
+	if r.Before.Columns > 0 || r.After.Columns > 0 {
+		fmt.Fprintf(w, "columns\t%s -> %s\n", r.Before.ColumnsText(), r.After.ColumnsText())
+	}
+	numbers("look-ups", r.Before.LookUps, r.After.LookUps)
+	numbers("entries", r.Before.Entries, r.After.Entries)
+	numbers("products", r.Before.Multiplications, r.After.Multiplications)
+	fmt.Fprintf(w, "file\t%s\n", cli.Change(r.Before.Bytes, r.After.Bytes))
+	if r.Loss == nil {
+		return
+	}
+	fmt.Fprintf(w, "\nloss %s on %d rows\n", cli.Metric(r.Loss), r.Rows)
+	removalTable(w, r.Path, r.Beyond)
+	stageTable(w, r.Stages, false)
+}
+
+// removalTable writes the steps of a path, and those that the bound did not allow.
+func removalTable(w io.Writer, steps, beyond []slice.Step) {
+	fmt.Fprintf(w, "\nWITHOUT\tFIELDS\tCOLUMNS\tPRODUCTS\tAUC\tRISE OF THE LOSS\t95%% INTERVAL\n")
+	line := func(s *slice.Step, mark string) {
+		fmt.Fprintf(w, "%s%s\t%d\t%s\t%d\t%s\t%s\n", s.Text(), mark, s.Fields, s.ColumnsText(), s.Multiplications, cli.Metric(s.AUC), differenceText(s.Rise))
+	}
+	for i := range steps {
+		line(&steps[i], "")
+	}
+	for i := range beyond {
+		line(&beyond[i], " (stays)")
+	}
+}
+
+// previousFlags adds the flags that say how much a mask may differ from a previous one.
+func previousFlags(c *cobra.Command, o *cut.Options) {
+	f := c.Flags()
+	f.StringVar(&o.Previous, "previous", "", "compact `file` of the previous night, whose choice of entries stays unless the evidence exceeds --hysteresis (default none)")
+	cli.Files(c, "previous", "safetensors")
+	f.Float64Var(&o.Hysteresis, "hysteresis", o.Hysteresis, "standard `errors`, or rounds of a path, that the evidence against a choice of --previous must exceed; 0 ignores the choices")
+}
+
+// previousTable writes how the mask differs from the previous one.
+func previousTable(w io.Writer, r *steps.Pruning) {
+	s, unit := r.Previous, "standard errors"
+	if r.Method == cut.ByPrevious {
+		fmt.Fprintf(w, "previous\t%s\tall of its choices are kept\n", s.File)
+		return
+	}
+	if r.ByPath {
+		unit = "rounds of a path"
+	}
+	c, percent := &s.Churn, func(c *cut.Churn) string { return fmt.Sprintf("%.2f%%", 100*c.Portion) }
+	fmt.Fprintf(w, "previous\t%s\thysteresis of %v %s\n", s.File, s.Hysteresis, unit)
+	fmt.Fprintf(w, "churn\t%s\t%d entries added, %d removed, %d kept by both\n", percent(c), c.Added, c.Removed, c.KeptBefore-c.Removed)
+	if c.Absent > 0 {
+		fmt.Fprintf(w, "new\t%d\tkept entries of features that the previous model lacks\n", c.Absent)
+	}
+	fmt.Fprintf(w, "without\t%s\tchurn if the scores alone decided: %d added, %d removed\n", percent(&s.Plain), s.Plain.Added, s.Plain.Removed)
+	fmt.Fprintln(w, "\nFIELD\tKEPT BEFORE\tKEPT\tADDED\tREMOVED\tCHURN\tWITHOUT")
+	for _, f := range s.Fields {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\t%s\n", cli.Printable(f.Field), f.Churn.KeptBefore, f.Churn.Kept, f.Churn.Added, f.Churn.Removed, percent(&f.Churn), percent(&f.Plain))
+	}
 }

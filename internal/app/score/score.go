@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/merge"
@@ -21,9 +20,9 @@ import (
 // scoreCommand is a command that runs a job.
 type scoreCommand struct {
 	*Options
-	output         cli.Output
-	log            string
-	verbose, quiet bool
+	output  cli.Output
+	log     string
+	verbose bool
 }
 
 // form is one of the commands that run a job.
@@ -115,8 +114,6 @@ func (o *scoreCommand) command(form form, c *cobra.Command) *cobra.Command {
 	o.Job.Outputs.Flag(c, "the scores or the progress of another job, or a file that is not scores")
 	cli.Files(c, "out", "arrow")
 	cli.LogFlags(c, &o.log, &o.verbose)
-	f.BoolVar(&o.quiet, "quiet", false, "log only warnings and errors") // for commands that run this one
-	_ = f.MarkHidden("quiet")                                           // fails only if there is no such flag
 	o.output.Flag(c)
 	cli.Group(c, "Job", "out", "force")
 	cli.Group(c, "Workers", "workers", "store", "allow-quarantined")
@@ -175,9 +172,6 @@ func (o *scoreCommand) serve() (stop func(), err error) {
 	}
 	if o.Job.Log, err = cli.Logger(o.log, o.verbose); err != nil {
 		return func() {}, err
-	}
-	if o.quiet {
-		o.Job.Log = o.Job.Log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 	}
 	return o.Options.serve()
 }

@@ -1,3 +1,5 @@
+// Package steps has the steps from scores to a published model as functions over options that check themselves. Commands bind
+// flags to the options, and nights the keys of their configuration.
 package steps
 
 import (
@@ -8,7 +10,9 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/evaluate"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/gate"
 )
@@ -57,4 +61,32 @@ func (o *Check) accept(kind loss.Kind) error {
 		}
 	}
 	return nil
+}
+
+// Measure returns the model in a file and its predictions of a split.
+func Measure(ctx context.Context, file string, folders []string, split string) (*checkpoint.Checkpoint, *evaluate.Predictions, error) {
+	ck, m, err := checkpoint.ReadModel(file, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := measure.Open(folders, split, "", m, ck.Known())
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := b.Predict(ctx, m, nil)
+	return ck, found, err
+}
+
+// progress returns what shows the progress of a step over rows, and what ends that.
+func progress(what string) (begin func(rows int64) func(rows int), end func()) {
+	var p *cli.Progress
+	begin = func(rows int64) func(int) {
+		p = cli.NewProgress(what, "rows", rows)
+		return func(rows int) { p.Add(int64(rows)) }
+	}
+	return begin, func() {
+		if p != nil {
+			p.End()
+		}
+	}
 }
