@@ -707,6 +707,11 @@ func TestNightlyProtect(t *testing.T) {
 	}
 	f.write("nightly.yaml", strings.Replace(smallNights, "prune:\n", "prune:\n  protect: [c]\n", 1))
 	f.must()
+	// What only the rows and the table show names keys, too.
+	f.write("nightly.yaml", strings.Replace(smallNights, "prune:\n", "prune:\n  protect: [a, b]\n", 1))
+	if code, log := f.run(); code != 2 || !strings.Contains(log, "prune: prune.sparsity 0.5 drops ") || !strings.Contains(log, " but prune.protect and prune.field-minimum allow at most ") {
+		t.Errorf("exit code %d:\n%s", code, log)
+	}
 }
 
 // A pruned model that fails its check ends the night with exit code 7. The published night
