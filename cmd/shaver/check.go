@@ -3,30 +3,23 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/spf13/cobra"
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
-	"shaver/internal/base/atomicfile"
-	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
-	"shaver/internal/data/dataset"
-	"shaver/internal/num/loss"
+	"shaver/internal/app/steps"
 	"shaver/internal/prune/gate"
 )
 
 type checkOptions struct {
-	gate.Check
-	out     string
-	outputs cli.Outputs
-	output  cli.Output
+	*steps.Check
+	output cli.Output
 }
 
 func checkCommand() *cobra.Command {
-	var o checkOptions
+	o := checkOptions{Check: steps.NewCheck()}
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Check that a pruned model is as good as its model",
@@ -44,13 +37,13 @@ func checkCommand() *cobra.Command {
 	cli.Files(c, "against", cli.Checkpoints...)
 	flags.Dataset(c, &o.Folders, "dataset `folder`")
 	flags.Split(c, &o.Split)
-	f.Float64Var(&o.Bounds.AUCDrop, "max-auc-drop", 0.001, "largest `drop` of the AUC")
-	f.Float64Var(&o.Bounds.LogLossRise, "max-logloss-rise", 0.001, "largest `rise` of the LogLoss, in nat")
-	f.Float64Var(&o.Bounds.RMSERise, "max-rmse-rise", 0.001, "largest `rise` of the RMSE, with the squared loss")
+	f.Float64Var(&o.Bounds.AUCDrop, "max-auc-drop", o.Bounds.AUCDrop, "largest `drop` of the AUC")
+	f.Float64Var(&o.Bounds.LogLossRise, "max-logloss-rise", o.Bounds.LogLossRise, "largest `rise` of the LogLoss, in nat")
+	f.Float64Var(&o.Bounds.RMSERise, "max-rmse-rise", o.Bounds.RMSERise, "largest `rise` of the RMSE, with the squared loss")
 	flags.Loss(c, &o.Loss)
 	f.BoolVar(&o.Bounds.Confident, "confident", false, "demand that the whole 95% intervals are within the bounds")
-	flags.Out(c, &o.out, "`file` for the result, .json (default none)", "json")
-	o.outputs.Flag(c, "a file at --out that shaver did not write")
+	flags.Out(c, &o.Out, "`file` for the result, .json (default none)", "json")
+	o.Outputs.Flag(c, "a file at --out that shaver did not write")
 	o.output.Flag(c)
 	cli.Group(c, "Files", "model", "model-output", "against", "dataset", "out", "force")
 	cli.Group(c, "Check", "split", "loss", "max-auc-drop", "max-logloss-rise", "max-rmse-rise", "confident")
@@ -60,35 +53,10 @@ func checkCommand() *cobra.Command {
 }
 
 func (o *checkOptions) run(c *cobra.Command, _ []string) error {
-	if err := checkBounds(&o.Bounds); err != nil {
-		return err
-	}
-	if c.Flags().Changed("out") {
-		o.outputs.Inputs(checkpoint.Files(o.Model)...)
-		o.outputs.Inputs(checkpoint.Files(o.Pruned)...)
-		o.outputs.Inputs(dataset.Files(o.Folders...)...)
-		if err := o.outputs.Check("--out", o.out, cli.Unless(gate.Written, "the result of a check"), ".json"); err != nil {
-			return err
-		}
-	}
-	var progress *cli.Progress
-	o.Begin = func(rows int64) func(int) {
-		progress = cli.NewProgress("evaluate", "rows", rows)
-		return func(rows int) { progress.Add(int64(rows)) }
-	}
-	o.Accept = func(kind loss.Kind) error { return checkBoundsOf(kind, c.Flags().Changed) }
-	o.Note, o.Warn = cli.Note, cli.Warn
+	o.Given = c.Flags().Changed
 	d, err := o.Run(c.Context())
-	if progress != nil {
-		progress.End()
-	}
 	if err != nil {
 		return err
-	}
-	if o.out != "" {
-		if err := atomicfile.Write(o.out, func(w io.Writer) error { return cli.WriteJSON(w, d) }); err != nil {
-			return err
-		}
 	}
 	if err := o.output.Print(c.OutOrStdout(), d, func(w io.Writer) { checkTable(w, d) }); err != nil {
 		return err
@@ -102,30 +70,6 @@ func gateError(d *gate.Document) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s", cli.ErrGate, d.Failure())
-}
-
-// checkBounds returns a usage error for a bound that is out of range.
-func checkBounds(b *gate.Bounds) error {
-	if !(b.AUCDrop >= 0 && b.AUCDrop <= 1) {
-		return fault.Usagef("--max-auc-drop %v: expected a number from 0 to 1", b.AUCDrop)
-	}
-	if !(b.LogLossRise >= 0) || math.IsInf(b.LogLossRise, 0) {
-		return fault.Usagef("--max-logloss-rise %v: expected a finite number of at least 0", b.LogLossRise)
-	}
-	if !(b.RMSERise >= 0) || math.IsInf(b.RMSERise, 0) {
-		return fault.Usagef("--max-rmse-rise %v: expected a finite number of at least 0", b.RMSERise)
-	}
-	return nil
-}
-
-// checkBoundsOf returns a usage error for a bound that was given but is not one of the loss.
-func checkBoundsOf(kind loss.Kind, given func(flag string) bool) error {
-	for _, flag := range []string{"max-auc-drop", "max-logloss-rise", "max-rmse-rise"} {
-		if given(flag) && (flag == "max-rmse-rise") != (kind == loss.Squared) {
-			return fault.Usagef("--%s does not go with the loss %s", flag, kind.Name())
-		}
-	}
-	return nil
 }
 
 // checkTable writes the metrics of both models, and the verdict.

@@ -13,6 +13,7 @@ import (
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/reporting"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/data/dataset"
@@ -55,7 +56,7 @@ func datasetInspectCommand() *cobra.Command {
 				return err
 			}
 			if html != "" {
-				if err := outputs.Check("--html", html, otherPage(report.OfDataset)); err != nil {
+				if err := outputs.Check("--html", html, reporting.OtherPage(report.OfDataset)); err != nil {
 					return err
 				}
 				page, err := report.Dataset(facts, datasetOrigin(args))

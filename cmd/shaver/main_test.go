@@ -19,9 +19,13 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/score"
+	"shaver/internal/app/steps"
 	"shaver/internal/app/work"
 	"shaver/internal/base/atomicfile"
 )
+
+// pruning is what "prune -o json" prints.
+type pruning = steps.Pruning
 
 // TestMain makes the test binary act as all three programs. Tests find them on PATH and
 // run them as processes.

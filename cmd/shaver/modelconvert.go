@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
+	"shaver/internal/app/steps"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
@@ -34,27 +34,6 @@ func formFlags(c *cobra.Command, f *cut.Form, values *string, others ...string) 
 	c.Flags().StringVar(values, "values", string(compact.Float32), "`encoding` of the kept entries in the compact file: "+strings.Join(encodings, ", "))
 	cli.Choices(c, "values", encodings...)
 	c.Flags().BoolVar(&f.CompactONNX, "compact-onnx", false, "store a table of an .onnx file by its distinct rows if that is smaller")
-}
-
-// checkForm checks the flags for a model that is written to path, and sets the encoding of f. values may also be one of
-// the others, for which the caller sets the encoding.
-func checkForm(c *cobra.Command, f *cut.Form, values, path string, others ...string) error {
-	onnx := checkpoint.NamedONNX(path)
-	switch {
-	case onnx && f.Dense:
-		return fault.Usagef("--dense is for safetensors files; an .onnx file is dense without --compact-onnx")
-	case onnx && c.Flags().Changed("values"):
-		return fault.Usagef("--values is for the compact safetensors file; an .onnx file keeps the types of its tables")
-	case !onnx && f.CompactONNX:
-		return fault.Usagef("--compact-onnx is for .onnx files, and %s is not one", path)
-	}
-	if f.Values = compact.Encoding(values); f.Values.Size() == 0 && !slices.Contains(others, values) {
-		return fault.Usagef("--values %q: expected one of %s", values, strings.Join(append(compact.EncodingNames(), others...), ", "))
-	}
-	if f.Dense && c.Flags().Changed("values") {
-		return fault.Usagef("--values is for the compact file; a dense file has float32")
-	}
-	return nil
 }
 
 // distinctRowsLine writes how many tables of an .onnx file are stored by their distinct rows.
@@ -82,7 +61,7 @@ func modelConvertCommand() *cobra.Command {
 			if err := out.Check(); err != nil {
 				return err
 			}
-			if err := checkForm(c, &form, values, args[1]); err != nil {
+			if err := steps.CheckForm(c.Flags().Changed, &form, values, args[1]); err != nil {
 				return err
 			}
 			if len(pads) > 0 && checkpoint.NamedONNX(args[1]) {
@@ -94,7 +73,7 @@ func modelConvertCommand() *cobra.Command {
 			}
 			outputs.Inputs(checkpoint.Files(args[0])...)
 			outputs.Inputs(dataset.Files(folders...)...)
-			if err := checkModelOutput(&outputs, "OUT", args[1], args[0]); err != nil {
+			if err := steps.CheckModelOutput(&outputs, "OUT", args[1], args[0]); err != nil {
 				return err
 			}
 			result, err := form.Convert(args[0], part, args[1], folders...)
@@ -146,32 +125,6 @@ func parsePads(texts []string) (map[string]int, error) {
 		pads[field] = id
 	}
 	return pads, nil
-}
-
-// checkModelOutput checks that the command may write the model of the file in, perhaps with
-// pruned tables, to path, which the user gave as flag. An .onnx file need not say that shaver
-// wrote it, so only --force replaces one.
-func checkModelOutput(outputs *cli.Outputs, flag, path, in string) error {
-	if !checkpoint.NamedONNX(path) {
-		return outputs.Check(flag, path, cli.Unless(checkpoint.Written, "a model"), ".safetensors")
-	}
-	if !checkpoint.IsONNX(in) {
-		advice := ""
-		if _, pruned := checkpoint.OriginsOf(in); pruned {
-			advice = fmt.Sprintf(", or if it was pruned from one, shaver prune --out %s of that file", path)
-		}
-		return fault.Usagef("%s is %s, but %s is not an .onnx file: an .onnx file is written from an .onnx file only; expected another extension%s", flag, path, in, advice)
-	}
-	files, err := checkpoint.ONNXFiles(path, in)
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		if err := outputs.Check(flag, file, cli.Any); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // onnxFlags adds the flags that say how the output of an .onnx file is understood.

@@ -14,6 +14,7 @@ import (
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/night"
+	"shaver/internal/app/places"
 	"shaver/internal/app/score"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
@@ -82,10 +83,16 @@ func (o *nightlyOptions) run(c *cobra.Command, _ []string) error {
 	if _, err := os.Stat(o.config); errors.Is(err, fs.ErrNotExist) {
 		return fault.Inputf("there is no file %s: shaver nightly --init --config %s writes an example", o.config, o.config)
 	}
-	result, err := (&night.Runner{Root: newRoot, Log: o.log, Quiet: !o.verbose}).Run(c, o.config, nightly.Options{Date: o.date, Again: o.again, Say: say})
+	scratch, err := c.Flags().GetString(places.ScratchFlag)
 	if err != nil {
 		return err
 	}
+	r := night.Runner{Copying: places.Copying{Scratch: scratch, Log: log, JSON: o.log == cli.JSONLog}, Quiet: !o.verbose}
+	ctx, result, err := r.Run(c.Context(), o.config, nightly.Options{Date: o.date, Again: o.again, Say: say})
+	if err != nil {
+		return err
+	}
+	c.SetContext(ctx)
 	if err := o.output.Print(c.OutOrStdout(), result.Latest, func(w io.Writer) { nightTable(w, result) }); err != nil {
 		return err
 	}

@@ -669,11 +669,29 @@ func TestNightlyCommands(t *testing.T) {
 	f := newNightsSource(t, 1).folder()
 	f.bring(0)
 	f.must()
-	model, day := f.model(0), f.day(0)
-	command(t, "shaver", "nightly", "score", "--model", model, "--dataset", day, "--baseline", "codebook", "--splits", "train", "--state", f.path("other"), "--out", f.path("s.arrow"))
-	command(t, "shaver", "prune", "--model", model, "--scores", f.path("s.arrow"), "--sparsity", "0.5", "--calibrate", "--dataset", day, "--out", f.path("p.safetensors"))
+	day := f.day(0)
+	command(t, "shaver", "nightly", "score", "--model", f.model(0), "--dataset", day, "--baseline", "codebook", "--splits", "train", "--state", f.path("other"), "--out", f.path("s.arrow"))
+	command(t, "shaver", "prune", "--model", f.model(0), "--scores", f.path("s.arrow"), "--sparsity", "0.5", "--calibrate", "--dataset", day, "--out", f.path("p.safetensors"))
 	wantSameFile(t, f.path("s.arrow"), f.path("out", "current", nightly.ScoresFile))
 	wantSameFile(t, f.path("p.safetensors"), f.path("out", "current", nightly.PrunedFile))
+	// Its documents are those that the commands print and write for its files.
+	current, err := filepath.EvalSymlinks(f.path("out", "current"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := f.published()
+	file := func(name string) string { return filepath.Join(current, name) }
+	model := file(filepath.Join("model", "model.safetensors"))
+	out := command(t, "shaver", "prune", "--model", model, "--scores", file(nightly.ScoresFile), "--sparsity", "0.5", "--calibrate", "--dataset", day, "--out", file(nightly.PrunedFile), "-o", "json")
+	if text := f.text(filepath.Join("out", "current", nightly.PruneFile)); text != string(out) {
+		t.Errorf("the night has %s, and the command prints %s", text, out)
+	}
+	command(t, "shaver", "check", "--model", file(nightly.PrunedFile), "--against", model, "--dataset", day, "--max-auc-drop", "0.5", "--max-logloss-rise", "0.5", "--out", file(nightly.CheckFile))
+	report := f.text(filepath.Join("out", "current", nightly.ReportFile))
+	command(t, "shaver", "report", "--model", model, "--scores", file(nightly.ScoresFile), "--dataset", day, "--out", file(nightly.ReportFile))
+	if after := f.published(); !maps.Equal(before, after) || f.text(filepath.Join("out", "current", nightly.ReportFile)) != report {
+		t.Errorf("files of the commands differ from those of the night: %v, %v", before, after)
+	}
 }
 
 // A field that does not exist is found before anything is scored.
@@ -689,6 +707,11 @@ func TestNightlyProtect(t *testing.T) {
 	}
 	f.write("nightly.yaml", strings.Replace(smallNights, "prune:\n", "prune:\n  protect: [c]\n", 1))
 	f.must()
+	// What only the rows and the table show names keys, too.
+	f.write("nightly.yaml", strings.Replace(smallNights, "prune:\n", "prune:\n  protect: [a, b]\n", 1))
+	if code, log := f.run(); code != 2 || !strings.Contains(log, "prune: prune.sparsity 0.5 drops ") || !strings.Contains(log, " but prune.protect and prune.field-minimum allow at most ") {
+		t.Errorf("exit code %d:\n%s", code, log)
+	}
 }
 
 // A pruned model that fails its check ends the night with exit code 7. The published night
@@ -1007,7 +1030,7 @@ func TestNightlySettings(t *testing.T) {
 		base + "prune:\n  sparsity: 2\n":                                        `:5: prune.sparsity "2": expected a number from 0 to 1`,
 		base + prune + "  values: int7\n":                                       `:6: prune.values "int7": expected one of `,
 		base + prune + "  aggregate: max\n":                                     `:6: prune.aggregate "max": `,
-		base + prune + "  hysteresis: -1\n":                                     `:6: prune.hysteresis "-1": expected a number of at least 0`,
+		base + prune + "  hysteresis: -1\n":                                     `:6: prune.hysteresis "-1": expected a finite number of at least 0`,
 		base + prune + "  bytes: 0\n":                                           `:6: prune.bytes "0": expected a whole number, at least 1`,
 		base + prune + "reuse: -1\n":                                            `:6: reuse "-1": expected a number of at least 0, in the unit of the loss`,
 		base + prune + "score:\n  sample: 0\n":                                  `:7: score.sample "0": expected a number above 0, at most 1`,
@@ -1018,21 +1041,21 @@ func TestNightlySettings(t *testing.T) {
 		base + "reuse: 0.1\n" + prune + "check:\n  split: val\n":                `:8: check.split "val": the check would judge by the split val, by which nights calibrate and reuse choices`,
 		base + prune + "score:\n  splits: [train, test]\n":                      `:7: score.splits "train,test": the check would judge by the split test, which is scored`,
 		base + prune + "check:\n  split: train\n":                               `:7: check.split "train": the check would judge by the split train, which is scored`,
-		base + prune + "score:\n  full-every: 0\n":                              `:7: score.full-every "0": expected a whole number, at least 1`,
-		base + prune + "score:\n  max-inherited-error: 0\n":                     `:7: score.max-inherited-error "0": expected a number above 0`,
+		base + prune + "score:\n  full-every: 0\n":                              `:7: score.full-every "0": must be above 0`,
+		base + prune + "score:\n  max-inherited-error: 0\n":                     `:7: score.max-inherited-error "0": must be above 0`,
 		base + prune + "score:\n  seed: 99999999999999999999\n":                 `:7: score.seed "99999999999999999999": expected a whole number, at least 0`,
 		base + prune + "score:\n  passes: 9999999\n":                            `: score: 9999999 passes, expected 1 to `,
 		base + prune + "score:\n  estimator: guess\n":                           `: score: estimator "guess": the estimators are `,
 		base + prune + "score:\n  estimator: multilinear\n  draws: 3\n":         `: score: 3 draws, expected an even number`,
-		base + prune + "score:\n  nats: n\n  nkey: a\n  creds: b\n":             `: score: --creds and --nkey both identify the client: give one`,
-		base + prune + "score:\n  tlsca: a\n":                                   `: score: --tlsca is for --nats, which is not given`,
-		base + prune + "score:\n  replicas: 2\n":                                `:7: score.replicas "2": expected one of 1, 3`,
-		base + prune + "score:\n  wait: soon\n":                                 `:7: score.wait "soon": not a value of --wait of shaver nightly score`,
-		base + prune + "score:\n  kernel: abacus\n":                             `:7: score.kernel "abacus": not a value of --kernel of shaver nightly score`,
+		base + prune + "score:\n  nats: n\n  nkey: a\n  creds: b\n":             `: score: score.creds and score.nkey both identify the client: give one`,
+		base + prune + "score:\n  tlsca: a\n":                                   `: score: score.tlsca is for score.nats, which is not given`,
+		base + prune + "score:\n  replicas: 2\n":                                `:7: score.replicas "2": must be 1 or 3`,
+		base + prune + "score:\n  wait: soon\n":                                 `:7: score.wait "soon": expected a duration such as 30s or 5m`,
+		base + prune + "score:\n  kernel: abacus\n":                             `:7: score.kernel "abacus": expected auto or a kernel of this machine`,
 		base + prune + "wait-inputs: -1h\n":                                     `:6: wait-inputs "-1h": expected a duration such as 30m or 6h`,
 		base + prune + "check:\n  split: all\n":                                 `:7: check.split "all": expected one of train, val, test`,
 		base + prune + "check:\n  max-auc-drop: 2\n":                            `:7: check.max-auc-drop "2": expected a number from 0 to 1`,
-		base + prune + "check:\n  max-logloss-rise: -1\n":                       `:7: check.max-logloss-rise "-1": expected a number of at least 0`,
+		base + prune + "check:\n  max-logloss-rise: -1\n":                       `:7: check.max-logloss-rise "-1": expected a finite number of at least 0`,
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 )
 
 type planOptions struct {
-	score.JobFlags
+	score.JobOptions
 	request        prepare.Request
 	cores, threads int
 	output         cli.Output
@@ -37,7 +37,7 @@ func planCommand() *cobra.Command {
 		Args:    cli.Args(cobra.NoArgs),
 		RunE:    cli.Run(o.run, o.output.Check),
 	}
-	o.JobFlags.Add(c, &o.request, score.Advised)
+	o.JobOptions.Add(c, &o.request, score.Advised)
 	o.AddPlayers(c)
 	o.AddPrevious(c)
 	f := c.Flags()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/app/steps"
 	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
 )
@@ -69,7 +70,7 @@ func TestBound(t *testing.T) {
 // The table of the stages says which rises are after a calibration, and that of the sizes what is pruned.
 func TestStageTable(t *testing.T) {
 	var text strings.Builder
-	stageTable(&text, []slice.Stage{{}, {Without: "columns"}, {Without: entriesStage}, {Without: bitsStage}}, true)
+	stageTable(&text, []slice.Stage{{}, {Without: "columns"}, {Without: steps.EntriesStage}, {Without: steps.BitsStage}}, true)
 	for want, n := range map[string]int{"both calibrated": 2, "entries, both calibrated\t": 1, "bits, both calibrated\t": 1, "\ncolumns\t": 1} {
 		if strings.Count(text.String(), want) != n {
 			t.Errorf("%q is not %d times in\n%s", want, n, text.String())

@@ -9,6 +9,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/night"
+	"shaver/internal/app/places"
 	"shaver/internal/prune/nightly"
 )
 
@@ -22,8 +23,12 @@ type simulatedNights struct {
 func (o *quickstartOptions) simulate(c *cobra.Command, file func(string) string) error {
 	say := func(format string, args ...any) { fmt.Fprintf(c.ErrOrStderr(), format+"\n", args...) }
 	start := time.Now()
-	r := night.Runner{Root: newRoot, Log: "text", Quiet: true}
-	lines, err := r.Simulate(c, &night.Simulation{Nights: o.nights, Rows: o.rows, Seed: o.seed, File: file, Say: say})
+	log, err := cli.Logger("text", false)
+	if err != nil {
+		return err
+	}
+	r := night.Runner{Copying: places.Copying{Log: log}, Quiet: true}
+	lines, err := r.Simulate(c.Context(), &night.Simulation{Nights: o.nights, Rows: o.rows, Seed: o.seed, File: file, Say: say})
 	if err != nil {
 		return err
 	}

@@ -39,5 +39,5 @@ func TestQuickstartNights(t *testing.T) {
 
 // readNights reads the configuration of nights, and checks its settings.
 func readNights(path string) (*nightly.Config, error) {
-	return (&night.Runner{Root: newRoot}).Read(path)
+	return (&night.Runner{}).Read(path)
 }

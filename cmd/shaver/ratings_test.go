@@ -46,7 +46,7 @@ func TestRatings(t *testing.T) {
 	refusedLine(t, "the labels of the dataset are numbers: expected the loss squared", "evaluate", "--model", export, "--model-output", "rating", "--dataset", path("data"), "--loss", "logistic")
 
 	// The state of a window with a single day has the scores of an ordinary job.
-	window := []string{"nightly", "score", "--model", export, "--model-output", "rating", "--dataset", path("data"), "--estimator", "exact", "--quiet"}
+	window := []string{"nightly", "score", "--model", export, "--model-output", "rating", "--dataset", path("data"), "--estimator", "exact"}
 	command(t, "shaver", append(window, "--out", path("plain.arrow"))...)
 	command(t, "shaver", append(window, "--state", path("state"), "--out", path("window.arrow"))...)
 	plain, err := scores.Read(path("plain.arrow"))

@@ -105,7 +105,7 @@ class Lab:
         scores, out = base.with_name(base.name + ".arrow"), base.with_name(f"{base.name}.{sparsity}.onnx")
         if not scores.exists():
             limit = ["--max-rows", rows] if rows else []
-            self.run("score", "--model", self.model(name, seed), "--dataset", self.data, "--estimator", estimator, *limit, "--seed", seed, "--out", scores, "--quiet")
+            self.run("score", "--model", self.model(name, seed), "--dataset", self.data, "--estimator", estimator, *limit, "--seed", seed, "--out", scores)
         if not out.exists():
             self.run("prune", "--model", self.model(name, seed), "--scores", scores, "--sparsity", sparsity, "--calibrate", "--dataset", self.data, "--out", out)
         return out

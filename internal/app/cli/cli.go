@@ -143,6 +143,13 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
+// Given reports whether the user gave a setting, by the name of its flag. It belongs to the options of a step, which a command
+// or a file of settings sets.
+type Given func(setting string) bool
+
+// Has is false for a nil Given.
+func (g Given) Has(setting string) bool { return g != nil && g(setting) }
+
 // requiredFlags is the key of the annotation that lists a command's required flags.
 const requiredFlags = "shaver_required"
 
@@ -271,12 +278,24 @@ func WithRename(ctx context.Context, rename func(text string) string) context.Co
 }
 
 func (o *Output) renamed(text string) string {
-	if o.command != nil && o.command.Context() != nil {
-		if rename, ok := o.command.Context().Value(renameKey{}).(func(string) string); ok {
-			return rename(text)
-		}
+	if o.command == nil || o.command.Context() == nil {
+		return text
+	}
+	return renamed(o.command.Context(), text)
+}
+
+func renamed(ctx context.Context, text string) string {
+	if rename, ok := ctx.Value(renameKey{}).(func(string) string); ok {
+		return rename(text)
 	}
 	return text
+}
+
+// Document returns value as "-o json" prints it in a command with this context.
+func Document(ctx context.Context, value any) (string, error) {
+	var text strings.Builder
+	err := WriteJSON(&text, value)
+	return renamed(ctx, text.String()), err
 }
 
 // WriteJSON writes value as "-o json" prints it. Invisible characters are escaped, which

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,7 +66,7 @@ func (n *Connection) Flags(c *cobra.Command, without string, wait time.Duration)
 // variable that gave them.
 func (n *Connection) Servers() (addresses, from string, err error) {
 	from = "--nats"
-	if n.flag != nil && !n.flag.Changed {
+	if n.flag != nil && !n.flag.Changed || n.flag == nil && n.NATS == os.Getenv("SHAVER_NATS") {
 		from = "SHAVER_NATS"
 	}
 	addresses, err = bus.Redacted(n.NATS)

@@ -2,13 +2,11 @@ package night
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 
-	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/dataset"
@@ -20,7 +18,7 @@ import (
 // with how much it rose for the published night. Both rises are of the same rows, so their difference is far more
 // certain than each. Over nights that keep the mask the differences and their variances add up. The mask stays
 // if the upper end of the 95% interval of the sum is at most the setting reuse, and the check passes.
-func (s *steps) Choose(ctx context.Context, n *nightly.Night) (*nightly.Chosen, error) {
+func (s *running) Choose(ctx context.Context, n *nightly.Night) (*nightly.Chosen, error) {
 	if n.PreviousModel == "" {
 		return &nightly.Chosen{Why: "Scored, because the settings changed or the last checkpoint is not there."}, nil
 	}
@@ -91,7 +89,7 @@ func decide(figures string, low, high, bound float64, failure string) (kept bool
 const z = 1.959964
 
 // newFeatures says why the model cannot be pruned by the published mask, or returns "".
-func (s *steps) newFeatures(n *nightly.Night) (string, error) {
+func (s *running) newFeatures(n *nightly.Night) (string, error) {
 	now, err := checkpoint.Read(n.Model)
 	if err != nil {
 		return "", err
@@ -107,11 +105,9 @@ func (s *steps) newFeatures(n *nightly.Night) (string, error) {
 }
 
 // failure says why the file pruned fails the check, or returns "".
-func (s *steps) failure(ctx context.Context, n *nightly.Night, pruned string) (string, error) {
-	args := []string{"check", "--model=" + pruned, "--against=" + n.Model, "--dataset=" + cli.List(n.Days)}
-	var found gate.Document
-	_, err := s.command(ctx, &found, append(args, s.config.Check.Flags()...)...)
-	if err != nil && !errors.Is(err, cli.ErrGate) {
+func (s *running) failure(ctx context.Context, n *nightly.Night, pruned string) (string, error) {
+	found, err := s.compare(ctx, n, pruned, "")
+	if err != nil {
 		return "", err
 	}
 	return found.Failure(), nil

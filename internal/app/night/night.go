@@ -1,13 +1,11 @@
-// Package night runs nights: it reads a configuration, runs the commands of the steps in this process,
+// Package night runs nights: it reads a configuration, sets the options of the steps by it, runs the steps,
 // exports the metrics, and simulates nights on generated data.
 package night
 
 import (
+	"context"
 	"fmt"
-	"strconv"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/places"
@@ -21,9 +19,8 @@ import (
 
 // Runner runs nights.
 type Runner struct {
-	Root  func() *cobra.Command // returns a program with the commands nightly score, prune, check and report
-	Log   string                // format of the jobs' log
-	Quiet bool                  // log only warnings and errors of the jobs
+	places.Copying
+	Quiet bool // log only warnings and errors of the jobs
 }
 
 // Read reads the configuration at path, and checks the settings of all steps.
@@ -32,7 +29,7 @@ func (r *Runner) Read(path string) (*nightly.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.check(config); err != nil {
+	if err := check(config); err != nil {
 		return nil, err
 	}
 	if err := checkTracking(config); err != nil {
@@ -64,12 +61,12 @@ func checkTextfile(c *nightly.Config) error {
 	return nil
 }
 
-// Run runs a night with the configuration at path, for the command c. It sets the rest of the
-// options.
-func (r *Runner) Run(c *cobra.Command, path string, o nightly.Options) (*nightly.Result, error) {
+// Run runs a night with the configuration at path. It sets the rest of the options. inner is the context of the night, by which
+// what is printed has URLs.
+func (r *Runner) Run(ctx context.Context, path string, o nightly.Options) (inner context.Context, result *nightly.Result, err error) {
 	config, err := r.Read(path)
 	if err != nil {
-		return nil, err
+		return ctx, nil, err
 	}
 	if name := config.Score.Get("kernel"); name != "" {
 		kernel.Use(name) // in all steps; auto selects none
@@ -79,15 +76,15 @@ func (r *Runner) Run(c *cobra.Command, path string, o nightly.Options) (*nightly
 		set = metrics.New()
 		server, err := metrics.Serve(config.Address, set)
 		if err != nil {
-			return nil, fmt.Errorf("%s: metrics.address: %w", path, err)
+			return ctx, nil, fmt.Errorf("%s: metrics.address: %w", path, err)
 		}
 		defer server.Stop()
 		server.SetReady(func() error { return nil })
 	}
 	track := &tracker{*config, o.Say}
-	commit, end, err := places.Nights(c, config, o.Date)
+	inner, commit, end, err := places.Nights(ctx, &r.Copying, config, o.Date)
 	if err != nil {
-		return nil, end(err)
+		return inner, nil, end(err)
 	}
 	o.Now, o.CPU = time.Now, cputime.Process
 	report := func(lines []nightly.Line) error {
@@ -107,9 +104,9 @@ func (r *Runner) Run(c *cobra.Command, path string, o nightly.Options) (*nightly
 		return nil
 	}
 	o.Changed, o.Commit = report, commit
-	o.Observe = func(e nightly.Event) { track.observe(c.Context(), e) }
-	result, err := nightly.Run(c.Context(), config, keys, &steps{r, config}, o)
-	return result, end(err)
+	o.Observe = func(e nightly.Event) { track.observe(inner, e) }
+	result, err = nightly.Run(inner, config, keys, &running{r, config}, o)
+	return inner, result, end(err)
 }
 
 // Metrics returns the metrics of the last of at least one night.
@@ -144,13 +141,4 @@ func Portion(part, whole int64) *float64 {
 	}
 	p := float64(part) / float64(whole)
 	return &p
-}
-
-// number parses a setting that the configuration has already accepted as a number.
-func number(text string) float64 {
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

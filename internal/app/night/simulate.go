@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/spf13/cobra"
-
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/planted"
@@ -67,8 +65,8 @@ type Simulation struct {
 // LeastRows returns the least number of rows for a number of nights.
 func LeastRows(nights int) int { return leastDayRows * (nights + window - 1) }
 
-// Simulate runs the nights for the command c, and returns their lines.
-func (r *Runner) Simulate(c *cobra.Command, o *Simulation) (all []nightly.Line, err error) {
+// Simulate runs the nights and returns their lines.
+func (r *Runner) Simulate(ctx context.Context, o *Simulation) (all []nightly.Line, err error) {
 	config := planted.Default
 	config.Seed = o.Seed
 	truth, err := planted.New(config)
@@ -89,7 +87,7 @@ func (r *Runner) Simulate(c *cobra.Command, o *Simulation) (all []nightly.Line, 
 		if truth, err = truth.Drifted(drift, uint64(day)); err != nil {
 			return nil, err
 		}
-		if err := o.day(c.Context(), truth, day, rows); err != nil {
+		if err := o.day(ctx, truth, day, rows); err != nil {
 			return nil, err
 		}
 		if trained, err = trained.Retrained(truth, rate, noise, uint64(day)); err != nil {
@@ -101,7 +99,7 @@ func (r *Runner) Simulate(c *cobra.Command, o *Simulation) (all []nightly.Line, 
 		if _, err := checkpoint.WriteDense(o.File("model.safetensors"), trained.Checkpoint); err != nil {
 			return nil, err
 		}
-		result, err := r.Run(c, o.File("nightly.yaml"), nightly.Options{})
+		_, result, err := r.Run(ctx, o.File("nightly.yaml"), nightly.Options{})
 		if err != nil {
 			return nil, err
 		}

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/spf13/cobra"
-
 	"shaver/internal/app/cli"
 	"shaver/internal/data/dataset"
 	"shaver/internal/ops/remote"
@@ -17,35 +15,34 @@ import (
 
 // Nights makes a configuration of shaver nightly local. It copies the model, the newest days
 // and what the next night needs of the earlier ones, and replaces their URLs by the paths of
-// the copies. The state stays a URL, which the command that scores accepts. log says what the
-// command waits for.
+// the copies. The state stays a URL, which State takes. inner is the context of the night.
 //
 // commit writes the changes of the results to their URL, or is nil if they are local. end must be
 // called with the error of the night, and returns it with URLs in the place of local paths.
-func Nights(c *cobra.Command, n *nightly.Config, date string) (commit func() error, end func(error) error, err error) {
+func Nights(ctx context.Context, o *Copying, n *nightly.Config, date string) (inner context.Context, commit func() error, end func(error) error, err error) {
 	end = func(err error) error { return err }
 	if !slices.ContainsFunc([]string{n.Model, n.Days, n.Out, n.State}, remote.Is) {
-		return nil, end, waitForNight(c, nil, n, date)
+		return ctx, nil, end, waitForNight(ctx, nil, o, n, date)
 	}
-	u, ok := c.Context().Value(key{}).(*use)
+	u, ok := ctx.Value(key{}).(*use)
 	if !ok { // the file of the configuration is local
-		session, err := open(c)
+		session, err := o.open()
 		if err != nil {
-			return nil, end, err
+			return ctx, nil, end, err
 		}
 		u = &use{Session: session}
-		c.SetContext(cli.WithRename(context.WithValue(c.Context(), key{}, u), u.Rename))
+		ctx = cli.WithRename(context.WithValue(ctx, key{}, u), u.Rename)
 		end = func(err error) error { return u.renamed(errors.Join(err, session.Close())) }
 	}
-	if err := waitForNight(c, u, n, date); err != nil {
-		return nil, end, err
+	if err := waitForNight(ctx, u, o, n, date); err != nil {
+		return ctx, nil, end, err
 	}
-	commit, err = u.nights(c.Context(), n)
-	return commit, end, err
+	commit, err = u.nights(ctx, n)
+	return ctx, commit, end, err
 }
 
 // waitForNight waits for the model and, if the night has a date, for the day of that name.
-func waitForNight(c *cobra.Command, u *use, n *nightly.Config, date string) error {
+func waitForNight(ctx context.Context, u *use, o *Copying, n *nightly.Config, date string) error {
 	if n.WaitInputs == 0 {
 		return nil
 	}
@@ -69,7 +66,7 @@ func waitForNight(c *cobra.Command, u *use, n *nightly.Config, date string) erro
 	if err != nil {
 		return err
 	}
-	return awaitInputs(c, n.WaitInputs, inputs)
+	return cli.AwaitInputs(ctx, n.WaitInputs, o.Log, inputs...)
 }
 
 // nights copies what the next night needs.

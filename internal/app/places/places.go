@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -165,7 +164,7 @@ func resolved(c *cobra.Command, args []string, name string, run func(*cobra.Comm
 	if inner { // a command that another one runs
 		u = &use{Session: u.Session}
 	} else {
-		session, err := open(c)
+		session, err := openFor(c)
 		if err != nil {
 			return err
 		}
@@ -188,30 +187,40 @@ func resolved(c *cobra.Command, args []string, name string, run func(*cobra.Comm
 	return err
 }
 
-// open opens the session that the flags describe.
-func open(c *cobra.Command) (*remote.Session, error) {
+// Copying says where the copies of files at URLs are, and what reports that they take time.
+type Copying struct {
+	Scratch string      // folder; "" = a temporary one
+	Log     *zap.Logger // also of what is waited for
+	JSON    bool        // report progress to Log
+}
+
+// openFor opens the session that the flags of a command describe.
+func openFor(c *cobra.Command) (*remote.Session, error) {
 	dir, err := c.Flags().GetString(ScratchFlag)
 	if err != nil {
 		return nil, err
 	}
-	s, err := remote.Open(dir)
+	log, err := logger(c)
+	if err != nil {
+		return nil, err
+	}
+	f := c.Flags().Lookup("log")
+	return (&Copying{dir, log, f != nil && f.Value.String() == cli.JSONLog}).open()
+}
+
+func (o *Copying) open() (*remote.Session, error) {
+	s, err := remote.Open(o.Scratch)
 	if err == nil {
 		s.Progress = func(doing string, bytes int64) (func(int64), func()) {
 			const mega = 1_000_000
 			p := cli.NewProgress(doing, "MB", bytes/mega)
-			if f := c.Flags().Lookup("log"); f != nil && f.Value.String() == "json" {
-				if log, err := logger(c); err == nil {
-					p = cli.LogProgress(log, doing, "MB", bytes/mega)
-				}
+			if o.JSON {
+				p = cli.LogProgress(o.Log, doing, "MB", bytes/mega)
 			}
 			done := int64(0)
 			return func(n int64) { done += n; p.Set(done / mega) }, p.End
 		}
-		s.Waiting = func(text string) {
-			if log, err := logger(c); err == nil {
-				log.Warn(text)
-			}
-		}
+		s.Waiting = func(text string) { o.Log.Warn(text) }
 	}
 	return s, err
 }
@@ -305,7 +314,11 @@ func (u *use) await(c *cobra.Command, kinds map[string]kind) error {
 			inputs = append(inputs, in)
 		}
 	}
-	return awaitInputs(c, limit, inputs)
+	log, err := logger(c)
+	if err != nil {
+		return err
+	}
+	return cli.AwaitInputs(c.Context(), limit, log, inputs...)
 }
 
 // expected returns the input at a URL.
@@ -315,15 +328,6 @@ func (u *use) expected(k kind, text string) (in cli.Input, err error) {
 		l = l.Join(dataset.ManifestName)
 	}
 	return cli.Input{Name: l.String(), Exists: func(ctx context.Context) (bool, error) { return u.Exists(ctx, l) }}, err
-}
-
-// awaitInputs waits for inputs. Its log has the format that the command's flag says.
-func awaitInputs(c *cobra.Command, limit time.Duration, inputs []cli.Input) error {
-	log, err := logger(c)
-	if err != nil {
-		return err
-	}
-	return cli.AwaitInputs(c.Context(), limit, log, inputs...)
 }
 
 // logger returns a log to stderr in the format that the command's flag says, or else SHAVER_LOG.

@@ -27,7 +27,7 @@ func Reader(c *cobra.Command, folder string) (read func(name string) (io.ReadClo
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := open(c)
+	s, err := openFor(c)
 	if err != nil {
 		return nil, nil, err
 	}

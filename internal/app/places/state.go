@@ -40,6 +40,18 @@ func (u *use) mirrorState(ctx context.Context, l remote.Location) (*remote.Mirro
 	return m, m.Pull(ctx, names...)
 }
 
+// State returns the local path of the state at a path, which may be a URL, for a night with this context, and a context by which
+// Committed knows the state.
+func State(ctx context.Context, text string) (context.Context, string, error) {
+	outer, ok := ctx.Value(key{}).(*use)
+	if !ok || !remote.Is(text) {
+		return ctx, text, nil
+	}
+	u := &use{Session: outer.Session}
+	path, err := u.place(ctx, state, text)
+	return context.WithValue(ctx, key{}, u), path, err
+}
+
 // Committed returns what writes a state to its URL after each change, for a command with this
 // context. It returns nil if the state is a local folder.
 func Committed(ctx context.Context) func() error {

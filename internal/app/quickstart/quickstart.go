@@ -8,6 +8,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/launch"
+	"shaver/internal/app/score"
 	"shaver/internal/app/sweeping"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/click/checkpoint"
@@ -15,12 +16,8 @@ import (
 	"shaver/internal/click/planted"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
-	"shaver/internal/jobs/bus"
-	"shaver/internal/jobs/coordinator"
-	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
-	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"
 )
@@ -116,18 +113,10 @@ func (o *Steps) Run(ctx context.Context) error {
 
 // score runs a job of an estimator with its defaults, and writes its scores to out.
 func (o *Steps) score(ctx context.Context, out, by string) (*launch.JobReport, error) {
-	d, err := dataset.Open(o.file("dataset"))
-	if err != nil {
-		return nil, err
-	}
-	options := estimator.Options{Estimator: by, Passes: 1}
-	options.SetDefaults()
-	job := launch.Job{Config: coordinator.Config{
-		Request: prepare.Request{
-			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.file("model.safetensors")) }, Dataset: d, Splits: []string{dataset.Train}, Sample: 1, Baseline: baseline.Codebook,
-			Options: options, Seed: o.Seed,
-		},
-		Out: out, Queue: bus.DefaultQueue, Log: cli.Log(),
-	}, AnyKernel: true, Once: true}
-	return job.Run(ctx)
+	step := score.NewOptions(score.Advised)
+	step.Model, step.Dataset, step.Job.Out, step.Job.Once = o.file("model.safetensors"), []string{o.file("dataset")}, out, true
+	r := &step.Job.Request
+	r.Options.Estimator, r.Seed, r.Note = by, o.Seed, nil
+	step.Given = func(setting string) bool { return setting == "estimator" }
+	return step.Run(ctx)
 }

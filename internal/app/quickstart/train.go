@@ -3,15 +3,12 @@ package quickstart
 import (
 	"context"
 
+	"shaver/internal/app/steps"
 	"shaver/internal/app/training"
-	"shaver/internal/click/checkpoint"
-	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
-	"shaver/internal/data/measure"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/prune/cut"
 	"shaver/internal/value/mask"
 )
 
@@ -44,14 +41,10 @@ type tuned struct {
 
 // tune prunes the trained model, tunes it, and measures both on the test split.
 func (o *Steps) tune(ctx context.Context) (*tuned, error) {
-	choice, err := (&cut.Options{
-		Model: o.file("model.safetensors"), Scores: o.file("order.arrow"), Out: o.file("pruned.safetensors"), Rank: mask.Abs,
-		Budget: &mask.Budget{Unit: mask.Sparsity, Amount: .95}, Form: cut.Form{Values: compact.Float32},
-	}).Choose(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := choice.Write(o.file("pruned.safetensors"), nil); err != nil {
+	prune := steps.NewPrune()
+	prune.Model, prune.Scores, prune.Out, prune.Warn = o.file("model.safetensors"), o.file("order.arrow"), o.file("pruned.safetensors"), nil
+	prune.Budget = &mask.Budget{Unit: mask.Sparsity, Amount: .95}
+	if _, err := prune.Run(ctx); err != nil {
 		return nil, err
 	}
 	options := o.training("tuned.safetensors")
@@ -66,18 +59,7 @@ func (o *Steps) tune(ctx context.Context) (*tuned, error) {
 	}
 	found := &tuned{Epochs: result.Best}
 	for name, auc := range map[string]**float64{"pruned.safetensors": &found.Before, "tuned.safetensors": &found.After} {
-		ck, m, err := checkpoint.ReadModel(o.file(name), "")
-		if err != nil {
-			return nil, err
-		}
-		b, err := measure.Open([]string{o.file("dataset")}, dataset.Test, "", m, nil)
-		if err != nil {
-			return nil, err
-		}
-		if err := b.Dataset.CheckKnown(ck.Known()); err != nil {
-			return nil, err
-		}
-		predictions, err := b.Predict(ctx, m, nil)
+		_, predictions, err := steps.Measure(ctx, o.file(name), []string{o.file("dataset")}, dataset.Test)
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"shaver/internal/app/rivals"
 	"shaver/internal/app/training/trainingtest"
 	"shaver/internal/base/fault"
+	"shaver/internal/click/checkpoint"
 	"shaver/internal/num/kernel"
 	"shaver/internal/prune/benchmark"
 )
@@ -85,5 +86,40 @@ func TestOtherSettings(t *testing.T) {
 	after, err := os.ReadFile(filepath.Join(out, "benchmark.json"))
 	if err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the results changed: %v", err)
+	}
+}
+
+// SSEDS drops the least number of whole columns of fields that have at least the portion of the entries.
+func TestWholeColumns(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	if _, err := tiny(trainingtest.Clicks(t, dir, 2000), out, benchmark.SSEDS).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ck, err := checkpoint.Read(filepath.Join(out, "deepfm", "sseds-0.5-seed1.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, _, err := ck.Pruned()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, row, count, largest := &ck.Architecture, 0, 0, 0
+	for _, size := range a.FieldDims {
+		for column := range a.Dim {
+			first := gone[row*a.Dim+column]
+			for i := range size {
+				if gone[(row+i)*a.Dim+column] != first {
+					t.Fatalf("column %d of the field that begins at row %d is cut", column, row)
+				}
+			}
+			if first {
+				count, largest = count+size, max(largest, size)
+			}
+		}
+		row += size
+	}
+	if half := len(gone) / 2; count < half || count-largest >= half {
+		t.Errorf("%d of %d entries are dropped, the largest column has %d", count, len(gone), largest)
 	}
 }

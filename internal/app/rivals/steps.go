@@ -1,6 +1,7 @@
 package rivals
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,23 +12,18 @@ import (
 	"strconv"
 
 	"shaver/internal/app/cli"
-	"shaver/internal/app/launch"
+	"shaver/internal/app/score"
+	"shaver/internal/app/steps"
 	"shaver/internal/app/training"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/cputime"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/click/train"
 	"shaver/internal/data/dataset"
-	"shaver/internal/data/measure"
-	"shaver/internal/jobs/bus"
-	"shaver/internal/jobs/coordinator"
-	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/num/kernel"
 	"shaver/internal/prune/benchmark"
-	"shaver/internal/prune/cut"
-	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"
@@ -149,19 +145,11 @@ func (r *run) report(result *benchmark.Result) {
 
 // measure measures the model in a file on the split test.
 func (r *run) measure(ctx context.Context, path string, result *benchmark.Result) error {
-	ck, m, err := checkpoint.ReadModel(path, "")
+	ck, found, err := steps.Measure(ctx, path, r.Folders, dataset.Test)
 	if err != nil {
 		return err
 	}
 	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	b, err := measure.Open(r.Folders, dataset.Test, "", m, nil)
-	if err != nil {
-		return err
-	}
-	found, err := b.Predict(ctx, m, nil)
 	if err != nil {
 		return err
 	}
@@ -286,7 +274,7 @@ func (r *run) single(ctx context.Context, l benchmark.Line, seed uint64, from, s
 		if scored == "" {
 			return 0, errNoFull
 		}
-		return 0, r.prune(l.Method, l.Sparsity, from, scored, out)
+		return 0, r.prune(ctx, l.Method, l.Sparsity, from, scored, out)
 	})
 	if err != nil {
 		return err
@@ -339,7 +327,7 @@ func (r *run) cut(ctx context.Context, l benchmark.Line, seed uint64, from, scor
 	}
 	hidden := filepath.Join(filepath.Dir(out), "."+filepath.Base(out)+".pruned")
 	defer atomicfile.Track(hidden).Remove()
-	if err := r.prune(l.Method, l.Sparsity, from, scored, hidden); err != nil {
+	if err := r.prune(ctx, l.Method, l.Sparsity, from, scored, hidden); err != nil {
 		return err
 	}
 	t := r.settings(seed)
@@ -378,16 +366,11 @@ func (r *run) score(ctx context.Context, s benchmark.Scoring, from string) (out 
 		name = "initial-" + name
 	}
 	out = r.path(s.Kind, fmt.Sprintf("%s-seed%d.arrow", name, s.Seed))
-	options := estimator.Options{Estimator: s.Estimator, Passes: 1}
-	options.SetDefaults()
-	job := launch.Job{Outputs: r.Outputs, Config: coordinator.Config{
-		Request: prepare.Request{
-			Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(from) }, Dataset: r.data, Splits: []string{dataset.Train},
-			Sample: 1, Baseline: s.Baseline, Options: options, Seed: s.Seed,
-		},
-		Out: out, Queue: bus.DefaultQueue, Log: cli.Log(),
-	}}
-	report, err := job.Run(ctx)
+	step := score.NewOptions(score.Recorded)
+	step.Model, step.Dataset, step.Job.Out, step.Job.Outputs, *step.Kernel = from, r.Folders, out, r.Outputs, cli.Kernel(kernel.Name())
+	q := &step.Job.Request
+	q.Options.Estimator, q.Baseline, q.Splits, q.Seed, q.Note = s.Estimator, s.Baseline, []string{dataset.Train}, s.Seed, nil
+	report, err := step.Run(ctx)
 	if err != nil || r.document.FindScoring(s) != nil {
 		return out, err
 	}
@@ -397,31 +380,12 @@ func (r *run) score(ctx context.Context, s benchmark.Scoring, from string) (out 
 }
 
 // prune prunes the model in a file by a method, and writes the compact form.
-func (r *run) prune(method string, sparsity float64, from, scored, out string) error {
-	p, err := cut.Open(from, "", scored)
-	if err != nil {
-		return err
-	}
-	t := p.Unpruned(r.data, mask.Keep{}, compact.Float32)
-	var m sweep.Method
-	switch s := p.Scores[0]; method {
-	case benchmark.SSEDS:
-		m, err = t.BySSEDS(s, 0)
-	case benchmark.Path:
-		m, err = t.ByScores(s, 0, scores.ByPath, mask.Abs)
-	case benchmark.ShapleyRMS:
-		m, err = t.ByScores(s, 0, scores.RMS, mask.Abs)
-	default:
-		m, err = t.ByScores(s, 0, scores.Sum, mask.Abs)
-	}
-	if err != nil {
-		return err
-	}
-	dropped, err := m.Dropped(mask.Budget{Unit: mask.Sparsity, Amount: sparsity})
-	if err != nil {
-		return err
-	}
-	_, err = checkpoint.WriteCompact(out, p.Checkpoint, dropped, p.Scores[0].Baseline, compact.Float32)
+func (r *run) prune(ctx context.Context, method string, sparsity float64, from, scored, out string) error {
+	o := steps.NewPrune()
+	o.Model, o.Scores, o.Out, o.Outputs.Force, o.Warn = from, scored, out, true, nil
+	o.Budget, o.SSEDS = &mask.Budget{Unit: mask.Sparsity, Amount: sparsity}, method == benchmark.SSEDS
+	o.Aggregate = cmp.Or(map[string]string{benchmark.Path: scores.ByPath, benchmark.ShapleyRMS: scores.RMS}[method], scores.Sum)
+	_, err := o.Run(ctx)
 	return err
 }
 

@@ -25,19 +25,20 @@ import (
 	"shaver/internal/value/estimator"
 )
 
-// JobFlags are the flags that say which job to run. Commands that run or plan a job
-// share them. They are bound to the request passed to Add.
-type JobFlags struct {
-	model    string
-	ofModel  string   // output of the model, if it is an .onnx file with several
-	dataset  []string // folder of the dataset, or those of a window's days
-	request  *prepare.Request
-	kernel   *cli.Kernel
-	until    job.Until // becomes the request's Until if one of its flags is given
-	maxTime  time.Duration
-	sparsity float64 // belongs to until or to the estimator's options
-	previous previousFlags
-	advised  bool // the defaults are Advised
+// JobOptions say which job to run. Commands that run or plan a job share them, with their flags.
+type JobOptions struct {
+	Model       string
+	ModelOutput string      // output of the model, if it is an .onnx file with several
+	Dataset     []string    // folder of the dataset, or those of a window's days
+	Kernel      *cli.Kernel // not nil
+	Sparsity    float64     // belongs to the stop rule or to the estimator's options
+	Previous    Previous
+	Given       cli.Given // settings that were not given may become those of previous scores
+
+	request *prepare.Request
+	until   job.Until // becomes the request's Until if one of its settings is given
+	maxTime time.Duration
+	advised bool // the defaults are Advised
 	// Full says why Open made the job score all rows although previous scores are given;
 	// "" = it did not.
 	Full string
@@ -57,24 +58,34 @@ var (
 	// and leave the other splits to judge it by.
 	Advised = Defaults{estimator.Path, baseline.Codebook, []string{dataset.Train}}
 	// Recorded are the defaults of commands whose flags are in files, such as a manifest. They never change, so
-	// that a file without these flags stays the same job. A night has the splits of Advised.
+	// that a file without these flags stays the same job.
 	Recorded = Defaults{estimator.Permutation, baseline.Zero, []string{dataset.Train, dataset.Val}}
+	// Nightly are the defaults of a night, whose check measures on other splits.
+	Nightly = Defaults{Recorded.Estimator, Recorded.Baseline, Advised.Splits}
 )
 
+// setDefaults sets the defaults of the options and of request, which they describe.
+func (o *JobOptions) setDefaults(request *prepare.Request, d Defaults) {
+	auto := cli.Kernel(cli.AutoKernel)
+	o.request, o.Kernel, o.advised = request, &auto, d.Estimator == Advised.Estimator
+	request.Options = estimator.Options{Estimator: d.Estimator, Passes: 1}
+	request.Baseline, request.Splits, request.Seed, request.Sample = d.Baseline, slices.Clone(d.Splits), 1, 1
+}
+
 // Add adds the flags to c, except those of previous scores, and binds them to request.
-func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defaults) {
-	o.request, o.previous.command, o.advised = request, c, defaults.Estimator == Advised.Estimator
+func (o *JobOptions) Add(c *cobra.Command, request *prepare.Request, defaults Defaults) {
+	o.setDefaults(request, defaults)
 	f := c.Flags()
-	f.StringVar(&o.model, "model", "", "checkpoint `file`: .pth or safetensors")
-	f.StringVar(&o.ofModel, "model-output", "", "`name` of the output of --model, if it is an .onnx file with several (default the only one)")
-	f.StringSliceVar(&o.dataset, "dataset", nil, "dataset `folder`, made by shaver dataset import; or "+cli.DaysHelp)
-	f.StringVar(&o.request.Baseline, "baseline", defaults.Baseline, "value that replaces a dropped entry: "+strings.Join(baseline.Names(), " or "))
-	request.Options = estimator.Options{Estimator: defaults.Estimator, Passes: 1}
+	o.Given = f.Changed
+	f.StringVar(&o.Model, "model", "", "checkpoint `file`: .pth or safetensors")
+	f.StringVar(&o.ModelOutput, "model-output", "", "`name` of the output of --model, if it is an .onnx file with several (default the only one)")
+	f.StringSliceVar(&o.Dataset, "dataset", nil, "dataset `folder`, made by shaver dataset import; or "+cli.DaysHelp)
+	f.StringVar(&o.request.Baseline, "baseline", o.request.Baseline, "value that replaces a dropped entry: "+strings.Join(baseline.Names(), " or "))
 	var settings []string
 	for _, s := range request.Options.Settings() {
 		settings = append(settings, s.Name)
 		if s.Target == &request.Options.Sparsity { // Open decides which of the two it sets
-			f.Float64Var(&o.sparsity, s.Name, 0, fmt.Sprintf("`portion` of the entries that pruning will drop: the largest one for %s (default %g), and for --until %s that at which halves are compared (default %g)", estimator.Path, estimator.DefaultSparsity, job.Overlap, job.AtSparsity))
+			f.Float64Var(&o.Sparsity, s.Name, 0, fmt.Sprintf("`portion` of the entries that pruning will drop: the largest one for %s (default %g), and for --until %s that at which halves are compared (default %g)", estimator.Path, estimator.DefaultSparsity, job.Overlap, job.AtSparsity))
 			continue
 		}
 		switch v := s.Target.(type) {
@@ -92,8 +103,8 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defa
 	f.StringSliceVar(&o.request.Freeze, "freeze", nil, "`fields` whose entries are no players and keep their values, such as one with a table of text vectors, separated by commas or given one by one (default none)")
 	f.StringVar(&o.request.Loss, "loss", "", "`loss` of a row: "+strings.Join(loss.Names(), " or ")+" (default squared if labels are numbers, else logistic)")
 	cli.Choices(c, "loss", loss.Names()...)
-	f.Uint64Var(&o.request.Seed, "seed", 1, "seed of all random numbers")
-	f.StringSliceVar(&o.request.Splits, "splits", slices.Clone(defaults.Splits), "`splits` to score, separated by commas")
+	f.Uint64Var(&o.request.Seed, "seed", o.request.Seed, "seed of all random numbers")
+	f.StringSliceVar(&o.request.Splits, "splits", o.request.Splits, "`splits` to score, separated by commas")
 	f.Lookup("splits").DefValue = strings.Join(defaults.Splits, ",")
 	if o.advised { // see Open
 		f.Lookup("splits").DefValue += ", and " + dataset.Fresh + " if the dataset has it"
@@ -103,7 +114,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defa
 	}
 	f.Int64Var(&o.request.FreshWeight, "fresh-weight", 0, fmt.Sprintf("`number` of times that a row which the model was not trained on counts, at most %d: one of the split %s or of --fresh-days (default 1, or the square root of the number of other rows for each if the model memorises)", estimator.MaxWeight, dataset.Fresh))
 	f.IntVar(&o.request.FreshDays, "fresh-days", 0, "`number` of the newest days of a window that the model was not trained on")
-	f.Float64Var(&o.request.Sample, "sample", 1, "`portion` of the rows to score, drawn without replacement")
+	f.Float64Var(&o.request.Sample, "sample", o.request.Sample, "`portion` of the rows to score, drawn without replacement")
 	f.Int64Var(&o.request.MaxRows, "max-rows", 0, "largest number of `rows`, instead of --sample (default no limit)")
 	f.StringVar(&o.until.Rule, "until", "", fmt.Sprintf("stop `rule`: %s, %s or %s, which shaver score --help-all explains (default none)", job.Paper, job.Overlap, job.Error))
 	f.Float64Var(&o.until.Bound, "bound", 0, fmt.Sprintf("bound for --until (default %g for %s, %g for %s, %g for %s)", job.PaperBound, job.Paper, job.OverlapBound, job.Overlap, job.ErrorBound, job.Error))
@@ -115,7 +126,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defa
 	cli.Choices(c, "baseline", baseline.Names()...)
 	cli.Choices(c, "splits", dataset.SplitNames...)
 	cli.Choices(c, "until", job.Rules()...)
-	o.kernel = cli.KernelFlag(c, "`name` of the float32 kernel that computes the job, such as avx2; auto keeps that of the job's progress, or measures which one is fastest")
+	o.Kernel = cli.KernelFlag(c, "`name` of the float32 kernel that computes the job, such as avx2; auto keeps that of the job's progress, or measures which one is fastest")
 	cli.Group(c, "Job", "model", "model-output", "dataset", "baseline", "freeze", "loss", "splits", "fresh-weight", "fresh-days", "sample", "max-rows", "seed")
 	cli.Group(c, "Estimator", append(settings, "audit")...)
 	cli.Group(c, "Stop rule", "until", "bound", "max-time")
@@ -123,7 +134,7 @@ func (o *JobFlags) Add(c *cobra.Command, request *prepare.Request, defaults Defa
 }
 
 // AddPlayers adds the flag that makes fields the players to c. Add must be called before.
-func (o *JobFlags) AddPlayers(c *cobra.Command) {
+func (o *JobOptions) AddPlayers(c *cobra.Command) {
 	c.Flags().StringVar(&o.request.Players, "players", estimator.Entries, fmt.Sprintf("`what` gets values: %s, %s with the dense inputs, which says what a model can do without, or %s of these as well", estimator.Entries, estimator.Fields, estimator.Pairs))
 	c.Flags().Lookup("baseline").Usage += fmt.Sprintf("; for %s also %s, their default, which is what a random row has", estimator.Fields, baseline.Marginal)
 	cli.Choices(c, "players", estimator.Entries, estimator.Fields, estimator.Pairs)
@@ -131,11 +142,11 @@ func (o *JobFlags) AddPlayers(c *cobra.Command) {
 }
 
 // AddPrevious adds the flags of previous scores to c. Add must be called before.
-func (o *JobFlags) AddPrevious(c *cobra.Command) { o.previous.add(c) }
+func (o *JobOptions) AddPrevious(c *cobra.Command) { o.Previous.add(c) }
 
-// Open checks the flags and opens the model and the dataset that they name. It sets
+// Open checks the options and opens the model and the dataset that they name. It sets
 // both in the request.
-func (o *JobFlags) Open() error {
+func (o *JobOptions) Open() error {
 	r := o.request
 	if r.RowsPerShard < 0 {
 		return fault.Usagef("--rows-per-shard %d: must not be negative", r.RowsPerShard)
@@ -147,10 +158,10 @@ func (o *JobFlags) Open() error {
 		return fault.Usagef("--max-rows and --sample exclude each other")
 	}
 	fields := r.OfFields()
-	if fields && !o.previous.changed("estimator") {
+	if fields && !o.Given.Has("estimator") {
 		r.Options.Estimator = "" // depends on the model
 	}
-	if fields && !o.previous.changed("baseline") {
+	if fields && !o.Given.Has("baseline") {
 		r.Baseline = baseline.Marginal
 	}
 	if err := o.setSparsity(); err != nil {
@@ -161,25 +172,25 @@ func (o *JobFlags) Open() error {
 		r.Until = &o.until
 	}
 	var err error
-	if o.Full, err = o.previous.open(r); err != nil {
+	if o.Full, err = o.openPrevious(r); err != nil {
 		return err
 	}
 	r.Options.SetDefaults()
-	first, err := checkpoint.ReadOutput(o.model, o.ofModel)
+	first, err := checkpoint.ReadOutput(o.Model, o.ModelOutput)
 	if err != nil {
 		return err
 	}
 	r.Open = func() (ck *checkpoint.Checkpoint, err error) {
 		if ck, first = first, nil; ck == nil {
-			return checkpoint.ReadOutput(o.model, o.ofModel)
+			return checkpoint.ReadOutput(o.Model, o.ModelOutput)
 		}
 		return ck, nil
 	}
-	if r.Dataset, err = openDataset(o.dataset, o.previous.state); err != nil {
+	if r.Dataset, err = openDataset(o.Dataset, o.Previous.state); err != nil {
 		return err
 	}
 	// The values of fields say what to leave out, so they come from rows that the model was not trained on.
-	if !o.previous.changed("splits") {
+	if !o.Given.Has("splits") {
 		switch names := r.Dataset.SplitNames(); {
 		case fields && slices.Contains(names, dataset.Fresh):
 			r.Splits = []string{dataset.Fresh}
@@ -191,7 +202,7 @@ func (o *JobFlags) Open() error {
 			r.Splits = append(slices.Clone(r.Splits), dataset.Fresh)
 		}
 	}
-	if o.advised && !fields && r.Previous == nil && !slices.ContainsFunc(keepPath, o.previous.changed) {
+	if o.advised && !fields && r.Previous == nil && !slices.ContainsFunc(keepPath, o.Given.Has) {
 		o.avoidNoise()
 	}
 	return nil
@@ -201,7 +212,7 @@ func (o *JobFlags) Open() error {
 var keepPath = []string{"estimator", "parts", "sparsity", "max-time"}
 
 // avoidNoise replaces the default estimator, a path, if there are fewer than scores.FewRows rows. Values then rank better.
-func (o *JobFlags) avoidNoise() {
+func (o *JobOptions) avoidNoise() {
 	r := o.request
 	rows := int64(r.Sample * float64(r.Rows(r.Splits)))
 	if r.MaxRows > 0 {
@@ -216,7 +227,7 @@ func (o *JobFlags) avoidNoise() {
 }
 
 // Notices logs what Open has to say about the rows: a warning, or why it took another estimator than the default.
-func (o *JobFlags) Notices(log *zap.Logger) {
+func (o *JobOptions) Notices(log *zap.Logger) {
 	if o.warning != "" {
 		log.Warn(o.warning)
 	}
@@ -226,17 +237,17 @@ func (o *JobFlags) Notices(log *zap.Logger) {
 }
 
 // setSparsity sets the sparsity of the stop rule, or that of the estimator.
-func (o *JobFlags) setSparsity() error {
+func (o *JobOptions) setSparsity() error {
 	options := &o.request.Options
 	path := options.Traits().Ranks
 	switch {
 	case path && o.until.Rule != "":
 		return fault.Usagef("--until needs an estimator of values, such as %s, not %s", estimator.Debiased, options.Estimator)
-	case !o.previous.changed("sparsity"):
+	case !o.Given.Has("sparsity"):
 	case path:
-		options.Sparsity = o.sparsity
+		options.Sparsity = o.Sparsity
 	case o.until.Rule == job.Overlap:
-		o.until.Sparsity = o.sparsity
+		o.until.Sparsity = o.Sparsity
 	default:
 		return fault.Usagef("--sparsity needs --until %s or --estimator %s", job.Overlap, estimator.Path)
 	}
@@ -246,8 +257,8 @@ func (o *JobFlags) setSparsity() error {
 // ChooseKernel selects the kernel that the job would have on this machine, without scores or
 // progress of the job. It returns the rates that it measured, or nil if the flags or the
 // previous scores give the kernel, or a choice gains nothing. Open has been called.
-func (o *JobFlags) ChooseKernel(ctx context.Context) ([]forecast.Rate, error) {
-	if !o.kernel.Auto() {
+func (o *JobOptions) ChooseKernel(ctx context.Context) ([]forecast.Rate, error) {
+	if !o.Kernel.Auto() {
 		return nil, nil
 	}
 	if p := o.request.Previous; p != nil {

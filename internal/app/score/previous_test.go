@@ -44,7 +44,7 @@ func TestPreviousFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func(args ...string) (r prepare.Request, full string, err error) {
-		var flags JobFlags
+		var flags JobOptions
 		c := &cobra.Command{Use: "score"}
 		flags.Add(c, &r, Recorded)
 		flags.AddPrevious(c)

@@ -34,7 +34,7 @@ func TestSparsityFlag(t *testing.T) {
 		"--until needs an estimator of values, such as debiased, not path ": {"--estimator", "path", "--until", "overlap", "--sparsity", "0.5"},
 	} {
 		var request prepare.Request
-		var flags JobFlags
+		var flags JobOptions
 		c := &cobra.Command{Use: "score"}
 		flags.Add(c, &request, Recorded)
 		if err := c.ParseFlags(append([]string{"--model", "m.pth", "--dataset", folder}, args...)); err != nil {
@@ -47,13 +47,13 @@ func TestSparsityFlag(t *testing.T) {
 }
 
 // Each flag of a job changes the request.
-func TestJobFlags(t *testing.T) {
+func TestJobOptions(t *testing.T) {
 	_, folder := tiny(t)
 	model := filepath.Join("..", "..", "..", "testdata", "golden", "fm.pth")
 	open := func(t *testing.T, args ...string) string {
 		t.Helper()
 		var request prepare.Request
-		var flags JobFlags
+		var flags JobOptions
 		c := &cobra.Command{Use: "score"}
 		flags.Add(c, &request, Recorded)
 		if err := c.ParseFlags(append([]string{"--model", model, "--dataset", folder}, args...)); err != nil {
@@ -89,7 +89,7 @@ func TestJobFlags(t *testing.T) {
 		}
 	}
 	c := &cobra.Command{Use: "score"}
-	flags := new(JobFlags)
+	flags := new(JobOptions)
 	flags.Add(c, new(prepare.Request), Recorded)
 	flags.AddPrevious(c)
 	for name, value := range previousDefaults { // TestPreviousFlags

@@ -73,3 +73,24 @@ func Settings(err error) []string {
 	}
 	return nil
 }
+
+// Refused is an error about the value of a setting, apart from all other settings. Its text names the setting as a flag. A file
+// with settings names the place of the setting, its value and Why.
+type Refused struct {
+	Setting string
+	Value   any
+	Why     string
+}
+
+func (r *Refused) Error() string {
+	verb := "%v"
+	if _, ok := r.Value.(string); ok {
+		verb = "%q"
+	}
+	return fmt.Sprintf("--%s "+verb+": %s", r.Setting, r.Value, r.Why)
+}
+
+// Refuse returns a wrong-usage error that is a Refused. why says what was expected.
+func Refuse(setting string, value any, why string) error {
+	return &kind{usage, &Refused{setting, value, why}}
+}

@@ -25,6 +25,7 @@ type Options struct {
 
 	Aggregate string // aggregate of the scores to rank by; "" = the default of the scores
 	Rank      string
+	SSEDS     bool         // rank columns by the method SSEDS, and not entries by an aggregate; the budget is not in bytes
 	Budget    *mask.Budget // nil only with From and Bound
 	Bound     *Bound       // in place of a budget, or nil
 	Keep      mask.Keep
@@ -225,6 +226,10 @@ func (o *Options) settle(s *Source, d *sweep.Document) error {
 		o.method = ByPrevious
 		return nil
 	}
+	if o.SSEDS {
+		o.method, o.Aggregate, o.Rank = sweep.SSEDS, "", ""
+		return sweep.CheckSSEDS(&s.Scores[0].Spec.Options, s.Scores[0].Spec.Baseline)
+	}
 	if o.Aggregate == "" {
 		o.Aggregate = s.Scores[0].DefaultAggregate()
 	}
@@ -395,6 +400,9 @@ func (o *Options) drop(s *Source, order []int32) (_ int, err error) {
 			limits = o.name("protect") + ", " + o.name("field-minimum") + ", the rows of pad ids and frozen fields"
 		}
 		return 0, fault.Usagef("%s %v drops %d entries, but %s allow at most %d of %d", o.name(o.Budget.Unit), o.Budget.Amount, drop, limits, o.most, len(order))
+	}
+	if o.method == sweep.SSEDS {
+		return mask.WholeColumns(a, order[:o.most], drop), nil
 	}
 	return drop, nil
 }

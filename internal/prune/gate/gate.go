@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/sweep"
@@ -26,6 +27,25 @@ type Bounds struct {
 	// Confident demands that the whole 95% intervals of the differences lie within the
 	// bounds. Otherwise the differences on the rows decide.
 	Confident bool
+}
+
+// DefaultBounds are the bounds of a check that names none.
+var DefaultBounds = Bounds{AUCDrop: .001, LogLossRise: .001, RMSERise: .001}
+
+// Check returns wrong usage for a bound that is out of range.
+func (b *Bounds) Check() error {
+	if !(b.AUCDrop >= 0 && b.AUCDrop <= 1) {
+		return fault.Refuse("max-auc-drop", b.AUCDrop, "expected a number from 0 to 1")
+	}
+	for _, rise := range []struct {
+		name  string
+		bound float64
+	}{{"max-logloss-rise", b.LogLossRise}, {"max-rmse-rise", b.RMSERise}} {
+		if !(rise.bound >= 0) || math.IsInf(rise.bound, 0) {
+			return fault.Refuse(rise.name, rise.bound, "expected a finite number of at least 0")
+		}
+	}
+	return nil
 }
 
 // Document is the result of a check. Decide does not set the digests, Dataset and Split.

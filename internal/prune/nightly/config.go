@@ -410,15 +410,6 @@ func (c *Config) Errorf(section string, s Setting, err error) error {
 	return fault.Inputf("%s:%d: %s.%s %q: %w", c.Path, s.Line, section, s.Name, s.Value, err)
 }
 
-// Flags returns the settings as the flags of a command.
-func (s Settings) Flags() []string {
-	var flags []string
-	for _, setting := range s {
-		flags = append(flags, "--"+setting.Name+"="+setting.Value)
-	}
-	return flags
-}
-
 // Get returns the value of a setting, or "" if the file does not have it.
 func (s Settings) Get(name string) string {
 	for _, setting := range s {

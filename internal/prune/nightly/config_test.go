@@ -50,8 +50,8 @@ tracking: {mlflow: "http://m", namespace: team}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("found %+v, expected %+v", got, want)
 	}
-	if flags := got.Score.Flags(); flags[1] != "--splits=train,val" || got.Score.Get("sample") != "0.05" || got.Score.Get("seed") != "" {
-		t.Errorf("flags %q", flags)
+	if got.Score[1].Value != "train,val" || got.Score.Get("sample") != "0.05" || got.Score.Get("seed") != "" {
+		t.Errorf("settings %v", got.Score)
 	}
 	if err := got.Errorf("score", got.Score[0], os.ErrInvalid); !strings.HasPrefix(err.Error(), path+`:7: score.sample "0.05": `) || !fault.IsInput(err) {
 		t.Error(err)

@@ -5,6 +5,7 @@ package slice
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -250,4 +251,12 @@ func multiplications(a *model.Architecture) int {
 		read += a.CrossLayers * a.Experts * (2*a.Rank + 1)
 	}
 	return elements * read
+}
+
+// Text returns what the step removes.
+func (s *Step) Text() string {
+	if s.Field != "" {
+		return s.Field
+	}
+	return "column " + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(s.Gone)), " and "), "[]")
 }
