@@ -133,7 +133,7 @@ def test_messages_name_no_temporary_files(planted: Planted) -> None:
             lambda: shaver.Dataset.from_frame(rows, label="click", ids="local", field_sizes=[2]),
         ),
         (
-            r'^the frame val: the header is \["click" "USER"\]',
+            r'^the frame val: the columns are \["click" "USER"\]',
             lambda: shaver.Dataset.from_frame({"train": rows, "val": rows.rename_columns(["click", "USER"])}, label="click", ids="local"),
         ),
         ("^the frame: .*row 1: label", lambda: shaver.Dataset.from_frame(rows.set_column(0, "click", pa.array([0, 3, 0])), label="click")),
