@@ -27,116 +27,115 @@ import (
 const policy = `
 # foundations
 base/fault:
-num/random:                 pure
+num/random: pure
 base/atomicfile: base/fault base/filelock
 base/filelock:
-base/cputime:                golang.org/x/sys
-base/seal:                   base/fault
-base/files:             base/fault
+base/cputime: golang.org/x/sys
+base/seal: base/fault
+base/files: base/fault
 base/style:
-base/chart:             base/atomicfile base/fault base/files
+base/chart: base/atomicfile base/fault base/files
 
 # the pure core: no file, no network, no clock
-num/kernel:                 pure golang.org/x/sys
-num/vector:                 pure golang.org/x/sys
-onnx/graph:                  pure base/files
-num/layout:                 pure
-value/estimator:              pure
-onnx/execute:                pure onnx/graph num/kernel
-num/loss:                   pure
-click/model:                  pure onnx/execute onnx/graph num/kernel num/layout num/vector
-click/match:                  pure onnx/graph click/model
-value/tally:                  pure value/estimator num/layout num/vector gonum.org/v1/gonum
-value/shapley:                pure value/estimator num/layout num/loss click/model num/random value/tally num/vector golang.org/x/sync value/baseline
-value/baseline:               pure click/model
-value/mask:                  pure value/baseline click/model num/random num/layout
-value/compare:                pure num/layout gonum.org/v1/gonum
-click/train:                  pure click/composed num/kernel num/loss click/model num/random
-click/evaluate:               pure base/fault num/loss click/model golang.org/x/sync gonum.org/v1/gonum
-jobs/job:                    pure value/estimator num/loss
-click/compact:                pure num/kernel click/model
-click/composed:               pure
-data/dense:                  pure click/model
+num/kernel: pure golang.org/x/sys
+num/vector: pure golang.org/x/sys
+onnx/graph: pure base/files
+num/layout: pure
+value/estimator: pure
+onnx/execute: pure onnx/graph num/kernel
+num/loss: pure
+click/model: pure onnx/execute onnx/graph num/kernel num/layout num/vector
+click/match: pure onnx/graph click/model
+value/tally: pure value/estimator num/layout num/vector gonum.org/v1/gonum
+value/shapley: pure value/estimator num/layout num/loss click/model num/random value/tally num/vector golang.org/x/sync value/baseline
+value/baseline: pure click/model
+value/mask: pure value/baseline click/model num/random num/layout
+value/compare: pure num/layout gonum.org/v1/gonum
+click/train: pure click/composed num/kernel num/loss click/model num/random
+click/evaluate: pure base/fault num/loss click/model golang.org/x/sync gonum.org/v1/gonum
+jobs/job: pure value/estimator num/loss
+click/compact: pure num/kernel click/model
+click/composed: pure
+data/dense: pure click/model
 
 # files; arrowio is the only importer of Arrow
-click/checkpoint/tensor:      base/fault
-click/checkpoint/family:      pure base/fault click/checkpoint/tensor click/model
-click/checkpoint:             base/atomicfile click/compact click/composed onnx/dissect onnx/emit base/fault onnx/graph click/match click/model onnx/wire base/seal base/files click/checkpoint/tensor click/checkpoint/family
-click/inspect:          click/checkpoint click/compact click/composed click/model onnx/dissect onnx/wire
-onnx/wire:                   base/fault base/files google.golang.org/protobuf
-onnx/dissect:                base/fault onnx/graph onnx/wire
-onnx/emit:                   base/fault onnx/graph onnx/wire
-data/arrowio:                base/fault num/layout click/model value/tally base/files github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
-data/rawtext:                base/fault base/files github.com/klauspost/compress
-data/folders:                base/fault base/files
-data/vocabulary:             data/arrowio base/fault base/files data/rawtext
-data/dataset:                data/arrowio data/dense base/fault num/loss click/model data/vocabulary base/files
-data/measure:           base/atomicfile base/fault base/files click/evaluate click/model data/arrowio data/dataset num/loss
-data/ingest:                 data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary base/files golang.org/x/sync
-jobs/scores:                 data/arrowio base/atomicfile num/layout value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare
-jobs/paired:                 click/model jobs/scores value/tally
-value/tallyio:                base/fault num/layout value/tally base/files
-value/path:                   base/fault num/layout num/loss click/model value/mask value/tally value/tallyio
-jobs/shard:                  data/arrowio value/estimator jobs/job click/model num/random
-click/planted:                click/checkpoint click/model num/random
+click/checkpoint/family: pure base/fault click/model click/tensor
+click/checkpoint: base/atomicfile click/compact click/composed onnx/dissect onnx/emit base/fault onnx/graph click/match click/model onnx/wire base/seal base/files click/checkpoint/family click/tensor click/modelfile
+click/inspect: click/checkpoint click/compact click/composed click/model onnx/dissect onnx/wire
+onnx/wire: base/fault base/files google.golang.org/protobuf
+onnx/dissect: base/fault onnx/graph onnx/wire
+onnx/emit: base/fault onnx/graph onnx/wire
+data/arrowio: base/fault num/layout click/model value/tally base/files github.com/apache/arrow/go/v17 github.com/google/flatbuffers github.com/klauspost/compress
+data/rawtext: base/fault base/files github.com/klauspost/compress
+data/folders: base/fault base/files
+data/vocabulary: data/arrowio base/fault base/files data/rawtext
+data/dataset: data/arrowio data/dense base/fault num/loss click/model data/vocabulary base/files
+data/measure: base/atomicfile base/fault base/files click/evaluate click/model data/arrowio data/dataset num/loss
+data/ingest: data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary base/files golang.org/x/sync
+jobs/scores: data/arrowio base/atomicfile num/layout value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare
+jobs/paired: click/model jobs/scores value/tally
+value/tallyio: base/fault num/layout value/tally base/files
+value/path: base/fault num/layout num/loss click/model value/mask value/tally value/tallyio
+jobs/shard: data/arrowio value/estimator jobs/job click/model num/random
+click/planted: click/checkpoint click/model num/random
 # rows of pruned models in Redis; the only importer of its client
-data/redisrows:             base/fault github.com/redis/go-redis/v9
+data/redisrows: base/fault github.com/redis/go-redis/v9
 data/redisrows/redistest:
-data/synth:                  base/fault num/random github.com/klauspost/compress golang.org/x/sync
+data/synth: base/fault num/random github.com/klauspost/compress golang.org/x/sync
 
 # what happens in a night; nightly does not know how its steps compute
-prune/nightly:                base/atomicfile base/fault base/filelock base/files go.yaml.in/yaml/v3
+prune/nightly: base/atomicfile base/fault base/filelock base/files go.yaml.in/yaml/v3
 
 # the cost of pruning, and pages about jobs, datasets and nights; report opens no file, but is not
 # pure because its imports are not
-prune/sweep:                  value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores base/files
+prune/sweep: value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores base/files
 prune/benchmark: prune/sweep
-prune/rate:                   pure click/compact click/model
-prune/gate:                   click/evaluate num/loss prune/sweep base/fault base/files click/checkpoint click/model data/measure
-prune/cut:              base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores num/layout num/loss prune/rate prune/sweep value/mask value/shapley jobs/job value/baseline value/tally
-prune/slice:            base/atomicfile base/fault base/files click/checkpoint click/evaluate click/model data/dataset jobs/scores num/loss prune/sweep jobs/shard onnx/dissect data/measure
-prune/delta:            base/atomicfile base/fault base/files base/seal click/checkpoint click/compact data/arrowio
-prune/delta/toredis:    data/redisrows prune/delta
-prune/worth:            base/atomicfile base/fault data/arrowio data/dataset jobs/scores prune/cut
-prune/picture:                pure base/chart prune/benchmark prune/sweep
-prune/report:                 base/chart data/dataset base/fault click/evaluate click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout base/style prune/slice num/loss jobs/gap value/path
+prune/rate: pure click/compact click/model
+prune/gate: click/evaluate num/loss prune/sweep base/fault base/files click/checkpoint click/model data/measure
+prune/cut: base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores num/layout num/loss prune/rate prune/sweep value/mask value/shapley jobs/job value/baseline value/tally click/modelfile
+prune/slice: base/atomicfile base/fault base/files click/checkpoint click/evaluate click/model data/dataset jobs/scores num/loss prune/sweep jobs/shard onnx/dissect data/measure
+prune/delta: base/atomicfile base/fault base/files base/seal click/checkpoint click/compact data/arrowio
+prune/delta/toredis: data/redisrows prune/delta
+prune/worth: base/atomicfile base/fault data/arrowio data/dataset jobs/scores prune/cut
+prune/picture: pure base/chart prune/benchmark prune/sweep
+prune/report: base/chart data/dataset base/fault click/evaluate click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout base/style prune/slice num/loss jobs/gap value/path
 
 # the job; bus is the only importer of NATS
-jobs/bus:                    base/fault jobs/job base/files github.com/nats-io go.uber.org/zap golang.org/x/sync
-jobs/worker:                 data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint data/dataset base/fault base/files jobs/job num/kernel num/layout click/model value/mask value/shapley jobs/shard value/tally go.uber.org/zap
-jobs/gap:                    click/evaluate click/model data/dataset jobs/job num/loss gonum.org/v1/gonum
-jobs/prepare:                jobs/gap value/baseline click/checkpoint data/dataset value/estimator base/fault jobs/job num/kernel click/model value/path jobs/scores jobs/shard value/tally go.uber.org/zap value/shapley
-jobs/forecast:               base/cputime base/fault value/estimator jobs/job num/kernel num/layout click/model value/mask value/path jobs/prepare value/shapley jobs/shard value/tally go.uber.org/zap golang.org/x/sync
-jobs/merger:                 data/arrowio jobs/bus base/fault jobs/job num/layout value/tally value/tallyio go.uber.org/zap golang.org/x/sync
-jobs/coordinator:            data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint value/compare click/evaluate base/fault jobs/forecast jobs/job num/layout num/loss jobs/merger click/model jobs/paired value/path jobs/prepare value/mask jobs/scores jobs/shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync
-jobs/window:                 base/atomicfile value/baseline click/checkpoint data/dataset value/estimator base/fault base/filelock jobs/job num/layout num/loss click/model jobs/paired jobs/prepare jobs/scores base/seal value/tally value/tallyio base/files go.uber.org/zap
-jobs/audit:                  jobs/bus value/compare jobs/coordinator num/layout jobs/prepare jobs/scores value/tally go.uber.org/zap
+jobs/bus: base/fault jobs/job base/files github.com/nats-io go.uber.org/zap golang.org/x/sync
+jobs/worker: data/arrowio base/atomicfile value/baseline jobs/bus data/dataset base/fault base/files jobs/job num/kernel num/layout click/model value/mask value/shapley jobs/shard value/tally go.uber.org/zap click/modelfile
+jobs/gap: click/evaluate click/model data/dataset jobs/job num/loss gonum.org/v1/gonum
+jobs/prepare: jobs/gap value/baseline click/checkpoint data/dataset value/estimator base/fault jobs/job num/kernel click/model value/path jobs/scores jobs/shard value/tally go.uber.org/zap value/shapley
+jobs/forecast: base/cputime base/fault value/estimator jobs/job num/kernel num/layout click/model value/mask value/path jobs/prepare value/shapley jobs/shard value/tally go.uber.org/zap golang.org/x/sync
+jobs/merger: data/arrowio jobs/bus base/fault jobs/job num/layout value/tally value/tallyio go.uber.org/zap golang.org/x/sync
+jobs/coordinator: data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint value/compare click/evaluate base/fault jobs/forecast jobs/job num/layout num/loss jobs/merger click/model jobs/paired value/path jobs/prepare value/mask jobs/scores jobs/shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync click/modelfile
+jobs/window: base/atomicfile value/baseline click/checkpoint data/dataset value/estimator base/fault base/filelock jobs/job num/layout num/loss click/model jobs/paired jobs/prepare jobs/scores base/seal value/tally value/tallyio base/files go.uber.org/zap
+jobs/audit: jobs/bus value/compare jobs/coordinator num/layout jobs/prepare jobs/scores value/tally go.uber.org/zap
 jobs/bus/embedded: github.com/nats-io go.uber.org/zap
 
 # copies between object stores and local folders; the only importer of their libraries
-ops/remote:                 base/atomicfile base/fault base/filelock base/files github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2 golang.org/x/sync
+ops/remote: base/atomicfile base/fault base/filelock base/files github.com/minio/minio-go/v7 github.com/Azure/azure-sdk-for-go/sdk golang.org/x/oauth2 golang.org/x/sync
 
-ops/remote/remotetest:
+ops/remote/remotetest: base/filelock
 
 # health and metrics of a process; the only importer of Prometheus
-ops/metrics:                base/fault base/files github.com/prometheus/client_golang
+ops/metrics: base/fault base/files github.com/prometheus/client_golang
 
 # runs of MLflow and events of OpenLineage
-ops/tracking:               base/fault
+ops/tracking: base/fault
 
 # metrics of all jobs, and the number of workers
-ops/autoscale:              base/fault base/files go.uber.org/zap
-ops/overview:               ops/autoscale jobs/bus jobs/job ops/metrics go.uber.org/zap
-ops/page:                       base/chart base/style jobs/bus jobs/job
+ops/autoscale: base/fault base/files go.uber.org/zap
+ops/overview: ops/autoscale jobs/bus jobs/job ops/metrics go.uber.org/zap
+ops/page: base/chart base/style jobs/bus jobs/job
 
 # programs that people and clusters run
-app/cli:                    base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
-app/flags:              app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
-app/places:                 click/checkpoint app/cli data/dataset data/folders base/fault prune/delta prune/nightly ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-app/launch:                 base/atomicfile jobs/audit jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime base/fault base/filelock jobs/forecast jobs/job num/kernel ops/metrics jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded base/files go.uber.org/zap golang.org/x/sync ops/page
-app/training:           app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout base/atomicfile
-app/sweeping:           app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask num/layout
-app/steps: app/cli app/training base/atomicfile base/fault click/checkpoint click/compact data/dataset jobs/scores num/loss prune/cut prune/gate prune/slice prune/sweep value/mask click/evaluate data/measure
+app/cli: base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
+app/flags: app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
+app/places: click/checkpoint app/cli data/dataset data/folders base/fault prune/delta prune/nightly ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+app/launch: base/atomicfile jobs/audit jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime base/fault base/filelock jobs/forecast jobs/job num/kernel ops/metrics jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded base/files go.uber.org/zap golang.org/x/sync ops/page
+app/training: app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout base/atomicfile
+app/sweeping: app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask num/layout
+app/steps: app/cli app/training base/atomicfile base/fault click/checkpoint click/compact data/dataset jobs/scores num/loss prune/cut prune/gate prune/slice prune/sweep value/mask click/evaluate data/measure click/modelfile
 app/night: app/cli app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics ops/tracking base/files prune/delta prune/gate prune/nightly prune/report value/baseline value/estimator value/mask app/reporting app/score app/steps go.uber.org/zap
 app/quickstart: app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest jobs/scores prune/sweep value/estimator value/mask app/score app/steps
 app/rivals: app/cli app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/model click/train data/dataset jobs/scores prune/benchmark prune/picture value/baseline value/estimator value/mask base/files app/score app/steps num/kernel
@@ -145,60 +144,62 @@ app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.ub
 app/score: base/files github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap
 app/work: app/cli app/process base/cputime base/fault jobs/job jobs/worker num/kernel github.com/spf13/cobra go.uber.org/zap
-cmd/shaver: base/chart data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/slice prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows base/files app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap ops/page app/steps
-cmd/shaver/help:        app/cli
-cmd/coordinator:        app/cli app/score github.com/spf13/cobra
-cmd/worker:             app/cli app/work github.com/spf13/cobra
+cmd/shaver: base/chart data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/slice prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows base/files app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap ops/page app/steps click/modelfile
+cmd/shaver/help: app/cli
+cmd/coordinator: app/cli app/score github.com/spf13/cobra
+cmd/worker: app/cli app/work github.com/spf13/cobra
 
 # for other programs: scoring with a pruned model
-infer:                  click/checkpoint base/fault base/files click/compact click/model golang.org/x/sys
-infer/redis:            infer data/redisrows
-infer/c:                infer base/fault C
-infer/browser:          infer
-infer/infertest:        infer click/checkpoint click/compact click/model onnx/dissect
+infer: click/checkpoint base/fault base/files click/compact click/model golang.org/x/sys
+infer/redis: infer data/redisrows
+infer/c: infer base/fault C
+infer/browser: infer
+infer/infertest: infer click/checkpoint click/compact click/model onnx/dissect
 
 # runs of a cluster with injected faults; chaos bypasses bus to damage and to check
 # what is stored
-chaos:                  chaos/clock chaos/lan app/cli num/kernel github.com/nats-io/nats.go golang.org/x/sys
+chaos: chaos/clock chaos/lan app/cli num/kernel github.com/nats-io/nats.go golang.org/x/sys
 chaos/clock:
-chaos/lan:              golang.org/x/sys
+chaos/lan: golang.org/x/sys
 
 # for tests of other packages
-jobs/prepare/preparetest:    value/baseline click/checkpoint data/dataset value/estimator data/ingest click/model click/planted jobs/prepare jobs/scores value/tally go.uber.org/zap
+jobs/prepare/preparetest: value/baseline click/checkpoint data/dataset value/estimator data/ingest click/model click/planted jobs/prepare jobs/scores value/tally go.uber.org/zap
 prune/delta/deltatest: click/checkpoint click/compact click/model click/train data/redisrows
 jobs/scores/scorestest: click/model click/model/modeltest jobs/job jobs/scores num/layout value/estimator value/tally
 app/training/trainingtest: data/ingest num/random
-click/model/modeltest:        onnx/graph click/model
-click/checkpoint/family/familytest: click/checkpoint/tensor click/model
-onnx/wire/onnxtest:          google.golang.org/protobuf
+click/model/modeltest: onnx/graph click/model
+click/checkpoint/family/familytest: click/model click/tensor
+click/modelfile: base/fault base/files click/model click/tensor onnx/graph base/atomicfile
+click/tensor: base/fault base/seal base/files
+onnx/wire/onnxtest: google.golang.org/protobuf
 value/estimator/estimatortest: value/estimator
-onnx/graph/graphtest:        onnx/graph
+onnx/graph/graphtest: onnx/graph
 
 # measurements, for developers
-bench:                  base/cputime value/baseline click/checkpoint value/estimator num/kernel click/model click/model/modeltest value/shapley
-bench/fields:           click/checkpoint click/evaluate click/model data/dataset num/loss num/random prune/slice
-bench/full:             app/cli base/atomicfile base/filelock data/dataset jobs/forecast
-bench/train:            num/kernel click/model num/random click/train
-bench/rankings:         base/chart click/compact base/atomicfile bench/gates bench/paired bench/stage value/estimator value/baseline click/checkpoint data/dataset click/evaluate click/model prune/picture value/mask jobs/scores prune/sweep
-bench/gates:            num/kernel num/layout num/loss click/model num/random value/mask
-bench/claims:           bench/paired bench/stage value/baseline click/checkpoint click/compact data/dataset click/evaluate num/loss click/model value/mask jobs/scores prune/sweep
-bench/paired:           data/dataset click/evaluate num/loss click/model gonum.org/v1/gonum
-bench/stage:            base/atomicfile
-bench/estimators:       base/chart bench/flights base/cputime value/baseline value/compare value/estimator num/kernel click/model click/planted value/shapley value/tally
-bench/equalwork:        base/chart bench/flights bench/stage value/baseline click/checkpoint base/cputime value/estimator num/kernel click/model num/random value/shapley value/tally gonum.org/v1/gonum
-bench/flights:          click/checkpoint data/dataset data/ingest click/model
+bench: base/cputime value/baseline click/checkpoint value/estimator num/kernel click/model click/model/modeltest value/shapley
+bench/fields: click/checkpoint click/evaluate click/model data/dataset num/loss num/random prune/slice
+bench/full: app/cli base/atomicfile base/filelock data/dataset jobs/forecast
+bench/train: num/kernel click/model num/random click/train
+bench/rankings: base/chart click/compact base/atomicfile bench/gates bench/paired bench/stage value/estimator value/baseline click/checkpoint data/dataset click/evaluate click/model prune/picture value/mask jobs/scores prune/sweep
+bench/gates: num/kernel num/layout num/loss click/model num/random value/mask
+bench/claims: bench/paired bench/stage value/baseline click/checkpoint click/compact data/dataset click/evaluate num/loss click/model value/mask jobs/scores prune/sweep
+bench/paired: data/dataset click/evaluate num/loss click/model gonum.org/v1/gonum
+bench/stage: base/atomicfile
+bench/estimators: base/chart bench/flights base/cputime value/baseline value/compare value/estimator num/kernel click/model click/planted value/shapley value/tally
+bench/equalwork: base/chart bench/flights bench/stage value/baseline click/checkpoint base/cputime value/estimator num/kernel click/model num/random value/shapley value/tally gonum.org/v1/gonum
+bench/flights: click/checkpoint data/dataset data/ingest click/model
 
 # the steps of a trial of a whole system, and the page about them
-deploy/compose/try:     app/cli deploy/internal/trial
+deploy/compose/try: app/cli deploy/internal/trial
 
 # tools, and packages that contain only tests
 deploy/k8s:
 ops/remote/remotetest: base/filelock
-deploy/k8s/try:         app/cli click/checkpoint deploy/k8s/try/cluster jobs/job click/model click/planted deploy/internal/trial github.com/minio/minio-go
+deploy/k8s/try: app/cli click/checkpoint deploy/k8s/try/cluster jobs/job click/model click/planted deploy/internal/trial github.com/minio/minio-go
 deploy/k8s/try/cluster: deploy/internal/trial golang.org/x/sys
 deploy/k8s/monitoring:
 deploy/nats:
-deploy/nats/keys:       github.com/nats-io/nkeys
+deploy/nats/keys: github.com/nats-io/nkeys
 deploy/internal/trial:
 docs/prose:
 internal:
@@ -234,6 +235,65 @@ func TestAreas(t *testing.T) {
 			if p := position[area(imported)]; at > 0 && p > 0 && (p > at || p == at && area(imported) != area(name)) {
 				t.Errorf("%s imports %s: expected no area to the right in %s", name, imported, areas)
 			}
+		}
+	}
+}
+
+// linked are the packages of this module that the two programs of a cluster link, and the most lines that these have without
+// tests. A program that links more is larger, and its reader has more to know.
+var linked = []struct {
+	program string
+	lines   int
+	never   string // beginnings of packages that it does not link
+}{
+	{"cmd/worker", 50_000, "click/checkpoint click/compact click/composed click/match onnx/wire onnx/dissect onnx/emit ops/remote prune"},
+	{"cmd/coordinator", 100_000, "click/train prune/cut prune/sweep prune/report"},
+}
+
+// The programs of a cluster link little.
+func TestLinked(t *testing.T) {
+	imports := map[string][]string{}
+	for line := range strings.Lines(policy) {
+		if name, list, ok := strings.Cut(line, ":"); ok {
+			imports[name] = strings.Fields(list)
+		}
+	}
+	for _, l := range linked {
+		lines, seen := 0, map[string]bool{l.program: true}
+		for all := []string{l.program}; len(all) > 0; all = all[1:] {
+			name := all[0]
+			for _, never := range strings.Fields(l.never) {
+				if name == never || strings.HasPrefix(name, never+"/") {
+					t.Errorf("%s links %s", l.program, name)
+				}
+			}
+			folder := name
+			if strings.HasPrefix(name, "cmd/") {
+				folder = "../" + name
+			}
+			files, err := filepath.Glob(folder + "/*.go")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !strings.HasSuffix(file, "_test.go") {
+					lines += strings.Count(string(text), "\n")
+				}
+			}
+			for _, imported := range imports[name] {
+				if imports[imported] != nil && !seen[imported] {
+					seen[imported] = true
+					all = append(all, imported)
+				}
+			}
+		}
+		t.Logf("%s links %d packages with %d lines", l.program, len(seen), lines)
+		if lines > l.lines {
+			t.Errorf("%s links %d lines of this module, expected at most %d", l.program, lines, l.lines)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/onnx/dissect"
 	"shaver/internal/prune/cut"
@@ -73,7 +74,12 @@ func modelConvertCommand() *cobra.Command {
 			}
 			outputs.Inputs(checkpoint.Files(args[0])...)
 			outputs.Inputs(dataset.Files(folders...)...)
-			if err := steps.CheckModelOutput(&outputs, "OUT", args[1], args[0]); err != nil {
+			if modelfile.Named(args[1]) {
+				err = outputs.Check("OUT", args[1], cli.Unless(modelfile.Written, "a model"), modelfile.Extension)
+			} else {
+				err = steps.CheckModelOutput(&outputs, "OUT", args[1], args[0])
+			}
+			if err != nil {
 				return err
 			}
 			result, err := form.Convert(args[0], part, args[1], folders...)

@@ -15,6 +15,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
@@ -402,6 +403,8 @@ func (r *Pruning) addStages(values compact.Encoding) {
 func CheckForm(given cli.Given, f *cut.Form, values, path string, others ...string) error {
 	onnx := checkpoint.NamedONNX(path)
 	switch {
+	case modelfile.Named(path) && (f.Dense || given.Has("values")):
+		return fault.Usagef("--dense and --values are for safetensors files; a %s file has every entry as float32", modelfile.Extension)
 	case onnx && f.Dense:
 		return fault.Usagef("--dense is for safetensors files; an .onnx file is dense without --compact-onnx")
 	case onnx && given.Has("values"):

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/tensor"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 	"shaver/internal/onnx/graph"
 )
 

@@ -22,10 +22,11 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint/family"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/composed"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
+	"shaver/internal/click/tensor"
 	"shaver/internal/onnx/dissect"
 )
 
@@ -286,6 +287,9 @@ func parseState(name string, data []byte, sidecar family.Lookup) (*Checkpoint, e
 
 // takeState recognises the model of c, which has the tensors of a safetensors file of the given size and nothing else.
 func (c *Checkpoint) takeState(metadata map[string]string, size int64, sidecar family.Lookup) (*Checkpoint, error) {
+	if modelfile.Is(metadata) {
+		return nil, fault.Inputf("%s is a model of a job, without what other commands need: expected the file from which it was made", c.name)
+	}
 	if err := c.takeHistory(metadata); err != nil {
 		return nil, err
 	}
@@ -356,7 +360,7 @@ func parseTensors(name string, data []byte) (*Checkpoint, map[string]string, err
 	}
 	c := &Checkpoint{Tensors: map[string]Tensor{}, name: name, unordered: true}
 	for _, e := range entries {
-		c.add(e.key, e.Tensor)
+		c.add(e.Key, e.Tensor)
 	}
 	return c, metadata, nil
 }
@@ -407,15 +411,15 @@ func (c *Checkpoint) WithEmbedding(table []float32) *Checkpoint {
 // depends on nothing else, so the same state dict gives the same bytes, whatever file it
 // came from. Tensors are ordered by decreasing width of their elements, then by key, which
 // keeps each tensor aligned.
-func (c *Checkpoint) canonical() *file {
-	return newFile(c.split(), c.metadata(map[string]string{}))
+func (c *Checkpoint) canonical() *tensor.File {
+	return tensor.NewFile(c.split(), c.metadata(map[string]string{}))
 }
 
 // WriteTo writes the canonical file, of Size bytes, to w, without holding it in memory.
 func (c *Checkpoint) WriteTo(w io.Writer) (int64, error) { return c.canonical().WriteTo(w) }
 
 // Size returns the length in bytes of the canonical file.
-func (c *Checkpoint) Size() int64 { return c.canonical().size() }
+func (c *Checkpoint) Size() int64 { return c.canonical().Size() }
 
 // Digest returns the SHA-256 of the canonical file, in hexadecimal.
 func (c *Checkpoint) Digest() string {
@@ -429,7 +433,7 @@ func (c *Checkpoint) Digest() string {
 // load_state_dict.
 func WriteDense(path string, c *Checkpoint) (int64, error) {
 	f := c.canonical()
-	c.describe(f.metadata)
+	c.describe(f.Metadata)
 	return writeWhole(path, f)
 }
 

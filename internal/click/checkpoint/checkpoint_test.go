@@ -14,6 +14,7 @@ import (
 
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // Every golden checkpoint loads as its JSON file describes and computes the golden logits.
@@ -332,7 +333,7 @@ func TestDigest(t *testing.T) {
 			t.Errorf("%s: architecture %+v, want %+v", kind, bare.Architecture, want)
 		}
 		slices.Reverse(entries)
-		arrange(entries)
+		tensor.Arrange(entries)
 		reordered, err := Parse("reordered", fileBytes(entries, map[string]string{metaArchitecture: `{"field_dims": [2, 3, 4]}`}))
 		if err != nil {
 			t.Fatal(err)

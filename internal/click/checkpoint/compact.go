@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
@@ -14,9 +13,9 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
 	"shaver/internal/click/checkpoint/family"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // The compact form of a pruned model is a safetensors file in which the tensors below
@@ -46,7 +45,7 @@ var valueTypes = map[compact.Encoding]DType{compact.Float32: F32, compact.Float1
 
 // compactFile returns the compact file of c with the given fields. The tensors that
 // replace the table have no data yet.
-func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *file {
+func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *tensor.File {
 	a := &c.Architecture
 	spans := a.Spans()
 	rows, columns, kept := 0, 0, 0
@@ -71,7 +70,7 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *fi
 }
 
 // compactWith returns the compact file of c with the given tensors and some of its metadata.
-func (c *Checkpoint) compactWith(tensors map[string]Tensor, version string, some map[string]string) *file {
+func (c *Checkpoint) compactWith(tensors map[string]Tensor, version string, some map[string]string) *tensor.File {
 	metadata := c.metadata(map[string]string{
 		metaCompact:      version,
 		metaEmbeddingKey: c.EmbeddingKey,
@@ -79,7 +78,7 @@ func (c *Checkpoint) compactWith(tensors map[string]Tensor, version string, some
 	})
 	maps.Copy(metadata, some)
 	c.describe(metadata)
-	return newFile(tensors, metadata)
+	return tensor.NewFile(tensors, metadata)
 }
 
 // codebookShape returns the shape of the values that stand for dropped entries.
@@ -107,13 +106,13 @@ func (c *Checkpoint) CompactDrop(order []int32, v compact.Encoding, bytes int64)
 	planner := compact.NewPlanner(a)
 	// Besides the planner's bytes every file has at least floor bytes, because no other
 	// file has a shorter header.
-	floor := c.compactFile(slices.Repeat([]compact.Field{{Form: compact.None}}, len(a.Spans())), v).size()
+	floor := c.compactFile(slices.Repeat([]compact.Field{{Form: compact.None}}, len(a.Spans())), v).Size()
 	for drop := 0; ; drop++ {
-		if floor+int64(planner.Bytes(v)) <= bytes && c.compactFile(planner.Fields(), v).size() <= bytes {
+		if floor+int64(planner.Bytes(v)) <= bytes && c.compactFile(planner.Fields(), v).Size() <= bytes {
 			return drop, nil
 		}
 		if drop == len(order) {
-			return 0, fmt.Errorf("the model without any embedding entry takes %d", c.compactFile(planner.Fields(), v).size())
+			return 0, fmt.Errorf("the model without any embedding entry takes %d", c.compactFile(planner.Fields(), v).Size())
 		}
 		planner.Drop(int(order[drop]))
 	}
@@ -149,9 +148,9 @@ func (c *Checkpoint) CompactFootprint(dropped []bool, v compact.Encoding) Footpr
 	a := &c.Architecture
 	fields := compact.Plan(a, dropped)
 	f := c.compactFile(fields, v)
-	size := Footprint{File: f.size(), Memory: compact.Memory(a, fields, v)}
-	for _, e := range f.entries {
-		if strings.HasPrefix(e.key, ownTensors) {
+	size := Footprint{File: f.Size(), Memory: compact.Memory(a, fields, v)}
+	for _, e := range f.Entries {
+		if strings.HasPrefix(e.Key, ownTensors) {
 			size.Table += int64(e.Elements() * e.DType.Size())
 		}
 	}
@@ -174,13 +173,13 @@ func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32
 	if err != nil {
 		return 0, err
 	}
-	if err := f.seal(); err != nil {
+	if err := f.Seal(metaDigest); err != nil {
 		return 0, err
 	}
 	return writeWhole(path, f)
 }
 
-func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encoding) (*file, error) {
+func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encoding) (*tensor.File, error) {
 	table, err := c.floats(c.EmbeddingKey)
 	if err != nil {
 		return nil, err
@@ -194,9 +193,9 @@ func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encod
 		tensorValues: parts.Values, tensorRows: parts.Rows, tensorColumns: parts.Columns,
 		tensorCodebook: tensor.FromFloat32s(nil, baseline).Data, tensorSteps: tensor.FromFloat32s(nil, parts.Steps).Data,
 	}
-	for i := range f.entries {
-		if own, ok := data[f.entries[i].key]; ok {
-			f.entries[i].Data = own
+	for i := range f.Entries {
+		if own, ok := data[f.Entries[i].Key]; ok {
+			f.Entries[i].Data = own
 		}
 	}
 	return f, nil
@@ -274,15 +273,6 @@ func layoutIn(metadata map[string]string) (*family.Statement, error) {
 		return nil, fault.Inputf("field_dims: %w", err)
 	}
 	return s, nil
-}
-
-// seal sets the digest in the metadata, which was blank.
-func (f *file) seal() (err error) {
-	f.metadata[metaDigest], err = seal.Of(func(w io.Writer) error {
-		_, err := f.WriteTo(w)
-		return err
-	})
-	return err
 }
 
 // checkDigest returns an input error unless the content of a compact file, or of one with a

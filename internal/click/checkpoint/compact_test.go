@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // fmOf returns an FM whose table has n rows in two fields.
@@ -23,10 +23,10 @@ func fmOf(t *testing.T, n, dim int) *Checkpoint {
 	for i := range table {
 		table[i] = float32(i%7) - 3 // every seventh value is 0
 	}
-	entries := []entry{
-		{"embedding.weight", tensor.FromFloat32s([]int{n, dim}, table)},
-		{"fc.weight", tensor.FromFloat32s([]int{n, 1}, make([]float32, n))},
-		{"_bias", tensor.FromFloat32s([]int{1}, make([]float32, 1))},
+	entries := []tensor.Entry{
+		{Key: "embedding.weight", Tensor: tensor.FromFloat32s([]int{n, dim}, table)},
+		{Key: "fc.weight", Tensor: tensor.FromFloat32s([]int{n, 1}, make([]float32, n))},
+		{Key: "_bias", Tensor: tensor.FromFloat32s([]int{1}, make([]float32, 1))},
 		offsetsOf(0, 1),
 	}
 	c, err := Parse("fm", fileBytes(entries, nil))
@@ -87,7 +87,7 @@ func TestCompactDrop(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if sizes[drop] = f.size(); drop > 0 && sizes[drop] > sizes[drop-1] {
+				if sizes[drop] = f.Size(); drop > 0 && sizes[drop] > sizes[drop-1] {
 					rises++
 				}
 				if drop < n {
@@ -172,8 +172,8 @@ func TestCompactRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(f.metadata[metaFields], string(form)) {
-			t.Fatalf("fields %s, want a %s", f.metadata[metaFields], form)
+		if !strings.Contains(f.Metadata[metaFields], string(form)) {
+			t.Fatalf("fields %s, want a %s", f.Metadata[metaFields], form)
 		}
 		for key, test := range map[string]struct{ value, want string }{
 			metaCompact:      {"1", "version"},
@@ -181,13 +181,13 @@ func TestCompactRefuses(t *testing.T) {
 			metaFields:       {`[{"form":"none"}]`, "1 fields"},
 			metaArchitecture: {`{"field_dims":[1,1000000],"dim":70000}`, "dim is 70000"},
 		} {
-			metadata := maps.Clone(f.metadata)
+			metadata := maps.Clone(f.Metadata)
 			metadata[key] = test.value
-			_, err := Parse("m", unsealed(f.entries, metadata))
+			_, err := Parse("m", unsealed(f.Entries, metadata))
 			wantInput(t, err, "m: compact form: ", test.want)
 		}
-		for _, e := range f.entries {
-			if e.key != tensorRows && e.key != tensorColumns {
+		for _, e := range f.Entries {
+			if e.Key != tensorRows && e.Key != tensorColumns {
 				continue
 			}
 			for at := range e.Data {
@@ -195,8 +195,8 @@ func TestCompactRefuses(t *testing.T) {
 				if e.Data[at] = 0xff; saved == 0xff {
 					continue
 				}
-				if _, err := Parse("m", unsealed(f.entries, f.metadata)); err == nil {
-					t.Errorf("%s: no error with byte %d of %s damaged", form, at, e.key)
+				if _, err := Parse("m", unsealed(f.Entries, f.Metadata)); err == nil {
+					t.Errorf("%s: no error with byte %d of %s damaged", form, at, e.Key)
 				}
 				e.Data[at] = saved
 			}
@@ -221,8 +221,8 @@ func TestCompactBomb(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.metadata[metaArchitecture] = strings.Replace(f.metadata[metaArchitecture], "[2,3,4]", "[2,3,2000000]", 1)
-	data := unsealed(f.entries, f.metadata)
+	f.Metadata[metaArchitecture] = strings.Replace(f.Metadata[metaArchitecture], "[2,3,4]", "[2,3,2000000]", 1)
+	data := unsealed(f.Entries, f.Metadata)
 	_, err = Parse("m", data)
 	wantInput(t, err, "m: compact form: claims a table of 2000005 features x 2 columns in a file of ")
 	m, _, err := ParseModel("m", data)
@@ -331,8 +331,8 @@ func TestFootprint(t *testing.T) {
 				t.Fatal(err)
 			}
 			table := 0
-			for _, e := range f.entries {
-				if _, rest := c.Tensors[e.key]; !rest {
+			for _, e := range f.Entries {
+				if _, rest := c.Tensors[e.Key]; !rest {
 					table += len(e.Data)
 				}
 			}

@@ -10,9 +10,9 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // graphOf reads an exported model as a model of Kind Graph.
@@ -35,10 +35,10 @@ func bookOf(c *Checkpoint) []float32 {
 }
 
 // resealed returns the bytes of a compact file of the current versions with a fresh digest.
-func resealed(entries []entry, metadata map[string]string) []byte {
+func resealed(entries []tensor.Entry, metadata map[string]string) []byte {
 	metadata = maps.Clone(metadata)
 	metadata[metaDigest] = seal.Blank
-	if err := (&file{entries, metadata}).seal(); err != nil {
+	if err := (&tensor.File{Entries: entries, Metadata: metadata}).Seal(metaDigest); err != nil {
 		panic(err) // writing to a hash does not fail
 	}
 	return fileBytes(entries, metadata)
@@ -90,10 +90,10 @@ func TestCompactDropGraph(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.CompactFootprint(dropped, compact.Int8).File; got != f.size() {
-			t.Fatalf("%d drops: a footprint of %d bytes, expected %d", drop, got, f.size())
+		if got := c.CompactFootprint(dropped, compact.Int8).File; got != f.Size() {
+			t.Fatalf("%d drops: a footprint of %d bytes, expected %d", drop, got, f.Size())
 		}
-		if sizes = append(sizes, f.size()); drop == n {
+		if sizes = append(sizes, f.Size()); drop == n {
 			break
 		}
 		dropped[order[drop]] = true
@@ -113,38 +113,38 @@ func TestCompactGraphRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Parse("m", resealed(f.entries, f.metadata)); err != nil {
+		if _, err := Parse("m", resealed(f.Entries, f.Metadata)); err != nil {
 			t.Fatal(err)
 		}
 		for key, test := range map[string]struct{ value, want string }{
 			metaCompact:      {"3", `m: compact form: version "3", expected 4 or 5 for a model of kind graph`},
 			metaEmbeddingKey: {"head.x", `m: compact form: metadata shaver.embedding_key is "head.x", expected embedding`},
 			metaFields:       {`[{"form":"none"}]`, "m: compact form: parts have 1 fields"},
-			metaArchitecture: {strings.Replace(f.metadata[metaArchitecture], `"field_dims":[`, `"field_dims":[0,`, 1), "m: metadata shaver.architecture: "},
+			metaArchitecture: {strings.Replace(f.Metadata[metaArchitecture], `"field_dims":[`, `"field_dims":[0,`, 1), "m: metadata shaver.architecture: "},
 		} {
-			metadata := maps.Clone(f.metadata)
+			metadata := maps.Clone(f.Metadata)
 			metadata[key] = test.value
-			_, err := Parse("m", resealed(f.entries, metadata))
+			_, err := Parse("m", resealed(f.Entries, metadata))
 			wantInput(t, err, test.want)
 		}
-		entries := append(slices.Clone(f.entries), entry{graphEmbedding, tensor.FromFloat32s([]int{1}, []float32{1})})
-		_, err = Parse("m", resealed(entries, f.metadata))
+		entries := append(slices.Clone(f.Entries), tensor.Entry{Key: graphEmbedding, Tensor: tensor.FromFloat32s([]int{1}, []float32{1})})
+		_, err = Parse("m", resealed(entries, f.Metadata))
 		wantInput(t, err, "m: compact form: tensor embedding is stored both as a tensor and in compact form")
-		for i, e := range f.entries {
-			if e.key != tensorCodebook {
+		for i, e := range f.Entries {
+			if e.Key != tensorCodebook {
 				continue
 			}
-			entries := slices.Clone(f.entries)
-			entries[i] = entry{tensorCodebook, tensor.FromFloat32s([]int{1}, []float32{1})}
-			_, err := Parse("m", resealed(entries, f.metadata))
+			entries := slices.Clone(f.Entries)
+			entries[i] = tensor.Entry{Key: tensorCodebook, Tensor: tensor.FromFloat32s([]int{1}, []float32{1})}
+			_, err := Parse("m", resealed(entries, f.Metadata))
 			wantInput(t, err, "m: compact form: expected tensor shaver.codebook of type [F32] and shape ")
 		}
-		bare := maps.Clone(f.metadata)
+		bare := maps.Clone(f.Metadata)
 		delete(bare, metaDigest)
-		_, err = Parse("m", fileBytes(f.entries, bare))
+		_, err = Parse("m", fileBytes(f.Entries, bare))
 		wantInput(t, err, "m is damaged: its digest is missing")
 		bare[metaCompact] = unsealedVersion
-		_, err = Parse("m", fileBytes(f.entries, bare))
+		_, err = Parse("m", fileBytes(f.Entries, bare))
 		wantInput(t, err, `m: compact form: version "2", expected 4 or 5 for a model of kind graph`)
 	}
 	c := fmOf(t, 4, 2)
@@ -152,8 +152,8 @@ func TestCompactGraphRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.metadata[metaCompact] = graphVersion
-	_, err = Parse("m", resealed(f.entries, f.metadata))
+	f.Metadata[metaCompact] = graphVersion
+	_, err = Parse("m", resealed(f.Entries, f.Metadata))
 	wantInput(t, err, `m: compact form: version "4", expected 3`)
 }
 
@@ -171,14 +171,14 @@ func TestCompactGraphBomb(t *testing.T) {
 	for _, l := range a.LookUps {
 		a.Tables[l.Table].Rows = a.FieldDims[l.Field]
 	}
-	f.metadata[metaArchitecture] = string(mustMarshal(a))
-	f.metadata[metaFields] = string(mustMarshal(slices.Repeat([]compact.Field{{Form: compact.None}}, len(a.LookUps))))
-	for i, e := range f.entries {
-		if e.key == tensorRows || e.key == tensorColumns || e.key == tensorValues {
-			f.entries[i].Tensor = Tensor{DType: e.DType, Shape: []int{0}, Data: nil}
+	f.Metadata[metaArchitecture] = string(mustMarshal(a))
+	f.Metadata[metaFields] = string(mustMarshal(slices.Repeat([]compact.Field{{Form: compact.None}}, len(a.LookUps))))
+	for i, e := range f.Entries {
+		if e.Key == tensorRows || e.Key == tensorColumns || e.Key == tensorValues {
+			f.Entries[i].Tensor = Tensor{DType: e.DType, Shape: []int{0}, Data: nil}
 		}
 	}
-	data := resealed(f.entries, f.metadata)
+	data := resealed(f.Entries, f.Metadata)
 	_, err = Parse("m", data)
 	wantInput(t, err, "m: compact form: claims 4 tables of ")
 	var small *model.Model
@@ -208,17 +208,17 @@ func FuzzCompactGraph(f *testing.F) {
 			}
 			data := map[string][]byte{}
 			var rest []byte
-			for _, e := range file.entries {
-				data[e.key] = e.Data
-				if !strings.HasPrefix(e.key, ownTensors) {
+			for _, e := range file.Entries {
+				data[e.Key] = e.Data
+				if !strings.HasPrefix(e.Key, ownTensors) {
 					rest = append(rest, e.Data...)
 				}
 			}
-			f.Add(uint8(i), file.metadata[metaArchitecture], file.metadata[metaGraph], file.metadata[metaFields],
+			f.Add(uint8(i), file.Metadata[metaArchitecture], file.Metadata[metaGraph], file.Metadata[metaFields],
 				data[tensorValues], data[tensorCodebook], data[tensorSteps], data[tensorRows], data[tensorColumns], rest)
 		}
 	}
-	var files []*file
+	var files []*tensor.File
 	for _, name := range graphs {
 		c := graphOf(f, name)
 		file, err := c.compact(make([]bool, c.Architecture.Parameters()), bookOf(c), compact.Int8)
@@ -231,31 +231,31 @@ func FuzzCompactGraph(f *testing.F) {
 		from := files[int(which)%len(files)]
 		own := map[string][]byte{tensorValues: values, tensorCodebook: codebook, tensorSteps: steps, tensorRows: rows, tensorColumns: columns}
 		v := valueTypes[compact.Encodings()[int(which)%3]]
-		var entries []entry
-		for _, e := range from.entries {
-			data, is := own[e.key]
+		var entries []tensor.Entry
+		for _, e := range from.Entries {
+			data, is := own[e.Key]
 			switch {
 			case !is: // another tensor, whose shape stays
 				e.Data = make([]byte, e.Elements()*e.DType.Size())
 				rest = rest[copy(e.Data, rest):]
-			case e.key == tensorSteps && v != U8:
+			case e.Key == tensorSteps && v != U8:
 				continue
 			default:
-				if e.key == tensorValues {
+				if e.Key == tensorValues {
 					e.DType = v
 				}
 				size := e.DType.Size()
 				e.Data = data[:len(data)/size*size]
-				if e.Shape = []int{len(data) / size}; e.key == tensorSteps {
+				if e.Shape = []int{len(data) / size}; e.Key == tensorSteps {
 					e.Shape, e.Data = []int{len(data) / 8, 2}, data[:len(data)/8*8]
 				}
-				if a := architectureOf(architecture); e.key == tensorCodebook && a != nil && len(e.Data) == 4*a.Players() {
+				if a := architectureOf(architecture); e.Key == tensorCodebook && a != nil && len(e.Data) == 4*a.Players() {
 					e.Shape = codebookShape(a)
 				}
 			}
 			entries = append(entries, e)
 		}
-		metadata := maps.Clone(from.metadata)
+		metadata := maps.Clone(from.Metadata)
 		metadata[metaArchitecture], metadata[metaGraph], metadata[metaFields] = architecture, graph, fields
 		data := resealed(entries, metadata)
 		m, _, err := ParseModel("m", data)

@@ -8,10 +8,10 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/composed"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // A file with a composed table is a safetensors file in which the tensors from which the table is
@@ -39,14 +39,14 @@ func WriteComposed(path string, c *Checkpoint) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := f.seal(); err != nil {
+	if err := f.Seal(metaDigest); err != nil {
 		return 0, err
 	}
 	return writeWhole(path, f)
 }
 
 // composedFile returns the file of WriteComposed, not yet sealed.
-func (c *Checkpoint) composedFile() (*file, error) {
+func (c *Checkpoint) composedFile() (*tensor.File, error) {
 	t := c.Composed
 	if err := c.checkComposed(t); err != nil {
 		return nil, c.inputf("composed table: %w", err)
@@ -71,8 +71,8 @@ func (c *Checkpoint) composedFile() (*file, error) {
 	}
 	metadata := c.metadata(map[string]string{metaComposed: composedVersion, metaTable: string(mustMarshal(t.Shape)), metaDigest: seal.Blank})
 	c.describe(metadata)
-	f := newFile(tensors, metadata)
-	if err := checkInflation(&c.Architecture, f.size()); err != nil {
+	f := tensor.NewFile(tensors, metadata)
+	if err := checkInflation(&c.Architecture, f.Size()); err != nil {
 		return nil, c.inputf("composed table: %w", err)
 	}
 	return f, nil
@@ -85,7 +85,7 @@ func (c *Checkpoint) ComposedFootprint() (Footprint, error) {
 	if err != nil {
 		return Footprint{}, err
 	}
-	size := Footprint{File: f.size(), Memory: 4 * int64(c.Architecture.Parameters())}
+	size := Footprint{File: f.Size(), Memory: 4 * int64(c.Architecture.Parameters())}
 	for _, w := range c.Composed.Tensors {
 		size.Table += 4 * int64(w.Elements())
 		if c.Composed.Shape.Scheme == composed.CERP {

@@ -11,8 +11,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/composed"
+	"shaver/internal/click/tensor"
 )
 
 // composedSamples returns the sample model of a DeepFM with composed tables.
@@ -62,8 +62,8 @@ func TestComposedFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		data, err := c.composedFile()
-		if err != nil || data.size() != n || !Written(path) {
-			t.Fatalf("%s: %d bytes, expected %d (%v)", name, n, data.size(), err)
+		if err != nil || data.Size() != n || !Written(path) {
+			t.Fatalf("%s: %d bytes, expected %d (%v)", name, n, data.Size(), err)
 		}
 		back, err := Read(path)
 		if err != nil {
@@ -119,7 +119,7 @@ func bytesOf(t testing.TB, path string) []byte {
 }
 
 // sealedBytes returns the bytes of a file after change.
-func sealedBytes(t testing.TB, c *Checkpoint, change func(f *file)) []byte {
+func sealedBytes(t testing.TB, c *Checkpoint, change func(f *tensor.File)) []byte {
 	t.Helper()
 	f, err := c.composedFile()
 	if err != nil {
@@ -129,66 +129,66 @@ func sealedBytes(t testing.TB, c *Checkpoint, change func(f *file)) []byte {
 	return sealAgain(t, f)
 }
 
-func sealAgain(t testing.TB, f *file) []byte {
+func sealAgain(t testing.TB, f *tensor.File) []byte {
 	t.Helper()
-	f.metadata[metaDigest] = seal.Blank
-	if err := f.seal(); err != nil {
+	f.Metadata[metaDigest] = seal.Blank
+	if err := f.Seal(metaDigest); err != nil {
 		t.Fatal(err)
 	}
-	return fileBytes(f.entries, f.metadata)
+	return fileBytes(f.Entries, f.Metadata)
 }
 
 // Defects of a composed table are input errors that name the tensor or the metadata. A small file
 // that claims a large table is refused before memory is allocated.
 func TestHostileComposedFiles(t *testing.T) {
 	samples := composedSamples(t)
-	find := func(f *file, key string) *entry {
-		for i := range f.entries {
-			if f.entries[i].key == key {
-				return &f.entries[i]
+	find := func(f *tensor.File, key string) *tensor.Entry {
+		for i := range f.Entries {
+			if f.Entries[i].Key == key {
+				return &f.Entries[i]
 			}
 		}
 		t.Fatalf("no tensor %s", key)
 		return nil
 	}
-	shape := func(s composed.Shape) func(f *file) {
-		return func(f *file) { f.metadata[metaTable] = string(mustMarshal(s)) }
+	shape := func(s composed.Shape) func(f *tensor.File) {
+		return func(f *tensor.File) { f.Metadata[metaTable] = string(mustMarshal(s)) }
 	}
 	for want, c := range map[string]struct {
 		name   string
-		change func(f *file)
+		change func(f *tensor.File)
 	}{
 		"divider is 0": {"qr", shape(composed.ForDivider(9, 2, 0))},
 		"expected tensor embedding.emb1.weight of": {"qr", shape(composed.ForDivider(9, 2, 3))},
-		"it has 10 features":                       {"qr", func(f *file) { f.metadata[metaTable] = `{"scheme":"qr","features":10,"dim":2,"divider":4}` }},
-		"metadata shaver.table: features is 0":     {"qr", func(f *file) { f.metadata[metaTable] = "{}" }},
-		"metadata shaver.table: unexpected end":    {"qr", func(f *file) { f.metadata[metaTable] = "{" }},
-		"both shaver.composed and shaver.compact":  {"qr", func(f *file) { f.metadata[metaCompact] = compactVersion }},
-		"version \"2\", expected 1":                {"qr", func(f *file) { f.metadata[metaComposed] = "2" }},
-		"lacks dim":                                {"qr", func(f *file) { f.metadata[metaArchitecture] = "{}" }},
-		"is stored next to": {"qr", func(f *file) {
-			f.entries = append(f.entries, entry{composedKey, tensor.FromFloat32s([]int{9, 2}, make([]float32, 18))})
-			arrange(f.entries)
+		"it has 10 features":                       {"qr", func(f *tensor.File) { f.Metadata[metaTable] = `{"scheme":"qr","features":10,"dim":2,"divider":4}` }},
+		"metadata shaver.table: features is 0":     {"qr", func(f *tensor.File) { f.Metadata[metaTable] = "{}" }},
+		"metadata shaver.table: unexpected end":    {"qr", func(f *tensor.File) { f.Metadata[metaTable] = "{" }},
+		"both shaver.composed and shaver.compact":  {"qr", func(f *tensor.File) { f.Metadata[metaCompact] = compactVersion }},
+		"version \"2\", expected 1":                {"qr", func(f *tensor.File) { f.Metadata[metaComposed] = "2" }},
+		"lacks dim":                                {"qr", func(f *tensor.File) { f.Metadata[metaArchitecture] = "{}" }},
+		"is stored next to": {"qr", func(f *tensor.File) {
+			f.Entries = append(f.Entries, tensor.Entry{Key: composedKey, Tensor: tensor.FromFloat32s([]int{9, 2}, make([]float32, 18))})
+			tensor.Arrange(f.Entries)
 		}},
-		"has the value NaN": {"tt", func(f *file) { copy(find(f, "embedding.tt_cores.0").Data, []byte{0, 0, 0xc0, 0x7f}) }},
-		"is +Inf": {"qr", func(f *file) {
+		"has the value NaN": {"tt", func(f *tensor.File) { copy(find(f, "embedding.tt_cores.0").Data, []byte{0, 0, 0xc0, 0x7f}) }},
+		"is +Inf": {"qr", func(f *tensor.File) {
 			for _, key := range []string{"embedding.emb1.weight", "embedding.emb2.weight"} {
 				copy(find(f, key).Data, []byte{0, 0, 0x7f, 0x7f})
 			}
 		}},
-		"cache has feature 1 after 1": {"tt-cache", func(f *file) { copy(find(f, tensorCached).Data[4:], []byte{1, 0, 0, 0}) }},
-		"expected 0 or 1":             {"cerp", func(f *file) { find(f, "embedding.p_mask").Data[0] = 2 }},
-		"is not kept":                 {"cerp", func(f *file) { copy(find(f, "embedding.p_weight").Data, []byte{0, 0, 0x80, 0x3f}) }},
+		"cache has feature 1 after 1": {"tt-cache", func(f *tensor.File) { copy(find(f, tensorCached).Data[4:], []byte{1, 0, 0, 0}) }},
+		"expected 0 or 1":             {"cerp", func(f *tensor.File) { find(f, "embedding.p_mask").Data[0] = 2 }},
+		"is not kept":                 {"cerp", func(f *tensor.File) { copy(find(f, "embedding.p_weight").Data, []byte{0, 0, 0x80, 0x3f}) }},
 	} {
 		_, err := Parse("m.safetensors", sealedBytes(t, samples[c.name], c.change))
 		if err == nil || !fault.IsInput(err) || !strings.HasPrefix(err.Error(), "m.safetensors") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}
-	large := sealedBytes(t, samples["tt"], func(f *file) {
+	large := sealedBytes(t, samples["tt"], func(f *tensor.File) {
 		s := composed.Shape{Scheme: composed.TT, Features: 1 << 30, Dim: 2, Rows: []int{1 << 10, 1 << 10, 1 << 10}, Columns: []int{1, 1, 2}, Ranks: []int{1, 1}}
-		f.metadata[metaTable] = string(mustMarshal(s))
-		f.metadata[metaArchitecture] = `{"kind":"deepfm","field_dims":[1073741824],"dim":2}`
+		f.Metadata[metaTable] = string(mustMarshal(s))
+		f.Metadata[metaArchitecture] = `{"kind":"deepfm","field_dims":[1073741824],"dim":2}`
 		for _, w := range s.Tensors() {
 			find(f, composedPrefix+w.Name).Tensor = tensor.FromFloat32s(w.Shape, make([]float32, w.Elements()))
 		}
@@ -196,7 +196,7 @@ func TestHostileComposedFiles(t *testing.T) {
 	if _, err := Parse("m", large); err == nil || !strings.Contains(err.Error(), "claims") {
 		t.Errorf("a file of %d bytes with a table of 2^30 features: %v", len(large), err)
 	}
-	unsealed := sealedBytes(t, samples["qr"], func(*file) {})
+	unsealed := sealedBytes(t, samples["qr"], func(*tensor.File) {})
 	entries, metadata, err := parseSafetensors("m", unsealed)
 	if err != nil {
 		t.Fatal(err)
@@ -211,19 +211,19 @@ func TestHostileComposedFiles(t *testing.T) {
 // input error.
 func FuzzComposed(f *testing.F) {
 	for _, c := range composedSamples(f) {
-		f.Add(sealedBytes(f, c, func(*file) {}))
+		f.Add(sealedBytes(f, c, func(*tensor.File) {}))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		entries, metadata, err := parseSafetensors("m", data)
 		if err != nil || metadata[metaComposed] == "" {
 			return
 		}
-		c, err := Parse("m", sealAgain(t, &file{entries, metadata}))
+		c, err := Parse("m", sealAgain(t, &tensor.File{Entries: entries, Metadata: metadata}))
 		checkFuzzed(t, c, err)
 		if err != nil || c.Composed == nil {
 			return
 		}
-		back, err := Parse("again", sealedBytes(t, c, func(*file) {}))
+		back, err := Parse("again", sealedBytes(t, c, func(*tensor.File) {}))
 		if err != nil || back.Digest() != c.Digest() {
 			t.Fatalf("the file reads as another checkpoint: %v", err)
 		}

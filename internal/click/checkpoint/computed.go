@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/tensor"
 	"shaver/internal/onnx/dissect"
 	"shaver/internal/onnx/graph"
 )

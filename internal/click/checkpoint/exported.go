@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/tensor"
 )
 
 // weightsFile is the entry of an archive of torch.export.save (.pt2) that describes its weights,

@@ -14,6 +14,7 @@ import (
 	"shaver/internal/click/checkpoint/family/familytest"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 const familyFolder = "../../../testdata/families"
@@ -60,7 +61,7 @@ func TestFieldOrder(t *testing.T) {
 
 	// A safetensors file sorts its tensors. Without the order of the fields it is refused.
 	plain := filepath.Join(t.TempDir(), "m.safetensors")
-	if err := os.WriteFile(plain, fileBytes(newFile(own.split(), nil).entries, nil), 0o666); err != nil {
+	if err := os.WriteFile(plain, fileBytes(tensor.NewFile(own.split(), nil).Entries, nil), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	write := func(name, text string) {
@@ -135,7 +136,7 @@ func TestAliases(t *testing.T) {
 		}
 	}
 	small := must(c.compact(make([]bool, c.Architecture.Parameters()), make([]float32, c.Architecture.Players()), compact.Float32))(t)
-	if back := must(Parse("small", unsealed(small.entries, small.metadata)))(t); back.Digest() != c.Digest() {
+	if back := must(Parse("small", unsealed(small.Entries, small.Metadata)))(t); back.Digest() != c.Digest() {
 		t.Error("the compact file is another checkpoint")
 	}
 
@@ -156,7 +157,7 @@ func TestAliases(t *testing.T) {
 // A WideDeep may have our own names. The JSON file says that it is not a DeepFM, also if the file has the sizes of the fields.
 func TestOwnWideDeep(t *testing.T) {
 	bare := slices.Clip(sampleEntries("deepfm"))
-	for said, entries := range map[string][]entry{
+	for said, entries := range map[string][]tensor.Entry{
 		`{"field_dims": [2, 3, 4], "kind": "WideDeep"}`: bare,
 		`{"kind": "WideDeep"}`:                          append(bare, offsetsOf(0, 2, 5)),
 		`{"hidden": 64, "kind": "WideDeep"}`:            append(bare, offsetsOf(0, 2, 5)),

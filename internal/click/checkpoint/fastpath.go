@@ -8,9 +8,9 @@ import (
 	"strconv"
 
 	"shaver/internal/click/checkpoint/family"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/match"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 	"shaver/internal/onnx/dissect"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint/family"
-	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/tensor"
 )
 
 // object is an instance of a class that this package does not know. It is inert: its class

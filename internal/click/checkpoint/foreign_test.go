@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"shaver/internal/click/tensor"
 )
 
 // A state dict is found in the files of frameworks and training scripts. The objects of
@@ -131,7 +133,7 @@ func TestSettingsOfModules(t *testing.T) {
 }
 
 // moduleBytes returns a .pth of a module of a class, given as "module name", with the tensors and one more attribute.
-func moduleBytes(t *testing.T, class string, entries []entry, attribute []any) []byte {
+func moduleBytes(t *testing.T, class string, entries []tensor.Entry, attribute []any) []byte {
 	parts := []any{named(class), opEmptyTuple, []byte{opNewObject}, opEmptyDict}
 	parts = append(append(parts, attribute...), opSetItem, "_modules", opEmptyDict, opSetItem, "_buffers", opEmptyDict, opSetItem, "_parameters", opEmptyDict)
 	pairs := []string{"m/data.pkl", "", "m/data/offsets", string(offsetsOf(0, 2, 5).Data)}
@@ -140,9 +142,9 @@ func moduleBytes(t *testing.T, class string, entries []entry, attribute []any) [
 		if len(e.Shape) == 2 {
 			stride = []int{e.Shape[1], 1}
 		}
-		parts = append(append(append(parts, e.key), tensorParts(map[DType]string{F32: "FloatStorage", I64: "LongStorage"}[e.DType], e.key, e.Elements(), 0, e.Shape, stride)...), opSetItem)
-		if e.key != "offsets" {
-			pairs = append(pairs, "m/data/"+e.key, string(e.Data))
+		parts = append(append(append(parts, e.Key), tensorParts(map[DType]string{F32: "FloatStorage", I64: "LongStorage"}[e.DType], e.Key, e.Elements(), 0, e.Shape, stride)...), opSetItem)
+		if e.Key != "offsets" {
+			pairs = append(pairs, "m/data/"+e.Key, string(e.Data))
 		}
 	}
 	pairs[1] = pickled(append(parts, opSetItem, opBuild)...)

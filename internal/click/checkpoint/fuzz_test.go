@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 func seedPickles(f *testing.F) {
@@ -76,8 +76,8 @@ func FuzzSafetensors(f *testing.F) {
 		}
 		for i, e := range entries {
 			g := again[i]
-			if g.key != e.key || g.DType != e.DType || tensor.ShapeText(g.Shape) != tensor.ShapeText(e.Shape) || string(g.Data) != string(e.Data) {
-				t.Fatalf("tensor %s changed", e.key)
+			if g.Key != e.Key || g.DType != e.DType || tensor.ShapeText(g.Shape) != tensor.ShapeText(e.Shape) || string(g.Data) != string(e.Data) {
+				t.Fatalf("tensor %s changed", e.Key)
 			}
 		}
 	})
@@ -119,7 +119,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(unsealed(small.entries, small.metadata))
+		f.Add(unsealed(small.Entries, small.Metadata))
 	}
 	for _, kind := range sampleKinds {
 		c, err := Parse("m", fileBytes(append(sampleEntries(kind), offsetsOf(0, 2, 5)), nil))
@@ -132,7 +132,7 @@ func FuzzParse(f *testing.F) {
 			if err != nil {
 				f.Fatal(err)
 			}
-			f.Add(unsealed(small.entries, small.metadata))
+			f.Add(unsealed(small.Entries, small.Metadata))
 		}
 	}
 	neumf, err := Read(neumfGolden)
@@ -144,7 +144,7 @@ func FuzzParse(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(unsealed(small.entries, small.metadata))
+	f.Add(unsealed(small.Entries, small.Metadata))
 	for _, name := range []string{"recbole-afm.dynamo", "ncf.dynamo", "deepctr-torch-pnn.dynamo"} {
 		c, err := Read(filepath.Join(exports, name+".onnx"))
 		if err != nil {

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 	"shaver/internal/onnx/graph"
 )
 

@@ -254,7 +254,7 @@ func TestDamaged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files["compact "+string(compact.Encodings()[i])] = unsealed(f.entries, f.metadata)
+		files["compact "+string(compact.Encodings()[i])] = unsealed(f.Entries, f.Metadata)
 	}
 	for name, data := range files {
 		for n := range len(data) {

@@ -142,8 +142,8 @@ func TestHostileIdentities(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := c.canonical()
-		f.metadata[metaVocabulary] = string(text)
-		_, err = Parse("m", fileBytes(f.entries, f.metadata))
+		f.Metadata[metaVocabulary] = string(text)
+		_, err = Parse("m", fileBytes(f.Entries, f.Metadata))
 		if !fault.IsInput(err) || !strings.Contains(err.Error(), "m: metadata shaver.vocabulary: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
@@ -170,16 +170,16 @@ func TestHostileStandards(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := c.canonical()
-		f.metadata[metaDense] = string(text)
-		_, err = Parse("m", fileBytes(f.entries, f.metadata))
+		f.Metadata[metaDense] = string(text)
+		_, err = Parse("m", fileBytes(f.Entries, f.Metadata))
 		if !fault.IsInput(err) || !strings.Contains(err.Error(), "m: metadata shaver.dense: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
 	// The file of a slice has those of its model, which may have more, and in another order.
 	f := c.canonical()
-	f.metadata[metaDense] = string(mustMarshal([]model.Standard{good.Standards[1], {Name: "gone", Rule: "none"}, good.Standards[0]}))
-	if read, err := Parse("m", fileBytes(f.entries, f.metadata)); err != nil || !reflect.DeepEqual(read.Standards, good.Standards) {
+	f.Metadata[metaDense] = string(mustMarshal([]model.Standard{good.Standards[1], {Name: "gone", Rule: "none"}, good.Standards[0]}))
+	if read, err := Parse("m", fileBytes(f.Entries, f.Metadata)); err != nil || !reflect.DeepEqual(read.Standards, good.Standards) {
 		t.Errorf("standards %v: %v", read.Standards, err)
 	}
 	good.Standards = nil

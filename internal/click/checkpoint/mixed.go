@@ -4,9 +4,9 @@ import (
 	"maps"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // The compact form of version 5 is that of compact.Mixed. The tensors below replace the
@@ -25,7 +25,7 @@ func WriteMixed(path string, c *Checkpoint, dropped []bool, baseline []float32, 
 	if err != nil {
 		return 0, err
 	}
-	if err := f.seal(); err != nil {
+	if err := f.Seal(metaDigest); err != nil {
 		return 0, err
 	}
 	return writeWhole(path, f)
@@ -41,11 +41,11 @@ func (c *Checkpoint) MixedFootprint(dropped []bool, baseline []float32, p *compa
 	if err != nil {
 		return Footprint{}, err
 	}
-	return Footprint{File: f.size(), Table: int64(parts.Bytes()), Memory: table.Memory()}, nil
+	return Footprint{File: f.Size(), Table: int64(parts.Bytes()), Memory: table.Memory()}, nil
 }
 
 // mixed returns the file of WriteMixed without its digest.
-func (c *Checkpoint) mixed(dropped []bool, baseline []float32, p *compact.Palette) (*file, *compact.Parts, error) {
+func (c *Checkpoint) mixed(dropped []bool, baseline []float32, p *compact.Palette) (*tensor.File, *compact.Parts, error) {
 	table, err := c.floats(c.EmbeddingKey)
 	if err != nil {
 		return nil, nil, err

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/tensor"
 )
 
 // paletteOf returns a palette with all numbers of bits, which the rows of c use in turn.
@@ -109,34 +109,34 @@ func TestMixedRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Parse("m", resealed(f.entries, f.metadata)); err != nil {
+	if _, err := Parse("m", resealed(f.Entries, f.Metadata)); err != nil {
 		t.Fatal(err)
 	}
-	metadata := maps.Clone(f.metadata)
+	metadata := maps.Clone(f.Metadata)
 	metadata[metaFields] = "[]"
-	_, err = Parse("m", resealed(f.entries, metadata))
+	_, err = Parse("m", resealed(f.Entries, metadata))
 	wantInput(t, err, "m: compact form: metadata shaver.fields: version 5 has none")
-	_, err = Parse("m", unsealed(f.entries, f.metadata))
+	_, err = Parse("m", unsealed(f.Entries, f.Metadata))
 	wantInput(t, err, "m is damaged: its digest is missing")
-	for i, e := range f.entries {
+	for i, e := range f.Entries {
 		want := map[string]string{
 			tensorPalette: "m: compact form: expected tensor shaver.palette of type U8 and shape [*], found I8 [54]", tensorPositions: "tensor shaver.positions", tensorValues: "tensor shaver.values",
-		}[e.key]
+		}[e.Key]
 		if want == "" {
 			continue
 		}
-		entries := slices.Clone(f.entries)
+		entries := slices.Clone(f.Entries)
 		entries[i].DType = I8
-		_, err := Parse("m", resealed(entries, f.metadata))
+		_, err := Parse("m", resealed(entries, f.Metadata))
 		wantInput(t, err, want)
-		entries[i] = entry{e.key, Tensor{DType: U8, Shape: []int{len(e.Data) - 1}, Data: e.Data[1:]}}
-		_, err = Parse("m", resealed(entries, f.metadata))
+		entries[i] = tensor.Entry{Key: e.Key, Tensor: Tensor{DType: U8, Shape: []int{len(e.Data) - 1}, Data: e.Data[1:]}}
+		_, err = Parse("m", resealed(entries, f.Metadata))
 		wantInput(t, err, "m: compact form: ")
-		_, err = Parse("m", resealed(append(entries[:i:i], entries[i+1:]...), f.metadata))
-		wantInput(t, err, "m: compact form: expected tensor "+e.key)
+		_, err = Parse("m", resealed(append(entries[:i:i], entries[i+1:]...), f.Metadata))
+		wantInput(t, err, "m: compact form: expected tensor "+e.Key)
 	}
-	entries := append(slices.Clone(f.entries), entry{c.EmbeddingKey, tensor.FromFloat32s([]int{1}, []float32{1})})
-	_, err = Parse("m", resealed(entries, f.metadata))
+	entries := append(slices.Clone(f.Entries), tensor.Entry{Key: c.EmbeddingKey, Tensor: tensor.FromFloat32s([]int{1}, []float32{1})})
+	_, err = Parse("m", resealed(entries, f.Metadata))
 	wantInput(t, err, "is stored both as a tensor and in compact form")
 }
 

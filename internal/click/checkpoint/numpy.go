@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/tensor"
 )
 
 // numpyType is a numpy.dtype of numbers. kind is numpy's letter (b, i, u, f), and size is

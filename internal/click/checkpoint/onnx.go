@@ -13,8 +13,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 	"shaver/internal/onnx/dissect"
 	"shaver/internal/onnx/graph"
 	"shaver/internal/onnx/wire"

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 	"shaver/internal/onnx/dissect"
 	"shaver/internal/onnx/wire/onnxtest"
 )
@@ -327,16 +327,16 @@ func TestHostileLists(t *testing.T) {
 	} {
 		f := c.canonical()
 		tensors := map[string]Tensor{}
-		for _, e := range f.entries {
-			tensors[e.key] = e.Tensor
+		for _, e := range f.Entries {
+			tensors[e.Key] = e.Tensor
 		}
-		text := strings.Replace(f.metadata[change[0]], change[1], change[2], 1)
-		if text == f.metadata[change[0]] {
+		text := strings.Replace(f.Metadata[change[0]], change[1], change[2], 1)
+		if text == f.Metadata[change[0]] {
 			t.Errorf("%s does not have %s: %s", change[0], change[1], text)
 		}
-		f.metadata[change[0]] = text
+		f.Metadata[change[0]] = text
 		var data bytes.Buffer
-		if _, err := newFile(tensors, f.metadata).WriteTo(&data); err != nil {
+		if _, err := tensor.NewFile(tensors, f.Metadata).WriteTo(&data); err != nil {
 			t.Fatal(err)
 		}
 		again, err := Parse("file", data.Bytes())
@@ -384,12 +384,12 @@ func TestHostileGraph(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := c.canonical()
 			tensors := map[string]Tensor{}
-			for _, e := range f.entries {
-				tensors[e.key] = e.Tensor
+			for _, e := range f.Entries {
+				tensors[e.Key] = e.Tensor
 			}
-			test.change(tensors, f.metadata)
+			test.change(tensors, f.Metadata)
 			var data bytes.Buffer
-			if _, err := newFile(tensors, f.metadata).WriteTo(&data); err != nil {
+			if _, err := tensor.NewFile(tensors, f.Metadata).WriteTo(&data); err != nil {
 				t.Fatal(err)
 			}
 			again, err := Parse("file", data.Bytes())

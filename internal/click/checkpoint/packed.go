@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/tensor"
 )
 
 // A compact file of version 5 may store weights of the head in fewer bits than the model has.

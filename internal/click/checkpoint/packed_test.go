@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/tensor"
 )
 
 // exactly returns a palette that stores every kept value of c as float32.
@@ -119,8 +119,8 @@ func TestPackedChanged(t *testing.T) {
 	if types := changed.PackedTypes(); len(types) > 0 {
 		t.Errorf("%v are still packed", types)
 	}
-	if f, _, err := changed.mixed(make([]bool, c.Architecture.Parameters()), bookOf(c), exactly(c)); err != nil || f.metadata[metaPacked] != "" {
-		t.Errorf("the file packs %s: %v", f.metadata[metaPacked], err)
+	if f, _, err := changed.mixed(make([]bool, c.Architecture.Parameters()), bookOf(c), exactly(c)); err != nil || f.Metadata[metaPacked] != "" {
+		t.Errorf("the file packs %s: %v", f.Metadata[metaPacked], err)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestPackedRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Parse("m", resealed(f.entries, f.metadata)); err != nil {
+	if _, err := Parse("m", resealed(f.Entries, f.Metadata)); err != nil {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]string{
@@ -146,13 +146,13 @@ func TestPackedRefuses(t *testing.T) {
 		"{":                "expected a JSON array of different keys, ascending",
 		`["` + key + `x"]`: "expected that of a tensor of type I8 or F16",
 	} {
-		metadata := maps.Clone(f.metadata)
+		metadata := maps.Clone(f.Metadata)
 		metadata[metaPacked] = text
-		_, err := Parse("m", resealed(f.entries, metadata))
+		_, err := Parse("m", resealed(f.Entries, metadata))
 		wantInput(t, err, want)
 	}
-	at := slices.IndexFunc(f.entries, func(e entry) bool { return e.key == tensorScales })
-	scales, err := f.entries[at].Float32s()
+	at := slices.IndexFunc(f.Entries, func(e tensor.Entry) bool { return e.Key == tensorScales })
+	scales, err := f.Entries[at].Float32s()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,17 +163,17 @@ func TestPackedRefuses(t *testing.T) {
 		"m: tensor shaver.scales has the value NaN": func(s []float32) []float32 { s[0] = float32(math.NaN()); return s },
 	} {
 		values := change(slices.Clone(scales))
-		entries := slices.Clone(f.entries)
+		entries := slices.Clone(f.Entries)
 		entries[at].Tensor = tensor.FromFloat32s([]int{len(values)}, values)
-		_, err := Parse("m", resealed(entries, f.metadata))
+		_, err := Parse("m", resealed(entries, f.Metadata))
 		wantInput(t, err, want)
 	}
-	_, err = Parse("m", resealed(append(f.entries[:at:at], f.entries[at+1:]...), f.metadata))
+	_, err = Parse("m", resealed(append(f.Entries[:at:at], f.Entries[at+1:]...), f.Metadata))
 	wantInput(t, err, "m: expected tensor shaver.scales of type F32 and shape [*]")
 }
 
 // codedFile returns the file of a model with a matrix that is coded, and the matrix's key.
-func codedFile(t testing.TB) (f *file, key string) {
+func codedFile(t testing.TB) (f *tensor.File, key string) {
 	t.Helper()
 	c, err := Read(filepath.Join("..", "..", "..", "testdata", "golden", "dcn-mix.pth"))
 	if err != nil {
@@ -198,13 +198,13 @@ func codedFile(t testing.TB) (f *file, key string) {
 // The numbers of a matrix are coded if that takes fewer bytes, and are read as they were.
 func TestCoded(t *testing.T) {
 	f, key := codedFile(t)
-	if want := `{"` + key + `":[64,64]}`; f.metadata[metaCoded] != want {
-		t.Fatalf("metadata %s is %s, expected %s", metaCoded, f.metadata[metaCoded], want)
+	if want := `{"` + key + `":[64,64]}`; f.Metadata[metaCoded] != want {
+		t.Fatalf("metadata %s is %s, expected %s", metaCoded, f.Metadata[metaCoded], want)
 	}
-	at := slices.IndexFunc(f.entries, func(e entry) bool { return e.key == key })
-	code := f.entries[at].Data
-	if f.entries[at].DType != U8 || len(code) >= 4096 {
-		t.Fatalf("the code has %d bytes of type %s", len(code), f.entries[at].DType)
+	at := slices.IndexFunc(f.Entries, func(e tensor.Entry) bool { return e.Key == key })
+	code := f.Entries[at].Data
+	if f.Entries[at].DType != U8 || len(code) >= 4096 {
+		t.Fatalf("the code has %d bytes of type %s", len(code), f.Entries[at].DType)
 	}
 	numbers, err := compact.DecodeBytes(code, 4096)
 	if err != nil {
@@ -224,22 +224,22 @@ func TestCoded(t *testing.T) {
 		`{"` + key + `":[2147483648,2147483648]}`: "m: metadata shaver.coded has the shape ",
 		`{"` + key + `":[1000000000,100]}`:        "bytes of code for 100000000000 numbers: expected at most ",
 	} {
-		metadata := maps.Clone(f.metadata)
+		metadata := maps.Clone(f.Metadata)
 		metadata[metaCoded] = text
-		_, err := Parse("m", resealed(f.entries, metadata))
+		_, err := Parse("m", resealed(f.Entries, metadata))
 		wantInput(t, err, want)
 	}
-	metadata := maps.Clone(f.metadata)
+	metadata := maps.Clone(f.Metadata)
 	delete(metadata, metaCoded)
-	_, err = Parse("m", resealed(f.entries, metadata))
+	_, err = Parse("m", resealed(f.Entries, metadata))
 	wantInput(t, err, "m: metadata shaver.packed has the key \""+key+"\", expected that of a tensor of type I8 or F16")
-	metadata[metaCoded] = f.metadata[metaCoded]
+	metadata[metaCoded] = f.Metadata[metaCoded]
 	delete(metadata, metaPacked)
-	_, err = Parse("m", resealed(f.entries, metadata))
+	_, err = Parse("m", resealed(f.Entries, metadata))
 	wantInput(t, err, "m: metadata has shaver.coded without shaver.packed")
-	entries := slices.Clone(f.entries)
+	entries := slices.Clone(f.Entries)
 	entries[at].DType = I8
-	_, err = Parse("m", resealed(entries, f.metadata))
+	_, err = Parse("m", resealed(entries, f.Metadata))
 	wantInput(t, err, "expected type U8 and shape [*]")
 }
 
@@ -255,15 +255,15 @@ func rowMost(row int) (most int) {
 // was read.
 func FuzzCoded(f *testing.F) {
 	file, key := codedFile(f)
-	at := slices.IndexFunc(file.entries, func(e entry) bool { return e.key == key })
-	code := file.entries[at].Data
-	f.Add(file.metadata[metaCoded], code)
+	at := slices.IndexFunc(file.Entries, func(e tensor.Entry) bool { return e.Key == key })
+	code := file.Entries[at].Data
+	f.Add(file.Metadata[metaCoded], code)
 	f.Add(`{"`+key+`":[64]}`, compact.EncodeBytes(make([]byte, 64)))
 	f.Add(`{"`+key+`":[0,64]}`, []byte{})
 	f.Add(`{"`+key+`":null}`, compact.EncodeBytes([]byte{1}))
 	f.Add(`{"`+key+`":[32768,64]}`, code)
 	f.Fuzz(func(t *testing.T, text string, code []byte) {
-		metadata, entries := maps.Clone(file.metadata), slices.Clone(file.entries)
+		metadata, entries := maps.Clone(file.Metadata), slices.Clone(file.Entries)
 		metadata[metaCoded] = text
 		entries[at].Tensor = Tensor{DType: U8, Shape: []int{len(code)}, Data: code}
 		c, err := Parse("m", resealed(entries, metadata))

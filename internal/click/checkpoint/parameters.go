@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"shaver/internal/click/checkpoint/family"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // Parameters returns a copy of the weights of c as training changes them. Dropped entries of a

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/tensor"
 )
 
 // The values that a pickle can hold. None becomes nil; bool, int64, float64, string and

@@ -7,8 +7,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint/family"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // readPTH reads a file of torch.save. The file holds a state dict or a whole module, alone

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"shaver/internal/click/tensor"
 )
 
 // The error for a value names the tensor and the position.
@@ -23,7 +25,7 @@ func TestErrorsNameValues(t *testing.T) {
 		"_deep_branch.1.running_var": {-1, "tensor _deep_branch.1.running_var has the value -1 at position [3]: expected a variance"},
 	} {
 		entries := append(sampleEntries("deepfm"), offsetsOf(0, 2, 5))
-		i := slices.IndexFunc(entries, func(e entry) bool { return e.key == key })
+		i := slices.IndexFunc(entries, func(e tensor.Entry) bool { return e.Key == key })
 		binary.LittleEndian.PutUint32(entries[i].Data[12:], math.Float32bits(test.value))
 		c, err := Parse("m", fileBytes(entries, nil))
 		if err != nil {
@@ -52,7 +54,7 @@ func TestMLPWithoutDropout(t *testing.T) {
 		}
 		renamed := 0
 		for i, e := range entries {
-			if entries[i].key = rename.Replace(e.key); entries[i].key != e.key {
+			if entries[i].Key = rename.Replace(e.Key); entries[i].Key != e.Key {
 				renamed++
 			}
 		}
@@ -71,7 +73,7 @@ func TestMLPWithoutDropout(t *testing.T) {
 func TestFieldSizes(t *testing.T) {
 	bare, said := slices.Clip(sampleEntries("deepfm")), func(text string) map[string]string { return map[string]string{metaArchitecture: text} }
 	for name, test := range map[string]struct {
-		entries  []entry
+		entries  []tensor.Entry
 		metadata map[string]string
 		want     string // expected in the error; "" = no error
 	}{
@@ -252,14 +254,14 @@ func TestActivationSettings(t *testing.T) {
 }
 
 // wrapped returns a .pth with state_dict, model_config and field_dims.
-func wrapped(t *testing.T, entries []entry, config, dims []any) []byte {
+func wrapped(t *testing.T, entries []tensor.Entry, config, dims []any) []byte {
 	pairs := append([]any{"model_config", opEmptyDict, opMark}, config...)
 	return pthOf(t, entries, append(append(pairs, opSetItems, "field_dims"), dims...))
 }
 
 // pthOf returns a .pth of a dict that has a state_dict and other keys, each followed by its
 // value.
-func pthOf(t *testing.T, entries []entry, others []any) []byte {
+func pthOf(t *testing.T, entries []tensor.Entry, others []any) []byte {
 	pairs := []string{"m/data.pkl", ""}
 	parts := append([]any{opEmptyDict, opMark}, others...)
 	parts = append(parts, "state_dict", opEmptyDict, opMark)
@@ -270,8 +272,8 @@ func pthOf(t *testing.T, entries []entry, others []any) []byte {
 			step *= e.Shape[i]
 		}
 		class := map[DType]string{F32: "FloatStorage", I64: "LongStorage"}[e.DType]
-		parts = append(append(parts, e.key), tensorParts(class, e.key, e.Elements(), 0, e.Shape, stride)...)
-		pairs = append(pairs, "m/data/"+e.key, string(e.Data))
+		parts = append(append(parts, e.Key), tensorParts(class, e.Key, e.Elements(), 0, e.Shape, stride)...)
+		pairs = append(pairs, "m/data/"+e.Key, string(e.Data))
 	}
 	pairs[1] = pickled(append(parts, opSetItems, opSetItems)...)
 	return zipBytes(t, zip.Deflate, pairs...)

@@ -14,6 +14,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint/family/familytest"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // shared returns the path of a file in the shared folder next to the checkout, and skips
@@ -34,9 +35,9 @@ func shared(t testing.TB, elements ...string) string {
 var sampleDims = familytest.Dims
 
 // sampleEntries returns a small state dict of every kind.
-func sampleEntries(kind string) (entries []entry) {
+func sampleEntries(kind string) (entries []tensor.Entry) {
 	for _, e := range familytest.Sample(kind) {
-		entries = append(entries, entry{e.Key, e.Tensor})
+		entries = append(entries, tensor.Entry{Key: e.Key, Tensor: e.Tensor})
 	}
 	return entries
 }
@@ -58,24 +59,24 @@ func sampleArchitecture(kind string) model.Architecture {
 var sampleKinds = familytest.Kinds
 
 // offsetsOf returns the buffer that gives the samples' field sizes.
-func offsetsOf(values ...int) entry {
+func offsetsOf(values ...int) tensor.Entry {
 	var data []byte
 	for _, v := range values {
 		data = binary.LittleEndian.AppendUint64(data, uint64(v))
 	}
-	return entry{"offsets", Tensor{DType: I64, Shape: []int{1, len(values)}, Data: data}}
+	return tensor.Entry{Key: "offsets", Tensor: Tensor{DType: I64, Shape: []int{1, len(values)}, Data: data}}
 }
 
 // fileBytes returns a safetensors file with the entries in the given order.
-func fileBytes(entries []entry, metadata map[string]string) []byte {
+func fileBytes(entries []tensor.Entry, metadata map[string]string) []byte {
 	var buffer bytes.Buffer
-	_, _ = (&file{entries, metadata}).WriteTo(&buffer)
+	_, _ = (&tensor.File{Entries: entries, Metadata: metadata}).WriteTo(&buffer)
 	return buffer.Bytes()
 }
 
 // unsealed returns the bytes of a compact file in the version without a digest, so that a
 // test can change them.
-func unsealed(entries []entry, metadata map[string]string) []byte {
+func unsealed(entries []tensor.Entry, metadata map[string]string) []byte {
 	metadata = maps.Clone(metadata)
 	delete(metadata, metaDigest)
 	if metadata[metaCompact] == compactVersion {

@@ -15,7 +15,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint/family"
-	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/tensor"
 )
 
 // metadataFile is the file of a folder of torch.distributed.checkpoint that says which part of

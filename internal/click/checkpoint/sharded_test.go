@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/tensor"
 )
 
 const shardedFolder = "testdata/sharded"

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"shaver/internal/click/checkpoint/family"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // Slice says which part of a model stays.

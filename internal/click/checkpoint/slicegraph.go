@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 	"shaver/internal/onnx/graph"
 	"shaver/internal/onnx/wire"
 )

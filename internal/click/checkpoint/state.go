@@ -9,8 +9,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint/family"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // state returns what the recognition of a model needs to know about c. It shares the memory

@@ -6,7 +6,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint/family"
-	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/tensor"
 )
 
 // stateKeys are the keys under which training scripts usually store a state dict or a

@@ -4,7 +4,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
 	"shaver/internal/base/seal"
-	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/tensor"
 )
 
 // Vector is a named list of numbers in a file of WriteVectors.
@@ -23,8 +23,8 @@ func WriteVectors(path, text string, vectors []Vector) error {
 	for _, v := range vectors {
 		tensors[v.Name] = tensor.FromFloat32s([]int{len(v.Values)}, v.Values)
 	}
-	f := newFile(tensors, map[string]string{metaVectors: text, metaDigest: seal.Blank})
-	if err := f.seal(); err != nil {
+	f := tensor.NewFile(tensors, map[string]string{metaVectors: text, metaDigest: seal.Blank})
+	if err := f.Seal(metaDigest); err != nil {
 		return err
 	}
 	_, err := writeWhole(path, f)
@@ -69,7 +69,7 @@ func parseVectors(name string, data []byte, begin func(text string) ([]Vector, e
 	}
 	found := make(map[string]Tensor, len(entries))
 	for _, e := range entries {
-		found[e.key] = e.Tensor
+		found[e.Key] = e.Tensor
 	}
 	for _, v := range into {
 		t, ok := found[v.Name]

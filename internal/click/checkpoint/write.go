@@ -4,7 +4,7 @@ import (
 	"io"
 
 	"shaver/internal/base/atomicfile"
-	"shaver/internal/base/files"
+	"shaver/internal/click/tensor"
 )
 
 // Written reports whether the file at path is a model that this package wrote, dense or
@@ -35,28 +35,7 @@ func OriginsOf(path string) (origins []string, pruned bool) {
 
 // written returns the metadata of the file at path if this package wrote it.
 func written(path string) (metadata map[string]string, ok bool) {
-	f, err := files.Open(path, "a model")
-	if err != nil {
-		return nil, false
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, false
-	}
-	head := make([]byte, 8)
-	if _, err := io.ReadFull(f, head); err != nil {
-		return nil, false
-	}
-	length, err := headerLength(path, head, info.Size())
-	if err != nil {
-		return nil, false
-	}
-	text := make([]byte, length)
-	if _, err := io.ReadFull(f, text); err != nil {
-		return nil, false
-	}
-	_, _, metadata, err = parseHeader(text)
+	metadata, err := tensor.Metadata(path)
 	return metadata, err == nil && metadata[metaArchitecture] != ""
 }
 

@@ -252,7 +252,7 @@ func checkTask(t *job.Task) error {
 	return cmp.Or(
 		checkIdentity(t.Job, t.Shard),
 		checkRows(t),
-		checkBlob(t.Model, t.Model.Name == ModelName(t.Model.SHA256), "model/ and its SHA-256"),
+		checkBlob(t.Model, t.Model.Name == ModelName(t.Spec.Model), ModelName(t.Spec.Model)),
 		checkBlob(t.Baseline, t.Baseline.Name == BaselineName(t.Job), BaselineName(t.Job)),
 		checkPrevious(t),
 		checkPath(t))
@@ -284,7 +284,7 @@ func checkPrevious(t *job.Task) error {
 		return nil
 	}
 	return cmp.Or(
-		checkBlob(m, m.Name == ModelName(t.Spec.Previous.Model) && m.SHA256 == t.Spec.Previous.Model, ModelName(t.Spec.Previous.Model)),
+		checkBlob(m, m.Name == ModelName(t.Spec.Previous.Model), ModelName(t.Spec.Previous.Model)),
 		checkBlob(b, b.Name == PreviousBaselineName(t.Job) && b.SHA256 == t.Spec.Previous.Baseline, PreviousBaselineName(t.Job)))
 }
 

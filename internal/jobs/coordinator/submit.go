@@ -14,6 +14,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -90,21 +92,27 @@ type inputs struct {
 // game is a model and what its dropped entries read.
 type game struct {
 	open     func() (*checkpoint.Checkpoint, error)
+	digest   string // identifies the model
 	model    job.Blob
 	baseline job.Blob
 	encoded  []byte // content of the baseline
 }
 
-// newGame returns the game with the given model, whose file has that many bytes, and
-// encoded baseline, which is to be stored under the given name.
-func newGame(open func() (*checkpoint.Checkpoint, error), model string, bytes int64, encoded []byte, name string) *game {
+// newGame returns the game with a model, which the digest identifies, and an encoded baseline, which is to be stored under the
+// given name. It keeps no reference to m.
+func newGame(open func() (*checkpoint.Checkpoint, error), m *model.Model, digest string, encoded []byte, name string) (*game, error) {
+	f, err := modelfile.New(m, digest)
+	if err != nil {
+		return nil, err
+	}
 	sum := sha256.Sum256(encoded)
 	return &game{
 		open:     open,
-		model:    job.Blob{Name: bus.ModelName(model), Bytes: bytes, SHA256: model},
+		digest:   digest,
+		model:    job.Blob{Name: bus.ModelName(digest), Bytes: f.Size(), SHA256: f.SHA256()},
 		baseline: job.Blob{Name: name, Bytes: int64(len(encoded)), SHA256: hex.EncodeToString(sum[:])},
 		encoded:  encoded,
-	}
+	}, nil
 }
 
 // newInputs returns the inputs of the job p that r asks for. It keeps no reference to the
@@ -116,13 +124,19 @@ func newInputs(ctx context.Context, b *bus.Bus, r *prepare.Request, p *prepare.P
 	} else if game.Fields != nil {
 		encoded = game.Fields.Encode()
 	}
-	in := &inputs{bus: b, job: p.ID, game: *newGame(r.Open, p.Spec.Model, p.Checkpoint.Size(), encoded, bus.BaselineName(p.ID))}
+	g, err := newGame(r.Open, p.Model, p.Spec.Model, encoded, bus.BaselineName(p.ID))
+	if err != nil {
+		return nil, err
+	}
+	in := &inputs{bus: b, job: p.ID, game: *g}
 	if e := p.Earlier; e != nil {
 		open := r.Previous.Open
 		if p.Spec.Previous.Model == p.Spec.Model {
 			open = r.Open
 		}
-		in.previous = newGame(open, p.Spec.Previous.Model, e.Checkpoint.Size(), baseline.Encode(e.Baseline), bus.PreviousBaselineName(p.ID))
+		if in.previous, err = newGame(open, e.Model, p.Spec.Previous.Model, baseline.Encode(e.Baseline), bus.PreviousBaselineName(p.ID)); err != nil {
+			return nil, err
+		}
 	}
 	return in, nil
 }
@@ -131,37 +145,36 @@ func newInputs(ctx context.Context, b *bus.Bus, r *prepare.Request, p *prepare.P
 // because another job that ends may delete a model. p has the models, or is nil if store is
 // to open them when needed.
 func (in *inputs) store(ctx context.Context, p *prepare.Prepared) error {
-	var ck, earlier *checkpoint.Checkpoint
+	var m, earlier *model.Model
 	if p != nil {
-		ck = p.Checkpoint
+		m = p.Model
 	}
-	if err := in.game.store(ctx, in.bus, ck); err != nil {
+	if err := in.game.store(ctx, in.bus, m); err != nil {
 		return err
 	}
 	if err := in.storeMask(ctx); err != nil || in.previous == nil {
 		return err
 	}
 	if p != nil {
-		earlier = p.Earlier.Checkpoint
+		earlier = p.Earlier.Model
 	}
 	return in.previous.store(ctx, in.bus, earlier)
 }
 
-// store stores the model and the baseline unless the server has them. ck is the model's
-// checkpoint, or nil if store is to open it when needed.
-func (g *game) store(ctx context.Context, b *bus.Bus, ck *checkpoint.Checkpoint) error {
+// store stores the model and the baseline unless the server has them. m is nil if store is to open the model when needed.
+func (g *game) store(ctx context.Context, b *bus.Bus, m *model.Model) error {
 	_, err := b.PutFrom(ctx, g.model.Name, func(w io.Writer) error {
-		ck := ck
-		if ck == nil {
+		m := m
+		if m == nil {
 			var err error
-			if ck, err = g.open(); err != nil {
+			if m, err = g.read(); err != nil {
 				return err
 			}
-			if digest := ck.Digest(); digest != g.model.SHA256 {
-				return fault.Inputf("the model changed while its job runs: digest %s, expected %s", digest, g.model.SHA256)
-			}
 		}
-		_, err := ck.WriteTo(w)
+		f, err := modelfile.New(m, g.digest)
+		if err == nil {
+			_, err = f.WriteTo(w)
+		}
 		return err
 	}, &g.model)
 	if err != nil {
@@ -172,4 +185,16 @@ func (g *game) store(ctx context.Context, b *bus.Bus, ck *checkpoint.Checkpoint)
 		return err
 	}, &g.baseline)
 	return err
+}
+
+// read reads the model again.
+func (g *game) read() (*model.Model, error) {
+	ck, err := g.open()
+	if err != nil {
+		return nil, err
+	}
+	if digest := ck.Digest(); digest != g.digest {
+		return nil, fault.Inputf("the model changed while its job runs: digest %s, expected %s", digest, g.digest)
+	}
+	return ck.Model()
 }

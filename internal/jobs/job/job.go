@@ -141,7 +141,7 @@ type Task struct {
 	Ranges   int   `json:"ranges,omitempty"` // number of blobs of the partial; see Plan.Ranges
 	Data     Blob  `json:"data,omitzero"`    // the shard; empty if Place is set
 	Place    Place `json:"place,omitzero"`   // where the rows are, for plans with InPlace; empty if Data is set
-	Model    Blob  `json:"model"`            // the whole checkpoint, as safetensors
+	Model    Blob  `json:"model"`            // in the form of package modelfile; its name has Spec.Model
 	Baseline Blob  `json:"baseline"`         // m*d little-endian float32, or of a job of fields shapley.Fields.Encode
 	// The previous model and its baseline, in the same forms; empty unless the job is paired.
 	PreviousModel    Blob `json:"previous_model,omitzero"`

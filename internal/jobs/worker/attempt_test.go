@@ -154,10 +154,6 @@ func newTask(t *testing.T) (*fakeBus, *bus.Delivery) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var weights bytes.Buffer
-	if _, err := p.Checkpoint.WriteTo(&weights); err != nil {
-		t.Fatal(err)
-	}
 	var rows model.Rows
 	p.Rows(&rows, 0, 4)
 	data, err := shard.Encode(arrowio.RowForm{Fields: p.Fields, Sizes: p.FieldDims}, &rows)
@@ -165,7 +161,7 @@ func newTask(t *testing.T) (*fakeBus, *bus.Delivery) {
 		t.Fatal(err)
 	}
 	f := &fakeBus{hooks: map[string]func(context.Context) error{}, results: map[int]job.Result{}, blobs: map[string][]byte{
-		"model": weights.Bytes(), "baseline": baseline.Encode(make([]float32, p.Model.Players())), "shard": data,
+		"model": contentOf(t, p), "baseline": baseline.Encode(make([]float32, p.Model.Players())), "shard": data,
 	}}
 	return f, &bus.Delivery{Try: 1, Attempt: "attempt", Lease: time.Minute, Task: job.Task{
 		Job: testJob, Shard: 5, Rows: 4,

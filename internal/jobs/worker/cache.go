@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"io"
 	"os"
 	"path/filepath"
@@ -52,7 +50,7 @@ func (c *Cache) get(blob job.Blob) []byte {
 		c.Log.Warn("model cache", zap.Error(err))
 		return nil
 	}
-	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != blob.SHA256 {
+	if !isContent(blob, data) {
 		c.Log.Warn("model cache: deleting a damaged file", zap.String("file", path))
 		_ = os.Remove(path)
 		return nil

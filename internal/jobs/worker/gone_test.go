@@ -33,7 +33,7 @@ func TestServerIsGone(t *testing.T) {
 	defer b.Close()
 	f, d := newTask(t)
 	d.Task.Protocol, d.Task.Combine = job.Protocol, true
-	d.Task.Spec.Version = job.SpecVersion
+	d.Task.Spec.Version, d.Task.Spec.Model = job.SpecVersion, d.Task.Model.SHA256
 	d.Task.Job = d.Task.Spec.ID()
 	if err := b.Setup(t.Context(), bus.DefaultQueue, kernel.Name()); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestServerIsGone(t *testing.T) {
 		}
 		*blob = stored
 	}
-	put(&d.Task.Model, bus.ModelName(d.Task.Model.SHA256))
+	put(&d.Task.Model, bus.ModelName(d.Task.Spec.Model))
 	put(&d.Task.Baseline, bus.BaselineName(d.Task.Job))
 	put(&d.Task.Data, bus.ShardName(d.Task.Job, d.Task.Shard))
 	if err := b.PublishTask(t.Context(), d.Task); err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/jobs/job"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/layout"
@@ -60,11 +60,7 @@ func (s *Models) get(ctx context.Context, b blobs, blob, other job.Blob, steps *
 	if m := s.kept[blob.SHA256]; m != nil {
 		return m, nil
 	}
-	ck, err := s.find(ctx, b, blob, steps)
-	if err != nil {
-		return nil, err
-	}
-	m, err := ck.Model()
+	m, err := s.find(ctx, b, blob, steps)
 	if err != nil {
 		return nil, err
 	}
@@ -75,20 +71,21 @@ func (s *Models) get(ctx context.Context, b blobs, blob, other job.Blob, steps *
 	return m, nil
 }
 
-// find returns the checkpoint of a blob, from the cache, from the store, or from the server.
-func (s *Models) find(ctx context.Context, b blobs, blob job.Blob, steps *atomic.Int64) (*checkpoint.Checkpoint, error) {
+// find returns the model of a blob, from the cache, from the store, or from the server.
+func (s *Models) find(ctx context.Context, b blobs, blob job.Blob, steps *atomic.Int64) (*model.Model, error) {
 	data := s.Cache.get(blob)
 	if data == nil {
-		if ck := s.Store.model(blob, steps); ck != nil {
-			return ck, nil
-		}
+		data = s.Store.model(blob, steps)
+	}
+	if data == nil {
 		var err error
 		if data, err = fetch(ctx, b, blob, maxModelBytes, steps); err != nil {
 			return nil, err
 		}
 		s.Cache.put(blob, data)
 	}
-	return checkpoint.Parse(blob.Name, data)
+	m, _, err := modelfile.Parse(blob.Name, data)
+	return m, err
 }
 
 // round returns the model of g with the tables of the round of a task of a path, and sets what options have of the round. It

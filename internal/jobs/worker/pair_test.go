@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/jobs/bus"
@@ -30,11 +30,21 @@ func modelOf(t *testing.T, size int) (weights []byte, players int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return contentOf(t, p), p.Model.Players()
+}
+
+// contentOf returns the content of the blob of a model.
+func contentOf(t *testing.T, p *planted.Planted) []byte {
+	t.Helper()
 	var out bytes.Buffer
-	if _, err := p.Checkpoint.WriteTo(&out); err != nil {
+	f, err := modelfile.New(p.Model, p.Checkpoint.Digest())
+	if err == nil {
+		_, err = f.WriteTo(&out)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	return out.Bytes(), p.Model.Players()
+	return out.Bytes()
 }
 
 // newPairedTask is newTask for a paired job. The second field of the previous model has the
@@ -64,11 +74,7 @@ func runTask(t *testing.T, models *Models, f *fakeBus, d *bus.Delivery) (outcome
 // game returns the game whose model and baseline are stored under the given names.
 func game(t *testing.T, f *fakeBus, weights, values string) shapley.Game {
 	t.Helper()
-	ck, err := checkpoint.Parse(weights, f.blobs[weights])
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := ck.Model()
+	m, _, err := modelfile.Parse(weights, f.blobs[weights])
 	if err != nil {
 		t.Fatal(err)
 	}

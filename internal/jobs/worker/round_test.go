@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/jobs/job"
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
@@ -16,11 +16,7 @@ import (
 // measure have the baseline in those of Measured.
 func TestRound(t *testing.T) {
 	data, _ := modelOf(t, 4)
-	ck, err := checkpoint.Parse("model", data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := ck.Model()
+	m, _, err := modelfile.Parse("model", data)
 	if err != nil {
 		t.Fatal(err)
 	}

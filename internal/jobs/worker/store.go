@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +14,8 @@ import (
 	"sync/atomic"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/shard"
@@ -111,33 +113,35 @@ func (s *Store) folder(digest string) (*dataset.Dataset, error) {
 	return nil, fmt.Errorf("store %s: no dataset %s in it or in its folders", s.root.Name(), digest)
 }
 
-// model returns the model of a blob if a safetensors file in the store's folder, or in a folder directly in
-// it, holds it, and nil otherwise. Its metadata may differ. It counts steps as it reads. A nil Store has no
-// models.
-func (s *Store) model(blob job.Blob, steps *atomic.Int64) *checkpoint.Checkpoint {
+// model returns the content of the blob of a model if a file in the store's folder, or in a folder directly in
+// it, has it, and nil otherwise. It counts steps as it reads. A nil Store has no models.
+func (s *Store) model(blob job.Blob, steps *atomic.Int64) []byte {
 	if s == nil || blob.Bytes > maxModelBytes {
 		return nil
 	}
-	for _, pattern := range []string{"*.safetensors", "*/*.safetensors"} {
+	for _, pattern := range []string{"*" + modelfile.Extension, "*/*" + modelfile.Extension} {
 		paths, _ := fs.Glob(s.root.FS(), pattern) // the pattern is well formed
 		for _, path := range paths {
 			info, err := s.root.Stat(path)
-			if err != nil || !info.Mode().IsRegular() || info.Size() < blob.Bytes-maxMetadata || info.Size() > blob.Bytes+maxMetadata {
+			if err != nil || !info.Mode().IsRegular() || info.Size() != blob.Bytes {
 				continue
 			}
-			if ck := s.read(path, info.Size(), steps); ck != nil && ck.Digest() == blob.SHA256 {
-				return ck
+			if data := s.read(path, info.Size(), steps); data != nil && isContent(blob, data) {
+				return data
 			}
 		}
 	}
 	return nil
 }
 
-// maxMetadata bounds the difference in bytes between a model's file and its canonical form.
-const maxMetadata = 16 << 20
+// isContent reports whether data is the content of a blob.
+func isContent(blob job.Blob, data []byte) bool {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]) == blob.SHA256
+}
 
-// read returns the checkpoint in a file of the given size, or nil if it holds none or cannot be read.
-func (s *Store) read(path string, size int64, steps *atomic.Int64) *checkpoint.Checkpoint {
+// read returns the content of a file of the given size, or nil if it cannot be read.
+func (s *Store) read(path string, size int64, steps *atomic.Int64) []byte {
 	f, err := s.root.Open(path)
 	if err != nil {
 		return nil
@@ -152,11 +156,7 @@ func (s *Store) read(path string, size int64, steps *atomic.Int64) *checkpoint.C
 		at += n
 		steps.Add(1)
 	}
-	ck, err := checkpoint.Parse(path, data)
-	if err != nil {
-		return nil // it may be anything, and the server has the model
-	}
-	return ck
+	return data
 }
 
 // forget makes the next call of Dataset search for the dataset of a job again.

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +11,6 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
@@ -139,20 +139,17 @@ func TestRowsInPlace(t *testing.T) {
 	}
 }
 
-// A model is read from the store if one of its files holds it, whatever its metadata. It is fetched if
+// A model is read from the store if one of its files has the content of the blob. It is fetched if
 // no file does, or if the file is damaged.
 func TestStoreModel(t *testing.T) {
 	f, d := newTask(t)
-	ck, err := checkpoint.Parse("model", f.blobs["model"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := f.blobs["model"]
 	dir := t.TempDir()
-	path := filepath.Join(dir, "models", "m.safetensors")
+	path := filepath.Join(dir, "models", "m.shaver")
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"empty.safetensors": "", "text.safetensors": strings.Repeat("x", int(d.Task.Model.Bytes)), "other": string(f.blobs["model"])} {
+	for name, text := range map[string]string{"empty.shaver": "", "text.shaver": strings.Repeat("x", len(model)), "other": string(model)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -164,15 +161,12 @@ func TestStoreModel(t *testing.T) {
 	defer store.Close()
 	find := func(want bool) {
 		t.Helper()
-		found := store.model(d.Task.Model, new(atomic.Int64))
-		if found != nil && found.Digest() != ck.Digest() || (found != nil) != want {
-			t.Errorf("found %v, expected %v", found != nil, want)
+		if found := store.model(d.Task.Model, new(atomic.Int64)); (found != nil) != want || want && !bytes.Equal(found, model) {
+			t.Errorf("found %d bytes, expected %v", len(found), want)
 		}
 	}
 	find(false)
-	named := *ck
-	named.Training = strings.Repeat("one epoch, ", 1000)
-	if _, err := checkpoint.WriteDense(path, &named); err != nil {
+	if err := os.WriteFile(path, model, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	find(true)

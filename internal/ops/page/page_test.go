@@ -149,7 +149,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	page = text(p)
-	for _, want := range []string{"2 jobs", "order.arrow " + s.Jobs[0].ID + " running 60%", "avx2 protocol 8 990 10 3 1", "day-16 failed", "day-15 published, in use", "2 earlier nights are not in this table"} {
+	for _, want := range []string{"2 jobs", "order.arrow " + s.Jobs[0].ID + " running 60%", "avx2 protocol 9 990 10 3 1", "day-16 failed", "day-15 published, in use", "2 earlier nights are not in this table"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page of all jobs lacks %q:\n%s", want, page)
 		}

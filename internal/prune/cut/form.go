@@ -4,11 +4,12 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 )
 
 // Form says in which form a model is written. The name of the file decides whether it is an .onnx
-// file, for which only CompactONNX counts.
+// file, for which only CompactONNX counts, or one of package modelfile, for which nothing counts.
 type Form struct {
 	Dense       bool             // write every entry, also the dropped ones
 	Values      compact.Encoding // of the kept entries of a compact file
@@ -17,11 +18,13 @@ type Form struct {
 
 // Full reports whether the file at path stores every entry, also the dropped ones.
 func (f *Form) Full(path string) bool {
-	return f.Dense || checkpoint.NamedONNX(path) && !f.CompactONNX
+	return f.Dense || modelfile.Named(path) || checkpoint.NamedONNX(path) && !f.CompactONNX
 }
 
 // compact reports whether the file at path is a compact safetensors file.
-func (f *Form) compact(path string) bool { return !f.Dense && !checkpoint.NamedONNX(path) }
+func (f *Form) compact(path string) bool {
+	return !f.Dense && !modelfile.Named(path) && !checkpoint.NamedONNX(path)
+}
 
 // Sizes are the sizes of a model before and after it was written in a form.
 type Sizes struct {
@@ -85,7 +88,8 @@ func (f *Form) Convert(in string, part checkpoint.Options, out string, folders .
 		}
 		ck.Identities, ck.Standards = d.Identities(), d.Standards()
 	}
-	if _, err := ck.Model(); err != nil { // which checks that every tensor is present, fits and is finite
+	m, err := ck.Model() // which checks that every tensor is present, fits and is finite
+	if err != nil {
 		return nil, err
 	}
 	dropped, baseline, err := ck.Pruned()
@@ -95,6 +99,11 @@ func (f *Form) Convert(in string, part checkpoint.Options, out string, folders .
 	r := &Conversion{Out: out, Entries: len(dropped), Kept: len(dropped) - count(dropped), Sizes: f.sizes(ck, dropped, out)}
 	r.Renamed = f.Dense && (ck.Architecture.Kind == model.Graph || checkpoint.IsONNX(in))
 	switch {
+	case modelfile.Named(out):
+		var f *modelfile.File
+		if f, err = modelfile.New(m, ck.Digest()); err == nil {
+			r.Bytes, err = f.Write(out)
+		}
 	case checkpoint.NamedONNX(out):
 		err = r.writeONNX(out, ck, checkpoint.ONNXOptions{Compact: f.CompactONNX})
 	case f.Dense:

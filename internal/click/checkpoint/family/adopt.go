@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // adopt makes the state one of family f. It joins the tables of the fields, and returns

@@ -16,9 +16,9 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/checkpoint/family"
 	"shaver/internal/click/checkpoint/family/familytest"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 const fuxiTable = "embedding_layer.embedding_layer.embedding_layers."

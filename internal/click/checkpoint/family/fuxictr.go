@@ -1,8 +1,8 @@
 package family
 
 import (
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // namesHelp is added to errors about models whose layers have other names.

@@ -7,7 +7,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint/family/familytest"
-	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/tensor"
 )
 
 // If the tensors of a refused file only have other names, the error says how to rename them.

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // familyRoles assigns roles to the tensors of a family's model, whose table is joined.

@@ -3,8 +3,8 @@ package family
 import (
 	"strings"
 
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // TowerTable is the name of the table of a NeuMF. A NeuMF has four tables: one for each field in

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // seeker looks up tensors by their names without prefixes. Its first failure stays in

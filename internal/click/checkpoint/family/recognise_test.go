@@ -8,7 +8,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint/family/familytest"
-	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/tensor"
 )
 
 // offsets are the offsets of the samples' fields.

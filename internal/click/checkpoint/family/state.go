@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // State is a state dict, and what is known about its model.

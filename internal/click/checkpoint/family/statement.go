@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"shaver/internal/click/checkpoint/tensor"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
 )
 
 // Statement is what a source besides the tensors says about the architecture: a JSON

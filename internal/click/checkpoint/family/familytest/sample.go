@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"shaver/internal/click/checkpoint/tensor"
+	"shaver/internal/click/tensor"
 )
 
 // Entry is a tensor with its key.

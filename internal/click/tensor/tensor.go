@@ -233,6 +233,14 @@ func FromFloat32s(shape []int, values []float32) Tensor {
 	return Tensor{F32, shape, data}
 }
 
+// View returns a tensor of type F32 that shares the memory of values if the machine is little-endian.
+func View(shape []int, values []float32) Tensor {
+	if !littleEndian || len(values) == 0 {
+		return FromFloat32s(shape, values)
+	}
+	return Tensor{F32, shape, unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), 4*len(values))}
+}
+
 // FromInt64s returns a tensor of type I64 with a copy of values.
 func FromInt64s(shape []int, values ...int64) Tensor {
 	var data []byte
