@@ -563,7 +563,7 @@ func TestRefuse(t *testing.T) {
 	}
 	round := map[string]any{"rows": 10, "pass": 0}
 	task := func() map[string]any {
-		return map[string]any{"protocol": 8, "job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
+		return map[string]any{"protocol": 9, "job": digest[:20], "shard": 0, "spec": spec(), "rows": 1,
 			"data": blob("shard/" + digest[:20] + "/0"), "model": blob("model/" + digest), "baseline": blob("baseline/" + digest[:20])}
 	}
 	for _, c := range []struct {
