@@ -104,11 +104,11 @@ prune/report: base/chart data/dataset base/fault click/evaluate click/model prun
 jobs/bus: base/fault jobs/job base/files github.com/nats-io go.uber.org/zap golang.org/x/sync
 jobs/worker: data/arrowio base/atomicfile value/baseline jobs/bus data/dataset base/fault base/files jobs/job num/kernel num/layout click/model value/mask value/shapley jobs/shard value/tally go.uber.org/zap click/modelfile
 jobs/gap: click/evaluate click/model data/dataset jobs/job num/loss gonum.org/v1/gonum
-jobs/prepare: jobs/gap value/baseline click/checkpoint data/dataset value/estimator base/fault jobs/job num/kernel click/model value/path jobs/scores jobs/shard value/tally go.uber.org/zap value/shapley
+jobs/prepare: jobs/gap value/baseline data/dataset value/estimator base/fault jobs/job num/kernel click/model value/path jobs/scores jobs/shard value/tally go.uber.org/zap value/shapley click/modelfile
 jobs/forecast: base/cputime base/fault value/estimator jobs/job num/kernel num/layout click/model value/mask value/path jobs/prepare value/shapley jobs/shard value/tally go.uber.org/zap golang.org/x/sync
 jobs/merger: data/arrowio jobs/bus base/fault jobs/job num/layout value/tally value/tallyio go.uber.org/zap golang.org/x/sync
-jobs/coordinator: data/arrowio base/atomicfile value/baseline jobs/bus click/checkpoint value/compare click/evaluate base/fault jobs/forecast jobs/job num/layout num/loss jobs/merger click/model jobs/paired value/path jobs/prepare value/mask jobs/scores jobs/shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync click/modelfile
-jobs/window: base/atomicfile value/baseline click/checkpoint data/dataset value/estimator base/fault base/filelock jobs/job num/layout num/loss click/model jobs/paired jobs/prepare jobs/scores base/seal value/tally value/tallyio base/files go.uber.org/zap
+jobs/coordinator: data/arrowio base/atomicfile value/baseline jobs/bus value/compare click/evaluate base/fault jobs/forecast jobs/job num/layout num/loss jobs/merger click/model jobs/paired value/path jobs/prepare value/mask jobs/scores jobs/shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync click/modelfile
+jobs/window: base/atomicfile value/baseline data/dataset value/estimator base/fault base/filelock jobs/job num/layout num/loss click/model jobs/paired jobs/prepare jobs/scores base/seal value/tally value/tallyio base/files go.uber.org/zap click/modelfile
 jobs/audit: jobs/bus value/compare jobs/coordinator num/layout jobs/prepare jobs/scores value/tally go.uber.org/zap
 jobs/bus/embedded: github.com/nats-io go.uber.org/zap
 
@@ -132,7 +132,7 @@ ops/page: base/chart base/style jobs/bus jobs/job
 app/cli: base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 app/flags: app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
 app/places: click/checkpoint app/cli data/dataset data/folders base/fault prune/delta prune/nightly ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
-app/launch: base/atomicfile jobs/audit jobs/bus click/checkpoint app/cli jobs/coordinator base/cputime base/fault base/filelock jobs/forecast jobs/job num/kernel ops/metrics jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded base/files go.uber.org/zap golang.org/x/sync ops/page
+app/launch: base/atomicfile jobs/audit jobs/bus app/cli jobs/coordinator base/cputime base/fault base/filelock jobs/forecast jobs/job num/kernel ops/metrics jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded base/files go.uber.org/zap golang.org/x/sync ops/page click/modelfile
 app/training: app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout base/atomicfile
 app/sweeping: app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask num/layout
 app/steps: app/cli app/training base/atomicfile base/fault click/checkpoint click/compact data/dataset jobs/scores num/loss prune/cut prune/gate prune/slice prune/sweep value/mask click/evaluate data/measure click/modelfile
@@ -141,7 +141,7 @@ app/quickstart: app/cli app/launch app/sweeping app/training base/atomicfile cli
 app/rivals: app/cli app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/model click/train data/dataset jobs/scores prune/benchmark prune/picture value/baseline value/estimator value/mask base/files app/score app/steps num/kernel
 app/reporting: app/cli app/launch base/fault base/files click/checkpoint prune/cut prune/report prune/sweep prune/worth jobs/scores prune/slice jobs/gap base/atomicfile data/dataset base/chart
 app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.uber.org/zap
-app/score: base/files github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator
+app/score: base/files github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator click/modelfile
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap
 app/work: app/cli app/process base/cputime base/fault jobs/job jobs/worker num/kernel github.com/spf13/cobra go.uber.org/zap
 cmd/shaver: base/chart data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/slice prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows base/files app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap ops/page app/steps click/modelfile
@@ -163,7 +163,7 @@ chaos/clock:
 chaos/lan: golang.org/x/sys
 
 # for tests of other packages
-jobs/prepare/preparetest: value/baseline click/checkpoint data/dataset value/estimator data/ingest click/model click/planted jobs/prepare jobs/scores value/tally go.uber.org/zap
+jobs/prepare/preparetest: value/baseline data/dataset value/estimator data/ingest click/model click/planted jobs/prepare jobs/scores value/tally go.uber.org/zap click/modelfile click/checkpoint
 prune/delta/deltatest: click/checkpoint click/compact click/model click/train data/redisrows
 jobs/scores/scorestest: click/model click/model/modeltest jobs/job jobs/scores num/layout value/estimator value/tally
 app/training/trainingtest: data/ingest num/random

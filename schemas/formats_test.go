@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/schemas"
 )
@@ -40,8 +41,8 @@ func TestPage(t *testing.T) {
 		}
 		if err := json.Unmarshal(text, &task); err != nil {
 			t.Error(err)
-		} else if task.Spec.ID() != task.Job || task.Model.SHA256 != task.Spec.Model {
-			t.Errorf("the task's specification belongs to job %s, and its model is %s", task.Spec.ID(), task.Model.SHA256)
+		} else if task.Spec.ID() != task.Job || task.Model.Name != bus.ModelName(task.Spec.Model) {
+			t.Errorf("the task's specification belongs to job %s, and its model is %s", task.Spec.ID(), task.Model.Name)
 		}
 	}
 	for name := range pinned {

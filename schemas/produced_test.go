@@ -24,6 +24,7 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/dense"
@@ -97,9 +98,9 @@ func TestState(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for _, ck := range []*checkpoint.Checkpoint{p.Checkpoint, p.Checkpoint.WithEmbedding(moved)} {
-		night := launch.Night{State: filepath.Join(dir, "state"), Job: launch.Job{Config: coordinator.Config{
+		night := launch.Night{Read: func(path string) (modelfile.Source, error) { return checkpoint.Read(path) }, State: filepath.Join(dir, "state"), Job: launch.Job{Config: coordinator.Config{
 			Request: prepare.Request{
-				Open: func() (*checkpoint.Checkpoint, error) { return ck, nil }, Dataset: days, Splits: []string{dataset.Train}, Sample: .2, Baseline: baseline.Codebook,
+				Open: func() (modelfile.Source, error) { return ck, nil }, Dataset: days, Splits: []string{dataset.Train}, Sample: .2, Baseline: baseline.Codebook,
 				Options: estimator.Options{Estimator: estimator.Permutation, Passes: 2}, Seed: 1,
 			},
 			Out: filepath.Join(dir, "scores.arrow"), Queue: bus.DefaultQueue, Log: zap.NewNop(),
@@ -297,7 +298,7 @@ func correct(t *testing.T, config *launch.Job, p *planted.Planted) {
 	}
 	changed := p.Checkpoint.WithEmbedding(table)
 	config.Previous, config.Sample = &prepare.Previous{Open: config.Open, Scores: earlier, Digest: digest}, .5
-	config.Open = func() (*checkpoint.Checkpoint, error) { return changed, nil }
+	config.Open = func() (modelfile.Source, error) { return changed, nil }
 }
 
 // testJob runs a job with the given options. If given has Previous, the job is paired.
@@ -323,7 +324,7 @@ func testJob(t *testing.T, given prepare.Request) {
 	out := filepath.Join(t.TempDir(), "scores.arrow")
 	config := launch.Job{Connection: cli.Connection{NATS: server.URL()}, Config: coordinator.Config{
 		Request: prepare.Request{
-			Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
+			Open: func() (modelfile.Source, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
 			Options: given.Options, Seed: 1, Until: given.Until, Audit: given.Audit, RowsPerShard: 64,
 		},
 		Out: out, Queue: bus.DefaultQueue, Log: zap.NewNop(),

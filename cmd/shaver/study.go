@@ -17,6 +17,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/coordinator"
@@ -164,7 +165,7 @@ func (o *studyOptions) jobs() (all []launch.Job, err error) {
 			}
 			all = append(all, launch.Job{AnyKernel: true, Outputs: o.outputs, Config: coordinator.Config{
 				Request: prepare.Request{
-					Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.Model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
+					Open: func() (modelfile.Source, error) { return checkpoint.Read(o.Model) }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
 					Sample: portion, Baseline: o.baseline, Options: options, Seed: seed,
 				},
 				Out: filepath.Join(o.out, fmt.Sprintf("%s-%s-%g-%d.arrow", name, o.baseline, portion, seed)), Queue: bus.DefaultQueue, Log: cli.Log(),

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
 
-	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
@@ -54,7 +54,7 @@ func TestMemorises(t *testing.T) {
 	if j.Dataset, err = dataset.Open(config.Out); err != nil {
 		t.Fatal(err)
 	}
-	j.Open = func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }
+	j.Open = func() (modelfile.Source, error) { return p.Checkpoint, nil }
 	j.Options, j.RowsPerShard = estimator.Options{Estimator: estimator.Taylor, Passes: 1}, 300
 
 	said := func(ctx context.Context, j Job, stop func()) (levels []zapcore.Level) {

@@ -22,8 +22,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
-	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
@@ -69,7 +69,7 @@ func tiny(t *testing.T) (j Job, folder string) {
 	}
 	return Job{Config: coordinator.Config{
 		Request: prepare.Request{
-			Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train}, Sample: 1, Baseline: baseline.Codebook,
+			Open: func() (modelfile.Source, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train}, Sample: 1, Baseline: baseline.Codebook,
 			Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1, RowsPerShard: tinyRows / tinyShards,
 		},
 		Out: filepath.Join(t.TempDir(), "s.arrow"), Queue: bus.DefaultQueue, Log: zaptest.NewLogger(t),

@@ -12,7 +12,7 @@ import (
 
 	"shaver/internal/app/cli"
 	"shaver/internal/base/cputime"
-	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
@@ -26,8 +26,9 @@ import (
 type Night struct {
 	Job
 	State string // folder of the sums; see package window
+	Read  func(path string) (modelfile.Source, error) // reads the copy of a model that the state keeps
 	// PreviousModel reads the previous model; nil = the copy that the state keeps.
-	PreviousModel     func() (*checkpoint.Checkpoint, error)
+	PreviousModel     func() (modelfile.Source, error)
 	FullEvery         int          // see window.Night
 	MaxInheritedError float64      // see window.Night
 	OnCommit          func() error // called after each change of the state; nil = no call
@@ -71,7 +72,7 @@ func (n *Night) Run(ctx context.Context) (report *JobReport, err error) {
 	r.jobs = func(ctx context.Context, c coordinator.Config) (total *coordinator.Outcome, err error) {
 		total = &coordinator.Outcome{Existing: true, Workers: map[string]int{}}
 		done, err = state.Night(ctx, &window.Night{
-			Request: n.Request, Previous: n.PreviousModel, FullEvery: n.FullEvery, MaxInheritedError: n.MaxInheritedError, OnPlan: planned(n.Log),
+			Request: n.Request, Previous: n.PreviousModel, Read: n.Read, FullEvery: n.FullEvery, MaxInheritedError: n.MaxInheritedError, OnPlan: planned(n.Log),
 			Run: func(ctx context.Context, request prepare.Request, sums func(*tally.Accumulator) error, sink func(*scores.File, func(int, tally.Values)) error) error {
 				c := c
 				c.Request, c.Sums, c.Sink = request, sums, sink

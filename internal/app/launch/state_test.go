@@ -11,6 +11,8 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/prepare"
@@ -25,7 +27,7 @@ func tinyNight(t *testing.T) Night {
 	if j.Dataset, err = dataset.OpenDays([]string{folder}); err != nil {
 		t.Fatal(err)
 	}
-	return Night{Job: j, State: filepath.Join(t.TempDir(), "state")}
+	return Night{Job: j, Read: func(path string) (modelfile.Source, error) { return checkpoint.Read(path) }, State: filepath.Join(t.TempDir(), "state")}
 }
 
 // runNight runs the night, which must succeed, and returns its report and its scores.

@@ -14,6 +14,7 @@ import (
 	"shaver/internal/app/launch"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/forecast"
 	"shaver/internal/jobs/job"
@@ -180,11 +181,12 @@ func (o *JobOptions) Open() error {
 	if err != nil {
 		return err
 	}
-	r.Open = func() (ck *checkpoint.Checkpoint, err error) {
-		if ck, first = first, nil; ck == nil {
-			return checkpoint.ReadOutput(o.Model, o.ModelOutput)
+	r.Open = func() (modelfile.Source, error) {
+		if ck := first; ck != nil {
+			first = nil
+			return ck, nil
 		}
-		return ck, nil
+		return checkpoint.ReadOutput(o.Model, o.ModelOutput)
 	}
 	if r.Dataset, err = openDataset(o.Dataset, o.Previous.state); err != nil {
 		return err

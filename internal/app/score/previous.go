@@ -11,6 +11,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -91,7 +92,7 @@ func (o *JobOptions) openPrevious(r *prepare.Request) (full string, err error) {
 	if r.Until == nil && r.MaxRows == 0 && !o.Given.Has("sample") {
 		r.Sample = pairedSample
 	}
-	r.Previous = &prepare.Previous{Name: o.Previous.Model, Open: func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(o.Previous.Model) }}
+	r.Previous = &prepare.Previous{Name: o.Previous.Model, Open: func() (modelfile.Source, error) { return checkpoint.Read(o.Previous.Model) }}
 	if r.Previous.Scores, err = scores.Read(o.Previous.Scores); err != nil {
 		return "", err
 	}
@@ -212,9 +213,9 @@ func (o *Options) openState() error {
 // night returns the night that the options describe. The request must be open.
 func (o *Options) night() *launch.Night {
 	p := &o.Previous
-	n := &launch.Night{Job: o.Job, State: o.State, FullEvery: p.FullEvery, MaxInheritedError: p.MaxInheritedError}
+	n := &launch.Night{Job: o.Job, State: o.State, Read: func(path string) (modelfile.Source, error) { return checkpoint.Read(path) }, FullEvery: p.FullEvery, MaxInheritedError: p.MaxInheritedError}
 	if p.Model != "" {
-		n.PreviousModel = func() (*checkpoint.Checkpoint, error) { return checkpoint.Read(p.Model) }
+		n.PreviousModel = func() (modelfile.Source, error) { return checkpoint.Read(p.Model) }
 	}
 	return n
 }

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"shaver/internal/app/launch"
-	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
@@ -48,7 +48,7 @@ func tiny(t *testing.T) (j launch.Job, folder string) {
 	}
 	return launch.Job{Config: coordinator.Config{
 		Request: prepare.Request{
-			Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train}, Sample: 1, Baseline: baseline.Codebook,
+			Open: func() (modelfile.Source, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{dataset.Train}, Sample: 1, Baseline: baseline.Codebook,
 			Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1,
 		},
 		Out: filepath.Join(t.TempDir(), "s.arrow"), Queue: bus.DefaultQueue, Log: zaptest.NewLogger(t),

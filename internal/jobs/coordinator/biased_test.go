@@ -28,7 +28,11 @@ func TestBiasedJobFails(t *testing.T) {
 			b := newBench(t)
 			b.config.Options = estimator.Options{Estimator: estimator.Debiased, Passes: 1}
 			b.config.Options.SetDefaults()
-			ck, err := b.config.Open()
+			source, err := b.config.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := source.Model()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -36,7 +40,7 @@ func TestBiasedJobFails(t *testing.T) {
 			defer cancel()
 			working, stop := context.WithCancel(ctx)
 			worked := make(chan error, 1)
-			go func() { worked <- b.pretend(working, ck.Architecture.Shape(), bias) }()
+			go func() { worked <- b.pretend(working, m.Architecture.Shape(), bias) }()
 			own := b.connect(ctx, "coordinator")
 			defer own.Close()
 			_, err = coordinator.Run(ctx, own, b.config)

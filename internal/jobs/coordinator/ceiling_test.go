@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/arrowio"
 	"shaver/internal/data/dataset"
@@ -107,7 +107,7 @@ func ceiling(tb testing.TB, shards, features int, f *fleet) {
 	begun := time.Now()
 	outcome, err := coordinator.Run(ctx, b, coordinator.Config{
 		Request: prepare.Request{
-			Open: func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: baseline.Zero,
+			Open: func() (modelfile.Source, error) { return p.Checkpoint, nil }, Dataset: d, Splits: []string{"train", "val"}, Sample: 1, Baseline: baseline.Zero,
 			Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1, RowsPerShard: 1,
 		},
 		Out: filepath.Join(dir, "scores.arrow"), Queue: bus.DefaultQueue, Log: zap.NewNop(),

@@ -22,6 +22,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/jobs/coordinator"
@@ -298,10 +299,11 @@ func TestPassesInRounds(t *testing.T) {
 // is left that would stop another try.
 func TestFailedTaskEndsTheJob(t *testing.T) {
 	b := newBench(t)
-	good, err := b.config.Open()
+	source, err := b.config.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
+	good := source.(*checkpoint.Checkpoint)
 	bias := good.Tensors["_last_fc.bias"]
 	bias.Data = []byte{0, 0, 0, 0x7e} // 4e37
 	broken := *good
@@ -310,7 +312,7 @@ func TestFailedTaskEndsTheJob(t *testing.T) {
 		broken.Tensors[key] = tensor
 	}
 	broken.Tensors["_last_fc.bias"] = bias
-	b.config.Open = func() (*checkpoint.Checkpoint, error) { return &broken, nil }
+	b.config.Open = func() (modelfile.Source, error) { return &broken, nil }
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, err := b.run(ctx, 2)
@@ -319,7 +321,7 @@ func TestFailedTaskEndsTheJob(t *testing.T) {
 			t.Fatalf("error %v", err)
 		}
 	}
-	b.config.Open = func() (*checkpoint.Checkpoint, error) { return good, nil }
+	b.config.Open = func() (modelfile.Source, error) { return good, nil }
 	if _, err := b.run(t.Context(), 1); err != nil {
 		t.Errorf("the next job: %v", err)
 	}
@@ -340,12 +342,12 @@ func TestModelIsFreed(t *testing.T) {
 	b := newBench(t)
 	open, freed := b.config.Open, make(chan struct{})
 	opened := 0
-	b.config.Open = func() (*checkpoint.Checkpoint, error) {
+	b.config.Open = func() (modelfile.Source, error) {
 		ck, err := open()
 		if err != nil {
 			return nil, err
 		}
-		own := *ck
+		own := *ck.(*checkpoint.Checkpoint)
 		if opened++; opened == 1 {
 			runtime.AddCleanup(&own, func(freed chan struct{}) { close(freed) }, freed)
 		}

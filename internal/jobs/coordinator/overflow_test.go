@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/value/estimator"
 )
@@ -25,11 +26,11 @@ func TestLargeLosses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			loud, _, err := plain.Calibrated(240, 4800)
+			loud, _, err := plain.(*checkpoint.Checkpoint).Calibrated(240, 4800)
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.config.Open = func() (*checkpoint.Checkpoint, error) { return loud, nil }
+			b.config.Open = func() (modelfile.Source, error) { return loud, nil }
 			b.config.Options = estimator.Options{Estimator: name, Passes: 1}
 			b.config.Options.SetDefaults()
 			b.config.Log = zap.NewNop()

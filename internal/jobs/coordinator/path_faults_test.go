@@ -14,6 +14,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/job"
@@ -70,10 +71,11 @@ func TestLostMasksAreStoredAgain(t *testing.T) {
 // spoilFeature makes the rows of the rarest feature impossible to compute, and returns their number.
 func (b *bench) spoilFeature() (rows int) {
 	b.t.Helper()
-	ck, err := b.config.Open()
+	source, err := b.config.Open()
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	ck := source.(*checkpoint.Checkpoint)
 	var counts []int
 	err = b.config.Dataset.Scan(b.t.Context(), []string{dataset.Train}, 4096, func(r *model.Rows) error {
 		for i := range r.Len() {
@@ -104,7 +106,7 @@ func (b *bench) spoilFeature() (rows int) {
 		broken.Tensors[key] = tensor
 	}
 	broken.Tensors[ck.EmbeddingKey] = table
-	b.config.Open = func() (*checkpoint.Checkpoint, error) { return &broken, nil }
+	b.config.Open = func() (modelfile.Source, error) { return &broken, nil }
 	b.config.Baseline = "zero"
 	return counts[rarest]
 }

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/click/modelfile"
 	"shaver/internal/jobs/bus"
@@ -91,7 +90,7 @@ type inputs struct {
 
 // game is a model and what its dropped entries read.
 type game struct {
-	open     func() (*checkpoint.Checkpoint, error)
+	open     func() (modelfile.Source, error)
 	digest   string // identifies the model
 	model    job.Blob
 	baseline job.Blob
@@ -100,7 +99,7 @@ type game struct {
 
 // newGame returns the game with a model, which the digest identifies, and an encoded baseline, which is to be stored under the
 // given name. It keeps no reference to m.
-func newGame(open func() (*checkpoint.Checkpoint, error), m *model.Model, digest string, encoded []byte, name string) (*game, error) {
+func newGame(open func() (modelfile.Source, error), m *model.Model, digest string, encoded []byte, name string) (*game, error) {
 	f, err := modelfile.New(m, digest)
 	if err != nil {
 		return nil, err

@@ -66,10 +66,10 @@ func Measure(ctx context.Context, p *prepare.Prepared, threads int, within time.
 	if err != nil {
 		return nil, err
 	}
-	m := &Measurement{Job: p.Job, ModelBytes: p.Checkpoint.Size(), Threads: threads}
+	m := &Measurement{Job: p.Job, ModelBytes: p.Source.Size(), Threads: threads}
 	m.reading = min(time.Since(begun), cputime.Process()-used).Seconds() / float64(max(1, rows.Len()))
-	if e := p.Earlier; e != nil && e.Checkpoint != p.Checkpoint {
-		m.ModelBytes += e.Checkpoint.Size()
+	if e := p.Earlier; e != nil && e.Source != p.Source {
+		m.ModelBytes += e.Source.Size()
 	}
 	if err := m.count(); err != nil {
 		return nil, err

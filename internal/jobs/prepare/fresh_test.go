@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
@@ -76,7 +76,7 @@ func TestWeightFollowsGap(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := Request{
-			Open:    func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil },
+			Open:    func() (modelfile.Source, error) { return p.Checkpoint, nil },
 			Dataset: d, Splits: []string{dataset.Train, dataset.Fresh}, Sample: 1, Baseline: baseline.Codebook,
 			Options: estimator.Options{Estimator: estimator.Taylor, Passes: 1}, Seed: 1,
 		}

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
@@ -27,9 +27,9 @@ import (
 
 // Request describes what to score, and how. This package does not modify it.
 type Request struct {
-	// Open reads the model's checkpoint. It may be called several times. Each caller
-	// owns the checkpoint that it gets, so that its memory can be freed.
-	Open    func() (*checkpoint.Checkpoint, error)
+	// Open reads the model. It may be called several times. Each caller
+	// owns the source that it gets, so that its memory can be freed.
+	Open    func() (modelfile.Source, error)
 	Dataset *dataset.Dataset
 
 	Splits   []string          // splits to score; splits that the dataset lacks are left out
@@ -83,7 +83,7 @@ type Job struct {
 // keep the model in memory.
 type Prepared struct {
 	*Job
-	Checkpoint *checkpoint.Checkpoint
+	Source  modelfile.Source
 	Model      *model.Model
 	Earlier    *Earlier        // nil = the job is not paired
 	fields     *shapley.Fields // of Game; nil before the first call
@@ -199,7 +199,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 		log.Warn("the network rounds, compares or ranks what it reads, so its logit may jump, and standard errors of few passes may be too small: use more, or the estimator antithetic",
 			zap.Int("passes", r.Options.Passes), zap.Int("enough", estimator.JumpPasses))
 	}
-	return &Prepared{Job: j, Checkpoint: ck, Model: m, Earlier: earlier}, nil
+	return &Prepared{Job: j, Source: ck, Model: m, Earlier: earlier}, nil
 }
 
 // freeze returns m without the players of the fields that r freezes.

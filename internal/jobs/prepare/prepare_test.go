@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -28,7 +28,7 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := func() (*checkpoint.Checkpoint, error) { return another.Checkpoint, nil }
+	other := func() (modelfile.Source, error) { return another.Checkpoint, nil }
 	for name, c := range map[string]struct {
 		change func(*prepare.Request)
 		usage  bool
@@ -64,7 +64,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	failed := errors.New("failed")
-	good.Open = func() (*checkpoint.Checkpoint, error) { return nil, failed }
+	good.Open = func() (modelfile.Source, error) { return nil, failed }
 	if _, err := prepare.New(good, zap.NewNop()); !errors.Is(err, failed) {
 		t.Errorf("Open fails: %v", err)
 	}

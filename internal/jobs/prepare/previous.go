@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
@@ -21,7 +21,7 @@ import (
 // same dataset.
 type Previous struct {
 	// Open reads the previous model's checkpoint, like Request.Open.
-	Open func() (*checkpoint.Checkpoint, error)
+	Open func() (modelfile.Source, error)
 	Name string // what errors call the previous model, such as the path of its file
 	// Scores has the previous values. Its features are those of the new model's tables. A
 	// feature that the previous model lacks has a count of 0.
@@ -32,7 +32,7 @@ type Previous struct {
 // Earlier is the previous model of a paired job. It may be the same model as the new one. Its
 // fields may be smaller; see model.Translator.
 type Earlier struct {
-	Checkpoint *checkpoint.Checkpoint
+	Source modelfile.Source
 	Model      *model.Model
 	Baseline   []float32 // what a dropped entry reads under the previous model, [BaselineSize]
 }
@@ -55,7 +55,7 @@ func (p *Previous) spec() *job.Previous {
 // earlier opens the previous model, and checks that it and its values can be paired with
 // the new model ck and m. It returns nil if the job is not paired. If both models are the
 // same, it is not opened twice.
-func (r *Request) earlier(ck *checkpoint.Checkpoint, m *model.Model) (*Earlier, error) {
+func (r *Request) earlier(ck modelfile.Source, m *model.Model) (*Earlier, error) {
 	if r.Previous == nil {
 		return nil, nil
 	}
@@ -63,22 +63,22 @@ func (r *Request) earlier(ck *checkpoint.Checkpoint, m *model.Model) (*Earlier, 
 	if !f.Layout.SameLayout(&m.Architecture) {
 		return nil, fault.Inputf("the previous scores are for %s, the model has %s", f.Layout.Size(), m.Size())
 	}
-	e := &Earlier{Checkpoint: ck, Model: m, Baseline: f.Baseline}
+	e := &Earlier{Source: ck, Model: m, Baseline: f.Baseline}
 	if f.Spec.Model == ck.Digest() {
 		return e, nil
 	}
 	var err error
-	if e.Checkpoint, err = r.Previous.Open(); err != nil {
+	if e.Source, err = r.Previous.Open(); err != nil {
 		return nil, fmt.Errorf("the previous scores need the model with digest %.12s: %w", f.Spec.Model, err)
 	}
-	if found := e.Checkpoint.Digest(); found != f.Spec.Model {
+	if found := e.Source.Digest(); found != f.Spec.Model {
 		return nil, fault.Inputf("%s is not the model of the previous scores: expected the digest %s, found %s", r.Previous.Name, f.Spec.Model, found)
 	}
-	if e.Model, err = e.Checkpoint.Model(); err != nil {
+	if e.Model, err = e.Source.Model(); err != nil {
 		return nil, err
 	}
 	e.Model = e.Model.Freeze(m.Frozen)
-	if known := e.Checkpoint.Known(); known.Fields != nil {
+	if known := e.Source.Known(); known.Fields != nil {
 		if err := r.Dataset.CheckKnown(known); err != nil {
 			return nil, err
 		}

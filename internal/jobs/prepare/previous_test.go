@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -39,8 +39,8 @@ func TestPaired(t *testing.T) {
 	if s == nil || s.Model != was.Model || s.Values != r.Previous.Digest || s.Generation != 1 || len(s.Baseline) != 64 || p.Spec.Model == was.Model {
 		t.Errorf("%+v of model %s", s, p.Spec.Model)
 	}
-	if p.Earlier.Checkpoint.Digest() != was.Model || p.Earlier.Model == p.Model || !slices.Equal(p.Earlier.Baseline, r.Previous.Scores.Baseline) {
-		t.Errorf("the previous model is %s", p.Earlier.Checkpoint.Digest())
+	if p.Earlier.Source.Digest() != was.Model || p.Earlier.Model == p.Model || !slices.Equal(p.Earlier.Baseline, r.Previous.Scores.Baseline) {
+		t.Errorf("the previous model is %s", p.Earlier.Source.Digest())
 	}
 	if p.Sample.Generation != 1 || p.Sample.Keep != 60 || len(p.Plan.Rounds) != 2 || p.Plan.Rows != 60 || p.Plan.Rounds[0].Rows+p.Plan.Rounds[1].Rows != 60 {
 		t.Errorf("sample %+v, plan %+v", p.Sample, p.Plan)
@@ -114,14 +114,14 @@ func TestBaselineValues(t *testing.T) {
 // Settings that contradict the previous scores are wrong usage. Inputs that do not fit them
 // are bad input. Each error is one line that names what differs.
 func TestPreviousRefusals(t *testing.T) {
-	another := func(change func(*planted.Config)) func() (*checkpoint.Checkpoint, error) {
+	another := func(change func(*planted.Config)) func() (modelfile.Source, error) {
 		c := planted.Config{Fields: []string{"a", "b"}, FieldDims: []int{9, 5}, Informative: 2, Silent: 1, Seed: 3}
 		change(&c)
 		p, err := planted.New(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil }
+		return func() (modelfile.Source, error) { return p.Checkpoint, nil }
 	}
 	for want, c := range map[string]struct {
 		change func(r *prepare.Request, f *scores.File)
@@ -146,7 +146,7 @@ func TestPreviousRefusals(t *testing.T) {
 			r.Previous.Open = another(func(c *planted.Config) { c.Seed = 9 })
 		}, false},
 		"the previous scores need the model with digest ": {func(r *prepare.Request, f *scores.File) {
-			r.Previous.Open = func() (*checkpoint.Checkpoint, error) { return nil, fault.Inputf("missing") }
+			r.Previous.Open = func() (modelfile.Source, error) { return nil, fault.Inputf("missing") }
 		}, false},
 		"field 1 has 6 features in the previous model, expected at most 5": {func(r *prepare.Request, f *scores.File) {
 			r.Previous.Open = another(func(c *planted.Config) { c.FieldDims = []int{9, 6} })

@@ -15,6 +15,7 @@ import (
 
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
@@ -200,7 +201,7 @@ func request(t testing.TB, ck *checkpoint.Checkpoint, o estimator.Options, basel
 	}
 	o.SetDefaults()
 	return prepare.Request{
-		Open: func() (*checkpoint.Checkpoint, error) { return ck, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
+		Open: func() (modelfile.Source, error) { return ck, nil }, Dataset: d, Splits: []string{dataset.Train, dataset.Val},
 		Sample: 1, Baseline: baseline, Options: o, Seed: 1, RowsPerShard: 40,
 	}
 }
@@ -247,7 +248,7 @@ func (b *bench) tryNight(state string, n Night) ([]byte, []Step, error) {
 		return nil, nil, err
 	}
 	defer s.Close()
-	n.Run = b.run
+	n.Run, n.Read = b.run, func(path string) (modelfile.Source, error) { return checkpoint.Read(path) }
 	b.jobs = nil
 	outcome, err := s.Night(b.t.Context(), &n)
 	if err != nil {

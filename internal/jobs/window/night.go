@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -29,8 +29,10 @@ type Night struct {
 	// on which a paired job computes both models. A full job scores all rows. Until and Audit
 	// are nil, and MaxRows is 0.
 	prepare.Request
+	// Read reads the copy of a model.
+	Read func(path string) (modelfile.Source, error)
 	// Previous reads the previous model; nil = the state's copy, if it has one.
-	Previous func() (*checkpoint.Checkpoint, error)
+	Previous func() (modelfile.Source, error)
 	// FullEvery bounds the jobs of a day: of this many jobs in sequence at least one is full;
 	// 0 = no bound.
 	FullEvery int
@@ -91,7 +93,7 @@ type night struct {
 // earlier is the previous model that is available.
 type earlier struct {
 	digest string // "" = none
-	open   func() (*checkpoint.Checkpoint, error)
+	open   func() (modelfile.Source, error)
 }
 
 // Night brings the sums of all days of the window to the model and returns the scores of the
@@ -219,8 +221,21 @@ func (n *night) findEarlier() error {
 	if ok, err := n.has(*n.index.Copy, noCopy); err != nil || !ok {
 		return err
 	}
-	n.earlier = earlier{n.index.Copy.SHA256, n.openModel}
+	n.earlier = earlier{n.index.Copy.SHA256, n.openCopy}
 	return nil
+}
+
+// openCopy reads the copy of the newest model.
+func (n *night) openCopy() (modelfile.Source, error) {
+	f := n.index.Copy
+	ck, err := n.Read(n.path(f.Name))
+	if err == nil && ck.Digest() != f.SHA256 {
+		err = fault.Inputf("its digest is %.12s, expected %.12s", ck.Digest(), f.SHA256)
+	}
+	if fault.IsInput(err) {
+		return nil, n.damaged(*f, noCopy, err)
+	}
+	return ck, err
 }
 
 // checkEarlier returns bad input if days have the sums of earlier models, but none has those

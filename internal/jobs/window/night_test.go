@@ -15,6 +15,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
@@ -369,14 +370,14 @@ func TestRefusals(t *testing.T) {
 		"estimator": {with(func(n *Night) { n.Options.Estimator = estimator.Antithetic }), true, "was made with --estimator permutation, not antithetic"},
 		"baseline":  {with(func(n *Night) { n.Baseline = baseline.Codebook }), true, "was made with --baseline zero, not codebook"},
 		"previous model": {with(func(n *Night) {
-			n.Previous = func() (*checkpoint.Checkpoint, error) { return retrained(t, newest, .1, 7), nil }
+			n.Previous = func() (modelfile.Source, error) { return retrained(t, newest, .1, 7), nil }
 		}), false, fmt.Sprintf("have the sums of the model with the digest %.12s: give that model", p.Checkpoint.Digest())},
 		"other dim": {with(func(n *Night) {
 			other, err := planted.New(planted.Config{Fields: []string{"a", "b", "c"}, FieldDims: []int{9, 5, 7}, Informative: 1, Silent: 1, Seed: 3})
 			if err != nil {
 				t.Fatal(err)
 			}
-			n.Open = func() (*checkpoint.Checkpoint, error) { return other.Checkpoint, nil }
+			n.Open = func() (modelfile.Source, error) { return other.Checkpoint, nil }
 		}), false, "table 0 of the previous model has 4 columns, expected 2: name another --state"},
 		"index": {files("state.json", func(path string) {
 			os.WriteFile(path, bytes.Replace(read(t, path), []byte(`"seed": 1`), []byte(`"seed": 2`), 1), 0o600)

@@ -20,7 +20,7 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
-	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/modelfile"
 )
 
 // State is an open state folder. It is locked until Close. Only one goroutine may use it
@@ -194,21 +194,8 @@ const (
 	noCopy      = "the previous model is then taken from --previous-model, and without it all days are scored in full"
 )
 
-// openModel reads the copy of the newest model.
-func (s *State) openModel() (*checkpoint.Checkpoint, error) {
-	f := s.index.Copy
-	ck, err := checkpoint.Read(s.path(f.Name))
-	if err == nil && ck.Digest() != f.SHA256 {
-		err = fault.Inputf("its digest is %.12s, expected %.12s", ck.Digest(), f.SHA256)
-	}
-	if fault.IsInput(err) {
-		return nil, s.damaged(*f, noCopy, err)
-	}
-	return ck, err
-}
-
 // writeModel stores a copy of the model and returns its file, which no index names yet.
-func (s *State) writeModel(ck *checkpoint.Checkpoint) (*File, error) {
+func (s *State) writeModel(ck modelfile.Source) (*File, error) {
 	f := &File{Name: fmt.Sprintf("model-%.16s.safetensors", ck.Digest()), Bytes: ck.Size(), SHA256: ck.Digest()}
 	if err := operation("write", f.Name); err != nil {
 		return nil, err

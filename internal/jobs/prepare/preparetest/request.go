@@ -13,6 +13,7 @@ import (
 
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
+	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/ingest"
@@ -72,7 +73,7 @@ func request(tb testing.TB, n, silent int) (r prepare.Request, folder string) {
 		tb.Fatal(err)
 	}
 	return prepare.Request{
-		Open:    func() (*checkpoint.Checkpoint, error) { return p.Checkpoint, nil },
+		Open:    func() (modelfile.Source, error) { return p.Checkpoint, nil },
 		Dataset: d, Splits: []string{dataset.Train, dataset.Val}, Sample: 1, Baseline: baseline.Codebook,
 		Options: estimator.Options{Estimator: estimator.Permutation, Passes: 3}, Seed: 1, RowsPerShard: 25,
 	}, config.Out
@@ -100,12 +101,13 @@ func Paired(tb testing.TB) prepare.Request {
 
 // Changed returns the checkpoint that open reads with every embedding made larger by a
 // tenth.
-func Changed(tb testing.TB, open func() (*checkpoint.Checkpoint, error)) func() (*checkpoint.Checkpoint, error) {
+func Changed(tb testing.TB, open func() (modelfile.Source, error)) func() (modelfile.Source, error) {
 	tb.Helper()
-	ck, err := open()
+	source, err := open()
 	if err != nil {
 		tb.Fatal(err)
 	}
+	ck := source.(*checkpoint.Checkpoint)
 	table, err := ck.Embedding()
 	if err != nil {
 		tb.Fatal(err)
@@ -115,5 +117,5 @@ func Changed(tb testing.TB, open func() (*checkpoint.Checkpoint, error)) func() 
 		table[i] *= 1.1
 	}
 	changed := ck.WithEmbedding(table)
-	return func() (*checkpoint.Checkpoint, error) { return changed, nil }
+	return func() (modelfile.Source, error) { return changed, nil }
 }
