@@ -239,6 +239,43 @@ func TestAreas(t *testing.T) {
 	}
 }
 
+// core is the first ring: what computes a job from rows and a model to its scores. It reads only forms of our own, and
+// imports nothing outside the ring. Areas stand for all their packages.
+const core = "base num value jobs onnx/graph onnx/execute click/model click/modelfile click/tensor click/evaluate " +
+	"data/arrowio data/dataset data/dense data/vocabulary data/rawtext"
+
+// extras are for few users: rivals of the path, Redis, and synthetic logs. Only programs and each other import them.
+const extras = "app/rivals data/redisrows prune/delta/toredis data/synth"
+
+// workshop measures and breaks whole systems. Nothing imports it.
+const workshop = "bench chaos deploy docs"
+
+// A ring imports itself and those inside it.
+func TestRings(t *testing.T) {
+	in := func(ring, name string) bool {
+		return slices.ContainsFunc(strings.Fields(ring), func(of string) bool { return name == of || strings.HasPrefix(name, of+"/") })
+	}
+	for line := range strings.Lines(policy) {
+		name, list, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if !ok || name[0] == '#' || strings.HasSuffix(name, "test") {
+			continue
+		}
+		for _, imported := range strings.Fields(list) {
+			ours := strings.Contains(policy, "\n"+imported+":")
+			program := in("cmd infer", name) || in(workshop, name)
+			switch {
+			case !ours:
+			case in(core, name) && !in(core, imported):
+				t.Errorf("%s of the core imports %s", name, imported)
+			case in(extras, imported) && !in(extras, name) && !program:
+				t.Errorf("%s imports %s of the extras", name, imported)
+			case in(workshop, imported) && !in(workshop, name):
+				t.Errorf("%s imports %s of the workshop", name, imported)
+			}
+		}
+	}
+}
+
 // linked are the packages of this module that the two programs of a cluster link, and the most lines that these have without
 // tests. A program that links more is larger, and its reader has more to know.
 var linked = []struct {
