@@ -239,11 +239,5 @@ func (d *Document) reason() string {
 	if needed > 1e12 {
 		return text + "."
 	}
-	return text + fmt.Sprintf("; about %s rows would, if the differences stay.", round(needed))
-}
-
-// round returns v, which is above 0, rounded up to two digits.
-func round(v float64) string {
-	unit := math.Pow(10, max(math.Floor(math.Log10(v))-1, 0))
-	return fmt.Sprintf("%.0f", math.Ceil(v/unit)*unit)
+	return text + fmt.Sprintf("; about %s rows would, if the differences stay.", sweep.Round(needed))
 }

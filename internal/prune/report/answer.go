@@ -141,6 +141,10 @@ func (c *comparison) sentence() (lead, rest string) {
 		if len(reach) == 0 { // other sparsities hold in another way
 			return "No measured table is certain to be within " + limits + ".", "Measure smaller sparsities, or allow more with --auc-tolerance and --log-loss-tolerance."
 		}
+		if r := c.Rung(c.tolerance); r.Guess != nil {
+			return "No measured table is certain to be within " + limits + " of the unpruned model.",
+				"The best guess keeps " + kept(r.Guess.Sparsity) + " of the entries, " + size(r.Guess.TableBytes) + " on disk" + r.Would() + "."
+		}
 		return "No measured table is certain to be within " + limits + " of the unpruned model.",
 			rest + strings.Join(reach, " and ") + ". Measure smaller sparsities, or allow more with --auc-tolerance and --log-loss-tolerance."
 	}

@@ -32,14 +32,19 @@ func (t Tolerance) HoldsAUC(d *Differences) bool {
 // HoldsLoss is Holds for LogLoss or RMSE alone. It judges the calibrated one if there is one,
 // because calibration is free.
 func (t Tolerance) HoldsLoss(d *Differences) bool {
+	loss := d.judgedLoss()
+	return loss != nil && loss.High != nil && *loss.High <= t.LogLoss
+}
+
+// judgedLoss returns the difference of the loss that is judged, the calibrated one if there is one, or nil.
+func (d *Differences) judgedLoss() *Interval {
 	if d == nil {
-		return false
+		return nil
 	}
-	loss := d.Loss()
 	if calibrated := d.CalibratedLoss(); calibrated != nil {
-		loss = calibrated
+		return calibrated
 	}
-	return loss.High != nil && *loss.High <= t.LogLoss
+	return d.Loss()
 }
 
 // Decide returns the point with the smallest table whose differences are within the
@@ -52,20 +57,25 @@ func (t Tolerance) HoldsLoss(d *Differences) bool {
 //
 // The intervals are those that hold for all points at once, because Decide chooses among them.
 func (d *Document) Decide(t Tolerance) *Point {
-	var best *Point
+	best, _ := d.smallest(t.Holds)
+	return best
+}
+
+// smallest returns the point with the smallest table that holds, and its mean, or nil.
+func (d *Document) smallest(holds func(*Differences) bool) (best *Point, mean *Mean) {
 	stored := d.InBytes()
 	for _, s := range d.Series() {
 		for i := range s.Points {
 			p := s.Points[i].Point
-			if p.Bytes == nil || !t.Holds(s.Points[i].Judged) || p.Method == Nothing && d.Settings != nil && (d.Settings.FieldMinimum > 0 || d.Settings.Protect != nil) {
+			if p.Bytes == nil || !holds(s.Points[i].Judged) || p.Method == Nothing && d.Settings != nil && (d.Settings.FieldMinimum > 0 || d.Settings.Protect != nil) {
 				continue // keeping nothing keeps nothing that is protected
 			}
 			if best == nil || p.size(stored) < best.size(stored) || p.size(stored) == best.size(stored) && p.better(best) {
-				best = p
+				best, mean = p, &s.Points[i]
 			}
 		}
 	}
-	return best
+	return best, mean
 }
 
 // better reports whether p has a higher AUC than q, or with the squared loss a lower RMSE.
@@ -123,56 +133,6 @@ func (d *Differences) worse(than *Differences) bool {
 		return mine.Low != nil && theirs.High != nil && *mine.Low > *theirs.High
 	}
 	return d.AUC.High != nil && than.AUC.Low != nil && *d.AUC.High < *than.AUC.Low && mine.Value >= theirs.Value
-}
-
-// decision returns the result of Decide as a sentence.
-func (d *Document) decision(t Tolerance) string {
-	limits := fmt.Sprintf("%g %s", t.LogLoss, d.LossName())
-	if d.Loss != loss.Squared {
-		limits = fmt.Sprintf("%g AUC and %s", t.AUC, limits)
-	}
-	within := "whose whole 95% intervals, widened for all tables, are within " + limits + " of the unpruned table"
-	p := d.Decide(t)
-	if p == nil {
-		return "There is no table " + within + ": " + d.nextStep(t) + "."
-	}
-	text := fmt.Sprintf("The smallest table %s: %s at sparsity %s, %d parameters, %d bytes", within, d.Label(p), SparsityText(p.Sparsity), p.Parameters, *p.TableBytes)
-	if d.InBytes() {
-		text += fmt.Sprintf(" in a file of %d", *p.Bytes)
-	}
-	return text + "."
-}
-
-// nextStep says what may give a table within the tolerance. If even the narrowest interval exceeds it, no
-// table that differs from the unpruned one can be shown to be as good.
-func (d *Document) nextStep(t Tolerance) string {
-	auc, lossHalf := math.Inf(1), math.Inf(1) // half the narrowest intervals
-	half := func(to *float64, i *Interval) {
-		if i != nil && i.Low != nil && i.High != nil {
-			*to = min(*to, (*i.High-*i.Low)/2)
-		}
-	}
-	var unwritten []string // methods with a table within the tolerance
-	for _, s := range d.Series() {
-		for i := range s.Points {
-			if label := d.Label(s.Points[i].Point); t.Holds(s.Points[i].Judged) && !slices.Contains(unwritten, label) {
-				unwritten = append(unwritten, label)
-			}
-			if p := s.Points[i].Judged; p != nil {
-				half(&auc, p.AUC)
-				half(&lossHalf, p.Loss())
-			}
-		}
-	}
-	switch {
-	case len(unwritten) > 0:
-		return "only " + strings.Join(unwritten, ", ") + ", whose tables have no file"
-	case auc > t.AUC && !math.IsInf(auc, 1):
-		return fmt.Sprintf("the narrowest interval of the AUC is ±%.4f, so measure on more rows, or choose by the table above", auc)
-	case lossHalf > t.LogLoss && !math.IsInf(lossHalf, 1):
-		return fmt.Sprintf("the narrowest interval of the %s is ±%.4f, so measure on more rows, or choose by the table above", d.LossName(), lossHalf)
-	}
-	return "try smaller sparsities"
 }
 
 // LossName returns the name of the loss that Decide judges, as in a sentence.

@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"shaver/internal/value/baseline"
@@ -58,25 +57,6 @@ func TestDecide(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: chose %d, expected %d", name, got, c.want)
 		}
-	}
-	var text strings.Builder
-	for _, points := range [][]Point{{as(Magnitude, good), point(50, -.002, .0001, 0, 0)}, {point(50, -.002, .0001, 0, 0)}, {point(50, 0, .003, 0, 0), point(20, 0, .004, 0, 0)}, {point(50, 0, .0001, 0, .002)}, {without(as("ptq8", good)), point(50, -.002, .0001, 0, 0)}} {
-		(&Document{Rows: 1e6, Unpruned: Measure{Metrics: Metrics{LogLoss: new(.5)}}, Points: points}).WriteTable(&text)
-	}
-	for want, n := range map[string]int{
-		"\nThe smallest table whose whole 95% intervals, widened for all tables, are within 0.001 AUC and 0.001 LogLoss of the unpruned table: magnitude at sparsity 0.5, 500 parameters, 100 bytes.\n":                                                   1,
-		"\nThere is no table whose whole 95% intervals, widened for all tables, are within 0.001 AUC and 0.001 LogLoss of the unpruned table: only ptq8, whose tables have no file.\n":                                                                    1,
-		"\nThere is no table whose whole 95% intervals, widened for all tables, are within 0.001 AUC and 0.001 LogLoss of the unpruned table: try smaller sparsities.\n":                                                                                  1,
-		"\nThere is no table whose whole 95% intervals, widened for all tables, are within 0.001 AUC and 0.001 LogLoss of the unpruned table: the narrowest interval of the AUC is ±0.0034, so measure on more rows, or choose by the table above.\n":     1,
-		"\nThere is no table whose whole 95% intervals, widened for all tables, are within 0.001 AUC and 0.001 LogLoss of the unpruned table: the narrowest interval of the LogLoss is ±0.0020, so measure on more rows, or choose by the table above.\n": 1,
-	} {
-		if strings.Count(text.String(), want) != n {
-			t.Errorf("tables\n%s\nexpected %q", text.String(), want)
-		}
-	}
-	calibratedSweep := Document{Unpruned: Measure{Metrics: Metrics{CalibratedLogLoss: new(float64)}}}
-	if text := calibratedSweep.decision(DefaultTolerance); !strings.Contains(text, "0.001 calibrated LogLoss") {
-		t.Errorf("%q does not say that the LogLoss is calibrated", text)
 	}
 	if d := (&Document{Points: []Point{point(500, -.01, .001, 0, 0)}}); d.Decide(Tolerance{.02, 0}) != &d.Points[0] {
 		t.Error("a larger tolerance changes nothing")

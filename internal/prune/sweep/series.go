@@ -282,8 +282,7 @@ func (i *Interval) mark() string {
 
 // WriteTable writes the document as a table whose columns are separated by tabs. It fits 80 columns unless
 // methods were chosen or tuned, so it has one loss, the calibrated one if there is one. The marked
-// numbers differ from those of the unpruned table. The last line is the result of Decide
-// with DefaultTolerance.
+// numbers differ from those of the unpruned table. The last lines are the ladder.
 func (d *Document) WriteTable(w io.Writer) {
 	calibrated, chosen, compared, tuned := false, false, false, false
 	for i := range d.Points {
@@ -359,6 +358,6 @@ func (d *Document) WriteTable(w io.Writer) {
 		fmt.Fprintln(w, "* differs from the unpruned table: the 95% interval of the difference does not contain 0")
 	}
 	if compared {
-		fmt.Fprintln(w, d.decision(DefaultTolerance))
+		d.writeLadder(w)
 	}
 }
