@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 	"shaver/internal/data/rawtext"
 )
 
@@ -398,7 +398,7 @@ func (m *Mapper) readValues(in *json.Decoder, field string, list bool) error {
 }
 
 func (m *Mapper) readTable(path string) error {
-	t, err := arrowio.OpenColumnFile(path)
+	t, err := columnfile.Open(path)
 	if err != nil {
 		return err
 	}
