@@ -46,7 +46,7 @@ onnx/execute: pure onnx/graph num/kernel
 num/loss: pure
 click/model: pure onnx/execute onnx/graph num/kernel num/layout num/vector
 click/match: pure onnx/graph click/model
-value/tally: pure value/estimator num/layout num/vector gonum.org/v1/gonum
+value/tally: pure value/estimator num/layout num/vector gonum.org/v1/gonum/mathext
 value/shapley: pure value/estimator num/layout num/loss click/model num/random value/tally num/vector golang.org/x/sync value/baseline
 value/baseline: pure click/model
 value/mask: pure value/baseline click/model num/random num/layout
