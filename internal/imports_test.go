@@ -69,8 +69,8 @@ data/arrowio: base/fault num/layout click/model value/tally github.com/apache/ar
 data/columnfile: base/fault base/files click/model data/arrowio num/layout value/tally github.com/apache/arrow/go/v17/arrow github.com/apache/arrow/go/v17/parquet
 data/rawtext: base/fault base/files github.com/klauspost/compress
 data/folders: base/fault base/files
-data/vocabulary: base/fault base/files data/rawtext data/columnfile
-data/dataset: data/arrowio data/dense base/fault num/loss click/model data/vocabulary base/files
+data/vocabulary: base/fault base/files data/rawtext data/columnfile data/dataset
+data/dataset: data/arrowio data/dense base/fault num/loss click/model base/files
 data/measure: base/atomicfile base/fault base/files click/evaluate click/model data/dataset num/loss data/columnfile
 data/ingest: data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary base/files golang.org/x/sync data/columnfile
 jobs/scores: data/arrowio base/atomicfile num/layout value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare data/columnfile
@@ -247,7 +247,7 @@ var linked = []struct {
 	lines   int
 	never   string // beginnings of packages that it does not link, of this module or others
 }{
-	{"cmd/worker", 50_000, "click/checkpoint click/compact click/composed click/match onnx/wire onnx/dissect onnx/emit ops/remote prune"},
+	{"cmd/worker", 46_000, "click/checkpoint click/compact click/composed click/match onnx/wire onnx/dissect onnx/emit ops/remote prune data/columnfile data/vocabulary data/rawtext github.com/apache/arrow/go/v17/parquet gonum.org/v1/gonum/stat"},
 	{"cmd/coordinator", 100_000, "click/train prune/cut prune/sweep prune/report"},
 }
 
