@@ -1,4 +1,13 @@
-package arrowio
+// Package columnfile reads table files that other programs wrote, which are Parquet files and
+// Arrow IPC files or streams, and writes Parquet files for other programs: scores, predictions,
+// the worth of ids, and deltas.
+//
+// What is read is not trusted. Malformed bytes are bad input, and the memory of a block is
+// bounded. What is written is deterministic: the same values give the same bytes.
+//
+// With package arrowio, which has our own forms, this package is the only importer of Arrow,
+// and it is the only importer of Parquet.
+package columnfile
 
 import (
 	"bytes"
@@ -13,14 +22,15 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
+	"shaver/internal/data/arrowio"
 )
 
-// ColumnFile reads the columns of a Parquet file, or of an Arrow IPC file or stream. The
+// File reads the columns of a Parquet file, or of an Arrow IPC file or stream. The
 // columns it reads hold strings, numbers, truth values, dates or times, or dictionaries
 // of them, or lists of these. See texts.go for the text that each value gets. The text of a
-// list has those of its values. A ColumnFile must not be used
+// list has those of its values. A File must not be used
 // by several goroutines at once, but its blocks may be.
-type ColumnFile struct {
+type File struct {
 	path    string
 	memory  int // see blockMemory
 	file    *os.File
@@ -33,12 +43,12 @@ type ColumnFile struct {
 		unfit(column int, list bool) string // name of a column's type if it is not supported, and "" otherwise
 		kind(column int) string             // see Kind; column is one of the file
 		single(column int) bool             // whether a column has the type float32
-		next(chosen []int, between byte) (*ColumnBlock, error)
+		next(chosen []int, between byte) (*Block, error)
 	}
 }
 
-// ColumnBlock is consecutive rows of a table: a row group or a record batch.
-type ColumnBlock struct {
+// Block is consecutive rows of a table: a row group or a record batch.
+type Block struct {
 	Row    int64  // position of the first row, from 0
 	Len    int    // number of rows
 	Read   int64  // approximate number of bytes of the file up to the end of the block
@@ -52,12 +62,12 @@ type ColumnBlock struct {
 // take as much.
 const blockMemory = 1 << 30
 
-// OpenColumnFile opens a table and chooses all columns. It recognises the format by the
+// Open opens a table and chooses all columns. It recognises the format by the
 // first bytes. The caller must close the table.
-func OpenColumnFile(path string) (*ColumnFile, error) { return openColumnFile(path, blockMemory) }
+func Open(path string) (*File, error) { return open(path, blockMemory) }
 
-// openColumnFile is OpenColumnFile with a bound other than blockMemory.
-func openColumnFile(path string, memory int) (*ColumnFile, error) {
+// open is Open with a bound other than blockMemory.
+func open(path string, memory int) (*File, error) {
 	f, err := files.Open(path, "a Parquet or Arrow file")
 	if os.IsNotExist(err) {
 		return nil, fault.Inputf("%s: no such file", path)
@@ -65,7 +75,7 @@ func openColumnFile(path string, memory int) (*ColumnFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &ColumnFile{path: path, memory: memory, file: f}
+	t := &File{path: path, memory: memory, file: f}
 	var head [4]byte
 	n := 0
 	if t.info, err = f.Stat(); err == nil {
@@ -104,7 +114,7 @@ func isText(head []byte) bool {
 }
 
 // Columns returns the names of the columns of the file.
-func (t *ColumnFile) Columns() []string { return t.columns }
+func (t *File) Columns() []string { return t.columns }
 
 // ListSetting is the setting that the error of Choose for an unnamed list names (see fault.Setting).
 const ListSetting = "list"
@@ -113,7 +123,7 @@ const ListSetting = "list"
 // ambiguous or of an unsupported type is bad input. Only the columns in lists may be lists. A
 // byte separates the values of a list in its cell, and must not occur in them. An empty or
 // missing list is an empty cell.
-func (t *ColumnFile) Choose(names, lists []string, separator byte) error {
+func (t *File) Choose(names, lists []string, separator byte) error {
 	t.chosen, t.between = nil, separator
 	for _, name := range names {
 		at := slices.Index(t.columns, name)
@@ -137,7 +147,7 @@ func (t *ColumnFile) Choose(names, lists []string, separator byte) error {
 
 // Kind says what the values of a chosen column are, such as "numbers". It is "" if all are missing. The same value
 // may have different texts in columns of different kinds, or different values the same text.
-func (t *ColumnFile) Kind(k int) string { return t.table.kind(t.chosen[k]) }
+func (t *File) Kind(k int) string { return t.table.kind(t.chosen[k]) }
 
 // Kinds of values that both formats have.
 const (
@@ -147,9 +157,9 @@ const (
 )
 
 // Next returns the next block, or io.EOF after the last one.
-func (t *ColumnFile) Next() (*ColumnBlock, error) {
-	var p *ColumnBlock
-	err := guarded(func() (err error) {
+func (t *File) Next() (*Block, error) {
+	var p *Block
+	err := arrowio.Guarded(func() (err error) {
 		p, err = t.table.next(t.chosen, t.between)
 		return err
 	})
@@ -198,9 +208,9 @@ func (l listText) add(text []byte, from int, first bool, write func(text []byte)
 
 // Rows calls visit for each row, with one cell per chosen column. The cells are valid
 // until visit returns. A missing value is an empty cell.
-func (p *ColumnBlock) Rows(visit func(cells [][]byte) error) error {
+func (p *Block) Rows(visit func(cells [][]byte) error) error {
 	var visiting error
-	err := guarded(func() error {
+	err := arrowio.Guarded(func() error {
 		return p.cells(func(cells [][]byte) error {
 			visiting = visit(cells)
 			return visiting
@@ -247,7 +257,7 @@ func unchanged(path string, was os.FileInfo, f *os.File) error {
 // Digest returns the SHA-256 of the file, in hexadecimal, and its size in bytes. Like the
 // reading of blocks, it fails if the file is not the one that was opened, or has been
 // written to since.
-func (t *ColumnFile) Digest() (digest string, size int64, err error) {
+func (t *File) Digest() (digest string, size int64, err error) {
 	hash := sha256.New()
 	err = reopen(t.path, t.info, func(f *os.File) error {
 		size, err = io.Copy(hash, f)
@@ -257,24 +267,9 @@ func (t *ColumnFile) Digest() (digest string, size int64, err error) {
 }
 
 // Close closes the file. Blocks that Next returned remain usable.
-func (t *ColumnFile) Close() {
+func (t *File) Close() {
 	if p, ok := t.table.(*ipcTable); ok {
-		p.close()
+		p.TableReader.Close()
 	}
 	t.file.Close()
-}
-
-// guarded turns f's panics and errors into bad input, except errors of the file system,
-// which may be temporary.
-func guarded(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = malformed(panicked(p))
-		}
-	}()
-	err = f()
-	if err == nil || err == io.EOF || fault.IsInput(err) || errors.As(err, new(*fs.PathError)) {
-		return err
-	}
-	return malformed(err)
 }

@@ -1,4 +1,4 @@
-package arrowio
+package columnfile
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
 	"shaver/internal/click/model"
+	"shaver/internal/data/arrowio"
 	"shaver/internal/num/layout"
 	"shaver/internal/value/tally"
 )
@@ -36,25 +37,25 @@ const parquetGroup = 1 << 16
 // WriteScoresParquet uses the low-level writer, because the writer for Arrow records
 // (pqarrow) would link all of gRPC into every binary.
 func WriteScoresParquet(w io.Writer, fields []string, a *model.Architecture, s *tally.Scores, interval func(feature int) (dataset, population float64), meta map[string]string) error {
-	if err := checkScores(fields, a, s); err != nil {
+	if err := arrowio.CheckScores(fields, a, s); err != nil {
 		return err
 	}
-	version := versionOf(&s.Values)
+	version := arrowio.VersionOf(&s.Values)
 	root, err := parquetSchema(a, version)
 	if err != nil {
 		return err
 	}
 	out := parquetWriter(w, root, "field")
-	metadata := scoresMetadata(fields, a, version, meta)
+	metadata := arrowio.ScoresMetadata(fields, a, version, meta)
 	pairs := metadata.ToMap()
 	for _, key := range slices.Sorted(maps.Keys(pairs)) {
 		if err := out.AppendKeyValueMetadata(key, pairs[key]); err != nil {
 			return err
 		}
 	}
-	at, spans := place{}, a.Spans()
+	spans := a.Spans()
 	for from := 0; from < len(s.Count); from += parquetGroup {
-		if err := writeGroup(out.AppendRowGroup(), fields, a, spans, s, interval, from, min(from+parquetGroup, len(s.Count)), &at); err != nil {
+		if err := writeGroup(out.AppendRowGroup(), fields, a, spans, s, interval, from, min(from+parquetGroup, len(s.Count))); err != nil {
 			return errors.Join(err, out.Close())
 		}
 	}
@@ -173,17 +174,17 @@ func parquetSchema(a *model.Architecture, version string) (*schema.GroupNode, er
 		entry = parquet.Repetitions.Optional
 	}
 	columns := schema.FieldList{name, schema.NewInt32Node("id", once, -1), schema.NewInt64Node("count", once, -1)}
-	if version != PathScoresVersion {
+	if version != arrowio.PathScoresVersion {
 		columns = append(columns, schema.NewFloat64Node("t", once, -1), schema.NewFloat64Node("t_population", once, -1))
 	}
 	for c := range shape.Widest() {
-		if version == PathScoresVersion {
+		if version == arrowio.PathScoresVersion {
 			columns = append(columns, schema.NewInt32Node(fmt.Sprintf("rank_%d", c), entry, -1))
 		} else {
 			columns = append(columns, schema.NewFloat64Node(fmt.Sprintf("phi_%d", c), entry, -1))
 		}
 	}
-	for _, prefix := range narrowNames(version) {
+	for _, prefix := range arrowio.NarrowNames(version) {
 		for c := range shape.Widest() {
 			columns = append(columns, schema.NewFloat32Node(fmt.Sprintf("%s_%d", prefix, c), entry, -1))
 		}
@@ -202,14 +203,13 @@ func textNode(name string) (*schema.PrimitiveNode, error) {
 	return schema.NewPrimitiveNodeLogical(name, parquet.Repetitions.Required, schema.StringLogicalType{}, parquet.Types.ByteArray, 0, -1)
 }
 
-// writeGroup writes features [from, to). at is the position of the first of them.
-func writeGroup(group file.SerialRowGroupWriter, fields []string, a *model.Architecture, spans []model.Span, s *tally.Scores, interval func(int) (float64, float64), from, to int, at *place) error {
+// writeGroup writes features [from, to).
+func writeGroup(group file.SerialRowGroupWriter, fields []string, a *model.Architecture, spans []model.Span, s *tally.Scores, interval func(int) (float64, float64), from, to int) error {
 	names, ids := make([]parquet.ByteArray, 0, to-from), make([]int32, 0, to-from)
 	var tables []parquet.ByteArray
-	for len(ids) < to-from {
-		span, first, end := at.run(spans, to-from-len(ids))
-		for id := first; id < end; id++ {
-			names, ids = append(names, parquet.ByteArray(fields[span.Field])), append(ids, int32(id))
+	for _, span := range spans {
+		for row := max(from, span.Row); row < min(to, span.Row+span.Rows); row++ {
+			names, ids = append(names, parquet.ByteArray(fields[span.Field])), append(ids, int32(row-span.Row))
 			if !a.Plain() {
 				tables = append(tables, parquet.ByteArray(a.Tables[span.Table].Name))
 			}
@@ -256,7 +256,7 @@ func writeValues(group file.SerialRowGroupWriter, s *tally.Scores, interval func
 	if err := writeEntries(group, s.Phi, &s.Shape, from, to); err != nil {
 		return err
 	}
-	for _, values := range narrow(&s.Values, versionOf(&s.Values)) {
+	for _, values := range arrowio.Narrow(&s.Values, arrowio.VersionOf(&s.Values)) {
 		if err := writeEntries(group, *values, &s.Shape, from, to); err != nil {
 			return err
 		}
@@ -309,7 +309,7 @@ func writeLevels[T any](group file.SerialRowGroupWriter, values []T, defined, re
 		WriteBatch(values []T, defined, repeated []int16) (int64, error)
 	})
 	if !ok {
-		panic(fmt.Sprintf("arrowio: writeColumn: a %T does not accept a %T", next, values))
+		panic(fmt.Sprintf("columnfile: writeColumn: a %T does not accept a %T", next, values))
 	}
 	if _, err := chunk.WriteBatch(values, defined, repeated); err != nil {
 		return err

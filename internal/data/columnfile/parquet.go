@@ -1,12 +1,10 @@
-package arrowio
+package columnfile
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"strconv"
 
@@ -14,9 +12,9 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/metadata"
 	"github.com/apache/arrow/go/v17/parquet/schema"
-	flatbuffers "github.com/google/flatbuffers/go"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/data/arrowio"
 )
 
 // parquetTable reads row groups. It opens the file again for each one, so that they can
@@ -33,23 +31,23 @@ type parquetTable struct {
 	read   int64
 }
 
-func (t *ColumnFile) openParquet() error {
+func (t *File) openParquet() error {
 	p := &parquetTable{path: t.path, memory: t.memory, size: t.info.Size(), info: t.info}
 	t.table = p
-	return guarded(func() error {
+	return arrowio.Guarded(func() error {
 		r, err := file.NewParquetReader(io.NewSectionReader(t.file, 0, p.size))
 		if err != nil {
 			return err
 		}
 		p.meta, p.groups = r.MetaData(), r.NumRowGroups()
-		if n := p.meta.Schema.NumColumns(); n > maxColumns {
-			return fault.Inputf("%d columns, expected at most %d", n, maxColumns)
+		if n := p.meta.Schema.NumColumns(); n > arrowio.MaxColumns {
+			return fault.Inputf("%d columns, expected at most %d", n, arrowio.MaxColumns)
 		}
 		for i := range p.meta.Schema.NumColumns() {
 			t.columns = append(t.columns, columnName(p.meta.Schema.Column(i)))
 		}
 		if text := p.meta.KeyValueMetadata().FindValue("ARROW:schema"); text != nil {
-			p.hidden, err = hiddenTypes(*text)
+			p.hidden, err = arrowio.HiddenTypes(*text)
 		}
 		return err
 	})
@@ -74,47 +72,6 @@ func isList(c *schema.Column) bool {
 		}
 	}
 	return c.MaxRepetitionLevel() == 1 && c.MaxDefinitionLevel() <= 3 && len(c.ColumnPath()) <= 3
-}
-
-// hiddenTypes returns the columns whose numbers Parquet itself does not describe: durations,
-// and numbers of extension types. text is the schema that Arrow's writers add to a Parquet
-// file, as a message in base64.
-func hiddenTypes(text string) (map[string]string, error) {
-	data, err := base64.StdEncoding.DecodeString(text)
-	if err != nil || len(data) < 8 {
-		return nil, errors.New("the metadata ARROW:schema is not an Arrow schema in base64")
-	}
-	if binary.LittleEndian.Uint32(data) == math.MaxUint32 {
-		data = data[4:]
-	}
-	data = data[4:]
-	schema, ok := table(data, flatbuffers.GetUOffsetT(data)).tableAt(2)
-	if !ok {
-		return nil, errors.New("the metadata ARROW:schema has no schema")
-	}
-	hidden := map[string]string{}
-	for i := range schema.lengthAt(1) {
-		field, err := schema.elementAt(1, i)
-		if err != nil {
-			return nil, err
-		}
-		const integer, floating, duration = 2, 3, 18
-		switch kind := field.byteAt(2); kind {
-		case duration:
-			hidden[field.textAt(0)] = "durations"
-		case integer, floating:
-			for k := range field.lengthAt(6) {
-				pair, err := field.elementAt(6, k)
-				if err != nil {
-					return nil, err
-				}
-				if pair.textAt(0) == extensionKey {
-					hidden[field.textAt(0)] = extensionName(pair.textAt(1))
-				}
-			}
-		}
-	}
-	return hidden, nil
 }
 
 func (p *parquetTable) unfit(column int, list bool) string {
@@ -158,7 +115,7 @@ func (p *parquetTable) kind(column int) string {
 	return parquetKinds[c.PhysicalType()]
 }
 
-// parquetKinds are the supported types of values, with the results of ColumnFile.Kind for values without a logical type.
+// parquetKinds are the supported types of values, with the results of File.Kind for values without a logical type.
 var parquetKinds = map[parquet.Type]string{
 	parquet.Types.Boolean: truths, parquet.Types.Int32: Numbers, parquet.Types.Int64: Numbers, parquet.Types.Int96: timestamps,
 	parquet.Types.Float: Numbers, parquet.Types.Double: Numbers, parquet.Types.ByteArray: Strings,
@@ -168,7 +125,7 @@ func (p *parquetTable) single(column int) bool {
 	return p.meta.Schema.Column(column).PhysicalType() == parquet.Types.Float
 }
 
-func (p *parquetTable) next(chosen []int, between byte) (*ColumnBlock, error) {
+func (p *parquetTable) next(chosen []int, between byte) (*Block, error) {
 	if p.group == p.groups {
 		return nil, io.EOF
 	}
@@ -180,7 +137,7 @@ func (p *parquetTable) next(chosen []int, between byte) (*ColumnBlock, error) {
 		return nil, fmt.Errorf("row group %d has %d rows", group, rows)
 	}
 	p.read = min(p.size, p.read+meta.TotalCompressedSize())
-	return &ColumnBlock{Len: int(rows), Read: p.read, cells: func(visit func([][]byte) error) error {
+	return &Block{Len: int(rows), Read: p.read, cells: func(visit func([][]byte) error) error {
 		return reopen(p.path, p.info, func(f *os.File) error { return p.rows(f, group, int(rows), chosen, between, visit) }) // opened again, because the table may be closed by now
 	}}, nil
 }
@@ -351,7 +308,7 @@ func (c *parquetColumn) read(n int) error {
 			if err := c.chunk.Err(); err != nil && !errors.Is(err, io.EOF) {
 				return err
 			}
-			return errTruncated
+			return arrowio.ErrTruncated
 		}
 		total, values = total+t, values+v
 	}

@@ -1,77 +1,37 @@
-package arrowio
+package columnfile
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"strconv"
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/apache/arrow/go/v17/arrow/ipc"
+
+	"shaver/internal/data/arrowio"
 )
 
-// ipcTable reads record batches through the same checks as our own forms. A file's batches
-// are read in the order of its footer, and a stream's from front to back.
+// ipcTable reads the record batches of an Arrow file or stream.
 type ipcTable struct {
-	memory   int // see blockMemory
-	messages *messages
-	reader   *ipc.Reader
-	read     *counted
+	*arrowio.TableReader
+	memory int // see blockMemory
 }
 
-// counted counts the bytes that are read.
-type counted struct {
-	io.Reader
-	n int64
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.n += int64(n)
-	return n, err
-}
-
-func (t *ColumnFile) openIPC() error {
-	info, err := t.file.Stat()
+func (t *File) openIPC() error {
+	r, err := arrowio.NewTableReader(t.file, t.info.Size(), t.memory)
 	if err != nil {
 		return err
 	}
-	footer, err := readFooter(t.file, info.Size())
-	if err != nil {
-		return err
+	t.table = &ipcTable{r, t.memory}
+	for _, f := range r.Schema().Fields() {
+		t.columns = append(t.columns, f.Name)
 	}
-	read := &counted{Reader: t.file}
-	m := &messages{r: bufio.NewReaderSize(read, 1<<18), footer: footer, compressed: true, foreign: true, allocator: &limited{limit: t.memory}}
-	p := &ipcTable{memory: t.memory, messages: m, read: read}
-	t.table = p
-	return guarded(func() error {
-		if footer == nil {
-			if err := m.start(); err != nil {
-				return err
-			}
-		}
-		var err error
-		if p.reader, err = ipc.NewReaderFromMessageReader(m, ipc.WithAllocator(m.allocator)); err != nil {
-			if m.refused != nil {
-				err = m.refused // without the library's words
-			}
-			if m.schema || footer != nil {
-				return fmt.Errorf("as an Arrow file: %w", err)
-			}
-			return fmt.Errorf("neither Parquet nor Arrow: %w", err)
-		}
-		for _, f := range p.reader.Schema().Fields() {
-			t.columns = append(t.columns, f.Name)
-		}
-		return nil
-	})
+	return nil
 }
 
 // values returns the field of a column, or of its lists, and the type of the values.
 func (t *ipcTable) values(column int) (arrow.Field, arrow.DataType) {
-	f := t.reader.Schema().Field(column)
+	f := t.Schema().Field(column)
 	if l, ok := f.Type.(arrow.ListLikeType); ok {
 		f = l.ElemField()
 	}
@@ -82,20 +42,20 @@ func (t *ipcTable) values(column int) (arrow.Field, arrow.DataType) {
 }
 
 func (t *ipcTable) unfit(column int, list bool) string {
-	if _, ok := t.reader.Schema().Field(column).Type.(arrow.ListLikeType); ok && !list {
+	if _, ok := t.Schema().Field(column).Type.(arrow.ListLikeType); ok && !list {
 		return kindLists
 	}
 	f, kind := t.values(column)
 	words, ok := ipcKinds[kind.ID()]
-	if at := f.Metadata.FindKey(extensionKey); ok && words != Strings && at >= 0 {
-		return extensionName(f.Metadata.Values()[at])
+	if name := arrowio.ExtensionType(f.Metadata); ok && words != Strings && name != "" {
+		return name
 	} else if ok {
 		return ""
 	}
 	return kind.String()
 }
 
-// ipcKinds are the supported types of values, with the results of ColumnFile.Kind.
+// ipcKinds are the supported types of values, with the results of File.Kind.
 var ipcKinds = map[arrow.Type]string{
 	arrow.STRING: Strings, arrow.LARGE_STRING: Strings, arrow.BINARY: Strings, arrow.LARGE_BINARY: Strings, arrow.STRING_VIEW: Strings, arrow.BINARY_VIEW: Strings,
 	arrow.INT8: Numbers, arrow.INT16: Numbers, arrow.INT32: Numbers, arrow.INT64: Numbers, arrow.UINT8: Numbers, arrow.UINT16: Numbers, arrow.UINT32: Numbers, arrow.UINT64: Numbers,
@@ -115,25 +75,12 @@ func (t *ipcTable) single(column int) bool {
 	return kind.ID() == arrow.FLOAT32
 }
 
-// extensionKey is the key in a column's metadata that names its extension type. The meaning
-// of numbers in such a column is unknown. In pandas, for example, a period is a number that
-// depends on a unit.
-const extensionKey = "ARROW:extension:name"
-
-func extensionName(name string) string { return fmt.Sprintf("the extension type %.100q", name) }
-
 // next returns the next batch, with its cells copied out of Arrow's memory.
-func (t *ipcTable) next(chosen []int, between byte) (*ColumnBlock, error) {
-	if !t.reader.Next() {
-		if err := t.messages.refused; err != nil {
-			return nil, err
-		}
-		if err := t.reader.Err(); err != nil {
-			return nil, err
-		}
-		return nil, io.EOF
+func (t *ipcTable) next(chosen []int, between byte) (*Block, error) {
+	record, err := t.Next()
+	if err != nil {
+		return nil, err
 	}
-	record := t.reader.Record()
 	n := int(record.NumRows())
 	if n > t.memory/endBytes/len(chosen) {
 		return nil, fmt.Errorf("a batch has %d rows of %d columns, which is too large: write smaller batches", n, len(chosen))
@@ -162,11 +109,7 @@ func (t *ipcTable) next(chosen []int, between byte) (*ColumnBlock, error) {
 		}
 		left -= len(c.text)
 	}
-	read := t.read.n
-	if f := t.messages.footer; f != nil {
-		read = f.start - f.left
-	}
-	return &ColumnBlock{Len: n, Read: read, cells: func(visit func([][]byte) error) error {
+	return &Block{Len: n, Read: t.Position(), cells: func(visit func([][]byte) error) error {
 		cells := make([][]byte, len(columns))
 		for row := range n {
 			for k := range columns {
@@ -178,12 +121,6 @@ func (t *ipcTable) next(chosen []int, between byte) (*ColumnBlock, error) {
 		}
 		return nil
 	}}, nil
-}
-
-func (t *ipcTable) close() {
-	if t.reader != nil {
-		t.reader.Release()
-	}
 }
 
 // textColumn holds the cells of a column, one after the other.

@@ -1,4 +1,4 @@
-package arrowio
+package columnfile
 
 import (
 	"bytes"
@@ -36,7 +36,7 @@ func tableWithin(memory int, data []byte, path string, names ...string) (rows []
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		return nil, nil, err
 	}
-	table, err := openColumnFile(path, memory)
+	table, err := open(path, memory)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,7 +87,7 @@ func ipcTableBytes(t testing.TB, rows int, stream bool, options ...ipc.Option) (
 	}
 	s := arrow.NewSchema(fields, nil)
 	options = append(options, ipc.WithSchema(s))
-	var out bytes.Buffer
+	var out seekable
 	var w interface {
 		Write(arrow.Record) error
 		Close() error
@@ -96,7 +96,7 @@ func ipcTableBytes(t testing.TB, rows int, stream bool, options ...ipc.Option) (
 		w = ipc.NewWriter(&out, options...)
 	} else {
 		var err error
-		if w, err = ipc.NewFileWriter(&sink{w: &out}, options...); err != nil {
+		if w, err = ipc.NewFileWriter(&out, options...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -327,7 +327,7 @@ func TestTableThatChanges(t *testing.T) {
 			if err := os.WriteFile(path, data, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			table, err := OpenColumnFile(path)
+			table, err := Open(path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -425,7 +425,7 @@ func FuzzTable(f *testing.F) {
 
 // scanFit reads the columns that can be read, and stops after the given number of rows.
 func scanFit(path string, most int, enough error) error {
-	table, err := openColumnFile(path, 1<<20)
+	table, err := open(path, 1<<20)
 	if err != nil {
 		return err
 	}
@@ -474,13 +474,13 @@ func scanFit(path string, most int, enough error) error {
 
 // openParquet opens a Parquet file of parquetTableBytes, which is closed at the end of
 // the test.
-func openParquet(t *testing.T) (table *ColumnFile, path string) {
+func openParquet(t *testing.T) (table *File, path string) {
 	data, _ := parquetTableBytes(t, tableGroups, compress.Codecs.Snappy)
 	path = filepath.Join(t.TempDir(), "x.parquet")
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	table, err := OpenColumnFile(path)
+	table, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -529,7 +529,7 @@ func TestTableOfLists(t *testing.T) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		table, err := OpenColumnFile(path)
+		table, err := Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -585,7 +585,7 @@ func TestTableOfNestedLists(t *testing.T) {
 		if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		table, err := OpenColumnFile(path)
+		table, err := Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -641,7 +641,7 @@ func TestKinds(t *testing.T) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		table, err := OpenColumnFile(path)
+		table, err := Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -675,7 +675,7 @@ func TestMapsAndRuns(t *testing.T) {
 		if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		file, err := OpenColumnFile(path)
+		file, err := Open(path)
 		if err == nil {
 			defer file.Close()
 			err = file.Choose(file.Columns(), nil, 0)

@@ -1,4 +1,4 @@
-package arrowio
+package columnfile
 
 import (
 	"bytes"
@@ -16,15 +16,26 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/data/arrowio"
 )
+
+// slot returns the place of slot i of a FlatBuffers table in its list of slots.
+func slot(i int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*i) }
+
+// seekable is a writer that knows its position, for which Arrow's file writer asks.
+type seekable struct {
+	bytes.Buffer
+}
+
+func (s *seekable) Seek(int64, int) (int64, error) { return int64(s.Len()), nil }
 
 // ipcFile returns a file with batches of the given numbers of rows, and the position of the
 // offset of each batch in the footer.
 func ipcFile(t *testing.T, batches ...int) (data []byte, offsets []int) {
 	t.Helper()
 	s := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}}, nil)
-	var out bytes.Buffer
-	w, err := ipc.NewFileWriter(&sink{w: &out}, ipc.WithSchema(s))
+	var out seekable
+	w, err := ipc.NewFileWriter(&out, ipc.WithSchema(s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +54,7 @@ func ipcFile(t *testing.T, batches ...int) (data []byte, offsets []int) {
 	data = out.Bytes()
 	start := len(data) - 10 - int(binary.LittleEndian.Uint32(data[len(data)-10:]))
 	foot := data[start : len(data)-10]
-	root := table(foot, flatbuffers.GetUOffsetT(foot))
+	root := flatbuffers.Table{Bytes: foot, Pos: flatbuffers.GetUOffsetT(foot)}
 	vector := int(root.Vector(flatbuffers.UOffsetT(root.Offset(slot(3)))))
 	for k := range batches {
 		offsets = append(offsets, start+vector+24*k)
@@ -62,7 +73,7 @@ func TestFooter(t *testing.T) {
 	if rows, _, err := tableOf(swapped, path); err != nil || !slices.EqualFunc(rows, []string{"1", "1", "0"}, func(row []string, want string) bool { return row[0] == want }) {
 		t.Errorf("batches in the footer's order: %q, %v", rows, err)
 	}
-	if _, _, err := tableOf(data[:len(data)-1], path); !fault.IsInput(err) || !strings.Contains(err.Error(), errTruncated.Error()) {
+	if _, _, err := tableOf(data[:len(data)-1], path); !fault.IsInput(err) || !strings.Contains(err.Error(), arrowio.ErrTruncated.Error()) {
 		t.Errorf("a file without its end: %v", err)
 	}
 	for _, at := range []uint64{0, 7, uint64(len(data)), 1 << 62, 1 << 63} {
@@ -107,9 +118,10 @@ func TestViewsThatClaimTooMuch(t *testing.T) {
 				continue
 			}
 			meta := data[i+8:][:binary.LittleEndian.Uint32(data[i+4:])]
-			root := table(meta, flatbuffers.GetUOffsetT(meta))
-			if header, ok := root.tableAt(2); ok && ipc.MessageType(root.byteAt(1)) == ipc.MessageRecordBatch && header.lengthAt(4) > 0 {
-				at = i + 8 + int(header.Vector(flatbuffers.UOffsetT(header.Offset(slot(4)))))
+			root := flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
+			header := flatbuffers.Table{Bytes: meta, Pos: root.Indirect(root.Pos + flatbuffers.UOffsetT(root.Offset(slot(2))))}
+			if numbers := flatbuffers.UOffsetT(header.Offset(slot(4))); ipc.MessageType(root.GetByteSlot(slot(1), 0)) == ipc.MessageRecordBatch && numbers > 0 && header.VectorLen(numbers) > 0 {
+				at = i + 8 + int(header.Vector(numbers))
 			}
 		}
 		if at < 0 {

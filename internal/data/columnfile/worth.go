@@ -1,4 +1,4 @@
-package arrowio
+package columnfile
 
 import (
 	"encoding/binary"

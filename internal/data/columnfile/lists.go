@@ -1,4 +1,4 @@
-package arrowio
+package columnfile
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/schema"
+
+	"shaver/internal/data/arrowio"
 )
 
 // parquetList is the part of a parquetColumn for lists. Parquet stores the values of all lists
@@ -44,7 +46,7 @@ func (c *parquetColumn) readLists(n int) error {
 			}
 			if l.level == l.levels {
 				if first {
-					return errTruncated
+					return arrowio.ErrTruncated
 				}
 				break
 			}

@@ -1,4 +1,4 @@
-package arrowio_test
+package columnfile_test
 
 import (
 	"bytes"
@@ -8,24 +8,24 @@ import (
 	"slices"
 	"testing"
 
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 )
 
 // The Parquet file has a line for each id, with all digits of its worth, and is recognised.
 func TestWorth(t *testing.T) {
-	ids := []arrowio.WorthID{{Table: "t", Field: "x", ID: 7, Count: 3, Worth: 1. / 3, Score: 2}, {Table: "u", Field: "y", ID: 0, Worth: -1e-9, Score: 1}}
+	ids := []columnfile.WorthID{{Table: "t", Field: "x", ID: 7, Count: 3, Worth: 1. / 3, Score: 2}, {Table: "u", Field: "y", ID: 0, Worth: -1e-9, Score: 1}}
 	var b bytes.Buffer
-	if err := arrowio.WriteWorth(&b, ids, "path", "job"); err != nil {
+	if err := columnfile.WriteWorth(&b, ids, "path", "job"); err != nil {
 		t.Fatal(err)
 	}
-	if !arrowio.IsWorthParquet(bytes.NewReader(b.Bytes()), int64(b.Len())) {
+	if !columnfile.IsWorthParquet(bytes.NewReader(b.Bytes()), int64(b.Len())) {
 		t.Error("the file is not recognised")
 	}
 	path := filepath.Join(t.TempDir(), "worth.parquet")
 	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f, err := arrowio.OpenColumnFile(path)
+	f, err := columnfile.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package arrowio
+package columnfile
 
 import (
 	"bufio"
@@ -13,6 +13,8 @@ import (
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/compress"
 	"github.com/apache/arrow/go/v17/parquet/file"
+
+	"shaver/internal/data/arrowio"
 )
 
 // maxPage bounds a page of a Parquet file, in bytes. Writers usually make pages of 1 MiB.
@@ -163,7 +165,7 @@ func (p *parquetTable) chunk(f *os.File, group, rows, column int, memory *int64)
 		return nil, fmt.Errorf("column %q is compressed with %v, which is not supported: use zstd or snappy", name, meta.Compression())
 	}
 	stream := &pageStream{Reader: bufio.NewReaderSize(io.NewSectionReader(f, start, size), 1<<16), left: size, memory: memory, limit: p.memory}
-	allocator := &limited{limit: p.memory}
+	allocator := arrowio.Limited(p.memory)
 	pages, err := file.NewPageReader(stream, meta.NumValues(), meta.Compression(), allocator, nil)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package arrowio_test
+package columnfile_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/file"
 
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 )
 
 // parquetColumn reads all values of a column, and with lists the number of the first value of
@@ -48,9 +48,9 @@ func TestDelta(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	minusZero := float32(math.Copysign(0, -1))
 	tables := map[string][]float32{}
-	d := arrowio.Delta{Model: "digest"}
+	d := columnfile.Delta{Model: "digest"}
 	add := func(name string, first, rows int, baseline ...float32) {
-		p := arrowio.DeltaPart{Table: name, Field: "of " + name, First: first, Baseline: baseline}
+		p := columnfile.DeltaPart{Table: name, Field: "of " + name, First: first, Baseline: baseline}
 		for range rows {
 			kept := r.IntN(3)
 			for c, b := range baseline {
@@ -70,7 +70,7 @@ func TestDelta(t *testing.T) {
 	add("joint", 0, 50, 0, 0.25)
 	add("joint", 50, 30, 0, -1)
 	var kept, dropped, baseline, again bytes.Buffer
-	var count arrowio.DeltaCount
+	var count columnfile.DeltaCount
 	write := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -80,7 +80,7 @@ func TestDelta(t *testing.T) {
 	write(d.WriteKept(&kept, &count))
 	write(d.WriteDropped(&dropped, &count))
 	write(d.WriteBaseline(&baseline))
-	write(d.WriteKept(&again, new(arrowio.DeltaCount)))
+	write(d.WriteKept(&again, new(columnfile.DeltaCount)))
 	if !bytes.Equal(kept.Bytes(), again.Bytes()) {
 		t.Error("two files of the same delta differ")
 	}
