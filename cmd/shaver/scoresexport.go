@@ -11,7 +11,7 @@ import (
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/value/tally"
 )
@@ -31,7 +31,7 @@ func scoresExportCommand() *cobra.Command {
 			write := scores.WriteCSV
 			if strings.EqualFold(filepath.Ext(out), ".parquet") {
 				write = func(w io.Writer, f *scores.File) error {
-					return arrowio.WriteScoresParquet(w, f.Fields, &f.Layout, &f.Scores, f.Intervals(), nil)
+					return columnfile.WriteScoresParquet(w, f.Fields, &f.Layout, &f.Scores, f.Intervals(), nil)
 				}
 			}
 			if c.Flags().Changed("out") {

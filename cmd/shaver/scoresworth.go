@@ -11,7 +11,7 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/worth"
 )
@@ -43,7 +43,7 @@ func scoresWorthCommand() *cobra.Command {
 			}
 			if store == "" {
 				outputs.Inputs(args[0])
-				ours := func(path string) bool { return files.Is(path, arrowio.IsWorthParquet) }
+				ours := func(path string) bool { return files.Is(path, columnfile.IsWorthParquet) }
 				if err := outputs.Check("--out", out, cli.Unless(ours, "the worth of ids"), ".parquet"); err != nil {
 					return err
 				}
@@ -72,7 +72,7 @@ func scoresWorthCommand() *cobra.Command {
 			if store != "" {
 				err = worth.WriteStore(store, all, out)
 			} else {
-				err = atomicfile.Write(out, func(w io.Writer) error { return arrowio.WriteWorth(w, all, kind, f.Spec.ID()) })
+				err = atomicfile.Write(out, func(w io.Writer) error { return columnfile.WriteWorth(w, all, kind, f.Spec.ID()) })
 			}
 			if err != nil {
 				return err

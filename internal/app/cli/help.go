@@ -25,8 +25,7 @@ func Setup(root *cobra.Command) {
 	root.SetUsageFunc(usage)
 	root.SetHelpFunc(printHelp)
 	root.Version = version()
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.Flags().Bool("version", false, "print the version, the commit, the kernel and the protocol")
+	asksHelp(root, versionName, "print the version, the commit, the kernel and the protocol")
 	// Only flags and arguments that are declared as files complete to files.
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	if root.HasSubCommands() {
@@ -49,8 +48,7 @@ func setupAll(c *cobra.Command) {
 	if hasNeeded(c) {
 		c.Flags().Lookup("help").Usage = "print a brief help; --" + helpAllName + " prints all of it"
 	}
-	f := c.Flags().VarPF(helpAll{c.Flags()}, helpAllName, "", "print all of the help")
-	f.NoOptDefVal, f.Hidden = "true", true
+	asksHelp(c, helpAllName, "print all of the help").Hidden = true
 	describeVariables(c)
 	for _, sub := range c.Commands() {
 		setupAll(sub)
@@ -88,7 +86,14 @@ func ExitCodes() *cobra.Command {
 
 // printHelp prints the help of c. If flags of c are marked as needed, and --help-all is not
 // given, the help is brief: it has the first paragraph, the needed flags and the examples.
+// If --version is given, and --help is not, printHelp prints the version instead. A template
+// of cobra's would link package text/template, which calls methods by their names, so that the
+// linker could not remove unused ones.
 func printHelp(c *cobra.Command, _ []string) {
+	if c.Flags().Changed(versionName) && !c.Flags().Changed("help") {
+		_ = printVersion(c) // as with help, there is nobody to return an error to
+		return
+	}
 	text := strings.TrimSpace(c.Long)
 	if isBrief(c) {
 		text, _, _ = strings.Cut(text, "\n\n")

@@ -44,11 +44,17 @@ func neededFlags(c *cobra.Command) *pflag.FlagSet {
 	return set
 }
 
-// helpAll is the value of --help-all, which also sets --help. Therefore cobra prints help
-// before it checks the command line.
-type helpAll struct{ flags *pflag.FlagSet }
+// asksHelp adds a flag that also sets the value of --help. Therefore cobra calls printHelp before it checks the
+// command line.
+func asksHelp(c *cobra.Command, name, usage string) *pflag.Flag {
+	f := c.Flags().VarPF(helpValue{c.Flags()}, name, "", usage)
+	f.NoOptDefVal = "true"
+	return f
+}
 
-func (h helpAll) Set(text string) error { return h.flags.Set("help", text) }
-func (h helpAll) String() string        { return "false" }
-func (h helpAll) Type() string          { return "bool" }
-func (h helpAll) IsBoolFlag() bool      { return true }
+type helpValue struct{ flags *pflag.FlagSet }
+
+func (h helpValue) Set(text string) error { return h.flags.Lookup("help").Value.Set(text) }
+func (h helpValue) String() string        { return "false" }
+func (h helpValue) Type() string          { return "bool" }
+func (h helpValue) IsBoolFlag() bool      { return true }

@@ -78,16 +78,22 @@ func commit(info *debug.BuildInfo) string {
 	return commit
 }
 
+// versionName is the name of the flag that prints the version.
+const versionName = "version"
+
+// printVersion prints the name of c's program and the version.
+func printVersion(c *cobra.Command) error {
+	root := c.Root()
+	_, err := fmt.Fprintf(c.OutOrStdout(), "%s %s\n", root.Name(), root.Version)
+	return err
+}
+
 // VersionCommand returns the command "version", which prints what --version prints.
 func VersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Long: "Print the version of the program and of its protocol, as --version does.",
 		Example: "  shaver version",
 		Args:    Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			root := c.Root()
-			_, err := fmt.Fprintf(c.OutOrStdout(), "%s %s\n", root.Name(), root.Version)
-			return err
-		},
+		RunE:    func(c *cobra.Command, _ []string) error { return printVersion(c) },
 	}
 }

@@ -1,5 +1,6 @@
 // Package arrowio turns rows, partials, scores and frequencies into Arrow IPC
-// bytes and back. It is the only importer of Arrow.
+// bytes and back. It and package columnfile, which has the files of other programs, are the only
+// importers of Arrow.
 //
 // Everything that is read here comes from a disk or a network and is not trusted. Each
 // reader accepts only one schema, checks every message before Arrow's library sees it
@@ -18,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"runtime"
 	"slices"
 	"unicode/utf8"
@@ -341,6 +343,21 @@ func (r *reader) try(f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// Guarded calls f, which reads bytes that are not trusted. It turns f's panics and errors into bad input,
+// except errors of the file system, which may be temporary.
+func Guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = malformed(panicked(p))
+		}
+	}()
+	err = f()
+	if err == nil || err == io.EOF || fault.IsInput(err) || errors.As(err, new(*fs.PathError)) {
+		return err
+	}
+	return malformed(err)
 }
 
 // panicked returns the value of a panic as an error.

@@ -41,7 +41,7 @@ func rowsOf(f *footer, k int) (rows int64, err error) {
 	} else if err != nil {
 		return 0, fault.Inputf("batch %d: %w", k, err)
 	}
-	err = guarded(func() error {
+	err = Guarded(func() error {
 		root := table(m.meta, flatbuffers.GetUOffsetT(m.meta))
 		batch, ok := root.tableAt(2)
 		if !ok || ipc.MessageType(root.byteAt(1)) != ipc.MessageRecordBatch {

@@ -145,7 +145,7 @@ func TestDenseRefuses(t *testing.T) {
 		{[]string{"date"}, `field 1 and dense input 0 have the same name "date"`},
 		{[]string{"label"}, "reserved for another column: rename the dense input"},
 		{[]string{""}, "dense input 0 has an empty name"},
-		{make([]string, maxColumns), "expected at most"},
+		{make([]string, MaxColumns), "expected at most"},
 	} {
 		if _, err := NewRowWriter(io.Discard, RowForm{Fields: testFields, Sizes: testSizes, Dense: c.dense}, 1); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %q", err, c.want)

@@ -39,17 +39,17 @@ func readFooter(f io.ReaderAt, size int64) (*footer, error) {
 	}
 	var tail [10]byte
 	if size < int64(len(tail)) {
-		return nil, fault.Inputf("%w", errTruncated)
+		return nil, fault.Inputf("%w", ErrTruncated)
 	}
 	if _, err := f.ReadAt(tail[:], size-int64(len(tail))); err == io.EOF {
-		return nil, fault.Inputf("%w", errTruncated)
+		return nil, fault.Inputf("%w", ErrTruncated)
 	} else if err != nil {
 		return nil, err
 	}
 	length := int64(binary.LittleEndian.Uint32(tail[:]))
 	start := size - int64(len(tail)) - length
 	if string(tail[4:]) != magic[:6] || start < int64(len(magic)) {
-		return nil, fault.Inputf("%w", errTruncated)
+		return nil, fault.Inputf("%w", ErrTruncated)
 	}
 	if length > maxFooter {
 		return nil, fault.Inputf("the footer has %d bytes, expected at most %d", length, maxFooter)
@@ -59,7 +59,7 @@ func readFooter(f io.ReaderAt, size int64) (*footer, error) {
 		return nil, err
 	}
 	out := &footer{file: f, start: start, left: start}
-	return out, guarded(func() error { return out.parse(data) })
+	return out, Guarded(func() error { return out.parse(data) })
 }
 
 // parse reads the table Footer: version, schema, dictionaries, batches.

@@ -38,15 +38,18 @@ type messages struct {
 	current    *ipc.Message
 }
 
+// MaxColumns is the largest number of columns of a file that is read.
+const MaxColumns = 1 << 14
+
 const (
-	maxMeta    = 4 << 20 // bytes of a message's description
-	maxColumns = 1 << 14
-	maxWindow  = 8 << 20         // largest zstd window in bytes, which the format asks every decoder to support
-	slack      = 64 * maxColumns // bytes that Arrow's library may add to a batch by rounding
-	magic      = "ARROW1\x00\x00"
+	maxMeta   = 4 << 20         // bytes of a message's description
+	maxWindow = 8 << 20         // largest zstd window in bytes, which the format asks every decoder to support
+	slack     = 64 * MaxColumns // bytes that Arrow's library may add to a batch by rounding
+	magic     = "ARROW1\x00\x00"
 )
 
-var errTruncated = errors.New("the data end too early")
+// ErrTruncated says that bytes are missing at the end of the data.
+var ErrTruncated = errors.New("the data end too early")
 
 // limited is an allocator that panics if more than limit bytes are in use.
 type limited struct {
@@ -93,11 +96,11 @@ func (m *messages) start() error {
 	return nil
 }
 
-// failed turns the end of the bytes into errTruncated, and records any other error of the
+// failed turns the end of the bytes into ErrTruncated, and records any other error of the
 // underlying reader.
 func (m *messages) failed(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return errTruncated
+		return ErrTruncated
 	}
 	m.failure = err
 	return err
@@ -129,7 +132,7 @@ func (h *held) Read(p []byte) (int, error) {
 func (m *messages) readGrowing(buffer []byte, n int64) ([]byte, error) {
 	if h, ok := m.r.(*held); ok && len(m.head) == 0 {
 		if n > int64(len(h.data)) {
-			return nil, errTruncated
+			return nil, ErrTruncated
 		}
 		buffer, h.data = h.data[:n:n], h.data[n:]
 		return buffer, nil
@@ -204,7 +207,7 @@ func (m *messages) describe() error {
 		return errors.New("expected the start of an Arrow message")
 	}
 	if length == 0 && m.footer != nil {
-		return errTruncated
+		return ErrTruncated
 	}
 	if length == 0 {
 		m.done = true
@@ -287,7 +290,7 @@ func (m *messages) end() error {
 	case !m.file && total > 0:
 		return errors.New("expected no bytes after the end of the stream")
 	case m.file && string(tail) != magic[:6]:
-		return errTruncated
+		return ErrTruncated
 	}
 	return io.EOF
 }
@@ -300,8 +303,8 @@ func checkSchema(schema flat, length int, foreign bool) error {
 		return errors.New("the data are big-endian, expected little-endian")
 	}
 	text, columns := 0, schema.lengthAt(1)
-	if columns > maxColumns {
-		return fmt.Errorf("the schema has %d columns, expected at most %d", columns, maxColumns)
+	if columns > MaxColumns {
+		return fmt.Errorf("the schema has %d columns, expected at most %d", columns, MaxColumns)
 	}
 	for i := range columns {
 		field, err := schema.elementAt(1, i)
@@ -446,7 +449,7 @@ func checkFrame(buffer []byte) error {
 	rest := frame[header.HeaderSize:]
 	for last := false; !last; {
 		if len(rest) < 3 {
-			return errTruncated
+			return ErrTruncated
 		}
 		block := uint32(rest[0]) | uint32(rest[1])<<8 | uint32(rest[2])<<16
 		last = block&1 == 1
@@ -455,7 +458,7 @@ func checkFrame(buffer []byte) error {
 			length = 1 // a run is stored as a single byte
 		}
 		if len(rest) < 3+length {
-			return errTruncated
+			return ErrTruncated
 		}
 		rest = rest[3+length:]
 	}

@@ -277,11 +277,11 @@ func (m *messages) partialBatch(p *tally.Partial, form tally.Form) error {
 	}
 	batch, ok := table(m.meta, flatbuffers.GetUOffsetT(m.meta)).tableAt(2)
 	if !ok {
-		return errTruncated
+		return ErrTruncated
 	}
 	rows := batch.int64At(0)
 	if rows > int64(len(m.body)) { // prevents an overflow below
-		return errTruncated
+		return ErrTruncated
 	}
 	values := func(buffer int, bytes int64) ([]byte, error) {
 		offset, length, err := batch.pairAt(2, buffer)

@@ -32,8 +32,8 @@ const keySizes = "sizes" // JSON array
 // CheckColumns reports the first invalid name of a field or a dense input. Names must be UTF-8, distinct and not
 // empty, and must not be "label" or "row".
 func CheckColumns(fields, dense []string) error {
-	if n := len(fields) + len(dense); n > maxColumns-2 {
-		return fmt.Errorf("%d fields and dense inputs, expected at most %d", n, maxColumns-2)
+	if n := len(fields) + len(dense); n > MaxColumns-2 {
+		return fmt.Errorf("%d fields and dense inputs, expected at most %d", n, MaxColumns-2)
 	}
 	seen := make(map[string]string, len(fields)+len(dense))
 	for i, name := range slices.Concat(fields, dense) {

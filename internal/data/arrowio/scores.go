@@ -44,7 +44,7 @@ func scoresColumns(plain bool, version string, dim int) []arrow.Field {
 	} else {
 		columns = append(columns, arrow.Field{Name: "phi", Type: listOf(arrow.PrimitiveTypes.Float64, dim)})
 	}
-	for _, name := range narrowNames(version) {
+	for _, name := range NarrowNames(version) {
 		columns = append(columns, arrow.Field{Name: name, Type: listOf(arrow.PrimitiveTypes.Float32, dim)})
 	}
 	if !plain {
@@ -53,8 +53,8 @@ func scoresColumns(plain bool, version string, dim int) []arrow.Field {
 	return columns
 }
 
-// versionOf returns the version of the scores that have these values.
-func versionOf(v *tally.Values) string {
+// VersionOf returns the version of the scores that have these values.
+func VersionOf(v *tally.Values) string {
 	switch {
 	case v.Rank != nil:
 		return PathScoresVersion
@@ -75,9 +75,9 @@ func newValues(version string, n int) tally.Values {
 	return tally.NewValues(n)
 }
 
-// narrowNames returns the names of the float32 columns of a version. They describe the size
+// NarrowNames returns the names of the float32 columns of a version. They describe the size
 // and the uncertainty of phi.
-func narrowNames(version string) []string {
+func NarrowNames(version string) []string {
 	switch version {
 	case PathScoresVersion:
 		return nil
@@ -89,10 +89,10 @@ func narrowNames(version string) []string {
 
 var pairedNames = []string{"abs", "rms", "se", "se_population", "se_paired", "abs_se_paired", "rms_se_paired"}
 
-// narrow returns v's columns in the order of narrowNames.
-func narrow(v *tally.Values, version string) []*[]float32 {
+// Narrow returns v's columns in the order of NarrowNames.
+func Narrow(v *tally.Values, version string) []*[]float32 {
 	all := []*[]float32{&v.Abs, &v.RMS, &v.SE, &v.PopulationSE, &v.PairedSE, &v.AbsPairedSE, &v.RMSPairedSE}
-	return all[:len(narrowNames(version))]
+	return all[:len(NarrowNames(version))]
 }
 
 // ranks is a set of ranks, which finds out whether they are a permutation of the entries.
@@ -138,15 +138,15 @@ func checkLayout(fields []string, a *model.Architecture) error {
 	return nil
 }
 
-// checkScores reports values that no scores of the given layout can have. It panics if the
+// CheckScores reports values that no scores of the given layout can have. It panics if the
 // lengths of the slices do not match.
-func checkScores(fields []string, a *model.Architecture, s *tally.Scores) error {
+func CheckScores(fields []string, a *model.Architecture, s *tally.Scores) error {
 	if err := checkLayout(fields, a); err != nil {
 		return err
 	}
-	shape, version := a.Shape(), versionOf(&s.Values)
+	shape, version := a.Shape(), VersionOf(&s.Values)
 	fits := s.Shape.Equal(&shape) && len(s.Count) == shape.Rows() && len(s.Phi)+len(s.Rank) == shape.Entries()
-	for _, values := range narrow(&s.Values, version) {
+	for _, values := range Narrow(&s.Values, version) {
 		fits = fits && len(*values) == shape.Entries()
 	}
 	if !fits {
@@ -175,11 +175,11 @@ func checkScore(fields []string, a *model.Architecture, span *model.Span, id int
 			return fault.Inputf("%s, column %d: phi is %v, expected a finite value", feature(fields, a, span, id), c, phi)
 		}
 	}
-	version := versionOf(&v)
-	for i, values := range narrow(&v, version) {
+	version := VersionOf(&v)
+	for i, values := range Narrow(&v, version) {
 		for c, x := range *values {
 			if !(x >= 0 && x <= math.MaxFloat32) {
-				return fault.Inputf("%s, column %d: %s is %v, expected a finite value of at least 0", feature(fields, a, span, id), c, narrowNames(version)[i], x)
+				return fault.Inputf("%s, column %d: %s is %v, expected a finite value of at least 0", feature(fields, a, span, id), c, NarrowNames(version)[i], x)
 			}
 		}
 	}
@@ -227,7 +227,7 @@ func WriteScores(w io.Writer, fields []string, a *model.Architecture, version st
 		return err
 	}
 	shape, spans := a.Shape(), a.Spans()
-	metadata := scoresMetadata(fields, a, version, meta)
+	metadata := ScoresMetadata(fields, a, version, meta)
 	out, err := newFileWriter(w, arrow.NewSchema(scoresColumns(a.Plain(), version, shape.Dim()), &metadata))
 	if err != nil {
 		return err
@@ -265,7 +265,7 @@ func WriteScores(w io.Writer, fields []string, a *model.Architecture, version st
 		} else {
 			columns = append(columns, lists(float64s(entries.Phi[:n]), shape.Dim(), offsets))
 		}
-		for _, values := range narrow(&entries, version) {
+		for _, values := range Narrow(&entries, version) {
 			columns = append(columns, lists(float32s((*values)[:n]), shape.Dim(), offsets))
 		}
 		if !a.Plain() {
@@ -278,7 +278,8 @@ func WriteScores(w io.Writer, fields []string, a *model.Architecture, version st
 	return out.close()
 }
 
-func scoresMetadata(fields []string, a *model.Architecture, version string, meta map[string]string) arrow.Metadata {
+// ScoresMetadata returns the metadata of a file of scores of a version. meta is that of WriteScores.
+func ScoresMetadata(fields []string, a *model.Architecture, version string, meta map[string]string) arrow.Metadata {
 	shape := a.Shape()
 	keys, values := []string{keyVersion, keyFields, keySizes, keyDim}, []string{version, toJSON(fields), toJSON(a.FieldDims), decimal(int64(shape.Dim()))}
 	if !a.Plain() {
@@ -324,7 +325,7 @@ func ReadScores(r io.Reader) (fields []string, a *model.Architecture, s *tally.S
 	if at.span < len(spans) {
 		return fail(fault.Inputf("the scores end before %s", feature(fields, a, &spans[at.span], at.id)))
 	}
-	if err := checkScores(fields, a, s); err != nil {
+	if err := CheckScores(fields, a, s); err != nil {
 		return fail(err)
 	}
 	return fields, a, s, otherMeta(in), nil
@@ -386,7 +387,7 @@ func scoresHead(in *reader) (fields []string, a *model.Architecture, err error) 
 
 // appendScores adds one batch and checks that it continues at the position at.
 func appendScores(s *tally.Scores, at *place, fields []string, a *model.Architecture, version string, spans []model.Span, record arrow.Record) error {
-	columns := narrow(&s.Values, version)
+	columns := Narrow(&s.Values, version)
 	table := 4 + len(columns)
 	names, ids := record.Column(0).(*array.String), record.Column(1).(*array.Int32).Int32Values()
 	for i := 0; i < len(ids); {

@@ -10,9 +10,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/apache/arrow/go/v17/parquet"
-	"github.com/apache/arrow/go/v17/parquet/file"
-
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
@@ -35,7 +32,7 @@ func randomPairedScoresOf(shape layout.Shape) *tally.Scores {
 	s := randomScoresOf(shape)
 	values := tally.NewPairedValues(shape.Entries())
 	copy(values.Phi, s.Phi)
-	for i, column := range narrow(&values, PairedScoresVersion) {
+	for i, column := range Narrow(&values, PairedScoresVersion) {
 		for c := range *column {
 			(*column)[c] = float32(i) + s.Abs[c]
 		}
@@ -118,7 +115,7 @@ func TestPairedScoresRoundTrip(t *testing.T) {
 		wantInput(t, err, "columns, expected")
 		s.RMSPairedSE[3] = -1
 		wantInput(t, WriteScores(&bytes.Buffer{}, testFields, a, PairedScoresVersion, s.Count, s.Feature, nil), "rms_se_paired is -1")
-		wantInput(t, WriteScoresParquet(&bytes.Buffer{}, testFields, a, s, interval, nil), "rms_se_paired is -1")
+		wantInput(t, CheckScores(testFields, a, s), "rms_se_paired is -1")
 	}
 }
 
@@ -151,7 +148,7 @@ func TestPathScoresRoundTrip(t *testing.T) {
 			bad.Rank = slices.Clone(s.Rank)
 			bad.Rank[last] = c.rank
 			wantInput(t, WriteScores(&bytes.Buffer{}, testFields, a, PathScoresVersion, bad.Count, bad.Feature, nil), c.want)
-			wantInput(t, WriteScoresParquet(&bytes.Buffer{}, testFields, a, &bad, interval, nil), c.want)
+			wantInput(t, CheckScores(testFields, a, &bad), c.want)
 			was, now := binary.LittleEndian.AppendUint32(nil, uint32(s.Rank[last])), binary.LittleEndian.AppendUint32(nil, uint32(c.rank))
 			next := binary.LittleEndian.AppendUint32(nil, uint32(s.Rank[last-1]))
 			changed := bytes.Replace(out.Bytes(), append(slices.Clone(next), was...), append(slices.Clone(next), now...), 1)
@@ -164,46 +161,6 @@ func TestPathScoresRoundTrip(t *testing.T) {
 		if _, _, _, _, err := ReadScores(bytes.NewReader(data[:n])); !fault.IsInput(err) {
 			t.Fatalf("the first %d of %d bytes: %v", n, len(data), err)
 		}
-	}
-}
-
-// In Parquet, the scores of a path have a column of ranks for each column of the table, and no
-// other values.
-func TestPathScoresParquet(t *testing.T) {
-	s := randomRanksOf(layout.Of(5, 2))
-	var out bytes.Buffer
-	if err := WriteScoresParquet(&out, []string{"a", "b"}, plain([]int{2, 3}, 2), s, interval, nil); err != nil {
-		t.Fatal(err)
-	}
-	if !IsScoresParquet(bytes.NewReader(out.Bytes()), int64(out.Len())) {
-		t.Error("the file is not recognized")
-	}
-	r, err := file.NewParquetReader(bytes.NewReader(out.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if root := r.MetaData().Schema; root.NumColumns() != 5 || root.Column(4).Name() != "rank_1" {
-		t.Fatalf("columns %v", root)
-	}
-	for c := range 2 {
-		column, err := r.RowGroup(0).Column(3 + c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ranks := make([]int32, 5)
-		if _, _, err := column.(*file.Int32ColumnChunkReader).ReadBatch(5, ranks, nil, nil); err != nil {
-			t.Fatal(err)
-		}
-		for feature, rank := range ranks {
-			if want := s.Rank[2*feature+c]; rank != want {
-				t.Errorf("feature %d has the rank %d, expected %d", feature, rank, want)
-			}
-		}
-	}
-	a := modeltest.LookUps()
-	if err := WriteScoresParquet(&bytes.Buffer{}, testFields, &a, randomRanksOf(a.Shape()), interval, nil); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -224,7 +181,7 @@ func TestScoresRefuse(t *testing.T) {
 		s := randomScores(sizes, 2)
 		c.change(s)
 		wantInput(t, writeScores(&bytes.Buffer{}, fields, sizes, s, nil), c.want)
-		wantInput(t, WriteScoresParquet(&bytes.Buffer{}, fields, plain(sizes, 2), s, interval, nil), c.want)
+		wantInput(t, CheckScores(fields, plain(sizes, 2), s), c.want)
 	}
 	data := encodeScores(t, fields, sizes, randomScores(sizes, 2))
 	for n := range data {
@@ -299,9 +256,6 @@ func TestScoresOfLists(t *testing.T) {
 		_, _, _, _, err := ReadScores(bytes.NewReader(changed))
 		wantInput(t, err, c.want)
 	}
-	if err := WriteScoresParquet(&bytes.Buffer{}, fields, &a, s, interval, nil); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestScoresOfTablesRefuse(t *testing.T) {
@@ -332,173 +286,6 @@ func TestScoresOfTablesRefuse(t *testing.T) {
 	}
 	s.Phi[2] = math.NaN()
 	wantInput(t, WriteScores(&bytes.Buffer{}, testFields, &a, ScoresVersion, s.Count, s.Feature, nil), "field 1 (date), table narrow, id 2, column 0: phi is NaN")
-}
-
-// interval returns NaN for every third feature.
-func interval(feature int) (dataset, population float64) {
-	if feature%3 == 2 {
-		return math.NaN(), math.NaN()
-	}
-	return float64(feature), 2 * float64(feature)
-}
-
-func TestScoresParquet(t *testing.T) {
-	sizes := []int{5, parquetGroup, 3}
-	s := randomScores(sizes, 2)
-	var out, again bytes.Buffer
-	for _, w := range []*bytes.Buffer{&out, &again} {
-		if err := WriteScoresParquet(w, testFields, plain(sizes, 2), s, interval, testMeta); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !bytes.Equal(out.Bytes(), again.Bytes()) {
-		t.Error("two encodings of the same scores differ")
-	}
-	r, err := file.NewParquetReader(bytes.NewReader(out.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if v := r.MetaData().KeyValueMetadata().FindValue("kernel"); v == nil || *v != "portable" {
-		t.Errorf("metadata %v", r.MetaData().KeyValueMetadata())
-	}
-	got := &tally.Scores{Shape: s.Shape, Values: tally.NewValues(len(s.Phi))}
-	row := 0
-	for g := range r.NumRowGroups() {
-		group := r.RowGroup(g)
-		n := int(group.NumRows())
-		column := func(i int) file.ColumnChunkReader {
-			c, err := group.Column(i)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		}
-		counts := make([]int64, n)
-		if _, _, err := column(2).(*file.Int64ColumnChunkReader).ReadBatch(int64(n), counts, nil, nil); err != nil {
-			t.Fatal(err)
-		}
-		got.Count = append(got.Count, counts...)
-		ids := make([]int32, n)
-		if _, _, err := column(1).(*file.Int32ColumnChunkReader).ReadBatch(int64(n), ids, nil, nil); err != nil {
-			t.Fatal(err)
-		}
-		if g == 0 && !slices.Equal(ids[3:7], []int32{3, 4, 0, 1}) {
-			t.Errorf("ids start with %v", ids[:8])
-		}
-		values := make([]float64, n)
-		for c := range 4 {
-			if _, _, err := column(3+c).(*file.Float64ColumnChunkReader).ReadBatch(int64(n), values, nil, nil); err != nil {
-				t.Fatal(err)
-			}
-			for i, v := range values {
-				dataset, population := interval(row + i)
-				if want := []float64{dataset, population}; c >= 2 {
-					got.Phi[(row+i)*2+c-2] = v
-				} else if v != want[c] && !(math.IsNaN(v) && math.IsNaN(want[c])) {
-					t.Fatalf("t is %v for feature %d, expected %v", v, row+i, want)
-				}
-			}
-		}
-		small := make([]float32, n)
-		for c := range 8 {
-			if _, _, err := column(7+c).(*file.Float32ColumnChunkReader).ReadBatch(int64(n), small, nil, nil); err != nil {
-				t.Fatal(err)
-			}
-			into := *narrow(&got.Values, ScoresVersion)[c/2]
-			for i, v := range small {
-				into[(row+i)*2+c%2] = v
-			}
-		}
-		row += n
-	}
-	if !reflect.DeepEqual(got, s) {
-		t.Error("the scores changed")
-	}
-}
-
-// The scores of a paired job have three more columns for each entry, after the others.
-func TestPairedScoresParquet(t *testing.T) {
-	s := randomPairedScoresOf(layout.Of(5, 2))
-	var out bytes.Buffer
-	if err := WriteScoresParquet(&out, []string{"a", "b"}, plain([]int{2, 3}, 2), s, interval, nil); err != nil {
-		t.Fatal(err)
-	}
-	r, err := file.NewParquetReader(bytes.NewReader(out.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if root := r.MetaData().Schema; root.NumColumns() != 5+8*2 || root.Column(5+7*2+1).Name() != "rms_se_paired_1" {
-		t.Fatalf("columns %v", root)
-	}
-	column, err := r.RowGroup(0).Column(5 + 7*2 + 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := make([]float32, 5)
-	if _, _, err := column.(*file.Float32ColumnChunkReader).ReadBatch(5, values, nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	for feature, v := range values {
-		if want := s.RMSPairedSE[2*feature+1]; v != want {
-			t.Errorf("feature %d has the error %v, expected %v", feature, v, want)
-		}
-	}
-}
-
-// In Parquet, the columns that a table lacks are null, and the last column names the table.
-func TestScoresParquetOfTables(t *testing.T) {
-	a := modeltest.LookUps()
-	s := randomScoresOf(a.Shape())
-	var out bytes.Buffer
-	if err := WriteScoresParquet(&out, testFields, &a, s, interval, nil); err != nil {
-		t.Fatal(err)
-	}
-	r, err := file.NewParquetReader(bytes.NewReader(out.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	group, rows := r.RowGroup(0), s.Shape.Rows()
-	if n := group.NumColumns(); n != 5+5*4+1 {
-		t.Fatalf("%d columns, expected 26", n)
-	}
-	column := func(i int) file.ColumnChunkReader {
-		c, err := group.Column(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	for c := range 4 {
-		values, narrow, defined := make([]float64, rows), make([]float32, rows), make([]int16, rows)
-		if _, _, err := column(5+c).(*file.Float64ColumnChunkReader).ReadBatch(int64(rows), values, defined, nil); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := column(5+3*4+c).(*file.Float32ColumnChunkReader).ReadBatch(int64(rows), narrow, defined, nil); err != nil {
-			t.Fatal(err)
-		}
-		at := 0
-		for row := range rows {
-			from, to := s.Shape.Row(row)
-			if has := from+c < to; has != (defined[row] == 1) {
-				t.Errorf("column %d of row %d is there: %t, expected %t", c, row, !has, has)
-			} else if has {
-				if values[at] != s.Phi[from+c] || narrow[at] != s.SE[from+c] {
-					t.Errorf("column %d of row %d is %v and %v, expected %v and %v", c, row, values[at], narrow[at], s.Phi[from+c], s.SE[from+c])
-				}
-				at++
-			}
-		}
-	}
-	names := make([]parquet.ByteArray, rows)
-	if _, _, err := column(25).(*file.ByteArrayColumnChunkReader).ReadBatch(int64(rows), names, nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	if string(names[2]) != "narrow" || string(names[3]) != "joint" || string(names[8]) != "joint" || string(names[9]) != "wide" {
-		t.Errorf("tables %s", names)
-	}
 }
 
 func TestFrequencies(t *testing.T) {
@@ -557,7 +344,7 @@ func FuzzScores(f *testing.F) {
 		}
 		delete(meta, keyVersion)
 		var out bytes.Buffer
-		if err := WriteScores(&out, fields, a, versionOf(&s.Values), s.Count, s.Feature, meta); err != nil {
+		if err := WriteScores(&out, fields, a, VersionOf(&s.Values), s.Count, s.Feature, meta); err != nil {
 			t.Fatal(err)
 		}
 		_, _, again, _, err := ReadScores(&out)
@@ -569,7 +356,7 @@ func FuzzScores(f *testing.F) {
 
 // writeScores writes scores that are in memory.
 func writeScores(w io.Writer, fields []string, sizes []int, s *tally.Scores, meta map[string]string) error {
-	return WriteScores(w, fields, plain(sizes, s.Shape.Dim()), versionOf(&s.Values), s.Count, s.Feature, meta)
+	return WriteScores(w, fields, plain(sizes, s.Shape.Dim()), VersionOf(&s.Values), s.Count, s.Feature, meta)
 }
 
 func plain(sizes []int, dim int) *model.Architecture {

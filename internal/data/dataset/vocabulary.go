@@ -5,10 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/data/vocabulary"
 )
 
 // newest returns the folder whose fields and vocabulary are those of the dataset.
@@ -38,45 +36,40 @@ func (d *Dataset) Vocabulary(field int) ([]string, error) {
 		return nil, err
 	}
 	described := p.Fields[field]
-	values, err := vocabulary.ParseText(data, described.Size, described.OOVID())
+	values, err := ParseVocabularyFile(data, described.Size, described.OOVID())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.path(f), err)
 	}
 	return values, nil
 }
 
-// Mapper returns the dataset's vocabulary, so that other rows can be given the same ids. A
-// dataset without a vocabulary is bad input.
-func (d *Dataset) Mapper() (*vocabulary.Mapper, error) {
+// ReadVocabulary calls read with the vocabulary file of each field of the dataset's folder, or of the
+// newest folder of a window, and checks its digest. A dataset without a vocabulary is bad input.
+func (d *Dataset) ReadVocabulary(read func(field Field, file File, content io.Reader) error) error {
 	p := d.newest()
 	if p.Vocabulary == nil {
-		return nil, fault.Inputf("%s has no vocabulary: its rows were imported as ids, not as values", p.dir)
+		return fault.Inputf("%s has no vocabulary: its rows were imported as ids, not as values", p.dir)
 	}
-	m := &vocabulary.Mapper{Names: p.fieldNames(), Front: slices.ContainsFunc(p.Fields, func(f Field) bool { return f.Pads != "" })}
 	for j, f := range p.Vocabulary {
-		field, err := p.readField(f, p.Fields[j])
-		if err != nil {
-			return nil, err
+		if err := p.readVocabularyFile(p.Fields[j], f, read); err != nil {
+			return err
 		}
-		m.Fields, m.SHA256 = append(m.Fields, field), append(m.SHA256, f.SHA256)
 	}
-	return m, nil
+	return nil
 }
 
-// readField reads the vocabulary file f of a field and checks its digest.
-func (p *part) readField(f File, described Field) (*vocabulary.Field, error) {
+func (p *part) readVocabularyFile(field Field, f File, read func(Field, File, io.Reader) error) error {
 	file, err := p.open(f.File)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer file.Close()
 	digest := sha256.New()
-	field, err := vocabulary.ReadField(io.TeeReader(file, digest), described.Size, described.OOVID(), f.Bytes)
-	if err == nil && hex.EncodeToString(digest.Sum(nil)) != f.SHA256 {
-		return nil, corrupt(p.path(f))
+	if err := read(field, f, io.TeeReader(file, digest)); err != nil {
+		return fmt.Errorf("%s: %w", p.path(f), err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.path(f), err)
+	if hex.EncodeToString(digest.Sum(nil)) != f.SHA256 {
+		return corrupt(p.path(f))
 	}
-	return field, nil
+	return nil
 }

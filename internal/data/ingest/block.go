@@ -10,7 +10,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/rawtext"
 )
@@ -19,15 +19,15 @@ import (
 // One goroutine parses a block, and stores the results in it.
 type block struct {
 	path  string
-	row   uint64               // position of the first row, counted over all files
-	rows  int                  // number of rows
-	where *place               // what the file's path says about its rows
-	split int                  // split of the file, if its rows are not drawn
-	read  int64                // bytes of the file read so far
-	text  rawtext.Block        // rows of a text
-	table *arrowio.ColumnBlock // rows of a table; nil for a text
-	end   *dataset.File        // description of the file; set only in the block without rows that follows the file's last row
-	done  chan struct{}        // receives a value when the block is parsed
+	row   uint64            // position of the first row, counted over all files
+	rows  int               // number of rows
+	where *place            // what the file's path says about its rows
+	split int               // split of the file, if its rows are not drawn
+	read  int64             // bytes of the file read so far
+	text  rawtext.Block     // rows of a text
+	table *columnfile.Block // rows of a table; nil for a text
+	end   *dataset.File     // description of the file; set only in the block without rows that follows the file's last row
+	done  chan struct{}     // receives a value when the block is parsed
 
 	// Results of parsing.
 	err    error     // error that ends the import

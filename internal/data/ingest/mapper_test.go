@@ -12,7 +12,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/rawtext"
 	"shaver/internal/value/tally"
@@ -148,7 +148,7 @@ func TestImportTableOfLongValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if err := arrowio.WriteScoresParquet(file, names, a, scores, func(int) (float64, float64) { return 2, 2 }, nil); err != nil {
+	if err := columnfile.WriteScoresParquet(file, names, a, scores, func(int) (float64, float64) { return 2, 2 }, nil); err != nil {
 		t.Fatal(err)
 	}
 	format := Tables()
@@ -203,7 +203,7 @@ func TestImportTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if err := arrowio.WriteScoresParquet(file, []string{"x", "y"}, a, scores, func(int) (float64, float64) { return 2, 2 }, nil); err != nil {
+	if err := columnfile.WriteScoresParquet(file, []string{"x", "y"}, a, scores, func(int) (float64, float64) { return 2, 2 }, nil); err != nil {
 		t.Fatal(err)
 	}
 	format = Tables()

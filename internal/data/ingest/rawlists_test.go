@@ -11,6 +11,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/vocabulary"
 )
 
 // importRawLists imports raw rows of train.
@@ -142,7 +143,7 @@ func TestRawListsOfAnotherDay(t *testing.T) {
 	for _, grow := range []bool{false, true} {
 		summary, d, err := importRawLists(t, next, func(c *RawConfig) {
 			c.Lists.Adopt(first, []Column{{Name: "history"}})
-			if c.Vocabulary, err = first.Mapper(); err != nil {
+			if c.Vocabulary, err = vocabulary.Of(first); err != nil {
 				t.Fatal(err)
 			}
 			c.Grow, c.MinCount, c.Share = grow, 2, []Sharing{{"history", "item"}}
@@ -303,7 +304,7 @@ func TestSharedVocabularyFiles(t *testing.T) {
 	} {
 		_, d, err := importRawLists(t, rawListText, func(config *RawConfig) {
 			config.Share = []Sharing{{"history", "item"}}
-			config.Vocabulary, err = apart.Mapper()
+			config.Vocabulary, err = vocabulary.Of(apart)
 			if c.file != "" {
 				path := filepath.Join(t.TempDir(), "ids.csv")
 				if err := os.WriteFile(path, []byte(c.file), 0o600); err != nil {

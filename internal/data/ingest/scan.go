@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/folders"
 	"shaver/internal/data/rawtext"
@@ -48,7 +48,7 @@ const (
 	ColumnsSetting       = "columns"                // Format.Columns
 	DenseSetting         = "dense"                  // Columns of Dense
 	DenseMissingSetting  = "dense missing"          // Missing of Dense
-	ListSetting          = arrowio.ListSetting      // Columns of Lists
+	ListSetting          = columnfile.ListSetting   // Columns of Lists
 	ListSeparatorSetting = "list separator"         // Separator of Lists
 	PadSetting           = "pad"                    // Pad of the columns of Lists
 	ShareSetting         = "share"                  // RawConfig.Share

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/folders"
 )
@@ -14,7 +14,7 @@ import (
 // tableInput is a Parquet or Arrow file.
 type tableInput struct {
 	path  string
-	table *arrowio.ColumnFile
+	table *columnfile.File
 	where *place
 }
 
@@ -23,7 +23,7 @@ func (in *tableInput) place() *place { return in.where }
 // openTable opens a Parquet or Arrow file. Only the columns that the format needs will be
 // read.
 func (r *importer) openTable(path string) (input, error) {
-	t, err := arrowio.OpenColumnFile(path)
+	t, err := columnfile.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +67,8 @@ func (r *importer) openTable(path string) (input, error) {
 
 // checkKinds returns bad input if a column has values of another kind than in the earlier files, so that the same text may
 // stand for other values. Numbers may be strings. Labels have a check of their own.
-func (r *importer) checkKinds(t *arrowio.ColumnFile, names []string, path string) error {
-	plain := func(kind string) bool { return kind == arrowio.Strings || kind == arrowio.Numbers }
+func (r *importer) checkKinds(t *columnfile.File, names []string, path string) error {
+	plain := func(kind string) bool { return kind == columnfile.Strings || kind == columnfile.Numbers }
 	for k, name := range names {
 		kind, earlier := t.Kind(k), r.kinds[name]
 		if earlier == "" {

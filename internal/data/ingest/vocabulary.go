@@ -50,9 +50,9 @@ func (b *builder) writeVocabulary(ctx context.Context, m *dataset.Manifest, fiel
 					return ctx.Err()
 				}
 				if line = line[:0]; has {
-					line = vocabulary.AppendLine(line, value)
+					line = dataset.AppendLine(line, value)
 				} else {
-					line = append(line, vocabulary.NoLine...)
+					line = append(line, dataset.NoLine...)
 				}
 				_, err := f.Write(line)
 				return err
@@ -89,7 +89,7 @@ func ReadVocabulary(path string, memory int64, oov string) (*vocabulary.Mapper, 
 	if err != nil {
 		return nil, err
 	}
-	return d.Mapper()
+	return vocabulary.Of(d)
 }
 
 // loadField reads the vocabulary file f of a field, which was just written. size is the

@@ -10,7 +10,7 @@ import (
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/files"
 	"shaver/internal/click/evaluate"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 	"shaver/internal/num/loss"
 )
 
@@ -33,7 +33,7 @@ func WritePredictions(path string, p *evaluate.Predictions) error {
 			if p.Loss == loss.Squared {
 				probability = nil
 			}
-			return arrowio.WritePredictionsParquet(w, p.Labels, p.Logits, probability)
+			return columnfile.WritePredictionsParquet(w, p.Labels, p.Logits, probability)
 		}
 		return writeCSV(w, p)
 	})
@@ -64,5 +64,5 @@ func writeCSV(to io.Writer, p *evaluate.Predictions) error {
 // IsPredictions reports whether the file at path was written by WritePredictions.
 func IsPredictions(path string) bool {
 	head := files.Beginning(path, 64)
-	return bytes.HasPrefix(head, []byte(predictionColumns)) || bytes.HasPrefix(head, []byte(numberColumns)) || files.Is(path, arrowio.IsPredictionsParquet)
+	return bytes.HasPrefix(head, []byte(predictionColumns)) || bytes.HasPrefix(head, []byte(numberColumns)) || files.Is(path, columnfile.IsPredictionsParquet)
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"shaver/internal/data/dataset"
 )
 
 // oddValues returns sorted values with all lengths around 15, the largest length that
@@ -259,7 +261,7 @@ func TestField(t *testing.T) {
 	values := []string{"b", "a", "", "tab\t", "line\nend\r", `back\slash`, strings.Repeat("long", 100), "é"}
 	var text []byte
 	for _, value := range values {
-		text = AppendLine(text, []byte(value))
+		text = dataset.AppendLine(text, []byte(value))
 	}
 	f, err := ReadField(bytes.NewReader(text), len(values)+1, len(values), int64(len(text)))
 	if err != nil || f.Size() != len(values)+1 {
@@ -277,7 +279,7 @@ func TestField(t *testing.T) {
 	if err := f.Each(func(value []byte, _ bool) error { back = append(back, string(value)); return nil }); err != nil || !slices.Equal(back, values) {
 		t.Errorf("values %q, %v", back, err)
 	}
-	if parsed, err := ParseText(text, len(values)+1, len(values)); err != nil || !slices.Equal(parsed, values) {
+	if parsed, err := dataset.ParseVocabularyFile(text, len(values)+1, len(values)); err != nil || !slices.Equal(parsed, values) {
 		t.Errorf("parsed %q, %v", parsed, err)
 	}
 	for text, want := range map[string]string{"a\na\n": `line 2: the value "a" occurs twice`, "a\nb": "line 2 has no line end", "a\\x\n": "line 1: expected \\, t, n or r after a backslash",
@@ -285,13 +287,13 @@ func TestField(t *testing.T) {
 		if _, err := ReadField(strings.NewReader(text), 3, 2, 4); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
-		if _, err := ParseText([]byte(text), 3, 2); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := dataset.ParseVocabularyFile([]byte(text), 3, 2); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
 
-// A vocabulary file that is read and written again is unchanged, and ParseText and
+// A vocabulary file that is read and written again is unchanged, and ParseVocabularyFile and
 // ReadField agree on it.
 func FuzzText(f *testing.F) {
 	f.Add([]byte("a\\\\\nb\\t\\n\\r\n"), -2)
@@ -303,10 +305,10 @@ func FuzzText(f *testing.F) {
 		if oov < -1 || oov >= size-1 {
 			size, oov = size+1, size
 		}
-		values, err := ParseText(data, size, oov)
+		values, err := dataset.ParseVocabularyFile(data, size, oov)
 		field, fieldErr := ReadField(bytes.NewReader(data), size, oov, 0)
 		if (err == nil) != (fieldErr == nil) {
-			t.Fatalf("%q: ParseText returns %v, ReadField returns %v", data, err, fieldErr)
+			t.Fatalf("%q: ParseVocabularyFile returns %v, ReadField returns %v", data, err, fieldErr)
 		}
 		if err != nil {
 			return
@@ -316,14 +318,14 @@ func FuzzText(f *testing.F) {
 		field.Each(func(value []byte, has bool) error {
 			switch {
 			case !has:
-				out = append(out, NoLine...)
+				out = append(out, dataset.NoLine...)
 				if id != oov {
 					reserved++
 				}
 			case idOf(field, string(value)) != int32(id) || string(value) != values[id]:
 				t.Errorf("%q has the id %d, want %d, values %q", value, idOf(field, string(value)), id, values)
 			default:
-				out = AppendLine(out, value)
+				out = dataset.AppendLine(out, value)
 			}
 			id++
 			return nil
@@ -331,7 +333,7 @@ func FuzzText(f *testing.F) {
 		if reserved != field.Reserved() {
 			t.Errorf("%d ids are reserved, want %d", field.Reserved(), reserved)
 		}
-		if again, err := ParseText(out, size, oov); err != nil || !slices.Equal(again, values) {
+		if again, err := dataset.ParseVocabularyFile(out, size, oov); err != nil || !slices.Equal(again, values) {
 			t.Errorf("%q became %q, %v", values, again, err)
 		}
 	})

@@ -1,13 +1,10 @@
 package vocabulary
 
 import (
-	"bufio"
-	"bytes"
-	"fmt"
 	"io"
-	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/data/dataset"
 )
 
 // Field maps the values of one field to local ids in [0, Size). One id, usually the last,
@@ -60,7 +57,7 @@ func (f *Field) add(value []byte, id int64) bool {
 // If the id is reserved or stands for unseen values, has is false and value is empty.
 // value is valid until visit returns.
 func (f *Field) Each(visit func(value []byte, has bool) error) error {
-	order := make([]int32, lines(f.size, f.oov)) // position in slots + 1, by id; 0 without a value
+	order := make([]int32, dataset.VocabularyLines(f.size, f.oov)) // position in slots + 1, by id; 0 without a value
 	for i := range f.values.slots {
 		if n := f.values.slots[i].number; n > 0 && int(n-1) != f.oov {
 			order[n-1] = int32(i) + 1
@@ -87,7 +84,7 @@ func (f *Field) EachGrown(whole bool, visit func(value []byte, has bool) error, 
 		return err
 	}
 	lookup := NewLookup([]*Field{f}, whole)
-	left := f.size - lines(f.size, f.oov) // ids that need a line only if other ids follow
+	left := f.size - dataset.VocabularyLines(f.size, f.oov) // ids that need a line only if other ids follow
 	return more(func(value []byte) error {
 		if lookup.has(0, value) {
 			return nil
@@ -101,59 +98,6 @@ func (f *Field) EachGrown(whole bool, visit func(value []byte, has bool) error, 
 	})
 }
 
-// A vocabulary file has one line for each id of a field. Line k, counted from 0, is the
-// value with local id k. Backslashes, tabs, line feeds and carriage returns are written as
-// \\, \t, \n and \r. If the id is reserved or stands for unseen values, the line is NoLine.
-// The last id has no line if it stands for unseen values.
-
-// NoLine is the line of an id without a value, with its line end.
-const NoLine = "\\-\n"
-
-// lines returns the number of lines in the vocabulary file of a field.
-func lines(size, oov int) int {
-	if oov >= 0 && oov == size-1 {
-		return size - 1
-	}
-	return size
-}
-
-// AppendLine appends the line of value to buffer.
-func AppendLine(buffer, value []byte) []byte {
-	for _, c := range value {
-		if at := strings.IndexByte("\\\t\n\r", c); at >= 0 {
-			buffer = append(buffer, '\\', `\tnr`[at])
-		} else {
-			buffer = append(buffer, c)
-		}
-	}
-	return append(buffer, '\n')
-}
-
-// unescape reverses the escaping of AppendLine, in place.
-func unescape(line []byte) ([]byte, error) {
-	at := bytes.IndexByte(line, '\\')
-	if at < 0 {
-		return line, nil
-	}
-	out := line[:at]
-	for i := at; i < len(line); i++ {
-		c := line[i]
-		if c == '\\' {
-			i++
-			at := -1
-			if i < len(line) {
-				at = strings.IndexByte(`\tnr`, line[i])
-			}
-			if at < 0 {
-				return nil, fault.Inputf(`expected \, t, n or r after a backslash`)
-			}
-			c = "\\\t\n\r"[at]
-		}
-		out = append(out, c)
-	}
-	return out, nil
-}
-
 // ReadField reads a vocabulary file. size is the number of ids of the field, oov the id of
 // unseen values or -1, and textBytes the approximate size of the file.
 func ReadField(r io.Reader, size, oov int, textBytes int64) (*Field, error) {
@@ -163,7 +107,7 @@ func ReadField(r io.Reader, size, oov int, textBytes int64) (*Field, error) {
 	if oov >= 0 {
 		f.reserved--
 	}
-	err := readValues(r, size, oov, func(id int, value []byte) error {
+	err := dataset.ReadVocabularyFile(r, size, oov, func(id int, value []byte) error {
 		if !f.add(value, int64(id)) {
 			return fault.Inputf("line %d: the value %q occurs twice", id+1, value)
 		}
@@ -171,85 +115,4 @@ func ReadField(r io.Reader, size, oov int, textBytes int64) (*Field, error) {
 		return nil
 	})
 	return f, err
-}
-
-// ParseText returns the values in a vocabulary file by id, with "" for an id without a
-// value. It accepts the same files as ReadField.
-func ParseText(data []byte, size, oov int) ([]string, error) {
-	values, seen := []string{}, map[string]bool{}
-	err := readValues(bytes.NewReader(data), size, oov, func(id int, line []byte) error {
-		value := string(line)
-		if seen[value] {
-			return fault.Inputf("line %d: the value %q occurs twice", id+1, value)
-		}
-		seen[value] = true
-		for len(values) < id {
-			values = append(values, "")
-		}
-		values = append(values, value)
-		return nil
-	})
-	return values, err
-}
-
-// readValues calls visit with each id that has a value. It returns an error unless the
-// file has exactly one line for each id that needs one, and no value for the id of unseen
-// values.
-func readValues(r io.Reader, size, oov int, visit func(id int, value []byte) error) error {
-	count, want := 0, lines(size, oov)
-	err := readLines(r, func(number int, value []byte, has bool) error {
-		switch count = number; {
-		case number > want:
-			return fault.Inputf("more than the expected %d lines for a field of size %d", want, size)
-		case !has:
-			return nil
-		case number-1 == oov:
-			return fault.Inputf("line %d: the value %q has the id that stands for unseen values", number, value)
-		}
-		return visit(number-1, value)
-	})
-	if err == nil && count != want {
-		err = fault.Inputf("%d lines, expected %d for a field of size %d", count, want, size)
-	}
-	return err
-}
-
-// readLines calls visit with the line number, from 1, and the value of each line. For
-// NoLine, has is false.
-func readLines(r io.Reader, visit func(number int, value []byte, has bool) error) error {
-	in := bufio.NewReaderSize(r, 1<<16)
-	var long []byte
-	for number := 1; ; number++ {
-		line, err := in.ReadSlice('\n')
-		for long = long[:0]; err == bufio.ErrBufferFull; line, err = in.ReadSlice('\n') {
-			if long = append(long, line...); len(long) > 2*maxValue {
-				return fault.Inputf("line %d has more than %d bytes", number, 2*maxValue)
-			}
-		}
-		if len(long) > 0 {
-			long = append(long, line...)
-			line = long
-		}
-		switch {
-		case err == io.EOF && len(line) == 0:
-			return nil
-		case err == io.EOF:
-			return fault.Inputf("line %d has no line end", number)
-		case err != nil:
-			return err
-		}
-		if string(line) == NoLine {
-			if err := visit(number, nil, false); err != nil {
-				return err
-			}
-			continue
-		}
-		value, err := unescape(line[:len(line)-1])
-		if err != nil {
-			return fmt.Errorf("line %d: %w", number, err)
-		}
-		if err := visit(number, value, true); err != nil {
-			return err
-		}
-	}
 }

@@ -13,7 +13,8 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
+	"shaver/internal/data/dataset"
 	"shaver/internal/data/rawtext"
 )
 
@@ -85,6 +86,22 @@ func Read(path string, memory int64, oov string) (*Mapper, error) {
 	}
 	if m.Front = m.fuxiCTR(); m.Front && oov == "" {
 		m.oov.form, m.oov.value = oovValue, fuxiUnseen
+	}
+	return m, nil
+}
+
+// Of returns the vocabulary of a dataset, so that other rows can be given the same ids. A
+// dataset without a vocabulary is bad input.
+func Of(d *dataset.Dataset) (*Mapper, error) {
+	m := &Mapper{}
+	err := d.ReadVocabulary(func(f dataset.Field, file dataset.File, content io.Reader) error {
+		field, err := ReadField(content, f.Size, f.OOVID(), file.Bytes)
+		m.Names, m.Fields, m.SHA256 = append(m.Names, f.Name), append(m.Fields, field), append(m.SHA256, file.SHA256)
+		m.Front = m.Front || f.Pads != ""
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return m, nil
 }
@@ -235,8 +252,8 @@ func (m *Mapper) add(field string, value []byte, id int64) error {
 	switch {
 	case id < 0 || id >= math.MaxInt32:
 		return fault.Inputf("field %s: the value %q has the id %d, expected 0 to %d", field, value, id, math.MaxInt32-1)
-	case len(value) >= maxValue:
-		return fault.Inputf("field %s: a value has %d bytes, expected fewer than %d", field, len(value), maxValue)
+	case len(value) >= dataset.MaxValue:
+		return fault.Inputf("field %s: a value has %d bytes, expected fewer than %d", field, len(value), dataset.MaxValue)
 	case !f.add(value, id):
 		return fault.Inputf("field %s: the value %q occurs twice", field, value)
 	}
@@ -398,7 +415,7 @@ func (m *Mapper) readValues(in *json.Decoder, field string, list bool) error {
 }
 
 func (m *Mapper) readTable(path string) error {
-	t, err := arrowio.OpenColumnFile(path)
+	t, err := columnfile.Open(path)
 	if err != nil {
 		return err
 	}

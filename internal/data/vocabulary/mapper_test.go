@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/data/dataset"
 )
 
 const plenty = 1 << 30 // bytes of memory, enough for every mapper here
@@ -159,7 +160,7 @@ func FuzzMapper(f *testing.F) {
 				id++
 				return nil
 			})
-			if err != nil || field.Reserved() != 0 || int(id) != lines(field.Size(), field.OOV()) || without != int(id)-field.Size()+min(1, field.OOV()+1) {
+			if err != nil || field.Reserved() != 0 || int(id) != dataset.VocabularyLines(field.Size(), field.OOV()) || without != int(id)-field.Size()+min(1, field.OOV()+1) {
 				t.Errorf("%d ids, %d without a value, of a field of size %d, %v", id, without, field.Size(), err)
 			}
 			if got := idOf(field, strings.Repeat("unseen", 1<<18)); int(got) != field.OOV() { // longer than any value

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/files"
+	"shaver/internal/data/dataset"
 )
 
 // A spill contains the values of one field after another. The values of a field are in
@@ -145,7 +146,7 @@ func (c *cursor) next() (bool, error) {
 	if err == nil && n == 0 {
 		return false, nil
 	}
-	if err == nil && n > maxValue {
+	if err == nil && n > dataset.MaxValue {
 		err = errors.New("a value is too long")
 	}
 	if err == nil {
@@ -162,9 +163,6 @@ func (c *cursor) next() (bool, error) {
 	c.count = int64(count)
 	return true, nil
 }
-
-// maxValue is the limit for the length of a value in bytes.
-const maxValue = 1 << 20
 
 // merge calls visit with each value of a field in any of the spills and the sum of its
 // counts, in byte order of the values. The value is valid until visit returns.

@@ -1,7 +1,8 @@
 // Package vocabulary maps the values of each field to ids. It counts the values of many
 // rows in bounded memory (Counter, Merge), looks values up (Field, Lookup), and reads
-// mappers from users' files (Mapper, Read). Without a mapper, the kept values of a field
-// have the ids 0, 1, ... in byte order, and all other values have the next id.
+// mappers from users' files and from datasets (Mapper, Read, Of). Without a mapper, the
+// kept values of a field have the ids 0, 1, ... in byte order, and all other values have
+// the next id.
 package vocabulary
 
 import (

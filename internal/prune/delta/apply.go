@@ -15,7 +15,7 @@ import (
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 )
 
 // Delta is an open delta. Its files have the digests of its manifest.
@@ -92,8 +92,8 @@ func (d *Delta) Rows(each func(*Row) error) error {
 		lists []string
 		lines int
 	}{
-		{arrowio.DeltaKept, []string{"table", "id", "columns", "values"}, []string{"columns", "values"}, d.Count.Kept},
-		{arrowio.DeltaDropped, []string{"table", "id"}, nil, d.Count.Dropped},
+		{columnfile.DeltaKept, []string{"table", "id", "columns", "values"}, []string{"columns", "values"}, d.Count.Kept},
+		{columnfile.DeltaDropped, []string{"table", "id"}, nil, d.Count.Dropped},
 	} {
 		path := filepath.Join(d.Folder, file.name)
 		lines, err := readLines(path, file.names, file.lists, d.reader(path, each))
@@ -109,7 +109,7 @@ func (d *Delta) Rows(each func(*Row) error) error {
 
 // readLines calls each for the lines of a Parquet file, and returns their number.
 func readLines(path string, names, lists []string, each func(line int64, cells [][]byte) error) (int64, error) {
-	t, err := arrowio.OpenColumnFile(path)
+	t, err := columnfile.Open(path)
 	if err != nil {
 		return 0, err
 	}

@@ -24,7 +24,7 @@ import (
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 )
 
 // Options say what Write writes.
@@ -48,7 +48,7 @@ type Result struct {
 	Tables     int    `json:"tables"`
 	Rows       int    `json:"rows"` // of all tables
 	New        int    `json:"new"`  // rows that the earlier model does not have
-	arrowio.DeltaCount
+	columnfile.DeltaCount
 	Bytes int64 `json:"bytes"` // of all files
 
 	// Guessed is whether the file does not say which entries were dropped, so that entries that
@@ -99,15 +99,15 @@ func Write(in string, o Options, out string) (*Result, error) {
 		return nil, fmt.Errorf("cannot write %s: %w", out, err)
 	}
 	defer temporary.Remove() // does nothing after the rename
-	d := &arrowio.Delta{Model: m.Model, Parts: all}
+	d := &columnfile.Delta{Model: m.Model, Parts: all}
 	parquet := func(write func(io.Writer) error) func(string) error {
 		return func(path string) error { return atomicfile.Write(path, write) }
 	}
 	writers := map[string]func(path string) error{
-		arrowio.DeltaKept:     parquet(func(w io.Writer) error { return d.WriteKept(w, &result.DeltaCount) }),
-		arrowio.DeltaDropped:  parquet(func(w io.Writer) error { return d.WriteDropped(w, &result.DeltaCount) }),
-		arrowio.DeltaBaseline: parquet(d.WriteBaseline),
-		HeadFile:              func(path string) error { return writeHead(path, ck) },
+		columnfile.DeltaKept:     parquet(func(w io.Writer) error { return d.WriteKept(w, &result.DeltaCount) }),
+		columnfile.DeltaDropped:  parquet(func(w io.Writer) error { return d.WriteDropped(w, &result.DeltaCount) }),
+		columnfile.DeltaBaseline: parquet(d.WriteBaseline),
+		HeadFile:                 func(path string) error { return writeHead(path, ck) },
 	}
 	for _, name := range fileNames {
 		if name == HeadFile && ck.Compact == nil {
@@ -152,7 +152,7 @@ func Write(in string, o Options, out string) (*Result, error) {
 // Last returns the name of the file of a delta in a folder that is to be copied last.
 func Last(folder string) string {
 	if _, err := os.Stat(filepath.Join(folder, ManifestFile)); err != nil {
-		return arrowio.DeltaBaseline
+		return columnfile.DeltaBaseline
 	}
 	return ManifestFile
 }
@@ -216,7 +216,7 @@ func repeatable(v compact.Encoding) compact.Encoding {
 
 // compare sets which rows of a model differ from those of the file From, and counts the new rows. The result is
 // nil for a whole delta.
-func compare(in string, ck *checkpoint.Checkpoint, all []arrowio.DeltaPart, o *Options, result *Result) (*Side, error) {
+func compare(in string, ck *checkpoint.Checkpoint, all []columnfile.DeltaPart, o *Options, result *Result) (*Side, error) {
 	old, err := checkpoint.Read(o.From)
 	if err != nil {
 		return nil, err
@@ -254,7 +254,7 @@ func compare(in string, ck *checkpoint.Checkpoint, all []arrowio.DeltaPart, o *O
 
 // sameForm returns bad input unless two models have the same tables, of which those of the second one may
 // have more rows.
-func sameForm(old string, before []arrowio.DeltaPart, in string, now []arrowio.DeltaPart) error {
+func sameForm(old string, before []columnfile.DeltaPart, in string, now []columnfile.DeltaPart) error {
 	const hint = "write a whole delta, without the earlier model"
 	if len(before) != len(now) {
 		return fault.Inputf("%s has %d tables and fields, and %s has %d: %s", in, len(now), old, len(before), hint)
@@ -272,7 +272,7 @@ func sameForm(old string, before []arrowio.DeltaPart, in string, now []arrowio.D
 }
 
 // parts returns the rows of all tables, in the order of the pieces.
-func parts(ck *checkpoint.Checkpoint) ([]arrowio.DeltaPart, error) {
+func parts(ck *checkpoint.Checkpoint) ([]columnfile.DeltaPart, error) {
 	table, err := ck.Embedding()
 	if err != nil {
 		return nil, err
@@ -281,9 +281,9 @@ func parts(ck *checkpoint.Checkpoint) ([]arrowio.DeltaPart, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []arrowio.DeltaPart
+	var all []columnfile.DeltaPart
 	for _, p := range ck.Pieces() {
-		part := arrowio.DeltaPart{
+		part := columnfile.DeltaPart{
 			Table: p.Name, Field: p.Label, First: p.From,
 			Baseline: baseline[p.Baseline+p.Column:][:p.Width], Values: columns(table, &p),
 		}

@@ -10,7 +10,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/base/seal"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 	"shaver/internal/prune/delta/deltatest"
 )
 
@@ -61,7 +61,7 @@ func FuzzManifest(f *testing.F) {
 // Rows of a file that anybody wrote fit the head, or the file is bad input.
 func FuzzRows(f *testing.F) {
 	folder := written(f)
-	for _, name := range []string{arrowio.DeltaKept, arrowio.DeltaDropped} {
+	for _, name := range []string{columnfile.DeltaKept, columnfile.DeltaDropped} {
 		data, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
 			f.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"shaver/internal/base/seal"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 )
 
 // The names of the files of a delta that are not Parquet files. ManifestFile is written last.
@@ -27,7 +27,7 @@ const (
 )
 
 // fileNames are the files that a manifest lists, in their order.
-var fileNames = []string{arrowio.DeltaKept, arrowio.DeltaDropped, arrowio.DeltaBaseline, HeadFile}
+var fileNames = []string{columnfile.DeltaKept, columnfile.DeltaDropped, columnfile.DeltaBaseline, HeadFile}
 
 // Version is the form of Manifest.
 const Version = "shaver.delta/1"
@@ -36,13 +36,13 @@ const Version = "shaver.delta/1"
 type Manifest struct {
 	Version string `json:"version"`
 	Side
-	File   string             `json:"file"`   // SHA-256 of the compact file of the model
-	Values compact.Encoding   `json:"values"` // of this file
-	From   *Side              `json:"from"`   // the earlier model; null = a whole delta
-	Count  arrowio.DeltaCount `json:"count"`
-	New    int                `json:"new"` // rows that the earlier model does not have
-	Files  []File             `json:"files"`
-	Digest string             `json:"digest"` // of this file; see package seal
+	File   string                `json:"file"`   // SHA-256 of the compact file of the model
+	Values compact.Encoding      `json:"values"` // of this file
+	From   *Side                 `json:"from"`   // the earlier model; null = a whole delta
+	Count  columnfile.DeltaCount `json:"count"`
+	New    int                   `json:"new"` // rows that the earlier model does not have
+	Files  []File                `json:"files"`
+	Digest string                `json:"digest"` // of this file; see package seal
 }
 
 // Side is one of the two models of a delta.

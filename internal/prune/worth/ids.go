@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 	"shaver/internal/jobs/scores"
 )
 
@@ -15,7 +15,7 @@ import (
 //
 // The score of an id is its position in the order of worth, from 1, where ids of the same worth have the same
 // score. The pads of lists have the largest score, because no method drops them.
-func IDs(f *scores.File, aggregate string) ([]arrowio.WorthID, error) {
+func IDs(f *scores.File, aggregate string) ([]columnfile.WorthID, error) {
 	if err := f.CheckEntries(); err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func IDs(f *scores.File, aggregate string) ([]arrowio.WorthID, error) {
 	for _, row := range a.FixedRows() {
 		pads[row] = true
 	}
-	var ids []arrowio.WorthID
+	var ids []columnfile.WorthID
 	byTable := 0 // rows of the tables before
 	table := 0
 	for _, s := range a.Spans() {
@@ -41,7 +41,7 @@ func IDs(f *scores.File, aggregate string) ([]arrowio.WorthID, error) {
 			name, first = a.Tables[s.Table].Name, s.Row-byTable
 		}
 		for id := range s.Rows {
-			w := arrowio.WorthID{Table: name, Field: f.Fields[s.Field], ID: int64(first + id), Count: f.Count[s.Row+id], Bytes: 4 * int64(s.Dim), Pad: pads[s.Row+id]}
+			w := columnfile.WorthID{Table: name, Field: f.Fields[s.Field], ID: int64(first + id), Count: f.Count[s.Row+id], Bytes: 4 * int64(s.Dim), Pad: pads[s.Row+id]}
 			for _, v := range values[s.Entry+id*s.Dim:][:s.Dim] {
 				if f.Path != nil {
 					w.Worth = max(w.Worth, (v+1)/float64(len(values)))
@@ -90,9 +90,9 @@ type Threshold struct {
 
 // Cut returns the threshold that keeps as many ids as possible, but at most a number of ids, and rows of at most a
 // number of bytes. 0 means no limit. If the pads alone exceed a limit, it is bad input.
-func Cut(ids []arrowio.WorthID, mostIDs, mostBytes int64) (*Threshold, error) {
+func Cut(ids []columnfile.WorthID, mostIDs, mostBytes int64) (*Threshold, error) {
 	order := slices.Clone(ids)
-	slices.SortFunc(order, func(x, y arrowio.WorthID) int { return -cmp.Compare(x.Score, y.Score) })
+	slices.SortFunc(order, func(x, y columnfile.WorthID) int { return -cmp.Compare(x.Score, y.Score) })
 	t := &Threshold{}
 	if len(order) > 0 {
 		t.Score = order[0].Score + 1

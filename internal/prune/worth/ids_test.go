@@ -11,7 +11,7 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/jobs/scores/scorestest"
@@ -38,7 +38,7 @@ func TestPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []arrowio.WorthID{
+	want := []columnfile.WorthID{
 		{Table: "x", Field: "x", ID: 0, Count: 5, Worth: 1, Score: 5, Bytes: 8},
 		{Table: "x", Field: "x", ID: 1, Count: 4, Worth: .3, Score: 1, Bytes: 8},
 		{Table: "y", Field: "y", ID: 0, Count: 3, Worth: .9, Score: 4, Bytes: 8},

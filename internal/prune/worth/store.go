@@ -10,7 +10,7 @@ import (
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/data/arrowio"
+	"shaver/internal/data/columnfile"
 )
 
 // The stores whose form WriteStore writes.
@@ -39,7 +39,7 @@ func storeFiles(store, table string) (keys, scores string) {
 
 // WriteStore writes the scores of the ids in the form of a store to the new folder out, which appears whole: for each
 // table a file of keys and one of scores, in the same order, without headers. Pads are among them.
-func WriteStore(store string, ids []arrowio.WorthID, out string) error {
+func WriteStore(store string, ids []columnfile.WorthID, out string) error {
 	if !slices.Contains(Stores(), store) {
 		return fault.Usagef("store %q: expected one of %s", store, strings.Join(Stores(), ", "))
 	}
@@ -49,7 +49,7 @@ func WriteStore(store string, ids []arrowio.WorthID, out string) error {
 		return fault.Usagef("%s already exists and is not a folder", out)
 	}
 	var names []string
-	tables := map[string][]arrowio.WorthID{}
+	tables := map[string][]columnfile.WorthID{}
 	for _, id := range ids {
 		if tables[id.Table] == nil {
 			names = append(names, id.Table)
@@ -68,11 +68,11 @@ func WriteStore(store string, ids []arrowio.WorthID, out string) error {
 		}
 		part := tables[name]
 		keys, scores := storeFiles(store, name)
-		write := func(w io.Writer) error { return arrowio.WriteScores64(w, part) }
+		write := func(w io.Writer) error { return columnfile.WriteScores64(w, part) }
 		if store == TorchRec {
-			write = func(w io.Writer) error { return arrowio.WriteScores32(w, part, len(ids)) }
+			write = func(w io.Writer) error { return columnfile.WriteScores32(w, part, len(ids)) }
 		}
-		if err := atomicfile.Write(filepath.Join(folder, keys), func(w io.Writer) error { return arrowio.WriteKeys(w, part) }); err != nil {
+		if err := atomicfile.Write(filepath.Join(folder, keys), func(w io.Writer) error { return columnfile.WriteKeys(w, part) }); err != nil {
 			return err
 		}
 		if err := atomicfile.Write(filepath.Join(folder, scores), write); err != nil {

@@ -4,8 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/stat/distuv"
-
 	"shaver/internal/num/layout"
 )
 
@@ -116,7 +114,8 @@ func bound(n float64) float64 {
 	if n > 1000 { // here gonum's inverse becomes inexact, and mostOff differs by less than 1%
 		return mostOff
 	}
-	return -distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(distuv.UnitNormal.CDF(-mostOff))
+	off := float64(mostOff) // a variable, because the quotient is rounded
+	return exceeded(0.5*math.Erfc(off/math.Sqrt2), n-1)
 }
 
 // Result normalises the sums. It divides each sum by the numbers of rows and walks. As in

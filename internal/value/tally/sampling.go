@@ -3,7 +3,7 @@ package tally
 import (
 	"math"
 
-	"gonum.org/v1/gonum/stat/distuv"
+	"gonum.org/v1/gonum/mathext"
 
 	"shaver/internal/value/estimator"
 )
@@ -116,5 +116,14 @@ func (e Sampling) Interval(count, rows int64) (dataset, population float64) {
 // on it equals the normal quantile to six digits, and gonum's inverse is inexact there,
 // so degrees are capped.
 func quantile(degrees float64) float64 {
-	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: min(degrees, 1e6)}.Quantile(0.975)
+	p := 0.975 // a variable, because 1-p is rounded
+	return exceeded(1-p, min(degrees, 1e6))
+}
+
+// exceeded returns the number that Student's t exceeds with probability tail, which is below
+// one half. The result is that of gonum's package distuv, which would link all of its linear
+// algebra into every worker.
+func exceeded(tail, degrees float64) float64 {
+	t := mathext.InvRegIncBeta(degrees/2, 0.5, 2*tail)
+	return math.Sqrt(degrees * (1 - t) / t)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/stat/distuv"
 	"pgregory.net/rapid"
 
 	"shaver/internal/num/layout"
@@ -353,6 +354,22 @@ func TestIntervals(t *testing.T) {
 		near := func(got, want float64) bool { return math.Abs(got-want) < 5e-5 || math.IsNaN(got) && math.IsNaN(want) }
 		if !near(dataset, c.dataset) || !near(population, c.population) {
 			t.Errorf("%d of %d rows: %v and %v, expected %v and %v", c.count, c.rows, dataset, population, c.dataset, c.population)
+		}
+	}
+}
+
+// The quantiles are those of gonum's package distuv, to the last bit.
+func TestQuantiles(t *testing.T) {
+	for degrees := 0.75; degrees < 3e6; degrees *= 1.37 {
+		for _, d := range []float64{degrees, math.Round(degrees) + 1} {
+			if got, want := quantile(d), (distuv.StudentsT{Mu: 0, Sigma: 1, Nu: min(d, 1e6)}).Quantile(0.975); got != want {
+				t.Errorf("%v degrees of freedom: quantile %v, expected %v", d, got, want)
+			}
+		}
+	}
+	for n := 2.; n <= 1000; n++ {
+		if got, want := bound(n), -(distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}).Quantile(distuv.UnitNormal.CDF(-mostOff)); got != want {
+			t.Errorf("%v rows: bound %v, expected %v", n, got, want)
 		}
 	}
 }
