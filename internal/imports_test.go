@@ -132,7 +132,7 @@ ops/page: base/chart base/style jobs/bus jobs/job
 # programs that people and clusters run
 app/cli: base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 app/flags: app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
-app/places: click/checkpoint app/cli data/dataset data/folders base/fault prune/delta prune/nightly ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+app/places: click/checkpoint app/cli data/dataset data/folders base/fault prune/nightly ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 app/launch: base/atomicfile jobs/audit jobs/bus app/cli jobs/coordinator base/cputime base/fault base/filelock jobs/forecast jobs/job num/kernel ops/metrics jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded base/files go.uber.org/zap golang.org/x/sync ops/page click/modelfile
 app/training: app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout base/atomicfile
 app/sweeping: app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask num/layout
