@@ -73,7 +73,7 @@ data/vocabulary: base/fault base/files data/rawtext data/columnfile data/dataset
 data/dataset: data/arrowio data/dense base/fault num/loss click/model base/files
 data/measure: base/atomicfile base/fault base/files click/evaluate click/model data/dataset num/loss data/columnfile
 data/ingest: data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary base/files golang.org/x/sync data/columnfile
-jobs/scores: data/arrowio base/atomicfile num/layout value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare data/columnfile
+jobs/scores: data/arrowio base/atomicfile num/layout value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare
 jobs/paired: click/model jobs/scores value/tally
 value/tallyio: base/fault num/layout value/tally base/files
 value/path: base/fault num/layout num/loss click/model value/mask value/tally value/tallyio
@@ -132,7 +132,7 @@ ops/page: base/chart base/style jobs/bus jobs/job
 # programs that people and clusters run
 app/cli: base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 app/flags: app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
-app/places: click/checkpoint app/cli data/dataset data/folders base/fault prune/delta prune/nightly ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+app/places: click/checkpoint app/cli data/dataset data/folders base/fault prune/nightly ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 app/launch: base/atomicfile jobs/audit jobs/bus app/cli jobs/coordinator base/cputime base/fault base/filelock jobs/forecast jobs/job num/kernel ops/metrics jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded base/files go.uber.org/zap golang.org/x/sync ops/page click/modelfile
 app/training: app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout base/atomicfile
 app/sweeping: app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask num/layout
@@ -243,7 +243,7 @@ func TestAreas(t *testing.T) {
 // core is the first ring: what computes a job from rows and a model to its scores. It reads only forms of our own, and
 // imports nothing outside the ring. Areas stand for all their packages.
 const core = "base num value jobs onnx/graph onnx/execute click/model click/modelfile click/tensor click/evaluate " +
-	"data/arrowio data/dataset data/dense data/vocabulary data/rawtext"
+	"data/arrowio data/dataset data/dense"
 
 // extras are for few users: rivals of the path, Redis, and synthetic logs. Only programs and each other import them.
 const extras = "app/rivals data/redisrows prune/delta/toredis data/synth"

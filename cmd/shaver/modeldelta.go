@@ -8,6 +8,7 @@ import (
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/places"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/prune/delta"
@@ -36,6 +37,7 @@ func modelDeltaCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			places.PublishLast(c.Context(), delta.Last(out))
 			return output.Print(c.OutOrStdout(), result, func(w io.Writer) {
 				fmt.Fprintf(w, "delta\t%s\t%s\n", result.Out, cli.Size(result.Bytes))
 				if result.Generation > 0 {

@@ -11,6 +11,7 @@ import (
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/base/atomicfile"
+	"shaver/internal/base/files"
 	"shaver/internal/data/columnfile"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/value/tally"
@@ -36,7 +37,7 @@ func scoresExportCommand() *cobra.Command {
 			}
 			if c.Flags().Changed("out") {
 				outputs.Inputs(args[0])
-				if err := outputs.Check("--out", out, cli.Unless(scores.Exported, "exported scores"), ".csv", ".parquet"); err != nil {
+				if err := outputs.Check("--out", out, cli.Unless(exported, "exported scores"), ".csv", ".parquet"); err != nil {
 					return err
 				}
 			}
@@ -55,4 +56,9 @@ func scoresExportCommand() *cobra.Command {
 	outputs.Flag(c, "a file at --out that is not exported scores")
 	cli.Files(c, "out", "csv", "parquet")
 	return c
+}
+
+// exported reports whether the file at path was written by this command.
+func exported(path string) bool {
+	return scores.IsCSV(path) || files.Is(path, columnfile.IsScoresParquet)
 }

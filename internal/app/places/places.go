@@ -23,7 +23,6 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/folders"
 	"shaver/internal/ops/remote"
-	"shaver/internal/prune/delta"
 )
 
 // kind says what a flag or an argument names.
@@ -138,6 +137,15 @@ type use struct {
 	*remote.Session
 	outputs []output
 	state   *remote.Mirror
+	last    string // see PublishLast
+}
+
+// PublishLast says which file of the folder that the command of ctx writes is for readers to look for, so that it is published
+// after all others.
+func PublishLast(ctx context.Context, name string) {
+	if u, ok := ctx.Value(key{}).(*use); ok {
+		u.last = name
+	}
 }
 
 // output is a local file or folder that a command writes for a URL.
@@ -508,7 +516,7 @@ func (u *use) publish(ctx context.Context) error {
 			}
 			continue
 		case outDelta:
-			if err := u.PublishFolder(ctx, o.path, o.to, delta.Last(o.path)); err != nil {
+			if err := u.PublishFolder(ctx, o.path, o.to, u.last); err != nil {
 				return err
 			}
 			continue

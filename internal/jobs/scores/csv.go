@@ -8,13 +8,12 @@ import (
 	"strconv"
 
 	"shaver/internal/base/files"
-	"shaver/internal/data/columnfile"
 )
 
-// Exported reports whether the file at path was written by shaver scores export.
-func Exported(path string) bool {
+// IsCSV reports whether WriteCSV wrote the file at path.
+func IsCSV(path string) bool {
 	text := files.Beginning(path, 64)
-	return bytes.HasPrefix(text, []byte("field,id,count,t,t_population,phi_0,")) || bytes.HasPrefix(text, []byte("field,id,count,rank_0")) || files.Is(path, columnfile.IsScoresParquet)
+	return bytes.HasPrefix(text, []byte("field,id,count,t,t_population,phi_0,")) || bytes.HasPrefix(text, []byte("field,id,count,rank_0"))
 }
 
 // WriteCSV writes one line for each feature, as the help of "shaver scores export" describes.
