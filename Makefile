@@ -27,7 +27,7 @@ levels-arm64: ## run the tests of internal/num at the levels of arm64, in qemu-a
 	$(ARM64) go test -short -exec qemu-aarch64-static -skip '^TestGeneratedFilesAreCurrent$$' ./internal/num/...
 
 pipeline-arm64: ## run the digests of all jobs, and the quickstart with a training, at the level neon in qemu (minutes)
-	$(ARM64) SHAVER_LONG=1 SHAVER_EXEC=qemu-aarch64-static go test -count 1 -timeout 60m -exec qemu-aarch64-static ./cmd/shaver -run 'TestDigests$$/^neon$$'
+	$(ARM64) SHAVER_LONG=1 SHAVER_EXEC=qemu-aarch64-static go test -count 1 -timeout 60m -exec qemu-aarch64-static ./cmd/shaver -run '(TestDigests|TestOutputs)$$/^neon$$'
 	dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(ARM64) go build -o "$$dir/shaver" ./cmd/shaver && qemu-aarch64-static "$$dir/shaver" quickstart --train --rows 3000
 
 browser: ## build infer/browser into dist/browser, and serve its page on http://127.0.0.1:8000

@@ -21,7 +21,7 @@ import (
 	"shaver/internal/value/estimator"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the files that the tests compare with: testdata/digests.json for this machine's kernels, and docs/reference/cli")
+var rewrite = flag.Bool("rewrite", false, "write the files that the tests compare with: testdata/digests.json and testdata/outputs.json for this machine's kernels, testdata/documents, and docs/reference/cli")
 
 // digestsFile holds the records: kernel -> case -> digests.
 var digestsFile = filepath.Join("testdata", "digests.json")

@@ -467,15 +467,15 @@ func layJSON(b *strings.Builder, v any, indent string) {
 	b.WriteString("\n" + indent + string(text[len(text)-1:]))
 }
 
-// Pruned files, and the documents that commands print and write, have the bytes that they always had, except times.
+// Pruned files, and the documents that commands print and write, have the bytes that they always had, except for times.
 //
-// The test runs commands in this process and compares with testdata/outputs.json. The records under "any" are of files for which no
-// logits are computed, so they are the same at all kernels. The other records are of a kernel, as in digests.json. Only the fastest kernel with records
-// is tried, and all with SHAVER_LONG=1. Documents of which people may want to read what changed are also in testdata/documents, with
-// fewer digits, so that all kernels have the same ones.
+// The test runs commands in this process and compares with testdata/outputs.json. The records of anyKernel are of files for which no logits
+// are computed. The others are of a kernel, as those of TestDigests. The fastest kernel with records is tried, and with SHAVER_LONG=1 all are. Some
+// documents are also in testdata/documents, without digests and with fewer decimals, where all kernels have the same ones, so that a diff shows
+// what changed.
 //
-// The flag -rewrite writes the records for all of the machine's kernels. A changed digest of a pruned file is a bug unless its form has
-// another version. A changed document must fit its schema.
+// The flag -rewrite writes the records for all of the machine's kernels. If a form changes, write them again on machines with the other
+// kernels, too.
 func TestOutputs(t *testing.T) {
 	records := map[string]map[string]string{}
 	if _, err := os.Stat(outputsFile); err == nil || !*rewrite {

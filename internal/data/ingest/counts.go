@@ -102,6 +102,9 @@ func (r *importer) identity() string {
 	if r.ratio == nil {
 		fmt.Fprintf(digest, "given %#v\n", r.given)
 	}
+	if l.Positive != "" { // whatever the text is, every label is one
+		fmt.Fprintf(digest, "positive\n")
+	}
 	if l.Numbers {
 		fmt.Fprintf(digest, "numbers\n")
 	}

@@ -35,6 +35,8 @@ func TestIdentityOfCounts(t *testing.T) {
 	for k, change := range []func(f *Format, c *RawConfig, names []string) []string{
 		func(f *Format, _ *RawConfig, names []string) []string { *f, _ = Criteo(Log2); return names },
 		func(f *Format, _ *RawConfig, names []string) []string { f.From = 1; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.Positive = "Y"; return names },
+		func(f *Format, _ *RawConfig, names []string) []string { f.Numbers = true; return names },
 		func(f *Format, _ *RawConfig, names []string) []string { f.comma = true; return names },
 		func(f *Format, _ *RawConfig, names []string) []string { f.tables = true; return names },
 		func(f *Format, _ *RawConfig, names []string) []string { f.integer = 12; return names },

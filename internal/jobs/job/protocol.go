@@ -12,7 +12,7 @@ import (
 // with the same protocol interoperate, and with the same kernel they compute the same
 // bytes. Tasks go only to workers with the protocol of their coordinator. CONTRIBUTING.md
 // says when to raise it. Builds without the constant count as protocol 0.
-const Protocol = 9
+const Protocol = 9 // no release has it yet, so another change need not raise it
 
 // ProtocolOf returns the protocol of the build that wrote a message. ok is false if the
 // body is not a message of any build. All builds write a JSON object with a job, and since
