@@ -25,7 +25,7 @@ import (
 // jobs run where Job says. Its Dataset is a window, and Sample is that of the paired jobs.
 type Night struct {
 	Job
-	State string // folder of the sums; see package window
+	State string                                      // folder of the sums; see package window
 	Read  func(path string) (modelfile.Source, error) // reads the copy of a model that the state keeps
 	// PreviousModel reads the previous model; nil = the copy that the state keeps.
 	PreviousModel     func() (modelfile.Source, error)

@@ -84,9 +84,9 @@ type Job struct {
 type Prepared struct {
 	*Job
 	Source  modelfile.Source
-	Model      *model.Model
-	Earlier    *Earlier        // nil = the job is not paired
-	fields     *shapley.Fields // of Game; nil before the first call
+	Model   *model.Model
+	Earlier *Earlier        // nil = the job is not paired
+	fields  *shapley.Fields // of Game; nil before the first call
 }
 
 // New opens the model and returns the job that r asks for. It logs what it leaves out

@@ -32,9 +32,9 @@ type Previous struct {
 // Earlier is the previous model of a paired job. It may be the same model as the new one. Its
 // fields may be smaller; see model.Translator.
 type Earlier struct {
-	Source modelfile.Source
-	Model      *model.Model
-	Baseline   []float32 // what a dropped entry reads under the previous model, [BaselineSize]
+	Source   modelfile.Source
+	Model    *model.Model
+	Baseline []float32 // what a dropped entry reads under the previous model, [BaselineSize]
 }
 
 // digest returns the SHA-256 of a baseline's bytes, in hexadecimal.
