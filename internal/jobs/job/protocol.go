@@ -11,8 +11,8 @@ import (
 // forms of messages, specifications, shards and partials, and the arithmetic. Two builds
 // with the same protocol interoperate, and with the same kernel they compute the same
 // bytes. Tasks go only to workers with the protocol of their coordinator. CONTRIBUTING.md
-// says when to raise it. Builds without the constant count as protocol 0.
-const Protocol = 9 // no release has it yet, so another change need not raise it
+// says when to raise it. Builds without the constant count as protocol 0. No release has 9.
+const Protocol = 9
 
 // ProtocolOf returns the protocol of the build that wrote a message. ok is false if the
 // body is not a message of any build. All builds write a JSON object with a job, and since
