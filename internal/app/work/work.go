@@ -56,7 +56,7 @@ func Command(use string) *cobra.Command {
 	f.Lookup("threads").DefValue = "all cores"
 	f.StringVar(&o.cache, "cache", "", "`folder` in which to keep models, which several workers may share (default none)")
 	f.Int64Var(&o.cacheSize, "cache-size", 16, "largest size of --cache in `GiB`; the least recently used models are deleted")
-	f.StringVar(&o.store, "store", "", "dir:PATH of a `folder` with datasets and models (.safetensors), which are then not fetched; rows are read from there if the coordinator has --store too (default all are fetched)")
+	f.StringVar(&o.store, "store", "", "dir:PATH of a `folder` with datasets and models (.shaver), which are then not fetched; rows are read from there if the coordinator has --store too (default all are fetched)")
 	f.DurationVar(&o.hold, "hold", worker.DefaultHold, "`time` for which the worker adds up its tasks before it stores their results, at most --lease of the coordinator; 0 = it stores each task, which causes more traffic but loses less if the worker dies")
 	f.DurationVar(&o.leave, "leave-after", 0, "`time` without any job after which the worker ends with exit code 0, such as 10m; time without a server does not count")
 	f.Lookup("leave-after").DefValue = "never"

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -175,8 +176,8 @@ func Parse(name string, data []byte) (m *model.Model, digest string, err error) 
 			return refuse("%w", err)
 		}
 	}
-	for key := range t.m {
-		return refuse("tensor %s is no weight of this %s", key, a.Kind)
+	if left := slices.Sorted(maps.Keys(t.m)); len(left) > 0 {
+		return refuse("tensor %s is no weight of this %s", left[0], a.Kind)
 	}
 	if t.err != nil {
 		return refuse("%w", t.err)
@@ -190,7 +191,7 @@ func Parse(name string, data []byte) (m *model.Model, digest string, err error) 
 // mostExperts bounds the experts and their rank, so that products of sizes do not overflow.
 const mostExperts = 1 << 15
 
-// tensors are those of a file that no weight has yet. The first error stays in err.
+// tensors are those of a file that no weight has yet. An error stays in err.
 type tensors struct {
 	m     map[string]tensor.Tensor
 	shape []int // of the last one

@@ -64,7 +64,7 @@ func TestAnswer(t *testing.T) {
 	contains(t, shown(t, f), "within 0.05 AUC and 0.05 calibrated LogLoss keeps 10% of the entries", `<tr class="chosen"><th>0.9</th>`)
 	f.Tolerance = sweep.Tolerance{AUC: .01, LogLoss: .02}
 	page = shown(t, f)
-	contains(t, page, "No measured table is certain to be within 0.01 AUC and 0.02 calibrated LogLoss", "The best guess keeps 50% of the entries, 35 KiB on disk; about ", " test rows would make it certain.", "AUC is not certain to hold")
+	contains(t, page, "No measured table is certain to be within 0.01 AUC and 0.02 calibrated LogLoss", "The best guess keeps 50% of the entries, 35 KiB on disk; about ", " rows would make it certain.", "AUC is not certain to hold")
 	lacks(t, page, "--sparsity 0.5 --aggregate")
 
 	// The validation split selected the rankings.

@@ -15,8 +15,8 @@ type Rung struct {
 	Within  float64
 	Certain *Point // the smallest table whose whole intervals are within the bound; nil = none
 	// Guess is the smallest table whose differences on these rows are within the bound, and Rows the number of rows on which its
-	// intervals would be, too, if the differences stayed. Guess is nil if it is Certain, or if no table is within the bound, and
-	// Rows is 0 if no number is known.
+	// intervals would be, too, if the differences stayed. Guess is nil if no such table is smaller than Certain, and Rows is 0
+	// if no number is known.
 	Guess *Point
 	Rows  float64
 }
@@ -34,7 +34,8 @@ func (d *Document) Ladder(bounds ...float64) []Rung {
 // Rung returns the rung of a tolerance, whose Within is not set.
 func (d *Document) Rung(t Tolerance) Rung {
 	r := Rung{Certain: d.Decide(t)}
-	if point, m := d.smallest(t.seems); point != r.Certain {
+	point, m := d.smallest(t.seems)
+	if stored := d.InBytes(); point != nil && (r.Certain == nil || point.size(stored) < r.Certain.size(stored)) {
 		r.Guess, r.Rows = point, t.rows(m.Judged, d.Rows)
 	}
 	return r
@@ -101,7 +102,7 @@ func (r *Rung) Would() string {
 	if r.Rows == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; about %s test rows would make it certain", Round(r.Rows))
+	return fmt.Sprintf("; about %s rows would make it certain", Round(r.Rows))
 }
 
 // Round returns v, which is above 0, rounded up to two digits.

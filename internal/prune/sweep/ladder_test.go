@@ -35,12 +35,18 @@ func TestLadder(t *testing.T) {
 	if end := -.0002 - off*math.Sqrt(1000/rungs[0].Rows); math.Abs(end+.001) > 1e-12 {
 		t.Errorf("with %g rows the interval ends at %g, expected -.001", rungs[0].Rows, end)
 	}
+	better := tableOf(500, .01, .02, 0, .0005) // as small as the certain one, and uncertain
+	better.Method = Frequency
+	tie := &Document{Rows: 1000, Unpruned: d.Unpruned, Points: []Point{d.Points[0], better}}
+	if r := tie.Rung(DefaultTolerance); r.Certain != &tie.Points[0] || r.Guess != nil {
+		t.Errorf("the guess %+v is no smaller than the certain table", r.Guess)
+	}
 	var text strings.Builder
 	d.WriteTable(&text)
 	for _, want := range []string{
 		"Smallest table whose AUC and LogLoss are at most so much worse:\ncertain within 0.001: magnitude, sparsity 0.5, 500 parameters, 2000 bytes\n",
 		"\ncertain within 0.005: magnitude, sparsity 0.9, 100 parameters, 400 bytes\n",
-		"\nbest guess within 0.001: magnitude, sparsity 0.8, 200 parameters, 800 bytes; about ", " test rows would make it certain\n",
+		"\nbest guess within 0.001: magnitude, sparsity 0.8, 200 parameters, 800 bytes; about ", " rows would make it certain\n",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("table\n%s\nexpected %q", &text, want)
