@@ -38,11 +38,11 @@ import (
 	"shaver/internal/jobs/worker"
 	"shaver/internal/num/kernel"
 	"shaver/internal/num/loss"
+	"shaver/internal/prune/cut"
 	"shaver/internal/prune/delta"
 	"shaver/internal/prune/delta/deltatest"
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/nightly"
-	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
@@ -132,9 +132,9 @@ func TestRemovals(t *testing.T) {
 	if _, err := checkpoint.WriteDense(file, p.Checkpoint); err != nil {
 		t.Fatal(err)
 	}
-	o := slice.Options{Model: file, Dataset: []string{imported(t, p, 200)}, KeepFields: 2, KeepColumns: 1, Rows: 10, Path: path, Out: filepath.Join(dir, "small.safetensors")}
+	o := cut.Options{Model: file, Dataset: []string{imported(t, p, 200)}, Slicing: cut.Slicing{KeepFields: 2, KeepColumns: 1, Rows: 10, Path: path}}
 	for range 2 {
-		if _, err := o.Write(t.Context()); err != nil {
+		if _, err := o.Choose(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(path)

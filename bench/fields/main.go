@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/num/loss"
 	"shaver/internal/num/random"
+	"shaver/internal/prune/cut"
 	"shaver/internal/prune/slice"
 )
 
@@ -72,14 +72,9 @@ func run(ctx context.Context, file, folder string) error {
 	b.whole = evaluate.Rank(p)
 	metrics := p.Metrics()
 	fmt.Printf("%s, %d test rows: AUC %.4f, LogLoss %.4f\n\n", file, b.test.Len(), metrics.AUC, p.MeanLoss(loss.Uncalibrated))
-	temporary, err := os.MkdirTemp("", "fields")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(temporary)
-	o := slice.Options{Model: file, Dataset: []string{folder}, KeepFields: 1, Rows: slice.Rows, Out: filepath.Join(temporary, "m.safetensors")}
+	o := cut.Options{Model: file, Dataset: []string{folder}, Slicing: cut.Slicing{KeepFields: 1}}
 	began := time.Now()
-	r, err := o.Write(ctx)
+	r, err := o.Choose(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,7 +96,7 @@ func run(ctx context.Context, file, folder string) error {
 	}
 	fmt.Printf("\nThe path took %.1f s.\n\n", took.Seconds())
 	o.KeepFields, o.KeepColumns = 0, 1
-	if r, err = o.Write(ctx); err != nil {
+	if r, err = o.Choose(ctx); err != nil {
 		return err
 	}
 	return b.columns(ctx, r.Path)
@@ -210,7 +205,7 @@ func (b *bench) sliced(ctx context.Context, s checkpoint.Slice) (text string, sm
 
 // rows returns the test rows with the given fields only, which small reads.
 func (b *bench) rows(fields []int, small *checkpoint.Checkpoint) *model.Rows {
-	return slice.RowsOf(b.test, fields, &b.ck.Architecture, &small.Architecture)
+	return cut.RowsOf(b.test, fields, &b.ck.Architecture, &small.Architecture)
 }
 
 // speed returns the least time of a row on one core.
@@ -231,8 +226,8 @@ func (b *bench) speed(small *checkpoint.Checkpoint, fields []int) (float64, erro
 }
 
 func (b *bench) fields(ctx context.Context, path, permuted, taylor []int, steps []slice.Step) error {
-	m, columns := len(b.names), slice.Without(b.ck.Architecture.Dim)
-	whole, err := b.speed(b.ck, slice.Without(m))
+	m, columns := len(b.names), cut.Without(b.ck.Architecture.Dim)
+	whole, err := b.speed(b.ck, cut.Without(m))
 	if err != nil {
 		return err
 	}
@@ -241,7 +236,7 @@ func (b *bench) fields(ctx context.Context, path, permuted, taylor []int, steps 
 		line := fmt.Sprintf("| %d ", m-k)
 		var first *checkpoint.Checkpoint
 		for _, order := range [][]int{path, permuted, taylor} {
-			text, small, err := b.sliced(ctx, checkpoint.Slice{Fields: slice.Without(m, order[:k]...), Columns: columns})
+			text, small, err := b.sliced(ctx, checkpoint.Slice{Fields: cut.Without(m, order[:k]...), Columns: columns})
 			if err != nil {
 				return err
 			}
@@ -250,7 +245,7 @@ func (b *bench) fields(ctx context.Context, path, permuted, taylor []int, steps 
 			}
 			line += fmt.Sprintf("| %s | %s ", b.names[order[k-1]], text)
 		}
-		time, err := b.speed(first, slice.Without(m, path[:k]...))
+		time, err := b.speed(first, cut.Without(m, path[:k]...))
 		if err != nil {
 			return err
 		}
@@ -260,7 +255,7 @@ func (b *bench) fields(ctx context.Context, path, permuted, taylor []int, steps 
 }
 
 func (b *bench) columns(ctx context.Context, steps []slice.Step) error {
-	fields := slice.Without(len(b.names))
+	fields := cut.Without(len(b.names))
 	whole, err := b.speed(b.ck, fields)
 	if err != nil {
 		return err
@@ -269,7 +264,7 @@ func (b *bench) columns(ctx context.Context, steps []slice.Step) error {
 	var gone []int
 	for _, s := range steps {
 		gone = append(gone, s.Gone...)
-		text, small, err := b.sliced(ctx, checkpoint.Slice{Fields: fields, Columns: slice.Without(b.ck.Architecture.Dim, gone...)})
+		text, small, err := b.sliced(ctx, checkpoint.Slice{Fields: fields, Columns: cut.Without(b.ck.Architecture.Dim, gone...)})
 		if err != nil {
 			return err
 		}

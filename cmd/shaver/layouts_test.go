@@ -5,22 +5,23 @@ import (
 	"testing"
 
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/cut"
 	"shaver/internal/prune/slice"
 )
 
 // Tables of different numbers of columns have no number of columns.
 func TestSliceOfDifferentTables(t *testing.T) {
 	cost := slice.Cost{Fields: 3, LookUps: 3, Entries: 9}
-	r := &slice.Result{Before: cost, After: cost}
+	r := &cut.Sliced{Before: cost, After: cost, Loss: new(float64), Path: []slice.Step{{Field: "a", Figures: slice.Figures{Cost: cost}}}}
 	var text strings.Builder
-	sliceTable(&text, r)
+	slicedTable(&text, r)
 	if strings.Contains(text.String(), "columns") {
 		t.Errorf("the table has columns:\n%s", text.String())
 	}
 	r.After.Columns = 8
 	text.Reset()
-	sliceTable(&text, r)
-	removalTable(&text, []slice.Step{{Field: "a", Figures: slice.Figures{Cost: cost}}}, nil)
+	slicedTable(&text, r)
+	stepTable(&text, r, false)
 	for _, want := range []string{"columns\t- -> 8\n", "\na\t3\t-\t0\t"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, text.String())

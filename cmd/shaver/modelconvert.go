@@ -31,10 +31,10 @@ func partFlags(c *cobra.Command, part *checkpoint.Options) {
 // the others.
 func formFlags(c *cobra.Command, f *cut.Form, values *string, others ...string) {
 	encodings := append(compact.EncodingNames(), others...)
-	c.Flags().BoolVar(&f.Dense, "dense", false, "write a safetensors file with every entry, also the dropped ones")
+	c.Flags().BoolVar(&f.Dense, "dense", false, "write every entry, also the dropped ones, which is the default of .onnx files; with --dense=false, store a table of one by its distinct rows if that is smaller")
 	c.Flags().StringVar(values, "values", string(compact.Float32), "`encoding` of the kept entries in the compact file: "+strings.Join(encodings, ", "))
 	cli.Choices(c, "values", encodings...)
-	c.Flags().BoolVar(&f.CompactONNX, "compact-onnx", false, "store a table of an .onnx file by its distinct rows if that is smaller")
+	cli.Renamed(c, "compact-onnx", "--dense=false")
 }
 
 // distinctRowsLine writes how many tables of an .onnx file are stored by their distinct rows.

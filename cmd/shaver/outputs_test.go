@@ -243,7 +243,7 @@ func (o *outputs) fixed() {
 	for _, model := range []string{"ncf", "ncf.external", "lists", "known"} {
 		from := "--model " + model + ".onnx --scores " + model + ".onnx.arrow --sparsity 0.8"
 		o.pruned(model+".pruned.onnx", from)
-		o.pruned(model+".compact.onnx", from+" --compact-onnx")
+		o.pruned(model+".compact.onnx", from+" --dense=false")
 	}
 	o.noteFiles("ncf.external.pruned.onnx.data", "ncf.external.compact.onnx.data")
 	o.pruned("ratings.pruned.onnx", "--model ratings.onnx --model-output rating --scores ratings.onnx.arrow --sparsity 0.5")
@@ -291,8 +291,8 @@ func (o *outputs) computed(level string) {
 	ncf := "--model ncf.onnx --scores ncf.onnx.arrow --dataset pairs --sparsity 0.5 --calibrate "
 	o.pruned("ncf.auto.safetensors", ncf+"--values auto")
 	o.pruned("ncf.calibrated.onnx", ncf)
-	o.pruned("path.safetensors", "--model night.pth --dataset data --fields 4 --columns 3 --path path.json")
-	o.document("path", o.text("path.json"))
+	o.pruned("path.safetensors", "--model night.pth --dataset data --fields 4 --columns 3")
+	o.document("path", o.text("path.safetensors.path.json"))
 	o.printed("sweep", "sweep --methods magnitude,ptq4-row --sparsities 0.8 --calibrate "+night)
 	o.printed("sweep-all", "sweep --methods all --sparsities 0.8 --calibrate "+night)
 	o.printed("sweep-select", "sweep --select --sparsities 0.5,0.9 --values float32,int8,auto --out sweep.json "+night)

@@ -29,10 +29,9 @@ func pruneCommand() *cobra.Command {
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			given := c.Flags().Changed
-			required := []string{"model", "scores", "out"}
-			cuts := slices.ContainsFunc(steps.SliceSettings, given) && !(given("max-rise") && given("scores"))
-			if cuts || o.Previous != "" && !given("scores") {
-				required = []string{"model", "out"}
+			required := []string{"model", "out"}
+			if o.Previous == "" && !slices.ContainsFunc(steps.SliceSettings, given) {
+				required = append(required, "scores")
 			}
 			if err := cli.Required(c, required...); err != nil {
 				return err
@@ -41,13 +40,6 @@ func pruneCommand() *cobra.Command {
 				return err
 			}
 			o.Given = given
-			if cuts {
-				r, err := o.Slice(c.Context())
-				if err != nil {
-					return err
-				}
-				return output.Print(c.OutOrStdout(), r, func(w io.Writer) { sliceTable(w, r) })
-			}
 			if !given("aggregate") {
 				o.Aggregate = "" // that of the scores
 			}
@@ -68,12 +60,11 @@ func pruneCommand() *cobra.Command {
 	f.Float64Var(&o.Sparsity, "sparsity", 0, "budget: `portion` of the entries to drop")
 	f.Int64Var(&o.Parameters, "parameters", 0, "budget: `number` of parameters to keep")
 	f.Int64Var(&o.Bytes, "bytes", 0, "budget: size of the compact file in `bytes`")
-	f.Float64Var(&o.Slicing.MostRise, "max-rise", 0, "budget: `rise` of the loss, over the whole model, that may cost fields and columns, and with --scores entries and bits (default none)")
-	f.StringSliceVar(&o.Slicing.Fields, "drop-fields", nil, "`names` of fields to remove from the model, in place of a budget; needs no scores")
-	f.IntVar(&o.Slicing.KeepFields, "fields", 0, "`number` of fields to keep; a path over the validation split of --dataset chooses them, without scores (default all)")
-	f.IntVar(&o.Slicing.KeepColumns, "columns", 0, "`number` of columns of the table to keep, as --fields (default all)")
-	f.StringVar(&o.Slicing.Path, "path", "", "`file` that keeps the path of --fields and --columns: its steps are followed, and new ones are added (default none)")
-	cli.Files(c, "path", "json")
+	f.Float64Var(&o.MostRise, "max-rise", 0, "budget: `rise` of the loss, over the whole model, that may cost fields and columns, and with --scores entries and bits (default none)")
+	f.StringSliceVar(&o.Slicing.Fields, "drop-fields", nil, "`names` of fields to remove from the model; needs no scores")
+	f.IntVar(&o.KeepFields, "fields", 0, "`number` of fields to keep; a path over the validation split of --dataset chooses them, without scores (default all)")
+	f.IntVar(&o.KeepColumns, "columns", 0, "`number` of columns of the table to keep, as --fields (default all)")
+	cli.Renamed(c, "path", "the file OUT"+steps.PathSuffix+" next to --out, which is always written")
 	flags.Aggregate(c, &o.Aggregate)
 	flags.Rank(c, &o.Rank)
 	flags.Keep(c, &o.Keep)
@@ -83,14 +74,14 @@ func pruneCommand() *cobra.Command {
 	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate, --tune and --values auto, for --from with the method frequency, for a codebook without --scores, for the names of --drop-fields, and for --fields and --columns")
 	formFlags(c, &o.Form, &o.Values, sweep.AutoValues)
 	f.Lookup("values").Usage += ", for bits that differ from row to row"
-	f.Float64Var(&o.Rounding, "rounding", cut.DefaultRounding, "with --values auto, `rise` of the loss that rounding the network, and without --bytes also the table, may cause")
-	o.Outputs.Flag(c, "a file at --out that was not pruned from this model, any .onnx file, or a file at --path that is not the path of this model and these rows")
+	cli.Renamed(c, "rounding", fmt.Sprintf("%g, and at most a tenth of --max-rise", cut.DefaultRounding))
+	o.Outputs.Flag(c, "a file at --out that was not pruned from this model, or any .onnx file")
 	output.Flag(c)
 	cli.Group(c, "Files", "model", "model-output", "scores", "from", "previous", "dataset", "out", "force")
 	cli.Group(c, "Budget", "sparsity", "parameters", "bytes", "max-rise")
-	cli.Group(c, "Fields and columns", "drop-fields", "fields", "columns", "path")
+	cli.Group(c, "Fields and columns", "drop-fields", "fields", "columns")
 	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
-	cli.Group(c, "Pruned model", "values", "rounding", "dense", "compact-onnx", "calibrate", "tune")
+	cli.Group(c, "Pruned model", "values", "dense", "calibrate", "tune")
 	cli.MarkRequired(c, "model", "scores", "out")
 	cli.Needed(c, "dataset", "sparsity", "parameters", "bytes", "max-rise", "values", "calibrate")
 	return c
@@ -106,22 +97,27 @@ func riseText(i *sweep.Interval) string {
 
 // pruningTable writes what was pruned.
 func pruningTable(w io.Writer, r *steps.Pruning, dense bool) {
-	if r.Rounding != nil {
-		fmt.Fprintf(w, "table\t%s\n", cli.Change(r.DenseTableBytes, r.TableBytes))
-		fmt.Fprintf(w, "file\t%s\n", cli.Change(r.DenseBytes, r.Bytes))
-	} else {
+	switch {
+	case r.Rounding != nil || r.Method == "":
+		fmt.Fprintf(w, "table\t%s\nfile\t%s\n", cli.Change(r.DenseTableBytes, r.TableBytes), cli.Change(r.DenseBytes, r.Bytes))
+	default:
 		sizes(w, dense, r.DenseTableBytes, r.TableBytes, r.DenseBytes, r.Bytes)
 	}
 	distinctRowsLine(w, &r.ONNXTables)
 	fmt.Fprintf(w, "pruned\t%s\n", r.Out)
-	fmt.Fprintf(w, "method\t%s\n", r.Method)
-	fmt.Fprintf(w, "dropped\t%d of %d entries\treplaced by %s\n", r.Dropped, r.Entries, r.Baseline)
-	fmt.Fprintf(w, "parameters\t%d\n", r.Parameters)
-	if k := r.Rounding; k != nil {
-		fmt.Fprintf(w, "rows\t%s\tthe loss changes by %s\n", cut.Text(k.Rows), riseText(k.TableRise))
-		fmt.Fprintf(w, "network\t%s\tthe loss changes by %s\n", cut.Text(k.Tensors), riseText(k.NetworkRise))
+	if r.Sliced != nil {
+		slicedTable(w, r.Sliced)
 	}
-	fmt.Fprintf(w, "features\t%d of %d keep an entry\n", r.Features-r.EmptyFeatures, r.Features)
+	if r.Method != "" {
+		fmt.Fprintf(w, "method\t%s\n", r.Method)
+		fmt.Fprintf(w, "dropped\t%d of %d entries\treplaced by %s\n", r.Dropped, r.Entries, r.Baseline)
+		fmt.Fprintf(w, "parameters\t%d\n", r.Parameters)
+		if k := r.Rounding; k != nil {
+			fmt.Fprintf(w, "rows\t%s\tthe loss changes by %s\n", cut.Text(k.Rows), riseText(k.TableRise))
+			fmt.Fprintf(w, "network\t%s\tthe loss changes by %s\n", cut.Text(k.Tensors), riseText(k.NetworkRise))
+		}
+		fmt.Fprintf(w, "features\t%d of %d keep an entry\n", r.Features-r.EmptyFeatures, r.Features)
+	}
 	if k := r.Calibration; k != nil {
 		where := "folded into the weights"
 		if checkpoint.NamedONNX(r.Out) {
@@ -132,9 +128,8 @@ func pruningTable(w io.Writer, r *steps.Pruning, dense bool) {
 	if r.Previous != nil {
 		previousTable(w, r)
 	}
-	if r.Stages != nil {
-		removalTable(w, r.Path, r.Beyond)
-		stageTable(w, r.Stages, r.Calibration != nil)
+	if r.Sliced != nil && r.Loss != nil {
+		stepTable(w, r.Sliced, r.Calibration != nil)
 	}
 	if r.Tuned != nil {
 		before, after := r.Tuned.History[0].Validation, r.Tuned.BestEpoch().Validation
@@ -158,28 +153,8 @@ func sizes(w io.Writer, dense bool, table, tableAfter, file, fileAfter int64) {
 	fmt.Fprintf(w, "file\t%s%s\n", cli.Change(file, fileAfter), note)
 }
 
-// stageTable writes what each stage saved. If calibrated, entries and bits were compared after a calibration of both models.
-func stageTable(w io.Writer, stages []slice.Stage, calibrated bool) {
-	fmt.Fprintf(w, "\nWITHOUT\tLOOK-UPS\tPRODUCTS\tENTRIES\tFILE\tBATCH\tRISE OF THE LOSS\t95%% INTERVAL\n")
-	for i := range stages {
-		s := &stages[i]
-		without, time := s.Without, "-"
-		if without == "" {
-			without = "-"
-		}
-		if calibrated && (s.Without == steps.EntriesStage || s.Without == steps.BitsStage) {
-			without += ", both calibrated"
-		}
-		if s.Batch > 0 {
-			time = fmt.Sprintf("%.3g ms", 1000*s.Batch)
-		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\t%s\n", without, s.LookUps, s.Multiplications, s.Entries, cli.Size(s.Bytes), time, differenceText(s.Rise))
-	}
-}
-
-// sliceTable writes what was removed and what it costs, and then the path.
-func sliceTable(w io.Writer, r *slice.Result) {
-	fmt.Fprintf(w, "sliced\t%s\n", r.Out)
+// slicedTable writes which fields and columns went, and what that saves.
+func slicedTable(w io.Writer, r *cut.Sliced) {
 	if len(r.Removed) > 0 {
 		fmt.Fprintf(w, "removed\t%s\n", strings.Join(r.Removed, ", "))
 	}
@@ -191,26 +166,25 @@ func sliceTable(w io.Writer, r *slice.Result) {
 	numbers("look-ups", r.Before.LookUps, r.After.LookUps)
 	numbers("entries", r.Before.Entries, r.After.Entries)
 	numbers("products", r.Before.Multiplications, r.After.Multiplications)
-	fmt.Fprintf(w, "file\t%s\n", cli.Change(r.Before.Bytes, r.After.Bytes))
-	if r.Loss == nil {
-		return
-	}
-	fmt.Fprintf(w, "\nloss %s on %d rows\n", cli.Metric(r.Loss), r.Rows)
-	removalTable(w, r.Path, r.Beyond)
-	stageTable(w, r.Stages, false)
 }
 
-// removalTable writes the steps of a path, and those that the bound did not allow.
-func removalTable(w io.Writer, steps, beyond []slice.Step) {
-	fmt.Fprintf(w, "\nWITHOUT\tFIELDS\tCOLUMNS\tPRODUCTS\tAUC\tRISE OF THE LOSS\t95%% INTERVAL\n")
+// stepTable writes the steps that were taken, and those that the bound did not allow. If calibrated, those of entries and bits
+// were compared after a calibration of both models.
+func stepTable(w io.Writer, r *cut.Sliced, calibrated bool) {
+	fmt.Fprintf(w, "\nloss %s on %d rows\n", cli.Metric(r.Loss), r.Rows)
+	fmt.Fprintf(w, "\nWITHOUT\tFIELDS\tCOLUMNS\tPRODUCTS\tENTRIES\tFILE\tAUC\tRISE OF THE LOSS\t95%% INTERVAL\n")
 	line := func(s *slice.Step, mark string) {
-		fmt.Fprintf(w, "%s%s\t%d\t%s\t%d\t%s\t%s\n", s.Text(), mark, s.Fields, s.ColumnsText(), s.Multiplications, cli.Metric(s.AUC), differenceText(s.Rise))
+		fmt.Fprintf(w, "%s%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\n", s.Text(), mark, s.Fields, s.ColumnsText(), s.Multiplications, s.Entries, cli.Size(s.Bytes), cli.Metric(s.AUC), differenceText(s.Rise))
 	}
-	for i := range steps {
-		line(&steps[i], "")
+	for i := range r.Path {
+		mark := ""
+		if calibrated && r.Path[i].Without != "" {
+			mark = ", both calibrated"
+		}
+		line(&r.Path[i], mark)
 	}
-	for i := range beyond {
-		line(&beyond[i], " (stays)")
+	for i := range r.Beyond {
+		line(&r.Beyond[i], " (stays)")
 	}
 }
 

@@ -51,7 +51,7 @@ func TestPruneONNX(t *testing.T) {
 			prune := []string{"prune", "--model", export, "--scores", path("s.arrow"), "--sparsity", "0.8"}
 			command(t, "shaver", append(prune, "--dense", "--out", path("dense.safetensors"))...)
 			command(t, "shaver", append(prune, "--out", path("pruned.onnx"))...)
-			command(t, "shaver", append(prune, "--compact-onnx", "--out", path("compact.onnx"))...)
+			command(t, "shaver", append(prune, "--dense=false", "--out", path("compact.onnx"))...)
 			want, err := checkpoint.Read(path("dense.safetensors"))
 			if err != nil {
 				t.Fatal(err)
@@ -85,7 +85,7 @@ func TestPruneONNX(t *testing.T) {
 			}
 			refused("--dense is for safetensors files", append(prune, "--dense", "--out", path("new.onnx"))...)
 			refused("--values is for the compact safetensors file", append(prune, "--values", "int8", "--out", path("new.onnx"))...)
-			refused("--compact-onnx is for .onnx files", append(prune, "--compact-onnx", "--out", path("new.safetensors"))...)
+			refused("--compact-onnx is for .onnx files", append(prune, "--dense=false", "--out", path("new.safetensors"))...)
 			refused("--bytes is a budget for the compact safetensors file", "prune", "--model", export, "--scores", path("s.arrow"), "--bytes", "10", "--out", path("new.onnx"))
 			refused("is not an .onnx file: an .onnx file is written from an .onnx file only", "model", "convert", path("dense.safetensors"), path("new.onnx"))
 			refused("it is an input of this command", "model", "convert", path("pruned.onnx"), path("pruned.onnx"), "--force")

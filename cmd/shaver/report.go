@@ -45,7 +45,7 @@ func reportCommand() *cobra.Command {
 	flags.Scores(c, &o.Scores)
 	f.StringVar(&o.Sweep, "sweep", "", "`file` with the output of shaver sweep -o json for these scores")
 	cli.Files(c, "sweep", "json")
-	f.StringVar(&o.Path, "path", "", "`file` of shaver prune --path for this model (default none)")
+	f.StringVar(&o.Path, "path", "", "`file` OUT.path.json of shaver prune for this model (default none)")
 	cli.Files(c, "path", "json")
 	flags.Dataset(c, &o.Folders, "dataset `folder` that was scored, for the names of features and for what the model memorises")
 	flags.Aggregate(c, &aggregate)

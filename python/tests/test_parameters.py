@@ -36,20 +36,18 @@ class Call:
 CLUSTER = {"creds", "lease", "nkey", "ranges", "replicas", "rows-per-shard", "run", "store", "tlsca", "tlscert", "tlskey", "user-file"}
 MACHINE = {"checkpoint-every", "log", "page", "verbose", "wait-inputs"}
 # Flags that remove whole fields and columns, for a file and in place of scores.
-SLICES = {"columns", "drop-fields", "fields", "path"}
+SLICES = {"columns", "drop-fields", "fields"}
 # Flags that choose entries, and store them.
 ENTRIES = {
     "aggregate",
     "bytes",
     "calibrate",
-    "compact-onnx",
     "dense",
     "field-minimum",
     "from",
     "parameters",
     "protect",
     "rank",
-    "rounding",
     "scores",
     "sparsity",
     "tune",

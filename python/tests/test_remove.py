@@ -15,12 +15,11 @@ from shaver import _tensors
 
 
 def test_removal_is_that_of_the_command(planted: Planted, tmp_path: Path) -> None:
-    path = tmp_path / "path.json"
-    removal = shaver.remove(planted.model, planted.dataset, fields=8, columns=5, path=path)
-    flags = ("--fields", "8", "--columns", "5", "--path", tmp_path / "other.json")
+    removal = shaver.remove(planted.model, planted.dataset, fields=8, columns=5)
+    flags = ("--fields", "8", "--columns", "5")
     command("prune", "--model", planted.model, "--dataset", planted.dataset, *flags, "--out", tmp_path / "want.safetensors")
     assert Path(removal.model.path).read_bytes() == (tmp_path / "want.safetensors").read_bytes()
-    assert path.read_bytes() == (tmp_path / "other.json").read_bytes()
+    assert Path(removal.path).read_bytes() == (tmp_path / "want.safetensors.path.json").read_bytes()
     assert len(removal.removed) == 2 and set(removal.removed) < set(FIELDS)
     assert len(removal.model.document["field_dims"]) == 8
     state = removal.state_dict()
@@ -36,8 +35,6 @@ def test_tables(planted: Planted, tmp_path: Path) -> None:
     assert [step["fields"] for step in table] == [9, 8, 8] and all(step["taken"] for step in table)
     assert all(step["low"] < step["rise"] < step["high"] for step in table[:2])
     assert removal.to_pandas()["multiplications"].is_monotonic_decreasing
-    assert removal.stages["without"].to_pylist() == ["", "fields", "columns"]
-    assert min(removal.stages["batch_seconds"].to_pylist()) > 0
     assert cells(removal._repr_html_())[:4] == [table[0]["field"], "9", "8", f"{table[0]['multiplications']:,}"]
     before, after = removal.document["before"]["bytes"], removal.document["after"]["bytes"]
     assert repr(removal) == f"Removal(10 -> 8 fields, 8 -> 7 columns, 10 -> 8 look-ups, {before:,} -> {after:,} bytes)"
@@ -57,17 +54,16 @@ def test_bound(planted: Planted) -> None:
     assert all(step["high"] > 0.02 for step in table if not step["taken"])
 
 
-def test_report(planted: Planted, tmp_path: Path) -> None:
-    path = tmp_path / "path.json"
-    shaver.remove(planted.model, planted.dataset, fields=9, path=path)
+def test_report(planted: Planted) -> None:
+    removal = shaver.remove(planted.model, planted.dataset, fields=9)
     values = shaver.fields(planted.model, planted.dataset, baseline="codebook", estimator="permutation", max_rows=100)
-    page = Path(shaver.report(planted.model, values, path=path).path).read_text(encoding="utf-8")
+    page = Path(shaver.report(planted.model, values, path=removal.path).path).read_text(encoding="utf-8")
     assert "Values of the fields" in page and "Rise of the loss against the look-ups of a row" in page
 
 
 def test_names(planted: Planted) -> None:
     removal = shaver.remove(planted.model, planted.dataset, drop_fields=["city"])
-    assert removal.removed == ["city"] and removal.to_arrow().num_rows == 0 and removal.stages.num_rows == 0
+    assert removal.removed == ["city"] and removal.to_arrow().num_rows == 0
     with pytest.raises(shaver.BadInputError, match="no step of a path was taken"):
         removal.plot()
     with pytest.raises(shaver.UsageError, match='there is no field "town"'):

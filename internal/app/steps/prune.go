@@ -17,7 +17,6 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
-	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/slice"
@@ -31,8 +30,7 @@ type Prune struct {
 	cut.Options
 	Sparsity          float64
 	Parameters, Bytes int64
-	Values            string        // encoding of the kept entries, or sweep.AutoValues
-	Slicing           slice.Options // what is removed before entries are, or in their place
+	Values            string // encoding of the kept entries, or sweep.AutoValues
 	Outputs           cli.Outputs
 	Given             cli.Given
 }
@@ -40,7 +38,7 @@ type Prune struct {
 // NewPrune returns the defaults of the step.
 func NewPrune() *Prune {
 	return &Prune{
-		Options: cut.Options{Rank: mask.Abs, Rounding: cut.DefaultRounding, Hysteresis: 1, Name: func(setting string) string { return "--" + setting }, Warn: cli.Warn},
+		Options: cut.Options{Rank: mask.Abs, Hysteresis: 1, Name: func(setting string) string { return "--" + setting }, Warn: cli.Warn},
 		Values:  string(compact.Float32),
 	}
 }
@@ -51,10 +49,23 @@ type Pruning struct {
 	Calibration *loss.Calibration `json:"calibration,omitempty"`
 	Tuned       *training.Result  `json:"tuned,omitempty"` // with --tune
 	cut.Sizes
-	Removed []string      `json:"removed,omitempty"` // names of fields, with --max-rise
-	Path    []slice.Step  `json:"path,omitempty"`
-	Beyond  []slice.Step  `json:"beyond,omitempty"`
-	Stages  []slice.Stage `json:"stages,omitempty"`
+}
+
+// Settings of prune that take a file of scores: those that choose entries, and those of the form in which they are stored.
+var (
+	entrySettings = []string{"from", mask.Sparsity, mask.Kept, mask.Bytes, "aggregate", "rank", "protect", "field-minimum", "hysteresis"}
+	formSettings  = []string{"values", "dense", "calibrate", "tune"}
+)
+
+// SliceSettings are the settings of prune that remove fields and columns.
+var SliceSettings = []string{"drop-fields", "fields", "columns", "max-rise"}
+
+// first returns the first of the settings that is given, or "".
+func (o *Prune) first(settings ...string) string {
+	if i := slices.IndexFunc(settings, o.Given.Has); i >= 0 {
+		return settings[i]
+	}
+	return ""
 }
 
 // Check checks the options before any file is read, and sets the budget.
@@ -68,6 +79,12 @@ func (o *Prune) Check() error {
 		return fault.Refuse("field-minimum", o.Keep.Minimum, "expected a number from 0 to 1")
 	case !(o.Hysteresis >= 0) || math.IsInf(o.Hysteresis, 0):
 		return fault.Refuse("hysteresis", o.Hysteresis, "expected a finite number of at least 0")
+	case o.Given.Has("max-rise") && !(o.MostRise > 0 && o.MostRise <= math.MaxFloat64):
+		return fault.Refuse("max-rise", o.MostRise, "expected a finite number above 0")
+	case o.Given.Has("fields") && o.KeepFields < 1:
+		return fault.Refuse("fields", o.KeepFields, "expected at least 1")
+	case o.Given.Has("columns") && o.KeepColumns < 1:
+		return fault.Refuse("columns", o.KeepColumns, "expected at least 1")
 	}
 	var given []mask.Budget
 	if o.Budget != nil {
@@ -78,78 +95,65 @@ func (o *Prune) Check() error {
 			given = append(given, b)
 		}
 	}
-	switch {
-	case o.Scores == "":
-		for _, name := range []string{"from", mask.Sparsity, mask.Kept, mask.Bytes, "aggregate", "rank", "protect", "field-minimum", "hysteresis"} {
-			if o.Given.Has(name) {
-				return fault.Usagef("--previous without --scores keeps all choices of that file, so --%s has no effect: give --scores, or leave it out", name)
-			}
-		}
-	case o.From != "":
-		for _, name := range []string{mask.Bytes, "aggregate", "rank", "protect", "field-minimum", "values"} {
-			if o.Given.Has(name) {
-				return fault.Usagef("--from already sets --%s: leave one of them out", name)
-			}
-		}
-		if len(given) > 1 {
-			return fault.Usagef("--sparsity and --parameters both name a budget of --from: give only one")
-		}
-	case o.bounded() && len(given) > 0:
-		return fault.Usagef("--%s and --max-rise both name a budget: give only one", given[0].Unit)
-	case o.bounded():
-	case len(given) > 1:
-		return fault.Usagef("--sparsity, --parameters and --bytes are one budget: give only one of them")
-	case len(given) == 0:
-		return fault.Usagef("shaver prune needs one of --sparsity, --parameters, --bytes and --max-rise, or --from")
-	}
 	if err := CheckForm(o.Given, &o.Form, o.Values, o.Out, sweep.AutoValues); err != nil {
 		return err
 	}
-	auto := o.Values == sweep.AutoValues
+	auto, rows, onnx, scored := o.Values == sweep.AutoValues, len(o.Dataset) > 0, checkpoint.NamedONNX(o.Out), o.Scores != ""
 	if auto {
 		o.Form.Values = compact.Mixed
 	}
-	switch {
-	case auto && len(o.Dataset) == 0:
-		return fault.Usagef("--values auto chooses the bits by the loss on the rows of --dataset: give it")
-	case auto && o.Previous != "":
-		return fault.Usagef("--values auto and --previous exclude each other: the number of kept entries depends on the bits")
-	case auto && o.Tune:
-		return fault.Usagef("--values auto and --tune exclude each other: training changes the values after their rounding")
-	case !auto && o.Given.Has("rounding"):
-		return fault.Usagef("--rounding has no effect without --values auto")
+	bounded, slicing := scored && o.MostRise > 0, o.Slices()
+	unread, of, unit, chosen, measured := "", "", "", o.first("from", "previous"), o.first("fields", "columns", "max-rise")
+	if len(given) > 0 {
+		unit = given[0].Unit
 	}
 	switch {
-	case o.Given.Has("previous") && o.Previous == "":
-		return fault.Usagef(`--previous "": expected the name of a file`)
-	case o.Previous == "" && o.Given.Has("hysteresis"):
-		return fault.Usagef("--hysteresis has no effect without --previous")
-	case o.Form.Dense && o.Given.Has("bytes"):
-		return fault.Usagef("--bytes is a budget for the compact file; a dense file is as large as the model")
-	case checkpoint.NamedONNX(o.Out) && o.Given.Has("bytes"):
-		return fault.Usagef("--bytes is a budget for the compact safetensors file: give --sparsity or --parameters for an .onnx file")
+	case !scored && o.Previous != "":
+		unread = o.first(entrySettings...)
+	case !scored:
+		unread = o.first(slices.Concat(entrySettings, formSettings)...)
+	case o.From != "":
+		of = o.first(mask.Bytes, "aggregate", "rank", "protect", "field-minimum", "values")
 	}
-	if o.Calibrate && len(o.Dataset) == 0 {
-		return fault.Usagef("--calibrate needs --dataset")
-	}
-	switch {
-	case o.Tune && len(o.Dataset) == 0:
-		return fault.Usagef("--tune needs --dataset")
-	case o.Tune && (o.Form.Dense || checkpoint.NamedONNX(o.Out)):
-		return fault.Usagef("--tune writes a compact file: expected --out with another extension than .onnx, and no --dense")
-	case o.Tune && o.Calibrate:
-		return fault.Usagef("--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway")
-	case !o.Calibrate && !o.Tune && !auto && o.From == "" && !o.bounded() && o.Scores != "" && o.Given.Has("dataset"):
-		return fault.Usagef("--dataset has no effect without --calibrate, --tune, --values auto, --from or --max-rise")
+	for _, c := range []struct {
+		wrong bool
+		text  string
+	}{
+		{unread != "", fmt.Sprintf("--%s has no effect without --scores, by which entries go: give --scores, or leave it out", unread)},
+		{of != "", fmt.Sprintf("--from already sets --%s: leave one of them out", of)},
+		{o.From != "" && len(given) > 1, "--sparsity and --parameters both name a budget of --from: give only one"},
+		{slicing && chosen != "", fmt.Sprintf("--%s and --%s both decide what stays: give only one", chosen, o.first(SliceSettings...))},
+		{bounded && unit != "", fmt.Sprintf("--%s and --max-rise both name a budget: give only one", unit)},
+		{len(given) > 1, "--sparsity, --parameters and --bytes are one budget: give only one of them"},
+		{unit == "" && scored && !bounded && o.From == "", "shaver prune needs one of --sparsity, --parameters, --bytes and --max-rise, or --from"},
+		{slicing && scored && onnx, "fields and columns go together with entries in a safetensors file: expected --out with another extension than .onnx"},
+		{measured != "" && !rows, fmt.Sprintf("--%s chooses by the loss on the validation split of --dataset: give it", measured)},
+		{auto && !rows, "--values auto chooses the bits by the loss on the rows of --dataset: give it"},
+		{auto && (onnx || o.Form.Dense), "--values auto is for the compact safetensors file"},
+		{auto && o.Previous != "", "--values auto and --previous exclude each other: the number of kept entries depends on the bits"},
+		{auto && o.Tune, "--values auto and --tune exclude each other: training changes the values after their rounding"},
+		{o.Given.Has("previous") && o.Previous == "", `--previous "": expected the name of a file`},
+		{o.Previous == "" && o.Given.Has("hysteresis"), "--hysteresis has no effect without --previous"},
+		{o.Form.Dense && o.Given.Has(mask.Bytes), "--bytes is a budget for the compact file; a dense file is as large as the model"},
+		{onnx && o.Given.Has(mask.Bytes), "--bytes is a budget for the compact safetensors file: give --sparsity or --parameters for an .onnx file"},
+		{o.Calibrate && !rows, "--calibrate needs --dataset"},
+		{o.Tune && !rows, "--tune needs --dataset"},
+		{o.Tune && (o.Form.Dense || onnx), "--tune writes a compact file: expected --out with another extension than .onnx, and no --dense"},
+		{o.Tune && o.Calibrate, "--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway"},
+		{scored && o.Given.Has("dataset") && !o.Calibrate && !o.Tune && !auto && o.From == "" && !slicing, "--dataset has no effect without --calibrate, --tune, --values auto, --from, or what removes fields and columns"},
+	} {
+		if c.wrong {
+			return fault.Usagef("%s", c.text)
+		}
 	}
 	if given != nil {
 		o.Budget = &given[0]
 	}
-	if o.bounded() {
-		return o.checkBound()
-	}
 	return nil
 }
+
+// PathSuffix follows the name of --out in that of the file that keeps a path over fields and columns.
+const PathSuffix = ".path.json"
 
 // Run prunes the model and writes it to Out.
 func (o *Prune) Run(ctx context.Context) (r *Pruning, err error) {
@@ -164,20 +168,18 @@ func (o *Prune) Run(ctx context.Context) (r *Pruning, err error) {
 	if len(o.Dataset) > 0 {
 		o.Outputs.Inputs(dataset.Files(o.Dataset...)...)
 	}
-	if err := o.checkPath(); err != nil {
-		return nil, err
-	}
 	if err := CheckModelOutput(&o.Outputs, "--out", o.Out, o.Model); err != nil {
 		return nil, err
+	}
+	if o.KeepFields > 0 || o.KeepColumns > 0 || o.MostRise > 0 {
+		o.Path = o.Out + PathSuffix
+		if err := o.Outputs.Check("--out", o.Path, cli.Unless(slice.Written, "a path"), ".json"); err != nil {
+			return nil, err
+		}
 	}
 	r = &Pruning{}
 	begin, end := progress("calibrate")
 	defer end()
-	if o.bounded() {
-		if err := o.slicedFirst(ctx, r); err != nil {
-			return nil, err
-		}
-	}
 	if r.Choice, err = o.Choose(ctx); err != nil {
 		return nil, err
 	}
@@ -195,15 +197,16 @@ func (o *Prune) Run(ctx context.Context) (r *Pruning, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Bounded != nil {
-		r.addStages(o.Form.Values)
-	}
 	if o.Warn == nil {
 		return r, nil
 	}
 	cli.Note(r.Unknown)
 	if r.Uncalibrated != "" {
 		cli.Log().Info(o.Scores + ": " + r.Uncalibrated)
+	}
+	if r.Sliced != nil && len(r.Path) == 0 && len(r.Beyond) > 0 {
+		first := &r.Beyond[0]
+		o.Warn(fmt.Sprintf("no field and no column goes within --max-rise %v, because without %s the rise is %v: allow more, give more validation rows, which narrow the interval, or --scores, by which entries go", o.MostRise, first.Text(), first.Rise))
 	}
 	return r, nil
 }
@@ -253,170 +256,22 @@ func (o *Prune) writeTuned(ctx context.Context, r *Pruning) (err error) {
 	return nil
 }
 
-// entrySettings are the settings of prune that choose entries or store those that are kept.
-var entrySettings = []string{
-	"scores", "from", "previous", mask.Sparsity, mask.Kept, mask.Bytes, "aggregate", "rank", "protect", "field-minimum",
-	"hysteresis", "values", "rounding", "dense", "compact-onnx", "calibrate", "tune",
-}
-
-// SliceSettings are the settings of prune that remove fields and columns.
-var SliceSettings = []string{"drop-fields", "fields", "columns", "path", "max-rise"}
-
-// Slice removes fields and columns only, and writes the model to Out.
-func (o *Prune) Slice(ctx context.Context) (*slice.Result, error) {
-	for _, name := range entrySettings {
-		if o.Given.Has(name) {
-			return nil, fault.Usagef("--%s has no effect with --drop-fields, --fields and --columns, which remove whole fields and columns: prune the entries of what is left in a second step, or give --scores and --max-rise", name)
-		}
-	}
-	if err := o.checkSlice(); err != nil {
-		return nil, err
-	}
-	o.Outputs.Inputs(checkpoint.Files(o.Model)...)
-	o.Outputs.Inputs(dataset.Files(o.Dataset...)...)
-	if err := o.checkPath(); err != nil {
-		return nil, err
-	}
-	if err := CheckModelOutput(&o.Outputs, "--out", o.Out, o.Model); err != nil {
-		return nil, err
-	}
-	s := o.sliceOptions()
-	s.Warn = o.Warn
-	r, err := s.Write(ctx)
-	if err != nil {
-		return nil, err
-	}
-	cli.Note(r.Unknown)
-	if len(r.Path) == 0 && len(r.Beyond) > 0 {
-		first := &r.Beyond[0]
-		o.Warn(fmt.Sprintf("no field and no column goes within --max-rise %v, because without %s the rise is %v: allow more, give more validation rows, which narrow the interval, or --scores, by which entries go", s.MostRise, first.Text(), first.Rise))
-	}
-	return r, nil
-}
-
-// checkSlice checks the flags that say what is removed.
-func (o *Prune) checkSlice() error {
-	s := &o.Slicing
-	for name, number := range map[string]int{"fields": s.KeepFields, "columns": s.KeepColumns} {
-		switch {
-		case !o.Given.Has(name):
-		case number < 1:
-			return fault.Usagef("--%s %d: expected at least 1", name, number)
-		case len(o.Dataset) == 0:
-			return fault.Usagef("--%s chooses by the loss on the validation split of --dataset: give it", name)
-		}
-	}
-	bounds := o.Given.Has("max-rise")
-	switch {
-	case bounds && !(s.MostRise > 0 && s.MostRise <= math.MaxFloat64):
-		return fault.Usagef("--max-rise %v: expected a finite number above 0", s.MostRise)
-	case bounds && len(o.Dataset) == 0:
-		return fault.Usagef("--max-rise bounds the loss on the validation split of --dataset: give it")
-	case o.Given.Has("path") && !bounds && !o.Given.Has("fields") && !o.Given.Has("columns"):
-		return fault.Usagef("--path keeps the path of --fields, --columns and --max-rise: give one of them")
-	}
-	return nil
-}
-
-// checkPath checks that the command may write --path, which it also reads.
-func (o *Prune) checkPath() error {
-	if !o.Given.Has("path") {
-		return nil
-	}
-	if err := o.Outputs.Check("--path", o.Slicing.Path, cli.Unless(slice.Written, "a path"), ".json"); err != nil {
-		return err
-	}
-	o.Outputs.Inputs(o.Slicing.Path)
-	return nil
-}
-
-// sliceOptions returns the options of what is removed.
-func (o *Prune) sliceOptions() *slice.Options {
-	s := &o.Slicing
-	s.Model, s.ModelOutput, s.Dataset, s.Out, s.Rows, s.Restart = o.Model, o.ModelOutput, o.Dataset, o.Out, slice.Rows, o.Outputs.Force
-	return s
-}
-
-// bounded reports whether the loss bounds everything that is removed: fields, columns, entries and bits.
-func (o *Prune) bounded() bool {
-	return o.Given.Has("max-rise") && o.Given.Has("scores")
-}
-
-// checkBound checks the flags of a bound on everything.
-func (o *Prune) checkBound() error {
-	for _, name := range []string{"from", "previous"} {
-		if o.Given.Has(name) {
-			return fault.Usagef("--%s and --max-rise both decide which entries stay: give only one", name)
-		}
-	}
-	if checkpoint.NamedONNX(o.Out) {
-		return fault.Usagef("--max-rise writes a safetensors file: expected --out with another extension than .onnx")
-	}
-	return o.checkSlice()
-}
-
-// slicedFirst chooses the fields and columns that go within the bound, before entries are chosen.
-func (o *Prune) slicedFirst(ctx context.Context, r *Pruning) error {
-	s, most := o.sliceOptions(), o.Slicing.MostRise
-	if o.Form.Values == compact.Mixed {
-		o.Rounding = min(o.Rounding, most/10)
-		s.MostRise -= 2 * o.Rounding // what the network and the tables may take
-	}
-	s.Warn = o.Warn
-	if head, err := scores.ReadHead(o.Scores); err != nil {
-		return err
-	} else if len(head.Spec.Freeze) > 0 { // they keep their columns
-		return fault.Usagef("--max-rise removes fields and columns first, but the scores of %s freeze fields: give --sparsity, --parameters or --bytes", o.Scores)
-	}
-	first, err := s.Choose(ctx)
-	if err != nil {
-		return err
-	}
-	cli.Note(first.Unknown)
-	o.Bound = &cut.Bound{Most: most, Kept: first.Kept, Compared: first.Compared}
-	r.Removed, r.Path, r.Beyond, r.Stages = first.Removed, first.Path, first.Beyond, first.Stages
-	return nil
-}
-
-// Names of the stages that addStages adds.
-const (
-	EntriesStage = "entries"
-	BitsStage    = "bits"
-)
-
-// addStages adds what the entries and the bits saved.
-func (r *Pruning) addStages(values compact.Encoding) {
-	entries := slice.Stage{Without: EntriesStage, Rise: r.Bounded.Entries, Cost: r.Stages[len(r.Stages)-1].Cost}
-	entries.Entries, entries.Bytes = r.Kept, r.Bytes
-	if values != compact.Mixed {
-		r.Stages = append(r.Stages, entries)
-		return
-	}
-	entries.Bytes = r.Bounded.Bytes
-	bits := slice.Stage{Without: BitsStage, Rise: r.Bounded.Rise, Cost: entries.Cost}
-	bits.Bytes = r.Bytes
-	r.Stages = append(r.Stages, entries, bits)
-}
-
-// CheckForm checks the settings of a model that is written to path, and sets the encoding of f. values may also be one of
-// the others, for which the caller sets the encoding.
+// CheckForm checks the settings of a model that is written to path, and sets f. An .onnx file has every entry, unless dense is
+// given as false. values may also be one of the others, for which the caller sets the encoding.
 func CheckForm(given cli.Given, f *cut.Form, values, path string, others ...string) error {
-	onnx := checkpoint.NamedONNX(path)
+	if checkpoint.NamedONNX(path) && given.Has("dense") {
+		f.CompactONNX, f.Dense = !f.Dense, false
+	}
 	switch {
+	case given.Has("values") && checkpoint.NamedONNX(path):
+		return fault.Usagef("--values is for the compact safetensors file; an .onnx file keeps the types of its tables")
 	case modelfile.Named(path) && (f.Dense || given.Has("values")):
 		return fault.Usagef("--dense and --values are for safetensors files; a %s file has every entry as float32", modelfile.Extension)
-	case onnx && f.Dense:
-		return fault.Usagef("--dense is for safetensors files; an .onnx file is dense without --compact-onnx")
-	case onnx && given.Has("values"):
-		return fault.Usagef("--values is for the compact safetensors file; an .onnx file keeps the types of its tables")
-	case !onnx && f.CompactONNX:
-		return fault.Usagef("--compact-onnx is for .onnx files, and %s is not one", path)
+	case f.Dense && given.Has("values"):
+		return fault.Usagef("--values is for the compact file; a dense file has float32")
 	}
 	if f.Values = compact.Encoding(values); f.Values.Size() == 0 && !slices.Contains(others, values) {
 		return fault.Refuse("values", values, "expected one of "+strings.Join(append(compact.EncodingNames(), others...), ", "))
-	}
-	if f.Dense && given.Has("values") {
-		return fault.Usagef("--values is for the compact file; a dense file has float32")
 	}
 	return nil
 }

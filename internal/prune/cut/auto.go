@@ -1,6 +1,7 @@
 package cut
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -13,7 +14,6 @@ import (
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
-	"shaver/internal/data/measure"
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/rate"
@@ -54,22 +54,21 @@ type rounded struct {
 	table, network *sweep.Interval             // rises by rounding
 }
 
-// bench measures pruned tables.
-type bench struct {
-	source     *Source
-	baseline   []float32
-	model      *model.Model
-	validation *measure.Bench
-	train      *model.Rows           // sample of the training rows
-	calibrate  bool                  // whether the pruned model is calibrated
-	plain      bool                  // whether the bits are chosen by the curvature of the loss as it is, and not after a calibration
-	dropped    []bool                // entries that were dropped when before was predicted
-	before     *evaluate.Predictions // the last of predictWithout
+// rounder chooses the bits of the pruned tables and of the network of a source.
+type rounder struct {
+	*bench    // of the source; its whole model is the source
+	source    *Source
+	baseline  []float32
+	model     *model.Model
+	train     *model.Rows           // sample of the training rows
+	calibrate bool                  // whether the pruned model is calibrated
+	plain     bool                  // whether the bits are chosen by the curvature of the loss as it is, and not after a calibration
+	dropped   []bool                // entries that were dropped when before was predicted
+	before    *evaluate.Predictions // the last of predictWithout
 }
 
-// openBench opens the splits of a dataset on which the bits are chosen by the loss of the given
-// name, and reads the sample. The bench lacks the baseline.
-func openBench(ctx context.Context, s *Source, folders []string, name string, calibrate bool) (*bench, error) {
+// newRounder returns a rounder that reads the sample. It lacks the baseline.
+func newRounder(ctx context.Context, b *bench, s *Source, calibrate bool) (*rounder, error) {
 	m, err := s.Checkpoint.Model()
 	if err != nil {
 		return nil, err
@@ -77,48 +76,38 @@ func openBench(ctx context.Context, s *Source, folders []string, name string, ca
 	if err := m.Differentiable(); err != nil {
 		return nil, err
 	}
-	b := &bench{source: s, model: m, train: &model.Rows{}, calibrate: calibrate}
-	if b.validation, err = measure.Open(folders, dataset.Val, name, m, s.Checkpoint.Known()); err != nil {
-		return nil, err
+	r := &rounder{bench: b, source: s, model: m, train: &model.Rows{}, calibrate: calibrate}
+	all := b.Dataset.Rows(dataset.Train)
+	if all == 0 {
+		return nil, fault.Inputf("the dataset has no split %q: it has %v", dataset.Train, b.Dataset.SplitNames())
 	}
-	train, err := measure.Open(folders, dataset.Train, name, m, s.Checkpoint.Known())
-	if err != nil {
-		return nil, err
-	}
-	seen, rows := int64(0), min(train.Rows, CurvatureRows)
-	err = train.Dataset.Scan(ctx, []string{dataset.Train}, 4096, func(part *model.Rows) error {
-		b.train.Width, b.train.Inputs = part.Width, part.Inputs
+	seen, rows := int64(0), min(all, CurvatureRows)
+	return r, b.Dataset.Scan(ctx, []string{dataset.Train}, 4096, func(part *model.Rows) error {
+		r.train.Width, r.train.Inputs = part.Width, part.Inputs
 		for i := range part.Len() {
-			if (seen+1)*rows/train.Rows > seen*rows/train.Rows { // evenly many
-				b.train.Append(part, i)
+			if (seen+1)*rows/all > seen*rows/all { // evenly many
+				r.train.Append(part, i)
 			}
 			seen++
 		}
 		return nil
 	})
-	return b, err
-}
-
-// predict returns what m predicts on the validation split.
-func (b *bench) predict(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
-	p, err := b.validation.Predict(ctx, m, nil)
-	if err == nil && p.OneKind() {
-		err = fault.Inputf("the labels of the validation split are all the same: choosing bits by the loss needs both")
-	}
-	return p, err
 }
 
 // without returns the model without the given entries.
-func (b *bench) without(dropped []bool) *model.Model {
+func (b *rounder) without(dropped []bool) *model.Model {
 	return b.model.WithEmbedding(mask.Apply(&b.model.Architecture, b.source.Table, dropped, b.baseline))
 }
 
 // predictWithout returns what the model without the given entries predicts. It keeps the last predictions.
-func (b *bench) predictWithout(ctx context.Context, dropped []bool) (*evaluate.Predictions, error) {
+func (b *rounder) predictWithout(ctx context.Context, dropped []bool) (*evaluate.Predictions, error) {
 	if b.before != nil && slices.Equal(b.dropped, dropped) {
 		return b.before, nil
 	}
-	p, err := b.predict(ctx, b.without(dropped))
+	p, err := b.Predict(ctx, b.without(dropped), nil)
+	if err == nil && p.OneKind() {
+		err = fault.Inputf("the labels of the validation split are all the same: choosing bits by the loss needs both")
+	}
 	if err == nil {
 		b.dropped, b.before = dropped, p
 	}
@@ -127,18 +116,16 @@ func (b *bench) predictWithout(ctx context.Context, dropped []bool) (*evaluate.P
 
 // rise returns by how much the calibrated loss rises from one set of predictions to another. If the model is not
 // calibrated afterwards, it returns the rise of the loss as it is if that is more.
-func (b *bench) rise(before, after *evaluate.Predictions) *sweep.Interval {
-	rise := evaluate.CompareLoss(before, after, evaluate.Calibrate(before), evaluate.Calibrate(after))
-	if !b.calibrate {
-		if plain := evaluate.CompareLoss(before, after, loss.Uncalibrated, loss.Uncalibrated); plain.Value > rise.Value {
-			rise = plain
-		}
+func (b *rounder) rise(before, after *evaluate.Predictions) *sweep.Interval {
+	calibrated := rise(before, after, true)
+	if plain := rise(before, after, false); !b.calibrate && plain.Value > calibrated.Value {
+		return plain
 	}
-	return sweep.NewInterval(rise)
+	return calibrated
 }
 
 // measure measures the tables without the given entries.
-func (b *bench) measure(ctx context.Context, dropped []bool) (*rate.Measured, error) {
+func (b *rounder) measure(ctx context.Context, dropped []bool) (*rate.Measured, error) {
 	before, err := b.predictWithout(ctx, dropped)
 	if err != nil {
 		return nil, err
@@ -154,11 +141,11 @@ func (b *bench) measure(ctx context.Context, dropped []bool) (*rate.Measured, er
 			gone.Drop(i)
 		}
 	}
-	h, err := shapley.MeasureCurvature(ctx, shapley.Game{Model: b.without(dropped), Baseline: b.baseline, Loss: b.validation.Loss}, gone, calibration, b.train)
+	h, err := shapley.MeasureCurvature(ctx, shapley.Game{Model: b.without(dropped), Baseline: b.baseline, Loss: b.Loss}, gone, calibration, b.train)
 	if err != nil {
 		return nil, err
 	}
-	if b.validation.Loss == loss.Squared { // the loss is the root of the mean square, whose derivative is 1/(2*root)
+	if b.Loss == loss.Squared { // the loss is the root of the mean square, whose derivative is 1/(2*root)
 		for _, list := range [][]float64{h.Entries, h.Baseline} {
 			for i := range list {
 				list[i] /= 2 * max(found, math.SmallestNonzeroFloat32)
@@ -169,7 +156,7 @@ func (b *bench) measure(ctx context.Context, dropped []bool) (*rate.Measured, er
 }
 
 // risen returns the rise of the loss by rounding tables, on the validation split.
-func (b *bench) risen(ctx context.Context, f *rate.Found) (*sweep.Interval, error) {
+func (b *rounder) risen(ctx context.Context, f *rate.Found) (*sweep.Interval, error) {
 	table, _, err := values(b.source, f, b.baseline)
 	if err != nil {
 		return nil, err
@@ -178,7 +165,7 @@ func (b *bench) risen(ctx context.Context, f *rate.Found) (*sweep.Interval, erro
 	if err != nil {
 		return nil, err
 	}
-	after, err := b.predict(ctx, b.model.WithEmbedding(table))
+	after, err := b.Predict(ctx, b.model.WithEmbedding(table), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -186,10 +173,9 @@ func (b *bench) risen(ctx context.Context, f *rate.Found) (*sweep.Interval, erro
 }
 
 // network returns the types of the tensors of the network for which the loss rises by at most the
-// given bound on the validation split, and by how much it rises over that of whole, the predictions without
-// rounding. int8 is tried for all of them. If that is too much, those that cost the most alone have float16, and if even that is
+// given bound on the validation split, and by how much it rises over that without rounding. int8 is tried for all of them. If that is too much, those that cost the most alone have float16, and if even that is
 // too much, none is rounded.
-func (b *bench) network(ctx context.Context, whole *evaluate.Predictions, bound float64) (types map[string]checkpoint.DType, rise *sweep.Interval, err error) {
+func (b *rounder) network(ctx context.Context, bound float64) (types map[string]checkpoint.DType, rise *sweep.Interval, err error) {
 	ck := b.source.Checkpoint
 	keys := ck.Packable()
 	risen := func(types map[string]checkpoint.DType) (*sweep.Interval, error) {
@@ -197,15 +183,11 @@ func (b *bench) network(ctx context.Context, whole *evaluate.Predictions, bound 
 		if err != nil {
 			return &sweep.Interval{Value: math.Inf(1)}, nil // a value is out of range of float16
 		}
-		m, err := c.Model()
+		after, err := b.predict(ctx, c, nil)
 		if err != nil {
 			return nil, err
 		}
-		after, err := b.predict(ctx, m)
-		if err != nil {
-			return nil, err
-		}
-		return b.rise(whole, after), nil
+		return b.rise(b.whole, after), nil
 	}
 	types = map[string]checkpoint.DType{}
 	for _, key := range keys {
@@ -221,15 +203,7 @@ func (b *bench) network(ctx context.Context, whole *evaluate.Predictions, bound 
 		}
 		alone[key] = rise.Value
 	}
-	slices.SortStableFunc(keys, func(a, b string) int {
-		switch {
-		case alone[a] > alone[b]:
-			return -1
-		case alone[a] < alone[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(alone[b], alone[a]) })
 	for at, n := 0, max(1, len(keys)/8); at < len(keys); at += n {
 		for _, key := range keys[at:min(at+n, len(keys))] {
 			types[key] = checkpoint.F16
@@ -238,19 +212,12 @@ func (b *bench) network(ctx context.Context, whole *evaluate.Predictions, bound 
 			return types, rise, err
 		}
 	}
-	return map[string]checkpoint.DType{}, b.rise(whole, whole), nil
+	return map[string]checkpoint.DType{}, b.rise(b.whole, b.whole), nil
 }
 
-// round chooses the entries to drop and the bits of everything else. within is nil without a bound.
-func (o *Options) round(ctx context.Context, s *Source, within *bounded) (*rounded, error) {
-	switch {
-	case o.Previous != "":
-		return nil, fault.Usagef("values of type %s do not keep the choices of %s: expected another encoding", compact.Mixed, o.name("previous"))
-	case !o.Form.compact(o.Out):
-		return nil, fault.Usagef("only the compact safetensors file has values of type %s", compact.Mixed)
-	case !(o.Rounding > 0):
-		return nil, fault.Usagef("%s is %v, expected a number above 0", o.name("rounding"), o.Rounding)
-	}
+// round chooses the entries to drop and the bits of everything else. b has measured the whole model, or is nil. within is nil
+// without a bound.
+func (o *Options) round(ctx context.Context, s *Source, b *bench, within *bounded) (*rounded, error) {
 	order, err := o.order(s)
 	if err != nil {
 		return nil, err
@@ -258,28 +225,29 @@ func (o *Options) round(ctx context.Context, s *Source, within *bounded) (*round
 	if order, err = o.limited(s, order); err != nil {
 		return nil, err
 	}
-	if len(o.Dataset) == 0 {
-		return nil, fault.Usagef("values of type %s are chosen by the loss: expected %s", compact.Mixed, o.name("dataset"))
+	if b != nil {
+		b = &bench{Bench: b.Bench}
+		b.whole, err = b.predict(ctx, s.Checkpoint, nil)
+	} else if b, err = openBench(o.Dataset, s.loss(), s.Checkpoint); err == nil {
+		err = b.begin(ctx, o, s.Checkpoint)
 	}
-	b, err := openBench(ctx, s, o.Dataset, s.Scores[0].Spec.Loss.Name(), o.Calibrate)
 	if err != nil {
 		return nil, err
 	}
-	b.baseline = s.Scores[0].Baseline
+	f, err := newRounder(ctx, b, s, o.Calibrate)
+	if err != nil {
+		return nil, err
+	}
+	f.baseline = s.Scores[0].Baseline
 	r := &rounded{}
-	whole, err := b.predict(ctx, b.model)
-	if err != nil {
+	if r.types, r.network, err = f.network(ctx, o.rounding()); err != nil {
 		return nil, err
 	}
-	o.doubt(whole)
-	if r.types, r.network, err = b.network(ctx, whole, o.Rounding); err != nil {
+	f.plain = !o.Calibrate && (within != nil || o.Budget.Unit != mask.Bytes) // then the rise is bounded
+	if err := o.find(ctx, s, r, f.search(order, o.most), within); err != nil {
 		return nil, err
 	}
-	b.plain = !o.Calibrate && (within != nil || o.Budget.Unit != mask.Bytes) // then the rise is bounded
-	if err := o.find(ctx, s, r, b.search(order, o.most), within); err != nil {
-		return nil, err
-	}
-	r.table, err = b.risen(ctx, r.Found)
+	r.table, err = f.risen(ctx, r.Found)
 	return r, err
 }
 
@@ -291,7 +259,7 @@ func (o *Options) find(ctx context.Context, s *Source, r *rounded, search *rate.
 	if o.Budget.Unit != mask.Bytes {
 		drop, err := o.drop(s, search.Order)
 		if err == nil {
-			r.Found, err = search.Kept(ctx, drop, o.Rounding)
+			r.Found, err = search.Kept(ctx, drop, o.rounding())
 		}
 		return err
 	}
@@ -344,7 +312,7 @@ func values(s *Source, f *rate.Found, baseline []float32) (table []float32, t *c
 }
 
 // search returns a search along an order of the entries, of which most may be dropped.
-func (b *bench) search(order []int32, most int) *rate.Search {
+func (b *rounder) search(order []int32, most int) *rate.Search {
 	risen := func(ctx context.Context, f *rate.Found) (float64, error) {
 		rise, err := b.risen(ctx, f)
 		if err != nil {
@@ -359,7 +327,11 @@ func (b *bench) search(order []int32, most int) *rate.Search {
 // name rises by at most DefaultRounding on the validation split of a dataset, with calibrate after a calibration only. The
 // network is not rounded.
 func (s *Source) Round(ctx context.Context, folders []string, name string, calibrate bool) (func(dropped []bool, baseline []float32) (*sweep.Stored, error), error) {
-	opened, err := openBench(ctx, s, folders, name, calibrate)
+	split, err := openBench(folders, name, s.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := newRounder(ctx, split, s, calibrate)
 	if err != nil {
 		return nil, err
 	}

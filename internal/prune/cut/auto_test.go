@@ -63,10 +63,6 @@ func TestAutoRefuses(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
 	for want, change := range map[string]func(o *cut.Options){
-		"expected dataset":             func(o *cut.Options) { o.Dataset = nil },
-		"previous":                     func(o *cut.Options) { o.Previous = f.model },
-		"only the compact safetensors": func(o *cut.Options) { o.Form.Dense = true },
-		"rounding is 0":                func(o *cut.Options) { o.Rounding = 0 },
 		"budget: bytes 100: the model without any embedding entry takes ": func(o *cut.Options) { o.Budget = &mask.Budget{Unit: mask.Bytes, Amount: 100} },
 	} {
 		o := f.auto("out.safetensors", mask.Sparsity, .5)

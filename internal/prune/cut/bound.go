@@ -9,40 +9,18 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
-	"shaver/internal/click/evaluate"
-	"shaver/internal/click/model"
-	"shaver/internal/data/dataset"
-	"shaver/internal/data/measure"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/num/loss"
 	"shaver/internal/prune/rate"
+	"shaver/internal/prune/slice"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 	"shaver/internal/value/tally"
 )
 
-// Bound is a budget of quality: as many entries are dropped as the loss allows.
-type Bound struct {
-	// Most is above 0. The rise of the loss on the validation rows, over the whole model, has a 95% interval that ends at
-	// most there. With Options.Calibrate both losses are those after a calibration.
-	Most float64
-	// Kept is what stays of the model's fields and columns before entries are dropped.
-	Kept checkpoint.Slice
-	// Compared holds the numbers of the validation rows that chose Kept, ascending. They are not measured.
-	Compared []int64
-}
-
-// Bounded says what the loss rose by within a Bound.
-type Bounded struct {
-	Entries *sweep.Interval // by all that is removed before values are rounded to bits that differ from row to row
-	Rise    *sweep.Interval // by everything
-	Bytes   int64           // of the compact file with these entries and the unrounded network
-}
-
 // part is what stays of another source.
 type part struct {
 	whole *Source
-	row   []int32 // by entry of whole: its number in the part, or -1
+	row   []int32 // by entry of whole: its number in the part, or -1; nil without scores
 }
 
 // order returns the order of the entries of the part, which is that of the whole model without what is gone.
@@ -63,12 +41,17 @@ func (p *part) order(o *Options) ([]int32, error) {
 // sliced returns what stays of s. Its scores have no values: an order of its entries is that of s.
 func (s *Source) sliced(keep *checkpoint.Slice) (*Source, error) {
 	a := &s.Checkpoint.Architecture
-	if len(keep.Fields) == a.Fields() && len(keep.Columns) == a.TableColumns() {
+	if s.Scores != nil && len(keep.Fields) == a.Fields() && len(keep.Columns) == a.TableColumns() {
 		return s, nil
 	}
 	ck, err := s.Checkpoint.Sliced(*keep)
 	if err != nil {
 		return nil, err
+	}
+	ck.Origins = s.Checkpoint.Origins
+	if s.Scores == nil {
+		_, err := ck.Model() // which checks that every tensor is finite
+		return &Source{Checkpoint: ck, File: s.File, part: &part{whole: s}}, err
 	}
 	spans, whole := a.Spans(), s.Scores[0]
 	if !a.Plain() {
@@ -97,153 +80,88 @@ func (s *Source) sliced(keep *checkpoint.Slice) (*Source, error) {
 	return small, err
 }
 
-// bounded measures pruned models against the whole one.
+// bounded drops entries of a source, and rounds the others, as far as Slicing.MostRise allows.
 type bounded struct {
-	Bounded
-	source  *Source // what Bound.Kept leaves
+	*bench  // of the source
+	source  *Source
 	options *Options
-	bench   *measure.Bench // of what is left
-	whole   *evaluate.Predictions
-	rises   map[int]*sweep.Interval // by the number of dropped entries
+	cost    slice.Cost          // of the source
+	steps   map[int]*slice.Step // by the number of dropped entries
 	// calibrated has the rises after a calibration, of the numbers with a rise that is not within the bound. It is nil with
-	// Options.Calibrate, which is in rises, and with Options.Tune, which excludes it.
+	// Options.Calibrate, which is in steps, and with Options.Tune, which excludes it.
 	calibrated map[int]*sweep.Interval
+	taken      []slice.Step // that remove entries and bits
 }
 
-// openBound opens the validation split on which the loss of the source is bounded.
-func (o *Options) openBound(ctx context.Context, whole *Source) (*bounded, error) {
-	switch {
-	case !(o.Bound.Most > 0) || math.IsInf(o.Bound.Most, 0):
-		return nil, fault.Usagef("%s is %v, expected a finite number above 0", o.name("max-rise"), o.Bound.Most)
-	case len(o.Dataset) == 0:
-		return nil, fault.Usagef("%s bounds the loss on the validation split: expected %s", o.name("max-rise"), o.name("dataset"))
-	case o.Previous != "" || o.Budget != nil:
-		return nil, fault.Usagef("%s is a budget: expected no other, and no choices of an earlier model", o.name("max-rise"))
-	}
-	d, err := dataset.OpenAll(o.Dataset)
-	if err != nil {
-		return nil, err
-	}
-	if d, err = d.For(&whole.Checkpoint.Architecture, whole.Checkpoint.Known()); err != nil {
-		return nil, err
-	}
-	whole.Checkpoint.Identities, whole.Checkpoint.Standards = d.Identities(), d.Standards() // by which what is left finds its fields
-	small, err := whole.sliced(&o.Bound.Kept)
-	if err != nil {
-		return nil, err
-	}
-	b := &bounded{options: o, source: small, rises: map[int]*sweep.Interval{}}
+func (o *Options) newBounded(b *bench, s *Source) *bounded {
+	n := &bounded{bench: b, source: s, options: o, cost: costOf(s.Checkpoint), steps: map[int]*slice.Step{}}
 	if !o.Calibrate && !o.Tune {
-		b.calibrated = map[int]*sweep.Interval{}
+		n.calibrated = map[int]*sweep.Interval{}
 	}
-	open := func(s *Source) (*model.Model, *measure.Bench, error) {
-		m, err := s.Checkpoint.Model()
-		if err != nil {
-			return nil, nil, err
-		}
-		found, err := measure.Open(o.Dataset, dataset.Val, whole.Scores[0].Spec.Loss.Name(), m, s.Checkpoint.Known())
-		if err == nil {
-			found.Without = o.Bound.Compared
-		}
-		return m, found, err
+	return n
+}
+
+// dropping returns the step that drops the first entries of the order.
+func (b *bounded) dropping(ctx context.Context, order []int32, drop int) (*slice.Step, error) {
+	if s, ok := b.steps[drop]; ok {
+		return s, nil
 	}
-	m, bench, err := open(whole)
+	ck, dropped, values := b.source.Checkpoint, mask.Of(order, drop), b.options.Form.Values
+	if values == compact.Mixed { // bits are chosen afterwards
+		values = compact.Float32
+	}
+	table, err := sweep.Pruned(&ck.Architecture, b.source.Table, dropped, b.source.Scores[0].Baseline, values)
 	if err != nil {
 		return nil, err
 	}
-	if b.whole, err = bench.Predict(ctx, m, nil); err != nil {
-		return nil, err
-	}
-	_, b.bench, err = open(b.source)
-	return b, err
-}
-
-// rise returns by how much the loss of a model with the given predictions rises over that of the whole one, both with or both
-// without a calibration. What a calibration gains would otherwise hide what dropping loses.
-func (b *bounded) rise(p *evaluate.Predictions, calibrate bool) *sweep.Interval {
-	if calibrate {
-		return sweep.NewInterval(evaluate.CompareLoss(b.whole, p, evaluate.Calibrate(b.whole), evaluate.Calibrate(p)))
-	}
-	return sweep.NewInterval(evaluate.CompareLoss(b.whole, p, loss.Uncalibrated, loss.Uncalibrated))
-}
-
-// dropping returns the rise if the first entries of the order are dropped.
-func (b *bounded) dropping(ctx context.Context, order []int32, drop int) (*sweep.Interval, error) {
-	if i, ok := b.rises[drop]; ok {
-		return i, nil
-	}
-	m, err := b.source.Checkpoint.Model()
+	p, err := b.predict(ctx, ck, table)
 	if err != nil {
 		return nil, err
 	}
-	a, baseline := &b.source.Checkpoint.Architecture, b.source.Scores[0].Baseline
-	table, err := sweep.Pruned(a, b.source.Table, mask.Of(order, drop), baseline, b.plainValues())
-	if err != nil {
-		return nil, err
+	cost := b.cost
+	cost.Entries, cost.Bytes = ck.Architecture.Prunable()-drop, ck.CompactFootprint(dropped, values).File
+	s := b.step(p, cost, b.options.Calibrate)
+	s.Without = slice.Entries
+	if b.steps[drop] = s; b.calibrated != nil && !s.Rise.Within(b.options.MostRise) {
+		b.calibrated[drop] = rise(b.whole, p, true)
 	}
-	p, err := b.bench.Predict(ctx, m.WithEmbedding(table), nil)
-	if err != nil {
-		return nil, err
-	}
-	rise := b.rise(p, b.options.Calibrate)
-	if b.rises[drop] = rise; b.calibrated != nil && !rise.Within(b.options.Bound.Most) {
-		b.calibrated[drop] = b.rise(p, true)
-	}
-	return rise, nil
+	return s, nil
 }
 
-// plainValues returns the encoding of the kept entries, or compact.Float32 if their bits are chosen afterwards.
-func (b *bounded) plainValues() compact.Encoding {
-	if v := b.options.Form.Values; v != compact.Mixed {
-		return v
-	}
-	return compact.Float32
-}
-
-// refinements is how often within halves the range in which the largest number of dropped entries is.
+// refinements is how often most halves the range in which the largest number of dropped entries is.
 const refinements = 6
 
-// within returns the largest number of entries of the order whose dropping it found to raise the loss by at most most. It
-// tries numbers of kept entries, each shrink times the one before, until patience of them in a row rise by more, because
-// the loss may rise and fall again, and then those between the last one that does not and the next.
-func (b *bounded) within(ctx context.Context, order []int32, most float64) (int, error) {
-	const shrink, patience = .75, 3
-	good, bad, beyond := 0, b.options.most, 0
-	all := b.source.Checkpoint.Architecture.Prunable()
-	for kept := float64(all); beyond < patience; kept *= shrink {
-		drop := min(all-int(kept), b.options.most)
-		rise, err := b.dropping(ctx, order, drop)
-		if err != nil {
-			return 0, err
-		}
-		switch {
-		case rise.Within(most):
-			good, bad, beyond = drop, b.options.most, 0
-		case beyond == 0:
-			bad, beyond = drop, 1
-		default:
-			beyond++
-		}
-		if drop == b.options.most {
-			break
-		}
+// most takes the step that drops the largest number of entries of an order of limited whose dropping it found to raise the
+// loss by at most the bound, and returns the number. It tries the numbers of a rate.Ladder, and then those between the last
+// one that is within the bound and the next.
+func (b *bounded) most(ctx context.Context, order []int32, bound float64) (int, error) {
+	within := func(drop int) (bool, error) {
+		s, err := b.dropping(ctx, order, drop)
+		return err == nil && (drop == 0 || s.Rise.Within(bound)), err
 	}
+	all := b.source.Checkpoint.Architecture.Prunable()
+	ladder := rate.Ladder(all, b.options.most)
+	at, err := rate.Climb(ladder, within)
+	if err != nil {
+		return 0, err
+	}
+	good, bad := ladder[at], ladder[min(at+1, len(ladder)-1)]
 	for range refinements {
-		n := float64(all)
-		middle := all - int(math.Ceil(math.Sqrt((n-float64(good))*(n-float64(bad)))))
+		middle := all - int(math.Ceil(math.Sqrt(float64(all-good)*float64(all-bad))))
 		if middle <= good || middle >= bad {
 			break
 		}
-		rise, err := b.dropping(ctx, order, middle)
-		if err != nil {
+		ok, err := within(middle)
+		switch {
+		case err != nil:
 			return 0, err
-		}
-		if rise.Within(most) {
+		case ok:
 			good = middle
-		} else {
+		default:
 			bad = middle
 		}
 	}
+	b.taken = []slice.Step{*b.steps[good]}
 	return good, nil
 }
 
@@ -252,17 +170,17 @@ func (b *bounded) within(ctx context.Context, order []int32, most float64) (int,
 func (b *bounded) few(drop int) string {
 	o, all := b.options, b.source.Checkpoint.Architecture.Prunable()
 	more, next := drop, all+1
-	for n := range b.rises {
+	for n := range b.steps {
 		if n > drop {
 			next = min(next, n)
 		}
 	}
 	for n, rise := range b.calibrated {
-		if rise.Within(o.Bound.Most) {
+		if rise.Within(o.MostRise) {
 			more = max(more, n)
 		}
 	}
-	lead := fmt.Sprintf("%s: %d of %d entries go within %s %v", o.Scores, drop, all, o.name("max-rise"), o.Bound.Most)
+	lead := fmt.Sprintf("%s: %d of %d entries go within %s %v", o.Scores, drop, all, o.name("max-rise"), o.MostRise)
 	switch {
 	case 20*(more-drop) >= all:
 		return fmt.Sprintf("%s, but at least %d if the logits are calibrated: prune with %s", lead, more, o.name("calibrate"))
@@ -270,71 +188,51 @@ func (b *bounded) few(drop int) string {
 		return ""
 	}
 	end := "above it"
-	if rise := b.rises[next]; rise != nil && rise.High != nil {
+	if rise := b.steps[next].Rise; rise != nil && rise.High != nil {
 		end = fmt.Sprintf("at %+.2g", *rise.High)
 	}
 	return fmt.Sprintf("%s, because without %d the 95%% interval of the rise ends %s: allow more, give more validation rows, which narrow the interval, or other scores", lead, next, end)
 }
 
-// plain returns the number of entries that are dropped, in an order of limited, if their values are not Mixed.
-func (b *bounded) plain(ctx context.Context, order []int32) (int, error) {
-	drop, err := b.within(ctx, order, b.options.Bound.Most)
-	if err != nil {
-		return 0, err
-	}
-	return drop, b.note(ctx, order, drop)
-}
-
-// note sets what is known once drop entries are dropped and nothing is rounded.
-func (b *bounded) note(ctx context.Context, order []int32, drop int) (err error) {
-	if b.Entries, err = b.dropping(ctx, order, drop); err != nil {
-		return err
-	}
-	b.Rise, b.Bytes = b.Entries, b.source.Checkpoint.CompactFootprint(mask.Of(order, drop), b.plainValues()).File
-	return nil
-}
-
 // attempts is how often round lowers the bound of the entries because rounding takes more than was left for it.
 const attempts = 5
 
-// round chooses the dropped entries and the bits of the others of r, whose types are chosen. Entries first leave what
-// rounding the network and rounding the tables may raise the loss by.
+// round takes the steps that drop entries and round the others to the bits that it chooses for r, whose types are chosen.
+// Entries first leave what rounding the network and rounding the tables may raise the loss by.
 func (b *bounded) round(ctx context.Context, r *rounded, search *rate.Search) error {
-	o, most := b.options, b.options.Bound.Most-2*b.options.Rounding
+	o, rounding := b.options, b.options.rounding()
+	most := o.MostRise - 2*rounding
 	packed, err := b.source.Checkpoint.Pack(r.types)
 	if err != nil {
 		return err
 	}
-	m, err := packed.Model()
-	if err != nil {
-		return err
-	}
+	var s *slice.Step
 	for range attempts {
-		drop, err := b.within(ctx, search.Order, most)
+		drop, err := b.most(ctx, search.Order, most)
 		if err != nil {
 			return err
 		}
-		if err := b.note(ctx, search.Order, drop); err != nil {
-			return err
-		}
-		if r.Found, err = search.Kept(ctx, drop, o.Rounding); err != nil {
+		if r.Found, err = search.Kept(ctx, drop, rounding); err != nil {
 			return err
 		}
 		table, _, err := values(b.source, r.Found, search.Codebook)
 		if err != nil {
 			return err
 		}
-		p, err := b.bench.Predict(ctx, m.WithEmbedding(table), nil)
+		p, err := b.predict(ctx, packed, table)
 		if err != nil {
 			return err
 		}
-		if b.Rise = b.rise(p, o.Calibrate); b.Rise.Within(o.Bound.Most) {
+		s = b.step(p, b.taken[0].Cost, o.Calibrate)
+		s.Without = slice.Bits
+		if s.Rise.Within(o.MostRise) {
+			b.taken = append(b.taken, *s)
 			return nil
 		}
-		if b.Rise == nil || b.Rise.High == nil || drop == 0 {
+		if s.Rise == nil || s.Rise.High == nil || drop == 0 {
 			break
 		}
-		most -= max(*b.Rise.High-o.Bound.Most, o.Bound.Most/100)
+		most -= max(*s.Rise.High-o.MostRise, o.MostRise/100)
 	}
-	return fault.Usagef("%s %v: with rounded values the loss rises by more, up to %v: allow more, or less of it for rounding (%s)", o.name("max-rise"), o.Bound.Most, b.Rise, o.name("rounding"))
+	return fault.Usagef("%s %v: with rounded values the loss rises by more, up to %v: allow more, or give other values than %s", o.name("max-rise"), o.MostRise, s.Rise, compact.Mixed)
 }

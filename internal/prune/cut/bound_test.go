@@ -10,13 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/click/compact"
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
+	"shaver/internal/prune/slice"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/mask"
 )
@@ -43,17 +42,17 @@ func TestBoundOfAPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &whole.Architecture
-	keep := checkpoint.Slice{Fields: []int{0, 2, 3}, Columns: []int{1}}
 	o := f.options("part.safetensors", "", 0)
-	o.Scores, o.Budget, o.Bound = filepath.Join(f.dir, "codebook.arrow"), nil, &cut.Bound{Most: 1e6, Kept: keep}
+	o.Scores, o.Budget, o.Slicing = filepath.Join(f.dir, "codebook.arrow"), nil, cut.Slicing{MostRise: 1e6, Fields: []string{"f1", "f4"}, KeepFields: 3}
 	o.Keep = mask.Keep{Fields: []string{"c"}}
 	if err := scores.Write(o.Scores, s); err != nil {
 		t.Fatal(err)
 	}
 	c, sizes := prune(t, o)
-	if c.Entries != a.FieldDims[0]+a.FieldDims[2]+a.FieldDims[3] || c.Kept != a.FieldDims[2] || c.Bounded.Rise == nil || sizes.DenseBytes != f.size {
-		t.Errorf("%+v, bounded %+v, %+v", c, c.Bounded, sizes)
+	if c.Entries != a.FieldDims[0]+a.FieldDims[2]+a.FieldDims[3] || c.Kept != a.FieldDims[2] || len(c.Path) != 2 || c.Path[1].Rise == nil || sizes.DenseBytes != f.size {
+		t.Fatalf("%+v, %+v, %+v", c, c.Sliced, sizes)
 	}
+	column := 1 - c.Path[0].Gone[0]
 	small, err := checkpoint.Read(o.Out)
 	if err != nil {
 		t.Fatal(err)
@@ -63,11 +62,11 @@ func TestBoundOfAPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want []float32
-	for _, j := range keep.Fields {
+	for _, j := range []int{0, 2, 3} {
 		for row := range a.FieldDims[j] {
-			value := s.Baseline[j*a.Dim+1]
+			value := s.Baseline[j*a.Dim+column]
 			if j == 2 {
-				value = table[(int(a.Offsets()[j])+row)*a.Dim+1]
+				value = table[(int(a.Offsets()[j])+row)*a.Dim+column]
 			}
 			want = append(want, value)
 		}
@@ -77,12 +76,12 @@ func TestBoundOfAPart(t *testing.T) {
 	}
 
 	// As many entries as the bound allows: the most that are below it, in the order of the scores.
-	o.Keep, o.Bound.Most = mask.Keep{}, 1e6
+	o.Keep = mask.Keep{}
 	all, _ := prune(t, o)
-	o.Bound.Most = *all.Bounded.Rise.High - .01
+	o.MostRise = *all.Path[1].Rise.High - .01
 	c, _ = prune(t, o)
-	if *c.Bounded.Rise.High > o.Bound.Most || c.Dropped == 0 || c.Dropped == c.Entries {
-		t.Errorf("%d of %d entries are dropped, with a rise of %v, expected at most %v", c.Dropped, c.Entries, c.Bounded.Rise, o.Bound.Most)
+	if last := c.Path[len(c.Path)-1]; last.Without != slice.Entries || *last.Rise.High > o.MostRise || c.Dropped == 0 || c.Dropped == c.Entries {
+		t.Errorf("%d of %d entries are dropped, in the step %+v, expected a rise of at most %v", c.Dropped, c.Entries, last, o.MostRise)
 	}
 	if small, err = checkpoint.Read(o.Out); err != nil {
 		t.Fatal(err)
@@ -98,25 +97,6 @@ func TestBoundOfAPart(t *testing.T) {
 		return 1
 	}) {
 		t.Errorf("dropped %v, expected the first ones, whose scores are the lowest: %v", dropped, err)
-	}
-}
-
-// What a bound cannot be is wrong usage.
-func TestBoundRefuses(t *testing.T) {
-	t.Parallel()
-	f := newFiles(t)
-	for want, change := range map[string]func(o *cut.Options){
-		"max-rise is 0, expected a finite number above 0": func(o *cut.Options) { o.Bound.Most = 0 },
-		"expected dataset":                           func(o *cut.Options) { o.Dataset = nil },
-		"expected no other":                          func(o *cut.Options) { o.Budget = &mask.Budget{Unit: mask.Sparsity, Amount: .5} },
-		"with rounded values the loss rises by more": func(o *cut.Options) { o.Form.Values, o.Rounding, o.Bound.Most = compact.Mixed, 1, 1e-9 },
-	} {
-		o := f.options("out.safetensors", "", 0)
-		o.Budget, o.Bound = nil, &cut.Bound{Most: 1, Kept: checkpoint.Slice{Fields: []int{0, 1, 2, 3, 4}, Columns: []int{0, 1}}}
-		change(o)
-		if _, err := o.Choose(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, expected %q", err, want)
-		}
 	}
 }
 
@@ -149,7 +129,7 @@ func TestBoundLetsFewGo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := f.options("few.safetensors", "", 0)
 			o.Scores, o.Budget, o.Calibrate, o.Tune = shifting, nil, c.calibrate, c.tune
-			o.Bound = &cut.Bound{Most: c.most, Kept: checkpoint.Slice{Fields: []int{0, 1, 2, 3, 4}, Columns: []int{0, 1}}}
+			o.Slicing = cut.Slicing{MostRise: c.most, KeepFields: 5, KeepColumns: 2}
 			o.Name = func(setting string) string { return "--" + setting }
 			warned := ""
 			o.Warn = func(text string) { warned += text }
@@ -223,7 +203,7 @@ func TestBoundOfAnUncalibratedModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.Calibrate, o.Budget, o.Dataset = true, nil, []string{data}
-		o.Bound = &cut.Bound{Most: .01, Kept: checkpoint.Slice{Fields: []int{0, 1, 2, 3, 4}, Columns: []int{0, 1}}}
+		o.Slicing = cut.Slicing{MostRise: .01, KeepFields: 5, KeepColumns: 2}
 		c, err := o.Choose(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package cut
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,13 +12,15 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/onnx/dissect"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 )
 
-// Options say how to prune a model.
+// Options say how to prune a model. Fields and columns go first, then entries, and then bits. Without Scores, only fields and
+// columns go, or the choices of Previous are kept as they are.
 type Options struct {
-	Model, Scores string // files; without Scores the choices of Previous are kept as they are
+	Model, Scores string // files
 	ModelOutput   string // output of the model, if it is an .onnx file with several
 	Dataset       []string
 	Out           string // file to write
@@ -26,14 +29,15 @@ type Options struct {
 	Aggregate string // aggregate of the scores to rank by; "" = the default of the scores
 	Rank      string
 	SSEDS     bool         // rank columns by the method SSEDS, and not entries by an aggregate; the budget is not in bytes
-	Budget    *mask.Budget // nil only with From and Bound
-	Bound     *Bound       // in place of a budget, or nil
+	Budget    *mask.Budget // nil only with From, with Slicing.MostRise and without Scores
+	Slicing
 	Keep      mask.Keep
 	Form      Form
 	Calibrate bool
 	Tune      bool // whether the pruned model will be trained
 	// Rounding is by how much the loss may rise because values are rounded, in nat, if Form.Values is
-	// compact.Mixed. It bounds the rise by the network, and unless the budget is in bytes also that by the tables.
+	// compact.Mixed. It bounds the rise by the network, and unless the budget is in bytes also that by the tables. 0 stands for
+	// DefaultRounding. It is at most a tenth of Slicing.MostRise.
 	Rounding float64
 
 	Previous   string  // compact file whose choices stay unless the evidence exceeds Hysteresis, or ""
@@ -61,8 +65,8 @@ func (o *Options) name(setting string) string {
 // Choice says which entries of a model are dropped.
 type Choice struct {
 	Out           string     `json:"out"`
-	Method        string     `json:"method"` // name of the method in a sweep
-	Baseline      string     `json:"baseline"`
+	Method        string     `json:"method,omitempty"` // name of the method in a sweep
+	Baseline      string     `json:"baseline,omitempty"`
 	Aggregate     string     `json:"aggregate,omitempty"` // empty if the method does not rank by scores
 	Rank          string     `json:"rank,omitempty"`      // how the method ranks by the scores
 	Sparsity      float64    `json:"sparsity"`            // dropped / entries
@@ -75,27 +79,45 @@ type Choice struct {
 	Previous      *Stability `json:"previous,omitempty"` // if there is a previous file
 
 	Rounding *Rounding `json:"rounding,omitempty"` // if Form.Values is compact.Mixed
-	Bounded  *Bounded  `json:"-"`                  // if there is a Bound
+	*Sliced            // nil if no fields and columns may go
 
 	ByPath  bool   `json:"-"` // whether Hysteresis of Previous is in rounds of a path
 	Unknown string `json:"-"` // sentence that the model does not know its fields, if there is a dataset, or ""
 	// Uncalibrated is scores.Path.Uncalibrated if the order of a path drops entries, and the pruned model is not calibrated. It is ""
-	// with a Bound, within which the loss stays.
+	// with Slicing.MostRise, within which the loss stays.
 	Uncalibrated string `json:"-"`
 	source       *Source
 	dropped      []bool // [n, d]
 	options      *Options
+	measured     bool     // whether the whole model was, so that a warning said whether it predicts worse than a constant
 	rounded      *rounded // nil unless Form.Values is compact.Mixed
 }
 
-// Choose opens the model and its scores, and chooses the entries to drop.
+// bounded reports whether the loss bounds how many entries go.
+func (o *Options) bounded() bool { return o.MostRise > 0 && o.Scores != "" }
+
+// rounding returns by how much rounding the network, or the tables, may raise the loss.
+func (o *Options) rounding() float64 {
+	most := cmp.Or(o.Rounding, DefaultRounding)
+	if o.bounded() {
+		most = min(most, o.MostRise/10)
+	}
+	return most
+}
+
+// Choose opens the model and its scores, and chooses what goes.
 func (o *Options) Choose(ctx context.Context) (*Choice, error) {
-	s, d, err := o.open()
+	s, swept, err := o.open()
 	if err != nil {
 		return nil, err
 	}
-	if err := o.checkDataset(s); err != nil {
+	c := &Choice{Out: o.Out, options: o}
+	data, err := o.checkDataset(s)
+	if err != nil {
 		return nil, err
+	}
+	if data != nil {
+		c.Unknown = s.Checkpoint.Known().Unknown()
 	}
 	if o.Calibrate && checkpoint.NamedONNX(o.Out) {
 		if err := s.Checkpoint.CheckCalibration(); err != nil {
@@ -107,88 +129,103 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 			return nil, err
 		}
 	}
-	if err := o.settle(s, d); err != nil {
+	if err := o.settle(s, swept); err != nil {
 		return nil, err
 	}
-	var dropped []bool
-	var stable *Stability
-	var r *rounded
-	var b *bounded
-	if o.Bound != nil {
-		if b, err = o.openBound(ctx, s); err != nil {
+	var b *bench
+	if o.Slices() {
+		if s, b, err = o.slice(ctx, c, s, data); err != nil {
 			return nil, err
 		}
-		s = b.source
+	}
+	c.source, c.measured = s, b != nil || o.Form.Values == compact.Mixed
+	a := &s.Checkpoint.Architecture
+	c.Entries, c.Kept, c.Features = a.Prunable(), a.Prunable(), mask.Features(a)
+	if s.Scores == nil {
+		c.Parameters = c.Entries
+		return c, nil
+	}
+	var within *bounded
+	if o.bounded() {
+		within = o.newBounded(b, s)
 	}
 	if o.Form.Values == compact.Mixed {
-		if r, err = o.round(ctx, s, b); err != nil {
+		if c.rounded, err = o.round(ctx, s, b, within); err != nil {
 			return nil, err
 		}
-		dropped = r.Dropped
-	} else if dropped, stable, err = o.choose(ctx, s, b); err != nil {
+		c.dropped, c.Rounding = c.rounded.Dropped, c.rounded.rounding(a)
+	} else if c.dropped, c.Previous, err = o.choose(ctx, s, within); err != nil {
 		return nil, err
 	}
-	if text := Deep(s.Scores[0], dropped, o.Scores); o.Aggregate == scores.ByPath && text != "" && o.Warn != nil {
-		o.Warn(text)
+	f := s.Scores[0]
+	if o.Aggregate != "" {
+		o.warn(o.Scores+": ", f.Warning())
 	}
-	if text := s.Scores[0].Warning(); o.Aggregate != "" && text != "" && o.Warn != nil {
-		o.Warn(o.Scores + ": " + text)
-	}
-	a, baseline := &s.Checkpoint.Architecture, s.Scores[0].Spec.Baseline
-	c := &Choice{
-		Out: o.Out, Method: o.method, Baseline: baseline, Aggregate: o.Aggregate, Rank: o.Rank, Entries: a.Prunable(), Features: mask.Features(a), EmptyFeatures: mask.EmptyFeatures(a, dropped), Previous: stable,
-		Dropped: count(dropped), ByPath: s.Scores[0].Ranks(), source: s, dropped: dropped, options: o, rounded: r,
-	}
-	if r != nil {
-		c.Rounding = r.rounding(a)
-	}
-	if b != nil {
-		c.Bounded = &b.Bounded
-		if text := b.few(c.Dropped); text != "" && o.Warn != nil {
-			o.Warn(text)
+	c.Method, c.Baseline, c.Aggregate, c.Rank, c.ByPath = o.method, f.Spec.Baseline, o.Aggregate, o.Rank, f.Ranks()
+	c.Dropped, c.EmptyFeatures = count(c.dropped), mask.EmptyFeatures(a, c.dropped)
+	if o.Aggregate == scores.ByPath {
+		o.warn("", Deep(f, c.dropped, o.Scores))
+		if within == nil && !o.Calibrate && !o.Tune {
+			c.Uncalibrated = f.Path.Uncalibrated()
 		}
 	}
-	if o.Aggregate == scores.ByPath && b == nil && !o.Calibrate && !o.Tune {
-		c.Uncalibrated = s.Scores[0].Path.Uncalibrated()
+	if within != nil {
+		c.Path = append(c.Path, within.taken...)
+		o.warn("", within.few(c.Dropped))
 	}
-	if len(o.Dataset) > 0 {
-		c.Unknown = s.Checkpoint.Known().Unknown()
-	}
-	c.Kept = c.Entries - c.Dropped
-	c.Sparsity = float64(c.Dropped) / float64(c.Entries)
-	c.Parameters = mask.Parameters(a, c.Dropped, baseline)
+	c.Kept -= c.Dropped
+	c.Sparsity, c.Parameters = float64(c.Dropped)/float64(c.Entries), mask.Parameters(a, c.Dropped, c.Baseline)
 	return c, nil
 }
 
-// checkDataset returns bad input unless the dataset, if there is one, has the fields that the model
-// knows. It records that the validation rows choose or calibrate, for which they must not be scored.
-func (o *Options) checkDataset(s *Source) error {
+// warn gives Warn a text after a lead, unless the text is "".
+func (o *Options) warn(lead, text string) {
+	if text != "" && o.Warn != nil {
+		o.Warn(lead + text)
+	}
+}
+
+// checkDataset opens the dataset, if there is one, with the fields that the model knows. It records that the validation
+// rows choose or calibrate, for which they must not be scored.
+func (o *Options) checkDataset(s *Source) (*dataset.Dataset, error) {
 	if len(o.Dataset) == 0 {
-		return nil
+		return nil, nil
 	}
 	d, err := dataset.OpenAll(o.Dataset)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, err = d.For(&s.Checkpoint.Architecture, s.Checkpoint.Known()); err != nil {
-		return err
+	if d, err = d.For(&s.Checkpoint.Architecture, s.Checkpoint.Known()); err != nil {
+		return nil, err
 	}
 	switch {
 	case o.Tune: // which records it
-		return s.Checkpoint.Apart(d.Digest(), dataset.Val, checkpoint.Choose)
-	case o.Bound != nil || o.Form.Values == compact.Mixed:
-		return s.Checkpoint.Chosen(d.Digest(), checkpoint.Choose)
+		err = s.Checkpoint.Apart(d.Digest(), dataset.Val, checkpoint.Choose)
+	case o.measures() || o.Form.Values == compact.Mixed:
+		err = s.Checkpoint.Chosen(d.Digest(), checkpoint.Choose)
 	case o.Calibrate:
-		return s.Checkpoint.Chosen(d.Digest(), checkpoint.Calibrate)
+		err = s.Checkpoint.Chosen(d.Digest(), checkpoint.Calibrate)
 	}
-	return nil
+	return d, err
 }
 
 // open opens the model and its scores, and the sweep of From, if there is one. The scores may then
 // also be those of the method SNIP, which are of the model before its training.
 func (o *Options) open() (*Source, *sweep.Document, error) {
-	if o.Scores == "" {
+	if o.Scores == "" && o.Previous != "" {
 		s, err := o.openKept()
+		return s, nil, err
+	}
+	if o.Scores == "" {
+		s, err := Open(o.Model, o.ModelOutput)
+		if err != nil || !checkpoint.NamedONNX(o.Out) {
+			return s, nil, err
+		}
+		origins := s.Checkpoint.Origins
+		s.Checkpoint, err = checkpoint.ReadPart(o.Model, checkpoint.Options{ONNX: dissect.Options{Output: o.ModelOutput}, Generic: true})
+		if err == nil {
+			s.Checkpoint.Origins = origins
+		}
 		return s, nil, err
 	}
 	if o.From == "" {
@@ -223,7 +260,9 @@ func (o *Options) open() (*Source, *sweep.Document, error) {
 // settle sets what the scores, or the sweep d if it is not nil, decide.
 func (o *Options) settle(s *Source, d *sweep.Document) error {
 	if o.Scores == "" {
-		o.method = ByPrevious
+		if o.Previous != "" {
+			o.method = ByPrevious
+		}
 		return nil
 	}
 	if o.SSEDS {
@@ -297,7 +336,7 @@ func (o *Options) take(p *Source, d *sweep.Document) error {
 
 // choose returns which entries to drop, [n, d], and with Previous how that differs from
 // the previous mask.
-func (o *Options) choose(ctx context.Context, s *Source, b *bounded) (dropped []bool, stable *Stability, err error) {
+func (o *Options) choose(ctx context.Context, s *Source, within *bounded) (dropped []bool, stable *Stability, err error) {
 	choices, err := o.choices(s)
 	if err != nil {
 		return nil, nil, err
@@ -313,7 +352,7 @@ func (o *Options) choose(ctx context.Context, s *Source, b *bounded) (dropped []
 	if err != nil {
 		return nil, nil, err
 	}
-	plain, err := o.mask(ctx, s, b, order)
+	plain, err := o.mask(ctx, s, within, order)
 	if err != nil || choices == nil {
 		return plain, nil, err
 	}
@@ -323,7 +362,7 @@ func (o *Options) choose(ctx context.Context, s *Source, b *bounded) (dropped []
 	if order, err = sweep.StableOrder(s.Scores[0], o.Aggregate, o.Rank, s.Table, choices, o.Hysteresis); err != nil {
 		return nil, nil, err
 	}
-	if dropped, err = o.mask(ctx, s, b, order); err != nil {
+	if dropped, err = o.mask(ctx, s, within, order); err != nil {
 		return nil, nil, err
 	}
 	return dropped, o.stability(s, choices, dropped, plain), nil
@@ -356,20 +395,17 @@ func (o *Options) order(s *Source) ([]int32, error) {
 
 // mask returns the mask, [n, d], that meets the budget or the bound by dropping entries in the given
 // order.
-func (o *Options) mask(ctx context.Context, s *Source, b *bounded, order []int32) ([]bool, error) {
+func (o *Options) mask(ctx context.Context, s *Source, within *bounded, order []int32) ([]bool, error) {
 	order, err := o.limited(s, order)
 	if err != nil {
 		return nil, err
 	}
-	if b != nil {
-		drop, err := b.plain(ctx, order)
+	if within != nil {
+		drop, err := within.most(ctx, order, o.MostRise)
 		return mask.Of(order, drop), err
 	}
 	drop, err := o.drop(s, order)
-	if err != nil {
-		return nil, err
-	}
-	return mask.Of(order, drop), nil
+	return mask.Of(order, drop), err
 }
 
 // limited moves the entries that are never dropped to the end of the order, and sets most.

@@ -1,5 +1,5 @@
-// Package cut prunes the table of a model to a budget. It opens a model and its scores, orders the
-// entries, chooses those to drop, and writes the pruned model, which may be calibrated.
+// Package cut makes a model smaller. It opens a model and its scores, and walks along steps that remove fields, columns, entries
+// and bits, each with a price in loss, until a budget is met. It writes what is left, which may be calibrated.
 package cut
 
 import (
@@ -54,6 +54,14 @@ func Open(modelFile, output string, scoresFiles ...string) (*Source, error) {
 	}
 	s.Table, err = ck.Embedding()
 	return s, err
+}
+
+// loss returns the name of the loss of the scores, or "" without scores.
+func (s *Source) loss() string {
+	if s.Scores == nil {
+		return ""
+	}
+	return s.Scores[0].Spec.Loss.Name()
 }
 
 // Scored returns on which rows scores were computed.

@@ -32,7 +32,7 @@ func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read f
 	}
 	kind := "" // that of the labels
 	if o.Scores != "" {
-		kind = s.Scores[0].Spec.Loss.Name()
+		kind = s.loss()
 	}
 	b, err := measure.Open(o.Dataset, dataset.Val, kind, m, s.Checkpoint.Known())
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read f
 	if predictions.OneKind() {
 		return nil, fault.Inputf("the labels of the validation split are all the same: calibration needs both")
 	}
-	if c.rounded == nil && predictions.Doubt() != "" { // rounded models have been measured whole
+	if !c.measured && predictions.Doubt() != "" {
 		whole, err := b.Predict(ctx, m, nil)
 		if err != nil {
 			return nil, err
@@ -64,11 +64,7 @@ func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read f
 }
 
 // doubt warns if predictions of the whole model are worse than a constant.
-func (o *Options) doubt(whole *evaluate.Predictions) {
-	if text := whole.Doubt(); text != "" && o.Warn != nil {
-		o.Warn(o.Model + " " + text)
-	}
-}
+func (o *Options) doubt(whole *evaluate.Predictions) { o.warn(o.Model+" ", whole.Doubt()) }
 
 // pruned returns the model and the tables that a reader of the file gets.
 func (c *Choice) pruned() (*model.Model, []float32, error) {
@@ -106,15 +102,32 @@ func (c *Choice) Write(out string, k *loss.Calibration) (Sizes, error) {
 		whole := p.whole.Checkpoint
 		r.DenseTableBytes, r.DenseBytes = whole.Footprint().Table, whole.Size()
 	}
+	switch {
+	case c.Sliced == nil:
+	case c.options.bounded():
+		c.Path[len(c.Path)-1].Bytes = r.Bytes
+	default:
+		c.After.Bytes = r.Bytes
+	}
 	return r, err
 }
 
 func (c *Choice) write(out string, k *loss.Calibration) (r Sizes, err error) {
 	s, form := c.source, &c.options.Form
-	ck, baseline := s.Checkpoint, s.Scores[0].Baseline
-	if c.rounded != nil {
+	ck := s.Checkpoint
+	switch {
+	case c.rounded != nil:
 		return c.writeRounded(out, k)
+	case s.Scores == nil:
+		r.TableBytes = ck.Footprint().Table
+		if checkpoint.NamedONNX(out) {
+			r.Bytes, err = checkpoint.WriteNewONNX(out, ck)
+		} else {
+			r.Bytes, err = checkpoint.WriteDense(out, ck)
+		}
+		return r, err
 	}
+	baseline := s.Scores[0].Baseline
 	r = form.sizes(ck, c.dropped, out)
 	onnx := checkpoint.ONNXOptions{Compact: form.CompactONNX}
 	switch {

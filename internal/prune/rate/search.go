@@ -37,13 +37,41 @@ type Found struct {
 	Risen   float64 // rise of the loss by rounding, measured
 }
 
-// shrink is the ratio between the numbers of kept entries that Bytes compares first, and patience
-// is how many of them may be worse than the best one before it stops. Where nearly everything
-// fits, dropping begins by costing positions, so the loss may rise before it falls.
+// shrink is the ratio between the numbers of kept entries of a ladder, and patience is how many of them in a row may be
+// refused before Climb stops. Where nearly everything fits, dropping begins by costing positions, so the loss may rise before
+// it falls.
 const (
 	shrink   = .75
 	patience = 3
 )
+
+// Ladder returns numbers of dropped entries of n, ascending from 0 to most.
+func Ladder(n, most int) (all []int) {
+	for kept := float64(n); ; kept *= shrink {
+		drop := min(n-int(kept), most)
+		if all = append(all, drop); drop == most {
+			return slices.Compact(all)
+		}
+	}
+}
+
+// Climb tries the numbers of a ladder until some in a row are refused after one was accepted. It returns the place of the last
+// one that was accepted, or -1.
+func Climb(ladder []int, accept func(drop int) (bool, error)) (at int, err error) {
+	at = -1
+	for i, drop := range ladder {
+		ok, err := accept(drop)
+		switch {
+		case err != nil:
+			return at, err
+		case ok:
+			at = i
+		case at >= 0 && i-at == patience:
+			return at, nil
+		}
+	}
+	return at, nil
+}
 
 // attempts is the number of choices that Kept measures.
 const attempts = 12
@@ -91,7 +119,10 @@ func (s *Search) measure(ctx context.Context, f *Found) (err error) {
 // It begins with the most entries that fit if all have the fewest bits, and keeps fewer until
 // that is worse. Then it tries the numbers between the best one and its neighbours.
 func (s *Search) Bytes(ctx context.Context, bytes int) (best *Found, err error) {
-	drops, at, worse := s.drops(bytes), -1, 0
+	drops := Ladder(len(s.Order), s.Most)
+	for len(drops) > 0 && s.least(drops[0]) > bytes {
+		drops = drops[1:]
+	}
 	try := func(drop int) (better bool, err error) {
 		c, found, err := s.chooser(ctx, drop)
 		if err != nil {
@@ -106,18 +137,9 @@ func (s *Search) Bytes(ctx context.Context, bytes int) (best *Found, err error) 
 		}
 		return better, nil
 	}
-	for i, drop := range drops {
-		better, err := try(drop)
-		if err != nil {
-			return nil, err
-		}
-		worse++
-		if better {
-			at, worse = i, 0
-		}
-		if best != nil && worse == patience {
-			break
-		}
+	at, err := Climb(drops, try)
+	if err != nil {
+		return nil, err
 	}
 	for _, next := range []int{at - 1, at + 1} {
 		if at < 0 || next < 0 || next >= len(drops) {
@@ -150,24 +172,6 @@ func (s *Search) chooser(ctx context.Context, drop int) (*Chooser, *Found, error
 	}
 	found.Loss = m.Loss
 	return NewChooser(&Tables{s.Architecture, s.Entries, found.Dropped, s.Codebook, m.Curvature, m.CodebookCurvature}), found, nil
-}
-
-// drops returns the numbers of dropped entries whose tables may fit in the given number of bytes,
-// ascending.
-func (s *Search) drops(bytes int) (all []int) {
-	n := len(s.Order)
-	for kept := float64(n); ; kept *= shrink {
-		drop := n - int(kept)
-		if drop >= s.Most {
-			drop = s.Most
-		}
-		if len(all) > 0 || s.least(drop) <= bytes {
-			all = append(all, drop)
-		}
-		if drop == s.Most {
-			return slices.Compact(all)
-		}
-	}
 }
 
 // least returns the bytes of tables without the first drop entries of the order, if all values

@@ -1,19 +1,20 @@
+// Package slice has the steps by which a model gets smaller, with their prices, and the file that keeps those that remove
+// whole fields and columns.
 package slice
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
-	"shaver/internal/click/model"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/sweep"
 )
@@ -42,6 +43,24 @@ type Branch struct {
 	Steps  []Step `json:"steps"`
 }
 
+// Cost is what a row costs in a model.
+type Cost struct {
+	Fields          int   `json:"fields"`
+	Columns         int   `json:"columns"`         // of the table, or of each table; 0 if tables have different numbers
+	LookUps         int   `json:"look_ups"`        // rows of tables that a row of data reads, one for each position of a list
+	Entries         int   `json:"entries"`         // of all tables
+	Multiplications int   `json:"multiplications"` // in the layers that read the embedding, and in the cross layers; of a graph, in all products of matrices
+	Bytes           int64 `json:"bytes"`           // of the dense file
+}
+
+// ColumnsText returns the number of columns, or "-" if tables have different numbers.
+func (c *Cost) ColumnsText() string {
+	if c.Columns == 0 {
+		return "-"
+	}
+	return strconv.Itoa(c.Columns)
+}
+
 // Figures are what a model costs, and how well it predicts.
 type Figures struct {
 	Loss float64  `json:"loss"`          // mean loss, nat; RMSE of a squared loss
@@ -49,12 +68,30 @@ type Figures struct {
 	Cost
 }
 
-// Step is one step of a path: the field or the columns that went, and the figures of what is left.
+// Step is one step by which a model gets smaller: what went, and the figures of what is left.
 type Step struct {
-	Field string          `json:"field,omitempty"` // name of the field
-	Gone  []int           `json:"gone,omitempty"`  // numbers of the columns in the whole table
-	Rise  *sweep.Interval `json:"rise"`            // difference to the loss of the whole model, with its 95% interval
+	Field   string          `json:"field,omitempty"`   // name of the field
+	Gone    []int           `json:"gone,omitempty"`    // numbers of the columns in the whole table
+	Without string          `json:"without,omitempty"` // Entries or Bits, which no path has
+	Rise    *sweep.Interval `json:"rise"`              // difference to the loss of the whole model, with its 95% interval
 	Figures
+}
+
+// What a step removes besides fields and columns.
+const (
+	Entries = "entries"
+	Bits    = "bits"
+)
+
+// Text returns what the step removes.
+func (s *Step) Text() string {
+	switch {
+	case s.Field != "":
+		return s.Field
+	case s.Gone == nil:
+		return s.Without
+	}
+	return "column " + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(s.Gone)), " and "), "[]")
 }
 
 // The bounds of a document that is read.
@@ -64,9 +101,9 @@ const (
 )
 
 // errPath is what a file should be.
-const errPath = "a path that shaver prune --path wrote"
+const errPath = "a path that shaver prune wrote"
 
-// Written reports whether the file at path was written by shaver prune --path.
+// Written reports whether the file at path is one of shaver prune with a path.
 func Written(path string) bool {
 	return bytes.HasPrefix(files.Beginning(path, 64), []byte("{\n  \"version\": \"shaver.removals/"))
 }
@@ -130,7 +167,7 @@ func (p *Path) check() error {
 	for i := range p.Fields {
 		s := &p.Fields[i]
 		switch {
-		case s.Field == "" || s.Gone != nil:
+		case s.Field == "" || s.Gone != nil || s.Without != "":
 			return fault.Inputf("step %d of the fields removes the field %q and the columns %v: expected a field", i+1, s.Field, s.Gone)
 		case gone[s.Field]:
 			return fault.Inputf("step %d of the fields removes %q, which is gone before", i+1, s.Field)
@@ -159,7 +196,7 @@ func (b *Branch) check(columns int) error {
 	}
 	for i := range b.Steps {
 		s := &b.Steps[i]
-		if s.Field != "" || len(s.Gone) == 0 {
+		if s.Field != "" || len(s.Gone) == 0 || s.Without != "" {
 			return fault.Inputf("step %d removes the field %q and the columns %v: expected columns", i+1, s.Field, s.Gone)
 		}
 		for _, c := range s.Gone {
@@ -214,22 +251,8 @@ func (f *Figures) check() error {
 	return nil
 }
 
-// fits returns bad input unless the steps of p remove fields of the given names, and columns, of a model with the
-// architecture a.
-func (p *Path) fits(a *model.Architecture, names []string) error {
-	if p.Whole.Columns != a.TableColumns() || p.Whole.Fields != len(names) {
-		return fault.Inputf("the path begins with %d fields and %d columns, but the model has %d and %d", p.Whole.Fields, p.Whole.Columns, len(names), a.TableColumns())
-	}
-	for i := range p.Fields {
-		if name := p.Fields[i].Field; !slices.Contains(names, name) {
-			return fault.Inputf("step %d removes the field %q, which the model lacks", i+1, name)
-		}
-	}
-	return nil
-}
-
-// branch returns the steps that remove columns once a number of fields is left.
-func (p *Path) branch(fields int) *[]Step {
+// Branch returns the steps that remove columns once a number of fields is left.
+func (p *Path) Branch(fields int) *[]Step {
 	for i := range p.Columns {
 		if p.Columns[i].Fields == fields {
 			return &p.Columns[i].Steps
@@ -239,48 +262,14 @@ func (p *Path) branch(fields int) *[]Step {
 	return &p.Columns[len(p.Columns)-1].Steps
 }
 
-// other returns what p is the path of, if that differs from what want is the path of, and what want is. Otherwise they are "".
-func (p *Path) other(want *Path) (is, expected string) {
-	switch {
-	case p.Model != want.Model:
-		return fmt.Sprintf("the model with the digest %.12s", p.Model), fmt.Sprintf("the model has %.12s", want.Model)
-	case p.Dataset != want.Dataset:
-		return fmt.Sprintf("the dataset with the digest %.12s", p.Dataset), fmt.Sprintf("the dataset has %.12s", want.Dataset)
-	case !slices.Equal(p.Removed, want.Removed):
-		return fmt.Sprintf("the model without the fields %q", p.Removed), fmt.Sprintf("this one begins without %q", want.Removed)
-	case p.Kind != want.Kind || p.Rows != want.Rows || p.Compared != want.Compared:
-		return fmt.Sprintf("%d of %d rows with the %s loss", p.Compared, p.Rows, p.Kind.Name()), fmt.Sprintf("this one compares on %d of %d with the %s loss", want.Compared, want.Rows, want.Kind.Name())
-	}
-	return "", ""
+// Continues reports whether p is the path that begins as the given one, which has no steps.
+func (p *Path) Continues(begun *Path) bool {
+	return p.Model == begun.Model && p.Dataset == begun.Dataset && p.Kind == begun.Kind && p.Rows == begun.Rows && p.Compared == begun.Compared &&
+		slices.Equal(p.Removed, begun.Removed) && p.Whole.Cost == begun.Whole.Cost
 }
 
-// stored returns the path in the file Options.Path, or nil without such a file. It returns bad input if it is not the path
-// that want begins, unless that may be replaced.
-func (o *Options) stored(want *Path) (*Path, error) {
-	if o.Path == "" {
-		return nil, nil
-	}
-	p, err := ReadPath(o.Path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || err != nil && o.Restart:
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	if is, expected := p.other(want); is != "" {
-		if o.Restart {
-			return nil, nil
-		}
-		return nil, fault.Inputf("%s is the path of %s, but %s: name another file, or give --force to replace it", o.Path, is, expected)
-	}
-	return p, nil
-}
-
-// write writes p to a file, unless that is "".
-func (p *Path) write(file string) error {
-	if file == "" {
-		return nil
-	}
+// Write writes p to a file.
+func (p *Path) Write(file string) error {
 	data, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return err

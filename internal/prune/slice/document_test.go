@@ -2,118 +2,13 @@ package slice_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/prune/slice"
 )
-
-func contents(t *testing.T, file string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
-// interrupted is a context that is cancelled once a file has a text.
-type interrupted struct {
-	context.Context
-	file, text string
-}
-
-func (c interrupted) Err() error {
-	if data, err := os.ReadFile(c.file); err == nil && bytes.Contains(data, []byte(c.text)) {
-		return context.Canceled
-	}
-	return nil
-}
-
-// A path that is interrupted after a step goes on from there, and has the bytes of one that was not interrupted. A
-// budget whose steps are known is not measured, and another budget goes on from another number of fields.
-func TestStoredPath(t *testing.T) {
-	file, data := useless(t)
-	folder := t.TempDir()
-	whole, part := filepath.Join(folder, "whole.json"), filepath.Join(folder, "part.json")
-	options := func(path string, fields, columns int) *slice.Options {
-		return &slice.Options{Model: file, Dataset: []string{data}, KeepFields: fields, KeepColumns: columns, Rows: 3000, Path: path, Out: filepath.Join(folder, "out.safetensors")}
-	}
-	write := func(path string, fields, columns int) *slice.Result {
-		t.Helper()
-		r, err := options(path, fields, columns).Write(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	first := write(whole, 2, 4)
-	model := contents(t, first.Out)
-	if !slice.Written(whole) {
-		t.Errorf("not a path: %s", contents(t, whole))
-	}
-	for _, text := range []string{`"field": "idle"`, `"gone": [`} {
-		ctx := interrupted{t.Context(), part, text}
-		if _, err := options(part, 2, 4).Write(ctx); !errors.Is(err, context.Canceled) {
-			t.Fatalf("not interrupted: %v", err)
-		}
-		if p, err := slice.ReadPath(part); err != nil || len(p.Fields) == 0 {
-			t.Fatalf("path %+v, %v", p, err)
-		}
-	}
-	again := write(part, 2, 4)
-	if !bytes.Equal(contents(t, part), contents(t, whole)) || !bytes.Equal(contents(t, again.Out), model) {
-		t.Errorf("the path that was interrupted is\n%s\nexpected\n%s", contents(t, part), contents(t, whole))
-	}
-
-	// A rise that no measurement gives comes from the file.
-	p, err := slice.ReadPath(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Fields[0].Rise.Value, p.Fields[0].Rise.Low, p.Fields[0].Rise.High = 7, nil, nil
-	text, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(whole, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if r := write(whole, 3, 0); len(r.Path) != 1 || r.Path[0].Rise.Value != 7 || !bytes.Equal(contents(t, whole), text) || *r.Loss != *first.Loss {
-		t.Errorf("the path %+v was measured again", r.Path)
-	}
-
-	// From three fields the columns are another branch, and the first one stays.
-	write(part, 3, 5)
-	if p, err = slice.ReadPath(part); err != nil || len(p.Columns) != 2 || p.Columns[1].Fields != 3 || len(p.Columns[1].Steps) != 1 || len(p.Columns[0].Steps) != 2 {
-		t.Errorf("branches %+v, %v", p.Columns, err)
-	}
-
-	// The path of something else is refused, with both sides, and replaced only if that is allowed.
-	other := options(part, 3, 0)
-	other.Fields = []string{"hour"}
-	if _, err := other.Write(t.Context()); !fault.IsInput(err) || !strings.Contains(err.Error(), `part.json is the path of the model without the fields [], but this one begins without ["hour"]`) {
-		t.Error(err)
-	}
-	other = options(part, 3, 0)
-	other.Model, other.Fields = first.Out, nil
-	if _, err := other.Write(t.Context()); !fault.IsInput(err) || !strings.Contains(err.Error(), "part.json is the path of the model with the digest "+p.Model[:12]+", but the model has ") {
-		t.Error(err)
-	}
-	other.KeepFields, other.KeepColumns, other.Restart = 2, 0, true
-	if r, err := other.Write(t.Context()); err != nil || len(r.Path) != 1 {
-		t.Errorf("result %+v, %v", r, err)
-	}
-	if p, err = slice.ReadPath(part); err != nil || len(p.Fields) != 1 || p.Columns != nil {
-		t.Errorf("path %+v, %v", p, err)
-	}
-}
 
 // removals is a path of a model of four fields and three columns.
 const removals = `{"version": "shaver.removals/1", "model": "ab", "dataset": "cd", "rows": 100, "compared": 60, "removed": ["d"],

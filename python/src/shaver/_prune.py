@@ -38,11 +38,9 @@ def prune(
     protect: Sequence[str] | None = None,
     field_minimum: float | None = None,
     values: Literal["float32", "float16", "int8", "auto"] | None = None,
-    rounding: float | None = None,
     calibrate: bool = False,
     tune: bool = False,
-    dense: bool = False,
-    compact_onnx: bool = False,
+    dense: bool | None = None,
     dataset: DatasetLike | None = None,
     in_place: bool = False,
     out: str | os.PathLike[str] | None = None,
@@ -86,16 +84,13 @@ def prune(
     values : {"float32", "float16", "int8", "auto"}, default "float32"
         Encoding of the kept entries, to which they are rounded. "auto" chooses the bits of each row
         and needs ``dataset``.
-    rounding : float, default 0.0002
-        With "auto": rise of the loss that rounding may cause, in nat.
     calibrate : bool, default False
         Fit a*logit + b to the split val of ``dataset``, and fold a and b into the weights.
     tune : bool, default False
         Train the kept entries and the head on the split train of ``dataset``.
-    dense : bool, default False
-        Write a safetensors file with every entry, also the dropped ones.
-    compact_onnx : bool, default False
-        Store a table of an .onnx file by its distinct rows if that is smaller.
+    dense : bool, optional
+        Write every entry, also the dropped ones, by default in .onnx files only. With False a table
+        of such a file is stored by its distinct rows if that is smaller.
     dataset : Dataset or path, optional
         Rows for ``calibrate``, ``tune``, ``max_rise`` and ``sweep``, by default those that were scored.
     in_place : bool, default False
@@ -148,11 +143,9 @@ def prune(
         "protect": protect,
         "field_minimum": field_minimum,
         "values": values,
-        "rounding": rounding,
         "calibrate": calibrate or None,
         "tune": tune or None,
-        "dense": dense or None,
-        "compact_onnx": compact_onnx or None,
+        "dense": dense,
         "out": path,
         "force": force or None,
         **flags,

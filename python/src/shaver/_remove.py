@@ -20,14 +20,14 @@ from ._table import Tabular
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+PATH_SUFFIX = ".path.json"
+
 _COSTS = [(name, pa.int64()) for name in ("fields", "columns", "look_ups", "entries", "multiplications", "bytes")]
 _RISE = [(name, pa.float64()) for name in ("rise", "low", "high")]
 
 _PATH = pa.schema(
     [("field", pa.string()), ("gone", pa.list_(pa.int64())), ("taken", pa.bool_()), ("loss", pa.float64()), *_RISE, ("auc", pa.float64()), *_COSTS]
 )
-
-_STAGES = pa.schema([("without", pa.string()), *_RISE, ("batch_seconds", pa.float64()), *_COSTS])
 
 
 class Removal(Tabular):
@@ -58,11 +58,9 @@ class Removal(Tabular):
         return pa.Table.from_pylist([{**step, **_interval(step["rise"]), "taken": taken} for step, taken in steps], schema=_PATH)
 
     @property
-    def stages(self) -> pa.Table:
-        """What the removal of fields and of columns saved: a row for the whole model, and one for
-        what is left after each of the two. batch_seconds is the time of a batch of 4,096 rows on one core."""
-        stages = self.document.get("stages", [])
-        return pa.Table.from_pylist([{"without": "", **stage, **_interval(stage.get("rise"))} for stage in stages], schema=_STAGES)
+    def path(self) -> str:
+        """The file that keeps the steps of the path, for ``report`` and for other budgets with the same ``out``."""
+        return self.model.path + PATH_SUFFIX
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draws the rise of the loss against the multiplications of a row, with its 95% interval. Needs matplotlib."""
@@ -124,7 +122,6 @@ def remove(
     columns: int | None = None,
     drop_fields: Sequence[str] | None = None,
     max_rise: float | None = None,
-    path: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
     progress: ProgressOption = None,
@@ -152,13 +149,12 @@ def remove(
     max_rise : float, optional
         Rise of the loss over the whole model that may not be exceeded by the 95% interval of any
         step. Fields go first, and then columns.
-    path : path, optional
-        File that keeps the path, .json. Its steps are followed without measuring, and new steps are
-        added, also before an interrupt.
     out : path, optional
-        File for what is left, .safetensors. Without it what is left lives as long as the result.
+        File for what is left, .safetensors. Without it what is left lives as long as the result. A
+        file next to it keeps the path: its steps are followed without measuring, and new steps are
+        added, also before an interrupt.
     force : bool, default False
-        Replace files at ``out`` and ``path`` that are of another model.
+        Replace a file at ``out`` that is of another model.
     progress : bool or callable, optional
         Whether to show the progress, or a function that is called with each Progress.
     **flags
@@ -181,7 +177,6 @@ def remove(
         "columns": columns,
         "drop_fields": drop_fields,
         "max_rise": max_rise,
-        "path": path,
         "out": target,
         "force": force or None,
         **flags,

@@ -1,6 +1,10 @@
-package slice_test
+package cut_test
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +16,7 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/ingest"
+	"shaver/internal/prune/cut"
 	"shaver/internal/prune/slice"
 )
 
@@ -53,13 +58,23 @@ func useless(t *testing.T) (file, data string) {
 	return file, data
 }
 
+// slicedBy removes what the options say, and writes what is left.
+func slicedBy(ctx context.Context, o *cut.Options) (*cut.Choice, error) {
+	c, err := o.Choose(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.Write(o.Out, nil)
+	return c, err
+}
+
 // A path drops a field and columns without effect first, with a rise of 0, and the model that it
 // writes has the loss of its last step. The same command gives the same path.
 func TestPath(t *testing.T) {
 	file, data := useless(t)
 	out := filepath.Join(t.TempDir(), "out.safetensors")
-	o := slice.Options{Model: file, Dataset: []string{data}, KeepFields: 2, KeepColumns: 2, Rows: 3000, Out: out}
-	r, err := o.Write(t.Context())
+	o := cut.Options{Model: file, Dataset: []string{data}, Out: out, Slicing: cut.Slicing{KeepFields: 2, KeepColumns: 2, Rows: 3000}}
+	r, err := slicedBy(t.Context(), &o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +107,7 @@ func TestPath(t *testing.T) {
 		t.Errorf("architecture %+v", small.Architecture)
 	}
 	digest := small.Digest()
-	if _, err := o.Write(t.Context()); err != nil {
+	if _, err := slicedBy(t.Context(), &o); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := checkpoint.Read(out); err != nil || again.Digest() != digest {
@@ -101,11 +116,11 @@ func TestPath(t *testing.T) {
 
 	// A smaller budget takes a beginning of the path.
 	o.KeepFields, o.KeepColumns = 3, 0
-	if r, err = o.Write(t.Context()); err != nil || len(r.Path) != 1 || r.Path[0].Field != "idle" {
+	if r, err = slicedBy(t.Context(), &o); err != nil || len(r.Path) != 1 || r.Path[0].Field != "idle" {
 		t.Errorf("one step: %+v, %v", r, err)
 	}
 	o.KeepFields = 9
-	if _, err := o.Write(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), "9 fields are to stay: expected 1 to 4") {
+	if _, err := slicedBy(t.Context(), &o); !fault.IsUsage(err) || !strings.Contains(err.Error(), "9 fields are to stay: expected 1 to 4") {
 		t.Error(err)
 	}
 }
@@ -113,8 +128,8 @@ func TestPath(t *testing.T) {
 // Numbers of fields and columns of which none go give a path without steps, with the loss of the whole model.
 func TestPathWithoutSteps(t *testing.T) {
 	file, data := useless(t)
-	o := slice.Options{Model: file, Dataset: []string{data}, KeepFields: 4, KeepColumns: 6, Rows: 3000, Out: filepath.Join(t.TempDir(), "out.safetensors")}
-	if r, err := o.Write(t.Context()); err != nil || r.Path != nil || r.Before.Fields != 4 || *r.Loss < .1 {
+	o := cut.Options{Model: file, Dataset: []string{data}, Out: filepath.Join(t.TempDir(), "out.safetensors"), Slicing: cut.Slicing{KeepFields: 4, KeepColumns: 6, Rows: 3000}}
+	if r, err := slicedBy(t.Context(), &o); err != nil || r.Path != nil || r.Before.Fields != 4 || *r.Loss < .1 {
 		t.Errorf("result %+v, %v", r, err)
 	}
 }
@@ -139,17 +154,17 @@ func TestPathOfTowers(t *testing.T) {
 	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{rows}, Val: []string{rows}, Sizes: ck.Architecture.FieldDims, Out: data}); err != nil {
 		t.Fatal(err)
 	}
-	o := slice.Options{Model: file, Dataset: []string{data}, KeepColumns: 2, Rows: 100, Out: filepath.Join(folder, "out.safetensors")}
-	r, err := o.Write(t.Context())
+	o := cut.Options{Model: file, Dataset: []string{data}, Out: filepath.Join(folder, "out.safetensors"), Slicing: cut.Slicing{KeepColumns: 2, Rows: 100}}
+	r, err := slicedBy(t.Context(), &o)
 	if err != nil || len(r.Path) != 1 || len(r.Path[0].Gone) != 2 || r.Path[0].Gone[0] >= 2 || r.Path[0].Gone[1] < 2 {
 		t.Errorf("result %+v, %v", r, err)
 	}
 	o.KeepColumns, o.MostRise = 0, 1e6 // a NeuMF keeps both fields
-	if r, err := o.Write(t.Context()); err != nil || len(r.Path) != 1 || r.After.Fields != 2 || r.After.Columns != 2 {
+	if r, err := slicedBy(t.Context(), &o); err != nil || len(r.Path) != 1 || r.After.Fields != 2 || r.After.Columns != 2 {
 		t.Errorf("result %+v, %v", r, err)
 	}
 	o.KeepColumns, o.MostRise = 1, 0
-	if _, err := o.Write(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), "an even number up to 4") {
+	if _, err := slicedBy(t.Context(), &o); !fault.IsUsage(err) || !strings.Contains(err.Error(), "an even number up to 4") {
 		t.Error(err)
 	}
 }
@@ -159,8 +174,107 @@ func TestRowsOf(t *testing.T) {
 	before := model.Architecture{FieldDims: []int{10, 20, 30}, Lists: []model.List{{Field: 1, Length: 3}}, Dense: []string{"age"}}
 	after := model.Architecture{FieldDims: []int{20, 30}, Lists: []model.List{{Field: 0, Length: 3}}, Dense: []string{"age"}}
 	rows := &model.Rows{Width: 5, Inputs: 1, Number: []int64{7}, Label: []float32{1}, Features: []int32{4, 10, 11, 29, 59}, Dense: []float32{2}}
-	got := slice.RowsOf(rows, []int{1, 2}, &before, &after)
+	got := cut.RowsOf(rows, []int{1, 2}, &before, &after)
 	if got.Width != 4 || !slices.Equal(got.Features, []int32{0, 1, 19, 49}) || !slices.Equal(got.DenseRow(0), rows.Dense) {
 		t.Errorf("rows %+v", got)
+	}
+}
+
+func contents(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// interrupted is a context that is cancelled once a file has a text.
+type interrupted struct {
+	context.Context
+	file, text string
+}
+
+func (c interrupted) Err() error {
+	if data, err := os.ReadFile(c.file); err == nil && bytes.Contains(data, []byte(c.text)) {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A path that is interrupted after a step goes on from there, and has the bytes of one that was not interrupted. A
+// budget whose steps are known is not measured, and another budget goes on from another number of fields.
+func TestStoredPath(t *testing.T) {
+	file, data := useless(t)
+	folder := t.TempDir()
+	whole, part := filepath.Join(folder, "whole.json"), filepath.Join(folder, "part.json")
+	options := func(path string, fields, columns int) *cut.Options {
+		return &cut.Options{Model: file, Dataset: []string{data}, Out: filepath.Join(folder, "out.safetensors"), Slicing: cut.Slicing{KeepFields: fields, KeepColumns: columns, Rows: 3000, Path: path}}
+	}
+	write := func(path string, fields, columns int) *cut.Choice {
+		t.Helper()
+		r, err := slicedBy(t.Context(), options(path, fields, columns))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first := write(whole, 2, 4)
+	model := contents(t, first.Out)
+	if !slice.Written(whole) {
+		t.Errorf("not a path: %s", contents(t, whole))
+	}
+	for _, text := range []string{`"field": "idle"`, `"gone": [`} {
+		ctx := interrupted{t.Context(), part, text}
+		if _, err := slicedBy(ctx, options(part, 2, 4)); !errors.Is(err, context.Canceled) {
+			t.Fatalf("not interrupted: %v", err)
+		}
+		if p, err := slice.ReadPath(part); err != nil || len(p.Fields) == 0 {
+			t.Fatalf("path %+v, %v", p, err)
+		}
+	}
+	again := write(part, 2, 4)
+	if !bytes.Equal(contents(t, part), contents(t, whole)) || !bytes.Equal(contents(t, again.Out), model) {
+		t.Errorf("the path that was interrupted is\n%s\nexpected\n%s", contents(t, part), contents(t, whole))
+	}
+
+	// A rise that no measurement gives comes from the file.
+	p, err := slice.ReadPath(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Fields[0].Rise.Value, p.Fields[0].Rise.Low, p.Fields[0].Rise.High = 7, nil, nil
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(whole, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := write(whole, 3, 0); len(r.Path) != 1 || r.Path[0].Rise.Value != 7 || !bytes.Equal(contents(t, whole), text) || *r.Loss != *first.Loss {
+		t.Errorf("the path %+v was measured again", r.Path)
+	}
+
+	// From three fields the columns are another branch, and the first one stays.
+	write(part, 3, 5)
+	if p, err = slice.ReadPath(part); err != nil || len(p.Columns) != 2 || p.Columns[1].Fields != 3 || len(p.Columns[1].Steps) != 1 || len(p.Columns[0].Steps) != 2 {
+		t.Errorf("branches %+v, %v", p.Columns, err)
+	}
+
+	// The path of something else is replaced.
+	other := options(part, 3, 0)
+	other.Fields = []string{"hour"}
+	if r, err := slicedBy(t.Context(), other); err != nil || len(r.Removed) != 1 || r.Path != nil {
+		t.Errorf("result %+v, %v", r, err)
+	}
+	other.KeepFields = 2
+	if _, err := slicedBy(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = slice.ReadPath(part); err != nil || len(p.Fields) != 1 || p.Columns != nil || !slices.Equal(p.Removed, other.Fields) {
+		t.Errorf("path %+v, %v", p, err)
+	}
+	if write(part, 3, 5).Path[0].Field != "idle" {
+		t.Error("the path of another model was followed")
 	}
 }

@@ -1,4 +1,4 @@
-package slice_test
+package cut_test
 
 import (
 	"math"
@@ -9,16 +9,16 @@ import (
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
-	"shaver/internal/prune/slice"
+	"shaver/internal/prune/cut"
 )
 
 // A bound stops the path over fields, and then the one over columns, before the first step whose interval ends above it.
-// The stages are what each of the two saves. A larger bound goes on along the same path.
-func TestBound(t *testing.T) {
+// A larger bound goes on along the same path.
+func TestBoundOfFields(t *testing.T) {
 	file, data := useless(t)
 	folder := t.TempDir()
-	o := slice.Options{Model: file, Dataset: []string{data}, MostRise: .01, Rows: 3000, Path: filepath.Join(folder, "path.json"), Out: filepath.Join(folder, "out.safetensors")}
-	r, err := o.Write(t.Context())
+	o := cut.Options{Model: file, Dataset: []string{data}, Out: filepath.Join(folder, "out.safetensors"), Slicing: cut.Slicing{MostRise: .01, Rows: 3000, Path: filepath.Join(folder, "path.json")}}
+	r, err := slicedBy(t.Context(), &o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,13 +35,9 @@ func TestBound(t *testing.T) {
 			t.Errorf("step %d rises by %v only", i, r.Beyond[i].Rise)
 		}
 	}
-	if len(r.Stages) != 3 || r.Stages[0].Rise != nil || r.Stages[1].Without != "fields" || r.Stages[2].Without != "columns" {
-		t.Fatalf("stages %+v", r.Stages)
-	}
-	for i, want := range []slice.Cost{r.Before, r.Path[0].Cost, r.Path[3].Cost} {
-		if s := &r.Stages[i]; s.Cost != want || s.Batch <= 0 {
-			t.Errorf("stage %d: %+v, expected %+v", i, s, want)
-		}
+	want := r.Path[3].Cost
+	if want.Bytes = r.After.Bytes; r.After != want {
+		t.Errorf("what is left costs %+v, expected %+v", r.After, want)
 	}
 	small, err := checkpoint.Read(o.Out)
 	if err != nil || small.Architecture.Fields() != 3 || small.Architecture.Dim != 3 {
@@ -50,11 +46,11 @@ func TestBound(t *testing.T) {
 
 	// Numbers to keep hold next to the bound.
 	o.KeepFields, o.KeepColumns = 4, 5
-	if r, err := o.Write(t.Context()); err != nil || len(r.Path) != 1 || r.Path[0].Gone == nil || r.Beyond != nil {
+	if r, err := slicedBy(t.Context(), &o); err != nil || len(r.Path) != 1 || r.Path[0].Gone == nil || r.Beyond != nil {
 		t.Errorf("path %+v, %v", r.Path, err)
 	}
 	o.KeepFields, o.KeepColumns, o.MostRise = 0, 6, .08
-	if r, err := o.Write(t.Context()); err != nil || len(r.Path) != 2 || len(r.Removed) != 2 || len(r.Beyond) != 1 {
+	if r, err := slicedBy(t.Context(), &o); err != nil || len(r.Path) != 2 || len(r.Removed) != 2 || len(r.Beyond) != 1 {
 		t.Errorf("path %+v, beyond %+v, %v", r.Path, r.Beyond, err)
 	}
 }
@@ -62,8 +58,8 @@ func TestBound(t *testing.T) {
 // The figures of a step are those of the rows that did not choose it.
 func TestFiguresOfOtherRows(t *testing.T) {
 	file, data := useless(t)
-	o := slice.Options{Model: file, Dataset: []string{data}, KeepFields: 2, Rows: 1000, Out: filepath.Join(t.TempDir(), "out.safetensors")}
-	r, err := o.Write(t.Context())
+	o := cut.Options{Model: file, Dataset: []string{data}, Out: filepath.Join(t.TempDir(), "out.safetensors"), Slicing: cut.Slicing{KeepFields: 2, Rows: 1000}}
+	r, err := slicedBy(t.Context(), &o)
 	if err != nil {
 		t.Fatal(err)
 	}

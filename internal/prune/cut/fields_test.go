@@ -1,4 +1,4 @@
-package slice_test
+package cut_test
 
 import (
 	"path/filepath"
@@ -9,11 +9,11 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
-	"shaver/internal/prune/slice"
+	"shaver/internal/prune/cut"
 )
 
 // Fields are removed by their names, and the result says from which model it came.
-func TestWrite(t *testing.T) {
+func TestSlicedByName(t *testing.T) {
 	folder := t.TempDir()
 	ck, err := checkpoint.Read(filepath.Join("..", "..", "..", "testdata", "golden", "dcnv2-parallel.pth"))
 	if err != nil {
@@ -33,7 +33,7 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(folder, "out.safetensors")
-	r, err := (&slice.Options{Model: named, Fields: []string{"b"}, Out: out}).Write(t.Context())
+	r, err := slicedBy(t.Context(), &cut.Options{Model: named, Out: out, Slicing: cut.Slicing{Fields: []string{"b"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestWrite(t *testing.T) {
 		{named, []string{"b", "b"}, `"b" is to be removed twice`},
 		{named, names, "a model needs at least one"},
 	} {
-		_, err := (&slice.Options{Model: c.model, Fields: c.fields, Out: out}).Write(t.Context())
+		_, err := slicedBy(t.Context(), &cut.Options{Model: c.model, Out: out, Slicing: cut.Slicing{Fields: c.fields}})
 		if !fault.IsInput(err) && !fault.IsUsage(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v of %s: %v", c.fields, c.model, err)
 		}
