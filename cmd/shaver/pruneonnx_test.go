@@ -83,9 +83,8 @@ func TestPruneONNX(t *testing.T) {
 				}
 				refused("other.onnx.data: it already exists", append(prune, "--out", path("other.onnx"))...)
 			}
-			refused("--dense is for safetensors files", append(prune, "--dense", "--out", path("new.onnx"))...)
 			refused("--values is for the compact safetensors file", append(prune, "--values", "int8", "--out", path("new.onnx"))...)
-			refused("--compact-onnx is for .onnx files", append(prune, "--dense=false", "--out", path("new.safetensors"))...)
+			refused("--compact-onnx is now --dense=false", append(prune, "--compact-onnx", "--out", path("new.onnx"))...)
 			refused("--bytes is a budget for the compact safetensors file", "prune", "--model", export, "--scores", path("s.arrow"), "--bytes", "10", "--out", path("new.onnx"))
 			refused("is not an .onnx file: an .onnx file is written from an .onnx file only", "model", "convert", path("dense.safetensors"), path("new.onnx"))
 			refused("it is an input of this command", "model", "convert", path("pruned.onnx"), path("pruned.onnx"), "--force")

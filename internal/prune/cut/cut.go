@@ -49,9 +49,10 @@ type Options struct {
 	// Warn takes a warning. It may be nil.
 	Warn func(text string)
 
-	method string // name of the method in a sweep
-	seed   uint64 // of the method random; only From sets it
-	most   int    // number of entries that limited lets be dropped
+	data   *dataset.Dataset // with the fields of the model, or nil
+	method string           // name of the method in a sweep
+	seed   uint64           // of the method random; only From sets it
+	most   int              // number of entries that limited lets be dropped
 }
 
 // name returns how the user writes a setting.
@@ -112,11 +113,18 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 		return nil, err
 	}
 	c := &Choice{Out: o.Out, options: o}
-	data, err := o.checkDataset(s)
-	if err != nil {
+	if err := o.openDataset(s); err != nil {
 		return nil, err
 	}
-	if data != nil {
+	if o.Scores == "" && o.Previous != "" {
+		if err := o.keep(s); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.record(s.Checkpoint); err != nil {
+		return nil, err
+	}
+	if o.data != nil {
 		c.Unknown = s.Checkpoint.Known().Unknown()
 	}
 	if o.Calibrate && checkpoint.NamedONNX(o.Out) {
@@ -134,7 +142,7 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 	}
 	var b *bench
 	if o.Slices() {
-		if s, b, err = o.slice(ctx, c, s, data); err != nil {
+		if s, b, err = o.slice(ctx, c, s); err != nil {
 			return nil, err
 		}
 	}
@@ -185,40 +193,39 @@ func (o *Options) warn(lead, text string) {
 	}
 }
 
-// checkDataset opens the dataset, if there is one, with the fields that the model knows. It records that the validation
-// rows choose or calibrate, for which they must not be scored.
-func (o *Options) checkDataset(s *Source) (*dataset.Dataset, error) {
-	if len(o.Dataset) == 0 {
-		return nil, nil
+// openDataset opens the dataset, if there is one, with the fields that the model knows.
+func (o *Options) openDataset(s *Source) error {
+	if o.data = nil; len(o.Dataset) == 0 {
+		return nil
 	}
 	d, err := dataset.OpenAll(o.Dataset)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if d, err = d.For(&s.Checkpoint.Architecture, s.Checkpoint.Known()); err != nil {
-		return nil, err
-	}
+	o.data, err = d.For(&s.Checkpoint.Architecture, s.Checkpoint.Known())
+	return err
+}
+
+// record records in ck that the validation rows choose or calibrate, for which they must not be scored.
+func (o *Options) record(ck *checkpoint.Checkpoint) error {
 	switch {
+	case o.data == nil:
 	case o.Tune: // which records it
-		err = s.Checkpoint.Apart(d.Digest(), dataset.Val, checkpoint.Choose)
+		return ck.Apart(o.data.Digest(), dataset.Val, checkpoint.Choose)
 	case o.measures() || o.Form.Values == compact.Mixed:
-		err = s.Checkpoint.Chosen(d.Digest(), checkpoint.Choose)
+		return ck.Chosen(o.data.Digest(), checkpoint.Choose)
 	case o.Calibrate:
-		err = s.Checkpoint.Chosen(d.Digest(), checkpoint.Calibrate)
+		return ck.Chosen(o.data.Digest(), checkpoint.Calibrate)
 	}
-	return d, err
+	return nil
 }
 
 // open opens the model and its scores, and the sweep of From, if there is one. The scores may then
 // also be those of the method SNIP, which are of the model before its training.
 func (o *Options) open() (*Source, *sweep.Document, error) {
-	if o.Scores == "" && o.Previous != "" {
-		s, err := o.openKept()
-		return s, nil, err
-	}
 	if o.Scores == "" {
 		s, err := Open(o.Model, o.ModelOutput)
-		if err != nil || !checkpoint.NamedONNX(o.Out) {
+		if err != nil || o.Previous != "" || !checkpoint.NamedONNX(o.Out) {
 			return s, nil, err
 		}
 		origins := s.Checkpoint.Origins
@@ -260,9 +267,6 @@ func (o *Options) open() (*Source, *sweep.Document, error) {
 // settle sets what the scores, or the sweep d if it is not nil, decide.
 func (o *Options) settle(s *Source, d *sweep.Document) error {
 	if o.Scores == "" {
-		if o.Previous != "" {
-			o.method = ByPrevious
-		}
 		return nil
 	}
 	if o.SSEDS {
@@ -289,14 +293,8 @@ func (o *Options) take(p *Source, d *sweep.Document) error {
 	if digest := p.Checkpoint.Digest(); d.Model != digest {
 		return fault.Inputf("the sweep measured another model, with digest %.12s; %s has %.12s", d.Model, o.Model, digest)
 	}
-	if len(o.Dataset) > 0 {
-		data, err := dataset.OpenAll(o.Dataset)
-		if err != nil {
-			return err
-		}
-		if digest := data.Digest(); d.Dataset != digest {
-			return fault.Inputf("the sweep measured another dataset, with digest %.12s; %s has %.12s", d.Dataset, strings.Join(o.Dataset, ", "), digest)
-		}
+	if o.data != nil && d.Dataset != o.data.Digest() {
+		return fault.Inputf("the sweep measured another dataset, with digest %.12s; %s has %.12s", d.Dataset, strings.Join(o.Dataset, ", "), o.data.Digest())
 	}
 	if d.Settings == nil {
 		return fault.Inputf("the sweep has no settings: an older program wrote it; run shaver sweep again")
@@ -383,14 +381,7 @@ func (o *Options) order(s *Source) ([]int32, error) {
 	case sweep.SNIP:
 		return sweep.SNIPOrder(f, s.Table)
 	}
-	var d *dataset.Dataset
-	if len(o.Dataset) > 0 {
-		var err error
-		if d, err = dataset.OpenAll(o.Dataset); err != nil {
-			return nil, err
-		}
-	}
-	return s.Unpruned(d, o.Keep, o.Form.Values).RivalOrder(o.method, f.Baseline, o.seed)
+	return s.Unpruned(o.data, o.Keep, o.Form.Values).RivalOrder(o.method, f.Baseline, o.seed)
 }
 
 // mask returns the mask, [n, d], that meets the budget or the bound by dropping entries in the given

@@ -56,16 +56,16 @@ type Sliced struct {
 	Compared []int64      `json:"-"`                // numbers of the validation rows on which candidates are compared, ascending
 }
 
-// slice chooses the fields and columns that go, says so in c, and returns what is left of s. data has the fields of s, or is
-// nil. A model that does not say what its ids stand for takes them for those of data, and is then measured, as with a path.
-// The bench has what is left. It is nil if nothing was measured.
-func (o *Options) slice(ctx context.Context, c *Choice, s *Source, data *dataset.Dataset) (small *Source, b *bench, err error) {
+// slice chooses the fields and columns that go, says so in c, and returns what is left of s. The ids of a model that does
+// not say what they stand for are taken for those of the dataset, and the model is then measured, as with a path. The bench
+// has what is left. It is nil if nothing was measured.
+func (o *Options) slice(ctx context.Context, c *Choice, s *Source) (small *Source, b *bench, err error) {
 	ck, most := s.Checkpoint, o.MostRise
 	if s.Scores != nil && len(s.Scores[0].Spec.Freeze) > 0 { // they keep their columns
 		return nil, nil, fault.Usagef("fields and columns go before entries, but the scores of %s freeze fields: give a budget of entries alone", o.Scores)
 	}
-	if data != nil {
-		ck.Identities, ck.Standards = data.Identities(), data.Standards() // by which what is left finds its fields
+	if o.data != nil {
+		ck.Identities, ck.Standards = o.data.Identities(), o.data.Standards() // by which what is left finds its fields
 	}
 	names := ck.Known().FieldNames()
 	if names == nil {
@@ -77,7 +77,7 @@ func (o *Options) slice(ctx context.Context, c *Choice, s *Source, data *dataset
 	}
 	c.Sliced = &Sliced{Removed: o.Fields, Before: costOf(ck)}
 	switch measures := o.measures(); {
-	case measures || c.Unknown != "" && data.Rows(dataset.Val) > 0:
+	case measures || c.Unknown != "" && o.data.Rows(dataset.Val) > 0:
 		if b, err = openBench(o.Dataset, s.loss(), ck); err != nil {
 			return nil, nil, err
 		}

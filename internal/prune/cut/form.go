@@ -45,7 +45,7 @@ type ONNXTables struct {
 func (f *Form) sizes(ck *checkpoint.Checkpoint, dropped []bool, out string) Sizes {
 	table := ck.Footprint().Table
 	s := Sizes{TableBytes: table, DenseTableBytes: table, DenseBytes: ck.Size()}
-	if f.compact(out) {
+	if f.compact(out) && f.Values != compact.Mixed {
 		s.TableBytes = ck.CompactFootprint(dropped, f.Values).Table
 	}
 	return s

@@ -6,7 +6,6 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/value/baseline"
@@ -16,19 +15,15 @@ import (
 // ByPrevious is the method of a mask that is that of an earlier model.
 const ByPrevious = "previous"
 
-// openKept opens the model, without scores. What dropped entries read is computed from the model, because
+// keep gives s what it needs in place of scores. What dropped entries read is computed from the model, because
 // the codebook of Previous is that of an earlier one.
-func (o *Options) openKept() (*Source, error) {
-	s, err := Open(o.Model, o.ModelOutput)
-	if err != nil {
-		return nil, err
-	}
+func (o *Options) keep(s *Source) error {
 	before, err := checkpoint.Read(o.Previous)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if before.Compact == nil {
-		return nil, errDense(o.Previous)
+		return errDense(o.Previous)
 	}
 	s.Checkpoint.AddScored(slices.DeleteFunc(before.Scored, func(s checkpoint.Scored) bool { return s.Did == checkpoint.Calibrate })...)
 	f := &scores.File{Fields: slices.Clone(s.Checkpoint.Known().FieldNames()), Spec: job.Spec{Baseline: baseline.Zero}}
@@ -37,24 +32,17 @@ func (o *Options) openKept() (*Source, error) {
 	}
 	var counts []int64
 	if slices.ContainsFunc(before.Compact.Codebook(), func(v float32) bool { return v != 0 }) {
-		if len(o.Dataset) == 0 {
-			return nil, fault.Usagef("%s has a codebook, and that of %s is computed from the rows: give %s", o.Previous, o.Model, o.name("dataset"))
+		if o.data == nil {
+			return fault.Usagef("%s has a codebook, and that of %s is computed from the rows: give %s", o.Previous, o.Model, o.name("dataset"))
 		}
-		d, err := dataset.OpenAll(o.Dataset)
-		if err != nil {
-			return nil, err
-		}
-		if d, err = d.For(&s.Checkpoint.Architecture, s.Checkpoint.Known()); err != nil {
-			return nil, err
-		}
-		if counts, err = d.Occurrences(); err != nil {
-			return nil, err
+		if counts, err = o.data.Occurrences(); err != nil {
+			return err
 		}
 		f.Spec.Baseline = baseline.Codebook
 	}
 	f.Baseline, _, err = baseline.Of(f.Spec.Baseline, &s.Checkpoint.Architecture, s.Table, counts)
-	s.Scores = []*scores.File{f}
-	return s, err
+	s.Scores, o.method = []*scores.File{f}, ByPrevious
+	return err
 }
 
 // kept returns the mask, [n, d], of the choices. Entries without one are bad input.

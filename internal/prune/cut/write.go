@@ -114,11 +114,8 @@ func (c *Choice) Write(out string, k *loss.Calibration) (Sizes, error) {
 
 func (c *Choice) write(out string, k *loss.Calibration) (r Sizes, err error) {
 	s, form := c.source, &c.options.Form
-	ck := s.Checkpoint
-	switch {
-	case c.rounded != nil:
-		return c.writeRounded(out, k)
-	case s.Scores == nil:
+	ck, factor := s.Checkpoint, float32(1)
+	if s.Scores == nil {
 		r.TableBytes = ck.Footprint().Table
 		if checkpoint.NamedONNX(out) {
 			r.Bytes, err = checkpoint.WriteNewONNX(out, ck)
@@ -135,14 +132,26 @@ func (c *Choice) write(out string, k *loss.Calibration) (r Sizes, err error) {
 	case checkpoint.NamedONNX(out):
 		onnx.Scale, onnx.Offset = k.Scale, k.Offset
 	default:
-		calibrated, factor, err := ck.Calibrated(k.Scale, k.Offset)
-		if err != nil {
+		if ck, factor, err = ck.Calibrated(k.Scale, k.Offset); err != nil {
 			return r, err
 		}
-		ck, baseline = calibrated, slices.Clone(baseline)
+		baseline = slices.Clone(baseline)
 		for i := range baseline {
 			baseline[i] *= factor
 		}
+	}
+	if c.rounded != nil { // after the calibration, which multiplies each row by a number
+		if ck, err = ck.Pack(c.rounded.types); err != nil {
+			return r, err
+		}
+		palette := c.rounded.scaled(factor)
+		size, err := ck.MixedFootprint(c.dropped, baseline, palette)
+		if err != nil {
+			return r, err
+		}
+		r.TableBytes = size.Table
+		r.Bytes, err = checkpoint.WriteMixed(out, ck, c.dropped, baseline, palette)
+		return r, err
 	}
 	if form.compact(out) {
 		r.Bytes, err = checkpoint.WriteCompact(out, ck, c.dropped, baseline, form.Values)
@@ -158,31 +167,5 @@ func (c *Choice) write(out string, k *loss.Calibration) (r Sizes, err error) {
 		return r, err
 	}
 	r.Bytes, err = checkpoint.WriteDense(out, pruned)
-	return r, err
-}
-
-// writeRounded is write for compact.Mixed. The weights are rounded after their calibration, which
-// multiplies each row by a number.
-func (c *Choice) writeRounded(out string, k *loss.Calibration) (r Sizes, err error) {
-	ck, baseline, factor := c.source.Checkpoint, slices.Clone(c.source.Scores[0].Baseline), float32(1)
-	r = Sizes{DenseTableBytes: ck.Footprint().Table, DenseBytes: ck.Size()}
-	if k != nil {
-		if ck, factor, err = ck.Calibrated(k.Scale, k.Offset); err != nil {
-			return r, err
-		}
-		for i := range baseline {
-			baseline[i] *= factor
-		}
-	}
-	if ck, err = ck.Pack(c.rounded.types); err != nil {
-		return r, err
-	}
-	palette := c.rounded.scaled(factor)
-	size, err := ck.MixedFootprint(c.dropped, baseline, palette)
-	if err != nil {
-		return r, err
-	}
-	r.TableBytes = size.Table
-	r.Bytes, err = checkpoint.WriteMixed(out, ck, c.dropped, baseline, palette)
 	return r, err
 }

@@ -2,7 +2,6 @@ package rate
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 
@@ -92,7 +91,7 @@ func (s *Search) Kept(ctx context.Context, drop int, rise float64) (best *Found,
 		if found.Choice, err = c.Rise(bound); err != nil {
 			return nil, err
 		}
-		if err := s.measure(ctx, &found); err != nil {
+		if found.Risen, err = s.Risen(ctx, &found); err != nil {
 			return nil, err
 		}
 		if best == nil || found.Risen < best.Risen {
@@ -104,12 +103,6 @@ func (s *Search) Kept(ctx context.Context, drop int, rise float64) (best *Found,
 		bound = min(bound/2, bound*.9*rise/found.Risen)
 	}
 	return best, nil
-}
-
-// measure sets Risen.
-func (s *Search) measure(ctx context.Context, f *Found) (err error) {
-	f.Risen, err = s.Risen(ctx, f)
-	return err
 }
 
 // Bytes returns the choice with the least expected loss whose tables take at most the given
@@ -138,11 +131,11 @@ func (s *Search) Bytes(ctx context.Context, bytes int) (best *Found, err error) 
 		return better, nil
 	}
 	at, err := Climb(drops, try)
-	if err != nil {
+	if err != nil || best == nil {
 		return nil, err
 	}
 	for _, next := range []int{at - 1, at + 1} {
-		if at < 0 || next < 0 || next >= len(drops) {
+		if next < 0 || next >= len(drops) {
 			continue
 		}
 		n := float64(len(s.Order))
@@ -154,18 +147,13 @@ func (s *Search) Bytes(ctx context.Context, bytes int) (best *Found, err error) 
 			return nil, err
 		}
 	}
-	if best == nil {
-		return nil, nil
-	}
-	return best, s.measure(ctx, best)
+	best.Risen, err = s.Risen(ctx, best)
+	return best, err
 }
 
 // chooser measures the tables without the first drop entries of the order.
 func (s *Search) chooser(ctx context.Context, drop int) (*Chooser, *Found, error) {
-	found := &Found{Dropped: make([]bool, len(s.Order))}
-	for _, i := range s.Order[:drop] {
-		found.Dropped[i] = true
-	}
+	found := &Found{Dropped: s.dropped(drop)}
 	m, err := s.Measure(ctx, found.Dropped)
 	if err != nil {
 		return nil, nil, err
@@ -174,13 +162,18 @@ func (s *Search) chooser(ctx context.Context, drop int) (*Chooser, *Found, error
 	return NewChooser(&Tables{s.Architecture, s.Entries, found.Dropped, s.Codebook, m.Curvature, m.CodebookCurvature}), found, nil
 }
 
-// least returns the bytes of tables without the first drop entries of the order, if all values
-// have the fewest bits.
-func (s *Search) least(drop int) int {
+// dropped returns the first drop entries of the order as a mask.
+func (s *Search) dropped(drop int) []bool {
 	dropped := make([]bool, len(s.Order))
 	for _, i := range s.Order[:drop] {
 		dropped[i] = true
 	}
+	return dropped
+}
+
+// least returns the bytes of tables without the first drop entries of the order, if all values
+// have the fewest bits.
+func (s *Search) least(drop int) int {
 	spans := s.Architecture.Spans()
 	last := &spans[len(spans)-1]
 	p := &compact.Palette{Quantizers: []compact.Quantizer{{Bits: seeds[0], Step: 1}}, Rows: make([]uint8, last.Row+last.Rows), Codebook: make([]uint8, len(spans))}
@@ -189,20 +182,9 @@ func (s *Search) least(drop int) int {
 			p.Quantizers = append(p.Quantizers, compact.Quantizer{Bits: 32})
 		}
 	}
-	parts, err := compact.EncodeMixed(s.Architecture, s.Entries, dropped, s.Codebook, p)
+	parts, err := compact.EncodeMixed(s.Architecture, s.Entries, s.dropped(drop), s.Codebook, p)
 	if err != nil {
 		return 0 // Choose reports it
 	}
 	return parts.Bytes()
-}
-
-// String describes the choice.
-func (f *Found) String() string {
-	kept := 0
-	for _, gone := range f.Dropped {
-		if !gone {
-			kept++
-		}
-	}
-	return fmt.Sprintf("%d entries in %d bytes, loss %.6f, rise %.6f", kept, f.Bytes, f.Loss, f.Rise)
 }
