@@ -54,6 +54,7 @@ func pruneCommand() *cobra.Command {
 	flags.Model(c, &o.Model, "checkpoint `file` that was scored")
 	flags.ModelOutput(c, &o.ModelOutput)
 	flags.Scores(c, &o.Scores)
+	f.Lookup("scores").Usage += ", unless only fields and columns go, or --previous says what stays"
 	f.StringVar(&o.From, "from", "", "`file` written by shaver sweep --select --out, which says how to prune (default none)")
 	cli.Files(c, "from", "json")
 	flags.Out(c, &o.Out, "pruned model `file` to write, .safetensors, or .onnx if --model is one", "safetensors", "onnx")
@@ -64,7 +65,7 @@ func pruneCommand() *cobra.Command {
 	f.StringSliceVar(&o.Slicing.Fields, "drop-fields", nil, "`names` of fields to remove from the model; needs no scores")
 	f.IntVar(&o.KeepFields, "fields", 0, "`number` of fields to keep; a path over the validation split of --dataset chooses them, without scores (default all)")
 	f.IntVar(&o.KeepColumns, "columns", 0, "`number` of columns of the table to keep, as --fields (default all)")
-	cli.Renamed(c, "path", "the file OUT"+steps.PathSuffix+" next to --out, which is always written")
+	cli.Renamed(c, "path", "the file "+checkpoint.PathFile("OUT")+" next to --out, which is always written")
 	flags.Aggregate(c, &o.Aggregate)
 	flags.Rank(c, &o.Rank)
 	flags.Keep(c, &o.Keep)
@@ -82,7 +83,7 @@ func pruneCommand() *cobra.Command {
 	cli.Group(c, "Fields and columns", "drop-fields", "fields", "columns")
 	cli.Group(c, "Choice of entries", "aggregate", "rank", "protect", "field-minimum", "hysteresis")
 	cli.Group(c, "Pruned model", "values", "dense", "calibrate", "tune")
-	cli.MarkRequired(c, "model", "scores", "out")
+	cli.MarkRequired(c, "model", "out")
 	cli.Needed(c, "dataset", "sparsity", "parameters", "bytes", "max-rise", "values", "calibrate")
 	return c
 }

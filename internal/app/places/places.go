@@ -451,10 +451,8 @@ func report(l remote.Location) remote.Location {
 	return l.Sibling(strings.TrimSuffix(base, filepath.Ext(base)) + ".job.json")
 }
 
-// externalData returns the place of the external data of the .onnx file at l.
-func externalData(l remote.Location) remote.Location {
-	return l.Sibling(checkpoint.DataFile(l.Base()))
-}
+// beside follows the name of a model in those of other files that belong to it: external data, and a path over its fields.
+var beside = []string{checkpoint.DataFile(""), checkpoint.PathFile("")}
 
 // output returns the local path of an output. What is at the URL is copied there, so the
 // command decides about it as about a local file.
@@ -481,8 +479,10 @@ func (u *use) output(ctx context.Context, k kind, l remote.Location) (string, er
 			return "", err
 		}
 	case outModel:
-		if _, _, err := u.FetchIf(ctx, externalData(l)); err != nil {
-			return "", err
+		for _, suffix := range beside {
+			if _, _, err := u.FetchIf(ctx, l.Sibling(l.Base()+suffix)); err != nil {
+				return "", err
+			}
 		}
 		if _, _, err := u.FetchIf(ctx, l); err != nil {
 			return "", err
@@ -521,8 +521,10 @@ func (u *use) publish(ctx context.Context) error {
 			}
 			continue
 		case outModel:
-			if err := u.changed(ctx, checkpoint.DataFile(o.path), externalData(o.to)); err != nil {
-				return err
+			for _, suffix := range beside {
+				if err := u.changed(ctx, o.path+suffix, o.to.Sibling(o.to.Base()+suffix)); err != nil {
+					return err
+				}
 			}
 		case outScores:
 			near := report(o.to)

@@ -152,9 +152,6 @@ func (o *Prune) Check() error {
 	return nil
 }
 
-// PathSuffix follows the name of --out in that of the file that keeps a path over fields and columns.
-const PathSuffix = ".path.json"
-
 // Run prunes the model and writes it to Out.
 func (o *Prune) Run(ctx context.Context) (r *Pruning, err error) {
 	if err := o.Check(); err != nil {
@@ -172,7 +169,7 @@ func (o *Prune) Run(ctx context.Context) (r *Pruning, err error) {
 		return nil, err
 	}
 	if o.KeepFields > 0 || o.KeepColumns > 0 || o.MostRise > 0 {
-		o.Path = o.Out + PathSuffix
+		o.Path = checkpoint.PathFile(o.Out)
 		if err := o.Outputs.Check("--out", o.Path, cli.Unless(slice.Written, "a path"), ".json"); err != nil {
 			return nil, err
 		}

@@ -85,6 +85,9 @@ func ONNXFiles(path, from string) ([]string, error) {
 // DataFile returns the path of the external data of the .onnx file at path.
 func DataFile(path string) string { return path + ".data" }
 
+// PathFile returns the path of the file with the steps that removed fields and columns of the model at path.
+func PathFile(path string) string { return path + ".path.json" }
+
 // ONNXSize describes the files of WriteONNX. Both sizes include external data.
 type ONNXSize struct {
 	Bytes      int64

@@ -215,9 +215,9 @@ func (b *rounder) network(ctx context.Context, bound float64) (types map[string]
 	return map[string]checkpoint.DType{}, b.rise(b.whole, b.whole), nil
 }
 
-// round chooses the entries to drop and the bits of everything else. b has measured the whole model, or is nil. within is nil
-// without a bound.
-func (o *Options) round(ctx context.Context, s *Source, b *bench, within *bounded) (*rounded, error) {
+// round chooses the entries to drop and the bits of everything else. measured says whether the whole model was measured
+// before. within is nil without a bound.
+func (o *Options) round(ctx context.Context, s *Source, measured bool, within *bounded) (*rounded, error) {
 	order, err := o.order(s)
 	if err != nil {
 		return nil, err
@@ -225,14 +225,15 @@ func (o *Options) round(ctx context.Context, s *Source, b *bench, within *bounde
 	if order, err = o.limited(s, order); err != nil {
 		return nil, err
 	}
-	if b != nil {
-		b = &bench{Bench: b.Bench}
-		b.whole, err = b.predict(ctx, s.Checkpoint, nil)
-	} else if b, err = openBench(o.Dataset, s.loss(), s.Checkpoint); err == nil {
-		err = b.begin(ctx, o, s.Checkpoint)
-	}
+	b, err := openBench(o.Dataset, s.loss(), s.Checkpoint)
 	if err != nil {
 		return nil, err
+	}
+	if b.whole, err = b.predict(ctx, s.Checkpoint, nil); err != nil {
+		return nil, err
+	}
+	if !measured {
+		o.doubt(b.whole)
 	}
 	f, err := newRounder(ctx, b, s, o.Calibrate)
 	if err != nil {

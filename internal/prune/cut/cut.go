@@ -158,7 +158,7 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 		within = o.newBounded(b, s)
 	}
 	if o.Form.Values == compact.Mixed {
-		if c.rounded, err = o.round(ctx, s, b, within); err != nil {
+		if c.rounded, err = o.round(ctx, s, b != nil, within); err != nil {
 			return nil, err
 		}
 		c.dropped, c.Rounding = c.rounded.Dropped, c.rounded.rounding(a)

@@ -60,7 +60,7 @@ type Sliced struct {
 // not say what they stand for are taken for those of the dataset, and the model is then measured, as with a path. The bench
 // has what is left. It is nil if nothing was measured.
 func (o *Options) slice(ctx context.Context, c *Choice, s *Source) (small *Source, b *bench, err error) {
-	ck, most := s.Checkpoint, o.MostRise
+	ck := s.Checkpoint
 	if s.Scores != nil && len(s.Scores[0].Spec.Freeze) > 0 { // they keep their columns
 		return nil, nil, fault.Usagef("fields and columns go before entries, but the scores of %s freeze fields: give a budget of entries alone", o.Scores)
 	}
@@ -76,37 +76,15 @@ func (o *Options) slice(ctx context.Context, c *Choice, s *Source) (small *Sourc
 		return nil, nil, err
 	}
 	c.Sliced = &Sliced{Removed: o.Fields, Before: costOf(ck)}
-	switch measures := o.measures(); {
-	case measures || c.Unknown != "" && o.data.Rows(dataset.Val) > 0:
-		if b, err = openBench(o.Dataset, s.loss(), ck); err != nil {
-			return nil, nil, err
-		}
-		if !measures {
-			err = b.begin(ctx, o, ck)
-			break
-		}
-		if o.bounded() && o.Form.Values == compact.Mixed {
-			most -= 2 * o.rounding() // what the network and the tables may take
-		}
-		var w *walker
-		if w, err = o.newWalker(ctx, b, ck, kept, names); err == nil {
-			err = w.walk(ctx, o.KeepFields, o.KeepColumns, most)
+	if o.measures() || c.Unknown != "" && o.data.Rows(dataset.Val) > 0 {
+		if b, err = openBench(o.Dataset, s.loss(), ck); err == nil {
+			err = o.walk(ctx, c, b, ck, kept, names)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		kept, c.Path, c.Beyond, c.Loss = &w.left, w.steps, w.beyond, &w.path.Whole.Loss
-		c.Rows, c.Compared = w.path.Rows-w.path.Compared, w.sample.Number
-		for _, step := range w.steps {
-			if step.Field != "" {
-				c.Removed = append(c.Removed, step.Field)
-			}
-		}
 	}
-	if err == nil {
-		small, err = s.sliced(kept)
-	}
-	if err != nil {
+	if small, err = s.sliced(kept); err != nil {
 		return nil, nil, err
 	}
 	c.After = costOf(small.Checkpoint)
@@ -114,6 +92,33 @@ func (o *Options) slice(ctx context.Context, c *Choice, s *Source) (small *Sourc
 		b, err = b.of(small.Checkpoint)
 	}
 	return small, b, err
+}
+
+// walk takes the steps of a path, which begins at what is kept of ck, from kept, and says so in c. If no path chooses what goes,
+// it measures ck alone.
+func (o *Options) walk(ctx context.Context, c *Choice, b *bench, ck *checkpoint.Checkpoint, kept *checkpoint.Slice, names []string) error {
+	if !o.measures() {
+		return b.begin(ctx, o, ck)
+	}
+	most := o.MostRise
+	if o.bounded() && o.Form.Values == compact.Mixed {
+		most -= 2 * o.rounding() // what the network and the tables may take
+	}
+	w, err := o.newWalker(ctx, b, ck, kept, names)
+	if err != nil {
+		return err
+	}
+	if err := w.walk(ctx, o.KeepFields, o.KeepColumns, most); err != nil {
+		return err
+	}
+	*kept, c.Path, c.Beyond, c.Loss = w.left, w.steps, w.beyond, &w.path.Whole.Loss
+	c.Rows, c.Compared = w.path.Rows-w.path.Compared, w.sample.Number
+	for _, step := range w.steps {
+		if step.Field != "" {
+			c.Removed = append(c.Removed, step.Field)
+		}
+	}
+	return nil
 }
 
 // named returns what stays of a model whose fields have the given names without Slicing.Fields.
