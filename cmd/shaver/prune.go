@@ -69,7 +69,9 @@ func pruneCommand() *cobra.Command {
 	flags.Aggregate(c, &o.Aggregate)
 	flags.Rank(c, &o.Rank)
 	flags.Keep(c, &o.Keep)
-	previousFlags(c, &o.Options)
+	f.StringVar(&o.Previous, "previous", "", "compact `file` of the previous night, whose choice of entries stays unless the evidence exceeds --hysteresis (default none)")
+	cli.Files(c, "previous", "safetensors")
+	f.Float64Var(&o.Hysteresis, "hysteresis", o.Hysteresis, "standard `errors`, or rounds of a path, that the evidence against a choice of --previous must exceed; 0 ignores the choices")
 	f.BoolVar(&o.Calibrate, "calibrate", false, "fit a*logit + b to the validation split of --dataset, and fold a and b into the weights")
 	f.BoolVar(&o.Tune, "tune", false, "train the kept entries and the head on the training split of --dataset")
 	flags.Dataset(c, &o.Dataset, "dataset `folder`, for --calibrate, --tune and --values auto, for --from with the method frequency, for a codebook without --scores, for the names of --drop-fields, and for --fields and --columns")
@@ -187,14 +189,6 @@ func stepTable(w io.Writer, r *cut.Sliced, calibrated bool) {
 	for i := range r.Beyond {
 		line(&r.Beyond[i], " (stays)")
 	}
-}
-
-// previousFlags adds the flags that say how much a mask may differ from a previous one.
-func previousFlags(c *cobra.Command, o *cut.Options) {
-	f := c.Flags()
-	f.StringVar(&o.Previous, "previous", "", "compact `file` of the previous night, whose choice of entries stays unless the evidence exceeds --hysteresis (default none)")
-	cli.Files(c, "previous", "safetensors")
-	f.Float64Var(&o.Hysteresis, "hysteresis", o.Hysteresis, "standard `errors`, or rounds of a path, that the evidence against a choice of --previous must exceed; 0 ignores the choices")
 }
 
 // previousTable writes how the mask differs from the previous one.

@@ -196,9 +196,9 @@ def check_rounded(shaver, export, document):
         rows, small = at / "rows", at / "small.safetensors"
         run(shaver, "dataset", "import", "csv", "--train", at / "rows.csv", "--val", at / "rows.csv", "--model", export, *output, *flags, "--out", rows)
         run(shaver, "score", "--estimator", "path", "--model", export, *output, "--dataset", rows, "--splits", "train", "--sparsity", SPARSITY, "--out", at / "p.arrow")
-        auto = ["--values", "auto", "--rounding", 0.01, "--dataset", rows]
+        auto = ["--values", "auto", "--dataset", rows]
         result = json.loads(run(shaver, "prune", "--model", export, *output, "--scores", at / "p.arrow", "--sparsity", SPARSITY, *auto, "--out", small, "-o", "json"))
-        assert any(t["bits"] == 8 for t in result["rounding"]["tensors"]), f"the network is not rounded: {result['rounding']}"
+        assert any(t["bits"] < 32 for t in result["rounding"]["tensors"]), f"the network is not rounded: {result['rounding']}"
         assert any(r["bits"] < 16 for r in result["rounding"]["rows"]), f"the tables are not rounded: {result['rounding']}"
         run(shaver, "model", "convert", "--dense", export, at / "before.safetensors", *output)
         run(shaver, "model", "convert", "--dense", small, at / "after.safetensors")

@@ -277,15 +277,11 @@ func (o *Options) find(ctx context.Context, s *Source, r *rounded, search *rate.
 
 // fixedBytes returns the bytes of the file besides those of the tables.
 func (o *Options) fixedBytes(s *Source, types map[string]checkpoint.DType) (int64, error) {
-	ck := s.Checkpoint
-	if o.Calibrate { // the calibrated weights are float32, which may make the file larger
-		var err error
-		if ck, _, err = ck.Calibrated(1, 0); err != nil {
-			return 0, err
-		}
-	}
-	ck, err := ck.Pack(types)
+	ck, err := o.written(s)
 	if err != nil {
+		return 0, err
+	}
+	if ck, err = ck.Pack(types); err != nil {
 		return 0, err
 	}
 	rows := 0

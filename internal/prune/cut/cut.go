@@ -407,14 +407,20 @@ func (o *Options) limited(s *Source, order []int32) (_ []int32, err error) {
 	return order, nil
 }
 
+// written returns a model of the size of the one that is written. Calibrated weights are float32, which may make the file larger.
+func (o *Options) written(s *Source) (ck *checkpoint.Checkpoint, err error) {
+	if ck = s.Checkpoint; o.Calibrate {
+		ck, _, err = ck.Calibrated(1, 0)
+	}
+	return ck, err
+}
+
 // drop returns the number of entries to drop in an order of limited.
-func (o *Options) drop(s *Source, order []int32) (_ int, err error) {
+func (o *Options) drop(s *Source, order []int32) (int, error) {
 	a, f := &s.Checkpoint.Architecture, s.Scores[0]
-	written := s.Checkpoint
-	if o.Calibrate { // the calibrated weights are float32, which may make the file larger
-		if written, _, err = written.Calibrated(1, 0); err != nil {
-			return 0, err
-		}
+	written, err := o.written(s)
+	if err != nil {
+		return 0, err
 	}
 	fit := func(bytes int64) (int, error) { return written.CompactDrop(order, o.Form.Values, bytes) }
 	drop, err := o.Budget.Drop(a, f.Spec.Baseline, fit)

@@ -272,23 +272,23 @@ func (w *walker) next(ctx context.Context, known *[]slice.Step, taken int, field
 	return true, nil
 }
 
-// candidate is a smaller model that the next step may lead to.
-type candidate struct {
-	keep checkpoint.Slice
-	gone []int // fields or columns of the whole model that go
-}
-
 // measure returns the step to the candidate with the least loss on the sample.
 func (w *walker) measure(ctx context.Context, fields bool) (*slice.Step, error) {
 	var best *checkpoint.Checkpoint
-	var chosen candidate
+	var chosen []int
 	var refused error
 	least := 0.
-	for _, c := range w.candidates(fields) {
+	for _, gone := range w.candidates(fields) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		small, err := w.ck.Sliced(c.keep)
+		keep := w.left
+		if fields {
+			keep.Fields = except(keep.Fields, gone)
+		} else {
+			keep.Columns = except(keep.Columns, gone)
+		}
+		small, err := w.ck.Sliced(keep)
 		if fault.IsInput(err) { // a graph needs what goes
 			refused = err
 			continue
@@ -300,7 +300,7 @@ func (w *walker) measure(ctx context.Context, fields bool) (*slice.Step, error) 
 		if err != nil {
 			return nil, err
 		}
-		rows := RowsOf(w.sample, c.keep.Fields, &w.ck.Architecture, &small.Architecture)
+		rows := RowsOf(w.sample, keep.Fields, &w.ck.Architecture, &small.Architecture)
 		p, err := evaluate.Predict(ctx, m, w.Loss, func(_ context.Context, each func(*model.Rows) error) error {
 			for from := 0; from < rows.Len(); from += 4096 {
 				part := rows.Slice(from, min(from+4096, rows.Len()))
@@ -314,7 +314,7 @@ func (w *walker) measure(ctx context.Context, fields bool) (*slice.Step, error) 
 			return nil, err
 		}
 		if l := p.MeanLoss(loss.Uncalibrated); best == nil || l < least {
-			best, chosen, least = small, c, l
+			best, chosen, least = small, gone, l
 		}
 	}
 	if best == nil {
@@ -330,43 +330,30 @@ func (w *walker) measure(ctx context.Context, fields bool) (*slice.Step, error) 
 	}
 	s := w.step(after, costOf(best), false)
 	if fields {
-		s.Field = w.names[chosen.gone[0]]
+		s.Field = w.names[chosen[0]]
 	} else {
-		s.Gone = chosen.gone
+		s.Gone = chosen
 	}
 	return s, nil
 }
 
-// candidates returns all models with a field or a column less. A NeuMF loses a column of each of its
-// halves.
-func (w *walker) candidates(fields bool) (all []candidate) {
-	add := func(gone ...int) {
-		keep := w.left
-		if fields {
-			keep.Fields = except(keep.Fields, gone)
-		} else {
-			keep.Columns = except(keep.Columns, gone)
-		}
-		all = append(all, candidate{keep, gone})
-	}
+// candidates returns what may go in a step: each field or each column that is left, or with a NeuMF each column of one half
+// with each of the other.
+func (w *walker) candidates(fields bool) (all [][]int) {
 	a := &w.ck.Architecture
-	switch {
+	switch half := a.TableColumns() / 2; {
 	case fields:
-		for _, j := range w.left.Fields {
-			add(j)
-		}
+		all = slices.Collect(slices.Chunk(w.left.Fields, 1))
 	case a.Kind == model.NeuMF:
 		for _, c := range w.left.Columns {
 			for _, o := range w.left.Columns {
-				if c < a.TableColumns()/2 && o >= a.TableColumns()/2 {
-					add(c, o)
+				if c < half && o >= half {
+					all = append(all, []int{c, o})
 				}
 			}
 		}
 	default:
-		for _, c := range w.left.Columns {
-			add(c)
-		}
+		all = slices.Collect(slices.Chunk(w.left.Columns, 1))
 	}
 	return all
 }
