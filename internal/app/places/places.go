@@ -451,8 +451,8 @@ func report(l remote.Location) remote.Location {
 	return l.Sibling(strings.TrimSuffix(base, filepath.Ext(base)) + ".job.json")
 }
 
-// beside follows the name of a model in those of other files that belong to it: external data, and a path over its fields.
-var beside = []string{checkpoint.DataFile(""), checkpoint.PathFile("")}
+// attached follows the name of a model in those of other files that belong to it: external data, and a path over its fields.
+var attached = []string{checkpoint.DataFile(""), checkpoint.PathFile("")}
 
 // output returns the local path of an output. What is at the URL is copied there, so the
 // command decides about it as about a local file.
@@ -479,7 +479,7 @@ func (u *use) output(ctx context.Context, k kind, l remote.Location) (string, er
 			return "", err
 		}
 	case outModel:
-		for _, suffix := range beside {
+		for _, suffix := range attached {
 			if _, _, err := u.FetchIf(ctx, l.Sibling(l.Base()+suffix)); err != nil {
 				return "", err
 			}
@@ -521,7 +521,7 @@ func (u *use) publish(ctx context.Context) error {
 			}
 			continue
 		case outModel:
-			for _, suffix := range beside {
+			for _, suffix := range attached {
 				if err := u.changed(ctx, o.path+suffix, o.to.Sibling(o.to.Base()+suffix)); err != nil {
 					return err
 				}

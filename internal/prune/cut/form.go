@@ -41,11 +41,11 @@ type ONNXTables struct {
 	Compact int `json:"compact_tables,omitempty"` // stored by their distinct rows
 }
 
-// sizes returns the sizes of ck without the dropped entries, except those of the file at out.
+// sizes returns the sizes of ck without the dropped entries, except those of the file at out, and of tables with bits that differ.
 func (f *Form) sizes(ck *checkpoint.Checkpoint, dropped []bool, out string) Sizes {
 	table := ck.Footprint().Table
 	s := Sizes{TableBytes: table, DenseTableBytes: table, DenseBytes: ck.Size()}
-	if f.compact(out) && f.Values != compact.Mixed {
+	if dropped != nil && f.compact(out) && f.Values != compact.Mixed {
 		s.TableBytes = ck.CompactFootprint(dropped, f.Values).Table
 	}
 	return s

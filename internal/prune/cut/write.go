@@ -96,11 +96,49 @@ func (c *Choice) Model() string {
 }
 
 // Write writes the pruned model to a file, calibrated by k unless that is nil. The sizes before are those of the whole model.
-func (c *Choice) Write(out string, k *loss.Calibration) (Sizes, error) {
-	r, err := c.write(out, k)
-	if p := c.source.part; p != nil {
-		whole := p.whole.Checkpoint
-		r.DenseTableBytes, r.DenseBytes = whole.Footprint().Table, whole.Size()
+func (c *Choice) Write(out string, k *loss.Calibration) (r Sizes, err error) {
+	s, form, factor, whole := c.source, &c.options.Form, float32(1), c.source.Checkpoint
+	ck, onnx := s.Checkpoint, checkpoint.ONNXOptions{Compact: form.CompactONNX}
+	if s.part != nil {
+		whole = s.part.whole.Checkpoint
+	}
+	r = form.sizes(ck, c.dropped, out)
+	r.DenseTableBytes, r.DenseBytes = whole.Footprint().Table, whole.Size()
+	var baseline []float32
+	if s.Scores != nil {
+		baseline = slices.Clone(s.Scores[0].Baseline)
+	}
+	switch {
+	case k == nil:
+	case checkpoint.NamedONNX(out):
+		onnx.Scale, onnx.Offset = k.Scale, k.Offset
+	default: // multiplies each row by a number
+		if ck, factor, err = ck.Calibrated(k.Scale, k.Offset); err != nil {
+			return r, err
+		}
+		for i := range baseline {
+			baseline[i] *= factor
+		}
+	}
+	switch {
+	case s.Scores == nil && checkpoint.NamedONNX(out):
+		r.Bytes, err = checkpoint.WriteNewONNX(out, ck)
+	case s.Scores == nil:
+		r.Bytes, err = checkpoint.WriteDense(out, ck)
+	case c.rounded != nil:
+		r.TableBytes, r.Bytes, err = c.writeRounded(out, ck, baseline, factor)
+	case form.compact(out):
+		r.Bytes, err = checkpoint.WriteCompact(out, ck, c.dropped, baseline, form.Values)
+	default:
+		var table []float32
+		if table, err = ck.Embedding(); err != nil {
+			return r, err
+		}
+		if ck = ck.WithEmbedding(mask.Apply(&ck.Architecture, table, c.dropped, baseline)); checkpoint.NamedONNX(out) {
+			err = r.writeONNX(out, ck, onnx)
+		} else {
+			r.Bytes, err = checkpoint.WriteDense(out, ck)
+		}
 	}
 	switch {
 	case c.Sliced == nil:
@@ -112,60 +150,16 @@ func (c *Choice) Write(out string, k *loss.Calibration) (Sizes, error) {
 	return r, err
 }
 
-func (c *Choice) write(out string, k *loss.Calibration) (r Sizes, err error) {
-	s, form := c.source, &c.options.Form
-	ck, factor := s.Checkpoint, float32(1)
-	if s.Scores == nil {
-		r.TableBytes = ck.Footprint().Table
-		if checkpoint.NamedONNX(out) {
-			r.Bytes, err = checkpoint.WriteNewONNX(out, ck)
-		} else {
-			r.Bytes, err = checkpoint.WriteDense(out, ck)
-		}
-		return r, err
+// writeRounded writes ck, whose tables were multiplied by a factor, with the bits of c, and returns the bytes of the tables and of the file.
+func (c *Choice) writeRounded(out string, ck *checkpoint.Checkpoint, baseline []float32, factor float32) (table, file int64, err error) {
+	if ck, err = ck.Pack(c.rounded.types); err != nil {
+		return 0, 0, err
 	}
-	baseline := s.Scores[0].Baseline
-	r = form.sizes(ck, c.dropped, out)
-	onnx := checkpoint.ONNXOptions{Compact: form.CompactONNX}
-	switch {
-	case k == nil:
-	case checkpoint.NamedONNX(out):
-		onnx.Scale, onnx.Offset = k.Scale, k.Offset
-	default:
-		if ck, factor, err = ck.Calibrated(k.Scale, k.Offset); err != nil {
-			return r, err
-		}
-		baseline = slices.Clone(baseline)
-		for i := range baseline {
-			baseline[i] *= factor
-		}
-	}
-	if c.rounded != nil { // after the calibration, which multiplies each row by a number
-		if ck, err = ck.Pack(c.rounded.types); err != nil {
-			return r, err
-		}
-		palette := c.rounded.scaled(factor)
-		size, err := ck.MixedFootprint(c.dropped, baseline, palette)
-		if err != nil {
-			return r, err
-		}
-		r.TableBytes = size.Table
-		r.Bytes, err = checkpoint.WriteMixed(out, ck, c.dropped, baseline, palette)
-		return r, err
-	}
-	if form.compact(out) {
-		r.Bytes, err = checkpoint.WriteCompact(out, ck, c.dropped, baseline, form.Values)
-		return r, err
-	}
-	table, err := ck.Embedding()
+	palette := c.rounded.scaled(factor)
+	size, err := ck.MixedFootprint(c.dropped, baseline, palette)
 	if err != nil {
-		return r, err
+		return 0, 0, err
 	}
-	pruned := ck.WithEmbedding(mask.Apply(&ck.Architecture, table, c.dropped, baseline))
-	if checkpoint.NamedONNX(out) {
-		err = r.writeONNX(out, pruned, onnx)
-		return r, err
-	}
-	r.Bytes, err = checkpoint.WriteDense(out, pruned)
-	return r, err
+	file, err = checkpoint.WriteMixed(out, ck, c.dropped, baseline, palette)
+	return size.Table, file, err
 }
