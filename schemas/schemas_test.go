@@ -41,6 +41,7 @@ import (
 // pinned maps each JSON Schema to the type that is written by it, or to nil if another
 // schema of the same type has all its properties.
 var pinned = map[string]reflect.Type{
+	"answer.v1.json":       reflect.TypeFor[sweep.Answer](),
 	"architecture.v1.json": reflect.TypeFor[model.Architecture](),
 	"benchmark.v1.json":    reflect.TypeFor[benchmark.Document](),
 	"blob.v1.json":         reflect.TypeFor[job.Blob](),

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -97,4 +98,7 @@ func checkTable(w io.Writer, d *gate.Document) {
 		line("LogLoss", "+", d.LogLoss)
 	}
 	fmt.Fprintf(w, "\n%s\n", d.Reason)
+	if d.Answer != nil {
+		fmt.Fprintf(w, "\n%s\n", strings.Join(d.Answer.Text, "\n"))
+	}
 }

@@ -45,7 +45,7 @@ and measures what the pruning costs.`,
 		}
 		root.AddCommand(commands...)
 	}
-	in(startGroup, "Try it:", quickstartCommand())
+	in(startGroup, "Start here:", quickstartCommand(), compressCommand())
 	in(dataGroup, "Datasets:", group("dataset", "Import, inspect and generate datasets",
 		"  shaver dataset import csv --train train.csv.gz --split 8:1:1 --out data\n  shaver dataset inspect data",
 		group("import", "Make a dataset from files of rows",

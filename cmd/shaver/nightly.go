@@ -131,6 +131,9 @@ func nightTable(w io.Writer, r *nightly.Result) {
 	for _, reason := range l.Reasons {
 		fmt.Fprintf(w, "why\t%s\n", reason)
 	}
+	for _, text := range l.Answer {
+		fmt.Fprintf(w, "answer\t%s\n", text)
+	}
 	if r.Current != nil {
 		fmt.Fprintf(w, "current\t%s\n", r.Current.Night)
 	}

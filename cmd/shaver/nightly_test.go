@@ -1025,8 +1025,8 @@ func TestNightlySettings(t *testing.T) {
 	const base = "model: m\ndays: d\nout: o\n"
 	const prune = "prune:\n  sparsity: 0.5\n"
 	for text, want := range map[string]string{
-		base:                                                                    ": prune has 0 budgets: expected one of sparsity, parameters and bytes",
-		base + prune + "  bytes: 100\n":                                         ": prune has 2 budgets: expected one of sparsity, parameters and bytes",
+		base:                                                                    ": prune has 0 budgets: expected one of within, sparsity, parameters and bytes",
+		base + prune + "  bytes: 100\n":                                         ": prune has 2 budgets: expected one of within, sparsity, parameters and bytes",
 		base + "prune:\n  sparsity: 2\n":                                        `:5: prune.sparsity "2": expected a number from 0 to 1`,
 		base + prune + "  values: int7\n":                                       `:6: prune.values "int7": expected one of `,
 		base + prune + "  aggregate: max\n":                                     `:6: prune.aggregate "max": `,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"shaver/internal/app/quickstart"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
-	"shaver/internal/prune/sweep"
 )
 
 type quickstartOptions struct {
@@ -93,11 +93,16 @@ func (o *quickstartOptions) run(c *cobra.Command, _ []string) (err error) {
 	if o.nights > 0 {
 		return o.simulate(c, file)
 	}
-	steps := quickstart.Steps{
-		Rows: o.rows, Train: o.train, Seed: o.seed, Folder: dir, Say: say,
-		Show: func(d *sweep.Document) error { return o.output.Print(c.OutOrStdout(), d, d.WriteTable) },
+	steps := quickstart.Steps{Rows: o.rows, Train: o.train, Seed: o.seed, Folder: dir, Say: say}
+	d, small, err := steps.Run(c.Context())
+	if err != nil {
+		return err
 	}
-	if err := steps.Run(c.Context()); err != nil {
+	if err := o.output.Print(c.OutOrStdout(), d, func(w io.Writer) {
+		d.WriteTable(w)
+		fmt.Fprintln(w, "\nWith bits chosen for each row, too:")
+		compressTable(w, small)
+	}); err != nil {
 		return err
 	}
 	say("done in %.0f s\n", time.Since(start).Seconds())
@@ -107,8 +112,8 @@ func (o *quickstartOptions) run(c *cobra.Command, _ []string) (err error) {
 	if o.out == "" {
 		say("The files were temporary. With --out DIR they stay.\n")
 	} else {
-		say("The files are in %s. Look at them:\n  shaver model inspect %s\n  shaver dataset inspect %s\n  shaver scores inspect %s\n  shaver scores inspect %s\n",
-			dir, file("model.safetensors"), file("dataset"), file("order.arrow"), file("scores.arrow"))
+		say("The files are in %s. Look at them:\n  shaver model inspect %s\n  shaver dataset inspect %s\n  shaver scores inspect %s\n  shaver scores inspect %s\n  shaver model inspect %s\n",
+			dir, file("model.safetensors"), file("dataset"), file("order.arrow"), file("scores.arrow"), file("small.safetensors"))
 	}
 	say("Now do this with your model and rows:\n%s", ownSteps)
 	return nil
@@ -117,9 +122,4 @@ func (o *quickstartOptions) run(c *cobra.Command, _ []string) (err error) {
 // ownSteps are the commands that do what quickstart does with the user's own files.
 const ownSteps = `  shaver dataset import csv --ids local --train train.csv --val val.csv \
       --test test.csv --model model.pth --out data
-  shaver score --model model.pth --dataset data --out order.arrow
-  shaver sweep --model model.pth --scores order.arrow --dataset data \
-      --out sweep.json
-  shaver prune --model model.pth --scores order.arrow --sparsity 0.9 \
-      --out pruned.safetensors
-  shaver evaluate --model pruned.safetensors --against model.pth --dataset data`
+  shaver compress --model model.pth --dataset data --out small.safetensors`

@@ -51,14 +51,15 @@ func reportCommand() *cobra.Command {
 	flags.Aggregate(c, &aggregate)
 	f.Lookup("aggregate").DefValue = "that of the recommended table, or " + aggregate
 	flags.Out(c, &o.Out, "HTML `file` to write", "html")
-	f.Float64Var(&o.Tolerance.AUC, "auc-tolerance", o.Tolerance.AUC, "decrease of AUC that a table may have")
-	f.Float64Var(&o.Tolerance.LogLoss, "log-loss-tolerance", o.Tolerance.LogLoss, "increase of LogLoss that a table may have, nat")
+	f.Float64Var((*float64)(&o.Within), "within", float64(o.Within), "`bound` by which AUC may be lower, and LogLoss higher, than of the unpruned model")
 	f.StringVar(&o.Pictures, "pictures", "", "`folder` for the pictures as "+chart.Extension+" files (default none)")
 	cli.Folder(c, "pictures")
 	o.Outputs.Flag(c, "a page of another model and files that shaver did not write at --out and in --pictures")
 	output.Flag(c)
 	cli.Group(c, "Files", "model", "scores", "sweep", "path", "dataset", "out", "pictures", "force")
-	cli.Group(c, "Recommendation", "aggregate", "auc-tolerance", "log-loss-tolerance")
+	cli.Group(c, "Recommendation", "aggregate", "within")
 	cli.MarkRequired(c, "model", "scores", "out")
+	cli.Renamed(c, "auc-tolerance", "--within")
+	cli.Renamed(c, "log-loss-tolerance", "--within")
 	return c
 }

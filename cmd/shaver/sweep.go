@@ -56,6 +56,10 @@ func sweepCommand() *cobra.Command {
 			if !c.Flags().Changed("scores") && !c.Flags().Changed("models") {
 				return fault.Usagef("%s needs --scores or --models", c.CommandPath())
 			}
+			given := c.Flags().Changed
+			if !given("within") && (given("sparsities") || len(o.parameters)+len(o.bytes) > 0 || o.Select || o.Tune) {
+				o.Within = nil
+			}
 			o.Given = c.Flags().Changed("aggregate")
 			if !o.Given && o.Select && o.Rank == mask.Abs {
 				o.Aggregates = scores.Aggregates()
@@ -90,16 +94,17 @@ func sweepCommand() *cobra.Command {
 	f.StringSliceVar(&o.Aggregates, "aggregate", []string{scores.DefaultAggregate}, "`aggregates` of the scores to compare: "+scores.AggregateHelp())
 	f.Lookup("aggregate").DefValue = scores.DefaultAggregate + ", or all with --select"
 	cli.OneOf(c, "aggregate", scores.Aggregates()...)
+	f.Float64SliceVar(&o.Within, "within", slices.Clone(sweep.Rungs), "`bounds` of AUC and LogLoss for which the smallest tables are found along the orders of --scores, without --select and --tune; with budgets, only if given")
 	f.BoolVar(&o.Select, "select", false, "for each budget, measure only the method that is best on the validation split")
 	f.BoolVar(&o.Tune, "tune", false, "also train what each method keeps, and measure the result")
 	flags.Keep(c, &o.Keep)
 	flags.Out(c, &o.out, "`file` for the result, .json (default none)", "json")
 	cli.Group(c, "Files", "model", "model-output", "scores", "snip", "models", "dataset", "out", "picture", "force")
-	cli.Group(c, "Budgets", "sparsities", "parameters", "bytes")
+	cli.Group(c, "Budgets", "within", "sparsities", "parameters", "bytes")
 	cli.Group(c, "Methods", "methods", "seed", "aggregate", "rank", "protect", "field-minimum", "values")
 	cli.Group(c, "Measurement", "split", "select", "calibrate", "tune")
 	cli.MarkRequired(c, "model", "dataset")
-	cli.Needed(c, "scores", "methods", "sparsities", "picture", "out")
+	cli.Needed(c, "scores", "within", "methods", "sparsities", "out")
 	return c
 }
 
@@ -112,7 +117,7 @@ func (o *sweepFlags) add(c *cobra.Command, force string) {
 	f.Lookup("methods").DefValue = sweep.Magnitude
 	cli.Choices(c, "methods", append([]string{"all"}, methods()...)...)
 	flags.Seed(c, &o.Seed)
-	f.BoolVar(&o.Calibrate, "calibrate", false, "also measure LogLoss with logits that are calibrated on the validation split")
+	f.BoolVar(&o.Calibrate, "calibrate", true, "also measure LogLoss with logits that are calibrated on the validation split, by default if no row of it was scored")
 	f.StringVar(&o.picture, "picture", "", "`file` for a picture of AUC and LogLoss: "+chart.Extension+" (default none)")
 	cli.Files(c, "picture", "svg")
 	o.outputs.Flag(c, force)
@@ -122,6 +127,7 @@ func (o *sweepFlags) add(c *cobra.Command, force string) {
 // check checks the flags before anything is computed, and sets the rivals and the
 // budgets that they name.
 func (o *sweepFlags) check(c *cobra.Command) (err error) {
+	o.Optional = !c.Flags().Changed("calibrate")
 	o.outputs.Inputs(checkpoint.Files(o.Model)...)
 	o.outputs.Inputs(dataset.Files(o.Folders...)...)
 	o.outputs.Inputs(o.Scores...)
@@ -212,9 +218,15 @@ func (o *sweepOptions) usage() error {
 		return fault.Usagef("--scores is empty: expected at least one file, or --models")
 	case len(o.Scores) == 0 && o.Select:
 		return fault.Usagef("--select needs --scores, as shaver prune does")
+	case o.Select && len(o.Within) > 0:
+		return fault.Usagef("--select measures budgets that are named: leave --within out")
+	case o.Tune && len(o.Within) > 0:
+		return fault.Usagef("--tune trains at budgets that are named: leave --within out")
+	case sweep.CheckBounds(o.Within...) != nil:
+		return fault.Usagef("--within %v", sweep.CheckBounds(o.Within...))
 	case len(o.values) == 0:
 		return fault.Usagef("--values is empty: expected some of %s", strings.Join(sweepValues(), ", "))
-	case o.Tune && o.Calibrate:
+	case o.Tune && o.Calibrate && !o.Optional:
 		return fault.Usagef("--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway")
 	case o.Tune && !slices.Equal(o.values, []string{string(compact.Float32)}):
 		return fault.Usagef("--tune measures float32 values: expected no other --values")

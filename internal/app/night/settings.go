@@ -20,6 +20,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/nightly"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"
@@ -74,10 +75,16 @@ func scoreSettings(o *score.Options) (all []setting) {
 	return all
 }
 
+// prune are the options of the step prune, or the bound for which it finds the smallest table.
+type prune struct {
+	*steps.Prune
+	Within float64 // 0 = the budget is in Prune
+}
+
 // pruneSettings returns the keys of the section prune.
-func pruneSettings(o *steps.Prune) []setting {
+func pruneSettings(o *prune) []setting {
 	return []setting{
-		key(mask.Sparsity, &o.Sparsity), key(mask.Kept, &o.Parameters), key(mask.Bytes, &o.Bytes), key("aggregate", &o.Aggregate, scores.Aggregates()...), key("rank", &o.Rank),
+		key("within", &o.Within), key(mask.Sparsity, &o.Sparsity), key(mask.Kept, &o.Parameters), key(mask.Bytes, &o.Bytes), key("aggregate", &o.Aggregate, scores.Aggregates()...), key("rank", &o.Rank),
 		key("values", &o.Values, compact.EncodingNames()...), key("hysteresis", &o.Hysteresis), key("protect", &o.Keep.Fields), key("field-minimum", &o.Keep.Minimum),
 	}
 }
@@ -92,7 +99,7 @@ func checkSettings(o *steps.Check) []setting {
 
 // keys are the keys of all sections.
 var keys = nightly.Keys{
-	Score: keysOf(scoreSettings(score.NewOptions(score.Nightly))), Prune: keysOf(pruneSettings(steps.NewPrune())), Check: keysOf(checkSettings(steps.NewCheck())),
+	Score: keysOf(scoreSettings(score.NewOptions(score.Nightly))), Prune: keysOf(pruneSettings(&prune{Prune: steps.NewPrune()})), Check: keysOf(checkSettings(steps.NewCheck())),
 }
 
 func keysOf(settings []setting) (keys []nightly.Key) {
@@ -161,8 +168,8 @@ func scoring(c *nightly.Config) (*score.Options, error) {
 }
 
 // pruning returns the options of the step prune with some of the settings of its section.
-func pruning(c *nightly.Config, given nightly.Settings) (*steps.Prune, error) {
-	o := steps.NewPrune()
+func pruning(c *nightly.Config, given nightly.Settings) (*prune, error) {
+	o := &prune{Prune: steps.NewPrune()}
 	o.Given = has(given)
 	return o, set(c, "prune", pruneSettings(o), given)
 }
@@ -233,14 +240,23 @@ func check(c *nightly.Config) error {
 		return err
 	}
 	p.Scores, p.Previous, p.Out, p.Dataset, p.Calibrate = nightly.ScoresFile, nightly.PrunedFile, nightly.PrunedFile, []string{c.Days}, c.Calibrate
+	if p.Within > 0 {
+		p.Budget = &mask.Budget{Unit: mask.Sparsity} // until a night finds it
+	}
 	wrong, budgets := p.Check(), 0
 	for _, s := range c.Prune {
+		if s.Name == "within" {
+			if err := sweep.CheckBounds(p.Within); err != nil {
+				return c.Errorf("prune", s, err)
+			}
+			budgets++
+		}
 		if s.Name == mask.Sparsity || s.Name == mask.Kept || s.Name == mask.Bytes {
 			budgets++
 		}
 	}
 	if budgets != 1 && !errors.As(wrong, new(*fault.Refused)) {
-		wrong = fault.Inputf("%s: prune has %d budgets: expected one of sparsity, parameters and bytes", c.Path, budgets)
+		wrong = fault.Inputf("%s: prune has %d budgets: expected one of within, sparsity, parameters and bytes", c.Path, budgets)
 	}
 	if err := refused(c, "prune", wrong); err != nil {
 		return err

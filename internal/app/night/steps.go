@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,14 +16,17 @@ import (
 	"shaver/internal/app/places"
 	"shaver/internal/app/reporting"
 	"shaver/internal/app/steps"
+	"shaver/internal/app/sweeping"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
 	"shaver/internal/data/dataset"
 	"shaver/internal/prune/delta"
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/nightly"
 	"shaver/internal/prune/report"
+	"shaver/internal/prune/sweep"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"
 )
@@ -176,11 +180,19 @@ func (s *running) prune(ctx context.Context, n *nightly.Night, folder string) (*
 	case n.Previous == "":
 		settings = without(settings, "hysteresis")
 	}
+	var found *mask.Budget
+	if !n.Kept {
+		var err error
+		if found, err = s.found(ctx, n); err != nil {
+			return nil, err
+		}
+	}
 	run := func(settings nightly.Settings, out string, change func(o *steps.Prune)) (*steps.Pruning, error) {
 		o, err := pruning(s.config, settings)
 		if err != nil {
 			return nil, err
 		}
+		o.Budget = found
 		o.Model, o.Previous, o.Out, o.Calibrate, o.Outputs.Force = n.Model, n.Previous, out, s.config.Calibrate, true
 		if !n.Kept {
 			o.Scores = filepath.Join(n.Folder, nightly.ScoresFile)
@@ -188,19 +200,19 @@ func (s *running) prune(ctx context.Context, n *nightly.Night, folder string) (*
 		if o.Calibrate || n.Kept {
 			o.Dataset = n.Days
 		}
-		change(o)
+		change(o.Prune)
 		r, err := o.Run(ctx)
 		return r, keyed(s.config, "prune", err)
 	}
-	found, err := run(settings, filepath.Join(folder, nightly.PrunedFile), func(*steps.Prune) {})
+	made, err := run(settings, filepath.Join(folder, nightly.PrunedFile), func(*steps.Prune) {})
 	if err != nil {
 		return nil, err
 	}
 	if s.config.ONNX != "" && folder == n.Folder {
-		_, err := run(without(settings, mask.Sparsity, mask.Kept, mask.Bytes, "values"), filepath.Join(n.Folder, nightly.ONNXFile), func(o *steps.Prune) {
+		_, err := run(without(settings, "within", mask.Sparsity, mask.Kept, mask.Bytes, "values"), filepath.Join(n.Folder, nightly.ONNXFile), func(o *steps.Prune) {
 			o.Form.CompactONNX = s.config.ONNX == nightly.CompactONNX
 			if !n.Kept {
-				o.Budget = &mask.Budget{Unit: mask.Kept, Amount: float64(found.Parameters)} // that of the compact file
+				o.Budget = &mask.Budget{Unit: mask.Kept, Amount: float64(made.Parameters)} // that of the compact file
 			}
 		})
 		if err != nil {
@@ -212,11 +224,11 @@ func (s *running) prune(ctx context.Context, n *nightly.Night, folder string) (*
 			return nil, err
 		}
 	}
-	p := &nightly.Pruned{Sparsity: found.Sparsity, Bytes: found.Bytes, DenseBytes: found.DenseBytes}
-	if stable := found.Previous; stable != nil {
+	p := &nightly.Pruned{Sparsity: made.Sparsity, Bytes: made.Bytes, DenseBytes: made.DenseBytes}
+	if stable := made.Previous; stable != nil {
 		p.Churn, p.PlainChurn = &stable.Churn.Portion, &stable.Plain.Portion
 	}
-	text, err := cli.Document(ctx, found)
+	text, err := cli.Document(ctx, made)
 	if err != nil {
 		return nil, err
 	}
@@ -257,10 +269,76 @@ func (s *running) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked
 		c.AUC, c.PrunedAUC, c.AUCDrop = &auc.Model, &auc.Pruned, decrease(auc)
 		c.LogLoss, c.PrunedLogLoss, c.LogLossRise = &logLoss.Model, &logLoss.Pruned, increase(logLoss)
 	}
+	c.Answer = found.Answer.Text
 	if !found.Passed {
 		c.Reasons = append(c.Reasons, found.Failure())
 	}
-	return c, nil
+	if n.Kept {
+		return c, nil
+	}
+	var d *sweep.Document
+	switch {
+	case s.config.Prune.Get("within") != "":
+		d, err = sweep.Read(filepath.Join(n.Folder, nightly.SweepFile))
+	case !found.Passed:
+		d, err = s.sweep(ctx, n)
+	default:
+		return c, nil
+	}
+	if err == nil {
+		c.Answer = d.Answer.Text
+	}
+	return c, err
+}
+
+// exists reports whether there is a file at path.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// found returns the budget of the smallest table that is certain to be within the bound of the configuration, or nil if that has a
+// budget. If no table is, all entries stay.
+func (s *running) found(ctx context.Context, n *nightly.Night) (*mask.Budget, error) {
+	o, err := pruning(s.config, s.config.Prune)
+	if err != nil || o.Within == 0 {
+		return nil, err
+	}
+	d, err := s.sweep(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	b := &mask.Budget{Unit: mask.Sparsity}
+	if p := d.Decide(sweep.Bound(o.Within)); p != nil {
+		b.Amount = p.Sparsity
+	}
+	return b, nil
+}
+
+// sweep finds the smallest tables of the scores of a night, as its section prune drops entries and stores the others, and writes
+// the result to the night's folder.
+func (s *running) sweep(ctx context.Context, n *nightly.Night) (*sweep.Document, error) {
+	o, err := pruning(s.config, s.config.Prune)
+	if err != nil {
+		return nil, err
+	}
+	rows, _, err := s.rows(n)
+	if err != nil {
+		return nil, err
+	}
+	input := sweeping.Finding(n.Model, "", filepath.Join(n.Folder, nightly.ScoresFile), n.Days)
+	input.Split, input.Rank, input.Keep, input.Values = rows.Judged, o.Rank, o.Keep, []compact.Encoding{compact.Encoding(o.Values)}
+	if input.Given = o.Aggregate != ""; input.Given {
+		input.Aggregates = []string{o.Aggregate}
+	}
+	if o.Within > 0 {
+		input.Within = append(input.Within, o.Within)
+	}
+	d, err := input.Run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return d, atomicfile.Write(filepath.Join(n.Folder, nightly.SweepFile), func(w io.Writer) error { return cli.WriteJSON(w, d) })
 }
 
 // compare checks a pruned file of the night, and writes the result to out unless that is "".
@@ -293,6 +371,9 @@ func decrease(m *gate.Metric) *nightly.Change {
 func (s *running) Report(ctx context.Context, n *nightly.Night) error {
 	o := reporting.New()
 	o.Model, o.Scores, o.Folders = n.Model, filepath.Join(n.Folder, nightly.ScoresFile), n.Days
+	if found := filepath.Join(n.Folder, nightly.SweepFile); exists(found) {
+		o.Sweep = found
+	}
 	o.Out, o.Outputs.Force, o.Aggregate = filepath.Join(n.Folder, nightly.ReportFile), true, s.config.Prune.Get("aggregate")
 	_, err := o.Run(ctx)
 	return err

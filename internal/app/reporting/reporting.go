@@ -41,7 +41,7 @@ type Input struct {
 	Path          string   // path over the fields and columns, or ""
 	Folders       []string // dataset that was scored, for the names of features and the gap; it may be empty
 	Aggregate     string   // "" = that of the recommended table, or of the scores
-	Tolerance     sweep.Tolerance
+	Within        sweep.Bound
 	Warn          func(text string) // takes a warning; may be nil
 }
 
@@ -52,7 +52,7 @@ func (o *Input) Facts(ctx context.Context) (*report.Facts, error) {
 		return nil, err
 	}
 	s := p.Scores[0]
-	f := &report.Facts{Architecture: &p.Checkpoint.Architecture, Entries: p.Table, Scores: s, Aggregate: o.Aggregate, Tolerance: o.Tolerance, Program: cli.Program()}
+	f := &report.Facts{Architecture: &p.Checkpoint.Architecture, Entries: p.Table, Scores: s, Aggregate: o.Aggregate, Within: o.Within, Program: cli.Program()}
 	if o.Path != "" {
 		if f.Path, err = slice.ReadPath(o.Path); err != nil {
 			return nil, err
@@ -198,7 +198,7 @@ type Options struct {
 }
 
 // New returns the defaults of a report.
-func New() *Options { return &Options{Input: Input{Tolerance: sweep.DefaultTolerance, Warn: cli.Warn}} }
+func New() *Options { return &Options{Input: Input{Within: sweep.DefaultBound, Warn: cli.Warn}} }
 
 // Written says what Run wrote.
 type Written struct {
@@ -225,16 +225,11 @@ func OtherPage(of string) cli.Obstacle {
 
 // Run writes the page and its pictures.
 func (o *Options) Run(ctx context.Context) (*Written, error) {
-	for _, t := range []struct {
-		name  string
-		value float64
-	}{{"auc-tolerance", o.Tolerance.AUC}, {"log-loss-tolerance", o.Tolerance.LogLoss}} {
-		if !(t.value >= 0 && t.value <= 1) {
-			return nil, fault.Refuse(t.name, t.value, "expected a number from 0 to 1")
-		}
-		if o.Given.Has(t.name) && o.Sweep == "" {
-			return nil, fault.Usagef("--%s needs --sweep", t.name)
-		}
+	if err := sweep.CheckBounds(float64(o.Within)); err != nil {
+		return nil, fault.Usagef("--within %v", err)
+	}
+	if o.Given.Has("within") && o.Sweep == "" {
+		return nil, fault.Usagef("--within needs --sweep")
 	}
 	o.Outputs.Inputs(checkpoint.Files(o.Model)...)
 	o.Outputs.Inputs(o.Scores, launch.ReportPath(o.Scores), o.Sweep, o.Path)

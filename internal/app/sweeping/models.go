@@ -10,13 +10,10 @@ import (
 	"shaver/internal/app/training"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
-	"shaver/internal/num/layout"
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/sweep"
-	"shaver/internal/value/baseline"
 	"shaver/internal/value/mask"
 )
 
@@ -51,7 +48,13 @@ func (o *Input) ready(p *cut.Source, d *dataset.Dataset) (all []sweep.Ready, err
 				return nil, fault.Usagef("--models has two files with the name %s: expected different names, because the result has only those", f.File)
 			}
 		}
-		if err := o.size(&r.Point, ck, p.Checkpoint.Architecture.Parameters(), r.File.Sparsity); err != nil {
+		named := []float64{r.File.Sparsity}
+		for _, b := range o.Budgets {
+			if b.Unit == mask.Sparsity {
+				named = append(named, b.Amount)
+			}
+		}
+		if err := cut.SetSize(&r.Point, ck, p.Checkpoint.Architecture.Parameters(), named...); err != nil {
 			return nil, err
 		}
 		all = append(all, r)
@@ -93,54 +96,4 @@ func modelFile(ck *checkpoint.Checkpoint, path string) (method string, f sweep.M
 		return sweep.OfTuned, f, nil
 	}
 	return sweep.MethodOf(t.Table), f, nil
-}
-
-// size sets the size of the point p of the model ck: that of its table as its file stores it. entries
-// is the number of entries of the unpruned table. If a budget, or the sparsity wanted, drops as many
-// entries, the point has exactly that sparsity.
-func (o *Input) size(p *sweep.Point, ck *checkpoint.Checkpoint, entries int, wanted float64) error {
-	footprint, values := ck.Footprint(), compact.Float32
-	p.Parameters, p.Baseline = ck.TableParameters(), baseline.Zero
-	kept := p.Parameters
-	switch {
-	case ck.Composed != nil:
-		var err error
-		if footprint, err = ck.ComposedFootprint(); err != nil {
-			return err
-		}
-	case ck.Compact != nil:
-		if kept = ck.Compact.Kept(); kept < p.Parameters {
-			p.Baseline = baseline.Codebook
-		}
-		values = ck.Compact.Encoding()
-		dropped, baseline, err := ck.Pruned()
-		if err != nil {
-			return err
-		}
-		p.EmptyFeatures = mask.EmptyFeatures(&ck.Architecture, dropped)
-		if values != compact.Mixed {
-			footprint = ck.CompactFootprint(dropped, values)
-		} else if footprint, err = ck.MixedFootprint(dropped, baseline, ck.Compact.Palette()); err != nil {
-			return err
-		}
-	}
-	p.Values, p.Bits = string(values), 8*values.Size()
-	if values == compact.Mixed {
-		p.Bits = ck.Compact.MeanBits()
-	}
-	p.Bytes, p.TableBytes, p.MemoryBytes = &footprint.File, &footprint.Table, &footprint.Memory
-	drop := max(0, entries-kept)
-	p.Sparsity = float64(drop) / float64(entries)
-	named := []float64{wanted}
-	for _, b := range o.Budgets {
-		if b.Unit == mask.Sparsity {
-			named = append(named, b.Amount)
-		}
-	}
-	for _, t := range named {
-		if n, err := layout.Dropped(entries, t); err == nil && n == drop {
-			p.Sparsity = t
-		}
-	}
-	return nil
 }

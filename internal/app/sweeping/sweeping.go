@@ -41,9 +41,11 @@ type Input struct {
 	Seed        uint64
 	Keep        mask.Keep
 	Budgets     []mask.Budget
-	Calibrate   bool // also measure with logits that are calibrated on the validation split
-	Select      bool // for each budget, measure only the method that is best on the validation split
-	Tune        bool // also train what each method keeps
+	Within      []float64 // bounds for which the smallest tables are found; nil = only the budgets are measured
+	Calibrate   bool      // also measure with logits that are calibrated on the validation split
+	Optional    bool      // Calibrate has no effect if the validation rows were scored or there are none
+	Select      bool      // for each budget, measure only the method that is best on the validation split
+	Tune        bool      // also train what each method keeps
 
 	unknown []string // sentences that models do not know their fields
 
@@ -87,6 +89,9 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Optional && o.Calibrate {
+		o.Calibrate = o.calibrates(p.Checkpoint, b.Dataset)
+	}
 	if err := o.checkApart(p.Checkpoint, b.Dataset); err != nil {
 		return nil, err
 	}
@@ -113,7 +118,7 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := sweep.Config{Model: m, Methods: methods, Budgets: o.Budgets, Models: ready, Calibrate: o.Calibrate, Select: o.Select}
+	config := sweep.Config{Model: m, Methods: methods, Budgets: o.Budgets, Within: o.Within, Models: ready, Calibrate: o.Calibrate, Select: o.Select}
 	validation, err := o.validation(all, m, p.Checkpoint.Known())
 	if err != nil {
 		return nil, err
@@ -148,6 +153,7 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 		return nil, err
 	}
 	progress.End()
+	document.Answer = document.Ladder(o.Within...)
 	if text := document.BelowFloor(); text != "" {
 		cli.Warn(text)
 	}
@@ -169,6 +175,12 @@ func (o *Input) doubting(whole *model.Model, predict func(context.Context, *mode
 		}
 		return p, err
 	}
+}
+
+// calibrates reports whether validation rows exist that may calibrate, because no part of ck was scored on them and they do not
+// judge.
+func (o *Input) calibrates(ck *checkpoint.Checkpoint, d *dataset.Dataset) bool {
+	return !o.Tune && o.Split != dataset.Val && d.Rows(dataset.Val) > 0 && ck.Apart(d.Digest(), dataset.Val, checkpoint.Choose) == nil
 }
 
 // checkApart returns wrong usage if the rows that choose or calibrate were scored, or the rows that judge did any of this for ck.

@@ -21,8 +21,8 @@ import (
 func files(t *testing.T) func(aggregates ...string) *sweeping.Input {
 	t.Helper()
 	dir := t.TempDir()
-	steps := quickstart.Steps{Rows: 3000, Seed: 1, Folder: dir, Say: func(string, ...any) {}, Show: func(*sweep.Document) error { return nil }}
-	if err := steps.Run(t.Context()); err != nil {
+	steps := quickstart.Steps{Rows: 3000, Seed: 1, Folder: dir, Say: func(string, ...any) {}}
+	if _, _, err := steps.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return func(aggregates ...string) *sweeping.Input {

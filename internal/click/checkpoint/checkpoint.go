@@ -38,6 +38,7 @@ const (
 	metaTraining     = "shaver.training" // JSON object: how shaver trained the model
 	metaOrigins      = "shaver.origins"  // JSON array: Checkpoint.Origins
 	metaScored       = "shaver.scored"   // JSON array: Checkpoint.Scored
+	metaRecipe       = "shaver.recipe"   // JSON object: Checkpoint.Recipe
 )
 
 // Tensor is a tensor of a checkpoint, of package tensor.
@@ -98,6 +99,8 @@ type Checkpoint struct {
 	// Scored are the rows that chose which entries, fields and columns of the model are gone. It is nil if the model is not
 	// pruned, or the file does not say it. It does not affect the digest.
 	Scored []Scored
+	// Recipe is the JSON of the settings with which shaver compress made the model, or "".
+	Recipe string
 
 	name      string            // name of the file, for errors
 	logit     string            // how the logit follows from the output of an .onnx file; "" for another file

@@ -76,8 +76,9 @@ func (c *Checkpoint) takeProperties(metadata map[string]string) error {
 	return c.takeHistory(metadata)
 }
 
-// takeHistory sets Origins and Scored from the metadata of a file, which may lack them.
+// takeHistory sets Origins, Scored and Recipe from the metadata of a file, which may lack them.
 func (c *Checkpoint) takeHistory(metadata map[string]string) (err error) {
+	c.Recipe = metadata[metaRecipe]
 	if c.Origins, err = originsOf(metadata); err != nil {
 		return c.inputf("%w", err)
 	}
@@ -87,7 +88,7 @@ func (c *Checkpoint) takeHistory(metadata map[string]string) (err error) {
 	return nil
 }
 
-// properties returns the metadata with Identities, Standards, Origins and Scored, which .onnx files have too.
+// properties returns the metadata with Identities, Standards, Origins, Scored and Recipe, which .onnx files have too.
 func (c *Checkpoint) properties() map[string]string {
 	metadata := map[string]string{}
 	if c.Identities != nil {
@@ -101,6 +102,9 @@ func (c *Checkpoint) properties() map[string]string {
 	}
 	if c.Scored != nil {
 		metadata[metaScored] = string(mustMarshal(c.Scored))
+	}
+	if c.Recipe != "" {
+		metadata[metaRecipe] = c.Recipe
 	}
 	return metadata
 }

@@ -24,6 +24,7 @@ type Options struct {
 	ModelOutput   string // output of the model, if it is an .onnx file with several
 	Dataset       []string
 	Out           string // file to write
+	Recipe        string // of the file, or ""
 	From          string // file of a sweep that says how to prune, or ""
 
 	Aggregate string // aggregate of the scores to rank by; "" = the default of the scores
@@ -137,6 +138,7 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 			return nil, err
 		}
 	}
+	s.Checkpoint.Recipe = o.Recipe
 	if err := o.settle(s, swept); err != nil {
 		return nil, err
 	}

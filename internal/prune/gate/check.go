@@ -12,7 +12,6 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
-	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/measure"
 	"shaver/internal/num/loss"
@@ -98,17 +97,18 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 	if err := after.Dataset.CheckKnown(prunedCk.Known()); err != nil {
 		return nil, err
 	}
-	var read func(rows int)
+	p := pair{models: [2]*model.Model{m, pruned}, split: [2]*measure.Bench{b, after}}
+	if err := p.calibrate(o.Folders, o.Loss, [2]*checkpoint.Checkpoint{ck, prunedCk}); err != nil {
+		return nil, err
+	}
 	if o.Begin != nil {
-		read = o.Begin(2 * b.Rows)
+		p.read = o.Begin(p.rows())
 	}
-	var all [2]*evaluate.Predictions
-	if all[0], err = b.Predict(ctx, m, read); err != nil {
+	document, err := p.measure(ctx, prunedCk)
+	if err != nil {
 		return nil, err
 	}
-	if all[1], err = after.Predict(ctx, pruned, read); err != nil {
-		return nil, err
-	}
+	all := &p.predictions
 	if b.Loss != loss.Squared && all[0].OneKind() {
 		return nil, fault.Inputf("dataset %s: all %d rows of split %s have the label %v, so the AUC is undefined: expected both labels", strings.Join(o.Folders, ", "), b.Rows, o.Split, all[0].Labels[0])
 	}
@@ -122,6 +122,7 @@ func (o *Check) Run(ctx context.Context) (*Document, error) {
 	}
 	d := Decide(o.Bounds, all[0], all[1])
 	d.Model, d.Pruned, d.Dataset, d.Split = ck.Digest(), prunedCk.Digest(), b.Dataset.Digest(), o.Split
+	d.Answer = document.Ladder(o.Bounds.within()...)
 	return d, nil
 }
 

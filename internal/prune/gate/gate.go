@@ -48,7 +48,15 @@ func (b *Bounds) Check() error {
 	return nil
 }
 
-// Document is the result of a check. Decide does not set the digests, Dataset and Split.
+// within returns the bound, if it is the same for all metrics of the log loss.
+func (b *Bounds) within() []float64 {
+	if b.AUCDrop == b.LogLossRise && sweep.CheckBounds(b.AUCDrop) == nil {
+		return []float64{b.AUCDrop}
+	}
+	return nil
+}
+
+// Document is the result of a check. Decide does not set the digests, Dataset, Split and Answer.
 type Document struct {
 	Version   string `json:"version"`
 	Passed    bool   `json:"passed"`
@@ -67,6 +75,8 @@ type Document struct {
 	AUC     *Metric `json:"auc,omitempty"`
 	LogLoss *Metric `json:"log_loss,omitempty"`
 	RMSE    *Metric `json:"rmse,omitempty"`
+	// Answer is the ladder of the pruned table, as a sweep that measures only this table has it. It is nil in documents of older programs.
+	Answer *sweep.Answer `json:"answer,omitempty"`
 }
 
 // Metric compares both models by one metric.

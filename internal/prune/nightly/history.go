@@ -26,10 +26,11 @@ const (
 type Line struct {
 	Version  string   `json:"version"`
 	Night    string   `json:"night"`
-	Number   int      `json:"number"`  // of the night, from 1 on
-	Outcome  string   `json:"outcome"` // published or failed
-	Reasons  []string `json:"reasons"` // why the pruned model failed its check; empty if it passed
-	Started  string   `json:"started"` // RFC 3339, UTC
+	Number   int      `json:"number"`           // of the night, from 1 on
+	Outcome  string   `json:"outcome"`          // published or failed
+	Reasons  []string `json:"reasons"`          // why the pruned model failed its check; empty if it passed
+	Answer   []string `json:"answer,omitempty"` // Checked.Answer
+	Started  string   `json:"started"`          // RFC 3339, UTC
 	Finished string   `json:"finished"`
 	// Attempts is the number of processes that worked on the night. The times of attempts that
 	// were interrupted are not counted.
@@ -116,7 +117,7 @@ func (r *Record) line() Line {
 		l.Sparsity, l.Bytes, l.DenseBytes, l.Churn, l.PlainChurn = p.Sparsity, p.Bytes, p.DenseBytes, p.Churn, p.PlainChurn
 	}
 	if c := r.Checked; c != nil {
-		l.Reasons = append(l.Reasons, c.Reasons...)
+		l.Reasons, l.Answer = append(l.Reasons, c.Reasons...), c.Answer
 		l.AUC, l.PrunedAUC, l.LogLoss, l.PrunedLogLoss, l.RMSE, l.PrunedRMSE = c.AUC, c.PrunedAUC, c.LogLoss, c.PrunedLogLoss, c.RMSE, c.PrunedRMSE
 		if d := c.AUCDrop; d != nil {
 			l.AUCDrop, l.AUCDropLow, l.AUCDropHigh, l.AUCDropBound = &d.Value, d.Low, d.High, d.Bound

@@ -29,6 +29,7 @@ const (
 	ONNXDataFile = "pruned.onnx.data"
 	CheckFile    = "check.json"
 	ReportFile   = "report.html"
+	SweepFile    = "sweep.json" // if the night found its budget, or failed
 	// DeltaFolder has DeltaFiles, and is only there with Config.Delta.
 	DeltaFolder = "delta"
 )
@@ -142,8 +143,9 @@ type Rows struct {
 type Checked struct {
 	Rows          *Rows    `json:"rows,omitempty"` // nil in records of older programs
 	Passed        bool     `json:"passed"`
-	Reasons       []string `json:"reasons"` // why the pruned model failed; empty if it passed
-	AUC           *float64 `json:"auc"`     // null if all labels are the same, or if they are numbers
+	Reasons       []string `json:"reasons"`          // why the pruned model failed; empty if it passed
+	Answer        []string `json:"answer,omitempty"` // the lines of sweep.Answer: of the pruned table, or if it failed of all tables of its scores; nil in records of older programs
+	AUC           *float64 `json:"auc"`              // null if all labels are the same, or if they are numbers
 	PrunedAUC     *float64 `json:"pruned_auc"`
 	AUCDrop       *Change  `json:"auc_drop"`           // AUC - PrunedAUC
 	LogLoss       *float64 `json:"log_loss,omitempty"` // nil if labels are numbers

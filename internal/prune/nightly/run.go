@@ -34,7 +34,7 @@ var stepFiles = map[string][]string{
 }
 
 // optionalFiles are the files that a step writes in some nights.
-var optionalFiles = map[string][]string{stepPrune: append([]string{ONNXFile, ONNXDataFile}, DeltaFiles...)}
+var optionalFiles = map[string][]string{stepPrune: append([]string{ONNXFile, ONNXDataFile, SweepFile}, DeltaFiles...), stepCheck: {SweepFile}}
 
 // Options say how to run a night.
 type Options struct {

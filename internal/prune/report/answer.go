@@ -16,6 +16,7 @@ type answerSection struct {
 	Command    string // arguments of "shaver prune" that make the table; "" = there is no answer
 	Scores     string // job whose scores Command needs; "" = the sweep had only one scores file
 	File       string // file of the model that the answer recommends; "" = it recommends another table
+	Ladder     []string
 	Notes      []string
 	Measured   string // what was measured
 	Loss       string // name of the loss that is compared
@@ -75,6 +76,15 @@ func (c *comparison) answer() *answerSection {
 		}
 	}
 	s.Notes = c.caveats()
+	if c.intervals && len(c.budgets) > 0 {
+		bounds := []float64{float64(c.within)}
+		if a := c.Document.Answer; a != nil {
+			for i := range a.Rungs {
+				bounds = append(bounds, a.Rungs[i].Within)
+			}
+		}
+		s.Ladder = c.Document.Ladder(bounds...).Text
+	}
 	unpruned := answerRow{
 		Unpruned: true, Sparsity: "unpruned", Parameters: count(c.Entries), Disk: size(c.Unpruned.TableBytes), Memory: size(c.Unpruned.MemoryBytes),
 		AUC: "-", LogLoss: decimal(c.loss(&c.Unpruned)),
@@ -115,9 +125,9 @@ func (c *comparison) logLossOf(p *sweep.Mean) float64 {
 
 // sentence returns the answer in one or two sentences.
 func (c *comparison) sentence() (lead, rest string) {
-	limits := number(c.tolerance.LogLoss) + " " + c.lossName()
+	limits := number(float64(c.within)) + " " + c.lossName()
 	if c.Unpruned.RMSE == nil {
-		limits = number(c.tolerance.AUC) + " AUC and " + limits
+		limits = number(float64(c.within)) + " AUC and " + limits
 	}
 	d := c.decided
 	switch {
@@ -126,27 +136,11 @@ func (c *comparison) sentence() (lead, rest string) {
 	case !c.intervals:
 		return "This sweep does not show which budget is safe.", "An older program wrote it, without 95% intervals. Run shaver sweep again to get them. The differences below hold only for these rows."
 	case d == nil:
-		first := c.budgets[0]
-		rest = "Even at sparsity " + number(first.best.Sparsity) + ", the smallest one measured, the widened interval of the difference reaches "
-		judged := *first.best
-		judged.Difference = judged.Judged
-		auc, loss := c.auc(&judged), c.logLoss(&judged)
-		var reach []string
-		if auc != nil && auc.Low != nil && !c.aucHolds(first.best) {
-			reach = append(reach, signed(low(auc))+" AUC")
+		lead = "No measured table is certain to be within " + limits + " of the unpruned model."
+		if r := c.Rung(c.within); r.Guess != nil {
+			return lead, "The best guess keeps " + kept(r.Guess.Sparsity) + " of the entries, " + size(&r.Guess.TableBytes) + " on disk" + r.Would() + "."
 		}
-		if loss.High != nil && !c.lossHolds(first.best) {
-			reach = append(reach, signed(high(loss))+" "+c.lossName())
-		}
-		if len(reach) == 0 { // other sparsities hold in another way
-			return "No measured table is certain to be within " + limits + ".", "Measure smaller sparsities, or allow more with --auc-tolerance and --log-loss-tolerance."
-		}
-		if r := c.Rung(c.tolerance); r.Guess != nil {
-			return "No measured table is certain to be within " + limits + " of the unpruned model.",
-				"The best guess keeps " + kept(r.Guess.Sparsity) + " of the entries, " + size(r.Guess.TableBytes) + " on disk" + r.Would() + "."
-		}
-		return "No measured table is certain to be within " + limits + " of the unpruned model.",
-			rest + strings.Join(reach, " and ") + ". Measure smaller sparsities, or allow more with --auc-tolerance and --log-loss-tolerance."
+		return lead, "Measure larger tables, or allow more with --within."
 	}
 	p := d.best
 	rest = count(p.Parameters) + " parameters"
@@ -203,7 +197,7 @@ func (c *comparison) source(b *budget) string {
 func (c *comparison) measured() string {
 	text := fmt.Sprintf("Measured on the %s rows of the %s split. A difference is the value of the pruned model minus that of the unpruned model on the same rows.", count(c.Rows), c.Split)
 	if c.intervals {
-		text += " It is bold if its 95% interval does not contain 0. A table is within the tolerance if the whole interval, widened so that those of all tables hold at once, is within it."
+		text += " It is bold if its 95% interval does not contain 0. A table is certain to be within a bound if the whole interval is, and those of all larger tables of its order are. Several orders have wider intervals."
 	}
 	if s := settings(c.Settings); s != "" {
 		text += " " + s

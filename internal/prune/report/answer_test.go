@@ -42,7 +42,7 @@ func plain(page string) string {
 	return regexp.MustCompile(`(\s*<[^>]*>)+\s*`).ReplaceAllString(page, "|")
 }
 
-// The page begins with the smallest table within the tolerance, its size and its row.
+// The page begins with the smallest table within the bound, its size and its row.
 func TestAnswer(t *testing.T) {
 	f := facts()
 	page := shown(t, f)
@@ -59,12 +59,12 @@ func TestAnswer(t *testing.T) {
 	// The repeats at 0.5 have the AUC 0.8 and 0.802, and their intervals end .004 from them.
 	contains(t, plain(page), "|0.5|35 KiB|0.8010|−0.0090|−0.0140 to −0.0040|0.4000|+0.0100|+0.0060 to +0.0140|9|35 KiB|0|shapley|")
 
-	// A larger tolerance allows a smaller table, and a smaller one allows none.
-	f.Tolerance = sweep.Tolerance{AUC: .05, LogLoss: .05}
+	// A larger bound allows a smaller table, and a smaller one allows none.
+	f.Within = sweep.Bound(.05)
 	contains(t, shown(t, f), "within 0.05 AUC and 0.05 calibrated LogLoss keeps 10% of the entries", `<tr class="chosen"><th>0.9</th>`)
-	f.Tolerance = sweep.Tolerance{AUC: .01, LogLoss: .02}
+	f.Within = .012
 	page = shown(t, f)
-	contains(t, page, "No measured table is certain to be within 0.01 AUC and 0.02 calibrated LogLoss", "The best guess keeps 50% of the entries, 35 KiB on disk; about ", " rows would make it certain.", "AUC is not certain to hold")
+	contains(t, page, "No measured table is certain to be within 0.012 AUC and 0.012 calibrated LogLoss", "The best guess keeps 50% of the entries, 35 KiB on disk; about ", " rows would make it certain.", "Neither AUC nor LogLoss is certain to hold", "<li>certain within 0.012: nothing smaller than the whole table</li>")
 	lacks(t, page, "--sparsity 0.5 --aggregate")
 
 	// The validation split selected the rankings.
@@ -116,7 +116,7 @@ func TestAnswerCommand(t *testing.T) {
 	// The table with nothing kept has the pads of lists, and needs no order.
 	for want, p := range map[string]sweep.Point{"--sparsity 1": {Sparsity: 1}, "--parameters 3": {Sparsity: 32. / 35, Parameters: 3}} {
 		p.Method, p.Values = sweep.Nothing, "float32"
-		if got := compare(f.Sweep, f.Tolerance).command(&budget{&method{name: sweep.Nothing}, &sweep.Mean{Point: &p}}); got != want {
+		if got := compare(f.Sweep, f.Within).command(&budget{&method{name: sweep.Nothing}, &sweep.Mean{Point: &p}}); got != want {
 			t.Errorf("%q, expected %q", got, want)
 		}
 	}
@@ -167,7 +167,7 @@ func TestOlderSweep(t *testing.T) {
 	}
 }
 
-// The page says at which sparsities a ranking without scores is within the tolerance, worse than the best one
+// The page says at which sparsities a ranking without scores is within the bound, worse than the best one
 // by scores, or neither for certain.
 func TestAdvice(t *testing.T) {
 	f := facts()
@@ -189,9 +189,9 @@ func TestAdvice(t *testing.T) {
 	}
 	set(sweep.Frequency, .5, -.0095, .011)
 	page := shown(t, f)
-	contains(t, page, "At 0.5, frequency is within the tolerance. For these budgets you can skip scoring. At 0.9, frequency is worse")
+	contains(t, page, "At 0.5, frequency is within the bound. For these budgets you can skip scoring. At 0.9, frequency is worse")
 	set(sweep.Frequency, .5, -.0145, .011)
-	f.Tolerance.AUC = .012
+	f.Within = .012
 	contains(t, shown(t, f), "At 0.5, these rows do not show whether frequency is as good as the best ranking by scores.")
 }
 
@@ -199,12 +199,12 @@ func TestAdvice(t *testing.T) {
 // methods.
 func TestZoom(t *testing.T) {
 	f := facts()
-	f.Tolerance = sweep.Tolerance{AUC: .003, LogLoss: .003}
+	f.Within = sweep.Bound(.003)
 	page := shown(t, f)
 	start := strings.Index(page, `<section id="curves">`)
 	zoomed, rest, _ := strings.Cut(page[start:], "<details>")
 	figure, _, _ := strings.Cut(zoomed, "</figure>")
-	contains(t, figure, ">shapley<", ">int8<", ">unpruned 0.8100<", ">tolerance<", "the axis is stretched")
+	contains(t, figure, ">shapley<", ">int8<", ">unpruned 0.8100<", ">bound<", "the axis is stretched")
 	lacks(t, figure, ">magnitude<", ">−0.06<")
 	contains(t, zoomed, `Under "All methods" are the rankings that are far from the best: magnitude.`)
 	contains(t, rest, "magnitude")
@@ -298,7 +298,7 @@ func TestAnswerModel(t *testing.T) {
 // them there.
 func TestModelAlone(t *testing.T) {
 	f := facts()
-	f.Tolerance = sweep.Tolerance{AUC: .003, LogLoss: .003}
+	f.Within = sweep.Bound(.003)
 	for k := range 4 {
 		addModel(f, "pep.safetensors", .1+.05*float64(k), .6)
 	}

@@ -76,7 +76,7 @@ func TestClaimsByChance(t *testing.T) {
 		}
 		perfect(&d.Unpruned)
 		perfect(&d.Points[0].Measure)
-		c := compare(d, sweep.Tolerance{AUC: .02, LogLoss: .02})
+		c := compare(d, sweep.Bound(.02))
 		text := c.calibrationOf(&budget{c.methods[0], &c.methods[0].Points[0]}, nowhere).Heading
 		return text, text != "No predictions are certain to be off"
 	})
@@ -90,13 +90,13 @@ func TestClaimsByChance(t *testing.T) {
 			d.Unpruned.Slices = append(d.Unpruned.Slices, sweep.SliceMetrics{Metrics: d.Unpruned.Metrics})
 			d.Points[0].Slices = append(d.Points[0].Slices, sweep.SliceMetrics{Metrics: d.Unpruned.Metrics, Difference: &sweep.Differences{LogLoss: change, CalibratedLogLoss: change}})
 		}
-		c := compare(d, sweep.Tolerance{AUC: .02, LogLoss: .02})
+		c := compare(d, sweep.Bound(.02))
 		text := c.slices(&budget{c.methods[0], &c.methods[0].Points[0]}).Heading
 		return text, text != "No slice is certain to lose"
 	})
 	claims(t, "tables", 200, func(rng *rand.Rand) (string, bool) {
 		d := swept("")
-		for i := range 30 { // all are at the edge of the tolerance
+		for i := range 30 { // all are at the edge of the bound
 			v := .001 + .001*rng.NormFloat64()
 			p := d.Points[0]
 			p.Sparsity, p.Parameters = float64(i+1)/32, 32-i
@@ -104,7 +104,7 @@ func TestClaimsByChance(t *testing.T) {
 			d.Points = append(d.Points, p)
 		}
 		d.Rows, d.Points = 100000, d.Points[7:]
-		c := compare(d, sweep.Tolerance{AUC: .001, LogLoss: .001})
+		c := compare(d, sweep.Bound(.001))
 		lead, _ := c.sentence()
 		return lead, strings.HasPrefix(lead, "The smallest table")
 	})
@@ -146,7 +146,7 @@ func TestClaims(t *testing.T) {
 			}
 		}
 	}
-	c := compare(d, sweep.Tolerance{AUC: .02, LogLoss: .02})
+	c := compare(d, sweep.Bound(.02))
 	if text := c.calibrationOf(c.reference(), nowhere).Heading; !strings.HasPrefix(text, "The observed rate differs from predictions of 0.7 by −0.05") || !strings.Contains(text, " to −0.04") {
 		t.Errorf("the heading is %q", text)
 	}

@@ -14,13 +14,13 @@ import (
 // comparison is a sweep in the form in which the page compares methods.
 type comparison struct {
 	*sweep.Document
-	tolerance  sweep.Tolerance
+	within     sweep.Bound
 	calibrated bool // losses are calibrated
 	selected   bool // the validation split selected the methods
 	intervals  bool // differences have intervals; documents of older programs have none
 	methods    []*method
 	budgets    []budget // ascending sparsities
-	decided    *budget  // the smallest table within the tolerance, or nil
+	decided    *budget  // the smallest table within the bound, or nil
 }
 
 // method is a method of the sweep.
@@ -40,10 +40,10 @@ type budget struct {
 }
 
 // compare returns the comparison of a document.
-func compare(d *sweep.Document, tolerance sweep.Tolerance) *comparison {
-	c := &comparison{Document: d, tolerance: tolerance, calibrated: d.Unpruned.CalibratedLoss() != nil}
+func compare(d *sweep.Document, within sweep.Bound) *comparison {
+	c := &comparison{Document: d, within: within, calibrated: d.Unpruned.CalibratedLoss() != nil}
 	var names []string
-	point := d.Decide(tolerance)
+	point := d.Decide(within)
 	for _, s := range d.Series() {
 		first := s.Points[0].Point
 		if first.Method == sweep.Nothing && first != point {
@@ -56,7 +56,7 @@ func compare(d *sweep.Document, tolerance sweep.Tolerance) *comparison {
 		for k := range m.Points {
 			c.selected = c.selected || m.Points[k].Point.Validation() != nil
 			c.intervals = c.intervals || m.Points[k].Difference != nil
-			if !m.rounded {
+			if p := m.Points[k].Point; !m.rounded && (!p.Found || p == point) {
 				c.consider(m, &m.Points[k])
 			}
 		}
@@ -89,10 +89,10 @@ func (c *comparison) consider(m *method, p *sweep.Mean) {
 }
 
 // better reports whether p is better than q, a result at the same sparsity. A result within
-// the tolerance is better than one that is not. Otherwise AUC decides, or LogLoss if AUC is
+// the bound is better than one that is not. Otherwise AUC decides, or LogLoss if AUC is
 // undefined.
 func (c *comparison) better(p, q *sweep.Mean) bool {
-	if holds := c.tolerance.Holds(p.Judged); holds != c.tolerance.Holds(q.Judged) {
+	if holds := c.within.Holds(p.Judged); holds != c.within.Holds(q.Judged) {
 		return holds
 	}
 	if !math.IsNaN(p.AUC.Mean) && !math.IsNaN(q.AUC.Mean) {
@@ -126,21 +126,21 @@ func (c *comparison) logLoss(p *sweep.Mean) *sweep.Interval {
 	return &sweep.Interval{Value: p.Loss.Mean - c.Unpruned.Loss()}
 }
 
-// aucHolds and lossHolds report whether the interval of a difference is within the tolerance.
+// aucHolds and lossHolds report whether the interval of a difference is within the bound.
 // In documents of older programs, which have no intervals, they judge the difference.
 func (c *comparison) aucHolds(p *sweep.Mean) bool {
 	if p.Difference != nil {
-		return c.tolerance.HoldsAUC(p.Judged)
+		return c.within.HoldsAUC(p.Judged)
 	}
 	auc := c.auc(p)
-	return auc == nil || auc.Value >= -c.tolerance.AUC
+	return auc == nil || auc.Value >= -float64(c.within)
 }
 
 func (c *comparison) lossHolds(p *sweep.Mean) bool {
 	if p.Difference != nil {
-		return c.tolerance.HoldsLoss(p.Judged)
+		return c.within.HoldsLoss(p.Judged)
 	}
-	return c.logLoss(p).Value <= c.tolerance.LogLoss
+	return c.logLoss(p).Value <= float64(c.within)
 }
 
 // rankings returns the number of methods that drop entries.

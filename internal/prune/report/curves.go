@@ -38,7 +38,7 @@ type rankingRow struct {
 	Shape           template.HTML
 	Label           string
 	Measures, Needs string
-	Holds           string // largest sparsity within the tolerance
+	Holds           string // largest sparsity within the bound
 	AUC, LogLoss    change
 	Best            bool
 }
@@ -147,15 +147,15 @@ func (c *comparison) dropping() *sweep.Document {
 // noMethod is the style of what is not pruned by one method.
 const noMethod = 7
 
-const zoom = 10 // the zoomed axes show about this many tolerances
+const zoom = 10 // the zoomed axes show about this many bounds
 
 // differences draws the methods that are within reach of the best one, and returns a note
 // on what is not drawn.
 func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 	var panels []picture.Lines
 	var hidden []string
-	worst := func(sign, tolerance float64, of func(*sweep.Mean) *sweep.Interval) float64 {
-		reach := zoom * tolerance
+	worst := func(sign, bound float64, of func(*sweep.Mean) *sweep.Interval) float64 {
+		reach := zoom * bound
 		if first := c.first(); first != nil {
 			if i := of(first.best); i != nil {
 				reach = max(reach, -1.3*sign*i.Value)
@@ -166,7 +166,7 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 		}
 		return reach
 	}
-	aucReach, lossReach := worst(1, c.tolerance.AUC, c.auc), worst(-1, c.tolerance.LogLoss, c.logLoss)
+	aucReach, lossReach := worst(1, float64(c.within), c.auc), worst(-1, float64(c.within), c.logLoss)
 	// The axes end at the first sparsity from which on no method is close.
 	most := 1.
 	for _, b := range slices.Backward(c.budgets) {
@@ -184,12 +184,12 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 			hidden = append(hidden, m.Label)
 		}
 	}
-	panel := func(name string, sign, tolerance, reach float64, unpruned string, of func(*sweep.Mean) *sweep.Interval) {
+	panel := func(name string, sign, bound, reach float64, unpruned string, of func(*sweep.Mean) *sweep.Interval) {
 		l := picture.Lines{
 			Title: name + ", difference to the unpruned model", About: name + " against sparsity, as the difference to the unpruned model, by ranking",
-			Levels: []chart.Rule{{Label: "unpruned " + unpruned}, {At: -sign * tolerance, Label: "tolerance"}},
+			Levels: []chart.Rule{{Label: "unpruned " + unpruned}, {At: -sign * bound, Label: "bound"}},
 		}
-		best := tolerance / 2 // the largest gain
+		best := bound / 2 // the largest gain
 		for _, m := range shown {
 			curve := chart.Series{Label: m.Label, Style: m.style, Alone: m.rounded, Below: sign > 0, Strong: m == c.leader()}
 			switch {
@@ -230,9 +230,9 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 		panels = append(panels, l)
 	}
 	if c.Unpruned.AUC != nil {
-		panel("AUC", 1, c.tolerance.AUC, aucReach, decimal(*c.Unpruned.AUC), c.auc)
+		panel("AUC", 1, float64(c.within), aucReach, decimal(*c.Unpruned.AUC), c.auc)
 	}
-	panel(capital(c.lossName()), -1, c.tolerance.LogLoss, lossReach, decimal(c.loss(&c.Unpruned)), c.logLoss)
+	panel(capital(c.lossName()), -1, float64(c.within), lossReach, decimal(c.loss(&c.Unpruned)), c.logLoss)
 	note := "The axes show only what is close to the unpruned model. Lines that leave them go on below"
 	if c.Unpruned.AUC != nil {
 		note += " (AUC) or above (LogLoss)"
@@ -412,7 +412,7 @@ func (c *comparison) advice() []string {
 		one.Difference, best.Difference = p.Judged, scored.Judged
 		auc, bestAUC := c.auc(&one), c.auc(&best)
 		switch at := number(b.best.Sparsity); {
-		case c.tolerance.Holds(p.Judged):
+		case c.within.Holds(p.Judged):
 			within = append(within, at)
 		case auc != nil && bestAUC != nil && high(auc) < low(bestAUC), low(c.logLoss(&one)) > high(c.logLoss(&best)):
 			worse = append(worse, at)
@@ -422,7 +422,7 @@ func (c *comparison) advice() []string {
 	}
 	var advice []string
 	if len(within) > 0 {
-		advice = append(advice, "At "+list(within)+", "+free.Label+" is within the tolerance. For these budgets you can skip scoring.")
+		advice = append(advice, "At "+list(within)+", "+free.Label+" is within the bound. For these budgets you can skip scoring.")
 	}
 	if len(worse) > 0 {
 		advice = append(advice, "At "+list(worse)+", "+free.Label+" is worse than the best ranking by scores: their widened intervals do not overlap. There the scores are worth their cost.")

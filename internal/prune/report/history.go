@@ -77,6 +77,7 @@ func History(lines []nightly.Line, folders map[string]bool, program string) ([]b
 	if last.Note != "" {
 		d.Notes = append(d.Notes, last.Note)
 	}
+	d.Notes = append(d.Notes, last.Answer...)
 	d.Figure, d.Legend = trends(lines[max(0, len(lines)-trendNights):])
 	for _, l := range slices.Backward(lines) {
 		row := nightRowOf(&l, current, folders)

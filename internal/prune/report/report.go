@@ -29,7 +29,7 @@ type Facts struct {
 	Aggregate    string          // aggregate by which entries are ranked: one of Scores.Aggregates
 	Run          *Run            // time and resources of the job; nil = unknown
 	Sweep        *sweep.Document // results of pruning; nil = not measured
-	Tolerance    sweep.Tolerance // how much worse than the unpruned model a table may be
+	Within       sweep.Bound     // how much worse than the unpruned model a table may be
 	Program      string          // name and version of the program that writes the page
 	Ends         []Ends          // features worth most and least of each field, [m]; nil = not shown
 	Path         *slice.Path     // path over the fields and columns of the model; nil = not shown
@@ -91,7 +91,7 @@ func (f *Facts) Recommended() string {
 	if f.Sweep == nil {
 		return ""
 	}
-	b := compare(f.Sweep, f.Tolerance).decided
+	b := compare(f.Sweep, f.Within).decided
 	if b == nil || b.best.Point.Source == nil || f.Sweep.Sources[*b.best.Point.Source].Job != f.Scores.Spec.ID() {
 		return ""
 	}
@@ -139,7 +139,7 @@ func Write(f *Facts) (*Report, error) {
 	}
 	var c *comparison
 	if f.Sweep != nil {
-		c = compare(f.Sweep, f.Tolerance)
+		c = compare(f.Sweep, f.Within)
 		if c.decided != nil {
 			found.shown = max(0, slices.Index(found.sparsities, c.decided.best.Sparsity))
 		}

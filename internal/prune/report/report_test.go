@@ -61,7 +61,7 @@ func facts() *Facts {
 	f := &Facts{
 		Architecture: &model.Architecture{Kind: model.FM, FieldDims: s.Layout.FieldDims, Dim: 2}, Entries: make([]float32, 18), Scores: s, Digest: strings.Repeat("ef", 32),
 		Aggregate: scores.Sum, Run: &Run{Seconds: 90, CPUSeconds: 7200, Shards: 1234, Workers: 3, Finished: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Program: "shaver v1, commit abc"},
-		Tolerance: sweep.Tolerance{AUC: .02, LogLoss: .02}, Program: "shaver v2, commit def",
+		Within: sweep.Bound(.02), Program: "shaver v2, commit def",
 		Ends: []Ends{{Top: []Feature{{"<b>", 40, 1e-4}}, Bottom: []Feature{{"id 1", 3, 7e-5}}}, {}, {}},
 	}
 	f.Sweep = swept(s.Spec.ID())

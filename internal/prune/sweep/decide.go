@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -10,30 +11,30 @@ import (
 	"shaver/internal/num/loss"
 )
 
-// Tolerance is how much worse than the unpruned table a table may be. LogLoss is that of the
-// RMSE with the squared loss, which has no AUC.
-type Tolerance struct{ AUC, LogLoss float64 }
+// Bound is how much worse than the unpruned table a table may be: its AUC that much lower, and its LogLoss, or RMSE with the squared
+// loss, that much higher.
+type Bound float64
 
-// DefaultTolerance is 0.001 of AUC and of LogLoss. Papers about click models commonly call a
+// DefaultBound is that of a report. Papers about click models commonly call a
 // difference of this size significant.
-var DefaultTolerance = Tolerance{AUC: .001, LogLoss: .001}
+const DefaultBound Bound = .001
 
-// Holds reports whether differences are within the tolerance: whether the whole 95% intervals
+// Holds reports whether differences are within the bound: whether the whole 95% intervals
 // are. It returns false if d or an interval is nil.
-func (t Tolerance) Holds(d *Differences) bool {
+func (t Bound) Holds(d *Differences) bool {
 	return (t.HoldsAUC(d) || d != nil && d.RMSE != nil) && t.HoldsLoss(d)
 }
 
 // HoldsAUC is Holds for AUC alone.
-func (t Tolerance) HoldsAUC(d *Differences) bool {
-	return d != nil && d.AUC != nil && d.AUC.Low != nil && *d.AUC.Low >= -t.AUC
+func (t Bound) HoldsAUC(d *Differences) bool {
+	return d != nil && d.AUC != nil && d.AUC.Low != nil && *d.AUC.Low >= -float64(t)
 }
 
 // HoldsLoss is Holds for LogLoss or RMSE alone. It judges the calibrated one if there is one,
 // because calibration is free.
-func (t Tolerance) HoldsLoss(d *Differences) bool {
+func (t Bound) HoldsLoss(d *Differences) bool {
 	loss := d.judgedLoss()
-	return loss != nil && loss.High != nil && *loss.High <= t.LogLoss
+	return loss != nil && loss.High != nil && *loss.High <= float64(t)
 }
 
 // judgedLoss returns the difference of the loss that is judged, the calibrated one if there is one, or nil.
@@ -47,35 +48,77 @@ func (d *Differences) judgedLoss() *Interval {
 	return d.Loss()
 }
 
-// Decide returns the point with the smallest table whose differences are within the
-// tolerance. It considers only tables that have a file. The size of a table is the number
-// of bits of its parameters, so that it does not depend on the positions of the kept
-// entries, or if InBytes the bytes that the table takes in its file. Of tables with equal sizes, Decide chooses the one with the highest AUC, or with the
-// least RMSE. Repeats
-// count as one point, the first of them, and their combined intervals must be within the
-// tolerance. If no point is within it, Decide returns nil.
+// Decide returns the point of the smallest table that is certain to be within the bound, or nil. It considers only tables
+// that have a file. The size of a table is the number of bits of its parameters, so that it does not depend on the positions
+// of the kept entries, or if InBytes the bytes that the table takes in its file. Of tables with equal sizes, Decide chooses the
+// one with the highest AUC, or with the least RMSE. Repeats count as one point, the first of them, and their combined intervals
+// must be within the bound.
 //
-// The intervals are those that hold for all points at once, because Decide chooses among them.
-func (d *Document) Decide(t Tolerance) *Point {
-	best, _ := d.smallest(t.Holds)
+// The tables of an order are judged one after another, from the one that keeps most entries on, and the first one that is not within
+// the bound ends the order. Their number needs no wider intervals: the probability that any table which Decide returns is
+// worse than the bound is that of the first such table of an order. Intervals are wider for the number of orders
+// (Mean.Along), because Decide chooses among them.
+func (d *Document) Decide(t Bound) *Point {
+	best, _ := d.smallest(t.Holds, true)
 	return best
 }
 
-// smallest returns the point with the smallest table that holds, and its mean, or nil.
-func (d *Document) smallest(holds func(*Differences) bool) (best *Point, mean *Mean) {
+// smallest returns the point with the smallest table that holds, and its mean, or nil. With ends, the first table of an order
+// that does not hold ends the order.
+func (d *Document) smallest(holds func(*Differences) bool, ends bool) (best *Point, mean *Mean) {
 	stored := d.InBytes()
-	for _, s := range d.Series() {
-		for i := range s.Points {
-			p := s.Points[i].Point
-			if p.Bytes == nil || !holds(s.Points[i].Judged) || p.Method == Nothing && d.Settings != nil && (d.Settings.FieldMinimum > 0 || d.Settings.Protect != nil) {
+	for _, o := range orders(d.Series()) {
+		for _, m := range o {
+			p := m.Point
+			if !holds(m.Along) {
+				if ends {
+					break
+				}
+				continue
+			}
+			if p.Method == Nothing && d.Settings != nil && (d.Settings.FieldMinimum > 0 || d.Settings.Protect != nil) {
 				continue // keeping nothing keeps nothing that is protected
 			}
 			if best == nil || p.size(stored) < best.size(stored) || p.size(stored) == best.size(stored) && p.better(best) {
-				best, mean = p, &s.Points[i]
+				best, mean = p, m
 			}
 		}
 	}
 	return best, mean
+}
+
+// orders returns the tables of each series that have a file, from the one that keeps most parameters to the one that keeps least. The table that keeps nothing is the
+// last one of each series with its baseline, or an order of its own if there is none.
+func orders(series []Series) (all [][]*Mean) {
+	var floors []*Mean
+	for i := range series {
+		var order []*Mean
+		for k := range series[i].Points {
+			switch m := &series[i].Points[k]; {
+			case m.Point.Bytes == nil:
+			case m.Point.Method == Nothing:
+				floors = append(floors, m)
+			default:
+				order = append(order, m)
+			}
+		}
+		if order != nil {
+			slices.SortStableFunc(order, func(a, b *Mean) int { return cmp.Compare(b.Point.Parameters, a.Point.Parameters) })
+			all = append(all, order)
+		}
+	}
+	for _, f := range floors {
+		alone := true
+		for i, o := range all {
+			if p := o[0].Point; p.Method != Nothing && p.Model == nil && p.Baseline == f.Point.Baseline {
+				all[i], alone = append(o, f), false
+			}
+		}
+		if alone {
+			all = append(all, []*Mean{f})
+		}
+	}
+	return all
 }
 
 // better reports whether p has a higher AUC than q, or with the squared loss a lower RMSE.

@@ -13,7 +13,7 @@ func within(value, off float64) *Interval {
 	return &Interval{value, &low, &high}
 }
 
-// Decide chooses the smallest table whose whole intervals are within the tolerance.
+// Decide chooses the smallest table whose whole intervals are within the bound.
 func TestDecide(t *testing.T) {
 	const file = 100
 	point := func(parameters int, auc, aucOff, loss, lossOff float64) Point {
@@ -50,7 +50,7 @@ func TestDecide(t *testing.T) {
 		d := &Document{Rows: 1e6, Points: c.points}
 		got := -1
 		for i := range d.Points {
-			if d.Decide(DefaultTolerance) == &d.Points[i] {
+			if d.Decide(DefaultBound) == &d.Points[i] {
 				got = i
 			}
 		}
@@ -58,8 +58,8 @@ func TestDecide(t *testing.T) {
 			t.Errorf("%s: chose %d, expected %d", name, got, c.want)
 		}
 	}
-	if d := (&Document{Points: []Point{point(500, -.01, .001, 0, 0)}}); d.Decide(Tolerance{.02, 0}) != &d.Points[0] {
-		t.Error("a larger tolerance changes nothing")
+	if d := (&Document{Points: []Point{point(500, -.01, .001, 0, 0)}}); d.Decide(Bound(.02)) != &d.Points[0] {
+		t.Error("a larger bound changes nothing")
 	}
 }
 
@@ -83,7 +83,7 @@ func TestDecideInBytes(t *testing.T) {
 	large := Point{Method: "magnitude", Values: "int8", Parameters: 900, Bits: 8, Measure: size, Difference: same}
 	small.Values, small.Bits, small.TableBytes, large.TableBytes = "mixed", 0, new(int64(90)), new(int64(80))
 	d := &Document{Points: []Point{small, large}}
-	if got := d.Decide(DefaultTolerance); !d.InBytes() || got == nil || *got.TableBytes != 80 {
+	if got := d.Decide(DefaultBound); !d.InBytes() || got == nil || *got.TableBytes != 80 {
 		t.Errorf("decided for %+v", got)
 	}
 	if d.Points[0].Values = "int8"; d.InBytes() {

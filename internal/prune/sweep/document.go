@@ -49,6 +49,8 @@ type Document struct {
 	Sources  []ScoresFile `json:"sources"`          // scores files by which methods rank
 	Models   []ModelFile  `json:"models,omitempty"` // files of models that are measured as they are
 	Points   []Point      `json:"points"`
+	// Answer is the ladder, which a report computes again for other bounds. It is nil in documents of older programs.
+	Answer *Answer `json:"answer,omitempty"`
 }
 
 // Settings holds the settings that all methods share.
@@ -171,6 +173,11 @@ func (d *Differences) each(f func(*Interval) *Interval) *Differences {
 	return &Differences{f(d.AUC), f(d.LogLoss), f(d.CalibratedLogLoss), f(d.RMSE), f(d.CalibratedRMSE)}
 }
 
+// among returns the differences with the intervals of Interval.Among.
+func (d *Differences) among(n int, rows int64) *Differences {
+	return d.each(func(i *Interval) *Interval { return i.Among(n, rows) })
+}
+
 // newDifferences returns differences of the AUC, which may be nil, the loss, and the
 // calibrated loss, which is nil without calibration.
 func newDifferences(kind loss.Kind, auc, plain, calibrated *Interval) *Differences {
@@ -276,6 +283,8 @@ type Point struct {
 	// may have a table of another form. Its sparsity is 1 - parameters/Entries, at least 0, without
 	// the parameters of a codebook.
 	Parameters int `json:"parameters"`
+	// Found reports whether Run found the budget, which nobody named.
+	Found bool `json:"found,omitempty"`
 	// EmptyFeatures is the number of features of which no entry is kept.
 	EmptyFeatures int `json:"empty_features"`
 	Measure

@@ -8,7 +8,7 @@ import (
 )
 
 // A sweep warns of the sparsities at which an order is clearly worse than the table with nothing kept of its baseline. The smallest table is
-// the one with nothing kept only if that is within the tolerance, and if nothing is protected.
+// the one with nothing kept only if that is within the bound, and if nothing is protected.
 func TestFloor(t *testing.T) {
 	at := func(method string, sparsity, auc, loss float64) Point {
 		interval := func(v float64) *Interval { return &Interval{v, new(v - .01), new(v + .01)} }
@@ -35,13 +35,13 @@ func TestFloor(t *testing.T) {
 		t.Errorf("a floor of another baseline: %q", text)
 	}
 	for _, c := range []struct {
-		tolerance float64
-		settings  *Settings
-		want      string
+		within   Bound
+		settings *Settings
+		want     string
 	}{{.1, nil, Magnitude}, {.3, nil, Nothing}, {.3, &Settings{Protect: []string{"a"}}, Magnitude}, {.3, &Settings{FieldMinimum: .1}, Magnitude}} {
 		d.Settings = c.settings
-		if p := d.Decide(Tolerance{c.tolerance, c.tolerance}); p == nil || p.Method != c.want {
-			t.Errorf("tolerance %v with %+v: %+v, expected %s", c.tolerance, c.settings, p, c.want)
+		if p := d.Decide(Bound(c.within)); p == nil || p.Method != c.want {
+			t.Errorf("within %v with %+v: %+v, expected %s", c.within, c.settings, p, c.want)
 		}
 	}
 	if err := d.checkMethod(&d.Points[6]); err != nil || !strings.Contains(d.Label(&d.Points[6]), Nothing) {

@@ -2,53 +2,149 @@ package sweep
 
 import (
 	"fmt"
-	"io"
 	"math"
+	"slices"
+
+	"shaver/internal/num/layout"
+	"shaver/internal/num/loss"
 )
 
-// Rungs are the bounds of a ladder. A table is within a bound if its AUC is at most that much lower, and its loss at most that much
-// higher, than those of the unpruned table.
+// Rungs are the bounds of every ladder. A table is within a bound if its AUC is at most that much lower, and its loss at most that
+// much higher, than those of the unpruned table.
 var Rungs = []float64{.001, .002, .005}
+
+// CheckBounds returns an error that says what was expected if a bound of a ladder is impossible.
+func CheckBounds(bounds ...float64) error {
+	for _, b := range bounds {
+		if !(b > 0 && b <= 1) {
+			return fmt.Errorf("%v: expected numbers above 0, at most 1", b)
+		}
+	}
+	return nil
+}
+
+// tooMany is how many times the rows of a sweep nobody waits for.
+const tooMany = 100
 
 // Rung says what is known about the tables within a bound.
 type Rung struct {
-	Within  float64
-	Certain *Point // the smallest table whose whole intervals are within the bound; nil = none
+	Within  float64 `json:"within"`
+	Certain *Table  `json:"certain"` // the smallest table whose whole intervals are within the bound, by Decide; nil = none
 	// Guess is the smallest table whose differences on these rows are within the bound, and Rows the number of rows on which its
-	// intervals would be, too, if the differences stayed. Guess is nil if no such table is smaller than Certain, and Rows is 0
-	// if no number is known.
-	Guess *Point
-	Rows  float64
+	// intervals would be, too, if the differences stayed: at most tooMany times the rows of the document. Guess is nil if no such
+	// table is smaller than Certain, and Rows is 0 if no number is known.
+	Guess *Table  `json:"guess,omitempty"`
+	Rows  float64 `json:"rows,omitempty"`
 }
 
-// Ladder returns a rung for each bound. Tables and intervals are those of Decide.
-func (d *Document) Ladder(bounds ...float64) []Rung {
-	rungs := make([]Rung, len(bounds))
-	for i, b := range bounds {
-		rungs[i] = d.Rung(Tolerance{AUC: b, LogLoss: b})
-		rungs[i].Within = b
+// Table is a table of a ladder.
+type Table struct {
+	Order      string  `json:"order,omitempty"` // label of its series; empty if the document has no other
+	Sparsity   float64 `json:"sparsity"`
+	Parameters int     `json:"parameters"`
+	TableBytes int64   `json:"table_bytes"`
+	Bytes      int64   `json:"bytes"` // of the file
+	Point      *Point  `json:"-"`
+}
+
+// Answer is a ladder and the sentences that say it. Every program shows these sentences.
+type Answer struct {
+	Rungs []Rung   `json:"rungs"`
+	Text  []string `json:"text"`
+}
+
+// Ladder returns the rungs of Rungs and of other bounds, ascending.
+func (d *Document) Ladder(others ...float64) *Answer {
+	bounds := slices.Concat(Rungs, others)
+	slices.Sort(bounds)
+	a := &Answer{Text: []string{"Smallest table whose " + d.judged() + " at most so much worse:"}}
+	guessed := ""
+	for _, b := range slices.Compact(bounds) {
+		r := d.Rung(Bound(b))
+		r.Within = b
+		a.Rungs = append(a.Rungs, r)
+		text := "nothing smaller than the whole table"
+		if r.Certain != nil {
+			text = r.Certain.Text()
+		}
+		a.Text = append(a.Text, fmt.Sprintf("certain within %g: %s", b, text))
+		if r.Guess != nil && guessed == "" {
+			guessed = fmt.Sprintf("best guess within %g: %s%s", b, r.Guess.Text(), r.Would())
+		}
 	}
-	return rungs
+	if guessed != "" {
+		a.Text = append(a.Text, guessed)
+	}
+	return a
 }
 
-// Rung returns the rung of a tolerance, whose Within is not set.
-func (d *Document) Rung(t Tolerance) Rung {
-	r := Rung{Certain: d.Decide(t)}
-	point, m := d.smallest(t.seems)
-	if stored := d.InBytes(); point != nil && (r.Certain == nil || point.size(stored) < r.Certain.size(stored)) {
-		r.Guess, r.Rows = point, t.rows(m.Judged, d.Rows)
+// Rung returns the rung of a bound, whose Within is not set.
+func (d *Document) Rung(t Bound) Rung {
+	var r Rung
+	certain, _ := d.smallest(t.Holds, true)
+	if certain != nil {
+		r.Certain = d.table(certain)
+	}
+	point, m := d.smallest(func(of *Differences) bool { return t.seems(of) && t.rows(of, d.Rows) <= tooMany*float64(d.Rows) }, false)
+	if stored := d.InBytes(); point != nil && (certain == nil || point.size(stored) < certain.size(stored)) {
+		r.Guess, r.Rows = d.table(point), t.rows(m.Along, d.Rows)
+		if r.Rows <= float64(d.Rows) { // a larger table ended its order
+			r.Rows = 0
+		}
 	}
 	return r
 }
 
-// seems reports whether the differences, without their intervals, are within the tolerance.
-func (t Tolerance) seems(d *Differences) bool {
-	return d != nil && (d.AUC != nil && d.AUC.Value >= -t.AUC || d.RMSE != nil) && d.judgedLoss() != nil && d.judgedLoss().Value <= t.LogLoss
+// table describes the table of a point that has a file.
+func (d *Document) table(p *Point) *Table {
+	t := &Table{Sparsity: d.shortest(p.Sparsity), Parameters: p.Parameters, TableBytes: *p.TableBytes, Bytes: *p.Bytes, Point: p}
+	if series := d.Series(); len(orders(series)) > 1 {
+		t.Order = d.Label(p)
+	}
+	return t
+}
+
+// shortest returns the shortest sparsity that drops as many entries. So a sweep, which names a sparsity, and the file of its table,
+// which has a number of entries, say the same.
+func (d *Document) shortest(sparsity float64) float64 {
+	drop, err := layout.Dropped(d.Entries, sparsity)
+	if err != nil || d.Entries == 0 {
+		return sparsity
+	}
+	for unit := 10.; unit < 1e9; unit *= 10 {
+		short := math.Round(sparsity*unit) / unit
+		if n, err := layout.Dropped(d.Entries, short); err == nil && n == drop {
+			return short
+		}
+	}
+	return sparsity
+}
+
+// Text describes the table: the sparsity, the size in its file, and the order.
+func (t *Table) Text() string {
+	text := fmt.Sprintf("sparsity %s, %d parameters, %d bytes", SparsityText(t.Sparsity), t.Parameters, t.TableBytes)
+	if t.Order != "" {
+		text += ", by " + t.Order
+	}
+	return text
+}
+
+// Would says how many rows would make the guess certain, as the end of a sentence, or "" if it is not known.
+func (r *Rung) Would() string {
+	if r.Rows == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; about %s rows would make it certain", Round(r.Rows))
+}
+
+// seems reports whether the differences, without their intervals, are within the bound.
+func (t Bound) seems(d *Differences) bool {
+	return d != nil && (d.AUC != nil && d.AUC.Value >= -float64(t) || d.RMSE != nil) && d.judgedLoss() != nil && d.judgedLoss().Value <= float64(t)
 }
 
 // rows returns the number of rows on which the intervals of d would be within t. The width of an interval falls with the square
 // root of the number of rows, and those of d are of n. rows returns 0 if no number is known.
-func (t Tolerance) rows(d *Differences, n int64) float64 {
+func (t Bound) rows(d *Differences, n int64) float64 {
 	most := 0.0
 	need := func(value, worst *float64, bound float64) {
 		if worst == nil || *value == bound {
@@ -62,47 +158,14 @@ func (t Tolerance) rows(d *Differences, n int64) float64 {
 		if worst != nil {
 			worst = new(-*worst)
 		}
-		need(&worse, worst, t.AUC)
+		need(&worse, worst, float64(t))
 	}
 	loss := d.judgedLoss()
-	need(&loss.Value, loss.High, t.LogLoss)
+	need(&loss.Value, loss.High, float64(t))
 	if most > 1e12 {
 		return 0
 	}
 	return most
-}
-
-// Text describes the table of a point: the method, the sparsity, and the size of the table in its file.
-func (d *Document) Text(p *Point) string {
-	return fmt.Sprintf("%s, sparsity %s, %d parameters, %d bytes", d.Label(p), SparsityText(p.Sparsity), p.Parameters, *p.TableBytes)
-}
-
-// writeLadder writes the ladder, a line for each rung.
-func (d *Document) writeLadder(w io.Writer) {
-	rungs := d.Ladder(Rungs...)
-	fmt.Fprintf(w, "Smallest table whose %s at most so much worse:\n", d.judged())
-	for _, r := range rungs {
-		text := "nothing smaller than the whole table"
-		if r.Certain != nil {
-			text = d.Text(r.Certain)
-		}
-		fmt.Fprintf(w, "certain within %g: %s\n", r.Within, text)
-	}
-	for _, r := range rungs {
-		if r.Guess == nil {
-			continue
-		}
-		fmt.Fprintf(w, "best guess within %g: %s%s\n", r.Within, d.Text(r.Guess), r.Would())
-		break
-	}
-}
-
-// Would says how many rows would make the guess certain, as the end of a sentence, or "" if it is not known.
-func (r *Rung) Would() string {
-	if r.Rows == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; about %s rows would make it certain", Round(r.Rows))
 }
 
 // Round returns v, which is above 0, rounded up to two digits.
@@ -113,7 +176,7 @@ func Round(v float64) string {
 
 // judged names the metrics that Decide compares, with their verb.
 func (d *Document) judged() string {
-	if d.Unpruned.RMSE != nil {
+	if d.Loss == loss.Squared {
 		return d.LossName() + " is"
 	}
 	return "AUC and " + d.LossName() + " are"

@@ -22,15 +22,15 @@ func TestLadder(t *testing.T) {
 	d := &Document{Rows: 1000, Unpruned: Measure{Metrics: Metrics{AUC: new(.7), LogLoss: new(.5)}}, Points: []Point{
 		tableOf(500, 0, .0005, 0, .0005), tableOf(200, -.0002, .0012, .0001, .0003), tableOf(100, -.003, .0005, .003, .001),
 	}}
-	rungs := d.Ladder(Rungs...)
+	rungs := d.Ladder().Rungs
 	for i, want := range []struct{ certain, guess int }{{0, 1}, {1, -1}, {2, -1}} {
 		r := rungs[i]
-		if r.Within != Rungs[i] || r.Certain != &d.Points[want.certain] || want.guess < 0 && r.Guess != nil || want.guess >= 0 && r.Guess != &d.Points[want.guess] {
+		if r.Within != Rungs[i] || r.Certain.Point != &d.Points[want.certain] || want.guess < 0 && r.Guess != nil || want.guess >= 0 && r.Guess.Point != &d.Points[want.guess] {
 			t.Errorf("rung %g: %+v", Rungs[i], r)
 		}
 	}
-	// On rows rows, the interval of the AUC of the second table ends at the bound. It is widened for the three tables.
-	mean := d.Series()[0].Points[1].Judged
+	// On rows rows, the interval of the AUC of the second table ends at the bound. One order needs no wider intervals.
+	mean := d.Series()[0].Points[1].Along
 	off := mean.AUC.Value - *mean.AUC.Low
 	if end := -.0002 - off*math.Sqrt(1000/rungs[0].Rows); math.Abs(end+.001) > 1e-12 {
 		t.Errorf("with %g rows the interval ends at %g, expected -.001", rungs[0].Rows, end)
@@ -38,15 +38,15 @@ func TestLadder(t *testing.T) {
 	better := tableOf(500, .01, .02, 0, .0005) // as small as the certain one, and uncertain
 	better.Method = Frequency
 	tie := &Document{Rows: 1000, Unpruned: d.Unpruned, Points: []Point{d.Points[0], better}}
-	if r := tie.Rung(DefaultTolerance); r.Certain != &tie.Points[0] || r.Guess != nil {
+	if r := tie.Rung(DefaultBound); r.Certain.Point != &tie.Points[0] || r.Guess != nil {
 		t.Errorf("the guess %+v is no smaller than the certain table", r.Guess)
 	}
 	var text strings.Builder
 	d.WriteTable(&text)
 	for _, want := range []string{
-		"Smallest table whose AUC and LogLoss are at most so much worse:\ncertain within 0.001: magnitude, sparsity 0.5, 500 parameters, 2000 bytes\n",
-		"\ncertain within 0.005: magnitude, sparsity 0.9, 100 parameters, 400 bytes\n",
-		"\nbest guess within 0.001: magnitude, sparsity 0.8, 200 parameters, 800 bytes; about ", " rows would make it certain\n",
+		"Smallest table whose AUC and LogLoss are at most so much worse:\ncertain within 0.001: sparsity 0.5, 500 parameters, 2000 bytes\n",
+		"\ncertain within 0.005: sparsity 0.9, 100 parameters, 400 bytes\n",
+		"\nbest guess within 0.001: sparsity 0.8, 200 parameters, 800 bytes; about ", " rows would make it certain\n",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("table\n%s\nexpected %q", &text, want)
@@ -59,13 +59,13 @@ func TestEmptyLadder(t *testing.T) {
 	unknown := tableOf(50, -.0001, 0, 0, 0)
 	unknown.Difference.AUC.Low, unknown.Difference.AUC.High = nil, nil
 	d := &Document{Rows: 1000, Unpruned: Measure{Metrics: Metrics{AUC: new(.7), LogLoss: new(.5)}}, Points: []Point{tableOf(500, -.1, .001, 0, 0), unknown}}
-	r := d.Rung(DefaultTolerance)
-	if r.Certain != nil || r.Guess != &d.Points[1] || r.Rows != 0 {
+	r := d.Rung(DefaultBound)
+	if r.Certain != nil || r.Guess.Point != &d.Points[1] || r.Rows != 0 {
 		t.Errorf("%+v", r)
 	}
 	var text strings.Builder
 	d.WriteTable(&text)
-	for _, want := range []string{"certain within 0.001: nothing smaller than the whole table\n", "best guess within 0.001: magnitude, sparsity 0.95, 50 parameters, 200 bytes\n"} {
+	for _, want := range []string{"certain within 0.001: nothing smaller than the whole table\n", "best guess within 0.001: sparsity 0.95, 50 parameters, 200 bytes\n"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("table\n%s\nexpected %q", &text, want)
 		}

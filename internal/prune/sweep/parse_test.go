@@ -140,7 +140,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("the series of %d points have %d points", len(d.Points), points)
 		}
 		d.WriteTable(io.Discard)
-		d.Decide(DefaultTolerance)
+		d.Decide(DefaultBound)
 		first, err := json.Marshal(d)
 		if err != nil {
 			t.Fatal(err)

@@ -15,9 +15,11 @@ import (
 
 // Config describes a sweep.
 type Config struct {
-	Model     *model.Model // the unpruned model
-	Methods   []Method
-	Budgets   []mask.Budget
+	Model   *model.Model // the unpruned model
+	Methods []Method
+	Budgets []mask.Budget
+	// Within holds bounds for which Run also finds the smallest tables of the methods that rank by scores; Select excludes it.
+	Within    []float64
 	Models    []Ready // measured as they are; Select does not consider them
 	Calibrate bool    // fit a calibration of each table on the validation split
 	Select    bool    // measure, of the methods that support any budget, only the one with the highest AUC, or least RMSE, on the validation split
@@ -41,7 +43,7 @@ const curveBins = 15
 // Run keeps the predictions of the unpruned model with their ranks, about 21 bytes per row,
 // and as much for the rows of each slice.
 func (c *Config) Run(ctx context.Context, d *Document) error {
-	r := run{Config: c, d: d}
+	r := run{Config: c, d: d, orders: len(c.Models)}
 	d.Slices = nil
 	if c.Slices != nil {
 		r.shown = c.Slices.shown()
@@ -71,6 +73,16 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 		}
 	}
 	for _, m := range c.Methods {
+		if o, ok := m.(*ordered); ok && o.template.Method != Nothing {
+			r.orders++
+		}
+	}
+	for _, m := range c.found() {
+		if err := r.find(ctx, m); err != nil {
+			return err
+		}
+	}
+	for _, m := range c.Methods {
 		for _, b := range m.Own() {
 			if err := r.add(ctx, m, b, nil); err != nil {
 				return err
@@ -85,9 +97,22 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 	return nil
 }
 
-// Work returns the number of models for which Run calls Predict, Validate and Tune.
+// found returns the methods of which Run finds tables.
+func (c *Config) found() (all []*ordered) {
+	if c.Within == nil || c.Select {
+		return nil
+	}
+	for _, m := range c.Methods {
+		if o, ok := m.(*ordered); ok && o.template.Source != nil && !o.columns() {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// Work returns the number of models for which Run calls Predict, Validate and Tune, at most.
 func (c *Config) Work() (measured, validated, tuned int) {
-	measured = 1
+	measured = 1 + len(c.found())*mostFound(len(c.Within))
 	free := 0
 	for _, m := range c.Methods {
 		if own := m.Own(); own != nil {
@@ -115,6 +140,7 @@ func (c *Config) Work() (measured, validated, tuned int) {
 type run struct {
 	*Config
 	d        *Document
+	orders   int   // number of orders that the document compares
 	shown    []int // indices of the slices that are measured
 	unpruned *measured
 }

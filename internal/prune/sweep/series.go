@@ -33,11 +33,11 @@ type Mean struct {
 	// Difference compares the tables with the unpruned one. Each interval has the mean of the
 	// repeats and contains all their intervals. It is nil in documents of older programs.
 	Difference *Differences
-	// Judged is Difference with intervals that hold for all points of the document at once (Interval.Among). They
-	// decide whether the tables are within a Tolerance.
-	Judged *Differences
-	Point  *Point // the first repeat
-	first  int    // index of Point in Document.Points
+	// Judged is Difference with intervals that hold for all points of the document at once (Interval.Among). Along is
+	// Difference with intervals that hold for one table of each order at once; see Decide.
+	Judged, Along *Differences
+	Point         *Point // the first repeat
+	first         int    // index of Point in Document.Points
 }
 
 // Spread is the mean of repeats. Off is the largest distance of a repeat from the mean.
@@ -120,10 +120,11 @@ func (d *Document) Series() []Series {
 		}
 		all = append(all, s)
 	}
+	n := len(orders(all))
 	for i := range all {
 		for k := range all[i].Points {
 			if m := &all[i].Points[k]; m.Difference != nil {
-				m.Judged = m.Difference.each(func(i *Interval) *Interval { return i.Among(len(at), d.Rows) })
+				m.Judged, m.Along = m.Difference.among(len(at), d.Rows), m.Difference.among(n, d.Rows)
 			}
 		}
 	}
@@ -352,12 +353,19 @@ func (d *Document) WriteTable(w io.Writer) {
 	}
 	slices.SortFunc(means, func(a, b labelled) int { return cmp.Compare(a.first, b.first) })
 	for _, m := range means {
+		if m.Point.Found {
+			continue
+		}
 		line(m.Sparsity, m.Parameters, m.label, m.Mean)
 	}
 	if marked {
 		fmt.Fprintln(w, "* differs from the unpruned table: the 95% interval of the difference does not contain 0")
 	}
 	if compared {
-		d.writeLadder(w)
+		answer := d.Answer
+		if answer == nil {
+			answer = d.Ladder()
+		}
+		fmt.Fprintln(w, strings.Join(answer.Text, "\n"))
 	}
 }

@@ -139,6 +139,11 @@ class Check:
         """Why it passed or failed."""
         return str(self.document["reason"])
 
+    @property
+    def answer(self) -> list[str]:
+        """The lines that say within which bounds the pruned table is, as all programs show them."""
+        return list(self.document.get("answer", {}).get("text", []))
+
     def __bool__(self) -> bool:
         return self.passed
 
@@ -251,8 +256,7 @@ def report(
     path: str | os.PathLike[str] | None = None,
     dataset: DatasetLike | None = None,
     aggregate: Literal["rms", "sum", "abs"] | None = None,
-    auc_tolerance: float | None = None,
-    log_loss_tolerance: float | None = None,
+    within: float | None = None,
     pictures: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -274,10 +278,8 @@ def report(
         Dataset whose values name the features, by default the one that was scored.
     aggregate : {"rms", "sum", "abs"}, default that of the recommended table, or rms
         Aggregate of the scores to rank by.
-    auc_tolerance : float in [0, 1], default 0.001
-        Decrease of the AUC that a recommended table may have.
-    log_loss_tolerance : float, default 0.001
-        Increase of the LogLoss that a recommended table may have, in nat per row.
+    within : float, default 0.001
+        Bound by which the AUC of a recommended table may be lower, and its LogLoss in nat per row higher, than of the model.
     pictures : path, optional
         Folder for the pictures as .svg files.
     out : path, optional
@@ -303,8 +305,7 @@ def report(
         "sweep": None if sweep is None else sweep.path if isinstance(sweep, Sweep) else sweep,
         "path": path,
         "aggregate": aggregate,
-        "auc_tolerance": auc_tolerance,
-        "log_loss_tolerance": log_loss_tolerance,
+        "within": within,
         "pictures": pictures,
         "out": target,
         "force": force or None,

@@ -57,6 +57,11 @@ class Sweep(Tabular):
         """The metrics: auc and log_loss, or rmse with the squared loss."""
         return ["auc", "log_loss"] if self.document.get("loss", "logistic") == "logistic" else ["rmse"]
 
+    @property
+    def answer(self) -> list[str]:
+        """The lines that say which table to ship, as all programs show them. It is empty in files of older programs."""
+        return list(self.document.get("answer", {}).get("text", []))
+
     def _shown(self) -> dict[str, str]:
         """Returns the names of the metrics by key, as reports show them: losses are calibrated if the sweep measured that."""
         names = {}
@@ -136,7 +141,7 @@ class Sweep(Tabular):
         unpruned = ", ".join(
             f"{name} {self.document['unpruned'][metric]:.6f}" for metric, name in metrics.items() if self.document["unpruned"][metric] is not None
         )
-        facts = f"{len(rows)} points on {self.document['rows']:,} rows of {self.document['split']}; unpruned: {unpruned}"
+        facts = f"{len(rows)} points on {self.document['rows']:,} rows of {self.document['split']}; unpruned: {unpruned}. {'. '.join(self.answer)}"
         return _html.page("Sweep", facts, _html.table(head, rows, most=40))
 
     def __repr__(self) -> str:

@@ -1,0 +1,53 @@
+package cut
+
+import (
+	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/compact"
+	"shaver/internal/num/layout"
+	"shaver/internal/prune/sweep"
+	"shaver/internal/value/baseline"
+	"shaver/internal/value/mask"
+)
+
+// SetSize sets the size of the point p of the model ck: that of its table as its file stores it. entries is the number of
+// entries of the unpruned table. If one of the named sparsities drops as many entries, the point has exactly that sparsity.
+func SetSize(p *sweep.Point, ck *checkpoint.Checkpoint, entries int, named ...float64) error {
+	footprint, values := ck.Footprint(), compact.Float32
+	p.Parameters, p.Baseline = ck.TableParameters(), baseline.Zero
+	kept := p.Parameters
+	switch {
+	case ck.Composed != nil:
+		var err error
+		if footprint, err = ck.ComposedFootprint(); err != nil {
+			return err
+		}
+	case ck.Compact != nil:
+		if kept = ck.Compact.Kept(); kept < p.Parameters {
+			p.Baseline = baseline.Codebook
+		}
+		values = ck.Compact.Encoding()
+		dropped, baseline, err := ck.Pruned()
+		if err != nil {
+			return err
+		}
+		p.EmptyFeatures = mask.EmptyFeatures(&ck.Architecture, dropped)
+		if values != compact.Mixed {
+			footprint = ck.CompactFootprint(dropped, values)
+		} else if footprint, err = ck.MixedFootprint(dropped, baseline, ck.Compact.Palette()); err != nil {
+			return err
+		}
+	}
+	p.Values, p.Bits = string(values), 8*values.Size()
+	if values == compact.Mixed {
+		p.Bits = ck.Compact.MeanBits()
+	}
+	p.Bytes, p.TableBytes, p.MemoryBytes = &footprint.File, &footprint.Table, &footprint.Memory
+	drop := max(0, entries-kept)
+	p.Sparsity = float64(drop) / float64(entries)
+	for _, t := range named {
+		if n, err := layout.Dropped(entries, t); err == nil && n == drop {
+			p.Sparsity = t
+		}
+	}
+	return nil
+}
