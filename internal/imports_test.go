@@ -73,7 +73,7 @@ data/vocabulary: base/fault base/files data/rawtext data/columnfile data/dataset
 data/dataset: data/arrowio data/dense base/fault num/loss click/model base/files
 data/measure: base/atomicfile base/fault base/files click/evaluate click/model data/dataset num/loss data/columnfile
 data/ingest: data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary base/files golang.org/x/sync data/columnfile
-jobs/scores: data/arrowio base/atomicfile num/layout value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare
+jobs/scores: data/arrowio base/atomicfile num/layout value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare value/mask
 jobs/paired: click/model jobs/scores value/tally
 value/tallyio: base/fault num/layout value/tally base/files
 value/path: base/fault num/layout num/loss click/model value/mask value/tally value/tallyio
@@ -89,10 +89,10 @@ prune/nightly: base/atomicfile base/fault base/filelock base/files go.yaml.in/ya
 
 # the cost of pruning, and pages about jobs, datasets and nights; report opens no file, but is not
 # pure because its imports are not
-prune/sweep: value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores base/files
+prune/sweep: value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores base/files num/layout
 prune/benchmark: prune/sweep
 prune/rate: pure click/compact click/model
-prune/gate: click/evaluate num/loss prune/sweep base/fault base/files click/checkpoint click/model data/measure
+prune/gate: click/evaluate num/loss prune/sweep base/fault base/files click/checkpoint click/model data/measure data/dataset prune/cut
 prune/cut: base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores jobs/shard num/layout num/loss onnx/dissect prune/rate prune/slice prune/sweep value/mask value/shapley jobs/job value/baseline value/tally click/modelfile
 prune/slice: base/atomicfile base/fault base/files num/loss prune/sweep
 prune/delta: base/atomicfile base/fault base/files base/seal click/checkpoint click/compact data/columnfile
@@ -135,17 +135,18 @@ app/flags: app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13
 app/places: click/checkpoint app/cli data/dataset data/folders base/fault prune/nightly ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 app/launch: base/atomicfile jobs/audit jobs/bus app/cli jobs/coordinator base/cputime base/fault base/filelock jobs/forecast jobs/job num/kernel ops/metrics jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded base/files go.uber.org/zap golang.org/x/sync ops/page click/modelfile
 app/training: app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout base/atomicfile
-app/sweeping: app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask num/layout
+app/sweeping: app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask value/estimator
 app/steps: app/cli app/training base/atomicfile base/fault click/checkpoint click/compact data/dataset num/loss prune/cut prune/gate prune/slice prune/sweep value/mask click/evaluate data/measure click/modelfile
-app/night: app/cli app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics ops/tracking base/files prune/delta prune/gate prune/nightly prune/report value/baseline value/estimator value/mask app/reporting app/score app/steps go.uber.org/zap
-app/quickstart: app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest jobs/scores prune/sweep value/estimator value/mask app/score app/steps
+app/night: app/cli app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics ops/tracking base/files prune/delta prune/gate prune/nightly prune/report value/baseline value/estimator value/mask app/reporting app/score app/steps go.uber.org/zap app/sweeping prune/sweep
+app/compress: app/cli app/reporting app/score app/steps app/sweeping base/atomicfile base/fault click/checkpoint click/compact data/dataset prune/gate prune/report prune/sweep value/mask
+app/quickstart: app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest jobs/scores prune/sweep value/estimator value/mask app/score app/steps app/compress
 app/rivals: app/cli app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/model click/train data/dataset jobs/scores prune/benchmark prune/picture value/baseline value/estimator value/mask base/files app/score app/steps num/kernel
 app/reporting: app/cli app/launch base/fault base/files click/checkpoint prune/cut prune/report prune/sweep prune/worth jobs/scores prune/slice jobs/gap base/atomicfile data/dataset base/chart
 app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.uber.org/zap
 app/score: base/files github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator click/modelfile
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap
 app/work: app/cli app/process base/cputime base/fault jobs/job jobs/worker num/kernel github.com/spf13/cobra go.uber.org/zap
-cmd/shaver: base/chart data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/slice prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows base/files app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap ops/page app/steps click/modelfile data/columnfile
+cmd/shaver: base/chart data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/slice prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows base/files app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap ops/page app/steps click/modelfile data/columnfile app/compress
 cmd/shaver/help: app/cli
 cmd/coordinator: app/cli app/score github.com/spf13/cobra
 cmd/worker: app/cli app/work github.com/spf13/cobra

@@ -58,7 +58,6 @@ func compressCommand() *cobra.Command {
 	cli.Group(c, "Files", "model", "model-output", "dataset", "scores", "out", "force")
 	cli.Group(c, "Size", "within", mask.Bytes, mask.Sparsity, "recipe")
 	cli.MarkRequired(c, "model", "dataset", "out")
-	cli.Needed(c, "within", mask.Bytes)
 	return c
 }
 

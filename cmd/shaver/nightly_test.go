@@ -392,7 +392,7 @@ func TestNightlyPath(t *testing.T) {
 		{"  parts: 4\n", "  full-every: 7\n", `score.full-every "7": with the estimator path`},
 		{"  parts: 4\n", "  max-inherited-error: 0.1\n", `score.max-inherited-error "0.1": with the estimator path`},
 		{"  hysteresis: 1\n", "  aggregate: rms\n", `prune.aggregate "rms": the estimator path gives an order and no values: expected no such key`},
-		{"  hysteresis: 1\n", "  rank: signed\n", `prune.rank "signed": the estimator path`},
+		{"  hysteresis: 1\n", "  aggregate: signed\n", `prune.aggregate "signed": the estimator path`},
 	} {
 		before := f.text("nightly.yaml")
 		f.write("nightly.yaml", strings.Replace(before, c.old, c.to, 1))
@@ -731,7 +731,7 @@ func TestNightlyGate(t *testing.T) {
 	if !maps.Equal(f.published(), before) {
 		t.Error("what is published has changed")
 	}
-	wantFiles(t, f.path("out", "nights", "day-1.1"), "check.json", "model", "night.json", "prune.json", "pruned.safetensors", "report.html", "scores.arrow", "scores.job.json")
+	wantFiles(t, f.path("out", "nights", "day-1.1"), "check.json", "model", "night.json", "prune.json", "pruned.safetensors", "report.html", "scores.arrow", "scores.job.json", "sweep.json")
 	lines := f.history()
 	if last := lines[len(lines)-1]; last.Outcome != nightly.Failed || len(last.Reasons) != 1 {
 		t.Errorf("history %+v", last)

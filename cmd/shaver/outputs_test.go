@@ -254,7 +254,7 @@ func (o *outputs) fixed() {
 		"none":       "--sparsity 0 --values float16",
 		"bytes":      "--bytes 3420 --values int8",
 		"parameters": "--parameters 15",
-		"signed":     "--sparsity 0.5 --aggregate sum --rank signed",
+		"signed":     "--sparsity 0.5 --aggregate signed",
 		"abs":        "--sparsity 0.5 --aggregate abs",
 		"protected":  "--sparsity 0.5 --protect f1 --field-minimum 0.2",
 	} {

@@ -80,7 +80,7 @@ func TestPathScores(t *testing.T) {
 		if again.Previous == nil || again.Previous.Churn.Added != 0 || again.Previous.Churn.Removed == 0 {
 			t.Errorf("with a previous mask of the same order: %+v", again.Previous)
 		}
-		shaver(t, &again, "prune", "--model", model, "--scores", path, "--sparsity", "0.8", "--rank", "abs", "--previous", file("a.safetensors"), "--out", file("g.safetensors"))
+		shaver(t, &again, "prune", "--model", model, "--scores", path, "--sparsity", "0.8", "--previous", file("a.safetensors"), "--out", file("g.safetensors"))
 		if again.Previous == nil || again.Previous.Hysteresis != 1 || again.Previous.Churn.Portion != 0 {
 			t.Errorf("with hysteresis and a previous mask of the same order: %+v", again.Previous)
 		}
@@ -104,7 +104,7 @@ func TestPathScores(t *testing.T) {
 			args []string
 		}{
 			{`aggregate "rms": the scores have the order of a path and no values; it needs scores of an estimator of values, such as debiased`, 2, []string{"prune", "--model", model, "--scores", path, "--sparsity", "0.8", "--aggregate", "rms", "--out", file("f.safetensors")}},
-			{"--rank signed needs --aggregate sum", 2, []string{"prune", "--model", model, "--scores", path, "--sparsity", "0.8", "--rank", "signed", "--out", file("f.safetensors")}},
+			{"sum", 2, []string{"prune", "--model", model, "--scores", path, "--sparsity", "0.8", "--aggregate", "signed", "--out", file("f.safetensors")}},
 			{`--aggregate: aggregate "sum": the scores have the order of a path and no values`, 2, []string{"sweep", "--model", model, "--scores", path, "--dataset", rows, "--aggregate", "sum"}},
 			{`aggregate "rms": the scores have the order`, 2, []string{"report", "--model", model, "--scores", path, "--aggregate", "rms", "--out", file("f.html")}},
 			{`aggregate "abs": the scores have the order`, 2, []string{"scores", "compare", path, path, "--aggregate", "abs"}},

@@ -11,6 +11,7 @@ import (
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/score"
+	"shaver/internal/app/sweeping"
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/forecast"
 	"shaver/internal/jobs/job"
@@ -72,7 +73,19 @@ func (o *planOptions) run(c *cobra.Command, _ []string) error {
 		return err
 	}
 	f.Kernels = rates
-	return o.output.Print(c.OutOrStdout(), f, func(w io.Writer) { forecastTable(w, f) })
+	planned := struct {
+		*forecast.Forecast
+		Compress *sweeping.Cost `json:"compress,omitempty"`
+	}{Forecast: f}
+	if planned.Compress, err = sweeping.Finding(o.Model, o.ModelOutput, "", o.Dataset).Cost(c.Context(), measureWithin/5); err != nil {
+		return err
+	}
+	return o.output.Print(c.OutOrStdout(), planned, func(w io.Writer) {
+		forecastTable(w, f)
+		if k := planned.Compress; k != nil {
+			fmt.Fprintf(w, "compress\t%s more\tat most, to predict %d rows of val and test by %d tables on this machine\n", jobTime(k.Seconds), k.Rows, k.Predictions)
+		}
+	})
 }
 
 // forecastTable writes a forecast as a table.

@@ -35,7 +35,7 @@ func TestHysteresis(t *testing.T) {
 		"sparsity":   {args: []string{"--sparsity", "0.8"}},
 		"parameters": {args: []string{"--parameters", "2000"}},
 		"bytes":      {args: []string{"--bytes", "50000", "--values", "float16"}},
-		"signed":     {args: []string{"--sparsity", "0.8", "--aggregate", "sum", "--rank", "signed"}},
+		"signed":     {args: []string{"--sparsity", "0.8", "--aggregate", "signed"}},
 		"fields":     {args: []string{"--sparsity", "0.85", "--protect", "category,hour", "--field-minimum", "0.05", "--dense"}},
 		"from":       {first: []string{"--sparsity", "0.85"}, args: []string{"--from", sweepFile}},
 	} {

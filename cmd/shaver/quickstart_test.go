@@ -32,7 +32,7 @@ func TestQuickstart(t *testing.T) {
 			t.Errorf("%s: AUC %.4f at sparsity %g, %.4f unpruned: expected a loss below %g", points[i].Method, half, points[i].Sparsity, full, most)
 		}
 	}
-	wantFiles(t, out, "dataset", "model.safetensors", "order.arrow", "order.job.json", "rows.csv", "scores.arrow", "scores.job.json")
+	wantFiles(t, out, "dataset", "model.safetensors", "order.arrow", "order.job.json", "rows.csv", "scores.arrow", "scores.job.json", "small.compress", "small.html", "small.safetensors")
 
 	// The other commands read the files and compute the same scores.
 	var report launch.JobReport
@@ -65,7 +65,7 @@ func TestQuickstartTemporary(t *testing.T) {
 			t.Errorf("stderr does not say %q:\n%s", want, &stderr)
 		}
 	}
-	if lines := strings.Split(strings.TrimSpace(string(stdout)), "\n"); len(lines) < 20 || !strings.HasPrefix(lines[0], "SPARSITY") || !strings.HasPrefix(lines[15], "* differs") || !strings.HasPrefix(lines[17], "certain within 0.001: ") {
+	if lines := strings.Split(strings.TrimSpace(string(stdout)), "\n"); len(lines) < 25 || !strings.HasPrefix(lines[0], "SPARSITY") || !strings.HasPrefix(lines[15], "* differs") || !strings.HasPrefix(lines[17], "certain within 0.001: ") {
 		t.Errorf("stdout is %q, expected a header, a table of 14 lines, a note and a ladder", lines)
 	}
 	wantFiles(t, temporary)

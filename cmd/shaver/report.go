@@ -48,7 +48,7 @@ func reportCommand() *cobra.Command {
 	f.StringVar(&o.Path, "path", "", "`file` OUT.path.json of shaver prune for this model (default none)")
 	cli.Files(c, "path", "json")
 	flags.Dataset(c, &o.Folders, "dataset `folder` that was scored, for the names of features and for what the model memorises")
-	flags.Aggregate(c, &aggregate)
+	flags.Aggregate(c, &aggregate, nil)
 	f.Lookup("aggregate").DefValue = "that of the recommended table, or " + aggregate
 	flags.Out(c, &o.Out, "HTML `file` to write", "html")
 	f.Float64Var((*float64)(&o.Within), "within", float64(o.Within), "`bound` by which AUC may be lower, and LogLoss higher, than of the unpruned model")

@@ -70,8 +70,7 @@ func scoresFrequencyCommand() *cobra.Command {
 	f.Float64Var(&o.sparsity, "sparsity", .5, "`portion` of the entries to drop")
 	f.IntVar(&o.bins, "bins", 3, "`number` of bins for each field")
 	f.IntVar(&o.top, "top", 3, "`number` of the most and of the least valuable features to print for each field")
-	flags.Aggregate(c, &o.aggregate)
-	flags.Rank(c, &o.rank)
+	flags.Aggregate(c, &o.aggregate, &o.rank)
 	o.output.Flag(c)
 	cli.MarkRequired(c, "model")
 	return c

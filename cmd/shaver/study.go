@@ -14,6 +14,7 @@ import (
 	"shaver/internal/app/flags"
 	"shaver/internal/app/launch"
 	"shaver/internal/app/sweeping"
+	"shaver/internal/base/chart"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
@@ -23,6 +24,7 @@ import (
 	"shaver/internal/jobs/coordinator"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/picture"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
@@ -32,6 +34,7 @@ import (
 type studyOptions struct {
 	sweepFlags
 	baseline, out string
+	picture       string
 	options       estimator.Options
 	portions      []float64
 	parts         []int // of a path; nil for other estimators
@@ -67,6 +70,9 @@ func studyCommand() *cobra.Command {
 	cli.Choices(c, "baseline", baseline.Names()...)
 	f.StringVar(&o.options.Estimator, "estimator", estimator.Multilinear, "`name` of the estimator; shaver score --help-all lists all")
 	cli.Choices(c, "estimator", estimator.Names()...)
+	flags.Seed(c, &o.Seed)
+	f.StringVar(&o.picture, "picture", "", "`file` for a picture of AUC and LogLoss: "+chart.Extension+" (default none)")
+	cli.Files(c, "picture", "svg")
 	o.add(c, "the scores and the progress of other jobs in --out, files there that are not scores, and a file at --picture that is not a picture")
 	cli.Group(c, "Files", "model", "dataset", "out", "picture", "force")
 	cli.Group(c, "Jobs", "portions", "seeds", "baseline", "estimator", "parts")
@@ -77,6 +83,14 @@ func studyCommand() *cobra.Command {
 
 func (o *studyOptions) run(c *cobra.Command) error {
 	if err := o.check(c); err != nil {
+		return err
+	}
+	if c.Flags().Changed("picture") {
+		if err := o.outputs.Check("--picture", o.picture, cli.Unless(chart.Written, "a picture")); err != nil {
+			return err
+		}
+	}
+	if err := chart.Check(o.picture); err != nil {
 		return err
 	}
 	if len(o.portions) == 0 || len(o.seeds) == 0 {
@@ -127,7 +141,10 @@ func (o *studyOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return o.show(c, d, d.WriteTable)
+	if err := o.output.Print(c.OutOrStdout(), d, d.WriteTable); err != nil || o.picture == "" {
+		return err
+	}
+	return picture.Sweep(d).Write(o.picture)
 }
 
 // sweepable returns the error with which the sweep at the end would fail. It is called

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,14 +14,12 @@ import (
 	"shaver/internal/app/flags"
 	"shaver/internal/app/sweeping"
 	"shaver/internal/base/atomicfile"
-	"shaver/internal/base/chart"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
-	"shaver/internal/prune/picture"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 )
@@ -33,19 +30,18 @@ type sweepFlags struct {
 	methods    []string
 	values     []string // names of encodings
 	sparsities []float64
-	picture    string
 	outputs    cli.Outputs
 	output     cli.Output
 }
 
 type sweepOptions struct {
 	sweepFlags
-	parameters, bytes []int64
-	out               string
+	bytes []int64
+	out   string
 }
 
 func sweepCommand() *cobra.Command {
-	var o sweepOptions
+	o := sweepOptions{sweepFlags: sweepFlags{Input: sweeping.Input{Seed: 1}}}
 	c := &cobra.Command{
 		Use:     "sweep",
 		Short:   "Compare pruning methods at several budgets",
@@ -57,18 +53,18 @@ func sweepCommand() *cobra.Command {
 				return fault.Usagef("%s needs --scores or --models", c.CommandPath())
 			}
 			given := c.Flags().Changed
-			if !given("within") && (given("sparsities") || len(o.parameters)+len(o.bytes) > 0 || o.Select || o.Tune) {
+			if !given("within") && (given("sparsities") || len(o.bytes) > 0 || o.Select || o.Tune) {
 				o.Within = nil
 			}
 			o.Given = c.Flags().Changed("aggregate")
 			if !o.Given && o.Select && o.Rank == mask.Abs {
 				o.Aggregates = scores.Aggregates()
 			}
-			if c.Flags().Changed("sparsities") && len(o.parameters)+len(o.bytes) > 0 {
-				return fault.Usagef("--sparsities, --parameters and --bytes are all budgets: give only one")
+			if given("sparsities") && len(o.bytes) > 0 {
+				return fault.Usagef("--sparsities and --bytes are both budgets: give only one")
 			}
 			if slices.Contains(o.values, sweep.AutoValues) && len(o.bytes) > 0 {
-				return fault.Usagef("--values auto is measured at numbers of entries: expected --sparsities or --parameters, not --bytes")
+				return fault.Usagef("--values auto is measured at numbers of entries: expected --sparsities, not --bytes")
 			}
 			return o.run(c)
 		}, o.output.Check),
@@ -76,10 +72,8 @@ func sweepCommand() *cobra.Command {
 	f := c.Flags()
 	flags.Model(c, &o.Model, "checkpoint `file` that was scored")
 	flags.ModelOutput(c, &o.ModelOutput)
-	f.StringSliceVar(&o.Scores, "scores", nil, "`files` with scores of the model, separated by commas; several are compared (required without --models)")
+	f.StringSliceVar(&o.Scores, "scores", nil, "`files` with scores of the model, separated by commas; several are compared, also those of the model before its training (required without --models)")
 	cli.Files(c, "scores", "arrow")
-	f.StringVar(&o.SNIP, "snip", "", "`file` with taylor scores of the model before its training, for the method snip (default none)")
-	cli.Files(c, "snip", "arrow")
 	f.StringSliceVar(&o.Models, "models", nil, "`files` of models to measure as they are, separated by commas (default none)")
 	cli.Files(c, "models", cli.Checkpoints...)
 	flags.Dataset(c, &o.Folders, "dataset `folder`")
@@ -87,24 +81,28 @@ func sweepCommand() *cobra.Command {
 	f.StringSliceVar(&o.values, "values", []string{string(compact.Float32)}, "`encodings` of the kept entries in the compact file to compare: "+strings.Join(sweepValues(), ", ")+", for bits that differ from row to row")
 	f.Lookup("values").DefValue = string(compact.Float32)
 	cli.Choices(c, "values", sweepValues()...)
-	f.Int64SliceVar(&o.parameters, "parameters", nil, "`budgets` in parameters to keep, instead of --sparsities")
 	f.Int64SliceVar(&o.bytes, "bytes", nil, "`budgets` in bytes of the compact file, instead of --sparsities")
-	f.Lookup("parameters").DefValue, f.Lookup("bytes").DefValue = "", "" // not "[]"
-	flags.Rank(c, &o.Rank)
-	f.StringSliceVar(&o.Aggregates, "aggregate", []string{scores.DefaultAggregate}, "`aggregates` of the scores to compare: "+scores.AggregateHelp())
+	f.Lookup("bytes").DefValue = "" // not "[]"
+	f.StringSliceVar(&o.Aggregates, "aggregate", []string{scores.DefaultAggregate}, "`aggregates` of the scores to compare: "+scores.AggregateHelp()+"; or signed alone, the sum with its sign")
 	f.Lookup("aggregate").DefValue = scores.DefaultAggregate + ", or all with --select"
-	cli.OneOf(c, "aggregate", scores.Aggregates()...)
-	f.Float64SliceVar(&o.Within, "within", slices.Clone(sweep.Rungs), "`bounds` of AUC and LogLoss for which the smallest tables are found along the orders of --scores, without --select and --tune; with budgets, only if given")
+	cli.OneOf(c, "aggregate", append(scores.Aggregates(), mask.Signed)...)
+	flags.Portions(c, &o.Within, "within", slices.Clone(sweep.Rungs), "`bounds` of AUC and LogLoss for which the smallest tables are found along the orders of --scores, without --select and --tune; with budgets, only if given")
 	f.BoolVar(&o.Select, "select", false, "for each budget, measure only the method that is best on the validation split")
 	f.BoolVar(&o.Tune, "tune", false, "also train what each method keeps, and measure the result")
 	flags.Keep(c, &o.Keep)
 	flags.Out(c, &o.out, "`file` for the result, .json (default none)", "json")
-	cli.Group(c, "Files", "model", "model-output", "scores", "snip", "models", "dataset", "out", "picture", "force")
-	cli.Group(c, "Budgets", "within", "sparsities", "parameters", "bytes")
-	cli.Group(c, "Methods", "methods", "seed", "aggregate", "rank", "protect", "field-minimum", "values")
+	cli.Group(c, "Files", "model", "model-output", "scores", "models", "dataset", "out", "force")
+	cli.Group(c, "Budgets", "within", "sparsities", "bytes")
+	cli.Group(c, "Methods", "methods", "aggregate", "protect", "field-minimum", "values")
 	cli.Group(c, "Measurement", "split", "select", "calibrate", "tune")
 	cli.MarkRequired(c, "model", "dataset")
 	cli.Needed(c, "scores", "within", "methods", "sparsities", "out")
+	for name, now := range map[string]string{
+		"snip": "--scores, which also takes scores of the model before its training", "picture": "--pictures of shaver report", "seed": "--seed of shaver study",
+		"parameters": "--sparsities", "rank": "--aggregate signed",
+	} {
+		cli.Renamed(c, name, now)
+	}
 	return c
 }
 
@@ -116,10 +114,8 @@ func (o *sweepFlags) add(c *cobra.Command, force string) {
 	f.StringSliceVar(&o.methods, "methods", []string{sweep.Magnitude}, "`methods` to compare with: all, or some of "+strings.Join(methods(), ", "))
 	f.Lookup("methods").DefValue = sweep.Magnitude
 	cli.Choices(c, "methods", append([]string{"all"}, methods()...)...)
-	flags.Seed(c, &o.Seed)
-	f.BoolVar(&o.Calibrate, "calibrate", true, "also measure LogLoss with logits that are calibrated on the validation split, by default if no row of it was scored")
-	f.StringVar(&o.picture, "picture", "", "`file` for a picture of AUC and LogLoss: "+chart.Extension+" (default none)")
-	cli.Files(c, "picture", "svg")
+	f.BoolVar(&o.Calibrate, "calibrate", true, "also measure LogLoss with logits that are calibrated on the validation split")
+	f.Lookup("calibrate").DefValue = "true if its rows were not scored"
 	o.outputs.Flag(c, force)
 	o.output.Flag(c)
 }
@@ -131,17 +127,8 @@ func (o *sweepFlags) check(c *cobra.Command) (err error) {
 	o.outputs.Inputs(checkpoint.Files(o.Model)...)
 	o.outputs.Inputs(dataset.Files(o.Folders...)...)
 	o.outputs.Inputs(o.Scores...)
-	o.outputs.Inputs(o.SNIP)
 	for _, file := range o.Models {
 		o.outputs.Inputs(checkpoint.Files(file)...)
-	}
-	if c.Flags().Changed("picture") {
-		if err := o.outputs.Check("--picture", o.picture, cli.Unless(chart.Written, "a picture")); err != nil {
-			return err
-		}
-	}
-	if err := chart.Check(o.picture); err != nil {
-		return err
 	}
 	if o.Rivals, err = rivalsOf(o.methods); err != nil {
 		return err
@@ -154,24 +141,20 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 	if err := o.check(c); err != nil {
 		return err
 	}
-	switch {
-	case len(o.parameters) > 0 && len(o.bytes) > 0:
-		return fault.Usagef("--parameters and --bytes are both budgets: give only one")
-	case len(o.parameters) > 0:
-		o.Budgets = mask.Budgets(mask.Kept, o.parameters...)
-	case len(o.bytes) > 0:
+	if len(o.bytes) > 0 {
 		o.Budgets = mask.Budgets(mask.Bytes, o.bytes...)
 	}
 	if c.Flags().Changed("out") {
-		if filepath.Clean(o.out) == filepath.Clean(o.picture) {
-			return fault.Usagef("--out and --picture both name %s: expected two files", o.out)
-		}
 		if err := o.outputs.Check("--out", o.out, cli.Unless(sweep.Written, "the result of a sweep"), ".json"); err != nil {
 			return err
 		}
 	}
 	if err := o.usage(); err != nil {
 		return err
+	}
+	o.Rank = mask.Abs
+	if slices.Equal(o.Aggregates, []string{mask.Signed}) {
+		o.Aggregates, o.Rank = []string{scores.Sum}, mask.Signed
 	}
 	if o.out != "" {
 		o.Accept = o.checkReplaced
@@ -189,7 +172,7 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 	if err := o.commands(&commands, d); err != nil {
 		return err
 	}
-	return o.show(c, d, func(w io.Writer) {
+	return o.output.Print(c.OutOrStdout(), d, func(w io.Writer) {
 		d.WriteTable(w)
 		io.WriteString(w, commands.String())
 	})
@@ -214,6 +197,8 @@ func (o *sweepOptions) checkReplaced(model, dataset string) error {
 // usage returns wrong usage for flags of the sweep that contradict each other. It sets the encodings.
 func (o *sweepOptions) usage() error {
 	switch {
+	case slices.Contains(o.Aggregates, mask.Signed) && len(o.Aggregates) > 1:
+		return fault.Usagef("--aggregate signed is the only rank with a sign: expected no other aggregate")
 	case len(o.Scores) == 0 && len(o.Models) == 0:
 		return fault.Usagef("--scores is empty: expected at least one file, or --models")
 	case len(o.Scores) == 0 && o.Select:
@@ -232,7 +217,7 @@ func (o *sweepOptions) usage() error {
 		return fault.Usagef("--tune measures float32 values: expected no other --values")
 	case o.Tune && o.Split != dataset.Test:
 		return fault.Usagef("--tune trains on the split %s and chooses the epoch by %s: expected --split %s, not %s", dataset.Train, dataset.Val, dataset.Test, o.Split)
-	case len(o.Rivals) == 0 && len(o.Aggregates) == 0 && o.SNIP == "" && len(o.Models) == 0:
+	case len(o.Rivals) == 0 && len(o.Aggregates) == 0 && len(o.Scores) < 2 && len(o.Models) == 0:
 		return fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
 	}
 	o.Values = nil
@@ -249,14 +234,6 @@ func (o *sweepOptions) usage() error {
 		o.Values = append(o.Values, v)
 	}
 	return nil
-}
-
-// show prints the document, as a table by the given function, and draws it.
-func (o *sweepFlags) show(c *cobra.Command, d *sweep.Document, table func(io.Writer)) error {
-	if err := o.output.Print(c.OutOrStdout(), d, table); err != nil || o.picture == "" {
-		return err
-	}
-	return picture.Sweep(d).Write(o.picture)
 }
 
 // commands writes the commands that prune to what the sweep chose at each budget.
@@ -291,11 +268,7 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 	if o.ModelOutput != "" {
 		words = append(words, "--model-output", sweep.ShellWord(o.ModelOutput))
 	}
-	scoresFile := o.SNIP // the last source
-	if source < len(o.Scores) {
-		scoresFile = o.Scores[source]
-	}
-	words = append(words, "--scores", sweep.ShellWord(scoresFile))
+	words = append(words, "--scores", sweep.ShellWord(o.Ordered(source)))
 	if o.out != "" {
 		words = append(words, "--from", sweep.ShellWord(o.out))
 	} else {

@@ -12,7 +12,7 @@ import pytest
 from conftest import Planted, command
 
 import shaver
-from shaver import _command, _dataset, _evaluate, _prune, _remove, _scores, _sweep
+from shaver import _command, _compress, _dataset, _evaluate, _prune, _remove, _scores, _sweep
 
 # Flags that no call needs as a parameter.
 EVERYWHERE = {"help", "output", "scratch", "model", "model-output"}
@@ -47,7 +47,6 @@ ENTRIES = {
     "from",
     "parameters",
     "protect",
-    "rank",
     "scores",
     "sparsity",
     "tune",
@@ -68,6 +67,7 @@ CALLS = [
     Call(shaver.prune, (("prune",),), {"in_place", "progress"}, NIGHTLY | SLICES, {"sweep": "from"}),
     Call(shaver.remove, (("prune",),), {"progress"}, NIGHTLY | ENTRIES),
     Call(shaver.sweep, (("sweep",),), {"progress"}, set()),
+    Call(shaver.compress, (("compress",),), {"progress"}, set()),
     Call(shaver.evaluate, (("evaluate",),), {"progress"}, set()),
     Call(shaver.check, (("check",),), {"progress"}, set()),
     Call(shaver.report, (("report",),), set(), set()),
@@ -162,7 +162,7 @@ def test_parameters_reach_their_flags(call: Call, planted: Planted, monkeypatch:
     def document(arguments: Any, flags: dict[str, _command.Flag], **options: Any) -> dict[str, Any]:
         return run(arguments, {**flags, "output": "json"}, **options).document()
 
-    for module in (_dataset, _evaluate, _prune, _remove, _scores, _sweep):
+    for module in (_compress, _dataset, _evaluate, _prune, _remove, _scores, _sweep):
         for function in (run, document):
             if hasattr(module, function.__name__):
                 monkeypatch.setattr(module, function.__name__, function)
@@ -174,8 +174,10 @@ def test_parameters_reach_their_flags(call: Call, planted: Planted, monkeypatch:
         "label": "label",
     }
     needed = {name: value for name, value in needed.items() if name in parameters(call)}
+    if call.function is shaver.compress:
+        needed["out"] = "unused.safetensors"
     # The values of parameters that Python reads. All others are passed on.
-    read: dict[str, Any] = {"against": planted.model, "snip": planted.scores, "fields": ["user"], "dense": ["user"]}
+    read: dict[str, Any] = {"against": planted.model, "fields": ["user"], "dense": ["user"]}
     required = {name: read[name] for name, each in parameters(call).items() if each.default is each.empty and name in read}
     for name, parameter in parameters(call).items():
         if name in needed or name in call.own:

@@ -250,11 +250,28 @@ def test_plots(planted: Planted, scores: shaver.Scores) -> None:
     matplotlib.use("Agg")
     bars: list[Any] = list(scores.plot().patches)
     assert sorted(bar.get_width() for bar in bars) == sorted(field["sum"] for field in scores.document["fields"])
-    sweep = shaver.sweep(planted.model, scores, planted.dataset, sparsities=[0.5, 0.9])
+    sweep = shaver.sweep(planted.model, scores, planted.dataset, sparsities=[0.5, 0.9], calibrate=False)
     auc, log_loss = sweep.plot().axes
     drawn = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in auc.lines}
     assert drawn["shapley-rms"] == [point["auc"] for point in sweep.document["points"] if point["method"] == "shapley-rms"]
     assert set(drawn) == {"unpruned", "shapley-rms", "magnitude"} and log_loss.get_ylabel() == "LogLoss"
+
+
+def test_one_answer(planted: Planted, scores: shaver.Scores, tmp_path: Path) -> None:
+    """Sweeps, pages and checks say which table to ship in the same lines, and compress makes a file of it."""
+    sweep = shaver.sweep(planted.model, scores, planted.dataset, sparsities=[0.5], methods=[])
+    said = command("sweep", "--model", planted.model, "--scores", scores.path, "--dataset", planted.dataset, "--sparsities", "0.5", "--methods=")
+    assert len(sweep.answer) >= 4 and "\n".join(sweep.answer) in said
+    page = Path(shaver.report(planted.model, scores, sweep=sweep).path).read_text(encoding="utf-8")
+    assert "</li><li>".join(sweep.answer) in page
+    pruned = shaver.prune(planted.model, scores, sparsity=0.5, calibrate=True, dataset=planted.dataset, out=tmp_path / "pruned.safetensors")
+    checked = shaver.check(pruned, planted.dataset, against=planted.model, max_auc_drop=1, max_logloss_rise=1)
+    assert [line for line in checked.answer if not line.startswith("certain within 1: ")] == sweep.answer
+    made = shaver.compress(planted.model, planted.dataset, tmp_path / "small.safetensors", within=0.05, scores=scores)
+    assert made and made.path == str(tmp_path / "small.safetensors") and Path(made.page.path).exists()
+    assert any(line.startswith("certain within 0.05: sparsity ") for line in made.answer)
+    failed = shaver.compress(planted.model, planted.dataset, tmp_path / "none.safetensors", within=1e-9, scores=scores)
+    assert not failed and failed.path is None and Path(failed.page.path).exists()
 
 
 def test_a_calibrated_sweep_shows_what_the_report_shows(planted: Planted, scores: shaver.Scores) -> None:

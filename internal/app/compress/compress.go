@@ -3,6 +3,7 @@
 package compress
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,7 +32,7 @@ import (
 // Recipe says how small the file becomes. Exactly one of its settings is not 0.
 type Recipe struct {
 	Within   float64 `json:"within,omitempty"`   // the smallest file that is certain to be within this bound
-	Bytes    int64   `json:"bytes,omitempty"`    // the best file of at most so many bytes
+	Bytes    int64   `json:"bytes,omitempty"`    // the best file of at most this size
 	Sparsity float64 `json:"sparsity,omitempty"` // the file without this portion of the entries
 }
 
@@ -188,48 +189,64 @@ func (o *Options) sweep(ctx context.Context) (*sweep.Document, error) {
 	return d, atomicfile.Write(o.file(sweepFile), func(w io.Writer) error { return cli.WriteJSON(w, d) })
 }
 
+// mostRounded is the number of tables of which prune rounds the values to few bits.
+const mostRounded = 3
+
 // prune writes the file. Within a bound it tries the tables that are certain to be within it, from the smallest one on, until the
-// file, of which the network is rounded too, is certain as well. The last try keeps all entries.
+// file, whose values and network are rounded, is certain as well. Then it rounds less.
 func (o *Options) prune(ctx context.Context, d *sweep.Document, r *Result) error {
-	if o.Within == 0 {
-		return o.try(ctx, d, r, o.Recipe)
+	_, m, err := checkpoint.ReadModel(o.Model, o.ModelOutput)
+	if err != nil {
+		return err
 	}
-	var sparsities []float64
+	few := sweep.AutoValues
+	if d.Unpruned.Calibration == nil || m.Differentiable() != nil { // then val may not choose bits
+		few = string(compact.Float16)
+	}
+	if o.Within == 0 {
+		return o.try(ctx, d, r, o.Recipe, few)
+	}
+	certain := []float64{0}
 	if p := d.Decide(sweep.Bound(o.Within)); p != nil {
 		for i := range d.Points {
 			if q := &d.Points[i]; q.Method == p.Method && q.Sparsity <= p.Sparsity {
-				sparsities = append(sparsities, q.Sparsity)
+				certain = append(certain, q.Sparsity)
 			}
 		}
 	}
-	slices.Sort(sparsities)
-	sparsities = slices.Compact(append([]float64{0}, sparsities...))
-	for _, s := range slices.Backward(sparsities) {
-		if err := o.try(ctx, d, r, Recipe{Sparsity: s}); err != nil || r.Out != "" {
+	slices.SortFunc(certain, func(a, b float64) int { return cmp.Compare(b, a) })
+	type candidate struct {
+		sparsity float64
+		values   string
+	}
+	var all []candidate
+	for _, s := range certain[:min(mostRounded, len(certain))] {
+		all = append(all, candidate{s, few})
+	}
+	for _, values := range []compact.Encoding{compact.Float16, compact.Float32} {
+		all = append(all, candidate{certain[0], string(values)})
+	}
+	for _, c := range all {
+		if c.sparsity == 0 && c.values == string(compact.Float32) {
+			continue // the model itself
+		}
+		if err := o.try(ctx, d, r, Recipe{Sparsity: c.sparsity}, c.values); err != nil || r.Out != "" {
 			return err
 		}
 	}
 	return nil
 }
 
-// try prunes to a budget and checks the file. If the file is certain to be within the bound, or there is none, it becomes the
-// output.
-func (o *Options) try(ctx context.Context, d *sweep.Document, r *Result, budget Recipe) error {
-	_, m, err := checkpoint.ReadModel(o.Model, o.ModelOutput)
-	if err != nil {
-		return err
-	}
-	calibrated, values := d.Unpruned.Calibration != nil, string(compact.Float32)
-	if calibrated && m.Differentiable() == nil { // val may choose the bits, too
-		values = sweep.AutoValues
-	}
+// try prunes to a budget and checks the file. It becomes the output if it is certain to be within the bound, or without a
+// bound.
+func (o *Options) try(ctx context.Context, d *sweep.Document, r *Result, budget Recipe, values string) error {
 	recipe, err := json.Marshal(o.Recipe)
 	if err != nil {
 		return err
 	}
 	p := steps.NewPrune()
 	p.Model, p.ModelOutput, p.Scores, p.Dataset, p.Out, p.Recipe = o.Model, o.ModelOutput, o.Scores, o.Folders, o.file(candidateFile), string(recipe)
-	p.Values, p.Calibrate, p.Bytes, p.Sparsity, p.Outputs.Force = values, calibrated, budget.Bytes, budget.Sparsity, true
+	p.Values, p.Calibrate, p.Bytes, p.Sparsity, p.Outputs.Force = values, d.Unpruned.Calibration != nil, budget.Bytes, budget.Sparsity, true
 	p.Given = func(name string) bool {
 		return name == mask.Bytes && budget.Bytes > 0 || name == mask.Sparsity && budget.Bytes == 0
 	}

@@ -44,16 +44,20 @@ func Split(c *cobra.Command, to *string) {
 	cli.Choices(c, "split", dataset.SplitNames...)
 }
 
-// Aggregate adds --aggregate, by which scores rank.
-func Aggregate(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "aggregate", scores.DefaultAggregate, "`aggregate` of the scores to rank by: "+scores.AggregateHelp())
-	cli.OneOf(c, "aggregate", scores.Aggregates()...)
-}
-
-// Rank adds --rank, the order of the entries.
-func Rank(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "rank", mask.Abs, "`order` of the entries for --aggregate sum: "+mask.Abs+" (by magnitude) or "+mask.Signed+" (by value)")
-	cli.Choices(c, "rank", mask.Ranks()...)
+// Aggregate adds --aggregate, by which scores rank. With rank, which is set too, it may be mask.Signed: the sum by its value and not by
+// its magnitude.
+func Aggregate(c *cobra.Command, to, rank *string) {
+	names, usage := scores.Aggregates(), "`aggregate` of the scores to rank by: "+scores.AggregateHelp()
+	*to = scores.DefaultAggregate
+	if rank == nil {
+		c.Flags().StringVar(to, "aggregate", *to, usage)
+	} else {
+		*rank = mask.Abs
+		names, usage = append(names, mask.Signed), usage+"; or "+mask.Signed+", the sum by its value and not by its magnitude"
+		c.Flags().Var(&scores.Ranking{Name: to, Rank: rank}, "aggregate", usage)
+		cli.Renamed(c, "rank", "--aggregate "+mask.Signed)
+	}
+	cli.OneOf(c, "aggregate", names...)
 }
 
 // Seed adds --seed.

@@ -84,7 +84,7 @@ type prune struct {
 // pruneSettings returns the keys of the section prune.
 func pruneSettings(o *prune) []setting {
 	return []setting{
-		key("within", &o.Within), key(mask.Sparsity, &o.Sparsity), key(mask.Kept, &o.Parameters), key(mask.Bytes, &o.Bytes), key("aggregate", &o.Aggregate, scores.Aggregates()...), key("rank", &o.Rank),
+		key("within", &o.Within), key(mask.Sparsity, &o.Sparsity), key(mask.Kept, &o.Parameters), key(mask.Bytes, &o.Bytes), setting{nightly.Key{Name: "aggregate", Kind: nightly.Text}, &scores.Ranking{Name: &o.Aggregate, Rank: &o.Rank}, append(scores.Aggregates(), mask.Signed)},
 		key("values", &o.Values, compact.EncodingNames()...), key("hysteresis", &o.Hysteresis), key("protect", &o.Keep.Fields), key("field-minimum", &o.Keep.Minimum),
 	}
 }
@@ -146,7 +146,7 @@ func parse(option any, text string) (err error) {
 		if *to, err = time.ParseDuration(text); err != nil {
 			return errors.New("expected a duration such as 30s or 5m")
 		}
-	case *cli.Kernel:
+	case interface{ Set(string) error }:
 		return to.Set(text)
 	}
 	if err != nil {
@@ -333,7 +333,7 @@ func checkPaths(c *nightly.Config) error {
 		}
 	}
 	for _, s := range c.Prune {
-		if s.Name == "aggregate" || s.Name == "rank" && s.Value != mask.Abs {
+		if s.Name == "aggregate" {
 			return c.Errorf("prune", s, fmt.Errorf("the estimator %s gives an order and no values: expected no such key", estimator.Path))
 		}
 	}

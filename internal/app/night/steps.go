@@ -374,8 +374,12 @@ func (s *running) Report(ctx context.Context, n *nightly.Night) error {
 	if found := filepath.Join(n.Folder, nightly.SweepFile); exists(found) {
 		o.Sweep = found
 	}
-	o.Out, o.Outputs.Force, o.Aggregate = filepath.Join(n.Folder, nightly.ReportFile), true, s.config.Prune.Get("aggregate")
-	_, err := o.Run(ctx)
+	p, err := pruning(s.config, s.config.Prune)
+	if err != nil {
+		return err
+	}
+	o.Out, o.Outputs.Force, o.Aggregate = filepath.Join(n.Folder, nightly.ReportFile), true, p.Aggregate
+	_, err = o.Run(ctx)
 	return err
 }
 

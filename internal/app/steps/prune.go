@@ -53,7 +53,7 @@ type Pruning struct {
 
 // Settings of prune that take a file of scores: those that choose entries, and those of the form in which they are stored.
 var (
-	entrySettings = []string{"from", mask.Sparsity, mask.Kept, mask.Bytes, "aggregate", "rank", "protect", "field-minimum", "hysteresis"}
+	entrySettings = []string{"from", mask.Sparsity, mask.Kept, mask.Bytes, "aggregate", "protect", "field-minimum", "hysteresis"}
 	formSettings  = []string{"values", "dense", "calibrate", "tune"}
 )
 
@@ -113,7 +113,7 @@ func (o *Prune) Check() error {
 	case !scored:
 		unread = o.first(slices.Concat(entrySettings, formSettings)...)
 	case o.From != "":
-		of = o.first(mask.Bytes, "aggregate", "rank", "protect", "field-minimum", "values")
+		of = o.first(mask.Bytes, "aggregate", "protect", "field-minimum", "values")
 	}
 	for _, c := range []struct {
 		wrong bool

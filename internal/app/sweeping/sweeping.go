@@ -21,6 +21,7 @@ import (
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
+	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"
 )
 
@@ -30,8 +31,7 @@ type Input struct {
 	ModelOutput string   // output of the model, if it is an .onnx file with several
 	Folders     []string // dataset, or those of a window's days
 	Split       string
-	Scores      []string // files
-	SNIP        string   // file with the scores of the method SNIP, or ""
+	Scores      []string // files; those of taylor for another model are of the model before its training, by which SNIP ranks
 	Models      []string // files of models that are measured as they are
 	Aggregates  []string // aggregates of the scores; those of a path have only their order
 	Given       bool     // the user gave Aggregates
@@ -43,11 +43,12 @@ type Input struct {
 	Budgets     []mask.Budget
 	Within      []float64 // bounds for which the smallest tables are found; nil = only the budgets are measured
 	Calibrate   bool      // also measure with logits that are calibrated on the validation split
-	Optional    bool      // Calibrate has no effect if the validation rows were scored or there are none
+	Optional    bool      // Calibrate has no effect without validation rows, and if they were scored
 	Select      bool      // for each budget, measure only the method that is best on the validation split
 	Tune        bool      // also train what each method keeps
 
 	unknown []string // sentences that models do not know their fields
+	files   []string // Scores in the order of the document's sources
 
 	// Accept is called with the digests of the model and of the dataset before anything is measured. Its
 	// error ends the sweep. It may be nil.
@@ -57,7 +58,7 @@ type Input struct {
 // Run measures every method at every budget.
 func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	o.unknown = nil
-	p, err := cut.Open(o.Model, o.ModelOutput, o.Scores...)
+	p, initial, err := o.open()
 	if err != nil {
 		return nil, err
 	}
@@ -66,15 +67,7 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 			return nil, fault.Usagef("--aggregate: %w", err)
 		}
 	}
-	files, all := o.Scores, p.Scores
-	if o.SNIP != "" {
-		initial, err := p.ReadInitial(o.SNIP)
-		if err != nil {
-			return nil, err
-		}
-		files, all = append(slices.Clone(files), o.SNIP), append(slices.Clone(all), initial)
-		p.Checkpoint.AddScored(cut.Scored(initial))
-	}
+	files, all := o.files, slices.Concat(p.Scores, initial)
 	m, err := p.Checkpoint.Model()
 	if err != nil {
 		return nil, err
@@ -162,6 +155,36 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	}
 	return document, nil
 }
+
+// open opens the model and the scores: those of the model, and those of the model before its training.
+func (o *Input) open() (p *cut.Source, initial []*scores.File, err error) {
+	if p, err = cut.Open(o.Model, o.ModelOutput); err != nil {
+		return nil, nil, err
+	}
+	var last []string
+	o.files = nil
+	for _, file := range o.Scores {
+		f, err := scores.Read(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		if f.Spec.Estimator == estimator.Taylor && f.Spec.Model != p.Checkpoint.Digest() {
+			initial, last = append(initial, f), append(last, file)
+			err = p.CheckInitial(f, file)
+		} else {
+			o.files = append(o.files, file)
+			err = p.Add(f, file)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	o.files = append(o.files, last...)
+	return p, initial, nil
+}
+
+// Ordered returns the file of a source of the document that Run returned.
+func (o *Input) Ordered(source int) string { return o.files[source] }
 
 // doubting returns predict, which also sets doubt to what is probably wrong with the predictions of the
 // whole model, and logs it.
@@ -255,7 +278,7 @@ func (o *Input) compared(ctx context.Context, p *cut.Source, sources []*scores.F
 				add(t.ByScores(s, source, aggregate, o.Rank))
 			}
 			if s.Ranks() && len(aggregates) > 0 && err == nil && at == 0 {
-				err = o.warnDeep(all[len(all)-1], s, o.Scores[source])
+				err = o.warnDeep(all[len(all)-1], s, o.files[source])
 			}
 		}
 		for source := len(p.Scores); source < len(sources); source++ {
@@ -308,7 +331,7 @@ func (o *Input) warnDeep(m sweep.Method, s *scores.File, file string) error {
 	return nil
 }
 
-// sourcesOfSSEDS returns the indices of the scores, those of o.Scores, by which SSEDS can rank.
+// sourcesOfSSEDS returns the indices of the scores, those of o.files, by which SSEDS can rank.
 // It returns an error if SSEDS can rank by none of them.
 func (o *Input) sourcesOfSSEDS(all []*scores.File) (sources []int, err error) {
 	if len(all) == 0 {
@@ -318,7 +341,7 @@ func (o *Input) sourcesOfSSEDS(all []*scores.File) (sources []int, err error) {
 		if failed := sweep.CheckSSEDS(&s.Spec.Options, s.Spec.Baseline); failed == nil {
 			sources = append(sources, source)
 		} else if err == nil {
-			err = fmt.Errorf("%s: %w", o.Scores[source], failed)
+			err = fmt.Errorf("%s: %w", o.files[source], failed)
 		}
 	}
 	if len(sources) > 0 {

@@ -34,26 +34,35 @@ func Open(modelFile, output string, scoresFiles ...string) (*Source, error) {
 	ck.Training = ""
 	s := &Source{Checkpoint: ck, File: modelFile}
 	digest := ck.Digest()
-	for i, file := range scoresFiles {
+	for _, file := range scoresFiles {
 		f, err := scores.Read(file)
 		if err != nil {
 			return nil, err
 		}
-		if err := f.CheckModel(&ck.Architecture, digest); err != nil {
-			return nil, fmt.Errorf("%s and %s: %w", file, modelFile, err)
+		if err := s.Add(f, file); err != nil {
+			return nil, err
 		}
-		if i > 0 && !slices.Equal(f.Spec.Freeze, s.Scores[0].Spec.Freeze) {
-			return nil, fault.Inputf("%s and %s freeze different fields: expected scores of one game", scoresFiles[0], file)
-		}
-		ck.Architecture.Frozen = f.Spec.Freeze
-		s.Scores = append(s.Scores, f)
-		ck.AddScored(Scored(f))
 	}
 	if n := len(ck.Origins); n == 0 || ck.Origins[n-1] != digest { // a file of prune that dropped nothing has its own digest
 		ck.Origins = append(slices.Clone(ck.Origins), digest)
 	}
 	s.Table, err = ck.Embedding()
 	return s, err
+}
+
+// Add adds scores of a file, and checks that they belong to the model and to the scores before.
+func (s *Source) Add(f *scores.File, file string) error {
+	ck := s.Checkpoint
+	if err := f.CheckModel(&ck.Architecture, ck.Digest()); err != nil {
+		return fmt.Errorf("%s and %s: %w", file, s.File, err)
+	}
+	if s.Scores != nil && !slices.Equal(f.Spec.Freeze, s.Scores[0].Spec.Freeze) {
+		return fault.Inputf("%s freezes other fields than the scores before it: expected scores of one game", file)
+	}
+	ck.Architecture.Frozen = f.Spec.Freeze
+	s.Scores = append(s.Scores, f)
+	ck.AddScored(Scored(f))
+	return nil
 }
 
 // loss returns the name of the loss of the scores, or "" without scores.
@@ -76,10 +85,16 @@ func (s *Source) ReadInitial(file string) (*scores.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	return f, s.CheckInitial(f, file)
+}
+
+// CheckInitial returns an error unless f, of a file, has scores for SNIP.
+func (s *Source) CheckInitial(f *scores.File, file string) error {
 	if err := sweep.CheckSNIP(f, &s.Checkpoint.Architecture, s.Checkpoint.Digest()); err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", file, s.File, err)
+		return fmt.Errorf("%s and %s: %w", file, s.File, err)
 	}
-	return f, nil
+	s.Checkpoint.AddScored(Scored(f))
+	return nil
 }
 
 // Unpruned returns the table from which methods drop entries. They drop only entries that keep

@@ -48,7 +48,7 @@ func TestAnswer(t *testing.T) {
 	page := shown(t, f)
 	contains(t, page,
 		"The smallest table within 0.02 AUC and 0.02 calibrated LogLoss keeps 50% of the entries:</strong> 9 parameters, 35 KiB on disk instead of 70 KiB.",
-		`<code>--sparsity 0.5 --aggregate sum --rank signed --protect '<script>alert("1")</script>' --field-minimum 0.125 --calibrate --dataset DIR</code>`,
+		`<code>--sparsity 0.5 --aggregate signed --protect '<script>alert("1")</script>' --field-minimum 0.125 --calibrate --dataset DIR</code>`,
 		`<tr class="chosen"><th>0.5</th><td>35 KiB</td>`,
 		"The best of 2 rankings was chosen on the rows on which it is measured", "Use shaver sweep --select",
 		"AUC and LogLoss hold up to sparsity 0.5",
@@ -104,7 +104,7 @@ func TestAnswerCommand(t *testing.T) {
 			p.Sparsity, p.Parameters, p.Values, p.Bits = 4./9, 10, "float16", 16
 		}
 	}
-	contains(t, shown(t, f), "<code>--parameters 10 --aggregate sum", "--field-minimum 0.125 --values float16 --calibrate")
+	contains(t, shown(t, f), "<code>--parameters 10 --aggregate signed", "--field-minimum 0.125 --values float16 --calibrate")
 	for i := range f.Sweep.Points {
 		if p := &f.Sweep.Points[i]; p.Values == "float16" {
 			p.Values, p.Bits = "mixed", 0

@@ -88,7 +88,7 @@ func (d *Document) smallest(holds func(*Differences) bool, ends bool) (best *Poi
 }
 
 // orders returns the tables of each series that have a file, from the one that keeps most parameters to the one that keeps least. The table that keeps nothing is the
-// last one of each series with its baseline, or an order of its own if there is none.
+// last one of each series with its baseline, or an order of its own.
 func orders(series []Series) (all [][]*Mean) {
 	var floors []*Mean
 	for i := range series {

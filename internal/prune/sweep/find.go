@@ -18,8 +18,8 @@ const (
 	alike       = .04
 )
 
-// mostFound returns the number of tables of a method that find measures, at most.
-func mostFound(bounds int) int {
+// MostFound returns the number of tables of a method that find measures, at most.
+func MostFound(bounds int) int {
 	return int(math.Ceil(math.Log(leastKept)/math.Log(shrink))) + refinements*bounds
 }
 

@@ -19,7 +19,7 @@ import (
 	"shaver/internal/value/tally"
 )
 
-// pieces is the number of parts of a table that logs tells apart.
+// pieces is the number of parts of a table.
 const pieces = 40
 
 // noise says how the parts of a table that go change the logits: each adds noise of a variance, or in place of that of the parts

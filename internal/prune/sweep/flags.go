@@ -17,13 +17,14 @@ const AutoValues = "auto"
 // POSIX shell. They do not name the budget.
 func (d *Document) Flags(p *Point, aggregate string) []string {
 	var words []string
+	s := d.Settings
+	if s != nil && s.Rank == mask.Signed {
+		aggregate = s.Rank
+	}
 	if aggregate != scores.ByPath { // the only one that these scores have
 		words = append(words, "--aggregate", aggregate)
 	}
-	if s := d.Settings; s != nil {
-		if s.Rank == mask.Signed {
-			words = append(words, "--rank", s.Rank)
-		}
+	if s != nil {
 		if len(s.Protect) > 0 {
 			words = append(words, "--protect", ShellWord(strings.Join(s.Protect, ",")))
 		}

@@ -104,8 +104,8 @@ func (d *Document) table(p *Point) *Table {
 	return t
 }
 
-// shortest returns the shortest sparsity that drops as many entries. So a sweep, which names a sparsity, and the file of its table,
-// which has a number of entries, say the same.
+// shortest returns the shortest sparsity that drops as many entries. A sweep names a sparsity, and the file of its table has
+// a number of entries.
 func (d *Document) shortest(sparsity float64) float64 {
 	drop, err := layout.Dropped(d.Entries, sparsity)
 	if err != nil || d.Entries == 0 {

@@ -154,7 +154,7 @@ func StableOrder(f *scores.File, aggregate, rank string, entries []float32, choi
 // ranked returns the aggregate of f. It returns wrong usage if the rank does not apply to it.
 func ranked(f *scores.File, aggregate, rank string) ([]float64, error) {
 	if rank == mask.Signed && aggregate != scores.Sum {
-		return nil, fault.Usagef("--rank %s needs --aggregate %s: the values of %s have no sign", rank, scores.Sum, aggregate)
+		return nil, fault.Usagef("the rank %s needs the aggregate %s: the values of %s have no sign", rank, scores.Sum, aggregate)
 	}
 	values, err := f.Aggregate(aggregate)
 	if err != nil {

@@ -112,7 +112,7 @@ func (c *Config) found() (all []*ordered) {
 
 // Work returns the number of models for which Run calls Predict, Validate and Tune, at most.
 func (c *Config) Work() (measured, validated, tuned int) {
-	measured = 1 + len(c.found())*mostFound(len(c.Within))
+	measured = 1 + len(c.found())*MostFound(len(c.Within))
 	free := 0
 	for _, m := range c.Methods {
 		if own := m.Own(); own != nil {

@@ -4,6 +4,7 @@ The package runs the program shaver, which computes everything, and reads the fi
 writes. docs/guide/python.md in the repository describes every call.
 """
 
+from ._compress import Compressed, compress
 from ._dataset import Dataset
 from ._errors import (
     BadInputError,
@@ -29,6 +30,7 @@ __all__ = [
     "BadInputError",
     "CancelledError",
     "Check",
+    "Compressed",
     "Dataset",
     "Error",
     "Evaluation",
@@ -44,6 +46,7 @@ __all__ = [
     "UnconvergedError",
     "UsageError",
     "check",
+    "compress",
     "evaluate",
     "fields",
     "prune",

@@ -33,8 +33,7 @@ def prune(
     bytes: int | None = None,
     max_rise: float | None = None,
     sweep: SweepLike | None = None,
-    aggregate: Literal["rms", "sum", "abs"] | None = None,
-    rank: Literal["abs", "signed"] | None = None,
+    aggregate: Literal["rms", "sum", "abs", "signed"] | None = None,
     protect: Sequence[str] | None = None,
     field_minimum: float | None = None,
     values: Literal["float32", "float16", "int8", "auto"] | None = None,
@@ -72,11 +71,9 @@ def prune(
         tensors become smaller.
     sweep : Sweep or path, optional
         Result of ``sweep(select=True)``, which says how to prune. A budget chooses one of its points.
-    aggregate : {"rms", "sum", "abs"}, default "rms"
+    aggregate : {"rms", "sum", "abs", "signed"}, default "rms"
         Aggregate of the scores to rank by: the root mean square over rows, the mean, which is the
-        paper's ranking, or the mean absolute value. Scores of path have only their order.
-    rank : {"abs", "signed"}, default "abs"
-        Order of the entries for the aggregate "sum": by magnitude or by value.
+        paper's ranking, the mean absolute value, or the mean with its sign. Scores of path have only their order.
     protect : sequence of str, optional
         Fields that keep all entries.
     field_minimum : float in [0, 1], optional
@@ -139,7 +136,6 @@ def prune(
         "max_rise": max_rise,
         "from": None if sweep is None else sweep.path if isinstance(sweep, Sweep) else sweep,
         "aggregate": aggregate,
-        "rank": rank,
         "protect": protect,
         "field_minimum": field_minimum,
         "values": values,

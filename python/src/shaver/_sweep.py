@@ -172,23 +172,19 @@ def sweep(
     scores: ScoresLike | Sequence[ScoresLike],
     dataset: DatasetLike,
     *,
+    within: Sequence[float] | None = None,
     sparsities: Sequence[float] | None = None,
-    parameters: Sequence[int] | None = None,
     bytes: Sequence[int] | None = None,
     methods: str | Sequence[str] | None = None,
     aggregate: str | Sequence[str] | None = None,
-    rank: Literal["abs", "signed"] | None = None,
     values: str | Sequence[str] | None = None,
     protect: Sequence[str] | None = None,
     field_minimum: float | None = None,
     models: Sequence[str | os.PathLike[str]] | None = None,
-    snip: ScoresLike | None = None,
-    seed: int | None = None,
     select: bool = False,
-    calibrate: bool = False,
+    calibrate: bool | None = None,
     tune: bool = False,
     split: Literal["train", "val", "test", "fresh"] | None = None,
-    picture: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
     progress: ProgressOption = None,
@@ -201,23 +197,21 @@ def sweep(
     model : Model, path, state dict or torch.nn.Module
         Model that was scored.
     scores : Scores, path or sequence of these
-        Scores of the model. Several are compared.
+        Scores of the model. Several are compared, also those of the model before its training.
     dataset : Dataset or path
         Rows to measure on.
+    within : sequence of float, default (0.001, 0.002, 0.005)
+        Bounds of AUC and LogLoss for which the smallest tables are found, if there are no budgets.
     sparsities : sequence of float, default (0.5, 0.8, 0.9, 0.95, 0.99)
         Budgets: portions of the entries to drop.
-    parameters : sequence of int, optional
-        Budgets in parameters to keep, instead of ``sparsities``.
     bytes : sequence of int, optional
         Budgets in bytes of the compact file, instead of ``sparsities``.
     methods : str or sequence of str, default "magnitude"
         Methods to compare with: "all", or some of magnitude, random, frequency, sseds, and ptq4,
         ptq8 and ptq16, also with -field or -row after them.
     aggregate : str or sequence of str, optional
-        Aggregates of the scores to compare: rms, sum and abs. By default rms, or all with
-        ``select``.
-    rank : {"abs", "signed"}, default "abs"
-        Order of the entries for the aggregate "sum": by magnitude or by value.
+        Aggregates of the scores to compare: rms, sum and abs, or signed alone. By default rms, or
+        all with ``select``.
     values : str or sequence of str, default "float32"
         Encodings of the kept entries to compare: float32, float16 and int8.
     protect : sequence of str, optional
@@ -226,25 +220,20 @@ def sweep(
         Smallest portion of its entries that each field keeps.
     models : sequence of path, optional
         Files of models to measure as they are.
-    snip : Scores or path, optional
-        Scores of the estimator taylor of the model before its training, for the method snip.
-    seed : int, default 1
-        Seed of all random numbers.
     select : bool, default False
         Find the best method for each budget on the split val, and measure only that one. The
         scores should then be those of the split train. ``prune`` takes the result as ``sweep``.
-    calibrate : bool, default False
-        Also measure the LogLoss with logits that are calibrated on the split val.
+    calibrate : bool, optional
+        Also measure the LogLoss with logits that are calibrated on the split val. By default if its rows
+        were not scored.
     tune : bool, default False
         Also train what each method keeps, and measure the result.
     split : {"train", "val", "test", "fresh"}, default "test"
         Split to measure on.
-    picture : path, optional
-        File for a picture of the metrics, .svg.
     out : path, optional
         File for the result, .json. Without it the file lives as long as the process.
     force : bool, default False
-        Replace files at ``out`` and ``picture`` that shaver did not write.
+        Replace a file at ``out`` that shaver did not write.
     progress : bool or callable, optional
         Whether to show the progress, or a function that is called with each Progress.
     **flags
@@ -263,23 +252,19 @@ def sweep(
         **scored.flags,
         **rows.flags,
         "scores": [Scores.of(each).path for each in several],
+        "within": within,
         "sparsities": sparsities,
-        "parameters": parameters,
         "bytes": bytes,
         "methods": methods,
         "aggregate": aggregate,
-        "rank": rank,
         "values": values,
         "protect": protect,
         "field_minimum": field_minimum,
         "models": models,
-        "snip": None if snip is None else Scores.of(snip).path,
-        "seed": seed,
         "select": select or None,
-        "calibrate": calibrate or None,
+        "calibrate": calibrate,
         "tune": tune or None,
         "split": split,
-        "picture": picture,
         "out": path,
         "force": force or None,
         **flags,
