@@ -53,7 +53,7 @@ func sweepCommand() *cobra.Command {
 				return fault.Usagef("%s needs --scores or --models", c.CommandPath())
 			}
 			given := c.Flags().Changed
-			if !given("within") && (given("sparsities") || len(o.bytes) > 0 || o.Select || o.Tune) {
+			if !given("within") && (given("sparsities") || len(o.bytes) > 0 || o.Select) {
 				o.Within = nil
 			}
 			o.Given = c.Flags().Changed("aggregate")
@@ -86,20 +86,19 @@ func sweepCommand() *cobra.Command {
 	f.StringSliceVar(&o.Aggregates, "aggregate", []string{scores.DefaultAggregate}, "`aggregates` of the scores to compare: "+scores.AggregateHelp()+"; or signed alone, the sum with its sign")
 	f.Lookup("aggregate").DefValue = scores.DefaultAggregate + ", or all with --select"
 	cli.OneOf(c, "aggregate", append(scores.Aggregates(), mask.Signed)...)
-	flags.Portions(c, &o.Within, "within", slices.Clone(sweep.Rungs), "`bounds` of AUC and LogLoss for which the smallest tables are found along the orders of --scores, without --select and --tune; with budgets, only if given")
+	flags.Portions(c, &o.Within, "within", slices.Clone(sweep.Rungs), "`bounds` of AUC and LogLoss for which the smallest tables are found along the orders of --scores, without --select; with budgets, only if given")
 	f.BoolVar(&o.Select, "select", false, "for each budget, measure only the method that is best on the validation split")
-	f.BoolVar(&o.Tune, "tune", false, "also train what each method keeps, and measure the result")
 	flags.Keep(c, &o.Keep)
 	flags.Out(c, &o.out, "`file` for the result, .json (default none)", "json")
 	cli.Group(c, "Files", "model", "model-output", "scores", "models", "dataset", "out", "force")
 	cli.Group(c, "Budgets", "within", "sparsities", "bytes")
 	cli.Group(c, "Methods", "methods", "aggregate", "protect", "field-minimum", "values")
-	cli.Group(c, "Measurement", "split", "select", "calibrate", "tune")
+	cli.Group(c, "Measurement", "split", "select", "calibrate")
 	cli.MarkRequired(c, "model", "dataset")
 	cli.Needed(c, "scores", "within", "methods", "sparsities", "out")
 	for name, now := range map[string]string{
 		"snip": "--scores, which also takes scores of the model before its training", "picture": "--pictures of shaver report", "seed": "--seed of shaver study",
-		"parameters": "--sparsities", "rank": "--aggregate signed",
+		"parameters": "--sparsities", "rank": "--aggregate signed", "tune": "shaver tune, and --models with its file",
 	} {
 		cli.Renamed(c, name, now)
 	}
@@ -110,7 +109,7 @@ func sweepCommand() *cobra.Command {
 func (o *sweepFlags) add(c *cobra.Command, force string) {
 	f := c.Flags()
 	flags.Split(c, &o.Split)
-	flags.Portions(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop")
+	flags.Portions(c, &o.sparsities, "sparsities", sweeping.DefaultSparsities, "`portions` of the entries to drop")
 	f.StringSliceVar(&o.methods, "methods", []string{sweep.Magnitude}, "`methods` to compare with: all, or some of "+strings.Join(methods(), ", "))
 	f.Lookup("methods").DefValue = sweep.Magnitude
 	cli.Choices(c, "methods", append([]string{"all"}, methods()...)...)
@@ -123,7 +122,7 @@ func (o *sweepFlags) add(c *cobra.Command, force string) {
 // check checks the flags before anything is computed, and sets the rivals and the
 // budgets that they name.
 func (o *sweepFlags) check(c *cobra.Command) (err error) {
-	o.Optional = !c.Flags().Changed("calibrate")
+	o.Optional, o.Unnamed = !c.Flags().Changed("calibrate"), !c.Flags().Changed("sparsities")
 	o.outputs.Inputs(checkpoint.Files(o.Model)...)
 	o.outputs.Inputs(dataset.Files(o.Folders...)...)
 	o.outputs.Inputs(o.Scores...)
@@ -205,18 +204,10 @@ func (o *sweepOptions) usage() error {
 		return fault.Usagef("--select needs --scores, as shaver prune does")
 	case o.Select && len(o.Within) > 0:
 		return fault.Usagef("--select measures budgets that are named: leave --within out")
-	case o.Tune && len(o.Within) > 0:
-		return fault.Usagef("--tune trains at budgets that are named: leave --within out")
 	case sweep.CheckBounds(o.Within...) != nil:
 		return fault.Usagef("--within %v", sweep.CheckBounds(o.Within...))
 	case len(o.values) == 0:
 		return fault.Usagef("--values is empty: expected some of %s", strings.Join(sweepValues(), ", "))
-	case o.Tune && o.Calibrate && !o.Optional:
-		return fault.Usagef("--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway")
-	case o.Tune && !slices.Equal(o.values, []string{string(compact.Float32)}):
-		return fault.Usagef("--tune measures float32 values: expected no other --values")
-	case o.Tune && o.Split != dataset.Test:
-		return fault.Usagef("--tune trains on the split %s and chooses the epoch by %s: expected --split %s, not %s", dataset.Train, dataset.Val, dataset.Test, o.Split)
 	case len(o.Rivals) == 0 && len(o.Aggregates) == 0 && len(o.Scores) < 2 && len(o.Models) == 0:
 		return fault.Usagef("--methods and --aggregate are both empty: there is nothing to compare")
 	}
@@ -282,14 +273,11 @@ func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, err
 	if o.Calibrate {
 		words = append(words, "--calibrate")
 	}
-	if o.Tune {
-		words = append(words, "--tune")
-	}
-	if o.Calibrate || o.Tune || p.Method == sweep.Frequency || p.Values == string(compact.Mixed) {
+	if o.Calibrate || p.Method == sweep.Frequency || p.Values == string(compact.Mixed) {
 		words = append(words, "--dataset", sweep.ShellWord(cli.List(o.Folders)))
 	}
 	extension := ".safetensors"
-	if checkpoint.NamedONNX(o.Model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && o.calibrated() && !o.Tune {
+	if checkpoint.NamedONNX(o.Model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && o.calibrated() {
 		extension = ".onnx"
 	}
 	return append(words, "--out", "pruned-"+sweep.SparsityText(p.Sparsity)+extension), nil

@@ -176,9 +176,6 @@ func (o *Options) sweep(ctx context.Context) (*sweep.Document, error) {
 	if o.Within > 0 {
 		input.Within = append(input.Within, o.Within)
 	}
-	if o.Sparsity > 0 {
-		input.Budgets = append(input.Budgets, mask.Budget{Unit: mask.Sparsity, Amount: o.Sparsity})
-	}
 	if old, err := sweep.Read(o.file(sweepFile)); err == nil && input.Measured(old) {
 		return old, nil
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"shaver/internal/app/cli"
-	"shaver/internal/app/training"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
@@ -41,11 +40,11 @@ type Input struct {
 	Seed        uint64
 	Keep        mask.Keep
 	Budgets     []mask.Budget
+	Unnamed     bool      // nobody named Budgets: see sweep.Config
 	Within      []float64 // bounds for which the smallest tables are found; nil = only the budgets are measured
 	Calibrate   bool      // also measure with logits that are calibrated on the validation split
 	Optional    bool      // Calibrate has no effect without validation rows, and if they were scored
 	Select      bool      // for each budget, measure only the method that is best on the validation split
-	Tune        bool      // also train what each method keeps
 
 	unknown []string // sentences that models do not know their fields
 	files   []string // Scores in the order of the document's sources
@@ -111,28 +110,14 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := sweep.Config{Model: m, Methods: methods, Budgets: o.Budgets, Within: o.Within, Models: ready, Calibrate: o.Calibrate, Select: o.Select}
+	config := sweep.Config{Model: m, Methods: methods, Budgets: o.Budgets, Unnamed: o.Unnamed, Within: o.Within, Models: ready, Calibrate: o.Calibrate, Optional: o.Optional, Select: o.Select}
 	validation, err := o.validation(all, m, p.Checkpoint.Known())
 	if err != nil {
 		return nil, err
 	}
-	var tuning *training.Tables
-	if o.Tune {
-		if tuning, err = training.NewTables(ctx, p.Checkpoint, o.Folders, "--tune chooses"); err != nil {
-			return nil, err
-		}
-		config.Tune = tuning.Tune
-	}
-	measured, validated, tuned := config.Work()
-	total := int64(measured)*b.Rows + int64(validated)*validation.Rows
-	if o.Tune {
-		total += int64(tuned) * tuning.Work()
-	}
-	progress := cli.NewProgress("sweep", "rows", total)
+	measured, validated := config.Work()
+	progress := cli.NewProgress("sweep", "rows", int64(measured)*b.Rows+int64(validated)*validation.Rows)
 	defer progress.End()
-	if o.Tune {
-		tuning.Read = progress.Add
-	}
 	on := func(b *measure.Bench) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
 		return func(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
 			return b.Predict(ctx, m, func(rows int) { progress.Add(int64(rows)) })
@@ -203,13 +188,13 @@ func (o *Input) doubting(whole *model.Model, predict func(context.Context, *mode
 // calibrates reports whether validation rows exist that may calibrate, because no part of ck was scored on them and they do not
 // judge.
 func (o *Input) calibrates(ck *checkpoint.Checkpoint, d *dataset.Dataset) bool {
-	return !o.Tune && o.Split != dataset.Val && d.Rows(dataset.Val) > 0 && ck.Apart(d.Digest(), dataset.Val, checkpoint.Choose) == nil
+	return o.Split != dataset.Val && d.Rows(dataset.Val) > 0 && ck.Apart(d.Digest(), dataset.Val, checkpoint.Choose) == nil
 }
 
 // checkApart returns wrong usage if the rows that choose or calibrate were scored, or the rows that judge did any of this for ck.
 func (o *Input) checkApart(ck *checkpoint.Checkpoint, d *dataset.Dataset) error {
 	err := ck.Apart(d.Digest(), o.Split, checkpoint.Judge)
-	if err == nil && (o.Select || o.Calibrate || o.Tune || slices.Contains(o.Values, compact.Mixed)) {
+	if err == nil && (o.Select || o.Calibrate || slices.Contains(o.Values, compact.Mixed)) {
 		err = ck.Apart(d.Digest(), dataset.Val, checkpoint.Choose)
 	}
 	return err
@@ -320,6 +305,9 @@ func (o *Input) compared(ctx context.Context, p *cut.Source, sources []*scores.F
 func (o *Input) warnDeep(m sweep.Method, s *scores.File, file string) error {
 	for _, b := range o.Budgets {
 		dropped, err := m.Dropped(b)
+		if err != nil && o.Unnamed {
+			continue
+		}
 		if err != nil {
 			return err
 		}

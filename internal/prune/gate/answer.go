@@ -58,7 +58,7 @@ func (p *pair) measure(ctx context.Context, pruned *checkpoint.Checkpoint) (*swe
 		return 1
 	}
 	c := sweep.Config{
-		Model: p.models[0], Calibrate: p.validation[0] != nil,
+		Model: p.models[0], Calibrate: p.validation[0] != nil, Optional: true,
 		Models: []sweep.Ready{{File: sweep.ModelFile{File: p.split[0].Split}, Point: point, Open: func() (*model.Model, error) { return p.models[1], nil }}},
 		Predict: func(ctx context.Context, m *model.Model) (found *evaluate.Predictions, err error) {
 			i := which(m)

@@ -232,8 +232,7 @@ func (d *Document) reason() string {
 		}
 		doubts = append(doubts, m.name)
 		if m.known {
-			// The width of an interval falls with the square root of the number of rows.
-			needed = max(needed, float64(d.Rows)*math.Pow((m.worst-m.worse)/(m.Bound-m.worse), 2))
+			needed = max(needed, sweep.Needed(d.Rows, m.worse, m.worst, m.Bound))
 		} else {
 			needed = math.Inf(1)
 		}

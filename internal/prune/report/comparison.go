@@ -56,7 +56,7 @@ func compare(d *sweep.Document, within sweep.Bound) *comparison {
 		for k := range m.Points {
 			c.selected = c.selected || m.Points[k].Point.Validation() != nil
 			c.intervals = c.intervals || m.Points[k].Difference != nil
-			if p := m.Points[k].Point; !m.rounded && (!p.Found || p == point) {
+			if p := m.Points[k].Point; !m.rounded && (d.Listed(p) || p == point) {
 				c.consider(m, &m.Points[k])
 			}
 		}

@@ -125,7 +125,7 @@ func newMetrics(of *evaluate.Ranking, calibration *loss.Calibration) Metrics {
 	return Metrics{AUC: scores.Figure(of.AUC()), LogLoss: &plain, CalibratedLogLoss: calibrated}
 }
 
-// Tuned holds the metrics of the model after the training of what the method keeps, which is
+// Tuned holds, in documents of older programs, the metrics of the model after the training of what the method keeps, which is
 // stored as float32.
 type Tuned struct {
 	Metrics
@@ -291,7 +291,7 @@ type Point struct {
 	// Difference compares the table with the unpruned one. It is nil in documents of older
 	// programs.
 	Difference     *Differences `json:"difference,omitempty"`
-	Tuned          *Tuned       `json:"tuned,omitempty"`           // nil without tuning, and if the method drops no entries
+	Tuned          *Tuned       `json:"tuned,omitempty"`           // only in documents of older programs
 	ValidationAUC  *float64     `json:"validation_auc,omitempty"`  // AUC by which Select chose the method; nil without Select, or with the squared loss
 	ValidationRMSE *float64     `json:"validation_rmse,omitempty"` // RMSE by which Select chose the method; nil without Select, or with the log loss
 }

@@ -30,7 +30,7 @@ const leastKept = 1e-4
 // points. The rows on which the tables are measured choose the sparsities between one that holds and the next one, which does
 // not. This adds little to the probability that a table beyond the bound holds (TestCertain).
 func (r *run) find(ctx context.Context, m *ordered) error {
-	most, kept := float64(m.most)/float64(m.table.Architecture.Prunable()), shrink
+	most, kept := m.reach(), shrink
 	for _, b := range r.Budgets { // the points of which are part of the order
 		if b.Unit == mask.Sparsity && b.Amount < 1 {
 			kept = min(kept, shrink*(1-b.Amount))

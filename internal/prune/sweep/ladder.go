@@ -142,8 +142,13 @@ func (t Bound) seems(d *Differences) bool {
 	return d != nil && (d.AUC != nil && d.AUC.Value >= -float64(t) || d.RMSE != nil) && d.judgedLoss() != nil && d.judgedLoss().Value <= float64(t)
 }
 
-// rows returns the number of rows on which the intervals of d would be within t. The width of an interval falls with the square
-// root of the number of rows, and those of d are of n. rows returns 0 if no number is known.
+// Needed returns the number of rows on which the interval of a value would end at a bound, if it ends at worst on n rows. The width
+// of an interval falls with the square root of the number of rows.
+func Needed(n int64, value, worst, bound float64) float64 {
+	return float64(n) * math.Pow((worst-value)/(bound-value), 2)
+}
+
+// rows returns the number of rows on which the intervals of d, which are of n rows, would be within t, or 0 if no number is known.
 func (t Bound) rows(d *Differences, n int64) float64 {
 	most := 0.0
 	need := func(value, worst *float64, bound float64) {
@@ -151,7 +156,7 @@ func (t Bound) rows(d *Differences, n int64) float64 {
 			most = math.Inf(1)
 			return
 		}
-		most = max(most, float64(n)*math.Pow((*worst-*value)/(bound-*value), 2))
+		most = max(most, Needed(n, *value, *worst, bound))
 	}
 	if d.AUC != nil {
 		worse, worst := -d.AUC.Value, d.AUC.Low

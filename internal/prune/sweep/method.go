@@ -228,8 +228,11 @@ func (o *ordered) Own() []mask.Budget {
 	if o.template.Method != Nothing {
 		return nil
 	}
-	return mask.Budgets(mask.Sparsity, float64(o.most)/float64(o.table.Architecture.Prunable()))
+	return mask.Budgets(mask.Sparsity, o.reach())
 }
+
+// reach is the largest sparsity.
+func (o *ordered) reach() float64 { return float64(o.most) / float64(o.table.Architecture.Prunable()) }
 
 func (o *ordered) Cut(b mask.Budget) (Point, []float32, error) {
 	dropped, err := o.Dropped(b)

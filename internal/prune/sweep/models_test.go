@@ -40,7 +40,7 @@ func TestModels(t *testing.T) {
 	if got := methods(&d); got != "a p pep model" {
 		t.Errorf("methods %s, expected a p pep model", got)
 	}
-	if n, validated, _ := c.Work(); n != 5 || validated != 1 {
+	if n, validated := c.Work(); n != 5 || validated != 1 {
 		t.Errorf("Work returns %d and %d, expected 5 and 1", n, validated)
 	}
 	for k, at := range []int{2, 3} {

@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 
@@ -18,19 +17,17 @@ type Config struct {
 	Model   *model.Model // the unpruned model
 	Methods []Method
 	Budgets []mask.Budget
+	Unnamed bool // nobody named Budgets, so Run leaves out sparsities at which a method drops more entries than may go
 	// Within holds bounds for which Run also finds the smallest tables of the methods that rank by scores; Select excludes it.
 	Within    []float64
 	Models    []Ready // measured as they are; Select does not consider them
 	Calibrate bool    // fit a calibration of each table on the validation split
+	Optional  bool    // Calibrate has no effect if all labels of the validation split are the same
 	Select    bool    // measure, of the methods that support any budget, only the one with the highest AUC, or least RMSE, on the validation split
 	// Predict returns a model's predictions on the split to measure on. Validate returns
 	// its predictions on the validation split; Run calls it only for Calibrate and Select.
 	Predict, Validate func(context.Context, *model.Model) (*evaluate.Predictions, error)
-	// Tune trains what is left of the tables after the given entries were dropped, and may change
-	// the tables. It returns the trained model and the number of its epoch. Nil = nothing is
-	// trained.
-	Tune   func(ctx context.Context, tables []float32, dropped []bool) (*model.Model, int, error)
-	Slices *Slicer // has the rows that Predict predicts; nil = no slices are measured
+	Slices            *Slicer // has the rows that Predict predicts; nil = no slices are measured
 }
 
 // curveBins is the number of bins of a calibration curve.
@@ -67,6 +64,9 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 			measured, best = []Method{chosen}, &figure
 		}
 		for _, m := range measured {
+			if o, ok := m.(*ordered); ok && c.Unnamed && b.Unit == mask.Sparsity && b.Amount > o.reach() {
+				continue
+			}
 			if err := r.add(ctx, m, b, best); err != nil {
 				return err
 			}
@@ -110,8 +110,8 @@ func (c *Config) found() (all []*ordered) {
 	return all
 }
 
-// Work returns the number of models for which Run calls Predict, Validate and Tune, at most.
-func (c *Config) Work() (measured, validated, tuned int) {
+// Work returns the number of models for which Run calls Predict and Validate, at most.
+func (c *Config) Work() (measured, validated int) {
 	measured = 1 + len(c.found())*MostFound(len(c.Within))
 	free := 0
 	for _, m := range c.Methods {
@@ -129,11 +129,7 @@ func (c *Config) Work() (measured, validated, tuned int) {
 	if c.Calibrate {
 		validated += measured
 	}
-	if c.Tune != nil {
-		tuned = free * len(c.Budgets)
-		measured += tuned
-	}
-	return measured, validated, tuned
+	return measured, validated
 }
 
 // run is a run of a sweep.
@@ -166,11 +162,6 @@ func (r *run) add(ctx context.Context, m Method, b mask.Budget, best *float64) e
 	} else {
 		p.ValidationAUC = best
 	}
-	if r.Tune != nil && m.Own() == nil {
-		if p.Tuned, err = r.tune(ctx, m, b, table); err != nil {
-			return fmt.Errorf("%s at %s %v: %w", p.Method, b.Unit, b.Amount, err)
-		}
-	}
 	r.d.Points = append(r.d.Points, p)
 	return nil
 }
@@ -188,24 +179,6 @@ func (r *run) compare(ctx context.Context, m *model.Model, p *Point) error {
 	return nil
 }
 
-// tune measures the model after the training of the tables that m made for the budget.
-func (r *run) tune(ctx context.Context, m Method, b mask.Budget, tables []float32) (*Tuned, error) {
-	dropped, err := m.Dropped(b)
-	if err != nil {
-		return nil, err
-	}
-	trained, epoch, err := r.Tune(ctx, tables, dropped)
-	if err != nil {
-		return nil, err
-	}
-	p, err := r.Predict(ctx, trained)
-	if err != nil {
-		return nil, err
-	}
-	found := &measured{rows: evaluate.Rank(p)}
-	return &Tuned{found.metrics(found.rows), epoch, r.difference(found, found.rows, r.unpruned.rows)}, nil
-}
-
 // measure predicts with the model m and sets the metrics, the curve and the slices of to.
 func (r *run) measure(ctx context.Context, m *model.Model, to *Measure) (*measured, error) {
 	p, err := r.Predict(ctx, m)
@@ -218,11 +191,13 @@ func (r *run) measure(ctx context.Context, m *model.Model, to *Measure) (*measur
 		if err != nil {
 			return nil, err
 		}
-		if validation.OneKind() {
+		switch {
+		case !validation.OneKind():
+			calibration := evaluate.Calibrate(validation)
+			found.calibration = &calibration
+		case !r.Optional:
 			return nil, fault.Inputf("all labels of the validation split are the same: there is nothing to calibrate by")
 		}
-		calibration := evaluate.Calibrate(validation)
-		found.calibration = &calibration
 	}
 	to.Calibration = found.calibration
 	to.Metrics, to.CalibrationCurve = found.metrics(found.rows), found.curve()

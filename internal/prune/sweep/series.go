@@ -28,8 +28,6 @@ type Mean struct {
 	Loss          Spread // LogLoss or RMSE
 	Calibrated    Spread // calibrated Loss; NaN without calibration
 	Validation    Spread // metric by which Select chose; NaN without Select
-	TunedAUC      Spread // NaN without tuning
-	TunedLoss     Spread // NaN without tuning
 	// Difference compares the tables with the unpruned one. Each interval has the mean of the
 	// repeats and contains all their intervals. It is nil in documents of older programs.
 	Difference *Differences
@@ -157,19 +155,6 @@ func (d *Document) mean(points []int) Mean {
 	m.Loss = column(func(p *Point) *float64 { value := p.Loss(); return &value })
 	m.Calibrated = column(func(p *Point) *float64 { return p.CalibratedLoss() })
 	m.Validation = column((*Point).Validation)
-	m.TunedAUC = column(func(p *Point) *float64 {
-		if p.Tuned == nil {
-			return nil
-		}
-		return p.Tuned.AUC
-	})
-	m.TunedLoss = column(func(p *Point) *float64 {
-		if p.Tuned == nil {
-			return nil
-		}
-		value := p.Tuned.Loss()
-		return &value
-	})
 	m.Difference = d.difference(points)
 	return m
 }
@@ -281,16 +266,20 @@ func (i *Interval) mark() string {
 	return ""
 }
 
+// Listed reports whether tables and pages list a point: not if Run found its budget and others are named.
+func (d *Document) Listed(p *Point) bool {
+	return !p.Found || !slices.ContainsFunc(d.Points, func(p Point) bool { return !p.Found && p.Method != Nothing })
+}
+
 // WriteTable writes the document as a table whose columns are separated by tabs. It fits 80 columns unless
-// methods were chosen or tuned, so it has one loss, the calibrated one if there is one. The marked
+// methods were chosen, so it has one loss, the calibrated one if there is one. The marked
 // numbers differ from those of the unpruned table. The last lines are the ladder.
 func (d *Document) WriteTable(w io.Writer) {
-	calibrated, chosen, compared, tuned := false, false, false, false
+	calibrated, chosen, compared := false, false, false
 	for i := range d.Points {
 		calibrated = calibrated || d.Points[i].Calibration != nil
 		chosen = chosen || d.Points[i].Validation() != nil
 		compared = compared || d.Points[i].Difference != nil
-		tuned = tuned || d.Points[i].Tuned != nil
 	}
 	name, of := "AUC", func(m *Mean) Spread { return m.AUC }
 	if d.Loss == loss.Squared {
@@ -307,9 +296,6 @@ func (d *Document) WriteTable(w io.Writer) {
 	}
 	if chosen {
 		header += "\tVALIDATION " + name
-	}
-	if tuned {
-		header += "\tTUNED AUC\tTUNED LOGLOSS"
 	}
 	fmt.Fprintln(w, header)
 	marked := false
@@ -333,9 +319,6 @@ func (d *Document) WriteTable(w io.Writer) {
 		if chosen {
 			fmt.Fprintf(w, "\t%v", m.Validation)
 		}
-		if tuned {
-			fmt.Fprintf(w, "\t%v\t%v", m.TunedAUC, m.TunedLoss)
-		}
 		fmt.Fprintln(w)
 	}
 	unpruned := Document{Points: []Point{{Measure: d.Unpruned}}}
@@ -353,7 +336,7 @@ func (d *Document) WriteTable(w io.Writer) {
 	}
 	slices.SortFunc(means, func(a, b labelled) int { return cmp.Compare(a.first, b.first) })
 	for _, m := range means {
-		if m.Point.Found {
+		if !d.Listed(m.Point) {
 			continue
 		}
 		line(m.Sparsity, m.Parameters, m.label, m.Mean)

@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -184,7 +183,7 @@ func TestRun(t *testing.T) {
 	if got := methods(&all); got != "a b c a b c p" {
 		t.Errorf("methods %s, expected a b c a b c p", got)
 	}
-	if n, validated, tuned := c.Work(); n != 8 || validated != 8 || tuned != 0 {
+	if n, validated := c.Work(); n != 8 || validated != 8 {
 		t.Errorf("Work returns %d and %d", n, validated)
 	}
 	for _, p := range all.Points {
@@ -200,7 +199,7 @@ func TestRun(t *testing.T) {
 	if got := methods(&chosen); got != "b b p" {
 		t.Errorf("methods %s, expected b b p: of the methods with the highest AUC the first is chosen", got)
 	}
-	if n, validated, tuned := c.Work(); n != 4 || validated != 6 || tuned != 0 {
+	if n, validated := c.Work(); n != 4 || validated != 6 {
 		t.Errorf("Work returns %d and %d", n, validated)
 	}
 	if p := chosen.Points[0]; *p.ValidationAUC != 1 || p.Calibration != nil || chosen.Points[2].ValidationAUC != nil {
@@ -219,43 +218,6 @@ func TestRun(t *testing.T) {
 	}
 	if c.Select, c.Calibrate = false, true; !fault.IsInput(c.Run(t.Context(), &chosen)) {
 		t.Error("Calibrate accepts labels of only one kind")
-	}
-}
-
-// With Tune, Run measures each table after training too, except those without dropped entries.
-func TestRunTunes(t *testing.T) {
-	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
-	c := Config{Model: m, Predict: predicting, Budgets: []mask.Budget{{Unit: mask.Sparsity, Amount: .5}}}
-	c.Methods = []Method{fake{"a", 6, nil}, fake{"p", 9, c.Budgets}, fake{"b", 10, nil}}
-	c.Tune = func(_ context.Context, tables []float32, dropped []bool) (*model.Model, int, error) {
-		if len(tables) != 36 || !dropped[0] || dropped[1] {
-			t.Errorf("Tune gets %d entries, of which %v are dropped", len(tables), dropped)
-		}
-		return m.WithEmbedding(append([]float32{tables[0] - 1}, tables[1:]...)), 7, nil
-	}
-	var d Document
-	if err := c.Run(t.Context(), &d); err != nil {
-		t.Fatal(err)
-	}
-	if measured, _, tuned := c.Work(); measured != 6 || tuned != 2 {
-		t.Errorf("Work returns %d and %d", measured, tuned)
-	}
-	a, b, ptq := d.Points[0].Tuned, d.Points[1].Tuned, d.Points[2].Tuned
-	if a == nil || b == nil || ptq != nil {
-		t.Fatalf("tuned %v, %v and %v, expected no metrics of p only", a, b, ptq)
-	}
-	if a.Epoch != 7 || *b.AUC >= *d.Points[1].AUC || b.Difference.AUC.Value != *b.AUC-*d.Unpruned.AUC {
-		t.Errorf("tuned %+v after %+v", b, d.Points[1])
-	}
-	var table strings.Builder
-	d.WriteTable(&table)
-	if !regexp.MustCompile(`\tTUNED AUC\tTUNED LOGLOSS\n`).MatchString(table.String()) || !regexp.MustCompile(`\tp\t.*\t-\t-\n`).MatchString(table.String()) {
-		t.Errorf("the table does not show the tuned metrics:\n%s", table.String())
-	}
-	broken := errors.New("broken")
-	c.Tune = func(context.Context, []float32, []bool) (*model.Model, int, error) { return nil, 0, broken }
-	if err := c.Run(t.Context(), &d); !errors.Is(err, broken) || !strings.Contains(err.Error(), "a at sparsity 0.5") {
-		t.Errorf("error %v", err)
 	}
 }
 

@@ -183,7 +183,6 @@ def sweep(
     models: Sequence[str | os.PathLike[str]] | None = None,
     select: bool = False,
     calibrate: bool | None = None,
-    tune: bool = False,
     split: Literal["train", "val", "test", "fresh"] | None = None,
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -226,8 +225,6 @@ def sweep(
     calibrate : bool, optional
         Also measure the LogLoss with logits that are calibrated on the split val. By default if its rows
         were not scored.
-    tune : bool, default False
-        Also train what each method keeps, and measure the result.
     split : {"train", "val", "test", "fresh"}, default "test"
         Split to measure on.
     out : path, optional
@@ -263,7 +260,6 @@ def sweep(
         "models": models,
         "select": select or None,
         "calibrate": calibrate,
-        "tune": tune or None,
         "split": split,
         "out": path,
         "force": force or None,
