@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,7 +52,7 @@ func TestCompress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range r.Answer.Text {
+	for _, line := range append(r.Answer.Text, "small.safetensors: ") {
 		if !strings.Contains(string(page), line) {
 			t.Errorf("the page lacks %q", line)
 		}
@@ -78,7 +79,7 @@ func TestCompress(t *testing.T) {
 
 	none := filepath.Join(dir, "none.safetensors")
 	code, _, log := run(t, "shaver", "compress", "--model", model, "--dataset", rows, "--scores", scores, "--within", "1e-9", "--out", none)
-	if code != 7 || !strings.Contains(log, "no table is certain to be within 1e-09 on these ") {
+	if code != 7 || !strings.Contains(log, "no file is certain to be within 1e-09 on these ") {
 		t.Errorf("exit code %d: %s", code, log)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "none.html")); err != nil {
@@ -105,7 +106,14 @@ func TestCompressKilled(t *testing.T) {
 	}
 	want := filepath.Join(t.TempDir(), "small.safetensors")
 	shaver(t, nil, args(want)...)
+	shaver(t, nil, append(args(want), "--within", "0.01")...) // another bound leaves nothing behind
+	shaver(t, nil, args(want)...)
 	out := filepath.Join(t.TempDir(), "small.safetensors")
+	shaver(t, nil, args(out)...)
+	wantSameFile(t, want, out)
+	if err := errors.Join(os.RemoveAll(filepath.Join(filepath.Dir(out), "small.compress")), os.Remove(out)); err != nil {
+		t.Fatal(err)
+	}
 	for _, stage := range []string{"1. ", "scoring", "2. ", "3. ", "4. "} {
 		c := exec.CommandContext(t.Context(), "shaver", args(out)...)
 		log, err := c.StderrPipe()
@@ -195,7 +203,7 @@ func TestOneAnswer(t *testing.T) {
 	}
 
 	_, all := said("--within", "0.001,0.002,0.005,0.05")
-	f.write("nightly.yaml", strings.NewReplacer("sparsity: 0.5", "within: 0.05", "  sample: 0.2\n", "  estimator: path\n  parts: 4\n").Replace(smallNights))
+	f.write("nightly.yaml", strings.NewReplacer("sparsity: 0.5", "within: 0.05", "check:\n  max-auc-drop: 0.5\n  max-logloss-rise: 0.5\n", "", "  sample: 0.2\n", "  estimator: path\n  parts: 4\n").Replace(smallNights))
 	f.must("--again")
 	var r nightly.Record
 	readJSON(t, file("day-0.3", nightly.RecordFile), &r)

@@ -100,7 +100,7 @@ func (o *quickstartOptions) run(c *cobra.Command, _ []string) (err error) {
 	}
 	if err := o.output.Print(c.OutOrStdout(), d, func(w io.Writer) {
 		d.WriteTable(w)
-		fmt.Fprintln(w, "\nWith bits chosen for each row, too:")
+		fmt.Fprintln(w, "\nThe smallest file, by shaver compress along the path:")
 		compressTable(w, small)
 	}); err != nil {
 		return err

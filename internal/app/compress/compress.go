@@ -3,7 +3,6 @@
 package compress
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,7 +21,10 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/cut"
 	"shaver/internal/prune/gate"
 	"shaver/internal/prune/report"
 	"shaver/internal/prune/sweep"
@@ -67,6 +69,7 @@ const (
 	sweepFile     = "sweep.json"
 	checkFile     = "check.json"
 	candidateFile = "candidate.safetensors"
+	bestFile      = "best.safetensors"
 )
 
 // stem returns the path of the output without its extension.
@@ -95,7 +98,7 @@ func (o *Options) Check() error {
 			return err
 		}
 		o.Recipe = Recipe{}
-		if err := json.Unmarshal([]byte(ck.Recipe), &o.Recipe); err != nil || o.Recipe == (Recipe{}) {
+		if err := json.Unmarshal([]byte(ck.Recipe), &o.Recipe); err != nil || o.Recipe == (Recipe{}) || o.Within != 0 && sweep.CheckBounds(o.Within) != nil {
 			return fault.Inputf("%s has no recipe: expected a file that shaver compress wrote", o.From)
 		}
 	default:
@@ -123,6 +126,13 @@ func (o *Options) Run(ctx context.Context) (*Result, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
+	_, m, err := checkpoint.ReadModel(o.Model, o.ModelOutput)
+	if err != nil {
+		return nil, err
+	}
+	if err := sweeping.Finding(o.Model, o.ModelOutput, "", o.Folders).CheckSplits(m); err != nil { // before hours of scoring
+		return nil, err
+	}
 	folder := o.stem() + folderSuffix
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, fault.Usagef("--out: %w", err)
@@ -137,7 +147,7 @@ func (o *Options) Run(ctx context.Context) (*Result, error) {
 	}
 	r := &Result{Page: o.Page(), Recipe: o.Recipe, Answer: d.Answer}
 	o.Say("3. choose bits, calibrate and check")
-	if err := o.prune(ctx, d, r); err != nil {
+	if err := o.prune(ctx, m, d, r); err != nil {
 		return nil, err
 	}
 	o.Say("4. write the page")
@@ -146,11 +156,23 @@ func (o *Options) Run(ctx context.Context) (*Result, error) {
 	if o.Within > 0 {
 		page.Within = sweep.Bound(o.Within)
 	}
+	if r.Out != "" {
+		page.Shipped = fmt.Sprintf("%s: %s. It keeps %d of %d entries, and rounds the others and the network as far as the rows allow.", filepath.Base(o.Out), cli.Change(r.Pruned.DenseBytes, r.Pruned.Bytes), r.Pruned.Kept, r.Pruned.Entries)
+	}
+	if head, err := scores.ReadHead(o.Scores); err != nil {
+		return nil, err
+	} else if head.Spec.Dataset != d.Dataset { // the page names features by the rows that were scored
+		page.Folders = nil
+	}
 	if _, err := page.Run(ctx); err != nil {
 		return nil, err
 	}
 	if r.Out == "" {
-		return r, fmt.Errorf("%w: no table is certain to be within %g on these %d rows of %s: allow more with --within, name --sparsity, or give more rows", cli.ErrGate, o.Within, d.Rows, d.Split)
+		err := fmt.Errorf("%w: no file is certain to be within %g on these %d rows of %s: allow more with --within, name --sparsity, or give more rows", cli.ErrGate, o.Within, d.Rows, d.Split)
+		if _, stat := os.Lstat(o.Out); stat == nil {
+			err = fmt.Errorf("%w; %s stays as it was", err, o.Out)
+		}
+		return r, err
 	}
 	return r, nil
 }
@@ -186,83 +208,119 @@ func (o *Options) sweep(ctx context.Context) (*sweep.Document, error) {
 	return d, atomicfile.Write(o.file(sweepFile), func(w io.Writer) error { return cli.WriteJSON(w, d) })
 }
 
-// mostRounded is the number of tables of which prune rounds the values to few bits.
-const mostRounded = 3
+// candidate is a file that may be within the bound.
+type candidate struct {
+	budget Recipe // Bytes or Sparsity
+	values string // encoding
+}
 
-// prune writes the file. Within a bound it tries the tables that are certain to be within it, from the smallest one on, until the
-// file, whose values and network are rounded, is certain as well. Then it rounds less.
-func (o *Options) prune(ctx context.Context, d *sweep.Document, r *Result) error {
-	_, m, err := checkpoint.ReadModel(o.Model, o.ModelOutput)
-	if err != nil {
-		return err
-	}
+// prune writes the file. Within a bound, files that drop and round more and more follow one another, and the first that is not certain to
+// be within it ends them, as in an order of a sweep. The tables of most of them leave to rounding what it may take of the bound.
+func (o *Options) prune(ctx context.Context, m *model.Model, d *sweep.Document, r *Result) error {
 	few := sweep.AutoValues
 	if d.Unpruned.Calibration == nil || m.Differentiable() != nil { // then val may not choose bits
 		few = string(compact.Float16)
 	}
+	best := atomicfile.Track(o.file(bestFile))
+	defer best.Remove()
 	if o.Within == 0 {
-		return o.try(ctx, d, r, o.Recipe, few)
+		if _, err := o.try(ctx, d, r, candidate{o.Recipe, few}); err != nil {
+			return err
+		}
+		return o.take(r, best)
 	}
-	certain := []float64{0}
-	if p := d.Decide(sweep.Bound(o.Within)); p != nil {
-		for i := range d.Points {
-			if q := &d.Points[i]; q.Method == p.Method && q.Sparsity <= p.Sparsity {
-				certain = append(certain, q.Sparsity)
-			}
+	certain := sparsityOf(d, o.Within)
+	sparsities := o.between(d, sparsityOf(d, o.Within-2*cut.DefaultRounding), certain)
+	all := []candidate{{Recipe{Sparsity: sparsities[0]}, string(compact.Float16)}}
+	for _, s := range sparsities {
+		all = append(all, candidate{Recipe{Sparsity: s}, few})
+	}
+	for _, c := range slices.Compact(all) {
+		if within, err := o.try(ctx, d, r, c); err != nil {
+			return err
+		} else if !within {
+			break
 		}
 	}
-	slices.SortFunc(certain, func(a, b float64) int { return cmp.Compare(b, a) })
-	type candidate struct {
-		sparsity float64
-		values   string
-	}
-	var all []candidate
-	for _, s := range certain[:min(mostRounded, len(certain))] {
-		all = append(all, candidate{s, few})
-	}
-	for _, values := range []compact.Encoding{compact.Float16, compact.Float32} {
-		all = append(all, candidate{certain[0], string(values)})
-	}
-	for _, c := range all {
-		if c.sparsity == 0 && c.values == string(compact.Float32) {
-			continue // the model itself
-		}
-		if err := o.try(ctx, d, r, Recipe{Sparsity: c.sparsity}, c.values); err != nil || r.Out != "" {
+	if r.Pruned == nil && certain > 0 { // whose table the sweep has judged
+		if _, err := o.try(ctx, d, r, candidate{Recipe{Sparsity: certain}, string(compact.Float32)}); err != nil {
 			return err
 		}
 	}
-	return nil
+	if r.Pruned == nil {
+		return nil
+	}
+	return o.take(r, best)
 }
 
-// try prunes to a budget and checks the file. It becomes the output if it is certain to be within the bound, or without a
-// bound.
-func (o *Options) try(ctx context.Context, d *sweep.Document, r *Result, budget Recipe, values string) error {
+// between returns two sparsities, which may be equal, and between them that of a table in the middle of those that are certain to be
+// within the bound.
+func (o *Options) between(d *sweep.Document, low, high float64) []float64 {
+	all := []float64{low, high}
+	for p := range d.Certain(sweep.Bound(o.Within).Holds) {
+		if p.Sparsity > low && p.Sparsity < high {
+			all = append(all, p.Sparsity)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact([]float64{low, all[len(all)/2], high})
+}
+
+// take makes the best file the output.
+func (o *Options) take(r *Result, best *atomicfile.Temporary) error {
+	r.Out, r.Pruned.Out = o.Out, o.Out
+	if err := atomicfile.Write(o.file(checkFile), func(w io.Writer) error { return cli.WriteJSON(w, r.Check) }); err != nil {
+		return err
+	}
+	return best.Rename(o.Out)
+}
+
+// sparsityOf returns the sparsity of the smallest table that is certain to be within a bound, or 0.
+func sparsityOf(d *sweep.Document, within float64) float64 {
+	if p := d.Decide(sweep.Bound(within)); p != nil {
+		return p.Sparsity
+	}
+	return 0
+}
+
+// try prunes to a candidate and checks the file, and reports whether it is certain to be within the bound, if there is one, and the rows
+// do not show that it is worse as it is served. The smallest such file is the best one, which r describes. A model that has no file of
+// this encoding is not within the bound.
+func (o *Options) try(ctx context.Context, d *sweep.Document, r *Result, of candidate) (within bool, err error) {
 	recipe, err := json.Marshal(o.Recipe)
 	if err != nil {
-		return err
+		return false, err
 	}
 	p := steps.NewPrune()
 	p.Model, p.ModelOutput, p.Scores, p.Dataset, p.Out, p.Recipe = o.Model, o.ModelOutput, o.Scores, o.Folders, o.file(candidateFile), string(recipe)
-	p.Values, p.Calibrate, p.Bytes, p.Sparsity, p.Outputs.Force = values, d.Unpruned.Calibration != nil, budget.Bytes, budget.Sparsity, true
+	p.Values, p.Calibrate, p.Bytes, p.Sparsity, p.Outputs.Force = of.values, d.Unpruned.Calibration != nil, of.budget.Bytes, of.budget.Sparsity, true
 	p.Given = func(name string) bool {
-		return name == mask.Bytes && budget.Bytes > 0 || name == mask.Sparsity && budget.Bytes == 0
+		return name == mask.Bytes && p.Bytes > 0 || name == mask.Sparsity && p.Bytes == 0
 	}
 	made := atomicfile.Track(p.Out)
 	defer made.Remove()
-	if r.Pruned, err = p.Run(ctx); err != nil {
-		return err
+	pruned, err := p.Run(ctx)
+	if o.Within > 0 && of.values != string(compact.Float32) && (fault.IsInput(err) || fault.IsUsage(err)) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
 	}
 	c := steps.NewCheck()
-	c.Model, c.ModelOutput, c.Pruned, c.Folders, c.Out, c.Outputs.Force = o.Model, o.ModelOutput, p.Out, o.Folders, o.file(checkFile), true
+	c.Model, c.ModelOutput, c.Pruned, c.Folders = o.Model, o.ModelOutput, p.Out, o.Folders
 	if o.Within > 0 {
 		c.Bounds = gate.Bounds{AUCDrop: o.Within, LogLossRise: o.Within, RMSERise: o.Within}
 	}
-	if r.Check, err = c.Run(ctx); err != nil {
-		return err
+	check, err := c.Run(ctx)
+	if err != nil {
+		return false, err
 	}
-	if o.Within > 0 && !slices.ContainsFunc(r.Check.Answer.Rungs, func(rung sweep.Rung) bool { return rung.Within == o.Within && rung.Certain != nil }) {
-		return nil
+	if o.Within > 0 && (check.Refuted() || !slices.ContainsFunc(check.Answer.Rungs, func(rung sweep.Rung) bool { return rung.Within == o.Within && rung.Certain != nil })) {
+		return false, nil
 	}
-	r.Out, r.Pruned.Out = o.Out, o.Out
-	return made.Rename(o.Out)
+	if r.Pruned != nil && r.Pruned.Bytes <= pruned.Bytes {
+		return true, nil
+	}
+	r.Pruned, r.Check = pruned, check
+	return true, made.Rename(o.file(bestFile))
 }

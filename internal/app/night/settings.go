@@ -19,6 +19,7 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/gate"
 	"shaver/internal/prune/nightly"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
@@ -177,6 +178,9 @@ func pruning(c *nightly.Config, given nightly.Settings) (*prune, error) {
 // checking returns the options of the step check.
 func checking(c *nightly.Config) (*steps.Check, error) {
 	o := steps.NewCheck()
+	if within, err := strconv.ParseFloat(c.Prune.Get("within"), 64); err == nil {
+		o.Bounds = gate.Bounds{AUCDrop: within, LogLossRise: within, RMSERise: within}
+	}
 	o.Given = has(c.Check)
 	return o, set(c, "check", checkSettings(o), c.Check)
 }

@@ -273,18 +273,10 @@ func (s *running) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked
 	if !found.Passed {
 		c.Reasons = append(c.Reasons, found.Failure())
 	}
-	if n.Kept {
+	if found.Passed || n.Kept {
 		return c, nil
 	}
-	var d *sweep.Document
-	switch {
-	case s.config.Prune.Get("within") != "":
-		d, err = sweep.Read(filepath.Join(n.Folder, nightly.SweepFile))
-	case !found.Passed:
-		d, err = s.sweep(ctx, n)
-	default:
-		return c, nil
-	}
+	d, err := s.sweep(ctx, n)
 	if err == nil {
 		c.Answer = d.Answer.Text
 	}
@@ -327,7 +319,7 @@ func (s *running) sweep(ctx context.Context, n *nightly.Night) (*sweep.Document,
 		return nil, err
 	}
 	input := sweeping.Finding(n.Model, "", filepath.Join(n.Folder, nightly.ScoresFile), n.Days)
-	input.Split, input.Rank, input.Keep, input.Values = rows.Judged, o.Rank, o.Keep, []compact.Encoding{compact.Encoding(o.Values)}
+	input.Split, input.Rank, input.Keep, input.Values, input.Calibrate = rows.Judged, o.Rank, o.Keep, []compact.Encoding{compact.Encoding(o.Values)}, s.config.Calibrate
 	if input.Given = o.Aggregate != ""; input.Given {
 		input.Aggregates = []string{o.Aggregate}
 	}

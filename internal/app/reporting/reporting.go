@@ -42,6 +42,7 @@ type Input struct {
 	Folders       []string // dataset that was scored, for the names of features and the gap; it may be empty
 	Aggregate     string   // "" = that of the recommended table, or of the scores
 	Within        sweep.Bound
+	Shipped       string            // see report.Facts
 	Warn          func(text string) // takes a warning; may be nil
 }
 
@@ -52,7 +53,7 @@ func (o *Input) Facts(ctx context.Context) (*report.Facts, error) {
 		return nil, err
 	}
 	s := p.Scores[0]
-	f := &report.Facts{Architecture: &p.Checkpoint.Architecture, Entries: p.Table, Scores: s, Aggregate: o.Aggregate, Within: o.Within, Program: cli.Program()}
+	f := &report.Facts{Architecture: &p.Checkpoint.Architecture, Entries: p.Table, Scores: s, Aggregate: o.Aggregate, Within: o.Within, Shipped: o.Shipped, Program: cli.Program()}
 	if o.Path != "" {
 		if f.Path, err = slice.ReadPath(o.Path); err != nil {
 			return nil, err

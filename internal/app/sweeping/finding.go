@@ -50,7 +50,7 @@ func (o *Input) Cost(ctx context.Context, within time.Duration) (*Cost, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cost{Rows: d.Rows(o.Split) + d.Rows(dataset.Val), Predictions: len(o.Budgets) + sweep.MostFound(len(o.Within)) + 4}
+	c := &Cost{Rows: d.Rows(o.Split) + d.Rows(dataset.Val), Predictions: len(o.Budgets) + sweep.MostFound(len(o.Within)) + 16}
 	short, stop := context.WithTimeout(ctx, within)
 	defer stop()
 	begun, seen := time.Now(), int64(0)
@@ -58,11 +58,14 @@ func (o *Input) Cost(ctx context.Context, within time.Duration) (*Cost, error) {
 	if err != nil && (ctx.Err() != nil || short.Err() == nil) {
 		return nil, err
 	}
-	c.Seconds = time.Since(begun).Seconds() * float64(c.Predictions) * float64(c.Rows) / float64(max(seen, 1))
+	if seen == 0 {
+		return nil, nil // not even a batch
+	}
+	c.Seconds = time.Since(begun).Seconds() * float64(c.Predictions) * float64(c.Rows) / float64(seen)
 	return c, nil
 }
 
-// Measured reports whether d is the result of Run for the first scores file, whatever the budgets were.
+// Measured reports whether d is the result of Run for the first scores file, with the same bounds.
 func (o *Input) Measured(d *sweep.Document) bool {
 	p, err := cut.Open(o.Model, o.ModelOutput, o.Scores[0])
 	if err != nil {
@@ -72,10 +75,7 @@ func (o *Input) Measured(d *sweep.Document) bool {
 	if err != nil || d.Model != p.Checkpoint.Digest() || d.Dataset != data.Digest() || len(d.Sources) != 1 || d.Sources[0].Job != p.Scores[0].Spec.ID() || d.Answer == nil {
 		return false
 	}
-	for _, b := range o.Within {
-		if !slices.ContainsFunc(d.Answer.Rungs, func(r sweep.Rung) bool { return r.Within == b }) {
-			return false
-		}
-	}
-	return true
+	bounds := slices.Clone(o.Within)
+	slices.Sort(bounds)
+	return slices.EqualFunc(d.Answer.Rungs, slices.Compact(bounds), func(r sweep.Rung, b float64) bool { return r.Within == b })
 }

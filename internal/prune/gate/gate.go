@@ -5,6 +5,7 @@ package gate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"shaver/internal/base/fault"
@@ -179,6 +180,12 @@ func (d *Document) Failure() string {
 		}
 	}
 	return strings.Join(all, "; ")
+}
+
+// Refuted reports whether the rows show that the pruned model, as it is served, is worse than allowed: a whole interval is outside its
+// bound, or the model is worthless.
+func (d *Document) Refuted() bool {
+	return d.doubtful() != "" || slices.ContainsFunc(d.metrics(), func(m decline) bool { return m.worse > m.Bound && m.Certain })
 }
 
 // text says how the metric changes and what is allowed. confident is Bounds.Confident.

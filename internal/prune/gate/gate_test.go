@@ -83,6 +83,9 @@ func TestDecide(t *testing.T) {
 		if d.Passed != (c.auc && c.loss) || d.AUC.Passed != c.auc || d.LogLoss.Passed != c.loss || d.AUC.Certain != c.certainAUC || d.LogLoss.Certain != c.certainLoss {
 			t.Errorf("%s: passed %v (%v, %v), certain %v, %v", c.name, d.Passed, d.AUC.Passed, d.LogLoss.Passed, d.AUC.Certain, d.LogLoss.Certain)
 		}
+		if refuted := drop > c.bounds.AUCDrop && c.certainAUC || rise > c.bounds.LogLossRise && c.certainLoss; d.Refuted() != refuted {
+			t.Errorf("%s: refuted %v, expected %v", c.name, d.Refuted(), refuted)
+		}
 		if !strings.Contains(d.Reason, c.reasonHolds) {
 			t.Errorf("%s: reason %q, expected %q in it", c.name, d.Reason, c.reasonHolds)
 		}

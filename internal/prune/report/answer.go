@@ -17,6 +17,7 @@ type answerSection struct {
 	Scores     string // job whose scores Command needs; "" = the sweep had only one scores file
 	File       string // file of the model that the answer recommends; "" = it recommends another table
 	Ladder     []string
+	Shipped    string // Facts.Shipped
 	Notes      []string
 	Measured   string // what was measured
 	Loss       string // name of the loss that is compared

@@ -15,9 +15,10 @@ import (
 type comparison struct {
 	*sweep.Document
 	within     sweep.Bound
-	calibrated bool // losses are calibrated
-	selected   bool // the validation split selected the methods
-	intervals  bool // differences have intervals; documents of older programs have none
+	certain    [3]map[*sweep.Point]bool // tables that are certain to be within the bound: in all metrics, in AUC, and in the loss
+	calibrated bool                     // losses are calibrated
+	selected   bool                     // the validation split selected the methods
+	intervals  bool                     // differences have intervals; documents of older programs have none
 	methods    []*method
 	budgets    []budget // ascending sparsities
 	decided    *budget  // the smallest table within the bound, or nil
@@ -43,6 +44,9 @@ type budget struct {
 func compare(d *sweep.Document, within sweep.Bound) *comparison {
 	c := &comparison{Document: d, within: within, calibrated: d.Unpruned.CalibratedLoss() != nil}
 	var names []string
+	for i, holds := range []func(*sweep.Differences) bool{within.Holds, within.HoldsAUC, within.HoldsLoss} {
+		c.certain[i] = d.Certain(holds)
+	}
 	point := d.Decide(within)
 	for _, s := range d.Series() {
 		first := s.Points[0].Point
@@ -92,7 +96,7 @@ func (c *comparison) consider(m *method, p *sweep.Mean) {
 // the bound is better than one that is not. Otherwise AUC decides, or LogLoss if AUC is
 // undefined.
 func (c *comparison) better(p, q *sweep.Mean) bool {
-	if holds := c.within.Holds(p.Judged); holds != c.within.Holds(q.Judged) {
+	if holds := c.certain[0][p.Point]; holds != c.certain[0][q.Point] {
 		return holds
 	}
 	if !math.IsNaN(p.AUC.Mean) && !math.IsNaN(q.AUC.Mean) {
@@ -130,7 +134,7 @@ func (c *comparison) logLoss(p *sweep.Mean) *sweep.Interval {
 // In documents of older programs, which have no intervals, they judge the difference.
 func (c *comparison) aucHolds(p *sweep.Mean) bool {
 	if p.Difference != nil {
-		return c.within.HoldsAUC(p.Judged)
+		return c.certain[1][p.Point]
 	}
 	auc := c.auc(p)
 	return auc == nil || auc.Value >= -float64(c.within)
@@ -138,7 +142,7 @@ func (c *comparison) aucHolds(p *sweep.Mean) bool {
 
 func (c *comparison) lossHolds(p *sweep.Mean) bool {
 	if p.Difference != nil {
-		return c.within.HoldsLoss(p.Judged)
+		return c.certain[2][p.Point]
 	}
 	return c.logLoss(p).Value <= float64(c.within)
 }

@@ -412,7 +412,7 @@ func (c *comparison) advice() []string {
 		one.Difference, best.Difference = p.Judged, scored.Judged
 		auc, bestAUC := c.auc(&one), c.auc(&best)
 		switch at := number(b.best.Sparsity); {
-		case c.within.Holds(p.Judged):
+		case c.certain[0][p.Point]:
 			within = append(within, at)
 		case auc != nil && bestAUC != nil && high(auc) < low(bestAUC), low(c.logLoss(&one)) > high(c.logLoss(&best)):
 			worse = append(worse, at)

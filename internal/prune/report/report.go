@@ -30,6 +30,7 @@ type Facts struct {
 	Run          *Run            // time and resources of the job; nil = unknown
 	Sweep        *sweep.Document // results of pruning; nil = not measured
 	Within       sweep.Bound     // how much worse than the unpruned model a table may be
+	Shipped      string          // sentence about a file that was made within the bound, or ""
 	Program      string          // name and version of the program that writes the page
 	Ends         []Ends          // features worth most and least of each field, [m]; nil = not shown
 	Path         *slice.Path     // path over the fields and columns of the model; nil = not shown
@@ -152,6 +153,7 @@ func Write(f *Facts) (*Report, error) {
 	}
 	if c != nil {
 		d.Answer, d.Curves, d.Quality = c.answer(), c.curves(show), c.quality(show)
+		d.Answer.Shipped = f.Shipped
 	}
 	d.Fields, d.Frequency = f.fieldsOf(found, show), f.frequencyOf(found, show)
 	if f.Scores.Ranks() {

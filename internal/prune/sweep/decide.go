@@ -87,6 +87,21 @@ func (d *Document) smallest(holds func(*Differences) bool, ends bool) (best *Poi
 	return best, mean
 }
 
+// Certain returns the points of the tables for which holds returns true, and so for all larger tables of their order. Its intervals are
+// those of Decide.
+func (d *Document) Certain(holds func(*Differences) bool) map[*Point]bool {
+	all := map[*Point]bool{}
+	for _, o := range orders(d.Series()) {
+		for _, m := range o {
+			if !holds(m.Along) {
+				break
+			}
+			all[m.Point] = true
+		}
+	}
+	return all
+}
+
 // orders returns the tables of each series that have a file, from the one that keeps most parameters to the one that keeps least. The table that keeps nothing is the
 // last one of each series with its baseline, or an order of its own.
 func orders(series []Series) (all [][]*Mean) {

@@ -85,10 +85,10 @@ func (d *Document) Rung(t Bound) Rung {
 	if certain != nil {
 		r.Certain = d.table(certain)
 	}
-	point, m := d.smallest(func(of *Differences) bool { return t.seems(of) && t.rows(of, d.Rows) <= tooMany*float64(d.Rows) }, false)
+	point, m := d.smallest(func(of *Differences) bool { return t.seems(of) && !(t.rows(of, d.Rows) > tooMany*float64(d.Rows)) }, false)
 	if stored := d.InBytes(); point != nil && (certain == nil || point.size(stored) < certain.size(stored)) {
 		r.Guess, r.Rows = d.table(point), t.rows(m.Along, d.Rows)
-		if r.Rows <= float64(d.Rows) { // a larger table ended its order
+		if !(r.Rows > float64(d.Rows)) { // not known, or a larger table ended its order
 			r.Rows = 0
 		}
 	}
@@ -148,27 +148,16 @@ func Needed(n int64, value, worst, bound float64) float64 {
 	return float64(n) * math.Pow((worst-value)/(bound-value), 2)
 }
 
-// rows returns the number of rows on which the intervals of d, which are of n rows, would be within t, or 0 if no number is known.
+// rows returns the number of rows on which the intervals of d, which are of n rows, would be within t. It is infinite if a difference
+// is the bound, and NaN if an interval is not known.
 func (t Bound) rows(d *Differences, n int64) float64 {
-	most := 0.0
-	need := func(value, worst *float64, bound float64) {
-		if worst == nil || *value == bound {
-			most = math.Inf(1)
-			return
-		}
-		most = max(most, Needed(n, *value, *worst, bound))
-	}
-	if d.AUC != nil {
-		worse, worst := -d.AUC.Value, d.AUC.Low
-		if worst != nil {
-			worst = new(-*worst)
-		}
-		need(&worse, worst, float64(t))
-	}
 	loss := d.judgedLoss()
-	need(&loss.Value, loss.High, float64(t))
-	if most > 1e12 {
-		return 0
+	if loss.High == nil || d.AUC != nil && d.AUC.Low == nil {
+		return math.NaN()
+	}
+	most := Needed(n, loss.Value, *loss.High, float64(t))
+	if d.AUC != nil {
+		most = max(most, Needed(n, -d.AUC.Value, -*d.AUC.Low, float64(t)))
 	}
 	return most
 }
