@@ -77,6 +77,22 @@ func TestCompress(t *testing.T) {
 		t.Errorf("%+v", r.Pruned)
 	}
 
+	// A model of some fields of the dataset, and a dataset without rows that calibrate.
+	part, short := filepath.Join(dir, "part.safetensors"), filepath.Join(dir, "short")
+	shaver(t, nil, "prune", "--model", model, "--drop-fields", "hour", "--dataset", rows, "--out", part)
+	shaver(t, nil, "plan", "--model", part, "--dataset", rows, "--estimator", "taylor")
+	shaver(t, &r, "compress", "--model", part, "--dataset", rows, "--sparsity", "0.5", "--out", budget)
+	if r.Pruned.Sparsity != .5 {
+		t.Errorf("%+v", r.Pruned)
+	}
+	csv := filepath.Join(filepath.Dir(rows), "rows.csv")
+	shaver(t, nil, "dataset", "import", "csv", "--ids", "local", "--train", csv, "--test", csv, "--model", model, "--out", short)
+	var plain compress.Result
+	shaver(t, &plain, "compress", "--model", model, "--dataset", short, "--sparsity", "0.5", "--out", filepath.Join(dir, "uncalibrated.safetensors"))
+	if plain.Pruned.Calibration != nil || !strings.Contains(plain.Answer.Text[0], "AUC and LogLoss are") {
+		t.Errorf("%+v, %q", plain.Pruned, plain.Answer.Text)
+	}
+
 	none := filepath.Join(dir, "none.safetensors")
 	code, _, log := run(t, "shaver", "compress", "--model", model, "--dataset", rows, "--scores", scores, "--within", "1e-9", "--out", none)
 	if code != 7 || !strings.Contains(log, "no file is certain to be within 1e-09 on these ") {

@@ -163,7 +163,7 @@ func (o *studyOptions) sweepable() error {
 	if err != nil {
 		return err
 	}
-	return o.CheckSplits(m)
+	return o.CheckSplits(m, ck.Known())
 }
 
 // jobs returns the jobs of the study. If the scores of a job exist, its Run returns at once.

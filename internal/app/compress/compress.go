@@ -126,11 +126,11 @@ func (o *Options) Run(ctx context.Context) (*Result, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	_, m, err := checkpoint.ReadModel(o.Model, o.ModelOutput)
+	ck, m, err := checkpoint.ReadModel(o.Model, o.ModelOutput)
 	if err != nil {
 		return nil, err
 	}
-	if err := sweeping.Finding(o.Model, o.ModelOutput, "", o.Folders).CheckSplits(m); err != nil { // before hours of scoring
+	if err := sweeping.Finding(o.Model, o.ModelOutput, "", o.Folders).CheckSplits(m, ck.Known()); err != nil { // before hours of scoring
 		return nil, err
 	}
 	folder := o.stem() + folderSuffix

@@ -38,7 +38,7 @@ type Cost struct {
 // Cost measures the cost of Finding and of the tables that compress tries, for at most the given time. It returns nil if the dataset
 // has no rows that judge.
 func (o *Input) Cost(ctx context.Context, within time.Duration) (*Cost, error) {
-	_, m, err := checkpoint.ReadModel(o.Model, o.ModelOutput)
+	ck, m, err := checkpoint.ReadModel(o.Model, o.ModelOutput)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (o *Input) Cost(ctx context.Context, within time.Duration) (*Cost, error) {
 	if err != nil || d.Rows(o.Split) == 0 {
 		return nil, err
 	}
-	b, err := measure.Open(o.Folders, o.Split, "", m, nil)
+	b, err := measure.Open(o.Folders, o.Split, "", m, ck.Known())
 	if err != nil {
 		return nil, err
 	}

@@ -339,11 +339,14 @@ func (o *Input) sourcesOfSSEDS(all []*scores.File) (sources []int, err error) {
 }
 
 // CheckSplits returns the error with which Run would fail for the splits that it reads for the model
-// m.
-func (o *Input) CheckSplits(m *model.Model) error {
-	if _, err := measure.Open(o.Folders, o.Split, "", m, nil); err != nil {
+// m, which knows k.
+func (o *Input) CheckSplits(m *model.Model, k *model.Known) error {
+	if _, err := measure.Open(o.Folders, o.Split, "", m, k); err != nil {
 		return err
 	}
-	_, err := o.validation(nil, m, nil)
+	if o.Optional { // then Run does without rows that calibrate
+		return nil
+	}
+	_, err := o.validation(nil, m, k)
 	return err
 }

@@ -212,7 +212,7 @@ func (c *comparison) caveats() []string {
 	if c.calibrated {
 		notes = append(notes, c.lossBase()+" is compared after a calibration on the validation split. The calibration is a scale and an offset, which cost nothing when the model serves.")
 	} else {
-		notes = append(notes, c.lossBase()+" is compared without calibration. A calibration often repairs most of its increase; shaver sweep --calibrate measures this.")
+		notes = append(notes, c.lossBase()+" is compared without calibration. A calibration often repairs most of its increase; shaver sweep measures this if no row of val was scored.")
 	}
 	if c.rankings() > 1 {
 		if c.selected {
