@@ -441,11 +441,9 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File,
 	found := &sweep.Document{Version: sweep.VersionOf(kind, false), Loss: kind, Model: s.Spec.Model, Dataset: s.Spec.Dataset, Kind: string(m.Kind), Split: dataset.Test, Rows: d.Rows(dataset.Test),
 		Features: m.Features(), Entries: m.Parameters(), Sources: []sweep.ScoresFile{sweep.NewScoresFile(s, s.Spec.Model)},
 		Settings: &sweep.Settings{Rank: mask.Abs, Protect: s.Fields[:1], FieldMinimum: .1, Seed: 1}}
-	for _, choose := range []bool{false, true} {
-		config := sweep.Config{Model: m, Methods: methods, Budgets: []mask.Budget{{Unit: mask.Sparsity, Amount: .5}}, Calibrate: true, Select: choose, Predict: predict(dataset.Test), Validate: predict(dataset.Val)}
-		if err := config.Run(t.Context(), found); err != nil {
-			t.Fatal(err)
-		}
+	compared := sweep.Config{Model: m, Methods: methods, Budgets: []mask.Budget{{Unit: mask.Sparsity, Amount: .5}}, Calibrate: true, Predict: predict(dataset.Test), Validate: predict(dataset.Val)}
+	if err := compared.Run(t.Context(), found); err != nil {
+		t.Fatal(err)
 	}
 	predicted, err := predict(dataset.Val)(t.Context(), m)
 	if err != nil {

@@ -295,7 +295,7 @@ func (o *outputs) computed(level string) {
 	o.document("path", o.text("path.safetensors.path.json"))
 	o.printed("sweep", "sweep --methods magnitude,ptq4-row --sparsities 0.8 --calibrate "+night)
 	o.printed("sweep-all", "sweep --methods all --sparsities 0.8 --calibrate "+night)
-	o.printed("sweep-select", "sweep --select --sparsities 0.5,0.9 --values float32,int8,auto --out sweep.json "+night)
+	o.printed("sweep-values", "sweep --methods= --sparsities 0.5,0.9 --values float32,int8,auto --out sweep.json "+night)
 	o.printed("check", "check --model auto.safetensors --against night.pth --dataset data --max-auc-drop 1 --max-logloss-rise 1")
 	o.printed("evaluate", "evaluate --model auto.safetensors --against night.pth --dataset data")
 	o.printed("prune", "prune --sparsity 0.6 --values int8 --calibrate --previous zero-night.safetensors --out previous.safetensors "+night)

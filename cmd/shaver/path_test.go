@@ -148,12 +148,6 @@ func TestPathScores(t *testing.T) {
 				}
 			}
 		}
-		shaver(t, nil, "sweep", "--model", model, "--scores", path, "--dataset", rows, "--sparsities", "0.5", "--methods", "random", "--select", "--out", out, "--force")
-		var p pruning
-		shaver(t, &p, "prune", "--model", model, "--scores", path, "--from", out, "--out", file("from.safetensors"))
-		if p.Method != "path" || p.Sparsity != .5 {
-			t.Errorf("pruned as the sweep chose: %+v", p)
-		}
 		for _, text := range []string{"report --model " + model + " --scores " + path + " --sweep " + out + " --out " + file("swept.html"), "report --model " + model + " --scores " + path + " --dataset " + rows + " --out " + file("plain.html")} {
 			shaver(t, nil, strings.Fields(text)...)
 		}

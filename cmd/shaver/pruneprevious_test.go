@@ -24,35 +24,30 @@ func TestHysteresis(t *testing.T) {
 		return out
 	}
 	monday, tuesday := night("1"), night("2")
-	sweepFile := filepath.Join(dir, "sweep.json")
-	shaver(t, nil, "sweep", "--model", modelFile, "--scores", tuesday, "--dataset", rows, "--select", "--methods", "random", "--sparsities", "0.85", "--out", sweepFile)
 	file := func(name string) string { return filepath.Join(dir, name+".safetensors") }
 	run := func(name, scores string, args ...string) (p pruning) {
 		shaver(t, &p, append([]string{"prune", "--model", modelFile, "--scores", scores, "--out", file(name)}, args...)...)
 		return p
 	}
-	for name, c := range map[string]struct{ first, args []string }{
-		"sparsity":   {args: []string{"--sparsity", "0.8"}},
-		"parameters": {args: []string{"--parameters", "2000"}},
-		"bytes":      {args: []string{"--bytes", "50000", "--values", "float16"}},
-		"signed":     {args: []string{"--sparsity", "0.8", "--aggregate", "signed"}},
-		"fields":     {args: []string{"--sparsity", "0.85", "--protect", "category,hour", "--field-minimum", "0.05", "--dense"}},
-		"from":       {first: []string{"--sparsity", "0.85"}, args: []string{"--from", sweepFile}},
+	for name, args := range map[string][]string{
+		"sparsity":   {"--sparsity", "0.8"},
+		"parameters": {"--parameters", "2000"},
+		"bytes":      {"--bytes", "50000", "--values", "float16"},
+		"signed":     {"--sparsity", "0.8", "--aggregate", "signed"},
+		"fields":     {"--sparsity", "0.85", "--protect", "category,hour", "--field-minimum", "0.05", "--dense"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.first == nil {
-				c.first = c.args
-				if name == "fields" {
-					c.first = c.args[:len(c.args)-1] // compact
-				}
+			first := args
+			if name == "fields" {
+				first = args[:len(args)-1] // compact
 			}
-			before := run("before", monday, c.first...)
-			plain := run("plain", tuesday, c.args...)
+			before := run("before", monday, first...)
+			plain := run("plain", tuesday, args...)
 			if before.Previous != nil || plain.Previous != nil {
 				t.Error("a churn without --previous")
 			}
 			follow := func(name, z string) pruning {
-				return run(name, tuesday, append(c.args, "--previous", file("before"), "--hysteresis", z)...)
+				return run(name, tuesday, append(args, "--previous", file("before"), "--hysteresis", z)...)
 			}
 			zero, one := follow("zero", "0"), follow("one", "2")
 			if !bytes.Equal(readFile(t, file("zero")), readFile(t, file("plain"))) {

@@ -26,7 +26,7 @@ func TestPathFitsRows(t *testing.T) {
 		}
 		command(t, "shaver", "dataset", "import", "csv", "--train", path("rows.csv"), "--model", export, "--out", path(name))
 		code, _, log := run(t, "shaver", "score", "--model", export, "--dataset", path(name), "--estimator", "path", "--baseline", "codebook", "--sparsity", "0.3", "--out", path(name+".arrow"))
-		if code != 0 || strings.Contains(log, "this order fits these rows; score more rows, or compare it with --estimator permutation by sweep --select") != warned {
+		if code != 0 || strings.Contains(log, "this order fits these rows; score more rows, or compare it with --estimator permutation by shaver sweep") != warned {
 			t.Errorf("%s: exit code %d, expected a warning: %t\n%s", name, code, warned, log)
 		}
 	}

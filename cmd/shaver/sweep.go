@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +16,6 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
-	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
@@ -53,13 +51,10 @@ func sweepCommand() *cobra.Command {
 				return fault.Usagef("%s needs --scores or --models", c.CommandPath())
 			}
 			given := c.Flags().Changed
-			if !given("within") && (given("sparsities") || len(o.bytes) > 0 || o.Select) {
+			if !given("within") && (given("sparsities") || len(o.bytes) > 0) {
 				o.Within = nil
 			}
-			o.Given = c.Flags().Changed("aggregate")
-			if !o.Given && o.Select && o.Rank == mask.Abs {
-				o.Aggregates = scores.Aggregates()
-			}
+			o.Given = given("aggregate")
 			if given("sparsities") && len(o.bytes) > 0 {
 				return fault.Usagef("--sparsities and --bytes are both budgets: give only one")
 			}
@@ -84,21 +79,19 @@ func sweepCommand() *cobra.Command {
 	f.Int64SliceVar(&o.bytes, "bytes", nil, "`budgets` in bytes of the compact file, instead of --sparsities")
 	f.Lookup("bytes").DefValue = "" // not "[]"
 	f.StringSliceVar(&o.Aggregates, "aggregate", []string{scores.DefaultAggregate}, "`aggregates` of the scores to compare: "+scores.AggregateHelp()+"; or signed alone, the sum with its sign")
-	f.Lookup("aggregate").DefValue = scores.DefaultAggregate + ", or all with --select"
+	f.Lookup("aggregate").DefValue = scores.DefaultAggregate
 	cli.OneOf(c, "aggregate", append(scores.Aggregates(), mask.Signed)...)
-	flags.Portions(c, &o.Within, "within", slices.Clone(sweep.Rungs), "`bounds` of AUC and LogLoss for which the smallest tables are found along the orders of --scores, without --select; with budgets, only if given")
-	f.BoolVar(&o.Select, "select", false, "for each budget, measure only the method that is best on the validation split")
+	flags.Portions(c, &o.Within, "within", slices.Clone(sweep.Rungs), "`bounds` of AUC and LogLoss for which the smallest tables are found along the orders of --scores; with budgets, only if given")
 	flags.Keep(c, &o.Keep)
 	flags.Out(c, &o.out, "`file` for the result, .json (default none)", "json")
 	cli.Group(c, "Files", "model", "model-output", "scores", "models", "dataset", "out", "force")
 	cli.Group(c, "Budgets", "within", "sparsities", "bytes")
 	cli.Group(c, "Methods", "methods", "aggregate", "protect", "field-minimum", "values")
-	cli.Group(c, "Measurement", "split", "select", "calibrate")
+	cli.Group(c, "Measurement", "split", "calibrate")
 	cli.MarkRequired(c, "model", "dataset")
-	cli.Needed(c, "scores", "within", "methods", "sparsities", "out")
 	for name, now := range map[string]string{
 		"snip": "--scores, which also takes scores of the model before its training", "picture": "--pictures of shaver report", "seed": "--seed of shaver study",
-		"parameters": "--sparsities", "rank": "--aggregate signed", "tune": "shaver tune, and --models with its file",
+		"parameters": "--sparsities", "rank": "--aggregate signed", "select": "the answer below the table, which accounts for the number of orders", "tune": "shaver tune, and --models with its file",
 	} {
 		cli.Renamed(c, name, now)
 	}
@@ -167,14 +160,7 @@ func (o *sweepOptions) run(c *cobra.Command) error {
 			return err
 		}
 	}
-	var commands strings.Builder
-	if err := o.commands(&commands, d); err != nil {
-		return err
-	}
-	return o.output.Print(c.OutOrStdout(), d, func(w io.Writer) {
-		d.WriteTable(w)
-		io.WriteString(w, commands.String())
-	})
+	return o.output.Print(c.OutOrStdout(), d, d.WriteTable)
 }
 
 // checkReplaced checks that the file at --out, if there is one, is the result of a sweep of the same
@@ -200,10 +186,6 @@ func (o *sweepOptions) usage() error {
 		return fault.Usagef("--aggregate signed is the only rank with a sign: expected no other aggregate")
 	case len(o.Scores) == 0 && len(o.Models) == 0:
 		return fault.Usagef("--scores is empty: expected at least one file, or --models")
-	case len(o.Scores) == 0 && o.Select:
-		return fault.Usagef("--select needs --scores, as shaver prune does")
-	case o.Select && len(o.Within) > 0:
-		return fault.Usagef("--select measures budgets that are named: leave --within out")
 	case sweep.CheckBounds(o.Within...) != nil:
 		return fault.Usagef("--within %v", sweep.CheckBounds(o.Within...))
 	case len(o.values) == 0:
@@ -225,72 +207,6 @@ func (o *sweepOptions) usage() error {
 		o.Values = append(o.Values, v)
 	}
 	return nil
-}
-
-// commands writes the commands that prune to what the sweep chose at each budget.
-func (o *sweepOptions) commands(w io.Writer, d *sweep.Document) error {
-	for i, p := range d.Chosen() {
-		if i == 0 {
-			fmt.Fprintln(w, "\nTo prune:")
-		}
-		words, err := o.command(d, p)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "  %s\n", strings.Join(words, " "))
-	}
-	return nil
-}
-
-// command returns the words of the command that prunes to the chosen point p.
-func (o *sweepOptions) command(d *sweep.Document, p *sweep.Point) ([]string, error) {
-	aggregate, err := d.AggregateOf(p)
-	if err != nil {
-		return nil, err
-	}
-	if o.out == "" && aggregate == "" { // no flag of prune ranks as these methods do
-		return []string{"#", p.Method, "at", sweep.SparsityText(p.Sparsity) + ":", "repeat this sweep with --out sweep.json, then run shaver prune --from sweep.json"}, nil
-	}
-	source, err := d.ScoresOf(p)
-	if err != nil {
-		return nil, err
-	}
-	words := []string{"shaver", "prune", "--model", sweep.ShellWord(o.Model)}
-	if o.ModelOutput != "" {
-		words = append(words, "--model-output", sweep.ShellWord(o.ModelOutput))
-	}
-	words = append(words, "--scores", sweep.ShellWord(o.Ordered(source)))
-	if o.out != "" {
-		words = append(words, "--from", sweep.ShellWord(o.out))
-	} else {
-		words = append(words, d.Flags(p, aggregate)...)
-	}
-	if o.Budgets[0].Unit == mask.Sparsity {
-		words = append(words, "--sparsity", strconv.FormatFloat(p.Sparsity, 'g', -1, 64))
-	} else {
-		words = append(words, "--parameters", strconv.Itoa(p.Parameters))
-	}
-	if o.Calibrate {
-		words = append(words, "--calibrate")
-	}
-	if o.Calibrate || p.Method == sweep.Frequency || p.Values == string(compact.Mixed) {
-		words = append(words, "--dataset", sweep.ShellWord(cli.List(o.Folders)))
-	}
-	extension := ".safetensors"
-	if checkpoint.NamedONNX(o.Model) && d.Kind == string(model.Graph) && p.Values == string(compact.Float32) && o.calibrated() {
-		extension = ".onnx"
-	}
-	return append(words, "--out", "pruned-"+sweep.SparsityText(p.Sparsity)+extension), nil
-}
-
-// calibrated reports whether prune can write an .onnx file of o.Model, calibrated if the sweep
-// is.
-func (o *sweepOptions) calibrated() bool {
-	if !o.Calibrate {
-		return true
-	}
-	ck, err := checkpoint.Read(o.Model)
-	return err == nil && ck.CheckCalibration() == nil
 }
 
 // sweepValues returns the names of encodings that --values takes.

@@ -89,16 +89,16 @@ def test_output_that_is_no_json(planted: Planted) -> None:
     ("message", "words"),
     [
         ("--max-rows and --sample exclude each other", "max_rows and sample exclude each other"),
-        ("shaver prune needs one of --sparsity and --bytes, or --from", "shaver prune needs one of sparsity and bytes, or sweep"),
+        ("expected one of --max-rows and --columns", "expected one of max_rows and fields"),
         ("name another file, or give --force to replace it", "name another file, or give force=True to replace it"),
         ('run "shaver scores inspect --field user s.arrow" first', 'run "shaver scores inspect --field user s.arrow" first'),
-        ("file written by shaver sweep --select --out", "file written by shaver sweep --select --out"),
+        ("file written by shaver sweep --calibrate --out", "file written by shaver sweep --calibrate --out"),
         ("shaver model inspect --help lists them; a--b -- c", "shaver model inspect --help lists them; a--b -- c"),
         ("cannot read --a--b.arrow (--scores)", "cannot read --a--b.arrow (scores)"),
     ],
 )
 def test_messages_name_parameters(message: str, words: str) -> None:
-    assert in_python(message, {"from": "sweep"}, ["--a--b.arrow", "c"]) == words
+    assert in_python(message, {"columns": "fields"}, ["--a--b.arrow", "c"]) == words
 
 
 def test_messages_name_no_temporary_files(planted: Planted) -> None:

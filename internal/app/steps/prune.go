@@ -53,7 +53,7 @@ type Pruning struct {
 
 // Settings of prune that take a file of scores: those that choose entries, and those of the form in which they are stored.
 var (
-	entrySettings = []string{"from", mask.Sparsity, mask.Kept, mask.Bytes, "aggregate", "protect", "field-minimum", "hysteresis"}
+	entrySettings = []string{mask.Sparsity, mask.Kept, mask.Bytes, "aggregate", "protect", "field-minimum", "hysteresis"}
 	formSettings  = []string{"values", "dense", "calibrate", "tune"}
 )
 
@@ -103,7 +103,7 @@ func (o *Prune) Check() error {
 		o.Form.Values = compact.Mixed
 	}
 	bounded, slicing := scored && o.MostRise > 0, o.Slices()
-	unread, of, unit, chosen, measured := "", "", "", o.first("from", "previous"), o.first("fields", "columns", "max-rise")
+	unread, unit, measured := "", "", o.first("fields", "columns", "max-rise")
 	if len(given) > 0 {
 		unit = given[0].Unit
 	}
@@ -112,20 +112,16 @@ func (o *Prune) Check() error {
 		unread = o.first(entrySettings...)
 	case !scored:
 		unread = o.first(slices.Concat(entrySettings, formSettings)...)
-	case o.From != "":
-		of = o.first(mask.Bytes, "aggregate", "protect", "field-minimum", "values")
 	}
 	for _, c := range []struct {
 		wrong bool
 		text  string
 	}{
 		{unread != "", fmt.Sprintf("--%s has no effect without --scores, by which entries go: give --scores, or leave it out", unread)},
-		{of != "", fmt.Sprintf("--from already sets --%s: leave one of them out", of)},
-		{o.From != "" && len(given) > 1, "--sparsity and --parameters both name a budget of --from: give only one"},
-		{slicing && chosen != "", fmt.Sprintf("--%s and --%s both decide what stays: give only one", chosen, o.first(SliceSettings...))},
+		{slicing && o.Given.Has("previous"), fmt.Sprintf("--previous and --%s both decide what stays: give only one", o.first(SliceSettings...))},
 		{bounded && unit != "", fmt.Sprintf("--%s and --max-rise both name a budget: give only one", unit)},
 		{len(given) > 1, "--sparsity, --parameters and --bytes are one budget: give only one of them"},
-		{unit == "" && scored && !bounded && o.From == "", "shaver prune needs one of --sparsity, --parameters, --bytes and --max-rise, or --from"},
+		{unit == "" && scored && !bounded, "shaver prune needs one of --sparsity, --parameters, --bytes and --max-rise"},
 		{slicing && scored && onnx, "fields and columns go together with entries in a safetensors file: expected --out with another extension than .onnx"},
 		{measured != "" && !rows, fmt.Sprintf("--%s chooses by the loss on the validation split of --dataset: give it", measured)},
 		{auto && !rows, "--values auto chooses the bits by the loss on the rows of --dataset: give it"},
@@ -140,7 +136,7 @@ func (o *Prune) Check() error {
 		{o.Tune && !rows, "--tune needs --dataset"},
 		{o.Tune && (o.Form.Dense || onnx), "--tune writes a compact file: expected --out with another extension than .onnx, and no --dense"},
 		{o.Tune && o.Calibrate, "--tune and --calibrate exclude each other: training changes the scale and the offset of the logits anyway"},
-		{scored && o.Given.Has("dataset") && !o.Calibrate && !o.Tune && !auto && o.From == "" && !slicing, "--dataset has no effect without --calibrate, --tune, --values auto, --from, or what removes fields and columns"},
+		{scored && o.Given.Has("dataset") && !o.Calibrate && !o.Tune && !auto && !slicing, "--dataset has no effect without --calibrate, --tune, --values auto, or what removes fields and columns"},
 	} {
 		if c.wrong {
 			return fault.Usagef("%s", c.text)
@@ -158,7 +154,7 @@ func (o *Prune) Run(ctx context.Context) (r *Pruning, err error) {
 		return nil, err
 	}
 	o.Outputs.Inputs(checkpoint.Files(o.Model)...)
-	o.Outputs.Inputs(o.Scores, o.From)
+	o.Outputs.Inputs(o.Scores)
 	if o.Previous != "" {
 		o.Outputs.Inputs(checkpoint.Files(o.Previous)...)
 	}

@@ -44,7 +44,6 @@ type Input struct {
 	Within      []float64 // bounds for which the smallest tables are found; nil = only the budgets are measured
 	Calibrate   bool      // also measure with logits that are calibrated on the validation split
 	Optional    bool      // Calibrate has no effect without validation rows, and if they were scored
-	Select      bool      // for each budget, measure only the method that is best on the validation split
 
 	unknown []string // sentences that models do not know their fields
 	files   []string // Scores in the order of the document's sources
@@ -110,13 +109,12 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := sweep.Config{Model: m, Methods: methods, Budgets: o.Budgets, Unnamed: o.Unnamed, Within: o.Within, Models: ready, Calibrate: o.Calibrate, Optional: o.Optional, Select: o.Select}
+	config := sweep.Config{Model: m, Methods: methods, Budgets: o.Budgets, Unnamed: o.Unnamed, Within: o.Within, Models: ready, Calibrate: o.Calibrate, Optional: o.Optional}
 	validation, err := o.validation(all, m, p.Checkpoint.Known())
 	if err != nil {
 		return nil, err
 	}
-	measured, validated := config.Work()
-	progress := cli.NewProgress("sweep", "rows", int64(measured)*b.Rows+int64(validated)*validation.Rows)
+	progress := cli.NewProgress("sweep", "rows", int64(config.Work())*(b.Rows+validation.Rows))
 	defer progress.End()
 	on := func(b *measure.Bench) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
 		return func(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
@@ -168,9 +166,6 @@ func (o *Input) open() (p *cut.Source, initial []*scores.File, err error) {
 	return p, initial, nil
 }
 
-// Ordered returns the file of a source of the document that Run returned.
-func (o *Input) Ordered(source int) string { return o.files[source] }
-
 // doubting returns predict, which also sets doubt to what is probably wrong with the predictions of the
 // whole model, and logs it.
 func (o *Input) doubting(whole *model.Model, predict func(context.Context, *model.Model) (*evaluate.Predictions, error), doubt *string) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
@@ -194,7 +189,7 @@ func (o *Input) calibrates(ck *checkpoint.Checkpoint, d *dataset.Dataset) bool {
 // checkApart returns wrong usage if the rows that choose or calibrate were scored, or the rows that judge did any of this for ck.
 func (o *Input) checkApart(ck *checkpoint.Checkpoint, d *dataset.Dataset) error {
 	err := ck.Apart(d.Digest(), o.Split, checkpoint.Judge)
-	if err == nil && (o.Select || o.Calibrate || slices.Contains(o.Values, compact.Mixed)) {
+	if err == nil && (o.Calibrate || slices.Contains(o.Values, compact.Mixed)) {
 		err = ck.Apart(d.Digest(), dataset.Val, checkpoint.Choose)
 	}
 	return err
@@ -218,14 +213,13 @@ func slicer(ctx context.Context, b *measure.Bench, m *model.Model) (*sweep.Slice
 	})
 }
 
-// validation opens the split for --select and --calibrate. Without these flags it returns
-// an empty bench.
+// validation opens the split for --calibrate. Without it, it returns an empty bench.
 func (o *Input) validation(by []*scores.File, m *model.Model, k *model.Known) (*measure.Bench, error) {
-	if !o.Select && !o.Calibrate {
+	if !o.Calibrate {
 		return &measure.Bench{}, nil
 	}
 	if o.Split == dataset.Val {
-		return nil, fault.Usagef("--select and --calibrate use the split %s: --split %s would measure the rows that they use", dataset.Val, o.Split)
+		return nil, fault.Usagef("--calibrate uses the split %s: --split %s would measure the rows that it uses", dataset.Val, o.Split)
 	}
 	return measure.Open(o.Folders, dataset.Val, lossName(by), m, k)
 }

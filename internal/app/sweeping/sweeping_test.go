@@ -2,16 +2,13 @@ package sweeping_test
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"shaver/internal/app/quickstart"
 	"shaver/internal/app/sweeping"
-	"shaver/internal/base/fault"
 	"shaver/internal/click/compact"
 	"shaver/internal/data/dataset"
-	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 )
@@ -30,47 +27,6 @@ func files(t *testing.T) func(aggregates ...string) *sweeping.Input {
 			Model: filepath.Join(dir, "model.safetensors"), Scores: []string{filepath.Join(dir, "scores.arrow")}, Folders: []string{filepath.Join(dir, "dataset")}, Split: dataset.Test,
 			Aggregates: aggregates, Given: true, Rank: mask.Abs, Rivals: []string{sweep.Magnitude}, Values: []compact.Encoding{compact.Float32}, Seed: 1, Budgets: mask.Budgets(mask.Sparsity, .9, .99),
 		}
-	}
-}
-
-// Of the methods, Select chooses the one that a sweep of the validation split finds
-// best, and measures it as a sweep of the test split does.
-func TestSelect(t *testing.T) {
-	input := files(t)
-	points := func(o *sweeping.Input) []sweep.Point {
-		d, err := o.Run(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d.Points
-	}
-	all := []string{"rms", "sum", "abs"}
-	onVal, selected := input(all...), input(scores.Aggregates()...)
-	onVal.Split, selected.Select = dataset.Val, true
-	validation, test, chosen := points(onVal), points(input(all...)), points(selected)
-	if len(chosen) != 3 || len(test) != 9 || len(validation) != 9 || chosen[2].Method != sweep.Nothing || chosen[2].Validation() != nil {
-		t.Fatalf("%d chosen of %d and %d", len(chosen), len(validation), len(test))
-	}
-	for i, c := range chosen[:2] {
-		best := i * 4
-		for j := best; j < i*4+4; j++ {
-			if *validation[j].AUC > *validation[best].AUC {
-				best = j
-			}
-		}
-		want := test[best]
-		if c.ValidationAUC == nil || *c.ValidationAUC != *validation[best].AUC || c.Method != want.Method || *c.AUC != *want.AUC || c.Sparsity != want.Sparsity {
-			t.Errorf("chose %+v, expected %+v, which has the validation AUC %v", c, want, *validation[best].AUC)
-		}
-	}
-	selected.Split = dataset.Val
-	if _, err := selected.Run(t.Context()); !fault.IsUsage(err) || !strings.Contains(err.Error(), "would measure the rows that they use") {
-		t.Error(err)
-	}
-	missing := input(all...)
-	missing.Scores = slices.Concat(missing.Scores, []string{"none.arrow"})
-	if _, err := missing.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "none.arrow") {
-		t.Error(err)
 	}
 }
 

@@ -56,7 +56,7 @@ func Fits(before, fall, se, predicted float64) string {
 		return ""
 	}
 	return fmt.Sprintf("dropping a fifth of the entries lowers the loss of the scored rows by %.2g nat, but the derivatives predict %.2g: this order fits these rows; "+
-		"score more rows, or compare it with --estimator %s by sweep --select", fall, predicted, estimator.Permutation)
+		"score more rows, or compare it with --estimator %s by shaver sweep", fall, predicted, estimator.Permutation)
 }
 
 // Bias says that the standard error of the efficiency error does not cover the bias of the

@@ -3,9 +3,6 @@ package cut
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"slices"
-	"strings"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
@@ -25,12 +22,11 @@ type Options struct {
 	Dataset       []string
 	Out           string // file to write
 	Recipe        string // of the file, or ""
-	From          string // file of a sweep that says how to prune, or ""
 
 	Aggregate string // aggregate of the scores to rank by; "" = the default of the scores
 	Rank      string
 	SSEDS     bool         // rank columns by the method SSEDS, and not entries by an aggregate; the budget is not in bytes
-	Budget    *mask.Budget // nil only with From, with Slicing.MostRise and without Scores
+	Budget    *mask.Budget // nil only with Slicing.MostRise and without Scores
 	Slicing
 	Keep      mask.Keep
 	Form      Form
@@ -52,7 +48,6 @@ type Options struct {
 
 	data   *dataset.Dataset // with the fields of the model, or nil
 	method string           // name of the method in a sweep
-	seed   uint64           // of the method random; only From sets it
 	most   int              // number of entries that limited lets be dropped
 }
 
@@ -109,7 +104,7 @@ func (o *Options) rounding() float64 {
 
 // Choose opens the model and its scores, and chooses what goes.
 func (o *Options) Choose(ctx context.Context) (*Choice, error) {
-	s, swept, err := o.open()
+	s, err := o.open()
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +134,7 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 		}
 	}
 	s.Checkpoint.Recipe = o.Recipe
-	if err := o.settle(s, swept); err != nil {
+	if err := o.settle(s); err != nil {
 		return nil, err
 	}
 	var b *bench
@@ -222,52 +217,24 @@ func (o *Options) record(ck *checkpoint.Checkpoint) error {
 	return nil
 }
 
-// open opens the model and its scores, and the sweep of From, if there is one. The scores may then
-// also be those of the method SNIP, which are of the model before its training.
-func (o *Options) open() (*Source, *sweep.Document, error) {
-	if o.Scores == "" {
-		s, err := Open(o.Model, o.ModelOutput)
-		if err != nil || o.Previous != "" || !checkpoint.NamedONNX(o.Out) {
-			return s, nil, err
-		}
-		origins := s.Checkpoint.Origins
-		s.Checkpoint, err = checkpoint.ReadPart(o.Model, checkpoint.Options{ONNX: dissect.Options{Output: o.ModelOutput}, Generic: true})
-		if err == nil {
-			s.Checkpoint.Origins = origins
-		}
-		return s, nil, err
-	}
-	if o.From == "" {
-		s, err := Open(o.Model, o.ModelOutput, o.Scores)
-		return s, nil, err
-	}
-	head, err := scores.ReadHead(o.Scores)
-	if err != nil {
-		return nil, nil, err
-	}
-	d, err := sweep.Read(o.From)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", o.From, err)
-	}
-	if !slices.ContainsFunc(d.Sources, func(s sweep.ScoresFile) bool { return s.Model != "" && s.Job == head.Spec.ID() }) {
-		s, err := Open(o.Model, o.ModelOutput, o.Scores)
-		return s, d, err
+// open opens the model and its scores.
+func (o *Options) open() (*Source, error) {
+	if o.Scores != "" {
+		return Open(o.Model, o.ModelOutput, o.Scores)
 	}
 	s, err := Open(o.Model, o.ModelOutput)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || o.Previous != "" || !checkpoint.NamedONNX(o.Out) {
+		return s, err
 	}
-	f, err := s.ReadInitial(o.Scores)
-	if err != nil {
-		return nil, nil, err
+	origins := s.Checkpoint.Origins
+	if s.Checkpoint, err = checkpoint.ReadPart(o.Model, checkpoint.Options{ONNX: dissect.Options{Output: o.ModelOutput}, Generic: true}); err == nil {
+		s.Checkpoint.Origins = origins
 	}
-	s.Scores = []*scores.File{f}
-	s.Checkpoint.AddScored(Scored(f))
-	return s, d, nil
+	return s, err
 }
 
-// settle sets what the scores, or the sweep d if it is not nil, decide.
-func (o *Options) settle(s *Source, d *sweep.Document) error {
+// settle sets what the scores decide.
+func (o *Options) settle(s *Source) error {
 	if o.Scores == "" {
 		return nil
 	}
@@ -279,59 +246,7 @@ func (o *Options) settle(s *Source, d *sweep.Document) error {
 		o.Aggregate = s.Scores[0].DefaultAggregate()
 	}
 	o.method = sweep.Name(&s.Scores[0].Spec.Options, o.Aggregate)
-	if d == nil {
-		return nil
-	}
-	if err := o.take(s, d); err != nil {
-		return fmt.Errorf("%s: %w", o.From, err)
-	}
 	return nil
-}
-
-// take sets the options that the sweep d says, and the method and the budget that it chose at the
-// budget, which may be nil.
-func (o *Options) take(p *Source, d *sweep.Document) error {
-	s := p.Scores[0]
-	if digest := p.Checkpoint.Digest(); d.Model != digest {
-		return fault.Inputf("the sweep measured another model, with digest %.12s; %s has %.12s", d.Model, o.Model, digest)
-	}
-	if o.data != nil && d.Dataset != o.data.Digest() {
-		return fault.Inputf("the sweep measured another dataset, with digest %.12s; %s has %.12s", d.Dataset, strings.Join(o.Dataset, ", "), o.data.Digest())
-	}
-	if d.Settings == nil {
-		return fault.Inputf("the sweep has no settings: an older program wrote it; run shaver sweep again")
-	}
-	chosen, err := d.ChosenAt(o.Budget)
-	if err != nil {
-		return err
-	}
-	source, err := d.ScoresOf(chosen)
-	if err != nil {
-		return err
-	}
-	if job := d.Sources[source].Job; job != s.Spec.ID() {
-		return fault.Inputf("the sweep chose %s with the scores of job %s, but the job of %s is %s", chosen.Method, job, o.Scores, s.Spec.ID())
-	}
-	if o.Aggregate, err = d.AggregateOf(chosen); err != nil {
-		return err
-	}
-	o.Rank = d.Settings.Rank
-	if o.Aggregate == "" {
-		o.Rank = ""
-	}
-	if chosen.Method == sweep.Frequency && len(o.Dataset) == 0 {
-		return fault.Usagef("the sweep chose %s, which needs %s", chosen.Method, o.name("dataset"))
-	}
-	o.Keep, o.seed = mask.Keep{Fields: d.Settings.Protect, Minimum: d.Settings.FieldMinimum}, d.Settings.Seed
-	o.Form.Values = compact.Encoding(chosen.Values)
-	if o.Form.Values.Size() == 0 && o.Form.Values != compact.Mixed {
-		return fault.Inputf("the sweep stores values as %q: expected one of %s", chosen.Values, strings.Join(compact.EncodingNames(), ", "))
-	}
-	if o.Form.Values != compact.Float32 && !o.Form.compact(o.Out) {
-		return fault.Usagef("the sweep chose values of %s, which only the compact safetensors file has", chosen.Values)
-	}
-	o.method, o.Budget = chosen.Method, &mask.Budget{Unit: mask.Kept, Amount: float64(chosen.Parameters)}
-	return p.Checkpoint.Chosen(d.Dataset, checkpoint.Choose)
 }
 
 // choose returns which entries to drop, [n, d], and with Previous how that differs from
@@ -356,9 +271,6 @@ func (o *Options) choose(ctx context.Context, s *Source, within *bounded) (dropp
 	if err != nil || choices == nil {
 		return plain, nil, err
 	}
-	if o.Aggregate == "" {
-		return nil, nil, fault.Usagef("the sweep chose %s, which has no standard errors: %s needs a method that ranks entries by scores", o.method, o.name("previous"))
-	}
 	if order, err = sweep.StableOrder(s.Scores[0], o.Aggregate, o.Rank, s.Table, choices, o.Hysteresis); err != nil {
 		return nil, nil, err
 	}
@@ -373,17 +285,10 @@ func (o *Options) order(s *Source) ([]int32, error) {
 	if s.part != nil {
 		return s.part.order(o)
 	}
-	f := s.Scores[0]
-	if o.Aggregate != "" {
-		return sweep.Order(f, o.Aggregate, o.Rank, s.Table)
+	if o.SSEDS {
+		return sweep.SSEDSOrder(s.Scores[0])
 	}
-	switch o.method {
-	case sweep.SSEDS:
-		return sweep.SSEDSOrder(f)
-	case sweep.SNIP:
-		return sweep.SNIPOrder(f, s.Table)
-	}
-	return s.Unpruned(o.data, o.Keep, o.Form.Values).RivalOrder(o.method, f.Baseline, o.seed)
+	return sweep.Order(s.Scores[0], o.Aggregate, o.Rank, s.Table)
 }
 
 // mask returns the mask, [n, d], that meets the budget or the bound by dropping entries in the given

@@ -78,16 +78,6 @@ func Scored(f *scores.File) checkpoint.Scored {
 	return checkpoint.Scored{Dataset: f.Spec.Dataset, Splits: f.Spec.Splits}
 }
 
-// ReadInitial reads the file with the scores of the model before its training, by which the method
-// SNIP ranks.
-func (s *Source) ReadInitial(file string) (*scores.File, error) {
-	f, err := scores.Read(file)
-	if err != nil {
-		return nil, err
-	}
-	return f, s.CheckInitial(f, file)
-}
-
 // CheckInitial returns an error unless f, of a file, has scores for SNIP.
 func (s *Source) CheckInitial(f *scores.File, file string) error {
 	if err := sweep.CheckSNIP(f, &s.Checkpoint.Architecture, s.Checkpoint.Digest()); err != nil {

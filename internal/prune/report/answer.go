@@ -215,11 +215,7 @@ func (c *comparison) caveats() []string {
 		notes = append(notes, c.lossBase()+" is compared without calibration. A calibration often repairs most of its increase; shaver sweep measures this if no row of val was scored.")
 	}
 	if c.rankings() > 1 {
-		if c.selected {
-			notes = append(notes, "The validation split selected the ranking of each sparsity, so the choice does not depend on the rows of this table.")
-		} else {
-			notes = append(notes, fmt.Sprintf("The best of %d rankings was chosen on the rows on which it is measured, so its numbers are slightly too good. Use shaver sweep --select to choose on the validation split.", c.rankings()))
-		}
+		notes = append(notes, fmt.Sprintf("The best of %d rankings was chosen on the rows on which it is measured, so its numbers are slightly too good. The intervals of the answer account for this.", c.rankings()))
 	}
 	if c.models() > 0 {
 		notes = append(notes, "The sweep also measured model files as they are, each with its own table and head.")

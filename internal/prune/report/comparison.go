@@ -17,7 +17,6 @@ type comparison struct {
 	within     sweep.Bound
 	certain    [3]map[*sweep.Point]bool // tables that are certain to be within the bound: in all metrics, in AUC, and in the loss
 	calibrated bool                     // losses are calibrated
-	selected   bool                     // the validation split selected the methods
 	intervals  bool                     // differences have intervals; documents of older programs have none
 	methods    []*method
 	budgets    []budget // ascending sparsities
@@ -58,7 +57,6 @@ func compare(d *sweep.Document, within sweep.Bound) *comparison {
 		slices.SortStableFunc(m.Points, func(a, b sweep.Mean) int { return cmp.Compare(a.Sparsity, b.Sparsity) })
 		c.methods = append(c.methods, m)
 		for k := range m.Points {
-			c.selected = c.selected || m.Points[k].Point.Validation() != nil
 			c.intervals = c.intervals || m.Points[k].Difference != nil
 			if p := m.Points[k].Point; !m.rounded && (d.Listed(p) || p == point) {
 				c.consider(m, &m.Points[k])

@@ -193,7 +193,7 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 		for _, m := range shown {
 			curve := chart.Series{Label: m.Label, Style: m.style, Alone: m.rounded, Below: sign > 0, Strong: m == c.leader()}
 			switch {
-			case m.rounded && !c.bestRounded(m), c.selected && !m.rounded && !m.model:
+			case m.rounded && !c.bestRounded(m):
 				continue
 			case m.rounded:
 				curve.Label = m.Points[0].Point.Values
@@ -203,20 +203,6 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 				best = max(best, sign*y)
 			}
 			l.Curves = append(l.Curves, curve)
-		}
-		if c.selected {
-			curve := chart.Series{Label: "selected", Style: noMethod, Strong: true}
-			var points []sweep.Mean
-			for _, b := range c.budgets {
-				if !b.by.model {
-					points = append(points, *b.best)
-				}
-			}
-			c.follow(&curve, points, of, most, true)
-			for _, y := range curve.Y {
-				best = max(best, sign*y)
-			}
-			l.Curves = append([]chart.Series{curve}, l.Curves...)
 		}
 		for _, curve := range l.Curves {
 			for k := range curve.High {
@@ -238,7 +224,7 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 		note += " (AUC) or above (LogLoss)"
 	}
 	note += "."
-	if c.intervals && (c.leader() != nil || c.selected) {
+	if c.intervals && c.leader() != nil {
 		note += " The shaded area is the 95% interval of the wide line."
 	}
 	if slices.ContainsFunc(c.methods, func(m *method) bool { return m.rounded }) {
@@ -308,9 +294,6 @@ func (c *comparison) reference() *budget {
 func (c *comparison) near(m *method, most, aucReach, lossReach float64) bool {
 	if m.model {
 		return slices.ContainsFunc(m.Points, func(p sweep.Mean) bool { return c.nearAt(m, p.Sparsity, aucReach, lossReach) })
-	}
-	if c.selected {
-		return true
 	}
 	near, all := 0, 0
 	for _, b := range c.budgets {
@@ -391,9 +374,6 @@ func (c *comparison) advice() []string {
 		if m.free() && (free == nil || m.name == sweep.Frequency) {
 			free = m
 		}
-	}
-	if c.selected {
-		return nil
 	}
 	if free == nil {
 		return []string{"The sweep has no ranking without scores to compare with. shaver sweep --methods all adds some."}

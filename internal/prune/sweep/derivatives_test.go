@@ -313,3 +313,30 @@ func TestSSEDSRefusesScores(t *testing.T) {
 		}
 	}
 }
+
+// A method that ranks by scores has their aggregate, unless it is a method of its own.
+func TestAggregateOf(t *testing.T) {
+	first, second, last := 0, 1, 2
+	d := &Document{Sources: []ScoresFile{
+		{Options: estimator.Options{Estimator: "taylor"}, Baseline: "zero"},
+		{Options: estimator.Options{Estimator: "permutation"}, Baseline: "codebook"},
+		{Options: estimator.Options{Estimator: "taylor"}, Baseline: "zero", Model: "ab"},
+	}}
+	for want, p := range map[string]Point{
+		"abs": {Method: "shapley-abs", Source: &second}, "sum": {Method: Name(&d.Sources[1].Options, "sum"), Source: &second},
+	} {
+		if found, err := d.AggregateOf(&p); err != nil || found != want {
+			t.Errorf("%+v: aggregate %q, %v", p, found, err)
+		}
+	}
+	for _, p := range []Point{{Method: SSEDS, Source: &first}, {Method: SNIP, Source: &last}, {Method: Magnitude}} {
+		if found, err := d.AggregateOf(&p); err != nil || found != "" {
+			t.Errorf("%+v: aggregate %q, %v", p, found, err)
+		}
+	}
+	for _, p := range []Point{{Method: "taylor-abs", Source: &second}, {Method: "taylor-abs", Source: &last}, {Method: SSEDS, Source: &second}, {Method: SSEDS, Source: &last}, {Method: SNIP, Source: &first}} {
+		if _, err := d.AggregateOf(&p); !fault.IsInput(err) {
+			t.Errorf("%s by source %d: error %v", p.Method, *p.Source, err)
+		}
+	}
+}

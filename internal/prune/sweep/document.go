@@ -133,14 +133,6 @@ type Tuned struct {
 	Difference *Differences `json:"difference,omitempty"` // to the unpruned model
 }
 
-// Validation returns the metric by which Select chose the method, or nil without Select.
-func (p *Point) Validation() *float64 {
-	if p.ValidationRMSE != nil {
-		return p.ValidationRMSE
-	}
-	return p.ValidationAUC
-}
-
 // Differences holds the differences between a table and the unpruned table. The calibrated
 // differences are those of calibrated losses, and nil without calibration.
 type Differences struct {
@@ -292,6 +284,6 @@ type Point struct {
 	// programs.
 	Difference     *Differences `json:"difference,omitempty"`
 	Tuned          *Tuned       `json:"tuned,omitempty"`           // only in documents of older programs
-	ValidationAUC  *float64     `json:"validation_auc,omitempty"`  // AUC by which Select chose the method; nil without Select, or with the squared loss
-	ValidationRMSE *float64     `json:"validation_rmse,omitempty"` // RMSE by which Select chose the method; nil without Select, or with the log loss
+	ValidationAUC  *float64     `json:"validation_auc,omitempty"`  // only in documents of older programs, as ValidationRMSE
+	ValidationRMSE *float64     `json:"validation_rmse,omitempty"` // metric of the validation split by which the method was chosen
 }

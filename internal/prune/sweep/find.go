@@ -78,7 +78,7 @@ func (r *run) at(ctx context.Context, m *ordered, sparsity float64) (*Point, err
 			return p, nil
 		}
 	}
-	if err := r.add(ctx, m, mask.Budget{Unit: mask.Sparsity, Amount: sparsity}, nil); err != nil {
+	if err := r.add(ctx, m, mask.Budget{Unit: mask.Sparsity, Amount: sparsity}); err != nil {
 		return nil, err
 	}
 	p := &r.d.Points[len(r.d.Points)-1]

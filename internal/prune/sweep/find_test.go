@@ -89,7 +89,7 @@ func searched(t *testing.T) func(budgets []mask.Budget, within []float64, rows i
 		if err := c.Run(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		if measured, _ := c.Work(); len(d.Points)+1 > measured {
+		if measured := c.Work(); len(d.Points)+1 > measured {
 			t.Errorf("%d tables were measured, expected at most %d", len(d.Points)+1, measured)
 		}
 		return d

@@ -106,6 +106,33 @@ func Name(o *estimator.Options, aggregate string) string {
 	return name
 }
 
+// AggregateOf returns the aggregate by which p ranks, or "" if it does not rank the entries by an
+// aggregate of their scores.
+func (d *Document) AggregateOf(p *Point) (string, error) {
+	if p.Source == nil {
+		return "", nil
+	}
+	source := &d.Sources[*p.Source]
+	o := &source.Options
+	switch {
+	case p.Method == SNIP && source.Model == "":
+		return "", fault.Inputf("method %q ranks by scores of the pruned model: expected those of the model before its training", SNIP)
+	case p.Method != SNIP && source.Model != "":
+		return "", fault.Inputf("method %q ranks by scores of another model: expected %s", p.Method, SNIP)
+	case p.Method == SSEDS || p.Method == SNIP:
+		return "", checkDerivatives(p.Method, o, source.Baseline)
+	}
+	var names []string
+	for _, aggregate := range scores.AggregatesOf(o) {
+		name := Name(o, aggregate)
+		if name == p.Method {
+			return aggregate, nil
+		}
+		names = append(names, name)
+	}
+	return "", fault.Inputf("method %q ranks by scores of the estimator %s: expected one of %s", p.Method, o.Estimator, strings.Join(names, ", "))
+}
+
 // Order returns the entries in the order in which they are dropped, ranked by an aggregate
 // of their scores. entries are the tables, whose magnitudes break ties. The entries of pad
 // rows come last.

@@ -28,10 +28,10 @@ func ready(m *model.Model, method, file, training string, n int) Ready {
 	}
 }
 
-// Run measures models as they are, after all methods. Select and Tune leave them alone.
+// Run measures models as they are, after all methods.
 func TestModels(t *testing.T) {
 	budgets := []mask.Budget{{Unit: mask.Sparsity, Amount: .5}}
-	c := Config{Model: marked(t, 6), Predict: predicting, Validate: predicting, Select: true, Budgets: budgets, Methods: []Method{fake{"a", 6, nil}, fake{"p", 9, budgets}}}
+	c := Config{Model: marked(t, 6), Predict: predicting, Budgets: budgets, Methods: []Method{fake{"a", 6, nil}, fake{"p", 9, budgets}}}
 	c.Models = []Ready{ready(marked(t, 10), "pep", "x.safetensors", "t", 18), ready(marked(t, 7), OfFile, "y.safetensors", "", 9)}
 	var d Document
 	if err := c.Run(t.Context(), &d); err != nil {
@@ -40,8 +40,8 @@ func TestModels(t *testing.T) {
 	if got := methods(&d); got != "a p pep model" {
 		t.Errorf("methods %s, expected a p pep model", got)
 	}
-	if n, validated := c.Work(); n != 5 || validated != 1 {
-		t.Errorf("Work returns %d and %d, expected 5 and 1", n, validated)
+	if n := c.Work(); n != 5 {
+		t.Errorf("Work returns %d, expected 5", n)
 	}
 	for k, at := range []int{2, 3} {
 		p := &d.Points[at]
@@ -49,7 +49,7 @@ func TestModels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f := d.ModelOf(p); f == nil || *f != c.Models[k].File || p.Validation() != nil || *p.Bytes != int64(4*p.Parameters) {
+		if f := d.ModelOf(p); f == nil || *f != c.Models[k].File || *p.Bytes != int64(4*p.Parameters) {
 			t.Errorf("point %+v of the file %+v, expected %+v", p, f, c.Models[k].File)
 		}
 		if metrics := want.Metrics(); *p.AUC != metrics.AUC || *p.LogLoss != metrics.Loss || math.Abs(p.Difference.AUC.Value-(metrics.AUC-*d.Unpruned.AUC)) > 1e-12 {

@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"context"
-	"math"
 	"slices"
 
 	"shaver/internal/base/fault"
@@ -18,14 +17,13 @@ type Config struct {
 	Methods []Method
 	Budgets []mask.Budget
 	Unnamed bool // nobody named Budgets, so Run leaves out sparsities at which a method drops more entries than may go
-	// Within holds bounds for which Run also finds the smallest tables of the methods that rank by scores; Select excludes it.
+	// Within holds bounds for which Run also finds the smallest tables of the methods that rank by scores.
 	Within    []float64
-	Models    []Ready // measured as they are; Select does not consider them
+	Models    []Ready // measured as they are
 	Calibrate bool    // fit a calibration of each table on the validation split
 	Optional  bool    // Calibrate has no effect if all labels of the validation split are the same
-	Select    bool    // measure, of the methods that support any budget, only the one with the highest AUC, or least RMSE, on the validation split
 	// Predict returns a model's predictions on the split to measure on. Validate returns
-	// its predictions on the validation split; Run calls it only for Calibrate and Select.
+	// its predictions on the validation split; Run calls it only for Calibrate.
 	Predict, Validate func(context.Context, *model.Model) (*evaluate.Predictions, error)
 	Slices            *Slicer // has the rows that Predict predicts; nil = no slices are measured
 }
@@ -54,20 +52,11 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 	}
 	free := slices.DeleteFunc(slices.Clone(c.Methods), func(m Method) bool { return m.Own() != nil })
 	for _, b := range c.Budgets {
-		measured := free
-		var best *float64
-		if c.Select && len(free) > 0 {
-			chosen, figure, err := c.choose(ctx, free, b)
-			if err != nil {
-				return err
-			}
-			measured, best = []Method{chosen}, &figure
-		}
-		for _, m := range measured {
+		for _, m := range free {
 			if o, ok := m.(*ordered); ok && c.Unnamed && b.Unit == mask.Sparsity && b.Amount > o.reach() {
 				continue
 			}
-			if err := r.add(ctx, m, b, best); err != nil {
+			if err := r.add(ctx, m, b); err != nil {
 				return err
 			}
 		}
@@ -84,7 +73,7 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 	}
 	for _, m := range c.Methods {
 		for _, b := range m.Own() {
-			if err := r.add(ctx, m, b, nil); err != nil {
+			if err := r.add(ctx, m, b); err != nil {
 				return err
 			}
 		}
@@ -99,7 +88,7 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 
 // found returns the methods of which Run finds tables.
 func (c *Config) found() (all []*ordered) {
-	if c.Within == nil || c.Select {
+	if c.Within == nil {
 		return nil
 	}
 	for _, m := range c.Methods {
@@ -110,26 +99,17 @@ func (c *Config) found() (all []*ordered) {
 	return all
 }
 
-// Work returns the number of models for which Run calls Predict and Validate, at most.
-func (c *Config) Work() (measured, validated int) {
-	measured = 1 + len(c.found())*MostFound(len(c.Within))
-	free := 0
+// Work returns the number of models for which Run calls Predict, and with Calibrate also Validate, at most.
+func (c *Config) Work() int {
+	measured := 1 + len(c.found())*MostFound(len(c.Within)) + len(c.Models)
 	for _, m := range c.Methods {
 		if own := m.Own(); own != nil {
 			measured += len(own)
 		} else {
-			free++
+			measured += len(c.Budgets)
 		}
 	}
-	if c.Select && free > 0 {
-		validated = free * len(c.Budgets)
-		free = 1
-	}
-	measured += free*len(c.Budgets) + len(c.Models)
-	if c.Calibrate {
-		validated += measured
-	}
-	return measured, validated
+	return measured
 }
 
 // run is a run of a sweep.
@@ -148,19 +128,14 @@ type measured struct {
 	slices      []*evaluate.Ranking // by slice
 }
 
-// add measures one point and appends it to the document. best is the metric by which Select chose the method, or nil.
-func (r *run) add(ctx context.Context, m Method, b mask.Budget, best *float64) error {
+// add measures one point and appends it to the document.
+func (r *run) add(ctx context.Context, m Method, b mask.Budget) error {
 	p, table, err := m.Cut(b)
 	if err != nil {
 		return err
 	}
 	if err := r.compare(ctx, r.Model.WithEmbedding(table), &p); err != nil {
 		return err
-	}
-	if r.unpruned.rows.Loss == loss.Squared {
-		p.ValidationRMSE = best
-	} else {
-		p.ValidationAUC = best
 	}
 	r.d.Points = append(r.d.Points, p)
 	return nil
@@ -235,33 +210,4 @@ func (r *run) difference(m *measured, pruned, unpruned *evaluate.Ranking) *Diffe
 		calibrated = NewInterval(evaluate.CompareLoss(unpruned.Predictions, pruned.Predictions, *r.unpruned.calibration, *m.calibration))
 	}
 	return newDifferences(pruned.Loss, NewInterval(c.AUC), NewInterval(c.Loss), calibrated)
-}
-
-// choose returns the method with the highest AUC on the validation split, or with the squared
-// loss the least RMSE, and this metric. Of several such methods it returns the first.
-func (c *Config) choose(ctx context.Context, methods []Method, b mask.Budget) (best Method, figure float64, err error) {
-	worth := math.Inf(-1)
-	for _, m := range methods {
-		_, table, err := m.Cut(b)
-		if err != nil {
-			return nil, 0, err
-		}
-		p, err := c.Validate(ctx, c.Model.WithEmbedding(table))
-		if err != nil {
-			return nil, 0, err
-		}
-		if p.Loss == loss.Squared {
-			if found := p.MeanLoss(loss.Uncalibrated); -found > worth {
-				best, figure, worth = m, found, -found
-			}
-			continue
-		}
-		if p.OneKind() {
-			return nil, 0, fault.Inputf("all labels of the validation split are the same: there is no AUC to choose by")
-		}
-		if found := evaluate.AUC(p.Logits, p.Labels); found > worth {
-			best, figure, worth = m, found, found
-		}
-	}
-	return best, figure, nil
 }

@@ -27,7 +27,6 @@ type Mean struct {
 	AUC           Spread // NaN if it is undefined
 	Loss          Spread // LogLoss or RMSE
 	Calibrated    Spread // calibrated Loss; NaN without calibration
-	Validation    Spread // metric by which Select chose; NaN without Select
 	// Difference compares the tables with the unpruned one. Each interval has the mean of the
 	// repeats and contains all their intervals. It is nil in documents of older programs.
 	Difference *Differences
@@ -154,7 +153,6 @@ func (d *Document) mean(points []int) Mean {
 	m.AUC = column(func(p *Point) *float64 { return p.AUC })
 	m.Loss = column(func(p *Point) *float64 { value := p.Loss(); return &value })
 	m.Calibrated = column(func(p *Point) *float64 { return p.CalibratedLoss() })
-	m.Validation = column((*Point).Validation)
 	m.Difference = d.difference(points)
 	return m
 }
@@ -271,14 +269,16 @@ func (d *Document) Listed(p *Point) bool {
 	return !p.Found || !slices.ContainsFunc(d.Points, func(p Point) bool { return !p.Found && p.Method != Nothing })
 }
 
-// WriteTable writes the document as a table whose columns are separated by tabs. It fits 80 columns unless
-// methods were chosen, so it has one loss, the calibrated one if there is one. The marked
+// SparsityText returns a sparsity as tables print it.
+func SparsityText(sparsity float64) string { return fmt.Sprintf("%.6g", sparsity) }
+
+// WriteTable writes the document as a table whose columns are separated by tabs. It fits 80 columns,
+// so it has one loss, the calibrated one if there is one. The marked
 // numbers differ from those of the unpruned table. The last lines are the ladder.
 func (d *Document) WriteTable(w io.Writer) {
-	calibrated, chosen, compared := false, false, false
+	calibrated, compared := false, false
 	for i := range d.Points {
 		calibrated = calibrated || d.Points[i].Calibration != nil
-		chosen = chosen || d.Points[i].Validation() != nil
 		compared = compared || d.Points[i].Difference != nil
 	}
 	name, of := "AUC", func(m *Mean) Spread { return m.AUC }
@@ -293,9 +293,6 @@ func (d *Document) WriteTable(w io.Writer) {
 		header += "\tCALIBRATED"
 	} else if d.Loss != loss.Squared {
 		header += "\tLOGLOSS"
-	}
-	if chosen {
-		header += "\tVALIDATION " + name
 	}
 	fmt.Fprintln(w, header)
 	marked := false
@@ -315,9 +312,6 @@ func (d *Document) WriteTable(w io.Writer) {
 			fmt.Fprintf(w, "\t%v%s", m.Calibrated, off.CalibratedLoss().mark())
 		} else if d.Loss != loss.Squared {
 			fmt.Fprintf(w, "\t%v%s", m.Loss, off.Loss().mark())
-		}
-		if chosen {
-			fmt.Fprintf(w, "\t%v", m.Validation)
 		}
 		fmt.Fprintln(w)
 	}

@@ -170,7 +170,7 @@ func predicting(_ context.Context, m *model.Model) (*evaluate.Predictions, error
 	return p, nil
 }
 
-// Run measures every method at its budgets. With Select it measures only the best method.
+// Run measures every method at its budgets.
 func TestRun(t *testing.T) {
 	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
 	c := Config{Model: m, Predict: predicting, Validate: predicting, Calibrate: true}
@@ -183,41 +183,24 @@ func TestRun(t *testing.T) {
 	if got := methods(&all); got != "a b c a b c p" {
 		t.Errorf("methods %s, expected a b c a b c p", got)
 	}
-	if n, validated := c.Work(); n != 8 || validated != 8 {
-		t.Errorf("Work returns %d and %d", n, validated)
+	if n := c.Work(); n != 8 {
+		t.Errorf("Work returns %d", n)
 	}
 	for _, p := range all.Points {
 		if p.Calibration == nil || *p.CalibratedLogLoss > *p.LogLoss {
 			t.Errorf("%s: calibration of %+v does not lower the LogLoss %g", p.Method, p.Measure, *p.LogLoss)
 		}
 	}
-	c.Select, c.Calibrate = true, false
-	var chosen Document
-	if err := c.Run(t.Context(), &chosen); err != nil {
-		t.Fatal(err)
-	}
-	if got := methods(&chosen); got != "b b p" {
-		t.Errorf("methods %s, expected b b p: of the methods with the highest AUC the first is chosen", got)
-	}
-	if n, validated := c.Work(); n != 4 || validated != 6 {
-		t.Errorf("Work returns %d and %d", n, validated)
-	}
-	if p := chosen.Points[0]; *p.ValidationAUC != 1 || p.Calibration != nil || chosen.Points[2].ValidationAUC != nil {
-		t.Errorf("points with Select: %+v", chosen.Points)
-	}
 	broken := errors.New("broken")
 	c.Validate = func(context.Context, *model.Model) (*evaluate.Predictions, error) { return nil, broken }
-	if err := c.Run(t.Context(), &chosen); !errors.Is(err, broken) {
+	if err := c.Run(t.Context(), &all); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	c.Validate = func(context.Context, *model.Model) (*evaluate.Predictions, error) {
 		return &evaluate.Predictions{Logits: []float64{1}, Labels: []float32{1}}, nil
 	}
-	if err := c.Run(t.Context(), &chosen); !fault.IsInput(err) {
-		t.Errorf("with only one kind of label, Select: %v", err)
-	}
-	if c.Select, c.Calibrate = false, true; !fault.IsInput(c.Run(t.Context(), &chosen)) {
-		t.Error("Calibrate accepts labels of only one kind")
+	if err := c.Run(t.Context(), &all); !fault.IsInput(err) {
+		t.Errorf("with only one kind of label, Calibrate: %v", err)
 	}
 }
 

@@ -16,7 +16,6 @@ from ._model import NAMES, Model, Source, is_module
 from ._progress import ProgressOption
 from ._scores import Scores, ScoresLike
 from ._scratch import delete, delete_with, fresh
-from ._sweep import Sweep, SweepLike
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +31,6 @@ def prune(
     parameters: int | None = None,
     bytes: int | None = None,
     max_rise: float | None = None,
-    sweep: SweepLike | None = None,
     aggregate: Literal["rms", "sum", "abs", "signed"] | None = None,
     protect: Sequence[str] | None = None,
     field_minimum: float | None = None,
@@ -69,8 +67,6 @@ def prune(
         Budget: rise of the loss on the split val, over the whole model, that may cost fields,
         columns, entries and, with ``values="auto"``, bits. It needs a model that is a file, because
         tensors become smaller.
-    sweep : Sweep or path, optional
-        Result of ``sweep(select=True)``, which says how to prune. A budget chooses one of its points.
     aggregate : {"rms", "sum", "abs", "signed"}, default "rms"
         Aggregate of the scores to rank by: the root mean square over rows, the mean, which is the
         paper's ranking, the mean absolute value, or the mean with its sign. Scores of path have only their order.
@@ -89,7 +85,7 @@ def prune(
         Write every entry, also the dropped ones, by default in .onnx files only. With False a table
         of such a file is stored by its distinct rows if that is smaller.
     dataset : Dataset or path, optional
-        Rows for ``calibrate``, ``tune``, ``max_rise`` and ``sweep``, by default those that were scored.
+        Rows for ``calibrate``, ``tune`` and ``max_rise``, by default those that were scored.
     in_place : bool, default False
         Change a module instead of a copy of it.
     out : path, optional
@@ -114,7 +110,7 @@ def prune(
     rows = None if dataset is None else Dataset.of(dataset)
     if in_memory and max_rise is not None:
         raise BadInputError("max_rise removes fields and columns too, which a model in memory cannot lose: prune the file of Model.path, with out")
-    if rows is None and (calibrate or sweep is not None or tune or max_rise is not None):
+    if rows is None and (calibrate or tune or max_rise is not None):
         rows = known.dataset
     if out is None:
         if not in_memory:
@@ -134,7 +130,6 @@ def prune(
         "parameters": parameters,
         "bytes": bytes,
         "max_rise": max_rise,
-        "from": None if sweep is None else sweep.path if isinstance(sweep, Sweep) else sweep,
         "aggregate": aggregate,
         "protect": protect,
         "field_minimum": field_minimum,
@@ -146,7 +141,7 @@ def prune(
         "force": force or None,
         **flags,
     }
-    facts = document(["prune"], settings, names={**NAMES, "from": "sweep"}, progress=progress)
+    facts = document(["prune"], settings, names=NAMES, progress=progress)
     log.info("pruned entries=%d kept=%d sparsity=%s", facts["entries"], facts["kept"], facts["sparsity"])
     if not in_memory:
         after: Source = path

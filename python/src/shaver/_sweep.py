@@ -74,8 +74,7 @@ class Sweep(Tabular):
         """Draws each metric against the sparsity, with a line for each method. Losses are calibrated if
         the sweep measured them so. The shaded bands are the 95% intervals of the differences to the unpruned model.
 
-        Points that are one of a kind have no line: models that were measured as they are, and with
-        ``select`` the choices, of which each holds at its budget only. Their intervals are bars.
+        Models that were measured as they are have no line. Their intervals are bars.
 
         axes has one for each of metrics. Needs matplotlib.
         """
@@ -101,7 +100,7 @@ class Sweep(Tabular):
                 ink = _METHODS.index(method) if method in _METHODS else zlib.crc32(method.encode()) % len(_INKS)
                 points = sorted(points, key=lambda point: float(point["sparsity"]))
                 at = [point["sparsity"] for point in points]
-                joined = not any(map(_stands_alone, points))
+                joined = "model" not in points[0]
                 style: dict[str, Any] = {"linestyle": ("-", "--", ":", "-.")[number % 4] if joined else "none", "marker": "os^Dv"[number % 5], "markersize": 4}
                 (line,) = ax.plot(at, [point[metric] for point in points], color=_INKS[ink], **style, label=name)
                 if all(point.get(f"{metric}_difference_{end}") is not None for point in points for end in ("low", "high")):
@@ -152,11 +151,6 @@ SweepLike = Union[Sweep, str, "os.PathLike[str]"]
 """A Sweep, or the path of its file."""
 
 
-def _stands_alone(point: dict[str, Any]) -> bool:
-    """Reports whether a point is a model that was measured as it is, or a choice for its budget."""
-    return "model" in point or "validation_auc" in point or "validation_rmse" in point
-
-
 def _flat(point: dict[str, Any]) -> dict[str, Any]:
     """Returns a point without its curve and slices, and with the differences as columns."""
     row = {name: value for name, value in point.items() if not isinstance(value, (dict, list))}
@@ -181,7 +175,6 @@ def sweep(
     protect: Sequence[str] | None = None,
     field_minimum: float | None = None,
     models: Sequence[str | os.PathLike[str]] | None = None,
-    select: bool = False,
     calibrate: bool | None = None,
     split: Literal["train", "val", "test", "fresh"] | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -209,8 +202,7 @@ def sweep(
         Methods to compare with: "all", or some of magnitude, random, frequency, sseds, and ptq4,
         ptq8 and ptq16, also with -field or -row after them.
     aggregate : str or sequence of str, optional
-        Aggregates of the scores to compare: rms, sum and abs, or signed alone. By default rms, or
-        all with ``select``.
+        Aggregates of the scores to compare: rms, sum and abs, or signed alone. By default rms.
     values : str or sequence of str, default "float32"
         Encodings of the kept entries to compare: float32, float16 and int8.
     protect : sequence of str, optional
@@ -219,9 +211,6 @@ def sweep(
         Smallest portion of its entries that each field keeps.
     models : sequence of path, optional
         Files of models to measure as they are.
-    select : bool, default False
-        Find the best method for each budget on the split val, and measure only that one. The
-        scores should then be those of the split train. ``prune`` takes the result as ``sweep``.
     calibrate : bool, optional
         Also measure the LogLoss with logits that are calibrated on the split val. By default if its rows
         were not scored.
@@ -234,7 +223,7 @@ def sweep(
     progress : bool or callable, optional
         Whether to show the progress, or a function that is called with each Progress.
     **flags
-        Other flags of ``shaver sweep``. ``python -m shaver sweep --help-all`` prints all of them.
+        Other flags of ``shaver sweep``. ``python -m shaver sweep --help`` prints all of them.
 
     Returns
     -------
@@ -258,7 +247,6 @@ def sweep(
         "protect": protect,
         "field_minimum": field_minimum,
         "models": models,
-        "select": select or None,
         "calibrate": calibrate,
         "split": split,
         "out": path,
