@@ -12,10 +12,10 @@ import (
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
 	"shaver/internal/app/flags"
+	"shaver/internal/app/steps"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/evaluate"
-	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/measure"
 	"shaver/internal/jobs/scores"
@@ -114,53 +114,33 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 	if o.against != "" {
 		files = append(files, o.against)
 	}
-	var models []*model.Model
-	var unknown []string         // a sentence for each model that does not know its fields
-	var seen []error             // for each model what the rows did for it, or nil
-	var pads []string            // for each model what dataset.DoubtPads says
-	var benches []*measure.Bench // of each model, which may read only some of the fields
+	var subjects []*steps.Subject
+	total := int64(0)
 	for i, file := range files {
 		if i > 0 && !checkpoint.NamedONNX(file) {
 			o.modelOutput = ""
 		}
-		ck, m, err := checkpoint.ReadModel(file, o.modelOutput)
+		s, err := steps.Open(file, o.modelOutput, o.dataset, o.split, o.loss)
 		if err != nil {
 			return err
 		}
-		b, err := measure.Open(o.dataset, o.split, o.loss, m, ck.Known())
-		if err != nil {
-			return err
-		}
-		benches = append(benches, b)
-		unknown = append(unknown, ck.Known().Unknown())
-		seen = append(seen, ck.Apart(b.Dataset.Digest(), o.split, checkpoint.Judge))
-		pads = append(pads, b.Dataset.DoubtPads(m, true))
-		models = append(models, m)
+		subjects, total = append(subjects, s), total+s.Bench.Rows
 	}
-	b := benches[0]
-	progress := cli.NewProgress("evaluate", "rows", int64(len(models))*b.Rows)
+	progress := cli.NewProgress("evaluate", "rows", total)
 	defer progress.End()
 	var all []*evaluate.Predictions
-	for i, m := range models {
-		found, err := benches[i].Predict(c.Context(), m, func(rows int) { progress.Add(int64(rows)) })
+	for _, s := range subjects {
+		found, err := s.Bench.Predict(c.Context(), s.Model, func(rows int) { progress.Add(int64(rows)) })
 		if err != nil {
 			return err
 		}
 		all = append(all, found)
 	}
 	progress.End()
-	for _, text := range unknown {
-		cli.Note(text)
-	}
-	for i, file := range files {
-		if text := all[i].Doubt(); text != "" {
-			cli.Warn(file + " " + text)
-		}
-		if seen[i] != nil {
-			cli.Warn(file + ": " + seen[i].Error())
-		}
-		if pads[i] != "" {
-			cli.Warn(file + ": " + pads[i])
+	for i, s := range subjects {
+		cli.Note(s.Checkpoint.Known().Unknown())
+		for _, text := range s.Doubts(all[i]) {
+			cli.Warn(files[i] + text)
 		}
 	}
 	if o.predictions != "" {
@@ -168,11 +148,11 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 			return err
 		}
 	}
-	e := &evaluation{Split: o.split, Rows: b.Rows, Loss: b.Loss, figures: figuresOf(all[0])}
+	e := &evaluation{Split: o.split, Rows: subjects[0].Bench.Rows, Loss: all[0].Loss, figures: figuresOf(all[0])}
 	if o.against != "" {
 		differences := evaluate.Compare(all[1], all[0])
 		e.Against = &rival{Model: o.against, figures: figuresOf(all[1]), AUCDifference: sweep.NewInterval(differences.AUC)}
-		if b.Loss == loss.Squared {
+		if all[0].Loss == loss.Squared {
 			e.Against.RMSEDifference = sweep.NewInterval(differences.Loss)
 		} else {
 			e.Against.LogLossDifference = sweep.NewInterval(differences.Loss)

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"shaver/internal/app/steps"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/evaluate"
 	"shaver/internal/data/dataset"
-	"shaver/internal/prune/gate"
+	"shaver/internal/num/loss"
 	"shaver/internal/prune/nightly"
 )
 
@@ -41,9 +43,17 @@ func (s *running) Choose(ctx context.Context, n *nightly.Night) (*nightly.Chosen
 		return nil, err
 	}
 	pruned := filepath.Join(folder, nightly.PrunedFile)
-	rise, err := gate.CompareRises(ctx, n.Days, dataset.Val, gate.Pair{Model: n.PreviousModel, Pruned: n.Previous}, gate.Pair{Model: n.Model, Pruned: pruned})
-	if err != nil {
-		return nil, err
+	var all []*evaluate.Predictions
+	for _, path := range []string{n.PreviousModel, n.Previous, n.Model, pruned} {
+		_, found, err := steps.Measure(ctx, path, n.Days, dataset.Val)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found)
+	}
+	rise, metric := evaluate.CompareRises(all[0], all[1], all[2], all[3]), "LogLoss"
+	if all[0].Loss == loss.Squared {
+		metric = "RMSE"
 	}
 	if math.IsNaN(rise.SE) {
 		return &nightly.Chosen{Why: "Scored, because the split " + dataset.Val + " has too few rows to compare with the last night."}, nil
@@ -60,7 +70,7 @@ func (s *running) Choose(ctx context.Context, n *nightly.Night) (*nightly.Chosen
 	if rise.Value < 0 {
 		more = "less"
 	}
-	figures := fmt.Sprintf("%s rises by %.2g %s than when the table was scored last (95%% interval of the difference %.2g to %.2g, at most %g is allowed)", rise.Metric, math.Abs(rise.Value), more, low, high, *s.config.Reuse)
+	figures := fmt.Sprintf("%s rises by %.2g %s than when the table was scored last (95%% interval of the difference %.2g to %.2g, at most %g is allowed)", metric, math.Abs(rise.Value), more, low, high, *s.config.Reuse)
 	failure := ""
 	if high <= *s.config.Reuse {
 		if failure, err = s.failure(ctx, n, pruned); err != nil {

@@ -171,16 +171,18 @@ func (o *Prune) Run(ctx context.Context) (r *Pruning, err error) {
 		}
 	}
 	r = &Pruning{}
-	begin, end := progress("calibrate")
-	defer end()
 	if r.Choice, err = o.Choose(ctx); err != nil {
 		return nil, err
 	}
 	if err := o.checkReplaced(r.Model()); err != nil {
 		return nil, err
 	}
-	if r.Calibration, err = r.Choice.Calibration(ctx, begin); err != nil {
-		return nil, err
+	if o.Calibrate {
+		progress := cli.NewProgress("calibrate", "rows", 0)
+		r.Calibration, err = r.Choice.Calibration(ctx, progress.SetOf)
+		if progress.End(); err != nil {
+			return nil, err
+		}
 	}
 	if o.Tune {
 		err = o.writeTuned(ctx, r)

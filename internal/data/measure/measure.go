@@ -72,15 +72,3 @@ func (b *Bench) measured(rows *model.Rows) *model.Rows {
 	}
 	return part
 }
-
-// PredictAll predicts the labels of the split by each model. read is as for Predict.
-func (b *Bench) PredictAll(ctx context.Context, models []*model.Model, read func(rows int)) (all []*evaluate.Predictions, err error) {
-	for _, m := range models {
-		found, err := b.Predict(ctx, m, read)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found)
-	}
-	return all, nil
-}

@@ -14,6 +14,7 @@ import (
 	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/num/loss"
 	"shaver/internal/prune/cut"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
@@ -96,9 +97,11 @@ func prune(t *testing.T, o *cut.Options) (*cut.Choice, cut.Sizes) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := c.Calibration(t.Context(), nil)
-	if err != nil || (k != nil) != o.Calibrate {
-		t.Fatal(k, err)
+	var k *loss.Calibration
+	if o.Calibrate {
+		if k, err = c.Calibration(t.Context(), func(int64, int64) {}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	sizes, err := c.Write(o.Out, k)
 	if err != nil {
@@ -190,7 +193,7 @@ func TestInvertedLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 		warning = "" // not one about the scores
-		if _, err := c.Calibration(t.Context(), nil); err != nil {
+		if _, err := c.Calibration(t.Context(), func(int64, int64) {}); err != nil {
 			t.Fatal(err)
 		}
 		if (warning == "") != invert || warning != "" && !strings.Contains(warning, "do not rise with the output") {

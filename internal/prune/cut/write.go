@@ -17,15 +17,10 @@ import (
 	"shaver/internal/value/mask"
 )
 
-// Calibration fits the calibration of the pruned model on the validation split of the dataset,
-// with the values that the file stores. begin is called with the number of rows before they are
-// read, and returns what takes the rows of each batch; it may be nil. Without Options.Calibrate
-// the result is nil.
-func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read func(rows int))) (*loss.Calibration, error) {
+// Calibration fits the calibration of the pruned model on the validation split of the dataset, with the values that the file
+// stores. read takes the number of rows that were read, and that of all.
+func (c *Choice) Calibration(ctx context.Context, read func(done, rows int64)) (*loss.Calibration, error) {
 	o, s := c.options, c.source
-	if !o.Calibrate {
-		return nil, nil
-	}
 	m, table, err := c.pruned()
 	if err != nil {
 		return nil, err
@@ -38,11 +33,11 @@ func (c *Choice) Calibration(ctx context.Context, begin func(rows int64) (read f
 	if err != nil {
 		return nil, err
 	}
-	var read func(rows int)
-	if begin != nil {
-		read = begin(b.Rows)
-	}
-	predictions, err := b.Predict(ctx, m.WithEmbedding(table), read)
+	done := int64(0)
+	predictions, err := b.Predict(ctx, m.WithEmbedding(table), func(rows int) {
+		done += int64(rows)
+		read(done, b.Rows)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -1,14 +1,15 @@
-// Package gate measures a model and its pruned form, and decides whether the pruned one predicts
-// well enough to replace the other.
+// Package gate decides whether a pruned model predicts well enough to replace its model.
 package gate
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/base/files"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/sweep"
@@ -57,7 +58,7 @@ func (b *Bounds) within() []float64 {
 	return nil
 }
 
-// Document is the result of a check. Decide does not set the digests, Dataset, Split and Answer.
+// Document is the result of a check. Decide does not set the digests, Dataset and Split.
 type Document struct {
 	Version   string `json:"version"`
 	Passed    bool   `json:"passed"`
@@ -92,19 +93,24 @@ type Metric struct {
 	Certain bool `json:"certain"`
 }
 
-// Decide compares the predictions of a model and of its pruned form on the same rows, which
-// must have labels of both kinds unless the loss is squared. evaluate.Compare documents the intervals.
-func Decide(b Bounds, model, pruned *evaluate.Predictions) *Document {
-	was, is, change := model.Metrics(), pruned.Metrics(), evaluate.Compare(model, pruned)
-	d := &Document{Version: Version, Confident: b.Confident, Rows: is.Rows, Doubt: model.Doubt()}
-	rise := &Metric{Model: was.Loss, Pruned: is.Loss, Difference: *sweep.NewInterval(change.Loss), Bound: b.LogLossRise}
-	if model.Loss == loss.Squared {
+// Written reports whether the file at path was written by shaver check --out.
+func Written(path string) bool {
+	return bytes.HasPrefix(files.Beginning(path, 64), []byte("{\n  \"version\": \"shaver.check/"))
+}
+
+// Decide judges the only point of a sweep. The rows must have labels of both kinds unless the loss is squared. model has the
+// predictions of the unpruned model.
+func Decide(b Bounds, measured *sweep.Document, model *evaluate.Predictions) *Document {
+	was, is := &measured.Unpruned, &measured.Points[0]
+	d := &Document{Version: Version, Confident: b.Confident, Rows: measured.Rows, Doubt: model.Doubt(), Answer: measured.Ladder(b.within()...)}
+	rise := &Metric{Model: was.Loss(), Pruned: is.Loss(), Difference: *is.Difference.Loss(), Bound: b.LogLossRise}
+	if measured.Loss == loss.Squared {
 		rise.Bound = b.RMSERise
 		d.Version, d.RMSE = SquaredVersion, rise
 	} else {
-		d.AUC = &Metric{Model: was.AUC, Pruned: is.AUC, Difference: *sweep.NewInterval(change.AUC), Bound: b.AUCDrop}
+		d.AUC = &Metric{Model: *was.AUC, Pruned: *is.AUC, Difference: *is.Difference.AUC, Bound: b.AUCDrop}
 		d.LogLoss = rise
-		d.Worthless = d.Doubt != "" && worthless(model, was.AUC)
+		d.Worthless = d.Doubt != "" && worthless(model, *was.AUC)
 	}
 	d.Passed = true
 	for _, m := range d.metrics() {

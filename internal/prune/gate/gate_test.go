@@ -1,12 +1,15 @@
 package gate
 
 import (
+	"context"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"shaver/internal/click/evaluate"
+	"shaver/internal/click/model"
 	"shaver/internal/num/loss"
+	"shaver/internal/prune/sweep"
 )
 
 // models returns predictions of a model on rows, and of a worse one, whose logits have
@@ -26,6 +29,24 @@ func models(rows int, noise float64) (model, pruned *evaluate.Predictions) {
 	return model, pruned
 }
 
+// decide compares predictions as a check does.
+func decide(t *testing.T, b Bounds, before, after *evaluate.Predictions) *Document {
+	t.Helper()
+	whole, pruned := &model.Model{}, &model.Model{}
+	c := sweep.Config{
+		Model:  whole,
+		Models: []sweep.Ready{{Open: func() (*model.Model, error) { return pruned, nil }}},
+		Predict: func(_ context.Context, m *model.Model) (*evaluate.Predictions, error) {
+			return map[*model.Model]*evaluate.Predictions{whole: before, pruned: after}[m], nil
+		},
+	}
+	d := &sweep.Document{Loss: before.Loss, Rows: int64(len(before.Labels))}
+	if err := c.Run(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	return Decide(b, d, before)
+}
+
 // No check passes with a model whose predictions are worse than a constant and chance. It may if only the calibration is off.
 func TestWorthless(t *testing.T) {
 	right, _ := models(2000, 0)
@@ -38,7 +59,7 @@ func TestWorthless(t *testing.T) {
 		doubted   bool
 		worthless bool
 	}{"right": {right, false, false}, "inverted": {inverted, true, true}, "scaled": {scaled, true, false}} {
-		d := Decide(Bounds{AUCDrop: .1, LogLossRise: .1}, c.p, c.p)
+		d := decide(t, Bounds{AUCDrop: .1, LogLossRise: .1}, c.p, c.p)
 		if d.Passed == c.worthless || (d.Doubt != "") != c.doubted || strings.Contains(d.Failure(), "the model has an AUC of 0.") != c.worthless || (d.Failure() == "") != d.Passed {
 			t.Errorf("%s: passed %v, doubt %q, failure %q", name, d.Passed, d.Doubt, d.Failure())
 		}
@@ -79,7 +100,7 @@ func TestDecide(t *testing.T) {
 		{"interval of the LogLoss at its bound", Bounds{AUCDrop: .5, LogLossRise: top, Confident: true}, true, true, true, true, "within the bounds", ""},
 		{"interval of the LogLoss above its bound", Bounds{AUCDrop: .5, LogLossRise: below(top), Confident: true}, true, false, true, false, "fails", "the LogLoss rises by 0.0"},
 	} {
-		d := Decide(c.bounds, model, pruned)
+		d := decide(t, c.bounds, model, pruned)
 		if d.Passed != (c.auc && c.loss) || d.AUC.Passed != c.auc || d.LogLoss.Passed != c.loss || d.AUC.Certain != c.certainAUC || d.LogLoss.Certain != c.certainLoss {
 			t.Errorf("%s: passed %v (%v, %v), certain %v, %v", c.name, d.Passed, d.AUC.Passed, d.LogLoss.Passed, d.AUC.Certain, d.LogLoss.Certain)
 		}
@@ -99,14 +120,14 @@ func TestDecide(t *testing.T) {
 func TestAlike(t *testing.T) {
 	model, pruned := models(500, 0)
 	for _, confident := range []bool{false, true} {
-		d := Decide(Bounds{Confident: confident}, model, pruned)
+		d := decide(t, Bounds{Confident: confident}, model, pruned)
 		if !d.Passed || !d.AUC.Certain || !d.LogLoss.Certain || d.AUC.Difference.Value != 0 || !strings.Contains(d.Reason, "the AUC stays the same") {
 			t.Errorf("confident %v: %+v", confident, d)
 		}
 	}
 	worse, better := models(20000, .5)
 	worse, better = better, worse
-	if d := Decide(Bounds{Confident: true}, worse, better); !d.Passed || !strings.Contains(d.Reason, "the AUC rises by 0.0") || !strings.Contains(d.Reason, "the LogLoss falls by 0.0") {
+	if d := decide(t, Bounds{Confident: true}, worse, better); !d.Passed || !strings.Contains(d.Reason, "the AUC rises by 0.0") || !strings.Contains(d.Reason, "the LogLoss falls by 0.0") {
 		t.Errorf("a better model: %+v", d)
 	}
 }
@@ -116,11 +137,11 @@ func TestAlike(t *testing.T) {
 func TestUnknownInterval(t *testing.T) {
 	model := &evaluate.Predictions{Logits: []float64{-1, -2, 3}, Labels: []float32{0, 0, 1}}
 	pruned := &evaluate.Predictions{Logits: []float64{-1, -2, -1.5}, Labels: model.Labels}
-	d := Decide(Bounds{AUCDrop: 1, LogLossRise: 10}, model, pruned)
+	d := decide(t, Bounds{AUCDrop: 1, LogLossRise: 10}, model, pruned)
 	if !d.Passed || d.AUC.Certain || d.AUC.Difference.Low != nil {
 		t.Errorf("%+v", d)
 	}
-	d = Decide(Bounds{AUCDrop: 1, LogLossRise: 10, Confident: true}, model, pruned)
+	d = decide(t, Bounds{AUCDrop: 1, LogLossRise: 10, Confident: true}, model, pruned)
 	if d.Passed || !strings.Contains(d.Failure(), "but the rows do not determine its 95% interval") {
 		t.Errorf("%+v", d)
 	}
@@ -150,7 +171,7 @@ func TestErrorRates(t *testing.T) {
 	passed := map[bool]int{}
 	for _, pair := range all {
 		for _, confident := range []bool{false, true} {
-			if Decide(Bounds{AUCDrop: truth, LogLossRise: 1, Confident: confident}, pair[0], pair[1]).Passed {
+			if decide(t, Bounds{AUCDrop: truth, LogLossRise: 1, Confident: confident}, pair[0], pair[1]).Passed {
 				passed[confident]++
 			}
 		}
@@ -178,7 +199,7 @@ func TestDecideSquared(t *testing.T) {
 		bound  float64
 		passed bool
 	}{{.5, true}, {.1, false}} {
-		d := Decide(Bounds{RMSERise: c.bound}, predict(.1), predict(.2))
+		d := decide(t, Bounds{RMSERise: c.bound}, predict(.1), predict(.2))
 		if d.Version != SquaredVersion || d.AUC != nil || d.LogLoss != nil || d.RMSE == nil || d.Passed != c.passed || d.RMSE.Bound != c.bound {
 			t.Errorf("bound %v: %+v, %+v", c.bound, d, d.RMSE)
 		}
@@ -186,7 +207,7 @@ func TestDecideSquared(t *testing.T) {
 			t.Errorf("bound %v: %s %s", c.bound, d.Reason, d.Failure())
 		}
 	}
-	if d := Decide(Bounds{}, predict(.2), predict(.1)); !d.Passed || !strings.Contains(d.Reason, "the RMSE falls by 0.2") {
+	if d := decide(t, Bounds{}, predict(.2), predict(.1)); !d.Passed || !strings.Contains(d.Reason, "the RMSE falls by 0.2") {
 		t.Errorf("a better model: %s", d.Reason)
 	}
 }

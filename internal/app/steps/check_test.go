@@ -1,4 +1,4 @@
-package gate
+package steps
 
 import (
 	"path/filepath"
@@ -8,7 +8,6 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/data/ingest"
-	"shaver/internal/num/loss"
 )
 
 // A check measures both models on the split, and refuses a model of another architecture.
@@ -22,23 +21,16 @@ func TestCheckRun(t *testing.T) {
 	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{filepath.Join(golden, "deepfm.rows.csv")}, Global: true, OnBadRow: ingest.Fail, Sizes: ck.Architecture.FieldDims, Out: rows}); err != nil {
 		t.Fatal(err)
 	}
-	begun, read := int64(0), int64(0)
-	c := &Check{Model: model, Pruned: model, Folders: []string{rows}, Split: "train", Begin: func(n int64) func(int) {
-		begun = n
-		return func(rows int) { read += int64(rows) }
-	}}
+	c := &Check{Model: model, Pruned: model, Folders: []string{rows}, Split: "train"}
 	d, err := c.Run(t.Context())
 	if err != nil || !d.Passed || d.Model != ck.Digest() || d.Pruned != d.Model || d.Split != "train" || d.AUC.Difference.Value != 0 {
 		t.Fatalf("%+v: %v", d, err)
 	}
-	if begun != 2*d.Rows || read != begun {
-		t.Errorf("%d of %d rows were read, expected %d", read, begun, 2*d.Rows)
-	}
-	c.Accept = func(kind loss.Kind) error { return fault.Usagef("not %s", kind.Name()) }
-	if _, err := c.Run(t.Context()); !fault.IsUsage(err) || err.Error() != "not logistic" {
+	c.Given = func(name string) bool { return name == "max-rmse-rise" }
+	if _, err := c.Run(t.Context()); !fault.IsUsage(err) || err.Error() != "--max-rmse-rise does not go with the loss logistic" {
 		t.Error(err)
 	}
-	c.Pruned, c.Accept = filepath.Join(golden, "fm.pth"), nil
+	c.Pruned, c.Given = filepath.Join(golden, "fm.pth"), nil
 	if _, err := c.Run(t.Context()); !fault.IsInput(err) || !strings.Contains(err.Error(), "shaver evaluate --against") {
 		t.Error(err)
 	}
