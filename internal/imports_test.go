@@ -98,7 +98,7 @@ prune/slice: base/atomicfile base/fault base/files num/loss prune/sweep
 prune/delta: base/atomicfile base/fault base/files base/seal click/checkpoint click/compact data/columnfile
 prune/delta/toredis: data/redisrows prune/delta
 prune/worth: base/atomicfile base/fault data/dataset jobs/scores prune/cut data/columnfile
-prune/picture: pure base/chart prune/benchmark prune/sweep
+prune/picture: pure base/chart prune/sweep
 prune/report: base/chart data/dataset base/fault click/evaluate click/model prune/nightly prune/picture value/mask jobs/scores prune/sweep base/files num/layout base/style prune/slice num/loss jobs/gap value/path
 
 # the job; bus is the only importer of NATS

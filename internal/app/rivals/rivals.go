@@ -111,7 +111,7 @@ func (o *Options) Run(ctx context.Context) (*benchmark.Document, error) {
 		return nil, err
 	}
 	for _, kind := range r.document.Kinds() {
-		if err := picture.Benchmark(r.document, kind).Write(filepath.Join(o.Out, kind+".svg")); err != nil {
+		if err := picture.Sweep(r.document.Sweep(kind)).Write(filepath.Join(o.Out, kind+".svg")); err != nil {
 			return nil, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"shaver/internal/app/cli"
 	"shaver/internal/app/score"
@@ -140,7 +141,7 @@ func (r *run) report(result *benchmark.Result) {
 	if result.Sparsity > 0 {
 		sparsity = fmt.Sprintf(" at %v", result.Sparsity)
 	}
-	fmt.Fprintf(r.Say, "%s: %s%s, seed %d: %s, %s\n", result.Kind, &result.Line, sparsity, result.Seed, text, benchmark.Duration(result.Seconds))
+	fmt.Fprintf(r.Say, "%s: %s%s, seed %d: %s, %s\n", result.Kind, &result.Line, sparsity, result.Seed, text, time.Duration(result.Seconds*float64(time.Second)).Round(time.Second/10))
 }
 
 // measure measures the model in a file on the split test.

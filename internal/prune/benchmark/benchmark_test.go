@@ -2,9 +2,12 @@ package benchmark
 
 import (
 	"bytes"
-	"math"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"shaver/internal/prune/picture"
 )
 
 // sample returns a document of one kind with two seeds. CERP fails with seed 2.
@@ -34,53 +37,42 @@ func sample() *Document {
 	return d
 }
 
-// A mean has the repeats with a model, the largest deviation from it, and the time of the
-// scoring that a repeat needs. Put replaces a result with the same line and seed.
-func TestMeanOf(t *testing.T) {
+// The table lists single-shot methods, then tuned ones, then all others, whatever the order of the results. Seeds are repeats.
+// Put replaces a result with the same line and seed.
+func TestWriteTable(t *testing.T) {
 	d := sample()
 	if len(d.Results) != 14 {
 		t.Fatalf("%d results, expected 14", len(d.Results))
 	}
-	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-12 }
-	for _, c := range []struct {
-		line            Line
-		models          int
-		auc, off, spent float64
-	}{
-		{Line{Method: Full}, 2, .7215, .0005, 8},
-		{Line{Method: CERP, Sparsity: .5}, 1, .601, 0, 9},
-		{Line{Method: SNIP, Sparsity: .5}, 2, .6515, .0005, 49},
-		{Line{Method: Shapley, Baseline: "zero", Sparsity: .5}, 2, .6915, .0005, 11},
-		{Line{Method: Shapley, Baseline: "codebook", Tuned: true, Sparsity: .5}, 2, .7515, .0005, 23},
-	} {
-		c.line.Kind = "fm"
-		m := d.MeanOf(c.line)
-		if m.Models != c.models || !near(m.AUC.Mean, c.auc) || !near(m.AUC.Off, c.off) || !near(m.Seconds, c.spent) || m.Parameters != 100 {
-			t.Errorf("%s: %+v, expected %d models, AUC %v±%v and %v s", &c.line, m, c.models, c.auc, c.off, c.spent)
-		}
-	}
-}
-
-// The table lists single-shot methods, then tuned ones, then all others, whatever the order of
-// the results, and the summary has the best of each group.
-func TestWriteTable(t *testing.T) {
 	var text bytes.Buffer
-	sample().WriteTable(&text)
-	want := strings.ReplaceAll(`SPARSITY|METHOD (fm)|AUC|LOGLOSS|PARAMETERS|FILE|SEEDS|TIME|SEARCH
-0|full|0.7215±0.0005|0.4000|100|2.00 MB|2|8.0 s|-
-0.5|shapley, zero|0.6915±0.0005|0.4000|100|2.00 MB|2|11 s|-
-0.5|shapley, codebook|0.6815±0.0005|0.4000|100|2.00 MB|2|21 s|-
-0.5|shapley, codebook, tuned|0.7515±0.0005|0.4000|100|2.00 MB|2|23 s|-
-0.5|snip|0.6515±0.0005|0.4000|100|2.00 MB|2|49 s|-
-0.5|qr|0.7015±0.0005|0.4000|100|2.00 MB|2|9.0 s|12 min for 4 trials
-0.5|cerp|0.6010|0.4000|100|2.00 MB|1|9.0 s|-
+	d.WriteTable(&text)
+	want := strings.ReplaceAll(`fm
+SPARSITY|PARAMS|METHOD|AUC|LOGLOSS
+0|100|unpruned|0.7215|0.4000
+0.5|100|shapley, zero|0.6915±0.0005|0.4000
+0.5|100|shapley, codebook|0.6815±0.0005|0.4000
+0.5|100|shapley, codebook, tuned|0.7515±0.0005|0.4000
+0.5|100|snip|0.6515±0.0005|0.4000
+0.5|100|qr|0.7015±0.0005|0.4000
+0.5|100|cerp|0.6010|0.4000
 no cerp at 0.5 with seed 2: it diverged
-
-SPARSITY|BEST SINGLE-SHOT|BEST TUNED|BEST OF SNIP AND SSEDS|BEST TRAINED TABLE
-0.5|0.6915±0.0005 shapley, zero|0.7515±0.0005 shapley, codebook|0.6515±0.0005 snip|0.7015±0.0005 qr
 `, "|", "\t")
 	if text.String() != want {
 		t.Errorf("got\n%s\nexpected\n%s", &text, want)
+	}
+}
+
+// Results without a full table have a table and a picture, too.
+func TestNoFull(t *testing.T) {
+	d := sample()
+	d.Results = slices.DeleteFunc(d.Results, func(r Result) bool { return r.Method == Full })
+	var text bytes.Buffer
+	d.WriteTable(&text)
+	if !strings.Contains(text.String(), "0\t0\tunpruned\t-\t-\n") {
+		t.Error(&text)
+	}
+	if err := picture.Sweep(d.Sweep("fm")).Write(filepath.Join(t.TempDir(), "fm.svg")); err != nil {
+		t.Error(err)
 	}
 }
 
