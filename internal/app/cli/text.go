@@ -36,3 +36,6 @@ func Change(before, after int64) string {
 	}
 	return fmt.Sprintf("%s -> %s, %.0f%% %s", Size(before), Size(after), percent, word)
 }
+
+// DaysHelp ends the help of flags that take a dataset.
+const DaysHelp = "the folders of a window's days, the oldest first, separated by commas"

@@ -77,7 +77,7 @@ func (c *comparison) answer() *answerSection {
 		}
 	}
 	s.Notes = c.caveats()
-	if c.intervals && len(c.budgets) > 0 {
+	if len(c.budgets) > 0 {
 		bounds := []float64{float64(c.within)}
 		if a := c.Document.Answer; a != nil {
 			for i := range a.Rungs {
@@ -134,8 +134,6 @@ func (c *comparison) sentence() (lead, rest string) {
 	switch {
 	case len(c.budgets) == 0:
 		return "This sweep has no table with dropped entries.", "Run shaver sweep with scores to measure some."
-	case !c.intervals:
-		return "This sweep does not show which budget is safe.", "An older program wrote it, without 95% intervals. Run shaver sweep again to get them. The differences below hold only for these rows."
 	case d == nil:
 		lead = "No measured table is certain to be within " + limits + " of the unpruned model."
 		if r := c.Rung(c.within); r.Guess != nil {
@@ -162,7 +160,7 @@ func kept(sparsity float64) string { return number(100*(1-sparsity)) + "%" }
 // arguments do.
 func (c *comparison) command(b *budget) string {
 	p := b.best.Point
-	_, aggregate := b.by.game()
+	aggregate := c.aggregate(p)
 	if aggregate == "" && p.Method != sweep.Nothing {
 		return ""
 	}
@@ -196,10 +194,7 @@ func (c *comparison) source(b *budget) string {
 
 // measured says on which rows the sweep measured, and with which settings.
 func (c *comparison) measured() string {
-	text := fmt.Sprintf("Measured on the %s rows of the %s split. A difference is the value of the pruned model minus that of the unpruned model on the same rows.", count(c.Rows), c.Split)
-	if c.intervals {
-		text += " It is bold if its 95% interval does not contain 0. A table is certain to be within a bound if the whole interval is, and those of all larger tables of its order are. Several orders have wider intervals."
-	}
+	text := fmt.Sprintf("Measured on the %s rows of the %s split. A difference is the value of the pruned model minus that of the unpruned model on the same rows. It is bold if its 95%% interval does not contain 0. A table is certain to be within a bound if the whole interval is, and those of all larger tables of its order are. Several orders have wider intervals.", count(c.Rows), c.Split)
 	if s := settings(c.Settings); s != "" {
 		text += " " + s
 	}

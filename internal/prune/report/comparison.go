@@ -15,9 +15,8 @@ import (
 type comparison struct {
 	*sweep.Document
 	within     sweep.Bound
-	certain    [3]map[*sweep.Point]bool // tables that are certain to be within the bound: in all metrics, in AUC, and in the loss
-	calibrated bool                     // losses are calibrated
-	intervals  bool                     // differences have intervals; documents of older programs have none
+	certain    map[*sweep.Point]bool // tables that are certain to be within the bound
+	calibrated bool                  // losses are calibrated
 	methods    []*method
 	budgets    []budget // ascending sparsities
 	decided    *budget  // the smallest table within the bound, or nil
@@ -41,11 +40,8 @@ type budget struct {
 
 // compare returns the comparison of a document.
 func compare(d *sweep.Document, within sweep.Bound) *comparison {
-	c := &comparison{Document: d, within: within, calibrated: d.Unpruned.CalibratedLoss() != nil}
+	c := &comparison{Document: d, within: within, certain: d.Certain(within.Holds), calibrated: d.Unpruned.CalibratedLoss() != nil}
 	var names []string
-	for i, holds := range []func(*sweep.Differences) bool{within.Holds, within.HoldsAUC, within.HoldsLoss} {
-		c.certain[i] = d.Certain(holds)
-	}
 	point := d.Decide(within)
 	for _, s := range d.Series() {
 		first := s.Points[0].Point
@@ -57,7 +53,6 @@ func compare(d *sweep.Document, within sweep.Bound) *comparison {
 		slices.SortStableFunc(m.Points, func(a, b sweep.Mean) int { return cmp.Compare(a.Sparsity, b.Sparsity) })
 		c.methods = append(c.methods, m)
 		for k := range m.Points {
-			c.intervals = c.intervals || m.Points[k].Difference != nil
 			if p := m.Points[k].Point; !m.rounded && (d.Listed(p) || p == point) {
 				c.consider(m, &m.Points[k])
 			}
@@ -94,7 +89,7 @@ func (c *comparison) consider(m *method, p *sweep.Mean) {
 // the bound is better than one that is not. Otherwise AUC decides, or LogLoss if AUC is
 // undefined.
 func (c *comparison) better(p, q *sweep.Mean) bool {
-	if holds := c.certain[0][p.Point]; holds != c.certain[0][q.Point] {
+	if holds := c.certain[p.Point]; holds != c.certain[q.Point] {
 		return holds
 	}
 	if !math.IsNaN(p.AUC.Mean) && !math.IsNaN(q.AUC.Mean) {
@@ -103,46 +98,12 @@ func (c *comparison) better(p, q *sweep.Mean) bool {
 	return c.logLoss(p).Value < c.logLoss(q).Value
 }
 
-// auc returns the difference of the AUC of p to that of the unpruned model, or nil if it is
-// undefined. The interval is missing in documents of older programs.
-func (c *comparison) auc(p *sweep.Mean) *sweep.Interval {
-	switch {
-	case p.Difference != nil:
-		return p.Difference.AUC
-	case math.IsNaN(p.AUC.Mean) || c.Unpruned.AUC == nil:
-		return nil
-	}
-	return &sweep.Interval{Value: p.AUC.Mean - *c.Unpruned.AUC}
-}
+// auc returns the difference of the AUC of p to that of the unpruned model, or nil if it is undefined.
+func (c *comparison) auc(p *sweep.Mean) *sweep.Interval { return p.Difference.AUC }
 
 // logLoss returns the difference of the LogLoss or RMSE of p, which is calibrated if the sweep is.
 func (c *comparison) logLoss(p *sweep.Mean) *sweep.Interval {
-	switch d := p.Difference; {
-	case d != nil && c.calibrated && d.CalibratedLoss() != nil:
-		return d.CalibratedLoss()
-	case d != nil:
-		return d.Loss()
-	case c.calibrated && !math.IsNaN(p.Calibrated.Mean):
-		return &sweep.Interval{Value: p.Calibrated.Mean - *c.Unpruned.CalibratedLoss()}
-	}
-	return &sweep.Interval{Value: p.Loss.Mean - c.Unpruned.Loss()}
-}
-
-// aucHolds and lossHolds report whether the interval of a difference is within the bound.
-// In documents of older programs, which have no intervals, they judge the difference.
-func (c *comparison) aucHolds(p *sweep.Mean) bool {
-	if p.Difference != nil {
-		return c.certain[1][p.Point]
-	}
-	auc := c.auc(p)
-	return auc == nil || auc.Value >= -float64(c.within)
-}
-
-func (c *comparison) lossHolds(p *sweep.Mean) bool {
-	if p.Difference != nil {
-		return c.certain[2][p.Point]
-	}
-	return c.logLoss(p).Value <= float64(c.within)
+	return cmp.Or(p.Difference.CalibratedLoss(), p.Difference.Loss())
 }
 
 // rankings returns the number of methods that drop entries.
@@ -177,11 +138,6 @@ func (m *method) at(sparsity float64) *sweep.Mean {
 	return nil
 }
 
-// free reports whether the method ranks without scores and may replace a ranking by scores.
-func (m *method) free() bool {
-	return !m.scored && !m.rounded && !m.model && m.name != sweep.Random
-}
-
 // low and high return the ends of an interval. If the ends are unknown, they return its
 // value.
 func low(i *sweep.Interval) float64 {
@@ -198,26 +154,16 @@ func high(i *sweep.Interval) float64 {
 	return *i.High
 }
 
-// game returns the name of the method without its aggregate, and the aggregate. The aggregate
-// is empty if the method does not rank entries by an aggregate of their scores.
-func (m *method) game() (name, aggregate string) {
-	if !m.scored || m.name == sweep.SSEDS || m.name == sweep.SNIP {
-		return m.name, ""
-	}
-	if m.name == scores.ByPath {
-		return m.name, scores.ByPath
-	}
-	for _, a := range []string{scores.Abs, scores.RMS} {
-		if name, ok := strings.CutSuffix(m.name, "-"+a); ok {
-			return name, a
-		}
-	}
-	return m.name, scores.Sum
+// aggregate returns the aggregate by which a point ranks entries, or "".
+func (c *comparison) aggregate(p *sweep.Point) string {
+	name, _ := c.AggregateOf(p) // which Parse has checked
+	return name
 }
 
 // purpose says what a method measures and what it needs.
-func (m *method) purpose() (measures, needs string) {
-	name, aggregate := m.game()
+func (c *comparison) purpose(m *method) (measures, needs string) {
+	aggregate := c.aggregate(m.Points[0].Point)
+	name := strings.TrimSuffix(m.name, "-"+aggregate)
 	switch {
 	case m.model:
 		return "Nothing. These are models with tables and heads of their own.", "the files of the models"
@@ -245,17 +191,4 @@ func (m *method) purpose() (measures, needs string) {
 		return "Nothing. A ranking must beat this.", "nothing"
 	}
 	return "", ""
-}
-
-// holds returns the largest sparsity at which ok holds for a method, or NaN.
-func (c *comparison) holds(ok func(*sweep.Mean) bool) float64 {
-	last := math.NaN()
-	for _, b := range c.budgets {
-		for _, m := range c.methods {
-			if p := m.at(b.best.Sparsity); p != nil && !m.rounded && ok(p) {
-				last = b.best.Sparsity
-			}
-		}
-	}
-	return last
 }

@@ -20,13 +20,11 @@ type curvesSection struct {
 	Note       string
 	Figure     chart.Inline
 	Rankings   []rankingRow
-	At         string // sparsity of the changes of Rankings
-	Loss       string // name of the loss that is compared
-	Base       string // its name without calibration
-	Unit       string // what follows the name in a heading
-	Advice     []string
+	At         string       // sparsity of the changes of Rankings
+	Loss       string       // name of the loss that is compared
+	Base       string       // its name without calibration
+	Unit       string       // what follows the name in a heading
 	All        chart.Inline // all methods on the whole axes
-	Tables     []metricTable
 	Rounded    []roundedRow
 	Repeats    bool // some points are the mean of several repeats
 	Points     []pointRow
@@ -41,24 +39,6 @@ type rankingRow struct {
 	Holds           string // largest sparsity within the bound
 	AUC, LogLoss    change
 	Best            bool
-}
-
-// metricTable has a row for each method and a column for each sparsity.
-type metricTable struct {
-	Name, Unpruned string
-	Sparsities     []float64
-	Rows           []metricRow
-}
-
-type metricRow struct {
-	Shape template.HTML
-	Label string
-	Cells []metricCell
-}
-
-type metricCell struct {
-	Text, Off string
-	Differs   bool
 }
 
 // roundedRow is a result of PTQ.
@@ -79,9 +59,7 @@ func (c *comparison) curves(show addPicture) *curvesSection {
 	s := &curvesSection{Heading: c.heading(), Loss: c.lossName(), Base: c.lossBase(), Unit: c.lossUnit(), Calibrated: c.calibrated}
 	s.Figure, s.Note = c.differences(show)
 	s.Rankings, s.At = c.rankingRows()
-	s.Advice = c.advice()
 	s.All = show(picture.Sweep(c.dropping()))
-	s.Tables = c.tables()
 	for _, m := range c.methods {
 		for k := range m.Points {
 			p := &m.Points[k]
@@ -98,46 +76,23 @@ func (c *comparison) curves(show addPicture) *curvesSection {
 
 // heading says up to which sparsity the metrics hold.
 func (c *comparison) heading() string {
-	auc, loss := c.holds(c.aucHolds), c.holds(c.lossHolds)
-	if c.Unpruned.AUC == nil {
-		auc = loss
+	names, hold, are := "AUC and "+c.lossBase(), "hold", "are"
+	if c.Unpruned.RMSE != nil {
+		names, hold, are = c.lossBase(), "holds", "is"
 	}
-	base := c.lossBase()
 	switch {
 	case len(c.budgets) == 0:
 		return "What rounding costs"
-	case !c.intervals:
-		return "What pruning costs on these rows"
-	case c.Unpruned.RMSE != nil && math.IsNaN(loss):
-		return base + " is not certain to hold"
-	case c.Unpruned.RMSE != nil:
-		return base + " holds up to sparsity " + number(loss)
-	case math.IsNaN(auc) && math.IsNaN(loss):
-		return "Neither AUC nor LogLoss is certain to hold"
-	case math.IsNaN(auc):
-		return "LogLoss holds up to sparsity " + number(loss) + ", AUC is not certain to hold"
-	case math.IsNaN(loss):
-		return "AUC holds up to sparsity " + number(auc) + ", LogLoss is not certain to hold"
-	case auc == loss:
-		return "AUC and LogLoss hold up to sparsity " + number(auc)
+	case c.decided == nil:
+		return names + " " + are + " not certain to hold"
 	}
-	return "AUC holds up to sparsity " + number(auc) + ", LogLoss up to " + number(loss)
+	return names + " " + hold + " up to sparsity " + number(c.decided.best.Sparsity)
 }
 
 // dropping returns the document without the points of PTQ, unless it has no others.
 func (c *comparison) dropping() *sweep.Document {
 	d := *c.Document
-	d.Points = nil
-	for _, m := range c.methods {
-		if m.rounded {
-			continue
-		}
-		for i := range c.Points {
-			if p := &c.Points[i]; c.Label(p) == m.Label {
-				d.Points = append(d.Points, *p)
-			}
-		}
-	}
+	d.Points = slices.DeleteFunc(slices.Clone(d.Points), func(p sweep.Point) bool { return strings.HasPrefix(p.Method, "ptq") })
 	if len(d.Points) == 0 {
 		return c.Document
 	}
@@ -224,7 +179,7 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 		note += " (AUC) or above (LogLoss)"
 	}
 	note += "."
-	if c.intervals && c.leader() != nil {
+	if c.leader() != nil {
 		note += " The shaded area is the 95% interval of the wide line."
 	}
 	if slices.ContainsFunc(c.methods, func(m *method) bool { return m.rounded }) {
@@ -241,7 +196,6 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 
 // follow appends the differences of points to a curve.
 func (c *comparison) follow(curve *chart.Series, points []sweep.Mean, of func(*sweep.Mean) *sweep.Interval, most float64, banded bool) {
-	banded = banded && c.intervals
 	for k := range points {
 		i := of(&points[k])
 		if i == nil || points[k].Sparsity > most {
@@ -348,10 +302,10 @@ func (c *comparison) rankingRows() (rows []rankingRow, at string) {
 			continue
 		}
 		row := rankingRow{Shape: chart.Sample(m.style), Label: m.Label, Best: m == reference.by}
-		row.Measures, row.Needs = m.purpose()
+		row.Measures, row.Needs = c.purpose(m)
 		holds := math.NaN()
 		for k := range m.Points {
-			if p := &m.Points[k]; c.intervals && c.aucHolds(p) && c.lossHolds(p) {
+			if p := &m.Points[k]; c.certain[p.Point] {
 				holds = p.Sparsity
 			}
 		}
@@ -365,109 +319,6 @@ func (c *comparison) rankingRows() (rows []rankingRow, at string) {
 		rows = append(rows, row)
 	}
 	return rows, number(reference.best.Sparsity)
-}
-
-// advice says where a ranking without scores is as good as the best one by scores.
-func (c *comparison) advice() []string {
-	var free *method
-	for _, m := range c.methods {
-		if m.free() && (free == nil || m.name == sweep.Frequency) {
-			free = m
-		}
-	}
-	if free == nil {
-		return []string{"The sweep has no ranking without scores to compare with. shaver sweep --methods all adds some."}
-	}
-	if !c.intervals {
-		return nil
-	}
-	var within, worse, unclear []string
-	for _, b := range c.budgets {
-		p := free.at(b.best.Sparsity)
-		scored := c.bestScored(b.best.Sparsity)
-		if p == nil || scored == nil {
-			continue
-		}
-		one, best := *p, *scored // with the intervals that hold for all tables at once
-		one.Difference, best.Difference = p.Judged, scored.Judged
-		auc, bestAUC := c.auc(&one), c.auc(&best)
-		switch at := number(b.best.Sparsity); {
-		case c.certain[0][p.Point]:
-			within = append(within, at)
-		case auc != nil && bestAUC != nil && high(auc) < low(bestAUC), low(c.logLoss(&one)) > high(c.logLoss(&best)):
-			worse = append(worse, at)
-		default:
-			unclear = append(unclear, at)
-		}
-	}
-	var advice []string
-	if len(within) > 0 {
-		advice = append(advice, "At "+list(within)+", "+free.Label+" is within the bound. For these budgets you can skip scoring.")
-	}
-	if len(worse) > 0 {
-		advice = append(advice, "At "+list(worse)+", "+free.Label+" is worse than the best ranking by scores: their widened intervals do not overlap. There the scores are worth their cost.")
-	}
-	if len(unclear) > 0 {
-		advice = append(advice, "At "+list(unclear)+", these rows do not show whether "+free.Label+" is as good as the best ranking by scores.")
-	}
-	return []string{strings.Join(advice, " ")}
-}
-
-// bestScored returns the best result of a method that ranks by scores, or nil.
-func (c *comparison) bestScored(sparsity float64) *sweep.Mean {
-	var best *sweep.Mean
-	for _, m := range c.methods {
-		if p := m.at(sparsity); p != nil && m.scored && (best == nil || c.better(p, best)) {
-			best = p
-		}
-	}
-	return best
-}
-
-// tables returns a table for each metric, of the methods that drop entries.
-func (c *comparison) tables() []metricTable {
-	type metric struct {
-		name     string
-		unpruned *float64 // nil = the sweep does not have this metric
-		of       func(*sweep.Mean) sweep.Spread
-		change   func(*sweep.Differences) *sweep.Interval
-	}
-	var all []metricTable
-	plain := c.Unpruned.Loss()
-	for _, m := range []metric{
-		{"AUC", c.Unpruned.AUC, func(m *sweep.Mean) sweep.Spread { return m.AUC }, func(d *sweep.Differences) *sweep.Interval { return d.AUC }},
-		{"Calibrated " + c.lossBase(), c.Unpruned.CalibratedLoss(), func(m *sweep.Mean) sweep.Spread { return m.Calibrated }, (*sweep.Differences).CalibratedLoss},
-		{c.lossBase(), &plain, func(m *sweep.Mean) sweep.Spread { return m.Loss }, (*sweep.Differences).Loss},
-	} {
-		if m.unpruned == nil || len(c.budgets) == 0 {
-			continue
-		}
-		t := metricTable{Name: m.name, Unpruned: decimal(*m.unpruned)}
-		for _, b := range c.budgets {
-			t.Sparsities = append(t.Sparsities, b.best.Sparsity)
-		}
-		for _, by := range c.methods {
-			if by.rounded {
-				continue
-			}
-			row := metricRow{chart.Sample(by.style), by.Label, make([]metricCell, len(t.Sparsities))}
-			for k, sparsity := range t.Sparsities {
-				p := by.at(sparsity)
-				if p == nil {
-					continue
-				}
-				v := m.of(p)
-				cell := metricCell{Text: decimal(v.Mean), Differs: p.Difference != nil && changeOf(m.change(p.Difference)).Differs}
-				if v.Off > 0 {
-					cell.Off = "±" + decimal(v.Off)
-				}
-				row.Cells[k] = cell
-			}
-			t.Rows = append(t.Rows, row)
-		}
-		all = append(all, t)
-	}
-	return all
 }
 
 // settings returns sentences about the settings that all methods share.

@@ -72,6 +72,9 @@ func (f *Facts) Check() error {
 	if d.Model != f.Scores.Spec.Model {
 		return fault.Inputf("the sweep is for the model with digest %.12s, the scores are for the model with digest %.12s", d.Model, f.Scores.Spec.Model)
 	}
+	if slices.ContainsFunc(d.Points, func(p sweep.Point) bool { return p.Difference == nil }) {
+		return fault.Inputf("the sweep has no 95%% intervals, because an older program wrote it: run shaver sweep again")
+	}
 	if len(d.Sources) == 0 {
 		return nil
 	}
@@ -92,11 +95,11 @@ func (f *Facts) Recommended() string {
 	if f.Sweep == nil {
 		return ""
 	}
-	b := compare(f.Sweep, f.Within).decided
-	if b == nil || b.best.Point.Source == nil || f.Sweep.Sources[*b.best.Point.Source].Job != f.Scores.Spec.ID() {
+	p := f.Sweep.Decide(f.Within)
+	if p == nil || p.Source == nil || f.Sweep.Sources[*p.Source].Job != f.Scores.Spec.ID() {
 		return ""
 	}
-	_, aggregate := b.by.game()
+	aggregate, _ := f.Sweep.AggregateOf(p) // which Parse has checked
 	return aggregate
 }
 

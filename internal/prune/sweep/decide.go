@@ -19,22 +19,11 @@ type Bound float64
 // difference of this size significant.
 const DefaultBound Bound = .001
 
-// Holds reports whether differences are within the bound: whether the whole 95% intervals
-// are. It returns false if d or an interval is nil.
+// Holds reports whether differences are within the bound: whether the whole 95% intervals are. The loss is the calibrated one if there
+// is one, because calibration is free. It returns false if d or an interval is nil.
 func (t Bound) Holds(d *Differences) bool {
-	return (t.HoldsAUC(d) || d != nil && d.RMSE != nil) && t.HoldsLoss(d)
-}
-
-// HoldsAUC is Holds for AUC alone.
-func (t Bound) HoldsAUC(d *Differences) bool {
-	return d != nil && d.AUC != nil && d.AUC.Low != nil && *d.AUC.Low >= -float64(t)
-}
-
-// HoldsLoss is Holds for LogLoss or RMSE alone. It judges the calibrated one if there is one,
-// because calibration is free.
-func (t Bound) HoldsLoss(d *Differences) bool {
 	loss := d.judgedLoss()
-	return loss != nil && loss.High != nil && *loss.High <= float64(t)
+	return loss != nil && loss.High != nil && *loss.High <= float64(t) && (d.RMSE != nil || d.AUC != nil && d.AUC.Low != nil && *d.AUC.Low >= -float64(t))
 }
 
 // judgedLoss returns the difference of the loss that is judged, the calibrated one if there is one, or nil.
