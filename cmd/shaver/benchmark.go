@@ -36,8 +36,7 @@ func benchmarkCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	flags.Dataset(c, &o.Folders, "dataset `folder`, with the splits train, val and test")
-	f.StringVar(&o.Out, "out", "", "`folder` for the models and the results")
-	cli.Folder(c, "out")
+	flags.Folder(c, &o.Out, "out", "`folder` for the models and the results")
 	f.StringSliceVar(&o.Kinds, "kinds", []string{string(model.DeepFM)}, "`kinds` of models, separated by commas; shaver train --help-all lists them")
 	f.Lookup("kinds").DefValue = string(model.DeepFM)
 	f.StringSliceVar(&o.Methods, "methods", []string{"all"}, "`methods`, separated by commas")

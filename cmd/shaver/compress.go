@@ -43,13 +43,11 @@ func compressCommand() *cobra.Command {
 	flags.ModelOutput(c, &o.ModelOutput)
 	flags.Dataset(c, &o.Folders, "dataset `folder`")
 	flags.Out(c, &o.Out, "file to write, .safetensors; the page has its name with .html", "safetensors")
-	f.StringVar(&o.Scores, "scores", "", "`file` with scores of the model (default they are computed)")
-	cli.Files(c, "scores", "arrow")
+	flags.File(c, &o.Scores, "scores", "`file` with scores of the model (default they are computed)", "arrow")
 	f.Float64Var(&o.Within, "within", o.Within, "`bound`: the smallest file whose AUC is certainly at most so much lower, and LogLoss so much higher, than that of the model")
 	f.Int64Var(&o.Bytes, mask.Bytes, 0, "size of the file in `bytes`, in place of a bound")
 	f.Float64Var(&o.Sparsity, mask.Sparsity, 0, "`portion` of the entries to drop, in place of a bound")
-	f.StringVar(&o.From, "recipe", "", "`file` of an earlier compress, whose bound, bytes or sparsity is taken again")
-	cli.Files(c, "recipe", "safetensors")
+	flags.File(c, &o.From, "recipe", "`file` of an earlier compress, whose bound, bytes or sparsity is taken again", "safetensors")
 	for _, name := range []string{mask.Bytes, mask.Sparsity} {
 		f.Lookup(name).DefValue = ""
 	}

@@ -37,8 +37,7 @@ func datasetSynthCommand() *cobra.Command {
 		RunE: cli.Run(o.run, o.output.Check),
 	}
 	f := c.Flags()
-	f.StringVar(&o.config.Shape, "shape", "", "`format` of the log: "+strings.Join(synth.Shapes(), ", "))
-	cli.Choices(c, "shape", synth.Shapes()...)
+	flags.Choice(c, &o.config.Shape, "shape", "", "`format` of the log: "+strings.Join(synth.Shapes(), ", "), synth.Shapes()...)
 	f.Int64Var(&o.config.Rows, "rows", 0, "`number` of rows")
 	flags.Seed(c, &o.config.Seed)
 	f.StringVar(&o.out, "out", "", "`file` to write; .gz and .zst are compressed")

@@ -49,10 +49,8 @@ func (o *importRun) flags(c *cobra.Command, split string) {
 	f := c.Flags()
 	f.StringVar(&o.split, "split", split, "`ratio` train:val:test or train:val:test:fresh in which rows are assigned to splits at random")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the draw for --split")
-	f.StringVar(&o.onBadRow, "on-bad-row", ingest.Fail, "`action` for a malformed row: fail, or skip it and count it")
-	cli.Choices(c, "on-bad-row", ingest.Fail, ingest.Skip)
-	f.StringVar(&o.out, "out", "", "new dataset `folder`")
-	cli.Folder(c, "out")
+	flags.Choice(c, &o.onBadRow, "on-bad-row", ingest.Fail, "`action` for a malformed row: fail, or skip it and count it", ingest.Fail, ingest.Skip)
+	flags.Folder(c, &o.out, "out", "new dataset `folder`")
 	o.output.Flag(c)
 	cli.Group(c, rowFlags, "on-bad-row", "split", "seed")
 	cli.MarkRequired(c, "out")
@@ -178,13 +176,10 @@ func (o *rawOptions) flags(c *cobra.Command, minCount int64, counted string) {
 	o.memory = ingest.DefaultMemory
 	f := c.Flags()
 	f.Int64Var(&o.minCount, "min-count", minCount, "`number` of rows in which a value must occur to get an id of its own")
-	f.StringVar(&o.counted, "counted", counted, "`rows` that count for --min-count: train or all")
-	cli.Choices(c, "counted", ingest.CountTrain, ingest.CountAll)
-	f.StringVar(&o.vocabulary, "vocabulary", "", "dataset folder or `file` (.csv, .json, .parquet or .arrow, with field, value and id) whose ids to use (default new ids)")
-	cli.Files(c, "vocabulary")
+	flags.Choice(c, &o.counted, "counted", counted, "`rows` that count for --min-count: train or all", ingest.CountTrain, ingest.CountAll)
+	flags.File(c, &o.vocabulary, "vocabulary", "dataset folder or `file` (.csv, .json, .parquet or .arrow, with field, value and id) whose ids to use (default new ids)")
 	f.BoolVar(&o.grow, "grow", false, "with --vocabulary and a dataset folder: values that it lacks and that occur in at least --min-count rows get the next ids")
-	f.StringVar(&o.oov, "oov", "", "for --vocabulary with a file: `id` of values that are not in the file, as described above (default last, or __OOV__ of FuxiCTR)")
-	cli.Choices(c, "oov", "last", "none", "id=", "value=")
+	flags.Choice(c, &o.oov, "oov", "", "for --vocabulary with a file: `id` of values that are not in the file, as described above (default last, or __OOV__ of FuxiCTR)", "last", "none", "id=", "value=")
 	f.Var(&o.memory, "memory", "memory `limit`, such as 512MiB or 4GiB, at least 128MiB")
 	cli.Group(c, idFlags, "min-count", "counted", "vocabulary", "grow", "oov")
 }
@@ -438,8 +433,7 @@ func importCriteoCommand() *cobra.Command {
 	return rawCommand("criteo", "Import Criteo's display advertising logs",
 		help.Text("dataset-import-criteo"), `  shaver dataset import criteo day_*.gz --memory 4GiB --out data
   shaver dataset import criteo log.tsv --numbers log2 --split 8:1:1 --out data`, 10, ingest.CountAll, nil, func(c *cobra.Command, _ *rawOptions) {
-			c.Flags().StringVar(&rule, "numbers", ingest.LnSquared, "`rule` for integers: ln-squared, log2, none, log1p, log1p-clipped or zscore")
-			cli.Choices(c, "numbers", append([]string{ingest.LnSquared, ingest.Log2}, dense.Rules...)...)
+			flags.Choice(c, &rule, "numbers", ingest.LnSquared, "`rule` for integers: ln-squared, log2, none, log1p, log1p-clipped or zscore", append([]string{ingest.LnSquared, ingest.Log2}, dense.Rules...)...)
 			cli.Group(c, rowFlags, "numbers")
 			numbers.missingFlag(c)
 		}, func() (ingest.Format, error) {
@@ -532,8 +526,7 @@ const binaryLabels = "binary"
 type labelOptions struct{ labels string }
 
 func (o *labelOptions) flag(c *cobra.Command) {
-	c.Flags().StringVar(&o.labels, "labels", binaryLabels, "`form` of the labels: binary (0 or 1), or numbers such as ratings")
-	cli.Choices(c, "labels", binaryLabels, dataset.NumberLabels)
+	flags.Choice(c, &o.labels, "labels", binaryLabels, "`form` of the labels: binary (0 or 1), or numbers such as ratings", binaryLabels, dataset.NumberLabels)
 	cli.Group(c, rowFlags, "labels")
 }
 

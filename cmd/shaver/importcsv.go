@@ -56,8 +56,7 @@ func importCSVCommand() *cobra.Command {
 	o.raw.lists, o.run.lists = &o.lists, &o.lists
 	f := c.Flags()
 	f.Lookup("split").Usage += " (default none, or 8:1:1 with --raw alone)"
-	f.StringVar(&o.ids, "ids", dataset.LocalIDs, "`scope` of ids: local (ids of each field count from 0) or global (from 0 over all fields)")
-	cli.Choices(c, "ids", dataset.LocalIDs, dataset.GlobalIDs)
+	flags.Choice(c, &o.ids, "ids", dataset.LocalIDs, "`scope` of ids: local (ids of each field count from 0) or global (from 0 over all fields)", dataset.LocalIDs, dataset.GlobalIDs)
 	f.StringSliceVar(&o.train, "train", nil, "`files` of encoded rows for the train split, separated by commas")
 	o.raw.splitFlags(c)
 	flags.Model(c, &o.raw.model, "checkpoint `file` whose field sizes the rows must have (default any sizes)")

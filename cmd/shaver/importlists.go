@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/model"
@@ -29,10 +30,8 @@ func (o *listOptions) flags(c *cobra.Command) {
 	f.StringSliceVar(&o.lists, "list", nil, "columns that are lists, each `NAME=LENGTH` (default those of --model)")
 	f.StringSliceVar(&o.pads, "pad", nil, "local id that fills a list, as `NAME=ID`, or NAME=none (default that of --model, or 0)")
 	f.StringVar(&o.separator, "list-separator", string(ingest.ListSeparator), "`character` between the values of a list")
-	f.StringVar(&o.long, "long-lists", ingest.LongFail, "`action` for lists that are too long: fail, or keep the first or the last values")
-	cli.Choices(c, "long-lists", ingest.LongFail, ingest.LongFirst, ingest.LongLast)
-	f.StringVar(&o.side, "list-pads", "", "`side` on which lists are filled: front or end (default that of --model or --vocabulary, front for FuxiCTR's, or end)")
-	cli.Choices(c, "list-pads", model.Front, model.End)
+	flags.Choice(c, &o.long, "long-lists", ingest.LongFail, "`action` for lists that are too long: fail, or keep the first or the last values", ingest.LongFail, ingest.LongFirst, ingest.LongLast)
+	flags.Choice(c, &o.side, "list-pads", "", "`side` on which lists are filled: front or end (default that of --model or --vocabulary, front for FuxiCTR's, or end)", model.Front, model.End)
 	cli.Group(c, rowFlags, "list", "pad", "list-pads", "list-separator", "long-lists")
 }
 

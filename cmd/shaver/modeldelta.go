@@ -8,6 +8,7 @@ import (
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/app/places"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
@@ -51,10 +52,8 @@ func modelDeltaCommand() *cobra.Command {
 			})
 		}, output.Check),
 	}
-	c.Flags().StringVar(&out, "out", "", "new `folder` to write")
-	cli.Folder(c, "out")
-	c.Flags().StringVar(&options.From, "from", "", "compact `file` of the earlier model: write only the rows that differ from it")
-	cli.Files(c, "from", "safetensors")
+	flags.Folder(c, &out, "out", "new `folder` to write")
+	flags.File(c, &options.From, "from", "compact `file` of the earlier model: write only the rows that differ from it", "safetensors")
 	c.Flags().Int64Var(&options.Generation, "generation", 0, "`number` of FILE in its series; with --from, one more than that of the earlier model (default 1)")
 	partFlags(c, &part)
 	output.Flag(c)

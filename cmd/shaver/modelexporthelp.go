@@ -12,6 +12,7 @@ import (
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 )
 
 // snippets holds one Python file for each framework, which exports the framework's models
@@ -60,8 +61,7 @@ func modelExportHelpCommand() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&framework, "for", "", "`framework` of the model: "+strings.Join(frameworks(), ", ")+" (default a list of them)")
-	cli.OneOf(c, "for", frameworks()...)
+	flags.OneOf(c, &framework, "for", "", "`framework` of the model: "+strings.Join(frameworks(), ", ")+" (default a list of them)", frameworks()...)
 	return c
 }
 

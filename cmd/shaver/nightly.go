@@ -13,6 +13,7 @@ import (
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/app/night"
 	"shaver/internal/app/places"
 	"shaver/internal/app/score"
@@ -47,8 +48,7 @@ func nightlyCommand() *cobra.Command {
 		RunE: cli.Run(o.run, o.output.Check),
 	}
 	f := c.Flags()
-	f.StringVar(&o.config, "config", "", "configuration `file`, YAML")
-	cli.Files(c, "config", "yaml", "yml")
+	flags.File(c, &o.config, "config", "configuration `file`, YAML", "yaml", "yml")
 	f.StringVar(&o.date, "date", "", "`name` of the night (default the name of the newest day)")
 	f.BoolVar(&o.again, "again", false, "run a night even if nothing is new")
 	f.BoolVar(&o.init, "init", false, "write an example to --config, which must not exist, and end")

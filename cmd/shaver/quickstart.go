@@ -42,8 +42,7 @@ func quickstartCommand() *cobra.Command {
 	f.IntVar(&o.nights, "nights", 0, "`number` of nights to simulate, at least 1 (default none)")
 	f.BoolVar(&o.train, "train", false, "train the model on the rows, and tune it after pruning")
 	flags.Seed(c, &o.seed)
-	f.StringVar(&o.out, "out", "", "new `folder` for the files (default a temporary one, which is deleted)")
-	cli.Folder(c, "out")
+	flags.Folder(c, &o.out, "out", "new `folder` for the files (default a temporary one, which is deleted)")
 	o.output.Flag(c)
 	return c
 }

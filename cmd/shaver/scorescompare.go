@@ -71,11 +71,9 @@ func scoresCompareCommand() *cobra.Command {
 			return o.output.Print(c.OutOrStdout(), result, func(w io.Writer) { comparisonTable(w, result) })
 		}, o.output.Check),
 	}
-	c.Flags().StringVar(&o.aggregate, "aggregate", scores.DefaultAggregate, "`aggregate` to compare: "+scores.AggregateHelp())
-	cli.OneOf(c, "aggregate", scores.Aggregates()...)
+	flags.OneOf(c, &o.aggregate, "aggregate", scores.DefaultAggregate, "`aggregate` to compare: "+scores.AggregateHelp(), scores.Aggregates()...)
 	flags.Portions(c, &o.sparsities, "sparsities", []float64{.5, .8, .9, .95, .99}, "`portions` of the entries to drop, separated by commas")
-	c.Flags().StringVar(&o.picture, "picture", "", "`file` for a picture of both values and of the overlap: "+chart.Extension+" (default none)")
-	cli.Files(c, "picture", "svg")
+	flags.File(c, &o.picture, "picture", "`file` for a picture of both values and of the overlap: "+chart.Extension+" (default none)", "svg")
 	o.outputs.Flag(c, "a file at --picture that is not a picture written by shaver")
 	o.output.Flag(c)
 	return c

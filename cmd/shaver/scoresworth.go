@@ -8,6 +8,7 @@ import (
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/app/flags"
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/base/fault"
 	"shaver/internal/base/files"
@@ -85,14 +86,11 @@ func scoresWorthCommand() *cobra.Command {
 			})
 		}, output.Check),
 	}
-	c.Flags().StringVar(&out, "out", "", "`file` to write, Parquet; with --store, a new folder")
-	cli.Files(c, "out", "parquet")
-	c.Flags().StringVar(&store, "store", "", "`store` in whose form to write: hierarchicalkv, tfra, dynamicemb or torchrec (default Parquet)")
-	cli.Choices(c, "store", worth.Stores()...)
+	flags.File(c, &out, "out", "`file` to write, Parquet; with --store, a new folder", "parquet")
+	flags.Choice(c, &store, "store", "", "`store` in whose form to write: hierarchicalkv, tfra, dynamicemb or torchrec (default Parquet)", worth.Stores()...)
 	c.Flags().Int64Var(&ids, "ids", 0, "print the threshold that keeps at most this `number` of ids")
 	c.Flags().Int64Var(&bytes, "bytes", 0, "print the threshold that keeps rows of at most this `number` of bytes as float32")
-	c.Flags().StringVar(&aggregate, "aggregate", scores.Sum, "`aggregate` of values to add up over the entries of an id: "+scores.AggregateHelp())
-	cli.OneOf(c, "aggregate", scores.Aggregates()...)
+	flags.OneOf(c, &aggregate, "aggregate", scores.Sum, "`aggregate` of values to add up over the entries of an id: "+scores.AggregateHelp(), scores.Aggregates()...)
 	output.Flag(c)
 	outputs.Flag(c, "a file at --out that is not the worth of ids")
 	cli.MarkRequired(c, "out")

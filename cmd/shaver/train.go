@@ -38,8 +38,7 @@ func trainCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	flags.Model(c, &o.model, "checkpoint `file` to continue from (default random weights)")
-	f.StringVar((*string)(&o.architecture.Kind), "kind", string(model.DeepFM), "`kind` of the model: fm, deepfm, widedeep, dcn-mix, dcnv2 or neumf, which needs two fields, the user and the item")
-	cli.OneOf(c, "kind", string(model.FM), string(model.DeepFM), string(model.WideDeep), string(model.DCNMix), string(model.DCNv2), string(model.NeuMF))
+	flags.OneOf(c, (*string)(&o.architecture.Kind), "kind", string(model.DeepFM), "`kind` of the model: fm, deepfm, widedeep, dcn-mix, dcnv2 or neumf, which needs two fields, the user and the item", string(model.FM), string(model.DeepFM), string(model.WideDeep), string(model.DCNMix), string(model.DCNv2), string(model.NeuMF))
 	f.IntVar(&o.architecture.Dim, "dim", 16, "`number` of columns of the embedding table; in a neumf, half of them are those of the MLP")
 	f.IntSliceVar(&o.architecture.Hidden, "hidden", training.DefaultHidden, "`widths` of the hidden layers, separated by commas; an fm has none")
 	f.Lookup("hidden").DefValue = hiddenHelp
@@ -47,10 +46,8 @@ func trainCommand() *cobra.Command {
 	f.IntVar(&o.architecture.CrossLayers, "cross-layers", 3, "`number` of cross layers of a dcn-mix or dcnv2")
 	f.IntVar(&o.architecture.Experts, "experts", 4, "`number` of experts of a dcn-mix")
 	f.IntVar(&o.architecture.Rank, "rank", 64, "`rank` of the experts of a dcn-mix")
-	f.StringVar(&o.architecture.Structure, "structure", model.Stacked, "`structure` of a dcnv2: stacked or parallel")
-	cli.OneOf(c, "structure", model.Stacked, model.Parallel)
-	f.StringVar(&o.initial, "initial", training.InitialDefault, "`initialisation`: "+training.InitialDefault+" or "+training.InitialReference)
-	cli.OneOf(c, "initial", training.InitialDefault, training.InitialReference)
+	flags.OneOf(c, &o.architecture.Structure, "structure", model.Stacked, "`structure` of a dcnv2: stacked or parallel", model.Stacked, model.Parallel)
+	flags.OneOf(c, &o.initial, "initial", training.InitialDefault, "`initialisation`: "+training.InitialDefault+" or "+training.InitialReference, training.InitialDefault, training.InitialReference)
 	f.IntVar(&o.Search, "search", 0, "`number` of trials with random settings, of which the best is written (default no search)")
 	f.DurationVar(&o.budget, "budget", 0, "`time` after which --search starts no more trials (default unlimited)")
 	f.StringVar(&o.Table, "table", "", "`table` of embeddings: "+training.TableForms+" (default full)")

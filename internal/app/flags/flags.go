@@ -15,10 +15,33 @@ import (
 	"shaver/internal/value/mask"
 )
 
+// File adds a flag that names a file with one of the extensions, or any file without them.
+func File(c *cobra.Command, to *string, name, usage string, extensions ...string) {
+	c.Flags().StringVar(to, name, "", usage)
+	cli.Files(c, name, extensions...)
+}
+
+// Folder adds a flag that names a folder.
+func Folder(c *cobra.Command, to *string, name, usage string) {
+	c.Flags().StringVar(to, name, "", usage)
+	cli.Folder(c, name)
+}
+
+// Choice adds a flag with values that are completed.
+func Choice(c *cobra.Command, to *string, name, value, usage string, values ...string) {
+	c.Flags().StringVar(to, name, value, usage)
+	cli.Choices(c, name, values...)
+}
+
+// OneOf adds a flag that takes no other than the values.
+func OneOf(c *cobra.Command, to *string, name, value, usage string, values ...string) {
+	c.Flags().StringVar(to, name, value, usage)
+	cli.OneOf(c, name, values...)
+}
+
 // Model adds --model, the file of a model.
 func Model(c *cobra.Command, to *string, usage string) {
-	c.Flags().StringVar(to, "model", "", usage)
-	cli.Files(c, "model", cli.Checkpoints...)
+	File(c, to, "model", usage, cli.Checkpoints...)
 }
 
 // ModelOutput adds --model-output, which chooses an output of --model.
@@ -34,14 +57,12 @@ func Dataset(c *cobra.Command, to *[]string, usage string) {
 
 // Scores adds --scores, the file with the scores of a model.
 func Scores(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "scores", "", "`file` with the scores of the model")
-	cli.Files(c, "scores", "arrow")
+	File(c, to, "scores", "`file` with the scores of the model", "arrow")
 }
 
 // Split adds --split, the split to measure on.
 func Split(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "split", dataset.Test, "`split` to measure on")
-	cli.Choices(c, "split", dataset.SplitNames...)
+	Choice(c, to, "split", dataset.Test, "`split` to measure on", dataset.SplitNames...)
 }
 
 // Aggregate adds --aggregate, by which scores rank. With rank, which is set too, it may be mask.Signed: the sum by its value and not by
@@ -84,14 +105,12 @@ func Portions(c *cobra.Command, to *[]float64, name string, portions []float64, 
 
 // Out adds --out, a file with one of the extensions.
 func Out(c *cobra.Command, to *string, usage string, extensions ...string) {
-	c.Flags().StringVar(to, "out", "", usage)
-	cli.Files(c, "out", extensions...)
+	File(c, to, "out", usage, extensions...)
 }
 
 // Loss adds --loss, which chooses the metrics.
 func Loss(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "loss", "", "`loss`: "+strings.Join(loss.Names(), " or ")+" (default squared if labels are numbers, else logistic)")
-	cli.Choices(c, "loss", loss.Names()...)
+	Choice(c, to, "loss", "", "`loss`: "+strings.Join(loss.Names(), " or ")+" (default squared if labels are numbers, else logistic)", loss.Names()...)
 }
 
 // Bytes is the value of a flag in bytes, such as 4GiB.
