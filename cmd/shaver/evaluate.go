@@ -32,22 +32,18 @@ type evaluation struct {
 	Against *rival `json:"against,omitempty"`
 }
 
-// figures are the metrics of a model. With the log loss there are AUC, which is null if all
-// labels are the same, and LogLoss. With the squared loss there are the others.
+// figures are the metrics of a model.
 type figures struct {
-	AUC     *float64 `json:"auc"`
-	LogLoss *float64 `json:"log_loss,omitempty"`
-	RMSE    *float64 `json:"rmse,omitempty"`
-	MAE     *float64 `json:"mae,omitempty"`
-	R2      *float64 `json:"r2,omitempty"` // absent if all labels are the same
+	sweep.Metrics
+	R2 *float64 `json:"r2,omitempty"` // absent if all labels are the same, or with the log loss
 }
 
-func figuresOf(p *evaluate.Predictions) figures {
-	m := p.Metrics()
-	if p.Loss == loss.Squared {
-		return figures{RMSE: &m.Loss, MAE: &m.MAE, R2: scores.Figure(m.R2)}
+func figuresOf(of *evaluate.Ranking) figures {
+	f := figures{Metrics: sweep.NewMetrics(of, nil)}
+	if of.Loss == loss.Squared {
+		f.R2 = scores.Figure(of.Metrics().R2)
 	}
-	return figures{AUC: scores.Figure(m.AUC), LogLoss: &m.Loss}
+	return f
 }
 
 // rival is another model with its metrics on the same rows. A difference is the value of
@@ -81,15 +77,12 @@ func evaluateCommand() *cobra.Command {
 		RunE: cli.Run(o.run, o.output.Check),
 	}
 	flags.Model(c, &o.model, "checkpoint or pruned model `file`")
-	f := c.Flags()
 	flags.ModelOutput(c, &o.modelOutput)
-	f.StringVar(&o.against, "against", "", "model `file` to compare with (default none)")
-	cli.Files(c, "against", cli.Checkpoints...)
+	flags.File(c, &o.against, "against", "model `file` to compare with (default none)", cli.Checkpoints...)
 	flags.Dataset(c, &o.dataset, "dataset `folder`")
 	flags.Split(c, &o.split)
 	flags.Loss(c, &o.loss)
-	f.StringVar(&o.predictions, "predictions", "", "`file` for the predictions: "+strings.Join(measure.PredictionFormats, " or ")+" (default none)")
-	cli.Files(c, "predictions", "csv", "parquet")
+	flags.File(c, &o.predictions, "predictions", "`file` for the predictions: "+strings.Join(measure.PredictionFormats, " or ")+" (default none)", "csv", "parquet")
 	o.outputs.Flag(c, "a file at --predictions that shaver did not write")
 	o.output.Flag(c)
 	cli.MarkRequired(c, "model", "dataset")
@@ -148,15 +141,12 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 			return err
 		}
 	}
-	e := &evaluation{Split: o.split, Rows: subjects[0].Bench.Rows, Loss: all[0].Loss, figures: figuresOf(all[0])}
+	own := evaluate.Rank(all[0])
+	e := &evaluation{Split: o.split, Rows: subjects[0].Bench.Rows, Loss: own.Loss, figures: figuresOf(own)}
 	if o.against != "" {
-		differences := evaluate.Compare(all[1], all[0])
-		e.Against = &rival{Model: o.against, figures: figuresOf(all[1]), AUCDifference: sweep.NewInterval(differences.AUC)}
-		if all[0].Loss == loss.Squared {
-			e.Against.RMSEDifference = sweep.NewInterval(differences.Loss)
-		} else {
-			e.Against.LogLossDifference = sweep.NewInterval(differences.Loss)
-		}
+		other := evaluate.Rank(all[1])
+		d := sweep.DifferencesOf(other, own, nil)
+		e.Against = &rival{o.against, figuresOf(other), d.AUC, d.LogLoss, d.RMSE}
 	}
 	return o.output.Print(c.OutOrStdout(), e, func(w io.Writer) { e.table(w, o.model) })
 }

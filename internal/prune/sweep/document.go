@@ -110,8 +110,8 @@ func (m *Metrics) CalibratedLoss() *float64 {
 	return m.CalibratedLogLoss
 }
 
-// newMetrics returns the metrics of predictions. calibration is nil without calibration.
-func newMetrics(of *evaluate.Ranking, calibration *loss.Calibration) Metrics {
+// NewMetrics returns the metrics of predictions. calibration is nil without calibration.
+func NewMetrics(of *evaluate.Ranking, calibration *loss.Calibration) Metrics {
 	plain := of.MeanLoss(loss.Uncalibrated)
 	var calibrated *float64
 	if calibration != nil {
@@ -168,6 +168,12 @@ func (d *Differences) each(f func(*Interval) *Interval) *Differences {
 // among returns the differences with the intervals of Interval.Among.
 func (d *Differences) among(n int, rows int64) *Differences {
 	return d.each(func(i *Interval) *Interval { return i.Among(n, rows) })
+}
+
+// DifferencesOf returns the differences between two models. calibrated is that of the calibrated loss, or nil.
+func DifferencesOf(from, to *evaluate.Ranking, calibrated *Interval) *Differences {
+	c := to.Minus(from)
+	return newDifferences(to.Loss, NewInterval(c.AUC), NewInterval(c.Loss), calibrated)
 }
 
 // newDifferences returns differences of the AUC, which may be nil, the loss, and the

@@ -186,7 +186,7 @@ func (r *run) measure(ctx context.Context, m *model.Model, to *Measure) (*measur
 }
 
 // metrics returns the metrics of the rows or of a slice.
-func (m *measured) metrics(of *evaluate.Ranking) Metrics { return newMetrics(of, m.calibration) }
+func (m *measured) metrics(of *evaluate.Ranking) Metrics { return NewMetrics(of, m.calibration) }
 
 // curve returns the calibration curve.
 func (m *measured) curve() (curve []CurveBin) {
@@ -204,10 +204,9 @@ func (m *measured) curve() (curve []CurveBin) {
 // difference returns the differences between a table and the unpruned one, of which m has the
 // calibrations, on the rows or on a slice.
 func (r *run) difference(m *measured, pruned, unpruned *evaluate.Ranking) *Differences {
-	c := pruned.Minus(unpruned)
 	var calibrated *Interval
 	if m.calibration != nil {
 		calibrated = NewInterval(evaluate.CompareLoss(unpruned.Predictions, pruned.Predictions, *r.unpruned.calibration, *m.calibration))
 	}
-	return newDifferences(pruned.Loss, NewInterval(c.AUC), NewInterval(c.Loss), calibrated)
+	return DifferencesOf(unpruned, pruned, calibrated)
 }
