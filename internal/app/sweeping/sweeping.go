@@ -121,7 +121,7 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 			return b.Predict(ctx, m, func(rows int) { progress.Add(int64(rows)) })
 		}
 	}
-	config.Predict, config.Validate = o.doubting(m, on(b), &document.Doubt), on(validation)
+	config.Predict, config.Validate, config.Warn = on(b), on(validation), func(doubt string) { cli.Warn(o.Model + " " + doubt) }
 	if config.Slices, err = slicer(ctx, b, m); err != nil {
 		return nil, err
 	}
@@ -164,20 +164,6 @@ func (o *Input) open() (p *cut.Source, initial []*scores.File, err error) {
 	}
 	o.files = append(o.files, last...)
 	return p, initial, nil
-}
-
-// doubting returns predict, which also sets doubt to what is probably wrong with the predictions of the
-// whole model, and logs it.
-func (o *Input) doubting(whole *model.Model, predict func(context.Context, *model.Model) (*evaluate.Predictions, error), doubt *string) func(context.Context, *model.Model) (*evaluate.Predictions, error) {
-	return func(ctx context.Context, m *model.Model) (*evaluate.Predictions, error) {
-		p, err := predict(ctx, m)
-		if err == nil && m == whole {
-			if *doubt = p.Doubt(); *doubt != "" {
-				cli.Warn(o.Model + " " + *doubt)
-			}
-		}
-		return p, err
-	}
 }
 
 // calibrates reports whether validation rows exist that may calibrate, because no part of ck was scored on them and they do not

@@ -102,7 +102,7 @@ func Written(path string) bool {
 // predictions of the unpruned model.
 func Decide(b Bounds, measured *sweep.Document, model *evaluate.Predictions) *Document {
 	was, is := &measured.Unpruned, &measured.Points[0]
-	d := &Document{Version: Version, Confident: b.Confident, Rows: measured.Rows, Doubt: model.Doubt(), Answer: measured.Ladder(b.within()...)}
+	d := &Document{Version: Version, Confident: b.Confident, Rows: measured.Rows, Doubt: measured.Doubt, Answer: measured.Ladder(b.within()...)}
 	rise := &Metric{Model: was.Loss(), Pruned: is.Loss(), Difference: *is.Difference.Loss(), Bound: b.LogLossRise}
 	if measured.Loss == loss.Squared {
 		rise.Bound = b.RMSERise

@@ -209,10 +209,19 @@ func (c *comparison) caveats() []string {
 	} else {
 		notes = append(notes, c.lossBase()+" is compared without calibration. A calibration often repairs most of its increase; shaver sweep measures this if no row of val was scored.")
 	}
-	if c.rankings() > 1 {
-		notes = append(notes, fmt.Sprintf("The best of %d rankings was chosen on the rows on which it is measured, so its numbers are slightly too good. The intervals of the answer account for this.", c.rankings()))
+	rankings, models := 0, 0 // those that drop entries, and series of model files
+	for _, m := range c.methods {
+		switch {
+		case m.model:
+			models++
+		case !m.rounded:
+			rankings++
+		}
 	}
-	if c.models() > 0 {
+	if rankings > 1 {
+		notes = append(notes, fmt.Sprintf("The best of %d rankings was chosen on the rows on which it is measured, so its numbers are slightly too good. The intervals of the answer account for this.", rankings))
+	}
+	if models > 0 {
 		notes = append(notes, "The sweep also measured model files as they are, each with its own table and head.")
 	}
 	return notes

@@ -56,21 +56,15 @@ func compare(d *sweep.Document, within sweep.Bound) *comparison {
 			if p := m.Points[k].Point; !m.rounded && (d.Listed(p) || p == point) {
 				c.consider(m, &m.Points[k])
 			}
+			if m.Points[k].Point == point {
+				c.decided = &budget{m, &m.Points[k]}
+			}
 		}
 	}
 	for i, style := range picture.Styles(names) {
 		c.methods[i].style = style
 	}
 	slices.SortFunc(c.budgets, func(a, b budget) int { return cmp.Compare(a.best.Sparsity, b.best.Sparsity) })
-	if point != nil {
-		for _, m := range c.methods {
-			for k := range m.Points {
-				if m.Points[k].Point == point {
-					c.decided = &budget{m, &m.Points[k]}
-				}
-			}
-		}
-	}
 	return c
 }
 
@@ -106,28 +100,6 @@ func (c *comparison) logLoss(p *sweep.Mean) *sweep.Interval {
 	return cmp.Or(p.Difference.CalibratedLoss(), p.Difference.Loss())
 }
 
-// rankings returns the number of methods that drop entries.
-func (c *comparison) rankings() int {
-	n := 0
-	for _, m := range c.methods {
-		if !m.rounded && !m.model {
-			n++
-		}
-	}
-	return n
-}
-
-// models returns the number of series of models that were measured as they are.
-func (c *comparison) models() int {
-	n := 0
-	for _, m := range c.methods {
-		if m.model {
-			n++
-		}
-	}
-	return n
-}
-
 // at returns the result of the method at a sparsity, or nil.
 func (m *method) at(sparsity float64) *sweep.Mean {
 	for k := range m.Points {
@@ -136,22 +108,6 @@ func (m *method) at(sparsity float64) *sweep.Mean {
 		}
 	}
 	return nil
-}
-
-// low and high return the ends of an interval. If the ends are unknown, they return its
-// value.
-func low(i *sweep.Interval) float64 {
-	if i.Low == nil {
-		return i.Value
-	}
-	return *i.Low
-}
-
-func high(i *sweep.Interval) float64 {
-	if i.High == nil {
-		return i.Value
-	}
-	return *i.High
 }
 
 // aggregate returns the aggregate by which a point ranks entries, or "".

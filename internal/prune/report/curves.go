@@ -202,8 +202,11 @@ func (c *comparison) follow(curve *chart.Series, points []sweep.Mean, of func(*s
 			continue
 		}
 		curve.X, curve.Y = append(curve.X, points[k].Sparsity), append(curve.Y, i.Value)
-		if banded {
-			curve.Low, curve.High = append(curve.Low, low(i)), append(curve.High, high(i))
+		if low, high := &i.Value, &i.Value; banded {
+			if i.Low != nil {
+				low, high = i.Low, i.High
+			}
+			curve.Low, curve.High = append(curve.Low, *low), append(curve.High, *high)
 		}
 	}
 }

@@ -25,13 +25,14 @@ type Config struct {
 	// Predict returns a model's predictions on the split to measure on. Validate returns
 	// its predictions on the validation split; Run calls it only for Calibrate.
 	Predict, Validate func(context.Context, *model.Model) (*evaluate.Predictions, error)
-	Slices            *Slicer // has the rows that Predict predicts; nil = no slices are measured
+	Warn              func(doubt string) // takes Document.Doubt before other models are measured; may be nil
+	Slices            *Slicer            // has the rows that Predict predicts; nil = no slices are measured
 }
 
 // curveBins is the number of bins of a calibration curve.
 const curveBins = 15
 
-// Run sets Slices and Unpruned, except for the sizes of its table, and appends Points to the
+// Run sets Slices, Doubt and Unpruned, except for the sizes of its table, and appends Points to the
 // document. The points are ordered by budget and then by method. Methods that support only
 // their own budgets come next, and then Models, whose files are appended to the document.
 //
@@ -49,6 +50,9 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 	var err error
 	if r.unpruned, err = r.measure(ctx, c.Model, &d.Unpruned); err != nil {
 		return err
+	}
+	if d.Doubt = r.unpruned.rows.Doubt(); d.Doubt != "" && c.Warn != nil {
+		c.Warn(d.Doubt)
 	}
 	free := slices.DeleteFunc(slices.Clone(c.Methods), func(m Method) bool { return m.Own() != nil })
 	for _, b := range c.Budgets {
