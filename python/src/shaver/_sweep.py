@@ -201,8 +201,8 @@ def sweep(
     methods : str or sequence of str, default "magnitude"
         Methods to compare with: "all", or some of magnitude, random, frequency, sseds, and ptq4,
         ptq8 and ptq16, also with -field or -row after them.
-    aggregate : str or sequence of str, optional
-        Aggregates of the scores to compare: rms, sum and abs, or signed alone. By default rms.
+    aggregate : str or sequence of str, default "rms"
+        Aggregates of the scores to compare: rms, sum and abs, or signed alone.
     values : str or sequence of str, default "float32"
         Encodings of the kept entries to compare: float32, float16 and int8.
     protect : sequence of str, optional
