@@ -51,9 +51,6 @@ func changeOf(i *sweep.Interval) change {
 	return c
 }
 
-// lossName returns the name of the loss that the page compares.
-func (c *comparison) lossName() string { return c.LossName() }
-
 // lossBase returns the name of the loss without calibration.
 func (c *comparison) lossBase() string { return strings.TrimPrefix(c.LossName(), "calibrated ") }
 
@@ -67,7 +64,7 @@ func (c *comparison) lossUnit() string {
 
 // answer returns the section.
 func (c *comparison) answer() *answerSection {
-	s := &answerSection{Loss: c.lossName(), Unit: c.lossUnit(), Measured: c.measured()}
+	s := &answerSection{Loss: c.LossName(), Unit: c.lossUnit(), Measured: c.measured()}
 	s.Lead, s.Rest = c.sentence()
 	if c.decided != nil {
 		s.Command = c.command(c.decided)
@@ -126,7 +123,7 @@ func (c *comparison) logLossOf(p *sweep.Mean) float64 {
 
 // sentence returns the answer in one or two sentences.
 func (c *comparison) sentence() (lead, rest string) {
-	limits := number(float64(c.within)) + " " + c.lossName()
+	limits := number(float64(c.within)) + " " + c.LossName()
 	if c.Unpruned.RMSE == nil {
 		limits = number(float64(c.within)) + " AUC and " + limits
 	}

@@ -56,7 +56,7 @@ type pointRow struct {
 
 // curves returns the section.
 func (c *comparison) curves(show addPicture) *curvesSection {
-	s := &curvesSection{Heading: c.heading(), Loss: c.lossName(), Base: c.lossBase(), Unit: c.lossUnit(), Calibrated: c.calibrated}
+	s := &curvesSection{Heading: c.heading(), Loss: c.LossName(), Base: c.lossBase(), Unit: c.lossUnit(), Calibrated: c.calibrated}
 	s.Figure, s.Note = c.differences(show)
 	s.Rankings, s.At = c.rankingRows()
 	s.All = show(picture.Sweep(c.dropping()))
@@ -173,7 +173,7 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 	if c.Unpruned.AUC != nil {
 		panel("AUC", 1, float64(c.within), aucReach, decimal(*c.Unpruned.AUC), c.auc)
 	}
-	panel(capital(c.lossName()), -1, float64(c.within), lossReach, decimal(c.loss(&c.Unpruned)), c.logLoss)
+	panel(capital(c.LossName()), -1, float64(c.within), lossReach, decimal(c.loss(&c.Unpruned)), c.logLoss)
 	note := "The axes show only what is close to the unpruned model. Lines that leave them go on below"
 	if c.Unpruned.AUC != nil {
 		note += " (AUC) or above (LogLoss)"

@@ -173,18 +173,16 @@ func trends(lines []nightly.Line) (chart.Inline, string) {
 		v := 100 * float64(l.Evaluations) / float64(l.FullEvaluations)
 		return &v
 	}
-	quality := []picture.Trend{
-		{Title: "AUC", About: "AUC of the unpruned and of the pruned model by night", Marked: failed, Curves: []chart.Series{
-			curve("unpruned", noMethod, func(l *nightly.Line) *float64 { return l.AUC }), curve("pruned", 0, func(l *nightly.Line) *float64 { return l.PrunedAUC }),
-		}},
-		{Title: "LogLoss, nat", About: "LogLoss of the unpruned and of the pruned model by night", Marked: failed, Curves: []chart.Series{
-			curve("unpruned", noMethod, func(l *nightly.Line) *float64 { return l.LogLoss }), curve("pruned", 0, func(l *nightly.Line) *float64 { return l.PrunedLogLoss }),
-		}},
-	}
-	if ratings(lines) {
-		quality = []picture.Trend{{Title: "RMSE", About: "RMSE of the unpruned and of the pruned model by night", Marked: failed, Curves: []chart.Series{
-			curve("unpruned", noMethod, func(l *nightly.Line) *float64 { return l.RMSE }), curve("pruned", 0, func(l *nightly.Line) *float64 { return l.PrunedRMSE }),
-		}}}
+	var all []picture.Trend
+	for _, m := range []struct {
+		name, unit    string
+		whole, pruned func(*nightly.Line) *float64
+	}{
+		{"AUC", "", func(l *nightly.Line) *float64 { return l.AUC }, func(l *nightly.Line) *float64 { return l.PrunedAUC }},
+		{"LogLoss", ", nat", func(l *nightly.Line) *float64 { return l.LogLoss }, func(l *nightly.Line) *float64 { return l.PrunedLogLoss }},
+		{"RMSE", "", func(l *nightly.Line) *float64 { return l.RMSE }, func(l *nightly.Line) *float64 { return l.PrunedRMSE }},
+	} {
+		all = append(all, picture.Trend{Title: m.name + m.unit, About: m.name + " of the unpruned and of the pruned model by night", Marked: failed, Curves: []chart.Series{curve("unpruned", noMethod, m.whole), curve("pruned", 0, m.pruned)}})
 	}
 	for _, m := range []struct {
 		title, of string
@@ -208,29 +206,23 @@ func trends(lines []nightly.Line) (chart.Inline, string) {
 			}
 		}
 		allowed := curve("allowed", 1, func(l *nightly.Line) *float64 { _, _, _, bound := m.get(l); return bound })
-		if len(changes.X) > 0 {
-			quality = append(quality, picture.Trend{Title: m.title, About: m.title + ", by night, with its 95% interval", Marked: failed, Zero: true, Curves: []chart.Series{changes, allowed}})
-		}
+		all = append(all, picture.Trend{Title: m.title, About: m.title + ", by night, with its 95% interval", Marked: failed, Zero: true, Curves: []chart.Series{changes, allowed}})
 	}
-	all := append(quality, []picture.Trend{
+	all = append(all, []picture.Trend{
 		{Title: "Row evaluations, % of a full job", About: "Row evaluations by night, in percent of those of a full job", Marked: failed, Zero: true, Curves: []chart.Series{curve("", 0, cost)}},
 		{Title: "Core time of the steps, s", About: "Core-seconds by night, of scoring and of all steps", Marked: failed, Zero: true, Curves: []chart.Series{
 			curve("scoring", 0, func(l *nightly.Line) *float64 { return &l.ScoreCoreSeconds }), curve("all", 1, func(l *nightly.Line) *float64 { return &l.CoreSeconds }),
 		}},
-	}...)
-	optional := []picture.Trend{
 		{Title: "Churn, % of the kept entries", About: "Churn by night, with and without hysteresis, in percent", Marked: failed, Zero: true, Curves: []chart.Series{
 			curve("with hysteresis", 0, scaled(100, func(l *nightly.Line) *float64 { return l.Churn })), curve("without", 1, scaled(100, func(l *nightly.Line) *float64 { return l.PlainChurn })),
 		}},
 		{Title: "Error of the scores, % of the scores", About: "Error of the scores compared with a full job, by night, in percent of the scores", Marked: failed, Zero: true, Curves: []chart.Series{
 			curve("", 0, scaled(100, func(l *nightly.Line) *float64 { return l.RelativeError })),
 		}},
-	}
-	for _, t := range optional {
-		if slices.ContainsFunc(t.Curves, func(c chart.Series) bool { return len(c.X) > 0 }) {
-			all = append(all, t)
-		}
-	}
+	}...)
+	all = slices.DeleteFunc(all, func(t picture.Trend) bool {
+		return !slices.ContainsFunc(t.Curves, func(c chart.Series) bool { return len(c.X) > 0 })
+	})
 	var notes []string
 	if len(failed) > 0 {
 		notes = append(notes, "A cross at the bottom marks a night that failed its check.")
@@ -240,9 +232,6 @@ func trends(lines []nightly.Line) (chart.Inline, string) {
 	}
 	return picture.Nights(all...).Inline(), strings.Join(notes, " ")
 }
-
-// ratings reports whether the labels are numbers, by the last of at least one night.
-func ratings(lines []nightly.Line) bool { return lines[len(lines)-1].RMSE != nil }
 
 func nightRowOf(l *nightly.Line, current string, folders map[string]bool) nightRow {
 	row := nightRow{

@@ -131,7 +131,7 @@ func (c *comparison) slices(b *budget) *slicesPart {
 	if len(c.Document.Slices) == 0 || len(b.best.Point.Slices) != len(c.Document.Slices) || len(c.Unpruned.Slices) != len(c.Document.Slices) {
 		return nil
 	}
-	part, rare, fields := &slicesPart{}, &sliceTable{Loss: c.lossName(), Unit: c.lossUnit()}, &sliceTable{Loss: c.lossName(), Unit: c.lossUnit(), Named: true}
+	part, rare, fields := &slicesPart{}, &sliceTable{Loss: c.LossName(), Unit: c.lossUnit()}, &sliceTable{Loss: c.LossName(), Unit: c.lossUnit(), Named: true}
 	var worst *sliceRow
 	reach := "" // the interval of worst
 	worstLoss := 0.
@@ -172,7 +172,7 @@ func (c *comparison) slices(b *budget) *slicesPart {
 		if worst.Field != "" {
 			of = oneLine(worst.Field)
 		}
-		part.Heading = "Rows whose " + of + " occurs " + worst.Name + " lose: " + c.lossName() + " " + reach
+		part.Heading = "Rows whose " + of + " occurs " + worst.Name + " lose: " + c.LossName() + " " + reach
 	}
 	return part
 }
