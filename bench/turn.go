@@ -151,7 +151,7 @@ func shapes(checkpoints string) ([]*bench, error) {
 	return lines, nil
 }
 
-func game(m *model.Model, baseline []float32) shapley.Game {
+func game(m *model.Model, baseline model.Baseline) shapley.Game {
 	return shapley.Game{Model: m, Baseline: baseline}
 }
 

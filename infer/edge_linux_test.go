@@ -273,7 +273,7 @@ func BenchmarkEdge(b *testing.B) {
 		b.Fatal(err)
 	}
 	line("dense", dense, bytes)
-	zero := make([]float32, a.Players())
+	zero := a.Zero()
 	pruned, err := c.Embedding()
 	if err != nil {
 		b.Fatal(err)

@@ -51,7 +51,7 @@ func pruned() string {
 		dropped[i] = i%2 == 1
 	}
 	path := filepath.Join(dir, "pruned.safetensors")
-	if _, err := checkpoint.WriteCompact(path, c, dropped, make([]float32, c.Architecture.Players()), compact.Float32); err != nil {
+	if _, err := checkpoint.WriteCompact(path, c, dropped, c.Architecture.Zero(), compact.Float32); err != nil {
 		log.Fatal(err)
 	}
 	return path

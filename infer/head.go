@@ -14,7 +14,7 @@ import (
 type Head struct {
 	model    *Model
 	pieces   [][]checkpoint.Piece // by the number of the span
-	codebook []float32
+	baseline model.Baseline
 	batches  sync.Pool // *batch
 }
 
@@ -51,7 +51,11 @@ func OpenHead(name string, data []byte) (*Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Head{model: newModel(name, m, ck.Known()), pieces: make([][]checkpoint.Piece, len(m.Spans())), codebook: ck.Compact.Codebook()}
+	baseline := ck.Compact.Baseline()
+	if baseline.Words != nil {
+		return nil, fault.Inputf("%s has fields with several words for what is dropped, which a store of rows does not hold: prune with one word for each field", name)
+	}
+	h := &Head{model: newModel(name, m, ck.Known()), pieces: make([][]checkpoint.Piece, len(m.Spans())), baseline: baseline}
 	number := map[int]int{} // of the spans, by their first rows
 	for i, s := range m.Spans() {
 		number[s.Row] = i
@@ -60,7 +64,7 @@ func OpenHead(name string, data []byte) (*Head, error) {
 		h.pieces[number[p.Row]] = append(h.pieces[number[p.Row]], p)
 	}
 	h.batches.New = func() any {
-		g := compact.NewGathered(&m.Architecture, h.codebook)
+		g := compact.NewGathered(&m.Architecture, h.baseline)
 		return &batch{Scorer: m.WithEmbedder(g).NewScorer(), rows: model.Rows{Width: m.Width(), Inputs: len(m.Dense)}, gathered: g}
 	}
 	return h, nil

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"shaver/infer"
+	"shaver/infer/infertest"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
@@ -43,7 +44,7 @@ func mask(n int, t float64) []bool {
 
 // write writes c in compact form. It returns the path, and a dense checkpoint of the same
 // model.
-func write(t testing.TB, c *checkpoint.Checkpoint, dropped []bool, baseline []float32, v compact.Encoding) (string, *checkpoint.Checkpoint) {
+func write(t testing.TB, c *checkpoint.Checkpoint, dropped []bool, baseline model.Baseline, v compact.Encoding) (string, *checkpoint.Checkpoint) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "compact.safetensors")
 	if _, err := checkpoint.WriteCompact(path, c, dropped, baseline, v); err != nil {
@@ -60,11 +61,12 @@ func write(t testing.TB, c *checkpoint.Checkpoint, dropped []bool, baseline []fl
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range c.Architecture.Spans() {
+	book := c.Architecture.Book(baseline)
+	for j, s := range book.Spans {
 		from, to := s.Entries()
 		for at := from; at < to; at++ {
 			if dropped[at] {
-				table[at] = baseline[s.Baseline+(at-from)%s.Dim]
+				table[at] = book.Of(j, (at-from)/s.Dim)[(at-from)%s.Dim]
 			}
 		}
 	}
@@ -175,14 +177,7 @@ func TestSameLogitsOfExports(t *testing.T) {
 			if len(a.Lists) > 0 {
 				lists++
 			}
-			baseline := make([]float32, a.BaselineSize())
-			for _, s := range a.Spans() { // look-ups of the same rows have the same baseline
-				for _, r := range s.Readers() {
-					for c := range s.Dim {
-						baseline[r.Baseline+c] = float32((s.Baseline+c)%5)/8 - 0.25
-					}
-				}
-			}
+			baseline := infertest.Words(a)
 			for i, v := range compact.Encodings() {
 				dropped := mask(a.Parameters(), []float64{0.5, 0.9, 1}[i])
 				keepPads(c, dropped)
@@ -215,7 +210,7 @@ func keepPads(c *checkpoint.Checkpoint, dropped []bool) {
 func TestExportedLogits(t *testing.T) {
 	file := "../testdata/onnx/deepctr-torch-autoint.dynamo.onnx"
 	c := readExport(t, file)
-	path, _ := write(t, c, make([]bool, c.Architecture.Parameters()), make([]float32, c.Architecture.Players()), compact.Float32)
+	path, _ := write(t, c, make([]bool, c.Architecture.Parameters()), c.Architecture.Zero(), compact.Float32)
 	m, err := infer.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +269,7 @@ func TestSameLogitsOfMixed(t *testing.T) {
 			clear(dropped[from:to])
 		}
 		path := filepath.Join(t.TempDir(), "mixed.safetensors")
-		if _, err := checkpoint.WriteMixed(path, packed, dropped, make([]float32, a.BaselineSize()), p); err != nil {
+		if _, err := checkpoint.WriteMixed(path, packed, dropped, infertest.Words(a), p); err != nil {
 			t.Fatal(err)
 		}
 		back, err := checkpoint.Read(path)
@@ -286,6 +281,19 @@ func TestSameLogitsOfMixed(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkLogits(t, path, packed.WithEmbedding(table))
+	}
+}
+
+// A store of rows holds one value for each dropped entry of a column, so a head of a file with several words is refused.
+func TestHeadWithWords(t *testing.T) {
+	c := read(t, "fm.pth")
+	path, _ := write(t, c, make([]bool, c.Architecture.Parameters()), infertest.Words(&c.Architecture), compact.Float32)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := infer.OpenHead("head", data); err == nil || !strings.Contains(err.Error(), "head has fields with several words") {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -334,7 +342,7 @@ func TestFields(t *testing.T) {
 		{readExport(t, "../testdata/onnx/deepctr-torch-autoint.dynamo.onnx"), []string{"x[0]", "x[1]", "x[2]", "x[3]", "x[4]"}},
 	} {
 		a := &test.c.Architecture
-		path, _ := write(t, test.c, make([]bool, a.Parameters()), make([]float32, a.BaselineSize()), compact.Float32)
+		path, _ := write(t, test.c, make([]bool, a.Parameters()), a.Zero(), compact.Float32)
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -359,7 +367,7 @@ func TestFields(t *testing.T) {
 // Dense values of the wrong number, or that are not finite, are refused by name.
 func TestRefusesDense(t *testing.T) {
 	c := readExport(t, "../testdata/onnx/deepctr-torch-autoint.dynamo.onnx")
-	path, _ := write(t, c, make([]bool, c.Architecture.Parameters()), make([]float32, c.Architecture.Players()), compact.Float32)
+	path, _ := write(t, c, make([]bool, c.Architecture.Parameters()), c.Architecture.Zero(), compact.Float32)
 	m, err := infer.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -380,7 +388,7 @@ func TestRefusesDense(t *testing.T) {
 }
 
 // Every kind of model gives exactly the logits of its pruned dense table, at any
-// sparsity, with both baselines and all encodings.
+// sparsity, with all baselines and encodings.
 func TestSameLogits(t *testing.T) {
 	names, err := filepath.Glob("../testdata/golden/*.pth")
 	if err != nil || len(names) < 5 {
@@ -389,12 +397,12 @@ func TestSameLogits(t *testing.T) {
 	for _, name := range names {
 		c := read(t, filepath.Base(name))
 		a := &c.Architecture
-		zero, book := make([]float32, a.Players()), make([]float32, a.Players())
-		for i := range book {
-			book[i] = float32(i%5)/8 - 0.25
+		book := a.Zero()
+		for i := range book.Values {
+			book.Values[i] = float32(i%5)/8 - 0.25
 		}
 		for _, sparsity := range []float64{0, 0.3, 0.9, 1} {
-			for _, baseline := range [][]float32{zero, book} {
+			for _, baseline := range []model.Baseline{a.Zero(), book, infertest.Words(a)} {
 				for _, v := range compact.Encodings() {
 					path, dense := write(t, c, mask(a.Parameters(), sparsity), baseline, v)
 					checkLogits(t, path, dense)
@@ -431,7 +439,7 @@ func TestSameLogitsOfSlices(t *testing.T) {
 		}
 		checkLogits(t, dense, small)
 		b := &small.Architecture
-		path, pruned := write(t, small, mask(b.Parameters(), 0.5), make([]float32, b.Players()), compact.Float32)
+		path, pruned := write(t, small, mask(b.Parameters(), 0.5), b.Zero(), compact.Float32)
 		checkLogits(t, path, pruned)
 	}
 }
@@ -452,9 +460,9 @@ func TestFlights(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := &c.Architecture
-		baseline := make([]float32, a.Players())
-		for i := range baseline {
-			baseline[i] = float32(i%5)/80 - 0.025
+		baseline := a.Zero()
+		for i := range baseline.Values {
+			baseline.Values[i] = float32(i%5)/80 - 0.025
 		}
 		dropped := mask(a.Parameters(), 0.95)
 		for _, v := range compact.Encodings() {
@@ -478,7 +486,7 @@ func TestFlights(t *testing.T) {
 // them.
 func TestConcurrent(t *testing.T) {
 	c := read(t, "dcn-mix.pth")
-	path, dense := write(t, c, mask(c.Architecture.Parameters(), 0.5), make([]float32, c.Architecture.Players()), compact.Float32)
+	path, dense := write(t, c, mask(c.Architecture.Parameters(), 0.5), c.Architecture.Zero(), compact.Float32)
 	m, err := infer.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -524,7 +532,7 @@ func TestConcurrent(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	c := read(t, "deepfm.pth")
-	path, _ := write(t, c, mask(c.Architecture.Parameters(), 0.5), make([]float32, c.Architecture.Players()), compact.Float32)
+	path, _ := write(t, c, mask(c.Architecture.Parameters(), 0.5), c.Architecture.Zero(), compact.Float32)
 	m, err := infer.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -562,7 +570,7 @@ func TestRefuses(t *testing.T) {
 // A model from bytes has the logits of the file, until it is closed. What is no model is refused by name.
 func TestOpenBytes(t *testing.T) {
 	c := read(t, "deepfm.pth")
-	path, _ := write(t, c, mask(c.Architecture.Parameters(), 0.5), make([]float32, c.Architecture.Players()), compact.Float32)
+	path, _ := write(t, c, mask(c.Architecture.Parameters(), 0.5), c.Architecture.Zero(), compact.Float32)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

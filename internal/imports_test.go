@@ -48,8 +48,8 @@ click/model: pure onnx/execute onnx/graph num/kernel num/layout num/vector
 click/match: pure onnx/graph click/model
 value/tally: pure value/estimator num/layout num/vector gonum.org/v1/gonum/mathext
 value/shapley: pure value/estimator num/layout num/loss click/model num/random value/tally num/vector golang.org/x/sync value/baseline
-value/baseline: pure click/model
-value/mask: pure value/baseline click/model num/random num/layout
+value/baseline: pure click/model num/random
+value/mask: pure click/model num/random num/layout
 value/compare: pure num/layout gonum.org/v1/gonum
 click/train: pure click/composed num/kernel num/loss click/model num/random
 click/evaluate: pure base/fault num/loss click/model golang.org/x/sync gonum.org/v1/gonum
@@ -105,7 +105,7 @@ prune/report: base/chart data/dataset base/fault click/evaluate click/model prun
 jobs/bus: base/fault jobs/job base/files github.com/nats-io go.uber.org/zap golang.org/x/sync
 jobs/worker: data/arrowio base/atomicfile value/baseline jobs/bus data/dataset base/fault base/files jobs/job num/kernel num/layout click/model value/mask value/shapley jobs/shard value/tally go.uber.org/zap click/modelfile
 jobs/gap: click/evaluate click/model data/dataset jobs/job num/loss gonum.org/v1/gonum
-jobs/prepare: jobs/gap value/baseline data/dataset value/estimator base/fault jobs/job num/kernel click/model value/path jobs/scores jobs/shard value/tally go.uber.org/zap value/shapley click/modelfile
+jobs/prepare: jobs/gap value/baseline data/dataset value/estimator click/evaluate base/fault jobs/job num/kernel num/loss value/mask click/model value/path jobs/scores jobs/shard value/tally go.uber.org/zap value/shapley click/modelfile
 jobs/forecast: base/cputime base/fault value/estimator jobs/job num/kernel num/layout click/model value/mask value/path jobs/prepare value/shapley jobs/shard value/tally go.uber.org/zap golang.org/x/sync
 jobs/merger: data/arrowio jobs/bus base/fault jobs/job num/layout value/tally value/tallyio go.uber.org/zap golang.org/x/sync
 jobs/coordinator: data/arrowio base/atomicfile value/baseline jobs/bus value/compare click/evaluate base/fault jobs/forecast jobs/job num/layout num/loss jobs/merger click/model jobs/paired value/path jobs/prepare value/mask jobs/scores jobs/shard value/tally value/tallyio go.uber.org/zap golang.org/x/sync click/modelfile
@@ -139,7 +139,7 @@ app/sweeping: app/cli app/training base/fault click/checkpoint click/compact cli
 app/steps: app/cli app/training base/atomicfile base/fault click/checkpoint click/compact data/dataset num/loss prune/cut prune/gate prune/slice prune/sweep value/mask click/evaluate click/model data/measure click/modelfile
 app/night: app/cli app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics ops/tracking base/files prune/delta prune/gate prune/nightly prune/report value/baseline value/estimator value/mask app/reporting app/score app/steps go.uber.org/zap app/sweeping prune/sweep click/evaluate num/loss
 app/compress: app/cli app/reporting app/score app/steps app/sweeping base/atomicfile base/fault click/checkpoint click/compact data/dataset prune/gate prune/report prune/sweep value/mask jobs/scores prune/cut click/model
-app/quickstart: app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest jobs/scores prune/sweep value/estimator value/mask app/score app/steps app/compress
+app/quickstart: app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest jobs/scores prune/sweep value/baseline value/estimator value/mask app/score app/steps app/compress
 app/rivals: app/cli app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/model click/train data/dataset jobs/scores prune/benchmark prune/picture value/baseline value/estimator value/mask base/files app/score app/steps num/kernel
 app/reporting: app/cli app/launch base/fault base/files click/checkpoint prune/cut prune/report prune/sweep prune/worth jobs/scores prune/slice jobs/gap base/atomicfile data/dataset base/chart
 app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.uber.org/zap
@@ -182,7 +182,7 @@ bench: base/cputime value/baseline click/checkpoint value/estimator num/kernel c
 bench/fields: click/checkpoint click/evaluate click/model data/dataset num/loss num/random prune/cut prune/slice
 bench/full: app/cli base/atomicfile base/filelock data/dataset jobs/forecast
 bench/train: num/kernel click/model num/random click/train
-bench/rankings: base/chart click/compact base/atomicfile bench/gates bench/paired bench/stage value/estimator value/baseline click/checkpoint data/dataset click/evaluate click/model prune/picture value/mask jobs/scores prune/sweep
+bench/rankings: base/chart click/compact base/atomicfile bench/gates bench/paired bench/stage value/baseline value/estimator click/checkpoint data/dataset click/evaluate click/model prune/picture value/mask jobs/scores prune/sweep
 bench/gates: num/kernel num/layout num/loss click/model num/random value/mask
 bench/claims: bench/paired bench/stage value/baseline click/checkpoint click/compact data/dataset click/evaluate num/loss click/model value/mask jobs/scores prune/sweep
 bench/paired: data/dataset click/evaluate num/loss click/model gonum.org/v1/gonum

@@ -419,7 +419,7 @@ func swept(t *testing.T, p *planted.Planted, d *dataset.Dataset, s *scores.File,
 	m := p.Model
 	table := &sweep.Unpruned{Architecture: &m.Architecture, Names: s.Fields, Entries: m.Weights.Embedding, Values: compact.Float16,
 		Counts:    func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) },
-		Footprint: func(dropped []bool) (file, table, memory int64) { return 3, 2, 1 }}
+		Footprint: func(dropped []bool, _ model.Baseline) (file, table, memory int64) { return 3, 2, 1 }}
 	method, err := table.ByScores(s, 0, scores.RMS, mask.Abs)
 	methods := []sweep.Method{method}
 	for _, name := range sweep.Rivals() {

@@ -77,7 +77,7 @@ func TestForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"compact.v2.safetensors.json", "compact.v3.safetensors.json", "compact.v4.safetensors.json", "compact.v5.safetensors.json", "composed.v1.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
+	want := []string{"compact.v2.safetensors.json", "compact.v3.safetensors.json", "compact.v4.safetensors.json", "compact.v5.safetensors.json", "compact.v6.safetensors.json", "composed.v1.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
 		"partial.v4.arrow.json", "partial.v5.arrow.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "rows.v3.arrow.json", "scores.v2.arrow.json", "scores.v3.arrow.json", "scores.v4.arrow.json", "scores.v5.arrow.json", "weights.v1.safetensors.json"}
 	if !slices.Equal(names, want) {
 		t.Errorf("forms %v, expected %v", names, want)
@@ -242,7 +242,7 @@ func TestFramework(t *testing.T) {
 	if len(tensors) != ck.TensorCount() {
 		t.Errorf("%d tensors, expected %d", len(tensors), ck.TensorCount())
 	}
-	if _, err := checkpoint.WriteCompact(file, ck, make([]bool, a.Parameters()), make([]float32, a.Players()), compact.Float32); err != nil {
+	if _, err := checkpoint.WriteCompact(file, ck, make([]bool, a.Parameters()), a.Zero(), compact.Float32); err != nil {
 		t.Fatal(err)
 	}
 	small, _ := header(t, file)
@@ -277,7 +277,7 @@ func TestCompact(t *testing.T) {
 				dropped[i] = i%c.keepEvery != 0
 			}
 			file := filepath.Join(t.TempDir(), "pruned.safetensors")
-			if _, err := checkpoint.WriteCompact(file, p.Checkpoint, dropped, make([]float32, a.Players()), c.values); err != nil {
+			if _, err := checkpoint.WriteCompact(file, p.Checkpoint, dropped, a.Zero(), c.values); err != nil {
 				t.Fatal(err)
 			}
 			metadata, tensors := header(t, file)
@@ -310,7 +310,7 @@ func TestCompactGraph(t *testing.T) {
 		}
 		values := map[string]compact.Encoding{"F32": compact.Float32, "F16": compact.Float16, "U8": compact.Int8}[dtype]
 		file := filepath.Join(t.TempDir(), "pruned.safetensors")
-		if _, err := checkpoint.WriteCompact(file, ck, dropped, make([]float32, a.Players()), values); err != nil {
+		if _, err := checkpoint.WriteCompact(file, ck, dropped, a.Zero(), values); err != nil {
 			t.Fatal(err)
 		}
 		metadata, tensors := header(t, file)
@@ -350,7 +350,7 @@ func TestMixed(t *testing.T) {
 		}
 		palette := &compact.Palette{Quantizers: []compact.Quantizer{{Bits: 4, Origin: -1, Step: .125}, {Bits: 16}}, Rows: make([]uint8, rows)}
 		file := filepath.Join(t.TempDir(), "mixed.safetensors")
-		if _, err := checkpoint.WriteMixed(file, packed, make([]bool, a.Parameters()), make([]float32, a.BaselineSize()), palette); err != nil {
+		if _, err := checkpoint.WriteMixed(file, packed, make([]bool, a.Parameters()), a.Zero(), palette); err != nil {
 			t.Fatal(err)
 		}
 		metadata, tensors := header(t, file)
@@ -383,6 +383,45 @@ func TestMixed(t *testing.T) {
 			if !want[key] && found.DType != string(dtype) {
 				t.Errorf("tensor %s is of type %s, expected %s", key, found.DType, dtype)
 			}
+		}
+	}
+}
+
+// TestWords writes compact models with several words, and compares them with the description.
+func TestWords(t *testing.T) {
+	f := readForm(t, "compact.v6.safetensors.json")
+	ck := wide(t, 4).Checkpoint
+	a := &ck.Architecture
+	b := model.Baseline{Values: make([]float32, a.BaselineSize()+2*4), Words: []int{3, 1}, Numbers: make([]uint8, a.Features())}
+	for v, some := range map[compact.Encoding][]string{
+		compact.Float32: {"shaver.codebook", "shaver.columns", "shaver.rows", "shaver.values", "shaver.words"},
+		compact.Int8:    {"shaver.codebook", "shaver.columns", "shaver.rows", "shaver.steps", "shaver.values", "shaver.words"},
+		compact.Mixed:   {"shaver.palette", "shaver.positions", "shaver.values", "shaver.words"},
+	} {
+		file := filepath.Join(t.TempDir(), "words.safetensors")
+		var err error
+		if dropped := make([]bool, a.Parameters()); v == compact.Mixed {
+			_, err = checkpoint.WriteMixed(file, ck, dropped, b, &compact.Palette{Quantizers: []compact.Quantizer{{Bits: 16}}, Rows: make([]uint8, a.Features())})
+		} else {
+			_, err = checkpoint.WriteCompact(file, ck, dropped, b, v)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		metadata, tensors := header(t, file)
+		f.compareMetadata(t, metadata)
+		var own []string
+		for key, one := range tensors {
+			if _, ok := ck.Tensors[key]; ok {
+				continue
+			}
+			own = append(own, key)
+			if !slices.ContainsFunc(f.Tensors, func(want formTensor) bool { return want.Name == key && strings.Contains(want.DType, one.DType) }) {
+				t.Errorf("%s: tensor %s of type %s is not in the form", v, key, one.DType)
+			}
+		}
+		if slices.Sort(own); !slices.Equal(own, some) {
+			t.Errorf("%s: tensors %v, expected %v", v, own, some)
 		}
 	}
 }

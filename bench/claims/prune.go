@@ -93,7 +93,7 @@ func (t *tool) prune(r *repeat, to *pruned) error {
 		return err
 	}
 	cuts := cutter{m, d, sweep.Unpruned{Architecture: &m.Architecture, Names: d.Fields(), Entries: m.Weights.Embedding, Values: compact.Float32, Counts: func() ([]int64, error) { return d.Frequencies(dataset.Train, dataset.Val) }}, map[string]sweep.Method{}}
-	var values []float32 // of the codebook
+	var values model.Baseline // the codebook
 	for _, l := range lines {
 		if l.job == "" {
 			if cuts.methods[l.name], err = cuts.table.Rival(l.name, l.baseline, values, 0); err != nil {
@@ -165,7 +165,7 @@ func (c *cutter) measure(to *pruned) error {
 		}
 	}
 	for _, name := range quantizers {
-		q, err := c.table.Rival(name, "", nil, 0)
+		q, err := c.table.Rival(name, "", model.Baseline{}, 0)
 		if err != nil {
 			return err
 		}

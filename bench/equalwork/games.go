@@ -58,7 +58,7 @@ func newGames(ctx context.Context, o *options) ([]*game, error) {
 	small.seeds = o.seeds
 	deep := sets[0]
 	fields := shapley.Game{Model: deep.Model, Baseline: games[0].game.Baseline}
-	fields.Fields = &shapley.Fields{Absent: &model.Absent{Embedding: fields.Baseline, Constants: deep.Model.MeanConstants(deep.Counts)}}
+	fields.Fields = &shapley.Fields{Absent: &model.Absent{Embedding: fields.Baseline.Values, Constants: deep.Model.MeanConstants(deep.Counts)}}
 	games = append(games,
 		&game{name: "DeepFM, 11 fields", game: fields, rows: sample(deep.Rows, fieldRows), seeds: o.seeds, budgets: []int{16, 64, 256, 1024, 2048}},
 		&game{name: "DeepFM, 11 fields, mean loss", game: fields, rows: sample(deep.Rows, meanRows), mean: true, seeds: 2 * o.seeds, budgets: []int{1, 3, 12, 48}})

@@ -42,7 +42,7 @@ func TestPlay(t *testing.T) {
 	}
 	g := &game{game: shapley.Game{Model: m}, rows: goldenRows(t)}
 	for _, columns := range want.Codebook {
-		g.game.Baseline = append(g.game.Baseline, columns...)
+		g.game.Baseline.Values = append(g.game.Baseline.Values, columns...)
 	}
 	// Three copies of a row have the values of the row.
 	found, err := play(t.Context(), g, estimator.Options{Estimator: estimator.Exact, Passes: 1}, 1, g.rows, 3)

@@ -113,7 +113,7 @@ func export(ctx context.Context, g *game, folder string) error {
 	on := make([]float32, n*m.Players())
 	m.Embed(on, g.rows.Features)
 	add("on", on, n, m.Players())
-	add("off", m.SpreadBaseline(g.game.Baseline), m.Players())
+	add("off", m.Book(g.game.Baseline).Spread(nil, nil), m.Players())
 	// The terms outside the network. Entries are never without them.
 	firstOn := make([]float32, n*m.Fields())
 	if w.FirstOrder != nil {
@@ -200,7 +200,7 @@ func ends(g *game) []float32 {
 		}
 		m.WithAbsent(g.game.Fields.Absent).NewScorer().Logits(all[rows.Len():], &rows)
 	} else {
-		m.NewProbe(m.SpreadBaseline(g.game.Baseline)).Empties(all[rows.Len():], &rows)
+		m.NewProbe(m.Book(g.game.Baseline)).Empties(all[rows.Len():], &rows)
 	}
 	logits := make([]float32, len(all))
 	for i, f := range all {

@@ -180,7 +180,7 @@ func timeOf(ctx context.Context, g *game, m *method) (float64, error) {
 func evaluation(g *game) float64 {
 	m := g.game.Model
 	gradient := m.NewGradient()
-	base := m.SpreadBaseline(g.game.Baseline)
+	base := m.Book(g.game.Baseline).Spread(nil, nil)
 	stream := random.At(1, random.Coalition, 0, 0)
 	logits := make([]float64, gradient.States())
 	for i := range logits {

@@ -71,14 +71,11 @@ func Train(ctx context.Context, m *model.Model, source model.RowSource, o Option
 }
 
 // Order returns all entries, the one with the lowest gate first. Ties are broken by the distance from the
-// baseline, [BaselineSize], and then by position. The entries of pad rows and frozen fields come last.
-func Order(m *model.Model, gates []float64, baseline []float32) ([]int32, error) {
+// baseline, and then by position. The entries of pad rows and frozen fields come last.
+func Order(m *model.Model, gates []float64, baseline model.Baseline) ([]int32, error) {
 	apart := make([]float32, len(gates))
-	for _, s := range m.Spans() {
-		from, to := s.Entries()
-		for i := from; i < to; i++ {
-			apart[i] = m.Weights.Embedding[i] - baseline[s.Baseline+(i-from)%s.Dim]
-		}
+	for i, b := range mask.Apply(&m.Architecture, m.Weights.Embedding, slices.Repeat([]bool{true}, len(gates)), baseline) {
+		apart[i] = m.Weights.Embedding[i] - b
 	}
 	order, err := mask.Order(mask.Signed, gates, apart)
 	if err == nil {

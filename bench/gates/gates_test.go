@@ -173,7 +173,7 @@ func TestPlanted(t *testing.T) {
 			}
 		}
 	}
-	order, err := Order(p.Model, gates, make([]float32, p.Model.BaselineSize()))
+	order, err := Order(p.Model, gates, p.Model.Zero())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,9 +191,9 @@ func TestPlanted(t *testing.T) {
 // Order breaks ties by the distance from the baseline and then by position. Entries of pad rows come last.
 func TestOrder(t *testing.T) {
 	m := modeltest.ListModel("sum", 1)
-	table, gates, base := make([]float32, m.Parameters()), slices.Repeat([]float64{.5}, m.Parameters()), make([]float32, m.BaselineSize())
-	for i := range base {
-		base[i] = 2
+	table, gates, base := make([]float32, m.Parameters()), slices.Repeat([]float64{.5}, m.Parameters()), m.Zero()
+	for i := range base.Values {
+		base.Values[i] = 2
 	}
 	gates[0], gates[7] = .1, .2 // entry 0 is of a pad row
 	table[9] = 1.5              // the others are 2 from the baseline, without entry 9

@@ -17,6 +17,7 @@ import (
 
 	"shaver/bench/stage"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 )
 
@@ -143,6 +144,6 @@ func (t *tool) measureAll(all []set) (results []*result) {
 func (t *tool) score(s *set, model, job string, seed int, flags []string) string {
 	name := s.name + "-" + job + "-" + strconv.Itoa(seed) + ".arrow"
 	out := t.work.Path(name)
-	check(t.work.Make(name, append([]string{"score", "--model", model, "--dataset", s.dataset, "--seed", strconv.Itoa(seed), "--out", out}, flags...)...))
+	check(t.work.Make(name, append([]string{"score", "--model", model, "--dataset", s.dataset, "--baseline", baseline.Codebook, "--seed", strconv.Itoa(seed), "--out", out}, flags...)...))
 	return out
 }

@@ -12,7 +12,6 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
-	"shaver/internal/value/baseline"
 	"shaver/internal/value/mask"
 )
 
@@ -54,7 +53,7 @@ func (t *tool) measure(s *set, seed int, r *result) {
 	_, most := mask.PadsLast(&m.Architecture, orders[reference])
 	floor := predict(m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(orders[reference], most), values)), d)
 	for i, at := range sparsities {
-		drop := must(mask.Budget{Unit: mask.Sparsity, Amount: at}.Drop(&m.Architecture, baseline.Codebook, nil))
+		drop := must(mask.Budget{Unit: mask.Sparsity, Amount: at}.Drop(&m.Architecture, &values, nil))
 		found := map[string]*paired.Predicted{nothing: floor, unpruned: whole}
 		for name, order := range orders {
 			found[name] = predict(m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(order, drop), values)), d)
@@ -63,12 +62,12 @@ func (t *tool) measure(s *set, seed int, r *result) {
 			r.Cells[name][i] = append(r.Cells[name][i], p.Minus(found[reference]))
 		}
 		r.Kept[i] = m.Prunable() - drop
-		r.Bytes[i] += ck.CompactFootprint(mask.Of(orders[reference], drop), compact.Float32).File / seeds
+		r.Bytes[i] += ck.CompactFootprint(mask.Of(orders[reference], drop), values, compact.Float32).File / seeds
 	}
 }
 
 // orders returns the order of each ranking except nothing, and the values of the baseline.
-func (t *tool) orders(s *set, seed int, m *model.Model, d *dataset.Dataset) (orders map[string][]int32, values []float32) {
+func (t *tool) orders(s *set, seed int, m *model.Model, d *dataset.Dataset) (orders map[string][]int32, values model.Baseline) {
 	entries := m.Weights.Embedding
 	table := sweep.Unpruned{Architecture: &m.Architecture, Entries: entries, Counts: d.Occurrences}
 	orders = map[string][]int32{}
@@ -88,7 +87,7 @@ func (t *tool) orders(s *set, seed int, m *model.Model, d *dataset.Dataset) (ord
 }
 
 // gate returns the order of the gates that are trained on the train and the fresh rows.
-func gate(m *model.Model, d *dataset.Dataset, seed int, values []float32) []int32 {
+func gate(m *model.Model, d *dataset.Dataset, seed int, values model.Baseline) []int32 {
 	o := gates.Default
 	o.Epochs, o.Seed = 5, uint64(seed)
 	found := must(gates.Train(context.Background(), m, func(ctx context.Context, each func(*model.Rows) error) error {

@@ -40,10 +40,8 @@ func TestFindResumes(t *testing.T) {
 				kept++
 			}
 		}
-		for _, x := range baseline {
-			if x != 0 {
-				t.Errorf("%s has the baseline %v", table, baseline)
-			}
+		if !baseline.IsZero() {
+			t.Errorf("%s has the baseline %v", table, baseline)
 		}
 		drop, err := layout.Dropped(len(dropped), .7)
 		if want := len(dropped) - drop; err != nil || kept > want || table == "pep" && kept != want || kept != whole.Kept {

@@ -100,7 +100,7 @@ func testGolden(t *testing.T, name string) {
 			t.Errorf("expected at most %g", exactTolerance)
 		}
 		if kind == baseline.Codebook {
-			off := largest(float64s(found.Baseline), want.Codebook)
+			off := largest(float64s(found.Baseline.Values), want.Codebook)
 			if t.Logf("the codebook is up to %.2g off", off); !(off <= codebookTolerance) {
 				t.Errorf("expected at most %g", codebookTolerance)
 			}

@@ -325,7 +325,7 @@ func TestRecognizedScores(t *testing.T) {
 			if same := bytes.Equal(first, second); same != (name == "own-deepfm") {
 				t.Errorf("%s, %s: the scores files of the .pth and the .onnx file are the same: %v", name, estimator, same)
 			}
-			if !reflect.DeepEqual(want.Result, got.Result) || !slices.Equal(want.Baseline, got.Baseline) {
+			if !reflect.DeepEqual(want.Result, got.Result) || !want.Baseline.Equal(&got.Baseline) {
 				t.Errorf("%s, %s: the .pth and the .onnx file have different scores", name, estimator)
 			}
 			_, slow := scoresOf(t, generic, data, estimator)

@@ -287,7 +287,7 @@ func TestCompletion(t *testing.T) {
 		{"sc", []string{"score", "scores"}, noFiles},
 		{"score --estim", []string{"--estimator"}, noFiles},
 		{"score --estimator ", estimator.Names(), noFiles},
-		{"plan --baseline ", []string{"zero", "codebook"}, noFiles},
+		{"plan --baseline ", []string{"zero", "codebook", "words"}, noFiles},
 		{"score --kernel ", append(kernel.Names(), cli.AutoKernel), noFiles},
 		{"score --splits train,", []string{"train,train", "train,val", "train,test", "train,fresh"}, noFiles | noSpace},
 		{"report --aggregate ", []string{"rms", "sum", "abs"}, noFiles},

@@ -38,7 +38,11 @@ func storageTable(w io.Writer, s *inspect.Storage, names []string) {
 		if f.Table != "" {
 			name += " in " + cli.Printable(f.Table)
 		}
-		fmt.Fprintf(w, "field %s\t%d of %d kept\t%s, %d rows, %d bytes\n", name, f.Kept, f.Span.Rows*f.Span.Dim, f.Form, f.Rows, f.Bytes)
+		words := ""
+		if f.Words > 0 {
+			words = fmt.Sprintf(", %d words", f.Words)
+		}
+		fmt.Fprintf(w, "field %s\t%d of %d kept\t%s, %d rows, %d bytes%s\n", name, f.Kept, f.Span.Rows*f.Span.Dim, f.Form, f.Rows, f.Bytes, words)
 	}
 }
 

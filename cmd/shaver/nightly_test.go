@@ -391,6 +391,7 @@ func TestNightlyPath(t *testing.T) {
 		{"  parts: 4\n", "  sample: 0.2\n", `:10: score.sample "0.2": with the estimator path every night is a full job: expected no such key`},
 		{"  parts: 4\n", "  full-every: 7\n", `score.full-every "7": with the estimator path`},
 		{"  parts: 4\n", "  max-inherited-error: 0.1\n", `score.max-inherited-error "0.1": with the estimator path`},
+		{"  baseline: codebook\n", "  baseline: words\n", `score.baseline "words": nights have several words only with the estimator path, and without delta and reuse: expected codebook`},
 		{"  hysteresis: 1\n", "  aggregate: rms\n", `prune.aggregate "rms": the estimator path gives an order and no values: expected no such key`},
 		{"  hysteresis: 1\n", "  aggregate: signed\n", `prune.aggregate "signed": the estimator path`},
 	} {

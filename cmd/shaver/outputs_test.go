@@ -189,7 +189,7 @@ func (o *outputs) score(model, output, out, base string) {
 	a, r := &ck.Architecture, rand.New(rand.NewPCG(1, 2))
 	n := a.Parameters()
 	f := &scores.File{
-		Layout: scores.LayoutOf(a), Baseline: make([]float32, a.BaselineSize()), DatasetRows: 100,
+		Layout: scores.LayoutOf(a), Baseline: a.Zero(), DatasetRows: 100,
 		Spec:   job.Spec{Version: job.SpecVersion, Model: ck.Digest(), Splits: []string{"train"}, Sample: 1, Baseline: base, Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}},
 		Result: tally.Result{Rows: 100, Scores: tally.Scores{Shape: a.Shape(), Count: a.RowCounts(slices.Repeat([]int64{3}, a.Features())), Values: tally.NewValues(n)}},
 	}
@@ -199,9 +199,9 @@ func (o *outputs) score(model, output, out, base string) {
 	for j := range a.FieldDims {
 		f.Fields = append(f.Fields, "f"+strconv.Itoa(j))
 	}
-	for i := range f.Baseline {
+	for i := range f.Baseline.Values {
 		if base == baseline.Codebook {
-			f.Baseline[i] = float32(i%4-1) / 8 // the same for fields that share a table of 4 columns
+			f.Baseline.Values[i] = float32(i%4-1) / 8 // the same for fields that share a table of 4 columns
 		}
 	}
 	for i, rank := range r.Perm(n) {

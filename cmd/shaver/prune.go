@@ -111,6 +111,9 @@ func pruningTable(w io.Writer, r *steps.Pruning, dense bool) {
 	if r.Method != "" {
 		fmt.Fprintf(w, "method\t%s\n", r.Method)
 		fmt.Fprintf(w, "dropped\t%d of %d entries\treplaced by %s\n", r.Dropped, r.Entries, r.Baseline)
+		if r.Words != "" {
+			fmt.Fprintf(w, "words\t%s\n", cli.Printable(r.Words))
+		}
 		fmt.Fprintf(w, "parameters\t%d\n", r.Parameters)
 		if k := r.Rounding; k != nil {
 			fmt.Fprintf(w, "rows\t%s\tthe loss changes by %s\n", cut.Text(k.Rows), riseText(k.TableRise))

@@ -48,6 +48,9 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 		squared = ", squared loss"
 	}
 	fmt.Fprintf(w, "estimator\t%s\t%s, seed %d, baseline %s%s\n", s.Spec.Estimator, scores.Effort(&s.Spec), s.Spec.Seed, s.Spec.Baseline, squared)
+	if s.Words != "" {
+		fmt.Fprintf(w, "words\t%s\n", cli.Printable(s.Words))
+	}
 	fmt.Fprintf(w, "rows\t%d\tof %d of %v\n", s.Rows, s.DatasetRows, s.Spec.Splits)
 	if f := s.Spec.Fresh; f != nil {
 		fmt.Fprintf(w, "fresh rows\t%d\teach counts %d times; the model was not trained on them\n", f.Count(), f.Weight)

@@ -259,7 +259,7 @@ func BenchmarkEdge(b *testing.B) {
 		for i := range dropped {
 			dropped[i] = r.Float64() < sparsity
 		}
-		size, err := checkpoint.WriteCompact(path, c, dropped, make([]float32, a.BaselineSize()), compact.Float32)
+		size, err := checkpoint.WriteCompact(path, c, dropped, a.Zero(), compact.Float32)
 		if err != nil {
 			b.Fatal(err)
 		}

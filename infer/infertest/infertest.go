@@ -12,11 +12,33 @@ import (
 	"shaver/infer"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/onnx/dissect"
 )
 
-// Models returns the paths of compact files by name, without half of their entries: a DeepFM, and an AutoInt that
-// has dense inputs. testdata is the folder of that name at the top of the module.
+// Words returns a baseline with 2, 3, ... words for the spans of a in turn, all of different values, which the rows read in turn.
+func Words(a *model.Architecture) model.Baseline {
+	b := a.Zero()
+	for j, s := range a.Spans() {
+		words := 2 + j%3
+		b.Words, b.Values = append(b.Words, words), append(b.Values, make([]float32, (words-1)*s.Dim)...)
+		for i := range s.Rows {
+			b.Numbers = append(b.Numbers, uint8(i%words))
+		}
+	}
+	for i := range b.Values {
+		b.Values[i] = float32(i)/64 - .25
+	}
+	for _, s := range a.Spans() {
+		for _, r := range s.Sharers {
+			copy(b.Values[r.Baseline:], b.Values[s.Baseline:][:s.Dim])
+		}
+	}
+	return b
+}
+
+// Models returns the paths of compact files by name, without half of their entries: a DeepFM with several words for what is
+// dropped, and an AutoInt that has dense inputs. testdata is the folder of that name at the top of the module.
 func Models(t testing.TB, testdata string) map[string]string {
 	t.Helper()
 	dir, paths := t.TempDir(), map[string]string{}
@@ -29,8 +51,12 @@ func Models(t testing.TB, testdata string) map[string]string {
 		for i := range dropped {
 			dropped[i] = i%2 == 1
 		}
+		baseline := c.Architecture.Zero()
+		if name == "deepfm" {
+			baseline = Words(&c.Architecture)
+		}
 		paths[name] = filepath.Join(dir, name+".safetensors")
-		if _, err := checkpoint.WriteCompact(paths[name], c, dropped, make([]float32, c.Architecture.BaselineSize()), compact.Float32); err != nil {
+		if _, err := checkpoint.WriteCompact(paths[name], c, dropped, baseline, compact.Float32); err != nil {
 			t.Fatal(err)
 		}
 	}

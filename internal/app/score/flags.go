@@ -81,7 +81,7 @@ func (o *JobOptions) Add(c *cobra.Command, request *prepare.Request, defaults De
 	f.StringVar(&o.Model, "model", "", "checkpoint `file`: .pth or safetensors")
 	f.StringVar(&o.ModelOutput, "model-output", "", "`name` of the output of --model, if it is an .onnx file with several (default the only one)")
 	f.StringSliceVar(&o.Dataset, "dataset", nil, "dataset `folder`, made by shaver dataset import; or "+cli.DaysHelp)
-	f.StringVar(&o.request.Baseline, "baseline", o.request.Baseline, "value that replaces a dropped entry: "+strings.Join(baseline.Names(), " or "))
+	f.StringVar(&o.request.Baseline, "baseline", o.request.Baseline, "`value` that replaces a dropped entry: "+baseline.Help())
 	var settings []string
 	for _, s := range request.Options.Settings() {
 		settings = append(settings, s.Name)
@@ -108,6 +108,9 @@ func (o *JobOptions) Add(c *cobra.Command, request *prepare.Request, defaults De
 	f.StringSliceVar(&o.request.Splits, "splits", o.request.Splits, "`splits` to score, separated by commas")
 	f.Lookup("splits").DefValue = strings.Join(defaults.Splits, ",")
 	if o.advised { // see Open
+		b := f.Lookup("baseline")
+		b.Usage += fmt.Sprintf(" (default %s for %s, else %s)", baseline.Several, estimator.Path, o.request.Baseline)
+		b.DefValue = ""
 		f.Lookup("splits").DefValue += ", and " + dataset.Fresh + " if the dataset has it"
 		e := f.Lookup("estimator")
 		e.Usage += fmt.Sprintf(" (default %s, or %s below %d rows unless --%s or --%s is given)", estimator.Path, estimator.Multilinear, scores.FewRows, strings.Join(keepPath[1:3], ", --"), keepPath[3])
@@ -206,6 +209,9 @@ func (o *JobOptions) Open() error {
 	}
 	if o.advised && !fields && r.Previous == nil && !slices.ContainsFunc(keepPath, o.Given.Has) {
 		o.avoidNoise()
+	}
+	if o.advised && !o.Given.Has("baseline") && r.Options.Estimator == estimator.Path {
+		r.Baseline = baseline.Several
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func TestDefaults(t *testing.T) {
 		command *cobra.Command
 		want    string
 	}{
-		"score":         {Command(), "path codebook train"},
+		"score":         {Command(), "path  train"},
 		"nightly score": {NightCommand(), "permutation zero train"},
 		"coordinator":   {CoordinatorCommand(), "permutation zero train,val"},
 	} {
@@ -119,8 +119,8 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s has the defaults %s, %v, expected %s", name, got, err, c.want)
 		}
 		// The help says what Open does without the flags.
-		says := f.Lookup("estimator").Usage + f.Lookup("splits").DefValue
-		if name == "score" != (strings.Contains(says, "or multilinear below 30000 rows") && strings.HasSuffix(says, ", and fresh if the dataset has it")) {
+		says := f.Lookup("estimator").Usage + f.Lookup("baseline").Usage + f.Lookup("splits").DefValue
+		if name == "score" != (strings.Contains(says, "or multilinear below 30000 rows") && strings.Contains(says, "default words for path, else codebook") && strings.HasSuffix(says, ", and fresh if the dataset has it")) {
 			t.Errorf("the help of %s says %s", name, says)
 		}
 	}

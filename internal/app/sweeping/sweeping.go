@@ -259,7 +259,7 @@ func (o *Input) compared(ctx context.Context, p *cut.Source, sources []*scores.F
 			}
 		}
 		seen := map[string]bool{} // baselines
-		rivals := func(baselineName string, baseline []float32) {
+		rivals := func(baselineName string, baseline model.Baseline) {
 			if at == 0 && !seen[baselineName] && len(all)+len(o.Rivals) > 0 {
 				add(p.Unpruned(b.Dataset, mask.Keep{}, compact.Float32).Rival(sweep.Nothing, baselineName, baseline, 0))
 			}
@@ -274,7 +274,7 @@ func (o *Input) compared(ctx context.Context, p *cut.Source, sources []*scores.F
 			rivals(s.Spec.Baseline, s.Baseline)
 		}
 		if len(p.Scores) == 0 {
-			rivals(baseline.Zero, make([]float32, p.Checkpoint.Architecture.BaselineSize()))
+			rivals(baseline.Zero, p.Checkpoint.Architecture.Zero())
 		}
 	}
 	return all, err

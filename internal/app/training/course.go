@@ -36,7 +36,7 @@ type Course struct {
 	from     *checkpoint.Checkpoint // has the shapes of the model to write, and the identities of the dataset's fields
 	Unknown  string                 // sentence that the model with which the training begins does not know its fields, or ""
 	dropped  []bool                 // with baseline, if the model is pruned; else nil
-	baseline []float32
+	baseline model.Baseline
 	compact  bool            // whether to write the compact form
 	shape    *composed.Shape // of a composed table; else nil
 	cached   []int32         // features of it with rows of their own, after the first epoch
@@ -139,7 +139,7 @@ func (o *Course) Train(ctx context.Context) (*Result, error) {
 			done.Failed = missed.reason
 		}
 		o.Trials, o.History, o.Steps, o.Best = append(o.Trials, done), nil, 0, -1
-		o.Finding, o.kept, o.best, o.dropped, o.baseline = nil, nil, nil, nil, nil
+		o.Finding, o.kept, o.best, o.dropped, o.baseline = nil, nil, nil, nil, model.Baseline{}
 		if err := o.save(nil); err != nil {
 			return nil, err
 		}

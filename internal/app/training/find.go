@@ -163,7 +163,7 @@ func (o *Course) apply(p *model.Parameters, settings *train.Options) {
 		settings.Composed.Keep(o.kept)
 		return
 	}
-	o.dropped, o.baseline, o.compact = make([]bool, len(o.kept)), make([]float32, a.BaselineSize()), true
+	o.dropped, o.baseline, o.compact = make([]bool, len(o.kept)), a.Zero(), true
 	for i, kept := range o.kept {
 		if !kept {
 			o.dropped[i] = true

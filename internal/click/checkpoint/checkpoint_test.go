@@ -15,6 +15,7 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/click/tensor"
+	"shaver/internal/value/mask"
 )
 
 // Every golden checkpoint loads as its JSON file describes and computes the golden logits.
@@ -142,9 +143,9 @@ func checkRoundTrips(t *testing.T, c *Checkpoint) {
 		t.Error("a dense file reads as compact")
 	}
 	a := &c.Architecture
-	baseline := make([]float32, a.Players())
-	for i := range baseline {
-		baseline[i] = float32(i%3) - 0.25
+	baseline := a.Zero()
+	for i := range baseline.Values {
+		baseline.Values[i] = float32(i%3) - 0.25
 	}
 	for _, step := range []int{1, 2, 3, 50} {
 		dropped := make([]bool, a.Parameters())
@@ -180,20 +181,13 @@ func checkSame(t *testing.T, got, want *Checkpoint) {
 }
 
 // checkCompact writes c in compact form and compares it with the pruned dense checkpoint.
-func checkCompact(t *testing.T, c *Checkpoint, dropped []bool, baseline []float32, kept int) {
+func checkCompact(t *testing.T, c *Checkpoint, dropped []bool, baseline model.Baseline, kept int) {
 	t.Helper()
 	table, err := c.Embedding()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range c.Architecture.Spans() {
-		for i := range s.Rows * s.Dim {
-			if dropped[s.Entry+i] {
-				table[s.Entry+i] = baseline[s.Baseline+i%s.Dim]
-			}
-		}
-	}
-	want := c.WithEmbedding(table)
+	want := c.WithEmbedding(mask.Apply(&c.Architecture, table, dropped, baseline))
 	path := filepath.Join(t.TempDir(), "c.safetensors")
 	n, err := WriteCompact(path, c, dropped, baseline, compact.Float32)
 	if err != nil {
@@ -213,8 +207,8 @@ func checkCompact(t *testing.T, c *Checkpoint, dropped []bool, baseline []float3
 	if got.Compact.Kept() != kept {
 		t.Fatalf("compact with %d kept, want %d", got.Compact.Kept(), kept)
 	}
-	mask, book, err := got.Pruned()
-	if err != nil || !slices.Equal(mask, dropped) || !slices.Equal(book, baseline) {
+	gone, book, err := got.Pruned()
+	if read := readOf(c, dropped, baseline); err != nil || !slices.Equal(gone, dropped) || !book.Equal(&read) {
 		t.Errorf("another mask or codebook came back: %v", err)
 	}
 	checkSame(t, got, want)

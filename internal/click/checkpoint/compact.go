@@ -25,15 +25,17 @@ import (
 const (
 	tensorValues   = "shaver.values"   // F32, F16, or U8 for Int8: [kept]
 	tensorSteps    = "shaver.steps"    // F32 [fields, 2]; only for Int8
-	tensorCodebook = "shaver.codebook" // F32 [m, d]; [BaselineSize] if there are look-ups
+	tensorCodebook = "shaver.codebook" // F32 [m, d]; [values of the baseline] if there are look-ups or several words
 	tensorRows     = "shaver.rows"     // U8 [bytes]
 	tensorColumns  = "shaver.columns"  // U8 [bytes]
+	tensorWords    = "shaver.words"    // U8 [bytes]; only if a field has several words
 
 	metaCompact      = "shaver.compact" // version of the compact form
 	metaEmbeddingKey = "shaver.embedding_key"
 	metaFields       = "shaver.fields" // JSON array with one compact.Field for each span of the architecture
 	metaDigest       = "shaver.digest" // digest of the file; see package seal
 
+	wordsVersion    = "6" // of a model of any kind and encoding, with several words
 	graphVersion    = "4" // of a model of Kind Graph
 	compactVersion  = "3" // of any other model
 	unsealedVersion = "2" // an older version, which is still read; its files have no digest
@@ -43,9 +45,9 @@ const (
 // valueTypes maps each encoding of the kept values to its tensor type.
 var valueTypes = map[compact.Encoding]DType{compact.Float32: F32, compact.Float16: F16, compact.Int8: U8}
 
-// compactFile returns the compact file of c with the given fields. The tensors that
-// replace the table have no data yet.
-func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *tensor.File {
+// compactFile returns the compact file of c with the given fields and compact.Parts.Words. values is the number of values of the
+// baseline. The other tensors that replace the table have no data yet.
+func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding, words []byte, values int) *tensor.File {
 	a := &c.Architecture
 	spans := a.Spans()
 	rows, columns, kept := 0, 0, 0
@@ -66,6 +68,10 @@ func (c *Checkpoint) compactFile(fields []compact.Field, v compact.Encoding) *te
 	if a.Kind == model.Graph {
 		version = graphVersion
 	}
+	if len(words) > 0 {
+		tensors[tensorCodebook] = Tensor{DType: F32, Shape: []int{values}}
+		tensors[tensorWords], version = bytesTensor(words), wordsVersion
+	}
 	return c.compactWith(tensors, version, map[string]string{metaFields: string(mustMarshal(fields))})
 }
 
@@ -81,6 +87,9 @@ func (c *Checkpoint) compactWith(tensors map[string]Tensor, version string, some
 	return tensor.NewFile(tensors, metadata)
 }
 
+// bytesTensor returns a tensor of bytes.
+func bytesTensor(data []byte) Tensor { return Tensor{DType: U8, Shape: []int{len(data)}, Data: data} }
+
 // codebookShape returns the shape of the values that stand for dropped entries.
 func codebookShape(a *model.Architecture) []int {
 	if a.Plain() {
@@ -90,37 +99,44 @@ func codebookShape(a *model.Architecture) []int {
 }
 
 // CompactDrop returns the least number of entries to drop, from the front of order,
-// [Parameters], so that the file of WriteCompact has at most the given number of bytes. Values
-// are stored as v. If even the file without any entry is larger, the error gives its
-// size.
+// [Parameters], so that the file of WriteCompact has at most the given number of bytes. Dropped entries
+// read baseline, and values are stored as v. If even the file without any entry is larger, the error gives its
+// size. With several words the number may be a few above the least, because the size of their numbers is not computed for each.
 //
 // CompactDrop examines every smaller number too, because a file with more dropped entries
 // may be larger. A field that keeps everything stores no structure, but a field that
 // lacks one entry does. A table that keeps almost nothing has to be as large as
 // compact.MaxInflation requires.
-func (c *Checkpoint) CompactDrop(order []int32, v compact.Encoding, bytes int64) (int, error) {
+func (c *Checkpoint) CompactDrop(order []int32, baseline model.Baseline, v compact.Encoding, bytes int64) (int, error) {
 	a := &c.Architecture
 	if len(order) != a.Parameters() {
 		panic(fmt.Sprintf("checkpoint: CompactDrop: order of %d entries, expected %d", len(order), a.Parameters()))
 	}
-	planner := compact.NewPlanner(a)
+	planner, dropped := compact.NewPlanner(a), make([]bool, len(order))
+	var words []byte // of the last number for which they were computed
+	size := func() int64 { return c.compactFile(planner.Fields(), v, words, len(baseline.Values)).Size() }
 	// Besides the planner's bytes every file has at least floor bytes, because no other
 	// file has a shorter header.
-	floor := c.compactFile(slices.Repeat([]compact.Field{{Form: compact.None}}, len(a.Spans())), v).Size()
+	floor := c.compactFile(slices.Repeat([]compact.Field{{Form: compact.None}}, len(a.Spans())), v, nil, 0).Size()
 	for drop := 0; ; drop++ {
-		if floor+int64(planner.Bytes(v)) <= bytes && c.compactFile(planner.Fields(), v).Size() <= bytes {
-			return drop, nil
-		}
-		if drop == len(order) {
-			return 0, fmt.Errorf("the model without any embedding entry takes %d", c.compactFile(planner.Fields(), v).Size())
+		last := drop == len(order)
+		if last || floor+int64(planner.Bytes(v)+len(words)) <= bytes && size() <= bytes {
+			b := baseline
+			words = compact.Words(a, dropped, &b)
+			if n := size(); n <= bytes {
+				return drop, nil
+			} else if last {
+				return 0, fmt.Errorf("the model without any embedding entry takes %d", n)
+			}
 		}
 		planner.Drop(int(order[drop]))
+		dropped[order[drop]] = true
 	}
 }
 
 // TableParameters returns the number of parameters of the embedding tables in the form in which
 // the file stores them. A dense file has all entries. A compact file has the kept entries, and
-// the values of the codebook unless the baseline is zero. A file with a composed table has the
+// the values of the baseline unless they are zero. A file with a composed table has the
 // values from which the table is computed.
 func (c *Checkpoint) TableParameters() int {
 	switch {
@@ -130,8 +146,8 @@ func (c *Checkpoint) TableParameters() int {
 		return c.Architecture.Parameters()
 	}
 	n := c.Compact.Kept()
-	if slices.ContainsFunc(c.Compact.Codebook(), func(v float32) bool { return v != 0 }) {
-		n += c.Architecture.BaselineSize()
+	if b := c.Compact.Baseline(); !b.IsZero() {
+		n += len(b.Values)
 	}
 	return n
 }
@@ -144,11 +160,12 @@ type Footprint struct {
 }
 
 // CompactFootprint returns the footprint of the file of WriteCompact.
-func (c *Checkpoint) CompactFootprint(dropped []bool, v compact.Encoding) Footprint {
+func (c *Checkpoint) CompactFootprint(dropped []bool, baseline model.Baseline, v compact.Encoding) Footprint {
 	a := &c.Architecture
 	fields := compact.Plan(a, dropped)
-	f := c.compactFile(fields, v)
-	size := Footprint{File: f.Size(), Memory: compact.Memory(a, fields, v)}
+	words := compact.Words(a, dropped, &baseline)
+	f := c.compactFile(fields, v, words, len(baseline.Values))
+	size := Footprint{File: f.Size(), Memory: compact.Memory(a, fields, baseline.Words, v)}
 	for _, e := range f.Entries {
 		if strings.HasPrefix(e.Key, ownTensors) {
 			size.Table += int64(e.Elements() * e.DType.Size())
@@ -166,9 +183,9 @@ func (c *Checkpoint) Footprint() Footprint {
 
 // WriteCompact writes the pruned c to path in compact form, all of it or nothing, and
 // returns the file's length in bytes. dropped, [Parameters], is true for dropped entries.
-// The dropped entries read baseline, [BaselineSize]. Kept entries come from c's tables and
+// The dropped entries read baseline. Kept entries come from c's tables and
 // are stored as v. A value that v cannot hold is an input error.
-func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32, v compact.Encoding) (int64, error) {
+func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline model.Baseline, v compact.Encoding) (int64, error) {
 	f, err := c.compact(dropped, baseline, v)
 	if err != nil {
 		return 0, err
@@ -179,7 +196,7 @@ func WriteCompact(path string, c *Checkpoint, dropped []bool, baseline []float32
 	return writeWhole(path, f)
 }
 
-func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encoding) (*tensor.File, error) {
+func (c *Checkpoint) compact(dropped []bool, baseline model.Baseline, v compact.Encoding) (*tensor.File, error) {
 	table, err := c.floats(c.EmbeddingKey)
 	if err != nil {
 		return nil, err
@@ -188,10 +205,10 @@ func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encod
 	if err != nil {
 		return nil, c.inputf("%w", err)
 	}
-	f := c.compactFile(parts.Fields, v)
+	f := c.compactFile(parts.Fields, v, parts.Words, len(baseline.Values))
 	data := map[string][]byte{
 		tensorValues: parts.Values, tensorRows: parts.Rows, tensorColumns: parts.Columns,
-		tensorCodebook: tensor.FromFloat32s(nil, baseline).Data, tensorSteps: tensor.FromFloat32s(nil, parts.Steps).Data,
+		tensorCodebook: tensor.FromFloat32s(nil, baseline.Values).Data, tensorSteps: tensor.FromFloat32s(nil, parts.Steps).Data,
 	}
 	for i := range f.Entries {
 		if own, ok := data[f.Entries[i].Key]; ok {
@@ -202,20 +219,20 @@ func (c *Checkpoint) compact(dropped []bool, baseline []float32, v compact.Encod
 }
 
 // Pruned returns the dropped entries of c's tables, [Parameters], and the baseline that they
-// read, [BaselineSize]. For a compact file both come from the file, and for a dense one from
+// read. For a compact file both come from the file, and for a dense one from
 // compact.Find.
-func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
+func (c *Checkpoint) Pruned() (dropped []bool, baseline model.Baseline, err error) {
 	if c.Compact == nil {
 		table, err := c.floats(c.EmbeddingKey)
 		if err != nil {
-			return nil, nil, err
+			return nil, baseline, err
 		}
 		dropped, baseline = compact.Find(&c.Architecture, table)
 		return dropped, baseline, nil
 	}
 	dropped = make([]bool, 0, c.Architecture.Parameters())
 	c.Compact.Rows(func(_ []float32, row []bool) { dropped = append(dropped, row...) })
-	return dropped, c.Compact.Codebook(), nil
+	return dropped, c.Compact.Baseline(), nil
 }
 
 // takeCompact sets Compact from the tensors of the compact form. In Tensors it replaces
@@ -223,15 +240,15 @@ func (c *Checkpoint) Pruned() (dropped []bool, baseline []float32, err error) {
 func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	version, key, a := metadata[metaCompact], metadata[metaEmbeddingKey], &c.Architecture
 	if c.graph != nil { // whose architecture is known
-		if version != graphVersion && version != mixedVersion {
-			return fault.Inputf("version %s, expected %s or %s for a model of kind %s", tensor.Quote(version), graphVersion, mixedVersion, model.Graph)
+		if version != graphVersion && version != mixedVersion && version != wordsVersion {
+			return fault.Inputf("version %s, expected %s, %s or %s for a model of kind %s", tensor.Quote(version), graphVersion, mixedVersion, wordsVersion, model.Graph)
 		}
 		if key != graphEmbedding {
 			return fault.Inputf("metadata %s is %s, expected %s", metaEmbeddingKey, tensor.Quote(key), graphEmbedding)
 		}
 	} else {
-		if version != compactVersion && version != unsealedVersion && version != mixedVersion {
-			return fault.Inputf("version %s, expected %s or %s", tensor.Quote(version), compactVersion, mixedVersion)
+		if version != compactVersion && version != unsealedVersion && version != mixedVersion && version != wordsVersion {
+			return fault.Inputf("version %s, expected %s, %s or %s", tensor.Quote(version), compactVersion, mixedVersion, wordsVersion)
 		}
 		s, err := layoutIn(metadata)
 		if err != nil {
@@ -248,11 +265,20 @@ func (c *Checkpoint) takeCompact(metadata map[string]string) error {
 	if c.has(key) {
 		return fault.Inputf("tensor %s is stored both as a tensor and in compact form", key)
 	}
+	parts := &compact.Parts{}
+	if version == wordsVersion {
+		t, ok := c.Tensors[tensorWords]
+		if !ok || t.DType != U8 || len(t.Data) == 0 {
+			return fault.Inputf("expected tensor %s of type U8 with at least one byte, found %s %s", tensorWords, t.DType, tensor.ShapeText(t.Shape))
+		}
+		parts.Words = t.Data
+		delete(c.Tensors, tensorWords)
+	}
 	take := c.takeFields
-	if version == mixedVersion {
+	if isMixed(metadata) {
 		take = c.takeMixed
 	}
-	if err := take(a, metadata); err != nil {
+	if err := take(a, metadata, parts); err != nil {
 		return err
 	}
 	c.keepKeys()
@@ -282,7 +308,7 @@ func checkDigest(name string, data []byte, metadata map[string]string) error {
 	version := metadata[metaCompact]
 	_, isComposed := metadata[metaComposed]
 	switch {
-	case !sealed && !isComposed && version != compactVersion && version != graphVersion && version != mixedVersion: // takeCompact refuses unknown versions
+	case !sealed && !isComposed && version != compactVersion && version != graphVersion && version != mixedVersion && version != wordsVersion: // takeCompact refuses unknown versions
 		return nil
 	case sealed && version == unsealedVersion:
 		return fault.Inputf("%s is damaged: compact files of version %s have no digest", name, unsealedVersion)
@@ -290,10 +316,9 @@ func checkDigest(name string, data []byte, metadata map[string]string) error {
 	return seal.Check(name, bytes.NewReader(data), digest)
 }
 
-// takeFields sets Compact from the tensors of the versions up to 4, and removes them.
-func (c *Checkpoint) takeFields(a *model.Architecture, metadata map[string]string) error {
-	var fields []compact.Field
-	if err := json.Unmarshal([]byte(metadata[metaFields]), &fields); err != nil {
+// takeFields sets Compact from the tensors of the versions up to 4 and the words in parts, and removes them.
+func (c *Checkpoint) takeFields(a *model.Architecture, metadata map[string]string, parts *compact.Parts) error {
+	if err := json.Unmarshal([]byte(metadata[metaFields]), &parts.Fields); err != nil {
 		return fault.Inputf("metadata %s: %w", metaFields, err)
 	}
 	var failed error
@@ -314,12 +339,12 @@ func (c *Checkpoint) takeFields(a *model.Architecture, metadata map[string]strin
 		return t
 	}
 	values := take(tensorValues, []DType{F32, F16, U8}, tensor.AnySize)
-	codebook := take(tensorCodebook, []DType{F32}, codebookShape(a)...)
-	parts := &compact.Parts{
-		Fields: fields, Values: values.Data,
-		Rows:    take(tensorRows, []DType{U8}, tensor.AnySize).Data,
-		Columns: take(tensorColumns, []DType{U8}, tensor.AnySize).Data,
+	shape := codebookShape(a)
+	if len(parts.Words) > 0 {
+		shape = []int{tensor.AnySize} // which compact.New checks
 	}
+	codebook := take(tensorCodebook, []DType{F32}, shape...)
+	parts.Values, parts.Rows, parts.Columns = values.Data, take(tensorRows, []DType{U8}, tensor.AnySize).Data, take(tensorColumns, []DType{U8}, tensor.AnySize).Data
 	v := compact.Float32
 	switch values.DType {
 	case F16:
@@ -335,7 +360,7 @@ func (c *Checkpoint) takeFields(a *model.Architecture, metadata map[string]strin
 		return failed
 	}
 	var err error
-	if parts.Codebook, err = codebook.Float32s(); err != nil {
+	if parts.Baseline.Values, err = codebook.Float32s(); err != nil {
 		return fault.Inputf("tensor %s %w", tensorCodebook, err)
 	}
 	if c.Compact, err = compact.New(a, v, parts); err != nil {

@@ -55,17 +55,19 @@ func TestCompact(t *testing.T) {
 			for i := range dropped {
 				dropped[i] = (i*7919)%len(dropped) >= kept // 7919 is coprime to every length here
 			}
-			baseline := make([]float32, 2*dim)
-			for i := range baseline {
-				baseline[i] = float32(math.Copysign(float64(i), -1))
+			baseline := c.Architecture.Zero()
+			for i := range baseline.Values {
+				baseline.Values[i] = float32(math.Copysign(float64(i), -1))
 			}
 			checkCompact(t, c, dropped, baseline, min(kept, len(dropped)))
+			checkCompact(t, c, dropped, wordsOf(c), min(kept, len(dropped)))
 		}
 	}
 }
 
 // CompactDrop finds the least number of drops at every size that a file has and at one
-// byte less. Some files are larger although more entries are dropped.
+// byte less. Some files are larger although more entries are dropped. With several words the file has at most that size, too, and
+// keeps nearly as much.
 func TestCompactDrop(t *testing.T) {
 	rises := 0
 	for _, dim := range []int{1, 2, 16, 64} {
@@ -79,25 +81,31 @@ func TestCompactDrop(t *testing.T) {
 		for i := range order {
 			order[i] = int32(i * 7919 % n) // 7919 is coprime to every length here
 		}
-		for _, v := range compact.Encodings() {
-			sizes := make([]int64, n+1)
+		for i, v := range slices.Repeat(compact.Encodings(), 2) {
+			sizes, baseline, slack := make([]int64, n+1), c.Architecture.Zero(), 0
+			if i >= len(compact.Encodings()) {
+				baseline, slack = wordsOf(c), n/100
+			}
 			dropped := make([]bool, n)
 			for drop := range sizes {
-				f, err := c.compact(dropped, make([]float32, 2*dim), v)
-				if err != nil {
-					t.Fatal(err)
+				sizes[drop] = c.CompactFootprint(dropped, baseline, v).File
+				if drop%9 == 0 {
+					if f, err := c.compact(dropped, baseline, v); err != nil || f.Size() != sizes[drop] {
+						t.Fatalf("%d columns, %s: a footprint of %d bytes for a file of %d: %v", dim, v, sizes[drop], f.Size(), err)
+					}
 				}
-				if sizes[drop] = f.Size(); drop > 0 && sizes[drop] > sizes[drop-1] {
+				if drop > 0 && sizes[drop] > sizes[drop-1] {
 					rises++
 				}
 				if drop < n {
 					dropped[order[drop]] = true
 				}
 			}
-			for at := 0; at <= n; at += max(1, n/200) {
+			for at := 0; at <= n; at += max(1, n/200, 4*slack) {
 				for _, bytes := range []int64{sizes[at], sizes[at] - 1} {
 					want := slices.IndexFunc(sizes, func(size int64) bool { return size <= bytes })
-					if got, err := c.CompactDrop(order, v, bytes); want >= 0 && got != want || (err != nil) != (want < 0) {
+					got, err := c.CompactDrop(order, baseline, v, bytes)
+					if want >= 0 && (got < want || got > want+slack || sizes[got] > bytes) || (err != nil) != (want < 0) {
 						t.Fatalf("%d columns, %s: for %d bytes got %d drops (%v), expected %d", dim, v, bytes, got, err, want)
 					}
 				}
@@ -107,7 +115,7 @@ func TestCompactDrop(t *testing.T) {
 	if rises < 20 {
 		t.Errorf("only %d files were larger than the one before", rises)
 	}
-	_, err := fmOf(t, 4, 2).CompactDrop(make([]int32, 8), compact.Float32, 10)
+	_, err := fmOf(t, 4, 2).CompactDrop(make([]int32, 8), model.Baseline{}, compact.Float32, 10)
 	if err == nil || !strings.Contains(err.Error(), "without any embedding entry takes ") {
 		t.Error(err)
 	}
@@ -147,7 +155,7 @@ func TestCompactValues(t *testing.T) {
 	c := fmOf(t, 400, 16)
 	for _, v := range compact.Encodings() {
 		path := filepath.Join(t.TempDir(), "m")
-		if _, err := WriteCompact(path, c, every(6400, 3), make([]float32, 32), v); err != nil {
+		if _, err := WriteCompact(path, c, every(6400, 3), c.Architecture.Zero(), v); err != nil {
 			t.Fatal(err)
 		}
 		got, err := Read(path)
@@ -161,14 +169,14 @@ func TestCompactValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	table[33] = 1e6
-	_, err = WriteCompact("", c.WithEmbedding(table), make([]bool, 6400), make([]float32, 32), compact.Float16)
+	_, err = WriteCompact("", c.WithEmbedding(table), make([]bool, 6400), c.Architecture.Zero(), compact.Float16)
 	wantInput(t, err, "fm: field 1: row 2 has the value 1e+06 in column 1: float16 holds magnitudes up to 65504")
 }
 
 func TestCompactRefuses(t *testing.T) {
 	c := fmOf(t, 400, 16)
 	for form, gap := range map[compact.Form]int{compact.Bitmap: 2, compact.Columns: 101} {
-		f, err := c.compact(every(6400, gap), make([]float32, 32), compact.Float32)
+		f, err := c.compact(every(6400, gap), c.Architecture.Zero(), compact.Float32)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,10 +210,10 @@ func TestCompactRefuses(t *testing.T) {
 			}
 		}
 	}
-	baseline := make([]float32, 32)
-	baseline[17] = float32(math.NaN())
+	baseline := c.Architecture.Zero()
+	baseline.Values[17] = float32(math.NaN())
 	_, err := WriteCompact(filepath.Join(t.TempDir(), "m"), c, make([]bool, 6400), baseline, compact.Float32)
-	wantInput(t, err, "fm: the baseline of field 1 has the value NaN in column 1")
+	wantInput(t, err, "fm: value 17 of the baseline is NaN, expected a finite number")
 }
 
 // A file that claims a table thousands of times its own size is not inflated. ParseModel,
@@ -217,7 +225,7 @@ func TestCompactBomb(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := c.compact(slices.Repeat([]bool{true}, 18), make([]float32, 6), compact.Float32)
+	f, err := c.compact(slices.Repeat([]bool{true}, 18), c.Architecture.Zero(), compact.Float32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +246,7 @@ func TestCompactDigest(t *testing.T) {
 	c := fmOf(t, 3, 2)
 	for i, v := range compact.Encodings() {
 		path := filepath.Join(t.TempDir(), "m")
-		if _, err := WriteCompact(path, c, every(6, 2+i), make([]float32, 4), v); err != nil {
+		if _, err := WriteCompact(path, c, every(6, 2+i), c.Architecture.Zero(), v); err != nil {
 			t.Fatal(err)
 		}
 		data, err := os.ReadFile(path)
@@ -285,8 +293,8 @@ func TestCallersBugs(t *testing.T) {
 	c := fmOf(t, 4, 2)
 	for name, call := range map[string]func(){
 		"table": func() { c.WithEmbedding(make([]float32, 7)) },
-		"mask":  func() { _, _ = WriteCompact("", c, make([]bool, 7), make([]float32, 4), compact.Float32) },
-		"order": func() { _, _ = c.CompactDrop(make([]int32, 9), compact.Float32, 0) },
+		"mask":  func() { _, _ = WriteCompact("", c, make([]bool, 7), c.Architecture.Zero(), compact.Float32) },
+		"order": func() { _, _ = c.CompactDrop(make([]int32, 9), model.Baseline{}, compact.Float32, 0) },
 	} {
 		func() {
 			defer func() {
@@ -322,11 +330,11 @@ func TestFootprint(t *testing.T) {
 	for _, v := range compact.Encodings() {
 		for _, gap := range []int{1, 3, 1000} {
 			dropped, path := every(6400, gap), filepath.Join(t.TempDir(), "m")
-			bytes, err := WriteCompact(path, c, dropped, make([]float32, 32), v)
+			bytes, err := WriteCompact(path, c, dropped, c.Architecture.Zero(), v)
 			if err != nil {
 				t.Fatal(err)
 			}
-			f, err := c.compact(dropped, make([]float32, 32), v)
+			f, err := c.compact(dropped, c.Architecture.Zero(), v)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -336,12 +344,12 @@ func TestFootprint(t *testing.T) {
 					table += len(e.Data)
 				}
 			}
-			got := c.CompactFootprint(dropped, v)
+			got := c.CompactFootprint(dropped, c.Architecture.Zero(), v)
 			read, err := Read(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			memory := compact.Memory(&c.Architecture, read.Compact.Fields(), v)
+			memory := compact.Memory(&c.Architecture, read.Compact.Fields(), nil, v)
 			if want := (Footprint{bytes, int64(table), memory}); got != want {
 				t.Errorf("%s, one of %d entries kept: %+v, expected %+v", v, gap, got, want)
 			}
@@ -360,10 +368,10 @@ func TestTableParameters(t *testing.T) {
 	if got := c.TableParameters(); got != 6400 {
 		t.Errorf("dense: %d parameters, expected 6400", got)
 	}
-	codebook := make([]float32, 32)
+	baseline := c.Architecture.Zero()
 	for _, want := range []int{1600, 1632} {
 		path := filepath.Join(t.TempDir(), "m")
-		if _, err := WriteCompact(path, c, every(6400, 4), codebook, compact.Float16); err != nil {
+		if _, err := WriteCompact(path, c, every(6400, 4), baseline, compact.Float16); err != nil {
 			t.Fatal(err)
 		}
 		read, err := Read(path)
@@ -373,6 +381,6 @@ func TestTableParameters(t *testing.T) {
 		if got := read.TableParameters(); got != want {
 			t.Errorf("compact: %d parameters, expected %d", got, want)
 		}
-		codebook[3] = 1
+		baseline.Values[3] = 1
 	}
 }

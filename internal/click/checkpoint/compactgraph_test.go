@@ -25,13 +25,41 @@ func graphOf(t testing.TB, name string) *Checkpoint {
 	return c
 }
 
-// bookOf returns a baseline whose values differ.
-func bookOf(c *Checkpoint) []float32 {
-	baseline := make([]float32, c.Architecture.Players())
-	for i := range baseline {
-		baseline[i] = float32(i)/32 - 0.25
+// bookOf returns a baseline with one word for each span, whose values differ.
+func bookOf(c *Checkpoint) model.Baseline {
+	baseline := c.Architecture.Zero()
+	for i := range baseline.Values {
+		baseline.Values[i] = float32(i)/32 - 0.25
 	}
 	return baseline
+}
+
+// wordsOf returns a baseline with up to 256 words for a span, whose values differ.
+func wordsOf(c *Checkpoint) model.Baseline {
+	b := bookOf(c)
+	for j, s := range c.Architecture.Spans() {
+		words := []int{3, 1, 256}[j%3]
+		for range (words - 1) * s.Dim {
+			b.Values = append(b.Values, float32(len(b.Values)%41)/32-0.5)
+		}
+		b.Words = append(b.Words, words)
+		for i := range s.Rows {
+			b.Numbers = append(b.Numbers, uint8(i*7%words))
+		}
+	}
+	return b
+}
+
+// readOf returns the baseline of a file that drops the given entries: rows that drop nothing have the number 0.
+func readOf(c *Checkpoint, dropped []bool, b model.Baseline) model.Baseline {
+	shape := c.Architecture.Shape()
+	b.Numbers = slices.Clone(b.Numbers)
+	for row := range b.Numbers {
+		if from, to := shape.Row(row); !slices.Contains(dropped[from:to], true) {
+			b.Numbers[row] = 0
+		}
+	}
+	return b
 }
 
 // resealed returns the bytes of a compact file of the current versions with a fresh digest.
@@ -69,6 +97,7 @@ func TestCompactGraph(t *testing.T) {
 				dropped[i] = (i*7919)%n >= kept // 7919 is coprime to every length here
 			}
 			checkCompact(t, c, dropped, bookOf(c), kept)
+			checkCompact(t, c, dropped, wordsOf(c), kept)
 		}
 	}
 	if plain == 0 || several == 0 || dense == 0 {
@@ -90,7 +119,7 @@ func TestCompactDropGraph(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.CompactFootprint(dropped, compact.Int8).File; got != f.Size() {
+		if got := c.CompactFootprint(dropped, bookOf(c), compact.Int8).File; got != f.Size() {
 			t.Fatalf("%d drops: a footprint of %d bytes, expected %d", drop, got, f.Size())
 		}
 		if sizes = append(sizes, f.Size()); drop == n {
@@ -100,7 +129,7 @@ func TestCompactDropGraph(t *testing.T) {
 	}
 	for at := 0; at <= n; at += 7 {
 		want := slices.IndexFunc(sizes, func(size int64) bool { return size <= sizes[at] })
-		if got, err := c.CompactDrop(order, compact.Int8, sizes[at]); err != nil || got != want {
+		if got, err := c.CompactDrop(order, bookOf(c), compact.Int8, sizes[at]); err != nil || got != want {
 			t.Fatalf("for %d bytes got %d drops (%v), expected %d", sizes[at], got, err, want)
 		}
 	}
@@ -117,7 +146,7 @@ func TestCompactGraphRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		for key, test := range map[string]struct{ value, want string }{
-			metaCompact:      {"3", `m: compact form: version "3", expected 4 or 5 for a model of kind graph`},
+			metaCompact:      {"3", `m: compact form: version "3", expected 4, 5 or 6 for a model of kind graph`},
 			metaEmbeddingKey: {"head.x", `m: compact form: metadata shaver.embedding_key is "head.x", expected embedding`},
 			metaFields:       {`[{"form":"none"}]`, "m: compact form: parts have 1 fields"},
 			metaArchitecture: {strings.Replace(f.Metadata[metaArchitecture], `"field_dims":[`, `"field_dims":[0,`, 1), "m: metadata shaver.architecture: "},
@@ -145,10 +174,10 @@ func TestCompactGraphRefuses(t *testing.T) {
 		wantInput(t, err, "m is damaged: its digest is missing")
 		bare[metaCompact] = unsealedVersion
 		_, err = Parse("m", fileBytes(f.Entries, bare))
-		wantInput(t, err, `m: compact form: version "2", expected 4 or 5 for a model of kind graph`)
+		wantInput(t, err, `m: compact form: version "2", expected 4, 5 or 6 for a model of kind graph`)
 	}
 	c := fmOf(t, 4, 2)
-	f, err := c.compact(make([]bool, 8), make([]float32, 4), compact.Float32)
+	f, err := c.compact(make([]bool, 8), c.Architecture.Zero(), compact.Float32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,10 +228,11 @@ func TestCompactGraphBomb(t *testing.T) {
 // of a model of Kind Graph with any descriptions and any bytes. Both return a model that
 // scores rows, or an input error.
 func FuzzCompactGraph(f *testing.F) {
-	for i, name := range graphs {
-		c := graphOf(f, name)
+	books := []func(*Checkpoint) model.Baseline{bookOf, wordsOf}
+	for i := range 2 * len(graphs) {
+		c := graphOf(f, graphs[i/2])
 		for gap := 1; gap < 30; gap += 13 {
-			file, err := c.compact(every(c.Architecture.Parameters(), gap), bookOf(c), compact.Encodings()[i%3])
+			file, err := c.compact(every(c.Architecture.Parameters(), gap), books[i%2](c), compact.Encodings()[i/2%3])
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -210,7 +240,7 @@ func FuzzCompactGraph(f *testing.F) {
 			var rest []byte
 			for _, e := range file.Entries {
 				data[e.Key] = e.Data
-				if !strings.HasPrefix(e.Key, ownTensors) {
+				if !strings.HasPrefix(e.Key, ownTensors) || e.Key == tensorWords {
 					rest = append(rest, e.Data...)
 				}
 			}
@@ -219,9 +249,9 @@ func FuzzCompactGraph(f *testing.F) {
 		}
 	}
 	var files []*tensor.File
-	for _, name := range graphs {
-		c := graphOf(f, name)
-		file, err := c.compact(make([]bool, c.Architecture.Parameters()), bookOf(c), compact.Int8)
+	for i := range 2 * len(graphs) {
+		c := graphOf(f, graphs[i/2])
+		file, err := c.compact(every(c.Architecture.Parameters(), 14), books[i%2](c), compact.Int8)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -230,7 +260,7 @@ func FuzzCompactGraph(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, architecture, graph, fields string, values, codebook, steps, rows, columns, rest []byte) {
 		from := files[int(which)%len(files)]
 		own := map[string][]byte{tensorValues: values, tensorCodebook: codebook, tensorSteps: steps, tensorRows: rows, tensorColumns: columns}
-		v := valueTypes[compact.Encodings()[int(which)%3]]
+		v := valueTypes[compact.Encodings()[int(which)/2%3]]
 		var entries []tensor.Entry
 		for _, e := range from.Entries {
 			data, is := own[e.Key]

@@ -135,7 +135,7 @@ func TestAliases(t *testing.T) {
 			t.Errorf("tensor %s is not the pruned table", key)
 		}
 	}
-	small := must(c.compact(make([]bool, c.Architecture.Parameters()), make([]float32, c.Architecture.Players()), compact.Float32))(t)
+	small := must(c.compact(make([]bool, c.Architecture.Parameters()), c.Architecture.Zero(), compact.Float32))(t)
 	if back := must(Parse("small", unsealed(small.Entries, small.Metadata)))(t); back.Digest() != c.Digest() {
 		t.Error("the compact file is another checkpoint")
 	}

@@ -115,7 +115,7 @@ func FuzzParse(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(canonical(c))
-		small, err := c.compact(every(c.Architecture.Parameters(), 2), make([]float32, c.Architecture.Players()), compact.Float32)
+		small, err := c.compact(every(c.Architecture.Parameters(), 2), c.Architecture.Zero(), compact.Float32)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(canonical(c))
 		for i, gap := range []int{1, 2, 13} {
-			small, err := c.compact(every(c.Architecture.Parameters(), gap), make([]float32, c.Architecture.Players()), compact.Encodings()[i])
+			small, err := c.compact(every(c.Architecture.Parameters(), gap), c.Architecture.Zero(), compact.Encodings()[i])
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -140,7 +140,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(canonical(neumf))
-	small, err := neumf.compact(every(36, 3), make([]float32, 8), compact.Float16)
+	small, err := neumf.compact(every(36, 3), neumf.Architecture.Zero(), compact.Float16)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -250,7 +250,7 @@ func TestDamaged(t *testing.T) {
 	}
 	files["canonical"] = canonical(c)
 	for i, gap := range []int{1, 2, 13} {
-		f, err := c.compact(every(c.Architecture.Parameters(), gap), make([]float32, c.Architecture.Players()), compact.Encodings()[i])
+		f, err := c.compact(every(c.Architecture.Parameters(), gap), c.Architecture.Zero(), compact.Encodings()[i])
 		if err != nil {
 			t.Fatal(err)
 		}

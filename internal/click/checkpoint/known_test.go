@@ -48,7 +48,7 @@ func TestIdentities(t *testing.T) {
 	pruned := whole(func(path string, c *Checkpoint) (int64, error) {
 		dropped := make([]bool, c.Architecture.Parameters())
 		dropped[1] = true
-		return WriteCompact(path, c, dropped, make([]float32, c.Architecture.BaselineSize()), compact.Float32)
+		return WriteCompact(path, c, dropped, c.Architecture.Zero(), compact.Float32)
 	})
 	onnx := func(path string, c *Checkpoint) error {
 		_, err := WriteONNX(path, c, ONNXOptions{})

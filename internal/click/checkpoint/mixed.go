@@ -20,7 +20,7 @@ const (
 )
 
 // WriteMixed is WriteCompact for compact.Mixed, with the palette p.
-func WriteMixed(path string, c *Checkpoint, dropped []bool, baseline []float32, p *compact.Palette) (int64, error) {
+func WriteMixed(path string, c *Checkpoint, dropped []bool, baseline model.Baseline, p *compact.Palette) (int64, error) {
 	f, _, err := c.mixed(dropped, baseline, p)
 	if err != nil {
 		return 0, err
@@ -32,7 +32,7 @@ func WriteMixed(path string, c *Checkpoint, dropped []bool, baseline []float32, 
 }
 
 // MixedFootprint returns the footprint of the file of WriteMixed, or its error.
-func (c *Checkpoint) MixedFootprint(dropped []bool, baseline []float32, p *compact.Palette) (Footprint, error) {
+func (c *Checkpoint) MixedFootprint(dropped []bool, baseline model.Baseline, p *compact.Palette) (Footprint, error) {
 	f, parts, err := c.mixed(dropped, baseline, p)
 	if err != nil {
 		return Footprint{}, err
@@ -45,7 +45,7 @@ func (c *Checkpoint) MixedFootprint(dropped []bool, baseline []float32, p *compa
 }
 
 // mixed returns the file of WriteMixed without its digest.
-func (c *Checkpoint) mixed(dropped []bool, baseline []float32, p *compact.Palette) (*tensor.File, *compact.Parts, error) {
+func (c *Checkpoint) mixed(dropped []bool, baseline model.Baseline, p *compact.Palette) (*tensor.File, *compact.Parts, error) {
 	table, err := c.floats(c.EmbeddingKey)
 	if err != nil {
 		return nil, nil, err
@@ -57,15 +57,25 @@ func (c *Checkpoint) mixed(dropped []bool, baseline []float32, p *compact.Palett
 	tensors := maps.Clone(c.Tensors)
 	delete(tensors, c.EmbeddingKey)
 	for key, data := range map[string][]byte{tensorPalette: compact.PackQuantizers(parts.Quantizers), tensorPositions: parts.Positions, tensorValues: parts.Values} {
-		tensors[key] = Tensor{DType: U8, Shape: []int{len(data)}, Data: data}
+		tensors[key] = bytesTensor(data)
+	}
+	version := mixedVersion
+	if len(parts.Words) > 0 {
+		tensors[tensorWords], version = bytesTensor(parts.Words), wordsVersion
 	}
 	some := map[string]string{}
 	c.pack(tensors, some)
-	return c.compactWith(tensors, mixedVersion, some), parts, nil
+	return c.compactWith(tensors, version, some), parts, nil
 }
 
-// takeMixed sets Compact from the tensors of version 5, and removes them.
-func (c *Checkpoint) takeMixed(a *model.Architecture, metadata map[string]string) (err error) {
+// isMixed reports whether metadata are those of a compact file of compact.Mixed.
+func isMixed(metadata map[string]string) bool {
+	_, fields := metadata[metaFields]
+	return metadata[metaCompact] == mixedVersion || metadata[metaCompact] == wordsVersion && !fields
+}
+
+// takeMixed sets Compact from the tensors of version 5 and the words in parts, and removes them.
+func (c *Checkpoint) takeMixed(a *model.Architecture, metadata map[string]string, parts *compact.Parts) (err error) {
 	if _, ok := metadata[metaFields]; ok {
 		return fault.Inputf("metadata %s: version %s has none", metaFields, mixedVersion)
 	}
@@ -77,7 +87,8 @@ func (c *Checkpoint) takeMixed(a *model.Architecture, metadata map[string]string
 		delete(c.Tensors, key)
 		return t.Data
 	}
-	palette, parts := take(tensorPalette), &compact.Parts{Positions: take(tensorPositions), Values: take(tensorValues)}
+	palette := take(tensorPalette)
+	parts.Positions, parts.Values = take(tensorPositions), take(tensorValues)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,9 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/click/tensor"
+	"shaver/internal/value/mask"
 )
 
 // paletteOf returns a palette with all numbers of bits, which the rows of c use in turn.
@@ -46,66 +48,69 @@ func TestMixed(t *testing.T) {
 			for i := range dropped {
 				dropped[i] = i*7919%n >= kept // 7919 is coprime to every length here
 			}
-			p, baseline := paletteOf(c), bookOf(c)
-			table, err := c.Embedding()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for j, s := range a.Spans() {
-				for _, r := range s.Readers() {
-					for k := range s.Dim {
-						_, baseline[r.Baseline+k] = p.Quantizers[p.Codebook[j]].Nearest(baseline[r.Baseline+k])
-					}
-				}
-				for i := range s.Rows * s.Dim {
-					if e := &table[s.Entry+i]; dropped[s.Entry+i] {
-						*e = baseline[s.Baseline+i%s.Dim]
-					} else {
-						_, *e = p.Quantizers[p.Rows[s.Row+i/s.Dim]].Nearest(*e)
-					}
-				}
-			}
-			path := filepath.Join(t.TempDir(), "m.safetensors")
-			bytes, err := WriteMixed(path, c, dropped, bookOf(c), p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := Read(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.Compact == nil || got.Compact.Encoding() != compact.Mixed || got.Compact.Kept() != kept {
-				t.Fatalf("the file keeps %d entries as %s, expected %d", got.Compact.Kept(), got.Compact.Encoding(), kept)
-			}
-			if mask, book, err := got.Pruned(); err != nil || !slices.Equal(mask, dropped) || !slices.Equal(book, baseline) {
-				t.Errorf("another mask or codebook came back: %v", err)
-			}
-			want := c.WithEmbedding(table)
-			checkSame(t, got, want)
-			checkModel(t, path, want)
-			again := got.Compact.Palette()
-			size, err := got.MixedFootprint(dropped, baseline, again)
-			if memory := got.Compact.Memory(); err != nil || size.File != bytes || size.Memory != memory || size.Table >= bytes {
-				t.Errorf("a footprint of %+v for a file of %d bytes that takes %d in memory: %v", size, bytes, memory, err)
-			}
-			second := path + "2"
-			if _, err := WriteMixed(second, got, dropped, baseline, again); err != nil {
-				t.Fatal(err)
-			}
-			before, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if after, err := os.ReadFile(second); err != nil || string(after) != string(before) {
-				t.Errorf("a file that is written again has other bytes: %v", err)
+			checkMixed(t, c, dropped, bookOf(c), kept)
+			checkMixed(t, c, dropped, wordsOf(c), kept)
+		}
+	}
+}
+
+func checkMixed(t *testing.T, c *Checkpoint, dropped []bool, given model.Baseline, kept int) {
+	t.Helper()
+	p, baseline := paletteOf(c), readOf(c, dropped, given.Scaled(1))
+	table, err := c.Embedding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	book := c.Architecture.Book(baseline)
+	for j, s := range book.Spans {
+		for n := range book.NumberOfWords(j) {
+			for k, v := range book.Word(j, n) {
+				_, book.Word(j, n)[k] = p.Quantizers[p.Codebook[j]].Nearest(v)
 			}
 		}
+		for i := range s.Rows * s.Dim {
+			_, table[s.Entry+i] = p.Quantizers[p.Rows[s.Row+i/s.Dim]].Nearest(table[s.Entry+i])
+		}
+	}
+	want := c.WithEmbedding(mask.Apply(&c.Architecture, table, dropped, baseline))
+	path := filepath.Join(t.TempDir(), "m.safetensors")
+	bytes, err := WriteMixed(path, c, dropped, given, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Compact == nil || got.Compact.Encoding() != compact.Mixed || got.Compact.Kept() != kept {
+		t.Fatalf("the file keeps %d entries as %s, expected %d", got.Compact.Kept(), got.Compact.Encoding(), kept)
+	}
+	if gone, book, err := got.Pruned(); err != nil || !slices.Equal(gone, dropped) || !book.Equal(&baseline) {
+		t.Errorf("another mask or codebook came back: %v", err)
+	}
+	checkSame(t, got, want)
+	checkModel(t, path, want)
+	again := got.Compact.Palette()
+	size, err := got.MixedFootprint(dropped, baseline, again)
+	if memory := got.Compact.Memory(); err != nil || size.File != bytes || size.Memory != memory || size.Table >= bytes {
+		t.Errorf("a footprint of %+v for a file of %d bytes that takes %d in memory: %v", size, bytes, memory, err)
+	}
+	second := path + "2"
+	if _, err := WriteMixed(second, got, dropped, baseline, again); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.ReadFile(second); err != nil || string(after) != string(before) {
+		t.Errorf("a file that is written again has other bytes: %v", err)
 	}
 }
 
 func TestMixedRefuses(t *testing.T) {
 	c := fmOf(t, 60, 16)
-	f, _, err := c.mixed(every(960, 3), make([]float32, 32), paletteOf(c))
+	f, _, err := c.mixed(every(960, 3), c.Architecture.Zero(), paletteOf(c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,10 +148,17 @@ func TestMixedRefuses(t *testing.T) {
 // Every flipped bit of the file is refused.
 func TestMixedDigest(t *testing.T) {
 	c := fmOf(t, 3, 2)
-	path := filepath.Join(t.TempDir(), "m")
-	if _, err := WriteMixed(path, c, every(6, 2), make([]float32, 4), paletteOf(c)); err != nil {
-		t.Fatal(err)
+	for _, baseline := range []model.Baseline{c.Architecture.Zero(), wordsOf(c)} {
+		path := filepath.Join(t.TempDir(), "m")
+		if _, err := WriteMixed(path, c, every(6, 2), baseline, paletteOf(c)); err != nil {
+			t.Fatal(err)
+		}
+		checkDigests(t, path)
 	}
+}
+
+func checkDigests(t *testing.T, path string) {
+	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -158,6 +170,70 @@ func TestMixedDigest(t *testing.T) {
 				t.Fatalf("byte %d, bit %d: %v", at, bit, err)
 			}
 			data[at] ^= 1 << bit
+		}
+	}
+}
+
+// A file with several words has a version of its own, which earlier programs refuse, and a file without them has the bytes of theirs.
+func TestWordsVersion(t *testing.T) {
+	older, err := filepath.Glob(filepath.Join("..", "..", "..", "testdata", "older", "compact-[35].safetensors"))
+	if err != nil || len(older) != 2 {
+		t.Fatalf("%v, %v", older, err)
+	}
+	for _, path := range older {
+		c, err := Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dropped, baseline, err := c.Pruned()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := filepath.Join(t.TempDir(), "again")
+		write := func(path string, baseline model.Baseline) (err error) {
+			if p := c.Compact.Palette(); p != nil {
+				_, err = WriteMixed(path, c, dropped, baseline, p)
+			} else {
+				_, err = WriteCompact(path, c, dropped, baseline, c.Compact.Encoding())
+			}
+			return err
+		}
+		if err := write(again, baseline); err != nil {
+			t.Fatal(err)
+		}
+		before, err1 := os.ReadFile(path)
+		after, err2 := os.ReadFile(again)
+		if err1 != nil || err2 != nil || string(before) != string(after) {
+			t.Errorf("%s: other bytes: %v, %v", path, err1, err2)
+		}
+		if err := write(again, wordsOf(c)); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, metadata, err := parseSafetensors("m", data)
+		if err != nil || metadata[metaCompact] != "6" {
+			t.Fatalf("%s: version %s, %v", path, metadata[metaCompact], err)
+		}
+		for i, e := range entries {
+			if e.Key == tensorWords {
+				entries = slices.Delete(entries, i, i+1)
+				break
+			}
+		}
+		_, err = Parse("m", resealed(entries, metadata))
+		wantInput(t, err, "m: compact form: expected tensor shaver.words of type U8 with at least one byte, found ")
+		read, err := Read(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size := read.CompactFootprint(dropped, read.Compact.Baseline(), compact.Float16); read.Compact.Encoding() == compact.Float32 {
+			n, err := WriteCompact(again, read, dropped, read.Compact.Baseline(), compact.Float16)
+			if err != nil || n != size.File {
+				t.Errorf("%s: a footprint of %+v for a file of %d bytes: %v", path, size, n, err)
+			}
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestTowers(t *testing.T) {
 			t.Error("the written file reads as another checkpoint")
 		}
 		dropped := every(36, 3)
-		small := must(c.compact(dropped, make([]float32, 8), compact.Float32))(t)
+		small := must(c.compact(dropped, c.Architecture.Zero(), compact.Float32))(t)
 		if err := small.Seal(metaDigest); err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestRefusedTowers(t *testing.T) {
 		wantInput(t, err, "m: ", c.want)
 	}
 	c := must(Read(neumfGolden))(t)
-	small := must(c.compact(every(36, 3), make([]float32, 8), compact.Float32))(t)
+	small := must(c.compact(every(36, 3), c.Architecture.Zero(), compact.Float32))(t)
 	for _, a := range []string{`{"kind":"neumf","field_dims":[2,2,5],"dim":4}`, `{"kind":"neumf","field_dims":[12],"dim":3}`} {
 		small.Metadata[metaArchitecture] = a
 		_, err := Parse("m", unsealed(small.Entries, small.Metadata))

@@ -195,7 +195,7 @@ func (c *Checkpoint) takePacked(metadata map[string]string) error {
 		}
 		return nil
 	}
-	if version := metadata[metaCompact]; version != mixedVersion {
+	if !isMixed(metadata) {
 		return c.inputf("metadata %s: only a compact file of version %s has it", metaPacked, mixedVersion)
 	}
 	var keys []string

@@ -91,7 +91,7 @@ func TestTrainingMetadata(t *testing.T) {
 	if c.Digest() != fmOf(t, 6, 2).Digest() {
 		t.Error("the digest of a model depends on its training")
 	}
-	if _, err := WriteCompact(path, c, every(12, 3), make([]float32, c.Architecture.BaselineSize()), "float32"); err != nil {
+	if _, err := WriteCompact(path, c, every(12, 3), c.Architecture.Zero(), "float32"); err != nil {
 		t.Fatal(err)
 	}
 	small, err := Read(path)

@@ -28,7 +28,7 @@ func TestScored(t *testing.T) {
 	if _, err := WriteDense(dense, c); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := WriteCompact(small, c, make([]bool, c.Architecture.Parameters()), make([]float32, c.Architecture.Players()), compact.Float32); err != nil {
+	if _, err := WriteCompact(small, c, make([]bool, c.Architecture.Parameters()), c.Architecture.Zero(), compact.Float32); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{dense, small} {

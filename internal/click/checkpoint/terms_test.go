@@ -166,13 +166,13 @@ type maskedTables struct {
 	want     *maskedTerms
 	at       [][3]int // table, row and column of each entry; the table of an entry of a pad row is -1
 	dropped  layout.Mask
-	baseline []float32
+	baseline model.Baseline
 }
 
 func newMaskedTables(t *testing.T, want *maskedTerms, m *model.Model) *maskedTables {
 	t.Helper()
 	n, shape := m.Parameters(), m.Shape()
-	tables := &maskedTables{want: want, at: make([][3]int, n), dropped: layout.NewMask(n), baseline: make([]float32, m.BaselineSize())}
+	tables := &maskedTables{want: want, at: make([][3]int, n), dropped: layout.NewMask(n), baseline: m.Zero()}
 	pads := map[int]bool{}
 	for _, row := range m.FixedRows() {
 		pads[row] = true
@@ -194,7 +194,7 @@ func newMaskedTables(t *testing.T, want *maskedTerms, m *model.Model) *maskedTab
 			}
 		}
 		for _, r := range s.Readers() {
-			copy(tables.baseline[r.Baseline:][:s.Dim], want.Tables[table].Baseline)
+			copy(tables.baseline.Values[r.Baseline:][:s.Dim], want.Tables[table].Baseline)
 		}
 	}
 	return tables

@@ -8,12 +8,15 @@ import (
 	"time"
 )
 
+// kdd has the sizes of the fields of a model of KDD's size.
+var kdd = []int{100, 20_000, 300_000, 14_000, 4, 4, 1_200_000, 500_000, 800_000, 700_000, 2_485_653}
+
 // BenchmarkEmbed reads the embeddings of 64 random rows, 16 at a time, from a table of
 // KDD's size. It takes turns between the compact table of float32, the one whose rows have
 // quantizers of 2 to 8 bits, and the same table stored dense, and reports the median times. Before each measurement it reads weights, as a network
 // does, which evicts the table from the caches.
 func BenchmarkEmbed(b *testing.B) {
-	sizes, dim := []int{100, 20_000, 300_000, 14_000, 4, 4, 1_200_000, 500_000, 800_000, 700_000, 2_485_653}, 16
+	sizes, dim := kdd, 16
 	features := 0
 	for _, size := range sizes {
 		features += size
@@ -49,7 +52,7 @@ func BenchmarkEmbed(b *testing.B) {
 		for i := range dropped {
 			dropped[i] = r.Float32() < sparsity
 		}
-		parts, err := Encode(plain(dim, sizes...), table, dropped, make([]float32, len(sizes)*dim), Float32)
+		parts, err := Encode(plain(dim, sizes...), table, dropped, plain(dim, sizes...).Zero(), Float32)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -64,7 +67,7 @@ func BenchmarkEmbed(b *testing.B) {
 		for i := range p.Rows {
 			p.Rows[i] = uint8(r.IntN(len(p.Quantizers)))
 		}
-		if parts, err = EncodeMixed(plain(dim, sizes...), table, dropped, make([]float32, len(sizes)*dim), p); err != nil {
+		if parts, err = EncodeMixed(plain(dim, sizes...), table, dropped, plain(dim, sizes...).Zero(), p); err != nil {
 			b.Fatal(err)
 		}
 		begin := time.Now()
@@ -94,4 +97,76 @@ func BenchmarkEmbed(b *testing.B) {
 		})
 	}
 	_ = sum
+}
+
+// BenchmarkEmbedWords takes turns between tables of Mixed of which no field, the largest one, and every large one has 16 words. It
+// reads 64 random rows of 16 columns for each look-up, and reports the median times.
+func BenchmarkEmbedWords(b *testing.B) {
+	a := plain(16, kdd...)
+	r := rand.New(rand.NewPCG(1, 2))
+	entries, dropped := make([]float32, a.Parameters()), make([]bool, a.Parameters())
+	for i := range entries {
+		entries[i], dropped[i] = r.Float32(), r.Float32() < .95
+	}
+	p := &Palette{Quantizers: []Quantizer{{Bits: 4, Step: .06}, {Bits: 8, Step: .004}}, Rows: make([]uint8, a.Features())}
+	for i := range p.Rows {
+		p.Rows[i] = uint8(r.IntN(2))
+	}
+	names := []string{"one-µs", "largest-µs", "large-µs"}
+	var tables []*Table
+	for _, least := range []int{1 << 30, 2_000_000, 10_000} {
+		w := a.Zero()
+		for _, s := range a.Spans() {
+			words := 1
+			if s.Rows > least {
+				words = 16
+			}
+			w.Words = append(w.Words, words)
+			for range (words - 1) * s.Dim {
+				w.Values = append(w.Values, r.Float32())
+			}
+			for range s.Rows {
+				w.Numbers = append(w.Numbers, uint8(r.IntN(words)))
+			}
+		}
+		parts, err := EncodeMixed(a, entries, dropped, w, p)
+		if err != nil {
+			b.Fatal(err)
+		}
+		begin := time.Now()
+		t, err := New(a, Mixed, parts)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Logf("New takes %v for %d bytes of words", time.Since(begin), len(parts.Words))
+		tables = append(tables, t)
+	}
+	const rows, batch = 1 << 14, 64
+	var ids []int32
+	for range rows {
+		first := 0
+		for _, size := range a.FieldDims {
+			ids = append(ids, int32(first+r.IntN(size)))
+			first += size
+		}
+	}
+	x := make([]float32, batch*a.Players())
+	weights, sum := make([]float32, 700_000), float32(0)
+	times := make([][]time.Duration, len(tables))
+	for i := range b.N {
+		features := ids[i*batch%rows*a.Fields():][:batch*a.Fields()]
+		for k, t := range tables {
+			for _, w := range weights { // evicts the table from the caches, as a network does
+				sum += w
+			}
+			start := time.Now()
+			t.Embed(x, features)
+			times[k] = append(times[k], time.Since(start))
+		}
+	}
+	b.ReportMetric(float64(sum), "ns/op")
+	for k, name := range names {
+		slices.Sort(times[k])
+		b.ReportMetric(float64(times[k][b.N/2].Nanoseconds())/1e3, name)
+	}
 }

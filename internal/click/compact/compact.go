@@ -64,14 +64,18 @@ type Parts struct {
 	Values []byte
 	// Steps holds each field's origin and step, [fields, 2]. Only Int8 uses it.
 	Steps []float32
-	// Codebook holds the values that stand for dropped entries, in the order of a baseline
-	// (model.Architecture.BaselineSize). Look-ups that read the same rows have the same values.
-	Codebook []float32
+	// Baseline is what dropped entries read. The number of a row that drops nothing is 0. New reads
+	// only the values.
+	Baseline model.Baseline
+	// Words is empty if each field has one word. Otherwise it has a byte for each field, its number
+	// of words less 1, and then an arithmetic code of the numbers of the rows that drop an entry, in
+	// the fields of several words.
+	Words []byte
 	// Quantizers and Positions are used by Mixed only, in place of Rows, Columns and Steps, and
-	// Fields and Codebook are then not read. Positions codes the quantizers of the codebook, and
+	// Fields and Baseline are then not read. Positions codes the quantizers of the codebook, and
 	// for each field which rows are listed, then the quantizer and the kept columns of each of
-	// these. Values holds the codebook, unless its values are 0, and then the kept entries, row
-	// by row. The values of a quantizer take its number of bits, from the lowest bit of the first
+	// these. Values holds the words of each field, unless their values are 0, and then the kept entries,
+	// row by row. The values of a quantizer take its number of bits, from the lowest bit of the first
 	// byte on, without gaps.
 	Quantizers []Quantizer
 	Positions  []byte

@@ -17,7 +17,7 @@ type sample struct {
 	layout   *model.Architecture
 	table    []float32
 	dropped  []bool
-	codebook []float32
+	baseline model.Baseline
 }
 
 // plain returns the layout of a single table.
@@ -80,12 +80,58 @@ func draw(t *rapid.T) *sample {
 			}
 		}
 	}
-	s.codebook = rapid.SliceOfN(value, s.layout.Players(), s.layout.Players()).Draw(t, "codebook")
+	s.baseline = drawBaseline(t, s.layout, value)
 	return s
 }
 
+// drawBaseline draws a baseline with one word for each span, or with several for some.
+func drawBaseline(t *rapid.T, a *model.Architecture, value *rapid.Generator[float32]) model.Baseline {
+	b, size := model.Baseline{}, a.BaselineSize()
+	if rapid.Bool().Draw(t, "several words") {
+		for _, span := range a.Spans() {
+			words := rapid.SampledFrom([]int{1, 1, 2, 3, 16, 256}).Draw(t, "words")
+			size += (words - 1) * span.Dim
+			b.Words = append(b.Words, words)
+			seed := rapid.Uint64().Draw(t, "seed of the numbers")
+			for range span.Rows {
+				seed = seed*6364136223846793005 + 1442695040888963407
+				b.Numbers = append(b.Numbers, uint8(int(seed>>40)%words))
+			}
+		}
+	}
+	pool := rapid.SliceOfN(value, 17, 17).Draw(t, "values of words")
+	for i := range size {
+		b.Values = append(b.Values, pool[i%len(pool)])
+	}
+	for _, span := range a.Spans() {
+		for _, r := range span.Sharers {
+			copy(b.Values[r.Baseline:], b.Values[span.Baseline:][:span.Dim])
+		}
+	}
+	return b
+}
+
+// read returns the baseline that a file of s has: rows that drop nothing have the number 0.
+func (s *sample) read() model.Baseline {
+	b := s.baseline
+	if b.Numbers = nil; !slices.ContainsFunc(b.Words, func(n int) bool { return n > 1 }) {
+		b.Words = nil
+		return b
+	}
+	for _, span := range s.layout.Spans() {
+		for i := range span.Rows {
+			number := s.baseline.Numbers[span.Row+i]
+			if !slices.Contains(s.dropped[span.Entry+i*span.Dim:][:span.Dim], true) {
+				number = 0
+			}
+			b.Numbers = append(b.Numbers, number)
+		}
+	}
+	return b
+}
+
 func (s *sample) encode(t rapid.TB, v Encoding) (*Parts, *Table) {
-	parts, err := Encode(s.layout, s.table, s.dropped, s.codebook, v)
+	parts, err := Encode(s.layout, s.table, s.dropped, s.baseline, v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +147,10 @@ func (s *sample) encode(t rapid.TB, v Encoding) (*Parts, *Table) {
 // must be equal.
 func (s *sample) check(t rapid.TB, table *Table) {
 	spans := s.layout.Spans()
-	field, row := 0, 0
+	field, row, book := 0, 0, s.layout.Book(s.baseline)
+	if got, want := table.Baseline(), s.read(); !got.Equal(&want) {
+		t.Fatalf("the baseline is %+v, expected %+v", got, want)
+	}
 	var whole []float32
 	x := make([]float32, s.layout.Players())
 	table.Rows(func(read []float32, dropped []bool) {
@@ -119,7 +168,7 @@ func (s *sample) check(t rapid.TB, table *Table) {
 			if dropped[c] != s.dropped[i] {
 				t.Fatalf("row %d, column %d: dropped %v", row, c, dropped[c])
 			}
-			want, most := s.codebook[span.Baseline+c], 0.0
+			want, most := book.Of(field, row-span.Row)[c], 0.0
 			if !dropped[c] {
 				want = s.table[i]
 				most = s.error(table, field, want)
@@ -199,12 +248,12 @@ func TestRoundTrip(t *testing.T) {
 // tables use bitmaps.
 func TestWide(t *testing.T) {
 	for dim, form := range map[int]Form{32768: Columns, 32769: Bitmap, 65536: Bitmap} {
-		s := &sample{layout: plain(dim, 1, 3), table: make([]float32, 4*dim), dropped: make([]bool, 4*dim), codebook: make([]float32, 2*dim)}
+		s := &sample{layout: plain(dim, 1, 3), table: make([]float32, 4*dim), dropped: make([]bool, 4*dim), baseline: plain(dim, 1, 1).Zero()}
 		for i := range s.dropped {
 			s.table[i] = float32(i)
 			s.dropped[i] = i != dim-1 && i != 4*dim-1 && i != 3*dim
 		}
-		s.codebook[dim] = -1
+		s.baseline.Values[dim] = -1
 		parts, table := s.encode(t, Float32)
 		if got := parts.Fields[1].Form; got != form {
 			t.Errorf("%d columns are stored as %s, want %s", dim, got, form)
@@ -217,7 +266,7 @@ func TestWide(t *testing.T) {
 func TestEmbedAllocatesNothing(t *testing.T) {
 	const rows = 300
 	for _, dim := range []int{maxNarrow, maxNarrow + 1} {
-		s := &sample{layout: plain(dim, 400, 30), table: make([]float32, 430*dim), dropped: make([]bool, 430*dim), codebook: make([]float32, 2*dim)}
+		s := &sample{layout: plain(dim, 400, 30), table: make([]float32, 430*dim), dropped: make([]bool, 430*dim), baseline: plain(dim, 1, 1).Zero()}
 		for i := range s.dropped {
 			s.dropped[i] = i%7 != 0
 		}
@@ -288,15 +337,15 @@ func TestEncodeRefuses(t *testing.T) {
 		want            string
 	}{
 		"NaN":      {[]float32{0, 0, 0, nan}, []float32{0, 0}, Float32, "row 1 has the value NaN in column 1"},
-		"codebook": {[]float32{0, 0, 0, 0}, []float32{0, inf}, Int8, "the baseline of field 0 has the value +Inf in column 1"},
+		"codebook": {[]float32{0, 0, 0, 0}, []float32{0, inf}, Int8, "value 1 of the baseline is +Inf"},
 		"half":     {[]float32{0, 65519, -65520, 0}, []float32{0, 0}, Float16, "row 1 has the value -65520 in column 0: float16 holds magnitudes up to 65504"},
 	} {
-		_, err := Encode(plain(2, 2), test.table, make([]bool, 4), test.codebook, test.values)
+		_, err := Encode(plain(2, 2), test.table, make([]bool, 4), model.Baseline{Values: test.codebook}, test.values)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q", name, err, test.want)
 		}
 	}
-	if _, err := Encode(plain(2, 2), []float32{0, nan, 1, 2}, []bool{false, true, false, false}, []float32{0, 0}, Float32); err != nil {
+	if _, err := Encode(plain(2, 2), []float32{0, nan, 1, 2}, []bool{false, true, false, false}, plain(2, 2).Zero(), Float32); err != nil {
 		t.Errorf("a dropped NaN: %v", err)
 	}
 }
@@ -310,7 +359,7 @@ func TestFind(t *testing.T) {
 		var dense []float32
 		table.Rows(func(x []float32, _ []bool) { dense = append(dense, x...) })
 		found := &sample{layout: s.layout, table: dense}
-		found.dropped, found.codebook = Find(s.layout, dense)
+		found.dropped, found.baseline = Find(s.layout, dense)
 		_, again := found.encode(t, Float32)
 		i := 0
 		again.Rows(func(x []float32, _ []bool) {
@@ -329,7 +378,7 @@ func TestSteps(t *testing.T) {
 		{5, 5, 5}, {-math.MaxFloat32, 1, math.MaxFloat32}, {0, math.SmallestNonzeroFloat32, 0}, {1, math.Nextafter32(1, 2), 1},
 		{0, 1e-44, 7e-45},
 	} {
-		s := &sample{layout: plain(1, 3), table: table, dropped: make([]bool, 3), codebook: []float32{0}}
+		s := &sample{layout: plain(1, 3), table: table, dropped: make([]bool, 3), baseline: plain(1, 1).Zero()}
 		_, read := s.encode(t, Int8)
 		s.check(t, read)
 	}
@@ -338,10 +387,10 @@ func TestSteps(t *testing.T) {
 // New accepts or rejects any bytes without a panic. An accepted table can be read. The bytes
 // are those of one table, or of two tables in which one field reads rows.
 func FuzzNew(f *testing.F) {
-	f.Add([]byte{0xff, 1}, []byte{1, 2, 0x83, 4, 0x85}, []byte("valuesvaluesvaluesva"), uint8(2), uint16(9), uint16(3), uint16(2), uint16(5), uint16(16))
-	f.Add([]byte{}, []byte{0xff, 0xff, 0x0f, 0x0f}, []byte("valuesvaluesvaluesva"), uint8(1), uint16(2), uint16(2), uint16(2), uint16(20), uint16(16))
-	f.Add([]byte{0x81, 0}, []byte{1, 2, 0x83, 4, 0x85}, []byte("value"), uint8(130), uint16(9), uint16(3), uint16(2), uint16(5), uint16(16))
-	f.Fuzz(func(t *testing.T, rows, columns, values []byte, form uint8, size, other, listed, kept, dim uint16) {
+	f.Add([]byte{0xff, 1}, []byte{1, 2, 0x83, 4, 0x85}, []byte("valuesvaluesvaluesva"), uint8(2), uint16(9), uint16(3), uint16(2), uint16(5), uint16(16), []byte{})
+	f.Add([]byte{}, []byte{0xff, 0xff, 0x0f, 0x0f}, []byte("valuesvaluesvaluesva"), uint8(1), uint16(2), uint16(2), uint16(2), uint16(20), uint16(16), []byte{1, 0, 0x80})
+	f.Add([]byte{0x81, 0}, []byte{1, 2, 0x83, 4, 0x85}, []byte("value"), uint8(130), uint16(9), uint16(3), uint16(2), uint16(5), uint16(16), []byte{2, 1, 0x12, 0x34, 0x56})
+	f.Fuzz(func(t *testing.T, rows, columns, values []byte, form uint8, size, other, listed, kept, dim uint16, words []byte) {
 		sizes := []int{int(size), int(other)}
 		if size == 0 || other == 0 || dim == 0 {
 			return
@@ -350,7 +399,7 @@ func FuzzNew(f *testing.F) {
 		v := Encodings()[int(form/16)%3]
 		parts := &Parts{
 			Fields: []Field{{forms[form%4], int(listed), int(kept)}, {forms[form/4%4], int(other), int(other) * int(dim)}},
-			Rows:   rows, Columns: columns, Values: values, Codebook: make([]float32, 2*int(dim)), Steps: []float32{0, 1, -1, 0.5},
+			Rows:   rows, Columns: columns, Values: values, Baseline: plain(int(dim), 1, 1).Zero(), Words: words, Steps: []float32{0, 1, -1, 0.5},
 		}
 		if forms[form/4%4] == None {
 			parts.Fields[1] = Field{Form: None}
@@ -359,14 +408,22 @@ func FuzzNew(f *testing.F) {
 		if form&128 != 0 {
 			layout.Dim, layout.Tables = 0, []model.Table{{Name: "a", Rows: int(size), Dim: int(dim)}, {Name: "b", Rows: int(other), Dim: 1 + int(dim)/2}}
 			layout.LookUps = []model.LookUp{{Field: 1, Table: 1}, {Field: 0, Table: 0}}
-			parts.Codebook = parts.Codebook[:layout.Players()]
+			parts.Baseline = layout.Zero()
 			if parts.Fields[1].Kept = 0; parts.Fields[1].Form == Dense {
 				parts.Fields[1].Kept = int(other) * layout.Tables[1].Dim
+			}
+		}
+		for j, span := range layout.Spans() {
+			if j < len(words) && len(words) > 1 {
+				parts.Baseline.Values = append(parts.Baseline.Values, make([]float32, int(words[j])*span.Dim)...)
 			}
 		}
 		table, err := New(layout, v, parts)
 		if err != nil {
 			return
+		}
+		if b := table.Baseline(); layout.CheckBaseline(&b) != nil {
+			t.Fatalf("baseline %+v: %v", b, layout.CheckBaseline(&b))
 		}
 		kept0 := 0
 		var whole []float32
@@ -394,7 +451,7 @@ func FuzzNew(f *testing.F) {
 
 // Memory equals the memory of the slices that reading rows needs.
 func TestMemory(t *testing.T) {
-	listings, groups, blocks := 0, 0, 0
+	listings, groups, blocks, words := 0, 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)
 		for _, v := range Encodings() {
@@ -402,18 +459,22 @@ func TestMemory(t *testing.T) {
 			want := len(table.entries) + 4*len(table.codebook) + 4*len(table.steps)
 			for j := range table.fields {
 				f := &table.fields[j]
+				if f.numbers != nil {
+					want += len(f.numbers) + 4*len(f.words)
+					words++
+				}
 				want += len(f.listing)*int(unsafe.Sizeof(uint64(0))) + len(f.groups)*int(unsafe.Sizeof(group{})) + len(f.blocks)*int(unsafe.Sizeof(block{}))
 				if f.blocks != nil {
 					want += len(f.columns)
 				}
 				listings, groups, blocks = listings+len(f.listing), groups+len(f.groups), blocks+len(f.blocks)
 			}
-			if got := Memory(s.layout, parts.Fields, v); got != int64(want) {
+			if got := Memory(s.layout, parts.Fields, parts.Baseline.Words, v); got != int64(want) {
 				t.Fatalf("%+v of %s: %d bytes, expected %d", s.layout, v, got, want)
 			}
 		}
 	})
-	if listings == 0 || groups == 0 || blocks == 0 {
-		t.Errorf("%d words, %d groups, %d blocks", listings, groups, blocks)
+	if listings == 0 || groups == 0 || blocks == 0 || words == 0 {
+		t.Errorf("%d listings, %d groups, %d blocks, %d fields with several words", listings, groups, blocks, words)
 	}
 }

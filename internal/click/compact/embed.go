@@ -25,10 +25,11 @@ func (t *Table) Embed(x []float32, features []int32) {
 		for range min(embedBatch, lookUps-from) {
 			l := &t.looks[next]
 			f, at := l.field, row*len(t.empty)+l.at
-			copy(x[at:at+f.dim], f.codebook)
+			i := int(features[row*t.ids+l.id]) - l.first
+			copy(x[at:at+f.dim], f.absent(i))
 			p := &places[n]
 			p.field, p.at = f, at
-			n += f.find(p, int(features[row*t.ids+l.id])-l.first)
+			n += f.find(p, i)
 			if next++; next == len(t.looks) {
 				next, row = 0, row+1
 			}

@@ -10,18 +10,18 @@ import (
 )
 
 // Encode returns the parts of the tables of a, [Parameters]. dropped marks the entries that
-// are dropped, and codebook, [D], holds the values that stand for them. If a value is not
+// are dropped, and baseline says what they read. If a value is not
 // finite, or v cannot represent it, Encode returns an error that names its row, numbered
 // over all tables, and its column. Pad rows must not be dropped. They are rounded as other
 // rows are, except that a 0 stays 0, because a head without a mask adds the row once for each
-// empty position. The parts share codebook and do not copy it.
-func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []float32, v Encoding) (*Parts, error) {
-	if len(tables) != a.Parameters() || len(dropped) != a.Parameters() || len(codebook) != a.BaselineSize() || v.Size() == 0 {
-		panic(fmt.Sprintf("compact: Encode: tables of %d, mask of %d, codebook of %d entries as %q", len(tables), len(dropped), len(codebook), v))
+// empty position. The parts share the values of baseline and do not copy them.
+func Encode(a *model.Architecture, tables []float32, dropped []bool, baseline model.Baseline, v Encoding) (*Parts, error) {
+	if len(tables) != a.Parameters() || len(dropped) != a.Parameters() || v.Size() == 0 {
+		panic(fmt.Sprintf("compact: Encode: tables of %d, mask of %d entries as %q", len(tables), len(dropped), v))
 	}
-	p := &Parts{Fields: Plan(a, dropped), Codebook: codebook}
+	p := &Parts{Fields: Plan(a, dropped), Baseline: baseline}
 	spans := a.Spans()
-	if err := checkEncoded(a, spans, tables, dropped, codebook); err != nil {
+	if err := checkEncoded(a, spans, tables, dropped, &baseline); err != nil {
 		return nil, err
 	}
 	if err := checkPads(a, dropped); err != nil {
@@ -51,6 +51,7 @@ func Encode(a *model.Architecture, tables []float32, dropped []bool, codebook []
 			p.Steps = append(p.Steps, origin, step)
 		}
 	}
+	p.Words = Words(a, dropped, &p.Baseline)
 	return p, nil
 }
 
@@ -65,15 +66,10 @@ func checkPads(a *model.Architecture, dropped []bool) error {
 	return nil
 }
 
-// checkEncoded returns an error for the first value that would be stored and is not finite.
-func checkEncoded(a *model.Architecture, spans []model.Span, tables []float32, dropped []bool, codebook []float32) error {
-	for i := range spans {
-		s := &spans[i]
-		for c, e := range codebook[s.Baseline : s.Baseline+s.Dim] {
-			if !finite(e) {
-				return fmt.Errorf("the baseline of %s has the value %v in column %d", spanName(a, s), e, c)
-			}
-		}
+// checkEncoded returns an error unless baseline is one of a, and for the first value that would be stored and is not finite.
+func checkEncoded(a *model.Architecture, spans []model.Span, tables []float32, dropped []bool, baseline *model.Baseline) error {
+	if err := a.CheckBaseline(baseline); err != nil {
+		return err
 	}
 	for i := range spans {
 		s := &spans[i]
@@ -148,16 +144,16 @@ const sampleRows = 1024
 // Find reconstructs which entries of dense tables, [Parameters], were dropped, because
 // dense tables do not store this. For each column of a field, Find takes the most frequent
 // value in a sample of rows. Entries with exactly this value count as dropped, and
-// codebook, [D], holds the value. No information is lost, although some of these
+// baseline, of one word for each field, holds the value. No information is lost, although some of these
 // entries may have been kept. If dropping these entries does not make a field smaller,
 // Find drops nothing from the field. It never drops pad rows.
-func Find(a *model.Architecture, tables []float32) (dropped []bool, codebook []float32) {
-	dropped, codebook = make([]bool, len(tables)), make([]float32, a.BaselineSize())
+func Find(a *model.Architecture, tables []float32) (dropped []bool, baseline model.Baseline) {
+	dropped, baseline = make([]bool, len(tables)), a.Zero()
 	pads, shape := a.FixedRows(), a.Shape()
 	for _, s := range a.Spans() {
 		from, to := s.Entries()
 		entries, mask, dim := tables[from:to], dropped[from:to], s.Dim
-		line := codebook[s.Baseline : s.Baseline+dim]
+		line := baseline.Values[s.Baseline : s.Baseline+dim]
 		for c := range dim {
 			value, repeated := mostFrequent(entries, c, dim)
 			if !repeated {
@@ -180,10 +176,10 @@ func Find(a *model.Architecture, tables []float32) (dropped []bool, codebook []f
 			clear(line)
 		}
 		for _, r := range s.Sharers {
-			copy(codebook[r.Baseline:r.Baseline+dim], line)
+			copy(baseline.Values[r.Baseline:r.Baseline+dim], line)
 		}
 	}
-	return dropped, codebook
+	return dropped, baseline
 }
 
 // mostFrequent returns the most frequent value in a sample of column c, and whether it

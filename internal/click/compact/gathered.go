@@ -9,7 +9,7 @@ type Gathered struct {
 	looks    []gatheredLook
 	ids      int       // number of ids of a row of data
 	size     int       // number of elements of the embedding of a row of data
-	codebook []float32 // a baseline
+	baseline []float32 // with one word for each span
 	index    map[[2]int32]int32
 	rows     []gatheredRow
 	values   []float32
@@ -24,10 +24,13 @@ type gatheredRow struct {
 	at        int
 }
 
-// NewGathered returns an empty Gathered for a model. codebook is a baseline, which it keeps.
-func NewGathered(a *model.Architecture, codebook []float32) *Gathered {
-	g := &Gathered{spans: a.Spans(), ids: a.Width(), size: len(a.SpreadBaseline(codebook)), codebook: codebook, index: map[[2]int32]int32{}}
-	t := &Table{fields: make([]field, len(g.spans)), codebook: codebook}
+// NewGathered returns an empty Gathered for a model. baseline has one word for each span. NewGathered keeps its values.
+func NewGathered(a *model.Architecture, baseline model.Baseline) *Gathered {
+	if len(baseline.Values) != a.BaselineSize() {
+		panic("compact: NewGathered: a span has several words")
+	}
+	g := &Gathered{spans: a.Spans(), ids: a.Width(), size: a.Players(), baseline: baseline.Values, index: map[[2]int32]int32{}}
+	t := &Table{fields: make([]field, len(g.spans)), codebook: g.baseline}
 	t.look(a, g.spans)
 	number := map[*field]int{}
 	for i := range t.fields {
@@ -40,7 +43,7 @@ func NewGathered(a *model.Architecture, codebook []float32) *Gathered {
 }
 
 // Collect replaces the rows by those that a batch reads, each once. features are the global ids of
-// the batch, [rows, Width]. All entries of the new rows have the values of the codebook.
+// the batch, [rows, Width]. All entries of the new rows have the values of the baseline.
 func (g *Gathered) Collect(features []int32) {
 	clear(g.index)
 	g.rows, g.values = g.rows[:0], g.values[:0]
@@ -53,7 +56,7 @@ func (g *Gathered) Collect(features []int32) {
 			}
 			g.index[key] = int32(len(g.rows))
 			g.rows = append(g.rows, gatheredRow{key[0], key[1], len(g.values)})
-			g.values = append(g.values, g.codebook[s.Baseline:][:s.Dim]...)
+			g.values = append(g.values, g.baseline[s.Baseline:][:s.Dim]...)
 		}
 	}
 }

@@ -23,11 +23,11 @@ func lists(dim int) *sample {
 		s.table, s.dropped = append(s.table, r.Float32()), append(s.dropped, r.IntN(2) == 0)
 	}
 	clear(s.dropped[:dim]) // the pad row
-	s.codebook = make([]float32, s.layout.BaselineSize())
-	for i := range s.codebook {
-		s.codebook[i] = r.Float32()
+	s.baseline = s.layout.Zero()
+	for i := range s.baseline.Values {
+		s.baseline.Values[i] = r.Float32()
 	}
-	copy(s.codebook[dim+1:2*dim+1], s.codebook[:dim])
+	copy(s.baseline.Values[dim+1:2*dim+1], s.baseline.Values[:dim])
 	return s
 }
 
@@ -73,8 +73,8 @@ func TestLists(t *testing.T) {
 func TestHostileLists(t *testing.T) {
 	s := lists(2)
 	parts, _ := s.encode(t, Float32)
-	parts.Codebook = slices.Clone(parts.Codebook)
-	parts.Codebook[3]++
+	parts.Baseline = parts.Baseline.Scaled(1)
+	parts.Baseline.Values[3]++
 	if _, err := New(s.layout, Float32, parts); err == nil || !strings.Contains(err.Error(), "look-up 2 than for look-up 0") {
 		t.Errorf("error %v, expected one about look-ups 0 and 2", err)
 	}

@@ -15,29 +15,30 @@ import (
 const Coded Form = "coded"
 
 // EncodeMixed is Encode for the encoding Mixed. Each kept value is rounded to the nearest
-// one of its row's quantizer in p, and the values of the codebook as p says. The codebook of
+// one of its row's quantizer in p, and the values of the baseline as p says. The baseline of
 // the parts has the rounded values. If p has a number that is no quantizer's, EncodeMixed
 // panics.
-func EncodeMixed(a *model.Architecture, tables []float32, dropped []bool, codebook []float32, p *Palette) (*Parts, error) {
+func EncodeMixed(a *model.Architecture, tables []float32, dropped []bool, baseline model.Baseline, p *Palette) (*Parts, error) {
 	spans := a.Spans()
 	last := &spans[len(spans)-1]
-	if len(tables) != a.Parameters() || len(dropped) != a.Parameters() || len(codebook) != a.BaselineSize() || len(p.Rows) != last.Row+last.Rows || p.Codebook != nil && len(p.Codebook) != len(spans) {
-		panic(fmt.Sprintf("compact: EncodeMixed: tables of %d, mask of %d, codebook of %d, palette of %d rows and %d lines", len(tables), len(dropped), len(codebook), len(p.Rows), len(p.Codebook)))
+	if len(tables) != a.Parameters() || len(dropped) != a.Parameters() || len(p.Rows) != last.Row+last.Rows || p.Codebook != nil && len(p.Codebook) != len(spans) {
+		panic(fmt.Sprintf("compact: EncodeMixed: tables of %d, mask of %d, palette of %d rows and %d lines", len(tables), len(dropped), len(p.Rows), len(p.Codebook)))
 	}
-	parts := &Parts{Quantizers: slices.Clone(p.Quantizers), Codebook: slices.Clone(codebook), Fields: make([]Field, len(spans))}
+	parts := &Parts{Quantizers: slices.Clone(p.Quantizers), Baseline: baseline, Fields: make([]Field, len(spans))}
 	if err := checkQuantizers(parts.Quantizers); err != nil {
 		return nil, err
 	}
-	if err := checkEncoded(a, spans, tables, dropped, codebook); err != nil {
+	if err := checkEncoded(a, spans, tables, dropped, &baseline); err != nil {
 		return nil, err
 	}
-	e := &mixedWriter{positions: newPositions(newWriter()), parts: parts}
+	parts.Baseline.Values = slices.Clone(baseline.Values)
+	e := &mixedWriter{positions: newPositions(newWriter()), parts: parts, book: a.Book(parts.Baseline)}
 	for j := range spans {
 		var given []uint8
 		if p.Codebook != nil {
 			given = p.Codebook[j : j+1]
 		}
-		if err := e.line(&spans[j], given); err != nil {
+		if err := e.line(j, given); err != nil {
 			return nil, fmt.Errorf("%s: %w", spanName(a, &spans[j]), err)
 		}
 	}
@@ -53,20 +54,21 @@ func EncodeMixed(a *model.Architecture, tables []float32, dropped []bool, codebo
 	}
 	parts.Values = e.values.data
 	parts.Positions = append(e.data, e.end()...)
-	if short := leastMixed(a) - parts.mixedBytes(); short > 0 {
+	parts.Words = Words(a, dropped, &parts.Baseline)
+	if short := leastMixed(a, len(baseline.Values)) - parts.mixedBytes(); short > 0 {
 		parts.Positions = append(parts.Positions, make([]byte, short)...)
 	}
 	return parts, nil
 }
 
 // leastMixed returns the least number of bytes of the tables of a as Mixed, which
-// MaxInflation requires.
-func leastMixed(a *model.Architecture) int {
-	return (4*a.Parameters() + MaxInflation - 1) / MaxInflation
+// MaxInflation requires. values is the number of values of the baseline.
+func leastMixed(a *model.Architecture, values int) int {
+	return (4*(a.Parameters()+values-a.BaselineSize()) + MaxInflation - 1) / MaxInflation
 }
 
 // Bytes returns the number of bytes that parts of Mixed take in a file.
-func (p *Parts) Bytes() int { return p.mixedBytes() + quantizerBytes*len(p.Quantizers) }
+func (p *Parts) Bytes() int { return p.mixedBytes() + quantizerBytes*len(p.Quantizers) + len(p.Words) }
 
 // mixedBytes returns the number of bytes of positions and values.
 func (p *Parts) mixedBytes() int { return len(p.Positions) + len(p.Values) }
@@ -88,13 +90,17 @@ func checkQuantizers(all []Quantizer) error {
 type mixedWriter struct {
 	*positions
 	parts  *Parts
+	book   *model.Book // of the parts' baseline
 	values bitWriter
 }
 
-// line writes the values of a span in the codebook. given holds the number of their
+// line writes the words of span j. given holds the number of their
 // quantizer, unless they are stored exactly.
-func (e *mixedWriter) line(s *model.Span, given []uint8) error {
-	line := e.parts.Codebook[s.Baseline : s.Baseline+s.Dim]
+func (e *mixedWriter) line(j int, given []uint8) error {
+	var line []float32
+	for n := range e.book.NumberOfWords(j) {
+		line = append(line, e.book.Word(j, n)...)
+	}
 	number := ZeroLine
 	if len(given) > 0 {
 		number = int(given[0])
@@ -127,8 +133,12 @@ func (e *mixedWriter) line(s *model.Span, given []uint8) error {
 			line[c] = value
 		}
 	}
+	s := &e.book.Spans[j]
+	for n := range e.book.NumberOfWords(j) {
+		copy(e.book.Word(j, n), line[n*s.Dim:])
+	}
 	for _, r := range s.Sharers {
-		copy(e.parts.Codebook[r.Baseline:r.Baseline+s.Dim], line)
+		copy(e.book.Values[r.Baseline:r.Baseline+s.Dim], line)
 	}
 	return nil
 }
@@ -250,8 +260,8 @@ func (t *Table) MeanBits() int {
 	return 0
 }
 
-// FieldBytes returns, for Mixed, the number of bytes of each field's positions and values in
-// the file. They are rounded, because fields share bytes.
+// FieldBytes returns, for Mixed, the number of bytes of each field's positions, values and
+// numbers of words in the file. They are rounded, because fields share bytes.
 func (t *Table) FieldBytes() []int {
 	bytes := make([]int, len(t.fields))
 	for j := range t.fields {
@@ -261,7 +271,7 @@ func (t *Table) FieldBytes() []int {
 }
 
 // Memory returns the number of bytes that a Table of Mixed needs to read rows: the values of
-// the file, the codebook, the quantizers and the index.
+// the file, the baseline and the index.
 func (t *Table) Memory() int64 {
 	const wordBytes, groupBytes = 8, 16
 	bytes := len(t.entries) + 4*len(t.codebook)
@@ -270,6 +280,7 @@ func (t *Table) Memory() int64 {
 	}
 	for j := range t.fields {
 		f := &t.fields[j]
+		bytes += wordMemory(len(f.words)/f.dim, f.size, f.dim)
 		bytes += wordBytes*len(f.listing) + groupBytes*len(f.mixed)
 	}
 	return int64(bytes)

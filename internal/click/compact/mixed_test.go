@@ -41,16 +41,23 @@ func drawPalette(t *rapid.T, s *sample) *Palette {
 
 // rounded returns the sample whose values are those that p stores.
 func (s *sample) rounded(p *Palette) *sample {
-	r := &sample{layout: s.layout, table: slices.Clone(s.table), dropped: s.dropped, codebook: slices.Clone(s.codebook)}
+	r := &sample{layout: s.layout, table: slices.Clone(s.table), dropped: s.dropped, baseline: s.baseline.Scaled(1)}
+	book := s.layout.Book(r.baseline)
 	for j, span := range s.layout.Spans() {
 		for i := range span.Rows * span.Dim {
 			_, r.table[span.Entry+i] = p.Quantizers[p.Rows[span.Row+i/span.Dim]].Nearest(s.table[span.Entry+i])
 		}
 		if p.Codebook != nil {
-			for c := span.Baseline; c < span.Baseline+span.Dim; c++ {
-				if r.codebook[c] = 0; p.Codebook[j] != ZeroLine {
-					_, r.codebook[c] = p.Quantizers[p.Codebook[j]].Nearest(s.codebook[c])
+			for n := range book.NumberOfWords(j) {
+				word := book.Word(j, n)
+				for c, v := range word {
+					if word[c] = 0; p.Codebook[j] != ZeroLine {
+						_, word[c] = p.Quantizers[p.Codebook[j]].Nearest(v)
+					}
 				}
+			}
+			for _, o := range span.Sharers {
+				copy(book.Values[o.Baseline:], book.Word(j, 0))
 			}
 		}
 	}
@@ -63,7 +70,7 @@ func TestMixed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)
 		p := drawPalette(t, s)
-		parts, err := EncodeMixed(s.layout, s.table, s.dropped, s.codebook, p)
+		parts, err := EncodeMixed(s.layout, s.table, s.dropped, s.baseline, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,18 +80,18 @@ func TestMixed(t *testing.T) {
 		}
 		r := s.rounded(p)
 		r.check(t, table)
-		if !slices.EqualFunc(parts.Codebook, table.Codebook(), sameBits) || !slices.EqualFunc(r.codebook, table.Codebook(), sameBits) {
-			t.Fatalf("the codebook is %v, the parts have %v, expected %v", table.Codebook(), parts.Codebook, r.codebook)
+		if got := table.Baseline(); !got.Equal(&parts.Baseline) {
+			t.Fatalf("the baseline is %v, the parts have %v", got, parts.Baseline)
 		}
 		if !slices.Equal(parts.Fields, table.Fields()) {
 			t.Fatalf("fields %v, the parts have %v", table.Fields(), parts.Fields)
 		}
 		again := table.Palette()
-		second, err := EncodeMixed(s.layout, r.table, s.dropped, table.Codebook(), again)
+		second, err := EncodeMixed(s.layout, r.table, s.dropped, table.Baseline(), again)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(second.Positions, parts.Positions) || !slices.Equal(second.Values, parts.Values) || !slices.Equal(second.Quantizers, parts.Quantizers) {
+		if !slices.Equal(second.Positions, parts.Positions) || !slices.Equal(second.Values, parts.Values) || !slices.Equal(second.Words, parts.Words) || !slices.Equal(second.Quantizers, parts.Quantizers) {
 			t.Fatal("a table that is written again has other bytes")
 		}
 	})
@@ -164,7 +171,7 @@ func TestEntropy(t *testing.T) {
 			}
 		}
 		p := &Palette{Quantizers: []Quantizer{{Bits: 2}}, Rows: make([]uint8, a.Features())}
-		parts, err := EncodeMixed(a, make([]float32, a.Parameters()), dropped, make([]float32, a.BaselineSize()), p)
+		parts, err := EncodeMixed(a, make([]float32, a.Parameters()), dropped, a.Zero(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +192,7 @@ func TestMixedLists(t *testing.T) {
 		for i := 1; i < len(p.Rows); i++ {
 			p.Rows[i] = uint8(i % 4)
 		}
-		parts, err := EncodeMixed(s.layout, s.table, s.dropped, s.codebook, p)
+		parts, err := EncodeMixed(s.layout, s.table, s.dropped, s.baseline, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,17 +236,17 @@ func TestMixedRefuses(t *testing.T) {
 		"codebook": {make([]float32, 4), slices.Repeat([]Quantizer{{Bits: 8}}, 15), "field 0: with 16 bits for the codebook the palette has 16 quantizers"},
 	} {
 		p := &Palette{Quantizers: test.q, Rows: make([]uint8, 2)}
-		if _, err := EncodeMixed(plain(2, 2), test.table, make([]bool, 4), []float32{.5, 0}, p); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := EncodeMixed(plain(2, 2), test.table, make([]bool, 4), model.Baseline{Values: []float32{.5, 0}}, p); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q", name, err, test.want)
 		}
 	}
 	s := lists(2)
 	p := &Palette{Quantizers: []Quantizer{{Bits: 4, Step: .01}}, Rows: make([]uint8, 52)}
-	if _, err := EncodeMixed(s.layout, s.table, s.dropped, s.codebook, p); err == nil || !strings.Contains(err.Error(), "field 1 in table item: row 0 has the value") || !strings.Contains(err.Error(), "as the row of a pad id needs") {
+	if _, err := EncodeMixed(s.layout, s.table, s.dropped, s.baseline, p); err == nil || !strings.Contains(err.Error(), "field 1 in table item: row 0 has the value") || !strings.Contains(err.Error(), "as the row of a pad id needs") {
 		t.Errorf("a pad row that is rounded: %v", err)
 	}
 	s.dropped[1] = true
-	if _, err := EncodeMixed(s.layout, s.table, s.dropped, s.codebook, p); err == nil || !strings.Contains(err.Error(), "the mask drops an entry of row 0, which a pad id reads") {
+	if _, err := EncodeMixed(s.layout, s.table, s.dropped, s.baseline, p); err == nil || !strings.Contains(err.Error(), "the mask drops an entry of row 0, which a pad id reads") {
 		t.Errorf("a pad row that is dropped: %v", err)
 	}
 }
@@ -249,7 +256,7 @@ func TestMixedInflation(t *testing.T) {
 	a := plain(64, 5000, 3)
 	dropped := slices.Repeat([]bool{true}, a.Parameters())
 	p := &Palette{Quantizers: []Quantizer{{Bits: 2}}, Rows: make([]uint8, a.Features())}
-	parts, err := EncodeMixed(a, make([]float32, a.Parameters()), dropped, make([]float32, a.BaselineSize()), p)
+	parts, err := EncodeMixed(a, make([]float32, a.Parameters()), dropped, a.Zero(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,19 +291,32 @@ func FuzzMixed(f *testing.F) {
 		for row := 1; row < len(p.Rows); row++ {
 			p.Rows[row] = uint8(row % 4)
 		}
-		parts, err := EncodeMixed(a, tables, dropped, slices.Repeat([]float32{.5}, a.BaselineSize()), p)
-		if err != nil {
-			f.Fatal(err)
+		for _, words := range []int{1, 5, 256} {
+			b := a.Zero()
+			for _, span := range a.Spans() {
+				b.Words = append(b.Words, words)
+				b.Values = append(b.Values, make([]float32, (words-1)*span.Dim)...)
+				for i := range span.Rows {
+					b.Numbers = append(b.Numbers, uint8(i*7%words))
+				}
+			}
+			for k := range b.Values {
+				b.Values[k] = .5
+			}
+			parts, err := EncodeMixed(a, tables, dropped, b, p)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(uint8(i), PackQuantizers(parts.Quantizers), parts.Positions, parts.Values, parts.Words)
 		}
-		f.Add(uint8(i), PackQuantizers(parts.Quantizers), parts.Positions, parts.Values)
 	}
-	f.Fuzz(func(t *testing.T, layout uint8, palette, positions, values []byte) {
+	f.Fuzz(func(t *testing.T, layout uint8, palette, positions, values, words []byte) {
 		a := layouts[int(layout)%len(layouts)]
 		quantizers, err := UnpackQuantizers(palette)
 		if err != nil {
 			return
 		}
-		table, err := New(a, Mixed, &Parts{Quantizers: quantizers, Positions: positions, Values: values})
+		table, err := New(a, Mixed, &Parts{Quantizers: quantizers, Positions: positions, Values: values, Words: words})
 		if err != nil {
 			return
 		}
@@ -312,12 +332,12 @@ func FuzzMixed(f *testing.F) {
 		if len(a.Lists) == 0 {
 			table.Embed(x, features)
 		}
-		again, err := EncodeMixed(a, tables, dropped, table.Codebook(), table.Palette())
+		again, err := EncodeMixed(a, tables, dropped, table.Baseline(), table.Palette())
 		if err != nil { // the file drops a pad row
 			return
 		}
-		if !slices.Equal(again.Positions, positions) {
-			t.Fatalf("positions %x are written as %x", positions, again.Positions)
+		if !slices.Equal(again.Positions, positions) || !slices.Equal(again.Words, words) {
+			t.Fatalf("positions %x and words %x are written as %x and %x", positions, words, again.Positions, again.Words)
 		}
 		second, err := New(a, Mixed, again)
 		if err != nil {

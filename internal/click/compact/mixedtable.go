@@ -28,7 +28,12 @@ func newMixed(a *model.Architecture, parts *Parts) (*Table, error) {
 	if err := checkQuantizers(parts.Quantizers); err != nil {
 		return nil, err
 	}
-	if least := leastMixed(a); parts.mixedBytes() < least {
+	words, values, code, err := cutWords(a, spans, parts.Words)
+	if err != nil {
+		return nil, err
+	}
+	least := leastMixed(a, values)
+	if parts.mixedBytes() < least {
 		return nil, fmt.Errorf("%s in %d bytes of positions and values: expected at least %d bytes", a.Size(), parts.mixedBytes(), least)
 	}
 	t := &Table{values: Mixed, ids: a.Width(), narrow: true, fields: make([]field, len(spans)), codebook: make([]float32, a.BaselineSize()), entries: parts.Values}
@@ -38,25 +43,30 @@ func newMixed(a *model.Architecture, parts *Parts) (*Table, error) {
 	}
 	r := &mixedReader{positions: newPositions(newDecoder(parts.Positions)), table: t}
 	for j := range spans {
-		s := &spans[j]
-		if err := r.line(s); err != nil {
+		s, f := &spans[j], &t.fields[j]
+		*f = field{size: s.Rows, dim: s.Dim, narrow: true, segments: segments(s.Dim), words: t.codebook[s.Baseline : s.Baseline+s.Dim]}
+		if words[j] > 1 {
+			f.words = make([]float32, words[j]*s.Dim)
+		}
+		if err := r.line(f.words); err != nil {
 			return nil, fmt.Errorf("the codebook of %s: %w", spanName(a, s), err)
+		}
+		for _, o := range s.Readers() {
+			copy(t.codebook[o.Baseline:o.Baseline+s.Dim], f.words)
 		}
 	}
 	for j := range spans {
 		s, f := &spans[j], &t.fields[j]
-		*f = field{size: s.Rows, dim: s.Dim, narrow: true, segments: segments(s.Dim), codebook: t.codebook[s.Baseline : s.Baseline+s.Dim]}
 		at, bit := r.at, r.bit
 		if err := r.field(f); err != nil {
 			return nil, fmt.Errorf("%s: %w", spanName(a, s), err)
 		}
 		f.bytes = r.at - at + (r.bit-bit+7)/8
 	}
-	if err := r.finish(leastMixed(a)); err != nil {
+	if err := r.finish(least); err != nil {
 		return nil, err
 	}
-	t.look(a, spans)
-	return t, nil
+	return t, t.finish(a, spans, code)
 }
 
 // mixedReader reads the positions of Parts.
@@ -88,23 +98,19 @@ func (r *mixedReader) take(number, n int) error {
 	return nil
 }
 
-// line reads the values of a span in the codebook.
-func (r *mixedReader) line(s *model.Span) error {
+// line reads the words of a span. They must be 0 before.
+func (r *mixedReader) line(line []float32) error {
 	number := r.codeLine(0)
 	r.table.lines = append(r.table.lines, uint8(number))
-	line := r.table.codebook[s.Baseline : s.Baseline+s.Dim]
 	if number != ZeroLine {
 		from := r.bit
-		if err := r.take(number, s.Dim); err != nil {
+		if err := r.take(number, len(line)); err != nil {
 			return err
 		}
 		q := &r.table.palette[number]
 		for c := range line {
 			line[c] = r.table.value(q, from+c*q.Bits)
 		}
-	}
-	for _, o := range s.Sharers {
-		copy(r.table.codebook[o.Baseline:o.Baseline+s.Dim], line)
 	}
 	return nil
 }

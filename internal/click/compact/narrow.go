@@ -167,6 +167,9 @@ func (t *Table) embedNarrow(x []float32, features []int32) {
 	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
+	for from, end := 0, rows*len(t.several); from < end; from += narrowBatch {
+		t.fill(s.lookups[:min(narrowBatch, end-from)], x, features, from)
+	}
 	for from, end := 0, rows*len(t.looks); from < end; from += narrowBatch {
 		n := t.begin(&s.lookups, x, features, from, min(from+narrowBatch, end))
 		n = listed(s.lookups[:n])
@@ -181,6 +184,28 @@ func (t *Table) embedNarrow(x []float32, features []int32) {
 		}
 		n = masks(&s.found, s.lookups[:n])
 		t.expand(x, s.lookups[:n], s.found[:n])
+	}
+}
+
+// fill writes what the dropped entries of fields with several words read to x, from a number of the look-ups of such fields on. It
+// loads all numbers first, in a loop that does nothing else, so that the processor overlaps as many loads as possible.
+func (t *Table) fill(lookups []lookup, x []float32, features []int32, from int) {
+	j, row := from%len(t.several), from/len(t.several)
+	for n := range lookups {
+		read, l := &t.several[j], &lookups[n]
+		l.field, l.at = read.field, row*len(t.empty)+read.at
+		l.row = uint32(int(features[row*t.ids+read.id]) - read.first)
+		if j++; j == len(t.several) {
+			j, row = 0, row+1
+		}
+	}
+	for i := range lookups {
+		l := &lookups[i]
+		l.row = uint32(l.field.numbers[l.row])
+	}
+	for i := range lookups {
+		l := &lookups[i]
+		copy(x[l.at:], l.field.words[int(l.row)*l.field.dim:][:l.field.dim])
 	}
 }
 

@@ -16,23 +16,23 @@ import (
 // as those of other rows. A mask must not drop its entries.
 func TestPadRows(t *testing.T) {
 	a := modeltest.Lists()
-	tables, dropped, codebook := make([]float32, a.Parameters()), make([]bool, a.Parameters()), make([]float32, a.BaselineSize())
+	tables, dropped, baseline := make([]float32, a.Parameters()), make([]bool, a.Parameters()), a.Zero()
 	for i := range tables {
 		tables[i], dropped[i] = float32(math.Sin(float64(i)))+1.5, i%4 == 2
 	}
 	for _, pad := range []float32{0, .1} {
 		tables[0], tables[1] = pad, 0
-		testPadRow(t, &a, tables, dropped, codebook)
+		testPadRow(t, &a, tables, dropped, baseline)
 	}
 	dropped[1] = true
-	if _, err := Encode(&a, tables, dropped, codebook, Float32); err == nil || !strings.Contains(err.Error(), "the mask drops an entry of row 0") {
+	if _, err := Encode(&a, tables, dropped, baseline, Float32); err == nil || !strings.Contains(err.Error(), "the mask drops an entry of row 0") {
 		t.Errorf("error %v for a mask that drops a pad row", err)
 	}
 }
 
-func testPadRow(t *testing.T, a *model.Architecture, tables []float32, dropped []bool, codebook []float32) {
+func testPadRow(t *testing.T, a *model.Architecture, tables []float32, dropped []bool, baseline model.Baseline) {
 	for _, v := range Encodings() {
-		p, err := Encode(a, tables, dropped, codebook, v)
+		p, err := Encode(a, tables, dropped, baseline, v)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,9 +59,9 @@ func testPadRow(t *testing.T, a *model.Architecture, tables []float32, dropped [
 // Find drops no pad row, and look-ups that share rows get the same codebook.
 func TestFindWithPads(t *testing.T) {
 	a := modeltest.Lists()
-	dropped, codebook := Find(&a, slices.Repeat([]float32{.5}, a.Parameters()))
-	if dropped[0] || dropped[1] || !dropped[2] || !slices.Equal(codebook[:2], codebook[2:4]) || codebook[0] != .5 {
-		t.Errorf("mask %v, codebook %v", dropped, codebook)
+	dropped, baseline := Find(&a, slices.Repeat([]float32{.5}, a.Parameters()))
+	if dropped[0] || dropped[1] || !dropped[2] || !slices.Equal(baseline.Values[:2], baseline.Values[2:4]) || baseline.Values[0] != .5 {
+		t.Errorf("mask %v, baseline %v", dropped, baseline)
 	}
 }
 

@@ -93,24 +93,24 @@ func (p *positions) codeColumns(masks []uint16) int {
 type numberModel [16]chance
 
 // codeLine codes the quantizer of a line of the codebook.
-func (p *positions) codeLine(number int) int { return p.codeNumber(&p.line, &p.line, number) }
+func (p *positions) codeLine(number int) int { return p.codeNumber(p.line[:], p.line[:], 4, number) }
 
 // codeQuantizer codes the quantizer of the next listed row.
 func (p *positions) codeQuantizer(number int) int {
-	return p.codeNumber(&p.numbers, &p.number, number)
+	return p.codeNumber(p.numbers[:], p.number[:], 4, number)
 }
 
-// codeNumber codes a number from 0 to 15. wide has the chances with which those of m begin.
-func (p *positions) codeNumber(m, wide *numberModel, number int) int {
+// codeNumber codes a number of some bits, as numberModel says. wide has the chances with which those of m begin.
+func (c *coder) codeNumber(m, wide []chance, bits, number int) int {
 	node := 1
-	for at := 3; at >= 0; at-- {
-		bit := p.code(m[node].or(&wide[node], byWeight), number>>at&1)
-		if m != wide {
+	for at := bits - 1; at >= 0; at-- {
+		bit := c.code(m[node].or(&wide[node], byWeight), number>>at&1)
+		if &m[0] != &wide[0] {
 			wide[node].update(bit)
 		}
 		node = node<<1 | bit
 	}
-	return node & 15
+	return node - 1<<bits
 }
 
 // maskOf sets masks to the kept columns of a row and returns their number.

@@ -35,8 +35,8 @@ type Palette struct {
 	// Rows holds the number of the quantizer of each row of all spans, [sum of Span.Rows],
 	// in the order of model.Architecture.Spans. It is 0 for rows without a kept entry.
 	Rows []uint8
-	// Codebook holds the number of the quantizer of each span's values in the codebook,
-	// [spans]. ZeroLine stands for the value 0, which takes no bits. If Codebook is nil, the
+	// Codebook holds the number of the quantizer of each span's words, [spans]. ZeroLine
+	// stands for the value 0, which takes no bits. If Codebook is nil, the
 	// values are stored exactly with the fewest bits of 0, 16 and 32, which may add two
 	// quantizers to the palette.
 	Codebook []uint8

@@ -21,6 +21,8 @@ import (
 // The index of Mixed has four bytes for each segment of 16 columns of which an entry is kept,
 // and two bits for each other segment, or four bytes for every segment of a field of which at
 // least 3/8 of the segments may be listed.
+//
+// A field with several words takes one more byte for each row.
 type Table struct {
 	values     Encoding
 	steps      []float32 // [fields, 2], origin and step of each field, for Int8
@@ -29,7 +31,8 @@ type Table struct {
 	fields     []field
 	looks      []look        // what a row of data reads, field by field
 	empty      []float32     // [D], the embedding of a row without kept entries
-	codebook   []float32     // a baseline
+	several    []look        // the looks of fields with several words
+	codebook   []float32     // [BaselineSize], the first word of each look-up
 	entries    []byte        // all kept values
 	palette    []Quantizer   // Mixed: the quantizers
 	widths     [16]uint8     // Mixed: the bits of each quantizer
@@ -53,7 +56,8 @@ type field struct {
 	ends      uint64       // in 8 bytes of the form columns, the bits that mark the end of a row
 	step      int          // numbers per 8 bytes of the form columns
 	endShift  int          // log2 of the bits per number
-	codebook  []float32    // [d]
+	words     []float32    // [words, d], what dropped entries read
+	numbers   []uint8      // [size], the number of each row's word; nil if there is one word
 	columns   []byte       // the field's part of Parts.Columns
 	blocks    []block      // blocks of 1<<shift rows; nil in narrow tables
 	shift     int          // log2 of the rows per block, at most 6
@@ -93,9 +97,9 @@ func (f Field) blockShift(size, dim int) int {
 }
 
 // Memory returns the number of bytes that a Table of a needs to read rows: the kept values,
-// the codebook, the steps and the index, and for wide tables the columns. It does not count
+// the baseline, the steps and the index, and for wide tables the columns. words is that of the baseline. Memory does not count
 // Parts.Rows, nor the columns of narrow tables, because only New reads them.
-func Memory(a *model.Architecture, fields []Field, v Encoding) int64 {
+func Memory(a *model.Architecture, fields []Field, words []int, v Encoding) int64 {
 	const blockBytes, wordBytes, groupBytes = 16, 8, 12
 	spans, narrow := a.Spans(), isNarrow(a)
 	bytes := 4 * a.BaselineSize()
@@ -108,6 +112,9 @@ func Memory(a *model.Architecture, fields []Field, v Encoding) int64 {
 	for j, f := range fields {
 		size, dim := spans[j].Rows, spans[j].Dim
 		bytes += f.Kept * v.Size()
+		if words != nil {
+			bytes += wordMemory(words[j], size, dim)
+		}
 		if f.Form == None || f.Form == Dense {
 			continue
 		}
@@ -144,25 +151,37 @@ func New(a *model.Architecture, v Encoding, parts *Parts) (*Table, error) {
 		return newMixed(a, parts)
 	}
 	spans := a.Spans()
-	if len(parts.Fields) != len(spans) || len(parts.Codebook) != a.BaselineSize() || v == Int8 && len(parts.Steps) != 2*len(spans) || v.Size() == 0 {
-		return nil, fmt.Errorf("parts have %d fields, %d codebook values and %d steps, expected %d fields with %d codebook values", len(parts.Fields), len(parts.Codebook), len(parts.Steps), len(spans), a.BaselineSize())
+	words, values, code, err := cutWords(a, spans, parts.Words)
+	if err != nil {
+		return nil, err
 	}
-	t := &Table{values: v, steps: parts.Steps, ids: a.Width(), narrow: isNarrow(a), fields: make([]field, len(spans)), codebook: parts.Codebook, entries: parts.Values}
+	book, next := parts.Baseline.Values, a.BaselineSize()
+	if len(parts.Fields) != len(spans) || len(book) != values || v == Int8 && len(parts.Steps) != 2*len(spans) || v.Size() == 0 {
+		return nil, fmt.Errorf("parts have %d fields, %d codebook values and %d steps, expected %d fields with %d codebook values", len(parts.Fields), len(book), len(parts.Steps), len(spans), values)
+	}
+	if bytes, least := len(parts.Rows)+len(parts.Columns)+len(parts.Values), leastMixed(a, next); len(parts.Words) > 0 && bytes < least {
+		return nil, fmt.Errorf("%s with several words in %d bytes of rows, columns and values: expected at least %d bytes", a.Size(), bytes, least)
+	}
+	t := &Table{values: v, steps: parts.Steps, ids: a.Width(), narrow: isNarrow(a), fields: make([]field, len(spans)), codebook: book[:next], entries: parts.Values}
 	rest := *parts
 	before := 0
 	for j := range spans {
 		s, f := &spans[j], &t.fields[j]
 		*f = field{
 			Field: parts.Fields[j], size: s.Rows, dim: s.Dim, narrow: t.narrow, before: before, segments: 1,
-			codebook: parts.Codebook[s.Baseline : s.Baseline+s.Dim],
+			words: book[s.Baseline : s.Baseline+s.Dim],
 		}
-		for c, e := range f.codebook {
+		if more := (words[j] - 1) * s.Dim; more > 0 {
+			f.words = slices.Concat(f.words, book[next:next+more])
+			next += more
+		}
+		for i, e := range f.words {
 			if !finite(e) {
-				return nil, fmt.Errorf("the codebook has the value %v in %s, column %d: values must be finite", e, spanName(a, s), c)
+				return nil, fmt.Errorf("the codebook has the value %v in %s, column %d: values must be finite", e, spanName(a, s), i%s.Dim)
 			}
 		}
 		for _, r := range s.Sharers {
-			if !slices.EqualFunc(f.codebook, parts.Codebook[r.Baseline:r.Baseline+s.Dim], func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }) {
+			if !slices.EqualFunc(f.words[:s.Dim], book[r.Baseline:r.Baseline+s.Dim], func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }) {
 				return nil, fmt.Errorf("the codebook has other values for look-up %d than for look-up %d, which read the same rows", r.LookUp, s.LookUp)
 			}
 		}
@@ -178,8 +197,7 @@ func New(a *model.Architecture, v Encoding, parts *Parts) (*Table, error) {
 	if len(rest.Rows)+len(rest.Columns)+len(rest.Values) > 0 {
 		return nil, fmt.Errorf("%d bytes of rows, %d of columns and %d of values belong to no field", len(rest.Rows), len(rest.Columns), len(rest.Values))
 	}
-	t.look(a, spans)
-	return t, nil
+	return t, t.finish(a, spans, code)
 }
 
 // maxPlayers is the largest number of entries of a row with lists. No head reads more.
@@ -187,7 +205,9 @@ const maxPlayers = 1 << 24
 
 // look sets what a row of data reads.
 func (t *Table) look(a *model.Architecture, spans []model.Span) {
-	t.empty = a.SpreadBaseline(t.codebook)
+	if t.empty = t.codebook; len(a.Lists) > 0 {
+		t.empty = a.Book(model.Baseline{Values: t.codebook}).Spread(nil, nil)
+	}
 	lengths := a.Lengths()
 	ids := model.Offsets(lengths)
 	elements := make([]int, len(a.LookUps)) // first element of each look-up, unless a is plain
@@ -203,8 +223,13 @@ func (t *Table) look(a *model.Architecture, spans []model.Span) {
 				at = elements[r.LookUp]
 			}
 			for i := range lengths[r.Field] {
-				for k := range max(1, t.fields[j].segments) {
-					t.looks = append(t.looks, look{&t.fields[j], int(ids[r.Field]) + i, r.Feature, at + i*spans[j].Dim + k*maxNarrow, k})
+				l := look{&t.fields[j], int(ids[r.Field]) + i, r.Feature, at + i*spans[j].Dim, 0}
+				if l.field.numbers != nil {
+					t.several = append(t.several, l)
+				}
+				for range max(1, l.field.segments) {
+					t.looks = append(t.looks, l)
+					l.at, l.segment = l.at+maxNarrow, l.segment+1
 				}
 			}
 		}
@@ -397,11 +422,6 @@ func (t *Table) Kept() int {
 	return kept
 }
 
-// Codebook returns a copy of the values that stand for dropped entries, a baseline.
-func (t *Table) Codebook() []float32 {
-	return slices.Clone(t.codebook)
-}
-
 // Steps returns, for Int8, the distance between the levels of each field. A value that
 // was written differs from the value read by at most half of this distance. For other
 // encodings Steps returns nil.
@@ -421,30 +441,34 @@ func (t *Table) Steps() []float32 {
 // table. The next call overwrites both.
 func (t *Table) Rows(each func(x []float32, dropped []bool)) {
 	for j := range t.fields {
-		f := &t.fields[j]
-		x, kept, dropped := make([]float32, f.dim), make([]float32, f.dim), make([]bool, f.dim)
-		if t.values == Mixed {
-			for i := range f.size {
-				copy(x, f.codebook)
-				for c := range dropped {
-					dropped[c] = true
-				}
-				t.readMixed(x, dropped, f, i)
-				each(x, dropped)
-			}
-			continue
-		}
-		structure := *f
-		structure.values = reader{} // returns 1 for every value
+		t.rows(&t.fields[j], each)
+	}
+}
+
+// rows is Rows for a field.
+func (t *Table) rows(f *field, each func(x []float32, dropped []bool)) {
+	x, kept, dropped := make([]float32, f.dim), make([]float32, f.dim), make([]bool, f.dim)
+	if t.values == Mixed {
 		for i := range f.size {
-			copy(x, f.codebook)
-			f.read(x, i)
-			clear(kept)
-			structure.read(kept, i)
-			for c, one := range kept {
-				dropped[c] = one == 0
+			copy(x, f.absent(i))
+			for c := range dropped {
+				dropped[c] = true
 			}
+			t.readMixed(x, dropped, f, i)
 			each(x, dropped)
 		}
+		return
+	}
+	structure := *f
+	structure.values = reader{} // returns 1 for every value
+	for i := range f.size {
+		copy(x, f.absent(i))
+		f.read(x, i)
+		clear(kept)
+		structure.read(kept, i)
+		for c, one := range kept {
+			dropped[c] = one == 0
+		}
+		each(x, dropped)
 	}
 }

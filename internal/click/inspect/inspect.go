@@ -64,6 +64,7 @@ type StoredField struct {
 	Table     string `json:"table,omitempty"` // name of the table, in a model with look-ups
 	compact.Field
 	Bytes int      `json:"bytes"`           // values and structure together
+	Words int      `json:"words,omitempty"` // number of words that dropped entries read, if there are several
 	Error *float64 `json:"error,omitempty"` // int8: largest rounding error of a value
 
 	Span model.Span `json:"-"` // rows that are stored
@@ -81,7 +82,7 @@ func storageOf(ck *checkpoint.Checkpoint, names []string) Storage {
 	}
 	a, kept := &ck.Architecture, ck.Compact.Kept()
 	s.Kept, s.Values = &kept, ck.Compact.Encoding()
-	steps, spans := ck.Compact.Steps(), a.Spans()
+	steps, book := ck.Compact.Steps(), a.Book(ck.Compact.Baseline())
 	var mixed []int
 	if p := ck.Compact.Palette(); p != nil {
 		mixed = ck.Compact.FieldBytes()
@@ -91,9 +92,12 @@ func storageOf(ck *checkpoint.Checkpoint, names []string) Storage {
 		}
 	}
 	for j, field := range ck.Compact.Fields() {
-		span := spans[j]
+		span := book.Spans[j]
 		rows, columns := field.Sizes(span.Rows, span.Dim)
 		stored := StoredField{Field: field, Bytes: rows + columns + field.Kept*s.Values.Size(), Span: span}
+		if n := book.NumberOfWords(j); n > 1 {
+			stored.Words = n
+		}
 		if mixed != nil {
 			stored.Bytes = mixed[j]
 		}

@@ -7,7 +7,7 @@ import (
 
 // Absent holds what a row without one of its fields reads in place of the field.
 type Absent struct {
-	Embedding []float32 // what the field's look-ups read, [BaselineSize], as in SpreadBaseline
+	Embedding []float32 // what the field's look-ups read, [BaselineSize], as in Baseline with one word for each span
 	Constants []float32 // the field's constants, [Constants]: first-order weights, and rows of tables without players
 	Dense     []float32 // value of each dense input, [len(Architecture.Dense)]
 }
@@ -101,7 +101,7 @@ func (m *Model) CheckAbsent(v *Absent) error {
 // field would have. v must have passed CheckAbsent, and the model keeps it.
 func (m *Model) WithAbsent(v *Absent) *Model {
 	other := *m
-	r := &absentReader{m: m, spread: m.SpreadBaseline(v.Embedding), positions: m.Architecture.positions()}
+	r := &absentReader{m: m, spread: m.Book(Baseline{Values: v.Embedding}).Spread(nil, nil), positions: m.Architecture.positions()}
 	at, sizes, offsets := 0, m.Constants(), m.Offsets()
 	for j, l := range m.lists() {
 		for range l.Length {

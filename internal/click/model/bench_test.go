@@ -28,7 +28,7 @@ func BenchmarkDeepFMWalk(b *testing.B) {
 // processor's FMA peak, and reports rates from the median processor times.
 func benchWalk(b *testing.B, m *model.Model, rows *model.Rows, baseline []float32) {
 	b.Helper()
-	probe := m.NewProbe(baseline)
+	probe := m.NewProbe(m.Book(model.Baseline{Values: baseline}))
 	r := rand.New(rand.NewPCG(1, 1))
 	orders := make([][]int32, 16)
 	for i := range orders {

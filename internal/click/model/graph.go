@@ -234,10 +234,10 @@ type graphProbe struct {
 	m         *Model
 	core      *graphCore
 	runner    *execute.Walker
-	roster    *Roster   // of the current row
-	pads      bool      // whether the model has pad rows or frozen fields
-	spread    []float32 // [D], the baseline of each element
-	baseline  []float32 // [D], the current row with everything dropped: the entries of no player, and otherwise spread
+	roster    *Roster // of the current row
+	book      *Book
+	own       bool      // whether the baseline may differ between rows, because of pad rows, frozen fields or words
+	baseline  []float32 // [D], the current row with everything dropped: the entries of no player, and otherwise what the book says
 	entries   []float32 // [D], the row's embedding
 	x         []float32 // [D], the current state of the walk
 	nothing   float64   // logit of the row with everything dropped
@@ -248,14 +248,15 @@ type graphProbe struct {
 	changed   []int32   // [at most D], elements that the steps change
 }
 
-func (c *graphCore) newProbe(m *Model, baseline []float32) prober {
+func (c *graphCore) newProbe(m *Model, book *Book) prober {
+	n := m.Players()
 	p := &graphProbe{
-		m: m, core: c, runner: c.program.NewWalker(), roster: NewRoster(&m.Architecture), pads: len(m.FixedRows()) > 0,
-		spread: baseline, baseline: baseline, entries: make([]float32, len(baseline)), x: make([]float32, len(baseline)),
-		slots: make([]float64, kernel.States), step: make([]int, 0, kernel.States), player: make([]int32, 0, kernel.States), changed: make([]int32, 0, len(baseline)),
+		m: m, core: c, runner: c.program.NewWalker(), roster: NewRoster(&m.Architecture), book: book, own: len(m.FixedRows()) > 0 || !book.Constant(),
+		baseline: book.spread, entries: make([]float32, n), x: make([]float32, n),
+		slots: make([]float64, kernel.States), step: make([]int, 0, kernel.States), player: make([]int32, 0, kernel.States), changed: make([]int32, 0, n),
 	}
-	if p.pads {
-		p.baseline = make([]float32, len(baseline))
+	if p.own {
+		p.baseline = slices.Clone(p.baseline)
 	}
 	if c.program.Others() == 0 {
 		p.runner.Prepare(kernel.States)
@@ -267,11 +268,11 @@ func (c *graphCore) newProbe(m *Model, baseline []float32) prober {
 func (p *graphProbe) selectRow(rows *Rows, r int) {
 	p.m.Embed(p.entries, rows.Row(r))
 	p.roster.Set(rows.Row(r))
-	if !p.pads {
+	if !p.own {
 		return
 	}
 	p.evaluated = false
-	copy(p.baseline, p.spread)
+	copy(p.baseline, p.book.Spread(p.baseline, rows.Row(r)))
 	for k, player := range p.roster.ByElement() {
 		if player < 0 {
 			p.baseline[k] = p.entries[k]
@@ -297,7 +298,7 @@ func (p *graphProbe) empty() float64 {
 }
 
 func (p *graphProbe) empties(dst []float64, rows *Rows) {
-	if p.core.program.Others() == 0 && !p.pads {
+	if p.core.program.Others() == 0 && !p.own {
 		for r := range dst {
 			dst[r] = p.empty()
 		}
@@ -307,7 +308,7 @@ func (p *graphProbe) empties(dst []float64, rows *Rows) {
 		part := dst[from:min(from+kernel.States, len(dst))]
 		fillStates(p.runner.Players(), 0, len(part), p.baseline)
 		for t := range part {
-			if p.pads {
+			if p.own {
 				p.selectRow(rows, from+t)
 				fillStates(p.runner.Players(), t, t+1, p.baseline)
 			}

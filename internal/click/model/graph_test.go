@@ -31,7 +31,7 @@ func TestGraphEqualsNetwork(t *testing.T) {
 			for i := range baseline {
 				baseline[i] = float32(i%3) * 0.1
 			}
-			p, q := plain.NewProbe(baseline), m.NewProbe(baseline)
+			p, q := plain.NewProbe(plain.Book(model.Baseline{Values: baseline})), m.NewProbe(m.Book(model.Baseline{Values: baseline}))
 			order, present := make([]int32, m.Players()), make([]bool, m.Players())
 			want, full := make([]float64, m.Players()+1), got
 			got = make([]float64, m.Players()+1)
@@ -126,7 +126,7 @@ func TestGraphWalks(t *testing.T) {
 			}
 			full := make([]float64, rows.Len())
 			m.NewScorer().Logits(full, rows)
-			used, other := m.NewProbe(baseline), m.NewProbe(baseline)
+			used, other := m.NewProbe(m.Book(model.Baseline{Values: baseline})), m.NewProbe(m.Book(model.Baseline{Values: baseline}))
 			order, present := make([]int32, players), make([]bool, players)
 			got, want := make([]float64, players+1), make([]float64, players+1)
 			worst := 0.0
@@ -134,7 +134,7 @@ func TestGraphWalks(t *testing.T) {
 				for k, player := range r.Perm(players) {
 					order[k] = int32(player)
 				}
-				probe := m.NewProbe(baseline)
+				probe := m.NewProbe(m.Book(model.Baseline{Values: baseline}))
 				probe.Reset(rows, i)
 				probe.Walk(order, got)
 				largest := math.Abs(full[i])
@@ -181,7 +181,7 @@ func TestGraphInputs(t *testing.T) {
 		t.Fatalf("logits %v, expected %v", got, want)
 	}
 	baseline := []float32{1, 1, 1, 1, 0, 0, 0}
-	p := m.NewProbe(baseline)
+	p := m.NewProbe(m.Book(model.Baseline{Values: baseline}))
 	logits := make([]float64, 8)
 	for range 2 { // the second time after another row
 		p.Reset(rows, 0)
@@ -240,7 +240,7 @@ func TestGraphGradient(t *testing.T) {
 			for i := range baseline {
 				baseline[i] = 0.1 * float32(i%3)
 			}
-			p, empty := m.NewProbe(baseline), make([]float64, rows.Len())
+			p, empty := m.NewProbe(m.Book(model.Baseline{Values: baseline})), make([]float64, rows.Len())
 			p.Empties(empty, rows)
 			for r := range empty {
 				if p.Reset(rows, r); p.Empty() != empty[r] {

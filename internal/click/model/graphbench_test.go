@@ -27,7 +27,7 @@ func BenchmarkGraphWalk(b *testing.B) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			players := test.m.Players()
-			probe, rows := test.m.NewProbe(make([]float32, players)), modeltest.Rows(test.m.Architecture, 8, 1)
+			probe, rows := test.m.NewProbe(test.m.Book(model.Baseline{Values: make([]float32, players)})), modeltest.Rows(test.m.Architecture, 8, 1)
 			order, logits := make([]int32, players), make([]float64, players+1)
 			for k, p := range rand.New(rand.NewPCG(1, 1)).Perm(players) {
 				order[k] = int32(p)

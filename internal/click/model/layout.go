@@ -145,52 +145,15 @@ func (a *Architecture) Spans() []Span {
 	return distinct
 }
 
-// BaselineSize returns the length of a baseline, which has a value for each column of each
-// look-up, in their order. It differs from Players only in models with lists, because a
-// baseline is the same at all positions of a list.
+// BaselineSize returns the number of values of a baseline with one word for each span, which are a value for each column
+// of each look-up, in their order. It differs from Players only in models with lists, because a
+// word is the same at all positions of a list.
 func (a *Architecture) BaselineSize() int {
 	columns := a.Fields() * a.Dim
 	for _, l := range a.LookUps {
 		columns += a.Tables[l.Table].Dim
 	}
 	return columns
-}
-
-// CheckBaseline returns an error unless values is a baseline: it has BaselineSize values,
-// and those of look-ups that read the same rows are the same.
-func (a *Architecture) CheckBaseline(values []float32) error {
-	if len(values) != a.BaselineSize() {
-		return fmt.Errorf("the baseline has %d values, expected %d, one for each column of each look-up", len(values), a.BaselineSize())
-	}
-	for _, s := range a.Spans() {
-		for _, r := range s.Sharers {
-			if !slices.Equal(values[r.Baseline:r.Baseline+s.Dim], values[s.Baseline:s.Baseline+s.Dim]) {
-				return fmt.Errorf("look-up %d has another baseline than look-up %d, which reads the same rows", r.LookUp, s.LookUp)
-			}
-		}
-	}
-	return nil
-}
-
-// SpreadBaseline returns the baseline of each element of a row's embedding, [D]. values is
-// a baseline, [BaselineSize]. The result is values itself in a model without lists.
-func (a *Architecture) SpreadBaseline(values []float32) []float32 {
-	if len(values) != a.BaselineSize() {
-		panic("model: SpreadBaseline: values have the wrong length")
-	}
-	if len(a.Lists) == 0 {
-		return values
-	}
-	var all []float32
-	lengths := a.Lengths()
-	for _, l := range a.LookUps {
-		dim := a.Tables[l.Table].Dim
-		for range lengths[l.Field] {
-			all = append(all, values[:dim]...)
-		}
-		values = values[dim:]
-	}
-	return all
 }
 
 // FixedRows returns the rows of the tables that pad ids or frozen fields read, in ascending
@@ -293,15 +256,18 @@ type position struct {
 	dim     int // number of columns
 	field   int // field of the span, which may be that of another look-up
 	frozen  bool
+
+	span     int // number of the span
+	baseline int // position of the look-up's first word in a baseline
 }
 
 // positions returns the positions of all look-ups, in the order of the elements.
 func (a *Architecture) positions() []position {
 	lookUps := a.lookUps()
-	spans, readers := make([]Span, len(lookUps)), make([]Reader, len(lookUps)) // by look-up
-	for _, s := range a.Spans() {
+	spans, readers, numbers := make([]Span, len(lookUps)), make([]Reader, len(lookUps)), make([]int, len(lookUps)) // by look-up
+	for j, s := range a.Spans() {
 		for _, r := range s.Readers() {
-			spans[r.LookUp], readers[r.LookUp] = s, r
+			spans[r.LookUp], readers[r.LookUp], numbers[r.LookUp] = s, r, j
 		}
 	}
 	lengths := a.Lengths()
@@ -310,7 +276,7 @@ func (a *Architecture) positions() []position {
 	for k, s := range spans {
 		field := readers[k].Field
 		for i := range lengths[field] {
-			all = append(all, position{int(first[field]) + i, readers[k].Feature, s.Row, s.Entry, s.Dim, s.Field, a.frozen(&s)})
+			all = append(all, position{int(first[field]) + i, readers[k].Feature, s.Row, s.Entry, s.Dim, s.Field, a.frozen(&s), numbers[k], readers[k].Baseline})
 		}
 	}
 	return all

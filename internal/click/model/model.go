@@ -180,7 +180,7 @@ func (m *Model) pairwise() bool { return m.Kind == FM || m.Kind == DeepFM }
 // graphCore, and all others a head.
 type core interface {
 	newScorer(m *Model) scorer
-	newProbe(m *Model, baseline []float32) prober
+	newProbe(m *Model, book *Book) prober
 	newGradient(m *Model) gradient
 	differentiable() error
 }
@@ -216,13 +216,9 @@ func (s *Scorer) Logits(dst []float64, rows *Rows) { s.s.logits(dst, rows) }
 // allocates no memory after NewProbe.
 type Probe struct{ p prober }
 
-// NewProbe returns a probe of m. baseline, [D], holds the values that replace dropped
-// elements; see SpreadBaseline. The probe keeps the slice.
-func (m *Model) NewProbe(baseline []float32) *Probe {
-	if len(baseline) != m.Players() {
-		panic("model: NewProbe: baseline has the wrong length")
-	}
-	return &Probe{m.core.newProbe(m, baseline)}
+// NewProbe returns a probe of m. book, of m's architecture, says what dropped entries read.
+func (m *Model) NewProbe(book *Book) *Probe {
+	return &Probe{m.core.newProbe(m, book)}
 }
 
 // Reset selects row r of rows, which must have passed CheckRow. The rows must not change

@@ -56,7 +56,7 @@ func TestWalkAgainstRecomputation(t *testing.T) {
 				baseline[i] = float32(i%3) * 0.1
 			}
 			baseline[1] = m.Weights.Embedding[1] // a null player for rows with feature 0
-			probe := m.NewProbe(baseline)
+			probe := m.NewProbe(m.Book(model.Baseline{Values: baseline}))
 			rows := modeltest.Rows(a, 20, 4)
 			order := make([]int32, m.Players())
 			logits := make([]float64, m.Players()+1)
@@ -100,7 +100,7 @@ func TestWalkAgainstRecomputation(t *testing.T) {
 func TestWalkDoesNotAllocate(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
 		m := modeltest.Random(t, a, 1)
-		probe := m.NewProbe(make([]float32, m.Players()))
+		probe := m.NewProbe(m.Book(model.Baseline{Values: make([]float32, m.Players())}))
 		rows := modeltest.Rows(a, 1, 1)
 		order, logits := make([]int32, m.Players()), make([]float64, m.Players()+1)
 		for i := range order {

@@ -59,11 +59,13 @@ func (s *networkScorer) logit(row []int32, x []float32) float64 {
 // scratch, for a tile of steps at once.
 type networkProbe struct {
 	m        *Model
+	book     *Book
+	own      bool      // whether the baseline may differ between rows
 	baseline []float32 // [D], the row with everything dropped: its own entries in frozen fields
 	free     []int32   // element of each player; nil if they have the same numbers
 	scorer   *networkScorer
 
-	// The state with no entry present, which is the same for all rows unless fields are frozen.
+	// The state with no entry present, which is the same for all rows unless own is set.
 	emptyPre     pre
 	emptySum     pairSum
 	emptyNetwork float64 // logit of the network alone
@@ -87,18 +89,21 @@ type networkProbe struct {
 	shallow []float64 // [D], logit after each step of the walk, without the network's part
 }
 
-func (h *head) newProbe(m *Model, baseline []float32) prober {
+func (h *head) newProbe(m *Model, book *Book) prober {
 	scorer := h.newNetworkScorer(m)
 	rows := len(scorer.slots)
 	p := &networkProbe{
-		m: m, baseline: baseline, free: m.Free(), scorer: scorer,
+		m: m, book: book, baseline: book.spread, free: m.Free(), scorer: scorer,
 		emptyPre: h.newPre(), emptySum: newPairSum(m),
 		entries: make([]float32, m.Players()),
 		x:       make([]float32, m.Players()), present: make([]bool, m.Players()), pre: h.newPre(), sum: newPairSum(m),
 		step: make([]int, 0, rows), player: make([]int32, 0, rows), change: make([]float32, 0, rows), shallow: make([]float64, m.Players()),
 	}
 	if p.free != nil {
-		p.baseline, p.present = slices.Clone(baseline), p.present[:len(p.free)]
+		p.present = p.present[:len(p.free)]
+	}
+	if p.own = p.free != nil || !book.Constant(); p.own {
+		p.baseline = slices.Clone(p.baseline)
 	}
 	p.begin()
 	return p
@@ -129,6 +134,10 @@ func (p *networkProbe) reset(rows *Rows, r int) {
 	p.row = row
 	p.m.Embed(p.entries, row)
 	p.constant = p.m.constant(row)
+	if !p.own {
+		return
+	}
+	p.book.Spread(p.baseline, row)
 	if p.free != nil {
 		next := p.free
 		for k, v := range p.entries {
@@ -138,8 +147,8 @@ func (p *networkProbe) reset(rows *Rows, r int) {
 				p.baseline[k] = v
 			}
 		}
-		p.begin()
 	}
+	p.begin()
 }
 
 func (p *networkProbe) empty() float64 { return p.constant + p.emptySum.value() + p.emptyNetwork }
@@ -147,7 +156,7 @@ func (p *networkProbe) empty() float64 { return p.constant + p.emptySum.value() 
 func (p *networkProbe) empties(dst []float64, rows *Rows) {
 	shared := p.emptySum.value()
 	for r := range dst {
-		if p.free != nil {
+		if p.own {
 			p.reset(rows, r)
 			shared = p.emptySum.value()
 		}

@@ -39,13 +39,13 @@ func TestListLayout(t *testing.T) {
 	if got := a.RowCounts(counts); !slices.Equal(got, []int64{0, 22, 33, 44, 55, 1, 1, 1, 6, 7, 8, 9}) {
 		t.Errorf("the rows of the tables are read %v times", got)
 	}
-	if err := a.CheckBaseline([]float32{1, 2, 1, 2, 3}); err == nil || !strings.Contains(err.Error(), "5 values, expected 6") {
+	if err := a.CheckBaseline(&model.Baseline{Values: []float32{1, 2, 1, 2, 3}}); err == nil || !strings.Contains(err.Error(), "5 values, expected 6") {
 		t.Errorf("error %v for a short baseline", err)
 	}
 	if got := a.FeatureEntries(); !slices.Equal(got, []int{2, 1, 0, 1}) {
 		t.Errorf("features have %v entries", got)
 	}
-	if got := a.SpreadBaseline([]float32{1, 2, 1, 2, 3, 4}); !slices.Equal(got, []float32{1, 2, 1, 2, 1, 2, 1, 2, 3, 4, 4}) {
+	if got := a.Book(model.Baseline{Values: []float32{1, 2, 1, 2, 3, 4}}).Spread(nil, nil); !slices.Equal(got, []float32{1, 2, 1, 2, 1, 2, 1, 2, 3, 4, 4}) {
 		t.Errorf("the baselines of the elements are %v", got)
 	}
 }
@@ -208,11 +208,12 @@ func TestWalksOfLists(t *testing.T) {
 		m := modeltest.ListModel(pooling, 4)
 		rows := modeltest.Rows(m.Architecture, 30, 2)
 		copy(rows.Row(3), listRow(0, 1, 0, 0, 0, 2, 2))
-		baseline := m.SpreadBaseline([]float32{.1, -.2, .1, -.2, .3, -.1})
-		probe, roster := m.NewProbe(baseline), model.NewRoster(&m.Architecture)
+		book := m.Book(model.Baseline{Values: []float32{.1, -.2, .1, -.2, .3, -.1}})
+		baseline := book.Spread(nil, nil)
+		probe, roster := m.NewProbe(book), model.NewRoster(&m.Architecture)
 		full, empties := make([]float64, rows.Len()), make([]float64, rows.Len())
 		m.NewScorer().Logits(full, rows)
-		m.NewProbe(baseline).Empties(empties, rows)
+		m.NewProbe(book).Empties(empties, rows)
 		r, entries := rand.New(rand.NewPCG(1, 1)), make([]float32, m.Players())
 		for i := range rows.Len() {
 			probe.Reset(rows, i)

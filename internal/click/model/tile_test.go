@@ -21,7 +21,7 @@ func TestLogitsDependOnTheRowAlone(t *testing.T) {
 		together, alone := make([]float64, rows.Len()), make([]float64, 1)
 		scorer := m.NewScorer()
 		scorer.Logits(together, rows)
-		probe := m.NewProbe(make([]float32, m.Players()))
+		probe := m.NewProbe(m.Book(model.Baseline{Values: make([]float32, m.Players())}))
 		all := slices.Repeat([]bool{true}, m.Players())
 		for i, want := range together {
 			one := rows.Slice(i, i+1)
@@ -103,7 +103,7 @@ func TestNullPlayersOfAWalk(t *testing.T) {
 				baseline[p] = 0
 			}
 		}
-		probe := m.NewProbe(baseline)
+		probe := m.NewProbe(m.Book(model.Baseline{Values: baseline}))
 		r := rand.New(rand.NewPCG(8, 9))
 		order, logits, x := make([]int32, players), make([]float64, players+1), make([]float32, players)
 		for i := range rows.Len() {
@@ -127,7 +127,7 @@ func TestNullPlayersOfAWalk(t *testing.T) {
 			}
 		}
 		m.Embed(x, rows.Row(1))
-		probe = m.NewProbe(x)
+		probe = m.NewProbe(m.Book(model.Baseline{Values: x}))
 		probe.Reset(rows, 1)
 		probe.Walk(order, logits)
 		all := slices.Repeat([]bool{true}, players)
@@ -145,7 +145,7 @@ func TestNullPlayersOfAWalk(t *testing.T) {
 func deepFM(fields int, active float64) (*model.Model, *model.Rows, []float32) {
 	a := model.Architecture{Kind: model.DeepFM, FieldDims: slices.Repeat([]int{50}, fields), Dim: 16, Hidden: []int{400, 400, 400}}
 	m, baseline := modeltest.Calibrated(a, active, false)
-	return m, modeltest.Rows(a, 64, 1), baseline
+	return m, modeltest.Rows(a, 64, 1), baseline.Values
 }
 
 // crossModel returns a model with cross layers, two for DCNv2 or three for DCN-Mix, some
@@ -161,7 +161,7 @@ func crossModel(kind string, fields int, zero bool) (*model.Model, *model.Rows, 
 		a.Structure = model.Parallel
 	}
 	m, baseline := modeltest.Calibrated(a, .4, zero)
-	return m, modeltest.Rows(a, 64, 1), baseline
+	return m, modeltest.Rows(a, 64, 1), baseline.Values
 }
 
 // Steps of walks agree with float64 at full size as well.
@@ -223,7 +223,7 @@ func TestCrossWalkInBlocks(t *testing.T) {
 func checkWalk(t *testing.T, m *model.Model, rows *model.Rows, baseline []float32, n, every int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 1))
-	probe := m.NewProbe(baseline)
+	probe := m.NewProbe(m.Book(model.Baseline{Values: baseline}))
 	order, logits := make([]int32, m.Players()), make([]float64, m.Players()+1)
 	all := slices.Repeat([]bool{true}, m.Players())
 	worst, worstDifference := 0.0, 0.0

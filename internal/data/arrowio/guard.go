@@ -42,7 +42,7 @@ type messages struct {
 const MaxColumns = 1 << 14
 
 const (
-	maxMeta   = 4 << 20         // bytes of a message's description
+	maxMeta   = maxFooter       // bytes of a message's description, which the footer of a file has again
 	maxWindow = 8 << 20         // largest zstd window in bytes, which the format asks every decoder to support
 	slack     = 64 * MaxColumns // bytes that Arrow's library may add to a batch by rounding
 	magic     = "ARROW1\x00\x00"

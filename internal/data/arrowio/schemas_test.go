@@ -90,7 +90,7 @@ func written(t *testing.T) map[string][]byte {
 	whole := func(se float64) []byte {
 		file := filepath.Join(t.TempDir(), "scores.arrow")
 		ok(scores.Write(file, &scores.File{
-			Fields: schemaFields, Layout: model.Architecture{FieldDims: schemaSizes, Dim: schemaDim}, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim),
+			Fields: schemaFields, Layout: model.Architecture{FieldDims: schemaSizes, Dim: schemaDim}, Spec: job.Spec{Version: job.SpecVersion}, Baseline: model.Baseline{Values: make([]float32, 2*schemaDim)},
 			Result: tally.Result{EfficiencySE: se, Scores: tally.Scores{Shape: layout.Of(5, schemaDim), Count: make([]int64, 5), Values: tally.NewValues(5 * schemaDim)}},
 		}))
 		data, err := os.ReadFile(file)
@@ -100,14 +100,14 @@ func written(t *testing.T) map[string][]byte {
 	paired := func() []byte {
 		file := filepath.Join(t.TempDir(), "scores.arrow")
 		ok(scores.Write(file, &scores.File{
-			Fields: schemaFields, Layout: model.Architecture{FieldDims: schemaSizes, Dim: schemaDim}, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, 2*schemaDim), Lineage: &scores.Lineage{},
+			Fields: schemaFields, Layout: model.Architecture{FieldDims: schemaSizes, Dim: schemaDim}, Spec: job.Spec{Version: job.SpecVersion}, Baseline: model.Baseline{Values: make([]float32, 2*schemaDim)}, Lineage: &scores.Lineage{},
 			Result: tally.Result{Scores: tally.Scores{Shape: layout.Of(5, schemaDim), Count: make([]int64, 5), Values: tally.NewPairedValues(5 * schemaDim)}},
 		}))
 		data, err := os.ReadFile(file)
 		ok(err)
 		return data
 	}
-	path := func(a model.Architecture, fields ...string) []byte {
+	path := func(a model.Architecture, baseline model.Baseline, fields ...string) []byte {
 		file := filepath.Join(t.TempDir(), "scores.arrow")
 		shape := a.Shape()
 		s := tally.Scores{Shape: shape, Count: make([]int64, shape.Rows()), Values: tally.NewRanks(a.Parameters())}
@@ -115,25 +115,27 @@ func written(t *testing.T) map[string][]byte {
 			s.Rank[i] = int32(i)
 		}
 		ok(scores.Write(file, &scores.File{
-			Fields: fields, Layout: a, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, a.BaselineSize()), Path: &scores.Path{}, Result: tally.Result{Scores: s},
+			Fields: fields, Layout: a, Spec: job.Spec{Version: job.SpecVersion}, Baseline: baseline, Path: &scores.Path{}, Result: tally.Result{Scores: s},
 		}))
 		data, err := os.ReadFile(file)
 		ok(err)
 		return data
 	}
-	tables := func(a model.Architecture, fields ...string) []byte {
+	tables := func(a model.Architecture, baseline model.Baseline, fields ...string) []byte {
 		file := filepath.Join(t.TempDir(), "scores.arrow")
 		ok(scores.Write(file, &scores.File{
-			Fields: fields, Layout: a, Spec: job.Spec{Version: job.SpecVersion}, Baseline: make([]float32, a.BaselineSize()),
+			Fields: fields, Layout: a, Spec: job.Spec{Version: job.SpecVersion}, Baseline: baseline,
 			Result: tally.Result{Scores: tally.Scores{Shape: a.Shape(), Count: make([]int64, 12), Values: tally.NewValues(a.Parameters())}},
 		}))
 		data, err := os.ReadFile(file)
 		ok(err)
 		return data
 	}
+	plain, lookUps, lists := model.Architecture{FieldDims: schemaSizes, Dim: schemaDim}, modeltest.LookUps(), modeltest.Lists()
 	files := map[string][]byte{
-		"scores/look-ups": tables(modeltest.LookUps(), "user", "item", "day"), "scores/look-ups+lists": tables(modeltest.Lists(), "item", "user", "history", "tags"),
-		"scores.v5": path(model.Architecture{FieldDims: schemaSizes, Dim: schemaDim}, schemaFields...), "scores.v5/look-ups": path(modeltest.LookUps(), "user", "item", "day"), "scores.v5/look-ups+lists": path(modeltest.Lists(), "item", "user", "history", "tags"),
+		"scores/look-ups+lists+words": tables(lists, modeltest.Words(&lists, 3, 1), "item", "user", "history", "tags"), "scores.v5/words": path(plain, modeltest.Words(&plain, 3, 1), schemaFields...),
+		"scores/look-ups": tables(lookUps, lookUps.Zero(), "user", "item", "day"), "scores/look-ups+lists": tables(lists, lists.Zero(), "item", "user", "history", "tags"),
+		"scores.v5": path(plain, plain.Zero(), schemaFields...), "scores.v5/look-ups": path(lookUps, lookUps.Zero(), "user", "item", "day"), "scores.v5/look-ups+lists": path(lists, lists.Zero(), "item", "user", "history", "tags"),
 		"scores.v4": paired(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil, false), "partial/passes": partial(make([]int64, schemaDim), false), "partial.v5": partial(nil, true), "scores": whole(0), "scores/multilinear": whole(1),
 	}
 	form.Lengths = []int{0, 2}

@@ -117,7 +117,7 @@ func newGame(open func() (modelfile.Source, error), m *model.Model, digest strin
 // newInputs returns the inputs of the job p that r asks for. It keeps no reference to the
 // models of p.
 func newInputs(ctx context.Context, b *bus.Bus, r *prepare.Request, p *prepare.Prepared) (*inputs, error) {
-	encoded := baseline.Encode(p.Baseline)
+	encoded := baseline.Encode(&p.Baseline)
 	if game, err := p.Game(ctx); err != nil {
 		return nil, err
 	} else if game.Fields != nil {
@@ -133,7 +133,7 @@ func newInputs(ctx context.Context, b *bus.Bus, r *prepare.Request, p *prepare.P
 		if p.Spec.Previous.Model == p.Spec.Model {
 			open = r.Open
 		}
-		if in.previous, err = newGame(open, e.Model, p.Spec.Previous.Model, baseline.Encode(e.Baseline), bus.PreviousBaselineName(p.ID)); err != nil {
+		if in.previous, err = newGame(open, e.Model, p.Spec.Previous.Model, baseline.Encode(&e.Baseline), bus.PreviousBaselineName(p.ID)); err != nil {
 			return nil, err
 		}
 	}

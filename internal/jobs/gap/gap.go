@@ -86,11 +86,11 @@ const (
 	places    = 64      // number of places of a split at which rows are read
 )
 
-// Measure measures the model m of a job, which has its tables in Weights. d has the fields of m, in its order, and baseline is
-// [BaselineSize]. The unseen rows are those of the split fresh, or else val. Measure reads few rows. It computes at most half as
+// Measure measures the model m of a job, which has its tables in Weights. d has the fields of m, in its order, and b is
+// its baseline. The unseen rows are those of the split fresh, or else val. Measure reads few rows. It computes at most half as
 // many states as train has rows, times the sample of the job, even if the job does not score train. It returns nil if there are too few rows, if a logit is not finite, or if
 // the interval of the worth of all fields on train rows is not above 0.
-func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.Spec, baseline []float32) (*Gap, error) {
+func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.Spec, b model.Baseline) (*Gap, error) {
 	unseen, rows := dataset.Val, [2]*model.Rows{}
 	if d.Rows(dataset.Fresh) > 0 {
 		unseen = dataset.Fresh
@@ -98,7 +98,7 @@ func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.
 	for kind, split := range []string{dataset.Train, unseen} {
 		most := min(mostRows, int64(spec.Sample*float64(d.Rows(dataset.Train)))/int64(4*(m.Fields()+1)))
 		var err error
-		if rows[kind], err = draw(ctx, m, d, spec, split, most); err != nil || rows[kind].Len() < leastRows {
+		if rows[kind], err = Draw(ctx, m, d, spec, split, most); err != nil || rows[kind].Len() < leastRows {
 			return nil, err
 		}
 	}
@@ -110,13 +110,16 @@ func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.
 	for kind, each := range whole {
 		g.Rows[kind], g.Loss[kind], total[kind] = len(each), stat.Mean(each, nil), make([]float64, len(each))
 	}
-	table, fixed := slices.Clone(m.Weights.Embedding), m.FixedRows()
+	table, fixed, book := slices.Clone(m.Weights.Embedding), m.FixedRows(), m.Book(b)
 	for field, name := range d.Fields() {
-		spans, changed := slices.DeleteFunc(m.Spans(), func(s model.Span) bool { return s.Field != field }), false
-		for _, s := range spans {
+		changed := false
+		for j, s := range book.Spans {
+			if s.Field != field {
+				continue
+			}
 			for row := range s.Rows {
 				if _, is := slices.BinarySearch(fixed, s.Row+row); !is {
-					entries, dropped := table[s.Entry+row*s.Dim:][:s.Dim], baseline[s.Baseline:][:s.Dim]
+					entries, dropped := table[s.Entry+row*s.Dim:][:s.Dim], book.Of(j, row)
 					changed = changed || !slices.Equal(entries, dropped)
 					copy(entries, dropped)
 				}
@@ -129,8 +132,10 @@ func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.
 		if rises == nil {
 			return nil, err
 		}
-		for _, s := range spans {
-			copy(table[s.Entry:][:s.Rows*s.Dim], m.Weights.Embedding[s.Entry:])
+		for _, s := range book.Spans {
+			if s.Field == field {
+				copy(table[s.Entry:][:s.Rows*s.Dim], m.Weights.Embedding[s.Entry:])
+			}
 		}
 		f := Field{Name: name}
 		for kind := range rises {
@@ -168,9 +173,9 @@ func losses(ctx context.Context, m *model.Model, kind loss.Kind, rows [2]*model.
 	return both, nil
 }
 
-// draw returns at most n rows of a split, from places at equal distances. It leaves out rows that do not fit m, and the fresh
-// days of train.
-func draw(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.Spec, split string, n int64) (*model.Rows, error) {
+// Draw returns at most n rows of a split, from places at equal distances. It leaves out rows that do not fit m, and the fresh
+// days of train that spec has.
+func Draw(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.Spec, split string, n int64) (*model.Rows, error) {
 	all, enough := &model.Rows{}, errors.New("enough rows")
 	share := min(n, d.Rows(split)) / places
 	for k := range min(share, 1) * places {

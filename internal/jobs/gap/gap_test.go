@@ -70,7 +70,7 @@ func TestMeasure(t *testing.T) {
 		return u % 2
 	})
 	spec := &job.Spec{Splits: []string{dataset.Train}, Sample: 1}
-	g, err := Measure(t.Context(), remembers(t), d, spec, []float32{0, 0})
+	g, err := Measure(t.Context(), remembers(t), d, spec, model.Baseline{Values: []float32{0, 0}})
 	if err != nil || g == nil {
 		t.Fatal(g, err)
 	}
@@ -109,7 +109,15 @@ func TestMeasure(t *testing.T) {
 	if text := g.Warning(&job.Spec{Splits: []string{dataset.Train, dataset.Val}}); text != "" || !g.Memorises() {
 		t.Errorf("%q although the job scores val", text)
 	}
-	frozen, err := Measure(t.Context(), remembers(t).Freeze([]int{1}), d, spec, []float32{0, 0})
+	words := model.Baseline{Values: []float32{-4, 0, 4}, Words: []int{2, 1}, Numbers: make([]uint8, users+2)}
+	for u := range users { // each user reads a word that is its entry
+		words.Numbers[u] = uint8(u % 2)
+	}
+	if g, err = Measure(t.Context(), remembers(t), d, spec, words); err != nil || len(g.Fields) != 1 {
+		t.Fatal(g, err)
+	}
+	near("other with words", g.Fields[0].Worth[Train].Value, math.Ln2-right)
+	frozen, err := Measure(t.Context(), remembers(t).Freeze([]int{1}), d, spec, model.Baseline{Values: []float32{0, 0}})
 	if err != nil || len(frozen.Fields) != 1 || frozen.Fields[0].Name != "user" {
 		t.Errorf("%+v with a frozen field, error %v", frozen, err)
 	}
@@ -125,7 +133,7 @@ func TestRows(t *testing.T) {
 	}
 	m, spec := remembers(t), &job.Spec{Splits: []string{dataset.Train}, Sample: 1}
 	d := imported(t, map[string]int{dataset.Train: users, dataset.Val: users, dataset.Fresh: users}, right)
-	g, err := Measure(t.Context(), m, d, spec, []float32{0, 0})
+	g, err := Measure(t.Context(), m, d, spec, model.Baseline{Values: []float32{0, 0}})
 	if err != nil || g == nil || g.Total.Back() != 1 {
 		t.Fatalf("%+v, error %v", g, err)
 	}
@@ -133,11 +141,11 @@ func TestRows(t *testing.T) {
 		t.Errorf("%q although all comes back", text)
 	}
 	spec.Fresh = &estimator.Fresh{Weight: 1, Rows: [][2]int64{{users * 9 / 10, users}}}
-	if g, err = Measure(t.Context(), m, d, spec, []float32{0, 0}); err != nil || g.Rows[Train] >= g.Rows[Unseen] {
+	if g, err = Measure(t.Context(), m, d, spec, model.Baseline{Values: []float32{0, 0}}); err != nil || g.Rows[Train] >= g.Rows[Unseen] {
 		t.Errorf("%v rows with fresh days, error %v", g, err)
 	}
 	for _, n := range []map[string]int{{dataset.Train: users}, {dataset.Train: users, dataset.Val: 200}, {dataset.Train: 2000, dataset.Val: users}} {
-		g, err := Measure(t.Context(), m, imported(t, n, right), &job.Spec{Splits: []string{dataset.Train}, Sample: 1}, []float32{0, 0})
+		g, err := Measure(t.Context(), m, imported(t, n, right), &job.Spec{Splits: []string{dataset.Train}, Sample: 1}, model.Baseline{Values: []float32{0, 0}})
 		if g != nil || err != nil {
 			t.Errorf("%v: %+v, error %v", n, g, err)
 		}

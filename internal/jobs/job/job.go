@@ -20,7 +20,7 @@ type Spec struct {
 	Dataset  string   `json:"dataset"`  // SHA-256 of the dataset's manifest
 	Splits   []string `json:"splits"`   // names of the scored splits, in the dataset's order
 	Sample   float64  `json:"sample"`   // scored portion of the rows, (0, 1]
-	Baseline string   `json:"baseline"` // what a dropped entry reads: zero or codebook; of fields also marginal
+	Baseline string   `json:"baseline"` // what a dropped entry reads: zero, codebook or words; of fields also marginal
 
 	estimator.Options // with Until and without Previous, Passes is the largest number of passes
 
@@ -30,7 +30,7 @@ type Spec struct {
 	Audit  float64 `json:"audit,omitempty"` // portion of the rows on which multilinear is compared with walks; 0 = no audit
 
 	Days           []string  `json:"days,omitempty"`            // digests of the datasets of which Dataset consists; nil = Dataset is a single folder
-	BaselineValues string    `json:"baseline_values,omitempty"` // SHA-256 of the baseline's bytes, if the baseline does not follow from model and dataset
+	BaselineValues string    `json:"baseline_values,omitempty"` // SHA-256 of the baseline's bytes, if it has several words or does not follow from model and dataset
 	Previous       *Previous `json:"previous,omitempty"`        // what a paired job corrects; nil = the job is not paired
 	Revision       int       `json:"revision,omitempty"`        // estimator.Traits.Revision
 	Loss           loss.Kind `json:"loss,omitempty"`            // loss of a row; empty = the log loss
@@ -142,7 +142,7 @@ type Task struct {
 	Data     Blob  `json:"data,omitzero"`    // the shard; empty if Place is set
 	Place    Place `json:"place,omitzero"`   // where the rows are, for plans with InPlace; empty if Data is set
 	Model    Blob  `json:"model"`            // in the form of package modelfile; its name has Spec.Model
-	Baseline Blob  `json:"baseline"`         // m*d little-endian float32, or of a job of fields shapley.Fields.Encode
+	Baseline Blob  `json:"baseline"`         // baseline.Encode, or of a job of fields shapley.Fields.Encode
 	// The previous model and its baseline, in the same forms; empty unless the job is paired.
 	PreviousModel    Blob `json:"previous_model,omitzero"`
 	PreviousBaseline Blob `json:"previous_baseline,omitzero"`

@@ -35,7 +35,7 @@ func testLists(t *testing.T, before, after *model.Model, rows *model.Rows, o sha
 	sampling := tally.NewSampling(o.Options, 4000)
 	pair := sampling
 	pair.Paired = true
-	book := make([]float32, 6)
+	book := before.Zero()
 	full := func(m *model.Model) *scores.File {
 		p, err := shapley.Estimate(t.Context(), shapley.Game{Model: m, Baseline: book}, o, rows, 2, nil)
 		if err != nil {

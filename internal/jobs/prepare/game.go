@@ -54,7 +54,7 @@ func (p *Prepared) absent(ctx context.Context) (*shapley.Fields, error) {
 			return nil, err
 		}
 	}
-	a := &model.Absent{Embedding: p.Baseline, Constants: p.Model.MeanConstants(counts), Dense: make([]float32, len(p.Model.Dense))}
+	a := &model.Absent{Embedding: p.Baseline.Values, Constants: p.Model.MeanConstants(counts), Dense: make([]float32, len(p.Model.Dense))}
 	if p.Spec.Baseline == baseline.Zero {
 		clear(a.Constants)
 		return &shapley.Fields{Absent: a}, nil
@@ -97,9 +97,9 @@ func (j *Job) Names() []string {
 }
 
 // Replacements returns what the dropped entries of Layout read. The values of fields have no such thing, and it is 0 for them.
-func (j *Job) Replacements() []float32 {
+func (j *Job) Replacements() model.Baseline {
 	if !j.Spec.OfFields() {
 		return j.Baseline
 	}
-	return make([]float32, j.Layout().BaselineSize())
+	return j.Layout().Zero()
 }

@@ -18,6 +18,7 @@ import (
 	"shaver/internal/jobs/scores"
 	"shaver/internal/jobs/shard"
 	"shaver/internal/num/kernel"
+	"shaver/internal/num/loss"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/path"
@@ -51,9 +52,9 @@ type Request struct {
 	// estimators, the job's own included.
 	Audit float64
 
-	// BaselineValues holds what dropped entries read, [D], if the baseline does not follow
+	// BaselineValues is what dropped entries read if the baseline does not follow
 	// from the model and the dataset; otherwise nil.
-	BaselineValues []float32
+	BaselineValues *model.Baseline
 	// Previous is what a paired job corrects; nil = the job is not paired.
 	Previous *Previous
 
@@ -73,7 +74,7 @@ type Job struct {
 	// RowsPerShard, it follows from the number of rows alone.
 	Plan         job.Plan
 	Sample       shard.Sample
-	Baseline     []float32 // what a dropped entry reads, [m, d]; nil for baseline.Marginal
+	Baseline     model.Baseline // what a dropped entry reads; empty for baseline.Marginal
 	Architecture model.Architecture
 	Dataset      *dataset.Dataset
 	Previous     *scores.File // previous values that the job corrects; nil = the job is not paired
@@ -123,9 +124,12 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := r.baseline(m, log)
+	values, err := r.baseline(m, ck.Digest(), kind, log)
 	if err != nil {
 		return nil, err
+	}
+	if r.Baseline == baseline.Several && values.Words == nil { // then it is the same job
+		r.Baseline = baseline.Codebook
 	}
 	earlier, err := r.earlier(ck, m)
 	if err != nil {
@@ -148,8 +152,8 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 		},
 		Baseline: values, Architecture: m.Architecture, Dataset: r.Dataset,
 	}
-	if r.BaselineValues != nil {
-		j.Spec.BaselineValues = digest(values)
+	if r.BaselineValues != nil || values.Words != nil {
+		j.Spec.BaselineValues = Digest(&values)
 	}
 	if r.OfFields() {
 		j.Spec.Players = r.Players
@@ -270,6 +274,9 @@ func (r *Request) validate(a *model.Architecture) error {
 		}
 	default:
 		return fault.Usagef("players %q: the players are %s, %s and %s", r.Players, estimator.Entries, estimator.Fields, estimator.Pairs)
+	}
+	if r.Baseline == baseline.Several && (r.OfFields() || r.Previous != nil) {
+		return fault.Usagef("baseline %s: the values of fields, and previous scores, need one word for each field: use the baseline %s", r.Baseline, baseline.Codebook)
 	}
 	if r.Previous != nil {
 		if err := r.Previous.checkSettings(r); err != nil {
@@ -411,32 +418,34 @@ func (r *Request) splits(log *zap.Logger) ([]string, error) {
 
 // baseline returns what a dropped entry reads. A codebook weighs values by their
 // frequencies in train and val.
-func (r *Request) baseline(m *model.Model, log *zap.Logger) ([]float32, error) {
+func (r *Request) baseline(m *model.Model, digest string, kind loss.Kind, log *zap.Logger) (b model.Baseline, err error) {
+	if r.Baseline == baseline.Marginal {
+		return b, nil
+	}
+	if !slices.Contains(baseline.Names(), r.Baseline) {
+		return b, fault.Usagef("baseline %q: the baselines are %s", r.Baseline, strings.Join(baseline.Names(), ", "))
+	}
 	if r.BaselineValues != nil {
 		if err := m.CheckBaseline(r.BaselineValues); err != nil {
-			return nil, fault.Inputf("%w", err)
+			return b, fault.Inputf("%w", err)
 		}
-		if !slices.Contains(baseline.Names(), r.Baseline) {
-			return nil, fault.Usagef("baseline %q: the baselines are %s", r.Baseline, strings.Join(baseline.Names(), ", "))
-		}
-		return r.BaselineValues, nil
-	}
-	if r.Baseline == baseline.Marginal {
-		return nil, nil
+		return *r.BaselineValues, nil
 	}
 	var counts []int64
-	if r.Baseline == baseline.Codebook {
-		var err error
+	if r.Baseline != baseline.Zero {
 		if counts, err = r.Dataset.Frequencies(existingSplits(r.Dataset, dataset.Train, dataset.Val)...); err != nil {
-			return nil, err
+			return b, err
 		}
 	}
-	values, unseen, err := baseline.Of(r.Baseline, &m.Architecture, m.Weights.Embedding, counts)
+	if r.Baseline == baseline.Several {
+		return r.words(m, digest, kind, counts, log)
+	}
+	b, unseen, err := baseline.Of(r.Baseline, &m.Architecture, m.Weights.Embedding, counts)
 	if err != nil {
-		return nil, fault.Usagef("%w", err)
+		return b, fault.Usagef("%w", err)
 	}
 	for _, field := range unseen {
 		log.Warn("no row has a value of this field, so its codebook entry is the unweighted mean", zap.String("field", r.Dataset.Fields()[field]))
 	}
-	return values, nil
+	return b, nil
 }

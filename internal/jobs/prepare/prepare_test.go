@@ -3,6 +3,7 @@ package prepare_test
 import (
 	"errors"
 	"math"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,11 +13,15 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/click/modelfile"
 	"shaver/internal/click/planted"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/prepare/preparetest"
+	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 )
 
@@ -37,7 +42,7 @@ func TestRefusals(t *testing.T) {
 		"split":                 {func(r *prepare.Request) { r.Splits = []string{"trian"} }, true, `split "trian"`},
 		"no split":              {func(r *prepare.Request) { r.Splits = nil }, true, "no split: expected some of train, val, test"},
 		"no rows":               {func(r *prepare.Request) { r.Splits = []string{"test"} }, false, "none of the splits test"},
-		"baseline":              {func(r *prepare.Request) { r.Baseline = "mean" }, true, `baseline "mean"`},
+		"baseline":              {func(r *prepare.Request) { r.Baseline = "mean" }, true, `baseline "mean": the baselines are zero, codebook, words`},
 		"sample":                {func(r *prepare.Request) { r.Sample = math.NaN() }, true, "sample NaN"},
 		"no sample":             {func(r *prepare.Request) { r.Sample = 0 }, true, "sample 0"},
 		"estimator":             {func(r *prepare.Request) { r.Options.Estimator = "x" }, true, `estimator "x"`},
@@ -50,7 +55,7 @@ func TestRefusals(t *testing.T) {
 		"marginal entries":      {func(r *prepare.Request) { r.Baseline = "marginal" }, true, "baseline marginal needs --players fields"},
 		"fields by derivatives": {func(r *prepare.Request) { multilinear(r); r.Players = "fields" }, true, "for fields use exact, antithetic or permutation"},
 		"ranges of fields":      {func(r *prepare.Request) { r.Players = "fields"; r.Ranges = 2 }, true, "players fields: 2 ranges"},
-		"values of fields":      {func(r *prepare.Request) { r.Players = "fields"; r.BaselineValues = make([]float32, 4) }, true, "players fields: previous scores"},
+		"values of fields":      {func(r *prepare.Request) { r.Players = "fields"; r.BaselineValues = new(model.Baseline) }, true, "players fields: previous scores"},
 		"another model":         {func(r *prepare.Request) { r.Open = other }, false, "field"},
 	} {
 		r := good
@@ -139,6 +144,43 @@ func TestID(t *testing.T) {
 	}
 	if id(func(r *prepare.Request) { r.MaxRows = 150 }) != id(func(r *prepare.Request) { r.Sample = .5 }) {
 		t.Error("150 of 300 rows and a sample of 0.5 have different ids")
+	}
+}
+
+// With few rows that the model has not seen, a job with several words is that of the codebook.
+func TestFewUnseenRows(t *testing.T) {
+	r, _ := preparetest.Request(t)
+	one, err := prepare.New(r, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Baseline = baseline.Several
+	several, err := prepare.New(r, zap.NewNop())
+	if err != nil || several.ID != one.ID || !several.Baseline.Equal(&one.Baseline) {
+		t.Errorf("another job than that of the codebook: %v", err)
+	}
+}
+
+// The log says how many words were chosen, even when they were found before.
+func TestWordsAreLogged(t *testing.T) {
+	r, folder := preparetest.Request(t)
+	rows := []string{filepath.Join(filepath.Dir(folder), "rows.csv")}
+	_, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: rows, Val: rows, Sizes: []int{9, 5}, Global: true, Out: folder + "-val"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Dataset, err = dataset.Open(folder + "-val"); err != nil {
+		t.Fatal(err)
+	}
+	r.Baseline = baseline.Several
+	for range 2 {
+		core, logged := observer.New(zap.DebugLevel)
+		if _, err := prepare.New(r, zap.New(core)); err != nil {
+			t.Fatal(err)
+		}
+		if n := logged.FilterMessageSnippet("one word for each field: several are not better").Len(); n != 1 {
+			t.Errorf("%d lines of %v, expected 1", n, logged.All())
+		}
 	}
 }
 

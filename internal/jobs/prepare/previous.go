@@ -34,12 +34,12 @@ type Previous struct {
 type Earlier struct {
 	Source   modelfile.Source
 	Model    *model.Model
-	Baseline []float32 // what a dropped entry reads under the previous model, [BaselineSize]
+	Baseline model.Baseline // what a dropped entry reads under the previous model
 }
 
-// digest returns the SHA-256 of a baseline's bytes, in hexadecimal.
-func digest(values []float32) string {
-	sum := sha256.Sum256(baseline.Encode(values))
+// Digest returns the SHA-256 of a baseline's bytes, in hexadecimal.
+func Digest(b *model.Baseline) string {
+	sum := sha256.Sum256(baseline.Encode(b))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -49,7 +49,7 @@ func Generation(previous *scores.File) int { return previous.Spec.Generation() +
 
 // spec returns the part of a paired job's specification that identifies p.
 func (p *Previous) spec() *job.Previous {
-	return &job.Previous{Model: p.Scores.Spec.Model, Baseline: digest(p.Scores.Baseline), Values: p.Digest, Generation: Generation(p.Scores)}
+	return &job.Previous{Model: p.Scores.Spec.Model, Baseline: Digest(&p.Scores.Baseline), Values: p.Digest, Generation: Generation(p.Scores)}
 }
 
 // earlier opens the previous model, and checks that it and its values can be paired with

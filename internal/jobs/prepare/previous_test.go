@@ -1,7 +1,6 @@
 package prepare_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -39,7 +38,7 @@ func TestPaired(t *testing.T) {
 	if s == nil || s.Model != was.Model || s.Values != r.Previous.Digest || s.Generation != 1 || len(s.Baseline) != 64 || p.Spec.Model == was.Model {
 		t.Errorf("%+v of model %s", s, p.Spec.Model)
 	}
-	if p.Earlier.Source.Digest() != was.Model || p.Earlier.Model == p.Model || !slices.Equal(p.Earlier.Baseline, r.Previous.Scores.Baseline) {
+	if p.Earlier.Source.Digest() != was.Model || p.Earlier.Model == p.Model || !p.Earlier.Baseline.Equal(&r.Previous.Scores.Baseline) {
 		t.Errorf("the previous model is %s", p.Earlier.Source.Digest())
 	}
 	if p.Sample.Generation != 1 || p.Sample.Keep != 60 || len(p.Plan.Rounds) != 2 || p.Plan.Rows != 60 || p.Plan.Rounds[0].Rows+p.Plan.Rounds[1].Rows != 60 {
@@ -95,17 +94,18 @@ func TestBaselineValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.BaselineValues = slices.Clone(plain.Baseline)
-	r.BaselineValues[0]++
+	values := plain.Baseline.Scaled(1)
+	r.BaselineValues = &values
+	values.Values[0]++
 	p, err := prepare.New(r, zap.NewNop())
-	if err != nil || !slices.Equal(p.Baseline, r.BaselineValues) || len(p.Spec.BaselineValues) != 64 || p.Spec.Baseline != r.Baseline || p.ID == plain.ID {
+	if err != nil || !p.Baseline.Equal(&values) || len(p.Spec.BaselineValues) != 64 || p.Spec.Baseline != r.Baseline || p.ID == plain.ID {
 		t.Errorf("%+v, %v", p, err)
 	}
-	r.BaselineValues[0]++
+	values.Values[0]++
 	if other, err := prepare.New(r, zap.NewNop()); err != nil || other.ID == p.ID {
 		t.Errorf("other values: the same id, %v", err)
 	}
-	r.BaselineValues = r.BaselineValues[1:]
+	values.Values = values.Values[1:]
 	if _, err := prepare.New(r, zap.NewNop()); !fault.IsInput(err) || !strings.Contains(err.Error(), "baseline has ") {
 		t.Errorf("too few values: %v", err)
 	}

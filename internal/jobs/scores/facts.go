@@ -17,6 +17,7 @@ type Facts struct {
 	WalkedRows  int64         `json:"walked_rows,omitempty"` // number of rows that have the values of walks
 	LossFull    float64       `json:"loss_full"`
 	*ValueFacts               // nil for a path
+	Words       string        `json:"words,omitempty"`       // see File.WordsText
 	Path        *Path         `json:"path,omitempty"`        // how the order of a path came about
 	Stopped     *Stopped      `json:"stopped,omitempty"`     // how a job with a stop rule or a time limit ended
 	Audit       *Audit        `json:"audit,omitempty"`       // result of the audit, for a multilinear job with one
@@ -60,7 +61,7 @@ func (f *File) Facts() (*Facts, error) {
 	s := f.Summary(values)
 	facts := &Facts{
 		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: f.Layout.Features(), Dim: f.Shape.Dim(), Tables: f.Layout.Tables,
-		WalkedRows: f.Walked, LossFull: f.LossFull, Path: f.Path, Stopped: f.Stopped, Audit: f.Audit, Lineage: f.Lineage, Aggregate: aggregate, Entries: f.Layout.Prunable(),
+		WalkedRows: f.Walked, LossFull: f.LossFull, Words: f.WordsText(&f.Baseline), Path: f.Path, Stopped: f.Stopped, Audit: f.Audit, Lineage: f.Lineage, Aggregate: aggregate, Entries: f.Layout.Prunable(),
 	}
 	if !f.Ranks() {
 		facts.NoInterval, facts.ValueFacts = &s.NoInterval, &ValueFacts{

@@ -18,7 +18,7 @@ func pairsExample() *File {
 	f.Fields, f.Layout, f.Shape = []string{"a", "b", "c"}, model.Architecture{FieldDims: []int{1, 1, 1}, Dim: 3}, layout.Of(3, 3)
 	f.Spec.Players, f.Spec.Sample, f.Count, f.Rows, f.DatasetRows = estimator.Pairs, 1, []int64{8, 8, 8}, 8, 8
 	f.LossFull, f.LossEmpty = 1, 7
-	f.Baseline, f.Values = make([]float32, 9), tally.NewValues(9)
+	f.Baseline, f.Values = f.Layout.Zero(), tally.NewValues(9)
 	copy(f.Phi, []float64{1, .2, -.6, -.2, 3, .1, .6, -.1, 2})
 	for i := range f.PopulationSE {
 		f.PopulationSE[i] = .05

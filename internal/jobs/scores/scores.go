@@ -29,7 +29,7 @@ type File struct {
 	Fields   []string           // names of the fields, [m]
 	Layout   model.Architecture // FieldDims, Dim, Tables, LookUps and Lists of the model; nothing else is set
 	Spec     job.Spec
-	Baseline []float32 // values that dropped entries read, [Layout.BaselineSize()]
+	Baseline model.Baseline // what dropped entries read
 	// DatasetRows is the number of rows of the splits. The job scored all of them or a
 	// sample.
 	DatasetRows int64
@@ -64,6 +64,7 @@ const (
 const (
 	keySpec            = "shaver.spec"
 	keyBaseline        = "shaver.baseline"
+	keyWords           = "shaver.words" // only if the baseline has several words for a range of rows
 	keyRows            = "shaver.rows"
 	keyDatasetRows     = "shaver.dataset_rows"
 	keyLossFull        = "shaver.loss_full"
@@ -265,6 +266,12 @@ func Write(path string, f *File) error {
 	return WriteFrom(path, f, f.Feature)
 }
 
+// words is the part of a baseline that the metadata keyWords has.
+type words struct {
+	Words   []int  `json:"words"`   // by range of rows
+	Numbers []byte `json:"numbers"` // of the word of each row, in base64
+}
+
 // WriteFrom is like Write, but does not use f.Values. It calls values for each feature in
 // ascending order. Each call fills into, which has an element for each of the feature's
 // entries. The columns of a paired job are nil unless f has a Lineage. If f has a Path, into has
@@ -275,7 +282,7 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 	if err != nil {
 		return err
 	}
-	baseline, err := json.Marshal(f.Baseline)
+	baseline, err := json.Marshal(f.Baseline.Values)
 	if err != nil {
 		return err
 	}
@@ -300,7 +307,11 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 	if f.Walked != 0 {
 		meta[keyWalked] = strconv.FormatInt(f.Walked, 10)
 	}
-	for key, value := range map[string]any{keyStopped: f.Stopped, keyAudit: f.Audit, keyLineage: f.Lineage, keyPath: f.Path} {
+	var own *words
+	if f.Baseline.Words != nil {
+		own = &words{f.Baseline.Words, f.Baseline.Numbers}
+	}
+	for key, value := range map[string]any{keyWords: own, keyStopped: f.Stopped, keyAudit: f.Audit, keyLineage: f.Lineage, keyPath: f.Path} {
 		text, err := json.Marshal(value)
 		if err != nil {
 			return err
@@ -448,10 +459,17 @@ func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[st
 	if err := f.Layout.Freeze(f.Spec.Freeze); err != nil {
 		return nil, fmt.Errorf("metadata %s: freeze: %w", keySpec, err)
 	}
-	if err := json.Unmarshal([]byte(meta[keyBaseline]), &f.Baseline); err != nil {
+	if err := json.Unmarshal([]byte(meta[keyBaseline]), &f.Baseline.Values); err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", keyBaseline, err)
 	}
-	if err := a.CheckBaseline(f.Baseline); err != nil {
+	if text := meta[keyWords]; text != "" {
+		var own words
+		if err := json.Unmarshal([]byte(text), &own); err != nil {
+			return nil, fmt.Errorf("metadata %s: %w", keyWords, err)
+		}
+		f.Baseline.Words, f.Baseline.Numbers = own.Words, own.Numbers
+	}
+	if err := a.CheckBaseline(&f.Baseline); err != nil {
 		return nil, err
 	}
 	if f.Rows, err = strconv.ParseInt(meta[keyRows], 10, 64); err != nil {

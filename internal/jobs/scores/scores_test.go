@@ -27,7 +27,7 @@ func example() *File {
 			Version: job.SpecVersion, Model: "m", Dataset: "d", Splits: []string{"train"}, Sample: 0.5,
 			Baseline: "codebook", Options: estimator.Options{Estimator: "permutation", Passes: 2}, Seed: 7, Kernel: "k",
 		},
-		Baseline:    []float32{0.1, -2, 3e-9, 4},
+		Baseline:    model.Baseline{Values: []float32{0.1, -2, 3e-9, 4}},
 		DatasetRows: 8,
 		Result: tally.Result{
 			Scores: tally.Scores{Shape: layout.Of(3, 2), Count: []int64{3, 0, 4}, Values: tally.Values{
@@ -218,7 +218,7 @@ func TestReadRefusals(t *testing.T) {
 	portion := example()
 	portion.DatasetRows = 3
 	short := example()
-	short.Baseline = short.Baseline[1:]
+	short.Baseline.Values = short.Baseline.Values[1:]
 	players, layout, ranked := example(), pairsExample(), pairsExample()
 	players.Spec.Players, layout.Spec.Players, ranked.Spec.Options = "rows", estimator.Fields, estimator.Options{Estimator: estimator.Path, Passes: 1}
 	for name, f := range map[string]*File{"version": version, "baseline": short, "portion": portion, "players": players, "layout": layout, "ranked": ranked} {

@@ -1,7 +1,13 @@
 package scores
 
 import (
+	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
+
+	"shaver/internal/click/model"
 )
 
 // Summary describes the values of a scores file as a whole.
@@ -23,6 +29,23 @@ type FieldSummary struct {
 	Entries  int     `json:"-"`                 // number of entries in all tables of the field
 	Sum      float64 `json:"sum"`               // sum of phi over the entries, nat: the loss that the field saves
 	SumAbs   float64 `json:"sum_abs"`           // sum over the entries of the absolute value of the aggregate, nat
+}
+
+// WordsText says how many words b, a baseline of the tables of f, has for the fields that have several, such as
+// "16 for user, item; 4 for brand". It returns "" if none has.
+func (f *File) WordsText(b *model.Baseline) string {
+	fields := map[int][]string{} // by number of words
+	spans := f.Layout.Spans()
+	for j, n := range b.Words {
+		if n > 1 {
+			fields[n] = append(fields[n], f.Fields[spans[j].Field])
+		}
+	}
+	var parts []string
+	for _, n := range slices.Backward(slices.Sorted(maps.Keys(fields))) {
+		parts = append(parts, fmt.Sprintf("%d for %s", n, strings.Join(fields[n], ", ")))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // Summary returns the summary of f. values is an aggregate of f; only SumAbs of the

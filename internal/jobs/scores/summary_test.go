@@ -57,7 +57,7 @@ func TestSummary(t *testing.T) {
 func TestSummaryOfLookUps(t *testing.T) {
 	f := example()
 	f.Layout = modeltest.LookUps()
-	f.Fields, f.Shape, f.Baseline = []string{"a", "b", "c"}, f.Layout.Shape(), make([]float32, 9)
+	f.Fields, f.Shape, f.Baseline = []string{"a", "b", "c"}, f.Layout.Shape(), f.Layout.Zero()
 	f.Values = tally.NewValues(27)
 	for i := range f.Phi {
 		f.Phi[i] = 1
@@ -90,7 +90,7 @@ func TestSummaryOfLookUps(t *testing.T) {
 func TestSummaryOfLists(t *testing.T) {
 	f := example()
 	f.Layout = LayoutOf(&model.Architecture{Kind: model.Graph, FieldDims: []int{5, 3, 5, 4}, Tables: modeltest.Lists().Tables, LookUps: modeltest.Lists().LookUps, Lists: modeltest.Lists().Lists})
-	f.Fields, f.Shape, f.Baseline = []string{"item", "user", "history", "tags"}, f.Layout.Shape(), []float32{1, 2, 1, 2, 3, 4}
+	f.Fields, f.Shape, f.Baseline = []string{"item", "user", "history", "tags"}, f.Layout.Shape(), model.Baseline{Values: []float32{1, 2, 1, 2, 3, 4}}
 	f.Values = tally.NewValues(17)
 	for i := range f.RMS {
 		f.RMS[i] = float32(i)
@@ -122,7 +122,7 @@ func TestSummaryOfLists(t *testing.T) {
 		}
 	}
 	file := *f
-	file.Baseline = []float32{1, 2, 1, 3, 3, 4}
+	file.Baseline.Values = []float32{1, 2, 1, 3, 3, 4}
 	if err := Write(path, &file); err != nil {
 		t.Fatal(err)
 	}

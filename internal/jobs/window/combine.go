@@ -7,8 +7,10 @@ import (
 	"math"
 	"slices"
 
+	"shaver/internal/click/model"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/paired"
+	"shaver/internal/jobs/prepare"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/tally"
@@ -133,9 +135,9 @@ func (n *night) combine() (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := scores.File{Fields: j.Dataset.Fields(), Layout: scores.LayoutOf(&j.Architecture), Spec: j.Spec, Baseline: n.game.Baseline, DatasetRows: j.Sample.Rows}
-	if n.Baseline != baseline.Zero && !slices.Equal(n.game.Baseline, j.Baseline) {
-		f.Spec.BaselineValues = baselineDigest(n.game.Baseline)
+	f := scores.File{Fields: j.Dataset.Fields(), Layout: scores.LayoutOf(&j.Architecture), Spec: j.Spec, Baseline: model.Baseline{Values: n.game.Baseline}, DatasetRows: j.Sample.Rows}
+	if n.Baseline != baseline.Zero && !slices.Equal(n.game.Baseline, j.Baseline.Values) {
+		f.Spec.BaselineValues = prepare.Digest(&f.Baseline)
 	}
 	e := tally.NewSampling(n.Options, j.Sample.Rows)
 	var result *tally.Result

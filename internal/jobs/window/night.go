@@ -2,8 +2,6 @@ package window
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -13,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/job"
@@ -145,6 +144,9 @@ func (n *night) prepare() error {
 	if !(n.Sample > 0 && n.Sample <= 1) {
 		return fault.Usagef("sample %v is outside (0, 1]", n.Sample)
 	}
+	if n.Baseline == baseline.Several {
+		return fault.Usagef("baseline %s: a state keeps sums of nights that have one word for each field: use --baseline %s", n.Baseline, baseline.Codebook)
+	}
 	r := n.full(n.Dataset)
 	r.BaselineValues = nil
 	p, err := prepare.New(r, n.log)
@@ -161,7 +163,7 @@ func (n *night) prepare() error {
 			n.settings.Splits = append(n.settings.Splits, split)
 		}
 	}
-	n.game = Game{Model: p.Spec.Model, Baseline: p.Job.Baseline}
+	n.game = Game{Model: p.Spec.Model, Baseline: p.Job.Baseline.Values}
 	if n.index == nil {
 		return nil
 	}
@@ -179,7 +181,7 @@ func (n *night) full(d *dataset.Dataset) prepare.Request {
 	r := n.Request
 	r.Dataset, r.Sample, r.MaxRows, r.Until, r.Audit, r.Previous = d, 1, 0, nil, 0, nil
 	if r.BaselineValues = nil; r.Baseline != baseline.Zero {
-		r.BaselineValues = n.game.Baseline
+		r.BaselineValues = &model.Baseline{Values: n.game.Baseline}
 	}
 	return r
 }
@@ -422,7 +424,7 @@ func (n *night) formerScores(t *total, day *dataset.Dataset, former *Day) (*scor
 	spec.Model, spec.Dataset, spec.Days, spec.Sample, spec.Previous = former.Model, day.Digest(), day.DayDigests(), former.Sample, former.Previous
 	spec.Splits = slices.DeleteFunc(day.SplitNames(), func(split string) bool { return !slices.Contains(n.settings.Splits, split) })
 	if spec.BaselineValues = ""; spec.Baseline != baseline.Zero {
-		spec.BaselineValues = baselineDigest(g.Baseline)
+		spec.BaselineValues = prepare.Digest(&model.Baseline{Values: g.Baseline})
 	}
 	e := tally.NewSampling(n.Options, former.Rows)
 	result, err := check(sums, e)
@@ -435,7 +437,7 @@ func (n *night) formerScores(t *total, day *dataset.Dataset, former *Day) (*scor
 	for f := range shape.Rows() {
 		t.values(f, e, result.Part(shape.Row(f)))
 	}
-	return &scores.File{Fields: n.settings.Fields, Layout: scores.LayoutOf(t.architecture), Spec: spec, Baseline: g.Baseline, DatasetRows: former.Rows, Lineage: former.Lineage, Result: *result}, nil
+	return &scores.File{Fields: n.settings.Fields, Layout: scores.LayoutOf(t.architecture), Spec: spec, Baseline: model.Baseline{Values: g.Baseline}, DatasetRows: former.Rows, Lineage: former.Lineage, Result: *result}, nil
 }
 
 // check returns the result of sums without values. It does not require that the efficiency
@@ -444,12 +446,6 @@ func (n *night) formerScores(t *total, day *dataset.Dataset, former *Day) (*scor
 func check(sums *tally.Accumulator, e tally.Sampling) (*tally.Result, error) {
 	e.Efficient, e.Shares = false, false
 	return sums.Check(e)
-}
-
-// baselineDigest returns the SHA-256 of the bytes of a baseline.
-func baselineDigest(values []float32) string {
-	sum := sha256.Sum256(baseline.Encode(values))
-	return hex.EncodeToString(sum[:])
 }
 
 // settle drops the days that are not in the window, and stores a copy of the model.

@@ -51,7 +51,7 @@ func TestCodebook(t *testing.T) {
 	if bytes.Equal(data, b.fullJob(second)) {
 		t.Error("the baselines of the two windows do not differ, so the test proves nothing")
 	}
-	second.BaselineValues = values
+	second.BaselineValues = &values
 	if !bytes.Equal(data, b.fullJob(second)) {
 		t.Error("the second window differs from a full job with the same baseline")
 	}

@@ -332,7 +332,7 @@ func (a *attempt) game(ctx context.Context, weights, values, other job.Blob) (sh
 	if spec.OfFields() {
 		game.Fields, err = shapley.DecodeFields(data, m, spec.Baseline == baseline.Marginal)
 	} else {
-		game.Baseline, err = baseline.Decode(data, m.BaselineSize())
+		game.Baseline, err = baseline.Decode(data, &m.Architecture)
 	}
 	if err != nil {
 		return shapley.Game{}, fault.Inputf("baseline %s: %w", values.Name, err)

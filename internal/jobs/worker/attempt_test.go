@@ -24,7 +24,6 @@ import (
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/shard"
 	"shaver/internal/num/kernel"
-	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 )
 
@@ -161,7 +160,7 @@ func newTask(t *testing.T) (*fakeBus, *bus.Delivery) {
 		t.Fatal(err)
 	}
 	f := &fakeBus{hooks: map[string]func(context.Context) error{}, results: map[int]job.Result{}, blobs: map[string][]byte{
-		"model": contentOf(t, p), "baseline": baseline.Encode(make([]float32, p.Model.Players())), "shard": data,
+		"model": contentOf(t, p), "baseline": make([]byte, 4*p.Model.Players()), "shard": data,
 	}}
 	return f, &bus.Delivery{Try: 1, Attempt: "attempt", Lease: time.Minute, Task: job.Task{
 		Job: testJob, Shard: 5, Rows: 4,

@@ -55,7 +55,7 @@ func newPairedTask(t *testing.T, size int) (*fakeBus, *bus.Delivery) {
 	weights, players := modelOf(t, size)
 	values := make([]float32, players)
 	values[0] = .5
-	f.blobs["previous model"], f.blobs["previous baseline"] = weights, baseline.Encode(values)
+	f.blobs["previous model"], f.blobs["previous baseline"] = weights, baseline.EncodeValues(values)
 	d.Task.PreviousModel, d.Task.PreviousBaseline = f.reference("previous model"), f.reference("previous baseline")
 	d.Task.Spec.Previous = &job.Previous{Generation: 1}
 	return f, d
@@ -78,7 +78,7 @@ func game(t *testing.T, f *fakeBus, weights, values string) shapley.Game {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := baseline.Decode(f.blobs[values], m.Players())
+	entries, err := baseline.Decode(f.blobs[values], &m.Architecture)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"shaver/internal/click/model"
 	"shaver/internal/click/modelfile"
 	"shaver/internal/jobs/job"
 	"shaver/internal/num/layout"
@@ -31,7 +32,7 @@ func TestRound(t *testing.T) {
 		}
 	}
 	const b = 7
-	baseline := slices.Repeat([]float32{b}, m.BaselineSize())
+	baseline := model.Baseline{Values: slices.Repeat([]float32{b}, m.BaselineSize())}
 	without := func(m layout.Mask) []float32 {
 		table := slices.Clone(whole)
 		for i := range table {

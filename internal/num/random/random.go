@@ -34,6 +34,7 @@ const (
 	Evolution  Purpose = 16 // candidates of a search of widths; index: candidate
 	Part       Purpose = 17 // part of the rows with which a block of rows begins in a path; index: block
 	Background Purpose = 18 // row that gives the values of absent fields; index: row
+	Words      Purpose = 19 // rows with which clusters begin; indices: span, number of words
 )
 
 // Stream is the sequence of random numbers at one address. It is small, and cheap enough

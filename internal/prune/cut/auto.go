@@ -58,7 +58,7 @@ type rounded struct {
 type rounder struct {
 	*bench    // of the source; its whole model is the source
 	source    *Source
-	baseline  []float32
+	baseline  model.Baseline
 	model     *model.Model
 	train     *model.Rows           // sample of the training rows
 	calibrate bool                  // whether the pruned model is calibrated
@@ -152,12 +152,12 @@ func (b *rounder) measure(ctx context.Context, dropped []bool) (*rate.Measured, 
 			}
 		}
 	}
-	return &rate.Measured{Loss: found, Curvature: h.Entries, CodebookCurvature: h.Baseline}, nil
+	return &rate.Measured{Loss: found, Curvature: h.Entries, BaselineCurvature: h.Baseline}, nil
 }
 
 // risen returns the rise of the loss by rounding tables, on the validation split.
 func (b *rounder) risen(ctx context.Context, f *rate.Found) (*sweep.Interval, error) {
-	table, _, err := values(b.source, f, b.baseline)
+	table, _, err := values(b.source, f)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +275,11 @@ func (o *Options) find(ctx context.Context, s *Source, r *rounded, search *rate.
 	return err
 }
 
-// fixedBytes returns the bytes of the file besides those of the tables.
+// digits is the largest number of bytes by which the header of another choice is longer than that of fixedBytes. In files below 10 GB two
+// shapes and two offsets have at most 9 digits more, and the other numbers together 8.
+const digits = 48
+
+// fixedBytes returns the largest number of bytes of the file besides those of the tables.
 func (o *Options) fixedBytes(s *Source, types map[string]checkpoint.DType) (int64, error) {
 	ck, err := o.written(s)
 	if err != nil {
@@ -288,16 +292,16 @@ func (o *Options) fixedBytes(s *Source, types map[string]checkpoint.DType) (int6
 	for _, span := range ck.Architecture.Spans() {
 		rows += span.Rows
 	}
-	whole := &compact.Palette{Quantizers: []compact.Quantizer{{Bits: 32}}, Rows: make([]uint8, rows)} // whose header is as long as any
+	whole := &compact.Palette{Quantizers: []compact.Quantizer{{Bits: 32}}, Rows: make([]uint8, rows)}
 	size, err := ck.MixedFootprint(make([]bool, ck.Architecture.Parameters()), s.Scores[0].Baseline, whole)
-	return size.File - size.Table, err
+	return size.File - size.Table + digits, err
 }
 
 // values returns the tables that a reader of the file gets, in both forms. Dropped entries have the
 // baseline.
-func values(s *Source, f *rate.Found, baseline []float32) (table []float32, t *compact.Table, err error) {
+func values(s *Source, f *rate.Found) (table []float32, t *compact.Table, err error) {
 	a := &s.Checkpoint.Architecture
-	parts, err := compact.EncodeMixed(a, s.Table, f.Dropped, baseline, f.Palette)
+	parts, err := compact.EncodeMixed(a, s.Table, f.Dropped, f.Baseline, f.Palette)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -317,13 +321,13 @@ func (b *rounder) search(order []int32, most int) *rate.Search {
 		}
 		return rise.Value, nil
 	}
-	return &rate.Search{Architecture: &b.model.Architecture, Entries: b.source.Table, Codebook: b.baseline, Order: order, Most: most, Measure: b.measure, Risen: risen}
+	return &rate.Search{Architecture: &b.model.Architecture, Entries: b.source.Table, Baseline: b.baseline, Order: order, Most: most, Measure: b.measure, Risen: risen}
 }
 
 // Round returns the function Round of sweep.Unpruned. It rounds tables so that the loss of the given
 // name rises by at most DefaultRounding on the validation split of a dataset, with calibrate after a calibration only. The
 // network is not rounded.
-func (s *Source) Round(ctx context.Context, folders []string, name string, calibrate bool) (func(dropped []bool, baseline []float32) (*sweep.Stored, error), error) {
+func (s *Source) Round(ctx context.Context, folders []string, name string, calibrate bool) (func(dropped []bool, baseline model.Baseline) (*sweep.Stored, error), error) {
 	split, err := openBench(folders, name, s.Checkpoint)
 	if err != nil {
 		return nil, err
@@ -333,7 +337,7 @@ func (s *Source) Round(ctx context.Context, folders []string, name string, calib
 		return nil, err
 	}
 	opened.plain = !calibrate
-	return func(dropped []bool, baseline []float32) (*sweep.Stored, error) {
+	return func(dropped []bool, baseline model.Baseline) (*sweep.Stored, error) {
 		b := *opened
 		b.baseline = baseline
 		var order, kept []int32
@@ -349,12 +353,12 @@ func (s *Source) Round(ctx context.Context, folders []string, name string, calib
 		if err != nil {
 			return nil, err
 		}
-		table, t, err := values(s, found, baseline)
+		table, t, err := values(s, found)
 		if err != nil {
 			return nil, err
 		}
-		size, err := s.Checkpoint.MixedFootprint(dropped, baseline, found.Palette)
-		return &sweep.Stored{Entries: table, Bits: t.MeanBits(), File: size.File, Table: size.Table, Memory: size.Memory}, err
+		size, err := s.Checkpoint.MixedFootprint(dropped, found.Baseline, found.Palette)
+		return &sweep.Stored{Entries: table, Baseline: found.Baseline, Bits: t.MeanBits(), File: size.File, Table: size.Table, Memory: size.Memory}, err
 	}, nil
 }
 

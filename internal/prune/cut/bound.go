@@ -9,6 +9,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/rate"
 	"shaver/internal/prune/slice"
@@ -38,6 +39,29 @@ func (p *part) order(o *Options) ([]int32, error) {
 	return order, nil
 }
 
+// columns returns the baseline of some fields and columns.
+func columns(k *model.Book, keep *checkpoint.Slice) (b model.Baseline) {
+	part := func(j, n int) (word []float32) {
+		for _, c := range keep.Columns {
+			word = append(word, k.Word(j, n)[c])
+		}
+		return word
+	}
+	for _, j := range keep.Fields {
+		b.Values = append(b.Values, part(j, 0)...)
+	}
+	if !slices.ContainsFunc(keep.Fields, func(j int) bool { return k.NumberOfWords(j) > 1 }) {
+		return b
+	}
+	for _, j := range keep.Fields {
+		for n := 1; n < k.NumberOfWords(j); n++ {
+			b.Values = append(b.Values, part(j, n)...)
+		}
+		b.Words, b.Numbers = append(b.Words, k.NumberOfWords(j)), append(b.Numbers, k.Numbers[k.Spans[j].Row:][:k.Spans[j].Rows]...)
+	}
+	return b
+}
+
 // sliced returns what stays of s. Its scores have no values: an order of its entries is that of s.
 func (s *Source) sliced(keep *checkpoint.Slice) (*Source, error) {
 	a := &s.Checkpoint.Architecture
@@ -58,16 +82,13 @@ func (s *Source) sliced(keep *checkpoint.Slice) (*Source, error) {
 		return nil, fault.Inputf("%s has several tables, or fields that share one: entries can only be dropped together with fields and columns if each field has rows of one table for itself: drop entries of what is left in a second step", s.File)
 	}
 	f := *whole
-	f.Fields, f.Baseline, f.Layout = nil, nil, scores.LayoutOf(&ck.Architecture)
+	f.Fields, f.Baseline, f.Layout = nil, columns(a.Book(whole.Baseline), keep), scores.LayoutOf(&ck.Architecture)
 	f.Scores = tally.Scores{Shape: ck.Architecture.Shape()}
 	p := &part{whole: s, row: slices.Repeat([]int32{-1}, len(s.Table))}
 	number := int32(0)
 	for _, j := range keep.Fields {
 		span := &spans[j]
 		f.Fields = append(f.Fields, whole.Fields[j])
-		for _, c := range keep.Columns {
-			f.Baseline = append(f.Baseline, whole.Baseline[span.Baseline+c])
-		}
 		for row := span.Entry; row < span.Entry+span.Rows*span.Dim; row += span.Dim {
 			for _, c := range keep.Columns {
 				p.row[row+c] = number
@@ -119,7 +140,7 @@ func (b *bounded) dropping(ctx context.Context, order []int32, drop int) (*slice
 		return nil, err
 	}
 	cost := b.cost
-	cost.Entries, cost.Bytes = ck.Architecture.Prunable()-drop, ck.CompactFootprint(dropped, values).File
+	cost.Entries, cost.Bytes = ck.Architecture.Prunable()-drop, ck.CompactFootprint(dropped, b.source.Scores[0].Baseline, values).File
 	s := b.step(p, cost, b.options.Calibrate)
 	s.Without = slice.Entries
 	if b.steps[drop] = s; b.calibrated != nil && !s.Rise.Within(b.options.MostRise) {
@@ -215,7 +236,7 @@ func (b *bounded) round(ctx context.Context, r *rounded, search *rate.Search) er
 		if r.Found, err = search.Kept(ctx, drop, rounding); err != nil {
 			return err
 		}
-		table, _, err := values(b.source, r.Found, search.Codebook)
+		table, _, err := values(b.source, r.Found)
 		if err != nil {
 			return err
 		}

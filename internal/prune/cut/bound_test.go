@@ -29,8 +29,8 @@ func TestBoundOfAPart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range s.Baseline {
-		s.Baseline[i] = .01 * float32(i+1)
+	for i := range s.Baseline.Values {
+		s.Baseline.Values[i] = .01 * float32(i+1)
 	}
 	s.Spec.Baseline = baseline.Codebook
 	whole, err := checkpoint.Read(f.model)
@@ -64,7 +64,7 @@ func TestBoundOfAPart(t *testing.T) {
 	var want []float32
 	for _, j := range []int{0, 2, 3} {
 		for row := range a.FieldDims[j] {
-			value := s.Baseline[j*a.Dim+column]
+			value := s.Baseline.Values[j*a.Dim+column]
 			if j == 2 {
 				value = table[(int(a.Offsets()[j])+row)*a.Dim+column]
 			}
@@ -109,8 +109,8 @@ func TestBoundLetsFewGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Spec.Baseline = baseline.Codebook
-	for i := range s.Baseline {
-		s.Baseline[i] = 50 // which shifts the logits of all rows
+	for i := range s.Baseline.Values {
+		s.Baseline.Values[i] = 50 // which shifts the logits of all rows
 	}
 	shifting := filepath.Join(f.dir, "shifting.arrow")
 	if err := scores.Write(shifting, s); err != nil {

@@ -64,6 +64,7 @@ type Choice struct {
 	Out           string     `json:"out"`
 	Method        string     `json:"method,omitempty"` // name of the method in a sweep
 	Baseline      string     `json:"baseline,omitempty"`
+	Words         string     `json:"words,omitempty"`     // see scores.File.WordsText
 	Aggregate     string     `json:"aggregate,omitempty"` // empty if the method does not rank by scores
 	Rank          string     `json:"rank,omitempty"`      // how the method ranks by the scores
 	Sparsity      float64    `json:"sparsity"`            // dropped / entries
@@ -162,7 +163,7 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 	} else if c.dropped, c.Previous, err = o.choose(ctx, s, within); err != nil {
 		return nil, err
 	}
-	f := s.Scores[0]
+	f, read := s.Scores[0], c.baseline()
 	if o.Aggregate != "" {
 		o.warn(o.Scores+": ", f.Warning())
 	}
@@ -179,7 +180,8 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 		o.warn("", within.few(c.Dropped))
 	}
 	c.Kept -= c.Dropped
-	c.Sparsity, c.Parameters = float64(c.Dropped)/float64(c.Entries), mask.Parameters(a, c.Dropped, c.Baseline)
+	c.Sparsity, c.Parameters = float64(c.Dropped)/float64(c.Entries), mask.Parameters(a, c.Dropped, &read)
+	c.Words = f.WordsText(&read)
 	return c, nil
 }
 
@@ -329,8 +331,8 @@ func (o *Options) drop(s *Source, order []int32) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	fit := func(bytes int64) (int, error) { return written.CompactDrop(order, o.Form.Values, bytes) }
-	drop, err := o.Budget.Drop(a, f.Spec.Baseline, fit)
+	fit := func(bytes int64) (int, error) { return written.CompactDrop(order, f.Baseline, o.Form.Values, bytes) }
+	drop, err := o.Budget.Drop(a, &f.Baseline, fit)
 	if err != nil {
 		return 0, fault.Usagef("budget: %w", err)
 	}

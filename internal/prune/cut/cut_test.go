@@ -54,7 +54,7 @@ func newFiles(t *testing.T) *files {
 	a := &ck.Architecture
 	f.entries = a.Parameters()
 	s := &scores.File{
-		Layout: scores.LayoutOf(a), Baseline: make([]float32, a.BaselineSize()), DatasetRows: 8,
+		Layout: scores.LayoutOf(a), Baseline: a.Zero(), DatasetRows: 8,
 		Spec:   job.Spec{Version: job.SpecVersion, Model: ck.Digest(), Splits: []string{"train"}, Sample: 1, Baseline: baseline.Zero, Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}},
 		Result: tally.Result{Rows: 8, Scores: tally.Scores{Shape: a.Shape(), Count: slices.Repeat([]int64{3}, a.Features()), Values: tally.NewValues(f.entries)}},
 	}

@@ -41,12 +41,12 @@ type ONNXTables struct {
 	Compact int `json:"compact_tables,omitempty"` // stored by their distinct rows
 }
 
-// sizes returns the sizes of ck without the dropped entries, except those of the file at out, and of tables with bits that differ.
-func (f *Form) sizes(ck *checkpoint.Checkpoint, dropped []bool, out string) Sizes {
+// sizes returns the sizes of ck without the dropped entries, which read baseline, except those of the file at out, and of tables with bits that differ.
+func (f *Form) sizes(ck *checkpoint.Checkpoint, dropped []bool, baseline model.Baseline, out string) Sizes {
 	table := ck.Footprint().Table
 	s := Sizes{TableBytes: table, DenseTableBytes: table, DenseBytes: ck.Size()}
 	if dropped != nil && f.compact(out) && f.Values != compact.Mixed {
-		s.TableBytes = ck.CompactFootprint(dropped, f.Values).Table
+		s.TableBytes = ck.CompactFootprint(dropped, baseline, f.Values).Table
 	}
 	return s
 }
@@ -96,7 +96,7 @@ func (f *Form) Convert(in string, part checkpoint.Options, out string, folders .
 	if err != nil {
 		return nil, err
 	}
-	r := &Conversion{Out: out, Entries: len(dropped), Kept: len(dropped) - count(dropped), Sizes: f.sizes(ck, dropped, out)}
+	r := &Conversion{Out: out, Entries: len(dropped), Kept: len(dropped) - count(dropped), Sizes: f.sizes(ck, dropped, baseline, out)}
 	r.Renamed = f.Dense && (ck.Architecture.Kind == model.Graph || checkpoint.IsONNX(in))
 	switch {
 	case modelfile.Named(out):

@@ -26,12 +26,16 @@ func (o *Options) keep(s *Source) error {
 		return errDense(o.Previous)
 	}
 	s.Checkpoint.AddScored(slices.DeleteFunc(before.Scored, func(s checkpoint.Scored) bool { return s.Did == checkpoint.Calibrate })...)
-	f := &scores.File{Fields: slices.Clone(s.Checkpoint.Known().FieldNames()), Spec: job.Spec{Baseline: baseline.Zero}}
+	f := &scores.File{Fields: slices.Clone(s.Checkpoint.Known().FieldNames()), Layout: scores.LayoutOf(&s.Checkpoint.Architecture), Spec: job.Spec{Baseline: baseline.Zero}}
 	for j := len(f.Fields); j < s.Checkpoint.Architecture.Fields(); j++ { // the model does not know their names
 		f.Fields = append(f.Fields, fmt.Sprintf("field%d", j))
 	}
 	var counts []int64
-	if slices.ContainsFunc(before.Compact.Codebook(), func(v float32) bool { return v != 0 }) {
+	b := before.Compact.Baseline()
+	if b.Words != nil {
+		return fault.Usagef("%s has several words for what is dropped, which are chosen when entries are scored: give %s", o.Previous, o.name("scores"))
+	}
+	if !b.IsZero() {
 		if o.data == nil {
 			return fault.Usagef("%s has a codebook, and that of %s is computed from the rows: give %s", o.Previous, o.Model, o.name("dataset"))
 		}

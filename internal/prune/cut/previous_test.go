@@ -22,7 +22,7 @@ func TestChoicesOfASmallerModel(t *testing.T) {
 	for i := range dropped {
 		dropped[i] = i*i%5 == 1
 	}
-	if _, err := checkpoint.WriteCompact(pruned, ck, dropped, make([]float32, a.BaselineSize()), compact.Float32); err != nil {
+	if _, err := checkpoint.WriteCompact(pruned, ck, dropped, a.Zero(), compact.Float32); err != nil {
 		t.Fatal(err)
 	}
 	before, err := checkpoint.Read(pruned)

@@ -25,6 +25,9 @@ func SetSize(p *sweep.Point, ck *checkpoint.Checkpoint, entries int, named ...fl
 		if kept = ck.Compact.Kept(); kept < p.Parameters {
 			p.Baseline = baseline.Codebook
 		}
+		if b := ck.Compact.Baseline(); b.Words != nil {
+			p.Baseline = baseline.Several
+		}
 		values = ck.Compact.Encoding()
 		dropped, baseline, err := ck.Pruned()
 		if err != nil {
@@ -32,7 +35,7 @@ func SetSize(p *sweep.Point, ck *checkpoint.Checkpoint, entries int, named ...fl
 		}
 		p.EmptyFeatures = mask.EmptyFeatures(&ck.Architecture, dropped)
 		if values != compact.Mixed {
-			footprint = ck.CompactFootprint(dropped, values)
+			footprint = ck.CompactFootprint(dropped, baseline, values)
 		} else if footprint, err = ck.MixedFootprint(dropped, baseline, ck.Compact.Palette()); err != nil {
 			return err
 		}

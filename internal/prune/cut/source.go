@@ -9,6 +9,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
@@ -100,9 +101,11 @@ func (s *Source) Unpruned(d *dataset.Dataset, keep mask.Keep, values compact.Enc
 	return &sweep.Unpruned{
 		Architecture: &s.Checkpoint.Architecture, Names: names, Entries: s.Table, Keep: keep, Values: values,
 		Counts: func() ([]int64, error) { return d.Occurrences() },
-		Fit:    func(order []int32, bytes int64) (int, error) { return s.Checkpoint.CompactDrop(order, values, bytes) },
-		Footprint: func(dropped []bool) (file, table, memory int64) {
-			size := s.Checkpoint.CompactFootprint(dropped, values)
+		Fit: func(order []int32, baseline model.Baseline, bytes int64) (int, error) {
+			return s.Checkpoint.CompactDrop(order, baseline, values, bytes)
+		},
+		Footprint: func(dropped []bool, baseline model.Baseline) (file, table, memory int64) {
+			size := s.Checkpoint.CompactFootprint(dropped, baseline, values)
 			return size.File, size.Table, size.Memory
 		},
 	}

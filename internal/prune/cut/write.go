@@ -3,7 +3,6 @@ package cut
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"shaver/internal/base/fault"
@@ -77,11 +76,22 @@ func (c *Choice) pruned() (*model.Model, []float32, error) {
 	}
 	var table []float32
 	if c.rounded != nil {
-		table, _, err = values(s, c.rounded.Found, s.Scores[0].Baseline)
+		table, _, err = values(s, c.rounded.Found)
 	} else {
 		table, err = sweep.Pruned(&m.Architecture, s.Table, c.dropped, s.Scores[0].Baseline, c.options.Form.Values)
 	}
 	return m, table, err
+}
+
+// baseline returns what dropped entries read, before rounding.
+func (c *Choice) baseline() (b model.Baseline) {
+	if c.rounded != nil {
+		return c.rounded.Baseline
+	}
+	if c.source.Scores != nil {
+		b = c.source.Scores[0].Baseline
+	}
+	return b
 }
 
 // Model returns the digest of the model that is pruned.
@@ -97,12 +107,9 @@ func (c *Choice) Write(out string, k *loss.Calibration) (r Sizes, err error) {
 	if s.part != nil {
 		whole = s.part.whole.Checkpoint
 	}
-	r = form.sizes(ck, c.dropped, out)
+	baseline := c.baseline()
+	r = form.sizes(ck, c.dropped, baseline, out)
 	r.DenseTableBytes, r.DenseBytes = whole.Footprint().Table, whole.Size()
-	var baseline []float32
-	if s.Scores != nil {
-		baseline = slices.Clone(s.Scores[0].Baseline)
-	}
 	switch {
 	case k == nil:
 	case checkpoint.NamedONNX(out):
@@ -111,9 +118,7 @@ func (c *Choice) Write(out string, k *loss.Calibration) (r Sizes, err error) {
 		if ck, factor, err = ck.Calibrated(k.Scale, k.Offset); err != nil {
 			return r, err
 		}
-		for i := range baseline {
-			baseline[i] *= factor
-		}
+		baseline = baseline.Scaled(factor)
 	}
 	switch {
 	case s.Scores == nil && checkpoint.NamedONNX(out):
@@ -146,7 +151,7 @@ func (c *Choice) Write(out string, k *loss.Calibration) (r Sizes, err error) {
 }
 
 // writeRounded writes ck, whose tables were multiplied by a factor, with the bits of c, and returns the bytes of the tables and of the file.
-func (c *Choice) writeRounded(out string, ck *checkpoint.Checkpoint, baseline []float32, factor float32) (table, file int64, err error) {
+func (c *Choice) writeRounded(out string, ck *checkpoint.Checkpoint, baseline model.Baseline, factor float32) (table, file int64, err error) {
 	if ck, err = ck.Pack(c.rounded.types); err != nil {
 		return 0, 0, err
 	}

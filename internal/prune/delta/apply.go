@@ -320,12 +320,12 @@ func (s *state) carry(d *Delta, values []float32, dropped []bool) error {
 // write checks the model, and writes it to out.
 func (s *state) write(out string, result *Applied) error {
 	d := s.last
-	baseline := d.Head.Compact.Codebook()
+	baseline := d.Head.Compact.Baseline()
 	for _, p := range d.Pieces {
 		from, to := p.Entries()
 		for i := from; i < to; i++ {
 			if s.dropped[i] {
-				s.values[i] = baseline[p.Baseline+(i-from)%p.Dim]
+				s.values[i] = baseline.Values[p.Baseline+(i-from)%p.Dim]
 			}
 		}
 	}

@@ -73,7 +73,7 @@ func Write(in string, o Options, out string) (*Result, error) {
 	if _, err := ck.Model(); err != nil { // which checks that every tensor is present, fits and is finite
 		return nil, err
 	}
-	all, err := parts(ck)
+	all, err := parts(in, ck)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func compare(in string, ck *checkpoint.Checkpoint, all []columnfile.DeltaPart, o
 			return nil, fault.Inputf("%s is not a compact model: a delta between two models needs the files of shaver prune, which say what was dropped", path)
 		}
 	}
-	before, err := parts(old)
+	before, err := parts(o.From, old)
 	if err != nil {
 		return nil, err
 	}
@@ -271,8 +271,8 @@ func sameForm(old string, before []columnfile.DeltaPart, in string, now []column
 	return nil
 }
 
-// parts returns the rows of all tables, in the order of the pieces.
-func parts(ck *checkpoint.Checkpoint) ([]columnfile.DeltaPart, error) {
+// parts returns the rows of all tables of the model in a file, in the order of the pieces.
+func parts(path string, ck *checkpoint.Checkpoint) ([]columnfile.DeltaPart, error) {
 	table, err := ck.Embedding()
 	if err != nil {
 		return nil, err
@@ -281,11 +281,14 @@ func parts(ck *checkpoint.Checkpoint) ([]columnfile.DeltaPart, error) {
 	if err != nil {
 		return nil, err
 	}
+	if baseline.Words != nil {
+		return nil, fault.Inputf("%s has several words for what is dropped, and a delta has one for each range of rows: prune by scores with the baseline codebook", path)
+	}
 	var all []columnfile.DeltaPart
 	for _, p := range ck.Pieces() {
 		part := columnfile.DeltaPart{
 			Table: p.Name, Field: p.Label, First: p.From,
-			Baseline: baseline[p.Baseline+p.Column:][:p.Width], Values: columns(table, &p),
+			Baseline: baseline.Values[p.Baseline+p.Column:][:p.Width], Values: columns(table, &p),
 		}
 		if ck.Compact != nil {
 			part.Dropped = columns(dropped, &p)

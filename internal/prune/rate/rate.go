@@ -26,20 +26,21 @@ import (
 // Tables are pruned tables that are to be rounded.
 type Tables struct {
 	Architecture *model.Architecture
-	Entries      []float32 // the unpruned tables, one after another, [Parameters]
-	Dropped      []bool    // [Parameters]
-	Codebook     []float32 // values that dropped entries read, [BaselineSize]
+	Entries      []float32      // the unpruned tables, one after another, [Parameters]
+	Dropped      []bool         // [Parameters]
+	Baseline     model.Baseline // what dropped entries read
 	// Curvature holds the second derivative of the mean loss by each kept entry, in nat, and
-	// CodebookCurvature that by each value of the codebook.
-	Curvature, CodebookCurvature []float64
+	// BaselineCurvature that by each value of the baseline.
+	Curvature, BaselineCurvature []float64
 }
 
 // Choice says how tables are rounded.
 type Choice struct {
-	Palette *compact.Palette
-	Rise    float64 // rise of the mean loss by rounding, to second order, in nat
-	Bytes   int     // bytes of the tables: values, positions, palette and codebook
-	Price   float64 // of a bit, in nat
+	Palette  *compact.Palette
+	Baseline model.Baseline // before rounding; some words of Tables.Baseline may be one here
+	Rise     float64        // rise of the mean loss by rounding and by fewer words, to second order, in nat
+	Bytes    int            // bytes of the tables: values, positions, palette and codebook
+	Price    float64        // of a bit, in nat
 }
 
 const (
@@ -67,6 +68,8 @@ type line struct {
 // Chooser chooses quantizers for one set of tables at several prices.
 type Chooser struct {
 	tables  *Tables
+	book    *model.Book // of the baseline
+	rows    [][]float64 // by span, the number of rows that read each word and have a dropped entry; nil if each span has one word
 	lines   []line
 	values  []float64
 	weights []float64 // half the curvature
@@ -74,30 +77,42 @@ type Chooser struct {
 	sample  []line    // lines to which palettes are fitted
 	portion float64   // len(sample) / len(lines)
 	energy  float64   // mean of weight * value^2, the scale of prices
+	lost    float64   // rise of the loss because words became one, to second order, in nat
 }
 
 // NewChooser returns a chooser for t. It keeps t.
 func NewChooser(t *Tables) *Chooser {
 	a := t.Architecture
-	if len(t.Entries) != a.Parameters() || len(t.Dropped) != a.Parameters() || len(t.Curvature) != a.Parameters() || len(t.Codebook) != a.BaselineSize() || len(t.CodebookCurvature) != a.BaselineSize() {
-		panic(fmt.Sprintf("rate: NewChooser: %d entries, %d dropped, %d of codebook for %s", len(t.Entries), len(t.Dropped), len(t.Codebook), a.Size()))
+	if len(t.Entries) != a.Parameters() || len(t.Dropped) != a.Parameters() || len(t.Curvature) != a.Parameters() || len(t.BaselineCurvature) != len(t.Baseline.Values) {
+		panic(fmt.Sprintf("rate: NewChooser: %d entries, %d dropped, %d of codebook for %s", len(t.Entries), len(t.Dropped), len(t.Baseline.Values), a.Size()))
 	}
-	c := &Chooser{tables: t, zero: !slices.ContainsFunc(t.Codebook, func(v float32) bool { return v != 0 })}
+	c := &Chooser{tables: t, book: a.Book(t.Baseline), zero: t.Baseline.IsZero()}
 	pads := a.FixedRows()
 	for j, s := range a.Spans() {
 		if !c.zero {
 			from := len(c.values)
-			for i := range s.Dim {
-				h := 0.0
-				for _, r := range s.Readers() {
-					h += t.CodebookCurvature[r.Baseline+i]
+			for n := range c.book.NumberOfWords(j) {
+				at := c.book.Position(j, n)
+				for i, v := range c.book.Word(j, n) {
+					h := t.BaselineCurvature[at+i]
+					for _, r := range s.Sharers {
+						if n == 0 {
+							h += t.BaselineCurvature[r.Baseline+i]
+						}
+					}
+					c.values, c.weights = append(c.values, float64(v)), append(c.weights, h/2)
 				}
-				c.values, c.weights = append(c.values, float64(t.Codebook[s.Baseline+i])), append(c.weights, h/2)
 			}
 			c.lines = append(c.lines, line{from: from, to: len(c.values), row: j, codebook: true})
 		}
+		if !c.book.Constant() {
+			c.rows = append(c.rows, make([]float64, c.book.NumberOfWords(j)))
+		}
 		for r := range s.Rows {
 			from, first := len(c.values), s.Entry+r*s.Dim
+			if c.rows != nil && slices.Contains(t.Dropped[first:first+s.Dim], true) {
+				c.rows[j][c.book.Number(j, r)]++
+			}
 			for i := first; i < first+s.Dim; i++ {
 				if !t.Dropped[i] {
 					c.values, c.weights = append(c.values, float64(t.Entries[i])), append(c.weights, t.Curvature[i]/2)
@@ -346,7 +361,9 @@ func (c *Chooser) Choose(price float64) (*Choice, error) {
 	if !c.zero {
 		p.Codebook = make([]uint8, len(spans))
 	}
-	palette := c.palette(price)
+	d, merged := c.merged(price)
+	choice.Baseline = merged
+	palette := d.palette(price)
 	if slices.ContainsFunc(c.lines, func(l line) bool { return l.exact }) && !slices.ContainsFunc(palette, func(q level) bool { return q.bits == 32 }) {
 		if len(palette) == compact.MaxQuantizers { // the sample has no pad row
 			palette = palette[1:]
@@ -362,21 +379,22 @@ func (c *Chooser) Choose(price float64) (*Choice, error) {
 		}
 		p.Quantizers = append(p.Quantizers, rounded)
 	}
-	for i := range c.lines {
-		l := &c.lines[i]
-		k, _ := c.best(l, palette, price)
+	for i := range d.lines {
+		l := &d.lines[i]
+		k, _ := d.best(l, palette, price)
 		if l.codebook {
 			p.Codebook[l.row] = uint8(k)
 		} else {
 			p.Rows[l.row] = uint8(k)
 		}
 		for i := l.from; i < l.to; i++ {
-			_, value := p.Quantizers[k].Nearest(float32(c.values[i]))
-			e := float64(value) - c.values[i]
-			choice.Rise += c.weights[i] * e * e
+			_, value := p.Quantizers[k].Nearest(float32(d.values[i]))
+			e := float64(value) - d.values[i]
+			choice.Rise += d.weights[i] * e * e
 		}
 	}
-	parts, err := compact.EncodeMixed(t.Architecture, t.Entries, t.Dropped, t.Codebook, p)
+	choice.Rise += d.lost
+	parts, err := compact.EncodeMixed(t.Architecture, t.Entries, t.Dropped, merged, p)
 	if err != nil {
 		return nil, err
 	}

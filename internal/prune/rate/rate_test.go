@@ -17,7 +17,7 @@ func sample(t *testing.T, codebook float32) *Tables {
 	t.Helper()
 	a := &model.Architecture{Kind: model.FM, FieldDims: []int{120, 40}, Dim: 8}
 	n := a.Parameters()
-	s := &Tables{Architecture: a, Entries: make([]float32, n), Dropped: make([]bool, n), Codebook: make([]float32, a.BaselineSize()), Curvature: make([]float64, n), CodebookCurvature: make([]float64, a.BaselineSize())}
+	s := &Tables{Architecture: a, Entries: make([]float32, n), Dropped: make([]bool, n), Baseline: a.Zero(), Curvature: make([]float64, n), BaselineCurvature: make([]float64, a.BaselineSize())}
 	for i := range s.Entries {
 		u := random.At(1, random.Order, uint64(i), 3)
 		s.Entries[i] = float32(u.Float64()*2 - 1)
@@ -27,9 +27,9 @@ func sample(t *testing.T, codebook float32) *Tables {
 		s.Curvature[i] = u.Float64() * 1e-3
 		s.Dropped[i] = i%3 == 0
 	}
-	for i := range s.Codebook {
-		s.Codebook[i] = codebook * float32(i%5)
-		s.CodebookCurvature[i] = .01
+	for i := range s.Baseline.Values {
+		s.Baseline.Values[i] = codebook * float32(i%5)
+		s.BaselineCurvature[i] = .01
 	}
 	return s
 }
@@ -37,7 +37,7 @@ func sample(t *testing.T, codebook float32) *Tables {
 // values returns the values that a reader of a choice gets.
 func values(t *testing.T, s *Tables, c *Choice) (all []float32) {
 	t.Helper()
-	parts, err := compact.EncodeMixed(s.Architecture, s.Entries, s.Dropped, s.Codebook, c.Palette)
+	parts, err := compact.EncodeMixed(s.Architecture, s.Entries, s.Dropped, c.Baseline, c.Palette)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestPrices(t *testing.T) {
 			for i, v := range got {
 				if e := float64(v) - float64(s.Entries[i]); !s.Dropped[i] {
 					rise += s.Curvature[i] / 2 * e * e
-				} else if e := float64(v) - float64(s.Codebook[i/960*8+i%8]); math.Abs(e) > .3 && price < 1e-5 {
+				} else if e := float64(v) - float64(s.Baseline.Values[i/960*8+i%8]); math.Abs(e) > .3 && price < 1e-5 {
 					t.Fatalf("dropped entry %d reads %v", i, v)
 				}
 			}
@@ -100,7 +100,7 @@ func TestPaletteFits(t *testing.T) {
 		least = min(least, q.rise(c.values, c.weights))
 	}
 	plain := &compact.Palette{Quantizers: []compact.Quantizer{{Bits: 4, Origin: -1, Step: 2. / 15}}, Rows: make([]uint8, 160)}
-	parts, err := compact.EncodeMixed(s.Architecture, s.Entries, s.Dropped, s.Codebook, plain)
+	parts, err := compact.EncodeMixed(s.Architecture, s.Entries, s.Dropped, s.Baseline, plain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestEmpty(t *testing.T) {
 		s.Dropped[i] = true
 	}
 	for _, codebook := range []float32{0, 1} {
-		s.Codebook[3] = codebook
+		s.Baseline.Values[3] = codebook
 		if found, err := NewChooser(s).Choose(1e-6); err != nil || found.Rise > 1e-3 {
 			t.Error(found, err)
 		}
@@ -166,7 +166,7 @@ func TestPads(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := a.Parameters()
-	s := &Tables{Architecture: a, Entries: make([]float32, n), Dropped: make([]bool, n), Codebook: make([]float32, a.BaselineSize()), Curvature: make([]float64, n), CodebookCurvature: make([]float64, a.BaselineSize())}
+	s := &Tables{Architecture: a, Entries: make([]float32, n), Dropped: make([]bool, n), Baseline: a.Zero(), Curvature: make([]float64, n), BaselineCurvature: make([]float64, a.BaselineSize())}
 	for i := range s.Entries {
 		s.Entries[i], s.Curvature[i] = float32(math.Sin(float64(i))), 1e-6
 	}
@@ -186,7 +186,7 @@ func TestSearch(t *testing.T) {
 	s := sample(t, .25)
 	n := len(s.Entries)
 	measured := 0
-	search := &Search{Architecture: s.Architecture, Entries: s.Entries, Codebook: s.Codebook, Order: make([]int32, n), Most: n}
+	search := &Search{Architecture: s.Architecture, Entries: s.Entries, Baseline: s.Baseline, Order: make([]int32, n), Most: n}
 	for i := range search.Order {
 		search.Order[i] = int32(i * 7 % n)
 	}
@@ -198,7 +198,7 @@ func TestSearch(t *testing.T) {
 				kept++
 			}
 		}
-		return &Measured{Loss: .5 + .1*math.Exp(-float64(kept)/160), Curvature: s.Curvature, CodebookCurvature: s.CodebookCurvature}, nil
+		return &Measured{Loss: .5 + .1*math.Exp(-float64(kept)/160), Curvature: s.Curvature, BaselineCurvature: s.BaselineCurvature}, nil
 	}
 	search.Risen = func(_ context.Context, f *Found) (float64, error) { return 2 * f.Rise, nil }
 	found, err := search.Bytes(t.Context(), 400)

@@ -12,14 +12,14 @@ import (
 // Measured is what Search needs to know about pruned tables.
 type Measured struct {
 	Loss                         float64   // calibrated loss of validation rows before rounding, in nat
-	Curvature, CodebookCurvature []float64 // as in Tables
+	Curvature, BaselineCurvature []float64 // as in Tables
 }
 
 // Search finds, along an order of the entries, the tables whose loss is least.
 type Search struct {
 	Architecture *model.Architecture
 	Entries      []float32 // the unpruned tables
-	Codebook     []float32
+	Baseline     model.Baseline
 	Order        []int32 // entries in the order in which they are dropped
 	Most         int     // number of entries that may be dropped
 	// Measure measures tables of which the given entries are dropped, [Parameters].
@@ -159,7 +159,7 @@ func (s *Search) chooser(ctx context.Context, drop int) (*Chooser, *Found, error
 		return nil, nil, err
 	}
 	found.Loss = m.Loss
-	return NewChooser(&Tables{s.Architecture, s.Entries, found.Dropped, s.Codebook, m.Curvature, m.CodebookCurvature}), found, nil
+	return NewChooser(&Tables{s.Architecture, s.Entries, found.Dropped, s.Baseline, m.Curvature, m.BaselineCurvature}), found, nil
 }
 
 // dropped returns the first drop entries of the order as a mask.
@@ -172,7 +172,7 @@ func (s *Search) dropped(drop int) []bool {
 }
 
 // least returns the bytes of tables without the first drop entries of the order, if all values
-// have the fewest bits.
+// have the fewest bits and each span has one word.
 func (s *Search) least(drop int) int {
 	spans := s.Architecture.Spans()
 	last := &spans[len(spans)-1]
@@ -182,7 +182,7 @@ func (s *Search) least(drop int) int {
 			p.Quantizers = append(p.Quantizers, compact.Quantizer{Bits: 32})
 		}
 	}
-	parts, err := compact.EncodeMixed(s.Architecture, s.Entries, s.dropped(drop), s.Codebook, p)
+	parts, err := compact.EncodeMixed(s.Architecture, s.Entries, s.dropped(drop), model.Baseline{Values: s.Baseline.Values[:s.Architecture.BaselineSize()]}, p)
 	if err != nil {
 		return 0 // Choose reports it
 	}

@@ -39,7 +39,7 @@ const hostile = `<script>alert("1")</script>`
 func facts() *Facts {
 	s := &scores.File{
 		Fields: []string{hostile, "a name that is much too long\nfor an axis, " + strings.Repeat("x", 100), "C"}, Layout: model.Architecture{FieldDims: []int{4, 3, 2}, Dim: 2}, DatasetRows: 1200, QuarantinedRows: 7,
-		Baseline: make([]float32, 6),
+		Baseline: model.Baseline{Values: make([]float32, 6)},
 		Spec: job.Spec{
 			Version: job.SpecVersion, Model: strings.Repeat("ab", 32), Dataset: strings.Repeat("cd", 32), Splits: []string{"train", "val"}, Sample: 1, Baseline: "zero",
 			Options: estimator.Options{Estimator: "permutation", Passes: 2}, Seed: 5, Kernel: "portable-amd64",
@@ -390,7 +390,7 @@ func TestLookUps(t *testing.T) {
 	f := facts()
 	s := f.Scores
 	s.Layout = modeltest.LookUps()
-	s.Shape, s.Baseline, s.Values = s.Layout.Shape(), make([]float32, s.Layout.Players()), tally.NewValues(s.Layout.Parameters())
+	s.Shape, s.Baseline, s.Values = s.Layout.Shape(), s.Layout.Zero(), tally.NewValues(s.Layout.Parameters())
 	for i := range s.Phi {
 		s.Phi[i], s.RMS[i] = float64(i+1), float32(i+1)
 	}

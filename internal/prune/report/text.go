@@ -163,6 +163,9 @@ func (f *Facts) job() []fact {
 	if spec.OfFields() {
 		replaced = "the value of an absent field"
 	}
+	if words := s.WordsText(&s.Baseline); words != "" {
+		replaced += ", one of several: " + words
+	}
 	all := []fact{
 		{"job", spec.ID(), ""},
 		{"estimator", spec.Estimator, spec.Effort()},

@@ -24,7 +24,7 @@ import (
 // taylor returns the scores of the rows by Taylor with the zero baseline.
 func taylor(t *testing.T, m *model.Model, rows *model.Rows) *scores.File {
 	t.Helper()
-	zero := make([]float32, m.BaselineSize())
+	zero := m.Zero()
 	o := estimator.Options{Estimator: estimator.Taylor, Passes: 1}
 	p, err := shapley.Estimate(t.Context(), shapley.Game{Model: m, Baseline: zero, Loss: loss.Logistic}, shapley.Options{Options: o}, rows, 1, nil)
 	if err != nil {
@@ -265,9 +265,9 @@ func TestSSEDSBudgets(t *testing.T) {
 	}
 
 	start.Keep = mask.Keep{}
-	start.Fit = func([]int32, int64) (int, error) { return 1, nil }
+	start.Fit = func([]int32, model.Baseline, int64) (int, error) { return 1, nil }
 	smallest := 20 // number of dropped entries from which on the file is small
-	start.Footprint = func(dropped []bool) (file, table, memory int64) {
+	start.Footprint = func(dropped []bool, _ model.Baseline) (file, table, memory int64) {
 		n := 0
 		for _, gone := range dropped {
 			if gone {

@@ -62,14 +62,16 @@ func searched(t *testing.T) func(budgets []mask.Budget, within []float64, rows i
 	for i := range m.Weights.Embedding {
 		m.Weights.Embedding[i] = float32(i + 1)
 	}
-	f := &scores.File{Spec: job.Spec{Options: estimator.Options{Estimator: "permutation", Passes: 1}, Baseline: baseline.Zero, Sample: 1}, Baseline: make([]float32, m.Players())}
+	f := &scores.File{Spec: job.Spec{Options: estimator.Options{Estimator: "permutation", Passes: 1}, Baseline: baseline.Zero, Sample: 1}, Baseline: m.Zero()}
 	f.Scores = tally.Scores{Shape: m.Shape(), Values: tally.NewValues(m.Parameters())}
 	for i := range f.Phi {
 		f.Phi[i] = float64(i)
 	}
 	start := &Unpruned{
 		Architecture: &m.Architecture, Names: []string{"a", "b"}, Entries: m.Weights.Embedding, Values: compact.Float32,
-		Footprint: func(dropped []bool) (file, table, memory int64) { return int64(len(dropped)), int64(len(dropped)), 1 },
+		Footprint: func(dropped []bool, _ model.Baseline) (file, table, memory int64) {
+			return int64(len(dropped)), int64(len(dropped)), 1
+		},
 	}
 	method, err := start.ByScores(f, 0, scores.Sum, mask.Abs)
 	if err != nil {

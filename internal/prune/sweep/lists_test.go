@@ -25,7 +25,7 @@ func TestMethodsKeepPads(t *testing.T) {
 	for f := range counts {
 		counts[f] = int64(1 + f)
 	}
-	book := []float32{.5, .25, .5, .25, 1, 2}
+	book := model.Baseline{Values: []float32{.5, .25, .5, .25, 1, 2}}
 	file := &scores.File{Fields: []string{"item", "user", "history", "tags"}, Layout: scores.LayoutOf(&a), Baseline: book, DatasetRows: 4}
 	file.Result = tally.Result{Rows: 2, Scores: tally.Scores{Shape: a.Shape(), Count: make([]int64, 12), Values: tally.NewValues(17)}}
 	for i := range file.Phi {

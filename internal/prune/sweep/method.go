@@ -33,14 +33,14 @@ type Unpruned struct {
 	Counts       func() ([]int64, error) // occurrences of features in train and val, [n]
 	// Fit returns the least number of entries, from the front of order, that must be
 	// dropped so that the compact file has at most the given number of bytes.
-	Fit func(order []int32, bytes int64) (drop int, err error)
+	Fit func(order []int32, baseline model.Baseline, bytes int64) (drop int, err error)
 	// Footprint returns the bytes of the compact file without the given entries, of the part
 	// of it that stores the table, and of the memory that the table takes when it is served.
 	// It is nil if the model cannot be stored in a compact file.
-	Footprint func(dropped []bool) (file, table, memory int64)
+	Footprint func(dropped []bool, baseline model.Baseline) (file, table, memory int64)
 	// Round rounds the tables without the given entries, in place of which readers get the
 	// baseline. It is set if Values is compact.Mixed, and Footprint is then not used.
-	Round  func(dropped []bool, baseline []float32) (*Stored, error)
+	Round  func(dropped []bool, baseline model.Baseline) (*Stored, error)
 	Keep   mask.Keep        // entries that no method drops
 	Values compact.Encoding // number format of kept entries
 }
@@ -48,8 +48,9 @@ type Unpruned struct {
 // Stored are tables as a file with compact.Mixed has them.
 type Stored struct {
 	Entries             []float32 // what readers get
-	Bits                int       // mean of the kept entries, rounded up
-	File, Table, Memory int64     // as Footprint returns them
+	Baseline            model.Baseline
+	Bits                int   // mean of the kept entries, rounded up
+	File, Table, Memory int64 // as Footprint returns them
 }
 
 // ByShapley is the name of the method that ranks by Shapley values from any estimator. The
@@ -190,9 +191,9 @@ func ranked(f *scores.File, aggregate, rank string) ([]float64, error) {
 	return values, nil
 }
 
-// Rival returns the named method. baselineName is the name of baseline, [BaselineSize], which
+// Rival returns the named method. baselineName is the name of baseline, which
 // dropped entries read. Only Random uses seed.
-func (t *Unpruned) Rival(name, baselineName string, baseline []float32, seed uint64) (Method, error) {
+func (t *Unpruned) Rival(name, baselineName string, baseline model.Baseline, seed uint64) (Method, error) {
 	if strings.HasPrefix(name, ptqPrefix) {
 		return t.ptq(name)
 	}
@@ -204,8 +205,8 @@ func (t *Unpruned) Rival(name, baselineName string, baseline []float32, seed uin
 }
 
 // RivalOrder returns the entries in the order in which the named method, which is not
-// PTQ, drops them. baseline, [BaselineSize], is what dropped entries read. Only Random uses seed.
-func (t *Unpruned) RivalOrder(name string, baseline []float32, seed uint64) ([]int32, error) {
+// PTQ, drops them. baseline is what dropped entries read. Only Random uses seed.
+func (t *Unpruned) RivalOrder(name string, baseline model.Baseline, seed uint64) ([]int32, error) {
 	var values []float64
 	switch name {
 	case Nothing:
@@ -234,7 +235,7 @@ func unknownRival(name string) error {
 type ordered struct {
 	table    *Unpruned
 	template Point // method, source, baseline, values and bits of all points
-	baseline []float32
+	baseline model.Baseline
 	order    []int32
 	most     int // number of entries that may be dropped
 }
@@ -242,7 +243,7 @@ type ordered struct {
 // columns reports whether the method drops whole columns, or all of them that may be dropped.
 func (o *ordered) columns() bool { return o.template.Method == SSEDS }
 
-func (t *Unpruned) ordered(template Point, baseline []float32, order []int32) (Method, error) {
+func (t *Unpruned) ordered(template Point, baseline model.Baseline, order []int32) (Method, error) {
 	order, most, err := t.Keep.Apply(t.Architecture, t.Names, order)
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
@@ -266,14 +267,14 @@ func (o *ordered) Cut(b mask.Budget) (Point, []float32, error) {
 	if err != nil {
 		return Point{}, nil, err
 	}
-	a, p := o.table.Architecture, o.template
+	a, p, baseline := o.table.Architecture, o.template, o.baseline
 	var table []float32
 	if o.table.Round != nil {
 		r, err := o.table.Round(dropped, o.baseline)
 		if err != nil {
 			return Point{}, nil, err
 		}
-		table, p.Bits, p.Bytes, p.TableBytes, p.MemoryBytes = r.Entries, r.Bits, &r.File, &r.Table, &r.Memory
+		table, baseline, p.Bits, p.Bytes, p.TableBytes, p.MemoryBytes = r.Entries, r.Baseline, r.Bits, &r.File, &r.Table, &r.Memory
 	} else if table, err = Pruned(a, o.table.Entries, dropped, o.baseline, o.table.Values); err != nil {
 		return Point{}, nil, err
 	}
@@ -288,17 +289,17 @@ func (o *ordered) Cut(b mask.Budget) (Point, []float32, error) {
 		p.Sparsity = b.Amount
 	}
 	if o.table.Footprint != nil && o.table.Round == nil {
-		file, stored, memory := o.table.Footprint(dropped)
+		file, stored, memory := o.table.Footprint(dropped, o.baseline)
 		p.Bytes, p.TableBytes, p.MemoryBytes = &file, &stored, &memory
 	}
-	p.Parameters, p.EmptyFeatures = mask.Parameters(a, drop, p.Baseline), mask.EmptyFeatures(a, dropped)
+	p.Parameters, p.EmptyFeatures = mask.Parameters(a, drop, &baseline), mask.EmptyFeatures(a, dropped)
 	return p, table, nil
 }
 
 // Pruned returns the tables with the values that a reader of the compact file gets. Dropped
-// entries have their baseline, [BaselineSize]. Kept entries are rounded to the number
+// entries have their baseline. Kept entries are rounded to the number
 // format values.
-func Pruned(a *model.Architecture, entries []float32, dropped []bool, baseline []float32, values compact.Encoding) ([]float32, error) {
+func Pruned(a *model.Architecture, entries []float32, dropped []bool, baseline model.Baseline, values compact.Encoding) ([]float32, error) {
 	table := mask.Apply(a, entries, dropped, baseline)
 	if values == compact.Float32 {
 		return table, nil
@@ -317,8 +318,8 @@ func Pruned(a *model.Architecture, entries []float32, dropped []bool, baseline [
 }
 
 func (o *ordered) Dropped(b mask.Budget) ([]bool, error) {
-	fit := func(bytes int64) (int, error) { return o.table.Fit(o.order, bytes) }
-	drop, err := b.Drop(o.table.Architecture, o.template.Baseline, fit)
+	fit := func(bytes int64) (int, error) { return o.table.Fit(o.order, o.baseline, bytes) }
+	drop, err := b.Drop(o.table.Architecture, &o.baseline, fit)
 	if err != nil {
 		return nil, fault.Usagef("budget: %w", err)
 	}
@@ -340,7 +341,7 @@ func (o *ordered) wholeColumns(b mask.Budget, drop int) ([]bool, error) {
 		if b.Unit != mask.Bytes {
 			return dropped, nil
 		}
-		if file, _, _ := o.table.Footprint(dropped); float64(file) <= b.Amount {
+		if file, _, _ := o.table.Footprint(dropped, o.baseline); float64(file) <= b.Amount {
 			return dropped, nil
 		}
 		if drop == o.most {

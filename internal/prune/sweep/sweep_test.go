@@ -32,7 +32,7 @@ import (
 func table(t *testing.T, by string) (*model.Model, *Unpruned, *scores.File) {
 	t.Helper()
 	m := modeltest.Random(t, modeltest.Architectures()["deepfm"], 1)
-	f := &scores.File{Spec: job.Spec{Options: estimator.Options{Estimator: by, Passes: 1}, Baseline: baseline.Codebook, Sample: 1}, Baseline: make([]float32, m.Players())}
+	f := &scores.File{Spec: job.Spec{Options: estimator.Options{Estimator: by, Passes: 1}, Baseline: baseline.Codebook, Sample: 1}, Baseline: m.Zero()}
 	f.Scores = tally.Scores{Shape: m.Shape(), Values: tally.NewValues(m.Parameters())}
 	for i := range f.Phi {
 		f.Phi[i], f.RMS[i] = float64(i), float32(-i)
@@ -41,8 +41,10 @@ func table(t *testing.T, by string) (*model.Model, *Unpruned, *scores.File) {
 	counts := make([]int64, m.Features())
 	return m, &Unpruned{
 		Architecture: &m.Architecture, Names: []string{"a", "b", "c"}, Entries: m.Weights.Embedding, Values: compact.Float32,
-		Counts:    func() ([]int64, error) { return counts, nil },
-		Footprint: func(dropped []bool) (file, table, memory int64) { return int64(len(dropped)) + 2, 2, 1 },
+		Counts: func() ([]int64, error) { return counts, nil },
+		Footprint: func(dropped []bool, _ model.Baseline) (file, table, memory int64) {
+			return int64(len(dropped)) + 2, 2, 1
+		},
 	}, f
 }
 
@@ -51,6 +53,9 @@ func table(t *testing.T, by string) (*model.Model, *Unpruned, *scores.File) {
 func TestByScores(t *testing.T) {
 	m, start, f := table(t, "permutation")
 	const source = 3
+	for i := range f.Baseline.Values {
+		f.Baseline.Values[i] = 5
+	}
 	method, err := start.ByScores(f, source, scores.Sum, mask.Abs)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +67,7 @@ func TestByScores(t *testing.T) {
 	}
 	n := m.Parameters()
 	for i, v := range entries {
-		if gone := i < n/2; (v == 0) != gone {
+		if gone := i < n/2; (v == 5) != gone {
 			t.Errorf("entry %d of %d is %v", i, n, v)
 		}
 	}

@@ -13,26 +13,32 @@ import (
 const (
 	Zero     = "zero"     // 0 (Shaver-Zero)
 	Codebook = "codebook" // the field's frequency-weighted mean (Shaver-Codebook)
+	Several  = "words"    // the mean of its cluster; see Words
 	// Marginal is for games of fields only: what another row of the dataset has.
 	Marginal = "marginal"
 )
 
 // Names returns the names of the baselines of entries.
-func Names() []string { return []string{Zero, Codebook} }
+func Names() []string { return []string{Zero, Codebook, Several} }
 
-// Of returns the named baseline, [a.BaselineSize()], of the tables of a, which has a codebook
+// Help lists the baselines of entries, for the help text of a flag.
+func Help() string {
+	return Zero + ", " + Codebook + " (the mean of its field and column) or " + Several + " (that of its cluster)"
+}
+
+// Of returns the named baseline of the tables of a, which has a codebook
 // for each look-up. Look-ups that read the same rows have the same codebook. counts are the
 // occurrences of the features, [n]; Zero does not read them. unseen lists the fields none of
 // whose features occurs. For these fields the codebook is the unweighted mean.
-func Of(name string, a *model.Architecture, table []float32, counts []int64) (values []float32, unseen []int, err error) {
+func Of(name string, a *model.Architecture, table []float32, counts []int64) (b model.Baseline, unseen []int, err error) {
 	switch name {
 	case Zero:
-		return make([]float32, a.BaselineSize()), nil, nil
+		return a.Zero(), nil, nil
 	case Codebook:
-		values, unseen = codebook(a, table, counts)
-		return values, unseen, nil
+		b.Values, unseen = codebook(a, table, counts)
+		return b, unseen, nil
 	}
-	return nil, nil, fmt.Errorf("baseline %q: the baselines are %s and %s", name, Zero, Codebook)
+	return b, nil, fmt.Errorf("baseline %q: the baselines are %s and %s", name, Zero, Codebook)
 }
 
 // codebook computes C[j,:] = (sum over i of p_i E[i,:]) / (sum over i of p_i) in float64.

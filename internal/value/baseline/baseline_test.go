@@ -20,7 +20,7 @@ func TestCodebookFormula(t *testing.T) {
 	}
 	// Field 0 has (1*1 + 3*3)/4 and (1*2 + 3*4)/4. No feature of field 1 occurs, so its
 	// codebook is the unweighted mean.
-	if want := []float32{2.5, 3.5, 6, 7.5}; !slices.Equal(book, want) {
+	if want := []float32{2.5, 3.5, 6, 7.5}; !slices.Equal(book.Values, want) {
 		t.Errorf("codebook %v, want %v", book, want)
 	}
 	if !slices.Equal(unseen, []int{1}) {
@@ -47,17 +47,17 @@ func TestCodebookOfLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	item := float32(2*2+4+6) / 4
-	if want := []float32{item, item + 1, item, item + 1, 10.75, 14.5}; !slices.Equal(book, want) {
+	if want := []float32{item, item + 1, item, item + 1, 10.75, 14.5}; !slices.Equal(book.Values, want) {
 		t.Errorf("codebook %v, expected %v", book, want)
 	}
 	if !slices.Equal(unseen, []int{3}) {
 		t.Errorf("unseen fields %v, expected [3]", unseen)
 	}
 	clear(counts)
-	if book, unseen, _ = Of(Codebook, &a, table, counts); !slices.Equal(book[:4], []float32{5, 6, 5, 6}) || !slices.Equal(unseen, []int{0, 1, 3}) {
+	if book, unseen, _ = Of(Codebook, &a, table, counts); !slices.Equal(book.Values[:4], []float32{5, 6, 5, 6}) || !slices.Equal(unseen, []int{0, 1, 3}) {
 		t.Errorf("codebook %v, unseen fields %v, expected means over all rows but the pad row", book, unseen)
 	}
-	if zero, _, err := Of(Zero, &a, table, nil); err != nil || !slices.Equal(zero, make([]float32, 6)) {
+	if zero, _, err := Of(Zero, &a, table, nil); err != nil || !slices.Equal(zero.Values, make([]float32, 6)) {
 		t.Errorf("baseline %v, %v", zero, err)
 	}
 }
@@ -76,7 +76,7 @@ func TestCodebookOfLookUps(t *testing.T) {
 	// Look-up 0 reads the rows (3, 4), (5, 6), (7, 8), (9, 10) of field 2, look-up 1 the
 	// rows 15 to 18, 19 to 22, 23 to 26 of field 1, look-up 2 the rows (11, 12), (13, 14) of
 	// field 0, and look-up 3 the rows 0, 1, 2 of field 1.
-	if want := []float32{6, 7, 19, 20, 21, 22, 12.5, 13.5, 1}; !slices.Equal(book, want) {
+	if want := []float32{6, 7, 19, 20, 21, 22, 12.5, 13.5, 1}; !slices.Equal(book.Values, want) {
 		t.Errorf("codebook %v, want %v", book, want)
 	}
 	if !slices.Equal(unseen, []int{1}) {

@@ -1,28 +1,41 @@
 package baseline
 
 import (
+	"bytes"
 	"math"
-	"slices"
 	"testing"
+
+	"shaver/internal/click/model"
+	"shaver/internal/click/model/modeltest"
 )
 
-// Decode accepts only finite values, and Encode reproduces the bytes.
+// Decode accepts only baselines of the architecture, and Encode reproduces the bytes, with words and without.
 func FuzzDecode(f *testing.F) {
-	f.Add(Encode([]float32{1, -2.5, 0}), 3)
-	f.Add(Encode([]float32{float32(math.NaN())}), 1)
-	f.Add([]byte{1, 2, 3}, 1)
-	f.Fuzz(func(t *testing.T, data []byte, players int) {
-		values, err := Decode(data, players)
+	layouts := []model.Architecture{modeltest.LookUps(), modeltest.Lists()}
+	for i := range layouts {
+		for _, b := range []model.Baseline{layouts[i].Zero(), modeltest.Words(&layouts[i], 1, 1), modeltest.Words(&layouts[i], 3, 2)} {
+			if got, err := Decode(Encode(&b), &layouts[i]); err != nil || !got.Equal(&b) {
+				f.Fatalf("%+v decoded from the bytes of %+v, error %v", got, b, err)
+			}
+			f.Add(Encode(&b), i == 1)
+		}
+	}
+	f.Add(EncodeValues([]float32{1, float32(math.NaN()), 0, 0, 0, 0, 0, 0, 0}), false)
+	f.Add(EncodeValues([]float32{1, 2, 3, 2, 0, 0}), true) // the sharers differ
+	f.Add(append(EncodeValues(make([]float32, 6)), make([]byte, 3+11)...), true)
+	f.Add(append(EncodeValues(make([]float32, 8)), 1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), true) // word 2 of 2
+	f.Add([]byte{1, 2, 3}, true)
+	f.Fuzz(func(t *testing.T, data []byte, lists bool) {
+		a := &layouts[0]
+		if lists {
+			a = &layouts[1]
+		}
+		b, err := Decode(data, a)
 		if err != nil {
 			return
 		}
-		if len(values) != players || !slices.Equal(Encode(values), data) {
-			t.Fatalf("%d values decoded from %d bytes encode to different bytes", len(values), len(data))
-		}
-		for _, v := range values {
-			if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-				t.Fatalf("Decode accepts the value %v", v)
-			}
+		if err := a.CheckBaseline(&b); err != nil || !bytes.Equal(Encode(&b), data) {
+			t.Fatalf("%+v decoded from %d bytes encodes to different bytes, or is wrong: %v", b, len(data), err)
 		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 
 	"shaver/internal/click/model"
 	"shaver/internal/num/layout"
-	"shaver/internal/value/baseline"
 )
 
 // The units of a budget.
@@ -33,10 +32,10 @@ func Budgets[T int64 | float64](unit string, amounts ...T) (all []Budget) {
 }
 
 // Drop returns the number of entries of a table that must be dropped to meet the budget, which does not count frozen fields.
-// baseline is the name of the baseline. fit returns the least number of entries that must
+// fit returns the least number of entries that must
 // be dropped so that the file has at most the given number of bytes. An error begins with
 // the unit.
-func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int64) (drop int, err error)) (int, error) {
+func (b Budget) Drop(a *model.Architecture, baseline *model.Baseline, fit func(bytes int64) (drop int, err error)) (int, error) {
 	entries := a.Prunable()
 	switch b.Unit {
 	case Sparsity:
@@ -57,12 +56,12 @@ func (b Budget) Drop(a *model.Architecture, baseline string, fit func(bytes int6
 	panic("prune: budget in " + b.Unit)
 }
 
-// Parameters returns the number of parameters of a pruned table: the kept entries, without those of frozen fields, and, if
-// the baseline is the codebook, its BaselineSize values.
-func Parameters(a *model.Architecture, drop int, baselineName string) int {
+// Parameters returns the number of parameters of a pruned table: the kept entries, without those of frozen fields, and the
+// values of the baseline unless all of them are 0.
+func Parameters(a *model.Architecture, drop int, baseline *model.Baseline) int {
 	kept := a.Prunable() - drop
-	if baselineName == baseline.Codebook {
-		kept += a.BaselineSize()
+	if !baseline.IsZero() {
+		kept += len(baseline.Values)
 	}
 	return kept
 }

@@ -7,7 +7,6 @@ import (
 
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
-	"shaver/internal/value/baseline"
 )
 
 // entry says where an entry of a model with look-ups belongs.
@@ -44,17 +43,18 @@ func TestLookUps(t *testing.T) {
 	if n != a.Parameters() {
 		t.Fatalf("%d entries, expected %d", n, a.Parameters())
 	}
-	table, mask, values, counts := make([]float32, n), make([]bool, n), make([]float32, a.Players()), make([]int64, a.Features())
+	table, mask, base, counts := make([]float32, n), make([]bool, n), a.Zero(), make([]int64, a.Features())
 	for i := range table {
 		table[i], mask[i] = float32(i*i%17), i%3 != 0
 	}
+	values := base.Values
 	for p := range values {
 		values[p] = 100 + float32(p)
 	}
 	for f := range counts {
 		counts[f] = int64(f * f)
 	}
-	pruned, scores := Apply(&a, table, mask, values), Frequency(&a, table, values, counts)
+	pruned, scores := Apply(&a, table, mask, base), Frequency(&a, table, base, counts)
 	empty := map[int]bool{}
 	for i, e := range entries {
 		want := table[i]
@@ -81,7 +81,7 @@ func TestLookUps(t *testing.T) {
 	if got := EmptyFeatures(&a, mask); got != dropped || got == 0 {
 		t.Errorf("%d features without kept entries, expected %d", got, dropped)
 	}
-	if got := Parameters(&a, 20, baseline.Codebook); got != n-20+9 {
+	if got := Parameters(&a, 20, &base); got != n-20+9 {
 		t.Errorf("%d parameters with the codebook, expected %d", got, n-20+9)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
-	"shaver/internal/value/baseline"
 )
 
 var listFields = []string{"item", "user", "history", "tags"}
@@ -44,9 +43,9 @@ func TestPadsLast(t *testing.T) {
 			t.Errorf("%s: the order is %v", name, got)
 		}
 	}
-	drop, err := Budget{Sparsity, .5}.Drop(&a, baseline.Codebook, nil)
-	if err != nil || Parameters(&a, drop, baseline.Codebook) != entries-drop+6 {
-		t.Errorf("%d entries are dropped and %d parameters kept, error %v", drop, Parameters(&a, drop, baseline.Codebook), err)
+	drop, err := Budget{Sparsity, .5}.Drop(&a, &listBook, nil)
+	if err != nil || Parameters(&a, drop, &listBook) != entries-drop+6 {
+		t.Errorf("%d entries are dropped and %d parameters kept, error %v", drop, Parameters(&a, drop, &listBook), err)
 	}
 	plain := modeltest.LookUps()
 	order = order[:3]
@@ -54,6 +53,9 @@ func TestPadsLast(t *testing.T) {
 		t.Errorf("without pads the order is %v, of which %d may be dropped", got, most)
 	}
 }
+
+// listBook is a baseline of modeltest.Lists.
+var listBook = model.Baseline{Values: []float32{.5, .25, .5, .25, 0, 1}}
 
 // The rivals know pads and shared rows.
 func TestRivalsOfLists(t *testing.T) {
@@ -71,8 +73,7 @@ func TestRivalsOfLists(t *testing.T) {
 			t.Errorf("%s: %v becomes %v", per, table, out)
 		}
 	}
-	book := []float32{.5, .25, .5, .25, 0, 1}
-	got := Frequency(&a, table, book, counts)
+	got := Frequency(&a, table, listBook, counts)
 	if want := math.Abs(float64(table[7])-.25) * math.Sqrt(3+11); math.Abs(got[7]-want) > 1e-9 { // item 3 is features 3 and 11
 		t.Errorf("entry 7 has the score %v, expected %v", got[7], want)
 	}
@@ -80,7 +81,7 @@ func TestRivalsOfLists(t *testing.T) {
 	for i := 2; i < len(mask); i++ {
 		mask[i] = true
 	}
-	pruned := Apply(&a, table, mask, book)
+	pruned := Apply(&a, table, mask, listBook)
 	if !slices.Equal(pruned[:4], []float32{table[0], table[1], .5, .25}) || pruned[16] != 1 {
 		t.Errorf("the pruned table is %v", pruned)
 	}
@@ -121,5 +122,34 @@ func TestPreviousOfLists(t *testing.T) {
 		if _, err := Previous(&other, &before, dropped); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, expected %q", err, want)
 		}
+	}
+}
+
+// A dropped entry reads the word of its row, and the score of an entry is its distance from that word.
+func TestRivalsOfWords(t *testing.T) {
+	a := modeltest.Lists()
+	b := model.Baseline{
+		Values: []float32{1, 2, 1, 2, 3, 4, 10, 20, 30, 300}, Words: []int{2, 3, 1},
+		Numbers: []uint8{0, 1, 0, 1, 0 /* items */, 2, 0, 1 /* users */, 0, 0, 0, 0 /* tags */},
+	}
+	all := []float32{1, 2, 10, 20, 1, 2, 10, 20, 1, 2, 300, 3, 30, 4, 4, 4, 4} // what each entry reads if it is dropped
+	table, mask, counts := make([]float32, len(all)), make([]bool, len(all)), make([]int64, a.Features())
+	for i := range table {
+		table[i], mask[i] = float32(i)/7, i%3 > 0
+	}
+	for f := range counts {
+		counts[f] = 1
+	}
+	pruned, scores, rows, shape := Apply(&a, table, mask, b), Frequency(&a, table, b, counts), a.RowCounts(counts), a.Shape()
+	for i, v := range table {
+		if mask[i] && pruned[i] != all[i] || !mask[i] && pruned[i] != v {
+			t.Errorf("entry %d, dropped %v, is %v, expected %v or %v", i, mask[i], pruned[i], all[i], v)
+		}
+		if want := math.Abs(float64(v)-float64(all[i])) * math.Sqrt(float64(rows[shape.RowOf(i)])); math.Abs(scores[i]-want) > 1e-9 {
+			t.Errorf("entry %d has the score %v, expected %v", i, scores[i], want)
+		}
+	}
+	if got := Parameters(&a, len(all)-2, &b); got != 2+10 { // two entries and the words
+		t.Errorf("%d parameters, expected 12", got)
 	}
 }

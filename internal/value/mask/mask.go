@@ -198,13 +198,14 @@ func Of(order []int32, drop int) []bool {
 }
 
 // Apply returns a copy of the embedding tables of a, one after another, in which every
-// dropped entry is replaced by its baseline, [BaselineSize].
-func Apply(a *model.Architecture, table []float32, mask []bool, baseline []float32) []float32 {
+// dropped entry is replaced by its baseline.
+func Apply(a *model.Architecture, table []float32, mask []bool, baseline model.Baseline) []float32 {
 	pruned := slices.Clone(table)
-	for _, s := range a.Spans() {
-		from, to := s.Entries()
-		for row := from; row < to; row += s.Dim {
-			for c, b := range baseline[s.Baseline : s.Baseline+s.Dim] {
+	book := a.Book(baseline)
+	for j, s := range book.Spans {
+		for i := range s.Rows {
+			row := s.Entry + i*s.Dim
+			for c, b := range book.Of(j, i) {
 				if mask[row+c] {
 					pruned[row+c] = b
 				}

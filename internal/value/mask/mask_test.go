@@ -13,7 +13,6 @@ import (
 
 	"shaver/internal/click/model"
 	"shaver/internal/num/layout"
-	"shaver/internal/value/baseline"
 )
 
 // The paper's Criteo table has 1,086,810 features of 39 fields and 16 columns. At a sparsity
@@ -25,10 +24,12 @@ func TestParameterCountsOfThePaper(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept := Parameters(&a, drop, baseline.Zero); kept != 869_448 {
+	zero, codebook := a.Zero(), a.Zero()
+	codebook.Values[7] = 1
+	if kept := Parameters(&a, drop, &zero); kept != 869_448 {
 		t.Errorf("with the zero baseline %d parameters are kept, expected 869448", kept)
 	}
-	if kept := Parameters(&a, drop, baseline.Codebook); kept != 870_072 {
+	if kept := Parameters(&a, drop, &codebook); kept != 870_072 {
 		t.Errorf("with the codebook %d parameters are kept, expected 870072", kept)
 	}
 }
@@ -121,7 +122,7 @@ func TestMasks(t *testing.T) {
 func TestTable(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 2}
 	table := []float32{1, 2, 3, 4, 5, 6}
-	got := Apply(a, table, []bool{true, false, false, true, true, true}, []float32{10, 20, 30, 40})
+	got := Apply(a, table, []bool{true, false, false, true, true, true}, model.Baseline{Values: []float32{10, 20, 30, 40}})
 	if want := []float32{10, 2, 3, 20, 30, 40}; !slices.Equal(got, want) {
 		t.Errorf("table %v, want %v", got, want)
 	}
@@ -139,21 +140,23 @@ func TestBudgets(t *testing.T) {
 		}
 		return max(0, 200-int((bytes-100)/5)), nil
 	}
+	zero, codebook := a.Zero(), a.Zero()
+	codebook.Values[0] = 1
 	for _, c := range []struct {
 		budget   Budget
-		baseline string
+		baseline *model.Baseline
 		want     int
 	}{
-		{Budget{Sparsity, .5}, baseline.Zero, 100}, {Budget{Kept, 60}, baseline.Zero, 140}, {Budget{Kept, 60}, baseline.Codebook, 148},
-		{Budget{Kept, 1e9}, baseline.Codebook, 0}, {Budget{Kept, 8}, baseline.Codebook, 200}, {Budget{Kept, 0}, baseline.Zero, 200},
-		{Budget{Bytes, 604}, baseline.Zero, 100}, {Budget{Bytes, 605}, baseline.Zero, 99}, {Budget{Bytes, 1e12}, baseline.Zero, 0},
+		{Budget{Sparsity, .5}, &zero, 100}, {Budget{Kept, 60}, &zero, 140}, {Budget{Kept, 60}, &codebook, 148},
+		{Budget{Kept, 1e9}, &codebook, 0}, {Budget{Kept, 8}, &codebook, 200}, {Budget{Kept, 0}, &zero, 200},
+		{Budget{Bytes, 604}, &zero, 100}, {Budget{Bytes, 605}, &zero, 99}, {Budget{Bytes, 1e12}, &zero, 0},
 	} {
 		if got, err := c.budget.Drop(a, c.baseline, fit); err != nil || got != c.want {
-			t.Errorf("budget %+v with baseline %s drops %d entries, expected %d; error %v", c.budget, c.baseline, got, c.want, err)
+			t.Errorf("budget %+v with baseline %v drops %d entries, expected %d; error %v", c.budget, c.baseline, got, c.want, err)
 		}
 	}
 	for want, b := range map[string]Budget{"outside [0, 1]": {Sparsity, 2}, "codebook alone has 8": {Kept, 7}, "bytes 99: nothing fits": {Bytes, 99}} {
-		if _, err := b.Drop(a, baseline.Codebook, fit); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := b.Drop(a, &codebook, fit); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error for budget %+v: %v", b, err)
 		}
 	}
@@ -225,7 +228,7 @@ func TestEmptyFeatures(t *testing.T) {
 
 func TestFrequency(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 1}
-	got := Frequency(a, []float32{3, -1, 2}, []float32{1, 4}, []int64{4, 9, 0})
+	got := Frequency(a, []float32{3, -1, 2}, model.Baseline{Values: []float32{1, 4}}, []int64{4, 9, 0})
 	if want := []float64{4, 6, 0}; !slices.Equal(got, want) {
 		t.Errorf("scores %v, expected %v", got, want)
 	}

@@ -30,15 +30,16 @@ func Random(n int, seed uint64) []float64 {
 
 // Frequency returns |weight - baseline| * sqrt(occurrences of the feature). This is
 // proportional to the root mean square, over all rows, of the change in the entry's value
-// when the entry is dropped. baseline is [BaselineSize], and counts are the occurrences of
+// when the entry is dropped. counts are the occurrences of
 // the features, [n]. The occurrences of features that read the same rows are added.
-func Frequency(a *model.Architecture, weights, baseline []float32, counts []int64) []float64 {
+func Frequency(a *model.Architecture, weights []float32, baseline model.Baseline, counts []int64) []float64 {
 	scores, rows := make([]float64, len(weights)), a.RowCounts(counts)
-	for _, s := range a.Spans() {
+	book := a.Book(baseline)
+	for j, s := range book.Spans {
 		i := s.Entry
-		for _, count := range rows[s.Row : s.Row+s.Rows] {
+		for row, count := range rows[s.Row : s.Row+s.Rows] {
 			root := math.Sqrt(float64(count))
-			for _, b := range baseline[s.Baseline : s.Baseline+s.Dim] {
+			for _, b := range book.Of(j, row) {
 				scores[i] = math.Abs(float64(weights[i])-float64(b)) * root
 				i++
 			}

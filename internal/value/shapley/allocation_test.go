@@ -22,9 +22,10 @@ func TestEvaluatorsDoNotAllocate(t *testing.T) {
 			if o.Validate(a.Players()) != nil {
 				continue
 			}
-			game := Game{Model: modeltest.Random(t, a, 2), Baseline: make([]float32, a.Players())}
-			probe, roster := game.Model.NewProbe(game.Baseline), model.NewRoster(&a)
-			e := evaluators[o.Estimator](&setup{game, game.Baseline, Options{Options: o}, a.Players(), probe, roster}).(valuer)
+			game := Game{Model: modeltest.Random(t, a, 2), Baseline: a.Zero()}
+			book, roster := a.Book(game.Baseline), model.NewRoster(&a)
+			probe := game.Model.NewProbe(book)
+			e := evaluators[o.Estimator](&setup{game: game, book: book, options: Options{Options: o}, players: a.Players(), elements: a.Players(), probe: probe, roster: roster}).(valuer)
 			rows, sum, within := modeltest.Rows(a, e.rows(), 2), make([]int64, a.Players()), make([]int64, a.Players())
 			if o.Passes == 1 {
 				within = nil
@@ -59,8 +60,8 @@ func TestRowsDoNotAllocate(t *testing.T) {
 			if o.Validate(a.Players()) != nil {
 				continue
 			}
-			game := Game{Model: modeltest.Random(t, a, 2), Baseline: make([]float32, a.Players())}
-			previous := Game{Model: modeltest.Random(t, earlier, 3), Baseline: make([]float32, a.Players())}
+			game := Game{Model: modeltest.Random(t, a, 2), Baseline: a.Zero()}
+			previous := Game{Model: modeltest.Random(t, earlier, 3), Baseline: a.Zero()}
 			translator, err := model.NewTranslator(&a, &earlier)
 			if err != nil {
 				t.Fatal(err)
@@ -81,8 +82,9 @@ func TestRowsDoNotAllocate(t *testing.T) {
 
 // Rows with lists allocate no memory either.
 func TestListsDoNotAllocate(t *testing.T) {
+	lists := modeltest.Lists()
 	for _, pooling := range modeltest.Poolings() {
-		game := Game{Model: modeltest.ListModel(pooling, 2), Baseline: make([]float32, 6)}
+		game := Game{Model: modeltest.ListModel(pooling, 2), Baseline: modeltest.Words(&lists, 3, 1)}
 		translator, err := model.NewTranslator(&game.Model.Architecture, &game.Model.Architecture)
 		if err != nil {
 			t.Fatal(err)

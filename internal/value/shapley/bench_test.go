@@ -46,7 +46,7 @@ func BenchmarkMultilinear(b *testing.B) {
 	mix.Kind, mix.CrossLayers, mix.Experts, mix.Rank = model.DCNMix, 3, 4, 64
 	for _, a := range []model.Architecture{a, mix} {
 		m, base := gentle(b, a)
-		game := shapley.Game{Model: m, Baseline: base}
+		game := shapley.Game{Model: m, Baseline: model.Baseline{Values: base}}
 		for _, o := range []shapley.Options{
 			{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Seed: 1},
 			{Options: estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain}, Seed: 1},
@@ -87,7 +87,7 @@ func gentle(b *testing.B, a model.Architecture) (*model.Model, []float32) {
 	w := m.Weights
 	if a.Kind == model.DeepFM {
 		const less = 1.0 / 8
-		for _, entries := range [][]float32{w.Embedding, base} {
+		for _, entries := range [][]float32{w.Embedding, base.Values} {
 			for i := range entries {
 				entries[i] *= less
 			}
@@ -103,7 +103,7 @@ func gentle(b *testing.B, a model.Architecture) (*model.Model, []float32) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return m, base
+	return m, base.Values
 }
 
 // BenchmarkGraphMultilinear runs the multilinear estimator with two draws on heads that are

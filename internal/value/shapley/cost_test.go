@@ -20,7 +20,7 @@ func BenchmarkCost(b *testing.B) {
 	for _, fields := range []int{39, 11} {
 		a := model.Architecture{Kind: model.DeepFM, FieldDims: slices.Repeat([]int{50}, fields), Dim: 16, Hidden: []int{400, 400, 400}}
 		m, base := gentle(b, a)
-		game := shapley.Game{Model: m, Baseline: base}
+		game := shapley.Game{Model: m, Baseline: model.Baseline{Values: base}}
 		rows := modeltest.Rows(a, 96*48, 1)
 		for _, o := range []estimator.Options{
 			{Estimator: estimator.Multilinear, Passes: 1, Draws: 2, Endpoints: estimator.Plain},

@@ -17,7 +17,7 @@ import (
 // pruned tables. It leaves out the second derivative of the logit, as Gauss and Newton do.
 type Curvature struct {
 	Entries  []float64 // by entry, [Parameters]; 0 for dropped entries and for those of pad rows
-	Baseline []float64 // by value of the baseline, which the dropped entries read, [BaselineSize]
+	Baseline []float64 // by value of the baseline, which the dropped entries read, [len(Baseline.Values)]
 }
 
 // MeasureCurvature returns the curvature of game at the tables of game.Model, in which the
@@ -34,8 +34,8 @@ func MeasureCurvature(ctx context.Context, game Game, dropped layout.Mask, c los
 			return nil, fmt.Errorf("%s: %w", model.RowName(rows.Number[r]), err)
 		}
 	}
-	h := &Curvature{Entries: make([]float64, a.Parameters()), Baseline: make([]float64, a.BaselineSize())}
-	sum := newCurvatureSum(a, dropped, h)
+	h := &Curvature{Entries: make([]float64, a.Parameters()), Baseline: make([]float64, len(game.Baseline.Values))}
+	sum := newCurvatureSum(a, a.Book(game.Baseline), dropped, h)
 	workers := make([]*slopes, max(1, runtime.GOMAXPROCS(0)))
 	for i := range workers {
 		workers[i] = newSlopes(game.Model)
@@ -109,18 +109,15 @@ type curvatureSum struct {
 	dropped layout.Mask
 	shape   layout.Shape
 	roster  *model.Roster
-	line    []int     // number of each element's value in the baseline, [D]
-	change  []float64 // derivatives of a row by the values of the baseline, [BaselineSize]
+	book    *model.Book
+	places  []int32   // position of each element's value in the baseline, [D]
+	change  []float64 // derivatives of a row by the values of the baseline; 0 between rows
 }
 
-func newCurvatureSum(a *model.Architecture, dropped layout.Mask, to *Curvature) *curvatureSum {
-	s := &curvatureSum{to: to, dropped: dropped, shape: a.Shape(), roster: model.NewRoster(a), change: make([]float64, a.BaselineSize())}
-	numbers := make([]float32, a.BaselineSize()) // exact, because a row has far fewer than 2^24 elements
-	for i := range numbers {
-		numbers[i] = float32(i)
-	}
-	for _, v := range a.SpreadBaseline(numbers) {
-		s.line = append(s.line, int(v))
+func newCurvatureSum(a *model.Architecture, book *model.Book, dropped layout.Mask, to *Curvature) *curvatureSum {
+	s := &curvatureSum{to: to, dropped: dropped, shape: a.Shape(), roster: model.NewRoster(a), book: book, places: make([]int32, a.Players()), change: make([]float64, len(to.Baseline))}
+	if book.Constant() {
+		book.Places(s.places, nil)
 	}
 	return s
 }
@@ -129,7 +126,9 @@ func newCurvatureSum(a *model.Architecture, dropped layout.Mask, to *Curvature) 
 // the loss by the logit. It returns false if a derivative is not finite.
 func (s *curvatureSum) add(features []int32, slope []float32, second float64) bool {
 	s.roster.Set(features)
-	clear(s.change)
+	if !s.book.Constant() {
+		s.book.Places(s.places, features)
+	}
 	player, fine := 0, true
 	for _, row := range s.roster.Rows() {
 		from, to := s.shape.Row(int(row))
@@ -138,7 +137,7 @@ func (s *curvatureSum) add(features []int32, slope []float32, second float64) bo
 			player++
 			if s.dropped.Dropped(i) {
 				for _, k := range elements {
-					s.change[s.line[k]] += float64(slope[k])
+					s.change[s.places[k]] += float64(slope[k])
 				}
 				continue
 			}
@@ -151,7 +150,9 @@ func (s *curvatureSum) add(features []int32, slope []float32, second float64) bo
 			s.to.Entries[i] += value
 		}
 	}
-	for i, sum := range s.change {
+	for _, i := range s.places { // several elements may have the same place
+		sum := s.change[i]
+		s.change[i] = 0
 		value := second * sum * sum
 		fine = fine && finite(value)
 		s.to.Baseline[i] += value

@@ -68,13 +68,10 @@ func TestCurvature(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := make([]float64, a.BaselineSize())
-		for _, s := range a.Spans() {
-			from, to := s.Entries()
-			for i := from; i < to; i++ {
-				if o.Unmeasured.Dropped(i) {
-					want[s.Baseline+(i-from)%s.Dim] += all.Entries[i]
-				}
+		want := make([]float64, len(g.Baseline.Values))
+		for i, at := range places(g.Model, g.Baseline) {
+			if o.Unmeasured.Dropped(i) {
+				want[at] += all.Entries[i]
 			}
 		}
 		for i := range want {

@@ -52,7 +52,7 @@ func newDebiased(s *setup) evaluator {
 	size := len(m.total)
 	d := &debiased{multilinear: m, probe: s.probe, jumps: s.game.Model.Jumps(), empty: make([]float64, m.rows()), found: make([]float64, m.gradient.States()),
 		correction: make([]float64, size), base: make([]float64, size), value: make([]float64, size), worth: make([]float64, m.rows()),
-		sum: make([]int64, len(m.baseline)),
+		sum: make([]int64, m.elements),
 	}
 	for state := range d.flips {
 		d.flips[state] = make([]flip, 0, m.rows()*(1+s.options.Flips))
@@ -163,7 +163,7 @@ func (d *debiased) correct(flips []flip, rows *model.Rows) {
 			curve := newCurve(d.game.Loss, before, label)
 			sign := d.sign(d.coalitionOf(f.row), f.state, f.player)
 			actual := curve.contribution(sign*(before-d.found[k]), sign)
-			d.correction[f.row*len(d.baseline)+f.player] += float64(f.weight * (actual - f.predicted))
+			d.correction[f.row*d.elements+f.player] += float64(f.weight * (actual - f.predicted))
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (d *debiased) evaluate(dst []float64, flips []flip, rows *model.Rows) {
 		return
 	}
 	for k, f := range flips {
-		change := d.entries[f.row*len(d.baseline)+f.player] - d.baseline[f.player]
+		change := d.entries[f.row*d.elements+f.player] - d.baselineOf(f.row)[f.player]
 		if d.sign(d.coalitionOf(f.row), f.state, f.player) > 0 {
 			change = -change
 		}
@@ -189,7 +189,7 @@ func (d *debiased) evaluate(dst []float64, flips []flip, rows *model.Rows) {
 
 // fill sets x to the embedding after a flip.
 func (d *debiased) fill(f *flip, x []float32) {
-	baseline, coalition := d.baseline, d.coalitionOf(f.row)
+	baseline, coalition := d.baselineOf(f.row), d.coalitionOf(f.row)
 	entries := d.entries[f.row*len(baseline):][:len(baseline)]
 	from := baseline // where the player's elements come from
 	if d.sign(coalition, f.state, f.player) < 0 {
@@ -214,7 +214,7 @@ func (d *debiased) fill(f *flip, x []float32) {
 // endPass adds the contributions of row r in a pass to the sums over passes.
 func (d *debiased) endPass(r int) {
 	baseline, entries := d.players(r)
-	from := r * len(d.baseline)
+	from := r * d.elements
 	to := from + len(entries)
 	total, correction, base, value := d.total[from:to], d.correction[from:to], d.base[from:to], d.value[from:to]
 	n, left := float64(d.options.Draws/2), d.worth[r]
@@ -246,7 +246,7 @@ func (d *debiased) values(sum, within []int64, r int) error {
 	if d.failed[r] != nil {
 		return d.failed[r]
 	}
-	from := r * len(d.baseline)
+	from := r * d.elements
 	d.corrected.Sum = d.sum[:len(sum)]
 	if err := round(sum, d.base[from:from+len(sum)]); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/num/loss"
 	"shaver/internal/value/estimator"
@@ -20,11 +21,11 @@ func gamesOfFlips(t *testing.T) map[string]Game {
 		for i := range base {
 			base[i] = 0.1 * float32(i%3)
 		}
-		games[name] = Game{Model: modeltest.Random(t, a, 6), Baseline: base}
-		games[name+" squared"] = Game{Model: modeltest.Random(t, a, 6), Baseline: base, Loss: loss.Squared}
+		games[name] = Game{Model: modeltest.Random(t, a, 6), Baseline: model.Baseline{Values: base}}
+		games[name+" squared"] = Game{Model: modeltest.Random(t, a, 6), Baseline: model.Baseline{Values: base}, Loss: loss.Squared}
 	}
 	for _, pooling := range modeltest.Poolings() {
-		games["lists "+pooling] = Game{Model: modeltest.ListModel(pooling, 3), Baseline: []float32{.1, -.2, .1, -.2, .3, -.1}}
+		games["lists "+pooling] = Game{Model: modeltest.ListModel(pooling, 3), Baseline: model.Baseline{Values: []float32{.1, -.2, .1, -.2, .3, -.1}}}
 	}
 	return games
 }

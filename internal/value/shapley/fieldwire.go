@@ -13,14 +13,14 @@ import (
 // Absent in the order of its declaration, or the ids and the dense inputs of each row of Background.
 func (f *Fields) Encode() []byte {
 	if a := f.Absent; a != nil {
-		return append(append(baseline.Encode(a.Embedding), baseline.Encode(a.Constants)...), baseline.Encode(a.Dense)...)
+		return append(append(baseline.EncodeValues(a.Embedding), baseline.EncodeValues(a.Constants)...), baseline.EncodeValues(a.Dense)...)
 	}
 	var data []byte
 	for i := range f.Background.Len() {
 		for _, id := range f.Background.Row(i) {
 			data = binary.LittleEndian.AppendUint32(data, uint32(id))
 		}
-		data = append(data, baseline.Encode(f.Background.DenseRow(i))...)
+		data = append(data, baseline.EncodeValues(f.Background.DenseRow(i))...)
 	}
 	return data
 }
@@ -34,7 +34,7 @@ func DecodeFields(data []byte, m *model.Model, background bool) (*Fields, error)
 			constants += n
 		}
 		size := m.BaselineSize()
-		values, err := baseline.Decode(data, size+constants+len(m.Dense))
+		values, err := baseline.DecodeValues(data, size+constants+len(m.Dense))
 		if err != nil {
 			return nil, err
 		}

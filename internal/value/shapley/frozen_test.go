@@ -91,58 +91,61 @@ func reducedGame(g shapley.Game, rows *model.Rows, r int) (entries []int, losses
 // loss with none dropped. A frozen entry has neither a value nor a count.
 func TestFrozenFields(t *testing.T) {
 	for name, g := range frozenGames(t) {
-		t.Run(name, func(t *testing.T) {
-			rows := modeltest.Rows(g.Model.Architecture, 5, 4)
-			n := float64(rows.Len())
-			want, full, empty := make([]float64, g.Model.Parameters()), 0.0, 0.0
-			for r := range rows.Len() {
-				entries, losses := reducedGame(g, rows, r)
-				empty, full = empty+losses[0]/n, full+losses[len(losses)-1]/n
-				for k, v := range shapleyOf(losses, len(entries)) {
-					want[entries[k]] += v / n
-				}
+		t.Run(name, func(t *testing.T) { testReducedGame(t, g) })
+	}
+}
+
+// testReducedGame checks the values that all estimators give g.
+func testReducedGame(t *testing.T, g shapley.Game) {
+	rows := modeltest.Rows(g.Model.Architecture, 5, 4)
+	n := float64(rows.Len())
+	want, full, empty := make([]float64, g.Model.Parameters()), 0.0, 0.0
+	for r := range rows.Len() {
+		entries, losses := reducedGame(g, rows, r)
+		empty, full = empty+losses[0]/n, full+losses[len(losses)-1]/n
+		for k, v := range shapleyOf(losses, len(entries)) {
+			want[entries[k]] += v / n
+		}
+	}
+	largest := 0.0
+	for _, v := range want {
+		largest = max(largest, math.Abs(v))
+	}
+	for _, o := range []struct {
+		estimator.Options
+		within float64
+	}{
+		{estimator.Options{Estimator: estimator.Exact, Passes: 1}, 1e-5},
+		{estimator.Options{Estimator: estimator.Permutation, Passes: 3000}, .06},
+		{estimator.Options{Estimator: estimator.Antithetic, Passes: 1500}, .06},
+		{estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 600}, .5},
+		{estimator.Options{Estimator: estimator.Debiased, Passes: 200, Draws: 4, Flips: 8}, .08},
+	} {
+		o.SetDefaults()
+		if o.Traits().Derivatives && g.Model.Differentiable() != nil {
+			continue
+		}
+		got := play(t, g, shapley.Options{Options: o.Options, Seed: 2}, rows)
+		if math.Abs(got.LossEmpty-empty) > 1e-5 || math.Abs(got.LossFull-full) > 1e-5 {
+			t.Errorf("%s: losses %g and %g, expected %g and %g", o.Estimator, got.LossEmpty, got.LossFull, empty, full)
+		}
+		sum, shape := 0.0, g.Model.Shape()
+		for i, v := range got.Phi {
+			sum += v
+			if math.Abs(v-want[i]) > o.within*max(largest, .1) {
+				t.Errorf("%s: entry %d has the value %g, expected %g", o.Estimator, i, v, want[i])
 			}
-			largest := 0.0
-			for _, v := range want {
-				largest = max(largest, math.Abs(v))
+		}
+		if o.Traits().Efficient || o.Traits().Shares {
+			if math.Abs(sum-(empty-full)) > 1e-4 {
+				t.Errorf("%s: the values sum to %g, expected %g", o.Estimator, sum, empty-full)
 			}
-			for _, o := range []struct {
-				estimator.Options
-				within float64
-			}{
-				{estimator.Options{Estimator: estimator.Exact, Passes: 1}, 1e-5},
-				{estimator.Options{Estimator: estimator.Permutation, Passes: 3000}, .06},
-				{estimator.Options{Estimator: estimator.Antithetic, Passes: 1500}, .06},
-				{estimator.Options{Estimator: estimator.Multilinear, Passes: 1, Draws: 600}, .5},
-				{estimator.Options{Estimator: estimator.Debiased, Passes: 200, Draws: 4, Flips: 8}, .08},
-			} {
-				o.SetDefaults()
-				if o.Traits().Derivatives && g.Model.Differentiable() != nil {
-					continue
-				}
-				got := play(t, g, shapley.Options{Options: o.Options, Seed: 2}, rows)
-				if math.Abs(got.LossEmpty-empty) > 1e-5 || math.Abs(got.LossFull-full) > 1e-5 {
-					t.Errorf("%s: losses %g and %g, expected %g and %g", o.Estimator, got.LossEmpty, got.LossFull, empty, full)
-				}
-				sum, shape := 0.0, g.Model.Shape()
-				for i, v := range got.Phi {
-					sum += v
-					if math.Abs(v-want[i]) > o.within*max(largest, .1) {
-						t.Errorf("%s: entry %d has the value %g, expected %g", o.Estimator, i, v, want[i])
-					}
-				}
-				if o.Traits().Efficient || o.Traits().Shares {
-					if math.Abs(sum-(empty-full)) > 1e-4 {
-						t.Errorf("%s: the values sum to %g, expected %g", o.Estimator, sum, empty-full)
-					}
-				}
-				for _, row := range g.Model.FixedRows() {
-					if from, to := shape.Row(row); got.Count[row] != 0 || slices.ContainsFunc(got.RMS[from:to], func(v float32) bool { return v != 0 }) {
-						t.Errorf("%s: row %d of the tables is fixed and has a count or values", o.Estimator, row)
-					}
-				}
+		}
+		for _, row := range g.Model.FixedRows() {
+			if from, to := shape.Row(row); got.Count[row] != 0 || slices.ContainsFunc(got.RMS[from:to], func(v float32) bool { return v != 0 }) {
+				t.Errorf("%s: row %d of the tables is fixed and has a count or values", o.Estimator, row)
 			}
-		})
+		}
 	}
 }
 

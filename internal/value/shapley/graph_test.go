@@ -91,12 +91,12 @@ func TestExactOfGraphs(t *testing.T) {
 			}
 			entries := make([]float32, m.Players())
 			m.Embed(entries, row.Features)
-			game := shapley.Game{Model: m, Baseline: make([]float32, m.Players())}
+			game := shapley.Game{Model: m, Baseline: m.Zero()}
 			var active []int
 			for i, p := range r.Perm(m.Players()) {
-				if game.Baseline[p] = entries[p]; i%2 == 0 {
+				if game.Baseline.Values[p] = entries[p]; i%2 == 0 {
 					active = append(active, p)
-					game.Baseline[p] = float32(r.NormFloat64())
+					game.Baseline.Values[p] = float32(r.NormFloat64())
 				}
 			}
 			options := shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}
@@ -104,7 +104,7 @@ func TestExactOfGraphs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := enumerate(ref, entries, game.Baseline, active)
+			want := enumerate(ref, entries, game.Baseline.Values, active)
 			largest := 0.0
 			for p, v := range want {
 				got := float64(partial.Sum[p]) * tally.LossUnit
@@ -158,10 +158,10 @@ func TestMultilinearOfGraphs(t *testing.T) {
 	for _, name := range []string{"recbole-autoint.dynamo", "recbole-xdeepfm.dynamo", "recbole-pnn.legacy", "recbole-afm.dynamo"} {
 		m := exported(t, name)
 		rows := modeltest.Rows(m.Architecture, 1, 8)
-		game := shapley.Game{Model: m, Baseline: make([]float32, m.Players())}
-		m.Embed(game.Baseline, rows.Row(0))
+		game := shapley.Game{Model: m, Baseline: m.Zero()}
+		m.Embed(game.Baseline.Values, rows.Row(0))
 		for p := 0; p < m.Players(); p += 2 { // the other half has the value 0
-			game.Baseline[p] -= 0.4
+			game.Baseline.Values[p] -= 0.4
 		}
 		entries := []int{}
 		for _, s := range m.Spans() {
@@ -394,7 +394,7 @@ func TestNullPlayersOfGraphs(t *testing.T) {
 		m.Embed(entries, row.Row(0))
 		game := shapley.Game{Model: m, Baseline: baseline(m)}
 		for p := 0; p < m.Players(); p += 3 {
-			game.Baseline[p] = entries[p]
+			game.Baseline.Values[p] = entries[p]
 		}
 		for _, o := range []estimator.Options{
 			{Estimator: estimator.Permutation, Passes: 1}, {Estimator: estimator.Antithetic, Passes: 1},
@@ -429,7 +429,7 @@ func TestNullPlayersOfGraphs(t *testing.T) {
 				t.Errorf("%s: the values of all %d players are 0", file, k)
 			}
 		}
-		probe := m.NewProbe(game.Baseline)
+		probe := m.NewProbe(m.Book(game.Baseline))
 		order, logits := make([]int32, m.Players()), make([]float64, m.Players()+1)
 		for r := range rows.Len() {
 			probe.Reset(rows, r)
@@ -467,7 +467,7 @@ func TestInfiniteLogits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		game := shapley.Game{Model: m, Baseline: []float32{0.01, 0.01}}
+		game := shapley.Game{Model: m, Baseline: model.Baseline{Values: []float32{0.01, 0.01}}}
 		for _, label := range []float32{0, 1} {
 			rows := &model.Rows{Width: 1, Number: []int64{7}, Label: []float32{label}, Features: []int32{1}}
 			for _, e := range []string{estimator.Permutation, estimator.Exact, estimator.Multilinear, estimator.Taylor} {

@@ -88,7 +88,7 @@ func TestExactOfLookUps(t *testing.T) {
 		values[p] = float32(p) / 40
 	}
 	rows := modeltest.Rows(a, 12, 8)
-	got := play(t, shapley.Game{Model: m, Baseline: values}, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows)
+	got := play(t, shapley.Game{Model: m, Baseline: model.Baseline{Values: values}}, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows)
 
 	want, counts := make([]float64, len(table)), make([]int64, 12)
 	firstEntry, firstRow := []int{0, 3, 15}, []int{0, 3, 9} // of the tables

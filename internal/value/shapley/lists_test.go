@@ -122,7 +122,7 @@ func TestExactOfLists(t *testing.T) {
 				}
 			}
 			values, _ := listBaseline()
-			game := shapley.Game{Model: m, Baseline: values}
+			game := shapley.Game{Model: m, Baseline: model.Baseline{Values: values}}
 			want, counts, empty := make([]float64, m.Parameters()), make([]int64, 12), 0.0
 			starts := []int{0, 2, 4, 6, 8, 10, 11, 12, 13, 14, 15, 16} // first entry of each row of the tables
 			for r := range rows.Len() {
@@ -183,7 +183,7 @@ func TestOneEntryIsOnePlayer(t *testing.T) {
 	rows := &model.Rows{Width: 3, Number: []int64{0}, Label: []float32{0}, Features: []int32{1, 3, 4}}
 	worth := loss.Logistic.Of(0, 0) - loss.Logistic.Of(2*2*3, 0)
 	for _, o := range []estimator.Options{{Estimator: estimator.Exact, Passes: 1}, {Estimator: estimator.Antithetic, Passes: 1}} {
-		got := play(t, shapley.Game{Model: m, Baseline: make([]float32, 3)}, shapley.Options{Options: o}, rows)
+		got := play(t, shapley.Game{Model: m, Baseline: m.Zero()}, shapley.Options{Options: o}, rows)
 		for i, want := range []float64{0, worth / 2, worth / 2} {
 			if math.Abs(got.Phi[i]-want) > 1e-6 {
 				t.Errorf("%s: entry %d has the value %v, expected %v", o.Estimator, i, got.Phi[i], want)
@@ -229,8 +229,8 @@ func TestRepeatedIDs(t *testing.T) {
 	}
 	for _, o := range estimatortest.Small() {
 		options := shapley.Options{Options: o, Seed: 7}
-		want := play(t, shapley.Game{Model: plain, Baseline: []float32{.25, -.25, .5}}, options, once)
-		got := play(t, shapley.Game{Model: list, Baseline: []float32{.25, -.25, .5}}, options, thrice)
+		want := play(t, shapley.Game{Model: plain, Baseline: model.Baseline{Values: []float32{.25, -.25, .5}}}, options, once)
+		got := play(t, shapley.Game{Model: list, Baseline: model.Baseline{Values: []float32{.25, -.25, .5}}}, options, thrice)
 		if !slices.Equal(got.Count, want.Count) {
 			t.Errorf("%s: counts %v, expected %v", o.Estimator, got.Count, want.Count)
 		}
@@ -256,7 +256,7 @@ func TestDerivativesOfLists(t *testing.T) {
 			}
 		}
 		m = m.WithEmbedding(table)
-		game := shapley.Game{Model: m, Baseline: values}
+		game := shapley.Game{Model: m, Baseline: model.Baseline{Values: values}}
 		exact := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows).Phi
 		const seeds = 60
 		mean := make([]float64, len(exact))
@@ -328,7 +328,7 @@ func TestCutsOfLists(t *testing.T) {
 		m := modeltest.ListModel(pooling, 8)
 		rows := modeltest.Rows(m.Architecture, 75, 9)
 		values, _ := listBaseline()
-		game := shapley.Game{Model: m, Baseline: values}
+		game := shapley.Game{Model: m, Baseline: model.Baseline{Values: values}}
 		for _, o := range estimatortest.Small() {
 			options := shapley.Options{Options: o, Seed: 3}
 			merge := func(cuts ...int) tally.State {

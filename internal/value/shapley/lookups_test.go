@@ -68,7 +68,7 @@ func TestWalksOfPaddedBags(t *testing.T) {
 					if s.Field > 0 && id == 0 {
 						continue
 					}
-					entries, starts = append(entries, x[k]), append(starts, game.Baseline[s.Baseline+k])
+					entries, starts = append(entries, x[k]), append(starts, game.Baseline.Values[s.Baseline+k])
 					where, numbers = append(where, &x[k]), append(numbers, s.Entry+id*dim+k)
 				}
 			}

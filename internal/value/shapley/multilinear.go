@@ -79,8 +79,8 @@ func newMultilinear(s *setup) evaluator {
 	}
 	if s.roster.Merged() {
 		m.merged = newMerged(s, rows)
-	} else {
-		gradient.KeepPairs(s.baseline)
+	} else if s.book.Constant() {
+		gradient.KeepPairs(s.book.Spread(nil, nil))
 	}
 	return m
 }
@@ -89,7 +89,8 @@ func (m *multilinear) rows() int { return len(m.q) }
 
 // begin begins a batch of rows and sets full to their logits with nothing dropped.
 func (m *multilinear) begin(full []float64, rows *model.Rows) {
-	players := m.game.Model.Players()
+	m.batch(rows)
+	players := m.elements
 	for r := range full {
 		entries := m.entries[r*players : (r+1)*players]
 		m.game.Model.Embed(entries, rows.Row(r))
@@ -133,7 +134,7 @@ func (m *multilinear) play(ctx context.Context, full []float64, rows *model.Rows
 func (m *multilinear) draw(r, pair, index int, rows *model.Rows) {
 	stream := random.At(m.options.Seed, random.Coalition, uint64(rows.Number[r]), uint64(index))
 	m.q[r] = (float64(pair) + stream.Float64()) / float64(m.options.Draws)
-	baseline := m.baseline
+	baseline := m.baselineOf(r)
 	coalition, entries := m.coalitionOf(r), m.entries[r*len(baseline):][:len(baseline)]
 	set, rest := m.gradient.Set(2*r, rows, r)[:len(baseline)], m.gradient.Set(2*r+1, rows, r)[:len(baseline)]
 	if limit := uint64(math.Ldexp(m.q[r], 64)); m.merged != nil {
@@ -152,9 +153,9 @@ func (m *multilinear) draw(r, pair, index int, rows *model.Rows) {
 // players returns the baselines and the entries of the players of row r. The results are
 // valid until the next call.
 func (m *multilinear) players(r int) (baseline, entries []float32) {
-	entries = m.entries[r*len(m.baseline):][:len(m.baseline)]
+	entries = m.entries[r*m.elements:][:m.elements]
 	if m.merged == nil {
-		return m.baseline, entries
+		return m.baselineOf(r), entries
 	}
 	return m.merged.values(r, entries)
 }
@@ -192,7 +193,7 @@ func (m *multilinear) accumulate(r, pair int, label float32) {
 			m.failed[r] = fmt.Errorf("with some entries present: %w", err)
 		}
 	}
-	players := len(m.baseline)
+	players := m.elements
 	from, to := r*players, (r+1)*players
 	a, b := newCurve(m.game.Loss, m.logits[2*r], label), newCurve(m.game.Loss, m.logits[2*r+1], label)
 	coalition := m.coalitionOf(r)
@@ -254,7 +255,7 @@ func (m *multilinear) values(phi, _ []int64, r int) error {
 	if m.failed[r] != nil {
 		return m.failed[r]
 	}
-	n, from, value := float64(m.options.Draws/2), r*len(m.baseline), m.t[:len(phi)]
+	n, from, value := float64(m.options.Draws/2), r*m.elements, m.t[:len(phi)]
 	if n == 1 && m.weighed == nil {
 		return round(phi, m.total[from:from+len(phi)])
 	}

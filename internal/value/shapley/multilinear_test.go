@@ -27,12 +27,12 @@ func expectation(g shapley.Game, rows *model.Rows, weight func(q float64, in boo
 	m.Embed(entries, rows.Row(0))
 	gradient := m.NewGradient()
 	kinks := gradient.KeepKinks()
-	delta := func(i int) float64 { return float64(entries[i] - g.Baseline[i]) }
+	delta := func(i int) float64 { return float64(entries[i] - g.Baseline.Values[i]) }
 	contribution := make([][]float64, 1<<players) // by coalition and player
 	for set := range contribution {
 		x := gradient.Set(0, rows, 0)
 		for i := range x {
-			if x[i] = g.Baseline[i]; set>>i&1 == 1 {
+			if x[i] = g.Baseline.Values[i]; set>>i&1 == 1 {
 				x[i] = entries[i]
 			}
 			if kinks {
@@ -82,7 +82,7 @@ func expectation(g shapley.Game, rows *model.Rows, weight func(q float64, in boo
 	copy(gradient.Set(0, rows, 0), entries)
 	gradient.Logits(logits)
 	full := g.Loss.Of(logits[0], label)
-	copy(gradient.Set(0, rows, 0), g.Baseline)
+	copy(gradient.Set(0, rows, 0), g.Baseline.Values)
 	gradient.Logits(logits)
 	residual := g.Loss.Of(logits[0], label) - full - floats.Sum(phi)
 	floats.AddScaled(phi, residual/floats.Sum(score), score)

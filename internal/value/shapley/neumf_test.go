@@ -22,7 +22,7 @@ func TestProductsAreSymmetric(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	game := shapley.Game{Model: m, Baseline: make([]float32, m.Players())}
+	game := shapley.Game{Model: m, Baseline: m.Zero()}
 	rows := modeltest.Rows(a, 20, 7)
 	for i := range rows.Len() {
 		row := rows.Slice(i, i+1)

@@ -26,7 +26,7 @@ type couple struct {
 func couples(t testing.TB) map[string]couple {
 	all := map[string]couple{}
 	add := func(name string, current, earlier *model.Model) {
-		c := couple{current: shapley.Game{Model: current, Baseline: baseline(current)}, earlier: shapley.Game{Model: earlier, Baseline: make([]float32, earlier.BaselineSize())}}
+		c := couple{current: shapley.Game{Model: current, Baseline: baseline(current)}, earlier: shapley.Game{Model: earlier, Baseline: earlier.Zero()}}
 		c.previous = modeltest.Rows(earlier.Architecture, 60, 7)
 		rows := *c.previous
 		rows.Features = slices.Clone(rows.Features)

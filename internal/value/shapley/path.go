@@ -36,14 +36,15 @@ func newPath(s *setup) evaluator {
 func (p *path) rows() int { return p.gradient.States() }
 
 func (p *path) play(_ context.Context, full []float64, rows *model.Rows) error {
+	p.batch(rows)
 	for r := range full {
-		entries, delta := p.gradient.Set(r, rows, r), p.delta[r*len(p.baseline):]
+		entries, delta := p.gradient.Set(r, rows, r), p.delta[r*p.elements:]
 		p.game.Model.Embed(entries, rows.Row(r))
 		if p.options.Measured != nil {
 			entries = p.measured
 			p.options.Measured.Embed(entries, rows.Row(r))
 		}
-		for i, b := range p.baseline {
+		for i, b := range p.baselineOf(r) {
 			delta[i] = float64(entries[i]) - float64(b)
 		}
 	}
@@ -54,7 +55,7 @@ func (p *path) play(_ context.Context, full []float64, rows *model.Rows) error {
 
 func (p *path) terms(row *tally.Terms, r int) {
 	row.First, row.Second = derivatives(p.game.Loss, p.calibration, p.logits[r], p.labels[r])
-	slope, delta := p.gradient.Slope(r)[:len(p.baseline)], p.delta[r*len(p.baseline):][:len(p.baseline)]
+	slope, delta := p.gradient.Slope(r)[:p.elements], p.delta[r*p.elements:][:p.elements]
 	row.Change = p.change[:p.roster.Players()]
 	if !p.roster.Merged() {
 		for i, g := range slope {

@@ -1,6 +1,7 @@
 package shapley_test
 
 import (
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -32,17 +33,19 @@ func games(t *testing.T) map[string]shapley.Game {
 	for _, pooling := range modeltest.Poolings() {
 		all["lists-"+pooling] = shapley.Game{Model: modeltest.ListModel(pooling, 3)}
 	}
-	for name, g := range all {
-		g.Baseline = make([]float32, g.Model.BaselineSize())
-		for i := range g.Baseline {
-			g.Baseline[i] = float32(i%5)/8 - .25
+	for name, g := range maps.Clone(all) {
+		g.Baseline = g.Model.Zero()
+		for i := range g.Baseline.Values {
+			g.Baseline.Values[i] = float32(i%5)/8 - .25
 		}
 		for _, s := range g.Model.Spans() { // all readers of an entry have the same baseline
 			for _, other := range s.Sharers {
-				copy(g.Baseline[other.Baseline:][:s.Dim], g.Baseline[s.Baseline:])
+				copy(g.Baseline.Values[other.Baseline:][:s.Dim], g.Baseline.Values[s.Baseline:])
 			}
 		}
 		all[name] = g
+		g.Baseline = modeltest.Words(&g.Model.Architecture, 3, 5)
+		all[name+", words"] = g
 	}
 	return all
 }
@@ -111,11 +114,28 @@ func testTermsOfPath(t *testing.T, name string, g shapley.Game, adds bool) {
 }
 
 // baselines returns the baseline of each entry of the tables.
-func baselines(m *model.Model, values []float32) []float32 {
+func baselines(m *model.Model, b model.Baseline) []float32 {
 	all := make([]float32, m.Parameters())
-	for _, s := range m.Spans() {
+	for i, at := range places(m, b) {
+		all[i] = b.Values[at]
+	}
+	return all
+}
+
+// places returns the position in the values of b of the baseline of each entry of the tables.
+func places(m *model.Model, b model.Baseline) []int {
+	all := make([]int, m.Parameters())
+	next := m.BaselineSize() // second word of the span
+	for j, s := range m.Spans() {
 		for i := range s.Rows * s.Dim {
-			all[s.Entry+i] = values[s.Baseline+i%s.Dim]
+			from := s.Baseline
+			if b.Words != nil && b.Numbers[s.Row+i/s.Dim] > 0 {
+				from = next + (int(b.Numbers[s.Row+i/s.Dim])-1)*s.Dim
+			}
+			all[s.Entry+i] = from + i%s.Dim
+		}
+		if b.Words != nil {
+			next += (b.Words[j] - 1) * s.Dim
 		}
 	}
 	return all

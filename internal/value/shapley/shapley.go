@@ -83,17 +83,39 @@ type sharer interface {
 // setup holds the arguments of an evaluator's constructor.
 type setup struct {
 	game     Game
-	baseline []float32 // baseline of each element of a row's embedding, [D]
+	book     *model.Book // nil in a game of fields
+	spread   []float32   // memory of baselineOf, [rows of a batch, D]; empty if the book is constant
 	options  Options
 	players  int // largest number of players of a row, D or that of fields
+	elements int // D, the size of a row's embedding
 	probe    prober
 	roster   *model.Roster
+}
+
+// batch begins a batch of rows, which must be valid.
+func (s *setup) batch(rows *model.Rows) {
+	if s.book.Constant() {
+		return
+	}
+	n := s.elements * rows.Len()
+	s.spread = slices.Grow(s.spread[:0], n)[:n]
+	for r := range rows.Len() {
+		s.book.Spread(s.baselineOf(r), rows.Row(r))
+	}
+}
+
+// baselineOf returns what row r of the batch reads if everything is dropped, [D].
+func (s *setup) baselineOf(r int) []float32 {
+	if s.book.Constant() {
+		return s.book.Spread(nil, nil)
+	}
+	return s.spread[r*s.elements:][:s.elements]
 }
 
 // Game is a model, a baseline and a loss, which together define the game of each row.
 type Game struct {
 	Model    *model.Model
-	Baseline []float32 // values that dropped entries read, [BaselineSize]; not used if Fields is set
+	Baseline model.Baseline // what dropped entries read; not used if Fields is set
 	Loss     loss.Kind
 	Fields   *Fields // nil = the players are embedding entries
 }
@@ -255,10 +277,10 @@ type player struct {
 func newPlayer(game Game, options Options, within bool) *player {
 	layout := game.layout()
 	entries := layout.Players()
-	s := &setup{game: game, options: options, players: game.players(), roster: model.NewRoster(layout)}
+	s := &setup{game: game, options: options, players: game.players(), elements: game.Model.Players(), roster: model.NewRoster(layout)}
 	if game.Fields == nil {
-		s.baseline = game.Model.SpreadBaseline(game.Baseline)
-		s.probe = game.Model.NewProbe(s.baseline)
+		s.book = game.Model.Book(game.Baseline)
+		s.probe = game.Model.NewProbe(s.book)
 	} else {
 		s.probe = newFieldProbe(&game, options.Seed)
 	}

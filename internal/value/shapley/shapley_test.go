@@ -46,7 +46,7 @@ func playOf(t testing.TB, game shapley.Game, o shapley.Options, rows *model.Rows
 }
 
 // baseline returns a baseline that is not zero, as a codebook is.
-func baseline(m *model.Model) []float32 {
+func baseline(m *model.Model) model.Baseline {
 	b := make([]float32, m.BaselineSize())
 	for i := range b {
 		b[i] = 0.1 * float32(i%4)
@@ -56,7 +56,7 @@ func baseline(m *model.Model) []float32 {
 			copy(b[r.Baseline:r.Baseline+s.Dim], b[s.Baseline:])
 		}
 	}
-	return b
+	return model.Baseline{Values: b}
 }
 
 // small returns the game of a model that is small enough for exact, and 20 rows.
@@ -119,8 +119,8 @@ func TestNullPlayer(t *testing.T) {
 	for unit := range w.Hidden[0].Out { // and neither does the network
 		w.Hidden[0].Weight[unit*6+4] = 0
 	}
-	game.Baseline = make([]float32, 6)
-	game.Baseline[field*2+column] = w.Embedding[feature*2+column]
+	game.Baseline = game.Model.Zero()
+	game.Baseline.Values[field*2+column] = w.Embedding[feature*2+column]
 	var err error
 	if game.Model, err = model.New(game.Model.Architecture, w); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestSymmetry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	game := shapley.Game{Model: m, Baseline: []float32{.1, .2, .1, .3, .4, .3}}
+	game := shapley.Game{Model: m, Baseline: model.Baseline{Values: []float32{.1, .2, .1, .3, .4, .3}}}
 	r := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, modeltest.Rows(a, 30, 2))
 	for f := range a.Features() {
 		if one, other := r.Phi[f*3], r.Phi[f*3+2]; math.Abs(one-other) > 1e-9 {
@@ -197,7 +197,7 @@ func theorem1(t *testing.T, kind loss.Kind) {
 		w.Embedding = append([]float32{}, w.Embedding...)
 		for i := range n {
 			if set>>i&1 == 1 {
-				w.Embedding[i] = base[field[i]]
+				w.Embedding[i] = base.Values[field[i]]
 			}
 		}
 		dropped, err := model.New(a, w)
@@ -373,7 +373,7 @@ func TestEstimateRefusals(t *testing.T) {
 		"unknown":        {game, shapley.Options{Options: estimator.Options{Estimator: "magic", Passes: 1}}, rows, "the estimators are"},
 		"no passes":      {game, shapley.Options{Options: estimator.Options{Estimator: estimator.Permutation}}, rows, "0 passes"},
 		"exact passes":   {game, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 2}}, rows, "takes 1"},
-		"too big":        {shapley.Game{Model: big, Baseline: make([]float32, 21)}, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows, "21 players"},
+		"too big":        {shapley.Game{Model: big, Baseline: big.Zero()}, shapley.Options{Options: estimator.Options{Estimator: estimator.Exact, Passes: 1}}, rows, "21 players"},
 		"bad id":         {game, walk, bad, "row 17: field 1 has global id 99"},
 		"bad id, fast":   {game, fast, bad, "row 17: field 1 has global id 99"},
 		"infinite, fast": {shapley.Game{Model: broken, Baseline: game.Baseline}, fast, rows, "row 0: with nothing dropped: the logit is 1.0000000150474662e+30"},

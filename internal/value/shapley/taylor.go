@@ -26,19 +26,19 @@ func newTaylor(s *setup) evaluator {
 func (t *taylor) rows() int { return t.gradient.States() }
 
 func (t *taylor) play(_ context.Context, full []float64, rows *model.Rows) error {
-	baseline := t.baseline
+	t.batch(rows)
 	for r := range full {
 		entries := t.gradient.Set(r, rows, r)
 		t.game.Model.Embed(entries, rows.Row(r))
-		phi := t.phi[r*len(baseline):]
-		for i, b := range baseline {
+		phi := t.phi[r*t.elements:]
+		for i, b := range t.baselineOf(r) {
 			phi[i] = float64(entries[i]) - float64(b)
 		}
 	}
 	t.gradient.Slopes(full)
 	for r, logit := range full {
 		curve := newCurve(t.game.Loss, logit, rows.Label[r])
-		slope, phi := t.gradient.Slope(r), t.phi[r*len(baseline):][:len(baseline)]
+		slope, phi := t.gradient.Slope(r), t.phi[r*t.elements:][:t.elements]
 		for i, g := range slope {
 			phi[i] *= -curve.a[0] * float64(g)
 		}
@@ -47,7 +47,7 @@ func (t *taylor) play(_ context.Context, full []float64, rows *model.Rows) error
 }
 
 func (t *taylor) values(phi, _ []int64, r int) error {
-	elements := t.phi[r*len(t.baseline):]
+	elements := t.phi[r*t.elements:]
 	for i := range phi {
 		t.value[i] = 0
 		for _, k := range t.roster.Elements(i) {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/num/loss"
 	"shaver/internal/value/estimator"
@@ -17,12 +18,11 @@ func TestTaylor(t *testing.T) {
 	for name, a := range modeltest.Architectures() {
 		m := modeltest.Random(t, a, 4)
 		rows := modeltest.Rows(a, 30, 4)
-		zero := make([]float32, m.Players())
-		for k, base := range [][]float32{zero, baseline(m)} {
-			game := shapley.Game{Model: m, Baseline: base, Loss: []loss.Kind{loss.Logistic, loss.Squared}[k]}
+		for k, base := range []model.Baseline{m.Zero(), baseline(m), modeltest.Words(&a, 3, 4)} {
+			game := shapley.Game{Model: m, Baseline: base, Loss: []loss.Kind{loss.Logistic, loss.Squared, loss.Logistic}[k]}
 			found := play(t, game, shapley.Options{Options: estimator.Options{Estimator: estimator.Taylor, Passes: 1}}, rows)
 			want, size := make([]float64, a.Parameters()), make([]float64, a.Parameters())
-			entries, x := make([]float32, m.Players()), make([]float64, m.Players())
+			entries, x, own := make([]float32, m.Players()), make([]float64, m.Players()), baselines(m, base)
 			for r := range rows.Len() {
 				m.Embed(entries, rows.Row(r))
 				for i, e := range entries {
@@ -33,14 +33,14 @@ func TestTaylor(t *testing.T) {
 				}
 				for i := range x {
 					const h = 1e-6
+					at := int(rows.Row(r)[i/a.Dim])*a.Dim + i%a.Dim
 					v := x[i]
 					x[i] = v + h
 					up := loss()
 					x[i] = v - h
 					slope := (up - loss()) / (2 * h)
 					x[i] = v
-					phi := -slope * (v - float64(base[i])) / float64(rows.Len())
-					at := int(rows.Row(r)[i/a.Dim])*a.Dim + i%a.Dim
+					phi := -slope * (v - float64(own[at])) / float64(rows.Len())
 					want[at] += phi
 					size[at] += math.Abs(phi)
 				}

@@ -14,7 +14,7 @@ import (
 // A row that the model cannot read is an error that names it.
 func TestTrial(t *testing.T) {
 	a := model.Architecture{Kind: model.DeepFM, FieldDims: []int{2, 3, 2}, Dim: 2, Hidden: []int{5}}
-	game := Game{Model: modeltest.Random(t, a, 2), Baseline: make([]float32, a.Players())}
+	game := Game{Model: modeltest.Random(t, a, 2), Baseline: a.Zero()}
 	for _, o := range estimatortest.Small() {
 		options := Options{Options: o, Seed: 4}
 		if options.check(&game) != nil {

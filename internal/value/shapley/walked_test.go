@@ -56,7 +56,7 @@ func only(rows *model.Rows, number int64, others bool) *model.Rows {
 // gives it, for any number of threads and however the rows are cut. Other rows keep theirs.
 func TestWalkedRows(t *testing.T) {
 	game := Game{Model: modeltest.Random(t, modeltest.Architectures()["deepfm"], 6)}
-	game.Baseline = make([]float32, game.Model.Players())
+	game.Baseline = game.Model.Zero()
 	rows := modeltest.Rows(game.Model.Architecture, 100, 6)
 	for i := range rows.Number {
 		rows.Number[i] = int64(i)
@@ -95,7 +95,7 @@ func TestWalkedRows(t *testing.T) {
 // A row of an estimator with corrections has no correction if its values are those of walks.
 func TestWalkedCorrections(t *testing.T) {
 	game := Game{Model: modeltest.Random(t, modeltest.Architectures()["deepfm"], 6)}
-	game.Baseline = make([]float32, game.Model.Players())
+	game.Baseline = game.Model.Zero()
 	rows := modeltest.Rows(game.Model.Architecture, 4, 6)
 	for i := range rows.Number {
 		rows.Number[i] = int64(i)
@@ -120,7 +120,7 @@ func TestWalkedCorrections(t *testing.T) {
 // In a paired job, both models walk if the values of one are too large.
 func TestWalkedPair(t *testing.T) {
 	game := Game{Model: modeltest.Random(t, modeltest.Architectures()["deepfm"], 6)}
-	game.Baseline = make([]float32, game.Model.Players())
+	game.Baseline = game.Model.Zero()
 	previous := game
 	previous.Model = modeltest.Random(t, modeltest.Architectures()["deepfm"], 7)
 	rows := modeltest.Rows(game.Model.Architecture, 4, 6)

@@ -188,7 +188,7 @@ def score(
     dataset: DatasetLike,
     *,
     estimator: Estimator | None = None,
-    baseline: Literal["zero", "codebook"] | None = None,
+    baseline: Literal["zero", "codebook", "words"] | None = None,
     freeze: str | Sequence[str] | None = None,
     splits: str | Sequence[str] | None = None,
     fresh_weight: int | None = None,
@@ -233,8 +233,9 @@ def score(
     estimator : str, default "path", or "multilinear" below 30000 rows unless parts, sparsity or max_time is given
         "path" to prune, "debiased" to quote values, or "permutation", "antithetic",
         "multilinear", "exact" or "taylor".
-    baseline : {"zero", "codebook"}, default "codebook"
-        What a dropped entry reads: 0, or the mean of its column of the field.
+    baseline : {"zero", "codebook", "words"}, default "words" for path, else "codebook"
+        What a dropped entry reads: 0, the mean of its column of the field, or that of a
+        cluster of ids.
     freeze : str or sequence of str, optional
         Fields whose entries are no players and keep their values.
     splits : str or sequence of str, default "train", and "fresh" if the dataset has it

@@ -126,7 +126,7 @@ func TestFamilies(t *testing.T) {
 			familytest.Near(t, "parsed", c.Logits(parsed(t, dense)), c.Want, 1e-6)
 
 			a := &ck.Architecture
-			dropped, baseline := make([]bool, a.Parameters()), make([]float32, a.Players())
+			dropped, baseline := make([]bool, a.Parameters()), a.Zero()
 			table := must(ck.Embedding())(t)
 			for i := range dropped {
 				if dropped[i] = i%3 == 0; dropped[i] {

@@ -124,3 +124,24 @@ func Rows(a model.Architecture, n int, seed uint64) *model.Rows {
 	}
 	return rows
 }
+
+// Words returns a random baseline of a in which each span has at most most words.
+func Words(a *model.Architecture, most int, seed uint64) model.Baseline {
+	r, b := rand.New(rand.NewPCG(seed, 2)), a.Zero()
+	for _, s := range a.Spans() {
+		n := 1 + r.IntN(most)
+		b.Words, b.Values = append(b.Words, n), append(b.Values, make([]float32, (n-1)*s.Dim)...)
+		for range s.Rows {
+			b.Numbers = append(b.Numbers, uint8(r.IntN(n)))
+		}
+	}
+	for i := range b.Values {
+		b.Values[i] = float32(r.NormFloat64() * .5)
+	}
+	for _, s := range a.Spans() {
+		for _, other := range s.Sharers {
+			copy(b.Values[other.Baseline:][:s.Dim], b.Values[s.Baseline:])
+		}
+	}
+	return b
+}

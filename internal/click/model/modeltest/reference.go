@@ -115,7 +115,7 @@ func mix(a *model.Architecture, gates []float32, layer *model.MixLayer, x, in []
 // Calibrated returns a model with random weights, and a baseline. In each hidden layer,
 // the given share of units is active over the states of walks of random rows. The
 // baseline is 0 if zero is set; otherwise its values are drawn from the embedding.
-func Calibrated(a model.Architecture, active float64, zero bool) (*model.Model, []float32) {
+func Calibrated(a model.Architecture, active float64, zero bool) (*model.Model, model.Baseline) {
 	w := Weights(a, 1)
 	for i := range w.Embedding {
 		w.Embedding[i] *= 0.3
@@ -129,10 +129,10 @@ func Calibrated(a model.Architecture, active float64, zero bool) (*model.Model, 
 		w.Gates[i] /= float32(math.Sqrt(float64(a.Players())))
 	}
 	r := rand.New(rand.NewPCG(2, 2))
-	baseline := make([]float32, a.Players())
-	for i := range baseline {
+	baseline := a.Zero()
+	for i := range baseline.Values {
 		if !zero {
-			baseline[i] = w.Embedding[r.IntN(len(w.Embedding))]
+			baseline.Values[i] = w.Embedding[r.IntN(len(w.Embedding))]
 		}
 	}
 	samples := 300
@@ -145,7 +145,7 @@ func Calibrated(a model.Architecture, active float64, zero bool) (*model.Model, 
 		x := make([]float64, a.Players())
 		present := r.Float64()
 		for i := range x {
-			x[i] = float64(baseline[i])
+			x[i] = float64(baseline.Values[i])
 			if r.Float64() < present {
 				x[i] = float64(w.Embedding[int(rows.Row(s)[i/a.Dim])*a.Dim+i%a.Dim])
 			}

@@ -15,7 +15,7 @@ import (
 func Tables() *scores.File {
 	a := modeltest.LookUps()
 	f := &scores.File{
-		Fields: []string{"x", "y", "z"}, Layout: a, Baseline: make([]float32, a.Players()), DatasetRows: 8,
+		Fields: []string{"x", "y", "z"}, Layout: a, Baseline: a.Zero(), DatasetRows: 8,
 		Spec:   job.Spec{Version: job.SpecVersion, Splits: []string{"train"}, Sample: 1, Baseline: "zero", Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}},
 		Result: tally.Result{Rows: 8, Scores: tally.Scores{Shape: a.Shape(), Count: make([]int64, 12), Values: tally.NewValues(a.Parameters())}},
 	}
@@ -29,7 +29,7 @@ func Tables() *scores.File {
 // Paired returns the scores of a paired job.
 func Paired() *scores.File {
 	f := &scores.File{
-		Fields: []string{"x", "y"}, Layout: model.Architecture{FieldDims: []int{1, 1}, Dim: 2}, Baseline: make([]float32, 4), DatasetRows: 80,
+		Fields: []string{"x", "y"}, Layout: model.Architecture{FieldDims: []int{1, 1}, Dim: 2}, Baseline: model.Baseline{Values: make([]float32, 4)}, DatasetRows: 80,
 		Spec: job.Spec{Version: job.SpecVersion, Model: "new", Splits: []string{"train"}, Sample: .25, Baseline: "zero",
 			Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}, Previous: &job.Previous{Model: "old", Generation: 1}},
 		Result: tally.Result{Rows: 80, Scores: tally.Scores{Shape: layout.Of(2, 2), Count: []int64{80, 16}, Values: tally.NewPairedValues(4)}},

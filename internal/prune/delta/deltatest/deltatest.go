@@ -77,13 +77,13 @@ func Change(r *rand.Rand, table []float32, dropped []bool, dim int) {
 // from night to night.
 func Write(t testing.TB, ck *checkpoint.Checkpoint, dropped []bool, r *rand.Rand, v compact.Encoding, night int) string {
 	t.Helper()
-	baseline := make([]float32, ck.Architecture.BaselineSize())
+	baseline := ck.Architecture.Zero()
 	spans := ck.Architecture.Spans()
 	for i := range spans {
 		for c := range spans[i].Dim {
 			b := float32(r.IntN(256)) / 512
 			for _, reader := range spans[i].Readers() {
-				baseline[reader.Baseline+c] = b
+				baseline.Values[reader.Baseline+c] = b
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func Write(t testing.TB, ck *checkpoint.Checkpoint, dropped []bool, r *rand.Rand
 }
 
 // writeMixed writes a file whose rows have 8 bits, but those of pads 32, and whose network has 8 bits.
-func writeMixed(t testing.TB, path string, ck *checkpoint.Checkpoint, dropped []bool, baseline []float32) {
+func writeMixed(t testing.TB, path string, ck *checkpoint.Checkpoint, dropped []bool, baseline model.Baseline) {
 	t.Helper()
 	types := map[string]checkpoint.DType{}
 	for _, key := range ck.Packable() {
@@ -154,11 +154,11 @@ func WantRows(t testing.TB, s *redisrows.Store, path string) {
 	if state.Model != ck.Digest() {
 		t.Errorf("the store has the model %.12s, expected %.12s", state.Model, ck.Digest())
 	}
-	baseline := ck.Compact.Codebook()
+	baseline := ck.Compact.Baseline()
 	for _, p := range ck.Pieces() {
 		rows := make([]redisrows.Place, p.Rows)
 		for i := range rows {
-			rows[i] = redisrows.Place{Piece: p.Number, ID: i, Values: slices.Clone(baseline[p.Baseline+p.Column:][:p.Width])}
+			rows[i] = redisrows.Place{Piece: p.Number, ID: i, Values: slices.Clone(baseline.Values[p.Baseline+p.Column:][:p.Width])}
 		}
 		if _, err := s.Fill(t.Context(), state, len(rows), func(i int) redisrows.Place { return rows[i] }); err != nil {
 			t.Fatal(err)

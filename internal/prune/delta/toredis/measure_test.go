@@ -39,7 +39,7 @@ func BenchmarkNights(t *testing.B) {
 			dropped[i] = !keep || r.IntN(5) > 0
 		}
 	}
-	baseline := make([]float32, a.BaselineSize())
+	baseline := a.Zero()
 	write := func(night int) string {
 		path := filepath.Join(t.TempDir(), fmt.Sprint(night, ".safetensors"))
 		if _, err := checkpoint.WriteCompact(path, checkpoint.New(a, p), dropped, baseline, compact.Float32); err != nil {
