@@ -48,9 +48,6 @@ func compressCommand() *cobra.Command {
 	f.Int64Var(&o.Bytes, mask.Bytes, 0, "size of the file in `bytes`, in place of a bound")
 	f.Float64Var(&o.Sparsity, mask.Sparsity, 0, "`portion` of the entries to drop, in place of a bound")
 	flags.File(c, &o.From, "recipe", "`file` of an earlier compress, whose bound, bytes or sparsity is taken again", "safetensors")
-	for _, name := range []string{mask.Bytes, mask.Sparsity} {
-		f.Lookup(name).DefValue = ""
-	}
 	o.Outputs.Flag(c, "a file at --out that was not pruned, and a page that shaver did not write")
 	output.Flag(c)
 	cli.Group(c, "Files", "model", "model-output", "dataset", "scores", "out", "force")

@@ -136,7 +136,7 @@ func (o *Steps) score(ctx context.Context, out, by string) (*launch.JobReport, e
 	step := score.NewOptions(score.Advised)
 	step.Model, step.Dataset, step.Job.Out, step.Job.Once = o.file("model.safetensors"), []string{o.file("dataset")}, out, true
 	r := &step.Job.Request
-	r.Options.Estimator, r.Baseline, r.Seed, r.Note = by, baseline.Several, o.Seed, nil
+	r.Options.Estimator, r.Baseline, r.Seed, r.Note = by, baseline.Words, o.Seed, nil
 	step.Given = func(setting string) bool { return setting == "estimator" || setting == "baseline" }
 	return step.Run(ctx)
 }

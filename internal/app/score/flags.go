@@ -109,7 +109,7 @@ func (o *JobOptions) Add(c *cobra.Command, request *prepare.Request, defaults De
 	f.Lookup("splits").DefValue = strings.Join(defaults.Splits, ",")
 	if o.advised { // see Open
 		b := f.Lookup("baseline")
-		b.Usage += fmt.Sprintf(" (default %s for %s, else %s)", baseline.Several, estimator.Path, o.request.Baseline)
+		b.Usage += fmt.Sprintf(" (default %s for %s, else %s)", baseline.Words, estimator.Path, o.request.Baseline)
 		b.DefValue = ""
 		f.Lookup("splits").DefValue += ", and " + dataset.Fresh + " if the dataset has it"
 		e := f.Lookup("estimator")
@@ -211,7 +211,7 @@ func (o *JobOptions) Open() error {
 		o.avoidNoise()
 	}
 	if o.advised && !o.Given.Has("baseline") && r.Options.Estimator == estimator.Path {
-		r.Baseline = baseline.Several
+		r.Baseline = baseline.Words
 	}
 	return nil
 }

@@ -125,3 +125,24 @@ func TestDefaults(t *testing.T) {
 		}
 	}
 }
+
+// By default a dropped entry reads one of several words in a path, and the codebook with estimators of values.
+func TestDefaultBaseline(t *testing.T) {
+	_, folder := tiny(t)
+	for args, want := range map[string]string{
+		"": "codebook", "--estimator taylor": "codebook", "--estimator path": "words", "--estimator path --sparsity 0.5": "words",
+		"--estimator path --baseline zero": "zero", "--players fields": "marginal",
+	} {
+		var flags JobOptions
+		var r prepare.Request
+		c := &cobra.Command{Use: "score"}
+		flags.Add(c, &r, Advised)
+		flags.AddPlayers(c)
+		if err := c.ParseFlags(append([]string{"--model", filepath.Join("..", "..", "..", "testdata", "golden", "fm.pth"), "--dataset", folder}, strings.Fields(args)...)); err != nil {
+			t.Fatal(err)
+		}
+		if err := flags.Open(); err != nil || r.Baseline != want {
+			t.Errorf("%q: the baseline %s, expected %s: %v", args, r.Baseline, want, err)
+		}
+	}
+}

@@ -128,7 +128,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Baseline == baseline.Several && values.Words == nil { // then it is the same job
+	if r.Baseline == baseline.Words && values.Words == nil { // then it is the same job
 		r.Baseline = baseline.Codebook
 	}
 	earlier, err := r.earlier(ck, m)
@@ -275,7 +275,7 @@ func (r *Request) validate(a *model.Architecture) error {
 	default:
 		return fault.Usagef("players %q: the players are %s, %s and %s", r.Players, estimator.Entries, estimator.Fields, estimator.Pairs)
 	}
-	if r.Baseline == baseline.Several && (r.OfFields() || r.Previous != nil) {
+	if r.Baseline == baseline.Words && (r.OfFields() || r.Previous != nil) {
 		return fault.Usagef("baseline %s: the values of fields, and previous scores, need one word for each field: use the baseline %s", r.Baseline, baseline.Codebook)
 	}
 	if r.Previous != nil {
@@ -437,7 +437,7 @@ func (r *Request) baseline(m *model.Model, digest string, kind loss.Kind, log *z
 			return b, err
 		}
 	}
-	if r.Baseline == baseline.Several {
+	if r.Baseline == baseline.Words {
 		return r.words(m, digest, kind, counts, log)
 	}
 	b, unseen, err := baseline.Of(r.Baseline, &m.Architecture, m.Weights.Embedding, counts)

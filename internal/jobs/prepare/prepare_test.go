@@ -3,6 +3,7 @@ package prepare_test
 import (
 	"errors"
 	"math"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -154,7 +155,7 @@ func TestFewUnseenRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Baseline = baseline.Several
+	r.Baseline = baseline.Words
 	several, err := prepare.New(r, zap.NewNop())
 	if err != nil || several.ID != one.ID || !several.Baseline.Equal(&one.Baseline) {
 		t.Errorf("another job than that of the codebook: %v", err)
@@ -172,7 +173,7 @@ func TestWordsAreLogged(t *testing.T) {
 	if r.Dataset, err = dataset.Open(folder + "-val"); err != nil {
 		t.Fatal(err)
 	}
-	r.Baseline = baseline.Several
+	r.Baseline = baseline.Words
 	for range 2 {
 		core, logged := observer.New(zap.DebugLevel)
 		if _, err := prepare.New(r, zap.New(core)); err != nil {
@@ -181,6 +182,35 @@ func TestWordsAreLogged(t *testing.T) {
 		if n := logged.FilterMessageSnippet("one word for each field: several are not better").Len(); n != 1 {
 			t.Errorf("%d lines of %v, expected 1", n, logged.All())
 		}
+	}
+}
+
+// A split fresh of few rows leaves the choice of words to val.
+func TestFewFreshRows(t *testing.T) {
+	r, folder := preparetest.Request(t)
+	file := filepath.Join(filepath.Dir(folder), "rows.csv")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := filepath.Join(filepath.Dir(folder), "few.csv")
+	if err := os.WriteFile(few, []byte(strings.Join(strings.SplitAfter(string(text), "\n")[:21], "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{file}, Val: []string{file}, Fresh: []string{few}, Sizes: []int{9, 5}, Global: true, Out: folder + "-fresh"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Dataset, err = dataset.Open(folder + "-fresh"); err != nil {
+		t.Fatal(err)
+	}
+	r.Baseline = baseline.Words
+	core, logged := observer.New(zap.DebugLevel)
+	if _, err := prepare.New(r, zap.New(core)); err != nil {
+		t.Fatal(err)
+	}
+	if logged.FilterMessageSnippet("few rows are there").Len() > 0 || logged.FilterMessageSnippet("several are not better").Len() != 1 {
+		t.Errorf("val did not choose: %v", logged.All())
 	}
 }
 

@@ -78,6 +78,64 @@ func TestNumbersOfWords(t *testing.T) {
 	}
 }
 
+// Numbers of words are compared in tables of a sixty-fourth of the bits: words and numbers come first, and what is left is for the entries
+// of which |weight - word| * sqrt(occurrences) is largest. Words that take more by themselves are not compared.
+func TestTablesOfWords(t *testing.T) {
+	t.Parallel()
+	f := clustered(t, true, .5)
+	a, table := &f.model.Architecture, f.model.Weights.Embedding
+	b := f.finder.Words([]int{3, 1})
+	values := make([]float64, len(table))
+	for i := range values {
+		span, row := 0, i/16
+		if row >= 800 {
+			span, row = 1, row-800
+		}
+		values[i] = math.Abs(float64(table[i])-float64(a.Book(b).Of(span, row)[i%16])) * math.Sqrt(float64(f.counts[i/16]))
+	}
+	kept := int((32*float64(len(table))/64 - 8*2*16 - numberBits(a.Book(b))) / 12)
+	least := slices.Sorted(slices.Values(values))[len(values)-kept]
+	pruned := slices.Clone(table)
+	for i, v := range values {
+		if v < least {
+			pruned[i] = a.Book(b).Of(min(i/16/800, 1), i/16%800)[i%16]
+		}
+	}
+	want := make([]float64, f.rows.Len())
+	f.model.WithEmbedding(pruned).NewScorer().Logits(want, f.rows)
+	got, err := f.predict(b)
+	if err != nil || !slices.Equal(got.Logits, want) {
+		t.Errorf("other logits than those of %d kept entries: %v", kept, err)
+	}
+	if got, err := f.predict(f.finder.Words([]int{256, 1})); got != nil || err != nil {
+		t.Errorf("256 words fit: %v", err)
+	}
+}
+
+// Rows that no method drops are kept, whatever their values are.
+func TestDropWithoutFixedRows(t *testing.T) {
+	t.Parallel()
+	m := modeltest.ListModel("sum", 1)
+	fixed, shape := m.FixedRows(), m.Shape()
+	values := make([]float64, m.Parameters()) // 0 in fixed rows
+	for row := range shape.Rows() {
+		from, to := shape.Row(row)
+		for i := from; i < to && !slices.Contains(fixed, row); i++ {
+			values[i] = float64(1 + i)
+		}
+	}
+	f := &wordFinder{model: m}
+	for i, dropped := range f.drop(values, 0) {
+		row := 0
+		for _, to := shape.Row(row); i >= to; _, to = shape.Row(row) {
+			row++
+		}
+		if is := slices.Contains(fixed, row); dropped == is {
+			t.Errorf("entry %d of row %d, fixed %v: dropped %v", i, row, is, dropped)
+		}
+	}
+}
+
 // The bits of numbers are the sum over rows of -log2 of how often their word is read.
 func TestNumberBits(t *testing.T) {
 	t.Parallel()

@@ -144,7 +144,7 @@ func (n *night) prepare() error {
 	if !(n.Sample > 0 && n.Sample <= 1) {
 		return fault.Usagef("sample %v is outside (0, 1]", n.Sample)
 	}
-	if n.Baseline == baseline.Several {
+	if n.Baseline == baseline.Words {
 		return fault.Usagef("baseline %s: a state keeps sums of nights that have one word for each field: use --baseline %s", n.Baseline, baseline.Codebook)
 	}
 	r := n.full(n.Dataset)

@@ -26,7 +26,7 @@ func SetSize(p *sweep.Point, ck *checkpoint.Checkpoint, entries int, named ...fl
 			p.Baseline = baseline.Codebook
 		}
 		if b := ck.Compact.Baseline(); b.Words != nil {
-			p.Baseline = baseline.Several
+			p.Baseline = baseline.Words
 		}
 		values = ck.Compact.Encoding()
 		dropped, baseline, err := ck.Pruned()

@@ -36,7 +36,7 @@ func (f *files) words(t *testing.T) *scores.File {
 			b.Numbers = append(b.Numbers, uint8(i%words))
 		}
 	}
-	s.Spec.Baseline, f.scores = baseline.Several, filepath.Join(f.dir, "words.arrow")
+	s.Spec.Baseline, f.scores = baseline.Words, filepath.Join(f.dir, "words.arrow")
 	if err := scores.Write(f.scores, s); err != nil {
 		t.Fatal(err)
 	}

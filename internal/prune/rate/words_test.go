@@ -34,6 +34,76 @@ func worded(t *testing.T) *Tables {
 	return s
 }
 
+// No two of the words that are left would cost less as one. The cost is the weighted square of what words move, and the price of
+// the bits: the entropy of the numbers of all rows, and the values of the words.
+func TestMergeToTheEnd(t *testing.T) {
+	t.Parallel()
+	merged := 0
+	for seed := range uint64(20) {
+		merged += mergeToTheEnd(t, 2, seed, math.Pow(10, -4.5-float64(seed%5)/4))
+	}
+	if merged < 20 {
+		t.Fatalf("%d words became others, which tests little", merged)
+	}
+}
+
+// mergeToTheEnd checks one vocabulary of 12 words, and returns how many of them became others.
+func mergeToTheEnd(t *testing.T, dim int, seed uint64, price float64) int {
+	t.Helper()
+	var values, weights, rows []float64
+	for i := range 12 {
+		u := random.At(4, random.Order, uint64(i), seed)
+		rows = append(rows, math.Floor(40*u.Float64()))
+		for range dim {
+			values, weights = append(values, u.Float64()-.5), append(weights, u.Float64()*.05)
+		}
+	}
+	cost := func(numbers []uint8) (sum float64) {
+		words := map[uint8][]int{}
+		total := 0.0
+		for w, n := range numbers {
+			words[n] = append(words[n], w)
+			total += rows[w]
+		}
+		for _, of := range words {
+			read := 0.0
+			for _, w := range of {
+				read += rows[w]
+			}
+			if sum += price * float64(wordBits*dim); read > 0 {
+				sum -= price * read * math.Log2(read/total)
+			}
+			for c := range dim {
+				mean, weight := 0.0, 0.0
+				for _, w := range of {
+					mean, weight = mean+weights[w*dim+c]*values[w*dim+c], weight+weights[w*dim+c]
+				}
+				for _, w := range of {
+					e := values[w*dim+c] - mean/weight
+					sum += weights[w*dim+c] * e * e
+				}
+			}
+		}
+		return sum
+	}
+	v := &vocabulary{dim, slices.Clone(values), slices.Clone(weights), slices.Clone(rows)}
+	numbers, left, _ := v.merge(price)
+	for y := range len(left) {
+		for x := range y {
+			other := slices.Clone(numbers)
+			for w, n := range numbers {
+				if int(n) == y {
+					other[w] = uint8(x)
+				}
+			}
+			if cost(other) < cost(numbers)-1e-12 {
+				t.Errorf("words %d and %d as one cost %g, apart %g", x, y, cost(other), cost(numbers))
+			}
+		}
+	}
+	return 12 - len(left)
+}
+
 // Without a price nothing is merged. At a huge one a word is left, which is the mean by weight. Equal words become one at any
 // price. The rise is the weighted square of what the words moved, and numbers name the word that each became.
 func TestMerge(t *testing.T) {

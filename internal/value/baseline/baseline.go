@@ -13,17 +13,17 @@ import (
 const (
 	Zero     = "zero"     // 0 (Shaver-Zero)
 	Codebook = "codebook" // the field's frequency-weighted mean (Shaver-Codebook)
-	Several  = "words"    // the mean of its cluster; see Words
+	Words    = "words"    // the mean of its cluster; see Finder
 	// Marginal is for games of fields only: what another row of the dataset has.
 	Marginal = "marginal"
 )
 
 // Names returns the names of the baselines of entries.
-func Names() []string { return []string{Zero, Codebook, Several} }
+func Names() []string { return []string{Zero, Codebook, Words} }
 
 // Help lists the baselines of entries, for the help text of a flag.
 func Help() string {
-	return Zero + ", " + Codebook + " (the mean of its field and column) or " + Several + " (that of its cluster)"
+	return Zero + ", " + Codebook + " (the mean of its field and column) or " + Words + " (that of its cluster)"
 }
 
 // Of returns the named baseline of the tables of a, which has a codebook
