@@ -12,10 +12,9 @@ import (
 // Head is a model whose embedding rows are in a store, such as a parameter server. Any number of
 // goroutines may use it at once. OpenHead returns a Head.
 type Head struct {
-	model    *Model
-	pieces   [][]checkpoint.Piece // by the number of the span
-	baseline model.Baseline
-	batches  sync.Pool // *batch
+	model   *Model
+	pieces  [][]checkpoint.Piece // by the number of the span
+	batches sync.Pool            // *batch
 }
 
 // batch is temporary memory for one call of Head.Logits.
@@ -51,20 +50,17 @@ func OpenHead(name string, data []byte) (*Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	baseline := ck.Compact.Baseline()
-	if baseline.Words != nil {
-		return nil, fault.Inputf("%s has fields with several words for what is dropped, which a store of rows does not hold: prune with one word for each field", name)
-	}
-	h := &Head{model: newModel(name, m, ck.Known()), pieces: make([][]checkpoint.Piece, len(m.Spans())), baseline: baseline}
+	book := m.Book(ck.Compact.Baseline())
+	h := &Head{model: newModel(name, m, ck.Known()), pieces: make([][]checkpoint.Piece, len(book.Spans))}
 	number := map[int]int{} // of the spans, by their first rows
-	for i, s := range m.Spans() {
+	for i, s := range book.Spans {
 		number[s.Row] = i
 	}
 	for _, p := range ck.Pieces() {
 		h.pieces[number[p.Row]] = append(h.pieces[number[p.Row]], p)
 	}
 	h.batches.New = func() any {
-		g := compact.NewGathered(&m.Architecture, h.baseline)
+		g := compact.NewGathered(&m.Architecture, book)
 		return &batch{Scorer: m.WithEmbedder(g).NewScorer(), rows: model.Rows{Width: m.Width(), Inputs: len(m.Dense)}, gathered: g}
 	}
 	return h, nil

@@ -95,7 +95,7 @@ prune/rate: pure click/compact click/model
 prune/gate: click/evaluate num/loss prune/sweep base/fault base/files
 prune/cut: base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores jobs/shard num/layout num/loss onnx/dissect prune/rate prune/slice prune/sweep value/mask value/shapley jobs/job value/baseline value/tally click/modelfile
 prune/slice: base/atomicfile base/fault base/files num/loss prune/sweep
-prune/delta: base/atomicfile base/fault base/files base/seal click/checkpoint click/compact data/columnfile
+prune/delta: base/atomicfile base/fault base/files base/seal click/checkpoint click/compact click/model data/columnfile value/mask
 prune/delta/toredis: data/redisrows prune/delta
 prune/worth: base/atomicfile base/fault data/dataset jobs/scores prune/cut data/columnfile
 prune/picture: pure base/chart prune/sweep

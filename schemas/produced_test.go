@@ -509,12 +509,15 @@ func first(t *testing.T, ctx context.Context, b *bus.Bus, id string) (event bus.
 	return event
 }
 
-// The manifests of a whole delta and of one between two models have the schema.
+// The manifests of a whole delta and of one between two models, with one word and with several, have the schema.
 func TestDelta(t *testing.T) {
-	nights := deltatest.Nights(t, 2, "float16")
-	for name, o := range map[string]delta.Options{"whole": {}, "part": {From: nights[0], Generation: 2}} {
-		folder := filepath.Join(t.TempDir(), name)
-		if _, err := delta.Write(nights[1], o, folder); err != nil {
+	nights, words := deltatest.Nights(t, 2, "float16"), deltatest.Nights(t, 2, "float16", 3)
+	for name, o := range map[string]delta.Options{"whole": {}, "part": {From: nights[0], Generation: 2}, "words": {From: nights[0], Generation: 2}} {
+		folder, in := filepath.Join(t.TempDir(), name), nights[1]
+		if name == "words" {
+			in = words[1]
+		}
+		if _, err := delta.Write(in, o, folder); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(filepath.Join(folder, delta.ManifestFile))

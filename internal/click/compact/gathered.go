@@ -5,14 +5,13 @@ import "shaver/internal/click/model"
 // Gathered holds the rows of the tables that a batch of rows of data reads, which the caller fills from
 // elsewhere. It implements model.Embedder for this batch. Only one goroutine may use it at a time.
 type Gathered struct {
-	spans    []model.Span
-	looks    []gatheredLook
-	ids      int       // number of ids of a row of data
-	size     int       // number of elements of the embedding of a row of data
-	baseline []float32 // with one word for each span
-	index    map[[2]int32]int32
-	rows     []gatheredRow
-	values   []float32
+	book   *model.Book
+	looks  []gatheredLook
+	ids    int // number of ids of a row of data
+	size   int // number of elements of the embedding of a row of data
+	index  map[[2]int32]int32
+	rows   []gatheredRow
+	values []float32
 }
 
 // gatheredLook is like look.
@@ -24,14 +23,11 @@ type gatheredRow struct {
 	at        int
 }
 
-// NewGathered returns an empty Gathered for a model. baseline has one word for each span. NewGathered keeps its values.
-func NewGathered(a *model.Architecture, baseline model.Baseline) *Gathered {
-	if len(baseline.Values) != a.BaselineSize() {
-		panic("compact: NewGathered: a span has several words")
-	}
-	g := &Gathered{spans: a.Spans(), ids: a.Width(), size: a.Players(), baseline: baseline.Values, index: map[[2]int32]int32{}}
-	t := &Table{fields: make([]field, len(g.spans)), codebook: g.baseline}
-	t.look(a, g.spans)
+// NewGathered returns an empty Gathered for a model and its baseline, of which it keeps book.
+func NewGathered(a *model.Architecture, book *model.Book) *Gathered {
+	g := &Gathered{book: book, ids: a.Width(), size: a.Players(), index: map[[2]int32]int32{}}
+	t := &Table{fields: make([]field, len(book.Spans)), codebook: book.Values[:a.BaselineSize()]}
+	t.look(a, book.Spans)
 	number := map[*field]int{}
 	for i := range t.fields {
 		number[&t.fields[i]] = i
@@ -49,14 +45,13 @@ func (g *Gathered) Collect(features []int32) {
 	g.rows, g.values = g.rows[:0], g.values[:0]
 	for from := 0; from < len(features); from += g.ids {
 		for _, l := range g.looks {
-			s := &g.spans[l.span]
 			key := [2]int32{int32(l.span), features[from+l.id] - int32(l.first)}
 			if _, ok := g.index[key]; ok {
 				continue
 			}
 			g.index[key] = int32(len(g.rows))
 			g.rows = append(g.rows, gatheredRow{key[0], key[1], len(g.values)})
-			g.values = append(g.values, g.baseline[s.Baseline:][:s.Dim]...)
+			g.values = append(g.values, g.book.Of(l.span, int(key[1]))...)
 		}
 	}
 }
@@ -68,7 +63,7 @@ func (g *Gathered) Len() int { return len(g.rows) }
 // values, which the caller may change until the next call of Collect.
 func (g *Gathered) Row(i int) (span, row int, values []float32) {
 	r := g.rows[i]
-	return int(r.span), int(r.row), g.values[r.at:][:g.spans[r.span].Dim]
+	return int(r.span), int(r.row), g.values[r.at:][:g.book.Spans[r.span].Dim]
 }
 
 // Embed implements model.Embedder for the rows of data of the batch.

@@ -50,7 +50,7 @@ func TestDelta(t *testing.T) {
 	tables := map[string][]float32{}
 	d := columnfile.Delta{Model: "digest"}
 	add := func(name string, first, rows int, baseline ...float32) {
-		p := columnfile.DeltaPart{Table: name, Field: "of " + name, First: first, Baseline: baseline}
+		p := columnfile.DeltaPart{Table: name, Field: "of " + name, First: first, Words: [][]float32{baseline}}
 		for range rows {
 			kept := r.IntN(3)
 			for c, b := range baseline {

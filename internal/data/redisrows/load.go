@@ -177,12 +177,13 @@ func (l *loader) run(ctx context.Context) error {
 		}
 		l.line++
 		l.result.Rows++
+		absent := len(r.Columns) == 0 && !l.kept.has(r.Piece, r.ID) // as in a whole delta
 		l.kept.set(r.Piece, r.ID, len(r.Columns) > 0)
 		if l.line <= l.at.Line {
 			l.result.Skipped++
 			return nil
 		}
-		if l.change.Whole && len(r.Columns) == 0 { // absent rows keep nothing
+		if absent {
 			return nil
 		}
 		p := pending{key: l.rowKey(l.at.Base, r.Piece, r.ID), width: r.Width}

@@ -15,7 +15,9 @@ import (
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/data/columnfile"
+	"shaver/internal/value/mask"
 )
 
 // Delta is an open delta. Its files have the digests of its manifest.
@@ -26,6 +28,7 @@ type Delta struct {
 	// HeadBytes is the file of the head.
 	HeadBytes []byte
 	Pieces    []checkpoint.Piece // of the head
+	Baseline  model.Baseline     // of the head, and so of the model
 
 	tables map[string][]*checkpoint.Piece // by the names of the tables, in the order of the rows
 }
@@ -65,7 +68,7 @@ func Open(folder string) (*Delta, error) {
 	if _, err := d.Head.Model(); err != nil {
 		return nil, err
 	}
-	d.Pieces = d.Head.Pieces()
+	d.Pieces, d.Baseline = d.Head.Pieces(), d.Head.Compact.Baseline()
 	for i := range d.Pieces {
 		p := &d.Pieces[i]
 		d.tables[p.Name] = append(d.tables[p.Name], p)
@@ -88,36 +91,39 @@ type Row struct {
 func (d *Delta) Rows(each func(*Row) error) error {
 	for _, file := range []struct {
 		name  string
-		names []string
 		lists []string
 		lines int
-	}{
-		{columnfile.DeltaKept, []string{"table", "id", "columns", "values"}, []string{"columns", "values"}, d.Count.Kept},
-		{columnfile.DeltaDropped, []string{"table", "id"}, nil, d.Count.Dropped},
-	} {
-		path := filepath.Join(d.Folder, file.name)
-		lines, err := readLines(path, file.names, file.lists, d.reader(path, each))
+	}{{columnfile.DeltaKept, rowLists, d.Count.Kept}, {columnfile.DeltaDropped, nil, d.Count.Dropped}} {
+		lines, err := d.lines(file.name, file.lists, each)
 		if err != nil {
 			return err
 		}
 		if lines != int64(file.lines) {
-			return fault.Inputf("%s has %d lines, expected the %d that %s states", path, lines, file.lines, ManifestFile)
+			return fault.Inputf("%s has %d lines, expected the %d that %s states", filepath.Join(d.Folder, file.name), lines, file.lines, ManifestFile)
 		}
 	}
 	return nil
 }
 
-// readLines calls each for the lines of a Parquet file, and returns their number.
-func readLines(path string, names, lists []string, each func(line int64, cells [][]byte) error) (int64, error) {
+// rowLists are the lists of a row that keeps an entry.
+var rowLists = []string{"columns", "values"}
+
+// lines calls each for the lines of a Parquet file with the given lists, and returns their number.
+func (d *Delta) lines(name string, lists []string, each func(*Row) error) (line int64, err error) {
+	path := filepath.Join(d.Folder, name)
 	t, err := columnfile.Open(path)
 	if err != nil {
 		return 0, err
 	}
 	defer t.Close()
+	names := append([]string{"table", "id"}, lists...)
+	if d.Version == WordsVersion {
+		names = append(names, "word")
+	}
 	if err := t.Choose(names, lists, ','); err != nil {
 		return 0, err
 	}
-	var line int64
+	read := d.reader(path, each)
 	for {
 		block, err := t.Next()
 		if err == io.EOF {
@@ -128,7 +134,7 @@ func readLines(path string, names, lists []string, each func(line int64, cells [
 		}
 		err = block.Rows(func(cells [][]byte) error {
 			line++
-			return each(line, cells)
+			return read(line, cells)
 		})
 		if err != nil {
 			return line, err
@@ -153,6 +159,16 @@ func (d *Delta) reader(path string, each func(*Row) error) func(line int64, cell
 			return fault.Inputf("%s, line %d: table %q, id %d: expected rows in ascending order", path, line, cells[0], id)
 		} else {
 			last = here
+		}
+		if d.Version == WordsVersion {
+			word, last := 0, len(cells)-1
+			if d.Baseline.Numbers != nil {
+				word = int(d.Baseline.Numbers[row.Piece.Row+row.ID])
+			}
+			if string(cells[last]) != strconv.Itoa(word) {
+				return fault.Inputf("%s, line %d: word %.20q, expected %d as in the head", path, line, cells[last], word)
+			}
+			cells = cells[:last]
 		}
 		row.Columns, row.Values = row.Columns[:0], row.Values[:0]
 		if len(cells) == 2 {
@@ -320,22 +336,13 @@ func (s *state) carry(d *Delta, values []float32, dropped []bool) error {
 // write checks the model, and writes it to out.
 func (s *state) write(out string, result *Applied) error {
 	d := s.last
-	baseline := d.Head.Compact.Baseline()
-	for _, p := range d.Pieces {
-		from, to := p.Entries()
-		for i := from; i < to; i++ {
-			if s.dropped[i] {
-				s.values[i] = baseline.Values[p.Baseline+(i-from)%p.Dim]
-			}
-		}
-	}
-	ck := d.Head.WithEmbedding(s.values)
-	if digest := ck.Digest(); digest != d.Model || maskDigest(s.dropped) != d.Mask {
+	ck := d.Head.WithEmbedding(mask.Apply(&d.Head.Architecture, s.values, s.dropped, d.Baseline))
+	if digest := ck.Digest(); digest != d.Model || maskDigest(s.dropped, d.Baseline.Numbers) != d.Mask {
 		return fault.Inputf("%s: the result is the model %.12s, expected %.12s: a delta before it was not the one that this delta starts from", d.Folder, digest, d.Model)
 	}
 	values := repeatable(d.Values)
 	var err error
-	if result.Bytes, err = checkpoint.WriteCompact(out, ck, s.dropped, baseline, values); err != nil {
+	if result.Bytes, err = checkpoint.WriteCompact(out, ck, s.dropped, d.Baseline, values); err != nil {
 		return err
 	}
 	if values != d.Values {

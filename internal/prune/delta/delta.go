@@ -24,6 +24,7 @@ import (
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/data/columnfile"
 )
 
@@ -73,24 +74,24 @@ func Write(in string, o Options, out string) (*Result, error) {
 	if _, err := ck.Model(); err != nil { // which checks that every tensor is present, fits and is finite
 		return nil, err
 	}
-	all, err := parts(in, ck)
+	all, err := parts(ck)
 	if err != nil {
 		return nil, err
 	}
 	result := &Result{Out: out, Guessed: ck.Compact == nil}
-	m := &Manifest{Version: Version}
+	m := &Manifest{Version: versionOf(all...)}
 	if m.Side, err = sideOf(ck, max(o.Generation, 1)); err != nil {
 		return nil, err
 	}
 	if o.From != "" {
-		if m.From, err = compare(in, ck, all, &o, result); err != nil {
+		if err = compare(in, ck, all, &o, m, result); err != nil {
 			return nil, err
 		}
 	}
 	names := map[string]bool{}
 	for _, p := range all {
 		names[p.Table] = true
-		result.Rows += len(p.Values) / len(p.Baseline)
+		result.Rows += p.Rows()
 	}
 	result.Tables = len(names)
 	out = filepath.Clean(out) // "x/" has no base name
@@ -99,7 +100,7 @@ func Write(in string, o Options, out string) (*Result, error) {
 		return nil, fmt.Errorf("cannot write %s: %w", out, err)
 	}
 	defer temporary.Remove() // does nothing after the rename
-	d := &columnfile.Delta{Model: m.Model, Parts: all}
+	d := &columnfile.Delta{Model: m.Model, Parts: all, Several: m.Version == WordsVersion}
 	parquet := func(write func(io.Writer) error) func(string) error {
 		return func(path string) error { return atomicfile.Write(path, write) }
 	}
@@ -214,42 +215,54 @@ func repeatable(v compact.Encoding) compact.Encoding {
 	return v
 }
 
-// compare sets which rows of a model differ from those of the file From, and counts the new rows. The result is
-// nil for a whole delta.
-func compare(in string, ck *checkpoint.Checkpoint, all []columnfile.DeltaPart, o *Options, result *Result) (*Side, error) {
+// versionOf returns WordsVersion if some parts have several words, and Version otherwise.
+func versionOf(parts ...columnfile.DeltaPart) string {
+	if slices.ContainsFunc(parts, func(p columnfile.DeltaPart) bool { return len(p.Words) > 1 }) {
+		return WordsVersion
+	}
+	return Version
+}
+
+// compare sets which rows of a model differ from those of the file From, and counts the new rows. It sets the version of m, and
+// From unless the delta is whole.
+func compare(in string, ck *checkpoint.Checkpoint, all []columnfile.DeltaPart, o *Options, m *Manifest, result *Result) error {
 	old, err := checkpoint.Read(o.From)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for path, c := range map[string]*checkpoint.Checkpoint{in: ck, o.From: old} {
 		if c.Compact == nil {
-			return nil, fault.Inputf("%s is not a compact model: a delta between two models needs the files of shaver prune, which say what was dropped", path)
+			return fault.Inputf("%s is not a compact model: a delta between two models needs the files of shaver prune, which say what was dropped", path)
 		}
 	}
-	before, err := parts(o.From, old)
+	before, err := parts(old)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := sameForm(o.From, before, in, all); err != nil {
 		if o.Whole {
-			return nil, nil
+			return nil
 		}
-		return nil, err
+		return err
 	}
 	for i := range all {
 		p, b := &all[i], &before[i]
-		d := len(p.Baseline)
-		rows, known := len(p.Values)/d, len(b.Values)/d
-		p.Changed = make([]bool, rows)
+		d := p.Dim()
+		p.Changed = make([]bool, p.Rows())
+		for row := range p.Changed {
+			p.Changed[row] = p.Number(row) != b.Number(row)
+		}
 		for e, dropped := range p.Dropped {
 			if was := e >= len(b.Dropped) || b.Dropped[e]; dropped != was || !dropped && math.Float32bits(p.Values[e]) != math.Float32bits(b.Values[e]) {
 				p.Changed[e/d] = true
 			}
 		}
-		result.New += rows - known
+		result.New += p.Rows() - b.Rows()
 	}
+	m.Version = versionOf(append(before, all...)...)
 	side, err := sideOf(old, o.FromGeneration)
-	return &side, err
+	m.From = &side
+	return err
 }
 
 // sameForm returns bad input unless two models have the same tables, of which those of the second one may
@@ -261,8 +274,8 @@ func sameForm(old string, before []columnfile.DeltaPart, in string, now []column
 	}
 	for i := range now {
 		p, b := &now[i], &before[i]
-		if p.Table != b.Table || p.Field != b.Field || len(p.Baseline) != len(b.Baseline) {
-			return fault.Inputf("%s has the field %s in table %s of %d columns where %s has %s in %s of %d: %s", in, p.Field, p.Table, len(p.Baseline), old, b.Field, b.Table, len(b.Baseline), hint)
+		if p.Table != b.Table || p.Field != b.Field || p.Dim() != b.Dim() {
+			return fault.Inputf("%s has the field %s in table %s of %d columns where %s has %s in %s of %d: %s", in, p.Field, p.Table, p.Dim(), old, b.Field, b.Table, b.Dim(), hint)
 		}
 		if len(p.Values) < len(b.Values) {
 			return fault.Inputf("%s has fewer ids in field %s, table %s, than %s: ids may be added only; %s", in, p.Field, p.Table, old, hint)
@@ -271,8 +284,8 @@ func sameForm(old string, before []columnfile.DeltaPart, in string, now []column
 	return nil
 }
 
-// parts returns the rows of all tables of the model in a file, in the order of the pieces.
-func parts(path string, ck *checkpoint.Checkpoint) ([]columnfile.DeltaPart, error) {
+// parts returns the rows of all tables of a model, in the order of the pieces.
+func parts(ck *checkpoint.Checkpoint) ([]columnfile.DeltaPart, error) {
 	table, err := ck.Embedding()
 	if err != nil {
 		return nil, err
@@ -281,14 +294,16 @@ func parts(path string, ck *checkpoint.Checkpoint) ([]columnfile.DeltaPart, erro
 	if err != nil {
 		return nil, err
 	}
-	if baseline.Words != nil {
-		return nil, fault.Inputf("%s has several words for what is dropped, and a delta has one for each range of rows: prune by scores with the baseline codebook", path)
-	}
+	book := ck.Architecture.Book(baseline)
 	var all []columnfile.DeltaPart
 	for _, p := range ck.Pieces() {
-		part := columnfile.DeltaPart{
-			Table: p.Name, Field: p.Label, First: p.From,
-			Baseline: baseline.Values[p.Baseline+p.Column:][:p.Width], Values: columns(table, &p),
+		part := columnfile.DeltaPart{Table: p.Name, Field: p.Label, First: p.From, Values: columns(table, &p)}
+		span := slices.IndexFunc(book.Spans, func(s model.Span) bool { return s.Row == p.Row })
+		for n := range book.NumberOfWords(span) {
+			part.Words = append(part.Words, book.Word(span, n)[p.Column:][:p.Width])
+		}
+		if book.Numbers != nil {
+			part.Numbers = book.Numbers[p.Row:][:p.Rows]
 		}
 		if ck.Compact != nil {
 			part.Dropped = columns(dropped, &p)

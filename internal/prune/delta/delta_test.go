@@ -9,7 +9,6 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
-	"shaver/internal/click/model"
 	"shaver/internal/prune/delta"
 	"shaver/internal/value/mask"
 )
@@ -61,36 +60,5 @@ func TestWrite(t *testing.T) {
 	}
 	if _, err := delta.Write(path("pruned.onnx"), delta.Options{}, path("delta of pruned.onnx")); !fault.IsUsage(err) || !strings.Contains(err.Error(), "already exists and is not empty") {
 		t.Error(err)
-	}
-}
-
-// A delta has one word for each field. A model with several, before or after, is bad input that the error names.
-func TestSeveralWords(t *testing.T) {
-	folder := t.TempDir()
-	path := func(name string) string { return filepath.Join(folder, name) }
-	ck, err := checkpoint.Read(filepath.Join("..", "..", "..", "testdata", "golden", "fm.pth"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &ck.Architecture // fields of 3, 4 and 3 features, with 3 columns
-	dropped, one, several := make([]bool, a.Parameters()), a.Zero(), a.Zero()
-	dropped[0], dropped[3] = true, true
-	several.Values, several.Words, several.Numbers = append(several.Values, 1, 2, 3), []int{2, 1, 1}, append([]uint8{1}, make([]uint8, 9)...)
-	for name, b := range map[string]model.Baseline{"one": one, "several": several} {
-		if _, err := checkpoint.WriteCompact(path(name), ck, dropped, b, compact.Float32); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, from := range []string{"", "one", "several"} {
-		in, o := "several", delta.Options{}
-		if from != "" {
-			o = delta.Options{From: path(from), Generation: 2}
-		}
-		if from == "several" {
-			in = "one"
-		}
-		if _, err := delta.Write(path(in), o, path("delta")); !fault.IsInput(err) || !strings.Contains(err.Error(), path("several")+" has several words for what is dropped") {
-			t.Errorf("from %q: %v", from, err)
-		}
 	}
 }

@@ -14,9 +14,10 @@ import (
 	"shaver/internal/prune/delta/deltatest"
 )
 
-// written returns the folder of a small delta.
-func written(f *testing.F) string {
-	nights := deltatest.Nights(f, 2, "float32")
+// written returns the folder of a small delta, between models with several words if version is WordsVersion.
+func written(f *testing.F, version string) string {
+	words := map[string][]int{WordsVersion: {3}}[version]
+	nights := deltatest.Nights(f, 2, "float32", words...)
 	folder := filepath.Join(f.TempDir(), "delta")
 	if _, err := Write(nights[1], Options{From: nights[0], Generation: 2}, folder); err != nil {
 		f.Fatal(err)
@@ -26,13 +27,14 @@ func written(f *testing.F) string {
 
 // A manifest with a right digest parses to one that is written with the same bytes, or is bad input.
 func FuzzManifest(f *testing.F) {
-	text, err := os.ReadFile(filepath.Join(written(f), ManifestFile))
-	if err != nil {
-		f.Fatal(err)
+	for _, version := range []string{Version, WordsVersion, "shaver.delta/3"} {
+		text, err := os.ReadFile(filepath.Join(written(f, version), ManifestFile))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+		f.Add([]byte(`{"version":"` + version + `"}`))
 	}
-	f.Add(text)
-	f.Add([]byte(`{"version":"shaver.delta/1"}`))
-	f.Add([]byte(`{"version":"shaver.delta/2"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var stated struct{ Digest string }
 		if json.Unmarshal(text, &stated) == nil && len(stated.Digest) == len(seal.Blank) {
@@ -58,35 +60,43 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// Rows of a file that anybody wrote fit the head, or the file is bad input.
+// Rows of a file that anybody wrote fit the head, also in the numbers of words, or the file is bad input.
 func FuzzRows(f *testing.F) {
-	folder := written(f)
-	for _, name := range []string{columnfile.DeltaKept, columnfile.DeltaDropped} {
-		data, err := os.ReadFile(filepath.Join(folder, name))
-		if err != nil {
-			f.Fatal(err)
+	var all []*Delta
+	for _, version := range []string{Version, WordsVersion} {
+		folder := written(f, version)
+		for _, name := range []string{columnfile.DeltaKept, columnfile.DeltaDropped} {
+			data, err := os.ReadFile(filepath.Join(folder, name))
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+			f.Add(data[:len(data)/2])
 		}
-		f.Add(data)
-		f.Add(data[:len(data)/2])
+		d, err := Open(folder)
+		if err != nil || d.Version != version {
+			f.Fatalf("version %s: %v", version, err)
+		}
+		all = append(all, d)
 	}
-	d, err := Open(folder)
-	if err != nil {
-		f.Fatal(err)
-	}
-	path := filepath.Join(f.TempDir(), "rows.parquet") // each process of the fuzzer has one, because a folder for each input takes most of the time
+	folder := f.TempDir() // each process of the fuzzer has one, because a folder for each input takes most of the time
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if err := os.WriteFile(path, data, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, "rows.parquet"), data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for _, names := range [][]string{{"table", "id", "columns", "values"}, {"table", "id"}} {
-			_, err := readLines(path, names, names[2:], d.reader(path, func(r *Row) error {
-				if r.ID < 0 || r.ID >= r.Piece.Rows || len(r.Columns) != len(r.Values) || len(r.Columns) > r.Piece.Width {
-					t.Fatalf("%+v", r)
+		for _, d := range all {
+			d := *d
+			d.Folder = folder
+			for _, lists := range [][]string{rowLists, nil} {
+				_, err := d.lines("rows.parquet", lists, func(r *Row) error {
+					if r.ID < 0 || r.ID >= r.Piece.Rows || len(r.Columns) != len(r.Values) || len(r.Columns) > r.Piece.Width {
+						t.Fatalf("%+v", r)
+					}
+					return nil
+				})
+				if err != nil && !fault.IsInput(err) {
+					t.Errorf("not bad input: %v", err)
 				}
-				return nil
-			}))
-			if err != nil && !fault.IsInput(err) {
-				t.Errorf("not bad input: %v", err)
 			}
 		}
 	})

@@ -29,8 +29,11 @@ const (
 // fileNames are the files that a manifest lists, in their order.
 var fileNames = []string{columnfile.DeltaKept, columnfile.DeltaDropped, columnfile.DeltaBaseline, HeadFile}
 
-// Version is the form of Manifest.
-const Version = "shaver.delta/1"
+// The versions of a delta. The Parquet files of WordsVersion have the numbers of words, because one of its models has several.
+const (
+	Version      = "shaver.delta/1"
+	WordsVersion = "shaver.delta/2"
+)
 
 // Manifest is the file delta.json.
 type Manifest struct {
@@ -50,26 +53,27 @@ type Side struct {
 	Generation int64  `json:"generation"` // from 1 on
 	Model      string `json:"model"`      // digest of the model
 	// Mask is the SHA-256 of which entries are dropped: one bit for each entry of the tables, the first one in the
-	// lowest bit of the first byte. Models with other masks may have the same digest.
+	// lowest bit of the first byte, and with several words then the number of each row's word. Models with other masks may
+	// have the same digest.
 	Mask string `json:"mask"`
 }
 
 // maskDigest returns Side.Mask.
-func maskDigest(dropped []bool) string {
+func maskDigest(dropped []bool, numbers []uint8) string {
 	bits := make([]byte, (len(dropped)+7)/8)
 	for i, d := range dropped {
 		if d {
 			bits[i/8] |= 1 << (i % 8)
 		}
 	}
-	sum := sha256.Sum256(bits)
+	sum := sha256.Sum256(append(bits, numbers...))
 	return hex.EncodeToString(sum[:])
 }
 
 // sideOf returns the side of a compact model.
 func sideOf(ck *checkpoint.Checkpoint, generation int64) (Side, error) {
-	dropped, _, err := ck.Pruned()
-	return Side{generation, ck.Digest(), maskDigest(dropped)}, err
+	dropped, baseline, err := ck.Pruned()
+	return Side{generation, ck.Digest(), maskDigest(dropped, baseline.Numbers)}, err
 }
 
 // File is a file of a delta.
@@ -136,8 +140,8 @@ func parseManifest(path string, text []byte) (*Manifest, error) {
 	if err := json.Unmarshal(text, &form); err != nil {
 		return nil, fault.Inputf("%s is damaged: %w", path, err)
 	}
-	if form.Version != Version {
-		return nil, fault.Inputf("%s: version %q, expected %q", path, form.Version, Version)
+	if form.Version != Version && form.Version != WordsVersion {
+		return nil, fault.Inputf("%s: version %q, expected %q or %q", path, form.Version, Version, WordsVersion)
 	}
 	m := &Manifest{}
 	if err := files.Strict(text, m); err != nil {

@@ -21,8 +21,8 @@ const Churn = .1
 
 // Nights writes n pruned DeepFMs to compact files in a new folder, and returns their paths. Each is a little
 // different from the one before: the field items has three more ids, a portion Churn of the rows has other
-// values or keeps other entries, and the head and the baseline are others.
-func Nights(t testing.TB, n int, v compact.Encoding) []string {
+// values or keeps other entries, and the head and the baseline are others. words is as in Write.
+func Nights(t testing.TB, n int, v compact.Encoding, words ...int) []string {
 	t.Helper()
 	r := rand.New(rand.NewPCG(11, 12))
 	a := model.Architecture{Kind: model.DeepFM, FieldDims: []int{40, 25, 300}, Dim: 4, Hidden: []int{6}}
@@ -40,7 +40,7 @@ func Nights(t testing.TB, n int, v compact.Encoding) []string {
 		}
 		ck := checkpoint.New(a, p)
 		ck.Fields = []string{"user", "items", "site"}
-		paths = append(paths, Write(t, ck, dropped, r, v, night))
+		paths = append(paths, Write(t, ck, dropped, r, v, night, words...))
 	}
 	return paths
 }
@@ -74,8 +74,9 @@ func Change(r *rand.Rand, table []float32, dropped []bool, dim int) {
 }
 
 // Write writes a night's model to a compact file in a new folder, and returns its path. The baseline differs
-// from night to night.
-func Write(t testing.TB, ck *checkpoint.Checkpoint, dropped []bool, r *rand.Rand, v compact.Encoding, night int) string {
+// from night to night. words has the largest number of words of nights in turn (default 1). One range of rows in three has one word.
+// A tenth of the rows reads another word than in the night before.
+func Write(t testing.TB, ck *checkpoint.Checkpoint, dropped []bool, r *rand.Rand, v compact.Encoding, night int, words ...int) string {
 	t.Helper()
 	baseline := ck.Architecture.Zero()
 	spans := ck.Architecture.Spans()
@@ -85,6 +86,19 @@ func Write(t testing.TB, ck *checkpoint.Checkpoint, dropped []bool, r *rand.Rand
 			for _, reader := range spans[i].Readers() {
 				baseline.Values[reader.Baseline+c] = b
 			}
+		}
+	}
+	for i := 0; len(words) > 0 && i < len(spans); i++ {
+		n := words[night%len(words)]
+		if i%3 == 1 {
+			n = 1
+		}
+		baseline.Words = append(baseline.Words, n)
+		for range (n - 1) * spans[i].Dim {
+			baseline.Values = append(baseline.Values, float32(r.IntN(256))/512)
+		}
+		for row := range spans[i].Rows {
+			baseline.Numbers = append(baseline.Numbers, uint8((row/3+(night+row)/10)%n))
 		}
 	}
 	path := filepath.Join(t.TempDir(), fmt.Sprintf("night%02d.safetensors", night))
@@ -154,11 +168,12 @@ func WantRows(t testing.TB, s *redisrows.Store, path string) {
 	if state.Model != ck.Digest() {
 		t.Errorf("the store has the model %.12s, expected %.12s", state.Model, ck.Digest())
 	}
-	baseline := ck.Compact.Baseline()
+	book := ck.Architecture.Book(ck.Compact.Baseline())
 	for _, p := range ck.Pieces() {
+		span := slices.IndexFunc(book.Spans, func(s model.Span) bool { return s.Row == p.Row })
 		rows := make([]redisrows.Place, p.Rows)
 		for i := range rows {
-			rows[i] = redisrows.Place{Piece: p.Number, ID: i, Values: slices.Clone(baseline.Values[p.Baseline+p.Column:][:p.Width])}
+			rows[i] = redisrows.Place{Piece: p.Number, ID: i, Values: slices.Clone(book.Of(span, i)[p.Column:][:p.Width])}
 		}
 		if _, err := s.Fill(t.Context(), state, len(rows), func(i int) redisrows.Place { return rows[i] }); err != nil {
 			t.Fatal(err)

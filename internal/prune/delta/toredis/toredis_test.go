@@ -17,10 +17,12 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"shaver/infer"
+	"shaver/infer/infertest"
 	"shaver/infer/redis"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/data/redisrows"
 	"shaver/internal/data/redisrows/redistest"
 	"shaver/internal/prune/delta"
@@ -454,7 +456,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// A model of every form has the logits of package infer: with towers, with dense inputs, and with lists.
+// A model of every form has the logits of package infer: with towers, with dense inputs, with lists, and with several words.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	address := redistest.Start(t)
@@ -473,7 +475,7 @@ func TestKinds(t *testing.T) {
 				}
 			}
 		}
-		path := deltatest.Write(t, ck, dropped, r, compact.Float16, 0)
+		path := deltatest.Write(t, ck, dropped, r, compact.Float16, 0, 3)
 		s, err := redisrows.Open(t.Context(), address, fmt.Sprint("kind", i))
 		if err != nil {
 			t.Fatal(err)
@@ -494,6 +496,60 @@ func TestKinds(t *testing.T) {
 		dst := make([]float64, n)
 		if _, err := m.Logits(t.Context(), dst, ids, dense); err != nil || !same(dst, logits(t, path, ids, dense, n)) {
 			t.Errorf("%s: %v, or other logits than those of package infer", name, err)
+		}
+	}
+}
+
+// A delta that changes words alone, or the numbers of rows alone, reaches all rows that read them: those that keep an entry and those
+// that keep none, which have no key.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	address := redistest.Start(t)
+	s := open(t, address)
+	ck, err := checkpoint.Read(filepath.Join("..", "..", "..", "..", "testdata", "golden", "dcn-mix.pth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &ck.Architecture
+	spans := a.Spans()
+	dropped := slices.Repeat([]bool{true}, a.Parameters())
+	for row := range spans[0].Rows / 2 {
+		dropped[row*spans[0].Dim] = false
+	}
+	whole, words := a.Zero(), infertest.Words(a)
+	others, numbers := words.Scaled(.5), words
+	numbers.Numbers = slices.Clone(words.Numbers)
+	numbers.Numbers[0], numbers.Numbers[spans[0].Rows-1] = 1-words.Numbers[0], 1-words.Numbers[spans[0].Rows-1] // the field has two words
+	var nights []string
+	for i, b := range []model.Baseline{whole, words, others, words, numbers, whole} {
+		nights = append(nights, filepath.Join(t.TempDir(), fmt.Sprint(i)))
+		if _, err := checkpoint.WriteCompact(nights[i], ck, dropped, b, compact.Float32); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const n = 60
+	ids := rowsOf(a.FieldDims, slices.Repeat([]int{1}, len(a.FieldDims)), n)
+	folders := deltas(t, nights)
+	load(t, s, folders[0])
+	m, err := redis.Open(t.Context(), address, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for i, night := range nights {
+		if i > 0 {
+			loaded := load(t, s, folders[i])[0]
+			if want := map[int]int64{2: 0, 3: 0, 4: 2}; i > 1 && i < 5 && loaded.Rows != want[i] {
+				t.Errorf("night %d: %d rows, expected %d", i, loaded.Rows, want[i])
+			}
+			if _, err := m.Logits(t.Context(), make([]float64, n), ids, nil); err != nil { // of the generation before
+				t.Fatal(err)
+			}
+		}
+		deltatest.WantRows(t, s, night)
+		dst := make([]float64, n)
+		if g, err := m.Logits(t.Context(), dst, ids, nil); err != nil || g != int64(i+1) || !same(dst, logits(t, night, ids, nil, n)) {
+			t.Errorf("night %d: generation %d, %v, or other logits than those of package infer", i, g, err)
 		}
 	}
 }
