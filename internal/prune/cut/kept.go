@@ -16,7 +16,7 @@ import (
 const ByPrevious = "previous"
 
 // keep gives s what it needs in place of scores. What dropped entries read is computed from the model, because
-// the codebook of Previous is that of an earlier one.
+// the codebook of Previous is that of an earlier one. Rows read the words that they read in Previous.
 func (o *Options) keep(s *Source) error {
 	before, err := checkpoint.Read(o.Previous)
 	if err != nil {
@@ -26,15 +26,16 @@ func (o *Options) keep(s *Source) error {
 		return errDense(o.Previous)
 	}
 	s.Checkpoint.AddScored(slices.DeleteFunc(before.Scored, func(s checkpoint.Scored) bool { return s.Did == checkpoint.Calibrate })...)
-	f := &scores.File{Fields: slices.Clone(s.Checkpoint.Known().FieldNames()), Layout: scores.LayoutOf(&s.Checkpoint.Architecture), Spec: job.Spec{Baseline: baseline.Zero}}
-	for j := len(f.Fields); j < s.Checkpoint.Architecture.Fields(); j++ { // the model does not know their names
+	a := &s.Checkpoint.Architecture
+	f := &scores.File{Fields: slices.Clone(s.Checkpoint.Known().FieldNames()), Layout: scores.LayoutOf(a), Spec: job.Spec{Baseline: baseline.Zero}}
+	for j := len(f.Fields); j < a.Fields(); j++ { // the model does not know their names
 		f.Fields = append(f.Fields, fmt.Sprintf("field%d", j))
 	}
-	var counts []int64
-	b := before.Compact.Baseline()
-	if b.Words != nil {
-		return fault.Usagef("%s has several words for what is dropped, which are chosen when entries are scored: give %s", o.Previous, o.name("scores"))
+	dropped, b, err := before.Pruned()
+	if err != nil {
+		return err
 	}
+	var counts []int64
 	if !b.IsZero() {
 		if o.data == nil {
 			return fault.Usagef("%s has a codebook, and that of %s is computed from the rows: give %s", o.Previous, o.Model, o.name("dataset"))
@@ -44,7 +45,11 @@ func (o *Options) keep(s *Source) error {
 		}
 		f.Spec.Baseline = baseline.Codebook
 	}
-	f.Baseline, _, err = baseline.Of(f.Spec.Baseline, &s.Checkpoint.Architecture, s.Table, counts)
+	if b.Words != nil && counts != nil && a.CheckBaseline(&b) == nil { // choose refuses a file that does not fit
+		f.Spec.Baseline, f.Baseline = baseline.Words, baseline.NewFinder(a, s.Table, counts).Renew(b, dropped)
+	} else {
+		f.Baseline, _, err = baseline.Of(f.Spec.Baseline, a, s.Table, counts)
+	}
 	s.Scores, o.method = []*scores.File{f}, ByPrevious
 	return err
 }

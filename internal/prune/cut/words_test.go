@@ -8,6 +8,7 @@ import (
 
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
 	"shaver/internal/value/baseline"
@@ -86,6 +87,54 @@ func TestWordsKeepToTheirBytes(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The choices of a file with several words are kept without scores: the rows of the model read the words that they read, which are means of the
+// model. Kept once more, the file is the same.
+func TestKeptWords(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	f.words(t)
+	prune(t, f.options("before.safetensors", mask.Sparsity, .7))
+	f.scores = ""
+	var data []string
+	for _, name := range []string{"before", "after", "again"} {
+		path := filepath.Join(f.dir, name+".safetensors")
+		if name != "before" {
+			o := f.options(name+".safetensors", "", 0)
+			o.Previous, o.Budget = filepath.Join(f.dir, "before.safetensors"), nil
+			if name == "again" {
+				o.Previous = filepath.Join(f.dir, "after.safetensors")
+			}
+			if c, _ := prune(t, o); c.Baseline != baseline.Words || c.Method != cut.ByPrevious {
+				t.Errorf("%s: method %s, baseline %s", name, c.Method, c.Baseline)
+			}
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = append(data, string(text))
+	}
+	pruned := func(name string) ([]bool, model.Baseline) {
+		ck, err := checkpoint.Read(filepath.Join(f.dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dropped, b, err := ck.Pruned()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dropped, b
+	}
+	dropped, before := pruned("before.safetensors")
+	kept, after := pruned("after.safetensors")
+	if !slices.Equal(dropped, kept) || !slices.Equal(before.Numbers, after.Numbers) || !slices.Equal(before.Words, after.Words) || slices.Equal(before.Values, after.Values) {
+		t.Errorf("%v words, expected %v with other values", after.Words, before.Words)
+	}
+	if data[1] != data[2] {
+		t.Error("kept once more, the file is another one")
 	}
 }
 

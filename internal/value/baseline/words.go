@@ -90,6 +90,40 @@ func (f *Finder) Words(most []int) model.Baseline {
 	return b
 }
 
+// Renew returns b with words of the table of f: a word is the mean of the rows that read it and drop an entry, weighted as those of
+// Words. A word that no such row reads stays, and a span of one word has the codebook. b is a baseline of the model, and dropped,
+// [Parameters], a mask.
+func (f *Finder) Renew(b model.Baseline, dropped []bool) model.Baseline {
+	book, values := f.a.Book(b), slices.Clone(b.Values)
+	copy(values, f.codebook)
+	for j := range f.spans {
+		s, n := &f.spans[j], book.NumberOfWords(j)
+		if n == 1 {
+			continue
+		}
+		c := &clusters{span: s, table: f.table[s.Entry:][:s.Rows*s.Dim], weights: slices.Clone(f.occurrences[s.Row:][:s.Rows])}
+		for i := range c.weights {
+			if !slices.Contains(dropped[s.Entry+i*s.Dim:][:s.Dim], true) { // and so reads no word
+				c.weights[i] = 0
+			}
+		}
+		for k := range n {
+			for _, v := range book.Word(j, k) {
+				c.words = append(c.words, float64(v))
+			}
+		}
+		c.means(b.Numbers[s.Row:][:s.Rows], func(i int) int { return i })
+		for i, v := range c.words {
+			values[book.Position(j, i/s.Dim)+i%s.Dim] = float32(v)
+		}
+		for _, r := range s.Sharers {
+			copy(values[r.Baseline:], values[s.Baseline:][:s.Dim])
+		}
+	}
+	b.Values = values
+	return b
+}
+
 // clusters finds the words of a span.
 type clusters struct {
 	span    *model.Span

@@ -28,6 +28,54 @@ func listsOf(n int, seed uint64) (a model.Architecture, table []float32, counts 
 	return a, table, counts
 }
 
+// Renewed for the same table, the words stay. For another one they are the means of the rows that read them, weighted by how often
+// they occur, and a row that drops nothing has no part in any.
+func TestRenew(t *testing.T) {
+	a, table, counts := listsOf(80, 1)
+	dropped := slices.Repeat([]bool{true}, a.Parameters())
+	f := NewFinder(&a, table, counts)
+	b := f.Words([]int{4, 3, 1})
+	if same := f.Renew(b, dropped); !same.Equal(&b) {
+		t.Errorf("words %v of the same table, expected %v", same.Values, b.Values)
+	}
+	_, other, _ := listsOf(80, 2)
+	occurrences, fixed := a.RowCounts(counts), a.FixedRows()
+	spans := a.Spans()
+	for i := 0; i < spans[0].Rows; i += 3 {
+		clear(dropped[spans[0].Entry+i*spans[0].Dim:][:spans[0].Dim])
+	}
+	got := NewFinder(&a, other, counts).Renew(b, dropped)
+	if err := a.CheckBaseline(&got); err != nil || !slices.Equal(got.Numbers, b.Numbers) || !slices.Equal(got.Words, b.Words) {
+		t.Fatalf("%v words, error %v", got.Words, err)
+	}
+	book := a.Book(got)
+	for j, s := range spans[:2] {
+		sums, totals := make([]float64, b.Words[j]*s.Dim), make([]float64, b.Words[j])
+		for i := range s.Rows {
+			n, row := book.Number(j, i), dropped[s.Entry+i*s.Dim:][:s.Dim]
+			if slices.Contains(fixed, s.Row+i) || !slices.Contains(row, true) {
+				continue
+			}
+			totals[n] += float64(occurrences[s.Row+i])
+			for c, v := range other[s.Entry+i*s.Dim:][:s.Dim] {
+				sums[n*s.Dim+c] += float64(occurrences[s.Row+i]) * float64(v)
+			}
+		}
+		for i, sum := range sums {
+			if word := book.Word(j, i/s.Dim)[i%s.Dim]; math.Abs(float64(word)-sum/totals[i/s.Dim]) > 1e-6 {
+				t.Errorf("column %d of word %d of span %d is %v, expected the mean %v", i%s.Dim, i/s.Dim, j, word, sum/totals[i/s.Dim])
+			}
+		}
+	}
+	if codebook, _, _ := Of(Codebook, &a, other, counts); !slices.Equal(book.Word(2, 0), codebook.Values[spans[2].Baseline:][:spans[2].Dim]) {
+		t.Errorf("the only word %v, expected the codebook", book.Word(2, 0))
+	}
+	clear(counts)
+	if stays := NewFinder(&a, other, counts).Renew(b, dropped); !slices.Equal(stays.Values[a.BaselineSize():], b.Values[a.BaselineSize():]) {
+		t.Error("words that no row reads do not stay")
+	}
+}
+
 // A row that occurs reads the word that is nearest to it, and a word is the mean of the rows that read it, weighted by how often
 // they occur. Rows that do not occur and pad rows read the first word, which counts most, and have no part in any mean.
 func TestWords(t *testing.T) {
