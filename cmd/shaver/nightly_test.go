@@ -31,6 +31,7 @@ import (
 	"shaver/internal/base/filelock"
 	"shaver/internal/base/files"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
 	"shaver/internal/click/planted"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/redisrows"
@@ -391,7 +392,6 @@ func TestNightlyPath(t *testing.T) {
 		{"  parts: 4\n", "  sample: 0.2\n", `:10: score.sample "0.2": with the estimator path every night is a full job: expected no such key`},
 		{"  parts: 4\n", "  full-every: 7\n", `score.full-every "7": with the estimator path`},
 		{"  parts: 4\n", "  max-inherited-error: 0.1\n", `score.max-inherited-error "0.1": with the estimator path`},
-		{"  baseline: codebook\n", "  baseline: words\n", `score.baseline "words": nights have several words only with the estimator path, and without delta and reuse: expected codebook`},
 		{"  hysteresis: 1\n", "  aggregate: rms\n", `prune.aggregate "rms": the estimator path gives an order and no values: expected no such key`},
 		{"  hysteresis: 1\n", "  aggregate: signed\n", `prune.aggregate "signed": the estimator path`},
 	} {
@@ -402,6 +402,70 @@ func TestNightlyPath(t *testing.T) {
 		}
 		f.write("nightly.yaml", before)
 	}
+}
+
+// Nights of a path may have several words. A night that is scored finds new ones, and one that keeps the last choice keeps which row reads
+// which. Their deltas lead to the published files, and to a Redis with the same rows. Values need one word.
+func TestNightlyWords(t *testing.T) {
+	s, p := &nightsSource{t, t.TempDir(), 3}, clustered(t)
+	for night := range s.nights {
+		s.drift(night, p.Checkpoint, .005)
+		rows, err := os.Create(filepath.Join(s.dir, "rows.csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(p.WriteCSV(rows, 4000+night), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+		command(t, "shaver", "dataset", "import", "csv", "--train", rows.Name(), "--split", "8:1:1", "--model", s.model(night), "--out", s.day(night))
+	}
+	f := s.folder("keep: 2\n", "keep: 3\n", "  sample: 0.2\n", "  estimator: path\n  sparsity: 0.9\n  parts: 4\n", "  sparsity: 0.5\n", "  sparsity: 0.9\n", "baseline: codebook\n", "baseline: words\n", "calibrate: true\n", "calibrate: true\ndelta: true\nreuse: 0.5\n")
+	var baselines []model.Baseline
+	before := ""
+	for night := range s.nights {
+		f.bring(night)
+		if night == 2 {
+			f.write("nightly.yaml", strings.Replace(f.text("nightly.yaml"), "reuse: 0.5\n", "", 1))
+		}
+		f.must()
+		ck, err := checkpoint.Read(f.path("out", "current", nightly.PrunedFile))
+		if err != nil || ck.Compact.Baseline().Words == nil {
+			t.Fatalf("night %d: one word for each field, %v", night, err)
+		}
+		baselines = append(baselines, ck.Compact.Baseline())
+		applied := fmt.Sprintf("applied-%d.safetensors", night)
+		args := []string{"model", "apply", f.path("out", "current", nightly.DeltaFolder), "--out", f.path(applied)}
+		if before != "" {
+			args = append(args, "--model", before)
+		}
+		command(t, "shaver", args...)
+		if before = f.path(applied); f.text(applied) != f.text("out/current/pruned.safetensors") {
+			t.Errorf("night %d: the delta does not lead to the published model", night)
+		}
+	}
+	lines := f.history()
+	for i, l := range lines {
+		if kept := i == 1; kept != (l.Choice == nightly.ChoiceKept) || kept != (l.Evaluations == 0) {
+			t.Errorf("night %d: %+v", i, l)
+		}
+	}
+	if a, b := &baselines[0], &baselines[1]; !slices.Equal(a.Words, b.Words) || !slices.Equal(a.Numbers, b.Numbers) || slices.Equal(a.Values, b.Values) {
+		t.Errorf("the night that keeps its choice has %v words, expected %v with other values", b.Words, a.Words)
+	}
+	f.write("nightly.yaml", strings.Replace(f.text("nightly.yaml"), "  estimator: path\n  sparsity: 0.9\n  parts: 4\n", "", 1))
+	if code, log := f.run(); code != cli.ExitBadInput || !strings.Contains(log, `score.baseline "words": nights have several words only with the estimator path: expected codebook`) || strings.Count(log, "\n") != 1 {
+		t.Errorf("exit code %d: %s", code, log)
+	}
+	address := redistest.Start(t)
+	for _, l := range lines {
+		command(t, "shaver", "model", "apply", f.path("out", "nights", l.Night, nightly.DeltaFolder), "--redis", address)
+	}
+	store, err := redisrows.Open(t.Context(), address, "shaver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	deltatest.WantRows(t, store, f.path("out", "current", nightly.PrunedFile))
 }
 
 // With the setting reuse, a night keeps the mask while the loss rises by no more than it did when the table was

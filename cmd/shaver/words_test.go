@@ -16,12 +16,9 @@ import (
 	"shaver/internal/prune/sweep"
 )
 
-// Scores with several words lead to compact, dense and rounded files. All that store values exactly have the same metrics, which a
-// sweep states too, with the size of the file. The commands and the page say how many words there are.
-func TestWords(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
+// clustered returns a planted model in whose tables the rows are near one of four.
+func clustered(t *testing.T) *planted.Planted {
+	t.Helper()
 	p, err := planted.New(planted.Default)
 	if err != nil {
 		t.Fatal(err)
@@ -38,8 +35,18 @@ func TestWords(t *testing.T) {
 	if p.Model, err = p.Checkpoint.Model(); err != nil {
 		t.Fatal(err)
 	}
+	return p
+}
+
+// Scores with several words lead to compact, dense and rounded files. All that store values exactly have the same metrics, which a
+// sweep states too, with the size of the file. The commands and the page say how many words there are.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	p := clustered(t)
 	model, data, words := path("model.safetensors"), path("data"), path("words.arrow")
-	_, err = checkpoint.WriteDense(model, p.Checkpoint)
+	_, err := checkpoint.WriteDense(model, p.Checkpoint)
 	rows, errRows := os.Create(path("rows.csv"))
 	if err := errors.Join(err, errRows); err != nil {
 		t.Fatal(err)
