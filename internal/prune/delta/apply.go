@@ -277,7 +277,7 @@ func (d *Delta) CheckFrom(name string, model Side) error {
 		has = fmt.Sprintf("generation %d, %s", model.Generation, has)
 	}
 	if d.From.Model == model.Model {
-		has += " with other kept entries"
+		has += " with other kept entries or words"
 	}
 	return fault.Inputf("%s, but %s has %s: apply the deltas between them first, or a whole delta", start, name, has)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"shaver/internal/base/fault"
@@ -58,6 +59,29 @@ func FuzzManifest(f *testing.F) {
 			t.Errorf("written again: %+v, %v", again, err)
 		}
 	})
+}
+
+// A row has the number of its word that the head has, or the file of rows is bad input.
+func TestWordOfHead(t *testing.T) {
+	folders := make([]string, 2)
+	for i, words := range []int{3, 4} { // of the same rows
+		folders[i] = filepath.Join(t.TempDir(), "delta")
+		if _, err := Write(deltatest.Nights(t, 1, "float32", words)[0], Options{}, folders[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := Open(folders[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(*Row) error { return nil }
+	if err := d.Rows(count); err != nil {
+		t.Error(err)
+	}
+	d.Folder = folders[1]
+	if err := d.Rows(count); !fault.IsInput(err) || !strings.Contains(err.Error(), "as in the head") {
+		t.Errorf("numbers of other words: %v", err)
+	}
 }
 
 // Rows of a file that anybody wrote fit the head, also in the numbers of words, or the file is bad input.

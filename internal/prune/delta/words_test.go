@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
@@ -100,6 +101,28 @@ func TestWords(t *testing.T) {
 		if _, err := delta.Apply("", deltas(t, nights), filepath.Join(t.TempDir(), "all.safetensors")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Two words in the other order make no other model, but numbers of rows that a delta does not fit.
+func TestOtherNumbers(t *testing.T) {
+	ck := must(checkpoint.Read(filepath.Join("..", "..", "..", "testdata", "golden", "fm.pth")))
+	a := &ck.Architecture // fields of 3, 4 and 3 features, with 3 columns
+	one := a.Zero()
+	several := model.Baseline{Values: append(slices.Clone(one.Values), 1, 2, 3), Words: []int{2, 1, 1}, Numbers: []uint8{1, 1, 0, 0, 0, 0, 0, 0, 0, 0}}
+	swapped := model.Baseline{Values: append([]float32{1, 2, 3}, one.Values...), Words: several.Words, Numbers: []uint8{0, 0, 1, 0, 0, 0, 0, 0, 0, 0}}
+	var nights []string
+	for i, b := range []model.Baseline{several, one, swapped} {
+		nights = append(nights, filepath.Join(t.TempDir(), fmt.Sprint(i)))
+		must(checkpoint.WriteCompact(nights[i], ck, all(a), b, compact.Float32))
+	}
+	if x, y := decode(nights[0]), decode(nights[2]); !slices.Equal(x.table, y.table) || must(checkpoint.Read(nights[0])).Digest() != must(checkpoint.Read(nights[2])).Digest() {
+		t.Fatal("other models")
+	}
+	folders := deltas(t, nights)
+	_, err := delta.Apply(nights[2], folders[1:2], filepath.Join(t.TempDir(), "out.safetensors"))
+	if !fault.IsInput(err) || !strings.Contains(err.Error(), "with other kept entries or words") {
+		t.Error(err)
 	}
 }
 

@@ -204,6 +204,29 @@ func TestTenNights(t *testing.T) {
 		m.Close()
 	}
 	deltatest.WantRows(t, s, nights[9])
+	c := goredis.NewClient(&goredis.Options{Addr: address})
+	defer c.Close()
+	needed := map[string]bool{} // by readers of the last two generations
+	for _, night := range nights[8:] {
+		ck, err := checkpoint.Read(night)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dropped, _, err := ck.Pruned()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range ck.Pieces() {
+			for i := range p.Rows {
+				needed[fmt.Sprintf("test:1:%d:%d", p.Number, i)] = needed[fmt.Sprintf("test:1:%d:%d", p.Number, i)] || slices.Contains(dropped[p.Entry+i*p.Dim:][:p.Dim], false)
+			}
+		}
+	}
+	for _, key := range rowKeys(t, c, "test:1:*") {
+		if !needed[key] {
+			t.Errorf("the key %s stays, whose row keeps nothing", key)
+		}
+	}
 	if _, ok := seen.Load(int64(1)); !ok {
 		t.Error("no batch was scored with the first generation")
 	}
