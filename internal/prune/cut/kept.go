@@ -2,6 +2,7 @@ package cut
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"shaver/internal/base/fault"
@@ -16,7 +17,7 @@ import (
 const ByPrevious = "previous"
 
 // keep gives s what it needs in place of scores. What dropped entries read is computed from the model, because
-// the codebook of Previous is that of an earlier one. Rows read the words that they read in Previous.
+// the codebook of Previous is that of an earlier one. Rows read the words that they read in Previous, unless its tables are in another order.
 func (o *Options) keep(s *Source) error {
 	before, err := checkpoint.Read(o.Previous)
 	if err != nil {
@@ -45,7 +46,7 @@ func (o *Options) keep(s *Source) error {
 		}
 		f.Spec.Baseline = baseline.Codebook
 	}
-	if b.Words != nil && counts != nil && a.CheckBaseline(&b) == nil { // choose refuses a file that does not fit
+	if b.Words != nil && counts != nil && reflect.DeepEqual(a.Spans(), before.Architecture.Spans()) { // choose refuses a file that does not fit
 		f.Spec.Baseline, f.Baseline = baseline.Words, baseline.NewFinder(a, s.Table, counts).Renew(b, dropped)
 	} else {
 		f.Baseline, _, err = baseline.Of(f.Spec.Baseline, a, s.Table, counts)

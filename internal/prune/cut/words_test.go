@@ -4,11 +4,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
+	"shaver/internal/click/tensor"
+	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
 	"shaver/internal/value/baseline"
@@ -199,5 +203,37 @@ func TestWordsInEachForm(t *testing.T) {
 		if dropped != c.Dropped {
 			t.Errorf("%s: %d entries read a word, expected %d", form, dropped, c.Dropped)
 		}
+	}
+}
+
+// A file with several words whose tables have other columns than the model's is bad input.
+func TestKeptWordsOfOtherTables(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	f.model, f.scores = filepath.Join("..", "..", "..", "testdata", "onnx", "field-aware.legacy.onnx"), ""
+	ck, err := checkpoint.Read(f.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := filepath.Join(f.dir, "rows.csv")
+	if err := os.WriteFile(rows, []byte("label,a,b,c\n0,0,7,18\n1,6,17,22\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := f.options("out.safetensors", "", 0)
+	o.Previous, o.Budget, o.Dataset = filepath.Join(f.dir, "before.safetensors"), nil, []string{filepath.Join(f.dir, "day")}
+	if _, err := ingest.ImportEncoded(t.Context(), ingest.EncodedConfig{Train: []string{rows}, Val: []string{rows}, Global: true, OnBadRow: ingest.Fail, Sizes: ck.Architecture.FieldDims, Out: o.Dataset[0]}); err != nil {
+		t.Fatal(err)
+	}
+	a := &ck.Architecture
+	a.Tables = slices.Clone(a.Tables)
+	a.Tables[1].Dim, a.Tables[2].Dim = a.Tables[2].Dim, a.Tables[1].Dim // so that it has as many words and rows, and fewer entries
+	ck.Tensors[ck.EmbeddingKey] = tensor.FromFloat32s([]int{a.Parameters()}, make([]float32, a.Parameters()))
+	last := a.Spans()[len(a.Tables)-1]
+	b := model.Baseline{Values: slices.Repeat([]float32{1}, 2*a.BaselineSize()), Words: slices.Repeat([]int{2}, len(a.Tables)), Numbers: make([]uint8, last.Row+last.Rows)}
+	if _, err := checkpoint.WriteCompact(o.Previous, ck, slices.Repeat([]bool{true}, a.Parameters()), b, compact.Float32); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Choose(t.Context()); !fault.IsInput(err) || !strings.Contains(err.Error(), "columns for field") {
+		t.Errorf("error %v", err)
 	}
 }
