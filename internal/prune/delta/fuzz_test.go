@@ -33,7 +33,7 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(text)
+		f.Add(bytes.Replace(text, []byte(Version), []byte(version), 1))
 		f.Add([]byte(`{"version":"` + version + `"}`))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -50,6 +50,9 @@ func FuzzManifest(f *testing.F) {
 				t.Errorf("not bad input: %v", err)
 			}
 			return
+		}
+		if m.Version != Version && m.Version != WordsVersion {
+			t.Errorf("version %s", m.Version)
 		}
 		path := filepath.Join(t.TempDir(), ManifestFile)
 		if _, err := m.write(path); err != nil {
