@@ -99,7 +99,8 @@ func TestWordsKeepToTheirBytes(t *testing.T) {
 func TestKeptWords(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
-	f.words(t)
+	s := f.words(t)
+	first := len(s.Layout.FieldDims) * s.Layout.Dim // value of a second word
 	prune(t, f.options("before.safetensors", mask.Sparsity, .7))
 	f.scores = ""
 	var data []string
@@ -134,7 +135,7 @@ func TestKeptWords(t *testing.T) {
 	}
 	dropped, before := pruned("before.safetensors")
 	kept, after := pruned("after.safetensors")
-	if !slices.Equal(dropped, kept) || !slices.Equal(before.Numbers, after.Numbers) || !slices.Equal(before.Words, after.Words) || slices.Equal(before.Values, after.Values) {
+	if !slices.Equal(dropped, kept) || !slices.Equal(before.Numbers, after.Numbers) || !slices.Equal(before.Words, after.Words) || slices.Equal(before.Values[first:], after.Values[first:]) {
 		t.Errorf("%v words, expected %v with other values", after.Words, before.Words)
 	}
 	if data[1] != data[2] {
