@@ -23,7 +23,7 @@ type gatheredRow struct {
 	at        int
 }
 
-// NewGathered returns an empty Gathered for a model and its baseline, of which it keeps book.
+// NewGathered returns an empty Gathered for a model. It keeps book, which reads the baseline of the model.
 func NewGathered(a *model.Architecture, book *model.Book) *Gathered {
 	g := &Gathered{book: book, ids: a.Width(), size: a.Players(), index: map[[2]int32]int32{}}
 	t := &Table{fields: make([]field, len(book.Spans)), codebook: book.Values[:a.BaselineSize()]}
