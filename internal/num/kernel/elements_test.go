@@ -545,6 +545,72 @@ func TestLinearIsProduct(t *testing.T) {
 	})
 }
 
+// A Linear leaves out exactly the inputs that are 0 in all states of the panels, and gives the same result as one that does not. It
+// leaves out none if a weight is infinite.
+func TestLinearLeavesOut(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(49, 50))
+		const in, out, batch = fewestListed + 9, fewestListed + 5, 2
+		for _, large := range []float32{1, float32(math.Inf(1))} {
+			weight := normal(r, in*out)
+			weight[5*in+7] = large
+			m := NewOutputs(weight, normal(r, out), in, out)
+			b, whole := guardedBlock(r, batch*(in+out))
+			list := make([]int32, batch*(in+out))
+			for i, k := range r.Perm(len(list)) {
+				list[i] = int32(k)
+			}
+			for i, k := range list[:batch*in] {
+				for s := range b.Element(int(k)) {
+					switch {
+					case i%in == 7 || i%3 == 0 || i < in && i%2 == 0 || i%3 == 1 && s != i%States: // the second vector has more inputs
+						b.Element(int(k))[s] = float32(math.Copysign(0, float64(s%2)-.5))
+					case i == 2*in-1 && s == 17:
+						b.Element(int(k))[s] = float32(math.NaN())
+					}
+				}
+			}
+			for _, states := range []int{1, 17, States} {
+				for _, relu := range []bool{false, true} {
+					l := NewLinear(m, list[batch*in:], list[:batch*in], batch, relu)
+					if want := large == 1 && current.units > 0; l.listing != want {
+						t.Errorf("Linear leaves out inputs: %t, want %t", l.listing, want)
+					}
+					for n := 0; l.listing && n < batch; n++ {
+						var found listing
+						var want []uint32
+						x := l.x[n*in : (n+1)*in]
+						for _, from := range x {
+							if slices.ContainsFunc(b[from:][:panelsOf(states)*Columns], func(v float32) bool { return v != 0 }) {
+								want = append(want, from)
+							}
+						}
+						if !found.list(b, x, panelsOf(states), l.units) || !slices.Equal(found.x, want) {
+							t.Errorf("inputs %v, want %v of %v", found.x, want, x)
+						}
+					}
+					old := Block(slices.Clone(b))
+					l.Compute(b, states)
+					got := slices.Clone(b)
+					guardsHold(t, whole)
+					changed(t, b, old, list[batch*in:], states)
+					copy(b, old)
+					l.listing = false
+					l.Compute(b, states)
+					for _, to := range list[batch*in:] {
+						for s, v := range b.Element(int(to))[:states] {
+							if !alike(Block(got).Element(int(to))[s], v) {
+								t.Fatalf("state %d of %d, infinite weight %t, ReLU %t: %v, want %v", s, states, large > 1, relu, Block(got).Element(int(to))[s], v)
+							}
+						}
+					}
+					copy(b, old)
+				}
+			}
+		}
+	})
+}
+
 // A Linear that calls Product gives the same result as one that does not.
 func TestLinearCallsProduct(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {

@@ -1,12 +1,18 @@
 package kernel
 
+import (
+	"math"
+	"slices"
+	"sync"
+)
+
 // Linear applies one linear layer to a batch of vectors whose elements are elements of a
 // block. It is at least as fast as a call of Product with all inputs for each vector, and
 // faster for small layers. A Linear is read-only and may be shared by all goroutines.
 //
 // At levels with digits, Linear calls Product for a large layer if the elements of each
 // vector are adjacent. Otherwise it does not use digits. At other levels, Linear and Product
-// agree to the last bit.
+// agree to the last bit, except perhaps for the sign of a 0.
 type Linear struct {
 	m       *Outputs
 	batch   int
@@ -18,7 +24,11 @@ type Linear struct {
 	bias    []float32 // [groups, units]
 	outputs []uint32  // [batch, groups, units]
 	product bool      // whether Compute calls Product
+	listing bool      // whether Compute leaves out inputs that are 0
 }
+
+// fewestListed is the number of inputs and of outputs from which Linear leaves out inputs that are 0.
+const fewestListed = 64
 
 // fewestDigits is the number of inputs and of outputs from which Linear uses digits.
 const fewestDigits = 128
@@ -43,6 +53,7 @@ func NewLinear(m *Outputs, out, x []int32, batch int, relu bool) *Linear {
 	if l.units = n; n == 0 || len(out) == 0 {
 		return l
 	}
+	l.listing = min(m.In, m.Out) >= fewestListed && !slices.ContainsFunc(m.weight, func(w float32) bool { return w-w != 0 }) // 0 times infinity is NaN
 	for u := 0; u < m.Out; u += n {
 		for i := range n {
 			l.bias = append(l.bias, m.bias[min(u+i, m.Out-1)])
@@ -97,7 +108,8 @@ func disjoint(out []int32, others ...[]int32) bool {
 //	out[n][u] = m.bias[u]; for k < m.In: out[n][u] += x[n][k] * m[u][k]
 //	if relu: out[n][u] = max(out[n][u], 0)
 //
-// A state's result depends on that state alone. NaN stays NaN. Compute allocates no memory.
+// A state's result depends on that state alone, except perhaps for the sign of a 0. NaN stays NaN. Compute allocates
+// only memory that later calls use again.
 func (l *Linear) Compute(b Block, states int) {
 	b.check(states)
 	if len(b)/States < l.size {
@@ -109,10 +121,78 @@ func (l *Linear) Compute(b Block, states int) {
 		}
 		return
 	}
-	if len(l.out) > 0 {
+	switch {
+	case len(l.out) == 0:
+	case l.listing:
+		l.listed(b, panelsOf(states))
+	default:
 		current.linear(l, b, panelsOf(states), floor(l.relu))
 	}
 }
+
+// listed implements Compute, and leaves out inputs that are 0 in all states, such as those that ReLU made 0. This changes no bit of the
+// result, except perhaps the sign of a 0.
+func (l *Linear) listed(b Block, panels int) {
+	s := listings.Get().(*listing)
+	defer listings.Put(s)
+	floor, in, width := floor(l.relu), l.m.In, len(l.bias)
+	v := &s.vector
+	*v = *l
+	v.batch = 1
+	for n := range l.batch {
+		v.x, v.outputs = l.x[n*in:(n+1)*in], l.outputs[n*width:(n+1)*width]
+		if !s.list(b, v.x, panels, l.units) {
+			current.linear(v, b, panels, floor)
+			continue
+		}
+		for u := 0; u < width; u += l.units {
+			current.update(b, v.outputs[u:u+l.units], s.x, s.rows, l.packed[u*in:], l.bias[u:u+l.units], panels, floor)
+		}
+	}
+}
+
+// listing lists inputs of a vector.
+type listing struct {
+	vector Linear
+	x      []uint32 // their elements
+	rows   []uint32 // where their weights begin in those of a group
+}
+
+var listings = sync.Pool{New: func() any { return new(listing) }}
+
+// list lists the inputs that are not 0 in some state of the panels. It reports whether they are few, at most 7 in 8. It does not
+// list them if none of a sample of the inputs is 0 in all states.
+func (s *listing) list(b Block, x []uint32, panels, units int) bool {
+	const sample = 16
+	dense := true
+	for i := 0; dense && i < sample; i++ {
+		dense = !zero(b, x[i*len(x)/sample], panels)
+	}
+	if dense {
+		return false
+	}
+	s.x, s.rows = s.x[:0], s.rows[:0]
+	for k, from := range x {
+		if !zero(b, from, panels) {
+			s.x, s.rows = append(s.x, from), append(s.rows, uint32(k*units))
+		}
+	}
+	return 8*len(s.x) <= 7*len(x)
+}
+
+// zero reports whether an element is 0 in all states of the panels.
+func zero(b Block, element uint32, panels int) bool {
+	for t := element; t < element+uint32(panels*Columns); t += 8 {
+		v := (*[8]float32)(b[t:])
+		if magnitude(v[0])|magnitude(v[1])|magnitude(v[2])|magnitude(v[3])|magnitude(v[4])|magnitude(v[5])|magnitude(v[6])|magnitude(v[7]) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// magnitude returns the bits of a number without the sign. They are 0 only for 0.
+func magnitude(v float32) uint32 { return math.Float32bits(v) << 1 }
 
 func linearPortable(l *Linear, b Block, panels int, floor float32) {
 	m := l.m
