@@ -105,9 +105,8 @@ func (s *Search) Kept(ctx context.Context, drop int, rise float64) (best *Found,
 	return best, nil
 }
 
-// Bytes returns the choice with the least expected loss whose tables take at most the given
-// number of bytes. It compares several numbers of kept entries. Bytes returns nil if even the
-// smallest tables are larger.
+// Bytes returns the choice whose tables take at most the given number of bytes. It compares several numbers of kept entries by the measured
+// loss, because the second order is too low by more where the tables are smaller. Bytes returns nil if even the smallest tables are larger.
 //
 // It begins with the most entries that fit if all have the fewest bits, and keeps fewer until
 // that is worse. Then it tries the numbers between the best one and its neighbours.
@@ -125,7 +124,10 @@ func (s *Search) Bytes(ctx context.Context, bytes int) (best *Found, err error) 
 		if err != nil || found.Choice == nil { // the codebook may need more bits than drops expects
 			return false, err
 		}
-		if better = best == nil || found.Loss+found.Rise < best.Loss+best.Rise; better {
+		if found.Risen, err = s.Risen(ctx, found); err != nil {
+			return false, err
+		}
+		if better = best == nil || found.Loss+found.Risen < best.Loss+best.Risen; better {
 			best = found
 		}
 		return better, nil
@@ -147,8 +149,7 @@ func (s *Search) Bytes(ctx context.Context, bytes int) (best *Found, err error) 
 			return nil, err
 		}
 	}
-	best.Risen, err = s.Risen(ctx, best)
-	return best, err
+	return best, nil
 }
 
 // chooser measures the tables without the first drop entries of the order.
