@@ -267,6 +267,22 @@ func (f *nightsFolder) wantWhole(nights []map[string]string) {
 	}
 }
 
+// wantDelta applies the delta of a night to the file before, or to nothing if that is "". It fails unless the result is the published model, and
+// returns its path.
+func (f *nightsFolder) wantDelta(night int, before string) string {
+	f.t.Helper()
+	name := fmt.Sprintf("applied-%d.safetensors", night)
+	args := []string{"model", "apply", f.path("out", "current", nightly.DeltaFolder), "--out", f.path(name)}
+	if before != "" {
+		args = append(args, "--model", before)
+	}
+	command(f.t, "shaver", args...)
+	if f.text(name) != f.text("out/current/pruned.safetensors") {
+		f.t.Errorf("night %d: the delta does not lead to the published model", night)
+	}
+	return f.path(name)
+}
+
 // history returns the lines of history.jsonl.
 func (f *nightsFolder) history() []nightly.Line {
 	f.t.Helper()
@@ -360,15 +376,7 @@ func TestNightlyPath(t *testing.T) {
 	for night := range f.nights {
 		f.bring(night)
 		f.must()
-		applied := fmt.Sprintf("applied-%d.safetensors", night)
-		args := []string{"model", "apply", f.path("out", "current", "delta"), "--out", f.path(applied)}
-		if before != "" {
-			args = append(args, "--model", before)
-		}
-		command(t, "shaver", args...)
-		if before = f.path(applied); f.text(applied) != f.text("out/current/pruned.safetensors") {
-			t.Errorf("night %d: the delta does not lead to the published model", night)
-		}
+		before = f.wantDelta(night, before)
 	}
 	lines := f.history()
 	if len(lines) != 3 {
@@ -433,15 +441,7 @@ func TestNightlyWords(t *testing.T) {
 			t.Fatalf("night %d: one word for each field, %v", night, err)
 		}
 		baselines = append(baselines, ck.Compact.Baseline())
-		applied := fmt.Sprintf("applied-%d.safetensors", night)
-		args := []string{"model", "apply", f.path("out", "current", nightly.DeltaFolder), "--out", f.path(applied)}
-		if before != "" {
-			args = append(args, "--model", before)
-		}
-		command(t, "shaver", args...)
-		if before = f.path(applied); f.text(applied) != f.text("out/current/pruned.safetensors") {
-			t.Errorf("night %d: the delta does not lead to the published model", night)
-		}
+		before = f.wantDelta(night, before)
 	}
 	lines := f.history()
 	for i, l := range lines {
