@@ -116,14 +116,15 @@ func (b *Bus) ClaimFor(ctx context.Context, jobID string, by Claimant) (*Claim, 
 			next.Out, next.Run = by.Out, by.Run
 		}
 		c.sequence = expect
-		if err := c.replace(ctx, next); !errors.Is(err, ErrFenced) {
+		if err := c.replace(ctx, next, true); !errors.Is(err, ErrFenced) {
 			return c, err
 		} // somebody else was faster
 	}
 }
 
-// replace stores next as the job's record if the present one is still ours.
-func (c *Claim) replace(ctx context.Context, next job.Lead) error {
+// replace stores next as the job's record if the present one is still ours. If the server has no
+// room for it, replace waits or returns ErrFull.
+func (c *Claim) replace(ctx context.Context, next job.Lead, wait bool) error {
 	body, err := json.Marshal(next)
 	if err != nil {
 		return err
@@ -139,9 +140,12 @@ func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 				stored = ack.Sequence
 				c.b.forget(ctx, what, on, stored)
 			}
+			if !wait && isFull(err) {
+				return ErrFull
+			}
 			return c.b.orGone(ctx, jobStream, err)
 		})
-		if isCode(err, codeWrongLast) {
+		if isCode(err, codeWrongLast) || errors.Is(err, ErrFull) {
 			msg, seen := c.b.last(ctx, what, jobStream, on)
 			switch {
 			case errors.Is(seen, jetstream.ErrMsgNotFound):
@@ -153,10 +157,18 @@ func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 			case seen != nil:
 				return seen
 			case !bytes.Equal(msg.Data, body): // if they are equal, ours was stored and only the answer was lost
-				if lead, err := decode(checkLead, msg.Data); err == nil && c.Lead.Job != "" {
-					return c.fencedBy(&lead)
+				if errors.Is(err, ErrFull) && msg.Sequence == c.sequence {
+					return err
 				}
-				return ErrFenced
+				lead, bad := decode(checkLead, msg.Data)
+				switch {
+				case bad != nil || c.Lead.Job == "":
+					return ErrFenced
+				case lead.Owner == c.Lead.Owner: // ours of an earlier call that returned ErrFull, stored since
+					c.sequence = msg.Sequence
+					return errAgain{err}
+				}
+				return c.fencedBy(&lead)
 			}
 			stored, err = msg.Sequence, nil
 		}
@@ -167,12 +179,12 @@ func (c *Claim) replace(ctx context.Context, next job.Lead) error {
 	})
 }
 
-// Point makes blob the job's checkpoint. If the error is ErrFenced, the checkpoint is
-// unchanged.
-func (c *Claim) Point(ctx context.Context, number int64, blob job.Blob) error {
+// Point makes blob the job's checkpoint. If the server has no room for the record, Point waits
+// or returns ErrFull. If the error is ErrFenced or ErrFull, the checkpoint is unchanged.
+func (c *Claim) Point(ctx context.Context, number int64, blob job.Blob, wait bool) error {
 	next := c.Lead
 	next.Number, next.Checkpoint = number, &blob
-	return c.replace(ctx, next)
+	return c.replace(ctx, next, wait)
 }
 
 // End records that everything stored for the job is about to be deleted. If the error is
@@ -180,7 +192,7 @@ func (c *Claim) Point(ctx context.Context, number int64, blob job.Blob) error {
 func (c *Claim) End(ctx context.Context) error {
 	next := c.Lead
 	next.Ending = true
-	return c.replace(ctx, next)
+	return c.replace(ctx, next, true)
 }
 
 // Check returns ErrFenced if somebody else has claimed the job, and ErrEnded if the job

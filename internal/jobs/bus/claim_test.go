@@ -1,11 +1,15 @@
 package bus
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/bus/embedded"
@@ -20,7 +24,7 @@ func TestClaim(t *testing.T) {
 	first, err := b.Claim(t.Context(), testJob)
 	must(t, err)
 	blob := job.Blob{Name: CheckpointName(testJob, 1, 1), Bytes: 3, SHA256: digest("a")}
-	must(t, first.Point(t.Context(), 1, blob))
+	must(t, first.Point(t.Context(), 1, blob, true))
 	must(t, first.Check(t.Context()))
 	second, err := b.Claim(t.Context(), testJob)
 	must(t, err)
@@ -28,15 +32,15 @@ func TestClaim(t *testing.T) {
 		t.Errorf("the second claim has %+v", l)
 	}
 	for name, err := range map[string]error{
-		"point": first.Point(t.Context(), 2, blob), "check": first.Check(t.Context()), "end": first.End(t.Context()),
+		"point": first.Point(t.Context(), 2, blob, true), "check": first.Check(t.Context()), "end": first.End(t.Context()),
 	} {
 		if !errors.Is(err, ErrFenced) {
 			t.Errorf("%s of the older claim: %v", name, err)
 		}
 	}
 	must(t, second.Check(t.Context()))
-	must(t, second.Point(t.Context(), 1, blob))
-	must(t, second.Point(t.Context(), 1, blob)) // the same request again, as after a lost answer
+	must(t, second.Point(t.Context(), 1, blob, true))
+	must(t, second.Point(t.Context(), 1, blob, true)) // the same request again, as after a lost answer
 	must(t, second.End(t.Context()))
 	third, err := b.Claim(t.Context(), testJob)
 	must(t, err)
@@ -47,13 +51,77 @@ func TestClaim(t *testing.T) {
 	if err := third.Check(t.Context()); !errors.Is(err, ErrEnded) {
 		t.Errorf("check of a job that was ended: %v", err)
 	}
-	if err := third.Point(t.Context(), 1, blob); !errors.Is(err, ErrEnded) {
+	if err := third.Point(t.Context(), 1, blob, true); !errors.Is(err, ErrEnded) {
 		t.Errorf("checkpoint of a job that was ended: %v", err)
 	}
 	_, err = b.js.Publish(t.Context(), leadKey(testJob), []byte(`{"job":1}`))
 	must(t, err)
 	if _, err := b.Claim(t.Context(), testJob); !fault.IsInput(err) {
 		t.Errorf("a malformed record: %v", err)
+	}
+}
+
+// If the server has no room for the record, Point waits only if it is told to. Without the wait it
+// returns ErrFull, unless the record was stored and only the answer was lost. A record that is
+// stored after all does not fence its own coordinator.
+func TestFullForRecord(t *testing.T) {
+	var answer func(request func() error) error // to the next request for the record
+	b := connect(t, Config{Server: startServer(t, embedded.Config{}), Name: "test", Around: func(what string, request func() error) error {
+		if answer != nil && strings.HasPrefix(what, "store the checkpoint") {
+			next := answer
+			answer = nil
+			return next(request)
+		}
+		return request()
+	}})
+	setUp(t, b, testQueue)
+	room := func(bytes int64) { // in the stream of the records
+		s, err := b.js.Stream(t.Context(), jobStream)
+		must(t, err)
+		config := s.CachedInfo().Config
+		config.MaxBytes, config.Discard = bytes, jetstream.DiscardNew
+		_, err = b.js.UpdateStream(t.Context(), config)
+		must(t, err)
+	}
+	claim, err := b.Claim(t.Context(), testJob)
+	must(t, err)
+	blob := job.Blob{Name: CheckpointName(testJob, 1, 1), Bytes: 3, SHA256: digest("a")}
+	points := func(number int64) {
+		t.Helper()
+		lead, err := b.Leader(t.Context(), testJob)
+		must(t, err)
+		if lead.Number != number || claim.Lead.Number != number {
+			t.Errorf("the record has number %d and the claim %d, expected %d", lead.Number, claim.Lead.Number, number)
+		}
+	}
+
+	room(1)
+	if err := claim.Point(t.Context(), 1, blob, false); !errors.Is(err, ErrFull) {
+		t.Errorf("without room: %v", err)
+	}
+	points(0)
+	time.AfterFunc(300*time.Millisecond, func() { room(-1) })
+	must(t, claim.Point(t.Context(), 1, blob, true))
+	points(1)
+
+	answer = func(request func() error) error { must(t, request()); return ErrFull }
+	must(t, claim.Point(t.Context(), 2, blob, false))
+	points(2)
+
+	late := claim.Lead // the server stores it although the answer was that it is full
+	late.Number = 3
+	body, err := json.Marshal(late)
+	must(t, err)
+	_, err = b.js.Publish(t.Context(), leadKey(testJob), body)
+	must(t, err)
+	must(t, claim.Point(t.Context(), 4, blob, false))
+	points(4)
+
+	_, err = b.Claim(t.Context(), testJob)
+	must(t, err)
+	room(1)
+	if err := claim.Point(t.Context(), 5, blob, false); !errors.Is(err, ErrFenced) {
+		t.Errorf("without room, after another claim: %v", err)
 	}
 }
 

@@ -68,7 +68,7 @@ func (a *ailing) submit(task job.Task) *Claim {
 	must(a, err)
 	for range 3 {
 		must(a, a.bus.SetProgress(a.Context(), Progress{Job: task.Job, State: Running}))
-		must(a, claim.Point(a.Context(), 1, job.Blob{Name: CheckpointName(task.Job, 1, 1), Bytes: 5, SHA256: digest("a")}))
+		must(a, claim.Point(a.Context(), 1, job.Blob{Name: CheckpointName(task.Job, 1, 1), Bytes: 5, SHA256: digest("a")}, true))
 	}
 	return claim
 }

@@ -52,7 +52,7 @@ func TestOverview(t *testing.T) {
 	name := CheckpointName(id, 1, 1)
 	blob, err := b.Put(ctx, name, []byte("sums"))
 	must(t, err)
-	must(t, claim.Point(ctx, 1, blob))
+	must(t, claim.Point(ctx, 1, blob, true))
 	must(t, d.Done(ctx))
 	waiting, stop := context.WithCancel(ctx)
 	done := make(chan struct{})

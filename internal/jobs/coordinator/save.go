@@ -59,8 +59,8 @@ func loadSums(ctx context.Context, b *bus.Bus, j *prepare.Job, blob job.Blob) (s
 }
 
 // save stores the sums as the job's new checkpoint. It stores the blob first, and then
-// the record that points to it. If the server has no room for the blob, it waits for it, or
-// returns bus.ErrFull.
+// the record that points to it. If the server has no room for one of them, it waits for it, or
+// deletes what it stored and returns bus.ErrFull.
 func (l *leader) save(ctx context.Context, wait bool) error {
 	begun, lead := time.Now(), l.claim.Lead
 	l.sums.seconds += begun.Sub(l.schedule.saved).Seconds()
@@ -75,16 +75,22 @@ func (l *leader) save(ctx context.Context, wait bool) error {
 		}
 	}
 	if err == nil {
-		err = l.claim.Point(ctx, number, blob)
+		err = l.claim.Point(ctx, number, blob, wait)
 	}
 	l.schedule.savedSince(begun)
 	took := l.schedule.saveTook
 	l.sums.seconds += took.Seconds()
+	remove := func(checkpoint string) {
+		l.cleaner.add(nil, append(partNames(checkpoint, &l.job.Plan), checkpoint)...)
+	}
+	if errors.Is(err, bus.ErrFull) { // the room is for the results that workers wait to store
+		remove(bus.CheckpointName(l.job.ID, lead.Epoch, number))
+	}
 	if err != nil {
 		return fmt.Errorf("job %s: checkpoint: %w", l.job.ID, err)
 	}
 	if old := lead.Checkpoint; old != nil {
-		l.cleaner.add(nil, append(partNames(old.Name, &l.job.Plan), old.Name)...)
+		remove(old.Name)
 	}
 	l.meter.saved = l.schedule.saved
 	l.log.Debug("checkpoint", zap.Int("shards", l.sums.shards.Len()), zap.Int64("bytes", blob.Bytes), zap.Duration("took", took))
