@@ -8,16 +8,24 @@ import "slices"
 // goroutines, each of which has its own Sums.
 type Update struct {
 	l       *Linear
-	width   int       // m.Out, at levels in assembly rounded up to whole groups, which repeat the last unit
-	weights []float32 // [In, width]
-	outputs []uint32  // [batch, width]
-	changes []uint32  // the scratch elements
-	size    int       // number of elements that a block needs
+	width   int        // m.Out, at levels in assembly rounded up to whole groups, which repeat the last unit
+	weights *RowMatrix // [In, width]
+	outputs []uint32   // [batch, width]
+	changes []uint32   // the scratch elements
+	size    int        // number of elements that a block needs
 }
 
-// Changes returns the largest number of inputs that Sums.Continue updates in a vector of in
-// inputs. If more change, it is as fast to compute the vector in full.
+// Changes returns the largest number of inputs that Sums.Continue updates in all states at once, in a
+// vector of in inputs. If more change, it is as fast to compute the vector in full.
 func Changes(in int) int { return in / 4 * 3 }
+
+// atOnce is the number of listed inputs times units up to which it is faster to update a vector in all states at
+// once than state by state.
+const atOnce = 4096
+
+// steps returns the largest number of changes that Sums.Continue adds state by state, in a vector with the given
+// number of listed inputs. If there are more, it is faster to update the vector in all states at once.
+func steps(listed, states int) int { return listed * states / 8 }
 
 // refresh bounds the terms that are added to a sum, in multiples of the terms of a full sum.
 const refresh = 16
@@ -37,11 +45,11 @@ func NewUpdate(l *Linear, scratch []int32) *Update {
 	if n := current.units; n > 0 {
 		u.width = (m.Out + n - 1) / n * n
 	}
-	for k := range m.In {
-		for i := range u.width {
-			u.weights = append(u.weights, m.weight[min(i, m.Out-1)*m.In+k])
-		}
+	weight := slices.Clip(m.weight)
+	for range u.width - m.Out {
+		weight = append(weight, weight[len(weight)-m.In:]...)
 	}
+	u.weights = NewRowMatrix(weight, m.In, u.width)
 	for n := range l.batch {
 		for i := range u.width {
 			u.outputs = append(u.outputs, l.out[n*m.Out+min(i, m.Out-1)])
@@ -54,7 +62,8 @@ func NewUpdate(l *Linear, scratch []int32) *Update {
 // methods allocate no memory.
 type Sums struct {
 	u      *Update
-	sums   []float32 // [batch, width], sums of the last state, without ReLU
+	stride int       // Pad(width)
+	sums   []float32 // [batch, stride], sums of the last state, without ReLU
 	x      []float32 // [batch, In], x of the last state
 	terms  []int     // [batch], number of terms that were added to the sums since they were computed in full
 	start  []float32 // sums and x of the state of Start
@@ -63,13 +72,28 @@ type Sums struct {
 	before []float32 // [Changes(In)], the changed elements of the last state, negated
 	from   []uint32  // [Changes(In)], the changed elements
 	rows   []uint32  // [Changes(In)], where their weights begin
+
+	// Memory for a vector that is updated state by state.
+	found  []change    // its changes, input by input
+	ends   [States]int // by state: number of changes in this state and those before
+	input  []int32     // [steps(In, States)], the inputs that change, state by state
+	amount []float32   // [steps(In, States)], by how much
+	tile   Tile        // [States, stride], outputs
+	square Block       // [Columns], some of the outputs
+}
+
+// change is the change of an input from one state to the next.
+type change struct {
+	state, input int32
+	amount       float32
 }
 
 // NewSums returns Sums for u. The first call must be Start.
 func (u *Update) NewSums() *Sums {
-	l, most := u.l, len(u.changes)
+	l, most, steps, stride := u.l, len(u.changes), steps(u.l.m.In, States), Pad(u.width)
 	s := &Sums{
-		u: u, sums: make([]float32, len(u.outputs)), x: make([]float32, len(l.x)), terms: make([]int, l.batch), start: make([]float32, len(u.outputs)+len(l.x)), vector: *l,
+		u: u, stride: stride, sums: make([]float32, l.batch*stride), x: make([]float32, len(l.x)), terms: make([]int, l.batch), start: make([]float32, l.batch*stride+len(l.x)), vector: *l,
+		found: make([]change, 0, steps), input: make([]int32, steps), amount: make([]float32, steps), tile: NewTile(States+1, stride), square: NewBlock(Columns),
 		ones: slices.Repeat([]float32{1}, most), before: make([]float32, most), from: make([]uint32, most), rows: make([]uint32, most),
 	}
 	s.vector.batch = 1
@@ -102,11 +126,14 @@ func (s *Sums) Return() {
 //	out[n][u] = sums[n][u]; for listed k: out[n][u] += (x[n][k] - last[n][k]) * m[u][k]
 //	if relu: out[n][u] = max(out[n][u], 0)
 //
-// Here sums is out of the last state without ReLU, and last is its x. All other vectors are
-// computed as by Linear.Compute. So is a vector to whose sums 16*m.In terms would have been
-// added since it was last computed in full, which bounds the rounding errors of long walks. A
-// state's result depends on that state and on the calls since Start or Return, but not on the
-// other states of the call. Continue rounds states up to a multiple of 16.
+// Here sums is out of the last state without ReLU, and last is its x. A vector whose listed
+// elements times m.Out are more than 4096 is updated state by state, if on average at most one
+// in eight of them differs from the state before, always by a finite number. Then sums and last
+// are those of the state before, and only elements that differ are added. All other vectors are
+// computed as by Linear.Compute. So is a vector to whose sums 16*m.In terms would have been added since it was
+// last computed in full, which bounds the rounding errors of long walks. A state's result depends
+// on that state, on the walk since Start or Return, and on how the walk was cut into calls.
+// Continue rounds states up to a multiple of 16.
 func (s *Sums) Continue(b Block, states int, changed []int32) {
 	s.check(b, states)
 	if len(changed) > 0 && (changed[0] < 0 || int(changed[len(changed)-1]) >= len(s.x)) {
@@ -118,9 +145,18 @@ func (s *Sums) Continue(b Block, states int, changed []int32) {
 		for k < len(changed) && int(changed[k]) < (n+1)*in {
 			k++
 		}
-		if s.terms[n] += k; k > len(s.from) || s.terms[n] > refresh*in {
-			s.compute(b, states, n)
+		few := k*s.u.l.m.Out > atOnce && s.find(b, states, n, changed[:k])
+		if few {
+			s.terms[n] += len(s.found)
 		} else {
+			s.terms[n] += k
+		}
+		switch {
+		case s.terms[n] > refresh*in || !few && k > len(s.from):
+			s.compute(b, states, n)
+		case few:
+			s.step(b, states, n, changed[:k])
+		default:
 			s.update(b, states, n, changed[:k])
 		}
 		changed = changed[k:]
@@ -162,17 +198,17 @@ func (s *Sums) compute(b Block, states, n int) {
 // update adds the changes of the listed elements to the sums of vector n.
 func (s *Sums) update(b Block, states, n int, listed []int32) {
 	l, width, panels := s.u.l, s.u.width, panelsOf(states)
-	out, sums, changes := s.u.outputs[n*width:(n+1)*width], s.sums[n*width:(n+1)*width], s.u.changes[:len(listed)]
+	out, sums, changes := s.u.outputs[n*width:(n+1)*width], s.sums[n*s.stride:][:width], s.u.changes[:len(listed)]
 	if len(listed) == 0 {
-		current.update(b, out, nil, nil, s.u.weights, sums, panels, floor(l.relu))
+		current.update(b, out, nil, nil, nil, sums, panels, floor(l.relu))
 		return
 	}
 	for i, k := range listed {
-		s.from[i], s.before[i], s.rows[i] = l.x[k], -s.x[k], uint32((int(k)-n*l.m.In)*width)
+		s.from[i], s.before[i], s.rows[i] = l.x[k], -s.x[k], uint32((int(k)-n*l.m.In)*s.stride)
 		s.x[k] = b[int(l.x[k])+states-1]
 	}
 	current.affine(b, changes, s.from[:len(listed)], s.ones[:len(listed)], s.before[:len(listed)], panels)
-	current.update(b, out, changes, s.rows[:len(listed)], s.u.weights, sums, panels, floor(false))
+	current.update(b, out, changes, s.rows[:len(listed)], s.u.weights.values, sums, panels, floor(false))
 	s.finish(b, states, n)
 }
 
@@ -180,11 +216,75 @@ func (s *Sums) update(b Block, states, n int, listed []int32) {
 func (s *Sums) finish(b Block, states, n int) {
 	l, width := s.u.l, s.u.width
 	for i, o := range s.u.outputs[n*width : (n+1)*width] {
-		s.sums[n*width+i] = b[int(o)+states-1]
+		s.sums[n*s.stride+i] = b[int(o)+states-1]
 	}
 	if l.relu {
 		out := l.out[n*l.m.Out : (n+1)*l.m.Out]
 		current.apply(ReLU, b, out, out, panelsOf(states))
+	}
+}
+
+// find finds the changes of the listed elements of vector n from state to state. It reports whether they are few and finite.
+func (s *Sums) find(b Block, states, n int, listed []int32) bool {
+	s.found = s.found[:0]
+	most := steps(len(listed), states)
+	for _, k := range listed {
+		before := s.x[k]
+		for t, v := range b[s.u.l.x[k]:][:states] {
+			if v == before {
+				continue
+			}
+			amount := v - before
+			if amount-amount != 0 || len(s.found) == most { // NaN and infinity would stay in the sums
+				return false
+			}
+			s.found = append(s.found, change{int32(t), k - int32(n*s.u.l.m.In), amount})
+			before = v
+		}
+	}
+	return true
+}
+
+// step adds the changes that find found to the sums of vector n, state by state.
+func (s *Sums) step(b Block, states, n int, listed []int32) {
+	for _, k := range listed {
+		s.x[k] = b[int(s.u.l.x[k])+states-1]
+	}
+	clear(s.ends[:])
+	for _, c := range s.found {
+		s.ends[c.state]++
+	}
+	at := 0
+	for t, changes := range s.ends {
+		s.ends[t] = at
+		at += changes
+	}
+	for _, c := range s.found { // sort by state
+		i := s.ends[c.state]
+		s.input[i], s.amount[i] = c.input, c.amount
+		s.ends[c.state]++
+	}
+	s.u.weights.Prefetch(s.input[:len(s.found)])
+	sums, relu, from := s.sums[n*s.stride:(n+1)*s.stride], s.u.l.relu, 0
+	for t := range states {
+		row, to := s.tile.Row(t), s.ends[t]
+		switch {
+		case to > from:
+			s.u.weights.Steps(Tile{Values: row}, sums, s.input[from:to], s.amount[from:to], relu, nil)
+		case t > 0:
+			copy(row, s.tile.Row(t-1))
+		default:
+			copy(row, sums)
+			clamp(row, 0, floor(relu), nil)
+		}
+		from = to
+	}
+	outputs := s.u.outputs[n*s.u.width : (n+1)*s.u.width]
+	for u := 0; u < s.u.width; u += Columns {
+		ToBlock(s.square, Tile{s.tile.Values[u:], s.stride}, states, Columns)
+		for i, o := range outputs[u:min(u+Columns, s.u.width)] {
+			copy(b[o:][:Pad(states)], s.square.Element(i))
+		}
 	}
 }
 

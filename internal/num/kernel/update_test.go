@@ -79,8 +79,8 @@ func fillElement(states []float32, v float32) {
 }
 
 // In a walk, Sums agree with Linear up to rounding, and write only the outputs and the scratch
-// elements. A state's result does not depend on the other states of its block, nor on walks
-// before Return.
+// elements. A state's result does not depend on walks before Return, nor on the other states of
+// its block if all states are updated at once.
 func TestUpdateIsLinear(t *testing.T) {
 	blocks := 40
 	if testing.Short() {
@@ -110,7 +110,7 @@ func TestUpdateIsLinear(t *testing.T) {
 						states := 2 + r.IntN(States-1)
 						moved, listed := c.next(r, last, states, 1+r.IntN(1+block%4*in/4))
 						other := -1
-						if replay > 0 { // one state that is not the last has other inputs
+						if replay > 0 && in*out <= atOnce { // one state that is not the last has other inputs
 							other = noise.IntN(states - 1)
 							for _, e := range moved {
 								c.b.Element(int(e))[other] = float32(noise.NormFloat64())
@@ -176,6 +176,67 @@ func TestUpdateStaysPrecise(t *testing.T) {
 	})
 }
 
+// If many inputs of a vector change in a block, but few of them from one state to the next, each
+// state is the one before plus what RowMatrix.Steps adds for the inputs that differ.
+func TestUpdateInSteps(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		for _, out := range []int{53, 64, 70} {
+			for _, relu := range []bool{false, true} {
+				r := rand.New(rand.NewPCG(69, uint64(out)))
+				const in, vectors = 80, 2
+				c := newUpdateCase(r, in, out, vectors, relu, true) // both vectors have the same inputs
+				m := NewRowMatrix(c.l.m.weight, in, out)
+				c.s.Start(c.b)
+				x, sums := make([]float32, in), make([]float32, Pad(out))
+				for k := range x {
+					x[k] = c.b.Element(int(c.x[k]))[0]
+				}
+				copy(sums, c.s.sums[:out])
+				for block := range 5 {
+					states := []int{States, 37, 16, 1, States}[block]
+					for k := range in {
+						fillElement(c.b.Element(int(c.x[k])), x[k])
+					}
+					var listed []int32
+					for k := range 2 * in {
+						listed = append(listed, int32(k))
+					}
+					want := NewTile(States, out)
+					for state := range states {
+						var input []int32
+						var change []float32
+						for k := 0; state%5 > 0 && k < in; k++ { // some states are as the one before
+							if r.IntN(40) > 0 {
+								continue
+							}
+							v := float32(r.NormFloat64())
+							fillElement(c.b.Element(int(c.x[k]))[state:], v)
+							input, change = append(input, int32(k)), append(change, v-x[k])
+							x[k] = v
+						}
+						m.Steps(Tile{make([]float32, Pad(out)), 0}, sums, input, change, false, nil)
+						copy(want.Row(state), sums)
+						if relu {
+							clamp(want.Row(state), 0, 0, nil)
+						}
+					}
+					old := slices.Clone(c.b)
+					c.s.Continue(c.b, states, listed)
+					guardsHold(t, c.whole)
+					changed(t, c.b, old, c.out, states)
+					for i, o := range c.out {
+						for state, v := range c.b.Element(int(o))[:states] {
+							if w := want.Row(state)[i%out]; v != w {
+								t.Fatalf("%d units, block %d, state %d: output %d is %v, want %v", out, block, state, i, v, w)
+							}
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
 // NaN and infinity stay in the sums until they are computed in full.
 func TestUpdateKeepsNaN(t *testing.T) {
 	everyLevel(t, func(t *testing.T) {
@@ -187,6 +248,46 @@ func TestUpdateKeepsNaN(t *testing.T) {
 		s.Continue(b, 3, []int32{1, 2})
 		if v := b.Element(4); v[0] != 0 || !math.IsInf(float64(v[1]), 1) || v[2] == v[2] {
 			t.Errorf("results %v, want 0, +Inf, NaN", v[:3])
+		}
+	})
+}
+
+// An infinite input does not reach the states after it, in which it is finite. If many inputs change in each
+// state, they are updated in all states at once.
+func TestUpdateNotInSteps(t *testing.T) {
+	everyLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(70, 71))
+		c := newUpdateCase(r, 64, 110, 1, false, true)
+		c.s.Start(c.b)
+		var listed []int32
+		for k, e := range c.x {
+			fillElement(c.b.Element(int(e)), c.b.Element(int(e))[0])
+			if k < 40 {
+				listed = append(listed, int32(k))
+			}
+		}
+		c.b.Element(int(c.x[7]))[3] = float32(math.Inf(1))
+		c.s.Continue(c.b, States, listed)
+		for _, o := range c.out {
+			for state, v := range c.b.Element(int(o)) {
+				if finite := v-v == 0; finite == (state == 3) {
+					t.Errorf("state %d is %v", state, v)
+				}
+			}
+		}
+		c.b.Element(int(c.x[7]))[3] = 0
+		for _, k := range listed[8:20] {
+			copy(c.b.Element(int(c.x[k])), normal(r, States))
+		}
+		c.s.Continue(c.b, States, listed)
+		got := Block(slices.Clone(c.b))
+		c.l.Compute(c.b, States)
+		for _, o := range c.out {
+			for state, v := range got.Element(int(o)) {
+				if want := c.b.Element(int(o))[state]; !(math.Abs(float64(v-want)) < 1e-4) {
+					t.Fatalf("element %d of state %d is %v, want %v", o, state, v, want)
+				}
+			}
 		}
 	})
 }
@@ -230,13 +331,14 @@ func BenchmarkUpdate(b *testing.B) {
 			x, rest := list[:test.vectors*test.in], list[test.vectors*test.in:]
 			l := NewLinear(NewOutputs(normal(r, test.in*test.out), nil, test.in, test.out), rest[:test.vectors*test.out], x, test.vectors, true)
 			s := NewUpdate(l, rest[test.vectors*test.out:]).NewSums()
-			s.Start(block)
 			var listed []int32
 			for k := range x {
-				if r.IntN(len(x)) < test.changed {
+				if fillElement(block.Element(k), 1); r.IntN(len(x)) < test.changed {
 					listed = append(listed, int32(k))
+					fillElement(block.Element(k)[r.IntN(States):], 2)
 				}
 			}
+			s.Start(block)
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			var full, updated time.Duration
