@@ -36,8 +36,8 @@ import (
 // The versions of the forms, stored in the schema's metadata under "version".
 const (
 	RowsVersion        = "shaver.rows/1"
-	PartialVersion     = "shaver.partial/4"
-	PairedVersion      = "shaver.partial/5" // partials of paired jobs
+	PartialVersion     = "shaver.partial/6"
+	PairedVersion      = "shaver.partial/7" // partials of paired jobs
 	ScoresVersion      = "shaver.scores/3"
 	FrequenciesVersion = "shaver.frequencies/1"
 

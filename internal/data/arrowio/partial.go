@@ -32,7 +32,8 @@ const (
 	keyShared         = "shared"
 	keyWalked         = "walked" // only if it is not 0
 	keyFresh          = "fresh"  // only if it is not 0
-	keyHigh           = "high"   // only with tally.Partial.High
+	keyCheck          = "check"
+	keyHigh           = "high" // only with tally.Partial.High
 	keyDim            = "dim"
 	keySumLists       = "lists"
 
@@ -93,7 +94,7 @@ func partialMetadata(p *tally.Partial) arrow.Metadata {
 		}
 		keys, values = append(keys, keyHigh), append(values, strings.Join(high, " "))
 	}
-	keys, values = append(keys, keyDim, keySumLists), append(values, decimal(int64(p.Shape.Dim())), decimal(int64(len(p.AllLists()))))
+	keys, values = append(keys, keyDim, keySumLists, keyCheck), append(values, decimal(int64(p.Shape.Dim())), decimal(int64(len(p.AllLists()))), decimal(int64(p.Check)))
 	if paired {
 		var fourths [3][]string
 		for field := range p.Fourths {
@@ -218,12 +219,13 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form, dropped lay
 	for _, list := range p.AllLists() {
 		*list = []int64{}
 	}
-	var got, lists int64
-	for _, integer := range append(partialIntegers(p, form.Paired), keyed[int64]{keyDim, &got}, keyed[int64]{keySumLists, &lists}) {
+	var got, lists, check int64
+	for _, integer := range append(partialIntegers(p, form.Paired), keyed[int64]{keyDim, &got}, keyed[int64]{keySumLists, &lists}, keyed[int64]{keyCheck, &check}) {
 		if *integer.value, err = r.integer(integer.key); err != nil {
 			return nil, err
 		}
 	}
+	p.Check = uint64(check)
 	for _, rows := range partialRows(p) {
 		if _, found := r.meta[rows.key]; !found {
 			continue

@@ -34,7 +34,7 @@ var (
 const schemaDim = 4
 
 // latest maps each form to its version.
-var latest = map[string]string{"rows": ".v1", "rows.v2": "", "rows.v3": "", "frequencies": ".v1", "partial": ".v4", "partial.v5": "", "scores": ".v3", "scores.v4": "", "scores.v5": ""}
+var latest = map[string]string{"rows": ".v1", "rows.v2": "", "rows.v3": "", "frequencies": ".v1", "partial": ".v6", "partial.v7": "", "scores": ".v3", "scores.v4": "", "scores.v5": ""}
 
 // arrowForm is the content of a .arrow.json in package schemas.
 type arrowForm struct {
@@ -84,6 +84,7 @@ func written(t *testing.T) map[string][]byte {
 				*list = sums
 			}
 		}
+		p.Check = p.Checksum()
 		ok(arrowio.EncodePartial(&out, p))
 		return out.Bytes()
 	}
@@ -136,7 +137,7 @@ func written(t *testing.T) map[string][]byte {
 		"scores/look-ups+lists+words": tables(lists, modeltest.Words(&lists, 3, 1), "item", "user", "history", "tags"), "scores.v5/words": path(plain, modeltest.Words(&plain, 3, 1), schemaFields...),
 		"scores/look-ups": tables(lookUps, lookUps.Zero(), "user", "item", "day"), "scores/look-ups+lists": tables(lists, lists.Zero(), "item", "user", "history", "tags"),
 		"scores.v5": path(plain, plain.Zero(), schemaFields...), "scores.v5/look-ups": path(lookUps, lookUps.Zero(), "user", "item", "day"), "scores.v5/look-ups+lists": path(lists, lists.Zero(), "item", "user", "history", "tags"),
-		"scores.v4": paired(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil, false), "partial/passes": partial(make([]int64, schemaDim), false), "partial.v5": partial(nil, true), "scores": whole(0), "scores/multilinear": whole(1),
+		"scores.v4": paired(), "rows": rows(nil, false), "rows/shards": rows(nil, true), "rows.v2": rows(schemaDense, false), "rows.v2/shards": rows(schemaDense, true), "frequencies": frequencies.Bytes(), "partial": partial(nil, false), "partial/passes": partial(make([]int64, schemaDim), false), "partial.v7": partial(nil, true), "scores": whole(0), "scores/multilinear": whole(1),
 	}
 	form.Lengths = []int{0, 2}
 	files["rows.v3/lists"], files["rows.v3/lists+shards"] = rows(schemaDense, false), rows(schemaDense, true)

@@ -142,6 +142,7 @@ func idle(t testing.TB, features, dim int) [][]byte {
 	if one.LossEmpty < 0 { // the losses make the contributions add up
 		one.LossEmpty, one.LossFull = 0, -one.LossEmpty
 	}
+	one.Check = one.Checksum()
 	all, sum := [][]byte{nil}, one
 	for n := 1; n <= job.MostCombined; n++ {
 		var data bytes.Buffer

@@ -426,7 +426,7 @@ func (l *leader) endRound(ctx context.Context, round int, elapsed float64) (job.
 func (l *leader) merge(ctx context.Context, result job.Result) (outcome job.Event, err error) {
 	err = l.addPartial(ctx, &result)
 	if errors.Is(err, bus.ErrNotFound) || fault.IsInput(err) {
-		return job.Unusable{Shard: result.Shard, Shards: result.Shards, Partial: result.Partial.Name, Why: err.Error()}, nil
+		return job.Unusable{Shard: result.Shard, Shards: result.Shards, Partial: result.Partial.Name, Why: fmt.Sprintf("worker %q: %v", result.Worker, err)}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("shard %d: %w", result.Shard, err)
@@ -470,6 +470,9 @@ func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
 	}
 	if partial.Rows != result.Rows {
 		return fault.Inputf("partial %s has %d rows, expected %d as in its result", result.Partial.Name, partial.Rows, result.Rows)
+	}
+	if err := partial.CheckIdentity(l.job.Sampling()); err != nil {
+		return fault.Inputf("partial %s: %w", result.Partial.Name, err)
 	}
 	l.rounds.keepFirstHalf(result.Shard)
 	if err := l.sums.accumulator.Merge(partial); err != nil {

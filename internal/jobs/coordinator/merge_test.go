@@ -23,6 +23,7 @@ func partialOf(features, dim, every int, seed uint64) *tally.Partial {
 			p.Abs, p.Square = append(p.Abs, r.Int64N(1<<40)), append(p.Square, r.Int64N(1<<40))
 		}
 	}
+	p.Check = p.Checksum()
 	return p
 }
 

@@ -205,6 +205,7 @@ func simulated(random *rand.Rand, shape layout.Shape, features []int32) *tally.P
 		p.Sum[i] = random.Int64N(1<<31) - 1<<29
 		p.Abs[i], p.Square[i] = max(p.Sum[i], -p.Sum[i]), random.Int64N(1<<31)
 	}
+	p.Check = p.Checksum()
 	return p
 }
 

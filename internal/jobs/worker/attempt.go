@@ -116,7 +116,7 @@ func finish(ctx context.Context, attempts []*attempt, err error) (ends error) {
 		case e.sent != nil:
 			unsent = append(unsent, shard)
 		}
-		cause, ends = cmp.Or(cause, e.sent), errors.Join(ends, e.fatal)
+		cause, ends = cmp.Or(cause, e.sent), cmp.Or(ends, e.fatal)
 		if a.OnTask != nil {
 			a.OnTask(&a.d.Task, e.outcome, a.d.Try, a.took)
 		}
@@ -151,6 +151,9 @@ func (a *attempt) outcome(ctx context.Context, over bool, err error) (o Outcome,
 	case ctx.Err() != nil:
 		a.release(0)
 		return Abandoned, ctx.Err(), nil
+	case errors.Is(err, errFaulty):
+		a.release(0)
+		return Abandoned, err, nil
 	case errors.Is(err, errLost):
 		a.log.Warn("the task waits until its data is stored again", zap.Error(err))
 		return a.asideOutcome(ctx, Lost, a.lease.Lost(ctx, err.Error())), ctx.Err(), nil

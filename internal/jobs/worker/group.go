@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -80,6 +81,9 @@ func (g *group) store(ctx context.Context) (err error) {
 	if err := first.mustBeOpen(ctx); err != nil {
 		return err
 	}
+	if err := g.check(); err != nil {
+		return err
+	}
 	encoded, size, err := encode(g.computed.partial, first.d.Task.Ranges)
 	if err != nil {
 		return err
@@ -129,6 +133,21 @@ func (g *group) store(ctx context.Context) (err error) {
 		a.log.Debug("task done", zap.Int64("rows", a.d.Task.Rows), zap.Float64("seconds", a.took.Seconds()))
 	}
 	first.log.Debug("partial stored", zap.Int("tasks", len(g.attempts)), zap.Int64("rows", result.Rows), zap.Float64("seconds", result.Seconds), zap.Int("bytes", size))
+	return nil
+}
+
+// check returns errFaulty if the partial of g is not what its rows add up to.
+func (g *group) check() error {
+	p, spec := g.computed.partial, &g.attempts[0].d.Task.Spec
+	sampling := tally.NewSampling(spec.TaskOptions(), 0)
+	sampling.Paired, sampling.Weight = spec.Previous != nil, spec.FreshWeight()
+	err := p.Validate(&p.Shape, p.Form())
+	if err == nil {
+		err = p.CheckIdentity(sampling)
+	}
+	if err != nil {
+		return fmt.Errorf("%w (%v)", errFaulty, err)
+	}
 	return nil
 }
 

@@ -4,8 +4,10 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/num/kernel"
+	"shaver/internal/value/shapley"
 )
 
 // Config says how to run a worker.
@@ -55,7 +58,7 @@ const (
 )
 
 // Run computes one task after the other. If ctx ends, Run abandons its current task and
-// returns ctx's error. If drain is closed, Run first finishes the task and returns nil. If it is
+// returns ctx's error. If the worker finds that it computes wrong, Run returns an error. If drain is closed, Run first finishes the task and returns nil. If it is
 // then not connected to the server for goneAfter, it abandons the task.
 func Run(ctx context.Context, drain <-chan struct{}, c Config) error {
 	ctx, abandon := context.WithCancelCause(ctx)
@@ -115,7 +118,19 @@ func run(ctx, waiting context.Context, c *Config) error {
 	if len(w.kernels) == 0 {
 		w.kernels = []string{kernel.Name()}
 	}
+	for _, name := range slices.Backward(w.kernels) { // ends with the preferred one
+		if len(w.kernels) > 1 {
+			kernel.Use(name)
+		}
+		w.proved = time.Time{}
+		if err := w.prove(ctx); err != nil {
+			return err
+		}
+	}
 	for {
+		if err := w.prove(ctx); err != nil {
+			return err
+		}
 		d, err := w.next(waiting)
 		if d == nil {
 			if flushed := w.group.flush(ctx); flushed != nil {
@@ -149,6 +164,33 @@ type runner struct {
 	steps   *atomic.Int64
 	group   group
 	kernels []string // those of the tasks to ask for, the preferred one first
+	proved  time.Time
+}
+
+// errFaulty ends a worker whose results are wrong. Its tasks go to other workers.
+var errFaulty = errors.New("this machine computes wrong, or its memory is faulty: replace it")
+
+// proveEvery is the time between two proofs that the worker computes right.
+const proveEvery = 5 * time.Minute
+
+var proof = shapley.Prove // a test replaces it
+
+// prove computes a known row if it is time, and returns errFaulty if the result is wrong. The worker then gives back the tasks
+// that it holds, because what it has computed may be wrong, too.
+func (w *runner) prove(ctx context.Context) error {
+	if time.Since(w.proved) < proveEvery {
+		return nil
+	}
+	w.proved = time.Now()
+	err := proof(kernel.Name())
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("%w (%v)", errFaulty, err)
+	if len(w.group.attempts) > 0 {
+		finish(ctx, w.group.attempts, err)
+	}
+	return err
 }
 
 // use selects the kernel of a task. The others come first when the worker asks again, so that
@@ -175,7 +217,7 @@ func (w *runner) run(ctx context.Context, a *attempt) error {
 	g := &w.group
 	if !g.accepts(&a.d.Task) {
 		if err := g.flush(ctx); err != nil {
-			return errors.Join(err, a.finish(ctx, err))
+			return cmp.Or(a.finish(ctx, err), err)
 		}
 	}
 	c, err := a.compute()

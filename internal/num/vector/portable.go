@@ -118,23 +118,62 @@ func sharePortable(sum []int64, score []float64, rate float64) (added int64) {
 	return added
 }
 
-func addTermsPortable(cells []int64, at []int32, record, d int, v []float64, t *Terms) (over, finite bool) {
+func addTermsPortable(cells []int64, at []int32, record, d int, v []float64, t *Terms, weights []uint64) (check uint64, over, finite bool) {
 	left, sum := int64(0), 0.0
+	mostFirst, mostSecond := min(t.MostFirst, exact), min(t.MostSecond, exact)
 	for i, a := range at {
 		from := int(a) * record
 		firsts, seconds := cells[from:][:d], cells[from+d:][:d]
+		var feature Check
 		for c, v := range v[i*d:][:d] {
 			sum += float64(v * 0) // NaN after a number that is not finite
-			x := int64(math.RoundToEven(max(-t.MostFirst, min(t.MostFirst, float64(t.First*v)))))
-			y := int64(math.RoundToEven(min(t.MostSecond, float64(float64(t.Second*v)*v))))
+			p, q := float64(t.First*v), float64(float64(t.Second*v)*v)
+			x, y := near(p), near(q)
+			if !(math.Abs(p) < mostFirst && q < mostSecond) {
+				x, y = t.clip(p, q)
+			}
 			before := firsts[c]
 			after := before + x
 			firsts[c] = after
 			seconds[c] += y
 			left |= (before^after)&(x^after) | seconds[c]
+			feature.Add(uint64(x) + Mix*uint64(y))
 		}
+		check += weights[i] * feature.Sum()
 	}
-	return left < 0, sum == 0
+	return check, left < 0, sum == 0
+}
+
+// exact is the bound of near.
+const exact = 1 << 51
+
+// near returns x rounded to an integer, ties to even, if its magnitude is below exact.
+func near(x float64) int64 {
+	const whole, bits = 3 << 51, 0x4338 << 48 // the floats near whole are the integers, so adding it rounds
+	return int64(math.Float64bits(x+whole) - bits)
+}
+
+// clip returns the terms x and y, clipped and rounded.
+func (t *Terms) clip(x, y float64) (first, second int64) {
+	return int64(math.RoundToEven(max(-t.MostFirst, min(t.MostFirst, x)))), int64(math.RoundToEven(min(t.MostSecond, y)))
+}
+
+// termsCheck returns the check of AddTerms.
+func termsCheck(d int, v []float64, t *Terms, weights []uint64) (sum uint64) {
+	a, b, mostFirst, mostSecond := t.First, t.Second, min(t.MostFirst, exact), min(t.MostSecond, exact)
+	for i, w := range weights {
+		var check Check
+		for _, v := range v[i*d:][:d] {
+			p, q := float64(a*v), float64(float64(b*v)*v)
+			x, y := near(p), near(q)
+			if !(math.Abs(p) < mostFirst && q < mostSecond) {
+				x, y = t.clip(p, q)
+			}
+			check.Add(uint64(x) + Mix*uint64(y))
+		}
+		sum += w * check.Sum()
+	}
+	return sum
 }
 
 func addRowPortable(cells []int64, at []int32, record, d int, x []int64, s *Sums) (total int64, over, large bool) {
@@ -156,4 +195,26 @@ func addRowPortable(cells []int64, at []int32, record, d int, x []int64, s *Sums
 		}
 	}
 	return total, left < 0, beyond < 0
+}
+
+// check returns the check of AddRow.
+func (s *Sums) check(d int, x []int64, weights []uint64) (sum uint64) {
+	for i, w := range weights {
+		sum += w * rowCheck(x[i*d:][:d], s.Scale, s.Unit)
+	}
+	return sum
+}
+
+// rowCheck returns the check of a feature. It is not inlined, because its variables would then not be in registers.
+//
+//go:noinline
+func rowCheck(x []int64, scale, unit float64) uint64 {
+	run, weighted := uint64(0), uint64(0) // as in Check
+	for _, v := range x {
+		root := float64(float64(v) * scale)
+		square := int64(float64(float64(root*root)*unit) + .5)
+		run += uint64(v) + Mix*(uint64((v^v>>63)-v>>63)+Mix*uint64(square))
+		weighted += run
+	}
+	return 2*weighted - run
 }

@@ -237,6 +237,18 @@ func Share(sum []int64, score []float64, rate float64) int64 {
 	return sharePortable(sum, score[:n], rate)
 }
 
+// Mix is an odd number, 2^64 divided by the golden ratio, by which checks tell numbers of one column apart.
+const Mix = 0x9e3779b97f4a7c15
+
+// Check adds up the numbers of columns. The last of them has the weight 1, the one before it 3, and so on.
+type Check struct{ run, weighted uint64 }
+
+// Add adds the number of the next column.
+func (c *Check) Add(v uint64) { c.run, c.weighted = c.run+v, c.weighted+c.run+v }
+
+// Sum returns the weighted sum.
+func (c *Check) Sum() uint64 { return 2*c.weighted - c.run }
+
 // Sums says how AddRow adds contributions.
 type Sums struct {
 	Scale float64 // factor of a contribution before it is squared
@@ -247,11 +259,12 @@ type Sums struct {
 // AddRow adds the contributions x of a row to records of sums. Each of the features at[i] has d
 // contributions, and its record begins at cells[at[i]*record]. A record begins with d sums, d sums
 // of magnitudes and d sums of squares, (x*Scale)^2*Unit, rounded by adding 0.5 and truncating.
-// AddRow returns the sum of x, whether a sum overflowed, and whether a magnitude exceeds Limit. In
-// the last case the sums have no meaning.
-func AddRow(cells []int64, at []int32, record, d int, x []int64, s *Sums) (total int64, over, large bool) {
+// AddRow returns the sum of x, the check of what it adds, whether a sum overflowed, and whether a magnitude exceeds Limit. In
+// the last case the sums have no meaning. The check is computed apart from the sums, modulo 2^64. It is the sum over i of
+// weights[i] times the sum over the columns c of 2*(d-c)-1 times (x + Mix*(magnitude + Mix*square)).
+func AddRow(cells []int64, at []int32, record, d int, x []int64, s *Sums, weights []uint64) (total int64, check uint64, over, large bool) {
 	if len(at) == 0 || d == 0 {
-		return 0, false, false
+		return 0, 0, false, false
 	}
 	_ = x[len(at)*d-1]
 	last := uint32(0)
@@ -259,11 +272,13 @@ func AddRow(cells []int64, at []int32, record, d int, x []int64, s *Sums) (total
 		last = max(last, uint32(a)) // a negative number is too large
 	}
 	_ = cells[int(last)*record+3*d-1]
+	check = s.check(d, x, weights[:len(at)])
 	if accelerated {
 		total, signs, beyond := addRowAVX512(&cells[0], &at[0], len(at), record*8, d, &x[0], s.Scale, s.Unit, s.Limit)
-		return total, signs < 0, beyond != 0
+		return total, check, signs < 0, beyond != 0
 	}
-	return addRowPortable(cells, at, record, d, x, s)
+	total, over, large = addRowPortable(cells, at, record, d, x, s)
+	return total, check, over, large
 }
 
 // Terms are the factors of AddTerms.
@@ -276,13 +291,14 @@ type Terms struct {
 
 // AddTerms adds the terms of a row to records of sums. Each of the features at[i] has d numbers v,
 // and its record begins at cells[at[i]*record]. A record begins with d sums of First*v and d sums
-// of Second*v^2. Both terms are clipped and then rounded to integers, ties to even. AddTerms reports whether a
+// of Second*v^2. Both terms are clipped and then rounded to integers, ties to even. AddTerms returns the check of
+// these, as AddRow does, whose columns have first + Mix*second. It reports whether a
 // sum overflowed, and whether all v are finite. If not, the sums have no meaning. Second must not be negative.
-func AddTerms(cells []int64, at []int32, record, d int, v []float64, t *Terms) (over, finite bool) {
+func AddTerms(cells []int64, at []int32, record, d int, v []float64, t *Terms, weights []uint64) (check uint64, over, finite bool) {
 	if len(at) == 0 || d == 0 {
-		return false, true
+		return 0, false, true
 	}
-	_ = v[len(at)*d-1]
+	_, _ = v[len(at)*d-1], weights[len(at)-1]
 	last := uint32(0)
 	for _, a := range at {
 		last = max(last, uint32(a)) // a negative number is too large
@@ -290,9 +306,9 @@ func AddTerms(cells []int64, at []int32, record, d int, v []float64, t *Terms) (
 	_ = cells[int(last)*record+2*d-1]
 	if accelerated {
 		signs, broken := addTermsAVX512(&cells[0], &at[0], len(at), record*8, d, &v[0], t.First, t.Second, t.MostFirst, t.MostSecond)
-		return signs < 0, broken == 0
+		return termsCheck(d, v, t, weights[:len(at)]), signs < 0, broken == 0
 	}
-	return addTermsPortable(cells, at, record, d, v, t)
+	return addTermsPortable(cells, at, record, d, v, t, weights)
 }
 
 // square returns (x*scale)^2 in the unit of s, as AddRow adds it.

@@ -209,14 +209,14 @@ func TestAssembly(t *testing.T) {
 			at := []int32{6, 0, 3, 2, 5}
 			compare(t, "AddRow "+name, func() []any {
 				into := slices.Clone(cells)
-				total, over, large := AddRow(into, at, record, n, x, &Sums{Scale: .5, Unit: 0x1p-28, Limit: 1 << 45})
+				total, check, over, large := AddRow(into, at, record, n, x, &Sums{Scale: .5, Unit: 0x1p-28, Limit: 1 << 45}, []uint64{1, 3, 5, 1 << 63, 9})
 				if !large && over != (name == "over") || large != (name == "large" || name == "least") {
 					t.Errorf("%s, d = %d: overflow %t, too large %t", name, n, over, large)
 				}
 				if large {
 					clear(into)
 				}
-				return []any{into, total, over || large, large}
+				return []any{into, total, check, over || large, large}
 			})
 		}
 	}
@@ -243,20 +243,20 @@ func TestAddTerms(t *testing.T) {
 			run := func() []any {
 				cells := make([]int64, 5*record)
 				cells[d/2] = c.sum
-				over, finite := AddTerms(cells, at, record, d, v, &terms)
+				check, over, finite := AddTerms(cells, at, record, d, v, &terms, []uint64{1, 3, 1 << 40})
 				if over != c.over && c.finite || finite != c.finite {
 					t.Errorf("%s, %d columns: overflow %t, finite %t", name, d, over, finite)
 				}
 				if !finite {
 					return nil
 				}
-				return []any{cells}
+				return []any{cells, check}
 			}
 			if accelerated {
 				compare(t, name, run)
 			}
 			cells := make([]int64, 5*record)
-			AddTerms(cells, at, record, d, v, &terms)
+			AddTerms(cells, at, record, d, v, &terms, make([]uint64, 3))
 			for i, a := range at {
 				for k, x := range v[i*d : (i+1)*d] {
 					first := max(-terms.MostFirst, min(terms.MostFirst, 1000*x))

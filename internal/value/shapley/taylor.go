@@ -48,6 +48,9 @@ func (t *taylor) play(_ context.Context, full []float64, rows *model.Rows) error
 
 func (t *taylor) values(phi, _ []int64, r int) error {
 	elements := t.phi[r*t.elements:]
+	if !t.roster.Merged() {
+		return round(phi, elements[:len(phi)])
+	}
 	for i := range phi {
 		t.value[i] = 0
 		for _, k := range t.roster.Elements(i) {

@@ -77,7 +77,7 @@ func TestWalkedRows(t *testing.T) {
 		return p
 	}
 	walked := estimate(walk, only(rows, 3, false), 1)
-	walked.Walked = 1
+	walked.Walked, walked.Check = 1, walked.Check+1
 	want := combine(estimate(o, only(rows, 3, true), 1), walked)
 	for _, value := range []float64{936, 2 * tally.MaxLoss} { // the square, and then the value itself, is too large
 		makeSteep(t, estimator.Multilinear, value)
@@ -112,6 +112,7 @@ func TestWalkedCorrections(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.Walked, want.Correction, want.CorrectedSquare = 1, make([]int64, len(want.Sum)), want.Square
+	want.Check = want.Checksum()
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, expected %+v", got, want)
 	}
@@ -146,7 +147,7 @@ func TestWalkedPair(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want.Walked = 1
+	want.Walked, want.Check = 1, want.Check+1
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, expected %+v", got, want)
 	}

@@ -96,9 +96,9 @@ func (a *Accumulator) Clone() *Accumulator {
 	return &b
 }
 
-// Merge validates p and adds it. If it returns an error, it has added nothing.
+// Merge validates p, except for Check, and adds it. If it returns an error, it has added nothing.
 func (a *Accumulator) Merge(p *Partial) error {
-	if err := p.Validate(&a.shape, a.form); err != nil {
+	if err := p.validate(&a.shape, a.form); err != nil {
 		return err
 	}
 	for field := range p.Fourths {

@@ -129,7 +129,7 @@ func (f Form) mustBeValid() {
 // that. The job must be paired.
 func (b *Builder) AddPair(features []int32, fields []int, current, previous *Played) error {
 	p := &b.head
-	p.Rows++
+	b.countRow(1)
 	b.into(&p.LossFull, current.LossFull)
 	b.into(&p.LossEmpty, current.LossEmpty)
 	b.into(&p.PreviousLossFull, previous.LossFull)
@@ -156,6 +156,7 @@ func (b *Builder) AddPair(features []int32, fields []int, current, previous *Pla
 		if over && !large {
 			b.carryPair(b.start(at, dim), plus(x, z), plus(y, w))
 		}
+		p.Check += weightOf(f) * (1 + pairCheck(x, y, z, w, b.scale))
 		total.add(row)
 		previousTotal.add(previousRow)
 	}

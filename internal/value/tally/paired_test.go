@@ -72,12 +72,14 @@ func TestPairedSums(t *testing.T) {
 		single[model] = b.Partial()
 	}
 	current := *p
+	current.Check = single[0].Check
 	current.PreviousLossFull, current.PreviousLossEmpty, current.PreviousResidualSquare = 0, 0, 0
 	current.PreviousSum, current.PreviousAbs, current.PreviousSquare, current.DifferenceSquare, current.AbsDifferenceSquare, current.Fourths = nil, nil, nil, nil, nil, nil
 	if !reflect.DeepEqual(&current, single[0]) {
 		t.Errorf("the new model has the sums %+v, expected %+v", &current, single[0])
 	}
 	previous := current
+	previous.Check = single[1].Check
 	previous.LossFull, previous.LossEmpty, previous.ResidualSquare = p.PreviousLossFull, p.PreviousLossEmpty, p.PreviousResidualSquare
 	previous.Sum, previous.Abs, previous.Square = p.PreviousSum, p.PreviousAbs, p.PreviousSquare
 	if !reflect.DeepEqual(&previous, single[1]) {

@@ -35,6 +35,7 @@ type Partial struct {
 	// Fresh is the number of rows that count Sampling.Weight times. In all sums, their x, losses and
 	// residuals are multiplied by it, before they are squared.
 	Fresh    int64
+	Check    uint64  // weighted sum of all that p has, which was added up row by row, apart from the sums; see check.go
 	Features []int32 // global ids, ascending
 	Count    []int64 // [len(Features)], number of rows in which the feature occurs
 	Sum      []int64 // d values for each of Features: sums over rows of x, in LossUnits
@@ -191,12 +192,24 @@ func (p *Partial) Part(from, to int) *Partial {
 	for _, list := range part.AllLists() {
 		*list = (*list)[before : before+entries]
 	}
+	part.Check = part.Checksum()
 	return &part
 }
 
 // Validate returns an error if p is not a valid partial of the given form for tables of
-// the given shape. Partials come over the network.
+// the given shape, or if its sums are not those that Check states. Partials come over the network.
 func (p *Partial) Validate(shape *layout.Shape, form Form) error {
+	if err := p.validate(shape, form); err != nil {
+		return err
+	}
+	if p.Checksum() != p.Check {
+		return errCheck
+	}
+	return nil
+}
+
+// validate is Validate without Check.
+func (p *Partial) validate(shape *layout.Shape, form Form) error {
 	switch {
 	case !p.Shape.Equal(shape):
 		return fmt.Errorf("partial is for tables of another shape than the model's")
@@ -279,14 +292,15 @@ type Builder struct {
 	lists    int
 	dim      int // number of entries of each feature, or 0 if features differ
 	walks    int64
-	scale    float64 // 1 / walks
-	limit    int64   // upper bound of |x|
-	head     Partial // the partial without its lists; features in order of appearance
-	cells    []int64 // for each of these features, its d values of each list
-	high     []int64 // multiples of 2^63 to add to cells; may be shorter, and is nil until a cell needs one
-	starts   []int   // for each of these features, its first cell; nil if dim is not 0
-	slot     []int32 // by feature: position in head.Features, or -1
-	position []int32 // positions of the features of a row
+	scale    float64  // 1 / walks
+	limit    int64    // upper bound of |x|
+	head     Partial  // the partial without its lists; features in order of appearance
+	cells    []int64  // for each of these features, its d values of each list
+	high     []int64  // multiples of 2^63 to add to cells; may be shorter, and is nil until a cell needs one
+	starts   []int    // for each of these features, its first cell; nil if dim is not 0
+	slot     []int32  // by feature: position in head.Features, or -1
+	position []int32  // positions of the features of a row
+	weights  []uint64 // weights of these features in the check
 	sums     vector.Sums
 }
 
@@ -345,14 +359,9 @@ func (b *Builder) Add(features []int32, row *Played, within []int64) error {
 	b.into(&p.LossFull, row.LossFull)
 	b.into(&p.LossEmpty, row.LossEmpty)
 	b.into(&p.Shared, row.Shared)
-	b.position = b.position[:0]
-	for _, f := range features {
-		at := b.at(f, b.width(f))
-		p.Count[at]++
-		b.position = append(b.position, int32(at))
-	}
+	b.place(features)
 	total, large := b.addSums(sum, features)
-	from := 0
+	from, withins, corrections := 0, listWeight(3), listWeight(b.form.CorrectionList())
 	for i, f := range features {
 		if within == nil && row.Correction == nil {
 			break
@@ -361,16 +370,18 @@ func (b *Builder) Add(features []int32, row *Played, within []int64) error {
 		start := b.start(int(b.position[i]), dim)
 		if within != nil {
 			b.addCells(start+3*dim, within[from:from+dim])
+			p.Check += b.weights[i] * withins * listCheck(within[from:from+dim])
 		}
 		if row.Correction != nil {
 			at, z := start+b.form.CorrectionList()*dim, row.Correction[from:from+dim]
-			corrections, over, beyond := b.addCorrection(b.cells[at:], sum[from:from+dim], z)
+			corrected, over, beyond := b.addCorrection(b.cells[at:], sum[from:from+dim], z)
 			if over && !beyond {
 				b.carry(at, z)
 				b.carryGrown(at+dim, dim)
 			}
+			p.Check += b.weights[i] * corrections * correctedCheck(sum[from:from+dim], z, b.scale)
 			large = large || beyond
-			total.add(corrections)
+			total.add(corrected)
 		}
 		from += dim
 	}
@@ -385,9 +396,8 @@ func (b *Builder) Add(features []int32, row *Played, within []int64) error {
 
 // count counts the row, and multiplies its numbers by its weight.
 func (b *Builder) count(row *Played, within []int64) {
-	b.head.Rows++
+	b.countRow(row.Weight)
 	if n := row.Weight; n > 1 {
-		b.head.Fresh++
 		row.LossFull, row.LossEmpty, row.Shared = n*row.LossFull, n*row.LossEmpty, times(row.Shared, n)
 		for i, x := range row.Sum {
 			row.Sum[i] = times(x, n)
@@ -401,6 +411,16 @@ func (b *Builder) count(row *Played, within []int64) {
 	}
 }
 
+// countRow counts a row of the given weight.
+func (b *Builder) countRow(weight int64) {
+	b.head.Rows++
+	b.head.Check++
+	if weight > 1 {
+		b.head.Fresh++
+		b.head.Check++
+	}
+}
+
 // times returns n*x, or a number whose square overflows if n*x does.
 func times(x, n int64) int64 {
 	if high := math.MaxInt64 / n; x < -high || x > high {
@@ -411,7 +431,10 @@ func times(x, n int64) int64 {
 
 // AddWalked states that the row that is added next has the contributions of walks, because those
 // of the estimator did not fit; see Fits.
-func (b *Builder) AddWalked() { b.head.Walked++ }
+func (b *Builder) AddWalked() {
+	b.head.Walked++
+	b.head.Check++
+}
 
 // implausible is a magnitude, in LossUnits, up to which a contribution may exceed the losses of its
 // row. The squares of thousands of such rows fit in a partial.
@@ -482,18 +505,19 @@ func (b *Builder) addResidual(into *int64, total rowTotal, row *Played) error {
 // those of position. It returns the sum of x, and whether an |x| exceeds the limit.
 func (b *Builder) addSums(x []int64, features []int32) (total rowTotal, large bool) {
 	over := false
-	add := func(cells []int64, at []int32, d int, x []int64) {
-		part, left, big := vector.AddRow(cells, at, b.lists*d, d, x, &b.sums)
+	add := func(cells []int64, at []int32, d int, x []int64, weights []uint64) {
+		part, check, left, big := vector.AddRow(cells, at, b.lists*d, d, x, &b.sums, weights)
+		b.head.Check += check
 		over, large = over || left, large || big
 		total.add(part)
 	}
 	if b.dim > 0 {
-		add(b.cells, b.position, b.dim, x)
+		add(b.cells, b.position, b.dim, x, b.weights)
 	} else {
 		rest := x
 		for i, f := range features {
 			d := b.width(f)
-			add(b.entries(int(b.position[i]), d), first, d, rest[:d])
+			add(b.entries(int(b.position[i]), d), first, d, rest[:d], b.weights[i:])
 			rest = rest[d:]
 		}
 	}
@@ -532,6 +556,17 @@ func (b *Builder) addCorrection(cells, x, z []int64) (total int64, over, large b
 		over = over || !ok || squares[c] < 0
 	}
 	return total, over, large
+}
+
+// place sets the positions and weights to those of the features of a row, and counts the features.
+func (b *Builder) place(features []int32) {
+	b.position, b.weights = b.position[:0], b.weights[:0]
+	for _, f := range features {
+		at, weight := b.at(f, b.width(f)), weightOf(f)
+		b.head.Count[at]++
+		b.head.Check += weight
+		b.position, b.weights = append(b.position, int32(at)), append(b.weights, weight)
+	}
 }
 
 // at returns the position of a feature with d entries, and adds the feature if it is new.
@@ -578,6 +613,7 @@ func (b *Builder) width(f int32) int {
 
 // into adds x to one of the heads of b.head.
 func (b *Builder) into(sum *int64, x int64) {
+	b.head.Check += uint64(x)
 	var ok bool
 	if *sum, ok = add(*sum, x); !ok {
 		b.head.carryHead(sum, x)
@@ -590,6 +626,7 @@ func (b *Builder) Join(other *Builder) {
 	p.Rows += o.Rows
 	p.Walked += o.Walked
 	p.Fresh += o.Fresh
+	p.Check += o.Check
 	p.addHeads(o)
 	for field := range p.Fourths {
 		p.Fourths[field].add(&o.Fourths[field])
@@ -617,9 +654,14 @@ func (b *Builder) Partial() *Partial {
 	if p.Dropped != nil {
 		p.Features = slices.DeleteFunc(p.Features, func(f int32) bool {
 			from, to := p.Shape.Row(int(f))
-			return p.Dropped.Count(from, to) == to-from
+			left := p.Dropped.Count(from, to) < to-from
+			if !left {
+				p.Check -= weightOf(f) * uint64(b.head.Count[b.slot[f]])
+			}
+			return !left
 		})
 	}
+	p.Check += fourthsCheck(p.Fourths)
 	p.Count = make([]int64, 0, len(p.Features))
 	for _, f := range p.Features {
 		p.Count = append(p.Count, b.head.Count[b.slot[f]])

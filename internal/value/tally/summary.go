@@ -90,14 +90,14 @@ func (s *Summary) Check(e Sampling) (*Result, error) {
 	r := &Result{Rows: s.Rows, Walked: s.Walked, Fresh: s.Fresh, LossFull: full, LossEmpty: empty}
 	residual := s.Current.residual(e.Walks)
 	if e.Shares {
-		if err := s.identities(e); err != nil {
+		if err := s.identities(e, EfficiencyTolerance); err != nil {
 			return nil, err
 		}
 		residual -= s.Current.shared(e.Walks)
 	}
 	r.EfficiencyError = math.Abs(residual) / w.sum
 	if e.Efficient {
-		return r, s.identities(e)
+		return r, s.identities(e, EfficiencyTolerance)
 	}
 	r.EfficiencySE = s.residualError(e, residual, &s.Current)
 	if e.Corrected {
@@ -167,23 +167,36 @@ func (s *Summary) withinError(off, se, lossFull, lossEmpty float64) error {
 	return nil
 }
 
+// partialTolerance is the tolerance of a partial, in multiples of EfficiencyTolerance. Errors of the float32
+// arithmetic of single rows average out over a job, but not over a partial of few rows.
+const partialTolerance = 100
+
+// CheckIdentity returns an error if p violates the efficiency identity by more than rounding explains in
+// few rows. It returns nil if the estimator does not satisfy the identity.
+func (p *Partial) CheckIdentity(e Sampling) error {
+	if !e.Efficient && !e.Shares {
+		return nil
+	}
+	return p.Summary().identities(e, partialTolerance*EfficiencyTolerance)
+}
+
 // identities returns an error if the efficiency identity of a model is violated.
-func (s *Summary) identities(e Sampling) error {
-	if err := s.identity(&s.Current, e); err != nil || !s.Paired {
+func (s *Summary) identities(e Sampling, tolerance float64) error {
+	if err := s.identity(&s.Current, e, tolerance); err != nil || !s.Paired {
 		return err
 	}
-	if err := s.identity(&s.Previous, e); err != nil {
+	if err := s.identity(&s.Previous, e, tolerance); err != nil {
 		return fmt.Errorf("previous model: %w", err)
 	}
 	return nil
 }
 
 // identity returns an error if the efficiency identity of a model is violated.
-func (s *Summary) identity(g *TotalSums, e Sampling) error {
+func (s *Summary) identity(g *TotalSums, e Sampling, tolerance float64) error {
 	w := e.weigh(s.Rows, s.Fresh)
 	full, empty := g.losses(w)
 	off := math.Abs(g.residual(e.Walks)) / w.sum
-	if allowed := EfficiencyTolerance * (1 + full + empty); off > allowed {
+	if allowed := tolerance * (1 + full + empty); off > allowed {
 		return fmt.Errorf("efficiency identity violated: over %d rows the sum of the scores differs by %g nat from the mean loss with everything dropped, %g, minus that with nothing dropped, %g; rounding explains at most %g",
 			s.Rows, off, empty, full, allowed)
 	}

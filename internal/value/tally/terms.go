@@ -38,37 +38,31 @@ func NewTermsBuilder(shape layout.Shape, dropped layout.Mask) *Builder {
 // derivative is not finite; the builder must not be used after that. The builder must be one of NewTermsBuilder.
 func (b *Builder) AddTerms(features []int32, row *Terms) error {
 	p := &b.head
-	p.Rows++
+	b.countRow(row.Weight)
 	times := max(row.Weight, 1)
-	if times > 1 {
-		p.Fresh++
-	}
 	b.into(&p.LossFull, times*row.LossFull)
-	b.position = b.position[:0]
-	for _, f := range features {
-		at := b.at(f, b.width(f))
-		p.Count[at]++
-		b.position = append(b.position, int32(at))
-	}
+	b.place(features)
 	weight := float64(times)
 	t := vector.Terms{
 		First: weight * row.First / LossUnit, Second: weight * row.Second / SquareUnit,
 		MostFirst: weight * mostTerm / LossUnit, MostSecond: weight * mostTerm * mostTerm / SquareUnit,
 	}
-	over, finite := false, true
+	over, finite, check := false, true, uint64(0)
 	if b.dim > 0 {
-		over, finite = vector.AddTerms(b.cells, b.position, b.lists*b.dim, b.dim, row.Change, &t)
+		check, over, finite = vector.AddTerms(b.cells, b.position, b.lists*b.dim, b.dim, row.Change, &t, b.weights)
 	} else {
 		change := row.Change
 		for i, f := range features {
 			d := b.width(f)
-			left, whole := vector.AddTerms(b.entries(int(b.position[i]), d), first, b.lists*d, d, change[:d], &t)
+			part, left, whole := vector.AddTerms(b.entries(int(b.position[i]), d), first, b.lists*d, d, change[:d], &t, b.weights[i:])
+			check += part
 			over, finite, change = over || left, finite && whole, change[d:]
 		}
 	}
 	if !finite {
 		return errSteep
 	}
+	p.Check += check
 	if over {
 		b.carryTerms(features, row.Change, &t)
 	}
@@ -80,7 +74,7 @@ func (b *Builder) carryTerms(features []int32, change []float64, t *vector.Terms
 	for i, f := range features {
 		d := b.width(f)
 		terms := make([]int64, b.lists*d) // those of the feature in this row alone
-		vector.AddTerms(terms, first, b.lists*d, d, change[:d], t)
+		vector.AddTerms(terms, first, b.lists*d, d, change[:d], t, b.weights[i:])
 		b.carry(b.start(int(b.position[i]), d), terms)
 		change = change[d:]
 	}

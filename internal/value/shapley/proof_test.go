@@ -1,0 +1,43 @@
+package shapley
+
+import (
+	"runtime"
+	"testing"
+
+	"shaver/internal/num/kernel"
+)
+
+// Each kernel of this machine computes what is recorded for it. If a change of the arithmetic is intended, copy the
+// numbers that this test prints to proofs, also those of "make levels-arm64". The levels with assembly must have the
+// same number, except amx and those of builds for GOAMD64=v3, which have none.
+func TestProve(t *testing.T) {
+	defer kernel.Use(kernel.Name())
+	for _, name := range kernel.Names() {
+		kernel.Use(name)
+		want, recorded := proofs[name]
+		if err := Prove(name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !recorded {
+			got, err := prove()
+			t.Logf("%s has no record: %d, %v", name, got, err)
+			continue
+		}
+		proofs[name] = want ^ 1<<40
+		if Prove(name) == nil {
+			t.Errorf("%s: Prove notices no wrong bit", name)
+		}
+		proofs[name] = want
+	}
+	if len(proofs) == 0 || runtime.GOARCH == "amd64" && proofs["avx2"] != proofs["avx512"] {
+		t.Errorf("records %v", proofs)
+	}
+}
+
+func BenchmarkProve(b *testing.B) {
+	for b.Loop() {
+		if err := Prove(kernel.Name()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
