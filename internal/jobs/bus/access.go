@@ -67,6 +67,9 @@ func addresses(list string) (servers []*url.URL, err error) {
 		if !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme) { // the client library would retry it without end
 			return nil, fault.Usagef("invalid NATS address %s: expected nats:// or tls://", fault.Address(address))
 		}
+		if strings.Count(u.Host, ":") > 1 && u.Host[0] != '[' { // the client library would take all except the last group for the host
+			return nil, fault.Usagef("invalid NATS address %s: expected brackets around an IPv6 address, as in nats://[::1]:4222", fault.Address(address))
+		}
 		servers = append(servers, u)
 	}
 	return servers, nil

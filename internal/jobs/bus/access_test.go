@@ -39,8 +39,14 @@ func guarded(t *testing.T, options *server.Options) string {
 // started starts a server with JetStream.
 func started(t *testing.T, options *server.Options) *server.Server {
 	t.Helper()
-	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
-	options.JetStream, options.StoreDir = true, t.TempDir()
+	return startedIn(t, options, t.TempDir(), server.RANDOM_PORT)
+}
+
+// startedIn is started with the folder of the store and the port.
+func startedIn(t *testing.T, options *server.Options, dir string, port int) *server.Server {
+	t.Helper()
+	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", port, true, true
+	options.JetStream, options.StoreDir = true, dir
 	ns, err := server.NewServer(options)
 	must(t, err)
 	ns.Start()
@@ -118,7 +124,8 @@ func logged() (*zap.Logger, *journal) {
 func TestAccess(t *testing.T) {
 	host := withPassword(t)
 	quoted := url.UserPassword("me", secret).String()
-	credsHost, creds := operated(t)
+	credsHost, issue := operated(t, func(*jwt.AccountClaims) {})
+	creds := secretFile(t, issue(time.Time{}))
 	for name, c := range map[string]Config{
 		"user file":       {URL: "nats://" + host, Access: Access{UserFile: secretFile(t, "me:"+secret+"\n")}},
 		"address":         {URL: "nats://" + quoted + "@" + host},
@@ -174,8 +181,9 @@ func wantNoSecret(t *testing.T, text string, more ...string) {
 	}
 }
 
-// operated starts a server in operator mode and writes the credentials file of a user.
-func operated(t *testing.T) (host, creds string) {
+// operated starts a server in operator mode whose only account has the limits. issue returns new credentials of its user,
+// which expire at the given time, if it is not zero.
+func operated(t *testing.T, limit func(*jwt.AccountClaims)) (host string, issue func(expires time.Time) string) {
 	t.Helper()
 	pair := func(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
 		p, err := create()
@@ -193,20 +201,28 @@ func operated(t *testing.T) (host, creds string) {
 	must(t, err)
 	claims := jwt.NewAccountClaims(accountID)
 	claims.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
+	limit(claims)
 	account, err := claims.Encode(operatorKey)
 	must(t, err)
 	_, systemID := pair(nkeys.CreateAccount)
 	system, err := jwt.NewAccountClaims(systemID).Encode(operatorKey)
 	must(t, err)
-	user, err := jwt.NewUserClaims(userID).Encode(accountKey)
-	must(t, err)
-	seed, err := userKey.Seed()
-	must(t, err)
-	file, err := jwt.FormatUserConfig(user, seed)
-	must(t, err)
+	issue = func(expires time.Time) string {
+		claims := jwt.NewUserClaims(userID)
+		if !expires.IsZero() {
+			claims.Expires = expires.Unix()
+		}
+		user, err := claims.Encode(accountKey)
+		must(t, err)
+		seed, err := userKey.Seed()
+		must(t, err)
+		file, err := jwt.FormatUserConfig(user, seed)
+		must(t, err)
+		return string(file)
+	}
 	resolver := new(server.MemAccResolver)
 	must(t, errors.Join(resolver.Store(accountID, account), resolver.Store(systemID, system)))
-	return guarded(t, &server.Options{TrustedOperators: []*jwt.OperatorClaims{trusted}, AccountResolver: resolver, SystemAccount: systemID}), secretFile(t, string(file))
+	return guarded(t, &server.Options{TrustedOperators: []*jwt.OperatorClaims{trusted}, AccountResolver: resolver, SystemAccount: systemID}), issue
 }
 
 // A password file may be replaced while the program runs. The next connection reads it
@@ -249,6 +265,18 @@ func TestAccessRefused(t *testing.T) {
 	}
 }
 
+// The error of an IPv6 address without brackets has the right form.
+func TestBracketsOfIPv6(t *testing.T) {
+	for _, address := range []string{"nats://::1:4222", "::1", "nats://h,nats://fe80::1:4222"} {
+		if _, err := Redacted(address); err == nil || !strings.Contains(err.Error(), "nats://[::1]:4222") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if _, err := Redacted("nats://[::1]:4222,[::1]"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAccessFiles(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	junk := secretFile(t, "s3cret\nof two lines\n")
@@ -272,6 +300,7 @@ func TestAccessFiles(t *testing.T) {
 		"certificate, no key":     {plain, Access{TLSCert: junk}, true, false},
 		"two users":               {plain, Access{Creds: junk, NKey: junk}, true, false},
 		"also in the address":     {"nats://me:s3cret@h:1", Access{UserFile: junk}, true, false},
+		"IPv6 without brackets":   {"nats://me:s3cret@::1:4222", Access{}, true, false},
 		"scheme":                  {"http://me:s3cret@h:1", Access{}, true, false},
 		"password not encoded":    {"nats://me:s3cret /x@h:1", Access{}, true, false},
 		"password with a wrong %": {"nats://me:s3cret%zz@h:1", Access{}, true, false},

@@ -31,7 +31,7 @@ const (
 	chunkPrefix = "$O." + blobBucket + ".C."
 	metaPrefix  = "$O." + blobBucket + ".M."
 
-	chunkBytes    = 128 << 10        // larger chunks overrun the server's input buffer
+	chunkBytes    = 128 << 10        // largest chunk, because larger ones overrun the server's input buffer
 	chunkWindow   = 32               // largest number of unacknowledged chunks
 	fewChunks     = 32               // up to this number, chunks are read by one request
 	longHeartbeat = 15 * time.Second // the longest that the library takes for a request of 30 seconds
@@ -42,7 +42,11 @@ func metaSubject(name string) string {
 	return metaPrefix + base64.URLEncoding.EncodeToString([]byte(name))
 }
 
-func chunks(bytes int64) uint64 { return uint64((bytes + chunkBytes - 1) / chunkBytes) }
+// chunkSize returns the size of the chunks of the blobs that b stores.
+func (b *Bus) chunkSize() int64 { return max(1, min(chunkBytes, b.nc.MaxPayload())) }
+
+// chunks returns the number of chunks of an object.
+func chunks(bytes, chunk int64) uint64 { return uint64((bytes + chunk - 1) / chunk) }
 
 func digestText(sum []byte) string { return "SHA-256=" + base64.URLEncoding.EncodeToString(sum) }
 
@@ -56,6 +60,14 @@ type object struct {
 func (o *object) is(blob job.Blob) bool {
 	sum, err := hex.DecodeString(blob.SHA256)
 	return err == nil && o.Size == uint64(blob.Bytes) && o.Digest == digestText(sum)
+}
+
+// chunks returns the number of chunks that the object has if it is whole.
+func (o *object) chunks() uint64 {
+	if o.Opts == nil || o.Opts.ChunkSize == 0 {
+		return chunks(int64(o.Size), chunkBytes)
+	}
+	return chunks(int64(o.Size), int64(o.Opts.ChunkSize))
 }
 
 // object returns what is stored under name, or ErrNotFound. Deleted is set if a tombstone
@@ -84,7 +96,7 @@ func (b *Bus) held(ctx context.Context, o *object) (uint64, error) {
 
 // whole reports whether all chunks of the object are stored, and no others.
 func (b *Bus) whole(ctx context.Context, o *object) (bool, error) {
-	switch want := chunks(int64(o.Size)); {
+	switch want := o.chunks(); {
 	case o.Deleted || uint64(o.Chunks) != want:
 		return false, nil
 	case want == 0:
@@ -164,15 +176,16 @@ func (b *Bus) put(ctx context.Context, name string, source func(io.Writer) error
 		}
 	}
 	token := newToken(name)
-	sum, size, err := b.putChunks(ctx, token, source)
+	chunk := b.chunkSize()
+	sum, size, err := b.putChunks(ctx, token, int(chunk), source)
 	if err != nil {
 		b.sweep(ctx, token)
 		return blob, err
 	}
 	blob = job.Blob{Name: name, Bytes: size, SHA256: hex.EncodeToString(sum)}
 	body, err := json.Marshal(jetstream.ObjectInfo{
-		ObjectMeta: jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes}},
-		Bucket:     blobBucket, NUID: token, Size: uint64(size), Chunks: uint32(chunks(size)), Digest: digestText(sum),
+		ObjectMeta: jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: uint32(chunk)}},
+		Bucket:     blobBucket, NUID: token, Size: uint64(size), Chunks: uint32(chunks(size, chunk)), Digest: digestText(sum),
 	})
 	if err != nil {
 		panic("bus: object info does not marshal: " + err.Error())
@@ -229,6 +242,7 @@ type chunker struct {
 	ctx     context.Context
 	b       *Bus
 	token   string
+	full    int                      // size of a chunk; the last one may be smaller
 	chunk   []byte                   // the chunk being filled
 	pending []jetstream.PubAckFuture // one for each unacknowledged chunk
 	last    uint64                   // sequence of the last acknowledged chunk
@@ -236,8 +250,8 @@ type chunker struct {
 	size    int64
 }
 
-func (b *Bus) putChunks(ctx context.Context, token string, source func(io.Writer) error) (sum []byte, size int64, err error) {
-	c := &chunker{ctx: ctx, b: b, token: token, sum: sha256.New()}
+func (b *Bus) putChunks(ctx context.Context, token string, chunk int, source func(io.Writer) error) (sum []byte, size int64, err error) {
+	c := &chunker{ctx: ctx, b: b, token: token, full: chunk, sum: sha256.New()}
 	// After a failure, wait for the chunks in flight. Otherwise they would be stored
 	// after the sweep.
 	defer func() {
@@ -264,19 +278,19 @@ func (b *Bus) putChunks(ctx context.Context, token string, source func(io.Writer
 func (c *chunker) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
-		if len(c.chunk) == 0 && len(p) >= chunkBytes { // send it without a copy
-			if err := c.send(p[:chunkBytes]); err != nil {
+		if len(c.chunk) == 0 && len(p) >= c.full { // send it without a copy
+			if err := c.send(p[:c.full]); err != nil {
 				return 0, err
 			}
-			p = p[chunkBytes:]
+			p = p[c.full:]
 			continue
 		}
 		if c.chunk == nil {
-			c.chunk = make([]byte, 0, min(chunkBytes, max(n, 4096)))
+			c.chunk = make([]byte, 0, min(c.full, max(n, 4096)))
 		}
-		part := min(len(p), chunkBytes-len(c.chunk))
+		part := min(len(p), c.full-len(c.chunk))
 		c.chunk, p = append(c.chunk, p[:part]...), p[part:]
-		if len(c.chunk) == chunkBytes {
+		if len(c.chunk) == c.full {
 			if err := c.send(c.chunk); err != nil {
 				return 0, err
 			}
@@ -426,8 +440,8 @@ func (b *Bus) read(ctx context.Context, blob job.Blob, limit int64, f func(*obje
 			return fmt.Errorf("blob %s: %w", blob.Name, ErrNotFound)
 		case !o.is(blob):
 			return corrupt(blob, "%d bytes with digest %s are stored, expected %d with SHA-256 %s", o.Size, o.Digest, blob.Bytes, blob.SHA256)
-		case uint64(o.Chunks) != chunks(blob.Bytes):
-			return corrupt(blob, "its description has %d chunks, expected %d", o.Chunks, chunks(blob.Bytes))
+		case uint64(o.Chunks) != o.chunks():
+			return corrupt(blob, "its description has %d chunks, expected %d", o.Chunks, o.chunks())
 		}
 		if o.Chunks > fewChunks { // a reader of many chunks would wait for a missing one
 			if err := b.checkWhole(ctx, o); err != nil {

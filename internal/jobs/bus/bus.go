@@ -88,6 +88,7 @@ type Bus struct {
 	denied *atomic.Pointer[denial]
 	desk   *Desk // hands out the tasks if the server is local; nil = the server does
 
+	lease    atomic.Int64 // of the tasks that are published, in ns; 0 = that of the consumer
 	patience patience
 	dialer   dialer
 	servers  int          // number of servers in the configuration
@@ -125,12 +126,14 @@ func (c *Config) options() ([]nats.Option, error) {
 		nats.DontRandomize(), // open chooses the order
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(250 * time.Millisecond),
-		nats.ReconnectJitter(250*time.Millisecond, time.Second),
+		nats.ReconnectJitter(250*time.Millisecond, 500*time.Millisecond), // an attempt with TLS ends before its wait is logged (quiet)
 		nats.PingInterval(c.patience().ping),
 		// Publish nothing late. A heartbeat or release that was buffered while
 		// disconnected could arrive after its lease ended and affect another worker's
 		// task.
 		nats.ReconnectBufSize(-1),
+		// The server and the files may get new credentials at different times.
+		nats.IgnoreAuthErrorAbort(),
 	}
 	switch {
 	case c.Desk != nil && c.Server == nil:
@@ -175,6 +178,7 @@ func watch(embedded bool, log *zap.Logger, denied *atomic.Pointer[denial]) []nat
 	up := func(text string) nats.ConnHandler {
 		return func(nc *nats.Conn) { log.Info(text, server(nc)) }
 	}
+	var refused time.Time // when a failed attempt to reconnect was last logged; the handlers run one after the other
 	return []nats.Option{
 		nats.ConnectHandler(up("connected to NATS")),
 		nats.ReconnectHandler(up("reconnected to NATS")),
@@ -186,7 +190,14 @@ func watch(embedded bool, log *zap.Logger, denied *atomic.Pointer[denial]) []nat
 		nats.LameDuckModeHandler(func(nc *nats.Conn) {
 			log.Info("NATS server is shutting down", server(nc))
 		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		nats.ErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) {
+			if !nc.IsConnected() { // each attempt fails until somebody corrects the credentials
+				if time.Since(refused) >= logEvery {
+					refused = time.Now()
+					log.Warn("cannot reconnect to NATS", zap.Error(explained(err)))
+				}
+				return
+			}
 			if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+whoSubject+`"`) {
 				log.Warn("the server does not let workers and coordinators see each other: its permissions are those of an earlier build", zap.Error(err))
 				return

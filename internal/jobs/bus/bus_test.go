@@ -226,7 +226,7 @@ func TestSetup(t *testing.T) {
 	must(t, err)
 	setUp(t, b, Queue{Lease: 7 * time.Second, Window: 3, Replicas: 1})
 	d := next(t, b)
-	if d.Lease != 7*time.Second {
+	if d.Lease != time.Minute {
 		t.Errorf("lease of %v", d.Lease)
 	}
 	held, err := b.subjects(t.Context(), "test", tasksStream, taskPrefix+">")

@@ -92,7 +92,7 @@ func (b *Bus) ClaimFor(ctx context.Context, jobID string, by Claimant) (*Claim, 
 	if err := CheckJob(jobID); err != nil {
 		return nil, err
 	}
-	created, err := b.created(ctx)
+	created, _, err := b.created(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -164,11 +164,11 @@ func (c *Claim) replace(ctx context.Context, next job.Lead, wait bool) error {
 				switch {
 				case bad != nil || c.Lead.Job == "":
 					return ErrFenced
-				case lead.Owner == c.Lead.Owner: // ours of an earlier call that returned ErrFull, stored since
+				case lead.Owner == c.Lead.Owner: // ours, of an earlier call that returned ErrFull or of a store that went back
 					c.sequence = msg.Sequence
 					return errAgain{err}
 				}
-				return c.fencedBy(&lead)
+				return c.fencedBy(&lead, msg.Sequence)
 			}
 			stored, err = msg.Sequence, nil
 		}
@@ -196,14 +196,14 @@ func (c *Claim) End(ctx context.Context) error {
 }
 
 // Check returns ErrFenced if somebody else has claimed the job, and ErrEnded if the job
-// or parts of it have been deleted. If the server has lost all records, IsGone is true for the error.
+// or parts of it have been deleted. If the server has lost the records of the claim, IsGone is true for the error.
 func (c *Claim) Check(ctx context.Context) error {
-	lead, _, err := c.b.lead(ctx, c.Lead.Job)
+	lead, msg, err := c.b.lead(ctx, c.Lead.Job)
 	if err != nil {
 		return err
 	}
 	if lead != nil && lead.Owner != c.Lead.Owner {
-		return fmt.Errorf("job %s: %w", c.Lead.Job, c.fencedBy(lead))
+		return fmt.Errorf("job %s: %w", c.Lead.Job, c.fencedBy(lead, msg.Sequence))
 	}
 	if open, err := c.b.IsOpen(ctx, c.Lead.Job); err != nil {
 		return err
@@ -214,28 +214,35 @@ func (c *Claim) Check(ctx context.Context) error {
 }
 
 // ended returns why a record of the job is not stored. No program deletes the stream of the jobs. If
-// the stream of the claim does not exist any more, the server has lost it, and nobody ended the job.
+// the stream of the claim does not exist any more, or ends before the record of the claim, the server has
+// lost it, and nobody ended the job.
 func (c *Claim) ended(ctx context.Context) error {
-	created, err := c.b.created(ctx)
+	created, last, err := c.b.created(ctx)
 	switch {
 	case err != nil:
 		return err
 	case !created.Equal(c.created):
 		return fmt.Errorf("the server lost the stream of the jobs and has a new one since %v: %w", created.UTC().Format(time.RFC3339), jetstream.ErrStreamNotFound)
+	case last < c.sequence:
+		return errWentBack
 	}
 	return ErrEnded
 }
 
-// created returns when the stream of the jobs was created.
-func (b *Bus) created(ctx context.Context) (at time.Time, err error) {
+// errWentBack means that the server has stored less than before the claim, for example because somebody
+// restored its volume.
+var errWentBack = fmt.Errorf("the store of the server went back to an earlier state: %w", jetstream.ErrStreamNotFound)
+
+// created returns when the stream of the jobs was created, and the sequence number of its last message.
+func (b *Bus) created(ctx context.Context) (at time.Time, last uint64, err error) {
 	err = b.call(ctx, "look up "+jobStream, func(ctx context.Context) error {
 		s, err := b.js.Stream(ctx, jobStream)
 		if err == nil {
-			at = s.CachedInfo().Created
+			at, last = s.CachedInfo().Created, s.CachedInfo().State.LastSeq
 		}
 		return err
 	})
-	return at, err
+	return at, last, err
 }
 
 // orGone returns the error of a request to store a message. If the request was not answered because
@@ -249,8 +256,12 @@ func (b *Bus) orGone(ctx context.Context, stream string, err error) error {
 	return err
 }
 
-// fencedBy returns ErrFenced with the name of the newer coordinator and of its output.
-func (c *Claim) fencedBy(lead *job.Lead) error {
+// fencedBy returns why the record of another coordinator is stored: ErrFenced with the name of the newer
+// coordinator and of its output, or errWentBack if the record is older than the claim.
+func (c *Claim) fencedBy(lead *job.Lead, sequence uint64) error {
+	if lead.Epoch < c.Lead.Epoch && sequence < c.sequence {
+		return errWentBack
+	}
 	out := ""
 	if lead.Out != "" {
 		out = " and writes " + lead.Out

@@ -61,7 +61,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// If the server has no room for the record, Point waits only if it is told to. Without the wait it
+// If the server has no room for the record, Point waits only if wait is true. Without the wait it
 // returns ErrFull, unless the record was stored and only the answer was lost. A record that is
 // stored after all does not fence its own coordinator.
 func TestFullForRecord(t *testing.T) {

@@ -52,6 +52,14 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 	if b.nc, err = b.open(ctx, &c, options); err != nil {
 		return nil, err
 	}
+	if file := c.Access.NKey; file != "" {
+		again := func() { // the library keeps the public key of the first seed; it holds its lock while it dials
+			if option, err := nats.NkeyOptionFromSeed(file); err == nil {
+				_ = option(&b.nc.Opts)
+			}
+		}
+		b.dialer.before.Store(&again)
+	}
 	b.js, err = jetstream.New(b.nc, jetstream.WithPublishAsyncTimeout(b.patience.call), jetstream.WithDefaultTimeout(b.patience.call))
 	if err == nil {
 		err = b.awaitJetStream(ctx, c.Interactive)
@@ -187,11 +195,15 @@ var errNoJetStream = errors.New("JetStream is off (nats-server -js turns it on)"
 // dialer makes TCP connections, counts the bytes that arrive, and remembers why the last attempt failed, because the
 // client library does not always report that. It is safe for concurrent use.
 type dialer struct {
+	before  atomic.Pointer[func()] // called before each attempt; nil = no call
 	failure atomic.Pointer[error]
 	arrived atomic.Int64 // bytes; a large message counts while it is on its way
 }
 
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	if before := d.before.Load(); before != nil {
+		(*before)()
+	}
 	conn, err := (&net.Dialer{Timeout: callTimeout}).Dial(network, address)
 	if err != nil {
 		d.failure.Store(&err)
@@ -261,6 +273,12 @@ func judge(err error) (outlook, error) {
 		return unlikely, fmt.Errorf("%w: expected a NATS server", err)
 	}
 	return likely, err
+}
+
+// explained is the error of judge.
+func explained(err error) error {
+	_, err = judge(err)
+	return err
 }
 
 // errOld means that the server is too old.

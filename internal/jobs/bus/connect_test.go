@@ -72,6 +72,13 @@ func announcing(t *testing.T, version string) (host string) {
 // withTLS starts a server that requires TLS. Its certificate is signed by nobody.
 func withTLS(t *testing.T) (host, authority string) {
 	t.Helper()
+	config, authority := certificate(t)
+	return guarded(t, &server.Options{TLSConfig: config}), authority
+}
+
+// certificate returns the configuration of a server with a new certificate, and the file of its authority.
+func certificate(t *testing.T) (config *tls.Config, authority string) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
@@ -79,7 +86,7 @@ func withTLS(t *testing.T) (host, authority string) {
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	must(t, err)
 	authority = secretFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	return guarded(t, &server.Options{TLSConfig: &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}}), authority
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, authority
 }
 
 // withoutJetStream starts a server that has no JetStream.

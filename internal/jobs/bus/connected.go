@@ -49,6 +49,8 @@ type Connected struct {
 	// Older is the number of workers with the kernel and protocol 0 that ask for tasks.
 	// They cannot answer.
 	Older int
+	// Paused is the name of the consumer of the tasks if somebody has paused it; otherwise "".
+	Paused string
 }
 
 // Connected asks all workers who they are, and waits for answers for at most a second.
@@ -88,37 +90,44 @@ func (b *Bus) ConnectedTo(ctx context.Context, kernel string) (c Connected, err 
 	if c.Builds, err = b.Connected(ctx); err != nil {
 		return c, err
 	}
-	own, _, err := b.Asking(ctx, kernel)
+	own, err := b.workers(ctx, ownQueue(kernel))
 	if err != nil {
 		return c, err
 	}
-	c.Asking = own
-	if job.Protocol > 0 {
-		c.Older, _, err = b.asking(ctx, QueueName(kernel, 0))
+	c.Asking = own.NumWaiting + own.NumAckPending
+	if own.Paused {
+		c.Paused = own.Name
 	}
-	return c, err
+	if job.Protocol > 0 {
+		older, err := b.workers(ctx, QueueName(kernel, 0))
+		if err != nil {
+			return c, err
+		}
+		c.Older = older.NumWaiting + older.NumAckPending
+	}
+	return c, nil
 }
 
 // Asking returns the number of tasks for the kernel that workers ask for or hold, and how many of those were given to
 // a worker before, which died, left or failed.
 func (b *Bus) Asking(ctx context.Context, kernel string) (tasks, again int, err error) {
-	return b.asking(ctx, ownQueue(kernel))
+	info, err := b.workers(ctx, ownQueue(kernel))
+	return info.NumWaiting + info.NumAckPending, min(info.NumRedelivered, info.NumAckPending), err
 }
 
-// asking is Asking for a queue.
-func (b *Bus) asking(ctx context.Context, queue string) (tasks, again int, err error) {
+// workers returns what the server knows of the consumer of a queue's workers. It is zero if there is no consumer.
+func (b *Bus) workers(ctx context.Context, queue string) (info jetstream.ConsumerInfo, err error) {
 	err = b.call(ctx, "count workers", func(ctx context.Context) error {
 		consumer, err := b.js.Consumer(ctx, tasksStream, workersPrefix+queue)
 		if err == nil {
-			info := consumer.CachedInfo()
-			tasks, again = info.NumWaiting+info.NumAckPending, min(info.NumRedelivered, info.NumAckPending)
+			info = *consumer.CachedInfo()
 		}
 		return err
 	})
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return 0, 0, nil
+		return info, nil
 	}
-	return tasks, again, err
+	return info, err
 }
 
 // Fit reports whether a connected worker can compute tasks with the kernel from

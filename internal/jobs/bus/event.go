@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
@@ -29,7 +30,7 @@ func (b *Bus) PublishResult(ctx context.Context, r job.Result) (won bool, err er
 	on := subject(resultPrefix, r.Job, r.Shard)
 	what := "publish result " + on
 	err = b.again(ctx, what, func(ctx context.Context) error {
-		stored, err := b.storeOnce(ctx, what, resultsStream, on, body)
+		stored, err := b.storeOnce(ctx, what, resultsStream, &nats.Msg{Subject: on, Data: body})
 		if errors.Is(err, jetstream.ErrMsgNotFound) { // it was deleted before we could read it
 			return errAgain{err}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"shaver/internal/jobs/job"
@@ -26,7 +27,7 @@ func (b *Bus) CreateSpec(ctx context.Context, jobID string, spec []byte) (stored
 	what := "store the spec of job " + jobID
 	misses := 0
 	err = b.again(ctx, what, func(ctx context.Context) error {
-		msg, err := b.storeOnce(ctx, what, jobStream, on, spec)
+		msg, err := b.storeOnce(ctx, what, jobStream, &nats.Msg{Subject: on, Data: spec})
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound): // it was deleted before we could read it
 			return b.missed(ctx, what, on, &misses)

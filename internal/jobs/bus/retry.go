@@ -39,6 +39,8 @@ const (
 	codeStoreFailed          jetstream.ErrorCode = 10077 // the window of tasks is full, or another stream is
 	codeServerFull           jetstream.ErrorCode = 10023
 	codeAccountFull          jetstream.ErrorCode = 10002
+	codeBytesRequired        jetstream.ErrorCode = 10113 // the account requires a limit in bytes of every stream
+	codeAckPending           jetstream.ErrorCode = 10121 // the account or the server allows fewer unacknowledged tasks
 	codeNoPeers              jetstream.ErrorCode = 10005 // the leader sees too few nodes
 	codeNotAvailable         jetstream.ErrorCode = 10008 // the cluster has no leader, as far as the server knows
 	codeStreamOffline        jetstream.ErrorCode = 10118
@@ -238,9 +240,10 @@ func (b *Bus) explain(cause error) error {
 		return fmt.Errorf("%w (JetStream is off, starting or without a leader, or the stream does not exist)", cause)
 	case missing(cause):
 		return fmt.Errorf("%w (no coordinator has set it up yet)", cause)
-	case errors.Is(cause, nats.ErrReconnectBufExceeded):
-		if why := b.dialer.last(); why != nil {
-			return fmt.Errorf("no connection to NATS: %w", why)
+	case errors.Is(cause, nats.ErrReconnectBufExceeded), b.nc != nil && !b.nc.IsConnected() && transient(cause):
+		// LastError is that of the last attempt until the next one dials.
+		if why := cmp.Or(b.dialer.last(), b.nc.LastError()); why != nil {
+			return fmt.Errorf("no connection to NATS: %w", explained(why))
 		}
 		return errors.New("no connection to NATS")
 	case errors.Is(cause, context.DeadlineExceeded), errors.Is(cause, nats.ErrTimeout):
@@ -269,8 +272,8 @@ func (p *pauser) ended(ctx context.Context, cause error) error {
 	return fmt.Errorf("%s: %w (last: %v)", p.what, ctx.Err(), cause)
 }
 
-// closed returns the error of a call after the connection was closed: by Close, or because
-// the server no longer admits the user.
+// closed returns the error of a call after the connection was closed: by Close, or by the library
+// after an error of the server that it does not know.
 func (b *Bus) closed(what string) error {
 	if why := b.nc.LastError(); why != nil {
 		return fmt.Errorf("%s: %w: %w", what, ErrClosed, b.at(why))
@@ -334,12 +337,12 @@ func (b *Bus) request(what string, f func() error) error {
 	return b.around(what, f)
 }
 
-// storeOnce stores body under subject if the subject holds no message, and returns nil.
+// storeOnce stores msg if its subject holds no message, and returns nil.
 // If the subject holds a message, storeOnce returns that message. If the message is
 // deleted before it can be read, the error is jetstream.ErrMsgNotFound.
-func (b *Bus) storeOnce(ctx context.Context, what, stream, subject string, body []byte) (*jetstream.RawStreamMsg, error) {
+func (b *Bus) storeOnce(ctx context.Context, what, stream string, msg *nats.Msg) (*jetstream.RawStreamMsg, error) {
 	err := b.call(ctx, what, func(ctx context.Context) error {
-		_, err := b.js.Publish(ctx, subject, body, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithRetryAttempts(0))
+		_, err := b.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithRetryAttempts(0))
 		if stream == jobStream { // others may lack for a while; a coordinator creates them again
 			err = b.orGone(ctx, stream, err)
 		}
@@ -348,7 +351,7 @@ func (b *Bus) storeOnce(ctx context.Context, what, stream, subject string, body 
 	if !isCode(err, codeWrongLast) {
 		return nil, err
 	}
-	return b.last(ctx, what, stream, subject)
+	return b.last(ctx, what, stream, msg.Subject)
 }
 
 // last returns the subject's last message as the stream's leader holds it, or

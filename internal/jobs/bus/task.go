@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
@@ -16,16 +17,26 @@ import (
 	"shaver/internal/jobs/job"
 )
 
-// PublishTask stores the task for the workers. It waits while the window is full. If the
-// same task is stored already, PublishTask returns nil. If a different task is stored for
-// the shard, for example one of another size, it returns ErrConflict.
+// leaseHeader is the header of a task with its lease. It is not a property of the task, because coordinators
+// with other leases agree on the task.
+const leaseHeader = "Shaver-Lease"
+
+// PublishTask stores the task, with the lease of the last Setup, for the workers. It waits
+// while the window is full. If the same task is stored already, PublishTask returns nil. If
+// a different task is stored for the shard, for example one of another size, it returns
+// ErrConflict.
 func (b *Bus) PublishTask(ctx context.Context, t job.Task) error {
 	body, err := encodeTask(t)
 	if err != nil {
 		return fmt.Errorf("task %s/%d: %w", t.Job, t.Shard, err)
 	}
 	on := taskSubject(t.Spec.Kernel, t.Job, t.Shard)
-	stored, err := b.storeOnce(ctx, "publish task "+on, tasksStream, on, body)
+	msg := nats.NewMsg(on)
+	msg.Data = body
+	if lease := time.Duration(b.lease.Load()); lease > 0 {
+		msg.Header.Set(leaseHeader, lease.String())
+	}
+	stored, err := b.storeOnce(ctx, "publish task "+on, tasksStream, msg)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound): // the task was stored before and has been completed
 		return nil
@@ -66,7 +77,7 @@ type hold interface {
 // task, and until Setup has been called for a kernel. It sets tasks aside that
 // are malformed or were tried too often, and does not return them. Tasks of coordinators with
 // another protocol are not asked for. If ctx ends while a task is on its way, the task is
-// delivered again after its lease.
+// delivered again after firstLease.
 func (b *Bus) NextTask(ctx context.Context, kernels ...string) (*Delivery, error) {
 	if b.Local() {
 		return b.nextLocal(ctx, kernels)
@@ -99,7 +110,7 @@ func (b *Bus) NextTask(ctx context.Context, kernels ...string) (*Delivery, error
 
 // waitOfSeveral is how long a worker with several kernels waits for a task of one of them
 // before it looks at the others. If it is much shorter, a task may arrive too late and is
-// then delivered again only after its lease.
+// then delivered again only after firstLease.
 const waitOfSeveral = 500 * time.Millisecond
 
 // fetchAny asks for a task of one of the kernels and waits a few seconds. If no task comes it
@@ -144,7 +155,7 @@ func (b *Bus) fetchAny(ctx context.Context, kernels []string) (*Delivery, error)
 const tryWait = 100 * time.Millisecond
 
 // TryTask is like NextTask, but returns nil if no task comes within tryWait, or if NextTask has
-// not asked for tasks of the kernel before. The lease is the one that NextTask saw last.
+// not asked for tasks of the kernel before.
 func (b *Bus) TryTask(ctx context.Context, kernel string) (*Delivery, error) {
 	if b.Local() {
 		return b.tryLocal(ctx, kernel)
@@ -220,13 +231,24 @@ func (b *Bus) receive(ctx context.Context, consumer jetstream.Consumer, options 
 }
 
 // deliver turns the message into a Delivery, or quarantines the task if it is malformed
-// or was tried too often.
+// or was tried too often. If the task has no valid lease, it has that of the consumer.
 func (b *Bus) deliver(ctx context.Context, msg jetstream.Msg, lease time.Duration) (*Delivery, error) {
-	held := &leased{b: b, reply: msg.Reply(), lease: lease}
-	held.extend(time.Now())
+	held := &leased{b: b, reply: msg.Reply(), lease: lease, renewal: inProgress}
+	if own, err := time.ParseDuration(msg.Headers().Get(leaseHeader)); err == nil && own >= leastLease && own != lease {
+		held.lease, held.renewal = own, nakAfter(own)
+	}
+	held.extend(time.Now(), min(lease, held.lease))
 	about, err := msg.Metadata()
 	if err != nil {
 		return nil, err
+	}
+	if lease != held.lease {
+		soon, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		if err := held.renew(soon, "begin the lease of "+msg.Subject()); err != nil {
+			return nil, errAgain{err}
+		}
+		lease = held.lease
 	}
 	d := &Delivery{Try: int(about.NumDelivered), Lease: lease, b: b, hold: held}
 	return d.open(ctx, msg.Subject(), msg.Data())
@@ -315,6 +337,9 @@ type leased struct {
 	b     *Bus
 	reply string // where answers go
 	lease time.Duration
+	// renewal is the answer that extends the lease: inProgress by the lease of the consumer, or a
+	// nak that makes the server wait for another lease.
+	renewal string
 
 	mu    sync.Mutex
 	until time.Time // until then no other worker can get the task
@@ -328,12 +353,16 @@ const (
 	nak        = "-NAK"
 )
 
+// nakAfter is the answer after which the server waits for d until it delivers the task again. The task remains
+// with the worker until then, so the worker may still answer.
+func nakAfter(d time.Duration) string { return fmt.Sprintf(`%s {"delay": %d}`, nak, d.Nanoseconds()) }
+
 // extend records that the server renewed the lease at or after sent. An eighth of the
 // lease is held back for differences between clocks and for the time that messages take.
-func (l *leased) extend(sent time.Time) {
+func (l *leased) extend(sent time.Time, lease time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if until := sent.Add(l.lease - l.lease/8); until.After(l.until) {
+	if until := sent.Add(lease - lease/8); until.After(l.until) {
 		l.until = until
 	}
 }
@@ -351,8 +380,8 @@ func (l *leased) say(ctx context.Context, what, word string) error {
 	return l.b.call(ctx, what, func(ctx context.Context) error {
 		sent := time.Now()
 		_, err := l.b.nc.RequestWithContext(ctx, l.reply, []byte(word))
-		if err == nil && word == inProgress {
-			l.extend(sent)
+		if err == nil && word == l.renewal {
+			l.extend(sent, l.lease)
 		}
 		return err
 	})
@@ -370,7 +399,7 @@ func (l *leased) renew(ctx context.Context, what string) error {
 	held, cancel := context.WithTimeout(ctx, max(l.left(), 0))
 	defer cancel()
 	if held.Err() == nil {
-		if err := l.say(held, what, inProgress); err == nil || held.Err() == nil {
+		if err := l.say(held, what, l.renewal); err == nil || held.Err() == nil {
 			return err
 		}
 	}
@@ -387,7 +416,7 @@ func (l *leased) release(ctx context.Context, what string, delay time.Duration) 
 	}
 	word := nak
 	if delay > 0 {
-		word = fmt.Sprintf(`%s {"delay": %d}`, nak, delay.Nanoseconds())
+		word = nakAfter(delay)
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(left, callTimeout))
 	defer cancel()
@@ -408,7 +437,7 @@ func (b *Bus) SetAside(ctx context.Context, q job.Quarantine) error {
 		return fmt.Errorf("quarantine: %w", err)
 	}
 	on := subject(quarantinePrefix, q.Job, q.Shard)
-	_, err = b.storeOnce(ctx, "publish quarantine "+on, quarantineStream, on, body)
+	_, err = b.storeOnce(ctx, "publish quarantine "+on, quarantineStream, &nats.Msg{Subject: on, Data: body})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}

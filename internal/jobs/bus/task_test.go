@@ -133,6 +133,59 @@ func TestLease(t *testing.T) {
 	must(t, kept.Done(t.Context()))
 }
 
+// Each job has its own lease, which may be longer or shorter than that of the consumer. Another job does not change
+// it, even if a worker holds the task. A task without a lease has that of the consumer.
+func TestLeasesOfJobs(t *testing.T) {
+	t.Parallel() // the test waits most of the time
+	s := startServer(t, embedded.Config{})
+	for _, first := range []time.Duration{firstLease, 300 * time.Millisecond} { // of the consumer
+		b := connect(t, Config{Server: s})
+		setUp(t, b, Queue{Lease: time.Hour, Window: 10, Replicas: 1})
+		c, err := b.js.Consumer(t.Context(), tasksStream, consumerOf(testKernel))
+		must(t, err)
+		config := c.CachedInfo().Config
+		if config.AckWait != firstLease {
+			t.Errorf("the consumer has the lease %v", config.AckWait)
+		}
+		config.AckWait = first // a coordinator of an earlier build sets its lease
+		_, err = b.js.UpdateConsumer(t.Context(), tasksStream, config)
+		must(t, err)
+		slow, fast := newTask(1, 0), newTask(2, 0)
+		publish(t, b, slow)
+		held := next(t, b)
+		other := connect(t, Config{Server: s})
+		other.lease.Store(int64(time.Second)) // as Setup does
+		publish(t, other, fast)
+		quick := next(t, b)
+		if held.Lease != time.Hour || quick.Lease != time.Second {
+			t.Errorf("leases of %v and %v", held.Lease, quick.Lease)
+		}
+		time.Sleep(quick.Lease / 2)
+		must(t, quick.Heartbeat(t.Context()))
+		begun := time.Now()
+		again := next(t, b)
+		if waited := time.Since(begun); again.Task.Job != fast.Job || again.Try != 2 || waited < 900*time.Millisecond || waited > 5*time.Second {
+			t.Errorf("after %v job %s, try %d, was delivered", waited, again.Task.Job, again.Try)
+		}
+		if err := quick.Heartbeat(t.Context()); !errors.Is(err, ErrLeaseLost) {
+			t.Errorf("heartbeat after the lease: %v", err)
+		}
+		must(t, held.Heartbeat(t.Context()))
+		must(t, held.Done(t.Context()))
+		must(t, again.Done(t.Context()))
+		must(t, b.DeleteTask(t.Context(), slow.Job, 0))
+		for _, lease := range []time.Duration{0, time.Nanosecond} { // none, and one that is too short
+			b.lease.Store(int64(lease))
+			publish(t, b, slow)
+			bare := next(t, b)
+			if bare.Lease != first {
+				t.Errorf("a task with the lease %v has %v, expected %v", lease, bare.Lease, first)
+			}
+			must(t, bare.Done(t.Context()))
+		}
+	}
+}
+
 // If the allowed number of workers failed at a task, the next worker quarantines it, and
 // Retry puts it back.
 func TestTriedTooOften(t *testing.T) {

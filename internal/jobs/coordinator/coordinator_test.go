@@ -66,8 +66,6 @@ func newBenchOn(t *testing.T, listen string) *bench {
 	return &bench{t: t, server: server, folder: folder, config: coordinator.Config{
 		Request: request,
 		Out:     filepath.Join(t.TempDir(), "scores.arrow"), Log: zaptest.NewLogger(t),
-		// If a worker ends while a task is on its way to it, the task comes again after
-		// the lease.
 		Queue: bus.Queue{Lease: 2 * time.Second, Window: 4096, Replicas: 1},
 	}}
 }

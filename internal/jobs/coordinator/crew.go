@@ -11,7 +11,7 @@ import (
 )
 
 // lookForWorkers finds out which workers are connected, if no result came for a while. It
-// makes a log line due at once if it finds out that none can compute the job.
+// makes a log line due at once if it finds out that none can compute the job or gets its tasks.
 func (l *leader) lookForWorkers(ctx context.Context) {
 	if l.bus.Local() {
 		return
@@ -28,8 +28,8 @@ func (l *leader) lookForWorkers(ctx context.Context) {
 		l.log.Debug("cannot see which workers are connected", zap.Error(err))
 		return
 	}
-	known := l.unfit()
-	if l.crew = &crew; !known && l.unfit() {
+	known := l.unfit() || l.paused()
+	if l.crew = &crew; !known && (l.unfit() || l.paused()) {
 		l.schedule.logNow = true
 	}
 }
@@ -62,9 +62,15 @@ func (l *leader) room() int {
 // unfit reports whether it is known that no connected worker can compute the job.
 func (l *leader) unfit() bool { return l.crew != nil && !l.crew.Fit(l.job.Spec.Kernel) }
 
+// paused reports whether it is known that somebody has paused the consumer of the tasks.
+func (l *leader) paused() bool { return l.crew != nil && l.crew.Paused != "" }
+
 // waiting says what a job with open tasks waits for.
 func (l *leader) waiting(open int) string {
 	kernel := l.job.Spec.Kernel
+	if l.paused() {
+		return fmt.Sprintf("the consumer %s, which somebody has paused", l.crew.Paused)
+	}
 	if l.unfit() {
 		return fmt.Sprintf("a worker with kernel %s and protocol %d; connected workers: %v", kernel, job.Protocol, l.crew)
 	}
@@ -77,6 +83,9 @@ func (l *leader) logSilence(c *job.Counts) {
 		zap.Duration("since", l.schedule.silence().Round(time.Second)), zap.Int("tasks", c.Open), zap.Int("merged", c.Merged),
 		zap.Int("of", c.Shards), zap.Int("quarantined", c.Quarantined)}
 	switch {
+	case l.paused():
+		l.log.Warn("the server gives tasks to no worker, because somebody has paused the consumer", append(fields, zap.String("consumer", l.crew.Paused),
+			zap.String("help", "nats consumer resume SHAVER_TASKS "+l.crew.Paused))...)
 	case !l.unfit():
 		l.log.Info("waiting for results of workers with this kernel", fields...)
 	case l.otherProtocol():

@@ -352,7 +352,8 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 		level := zap.WarnLevel
 		if a.Spare {
 			level = zap.DebugLevel
-		} else {
+		}
+		if !l.sums.shards.Has(a.Shard) {
 			l.retries.expect(a.Shard, "its result is unusable: "+a.Why)
 		}
 		l.log.Log(level, "result discarded", zap.Int("shard", a.Shard), zap.String("why", a.Why))

@@ -76,7 +76,7 @@ type (
 		Shard   int
 		Partial string // "" if unknown
 		Why     string
-		Spare   bool // the shard is merged, so nothing is lost
+		Spare   bool // another worker was faster, which is usual after a lease ran out
 	}
 	// Withdraw deletes the task of a shard.
 	Withdraw struct{ Shard int }

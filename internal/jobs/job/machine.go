@@ -246,7 +246,7 @@ func (m *Machine) result(r Result) []Action {
 	for _, shard := range r.Covers() {
 		if s := m.state[shard]; s == merging || s == merged || s == saved { // another worker was faster
 			m.republish(r.Shard)
-			return []Action{Discard{r.Shard, r.Partial.Name, fmt.Sprintf("shard %d of the same partial is merged already", shard), false}}
+			return []Action{Discard{r.Shard, r.Partial.Name, fmt.Sprintf("shard %d of the same partial is merged already", shard), true}}
 		}
 	}
 	var actions []Action
