@@ -94,6 +94,8 @@ func (r *run) fault(ctx, faulting context.Context, f fault) (happened bool, err 
 		return r.setClock(faulting, f)
 	case flipFile:
 		return r.flipFile(ctx, faulting, server, f)
+	case flipMemory:
+		return r.flipMemory(faulting, worker, f)
 	}
 	panic("chaos: no such fault: " + string(f.Kind))
 }

@@ -49,6 +49,7 @@ func main() {
 	flag.IntVar(&o.choice.budget, "faults", 10, "faults per run; faults drawn for a time after the job's end do not happen")
 	flag.IntVar(&o.choice.ranges, "ranges", 0, "number of ranges whose sums mergers keep (default the coordinator keeps the sums)")
 	flag.StringVar((*string)(&o.choice.job), "job", "", "job of all runs: walks, path, paired, which corrects the scores of a previous model, or fields (default drawn)")
+	flag.Float64Var(&o.choice.verify, "verify", 0, "portion of the shards that are verified, from 0 to 1. Above 0, bits in the memory of workers change, too; below 1, scores with other bytes are then counted and are no failure")
 	only := flag.String("only", "", "draw only these faults, separated by commas: "+kindNames())
 	flag.DurationVar(&o.work, "work", 10*time.Second, "duration of the job without faults")
 	flag.DurationVar(&o.limit, "limit", 3*time.Minute, "longest duration of a run; a longer run has failed")
@@ -86,6 +87,8 @@ func (o *options) check() error {
 		return fmt.Errorf("-ranges %d: expected 0 to 8", o.choice.ranges)
 	case o.choice.job != "" && !slices.Contains(jobs, o.choice.job):
 		return fmt.Errorf("-job %s: expected one of %v", o.choice.job, jobs)
+	case !(o.choice.verify >= 0 && o.choice.verify <= 1):
+		return fmt.Errorf("-verify %v: expected 0 to 1", o.choice.verify)
 	case o.choice.job != "" && o.choice.job != walksJob && o.choice.ranges > 0:
 		return fmt.Errorf("-job %s: only walks have -ranges", o.choice.job)
 	case o.hosts != "auto" && o.hosts != "yes" && o.hosts != "no":
@@ -176,7 +179,7 @@ func (o *options) runOnce(ctx context.Context, f *fixture, dir string, p plan) r
 	if err == nil {
 		err = r.do(ctx, o.limit)
 	}
-	res := result{Seed: p.Seed, Nodes: p.Nodes, Job: p.Job, Seconds: time.Since(begun).Seconds(), Faults: r.diary.done, Missed: r.diary.none}
+	res := result{Seed: p.Seed, Nodes: p.Nodes, Job: p.Job, Seconds: time.Since(begun).Seconds(), Faults: r.diary.done, Missed: r.diary.none, Wrong: r.wrong}
 	var longest time.Duration
 	res.Counts, longest = r.watch.result()
 	res.Stall = longest.Seconds()

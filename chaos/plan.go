@@ -44,7 +44,8 @@ const (
 	lossyLink         kind = "lossy-link"
 	clockForward      kind = "clock-forward" // the clock of a process is set
 	clockBack         kind = "clock-back"
-	flipFile          kind = "flip-file" // bytes in the files of a stopped node change
+	flipFile          kind = "flip-file"   // bytes in the files of a stopped node change
+	flipMemory        kind = "flip-memory" // bits of the model in the memory of a worker change
 )
 
 // law says how often a kind of fault is drawn and how long such a fault lasts. A fault
@@ -65,6 +66,7 @@ const (
 	aHost        // hosts with packets
 	aClock       // clocks that can be set
 	aMerger      // mergers
+	aCheck       // a job that verifies shards
 )
 
 // lease is the job's lease. It is short, so that many leases end in a run.
@@ -99,6 +101,7 @@ var laws = []law{
 	{flipFile, 9, 0, time.Second, nothing},
 	{killMerger, 14, 0, 2 * time.Second, aMerger},
 	{stopMerger, 5, time.Second, 15 * time.Second, aMerger},
+	{flipMemory, 15, 0, 0, aCheck},
 }
 
 // fault is one fault of a run.
@@ -138,6 +141,7 @@ type plan struct {
 	Hosts  bool    `json:"hosts"`            // whether each process has a host of its own
 	Ranges int     `json:"ranges,omitempty"` // number of mergers; 0 = the coordinator keeps the sums
 	Job    job     `json:"job"`
+	Verify float64 `json:"verify,omitempty"` // portion of the shards that are verified
 	Faults []fault `json:"faults"`
 }
 
@@ -146,10 +150,11 @@ type choice struct {
 	nodes  int // number of nodes; 0 = 1 or 3, drawn
 	budget int // number of faults
 	only   []kind
-	hosts  bool // whether to draw faults that need hosts
-	clocks bool // whether to draw faults that need clocks
-	ranges int  // number of mergers; 0 = none, and no faults that need them
-	job    job  // "" = drawn
+	hosts  bool    // whether to draw faults that need hosts
+	clocks bool    // whether to draw faults that need clocks
+	ranges int     // number of mergers; 0 = none, and no faults that need them
+	job    job     // "" = drawn
+	verify float64 // portion of the shards that are verified
 }
 
 // allows reports whether faults of the law may be drawn.
@@ -163,6 +168,8 @@ func (c *choice) allows(l law) bool {
 		return c.clocks
 	case l.needs == aMerger:
 		return c.ranges > 0
+	case l.needs == aCheck:
+		return c.verify > 0
 	}
 	return true
 }
@@ -170,7 +177,7 @@ func (c *choice) allows(l law) bool {
 // check returns an error if no fault may be drawn.
 func (c *choice) check() error {
 	if !slices.ContainsFunc(laws, c.allows) {
-		return errors.New("-only: these faults need hosts, mergers, or programs whose clocks can be set")
+		return errors.New("-only: these faults need hosts, mergers, -verify, or programs whose clocks can be set")
 	}
 	return nil
 }
@@ -192,7 +199,7 @@ func (c *choice) jobOf(seed uint64) job {
 // draw draws the run of a seed. The same seed and choice give the same run.
 func draw(seed uint64, c choice) plan {
 	r := rand.New(rand.NewPCG(seed, 0x5eed))
-	p := plan{Seed: seed, Nodes: 1 + 2*r.IntN(2), Hosts: c.hosts, Ranges: c.ranges, Job: c.jobOf(seed)}
+	p := plan{Seed: seed, Nodes: 1 + 2*r.IntN(2), Hosts: c.hosts, Ranges: c.ranges, Job: c.jobOf(seed), Verify: c.verify}
 	if c.nodes != 0 {
 		p.Nodes = c.nodes
 	}

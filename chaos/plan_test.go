@@ -64,7 +64,7 @@ func TestLawsAreKept(t *testing.T) {
 	}
 	three := 0
 	for seed := range uint64(seeds) {
-		p := draw(seed, choice{budget: budget, hosts: true, clocks: true, ranges: 3})
+		p := draw(seed, choice{budget: budget, hosts: true, clocks: true, ranges: 3, verify: 1})
 		if p.Nodes == 3 {
 			three++
 		} else if p.Nodes != 1 {
@@ -96,13 +96,13 @@ func TestNeeds(t *testing.T) {
 	for _, l := range laws {
 		needs[l.kind] = l.needs
 	}
-	for _, c := range []choice{{}, {hosts: true}, {clocks: true}, {hosts: true, clocks: true}, {ranges: 3}} {
+	for _, c := range []choice{{}, {hosts: true}, {clocks: true}, {hosts: true, clocks: true}, {ranges: 3}, {verify: .1}} {
 		c.budget = 2000
 		seen := map[need]bool{}
 		for _, f := range draw(1, c).Faults {
 			seen[needs[f.Kind]] = true
 		}
-		if !seen[nothing] || seen[aHost] != c.hosts || seen[aClock] != c.clocks || seen[aMerger] != (c.ranges > 0) {
+		if !seen[nothing] || seen[aHost] != c.hosts || seen[aClock] != c.clocks || seen[aMerger] != (c.ranges > 0) || seen[aCheck] != (c.verify > 0) {
 			t.Errorf("%+v: drew faults with the needs %v", c, seen)
 		}
 	}

@@ -47,6 +47,7 @@ type life struct {
 	*process
 	slot   *slot
 	wanted atomic.Bool // set before this program ends the process on purpose
+	faulty atomic.Bool // whether its memory was changed
 }
 
 // run is one job with its cluster and its faults.
@@ -67,6 +68,8 @@ type run struct {
 	left        chan *life // coordinators that have ended
 	quota       sync.Mutex
 	resubmitted int          // how often the job was submitted again
+	faulty      atomic.Bool  // whether the memory of a worker was changed
+	wrong       bool         // whether its scores have other bytes, which were not verified
 	damaged     atomic.Int32 // 1 + the index of the node whose files were changed; 0 = none yet
 
 	stop context.CancelCauseFunc // ends the run with a reason
@@ -268,9 +271,25 @@ func (r *run) startWorker(s *slot) error {
 	p, err := start(b, r.fixture.program("worker"), "--nats", s.link.URL(), "--name", b.name, "--threads", "1", "--hold", hold, "--log", "json", "-v")
 	l, err := r.begin(s, p, err)
 	if err == nil {
-		go r.mustStay(l)
+		go r.mustWork(l)
 	}
 	return err
+}
+
+// mustWork ends the run if a worker ends unexpectedly. A worker whose memory was changed may be found out, and another one
+// takes its place.
+func (r *run) mustWork(l *life) {
+	<-l.done
+	l.slot.mu.Lock()
+	defer l.slot.mu.Unlock()
+	if l.wanted.Load() || !l.faulty.Load() || r.ending.Load() {
+		r.mustStay(l)
+		return
+	}
+	r.diary.note("%s has computed wrong and ends", l.name)
+	if err := r.startWorker(l.slot); err != nil {
+		r.stop(err)
+	}
 }
 
 func (r *run) startMerger(s *slot) error {
@@ -286,6 +305,9 @@ func (r *run) startMerger(s *slot) error {
 func (r *run) startCoordinator(s *slot) error {
 	args := append([]string{"--nats", s.link.URL(), "--replicas", fmt.Sprint(r.plan.Nodes), "--out", r.scores(),
 		"--ranges", fmt.Sprint(r.plan.Ranges), "--lease", lease.String(), "--checkpoint-every", "1s", "--log", "json", "-v"}, r.fixture.flags(r.plan.Job)...)
+	if r.plan.Verify > 0 {
+		args = append(args, "--verify", fmt.Sprint(r.plan.Verify))
+	}
 	p, err := start(r.birth(s), r.fixture.program("coordinator"), args...)
 	l, err := r.begin(s, p, err)
 	if err == nil {
@@ -405,7 +427,7 @@ func (r *run) judge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(got, r.fixture.reference[r.plan.Job]) {
+	if r.wrong = !bytes.Equal(got, r.fixture.reference[r.plan.Job]); r.wrong && (r.plan.Verify == 1 || !r.faulty.Load()) {
 		return fmt.Errorf("%s differs from the scores of the run without faults", r.scores())
 	}
 	var left []string
@@ -427,7 +449,7 @@ func (r *run) drained(ctx context.Context, l *life) error {
 	if err := l.await(ctx, patience); err != nil {
 		return err
 	}
-	if code := l.code(); code != cli.ExitDrained {
+	if code := l.code(); code != cli.ExitDrained && !l.faulty.Load() {
 		return fmt.Errorf("%s ended with exit code %d after SIGTERM, expected %d", l.name, code, cli.ExitDrained)
 	}
 	return nil

@@ -14,9 +14,10 @@ type result struct {
 	Seed    uint64       `json:"seed"`
 	Nodes   int          `json:"nodes"`
 	Job     job          `json:"job"`
-	Seconds float64      `json:"seconds"` // including the start and the end of the cluster
-	Faults  map[kind]int `json:"faults"`  // faults that happened, by kind
-	Missed  int          `json:"missed"`  // faults that found nothing to act on, or came after the job's end
+	Seconds float64      `json:"seconds"`         // including the start and the end of the cluster
+	Faults  map[kind]int `json:"faults"`          // faults that happened, by kind
+	Missed  int          `json:"missed"`          // faults that found nothing to act on, or came after the job's end
+	Wrong   bool         `json:"wrong,omitempty"` // scores of a worker with changed memory that were not verified
 	Counts  counts       `json:"counts"`
 	Stall   float64      `json:"stall"` // longest stretch without a merged shard, in seconds
 	Failure string       `json:"failure,omitempty"`
@@ -31,6 +32,9 @@ func (r *result) line() string {
 	}
 	s := fmt.Sprintf("seed %d: %s, %d nodes, %.1f s; %s; %d missed; %d redelivered, %d duplicates refused, longest stall %.1f s",
 		r.Seed, r.Job, r.Nodes, r.Seconds, strings.Join(faults, ", "), r.Missed, r.Counts.Redelivered, r.Counts.Duplicates, r.Stall)
+	if r.Wrong && r.Failure == "" {
+		s += "; wrong scores that were not verified"
+	}
 	if r.Failure != "" {
 		s += "\nFAILED: " + strings.TrimRight(r.Failure, "\n")
 	}
@@ -44,8 +48,9 @@ func (r *result) line() string {
 type summary struct {
 	Runs    int          `json:"runs"`
 	Failed  int          `json:"failed"`
-	Three   int          `json:"three"` // number of runs with three nodes
-	Jobs    map[job]int  `json:"jobs"`  // number of runs of each job
+	Wrong   int          `json:"wrong,omitempty"` // runs with wrong scores that were not verified
+	Three   int          `json:"three"`           // number of runs with three nodes
+	Jobs    map[job]int  `json:"jobs"`            // number of runs of each job
 	Seconds float64      `json:"seconds"`
 	Faults  map[kind]int `json:"faults"`
 	Counts  counts       `json:"counts"`
@@ -64,6 +69,9 @@ func summarise(results []result) *summary {
 		}
 		if r.Nodes == 3 {
 			s.Three++
+		}
+		if r.Wrong && r.Failure == "" {
+			s.Wrong++
 		}
 		s.Jobs[r.Job]++
 		if r.Stall > s.Stall {
@@ -107,6 +115,9 @@ func (s *summary) markdown() string {
 		{"coordinators resumed from a checkpoint", c.Resumed}, {"coordinators fenced", c.Fenced},
 	} {
 		fmt.Fprintf(&b, "| %s | %d |\n", row.what, row.n)
+	}
+	if s.Faults[flipMemory] > 0 {
+		fmt.Fprintf(&b, "| runs with wrong scores that were not verified | %d |\n", s.Wrong)
 	}
 	fmt.Fprintf(&b, "| longest stall | %.1f s (seed %d) |\n", s.Stall, s.Stalled)
 	return b.String()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -39,12 +40,16 @@ type JobReport struct {
 	// Bias says that EfficiencySE does not cover the bias of the estimator; see scores.Bias.
 	Bias string `json:"bias,omitempty"`
 	// Warning says that the values mean little, and what to do; see scores.File.Warning.
-	Warning         string         `json:"warning,omitempty"`
-	Digests         Digests        `json:"digests"`
-	Shards          int            `json:"shards"` // 0 if an earlier run wrote the scores but no report; Workers is empty then
-	RowsPerShard    int64          `json:"rows_per_shard"`
-	Workers         map[string]int `json:"workers"`          // number of shards by the worker that computed them
-	QuarantinedRows int64          `json:"quarantined_rows"` // rows that are missing because their shards cannot be computed
+	Warning      string         `json:"warning,omitempty"`
+	Digests      Digests        `json:"digests"`
+	Shards       int            `json:"shards"` // 0 if an earlier run wrote the scores but no report; Workers is empty then
+	RowsPerShard int64          `json:"rows_per_shard"`
+	Workers      map[string]int `json:"workers"` // number of shards by the worker that computed them
+	// VerifiedShards is the number of shards that were computed twice, with the same result.
+	VerifiedShards int `json:"verified_shards,omitempty"`
+	// WrongWorkers names workers that have computed wrong. Nothing of theirs is in the scores.
+	WrongWorkers    []string `json:"wrong_workers,omitempty"`
+	QuarantinedRows int64    `json:"quarantined_rows"` // rows that are missing because their shards cannot be computed
 	// WalkedRows is the number of rows that have the values of walks; see tally.Result.Walked.
 	WalkedRows int64 `json:"walked_rows,omitempty"`
 	// Stopped says how a job with Until ended.
@@ -87,6 +92,16 @@ func ReportPath(path string) string {
 	return strings.TrimSuffix(path, filepath.Ext(path)) + ".job.json"
 }
 
+// wrongAtMost says which part of the shards may be wrong, although all that were verified are right. If the part q
+// of the shards is wrong, none of v that are drawn at random is with the probability (1-q)^v, which is .05 for the q
+// that is returned.
+func (r *JobReport) wrongAtMost() string {
+	if r.VerifiedShards == r.Shards {
+		return "none"
+	}
+	return fmt.Sprintf("at most 1 shard in %d", int(1/(1-math.Pow(.05, 1/float64(r.VerifiedShards)))))
+}
+
 // former returns the report that an earlier run wrote for the same scores. It returns nil
 // if there is no report, because that run was interrupted before it wrote one.
 func (r *JobReport) former(path string) *JobReport {
@@ -110,7 +125,7 @@ func newReport(o *coordinator.Outcome, path string) (*JobReport, error) {
 		Job: s.Spec.ID(), Rows: s.Rows, Kernel: s.Spec.Kernel,
 		LossFull: s.LossFull, EfficiencySE: s.EfficiencySE, Path: s.Path,
 		Digests:      Digests{s.Spec.Model, s.Spec.Dataset, digest},
-		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, QuarantinedRows: s.QuarantinedRows, WalkedRows: s.Walked, Resumed: o.Resumed, Stopped: s.Stopped, Audit: s.Audit, Lineage: s.Lineage,
+		RowsPerShard: o.Plan.RowsPerShard, Workers: o.Workers, VerifiedShards: o.Verified, WrongWorkers: o.Wrong, QuarantinedRows: s.QuarantinedRows, WalkedRows: s.Walked, Resumed: o.Resumed, Stopped: s.Stopped, Audit: s.Audit, Lineage: s.Lineage,
 	}
 	if !s.Ranks() {
 		r.LossEmpty, r.EfficiencyError, r.Warning, r.Bias = &s.LossEmpty, &s.EfficiencyError, s.Warning(), scores.Bias(&s.Spec.Options)
@@ -192,6 +207,12 @@ func (r *JobReport) Table(w io.Writer, path string, until *job.Until) {
 	}
 	if len(r.Days) > 0 {
 		r.writeDays(w)
+	}
+	if r.VerifiedShards > 0 {
+		fmt.Fprintf(w, "verified\t%d of %d shards\tcomputed twice with the same result; with 95%% confidence, %s is wrong\n", r.VerifiedShards, r.Shards, r.wrongAtMost())
+	}
+	if len(r.WrongWorkers) > 0 {
+		fmt.Fprintf(w, "wrong\t%s\tcomputed wrong; nothing of theirs is in the scores, and their machines may be faulty\n", strings.Join(r.WrongWorkers, ", "))
 	}
 	if r.QuarantinedRows > 0 {
 		fmt.Fprintf(w, "quarantined\t%d rows\n", r.QuarantinedRows)

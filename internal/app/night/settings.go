@@ -66,7 +66,7 @@ func scoreSettings(o *score.Options) (all []setting) {
 		return setting{nightly.Key{Name: name, Kind: nightly.Path}, to, nil}
 	}
 	for _, local := range []setting{
-		key("workers", &o.Job.Workers), key("nats", &o.Job.NATS), file("creds", &a.Creds), file("nkey", &a.NKey), file("user-file", &a.UserFile),
+		key("workers", &o.Job.Workers), key("verify", &o.Job.Verify), key("nats", &o.Job.NATS), file("creds", &a.Creds), file("nkey", &a.NKey), file("user-file", &a.UserFile),
 		file("tlsca", &a.TLSCA), file("tlscert", &a.TLSCert), file("tlskey", &a.TLSKey), key("wait", &o.Job.Wait), key("lease", &o.Job.Queue.Lease),
 		key("replicas", &o.Job.Queue.Replicas), key("checkpoint-every", &o.Job.SaveEvery), key("rows-per-shard", &r.RowsPerShard), key("store", &o.Job.Store),
 	} {

@@ -45,6 +45,9 @@ func (o *Options) Check() error {
 			return err
 		}
 	}
+	if p := o.Job.Verify; !(p >= 0 && p <= 1) {
+		return fault.Refuse("verify", p, "expected a number from 0 to 1")
+	}
 	if o.Job.Workers < 0 {
 		return fault.Refuse("workers", o.Job.Workers, "must not be negative")
 	}

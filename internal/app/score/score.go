@@ -110,13 +110,14 @@ func (o *scoreCommand) command(form form, c *cobra.Command) *cobra.Command {
 	}
 	f.StringVar(&o.Job.Store, "store", "", "`folder`, as dir:PATH, that holds the dataset; workers with the same flag read rows from it, so rows are not sent (default rows are sent)")
 	f.IntVar(&o.Job.Workers, "workers", 0, "number of workers in this process, which share its cores (default 1, or 0 with --nats)")
+	f.Float64Var(&o.Job.Verify, "verify", 0, "`portion` of the shards that a second worker computes again, from 0 to 1; a worker whose results differ from those of two others gets no more shards, and what it computed is computed again; workers must have different names")
 	f.BoolVar(&o.Job.AllowQuarantined, "allow-quarantined", false, "finish without the shards that cannot be computed, with exit code 4")
 	o.Job.Outputs.Flag(c, "the scores or the progress of another job, or a file that is not scores")
 	cli.Files(c, "out", "arrow")
 	cli.LogFlags(c, &o.log, &o.verbose)
 	o.output.Flag(c)
 	cli.Group(c, "Job", "out", "force")
-	cli.Group(c, "Workers", "workers", "store", "allow-quarantined")
+	cli.Group(c, "Workers", "workers", "store", "verify", "allow-quarantined")
 	if form != alone {
 		f.DurationVar(&o.WaitInputs, "wait-inputs", 0, "how long to wait for a missing model or dataset, such as 30m or 6h (default no wait)")
 		cli.Group(c, "Job", "wait-inputs")

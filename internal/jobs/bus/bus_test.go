@@ -100,7 +100,7 @@ func newPairedTask(seed uint64, shard int) job.Task {
 }
 
 func newResult(t job.Task, attempt string) job.Result {
-	return job.Result{Protocol: job.Protocol, Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: testKernel, Worker: "w-" + attempt, Seconds: 0.5, CPU: 1,
+	return job.Result{Protocol: job.Protocol, Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: testKernel, Worker: "w-" + attempt, Seconds: 0.5, CPU: 1, Digests: []uint64{1},
 		Partial: job.Blob{Name: PartialName(t.Job, t.Shard, attempt), Bytes: 5, SHA256: digest("e")}}
 }
 

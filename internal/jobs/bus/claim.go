@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -67,6 +68,8 @@ type Claimant struct {
 	// Over is the owner of a dead leader, which may be replaced although it writes its scores
 	// elsewhere; "" = none.
 	Over string
+	// Wrong names workers that have computed wrong.
+	Wrong []string
 }
 
 // ErrLed means that a coordinator that writes its scores elsewhere leads the job.
@@ -109,11 +112,16 @@ func (b *Bus) ClaimFor(ctx context.Context, jobID string, by Claimant) (*Claim, 
 				return nil, fmt.Errorf("job %s: %w", jobID, ErrLed)
 			}
 			next.Epoch, next.Checkpoint, next.Ending = lead.Epoch+1, lead.Checkpoint, lead.Ending
-			next.Out, next.Run = lead.Out, lead.Run
+			next.Out, next.Run, next.Wrong = lead.Out, lead.Run, lead.Wrong
 			expect = msg.Sequence
 		}
 		if by.Out != "" {
 			next.Out, next.Run = by.Out, by.Run
+		}
+		for _, worker := range by.Wrong {
+			if !slices.Contains(next.Wrong, worker) {
+				next.Wrong = append(slices.Clip(next.Wrong), worker)
+			}
 		}
 		c.sequence = expect
 		if err := c.replace(ctx, next, true); !errors.Is(err, ErrFenced) {
@@ -185,6 +193,18 @@ func (c *Claim) Point(ctx context.Context, number int64, blob job.Blob, wait boo
 	next := c.Lead
 	next.Number, next.Checkpoint = number, &blob
 	return c.replace(ctx, next, wait)
+}
+
+// Distrust records that a worker has computed wrong. If the server has no room for the record, the next one
+// that finds room has it.
+func (c *Claim) Distrust(ctx context.Context, worker string) error {
+	next := c.Lead
+	next.Wrong = append(slices.Clip(next.Wrong), worker)
+	err := c.replace(ctx, next, false)
+	if errors.Is(err, ErrFull) {
+		c.Lead.Wrong, err = next.Wrong, nil
+	}
+	return err
 }
 
 // End records that everything stored for the job is about to be deleted. If the error is

@@ -61,6 +61,18 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// A claim keeps the workers that have computed wrong of the claims before.
+func TestClaimKeepsWrong(t *testing.T) {
+	b := newBus(t, testQueue)
+	for _, wrong := range [][]string{{"x"}, {"y"}, {"x"}, nil} {
+		claim, err := b.ClaimFor(t.Context(), testJob, Claimant{Wrong: wrong})
+		must(t, err)
+		if got := claim.Lead.Wrong; wrong == nil && !slices.Equal(got, []string{"x", "y"}) {
+			t.Errorf("workers %q have computed wrong", got)
+		}
+	}
+}
+
 // If the server has no room for the record, Point waits only if wait is true. Without the wait it
 // returns ErrFull, unless the record was stored and only the answer was lost. A record that is
 // stored after all does not fence its own coordinator.
@@ -117,10 +129,19 @@ func TestFullForRecord(t *testing.T) {
 	must(t, claim.Point(t.Context(), 4, blob, false))
 	points(4)
 
+	room(1)
+	must(t, claim.Distrust(t.Context(), "faulty"))
+	points(4)
+	room(-1)
+	must(t, claim.Point(t.Context(), 5, blob, false))
+	if lead, err := b.Leader(t.Context(), testJob); err != nil || !slices.Equal(lead.Wrong, []string{"faulty"}) {
+		t.Errorf("%+v, %v: expected the worker that a full server did not record", lead, err)
+	}
+
 	_, err = b.Claim(t.Context(), testJob)
 	must(t, err)
 	room(1)
-	if err := claim.Point(t.Context(), 5, blob, false); !errors.Is(err, ErrFenced) {
+	if err := claim.Point(t.Context(), 6, blob, false); !errors.Is(err, ErrFenced) {
 		t.Errorf("without room, after another claim: %v", err)
 	}
 }

@@ -251,6 +251,7 @@ func checkTask(t *job.Task) error {
 	}
 	return cmp.Or(
 		checkIdentity(t.Job, t.Shard),
+		checkVerify(t),
 		checkRows(t),
 		checkBlob(t.Model, t.Model.Name == ModelName(t.Spec.Model), ModelName(t.Spec.Model)),
 		checkBlob(t.Baseline, t.Baseline.Name == BaselineName(t.Job), BaselineName(t.Job)),
@@ -288,12 +289,32 @@ func checkPrevious(t *job.Task) error {
 		checkBlob(b, b.Name == PreviousBaselineName(t.Job) && b.SHA256 == t.Spec.Previous.Baseline, PreviousBaselineName(t.Job)))
 }
 
+// checkVerify checks what says which workers a task is for.
+func checkVerify(t *job.Task) error {
+	names := t.Wrong
+	if v := t.Verify; v != nil {
+		if !isShard(v.Shard) || v.Shard >= t.Shard || len(v.Workers) == 0 {
+			return fmt.Errorf("the task computes shard %d of %d workers again, expected a shard below %d and at least one worker", v.Shard, len(v.Workers), t.Shard)
+		}
+		names = slices.Concat(names, v.Workers)
+	}
+	for _, worker := range names {
+		if err := checkText("worker", worker); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkRows checks that a task refers to its rows in exactly one of the two ways.
 func checkRows(t *job.Task) error {
-	p := &t.Place
+	p, shard := &t.Place, t.Shard
+	if t.Verify != nil {
+		shard = t.Verify.Shard
+	}
 	switch {
 	case *p == job.Place{}:
-		return checkBlob(t.Data, t.Data.Name == ShardName(t.Job, t.Shard), ShardName(t.Job, t.Shard))
+		return checkBlob(t.Data, t.Data.Name == ShardName(t.Job, shard), ShardName(t.Job, shard))
 	case t.Data != job.Blob{}:
 		return errors.New("the task has both a shard and a place to read it from")
 	case p.SHA256 != "" && p.Blocks != "":
@@ -327,6 +348,9 @@ func checkResult(r *job.Result) error {
 	if !slices.Contains(covered, r.Shard) {
 		return fmt.Errorf("shard %d is not one of the shards %v of its partial", r.Shard, covered)
 	}
+	if len(r.Digests) != len(covered) {
+		return fmt.Errorf("%d digests of the %d shards of a partial", len(r.Digests), len(covered))
+	}
 	if r.Mask != "" && !isHex(r.Mask, 64) {
 		return fmt.Errorf("invalid SHA-256 %q of a mask", r.Mask)
 	}
@@ -337,6 +361,12 @@ func checkResult(r *job.Result) error {
 		if err := checkBlob(blob, blob.Name == RangeName(r.Partial.Name, i+1), RangeName(r.Partial.Name, i+1)); err != nil {
 			return err
 		}
+	}
+	if r.Partial == (job.Blob{}) { // of a task with Verify
+		if len(covered) > 1 || len(r.More) > 0 {
+			return errors.New("several shards or ranges without a partial")
+		}
+		return cmp.Or(checkIdentity(r.Job, r.Shard), checkText("kernel", r.Kernel), checkText("worker", r.Worker))
 	}
 	prefix := PartialName(r.Job, covered[0], "")
 	return cmp.Or(checkIdentity(r.Job, r.Shard), checkText("kernel", r.Kernel), checkText("worker", r.Worker),

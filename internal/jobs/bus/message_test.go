@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,6 +127,44 @@ func TestRowsOfTask(t *testing.T) {
 	}
 }
 
+// A task that verifies a shard names the shard's rows and the workers that have computed it. Its result has the digest and
+// no partial.
+func TestVerifyOfTask(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*job.Task)
+		good  bool
+	}{
+		"verify":      {func(*job.Task) {}, true},
+		"wrong":       {func(t *job.Task) { t.Wrong = []string{"c", "d"} }, true},
+		"itself":      {func(t *job.Task) { t.Verify.Shard = t.Shard }, false},
+		"negative":    {func(t *job.Task) { t.Verify.Shard = -1 }, false},
+		"nobody":      {func(t *job.Task) { t.Verify.Workers = nil }, false},
+		"other shard": {func(t *job.Task) { t.Verify.Shard = 2 }, false},
+		"long name":   {func(t *job.Task) { t.Wrong = []string{strings.Repeat("x", maxText+1)} }, false},
+	} {
+		task := newTask(1, 3)
+		task.Shard, task.Verify = 13, &job.Verify{Shard: 3, Workers: []string{"a", "b"}}
+		c.spoil(&task)
+		body, err := encodeTask(task)
+		if (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		if back, err := decodeTask(taskSubject(testKernel, task.Job, 13), body); err != nil || back.Verify.Shard != 3 || !slices.Equal(back.Verify.Workers, task.Verify.Workers) || !slices.Equal(back.Wrong, task.Wrong) {
+			t.Errorf("%s: came back as %+v, %v", name, back, err)
+		}
+		r := newResult(task, "a")
+		r.Partial, r.Alone = job.Blob{}, true
+		if body, err = encodeResult(r); err != nil {
+			t.Errorf("%s: its result: %v", name, err)
+		} else if back, err := decodeResult(subject(resultPrefix, task.Job, 13), body); err != nil || !back.Alone || !slices.Equal(back.Digests, r.Digests) {
+			t.Errorf("%s: its result came back as %+v, %v", name, back, err)
+		}
+	}
+}
+
 // A task of a paired job names the previous model and its baseline. No other task does.
 func TestPreviousOfTask(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -170,7 +209,9 @@ func TestEncodeRefuses(t *testing.T) {
 		"rows": func(r *job.Result) { r.Rows = 0 }, "NaN": func(r *job.Result) { r.Seconds = math.NaN() },
 		"infinite": func(r *job.Result) { r.CPU = math.Inf(1) }, "negative": func(r *job.Result) { r.CPU = -1 },
 		"other shard": func(r *job.Result) { r.Shard++ }, "job": func(r *job.Result) { r.Job = "*" },
-		"shard": func(r *job.Result) { r.Shard = -1 }, "attempt": func(r *job.Result) { r.Partial.Name += "/x" },
+		"no digest": func(r *job.Result) { r.Digests = nil }, "two digests": func(r *job.Result) { r.Digests = []uint64{1, 2} },
+		"shards without a partial": func(r *job.Result) { r.Partial, r.Shards, r.Digests = job.Blob{}, []int{3, 4}, []uint64{1, 2} },
+		"shard":                    func(r *job.Result) { r.Shard = -1 }, "attempt": func(r *job.Result) { r.Partial.Name += "/x" },
 	} {
 		r := newResult(newTask(1, 3), "a")
 		spoil(&r)

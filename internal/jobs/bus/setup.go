@@ -194,7 +194,7 @@ func consumerConfig(q *Queue, queue string) jetstream.ConsumerConfig {
 // firstLease is how long the server waits for the first answer of a worker that it sent a task to. Afterwards
 // the lease of the task holds, which travels with it, because all jobs share the consumer. A worker may end while
 // a task is on its way, so firstLease is short. It is longer than a cluster takes to elect a leader.
-const firstLease = 10 * time.Second
+const firstLease = 5 * time.Second
 
 // unusedAfter is the time after which the server deletes a consumer that no worker asks
 // for tasks. Tasks stay stored, and a coordinator that misses the consumer creates it again.

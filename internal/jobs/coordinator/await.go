@@ -191,5 +191,5 @@ func endIfCancelled(ctx context.Context, b *bus.Bus, c *Config, id, over string,
 
 // claimant returns who claims the job of c. over is the name of a dead leader.
 func (c *Config) claimant(over string) bus.Claimant {
-	return bus.Claimant{Out: c.Where(), Run: c.RunID, Over: over}
+	return bus.Claimant{Out: c.Where(), Run: c.RunID, Over: over, Wrong: c.wrong}
 }

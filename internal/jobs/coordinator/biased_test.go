@@ -92,7 +92,7 @@ func (b *bench) pretend(ctx context.Context, shape layout.Shape, bias float64) e
 		if err := arrowio.EncodePartial(&encoded, p); err != nil {
 			return err
 		}
-		result := job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: t.Spec.Kernel, Worker: "pretender"}
+		result := job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: t.Spec.Kernel, Worker: "pretender", Digests: []uint64{p.Check}}
 		if result.Partial, err = own.Put(ctx, bus.PartialName(t.Job, t.Shard, d.Attempt), encoded.Bytes()); err != nil {
 			return err
 		}

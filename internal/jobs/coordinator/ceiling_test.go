@@ -206,7 +206,7 @@ func (f *fleet) answer(ctx context.Context, b *bus.Bus, name string, held []*bus
 	first := held[0]
 	result := job.Result{Job: first.Task.Job, Kernel: first.Task.Spec.Kernel, Worker: name}
 	for _, d := range held {
-		result.Rows += d.Task.Rows
+		result.Rows, result.Digests = result.Rows+d.Task.Rows, append(result.Digests, 0)
 		if len(held) > 1 {
 			result.Shards = append(result.Shards, d.Task.Shard)
 		}

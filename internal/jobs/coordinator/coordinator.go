@@ -50,6 +50,10 @@ type Config struct {
 
 	// AllowQuarantined finishes a job without the shards that cannot be computed.
 	AllowQuarantined bool
+	// Verify is the portion of the shards that another worker computes again; 0 = none. A worker whose results
+	// differ from those of two others gets no more tasks, and the job begins again if something of it is merged.
+	Verify float64
+	wrong  []string // workers that have computed wrong, if the job began again
 	// SaveEvery is the time between checkpoints; 0 = 30 s. A checkpoint is made only if
 	// something new was merged. Checkpoints take at most a twentieth of the time.
 	SaveEvery time.Duration
@@ -81,6 +85,8 @@ type Outcome struct {
 	CPU      float64        // core-seconds that workers of other processes report
 	Existing bool           // the scores existed already and nothing was computed
 	Resumed  bool           // an earlier coordinator had begun the job
+	Verified int            // number of shards that were computed twice with the same result
+	Wrong    []string       // workers that have computed wrong; nothing of theirs is in the scores
 	// Quarantined lists the shards that are missing from the scores; empty without
 	// AllowQuarantined.
 	Quarantined []job.Quarantine
@@ -115,7 +121,11 @@ func Run(ctx context.Context, b *bus.Bus, c Config) (*Outcome, error) {
 			c.Log.Warn("another coordinator took this job over", zap.Error(err))
 			continue
 		}
-		switch {
+		switch wrong, found := errors.AsType[*wrongWorker](err); {
+		case found:
+			c.wrong = append(c.wrong, wrong.name)
+			c.Log.Warn("the job begins again, because results of a worker that has computed wrong are merged", zap.String("worker", wrong.name))
+			continue
 		case errors.Is(err, merger.ErrLost):
 			c.Log.Warn("the job continues from its last checkpoint with other mergers", zap.Error(err))
 		case bus.IsGone(err):
@@ -234,6 +244,9 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 	end, err := l.lead(ctx)
 	if err == nil {
 		outcome, err = l.end(ctx, end)
+	}
+	if _, found := errors.AsType[*wrongWorker](err); found {
+		err = cmp.Or(claim.Check(ctx), errors.Join(err, cleanUp(ctx, b, j.ID, claim, log)))
 	}
 	if errors.Is(err, merger.ErrLost) { // perhaps a newer coordinator has the mergers
 		err = cmp.Or(claim.Check(ctx), err)

@@ -58,7 +58,10 @@ type leader struct {
 // holds what is merged.
 func newLeader(b *bus.Bus, c *Config, j *prepare.Job, claim *bus.Claim, in *inputs, s *sums, log *zap.Logger) *leader {
 	bounds := limits
-	bounds.AllowQuarantined = c.AllowQuarantined
+	bounds.AllowQuarantined, bounds.Verify = c.AllowQuarantined, c.Verify
+	wrong := claim.Lead.Wrong
+	orders := newOrders(j.Plan.Shards())
+	orders.wrong = wrong
 	blocks := ""
 	if j.Plan.InPlace {
 		var err error
@@ -71,8 +74,8 @@ func newLeader(b *bus.Bus, c *Config, j *prepare.Job, claim *bus.Claim, in *inpu
 		rounds:    rounds{job: j, sums: s},
 		retries:   newRetries(j.Plan.Shards()),
 		lost:      newLost(),
-		machine:   job.NewMachine(&j.Spec, j.Plan, bounds, s.shards, s.judged()),
-		publisher: publisher{bus: b, job: j, inputs: in, orders: newOrders(j.Plan.Shards()), blocks: blocks},
+		machine:   job.NewMachine(&j.Spec, j.Plan, bounds, s.shards, s.judged(), wrong),
+		publisher: publisher{bus: b, job: j, inputs: in, orders: orders, blocks: blocks},
 		cleaner:   newCleaner(b, j.ID, &j.Plan), renew: make(chan struct{}, 1),
 		schedule: newSchedule(c.SaveEvery, b.Local()), meter: newMeter(s.mergedRows()),
 	}
@@ -183,7 +186,7 @@ func (l *leader) receive(ctx context.Context, e bus.Event) (end job.Action, err 
 	var event job.Event
 	switch {
 	case e.Result != nil:
-		event = *e.Result
+		event = l.fits(e.Result)
 	case e.Quarantine != nil:
 		if e.Quarantine.Lost { // the worker has deleted what it could not use
 			if err := l.inputs.store(ctx, nil); err != nil {
@@ -210,11 +213,24 @@ func (l *leader) receive(ctx context.Context, e bus.Event) (end job.Action, err 
 	return l.saveIfDue(ctx)
 }
 
+// fits returns the result, or job.Unusable if it is one of the present round of a path, but was computed with
+// the mask of another one.
+func (l *leader) fits(r *job.Result) job.Event {
+	now, plan := l.sums.judged(), &l.job.Plan
+	if l.rounder == nil || r.Shard < plan.End(now-1) || r.Shard >= plan.End(now) {
+		return *r
+	}
+	if mask := l.inputs.round(now).Masks.SHA256; r.Mask != mask {
+		return job.Unusable{Shard: r.Shard, Shards: r.Shards, Partial: r.Partial.Name, Why: fmt.Sprintf("it was computed with the mask %q, expected %s", r.Mask, mask)}
+	}
+	return *r
+}
+
 // sendOverWire makes the publisher send a shard that a worker could not read in place.
 func (l *leader) sendOverWire(q *job.Quarantine) {
-	if l.job.Plan.InPlace && q.Shard >= 0 && q.Shard < l.job.Plan.Shards() {
-		l.log.Warn("sending a shard that a worker cannot read in place", zap.Int("shard", q.Shard), zap.String("to", q.Worker), zap.String("why", q.Reason))
-		l.publisher.orders.sendOverWire(q.Shard)
+	if n := l.job.Plan.Shards(); l.job.Plan.InPlace && q.Shard >= 0 && q.Shard < 2*n { // from n on, of a task with Verify
+		l.log.Warn("sending a shard that a worker cannot read in place", zap.Int("shard", q.Shard%n), zap.String("to", q.Worker), zap.String("why", q.Reason))
+		l.publisher.orders.sendOverWire(q.Shard % n)
 	}
 }
 
@@ -329,10 +345,20 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 	id := l.job.ID
 	switch a := action.(type) {
 	case job.Publish:
+		if a.Workers != nil {
+			l.publisher.orders.addAgain(a.Shard-l.job.Plan.Shards(), a.Workers)
+			break
+		}
 		l.retries.publish(a.Shard)
 		l.publisher.orders.add(a.Shard)
 	case job.Merge:
-		return l.merge(ctx, a.Result)
+		outcome, err := l.merge(ctx, a.Result)
+		if _, ok := outcome.(job.Merged); ok {
+			l.sums.verified += a.Verified
+		}
+		return outcome, err
+	case job.Distrust:
+		return nil, l.distrust(ctx, &a)
 	case job.Save:
 		l.cleaner.wait() // the checkpoint needs the room
 		err := l.save(ctx, a.Wait)
@@ -397,6 +423,25 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 	return nil, nil
 }
 
+// wrongWorker is the error of a job that has merged results of a worker that has computed wrong.
+type wrongWorker struct{ name, why string }
+
+func (e *wrongWorker) Error() string {
+	return fmt.Sprintf("worker %s has computed wrong: %s; the memory or the processor of its machine may be faulty", e.name, e.why)
+}
+
+// distrust gives a worker no more tasks. If something of it is merged, the error is a wrongWorker, because the
+// job has to begin again.
+func (l *leader) distrust(ctx context.Context, a *job.Distrust) error {
+	wrong := &wrongWorker{a.Worker, a.Why}
+	l.log.Error("a worker has computed wrong, and gets no more tasks", zap.String("worker", a.Worker), zap.Int("shard", a.Shard), zap.String("why", a.Why), zap.Int("merged shards", l.sums.workers[a.Worker]))
+	l.publisher.orders.distrust(a.Worker)
+	if l.sums.workers[a.Worker] > 0 {
+		return wrong
+	}
+	return l.claim.Distrust(ctx, a.Worker)
+}
+
 // endRound ends a round of a path.
 func (l *leader) endRound(ctx context.Context, round int, elapsed float64) (job.Event, error) {
 	stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "the next round")
@@ -455,11 +500,6 @@ func (l *leader) addPartial(ctx context.Context, result *job.Result) error {
 	}
 	if len(result.More) > 0 {
 		return fault.Inputf("partial %s has %d ranges, expected none", result.Partial.Name, 1+len(result.More))
-	}
-	if l.rounder != nil {
-		if mask := l.inputs.round(l.sums.judged()).Masks.SHA256; result.Mask != mask {
-			return fault.Inputf("partial %s was computed with the mask %q, expected %s", result.Partial.Name, result.Mask, mask)
-		}
 	}
 	data, err := l.bus.Get(ctx, result.Partial, maxPartialBytes)
 	if err != nil {
@@ -568,6 +608,8 @@ func (l *leader) outcome(ctx context.Context, quarantined []job.Quarantine) (*Ou
 		Workers:     s.workers,
 		CPU:         s.cpu,
 		Resumed:     l.claim.Lead.Epoch > 1,
+		Verified:    s.verified,
+		Wrong:       l.claim.Lead.Wrong,
 		Quarantined: quarantined,
 	}
 	l.rounds.countRowsOnce(&outcome.Scores)

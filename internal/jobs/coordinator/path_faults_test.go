@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -162,8 +163,14 @@ func TestQuarantineInPath(t *testing.T) {
 }
 
 // A path whose checkpoint is lost begins again, although a shard that it lacked was put back, so that its rounds
-// drop other entries. It uses nothing of the rounds before: no mask, no task and no result.
+// drop other entries. It uses nothing of the rounds before: no mask, no task and no result, whether results are verified or not.
 func TestPathBeginsAgainDifferently(t *testing.T) {
+	for _, verify := range []float64{0, 1} {
+		t.Run(fmt.Sprint(verify), func(t *testing.T) { pathBeginsAgain(t, verify) })
+	}
+}
+
+func pathBeginsAgain(t *testing.T, verify float64) {
 	b := newPathBench(t)
 	b.config.RowsPerShard = 75 // four shards in the first round, two in the others
 	want, err := b.run(t.Context(), 1)
@@ -210,10 +217,11 @@ func TestPathBeginsAgainDifferently(t *testing.T) {
 	if n, err := c.Retry(t.Context(), d.Task.Job); n != 1 || err != nil {
 		t.Fatalf("%d put back, %v", n, err)
 	}
-	b.config.OnMerged = nil
-	ctx, end := context.WithTimeout(t.Context(), time.Minute)
-	defer end()
-	if got, err := b.run(ctx, 2); err != nil || !bytes.Equal(got, want) {
+	b.config.OnMerged, b.config.Verify = nil, verify
+	if _, _, err := b.verified(nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(b.config.Out); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%v; same bytes: %v", err, bytes.Equal(got, want))
 	}
 	b.wantNothing()

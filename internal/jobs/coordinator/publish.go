@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -21,13 +22,16 @@ import (
 type orders struct {
 	mu     sync.Mutex
 	shards job.Shards
-	wire   job.Shards    // shards that a worker could not read in place
-	count  int           // number of shards
-	more   chan struct{} // signals that a shard was added
+	wire   job.Shards       // shards that a worker could not read in place
+	verify map[int][]string // shards that are to be computed again, and the workers that have computed them
+	picked map[int][]string // those of them that next has taken
+	wrong  []string         // workers that must not take tasks
+	count  int              // number of shards
+	more   chan struct{}    // signals that a shard was added
 }
 
 func newOrders(shards int) *orders {
-	return &orders{shards: job.NewShards(shards), wire: job.NewShards(shards), more: make(chan struct{}, 1)}
+	return &orders{shards: job.NewShards(shards), wire: job.NewShards(shards), verify: map[int][]string{}, picked: map[int][]string{}, more: make(chan struct{}, 1)}
 }
 
 // add orders a shard. It never blocks.
@@ -38,10 +42,49 @@ func (o *orders) add(index int) {
 		o.shards.Add(index)
 		o.count++
 	}
+	o.signal()
+}
+
+// signal says that there is something to take. The caller holds the lock.
+func (o *orders) signal() {
 	select {
 	case o.more <- struct{}{}:
 	default:
 	}
+}
+
+// addAgain orders a shard that workers have computed and another one is to compute again. It never blocks.
+func (o *orders) addAgain(index int, workers []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, there := o.verify[index]; !there {
+		o.count++
+	}
+	o.verify[index] = workers
+	o.signal()
+}
+
+// again returns whose results the task of a shard that next has taken is to verify, and nil if it is an ordinary one.
+func (o *orders) again(index int) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	workers := o.picked[index]
+	delete(o.picked, index)
+	return workers
+}
+
+// distrust makes a worker take no task that is ordered from now on.
+func (o *orders) distrust(worker string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.wrong = append(slices.Clip(o.wrong), worker)
+}
+
+// distrusted returns the workers that must not take tasks.
+func (o *orders) distrusted() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.wrong
 }
 
 // sendOverWire makes overWire report true for the shard from now on.
@@ -68,6 +111,13 @@ func (o *orders) next(ctx context.Context, from, to int) (int, error) {
 		for index := from; !waiting && index < to; index++ {
 			if o.shards.Has(index) {
 				o.shards.Remove(index)
+				o.count--
+				o.mu.Unlock()
+				return index, nil
+			}
+			if workers := o.verify[index]; workers != nil {
+				o.picked[index] = workers
+				delete(o.verify, index)
 				o.count--
 				o.mu.Unlock()
 				return index, nil
@@ -218,7 +268,10 @@ func (p *publisher) task(piece *shard.Piece) (task job.Task, data []byte, err er
 	if previous := p.inputs.previous; previous != nil {
 		task.PreviousModel, task.PreviousBaseline = previous.model, previous.baseline
 	}
-	task.Path = p.inputs.round(round)
+	task.Path, task.Wrong = p.inputs.round(round), p.orders.distrusted()
+	if workers := p.orders.again(piece.Index); workers != nil {
+		task.Shard, task.Verify, task.Combine, task.Ranges = plan.Shards()+piece.Index, &job.Verify{Shard: piece.Index, Workers: workers}, false, 0
+	}
 	switch {
 	case piece.Rows == nil:
 		task.Place = piece.Place
@@ -237,7 +290,7 @@ func (p *publisher) task(piece *shard.Piece) (task job.Task, data []byte, err er
 // publish stores the shard, if there is one. When turn is closed, it publishes the task.
 func (p *publisher) publish(ctx context.Context, task job.Task, data []byte, turn <-chan struct{}) (err error) {
 	if data != nil {
-		if task.Data, err = p.bus.Put(ctx, bus.ShardName(task.Job, task.Shard), data); err != nil {
+		if task.Data, err = p.bus.Put(ctx, bus.ShardName(task.Job, task.Shard%p.job.Plan.Shards()), data); err != nil {
 			return err
 		}
 	}
@@ -247,8 +300,8 @@ func (p *publisher) publish(ctx context.Context, task job.Task, data []byte, tur
 		return ctx.Err()
 	}
 	err = p.bus.PublishTask(ctx, task)
-	if task.Path != nil && errors.Is(err, bus.ErrConflict) {
-		// A coordinator that began the job before, and whose checkpoint is lost, may have gone on without
+	if (task.Path != nil || len(task.Wrong) > 0) && errors.Is(err, bus.ErrConflict) {
+		// It may be for a worker that has computed wrong since. Of a path, a coordinator that began the job before, and whose checkpoint is lost, may have gone on without
 		// other shards, and so have dropped other entries.
 		if err = p.bus.DeleteTask(ctx, task.Job, task.Shard); err == nil {
 			err = p.bus.PublishTask(ctx, task)
@@ -256,7 +309,7 @@ func (p *publisher) publish(ctx context.Context, task job.Task, data []byte, tur
 	}
 	// The stored task may differ from ours because another coordinator published it, and
 	// only one of the two coordinators sends the shard.
-	if p.job.Plan.InPlace && errors.Is(err, bus.ErrConflict) {
+	if (p.job.Plan.InPlace || task.Verify != nil) && errors.Is(err, bus.ErrConflict) {
 		return nil
 	}
 	return err

@@ -29,7 +29,7 @@ const mostReasons = 4096
 
 // expect keeps why a shard will be published again.
 func (r *retries) expect(shard int, why string) {
-	if len(r.why) < mostReasons {
+	if len(r.why) < mostReasons && shard < 8*len(r.published) { // otherwise of a task with Verify
 		r.why[shard] = why
 	}
 }

@@ -48,7 +48,7 @@ func TestStrip(t *testing.T) {
 		for shard := 0; shard < shards; shard += 3 {
 			done.Add(shard)
 		}
-		m := job.NewMachine(&spec, job.Plan{Rows: int64(shards), RowsPerShard: 1}, limits, done, 0)
+		m := job.NewMachine(&spec, job.Plan{Rows: int64(shards), RowsPerShard: 1}, limits, done, 0, nil)
 		m.Step(job.Inventory{Quarantined: nil})
 		if shards > 1 {
 			m.Step(job.Quarantine{Shard: 1, Reason: "row 1"})

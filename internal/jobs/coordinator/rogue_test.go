@@ -115,7 +115,7 @@ func (b *bench) goRogue(ctx context.Context, shape layout.Shape) error {
 			}
 			data[i-1] ^= 1
 		}
-		result := job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: t.Spec.Kernel, Worker: "rogue"}
+		result := job.Result{Job: t.Job, Shard: t.Shard, Rows: t.Rows, Kernel: t.Spec.Kernel, Worker: "rogue", Digests: []uint64{p.Check}}
 		if result.Partial, err = own.Put(ctx, bus.PartialName(t.Job, t.Shard, d.Attempt), data); err != nil {
 			return err
 		}

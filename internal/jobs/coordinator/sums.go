@@ -29,6 +29,7 @@ type sums struct {
 	shards      job.Shards         // shards that are merged
 	workers     map[string]int     // number of shards by the worker that computed them
 	cpu         float64            // core-seconds reported by workers of other processes
+	verified    int                // number of shards that were computed twice with the same result
 	firstHalf   *firstHalf         // with job.Overlap, from the second round on; otherwise nil
 	// half holds the sums of the first half of the work of a paired job, from the second
 	// round on; otherwise nil.
@@ -113,6 +114,7 @@ type sumsHeader struct {
 	Shards     job.Shards     `json:"shards"` // one bit for each shard, in base64
 	Workers    map[string]int `json:"workers"`
 	CPU        float64        `json:"cpu"`
+	Verified   int            `json:"verified,omitempty"`
 	Seconds    float64        `json:"seconds"`   // how long the job was led
 	HalfRows   int64          `json:"half_rows"` // rows of firstHalf; 0 = no first half
 	// Half is the header of the sums of the first half of a paired job; nil = no such sums.
@@ -130,7 +132,7 @@ func (m *sums) write(w io.Writer, id string, plan *job.Plan) error {
 		sums = tallyio.HeaderOf(m.accumulator)
 	}
 	header := &sumsHeader{
-		Job: id, Header: sums, Ranges: m.parts, ShardCount: plan.Shards(), Shards: m.shards, Workers: m.workers, CPU: m.cpu,
+		Job: id, Header: sums, Ranges: m.parts, ShardCount: plan.Shards(), Shards: m.shards, Workers: m.workers, CPU: m.cpu, Verified: m.verified,
 		Seconds: m.seconds, HalfRows: m.firstHalf.size(),
 	}
 	if m.half != nil {
@@ -192,7 +194,7 @@ func readCheckpoint(r io.Reader, id string, shape layout.Shape, form tally.Form,
 	if err := h.check(id, plan); err != nil {
 		return nil, fault.Inputf("%w", err)
 	}
-	m := &sums{shards: job.NewShards(plan.Shards()), workers: map[string]int{}, cpu: h.CPU, seconds: h.Seconds}
+	m := &sums{shards: job.NewShards(plan.Shards()), workers: map[string]int{}, cpu: h.CPU, verified: h.Verified, seconds: h.Seconds}
 	copy(m.shards, h.Shards)
 	maps.Copy(m.workers, h.Workers)
 	if plan.Ranges > 0 {
@@ -232,6 +234,8 @@ func (h *sumsHeader) check(id string, plan *job.Plan) error {
 		return fmt.Errorf("%d shards, expected %d", h.ShardCount, plan.Shards())
 	case len(h.Ranges) != plan.Ranges:
 		return fmt.Errorf("%d ranges, expected %d", len(h.Ranges), plan.Ranges)
+	case h.Verified < 0 || h.Verified > h.ShardCount:
+		return fmt.Errorf("%d verified shards of %d", h.Verified, h.ShardCount)
 	case !(h.CPU >= 0):
 		return fmt.Errorf("%v core-seconds, expected at least 0", h.CPU)
 	case !(h.Seconds >= 0 && h.Seconds < 1e9):

@@ -54,10 +54,23 @@ type Action any
 // The actions.
 type (
 	// Publish asks the coordinator to cut and store the task of a shard. Published
-	// answers it.
-	Publish struct{ Shard int }
+	// answers it. Workers are those that have computed the shard if the task has Verify; otherwise nil.
+	Publish struct {
+		Shard   int
+		Workers []string
+	}
 	// Merge asks for the partial of a result to be added. Merged or Unusable answers it.
-	Merge struct{ Result Result }
+	Merge struct {
+		Result   Result
+		Verified int // how many of its shards were computed again with the same result
+	}
+	// Distrust says that a worker has computed wrong. It must not get tasks any more, and what is merged
+	// of it must be computed again, so the job begins again if there is any.
+	Distrust struct {
+		Worker string
+		Shard  int
+		Why    string
+	}
 	// Save asks for a checkpoint of the sums and of the set of merged shards, once what Clear
 	// named is deleted. Saved or Full answers it. Full must not if Wait is set: no room can be
 	// made, so the coordinator waits for it.

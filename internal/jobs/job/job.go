@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 
 	"shaver/internal/num/loss"
 	"shaver/internal/value/estimator"
@@ -148,6 +149,17 @@ type Task struct {
 	PreviousBaseline Blob `json:"previous_baseline,omitzero"`
 	// Path says at which tables a task of a path measures; nil = the job is not a path.
 	Path *PathRound `json:"path,omitempty"`
+	// Verify says that the task computes a shard once more; nil = it does not.
+	Verify *Verify `json:"verify,omitempty"`
+	// Wrong names the workers that have computed wrong. They must not take the task.
+	Wrong []string `json:"wrong,omitempty"`
+}
+
+// Verify marks a task that computes again what another one computed. It stores no partial, and its
+// result has the digest alone. Its number is that of the shard plus Plan.Shards.
+type Verify struct {
+	Shard   int      `json:"shard"`
+	Workers []string `json:"workers"` // those that have computed the shard; another one should take the task
 }
 
 // PathRound is what the tasks of a round of a path share.
@@ -163,22 +175,28 @@ type PathRound struct {
 // In the latter case each of the shards has a result, which differ only in Shard. The partial
 // must be merged once, for all of these shards, or not at all.
 type Result struct {
-	Protocol int     `json:"protocol"` // of the build that wrote the message; package bus sets it
-	Job      string  `json:"job"`
-	Shard    int     `json:"shard"`
-	Shards   []int   `json:"shards,omitempty"` // all shards in the partial, ascending; empty if it has only Shard
-	Rows     int64   `json:"rows"`             // of the partial
-	Partial  Blob    `json:"partial"`
-	More     []Blob  `json:"more,omitempty"` // with Task.Ranges, the ranges of the partial from the second on; Partial is then the first
-	Mask     string  `json:"mask,omitempty"` // of a path: SHA-256 of PathRound.Masks, with which it was computed
-	Kernel   string  `json:"kernel"`
-	Worker   string  `json:"worker"`  // name of the worker, for people
-	Seconds  float64 `json:"seconds"` // wall time of the computation
-	CPU      float64 `json:"cpu"`     // core-seconds of the computation
+	Protocol int    `json:"protocol"` // of the build that wrote the message; package bus sets it
+	Job      string `json:"job"`
+	Shard    int    `json:"shard"`
+	Shards   []int  `json:"shards,omitempty"` // all shards in the partial, ascending; empty if it has only Shard
+	Rows     int64  `json:"rows"`             // of the partial
+	Partial  Blob   `json:"partial,omitzero"` // empty if the task has Verify
+	// Digests has the digest of each shard's own partial, in the order of Covers; see tally.Partial.Check.
+	Digests []uint64 `json:"digests"`
+	Alone   bool     `json:"alone,omitempty"` // of a task with Verify: the worker has computed the shard before, and no other one took the task
+	More    []Blob   `json:"more,omitempty"`  // with Task.Ranges, the ranges of the partial from the second on; Partial is then the first
+	Mask    string   `json:"mask,omitempty"`  // of a path: SHA-256 of PathRound.Masks, with which it was computed
+	Kernel  string   `json:"kernel"`
+	Worker  string   `json:"worker"`  // name of the worker, for people
+	Seconds float64  `json:"seconds"` // wall time of the computation
+	CPU     float64  `json:"cpu"`     // core-seconds of the computation
 }
 
 // Partials returns the blobs of the partial of r: one, or one for each range.
 func (r *Result) Partials() []Blob { return append([]Blob{r.Partial}, r.More...) }
+
+// digest returns the digest of one of the shards in r.
+func (r *Result) digest(shard int) uint64 { return r.Digests[slices.Index(r.Covers(), shard)] }
 
 // Bytes returns the size of the partial of r.
 func (r *Result) Bytes() (bytes int64) {

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -13,6 +14,8 @@ type Limits struct {
 	SaveEvery int   // number of merged shards after which the sums are saved, at least 1
 	SaveBytes int64 // bytes of partials since the last checkpoint after which the sums are also saved; 0 = no bound
 	Tries     int   // tries of a shard that may fail before it is quarantined, at least 1
+	// Verify is the portion of the shards that another worker computes again; 0 = none.
+	Verify float64
 	// AllowQuarantined lets the job finish without the shards that cannot be computed.
 	AllowQuarantined bool
 }
@@ -24,6 +27,7 @@ const (
 	todo        state = iota
 	wanted            // Publish was asked for
 	open              // its task or result is stored
+	checking          // its result waits until it is verified, or another shard in it is
 	merging           // Merge was asked for
 	merged            // in the sums, not in a checkpoint
 	saved             // in a checkpoint
@@ -65,23 +69,24 @@ type Machine struct {
 	round   int             // the round that is being computed
 	past    int             // of a path, number of shards of the rounds that are over
 	limit   int             // number of shards of round and all earlier rounds
-	early   bool            // an event of a later round was ignored
-	judging bool            // Judge was asked for and not yet answered
-	started bool            // the first inventory of the round has been taken
-	hasty   bool            // the next inventory comes at once after the end of a round
-	asked   bool            // the round is settled except for one last look
+	verifier
+	early   bool // an event of a later round was ignored
+	judging bool // Judge was asked for and not yet answered
+	started bool // the first inventory of the round has been taken
+	hasty   bool // the next inventory comes at once after the end of a round
+	asked   bool // the round is settled except for one last look
 	ended   bool
 }
 
 // NewMachine returns a machine for a job whose checkpoint holds the shards of done. Of a path, the
-// checkpoint is that of a coordinator that ended the given number of rounds; otherwise judged is 0. The
-// machine publishes nothing before the first Inventory.
-func NewMachine(spec *Spec, plan Plan, limits Limits, done Shards, judged int) *Machine {
+// checkpoint is that of a coordinator that ended the given number of rounds; otherwise judged is 0. wrong
+// names the workers that have computed wrong. The machine publishes nothing before the first Inventory.
+func NewMachine(spec *Spec, plan Plan, limits Limits, done Shards, judged int, wrong []string) *Machine {
 	if limits.Window < 1 || limits.SaveEvery < 1 || limits.Tries < 1 || plan.Rows < 1 || plan.RowsPerShard < 1 {
 		panic(fmt.Sprintf("job: NewMachine: limits %+v, plan %+v", limits, plan))
 	}
 	n := plan.Shards()
-	m := &Machine{spec: spec, plan: plan, limits: limits, state: make([]state, n), tries: make([]uint8, n), doubt: make([]uint8, n), reasons: map[int]Quarantine{}, refused: map[string]bool{}, heard: map[int]bool{}, coming: map[int]string{}}
+	m := &Machine{verifier: newVerifier(spec, limits.Verify, wrong), spec: spec, plan: plan, limits: limits, state: make([]state, n), tries: make([]uint8, n), doubt: make([]uint8, n), reasons: map[int]Quarantine{}, refused: map[string]bool{}, heard: map[int]bool{}, coming: map[int]string{}}
 	m.count[todo] = n
 	m.round = max(plan.RoundOf(done), min(judged, plan.rounds()-1))
 	m.limit = plan.End(m.round)
@@ -110,6 +115,8 @@ func (m *Machine) set(shard int, s state) {
 	m.state[shard], m.doubt[shard] = s, 0
 	if s != quarantined {
 		delete(m.reasons, shard)
+	} else {
+		delete(m.checks, shard)
 	}
 }
 
@@ -124,7 +131,7 @@ type Counts struct {
 // Counts returns the progress of the job.
 func (m *Machine) Counts() Counts {
 	c := &m.count
-	return Counts{len(m.state), c[merged] + c[saved], c[wanted] + c[open] + c[merging], c[quarantined]}
+	return Counts{len(m.state), c[merged] + c[saved], c[wanted] + c[open] + c[checking] + c[merging], c[quarantined]}
 }
 
 // Quarantined returns the quarantines of the job, ordered by shard.
@@ -148,7 +155,7 @@ func (m *Machine) Strip(size int) []Counts {
 		switch s {
 		case merged, saved:
 			c.Merged++
-		case wanted, open, merging:
+		case wanted, open, checking, merging:
 			c.Open++
 		case quarantined:
 			c.Quarantined++
@@ -165,11 +172,19 @@ func (m *Machine) Step(e Event) []Action {
 		return nil
 	}
 	var actions []Action
-	if shard, named := shardOf(e); named && (shard < 0 || shard >= len(m.state)) {
+	shard, named := shardOf(e)
+	again := named && shard >= len(m.state) && shard < 2*len(m.state) // of a task with Verify
+	if again {
+		shard -= len(m.state)
+	}
+	if named && (shard < 0 || shard >= len(m.state)) {
 		return []Action{Ignore{shard, fmt.Sprintf("unknown shard; the job has %d", len(m.state))}}
 	} else if named && shard >= m.limit {
 		m.early = true
 		return []Action{Ignore{shard, "its round has not begun"}}
+	}
+	if again {
+		return m.proceed(m.computedAgain(shard, e))
 	}
 	switch e := e.(type) {
 	case Inventory:
@@ -209,11 +224,17 @@ func (m *Machine) Step(e Event) []Action {
 
 func (m *Machine) result(r Result) []Action {
 	switch m.state[r.Shard] {
+	case checking:
+		if first := m.waiting[r.Shard]; first.Partial.Name != r.Partial.Name {
+			return append(m.compare(r.Shard, first, &r), Discard{r.Shard, r.Partial.Name, "another result of the shard is being verified", true})
+		}
+		m.heard[r.Shard] = true
+		return []Action{Ignore{r.Shard, "result is being verified"}}
 	case merging:
 		return []Action{Ignore{r.Shard, "result is being merged"}}
 	case merged:
-		if m.mergedFrom(r.Shard) != r.Partial.Name { // the shard came with the partial of several shards
-			return []Action{Discard{r.Shard, r.Partial.Name, "the shard was merged already", true}}
+		if from := m.mergedFrom(r.Shard); from.Partial.Name != r.Partial.Name { // the shard came with the partial of several shards
+			return append(m.compare(r.Shard, from, &r), Discard{r.Shard, r.Partial.Name, "the shard was merged already", true})
 		}
 		m.heard[r.Shard] = true
 		return []Action{Ignore{r.Shard, "result was merged already"}}
@@ -235,6 +256,8 @@ func (m *Machine) result(r Result) []Action {
 		rows += m.plan.ShardRows(shard)
 	}
 	switch {
+	case r.Partial.Name == "":
+		return m.unusable(Unusable{Shard: r.Shard, Why: "its result has no partial"})
 	case r.Rows != rows:
 		return m.unusable(Unusable{Shard: r.Shard, Partial: r.Partial.Name, Why: fmt.Sprintf("its result has %d rows, expected %d", r.Rows, rows)})
 	case r.Kernel != m.spec.Kernel:
@@ -243,10 +266,14 @@ func (m *Machine) result(r Result) []Action {
 	if m.over(r.Shard) {
 		return []Action{Discard{r.Shard, r.Partial.Name, "its round is over", false}}
 	}
+	if m.wrong[r.Worker] {
+		m.republish(r.Shard)
+		return []Action{Discard{r.Shard, r.Partial.Name, "its worker " + r.Worker + " has computed wrong", false}}
+	}
 	for _, shard := range r.Covers() {
-		if s := m.state[shard]; s == merging || s == merged || s == saved { // another worker was faster
+		if s := m.state[shard]; s == checking || s == merging || s == merged || s == saved { // another worker was faster
 			m.republish(r.Shard)
-			return []Action{Discard{r.Shard, r.Partial.Name, fmt.Sprintf("shard %d of the same partial is merged already", shard), true}}
+			return []Action{Discard{r.Shard, r.Partial.Name, fmt.Sprintf("shard %d of the same partial came with another partial", shard), true}}
 		}
 	}
 	var actions []Action
@@ -258,19 +285,18 @@ func (m *Machine) result(r Result) []Action {
 	}
 	m.largest = max(m.largest, r.Bytes())
 	m.heard[r.Shard] = true
-	return append(actions, Merge{r})
+	return append(actions, m.check(r)...)
 }
 
 // over reports whether a shard belongs to a round of a path that is over. If it is quarantined, it
 // stays so, because its partial no longer fits the sums.
 func (m *Machine) over(shard int) bool { return shard < m.past }
 
-// mergedFrom returns the name of the partial from which a shard was merged since the last
-// checkpoint.
-func (m *Machine) mergedFrom(shard int) string {
+// mergedFrom returns the result from which a shard was merged since the last checkpoint.
+func (m *Machine) mergedFrom(shard int) *Result {
 	for i := range m.unsaved {
 		if slices.Contains(m.unsaved[i].Covers(), shard) {
-			return m.unsaved[i].Partial.Name
+			return &m.unsaved[i]
 		}
 	}
 	panic(fmt.Sprintf("job: Step: shard %d was merged from no result", shard))
@@ -293,6 +319,8 @@ func (m *Machine) unusable(e Unusable) []Action {
 	switch m.state[e.Shard] {
 	case merged:
 		return []Action{Ignore{e.Shard, "its result became unreadable after it was merged"}}
+	case checking:
+		return []Action{Ignore{e.Shard, "its result became unreadable while it was verified"}}
 	case saved:
 		return []Action{Discard{e.Shard, e.Partial, "the shard is in the checkpoint", true}}
 	case quarantined:
@@ -319,12 +347,12 @@ func (m *Machine) foreign(e Foreign) []Action {
 	switch {
 	case e.Aside:
 		actions = []Action{Readmit{e.Shard}}
-	case s == merging || s == merged: // the stored result is by now the one that was merged
+	case s == checking || s == merging || s == merged: // the stored result is by now the one that was merged
 		return []Action{Ignore{e.Shard, e.Why}}
 	default:
 		actions = []Action{Discard{e.Shard, e.Partial, e.Why, false}}
 	}
-	if s != merging && s != merged && s != saved && (s != quarantined || e.Aside && !m.over(e.Shard)) {
+	if s != checking && s != merging && s != merged && s != saved && (s != quarantined || e.Aside && !m.over(e.Shard)) {
 		m.republish(e.Shard)
 	}
 	return actions
@@ -352,7 +380,7 @@ func (m *Machine) republish(shard int) {
 
 func (m *Machine) quarantine(q Quarantine) []Action {
 	switch m.state[q.Shard] {
-	case merging, merged, saved:
+	case checking, merging, merged, saved:
 		return []Action{Readmit{q.Shard}}
 	case quarantined:
 		if m.reasons[q.Shard].Reason == pastReason && !q.Lost {
@@ -372,8 +400,8 @@ func (m *Machine) quarantine(q Quarantine) []Action {
 // inventory compares what is stored with what should be stored.
 func (m *Machine) inventory(inv Inventory) []Action {
 	n := len(m.state)
-	tasks, results, aside := shardsOf(n, inv.Tasks), shardsOf(n, inv.Results), shardsOf(n, inv.Quarantined)
-	stuck, slow := shardsOf(n, inv.Stuck), shardsOf(n, inv.Slow)
+	tasks, results, aside := shardsOf(0, n, inv.Tasks), shardsOf(0, n, inv.Results), shardsOf(0, n, inv.Quarantined)
+	stuck, slow := shardsOf(0, n, inv.Stuck), shardsOf(0, n, inv.Slow)
 	var actions []Action
 	reread := false
 	for shard, s := range m.state[:m.limit] {
@@ -403,6 +431,7 @@ func (m *Machine) inventory(inv Inventory) []Action {
 			m.republish(shard)
 		}
 	}
+	actions = append(actions, m.missing(inv)...)
 	m.started, m.hasty = true, false
 	if reread {
 		actions = append(actions, Reread{})
@@ -452,9 +481,9 @@ func (m *Machine) saved() []Action {
 		}
 	}
 	for _, shard := range act.Coming {
-		m.coming[shard] = m.mergedFrom(shard)
+		m.coming[shard] = m.mergedFrom(shard).Partial.Name
 	}
-	clear(m.heard)
+	maps.DeleteFunc(m.heard, func(shard int, _ bool) bool { return m.state[shard] == saved })
 	m.unsaved, m.cleared, m.held, m.saving = nil, 0, 0, false
 	return []Action{act}
 }
@@ -489,9 +518,10 @@ func (m *Machine) clear(results []Result) Clear {
 	return act
 }
 
-// settled reports whether every shard of the rounds so far is merged or quarantined.
+// settled reports whether every shard of the rounds so far is merged or quarantined, and none is being
+// verified.
 func (m *Machine) settled() bool {
-	return m.count[merged]+m.count[saved]+m.count[quarantined] == m.limit
+	return m.count[merged]+m.count[saved]+m.count[quarantined] == m.limit && len(m.checks) == 0
 }
 
 // proceed appends the actions that are due after any event: the end, a checkpoint, tasks.
@@ -568,7 +598,7 @@ func (m *Machine) window() int {
 // publish appends as many tasks as the window allows.
 func (m *Machine) publish(actions []Action) []Action {
 	window := m.window()
-	for m.count[wanted]+m.count[open]+m.count[merging] < window {
+	for m.count[wanted]+m.count[open]+m.count[checking]+m.count[merging] < window {
 		shard := m.next
 		if len(m.again) > 0 {
 			shard, m.again = m.again[0], m.again[1:]
@@ -578,7 +608,7 @@ func (m *Machine) publish(actions []Action) []Action {
 		}
 		if m.state[shard] == todo {
 			m.set(shard, wanted)
-			actions = append(actions, Publish{shard})
+			actions = append(actions, Publish{Shard: shard})
 		}
 	}
 	return actions

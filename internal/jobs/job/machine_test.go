@@ -39,10 +39,10 @@ func TestTranscripts(t *testing.T) {
 				d.MaybeScanArgs(t, "save-every", &limits.SaveEvery)
 				d.MaybeScanArgs(t, "save-bytes", &limits.SaveBytes)
 				limits.AllowQuarantined = d.HasArg("allow-quarantined")
-				m = NewMachine(&Spec{Kernel: "k1"}, plan, limits, nil, 0)
+				m = NewMachine(&Spec{Kernel: "k1"}, plan, limits, nil, 0, nil)
 				return fmt.Sprintf("%d shards\n", plan.Shards())
 			case "crash": // another coordinator takes over
-				m = NewMachine(&Spec{Kernel: "k1"}, plan, limits, done, 0)
+				m = NewMachine(&Spec{Kernel: "k1"}, plan, limits, done, 0, nil)
 				return fmt.Sprintf("%d shards are in the checkpoint\n", done.Len())
 			case "inventory":
 				return describe(m.Step(Inventory{list(d, "tasks"), list(d, "results"), list(d, "quarantined"), list(d, "stuck"), list(d, "slow")}))
@@ -209,7 +209,7 @@ func sums(m *Machine) Shards {
 // A partial of several shards that cannot be used counts as one failed try of each of them,
 // although each has a result that names it.
 func TestUnusablePartialOfSeveralShards(t *testing.T) {
-	m := NewMachine(&Spec{Kernel: "k"}, Plan{Rows: 4, RowsPerShard: 1}, Limits{Window: 4, SaveEvery: 9, Tries: 2}, nil, 0)
+	m := NewMachine(&Spec{Kernel: "k"}, Plan{Rows: 4, RowsPerShard: 1}, Limits{Window: 4, SaveEvery: 9, Tries: 2}, nil, 0, nil)
 	m.Step(Inventory{Results: []int{0, 1, 2, 3}})
 	r := Result{Shards: []int{0, 1, 2, 3}, Rows: 4, Kernel: "k", Partial: Blob{Name: "p"}}
 	if actions := m.Step(r); !slices.Equal(types(actions), []string{"job.Merge"}) {
@@ -234,7 +234,7 @@ func TestUnusablePartialOfSeveralShards(t *testing.T) {
 
 // Two shards are published for each task that workers hold or ask for, within the limits.
 func TestWindowFollowsCrew(t *testing.T) {
-	m := NewMachine(&Spec{Kernel: "k"}, Plan{Rows: 100, RowsPerShard: 1}, Limits{Window: 4, Largest: 30, Held: 100, SaveEvery: 9, Tries: 2}, nil, 0)
+	m := NewMachine(&Spec{Kernel: "k"}, Plan{Rows: 100, RowsPerShard: 1}, Limits{Window: 4, Largest: 30, Held: 100, SaveEvery: 9, Tries: 2}, nil, 0, nil)
 	m.Step(Inventory{})
 	for _, step := range []struct{ crew, open int }{{1, 4}, {5, 10}, {3, 10}, {1000, 30}} {
 		m.Step(Crew{step.crew})
@@ -255,7 +255,7 @@ func TestWindowFollowsCrew(t *testing.T) {
 // If one of the shards of a partial is merged already, none of the others is merged from it. Such a partial is no
 // reason for a warning.
 func TestPartialOfAMergedShard(t *testing.T) {
-	m := NewMachine(&Spec{Kernel: "k"}, Plan{Rows: 3, RowsPerShard: 1}, Limits{Window: 3, SaveEvery: 9, Tries: 2}, nil, 0)
+	m := NewMachine(&Spec{Kernel: "k"}, Plan{Rows: 3, RowsPerShard: 1}, Limits{Window: 3, SaveEvery: 9, Tries: 2}, nil, 0, nil)
 	m.Step(Inventory{Results: []int{0, 1, 2}})
 	one := Result{Shard: 1, Rows: 1, Kernel: "k", Partial: Blob{Name: "one"}}
 	m.Step(one)
@@ -278,7 +278,7 @@ func TestPartialOfAMergedShard(t *testing.T) {
 // not read again.
 func TestInventoriesOfShortRounds(t *testing.T) {
 	plan := Plan{Rows: 3, RowsPerShard: 1, Rounds: []Round{{Rows: 1}, {Rows: 1, Pass: 1}, {Rows: 1, Pass: 2}}}
-	m := NewMachine(&Spec{Kernel: "k"}, plan, Limits{Window: 4, SaveEvery: 1, Tries: 2}, nil, 0)
+	m := NewMachine(&Spec{Kernel: "k"}, plan, Limits{Window: 4, SaveEvery: 1, Tries: 2}, nil, 0, nil)
 	m.Step(Inventory{})
 	for shard := range 3 {
 		r := Result{Shard: shard, Rows: 1, Kernel: "k", Partial: Blob{Name: fmt.Sprint(shard)}}

@@ -11,7 +11,8 @@ type Lead struct {
 	Checkpoint *Blob  `json:"checkpoint"` // null = nothing is merged permanently
 	Ending     bool   `json:"ending"`     // everything of the job is being deleted
 	// Out is where the coordinator writes the scores; "" = unknown.
-	Out string `json:"out,omitempty"`
+	Out   string   `json:"out,omitempty"`
+	Wrong []string `json:"wrong,omitempty"` // workers that have computed wrong
 	// Run is an id that all tries of a run have, such as the pods of a Kubernetes Job; "" = none.
 	Run string `json:"run,omitempty"`
 }

@@ -22,11 +22,11 @@ func NewShards(n int) Shards {
 	return make(Shards, (n+7)/8)
 }
 
-// shardsOf returns the set of the shards in list that are below n.
-func shardsOf(n int, list []int) Shards {
+// shardsOf returns the set of the n shards whose numbers in list begin at from.
+func shardsOf(from, n int, list []int) Shards {
 	set := NewShards(n)
-	for _, shard := range list {
-		if shard >= 0 && shard < n {
+	for _, number := range list {
+		if shard := number - from; shard >= 0 && shard < n {
 			set.Add(shard)
 		}
 	}

@@ -47,13 +47,19 @@ type world struct {
 	ended  Action
 	deaths int
 
+	workers []string         // names; "x" computes wrong now and then
+	wrong   []string         // workers that were found out
+	voters  map[int][]string // by task with Verify, the workers that have computed its shard
+	from    map[int]string   // the workers of what is in sums and kept
+	tainted map[int]bool     // shards of which something wrong is in them
+
 	full    int // how often a checkpoint may still find no room
 	foreign int // how often workers with another protocol may still interfere
 }
 
 func (w *world) begin() {
 	w.cuts = slices.Clone(w.keptCuts)
-	w.m = NewMachine(&w.spec, w.plan, w.limits, w.done, len(w.cuts))
+	w.m = NewMachine(&w.spec, w.plan, w.limits, w.done, len(w.cuts), w.wrong)
 	w.sums, w.inbox, w.queue = maps.Clone(w.kept), nil, nil
 	w.reread()
 	w.step(w.inventory())
@@ -112,6 +118,9 @@ func (w *world) inventory() Inventory {
 func (w *world) step(e Event) {
 	for queue := []Event{e}; len(queue) > 0; queue = queue[1:] {
 		for _, a := range w.m.Step(queue[0]) {
+			if d, ok := a.(Distrust); ok && w.distrust(d) {
+				return
+			}
 			if w.deaths > 0 && rapid.IntRange(0, 9).Draw(w.T, "dies") == 0 {
 				w.deaths--
 				w.begin()
@@ -128,13 +137,13 @@ func (w *world) step(e Event) {
 func (w *world) do(a Action) (outcome Event) {
 	switch a := a.(type) {
 	case Publish:
-		if open := w.m.Counts().Open; open > max(w.limits.Window, min(2*w.m.crew, w.limits.Largest)) {
+		if open := w.m.Counts().Open; a.Workers == nil && open > max(w.limits.Window, min(2*w.m.crew, w.limits.Largest)) {
 			w.Fatalf("shard %d is published although %d are open", a.Shard, open)
 		}
-		if r, _, _ := w.plan.Locate(a.Shard); w.spec.Traits().Ranks && r != len(w.cuts) {
+		if r, _, _ := w.plan.Locate(a.Shard % w.plan.Shards()); w.spec.Traits().Ranks && r != len(w.cuts) {
 			w.Fatalf("shard %d of round %d is published after %d cuts", a.Shard, r, len(w.cuts))
 		}
-		w.queue = append(w.queue, a.Shard)
+		w.queue, w.voters[a.Shard] = append(w.queue, a.Shard), a.Workers
 	case Merge:
 		if r, _, _ := w.plan.Locate(a.Result.Shard); w.spec.Traits().Ranks && (r != len(w.cuts) || w.resultCuts[a.Result.Shard] != fmt.Sprint(w.cuts)) {
 			w.Fatalf("a result of round %d after the cuts %v is merged after the cuts %v", r, w.resultCuts[a.Result.Shard], w.cuts)
@@ -142,10 +151,11 @@ func (w *world) do(a Action) (outcome Event) {
 		if !w.partials[a.Result.Partial.Name] {
 			return Unusable{a.Result.Shard, a.Result.Shards, a.Result.Partial.Name, "missing"}
 		}
-		for _, shard := range a.Result.Covers() {
+		for i, shard := range a.Result.Covers() {
 			w.sums[shard]++
+			w.from[shard], w.tainted[shard] = a.Result.Worker, a.Result.Digests[i] != uint64(shard)
 		}
-		return Merged(a)
+		return Merged{a.Result}
 	case Save:
 		if !a.Wait && w.full > 0 && rapid.Bool().Draw(w.T, "full") {
 			w.full--
@@ -198,6 +208,35 @@ func (w *world) do(a Action) (outcome Event) {
 	return nil
 }
 
+// distrust reports whether the job begins again, because results of a worker that was found out are merged.
+func (w *world) distrust(d Distrust) (again bool) {
+	if d.Worker != "x" {
+		w.Fatalf("an honest worker has computed wrong: %+v", d)
+	}
+	w.wrong = append(w.wrong, d.Worker)
+	w.workers = slices.DeleteFunc(w.workers, func(name string) bool { return name == "x" })
+	for shard, n := range w.sums {
+		again = again || n > 0 && w.from[shard] == d.Worker
+	}
+	if again {
+		clear(w.tasks)
+		clear(w.results)
+		clear(w.aside)
+		clear(w.partials)
+		w.kept, w.done, w.keptCuts = map[int]int{}, nil, nil
+		w.begin()
+	}
+	return again
+}
+
+// digest returns what a worker computes for a shard, which is its number unless the worker is wrong.
+func (w *world) digest(worker string, shard int) uint64 {
+	if worker != "x" {
+		return uint64(shard)
+	}
+	return rapid.SampledFrom([]uint64{uint64(shard), uint64(1000 + shard), uint64(2000 + w.attempt)}).Draw(w.T, "digest")
+}
+
 // judge checks that the sums hold exactly the rounds up to the given one, whichever
 // coordinators led.
 func (w *world) judge(round int) {
@@ -244,7 +283,7 @@ func (w *world) remove(shard int, partial string) {
 func (w *world) work(shard int) {
 	switch how := rapid.IntRange(0, 9).Draw(w.T, "worker"); {
 	case how == 0: // the worker dies
-	case w.bad[shard]:
+	case w.bad[shard%w.plan.Shards()]:
 		if _, there := w.aside[shard]; !there {
 			w.aside[shard] = Quarantine{Shard: shard, Reason: "bad", Input: true}
 			w.inbox = append(w.inbox, w.aside[shard])
@@ -252,12 +291,20 @@ func (w *world) work(shard int) {
 		delete(w.tasks, shard)
 	default:
 		w.attempt++
-		name := partialOf(shard, w.attempt)
+		name, n := partialOf(shard, w.attempt), w.plan.Shards()
 		if _, there := w.results[shard]; !there {
-			r := Result{Shard: shard, Rows: w.plan.ShardRows(shard), Kernel: "k", Partial: Blob{Name: name, Bytes: 10}}
+			able := slices.DeleteFunc(slices.Clone(w.workers), func(name string) bool { return slices.Contains(w.voters[shard], name) })
+			if len(able) == 0 {
+				able = w.workers
+			}
+			worker := rapid.SampledFrom(able).Draw(w.T, "name")
+			r := Result{Shard: shard, Rows: w.plan.ShardRows(shard % n), Kernel: "k", Worker: worker, Digests: []uint64{w.digest(worker, shard%n)}, Mask: w.taskCuts[shard], Alone: slices.Contains(w.voters[shard], worker)}
+			if shard < n {
+				r.Partial = Blob{Name: name, Bytes: 10}
+				w.partials[name] = how != 1 // false if the partial is lost
+			}
 			w.results[shard] = r
 			w.resultCuts[shard] = w.taskCuts[shard]
-			w.partials[name] = how != 1 // false if the partial is lost
 			w.inbox = append(w.inbox, r)
 		}
 		if how != 2 { // otherwise the acknowledgement is lost, and the task is delivered again
@@ -270,8 +317,9 @@ func (w *world) work(shard int) {
 // before it has stored all results, and other workers may have stored some.
 func (w *world) combine(shards []int) {
 	w.attempt++
-	r := Result{Shards: shards, Kernel: "k", Partial: Blob{Name: partialOf(shards[0], w.attempt), Bytes: 10}}
+	r := Result{Shards: shards, Kernel: "k", Partial: Blob{Name: partialOf(shards[0], w.attempt), Bytes: 10}, Worker: rapid.SampledFrom(w.workers).Draw(w.T, "name")}
 	for _, shard := range shards {
+		r.Digests = append(r.Digests, w.digest(r.Worker, shard))
 		r.Rows += w.plan.ShardRows(shard)
 	}
 	w.partials[r.Partial.Name] = rapid.IntRange(0, 9).Draw(w.T, "partial") > 0
@@ -303,6 +351,7 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 			plan: Plan{Rows: rapid.Int64Range(1, 40).Draw(t, "rows"), RowsPerShard: rapid.Int64Range(3, 9).Draw(t, "per shard")},
 			limits: Limits{Window: rapid.IntRange(1, 5).Draw(t, "window"), Largest: rapid.IntRange(0, 9).Draw(t, "largest"), SaveEvery: rapid.IntRange(1, 5).Draw(t, "save every"), Tries: 50,
 				AllowQuarantined: rapid.Bool().Draw(t, "allow")},
+			workers: []string{"a", "b"}, voters: map[int][]string{}, from: map[int]string{}, tainted: map[int]bool{},
 			deaths: rapid.IntRange(0, 6).Draw(t, "deaths"), foreign: rapid.IntRange(0, 9).Draw(t, "foreign"), full: rapid.IntRange(0, 6).Draw(t, "fulls")}
 		if n := rapid.IntRange(0, 4).Draw(t, "rounds"); n > 0 {
 			w.plan.Rows = 0
@@ -316,6 +365,10 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 				w.spec.Estimator = estimator.Path
 				w.repairs = rapid.IntRange(0, 3).Draw(t, "repairs")
 			}
+		}
+		w.limits.Verify = rapid.SampledFrom([]float64{0, .3, 1}).Draw(t, "verify")
+		if rapid.Bool().Draw(t, "wrong worker") {
+			w.workers = append(w.workers, "x")
 		}
 		for shard := range w.plan.Shards() {
 			w.bad[shard] = rapid.IntRange(0, 15).Draw(t, "bad") == 0
@@ -342,6 +395,9 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 				if len(w.queue) > 0 {
 					shard := w.queue[0]
 					w.queue = w.queue[1:]
+					if r, _, _ := w.plan.Locate(shard % w.plan.Shards()); w.spec.Traits().Ranks && r != len(w.cuts) {
+						continue // the publisher leaves out what was ordered in a round that is over
+					}
 					if !w.tasks[shard] {
 						w.tasks[shard], w.taskCuts[shard] = true, fmt.Sprint(w.cuts)
 					}
@@ -350,7 +406,7 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 			case 3:
 				var able []int
 				for _, shard := range slices.Sorted(maps.Keys(w.tasks)) {
-					if !w.bad[shard] && len(able) < MostCombined {
+					if shard < w.plan.Shards() && !w.bad[shard] && len(able) < MostCombined {
 						able = append(able, shard)
 					}
 				}
@@ -377,6 +433,11 @@ func TestEveryShardIsMergedOnce(t *testing.T) {
 }
 
 func (w *world) check() {
+	for shard, n := range w.sums {
+		if n > 0 && w.limits.Verify == 1 && w.tainted[shard] {
+			w.Fatalf("something wrong of shard %d is in the sums, although all shards were verified", shard)
+		}
+	}
 	if w.spec.Traits().Ranks {
 		w.checkPath()
 		return

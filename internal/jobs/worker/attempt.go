@@ -26,13 +26,14 @@ import (
 // attempt is one try of this worker at one task.
 type attempt struct {
 	*Config
-	d     *bus.Delivery // the task as it was delivered
-	lease lease         // lease of d
-	blobs blobs
-	jobs  jobs
-	log   *zap.Logger
-	steps *atomic.Int64 // grows while the worker makes progress
-	took  time.Duration // time in which the task was computed
+	d      *bus.Delivery // the task as it was delivered
+	lease  lease         // lease of d
+	blobs  blobs
+	jobs   jobs
+	log    *zap.Logger
+	steps  *atomic.Int64 // grows while the worker makes progress
+	took   time.Duration // time in which the task was computed
+	digest uint64        // of the partial of the task
 
 	computing context.Context // ends with stop
 	stop      context.CancelCauseFunc
@@ -270,6 +271,9 @@ func (a *attempt) compute() (*computed, error) {
 			return nil, err
 		}
 	}
+	if a.Faulty != nil {
+		a.Faulty(t, &game)
+	}
 	a.steps.Add(1)
 	if most := job.MostRows(game.Model.Columns()); t.Rows < 1 || t.Rows > most {
 		return nil, fault.Inputf("the task has %d rows, expected 1 to %d", t.Rows, most)
@@ -310,6 +314,7 @@ func (a *attempt) compute() (*computed, error) {
 		result.CPU = (a.CPU() - cpu).Seconds()
 	}
 	a.steps.Add(1)
+	a.digest = partial.Check
 	return &computed{result, partial}, nil
 }
 

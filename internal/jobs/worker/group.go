@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,8 +89,9 @@ func (g *group) store(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(g.attempts) > 1 {
-		for _, a := range g.attempts {
+	for _, a := range g.attempts {
+		result.Digests = append(result.Digests, a.digest)
+		if len(g.attempts) > 1 {
 			result.Shards = append(result.Shards, a.d.Task.Shard)
 		}
 	}
@@ -134,6 +136,26 @@ func (g *group) store(ctx context.Context) (err error) {
 	}
 	first.log.Debug("partial stored", zap.Int("tasks", len(g.attempts)), zap.Int64("rows", result.Rows), zap.Float64("seconds", result.Seconds), zap.Int("bytes", size))
 	return nil
+}
+
+// verify stores the digest of what was computed, as store does.
+func (a *attempt) verify(ctx context.Context, c *computed) error {
+	if err := (&group{attempts: []*attempt{a}, computed: c}).check(); err != nil {
+		return err
+	}
+	if err := a.mustBeOpen(ctx); err != nil {
+		return err
+	}
+	result := c.result
+	result.Digests, result.Alone = []uint64{a.digest}, slices.Contains(a.d.Task.Verify.Workers, a.Name)
+	if _, err := a.jobs.PublishResult(ctx, result); err != nil {
+		return err
+	}
+	open, err := a.open(ctx, 0)
+	if err == nil && !open {
+		err = cmp.Or(a.jobs.DeleteResult(ctx, result.Job, result.Shard), errOver)
+	}
+	return err
 }
 
 // check returns errFaulty if the partial of g is not what its rows add up to.

@@ -64,6 +64,22 @@ func (c *crowd) partials() (names []string) {
 	return names
 }
 
+// A worker that computes tasks with Verify, which it does not combine, stores in time what it holds.
+func TestVerifyWhileHolding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 2)
+		c.runner.Hold = time.Minute
+		c.run(0)
+		c.tasks[1].Task.Verify = &job.Verify{Workers: []string{"other"}}
+		c.tasks[1].Task.Combine = false
+		time.Sleep(time.Minute)
+		c.run(1)
+		if verified := c.results[1]; len(c.partials()) != 1 || verified.Partial.Name != "" || len(verified.Digests) != 1 || c.results[2].Partial.Name == "" {
+			t.Errorf("partials %q, results %+v", c.partials(), c.results)
+		}
+	})
+}
+
 // A worker stores one partial for several tasks, which is that of all their rows. Each shard has a
 // result that names it.
 func TestCombinedTasks(t *testing.T) {

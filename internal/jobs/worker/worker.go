@@ -38,6 +38,8 @@ type Config struct {
 	// OnTask is called with the outcome when this worker is finished with a task; nil =
 	// no call.
 	OnTask func(task *job.Task, outcome Outcome, try int, took time.Duration)
+	// Faulty changes the game that a task is computed with, as faulty memory would. Only tests set it.
+	Faulty func(*job.Task, *shapley.Game)
 	Log    *zap.Logger
 }
 
@@ -144,6 +146,14 @@ func run(ctx, waiting context.Context, c *Config) error {
 			}
 			return err
 		}
+		if slices.Contains(d.Task.Wrong, c.Name) {
+			_ = d.Release(ctx, 0) // if this fails, the lease expires
+			return w.giveBack(ctx, errWrong)
+		}
+		if v := d.Task.Verify; v != nil && slices.Contains(v.Workers, c.Name) && d.Lease > 0 && d.Try <= others {
+			_ = d.Release(ctx, otherWithin<<d.Try)
+			continue
+		}
 		w.use(d.Task.Spec.Kernel)
 		quiet := context.AfterFunc(waiting, func() {
 			if ctx.Err() == nil {
@@ -157,6 +167,16 @@ func run(ctx, waiting context.Context, c *Config) error {
 		}
 	}
 }
+
+// errWrong ends a worker that others contradict.
+var errWrong = fmt.Errorf("%w (other workers agree on another result, or it had different results for the same rows)", errFaulty)
+
+// A worker gives a task that verifies its own result back others times, the first time for twice otherWithin and then for twice as
+// long each time, so that another worker can take it. Without another worker it computes the task itself.
+const (
+	others      = 5
+	otherWithin = 50 * time.Millisecond
+)
 
 // runner is a worker with the tasks that it holds.
 type runner struct {
@@ -186,7 +206,11 @@ func (w *runner) prove(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("%w (%v)", errFaulty, err)
+	return w.giveBack(ctx, fmt.Errorf("%w (%v)", errFaulty, err))
+}
+
+// giveBack gives back the tasks that the worker holds, because of err, and returns err.
+func (w *runner) giveBack(ctx context.Context, err error) error {
 	if len(w.group.attempts) > 0 {
 		finish(ctx, w.group.attempts, err)
 	}
@@ -215,6 +239,19 @@ func (w *runner) next(ctx context.Context) (*bus.Delivery, error) {
 func (w *runner) run(ctx context.Context, a *attempt) error {
 	a.begin(ctx)
 	g := &w.group
+	if a.d.Task.Verify != nil {
+		c, err := a.compute()
+		if err == nil {
+			err = a.verify(ctx, c)
+		}
+		if err = a.finish(ctx, err); err != nil {
+			return w.giveBack(ctx, err)
+		}
+		if len(g.attempts) > 0 && g.full() {
+			return g.flush(ctx)
+		}
+		return nil
+	}
 	if !g.accepts(&a.d.Task) {
 		if err := g.flush(ctx); err != nil {
 			return cmp.Or(a.finish(ctx, err), err)
