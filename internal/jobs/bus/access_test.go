@@ -91,7 +91,7 @@ func (j *journal) String() string {
 // await waits until the log contains the text.
 func (j *journal) await(t *testing.T, text string) {
 	t.Helper()
-	for end := time.After(10 * time.Second); ; {
+	for end := time.After(2 * logEvery); ; {
 		found, written := j.look(text)
 		if found {
 			return

@@ -28,22 +28,15 @@ func TestBiasedJobFails(t *testing.T) {
 			b := newBench(t)
 			b.config.Options = estimator.Options{Estimator: estimator.Debiased, Passes: 1}
 			b.config.Options.SetDefaults()
-			source, err := b.config.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := source.Model()
-			if err != nil {
-				t.Fatal(err)
-			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			working, stop := context.WithCancel(ctx)
 			worked := make(chan error, 1)
-			go func() { worked <- b.pretend(working, m.Architecture.Shape(), bias) }()
+			shape := b.shape()
+			go func() { worked <- b.pretend(working, shape, bias) }()
 			own := b.connect(ctx, "coordinator")
 			defer own.Close()
-			_, err = coordinator.Run(ctx, own, b.config)
+			_, err := coordinator.Run(ctx, own, b.config)
 			stop()
 			if err := <-worked; err != nil && !errors.Is(err, context.Canceled) {
 				t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 	"go.uber.org/zap/zaptest/observer"
@@ -30,6 +31,7 @@ import (
 	"shaver/internal/jobs/prepare/preparetest"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/jobs/worker"
+	"shaver/internal/num/layout"
 	"shaver/internal/value/tally"
 )
 
@@ -76,6 +78,35 @@ func (b *bench) connect(ctx context.Context, name string) *bus.Bus {
 		b.t.Error(err)
 	}
 	return c
+}
+
+// jetStream returns a client of the server that is not of shaver, until the test ends.
+func (b *bench) jetStream() jetstream.JetStream {
+	b.t.Helper()
+	nc, err := nats.Connect("", nats.InProcessServer(b.server))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return js
+}
+
+// shape returns the shape of the tables of the job's model.
+func (b *bench) shape() layout.Shape {
+	b.t.Helper()
+	source, err := b.config.Open()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	m, err := source.Model()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return m.Architecture.Shape()
 }
 
 // work runs a worker until ctx ends.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -67,15 +66,7 @@ func TestFullForRecord(t *testing.T) {
 	defer stop()
 	var workers errgroup.Group
 	workers.Go(func() error { b.work(ctx); return nil })
-	nc, err := nats.Connect("", nats.InProcessServer(b.server))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := b.jetStream()
 	room := func(bytes int64) { // in the stream of the records
 		s, err := js.Stream(ctx, "KV_SHAVER_JOBS")
 		if err != nil {

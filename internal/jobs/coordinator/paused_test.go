@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -20,15 +18,7 @@ func TestPausedConsumer(t *testing.T) {
 	b := newBench(t)
 	core, logged := observer.New(zap.WarnLevel)
 	b.config.Log = zap.New(core)
-	nc, err := nats.Connect("", nats.InProcessServer(b.server))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := b.jetStream()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	paused := ""

@@ -301,8 +301,8 @@ func (p *publisher) publish(ctx context.Context, task job.Task, data []byte, tur
 	}
 	err = p.bus.PublishTask(ctx, task)
 	if (task.Path != nil || len(task.Wrong) > 0) && errors.Is(err, bus.ErrConflict) {
-		// It may be for a worker that has computed wrong since. Of a path, a coordinator that began the job before, and whose checkpoint is lost, may have gone on without
-		// other shards, and so have dropped other entries.
+		// It may be for a worker that has computed wrong since. Of a path, a coordinator that began the job before,
+		// and whose checkpoint is lost, may have gone on without other shards, and so have dropped other entries.
 		if err = p.bus.DeleteTask(ctx, task.Job, task.Shard); err == nil {
 			err = p.bus.PublishTask(ctx, task)
 		}

@@ -31,22 +31,15 @@ func TestRogueWorker(t *testing.T) {
 	if err := os.Remove(b.config.Out); err != nil {
 		t.Fatal(err)
 	}
-	source, err := b.config.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := source.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
 	core, logged := observer.New(zap.WarnLevel)
 	b.config.Log = zap.New(core)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	working, stop := context.WithCancel(ctx)
 	worked := make(chan error, 1)
+	shape := b.shape()
 	go func() {
-		err := b.goRogue(working, m.Architecture.Shape())
+		err := b.goRogue(working, shape)
 		if err == nil {
 			b.work(working) // an honest worker
 		}

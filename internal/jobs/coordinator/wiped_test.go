@@ -7,12 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"shaver/internal/jobs/bus"
-	"shaver/internal/jobs/bus/embedded"
 	"shaver/internal/num/kernel"
 )
 
@@ -33,15 +31,7 @@ func TestServerIsWiped(t *testing.T) {
 			t.Parallel() // the test waits most of the time
 			b := newBenchOn(t, "127.0.0.1:0")
 			want := b.reference()
-			nc, err := nats.Connect(b.server.(*embedded.Server).URL())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer nc.Close()
-			js, err := jetstream.New(nc)
-			if err != nil {
-				t.Fatal(err)
-			}
+			js := b.jetStream()
 			other := b.connect(t.Context(), "other")
 			defer other.Close()
 			b.config.Log = zap.NewNop()

@@ -25,7 +25,7 @@ type verifier struct {
 type check struct {
 	votes []vote
 	task  state // that of the task with Verify: todo, wanted or open
-	doubt bool  // the task was missing from the last inventory
+	doubt bool  // the last inventory contradicted the task
 	tries int   // results with Verify that were asked for, without those whose tasks were lost
 }
 
@@ -134,7 +134,9 @@ func (m *Machine) decide(shard int, c *check) (actions []Action) {
 		actions = append(actions, Withdraw{shard + len(m.state)})
 	}
 	r := m.waiting[shard]
-	m.passed[shard] = r != nil && r.digest(shard) == agreed.digest
+	if r != nil && r.digest(shard) == agreed.digest {
+		m.passed[shard] = true
+	}
 	for _, o := range c.votes {
 		if o.digest != agreed.digest {
 			actions = append(actions, m.distrust(o.worker, shard, fmt.Sprintf("%s and another worker agree on another result of shard %d", agreed.worker, shard))...)
@@ -220,7 +222,9 @@ func (m *Machine) drop(r *Result, why string) (actions []Action) {
 		}
 		actions = append(actions, Discard{shard, r.Partial.Name, why, false})
 	}
-	m.refused[r.Partial.Name] = len(r.Shards) > 0 // of the others, results may still come
+	if len(r.Shards) > 0 { // results of the others may still come
+		m.refused[r.Partial.Name] = true
+	}
 	return actions
 }
 

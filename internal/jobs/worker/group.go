@@ -2,7 +2,6 @@ package worker
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,8 +84,11 @@ func (g *group) store(ctx context.Context) (err error) {
 	if err := g.check(); err != nil {
 		return err
 	}
-	encoded, size, err := encode(g.computed.partial, first.d.Task.Ranges)
-	if err != nil {
+	var encoded [][]byte // stays empty if the task has Verify
+	size := 0
+	if v := first.d.Task.Verify; v != nil {
+		result.Alone = slices.Contains(v.Workers, first.Name)
+	} else if encoded, size, err = encode(g.computed.partial, first.d.Task.Ranges); err != nil {
 		return err
 	}
 	for _, a := range g.attempts {
@@ -138,26 +140,6 @@ func (g *group) store(ctx context.Context) (err error) {
 	return nil
 }
 
-// verify stores the digest of what was computed, as store does.
-func (a *attempt) verify(ctx context.Context, c *computed) error {
-	if err := (&group{attempts: []*attempt{a}, computed: c}).check(); err != nil {
-		return err
-	}
-	if err := a.mustBeOpen(ctx); err != nil {
-		return err
-	}
-	result := c.result
-	result.Digests, result.Alone = []uint64{a.digest}, slices.Contains(a.d.Task.Verify.Workers, a.Name)
-	if _, err := a.jobs.PublishResult(ctx, result); err != nil {
-		return err
-	}
-	open, err := a.open(ctx, 0)
-	if err == nil && !open {
-		err = cmp.Or(a.jobs.DeleteResult(ctx, result.Job, result.Shard), errOver)
-	}
-	return err
-}
-
 // check returns errFaulty if the partial of g is not what its rows add up to.
 func (g *group) check() error {
 	p, spec := g.computed.partial, &g.attempts[0].d.Task.Spec
@@ -202,13 +184,10 @@ func (a *attempt) deletePartial(ctx context.Context, name string, blobs int) (fa
 
 // takeBack runs after store failed with err. If the job is over, takeBack deletes what
 // store stored and returns errOver. Otherwise it returns err. If the worker has to end
-// at once, takeBack takes at most endTimeout.
+// before or meanwhile, takeBack takes at most endTimeout more.
 func (g *group) takeBack(ctx context.Context, partial string, blobs int, err error) error {
-	if ctx.Err() != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-		defer cancel()
-	}
+	ctx, stop := longer(ctx)
+	defer stop()
 	first := g.attempts[0]
 	if open, failed := first.open(ctx, 0); open || failed != nil {
 		return err
@@ -221,4 +200,11 @@ func (g *group) takeBack(ctx context.Context, partial string, blobs int, err err
 		first.log.Warn("cannot delete the result of a job that is over", zap.Error(failed))
 	}
 	return errOver
+}
+
+// longer returns a context that ends endTimeout after ctx. The caller must call stop.
+func longer(ctx context.Context) (late context.Context, stop func()) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unregister := context.AfterFunc(ctx, func() { time.AfterFunc(endTimeout, cancel) })
+	return late, func() { unregister(); cancel() }
 }

@@ -166,6 +166,7 @@ func TestWhatIsNotCombined(t *testing.T) {
 func TestEndingsOfCombinedTasks(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
+	ending, endLate := context.WithCancel(t.Context())
 	for name, c := range map[string]struct {
 		arrange  func(c *crowd)
 		ctx      context.Context
@@ -177,8 +178,12 @@ func TestEndingsOfCombinedTasks(t *testing.T) {
 		"other workers were faster":     {func(c *crowd) { c.results[1], c.results[2] = job.Result{}, job.Result{} }, nil, Done, 2, 0},
 		"the job is over":               {func(c *crowd) { c.end() }, nil, Over, 0, 0},
 		"over while the last is stored": {func(c *crowd) { c.hooks["publish"] = func(context.Context) error { c.end(); return nil } }, nil, Over, 0, 0},
-		"failed":                        {func(c *crowd) { c.hooks["put"] = fails }, nil, Failed, 0, 0},
-		"the worker ends":               {func(*crowd) {}, ended, Abandoned, 0, 0},
+		"the worker ends, too": {func(c *crowd) {
+			c.hooks["publish"] = func(context.Context) error { c.end(); return nil }
+			c.hooks["delete"] = func(context.Context) error { endLate(); return nil }
+		}, ending, Over, 0, 0},
+		"failed":          {func(c *crowd) { c.hooks["put"] = fails }, nil, Failed, 0, 0},
+		"the worker ends": {func(*crowd) {}, ended, Abandoned, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -242,7 +242,7 @@ func (w *runner) run(ctx context.Context, a *attempt) error {
 	if a.d.Task.Verify != nil {
 		c, err := a.compute()
 		if err == nil {
-			err = a.verify(ctx, c)
+			err = (&group{attempts: []*attempt{a}, computed: c}).store(ctx)
 		}
 		if err = a.finish(ctx, err); err != nil {
 			return w.giveBack(ctx, err)
