@@ -412,6 +412,9 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 func (l *leader) endRound(ctx context.Context, round int, elapsed float64) (job.Event, error) {
 	stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "the next round")
 	defer stop()
+	if len(l.sums.path.Rounds) == round && l.sums.accumulator.Rows() == 0 { // nothing says what to drop
+		return nil, quarantineError(l.job.ID, l.machine.Quarantined(), &l.job.Plan)
+	}
 	last := l.rounder.end(round, l.inputs, l.log)
 	over := !last && l.rounds.timeOver(round, elapsed)
 	if l.job.Spec.Until != nil {

@@ -162,6 +162,17 @@ func TestQuarantineInPath(t *testing.T) {
 	}
 }
 
+// A path cannot go on if a round has no row, not even with AllowQuarantined.
+func TestPathWithoutRows(t *testing.T) {
+	t.Parallel() // the test waits most of the time
+	b := newPathBench(t)
+	b.config.RowsPerShard, b.config.AllowQuarantined = 1000, true
+	b.spoilFeature()
+	if _, err := b.run(t.Context(), 1); !errors.Is(err, coordinator.ErrQuarantined) || !fault.IsInput(err) {
+		t.Fatal(err)
+	}
+}
+
 // A path whose checkpoint is lost begins again, although a shard that it lacked was put back, so that its rounds
 // drop other entries. It uses nothing of the rounds before: no mask, no task and no result, whether results are verified or not.
 func TestPathBeginsAgainDifferently(t *testing.T) {
