@@ -67,12 +67,15 @@ onnx/dissect: base/fault onnx/graph onnx/wire
 onnx/emit: base/fault onnx/graph onnx/wire
 data/arrowio: base/fault num/layout click/model value/tally github.com/apache/arrow/go/v17/arrow github.com/google/flatbuffers github.com/klauspost/compress
 data/columnfile: base/fault base/files click/model data/arrowio num/layout value/tally github.com/apache/arrow/go/v17/arrow github.com/apache/arrow/go/v17/parquet
+data/lake: base/fault data/columnfile github.com/RoaringBitmap/roaring/v2/roaring64
+data/lake/iceberg: base/fault base/files data/columnfile data/lake github.com/RoaringBitmap/roaring/v2/roaring64 github.com/klauspost/compress data/folders
+data/lake/deltalog: base/fault base/files data/columnfile data/lake github.com/RoaringBitmap/roaring/v2/roaring64 data/folders
 data/rawtext: base/fault base/files github.com/klauspost/compress
 data/folders: base/fault base/files
 data/vocabulary: base/fault base/files data/rawtext data/columnfile data/dataset
 data/dataset: data/arrowio data/dense base/fault num/loss click/model base/files
 data/measure: base/atomicfile base/fault base/files click/evaluate click/model data/dataset num/loss data/columnfile
-data/ingest: data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary base/files golang.org/x/sync data/columnfile
+data/ingest: data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary base/files golang.org/x/sync data/columnfile data/lake
 jobs/scores: data/arrowio base/atomicfile num/layout value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare value/mask
 jobs/paired: click/model jobs/scores value/tally
 value/tallyio: base/fault num/layout value/tally base/files
@@ -132,12 +135,13 @@ ops/page: base/chart base/style jobs/bus jobs/job
 # programs that people and clusters run
 app/cli: base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 app/flags: app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
-app/places: click/checkpoint app/cli data/dataset data/folders base/fault prune/nightly ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+app/places: click/checkpoint app/cli data/dataset data/folders base/fault ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
+app/tables: app/places base/fault data/columnfile data/dataset data/folders data/ingest data/lake data/lake/deltalog data/lake/iceberg ops/remote
 app/launch: base/atomicfile jobs/audit jobs/bus app/cli jobs/coordinator base/cputime base/fault base/filelock jobs/forecast jobs/job num/kernel ops/metrics jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded base/files go.uber.org/zap golang.org/x/sync ops/page click/modelfile
 app/training: app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout base/atomicfile
 app/sweeping: app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask value/estimator
 app/steps: app/cli app/training base/atomicfile base/fault click/checkpoint click/compact data/dataset num/loss prune/cut prune/gate prune/slice prune/sweep value/mask click/evaluate click/model data/measure click/modelfile
-app/night: app/cli app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics ops/tracking base/files prune/delta prune/gate prune/nightly prune/report value/baseline value/estimator value/mask app/reporting app/score app/steps go.uber.org/zap app/sweeping prune/sweep click/evaluate num/loss
+app/night: app/cli app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics ops/tracking base/files prune/delta prune/gate prune/nightly prune/report value/baseline value/estimator value/mask app/reporting app/score app/steps go.uber.org/zap app/sweeping prune/sweep click/evaluate num/loss app/tables data/lake ops/remote
 app/compress: app/cli app/reporting app/score app/steps app/sweeping base/atomicfile base/fault click/checkpoint click/compact data/dataset prune/gate prune/report prune/sweep value/mask jobs/scores prune/cut click/model
 app/quickstart: app/cli app/launch app/sweeping app/training base/atomicfile click/checkpoint click/compact click/model click/planted click/train data/dataset data/ingest jobs/scores prune/sweep value/baseline value/estimator value/mask app/score app/steps app/compress
 app/rivals: app/cli app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/model click/train data/dataset jobs/scores prune/benchmark prune/picture value/baseline value/estimator value/mask base/files app/score app/steps num/kernel
@@ -146,7 +150,7 @@ app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.ub
 app/score: base/files github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator click/modelfile
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap
 app/work: app/cli app/process base/cputime base/fault jobs/job jobs/worker num/kernel github.com/spf13/cobra go.uber.org/zap
-cmd/shaver: base/chart data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/slice prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows base/files app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap ops/page app/steps click/modelfile data/columnfile app/compress
+cmd/shaver: base/chart data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/slice prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows base/files app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap ops/page app/steps click/modelfile data/columnfile app/compress app/tables data/lake github.com/spf13/pflag
 cmd/shaver/help: app/cli
 cmd/coordinator: app/cli app/score github.com/spf13/cobra
 cmd/worker: app/cli app/work github.com/spf13/cobra

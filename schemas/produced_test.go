@@ -633,9 +633,10 @@ func TestRefuse(t *testing.T) {
 // nightSteps writes the names of the steps.
 type nightSteps struct{}
 
-func (nightSteps) Model(string) (string, error)    { return seal.Blank, nil }
-func (nightSteps) ModelFiles(path string) []string { return []string{path} }
-func (nightSteps) Day(string) (string, error)      { return seal.Blank, nil }
+func (nightSteps) Model(string) (string, error)         { return seal.Blank, nil }
+func (nightSteps) ModelFiles(path string) []string      { return []string{path} }
+func (nightSteps) Import(context.Context, string) error { return nil }
+func (nightSteps) Day(string) (string, error)           { return seal.Blank, nil }
 func (nightSteps) write(n *nightly.Night, files ...string) (err error) {
 	for _, file := range files {
 		err = errors.Join(err, os.WriteFile(filepath.Join(n.Folder, file), []byte(file), 0o644))

@@ -102,6 +102,9 @@ func datasetTable(w io.Writer, facts *dataset.Inspection) {
 	for _, s := range facts.Splits {
 		fmt.Fprintf(w, "%s\t%d\t%s\n", cli.Printable(s.Name), s.Rows, labelText(&s.LabelFacts))
 	}
+	for _, t := range facts.Tables {
+		fmt.Fprintf(w, "rows from\t%s\n", cli.Printable(t.String()))
+	}
 	if facts.Skipped > 0 {
 		fmt.Fprintf(w, "skipped\t%d\n", facts.Skipped)
 	}

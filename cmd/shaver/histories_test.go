@@ -118,7 +118,7 @@ func TestHistories(t *testing.T) {
 			if logLoss == want.LogLoss || math.Abs(logLoss-want.LogLoss) > .1 {
 				t.Errorf("the pruned model has the LogLoss %v, the model %v", logLoss, want.LogLoss)
 			}
-			before, after := tables(t, export), tables(t, path("dense.safetensors"))
+			before, after := tablesIn(t, export), tablesIn(t, path("dense.safetensors"))
 			for _, pad := range c.pads {
 				if b, a := before[pad][:4], after[pad][:4]; b[0] != a[0] || b[1] != a[1] || b[2] != a[2] || b[3] != a[3] {
 					t.Errorf("the pad row of %s was %v and is %v", pad, b, a)
@@ -144,7 +144,7 @@ func TestHistories(t *testing.T) {
 
 // tables returns the values of each table of a model, by the part of its name that names the
 // feature.
-func tables(t *testing.T, path string) map[string][]float32 {
+func tablesIn(t *testing.T, path string) map[string][]float32 {
 	t.Helper()
 	ck, err := checkpoint.Read(path)
 	if err != nil {

@@ -169,7 +169,8 @@ type rawOptions struct {
 	model      string
 	output     string // output of the model, if it is an .onnx file with several
 	memory     flags.Bytes
-	lists      *listOptions // nil if no field can be a list
+	lists      *listOptions  // nil if no field can be a list
+	tables     *tableOptions // nil if files are text
 }
 
 func (o *rawOptions) flags(c *cobra.Command, minCount int64, counted string) {
@@ -368,6 +369,9 @@ func (o *rawOptions) importRaw(c *cobra.Command, run *importRun, format ingest.F
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(o.memory) / 10 * 9))
 	return run.run(c, func(show ingest.Progress) (*ingest.Summary, error) {
 		config, err := o.config(c, run, format, files, show)
+		if err == nil && o.tables != nil {
+			err = o.tables.apply(c.Context(), &config)
+		}
 		if err != nil {
 			return nil, withFlags(err, "--model")
 		}
@@ -457,11 +461,14 @@ func importTableCommand() *cobra.Command {
 	var columns columnOptions
 	var numbers denseOptions
 	var lists listOptions
+	var tables tableOptions
 	c := rawCommand("parquet", "Import Parquet or Arrow IPC files",
 		help.Text("dataset-import-parquet", "import-dense", "import-lists"), help.Text("dataset-import-parquet.example"), 2, ingest.CountTrain, &lists, func(c *cobra.Command, raw *rawOptions) {
 			columns.flags(c)
 			numbers.flags(c)
 			raw.splitFlags(c)
+			tables.flags(c)
+			raw.tables = &tables
 			split := c.Flags().Lookup("split")
 			split.DefValue = ""
 			split.Usage += " (default 8:1:1 without --val, --test and --fresh)"

@@ -30,6 +30,7 @@ var nightlyExample string
 type nightlyOptions struct {
 	config, date string
 	again, init  bool
+	imports      bool
 	log          string
 	verbose      bool
 	output       cli.Output
@@ -52,6 +53,7 @@ func nightlyCommand() *cobra.Command {
 	f.StringVar(&o.date, "date", "", "`name` of the night (default the name of the newest day)")
 	f.BoolVar(&o.again, "again", false, "run a night even if nothing is new")
 	f.BoolVar(&o.init, "init", false, "write an example to --config, which must not exist, and end")
+	f.BoolVar(&o.imports, "import", false, "import the days of the source, and end: the model may then be trained on them")
 	cli.LogFlags(c, &o.log, &o.verbose)
 	f.Lookup("verbose").Usage = "log what the jobs do"
 	o.output.Flag(c)
@@ -87,7 +89,10 @@ func (o *nightlyOptions) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	r := night.Runner{Copying: places.Copying{Scratch: scratch, Log: log, JSON: o.log == cli.JSONLog}, Quiet: !o.verbose}
+	r := night.Runner{Copying: places.Copying{Scratch: scratch, Log: log, JSON: o.log == cli.JSONLog}, Quiet: !o.verbose, Importer: nightImporter(c.ErrOrStderr())}
+	if o.imports {
+		return r.Import(c.Context(), o.config, o.date, say)
+	}
 	ctx, result, err := r.Run(c.Context(), o.config, nightly.Options{Date: o.date, Again: o.again, Say: say})
 	if err != nil {
 		return err

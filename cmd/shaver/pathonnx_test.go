@@ -76,7 +76,7 @@ func TestPathToONNX(t *testing.T) {
 			if c.pads == nil {
 				return
 			}
-			whole, pruned := tables(t, c.export), tables(t, path("pruned.onnx"))
+			whole, pruned := tablesIn(t, c.export), tablesIn(t, path("pruned.onnx"))
 			for _, pad := range c.pads {
 				if !slices.Equal(whole[pad][:4], pruned[pad][:4]) {
 					t.Errorf("the pad row of %s was %v and is %v", pad, whole[pad][:4], pruned[pad][:4])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
+import shaver
 from shaver._binary import binary
 
 # A shell starts programs in the background with interrupts ignored. Tests send them.
@@ -26,6 +28,18 @@ def command(*arguments: str | Path, exit_code: int = 0) -> str:
     ended = subprocess.run([binary(), *map(str, arguments)], capture_output=True, text=True, check=False)
     assert ended.returncode == exit_code, ended.stderr
     return ended.stdout
+
+
+def imported(folder: Path, columns: list[str], out: Path, *flags: str) -> list[tuple[str, ...]]:
+    """The texts of the rows that an import has, in ascending order."""
+    command(
+        "dataset", "import", "parquet", folder, "--label", "click", "--columns", ",".join(columns), "--split", "1:0:0", "--min-count", "1", "--out", out, *flags
+    )
+    data = shaver.Dataset(out)
+    table = data.to_arrow("train")
+    texts = [["" if (v := data.values(c)[i]) is None else v for i in table.column(c).to_pylist()] for c in columns]
+    shutil.rmtree(out)
+    return sorted(zip(map(str, table.column("label").to_pylist()), *texts, strict=True))
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Call:
 
 
 # Flags of the connection, and of the machine.
-CLUSTER = {"creds", "lease", "nkey", "ranges", "replicas", "rows-per-shard", "run", "store", "tlsca", "tlscert", "tlskey", "user-file"}
+CLUSTER = {"creds", "lease", "nkey", "ranges", "replicas", "rows-per-shard", "run", "store", "tlsca", "tlscert", "tlskey", "user-file", "verify"}
 MACHINE = {"checkpoint-every", "log", "page", "verbose", "wait-inputs"}
 # Flags that remove whole fields and columns, for a file and in place of scores.
 SLICES = {"columns", "drop-fields", "fields"}
@@ -74,7 +74,7 @@ CALLS = [
         shaver.Dataset.from_frame,
         (("dataset", "import", "parquet"), ("dataset", "import", "csv")),
         {"frame", "progress"},
-        {"counted", "fresh", "list-separator", "memory", "positive", "raw", "test", "train", "val"},
+        {"at", "catalog", "counted", "fresh", "list-separator", "memory", "positive", "raw", "test", "train", "val", "where"},
         {"fields": "columns"},
         frozenset({"ids", "label"}),
     ),

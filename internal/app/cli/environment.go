@@ -52,6 +52,11 @@ func EnvironmentHelp() string {
 	b.WriteString(`A flag wins over its variable, even if the value of the flag is empty. For
 example, shaver score --nats "" runs its job in its own process.
 
+These variables are secrets of an Iceberg REST catalogue (--catalog):
+  SHAVER_CATALOG_TOKEN       bearer token
+  SHAVER_CATALOG_CREDENTIAL  ID:SECRET of a client, for which the catalogue gives
+                             a token
+
 These variables change how output looks:
   NO_COLOR         if it is not empty, logs have no colors
   SHAVER_PROGRESS  time between two lines of progress, such as 1s, if there is no

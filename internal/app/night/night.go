@@ -5,6 +5,7 @@ package night
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"shaver/internal/app/cli"
@@ -20,17 +21,25 @@ import (
 // Runner runs nights.
 type Runner struct {
 	places.Copying
-	Quiet bool // log only warnings and errors of the jobs
+	Quiet    bool // log only warnings and errors of the jobs
+	Importer Importer
 }
 
 // Read reads the configuration at path, and checks the settings of all steps.
 func (r *Runner) Read(path string) (*nightly.Config, error) {
-	config, err := nightly.Read(path, keys)
+	all := keys
+	all.Source = append(slices.Clip(sourceKeys), r.Importer.Keys...)
+	config, err := nightly.Read(path, all)
 	if err != nil {
 		return nil, err
 	}
 	if err := check(config); err != nil {
 		return nil, err
+	}
+	if config.Source != nil {
+		if _, err := readSource(config); err != nil {
+			return nil, err
+		}
 	}
 	if err := checkTracking(config); err != nil {
 		return nil, err
@@ -82,7 +91,7 @@ func (r *Runner) Run(ctx context.Context, path string, o nightly.Options) (inner
 		server.SetReady(func() error { return nil })
 	}
 	track := &tracker{*config, o.Say}
-	inner, commit, end, err := places.Nights(ctx, &r.Copying, config, o.Date)
+	inner, commit, end, err := localise(ctx, &r.Copying, config, o.Date)
 	if err != nil {
 		return inner, nil, end(err)
 	}
@@ -105,8 +114,24 @@ func (r *Runner) Run(ctx context.Context, path string, o nightly.Options) (inner
 	}
 	o.Changed, o.Commit = report, commit
 	o.Observe = func(e nightly.Event) { track.observe(inner, e) }
-	result, err = nightly.Run(inner, config, keys, &running{r, config}, o)
+	result, err = nightly.Run(inner, config, keys, &running{r, config, o.Say}, o)
 	return inner, result, end(err)
+}
+
+// Import imports the days that a night with the configuration at path would import. It waits for the day of the given name, unless that is "".
+func (r *Runner) Import(ctx context.Context, path, date string, say func(format string, args ...any)) error {
+	config, err := r.Read(path)
+	if err != nil {
+		return err
+	}
+	if config.Source == nil {
+		return fault.Inputf("%s: the key source is missing, which says from where days are imported", path)
+	}
+	inner, end, err := places.Stores(ctx, &r.Copying)
+	if err != nil {
+		return end(err)
+	}
+	return end(nightly.Import(inner, config, &running{r, config, say}, date))
 }
 
 // Metrics returns the metrics of the last of at least one night.

@@ -49,6 +49,7 @@ func (s *running) rows(n *nightly.Night) (*nightly.Rows, *dataset.Dataset, error
 type running struct {
 	*Runner
 	config *nightly.Config
+	say    func(format string, args ...any)
 }
 
 func (s *running) Model(path string) (string, error) {

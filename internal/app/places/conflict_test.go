@@ -54,25 +54,3 @@ func TestOutputConflict(t *testing.T) {
 		})
 	}
 }
-
-// A night whose folder another night has taken over ends as overtaken.
-func TestNightConflict(t *testing.T) {
-	url := "file://" + filepath.ToSlash(t.TempDir()) + "/out"
-	first, second := newUse(t), newUse(t)
-	commit, folder, err := first.results(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, theirs, err := second.results(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(folder, "history.jsonl"), "first\n")
-	write(t, filepath.Join(theirs, "history.jsonl"), "second\n")
-	if err := first.renamed(commit()); !errors.Is(err, cli.ErrOvertaken) {
-		t.Errorf("the first night: %v", err)
-	}
-	if err := other(); err != nil {
-		t.Errorf("the second night: %v", err)
-	}
-}

@@ -27,7 +27,7 @@ func TestDatasetBlocks(t *testing.T) {
 	u := newUse(t)
 	blocks := func() string {
 		t.Helper()
-		path, err := u.Dataset(t.Context(), l)
+		path, err := Dataset(t.Context(), u.Session, l)
 		if err != nil {
 			t.Fatal(err)
 		}

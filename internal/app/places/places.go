@@ -35,6 +35,7 @@ const (
 	data                   // the folder of a dataset
 	either                 // a file, or the folder of a dataset
 	tree                   // a file, or a folder of files
+	rows                   // as tree, or a table with a log, whose URL stays as it is
 	out                    // an output file
 	outModel               // a checkpoint to write, with its external data if it has some
 	outScores              // scores to write, with the report of their job
@@ -66,7 +67,7 @@ var flags = map[string]map[string]kind{
 	"dataset import criteo":  {"model": model, "vocabulary": either, "out": outData},
 	"dataset import avazu":   {"model": model, "vocabulary": either, "out": outData},
 	"dataset import kdd":     {"model": model, "vocabulary": either, "out": outData},
-	"dataset import parquet": {"model": model, "vocabulary": either, "out": outData},
+	"dataset import parquet": {"val": rows, "test": rows, "fresh": rows, "model": model, "vocabulary": either, "out": outData},
 	"model inspect":          {"dataset": data},
 	"model convert":          {"dataset": data},
 	"model delta":            {"from": model, "out": outDelta},
@@ -83,7 +84,7 @@ var arguments = map[string][]kind{
 	"dataset import criteo":  {tree},
 	"dataset import avazu":   {tree},
 	"dataset import kdd":     {tree},
-	"dataset import parquet": {tree},
+	"dataset import parquet": {rows},
 	"model inspect":          {model},
 	"model convert":          {model, outModel},
 	"model delta":            {model},
@@ -161,6 +162,9 @@ func resolved(c *cobra.Command, args []string, name string, run func(*cobra.Comm
 	urls := slices.ContainsFunc(args, remote.Is)
 	for flag := range flags[name] {
 		urls = urls || slices.ContainsFunc(values(c.Flags().Lookup(flag)), remote.Is)
+	}
+	if f := c.Flags().Lookup("catalog"); f != nil && f.Changed {
+		urls = true // it says where the files of its tables are
 	}
 	if !urls {
 		return run(c, args)
@@ -366,24 +370,27 @@ func (u *use) place(ctx context.Context, k kind, text string) (string, error) {
 func (u *use) input(ctx context.Context, k kind, l remote.Location) (string, error) {
 	switch k {
 	case model:
-		return u.Model(ctx, l)
+		return Model(ctx, u.Session, l)
 	case scoresFile:
 		if _, _, err := u.FetchIf(ctx, report(l)); err != nil {
 			return "", err
 		}
 	case data:
-		return u.Dataset(ctx, l)
-	case either, tree:
+		return Dataset(ctx, u.Session, l)
+	case either, tree, rows:
+		if k == rows && IsTable(ctx, u.Session, l) != "" {
+			return l.URL(), nil
+		}
 		path, ok, err := u.FetchIf(ctx, l)
 		ended := false
-		if k == tree && err == nil {
+		if k != either && err == nil {
 			ended, err = u.finished(ctx, l, !ok)
 		}
 		if ok || err != nil {
 			return path, err
 		}
 		if k == either {
-			return u.Dataset(ctx, l)
+			return Dataset(ctx, u.Session, l)
 		}
 		path, err = u.FetchTree(ctx, l)
 		if err == nil && ended { // perhaps above the folder, which the copy does not have
@@ -411,24 +418,53 @@ func (u *use) finished(ctx context.Context, l remote.Location, folder bool) (end
 	return ended, cmp.Or(failed, err)
 }
 
+// Stores returns a context whose Session reads object stores. end must be called with the error of what was done in it.
+func Stores(ctx context.Context, o *Copying) (inner context.Context, end func(error) error, err error) {
+	if _, ok := ctx.Value(key{}).(*use); ok { // the file of the configuration is at a URL
+		return ctx, func(err error) error { return err }, nil
+	}
+	session, err := o.open()
+	if err != nil {
+		return ctx, func(err error) error { return err }, err
+	}
+	u := &use{Session: session}
+	return cli.WithRename(context.WithValue(ctx, key{}, u), u.Rename), func(err error) error { return u.renamed(errors.Join(err, session.Close())) }, nil
+}
+
+// Session returns the session of the command of ctx with its stores, or nil if it has none.
+func Session(ctx context.Context) *remote.Session {
+	if u, ok := ctx.Value(key{}).(*use); ok {
+		return u.Session
+	}
+	return nil
+}
+
+// IsTable returns the format of the table with a log at l, or "".
+func IsTable(ctx context.Context, s *remote.Session, l remote.Location) string {
+	return folders.Table("", func(_, pattern string) []string {
+		names, _ := s.Find(ctx, l, pattern) // whoever reads the table reports the error
+		return names
+	})
+}
+
 // Model copies a checkpoint and the files next to it that say more about it.
-func (u *use) Model(ctx context.Context, l remote.Location) (string, error) {
-	path := u.Local(l)
+func Model(ctx context.Context, s *remote.Session, l remote.Location) (string, error) {
+	path := s.Local(l)
 	for _, near := range checkpoint.Files(path) {
 		if near == path {
 			continue
 		}
-		if _, _, err := u.FetchIf(ctx, l.Sibling(filepath.Base(near))); err != nil {
+		if _, _, err := s.FetchIf(ctx, l.Sibling(filepath.Base(near))); err != nil {
 			return "", err
 		}
 	}
-	return u.Fetch(ctx, l)
+	return s.Fetch(ctx, l)
 }
 
 // Dataset copies the folder of a dataset, with its list of blocks if it has one. Who uses the list checks
 // that it is that of the files.
-func (u *use) Dataset(ctx context.Context, l remote.Location) (string, error) {
-	folder, err := u.FetchFolder(ctx, l, dataset.ManifestName, func(text []byte) ([]remote.Part, error) {
+func Dataset(ctx context.Context, s *remote.Session, l remote.Location) (string, error) {
+	folder, err := s.FetchFolder(ctx, l, dataset.ManifestName, func(text []byte) ([]remote.Part, error) {
 		m, err := dataset.Parse(text)
 		if err != nil {
 			return nil, err
@@ -442,7 +478,7 @@ func (u *use) Dataset(ctx context.Context, l remote.Location) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, _, err = u.FetchIf(ctx, l.Join(dataset.BlocksName))
+	_, _, err = s.FetchIf(ctx, l.Join(dataset.BlocksName))
 	return folder, err
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"shaver/internal/jobs/window"
 	"shaver/internal/ops/remote"
@@ -61,9 +60,6 @@ func Committed(ctx context.Context) func() error {
 	}
 	return func() error { return u.state.Push(ctx) }
 }
-
-// isHidden reports whether a name begins with a dot.
-func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
 
 // Written returns what writes the outputs of a command with this context to their URLs, for a
 // command that has to do something after that. It returns nil if no output has a URL.

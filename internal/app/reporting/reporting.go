@@ -101,6 +101,7 @@ func (o *Input) Facts(ctx context.Context) (*report.Facts, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.Tables = d.Tables
 	m, err := p.Checkpoint.Model()
 	if err != nil {
 		return nil, err

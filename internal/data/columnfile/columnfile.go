@@ -37,6 +37,8 @@ type File struct {
 	info    os.FileInfo // state of file when it was opened
 	columns []string
 	chosen  []int
+	view    *View // nil if the columns are those of the file
+	sources []int // with view: the file's column for each of columns, or -1
 	between byte  // separator of the values of a list
 	rows    int64 // number of rows in the blocks returned so far
 	table   interface {
@@ -53,7 +55,7 @@ type Block struct {
 	Len    int    // number of rows
 	Read   int64  // approximate number of bytes of the file up to the end of the block
 	Single []bool // for each chosen column, whether its type is float32; the text of a value then has only the digits that a float32 needs
-	cells  func(visit func(cells [][]byte) error) error
+	cells  func(visit func(row int, cells [][]byte) error) error
 }
 
 // blockMemory bounds the memory of a block, in bytes. For a row group it bounds the pages
@@ -113,6 +115,9 @@ func isText(head []byte) bool {
 	return string(head) != "ARRO" && !slices.ContainsFunc(head, func(b byte) bool { return b < 9 || b == 255 })
 }
 
+// Path returns the path of the file.
+func (t *File) Path() string { return t.path }
+
 // Columns returns the names of the columns of the file.
 func (t *File) Columns() []string { return t.columns }
 
@@ -133,7 +138,7 @@ func (t *File) Choose(names, lists []string, separator byte) error {
 		if slices.Contains(t.columns[at+1:], name) {
 			return fault.Inputf("%s: two columns are named %q, the columns are %q", t.path, name, t.columns)
 		}
-		kind := t.table.unfit(at, slices.Contains(lists, name))
+		kind := t.unfit(at, slices.Contains(lists, name))
 		if kind == kindLists {
 			return fault.Setting(fault.Inputf("%s: column %q has lists, but it is not named as a list: name it with the number of its positions, as in %s=50, or leave it out", t.path, name, name), ListSetting)
 		}
@@ -145,22 +150,46 @@ func (t *File) Choose(names, lists []string, separator byte) error {
 	return nil
 }
 
+// unfit returns the name of a column's type if it is not supported.
+func (t *File) unfit(column int, list bool) string {
+	if t.view == nil {
+		return t.table.unfit(column, list)
+	}
+	if column = t.sources[column]; column < 0 {
+		return ""
+	}
+	c := t.table.(*parquetTable).meta.Schema.Column(column)
+	if c.MaxRepetitionLevel() == 0 && len(c.ColumnPath()) > 1 { // a field of it
+		return "structures"
+	}
+	return t.table.unfit(column, list)
+}
+
 // Kind says what the values of a chosen column are, such as "numbers". It is "" if all are missing. The same value
 // may have different texts in columns of different kinds, or different values the same text.
-func (t *File) Kind(k int) string { return t.table.kind(t.chosen[k]) }
+func (t *File) Kind(k int) string {
+	if t.view != nil {
+		return t.view.Columns[t.chosen[k]].Kind
+	}
+	return t.table.kind(t.chosen[k])
+}
 
 // Kinds of values that both formats have.
 const (
-	Strings, Numbers, truths = "strings", "numbers", "truth values"
-	dates, times             = "dates", "times of day"
-	timestamps, instants     = "timestamps without a zone", "timestamps with a zone"
+	Strings, Numbers, Truths = "strings", "numbers", "truth values"
+	Dates, Times             = "dates", "times of day"
+	Timestamps, Instants     = "timestamps without a zone", "timestamps with a zone"
 )
 
 // Next returns the next block, or io.EOF after the last one.
 func (t *File) Next() (*Block, error) {
 	var p *Block
 	err := arrowio.Guarded(func() (err error) {
-		p, err = t.table.next(t.chosen, t.between)
+		if t.view != nil {
+			p, err = t.viewed()
+		} else {
+			p, err = t.table.next(t.chosen, t.between)
+		}
 		return err
 	})
 	if err != nil {
@@ -173,7 +202,11 @@ func (t *File) Next() (*Block, error) {
 	t.rows += int64(p.Len)
 	p.Single = make([]bool, len(t.chosen))
 	for k, column := range t.chosen {
-		p.Single[k] = t.table.single(column)
+		if t.view == nil {
+			p.Single[k] = t.table.single(column)
+		} else if at := t.sources[column]; at >= 0 {
+			p.Single[k] = t.table.single(at) && !t.view.Columns[column].Double
+		}
 	}
 	return p, nil
 }
@@ -206,13 +239,13 @@ func (l listText) add(text []byte, from int, first bool, write func(text []byte)
 	return text, nil
 }
 
-// Rows calls visit for each row, with one cell per chosen column. The cells are valid
-// until visit returns. A missing value is an empty cell.
-func (p *Block) Rows(visit func(cells [][]byte) error) error {
+// Rows calls visit for each row, with its position in the block and one cell per chosen column. The cells are valid
+// until visit returns. A missing value is an empty cell. In a Parquet file it is nil, and the cells of other values are not. Rows that a view has deleted are left out.
+func (p *Block) Rows(visit func(row int, cells [][]byte) error) error {
 	var visiting error
 	err := arrowio.Guarded(func() error {
-		return p.cells(func(cells [][]byte) error {
-			visiting = visit(cells)
+		return p.cells(func(row int, cells [][]byte) error {
+			visiting = visit(row, cells)
 			return visiting
 		})
 	})

@@ -58,7 +58,7 @@ func tableWithin(memory int, data []byte, path string, names ...string) (rows []
 		if block.Row != int64(len(rows)) {
 			return nil, nil, fmt.Errorf("a block begins with row %d, expected row %d", block.Row, len(rows))
 		}
-		err = block.Rows(func(cells [][]byte) error {
+		err = block.Rows(func(_ int, cells [][]byte) error {
 			row := make([]string, len(cells))
 			for k, cell := range cells {
 				row[k] = string(cell)
@@ -302,7 +302,7 @@ func TestTableThatGoesAway(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := block.Rows(func([][]byte) error { return nil }); !errors.Is(err, os.ErrNotExist) || fault.IsInput(err) {
+	if err := block.Rows(func(int, [][]byte) error { return nil }); !errors.Is(err, os.ErrNotExist) || fault.IsInput(err) {
 		t.Errorf("a file that was deleted: %v", err)
 	}
 }
@@ -344,7 +344,7 @@ func TestTableThatChanges(t *testing.T) {
 				t.Errorf("%s: digest %s of %d bytes, %v", name, digest, size, err)
 			}
 			first := true // the file changes while the block is read
-			err = block.Rows(func([][]byte) error {
+			err = block.Rows(func(int, [][]byte) error {
 				if first {
 					first = false
 					return change(path)
@@ -355,7 +355,7 @@ func TestTableThatChanges(t *testing.T) {
 			if changedRows != errors.Is(err, errChanged) || !changedRows && err != nil || fault.IsInput(err) {
 				t.Errorf("%s %s while a block is read: %v", name, how, err)
 			}
-			if err = block.Rows(func([][]byte) error { return nil }); name == "x.parquet" && !errors.Is(err, errChanged) {
+			if err = block.Rows(func(int, [][]byte) error { return nil }); name == "x.parquet" && !errors.Is(err, errChanged) {
 				t.Errorf("%s %s before a block is read: %v", name, how, err)
 			}
 			if _, _, err := table.Digest(); !errors.Is(err, errChanged) || fault.IsInput(err) || strings.Count(err.Error(), path) != 1 {
@@ -454,7 +454,7 @@ func scanFit(path string, most int, enough error) error {
 		if block.Row != int64(rows) {
 			return fmt.Errorf("a block begins with row %d, expected row %d", block.Row, rows)
 		}
-		err = block.Rows(func(cells [][]byte) error {
+		err = block.Rows(func(_ int, cells [][]byte) error {
 			if rows++; rows == most {
 				return enough
 			}
@@ -541,7 +541,7 @@ func TestTableOfLists(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		err = block.Rows(func(cells [][]byte) error {
+		err = block.Rows(func(_ int, cells [][]byte) error {
 			text += fmt.Sprintf("%q ", cells)
 			return nil
 		})

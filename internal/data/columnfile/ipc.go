@@ -59,13 +59,13 @@ func (t *ipcTable) unfit(column int, list bool) string {
 var ipcKinds = map[arrow.Type]string{
 	arrow.STRING: Strings, arrow.LARGE_STRING: Strings, arrow.BINARY: Strings, arrow.LARGE_BINARY: Strings, arrow.STRING_VIEW: Strings, arrow.BINARY_VIEW: Strings,
 	arrow.INT8: Numbers, arrow.INT16: Numbers, arrow.INT32: Numbers, arrow.INT64: Numbers, arrow.UINT8: Numbers, arrow.UINT16: Numbers, arrow.UINT32: Numbers, arrow.UINT64: Numbers,
-	arrow.FLOAT32: Numbers, arrow.FLOAT64: Numbers, arrow.BOOL: truths, arrow.DATE32: dates, arrow.DATE64: dates, arrow.TIME32: times, arrow.TIME64: times, arrow.TIMESTAMP: timestamps, arrow.NULL: "",
+	arrow.FLOAT32: Numbers, arrow.FLOAT64: Numbers, arrow.BOOL: Truths, arrow.DATE32: Dates, arrow.DATE64: Dates, arrow.TIME32: Times, arrow.TIME64: Times, arrow.TIMESTAMP: Timestamps, arrow.NULL: "",
 }
 
 func (t *ipcTable) kind(column int) string {
 	_, kind := t.values(column)
 	if zoned, ok := kind.(*arrow.TimestampType); ok && zoned.TimeZone != "" {
-		return instants
+		return Instants
 	}
 	return ipcKinds[kind.ID()]
 }
@@ -109,13 +109,13 @@ func (t *ipcTable) next(chosen []int, between byte) (*Block, error) {
 		}
 		left -= len(c.text)
 	}
-	return &Block{Len: n, Read: t.Position(), cells: func(visit func([][]byte) error) error {
+	return &Block{Len: n, Read: t.Position(), cells: func(visit func(int, [][]byte) error) error {
 		cells := make([][]byte, len(columns))
 		for row := range n {
 			for k := range columns {
 				cells[k] = columns[k].cell(row)
 			}
-			if err := visit(cells); err != nil {
+			if err := visit(row, cells); err != nil {
 				return err
 			}
 		}

@@ -157,7 +157,7 @@ func (p *parquetTable) chunk(f *os.File, group, rows, column int, memory *int64)
 	if start < 0 || size < 0 || start > p.size || size > p.size-start || meta.CryptoMetadata() != nil {
 		return nil, fmt.Errorf("a column of %d bytes at byte %d is encrypted or extends beyond the file", size, start)
 	}
-	if n := meta.NumValues(); n != int64(rows) && (n < int64(rows) || !isList(p.meta.Schema.Column(column))) { // a missing value or an empty list counts too
+	if n := meta.NumValues(); n != int64(rows) && (n < int64(rows) || p.meta.Schema.Column(column).MaxRepetitionLevel() == 0) { // a missing value or an empty list counts too
 		return nil, fmt.Errorf("row group %d has %d rows, but its column %q has %d values", group, rows, p.meta.Schema.Column(column).Path(), n)
 	}
 	name := p.meta.Schema.Column(column).Path()

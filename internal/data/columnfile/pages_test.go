@@ -87,7 +87,7 @@ func TestTableOfManyPages(t *testing.T) {
 func TestTableOfUnevenColumns(t *testing.T) {
 	table, _ := openParquet(t)
 	for _, rows := range []int{2499, 2501} {
-		err := table.table.(*parquetTable).rows(table.file, 0, rows, []int{0}, 0, func([][]byte) error { return nil })
+		err := table.table.(*parquetTable).rows(table.file, 0, rows, []int{0}, 0, func(int, [][]byte) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf(`row group 0 has %d rows, but its column "s" has 2500 values`, rows)) {
 			t.Errorf("%d rows: %v", rows, err)
 		}

@@ -26,6 +26,8 @@ type parquetTable struct {
 	info   os.FileInfo
 	meta   *metadata.FileMetaData
 	hidden map[string]string // columns by name whose type only the writer's Arrow schema states, with the name of that type
+	wide   map[int]bool      // columns whose floats have the text of a double
+	zoned  map[int]bool      // columns whose INT96 timestamps are instants
 	groups int
 	group  int // index of the next row group
 	read   int64
@@ -82,6 +84,12 @@ func (p *parquetTable) unfit(column int, list bool) string {
 	if !isList(c) && (c.MaxRepetitionLevel() > 0 || c.MaxDefinitionLevel() > 1) {
 		return "maps, lists of lists or structures"
 	}
+	return p.unfitValue(column)
+}
+
+// unfitValue returns the name of the type of a column's values if it is not supported.
+func (p *parquetTable) unfitValue(column int) string {
+	c := p.meta.Schema.Column(column)
 	if _, ok := c.LogicalType().(*schema.DecimalLogicalType); ok || c.ConvertedType() == schema.ConvertedTypes.Decimal {
 		return "decimals"
 	}
@@ -103,21 +111,21 @@ func (p *parquetTable) kind(column int) string {
 	case schema.NullLogicalType, schema.UnknownLogicalType:
 		return ""
 	case schema.DateLogicalType:
-		return dates
+		return Dates
 	case *schema.TimeLogicalType:
-		return times
+		return Times
 	case *schema.TimestampLogicalType:
 		if kind.IsAdjustedToUTC() {
-			return instants
+			return Instants
 		}
-		return timestamps
+		return Timestamps
 	}
 	return parquetKinds[c.PhysicalType()]
 }
 
 // parquetKinds are the supported types of values, with the results of File.Kind for values without a logical type.
 var parquetKinds = map[parquet.Type]string{
-	parquet.Types.Boolean: truths, parquet.Types.Int32: Numbers, parquet.Types.Int64: Numbers, parquet.Types.Int96: timestamps,
+	parquet.Types.Boolean: Truths, parquet.Types.Int32: Numbers, parquet.Types.Int64: Numbers, parquet.Types.Int96: Timestamps,
 	parquet.Types.Float: Numbers, parquet.Types.Double: Numbers, parquet.Types.ByteArray: Strings,
 }
 
@@ -137,7 +145,7 @@ func (p *parquetTable) next(chosen []int, between byte) (*Block, error) {
 		return nil, fmt.Errorf("row group %d has %d rows", group, rows)
 	}
 	p.read = min(p.size, p.read+meta.TotalCompressedSize())
-	return &Block{Len: int(rows), Read: p.read, cells: func(visit func([][]byte) error) error {
+	return &Block{Len: int(rows), Read: p.read, cells: func(visit func(int, [][]byte) error) error {
 		return reopen(p.path, p.info, func(f *os.File) error { return p.rows(f, group, int(rows), chosen, between, visit) }) // opened again, because the table may be closed by now
 	}}, nil
 }
@@ -145,14 +153,14 @@ func (p *parquetTable) next(chosen []int, between byte) (*Block, error) {
 // parquetBatch is the number of rows that are decoded at a time.
 const parquetBatch = 1024
 
-func (p *parquetTable) rows(f *os.File, group, rows int, chosen []int, between byte, visit func(cells [][]byte) error) error {
+func (p *parquetTable) rows(f *os.File, group, rows int, chosen []int, between byte, visit func(row int, cells [][]byte) error) error {
 	columns, memory := make([]*parquetColumn, len(chosen)), int64(p.memory)
 	for k, i := range chosen {
 		chunk, err := p.chunk(f, group, rows, i, &memory)
 		if err != nil {
 			return err
 		}
-		if columns[k], err = newParquetColumn(chunk, between); err != nil {
+		if columns[k], err = newParquetColumn(chunk, between, p.wide[i], p.zoned[i]); err != nil {
 			return err
 		}
 	}
@@ -168,7 +176,7 @@ func (p *parquetTable) rows(f *os.File, group, rows int, chosen []int, between b
 			for k, c := range columns {
 				cells[k] = c.cells[i]
 			}
-			if err := visit(cells); err != nil {
+			if err := visit(done+i, cells); err != nil {
 				return err
 			}
 		}
@@ -191,7 +199,8 @@ type parquetColumn struct {
 	bytes    []parquet.ByteArray // decoded bytes
 }
 
-func newParquetColumn(chunk file.ColumnChunkReader, between byte) (*parquetColumn, error) {
+// newParquetColumn returns the decoder of a column chunk. wide and zoned are as in parquetTable.
+func newParquetColumn(chunk file.ColumnChunkReader, between byte, wide, zoned bool) (*parquetColumn, error) {
 	d := chunk.Descriptor()
 	c := &parquetColumn{chunk: chunk, optional: d.MaxDefinitionLevel() > 0}
 	if isList(d) {
@@ -223,10 +232,13 @@ func newParquetColumn(chunk file.ColumnChunkReader, between byte) (*parquetColum
 		c.decode = decoder(chunk.ReadBatch, values)
 	case *file.Int96ColumnChunkReader:
 		values := make([]parquet.Int96, parquetBatch)
-		c.decode, c.write = decoder(chunk.ReadBatch, values), func(text []byte, i int) ([]byte, error) { return appendInt96(text, values[i]) }
+		c.decode, c.write = decoder(chunk.ReadBatch, values), func(text []byte, i int) ([]byte, error) { return appendInt96(text, values[i], zoned) }
 	case *file.Float32ColumnChunkReader:
-		values := make([]float32, parquetBatch)
-		c.decode, c.write = decoder(chunk.ReadBatch, values), func(text []byte, i int) ([]byte, error) { return appendFloat(text, float64(values[i]), 32), nil }
+		values, bits := make([]float32, parquetBatch), 32
+		if wide {
+			bits = 64
+		}
+		c.decode, c.write = decoder(chunk.ReadBatch, values), func(text []byte, i int) ([]byte, error) { return appendFloat(text, float64(values[i]), bits), nil }
 	case *file.Float64ColumnChunkReader:
 		values := make([]float64, parquetBatch)
 		c.decode, c.write = decoder(chunk.ReadBatch, values), func(text []byte, i int) ([]byte, error) { return appendFloat(text, values[i], 64), nil }
@@ -279,14 +291,14 @@ func ticks(unit schema.TimeUnitType) int64 {
 	panic(fmt.Sprintf("unknown unit of time %d", unit))
 }
 
-// appendInt96 appends a timestamp in an older form, which has no zone. It has eight bytes
+// appendInt96 appends a timestamp in an older form, which does not say whether it has a zone. It has eight bytes
 // of nanoseconds since midnight and four bytes with the number of the Julian day.
-func appendInt96(text []byte, x parquet.Int96) ([]byte, error) {
+func appendInt96(text []byte, x parquet.Int96, zone bool) ([]byte, error) {
 	const epoch = 2440588 // Julian day of 1970-01-01
 	nanoseconds := int64(binary.LittleEndian.Uint64(x[:]))
 	seconds := floorDiv(nanoseconds, 1e9)
 	days := int64(binary.LittleEndian.Uint32(x[8:])) - epoch
-	return appendInstant(text, days*86400+seconds, nanoseconds-seconds*1e9, false)
+	return appendInstant(text, days*86400+seconds, nanoseconds-seconds*1e9, zone)
 }
 
 // read decodes the next n cells.
@@ -319,7 +331,9 @@ func (c *parquetColumn) read(n int) error {
 	for i := range n {
 		c.cells[i] = nil
 		if !c.optional || c.defined[i] > 0 {
-			c.cells[i] = c.cell(value)
+			if c.cells[i] = c.cell(value); c.cells[i] == nil {
+				c.cells[i] = []byte{}
+			}
 			value++
 		}
 	}

@@ -84,3 +84,25 @@ func floorDiv(a, b int64) int64 {
 	}
 	return a / b
 }
+
+// FloatText returns the text of a float of 32 or 64 bits.
+func FloatText(x float64, bits int) string { return string(appendFloat(nil, x, bits)) }
+
+// DateText returns the text of a date, in days since 1970.
+func DateText(days int64) (string, error) {
+	text, err := appendDate(nil, days)
+	return string(text), err
+}
+
+// TimestampText returns the text of a point in time since 1970, with the given number of ticks in a second. zone says
+// whether it is an instant.
+func TimestampText(ticks, second int64, zone bool) (string, error) {
+	text, err := appendTimestamp(nil, ticks, second, zone)
+	return string(text), err
+}
+
+// TimeText returns the text of a time of day, with the given number of ticks in a second.
+func TimeText(ticks, second int64) (string, error) {
+	text, err := appendTimeOfDay(nil, ticks, second)
+	return string(text), err
+}

@@ -39,7 +39,7 @@ func TestWorth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := block.Rows(func(cells [][]byte) error {
+		if err := block.Rows(func(_ int, cells [][]byte) error {
 			got = append(got, string(bytes.Join(cells, []byte(" "))))
 			return nil
 		}); err != nil {

@@ -13,6 +13,7 @@ type Inspection struct {
 	IDs    string `json:"ids"`
 	Rows   int64  `json:"rows"`
 	LabelFacts
+	Tables   []Table       `json:"tables,omitempty"`
 	Skipped  int64         `json:"skipped"`
 	Features int           `json:"features"`
 	Splits   []SplitFacts  `json:"splits"`
@@ -93,7 +94,7 @@ func (d *Dataset) Inspect(top int) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts := &Inspection{Digest: d.Digest(), IDs: d.IDs, Skipped: d.Skipped, Features: d.Features(), Dense: d.Dense}
+	facts := &Inspection{Digest: d.Digest(), IDs: d.IDs, Tables: d.Tables, Skipped: d.Skipped, Features: d.Features(), Dense: d.Dense}
 	var all Split
 	for _, s := range d.Splits {
 		all.join(&s)

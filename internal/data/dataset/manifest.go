@@ -65,6 +65,7 @@ type Manifest struct {
 	Frequencies File          `json:"frequencies"`
 	Vocabulary  []File        `json:"vocabulary,omitempty"` // one file per field, with RawStrings
 	Sources     []File        `json:"sources"`              // imported files by base name, in the order of reading
+	Tables      []Table       `json:"tables,omitempty"`     // snapshots whose files Sources has, if rows were imported from tables with a log
 	IDs         string        `json:"ids"`                  // LocalIDs, GlobalIDs or RawStrings
 	Division    *Division     `json:"division,omitempty"`   // if the import drew the splits
 	MinCount    int64         `json:"min_count,omitempty"`  // if the import made or grew the vocabulary: new values in fewer rows have the id of unseen values
@@ -132,6 +133,25 @@ func (l *Labels) validate() error {
 		return fmt.Errorf("the smallest label is %v, the mean %v, the largest %v and the deviation %v: expected finite numbers in ascending order, and a deviation of at most their range", l.Min, l.Mean, l.Max, l.Deviation)
 	}
 	return nil
+}
+
+// Table is a snapshot of a table with a log from which rows were imported.
+type Table struct {
+	Format   string `json:"format"`          // "delta" or "iceberg"
+	Table    string `json:"table"`           // URL without settings, name in a catalogue, or base name of a local folder
+	ID       string `json:"id"`              // UUID of the table
+	Snapshot string `json:"snapshot"`        // version or id
+	Where    string `json:"where,omitempty"` // conditions for the rows
+	Files    string `json:"files"`           // digest of the names of the snapshot's files that may have such rows, and of what is deleted in them
+}
+
+// String returns what the table is, in a few words.
+func (t *Table) String() string {
+	text := fmt.Sprintf("the %s table %s, snapshot %s", map[string]string{"delta": "Delta", "iceberg": "Iceberg"}[t.Format], t.Table, t.Snapshot)
+	if t.Where != "" {
+		text += ", where " + t.Where
+	}
+	return text
 }
 
 // File identifies a file by its name, size and digest. The name is relative to the folder

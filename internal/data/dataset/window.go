@@ -248,7 +248,7 @@ func readFull(r io.Reader, buffer []byte) (int, error) {
 func joined(parts []*part) (Manifest, error) {
 	newest := parts[len(parts)-1]
 	m := newest.Manifest
-	m.Splits, m.Frequencies, m.Vocabulary, m.Sources, m.Division, m.Skipped, m.Dense = nil, File{}, nil, nil, nil, 0, joinedDense(parts)
+	m.Splits, m.Frequencies, m.Vocabulary, m.Sources, m.Tables, m.Division, m.Skipped, m.Dense = nil, File{}, nil, nil, nil, nil, 0, joinedDense(parts)
 	rows := int64(0)
 	for _, p := range parts {
 		if p.rows() > MaxRows-rows {
@@ -256,7 +256,7 @@ func joined(parts []*part) (Manifest, error) {
 		}
 		rows += p.rows()
 		m.Skipped += p.Skipped
-		m.Sources = append(m.Sources, p.Sources...)
+		m.Sources, m.Tables = append(m.Sources, p.Sources...), append(m.Tables, p.Tables...)
 		for _, s := range p.Splits {
 			k := m.splitAt(s.Name)
 			if k < 0 {

@@ -12,18 +12,53 @@ import (
 	"shaver/internal/base/files"
 )
 
+// The formats of tables whose snapshots can be read.
+const (
+	Delta   = "delta"
+	Iceberg = "iceberg"
+)
+
+// Table returns the format of the table whose folder is dir, or "" if it is not the folder of one. find is as in Finished, and nil for a folder
+// of this machine.
+func Table(dir string, find func(folder, pattern string) []string) string {
+	if find == nil {
+		find = glob
+	}
+	for _, sign := range signs {
+		if format := readable[sign[1]]; format != "" && len(find(dir, sign[0])) > 0 {
+			return format
+		}
+	}
+	return ""
+}
+
+// glob returns the entries of a folder of this machine that match a pattern. A folder that cannot be read has none.
+func glob(dir, pattern string) []string {
+	found, _ := fs.Glob(os.DirFS(dir), pattern)
+	return found
+}
+
+// readable are the formats by what has their signs.
+var readable = map[string]string{delta: Delta, iceberg: Iceberg}
+
 // signs are entries of folders whose files are not all rows of one finished table, as patterns of fs.Glob, and what has
 // such entries.
 var signs = [][2]string{
-	{"_delta_log", "a Delta table" + versions},
+	{"_delta_log", delta},
 	{".hoodie*", "a Hudi table" + versions},
-	{"metadata/*.metadata.json", "an Iceberg table" + versions},
+	{"metadata/*.metadata.json", iceberg},
+	{"metadata/version-hint.text", iceberg},
 	{"snapshot/LATEST", "a Paimon table" + versions},
 	{"_spark_metadata", "a sink of Spark Structured Streaming" + versions},
 	{"_temporary", "a job of Spark or Hadoop that has not ended: wait for it, or delete what it wrote and run it again"},
 }
 
-const versions = ", whose files are not all current: export its current rows to a folder of Parquet files elsewhere, with a reader of such tables"
+const (
+	versions = ", whose files are not all current: export its current rows to a folder of Parquet files elsewhere, with a reader of such tables"
+	snapshot = ", whose files are not all current: give the folder of the table to shaver dataset import parquet, which reads one snapshot, and choose rows with --where"
+	delta    = "a Delta table" + snapshot
+	iceberg  = "an Iceberg table" + snapshot
+)
 
 // sparkPart matches the name of a file that Spark wrote. The group is the UUID of the job.
 var sparkPart = regexp.MustCompile(`^part-\d+-(?:tid-\d+-)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})`)
@@ -104,8 +139,7 @@ func look(dir string, elsewhere func(folder, pattern string) []string) (s state)
 		if elsewhere != nil {
 			return elsewhere(dir, pattern)
 		}
-		found, _ := fs.Glob(os.DirFS(dir), pattern)
-		return found
+		return glob(dir, pattern)
 	}
 	for _, sign := range signs {
 		if found := find(sign[0]); len(found) > 0 {

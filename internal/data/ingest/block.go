@@ -147,10 +147,11 @@ func (r *importer) setLayout(names []string, separator byte, path string) (*plac
 	f, comma := r.config.Format, separator == ','
 	where := &place{columns: len(names), separator: separator, quotes: comma && f.columns == nil && !f.encoded}
 	if f.columns == nil && !f.encoded {
-		var err error
-		if names, err = where.add(names, path, r.counts()); err != nil {
+		given, err := r.folderColumns(path)
+		if err != nil {
 			return nil, err
 		}
+		names = where.add(names, given, r.counts())
 	}
 	if r.layout != nil {
 		if comma != r.layout.comma && !f.encoded && slices.Equal(names, r.layout.names) {

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"shaver/internal/base/atomicfile"
-	"shaver/internal/base/fault"
 	"shaver/internal/base/filelock"
 	"shaver/internal/base/files"
 	"shaver/internal/data/dataset"
@@ -102,6 +101,12 @@ func (r *importer) identity() string {
 	if r.ratio == nil {
 		fmt.Fprintf(digest, "given %#v\n", r.given)
 	}
+	if len(c.Where)+len(c.Tables) > 0 {
+		fmt.Fprintf(digest, "where %q\n", c.Where)
+		for _, t := range c.Tables {
+			fmt.Fprintf(digest, "table %#v\n", t.Table)
+		}
+	}
 	if l.Positive != "" { // whatever the text is, every label is one
 		fmt.Fprintf(digest, "positive\n")
 	}
@@ -177,7 +182,7 @@ func (r *importer) count() (spills []string, kept bool, err error) {
 		first = last
 	}
 	if rec.Train == 0 {
-		return nil, kept, fault.Inputf("the split %s has no rows", dataset.Train)
+		return nil, kept, r.noTrain()
 	}
 	if !measured {
 		if err := r.layout.dense.measure(rec.Dense); err != nil {

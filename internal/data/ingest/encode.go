@@ -99,7 +99,7 @@ func (r *importer) survey(newIDs func(*denseWriter) rowIDs) (*survey, error) {
 	case !plan.unmeasured():
 		return s, nil
 	case s.train == 0:
-		return nil, fault.Inputf("the split %s has no rows", dataset.Train)
+		return nil, r.noTrain()
 	}
 	return s, plan.measure(s.moments)
 }
@@ -187,6 +187,9 @@ func (r *importer) encode(out *builder, m *dataset.Manifest, sizes []int, newIDs
 		m.Dense = all.dense.described()[:len(inputs)]
 	}
 	m.Sources, m.Skipped = r.sources, r.bad.lines
+	for _, t := range r.config.Tables {
+		m.Tables = append(m.Tables, t.Table)
+	}
 	if r.ratio != nil {
 		m.Division = &r.ratio.Division
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"shaver/internal/data/folders"
+	"shaver/internal/data/lake"
 	"shaver/internal/data/vocabulary"
 )
 
@@ -16,6 +17,15 @@ type place struct {
 	// What the path of the file says.
 	values [][]byte // values of the columns that are only in the path; they follow those of the file
 	agree  []known  // columns that are in the file too
+
+	conditions []condition // for the rows of a table
+}
+
+// condition is a condition for the cell at a position. The cells of columns that are only in conditions follow those of the others.
+type condition struct {
+	lake.Condition
+	at      int
+	numeric bool // the values of the column are numbers
 }
 
 // known is the value that a column of a file must have in all rows.
@@ -32,14 +42,10 @@ func (w *place) cell(cells [][]byte, at int) []byte {
 	return w.values[at-w.columns]
 }
 
-// add adds the columns of the folders of path to the columns of its file, and returns the names of all
+// add adds the columns of the folders of a file to the columns of the file, and returns the names of all
 // columns. If whole is true, values that are whole numbers become integers.
-func (w *place) add(names []string, path string, whole bool) ([]string, error) {
-	columns, err := folders.Columns(path)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range columns {
+func (w *place) add(names []string, given []folders.Column, whole bool) []string {
+	for _, c := range given {
 		value := []byte(c.Value)
 		if whole {
 			value = vocabulary.WholeNumber(value)
@@ -51,5 +57,5 @@ func (w *place) add(names []string, path string, whole bool) ([]string, error) {
 		names = append(slices.Clip(names), c.Name)
 		w.values = append(w.values, value)
 	}
-	return names, nil
+	return names
 }

@@ -15,8 +15,10 @@ import (
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
+	"shaver/internal/data/columnfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/folders"
+	"shaver/internal/data/lake"
 	"shaver/internal/data/vocabulary"
 )
 
@@ -41,6 +43,8 @@ type RawConfig struct {
 	Files      []string           // input files in the order of reading, or folders of files (see folders.Files); text may be compressed with gzip or zstd
 	Val, Test  []string           // files of these splits; if there are any, Files has the rows of train, and no rows are drawn
 	Fresh      []string           // as Val
+	Tables     []Table            // tables with a log; their parts are among the files
+	Where      lake.Conditions    // rows of Parquet and Arrow files for which they do not hold are left out
 	Stdin      io.Reader          // content of the file Stdin; copied to disk if there are two scans
 	MinCount   int64              // a value that occurs in fewer rows gets the id of unseen values; less than 1 means 1
 	Counted    string             // CountTrain or CountAll; "" means CountTrain
@@ -57,6 +61,13 @@ type RawConfig struct {
 	Workers    int                // number of goroutines that parse and encode; 0 means one per core
 	Out        string             // folder of the dataset, which must be empty or not exist
 	Progress   Progress           // may be nil
+}
+
+// Table is a snapshot of a table with a log.
+type Table struct {
+	dataset.Table
+	Parts map[string]*columnfile.View // how its files give rows, by their paths
+	Where lake.Conditions             // those that rows of the files may still fail
 }
 
 // fill sets the defaults and checks the configuration.
@@ -144,7 +155,7 @@ func ImportRaw(ctx context.Context, config RawConfig) (*Summary, error) {
 		return nil, err
 	}
 	r := &importer{config: config, folder: countsFolder(config.Out), mapped: config.Vocabulary != nil, kinds: map[string]string{}}
-	if err := r.divide(folders.Files); err != nil {
+	if err := r.divide(r.files); err != nil {
 		return nil, err
 	}
 	if r.counts() {
@@ -161,6 +172,7 @@ func (r *importer) run(ctx context.Context, times int, do func(*builder) (*Summa
 	if r.scans, err = newScans(ctx, r.config.OnBadRow, r.config.Progress, r.paths, times); err != nil {
 		return nil, err
 	}
+	r.logged = len(r.config.Tables) > 0
 	b, err := newBuilder(r.config.Out)
 	if err != nil {
 		return nil, err
@@ -199,6 +211,65 @@ func (r *importer) divide(find func(paths []string) ([]string, error)) error {
 		return r.ratio.needTrain("its values get the ids: it may be 0 with the vocabulary of an earlier dataset that does not grow", VocabularySetting)
 	}
 	return nil
+}
+
+// table returns the table of which the file at path has rows, or nil if it is a file of its own.
+func (r *importer) table(path string) *Table {
+	for i := range r.config.Tables {
+		if t := &r.config.Tables[i]; t.Parts[path] != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// folderColumns returns the columns of the folders of a file.
+func (r *importer) folderColumns(path string) ([]folders.Column, error) {
+	if r.table(path) != nil {
+		return nil, nil
+	}
+	return folders.Columns(path)
+}
+
+// own returns the files that are no parts of tables.
+func (r *importer) own(paths []string) (own []string) {
+	for _, path := range paths {
+		if r.table(path) == nil {
+			own = append(own, path)
+		}
+	}
+	return own
+}
+
+// files is folders.Files without the files whose folders say that they have no row for which Where holds.
+func (r *importer) files(paths []string) ([]string, error) {
+	found, err := folders.Files(r.own(paths))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		if r.table(path) != nil {
+			found = append(found, path)
+		}
+	}
+	found = slices.DeleteFunc(found, func(path string) bool {
+		given, _ := r.folderColumns(path) // openTable reports the error
+		return slices.ContainsFunc(r.config.Where, func(c lake.Condition) bool {
+			return slices.ContainsFunc(given, func(g folders.Column) bool { return g.Name == c.Column && !c.Holds([]byte(g.Value), true) })
+		})
+	})
+	if len(found) == 0 {
+		return nil, fault.Inputf("no file may have a row for which %s holds", r.config.Where)
+	}
+	return found, nil
+}
+
+// noTrain returns the error of an import that has no row of train.
+func (r *importer) noTrain() error {
+	if len(r.config.Where) > 0 {
+		return fault.Inputf("the split %s has no row for which %s holds", dataset.Train, r.config.Where)
+	}
+	return fault.Inputf("the split %s has no rows", dataset.Train)
 }
 
 // split returns the split of a row of b as a position in r.splits.

@@ -75,6 +75,7 @@ type scans struct {
 	rows     int64                   // rows read in all scans
 	seen     map[string]dataset.File // files by path, to detect a file that changes between scans
 	ended    []Scan                  // finished scans
+	logged   bool                    // files are parts of tables with a log
 	runs     []string                // folders with files of several jobs
 
 	// State of the current scan.
@@ -131,6 +132,9 @@ func (p *scans) note(path string, file dataset.File) error {
 // repeated returns warnings about rows that the dataset probably has twice: one about files that were read completely and have
 // the same content, and one about files of several jobs in one folder.
 func (p *scans) repeated() (warnings []string) {
+	if p.logged { // the log of a table says which files are current
+		return nil
+	}
 	first, text, repeats := map[string]string{}, "", 0 // first has the name of the first file with each digest
 	for _, file := range p.sources {
 		switch name, there := first[file.SHA256]; {

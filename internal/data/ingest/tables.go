@@ -9,6 +9,7 @@ import (
 	"shaver/internal/data/columnfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/data/folders"
+	"shaver/internal/data/lake"
 )
 
 // tableInput is a Parquet or Arrow file.
@@ -23,18 +24,22 @@ func (in *tableInput) place() *place { return in.where }
 // openTable opens a Parquet or Arrow file. Only the columns that the format needs will be
 // read.
 func (r *importer) openTable(path string) (input, error) {
-	t, err := columnfile.Open(path)
+	conditions, open := r.config.Where, columnfile.Open
+	if table := r.table(path); table != nil {
+		conditions, open = table.Where, func(path string) (*columnfile.File, error) { return columnfile.OpenView(path, table.Parts[path]) }
+	}
+	t, err := open(path)
 	if err != nil {
 		return nil, err
 	}
 	names := t.Columns()
+	given, err := r.folderColumns(path)
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
 	if f := r.config.Format; f.Columns != nil {
 		names = nil
-		given, err := folders.Columns(path)
-		if err != nil {
-			t.Close()
-			return nil, err
-		}
 		wanted := append([]Column{{Name: f.label()}}, f.Columns...)
 		for _, c := range f.Dense.Columns {
 			wanted = append(wanted, Column{Name: c.Name})
@@ -53,16 +58,41 @@ func (r *importer) openTable(path string) (input, error) {
 	if err != nil {
 		err = fault.Inputf("%s: %w", path, err)
 	} else {
-		err = t.Choose(names, r.layout.listColumns(), r.layout.separator)
-	}
-	if err == nil {
-		err = r.checkKinds(t, names, path)
+		err = r.chooseColumns(t, names, where, conditions, given)
 	}
 	if err != nil {
 		t.Close()
 		return nil, err
 	}
 	return &tableInput{path, t, where}, nil
+}
+
+// chooseColumns chooses the columns of the given names, and those of the conditions.
+func (r *importer) chooseColumns(t *columnfile.File, names []string, where *place, conditions lake.Conditions, given []folders.Column) error {
+	all := slices.Clone(names)
+	for _, c := range conditions {
+		switch there := slices.Contains(t.Columns(), c.Column); {
+		case there && !slices.Contains(all, c.Column):
+			all = append(all, c.Column)
+		case !there && !slices.ContainsFunc(given, func(g folders.Column) bool { return g.Name == c.Column }):
+			return fault.Inputf("%s: no column %q for the condition %s, the columns are %q", t.Path(), c.Column, c.String(), t.Columns())
+		}
+	}
+	if err := t.Choose(all, r.layout.listColumns(), r.layout.separator); err != nil {
+		return err
+	}
+	for _, c := range conditions {
+		if slices.Contains(r.layout.listColumns(), c.Column) {
+			return fault.Inputf("%s: the condition %s: the column has lists, expected one with a value in each row", t.Path(), c)
+		}
+		if at := slices.Index(all, c.Column); at >= 0 {
+			if err := c.Check(t.Kind(at)); err != nil {
+				return fmt.Errorf("%s: %w", t.Path(), err)
+			}
+			where.conditions = append(where.conditions, condition{c, at, t.Kind(at) == columnfile.Numbers})
+		}
+	}
+	return r.checkKinds(t, names, t.Path())
 }
 
 // checkKinds returns bad input if a column has values of another kind than in the earlier files, so that the same text may
@@ -99,9 +129,14 @@ func (in *tableInput) close() { in.table.Close() }
 
 // parseTable is like parse, for a block of a table.
 func (c *blockParser) parseTable(b *block, visit func(row uint64, label float32, values [][]byte) error) error {
-	i := int64(0)
 	c.parser.single = b.table.Single
-	err := b.table.Rows(func(cells [][]byte) error {
+	err := b.table.Rows(func(i int, cells [][]byte) error {
+		for _, w := range b.where.conditions {
+			if !w.Holds(cells[w.at], w.numeric) {
+				return nil
+			}
+		}
+		cells = cells[:b.where.columns]
 		row := b.row + uint64(i)
 		label, values, err := c.parser.parse(cells, b.where, true)
 		bad := err != nil
@@ -110,9 +145,8 @@ func (c *blockParser) parseTable(b *block, visit func(row uint64, label float32,
 			bad = isBad(err)
 		}
 		if bad {
-			err = b.bad.reject(fault.Inputf("%s: row %d: %w", b.path, b.table.Row+i, err), 1)
+			err = b.bad.reject(fault.Inputf("%s: row %d: %w", b.path, b.table.Row+int64(i), err), 1)
 		}
-		i++
 		if err != nil {
 			return stop{err}
 		}

@@ -432,7 +432,7 @@ func (m *Mapper) readTable(path string) error {
 			return err
 		}
 		row := block.Row
-		err = block.Rows(func(cells [][]byte) error {
+		err = block.Rows(func(_ int, cells [][]byte) error {
 			id, err := parseID(string(cells[2]))
 			if err == nil {
 				err = m.add(string(cells[0]), cells[1], id)

@@ -401,17 +401,28 @@ func (s *Session) FetchTree(ctx context.Context, l Location) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return folder, s.keepOnly(l, names)
-}
-
-// keepOnly deletes the local files of a folder that the store does not have.
-func (s *Session) keepOnly(l Location, names []string) error {
 	there := map[string]bool{}
 	for _, name := range names {
 		there[name] = true
 	}
+	return folder, s.Keep(l, func(name string) bool { return there[name] })
+}
+
+// FetchAll copies objects of one bucket and returns the paths of the copies. They have the given number of bytes, or 0 if it is not known.
+func (s *Session) FetchAll(ctx context.Context, doing Location, all []Location, bytes int64) ([]string, error) {
+	paths := make([]string, len(all))
+	for i, l := range all {
+		paths[i] = s.Local(l)
+	}
+	return paths, s.each(ctx, "fetch", doing, len(all), bytes, func(ctx context.Context, i int, add func(int64)) error {
+		return s.fetchTo(ctx, all[i], paths[i], anySize, add)
+	})
+}
+
+// Keep deletes the copies of the objects of a folder for whose names keep is false.
+func (s *Session) Keep(l Location, keep func(name string) bool) error {
 	return s.walk(s.path(l), func(name string, _ fs.FileInfo) error {
-		if there[name] {
+		if keep(name) {
 			return nil
 		}
 		return s.forget(l.Join(name))
@@ -455,6 +466,26 @@ func (s *Session) List(ctx context.Context, l Location) ([]string, error) {
 func (s *Session) Folders(ctx context.Context, l Location) ([]string, error) {
 	names, _, err := s.list(ctx, l, true)
 	return names, err
+}
+
+// Files returns the names of the objects in a folder, without those of the folders in it, in the order of their bytes.
+func (s *Session) Files(ctx context.Context, l Location) (names []string, err error) {
+	b, err := s.open(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	folder := strings.TrimPrefix(l.Key+"/", "/")
+	err = b.list(ctx, folder, true, func(o object) error {
+		if name := strings.TrimPrefix(o.key, folder); name != "" && !strings.HasSuffix(name, "/") {
+			names = append(names, name)
+		}
+		return nil
+	})
+	if err != nil && judge(err) == missing {
+		return nil, nil
+	}
+	slices.Sort(names)
+	return names, describe(l, "listing", err)
 }
 
 // Find returns the names of the objects and folders in a folder that match a pattern of path.Match. A folder that does not

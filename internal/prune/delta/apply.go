@@ -132,7 +132,7 @@ func (d *Delta) lines(name string, lists []string, each func(*Row) error) (line 
 		if err != nil {
 			return line, err
 		}
-		err = block.Rows(func(cells [][]byte) error {
+		err = block.Rows(func(_ int, cells [][]byte) error {
 			line++
 			return read(line, cells)
 		})

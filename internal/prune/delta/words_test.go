@@ -212,7 +212,7 @@ func apply(t *testing.T, store map[string]*storedTable, folder string, several b
 				return
 			}
 			if err == nil {
-				err = block.Rows(func(cells [][]byte) error {
+				err = block.Rows(func(_ int, cells [][]byte) error {
 					var text []string
 					for _, c := range cells {
 						text = append(text, string(c))

@@ -32,6 +32,9 @@ type Config struct {
 	// WaitInputs is how long to wait for a model or a day that is late.
 	WaitInputs time.Duration
 
+	// Source says from which table days are imported, and how; nil = days are there.
+	Source Settings
+
 	Score, Prune, Check Settings
 	Calibrate           bool
 	ONNX                string // form of the pruned .onnx file, DenseONNX or CompactONNX; "" = no such file
@@ -84,7 +87,7 @@ const (
 )
 
 // Keys are the settings of the steps.
-type Keys struct{ Score, Prune, Check []Key }
+type Keys struct{ Source, Score, Prune, Check []Key }
 
 // Defaults of the settings that a file may leave out.
 const (
@@ -126,7 +129,7 @@ func parse(path string, text []byte, keys Keys) (*Config, error) {
 	if len(document.Content) == 1 {
 		p.section("", document.Content[0], []entry{
 			{"model", p.file(&c.Model)}, {"days", p.file(&c.Days)}, {"window", p.atLeastOne(&c.Window)}, {"out", p.file(&c.Out)}, {"state", p.file(&c.State)},
-			{"keep", p.atLeastOne(&c.Keep)}, {"wait-inputs", p.duration(&c.WaitInputs)}, {"score", p.settings(&c.Score, keys.Score)}, {"prune", p.settings(&c.Prune, keys.Prune)}, {"calibrate", p.truth(&c.Calibrate)}, {"onnx", p.onnx(&c.ONNX)}, {"delta", p.truth(&c.Delta)}, {"reuse", p.amount(&c.Reuse)},
+			{"keep", p.atLeastOne(&c.Keep)}, {"wait-inputs", p.duration(&c.WaitInputs)}, {"source", p.settings(&c.Source, keys.Source)}, {"score", p.settings(&c.Score, keys.Score)}, {"prune", p.settings(&c.Prune, keys.Prune)}, {"calibrate", p.truth(&c.Calibrate)}, {"onnx", p.onnx(&c.ONNX)}, {"delta", p.truth(&c.Delta)}, {"reuse", p.amount(&c.Reuse)},
 			{"check", p.settings(&c.Check, keys.Check)}, {"metrics", p.metrics(c)}, {"tracking", p.tracking(&c.Tracking)},
 		})
 	}

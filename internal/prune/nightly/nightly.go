@@ -68,6 +68,9 @@ type Steps interface {
 	Model(path string) (string, error)
 	// ModelFiles returns the paths of the files of a checkpoint. Some may not exist.
 	ModelFiles(path string) []string
+	// Import imports the days that Config.Source has and Config.Days lacks, or has in another state. date is the day to wait for, or
+	// "". It is called only with Config.Source, before anything else.
+	Import(ctx context.Context, date string) error
 	// Day returns the digest of the dataset in a folder. It is bad input if there is no dataset.
 	Day(path string) (string, error)
 

@@ -118,10 +118,7 @@ func Run(ctx context.Context, c *Config, keys Keys, s Steps, o Options) (*Result
 	if err := os.MkdirAll(r.path(nightsFolder), 0o777); err != nil {
 		return nil, err
 	}
-	unlock, err := filelock.Lock(r.path(lockFile))
-	if errors.Is(err, filelock.ErrLocked) {
-		return nil, fmt.Errorf("another shaver nightly works in %s: wait for its end", c.Out)
-	}
+	unlock, err := r.lock()
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +128,11 @@ func Run(ctx context.Context, c *Config, keys Keys, s Steps, o Options) (*Result
 	}
 	if err := r.sweepUp(); err != nil {
 		return nil, err
+	}
+	if c.Source != nil {
+		if err := s.Import(ctx, o.Date); err != nil {
+			return nil, err
+		}
 	}
 	lines, err := r.settle()
 	if err != nil {
@@ -168,6 +170,38 @@ func Run(ctx context.Context, c *Config, keys Keys, s Steps, o Options) (*Result
 	}
 	result.Current, err = ReadCurrent(c.Out)
 	return result, err
+}
+
+// lock keeps other processes from the folder for the results.
+func (r *runner) lock() (unlock func(), err error) {
+	unlock, err = filelock.Lock(r.path(lockFile))
+	if errors.Is(err, filelock.ErrLocked) {
+		return nil, fmt.Errorf("another shaver nightly works in %s: wait for its end", r.config.Out)
+	}
+	return unlock, err
+}
+
+// Import imports the days that Run would import first.
+func Import(ctx context.Context, c *Config, s Steps, date string) error {
+	r := &runner{config: c}
+	if err := checkDate(date); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.Out, 0o777); err != nil {
+		return err
+	}
+	unlock, err := r.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := s.Import(ctx, date); err != nil || date == "" {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(c.Days, date)); err != nil {
+		return fault.Inputf("the table has no day %s, or it is older than the window", date)
+	}
+	return nil
 }
 
 // checkDate returns wrong usage unless a night may have the name.

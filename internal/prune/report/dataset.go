@@ -188,11 +188,20 @@ func fields(n int) string {
 	return count(n) + " fields"
 }
 
+// tableFacts says from which tables rows are.
+func tableFacts(tables []dataset.Table) (facts []fact) {
+	for i := range tables {
+		facts = append(facts, fact{"rows from", tables[i].String(), tables[i].ID})
+	}
+	return facts
+}
+
 func aboutDataset(facts *dataset.Inspection, from Origin) []fact {
 	ids := map[string]string{
 		dataset.LocalIDs: "counted within each field", dataset.GlobalIDs: "counted over all fields", dataset.RawStrings: "assigned to the strings of each field",
 	}
 	about := []fact{{"digest", facts.Digest, "SHA-256"}, {"ids", facts.IDs, ids[facts.IDs]}}
+	about = append(about, tableFacts(facts.Tables)...)
 	if facts.Skipped > 0 {
 		about = append(about, fact{"skipped", count(facts.Skipped), "malformed rows that the import left out"})
 	}

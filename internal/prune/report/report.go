@@ -14,6 +14,7 @@ import (
 	"shaver/internal/base/chart"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
+	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/gap"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/slice"
@@ -27,6 +28,7 @@ type Facts struct {
 	Scores       *scores.File
 	Digest       string          // SHA-256 of the scores file
 	Aggregate    string          // aggregate by which entries are ranked: one of Scores.Aggregates
+	Tables       []dataset.Table // tables from which the rows are, as far as they are known
 	Run          *Run            // time and resources of the job; nil = unknown
 	Sweep        *sweep.Document // results of pruning; nil = not measured
 	Within       sweep.Bound     // how much worse than the unpruned model a table may be

@@ -216,6 +216,7 @@ func (f *Facts) job() []fact {
 	if !s.Spec.OfFields() {
 		all = append(all, fact{"ranked by", f.Aggregate, rankedBy[f.Aggregate]})
 	}
+	all = append(all, tableFacts(f.Tables)...)
 	return append(all,
 		fact{"model", spec.Model, "SHA-256"}, fact{"dataset", spec.Dataset, "SHA-256"}, fact{"scores", f.Digest, "SHA-256"})
 }

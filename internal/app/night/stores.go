@@ -1,4 +1,4 @@
-package places
+package night
 
 import (
 	"context"
@@ -6,34 +6,33 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"shaver/internal/app/cli"
+	"shaver/internal/app/places"
 	"shaver/internal/data/dataset"
 	"shaver/internal/ops/remote"
 	"shaver/internal/prune/nightly"
 )
 
-// Nights makes a configuration of shaver nightly local. It copies the model, the newest days
+// stores copies what nights read from object stores, and writes their results there.
+type stores struct{ *remote.Session }
+
+// localise makes a configuration of shaver nightly local. It copies the model, the newest days
 // and what the next night needs of the earlier ones, and replaces their URLs by the paths of
 // the copies. The state stays a URL, which State takes. inner is the context of the night.
 //
 // commit writes the changes of the results to their URL, or is nil if they are local. end must be
 // called with the error of the night, and returns it with URLs in the place of local paths.
-func Nights(ctx context.Context, o *Copying, n *nightly.Config, date string) (inner context.Context, commit func() error, end func(error) error, err error) {
+func localise(ctx context.Context, o *places.Copying, n *nightly.Config, date string) (inner context.Context, commit func() error, end func(error) error, err error) {
 	end = func(err error) error { return err }
-	if !slices.ContainsFunc([]string{n.Model, n.Days, n.Out, n.State}, remote.Is) {
+	if !slices.ContainsFunc([]string{n.Model, n.Days, n.Out, n.State, n.Source.Get("table")}, remote.Is) && n.Source.Get("catalog") == "" {
 		return ctx, nil, end, waitForNight(ctx, nil, o, n, date)
 	}
-	u, ok := ctx.Value(key{}).(*use)
-	if !ok { // the file of the configuration is local
-		session, err := o.open()
-		if err != nil {
-			return ctx, nil, end, err
-		}
-		u = &use{Session: session}
-		ctx = cli.WithRename(context.WithValue(ctx, key{}, u), u.Rename)
-		end = func(err error) error { return u.renamed(errors.Join(err, session.Close())) }
+	if ctx, end, err = places.Stores(ctx, o); err != nil {
+		return ctx, nil, end, err
 	}
+	u := &stores{places.Session(ctx)}
 	if err := waitForNight(ctx, u, o, n, date); err != nil {
 		return ctx, nil, end, err
 	}
@@ -42,7 +41,7 @@ func Nights(ctx context.Context, o *Copying, n *nightly.Config, date string) (in
 }
 
 // waitForNight waits for the model and, if the night has a date, for the day of that name.
-func waitForNight(ctx context.Context, u *use, o *Copying, n *nightly.Config, date string) error {
+func waitForNight(ctx context.Context, u *stores, o *places.Copying, n *nightly.Config, date string) error {
 	if n.WaitInputs == 0 {
 		return nil
 	}
@@ -60,7 +59,7 @@ func waitForNight(ctx context.Context, u *use, o *Copying, n *nightly.Config, da
 		return err
 	}
 	err := add(n.Model)
-	if err == nil && date != "" {
+	if err == nil && date != "" && n.Source == nil {
 		err = add(n.Days, date, dataset.ManifestName)
 	}
 	if err != nil {
@@ -70,7 +69,7 @@ func waitForNight(ctx context.Context, u *use, o *Copying, n *nightly.Config, da
 }
 
 // nights copies what the next night needs.
-func (u *use) nights(ctx context.Context, n *nightly.Config) (commit func() error, err error) {
+func (u *stores) nights(ctx context.Context, n *nightly.Config) (commit func() error, err error) {
 	if remote.Is(n.Out) {
 		if commit, n.Out, err = u.results(ctx, n.Out); err != nil {
 			return nil, err
@@ -81,7 +80,7 @@ func (u *use) nights(ctx context.Context, n *nightly.Config) (commit func() erro
 		if err != nil {
 			return nil, err
 		}
-		if n.Model, err = u.Model(ctx, l); err != nil {
+		if n.Model, err = places.Model(ctx, u.Session, l); err != nil {
 			return nil, err
 		}
 	}
@@ -95,7 +94,7 @@ func (u *use) nights(ctx context.Context, n *nightly.Config) (commit func() erro
 
 // results copies the folder of the results, as far as the next night needs it, and takes the
 // claim on it.
-func (u *use) results(ctx context.Context, text string) (commit func() error, folder string, err error) {
+func (u *stores) results(ctx context.Context, text string) (commit func() error, folder string, err error) {
 	l, err := remote.Parse(text)
 	if err != nil {
 		return nil, "", err
@@ -135,7 +134,7 @@ func (u *use) results(ctx context.Context, text string) (commit func() error, fo
 
 // days copies the newest days, and those of a night that is not finished. It deletes the
 // copies of all other days.
-func (u *use) days(ctx context.Context, n *nightly.Config) (string, error) {
+func (u *stores) days(ctx context.Context, n *nightly.Config) (string, error) {
 	l, err := remote.Parse(n.Days)
 	if err != nil {
 		return "", err
@@ -148,7 +147,7 @@ func (u *use) days(ctx context.Context, n *nightly.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	there = slices.DeleteFunc(there, isHidden)
+	there = slices.DeleteFunc(there, func(name string) bool { return strings.HasPrefix(name, ".") })
 	unfinished, err := nightly.Days(n.Out)
 	if err != nil {
 		return "", err
@@ -171,7 +170,7 @@ func (u *use) days(ctx context.Context, n *nightly.Config) (string, error) {
 		}
 	}
 	for _, name := range needed {
-		if _, err := u.Dataset(ctx, l.Join(name)); err != nil {
+		if _, err := places.Dataset(ctx, u.Session, l.Join(name)); err != nil {
 			return "", err
 		}
 	}
