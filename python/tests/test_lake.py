@@ -108,6 +108,27 @@ def test_nights(tmp_path: Path) -> None:
     assert len((tmp_path / "nightly" / "history.jsonl").read_text().splitlines()) == 9  # the fourth had nothing new
 
 
+def test_nights_of_lists(tmp_path: Path) -> None:
+    """Days with lists, dense inputs and fields that share values are one window, also after a late day; a day without rows is left out."""
+    for day in (1, 3, 4, 2):
+        table = rows(day, day)
+        n = table.num_rows
+        history = [[str(v) for v in range(k % 4)] for k in range(n)]
+        table = table.append_column("history", pa.array(history)).append_column("price", pa.array(np.arange(n) / 7 + day))
+        if day == 4:
+            table = table.set_column(table.schema.get_field_index("item"), "item", pa.array(np.full(n, 3)))
+        deltalake.write_deltalake(tmp_path / "lake", table, partition_by=["day"], mode="append")
+        source = "columns: [user, item, history]\n  list: [history=3]\n  share: [history=item]\n  dense: [price:zscore]"
+        where = '["day={date}", "item!=3"]'
+        (tmp_path / "nightly.yaml").write_text(CONFIG.replace("columns: [user, item]", source).replace("day={date}", where))
+        ended = subprocess.run([binary(), "nightly", "--import", "--config", tmp_path / "nightly.yaml"], capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+        assert ("leaving the day 2026-11-04 out" in ended.stderr) == (day in (4, 2)), ended.stderr
+    days = sorted((tmp_path / "days").iterdir())
+    assert [path.name for path in days] == ["2026-11-01", "2026-11-02", "2026-11-03"]
+    command("dataset", "inspect", *days)
+
+
 def test_missing_day(tmp_path: Path) -> None:
     """A day that the table does not have is an error of --import."""
     deltalake.write_deltalake(tmp_path / "lake", rows(1, 1), partition_by=["day"])
@@ -177,7 +198,41 @@ def test_url(tmp_path: Path) -> None:
     assert name == f"file://{tmp_path}/lake"
     assert url.pop("dataset.json").replace(name.encode(), b"lake") == local.pop("dataset.json")
     assert url == local
-    assert len([path for path in (tmp_path / "scratch").rglob("*.parquet") if ".versions" not in path.parts]) == 2
+
+    def copies() -> list[str]:
+        return sorted({part for path in (tmp_path / "scratch").rglob("*.parquet") if ".versions" not in path.parts for part in path.parts if "=" in part})
+
+    assert copies() == ["day=2026-11-02", "day=2026-11-03"]
+    command(
+        "dataset",
+        "import",
+        "parquet",
+        f"file://{tmp_path}/lake",
+        "--where",
+        "day=2026-11-01",
+        *FLAGS,
+        "--scratch",
+        tmp_path / "scratch",
+        "--out",
+        tmp_path / "other",
+    )
+    assert copies() == ["day=2026-11-01"]
+
+
+def test_files_of_jobs(tmp_path: Path) -> None:
+    """The log of a table says which files are current, so several jobs in a folder and the same rows twice are no reason for a warning."""
+    for _ in range(2):
+        deltalake.write_deltalake(tmp_path / "lake", rows(1, 1), mode="append")
+    found = {}
+    for name in ("table", "files"):
+        if name == "files":
+            shutil.rmtree(tmp_path / "lake" / "_delta_log")
+            (tmp_path / "lake" / "_SUCCESS").touch()
+        ended = subprocess.run(
+            [binary(), "dataset", "import", "parquet", tmp_path / "lake", *FLAGS, "--out", tmp_path / name], capture_output=True, text=True, check=True
+        )
+        found[name] = [text in ended.stderr for text in ("same content", "several jobs")]
+    assert found == {"table": [False, False], "files": [True, True]}
 
 
 @pytest.mark.parametrize("prefix", ["file://", ""])
@@ -215,10 +270,10 @@ def test_where(tmp_path: Path) -> None:
     assert sum(split["rows"] for split in splits) == kept.num_rows
     assert sum(split["positives"] for split in splits) == sum(kept["click"].to_pylist())
     for text, expected in [
-        ("day=2026-11-09", "no file may have a row for which day=2026-11-09 holds"),
+        ("day=2026-11-09", "no row in the files for which day=2026-11-09 holds"),
         ("hour>3", 'no column "hour" for the condition hour>3'),
         ("item>x", "the condition item>x: the column has numbers: expected a number"),
-        ("user=u", "the split train has no row for which user=u holds"),
+        ("user=u", "no row in the split train for which user=u holds"),
     ]:
         ended = subprocess.run(
             [binary(), "dataset", "import", "parquet", tmp_path / "log", *FLAGS, "--where", text, "--out", tmp_path / "other"],

@@ -1,7 +1,6 @@
 package night
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +104,10 @@ func (s *running) Import(ctx context.Context, date string) error {
 		if strings.HasPrefix(date, ".") || !filepath.IsLocal(date) || strings.ContainsAny(date, `/\`) {
 			return fault.Inputf("%s: %q is a value of %s: expected one that may be the name of a folder, such as 2026-11-29", t.Name, date, src.column)
 		}
-		if err := s.importDay(ctx, t, src, newest.ID, date); err != nil {
+		err := s.importDay(ctx, t, src, newest.ID, date)
+		if errors.Is(err, lake.ErrNoRows) {
+			s.say("leaving the day %s out: %v", date, err)
+		} else if err != nil {
 			return fmt.Errorf("day %s: %w", date, err)
 		}
 	}
@@ -182,11 +184,17 @@ func (s *running) importDay(ctx context.Context, t *tables.Table, src *source, s
 		}
 	}
 	if there != nil {
-		if err := cmp.Or(os.RemoveAll(old), os.Rename(day, old)); err != nil {
+		if err := os.RemoveAll(old); err != nil {
+			return err
+		}
+		if err := os.Rename(day, old); err != nil {
 			return err
 		}
 	}
-	return cmp.Or(os.Rename(made, day), os.RemoveAll(old))
+	if err := os.Rename(made, day); err != nil {
+		return err
+	}
+	return os.RemoveAll(old)
 }
 
 // importRows imports the rows of a day into a new folder.

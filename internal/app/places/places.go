@@ -378,7 +378,7 @@ func (u *use) input(ctx context.Context, k kind, l remote.Location) (string, err
 	case data:
 		return Dataset(ctx, u.Session, l)
 	case either, tree, rows:
-		if k == rows && IsTable(ctx, u.Session, l) != "" {
+		if k == rows && TableFormat(ctx, u.Session, l) != "" {
 			return l.URL(), nil
 		}
 		path, ok, err := u.FetchIf(ctx, l)
@@ -439,8 +439,8 @@ func Session(ctx context.Context) *remote.Session {
 	return nil
 }
 
-// IsTable returns the format of the table with a log at l, or "".
-func IsTable(ctx context.Context, s *remote.Session, l remote.Location) string {
+// TableFormat returns the format of the table with a log at l, or "".
+func TableFormat(ctx context.Context, s *remote.Session, l remote.Location) string {
 	return folders.Table("", func(_, pattern string) []string {
 		names, _ := s.Find(ctx, l, pattern) // whoever reads the table reports the error
 		return names

@@ -40,6 +40,8 @@ func Open(ctx context.Context, path, catalog string) (*Table, error) {
 		path, t.format = loaded.Location, loaded.Read
 		if local, err := lake.LocalPath(path); err == nil && local != "" {
 			path = local
+		} else if !remote.Is(path) {
+			return nil, fault.Inputf("%s: its folder is %s: expected a local path, or a URL of the schemes s3, gs, azblob or file", t.Name, fault.Address(path))
 		}
 	}
 	found := ""
@@ -53,7 +55,7 @@ func Open(ctx context.Context, path, catalog string) (*Table, error) {
 			return nil, fmt.Errorf("%s: this command does not read object stores", l)
 		}
 		t.store = &objects{session, l}
-		if found = places.IsTable(ctx, session, l); catalog == "" {
+		if found = places.TableFormat(ctx, session, l); catalog == "" {
 			t.Name, t.origin = l.String(), l.String()
 		}
 	} else {
@@ -96,7 +98,7 @@ func (t *Table) Read(ctx context.Context, r lake.Request) (*lake.Snapshot, error
 	}
 	if len(s.Files) == 0 {
 		if len(r.Where) > 0 {
-			return nil, fault.Inputf("%s: no file of the snapshot %s may have a row for which %s holds", t.Name, s.ID, r.Where)
+			return nil, fault.Inputf("%s: %w in the snapshot %s for which %s holds", t.Name, lake.ErrNoRows, s.ID, r.Where)
 		}
 		return nil, fault.Inputf("%s: the snapshot %s has no rows", t.Name, s.ID)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/lake"
 )
 
 // Each setting that determines the counts changes the identity of an import, and no two
@@ -187,7 +189,7 @@ func TestImportGoesOn(t *testing.T) {
 	if folderBytes(t, whole) != folderBytes(t, out) || KeptCounts(out) != "" {
 		t.Error("the third run gives a different dataset, or keeps the counts")
 	}
-	// With another seed, a changed file or a truncated spill, the import starts from the
+	// With another seed, other conditions, another snapshot, a changed file or a truncated spill, the import starts from the
 	// beginning.
 	for k, change := range []func(){
 		func() {
@@ -200,6 +202,8 @@ func TestImportGoesOn(t *testing.T) {
 			}
 		},
 		func() { config.Seed = 99 },
+		func() { config.Where = lake.Conditions{{Column: "day", Operator: "=", Value: "1"}} },
+		func() { config.Tables = []Table{{Table: dataset.Table{Snapshot: "2"}}} },
 		func() {
 			if err := os.WriteFile(files[0], []byte(s.lines[0]), 0o644); err != nil {
 				t.Fatal(err)

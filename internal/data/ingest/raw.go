@@ -259,7 +259,7 @@ func (r *importer) files(paths []string) ([]string, error) {
 		})
 	})
 	if len(found) == 0 {
-		return nil, fault.Inputf("no file may have a row for which %s holds", r.config.Where)
+		return nil, fault.Inputf("%w in the files for which %s holds", lake.ErrNoRows, r.config.Where)
 	}
 	return found, nil
 }
@@ -267,7 +267,7 @@ func (r *importer) files(paths []string) ([]string, error) {
 // noTrain returns the error of an import that has no row of train.
 func (r *importer) noTrain() error {
 	if len(r.config.Where) > 0 {
-		return fault.Inputf("the split %s has no row for which %s holds", dataset.Train, r.config.Where)
+		return fault.Inputf("%w in the split %s for which %s holds", lake.ErrNoRows, dataset.Train, r.config.Where)
 	}
 	return fault.Inputf("the split %s has no rows", dataset.Train)
 }

@@ -11,7 +11,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"shaver/internal/data/columnfile"
 )
@@ -35,13 +34,12 @@ type Request struct {
 
 // Snapshot is the state of a table at a moment.
 type Snapshot struct {
-	Format  string    // folders.Delta or folders.Iceberg
-	Table   string    // UUID of the table; "" if it has none
-	ID      string    // version or id of the snapshot
-	Time    time.Time // when the snapshot was made; zero if the table does not say
-	Columns []Column  // of the table, in its order
-	Files   []File    // in the order of the bytes of their names
-	// Values are the distinct values of the columns and fields by which all files are partitioned, in ascending order, before Where was
+	Format  string   // folders.Delta or folders.Iceberg
+	Table   string   // UUID of the table; "" if it has none
+	ID      string   // version or id of the snapshot
+	Columns []Column // of the table, in its order
+	Files   []File   // in the order of the bytes of their names
+	// Values are the distinct values of the columns and fields by which all files are partitioned, in the order of their bytes, before Where was
 	// applied. Their texts are as in columnfile. A field that is not a column has the table's name for it.
 	Values map[string][]string
 	// Where has the conditions of the request that rows may fail although their file is in Files.

@@ -3,6 +3,7 @@ package lake
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,6 +21,9 @@ type Condition struct {
 
 // Conditions are conditions that must all hold.
 type Conditions []Condition
+
+// ErrNoRows is in the errors about conditions that hold for no row.
+var ErrNoRows = errors.New("no row")
 
 // operators are the operators of conditions. One that begins another one follows it.
 var operators = []string{"!=", "<=", ">=", "=", "<", ">"}
@@ -91,12 +95,15 @@ func (c *Condition) compare(value []byte, numeric bool) int {
 	return bytes.Compare(value, []byte(c.Value))
 }
 
-// timeForm matches the text of a point in time, or of the year, month or day in which it is.
-var timeForm = regexp.MustCompile(`^\d{4}(-\d\d(-\d\d( \d\d:\d\d:\d\d(\.\d+)?(\+00:00)?)?)?)?$`)
+// timeForm matches the text of a date or a point in time, or its beginning. The groups are the time of day and the zone.
+var timeForm = regexp.MustCompile(`^\d{4}(?:-\d\d(?:-\d\d( \d\d:\d\d:\d\d(?:\.\d+)?(\+00:00)?)?)?)?$`)
 
-// Check returns bad input if values of a kind, as in columnfile.File.Kind, never have texts such as the condition's.
+// Check returns bad input if values of a kind, as in columnfile.File.Kind, never have texts such as the condition's. Only
+// < and >= may have the beginning of a date or a time, which is before all values that begin with it.
 func (c *Condition) Check(kind string) error {
 	ok, expected := true, ""
+	part := timeForm.FindStringSubmatch(c.Value)
+	begin := c.Operator == "<" || c.Operator == ">="
 	switch kind {
 	case columnfile.Numbers:
 		x, err := strconv.ParseFloat(c.Value, 64)
@@ -104,9 +111,11 @@ func (c *Condition) Check(kind string) error {
 	case columnfile.Truths:
 		ok, expected = c.Value == "0" || c.Value == "1", "1 for true or 0 for false"
 	case columnfile.Dates:
-		ok, expected = timeForm.MatchString(c.Value) && len(c.Value) <= len(time.DateOnly), "a date such as 2026-11-29"
-	case columnfile.Timestamps, columnfile.Instants:
-		ok, expected = timeForm.MatchString(c.Value), "a time such as 2026-11-29 03:00:00, in UTC if the column has a zone"
+		ok, expected = part != nil && part[1] == "" && (begin || len(c.Value) == len(time.DateOnly)), "a date such as 2026-11-29"
+	case columnfile.Timestamps:
+		ok, expected = part != nil && part[2] == "" && (begin || part[1] != ""), "a time such as 2026-11-29 03:00:00, or a date after < or >="
+	case columnfile.Instants:
+		ok, expected = part != nil && (begin || part[2] != ""), "a time such as 2026-11-29 03:00:00+00:00, or a date after < or >="
 	}
 	if ok || c.Value == "" {
 		return nil

@@ -49,13 +49,31 @@ func TestCheck(t *testing.T) {
 		{columnfile.Numbers, []string{"", "-7", "2.5", "1e3"}, []string{"x", "nan", "1,5"}},
 		{columnfile.Truths, []string{"", "0", "1"}, []string{"true", "2"}},
 		{columnfile.Dates, []string{"", "2026-11", "2026-11-29"}, []string{"2026-11-29 00:00:00", "29.11.2026", "20261129"}},
-		{columnfile.Timestamps, []string{"", "2026", "2026-11-29", "2026-11-29 03:00:00.25"}, []string{"2026-11-29T03:00:00", "3:00"}},
+		{columnfile.Timestamps, []string{"", "2026", "2026-11-29", "2026-11-29 03:00:00.25"}, []string{"2026-11-29T03:00:00", "3:00", "2026-11-29 03:00:00+00:00"}},
 		{columnfile.Instants, []string{"", "2026-11-29", "2026-11-29 03:00:00+00:00"}, []string{"2026-11-29T03:00:00Z", "2026-11-29 03:00:00+01:00"}},
 	} {
 		for i, value := range slices.Concat(test.good, test.bad) {
 			c := Condition{"x", ">=", value}
 			if err := c.Check(test.kind); (err == nil) != (i < len(test.good)) || err != nil && !fault.IsInput(err) {
 				t.Errorf("%s for %s: %v", c, test.kind, err)
+			}
+		}
+	}
+}
+
+// Whether a value is equal to a constant, below it or above it depends on the whole text, so beginnings of dates and times are only for
+// < and >=.
+func TestCheckBeginning(t *testing.T) {
+	for kind, texts := range map[string][]string{ // the last one is whole
+		columnfile.Dates: {"2026", "2026-11", "2026-11-29"}, columnfile.Timestamps: {"2026-11", "2026-11-29", "2026-11-29 03:00:00"},
+		columnfile.Instants: {"2026-11-29", "2026-11-29 03:00:00", "2026-11-29 03:00:00+00:00"},
+	} {
+		for i, text := range texts {
+			for _, operator := range operators {
+				c := Condition{"x", operator, text}
+				if err := c.Check(kind); (err == nil) != (i == len(texts)-1 || operator == "<" || operator == ">=") {
+					t.Errorf("%s for %s: %v", c, kind, err)
+				}
 			}
 		}
 	}

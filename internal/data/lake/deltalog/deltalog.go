@@ -56,11 +56,6 @@ func Read(ctx context.Context, store lake.Store, r lake.Request) (*lake.Snapshot
 		}
 	}
 	s := &lake.Snapshot{Format: folders.Delta, Table: t.meta.ID, ID: strconv.FormatInt(version, 10), Where: t.rest}
-	if h.commits[version] {
-		if s.Time, err = h.time(ctx, version); err != nil {
-			return nil, err
-		}
-	}
 	for _, c := range t.columns {
 		s.Columns = append(s.Columns, lake.Column{Name: c.name, Kind: c.kind})
 	}
@@ -418,7 +413,7 @@ func (t *table) finish(ctx context.Context, store lake.Store, s *lake.Snapshot) 
 	}
 	s.Values = map[string][]string{}
 	for i, c := range t.partition {
-		s.Values[c.name] = c.sorted(slices.Collect(maps.Keys(values[i])))
+		s.Values[c.name] = slices.Sorted(maps.Keys(values[i]))
 	}
 	maps.DeleteFunc(t.live, func(_ string, f *file) bool { return f.drop || !f.of.keep })
 	deleted, err := t.vectors(ctx, store)

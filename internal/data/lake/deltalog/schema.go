@@ -120,19 +120,6 @@ func (t *table) column(name string) *column {
 // numeric says whether values are compared as numbers.
 func (c *column) numeric() bool { return c.kind == columnfile.Numbers || c.of == "decimal" }
 
-// sorted sorts texts of the column by their values.
-func (c *column) sorted(texts []string) []string {
-	slices.SortFunc(texts, func(a, b string) int {
-		x, bad := strconv.ParseFloat(a, 64)
-		y, worse := strconv.ParseFloat(b, 64)
-		if c.numeric() && bad == nil && worse == nil {
-			return cmp.Or(cmp.Compare(x, y), strings.Compare(a, b))
-		}
-		return strings.Compare(a, b)
-	})
-	return texts
-}
-
 // settle turns the values of a tuple into texts as in columnfile, and decides whether its files are kept.
 func (t *table) settle(of *tuple) error {
 	for i, c := range t.partition {

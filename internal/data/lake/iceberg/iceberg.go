@@ -86,7 +86,7 @@ func (t *Table) read(ctx context.Context, store lake.Store, r lake.Request) (*la
 	if err != nil {
 		return nil, err
 	}
-	read := &lake.Snapshot{Format: folders.Iceberg, Table: m.UUID, ID: fmt.Sprint(snapshot.ID), Time: time.UnixMilli(snapshot.Time).UTC(), Values: values(data)}
+	read := &lake.Snapshot{Format: folders.Iceberg, Table: m.UUID, ID: fmt.Sprint(snapshot.ID), Values: values(data)}
 	for _, c := range columns {
 		read.Columns = append(read.Columns, lake.Column{Name: c.Name, Kind: c.Kind})
 	}
@@ -189,6 +189,9 @@ func (m *metadata) filter(c *schema, data []*file, where lake.Conditions) ([]*fi
 		if column == nil && !m.has(w.Column) {
 			return nil, nil, m.unknown(c, w.Column)
 		}
+		if err := m.checkFields(&w); err != nil {
+			return nil, nil, err
+		}
 		decided := true
 		for _, f := range data {
 			if _, p := f.part(w.Column); p == nil {
@@ -209,6 +212,24 @@ func (m *metadata) filter(c *schema, data []*file, where lake.Conditions) ([]*fi
 		}
 	}
 	return kept, open, nil
+}
+
+// checkFields returns bad input if a condition on a partition field has a constant of another form than the texts of the field.
+func (m *metadata) checkFields(w *lake.Condition) error {
+	for _, s := range m.Specs {
+		for _, p := range s.parts {
+			if p.name != w.Column || p.source != 0 || w.Value == "" {
+				continue
+			}
+			if _, err := time.Parse(p.form, w.Value); p.form != "" && err != nil {
+				return fault.Inputf("the condition %s: the partition field has texts such as %s", w, time.Date(2026, 11, 29, 13, 0, 0, 0, time.UTC).Format(p.form))
+			}
+			if p.numeric {
+				return w.Check(columnfile.Numbers)
+			}
+		}
+	}
+	return nil
 }
 
 // has reports whether a spec has a part with a name.

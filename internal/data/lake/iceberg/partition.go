@@ -37,6 +37,7 @@ type part struct {
 	name    string // of the column if the values are the column's, or of the field
 	source  int32  // ID of the column if the values are the column's
 	numeric bool
+	form    string // of the texts if they are parts of dates, as in package time; "" for others
 	text    func(value any) (string, error)
 }
 
@@ -73,14 +74,14 @@ func (s *spec) resolve(c *schema) {
 			source = "int"
 			p.text = source.text
 		case "year":
-			p.text = calendar("2006", func(n int) time.Time { return time.Date(1970+n, 1, 1, 0, 0, 0, 0, time.UTC) })
+			p.form, p.text = calendar("2006", func(n int) time.Time { return time.Date(1970+n, 1, 1, 0, 0, 0, 0, time.UTC) })
 		case "month":
-			p.text = calendar("2006-01", func(n int) time.Time { return time.Date(1970, time.Month(1+n), 1, 0, 0, 0, 0, time.UTC) })
+			p.form, p.text = calendar("2006-01", func(n int) time.Time { return time.Date(1970, time.Month(1+n), 1, 0, 0, 0, 0, time.UTC) })
 		case "day":
-			p.text = kind("date").text
+			p.form, p.text = time.DateOnly, kind("date").text
 			source = "date"
 		case "hour":
-			p.text = calendar("2006-01-02-15", func(n int) time.Time { return time.Unix(int64(n)*3600, 0).UTC() })
+			p.form, p.text = calendar("2006-01-02-15", func(n int) time.Time { return time.Unix(int64(n)*3600, 0).UTC() })
 		default: // void or unknown
 			continue
 		}
@@ -95,9 +96,9 @@ func (s *spec) resolve(c *schema) {
 	}
 }
 
-// calendar returns the function that gives a number of years, months or hours since 1970 its text.
-func calendar(form string, moment func(n int) time.Time) func(value any) (string, error) {
-	return func(value any) (string, error) {
+// calendar returns the function that gives a number of years, months or hours since 1970 its text, and the form of the texts.
+func calendar(form string, moment func(n int) time.Time) (string, func(value any) (string, error)) {
+	return form, func(value any) (string, error) {
 		n, ok := value.(int64)
 		if value == nil {
 			return "", nil
