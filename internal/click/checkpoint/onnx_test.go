@@ -167,6 +167,34 @@ func TestONNX(t *testing.T) {
 	}
 }
 
+// Quantised files have the logits of onnxruntime, too, and a kind is recognised in them.
+func TestQuantisedONNX(t *testing.T) {
+	files, err := filepath.Glob(exports + "/quantised/*.json")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d quantised files: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var e export
+			if err := json.Unmarshal(data, &e); err != nil {
+				t.Fatal(err)
+			}
+			name, _, _ := strings.Cut(filepath.Base(file), ".")
+			want := recognized[name]
+			if want == "" {
+				want = string(model.Graph)
+			}
+			if got := testExport(t, &e, Options{ONNX: dissect.Options{Output: e.Output}}); got != want {
+				t.Errorf("it is a %s, expected a %s", got, want)
+			}
+		})
+	}
+}
+
 // testExport checks the logits of an exported model, and returns its kind.
 func testExport(t *testing.T, e *export, o Options) string {
 	c, err := ReadPart(filepath.Join(exports, e.File), o)

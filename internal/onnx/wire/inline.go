@@ -11,12 +11,6 @@ import (
 // maxCalls bounds the depth of local functions that call each other.
 const maxCalls = 16
 
-// quantised is the set of operators of quantised models.
-var quantised = map[string]bool{
-	"QuantizeLinear": true, "DequantizeLinear": true, "DynamicQuantizeLinear": true, "QLinearConv": true, "QLinearMatMul": true,
-	"MatMulInteger": true, "ConvInteger": true,
-}
-
 // inliner replaces calls of local functions by the nodes of the functions.
 type inliner struct {
 	*parser
@@ -61,11 +55,12 @@ func (in *inliner) nodes(list []Node, s *scope, opset, depth int) ([]Node, error
 			continue
 		}
 		n.Op, n.Opset = op, opset
+		if n.Domain == contribDomain && contrib[op] {
+			out = append(out, n)
+			continue
+		}
 		if n.Domain != "" || overload != "" {
 			return nil, fault.Inputf("node %s: operator %s of domain %s is not supported, expected ONNX's own operators", n.Label(), Quote(op), Quote(n.Domain))
-		}
-		if quantised[op] {
-			return nil, fault.Inputf("node %s: operator %s belongs to a quantised model, which is not supported: export the model before quantisation", n.Label(), op)
 		}
 		for _, name := range sortedNames(n.Attributes) {
 			a := n.Attributes[name]

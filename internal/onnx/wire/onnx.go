@@ -5,8 +5,8 @@
 // and trusts nothing in a file.
 //
 // Local functions are inlined, so that a graph contains only ONNX's own operators. Sparse
-// tensors, training information, quantised operators and operators of other domains are
-// refused.
+// tensors, training information and operators of other domains are refused. Quantised tables and weights are
+// read as numbers, and other quantised operators are refused.
 package wire
 
 import (
@@ -175,12 +175,16 @@ const (
 	Uint32    Type = 12
 	Uint64    Type = 13
 	Bfloat16  Type = 16
+	Uint4     Type = 21
+	Int4      Type = 22
+	Uint2     Type = 25
+	Int2      Type = 26
 )
 
 var typeNames = map[Type]string{
 	Undefined: "undefined", Float: "float32", Uint8: "uint8", Int8: "int8", Uint16: "uint16", Int16: "int16", Int32: "int32",
 	Int64: "int64", String: "string", Bool: "bool", Float16: "float16", Double: "float64", Uint32: "uint32", Uint64: "uint64",
-	Bfloat16: "bfloat16",
+	Bfloat16: "bfloat16", Uint4: "uint4", Int4: "int4", Uint2: "uint2", Int2: "int2",
 }
 
 // String returns the usual name of t, for example "float32".
@@ -202,6 +206,18 @@ func (t Type) width() int {
 		return 4
 	case Int64, Double, Uint64:
 		return 8
+	}
+	return 0
+}
+
+// packed returns the size of an element in bits if several share a byte, or 0. Such elements are codes of a quantised tensor,
+// and cannot be read in other ways.
+func (t Type) packed() int {
+	switch t {
+	case Uint4, Int4:
+		return 4
+	case Uint2, Int2:
+		return 2
 	}
 	return 0
 }

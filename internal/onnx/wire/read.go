@@ -178,6 +178,9 @@ func (p *parser) parse() (*Model, error) {
 	if err := c.graph(m.Graph, nil); err != nil {
 		return nil, err
 	}
+	if err := p.dequantise(m.Graph); err != nil {
+		return nil, err
+	}
 	m.outside = p.tensors
 	if err := expandTables(m.Graph); err != nil {
 		return nil, err
@@ -555,7 +558,7 @@ func (p *parser) tensor(v field) (*Tensor, error) {
 		case 4:
 			return typed(v, fixed, Float)
 		case 5:
-			return typed(v, varints, Int32, Int16, Int8, Uint16, Uint8, Bool, Float16, Bfloat16)
+			return typed(v, varints, Int32, Int16, Int8, Uint16, Uint8, Bool, Float16, Bfloat16, Uint4, Int4, Uint2, Int2)
 		case 7:
 			return typed(v, varints, Int64)
 		case 8:

@@ -18,10 +18,11 @@ const maxElements = min(1<<40, math.MaxInt)
 type form uint8
 
 const (
-	nothing form = iota // the tensor has no elements, or they cannot be read
-	fixed               // little-endian, width bytes each
-	varints             // a protobuf varint for each element
-	indexed             // rows of another tensor, by their numbers in a third one; see expandTables
+	nothing  form = iota // the tensor has no elements, or they cannot be read
+	fixed                // little-endian, width bytes each
+	varints              // a protobuf varint for each element
+	indexed              // rows of another tensor, by their numbers in a third one; see expandTables
+	computed             // from codes of a few bits; see scaled
 )
 
 // Tensor is a constant of a file. Its elements are in the file, in row-major order.
@@ -40,6 +41,7 @@ type Tensor struct {
 	outside *outside // nil unless the elements are in another file
 
 	base, rows *Tensor // form indexed: row i is row rows[i] of base
+	scaled     *scaled // form computed
 }
 
 // Elements returns the number of elements.
@@ -53,7 +55,9 @@ func (t *Tensor) Elements() int {
 
 // InPlace reports whether ReadFloats can start at any element. Otherwise ReadFloats also
 // reads all elements before the first one.
-func (t *Tensor) InPlace() bool { return t.form == fixed || t.form == indexed }
+func (t *Tensor) InPlace() bool {
+	return t.form == fixed || t.form == indexed || t.form == computed && t.scaled.inPlace()
+}
 
 // check verifies that t has exactly as many bytes in the file as its type and shape
 // require. It must be called once, after all fields are set.
@@ -71,6 +75,9 @@ func (t *Tensor) check() error {
 		n *= size
 	}
 	width := int64(t.Type.width())
+	if bits := t.Type.packed(); bits > 0 {
+		n, width = n/8*bits+(n%8*bits+7)/8, 1
+	}
 	switch {
 	case width == 0:
 		t.form = nothing
@@ -99,6 +106,8 @@ func (t *Tensor) each(first, count int, f func(i int, bits uint64) error) error 
 		return t.eachVarint(first, count, f)
 	case indexed:
 		return t.eachIndexed(first, count, f)
+	case computed:
+		return t.eachScaled(first, count, f)
 	}
 	width := t.Type.width()
 	buffer := make([]byte, min(chunk, count*width))

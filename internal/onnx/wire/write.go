@@ -175,6 +175,9 @@ func newTable(given Table) (*table, error) {
 	if err == nil && t.changed && t.form == indexed {
 		err = fault.Inputf("table %s is compact, so that rows share values, and cannot change: expected the model before it was made compact", Quote(t.Name))
 	}
+	if err == nil && t.changed && t.form == computed {
+		err = fault.Inputf("table %s is quantised in the file, and cannot change there: write a .safetensors file, or prune the model before it is quantised", Quote(t.Name))
+	}
 	return t, err
 }
 
@@ -219,7 +222,7 @@ func (w *writer) plan() (*Rewriting, error) {
 			w.writeSmall(t)
 		case t.form == indexed:
 			r.Compact++
-		case t.outside != nil || t.form == nothing:
+		case t.outside != nil || t.form == nothing || t.form == computed:
 		case w.outside:
 			w.edits.replace(t.place, t.data.tag, t.data.end, contentOf(w.entries(w.add(t.content()), t.content().size, nil)))
 		case t.changed && t.form == varints: // raw_data, because the elements may take more or fewer bytes
@@ -252,6 +255,8 @@ func (t *table) bytes() int64 {
 		return t.small.bytes(t.rowLength())
 	case t.form == indexed:
 		return int64(t.base.Elements()+t.rows.Elements()) * 4
+	case t.form == computed:
+		return t.scaled.bytes()
 	}
 	return int64(len(t.values) * t.Type.width())
 }
