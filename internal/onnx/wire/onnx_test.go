@@ -498,6 +498,13 @@ func TestMemory(t *testing.T) {
 // Any bytes, and every tensor in them, are read or refused as bad input.
 func FuzzOpen(f *testing.F) {
 	f.Add(small())
+	for _, file := range []string{"fuxictr-deepfm.nbits", "deepctr-torch-din.2-bit", "deepctr-torch-din.axis"} {
+		data, err := os.ReadFile("../../../testdata/onnx/quantised/" + file + ".onnx")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
 	for _, c := range hostile() {
 		if len(c.data) < 1<<12 {
 			f.Add(c.data)

@@ -21,8 +21,7 @@ import (
 //	GatherBlockQuantized(codes, ids)      Gather(tensor, ids)
 //	MatMulNBits(x, codes)                 MatMul(x, Transpose(tensor))
 
-// quantised is the set of operators of quantised models. Those of contrib, which are in
-// the domain of onnxruntime, are replaced in any case.
+// quantised is the set of ONNX's operators of quantised models, and contrib that of operators of contribDomain that may be replaced.
 var (
 	quantised = map[string]bool{
 		"QuantizeLinear": true, "DequantizeLinear": true, "DynamicQuantizeLinear": true, "QLinearConv": true, "QLinearMatMul": true,
