@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,6 +66,9 @@ func modelConvertCommand() *cobra.Command {
 			if err := steps.CheckForm(c.Flags().Changed, &form, values, args[1]); err != nil {
 				return err
 			}
+			if err := checkRows(c.Flags().Changed, form.Rows, args[1]); err != nil {
+				return err
+			}
 			if len(pads) > 0 && checkpoint.NamedONNX(args[1]) {
 				return fault.Usagef("--pad is for safetensors files, because an .onnx file does not say which id fills a list, and %s is one", args[1])
 			}
@@ -74,7 +78,9 @@ func modelConvertCommand() *cobra.Command {
 			}
 			outputs.Inputs(checkpoint.Files(args[0])...)
 			outputs.Inputs(dataset.Files(folders...)...)
-			if modelfile.Named(args[1]) {
+			if form.Rows != "" {
+				err = outputs.Check("OUT", args[1], cli.Unless(checkpoint.RowsWritten, "a file of rows"))
+			} else if modelfile.Named(args[1]) {
 				err = outputs.Check("OUT", args[1], cli.Unless(modelfile.Written, "a model"), modelfile.Extension)
 			} else {
 				err = steps.CheckModelOutput(&outputs, "OUT", args[1], args[0])
@@ -87,7 +93,12 @@ func modelConvertCommand() *cobra.Command {
 				return err
 			}
 			return out.Print(c.OutOrStdout(), result, func(w io.Writer) {
-				sizes(w, form.Full(args[1]), result.DenseTableBytes, result.TableBytes, result.DenseBytes, result.Bytes)
+				if form.Rows != "" {
+					fmt.Fprintf(w, "table\t%s\n", cli.Change(result.DenseTableBytes, result.TableBytes))
+					fmt.Fprintf(w, "file\t%s\n", cli.Size(result.Bytes))
+				} else {
+					sizes(w, form.Full(args[1]), result.DenseTableBytes, result.TableBytes, result.DenseBytes, result.Bytes)
+				}
 				distinctRowsLine(w, &result.ONNXTables)
 				fmt.Fprintf(w, "converted\t%s\n", result.Out)
 				fmt.Fprintf(w, "kept\t%d of %d entries\n", result.Kept, result.Entries)
@@ -98,12 +109,33 @@ func modelConvertCommand() *cobra.Command {
 		},
 	}
 	formFlags(c, &form, &values)
+	c.Flags().StringVar(&form.Rows, "rows", "", "write the tables only, as rows of FBGEMM and TorchRec of this `type`: "+strings.Join(checkpoint.RowTypes(), ", "))
+	cli.Choices(c, "rows", checkpoint.RowTypes()...)
 	partFlags(c, &part)
 	c.Flags().StringArrayVar(&pads, "pad", nil, "`FIELD=ID` for the id of a list's positions without a value, or FIELD=none; repeat it for each list")
 	flags.Dataset(c, &folders, "dataset `folder` of the training; the new file says that the model has its fields, vocabularies and rules of dense inputs (default what IN says)")
 	outputs.Flag(c, "a file OUT that is not a model written by shaver, or any .onnx file")
 	out.Flag(c)
 	return c
+}
+
+// checkRows returns an error if the type of rows is unknown, or does not go with the other flags and the name of OUT.
+func checkRows(given cli.Given, rows, path string) error {
+	if !given.Has("rows") {
+		return nil
+	}
+	if !slices.Contains(checkpoint.RowTypes(), rows) {
+		return fault.Refuse("rows", rows, "expected one of "+strings.Join(checkpoint.RowTypes(), ", "))
+	}
+	for _, name := range []string{"dense", "values", "dataset"} {
+		if given.Has(name) {
+			return fault.Usagef("--%s is for a model; --rows writes the tables only", name)
+		}
+	}
+	if !strings.HasSuffix(path, ".safetensors") {
+		return fault.Usagef("OUT is %s: --rows writes a safetensors file; expected the extension .safetensors", path)
+	}
+	return nil
 }
 
 // parsePads returns the pads of fields from texts such as hist=0 and tags=none.

@@ -293,6 +293,9 @@ func (c *Checkpoint) takeState(metadata map[string]string, size int64, sidecar f
 	if modelfile.Is(metadata) {
 		return nil, fault.Inputf("%s is a model of a job, without what other commands need: expected the file from which it was made", c.name)
 	}
+	if _, ok := metadata[metaTables]; ok {
+		return nil, fault.Inputf("%s has rows of the tables for FBGEMM, without the rest of the model: expected the file from which it was made", c.name)
+	}
 	if err := c.takeHistory(metadata); err != nil {
 		return nil, err
 	}

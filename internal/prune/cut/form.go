@@ -14,6 +14,7 @@ type Form struct {
 	Dense       bool             // write every entry, also the dropped ones
 	Values      compact.Encoding // of the kept entries of a compact file
 	CompactONNX bool             // store a table of an .onnx file by its distinct rows if that is smaller
+	Rows        string           // one of checkpoint.RowTypes: write the tables only, as rows of this type; only for Convert
 }
 
 // Full reports whether the file at path stores every entry, also the dropped ones.
@@ -23,7 +24,7 @@ func (f *Form) Full(path string) bool {
 
 // compact reports whether the file at path is a compact safetensors file.
 func (f *Form) compact(path string) bool {
-	return !f.Dense && !modelfile.Named(path) && !checkpoint.NamedONNX(path)
+	return !f.Dense && f.Rows == "" && !modelfile.Named(path) && !checkpoint.NamedONNX(path)
 }
 
 // Sizes are the sizes of a model before and after it was written in a form.
@@ -99,6 +100,8 @@ func (f *Form) Convert(in string, part checkpoint.Options, out string, folders .
 	r := &Conversion{Out: out, Entries: len(dropped), Kept: len(dropped) - count(dropped), Sizes: f.sizes(ck, dropped, baseline, out)}
 	r.Renamed = f.Dense && (ck.Architecture.Kind == model.Graph || checkpoint.IsONNX(in))
 	switch {
+	case f.Rows != "":
+		r.TableBytes, r.Bytes, err = checkpoint.WriteRows(out, ck, f.Rows)
 	case modelfile.Named(out):
 		var f *modelfile.File
 		if f, err = modelfile.New(m, ck.Digest()); err == nil {
