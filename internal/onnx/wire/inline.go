@@ -55,11 +55,7 @@ func (in *inliner) nodes(list []Node, s *scope, opset, depth int) ([]Node, error
 			continue
 		}
 		n.Op, n.Opset = op, opset
-		if n.Domain == contribDomain && contrib[op] {
-			out = append(out, n)
-			continue
-		}
-		if n.Domain != "" || overload != "" {
+		if n.Domain != "" && (n.Domain != contribDomain || !contrib[op]) || overload != "" {
 			return nil, fault.Inputf("node %s: operator %s of domain %s is not supported, expected ONNX's own operators", n.Label(), Quote(op), Quote(n.Domain))
 		}
 		for _, name := range sortedNames(n.Attributes) {

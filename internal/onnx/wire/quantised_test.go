@@ -49,6 +49,12 @@ func random(r *rand.Rand, n, from, to int) []int {
 	return out
 }
 
+// nearHalf returns the number of 11 significant bits that is nearest to x.
+func nearHalf(x float64) float32 {
+	fraction, exponent := math.Frexp(x)
+	return float32(math.Ldexp(math.RoundToEven(math.Ldexp(fraction, 11)), exponent-11))
+}
+
 // Quantised constants have the values (code - zero) * scale, and the nodes that read them become ONNX's own operators.
 func TestQuantised(t *testing.T) {
 	const rows, columns = 7, 12
@@ -87,8 +93,8 @@ func TestQuantised(t *testing.T) {
 	lookUp := func(bits int, in ...string) []onnxtest.Message {
 		return contrib("GatherBlockQuantized", in, onnxtest.Attribute("bits", bits), onnxtest.Attribute("block_size", 4), onnxtest.Attribute("gather_axis", 0), onnxtest.Attribute("quantize_axis", 1))
 	}
-	product := func(in ...string) []onnxtest.Message {
-		return contrib("MatMulNBits", in, onnxtest.Attribute("bits", 4), onnxtest.Attribute("block_size", 8), onnxtest.Attribute("N", rows), onnxtest.Attribute("K", columns))
+	product := func(bits int, in ...string) []onnxtest.Message {
+		return contrib("MatMulNBits", in, onnxtest.Attribute("bits", bits), onnxtest.Attribute("block_size", 8), onnxtest.Attribute("N", rows), onnxtest.Attribute("K", columns))
 	}
 	x := onnxtest.Floats("x", make([]float32, columns), 1, columns)
 	for _, c := range []struct {
@@ -111,6 +117,10 @@ func TestQuantised(t *testing.T) {
 		{"blocks of rows", []onnxtest.Message{onnxtest.Node("DequantizeLinear", []string{"q", "s"}, []string{"y"}, onnxtest.Attribute("axis", 0), onnxtest.Attribute("block_size", 2))},
 			[]onnxtest.Message{onnxtest.Raw("q", int4Type, pack(four, 4, rows*columns), rows, columns), floats(4*columns, 4, columns)},
 			func(i int) float32 { return float32(four[i]) * scales[i/columns/2*columns+i%columns] }, "y", ""},
+		{"scales of float16 and a result of float32", []onnxtest.Message{onnxtest.Node("DequantizeLinear", []string{"q", "s"}, []string{"y"}, onnxtest.Attribute("output_dtype", 1))}, []onnxtest.Message{onnxtest.Raw("q", int8Type, pack(eight, 8, 1), rows, columns), onnxtest.Raw("s", float16Type, []byte{0x55, 0x35})},
+			func(i int) float32 { return float32(eight[i]) * .333251953125 }, "y", ""},
+		{"scales and a result of float16", linear("q", "s"), []onnxtest.Message{onnxtest.Raw("q", int8Type, pack(eight, 8, 1), rows, columns), onnxtest.Raw("s", float16Type, []byte{0x55, 0x35})},
+			func(i int) float32 { return nearHalf(float64(eight[i]) * .333251953125) }, "y", ""},
 		{"int4 in int32_data", linear("q", "s"), []onnxtest.Message{packedInts, floats(1)}, func(i int) float32 { return float32(four[i]) * scales[0] }, "y", ""},
 		{"int2", linear("q", "s"), []onnxtest.Message{onnxtest.Raw("q", int2Type, pack(two, 2, rows*columns), rows, columns), floats(1)}, func(i int) float32 { return float32(two[i]) * scales[0] }, "y", ""},
 		{"codes that are looked up", []onnxtest.Message{onnxtest.Node("Gather", []string{"q", "ids"}, []string{"rows"}), onnxtest.Node("DequantizeLinear", []string{"rows", "s"}, []string{"y"})},
@@ -123,9 +133,11 @@ func TestQuantised(t *testing.T) {
 			func(i int) float32 { return float32(codes2[i]-2) * scales[blocks(i)] }, "q.values", "Gather"},
 		{"GatherBlockQuantized of int4", lookUp(4, "q", "ids", "s"), []onnxtest.Message{sequence, onnxtest.Raw("q", int4Type, pack(four, 4, rows*columns), rows, columns), floats(rows*3, rows, 3)},
 			func(i int) float32 { return float32(four[i]) * scales[blocks(i)] }, "q.values", "Gather"},
-		{"MatMulNBits", product("x", "q", "s"), []onnxtest.Message{x, onnxtest.Raw("q", uint8Type, pack(wide, 4, 16), rows, 2, 4), floats(rows*2, rows*2)},
+		{"MatMulNBits", product(4, "x", "q", "s"), []onnxtest.Message{x, onnxtest.Raw("q", uint8Type, pack(wide, 4, 16), rows, 2, 4), floats(rows*2, rows*2)},
 			func(i int) float32 { return float32(codes4[i]-8) * scales[pairs(i)] }, "q.values", "Transpose MatMul"},
-		{"MatMulNBits with zero points and a bias", product("x", "q", "s", "z", "", "b"), []onnxtest.Message{x, onnxtest.Raw("q", uint8Type, pack(wide, 4, 16), rows, 2, 4), floats(rows*2, rows*2), onnxtest.Raw("z", uint8Type, pack(zeros4[:rows*2], 4, 2), rows), onnxtest.Floats("b", make([]float32, rows), rows)},
+		{"MatMulNBits, 8 bits", product(8, "x", "q", "s"), []onnxtest.Message{x, onnxtest.Raw("q", uint8Type, pack(wide, 8, 1), rows, 2, 8), floats(rows*2, rows, 2)},
+			func(i int) float32 { return float32(codes4[i]-128) * scales[pairs(i)] }, "q.values", "Transpose MatMul"},
+		{"MatMulNBits with zero points and a bias", product(4, "x", "q", "s", "z", "", "b"), []onnxtest.Message{x, onnxtest.Raw("q", uint8Type, pack(wide, 4, 16), rows, 2, 4), floats(rows*2, rows*2), onnxtest.Raw("z", uint8Type, pack(zeros4[:rows*2], 4, 2), rows), onnxtest.Floats("b", make([]float32, rows), rows)},
 			func(i int) float32 { return float32(codes4[i]-zeros4[pairs(i)]) * scales[pairs(i)] }, "q.values", "Transpose MatMul Add"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -173,8 +185,34 @@ func TestSharedQuantised(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := m.Graph.Nodes; len(n) != 2 || n[0].Inputs[0] != n[1].Inputs[0] {
+	if n := m.Graph.Nodes; len(n) != 2 || n[0].Inputs[0] != n[1].Inputs[0] || n[0].Attributes["axis"].Int != 0 {
 		t.Errorf("nodes %+v", n)
+	}
+}
+
+// Constants of nodes may have no names, and are different tables all the same.
+func TestUnnamedQuantised(t *testing.T) {
+	constant := func(out string, tensor onnxtest.Message) onnxtest.Message {
+		return onnxtest.Node("Constant", nil, []string{out}, onnxtest.Attribute("value", tensor))
+	}
+	var nodes []onnxtest.Message
+	for _, name := range []string{"a", "b"} {
+		data := slices.Repeat([]byte(name), 16)
+		nodes = append(nodes, constant(name, onnxtest.Raw("", uint8Type, data, 1, 16)), constant(name+"s", onnxtest.Floats("", []float32{1}, 1, 1)),
+			onnxtest.Domain(onnxtest.Node("GatherBlockQuantized", []string{name, "ids", name + "s"}, []string{name + "y"}, onnxtest.Attribute("bits", 8), onnxtest.Attribute("block_size", 16)), "com.microsoft"))
+	}
+	m, err := read(onnxtest.Model(21, onnxtest.Graph{Nodes: nodes, Initializers: []onnxtest.Message{onnxtest.Ints("ids", []int64{0}, 1)}}.Message()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, name := range []string{"a.values", "b.values"} {
+		at := slices.IndexFunc(m.Graph.Initializers, func(t *wire.Tensor) bool { return t.Name == name })
+		if at < 0 {
+			t.Fatalf("no tensor %s", name)
+		}
+		if values, err := m.Graph.Initializers[at].Floats(); err != nil || values[0] != float32('a'+k-128) {
+			t.Errorf("%s is %v: %v", name, values, err)
+		}
 	}
 }
 
@@ -199,10 +237,15 @@ func TestQuantisedRefused(t *testing.T) {
 		{"no such axis", linear(onnxtest.Attribute("axis", 2)), []onnxtest.Message{codes, scales(3, 3)}, "axis 2 of a tensor of the shape [2 16]"},
 		{"a huge block", linear(onnxtest.Attribute("block_size", huge)), []onnxtest.Message{codes, scales(3, 3)}, "expected [2 1]"},
 		{"codes of float32", linear(), []onnxtest.Message{onnxtest.Floats("q", []float32{1}, 1), scales(1)}, "the codes q are of float32"},
+		{"codes of int64", linear(), []onnxtest.Message{onnxtest.Ints("q", []int64{1}, 1), scales(1)}, "the codes q are of int64"},
+		{"a look-up with two readers", onnxtest.Node("DequantizeLinear", []string{"rows", "s"}, []string{"y"}), []onnxtest.Message{ids, codes, scales(1)}, "operator DequantizeLinear belongs to a quantised model"},
 		{"scales of int64", linear(), []onnxtest.Message{codes, onnxtest.Ints("s", []int64{1})}, "the scales s are of int64"},
 		{"no codes", linear(), []onnxtest.Message{onnxtest.Raw("q", uint8Type, nil, 0, 16), scales(16, 16)}, "the codes q or their scales are empty"},
 		{"other zero points", onnxtest.Node("DequantizeLinear", []string{"q", "s", "z"}, []string{"y"}), []onnxtest.Message{codes, scales(16, 16), onnxtest.Raw("z", uint8Type, make([]byte, 3), 3)}, "the zero points z have the shape [3]"},
 		{"zero points of int8", onnxtest.Node("DequantizeLinear", []string{"q", "s", "z"}, []string{"y"}), []onnxtest.Message{codes, scales(1), onnxtest.Raw("z", int8Type, make([]byte, 1))}, "of int8, expected uint8"},
+		{"scales of float64", linear(), []onnxtest.Message{codes, onnxtest.Raw("s", 11, make([]byte, 8))}, "the scales s are of float64"},
+		{"another column order", contrib("MatMulNBits", []string{"s", "q", "s", "", "ids"}), []onnxtest.Message{ids, codes, scales(2, 2)}, "g_idx"},
+		{"several scales behind a look-up", onnxtest.Node("DequantizeLinear", []string{"rows", "s"}, []string{"y"}), []onnxtest.Message{ids, codes, scales(16, 16)}, "expected one scale"},
 		{"3 bits", contrib("GatherBlockQuantized", []string{"q", "ids", "s"}, onnxtest.Attribute("bits", 3)), []onnxtest.Message{ids, codes, scales(2, 2, 1)}, "bits is 3, expected 2, 4 or 8"},
 		{"scales of the row", contrib("GatherBlockQuantized", []string{"q", "ids", "ids"}), []onnxtest.Message{ids, codes}, "expected [2 1]"},
 		{"no product", contrib("MatMulNBits", []string{"s", "q", "s"}, onnxtest.Attribute("N", 2), onnxtest.Attribute("K", 16), onnxtest.Attribute("block_size", huge)), []onnxtest.Message{codes, scales(2, 2)}, "does not fit N = 2"},
@@ -210,7 +253,14 @@ func TestQuantisedRefused(t *testing.T) {
 		{"rounded activations", onnxtest.Node("QuantizeLinear", []string{"s", "s"}, []string{"y"}), []onnxtest.Message{scales(1)}, "operator QuantizeLinear belongs to a quantised model"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := read(onnxtest.Model(21, onnxtest.Graph{Nodes: []onnxtest.Message{c.node}, Initializers: c.constants}.Message()))
+			nodes := []onnxtest.Message{c.node}
+			if strings.Contains(c.name, "look-up") {
+				nodes = []onnxtest.Message{onnxtest.Node("Gather", []string{"q", "ids"}, []string{"rows"}), c.node}
+				if strings.Contains(c.name, "two readers") {
+					nodes = append(nodes, onnxtest.Node("Neg", []string{"rows"}, []string{"w"}))
+				}
+			}
+			_, err := read(onnxtest.Model(21, onnxtest.Graph{Nodes: nodes, Initializers: c.constants}.Message()))
 			if !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, expected %q", err, c.want)
 			}
