@@ -105,6 +105,15 @@ def outputs(m, wanted, document):
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(m.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    out = [[] for _ in wanted]
+    for feed in feeds(session, document):
+        for values, to in zip(session.run(wanted, feed), out):
+            to.append(np.asarray(values).reshape(document["batch"] or len(document["ids"]), -1))
+    return [np.concatenate(o).astype(np.float64) for o in out]
+
+
+def feeds(session, document):
+    """Yields the inputs of the session for the rows, batch by batch."""
     rows = len(document["ids"])
     batch = document["batch"] or rows
     kinds = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32}
@@ -126,7 +135,6 @@ def outputs(m, wanted, document):
                     values[:, f["column"] : f["column"] + count] = [r[first : first + count] for r in document[data]]
                 first += count
         inputs[i.name] = values.reshape(shape)
-    out = [[] for _ in wanted]
     for first in range(0, rows, batch):
         feed = {}
         for i in session.get_inputs():
@@ -134,9 +142,7 @@ def outputs(m, wanted, document):
                 feed[i.name] = np.full(i.shape, document["fixed"][i.name], kinds[i.type])
             else:
                 feed[i.name] = inputs[i.name][first : first + batch]
-        for values, to in zip(session.run(wanted, feed), out):
-            to.append(np.asarray(values).reshape(batch, -1))
-    return [np.concatenate(o).astype(np.float64) for o in out]
+        yield feed
 
 
 def enlarge(path, document, facts):

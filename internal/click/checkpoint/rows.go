@@ -35,10 +35,9 @@ const metaTables = "shaver.tables" // JSON: rowsHeader
 
 // rowsHeader is the value of the metadata shaver.tables.
 type rowsHeader struct {
-	Version   int            `json:"version"` // 1
-	Rows      string         `json:"rows"`    // one of RowTypes
-	Alignment int            `json:"alignment"`
-	Dims      map[string]int `json:"dims"` // columns of each table
+	Version int            `json:"version"` // 1
+	Rows    string         `json:"rows"`    // one of RowTypes
+	Dims    map[string]int `json:"dims"`    // columns of each table
 }
 
 // rowBits are the bits of a value by the type of its row.
@@ -61,7 +60,7 @@ func WriteRows(path string, c *Checkpoint, kind string) (table, size int64, err 
 	if err != nil {
 		return 0, 0, err
 	}
-	bits, header := rowBits[kind], rowsHeader{1, kind, 1, map[string]int{}}
+	bits, header := rowBits[kind], rowsHeader{1, kind, map[string]int{}}
 	tensors, pieces := map[string]Tensor{}, map[string][]Piece{}
 	for _, p := range c.Pieces() {
 		width := p.Width * bits / 8

@@ -72,7 +72,7 @@ func TestRows(t *testing.T) {
 				continue
 			}
 			tensors, header := rowsOf(t, c, name)
-			if len(tensors) != len(header.Dims) || header.Version != 1 || header.Rows != name || header.Alignment != 1 {
+			if len(tensors) != len(header.Dims) || header.Version != 1 || header.Rows != name {
 				t.Errorf("%s: %d tensors, %+v", path, len(tensors), header)
 			}
 			for _, p := range c.Pieces() {

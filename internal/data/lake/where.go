@@ -113,9 +113,9 @@ func (c *Condition) Check(kind string) error {
 	case columnfile.Dates:
 		ok, expected = part != nil && part[1] == "" && (begin || len(c.Value) == len(time.DateOnly)), "a date such as 2026-11-29"
 	case columnfile.Timestamps:
-		ok, expected = part != nil && part[2] == "" && (begin || part[1] != ""), "a time such as 2026-11-29 03:00:00, or a date after < or >="
+		ok, expected = part != nil && part[2] == "" && (begin || part[1] != ""), "a time such as 2026-11-29 03:00:00, or a date with < or >="
 	case columnfile.Instants:
-		ok, expected = part != nil && (begin || part[2] != ""), "a time such as 2026-11-29 03:00:00+00:00, or a date after < or >="
+		ok, expected = part != nil && (begin || part[2] != ""), "a time such as 2026-11-29 03:00:00+00:00, or a date with < or >="
 	}
 	if ok || c.Value == "" {
 		return nil
