@@ -52,7 +52,7 @@ func RowsWritten(path string) bool {
 	return err == nil && metadata[metaTables] != ""
 }
 
-// WriteRows writes the embedding tables of c, whose values are finite, to path as rows of one of RowTypes, all of them or
+// WriteRows writes the embedding tables of c, whose values are finite, to path as rows of a kind, which is one of RowTypes, all of them or
 // nothing. It returns the lengths in bytes of the tensors and of the file. A number of columns that does not fit the
 // type, and a row with a scale, a bias or a value that float16 cannot hold, are input errors.
 func WriteRows(path string, c *Checkpoint, kind string) (table, size int64, err error) {
@@ -71,14 +71,7 @@ func WriteRows(path string, c *Checkpoint, kind string) (table, size int64, err 
 			width += 4
 		}
 		header.Dims[p.Name], pieces[p.Name] = p.Width, append(pieces[p.Name], p)
-		rows := p.From + p.Rows
-		if t, ok := tensors[p.Name]; ok {
-			rows = max(rows, t.Shape[0])
-		}
-		tensors[p.Name] = Tensor{DType: U8, Shape: []int{rows, width}}
-	}
-	for _, list := range pieces {
-		slices.SortFunc(list, func(p, o Piece) int { return p.From - o.From })
+		tensors[p.Name] = Tensor{DType: U8, Shape: []int{p.From + p.Rows, width}} // its last piece counts
 	}
 	f := tensor.NewFile(tensors, map[string]string{metaTables: string(mustMarshal(header))})
 	for _, t := range tensors {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares shaver model convert --rows with FBGEMM: the bytes of the rows with those of its quantizer, and the values that
-IntNBitTableBatchedEmbeddingBagsCodegen reads from the file with what FBGEMM dequantizes. Run it with fbgemm-gpu-cpu, the torch that it
-needs, safetensors, and the program shaver in PATH. It prints a line for each model and type, and fails if a bit differs."""
+IntNBitTableBatchedEmbeddingBagsCodegen and TorchRec's EmbeddingBagCollection read from the file with what FBGEMM dequantizes. Run it with
+fbgemm-gpu-cpu, the torch that it needs, torchrec (pip install --no-deps), safetensors, and the program shaver in PATH. It prints a line for each model and type, and fails if a bit differs."""
 import json
 import os
 import subprocess
@@ -14,6 +14,9 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocati
 from fbgemm_gpu.split_table_batched_embeddings_ops_inference import IntNBitTableBatchedEmbeddingBagsCodegen
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig
+from torchrec.quant.embedding_modules import EmbeddingBagCollection
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 TYPES = {"int8": (8, SparseType.INT8), "int4": (4, SparseType.INT4), "int2": (2, SparseType.INT2), "float16": (16, SparseType.FP16)}
 KEY = "embedding.weight"
@@ -41,6 +44,16 @@ def read(rows, dim, kind, data):
     return bags(ids[:-1], ids), bags.split_embedding_weights(split_scale_shifts=False)[0][0]
 
 
+def read_torchrec(rows, dim, name, data):
+    """Returns the values that a quantized table of TorchRec reads."""
+    config = EmbeddingBagConfig(name="t", embedding_dim=dim, num_embeddings=rows, feature_names=["f"], data_type=DataType[name.upper()])
+    bags = EmbeddingBagCollection(
+        tables=[config], is_weighted=False, device=torch.device("cpu"), output_dtype=torch.float32,
+        table_name_to_quantized_weights={"t": (data[:, 4:].contiguous(), data[:, :4].contiguous())})
+    ids = KeyedJaggedTensor(keys=["f"], values=torch.arange(rows), lengths=torch.ones(rows, dtype=torch.int64))
+    return bags(ids).values()
+
+
 def compare(folder, values, name):
     bits, kind = TYPES[name]
     rows, dim = values.shape
@@ -62,6 +75,8 @@ def compare(folder, values, name):
     assert torch.equal(ours, want), (ours != want).any(1).nonzero()[:5]
     assert torch.equal(stored, ours)
     assert torch.equal(got, values), float((got - values).abs().max())
+    if name != "float16":
+        assert torch.equal(read_torchrec(rows, dim, name, ours), values)
     print(f"{name}: {rows} rows of {dim} columns, the same bytes and the same values")
 
 
