@@ -32,16 +32,16 @@ func partFlags(c *cobra.Command, part *checkpoint.Options) {
 // the others.
 func formFlags(c *cobra.Command, f *cut.Form, values *string, others ...string) {
 	encodings := append(compact.EncodingNames(), others...)
-	c.Flags().BoolVar(&f.Dense, "dense", false, "write every entry, also the dropped ones, which is the default of .onnx files; with --dense=false, store a table of one by its distinct rows if that is smaller")
+	c.Flags().BoolVar(&f.Dense, "dense", false, "write every entry, also the dropped ones, which is the default of .onnx files; with --dense=false, store a table of one by its kept entries if that is smaller")
 	c.Flags().StringVar(values, "values", string(compact.Float32), "`encoding` of the kept entries in the compact file: "+strings.Join(encodings, ", "))
 	cli.Choices(c, "values", encodings...)
 	cli.Renamed(c, "compact-onnx", "--dense=false")
 }
 
-// distinctRowsLine writes how many tables of an .onnx file are stored by their distinct rows.
-func distinctRowsLine(w io.Writer, t *cut.ONNXTables) {
+// compactLine writes how many tables of an .onnx file are compact.
+func compactLine(w io.Writer, t *cut.ONNXTables) {
 	if t.Compact > 0 {
-		fmt.Fprintf(w, "compact\t%d of %d tables\tstored by their distinct rows\n", t.Compact, t.Tables)
+		fmt.Fprintf(w, "compact\t%d of %d tables\tstored by their kept entries\n", t.Compact, t.Tables)
 	}
 }
 
@@ -99,7 +99,7 @@ func modelConvertCommand() *cobra.Command {
 				} else {
 					sizes(w, form.Full(args[1]), result.DenseTableBytes, result.TableBytes, result.DenseBytes, result.Bytes)
 				}
-				distinctRowsLine(w, &result.ONNXTables)
+				compactLine(w, &result.ONNXTables)
 				fmt.Fprintf(w, "converted\t%s\n", result.Out)
 				fmt.Fprintf(w, "kept\t%d of %d entries\n", result.Kept, result.Entries)
 				if result.Renamed {

@@ -706,7 +706,7 @@ func TestNightlyONNXRefused(t *testing.T) {
 	s := newNightsSource(t, 1)
 	for _, c := range []struct{ model, add, want string }{
 		{"model.safetensors", "onnx: dense\n", "nightly.yaml: onnx: the model MODEL is not an .onnx file: an .onnx file is written from an .onnx file only"},
-		{"model.onnx", "onnx: dense\n", "nightly.yaml: onnx: an .onnx file keeps the types of its tables, but prune.values is int8: expected float32 or no such key"},
+		{"model.onnx", "onnx: dense\n", "nightly.yaml: onnx: a dense .onnx file keeps the types of its tables, but prune.values is int8: expected onnx: compact, or float32 or no such key"},
 	} {
 		f := s.folder("model: model.safetensors", "model: "+c.model, "calibrate: true\n", "calibrate: true\n"+c.add, "hysteresis: 1", "values: int8")
 		code, log := f.run()

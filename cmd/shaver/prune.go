@@ -103,7 +103,7 @@ func pruningTable(w io.Writer, r *steps.Pruning, dense bool) {
 	default:
 		sizes(w, dense, r.DenseTableBytes, r.TableBytes, r.DenseBytes, r.Bytes)
 	}
-	distinctRowsLine(w, &r.ONNXTables)
+	compactLine(w, &r.ONNXTables)
 	fmt.Fprintf(w, "pruned\t%s\n", r.Out)
 	if r.Sliced != nil {
 		slicedTable(w, r.Sliced)

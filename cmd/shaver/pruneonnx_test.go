@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -83,9 +86,9 @@ func TestPruneONNX(t *testing.T) {
 				}
 				refused("other.onnx.data: it already exists", append(prune, "--out", path("other.onnx"))...)
 			}
-			refused("--values is for the compact safetensors file", append(prune, "--values", "int8", "--out", path("new.onnx"))...)
+			refused("--values is for the compact file", append(prune, "--values", "int8", "--dense", "--out", path("new.onnx"))...)
 			refused("--compact-onnx is now --dense=false", append(prune, "--compact-onnx", "--out", path("new.onnx"))...)
-			refused("--bytes is a budget for the compact safetensors file", "prune", "--model", export, "--scores", path("s.arrow"), "--bytes", "10", "--out", path("new.onnx"))
+			refused("the model without any embedding entry takes", "prune", "--model", export, "--scores", path("s.arrow"), "--bytes", "10", "--out", path("new.onnx"))
 			refused("is not an .onnx file: an .onnx file is written from an .onnx file only", "model", "convert", path("dense.safetensors"), path("new.onnx"))
 			refused("it is an input of this command", "model", "convert", path("pruned.onnx"), path("pruned.onnx"), "--force")
 			if _, err := os.Stat(path("new.onnx")); !os.IsNotExist(err) {
@@ -112,6 +115,79 @@ func TestConvertONNX(t *testing.T) {
 			if got, err := os.ReadFile(out + extension); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%s%s has other bytes: %v", name, extension, err)
 			}
+		}
+	}
+}
+
+// An .onnx file with encoded values has the logits of the safetensors file of the same encoding, and is smaller, the fewer bits it has. A budget in bytes is
+// that of the .onnx file.
+func TestPruneONNXValues(t *testing.T) {
+	folder := t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	const features = 20000
+	encodedRows(t, path("rows.csv"), 40000, features, features)
+	export := path("model.onnx")
+	if err := os.WriteFile(export, steepGraph(features, false), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "shaver", "dataset", "import", "csv", "--train", path("rows.csv"), "--split", "8:1:1", "--model", export, "--out", path("data"))
+	command(t, "shaver", "score", "--model", export, "--dataset", path("data"), "--estimator", "permutation", "--passes", "1", "--splits", "train", "--baseline", "codebook", "--out", path("s.arrow"))
+	logits := func(model string) []float64 {
+		command(t, "shaver", "evaluate", "--model", model, "--dataset", path("data"), "--predictions", path("p.csv"), "--force")
+		text, err := os.ReadFile(path("p.csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []float64
+		for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n")[1:] {
+			z, err := strconv.ParseFloat(strings.Split(line, ",")[2], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, z)
+		}
+		return all
+	}
+	size := func(name string) int64 {
+		info, err := os.Stat(path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	prune := []string{"prune", "--model", export, "--scores", path("s.arrow")}
+	last := size("model.onnx")
+	for _, values := range []string{"float32", "float16", "int8", "auto"} {
+		args := append(slices.Clone(prune), "--sparsity", "0.8", "--values", values)
+		if values == "auto" {
+			args = append(args, "--dataset", path("data"))
+		}
+		command(t, "shaver", append(slices.Clone(args), "--out", path(values+".onnx"))...)
+		command(t, "shaver", append(slices.Clone(args), "--out", path(values+".safetensors"))...)
+		if now := size(values + ".onnx"); now >= last {
+			t.Errorf("%s takes %d bytes, and what has more bits %d", values, now, last)
+		} else {
+			last = now
+		}
+		if values == "auto" {
+			continue // which chooses the bits for the bytes of each form
+		}
+		want := logits(path(values + ".safetensors"))
+		for i, z := range logits(path(values + ".onnx")) {
+			if math.Abs(z-want[i]) > 1e-6*max(1, math.Abs(z)) {
+				t.Fatalf("%s: row %d has the logit %v, expected %v", values, i, z, want[i])
+			}
+		}
+	}
+	for _, values := range []string{"float32", "auto"} {
+		budget := size(values+".onnx") * 9 / 10
+		args := append(slices.Clone(prune), "--bytes", strconv.FormatInt(budget, 10), "--values", values, "--out", path("bytes.onnx"), "--force")
+		if values == "auto" {
+			args = append(args, "--dataset", path("data"))
+		}
+		command(t, "shaver", args...)
+		if now := size("bytes.onnx"); now > budget || now < budget-budget/20-100 {
+			t.Errorf("%s: the file has %d bytes, expected at most %d", values, now, budget)
 		}
 	}
 }

@@ -306,8 +306,8 @@ func checkONNX(c *nightly.Config) error {
 	if !checkpoint.NamedONNX(model) {
 		return fault.Inputf("%s: onnx: the model %s is not an .onnx file: an .onnx file is written from an .onnx file only", c.Path, c.Model)
 	}
-	if v := c.Prune.Get("values"); v != "" && v != string(compact.Float32) {
-		return fault.Inputf("%s: onnx: an .onnx file keeps the types of its tables, but prune.values is %s: expected %s or no such key", c.Path, v, compact.Float32)
+	if v := c.Prune.Get("values"); c.ONNX == nightly.DenseONNX && v != "" && v != string(compact.Float32) {
+		return fault.Inputf("%s: onnx: a dense .onnx file keeps the types of its tables, but prune.values is %s: expected onnx: %s, or %s or no such key", c.Path, v, nightly.CompactONNX, compact.Float32)
 	}
 	return nil
 }

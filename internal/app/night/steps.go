@@ -210,7 +210,11 @@ func (s *running) prune(ctx context.Context, n *nightly.Night, folder string) (*
 		return nil, err
 	}
 	if s.config.ONNX != "" && folder == n.Folder {
-		_, err := run(without(settings, "within", mask.Sparsity, mask.Kept, mask.Bytes, "values"), filepath.Join(n.Folder, nightly.ONNXFile), func(o *steps.Prune) {
+		drop := []string{"within", mask.Sparsity, mask.Kept, mask.Bytes}
+		if s.config.ONNX == nightly.DenseONNX {
+			drop = append(drop, "values")
+		}
+		_, err := run(without(settings, drop...), filepath.Join(n.Folder, nightly.ONNXFile), func(o *steps.Prune) {
 			o.Form.CompactONNX = s.config.ONNX == nightly.CompactONNX
 			if !n.Kept {
 				o.Budget = &mask.Budget{Unit: mask.Kept, Amount: float64(made.Parameters)} // that of the compact file

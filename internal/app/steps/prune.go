@@ -125,13 +125,12 @@ func (o *Prune) Check() error {
 		{slicing && scored && onnx, "fields and columns go together with entries in a safetensors file: expected --out with another extension than .onnx"},
 		{measured != "" && !rows, fmt.Sprintf("--%s chooses by the loss on the validation split of --dataset: give it", measured)},
 		{auto && !rows, "--values auto chooses the bits by the loss on the rows of --dataset: give it"},
-		{auto && (onnx || o.Form.Dense), "--values auto is for the compact safetensors file"},
+		{auto && o.Form.Dense, "--values auto is for the compact file"},
 		{auto && o.Previous != "", "--values auto and --previous exclude each other: the number of kept entries depends on the bits"},
 		{auto && o.Tune, "--values auto and --tune exclude each other: training changes the values after their rounding"},
 		{o.Given.Has("previous") && o.Previous == "", `--previous "": expected the name of a file`},
 		{o.Previous == "" && o.Given.Has("hysteresis"), "--hysteresis has no effect without --previous"},
 		{o.Form.Dense && o.Given.Has(mask.Bytes), "--bytes is a budget for the compact file; a dense file is as large as the model"},
-		{onnx && o.Given.Has(mask.Bytes), "--bytes is a budget for the compact safetensors file: give --sparsity or --parameters for an .onnx file"},
 		{o.Calibrate && !rows, "--calibrate needs --dataset"},
 		{o.Tune && !rows, "--tune needs --dataset"},
 		{o.Tune && (o.Form.Dense || onnx), "--tune writes a compact file: expected --out with another extension than .onnx, and no --dense"},
@@ -252,14 +251,12 @@ func (o *Prune) writeTuned(ctx context.Context, r *Pruning) (err error) {
 }
 
 // CheckForm checks the settings of a model that is written to path, and sets f. An .onnx file has every entry, unless dense is
-// given as false. values may also be one of the others, for which the caller sets the encoding.
+// given as false, or values or a budget in bytes are given. values may also be one of the others, for which the caller sets the encoding.
 func CheckForm(given cli.Given, f *cut.Form, values, path string, others ...string) error {
-	if checkpoint.NamedONNX(path) && given.Has("dense") {
-		f.CompactONNX, f.Dense = !f.Dense, false
+	if checkpoint.NamedONNX(path) && (given.Has("dense") || given.Has("values") || given.Has(mask.Bytes)) {
+		f.CompactONNX = !f.Dense
 	}
 	switch {
-	case given.Has("values") && checkpoint.NamedONNX(path):
-		return fault.Usagef("--values is for the compact safetensors file; an .onnx file keeps the types of its tables")
 	case modelfile.Named(path) && (f.Dense || given.Has("values")):
 		return fault.Usagef("--dense and --values are for safetensors files; a %s file has every entry as float32", modelfile.Extension)
 	case f.Dense && given.Has("values"):

@@ -42,6 +42,11 @@ func isONNX(path string, head []byte) bool {
 // readONNX reads the graph at path as a model of another kind if it is one, else of Kind
 // Graph.
 func readONNX(path string, o Options) (*Checkpoint, error) {
+	return readChanged(path, o, func(*wire.Model) error { return nil })
+}
+
+// readChanged is readONNX after change.
+func readChanged(path string, o Options, change func(*wire.Model) error) (*Checkpoint, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -51,6 +56,9 @@ func readONNX(path string, o Options) (*Checkpoint, error) {
 		return nil, err
 	}
 	defer file.Close()
+	if err := change(file); err != nil {
+		return nil, err
+	}
 	n, err := dissect.Dissect(file, o.ONNX)
 	if err != nil {
 		return nil, withSettings(err)

@@ -92,16 +92,15 @@ func PathFile(path string) string { return path + ".path.json" }
 type ONNXSize struct {
 	Bytes      int64
 	Before     int64 // size of the files from which the model was read
-	TableBytes int64 // of the embedding tables, with the lists of their rows
+	TableBytes int64 // of the embedding tables, with the nodes that read compact ones
 	Tables     int   // number of embedding tables
-	Compact    int   // number of those that are stored by their distinct rows
+	Compact    int   // number of those that are stored by their kept entries
 }
 
 // ONNXOptions say how WriteONNX writes a model.
 type ONNXOptions struct {
-	// Compact stores each table that gets smaller by its distinct rows and a list of their
-	// numbers; see onnx.Options.
-	Compact bool
+	// Kept stores the tables that get smaller by their kept entries; see wire.Model.Rewrite. Nil stores every entry.
+	Kept *Kept
 	// Scale and Offset calibrate the logit z, which becomes Scale*z + Offset; see
 	// onnx.Calibration. If both are 0, the logit stays the same.
 	Scale, Offset float64
@@ -152,11 +151,22 @@ func WriteONNX(path string, c *Checkpoint, o ONNXOptions) (*ONNXSize, error) {
 		return nil, err
 	}
 	defer file.Close()
-	tables, err := c.tables(n)
+	all, err := c.newTables(file, n)
 	if err != nil {
 		return nil, err
 	}
-	options := wire.Options{Data: filepath.Base(DataFile(path)), Compact: o.Compact, Metadata: c.properties()}
+	tables, err := all.tables(o.Kept)
+	if err != nil {
+		return nil, err
+	}
+	var weights []*wire.Weight8
+	if o.Kept != nil && len(o.Kept.Weights8) > 0 {
+		if weights, err = all.weights8(); err != nil {
+			return nil, err
+		}
+		weights = slices.DeleteFunc(weights, func(q *wire.Weight8) bool { return !slices.Contains(o.Kept.Weights8, q.Tensor.Name) })
+	}
+	options := wire.Options{Weights8: weights, Data: filepath.Base(DataFile(path)), Metadata: c.properties()}
 	if o.Scale != 0 || o.Offset != 0 {
 		k := &wire.Calibration{End: n.End, Scale: float32(o.Scale), Offset: float32(o.Offset)}
 		if !(k.Scale > 0) || !tensor.Finite(k.Scale) || !tensor.Finite(k.Offset) {
@@ -189,49 +199,4 @@ func WriteONNX(path string, c *Checkpoint, o ONNXOptions) (*ONNXSize, error) {
 			return nil
 		})
 	})
-}
-
-// tables returns the embedding tables of c as tensors of the file.
-func (c *Checkpoint) tables(n *dissect.Network) ([]wire.Table, error) {
-	values, err := c.floats(c.EmbeddingKey)
-	if err != nil {
-		return nil, err
-	}
-	byTable := map[int][]Part{}
-	var order []int
-	for _, p := range c.Parts() {
-		at := c.origin.lookUps[p.LookUp].table
-		if at >= len(n.Tables) || n.Tables[at].Name != p.Name || n.Tables[at].Dim != p.Dim || p.Rows > n.Tables[at].Rows-p.From {
-			return nil, c.inputf("the file changed while it was in use: table %s is another one", tensor.Quote(p.Name))
-		}
-		if byTable[at] == nil {
-			order = append(order, at)
-		}
-		byTable[at] = append(byTable[at], p)
-	}
-	slices.Sort(order)
-	var tables []wire.Table
-	for _, at := range order {
-		t, parts := &n.Tables[at], byTable[at]
-		slices.SortFunc(parts, func(a, b Part) int { return a.From - b.From })
-		row, entry := 0, parts[0].Entry
-		whole := true // whether the parts are consecutive entries
-		for _, p := range parts {
-			whole = whole && p.From == row && p.Entry == entry
-			row, entry = p.From+p.Rows, p.Entry+p.Rows*p.Dim
-		}
-		if whole && row == t.Rows {
-			tables = append(tables, wire.Table{Tensor: t.Tensor(), Values: values[parts[0].Entry:entry]})
-			continue
-		}
-		all := make([]float32, t.Rows*t.Dim)
-		if err := t.Read(all, 0); err != nil {
-			return nil, err
-		}
-		for _, p := range parts {
-			copy(all[p.From*p.Dim:], values[p.Entry:p.Entry+p.Rows*p.Dim])
-		}
-		tables = append(tables, wire.Table{Tensor: t.Tensor(), Values: all})
-	}
-	return tables, nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 )
 
@@ -33,6 +34,19 @@ func prunedCopy(t *testing.T, c *Checkpoint) *Checkpoint {
 		}
 	}
 	return c.WithEmbedding(table)
+}
+
+// keptOf returns what pruned tables keep, as float32, or nil unless they become small.
+func keptOf(t *testing.T, c *Checkpoint, small bool) *Kept {
+	t.Helper()
+	if !small {
+		return nil
+	}
+	dropped, baseline, err := c.Pruned()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Kept{Dropped: dropped, Baseline: baseline, Values: compact.Float32}
 }
 
 // An .onnx file with pruned tables is read as the same model as the tables, for each export
@@ -62,7 +76,11 @@ func TestWriteONNX(t *testing.T) {
 		}
 		pruned := prunedCopy(t, c)
 		for _, small := range []bool{false, true} {
-			size, err := WriteONNX(out, pruned, ONNXOptions{Compact: small})
+			from := pruned
+			if small {
+				from = c // of which only the kept entries count
+			}
+			size, err := WriteONNX(out, from, ONNXOptions{Kept: keptOf(t, pruned, small)})
 			if err != nil {
 				t.Fatalf("%s: %v", e.File, err)
 			}
@@ -133,7 +151,7 @@ func TestWriteONNXCalibrated(t *testing.T) {
 			}
 		}
 		for _, small := range []bool{false, true} {
-			if _, err := WriteONNX(out, pruned, ONNXOptions{Compact: small, Scale: .5, Offset: 1}); err != nil {
+			if _, err := WriteONNX(out, pruned, ONNXOptions{Kept: keptOf(t, pruned, small), Scale: .5, Offset: 1}); err != nil {
 				t.Fatalf("%s: %v", e.File, err)
 			}
 			again, err := Read(out)

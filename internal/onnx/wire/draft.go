@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strconv"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"shaver/internal/base/fault"
 )
 
@@ -65,40 +63,26 @@ func (v *Value) encode() []byte {
 // Node adds a node. attributes has values of the types int64, float32, string, []int64 and []float32. Inputs are
 // names of earlier outputs, inputs and tensors, or "". Outputs must be from Name.
 func (d *Draft) Node(op string, attributes map[string]any, inputs, outputs []string) {
-	var n []byte
-	for _, name := range inputs {
-		n = appendText(n, 1, name)
-	}
-	for _, name := range outputs {
-		n = appendText(n, 2, name)
-	}
-	n = appendText(appendText(n, 3, outputs[0]), 4, op)
-	for _, name := range slices.Sorted(maps.Keys(attributes)) {
-		a := appendText(nil, 1, name)
-		var kind Kind
-		switch v := attributes[name].(type) {
+	n := Node{Name: outputs[0], Op: op, Inputs: inputs, Outputs: outputs, Attributes: map[string]*Attribute{}}
+	for name, v := range attributes {
+		a := &Attribute{}
+		switch v := v.(type) {
 		case int64:
-			a, kind = appendInt(a, 3, v), KindInt
+			a.Kind, a.Int = KindInt, v
 		case float32:
-			a, kind = protowire.AppendFixed32(protowire.AppendTag(a, 2, protowire.Fixed32Type), math.Float32bits(v)), KindFloat
+			a.Kind, a.Float = KindFloat, v
 		case string:
-			a, kind = appendText(a, 4, v), KindString
+			a.Kind, a.String = KindString, v
 		case []int64:
-			for _, x := range v {
-				a = appendInt(a, 8, x)
-			}
-			kind = KindInts
+			a.Kind, a.Ints = KindInts, v
 		case []float32:
-			for _, x := range v {
-				a = protowire.AppendFixed32(protowire.AppendTag(a, 7, protowire.Fixed32Type), math.Float32bits(x))
-			}
-			kind = KindFloats
+			a.Kind, a.Floats = KindFloats, v
 		default:
 			panic(fmt.Sprintf("wire: Node: attribute %s of %s is a %T", name, op, v))
 		}
-		n = appendBytes(n, 5, appendInt(a, 20, int64(kind)))
+		n.Attributes[name] = a
 	}
-	d.nodes = appendBytes(d.nodes, 1, n)
+	d.nodes = appendBytes(d.nodes, 1, n.encode())
 }
 
 // Floats adds a tensor, which it keeps. Its name must be from Name.

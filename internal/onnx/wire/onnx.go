@@ -40,6 +40,8 @@ type Model struct {
 	source     io.ReaderAt // the file, of size bytes
 	size       int64
 	outside    []*Tensor // with elements in other files, in the order of the file
+	compact    []*compactTable
+	weights8   []weight8
 }
 
 // Close closes the files of m. The tensors of m must not be read afterwards.

@@ -182,7 +182,10 @@ func (p *parser) parse() (*Model, error) {
 		return nil, err
 	}
 	m.outside = p.tensors
-	if err := expandTables(m.Graph); err != nil {
+	if err := p.compact(m); err != nil {
+		return nil, err
+	}
+	if err := p.weights8(m); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -321,13 +324,15 @@ func (p *parser) graph(v field, depth int) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	constants := map[string]bool{}
+	constants := map[string]*Tensor{}
 	for _, t := range g.Initializers {
-		constants[t.Name] = true
+		constants[t.Name] = t
 	}
 	inputs := g.Inputs[:0] // before version 4 of the format, initialisers are also inputs
 	for _, v := range g.Inputs {
-		if !constants[v.Name] {
+		if t := constants[v.Name]; t != nil {
+			t.input = true
+		} else {
 			inputs = append(inputs, v)
 		}
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -18,11 +19,11 @@ const maxElements = min(1<<40, math.MaxInt)
 type form uint8
 
 const (
-	nothing  form = iota // the tensor has no elements, or they cannot be read
-	fixed                // little-endian, width bytes each
-	varints              // a protobuf varint for each element
-	indexed              // rows of another tensor, by their numbers in a third one; see expandTables
-	computed             // from codes of a few bits; see scaled
+	nothing   form = iota // the tensor has no elements, or they cannot be read
+	fixed                 // little-endian, width bytes each
+	varints               // a protobuf varint for each element
+	computed              // from codes of a few bits; see scaled
+	compacted             // from the constants of a compact table; see entries
 )
 
 // Tensor is a constant of a file. Its elements are in the file, in row-major order.
@@ -40,8 +41,9 @@ type Tensor struct {
 	data    field    // the elements in the model's file; its tag is 0 if the file has no elements
 	outside *outside // nil unless the elements are in another file
 
-	base, rows *Tensor // form indexed: row i is row rows[i] of base
-	scaled     *scaled // form computed
+	scaled  *scaled  // form computed
+	entries *entries // form compacted
+	input   bool     // whether it is an input, too, so that a program may replace it
 }
 
 // Elements returns the number of elements.
@@ -56,7 +58,7 @@ func (t *Tensor) Elements() int {
 // InPlace reports whether ReadFloats can start at any element. Otherwise ReadFloats also
 // reads all elements before the first one.
 func (t *Tensor) InPlace() bool {
-	return t.form == fixed || t.form == indexed || t.form == computed && t.scaled.inPlace()
+	return t.form == fixed || t.form == compacted || t.form == computed && t.scaled.inPlace()
 }
 
 // check verifies that t has exactly as many bytes in the file as its type and shape
@@ -92,6 +94,15 @@ func (t *Tensor) check() error {
 // chunk is the number of bytes that are read at once.
 const chunk = 64 << 10
 
+// Replace gives t, of float32, other elements in memory. Rewrite does not write them.
+func (t *Tensor) Replace(values []float32) {
+	data := floatBytes(values)
+	if t.Type != Float || len(values) != t.Elements() {
+		panic(fmt.Sprintf("onnx: Replace: %d values for tensor %s of %s with the shape %v", len(values), t.Name, t.Type, t.Dims))
+	}
+	t.source, t.form, t.at, t.size = bytes.NewReader(data), fixed, 0, int64(len(data))
+}
+
 // each calls f for count consecutive elements of t, beginning at element first. It passes
 // the bits of a floating-point element, or the value of a whole number.
 func (t *Tensor) each(first, count int, f func(i int, bits uint64) error) error {
@@ -104,10 +115,10 @@ func (t *Tensor) each(first, count int, f func(i int, bits uint64) error) error 
 	switch t.form {
 	case varints:
 		return t.eachVarint(first, count, f)
-	case indexed:
-		return t.eachIndexed(first, count, f)
 	case computed:
 		return t.eachScaled(first, count, f)
+	case compacted:
+		return t.eachKept(first, count, f)
 	}
 	width := t.Type.width()
 	buffer := make([]byte, min(chunk, count*width))

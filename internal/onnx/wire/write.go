@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -35,22 +37,22 @@ func (m *Model) External() []string {
 
 // Table gives a tensor of a model new elements.
 type Table struct {
-	Tensor *Tensor   // of a floating-point type
-	Values []float32 // one for each element
+	Tensor  *Tensor   // of a floating-point type
+	Values  []float32 // one for each element, with Compact those that a reader gets
+	Compact *Compact  // nil, or how the table is stored if it can be
 }
 
 // Options say how Rewrite stores tables.
 type Options struct {
 	// Data is the name of the file with external data, which will be next to the .onnx file.
 	Data string
-	// Compact stores a table of float32 by its distinct rows and a list of their numbers,
-	// if that is smaller and nodes Gather are all that reads the table.
-	Compact bool
 	// Calibration calibrates the logit; nil = it stays the same.
 	Calibration *Calibration
 	// Metadata replaces the values of these keys of Model.Metadata, or adds them. The keys begin
 	// with MetadataPrefix.
 	Metadata map[string]string
+	// Weights8 are stored in 8 bits. They are among those of NewWeight8, and not among the tables.
+	Weights8 []*Weight8
 
 	most int64 // MaxFile; 0 = MaxFile
 }
@@ -60,8 +62,8 @@ type Rewriting struct {
 	Bytes      int64 // size of the .onnx file
 	External   bool  // whether there is a file with external data
 	DataBytes  int64 // size of that file
-	TableBytes int64 // of the tables that Rewrite was given, with the lists of their rows
-	Compact    int   // number of these tables that have a list of rows
+	TableBytes int64 // of the tables that Rewrite was given, with everything that compact ones add
+	Compact    int   // number of these tables that are compact
 
 	main, data []content
 }
@@ -80,6 +82,9 @@ func (r *Rewriting) WriteData(w io.Writer) (int64, error) { return writeAll(w, r
 // Tensors stay in the .onnx file or in a file with external data, as they were. If m has
 // several files with external data, they become one. If the .onnx file would exceed
 // MaxFile, the tables become external.
+//
+// A table of two axes and type float32 becomes compact if that is smaller, the nodes that read it are Gather along the first
+// axis, and the file has version compactIR of the format and version compactOpset of the operator set, or later ones.
 func (m *Model) Rewrite(tables []Table, o Options) (*Rewriting, error) {
 	r, err := m.rewrite(tables, o)
 	if err != nil {
@@ -104,11 +109,7 @@ func (m *Model) rewrite(tables []Table, o Options) (*Rewriting, error) {
 		w.tables[t.place] = t
 		w.order = append(w.order, t)
 	}
-	if o.Compact {
-		if err := w.shrink(); err != nil {
-			return nil, err
-		}
-	}
+	w.shrink()
 	if o.Calibration != nil {
 		var err error
 		if w.calibration, err = m.planCalibration(*o.Calibration); err != nil {
@@ -139,6 +140,7 @@ type writer struct {
 	tables      map[*message]*table // by their tensors
 	order       []*table
 	outside     bool         // whether all tables become external
+	weights8    []weight8    // of the options
 	calibration *calibration // nil = none
 
 	edits splices
@@ -152,12 +154,13 @@ type table struct {
 	*Tensor
 	values  []float32
 	changed bool
+	compact *Compact
 	small   *small // nil unless it becomes compact
 }
 
 // newTable finds out whether a table changes.
 func newTable(given Table) (*table, error) {
-	t := &table{Tensor: given.Tensor, values: given.Values}
+	t := &table{Tensor: given.Tensor, values: given.Values, compact: given.Compact}
 	if len(t.values) != t.Elements() || !t.Type.Floating() || t.place == nil {
 		panic(fmt.Sprintf("onnx: Rewrite: %d values for tensor %s of %s with the shape %v", len(t.values), t.Name, t.Type, t.Dims))
 	}
@@ -172,8 +175,8 @@ func newTable(given Table) (*table, error) {
 		}
 		return nil
 	})
-	if err == nil && t.changed && t.form == indexed {
-		err = fault.Inputf("table %s is compact, so that rows share values, and cannot change: expected the model before it was made compact", Quote(t.Name))
+	if err == nil && t.changed && t.form == compacted {
+		err = fault.Inputf("table %s is compact and cannot change: expected the model before it was made compact", Quote(t.Name))
 	}
 	if err == nil && t.changed && t.form == computed {
 		err = fault.Inputf("table %s is quantised in the file, and cannot change there: write a .safetensors file, or prune the model before it is quantised", Quote(t.Name))
@@ -210,7 +213,7 @@ func (w *writer) plan() (*Rewriting, error) {
 	w.placeTensors()
 	r := &Rewriting{}
 	for _, t := range w.model.outside {
-		if changed := w.tables[t.place]; changed == nil || changed.small == nil {
+		if changed := w.tables[t.place]; (changed == nil || changed.small == nil) && !w.rounds(t) {
 			w.pointTo(t, changed != nil && changed.changed)
 		}
 	}
@@ -220,7 +223,7 @@ func (w *writer) plan() (*Rewriting, error) {
 		case t.small != nil:
 			r.Compact++
 			w.writeSmall(t)
-		case t.form == indexed:
+		case t.form == compacted:
 			r.Compact++
 		case t.outside != nil || t.form == nothing || t.form == computed:
 		case w.outside:
@@ -235,8 +238,12 @@ func (w *writer) plan() (*Rewriting, error) {
 	if w.calibration != nil {
 		w.calibration.edit(w)
 	}
-	for _, key := range sortedNames(w.options.Metadata) {
-		entry := appendBytes(nil, 14, appendText(appendText(nil, 1, key), 2, w.options.Metadata[key]))
+	for i, q := range w.options.Weights8 {
+		w.writeWeight8(q, &w.weights8[i])
+	}
+	metadata := w.metadata()
+	for _, key := range sortedNames(metadata) {
+		entry := appendBytes(nil, 14, appendText(appendText(nil, 1, key), 2, metadata[key]))
 		at, end := w.model.size, w.model.size
 		if old, ok := w.model.properties[key]; ok {
 			at, end = old.tag, old.end
@@ -248,13 +255,49 @@ func (w *writer) plan() (*Rewriting, error) {
 	return r, nil
 }
 
+// rounds reports whether t is stored in 8 bits.
+func (w *writer) rounds(t *Tensor) bool {
+	return slices.ContainsFunc(w.options.Weights8, func(q *Weight8) bool { return q.Tensor.place == t.place })
+}
+
+// metadata returns the metadata that change.
+func (w *writer) metadata() map[string]string {
+	var all []compactTable
+	for i := range w.model.compact {
+		all = append(all, *w.model.compact[i])
+	}
+	for _, t := range w.order {
+		if t.small != nil {
+			all = append(all, *t.small.compactTable)
+		}
+	}
+	changed := map[string]string{}
+	maps.Copy(changed, w.options.Metadata)
+	if len(all) > len(w.model.compact) {
+		changed[compactKey] = jsonText(all)
+	}
+	if len(w.weights8) > 0 {
+		changed[int8Key] = jsonText(append(slices.Clone(w.model.weights8), w.weights8...))
+	}
+	return changed
+}
+
+// jsonText returns v, which has no error as JSON.
+func jsonText(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
 // bytes returns the size of the elements that are written for t.
 func (t *table) bytes() int64 {
 	switch {
 	case t.small != nil:
-		return t.small.bytes(t.rowLength())
-	case t.form == indexed:
-		return int64(t.base.Elements()+t.rows.Elements()) * 4
+		return t.small.bytes
+	case t.form == compacted:
+		return t.entries.bytes
 	case t.form == computed:
 		return t.scaled.bytes()
 	}
@@ -278,7 +321,7 @@ func (w *writer) runs() (all []*run, files int) {
 		if _, ok := number[t.source]; !ok {
 			number[t.source] = len(number)
 		}
-		if changed := w.tables[t.place]; t.size > 0 && (changed == nil || changed.small == nil) {
+		if changed := w.tables[t.place]; t.size > 0 && (changed == nil || changed.small == nil) && !w.rounds(t) {
 			list = append(list, t)
 		}
 	}
@@ -302,7 +345,7 @@ func (w *writer) runs() (all []*run, files int) {
 // Bytes of a file that belong to no tensor become 0.
 func (w *writer) placeTensors() {
 	runs, files := w.runs()
-	keep := files == 1 && !w.outside && !slices.ContainsFunc(w.order, func(t *table) bool { return t.small != nil && t.Tensor.outside != nil })
+	keep := files == 1 && !w.outside && !slices.ContainsFunc(w.model.outside, w.rounds) && !slices.ContainsFunc(w.order, func(t *table) bool { return t.small != nil && t.Tensor.outside != nil })
 	var apart []*table // changed tables that share bytes with other tensors
 	for _, r := range runs {
 		c := section(r.source, r.at, r.end-r.at)

@@ -23,8 +23,12 @@ type written struct {
 
 // rewriteFile rewrites the model at path with new values of some of its tensors, and reads the
 // result.
-func rewriteFile(t *testing.T, path string, o Options, values map[string][]float32) written {
+func rewriteFile(t *testing.T, path string, o Options, values map[string][]float32, compact ...*Compact) written {
 	t.Helper()
+	forms := map[string]*Compact{} // of the table t
+	for _, c := range compact {
+		forms["t"] = c
+	}
 	m, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +37,7 @@ func rewriteFile(t *testing.T, path string, o Options, values map[string][]float
 	var tables []Table
 	for _, tensor := range tensorsOf(m.Graph) {
 		if v, ok := values[tensor.Name]; ok {
-			tables = append(tables, Table{tensor, v})
+			tables = append(tables, Table{tensor, v, forms[tensor.Name]})
 		}
 	}
 	if len(tables) != len(values) {
@@ -184,10 +188,10 @@ func TestRewriteForms(t *testing.T) {
 	}
 	defer m.Close()
 	half := m.Graph.Initializers[3]
-	if _, err := m.Rewrite([]Table{{half, small["half"]}}, Options{}); !fault.IsInput(err) || !strings.Contains(err.Error(), "cannot hold the value 70000") {
+	if _, err := m.Rewrite([]Table{{Tensor: half, Values: small["half"]}}, Options{}); !fault.IsInput(err) || !strings.Contains(err.Error(), "cannot hold the value 70000") {
 		t.Errorf("a value beyond float16: %v", err)
 	}
-	if _, err := m.Rewrite([]Table{{half, []float32{1, 2, 0}}, {half, []float32{1, 2, 0}}}, Options{}); !fault.IsInput(err) || !strings.Contains(err.Error(), "are one tensor") {
+	if _, err := m.Rewrite([]Table{{Tensor: half, Values: []float32{1, 2, 0}}, {Tensor: half, Values: []float32{1, 2, 0}}}, Options{}); !fault.IsInput(err) || !strings.Contains(err.Error(), "are one tensor") {
 		t.Errorf("one tensor twice: %v", err)
 	}
 }
@@ -208,7 +212,7 @@ func TestRewriteLarge(t *testing.T) {
 		}
 	}
 	values := slices.Repeat([]float32{4}, 3)
-	r, err := m.Rewrite([]Table{{m.Graph.Initializers[0], values}, {inner, values}}, Options{Data: "new.data", most: m.Size() - 1})
+	r, err := m.Rewrite([]Table{{Tensor: m.Graph.Initializers[0], Values: values}, {Tensor: inner, Values: values}}, Options{Data: "new.data", most: m.Size() - 1})
 	if err == nil || !strings.Contains(err.Error(), "expected at most") { // what points to the tables is longer than these tables
 		t.Errorf("a file that is too large without its tables: %v, %v", r, err)
 	}
@@ -338,7 +342,7 @@ func looked(table onnxtest.Message, more ...onnxtest.Message) onnxtest.Graph {
 		Outputs: []onnxtest.Message{onnxtest.Value("else", 1, -1, 4)},
 	}
 	return onnxtest.Graph{
-		Inputs:       []onnxtest.Message{onnxtest.Value("ids", 7, -1), onnxtest.Value("t", 1, 500, 4)},
+		Inputs:       []onnxtest.Message{onnxtest.Value("ids", 7, -1)},
 		Outputs:      []onnxtest.Message{onnxtest.Value("y", 1, -1, 4)},
 		Initializers: []onnxtest.Message{table, onnxtest.Raw("yes", 9, []byte{1})},
 		Nodes: append([]onnxtest.Message{
@@ -358,16 +362,29 @@ func sparse() []float32 {
 	return v
 }
 
+// keptOf returns how a table of four columns is stored by the entries that are not 0.
+func keptOf(values []float32) *Compact {
+	rows := len(values) / 4
+	c := &Compact{Quantizers: []Quantizer{{Bits: 32}}, Rows: make([]uint8, rows), Spans: []WordSpan{{rows, 1}}, Words: make([]float32, 4), Word: make([]uint8, rows)}
+	for _, v := range values {
+		if c.Dropped = append(c.Dropped, v == 0); v != 0 {
+			c.Numbers = append(c.Numbers, math.Float32bits(v))
+		}
+	}
+	return c
+}
+
 // A compact table has the same values as before when it is read, and the graph the same
 // nodes. Inline tables stay inline, external ones external.
 func TestCompact(t *testing.T) {
 	table := slices.Repeat([]float32{1}, 2000)
 	path := save(t, onnxtest.Model(18, looked(onnxtest.Floats("t", table, 500, 4)).Message()))
-	w := rewriteFile(t, path, Options{Compact: true}, map[string][]float32{"t": sparse()})
-	if w.Compact != 1 || w.External || w.TableBytes != 4*(500+51*4) || len(w.main) > 4500 {
-		t.Errorf("the compact file has %d bytes, %+v", len(w.main), w.Rewriting)
+	values := map[string][]float32{"t": sparse()}
+	w := rewriteFile(t, path, Options{}, values, keptOf(sparse()))
+	dense := rewriteFile(t, path, Options{}, values)
+	if w.Compact != 1 || w.External || w.TableBytes > 4500 || len(w.main) > len(dense.main)-8000+int(w.TableBytes) {
+		t.Errorf("the compact file has %d bytes, the dense one %d, %+v", len(w.main), len(dense.main), w.Rewriting)
 	}
-	dense := rewriteFile(t, path, Options{}, map[string][]float32{"t": sparse()})
 	checkSame := func(w written) {
 		t.Helper()
 		if !slices.Equal(floatsOf(t, w.model, "t"), sparse()) {
@@ -389,21 +406,18 @@ func TestCompact(t *testing.T) {
 		}
 	}
 	checkSame(w)
+	inline := int64(len(w.main))
 	tensor := w.model.Graph.Initializers[0]
-	part := make([]float32, 6)
-	if err := tensor.ReadFloats(part, 39); err != nil || !slices.Equal(part, sparse()[39:45]) || !slices.Equal(tensor.Dims, []int{500, 4}) {
-		t.Errorf("elements from 39 on are %v, shape %v, %v", part, tensor.Dims, err)
-	}
-	if _, err := w.model.Rewrite([]Table{{tensor, table}}, Options{}); !fault.IsInput(err) || !strings.Contains(err.Error(), "is compact") {
+	if _, err := w.model.Rewrite([]Table{{Tensor: tensor, Values: table}}, Options{}); !fault.IsInput(err) || !strings.Contains(err.Error(), "is compact") {
 		t.Errorf("a compact table changes: %v", err)
 	}
 	var again bytes.Buffer
-	r, err := w.model.Rewrite([]Table{{tensor, sparse()}}, Options{Compact: true})
+	r, err := w.model.Rewrite([]Table{{tensor, sparse(), keptOf(sparse())}}, Options{})
 	if err == nil {
 		_, err = r.WriteTo(&again)
 	}
 	if err != nil || !bytes.Equal(again.Bytes(), w.main) || r.TableBytes != w.TableBytes || r.Compact != 1 {
-		t.Errorf("a compact file has other bytes when it is written again: %v", err)
+		t.Errorf("a compact file has other bytes when it is written again: %v, %d bytes and %d", err, r.TableBytes, w.TableBytes)
 	}
 
 	folder := filepath.Dir(path)
@@ -418,12 +432,12 @@ func TestCompact(t *testing.T) {
 	if err := os.WriteFile(outside, onnxtest.Model(18, looked(onnxtest.Outside("t", 1, []string{"location", "t.data"}, 500, 4)).Message()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w = rewriteFile(t, outside, Options{Compact: true}, map[string][]float32{"t": sparse()})
+	w = rewriteFile(t, outside, Options{}, values, keptOf(sparse()))
 	if w.Compact != 1 || !w.External || w.DataBytes > 3000 {
 		t.Errorf("the compact file has %d bytes of external data, %+v", len(w.data), w.Rewriting)
 	}
 	checkSame(w)
-	w = rewriteFile(t, path, Options{Compact: true, most: 2000}, map[string][]float32{"t": sparse()})
+	w = rewriteFile(t, path, Options{most: inline - 1}, values, keptOf(sparse()))
 	if w.Compact != 1 || !w.External {
 		t.Errorf("a compact table of a large file is inline: %+v", w.Rewriting)
 	}
@@ -436,82 +450,45 @@ func TestNotCompact(t *testing.T) {
 	table := onnxtest.Floats("t", slices.Repeat([]float32{1}, 2000), 500, 4)
 	distinct := make([]float32, 2000)
 	for i := range distinct {
-		distinct[i] = float32(i)
+		distinct[i] = float32(i + 1)
 	}
+	input := looked(table)
+	input.Inputs = append(input.Inputs, onnxtest.Value("t", 1, 500, 4))
 	for name, c := range map[string]struct {
 		graph  onnxtest.Graph
+		opset  int64
 		values []float32
 	}{
-		"distinct rows":  {looked(table), distinct},
-		"another reader": {looked(table, onnxtest.Node("Neg", onnxtest.Names{"t"}, onnxtest.Names{"n"})), sparse()},
-		"another axis":   {looked(table, onnxtest.Node("Gather", onnxtest.Names{"t", "ids"}, onnxtest.Names{"n"}, onnxtest.Attribute("axis", 1))), sparse()},
-		"as ids":         {looked(table, onnxtest.Node("Gather", onnxtest.Names{"e", "t"}, onnxtest.Names{"n"})), sparse()},
-		"taken name":     {looked(table, onnxtest.Node("Neg", onnxtest.Names{"e"}, onnxtest.Names{"t.shaver.rows"})), sparse()},
-		"taken row":      {looked(table, onnxtest.Node("Neg", onnxtest.Names{"e"}, onnxtest.Names{"t.shaver.row.2"})), sparse()},
+		"everything":     {looked(table), 18, distinct},
+		"old operators":  {looked(table), compactOpset - 1, sparse()},
+		"an input":       {input, 18, sparse()},
+		"another reader": {looked(table, onnxtest.Node("Neg", onnxtest.Names{"t"}, onnxtest.Names{"n"})), 18, sparse()},
+		"another axis":   {looked(table, onnxtest.Node("Gather", onnxtest.Names{"t", "ids"}, onnxtest.Names{"n"}, onnxtest.Attribute("axis", 1))), 18, sparse()},
+		"as ids":         {looked(table, onnxtest.Node("Gather", onnxtest.Names{"e", "t"}, onnxtest.Names{"n"})), 18, sparse()},
 		"shadowed": {looked(table, onnxtest.Node("If", onnxtest.Names{"yes"}, onnxtest.Names{"s"},
-			onnxtest.Attribute("then_branch", onnxtest.Graph{Nodes: []onnxtest.Message{onnxtest.Node("Neg", onnxtest.Names{"e"}, onnxtest.Names{"t"})}, Outputs: []onnxtest.Message{onnxtest.Value("t", 1)}}))), sparse()},
+			onnxtest.Attribute("then_branch", onnxtest.Graph{Nodes: []onnxtest.Message{onnxtest.Node("Neg", onnxtest.Names{"e"}, onnxtest.Names{"t"})}, Outputs: []onnxtest.Message{onnxtest.Value("t", 1)}}))), 18, sparse()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := rewriteFile(t, save(t, onnxtest.Model(18, c.graph.Message())), Options{Compact: true}, map[string][]float32{"t": c.values})
+			w := rewriteFile(t, save(t, onnxtest.Model(c.opset, c.graph.Message())), Options{}, map[string][]float32{"t": c.values}, keptOf(c.values))
 			if w.Compact != 0 || !slices.Equal(floatsOf(t, w.model, "t"), c.values) {
 				t.Errorf("%+v", w.Rewriting)
 			}
 		})
 	}
+	taken := looked(table, onnxtest.Node("Neg", onnxtest.Names{"e"}, onnxtest.Names{"shv0.word"}))
+	w := rewriteFile(t, save(t, onnxtest.Model(18, taken.Message())), Options{}, map[string][]float32{"t": sparse()}, keptOf(sparse()))
+	if w.Compact != 1 || !bytes.Contains(w.main, []byte(`"prefix":"shv1"`)) {
+		t.Errorf("a name is in use twice: %+v", w.Rewriting)
+	}
 }
 
-// A file that looks like a compact one, but is not as Rewrite writes it, stays as it is, or
-// is refused when its rows are read.
-func TestHostileCompact(t *testing.T) {
-	list := func(rows ...int32) onnxtest.Message {
-		var raw []byte
-		for _, r := range rows {
-			raw = binary.LittleEndian.AppendUint32(raw, uint32(r))
-		}
-		return onnxtest.Raw("t.shaver.rows", 6, raw, int64(len(rows)))
-	}
-	small := onnxtest.Floats("t", []float32{1, 2, 3, 4}, 2, 2)
-	model := func(table, rows onnxtest.Message, nodes ...onnxtest.Message) []byte {
-		return onnxtest.Model(18, onnxtest.Graph{
-			Inputs:       []onnxtest.Message{onnxtest.Value("ids", 7, -1)},
-			Outputs:      []onnxtest.Message{onnxtest.Value("y", 1, -1, 2)},
-			Initializers: []onnxtest.Message{table, rows},
-			Nodes: append([]onnxtest.Message{
-				onnxtest.Node("Gather", onnxtest.Names{"t.shaver.rows", "ids"}, onnxtest.Names{"r"}),
-				onnxtest.Node("Gather", onnxtest.Names{"t", "r"}, onnxtest.Names{"y"}),
-			}, nodes...),
-		}.Message())
-	}
-	open := func(data []byte) (*Model, error) { return Read("m.onnx", bytes.NewReader(data), int64(len(data))) }
-	m, err := open(model(small, list(1, 0, 1)))
-	if err != nil || len(m.Graph.Nodes) != 1 || !slices.Equal(floatsOf(t, m, "t"), []float32{3, 4, 1, 2, 3, 4}) {
-		t.Errorf("a compact table was not understood: %v", err)
-	}
-	for _, row := range []int32{2, -1} {
-		if m, err = open(model(small, list(0, row))); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.Graph.Initializers[0].Floats(); !fault.IsInput(err) || !strings.Contains(err.Error(), "row 1 of table t is its distinct row") {
-			t.Errorf("row %d: %v", row, err)
-		}
-	}
-	for name, nodes := range map[string][]onnxtest.Message{
-		"list":       {onnxtest.Node("Neg", onnxtest.Names{"t.shaver.rows"}, onnxtest.Names{"n"})},
-		"table":      {onnxtest.Node("Neg", onnxtest.Names{"t"}, onnxtest.Names{"n"})},
-		"row":        {onnxtest.Node("Neg", onnxtest.Names{"r"}, onnxtest.Names{"n"})},
-		"direct ids": {onnxtest.Node("Gather", onnxtest.Names{"t", "ids"}, onnxtest.Names{"n"})},
-		"twice":      {onnxtest.Node("Gather", onnxtest.Names{"t.shaver.rows", "r"}, onnxtest.Names{"n"})},
-	} {
-		if m, err = open(model(small, list(1, 0, 1), nodes...)); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if len(m.Graph.Initializers) != 2 || !slices.Equal(m.Graph.Initializers[0].Dims, []int{2, 2}) {
-			t.Errorf("%s: the table was taken for a compact one", name)
-		}
-	}
-	wide := onnxtest.Floats("t", make([]float32, 1<<14), 1, 1<<14)
-	if _, err := open(model(wide, list(make([]int32, 1<<14)...))); !fault.IsInput(err) || !strings.Contains(err.Error(), "expected at most 1024 times") {
-		t.Errorf("a table that inflates: %v", err)
+// A table in the compact form of older programs is refused.
+func TestDistinctRows(t *testing.T) {
+	g := looked(onnxtest.Floats("t", sparse(), 500, 4))
+	g.Initializers = append(g.Initializers, onnxtest.Raw("t.shaver.rows", 6, make([]byte, 8), 2))
+	data := onnxtest.Model(18, g.Message())
+	if _, err := Read("m.onnx", bytes.NewReader(data), int64(len(data))); !fault.IsInput(err) || !strings.Contains(err.Error(), "table t is compact in the form of an older program: prune the model again") {
+		t.Error(err)
 	}
 }
 
@@ -529,15 +506,15 @@ func FuzzRewrite(f *testing.F) {
 		}
 		var kept, zeros []Table
 		for _, tensor := range m.Graph.Initializers {
-			if !tensor.Type.Floating() || tensor.Elements() == 0 || tensor.form == indexed || tensor.form == computed {
+			if !tensor.Type.Floating() || tensor.Elements() == 0 || tensor.form == computed || tensor.form == compacted {
 				continue
 			}
 			values, err := tensor.Floats()
 			if err != nil {
 				return
 			}
-			kept = append(kept, Table{tensor, values})
-			zeros = append(zeros, Table{tensor, make([]float32, len(values))})
+			kept = append(kept, Table{Tensor: tensor, Values: values})
+			zeros = append(zeros, Table{Tensor: tensor, Values: make([]float32, len(values))})
 		}
 		write := func(tables []Table, o Options) []byte {
 			r, err := m.Rewrite(tables, o)
@@ -553,7 +530,14 @@ func FuzzRewrite(f *testing.F) {
 		if !bytes.Equal(write(kept, Options{}), data) {
 			t.Fatal("a model with the same values has other bytes")
 		}
-		again, err := read(write(zeros, Options{Compact: small}))
+		if small {
+			for i, z := range zeros {
+				if dims := z.Tensor.Dims; len(dims) == 2 {
+					zeros[i].Compact = &Compact{Dropped: slices.Repeat([]bool{true}, len(z.Values)), Rows: make([]uint8, dims[0]), Spans: []WordSpan{{dims[0], 1}}, Words: make([]float32, dims[1])}
+				}
+			}
+		}
+		again, err := read(write(zeros, Options{}))
 		if err != nil {
 			t.Fatal(err)
 		}

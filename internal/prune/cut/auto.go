@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -62,6 +63,7 @@ type rounder struct {
 	model     *model.Model
 	train     *model.Rows           // sample of the training rows
 	calibrate bool                  // whether the pruned model is calibrated
+	onnx      bool                  // whether an .onnx file is written
 	plain     bool                  // whether the bits are chosen by the curvature of the loss as it is, and not after a calibration
 	dropped   []bool                // entries that were dropped when before was predicted
 	before    *evaluate.Predictions // the last of predictWithout
@@ -178,8 +180,13 @@ func (b *rounder) risen(ctx context.Context, f *rate.Found) (*sweep.Interval, er
 func (b *rounder) network(ctx context.Context, bound float64) (types map[string]checkpoint.DType, rise *sweep.Interval, err error) {
 	ck := b.source.Checkpoint
 	keys := ck.Packable()
+	if b.onnx {
+		if keys, err = ck.Weights8(); err != nil {
+			return nil, nil, err
+		}
+	}
 	risen := func(types map[string]checkpoint.DType) (*sweep.Interval, error) {
-		c, err := ck.Pack(types)
+		c, err := packed(ck, types, b.onnx)
 		if err != nil {
 			return &sweep.Interval{Value: math.Inf(1)}, nil // a value is out of range of float16
 		}
@@ -215,6 +222,24 @@ func (b *rounder) network(ctx context.Context, bound float64) (types map[string]
 	return map[string]checkpoint.DType{}, b.rise(b.whole, b.whole), nil
 }
 
+// packed returns ck with tensors of the network rounded to the given types. An .onnx file has float32 in place of float16.
+func packed(ck *checkpoint.Checkpoint, types map[string]checkpoint.DType, onnx bool) (*checkpoint.Checkpoint, error) {
+	if onnx {
+		return ck.Round8(weights8(types))
+	}
+	return ck.Pack(types)
+}
+
+// weights8 returns the keys of the tensors in 8 bits.
+func weights8(types map[string]checkpoint.DType) (keys []string) {
+	for _, key := range slices.Sorted(maps.Keys(types)) {
+		if types[key] == checkpoint.I8 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // round chooses the entries to drop and the bits of everything else. measured says whether the whole model was measured
 // before. within is nil without a bound.
 func (o *Options) round(ctx context.Context, s *Source, measured bool, within *bounded) (*rounded, error) {
@@ -241,11 +266,16 @@ func (o *Options) round(ctx context.Context, s *Source, measured bool, within *b
 	}
 	f.baseline = s.Scores[0].Baseline
 	r := &rounded{}
+	f.onnx = o.Form.CompactONNX
 	if r.types, r.network, err = f.network(ctx, o.rounding()); err != nil {
 		return nil, err
 	}
 	f.plain = !o.Calibrate && (within != nil || o.Budget.Unit != mask.Bytes) // then the rise is bounded
-	if err := o.find(ctx, s, r, f.search(order, o.most), within); err != nil {
+	search := f.search(order, o.most)
+	if search.Size, err = o.tableSize(s); err != nil {
+		return nil, err
+	}
+	if err := o.find(ctx, s, r, search, within); err != nil {
 		return nil, err
 	}
 	r.table, err = f.risen(ctx, r.Found)
@@ -275,12 +305,32 @@ func (o *Options) find(ctx context.Context, s *Source, r *rounded, search *rate.
 	return err
 }
 
+// tableSize returns the function rate.Search.Size for an .onnx file, and nil for any other.
+func (o *Options) tableSize(s *Source) (func(dropped []bool, baseline model.Baseline, p *compact.Palette) (int, error), error) {
+	if !o.Form.CompactONNX {
+		return nil, nil
+	}
+	size, err := s.Checkpoint.ONNXBytes()
+	return func(dropped []bool, baseline model.Baseline, p *compact.Palette) (int, error) {
+		_, tables, err := size(&checkpoint.Kept{Dropped: dropped, Baseline: baseline, Values: compact.Mixed, Palette: p})
+		return int(tables), err
+	}, err
+}
+
 // digits is the largest number of bytes by which the header of another choice is longer than that of fixedBytes. In files below 10 GB two
 // shapes and two offsets have at most 9 digits more, and the other numbers together 8.
 const digits = 48
 
 // fixedBytes returns the largest number of bytes of the file besides those of the tables.
 func (o *Options) fixedBytes(s *Source, types map[string]checkpoint.DType) (int64, error) {
+	if o.Form.CompactONNX {
+		size, err := s.Checkpoint.ONNXBytes()
+		if err != nil {
+			return 0, err
+		}
+		file, tables, err := size(&checkpoint.Kept{Dropped: make([]bool, s.Checkpoint.Architecture.Parameters()), Baseline: s.Scores[0].Baseline, Values: compact.Float32, Weights8: weights8(types)})
+		return file - tables, err
+	}
 	ck, err := o.written(s)
 	if err != nil {
 		return 0, err
@@ -377,7 +427,7 @@ func (r *rounded) scaled(factor float32) *compact.Palette {
 }
 
 // rounding describes r.
-func (r *rounded) rounding(a *model.Architecture) *Rounding {
+func (r *rounded) rounding(a *model.Architecture, onnx bool) *Rounding {
 	shown := &Rounding{TableRise: r.table, SecondOrder: r.Rise, NetworkRise: r.network}
 	rows, tensors, at := map[int]int{}, map[int]int{}, 0
 	for _, s := range a.Spans() {
@@ -390,7 +440,9 @@ func (r *rounded) rounding(a *model.Architecture) *Rounding {
 		}
 	}
 	for _, dtype := range r.types {
-		tensors[8*dtype.Size()]++
+		if dtype == checkpoint.I8 || !onnx {
+			tensors[8*dtype.Size()]++
+		}
 	}
 	shown.Rows, shown.Tensors = widths(rows), widths(tensors)
 	return shown

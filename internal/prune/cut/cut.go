@@ -3,10 +3,13 @@ package cut
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"sort"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/onnx/dissect"
@@ -159,7 +162,7 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 		if c.rounded, err = o.round(ctx, s, b != nil, within); err != nil {
 			return nil, err
 		}
-		c.dropped, c.Rounding = c.rounded.Dropped, c.rounded.rounding(a)
+		c.dropped, c.Rounding = c.rounded.Dropped, c.rounded.rounding(a, o.Form.CompactONNX)
 	} else if c.dropped, c.Previous, err = o.choose(ctx, s, within); err != nil {
 		return nil, err
 	}
@@ -331,7 +334,12 @@ func (o *Options) drop(s *Source, order []int32) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	fit := func(bytes int64) (int, error) { return written.CompactDrop(order, f.Baseline, o.Form.Values, bytes) }
+	fit := func(bytes int64) (int, error) {
+		if o.Form.CompactONNX {
+			return o.onnxDrop(written, order, f.Baseline, bytes)
+		}
+		return written.CompactDrop(order, f.Baseline, o.Form.Values, bytes)
+	}
 	drop, err := o.Budget.Drop(a, &f.Baseline, fit)
 	if err != nil {
 		return 0, fault.Usagef("budget: %w", err)
@@ -347,4 +355,24 @@ func (o *Options) drop(s *Source, order []int32) (int, error) {
 		return mask.WholeColumns(a, order[:o.most], drop), nil
 	}
 	return drop, nil
+}
+
+// onnxDrop returns how many entries, from the front of order, must go so that the .onnx file has at most the given number of bytes. If even the file
+// without any entry is larger, the error gives its size.
+func (o *Options) onnxDrop(ck *checkpoint.Checkpoint, order []int32, baseline model.Baseline, bytes int64) (int, error) {
+	size, err := ck.ONNXBytes()
+	if err != nil {
+		return 0, err
+	}
+	file := func(drop int) (n int64) {
+		if err == nil {
+			n, _, err = size(&checkpoint.Kept{Dropped: mask.Of(order, drop), Baseline: baseline, Values: o.Form.Values})
+		}
+		return n
+	}
+	drop := sort.Search(len(order), func(drop int) bool { return file(drop) <= bytes })
+	if n := file(drop); err == nil && n > bytes {
+		err = fmt.Errorf("the model without any embedding entry takes %d", n)
+	}
+	return drop, err
 }

@@ -9,11 +9,11 @@ import (
 )
 
 // Form says in which form a model is written. The name of the file decides whether it is an .onnx
-// file, for which only CompactONNX counts, or one of package modelfile, for which nothing counts.
+// file, for which CompactONNX replaces Dense, or one of package modelfile, for which nothing counts.
 type Form struct {
 	Dense       bool             // write every entry, also the dropped ones
 	Values      compact.Encoding // of the kept entries of a compact file
-	CompactONNX bool             // store a table of an .onnx file by its distinct rows if that is smaller
+	CompactONNX bool             // store a table of an .onnx file by its kept entries, in the encoding Values, if that is smaller
 	Rows        string           // one of checkpoint.RowTypes: write the tables only, as rows of this type; only for Convert
 }
 
@@ -39,7 +39,7 @@ type Sizes struct {
 // ONNXTables says how the tables of an .onnx file are stored. It is empty for other files.
 type ONNXTables struct {
 	Tables  int `json:"onnx_tables,omitempty"`
-	Compact int `json:"compact_tables,omitempty"` // stored by their distinct rows
+	Compact int `json:"compact_tables,omitempty"` // stored by their kept entries
 }
 
 // sizes returns the sizes of ck without the dropped entries, which read baseline, except those of the file at out, and of tables with bits that differ.
@@ -98,7 +98,7 @@ func (f *Form) Convert(in string, part checkpoint.Options, out string, folders .
 		return nil, err
 	}
 	r := &Conversion{Out: out, Entries: len(dropped), Kept: len(dropped) - count(dropped), Sizes: f.sizes(ck, dropped, baseline, out)}
-	r.Renamed = f.Dense && (ck.Architecture.Kind == model.Graph || checkpoint.IsONNX(in))
+	r.Renamed = f.Dense && !checkpoint.NamedONNX(out) && (ck.Architecture.Kind == model.Graph || checkpoint.IsONNX(in))
 	switch {
 	case f.Rows != "":
 		r.TableBytes, r.Bytes, err = checkpoint.WriteRows(out, ck, f.Rows)
@@ -108,7 +108,11 @@ func (f *Form) Convert(in string, part checkpoint.Options, out string, folders .
 			r.Bytes, err = f.Write(out)
 		}
 	case checkpoint.NamedONNX(out):
-		err = r.writeONNX(out, ck, checkpoint.ONNXOptions{Compact: f.CompactONNX})
+		var o checkpoint.ONNXOptions
+		if f.CompactONNX {
+			o.Kept = &checkpoint.Kept{Dropped: dropped, Baseline: baseline, Values: f.Values}
+		}
+		err = r.writeONNX(out, ck, o)
 	case f.Dense:
 		r.Bytes, err = checkpoint.WriteDense(out, ck)
 	default:

@@ -66,7 +66,7 @@ func (c *Choice) pruned() (*model.Model, []float32, error) {
 	ck := s.Checkpoint
 	if c.rounded != nil {
 		var err error
-		if ck, err = ck.Pack(c.rounded.types); err != nil {
+		if ck, err = packed(ck, c.rounded.types, c.options.Form.CompactONNX); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -103,7 +103,7 @@ func (c *Choice) Model() string {
 // Write writes the pruned model to a file, calibrated by k unless that is nil. The sizes before are those of the whole model.
 func (c *Choice) Write(out string, k *loss.Calibration) (r Sizes, err error) {
 	s, form, factor, whole := c.source, &c.options.Form, float32(1), c.source.Checkpoint
-	ck, onnx := s.Checkpoint, checkpoint.ONNXOptions{Compact: form.CompactONNX}
+	ck, onnx := s.Checkpoint, checkpoint.ONNXOptions{}
 	if s.part != nil {
 		whole = s.part.whole.Checkpoint
 	}
@@ -125,6 +125,12 @@ func (c *Choice) Write(out string, k *loss.Calibration) (r Sizes, err error) {
 		r.Bytes, err = checkpoint.WriteNewONNX(out, ck)
 	case s.Scores == nil:
 		r.Bytes, err = checkpoint.WriteDense(out, ck)
+	case checkpoint.NamedONNX(out) && form.CompactONNX:
+		onnx.Kept = &checkpoint.Kept{Dropped: c.dropped, Baseline: baseline, Values: form.Values}
+		if c.rounded != nil {
+			onnx.Kept.Palette, onnx.Kept.Weights8 = c.rounded.Palette, weights8(c.rounded.types)
+		}
+		err = r.writeONNX(out, ck, onnx)
 	case c.rounded != nil:
 		r.TableBytes, r.Bytes, err = c.writeRounded(out, ck, baseline, factor)
 	case form.compact(out):

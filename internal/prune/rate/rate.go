@@ -32,7 +32,12 @@ type Tables struct {
 	// Curvature holds the second derivative of the mean loss by each kept entry, in nat, and
 	// BaselineCurvature that by each value of the baseline.
 	Curvature, BaselineCurvature []float64
+	// Size returns the bytes of the tables in a file. Nil stands for compact.Parts.Bytes.
+	Size Size
 }
+
+// Size returns the bytes of tables without the given entries in a file.
+type Size func(dropped []bool, baseline model.Baseline, p *compact.Palette) (int, error)
 
 // Choice says how tables are rounded.
 type Choice struct {
@@ -394,12 +399,21 @@ func (c *Chooser) Choose(price float64) (*Choice, error) {
 		}
 	}
 	choice.Rise += d.lost
-	parts, err := compact.EncodeMixed(t.Architecture, t.Entries, t.Dropped, merged, p)
-	if err != nil {
-		return nil, err
+	var err error
+	choice.Bytes, err = t.bytes(merged, p)
+	return choice, err
+}
+
+// bytes returns the bytes of t with a palette.
+func (t *Tables) bytes(baseline model.Baseline, p *compact.Palette) (int, error) {
+	if t.Size != nil {
+		return t.Size(t.Dropped, baseline, p)
 	}
-	choice.Bytes = parts.Bytes()
-	return choice, nil
+	parts, err := compact.EncodeMixed(t.Architecture, t.Entries, t.Dropped, baseline, p)
+	if err != nil {
+		return 0, err
+	}
+	return parts.Bytes(), nil
 }
 
 // The range of prices, as multiples of energy. At the lowest one everything is exact, and at the

@@ -22,6 +22,7 @@ type Search struct {
 	Baseline     model.Baseline
 	Order        []int32 // entries in the order in which they are dropped
 	Most         int     // number of entries that may be dropped
+	Size         Size    // as in Tables
 	// Measure measures tables of which the given entries are dropped, [Parameters].
 	Measure func(ctx context.Context, dropped []bool) (*Measured, error)
 	// Risen returns the rise of the loss of validation rows by rounding as a choice says, in nat.
@@ -160,7 +161,7 @@ func (s *Search) chooser(ctx context.Context, drop int) (*Chooser, *Found, error
 		return nil, nil, err
 	}
 	found.Loss = m.Loss
-	return NewChooser(&Tables{s.Architecture, s.Entries, found.Dropped, s.Baseline, m.Curvature, m.BaselineCurvature}), found, nil
+	return NewChooser(&Tables{s.Architecture, s.Entries, found.Dropped, s.Baseline, m.Curvature, m.BaselineCurvature, s.Size}), found, nil
 }
 
 // dropped returns the first drop entries of the order as a mask.
@@ -183,9 +184,10 @@ func (s *Search) least(drop int) int {
 			p.Quantizers = append(p.Quantizers, compact.Quantizer{Bits: 32})
 		}
 	}
-	parts, err := compact.EncodeMixed(s.Architecture, s.Entries, s.dropped(drop), model.Baseline{Values: s.Baseline.Values[:s.Architecture.BaselineSize()]}, p)
+	t := &Tables{Architecture: s.Architecture, Entries: s.Entries, Dropped: s.dropped(drop), Size: s.Size}
+	bytes, err := t.bytes(model.Baseline{Values: s.Baseline.Values[:s.Architecture.BaselineSize()]}, p)
 	if err != nil {
 		return 0 // Choose reports it
 	}
-	return parts.Bytes()
+	return bytes
 }

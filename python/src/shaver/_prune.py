@@ -83,7 +83,7 @@ def prune(
         Train the kept entries and the head on the split train of ``dataset``.
     dense : bool, optional
         Write every entry, also the dropped ones, by default in .onnx files only. With False a table
-        of such a file is stored by its distinct rows if that is smaller.
+        of such a file is stored by its kept entries if that is smaller.
     dataset : Dataset or path, optional
         Rows for ``calibrate``, ``tune`` and ``max_rise``, by default those that were scored.
     in_place : bool, default False
