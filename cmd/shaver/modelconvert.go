@@ -66,7 +66,7 @@ func modelConvertCommand() *cobra.Command {
 			if err := steps.CheckForm(c.Flags().Changed, &form, values, args[1]); err != nil {
 				return err
 			}
-			if err := checkRows(c.Flags().Changed, form.Rows, args[1]); err != nil {
+			if err := checkRows(c.Flags().Changed, &form, args[1]); err != nil {
 				return err
 			}
 			if len(pads) > 0 && checkpoint.NamedONNX(args[1]) {
@@ -78,6 +78,7 @@ func modelConvertCommand() *cobra.Command {
 			}
 			outputs.Inputs(checkpoint.Files(args[0])...)
 			outputs.Inputs(dataset.Files(folders...)...)
+			outputs.Inputs(form.From)
 			if form.Rows != "" {
 				err = outputs.Check("OUT", args[1], cli.Unless(checkpoint.RowsWritten, "a file of rows"))
 			} else if modelfile.Named(args[1]) {
@@ -111,6 +112,8 @@ func modelConvertCommand() *cobra.Command {
 	formFlags(c, &form, &values)
 	c.Flags().StringVar(&form.Rows, "rows", "", "write the tables only, as rows of FBGEMM and TorchRec of this `type`: "+strings.Join(checkpoint.RowTypes(), ", "))
 	cli.Choices(c, "rows", checkpoint.RowTypes()...)
+	c.Flags().StringVar(&form.From, "from", "", "with --rows, write only the rows that differ from those in this `file` of all rows of an earlier model (default all)")
+	cli.Files(c, "from", "safetensors")
 	partFlags(c, &part)
 	c.Flags().StringArrayVar(&pads, "pad", nil, "`FIELD=ID` for the id of a list's positions without a value, or FIELD=none; repeat it for each list")
 	flags.Dataset(c, &folders, "dataset `folder` of the training; the new file says that the model has its fields, vocabularies and rules of dense inputs (default what IN says)")
@@ -120,12 +123,18 @@ func modelConvertCommand() *cobra.Command {
 }
 
 // checkRows returns an error if the type of rows is unknown, or does not go with the other flags and the name of OUT.
-func checkRows(given cli.Given, rows, path string) error {
+func checkRows(given cli.Given, f *cut.Form, path string) error {
 	if !given.Has("rows") {
+		if given.Has("from") {
+			return fault.Usagef("--from needs --rows: only rows are compared with those of another file")
+		}
 		return nil
 	}
-	if !slices.Contains(checkpoint.RowTypes(), rows) {
-		return fault.Refuse("rows", rows, "expected one of "+strings.Join(checkpoint.RowTypes(), ", "))
+	if given.Has("from") && f.From == "" {
+		return fault.Usagef(`--from "": expected the name of a file`)
+	}
+	if !slices.Contains(checkpoint.RowTypes(), f.Rows) {
+		return fault.Refuse("rows", f.Rows, "expected one of "+strings.Join(checkpoint.RowTypes(), ", "))
 	}
 	for _, name := range []string{"dense", "values", "dataset"} {
 		if given.Has(name) {

@@ -59,24 +59,34 @@ func Metadata(path string) (map[string]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	head := make([]byte, 8)
-	if _, err := io.ReadFull(f, head); err != nil {
-		return nil, err
-	}
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	length := binary.LittleEndian.Uint64(head)
-	if length > uint64(min(info.Size()-8, MaxHeader)) {
-		return nil, fault.Inputf("%s is not a whole safetensors file", path)
-	}
-	text := make([]byte, length)
-	if _, err := io.ReadFull(f, text); err != nil {
+	text, err := ReadHeader(path, f, info.Size())
+	if err != nil {
 		return nil, err
 	}
 	_, _, metadata, err := ParseHeader(text)
 	return metadata, err
+}
+
+// ReadHeader returns the text of the header of a file of the given size, which r reads from its first byte. It reads no more of r. name
+// stands for the file in errors.
+func ReadHeader(name string, r io.Reader, size int64) ([]byte, error) {
+	head := make([]byte, 8)
+	if _, err := io.ReadFull(r, head); err != nil && size >= 8 {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	length := binary.LittleEndian.Uint64(head)
+	if size < 8 || length > uint64(min(size-8, MaxHeader)) {
+		return nil, fault.Inputf("%s is not a whole safetensors file", name)
+	}
+	text := make([]byte, length)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	return text, nil
 }
 
 // Placed parses the header of a file whose tensors have size bytes in all. places[i] holds tensor

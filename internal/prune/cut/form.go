@@ -15,6 +15,7 @@ type Form struct {
 	Values      compact.Encoding // of the kept entries of a compact file
 	CompactONNX bool             // store a table of an .onnx file by its kept entries, in the encoding Values, if that is smaller
 	Rows        string           // one of checkpoint.RowTypes: write the tables only, as rows of this type; only for Convert
+	From        string           // with Rows, a file of all rows of an earlier model: write only those that differ
 }
 
 // Full reports whether the file at path stores every entry, also the dropped ones.
@@ -100,6 +101,8 @@ func (f *Form) Convert(in string, part checkpoint.Options, out string, folders .
 	r := &Conversion{Out: out, Entries: len(dropped), Kept: len(dropped) - count(dropped), Sizes: f.sizes(ck, dropped, baseline, out)}
 	r.Renamed = f.Dense && !checkpoint.NamedONNX(out) && (ck.Architecture.Kind == model.Graph || checkpoint.IsONNX(in))
 	switch {
+	case f.From != "":
+		r.TableBytes, r.Bytes, err = checkpoint.WriteRowsDelta(out, ck, f.Rows, f.From)
 	case f.Rows != "":
 		r.TableBytes, r.Bytes, err = checkpoint.WriteRows(out, ck, f.Rows)
 	case modelfile.Named(out):
