@@ -97,7 +97,6 @@ type program struct {
 	nodes     []Node
 	constants []constant
 	shared    map[string]string // names of constants, by their contents
-	scope     string            // prefix of the names of nodes
 
 	blocks, block string // what the look-ups read
 
@@ -108,7 +107,7 @@ type program struct {
 
 // newProgram returns the program without look-ups, for a version of the operator set of at least compactOpset.
 func newProgram(t *compactTable, opset int) *program {
-	p := &program{compactTable: t, opset: opset, shared: map[string]string{}, scope: t.Prefix}
+	p := &program{compactTable: t, opset: opset, shared: map[string]string{}}
 	words, word := p.makeWords()
 	if p.blocks, p.block = words, word; t.Listed.Marked == 0 {
 		return p
@@ -133,7 +132,7 @@ const compactOpset = 11
 
 // node adds a node and returns the name of its output.
 func (p *program) node(op string, attributes map[string]int64, inputs ...string) string {
-	out := p.scope + "." + strconv.Itoa(len(p.nodes))
+	out := p.Prefix + "." + strconv.Itoa(len(p.nodes))
 	p.nodes = append(p.nodes, Node{Op: op, Inputs: inputs, Outputs: []string{out}, Attributes: numbers(attributes)})
 	return out
 }
@@ -188,7 +187,7 @@ func (p *program) constant(kind Type, dims []int, data []byte) string {
 	content := string(append([]byte{byte(kind), byte(len(dims))}, data...))
 	name := p.shared[content]
 	if name == "" {
-		name = p.scope + ".c" + strconv.Itoa(len(p.constants))
+		name = p.Prefix + ".c" + strconv.Itoa(len(p.constants))
 		p.shared[content] = name
 		p.constants = append(p.constants, constant{name, kind, dims, data})
 	}

@@ -66,8 +66,15 @@ func (p *parser) compact(m *Model) error {
 		if err == nil {
 			err = p.meter.take(nodeCost * (100 + len(t.Spans)))
 		}
+		words := slices.IndexFunc(m.Graph.Initializers, func(c *Tensor) bool {
+			return c.Name == t.Prefix+".words" && c.Type == Float && len(c.Dims) == 2 && c.Dims[1] == t.Columns
+		})
+		if err == nil && words < 0 { // or else the program may be larger than the file
+			err = changed(t.Prefix + ".words")
+		}
 		if err == nil {
-			err = p.restore(m, t)
+			own := newProgram(t, m.Opset)
+			err = p.restore(m, own, func(constants map[string]*Tensor) (*Tensor, error) { return t.table(own, constants) })
 		}
 		if err != nil {
 			return fmt.Errorf("compact table %s: %w", Quote(t.Table), err)
@@ -82,31 +89,39 @@ func changed(name string) error {
 	return fault.Inputf("%s is not as shaver writes it: expected the file as it was written, or the model before it was pruned", Quote(name))
 }
 
-// restore replaces the nodes and constants of t by the table and look-ups of it.
-func (p *parser) restore(m *Model, t *compactTable) error {
-	g, constants := m.Graph, map[string]*Tensor{}
+// table returns the table of a program, which has the given constants.
+func (t *compactTable) table(own *program, constants map[string]*Tensor) (*Tensor, error) {
+	e := &entries{compactTable: t, constants: constants}
+	for _, c := range constants {
+		e.bytes += c.size
+	}
+	if size := int64(t.Rows) * int64(t.Columns) * 4; size > maxInflation*max(e.bytes, 1) {
+		return nil, fault.Inputf("it has %d bytes, and %d in the file, expected at most %d times as many", size, e.bytes, maxInflation)
+	}
+	e.bytes = own.size(own.found)
+	return &Tensor{Name: t.Table, Type: Float, Dims: []int{t.Rows, t.Columns}, form: compacted, entries: e}, nil
+}
+
+// restore replaces the constants and nodes of own in m by the tensor that of returns for the constants of the tensor, by their names without the prefix.
+func (p *parser) restore(m *Model, own *program, of func(constants map[string]*Tensor) (*Tensor, error)) error {
+	g, all, stored := m.Graph, map[string]*Tensor{}, map[string]*Tensor{}
 	for _, c := range g.Initializers {
-		if strings.HasPrefix(c.Name, t.Prefix+".") {
-			constants[c.Name] = c
+		if strings.HasPrefix(c.Name, own.Prefix+".") {
+			all[c.Name] = c
 		}
 	}
-	words := constants[t.Prefix+".words"]
-	if words == nil || words.Type != Float || len(words.Dims) == 0 || words.Dims[len(words.Dims)-1] != t.Columns { // or else the program may be larger than the file
-		return changed(t.Prefix + ".words")
+	if len(all) != len(own.constants) {
+		return changed(own.Prefix)
 	}
-	own := newProgram(t, m.Opset)
-	if len(constants) != len(own.constants) || t.Table == "" || t.Prefix == "" || g.defines(t.Table) {
-		return changed(t.Prefix)
-	}
-	e := &entries{compactTable: t, constants: map[string]*Tensor{}}
+	gone := map[string]bool{}
 	for _, want := range own.constants {
-		c := constants[want.name]
+		c := all[want.name]
 		if c == nil || c.Type != want.kind || c.form != fixed && c.Elements() > 0 || !slices.Equal(c.Dims, want.dims) || c.input {
 			return changed(want.name)
 		}
+		gone[c.Name] = true
 		if want.data == nil {
-			e.constants[want.name[len(t.Prefix)+1:]] = c
-			e.bytes += c.size
+			stored[want.name[len(own.Prefix)+1:]] = c
 			continue
 		}
 		have := make([]byte, len(want.data))
@@ -117,28 +132,23 @@ func (p *parser) restore(m *Model, t *compactTable) error {
 			return changed(want.name)
 		}
 	}
-	if size := int64(t.Rows) * int64(t.Columns) * 4; size > maxInflation*max(e.bytes, 1) {
-		return fault.Inputf("it has %d bytes, and %d in the file, expected at most %d times as many", size, e.bytes, maxInflation)
-	}
-	gone := map[string]bool{}
-	if err := p.takeProgram(g, own, gone); err != nil {
+	if err := own.take(g, gone); err != nil {
 		return err
 	}
-	if own.found == 0 {
-		return changed(t.Prefix)
-	}
-	e.bytes = own.size(own.found)
-	for name := range constants {
-		gone[name] = true
-	}
-	if err := readsNone(g, gone); err != nil {
+	made, err := of(stored)
+	if err != nil {
 		return err
 	}
-	table := &Tensor{Name: t.Table, Type: Float, Dims: []int{t.Rows, t.Columns}, form: compacted, entries: e, source: words.source, file: words.file, place: words.place}
-	at := slices.IndexFunc(g.Initializers, func(c *Tensor) bool { return constants[c.Name] != nil })
-	g.Initializers[at] = table
-	g.Initializers = slices.DeleteFunc(g.Initializers, func(c *Tensor) bool { return constants[c.Name] != nil })
-	return nil
+	delete(gone, made.Name)
+	at := slices.IndexFunc(g.Initializers, func(c *Tensor) bool { return all[c.Name] != nil })
+	first := g.Initializers[at]
+	made.source, made.file, made.place = first.source, first.file, first.place
+	g.Initializers = slices.DeleteFunc(g.Initializers, func(c *Tensor) bool { return all[c.Name] != nil })
+	if made.Name == "" || g.defines(made.Name) {
+		return changed(own.Prefix)
+	}
+	g.Initializers = slices.Insert(g.Initializers, at, made)
+	return readsNone(g, gone)
 }
 
 // defines reports whether an input, a tensor or a node of g or its bodies has a name.
@@ -155,13 +165,11 @@ func (g *Graph) defines(name string) bool {
 		})
 }
 
-// takeProgram removes the nodes of own from g, replaces each look-up in g and its bodies by a Gather of the table, and adds what is removed
-// to gone.
-func (p *parser) takeProgram(g *Graph, own *program, gone map[string]bool) error {
+// take removes the nodes of p from g, replaces each look-up in g and its bodies by one of the table, and adds what is removed to gone.
+func (p *program) take(g *Graph, gone map[string]bool) error {
 	want := map[string]*Node{}
-	for i := range own.nodes {
-		n := &own.nodes[i]
-		want[n.Outputs[0]] = n
+	for i := range p.nodes {
+		want[p.nodes[i].Outputs[0]] = &p.nodes[i]
 	}
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
@@ -179,7 +187,23 @@ func (p *parser) takeProgram(g *Graph, own *program, gone map[string]bool) error
 	if len(want) > 0 {
 		return changed(sortedNames(want)[0])
 	}
-	return own.takeLookUps(g, gone)
+	return p.takeLookUps(g, gone)
+}
+
+// readsNone returns an error if a node or an output of g reads one of the names.
+func readsNone(g *Graph, gone map[string]bool) (err error) {
+	visit := func(name string) {
+		if gone[name] && err == nil {
+			err = changed(name)
+		}
+	}
+	for i := range g.Nodes {
+		g.Nodes[i].Reads(visit)
+	}
+	for _, v := range g.Outputs {
+		visit(v.Name)
+	}
+	return err
 }
 
 // takeLookUps removes the nodes in gone from g, and replaces the look-ups.
@@ -197,12 +221,14 @@ func (p *program) takeLookUps(g *Graph, gone map[string]bool) error {
 		}
 		switch {
 		case len(n.Outputs) > 0 && gone[n.Outputs[0]]:
-		case len(n.Inputs) > 0 && n.Inputs[0] == p.block:
+		case p.block == "" || len(n.Inputs) == 0:
+			nodes = append(nodes, *n)
+		case n.Inputs[0] == p.block:
 			if !n.gathersRows() {
 				return changed(p.block)
 			}
 			ids[n.Outputs[0]], gone[n.Outputs[0]] = n.Inputs[1], true
-		case len(n.Inputs) > 0 && n.Inputs[0] == p.blocks:
+		case n.Inputs[0] == p.blocks:
 			if !n.gathersRows() || ids[n.Inputs[1]] == "" {
 				return changed(p.blocks)
 			}

@@ -200,32 +200,33 @@ func takeNames(g *Graph, readers map[string]*small, taken map[string]bool, refus
 
 // writeSmall plans the edits for a table that becomes compact.
 func (w *writer) writeSmall(t *table) {
-	s, graph := t.small, w.model.Graph.place
-	data := t.compact.data(s.compactTable, s.numbers)
-	var constants []content
-	for _, c := range s.constants {
-		elements := c.data
-		if elements == nil {
-			elements = data[c.name[len(s.Prefix)+1:]]
-			if want := c.elements() * c.kind.width(); len(elements) != want {
-				panic(fmt.Sprintf("wire: Rewrite: constant %s of %d bytes, expected %d", c.name, len(elements), want))
-			}
-		}
-		var list []content
-		if c.data == nil {
-			list = w.tensor(t, c.name, c.kind, c.dims, contentOf(elements))
-		} else {
-			list = inline(c.name, c.kind, c.dims, contentOf(elements))
-		}
-		constants = append(constants, initialiser(list)...)
-	}
-	w.edits.replace(graph, t.place.tag, t.place.end, constants...)
-	w.edits.insert(graph, graph.at, encodeNodes(s.nodes))
+	s := t.small
+	w.writeProgram(t.Tensor, s.program, t.compact.data(s.compactTable, s.numbers))
 	for k, n := range s.lookUps {
 		nodes := s.lookUp(k, n.Inputs[1], n.Outputs[0])
 		nodes[len(nodes)-1].Name = n.Name
 		w.edits.replace(n.place.outer, n.place.tag, n.place.end, contentOf(encodeNodes(nodes)))
 	}
+}
+
+// writeProgram plans the edits that replace a tensor by the constants and nodes of p. data has the constants of the tensor, by their names without the
+// prefix.
+func (w *writer) writeProgram(t *Tensor, p *program, data map[string][]byte) {
+	var constants []content
+	for _, c := range p.constants {
+		if c.data != nil {
+			constants = append(constants, initialiser(inline(c.name, c.kind, c.dims, contentOf(c.data)))...)
+			continue
+		}
+		elements := data[c.name[len(p.Prefix)+1:]]
+		if want := c.elements() * c.kind.width(); len(elements) != want {
+			panic(fmt.Sprintf("wire: Rewrite: constant %s of %d bytes, expected %d", c.name, len(elements), want))
+		}
+		constants = append(constants, initialiser(w.tensor(t, c.name, c.kind, c.dims, contentOf(elements)))...)
+	}
+	graph := w.model.Graph.place
+	w.edits.replace(graph, t.place.tag, t.place.end, constants...)
+	w.edits.insert(graph, graph.at, encodeNodes(p.nodes))
 }
 
 // elements returns the number of elements of c.
@@ -291,8 +292,8 @@ func (c *Compact) data(t *compactTable, numbers []int) map[string][]byte {
 }
 
 // tensor returns the fields of a tensor that is stored where t is.
-func (w *writer) tensor(t *table, name string, kind Type, dims []int, elements content) []content {
-	if t.Tensor.outside != nil || w.outside {
+func (w *writer) tensor(t *Tensor, name string, kind Type, dims []int, elements content) []content {
+	if t.outside != nil || w.outside {
 		b := w.entries(w.add(elements), elements.size, nil)
 		return []content{contentOf(append(described(name, kind, dims), b...))}
 	}

@@ -102,19 +102,14 @@ func (q *Weight8) Saved() int64 {
 	return 3*int64(len(q.Codes)) - 4*int64(len(q.Scales)) - 200
 }
 
-// shape returns the shape in which the scales meet the codes.
-func (q *Weight8) shape() []int {
-	dims := slices.Repeat([]int{1}, len(q.Tensor.Dims))
-	dims[q.Axis] = len(q.Scales)
-	return dims
-}
-
-// nodes returns the nodes that compute the weight.
-func (w *weight8) nodes() []Node {
-	return []Node{
-		{Op: "Cast", Inputs: []string{w.Prefix + ".codes"}, Outputs: []string{w.Prefix + ".0"}, Attributes: numbers(map[string]int64{"to": int64(Float)})},
-		{Op: "Mul", Inputs: []string{w.Prefix + ".0", w.Prefix + ".scales"}, Outputs: []string{w.Tensor}, Attributes: map[string]*Attribute{}},
-	}
+// program returns the constants and nodes of a weight of the given shape.
+func (w *weight8) program(dims []int) *program {
+	p := &program{compactTable: &compactTable{Prefix: w.Prefix}, shared: map[string]string{}}
+	scales := slices.Repeat([]int{1}, len(dims))
+	scales[w.Axis] = dims[w.Axis]
+	p.node("Mul", nil, p.cast(p.stored("codes", Int8, dims...), Float), p.stored("scales", Float, scales...))
+	p.nodes[1].Outputs[0] = w.Tensor
+	return p
 }
 
 // planWeights8 names the weights that are stored in 8 bits. taken are the names that the file has.
@@ -126,17 +121,13 @@ func (w *writer) planWeights8(taken map[string]bool, next int) {
 	}
 }
 
-// writeWeight8 plans the edits for a weight in 8 bits.
-func (w *writer) writeWeight8(q *Weight8, own *weight8) {
+// data returns the bytes of the constants of q, by their names.
+func (q *Weight8) data() map[string][]byte {
 	codes := make([]byte, len(q.Codes))
 	for i, c := range q.Codes {
 		codes[i] = byte(c)
 	}
-	graph, t := w.model.Graph.place, &table{Tensor: q.Tensor}
-	w.edits.replace(graph, q.Tensor.place.tag, q.Tensor.place.end, slices.Concat(
-		initialiser(w.tensor(t, own.Prefix+".codes", Int8, q.Tensor.Dims, contentOf(codes))),
-		initialiser(inline(own.Prefix+".scales", Float, q.shape(), contentOf(floatBytes(q.Scales)))))...)
-	w.edits.insert(graph, graph.at, encodeNodes(own.nodes()))
+	return map[string][]byte{"codes": codes, "scales": floatBytes(q.Scales)}
 }
 
 // encodeNodes returns nodes as fields of a GraphProto.
@@ -156,73 +147,31 @@ func initialiser(fields []content) []content {
 	return append([]content{contentOf(header(5, size))}, fields...)
 }
 
-// int8 replaces the constants and nodes of weights in 8 bits by the weights.
+// weights8 replaces the constants and nodes of weights in 8 bits by the weights.
 func (p *parser) weights8(m *Model) error {
 	text, ok := m.Metadata[int8Key]
 	if !ok {
 		return nil
 	}
-	var all []weight8
-	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) > len(m.Graph.Initializers) {
+	if err := json.Unmarshal([]byte(text), &m.weights8); err != nil || len(m.weights8) > len(m.Graph.Initializers) {
 		return fault.Inputf("the metadata %s are not those of weights in 8 bits: expected the file as shaver wrote it", int8Key)
 	}
-	constants, nodes := map[string]*Tensor{}, map[string]*Node{}
-	for _, t := range m.Graph.Initializers {
-		constants[t.Name] = t
-	}
-	for i := range m.Graph.Nodes {
-		n := &m.Graph.Nodes[i]
-		if len(n.Outputs) == 1 {
-			nodes[n.Outputs[0]] = n
+	for _, w := range m.weights8 {
+		at := slices.IndexFunc(m.Graph.Initializers, func(t *Tensor) bool { return t.Name == w.Prefix+".codes" })
+		if at < 0 || w.Axis < 0 || w.Axis >= len(m.Graph.Initializers[at].Dims) || m.Graph.Initializers[at].Elements() == 0 {
+			return changed(w.Prefix + ".codes")
+		}
+		err := p.restore(m, w.program(m.Graph.Initializers[at].Dims), func(constants map[string]*Tensor) (*Tensor, error) {
+			scales := *constants["scales"]
+			scales.Dims = []int{scales.Elements()}
+			t := &Tensor{Name: w.Tensor, Type: Float, Dims: constants["codes"].Dims, form: computed, scaled: &scaled{codes: whole(constants["codes"]), scales: &scales}}
+			return t, t.scaled.along(t.Dims, int64(w.Axis), 0)
+		})
+		if err != nil {
+			return err
 		}
 	}
-	gone := map[string]bool{}
-	for i := range all {
-		w := &all[i]
-		codes, scales := constants[w.Prefix+".codes"], constants[w.Prefix+".scales"]
-		if codes == nil || scales == nil || codes.Type != Int8 || scales.Type != Float || codes.form != fixed || scales.form != fixed || codes.input || scales.input {
-			return changed(w.Prefix)
-		}
-		for _, n := range w.nodes() {
-			if have := nodes[n.Outputs[0]]; have == nil || !have.like(&n) {
-				return changed(n.Outputs[0])
-			}
-			gone[n.Outputs[0]] = true
-		}
-		flat := *scales
-		flat.Dims = []int{scales.Elements()}
-		s := &scaled{codes: whole(codes), scales: &flat}
-		if w.Axis < 0 || len(scales.Dims) != len(codes.Dims) || s.along(codes.Dims, int64(w.Axis), 0) != nil || scales.Dims[w.Axis] != scales.Elements() {
-			return changed(scales.Name)
-		}
-		delete(constants, codes.Name)
-		delete(constants, scales.Name)
-		gone[codes.Name], gone[scales.Name] = true, true
-		m.Graph.Initializers = append(m.Graph.Initializers, &Tensor{Name: w.Tensor, Type: Float, Dims: codes.Dims, form: computed, scaled: s, source: codes.source, file: codes.file, place: codes.place})
-	}
-	m.Graph.Initializers = slices.DeleteFunc(m.Graph.Initializers, func(t *Tensor) bool { return gone[t.Name] && t.form != computed })
-	m.Graph.Nodes = slices.DeleteFunc(m.Graph.Nodes, func(n Node) bool { return len(n.Outputs) == 1 && gone[n.Outputs[0]] })
-	for i := range all { // the weight itself stays
-		delete(gone, all[i].Tensor)
-	}
-	m.weights8 = all
-	return readsNone(m.Graph, gone)
-}
-
-// readsNone returns an error if a node or an output of g reads one of the names.
-func readsNone(g *Graph, gone map[string]bool) (err error) {
-	visit := func(name string) {
-		if gone[name] && err == nil {
-			err = changed(name)
-		}
-	}
-	for i := range g.Nodes {
-		g.Nodes[i].Reads(visit)
-	}
-	for _, v := range g.Outputs {
-		visit(v.Name)
-	}
-	return err
+	return nil
 }
 
 // freePrefix returns the first prefix from a number on that begins none of the names, and the next number.

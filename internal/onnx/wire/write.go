@@ -239,7 +239,7 @@ func (w *writer) plan() (*Rewriting, error) {
 		w.calibration.edit(w)
 	}
 	for i, q := range w.options.Weights8 {
-		w.writeWeight8(q, &w.weights8[i])
+		w.writeProgram(q.Tensor, w.weights8[i].program(q.Tensor.Dims), q.data())
 	}
 	metadata := w.metadata()
 	for _, key := range sortedNames(metadata) {
