@@ -63,7 +63,7 @@ func readChanged(path string, o Options, change func(*wire.Model) error) (*Check
 	if err != nil {
 		return nil, withSettings(err)
 	}
-	c := &Checkpoint{Tensors: map[string]Tensor{}, name: path, Ignored: n.Ignored, logit: n.Logit, origin: &origin{info: info, options: o.ONNX}}
+	c := &Checkpoint{Tensors: map[string]Tensor{}, name: path, Ignored: n.Ignored, logit: n.Logit, origin: &origin{info: info, options: o.ONNX, external: len(file.External()) > 0}}
 	if !o.Generic {
 		if found, dims, err := findKind(n); err == nil {
 			if err := c.takeKnown(n, found, dims); err != nil {

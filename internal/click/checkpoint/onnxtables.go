@@ -232,9 +232,9 @@ func (k *Kept) word(book *model.Book, j, n int) []float32 {
 	return word
 }
 
-// ONNXBytes returns a function for the number of bytes of the file that WriteONNX writes for c with Kept, and those of the embedding tables in it. The
-// file may be some dozens of bytes smaller.
-func (c *Checkpoint) ONNXBytes() (func(k *Kept) (file, tables int64, err error), error) {
+// ONNXBytes returns a function for the number of bytes of the file that WriteONNX writes for c with Kept, and perhaps a calibration, and those of the
+// embedding tables in it. The file may be some dozens of bytes smaller. The number of the file's bytes does not hold with external data.
+func (c *Checkpoint) ONNXBytes(calibrated bool) (func(k *Kept) (file, tables int64, err error), error) {
 	file, n, err := c.reopen()
 	if err != nil {
 		return nil, err
@@ -244,18 +244,45 @@ func (c *Checkpoint) ONNXBytes() (func(k *Kept) (file, tables int64, err error),
 	if err != nil {
 		return nil, err
 	}
-	saved := map[string]int64{}
 	weights, err := t.weights8()
-	for _, q := range weights {
-		saved[q.Tensor.Name] = q.Saved()
+	if err != nil {
+		return nil, err
 	}
-	return func(k *Kept) (file, tables int64, err error) {
-		file, tables, err = t.bytes(k)
-		for _, name := range k.Weights8 {
-			file -= saved[name]
+	options := wire.Options{Data: "data", Metadata: c.properties()}
+	if calibrated {
+		options.Calibration = &wire.Calibration{End: n.End, Scale: 1}
+	}
+	var all []*wire.Tensor
+	for _, at := range t.order {
+		all = append(all, n.Tables[at].Tensor())
+	}
+	lookUps := file.LookUps(all)
+	whole, err := file.Rewrite(nil, options)
+	return func(k *Kept) (int64, int64, error) {
+		rounded, err := file.Rewrite(nil, wire.Options{Data: options.Data, Weights8: k.chosen(weights)})
+		if err != nil {
+			return 0, 0, err
 		}
-		return file, tables, err
+		bytes, tables := whole.Bytes+rounded.Bytes-file.Size(), int64(0)
+		for i, at := range t.order {
+			dense := 4 * int64(all[i].Elements())
+			size := dense
+			if lookUps[i] > 0 && plainRows(&n.Tables[at]) {
+				c, _, err := t.compact(k, at, nil)
+				if err != nil {
+					return 0, 0, err
+				}
+				size = min(dense, file.CompactBytes(c, all[i], i, lookUps[i])+32)
+			}
+			bytes, tables = bytes+size-dense, tables+size
+		}
+		return bytes, tables, nil
 	}, err
+}
+
+// chosen returns those of all weights that k has in 8 bits.
+func (k *Kept) chosen(all []*wire.Weight8) []*wire.Weight8 {
+	return slices.DeleteFunc(slices.Clone(all), func(q *wire.Weight8) bool { return !slices.Contains(k.Weights8, q.Tensor.Name) })
 }
 
 // weights8 returns the weights of the network that may be stored in 8 bits.
@@ -308,32 +335,4 @@ func (c *Checkpoint) Round8(names []string) (*Checkpoint, error) {
 		}
 		return nil
 	})
-}
-
-// bytes is the function that ONNXBytes returns.
-func (t *onnxTables) bytes(k *Kept) (file, tables int64, err error) {
-	file = t.file.Size()
-	for key, value := range t.c.properties() {
-		file += int64(len(key)+len(value)-len(t.file.Metadata[key])) + 16
-	}
-	for i, at := range t.order {
-		table := &t.n.Tables[at]
-		c, _, err := t.compact(k, at, nil)
-		if err != nil {
-			return 0, 0, err
-		}
-		lookUps := 0
-		for _, p := range t.n.LookUps {
-			if p.Table == at {
-				lookUps++
-			}
-		}
-		dense := 4 * int64(table.Rows) * int64(table.Dim)
-		size := dense
-		if plainRows(table) {
-			size = min(dense, t.file.CompactBytes(c, table.Tensor(), i, lookUps)+32)
-		}
-		file, tables = file+size-dense, tables+size
-	}
-	return file, tables, nil
 }

@@ -4,7 +4,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/click/model"
@@ -15,9 +14,10 @@ import (
 
 // origin says where the tables of a model are in the .onnx file from which it was read.
 type origin struct {
-	info    os.FileInfo
-	options dissect.Options
-	lookUps []tableRow // by look-up of the architecture, or by field if it is plain
+	info     os.FileInfo
+	options  dissect.Options
+	external bool       // whether the file has external data
+	lookUps  []tableRow // by look-up of the architecture, or by field if it is plain
 }
 
 // tableRow is a row of a table of an .onnx file.
@@ -116,6 +116,9 @@ func (c *Checkpoint) CheckCalibration() error {
 	return file.CheckEnd(n.End)
 }
 
+// External reports whether c was read from an .onnx file with external data.
+func (c *Checkpoint) External() bool { return c.origin != nil && c.origin.external }
+
 // reopen opens the .onnx file from which c was read. The caller must close the file.
 func (c *Checkpoint) reopen() (*wire.Model, *dissect.Network, error) {
 	if c.origin == nil {
@@ -164,7 +167,7 @@ func WriteONNX(path string, c *Checkpoint, o ONNXOptions) (*ONNXSize, error) {
 		if weights, err = all.weights8(); err != nil {
 			return nil, err
 		}
-		weights = slices.DeleteFunc(weights, func(q *wire.Weight8) bool { return !slices.Contains(o.Kept.Weights8, q.Tensor.Name) })
+		weights = o.Kept.chosen(weights)
 	}
 	options := wire.Options{Weights8: weights, Data: filepath.Base(DataFile(path)), Metadata: c.properties()}
 	if o.Scale != 0 || o.Offset != 0 {

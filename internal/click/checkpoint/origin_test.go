@@ -98,6 +98,48 @@ func TestWriteONNX(t *testing.T) {
 	}
 }
 
+// ONNXBytes returns the bytes of the file that WriteONNX writes, or some dozens for each table more, with weights in 8 bits and with a
+// calibration, for exports in one file. With external data, which shift, it does not fail.
+func TestONNXBytes(t *testing.T) {
+	weights := 0
+	for _, e := range readExports(t) {
+		if !strings.HasPrefix(e.File, "fuxictr-d") {
+			continue
+		}
+		c, err := Read(filepath.Join(exports, e.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := keptOf(t, prunedCopy(t, c), true)
+		if k.Weights8, err = c.Weights8(); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range []ONNXOptions{{Kept: k}, {Kept: k, Scale: 2, Offset: 1}} {
+			if o.Scale != 0 && c.CheckCalibration() != nil {
+				continue
+			}
+			bytes, err := c.ONNXBytes(o.Scale != 0)
+			if err != nil {
+				t.Fatalf("%s: %v", e.File, err)
+			}
+			most, _, err := bytes(k)
+			if err != nil {
+				t.Fatalf("%s: %v", e.File, err)
+			}
+			size, err := WriteONNX(filepath.Join(t.TempDir(), e.File), c, o)
+			if err != nil {
+				t.Fatalf("%s: %v", e.File, err)
+			}
+			if weights += len(k.Weights8); !c.External() && (size.Bytes > most || size.Bytes < most-64*int64(size.Tables)) {
+				t.Errorf("%s, calibrated %v: %d bytes, expected %d", e.File, o.Scale != 0, size.Bytes, most)
+			}
+		}
+	}
+	if weights == 0 {
+		t.Error("no weight was in 8 bits")
+	}
+}
+
 // A calibrated .onnx file is read with the calibrated logits, for each export that ends in a
 // logit, a Sigmoid or a Softmax, and both forms, also if it is calibrated twice. Another graph
 // is refused, and the previous file stays.

@@ -96,45 +96,67 @@ func (t *compactTable) fill() {
 	t.Filled = max(0, 4*t.Rows*t.Columns/maxInflation+1-stored)
 }
 
-// CompactBytes returns how many bytes a table takes if it is compact, the given one of all compact tables, and read by some look-ups.
+// CompactBytes returns how many bytes a table takes if it is compact, the given one of all compact tables. lookUps is that of LookUps, and not 0.
 func (m *Model) CompactBytes(c *Compact, of *Tensor, number, lookUps int) int64 {
 	t, _ := c.describe(of.Dims[0], of.Dims[1])
 	t.Table, t.Prefix = of.Name, prefix+strconv.Itoa(number)
 	t.fill()
-	return newProgram(t, max(m.Opset, compactOpset)).size(lookUps)
+	return newProgram(t, m.Opset).size(lookUps)
+}
+
+// LookUps returns how many nodes look up rows of each of some tables, or 0 if Rewrite cannot make it compact.
+func (m *Model) LookUps(tables []*Tensor) []int {
+	all, _ := m.smalls(tables)
+	n := make([]int, len(all))
+	for i, s := range all {
+		if s != nil {
+			n[i] = len(s.lookUps)
+		}
+	}
+	return n
+}
+
+// smalls returns what reads each of some tables, or nil if it cannot become compact, and the names that the file has.
+func (m *Model) smalls(tables []*Tensor) (all []*small, taken map[string]bool) {
+	all, taken = make([]*small, len(tables)), map[string]bool{}
+	readers := map[string]*small{}
+	for i, t := range tables {
+		initial := slices.ContainsFunc(m.Graph.Initializers, func(i *Tensor) bool { return i.place == t.place })
+		if initial && t.Type == Float && t.form == fixed && len(t.Dims) == 2 && !t.input && int64(t.Elements()) <= math.MaxInt32/8 {
+			all[i] = &small{}
+			readers[t.Name] = all[i]
+		}
+	}
+	if m.IR < compactIR || m.Opset < compactOpset {
+		clear(readers)
+	}
+	for _, t := range m.compact {
+		taken[t.Prefix+".0"] = true
+	}
+	for _, t := range m.weights8 {
+		taken[t.Prefix+".0"] = true
+	}
+	refuse := func(name string) { delete(readers, name) }
+	takeNames(m.Graph, readers, taken, refuse, true)
+	for i, t := range tables {
+		if s := all[i]; s != nil && (readers[t.Name] != s || len(s.lookUps) == 0) {
+			all[i] = nil
+		}
+	}
+	return all, taken
 }
 
 // shrink finds the tables that become compact.
 func (w *writer) shrink() {
-	g := w.model.Graph
-	readers := map[string]*small{}
+	var tables []*Tensor
 	for _, t := range w.order {
-		initial := slices.ContainsFunc(g.Initializers, func(i *Tensor) bool { return i.place == t.place })
-		if t.compact != nil && initial && t.Type == Float && t.form == fixed && len(t.Dims) == 2 && !t.input && int64(t.Elements()) <= math.MaxInt32/8 {
-			t.small = &small{}
-			readers[t.Name] = t.small
-		}
+		tables = append(tables, t.Tensor)
 	}
-	if w.model.IR < compactIR || w.model.Opset < compactOpset {
-		clear(readers)
-	}
-	taken := map[string]bool{} // names that the file has
-	for _, t := range w.model.compact {
-		taken[t.Prefix+".0"] = true
-	}
-	for _, t := range w.model.weights8 {
-		taken[t.Prefix+".0"] = true
-	}
-	refuse := func(name string) { delete(readers, name) }
-	takeNames(g, readers, taken, refuse, true)
+	all, taken := w.model.smalls(tables)
 	next := 0
-	for _, t := range w.order {
-		s := t.small
-		if s == nil {
-			continue
-		}
-		if readers[t.Name] != s || len(s.lookUps) == 0 {
-			t.small = nil
+	for i, t := range w.order {
+		s := all[i]
+		if s == nil || t.compact == nil {
 			continue
 		}
 		described, numbers := t.compact.describe(t.Dims[0], t.Dims[1])
@@ -142,8 +164,8 @@ func (w *writer) shrink() {
 		described.Prefix, next = freePrefix(taken, next)
 		described.fill()
 		s.numbers, s.program = numbers, newProgram(described, w.model.Opset)
-		if s.bytes = s.size(len(s.lookUps)); s.bytes >= 4*int64(len(t.values)) {
-			t.small = nil
+		if s.bytes = s.size(len(s.lookUps)); s.bytes < 4*int64(len(t.values)) {
+			t.small = s
 		}
 	}
 	w.planWeights8(taken, next)

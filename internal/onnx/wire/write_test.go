@@ -469,7 +469,17 @@ func TestNotCompact(t *testing.T) {
 			onnxtest.Attribute("then_branch", onnxtest.Graph{Nodes: []onnxtest.Message{onnxtest.Node("Neg", onnxtest.Names{"e"}, onnxtest.Names{"t"})}, Outputs: []onnxtest.Message{onnxtest.Value("t", 1)}}))), 18, sparse()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := rewriteFile(t, save(t, onnxtest.Model(c.opset, c.graph.Message())), Options{}, map[string][]float32{"t": c.values}, keptOf(c.values))
+			path := save(t, onnxtest.Model(c.opset, c.graph.Message()))
+			w := rewriteFile(t, path, Options{}, map[string][]float32{"t": c.values}, keptOf(c.values))
+			m, err := Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			can := name == "everything" // which is larger if it is compact
+			if n := m.LookUps(m.Graph.Initializers[:1]); can != (n[0] > 0) {
+				t.Errorf("%d look-ups", n)
+			}
 			if w.Compact != 0 || !slices.Equal(floatsOf(t, w.model, "t"), c.values) {
 				t.Errorf("%+v", w.Rewriting)
 			}

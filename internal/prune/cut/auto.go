@@ -310,7 +310,7 @@ func (o *Options) tableSize(s *Source) (func(dropped []bool, baseline model.Base
 	if !o.Form.CompactONNX {
 		return nil, nil
 	}
-	size, err := s.Checkpoint.ONNXBytes()
+	size, err := s.Checkpoint.ONNXBytes(o.Calibrate)
 	return func(dropped []bool, baseline model.Baseline, p *compact.Palette) (int, error) {
 		_, tables, err := size(&checkpoint.Kept{Dropped: dropped, Baseline: baseline, Values: compact.Mixed, Palette: p})
 		return int(tables), err
@@ -324,7 +324,7 @@ const digits = 48
 // fixedBytes returns the largest number of bytes of the file besides those of the tables.
 func (o *Options) fixedBytes(s *Source, types map[string]checkpoint.DType) (int64, error) {
 	if o.Form.CompactONNX {
-		size, err := s.Checkpoint.ONNXBytes()
+		size, err := s.Checkpoint.ONNXBytes(o.Calibrate)
 		if err != nil {
 			return 0, err
 		}

@@ -132,6 +132,9 @@ func (o *Options) Choose(ctx context.Context) (*Choice, error) {
 			return nil, err
 		}
 	}
+	if o.Form.CompactONNX && o.Budget != nil && o.Budget.Unit == mask.Bytes && s.Checkpoint.External() {
+		return nil, fault.Usagef("%s has external data: a budget in bytes is for a single file; give --sparsity or --parameters", o.Model)
+	}
 	if o.Tune {
 		if err := s.Checkpoint.CheckTrainable(); err != nil {
 			return nil, err
@@ -360,7 +363,7 @@ func (o *Options) drop(s *Source, order []int32) (int, error) {
 // onnxDrop returns how many entries, from the front of order, must go so that the .onnx file has at most the given number of bytes. If even the file
 // without any entry is larger, the error gives its size.
 func (o *Options) onnxDrop(ck *checkpoint.Checkpoint, order []int32, baseline model.Baseline, bytes int64) (int, error) {
-	size, err := ck.ONNXBytes()
+	size, err := ck.ONNXBytes(o.Calibrate)
 	if err != nil {
 		return 0, err
 	}
