@@ -381,6 +381,37 @@ func compactFile(t testing.TB, s shape) []byte {
 	return file.Bytes()
 }
 
+// A quantizer whose origin is -0 has the values of one whose origin is 0.
+func TestNegativeZero(t *testing.T) {
+	t.Parallel()
+	c, values := shape{600, 8, .3, []int{2}, []WordSpan{{600, 1}}}.random(rand.New(rand.NewPCG(1, 2)))
+	for i, k := 0, 0; i < len(values); i++ {
+		if !c.Dropped[i] {
+			values[i], k = c.Quantizers[0].Step*float32(c.Numbers[k]), k+1
+		}
+	}
+	c.Quantizers[0].Origin = float32(math.Copysign(0, -1))
+	dense := lookedUp(18, 600, 8)
+	m, err := Read("m.onnx", bytes.NewReader(dense), int64(len(dense)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := m.Rewrite([]Table{{m.Graph.Initializers[0], values, c}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	if _, err := w.WriteTo(&file); err != nil {
+		t.Fatal(err)
+	}
+	if m, err = Read("m.onnx", bytes.NewReader(file.Bytes()), int64(file.Len())); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := m.Graph.Initializers[0].Floats(); err != nil || !slices.Equal(got, values) {
+		t.Errorf("other values: %v", err)
+	}
+}
+
 // A file with a compact table, changed in any way, is read or refused as bad input.
 func FuzzCompact(f *testing.F) {
 	f.Add(compactFile(f, shape{600, 8, .3, []int{2, 8}, []WordSpan{{600, 5}}}))

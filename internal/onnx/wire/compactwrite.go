@@ -47,7 +47,9 @@ func (c *Compact) describe(rows, columns int) (t *compactTable, numbers []int) {
 	for _, i := range order {
 		if kept[i] > 0 {
 			numbers[i] = len(t.Quantizers)
-			t.Quantizers = append(t.Quantizers, usedQuantizer{c.Quantizers[i], kept[i]})
+			q := c.Quantizers[i]
+			q.Origin += 0 // the metadata have no -0, and the values are the same
+			t.Quantizers = append(t.Quantizers, usedQuantizer{q, kept[i]})
 		}
 	}
 	return t, numbers
