@@ -497,6 +497,27 @@ func flip(b []byte, name string, behind int) []byte {
 	return b
 }
 
+// The scales of a quantised tensor stay in float32.
+func TestWeights8Scales(t *testing.T) {
+	t.Parallel()
+	data := onnxtest.Model(21, onnxtest.Graph{
+		Inputs:       []onnxtest.Message{onnxtest.Value("x", 1, -1, 128)},
+		Outputs:      []onnxtest.Message{onnxtest.Value("y", 1, -1, 128)},
+		Initializers: []onnxtest.Message{onnxtest.Floats("s", make([]float32, 4*128), 4, 128), onnxtest.Raw("q", 3, make([]byte, 16*128), 16, 128)},
+		Nodes: []onnxtest.Message{
+			onnxtest.Node("DequantizeLinear", onnxtest.Names{"q", "s"}, onnxtest.Names{"w"}, onnxtest.Attribute("axis", 0), onnxtest.Attribute("block_size", 4)),
+			onnxtest.Node("Add", onnxtest.Names{"x", "w"}, onnxtest.Names{"y"}),
+		},
+	}.Message())
+	m, err := Read("m.onnx", bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q, err := m.NewWeight8(m.Graph.Initializers[0]); q != nil || err != nil {
+		t.Errorf("scales are in 8 bits: %v", err)
+	}
+}
+
 // A weight in 8 bits has the values of its codes and scales, by the definitions of the operators and for a reader.
 func TestWeights8(t *testing.T) {
 	t.Parallel()

@@ -39,9 +39,12 @@ type weight8 struct {
 }
 
 // NewWeight8 returns t in 8 bits, along the axis for which the sum of squared errors is least. It returns nil if t is not a constant of the graph of float32 with two
-// axes or more, is too small, or is an input.
+// axes or more, is too small, is an input, or has the scales of a quantised tensor, which a node must read from a constant.
 func (m *Model) NewWeight8(t *Tensor) (*Weight8, error) {
 	if t.Type != Float || t.form != fixed || t.input || len(t.Dims) < 2 || t.Elements() < leastInt8 || m.IR < compactIR || !slices.Contains(m.Graph.Initializers, t) {
+		return nil, nil
+	}
+	if slices.ContainsFunc(m.Graph.Initializers, func(o *Tensor) bool { return o.scaled != nil && o.scaled.scales.place == t.place }) {
 		return nil, nil
 	}
 	values, err := t.Floats()
