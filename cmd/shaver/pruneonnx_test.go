@@ -183,6 +183,8 @@ func TestPruneONNXValues(t *testing.T) {
 			}
 		}
 	}
+	refusedLine(t, "table table_a is compact, and an .onnx file does not get its entries back", "model", "convert", path("int8.onnx"), path("dense.onnx"), "--dense")
+	command(t, "shaver", "model", "convert", path("int8.onnx"), path("copy.onnx"))
 	for _, values := range []string{"float32", "auto"} {
 		budget := size(values+".onnx") * 9 / 10
 		args := append(slices.Clone(prune), "--bytes", strconv.FormatInt(budget, 10), "--values", values, "--out", path("bytes.onnx"), "--force")

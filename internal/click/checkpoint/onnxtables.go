@@ -33,6 +33,9 @@ type onnxTables struct {
 	n     *dissect.Network
 	order []int // numbers of the tables in n
 	parts map[int][]tablePart
+	// tensors and lookUps have, for each of order, its tensor and the number of nodes that look up rows, or 0 if it cannot become compact.
+	tensors []*wire.Tensor
+	lookUps []int
 }
 
 // newTables returns the tables of file. n is its network.
@@ -49,6 +52,15 @@ func (c *Checkpoint) newTables(file *wire.Model, n *dissect.Network) (*onnxTable
 		t.parts[at] = append(t.parts[at], tablePart{p, j})
 	}
 	slices.Sort(t.order)
+	for _, at := range t.order {
+		t.tensors = append(t.tensors, n.Tables[at].Tensor())
+	}
+	t.lookUps = file.LookUps(t.tensors)
+	for i, at := range t.order {
+		if dims := t.tensors[i].Dims; len(dims) != 2 || dims[0] != n.Tables[at].Rows || dims[1] != n.Tables[at].Dim { // a row is several of the tensor
+			t.lookUps[i] = 0
+		}
+	}
 	for _, parts := range t.parts {
 		slices.SortFunc(parts, func(a, b tablePart) int { return a.From - b.From })
 	}
@@ -62,7 +74,7 @@ func (t *onnxTables) tables(k *Kept) ([]wire.Table, error) {
 		return nil, err
 	}
 	var tables []wire.Table
-	for _, at := range t.order {
+	for i, at := range t.order {
 		table, parts := &t.n.Tables[at], t.parts[at]
 		row, entry := 0, parts[0].Entry
 		whole := true // whether the parts are consecutive entries
@@ -80,25 +92,23 @@ func (t *onnxTables) tables(k *Kept) ([]wire.Table, error) {
 				copy(all[p.From*p.Dim:], values[p.Entry:p.Entry+p.Rows*p.Dim])
 			}
 		}
-		w := wire.Table{Tensor: table.Tensor(), Values: all}
+		w := wire.Table{Tensor: t.tensors[i], Values: all}
 		if k != nil {
-			form, read, err := t.compact(k, at, all)
+			own := *k
+			if t.lookUps[i] == 0 { // it stays dense, so rounding would save nothing
+				own.Values, own.Palette = compact.Float32, nil
+			}
+			form, read, err := t.compact(&own, at, all)
 			if err != nil {
 				return nil, err
 			}
-			if w.Values = read; plainRows(table) {
+			if w.Values = read; t.lookUps[i] > 0 {
 				w.Compact = form
 			}
 		}
 		tables = append(tables, w)
 	}
 	return tables, nil
-}
-
-// plainRows reports whether a row of a table is one of its tensor. Others stay as they are.
-func plainRows(t *dissect.Table) bool {
-	dims := t.Tensor().Dims
-	return len(dims) == 2 && dims[0] == t.Rows && dims[1] == t.Dim
 }
 
 // compact returns how the file stores a table of the given entries, and the values that a reader gets. If entries is nil, it returns what decides the size.
@@ -128,7 +138,11 @@ func (t *onnxTables) compact(k *Kept, at int, entries []float32) (*wire.Compact,
 		number := exact
 		dropped := k.Dropped[p.Entry : p.Entry+p.Rows*columns]
 		copy(c.Dropped[row*columns:], dropped)
-		if k.Palette == nil && k.Values != compact.Float32 {
+		switch {
+		case k.Palette != nil || k.Values == compact.Float32:
+		case k.Values == compact.Float16 && len(c.Quantizers) > 1: // all fields share one
+			number = 1
+		default:
 			if len(c.Quantizers) > math.MaxUint8 {
 				return nil, nil, t.c.inputf("table %s has %d fields, expected at most %d for values in %s", tensor.Quote(table.Name), len(t.parts[at]), math.MaxUint8, k.Values)
 			}
@@ -252,11 +266,6 @@ func (c *Checkpoint) ONNXBytes(calibrated bool) (func(k *Kept) (file, tables int
 	if calibrated {
 		options.Calibration = &wire.Calibration{End: n.End, Scale: 1}
 	}
-	var all []*wire.Tensor
-	for _, at := range t.order {
-		all = append(all, n.Tables[at].Tensor())
-	}
-	lookUps := file.LookUps(all)
 	whole, err := file.Rewrite(nil, options)
 	return func(k *Kept) (int64, int64, error) {
 		rounded, err := file.Rewrite(nil, wire.Options{Data: options.Data, Weights8: k.chosen(weights)})
@@ -265,14 +274,14 @@ func (c *Checkpoint) ONNXBytes(calibrated bool) (func(k *Kept) (file, tables int
 		}
 		bytes, tables := whole.Bytes+rounded.Bytes-file.Size(), int64(0)
 		for i, at := range t.order {
-			dense := 4 * int64(all[i].Elements())
+			dense := 4 * int64(t.tensors[i].Elements())
 			size := dense
-			if lookUps[i] > 0 && plainRows(&n.Tables[at]) {
+			if t.lookUps[i] > 0 {
 				c, _, err := t.compact(k, at, nil)
 				if err != nil {
 					return 0, 0, err
 				}
-				size = min(dense, file.CompactBytes(c, all[i], i, lookUps[i])+32)
+				size = min(dense, file.CompactBytes(c, t.tensors[i], i, t.lookUps[i])+32)
 			}
 			bytes, tables = bytes+size-dense, tables+size
 		}
@@ -328,6 +337,9 @@ func (c *Checkpoint) Round8(names []string) (*Checkpoint, error) {
 				continue
 			}
 			q, err := file.NewWeight8(t)
+			if err == nil && q == nil {
+				err = c.inputf("the file changed while it was in use")
+			}
 			if err != nil {
 				return err
 			}

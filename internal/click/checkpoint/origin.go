@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"shaver/internal/base/atomicfile"
 	"shaver/internal/click/model"
@@ -101,6 +102,8 @@ type ONNXSize struct {
 type ONNXOptions struct {
 	// Kept stores the tables that get smaller by their kept entries; see wire.Model.Rewrite. Nil stores every entry.
 	Kept *Kept
+	// Dense refuses a file whose tables are compact. Without it, and without Kept, they stay so.
+	Dense bool
 	// Scale and Offset calibrate the logit z, which becomes Scale*z + Offset; see
 	// onnx.Calibration. If both are 0, the logit stays the same.
 	Scale, Offset float64
@@ -157,6 +160,9 @@ func WriteONNX(path string, c *Checkpoint, o ONNXOptions) (*ONNXSize, error) {
 	all, err := c.newTables(file, n)
 	if err != nil {
 		return nil, err
+	}
+	if i := slices.IndexFunc(all.tensors, (*wire.Tensor).Compact); i >= 0 && o.Dense {
+		return nil, c.inputf("table %s is compact, and an .onnx file does not get its entries back: write a safetensors file, or use the file before it was pruned", wire.Quote(all.tensors[i].Name))
 	}
 	tables, err := all.tables(o.Kept)
 	if err != nil {

@@ -468,7 +468,8 @@ func TestHostileCompactTable(t *testing.T) {
 		if err == nil {
 			_, err = m.Graph.Initializers[0].Floats()
 		}
-		if !fault.IsInput(err) || !strings.Contains(fmt.Sprint(err), "m.onnx") {
+		text := map[string]string{"the listed rows": "listed rows of 600", "more columns": "shv0.words is not as shaver writes it"}[name]
+		if !fault.IsInput(err) || !strings.Contains(fmt.Sprint(err), "m.onnx") || !strings.Contains(fmt.Sprint(err), text) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -94,6 +94,9 @@ func (t *Tensor) check() error {
 // chunk is the number of bytes that are read at once.
 const chunk = 64 << 10
 
+// Compact reports whether t is a compact table of the file.
+func (t *Tensor) Compact() bool { return t.form == compacted }
+
 // Replace gives t, of float32, other elements in memory. Rewrite does not write them.
 func (t *Tensor) Replace(values []float32) {
 	data := floatBytes(values)

@@ -111,7 +111,7 @@ func (f *Form) Convert(in string, part checkpoint.Options, out string, folders .
 			r.Bytes, err = f.Write(out)
 		}
 	case checkpoint.NamedONNX(out):
-		var o checkpoint.ONNXOptions
+		o := checkpoint.ONNXOptions{Dense: f.Dense}
 		if f.CompactONNX {
 			o.Kept = &checkpoint.Kept{Dropped: dropped, Baseline: baseline, Values: f.Values}
 		}
