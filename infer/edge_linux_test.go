@@ -333,3 +333,44 @@ func quantizers(a *model.Architecture) *compact.Palette {
 	}
 	return p
 }
+
+// BenchmarkFile scores batches of random ids with the file that SHAVER_FILE names, on one thread. It reports the time to open the file, and the largest memory of the
+// process.
+func BenchmarkFile(b *testing.B) {
+	path := os.Getenv("SHAVER_FILE")
+	if path == "" {
+		b.Skip("SHAVER_FILE names no file")
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	begin := time.Now()
+	m, err := infer.Open(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	opened := time.Since(begin)
+	for _, rows := range []int{1, 64, 1024} {
+		b.Run(strconv.Itoa(rows), func(b *testing.B) {
+			var ids []int32
+			for range rows {
+				for j, size := range m.Sizes() {
+					for range m.Lengths()[j] {
+						ids = append(ids, rand.Int32N(int32(size)))
+					}
+				}
+			}
+			logits := make([]float64, rows)
+			for b.Loop() {
+				if err := m.Logits(logits, ids, make([]float32, rows*len(m.DenseInputs()))); err != nil {
+					b.Fatal(err)
+				}
+			}
+			var use unix.Rusage
+			if err := unix.Getrusage(unix.RUSAGE_SELF, &use); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(opened.Microseconds())/1e3, "ms-to-open")
+			b.ReportMetric(float64(use.Maxrss)/1e3, "MB")
+		})
+	}
+}

@@ -17,10 +17,10 @@ type Kept struct {
 	Baseline model.Baseline // what dropped entries read
 	Values   compact.Encoding
 	Palette  *compact.Palette // with compact.Mixed
-	Weights8 []string         // names of the weights of the network that are in 8 bits, among those of Weights8
+	Weights8 []string         // names of the weights of the network that are in 8 bits, among those of Checkpoint.Weights8
 }
 
-// tablePart is a Part of a table with what Kept says of it.
+// tablePart is a Part of a table and the span of its rows.
 type tablePart struct {
 	Part
 	span int // number among model.Architecture.Spans
@@ -205,12 +205,9 @@ func (t *onnxTables) number(c *wire.Compact, name string, entries []float32, col
 	return read, nil
 }
 
-// quantizer returns how an encoding stores the kept entries of a field.
+// quantizer returns how an encoding, Float16 or Int8, stores the kept entries of a field.
 func quantizer(v compact.Encoding, entries []float32, first int, dropped []bool) wire.Quantizer {
-	switch v {
-	case compact.Float32:
-		return wire.Quantizer{Bits: 32}
-	case compact.Float16:
+	if v == compact.Float16 {
 		return wire.Quantizer{Bits: 16}
 	}
 	q := wire.Quantizer{Bits: 8}

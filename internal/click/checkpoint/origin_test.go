@@ -311,3 +311,47 @@ func TestFilesOfONNX(t *testing.T) {
 		t.Errorf("%q", files)
 	}
 }
+
+// With encoded values the rows of pads keep their bits, and other kept entries move by at most half a step of their field.
+func TestEncodedONNX(t *testing.T) {
+	pads := 0
+	for _, e := range readExports(t) {
+		c, err := Read(filepath.Join(exports, e.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &c.Architecture
+		out := filepath.Join(t.TempDir(), e.File)
+		if _, err := WriteONNX(out, c, ONNXOptions{Kept: &Kept{Dropped: make([]bool, a.Parameters()), Baseline: a.Zero(), Values: compact.Int8}}); err != nil {
+			t.Fatalf("%s: %v", e.File, err)
+		}
+		again, err := Read(out)
+		if err != nil {
+			t.Fatalf("%s: %v", e.File, err)
+		}
+		was, err := c.Embedding()
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := again.Embedding()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range a.Spans() {
+			from, to := s.Entries()
+			half := float64(slices.Max(was[from:to])-slices.Min(was[from:to])) / 255 * .501
+			for i := from; i < to; i++ {
+				_, pad := slices.BinarySearch(a.FixedRows(), s.Row+(i-from)/s.Dim)
+				if pad {
+					pads++
+				}
+				if e := math.Abs(float64(now[i]) - float64(was[i])); e > half+1e-7 || pad && e > 0 {
+					t.Fatalf("%s: entry %d is %v, expected %v, pad %v", again.name, i, now[i], was[i], pad)
+				}
+			}
+		}
+	}
+	if pads == 0 {
+		t.Error("no export has a pad")
+	}
+}

@@ -8,10 +8,6 @@ import (
 	"strconv"
 )
 
-// compactIR is the first version of the format in which constants need not be inputs. A runtime computes nothing from inputs when it
-// loads a file.
-const compactIR = 4
-
 // prefix begins the names of what compact tables add.
 const prefix = "shv"
 
@@ -129,7 +125,7 @@ func (m *Model) smalls(tables []*Tensor) (all []*small, taken map[string]bool) {
 			readers[t.Name] = all[i]
 		}
 	}
-	if m.IR < compactIR || m.Opset < compactOpset {
+	if m.Opset < compactOpset {
 		clear(readers)
 	}
 	for _, t := range m.compact {

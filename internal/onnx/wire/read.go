@@ -185,7 +185,7 @@ func (p *parser) parse() (*Model, error) {
 	if err := p.compact(m); err != nil {
 		return nil, err
 	}
-	if err := p.weights8(m); err != nil {
+	if err := m.takeWeights8(); err != nil {
 		return nil, err
 	}
 	return m, nil

@@ -11,8 +11,8 @@ import (
 )
 
 // A weight of the network may be stored in 8 bits. A node Cast makes float32 of its codes, and a node Mul multiplies them by scales, one for each position of
-// an axis. Both read constants only, so that a runtime computes them once. DequantizeLinear would not do: onnxruntime then multiplies
-// in 8 bits, and rounds what the weight is multiplied by.
+// an axis. Both read constants only, so that a runtime computes them once. DequantizeLinear would not do: with
+// it, onnxruntime may round what the weight is multiplied by.
 
 // int8Key is the key of the metadata that name the weights in 8 bits, a JSON array of weight8.
 const int8Key = MetadataPrefix + "int8"
@@ -41,7 +41,7 @@ type weight8 struct {
 // NewWeight8 returns t in 8 bits, along the axis for which the sum of squared errors is least. It returns nil if t is not a constant of the graph of float32 with two
 // axes or more, is too small, is an input, or has the scales of a quantised tensor, which a node must read from a constant.
 func (m *Model) NewWeight8(t *Tensor) (*Weight8, error) {
-	if t.Type != Float || t.form != fixed || t.input || len(t.Dims) < 2 || t.Elements() < leastInt8 || m.IR < compactIR || !slices.Contains(m.Graph.Initializers, t) {
+	if t.Type != Float || t.form != fixed || t.input || len(t.Dims) < 2 || t.Elements() < leastInt8 || !slices.Contains(m.Graph.Initializers, t) {
 		return nil, nil
 	}
 	if slices.ContainsFunc(m.Graph.Initializers, func(o *Tensor) bool { return o.scaled != nil && o.scaled.scales.place == t.place }) {
@@ -150,8 +150,8 @@ func initialiser(fields []content) []content {
 	return append([]content{contentOf(header(5, size))}, fields...)
 }
 
-// weights8 replaces the constants and nodes of weights in 8 bits by the weights.
-func (p *parser) weights8(m *Model) error {
+// takeWeights8 replaces the constants and nodes of weights in 8 bits by the weights.
+func (m *Model) takeWeights8() error {
 	text, ok := m.Metadata[int8Key]
 	if !ok {
 		return nil
@@ -164,7 +164,7 @@ func (p *parser) weights8(m *Model) error {
 		if at < 0 || w.Axis < 0 || w.Axis >= len(m.Graph.Initializers[at].Dims) || m.Graph.Initializers[at].Elements() == 0 {
 			return changed(w.Prefix + ".codes")
 		}
-		err := p.restore(m, w.program(m.Graph.Initializers[at].Dims), func(constants map[string]*Tensor) (*Tensor, error) {
+		err := m.restore(w.program(m.Graph.Initializers[at].Dims), func(constants map[string]*Tensor) (*Tensor, error) {
 			scales := *constants["scales"]
 			scales.Dims = []int{scales.Elements()}
 			t := &Tensor{Name: w.Tensor, Type: Float, Dims: constants["codes"].Dims, form: computed, scaled: &scaled{codes: whole(constants["codes"]), scales: &scales}}

@@ -84,7 +84,7 @@ func (r *Rewriting) WriteData(w io.Writer) (int64, error) { return writeAll(w, r
 // MaxFile, the tables become external.
 //
 // A table of two axes and type float32 becomes compact if that is smaller, the nodes that read it are Gather along the first
-// axis, and the file has version compactIR of the format and version compactOpset of the operator set, or later ones.
+// axis, it is no input, which a runtime may replace, and the file has version compactOpset of the operator set, or a later one.
 func (m *Model) Rewrite(tables []Table, o Options) (*Rewriting, error) {
 	r, err := m.rewrite(tables, o)
 	if err != nil {
