@@ -93,6 +93,10 @@ def test_nights(tmp_path: Path) -> None:
             started.kill()
             started.wait()
             kills += 1
+        if night == 10:  # as if an import was killed after the day was complete, before its counts were deleted
+            last = days / "2026-11-08"
+            (days / ".2026-11-08" / ".new.counts").mkdir(parents=True)
+            last.rename(days / ".2026-11-08" / "new")
         days.mkdir(exist_ok=True)
         (days / "README").touch()  # not a day
         command("nightly", "--import", "--config", tmp_path / "nightly.yaml")

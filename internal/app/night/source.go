@@ -150,14 +150,15 @@ func columns(s *lake.Snapshot) (names []string) {
 	return names
 }
 
-// importDay makes the dataset of a day unless it is there. The folder has its name once it is complete. An import that is
-// killed leaves hidden folders, which the next one puts in their place or deletes.
+// importDay makes the dataset of a day unless it is there. The folder has its name once it is complete. All else that an
+// import writes is in a hidden folder, which stays if the import is killed. The next one continues from it and deletes it.
 func (s *running) importDay(ctx context.Context, t *tables.Table, src *source, snapshot, date string) error {
 	part, err := t.Read(ctx, lake.Request{At: snapshot, Where: src.of(date)})
 	if err != nil {
 		return err
 	}
-	day, made, old := filepath.Join(s.config.Days, date), filepath.Join(s.config.Days, "."+date+".new"), filepath.Join(s.config.Days, "."+date+".old")
+	day, hidden := filepath.Join(s.config.Days, date), filepath.Join(s.config.Days, "."+date)
+	made, old := filepath.Join(hidden, "new"), filepath.Join(hidden, "old")
 	if _, err := os.Lstat(day); errors.Is(err, fs.ErrNotExist) { // killed between two renames
 		if err := os.Rename(old, day); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -173,13 +174,17 @@ func (s *running) importDay(ctx context.Context, t *tables.Table, src *source, s
 		return len(d.Tables) == 1 && d.Tables[0].ID == part.Table && d.Tables[0].Where == src.of(date).String() && d.Tables[0].Files == part.Digest()
 	}
 	if there != nil && (len(there.Tables) == 0 || fits(there)) { // somebody else may have made it
-		return os.RemoveAll(old)
+		return os.RemoveAll(hidden)
 	}
 	if complete, err := dataset.Open(made); err != nil || !fits(complete) {
 		if err := os.RemoveAll(made); err != nil {
 			return err
 		}
+		if err := os.MkdirAll(hidden, 0o777); err != nil {
+			return err
+		}
 		if err := s.importRows(ctx, src, snapshot, date, there != nil, made); err != nil {
+			os.Remove(hidden) // unless there is something to continue from
 			return err
 		}
 	}
@@ -194,7 +199,7 @@ func (s *running) importDay(ctx context.Context, t *tables.Table, src *source, s
 	if err := os.Rename(made, day); err != nil {
 		return err
 	}
-	return os.RemoveAll(old)
+	return os.RemoveAll(hidden)
 }
 
 // importRows imports the rows of a day into a new folder.
