@@ -32,6 +32,7 @@ type Rows struct {
 	Label    []float32 // 0 or 1, or a finite number in data whose labels are numbers
 	Features []int32   // [len, Width], global ids, field by field and position by position
 	Dense    []float32 // [len, k], finite, in the order in which the model names its dense inputs
+	Weight   []int32   // how often each row counts, at least 1; nil if all rows count once
 }
 
 // Len returns the number of rows.
@@ -43,9 +44,17 @@ func (r *Rows) Row(i int) []int32 { return r.Features[i*r.Width : (i+1)*r.Width]
 // DenseRow returns the dense inputs of row i, without copying.
 func (r *Rows) DenseRow(i int) []float32 { return r.Dense[i*r.Inputs : (i+1)*r.Inputs] }
 
+// Times returns how often row i counts.
+func (r *Rows) Times(i int) int64 {
+	if r.Weight == nil {
+		return 1
+	}
+	return int64(r.Weight[i])
+}
+
 // Reset empties r and keeps its memory for reuse.
 func (r *Rows) Reset() {
-	r.Number, r.Label, r.Features, r.Dense = r.Number[:0], r.Label[:0], r.Features[:0], r.Dense[:0]
+	r.Number, r.Label, r.Features, r.Dense, r.Weight = r.Number[:0], r.Label[:0], r.Features[:0], r.Dense[:0], r.Weight[:0]
 }
 
 // Append adds a copy of row i of other, which sets the numbers of ids and dense inputs
@@ -56,6 +65,9 @@ func (r *Rows) Append(other *Rows, i int) {
 	r.Label = append(r.Label, other.Label[i])
 	r.Features = append(r.Features, other.Row(i)...)
 	r.Dense = append(r.Dense, other.DenseRow(i)...)
+	if other.Weight != nil {
+		r.Weight = append(r.Weight, other.Weight[i])
+	}
 }
 
 // AppendAll adds copies of all rows of other, which sets the numbers of ids and dense
@@ -66,9 +78,14 @@ func (r *Rows) AppendAll(other *Rows) {
 	r.Label = append(r.Label, other.Label...)
 	r.Features = append(r.Features, other.Features...)
 	r.Dense = append(r.Dense, other.Dense...)
+	r.Weight = append(r.Weight, other.Weight...)
 }
 
 // Slice returns rows [from, to) without copying.
 func (r *Rows) Slice(from, to int) Rows {
-	return Rows{r.Width, r.Inputs, r.Number[from:to], r.Label[from:to], r.Features[from*r.Width : to*r.Width], r.Dense[from*r.Inputs : to*r.Inputs]}
+	part := Rows{r.Width, r.Inputs, r.Number[from:to], r.Label[from:to], r.Features[from*r.Width : to*r.Width], r.Dense[from*r.Inputs : to*r.Inputs], nil}
+	if r.Weight != nil {
+		part.Weight = r.Weight[from:to]
+	}
+	return part
 }
