@@ -239,6 +239,23 @@ func TestDatasets(t *testing.T) {
 			}
 		}
 	})
+	t.Run("weights and several labels", func(t *testing.T) {
+		file, out := filepath.Join(t.TempDir(), "rows.csv"), filepath.Join(t.TempDir(), "dataset")
+		if err := os.WriteFile(file, []byte("click,buy,w,a\n1,1,1,0\n0,,0.25,1\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, config := range []ingest.EncodedConfig{{Label: "click", Others: []string{"buy"}, Weight: "w"}, {Label: "click", Others: []string{"buy", "w"}, OnBadRow: ingest.Skip}, {Weight: "w", OnBadRow: ingest.Skip}} {
+			config.Train, config.Out = []string{file}, out
+			if err := os.RemoveAll(out); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ingest.ImportEncoded(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			accept(t, "dataset.v4.json", manifest(out))
+			accept(t, "inspection.v5.json", inspection(out))
+		}
+	})
 	t.Run("encoded, one split", func(t *testing.T) {
 		file, out := filepath.Join(t.TempDir(), "rows.csv"), filepath.Join(t.TempDir(), "dataset")
 		if err := os.WriteFile(file, []byte("1,0,1\n0,1,0\n"), 0o600); err != nil {

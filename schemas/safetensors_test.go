@@ -78,7 +78,7 @@ func TestForms(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"compact.v2.safetensors.json", "compact.v3.safetensors.json", "compact.v4.safetensors.json", "compact.v5.safetensors.json", "compact.v6.safetensors.json", "composed.v1.safetensors.json", "frequencies.v1.arrow.json", "model.v1.safetensors.json",
-		"partial.v6.arrow.json", "partial.v7.arrow.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "rows.v3.arrow.json", "scores.v2.arrow.json", "scores.v3.arrow.json", "scores.v4.arrow.json", "scores.v5.arrow.json", "weights.v1.safetensors.json"}
+		"partial.v6.arrow.json", "partial.v7.arrow.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "rows.v3.arrow.json", "rows.v4.arrow.json", "scores.v2.arrow.json", "scores.v3.arrow.json", "scores.v4.arrow.json", "scores.v5.arrow.json", "weights.v1.safetensors.json"}
 	if !slices.Equal(names, want) {
 		t.Errorf("forms %v, expected %v", names, want)
 	}

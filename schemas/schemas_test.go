@@ -51,14 +51,16 @@ var pinned = map[string]reflect.Type{
 	"current.v1.json":      reflect.TypeFor[nightly.Current](),
 	"dataset.v1.json":      nil, // the manifest without dense inputs
 	"dataset.v2.json":      nil, // the manifest without lists, with labels 0 and 1
-	"dataset.v3.json":      reflect.TypeFor[dataset.Manifest](),
+	"dataset.v3.json":      nil, // the manifest without weights, with one label
+	"dataset.v4.json":      reflect.TypeFor[dataset.Manifest](),
 	"delta.v1.json":        reflect.TypeFor[delta.Manifest](),
 	"dense.v1.json":        reflect.TypeFor[dense.Input](),
 	"estimator.v1.json":    reflect.TypeFor[estimator.Options](),
 	"graph.v1.json":        reflect.TypeFor[graph.Description](),
 	"history.v1.json":      reflect.TypeFor[nightly.Line](),
 	"inspection.v3.json":   nil, // labels 0 and 1
-	"inspection.v4.json":   reflect.TypeFor[dataset.Inspection](),
+	"inspection.v4.json":   nil, // one label, without weights
+	"inspection.v5.json":   reflect.TypeFor[dataset.Inspection](),
 	"lead.v1.json":         reflect.TypeFor[job.Lead](),
 	"lineage.v1.json":      reflect.TypeFor[scores.Lineage](),
 	"night.v1.json":        reflect.TypeFor[nightly.Record](),
@@ -412,7 +414,7 @@ func TestNames(t *testing.T) {
 		{"structures", texts(property("architecture.v1.json", "properties", "structure")["enum"]), []string{model.Stacked, model.Parallel}},
 		{"splits", texts(property("dataset.v1.json", "properties", "splits", "items", "properties", "name")["enum"]), dataset.SplitNames},
 		{"splits of checks", texts(property("check.v2.json", "properties", "split")["enum"]), dataset.SplitNames},
-		{"splits of inspections", texts(property("inspection.v4.json", "properties", "splits", "items", "properties", "name")["enum"]), dataset.SplitNames},
+		{"splits of inspections", texts(property("inspection.v5.json", "properties", "splits", "items", "properties", "name")["enum"]), dataset.SplitNames},
 		{"forms of ids of inspections", texts(property("inspection.v3.json", "properties", "ids")["enum"]), []string{dataset.LocalIDs, dataset.GlobalIDs, dataset.RawStrings}},
 		{"rules", texts(property("dense.v1.json", "properties", "rule")["enum"]), dense.Rules},
 		{"forms of ids", texts(property("dataset.v1.json", "properties", "ids")["enum"]), []string{dataset.LocalIDs, dataset.GlobalIDs, dataset.RawStrings}},

@@ -98,9 +98,19 @@ func datasetOrigin(folders []string) report.Origin {
 
 func datasetTable(w io.Writer, facts *dataset.Inspection) {
 	fmt.Fprintf(w, "fields\t%d\t%d features\n", len(facts.Fields), facts.Features)
-	fmt.Fprintf(w, "rows\t%d\t%s\n", facts.Rows, labelText(&facts.LabelFacts))
+	line := func(s *dataset.SplitFacts) {
+		fmt.Fprintf(w, "%s\t%d\t%s", cli.Printable(s.Name), s.Rows, labelText(&s.LabelFacts))
+		for _, t := range s.Tasks {
+			fmt.Fprintf(w, "; %s: %d of %d", cli.Printable(t.Label), t.Positives, s.Rows-t.Missing)
+		}
+		if s.Weight > 0 {
+			fmt.Fprintf(w, "; weight %.3f", s.Weight)
+		}
+		fmt.Fprintln(w)
+	}
+	line(&dataset.SplitFacts{Name: "rows", Rows: facts.Rows, LabelFacts: facts.LabelFacts, Weight: facts.Weight, Tasks: facts.Tasks})
 	for _, s := range facts.Splits {
-		fmt.Fprintf(w, "%s\t%d\t%s\n", cli.Printable(s.Name), s.Rows, labelText(&s.LabelFacts))
+		line(&s)
 	}
 	for _, t := range facts.Tables {
 		fmt.Fprintf(w, "rows from\t%s\n", cli.Printable(t.String()))

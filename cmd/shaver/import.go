@@ -323,7 +323,7 @@ func ownNames(f *ingest.Format, known []string) []ingest.Column {
 		if !place.MatchString(c.As) || slices.Contains(known, c.As) {
 			continue
 		}
-		if names[i] = c.Name; arrowio.CheckColumns(names, inputs) == nil {
+		if names[i] = c.Name; (&arrowio.RowForm{Fields: names, Dense: inputs}).CheckColumns() == nil {
 			columns[i].As = ""
 		} else {
 			names[i] = c.As
@@ -390,7 +390,7 @@ func withFlags(err error, sizes string) error {
 			ingest.MinCountSetting: "--min-count", ingest.NumbersSetting: "--numbers", ingest.ColumnsSetting: "--columns", ingest.UnseenSetting: "--oov",
 			ingest.DenseSetting: "--dense", ingest.DenseMissingSetting: "--dense-missing",
 			ingest.ListSetting: "--list", ingest.ListSeparatorSetting: "--list-separator", ingest.PadSetting: "--pad", ingest.ShareSetting: "--share",
-			ingest.LongSetting: "--long-lists", ingest.LabelSetting: "--label", ingest.NumberLabelsSetting: "--labels " + dataset.NumberLabels, ingest.PositiveSetting: "such as --positive yes", ingest.BadRowSetting: "--on-bad-row skip", ingest.VocabularySetting: "--vocabulary",
+			ingest.LongSetting: "--long-lists", ingest.LabelSetting: "--label", ingest.WeightSetting: "--weight", ingest.NumberLabelsSetting: "--labels " + dataset.NumberLabels, ingest.PositiveSetting: "such as --positive yes", ingest.BadRowSetting: "--on-bad-row skip", ingest.VocabularySetting: "--vocabulary",
 		}[name]
 		if flag != "" { // else the setting is not one of an import
 			flags = append(flags, flag)
@@ -487,7 +487,8 @@ func importTableCommand() *cobra.Command {
 
 // columnOptions say which column is the label and which are the fields.
 type columnOptions struct {
-	label   string
+	label   string // names of the labels' columns, separated by commas
+	weight  string
 	from    int64
 	text    string // of the label 1
 	columns []string
@@ -496,16 +497,18 @@ type columnOptions struct {
 
 func (o *columnOptions) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.label, "label", "label", "`name` of the label column")
+	f.StringVar(&o.label, "label", "label", "`name` of the label column, or several separated by commas, of which all but the first may be empty in a row")
+	f.StringVar(&o.weight, "weight", "", "`name` of the column that says how much a row counts, above 0 (default all rows count once)")
 	f.Int64Var(&o.from, "label-from", 0, "smallest `count` that makes the label 1; 0 if labels are 0 and 1")
 	f.StringVar(&o.text, "positive", "", "`text` of the label that means 1, such as yes; all others mean 0")
-	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset in --vocabulary or those that --model names, else all columns except the label and those of --dense)")
+	f.StringSliceVar(&o.columns, "columns", nil, "`columns` that are fields, in this order, each NAME or NAME=FIELD (default the fields of the dataset in --vocabulary or those that --model names, else all columns except those of --label, --weight and --dense)")
 	o.labels.flag(c)
-	cli.Group(c, rowFlags, "label", "label-from", "positive", "columns")
+	cli.Group(c, rowFlags, "label", "label-from", "positive", "weight", "columns")
 }
 
 func (o *columnOptions) set(f *ingest.Format) error {
-	f.Label, f.From, f.Positive = o.label, o.from, o.text
+	labels := strings.Split(o.label, ",")
+	f.Label, f.Others, f.Weight, f.From, f.Positive = labels[0], labels[1:], o.weight, o.from, o.text
 	if o.from < 0 {
 		return fault.Usagef("--label-from %d: expected 0 or more", o.from)
 	}

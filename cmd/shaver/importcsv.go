@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -94,10 +95,10 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 		kind, others = "--raw", []string{"ids", "field-sizes"}
 	}
 	for _, name := range others {
-		if c.Flags().Changed(name) {
+		if c.Flags().Changed(name) && (name != "label" || !strings.Contains(o.columns.label, ",")) {
 			remedy := ""
 			if name == "label" {
-				remedy = ": the label of encoded rows is the first column"
+				remedy = ": the label of encoded rows is the first column, and --label names it only among several"
 			}
 			return fault.Usagef("--%s does not go with %s%s", name, kind, remedy)
 		}
@@ -113,23 +114,25 @@ func (o *csvOptions) importCSV(c *cobra.Command) error {
 		}
 		return o.raw.importRaw(c, &o.run, format, o.files)
 	}
-	ratings, err := o.columns.labels.numbers()
-	if err != nil {
+	var format ingest.Format
+	if err := o.columns.set(&format); err != nil {
 		return err
 	}
+	format.Dense = numbers
 	lists, err := o.lists.set()
 	if err != nil {
 		return err
 	}
 	return o.run.run(c, func(show ingest.Progress) (*ingest.Summary, error) {
-		return o.importEncoded(c.Context(), numbers, lists, ratings, show)
+		return o.importEncoded(c.Context(), format, lists, show)
 	})
 }
 
-func (o *csvOptions) importEncoded(ctx context.Context, numbers ingest.Dense, lists ingest.Lists, ratings bool, show ingest.Progress) (*ingest.Summary, error) {
+func (o *csvOptions) importEncoded(ctx context.Context, format ingest.Format, lists ingest.Lists, show ingest.Progress) (*ingest.Summary, error) {
 	config := ingest.EncodedConfig{
 		Train: o.train, Val: o.raw.val, Test: o.raw.test, Fresh: o.raw.fresh, Split: o.run.split, Seed: o.run.seed, Sizes: o.sizes,
-		Global: o.ids == dataset.GlobalIDs, Dense: numbers, Lists: lists, Numbers: ratings, OnBadRow: o.run.onBadRow, Out: o.run.out, Progress: show,
+		Global: o.ids == dataset.GlobalIDs, Dense: format.Dense, Lists: lists, Numbers: format.Numbers,
+		Label: format.Label, Others: format.Others, Weight: format.Weight, OnBadRow: o.run.onBadRow, Out: o.run.out, Progress: show,
 	}
 	if o.raw.model != "" {
 		ck, err := checkpoint.ReadOutput(o.raw.model, o.raw.output)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -75,7 +74,7 @@ func (o *tableOptions) apply(ctx context.Context, c *ingest.RawConfig) error {
 	if c.Format.Columns == nil { // all, in the order of the table
 		for _, column := range columns {
 			dense := slices.ContainsFunc(c.Format.Dense.Columns, func(d ingest.DenseColumn) bool { return d.Name == column.Name })
-			if column.Name != cmp.Or(c.Format.Label, "label") && !dense {
+			if !slices.Contains(c.Format.Taken(), column.Name) && !dense {
 				c.Format.Columns = append(c.Format.Columns, ingest.Column{Name: column.Name})
 			}
 		}

@@ -47,6 +47,9 @@ const (
 	// ListRowsVersion is the version of rows with lists, or with labels that are numbers.
 	ListRowsVersion = "shaver.rows/3"
 
+	// WeightedRowsVersion is the version of rows with weights, or with several labels.
+	WeightedRowsVersion = "shaver.rows/4"
+
 	// PairedScoresVersion is the version of the scores of a paired job.
 	PairedScoresVersion = "shaver.scores/4"
 

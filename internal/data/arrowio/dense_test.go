@@ -85,7 +85,7 @@ func TestDenseColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.AppendColumns(rows.Label, ids, values); err != nil {
+	if err := w.AppendColumns(rows.Label, nil, ids, values); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
@@ -98,7 +98,7 @@ func TestDenseColumns(t *testing.T) {
 	if w, err = NewRowWriter(io.Discard, RowForm{Fields: testFields, Sizes: testSizes, Dense: testDense[:2]}, 2); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.AppendColumns(rows.Label, ids, values); !fault.IsInput(err) || !strings.Contains(err.Error(), "row 3: dense input age is +Inf") {
+	if err := w.AppendColumns(rows.Label, nil, ids, values); !fault.IsInput(err) || !strings.Contains(err.Error(), "row 3: dense input age is +Inf") {
 		t.Errorf("an infinite value: %v", err)
 	}
 }

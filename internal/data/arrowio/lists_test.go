@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -20,7 +21,7 @@ var listForm = RowForm{Fields: []string{"user", "items", "item", "tag"}, Sizes: 
 
 func listRows(f *RowForm, n int) *model.Rows {
 	random := rand.New(rand.NewPCG(2, uint64(n)))
-	rows := &model.Rows{Width: f.width(), Inputs: len(f.Dense)}
+	rows := &model.Rows{Width: f.width(), Inputs: len(f.inputs())}
 	offsets := model.Offsets(f.Sizes)
 	for i := range n {
 		label := float32(random.IntN(2))
@@ -35,6 +36,12 @@ func listRows(f *RowForm, n int) *model.Rows {
 		}
 		for range f.Dense {
 			rows.Dense = append(rows.Dense, float32(random.NormFloat64()))
+		}
+		for range f.Labels {
+			rows.Dense = append(rows.Dense, float32(random.IntN(3)-1))
+		}
+		if f.Weighted {
+			rows.Weight = append(rows.Weight, 1+random.Int32N(math.MaxInt32))
 		}
 	}
 	return rows
@@ -66,7 +73,10 @@ func TestListsRoundTrip(t *testing.T) {
 	dense.Dense, dense.Numbered = []string{"price"}, true
 	numbers.Numbers = true
 	wide.Lengths = []int{0, 9000, 0, 0}
-	for name, f := range map[string]RowForm{"lists": listForm, "dense": dense, "numbers": numbers, "wide": wide} {
+	weighted, tasks, both := RowForm{Fields: listForm.Fields, Sizes: listForm.Sizes, Weighted: true}, listForm, dense
+	tasks.Labels = []string{"buy", "like"}
+	both.Labels, both.Weighted = tasks.Labels, true
+	for name, f := range map[string]RowForm{"lists": listForm, "dense": dense, "numbers": numbers, "wide": wide, "weighted": weighted, "tasks": tasks, "both": both} {
 		for _, n := range []int{0, 1, 1500} {
 			rows := listRows(&f, n)
 			data := encodeForm(t, f, rows, 997)
@@ -77,8 +87,8 @@ func TestListsRoundTrip(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s, %d rows: %v", name, n, err)
 			}
-			if n > 0 && !reflect.DeepEqual(got, rows) || !reflect.DeepEqual(r.Form().Lengths, f.Lengths) {
-				t.Errorf("%s, %d rows: the rows or lengths %v changed", name, n, r.Form().Lengths)
+			if n > 0 && !reflect.DeepEqual(got, rows) || !reflect.DeepEqual(r.Form(), &f) {
+				t.Errorf("%s, %d rows: the rows or the form %+v changed", name, n, r.Form())
 			}
 			if counted, err := CountRows(bytes.NewReader(data), int64(len(data))); err != nil || counted != int64(n) {
 				t.Errorf("%s: %d rows counted, %v; want %d", name, counted, err, n)
@@ -110,7 +120,7 @@ func TestAppendListColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(w.AppendColumns(rows.Label, columns, nil), w.Close()); err != nil {
+	if err := errors.Join(w.AppendColumns(rows.Label, nil, columns, nil), w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(out.Bytes(), encodeForm(t, listForm, rows, 100)) {
@@ -121,7 +131,7 @@ func TestAppendListColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.AppendColumns(rows.Label, columns, nil); !fault.IsInput(err) || !strings.Contains(err.Error(), "row 1: field 1 (items), position 2: local id 300 is outside [0,300)") {
+	if err := w.AppendColumns(rows.Label, nil, columns, nil); !fault.IsInput(err) || !strings.Contains(err.Error(), "row 1: field 1 (items), position 2: local id 300 is outside [0,300)") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -156,5 +166,42 @@ func TestListsRefused(t *testing.T) {
 		if _, _, err := decodeRows(&out); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// The writer and the reader refuse weights below 1, labels that are neither 0, 1 nor missing, and the
+// name of the column of weights for another column.
+func TestWeightedRowsRefuse(t *testing.T) {
+	form := RowForm{Fields: []string{"a"}, Sizes: []int{3}, Labels: []string{"buy"}, Weighted: true}
+	meta := map[string]string{"version": WeightedRowsVersion, "sizes": "[3]"}
+	int8s := func(values ...uint8) arrow.Array { return column(arrow.PrimitiveTypes.Int8, len(values), values) }
+	for want, c := range map[string]struct {
+		weight int32
+		label  float32
+	}{"row 0: weight is 0, expected at least 1": {0, 1}, "row 0: label buy is 2, expected 0, 1 or -1": {1, 2}} {
+		for columns := range 2 {
+			w, err := NewRowWriter(io.Discard, form, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if columns == 1 {
+				err = w.AppendColumns([]float32{1}, []int32{c.weight}, [][]int32{{1}}, [][]float32{{c.label}})
+			} else {
+				err = w.Append(&model.Rows{Width: 1, Inputs: 1, Number: []int64{0}, Label: []float32{1}, Features: []int32{1}, Dense: []float32{c.label}, Weight: []int32{c.weight}})
+			}
+			wantInput(t, err, want)
+		}
+		_, _, err := decodeRows(bytes.NewReader(foreignRows(t, meta, nil, []string{"label", "weight", "a", "buy"}, uint8s([]uint8{1}), int32s([]int32{c.weight}), int32s([]int32{0}), int8s(uint8(c.label)))))
+		wantInput(t, err, want)
+	}
+	_, _, err := decodeRows(bytes.NewReader(foreignRows(t, meta, nil, []string{"label", "a"}, uint8s([]uint8{1}), int32s([]int32{0}))))
+	wantInput(t, err, "neither weights nor several labels")
+	_, _, err = decodeRows(bytes.NewReader(foreignRows(t, meta, nil, []string{"label", "a", "buy", "x"}, uint8s([]uint8{1}), int32s([]int32{0}), int8s(1), float32s([]float32{1}))))
+	wantInput(t, err, `expected "x" of float32`)
+	form.Fields[0] = "weight"
+	_, err = NewRowWriter(io.Discard, form, 1)
+	wantInput(t, err, `field 0 has the name "weight", which is reserved`)
+	if _, err := NewRowWriter(io.Discard, RowForm{Fields: form.Fields, Sizes: form.Sizes}, 1); err != nil {
+		t.Error(err) // a field may have the name without weights
 	}
 }

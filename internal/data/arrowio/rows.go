@@ -25,21 +25,34 @@ const RowsBatch = 1 << 16
 const (
 	rowColumn   = "row"   // int64, global row number; only in shards
 	labelColumn = "label" // uint8, or float32 if labels are numbers
+
+	weightColumn = "weight" // int32; only in files of WeightedRowsVersion, where no other column has the name
 )
+
+// Missing is the label of a row that has none. Only the labels after the first may be missing.
+const Missing = -1
 
 const keySizes = "sizes" // JSON array
 
-// CheckColumns reports the first invalid name of a field or a dense input. Names must be UTF-8, distinct and not
-// empty, and must not be "label" or "row".
-func CheckColumns(fields, dense []string) error {
-	if n := len(fields) + len(dense); n > MaxColumns-2 {
-		return fmt.Errorf("%d fields and dense inputs, expected at most %d", n, MaxColumns-2)
+// CheckColumns reports the first invalid name of a field, a dense input or a label after the first. Names must be UTF-8,
+// distinct and not empty, and must not be "label" or "row". With weights or several labels they must not be "weight".
+func (f *RowForm) CheckColumns() error {
+	fields, all := f.Fields, slices.Concat(f.Fields, f.inputs())
+	most := MaxColumns - 2
+	if f.Weighted {
+		most--
 	}
-	seen := make(map[string]string, len(fields)+len(dense))
-	for i, name := range slices.Concat(fields, dense) {
+	if n := len(all); n > most {
+		return fmt.Errorf("%d fields, dense inputs and labels after the first, expected at most %d", n, most)
+	}
+	seen := make(map[string]string, len(all))
+	for i, name := range all {
 		kind, at := "field", i
 		if i >= len(fields) {
 			kind, at = "dense input", i-len(fields)
+		}
+		if at >= len(f.Dense) && i >= len(fields) {
+			kind, at = "label", at-len(f.Dense)+1
 		}
 		what := fmt.Sprintf("%s %d", kind, at)
 		switch before, ok := seen[name]; {
@@ -47,7 +60,7 @@ func CheckColumns(fields, dense []string) error {
 			return fmt.Errorf("%s has an empty name", what)
 		case !utf8.ValidString(name):
 			return fmt.Errorf("%s has the name %q, which is not UTF-8", what, name)
-		case name == rowColumn || name == labelColumn:
+		case name == rowColumn || name == labelColumn || name == weightColumn && f.version() == WeightedRowsVersion:
 			return fmt.Errorf("%s has the name %q, which is reserved for another column: rename the %s", what, name, kind)
 		case ok && i < len(fields):
 			return fmt.Errorf("fields %s and %d have the same name %q", strings.TrimPrefix(before, "field "), i, name)
@@ -65,6 +78,8 @@ type RowForm struct {
 	Sizes    []int    // number of features of each field
 	Lengths  []int    // number of positions of each field that is a list, and 0 for the others; nil without lists
 	Dense    []string // names of the dense inputs
+	Labels   []string // names of the labels after the first; in rows they are the last dense inputs, each 0, 1 or Missing
+	Weighted bool     // each row has a weight
 	Numbers  bool     // labels are finite numbers; otherwise they are 0 or 1
 	Numbered bool     // each row carries its number, as in shards
 }
@@ -79,7 +94,23 @@ func (f *RowForm) check() error {
 			return fmt.Errorf("field %d (%s) is a list of %d positions, expected at most %d", j, f.Fields[j], length, model.MaxLength)
 		}
 	}
-	return CheckColumns(f.Fields, f.Dense)
+	return f.CheckColumns()
+}
+
+// inputs returns the names of the dense inputs of rows in memory.
+func (f *RowForm) inputs() []string { return slices.Concat(f.Dense, f.Labels) }
+
+// version returns the oldest version that can describe f.
+func (f *RowForm) version() string {
+	switch {
+	case f.Weighted || len(f.Labels) > 0:
+		return WeightedRowsVersion
+	case f.Numbers || f.Lengths != nil:
+		return ListRowsVersion
+	case len(f.Dense) > 0:
+		return DenseRowsVersion
+	}
+	return RowsVersion
 }
 
 // positions returns the number of ids of field j in a row.
@@ -111,7 +142,7 @@ func (f *RowForm) Batch() int {
 
 // schema returns the schema of the file.
 func (f *RowForm) schema() *arrow.Schema {
-	columns := make([]arrow.Field, 0, len(f.Fields)+len(f.Dense)+2)
+	columns := make([]arrow.Field, 0, len(f.Fields)+len(f.Dense)+len(f.Labels)+3)
 	if f.Numbered {
 		columns = append(columns, arrow.Field{Name: rowColumn, Type: arrow.PrimitiveTypes.Int64})
 	}
@@ -120,6 +151,9 @@ func (f *RowForm) schema() *arrow.Schema {
 		label.Type = arrow.PrimitiveTypes.Float32
 	}
 	columns = append(columns, label)
+	if f.Weighted {
+		columns = append(columns, arrow.Field{Name: weightColumn, Type: arrow.PrimitiveTypes.Int32})
+	}
 	for j, name := range f.Fields {
 		column := arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int32}
 		if f.Lengths != nil && f.Lengths[j] > 0 {
@@ -130,14 +164,10 @@ func (f *RowForm) schema() *arrow.Schema {
 	for _, name := range f.Dense {
 		columns = append(columns, arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Float32})
 	}
-	version := RowsVersion
-	switch {
-	case f.Numbers || f.Lengths != nil:
-		version = ListRowsVersion
-	case len(f.Dense) > 0:
-		version = DenseRowsVersion
+	for _, name := range f.Labels {
+		columns = append(columns, arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Int8})
 	}
-	metadata := arrow.NewMetadata([]string{keyVersion, keySizes}, []string{version, toJSON(f.Sizes)})
+	metadata := arrow.NewMetadata([]string{keyVersion, keySizes}, []string{f.version(), toJSON(f.Sizes)})
 	return arrow.NewSchema(columns, &metadata)
 }
 
@@ -151,8 +181,9 @@ type RowWriter struct {
 	batch   int // number of rows of a batch
 	number  []int64
 	label   []float32
+	weight  []int32     // empty without weights
 	ids     [][]int32   // [m][rows of the batch * positions], local ids
-	values  [][]float32 // [k][rows of the batch]
+	values  [][]float32 // [k][rows of the batch], dense inputs and then labels
 	rows    int64       // number of rows appended
 	last    int64       // row number of the last row
 	batches int
@@ -174,18 +205,19 @@ func NewRowWriter(w io.Writer, form RowForm, compressors int) (*RowWriter, error
 		return nil, err
 	}
 	return &RowWriter{w: out, form: form, offsets: model.Offsets(form.Sizes), batch: form.Batch(), last: -1,
-		ids: make([][]int32, len(form.Fields)), values: make([][]float32, len(form.Dense))}, nil
+		ids: make([][]int32, len(form.Fields)), values: make([][]float32, len(form.inputs()))}, nil
 }
 
 // Notify makes w call written after each batch, when all bytes up to the end of the batch are written.
 func (w *RowWriter) Notify(written func()) { w.written = written }
 
-// Append adds copies of rows, whose features are global ids. It checks labels, ids, dense inputs and,
+// Append adds copies of rows, whose features are global ids. It checks labels, weights, ids, dense inputs and,
 // if numbered, that the row numbers of a day ascend (see model.RowsPerDay). If it returns an error, it added no row after the
 // named one, and the writer must not be used again.
 func (w *RowWriter) Append(rows *model.Rows) error {
-	if rows.Width != w.form.width() || rows.Inputs != len(w.form.Dense) {
-		panic(fmt.Sprintf("arrowio: rows of %d ids and %d dense inputs for a writer of %d and %d", rows.Width, rows.Inputs, w.form.width(), len(w.form.Dense)))
+	if rows.Width != w.form.width() || rows.Inputs != len(w.values) || rows.Weight != nil && !w.form.Weighted {
+		panic(fmt.Sprintf("arrowio: rows of %d ids and %d dense inputs, with weights: %v, for a writer of %d and %d, with weights: %v",
+			rows.Width, rows.Inputs, rows.Weight != nil, w.form.width(), len(w.values), w.form.Weighted))
 	}
 	for i := range rows.Len() {
 		number := w.rows
@@ -199,6 +231,12 @@ func (w *RowWriter) Append(rows *model.Rows) error {
 			return fault.Inputf("%s: %w", model.RowName(number), err)
 		}
 		w.label = append(w.label, rows.Label[i])
+		if w.form.Weighted {
+			if rows.Times(i) < 1 {
+				return lowWeight(number, rows.Weight[i])
+			}
+			w.weight = append(w.weight, int32(rows.Times(i)))
+		}
 		row := rows.Row(i)
 		for j := range w.ids {
 			n := w.form.positions(j)
@@ -213,8 +251,8 @@ func (w *RowWriter) Append(rows *model.Rows) error {
 			row = row[n:]
 		}
 		for j, x := range rows.DenseRow(i) {
-			if x-x != 0 {
-				return notFinite(number, w.form.Dense[j], x)
+			if err := w.form.checkInput(number, j, x); err != nil {
+				return err
 			}
 			w.values[j] = append(w.values[j], x)
 		}
@@ -254,21 +292,41 @@ func follows(number, last int64) bool {
 	return number > last || number >= 0 && number/model.RowsPerDay != last/model.RowsPerDay
 }
 
-// notFinite returns the error for a value of a dense input that is infinite or NaN.
-func notFinite(row int64, name string, x float32) error {
-	return fault.Inputf("%s: dense input %s is %v, expected a finite number", model.RowName(row), name, x)
+// checkInput returns an error unless x can be the value of a row's input j, a dense input or a label after
+// the first.
+func (f *RowForm) checkInput(row int64, j int, x float32) error {
+	switch k := j - len(f.Dense); {
+	case k < 0 && x-x != 0:
+		return fault.Inputf("%s: dense input %s is %v, expected a finite number", model.RowName(row), f.Dense[j], x)
+	case k >= 0 && x != 0 && x != 1 && x != Missing:
+		return fault.Inputf("%s: label %s is %v, expected 0, 1 or %d", model.RowName(row), f.Labels[k], x, Missing)
+	}
+	return nil
 }
 
-// AppendColumns adds copies of rows without row numbers, given as labels, for each field
-// local ids, and for each dense input values. A list has the ids of its positions, row by
+// lowWeight returns the error for a weight that is not positive.
+func lowWeight(row int64, weight int32) error {
+	return fault.Inputf("%s: weight is %d, expected at least 1", model.RowName(row), weight)
+}
+
+// AppendColumns adds copies of rows without row numbers, given as labels, weights if the form has them, for each field
+// local ids, and for each dense input, and then each label after the first, values. A list has the ids of its positions, row by
 // row. AppendColumns checks them as Append does.
-func (w *RowWriter) AppendColumns(label []float32, ids [][]int32, dense [][]float32) error {
-	if w.form.Numbered || len(ids) != len(w.ids) || len(dense) != len(w.values) {
+func (w *RowWriter) AppendColumns(label []float32, weight []int32, ids [][]int32, dense [][]float32) error {
+	if !w.form.Weighted && len(weight) > 0 || w.form.Weighted && len(weight) != len(label) || w.form.Numbered || len(ids) != len(w.ids) || len(dense) != len(w.values) {
 		panic(fmt.Sprintf("arrowio: %d fields and %d dense inputs without row numbers for a writer of %d and %d, numbered: %v",
 			len(ids), len(dense), len(w.ids), len(w.values), w.form.Numbered))
 	}
 	for from := 0; from < len(label); {
 		to := min(len(label), from+w.batch-len(w.label))
+		if w.form.Weighted {
+			for i, times := range weight[from:to] {
+				if times < 1 {
+					return lowWeight(w.rows+int64(i), times)
+				}
+			}
+			w.weight = append(w.weight, weight[from:to]...)
+		}
 		if err := w.appendColumns(label[from:to], ids, dense, from, to); err != nil {
 			return err
 		}
@@ -304,8 +362,8 @@ func (w *RowWriter) appendColumns(label []float32, ids [][]int32, dense [][]floa
 	}
 	for j, column := range dense {
 		for i, x := range column[from:to] {
-			if x-x != 0 {
-				return notFinite(w.rows+int64(i), w.form.Dense[j], x)
+			if err := w.form.checkInput(w.rows+int64(i), j, x); err != nil {
+				return err
 			}
 		}
 		w.values[j] = append(w.values[j], column[from:to]...)
@@ -314,7 +372,7 @@ func (w *RowWriter) appendColumns(label []float32, ids [][]int32, dense [][]floa
 }
 
 func (w *RowWriter) flush() error {
-	columns := make([]arrow.Array, 0, len(w.ids)+len(w.values)+2)
+	columns := make([]arrow.Array, 0, len(w.ids)+len(w.values)+3)
 	if w.form.Numbered {
 		columns = append(columns, int64s(w.number))
 	}
@@ -327,6 +385,9 @@ func (w *RowWriter) flush() error {
 		}
 		columns = append(columns, uint8s(labels))
 	}
+	if w.form.Weighted {
+		columns = append(columns, int32s(w.weight))
+	}
 	for j, ids := range w.ids {
 		column := int32s(ids)
 		if w.form.Lengths != nil && w.form.Lengths[j] > 0 {
@@ -334,11 +395,20 @@ func (w *RowWriter) flush() error {
 		}
 		columns = append(columns, column)
 	}
-	for _, values := range w.values {
-		columns = append(columns, float32s(values))
+	for j, values := range w.values {
+		if j < len(w.form.Dense) {
+			columns = append(columns, float32s(values))
+			continue
+		}
+		labels := make([]uint8, len(values))
+		for i, label := range values {
+			labels[i] = uint8(int8(label))
+		}
+		columns = append(columns, column(arrow.PrimitiveTypes.Int8, len(labels), labels))
 	}
 	err := w.w.write(len(w.label), columns...)
 	w.number, w.label = w.number[:0], w.label[:0]
+	w.weight = w.weight[:0]
 	for j := range w.ids {
 		w.ids[j] = w.ids[j][:0]
 	}
@@ -370,7 +440,7 @@ type RowReader struct {
 	form    RowForm
 	width   int   // number of ids of a row
 	fields  []int // positions in form.Fields of the fields that Next delivers
-	chosen  []int // positions in form.Dense of the dense inputs that Next delivers, in its order
+	chosen  []int // positions in form.inputs() of the dense inputs that Next delivers, in its order
 	offsets []int32
 	rows    int64 // number of rows read
 	last    int64 // row number of the last row
@@ -380,7 +450,7 @@ type RowReader struct {
 // number of ids of a row, so a caller that knows the expected form should compare it before
 // it calls Next.
 func NewRowReader(r io.Reader) (*RowReader, error) {
-	in, err := newReader(r, true, RowsVersion, DenseRowsVersion, ListRowsVersion)
+	in, err := newReader(r, true, RowsVersion, DenseRowsVersion, ListRowsVersion, WeightedRowsVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -392,27 +462,37 @@ func NewRowReader(r io.Reader) (*RowReader, error) {
 		f.Numbered = true
 		first = 2
 	}
+	version := in.meta[keyVersion]
+	recent := version == ListRowsVersion || version == WeightedRowsVersion // may have lists and labels of numbers
+	if recent && len(columns) >= first {
+		f.Numbers = columns[first-1].Type.ID() == arrow.FLOAT32
+	}
+	if version == WeightedRowsVersion && len(columns) > first && columns[first].Name == weightColumn {
+		f.Weighted = true
+		first++
+	}
 	if err := json.Unmarshal([]byte(in.meta[keySizes]), &f.Sizes); err != nil {
 		return nil, fault.Inputf("the metadata %q is not an array of sizes: %w", keySizes, err)
 	}
-	fields, version := len(columns)-first, in.meta[keyVersion]
+	fields := len(columns) - first
 	if version != RowsVersion && len(f.Sizes) < fields {
 		fields = len(f.Sizes) // the others are dense inputs
-	}
-	if version == ListRowsVersion && len(columns) >= first {
-		f.Numbers = columns[first-1].Type.ID() == arrow.FLOAT32
 	}
 	var lengths []int
 	lists := false
 	for i, c := range columns[min(first, len(columns)):] {
 		if i >= fields {
-			rr.chosen = append(rr.chosen, len(f.Dense))
-			f.Dense = append(f.Dense, c.Name)
+			rr.chosen = append(rr.chosen, i-fields)
+			if version == WeightedRowsVersion && c.Type.ID() == arrow.INT8 {
+				f.Labels = append(f.Labels, c.Name)
+			} else {
+				f.Dense = append(f.Dense, c.Name)
+			}
 			continue
 		}
 		f.Fields = append(f.Fields, c.Name)
 		lengths = append(lengths, 0)
-		if list, ok := c.Type.(*arrow.FixedSizeListType); ok && version == ListRowsVersion {
+		if list, ok := c.Type.(*arrow.FixedSizeListType); ok && recent {
 			lengths[i], lists = int(list.Len()), true
 		}
 	}
@@ -427,6 +507,8 @@ func NewRowReader(r io.Reader) (*RowReader, error) {
 		return nil, fault.Inputf("the schema's version is %q, but it has no dense inputs", DenseRowsVersion)
 	case version == ListRowsVersion && !f.Numbers && !lists:
 		return nil, fault.Inputf("the schema's version is %q, but it has neither lists nor numbers as labels", ListRowsVersion)
+	case version == WeightedRowsVersion && f.version() != version:
+		return nil, fault.Inputf("the schema's version is %q, but it has neither weights nor several labels", version)
 	}
 	if err := in.expect(f.schema().Fields()...); err != nil {
 		return nil, err
@@ -436,7 +518,7 @@ func NewRowReader(r io.Reader) (*RowReader, error) {
 		rr.fields = append(rr.fields, j)
 	}
 	// Every column and the values of a list may also have a validity bitmap.
-	row := 8 + 4 + 4*rr.width + 4*len(f.Dense)
+	row := 8 + 4 + 4 + 4*rr.width + 4*len(rr.chosen)
 	in.messages.allocator.limit = f.Batch()*row + f.Batch()/8*(len(columns)+rr.width) + slack
 	return rr, nil
 }
@@ -444,14 +526,14 @@ func NewRowReader(r io.Reader) (*RowReader, error) {
 // Form returns the form of the rows. The caller must not change it.
 func (r *RowReader) Form() *RowForm { return &r.form }
 
-// Choose selects the dense inputs that Next delivers, and their order. Without a call of
+// Choose selects the dense inputs that Next delivers, among them labels after the first, and their order. Without a call of
 // Choose they are all. The file must have them.
 func (r *RowReader) Choose(names []string) error {
 	r.chosen = nil
 	for _, name := range names {
-		at := slices.Index(r.form.Dense, name)
+		at := slices.Index(r.form.inputs(), name)
 		if at < 0 {
-			return fault.Inputf("no dense input %q: the file has %q", name, r.form.Dense)
+			return fault.Inputf("no dense input %q: the file has %q", name, r.form.inputs())
 		}
 		r.chosen = append(r.chosen, at)
 	}
@@ -478,6 +560,9 @@ func (r *RowReader) Next(rows *model.Rows) error {
 	rows.Width, rows.Inputs = r.width, len(r.chosen)
 	for {
 		rows.Reset()
+		if !r.form.Weighted {
+			rows.Weight = nil
+		}
 		err := r.r.next(func(record arrow.Record) error { return r.fill(rows, record) })
 		if err != nil || rows.Len() > 0 {
 			return err
@@ -508,10 +593,20 @@ func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 	if err := r.fillLabels(rows, columns[0]); err != nil {
 		return err
 	}
+	columns = columns[1:]
+	if r.form.Weighted {
+		for i, weight := range columns[0].(*array.Int32).Int32Values() {
+			if weight < 1 {
+				return lowWeight(rows.Number[i], weight)
+			}
+			rows.Weight = append(rows.Weight, weight)
+		}
+		columns = columns[1:]
+	}
 	m, first := len(r.form.Fields), 0
 	rows.Features = slices.Grow(rows.Features, n*r.width)[:n*r.width]
 	for k, j := range r.fields {
-		if err := r.fillField(rows, columns[1+j], j, r.offsets[k], first); err != nil {
+		if err := r.fillField(rows, columns[j], j, r.offsets[k], first); err != nil {
 			return err
 		}
 		first += r.form.positions(j)
@@ -519,11 +614,19 @@ func (r *RowReader) fill(rows *model.Rows, record arrow.Record) error {
 	k := len(r.chosen)
 	rows.Dense = slices.Grow(rows.Dense, n*k)[:n*k]
 	for j, at := range r.chosen {
-		for i, x := range columns[1+m+at].(*array.Float32).Float32Values() {
-			if x-x != 0 {
-				return notFinite(rows.Number[i], r.form.Dense[at], x)
+		if labels, ok := columns[m+at].(*array.Int8); ok {
+			for i, label := range labels.Int8Values() {
+				rows.Dense[i*k+j] = float32(label)
 			}
-			rows.Dense[i*k+j] = x
+		} else {
+			for i, x := range columns[m+at].(*array.Float32).Float32Values() {
+				rows.Dense[i*k+j] = x
+			}
+		}
+		for i := range n {
+			if err := r.form.checkInput(rows.Number[i], at, rows.Dense[i*k+j]); err != nil {
+				return err
+			}
 		}
 	}
 	r.rows += int64(n)

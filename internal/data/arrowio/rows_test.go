@@ -278,7 +278,9 @@ func FuzzRows(f *testing.F) {
 	f.Add(encodeDense(f, withDense(randomRows(40, 7), 2), true, 40))
 	numbers := listForm
 	numbers.Numbers, numbers.Numbered = true, true
-	for _, form := range []RowForm{listForm, numbers} {
+	weighted, tasks := RowForm{Fields: testFields, Sizes: testSizes, Weighted: true}, numbers
+	tasks.Dense, tasks.Labels, tasks.Weighted = testDense[:1], testDense[1:], true
+	for _, form := range []RowForm{listForm, numbers, weighted, tasks} {
 		f.Add(encodeForm(f, form, listRows(&form, 30), 30))
 	}
 	f.Add([]byte(magic))
@@ -355,7 +357,7 @@ func sameAfterSkip(in io.Reader, all *model.Rows, rows int64) error {
 			return err
 		}
 		want := all.Slice(at, min(at+batch.Len(), all.Len()))
-		if !slices.Equal(batch.Number, want.Number) || !slices.Equal(batch.Label, want.Label) || !slices.Equal(batch.Features, want.Features) {
+		if !slices.Equal(batch.Number, want.Number) || !slices.Equal(batch.Label, want.Label) || !slices.Equal(batch.Features, want.Features) || !slices.Equal(batch.Weight, want.Weight) {
 			return fmt.Errorf("different rows from %d on", at)
 		}
 	}
@@ -417,7 +419,7 @@ func TestAppendColumns(t *testing.T) {
 		}
 		for from := 0; from < rows.Len(); from += step {
 			to := min(from+step, rows.Len())
-			if err := w.AppendColumns(rows.Label[from:to], [][]int32{ids[0][from:to], ids[1][from:to], ids[2][from:to]}, nil); err != nil {
+			if err := w.AppendColumns(rows.Label[from:to], nil, [][]int32{ids[0][from:to], ids[1][from:to], ids[2][from:to]}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -442,10 +444,10 @@ func TestAppendColumnsRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.AppendColumns([]float32{1, 1, 1}, [][]int32{{0, 1, 4}, {0, 0, 0}, {1, 2, 3}}, nil); err != nil {
+		if err := w.AppendColumns([]float32{1, 1, 1}, nil, [][]int32{{0, 1, 4}, {0, 0, 0}, {1, 2, 3}}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.AppendColumns(c.label, c.ids, nil); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
+		if err := w.AppendColumns(c.label, nil, c.ids, nil); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}

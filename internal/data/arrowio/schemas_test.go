@@ -29,12 +29,13 @@ var (
 	schemaSizes  = []int{3, 2}
 	schemaSplits = []string{"train", "test"}
 	schemaDense  = []string{"price", "age"}
+	schemaLabels = []string{"buy"}
 )
 
 const schemaDim = 4
 
 // latest maps each form to its version.
-var latest = map[string]string{"rows": ".v1", "rows.v2": "", "rows.v3": "", "frequencies": ".v1", "partial": ".v6", "partial.v7": "", "scores": ".v3", "scores.v4": "", "scores.v5": ""}
+var latest = map[string]string{"rows": ".v1", "rows.v2": "", "rows.v3": "", "rows.v4": "", "frequencies": ".v1", "partial": ".v6", "partial.v7": "", "scores": ".v3", "scores.v4": "", "scores.v5": ""}
 
 // arrowForm is the content of a .arrow.json in package schemas.
 type arrowForm struct {
@@ -59,6 +60,10 @@ func written(t *testing.T) map[string][]byte {
 	form := arrowio.RowForm{Fields: schemaFields, Sizes: schemaSizes}
 	rows := func(dense []string, numbered bool) []byte {
 		form.Dense, form.Numbered = dense, numbered
+		inputs, weight := len(dense)+len(form.Labels), []int32(nil)
+		if form.Weighted {
+			weight = []int32{1, 3}
+		}
 		features := []int32{0, 3, 2, 4}
 		if form.Lengths != nil {
 			features = []int32{0, 3, 4, 2, 4, 4}
@@ -66,7 +71,7 @@ func written(t *testing.T) map[string][]byte {
 		var out bytes.Buffer
 		w, err := arrowio.NewRowWriter(&out, form, 1)
 		ok(err)
-		ok(w.Append(&model.Rows{Width: len(features) / 2, Inputs: len(dense), Number: []int64{0, 5}, Label: []float32{0, 1}, Features: features, Dense: make([]float32, 2*len(dense))}))
+		ok(w.Append(&model.Rows{Width: len(features) / 2, Inputs: inputs, Number: []int64{0, 5}, Label: []float32{0, 1}, Features: features, Dense: make([]float32, 2*inputs), Weight: weight}))
 		ok(w.Close())
 		return out.Bytes()
 	}
@@ -143,6 +148,12 @@ func written(t *testing.T) map[string][]byte {
 	files["rows.v3/lists"], files["rows.v3/lists+shards"] = rows(schemaDense, false), rows(schemaDense, true)
 	form.Lengths, form.Numbers = nil, true
 	files["rows.v3/numbers"], files["rows.v3/numbers+shards"] = rows(schemaDense, false), rows(schemaDense, true)
+	form.Weighted = true
+	files["rows.v4/numbers+weights+shards"] = rows(schemaDense, true)
+	form.Numbers, form.Labels = false, schemaLabels
+	files["rows.v4/clicks+weights+tasks"] = rows(schemaDense, false)
+	form.Lengths, form.Weighted = []int{0, 2}, false
+	files["rows.v4/clicks+lists+tasks"] = rows(schemaDense, false)
 	return files
 }
 
@@ -223,7 +234,7 @@ func columnsOf(schema *arrow.Schema) []string {
 // columns returns the columns that the form describes for one of our files. variant has
 // the conditions, joined by "+", of those columns and metadata that are conditional.
 func (f *arrowForm) columns(variant string) []string {
-	repeated := map[string][]string{"{field}": schemaFields, "{split}": schemaSplits, "{dense}": schemaDense}
+	repeated := map[string][]string{"{field}": schemaFields, "{split}": schemaSplits, "{dense}": schemaDense, "{label}": schemaLabels}
 	if holds("lists", variant) {
 		repeated["{field}"], repeated["{list}"] = schemaFields[:1], schemaFields[1:]
 	}

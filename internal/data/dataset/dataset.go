@@ -21,6 +21,7 @@ type Dataset struct {
 	digest   string   // identity of the dataset
 	inputs   []string // names of the dense inputs that readers deliver
 	picked   []int    // positions in the folders of the fields that readers deliver; nil = all
+	tasks    []Task   // whose rows readers deliver; nil = the rows of the folders
 	fields   *part    // folder whose fields and vocabulary are those of the dataset; nil = the newest of parts
 }
 
@@ -77,7 +78,7 @@ func (d *Dataset) Inputs() []string { return d.inputs }
 // Form returns the form of the rows that readers of d deliver.
 func (d *Dataset) Form() arrowio.RowForm {
 	f := d.RowForm()
-	f.Dense = slices.Clone(d.inputs)
+	f.Dense, f.Labels, f.Weighted = slices.Clone(d.inputs), nil, d.weighted()
 	return f
 }
 
@@ -103,6 +104,12 @@ func (d *Dataset) Choose(inputs []string) (*Dataset, error) {
 	}
 	other := *d
 	other.inputs = slices.Clone(inputs)
+	selectors := inputs[other.numbers():]
+	for t := range selectors {
+		if len(selectors) != len(d.tasks) || selectors[t] != Selector(t) {
+			return nil, fault.Inputf("the model reads the dense inputs %q, expected those of the %d tasks last, in their order", inputs, len(d.tasks))
+		}
+	}
 	return &other, nil
 }
 
@@ -158,12 +165,12 @@ func (d *Dataset) Features() int {
 // Numbers returns the numbers of the rows of a split as ranges [from, to), one for each day that has it.
 func (d *Dataset) Numbers(split string) (ranges [][2]int64) {
 	for _, p := range d.parts {
-		first := p.first
+		first, each := p.first, int64(max(1, len(d.tasks)))
 		for _, s := range p.Splits {
 			if s.Name == split {
-				ranges = append(ranges, [2]int64{first, first + s.Rows})
+				ranges = append(ranges, [2]int64{first, first + s.Rows*each})
 			}
-			first += s.Rows
+			first += s.Rows * each
 		}
 	}
 	return ranges
@@ -347,7 +354,12 @@ func (d *Dataset) scan(ctx context.Context, splits []string, first int64, batch 
 		return err
 	}
 	defer r.Close()
-	r.skip, r.blocks = first, blocks
+	r.blocks = blocks
+	if d.tasks == nil {
+		r.skip = first
+	} else {
+		r.drop = first
+	}
 	var rows model.Rows
 	for {
 		if err := r.Next(&rows); err == io.EOF {

@@ -13,6 +13,8 @@ type Inspection struct {
 	IDs    string `json:"ids"`
 	Rows   int64  `json:"rows"`
 	LabelFacts
+	Weight   float64       `json:"weight,omitempty"` // sum of the weights; 0 if all rows count once
+	Tasks    []TaskFacts   `json:"tasks,omitempty"`  // the labels after the first
 	Tables   []Table       `json:"tables,omitempty"`
 	Skipped  int64         `json:"skipped"`
 	Features int           `json:"features"`
@@ -26,6 +28,8 @@ type SplitFacts struct {
 	Name string `json:"name"`
 	Rows int64  `json:"rows"`
 	LabelFacts
+	Weight float64     `json:"weight,omitempty"`
+	Tasks  []TaskFacts `json:"tasks,omitempty"`
 }
 
 // LabelFacts describes the labels of rows. Labels is nil if they are 0 or 1. Otherwise the
@@ -98,9 +102,9 @@ func (d *Dataset) Inspect(top int) (*Inspection, error) {
 	var all Split
 	for _, s := range d.Splits {
 		all.join(&s)
-		facts.Splits = append(facts.Splits, SplitFacts{s.Name, s.Rows, s.labelFacts()})
+		facts.Splits = append(facts.Splits, SplitFacts{s.Name, s.Rows, s.labelFacts(), s.Weight, s.Tasks})
 	}
-	facts.Rows, facts.LabelFacts = all.Rows, all.labelFacts()
+	facts.Rows, facts.LabelFacts, facts.Weight, facts.Tasks = all.Rows, all.labelFacts(), all.Weight, all.Tasks
 	for j, f := range d.Manifest.Fields {
 		var values []string
 		if top > 0 {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,9 @@ import (
 const (
 	Version      = "shaver.dataset/1"
 	DenseVersion = "shaver.dataset/2" // the dataset has dense inputs, but neither lists nor numbers as labels
-	ListVersion  = "shaver.dataset/3" // the dataset has lists, or labels that are numbers
+	ListVersion  = "shaver.dataset/3" // the dataset has lists, or labels that are numbers, but neither weights nor several labels
+
+	WeightVersion = "shaver.dataset/4" // the rows have weights, or several labels
 )
 
 // ManifestName is the manifest's file name in the folder.
@@ -70,6 +73,8 @@ type Manifest struct {
 	Division    *Division     `json:"division,omitempty"`   // if the import drew the splits
 	MinCount    int64         `json:"min_count,omitempty"`  // if the import made or grew the vocabulary: new values in fewer rows have the id of unseen values
 	Labels      string        `json:"labels,omitempty"`     // NumberLabels, or empty if labels are 0 or 1
+	Tasks       []string      `json:"tasks,omitempty"`      // names of all labels, if there are several
+	Weights     *Weights      `json:"weights,omitempty"`    // nil if all rows count once
 	Skipped     int64         `json:"skipped"`              // number of lines left out because they were not valid rows
 }
 
@@ -116,7 +121,49 @@ type Split struct {
 	Rows      int64   `json:"rows"`
 	Positives *int64  `json:"positives,omitempty"` // number of rows with label 1; nil if labels are numbers
 	Labels    *Labels `json:"labels,omitempty"`    // nil if labels are 0 or 1
+	Weight    float64 `json:"weight,omitempty"`    // sum of the weights; 0 if all rows count once
+
+	Tasks []TaskFacts `json:"tasks,omitempty"` // the labels after the first
 	File
+}
+
+// WeightUnits is the denominator of weights.
+const WeightUnits = 1000
+
+// Weights describes the weights of rows. Files have them as whole numbers.
+type Weights struct {
+	Denominator int64 `json:"denominator"` // WeightUnits
+	Divisor     int64 `json:"divisor"`     // greatest common divisor of all weights
+	Largest     int64 `json:"largest"`     // largest weight
+}
+
+// Join adds weights with the given divisor, of which largest is the largest.
+func (w *Weights) Join(divisor, largest int64) {
+	w.Denominator, w.Largest = WeightUnits, max(w.Largest, largest)
+	w.Divisor = commonDivisor(w.Divisor, divisor)
+}
+
+// divisor returns what readers divide weights in files by, or 0 if all rows count once.
+func (w *Weights) divisor() int64 {
+	if w == nil || w.Divisor == w.Largest {
+		return 0
+	}
+	return w.Divisor
+}
+
+// commonDivisor returns the greatest common divisor of a and b, of which a may be 0.
+func commonDivisor(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// TaskFacts counts a label after the first in the rows of a split.
+type TaskFacts struct {
+	Label     string `json:"label"`
+	Missing   int64  `json:"missing"`
+	Positives int64  `json:"positives"` // number of rows where it is 1
 }
 
 // Labels describes the labels of rows, if they are numbers.
@@ -205,8 +252,8 @@ func Parse(data []byte) (*Manifest, error) {
 	if err := json.Unmarshal(data, &version); err != nil {
 		return nil, fault.Inputf("not JSON: %w", err)
 	}
-	if !slices.Contains([]string{Version, DenseVersion, ListVersion}, version.Version) {
-		return nil, fault.Inputf("version is %q, this program reads %q, %q and %q", version.Version, Version, DenseVersion, ListVersion)
+	if !slices.Contains([]string{Version, DenseVersion, ListVersion, WeightVersion}, version.Version) {
+		return nil, fault.Inputf("version is %q, this program reads %q, %q, %q and %q", version.Version, Version, DenseVersion, ListVersion, WeightVersion)
 	}
 	m := &Manifest{}
 	var mismatch *json.UnmarshalTypeError
@@ -270,7 +317,10 @@ func (m *Manifest) lengths() []int {
 
 // RowForm returns the form of the files of the splits.
 func (m *Manifest) RowForm() arrowio.RowForm {
-	f := arrowio.RowForm{Fields: m.fieldNames(), Sizes: m.fieldSizes(), Lengths: m.lengths(), Numbers: m.Labels == NumberLabels}
+	f := arrowio.RowForm{Fields: m.fieldNames(), Sizes: m.fieldSizes(), Lengths: m.lengths(), Numbers: m.Labels == NumberLabels, Weighted: m.Weights != nil}
+	if m.Tasks != nil {
+		f.Labels = m.Tasks[1:]
+	}
 	for _, in := range m.Dense {
 		f.Dense = append(f.Dense, in.Name)
 	}
@@ -294,6 +344,8 @@ func (m *Manifest) rows() int64 {
 // FormVersion returns the oldest version that can describe m.
 func (m *Manifest) FormVersion() string {
 	switch {
+	case m.Weights != nil || m.Tasks != nil:
+		return WeightVersion
 	case m.Labels != "" || slices.ContainsFunc(m.Fields, func(f Field) bool { return f.Length > 0 }):
 		return ListVersion
 	case len(m.Dense) > 0:
@@ -345,18 +397,20 @@ func (m *Manifest) validate() error {
 	if err := model.CheckSizes(names, sizes); err != nil {
 		return err
 	}
-	inputs := make([]string, len(m.Dense))
 	for i, in := range m.Dense {
-		inputs[i] = in.Name
 		if err := in.Validate(); err != nil {
 			return fmt.Errorf("dense input %d (%s): %w", i, in.Name, err)
 		}
 	}
-	if err := arrowio.CheckColumns(names, inputs); err != nil {
+	if m.Tasks != nil && (len(m.Tasks) < 2 || m.Labels != "" || m.Tasks[0] == "" || slices.Contains(m.Tasks[1:], m.Tasks[0])) {
+		return fmt.Errorf("the labels are %q, expected several names, and labels that are 0 or 1", m.Tasks)
+	}
+	form := m.RowForm()
+	if err := form.CheckColumns(); err != nil {
 		return err
 	}
 	if want := m.FormVersion(); m.Version != want {
-		return fmt.Errorf("version is %q, but the fields, dense inputs and labels need %q", m.Version, want)
+		return fmt.Errorf("version is %q, but the fields, dense inputs, labels and weights need %q", m.Version, want)
 	}
 	if m.Labels != "" && m.Labels != NumberLabels {
 		return fmt.Errorf("labels are %q, expected %q or nothing", m.Labels, NumberLabels)
@@ -374,10 +428,22 @@ func (m *Manifest) validate() error {
 		if err := s.check(m.Labels == NumberLabels); err != nil {
 			return err
 		}
+		if len(s.Tasks) != len(form.Labels) || (s.Weight > 0) != form.Weighted {
+			return fmt.Errorf("split %s counts %d labels after the first and has the weight %v, expected %d labels, and a weight if rows have weights: %v", s.Name, len(s.Tasks), s.Weight, len(form.Labels), form.Weighted)
+		}
+		for k, t := range s.Tasks {
+			if t.Label != form.Labels[k] || t.Missing < 0 || t.Positives < 0 || t.Positives > s.Rows-t.Missing {
+				return fmt.Errorf("split %s has %d rows, %d without the label %q and %d where it is 1: expected no more, and the label %q", s.Name, s.Rows, t.Missing, t.Label, t.Positives, form.Labels[k])
+			}
+		}
 		if s.Rows > MaxRows-rows {
 			return fmt.Errorf("split %s has %d rows after %d rows in other splits: expected at most %d in all", s.Name, s.Rows, rows, int64(MaxRows))
 		}
 		rows += s.Rows
+	}
+	if w := m.Weights; w != nil && (w.Denominator != WeightUnits || w.Divisor < 1 || w.Largest < 1 || w.Largest > math.MaxInt32 || w.Largest%w.Divisor != 0) {
+		return fmt.Errorf("the weights have the denominator %d, the divisor %d and the largest weight %d: expected the denominator %d, and a largest weight up to %d that is a multiple of the divisor",
+			w.Denominator, w.Divisor, w.Largest, WeightUnits, math.MaxInt32)
 	}
 	if n := len(m.Vocabulary); m.Vocabulary != nil && n != len(m.Fields) {
 		return fmt.Errorf("the vocabulary has %d fields, but the dataset has %d", n, len(m.Fields))

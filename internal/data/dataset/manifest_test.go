@@ -34,13 +34,57 @@ func denseManifest() []byte {
 	return m.Marshal()
 }
 
+// weightedManifest returns a valid manifest with weights and two labels.
+func weightedManifest() []byte {
+	m, err := Parse(goodManifest())
+	if err != nil {
+		panic(err)
+	}
+	m.Version, m.Tasks, m.Weights = WeightVersion, []string{"click", "buy"}, &Weights{WeightUnits, 250, 1000}
+	for k := range m.Splits {
+		m.Splits[k].Weight, m.Splits[k].Tasks = 5.25, []TaskFacts{{Label: "buy", Missing: 4, Positives: 5}}
+	}
+	return m.Marshal()
+}
+
+func TestWeightedManifestRefuses(t *testing.T) {
+	good := string(weightedManifest())
+	if _, err := Parse([]byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{`"shaver.dataset/4"`, `"shaver.dataset/3"`, `version is "shaver.dataset/3", but`},
+		{`"denominator": 1000`, `"denominator": 100`, "the denominator 100"},
+		{`"divisor": 250`, `"divisor": 0`, "the divisor 0"},
+		{`"divisor": 250`, `"divisor": 300`, "the divisor 300"},
+		{`"largest": 1000`, `"largest": 0`, "the largest weight 0"},
+		{`"largest": 1000`, `"largest": 2147483750`, "the largest weight 2147483750"},
+		{`"weight": 5.25,`, ``, "counts 1 labels after the first and has the weight 0"},
+		{`"missing": 4`, `"missing": 5`, `split train has 9 rows, 5 without the label "buy" and 5 where it is 1`},
+		{`"missing": 4`, `"missing": -1`, `-1 without the label "buy"`},
+		{`"label": "buy"`, `"label": "like"`, `and the label "buy"`},
+		{"\"buy\"\n", "\"click\"\n", `the labels are ["click" "click"]`},
+		{"\"buy\"\n", "\"a\"\n", `field 0 and label 1 have the same name "a"`},
+		{"\"buy\"\n", "\"buy\", \"like\"\n", "counts 1 labels after the first"},
+		{`"name": "a"`, `"name": "weight"`, `field 0 has the name "weight", which is reserved`},
+	} {
+		text := strings.Replace(good, c.old, c.new, 1)
+		if text == good {
+			t.Fatalf("%q is not in %s", c.old, good)
+		}
+		if _, err := Parse([]byte(text)); !fault.IsInput(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v\nwant bad input with %q", err, c.want)
+		}
+	}
+}
+
 func TestDenseManifestRefuses(t *testing.T) {
 	good := string(denseManifest())
 	if _, err := Parse([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ old, new, want string }{
-		{`"shaver.dataset/2"`, `"shaver.dataset/1"`, `version is "shaver.dataset/1", but the fields, dense inputs and labels need "shaver.dataset/2"`},
+		{`"shaver.dataset/2"`, `"shaver.dataset/1"`, `version is "shaver.dataset/1", but the fields, dense inputs, labels and weights need "shaver.dataset/2"`},
 		{`"name": "price"`, `"name": "age"`, "dense input 0 and dense input 1 have the same name"},
 		{`"name": "price"`, `"name": "b"`, `field 1 and dense input 0 have the same name "b"`},
 		{`"rule": "log1p"`, `"rule": "ln"`, `dense input 1 (age): the rule is "ln"`},
@@ -65,8 +109,8 @@ func TestDenseManifestRefuses(t *testing.T) {
 func TestManifestRefuses(t *testing.T) {
 	good := goodManifest()
 	for _, c := range []struct{ old, new, want string }{
-		{`"shaver.dataset/1"`, `"shaver.dataset/2"`, `version is "shaver.dataset/2", but the fields, dense inputs and labels need`},
-		{`"shaver.dataset/1"`, `"shaver.dataset/4"`, `version is "shaver.dataset/4", this program reads "shaver.dataset/1", "shaver.dataset/2" and "shaver.dataset/3"`},
+		{`"shaver.dataset/1"`, `"shaver.dataset/2"`, `version is "shaver.dataset/2", but the fields, dense inputs, labels and weights need`},
+		{`"shaver.dataset/1"`, `"shaver.dataset/5"`, `version is "shaver.dataset/5", this program reads "shaver.dataset/1", "shaver.dataset/2", "shaver.dataset/3" and "shaver.dataset/4"`},
 		{`"size": 4`, `"size": 0`, "field 0 (a) has size 0"},
 		{`"name": "b"`, `"name": "a"`, "fields 0 and 1 have the same name"},
 		{`"name": "val"`, `"name": "train"`, `split "train"`},
@@ -103,6 +147,7 @@ func FuzzManifest(f *testing.F) {
 	good := string(goodManifest())
 	f.Add([]byte(good))
 	f.Add(denseManifest())
+	f.Add(weightedManifest())
 	f.Add([]byte(strings.Replace(good, `"size": 4`, `"size": 4, "oov": -1`, 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := Parse(data)

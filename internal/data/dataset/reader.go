@@ -19,16 +19,18 @@ import (
 // for concurrent use.
 type Reader struct {
 	d      *Dataset
-	files  []source  // files still to read; the first is the current one
-	read   int64     // rows of the current file read or skipped so far
-	ended  bool      // the current file was read to its end and checked
-	labels int64     // number of its rows with label 1
-	skip   int64     // rows still to skip
-	blocks bool      // check each block with the list of blocks
-	whole  bool      // no row of the current file was skipped
-	file   *os.File  // nil if the current file is not open
-	digest hash.Hash // nil if the start of the file was skipped, or if chain is set
-	chain  *chain    // reads the file; nil unless blocks is set
+	files  []source   // files still to read; the first is the current one
+	read   int64      // rows of the current file read or skipped so far
+	ended  bool       // the current file was read to its end and checked
+	labels int64      // number of its rows with label 1
+	skip   int64      // rows of the folders still to skip
+	drop   int64      // rows of tasks still to skip
+	batch  model.Rows // of the folders, from which the rows of tasks are made
+	blocks bool       // check each block with the list of blocks
+	whole  bool       // no row of the current file was skipped
+	file   *os.File   // nil if the current file is not open
+	digest hash.Hash  // nil if the start of the file was skipped, or if chain is set
+	chain  *chain     // reads the file; nil unless blocks is set
 	rows   *arrowio.RowReader
 }
 
@@ -75,10 +77,28 @@ func (d *Dataset) NewReader(splits ...string) (*Reader, error) {
 }
 
 // Next fills rows with the next batch and reuses the memory of rows. A batch has at most
-// arrowio.RowsBatch rows, all of one split and one day. Next returns io.EOF after the last
+// arrowio.RowsBatch rows, or so many for each task, all of one split and one day. Next returns io.EOF after the last
 // batch. It checks the digest of a file before it returns the file's last batch, so a
 // corrupt file may give wrong rows, but never its last batch.
 func (r *Reader) Next(rows *model.Rows) error {
+	if r.d.tasks == nil {
+		return r.nextRows(rows)
+	}
+	for {
+		if err := r.nextRows(&r.batch); err != nil {
+			return err
+		}
+		r.expand(rows)
+		passed := min(r.drop, int64(rows.Len()))
+		r.drop -= passed
+		if *rows = rows.Slice(int(passed), rows.Len()); rows.Len() > 0 {
+			return nil
+		}
+	}
+}
+
+// nextRows is like Next for the rows of the folders, whose last dense inputs are the labels after the first if d has tasks.
+func (r *Reader) nextRows(rows *model.Rows) error {
 	for ; len(r.files) > 0; r.files = r.files[1:] {
 		file := &r.files[0]
 		if r.file == nil && r.skip >= file.Rows {
@@ -126,6 +146,9 @@ func (r *Reader) next(in *source, rows *model.Rows) error {
 			if in.Positives != nil {
 				r.labels += int64(label)
 			}
+		}
+		if err := r.weigh(in, rows); err != nil {
+			return in.named(err)
 		}
 		if r.read > in.Rows {
 			return fault.Inputf("%s has more rows than the %d in %s", in.path(), in.Rows, ManifestName)
@@ -191,7 +214,7 @@ func (r *Reader) open(in *source) error {
 			r.rows.ChooseFields(r.d.picked)
 		}
 		r.rows.Widen(r.d.FieldDims())
-		err = r.rows.Choose(r.d.inputs)
+		err = r.rows.Choose(r.d.columns())
 	}
 	switch {
 	case err != nil || r.skip == 0:
@@ -224,6 +247,8 @@ func (m *Manifest) checkForm(f *arrowio.RowForm) error {
 		return fault.Inputf("the names of the dense inputs are not those in %s", ManifestName)
 	case f.Numbers != want.Numbers:
 		return fault.Inputf("the type of the labels is not that in %s", ManifestName)
+	case f.Weighted != want.Weighted || !slices.Equal(f.Labels, want.Labels):
+		return fault.Inputf("the weights or the names of the labels are not those in %s", ManifestName)
 	}
 	return nil
 }

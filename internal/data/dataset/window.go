@@ -81,7 +81,8 @@ func Join(days []*Dataset) (*Dataset, error) {
 
 // Days returns the days of a window, the oldest first. Each is a window that
 // consists of the day alone, with the digest of such a window. It has the fields and the row
-// numbers of d, and delivers the same dense inputs. If d is not a window, Days returns nil.
+// numbers of d, and delivers the same dense inputs, weights over the same denominator, and rows of the same tasks.
+// If d is not a window, Days returns nil.
 func (d *Dataset) Days() []*Dataset {
 	if !d.window {
 		return nil
@@ -90,6 +91,18 @@ func (d *Dataset) Days() []*Dataset {
 	for i, p := range d.parts {
 		days[i] = &Dataset{Manifest: p.Manifest, parts: []*part{p}, window: true, digest: windowDigest([]*part{p}), inputs: d.inputs, picked: d.picked, fields: d.newest()}
 		days[i].Manifest.Fields = d.Manifest.Fields
+		days[i].Manifest.Weights = d.Weights
+		if divisor := d.Weights.divisor(); divisor != p.Weights.divisor() {
+			days[i].digest = derived(days[i].digest, fmt.Sprintf("weights/%d", divisor))
+		}
+		if d.tasks != nil {
+			day, err := days[i].ForTasks(d.tasks)
+			if err != nil {
+				panic("dataset: a day does not have the tasks of its window: " + err.Error())
+			}
+			day.inputs = d.inputs
+			days[i] = day
+		}
 	}
 	return days
 }
@@ -149,6 +162,9 @@ func (p *part) precedes(newest *part) error {
 	}
 	if p.Labels != newest.Labels {
 		return differ("only one of the two has numbers as labels")
+	}
+	if !slices.Equal(p.Tasks, newest.Tasks) {
+		return differ("it has the labels %q, expected %q", p.Tasks, newest.Tasks)
 	}
 	if len(p.Dense) != len(newest.Dense) {
 		return differ("it has %d dense inputs, expected %d", len(p.Dense), len(newest.Dense))
@@ -249,6 +265,9 @@ func joined(parts []*part) (Manifest, error) {
 	newest := parts[len(parts)-1]
 	m := newest.Manifest
 	m.Splits, m.Frequencies, m.Vocabulary, m.Sources, m.Tables, m.Division, m.Skipped, m.Dense = nil, File{}, nil, nil, nil, nil, 0, joinedDense(parts)
+	if m.Weights = nil; slices.ContainsFunc(parts, func(p *part) bool { return p.Weights != nil }) {
+		m.Weights = &Weights{}
+	}
 	rows := int64(0)
 	for _, p := range parts {
 		if p.rows() > MaxRows-rows {
@@ -256,12 +275,21 @@ func joined(parts []*part) (Manifest, error) {
 		}
 		rows += p.rows()
 		m.Skipped += p.Skipped
+		switch {
+		case p.Weights != nil:
+			m.Weights.Join(p.Weights.Divisor, p.Weights.Largest)
+		case m.Weights != nil:
+			m.Weights.Join(WeightUnits, WeightUnits)
+		}
 		m.Sources, m.Tables = append(m.Sources, p.Sources...), append(m.Tables, p.Tables...)
 		for _, s := range p.Splits {
 			k := m.splitAt(s.Name)
 			if k < 0 {
 				k = len(m.Splits)
 				m.Splits = append(m.Splits, Split{Name: s.Name})
+			}
+			if m.Weights != nil && p.Weights == nil {
+				s.Weight = float64(s.Rows)
 			}
 			m.Splits[k].join(&s)
 		}
@@ -276,6 +304,13 @@ func joined(parts []*part) (Manifest, error) {
 func (s *Split) join(other *Split) {
 	rows := s.Rows
 	s.Rows += other.Rows
+	s.Weight += other.Weight
+	tasks := slices.Clone(other.Tasks)
+	for k, t := range s.Tasks {
+		tasks[k].Missing += t.Missing
+		tasks[k].Positives += t.Positives
+	}
+	s.Tasks = tasks
 	switch {
 	case other.Positives != nil:
 		sum := *other.Positives

@@ -30,6 +30,8 @@ type builder struct {
 	sizes     []int                 // sizes of the fields
 	dense     []string              // names of the dense inputs
 	numbers   bool                  // labels are numbers; set before start
+	tasks     []string              // names of all labels if there are several, otherwise nil; set before start
+	weights   *dataset.Weights      // of the rows so far; nil if rows have none; set before start
 	lists     []list                // by field; nil if no field is a list; set before start
 	oov       []int                 // id of unseen values in each field, or -1; nil without a vocabulary
 	splits    []*splitBuilder       // the splits that exist, in the manifest's order
@@ -46,6 +48,8 @@ type splitBuilder struct {
 	total, positive int64   // number of rows, and of rows with label 1
 	labels          *labels // nil if labels are 0 or 1
 	counts          []int64 // number of rows with each feature, by global id
+	weight          float64 // sum of the weights in thousandths
+	tasks           []dataset.TaskFacts
 	blocks          dataset.SplitBlocks
 }
 
@@ -94,7 +98,10 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 	for _, size := range b.sizes {
 		features += size
 	}
-	form := arrowio.RowForm{Fields: b.fields, Sizes: b.sizes, Dense: inputs, Numbers: b.numbers}
+	form := arrowio.RowForm{Fields: b.fields, Sizes: b.sizes, Dense: inputs, Numbers: b.numbers, Weighted: b.weights != nil}
+	if b.tasks != nil {
+		form.Labels = b.tasks[1:]
+	}
 	for _, l := range b.lists {
 		form.Lengths = append(form.Lengths, l.length)
 	}
@@ -108,6 +115,9 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 		b.splits = append(b.splits, s)
 		if name != dataset.Train {
 			compressors = 1
+		}
+		for _, label := range form.Labels {
+			s.tasks = append(s.tasks, dataset.TaskFacts{Label: label})
 		}
 		if b.numbers {
 			s.labels = &labels{}
@@ -123,13 +133,14 @@ func (b *builder) start(fields []string, sizes []int, inputs []string, splits []
 
 // columns holds rows of a split, column by column.
 type columns struct {
-	label []float32   // [rows]
-	ids   [][]int32   // local ids, [m, rows]; those of a list position by position, row by row
-	dense [][]float32 // dense inputs, [k, rows]
+	label  []float32   // [rows]
+	weight []int32     // [rows]; nil without weights
+	ids    [][]int32   // local ids, [m, rows]; those of a list position by position, row by row
+	dense  [][]float32 // dense inputs, and then labels after the first, [k, rows]
 }
 
 func (c *columns) reset() {
-	c.label = c.label[:0]
+	c.label, c.weight = c.label[:0], c.weight[:0]
 	for j := range c.ids {
 		c.ids[j] = c.ids[j][:0]
 	}
@@ -147,6 +158,19 @@ func (b *builder) append(split int, rows *columns) error {
 		s.count(label)
 	}
 	b.echoes.columns(rows)
+	for k := range s.tasks {
+		for _, label := range rows.dense[len(b.dense)+k] {
+			if label == arrowio.Missing {
+				s.tasks[k].Missing++
+			} else {
+				s.tasks[k].Positives += int64(label)
+			}
+		}
+	}
+	for _, weight := range rows.weight {
+		s.weight += float64(weight)
+		b.weights.Join(int64(weight), int64(weight))
+	}
 	offset := 0
 	for j, ids := range rows.ids {
 		counts := s.counts[offset : offset+b.sizes[j]]
@@ -161,7 +185,7 @@ func (b *builder) append(split int, rows *columns) error {
 			counts[id]++
 		}
 	}
-	return s.rows.AppendColumns(rows.label, rows.ids, rows.dense)
+	return s.rows.AppendColumns(rows.label, rows.weight, rows.ids, rows.dense)
 }
 
 // rows returns the number of rows in all splits.
@@ -270,6 +294,7 @@ func (b *builder) commit(m *dataset.Manifest) error {
 	if b.numbers {
 		m.Labels = dataset.NumberLabels
 	}
+	m.Tasks, m.Weights = b.tasks, b.weights
 	m.Version = m.FormVersion()
 	var names []string
 	var counts [][]int64
@@ -285,7 +310,7 @@ func (b *builder) commit(m *dataset.Manifest) error {
 		if err != nil {
 			return err
 		}
-		split := dataset.Split{Name: s.name, Rows: s.total, Positives: &s.positive, File: file}
+		split := dataset.Split{Name: s.name, Rows: s.total, Positives: &s.positive, Weight: s.weight / dataset.WeightUnits, Tasks: s.tasks, File: file}
 		if b.numbers {
 			split.Positives, split.Labels = nil, s.labels.described()
 		}

@@ -110,6 +110,9 @@ func (r *importer) identity() string {
 	if l.Positive != "" { // whatever the text is, every label is one
 		fmt.Fprintf(digest, "positive\n")
 	}
+	if len(l.others) > 0 || l.weight >= 0 {
+		fmt.Fprintf(digest, "others %#v weight %d\n", l.others, l.weight)
+	}
 	if l.Numbers {
 		fmt.Fprintf(digest, "numbers\n")
 	}

@@ -39,6 +39,18 @@ func TestIdentityOfCounts(t *testing.T) {
 		func(f *Format, _ *RawConfig, names []string) []string { f.From = 1; return names },
 		func(f *Format, _ *RawConfig, names []string) []string { f.Positive = "Y"; return names },
 		func(f *Format, _ *RawConfig, names []string) []string { f.Numbers = true; return names },
+		func(f *Format, _ *RawConfig, names []string) []string {
+			f.Columns, f.integer = []Column{{Name: "C1"}}, 0
+			return names
+		},
+		func(f *Format, _ *RawConfig, names []string) []string {
+			f.Columns, f.integer, f.Weight = []Column{{Name: "C1"}}, 0, "I1"
+			return names
+		},
+		func(f *Format, _ *RawConfig, names []string) []string {
+			f.Columns, f.integer, f.Others = []Column{{Name: "C1"}}, 0, []string{"I1"}
+			return names
+		},
 		func(f *Format, _ *RawConfig, names []string) []string { f.comma = true; return names },
 		func(f *Format, _ *RawConfig, names []string) []string { f.tables = true; return names },
 		func(f *Format, _ *RawConfig, names []string) []string { f.integer = 12; return names },

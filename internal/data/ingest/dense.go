@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"shaver/internal/base/fault"
-	"shaver/internal/data/arrowio"
 	"shaver/internal/data/dense"
 )
 
@@ -87,11 +86,6 @@ func (p *densePlan) names() []string {
 		names[i] = in.Name
 	}
 	return names
-}
-
-// checkNames checks the names of the inputs together with those of the fields.
-func (p *densePlan) checkNames(fields []string) error {
-	return arrowio.CheckColumns(fields, p.names())
 }
 
 // trainStatistics says why an import with an unmeasured input needs rows of train.

@@ -130,8 +130,15 @@ func (e *encoding) add(rows *columns, b *block, label float32) error {
 		}
 	}
 	rows.label = append(rows.label, label)
+	if e.parser.weight >= 0 {
+		rows.weight = append(rows.weight, e.parser.times)
+	}
 	for i := range rows.dense {
-		rows.dense[i] = append(rows.dense[i], e.dense.values[i])
+		if k := i - e.dense.written; k < 0 {
+			rows.dense[i] = append(rows.dense[i], e.dense.values[i])
+		} else {
+			rows.dense[i] = append(rows.dense[i], e.parser.labels[k])
+		}
 	}
 	e.dense.add(numbers)
 	return nil
@@ -149,6 +156,12 @@ func (r *importer) encode(out *builder, m *dataset.Manifest, sizes []int, newIDs
 		compressors = 2
 	}
 	out.numbers, out.lists = l.Numbers, l.lists
+	if l.weight >= 0 {
+		out.weights = &dataset.Weights{}
+	}
+	if len(l.others) > 0 {
+		out.tasks = append([]string{l.names[l.at]}, l.Others...)
+	}
 	if err := out.start(l.fields, sizes, inputs, r.splits, compressors); err != nil {
 		return nil, err
 	}
@@ -159,7 +172,7 @@ func (r *importer) encode(out *builder, m *dataset.Manifest, sizes []int, newIDs
 	}
 	work := func(worker int, b *block) error {
 		for len(b.splits) < len(r.splits) {
-			b.splits = append(b.splits, columns{ids: make([][]int32, fields), dense: make([][]float32, len(inputs))})
+			b.splits = append(b.splits, columns{ids: make([][]int32, fields), dense: make([][]float32, len(inputs)+len(l.others))})
 		}
 		e := workers[worker]
 		return e.parse(b, func(row uint64, label float32, _ [][]byte) error { return e.add(&b.splits[r.split(b, row)], b, label) })

@@ -25,7 +25,7 @@ import (
 // one. The label is 0 or 1, or with Numbers a finite number. If the first line contains no integers, it is the header and
 // names the fields. Without a header the fields are f0, f1, ... All files must have the
 // same header, or all must have none. The columns of dense inputs have numbers and not
-// ids. Files with dense inputs need a header.
+// ids. Files with dense inputs, weights or several labels need a header.
 type EncodedConfig struct {
 	Train    []string   // files of train, or folders of files, in the order of reading; with Split, the only file
 	Val      []string   // files of val; without files there is no val split
@@ -39,6 +39,9 @@ type EncodedConfig struct {
 	Dense    Dense      // columns that become dense inputs
 	Lists    Lists      // columns whose cells are lists of ids; they need a header
 	Numbers  bool       // labels are numbers, such as ratings
+	Label    string     // with Others, the name of the first column
+	Others   []string   // as Format.Others
+	Weight   string     // as Format.Weight
 	Global   bool       // whether ids count over all fields, which needs Sizes, or within each field
 	OnBadRow string     // Fail or Skip; "" means Fail
 	Out      string     // folder of the dataset, which must be empty or not exist
@@ -101,7 +104,7 @@ func ImportEncoded(ctx context.Context, config EncodedConfig) (*Summary, error) 
 	}
 	r := &importer{
 		config: RawConfig{
-			Format: Format{encoded: true, Dense: config.Dense, Numbers: config.Numbers}, Files: config.Train, Val: config.Val, Test: config.Test, Fresh: config.Fresh, Lists: config.Lists,
+			Format: Format{encoded: true, Dense: config.Dense, Numbers: config.Numbers, Label: config.Label, Others: config.Others, Weight: config.Weight}, Files: config.Train, Val: config.Val, Test: config.Test, Fresh: config.Fresh, Lists: config.Lists,
 			Sizes: config.Sizes, Split: config.Split, Seed: config.Seed, OnBadRow: config.OnBadRow, Memory: DefaultMemory, Workers: runtime.GOMAXPROCS(0),
 			Out: config.Out, Progress: config.Progress,
 		},
@@ -184,6 +187,10 @@ func (r *importer) checkHeader(h *rawtext.Header) error {
 	switch {
 	case !h.Named && len(r.config.Format.Dense.Columns) > 0:
 		return fault.Setting(errors.New("dense inputs need a header that names the columns"), DenseSetting)
+	case !h.Named && (len(r.config.Format.Others) > 0 || r.config.Format.Weight != ""):
+		return fault.Setting(errors.New("weights and several labels need a header that names the columns"), LabelSetting, WeightSetting)
+	case len(r.config.Format.Others) > 0 && h.Columns[0] != r.config.Format.label():
+		return fault.Setting(fmt.Errorf("the first column is %q, expected the first label, %q", h.Columns[0], r.config.Format.label()), LabelSetting)
 	case !h.Named && len(r.config.Lists.Columns) > 0:
 		return fault.Setting(errors.New("lists need a header that names the columns"), ListSetting)
 	}

@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/data/arrowio"
+	"shaver/internal/data/dataset"
 	"shaver/internal/data/dense"
 	"shaver/internal/data/rawtext"
 	"shaver/internal/data/vocabulary"
@@ -30,11 +32,13 @@ const (
 // column is a field.
 type Format struct {
 	Label    string            // name of the label's column; "" means "label"
+	Others   []string          // names of the columns of other labels, which are 0 or 1 by the same rules; an empty cell is a missing label
+	Weight   string            // name of the column of the rows' weights; "" means that all rows count once
 	From     int64             // if not 0, labels are counts, and a count of at least From means label 1
 	Numbers  bool              // labels are finite numbers, such as ratings; then From is 0
 	Positive string            // if not "", the text of label 1, and any other is label 0; then From is 0 and Numbers false
 	Dense    Dense             // columns that become dense inputs
-	Columns  []Column          // columns that become fields, in this order; nil: every column except the label and the columns of dense inputs
+	Columns  []Column          // columns that become fields, in this order; nil: every column except those of labels, the weight and dense inputs
 	columns  []string          // column names, if the format fixes them
 	headed   bool              // whether files have a header although columns is set
 	comma    bool              // columns are separated by commas, not tabs; if columns is set, there are no quotes
@@ -109,17 +113,46 @@ type layout struct {
 	pick   []int    // position of each field's column, or -1 if the field is computed
 	dense  *densePlan
 	inputs []int // position of the column of each dense input
+	others []int // position of the column of each label after the first
+	weight int   // position of the column of the weights, or -1
 	rawLists
 }
 
 func (f Format) label() string { return cmp.Or(f.Label, "label") }
 
+// Taken returns the names of the columns of labels and weights, which become fields or dense inputs only if they are named as such.
+func (f Format) Taken() []string {
+	names := append([]string{f.label()}, f.Others...)
+	if f.Weight != "" {
+		names = append(names, f.Weight)
+	}
+	return names
+}
+
 func (f Format) layout(names []string) (*layout, error) {
-	l := &layout{Format: f, names: names}
+	l := &layout{Format: f, names: names, weight: -1}
 	var err error
 	if !f.encoded {
 		if l.at, err = column(names, f.label(), " for the label"); err != nil {
 			return nil, fault.Setting(err, LabelSetting)
+		}
+	}
+	if len(f.Others) > 0 && f.Numbers {
+		return nil, fault.Setting(fault.Usagef("labels are numbers, but of several labels each must be 0 or 1"), LabelSetting, NumberLabelsSetting)
+	}
+	for _, name := range f.Others {
+		at, err := column(names, name, " for a label")
+		if at == l.at && err == nil {
+			err = fmt.Errorf("column %q is named twice as a label", name)
+		}
+		if err != nil {
+			return nil, fault.Setting(err, LabelSetting)
+		}
+		l.others = append(l.others, at)
+	}
+	if f.Weight != "" {
+		if l.weight, err = column(names, f.Weight, " for the weight"); err != nil {
+			return nil, fault.Setting(err, WeightSetting)
 		}
 	}
 	if l.dense, err = f.Dense.plan(); err != nil {
@@ -133,7 +166,7 @@ func (f Format) layout(names []string) (*layout, error) {
 		if err != nil {
 			return nil, fault.Setting(err, DenseSetting)
 		}
-		if at == l.at {
+		if at == l.at || slices.Contains(l.others, at) {
 			return nil, fault.Setting(fmt.Errorf("column %q is the label, so it cannot be a dense input", name), DenseSetting)
 		}
 		l.inputs = append(l.inputs, at)
@@ -141,7 +174,7 @@ func (f Format) layout(names []string) (*layout, error) {
 	if f.Columns == nil {
 		for i, name := range names {
 			switch {
-			case i == l.at || f.drop != "" && name == f.drop || slices.Contains(l.inputs, i):
+			case i == l.at || i == l.weight || slices.Contains(l.others, i) || f.drop != "" && name == f.drop || slices.Contains(l.inputs, i):
 				continue
 			case name == "":
 				return nil, fault.Setting(fmt.Errorf("column %d of %d has no name: name it, or choose the columns that are fields", i+1, len(names)), ColumnsSetting)
@@ -167,7 +200,7 @@ func (f Format) layout(names []string) (*layout, error) {
 	if len(l.fields) == 0 && !f.encoded { // else arrange decides
 		return nil, errors.New("no column is left for a field")
 	}
-	return l, l.dense.checkNames(l.fields)
+	return l, (&arrowio.RowForm{Fields: l.fields, Dense: l.dense.names(), Labels: f.Others, Weighted: f.Weight != ""}).CheckColumns()
 }
 
 // pandasIndex matches the name that pandas gives a column for an index without a name.
@@ -196,6 +229,8 @@ type rowParser struct {
 	lists   [][][]byte   // values of each list; nil if no field is a list
 	cut     []bool       // whether each list lost values; nil if no field is a list
 	numbers []float64    // numbers of the dense inputs; NaN if a missing one will be replaced
+	labels  []float32    // labels after the first, which may be missing
+	times   int32        // weight in thousandths; 0 without weights
 	single  []bool       // for each column of the file, whether its numbers are float32; nil for a text
 	text    []byte       // bytes of the values that are not cells
 	small   [1000][]byte // values of the integers below 1000; a capacity of 16 makes vocabulary's pack fast
@@ -204,7 +239,7 @@ type rowParser struct {
 // newRowParser returns a parser of the rows of a layout. whole is true if the values will
 // make a new vocabulary, in which whole numbers of text have no end ".0".
 func newRowParser(l *layout, whole bool) *rowParser {
-	p := &rowParser{layout: l, whole: whole && l.columns == nil && !l.tables, values: make([][]byte, len(l.pick)), numbers: make([]float64, len(l.inputs))}
+	p := &rowParser{layout: l, whole: whole && l.columns == nil && !l.tables, values: make([][]byte, len(l.pick)), numbers: make([]float64, len(l.inputs)), labels: make([]float32, len(l.others))}
 	if l.rawLists.lists != nil {
 		p.lists, p.cut = make([][][]byte, len(l.pick)), make([]bool, len(l.pick))
 	}
@@ -224,7 +259,7 @@ func (l *layout) value(x int64) int64 {
 	return x - 2
 }
 
-// parse returns the label of a row and the values of its fields, and sets p.numbers, p.lists
+// parse returns the label of a row and the values of its fields, and sets p.numbers, p.labels, p.times, p.lists
 // and p.cut. The value of a list is its whole cell. All of them are valid until the next call. If the cells are not a valid row, the error says why.
 // odd must be true if the cells may contain NULs or bytes that are not UTF-8, or may be
 // too long.
@@ -258,9 +293,22 @@ func (p *rowParser) parse(cells [][]byte, where *place, odd bool) (float32, [][]
 			return 0, nil, fmt.Errorf("%s is %q, but the name of the folder has %q", p.column(known.at), rawtext.Clip(string(got)), rawtext.Clip(string(known.value)))
 		}
 	}
-	label, err := p.parseLabel(where.cell(cells, p.at))
+	label, err := p.parseLabel(where.cell(cells, p.at), p.at)
 	if err != nil {
 		return 0, nil, err
+	}
+	for i, at := range p.others {
+		cell := where.cell(cells, at)
+		if _, err := dense.Parse(cell); dense.IsMissing(err) {
+			p.labels[i] = arrowio.Missing
+		} else if p.labels[i], err = p.parseLabel(cell, at); err != nil {
+			return 0, nil, fmt.Errorf("%s: %v", p.column(at), err) // its hints are for the first label
+		}
+	}
+	if p.weight >= 0 {
+		if p.times, err = parseWeight(where.cell(cells, p.weight)); err != nil {
+			return 0, nil, fmt.Errorf("%s: %w", p.column(p.weight), err)
+		}
 	}
 	for j, at := range p.pick {
 		if at < 0 {
@@ -317,7 +365,8 @@ func (l *layout) column(at int) string {
 	return fmt.Sprintf("column %d (%s)", at, l.names[at])
 }
 
-func (p *rowParser) parseLabel(cell []byte) (float32, error) {
+// parseLabel returns the label in a cell of the column at the given position.
+func (p *rowParser) parseLabel(cell []byte, at int) (float32, error) {
 	if p.Numbers {
 		return parseNumberLabel(cell)
 	}
@@ -337,7 +386,7 @@ func (p *rowParser) parseLabel(cell []byte) (float32, error) {
 		case text == "1.0", !p.encoded && slices.Contains(trueTexts, text):
 			return 1, nil
 		}
-		return 0, p.noLabel(cell)
+		return 0, p.noLabel(cell, at)
 	}
 	x, err := strconv.ParseInt(string(vocabulary.WholeNumber(cell)), 10, 64)
 	switch {
@@ -353,11 +402,11 @@ func (p *rowParser) parseLabel(cell []byte) (float32, error) {
 var falseTexts, trueTexts = []string{"false", "False", "FALSE"}, []string{"true", "True", "TRUE"}
 
 // noLabel returns the error of a cell that is neither 0 nor 1.
-func (p *rowParser) noLabel(cell []byte) error {
+func (p *rowParser) noLabel(cell []byte, at int) error {
 	err := badLabel(cell, "0 or 1")
 	_, number := parseNumberLabel(cell)
 	name := rawtext.Clip(p.names[p.at])
-	switch named := p.encoded && name != "label"; {
+	switch named := p.encoded && at == p.at && name != "label"; {
 	case named && len(cell) == 0:
 		err = fmt.Errorf("%w in the first column, %q, expected 0 or 1", errNoLabel, name)
 	case named:
@@ -371,6 +420,20 @@ func (p *rowParser) noLabel(cell []byte) error {
 		err = fault.Setting(fmt.Errorf("%w: name the text that means 1", err), PositiveSetting)
 	}
 	return err
+}
+
+// parseWeight returns the weight in a cell in units of 1/dataset.WeightUnits.
+func parseWeight(cell []byte) (int32, error) {
+	const most = 2_000_000
+	x, err := dense.Parse(cell)
+	switch units := math.Round(x * dataset.WeightUnits); {
+	case err != nil || !(x > 0 && x <= most):
+		return 0, fmt.Errorf("the weight is %q, expected a number above 0 and at most %d", rawtext.Clip(string(cell)), most)
+	case units == 0:
+		return 0, fmt.Errorf("the weight is %q, which rounds to 0 at %d decimals: multiply all weights by the same number", rawtext.Clip(string(cell)), 3)
+	default:
+		return int32(units), nil
+	}
 }
 
 // errNoLabel is wrapped by the error of a row whose label is missing.

@@ -53,7 +53,8 @@ const (
 	PadSetting           = "pad"                    // Pad of the columns of Lists
 	ShareSetting         = "share"                  // RawConfig.Share
 	LongSetting          = "long lists"             // Long of Lists
-	LabelSetting         = "label"                  // Format.Label
+	LabelSetting         = "label"                  // Label and Others of Format
+	WeightSetting        = "weight"                 // Format.Weight
 	NumberLabelsSetting  = "number labels"          // Numbers of both configurations
 	PositiveSetting      = "positive"               // Format.Positive
 	BadRowSetting        = "bad row"                // OnBadRow of both configurations

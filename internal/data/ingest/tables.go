@@ -40,14 +40,17 @@ func (r *importer) openTable(path string) (input, error) {
 	}
 	if f := r.config.Format; f.Columns != nil {
 		names = nil
-		wanted := append([]Column{{Name: f.label()}}, f.Columns...)
-		for _, c := range f.Dense.Columns {
-			wanted = append(wanted, Column{Name: c.Name})
+		wanted := f.Taken()
+		for _, c := range f.Columns {
+			wanted = append(wanted, c.Name)
 		}
-		for _, c := range wanted {
-			inFolder := slices.ContainsFunc(given, func(g folders.Column) bool { return g.Name == c.Name })
-			if !slices.Contains(names, c.Name) && (!inFolder || slices.Contains(t.Columns(), c.Name)) {
-				names = append(names, c.Name)
+		for _, c := range f.Dense.Columns {
+			wanted = append(wanted, c.Name)
+		}
+		for _, name := range wanted {
+			inFolder := slices.ContainsFunc(given, func(g folders.Column) bool { return g.Name == name })
+			if !slices.Contains(names, name) && (!inFolder || slices.Contains(t.Columns(), name)) {
+				names = append(names, name)
 			}
 		}
 		if r.layout == nil && slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(t.Columns(), name) }) {
@@ -96,14 +99,14 @@ func (r *importer) chooseColumns(t *columnfile.File, names []string, where *plac
 }
 
 // checkKinds returns bad input if a column has values of another kind than in the earlier files, so that the same text may
-// stand for other values. Numbers may be strings. Labels have a check of their own.
+// stand for other values. Numbers may be strings. Labels and weights have checks of their own.
 func (r *importer) checkKinds(t *columnfile.File, names []string, path string) error {
 	plain := func(kind string) bool { return kind == columnfile.Strings || kind == columnfile.Numbers }
 	for k, name := range names {
 		kind, earlier := t.Kind(k), r.kinds[name]
 		if earlier == "" {
 			r.kinds[name] = kind
-		} else if kind != "" && kind != earlier && !(plain(kind) && plain(earlier)) && name != r.config.Format.label() {
+		} else if kind != "" && kind != earlier && !(plain(kind) && plain(earlier)) && !slices.Contains(r.config.Format.Taken(), name) {
 			return fault.Inputf("%s: column %q has %s, but the earlier files have %s: expected one type in all files", path, name, kind, earlier)
 		}
 	}
