@@ -79,7 +79,7 @@ data/ingest: data/arrowio base/atomicfile data/dataset data/dense base/fault bas
 jobs/scores: data/arrowio base/atomicfile num/layout value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare value/mask
 jobs/paired: click/model jobs/scores value/tally
 value/tallyio: base/fault num/layout value/tally base/files
-value/path: base/fault num/layout num/loss click/model value/mask value/tally value/tallyio
+value/path: base/fault num/layout num/loss click/model value/estimator value/mask value/tally value/tallyio
 jobs/shard: data/arrowio value/estimator jobs/job click/model num/random
 click/planted: click/checkpoint click/model num/random
 # rows of pruned models in Redis; the only importer of its client

@@ -14,7 +14,7 @@ import (
 // protocolForms are the forms that coordinators and workers exchange.
 var protocolForms = []string{
 	"task.v2.json", "result.v2.json", "quarantine.v2.json", "submission.v2.json", "lead.v1.json", "blob.v1.json", "plan.v1.json",
-	"spec.v1.json", "spec.v2.json", "spec.v3.json", "estimator.v1.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "rows.v3.arrow.json", "partial.v6.arrow.json",
+	"spec.v1.json", "spec.v2.json", "spec.v3.json", "estimator.v1.json", "rows.v1.arrow.json", "rows.v2.arrow.json", "rows.v3.arrow.json", "rows.v4.arrow.json", "partial.v6.arrow.json",
 	"partial.v7.arrow.json", "weights.v1.safetensors.json",
 }
 
@@ -28,7 +28,7 @@ var protocolDigests = map[int]string{
 	6: "9a1644e45f65b0e8", // rounds of a path
 	7: "1207c82df58ee2f6", // frozen fields; rows with too large values get those of walks, and a partial counts them; sums of a partial beyond 64 bits; the digest of blocks in a place
 	8: "c7e3486412afc403", // fresh rows; rounds of a path that add entries
-	9: "229f80cc0c2859f1", // models in a form of their own; several words; digests of shards, and tasks that compute one again; the check of a partial
+	9: "d69f681d53557f94", // models in a form of their own; several words; digests of shards, and tasks that compute one again; the check of a partial; weights of rows
 }
 
 // The forms that the protocol covers do not change without a new number. If this test

@@ -55,6 +55,9 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 	if f := s.Spec.Fresh; f != nil {
 		fmt.Fprintf(w, "fresh rows\t%d\teach counts %d times; the model was not trained on them\n", f.Count(), f.Weight)
 	}
+	if most := s.Spec.LargestWeight; most > 0 {
+		fmt.Fprintf(w, "weights\t%d\tsum of the weights of the rows, which are at most %d\n", s.Weight, most)
+	}
 	if s.WalkedRows > 0 {
 		fmt.Fprintf(w, "walks\t%d rows\t%s\n", s.WalkedRows, scores.WalkedNote)
 	}

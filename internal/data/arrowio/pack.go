@@ -56,6 +56,9 @@ func packings(form tally.Form, high bool) []packing {
 	if at := form.CorrectionList(); at >= 0 {
 		all[at].signed = true
 	}
+	if form.Weighted {
+		all[n-1].signed = true
+	}
 	return all
 }
 

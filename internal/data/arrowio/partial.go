@@ -30,8 +30,10 @@ const (
 	keyLossEmpty      = "loss_empty"
 	keyResidualSquare = "residual_square"
 	keyShared         = "shared"
-	keyWalked         = "walked" // only if it is not 0
-	keyFresh          = "fresh"  // only if it is not 0
+	keyWalked         = "walked"          // only if it is not 0
+	keyFresh          = "fresh"           // only if it is not 0
+	keyWeight         = "weight"          // only if rows have weights
+	keySquaredWeights = "squared_weights" // as keyWeight
 	keyCheck          = "check"
 	keyHigh           = "high" // only with tally.Partial.High
 	keyDim            = "dim"
@@ -56,9 +58,9 @@ func partialIntegers(p *tally.Partial, paired bool) []keyed[int64] {
 	return integers
 }
 
-// partialRows returns numbers of rows by the keys that are left out if the number is 0.
+// partialRows returns numbers and weights of rows by the keys that are left out if the number is 0.
 func partialRows(p *tally.Partial) []keyed[int64] {
-	return []keyed[int64]{{keyWalked, &p.Walked}, {keyFresh, &p.Fresh}}
+	return []keyed[int64]{{keyWalked, &p.Walked}, {keyFresh, &p.Fresh}, {keyWeight, &p.Weights.Sum}, {keySquaredWeights, &p.Weights.Squares}}
 }
 
 // partialFourths returns the fourth powers of a field by their keys.
@@ -216,9 +218,6 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form, dropped lay
 	if _, found := r.meta[keyHigh]; found {
 		p.High = &tally.Partial{}
 	}
-	for _, list := range p.AllLists() {
-		*list = []int64{}
-	}
 	var got, lists, check int64
 	for _, integer := range append(partialIntegers(p, form.Paired), keyed[int64]{keyDim, &got}, keyed[int64]{keySumLists, &lists}, keyed[int64]{keyCheck, &check}) {
 		if *integer.value, err = r.integer(integer.key); err != nil {
@@ -236,6 +235,12 @@ func DecodePartial(data []byte, shape layout.Shape, form tally.Form, dropped lay
 		if *rows.value < 1 {
 			return nil, fault.Inputf("the metadata %q is %d, expected at least 1, or no such key", rows.key, *rows.value)
 		}
+	}
+	if form.Weighted != (p.Weights != tally.Weights{}) {
+		return nil, fault.Inputf("the partial has weights of rows: %t, expected %t", !form.Weighted, form.Weighted)
+	}
+	for _, list := range p.AllLists() {
+		*list = []int64{}
 	}
 	if p.High != nil {
 		if err := r.high(p.High, form.Paired); err != nil {

@@ -536,11 +536,11 @@ func (l *leader) outcome(ctx context.Context, quarantined []job.Quarantine) (*Ou
 	return outcome, nil
 }
 
-// doubt is evaluate.DoubtOf the model of j, whose scores are f. It is "" if j is a path, which says it when it begins, or
-// has the squared loss.
+// doubt is evaluate.DoubtOf the model of j, whose scores are f. It is "" if j is a path, which says it when it begins, has the
+// squared loss, or weighs its rows, because the labels are counted once each.
 func doubt(j *prepare.Job, f *scores.File) string {
 	positives, known := j.Dataset.Positives(j.Spec.Splits)
-	if !known || f.Path != nil || j.Spec.Loss == loss.Squared {
+	if !known || f.Path != nil || j.Spec.Loss == loss.Squared || j.Spec.LargestWeight != 0 {
 		return ""
 	}
 	rows := f.Rows

@@ -77,7 +77,7 @@ func (r *rounder) begin(ctx context.Context, in *inputs, log *zap.Logger) error 
 		if err != nil {
 			return err
 		}
-		if text := fits(full, p, rounds[0].Calibration, r.sums.path.Fall()); text != "" {
+		if text := fits(full, p, r.rows, rounds[0].Calibration, r.sums.path.Fall()); text != "" {
 			log.Warn(text)
 		}
 	}
@@ -86,22 +86,24 @@ func (r *rounder) begin(ctx context.Context, in *inputs, log *zap.Logger) error 
 
 // fits says that the first cut fits the rows; see scores.Fits. full and cut are predictions for the same rows, with
 // nothing dropped and after the cut. c is the calibration of the first round, and predicted is as in scores.Fits.
-func fits(full, cut *evaluate.Predictions, c loss.Calibration, predicted float64) string {
+func fits(full, cut *evaluate.Predictions, rows *model.Rows, c loss.Calibration, predicted float64) string {
 	n := len(full.Logits)
-	if n < 2 || n != len(cut.Logits) { // rows whose logits are not finite are left out
+	if n < 2 || n != len(cut.Logits) || n != rows.Len() { // rows whose logits are not finite are left out
 		return ""
 	}
-	before, sum, square := 0.0, 0.0, 0.0
+	before, sum, weight, square, falls := 0.0, 0.0, 0.0, 0.0, make([]float64, n)
 	for i, label := range full.Labels {
-		l := full.Loss.Of(c.Apply(full.Logits[i]), label)
-		fall := l - full.Loss.Of(c.Apply(cut.Logits[i]), label)
-		before += l
-		sum += fall
-		square += fall * fall
+		l, w := full.Loss.Of(c.Apply(full.Logits[i]), label), float64(rows.Times(i))
+		falls[i] = l - full.Loss.Of(c.Apply(cut.Logits[i]), label)
+		before += w * l
+		sum += w * falls[i]
+		weight += w
 	}
-	rows := float64(n)
-	fall := sum / rows
-	return scores.Fits(before/rows, fall, math.Sqrt(max(0, square/rows-fall*fall)/(rows-1)), predicted)
+	for i, fall := range falls {
+		apart := float64(rows.Times(i)) * (fall - sum/weight)
+		square += apart * apart
+	}
+	return scores.Fits(before/weight, sum/weight, math.Sqrt(square*float64(n)/float64(n-1))/weight, predicted)
 }
 
 // scales returns the least and the largest scale of the calibration of a round with the predictions p. A table that
@@ -192,6 +194,9 @@ func (r *rounder) result() (tally.Result, *scores.Path, func(int, tally.Values))
 		info.Rounds = append(info.Rounds, scores.Round{Rows: round.Rows, Kept: int64(round.Kept), Loss: round.Loss, Scale: round.Calibration.Scale, Offset: round.Calibration.Offset})
 	}
 	result := tally.Result{Scores: tally.Scores{Shape: shape, Count: p.Counts}, Rows: p.Rounds[0].Rows, LossFull: p.Rounds[0].Loss}
+	if r.job.Spec.LargestWeight != 0 {
+		result.Weight = p.Rounds[0].Weight
+	}
 	return result, info, func(feature int, into tally.Values) {
 		from, to := shape.Row(feature)
 		copy(into.Rank, ranks[from:to])

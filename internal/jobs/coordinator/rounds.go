@@ -328,7 +328,7 @@ func (r *rounds) countRowsOnce(f *scores.File) {
 		return
 	}
 	passes := int64(r.stopped.Passes)
-	f.Rows /= passes
+	f.Rows, f.Weight = f.Rows/passes, f.Weight/passes
 	f.Walked = (f.Walked + passes - 1) / passes
 	f.QuarantinedRows = (f.QuarantinedRows + passes - 1) / passes
 	count := make([]int64, len(f.Count))

@@ -60,7 +60,7 @@ func newPathOf(j *prepare.Job) *path.Path {
 	if !j.Spec.Traits().Ranks {
 		return nil
 	}
-	return path.New(&j.Architecture, j.Spec.Options.Sparsity, j.Spec.Loss, j.Sample.Keep, j.Spec.FreshWeight())
+	return path.New(&j.Architecture, j.Spec.Options.Sparsity, j.Spec.Loss, j.Sample.Keep, j.Spec.Weights())
 }
 
 // judged returns the number of rounds of a path that are over; 0 if the job is not a path.

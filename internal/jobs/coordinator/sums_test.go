@@ -220,8 +220,8 @@ func TestCheckpointOfTables(t *testing.T) {
 func TestCheckpointOfFirstRound(t *testing.T) {
 	a := model.Architecture{Kind: model.FM, FieldDims: []int{4, 3}, Dim: 2}
 	m := exampleOf(t)
-	m.firstHalf, m.path = nil, path.New(&a, .999, loss.Logistic, testPlan.Rows, 1)
-	back, err := readSums(bytes.NewReader(encoded(t, m)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, path.New(&a, .999, loss.Logistic, testPlan.Rows, 1))
+	m.firstHalf, m.path = nil, path.New(&a, .999, loss.Logistic, testPlan.Rows, estimator.Weights{})
+	back, err := readSums(bytes.NewReader(encoded(t, m)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, path.New(&a, .999, loss.Logistic, testPlan.Rows, estimator.Weights{}))
 	if err != nil || back.path == nil || back.shards.Len() != 2 {
 		t.Errorf("%+v, %v", back, err)
 	}

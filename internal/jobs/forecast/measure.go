@@ -265,7 +265,7 @@ func (m *Measurement) compute(ctx context.Context, p *prepare.Prepared, game sha
 	}
 	var partial *tally.Partial
 	var err error
-	options := shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed}
+	options := shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed, Weights: p.Spec.Weights()}
 	if e := p.Earlier; e != nil {
 		partial, err = shapley.EstimatePair(timed, game, shapley.Game{Model: e.Model, Baseline: e.Baseline, Loss: p.Spec.Loss}, options, rows, m.Threads, progress)
 	} else {

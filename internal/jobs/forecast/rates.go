@@ -69,7 +69,7 @@ func Rates(ctx context.Context, r prepare.Request, kernels []string, threads int
 	if err != nil || rows.Len() == 0 {
 		return nil, err
 	}
-	options := shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed}
+	options := shapley.Options{Options: p.Spec.TaskOptions(), Seed: p.Spec.Seed, Weights: p.Spec.Weights()}
 	options.Passes = 1
 	passes := float64(p.Spec.Passes) // of the job, each as long as that of a run
 	if options.Estimator == estimator.Exact {

@@ -108,7 +108,7 @@ func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.
 	}
 	g, total := &Gap{Total: Field{Name: "all fields"}}, [2][]float64{}
 	for kind, each := range whole {
-		g.Rows[kind], g.Loss[kind], total[kind] = len(each), stat.Mean(each, nil), make([]float64, len(each))
+		g.Rows[kind], g.Loss[kind], total[kind] = len(each), mean(each, rows[kind]).Value, make([]float64, len(each))
 	}
 	table, fixed, book := slices.Clone(m.Weights.Embedding), m.FixedRows(), m.Book(b)
 	for field, name := range d.Fields() {
@@ -141,7 +141,7 @@ func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.
 		for kind := range rises {
 			floats.Sub(rises[kind], whole[kind])
 			floats.Add(total[kind], rises[kind])
-			f.Worth[kind], g.Total.Worth[kind] = mean(rises[kind]), mean(total[kind])
+			f.Worth[kind], g.Total.Worth[kind] = mean(rises[kind], rows[kind]), mean(total[kind], rows[kind])
 		}
 		g.Fields = append(g.Fields, f)
 	}
@@ -151,10 +151,23 @@ func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.
 	return g, nil
 }
 
-// mean returns the mean of what the loss of each row rises by.
-func mean(rises []float64) evaluate.Difference {
+// mean returns the mean over rows, as often as each of them counts, of what its loss rises by.
+func mean(rises []float64, rows *model.Rows) evaluate.Difference {
+	n := float64(len(rises))
 	value, deviation := stat.MeanStdDev(rises, nil)
-	se := stat.StdErr(deviation, float64(len(rises)))
+	if rows.Weight != nil {
+		weights := make([]float64, len(rises))
+		for i := range weights {
+			weights[i] = float64(rows.Times(i))
+		}
+		value = stat.Mean(rises, weights)
+		apart := make([]float64, len(rises))
+		for i, rise := range rises {
+			apart[i] = weights[i] * (rise - value)
+		}
+		deviation = floats.Norm(apart, 2) / math.Sqrt(n-1) * n / floats.Sum(weights)
+	}
+	se := stat.StdErr(deviation, n)
 	return evaluate.Difference{Value: value, SE: se, Low: value - 1.96*se, High: value + 1.96*se}
 }
 

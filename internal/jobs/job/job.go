@@ -40,6 +40,8 @@ type Spec struct {
 
 	Fresh *estimator.Fresh `json:"fresh,omitempty"` // rows that count more than once; nil = none
 	Adds  bool             `json:"adds,omitempty"`  // the path adds entries again at its end
+
+	LargestWeight int64 `json:"largest_weight,omitempty"` // largest weight of a row of data; 0 = rows have no weights
 }
 
 // Previous identifies the previous values that a paired job corrects. A paired job computes
@@ -74,12 +76,13 @@ func (s *Spec) OfFields() bool { return s.Players != "" }
 // OfPairs reports whether the job also gives values to pairs of fields.
 func (s *Spec) OfPairs() bool { return s.Players == estimator.Pairs }
 
-// FreshWeight returns how often a fresh row counts, at least 1.
-func (s *Spec) FreshWeight() int64 {
-	if s.Fresh == nil {
-		return 1
+// Weights returns how often the rows count.
+func (s *Spec) Weights() estimator.Weights {
+	w := estimator.Weights{Rows: s.LargestWeight}
+	if s.Fresh != nil {
+		w.Fresh = s.Fresh.Weight
 	}
-	return s.Fresh.Weight
+	return w
 }
 
 // Generation returns the number of paired jobs since the last full one, this job included;

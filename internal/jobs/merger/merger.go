@@ -78,9 +78,12 @@ type begin struct {
 type form struct {
 	Within    bool `json:"within,omitempty"`
 	Corrected bool `json:"corrected,omitempty"`
+	Weighted  bool `json:"weighted,omitempty"`
 }
 
-func (f form) tally() tally.Form { return tally.Form{Within: f.Within, Corrected: f.Corrected} }
+func (f form) tally() tally.Form {
+	return tally.Form{Within: f.Within, Corrected: f.Corrected, Weighted: f.Weighted}
+}
 
 // take asks for a partial to be fetched and checked.
 type take struct {

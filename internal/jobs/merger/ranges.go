@@ -73,7 +73,7 @@ func Acquire(ctx context.Context, b *bus.Bus, j Job, n int, checkpoints []job.Bl
 		r.living.Go(func() { m.live(living) })
 	}
 	begin := func(i int) *begin {
-		return &begin{Range: i, Ranges: n, Tables: j.Shape.Tables(r.starts[i], r.starts[i+1]), Form: form{j.Form.Within, j.Form.Corrected}}
+		return &begin{Range: i, Ranges: n, Tables: j.Shape.Tables(r.starts[i], r.starts[i+1]), Form: form{j.Form.Within, j.Form.Corrected, j.Form.Weighted}}
 	}
 	answers, err := r.all(ctx, func(i int) question {
 		b := begin(i)

@@ -38,7 +38,7 @@ func (r *Request) fresh(splits []string) (*estimator.Fresh, error) {
 	case r.Previous != nil:
 		return nil, fault.Usagef("fresh rows: previous scores need rows that all count once")
 	case f.Weight == 0:
-		f.Weight = freshWeight(r.Rows(splits), f)
+		f.Weight = min(freshWeight(r.Rows(splits), f), max(1, estimator.MostWeight/max(1, r.Dataset.LargestWeight())))
 	}
 	if err := f.Validate(); err != nil {
 		return nil, fault.Usagef("%w", err)

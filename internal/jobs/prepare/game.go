@@ -43,6 +43,7 @@ func (p *Prepared) absent(ctx context.Context) (*shapley.Fields, error) {
 		if rows.Len() == 0 {
 			return nil, fault.Inputf("the model reads none of the rows that were drawn for absent fields: use --baseline %s", baseline.Zero)
 		}
+		rows = byWeight(rows)
 	}
 	if p.Spec.Baseline == baseline.Marginal {
 		return &shapley.Fields{Background: rows}, nil
@@ -67,6 +68,22 @@ func (p *Prepared) absent(ctx context.Context) (*shapley.Fields, error) {
 		a.Dense[k] = float32(sum / float64(rows.Len()))
 	}
 	return &shapley.Fields{Absent: a}, nil
+}
+
+// byWeight returns as many of the rows as there are, each about as often as its weight says.
+func byWeight(rows *model.Rows) *model.Rows {
+	total, before := int64(0), int64(0)
+	for i := range rows.Len() {
+		total += rows.Times(i)
+	}
+	all, n := &model.Rows{}, int64(rows.Len())
+	for i := range rows.Len() {
+		before += rows.Times(i)
+		for int64(all.Len()) < before*n/total {
+			all.Append(rows, i)
+		}
+	}
+	return all
 }
 
 // Layout returns the layout of the tables whose entries have values. In a job of fields it is shapley.FieldLayout,

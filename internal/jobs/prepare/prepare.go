@@ -170,6 +170,15 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if err := j.weigh(&r, m); err != nil {
 		return nil, err
 	}
+	if largest := r.Dataset.LargestWeight(); largest > 1 {
+		j.Spec.LargestWeight = largest
+		if r.Previous != nil {
+			return nil, fault.Usagef("the rows of the dataset have weights: previous scores need rows that all count once")
+		}
+		if err := j.Spec.Weights().Validate(rows); err != nil {
+			return nil, fault.Inputf("%w", err)
+		}
+	}
 	if f := j.Spec.Fresh; f != nil && f.Weight > 1 {
 		log.Info("counting the rows that the model was not trained on more often", zap.Int64("rows", f.Count()), zap.Int64("weight", f.Weight))
 	}
@@ -244,7 +253,7 @@ func (j *Job) WithPlan(plan job.Plan) *Job {
 func (j *Job) Sampling() tally.Sampling {
 	e := tally.NewSampling(j.Spec.TaskOptions(), j.Sample.Rows)
 	e.Paired = j.Spec.Previous != nil
-	e.Weight = j.Spec.FreshWeight()
+	e.Weights = j.Spec.Weights()
 	return e
 }
 

@@ -15,6 +15,7 @@ type Facts struct {
 	Dim         int           `json:"dim"`                   // 0 if the tables have different numbers of columns
 	Tables      []model.Table `json:"tables,omitempty"`      // if the model has look-ups
 	WalkedRows  int64         `json:"walked_rows,omitempty"` // number of rows that have the values of walks
+	Weight      int64         `json:"weight,omitempty"`      // sum of the weights of the rows, if they have weights
 	LossFull    float64       `json:"loss_full"`
 	*ValueFacts               // nil for a path
 	Words       string        `json:"words,omitempty"`       // see File.WordsText
@@ -61,7 +62,7 @@ func (f *File) Facts() (*Facts, error) {
 	s := f.Summary(values)
 	facts := &Facts{
 		Job: f.Spec.ID(), Spec: f.Spec, Rows: f.Rows, DatasetRows: f.DatasetRows, Features: f.Layout.Features(), Dim: f.Shape.Dim(), Tables: f.Layout.Tables,
-		WalkedRows: f.Walked, LossFull: f.LossFull, Words: f.WordsText(&f.Baseline), Path: f.Path, Stopped: f.Stopped, Audit: f.Audit, Lineage: f.Lineage, Aggregate: aggregate, Entries: f.Layout.Prunable(),
+		WalkedRows: f.Walked, Weight: f.Weight, LossFull: f.LossFull, Words: f.WordsText(&f.Baseline), Path: f.Path, Stopped: f.Stopped, Audit: f.Audit, Lineage: f.Lineage, Aggregate: aggregate, Entries: f.Layout.Prunable(),
 	}
 	if !f.Ranks() {
 		facts.NoInterval, facts.ValueFacts = &s.NoInterval, &ValueFacts{

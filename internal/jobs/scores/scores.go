@@ -73,6 +73,7 @@ const (
 	keyEfficiencySE    = "shaver.efficiency_se"
 	keyStandardError   = "shaver.standard_error"
 	keyWalked          = "shaver.walked_rows" // only if it is not 0
+	keyWeight          = "shaver.weight"      // only if rows have weights
 	keyQuarantined     = "shaver.quarantined_rows"
 	keyStopped         = "shaver.stopped"
 	keyAudit           = "shaver.audit"
@@ -168,7 +169,7 @@ func (f *File) Aggregate(name string) ([]float64, error) {
 // Sampling describes how the job sampled rows and passes.
 func (f *File) Sampling() tally.Sampling {
 	e := tally.NewSampling(f.Spec.TaskOptions(), f.DatasetRows)
-	e.Weight = f.Spec.FreshWeight()
+	e.Weights = f.Spec.Weights()
 	return e
 }
 
@@ -228,7 +229,7 @@ func (f *File) Intervals() func(feature int) (dataset, population float64) {
 		count := f.Count[feature]
 		from, to := f.Shape.Row(feature)
 		for i := from; i < to; i++ {
-			if !f.Spec.OfFields() && !f.Ranks() && f.Phi[i] != 0 && f.RMS[i] == 0 {
+			if !f.Spec.OfFields() && !f.Ranks() && f.Phi[i] != 0 && (f.RMS[i] == 0 || f.Spec.LargestWeight != 0 && f.PopulationSE[i] == 0) {
 				return math.NaN(), math.NaN()
 			}
 		}
@@ -306,6 +307,9 @@ func WriteFrom(path string, f *File, values func(feature int, into tally.Values)
 	}
 	if f.Walked != 0 {
 		meta[keyWalked] = strconv.FormatInt(f.Walked, 10)
+	}
+	if f.Spec.LargestWeight != 0 {
+		meta[keyWeight] = strconv.FormatInt(f.Weight, 10)
 	}
 	var own *words
 	if f.Baseline.Words != nil {
@@ -483,6 +487,11 @@ func fileOf(fields []string, a *model.Architecture, s *tally.Scores, meta map[st
 	}
 	if found, want := meta[keyStandardError], f.StandardError(); found != want {
 		return nil, fmt.Errorf("metadata %s is %q, expected %q", keyStandardError, found, want)
+	}
+	if f.Spec.LargestWeight != 0 {
+		if f.Weight, err = strconv.ParseInt(meta[keyWeight], 10, 64); err != nil || f.Weight < f.Rows {
+			return nil, fmt.Errorf("metadata %s is %q, expected the weight of %d rows", keyWeight, meta[keyWeight], f.Rows)
+		}
 	}
 	if text, found := meta[keyWalked]; found {
 		if f.Walked, err = strconv.ParseInt(text, 10, 64); err != nil || f.Walked < 1 || f.Walked > f.Rows {

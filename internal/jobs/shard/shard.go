@@ -282,8 +282,8 @@ func (s Sample) Draw(ctx context.Context, source model.RowSource, n int64, check
 const drawn = math.MaxUint64
 
 // Digest returns the SHA-256 of rows in hexadecimal. Each row in turn contributes its
-// number (64 bits), its label (8 bits; a label other than 0 and 1 is the byte 2 and a float32), the global ids of its features (32 bits each) and
-// its dense inputs (float32), all little-endian.
+// number (64 bits), its label (8 bits; a label other than 0 and 1 is the byte 2 and a float32), the global ids of its features (32 bits each),
+// its dense inputs (float32) and, if rows have weights, its weight (32 bits), all little-endian.
 func Digest(rows *model.Rows) string {
 	digest := sha256.New()
 	var buffer []byte
@@ -299,6 +299,9 @@ func Digest(rows *model.Rows) string {
 		}
 		for _, x := range rows.DenseRow(i) {
 			buffer = binary.LittleEndian.AppendUint32(buffer, math.Float32bits(x))
+		}
+		if rows.Weight != nil {
+			buffer = binary.LittleEndian.AppendUint32(buffer, uint32(rows.Weight[i]))
 		}
 		if len(buffer) >= 1<<15 {
 			digest.Write(buffer)

@@ -156,6 +156,9 @@ func (n *night) prepare() error {
 	if p.Spec.Fresh != nil {
 		return fault.Usagef("fresh rows: a state needs rows that all count once, because it keeps the sums of each day")
 	}
+	if p.Spec.LargestWeight != 0 {
+		return fault.Usagef("the rows of the dataset have weights: a state needs rows that all count once, because it keeps the sums of each day")
+	}
 	n.job, n.form = p.Job, p.Sampling().Form(p.Architecture.Fields())
 	n.settings = Settings{Spec: job.SpecVersion, Fields: p.Dataset.Fields(), Baseline: n.Baseline, Options: n.Options, Seed: n.Seed, Kernel: p.Spec.Kernel, Revision: p.Spec.Revision, Loss: p.Spec.Loss, Freeze: p.Spec.Freeze}
 	for _, split := range dataset.SplitNames {

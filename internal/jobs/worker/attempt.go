@@ -259,7 +259,7 @@ func (a *attempt) compute() (*computed, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := shapley.Options{Options: t.Spec.TaskOptions(), Seed: t.Spec.Seed, First: t.Pass, Fresh: t.Spec.Fresh}
+	options := shapley.Options{Options: t.Spec.TaskOptions(), Seed: t.Spec.Seed, First: t.Pass, Fresh: t.Spec.Fresh, Weights: t.Spec.Weights()}
 	if t.Path != nil {
 		if game.Model, err = a.Models.round(ctx, a.blobs, t, &game, &options, a.steps); err != nil {
 			return nil, a.lost(ctx, t.Path.Masks, err)

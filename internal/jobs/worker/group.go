@@ -144,7 +144,7 @@ func (g *group) store(ctx context.Context) (err error) {
 func (g *group) check() error {
 	p, spec := g.computed.partial, &g.attempts[0].d.Task.Spec
 	sampling := tally.NewSampling(spec.TaskOptions(), 0)
-	sampling.Paired, sampling.Weight = spec.Previous != nil, spec.FreshWeight()
+	sampling.Paired, sampling.Weights = spec.Previous != nil, spec.Weights()
 	err := p.Validate(&p.Shape, p.Form())
 	if err == nil {
 		err = p.CheckIdentity(sampling)

@@ -176,6 +176,9 @@ func (f *Facts) job() []fact {
 	if f := spec.Fresh; f != nil {
 		all = append(all, fact{"fresh rows", count(f.Count()), fmt.Sprintf("on which the model was not trained; each counts %d times", f.Weight)})
 	}
+	if most := spec.LargestWeight; most > 0 {
+		all = append(all, fact{"weights", count(s.Weight), fmt.Sprintf("sum of the weights of the rows, which are at most %s", count(most))})
+	}
 	if s.QuarantinedRows > 0 {
 		all = append(all, fact{"missing rows", count(s.QuarantinedRows), "in shards that could not be computed"})
 	}

@@ -1,6 +1,9 @@
 package estimator
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // Fresh says which rows the model was not trained on, and how often each of them counts. A row that the model was trained
 // on counts once. What an entry is worth on such a row is partly what the model remembers of its label.
@@ -11,6 +14,34 @@ type Fresh struct {
 
 // MaxWeight is the largest weight of fresh rows. With a larger one, squares of contributions would often overflow.
 const MaxWeight = 16
+
+// Weights says how often the rows of a job count. A row counts as often as its own weight says, times Fresh if it is fresh.
+type Weights struct {
+	Fresh int64 // how often a fresh row counts; 0 = once
+	Rows  int64 // largest weight that a row has itself; 0 = rows have no weights
+}
+
+// MostWeight is the largest Fresh*Rows. With a larger one, losses would often overflow.
+const MostWeight = 1 << 16
+
+// Shift returns the least s at which 2^s times MaxWeight is at least Fresh*Rows. Sums of weights and of squares have a unit
+// that grows with it.
+func (w Weights) Shift() int {
+	return bits.Len64(uint64(max(1, w.Fresh)*max(1, w.Rows)-1) / MaxWeight)
+}
+
+// Validate returns an error if the sums of the given number of rows with the weights w may overflow.
+func (w Weights) Validate(rows int64) error {
+	most := w.Rows * max(1, w.Fresh)
+	switch {
+	case most > MostWeight:
+		return fmt.Errorf("the largest weight of a row is %d times the common divisor of all weights, expected at most %d divided by %d, how often a fresh row counts: import the weights with fewer digits, or cut off large ones",
+			w.Rows, MostWeight, max(1, w.Fresh))
+	case float64(rows)*float64(most)*float64(most) >= 1<<63:
+		return fmt.Errorf("the squares of the weights of %d rows may add up to more than 2^63, because the largest weight is %d: score a sample, or import the weights with fewer digits", rows, most)
+	}
+	return nil
+}
 
 // Times returns how often the row with the given number counts. All rows count once if f is nil.
 func (f *Fresh) Times(number int64) int64 {

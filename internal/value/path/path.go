@@ -44,6 +44,7 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
+	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"
 	"shaver/internal/value/tally"
 	"shaver/internal/value/tallyio"
@@ -138,11 +139,11 @@ func fixed(a *model.Architecture) (n int) {
 
 // Round is a round of a path that is over.
 type Round struct {
-	Rows        int64            `json:"rows"`            // number of rows that were measured
-	Fresh       int64            `json:"fresh,omitempty"` // number of these that count more than once
-	Kept        int              `json:"kept"`            // number of entries that the measured tables keep, without those of frozen fields
-	Loss        float64          `json:"loss"`            // mean loss of these rows with these tables, before calibration, in nat; 0 without rows
-	Calibration loss.Calibration `json:"calibration"`     // of these tables
+	Rows        int64            `json:"rows"`        // number of rows that were measured
+	Weight      int64            `json:"weight"`      // sum of the weights of these rows
+	Kept        int              `json:"kept"`        // number of entries that the measured tables keep, without those of frozen fields
+	Loss        float64          `json:"loss"`        // mean loss of these rows with these tables, before calibration, in nat; 0 without rows
+	Calibration loss.Calibration `json:"calibration"` // of these tables
 }
 
 // Path is the state of a path between two rounds. Only one goroutine may use it at a time.
@@ -152,8 +153,8 @@ type Path struct {
 	course course
 	shape  layout.Shape
 	kind   loss.Kind
-	rows   int64     // number of rows of a pass
-	fresh  int64     // how often a fresh row counts, at least 1
+	rows   int64 // number of rows of a pass
+	by     estimator.Weights
 	size   int       // number of entries that budgets count
 	first  []float64 // G of each entry, in nat
 	second []float64 // D of each entry, in nat
@@ -169,12 +170,12 @@ const kept = -1
 const MostEntries = math.MaxInt32
 
 // New returns a path to a sparsity through the tables of a, which have at most MostEntries entries, with nothing
-// dropped. rows is the number of rows of a pass, kind their loss, and fresh how often a fresh row counts.
-func New(a *model.Architecture, to float64, kind loss.Kind, rows, fresh int64) *Path {
+// dropped. rows is the number of rows of a pass, kind their loss, and by how often they count.
+func New(a *model.Architecture, to float64, kind loss.Kind, rows int64, by estimator.Weights) *Path {
 	n := a.Parameters()
 	p := &Path{
 		course: newCourse(a, to),
-		shape:  a.Shape(), kind: kind, rows: rows, fresh: fresh, size: a.Prunable(),
+		shape:  a.Shape(), kind: kind, rows: rows, by: by, size: a.Prunable(),
 		first: make([]float64, n), second: make([]float64, n), weight: make([]float64, n), rank: make([]int32, n), left: make([]int32, 0, n),
 	}
 	p.Counts = make([]int64, p.shape.Rows())
@@ -244,7 +245,7 @@ func (p *Path) Fall() float64 {
 			sum += p.first[i] - p.second[i]/2
 		}
 	}
-	return sum / float64(p.Rounds[0].Rows+(p.fresh-1)*p.Rounds[0].Fresh)
+	return sum / float64(p.Rounds[0].Weight)
 }
 
 // End ends a round: it drops or adds entries. sums are the terms of its rows, and c is the calibration with which they were
@@ -252,7 +253,7 @@ func (p *Path) Fall() float64 {
 func (p *Path) End(sums *tally.Accumulator, c loss.Calibration, tables []float32) {
 	round := len(p.Rounds)
 	adds, before := p.Adds(), p.course.at(round)
-	p.Rounds = append(p.Rounds, Round{Rows: sums.Rows(), Fresh: sums.Fresh(), Kept: p.size - p.course.all + before, Loss: sums.MeanLoss(p.fresh), Calibration: c})
+	p.Rounds = append(p.Rounds, Round{Rows: sums.Rows(), Weight: sums.Weights(p.by).Sum, Kept: p.size - p.course.all + before, Loss: sums.MeanLoss(p.by), Calibration: c})
 	if round == 0 {
 		for row := range p.Counts {
 			p.Counts[row] = sums.Count(row)
@@ -326,7 +327,12 @@ func (p *Path) add(sums *tally.Accumulator) {
 	if p.kind == loss.Squared { // the variance of G is then 2*D times that of the label
 		remember *= 2 * p.Rounds[0].Loss
 	}
-	weight := float64(sums.Weight(p.fresh)) / float64(p.rows)
+	w := sums.Weights(p.by)
+	if p.by.Rows > 0 { // the variance of the noise in G is then about D times this ratio
+		remember *= float64(w.Squares) / float64(w.Sum)
+	}
+	unit := float64(int64(1) << p.by.Shift()) // of second
+	weight := float64(w.Sum) / float64(p.rows)
 	first, second := make([]float64, p.shape.Widest()), make([]float64, p.shape.Widest())
 	for row := range p.shape.Rows() {
 		from, to := p.shape.Row(row)
@@ -337,7 +343,7 @@ func (p *Path) add(sums *tally.Accumulator) {
 				keep = remember / (remember + p.second[i])
 			}
 			p.first[i] = float64(keep*p.first[i]) + first[i-from]
-			p.second[i] = float64(keep*p.second[i]) + second[i-from]
+			p.second[i] = float64(keep*p.second[i]) + float64(unit*second[i-from])
 			p.weight[i] = float64(keep*p.weight[i]) + weight
 		}
 	}
@@ -451,7 +457,7 @@ func (p *Path) Read(r io.Reader, rounds []Round) error {
 		return fault.Inputf("%d rounds, expected at most %d", len(rounds), len(p.course.kept))
 	}
 	for i, round := range rounds {
-		if want := p.size - p.course.all + p.course.at(i); round.Rows < 0 || round.Fresh < 0 || round.Fresh > round.Rows || round.Kept != want {
+		if want := p.size - p.course.all + p.course.at(i); round.Rows < 0 || round.Weight < round.Rows || round.Kept != want {
 			return fault.Inputf("round %d has %d rows and keeps %d entries, expected at least 0 and %d", i, round.Rows, round.Kept, want)
 		}
 	}

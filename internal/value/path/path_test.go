@@ -13,6 +13,7 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
+	"shaver/internal/value/estimator"
 	"shaver/internal/value/tally"
 )
 
@@ -42,10 +43,13 @@ func onecolumn(features int) *model.Architecture {
 	return &model.Architecture{Kind: model.FM, FieldDims: []int{features}, Dim: 1}
 }
 
+// once are the weights of rows that all count once.
+var once estimator.Weights
+
 // A round drops the fifth with the lowest D/(2*eta) - G, and the last rounds' scores order the rest.
 func TestCut(t *testing.T) {
 	a := onecolumn(10)
-	p := New(a, .36, loss.Logistic, 1, 1)
+	p := New(a, .36, loss.Logistic, 1, once)
 	if drops, adds := Rounds(a, .36); drops != 2 || adds != 0 {
 		t.Errorf("%d and %d rounds, expected 2 that drop 2 and 2 of 10 entries", drops, adds)
 	}
@@ -69,7 +73,7 @@ func TestCut(t *testing.T) {
 	if got := p.Fall(); math.Abs(got-lost) > 1e-9 {
 		t.Errorf("the terms predict a fall by %v, expected %v", got, lost)
 	}
-	want := Round{Rows: 1, Kept: 10, Loss: 1, Calibration: loss.Uncalibrated}
+	want := Round{Rows: 1, Weight: 1, Kept: 10, Loss: 1, Calibration: loss.Uncalibrated}
 	if p.Reach() != .2 || len(p.Rounds) != 1 || p.Rounds[0] != want {
 		t.Errorf("reach %v after the rounds %+v, expected .2 and %+v", p.Reach(), p.Rounds, want)
 	}
@@ -83,7 +87,7 @@ func TestRanksStay(t *testing.T) {
 		LookUps: []model.LookUp{{Field: 0, Table: 0}, {Field: 1, Table: 1}}, Lists: []model.List{{Field: 0, Length: 2, Pad: 4}},
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	p, shape := New(a, .95, loss.Logistic, 5, 1), a.Shape()
+	p, shape := New(a, .95, loss.Logistic, 5, once), a.Shape()
 	weights := make([]float32, a.Parameters())
 	for i := range weights {
 		weights[i] = float32(r.NormFloat64())
@@ -130,7 +134,7 @@ func TestRanksStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := bytes.Clone(stored.Bytes())
-	again := New(a, .95, loss.Logistic, 5, 1)
+	again := New(a, .95, loss.Logistic, 5, once)
 	if err := again.Read(&stored, p.Rounds); err != nil {
 		t.Fatal(err)
 	}
@@ -143,14 +147,14 @@ func TestRanksStay(t *testing.T) {
 			bad[at+k] = 0xff
 		}
 		bad[at] = 0xfe
-		if err := New(a, .95, loss.Logistic, 5, 1).Read(bytes.NewReader(bad), p.Rounds); !fault.IsInput(err) {
+		if err := New(a, .95, loss.Logistic, 5, once).Read(bytes.NewReader(bad), p.Rounds); !fault.IsInput(err) {
 			t.Fatalf("word %d is -2: error %v, expected bad input", at/8, err)
 		}
 	}
-	if err := New(a, .95, loss.Logistic, 5, 1).Read(bytes.NewReader(data[:len(data)-8]), p.Rounds); !fault.IsInput(err) {
+	if err := New(a, .95, loss.Logistic, 5, once).Read(bytes.NewReader(data[:len(data)-8]), p.Rounds); !fault.IsInput(err) {
 		t.Errorf("a state that ends early: error %v, expected bad input", err)
 	}
-	if err := New(a, .95, loss.Logistic, 5, 1).Read(bytes.NewReader(data), p.Rounds[1:]); !fault.IsInput(err) {
+	if err := New(a, .95, loss.Logistic, 5, once).Read(bytes.NewReader(data), p.Rounds[1:]); !fault.IsInput(err) {
 		t.Errorf("a state with too few rounds: error %v, expected bad input", err)
 	}
 }
@@ -161,7 +165,7 @@ func TestAdd(t *testing.T) {
 	const n = 3000
 	a, r := onecolumn(n), rand.New(rand.NewPCG(3, 4))
 	drops, adds := Rounds(a, .999)
-	p, weights := New(a, .999, loss.Logistic, 2, 1), make([]float32, n)
+	p, weights := New(a, .999, loss.Logistic, 2, once), make([]float32, n)
 	round := func() (first, second []float64) {
 		unmeasured, change := p.Unmeasured(), [][]float64{make([]float64, n), make([]float64, n)}
 		first, second = make([]float64, n), make([]float64, n)
@@ -229,11 +233,50 @@ func TestAdd(t *testing.T) {
 	if err := p.Write(&stored); err != nil {
 		t.Fatal(err)
 	}
-	again := New(a, .999, loss.Logistic, 2, 1)
+	again := New(a, .999, loss.Logistic, 2, once)
 	if err := again.Read(bytes.NewReader(stored.Bytes()), p.Rounds); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(again.Ranks(weights), p.Ranks(weights)) || !bytes.Equal(again.Mask(), p.Mask()) || !bytes.Equal(again.Unmeasured(), p.Unmeasured()) {
 		t.Error("the state that was read differs from the one that was written")
+	}
+}
+
+// The unit of weights of rows does not matter: with weights that are 64 times as large, all sums of a path are, and its order is the same.
+func TestUnitOfWeights(t *testing.T) {
+	const features, unit = 12, 64
+	a := onecolumn(features)
+	var paths [2]*Path
+	for k, times := range []int64{1, unit} {
+		by := estimator.Weights{Rows: 9 * times}
+		p := New(a, .6, loss.Logistic, 30, by)
+		r := rand.New(rand.NewPCG(1, 2))
+		for range 4 {
+			b := tally.NewTermsBuilder(a.Shape(), p.Mask())
+			b.Weigh(by)
+			for row := range int64(30) {
+				terms := tally.Terms{LossFull: 1 << 36, Weight: times * (1 + row%9), Change: []float64{r.NormFloat64()}, First: r.NormFloat64(), Second: .25}
+				if err := b.AddTerms([]int32{int32(r.IntN(features))}, &terms); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sums := tally.NewAccumulator(a.Shape(), tally.Form{Path: true, Weighted: true})
+			if err := sums.Merge(b.Partial()); err != nil {
+				t.Fatal(err)
+			}
+			p.End(sums, loss.Uncalibrated, make([]float32, features))
+		}
+		paths[k] = p
+	}
+	one, other := paths[0], paths[1]
+	if !slices.Equal(one.rank, other.rank) || other.Rounds[0].Weight != unit*one.Rounds[0].Weight {
+		t.Errorf("the ranks are %v and %v, the weights %d and %d", one.rank, other.rank, one.Rounds[0].Weight, other.Rounds[0].Weight)
+	}
+	for i := range features {
+		for _, x := range [][2]float64{{one.first[i], other.first[i]}, {one.second[i], other.second[i]}, {one.weight[i], other.weight[i]}} {
+			if off := math.Abs(unit*x[0] - x[1]); off > 1e-6*(1+math.Abs(x[1])) {
+				t.Errorf("entry %d has the sums %v, expected a ratio of %d", i, x, unit)
+			}
+		}
 	}
 }

@@ -127,6 +127,8 @@ type Options struct {
 	First int              // number of the first pass; above 0 in a job that computes its passes one by one
 	Fresh *estimator.Fresh // rows that count more than once; nil in a paired job
 
+	Weights estimator.Weights // how often rows count, with the weight of Fresh; no row may have a larger weight
+
 	// For a path: the entries whose terms are 0, and the calibration of the logits. If the round measures entries that the tables of
 	// the game do not have, Measured is the model in which the entries of Unmeasured read their baseline; otherwise it is nil.
 	Unmeasured  layout.Mask
@@ -325,7 +327,11 @@ func (p *player) play(ctx context.Context, rows *model.Rows) error {
 
 // row sets played and within, or with a ranker terms, to those of row r of the batch.
 func (p *player) row(rows *model.Rows, r int) (err error) {
-	weight := p.setup.options.Fresh.Times(rows.Number[r])
+	weight := rows.Times(r)
+	if most := max(1, p.setup.options.Weights.Rows); weight > most {
+		return fmt.Errorf("the row has the weight %d, expected at most %d: the dataset differs from that of the job", weight, most)
+	}
+	weight *= p.setup.options.Fresh.Times(rows.Number[r])
 	p.played.Weight, p.terms.Weight = weight, weight
 	if p.ranker != nil {
 		if p.terms.LossFull, err = units(p.loss, p.full[r], rows.Label[r]); err != nil {
@@ -392,13 +398,17 @@ type earlier struct {
 
 func newWorker(game Game, options Options) *worker {
 	if options.Traits().Ranks {
-		return &worker{player: newPlayer(game, options, false), builder: tally.NewTermsBuilder(game.Model.Shape(), options.Unmeasured)}
+		w := &worker{player: newPlayer(game, options, false), builder: tally.NewTermsBuilder(game.Model.Shape(), options.Unmeasured)}
+		w.builder.Weigh(options.Weights)
+		return w
 	}
 	sums := tally.NewSampling(options.Options, 0)
-	return &worker{
+	w := &worker{
 		player:  newPlayer(game, options, sums.Within()),
 		builder: tally.NewBuilder(game.layout().Shape(), sums.Walks, sums.Form(game.Model.Fields())),
 	}
+	w.builder.Weigh(options.Weights)
+	return w
 }
 
 func newPairWorker(game, previous Game, options Options, translator *model.Translator) *worker {

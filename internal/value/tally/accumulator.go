@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"shaver/internal/num/layout"
+	"shaver/internal/value/estimator"
 )
 
 // Accumulator adds up partials exactly, in any order. It uses 8 bytes per entry for each
@@ -20,7 +21,8 @@ type Accumulator struct {
 	rows    int64
 	walked  int64 // sum of Partial.Walked
 	fresh   int64 // sum of Partial.Fresh
-	games         // previous only in a paired job
+	weights Weights
+	games   // previous only in a paired job
 	count   []int64
 	cells   []int64       // for each feature, its d values of each list; they lie together because merging is limited by memory bandwidth
 	carries map[int]int64 // by cell: multiples of 2^64 to add
@@ -107,6 +109,7 @@ func (a *Accumulator) Merge(p *Partial) error {
 	a.rows += p.Rows
 	a.walked += p.Walked
 	a.fresh += p.Fresh
+	a.weights.add(p.Weights)
 	a.games.add(p)
 	var all [2 * maxLists][]int64
 	for i, list := range p.AllLists() {
@@ -185,6 +188,7 @@ type State struct {
 	Fourths  []Powers      // [m], by field; nil unless the job is paired
 	Walked   int64         // sum of Partial.Walked
 	Fresh    int64         // sum of Partial.Fresh
+	Weights  Weights       // sum of Partial.Weights
 }
 
 // GameSums holds the sums of one model that are not those of entries. Each is {carry,
@@ -209,7 +213,7 @@ func (s *GameSums) negative() bool {
 
 // State returns the content of a. The slices and maps share memory with a.
 func (a *Accumulator) State() State {
-	return State{a.shape, a.form, a.rows, a.current.state(), a.previous.state(), a.count, a.cells, a.carries, a.fourths, a.walked, a.fresh}
+	return State{a.shape, a.form, a.rows, a.current.state(), a.previous.state(), a.count, a.cells, a.carries, a.fourths, a.walked, a.fresh, a.weights}
 }
 
 // Restore sets the rows, losses, residuals, carries and fourth powers of a from s. a must
@@ -236,13 +240,16 @@ func (a *Accumulator) Restore(s State) error {
 	if s.Fresh < 0 || s.Fresh > s.Rows {
 		return fmt.Errorf("%d fresh rows of %d", s.Fresh, s.Rows)
 	}
+	if err := s.Weights.check(a.form, s.Rows); err != nil {
+		return err
+	}
 	if !a.form.Paired && s.Previous != (GameSums{}) {
 		return fmt.Errorf("losses of a previous model, expected none, because the job is not paired")
 	}
 	if len(s.Fourths) != len(a.fourths) {
 		return fmt.Errorf("fourth powers of %d fields, expected %d", len(s.Fourths), len(a.fourths))
 	}
-	a.rows, a.walked, a.fresh, a.carries = s.Rows, s.Walked, s.Fresh, s.Carries
+	a.rows, a.walked, a.fresh, a.weights, a.carries = s.Rows, s.Walked, s.Fresh, s.Weights, s.Carries
 	a.current, a.previous = s.Current.sums(), s.Previous.sums()
 	copy(a.fourths, s.Fourths)
 	return nil
@@ -251,11 +258,13 @@ func (a *Accumulator) Restore(s State) error {
 // Rows returns the number of rows merged.
 func (a *Accumulator) Rows() int64 { return a.rows }
 
-// Fresh returns the sum of Partial.Fresh.
-func (a *Accumulator) Fresh() int64 { return a.fresh }
-
-// Weight returns the number of rows merged, where a fresh row counts the given number of times.
-func (a *Accumulator) Weight(fresh int64) int64 { return a.rows + (fresh-1)*a.fresh }
+// Weights returns the weights of the rows merged, which count as often as by says.
+func (a *Accumulator) Weights(by estimator.Weights) Weights {
+	if a.form.Weighted {
+		return a.weights
+	}
+	return WeightsOf(a.rows, a.fresh, by)
+}
 
 // Count returns the number of rows in which a feature occurs.
 func (a *Accumulator) Count(feature int) int64 { return a.count[feature] }

@@ -8,7 +8,7 @@ import (
 
 // Partial.Check is a sum modulo 2^64 of
 //
-//   - Rows, Walked, Fresh and all losses, residuals and shared parts;
+//   - Rows, Walked, Fresh, Weights and all losses, residuals and shared parts;
 //   - for each feature, its weight times (Count + the sum over its columns of column weight *
 //     list weight * number, over all lists);
 //   - 2^63 for each odd number in High;
@@ -78,7 +78,7 @@ func pairCheck(x, y, z, w []int64, scale float64) uint64 {
 
 // Checksum returns what Check must be, computed from the sums of p.
 func (p *Partial) Checksum() uint64 {
-	total, odd := uint64(p.Rows+p.Walked+p.Fresh), int64(0)
+	total, odd := uint64(p.Rows+p.Walked+p.Fresh+p.Weights.Sum+p.Weights.Squares), int64(0)
 	for _, x := range p.heads() {
 		total += uint64(*x)
 	}

@@ -7,7 +7,8 @@ func Combine(a, b *Partial) *Partial {
 	if a.paired() || b.paired() {
 		panic("tally: Combine: partials of a paired job")
 	}
-	p := &Partial{Shape: a.Shape, Dropped: a.Dropped, Rows: a.Rows + b.Rows, Walked: a.Walked + b.Walked, Fresh: a.Fresh + b.Fresh, Check: a.Check + b.Check}
+	p := &Partial{Shape: a.Shape, Dropped: a.Dropped, Rows: a.Rows + b.Rows, Walked: a.Walked + b.Walked, Fresh: a.Fresh + b.Fresh, Weights: a.Weights, Check: a.Check + b.Check}
+	p.Weights.add(b.Weights)
 	form := a.Form()
 	into, n := p.listsOf(form), Lists(form)
 	features := merged(a.Features, b.Features)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"shaver/internal/num/layout"
+	"shaver/internal/value/estimator"
 )
 
 // A fresh row counts as often as its weight says. Means are weighted means, and the standard error of one is that of a mean
@@ -13,7 +14,7 @@ import (
 func TestWeights(t *testing.T) {
 	const weight, n = 5, 40
 	r := rand.New(rand.NewPCG(1, 2))
-	e := Sampling{Passes: 1, Walks: 1, Rows: 4 * n, Efficient: true, Weight: weight}
+	e := Sampling{Passes: 1, Walks: 1, Rows: 4 * n, Efficient: true, Weights: estimator.Weights{Fresh: weight}}
 	b := NewBuilder(layout.Of(3, 1), 1, Form{})
 	var w, square, losses float64 // sums of weights, of their squares, and of weighted losses
 	var sum, size, squares [3]float64
@@ -61,8 +62,8 @@ func TestWeights(t *testing.T) {
 		near("a standard error", float64(got.PopulationSE[f]), math.Sqrt(variance))
 	}
 	near("the loss", got.LossFull, losses/w)
-	if got.Rows != n || got.Fresh != fresh || a.Weight(weight) != int64(w) {
-		t.Errorf("%d rows, %d fresh, weight %d", got.Rows, got.Fresh, a.Weight(weight))
+	if got.Rows != n || got.Fresh != fresh || a.Weights(e.Weights).Sum != int64(w) {
+		t.Errorf("%d rows, %d fresh, weight %d", got.Rows, got.Fresh, a.Weights(e.Weights).Sum)
 	}
 	if steep := (&Played{Weight: weight, Sum: []int64{maxContribution / 2, 0}, LossEmpty: maxContribution / 2}); b.Fits(steep) {
 		t.Error("a row fits although its square overflows with its weight")

@@ -115,11 +115,11 @@ func plus(x, z []int64) []int64 {
 
 // mustBeValid panics if no partial has the form f.
 func (f Form) mustBeValid() {
-	if f.Path && f != (Form{Path: true}) {
+	if f.Path && f != (Form{Path: true, Weighted: f.Weighted}) {
 		panic("tally: the form of a path has nothing else")
 	}
-	if f.Paired && (f.Within || f.Fields < 1) {
-		panic("tally: the form of a paired job needs fields and has no variances within rows")
+	if f.Paired && (f.Within || f.Weighted || f.Fields < 1) {
+		panic("tally: the form of a paired job needs fields, and has neither variances within rows nor weights")
 	}
 }
 

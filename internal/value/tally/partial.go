@@ -3,10 +3,12 @@ package tally
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 
 	"shaver/internal/num/layout"
 	"shaver/internal/num/vector"
+	"shaver/internal/value/estimator"
 )
 
 // Partial is the result of one task. It holds exact sums over the rows of a shard, for
@@ -35,6 +37,7 @@ type Partial struct {
 	// Fresh is the number of rows that count Sampling.Weight times. In all sums, their x, losses and
 	// residuals are multiplied by it, before they are squared.
 	Fresh    int64
+	Weights  Weights // of the rows; 0 unless rows have weights
 	Check    uint64  // weighted sum of all that p has, which was added up row by row, apart from the sums; see check.go
 	Features []int32 // global ids, ascending
 	Count    []int64 // [len(Features)], number of rows in which the feature occurs
@@ -54,6 +57,11 @@ type Partial struct {
 	Correction              []int64 // like Sum, of z
 	CorrectedSquare         []int64 // like Square, of x + z
 	PreviousCorrectedSquare []int64 // as CorrectedSquare, of y; only in paired jobs
+
+	// Only if rows have weights, otherwise nil. c is the mean contribution of the player in a row over its walks, without
+	// the weight w of the row. The others then have units of their own, see [Builder.Weigh].
+	WeightedSquare []int64 // like Sum, of w*c^2, in SquareUnits times 2^s
+	WeightedSum    []int64 // like Sum, of w^2*c, in LossUnits times 2^(2s); c is corrected if there are corrections
 
 	// Only in the partials of paired jobs, otherwise 0 or nil. y is the contribution of the
 	// player under the previous model, with the same random numbers as x.
@@ -77,8 +85,9 @@ type Form struct {
 	Corrected bool
 	Fields    int // m, the number of fields; used only if Paired
 	// Path states whether they have the terms of a path, and nothing else. All other
-	// fields are then zero.
-	Path bool
+	// fields except Weighted are then zero.
+	Path     bool
+	Weighted bool // whether rows have weights; false if Paired
 }
 
 // maxLists is the largest number of lists of sums in a partial.
@@ -86,7 +95,7 @@ const maxLists = 10
 
 // Lists returns the number of lists of sums in a partial: Sum, Abs, Square and, if there
 // are variances within rows, Within. A path has only Sum and Square. A paired job has 5 lists more than Sum, Abs and
-// Square. Corrections take two lists more.
+// Square. Corrections take two lists more, and weights of rows, except in a path, another two.
 func Lists(form Form) int {
 	switch {
 	case form.Path:
@@ -95,10 +104,10 @@ func Lists(form Form) int {
 		return maxLists
 	case form.Paired:
 		return maxLists - 2
-	case form.Within && form.Corrected:
-		return 6
+	case form.Weighted:
+		return form.weightedList() + 2
 	case form.Corrected:
-		return 5
+		return form.CorrectionList() + 2
 	case form.Within:
 		return 4
 	}
@@ -110,7 +119,7 @@ func (p *Partial) Bytes() int64 { return 8 * int64(len(p.AllLists())) * int64(le
 
 // Form returns the form of p.
 func (p *Partial) Form() Form {
-	return Form{Path: p.Dropped != nil, Within: p.Within != nil, Paired: p.paired(), Corrected: p.CorrectedSquare != nil, Fields: len(p.Fourths)}
+	return Form{Path: p.Dropped != nil, Within: p.Within != nil, Paired: p.paired(), Corrected: p.CorrectedSquare != nil, Fields: len(p.Fourths), Weighted: p.Weights != Weights{}}
 }
 
 // CorrectionList returns the position of the list Correction, which is followed by
@@ -119,7 +128,20 @@ func (f Form) CorrectionList() int {
 	if !f.Corrected || f.Paired {
 		return -1
 	}
-	return Lists(f) - 2
+	if f.Within {
+		return 4
+	}
+	return 3
+}
+
+// weightedList returns the position of the list WeightedSquare, which is followed by WeightedSum. It returns -1 if a
+// partial does not have it.
+func (f Form) weightedList() int {
+	if !f.Weighted || f.Path {
+		return -1
+	}
+	f.Weighted = false
+	return Lists(f)
 }
 
 // paired reports whether p has the sums of two models.
@@ -135,22 +157,24 @@ const (
 // listsOf returns pointers to the lists of sums. The first Lists(form) of them are those of
 // a partial of this form.
 func (p *Partial) listsOf(form Form) [maxLists]*[]int64 {
-	fourth := &p.Within
 	switch {
 	case form.Path:
 		return [maxLists]*[]int64{&p.Sum, &p.Square}
 	case form.Paired:
-		fourth = &p.PreviousSum
-	case form.Corrected && form.Within:
-		return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Within, &p.Correction, &p.CorrectedSquare}
-	case form.Corrected:
-		return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Correction, &p.CorrectedSquare}
+		return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, &p.PreviousSum, &p.PreviousAbs, &p.PreviousSquare, &p.DifferenceSquare, &p.AbsDifferenceSquare, &p.CorrectedSquare, &p.PreviousCorrectedSquare}
 	}
-	return [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, fourth, &p.PreviousAbs, &p.PreviousSquare, &p.DifferenceSquare, &p.AbsDifferenceSquare, &p.CorrectedSquare, &p.PreviousCorrectedSquare}
+	lists := [maxLists]*[]int64{&p.Sum, &p.Abs, &p.Square, &p.Within}
+	if at := form.CorrectionList(); at >= 0 {
+		lists[at], lists[at+1] = &p.Correction, &p.CorrectedSquare
+	}
+	if at := form.weightedList(); at >= 0 {
+		lists[at], lists[at+1] = &p.WeightedSquare, &p.WeightedSum
+	}
+	return lists
 }
 
 // AllLists returns pointers to the lists of sums of p, in the order of its columns: Sum,
-// Abs, Square, then Within if p has it, Correction and CorrectedSquare if p has them, or
+// Abs, Square, then Within if p has it, Correction and CorrectedSquare if p has them, WeightedSquare and WeightedSum if p has them, or
 // PreviousSum to AbsDifferenceSquare, and perhaps the squares of corrected contributions, if p
 // is paired. If High is not nil, its lists follow in the same order.
 func (p *Partial) AllLists() []*[]int64 {
@@ -223,6 +247,8 @@ func (p *Partial) validate(shape *layout.Shape, form Form) error {
 		return fmt.Errorf("partial has walks in %d of %d rows", p.Walked, p.Rows)
 	case p.Fresh < 0 || p.Fresh > p.Rows:
 		return fmt.Errorf("partial has %d fresh rows of %d", p.Fresh, p.Rows)
+	case form.Weighted && p.Fresh > 0:
+		return fmt.Errorf("partial has %d fresh rows and weights of rows", p.Fresh)
 	case form.Path != (p.Dropped != nil):
 		return fmt.Errorf("partial has the terms of a path: %t, expected %t", p.Dropped != nil, form.Path)
 	case form.Within != (p.Within != nil):
@@ -239,6 +265,9 @@ func (p *Partial) validate(shape *layout.Shape, form Form) error {
 		return fmt.Errorf("partial has a negative sum of squared residuals of the previous model")
 	case len(p.Count) != len(p.Features):
 		return fmt.Errorf("partial has %d features and %d counts", len(p.Features), len(p.Count))
+	}
+	if err := p.Weights.check(form, p.Rows); err != nil {
+		return fmt.Errorf("partial has %w", err)
 	}
 	previous, entries := int32(-1), 0
 	for i, f := range p.Features {
@@ -282,7 +311,7 @@ func (p *Partial) validate(shape *layout.Shape, form Form) error {
 
 // mayBeNegative reports whether the sums of a list may be negative.
 func (f Form) mayBeNegative(list int) bool {
-	return list == sumList || list == previousList && f.Paired || list == f.CorrectionList()
+	return list == sumList || list == previousList && f.Paired || list == f.CorrectionList() || f.Weighted && list == f.weightedList()+1
 }
 
 // Builder collects a Partial row by row. Only one goroutine may use it at a time. Join
@@ -292,8 +321,9 @@ type Builder struct {
 	lists    int
 	dim      int // number of entries of each feature, or 0 if features differ
 	walks    int64
-	scale    float64  // 1 / walks
-	limit    int64    // upper bound of |x|
+	shift    int      // s of Weigh
+	scale    float64  // 1 / (walks * 2^s)
+	limit    int64    // upper bound of |x| of the current row
 	head     Partial  // the partial without its lists; features in order of appearance
 	cells    []int64  // for each of these features, its d values of each list
 	high     []int64  // multiples of 2^63 to add to cells; may be shorter, and is nil until a cell needs one
@@ -302,6 +332,8 @@ type Builder struct {
 	position []int32  // positions of the features of a row
 	weights  []uint64 // weights of these features in the check
 	sums     vector.Sums
+	squares  []int64 // addends of WeightedSquare of the row
+	products []int64 // addends of WeightedSum of the row
 }
 
 // NewBuilder returns an empty builder for tables of the given shape. Each row has the given
@@ -309,10 +341,10 @@ type Builder struct {
 func NewBuilder(shape layout.Shape, walks int, form Form) *Builder {
 	form.mustBeValid()
 	b := &Builder{
-		form: form, lists: Lists(form), dim: shape.Dim(), walks: int64(walks), scale: 1 / float64(walks), limit: maxContribution * min(int64(walks), math.MaxInt64/maxContribution),
+		form: form, dim: shape.Dim(), walks: int64(walks),
 		head: Partial{Shape: shape}, slot: make([]int32, shape.Rows()),
 	}
-	b.sums = vector.Sums{Scale: b.scale, Unit: LossUnit * LossUnit / SquareUnit, Limit: b.limit}
+	b.Weigh(estimator.Weights{})
 	for i := range b.slot {
 		b.slot[i] = -1
 	}
@@ -320,6 +352,21 @@ func NewBuilder(shape layout.Shape, walks int, form Form) *Builder {
 		b.head.Fourths = make([]Powers, form.Fields)
 	}
 	return b
+}
+
+// Weigh makes room for rows that count as often as w says. b must be empty. Let s be the shift of w. The squares of contributions
+// times weights, and variances, are then in SquareUnits times 2^(2s), and the second-order terms of a path in SquareUnits times 2^s.
+func (b *Builder) Weigh(w estimator.Weights) {
+	b.form.Weighted = w.Rows > 0
+	b.lists, b.shift = Lists(b.form), w.Shift()
+	b.scale = 1 / float64(b.walks<<b.shift)
+	b.limit = b.limitOf(1)
+	b.sums = vector.Sums{Scale: b.scale, Unit: LossUnit * LossUnit / SquareUnit, Limit: b.limit}
+}
+
+// limitOf returns the upper bound of |x| of a row that counts n times, times n.
+func (b *Builder) limitOf(n int64) int64 {
+	return maxContribution * min(b.walks*min(n, 1<<b.shift), math.MaxInt64/maxContribution)
 }
 
 // Expect makes room for the sums of the features that occur in a number of rows, of which b gets one of
@@ -354,23 +401,29 @@ func (b *Builder) AddRow(lossFull, lossEmpty int64, features []int32, sum, withi
 // Add is AddRow for a row whose residual may have been shared out. It multiplies what row and within have by
 // the weight.
 func (b *Builder) Add(features []int32, row *Played, within []int64) error {
-	b.count(row, within)
+	if err := b.count(row, within); err != nil {
+		return err
+	}
 	p, sum := &b.head, row.Sum
 	b.into(&p.LossFull, row.LossFull)
 	b.into(&p.LossEmpty, row.LossEmpty)
 	b.into(&p.Shared, row.Shared)
 	b.place(features)
 	total, large := b.addSums(sum, features)
-	from, withins, corrections := 0, listWeight(3), listWeight(b.form.CorrectionList())
+	more := [...][]int64{within, b.squares, b.products} // addends of some lists, or nil
+	lists := [...]int{3, b.form.weightedList(), b.form.weightedList() + 1}
+	from, corrections := 0, listWeight(b.form.CorrectionList())
 	for i, f := range features {
-		if within == nil && row.Correction == nil {
+		if within == nil && row.Correction == nil && b.squares == nil {
 			break
 		}
 		dim := b.width(f)
 		start := b.start(int(b.position[i]), dim)
-		if within != nil {
-			b.addCells(start+3*dim, within[from:from+dim])
-			p.Check += b.weights[i] * withins * listCheck(within[from:from+dim])
+		for k, addends := range more {
+			if addends != nil {
+				b.addCells(start+lists[k]*dim, addends[from:from+dim])
+				p.Check += b.weights[i] * listWeight(lists[k]) * listCheck(addends[from:from+dim])
+			}
 		}
 		if row.Correction != nil {
 			at, z := start+b.form.CorrectionList()*dim, row.Correction[from:from+dim]
@@ -395,9 +448,13 @@ func (b *Builder) Add(features []int32, row *Played, within []int64) error {
 }
 
 // count counts the row, and multiplies its numbers by its weight.
-func (b *Builder) count(row *Played, within []int64) {
-	b.countRow(row.Weight)
-	if n := row.Weight; n > 1 {
+func (b *Builder) count(row *Played, within []int64) error {
+	n := max(row.Weight, 1)
+	b.countRow(n)
+	if n > 1 {
+		if most := mostLoss / n; max(row.LossFull, row.LossEmpty) > most {
+			return fmt.Errorf("the loss of the row is %g nat, and it counts %d times, expected at most %g nat: choose smaller weights", float64(max(row.LossFull, row.LossEmpty))*LossUnit, n, float64(most)*LossUnit)
+		}
 		row.LossFull, row.LossEmpty, row.Shared = n*row.LossFull, n*row.LossEmpty, times(row.Shared, n)
 		for i, x := range row.Sum {
 			row.Sum[i] = times(x, n)
@@ -405,17 +462,57 @@ func (b *Builder) count(row *Played, within []int64) {
 		for i, z := range row.Correction {
 			row.Correction[i] = times(z, n)
 		}
+	}
+	if n > 1 || b.shift > 0 {
 		for i, v := range within {
-			within[i] = times(v, n*n)
+			var ok bool
+			if within[i], ok = b.timesSquare(v, n); !ok {
+				return fmt.Errorf("the variance of player %d within the row, which counts %d times, overflows", i, n)
+			}
 		}
+	}
+	if b.form.Weighted {
+		b.weigh(row, float64(n)/float64(int64(1)<<b.shift))
+	}
+	return nil
+}
+
+// timesSquare returns v times the square of n/2^s, rounded to the nearest integer. It returns false if this overflows.
+func (b *Builder) timesSquare(v, n int64) (int64, bool) {
+	high, low := bits.Mul64(uint64(v), uint64(n*n))
+	low, carry := bits.Add64(low, 1<<(2*b.shift)>>1, 0)
+	high += carry
+	v = int64(high<<(64-2*b.shift) | low>>(2*b.shift))
+	return v, high>>(2*b.shift) == 0 && v >= 0
+}
+
+// weigh sets squares and products to those of a row, whose contributions are multiplied by its weight. more is this weight, divided by 2^s.
+func (b *Builder) weigh(row *Played, more float64) {
+	b.squares, b.products = b.squares[:0], b.products[:0]
+	for i, x := range row.Sum {
+		v := float64(x) * b.scale
+		b.squares = append(b.squares, int64(float64(float64(v*v)*(LossUnit*LossUnit/SquareUnit/more))+.5))
+		if row.Correction != nil {
+			v = float64(x+row.Correction[i]) * b.scale
+		}
+		b.products = append(b.products, int64(math.RoundToEven(v*more)))
 	}
 }
 
-// countRow counts a row of the given weight.
-func (b *Builder) countRow(weight int64) {
+// mostLoss is the largest loss of a row times its weight, in LossUnits.
+const mostLoss = 16 * MaxLoss / LossUnit
+
+// countRow counts a row of the given weight, at least 1.
+func (b *Builder) countRow(n int64) {
 	b.head.Rows++
 	b.head.Check++
-	if weight > 1 {
+	b.limit = b.limitOf(n)
+	b.sums.Limit = b.limit
+	switch {
+	case b.form.Weighted:
+		b.head.Weights.add(Weights{n, n * n})
+		b.head.Check += uint64(n + n*n)
+	case n > 1:
 		b.head.Fresh++
 		b.head.Check++
 	}
@@ -445,7 +542,7 @@ const implausible = 16 << 36
 // Fits also returns false for what is not plausible: more than 16 nat and more than four times the
 // sum of the row's losses in magnitude. With corrections, leaving such rows out would be a bias.
 func (b *Builder) Fits(row *Played) bool {
-	limit := b.limit / max(row.Weight, 1)
+	limit := b.limitOf(max(row.Weight, 1)) / max(row.Weight, 1)
 	if row.Correction == nil {
 		limit = min(limit/b.walks, max(implausible, 4*min(row.LossFull+row.LossEmpty, math.MaxInt64/4))) * b.walks
 	}
@@ -626,6 +723,7 @@ func (b *Builder) Join(other *Builder) {
 	p.Rows += o.Rows
 	p.Walked += o.Walked
 	p.Fresh += o.Fresh
+	p.Weights.add(o.Weights)
 	p.Check += o.Check
 	p.addHeads(o)
 	for field := range p.Fourths {

@@ -36,7 +36,7 @@ func (s *Scores) Feature(feature int, into Values) {
 type Values struct {
 	Phi          []float64 // mean of c: the Shapley value, nat; above 0 means useful
 	Abs          []float32 // mean of |c|, nat
-	RMS          []float32 // square root of the mean of c^2, in which a row counts the square of its weight, nat
+	RMS          []float32 // square root of the mean of c^2, in which a fresh row counts the square of its weight unless rows have weights, nat
 	SE           []float32 // standard error of Phi as an estimate of the dataset's own value, nat; see Sampling
 	PopulationSE []float32 // standard error of Phi as an estimate of the value in the population that the rows come from, nat
 
@@ -84,7 +84,8 @@ type Result struct {
 	// Walked is the number of rows whose contributions were too large and were
 	// replaced by those of walks.
 	Walked    int64
-	Fresh     int64   // number of rows that the model was not trained on
+	Fresh     int64   // number of rows that the model was not trained on; 0 if rows have weights
+	Weight    int64   // sum of the weights of the rows; 0 if they have none
 	LossFull  float64 // mean loss with nothing dropped, nat
 	LossEmpty float64 // mean loss with everything dropped, nat
 	// EfficiencyError is |sum of all phi - (LossEmpty - LossFull)| in nat, without what
@@ -141,7 +142,8 @@ func (a *Accumulator) Result(e Sampling) (*Result, error) {
 // Values writes the values of one feature's entries to v, for callers that do not keep
 // all of them in memory. They equal those of Result. Nil slices of v are skipped.
 func (a *Accumulator) Values(feature int, e Sampling, v Values) {
-	w, walks := e.weigh(a.rows, a.fresh), float64(e.Walks)
+	w, walks, unit := e.weigh(a.rows, a.fresh, a.weights), float64(e.Walks), e.unit()
+	squareUnit := SquareUnit * unit * unit
 	put := func(into []float32, c int, value float64) {
 		if into != nil {
 			into[c] = float32(value)
@@ -151,21 +153,27 @@ func (a *Accumulator) Values(feature int, e Sampling, v Values) {
 	dim := to - from
 	for c := range dim {
 		at := a.lists*from + c
-		sum, square, within := a.cell(at)*LossUnit/walks, a.cell(at+2*dim)*SquareUnit, 0.0
+		sum, square, within := a.cell(at)*LossUnit/walks, a.cell(at+2*dim)*squareUnit, 0.0
 		if a.form.Within {
-			within = a.cell(at+3*dim) * SquareUnit / (walks * walks)
+			within = a.cell(at+3*dim) * squareUnit / (walks * walks)
 		}
 		value, valueSquare := sum, square
 		if list := a.form.CorrectionList(); list >= 0 {
 			value = a.cellPair(at, at+list*dim) * LossUnit / walks
-			valueSquare = a.cell(at+(list+1)*dim) * SquareUnit
+			valueSquare = a.cell(at+(list+1)*dim) * squareUnit
 		}
 		if v.Phi != nil {
 			v.Phi[c] = value / w.sum
 		}
-		dataset, population := e.errors(w, value, valueSquare, within)
+		centre, mean := w.centre(value), square/w.squares
+		if list := a.form.weightedList(); list >= 0 {
+			phi, product := value/w.sum, a.cell(at+(list+1)*dim)*LossUnit*unit*unit
+			centre = float64(2*phi*product) - float64(phi*phi*w.squares)
+			mean = a.cell(at+list*dim) * SquareUnit * unit / w.sum
+		}
+		dataset, population := e.errors(w, centre, valueSquare, within)
 		put(v.Abs, c, a.cell(at+dim)*LossUnit/walks/w.sum)
-		put(v.RMS, c, math.Sqrt(square/w.squares))
+		put(v.RMS, c, math.Sqrt(mean))
 		put(v.SE, c, dataset)
 		put(v.PopulationSE, c, population)
 	}

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"fmt"
 	"math"
 
 	"gonum.org/v1/gonum/mathext"
@@ -21,17 +22,16 @@ import (
 //
 // If w is unknown, the first expression is an upper bound of the second and replaces it.
 type Sampling struct {
-	Passes    int   // number of independent estimates of a row
-	Walks     int   // number of contributions in a row's sum for a player: Passes, or 2*Passes if a pass has two walks
-	Rows      int64 // N, the number of rows of the dataset
-	Exact     bool  // whether a row's values have no error: w = 0
-	Paired    bool  // whether the job is paired: its partials have the sums of two models
-	Efficient bool  // whether a row's sums add up to Walks * (its loss with everything dropped - its loss with nothing dropped)
-	Shares    bool  // whether they do so because the row's residual has been shared out
-	Corrected bool  // whether contributions are a base and a correction
-	Ranks     bool  // whether the sums are the terms of a path, which have no estimates
-	// Weight is how often a row counts that the model was not trained on; 0 means once, as all other rows.
-	Weight int64
+	Passes    int               // number of independent estimates of a row
+	Walks     int               // number of contributions in a row's sum for a player: Passes, or 2*Passes if a pass has two walks
+	Rows      int64             // N, the number of rows of the dataset
+	Exact     bool              // whether a row's values have no error: w = 0
+	Paired    bool              // whether the job is paired: its partials have the sums of two models
+	Efficient bool              // whether a row's sums add up to Walks * (its loss with everything dropped - its loss with nothing dropped)
+	Shares    bool              // whether they do so because the row's residual has been shared out
+	Corrected bool              // whether contributions are a base and a correction
+	Ranks     bool              // whether the sums are the terms of a path, which have no estimates
+	Weights   estimator.Weights // how often rows count
 }
 
 // NewSampling describes the sums of an estimator for a dataset of the given number of
@@ -49,33 +49,67 @@ func (e Sampling) Within() bool { return e.Passes > 1 && !e.Paired }
 // Form returns the form of the partials. fields is the number of the model's fields.
 func (e Sampling) Form(fields int) Form {
 	if e.Ranks {
-		return Form{Path: true}
+		return Form{Path: true, Weighted: e.Weights.Rows > 0}
 	}
-	return Form{Within: e.Within(), Paired: e.Paired, Corrected: e.Corrected, Fields: fields}
+	return Form{Within: e.Within(), Paired: e.Paired, Corrected: e.Corrected, Fields: fields, Weighted: e.Weights.Rows > 0}
 }
 
-// weights are the sums over n rows of their weights and of the squares of these.
+// unit returns 2^s, where s is the shift of the weights.
+func (e Sampling) unit() float64 { return float64(int64(1) << e.Weights.Shift()) }
+
+// Weights are the sums over rows of their weights and of the squares of these.
+type Weights struct {
+	Sum     int64 `json:"sum"`
+	Squares int64 `json:"squares"`
+}
+
+// add adds o to w.
+func (w *Weights) add(o Weights) { w.Sum, w.Squares = w.Sum+o.Sum, w.Squares+o.Squares }
+
+// check returns an error if w cannot be the weights of rows in a partial of the given form, or in a sum of several.
+func (w Weights) check(form Form, rows int64) error {
+	const most = estimator.MostWeight
+	if !form.Weighted && w != (Weights{}) || form.Weighted && (w.Sum < rows || w.Sum/most > rows || w.Squares < w.Sum || w.Squares/most > w.Sum) {
+		return fmt.Errorf("weights with the sum %d and the sum of squares %d over %d rows", w.Sum, w.Squares, rows)
+	}
+	return nil
+}
+
+// WeightsOf returns the weights of rows, of which some count as often as a fresh row and all others once.
+func WeightsOf(rows, fresh int64, by estimator.Weights) Weights {
+	more := max(by.Fresh, 1)
+	return Weights{rows + (more-1)*fresh, rows + (more*more-1)*fresh}
+}
+
+// weights are Weights and the number n of rows.
 type weights struct{ n, sum, squares float64 }
 
-// weigh returns the weights of rows, some of which are fresh.
-func (e Sampling) weigh(rows, fresh int64) weights {
-	more := max(e.Weight, 1)
-	return weights{float64(rows), float64(rows + (more-1)*fresh), float64(rows + (more*more-1)*fresh)}
+// weigh returns the weights of rows: own if rows have weights, and otherwise those of rows of which some are fresh.
+func (e Sampling) weigh(rows, fresh int64, own Weights) weights {
+	if e.Weights.Rows == 0 {
+		own = WeightsOf(rows, fresh, e.Weights)
+	}
+	return weights{float64(rows), float64(own.Sum), float64(own.Squares)}
+}
+
+// centre returns the part of the sum of x^2 that is the square of the mean, as if all rows contributed about the mean, whatever
+// their weight. sum is the sum of x.
+func (w *weights) centre(sum float64) float64 {
+	return float64(float64(sum*sum) / w.n * (w.n * w.squares / (w.sum * w.sum)))
 }
 
 // Bound reports whether SE is only an upper bound, because w is unknown.
 func (e Sampling) Bound() bool { return !e.Exact && !e.Within() }
 
-// errors returns the standard errors of the mean of c over rows with the weights w. Let x be the weight of a row times c. sum,
-// square and within are the sums over the rows of x, of x^2, and of the variance of x about the row's own
-// value. One row does not determine a variance between rows. If n is 1, errors therefore
+// errors returns the standard errors of the mean of c over rows with the weights w. Let x be the weight of a row times c.
+// square and within are the sums over the rows of x^2, and of the variance of x about the row's own
+// value. square - centre is the sum of the squares of the weight times (c - mean of c). One row does not determine a variance between rows. If n is 1, errors therefore
 // uses the square instead, so that the standard error is as large as the value itself and
 // not 0.
-func (e Sampling) errors(w weights, sum, square, within float64) (dataset, population float64) {
+func (e Sampling) errors(w weights, centre, square, within float64) (dataset, population float64) {
 	n := w.n
 	between := square
 	if n > 1 {
-		centre := float64(sum*sum) / n * (n * w.squares / (w.sum * w.sum))
 		between = max(0, square-centre) / (n - 1)
 	}
 	scale := n / w.sum

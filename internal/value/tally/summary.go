@@ -13,6 +13,7 @@ type Summary struct {
 	Rows     int64     `json:"rows"`
 	Walked   int64     `json:"walked,omitempty"` // sum of Partial.Walked
 	Fresh    int64     `json:"fresh,omitempty"`  // sum of Partial.Fresh
+	Weights  Weights   `json:"weights,omitzero"` // sum of Partial.Weights
 	Current  TotalSums `json:"current"`
 	Previous TotalSums `json:"previous,omitzero"` // in a paired job, of the previous model; otherwise 0
 	Paired   bool      `json:"paired,omitempty"`  // whether the job is paired
@@ -26,7 +27,7 @@ type TotalSums struct {
 
 // Summary returns the summary of a.
 func (a *Accumulator) Summary() *Summary {
-	s := &Summary{Rows: a.rows, Walked: a.walked, Fresh: a.fresh, Current: TotalSums{a.current.state(), a.total(sumList)}, Paired: a.form.Paired}
+	s := &Summary{Rows: a.rows, Walked: a.walked, Fresh: a.fresh, Weights: a.weights, Current: TotalSums{a.current.state(), a.total(sumList)}, Paired: a.form.Paired}
 	if s.Paired {
 		s.Previous = TotalSums{a.previous.state(), a.total(previousList)}
 	}
@@ -58,7 +59,7 @@ func (p *Partial) Summary() *Summary {
 			previous.addHigh(x)
 		}
 	}
-	s := &Summary{Rows: p.Rows, Walked: p.Walked, Fresh: p.Fresh, Current: TotalSums{g.current.state(), [2]int64{current.carry, current.low}}, Paired: p.PreviousSum != nil}
+	s := &Summary{Rows: p.Rows, Walked: p.Walked, Fresh: p.Fresh, Weights: p.Weights, Current: TotalSums{g.current.state(), [2]int64{current.carry, current.low}}, Paired: p.PreviousSum != nil}
 	if s.Paired {
 		s.Previous = TotalSums{g.previous.state(), [2]int64{previous.carry, previous.low}}
 	}
@@ -85,9 +86,9 @@ func (s *Summary) Check(e Sampling) (*Result, error) {
 	if s.Rows == 0 {
 		return nil, fmt.Errorf("no rows were scored")
 	}
-	w := e.weigh(s.Rows, s.Fresh)
+	w := e.weigh(s.Rows, s.Fresh, s.Weights)
 	full, empty := s.Current.losses(w)
-	r := &Result{Rows: s.Rows, Walked: s.Walked, Fresh: s.Fresh, LossFull: full, LossEmpty: empty}
+	r := &Result{Rows: s.Rows, Walked: s.Walked, Fresh: s.Fresh, Weight: s.Weights.Sum, LossFull: full, LossEmpty: empty}
 	residual := s.Current.residual(e.Walks)
 	if e.Shares {
 		if err := s.identities(e, EfficiencyTolerance); err != nil {
@@ -133,7 +134,8 @@ func (g *TotalSums) shared(walks int) float64 {
 // the sum over rows.
 func (s *Summary) residualError(e Sampling, residual float64, g *TotalSums) float64 {
 	square := wide{g.ResidualSquare[0], g.ResidualSquare[1]}
-	_, se := e.errors(e.weigh(s.Rows, s.Fresh), residual, square.float()*SquareUnit, 0)
+	w := e.weigh(s.Rows, s.Fresh, s.Weights)
+	_, se := e.errors(w, w.centre(residual), square.float()*SquareUnit*e.unit()*e.unit(), 0)
 	return se
 }
 
@@ -144,7 +146,7 @@ func (s *Summary) unbiased(e Sampling, r *Result) error {
 		return err
 	}
 	residual := s.Previous.residual(e.Walks) - s.Previous.shared(e.Walks)
-	w := e.weigh(s.Rows, s.Fresh)
+	w := e.weigh(s.Rows, s.Fresh, s.Weights)
 	full, empty := s.Previous.losses(w)
 	if err := s.withinError(math.Abs(residual)/w.sum, s.residualError(e, residual, &s.Previous), full, empty); err != nil {
 		return fmt.Errorf("previous model: %w", err)
@@ -193,7 +195,7 @@ func (s *Summary) identities(e Sampling, tolerance float64) error {
 
 // identity returns an error if the efficiency identity of a model is violated.
 func (s *Summary) identity(g *TotalSums, e Sampling, tolerance float64) error {
-	w := e.weigh(s.Rows, s.Fresh)
+	w := e.weigh(s.Rows, s.Fresh, s.Weights)
 	full, empty := g.losses(w)
 	off := math.Abs(g.residual(e.Walks)) / w.sum
 	if allowed := tolerance * (1 + full + empty); off > allowed {

@@ -2,9 +2,11 @@ package tally
 
 import (
 	"errors"
+	"fmt"
 
 	"shaver/internal/num/layout"
 	"shaver/internal/num/vector"
+	"shaver/internal/value/estimator"
 )
 
 // mostTerm is the largest magnitude of a first-order term, in nat, before the row is weighted. Larger ones are clipped, and
@@ -38,14 +40,18 @@ func NewTermsBuilder(shape layout.Shape, dropped layout.Mask) *Builder {
 // derivative is not finite; the builder must not be used after that. The builder must be one of NewTermsBuilder.
 func (b *Builder) AddTerms(features []int32, row *Terms) error {
 	p := &b.head
-	b.countRow(row.Weight)
 	times := max(row.Weight, 1)
+	b.countRow(times)
+	if row.LossFull > mostLoss/times {
+		return fmt.Errorf("the loss of the row is %g nat, and it counts %d times: choose smaller weights", float64(row.LossFull)*LossUnit, times)
+	}
 	b.into(&p.LossFull, times*row.LossFull)
 	b.place(features)
 	weight := float64(times)
+	less := weight / float64(int64(1)<<b.shift)
 	t := vector.Terms{
-		First: weight * row.First / LossUnit, Second: weight * row.Second / SquareUnit,
-		MostFirst: weight * mostTerm / LossUnit, MostSecond: weight * mostTerm * mostTerm / SquareUnit,
+		First: weight * row.First / LossUnit, Second: less * row.Second / SquareUnit,
+		MostFirst: weight * mostTerm / LossUnit, MostSecond: less * mostTerm * mostTerm / SquareUnit,
 	}
 	over, finite, check := false, true, uint64(0)
 	if b.dim > 0 {
@@ -81,7 +87,7 @@ func (b *Builder) carryTerms(features []int32, change []float64, t *vector.Terms
 }
 
 // Terms writes the sums of the terms of a feature's entries, in nat, to first and second, [d]
-// each. The form must be that of a path.
+// each. Those of second are divided by 2^s if rows have weights with the shift s. The form must be that of a path.
 func (a *Accumulator) Terms(feature int, first, second []float64) {
 	from, to := a.shape.Row(feature)
 	d := to - from
@@ -91,10 +97,10 @@ func (a *Accumulator) Terms(feature int, first, second []float64) {
 	}
 }
 
-// MeanLoss returns the mean loss of the rows with nothing dropped, in nat. There must be rows. weight is how often
-// a fresh row counts.
-func (a *Accumulator) MeanLoss(weight int64) float64 {
-	return a.current.lossFull.float() * LossUnit / float64(a.Weight(weight))
+// MeanLoss returns the mean loss of the rows with nothing dropped, in nat. There must be rows. They count as often as
+// by says.
+func (a *Accumulator) MeanLoss(by estimator.Weights) float64 {
+	return a.current.lossFull.float() * LossUnit / float64(a.Weights(by).Sum)
 }
 
 // Clear sets all sums to 0.
@@ -103,7 +109,7 @@ func (a *Accumulator) Clear() {
 	clear(a.cells)
 	clear(a.carries)
 	clear(a.fourths)
-	a.rows, a.walked, a.fresh, a.current, a.previous = 0, 0, 0, gameSums{}, gameSums{}
+	a.rows, a.walked, a.fresh, a.weights, a.current, a.previous = 0, 0, 0, Weights{}, gameSums{}, gameSums{}
 }
 
 // Shape returns the shape of the tables.

@@ -27,17 +27,18 @@ import (
 // Header holds the sums of an accumulator that are not those of entries, and the number
 // of bytes that follow.
 type Header struct {
-	Features       int      `json:"features"`
-	Dim            int      `json:"dim"` // 0 = features have different numbers of entries
-	Lists          int      `json:"lists"`
-	Rows           int64    `json:"rows"`
-	LossFull       [2]int64 `json:"loss_full"`       // a multiple of 2^64, and a number to add to it
-	LossEmpty      [2]int64 `json:"loss_empty"`      // as LossFull
-	ResidualSquare [2]int64 `json:"residual_square"` // as LossFull
-	Shared         [2]int64 `json:"shared,omitzero"` // as LossFull
-	Walked         int64    `json:"walked,omitzero"` // number of rows with walks; see tally.Partial
-	Fresh          int64    `json:"fresh,omitzero"`  // number of rows that the model was not trained on
-	Carries        int      `json:"carries"`         // number of cells that left int64
+	Features       int           `json:"features"`
+	Dim            int           `json:"dim"` // 0 = features have different numbers of entries
+	Lists          int           `json:"lists"`
+	Rows           int64         `json:"rows"`
+	LossFull       [2]int64      `json:"loss_full"`        // a multiple of 2^64, and a number to add to it
+	LossEmpty      [2]int64      `json:"loss_empty"`       // as LossFull
+	ResidualSquare [2]int64      `json:"residual_square"`  // as LossFull
+	Shared         [2]int64      `json:"shared,omitzero"`  // as LossFull
+	Walked         int64         `json:"walked,omitzero"`  // number of rows with walks; see tally.Partial
+	Fresh          int64         `json:"fresh,omitzero"`   // number of rows that the model was not trained on
+	Weights        tally.Weights `json:"weights,omitzero"` // of the rows, if they have weights
+	Carries        int           `json:"carries"`          // number of cells that left int64
 
 	// Only in a paired job.
 	Previous *Previous      `json:"previous,omitempty"`
@@ -59,7 +60,7 @@ func HeaderOf(a *tally.Accumulator) Header {
 	h := Header{
 		Features: len(s.Count), Dim: s.Shape.Dim(), Lists: tally.Lists(s.Form), Rows: s.Rows,
 		LossFull: s.Current.LossFull, LossEmpty: s.Current.LossEmpty, ResidualSquare: s.Current.ResidualSquare, Shared: s.Current.Shared,
-		Walked: s.Walked, Fresh: s.Fresh, Carries: len(s.Carries), Fourths: s.Fourths,
+		Walked: s.Walked, Fresh: s.Fresh, Weights: s.Weights, Carries: len(s.Carries), Fourths: s.Fourths,
 	}
 	if s.Form.Paired {
 		previous := Previous(s.Previous)
@@ -119,7 +120,7 @@ func Read(r io.Reader, h *Header, shape layout.Shape, form tally.Form) (*tally.A
 	if err := readCarries(r, h.Carries, s.Carries); err != nil {
 		return nil, err
 	}
-	s.Rows, s.Walked, s.Fresh, s.Current, s.Fourths = h.Rows, h.Walked, h.Fresh, tally.GameSums{LossFull: h.LossFull, LossEmpty: h.LossEmpty, ResidualSquare: h.ResidualSquare, Shared: h.Shared}, h.Fourths
+	s.Rows, s.Walked, s.Fresh, s.Weights, s.Current, s.Fourths = h.Rows, h.Walked, h.Fresh, h.Weights, tally.GameSums{LossFull: h.LossFull, LossEmpty: h.LossEmpty, ResidualSquare: h.ResidualSquare, Shared: h.Shared}, h.Fourths
 	if h.Previous != nil {
 		s.Previous = tally.GameSums(*h.Previous)
 	}

@@ -1,0 +1,25 @@
+package gap
+
+import (
+	"math"
+	"testing"
+
+	"shaver/internal/click/model"
+)
+
+// A mean counts a row as often as its weight says, and its standard error is that of a ratio of sums, whatever the unit of weights.
+func TestMeanOfWeightedRows(t *testing.T) {
+	rises := []float64{1, 5, 2, 2}
+	weighted := &model.Rows{Weight: []int32{3, 1, 2, 2}}
+	d := mean(rises, weighted)
+	if want := 2.; d.Value != want {
+		t.Errorf("the mean is %v, expected %v", d.Value, want)
+	}
+	if want := math.Sqrt((9*1+1*9)*4./3) / 8; math.Abs(d.SE-want) > 1e-12 {
+		t.Errorf("the standard error is %v, expected %v", d.SE, want)
+	}
+	same := mean(rises, &model.Rows{Weight: []int32{7, 7, 7, 7}})
+	if plain := mean(rises, &model.Rows{}); math.Abs(same.SE-plain.SE) > 1e-12 || same.Value != plain.Value {
+		t.Errorf("equal weights give %+v, none give %+v", same, plain)
+	}
+}
