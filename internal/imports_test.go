@@ -53,7 +53,7 @@ value/mask: pure click/model num/random num/layout
 value/compare: pure num/layout gonum.org/v1/gonum
 click/train: pure click/composed num/kernel num/loss click/model num/random
 click/evaluate: pure base/fault num/loss click/model golang.org/x/sync gonum.org/v1/gonum
-jobs/job: pure value/estimator num/loss
+jobs/job: pure click/model value/estimator num/loss
 click/compact: pure num/kernel click/model
 click/composed: pure
 data/dense: pure click/model
@@ -133,7 +133,7 @@ ops/overview: ops/autoscale jobs/bus jobs/job ops/metrics go.uber.org/zap
 ops/page: base/chart base/style jobs/bus jobs/job
 
 # programs that people and clusters run
-app/cli: base/atomicfile jobs/bus base/fault jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
+app/cli: base/atomicfile jobs/bus base/fault click/model jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
 app/flags: app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
 app/places: click/checkpoint app/cli data/dataset data/folders base/fault ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 app/tables: app/places base/fault data/columnfile data/dataset data/folders data/ingest data/lake data/lake/deltalog data/lake/iceberg ops/remote
@@ -147,7 +147,7 @@ app/quickstart: app/cli app/launch app/sweeping app/training base/atomicfile cli
 app/rivals: app/cli app/training base/atomicfile base/cputime base/fault base/filelock click/checkpoint click/model click/train data/dataset jobs/scores prune/benchmark prune/picture value/baseline value/estimator value/mask base/files app/score app/steps num/kernel
 app/reporting: app/cli app/launch base/fault base/files click/checkpoint prune/cut prune/report prune/sweep prune/worth jobs/scores prune/slice jobs/gap base/atomicfile data/dataset base/chart
 app/merge: app/cli app/process jobs/job jobs/merger github.com/spf13/cobra go.uber.org/zap
-app/score: base/files github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator click/modelfile
+app/score: base/files click/model github.com/spf13/cobra go.uber.org/zap app/cli app/launch app/merge app/places base/fault click/checkpoint data/dataset jobs/bus jobs/coordinator jobs/forecast jobs/job jobs/prepare jobs/scores jobs/window num/kernel num/loss value/baseline value/estimator click/modelfile
 app/process: app/cli jobs/bus jobs/job jobs/worker ops/metrics github.com/spf13/cobra go.uber.org/zap
 app/work: app/cli app/process base/cputime base/fault jobs/job jobs/worker num/kernel github.com/spf13/cobra go.uber.org/zap
 cmd/shaver: base/chart data/arrowio base/atomicfile ops/autoscale value/baseline prune/benchmark jobs/bus click/checkpoint app/cli click/compact value/compare click/composed jobs/coordinator data/dataset data/dense onnx/dissect value/estimator click/evaluate base/fault jobs/forecast prune/gate data/ingest jobs/job num/kernel app/launch app/score num/loss ops/metrics click/model prune/nightly ops/overview prune/picture app/places jobs/prepare value/mask prune/report jobs/scores prune/sweep data/synth value/tally click/train data/measure prune/slice prune/cut prune/worth app/rivals app/training app/sweeping app/night click/inspect prune/delta prune/delta/toredis data/redisrows base/files app/flags app/quickstart app/reporting cmd/shaver/help num/layout github.com/spf13/cobra go.uber.org/zap ops/page app/steps click/modelfile data/columnfile app/compress app/tables data/lake github.com/spf13/pflag

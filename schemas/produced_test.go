@@ -405,6 +405,9 @@ func testJob(t *testing.T, given prepare.Request) {
 	squared.Loss = loss.Squared
 	accept(t, "spec.v3.json", marshal(t, s.Spec))
 	accept(t, "spec.v3.json", marshal(t, squared))
+	several := s.Spec
+	several.Tasks = []model.Task{{Label: "click", Output: "ctr", Weight: 2}, {Label: "buy", Output: "buy", Weight: 1}}
+	accept(t, "spec.v3.json", marshal(t, several))
 	if compile(t, "spec.v2.json").Validate(parse(t, marshal(t, squared))) == nil {
 		t.Error("spec.v2.json accepts the squared loss")
 	}

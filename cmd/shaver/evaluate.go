@@ -59,7 +59,7 @@ type rival struct {
 type evaluateOptions struct {
 	model, against, split, predictions string
 	modelOutput, loss                  string
-	dataset                            []string
+	tasks, dataset                     []string
 	outputs                            cli.Outputs
 	output                             cli.Output
 }
@@ -78,6 +78,7 @@ func evaluateCommand() *cobra.Command {
 	}
 	flags.Model(c, &o.model, "checkpoint or pruned model `file`")
 	flags.ModelOutput(c, &o.modelOutput)
+	flags.Tasks(c, &o.tasks)
 	flags.File(c, &o.against, "against", "model `file` to compare with (default none)", cli.Checkpoints...)
 	flags.Dataset(c, &o.dataset, "dataset `folder`")
 	flags.Split(c, &o.split)
@@ -103,6 +104,10 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 			return err
 		}
 	}
+	tasks, err := cli.Tasks(o.tasks, o.modelOutput)
+	if err != nil {
+		return err
+	}
 	files := []string{o.model}
 	if o.against != "" {
 		files = append(files, o.against)
@@ -113,7 +118,7 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 		if i > 0 && !checkpoint.NamedONNX(file) {
 			o.modelOutput = ""
 		}
-		s, err := steps.Open(file, o.modelOutput, o.dataset, o.split, o.loss)
+		s, err := steps.Open(file, o.modelOutput, o.dataset, o.split, o.loss, tasks...)
 		if err != nil {
 			return err
 		}

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"shaver/infer"
+	"shaver/internal/app/cli"
+	"shaver/internal/jobs/scores"
 )
 
 // Each task of a model with two outputs goes through convert, import, scores, sweep, prune
@@ -71,5 +76,92 @@ func TestTwoTasks(t *testing.T) {
 	}
 	if digests[0] == digests[1] {
 		t.Error("both tasks have the same model")
+	}
+}
+
+// A model of two tasks is scored and pruned for both at once. The values by taylor are the weighted means of those for each
+// task, whatever the workers and the shards. The pruned .onnx file has both outputs, and is checked for one task and for both. A safetensors file is the
+// same model of both tasks.
+func TestTasksTogether(t *testing.T) {
+	tasks := filepath.Join("..", "..", "testdata", "tasks")
+	export, folder := filepath.Join(tasks, "shared-bottom.onnx"), t.TempDir()
+	path := func(name string) string { return filepath.Join(folder, name) }
+	importLabels := func(labels, data string) {
+		command(t, "shaver", "dataset", "import", "csv", "--raw", filepath.Join(tasks, "log.csv"), "--label", labels, "--columns", "user,item,category,city,device", "--vocabulary", filepath.Join(tasks, "vocabulary.csv"),
+			"--oov", "none", "--model", export, "--model-output", "click,buy", "--out", path(data))
+	}
+	importLabels("click,buy", "data")
+	importLabels("click", "clicks")
+	score := func(task, out string, more ...string) *scores.File {
+		command(t, "shaver", append([]string{"score", "--model", export, "--task", task, "--dataset", path("data"), "--splits", "train", "--estimator", "taylor", "--baseline", "zero", "--out", path(out)}, more...)...)
+		f, err := scores.Read(path(out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	both, click, buy := score("click=1,buy=.5", "both.arrow"), score("click", "click.arrow"), score("buy", "buy.arrow")
+	for i, phi := range both.Phi {
+		if want := (2*click.Phi[i] + buy.Phi[i]) / 3; math.Abs(phi-want) > 1e-7 {
+			t.Fatalf("entry %d has the value %v, expected %v", i, phi, want)
+		}
+	}
+	score("click,buy", "equal.arrow")
+	same := score("click=4,buy=2", "same.arrow", "--rows-per-shard", "37", "--workers", "3")
+	if same.Spec.ID() != both.Spec.ID() || !slices.Equal(same.Phi, both.Phi) || !slices.Equal(same.RMS, both.RMS) {
+		t.Error("the scores depend on workers or shards")
+	}
+	url := natsServer(t)
+	worker := start(t, nil, "worker", "--nats", url, "--store", "dir:"+folder, "-v", "--log", "json")
+	start(t, nil, "coordinator", "--nats", url, "--store", "dir:"+folder, "--model", export, "--task", "click=2,buy=1", "--dataset", path("data"), "--splits", "train", "--estimator", "taylor", "--baseline", "zero",
+		"--kernel", both.Spec.Kernel, "--rows-per-shard", "100", "--out", path("placed.arrow"), "--log", "json").wantExit(cli.ExitDone)
+	worker.signal(syscall.SIGTERM)
+	worker.wantExit(cli.ExitDrained)
+	wantSameFile(t, path("placed.arrow"), path("both.arrow"))
+	if waited := worker.having("the task waits until its data is stored again"); len(waited) > 0 {
+		t.Errorf("the worker does not find %d shards in its store", len(waited))
+	}
+
+	prune := func(out string) {
+		command(t, "shaver", "prune", "--model", export, "--scores", path("both.arrow"), "--sparsity", ".3", "--out", path(out))
+	}
+	prune("pruned.onnx")
+	prune("pruned.safetensors")
+	measure := func(model string, more ...string) (m struct {
+		LogLoss float64 `json:"log_loss"`
+	}) {
+		shaver(t, &m, append([]string{"evaluate", "--model", model, "--dataset", path("data"), "--split", "val"}, more...)...)
+		return m
+	}
+	if a, b := measure(path("pruned.onnx"), "--task", "click=1,buy=.5"), measure(path("pruned.safetensors"), "--task", "click=1,buy=.5"); a != b {
+		t.Errorf("the .onnx file has %v, the safetensors file %v", a, b)
+	}
+	for _, task := range []string{"click", "buy", "click=1,buy=.5"} {
+		measure(path("pruned.onnx"), "--task", task, "--against", export)
+		command(t, "shaver", "check", "--model", path("pruned.onnx"), "--against", export, "--task", task, "--dataset", path("data"), "--split", "val", "--max-auc-drop", "1", "--max-logloss-rise", "1")
+	}
+	command(t, "shaver", "sweep", "--model", export, "--scores", path("both.arrow"), "--models", path("pruned.onnx"), "--dataset", path("data"), "--split", "val")
+
+	scoring := func(args ...string) []string {
+		return append([]string{"score", "--model", export, "--dataset", path("data"), "--out", path("none.arrow")}, args...)
+	}
+	for want, args := range map[string][]string{
+		"--task and --model-output exclude each other: write the output after the label, as in --task buy:click": scoring("--task", "buy", "--model-output", "click"),
+		"there is no output like, expected one of: click, buy":                                                   scoring("--task", "click,buy:like"),
+		`the dataset has the labels ["click" "buy"]: import the rows with --label click,buy,like`:                scoring("--task", "like:buy"),
+		"expected a weight above 0":                           scoring("--task", "buy=0"),
+		"the values of fields are those of one task":          scoring("--task", "click,buy", "--players", "fields"),
+		"the dataset has one label without a name":            {"score", "--model", export, "--task", "click", "--dataset", path("clicks"), "--out", path("none.arrow")},
+		"it is a model of 2 tasks, expected 1: buy=1":         {"evaluate", "--model", path("pruned.safetensors"), "--task", "buy", "--dataset", path("data")},
+		"the scores were computed for another model":          {"prune", "--model", export, "--model-output", "buy", "--scores", path("both.arrow"), "--sparsity", ".5", "--out", path("none.onnx")},
+		"its output click,buy is computed from others":        {"prune", "--model", export, "--scores", path("both.arrow"), "--sparsity", ".5", "--calibrate", "--dataset", path("data"), "--out", path("none.onnx")},
+		"has the tasks click=1,buy=1, expected click=2,buy=1": {"sweep", "--model", export, "--scores", path("both.arrow"), "--scores", path("equal.arrow"), "--dataset", path("data"), "--split", "val"},
+	} {
+		c := emulated(t.Context(), "shaver", args...)
+		var stderr bytes.Buffer
+		c.Stderr = &stderr
+		if err := c.Run(); err == nil || !strings.Contains(stderr.String(), want) {
+			t.Errorf("shaver %q: %v: %s, expected %q", args, err, &stderr, want)
+		}
 	}
 }

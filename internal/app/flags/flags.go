@@ -49,6 +49,9 @@ func ModelOutput(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "model-output", "", "`name` of the output of --model, if it is an .onnx file with several (default the only one)")
 }
 
+// Tasks adds --task, the labels that --model predicts.
+func Tasks(c *cobra.Command, to *[]string) { c.Flags().StringSliceVar(to, "task", nil, cli.TaskHelp) }
+
 // Dataset adds --dataset, the folder of a dataset or those of a window's days.
 func Dataset(c *cobra.Command, to *[]string, usage string) {
 	c.Flags().StringSliceVar(to, "dataset", nil, usage+"; or "+cli.DaysHelp)

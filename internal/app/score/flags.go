@@ -14,6 +14,7 @@ import (
 	"shaver/internal/app/launch"
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
+	"shaver/internal/click/model"
 	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/forecast"
@@ -30,6 +31,7 @@ import (
 type JobOptions struct {
 	Model       string
 	ModelOutput string      // output of the model, if it is an .onnx file with several
+	Tasks       []string    // labels with outputs and weights; see model.ParseTasks
 	Dataset     []string    // folder of the dataset, or those of a window's days
 	Kernel      *cli.Kernel // not nil
 	Sparsity    float64     // belongs to the stop rule or to the estimator's options
@@ -80,6 +82,7 @@ func (o *JobOptions) Add(c *cobra.Command, request *prepare.Request, defaults De
 	o.Given = f.Changed
 	f.StringVar(&o.Model, "model", "", "checkpoint `file`: .pth or safetensors")
 	f.StringVar(&o.ModelOutput, "model-output", "", "`name` of the output of --model, if it is an .onnx file with several (default the only one)")
+	f.StringSliceVar(&o.Tasks, "task", nil, cli.TaskHelp)
 	f.StringSliceVar(&o.Dataset, "dataset", nil, "dataset `folder`, made by shaver dataset import; or "+cli.DaysHelp)
 	f.StringVar(&o.request.Baseline, "baseline", o.request.Baseline, "`value` that replaces a dropped entry: "+baseline.Help())
 	var settings []string
@@ -131,7 +134,7 @@ func (o *JobOptions) Add(c *cobra.Command, request *prepare.Request, defaults De
 	cli.Choices(c, "splits", dataset.SplitNames...)
 	cli.Choices(c, "until", job.Rules()...)
 	o.Kernel = cli.KernelFlag(c, "`name` of the float32 kernel that computes the job, such as avx2; auto keeps that of the job's progress, or measures which one is fastest")
-	cli.Group(c, "Job", "model", "model-output", "dataset", "baseline", "freeze", "loss", "splits", "fresh-weight", "fresh-days", "sample", "max-rows", "seed")
+	cli.Group(c, "Job", "model", "model-output", "task", "dataset", "baseline", "freeze", "loss", "splits", "fresh-weight", "fresh-days", "sample", "max-rows", "seed")
 	cli.Group(c, "Estimator", append(settings, "audit")...)
 	cli.Group(c, "Stop rule", "until", "bound", "max-time")
 	cli.Group(c, "Workers", "kernel", "rows-per-shard")
@@ -180,7 +183,14 @@ func (o *JobOptions) Open() error {
 		return err
 	}
 	r.Options.SetDefaults()
-	first, err := checkpoint.ReadOutput(o.Model, o.ModelOutput)
+	tasks, err := cli.Tasks(o.Tasks, o.ModelOutput)
+	if err != nil {
+		return err
+	}
+	if len(tasks) > 1 && fields {
+		return fault.Usagef("--task: the values of fields are those of one task: give one label, not %s", model.TasksText(tasks))
+	}
+	first, err := checkpoint.ReadOutput(o.Model, o.ModelOutput, tasks...)
 	if err != nil {
 		return err
 	}
@@ -189,7 +199,7 @@ func (o *JobOptions) Open() error {
 			first = nil
 			return ck, nil
 		}
-		return checkpoint.ReadOutput(o.Model, o.ModelOutput)
+		return checkpoint.ReadOutput(o.Model, o.ModelOutput, tasks...)
 	}
 	if r.Dataset, err = openDataset(o.Dataset, o.Previous.state); err != nil {
 		return err

@@ -96,7 +96,7 @@ func TestJobOptions(t *testing.T) {
 		values[name] = value
 	}
 	for _, match := range regexp.MustCompile(`(?m)^ +--([a-z-]+) `).FindAllStringSubmatch(c.Flags().FlagUsages(), -1) {
-		if name := match[1]; values[name] == "" && name != "model" && name != "model-output" && name != "dataset" && name != "kernel" {
+		if name := match[1]; values[name] == "" && name != "model" && name != "model-output" && name != "task" && name != "dataset" && name != "kernel" {
 			t.Errorf("--%s has no value in this test", name)
 		}
 	}

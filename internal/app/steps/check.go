@@ -30,6 +30,7 @@ import (
 type Check struct {
 	Model, Pruned string   // files
 	ModelOutput   string   // output of the models, if they are .onnx files with several
+	Tasks         []string // labels with outputs and weights; see model.ParseTasks
 	Folders       []string // dataset, or those of a window's days
 	Split         string
 	Loss          string // one of loss.Names, or "" for that of the dataset's labels
@@ -56,7 +57,11 @@ func (o *Check) Run(ctx context.Context) (*gate.Document, error) {
 			return nil, err
 		}
 	}
-	ck, m, err := checkpoint.ReadModel(o.Model, o.ModelOutput)
+	tasks, err := cli.Tasks(o.Tasks, o.ModelOutput)
+	if err != nil {
+		return nil, err
+	}
+	ck, m, err := checkpoint.ReadModel(o.Model, o.ModelOutput, tasks...)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +69,7 @@ func (o *Check) Run(ctx context.Context) (*gate.Document, error) {
 	if !checkpoint.NamedONNX(o.Pruned) {
 		output = ""
 	}
-	prunedCk, pruned, err := checkpoint.ReadModel(o.Pruned, output)
+	prunedCk, pruned, err := checkpoint.ReadModel(o.Pruned, output, tasks...)
 	if err != nil {
 		return nil, err
 	}
@@ -182,9 +187,9 @@ type Subject struct {
 	Bench      *measure.Bench
 }
 
-// Open opens the model in a file for measuring it on a split. output and lossName may be "".
-func Open(file, output string, folders []string, split, lossName string) (*Subject, error) {
-	ck, m, err := checkpoint.ReadModel(file, output)
+// Open opens the model in a file for measuring it on a split. output and lossName may be "". Tasks are as for checkpoint.ReadOutput.
+func Open(file, output string, folders []string, split, lossName string, tasks ...model.Task) (*Subject, error) {
+	ck, m, err := checkpoint.ReadModel(file, output, tasks...)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func (o *Input) ready(p *cut.Source, d *dataset.Dataset) (all []sweep.Ready, err
 		return nil, err
 	}
 	for _, path := range o.Models {
-		ck, err := checkpoint.Read(path)
+		ck, err := checkpoint.ReadOutput(path, "", p.Checkpoint.Tasks...)
 		if err != nil {
 			return nil, err
 		}
@@ -37,7 +37,7 @@ func (o *Input) ready(p *cut.Source, d *dataset.Dataset) (all []sweep.Ready, err
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		r := sweep.Ready{Open: func() (*model.Model, error) {
-			_, m, err := checkpoint.ReadModel(path, "")
+			_, m, err := checkpoint.ReadModel(path, "", p.Checkpoint.Tasks...)
 			return m, err
 		}}
 		if r.Point.Method, r.File, err = modelFile(ck, path); err != nil {

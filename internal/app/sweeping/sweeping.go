@@ -141,16 +141,21 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 
 // open opens the model and the scores: those of the model, and those of the model before its training.
 func (o *Input) open() (p *cut.Source, initial []*scores.File, err error) {
-	if p, err = cut.Open(o.Model, o.ModelOutput); err != nil {
-		return nil, nil, err
-	}
-	var last []string
-	o.files = nil
+	var all []*scores.File
 	for _, file := range o.Scores {
 		f, err := scores.Read(file)
 		if err != nil {
 			return nil, nil, err
 		}
+		all = append(all, f)
+	}
+	if p, err = cut.OpenFor(o.Model, o.ModelOutput, all); err != nil {
+		return nil, nil, err
+	}
+	var last []string
+	o.files = nil
+	for i, file := range o.Scores {
+		f := all[i]
 		if f.Spec.Estimator == estimator.Taylor && f.Spec.Model != p.Checkpoint.Digest() {
 			initial, last = append(initial, f), append(last, file)
 			err = p.CheckInitial(f, file)

@@ -99,6 +99,8 @@ type Checkpoint struct {
 	// Scored are the rows that chose which entries, fields and columns of the model are gone. It is nil if the model is not
 	// pruned, or the file does not say it. It does not affect the digest.
 	Scored []Scored
+	// Tasks are those for which the model is used, or nil. They are not in the file, and do not affect the digest.
+	Tasks []model.Task
 	// Recipe is the JSON of the settings with which shaver compress made the model, or "".
 	Recipe string
 
@@ -146,16 +148,31 @@ type Options struct {
 	Pads map[string]int
 }
 
-// ReadOutput is like Read, but chooses an output of an .onnx file by its name, or by NAME[I] a
-// number of it. An empty output stands for the only one. Other files have no outputs to
-// choose from.
-func ReadOutput(path, output string) (*Checkpoint, error) {
-	return ReadPart(path, Options{ONNX: dissect.Options{Output: output}})
+// ReadOutput is like Read, but chooses an output of an .onnx file, or several, as dissect.Options
+// has it. Tasks, of which output must be "", choose their outputs. Other files have no outputs to choose
+// from, so a state dict is a model of one task, or of those with which it was read from an .onnx file.
+func ReadOutput(path, output string, tasks ...model.Task) (*Checkpoint, error) {
+	if len(tasks) > 0 && IsONNX(path) {
+		output = model.Outputs(tasks)
+	}
+	c, err := ReadPart(path, Options{ONNX: dissect.Options{Output: output}})
+	if err != nil || len(tasks) == 0 {
+		return c, err
+	}
+	has := 1
+	if c.graph != nil {
+		has = max(has, c.graph.Tasks)
+	}
+	if has != len(tasks) {
+		return nil, c.inputf("it is a model of %d tasks, expected %d: %s", has, len(tasks), model.TasksText(tasks))
+	}
+	c.Tasks = tasks
+	return c, nil
 }
 
-// ReadModel reads a checkpoint and builds its model. output is as for ReadOutput.
-func ReadModel(path, output string) (*Checkpoint, *model.Model, error) {
-	c, err := ReadOutput(path, output)
+// ReadModel reads a checkpoint and builds its model. output and tasks are as for ReadOutput.
+func ReadModel(path, output string, tasks ...model.Task) (*Checkpoint, *model.Model, error) {
+	c, err := ReadOutput(path, output, tasks...)
 	if err != nil {
 		return nil, nil, err
 	}

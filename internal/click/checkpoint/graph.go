@@ -34,6 +34,7 @@ type graphForm struct {
 	Pads      []PadSource     `json:"pads,omitempty"`      // where the pad of each list of the architecture is from
 	Fields    []string        `json:"fields,omitempty"`    // names of the fields
 	Computed  []graphComputed `json:"computed,omitempty"`  // fields whose ids follow from the row
+	Tasks     int             `json:"tasks,omitempty"`     // number of the last dense inputs that choose a task; see dissect.Network
 	Output    string          `json:"output,omitempty"`    // how the logit follows from the file's output, for people
 }
 
@@ -92,6 +93,9 @@ func (c *Checkpoint) takeGraph(metadata map[string]string) (is bool, err error) 
 	if err := json.Unmarshal([]byte(text), c.graph); err != nil {
 		return true, c.inputf("metadata %s: %w", metaGraph, err)
 	}
+	if n := c.graph.Tasks; n < 0 || n > len(c.Architecture.Dense) {
+		return true, c.inputf("metadata %s has %d tasks, the architecture has %d dense inputs", metaGraph, n, len(c.Architecture.Dense))
+	}
 	c.EmbeddingKey, c.Fields = graphEmbedding, c.graph.Fields
 	if c.Fields != nil && len(c.Fields) != c.Architecture.Fields() {
 		return true, c.inputf("metadata %s names %d fields, the architecture has %d", metaGraph, len(c.Fields), c.Architecture.Fields())
@@ -141,6 +145,14 @@ func (c *Checkpoint) ConstantTables() []ConstantTable {
 		tables = append(tables, t)
 	}
 	return tables
+}
+
+// denseInputs returns the names of the dense inputs without those that choose a task.
+func (c *Checkpoint) denseInputs() []string {
+	if c.graph == nil {
+		return c.Architecture.Dense
+	}
+	return c.Architecture.Dense[:len(c.Architecture.Dense)-c.graph.Tasks]
 }
 
 // PadSources says where the pad of each list of the architecture is from.

@@ -33,7 +33,7 @@ func (c *Checkpoint) Known() *model.Known {
 	if family.Numbered(names) != nil {
 		names = nil
 	}
-	return &model.Known{Logit: logit, File: c.name, Names: names, Fields: c.Identities, Sizes: c.Architecture.FieldDims, Dense: c.Architecture.Dense, Standards: c.Standards, Ignored: c.Ignored}
+	return &model.Known{Logit: logit, File: c.name, Names: names, Fields: c.Identities, Sizes: c.Architecture.FieldDims, Dense: c.denseInputs(), Standards: c.Standards, Ignored: c.Ignored, Tasks: c.Tasks}
 }
 
 // takeMeanings sets Identities, Standards and the guards of ids from the metadata of a file, which may lack them. The
@@ -48,7 +48,7 @@ func (c *Checkpoint) takeMeanings(metadata map[string]string) (err error) {
 		return err
 	}
 	c.Standards, err = knownIn(c, metadata, metaDense, func(list []model.Standard) ([]model.Standard, error) {
-		return model.StandardsOf(list, c.Architecture.Dense) // the file of a slice may have fewer inputs than its model
+		return model.StandardsOf(list, c.denseInputs()) // the file of a slice may have fewer inputs than its model
 	})
 	return err
 }

@@ -56,6 +56,8 @@ func WriteNewONNX(path string, c *Checkpoint) (int64, error) {
 	switch {
 	case c.signature == nil:
 		return 0, c.inputf("an .onnx file is written from an .onnx file, expected one")
+	case c.graph.Tasks > 0:
+		return 0, c.inputf("a new .onnx file has one output, and the model has %d tasks: write a safetensors file", c.graph.Tasks)
 	case c.signature.computed:
 		return 0, c.inputf("the graph computes ids from others, and a new .onnx file cannot yet: write a safetensors file")
 	}

@@ -104,7 +104,7 @@ func withSettings(err error) error {
 // takeNetwork makes c the model of n.
 func (c *Checkpoint) takeNetwork(n *dissect.Network) error {
 	text, weights := graph.Encode(n.Head)
-	c.graph = &graphForm{Head: json.RawMessage(text), Output: n.Logit}
+	c.graph = &graphForm{Head: json.RawMessage(text), Output: n.Logit, Tasks: n.Tasks}
 	c.Architecture = model.Architecture{Kind: model.Graph}
 	for j, f := range n.Fields {
 		c.Architecture.FieldDims = append(c.Architecture.FieldDims, f.Rows)

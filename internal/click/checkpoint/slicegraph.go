@@ -168,7 +168,7 @@ func (k *graphKnife) checkpoint(head *graph.Graph) (*Checkpoint, error) {
 	text, weights := graph.Encode(head)
 	changed := &Checkpoint{
 		Tensors: map[string]Tensor{}, EmbeddingKey: graphEmbedding, Ignored: c.Ignored, Origins: c.Origins, Scored: c.Scored, Standards: c.Standards, name: c.name,
-		graph: &graphForm{Head: json.RawMessage(text), Output: form.Output},
+		graph: &graphForm{Head: json.RawMessage(text), Output: form.Output, Tasks: form.Tasks},
 	}
 	to := changed.graph
 	if c.Fields != nil {

@@ -15,14 +15,14 @@ import (
 // Dataset is an open dataset, which is a folder or a window of days (see OpenDays). It
 // keeps no files open, and it is safe for concurrent use.
 type Dataset struct {
-	Manifest          // facts about all rows; that of a window names no files
-	parts    []*part  // folders with the rows, at least one, the oldest first
-	window   bool     // the dataset is a window, and parts has its days
-	digest   string   // identity of the dataset
-	inputs   []string // names of the dense inputs that readers deliver
-	picked   []int    // positions in the folders of the fields that readers deliver; nil = all
-	tasks    []Task   // whose rows readers deliver; nil = the rows of the folders
-	fields   *part    // folder whose fields and vocabulary are those of the dataset; nil = the newest of parts
+	Manifest              // facts about all rows; that of a window names no files
+	parts    []*part      // folders with the rows, at least one, the oldest first
+	window   bool         // the dataset is a window, and parts has its days
+	digest   string       // identity of the dataset
+	inputs   []string     // names of the dense inputs that readers deliver
+	picked   []int        // positions in the folders of the fields that readers deliver; nil = all
+	tasks    []model.Task // whose rows readers deliver; nil = the rows of the folders
+	fields   *part        // folder whose fields and vocabulary are those of the dataset; nil = the newest of parts
 }
 
 // Open reads the manifest of the dataset in dir, and checks that every file exists and
@@ -127,6 +127,12 @@ func (d *Dataset) For(a *model.Architecture, k *model.Known) (*Dataset, error) {
 // forModel is For without what the model's file says about inputs that it ignores.
 func (d *Dataset) forModel(a *model.Architecture, k *model.Known) (*Dataset, error) {
 	if k != nil {
+		if k.Tasks != nil && d.tasks == nil {
+			var err error
+			if d, err = d.ForTasks(k.Tasks); err != nil {
+				return nil, err
+			}
+		}
 		d = d.chooseFields(k)
 		if err := d.checkNames(k); err != nil {
 			return nil, err // before sizes are compared, which differ for another reason then

@@ -14,19 +14,13 @@ import (
 	"shaver/internal/data/dense"
 )
 
-// Task is a label that a model predicts. The weights of several tasks are whole numbers over a common denominator.
-type Task struct {
-	Label  string
-	Weight int64 // at least 1
-}
-
 // ForTasks returns a dataset whose readers deliver for each row of d one row for each task whose label is not missing, in the
 // order of the tasks. It has the label of the task, and its weight is the product of those of the row and the task. Of T
 // tasks, the row of task t and row number r of a day has the number r*T+t. Several tasks have T more dense inputs, named by
 // Selector, of which that of the row's task is 1 and the others are 0. Choose must name them last or not at all.
 //
-// Frequencies are those of d. If the only task is that of the first label, ForTasks returns d. It returns bad input if d does not have the labels.
-func (d *Dataset) ForTasks(tasks []Task) (*Dataset, error) {
+// Frequencies and the digest are those of d. If the only task is that of the first label, ForTasks returns d. It returns bad input if d does not have the labels.
+func (d *Dataset) ForTasks(tasks []model.Task) (*Dataset, error) {
 	if d.tasks != nil || len(tasks) == 0 {
 		panic("dataset: tasks of a dataset that has tasks, or none")
 	}
@@ -37,7 +31,7 @@ func (d *Dataset) ForTasks(tasks []Task) (*Dataset, error) {
 			return nil, fault.Inputf("the dataset has one label without a name: import the rows with several, as in --label click,%s", t.Label)
 		case !slices.Contains(d.Tasks, t.Label):
 			return nil, fault.Inputf("the dataset has the labels %q: import the rows with --label %s,%s", d.Tasks, strings.Join(d.Tasks, ","), t.Label)
-		case slices.ContainsFunc(tasks[:i], func(o Task) bool { return o.Label == t.Label }):
+		case slices.ContainsFunc(tasks[:i], func(o model.Task) bool { return o.Label == t.Label }):
 			return nil, fault.Usagef("the label %q is named twice", t.Label)
 		case t.Weight < 1:
 			return nil, fault.Usagef("the task %s has the weight %d, expected at least 1", t.Label, t.Weight)
@@ -47,7 +41,7 @@ func (d *Dataset) ForTasks(tasks []Task) (*Dataset, error) {
 	if n == 1 && tasks[0].Label == d.Tasks[0] {
 		return d, nil
 	}
-	largest, text := int64(1), "tasks"
+	largest := int64(1)
 	if divisor := d.Weights.divisor(); divisor > 0 {
 		largest = d.Weights.Largest / divisor
 	}
@@ -57,12 +51,10 @@ func (d *Dataset) ForTasks(tasks []Task) (*Dataset, error) {
 			return nil, fault.Usagef("the task %s has the weight %d, which makes a row count more than %d times: choose weights with a larger common divisor", t.Label, t.Weight, math.MaxInt32)
 		}
 		other.tasks = append(other.tasks, t)
-		text += fmt.Sprintf("\n%q %d", t.Label, t.Weight)
 	}
 	if rows := d.Manifest.rows(); rows > MaxRows/n {
 		return nil, fault.Inputf("the dataset has %d rows, expected at most %d for %d tasks", rows, MaxRows/n, n)
 	}
-	other.digest = derived(d.digest, text)
 	other.Splits = slices.Clone(d.Splits)
 	for k := range other.Splits {
 		s, all := &other.Splits[k], &d.Splits[k]
@@ -94,7 +86,7 @@ func (d *Dataset) ForTasks(tasks []Task) (*Dataset, error) {
 func Selector(t int) string { return fmt.Sprintf("task.%d", t) }
 
 // label returns the position of the label of a task among all labels.
-func (d *Dataset) label(t Task) int { return slices.Index(d.Tasks, t.Label) }
+func (d *Dataset) label(t model.Task) int { return slices.Index(d.Tasks, t.Label) }
 
 // numbers returns how many dense inputs that readers deliver are no selectors of tasks.
 func (d *Dataset) numbers() int {
@@ -115,7 +107,7 @@ func (d *Dataset) columns() []string {
 
 // weighted reports whether rows have weights.
 func (d *Dataset) weighted() bool {
-	return d.Weights.divisor() > 0 || slices.ContainsFunc(d.tasks, func(t Task) bool { return t.Weight > 1 })
+	return d.Weights.divisor() > 0 || slices.ContainsFunc(d.tasks, func(t model.Task) bool { return t.Weight > 1 })
 }
 
 // weigh divides the weights of rows of the file in by the divisor of d. It returns an error if the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"shaver/internal/click/model"
 	"shaver/internal/value/estimator"
 )
 
@@ -42,6 +43,7 @@ func Differences(a, b *Spec) (list []Difference) {
 	add("splits", strings.Join(a.Splits, ","), strings.Join(b.Splits, ","))
 	add("sample", a.Sample, b.Sample)
 	add("players", cmp.Or(a.Players, estimator.Entries), cmp.Or(b.Players, estimator.Entries))
+	add("tasks", model.TasksText(a.Tasks), model.TasksText(b.Tasks))
 	add("frozen fields", fmt.Sprint(a.Freeze), fmt.Sprint(b.Freeze))
 	add("baseline", a.Baseline, b.Baseline)
 	add("baseline values", cmp.Or(digest(a.BaselineValues), "computed"), cmp.Or(digest(b.BaselineValues), "computed"))

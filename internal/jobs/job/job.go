@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"shaver/internal/click/model"
 	"shaver/internal/num/loss"
 	"shaver/internal/value/estimator"
 )
@@ -40,6 +41,7 @@ type Spec struct {
 
 	Fresh *estimator.Fresh `json:"fresh,omitempty"` // rows that count more than once; nil = none
 	Adds  bool             `json:"adds,omitempty"`  // the path adds entries again at its end
+	Tasks []model.Task     `json:"tasks,omitempty"` // rows are those of each task; nil = those of the dataset
 
 	LargestWeight int64 `json:"largest_weight,omitempty"` // largest weight of a row of data; 0 = rows have no weights
 }

@@ -124,12 +124,16 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := r.baseline(m, ck.Digest(), kind, log)
+	values, err := r.baseline(m, ck, kind, log)
 	if err != nil {
 		return nil, err
 	}
 	if r.Baseline == baseline.Words && values.Words == nil { // then it is the same job
 		r.Baseline = baseline.Codebook
+	}
+	tasks := ck.Known().Tasks
+	if p := r.Previous; p != nil && (tasks != nil || p.Scores.Spec.Tasks != nil) {
+		return nil, fault.Usagef("tasks: previous scores are corrected for one task only: score all rows again")
 	}
 	earlier, err := r.earlier(ck, m)
 	if err != nil {
@@ -148,7 +152,7 @@ func New(r Request, log *zap.Logger) (*Prepared, error) {
 		Spec: job.Spec{
 			Version: job.SpecVersion, Model: ck.Digest(), Dataset: r.Dataset.Digest(), Splits: splits, Sample: portion, Baseline: r.Baseline,
 			Options: r.Options, Seed: r.Seed, Kernel: kernel.Name(), Until: r.Until, Audit: r.Audit, Days: r.Dataset.DayDigests(),
-			Revision: r.Options.Traits().Revision, Loss: kind, Freeze: m.Frozen,
+			Revision: r.Options.Traits().Revision, Loss: kind, Freeze: m.Frozen, Tasks: tasks,
 		},
 		Baseline: values, Architecture: m.Architecture, Dataset: r.Dataset,
 	}
@@ -427,7 +431,7 @@ func (r *Request) splits(log *zap.Logger) ([]string, error) {
 
 // baseline returns what a dropped entry reads. A codebook weighs values by their
 // frequencies in train and val.
-func (r *Request) baseline(m *model.Model, digest string, kind loss.Kind, log *zap.Logger) (b model.Baseline, err error) {
+func (r *Request) baseline(m *model.Model, ck modelfile.Source, kind loss.Kind, log *zap.Logger) (b model.Baseline, err error) {
 	if r.Baseline == baseline.Marginal {
 		return b, nil
 	}
@@ -447,7 +451,7 @@ func (r *Request) baseline(m *model.Model, digest string, kind loss.Kind, log *z
 		}
 	}
 	if r.Baseline == baseline.Words {
-		return r.words(m, digest, kind, counts, log)
+		return r.words(m, ck.Digest(), ck.Known().Tasks, kind, counts, log)
 	}
 	b, unseen, err := baseline.Of(r.Baseline, &m.Architecture, m.Weights.Embedding, counts)
 	if err != nil {

@@ -45,10 +45,10 @@ var lastWords struct {
 // loss, after a calibration, on rows that the model has not seen, which are those of the split fresh if it has enough, or else val. The size
 // is that of the words, of the numbers of all rows, and of as many entries as fit, which are those that mask.Frequency keeps. First all spans have
 // as many words as their rows allow, up to a limit; then each has more or fewer if that is clearly better.
-func (r *Request) words(m *model.Model, digest string, kind loss.Kind, counts []int64, log *zap.Logger) (model.Baseline, error) {
+func (r *Request) words(m *model.Model, digest string, tasks []model.Task, kind loss.Kind, counts []int64, log *zap.Logger) (model.Baseline, error) {
 	lastWords.mu.Lock()
 	defer lastWords.mu.Unlock()
-	of := fmt.Sprint(digest, r.Dataset.Digest(), m.Frozen, kind)
+	of := fmt.Sprint(digest, r.Dataset.Digest(), tasks, m.Frozen, kind)
 	if lastWords.of == of {
 		logWords(log, &lastWords.words)
 		return lastWords.words, nil

@@ -176,6 +176,9 @@ func (s *Store) rows(ctx context.Context, t *job.Task, a *model.Architecture, st
 		return nil, errors.New("this worker has no store")
 	}
 	d, err := s.Dataset(t.Spec.Dataset, t.Spec.Days)
+	if err == nil && t.Spec.Tasks != nil {
+		d, err = d.ForTasks(t.Spec.Tasks)
+	}
 	if err == nil {
 		d, err = d.ForKnown(a) // the coordinator has compared their vocabularies
 	}

@@ -93,14 +93,37 @@ func (e *bindError) Error() string {
 // plan is what all builds of a file share.
 type plan struct {
 	model     *wire.Model
-	output    string
-	element   int // of a row of the output; -1 = it has only one, or two for two classes
+	outputs   []output
+	output    string // name of the one of outputs that is at work
+	element   int    // of that one
 	inputs    []input
 	needed    map[string]bool    // names on which the output depends
 	bound     map[string]bool    // inputs that are the offsets of bags
 	decisions map[string][]int64 // what a graph does with several rows, by place in the graph
 	fixed     int                // number of rows for which the file was exported; 0 = any, or one
 	*common
+}
+
+// output is an output of the file.
+type output struct {
+	name    string
+	element int // of a row of the output; -1 = it has only one, or two for two classes
+}
+
+// take sets the output that is at work.
+func (p *plan) take(i int) { p.output, p.element = p.outputs[i].name, p.outputs[i].element }
+
+// names returns the names of the outputs, as Options.Output has them.
+func (p *plan) names() string {
+	var all []string
+	for _, o := range p.outputs {
+		name := o.name
+		if o.element >= 0 {
+			name = fmt.Sprintf("%s[%d]", name, o.element)
+		}
+		all = append(all, name)
+	}
+	return strings.Join(all, ",")
 }
 
 // common is what all attempts to take a file apart share.
@@ -145,7 +168,8 @@ type builder struct {
 	producers map[graph.Value]int    // node of the head that computes a value, for the first indexed nodes
 	indexed   int
 
-	comparisons []*element // see compared
+	comparisons []*element    // see compared
+	selector    []graph.Value // inputs of the tasks; see joinTasks
 
 	built      int // nodes so far
 	iterations int // iterations of loops so far
@@ -205,23 +229,29 @@ func (s *scope) find(name string) *value {
 }
 
 func newPlan(m *wire.Model, o Options, bound map[string]bool, all *common) (*plan, error) {
-	p := &plan{model: m, element: -1, bound: bound, needed: map[string]bool{}, decisions: map[string][]int64{}, common: all}
+	p := &plan{model: m, bound: bound, needed: map[string]bool{}, decisions: map[string][]int64{}, common: all}
 	var names []string
 	for _, v := range m.Graph.Outputs {
 		names = append(names, v.Name)
 	}
-	output, element := splitOutput(o.Output, names)
-	switch {
-	case output != "" && !slices.Contains(names, output):
-		return nil, fault.Setting(fault.Inputf("there is no output %s, expected one of: %s", wire.Quote(output), quoteAll(names)), OutputSetting)
-	case output != "":
-		p.output, p.element = output, element
-	case len(names) == 1:
-		p.output = names[0]
-	default:
-		return nil, fault.Setting(fault.Inputf("it has %d outputs: choose one of: %s", len(names), quoteAll(names)), OutputSetting)
+	chosen := []string{o.Output}
+	if !slices.Contains(names, o.Output) {
+		chosen = strings.Split(o.Output, ",")
 	}
-	p.need(m.Graph, p.output)
+	for _, text := range chosen {
+		switch found := splitOutput(text, names); {
+		case found.name != "" && !slices.Contains(names, found.name):
+			return nil, fault.Setting(fault.Inputf("there is no output %s, expected one of: %s", wire.Quote(found.name), quoteAll(names)), OutputSetting)
+		case found.name != "":
+			p.outputs = append(p.outputs, found)
+		case len(names) == 1:
+			p.outputs = append(p.outputs, output{names[0], -1})
+		default:
+			return nil, fault.Setting(fault.Inputf("it has %d outputs: choose one of: %s", len(names), quoteAll(names)), OutputSetting)
+		}
+		p.need(m.Graph, p.outputs[len(p.outputs)-1].name)
+	}
+	p.take(0)
 	for _, v := range m.Graph.Inputs {
 		if !p.needed[v.Name] {
 			continue
@@ -237,13 +267,13 @@ func newPlan(m *wire.Model, o Options, bound map[string]bool, all *common) (*pla
 
 // splitOutput splits NAME[3] into the name and the element. The element is -1 if text has
 // no such form, or if text as a whole is a name.
-func splitOutput(text string, names []string) (name string, element int) {
+func splitOutput(text string, names []string) output {
 	if name, rest, ok := strings.Cut(strings.TrimSuffix(text, "]"), "["); ok && !slices.Contains(names, text) && strings.HasSuffix(text, "]") {
 		if n, err := strconv.Atoi(rest); err == nil && n >= 0 {
-			return name, n
+			return output{name, n}
 		}
 	}
-	return text, -1
+	return output{text, -1}
 }
 
 func quoteAll(names []string) string {
@@ -294,8 +324,8 @@ func newInput(v wire.Value) (input, error) {
 	return in, nil
 }
 
-// build builds the head for a number of rows and returns the output.
-func (p *plan) build(batch int) (*builder, *value, error) {
+// build builds the head for a number of rows and returns the outputs.
+func (p *plan) build(batch int) (*builder, []*value, error) {
 	b := &builder{plan: p, batch: batch, readers: map[*wire.Tensor]string{}, added: map[any]graph.Value{}, starts: map[*element]int{}, strides: map[*wire.Tensor]int{}, found: map[lookUpKey]*lookUp{}, columns: map[place]*number{}, retraced: map[graph.Value]*trace{}, producers: map[graph.Value]int{},
 		fieldOf: map[[sha256.Size]byte]int{}, summaries: map[*element]*summary{}, computing: map[*element]bool{}}
 	if most := maxFolding + 256*p.given; p.folding > most {
@@ -317,7 +347,11 @@ func (p *plan) build(batch int) (*builder, *value, error) {
 	if err := b.graph(p.model.Graph, top, ""); err != nil {
 		return nil, nil, err
 	}
-	return b, top.find(p.output), nil
+	var found []*value
+	for _, o := range p.outputs {
+		found = append(found, top.find(o.name))
+	}
+	return b, found, nil
 }
 
 // input returns the value of an input.

@@ -5,6 +5,7 @@ package dissect
 
 import (
 	"fmt"
+	"strconv"
 
 	"shaver/internal/onnx/graph"
 	"shaver/internal/onnx/wire"
@@ -19,8 +20,10 @@ const (
 
 // Options are what a user says about a model.
 type Options struct {
-	Output string // name of the output to use, or NAME[I] for number I of a row; "" = the only one
-	Logit  bool   // whether the output is a logit although it does not look like one
+	// Output is the name of the output to use, or NAME[I] for number I of a row. "" stands for the only one. Several with
+	// commas between them are those of several tasks; see Network.Tasks.
+	Output string
+	Logit  bool // whether the output is a logit although it does not look like one
 }
 
 // Network is a click model. Head computes the logit of a row from what each look-up reads,
@@ -33,11 +36,16 @@ type Network struct {
 	Dense   []Dense // in the order in which the file declares its inputs, then by column
 	IDs     []IDs   // by field
 
+	// Tasks is the number of outputs if Options.Output has several, else 0. The last Tasks of Dense are then
+	// inputs that the file does not have, task.0 and so on. The logit is the sum of the logits of the outputs, each
+	// times the input of its task, which is 1 in a row of the task and 0 in all other rows.
+	Tasks int
+
 	// Head's inputs are the values of LookUps, followed by those of Dense and of IDs. Its
 	// output is the logit, a Float of one element.
 	Head *graph.Graph
 
-	Output    string     // name of the output of the file, with the number as in Options
+	Output    string     // name of the output of the file, with the number, as in Options
 	Logit     string     // how the logit follows from the output, for people
 	End       wire.End   // the same for onnx.Calibration
 	Operators []Operator // of Head, by name
@@ -111,6 +119,9 @@ type IDs struct {
 	Field int         // index into Network.Fields
 	Value graph.Value // input of Network.Head of shape [1, Length of the field]
 }
+
+// TaskInput returns the name of the dense input of task t.
+func TaskInput(t int) string { return "task." + strconv.Itoa(t) }
 
 // Dense is an input that is a number and not an id. The head converts it to a whole number
 // or a truth value if that is its type in the file.

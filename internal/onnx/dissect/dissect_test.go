@@ -313,6 +313,10 @@ func TestOutput(t *testing.T) {
 		{Options{Output: "c[4]", Logit: true}, "the output as it is", nil},
 		{Options{Output: "e", Logit: true}, "the output as it is", nil},
 		{Options{Output: "y", Logit: true}, always, nil},
+		{Options{Output: "y,y[0]"}, "the input of Sigmoid n_y; the input of Sigmoid n_y", nil},
+		{Options{Output: "y,z"}, "there is no output z", []string{OutputSetting}},
+		{Options{Output: "y,c"}, "output c has the shape [1 5]", []string{OutputSetting}},
+		{Options{Output: "y,e"}, "output e has the shape [1 1] and comes from Exp", []string{OutputSetting, LogitSetting}},
 	} {
 		n, err := s.dissect(t, c.o)
 		if c.settings == nil {
@@ -461,6 +465,40 @@ func TestMixtureOfProbabilities(t *testing.T) {
 	}
 	if n, err := s.dissect(t, Options{Output: "q"}); err != nil || n.Logit != "the output, which has no Sigmoid" {
 		t.Errorf("%v, %+v", err, n)
+	}
+}
+
+// The logit of a model of several tasks is that of the one that the selector chooses, and the sum of their multiples
+// for any other selector. Tables that one of the outputs reads are those of the model.
+func TestTasks(t *testing.T) {
+	s := newSample()
+	s.outputs = append(s.outputs, onnxtest.Value("only a", float32s, -1, 2), onnxtest.Value("both", float32s, -1, 1))
+	s.after = append(s.after, node("Sigmoid", names{"ea"}, names{"only a"}), node("Neg", names{"z"}, names{"minus z"}), node("Sigmoid", names{"minus z"}, names{"not"}), node("Mul", names{"y", "not"}, names{"both"}))
+	outputs := []string{"only a[1]", "y", "both"}
+	n, err := s.dissect(t, Options{Output: strings.Join(outputs, ",")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.Output != "only a[1],y,both" || n.Tasks != 3 || len(n.Tables) != 2 || len(n.Dense) != 4 || n.Dense[0].Name != "x" || n.Dense[3].Name != "task.2" || len(n.Head.Inputs) != 6 {
+		t.Fatalf("%+v", n)
+	}
+	ids := []int{4, 1}
+	sum, selector := 0.0, []float32{.5, -3, 2}
+	for i, output := range outputs {
+		one, err := s.dissect(t, Options{Output: output})
+		if err != nil || one.Tasks != 0 {
+			t.Fatal(err)
+		}
+		want := forward(t, one, ids, []float32{2})
+		chosen := []float32{2, 0, 0, 0}
+		chosen[1+i] = 1
+		if got := forward(t, n, ids, chosen); got != want {
+			t.Errorf("logit of %s is %v, expected %v", output, got, want)
+		}
+		sum += float64(selector[i]) * want
+	}
+	if got := forward(t, n, ids, append([]float32{2}, selector...)); math.Abs(got-sum) > 1e-5 {
+		t.Errorf("the logit is %v, expected %v", got, sum)
 	}
 }
 

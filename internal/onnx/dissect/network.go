@@ -12,10 +12,7 @@ import (
 
 // network describes what b has built and checks the ids.
 func (b *builder) network() (*Network, error) {
-	n := &Network{Head: &b.head, Output: b.output, End: b.end}
-	if b.element >= 0 {
-		n.Output = fmt.Sprintf("%s[%d]", b.output, b.element)
-	}
+	n := &Network{Head: &b.head, Output: b.names(), End: b.end, Tasks: len(b.selector)}
 	b.trim()
 	if err := b.checkConstants(); err != nil {
 		return nil, err
@@ -37,6 +34,9 @@ func (b *builder) network() (*Network, error) {
 	}
 	if err := b.readNumbers(n, fields, lists); err != nil {
 		return nil, err
+	}
+	for t, v := range b.selector {
+		n.Dense = append(n.Dense, Dense{Name: TaskInput(t), Value: v})
 	}
 	widest := 0
 	for _, l := range b.lookUps {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/onnx/graph"
@@ -114,42 +115,78 @@ func (p *plan) compared(two, three *probe, o Options) (*Network, error) {
 	return one.finish(o)
 }
 
-// probe is a build for some rows whose output is that of the file.
+// probe is a build for some rows with the outputs of the file.
 type probe struct {
 	*builder
-	value *value // the output
-	shape []int  // of the output
+	values []*value // the outputs
 }
 
 // probe builds the head for a number of rows.
 func (p *plan) probe(batch int) (*probe, error) {
-	b, v, err := p.build(batch)
+	b, values, err := p.build(batch)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.materialise(v, &step{name: b.output, op: "output"}); err != nil {
-		return nil, err
+	all := &probe{b, values}
+	for i, v := range values {
+		p.take(i)
+		if err := b.materialise(v, &step{name: b.output, op: "output"}); err != nil {
+			return nil, err
+		}
+		all.take(i)
 	}
-	b.head.Output = v.head
 	_, given := b.head.Folded()
 	if most := maxWork + 256*given; b.head.Work(most) > most {
 		return nil, fault.Inputf("output %s takes more than %d multiplications, expected a click model", wire.Quote(b.output), most)
 	}
-	return &probe{b, v, b.head.Values[v.head].Shape}, nil
+	return all, nil
 }
+
+// take makes output i that of the head.
+func (p *probe) take(i int) {
+	p.plan.take(i)
+	p.head.Output = p.values[i].head
+}
+
+// shape returns the shape of the output of the head.
+func (p *probe) shape() []int { return p.head.Values[p.head.Output].Shape }
 
 // finish makes the logit the output of the head, and describes the network.
 func (p *probe) finish(o Options) (*Network, error) {
-	text, err := p.logit(p.value, o)
-	if err != nil {
-		return nil, err
+	var texts []string
+	var logits []graph.Value
+	for i, v := range p.values {
+		p.take(i)
+		text, err := p.logit(v, o)
+		if err != nil {
+			return nil, err
+		}
+		texts, logits = append(texts, text), append(logits, p.head.Output)
+	}
+	if len(logits) > 1 {
+		if err := p.joinTasks(logits); err != nil {
+			return nil, err
+		}
 	}
 	n, err := p.network()
 	if err != nil {
 		return nil, err
 	}
-	n.Logit = text
+	n.Logit = strings.Join(texts, "; ")
 	return n, nil
+}
+
+// joinTasks makes the logit of all tasks the output of the head; see Network.Tasks.
+func (b *builder) joinTasks(logits []graph.Value) error {
+	c := &chances{builder: b}
+	for t, z := range logits {
+		s := b.head.AddInput(TaskInput(t), graph.Float, []int{1, 1})
+		b.selector = append(b.selector, s)
+		logits[t] = c.do("Mul", c.do("Reshape", z, b.head.AddConstant(graph.NewInts([]int64{1, 1}, 2))), s)
+	}
+	b.head.Output = c.do("Sum", logits...)
+	b.end = wire.End{Output: b.names(), Op: "Sum"} // which no calibration changes
+	return c.err
 }
 
 // run computes the output for rows whose contents are drawn from seeds, one for each row.
@@ -198,20 +235,34 @@ func (p *probe) run(seeds ...uint64) (*graph.Tensor, error) {
 // output must equal the output for this row alone. two and three are probes of several rows,
 // and may be the same.
 func compare(one, two, three *probe) error {
+	for i := range one.values {
+		one.take(i)
+		two.take(i)
+		three.take(i)
+		if err := compareOutput(one, two, three); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareOutput is compare for the outputs of the heads.
+func compareOutput(one, two, three *probe) error {
 	name := wire.Quote(one.output)
 	axis := -1
-	if len(one.shape) == len(two.shape) && len(one.shape) == len(three.shape) {
-		for i := range one.shape {
-			if one.shape[i] == 1 && two.shape[i] == two.batch && three.shape[i] == three.batch && axis < 0 {
+	alone, pair, triple := one.shape(), two.shape(), three.shape()
+	if len(alone) == len(pair) && len(alone) == len(triple) {
+		for i := range alone {
+			if alone[i] == 1 && pair[i] == two.batch && triple[i] == three.batch && axis < 0 {
 				axis = i
-			} else if one.shape[i] != two.shape[i] || one.shape[i] != three.shape[i] {
-				axis = len(one.shape)
+			} else if alone[i] != pair[i] || alone[i] != triple[i] {
+				axis = len(alone)
 			}
 		}
 	}
-	if axis < 0 || axis == len(one.shape) {
+	if axis < 0 || axis == len(alone) {
 		return fault.Inputf("output %s has the shapes %v, %v and %v for 1, %d and %d rows, expected an axis with the rows, and rows that do not depend on each other",
-			name, one.shape, two.shape, three.shape, two.batch, three.batch)
+			name, alone, pair, triple, two.batch, three.batch)
 	}
 	const a, b, c = 1, 2, 3
 	var results [3][2][]float64 // of the rows a and b, a and c, b and a

@@ -24,7 +24,7 @@ type End struct {
 	Output string // name of the graph's output
 	// Op is the operator that makes the output from the logit: Sigmoid or Softmax. It is "" if
 	// the output is the logit, and another operator if it computes the output from other
-	// probabilities.
+	// probabilities, or the logit from other outputs.
 	Op string
 	// Shape is that of the input of Op, or of the output without Op, for one row.
 	Shape []int
@@ -64,7 +64,7 @@ func (m *Model) planCalibration(c Calibration) (*calibration, error) {
 		return fault.Inputf("the graph cannot be calibrated: %s", fmt.Sprintf(format, args...))
 	}
 	if op := c.End.Op; op != "" && op != "Sigmoid" && op != "Softmax" {
-		return nil, cannot("its output %s is computed from other probabilities, so that no node has its logit", Quote(c.End.Output))
+		return nil, cannot("its output %s is computed from others, so that no node has its logit", Quote(c.End.Output))
 	}
 	most := 1
 	if c.End.Op == "Softmax" {

@@ -26,24 +26,50 @@ type Source struct {
 }
 
 // Open reads a model and its scores, and checks that they belong together. output chooses one of
-// several outputs of an .onnx file; see checkpoint.ReadOutput.
+// several outputs of an .onnx file; see checkpoint.ReadOutput. Without output, the tasks of the scores choose.
 func Open(modelFile, output string, scoresFiles ...string) (*Source, error) {
-	ck, err := checkpoint.ReadOutput(modelFile, output)
-	if err != nil {
-		return nil, err
-	}
-	ck.Training = ""
-	s := &Source{Checkpoint: ck, File: modelFile}
-	digest := ck.Digest()
+	var all []*scores.File
 	for _, file := range scoresFiles {
 		f, err := scores.Read(file)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.Add(f, file); err != nil {
+		all = append(all, f)
+	}
+	s, err := OpenFor(modelFile, output, all)
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range all {
+		if err := s.Add(f, scoresFiles[i]); err != nil {
 			return nil, err
 		}
 	}
+	return s, nil
+}
+
+// OpenFor reads a model for scores that are added later.
+func OpenFor(modelFile, output string, all []*scores.File) (*Source, error) {
+	var tasks []model.Task
+	if len(all) > 0 && output == "" {
+		tasks = all[0].Spec.Tasks
+	}
+	ck, err := checkpoint.ReadOutput(modelFile, output, tasks...)
+	if err != nil {
+		return nil, err
+	}
+	ck.Training = ""
+	s := &Source{Checkpoint: ck, File: modelFile}
+	if len(tasks) > 1 && checkpoint.IsONNX(modelFile) { // the pruned file is also one of the model of each task
+		for _, t := range tasks {
+			one, err := checkpoint.ReadOutput(modelFile, t.Output)
+			if err != nil {
+				return nil, err
+			}
+			ck.Origins = append(slices.Clip(ck.Origins), one.Digest())
+		}
+	}
+	digest := ck.Digest()
 	if n := len(ck.Origins); n == 0 || ck.Origins[n-1] != digest { // a file of prune that dropped nothing has its own digest
 		ck.Origins = append(slices.Clone(ck.Origins), digest)
 	}
@@ -56,6 +82,9 @@ func (s *Source) Add(f *scores.File, file string) error {
 	ck := s.Checkpoint
 	if err := f.CheckModel(&ck.Architecture, ck.Digest()); err != nil {
 		return fmt.Errorf("%s and %s: %w", file, s.File, err)
+	}
+	if !slices.Equal(f.Spec.Tasks, ck.Tasks) {
+		return fault.Inputf("%s has the tasks %s, expected %s", file, model.TasksText(f.Spec.Tasks), model.TasksText(ck.Tasks))
 	}
 	if s.Scores != nil && !slices.Equal(f.Spec.Freeze, s.Scores[0].Spec.Freeze) {
 		return fault.Inputf("%s freezes other fields than the scores before it: expected scores of one game", file)
