@@ -74,7 +74,7 @@ data/rawtext: base/fault base/files github.com/klauspost/compress
 data/folders: base/fault base/files
 data/vocabulary: base/fault base/files data/rawtext data/columnfile data/dataset
 data/dataset: data/arrowio data/dense base/fault num/loss click/model base/files
-data/measure: base/atomicfile base/fault base/files click/evaluate click/model data/dataset num/loss data/columnfile
+data/measure: base/atomicfile base/fault base/files click/evaluate click/model data/dataset data/dense num/loss data/columnfile
 data/ingest: data/arrowio base/atomicfile data/dataset data/dense base/fault base/filelock data/folders click/model num/random data/rawtext data/vocabulary base/files golang.org/x/sync data/columnfile data/lake
 jobs/scores: data/arrowio base/atomicfile num/layout value/estimator base/fault jobs/job click/model base/seal value/tally base/files value/compare value/mask
 jobs/paired: click/model jobs/scores value/tally
@@ -186,7 +186,7 @@ bench: base/cputime value/baseline click/checkpoint value/estimator num/kernel c
 bench/fields: click/checkpoint click/evaluate click/model data/dataset num/loss num/random prune/cut prune/slice
 bench/full: app/cli base/atomicfile base/filelock data/dataset jobs/forecast
 bench/train: num/kernel click/model num/random click/train
-bench/rankings: base/chart click/compact base/atomicfile bench/gates bench/paired bench/stage value/baseline value/estimator click/checkpoint data/dataset click/evaluate click/model prune/picture value/mask jobs/scores prune/sweep
+bench/rankings: base/chart click/compact base/atomicfile bench/gates bench/paired bench/stage value/baseline value/estimator click/checkpoint data/dataset click/evaluate click/model prune/picture value/mask jobs/scores prune/sweep data/measure
 bench/gates: num/kernel num/layout num/loss click/model num/random value/mask
 bench/claims: bench/paired bench/stage value/baseline click/checkpoint click/compact data/dataset click/evaluate num/loss click/model value/mask jobs/scores prune/sweep
 bench/paired: data/dataset click/evaluate num/loss click/model gonum.org/v1/gonum
@@ -289,8 +289,8 @@ var linked = []struct {
 	lines   int
 	never   string // beginnings of packages that it does not link, of this module or others
 }{
-	{"cmd/worker", 46_000, "click/checkpoint click/compact click/composed click/match onnx/wire onnx/dissect onnx/emit ops/remote prune data/columnfile data/vocabulary data/rawtext github.com/apache/arrow/go/v17/parquet gonum.org/v1/gonum/stat"},
-	{"cmd/coordinator", 94_000, "click/train prune/cut prune/sweep prune/report"},
+	{"cmd/worker", 46_800, "click/checkpoint click/compact click/composed click/match onnx/wire onnx/dissect onnx/emit ops/remote prune data/columnfile data/vocabulary data/rawtext github.com/apache/arrow/go/v17/parquet gonum.org/v1/gonum/stat"},
+	{"cmd/coordinator", 95_300, "click/train prune/cut prune/sweep prune/report"},
 }
 
 // templates matches what links package text/template, which calls methods by their names. The linker then cannot

@@ -21,6 +21,7 @@ import (
 const (
 	AUC = iota
 	LogLoss
+	GAUC // 0 without groups
 	metrics
 )
 
@@ -44,10 +45,13 @@ func Predict(m *model.Model, d *dataset.Dataset, split string) (*evaluate.Predic
 
 // Minus returns the metrics of p and their differences from those of to.
 func (p *Predicted) Minus(to *Predicted) (c Cell) {
-	area := p.Rows.Minus(to.Rows).AUC
-	c[AUC].Value, c[AUC].Difference, c[AUC].SE = p.Rows.AUC(), area.Value, area.SE
-	off := evaluate.CompareLoss(to.Rows.Predictions, p.Rows.Predictions, to.Calibration, p.Calibration)
-	c[LogLoss].Value, c[LogLoss].Difference, c[LogLoss].SE = p.Rows.MeanLoss(p.Calibration), off.Value, off.SE
+	off := p.Rows.Minus(to.Rows)
+	c[AUC].Value, c[AUC].Difference, c[AUC].SE = p.Rows.AUC(), off.AUC.Value, off.AUC.SE
+	if w := p.Rows.Within(); w != nil {
+		c[GAUC].Value, c[GAUC].Difference, c[GAUC].SE = w.GAUC, off.GAUC.Value, off.GAUC.SE
+	}
+	loss := evaluate.CompareLoss(to.Rows.Predictions, p.Rows.Predictions, to.Calibration, p.Calibration)
+	c[LogLoss].Value, c[LogLoss].Difference, c[LogLoss].SE = p.Rows.MeanLoss(p.Calibration), loss.Value, loss.SE
 	return c
 }
 

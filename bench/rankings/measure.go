@@ -10,6 +10,7 @@ import (
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/measure"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
@@ -49,20 +50,32 @@ func (t *tool) measure(s *set, seed int, r *result) {
 	ck, d := must(checkpoint.Read(s.model(seed))), must(dataset.Open(s.dataset))
 	m := must(ck.Model())
 	orders, values := t.orders(s, seed, m, d)
-	whole := predict(m, d)
+	predict := s.predictor(m, d)
+	whole := predict(m)
 	_, most := mask.PadsLast(&m.Architecture, orders[reference])
-	floor := predict(m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(orders[reference], most), values)), d)
+	floor := predict(m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(orders[reference], most), values)))
 	for i, at := range sparsities {
 		drop := must(mask.Budget{Unit: mask.Sparsity, Amount: at}.Drop(&m.Architecture, &values, nil))
 		found := map[string]*paired.Predicted{nothing: floor, unpruned: whole}
 		for name, order := range orders {
-			found[name] = predict(m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(order, drop), values)), d)
+			found[name] = predict(m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, mask.Of(order, drop), values)))
 		}
 		for name, p := range found {
 			r.Cells[name][i] = append(r.Cells[name][i], p.Minus(found[reference]))
 		}
 		r.Kept[i] = m.Prunable() - drop
 		r.Bytes[i] += ck.CompactFootprint(mask.Of(orders[reference], drop), values, compact.Float32).File / seeds
+	}
+}
+
+// predictor returns a function that predicts the test split with a model, calibrated on the val split. The rows of real users are grouped.
+func (s *set) predictor(m *model.Model, d *dataset.Dataset) func(*model.Model) *paired.Predicted {
+	test := must(measure.Open([]string{s.dataset}, dataset.Test, "", m, nil))
+	if s.real {
+		check(test.GroupBy(context.Background(), "user", evaluate.DefaultTop))
+	}
+	return func(m *model.Model) *paired.Predicted {
+		return &paired.Predicted{Rows: evaluate.Rank(must(test.Predict(context.Background(), m, nil))), Calibration: evaluate.Calibrate(must(paired.Predict(m, d, dataset.Val)))}
 	}
 }
 
@@ -94,9 +107,4 @@ func gate(m *model.Model, d *dataset.Dataset, seed int, values model.Baseline) [
 		return d.Scan(ctx, []string{dataset.Train, dataset.Fresh}, 4096, each)
 	}, o))
 	return must(gates.Order(m, found, values))
-}
-
-// predict returns the predictions for the test split, calibrated on the val split.
-func predict(m *model.Model, d *dataset.Dataset) *paired.Predicted {
-	return &paired.Predicted{Rows: evaluate.Rank(must(paired.Predict(m, d, dataset.Test))), Calibration: evaluate.Calibrate(must(paired.Predict(m, d, dataset.Val)))}
 }

@@ -24,11 +24,18 @@ func report(w io.Writer, all []*result) {
 		if len(of) == 0 {
 			continue
 		}
-		for _, metric := range []int{paired.AUC, paired.LogLoss} {
+		metrics := []int{paired.AUC, paired.LogLoss}
+		if real {
+			metrics = append(metrics, paired.GAUC)
+		}
+		for _, metric := range metrics {
 			count(w, of, metric)
 		}
 		for _, r := range of {
 			r.table(w)
+		}
+		if real {
+			within(w, of)
 		}
 	}
 }
@@ -74,6 +81,27 @@ func (r *result) rows(w io.Writer, name string) {
 	})
 }
 
+// within prints the GAUC of the whole models, of the reference, and of the best other ranking, with the difference from it.
+func within(w io.Writer, all []*result) {
+	head(w, "GAUC by user")
+	for _, r := range all {
+		gauc := func(name string) func(i int) string {
+			return func(i int) string { return paired.Number("%.4f", paired.Value(r.Cells[name][i], paired.GAUC)) }
+		}
+		row(w, r.Title+": "+unpruned, gauc(unpruned))
+		row(w, reference, gauc(reference))
+		row(w, "less the best other", func(i int) string {
+			best, text := math.Inf(-1), ""
+			for _, by := range rankings {
+				if gain, half := paired.Difference(r.Cells[by.name][i], paired.GAUC, true); by.name != reference && gain > best {
+					best, text = gain, fmt.Sprintf("%s (%s)", paired.Spread(-gain, half), by.name)
+				}
+			}
+			return text
+		})
+	}
+}
+
 // count prints in how many cells the reference is clearly worse than another ranking, and in how many it is best or level with the best.
 func count(w io.Writer, all []*result, metric int) {
 	cells, best := 0, 0
@@ -106,7 +134,7 @@ func count(w io.Writer, all []*result, metric int) {
 			}
 		}
 	}
-	name := map[int]string{paired.AUC: "AUC", paired.LogLoss: "calibrated LogLoss"}[metric]
+	name := map[int]string{paired.AUC: "AUC", paired.LogLoss: "calibrated LogLoss", paired.GAUC: "GAUC"}[metric]
 	fmt.Fprintf(w, "\n%s: in %d of %d cells no ranking is better than %s beyond its interval. The others: %s. Worse than %s: %s.\n", name, best, cells, reference, list(worse), nothing, list(below))
 }
 

@@ -102,5 +102,6 @@ func (t *tool) used(s *set, u *use, fresh, all string, seed int, at float64) *pa
 
 // predicted returns what a file of the folder predicts.
 func (t *tool) predicted(s *set, file string) *paired.Predicted {
-	return predict(must(must(checkpoint.Read(t.work.Path(file))).Model()), must(dataset.Open(s.dataset)))
+	m := must(must(checkpoint.Read(t.work.Path(file))).Model())
+	return s.predictor(m, must(dataset.Open(s.dataset)))(m)
 }

@@ -38,6 +38,7 @@ func checkCommand() *cobra.Command {
 	flags.File(c, &o.Model, "against", "model `file` that was pruned", cli.Checkpoints...)
 	flags.Dataset(c, &o.Folders, "dataset `folder`")
 	flags.Split(c, &o.Split)
+	flags.Group(c, &o.Group)
 	f.Float64Var(&o.Bounds.AUCDrop, "max-auc-drop", o.Bounds.AUCDrop, "largest `drop` of the AUC")
 	f.Float64Var(&o.Bounds.LogLossRise, "max-logloss-rise", o.Bounds.LogLossRise, "largest `rise` of the LogLoss, in nat")
 	f.Float64Var(&o.Bounds.RMSERise, "max-rmse-rise", o.Bounds.RMSERise, "largest `rise` of the RMSE, with the squared loss")
@@ -47,7 +48,7 @@ func checkCommand() *cobra.Command {
 	o.Outputs.Flag(c, "a file at --out that shaver did not write")
 	o.output.Flag(c)
 	cli.Group(c, "Files", "model", "model-output", "task", "against", "dataset", "out", "force")
-	cli.Group(c, "Check", "split", "loss", "max-auc-drop", "max-logloss-rise", "max-rmse-rise", "confident")
+	cli.Group(c, "Check", "split", "group", "loss", "max-auc-drop", "max-logloss-rise", "max-rmse-rise", "confident")
 	cli.MarkRequired(c, "model", "against", "dataset")
 	cli.Renamed(c, "pruned", "--model, as in evaluate, and the model that was pruned is --against")
 	return c
@@ -94,10 +95,17 @@ func checkTable(w io.Writer, d *gate.Document) {
 	if d.RMSE != nil {
 		line("RMSE", "+", d.RMSE)
 	} else {
-		line("AUC", "-", d.AUC)
+		if d.GAUC != nil {
+			line("GAUC", "-", d.GAUC)
+		} else {
+			line("AUC", "-", d.AUC)
+		}
 		line("LogLoss", "+", d.LogLoss)
 	}
 	fmt.Fprintf(w, "\n%s\n", d.Reason)
+	if d.Group != nil {
+		fmt.Fprintf(w, "%s.\n", d.Group.Text())
+	}
 	if d.Answer != nil {
 		fmt.Fprintf(w, "\n%s\n", strings.Join(d.Answer.Text, "\n"))
 	}

@@ -45,13 +45,14 @@ func compressCommand() *cobra.Command {
 	flags.Out(c, &o.Out, "file to write, .safetensors; the page has its name with .html", "safetensors")
 	flags.File(c, &o.Scores, "scores", "`file` with scores of the model (default they are computed)", "arrow")
 	f.Float64Var(&o.Within, "within", o.Within, "`bound`: the smallest file whose AUC is certainly at most so much lower, and LogLoss so much higher, than that of the model")
+	flags.Group(c, &o.Group)
 	f.Int64Var(&o.Bytes, mask.Bytes, 0, "size of the file in `bytes`, in place of a bound")
 	f.Float64Var(&o.Sparsity, mask.Sparsity, 0, "`portion` of the entries to drop, in place of a bound")
 	flags.File(c, &o.From, "recipe", "`file` of an earlier compress, whose bound, bytes or sparsity is taken again", "safetensors")
 	o.Outputs.Flag(c, "a file at --out that was not pruned, and a page that shaver did not write")
 	output.Flag(c)
 	cli.Group(c, "Files", "model", "model-output", "dataset", "scores", "out", "force")
-	cli.Group(c, "Size", "within", mask.Bytes, mask.Sparsity, "recipe")
+	cli.Group(c, "Size", "within", "group", mask.Bytes, mask.Sparsity, "recipe")
 	cli.MarkRequired(c, "model", "dataset", "out")
 	return c
 }

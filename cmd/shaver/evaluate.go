@@ -25,9 +25,10 @@ import (
 
 // evaluation is what "evaluate" prints.
 type evaluation struct {
-	Split string    `json:"split"`
-	Rows  int64     `json:"rows"`
-	Loss  loss.Kind `json:"loss,omitempty"` // squared; absent with the log loss
+	Split string       `json:"split"`
+	Rows  int64        `json:"rows"`
+	Loss  loss.Kind    `json:"loss,omitempty"`  // squared; absent with the log loss
+	Group *sweep.Group `json:"group,omitempty"` // absent without groups
 	figures
 	Against *rival `json:"against,omitempty"`
 }
@@ -36,12 +37,18 @@ type evaluation struct {
 type figures struct {
 	sweep.Metrics
 	R2 *float64 `json:"r2,omitempty"` // absent if all labels are the same, or with the log loss
+	// Of groups; absent without any that has a row with label 1.
+	NDCG   *float64 `json:"ndcg,omitempty"`
+	Recall *float64 `json:"recall,omitempty"`
 }
 
 func figuresOf(of *evaluate.Ranking) figures {
 	f := figures{Metrics: sweep.NewMetrics(of, nil)}
 	if of.Loss == loss.Squared {
 		f.R2 = scores.Figure(of.Metrics().R2)
+	}
+	if w := of.Within(); w != nil {
+		f.NDCG, f.Recall = scores.Figure(w.NDCG), scores.Figure(w.Recall)
 	}
 	return f
 }
@@ -52,13 +59,17 @@ type rival struct {
 	Model string `json:"model"` // path of its file
 	figures
 	AUCDifference     *sweep.Interval `json:"auc_difference"` // null if all labels are the same, or with the squared loss
+	GAUCDifference    *sweep.Interval `json:"gauc_difference,omitempty"`
+	NDCGDifference    *sweep.Interval `json:"ndcg_difference,omitempty"`
+	RecallDifference  *sweep.Interval `json:"recall_difference,omitempty"`
 	LogLossDifference *sweep.Interval `json:"log_loss_difference,omitempty"`
 	RMSEDifference    *sweep.Interval `json:"rmse_difference,omitempty"`
 }
 
 type evaluateOptions struct {
 	model, against, split, predictions string
-	modelOutput, loss                  string
+	modelOutput, loss, group           string
+	top                                int
 	tasks, dataset                     []string
 	outputs                            cli.Outputs
 	output                             cli.Output
@@ -82,6 +93,8 @@ func evaluateCommand() *cobra.Command {
 	flags.File(c, &o.against, "against", "model `file` to compare with (default none)", cli.Checkpoints...)
 	flags.Dataset(c, &o.dataset, "dataset `folder`")
 	flags.Split(c, &o.split)
+	flags.Group(c, &o.group)
+	c.Flags().IntVar(&o.top, "top", evaluate.DefaultTop, "`number` of rows at the top of a group by which its NDCG and recall are measured")
 	flags.Loss(c, &o.loss)
 	flags.File(c, &o.predictions, "predictions", "`file` for the predictions: "+strings.Join(measure.PredictionFormats, " or ")+" (default none)", "csv", "parquet")
 	o.outputs.Flag(c, "a file at --predictions that shaver did not write")
@@ -91,6 +104,12 @@ func evaluateCommand() *cobra.Command {
 }
 
 func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
+	switch {
+	case o.top < 1:
+		return fault.Refuse("top", o.top, "expected a whole number, at least 1")
+	case o.group == "" && c.Flags().Changed("top"):
+		return fault.Usagef("--top needs --group")
+	}
 	if c.Flags().Changed("predictions") {
 		if !slices.Contains(measure.PredictionFormats, filepath.Ext(o.predictions)) {
 			return fault.Usagef("%s: expected a file for predictions with extension %s", o.predictions, strings.Join(measure.PredictionFormats, " or "))
@@ -122,6 +141,9 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 		if err != nil {
 			return err
 		}
+		if err := s.Bench.GroupBy(c.Context(), o.group, o.top); err != nil {
+			return err
+		}
 		subjects, total = append(subjects, s), total+s.Bench.Rows
 	}
 	progress := cli.NewProgress("evaluate", "rows", total)
@@ -147,17 +169,20 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 		}
 	}
 	own := evaluate.Rank(all[0])
-	e := &evaluation{Split: o.split, Rows: subjects[0].Bench.Rows, Loss: own.Loss, figures: figuresOf(own)}
+	e := &evaluation{Split: o.split, Rows: subjects[0].Bench.Rows, Loss: own.Loss, Group: sweep.NewGroup(o.group, own), figures: figuresOf(own)}
 	if o.against != "" {
 		other := evaluate.Rank(all[1])
-		d := sweep.DifferencesOf(other, own, nil)
-		e.Against = &rival{o.against, figuresOf(other), d.AUC, d.LogLoss, d.RMSE}
+		d, within := sweep.DifferencesOf(other, own, nil), own.Minus(other)
+		e.Against = &rival{Model: o.against, figures: figuresOf(other), AUCDifference: d.AUC, GAUCDifference: d.GAUC, LogLossDifference: d.LogLoss, RMSEDifference: d.RMSE}
+		if e.Group != nil {
+			e.Against.NDCGDifference, e.Against.RecallDifference = sweep.NewInterval(within.NDCG), sweep.NewInterval(within.Recall)
+		}
 	}
-	return o.output.Print(c.OutOrStdout(), e, func(w io.Writer) { e.table(w, o.model) })
+	return o.output.Print(c.OutOrStdout(), e, func(w io.Writer) { e.table(w, o.model, o.top) })
 }
 
 // table writes the metrics of the model in a file.
-func (e *evaluation) table(w io.Writer, file string) {
+func (e *evaluation) table(w io.Writer, file string, top int) {
 	fmt.Fprintf(w, "%s\t%d rows\n", e.Split, e.Rows)
 	r := e.Against
 	if r != nil {
@@ -179,6 +204,12 @@ func (e *evaluation) table(w io.Writer, file string) {
 	}
 	line("AUC", e.AUC, func(r *rival) (*float64, *sweep.Interval) { return r.AUC, r.AUCDifference })
 	line("LogLoss", e.LogLoss, func(r *rival) (*float64, *sweep.Interval) { return r.LogLoss, r.LogLossDifference })
+	if e.Group != nil {
+		line("GAUC", e.GAUC, func(r *rival) (*float64, *sweep.Interval) { return r.GAUC, r.GAUCDifference })
+		line(fmt.Sprintf("NDCG@%d", top), e.NDCG, func(r *rival) (*float64, *sweep.Interval) { return r.NDCG, r.NDCGDifference })
+		line(fmt.Sprintf("recall@%d", top), e.Recall, func(r *rival) (*float64, *sweep.Interval) { return r.Recall, r.RecallDifference })
+		fmt.Fprintf(w, "\n%s.\n", e.Group.Text())
+	}
 }
 
 // differenceText returns a difference and its interval as two cells of a table.

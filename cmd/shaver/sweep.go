@@ -82,12 +82,13 @@ func sweepCommand() *cobra.Command {
 	f.Lookup("aggregate").DefValue = scores.DefaultAggregate
 	cli.OneOf(c, "aggregate", append(scores.Aggregates(), mask.Signed)...)
 	flags.Portions(c, &o.Within, "within", slices.Clone(sweep.Rungs), "`bounds` of AUC and LogLoss for which the smallest tables are found along the orders of --scores; with budgets, only if given")
+	flags.Group(c, &o.Group)
 	flags.Keep(c, &o.Keep)
 	flags.Out(c, &o.out, "`file` for the result, .json (default none)", "json")
 	cli.Group(c, "Files", "model", "model-output", "scores", "models", "dataset", "out", "force")
 	cli.Group(c, "Budgets", "within", "sparsities", "bytes")
 	cli.Group(c, "Methods", "methods", "aggregate", "protect", "field-minimum", "values")
-	cli.Group(c, "Measurement", "split", "calibrate")
+	cli.Group(c, "Measurement", "split", "group", "calibrate")
 	cli.MarkRequired(c, "model", "dataset")
 	for name, now := range map[string]string{
 		"snip": "--scores, which also takes scores of the model before its training", "picture": "--pictures of shaver report", "seed": "--seed of shaver study",

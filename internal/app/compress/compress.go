@@ -31,11 +31,12 @@ import (
 	"shaver/internal/value/mask"
 )
 
-// Recipe says how small the file becomes. Exactly one of its settings is not 0.
+// Recipe says how small the file becomes, by exactly one of its numbers.
 type Recipe struct {
 	Within   float64 `json:"within,omitempty"`   // the smallest file that is certain to be within this bound
 	Bytes    int64   `json:"bytes,omitempty"`    // the best file of at most this size
 	Sparsity float64 `json:"sparsity,omitempty"` // the file without this portion of the entries
+	Group    string  `json:"group,omitempty"`    // field within whose values rows are ranked
 }
 
 // Options say what to compress.
@@ -97,9 +98,13 @@ func (o *Options) Check() error {
 		if err != nil {
 			return err
 		}
+		group := o.Group
 		o.Recipe = Recipe{}
-		if err := json.Unmarshal([]byte(ck.Recipe), &o.Recipe); err != nil || o.Recipe == (Recipe{}) || o.Within != 0 && sweep.CheckBounds(o.Within) != nil {
+		if err := json.Unmarshal([]byte(ck.Recipe), &o.Recipe); err != nil || o.Recipe == (Recipe{Group: o.Group}) || o.Within != 0 && sweep.CheckBounds(o.Within) != nil {
 			return fault.Inputf("%s has no recipe: expected a file that shaver compress wrote", o.From)
+		}
+		if group != "" && group != o.Group {
+			return fault.Usagef("--group %s: the recipe of %s has the group %q: give only one", group, o.From, o.Group)
 		}
 	default:
 		o.Within = 0
@@ -195,6 +200,7 @@ func (o *Options) score(ctx context.Context) error {
 // sweep finds the smallest tables. It takes the result of an earlier run that measured the same.
 func (o *Options) sweep(ctx context.Context) (*sweep.Document, error) {
 	input := sweeping.Finding(o.Model, o.ModelOutput, o.Scores, o.Folders)
+	input.Group = o.Group
 	if o.Within > 0 {
 		input.Within = append(input.Within, o.Within)
 	}
@@ -307,7 +313,7 @@ func (o *Options) try(ctx context.Context, d *sweep.Document, r *Result, of cand
 		return false, err
 	}
 	c := steps.NewCheck()
-	c.Model, c.ModelOutput, c.Pruned, c.Folders = o.Model, o.ModelOutput, p.Out, o.Folders
+	c.Model, c.ModelOutput, c.Pruned, c.Folders, c.Group = o.Model, o.ModelOutput, p.Out, o.Folders, o.Group
 	if o.Within > 0 {
 		c.Bounds = gate.Bounds{AUCDrop: o.Within, LogLossRise: o.Within, RMSERise: o.Within}
 	}

@@ -68,6 +68,11 @@ func Split(c *cobra.Command, to *string) {
 	Choice(c, to, "split", dataset.Test, "`split` to measure on", dataset.SplitNames...)
 }
 
+// Group adds --group, a field within whose values rows are ranked.
+func Group(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "group", "", "`field` such as the user: GAUC, the mean AUC within its values, takes the place of AUC, and its values are the sample of the intervals (default none)")
+}
+
 // Aggregate adds --aggregate, by which scores rank. With rank, which is set too, it may be mask.Signed: the sum by its value and not by
 // its magnitude.
 func Aggregate(c *cobra.Command, to, rank *string) {

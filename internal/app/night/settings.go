@@ -94,7 +94,7 @@ func pruneSettings(o *prune) []setting {
 func checkSettings(o *steps.Check) []setting {
 	b := &o.Bounds
 	return []setting{
-		key("split", &o.Split, dataset.SplitNames...), key("max-auc-drop", &b.AUCDrop), key("max-logloss-rise", &b.LogLossRise), key("max-rmse-rise", &b.RMSERise), key("confident", &b.Confident),
+		key("split", &o.Split, dataset.SplitNames...), key("group", &o.Group), key("max-auc-drop", &b.AUCDrop), key("max-logloss-rise", &b.LogLossRise), key("max-rmse-rise", &b.RMSERise), key("confident", &b.Confident),
 	}
 }
 

@@ -270,7 +270,7 @@ func (s *running) Check(ctx context.Context, n *nightly.Night) (*nightly.Checked
 	if m := found.RMSE; m != nil {
 		c.RMSE, c.PrunedRMSE, c.RMSERise = &m.Model, &m.Pruned, increase(m)
 	} else {
-		auc, logLoss := found.AUC, found.LogLoss
+		auc, logLoss := cmp.Or(found.GAUC, found.AUC), found.LogLoss
 		c.AUC, c.PrunedAUC, c.AUCDrop = &auc.Model, &auc.Pruned, decrease(auc)
 		c.LogLoss, c.PrunedLogLoss, c.LogLossRise = &logLoss.Model, &logLoss.Pruned, increase(logLoss)
 	}
@@ -323,8 +323,12 @@ func (s *running) sweep(ctx context.Context, n *nightly.Night) (*sweep.Document,
 	if err != nil {
 		return nil, err
 	}
+	check, err := checking(s.config)
+	if err != nil {
+		return nil, err
+	}
 	input := sweeping.Finding(n.Model, "", filepath.Join(n.Folder, nightly.ScoresFile), n.Days)
-	input.Split, input.Rank, input.Keep, input.Values, input.Calibrate = rows.Judged, o.Rank, o.Keep, []compact.Encoding{compact.Encoding(o.Values)}, s.config.Calibrate
+	input.Split, input.Rank, input.Keep, input.Values, input.Calibrate, input.Group = rows.Judged, o.Rank, o.Keep, []compact.Encoding{compact.Encoding(o.Values)}, s.config.Calibrate, check.Group
 	if input.Given = o.Aggregate != ""; input.Given {
 		input.Aggregates = []string{o.Aggregate}
 	}

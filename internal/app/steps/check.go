@@ -33,6 +33,7 @@ type Check struct {
 	Tasks         []string // labels with outputs and weights; see model.ParseTasks
 	Folders       []string // dataset, or those of a window's days
 	Split         string
+	Group         string // field within whose values rows are ranked, or ""
 	Loss          string // one of loss.Names, or "" for that of the dataset's labels
 	Bounds        gate.Bounds
 	Out           string // file for the result, or ""
@@ -104,6 +105,11 @@ func (o *Check) Run(ctx context.Context) (*gate.Document, error) {
 	if err := after.Dataset.CheckKnown(prunedCk.Known()); err != nil {
 		return nil, err
 	}
+	for _, b := range []*measure.Bench{before, after} {
+		if err := b.GroupBy(ctx, o.Group, 0); err != nil {
+			return nil, err
+		}
+	}
 	benches, rows := map[*model.Model]*measure.Bench{m: before, pruned: after}, 2*before.Rows
 	validation := map[*model.Model]*measure.Bench{} // empty if no rows calibrate
 	if o.Split != dataset.Val && before.Dataset.Rows(dataset.Val) > 0 && prunedCk.Apart(before.Dataset.Digest(), dataset.Val, checkpoint.Choose) == nil {
@@ -132,7 +138,7 @@ func (o *Check) Run(ctx context.Context) (*gate.Document, error) {
 	}
 	measured := &sweep.Document{Loss: before.Loss, Rows: before.Rows, Entries: m.Prunable()}
 	config := sweep.Config{
-		Model: m, Calibrate: len(validation) > 0, Optional: true, Predict: predict(benches), Validate: predict(validation),
+		Model: m, Group: o.Group, Calibrate: len(validation) > 0, Optional: true, Predict: predict(benches), Validate: predict(validation),
 		Models: []sweep.Ready{{File: sweep.ModelFile{File: o.Split}, Point: point, Open: func() (*model.Model, error) { return pruned, nil }}},
 	}
 	if err := config.Run(ctx, measured); err != nil {

@@ -72,7 +72,7 @@ func (o *Input) Measured(d *sweep.Document) bool {
 		return false
 	}
 	data, err := dataset.OpenAll(o.Folders)
-	if err != nil || d.Model != p.Checkpoint.Digest() || d.Dataset != data.Digest() || len(d.Sources) != 1 || d.Sources[0].Job != p.Scores[0].Spec.ID() || d.Answer == nil {
+	if err != nil || d.Model != p.Checkpoint.Digest() || d.Dataset != data.Digest() || d.GroupField() != o.Group || len(d.Sources) != 1 || d.Sources[0].Job != p.Scores[0].Spec.ID() || d.Answer == nil {
 		return false
 	}
 	bounds := slices.Clone(o.Within)

@@ -30,6 +30,7 @@ type Input struct {
 	ModelOutput string   // output of the model, if it is an .onnx file with several
 	Folders     []string // dataset, or those of a window's days
 	Split       string
+	Group       string   // field within whose values rows are ranked, or ""
 	Scores      []string // files; those of taylor for another model are of the model before its training, by which SNIP ranks
 	Models      []string // files of models that are measured as they are
 	Aggregates  []string // aggregates of the scores; those of a path have only their order
@@ -80,6 +81,9 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.GroupBy(ctx, o.Group, 0); err != nil {
+		return nil, err
+	}
 	if o.Optional && o.Calibrate {
 		o.Calibrate = o.calibrates(p.Checkpoint, b.Dataset)
 	}
@@ -109,7 +113,7 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := sweep.Config{Model: m, Methods: methods, Budgets: o.Budgets, Unnamed: o.Unnamed, Within: o.Within, Models: ready, Calibrate: o.Calibrate, Optional: o.Optional}
+	config := sweep.Config{Model: m, Methods: methods, Budgets: o.Budgets, Unnamed: o.Unnamed, Within: o.Within, Models: ready, Calibrate: o.Calibrate, Optional: o.Optional, Group: o.Group}
 	validation, err := o.validation(all, m, p.Checkpoint.Known())
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ const LeastScale = 1.0 / 1024
 // convex in scale and offset, and Newton steps with halving find its minimum.
 //
 // Calibrate smooths the labels as Platt (1999) does, as if there were one more row of
-// each label. This smoothing keeps the minimum finite even if the logits separate the
+// each label, which has the mean weight. This smoothing keeps the minimum finite even if the logits separate the
 // labels perfectly. It moves the minimum by about one part in the number of rows.
 //
 // With the squared loss, Calibrate fits by least squares, without smoothing.
@@ -26,11 +26,9 @@ func CalibrateWithin(p *Predictions, least, most float64) loss.Calibration {
 	if p.Loss == loss.Squared {
 		return leastSquares(p, least, most)
 	}
-	positives := 0.0
-	for _, label := range p.Labels {
-		positives += float64(label)
-	}
-	f := fit{p: p, target: [2]float64{1 / (float64(len(p.Labels)) - positives + 2), (positives + 1) / (positives + 2)}}
+	f := fit{p: p, times: float64(len(p.Labels)) / p.total()}
+	positives := p.positives() * f.times
+	f.target = [2]float64{1 / (float64(len(p.Labels)) - positives + 2), (positives + 1) / (positives + 2)}
 	c := f.minimum(start(p.Logits), true)
 	if bounded := max(least, min(most, c.Scale)); bounded != c.Scale {
 		c = f.minimum(loss.Calibration{Scale: bounded, Offset: c.Offset}, false)
@@ -53,10 +51,10 @@ func leastSquares(p *Predictions, least, most float64) loss.Calibration {
 	var logits, labels moments
 	products := 0.0 // sum of the products of the distances from the means
 	for i, z := range p.Logits {
-		off := z - logits.mean
-		logits.add(z)
-		labels.add(float64(p.Labels[i]))
-		products += float64(off * (float64(p.Labels[i]) - labels.mean))
+		off, times := z-logits.mean, p.times(i)
+		logits.addWeighted(z, times)
+		labels.addWeighted(float64(p.Labels[i]), times)
+		products += float64(float64(times*off) * (float64(p.Labels[i]) - labels.mean))
 	}
 	scale := least
 	if logits.squares > 0 {
@@ -92,6 +90,7 @@ func start(logits []float64) loss.Calibration {
 type fit struct {
 	p      *Predictions
 	target [2]float64
+	times  float64 // factor by which the weights have the mean 1
 }
 
 // loss returns the sum over rows of the cross-entropy with the targets.
@@ -99,7 +98,7 @@ func (f *fit) loss(c loss.Calibration) float64 {
 	sum := 0.0
 	for i, z := range f.p.Logits {
 		v := c.Apply(z)
-		sum += max(v, 0) + math.Log1p(math.Exp(-math.Abs(v))) - float64(f.target[int(f.p.Labels[i])]*v)
+		sum += float64(f.times * f.p.times(i) * (max(v, 0) + math.Log1p(math.Exp(-math.Abs(v))) - float64(f.target[int(f.p.Labels[i])]*v)))
 	}
 	return sum
 }
@@ -112,8 +111,8 @@ func (f *fit) minimum(c loss.Calibration, scale bool) loss.Calibration {
 	for range steps {
 		var da, db, aa, ab, bb float64 // derivatives with respect to scale (a) and offset (b)
 		for i, z := range f.p.Logits {
-			s := 1 / (1 + math.Exp(-c.Apply(z)))
-			d, w := s-f.target[int(f.p.Labels[i])], float64(s*(1-s))
+			s, times := 1/(1+math.Exp(-c.Apply(z))), f.times*f.p.times(i)
+			d, w := float64(times*(s-f.target[int(f.p.Labels[i])])), float64(times*s*(1-s))
 			da, db = da+float64(d*z), db+d
 			aa, ab, bb = aa+float64(float64(w*z)*z), ab+float64(w*z), bb+w
 		}

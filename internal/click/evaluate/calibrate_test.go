@@ -59,7 +59,7 @@ func TestCalibrationIsTheMinimum(t *testing.T) {
 		for _, label := range p.Labels {
 			positives += float64(label)
 		}
-		f := fit{p, [2]float64{1 / (float64(n) - positives + 2), (positives + 1) / (positives + 2)}}
+		f := fit{p, [2]float64{1 / (float64(n) - positives + 2), (positives + 1) / (positives + 2)}, 1}
 		for _, step := range [][2]float64{{1, 0}, {-1, 0}, {0, 1}, {0, -1}, {1, 1}, {1, -1}, {-1, 1}, {-1, -1}} {
 			near := loss.Calibration{Scale: c.Scale + 1e-3*step[0], Offset: c.Offset + 1e-3*step[1]}
 			if near.Scale >= LeastScale && f.loss(near) < f.loss(c)-1e-7 {

@@ -21,6 +21,8 @@ type Difference struct {
 type Comparison struct {
 	AUC  Difference // with the squared loss, all numbers are NaN
 	Loss Difference // of Predictions.MeanLoss
+	// With groups, the differences of the fields of Within; otherwise zero.
+	GAUC, NDCG, Recall Difference
 }
 
 // Compare returns the differences b - a. The two models must have predicted the same rows
@@ -40,6 +42,10 @@ type Comparison struct {
 // but its other numbers are NaN. The same holds for LogLoss if there is only one row. If
 // both models rank the rows alike, the standard error for AUC is 0, and the interval has the
 // width 0.
+//
+// If rows have weights or groups, the same placements and losses give the variance by linearisation: that of the sums, over the rows of each
+// group, of how much a row moves the metric. A row without a group is a group of its own. The groups are a random sample, and the interval uses
+// Student's t with their number less one (for AUC as Obuchowski does, Biometrics, 1997).
 func Compare(a, b *Predictions) Comparison { return Rank(b).Minus(Rank(a)) }
 
 // Minus returns Compare(a, r). It does not sort the rows again.
@@ -49,6 +55,9 @@ func (r *Ranking) Minus(a *Ranking) Comparison {
 	if r.Loss == loss.Squared {
 		nan := math.NaN()
 		return Comparison{AUC: Difference{nan, nan, nan, nan}, Loss: losses}
+	}
+	if !r.independent() {
+		return r.minusClusters(a, losses)
 	}
 	var of [2]moments // by label: differences of the rows' placements
 	for i, placement := range r.placements {
@@ -63,6 +72,20 @@ func (r *Ranking) Minus(a *Ranking) Comparison {
 	}
 }
 
+// minusClusters is Minus for rows with weights or groups.
+func (r *Ranking) minusClusters(a *Ranking, losses Difference) Comparison {
+	positives := r.positives()
+	weight := [2]float64{r.total() - positives, positives} // by label
+	variance, degrees := r.clustered(func(i int) float64 {
+		return r.times(i) * (r.placements[i] - a.placements[i] - (r.auc - a.auc)) / weight[int(r.Labels[i])]
+	})
+	c := Comparison{AUC: difference(r.auc-a.auc, variance, degrees), Loss: losses}
+	if r.groups != nil {
+		c.GAUC, c.NDCG, c.Recall = r.groups.minus(a.groups)
+	}
+	return c
+}
+
 // CompareLoss returns the difference of the MeanLoss of b, calibrated by forB, and that of a,
 // calibrated by forA. Compare documents the standard error.
 func CompareLoss(a, b *Predictions, forA, forB loss.Calibration) Difference {
@@ -72,11 +95,23 @@ func CompareLoss(a, b *Predictions, forA, forB loss.Calibration) Difference {
 	if a.Loss == loss.Squared {
 		weightA, weightB = rootWeight(lossA), rootWeight(lossB)
 	}
-	var of moments
-	for i, label := range a.Labels {
-		of.add(float64(weightB*b.Loss.Of(forB.Apply(b.Logits[i]), label)) - float64(weightA*a.Loss.Of(forA.Apply(a.Logits[i]), label)))
+	return a.differenceOfMeans(lossB-lossA, func(i int) float64 {
+		label := a.Labels[i]
+		return float64(weightB*b.Loss.Of(forB.Apply(b.Logits[i]), label)) - float64(weightA*a.Loss.Of(forA.Apply(a.Logits[i]), label))
+	})
+}
+
+// differenceOfMeans returns the difference with the given value, whose error is that of the mean of of over the rows.
+func (p *Predictions) differenceOfMeans(value float64, of func(i int) float64) Difference {
+	var rows moments
+	for i := range p.Labels {
+		rows.addWeighted(of(i), p.times(i))
 	}
-	return difference(lossB-lossA, of.variance(), of.n-1)
+	if p.independent() {
+		return difference(value, rows.variance(), rows.n-1)
+	}
+	variance, degrees := p.clustered(func(i int) float64 { return p.times(i) * (of(i) - rows.mean) / rows.n })
+	return difference(value, variance, degrees)
 }
 
 // CompareRises returns the rise of the loss from b to prunedB minus that from a to prunedA, where the loss is
@@ -92,15 +127,13 @@ func CompareRises(a, prunedA, b, prunedB *Predictions) Difference {
 		}
 		value += float64(signs[k] * means[k])
 	}
-	var of moments
-	for i, label := range a.Labels {
+	return a.differenceOfMeans(value, func(i int) float64 {
 		row := 0.0
 		for k, p := range all {
-			row += float64(float64(signs[k]*weights[k]) * float64(p.Loss.Of(p.Logits[i], label)))
+			row += float64(float64(signs[k]*weights[k]) * float64(p.Loss.Of(p.Logits[i], a.Labels[i])))
 		}
-		of.add(row)
-	}
-	return difference(value, of.variance(), of.n-1)
+		return row
+	})
 }
 
 // rootWeight returns the derivative of the root of a mean with respect to the mean. It is 0
@@ -113,7 +146,7 @@ func rootWeight(root float64) float64 {
 }
 
 func checkPaired(a, b *Predictions) {
-	if !slices.Equal(a.Labels, b.Labels) || a.Loss != b.Loss {
+	if !slices.Equal(a.Labels, b.Labels) || !slices.Equal(a.Weights, b.Weights) || !slices.Equal(a.Groups, b.Groups) || a.Loss != b.Loss {
 		panic("evaluate: predictions of different rows or with different losses are compared")
 	}
 }
@@ -136,11 +169,14 @@ func difference(value, variance, degrees float64) Difference {
 // moments accumulates the mean and the variance of numbers (Welford, 1962).
 type moments struct{ n, mean, squares float64 }
 
-func (m *moments) add(x float64) {
-	m.n++
+func (m *moments) add(x float64) { m.addWeighted(x, 1) }
+
+// addWeighted adds a number that counts the given number of times (West, 1979).
+func (m *moments) addWeighted(x, times float64) {
+	m.n += times
 	off := x - m.mean
-	m.mean += off / m.n
-	m.squares += float64(off * (x - m.mean))
+	m.mean += float64(times*off) / m.n
+	m.squares += float64(float64(times*off) * (x - m.mean))
 }
 
 // variance returns the variance of the mean. It is NaN for fewer than two numbers.

@@ -28,13 +28,43 @@ type Metrics struct {
 // Predictions holds the logits and the true labels of rows. With the squared loss, a logit is
 // the output that is compared with the label.
 type Predictions struct {
-	Logits []float64
-	Labels []float32
-	Loss   loss.Kind
+	Logits  []float64
+	Labels  []float32
+	Loss    loss.Kind
+	Weights []int32 // how often each row counts, at least 1; nil = all rows count once
+	Groups  []int32 // number of the group of each row, below the number of rows, or -1 for a row in no group; nil = no groups
+	Top     int     // with Groups: number of rows of a group by which NDCG and recall judge
 }
 
+// times returns how often row i counts.
+func (p *Predictions) times(i int) float64 {
+	if p.Weights == nil {
+		return 1
+	}
+	return float64(p.Weights[i])
+}
+
+// total returns how often the rows count together.
+func (p *Predictions) total() (sum float64) {
+	for i := range p.Logits {
+		sum += p.times(i)
+	}
+	return sum
+}
+
+// positives returns how often the rows with label 1 count, or with the squared loss the weighted sum of the labels.
+func (p *Predictions) positives() (sum float64) {
+	for i, label := range p.Labels {
+		sum += float64(p.times(i) * float64(label))
+	}
+	return sum
+}
+
+// independent reports whether all rows count once and are a random sample.
+func (p *Predictions) independent() bool { return p.Weights == nil && p.Groups == nil }
+
 // Predict computes m's logits for the rows of source with the given number of goroutines.
-// The predictions have the given loss. The result does not depend on this number. Predict keeps 12 bytes per row. If a row does
+// The predictions have the given loss. The result does not depend on this number. Predict keeps 12 bytes per row, and 4 more with weights. If a row does
 // not fit the model or its logit is not finite, Predict returns bad input that names the
 // row.
 func Predict(ctx context.Context, m *model.Model, kind loss.Kind, source model.RowSource, threads int) (*Predictions, error) {
@@ -62,7 +92,7 @@ func predict(ctx context.Context, m *model.Model, kind loss.Kind, source model.R
 	err := source(ctx, func(rows *model.Rows) error {
 		from := len(p.Logits)
 		p.Logits = slices.Grow(p.Logits, rows.Len())[:from+rows.Len()]
-		p.Labels = append(p.Labels, rows.Label...)
+		p.Labels, p.Weights = append(p.Labels, rows.Label...), append(p.Weights, rows.Weight...)
 		var group errgroup.Group
 		share := (rows.Len() + len(scorers) - 1) / len(scorers)
 		for i, scorer := range scorers {
@@ -90,9 +120,15 @@ func predict(ctx context.Context, m *model.Model, kind loss.Kind, source model.R
 				continue
 			}
 			p.Logits[kept], p.Labels[kept] = logit, p.Labels[from+i]
+			if p.Weights != nil {
+				p.Weights[kept] = p.Weights[from+i]
+			}
 			kept++
 		}
 		p.Logits, p.Labels = p.Logits[:kept], p.Labels[:kept]
+		if p.Weights != nil {
+			p.Weights = p.Weights[:kept]
+		}
 		return nil
 	})
 	if err != nil {
@@ -115,20 +151,16 @@ func (p *Predictions) OneKind() bool {
 // logistic loss it also says that all labels are the same, or that all logits are between 0 and 1 and worse than the probabilities that they
 // would be. It is "" unless the difference of the mean loss exceeds three of its standard errors, and with fewer than two rows.
 func (p *Predictions) Doubt() string {
-	n := float64(len(p.Labels))
 	switch {
-	case n < 2:
+	case len(p.Labels) < 2:
 		return ""
 	case p.Loss == loss.Squared:
 		return p.squaredDoubt()
 	case p.OneKind():
 		return sameLabels(int64(len(p.Labels)), int64(p.Labels[0]))
 	}
-	ones := 0.0
-	for _, label := range p.Labels {
-		ones += float64(label)
-	}
-	constant := math.Log(ones / (n - ones)) // logit
+	ones := p.positives()
+	constant := math.Log(ones / (p.total() - ones)) // logit
 	if own, other, sure := p.worse(func(float64) float64 { return constant }); sure {
 		return worse(own, other)
 	}
@@ -148,11 +180,7 @@ func (p *Predictions) Doubt() string {
 
 // squaredDoubt is Doubt with the squared loss.
 func (p *Predictions) squaredDoubt() string {
-	mean := 0.0
-	for _, label := range p.Labels {
-		mean += float64(label)
-	}
-	mean /= float64(len(p.Labels))
+	mean := p.positives() / p.total()
 	own, other, sure := p.worse(func(float64) float64 { return mean })
 	if !sure {
 		return ""
@@ -165,14 +193,19 @@ func (p *Predictions) squaredDoubt() string {
 // reports whether that of p exceeds the other by more than three standard errors of the difference. p has
 // at least two rows.
 func (p *Predictions) worse(instead func(logit float64) float64) (own, other float64, sure bool) {
-	n, square := float64(len(p.Labels)), 0.0
-	for i, label := range p.Labels {
-		l, c := p.Loss.Of(p.Logits[i], label), p.Loss.Of(instead(p.Logits[i]), label)
-		own, other, square = own+l, other+c, square+(l-c)*(l-c)
+	total := p.total()
+	losses := func(i int) (l, c float64) {
+		return p.Loss.Of(p.Logits[i], p.Labels[i]), p.Loss.Of(instead(p.Logits[i]), p.Labels[i])
 	}
-	own, other = own/n, other/n
-	se := math.Sqrt(max(0, square/n-(own-other)*(own-other)) / (n - 1))
-	return own, other, own-other > 3*se
+	for i := range p.Labels {
+		l, c := losses(i)
+		own, other = own+p.times(i)*l/total, other+p.times(i)*c/total
+	}
+	variance, _ := p.clustered(func(i int) float64 {
+		l, c := losses(i)
+		return p.times(i) * (l - c - own + other) / total
+	})
+	return own, other, own-other > 3*math.Sqrt(variance)
 }
 
 // DoubtOf is Predictions.Doubt of a model of which only the mean of the LogLoss over rows is known. These are a sample of
@@ -208,14 +241,15 @@ func worse(own, constant float64) string {
 func (p *Predictions) Metrics() Metrics {
 	m := Metrics{Rows: int64(len(p.Logits)), AUC: math.NaN(), Loss: p.MeanLoss(loss.Uncalibrated)}
 	if p.Loss != loss.Squared {
-		m.AUC = AUC(p.Logits, p.Labels)
+		m.AUC = Rank(&Predictions{Logits: p.Logits, Labels: p.Labels, Weights: p.Weights}).AUC()
 		return m
 	}
 	m.R2 = math.NaN()
 	var labels moments
+	total := p.total()
 	for i, logit := range p.Logits {
-		m.MAE += math.Abs(logit-float64(p.Labels[i])) / float64(len(p.Logits))
-		labels.add(float64(p.Labels[i]))
+		m.MAE += p.times(i) * math.Abs(logit-float64(p.Labels[i])) / total
+		labels.addWeighted(float64(p.Labels[i]), p.times(i))
 	}
 	if labels.squares > 0 {
 		m.R2 = 1 - m.Loss*m.Loss*labels.n/labels.squares
@@ -228,9 +262,9 @@ func (p *Predictions) Metrics() Metrics {
 func (p *Predictions) MeanLoss(c loss.Calibration) float64 {
 	sum := 0.0
 	for i, logit := range p.Logits {
-		sum += p.Loss.Of(c.Apply(logit), p.Labels[i])
+		sum += float64(p.times(i) * p.Loss.Of(c.Apply(logit), p.Labels[i]))
 	}
-	mean := sum / float64(len(p.Logits))
+	mean := sum / p.total()
 	if p.Loss == loss.Squared {
 		return math.Sqrt(mean)
 	}

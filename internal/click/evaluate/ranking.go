@@ -19,42 +19,63 @@ type Ranking struct {
 	// The placement of a negative row is the portion of the positive rows with a higher logit.
 	// Ties count half. For either label, the mean placement of its rows is the AUC.
 	placements []float64
+	groups     *Within // nil without groups
 }
 
 // Rank ranks the rows of p.
 func Rank(p *Predictions) *Ranking {
 	order := make([]int32, len(p.Logits))
-	all := 0.0 // positive rows
-	for i, label := range p.Labels {
+	for i := range order {
 		order[i] = int32(i)
-		all += float64(label)
 	}
 	slices.SortFunc(order, func(i, j int32) int { return cmp.Or(cmp.Compare(p.Logits[i], p.Logits[j]), cmp.Compare(i, j)) })
+	r := &Ranking{Predictions: p, order: order, auc: math.NaN()}
 	if p.Loss == loss.Squared {
-		return &Ranking{Predictions: p, order: order, auc: math.NaN()}
+		return r
 	}
-	r := &Ranking{Predictions: p, order: order, placements: make([]float64, len(order))}
+	r.placements = make([]float64, len(order))
+	r.auc = r.area(r.placements)
+	if p.Groups != nil {
+		r.groups = r.within()
+	}
+	return r
+}
+
+// area returns the AUC of the rows of r.order, and sets their placements, unless they are nil.
+func (r *Ranking) area(placements []float64) float64 {
+	var all, negative float64 // how often positive and negative rows count
+	for _, i := range r.order {
+		if r.Labels[i] == 1 {
+			all += r.times(int(i))
+		} else {
+			negative += r.times(int(i))
+		}
+	}
 	var below, wins, positives float64 // negatives so far, pairs won, positives so far
 	for tied := range r.ties() {
-		equal := 0.0 // positive rows with this logit
+		equal, negatives := 0.0, 0.0 // rows with this logit
 		for _, i := range tied {
-			equal += float64(p.Labels[i])
-		}
-		negatives := float64(len(tied)) - equal
-		under, over := below+negatives/2, all-positives-equal/2
-		for _, i := range tied {
-			if p.Labels[i] == 1 {
-				r.placements[i] = under / (float64(len(order)) - all)
+			if r.Labels[i] == 1 {
+				equal += r.times(int(i))
 			} else {
-				r.placements[i] = over / all
+				negatives += r.times(int(i))
 			}
 		}
-		wins += equal * under
+		under, over := below+negatives/2, all-positives-equal/2
+		for _, i := range tied {
+			switch {
+			case placements == nil:
+			case r.Labels[i] == 1:
+				placements[i] = under / negative
+			default:
+				placements[i] = over / all
+			}
+		}
+		wins += float64(equal * under)
 		below += negatives
 		positives += equal
 	}
-	r.auc = wins / (positives * below)
-	return r
+	return wins / float64(positives*below)
 }
 
 // ties yields the rows of each logit, in ascending order of the logits.
@@ -76,6 +97,9 @@ func (r *Ranking) ties() func(yield func(rows []int32) bool) {
 // AUC returns AUC of the predictions.
 func (r *Ranking) AUC() float64 { return r.auc }
 
+// Within returns what the groups say, or nil without groups.
+func (r *Ranking) Within() *Within { return r.groups }
+
 // CurveBin is a bin of a calibration curve.
 type CurveBin struct {
 	Rows      int64
@@ -90,6 +114,7 @@ type CurveBin struct {
 func (r *Ranking) Curve(bins int, c loss.Calibration) []CurveBin {
 	var curve []CurveBin
 	var bin CurveBin
+	weight := 0.0      // of the rows of bin
 	done, edge := 0, 1 // rows so far, and the next multiple of n/bins at which a bin ends
 	for tied := range r.ties() {
 		for _, i := range tied {
@@ -97,15 +122,17 @@ func (r *Ranking) Curve(bins int, c loss.Calibration) []CurveBin {
 			if r.Loss != loss.Squared {
 				predicted = 1 / (1 + math.Exp(-predicted))
 			}
-			bin.Predicted += predicted
-			bin.Observed += float64(r.Labels[i])
+			times := r.times(int(i))
+			bin.Predicted += float64(times * predicted)
+			bin.Observed += float64(times * float64(r.Labels[i]))
+			weight += times
 		}
 		bin.Rows += int64(len(tied))
 		done += len(tied)
 		if done*bins >= edge*len(r.order) {
-			bin.Predicted /= float64(bin.Rows)
-			bin.Observed /= float64(bin.Rows)
-			curve, bin = append(curve, bin), CurveBin{}
+			bin.Predicted /= weight
+			bin.Observed /= weight
+			curve, bin, weight = append(curve, bin), CurveBin{}, 0
 			edge = done*bins/len(r.order) + 1
 		}
 	}

@@ -23,7 +23,7 @@ func rated(r *rand.Rand, n int, one, other float64) (a, b *Predictions) {
 }
 
 func TestSquaredMetrics(t *testing.T) {
-	p := &Predictions{[]float64{1, 2.5, -1, 4}, []float32{2, 2.5, 1, 3}, loss.Squared}
+	p := &Predictions{Logits: []float64{1, 2.5, -1, 4}, Labels: []float32{2, 2.5, 1, 3}, Loss: loss.Squared}
 	m := p.Metrics() // errors 1, 0, 2, 1; labels with the mean 2.125
 	variance := (.125*.125 + .375*.375 + 1.125*1.125 + .875*.875) / 4
 	want := Metrics{Rows: 4, Loss: math.Sqrt(1.5), MAE: 1, R2: 1 - 1.5/variance}
@@ -34,7 +34,7 @@ func TestSquaredMetrics(t *testing.T) {
 	if got := p.MeanLoss(half); math.Abs(got-math.Sqrt((.25+.0625+.25+0)/4)) > 1e-15 {
 		t.Errorf("the RMSE of calibrated outputs is %v", got)
 	}
-	if m := (&Predictions{[]float64{1, 2}, []float32{3, 3}, loss.Squared}).Metrics(); !math.IsNaN(m.R2) {
+	if m := (&Predictions{Logits: []float64{1, 2}, Labels: []float32{3, 3}, Loss: loss.Squared}).Metrics(); !math.IsNaN(m.R2) {
 		t.Errorf("R2 of equal labels is %v", m.R2)
 	}
 }
@@ -65,7 +65,7 @@ func TestSquaredIntervalsHold(t *testing.T) {
 	if d := Compare(a, a).Loss; d.Value != 0 || d.SE != 0 {
 		t.Errorf("the same model: %+v", d)
 	}
-	perfect := &Predictions{make([]float64, 50), a.Labels, loss.Squared}
+	perfect := &Predictions{Logits: make([]float64, 50), Labels: a.Labels, Loss: loss.Squared}
 	for i, label := range a.Labels {
 		perfect.Logits[i] = float64(label)
 	}
@@ -94,14 +94,14 @@ func TestSquaredCalibration(t *testing.T) {
 	if c := Calibrate(p); c.Scale != LeastScale {
 		t.Errorf("outputs that predict the opposite have the calibration %+v", c)
 	}
-	if c := Calibrate(&Predictions{[]float64{2, 2}, []float32{1, 4}, loss.Squared}); c.Apply(2) != 2.5 {
+	if c := Calibrate(&Predictions{Logits: []float64{2, 2}, Labels: []float32{1, 4}, Loss: loss.Squared}); c.Apply(2) != 2.5 {
 		t.Errorf("equal outputs become %v", c.Apply(2))
 	}
 }
 
 // The bins of a curve have the mean outputs and the mean labels.
 func TestSquaredCurve(t *testing.T) {
-	curve := Rank(&Predictions{[]float64{4, 1, 3, 2}, []float32{5, 1, 3, 1}, loss.Squared}).Curve(2, loss.Uncalibrated)
+	curve := Rank(&Predictions{Logits: []float64{4, 1, 3, 2}, Labels: []float32{5, 1, 3, 1}, Loss: loss.Squared}).Curve(2, loss.Uncalibrated)
 	if len(curve) != 2 || curve[0] != (CurveBin{2, 1.5, 1}) || curve[1] != (CurveBin{2, 3.5, 4}) {
 		t.Errorf("%+v", curve)
 	}

@@ -106,11 +106,12 @@ func (r *reference) loss(rows *model.Rows) float64 {
 			logits[t] += affine([][]float64{last}, w, r.values["output.bias"])[0][0]
 		}
 	}
-	mean := 0.0
+	sum, total := 0.0, 0.0
 	for t, z := range logits {
-		mean += (math.Log1p(math.Exp(z)) - float64(rows.Label[t])*z) / float64(len(logits))
+		sum += float64(rows.Times(t)) * (math.Log1p(math.Exp(z)) - float64(rows.Label[t])*z)
+		total += float64(rows.Times(t))
 	}
-	return mean
+	return sum / total
 }
 
 func (r *reference) cross(x, x0 [][]float64, l int) [][]float64 {
@@ -205,6 +206,9 @@ func TestGradients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			trainer := newTrainer(t, goldenModel(t, name, 10), Options{Optimizer: Adam, LearningRate: 1e-2, Batch: 24})
 			rows := rowsFor(t, &trainer.a).Slice(0, 24)
+			for i := range rows.Len() {
+				rows.Weight = append(rows.Weight, int32(1+i%3))
+			}
 			trainer.gradients(&rows, 0)
 			r := newReference(trainer)
 			for _, w := range append(trainer.tensors(), trainer.small()...) {

@@ -242,20 +242,24 @@ func (t *Trainer) Step(rows *model.Rows, epoch int) float64 {
 	return mean
 }
 
-// gradients computes the gradients of all weights of the mean loss of the rows, and returns
-// this loss.
+// gradients computes the gradients of all weights of the mean loss of the rows, each counted Rows.Times times, and
+// returns this loss.
 func (t *Trainer) gradients(rows *model.Rows, epoch int) float64 {
 	n := rows.Len()
 	d := &dropout{t.o.Seed, t.o.Dropout, len(t.hidden), epoch, rows.Number}
 	t.table.Gather(t.x, rows, epoch)
 	t.forward(rows, d)
-	sum := 0.0
+	sum, total := 0.0, 0.0
+	for i := range n {
+		total += float64(rows.Times(i))
+	}
 	for i, y := range rows.Label {
-		sum += loss.Logistic.Of(t.logits[i], y)
-		t.dlogit[i] = float32((sigmoid(t.logits[i]) - float64(y)) / float64(n))
+		times := float64(rows.Times(i))
+		sum += float64(times * loss.Logistic.Of(t.logits[i], y))
+		t.dlogit[i] = float32(times * (sigmoid(t.logits[i]) - float64(y)) / total)
 	}
 	t.backward(rows, d)
-	return sum / float64(n)
+	return sum / total
 }
 
 func sigmoid(z float64) float64 { return 1 / (1 + math.Exp(-z)) }

@@ -225,12 +225,30 @@ func (d *Dataset) chooseFields(k *model.Known) *Dataset {
 	if len(chosen) < len(names) {
 		return d
 	}
+	return d.pick(chosen)
+}
+
+// pick returns a dataset that is like d, but whose readers deliver only the fields at positions in the folders.
+func (d *Dataset) pick(positions []int) *Dataset {
 	other := *d
-	other.picked, other.Manifest.Fields = chosen, make([]Field, len(chosen))
-	for k, position := range chosen {
+	other.picked, other.Manifest.Fields = positions, make([]Field, len(positions))
+	for k, position := range positions {
 		other.Manifest.Fields[k] = d.Manifest.Fields[d.place(position)]
 	}
 	return &other
+}
+
+// Column returns a dataset that is like d, but whose readers deliver only the field, or else the dense input, with the given name.
+func (d *Dataset) Column(name string) (*Dataset, error) {
+	if j := slices.Index(d.Fields(), name); j >= 0 {
+		return d.pick([]int{d.position(j)}), nil
+	}
+	if d.input(name) == nil {
+		return nil, fault.Inputf("the dataset %s has no field and no dense input %q: it has the fields %s", d.newest().name(), name, some(d.Fields()))
+	}
+	other := *d.pick([]int{})
+	other.inputs = []string{name}
+	return &other, nil
 }
 
 // position returns the position in the folders of a field of d.

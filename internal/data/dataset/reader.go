@@ -77,7 +77,7 @@ func (d *Dataset) NewReader(splits ...string) (*Reader, error) {
 }
 
 // Next fills rows with the next batch and reuses the memory of rows. A batch has at most
-// arrowio.RowsBatch rows, or so many for each task, all of one split and one day. Next returns io.EOF after the last
+// arrowio.RowsBatch rows for each task, all of one split and one day. Next returns io.EOF after the last
 // batch. It checks the digest of a file before it returns the file's last batch, so a
 // corrupt file may give wrong rows, but never its last batch.
 func (r *Reader) Next(rows *model.Rows) error {

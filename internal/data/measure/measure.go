@@ -3,6 +3,7 @@ package measure
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
+	"shaver/internal/data/dense"
 	"shaver/internal/num/loss"
 )
 
@@ -21,6 +23,10 @@ type Bench struct {
 	Rows    int64 // number of rows in the split
 	Loss    loss.Kind
 	Without []int64 // numbers of rows that are not measured, ascending
+
+	whole  *dataset.Dataset // with the same rows, and fields that the model does not read
+	groups []int32          // of GroupBy; nil without groups
+	top    int
 }
 
 // Open opens a split of the dataset in the folders for measuring m and other models with the same
@@ -30,6 +36,12 @@ func Open(folders []string, split, name string, m *model.Model, k *model.Known) 
 	d, err := dataset.OpenAll(folders)
 	if err != nil {
 		return nil, err
+	}
+	whole := d
+	if k != nil && k.Tasks != nil {
+		if whole, err = d.ForTasks(k.Tasks); err != nil {
+			return nil, err
+		}
 	}
 	if d, err = d.For(&m.Architecture, k); err != nil {
 		return nil, err
@@ -42,7 +54,67 @@ func Open(folders []string, split, name string, m *model.Model, k *model.Known) 
 	if err != nil {
 		return nil, err
 	}
-	return &Bench{Dataset: d, Split: split, Rows: rows, Loss: kind}, nil
+	return &Bench{Dataset: d, Split: split, Rows: rows, Loss: kind, whole: whole}, nil
+}
+
+// GroupBy makes Predict set the groups of the rows, and Top. A group has the rows with one value
+// of a field, or of a dense input that the import did not change. The model need not read it. A row whose value has no id of its own is in no group. An
+// empty name does nothing.
+func (b *Bench) GroupBy(ctx context.Context, name string, top int) error {
+	if name == "" {
+		return nil
+	}
+	if b.Loss == loss.Squared {
+		return fault.Usagef("--group %s: groups need labels 0 and 1, and the loss is %s", name, b.Loss.Name())
+	}
+	column, err := b.whole.Column(name)
+	if err != nil {
+		return fmt.Errorf("--group: %w", err)
+	}
+	none := int32(-1) // the id of all values without an id of their own
+	for _, f := range column.Manifest.Fields {
+		switch {
+		case f.Length > 0:
+			return fault.Inputf("--group: the field %s is a list: expected a field with one value in each row", name)
+		case column.HasVocabulary():
+			none = int32(f.OOVID())
+		}
+	}
+	for _, in := range column.Standards() {
+		if in.Rule != dense.None {
+			return fault.Inputf("--group: the dense input %s has the rule %s, which may give two values one number: expected %s=%s:%s in the import", name, in.Rule, name, name, dense.None)
+		}
+	}
+	numbers, groups := map[float32]int32{}, map[int32]int32{}
+	of := make([]int32, 0, b.Rows)
+	err = column.Scan(ctx, []string{b.Split}, 4096, func(rows *model.Rows) error {
+		if b.Without != nil {
+			rows = b.measured(rows)
+		}
+		for i := range rows.Len() {
+			switch {
+			case rows.Inputs == 1:
+				of = append(of, index(numbers, rows.Dense[i]))
+			case rows.Features[i] == none:
+				of = append(of, -1)
+			default:
+				of = append(of, index(groups, rows.Features[i]))
+			}
+		}
+		return nil
+	})
+	b.groups, b.top = of, top
+	return err
+}
+
+// index returns the number of a value, which is new if the value is.
+func index[K comparable](numbers map[K]int32, value K) int32 {
+	n, ok := numbers[value]
+	if !ok {
+		n = int32(len(numbers))
+		numbers[value] = n
+	}
+	return n
 }
 
 // Predict predicts the labels of the split on all cores. It calls read with the number of rows of
@@ -59,7 +131,11 @@ func (b *Bench) Predict(ctx context.Context, m *model.Model, read func(rows int)
 			return each(rows)
 		})
 	}
-	return evaluate.Predict(ctx, m, b.Loss, source, runtime.GOMAXPROCS(0))
+	p, err := evaluate.Predict(ctx, m, b.Loss, source, runtime.GOMAXPROCS(0))
+	if err == nil {
+		p.Groups, p.Top = b.groups, b.top
+	}
+	return p, err
 }
 
 // measured returns the rows that are measured.

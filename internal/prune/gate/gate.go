@@ -60,21 +60,23 @@ func (b *Bounds) within() []float64 {
 
 // Document is the result of a check. Decide does not set the digests, Dataset and Split.
 type Document struct {
-	Version   string `json:"version"`
-	Passed    bool   `json:"passed"`
-	Reason    string `json:"reason"`          // why, as sentences
-	Confident bool   `json:"confident"`       // Bounds.Confident
-	Model     string `json:"model"`           // SHA-256 of the model
-	Pruned    string `json:"pruned"`          // SHA-256 of the pruned model with its whole table
-	Dataset   string `json:"dataset"`         // SHA-256 of the dataset's manifest
-	Split     string `json:"split"`           // split on which both models are measured
-	Rows      int64  `json:"rows"`            // number of rows of this split
-	Doubt     string `json:"doubt,omitempty"` // of the model's predictions: evaluate.Predictions.Doubt
+	Version   string       `json:"version"`
+	Passed    bool         `json:"passed"`
+	Reason    string       `json:"reason"`          // why, as sentences
+	Confident bool         `json:"confident"`       // Bounds.Confident
+	Model     string       `json:"model"`           // SHA-256 of the model
+	Pruned    string       `json:"pruned"`          // SHA-256 of the pruned model with its whole table
+	Dataset   string       `json:"dataset"`         // SHA-256 of the dataset's manifest
+	Split     string       `json:"split"`           // split on which both models are measured
+	Rows      int64        `json:"rows"`            // number of rows of this split
+	Group     *sweep.Group `json:"group,omitempty"` // nil = the rows are not grouped
+	Doubt     string       `json:"doubt,omitempty"` // of the model's predictions: evaluate.Predictions.Doubt
 	// Worthless reports whether the model has a Doubt and ranks the rows worse than chance, so that it was probably measured on
 	// other labels, fields or ids than those of its training. The check then fails.
 	Worthless bool `json:"worthless,omitempty"`
 	// The metrics of the log loss are AUC and LogLoss, in nat. That of the squared loss is RMSE.
 	AUC     *Metric `json:"auc,omitempty"`
+	GAUC    *Metric `json:"gauc,omitempty"` // in place of AUC, with the bound of AUC, if the rows are grouped
 	LogLoss *Metric `json:"log_loss,omitempty"`
 	RMSE    *Metric `json:"rmse,omitempty"`
 	// Answer is the ladder of the pruned table, as a sweep that measures only this table has it. It is nil in documents of older programs.
@@ -102,14 +104,16 @@ func Written(path string) bool {
 // predictions of the unpruned model.
 func Decide(b Bounds, measured *sweep.Document, model *evaluate.Predictions) *Document {
 	was, is := &measured.Unpruned, &measured.Points[0]
-	d := &Document{Version: Version, Confident: b.Confident, Rows: measured.Rows, Doubt: measured.Doubt, Answer: measured.Ladder(b.within()...)}
+	d := &Document{Version: Version, Group: measured.Group, Confident: b.Confident, Rows: measured.Rows, Doubt: measured.Doubt, Answer: measured.Ladder(b.within()...)}
 	rise := &Metric{Model: was.Loss(), Pruned: is.Loss(), Difference: *is.Difference.Loss(), Bound: b.LogLossRise}
 	if measured.Loss == loss.Squared {
 		rise.Bound = b.RMSERise
 		d.Version, d.RMSE = SquaredVersion, rise
 	} else {
-		d.AUC = &Metric{Model: *was.AUC, Pruned: *is.AUC, Difference: *is.Difference.AUC, Bound: b.AUCDrop}
-		d.LogLoss = rise
+		auc := &Metric{Model: *was.JudgedAUC(), Pruned: *is.JudgedAUC(), Difference: *is.Difference.JudgedAUC(), Bound: b.AUCDrop}
+		if d.LogLoss, d.AUC = rise, auc; d.Group != nil {
+			d.AUC, d.GAUC = nil, auc
+		}
 		d.Worthless = d.Doubt != "" && worthless(model, *was.AUC)
 	}
 	d.Passed = true
@@ -137,8 +141,12 @@ func (d *Document) metrics() []decline {
 	if d.RMSE != nil {
 		return []decline{rise("RMSE", d.RMSE)}
 	}
-	auc := decline{Metric: d.AUC, name: "AUC", worsens: "falls", improves: "rises", worse: -d.AUC.Difference.Value}
-	if i := d.AUC.Difference; i.Low != nil && i.High != nil {
+	auc := decline{Metric: d.AUC, name: "AUC", worsens: "falls", improves: "rises"}
+	if d.GAUC != nil {
+		auc.Metric, auc.name = d.GAUC, "GAUC"
+	}
+	auc.worse = -auc.Difference.Value
+	if i := auc.Difference; i.Low != nil && i.High != nil {
 		auc.known, auc.best, auc.worst = true, -*i.High, -*i.Low
 	}
 	return []decline{auc, rise("LogLoss", d.LogLoss)}
@@ -169,6 +177,9 @@ func worthless(p *evaluate.Predictions, auc float64) bool {
 func (d *Document) doubtful() string {
 	if !d.Worthless {
 		return ""
+	}
+	if d.AUC == nil {
+		return "the model ranks the rows worse than chance and " + d.Doubt
 	}
 	return fmt.Sprintf("the model has an AUC of %.6f and %s", d.AUC.Model, d.Doubt)
 }

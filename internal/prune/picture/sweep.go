@@ -37,7 +37,7 @@ func Sweep(d *sweep.Document) *chart.Figure {
 		against, at = "the bytes of the table", tableBytes
 	}
 	of := " of " + d.Kind + " on the " + d.Split + " split"
-	auc := &chart.Chart{Title: "AUC" + of, About: "AUC against " + against + ", by method", X: axis, Y: chart.Axis{Room: room}}
+	auc := &chart.Chart{Title: d.AUCName() + of, About: d.AUCName() + " against " + against + ", by method", X: axis, Y: chart.Axis{Room: room}}
 	loss := &chart.Chart{Title: name + of + unit, About: name + strings.Replace(unit, ",", " in", 1) + " against " + against + ", by method", X: axis, Y: chart.Axis{Room: room}}
 	f := &chart.Figure{Name: "sweep", Height: high, Charts: []*chart.Chart{auc, loss}}
 	if squared {
@@ -45,8 +45,8 @@ func Sweep(d *sweep.Document) *chart.Figure {
 	}
 	loss.Marks = append(loss.Marks, &chart.Rule{At: full})
 	f.Keys = append(f.Keys, chart.Key{Label: "unpruned", Of: loss.Marks[0]})
-	if d.Unpruned.AUC != nil {
-		auc.Marks = append(auc.Marks, &chart.Rule{At: *d.Unpruned.AUC})
+	if full := d.Unpruned.JudgedAUC(); full != nil {
+		auc.Marks = append(auc.Marks, &chart.Rule{At: *full})
 	}
 	all := d.Series()
 	var names []string

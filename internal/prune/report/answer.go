@@ -87,8 +87,8 @@ func (c *comparison) answer() *answerSection {
 		Unpruned: true, Sparsity: "unpruned", Parameters: count(c.Entries), Disk: size(c.Unpruned.TableBytes), Memory: size(c.Unpruned.MemoryBytes),
 		AUC: "-", LogLoss: decimal(c.loss(&c.Unpruned)),
 	}
-	if c.Unpruned.AUC != nil {
-		unpruned.AUC = decimal(*c.Unpruned.AUC)
+	if auc := c.Unpruned.JudgedAUC(); auc != nil {
+		unpruned.AUC = decimal(*auc)
 	}
 	s.Rows = append(s.Rows, unpruned)
 	for _, b := range c.budgets {
@@ -125,7 +125,7 @@ func (c *comparison) logLossOf(p *sweep.Mean) float64 {
 func (c *comparison) sentence() (lead, rest string) {
 	limits := number(float64(c.within)) + " " + c.LossName()
 	if c.Unpruned.RMSE == nil {
-		limits = number(float64(c.within)) + " AUC and " + limits
+		limits = number(float64(c.within)) + " " + c.AUCName() + " and " + limits
 	}
 	d := c.decided
 	switch {
@@ -220,6 +220,9 @@ func (c *comparison) caveats() []string {
 	}
 	if models > 0 {
 		notes = append(notes, "The sweep also measured model files as they are, each with its own table and head.")
+	}
+	if c.Group != nil {
+		notes = append(notes, c.Group.Text()+". Every AUC on this page is this GAUC.")
 	}
 	return notes
 }

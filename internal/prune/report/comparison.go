@@ -93,7 +93,7 @@ func (c *comparison) better(p, q *sweep.Mean) bool {
 }
 
 // auc returns the difference of the AUC of p to that of the unpruned model, or nil if it is undefined.
-func (c *comparison) auc(p *sweep.Mean) *sweep.Interval { return p.Difference.AUC }
+func (c *comparison) auc(p *sweep.Mean) *sweep.Interval { return p.Difference.JudgedAUC() }
 
 // logLoss returns the difference of the LogLoss or RMSE of p, which is calibrated if the sweep is.
 func (c *comparison) logLoss(p *sweep.Mean) *sweep.Interval {

@@ -76,7 +76,7 @@ func (c *comparison) curves(show addPicture) *curvesSection {
 
 // heading says up to which sparsity the metrics hold.
 func (c *comparison) heading() string {
-	names, hold, are := "AUC and "+c.lossBase(), "hold", "are"
+	names, hold, are := c.AUCName()+" and "+c.lossBase(), "hold", "are"
 	if c.Unpruned.RMSE != nil {
 		names, hold, are = c.lossBase(), "holds", "is"
 	}
@@ -170,13 +170,13 @@ func (c *comparison) differences(show addPicture) (chart.Inline, string) {
 		}
 		panels = append(panels, l)
 	}
-	if c.Unpruned.AUC != nil {
-		panel("AUC", 1, float64(c.within), aucReach, decimal(*c.Unpruned.AUC), c.auc)
+	if auc := c.Unpruned.JudgedAUC(); auc != nil {
+		panel(c.AUCName(), 1, float64(c.within), aucReach, decimal(*auc), c.auc)
 	}
 	panel(capital(c.LossName()), -1, float64(c.within), lossReach, decimal(c.loss(&c.Unpruned)), c.logLoss)
 	note := "The axes show only what is close to the unpruned model. Lines that leave them go on below"
 	if c.Unpruned.AUC != nil {
-		note += " (AUC) or above (LogLoss)"
+		note += " (" + c.AUCName() + ") or above (LogLoss)"
 	}
 	note += "."
 	if c.leader() != nil {

@@ -141,8 +141,8 @@ func (c *comparison) slices(b *budget) *slicesPart {
 		if slice.Positives != nil {
 			row.Rate = percent(portion(float64(*slice.Positives), float64(slice.Rows)))
 		}
-		if full.AUC != nil {
-			row.AUC = decimal(*full.AUC)
+		if auc := full.JudgedAUC(); auc != nil && (c.Group == nil || full.GAUC != nil) {
+			row.AUC = decimal(*auc)
 		}
 		row.LogLoss = decimal(full.Metrics.Loss())
 		calibrated := c.calibrated && full.CalibratedLoss() != nil
@@ -155,7 +155,10 @@ func (c *comparison) slices(b *budget) *slicesPart {
 			if calibrated && d.CalibratedLoss() != nil {
 				loss = d.CalibratedLoss()
 			}
-			row.AUCChange, row.LossChange = changeOf(d.AUC), changeOf(loss)
+			row.LossChange = changeOf(loss)
+			if c.Group == nil || d.GAUC != nil {
+				row.AUCChange = changeOf(d.JudgedAUC())
+			}
 			if joint := loss.Among(len(c.Document.Slices), slice.Rows); joint.Differs() && loss.Value > worstLoss {
 				worst, worstLoss, reach = &row, loss.Value, changeOf(joint).Interval
 			}

@@ -11,7 +11,7 @@ import (
 	"shaver/internal/num/loss"
 )
 
-// Bound is how much worse than the unpruned table a table may be: its AUC that much lower, and its LogLoss, or RMSE with the squared
+// Bound is how much worse than the unpruned table a table may be: its AUC, or with groups its GAUC, that much lower, and its LogLoss, or RMSE with the squared
 // loss, that much higher.
 type Bound float64
 
@@ -23,7 +23,7 @@ const DefaultBound Bound = .001
 // is one, because calibration is free. It returns false if d or an interval is nil.
 func (t Bound) Holds(d *Differences) bool {
 	loss := d.judgedLoss()
-	return loss != nil && loss.High != nil && *loss.High <= float64(t) && (d.RMSE != nil || d.AUC != nil && d.AUC.Low != nil && *d.AUC.Low >= -float64(t))
+	return loss != nil && loss.High != nil && *loss.High <= float64(t) && (d.RMSE != nil || d.JudgedAUC() != nil && d.JudgedAUC().Low != nil && *d.JudgedAUC().Low >= -float64(t))
 }
 
 // judgedLoss returns the difference of the loss that is judged, the calibrated one if there is one, or nil.
@@ -130,7 +130,7 @@ func (p *Point) better(q *Point) bool {
 	if p.RMSE != nil {
 		return *p.RMSE < *q.RMSE
 	}
-	return *p.AUC > *q.AUC
+	return *p.JudgedAUC() > *q.JudgedAUC()
 }
 
 // BelowFloor returns a warning that says at how many sparsities, and at which least one, each order is clearly worse than keeping nothing, or "". The 95% intervals
@@ -176,10 +176,11 @@ func (d *Differences) worse(than *Differences) bool {
 	if a, b := d.CalibratedLoss(), than.CalibratedLoss(); a != nil && b != nil {
 		mine, theirs = a, b
 	}
-	if d.AUC == nil || than.AUC == nil {
+	auc, other := d.JudgedAUC(), than.JudgedAUC()
+	if auc == nil || other == nil {
 		return mine.Low != nil && theirs.High != nil && *mine.Low > *theirs.High
 	}
-	return d.AUC.High != nil && than.AUC.Low != nil && *d.AUC.High < *than.AUC.Low && mine.Value >= theirs.Value
+	return auc.High != nil && other.Low != nil && *auc.High < *other.Low && mine.Value >= theirs.Value
 }
 
 // LossName returns the name of the loss that Decide judges, as in a sentence.

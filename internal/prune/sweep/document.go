@@ -4,6 +4,8 @@
 package sweep
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 
 	"shaver/internal/click/evaluate"
@@ -33,14 +35,15 @@ func VersionOf(kind loss.Kind, models bool) string {
 // Document is the result of a sweep. The log loss is in nat.
 type Document struct {
 	Version  string    `json:"version"`
-	Model    string    `json:"model"`          // SHA-256 of the model that was pruned
-	Dataset  string    `json:"dataset"`        // SHA-256 of the dataset's manifest
-	Loss     loss.Kind `json:"loss,omitempty"` // decides which metrics there are
-	Kind     string    `json:"kind"`           // kind of the model's architecture
-	Split    string    `json:"split"`          // the split on which the tables are measured
-	Rows     int64     `json:"rows"`           // number of rows of this split
-	Features int       `json:"features"`       // number of features that have entries
-	Entries  int       `json:"entries"`        // number of entries of the table, n*d
+	Model    string    `json:"model"`           // SHA-256 of the model that was pruned
+	Dataset  string    `json:"dataset"`         // SHA-256 of the dataset's manifest
+	Loss     loss.Kind `json:"loss,omitempty"`  // decides which metrics there are
+	Kind     string    `json:"kind"`            // kind of the model's architecture
+	Split    string    `json:"split"`           // the split on which the tables are measured
+	Rows     int64     `json:"rows"`            // number of rows of this split
+	Features int       `json:"features"`        // number of features that have entries
+	Entries  int       `json:"entries"`         // number of entries of the table, n*d
+	Group    *Group    `json:"group,omitempty"` // nil = the rows are not grouped
 	// Settings is nil in documents of older programs, which did not store it.
 	Settings *Settings    `json:"settings,omitempty"`
 	Doubt    string       `json:"doubt,omitempty"`  // of the unpruned model's predictions: evaluate.Predictions.Doubt
@@ -51,6 +54,49 @@ type Document struct {
 	Points   []Point      `json:"points"`
 	// Answer is the ladder, which a report computes again for other bounds. It is nil in documents of older programs.
 	Answer *Answer `json:"answer,omitempty"`
+}
+
+// Group says by what the rows are grouped. With groups, the GAUC decides in place of the AUC, and all intervals take the groups for a
+// random sample; see evaluate.Within.
+type Group struct {
+	Field string `json:"field"` // name of a field, or of a dense input
+	Count int64  `json:"count"` // number of groups
+	Mixed int64  `json:"mixed"` // number of those with both labels, over which the GAUC is the mean
+	Out   int64  `json:"out"`   // number of rows in no group
+}
+
+// NewGroup describes the groups of a ranking by a field, or returns nil if it has none.
+func NewGroup(field string, r *evaluate.Ranking) *Group {
+	w := r.Within()
+	if w == nil {
+		return nil
+	}
+	return &Group{field, w.Groups, w.Mixed, w.Out}
+}
+
+// Text describes the groups.
+func (g *Group) Text() string {
+	text := fmt.Sprintf("GAUC is the mean AUC of %d of %d groups by %s, those with both labels", g.Mixed, g.Count, g.Field)
+	if g.Out > 0 {
+		text += fmt.Sprintf("; %d rows are in no group, because their value has no id of its own", g.Out)
+	}
+	return text
+}
+
+// GroupField returns the field by which the rows are grouped, or "".
+func (d *Document) GroupField() string {
+	if d.Group == nil {
+		return ""
+	}
+	return d.Group.Field
+}
+
+// AUCName returns the name of the metric that JudgedAUC returns.
+func (d *Document) AUCName() string {
+	if d.Group != nil {
+		return "GAUC"
+	}
+	return "AUC"
 }
 
 // Settings holds the settings that all methods share.
@@ -86,13 +132,17 @@ type Measure struct {
 // there is LogLoss, and with the squared loss there are RMSE and MAE. The calibrated metrics
 // are nil without calibration.
 type Metrics struct {
-	AUC               *float64 `json:"auc"` // null if all labels are the same, or with the squared loss
+	AUC               *float64 `json:"auc"`            // null if all labels are the same, or with the squared loss
+	GAUC              *float64 `json:"gauc,omitempty"` // nil without groups, or if no group has both labels
 	LogLoss           *float64 `json:"log_loss,omitempty"`
 	CalibratedLogLoss *float64 `json:"calibrated_log_loss,omitempty"`
 	RMSE              *float64 `json:"rmse,omitempty"`
 	MAE               *float64 `json:"mae,omitempty"`
 	CalibratedRMSE    *float64 `json:"calibrated_rmse,omitempty"`
 }
+
+// JudgedAUC returns GAUC, or AUC without it.
+func (m *Metrics) JudgedAUC() *float64 { return cmp.Or(m.GAUC, m.AUC) }
 
 // Loss returns LogLoss or RMSE.
 func (m *Metrics) Loss() float64 {
@@ -122,7 +172,11 @@ func NewMetrics(of *evaluate.Ranking, calibration *loss.Calibration) Metrics {
 		mae := of.Metrics().MAE
 		return Metrics{RMSE: &plain, MAE: &mae, CalibratedRMSE: calibrated}
 	}
-	return Metrics{AUC: scores.Figure(of.AUC()), LogLoss: &plain, CalibratedLogLoss: calibrated}
+	m := Metrics{AUC: scores.Figure(of.AUC()), LogLoss: &plain, CalibratedLogLoss: calibrated}
+	if w := of.Within(); w != nil {
+		m.GAUC = scores.Figure(w.GAUC)
+	}
+	return m
 }
 
 // Tuned holds, in documents of older programs, the metrics of the model after the training of what the method keeps, which is
@@ -136,12 +190,16 @@ type Tuned struct {
 // Differences holds the differences between a table and the unpruned table. The calibrated
 // differences are those of calibrated losses, and nil without calibration.
 type Differences struct {
-	AUC               *Interval `json:"auc"` // null if all labels are the same, or with the squared loss
+	AUC               *Interval `json:"auc"`            // null if all labels are the same, or with the squared loss
+	GAUC              *Interval `json:"gauc,omitempty"` // nil without groups
 	LogLoss           *Interval `json:"log_loss,omitempty"`
 	CalibratedLogLoss *Interval `json:"calibrated_log_loss,omitempty"`
 	RMSE              *Interval `json:"rmse,omitempty"`
 	CalibratedRMSE    *Interval `json:"calibrated_rmse,omitempty"`
 }
+
+// JudgedAUC returns the difference of GAUC, or of AUC without it.
+func (d *Differences) JudgedAUC() *Interval { return cmp.Or(d.GAUC, d.AUC) }
 
 // Loss returns the difference of LogLoss or RMSE.
 func (d *Differences) Loss() *Interval {
@@ -162,7 +220,7 @@ func (d *Differences) CalibratedLoss() *Interval {
 
 // each returns the results of f, which gets nil for what is nil.
 func (d *Differences) each(f func(*Interval) *Interval) *Differences {
-	return &Differences{f(d.AUC), f(d.LogLoss), f(d.CalibratedLogLoss), f(d.RMSE), f(d.CalibratedRMSE)}
+	return &Differences{f(d.AUC), f(d.GAUC), f(d.LogLoss), f(d.CalibratedLogLoss), f(d.RMSE), f(d.CalibratedRMSE)}
 }
 
 // among returns the differences with the intervals of Interval.Among.
@@ -173,7 +231,11 @@ func (d *Differences) among(n int, rows int64) *Differences {
 // DifferencesOf returns the differences between two models. calibrated is that of the calibrated loss, or nil.
 func DifferencesOf(from, to *evaluate.Ranking, calibrated *Interval) *Differences {
 	c := to.Minus(from)
-	return newDifferences(to.Loss, NewInterval(c.AUC), NewInterval(c.Loss), calibrated)
+	d := newDifferences(to.Loss, NewInterval(c.AUC), NewInterval(c.Loss), calibrated)
+	if to.Within() != nil {
+		d.GAUC = NewInterval(c.GAUC)
+	}
+	return d
 }
 
 // newDifferences returns differences of the AUC, which may be nil, the loss, and the

@@ -139,7 +139,7 @@ func (r *Rung) Would() string {
 
 // seems reports whether the differences, without their intervals, are within the bound.
 func (t Bound) seems(d *Differences) bool {
-	return d != nil && (d.AUC != nil && d.AUC.Value >= -float64(t) || d.RMSE != nil) && d.judgedLoss() != nil && d.judgedLoss().Value <= float64(t)
+	return d != nil && (d.JudgedAUC() != nil && d.JudgedAUC().Value >= -float64(t) || d.RMSE != nil) && d.judgedLoss() != nil && d.judgedLoss().Value <= float64(t)
 }
 
 // Needed returns the number of rows on which the interval of a value would end at a bound, if it ends at worst on n rows. The width
@@ -151,13 +151,13 @@ func Needed(n int64, value, worst, bound float64) float64 {
 // rows returns the number of rows on which the intervals of d, which are of n rows, would be within t. It is infinite if a difference
 // is the bound, and NaN if an interval is not known.
 func (t Bound) rows(d *Differences, n int64) float64 {
-	loss := d.judgedLoss()
-	if loss.High == nil || d.AUC != nil && d.AUC.Low == nil {
+	loss, auc := d.judgedLoss(), d.JudgedAUC()
+	if loss.High == nil || auc != nil && auc.Low == nil {
 		return math.NaN()
 	}
 	most := Needed(n, loss.Value, *loss.High, float64(t))
-	if d.AUC != nil {
-		most = max(most, Needed(n, -d.AUC.Value, -*d.AUC.Low, float64(t)))
+	if auc != nil {
+		most = max(most, Needed(n, -auc.Value, -*auc.Low, float64(t)))
 	}
 	return most
 }
@@ -173,5 +173,5 @@ func (d *Document) judged() string {
 	if d.Loss == loss.Squared {
 		return d.LossName() + " is"
 	}
-	return "AUC and " + d.LossName() + " are"
+	return d.AUCName() + " and " + d.LossName() + " are"
 }

@@ -162,10 +162,10 @@ func (m *Measure) check(kind loss.Kind, n int) error {
 
 // check returns an error if m has impossible values.
 func (m *Metrics) check(kind loss.Kind) error {
-	own, other := []*float64{m.LogLoss, m.CalibratedLogLoss}, []*float64{m.RMSE, m.MAE, m.CalibratedRMSE, m.AUC}
+	own, other := []*float64{m.LogLoss, m.CalibratedLogLoss}, []*float64{m.RMSE, m.MAE, m.CalibratedRMSE, m.AUC, m.GAUC}
 	name := "LogLoss"
 	if kind == loss.Squared {
-		own, other = []*float64{m.RMSE, m.MAE, m.CalibratedRMSE}, []*float64{m.LogLoss, m.CalibratedLogLoss, m.AUC}
+		own, other = []*float64{m.RMSE, m.MAE, m.CalibratedRMSE}, []*float64{m.LogLoss, m.CalibratedLogLoss, m.AUC, m.GAUC}
 		name = "RMSE or MAE"
 	} else {
 		other = other[:3]
@@ -173,8 +173,10 @@ func (m *Metrics) check(kind loss.Kind) error {
 	if own[0] == nil || slices.ContainsFunc(other, func(v *float64) bool { return v != nil }) {
 		return fault.Inputf("the metrics are not those of the loss %s", kind.Name())
 	}
-	if m.AUC != nil && !(*m.AUC >= 0 && *m.AUC <= 1) {
-		return fault.Inputf("AUC %v is outside [0, 1]", *m.AUC)
+	for _, auc := range []*float64{m.AUC, m.GAUC} {
+		if auc != nil && !(*auc >= 0 && *auc <= 1) {
+			return fault.Inputf("AUC %v is outside [0, 1]", *auc)
+		}
 	}
 	for _, v := range own {
 		if v != nil && !(*v >= 0 && *v <= mostLoss) {
@@ -192,7 +194,7 @@ func (d *Differences) check(kind loss.Kind) error {
 	if (d.RMSE != nil) != (kind == loss.Squared) || (d.LogLoss != nil) == (kind == loss.Squared) {
 		return fault.Inputf("the differences are not those of the loss %s", kind.Name())
 	}
-	for _, of := range []*Interval{d.AUC, d.LogLoss, d.CalibratedLogLoss, d.RMSE, d.CalibratedRMSE} {
+	for _, of := range []*Interval{d.AUC, d.GAUC, d.LogLoss, d.CalibratedLogLoss, d.RMSE, d.CalibratedRMSE} {
 		switch {
 		case of == nil:
 		case (of.Low == nil) != (of.High == nil):

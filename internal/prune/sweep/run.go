@@ -27,6 +27,7 @@ type Config struct {
 	Predict, Validate func(context.Context, *model.Model) (*evaluate.Predictions, error)
 	Warn              func(doubt string) // takes Document.Doubt before other models are measured; may be nil
 	Slices            *Slicer            // has the rows that Predict predicts; nil = no slices are measured
+	Group             string             // name of the field by which Predict groups the rows, if it does
 }
 
 // curveBins is the number of bins of a calibration curve.
@@ -50,6 +51,9 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 	var err error
 	if r.unpruned, err = r.measure(ctx, c.Model, &d.Unpruned); err != nil {
 		return err
+	}
+	if d.Group = NewGroup(c.Group, r.unpruned.rows); d.Group != nil && d.Group.Mixed == 0 {
+		return fault.Inputf("--group %s: none of %d groups has rows of both labels, so the GAUC is undefined", c.Group, d.Group.Count)
 	}
 	if d.Doubt = r.unpruned.rows.Doubt(); d.Doubt != "" && c.Warn != nil {
 		c.Warn(d.Doubt)

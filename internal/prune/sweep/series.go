@@ -24,7 +24,7 @@ type Mean struct {
 	Sparsity      float64
 	Parameters    int
 	EmptyFeatures float64
-	AUC           Spread // NaN if it is undefined
+	AUC           Spread // JudgedAUC; NaN if it is undefined
 	Loss          Spread // LogLoss or RMSE
 	Calibrated    Spread // calibrated Loss; NaN without calibration
 	// Difference compares the tables with the unpruned one. Each interval has the mean of the
@@ -150,7 +150,7 @@ func (d *Document) mean(points []int) Mean {
 		m.Sparsity = column(func(p *Point) *float64 { return &p.Sparsity }).Mean
 		m.Parameters = int(math.Round(column(func(p *Point) *float64 { return new(float64(p.Parameters)) }).Mean))
 	}
-	m.AUC = column(func(p *Point) *float64 { return p.AUC })
+	m.AUC = column(func(p *Point) *float64 { return p.JudgedAUC() })
 	m.Loss = column(func(p *Point) *float64 { value := p.Loss(); return &value })
 	m.Calibrated = column(func(p *Point) *float64 { return p.CalibratedLoss() })
 	m.Difference = d.difference(points)
@@ -189,7 +189,9 @@ func (d *Document) difference(points []int) *Differences {
 		}
 		return &all
 	}
-	return newDifferences(d.Loss, combined(func(d *Differences) *Interval { return d.AUC }), combined((*Differences).Loss), combined((*Differences).CalibratedLoss))
+	all := newDifferences(d.Loss, combined(func(d *Differences) *Interval { return d.AUC }), combined((*Differences).Loss), combined((*Differences).CalibratedLoss))
+	all.GAUC = combined(func(d *Differences) *Interval { return d.GAUC })
+	return all
 }
 
 // Label returns the method of a point, with the properties in which points of this method
@@ -281,7 +283,7 @@ func (d *Document) WriteTable(w io.Writer) {
 		calibrated = calibrated || d.Points[i].Calibration != nil
 		compared = compared || d.Points[i].Difference != nil
 	}
-	name, of := "AUC", func(m *Mean) Spread { return m.AUC }
+	name, of := d.AUCName(), func(m *Mean) Spread { return m.AUC }
 	if d.Loss == loss.Squared {
 		name, of = "RMSE", func(m *Mean) Spread { return m.Loss }
 	}
@@ -301,12 +303,12 @@ func (d *Document) WriteTable(w io.Writer) {
 		if off == nil {
 			off = &Differences{}
 		}
-		marked = marked || off.AUC.Differs() || off.Loss().Differs() || off.CalibratedLoss().Differs()
+		marked = marked || off.JudgedAUC().Differs() || off.Loss().Differs() || off.CalibratedLoss().Differs()
 		fmt.Fprintf(w, "%s\t%d\t%s\t%v", SparsityText(sparsity), parameters, label, of(m))
 		if compared && d.Loss == loss.Squared {
 			fmt.Fprintf(w, "\t%v", off.RMSE)
 		} else if compared {
-			fmt.Fprintf(w, "\t%v", off.AUC)
+			fmt.Fprintf(w, "\t%v", off.JudgedAUC())
 		}
 		if calibrated {
 			fmt.Fprintf(w, "\t%v%s", m.Calibrated, off.CalibratedLoss().mark())
@@ -337,6 +339,9 @@ func (d *Document) WriteTable(w io.Writer) {
 	}
 	if marked {
 		fmt.Fprintln(w, "* differs from the unpruned table: the 95% interval of the difference does not contain 0")
+	}
+	if d.Group != nil {
+		fmt.Fprintln(w, d.Group.Text())
 	}
 	if compared {
 		answer := d.Answer

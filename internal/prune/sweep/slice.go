@@ -18,10 +18,10 @@ const (
 
 // bands holds the least number of occurrences of the rarest feature, for each slice of rows by
 // this feature.
-var bands = []int64{0, 10, 100, 1000}
+var bands = []int64{0, 1, 10, 100, 1000}
 
 // Slicer assigns the rows of a split to slices, by how often their features occur in the rows
-// of train and val. A row is in one slice for its rarest feature: fewer than 10 occurrences,
+// of train and val. A row is in one slice for its rarest feature: no occurrence, 1 to 9,
 // 10 to 99, 100 to 999, or more. It is also in the slice of each field in which its feature,
 // or the rarest of a list, occurs fewer than 100 times. Pads do not count. Of the fields, the
 // 8 with the most occurrences of such features have a slice. A Slicer takes 2 bytes per row.
@@ -136,9 +136,25 @@ func (s *Slicer) shown() (all []int) {
 // predictions returns the predictions of p for the rows of slice k.
 func (s *Slicer) predictions(p *evaluate.Predictions, k int) *evaluate.Predictions {
 	part := &evaluate.Predictions{Logits: make([]float64, 0, s.slices[k].Rows), Labels: make([]float32, 0, s.slices[k].Rows), Loss: p.Loss}
+	groups := map[int32]int32{} // numbers of those that have rows of the slice
 	for i, member := range s.members {
-		if member>>k&1 == 1 {
-			part.Logits, part.Labels = append(part.Logits, p.Logits[i]), append(part.Labels, p.Labels[i])
+		if member>>k&1 == 0 {
+			continue
+		}
+		part.Logits, part.Labels = append(part.Logits, p.Logits[i]), append(part.Labels, p.Labels[i])
+		if p.Weights != nil {
+			part.Weights = append(part.Weights, p.Weights[i])
+		}
+		if p.Groups != nil {
+			g, ok := groups[p.Groups[i]]
+			switch {
+			case p.Groups[i] < 0:
+				g = -1
+			case !ok:
+				g = int32(len(groups))
+				groups[p.Groups[i]] = g
+			}
+			part.Groups = append(part.Groups, g)
 		}
 	}
 	return part

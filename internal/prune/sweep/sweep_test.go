@@ -284,7 +284,7 @@ func TestRunCompares(t *testing.T) {
 	both := [2]*loss.Calibration{d.Unpruned.Calibration, p.Calibration}
 	check("all rows", p.Metrics, p.Difference, both, before, after)
 	nine, rare := int64(9), int64(99)
-	want := []Slice{{Least: 0, Most: &nine}, {Least: 1000}, {Field: "a", Most: &rare}}
+	want := []Slice{{Least: 1, Most: &nine}, {Least: 1000}, {Field: "a", Most: &rare}}
 	for k, rest := range [][]int{{0}, {1, 2}, {0}} {
 		part := third(after, rest...)
 		want[k].Rows = int64(len(part.Labels))

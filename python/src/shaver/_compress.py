@@ -57,6 +57,7 @@ def compress(
     within: float | None = None,
     bytes: int | None = None,
     sparsity: float | None = None,
+    group: str | None = None,
     recipe: str | os.PathLike[str] | None = None,
     scores: ScoresLike | None = None,
     force: bool = False,
@@ -79,6 +80,9 @@ def compress(
         Size of the file, in place of a bound.
     sparsity : float, optional
         Portion of the entries to drop, in place of a bound.
+    group : str, optional
+        Field, such as the user: GAUC, the mean AUC within its values, takes the place of AUC, and its
+        values are the sample of the intervals.
     recipe : path, optional
         File of an earlier compress, whose bound, bytes or sparsity is taken again.
     scores : Scores or path, optional
@@ -103,6 +107,7 @@ def compress(
         "within": within,
         "bytes": bytes,
         "sparsity": sparsity,
+        "group": group,
         "recipe": recipe,
         "scores": None if scores is None else Scores.of(scores).path,
         "force": force or None,

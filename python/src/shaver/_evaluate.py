@@ -32,6 +32,11 @@ class Evaluation:
         return self._metric("auc")
 
     @property
+    def gauc(self) -> float | None:
+        """GAUC, the mean AUC within the groups, or None without groups."""
+        return self._metric("gauc")
+
+    @property
     def log_loss(self) -> float | None:
         """LogLoss in nat per row, or None with the squared loss."""
         return self._metric("log_loss")
@@ -60,7 +65,7 @@ class Evaluation:
         return _html.page("Evaluation", facts, _html.table(head, [row[: len(head)] for row in rows]))
 
     def __repr__(self) -> str:
-        metrics = [f"{name} {self._metric(name):.6f}" for name in ("auc", "log_loss", "rmse") if self._metric(name) is not None]
+        metrics = [f"{name} {self._metric(name):.6f}" for name in METRICS if self._metric(name) is not None]
         metrics += [f"{name} {d['value']:+.6f} [{d['low']:+.6f}, {d['high']:+.6f}]" for name, d in self.differences.items()]
         return f"Evaluation({self.document['split']}: {', '.join(metrics)})"
 
@@ -71,6 +76,8 @@ def evaluate(
     *,
     against: ModelLike | None = None,
     split: Literal["train", "val", "test", "fresh"] | None = None,
+    group: str | None = None,
+    top: int | None = None,
     loss: Literal["logistic", "squared"] | None = None,
     predictions: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -89,6 +96,11 @@ def evaluate(
         Another model that is measured on the same rows, for example the unpruned one.
     split : {"train", "val", "test", "fresh"}, default "test"
         Split to measure on.
+    group : str, optional
+        Field, such as the user: also measure GAUC, the mean AUC within its values, NDCG and recall, and
+        take its values for the sample of all intervals.
+    top : int, default 10
+        Number of rows at the top of a group by which NDCG and recall are measured.
     loss : {"logistic", "squared"}, optional
         Loss of a row. By default it is squared if the labels are numbers, else logistic.
     predictions : path, optional
@@ -113,6 +125,8 @@ def evaluate(
         **rows.flags,
         "against": None if other is None else other.path,
         "split": split,
+        "group": group,
+        "top": top,
         "loss": loss,
         "predictions": predictions,
         "force": force or None,
@@ -167,6 +181,7 @@ def check(
     max_rmse_rise: float | None = None,
     confident: bool = False,
     split: Literal["train", "val", "test", "fresh"] | None = None,
+    group: str | None = None,
     loss: Literal["logistic", "squared"] | None = None,
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -196,6 +211,9 @@ def check(
         Demand that the whole 95% intervals are within the bounds.
     split : {"train", "val", "test", "fresh"}, default "test"
         Split to measure on.
+    group : str, optional
+        Field, such as the user: GAUC, the mean AUC within its values, takes the place of AUC, and its
+        values are the sample of the intervals.
     loss : {"logistic", "squared"}, optional
         Loss of a row. By default it is squared if the labels are numbers, else logistic.
     out : path, optional
@@ -224,6 +242,7 @@ def check(
         "max_rmse_rise": max_rmse_rise,
         "confident": confident or None,
         "split": split,
+        "group": group,
         "loss": loss,
         "out": out,
         "force": force or None,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-METRICS = {"auc": "AUC", "log_loss": "LogLoss", "rmse": "RMSE"}  # names of the metrics by key
+METRICS = {"auc": "AUC", "gauc": "GAUC", "ndcg": "NDCG", "recall": "recall", "log_loss": "LogLoss", "rmse": "RMSE"}  # names of the metrics by key
 
 # The colours of methods are those of the program's pictures. Others have the one that the checksum of their name gives.
 _METHODS = ["path", "magnitude", "frequency", "shapley", "shapley-rms", "shapley-abs", "random", "", "taylor-rms"]
@@ -55,6 +55,8 @@ class Sweep(Tabular):
     @property
     def metrics(self) -> list[str]:
         """The metrics: auc and log_loss, or rmse with the squared loss."""
+        if "group" in self.document:
+            return ["gauc", "log_loss"]
         return ["auc", "log_loss"] if self.document.get("loss", "logistic") == "logistic" else ["rmse"]
 
     @property
@@ -176,6 +178,7 @@ def sweep(
     field_minimum: float | None = None,
     models: Sequence[str | os.PathLike[str]] | None = None,
     calibrate: bool | None = None,
+    group: str | None = None,
     split: Literal["train", "val", "test", "fresh"] | None = None,
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -214,6 +217,9 @@ def sweep(
     calibrate : bool, optional
         Also measure the LogLoss with logits that are calibrated on the split val. By default if its rows
         were not scored.
+    group : str, optional
+        Field, such as the user: GAUC, the mean AUC within its values, takes the place of AUC, and its
+        values are the sample of the intervals.
     split : {"train", "val", "test", "fresh"}, default "test"
         Split to measure on.
     out : path, optional
@@ -248,6 +254,7 @@ def sweep(
         "field_minimum": field_minimum,
         "models": models,
         "calibrate": calibrate,
+        "group": group,
         "split": split,
         "out": path,
         "force": force or None,
