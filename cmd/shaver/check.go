@@ -79,6 +79,9 @@ func checkTable(w io.Writer, d *gate.Document) {
 	fmt.Fprintf(w, "%s\t%d rows\n\n", d.Split, d.Rows)
 	fmt.Fprint(w, "\tMODEL\tPRUNED\tDIFFERENCE\t95% INTERVAL\tALLOWED\t\n")
 	line := func(name, sign string, m *gate.Metric) {
+		if m == nil {
+			return
+		}
 		if m.Bound == 0 {
 			sign = ""
 		}
@@ -92,15 +95,14 @@ func checkTable(w io.Writer, d *gate.Document) {
 		}
 		fmt.Fprintf(w, "%s\t%.6f\t%.6f\t%+.6f\t%s\t%s%g\t%s\n", name, m.Model, m.Pruned, m.Difference.Value, interval, sign, m.Bound, verdict)
 	}
-	if d.RMSE != nil {
-		line("RMSE", "+", d.RMSE)
-	} else {
-		if d.GAUC != nil {
-			line("GAUC", "-", d.GAUC)
-		} else {
-			line("AUC", "-", d.AUC)
-		}
-		line("LogLoss", "+", d.LogLoss)
+	line("RMSE", "+", d.RMSE)
+	line("GAUC", "-", d.GAUC)
+	line("AUC", "-", d.AUC)
+	line("LogLoss", "+", d.LogLoss)
+	for _, t := range d.Tasks {
+		line(t.Task+": GAUC", "-", t.GAUC)
+		line(t.Task+": AUC", "-", t.AUC)
+		line(t.Task+": LogLoss", "+", t.LogLoss)
 	}
 	fmt.Fprintf(w, "\n%s\n", d.Reason)
 	if d.Group != nil {

@@ -127,6 +127,9 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
+	if len(tasks) > 1 && o.group != "" {
+		return fault.Usagef("--group: expected one label in --task; shaver check and sweep judge several tasks, each within its rows")
+	}
 	files := []string{o.model}
 	if o.against != "" {
 		files = append(files, o.against)
@@ -176,6 +179,12 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 		e.Against = &rival{Model: o.against, figures: figuresOf(other), AUCDifference: d.AUC, GAUCDifference: d.GAUC, LogLossDifference: d.LogLoss, RMSEDifference: d.RMSE}
 		if e.Group != nil {
 			e.Against.NDCGDifference, e.Against.RecallDifference = sweep.NewInterval(within.NDCG), sweep.NewInterval(within.Recall)
+		}
+	}
+	if len(tasks) > 1 { // rows of several tasks have no common order
+		e.AUC = nil
+		if e.Against != nil {
+			e.Against.AUC, e.Against.AUCDifference = nil, nil
 		}
 	}
 	return o.output.Print(c.OutOrStdout(), e, func(w io.Writer) { e.table(w, o.model, o.top) })

@@ -14,6 +14,8 @@ import (
 	"shaver/infer"
 	"shaver/internal/app/cli"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/gate"
+	"shaver/internal/prune/sweep"
 )
 
 // Each task of a model with two outputs goes through convert, import, scores, sweep, prune
@@ -107,8 +109,8 @@ func TestTasksTogether(t *testing.T) {
 		}
 	}
 	score("click,buy", "equal.arrow")
-	same := score("click=4,buy=2", "same.arrow", "--rows-per-shard", "37", "--workers", "3")
-	if same.Spec.ID() != both.Spec.ID() || !slices.Equal(same.Phi, both.Phi) || !slices.Equal(same.RMS, both.RMS) {
+	again := score("click=4,buy=2", "same.arrow", "--rows-per-shard", "37", "--workers", "3")
+	if again.Spec.ID() != both.Spec.ID() || !slices.Equal(again.Phi, both.Phi) || !slices.Equal(again.RMS, both.RMS) {
 		t.Error("the scores depend on workers or shards")
 	}
 	url := natsServer(t)
@@ -136,11 +138,45 @@ func TestTasksTogether(t *testing.T) {
 	if a, b := measure(path("pruned.onnx"), "--task", "click=1,buy=.5"), measure(path("pruned.safetensors"), "--task", "click=1,buy=.5"); a != b {
 		t.Errorf("the .onnx file has %v, the safetensors file %v", a, b)
 	}
-	for _, task := range []string{"click", "buy", "click=1,buy=.5"} {
+	check := func(task string) *gate.Document {
 		measure(path("pruned.onnx"), "--task", task, "--against", export)
-		command(t, "shaver", "check", "--model", path("pruned.onnx"), "--against", export, "--task", task, "--dataset", path("data"), "--split", "val", "--max-auc-drop", "1", "--max-logloss-rise", "1")
+		var d gate.Document
+		shaver(t, &d, "check", "--model", path("pruned.onnx"), "--against", export, "--task", task, "--dataset", path("data"), "--split", "val", "--max-auc-drop", "1", "--max-logloss-rise", "1")
+		return &d
 	}
-	command(t, "shaver", "sweep", "--model", export, "--scores", path("both.arrow"), "--models", path("pruned.onnx"), "--dataset", path("data"), "--split", "val")
+	// A check of both tasks judges each one, and has the differences of the one that loses most.
+	of, all := []*gate.Document{check("click"), check("buy")}, check("click=1,buy=.5")
+	low, high := math.Inf(1), math.Inf(-1)
+	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-6 }
+	same := func(a, b *gate.Metric) bool {
+		x, y := &a.Difference, &b.Difference
+		return near(a.Model, b.Model) && near(a.Pruned, b.Pruned) && near(x.Value, y.Value) && near(*x.Low, *y.Low) && near(*x.High, *y.High)
+	}
+	for i, d := range of {
+		if got := all.Tasks[i]; got.Task != []string{"click", "buy"}[i] || got.Rows != d.Rows || !same(got.AUC, d.AUC) || !same(got.LogLoss, d.LogLoss) {
+			t.Errorf("%+v, expected %+v", got, d)
+		}
+		low, high = min(low, *d.AUC.Difference.Low), max(high, *d.LogLoss.Difference.High)
+	}
+	if mean := (of[0].AUC.Pruned + of[1].AUC.Pruned) / 2; !near(*all.AUC.Difference.Low, low) || !near(*all.LogLoss.Difference.High, high) || math.Abs(all.AUC.Pruned-mean) > 1e-12 {
+		t.Errorf("AUC %+v and LogLoss %+v, expected the lowest end %v, the highest end %v and the mean %v", all.AUC, all.LogLoss, low, high, mean)
+	}
+	command(t, "shaver", "sweep", "--model", export, "--scores", path("both.arrow"), "--models", path("pruned.onnx"), "--dataset", path("data"), "--split", "val", "--out", path("sweep.json"))
+	swept, err := sweep.Read(path("sweep.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range swept.Points {
+		lowest := math.Inf(1)
+		for k, s := range swept.Slices {
+			if s.Task != "" {
+				lowest = min(lowest, *p.Slices[k].Difference.AUC.Low)
+			}
+		}
+		if *p.Difference.AUC.Low != lowest {
+			t.Errorf("%s at %v: the AUC ends at %v, that of the worst task at %v", p.Method, p.Sparsity, *p.Difference.AUC.Low, lowest)
+		}
+	}
 
 	scoring := func(args ...string) []string {
 		return append([]string{"score", "--model", export, "--dataset", path("data"), "--out", path("none.arrow")}, args...)

@@ -112,7 +112,7 @@ func (o *Check) Run(ctx context.Context) (*gate.Document, error) {
 	}
 	benches, rows := map[*model.Model]*measure.Bench{m: before, pruned: after}, 2*before.Rows
 	validation := map[*model.Model]*measure.Bench{} // empty if no rows calibrate
-	if o.Split != dataset.Val && before.Dataset.Rows(dataset.Val) > 0 && prunedCk.Apart(before.Dataset.Digest(), dataset.Val, checkpoint.Choose) == nil {
+	if len(tasks) < 2 && o.Split != dataset.Val && before.Dataset.Rows(dataset.Val) > 0 && prunedCk.Apart(before.Dataset.Digest(), dataset.Val, checkpoint.Choose) == nil {
 		for i, of := range []*model.Model{m, pruned} {
 			if validation[of], err = measure.Open(o.Folders, dataset.Val, o.Loss, of, []*checkpoint.Checkpoint{ck, prunedCk}[i].Known()); err != nil {
 				return nil, err
@@ -140,6 +140,9 @@ func (o *Check) Run(ctx context.Context) (*gate.Document, error) {
 	config := sweep.Config{
 		Model: m, Group: o.Group, Calibrate: len(validation) > 0, Optional: true, Predict: predict(benches), Validate: predict(validation),
 		Models: []sweep.Ready{{File: sweep.ModelFile{File: o.Split}, Point: point, Open: func() (*model.Model, error) { return pruned, nil }}},
+	}
+	if config.Slices, err = sweep.NewSlicer(nil, nil, nil, tasks).Of(ctx, before.Loss, before.Source(nil)); err != nil {
+		return nil, err
 	}
 	if err := config.Run(ctx, measured); err != nil {
 		return nil, err

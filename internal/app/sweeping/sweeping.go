@@ -87,6 +87,9 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 	if o.Optional && o.Calibrate {
 		o.Calibrate = o.calibrates(p.Checkpoint, b.Dataset)
 	}
+	if len(p.Checkpoint.Tasks) > 1 && o.Calibrate && !o.Optional {
+		return nil, fault.Usagef("--calibrate: a model of several tasks has a calibration for each: measure one task, as in --task %s of shaver evaluate", p.Checkpoint.Tasks[0].Label)
+	}
 	if err := o.checkApart(p.Checkpoint, b.Dataset); err != nil {
 		return nil, err
 	}
@@ -126,7 +129,7 @@ func (o *Input) Run(ctx context.Context) (*sweep.Document, error) {
 		}
 	}
 	config.Predict, config.Validate, config.Warn = on(b), on(validation), func(doubt string) { cli.Warn(o.Model + " " + doubt) }
-	if config.Slices, err = slicer(ctx, b, m); err != nil {
+	if config.Slices, err = slicer(ctx, b, m, p.Checkpoint.Tasks); err != nil {
 		return nil, err
 	}
 	if err := config.Run(ctx, document); err != nil {
@@ -178,7 +181,7 @@ func (o *Input) open() (p *cut.Source, initial []*scores.File, err error) {
 // calibrates reports whether validation rows exist that may calibrate, because no part of ck was scored on them and they do not
 // judge.
 func (o *Input) calibrates(ck *checkpoint.Checkpoint, d *dataset.Dataset) bool {
-	return o.Split != dataset.Val && d.Rows(dataset.Val) > 0 && ck.Apart(d.Digest(), dataset.Val, checkpoint.Choose) == nil
+	return len(ck.Tasks) < 2 && o.Split != dataset.Val && d.Rows(dataset.Val) > 0 && ck.Apart(d.Digest(), dataset.Val, checkpoint.Choose) == nil
 }
 
 // checkApart returns wrong usage if the rows that choose or calibrate were scored, or the rows that judge did any of this for ck.
@@ -192,20 +195,15 @@ func (o *Input) checkApart(ck *checkpoint.Checkpoint, d *dataset.Dataset) error 
 
 // slicer assigns the rows of the split to slices. It returns nil if the dataset has no rows
 // in which occurrences are counted.
-func slicer(ctx context.Context, b *measure.Bench, m *model.Model) (*sweep.Slicer, error) {
-	if b.Dataset.Rows(dataset.Train)+b.Dataset.Rows(dataset.Val) == 0 {
-		return nil, nil
+func slicer(ctx context.Context, b *measure.Bench, m *model.Model, tasks []model.Task) (*sweep.Slicer, error) {
+	var counts []int64
+	var err error
+	if b.Dataset.Rows(dataset.Train)+b.Dataset.Rows(dataset.Val) > 0 {
+		if counts, err = b.Dataset.Occurrences(); err != nil {
+			return nil, err
+		}
 	}
-	counts, err := b.Dataset.Occurrences()
-	if err != nil {
-		return nil, err
-	}
-	s := sweep.NewSlicer(&m.Architecture, b.Dataset.Fields(), counts)
-	s.Loss = b.Loss
-	return s, b.Dataset.Scan(ctx, []string{b.Split}, 4096, func(rows *model.Rows) error {
-		s.Add(rows)
-		return nil
-	})
+	return sweep.NewSlicer(&m.Architecture, b.Dataset.Fields(), counts, tasks).Of(ctx, b.Loss, b.Source(nil))
 }
 
 // validation opens the split for --calibrate. Without it, it returns an empty bench.

@@ -4,6 +4,7 @@ package measure
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -71,13 +72,13 @@ func (b *Bench) GroupBy(ctx context.Context, name string, top int) error {
 	if err != nil {
 		return fmt.Errorf("--group: %w", err)
 	}
-	none := int32(-1) // the id of all values without an id of their own
+	none := int64(-1) // the id of all values without an id of their own
 	for _, f := range column.Manifest.Fields {
 		switch {
 		case f.Length > 0:
 			return fault.Inputf("--group: the field %s is a list: expected a field with one value in each row", name)
 		case column.HasVocabulary():
-			none = int32(f.OOVID())
+			none = int64(f.OOVID())
 		}
 	}
 	for _, in := range column.Standards() {
@@ -85,21 +86,25 @@ func (b *Bench) GroupBy(ctx context.Context, name string, top int) error {
 			return fault.Inputf("--group: the dense input %s has the rule %s, which may give two values one number: expected %s=%s:%s in the import", name, in.Rule, name, name, dense.None)
 		}
 	}
-	numbers, groups := map[float32]int32{}, map[int32]int32{}
-	of := make([]int32, 0, b.Rows)
+	groups, of := map[int64]int32{}, make([]int32, 0, b.Rows)
 	err = column.Scan(ctx, []string{b.Split}, 4096, func(rows *model.Rows) error {
 		if b.Without != nil {
 			rows = b.measured(rows)
 		}
 		for i := range rows.Len() {
-			switch {
-			case rows.Inputs == 1:
-				of = append(of, index(numbers, rows.Dense[i]))
-			case rows.Features[i] == none:
+			key := int64(0)
+			if rows.Inputs == 1 {
+				key = int64(math.Float32bits(rows.Dense[i] + 0)) // not -0
+			} else if key = int64(rows.Features[i]); key == none {
 				of = append(of, -1)
-			default:
-				of = append(of, index(groups, rows.Features[i]))
+				continue
 			}
+			g, ok := groups[key]
+			if !ok {
+				g = int32(len(groups))
+				groups[key] = g
+			}
+			of = append(of, g)
 		}
 		return nil
 	})
@@ -107,20 +112,19 @@ func (b *Bench) GroupBy(ctx context.Context, name string, top int) error {
 	return err
 }
 
-// index returns the number of a value, which is new if the value is.
-func index[K comparable](numbers map[K]int32, value K) int32 {
-	n, ok := numbers[value]
-	if !ok {
-		n = int32(len(numbers))
-		numbers[value] = n
-	}
-	return n
-}
-
 // Predict predicts the labels of the split on all cores. It calls read with the number of rows of
 // each batch that it reads, unless read is nil.
 func (b *Bench) Predict(ctx context.Context, m *model.Model, read func(rows int)) (*evaluate.Predictions, error) {
-	source := func(ctx context.Context, each func(*model.Rows) error) error {
+	p, err := evaluate.Predict(ctx, m, b.Loss, b.Source(read), runtime.GOMAXPROCS(0))
+	if err == nil {
+		p.Groups, p.Top = b.groups, b.top
+	}
+	return p, err
+}
+
+// Source reads the rows that are measured. read is as for Predict.
+func (b *Bench) Source(read func(rows int)) model.RowSource {
+	return func(ctx context.Context, each func(*model.Rows) error) error {
 		return b.Dataset.Scan(ctx, []string{b.Split}, 4096, func(rows *model.Rows) error {
 			if read != nil {
 				read(rows.Len())
@@ -131,11 +135,6 @@ func (b *Bench) Predict(ctx context.Context, m *model.Model, read func(rows int)
 			return each(rows)
 		})
 	}
-	p, err := evaluate.Predict(ctx, m, b.Loss, source, runtime.GOMAXPROCS(0))
-	if err == nil {
-		p.Groups, p.Top = b.groups, b.top
-	}
-	return p, err
 }
 
 // measured returns the rows that are measured.

@@ -79,8 +79,20 @@ type Document struct {
 	GAUC    *Metric `json:"gauc,omitempty"` // in place of AUC, with the bound of AUC, if the rows are grouped
 	LogLoss *Metric `json:"log_loss,omitempty"`
 	RMSE    *Metric `json:"rmse,omitempty"`
+	// Tasks judge the rows of each task, if there are several. The metrics above have the means of their AUCs, the loss of all rows, and
+	// the differences of the task that loses most.
+	Tasks []Task `json:"tasks,omitempty"`
 	// Answer is the ladder of the pruned table, as a sweep that measures only this table has it. It is nil in documents of older programs.
 	Answer *sweep.Answer `json:"answer,omitempty"`
+}
+
+// Task has the metrics of a task.
+type Task struct {
+	Task    string  `json:"task"` // its label
+	Rows    int64   `json:"rows"`
+	AUC     *Metric `json:"auc,omitempty"` // as in Document
+	GAUC    *Metric `json:"gauc,omitempty"`
+	LogLoss *Metric `json:"log_loss"`
 }
 
 // Metric compares both models by one metric.
@@ -105,27 +117,46 @@ func Written(path string) bool {
 func Decide(b Bounds, measured *sweep.Document, model *evaluate.Predictions) *Document {
 	was, is := &measured.Unpruned, &measured.Points[0]
 	d := &Document{Version: Version, Group: measured.Group, Confident: b.Confident, Rows: measured.Rows, Doubt: measured.Doubt, Answer: measured.Ladder(b.within()...)}
-	rise := &Metric{Model: was.Loss(), Pruned: is.Loss(), Difference: *is.Difference.Loss(), Bound: b.LogLossRise}
 	if measured.Loss == loss.Squared {
-		rise.Bound = b.RMSERise
-		d.Version, d.RMSE = SquaredVersion, rise
+		d.Version = SquaredVersion
+		d.RMSE = &Metric{Model: was.Loss(), Pruned: is.Loss(), Difference: *is.Difference.Loss(), Bound: b.RMSERise}
 	} else {
-		auc := &Metric{Model: *was.JudgedAUC(), Pruned: *is.JudgedAUC(), Difference: *is.Difference.JudgedAUC(), Bound: b.AUCDrop}
-		if d.LogLoss, d.AUC = rise, auc; d.Group != nil {
-			d.AUC, d.GAUC = nil, auc
-		}
+		d.compare(b, &was.Metrics, &is.Metrics, is.Difference)
 		d.Worthless = d.Doubt != "" && worthless(model, *was.AUC)
 	}
-	d.Passed = true
-	for _, m := range d.metrics() {
-		within := m.worse <= m.Bound
-		m.Certain = m.known && (within && m.worst <= m.Bound || !within && m.best > m.Bound)
-		m.Passed = within && (m.Certain || !b.Confident)
-		d.Passed = d.Passed && m.Passed
+	d.Passed = d.judge(b)
+	for k := range measured.Slices {
+		if of := &measured.Slices[k]; of.Task != "" {
+			t := Document{Group: d.Group}
+			t.compare(b, &was.Slices[k].Metrics, &is.Slices[k].Metrics, is.Slices[k].Difference)
+			d.Passed = t.judge(b) && d.Passed
+			d.Tasks = append(d.Tasks, Task{of.Task, of.Rows, t.AUC, t.GAUC, t.LogLoss})
+		}
 	}
 	d.Passed = d.Passed && d.doubtful() == ""
 	d.Reason = d.reason()
 	return d
+}
+
+// compare sets the metrics of the log loss.
+func (d *Document) compare(b Bounds, was, is *sweep.Metrics, off *sweep.Differences) {
+	auc := &Metric{Model: *was.JudgedAUC(), Pruned: *is.JudgedAUC(), Difference: *off.JudgedAUC(), Bound: b.AUCDrop}
+	if d.AUC = auc; d.Group != nil {
+		d.AUC, d.GAUC = nil, auc
+	}
+	d.LogLoss = &Metric{Model: was.Loss(), Pruned: is.Loss(), Difference: *off.Loss(), Bound: b.LogLossRise}
+}
+
+// judge judges each metric, and reports whether all pass.
+func (d *Document) judge(b Bounds) bool {
+	passed := true
+	for _, m := range d.metrics() {
+		within := m.worse <= m.Bound
+		m.Certain = m.known && (within && m.worst <= m.Bound || !within && m.best > m.Bound)
+		m.Passed = within && (m.Certain || !b.Confident)
+		passed = passed && m.Passed
+	}
+	return passed
 }
 
 // decline is a metric with its difference in the direction in which a model gets worse.

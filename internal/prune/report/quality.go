@@ -138,6 +138,9 @@ func (c *comparison) slices(b *budget) *slicesPart {
 	for i := range c.Document.Slices {
 		slice, full, pruned := &c.Document.Slices[i], &c.Unpruned.Slices[i], &b.best.Point.Slices[i]
 		row := sliceRow{Name: occurrences(slice), Field: slice.Field, Rows: slice.Rows, AUC: "-"}
+		if slice.Task != "" {
+			row.Name, row.Field = "", "task "+slice.Task
+		}
 		if slice.Positives != nil {
 			row.Rate = percent(portion(float64(*slice.Positives), float64(slice.Rows)))
 		}
@@ -163,7 +166,7 @@ func (c *comparison) slices(b *budget) *slicesPart {
 				worst, worstLoss, reach = &row, loss.Value, changeOf(joint).Interval
 			}
 		}
-		if slice.Field == "" {
+		if row.Field == "" {
 			rare.Rows, part.Rare = append(rare.Rows, row), rare
 		} else {
 			fields.Rows, part.Fields = append(fields.Rows, row), fields
@@ -171,11 +174,14 @@ func (c *comparison) slices(b *budget) *slicesPart {
 	}
 	part.Heading = "No slice is certain to lose"
 	if worst != nil {
-		of := "rarest feature"
-		if worst.Field != "" {
-			of = oneLine(worst.Field)
+		of := "whose rarest feature occurs " + worst.Name
+		switch {
+		case worst.Name == "":
+			of = "of the " + oneLine(worst.Field)
+		case worst.Field != "":
+			of = "whose " + oneLine(worst.Field) + " occurs " + worst.Name
 		}
-		part.Heading = "Rows whose " + of + " occurs " + worst.Name + " lose: " + c.LossName() + " " + reach
+		part.Heading = "Rows " + of + " lose: " + c.LossName() + " " + reach
 	}
 	return part
 }

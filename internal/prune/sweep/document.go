@@ -295,6 +295,7 @@ type CurveBin struct {
 // train and val. Its rows are those in which the feature of one field, or the rarest feature
 // of the row, occurs from Least to Most times there.
 type Slice struct {
+	Task      string `json:"task,omitempty"`  // label of a task, whose rows are the slice whatever occurs in them
 	Field     string `json:"field,omitempty"` // name of the field; empty for the rarest feature of the row
 	Least     int64  `json:"least"`
 	Most      *int64 `json:"most,omitempty"`      // nil = no limit

@@ -9,7 +9,7 @@ import (
 
 // The rows of a slice keep their weights, and their groups under numbers that count from 0.
 func TestSliceKeepsGroups(t *testing.T) {
-	s := &Slicer{slices: []Slice{{Rows: 4}}, members: []uint16{1, 0, 1, 1, 0, 1}}
+	s := &Slicer{slices: []Slice{{Rows: 4}}, members: []uint32{1, 0, 1, 1, 0, 1}}
 	p := &evaluate.Predictions{
 		Logits: []float64{0, 1, 2, 3, 4, 5}, Labels: []float32{0, 1, 0, 1, 0, 1},
 		Weights: []int32{1, 2, 3, 4, 5, 6}, Groups: []int32{5, 4, -1, 2, 2, 5},

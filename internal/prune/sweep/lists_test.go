@@ -85,7 +85,7 @@ func TestSlicesOfLists(t *testing.T) {
 	counts := slices.Repeat([]int64{5000}, a.Features())
 	counts[8], counts[10] = 7, 50 // the pad of history and its feature 2
 	counts[14] = 3                // feature 1 of tags
-	s := NewSlicer(&a, []string{"item", "user", "history", "tags"}, counts)
+	s := NewSlicer(&a, []string{"item", "user", "history", "tags"}, counts, nil)
 	s.Add(&model.Rows{Width: 7, Number: []int64{0, 1, 2, 3}, Label: []float32{0, 1, 1, 0}, Features: []int32{
 		0, 5, 8, 8, 8, 13, 13, // only pads
 		0, 5, 9, 10, 8, 13, 13, // history is rare

@@ -2,11 +2,13 @@ package sweep
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/evaluate"
 	"shaver/internal/click/model"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
 	"shaver/internal/value/mask"
 )
@@ -51,6 +53,11 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 	var err error
 	if r.unpruned, err = r.measure(ctx, c.Model, &d.Unpruned); err != nil {
 		return err
+	}
+	for _, t := range d.tasks(d.Unpruned.Slices) {
+		if t.JudgedAUC() == nil && t.RMSE == nil {
+			return fault.Inputf("all rows of a task have the same label, so its AUC is undefined: expected both labels for each task")
+		}
 	}
 	if d.Group = NewGroup(c.Group, r.unpruned.rows); d.Group != nil && d.Group.Mixed == 0 {
 		return fault.Inputf("--group %s: none of %d groups has rows of both labels, so the GAUC is undefined", c.Group, d.Group.Count)
@@ -159,7 +166,60 @@ func (r *run) compare(ctx context.Context, m *model.Model, p *Point) error {
 	for k := range p.Slices {
 		p.Slices[k].Difference = r.difference(found, found.slices[k], r.unpruned.slices[k])
 	}
+	p.Difference = r.d.worstTask(p)
 	return nil
+}
+
+// tasks returns the metrics on the slices of tasks.
+func (d *Document) tasks(of []SliceMetrics) (all []*SliceMetrics) {
+	for k := range d.Slices {
+		if d.Slices[k].Task != "" {
+			all = append(all, &of[k])
+		}
+	}
+	return all
+}
+
+// worstTask returns the differences of p, or with several tasks, for each metric that of the task whose interval ends worst.
+func (d *Document) worstTask(p *Point) *Differences {
+	all := d.tasks(p.Slices)
+	if len(all) == 0 {
+		return p.Difference
+	}
+	worst := func(sign float64, of func(*Differences) *Interval) (most *Interval) {
+		last := math.Inf(-1)
+		for _, t := range all {
+			i, end := of(t.Difference), math.NaN()
+			if i != nil && i.Low != nil && i.High != nil {
+				end = max(sign**i.Low, sign**i.High)
+			}
+			if !(end <= last) { // also if it is not known
+				most, last = i, end
+			}
+		}
+		return most
+	}
+	worse := newDifferences(d.Loss, worst(-1, func(d *Differences) *Interval { return d.AUC }), worst(1, (*Differences).Loss), worst(1, (*Differences).CalibratedLoss))
+	worse.GAUC = worst(-1, func(d *Differences) *Interval { return d.GAUC })
+	return worse
+}
+
+// meanOverTasks sets the AUC and the GAUC of m to the means over the tasks, if there are several.
+func (d *Document) meanOverTasks(m *Measure) {
+	all := d.tasks(m.Slices)
+	for _, of := range []func(*Metrics) **float64{func(m *Metrics) **float64 { return &m.AUC }, func(m *Metrics) **float64 { return &m.GAUC }} {
+		mean := 0.0
+		for _, t := range all {
+			if v := *of(&t.Metrics); v != nil {
+				mean += *v / float64(len(all))
+			} else {
+				mean = math.NaN()
+			}
+		}
+		if len(all) > 0 {
+			*of(&m.Metrics) = scores.Figure(mean)
+		}
+	}
 }
 
 // measure predicts with the model m and sets the metrics, the curve and the slices of to.
@@ -190,6 +250,7 @@ func (r *run) measure(ctx context.Context, m *model.Model, to *Measure) (*measur
 		found.slices = append(found.slices, slice)
 		to.Slices = append(to.Slices, SliceMetrics{Metrics: found.metrics(slice)})
 	}
+	r.d.meanOverTasks(to)
 	return found, nil
 }
 

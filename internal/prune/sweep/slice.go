@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 
@@ -14,6 +15,7 @@ const (
 	rareBelow    = 100 // occurrences below which the slice of a field takes a feature
 	mostFields   = 8   // number of fields that have a slice
 	leastInSlice = 100 // rows of the smallest slice
+	mostTasks    = 16  // number of tasks that have a slice
 )
 
 // bands holds the least number of occurrences of the rarest feature, for each slice of rows by
@@ -24,14 +26,15 @@ var bands = []int64{0, 1, 10, 100, 1000}
 // of train and val. A row is in one slice for its rarest feature: no occurrence, 1 to 9,
 // 10 to 99, 100 to 999, or more. It is also in the slice of each field in which its feature,
 // or the rarest of a list, occurs fewer than 100 times. Pads do not count. Of the fields, the
-// 8 with the most occurrences of such features have a slice. A Slicer takes 2 bytes per row.
+// 8 with the most occurrences of such features have a slice. If rows are those of several tasks, each task has a slice, too. A Slicer
+// takes 4 bytes per row.
 type Slicer struct {
 	Loss    loss.Kind // set before the first call of Add
 	counts  []int64
 	ids     []ids // by field
 	slices  []Slice
-	fields  []int    // by slice: the field, or -1 for the rarest feature
-	members []uint16 // by row: bit k is 1 if the row is in slice k
+	fields  []int    // by slice: the field, or -1 for the rarest feature; the slices of tasks come after these
+	members []uint32 // by row: bit k is 1 if the row is in slice k
 }
 
 // ids says where a field's ids are in a row.
@@ -41,9 +44,26 @@ type ids struct {
 }
 
 // NewSlicer returns a slicer without rows. names are the names of the fields, and counts the
-// numbers of occurrences of the features, [n].
-func NewSlicer(a *model.Architecture, names []string, counts []int64) *Slicer {
+// numbers of occurrences of the features, [n], or nil if they are not known. tasks are those of the rows; fewer than two have no slices. NewSlicer
+// returns nil if there are no slices.
+func NewSlicer(a *model.Architecture, names []string, counts []int64, tasks []model.Task) *Slicer {
 	s := &Slicer{counts: counts}
+	if counts != nil {
+		s.addOccurrences(a, names)
+	}
+	for _, t := range tasks[:min(mostTasks, len(tasks))] {
+		if len(tasks) > 1 {
+			s.slices = append(s.slices, Slice{Task: t.Label})
+		}
+	}
+	if s.slices == nil {
+		return nil
+	}
+	return s
+}
+
+// addOccurrences adds the slices by how often features occur.
+func (s *Slicer) addOccurrences(a *model.Architecture, names []string) {
 	for i, least := range bands {
 		band := Slice{Least: least}
 		if i+1 < len(bands) {
@@ -63,7 +83,7 @@ func NewSlicer(a *model.Architecture, names []string, counts []int64) *Slicer {
 				s.ids[j].pad = int32(first + l.Pad)
 			}
 		}
-		for id, count := range counts[first : first+size] {
+		for id, count := range s.counts[first : first+size] {
 			if count < rareBelow && int32(first+id) != s.ids[j].pad {
 				rare[j] += count
 			}
@@ -76,7 +96,15 @@ func NewSlicer(a *model.Architecture, names []string, counts []int64) *Slicer {
 		most := int64(rareBelow - 1)
 		s.slices, s.fields = append(s.slices, Slice{Field: names[j], Most: &most}), append(s.fields, j)
 	}
-	return s
+}
+
+// Of adds the rows of a source, whose loss is kind, and returns s. It does nothing if s is nil.
+func (s *Slicer) Of(ctx context.Context, kind loss.Kind, source model.RowSource) (*Slicer, error) {
+	if s == nil {
+		return nil, nil
+	}
+	s.Loss = kind
+	return s, source(ctx, func(rows *model.Rows) error { s.Add(rows); return nil })
 }
 
 // Add adds rows, which must come in the order of the predictions.
@@ -87,13 +115,15 @@ func (s *Slicer) Add(rows *model.Rows) {
 		for j := range s.ids {
 			rarest = min(rarest, s.rarest(features, j))
 		}
-		var member uint16
-		for k, j := range s.fields {
+		var member uint32
+		selector := rows.DenseRow(r)[rows.Inputs-(len(s.slices)-len(s.fields)):] // which of the tasks
+		for k := range s.slices {
 			count := rarest
-			if j >= 0 {
-				count = s.rarest(features, j)
+			if k < len(s.fields) && s.fields[k] >= 0 {
+				count = s.rarest(features, s.fields[k])
 			}
-			if of := &s.slices[k]; count >= of.Least && (of.Most == nil || count <= *of.Most) {
+			of := &s.slices[k]
+			if of.Task != "" && selector[k-len(s.fields)] == 1 || of.Task == "" && count >= of.Least && (of.Most == nil || count <= *of.Most) {
 				member |= 1 << k
 				of.Rows++
 				if s.Loss != loss.Squared {
@@ -120,13 +150,13 @@ func (s *Slicer) rarest(features []int32, j int) int64 {
 	return least
 }
 
-// shown returns the indices of the slices that are worth measuring. They have enough rows
+// shown returns the indices of the slices that are worth measuring. They are those of tasks, or have enough rows
 // and both labels unless the loss is squared, and not nearly all rows of the split.
 func (s *Slicer) shown() (all []int) {
 	for k := range s.slices {
 		of := &s.slices[k]
 		mixed := s.Loss == loss.Squared || of.Positives != nil && *of.Positives > 0 && *of.Positives < of.Rows
-		if of.Rows >= leastInSlice && mixed && 20*of.Rows <= 19*int64(len(s.members)) {
+		if of.Task != "" || of.Rows >= leastInSlice && mixed && 20*of.Rows <= 19*int64(len(s.members)) {
 			all = append(all, k)
 		}
 	}
@@ -156,6 +186,9 @@ func (s *Slicer) predictions(p *evaluate.Predictions, k int) *evaluate.Predictio
 			}
 			part.Groups = append(part.Groups, g)
 		}
+	}
+	if !slices.ContainsFunc(part.Weights, func(w int32) bool { return w != part.Weights[0] }) {
+		part.Weights = nil // as in the slice of a task
 	}
 	return part
 }

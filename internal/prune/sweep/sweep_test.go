@@ -246,7 +246,7 @@ func TestRunCompares(t *testing.T) {
 		}
 		rows.Number, rows.Label = append(rows.Number, int64(i)), append(rows.Label, label)
 	}
-	slicer := NewSlicer(&m.Architecture, []string{"a", "b", "c"}, counts)
+	slicer := NewSlicer(&m.Architecture, []string{"a", "b", "c"}, counts, nil)
 	slicer.Add(rows)
 	c := Config{Model: m, Predict: predict, Validate: predict, Calibrate: true, Slices: slicer,
 		Methods: []Method{fake{"a", 2, nil}}, Budgets: []mask.Budget{{Unit: mask.Sparsity, Amount: .5}}}
@@ -346,7 +346,7 @@ func TestSlicesAreWorthMeasuring(t *testing.T) {
 		}
 		return text
 	}
-	s := NewSlicer(a, names, counts)
+	s := NewSlicer(a, names, counts, nil)
 	add(s, 1000, 0)
 	add(s, 1000, 1)
 	if got := fields(s); got != "" {
