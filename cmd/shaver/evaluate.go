@@ -127,8 +127,8 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if len(tasks) > 1 && o.group != "" {
-		return fault.Usagef("--group: expected one label in --task; shaver check and sweep judge several tasks, each within its rows")
+	if len(tasks) > 1 {
+		return fault.Usagef("--task: expected one label: rows of several tasks have no common order; shaver check and sweep judge each task")
 	}
 	files := []string{o.model}
 	if o.against != "" {
@@ -167,6 +167,13 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 		}
 	}
 	if o.predictions != "" {
+		d, err := dataset.OpenAll(o.dataset)
+		if err != nil {
+			return err
+		}
+		if rows := d.Rows(o.split); rows != subjects[0].Bench.Rows {
+			return fault.Inputf("--predictions numbers the rows of the split, but %d of %d rows lack the label: import the rows that have it", rows-subjects[0].Bench.Rows, rows)
+		}
 		if err := measure.WritePredictions(o.predictions, all[0]); err != nil {
 			return err
 		}
@@ -179,12 +186,6 @@ func (o *evaluateOptions) run(c *cobra.Command, _ []string) error {
 		e.Against = &rival{Model: o.against, figures: figuresOf(other), AUCDifference: d.AUC, GAUCDifference: d.GAUC, LogLossDifference: d.LogLoss, RMSEDifference: d.RMSE}
 		if e.Group != nil {
 			e.Against.NDCGDifference, e.Against.RecallDifference = sweep.NewInterval(within.NDCG), sweep.NewInterval(within.Recall)
-		}
-	}
-	if len(tasks) > 1 { // rows of several tasks have no common order
-		e.AUC = nil
-		if e.Against != nil {
-			e.Against.AUC, e.Against.AUCDifference = nil, nil
 		}
 	}
 	return o.output.Print(c.OutOrStdout(), e, func(w io.Writer) { e.table(w, o.model, o.top) })

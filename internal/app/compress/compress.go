@@ -135,7 +135,9 @@ func (o *Options) Run(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sweeping.Finding(o.Model, o.ModelOutput, "", o.Folders).CheckSplits(m, ck.Known()); err != nil { // before hours of scoring
+	found := sweeping.Finding(o.Model, o.ModelOutput, "", o.Folders)
+	found.Group = o.Group
+	if err := found.CheckSplits(m, ck.Known()); err != nil { // before hours of scoring
 		return nil, err
 	}
 	folder := o.stem() + folderSuffix
@@ -185,8 +187,12 @@ func (o *Options) Run(ctx context.Context) (*Result, error) {
 // score computes the scores unless the user gave some. A job that was interrupted continues.
 func (o *Options) score(ctx context.Context) error {
 	if o.Scores != "" {
+		head, err := scores.ReadHead(o.Scores)
+		if err == nil && head.Spec.Tasks != nil {
+			err = fault.Inputf("%s has scores for the tasks %s: compress judges by the first label, so take shaver sweep, prune and check", o.Scores, model.TasksText(head.Spec.Tasks))
+		}
 		o.Say("1. take the order of %s", o.Scores)
-		return nil
+		return err
 	}
 	o.Say("1. find the order in which entries are dropped")
 	o.Scores = o.file(scoresFile)

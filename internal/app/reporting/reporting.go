@@ -119,11 +119,11 @@ func (o *Input) open() (*cut.Source, error) {
 	if !head.Spec.OfFields() {
 		return cut.Open(o.Model, o.ModelOutput, o.Scores)
 	}
-	p, err := cut.Open(o.Model, o.ModelOutput)
+	f, err := scores.Read(o.Scores)
 	if err != nil {
 		return nil, err
 	}
-	f, err := scores.Read(o.Scores)
+	p, err := cut.OpenFor(o.Model, o.ModelOutput, []*scores.File{f})
 	if err != nil {
 		return nil, err
 	}

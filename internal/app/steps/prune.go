@@ -15,8 +15,10 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
+	"shaver/internal/click/model"
 	"shaver/internal/click/modelfile"
 	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
 	"shaver/internal/prune/cut"
 	"shaver/internal/prune/slice"
@@ -227,6 +229,9 @@ func (o *Prune) checkReplaced(model string) error {
 // hidden file next to --out while the command runs. If the command is interrupted, it writes the same
 // file again and continues the training.
 func (o *Prune) writeTuned(ctx context.Context, r *Pruning) (err error) {
+	if head, err := scores.ReadHead(o.Scores); err == nil && head.Spec.Tasks != nil {
+		return fault.Usagef("--tune trains by the first label, and the scores are those of %s: tune in your framework", model.TasksText(head.Spec.Tasks))
+	}
 	hidden := filepath.Join(filepath.Dir(o.Out), "."+filepath.Base(o.Out)+".pruned")
 	defer atomicfile.Track(hidden).Remove()
 	if r.Sizes, err = r.Write(hidden, nil); err != nil {

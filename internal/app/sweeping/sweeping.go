@@ -328,12 +328,16 @@ func (o *Input) sourcesOfSSEDS(all []*scores.File) (sources []int, err error) {
 // CheckSplits returns the error with which Run would fail for the splits that it reads for the model
 // m, which knows k.
 func (o *Input) CheckSplits(m *model.Model, k *model.Known) error {
-	if _, err := measure.Open(o.Folders, o.Split, "", m, k); err != nil {
+	b, err := measure.Open(o.Folders, o.Split, "", m, k)
+	if err == nil {
+		err = b.GroupBy(context.Background(), o.Group, 0)
+	}
+	if err != nil {
 		return err
 	}
 	if o.Optional { // then Run does without rows that calibrate
 		return nil
 	}
-	_, err := o.validation(nil, m, k)
+	_, err = o.validation(nil, m, k)
 	return err
 }

@@ -311,7 +311,7 @@ func (o *Course) measure() func(context.Context, *model.Model) (*train.Metrics, 
 		metrics := found.Metrics()
 		before := o.untrained() && len(o.History) == 0 // the model is that with which the training begins
 		text := found.Doubt()
-		if text == "" && !before { // the few rows on which a training diverges have most of the loss, and their standard error is large
+		if text == "" && !before && found.Weights == nil { // the few rows on which a training diverges have most of the loss, and their standard error is large
 			positives := int64(0)
 			for _, label := range found.Labels {
 				positives += int64(label)

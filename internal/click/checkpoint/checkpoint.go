@@ -100,7 +100,8 @@ type Checkpoint struct {
 	// pruned, or the file does not say it. It does not affect the digest.
 	Scored []Scored
 	// Tasks are those for which the model is used, or nil. They are not in the file, and do not affect the digest.
-	Tasks []model.Task
+	Tasks  []model.Task
+	output string // that was chosen without tasks, or ""
 	// Recipe is the JSON of the settings with which shaver compress made the model, or "".
 	Recipe string
 
@@ -156,8 +157,12 @@ func ReadOutput(path, output string, tasks ...model.Task) (*Checkpoint, error) {
 		output = model.Outputs(tasks)
 	}
 	c, err := ReadPart(path, Options{ONNX: dissect.Options{Output: output}})
-	if err != nil || len(tasks) == 0 {
-		return c, err
+	if err != nil {
+		return nil, err
+	}
+	if len(tasks) == 0 {
+		c.output = output
+		return c, nil
 	}
 	has := 1
 	if c.graph != nil {

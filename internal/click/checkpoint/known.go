@@ -33,7 +33,7 @@ func (c *Checkpoint) Known() *model.Known {
 	if family.Numbered(names) != nil {
 		names = nil
 	}
-	return &model.Known{Logit: logit, File: c.name, Names: names, Fields: c.Identities, Sizes: c.Architecture.FieldDims, Dense: c.denseInputs(), Standards: c.Standards, Ignored: c.Ignored, Tasks: c.Tasks}
+	return &model.Known{Logit: logit, File: c.name, Names: names, Fields: c.Identities, Sizes: c.Architecture.FieldDims, Dense: c.denseInputs(), Standards: c.Standards, Ignored: c.Ignored, Tasks: c.Tasks, Output: c.output}
 }
 
 // takeMeanings sets Identities, Standards and the guards of ids from the metadata of a file, which may lack them. The

@@ -167,7 +167,7 @@ func (k *graphKnife) checkpoint(head *graph.Graph) (*Checkpoint, error) {
 	c, form := k.from, k.from.graph
 	text, weights := graph.Encode(head)
 	changed := &Checkpoint{
-		Tensors: map[string]Tensor{}, EmbeddingKey: graphEmbedding, Ignored: c.Ignored, Origins: c.Origins, Scored: c.Scored, Standards: c.Standards, name: c.name,
+		Tensors: map[string]Tensor{}, EmbeddingKey: graphEmbedding, Ignored: c.Ignored, Origins: c.Origins, Scored: c.Scored, Tasks: c.Tasks, Standards: c.Standards, name: c.name,
 		graph: &graphForm{Head: json.RawMessage(text), Output: form.Output, Tasks: form.Tasks},
 	}
 	to := changed.graph

@@ -56,7 +56,8 @@ type Known struct {
 	// Logit says how the logit follows from the output of the graph, if this is a probability; otherwise "".
 	Logit string
 	// Tasks are those for which the model is used, or nil. Rows are then those of the tasks, as Dataset.ForTasks has them.
-	Tasks []Task
+	Tasks  []Task
+	Output string // name of the output that was chosen without a task, or ""
 	// Ignored is a sentence without a full stop on inputs that the output does not depend on, or "". It may say why fields are missing.
 	Ignored string
 }

@@ -127,6 +127,9 @@ func (d *Dataset) For(a *model.Architecture, k *model.Known) (*Dataset, error) {
 // forModel is For without what the model's file says about inputs that it ignores.
 func (d *Dataset) forModel(a *model.Architecture, k *model.Known) (*Dataset, error) {
 	if k != nil {
+		if k.Tasks == nil && d.Tasks != nil && slices.Contains(d.Tasks[1:], k.Output) {
+			return nil, fault.Inputf("the output %s has the name of a label, but without --task the label is %s: give --task %s in place of --model-output", k.Output, d.Tasks[0], k.Output)
+		}
 		if k.Tasks != nil && d.tasks == nil {
 			var err error
 			if d, err = d.ForTasks(k.Tasks); err != nil {

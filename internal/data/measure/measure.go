@@ -94,7 +94,9 @@ func (b *Bench) GroupBy(ctx context.Context, name string, top int) error {
 		for i := range rows.Len() {
 			key := int64(0)
 			if rows.Inputs == 1 {
-				key = int64(math.Float32bits(rows.Dense[i] + 0)) // not -0
+				if key = int64(math.Float32bits(rows.Dense[i] + 0)); math.Abs(float64(rows.Dense[i])) >= 1<<24 { // +0: not -0
+					return fault.Inputf("--group: %s has the value %v, and float32 does not tell whole numbers from 2^24 on apart: import %s as a field", name, rows.Dense[i], name)
+				}
 			} else if key = int64(rows.Features[i]); key == none {
 				of = append(of, -1)
 				continue

@@ -33,12 +33,12 @@ func (r *Request) fresh(splits []string) (*estimator.Fresh, error) {
 	switch {
 	case len(f.Rows) == 0 && (r.FreshDays != 0 || r.FreshWeight != 0):
 		return nil, fault.Usagef("a weight of fresh rows or fresh days: the job scores no fresh rows: import the rows with a split %s, and score it", dataset.Fresh)
-	case len(f.Rows) == 0 || f.Count() == r.Rows(splits):
+	case len(f.Rows) == 0 || countFresh(r.Dataset, f) == r.Rows(splits):
 		return nil, nil
 	case r.Previous != nil:
 		return nil, fault.Usagef("fresh rows: previous scores need rows that all count once")
 	case f.Weight == 0:
-		f.Weight = min(freshWeight(r.Rows(splits), f), max(1, estimator.MostWeight/max(1, r.Dataset.LargestWeight())))
+		f.Weight = min(freshWeight(r.Rows(splits), countFresh(r.Dataset, f)), max(1, estimator.MostWeight/max(1, r.Dataset.LargestWeight())))
 	}
 	if err := f.Validate(); err != nil {
 		return nil, fault.Usagef("%w", err)
@@ -86,7 +86,7 @@ func (j *Job) Gap(ctx context.Context, m *model.Model) (*gap.Gap, error) {
 	if s.Fresh != nil {
 		fresh = s.Fresh.Rows
 	}
-	of := fmt.Sprint(s.Model, s.Dataset, s.Sample, s.Seed, s.Kernel, s.Loss, s.Baseline, s.BaselineValues, s.Freeze, fresh)
+	of := fmt.Sprint(s.Model, s.Dataset, s.Sample, s.Seed, s.Kernel, s.Loss, s.Baseline, s.BaselineValues, s.Freeze, s.Tasks, fresh)
 	if last.of == of {
 		return last.gap, nil
 	}
@@ -97,11 +97,26 @@ func (j *Job) Gap(ctx context.Context, m *model.Model) (*gap.Gap, error) {
 	return g, err
 }
 
-// freshWeight returns the weight of fresh rows among rows, 1 to estimator.MaxWeight, if the model memorises: the square root of the number of other rows for each of
+// countFresh returns the number of rows of d that are fresh. With tasks, rows have not all numbers.
+func countFresh(d *dataset.Dataset, f *estimator.Fresh) (rows int64) {
+	days := d.Days()
+	if days == nil {
+		days = []*dataset.Dataset{d}
+	}
+	for _, day := range days {
+		for _, split := range day.SplitNames() {
+			if numbers := day.Numbers(split); len(numbers) > 0 && f.Has(numbers[0][0]) {
+				rows += day.Rows(split)
+			}
+		}
+	}
+	return rows
+}
+
+// freshWeight returns the weight of n fresh rows among rows, 1 to estimator.MaxWeight, if the model memorises: the square root of the number of other rows for each of
 // them. One of many counts more, because the others outvote it with what the model remembers. It counts less than all of
 // these together, because few rows are noisy.
-func freshWeight(rows int64, f *estimator.Fresh) int64 {
-	n := f.Count()
+func freshWeight(rows, n int64) int64 {
 	return min(max(1, int64(math.Round(math.Sqrt(float64(rows-n)/float64(n))))), estimator.MaxWeight)
 }
 
@@ -112,7 +127,7 @@ func (j *Job) Calibration(ctx context.Context, n int64, check func(features []in
 	if f == nil {
 		return j.Sample.Draw(ctx, j.Scan, n, check)
 	}
-	fresh := f.Count()
+	fresh := countFresh(j.Dataset, f)
 	others := j.Sample.Rows - fresh
 	share := float64(f.Weight*fresh) / float64(others+f.Weight*fresh)
 	n = min(n, int64(float64(fresh)/share))

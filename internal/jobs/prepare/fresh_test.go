@@ -22,7 +22,7 @@ import (
 func TestFreshWeight(t *testing.T) {
 	for fresh, want := range map[int64]float64{1: estimator.MaxWeight, 40: math.Round(math.Sqrt(960. / 40)), 500: 1, 900: 1} {
 		f := &estimator.Fresh{Rows: [][2]int64{{0, 1}, {1, fresh}}[:min(fresh, 2)]}
-		if got := freshWeight(1000, f); float64(got) != want {
+		if got := freshWeight(1000, f.Count()); float64(got) != want {
 			t.Errorf("%d of 1000 rows have the weight %d, expected %v", fresh, got, want)
 		}
 	}

@@ -156,6 +156,9 @@ func (n *night) prepare() error {
 	if p.Spec.Fresh != nil {
 		return fault.Usagef("fresh rows: a state needs rows that all count once, because it keeps the sums of each day")
 	}
+	if p.Spec.Tasks != nil {
+		return fault.Usagef("--task: a state keeps the sums of the first label: score without a state")
+	}
 	if p.Spec.LargestWeight != 0 {
 		return fault.Usagef("the rows of the dataset have weights: a state needs rows that all count once, because it keeps the sums of each day")
 	}

@@ -382,7 +382,7 @@ func except(numbers, gone []int) []int {
 func RowsOf(rows *model.Rows, fields []int, before, after *model.Architecture) *model.Rows {
 	from, to, lengths := before.Offsets(), after.Offsets(), before.Lengths()
 	first := model.Offsets(lengths) // index of each field's first id
-	chosen := &model.Rows{Width: after.Width(), Inputs: rows.Inputs, Number: rows.Number, Label: rows.Label, Dense: rows.Dense}
+	chosen := &model.Rows{Width: after.Width(), Inputs: rows.Inputs, Number: rows.Number, Label: rows.Label, Dense: rows.Dense, Weight: rows.Weight}
 	for i := range rows.Label {
 		row := rows.Row(i)
 		for k, j := range fields {

@@ -169,13 +169,13 @@ func TestPathOfTowers(t *testing.T) {
 	}
 }
 
-// Rows of a smaller model have all positions of its lists, and the dense inputs.
+// Rows of a smaller model have all positions of its lists, the dense inputs and the weights.
 func TestRowsOf(t *testing.T) {
 	before := model.Architecture{FieldDims: []int{10, 20, 30}, Lists: []model.List{{Field: 1, Length: 3}}, Dense: []string{"age"}}
 	after := model.Architecture{FieldDims: []int{20, 30}, Lists: []model.List{{Field: 0, Length: 3}}, Dense: []string{"age"}}
-	rows := &model.Rows{Width: 5, Inputs: 1, Number: []int64{7}, Label: []float32{1}, Features: []int32{4, 10, 11, 29, 59}, Dense: []float32{2}}
+	rows := &model.Rows{Width: 5, Inputs: 1, Number: []int64{7}, Label: []float32{1}, Features: []int32{4, 10, 11, 29, 59}, Dense: []float32{2}, Weight: []int32{3}}
 	got := cut.RowsOf(rows, []int{1, 2}, &before, &after)
-	if got.Width != 4 || !slices.Equal(got.Features, []int32{0, 1, 19, 49}) || !slices.Equal(got.DenseRow(0), rows.Dense) {
+	if got.Width != 4 || !slices.Equal(got.Features, []int32{0, 1, 19, 49}) || !slices.Equal(got.DenseRow(0), rows.Dense) || got.Times(0) != 3 {
 		t.Errorf("rows %+v", got)
 	}
 }

@@ -83,8 +83,8 @@ func (s *Source) Add(f *scores.File, file string) error {
 	if err := f.CheckModel(&ck.Architecture, ck.Digest()); err != nil {
 		return fmt.Errorf("%s and %s: %w", file, s.File, err)
 	}
-	if !slices.Equal(f.Spec.Tasks, ck.Tasks) {
-		return fault.Inputf("%s has the tasks %s, expected %s", file, model.TasksText(f.Spec.Tasks), model.TasksText(ck.Tasks))
+	if err := s.checkTasks(f, file); err != nil {
+		return err
 	}
 	if s.Scores != nil && !slices.Equal(f.Spec.Freeze, s.Scores[0].Spec.Freeze) {
 		return fault.Inputf("%s freezes other fields than the scores before it: expected scores of one game", file)
@@ -92,6 +92,14 @@ func (s *Source) Add(f *scores.File, file string) error {
 	ck.Architecture.Frozen = f.Spec.Freeze
 	s.Scores = append(s.Scores, f)
 	ck.AddScored(Scored(f))
+	return nil
+}
+
+// checkTasks returns an error unless f, of a file, has scores for the tasks of the model.
+func (s *Source) checkTasks(f *scores.File, file string) error {
+	if want := s.Checkpoint.Tasks; !slices.Equal(f.Spec.Tasks, want) {
+		return fault.Inputf("%s has the tasks %s, expected %s", file, model.TasksText(f.Spec.Tasks), model.TasksText(want))
+	}
 	return nil
 }
 
@@ -114,7 +122,7 @@ func (s *Source) CheckInitial(f *scores.File, file string) error {
 		return fmt.Errorf("%s and %s: %w", file, s.File, err)
 	}
 	s.Checkpoint.AddScored(Scored(f))
-	return nil
+	return s.checkTasks(f, file)
 }
 
 // Unpruned returns the table from which methods drop entries. They drop only entries that keep

@@ -139,11 +139,12 @@ func fixed(a *model.Architecture) (n int) {
 
 // Round is a round of a path that is over.
 type Round struct {
-	Rows        int64            `json:"rows"`        // number of rows that were measured
-	Weight      int64            `json:"weight"`      // sum of the weights of these rows
-	Kept        int              `json:"kept"`        // number of entries that the measured tables keep, without those of frozen fields
-	Loss        float64          `json:"loss"`        // mean loss of these rows with these tables, before calibration, in nat; 0 without rows
-	Calibration loss.Calibration `json:"calibration"` // of these tables
+	Rows        int64            `json:"rows"`            // number of rows that were measured
+	Weight      int64            `json:"weight"`          // sum of the weights of these rows; 0 in checkpoints of older programs
+	Fresh       int64            `json:"fresh,omitempty"` // only in checkpoints of older programs: number of fresh rows
+	Kept        int              `json:"kept"`            // number of entries that the measured tables keep, without those of frozen fields
+	Loss        float64          `json:"loss"`            // mean loss of these rows with these tables, before calibration, in nat; 0 without rows
+	Calibration loss.Calibration `json:"calibration"`     // of these tables
 }
 
 // Path is the state of a path between two rounds. Only one goroutine may use it at a time.
@@ -456,9 +457,13 @@ func (p *Path) Read(r io.Reader, rounds []Round) error {
 	if len(rounds) > len(p.course.kept) {
 		return fault.Inputf("%d rounds, expected at most %d", len(rounds), len(p.course.kept))
 	}
-	for i, round := range rounds {
+	for i := range rounds {
+		round := &rounds[i]
+		if round.Weight == 0 {
+			round.Weight, round.Fresh = round.Rows+(max(1, p.by.Fresh)-1)*round.Fresh, 0
+		}
 		if want := p.size - p.course.all + p.course.at(i); round.Rows < 0 || round.Weight < round.Rows || round.Kept != want {
-			return fault.Inputf("round %d has %d rows and keeps %d entries, expected at least 0 and %d", i, round.Rows, round.Kept, want)
+			return fault.Inputf("round %d has %d rows of the weight %d and keeps %d entries, expected at least 0 rows, each of at least 1, and %d", i, round.Rows, round.Weight, round.Kept, want)
 		}
 	}
 	left := 0

@@ -141,6 +141,13 @@ func TestRanksStay(t *testing.T) {
 	if !reflect.DeepEqual(again, p) {
 		t.Error("the state that was read differs from the one that was written")
 	}
+	old := slices.Clone(p.Rounds) // as older programs wrote them
+	for i := range old {
+		old[i].Weight = 0
+	}
+	if again = New(a, .95, loss.Logistic, 5, once); again.Read(bytes.NewReader(data), old) != nil || !reflect.DeepEqual(again, p) {
+		t.Error("rounds without weights differ from those with weights")
+	}
 	for at := 0; at < len(data); at += 8 { // any word that is replaced by -2 is noticed
 		bad := bytes.Clone(data)
 		for k := range 8 {

@@ -40,6 +40,7 @@ func MeasureCurvature(ctx context.Context, game Game, dropped layout.Mask, c los
 	for i := range workers {
 		workers[i] = newSlopes(game.Model)
 	}
+	total := 0.0 // weight of the rows
 	for at := 0; at < rows.Len(); {
 		from, used := at, 0
 		group, ctx := errgroup.WithContext(ctx)
@@ -60,7 +61,9 @@ func MeasureCurvature(ctx context.Context, game Game, dropped layout.Mask, c los
 		}
 		for _, w := range workers[:used] { // in the order of the rows, so that the rounding is always the same
 			for r := range w.batch.Len() {
-				if !finite(w.second[r]) || !sum.add(w.batch.Row(r), w.gradient.Slope(r), w.second[r]) {
+				times := float64(w.batch.Times(r))
+				total += times
+				if !finite(w.second[r]) || !sum.add(w.batch.Row(r), w.gradient.Slope(r), times*w.second[r]) {
 					return nil, fmt.Errorf("%s: %w", model.RowName(rows.Number[from]), errSteepRow)
 				}
 				from++
@@ -69,7 +72,7 @@ func MeasureCurvature(ctx context.Context, game Game, dropped layout.Mask, c los
 	}
 	for _, list := range [][]float64{h.Entries, h.Baseline} {
 		for i := range list {
-			list[i] /= float64(max(rows.Len(), 1))
+			list[i] /= max(total, 1)
 		}
 	}
 	return h, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"shaver/internal/click/model"
 	"shaver/internal/click/model/modeltest"
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
@@ -38,6 +39,26 @@ func TestCurvature(t *testing.T) {
 		h, err := shapley.MeasureCurvature(t.Context(), g, o.Unmeasured, o.Calibration, rows)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
+		}
+		weighted, repeated := *rows, &model.Rows{} // a row of weight w is w equal rows
+		for i := range rows.Len() {
+			weighted.Weight = append(weighted.Weight, int32(1+i%3))
+			for range 1 + i%3 {
+				repeated.Append(rows, i)
+			}
+		}
+		one, err := shapley.MeasureCurvature(t.Context(), g, o.Unmeasured, o.Calibration, &weighted)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		many, err := shapley.MeasureCurvature(t.Context(), g, o.Unmeasured, o.Calibration, repeated)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for i, want := range many.Entries {
+			if math.Abs(one.Entries[i]-want) > 1e-12+1e-9*want {
+				t.Fatalf("%s: entry %d with weights: %g, expected %g", name, i, one.Entries[i], want)
+			}
 		}
 		p, err := shapley.Estimate(t.Context(), g, o, rows, 2, nil)
 		if err != nil {
