@@ -89,6 +89,7 @@ func sweepCommand() *cobra.Command {
 	cli.Group(c, "Budgets", "within", "sparsities", "bytes")
 	cli.Group(c, "Methods", "methods", "aggregate", "protect", "field-minimum", "values")
 	cli.Group(c, "Measurement", "split", "group", "calibrate")
+	cli.Needed(c, "scores", "within", "sparsities", "methods", "group", "out")
 	cli.MarkRequired(c, "model", "dataset")
 	for name, now := range map[string]string{
 		"snip": "--scores, which also takes scores of the model before its training", "picture": "--pictures of shaver report", "seed": "--seed of shaver study",

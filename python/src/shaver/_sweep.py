@@ -229,7 +229,7 @@ def sweep(
     progress : bool or callable, optional
         Whether to show the progress, or a function that is called with each Progress.
     **flags
-        Other flags of ``shaver sweep``. ``python -m shaver sweep --help`` prints all of them.
+        Other flags of ``shaver sweep``. ``python -m shaver sweep --help-all`` prints all of them.
 
     Returns
     -------
