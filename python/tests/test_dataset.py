@@ -169,3 +169,13 @@ def test_bad_frames(tmp_path: Path) -> None:
         ds.to_arrow("nightly")
     with pytest.raises(shaver.BadInputError, match="the fields are user"):
         ds.values("item")
+
+
+@pytest.mark.parametrize("ids", [None, "local"])
+def test_weights_and_labels(ids: Any, tmp_path: Path) -> None:
+    """A frame may have a weight and several labels, all but the first of which may be missing."""
+    frame = pd.DataFrame({"click": [1, 0, 1, 1], "user": [0, 1, 1, 0], "buy": [1, None, 0, 1], "times": [1, 0.5, 2, 1]})
+    rows = shaver.Dataset.from_frame({"train": frame}, label="click,buy", weight="times", ids=ids, out=tmp_path / "rows")
+    table = rows.to_arrow("train")
+    assert rows.fields == ["user"]
+    assert table["weight"].to_pylist() == [1000, 500, 2000, 1000] and table["buy"].to_pylist() == [1, -1, 0, 1]

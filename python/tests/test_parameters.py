@@ -176,7 +176,7 @@ def test_parameters_reach_their_flags(call: Call, planted: Planted, monkeypatch:
     if call.function is shaver.compress:
         needed["out"] = "unused.safetensors"
     # The values of parameters that Python reads. All others are passed on.
-    read: dict[str, Any] = {"against": planted.model, "fields": ["user"], "dense": ["user"]}
+    read: dict[str, Any] = {"against": planted.model, "fields": ["user"], "dense": ["user"], "weight": "hour"}
     required = {name: read[name] for name, each in parameters(call).items() if each.default is each.empty and name in read}
     for name, parameter in parameters(call).items():
         if name in needed or name in call.own:

@@ -58,6 +58,7 @@ class Dataset:
         frame: Frame | Mapping[str, Frame],
         *,
         label: str,
+        weight: str | None = None,
         fields: Sequence[str] | None = None,
         dense: Sequence[str] = (),
         dense_missing: float | Literal["mean"] | None = None,
@@ -94,7 +95,9 @@ class Dataset:
             __arrow_c_stream__. A column whose cells are lists is a list of ids or values. A
             dict with the keys train, val, test and fresh has the rows of these splits.
         label : str
-            Column of the label.
+            Column of the label, or columns of several, separated by commas. The first label is always there.
+        weight : str, optional
+            Column that says how much a row counts, a number above 0.
         fields : sequence of str, optional
             Columns that are fields, in this order. By default they are all columns except the
             label and the dense inputs.
@@ -188,6 +191,7 @@ class Dataset:
             "on_bad_row": on_bad_row,
             **flags,
         }
+        more = [*label.split(",")[1:], *([weight] if weight else [])]  # columns that are neither fields nor dense inputs
         known = None if model is None else Model.of(model)
         if known is not None:
             common |= known.flags
@@ -199,11 +203,11 @@ class Dataset:
             earlier = [] if dense or vocabulary is None else _dense_inputs(vocabulary)
             try:
                 for name, part in frames.items():
-                    parts[name], made = _raw_file(part, label, fields, dense, earlier)
+                    parts[name], made = _raw_file(part, [label.split(",")[0], *more], fields, dense, earlier)
                     temporary += made
                 run(
                     ["dataset", "import", "parquet"],
-                    {"label": label, "columns": fields, "split": split, **{name: parts.get(name) for name in _SPLITS[1:]}, **common},
+                    {"label": label, "weight": weight, "columns": fields, "split": split, **{name: parts.get(name) for name in _SPLITS[1:]}, **common},
                     paths=[parts["train"]],
                     names=_NAMES,
                     progress=progress,
@@ -217,8 +221,11 @@ class Dataset:
         files = {}
         try:
             for name, part in frames.items():
-                files[name] = _encoded_file(part, label, fields, dense, f"the frame {name}" if isinstance(frame, Mapping) else "the frame")
-            run(["dataset", "import", "csv"], {"ids": ids, "split": split, **files, **common}, names=_NAMES, progress=progress)
+                files[name] = _encoded_file(
+                    part, [label.split(",")[0], *more], fields, dense, f"the frame {name}" if isinstance(frame, Mapping) else "the frame"
+                )
+            several = {"label": label if "," in label else None, "weight": weight}
+            run(["dataset", "import", "csv"], {"ids": ids, "split": split, **several, **files, **common}, names=_NAMES, progress=progress)
         finally:
             for path in files.values():
                 delete(path)
@@ -312,13 +319,13 @@ def _table(frame: object) -> pa.Table:
     raise BadInputError(f"the frame is a {kind}, expected a frame of pandas or polars, a table of pyarrow or a path")
 
 
-def _selected(table: pa.Table, label: str, fields: Sequence[str] | None, dense: Sequence[str]) -> list[str]:
-    """Returns the columns to import: the label, the fields and the dense inputs."""
+def _selected(table: pa.Table, labels: Sequence[str], fields: Sequence[str] | None, dense: Sequence[str]) -> list[str]:
+    """Returns the columns to import: the label, the fields, the dense inputs, and the others of labels."""
     numbers = [_column(text) for text in dense]
     if fields is None:
-        fields = [name for name in table.column_names if name != label and name not in numbers]
-    columns = [label, *(name.partition("=")[0] for name in fields)]
-    columns += [name for name in numbers if name not in columns]
+        fields = [name for name in table.column_names if name not in labels and name not in numbers]
+    columns = [labels[0], *(name.partition("=")[0] for name in fields)]
+    columns += [name for name in [*numbers, *labels[1:]] if name not in columns]
     missing = [name for name in columns if name not in table.column_names]
     if missing:
         raise BadInputError(f"no column {missing[0]!r}: the columns are {', '.join(table.column_names)}")
@@ -332,13 +339,13 @@ def _dense_inputs(vocabulary: DatasetLike) -> list[str]:
     return [each["name"] for each in Dataset.of(vocabulary).document.get("dense", [])]
 
 
-def _raw_file(frame: object, label: str, fields: Sequence[str] | None, dense: Sequence[str], earlier: Sequence[str]) -> tuple[str, list[str]]:
+def _raw_file(frame: object, labels: Sequence[str], fields: Sequence[str] | None, dense: Sequence[str], earlier: Sequence[str]) -> tuple[str, list[str]]:
     """Returns a file with the rows, and the files to be deleted. The file has those columns of
     earlier that the frame has."""
     if isinstance(frame, (str, os.PathLike)):
         return str(os.fspath(frame)), []
     table = _table(frame)
-    columns = _selected(table, label, fields, dense)
+    columns = _selected(table, labels, fields, dense)
     columns += [name for name in earlier if name in table.column_names and name not in columns]
     table = table.select(columns)
     path = str(fresh("rows.arrow", "the frame"))
@@ -347,15 +354,15 @@ def _raw_file(frame: object, label: str, fields: Sequence[str] | None, dense: Se
     return path, [path]
 
 
-def _encoded_file(frame: object, label: str, fields: Sequence[str] | None, dense: Sequence[str], content: str) -> str:
+def _encoded_file(frame: object, labels: Sequence[str], fields: Sequence[str] | None, dense: Sequence[str], content: str) -> str:
     """Writes encoded rows as CSV and returns the path. Messages call the frame content."""
     if isinstance(frame, (str, os.PathLike)):
         rows = pyarrow.dataset.dataset(str(os.fspath(frame)))
-        columns = _selected(rows.schema.empty_table(), label, fields, dense)
+        columns = _selected(rows.schema.empty_table(), labels, fields, dense)
         batches = rows.to_batches(columns=columns)
     else:
         table = _table(frame)
-        table = table.select(_selected(table, label, fields, dense))
+        table = table.select(_selected(table, labels, fields, dense))
         batches = table.to_batches(max_chunksize=1 << 16)
     path = str(fresh("rows.csv", content))
     writer = None

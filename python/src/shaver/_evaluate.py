@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -75,6 +76,7 @@ def evaluate(
     dataset: DatasetLike,
     *,
     against: ModelLike | None = None,
+    task: str | None = None,
     split: Literal["train", "val", "test", "fresh"] | None = None,
     group: str | None = None,
     top: int | None = None,
@@ -94,6 +96,8 @@ def evaluate(
         Rows to measure on.
     against : Model, path, state dict or torch.nn.Module, optional
         Another model that is measured on the same rows, for example the unpruned one.
+    task : str, optional
+        Label of the dataset that the model predicts, by its output of the same name, or LABEL:OUTPUT.
     split : {"train", "val", "test", "fresh"}, default "test"
         Split to measure on.
     group : str, optional
@@ -124,6 +128,7 @@ def evaluate(
         **measured.flags,
         **rows.flags,
         "against": None if other is None else other.path,
+        "task": task,
         "split": split,
         "group": group,
         "top": top,
@@ -176,6 +181,7 @@ def check(
     dataset: DatasetLike,
     *,
     against: ModelLike,
+    task: str | Sequence[str] | None = None,
     max_auc_drop: float | None = None,
     max_logloss_rise: float | None = None,
     max_rmse_rise: float | None = None,
@@ -201,6 +207,9 @@ def check(
         Rows to measure on.
     against : Model, path, state dict or torch.nn.Module
         Model that was pruned.
+    task : str or sequence of str, optional
+        Labels of the dataset with their weights, such as "click=1,buy=.5", for a model with an output
+        for each.
     max_auc_drop : float in [0, 1], default 0.001
         Largest drop of the AUC.
     max_logloss_rise : float, default 0.001
@@ -237,6 +246,7 @@ def check(
         **rows.flags,
         "model": after.path,
         "against": before.path,
+        "task": task,
         "max_auc_drop": max_auc_drop,
         "max_logloss_rise": max_logloss_rise,
         "max_rmse_rise": max_rmse_rise,

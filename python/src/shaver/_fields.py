@@ -136,6 +136,7 @@ def fields(
     model: ModelLike,
     dataset: DatasetLike,
     *,
+    task: str | None = None,
     pairs: bool = False,
     baseline: Literal["marginal", "zero", "codebook"] | None = None,
     estimator: Literal["exact", "antithetic", "permutation"] | None = None,
@@ -172,6 +173,8 @@ def fields(
         Model whose fields are valued.
     dataset : Dataset or path
         Rows on which the loss is measured.
+    task : str, optional
+        Label of the dataset that the model predicts, by its output of the same name, or LABEL:OUTPUT.
     pairs : bool, default False
         Also give pairs of fields their interaction, which is above 0 if they are worth more together
         and below 0 if they are redundant.
@@ -235,6 +238,7 @@ def fields(
         "players": "pairs" if pairs else "fields",
         "baseline": baseline,
         "estimator": estimator,
+        "task": task,
         "splits": splits,
         "sample": sample,
         "max_rows": max_rows,

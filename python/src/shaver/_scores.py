@@ -187,6 +187,7 @@ def score(
     model: ModelLike,
     dataset: DatasetLike,
     *,
+    task: str | Sequence[str] | None = None,
     estimator: Estimator | None = None,
     baseline: Literal["zero", "codebook", "words"] | None = None,
     freeze: str | Sequence[str] | None = None,
@@ -230,6 +231,9 @@ def score(
         ``Model(module, example_inputs=...)``.
     dataset : Dataset or path
         Rows to score.
+    task : str or sequence of str, optional
+        Labels of the dataset with their weights, such as "click=1,buy=.5", for a model with an output
+        for each.
     estimator : str, default "path", or "multilinear" below 30000 rows unless parts, sparsity or max_time is given
         "path" to prune, "debiased" to quote values, or "permutation", "antithetic",
         "multilinear", "exact" or "taylor".
@@ -313,6 +317,7 @@ def score(
         "estimator": estimator,
         "baseline": baseline,
         "freeze": freeze,
+        "task": task,
         "splits": splits,
         "fresh_weight": fresh_weight,
         "fresh_days": fresh_days,
