@@ -10,6 +10,7 @@ import (
 
 	"shaver/cmd/shaver/help"
 	"shaver/internal/app/cli"
+	"shaver/internal/click/model"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
 	"shaver/internal/value/estimator"
@@ -52,8 +53,13 @@ func scoresTable(w io.Writer, s *scores.Facts) {
 		fmt.Fprintf(w, "words\t%s\n", cli.Printable(s.Words))
 	}
 	fmt.Fprintf(w, "rows\t%d\tof %d of %v\n", s.Rows, s.DatasetRows, s.Spec.Splits)
+	upTo := ""
+	if s.Spec.Tasks != nil { // rows lack labels
+		upTo = "at most "
+		fmt.Fprintf(w, "tasks\t%s\n", cli.Printable(model.TasksText(s.Spec.Tasks)))
+	}
 	if f := s.Spec.Fresh; f != nil {
-		fmt.Fprintf(w, "fresh rows\t%d\teach counts %d times; the model was not trained on them\n", f.Count(), f.Weight)
+		fmt.Fprintf(w, "fresh rows\t%s%d\teach counts %d times; the model was not trained on them\n", upTo, f.Count(), f.Weight)
 	}
 	if most := s.Spec.LargestWeight; most > 0 {
 		fmt.Fprintf(w, "weights\t%d\tsum of the weights of the rows, which are at most %d\n", s.Weight, most)

@@ -12,8 +12,8 @@ check: the logits of every output are those of onnxruntime, and the value by tay
 float64, of the weighted loss of all tasks times the entry.
 
 table: each model is trained with the seeds 1, 2 and 3, and pruned by a path for all tasks and by a path for each. A cell is the loss of test AUC of the
-task that loses most, for all tasks, and for the best of the single-task orders. The third number is the difference of the two
-on one task: that on which the best single-task order is worst. It has the half of its paired 95% interval after ±. Means over the seeds.
+task that loses most, for all tasks, and for the best of the single-task orders. The third number is the difference of the two on one task, that on
+which the latter loses most, with the half of its 95% interval. val chooses the best order and the task, and test judges. Means over the seeds.
 """
 
 import csv
@@ -26,6 +26,7 @@ import numpy as np
 import onnxruntime
 import pyarrow as pa
 import torch
+from scipy import stats
 from torch import nn
 
 DIM, EXPERTS, WIDTH, SEEDS = 8, 3, 32, [1, 2, 3]
@@ -227,21 +228,28 @@ class Orders(Lab):
             self.run("prune", "--model", path, "--scores", scores, "--sparsity", sparsity, "--out", out)
         return out
 
-    def difference(self, model, against, task):
-        """Test AUC of a model minus that of the other, and the half of its interval."""
-        name = self.folder / f"{model.stem}-{against.stem}.{task}.json"
+    def difference(self, model, against, task, split):
+        """AUC of a model minus that of the other on a split, and the half of its interval, which is that of the rows."""
+        name = self.folder / f"{model.stem}-{against.stem}.{task}.{split}.json"
         if not name.exists():
-            name.write_text(self.run("evaluate", "--model", model, "--against", against, "--dataset", self.data, "--task", task, "-o", "json"))
+            name.write_text(self.run("evaluate", "--model", model, "--against", against, "--dataset", self.data, "--task", task, "--split", split, "-o", "json"))
         d = json.loads(name.read_text())["against"]["auc_difference"]
         return d["value"], (d["high"] - d["low"]) / 2
 
     def cell(self, name, seed, sparsity):
         path, _ = self.model(name, seed, 4)
-        joint, losses = self.pruned(path, seed, self.tasks, sparsity), {}
-        for order in [joint] + [self.pruned(path, seed, [task], sparsity) for task in self.tasks]:
-            losses[order] = min((self.difference(order, path, task)[0], task) for task in self.tasks)
-        best = max((loss, order) for order, loss in losses.items() if order != joint)[1]
-        return losses[joint][0], losses[best][0], *self.difference(joint, best, losses[best][1])
+        worst = lambda order, split: min((self.difference(order, path, task, split)[0], task) for task in self.tasks)
+        joint, single = self.pruned(path, seed, self.tasks, sparsity), [self.pruned(path, seed, [task], sparsity) for task in self.tasks]
+        best = max(single, key=lambda order: worst(order, "val"))  # val chooses the rival and the task, and test judges
+        return worst(joint, "test")[0], worst(best, "test")[0], *self.difference(joint, best, worst(best, "val")[1], "test")
+
+
+def interval(differences, halves):
+    """The half of the 95% interval of the mean over trainings on the same rows: errors of the rows, and of the trainings."""
+    n = len(differences)
+    rows, trainings = np.mean((np.array(halves) / 1.96) ** 2), np.var(differences, ddof=1) / n
+    degrees = (n - 1) * ((rows + trainings) / trainings) ** 2
+    return stats.t.ppf(0.975, degrees) * np.sqrt(rows + trainings)
 
 
 def table(shaver, folder, source, *names):
@@ -251,8 +259,8 @@ def table(shaver, folder, source, *names):
     for name in names or MODELS:
         cells = []
         for sparsity in SPARSITIES:
-            a, b, d, half = np.mean([lab.cell(name, seed, sparsity) for seed in SEEDS], 0)
-            cells.append(f"{a:+.4f}, {b:+.4f}; {d:+.4f} ± {half:.4f}".replace("0.", "."))
+            a, b, d, half = zip(*(lab.cell(name, seed, sparsity) for seed in SEEDS))
+            cells.append(f"{np.mean(a):+.4f}, {np.mean(b):+.4f}; {np.mean(d):+.4f} ± {interval(d, half):.4f}".replace("0.", "."))
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 

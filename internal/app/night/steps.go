@@ -92,7 +92,13 @@ func (s *running) checkDays(n *nightly.Night) (*nightly.Rows, error) {
 			}
 		}
 	}
-	return r, nil
+	check, err := checking(s.config)
+	if err == nil && check.Group != "" {
+		if _, err = d.Column(check.Group); err != nil {
+			err = fmt.Errorf("%s: check.group: %w", s.config.Path, err)
+		}
+	}
+	return r, err
 }
 
 // checkCalibration returns bad input if the night has to calibrate an .onnx file and cannot. The step

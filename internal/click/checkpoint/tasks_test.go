@@ -96,3 +96,25 @@ func TestTasks(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// A model without some fields is still used for its tasks.
+func TestSliceKeepsTasks(t *testing.T) {
+	path := filepath.Join("..", "..", "..", "testdata", "tasks", "shared-bottom.onnx")
+	for _, tasks := range [][]model.Task{{{Label: "buy", Output: "buy", Weight: 1}}, {{Label: "click", Output: "click", Weight: 2}, {Label: "buy", Output: "buy", Weight: 1}}} {
+		c, err := ReadOutput(path, "", tasks...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := Slice{Fields: []int{0, 1, 2, 3}}
+		for k := range c.Architecture.TableColumns() {
+			s.Columns = append(s.Columns, k)
+		}
+		sliced, err := c.Sliced(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(sliced.Known().Tasks, tasks) {
+			t.Errorf("tasks %v, expected %v", sliced.Known().Tasks, tasks)
+		}
+	}
+}

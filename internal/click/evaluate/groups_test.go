@@ -56,7 +56,6 @@ func TestWithinIsItsDefinition(t *testing.T) {
 		p := grouped(t)
 		var want Within
 		var gauc, weight, ndcg, recall float64
-		random := rand.New(rand.NewPCG(1, 2))
 		for g := range int32(5) {
 			in := func(i int) bool { return p.Groups[i] == g }
 			var rows []int
@@ -81,20 +80,25 @@ func TestWithinIsItsDefinition(t *testing.T) {
 				continue
 			}
 			want.Found++
-			const orders = 2000
-			for range orders {
-				random.Shuffle(len(rows), func(a, b int) { rows[a], rows[b] = rows[b], rows[a] })
-				slices.SortStableFunc(rows, func(a, b int) int { return int(p.Logits[b] - p.Logits[a]) })
-				gain, ideal, found := 0.0, 0.0, 0.0
-				for place := range min(p.Top, len(rows)) {
-					gain += float64(p.Labels[rows[place]]) / math.Log2(float64(place)+2)
-					found += float64(p.Labels[rows[place]])
-					if place < positives {
-						ideal += 1 / math.Log2(float64(place)+2)
+			gain, ideal, found := 0.0, 0.0, 0.0
+			for place := range min(p.Top, positives) {
+				ideal += 1 / math.Log2(float64(place)+2)
+			}
+			for _, i := range rows { // the means over the places that row i may take among those with its logit
+				above, equal := 0, 0
+				for _, j := range rows {
+					if p.Logits[j] > p.Logits[i] {
+						above++
+					} else if p.Logits[j] == p.Logits[i] {
+						equal++
 					}
 				}
-				ndcg, recall = ndcg+gain/ideal/orders, recall+found/float64(positives)/orders
+				for place := above; place < min(p.Top, above+equal); place++ {
+					gain += float64(p.Labels[i]) / math.Log2(float64(place)+2) / float64(equal)
+					found += float64(p.Labels[i]) / float64(equal)
+				}
 			}
+			ndcg, recall = ndcg+gain/ideal, recall+found/float64(positives)
 		}
 		for _, g := range p.Groups {
 			if g < 0 {
@@ -109,7 +113,7 @@ func TestWithinIsItsDefinition(t *testing.T) {
 		if !near(got.GAUC, gauc/weight) || !near(r.AUC(), pairs(p, func(int) bool { return true })) {
 			t.Fatalf("GAUC %v and AUC %v, expected %v and %v", got.GAUC, r.AUC(), gauc/weight, pairs(p, func(int) bool { return true }))
 		}
-		if n := float64(want.Found); n > 0 && (math.Abs(got.NDCG-ndcg/n) > .06 || math.Abs(got.Recall-recall/n) > .06) {
+		if n := float64(want.Found); n > 0 && (!near(got.NDCG, ndcg/n) || !near(got.Recall, recall/n)) {
 			t.Fatalf("NDCG %v and recall %v, expected %v and %v", got.NDCG, got.Recall, ndcg/n, recall/n)
 		}
 	})
@@ -165,6 +169,70 @@ func TestWeightsAreRepeatedRows(t *testing.T) {
 	if c, d := Calibrate(p), Calibrate(repeated); !near(c.Scale, d.Scale) || !near(c.Offset, d.Offset) {
 		t.Errorf("%+v, expected %+v", c, d)
 	}
+}
+
+// The variance of a difference of GAUCs is that of the jackknife, about the difference of all groups. If each group has copies of one row, the losses
+// have the errors of independent rows.
+func TestGroupErrorsAreTheirDefinition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := grouped(t)
+		b := &Predictions{Labels: a.Labels, Weights: a.Weights, Groups: a.Groups, Top: a.Top}
+		for range a.Labels {
+			b.Logits = append(b.Logits, float64(rapid.IntRange(0, 5).Draw(t, "other")))
+		}
+		without := func(p *Predictions, g int32) *Predictions {
+			left := &Predictions{Top: p.Top}
+			for i, of := range p.Groups {
+				if of == g {
+					continue
+				}
+				left.Logits, left.Labels, left.Groups = append(left.Logits, p.Logits[i]), append(left.Labels, p.Labels[i]), append(left.Groups, of)
+				if p.Weights != nil {
+					left.Weights = append(left.Weights, p.Weights[i])
+				}
+			}
+			left.Groups = numbered(left.Groups)
+			return left
+		}
+		all := Compare(a, b)
+		n, square := 0.0, 0.0
+		for g := range int32(5) {
+			if auc := pairs(a, func(i int) bool { return a.Groups[i] == g }); math.IsNaN(auc) {
+				continue
+			}
+			off := Compare(without(a, g), without(b, g)).GAUC.Value - all.GAUC.Value
+			n, square = n+1, square+off*off
+		}
+		if n >= 2 && math.Abs(all.GAUC.SE-math.Sqrt((n-1)/n*square)) > 1e-9 {
+			t.Fatalf("%d groups: the standard error is %v, expected %v", int(n), all.GAUC.SE, math.Sqrt((n-1)/n*square))
+		}
+		if a.Weights == nil && len(a.Labels) > 1 {
+			plain := Compare(&Predictions{Logits: a.Logits, Labels: a.Labels}, &Predictions{Logits: b.Logits, Labels: a.Labels})
+			a.Groups, b.Groups = nil, nil
+			for i := range a.Labels {
+				a.Groups, b.Groups = append(a.Groups, int32(i)), append(b.Groups, int32(i))
+			}
+			// Copies of a row in its group say nothing more.
+			for _, p := range []*Predictions{a, b} {
+				p.Logits, p.Labels, p.Groups = slices.Repeat(p.Logits, 3), slices.Repeat(p.Labels, 3), slices.Repeat(p.Groups, 3)
+			}
+			if own := Compare(a, b); !near(own.Loss.SE, plain.Loss.SE) {
+				t.Fatalf("the standard error is %v, expected %v", own.Loss.SE, plain.Loss.SE)
+			}
+		}
+	})
+}
+
+// numbered numbers groups from 0 on, in the order of their first rows.
+func numbered(groups []int32) (by []int32) {
+	number := map[int32]int32{-1: -1}
+	for _, g := range groups {
+		if _, known := number[g]; !known {
+			number[g] = int32(len(number) - 1)
+		}
+		by = append(by, number[g])
+	}
+	return by
 }
 
 // users draws two models' predictions for users, each with an own number of rows, an own rate of clicks, and own tastes that each model knows

@@ -15,11 +15,17 @@ type Task struct {
 	Weight int64  `json:"weight"` // how often a row of the task counts, relative to those of other tasks, at least 1
 }
 
+// mostTasks is the largest number of tasks of a model. Sweeps have a slice for each.
+const mostTasks = 16
+
 // ParseTasks returns the tasks that people write as LABEL:OUTPUT=WEIGHT. Without them, the output has the name of the
 // label, and the weight is 1. A weight has at most three decimals. The weights of the result have no common divisor.
 func ParseTasks(list []string) (tasks []Task, err error) {
 	const most, thousandths = 1000, 1000
 	divisor := int64(0)
+	if len(list) > mostTasks {
+		return nil, fmt.Errorf("%d labels, expected at most %d", len(list), mostTasks)
+	}
 	for _, text := range list {
 		name, weight := text, 1.0
 		if at := strings.LastIndexByte(text, '='); at >= 0 {

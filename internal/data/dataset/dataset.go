@@ -130,6 +130,9 @@ func (d *Dataset) forModel(a *model.Architecture, k *model.Known) (*Dataset, err
 		if k.Tasks == nil && d.Tasks != nil && slices.Contains(d.Tasks[1:], k.Output) {
 			return nil, fault.Inputf("the output %s has the name of a label, but without --task the label is %s: give --task %s in place of --model-output", k.Output, d.Tasks[0], k.Output)
 		}
+		if k.Tasks == nil && slices.Contains(a.Dense, Selector(0)) {
+			return nil, fault.Inputf("%s is a model of several tasks: name their labels, as in --task click=1,buy=.5", k.File)
+		}
 		if k.Tasks != nil && d.tasks == nil {
 			var err error
 			if d, err = d.ForTasks(k.Tasks); err != nil {

@@ -108,7 +108,7 @@ func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.
 	}
 	g, total := &Gap{Total: Field{Name: "all fields"}}, [2][]float64{}
 	for kind, each := range whole {
-		g.Rows[kind], g.Loss[kind], total[kind] = len(each), mean(each, rows[kind]).Value, make([]float64, len(each))
+		g.Rows[kind], g.Loss[kind], total[kind] = len(each), mean(each, rows[kind], spec).Value, make([]float64, len(each))
 	}
 	table, fixed, book := slices.Clone(m.Weights.Embedding), m.FixedRows(), m.Book(b)
 	for field, name := range d.Fields() {
@@ -141,7 +141,7 @@ func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.
 		for kind := range rises {
 			floats.Sub(rises[kind], whole[kind])
 			floats.Add(total[kind], rises[kind])
-			f.Worth[kind], g.Total.Worth[kind] = mean(rises[kind], rows[kind]), mean(total[kind], rows[kind])
+			f.Worth[kind], g.Total.Worth[kind] = mean(rises[kind], rows[kind], spec), mean(total[kind], rows[kind], spec)
 		}
 		g.Fields = append(g.Fields, f)
 	}
@@ -152,7 +152,8 @@ func Measure(ctx context.Context, m *model.Model, d *dataset.Dataset, spec *job.
 }
 
 // mean returns the mean over rows, as often as each of them counts, of what its loss rises by.
-func mean(rises []float64, rows *model.Rows) evaluate.Difference {
+// The rows of the tasks of one row of data depend on each other, so the standard error is the largest that it can be.
+func mean(rises []float64, rows *model.Rows, spec *job.Spec) evaluate.Difference {
 	n := float64(len(rises))
 	value, deviation := stat.MeanStdDev(rises, nil)
 	if rows.Weight != nil {
@@ -167,7 +168,7 @@ func mean(rises []float64, rows *model.Rows) evaluate.Difference {
 		}
 		deviation = floats.Norm(apart, 2) / math.Sqrt(n-1) * n / floats.Sum(weights)
 	}
-	se := stat.StdErr(deviation, n)
+	se := stat.StdErr(deviation, n) * math.Sqrt(float64(max(1, len(spec.Tasks))))
 	return evaluate.Difference{Value: value, SE: se, Low: value - 1.96*se, High: value + 1.96*se}
 }
 

@@ -257,7 +257,7 @@ func (j *Job) WithPlan(plan job.Plan) *Job {
 func (j *Job) Sampling() tally.Sampling {
 	e := tally.NewSampling(j.Spec.TaskOptions(), j.Sample.Rows)
 	e.Paired = j.Spec.Previous != nil
-	e.Weights = j.Spec.Weights()
+	e.Weights, e.Tasks = j.Spec.Weights(), len(j.Spec.Tasks)
 	return e
 }
 

@@ -169,7 +169,7 @@ func (f *File) Aggregate(name string) ([]float64, error) {
 // Sampling describes how the job sampled rows and passes.
 func (f *File) Sampling() tally.Sampling {
 	e := tally.NewSampling(f.Spec.TaskOptions(), f.DatasetRows)
-	e.Weights = f.Spec.Weights()
+	e.Weights, e.Tasks = f.Spec.Weights(), len(f.Spec.Tasks)
 	return e
 }
 

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"shaver/internal/click/model"
 	"shaver/internal/jobs/scores"
 )
 
@@ -173,8 +174,13 @@ func (f *Facts) job() []fact {
 		{"baseline", spec.Baseline, replaced},
 		{"rows", count(s.Rows), fmt.Sprintf("of %s of %s", count(s.DatasetRows), strings.Join(spec.Splits, ", "))},
 	}
+	upTo := ""
+	if spec.Tasks != nil { // rows lack labels
+		upTo = "at most "
+		all = append(all, fact{"tasks", oneLine(model.TasksText(spec.Tasks)), "labels with the weights of their losses"})
+	}
 	if f := spec.Fresh; f != nil {
-		all = append(all, fact{"fresh rows", count(f.Count()), fmt.Sprintf("on which the model was not trained; each counts %d times", f.Weight)})
+		all = append(all, fact{"fresh rows", upTo + count(f.Count()), fmt.Sprintf("on which the model was not trained; each counts %d times", f.Weight)})
 	}
 	if most := spec.LargestWeight; most > 0 {
 		all = append(all, fact{"weights", count(s.Weight), fmt.Sprintf("sum of the weights of the rows, which are at most %s", count(most))})

@@ -180,22 +180,25 @@ func (d *Document) tasks(of []SliceMetrics) (all []*SliceMetrics) {
 	return all
 }
 
-// worstTask returns the differences of p, or with several tasks, for each metric that of the task whose interval ends worst.
+// worstTask returns the differences of p, or with several tasks, for each metric the worst value, and the worst of each end of the intervals.
+// Hence a value or an end is within a bound if those of all tasks are.
 func (d *Document) worstTask(p *Point) *Differences {
 	all := d.tasks(p.Slices)
 	if len(all) == 0 {
 		return p.Difference
 	}
-	worst := func(sign float64, of func(*Differences) *Interval) (most *Interval) {
-		last := math.Inf(-1)
-		for _, t := range all {
-			i, end := of(t.Difference), math.NaN()
-			if i != nil && i.Low != nil && i.High != nil {
-				end = max(sign**i.Low, sign**i.High)
+	worst := func(sign float64, of func(*Differences) *Interval) *Interval {
+		most := of(all[0].Difference)
+		for _, t := range all[1:] {
+			i := of(t.Difference)
+			if most == nil || i == nil {
+				return nil
 			}
-			if !(end <= last) { // also if it is not known
-				most, last = i, end
+			worse := &Interval{Value: sign * max(sign*most.Value, sign*i.Value)}
+			if most.Low != nil && i.Low != nil {
+				worse.Low, worse.High = new(sign*max(sign**most.Low, sign**i.Low)), new(sign*max(sign**most.High, sign**i.High))
 			}
+			most = worse
 		}
 		return most
 	}

@@ -15,7 +15,6 @@ const (
 	rareBelow    = 100 // occurrences below which the slice of a field takes a feature
 	mostFields   = 8   // number of fields that have a slice
 	leastInSlice = 100 // rows of the smallest slice
-	mostTasks    = 16  // number of tasks that have a slice
 )
 
 // bands holds the least number of occurrences of the rarest feature, for each slice of rows by
@@ -51,7 +50,7 @@ func NewSlicer(a *model.Architecture, names []string, counts []int64, tasks []mo
 	if counts != nil {
 		s.addOccurrences(a, names)
 	}
-	for _, t := range tasks[:min(mostTasks, len(tasks))] {
+	for _, t := range tasks {
 		if len(tasks) > 1 {
 			s.slices = append(s.slices, Slice{Task: t.Label})
 		}

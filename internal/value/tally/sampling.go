@@ -32,6 +32,7 @@ type Sampling struct {
 	Corrected bool              // whether contributions are a base and a correction
 	Ranks     bool              // whether the sums are the terms of a path, which have no estimates
 	Weights   estimator.Weights // how often rows count
+	Tasks     int               // number of rows that a row of data becomes, at most; 0 = 1
 }
 
 // NewSampling describes the sums of an estimator for a dataset of the given number of
@@ -112,6 +113,7 @@ func (e Sampling) errors(w weights, centre, square, within float64) (dataset, po
 	if n > 1 {
 		between = max(0, square-centre) / (n - 1)
 	}
+	between *= float64(max(1, e.Tasks)) // the most that the variance of a sum of as many terms can be, which depend on each other
 	scale := n / w.sum
 	population = math.Sqrt(between/n) * scale
 	if e.Bound() {

@@ -172,3 +172,15 @@ func TestLargestWeight(t *testing.T) {
 		}
 	}
 }
+
+// The rows of the tasks of a row of data may be copies of each other. The population's standard error of n rows, each copied four times, is that
+// of the n rows, but for the degrees of freedom.
+func TestErrorsOfTasks(t *testing.T) {
+	const n, centre, square = 50., 3., 20.
+	one, four := Sampling{Rows: n}, Sampling{Rows: 4 * n, Tasks: 4}
+	_, want := one.errors(weights{n, n, n}, centre, square, 0)
+	_, got := four.errors(weights{4 * n, 4 * n, 4 * n}, 4*centre, 4*square, 0)
+	if want *= math.Sqrt(4 * (n - 1) / (4*n - 1)); math.Abs(got-want) > 1e-12 {
+		t.Errorf("%v, expected %v", got, want)
+	}
+}
