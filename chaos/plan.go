@@ -131,7 +131,7 @@ const (
 	fieldsJob job = "fields"
 )
 
-// jobs are all jobs. Runs have them equally often.
+// jobs are all jobs, first those that may have mergers. Runs have them equally often.
 var jobs = []job{pathJob, walksJob, pairedJob, fieldsJob}
 
 // plan is a run. It is drawn completely before anything is started.
@@ -185,13 +185,14 @@ func (c *choice) check() error {
 // meanGap is the mean time between two faults.
 const meanGap = time.Second
 
-// jobOf returns the job of a seed. It does not change what else is drawn. Only walks have mergers.
+// jobOf returns the job of a seed. It does not change what else is drawn. Only walks and paths have mergers.
 func (c *choice) jobOf(seed uint64) job {
 	if c.job != "" {
 		return c.job
 	}
+	jobs := jobs
 	if c.ranges > 0 {
-		return walksJob
+		jobs = jobs[:2]
 	}
 	return jobs[rand.New(rand.NewPCG(seed, 0x9a7b)).IntN(len(jobs))]
 }

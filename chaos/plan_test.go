@@ -20,7 +20,7 @@ func TestSameSeedSameRun(t *testing.T) {
 
 // A seed decides which job is run, and each is drawn equally often. Nothing else that it draws depends on this.
 func TestJobsAreDrawn(t *testing.T) {
-	drawn := map[job]int{}
+	drawn, ranged := map[job]int{}, map[job]int{}
 	for seed := range uint64(400) {
 		p := draw(seed, choice{budget: 5})
 		drawn[p.Job]++
@@ -30,9 +30,10 @@ func TestJobsAreDrawn(t *testing.T) {
 				t.Fatalf("seed %d: %+v and %+v", seed, p, given)
 			}
 		}
-		if ranged := draw(seed, choice{ranges: 2}); ranged.Job != walksJob {
-			t.Fatalf("seed %d: a job of %s with ranges", seed, ranged.Job)
-		}
+		ranged[draw(seed, choice{ranges: 2}).Job]++
+	}
+	if n := ranged[walksJob]; n < 150 || n > 250 || n+ranged[pathJob] != 400 {
+		t.Errorf("400 jobs with ranges are %v, expected walks and paths", ranged)
 	}
 	for _, j := range jobs {
 		if drawn[j] < 70 || drawn[j] > 130 {

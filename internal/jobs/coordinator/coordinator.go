@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/forecast"
 	"shaver/internal/jobs/job"
@@ -187,7 +188,7 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 		Started: time.Now().UTC(), Workers: []bus.Worker{}, Rounds: former.Progress.Rounds}
 	stop := stayAlive(ctx, b, progress, "its model and its checkpoint to be stored and loaded")
 	defer stop()
-	if claim.Lead.Epoch == 1 && c.Sink == nil && j.Plan.Ranges == 0 && !j.Spec.OfFields() {
+	if claim.Lead.Epoch == 1 && c.Sink == nil && !j.Spec.OfFields() {
 		g, err := p.Gap(ctx, p.Model)
 		if err != nil { // the job says so if its rows are damaged
 			log.Debug("cannot measure what the model memorises", zap.Error(err))
@@ -205,28 +206,34 @@ func attempt(ctx context.Context, b *bus.Bus, c *Config, p *prepare.Prepared, lo
 	if err := inputs.store(ctx, p); err != nil {
 		return nil, err
 	}
-	s, err := resumeSums(ctx, b, j, claim, log)
+	var of *model.Model // nil unless the job is a path
+	if j.Spec.Traits().Ranks {
+		of = p.Model
+	}
+	s, err := resumeSums(ctx, b, j, of, claim, log)
 	if err != nil {
 		return nil, err
-	}
-	rounder := newRounder(p, j, s)
-	if rounder != nil && !rounder.over() {
-		err = rounder.begin(ctx, inputs, log)
 	}
 	stop()
-	if err != nil {
-		return nil, err
-	}
 	if j.Plan.Ranges > 0 {
 		var found atomic.Int64
 		begun := time.Now()
 		stop := stayAliveAs(ctx, b, progress, func() (state, waiting string) { return awaitingMergers(j.Plan.Ranges, found.Load(), time.Since(begun)) })
-		s, err = acquire(ctx, b, j, claim, s, func(mergers int) { found.Store(int64(mergers)) }, log)
+		s, err = acquire(ctx, b, j, of, claim, s, func(mergers int) { found.Store(int64(mergers)) }, log)
 		stop()
 		defer s.closeRanges()
 		if errors.Is(err, bus.ErrCancelled) {
 			return nil, errors.Join(cleanUp(ctx, b, j.ID, claim, log), err)
 		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	rounder := newRounder(of, j, s)
+	if rounder != nil && !rounder.over() {
+		stop := stayAlive(ctx, b, progress, "the first round")
+		err := rounder.begin(ctx, inputs, log)
+		stop()
 		if err != nil {
 			return nil, err
 		}

@@ -412,10 +412,13 @@ func (l *leader) perform(ctx context.Context, action job.Action) (outcome job.Ev
 func (l *leader) endRound(ctx context.Context, round int, elapsed float64) (job.Event, error) {
 	stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "the next round")
 	defer stop()
-	if len(l.sums.path.Rounds) == round && l.sums.accumulator.Rows() == 0 { // nothing says what to drop
+	if len(l.sums.path.Rounds) == round && l.sums.current() == 0 { // nothing says what to drop
 		return nil, quarantineError(l.job.ID, l.machine.Quarantined(), &l.job.Plan)
 	}
-	last := l.rounder.end(round, l.inputs, l.log)
+	last, err := l.rounder.end(ctx, round, l.inputs, l.log)
+	if err != nil {
+		return nil, err
+	}
 	over := !last && l.rounds.timeOver(round, elapsed)
 	if l.job.Spec.Until != nil {
 		l.rounds.stopped = &scores.Stopped{Rounds: len(l.sums.path.Rounds), Passes: 1, Reason: scores.AllDone, Converged: last}
@@ -474,10 +477,10 @@ func (l *leader) end(ctx context.Context, end job.Action) (*Outcome, error) {
 		}
 		stop := stayAlive(ctx, l.bus, l.progress(bus.Running, ""), "its scores to be written")
 		values := l.rounds.values
-		if l.ranks != nil {
+		switch {
+		case l.ranks != nil:
 			values = l.ranks
-		}
-		if l.sums.ranges != nil {
+		case l.sums.ranges != nil:
 			values = l.sums.ranges.Values(ctx, l.job.Sampling())
 		}
 		err = sink(&outcome.Scores, values)
@@ -507,7 +510,10 @@ func (l *leader) outcome(ctx context.Context, quarantined []job.Quarantine) (*Ou
 	var lineage *scores.Lineage
 	var path *scores.Path
 	if l.rounder != nil {
-		values, path, l.ranks = l.rounder.result()
+		var err error
+		if values, path, l.ranks, err = l.rounder.result(ctx); err != nil {
+			return nil, err
+		}
 	} else {
 		result, err := s.check(ctx, j.Sampling())
 		if err != nil {

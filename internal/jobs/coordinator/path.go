@@ -23,18 +23,17 @@ import (
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/layout"
 	"shaver/internal/num/loss"
-	"shaver/internal/value/mask"
 	"shaver/internal/value/path"
 	"shaver/internal/value/tally"
 )
 
 // rounder leads a path from round to round. Between two rounds it drops or adds entries, calibrates the
-// tables of the next round, and stores its masks. Its memory is that of the model, the
-// tables of a round, and the state of the path.
+// tables of the next round, and stores its masks. Its memory is that of the model and the order of the path.
 type rounder struct {
 	job   *prepare.Job
 	model *model.Model
 	sums  *sums
+	terms terms
 	rows  *model.Rows // to which the rounds are calibrated; nil = not read yet
 	said  time.Time   // when the last round was logged
 }
@@ -42,12 +41,43 @@ type rounder struct {
 // sayEvery is the time between two rounds that are logged for people.
 const sayEvery = 10 * time.Second
 
-// newRounder returns the rounder of the job p, or nil if the job is not a path.
-func newRounder(p *prepare.Prepared, j *prepare.Job, s *sums) *rounder {
+// terms are the G, D and T of all entries: those of this process, or of mergers. Their methods are those of path.Terms.
+type terms interface {
+	Begin(ctx context.Context, round int, unmeasured layout.Mask, f path.Fade) (fall float64, err error)
+	End(ctx context.Context, passes float64) error
+	Order(ctx context.Context, r path.Rank) path.Next
+	Summary(ctx context.Context) (*tally.Summary, error) // of Sums
+	Counts(ctx context.Context) ([]int64, error)         // number of rows in which each feature occurs
+}
+
+// own are terms in this process.
+type own struct{ *path.Terms }
+
+func (t own) Begin(_ context.Context, round int, unmeasured layout.Mask, f path.Fade) (float64, error) {
+	return t.Terms.Begin(round, unmeasured, f), nil
+}
+
+func (t own) End(_ context.Context, passes float64) error {
+	t.Terms.End(passes)
+	return nil
+}
+
+func (t own) Order(_ context.Context, r path.Rank) path.Next { return t.Terms.Order(r) }
+
+func (t own) Summary(context.Context) (*tally.Summary, error) { return t.Sums.Summary(), nil }
+
+func (t own) Counts(context.Context) ([]int64, error) { return t.Sums.Counts(), nil }
+
+// newRounder returns the rounder of the job j with the model m, or nil if the job is not a path.
+func newRounder(m *model.Model, j *prepare.Job, s *sums) *rounder {
 	if s.path == nil {
 		return nil
 	}
-	return &rounder{job: j, model: p.Model, sums: s, said: time.Now()}
+	r := &rounder{job: j, model: m, sums: s, terms: s.ranges, said: time.Now()}
+	if s.terms != nil {
+		r.terms = own{s.terms}
+	}
+	return r
 }
 
 // over reports whether all rounds are over.
@@ -72,16 +102,21 @@ func (r *rounder) begin(ctx context.Context, in *inputs, log *zap.Logger) error 
 			log.Info(scores.Uncalibrated(c.Scale, c.Offset))
 		}
 	}
-	if rounds := r.sums.path.Rounds; len(rounds) == 1 && rounds[0].Rows > 0 {
+	rounds, unmeasured := r.sums.path.Rounds, r.sums.path.Unmeasured()
+	fall, err := r.terms.Begin(ctx, len(rounds), unmeasured, r.sums.path.Fade())
+	if err != nil {
+		return err
+	}
+	if !math.IsNaN(fall) {
 		full, err := r.predict(ctx, nil)
 		if err != nil {
 			return err
 		}
-		if text := fits(full, p, r.rows, rounds[0].Calibration, r.sums.path.Fall()); text != "" {
+		if text := fits(full, p, r.rows, rounds[0].Calibration, fall/float64(rounds[0].Weight)); text != "" {
 			log.Warn(text)
 		}
 	}
-	return in.begin(ctx, len(r.sums.path.Rounds), &masks{dropped, r.sums.path.Unmeasured(), r.sums.path.Adds()}, c)
+	return in.begin(ctx, len(rounds), &masks{dropped, unmeasured, r.sums.path.Adds()}, c)
 }
 
 // fits says that the first cut fits the rows; see scores.Fits. full and cut are predictions for the same rows, with
@@ -132,7 +167,7 @@ func (r *rounder) predict(ctx context.Context, dropped layout.Mask) (*evaluate.P
 		r.rows = rows
 	}
 	if dropped != nil {
-		m = m.WithEmbedding(mask.Apply(&m.Architecture, m.Weights.Embedding, dropped.Bools(m.Parameters()), r.job.Baseline))
+		m = m.Pruned(dropped, r.job.Baseline)
 	}
 	source := func(_ context.Context, each func(*model.Rows) error) error { return each(r.rows) }
 	p, err := evaluate.PredictFinite(ctx, m, r.job.Spec.Loss, source, runtime.GOMAXPROCS(0))
@@ -143,19 +178,34 @@ func (r *rounder) predict(ctx context.Context, dropped layout.Mask) (*evaluate.P
 }
 
 // end ends a round, and reports whether all rounds are over.
-func (r *rounder) end(round int, in *inputs, log *zap.Logger) (over bool) {
+func (r *rounder) end(ctx context.Context, round int, in *inputs, log *zap.Logger) (over bool, err error) {
 	p := r.sums.path
-	if len(p.Rounds) == round { // otherwise the checkpoint was made after the end of the round
-		p.End(r.sums.accumulator, in.round(round).Calibration, r.model.Weights.Embedding)
-		r.sums.accumulator.Clear()
-		last := p.Rounds[round]
-		level := zap.DebugLevel
-		if time.Since(r.said) >= sayEvery {
-			level, r.said = zap.InfoLevel, time.Now()
-		}
-		log.Log(level, "round done", zap.Int("round", round+1), zap.Int("of", len(r.job.Plan.Rounds)), zap.Int64("rows", last.Rows), zap.Int("entries", last.Kept), zap.Float64("loss", last.Loss))
+	if len(p.Rounds) > round { // the checkpoint was made after the end of the round
+		return r.over(), nil
 	}
-	return r.over()
+	sums, err := r.terms.Summary(ctx)
+	if err != nil {
+		return false, err
+	}
+	if round == 0 {
+		if p.Counts, err = r.terms.Counts(ctx); err != nil {
+			return false, err
+		}
+	}
+	if err := r.terms.End(ctx, p.Passes(sums)); err != nil {
+		return false, err
+	}
+	if err := p.End(sums, in.round(round).Calibration, func(by path.Rank) path.Next { return r.terms.Order(ctx, by) }); err != nil {
+		return false, err
+	}
+	r.sums.rows = 0
+	last := p.Rounds[round]
+	level := zap.DebugLevel
+	if time.Since(r.said) >= sayEvery {
+		level, r.said = zap.InfoLevel, time.Now()
+	}
+	log.Log(level, "round done", zap.Int("round", round+1), zap.Int("of", len(r.job.Plan.Rounds)), zap.Int64("rows", last.Rows), zap.Int("entries", last.Kept), zap.Float64("loss", last.Loss))
+	return r.over(), nil
 }
 
 // trend returns what the rounds that are over found.
@@ -186,9 +236,15 @@ func missingRows(shards []job.Quarantine, j *prepare.Job) (rows int64) {
 }
 
 // result returns the head of the scores, and the function that writes the ranks of a feature.
-func (r *rounder) result() (tally.Result, *scores.Path, func(int, tally.Values)) {
-	p := r.sums.path
-	ranks, shape := p.Ranks(r.model.Weights.Embedding), r.job.Architecture.Shape()
+func (r *rounder) result(ctx context.Context) (tally.Result, *scores.Path, func(int, tally.Values), error) {
+	p, shape := r.sums.path, r.job.Architecture.Shape()
+	if _, err := r.terms.Begin(ctx, len(p.Rounds)-1, p.Mask(), path.Fade{}); err != nil {
+		return tally.Result{}, nil, nil, err
+	}
+	ranks, err := p.Ranks(func(by path.Rank) path.Next { return r.terms.Order(ctx, by) })
+	if err != nil {
+		return tally.Result{}, nil, nil, err
+	}
 	info := &scores.Path{Reach: p.Reach()}
 	for _, round := range p.Rounds {
 		info.Rounds = append(info.Rounds, scores.Round{Rows: round.Rows, Kept: int64(round.Kept), Loss: round.Loss, Scale: round.Calibration.Scale, Offset: round.Calibration.Offset})
@@ -200,7 +256,7 @@ func (r *rounder) result() (tally.Result, *scores.Path, func(int, tally.Values))
 	return result, info, func(feature int, into tally.Values) {
 		from, to := shape.Row(feature)
 		copy(into.Rank, ranks[from:to])
-	}
+	}, nil
 }
 
 // roundInputs are what the tasks of the rounds of a path need. They are safe for concurrent use.

@@ -119,7 +119,6 @@ func TestPathOfFewRows(t *testing.T) {
 // What a path cannot do is refused in one line.
 func TestPathRefuses(t *testing.T) {
 	for want, change := range map[string]func(*coordinator.Config){
-		"needs all sums":               func(c *coordinator.Config) { c.Ranges = 2 },
 		"needs an estimator of values": func(c *coordinator.Config) { c.Until = &job.Until{Rule: job.Error, Bound: .1} },
 		"audit":                        func(c *coordinator.Config) { c.Audit = .5 },
 	} {

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"shaver/internal/click/model"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/merger"
@@ -14,12 +15,17 @@ import (
 	"shaver/internal/value/tally"
 )
 
-// mergedRows returns the number of rows merged.
-func (m *sums) mergedRows() int64 {
+// current returns the number of rows that the sums have: of all rows merged or, in a path, of those of the current round.
+func (m *sums) current() int64 {
 	if m.accumulator == nil {
 		return m.rows
 	}
-	rows := m.accumulator.Rows()
+	return m.accumulator.Rows()
+}
+
+// mergedRows returns the number of rows merged.
+func (m *sums) mergedRows() int64 {
+	rows := m.current()
 	if m.path != nil {
 		for _, round := range m.path.Rounds {
 			rows += round.Rows
@@ -49,7 +55,7 @@ func (m *sums) check(ctx context.Context, e tally.Sampling) (*tally.Result, erro
 // checkpoint. If a part of the checkpoint is lost, the job begins with nothing merged. The caller
 // must close s.ranges, also after an error, unless they are nil. onFound is called with the number
 // of mergers found so far.
-func acquire(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Claim, s *sums, onFound func(mergers int), log *zap.Logger) (*sums, error) {
+func acquire(ctx context.Context, b *bus.Bus, j *prepare.Job, m *model.Model, claim *bus.Claim, s *sums, onFound func(mergers int), log *zap.Logger) (*sums, error) {
 	spread := merger.Job{ID: j.ID, Epoch: claim.Lead.Epoch, Shape: j.Layout().Shape(), Form: formOf(j), OnFound: onFound, Check: func(ctx context.Context) error {
 		if err := claim.Check(ctx); err != nil {
 			return err
@@ -60,9 +66,12 @@ func acquire(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Claim, 
 		}
 		return err
 	}}
+	if s.path != nil {
+		spread.Fixed, spread.Tables = j.Architecture.FixedRows(), m.Weights.Embedding
+	}
 	ranges, fresh, err := merger.Acquire(ctx, b, spread, j.Plan.Ranges, s.parts, log)
 	if fresh {
-		s = newSumsOf(j)
+		s = newSumsOf(j, m)
 	}
 	s.ranges = ranges
 	return s, err

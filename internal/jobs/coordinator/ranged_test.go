@@ -17,6 +17,8 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/merger"
+	"shaver/internal/jobs/prepare/preparetest"
+	"shaver/internal/value/estimator"
 )
 
 // merge runs a merger until ctx ends.
@@ -179,6 +181,41 @@ func TestRangesLoseData(t *testing.T) {
 		t.Error("other bytes after blobs were lost")
 	}
 	b.wantNothing()
+}
+
+// A path of ranges has the bytes of one process, whether it drops entries or adds some, and whether mergers die.
+func TestRangesOfPath(t *testing.T) {
+	t.Parallel() // the test waits most of the time
+	b := newPathBench(t)
+	b.config.Request = preparetest.Wide(t)
+	b.config.Options = estimator.Options{Estimator: estimator.Path, Passes: 1, Parts: 3, Sparsity: .999}
+	for name, change := range map[string]func(){
+		"adds":  func() {},
+		"drops": func() { b.config.Options.Sparsity = .6 },
+		"time":  func() { b.config.Options.Sparsity, b.config.Until = .999, &job.Until{Seconds: 1e-6} },
+	} {
+		change()
+		b.config.Ranges = 0
+		want := b.reference()
+		for _, ranges := range []int{1, 3} {
+			dies, alive := make(chan struct{}), ranges == 3 && b.config.Until == nil
+			b.config.OnMerged = func(rows int64) {
+				if alive && rows > 500 { // in the third round
+					alive = false
+					dies <- struct{}{}
+				}
+			}
+			got, err := b.ranged(ranges, dies)
+			b.config.OnMerged = nil
+			if err != nil || alive || !bytes.Equal(got, want) {
+				t.Errorf("%s: %d ranges: the same bytes: %t, no merger died: %t, %v", name, ranges, bytes.Equal(got, want), alive, err)
+			}
+			b.wantNothing()
+			if err := os.Remove(b.config.Out); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // A job that decides after rounds needs all sums in one process.

@@ -25,7 +25,7 @@ func inRounds(rows ...int64) *rounds {
 		Plan:         job.Plan{Rows: 2 * (rows[0] + rows[1]), RowsPerShard: 1 << 20, Rounds: []job.Round{{Rows: rows[0]}, {Rows: rows[1]}, {Rows: rows[0] + rows[1], Pass: 1}}},
 		Architecture: model.Architecture{FieldDims: []int{200}, Dim: 1},
 	}
-	return &rounds{job: j, sums: newSumsOf(j)}
+	return &rounds{job: j, sums: newSumsOf(j, nil)}
 }
 
 // mergeRound merges all shards of a round in which only the first features occur.
@@ -75,7 +75,7 @@ func TestFirstPortionWithoutRows(t *testing.T) {
 	if err := r.sums.write(&out, testJob, &r.job.Plan); err != nil {
 		t.Fatal(err)
 	}
-	back, err := readSums(&out, testJob, layout.Of(200, 1), tally.Form{}, &r.job.Plan, nil)
+	back, err := readSums(&out, testJob, layout.Of(200, 1), tally.Form{}, &r.job.Plan)
 	if err != nil || back.firstHalf != nil || back.accumulator.Rows() != 3 {
 		t.Errorf("%+v, %v", back, err)
 	}
@@ -119,7 +119,7 @@ func TestRoundsOfPairedJob(t *testing.T) {
 			if c.until == nil {
 				j.Plan.Rounds, j.Plan.Rows = j.Plan.Rounds[:2], 8
 			}
-			r := &rounds{job: j, sums: newSumsOf(j)}
+			r := &rounds{job: j, sums: newSumsOf(j, nil)}
 			for round, end := range c.ends {
 				r.mergePair(t, round, c.apart)
 				if r.sums.half == nil && c.halves[round] > 0 || r.sums.half != nil && r.sums.half.Rows() != c.halves[round] {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
@@ -23,20 +24,20 @@ const maxSumsBytes = 1 << 40
 // resumeSums loads the checkpoint of the claimed job. If the checkpoint is missing
 // or malformed, the job starts with nothing merged. If it has the form of another build,
 // that is bad input, because the work in it is not lost.
-func resumeSums(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Claim, log *zap.Logger) (*sums, error) {
+func resumeSums(ctx context.Context, b *bus.Bus, j *prepare.Job, m *model.Model, claim *bus.Claim, log *zap.Logger) (*sums, error) {
 	debug.FreeOSMemory() // returns the model's memory to the system before the sums are allocated
 	stored := claim.Lead.Checkpoint
 	if stored == nil {
-		return newSumsOf(j), nil
+		return newSumsOf(j, m), nil
 	}
 	begun := time.Now()
-	s, err := loadSums(ctx, b, j, *stored)
+	s, err := loadSums(ctx, b, j, m, *stored)
 	switch {
 	case errors.Is(err, errOtherForm):
 		return nil, fmt.Errorf("job %s: %w: "+otherBuild, j.ID, err, j.ID)
 	case errors.Is(err, bus.ErrNotFound) || fault.IsInput(err):
 		log.Warn("the checkpoint is lost: the job begins with nothing merged", zap.Error(err))
-		return newSumsOf(j), nil
+		return newSumsOf(j, m), nil
 	case err != nil:
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
@@ -45,11 +46,12 @@ func resumeSums(ctx context.Context, b *bus.Bus, j *prepare.Job, claim *bus.Clai
 }
 
 // loadSums reads a checkpoint.
-func loadSums(ctx context.Context, b *bus.Bus, j *prepare.Job, blob job.Blob) (s *sums, err error) {
+func loadSums(ctx context.Context, b *bus.Bus, j *prepare.Job, m *model.Model, blob job.Blob) (s *sums, err error) {
 	var other error
 	err = b.GetInto(ctx, blob, maxSumsBytes, func(in io.Reader) (err error) {
 		s, other = nil, nil // frees the sums of an earlier try, so that only one copy is in memory
-		s, err = readSums(in, j.ID, j.Layout().Shape(), formOf(j), &j.Plan, newPathOf(j))
+		s = newSumsOf(j, m)
+		err = s.read(in, j.ID, j.Layout().Shape(), formOf(j), &j.Plan)
 		if errors.Is(err, errOtherForm) { // GetInto checks the digest, because damage may look like another form
 			err, other = nil, err
 		}

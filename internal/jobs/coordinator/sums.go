@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"shaver/internal/base/fault"
+	"shaver/internal/click/model"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/merger"
 	"shaver/internal/jobs/prepare"
@@ -24,7 +25,7 @@ import (
 type sums struct {
 	accumulator *tally.Accumulator // nil if ranges is set
 	ranges      *merger.Ranges     // keep the sums of the entries; nil = accumulator does
-	rows        int64              // with ranges, number of rows merged
+	rows        int64              // with ranges, number of rows merged, or of those of the current round of a path
 	parts       []job.Blob         // with ranges, their checkpoints in the last checkpoint; nil = none
 	shards      job.Shards         // shards that are merged
 	workers     map[string]int     // number of shards by the worker that computed them
@@ -34,8 +35,9 @@ type sums struct {
 	// half holds the sums of the first half of the work of a paired job, from the second
 	// round on; otherwise nil.
 	half    *tally.Accumulator
-	path    *path.Path // state of a path, whose current round accumulator sums; otherwise nil
-	seconds float64    // how long the job was led before this checkpoint was stored
+	path    *path.Path  // order of a path, whose current round is summed; otherwise nil
+	terms   *path.Terms // of a path, whose sums are accumulator; nil if ranges is set
+	seconds float64     // how long the job was led before this checkpoint was stored
 }
 
 // newSums returns the sums of a job with nothing merged, for tables of the given shape.
@@ -44,23 +46,22 @@ func newSums(shape layout.Shape, form tally.Form, shards int) *sums {
 	return &sums{accumulator: tally.NewAccumulator(shape, form), shards: job.NewShards(shards), workers: map[string]int{}}
 }
 
-// newSumsOf is newSums for the table and the plan of j. If the plan has ranges, the caller has to
+// newSumsOf is newSums for the table and the plan of j, whose model is m. If the plan has ranges, the caller has to
 // set those of the sums.
-func newSumsOf(j *prepare.Job) *sums {
-	if j.Plan.Ranges > 0 {
-		return &sums{shards: job.NewShards(j.Plan.Shards()), workers: map[string]int{}}
-	}
-	s := newSums(j.Layout().Shape(), formOf(j), j.Plan.Shards())
-	s.path = newPathOf(j)
-	return s
-}
-
-// newPathOf returns the state of j before its first round, or nil if j is not a path.
-func newPathOf(j *prepare.Job) *path.Path {
+func newSumsOf(j *prepare.Job, m *model.Model) *sums {
 	if !j.Spec.Traits().Ranks {
-		return nil
+		if j.Plan.Ranges > 0 {
+			return &sums{shards: job.NewShards(j.Plan.Shards()), workers: map[string]int{}}
+		}
+		return newSums(j.Layout().Shape(), formOf(j), j.Plan.Shards())
 	}
-	return path.New(&j.Architecture, j.Spec.Options.Sparsity, j.Spec.Loss, j.Sample.Keep, j.Spec.Weights())
+	s := &sums{shards: job.NewShards(j.Plan.Shards()), workers: map[string]int{}}
+	s.path = path.New(&j.Architecture, j.Spec.Options.Sparsity, j.Spec.Loss, j.Sample.Keep, j.Spec.Weights())
+	if j.Plan.Ranges == 0 {
+		s.terms = path.NewTerms(j.Layout().Shape(), formOf(j), j.Architecture.FixedRows(), m.Weights.Embedding)
+		s.accumulator = s.terms.Sums
+	}
+	return s
 }
 
 // judged returns the number of rounds of a path that are over; 0 if the job is not a path.
@@ -81,11 +82,11 @@ func formOf(j *prepare.Job) tally.Form { return j.Sampling().Form(j.Architecture
 //     blobs with the sums;
 //   - if the header has half_rows, one float64 for each entry, the sums of the first half;
 //   - if the header has half, the sums of the first half of a paired job, as above;
-//   - if the header has path, the state of a path, as package path writes it. The sums are
-//     then those of the current round.
+//   - if the header has path, T of each entry as a float32, unless the header has ranges, and the
+//     order of the path, both as package path writes them. The sums are then its G and D.
 //
 // Everything is little-endian.
-const sumsMagic = sumsKind + "2\n"
+const sumsMagic = sumsKind + "3\n"
 
 // sumsKind begins the checkpoints of all builds. The number of the form follows.
 const sumsKind = "shaver.checkpoint/"
@@ -121,7 +122,8 @@ type sumsHeader struct {
 	Half   *tallyio.Header `json:"half,omitempty"`
 	Ranges []job.Blob      `json:"ranges,omitempty"` // see job.Plan.Ranges
 	// Path has the rounds of a path that are over; nil = the job is not a path.
-	Path *[]path.Round `json:"path,omitempty"`
+	Path  *[]path.Round `json:"path,omitempty"`
+	Faded int           `json:"faded,omitempty"` // see path.Terms.Faded
 }
 
 // write writes the checkpoint of the job with the given id and plan to w. It does not
@@ -143,14 +145,21 @@ func (m *sums) write(w io.Writer, id string, plan *job.Plan) error {
 		rounds := append([]path.Round{}, m.path.Rounds...) // [] before the first round is over: null says that the job is not a path
 		header.Path = &rounds
 	}
+	if m.terms != nil {
+		header.Faded = m.terms.Faded()
+	}
 	if err := tallyio.WriteHead(w, sumsMagic, header); err != nil {
 		return err
 	}
-	if m.accumulator == nil {
-		return nil
-	}
-	if err := tallyio.Write(w, m.accumulator); err != nil {
-		return err
+	switch {
+	case m.terms != nil:
+		if err := m.terms.Write(w); err != nil {
+			return err
+		}
+	case m.accumulator != nil:
+		if err := tallyio.Write(w, m.accumulator); err != nil {
+			return err
+		}
 	}
 	if m.firstHalf != nil {
 		if err := m.firstHalf.write(w); err != nil {
@@ -166,64 +175,64 @@ func (m *sums) write(w io.Writer, id string, plan *job.Plan) error {
 	return nil
 }
 
-// readSums reads the checkpoint of the job with the given id and plan. state is the state of a path
-// before its first round, or nil; readSums changes it. Malformed
+// read sets m, which must be new, to the checkpoint of the job with the given id and plan. Malformed
 // bytes, and the checkpoint of another job, are bad input.
-func readSums(r io.Reader, id string, shape layout.Shape, form tally.Form, plan *job.Plan, state *path.Path) (*sums, error) {
-	m, err := readCheckpoint(r, id, shape, form, plan, state)
-	if err != nil {
-		return nil, fmt.Errorf("the checkpoint: %w", err)
+func (m *sums) read(r io.Reader, id string, shape layout.Shape, form tally.Form, plan *job.Plan) error {
+	if err := m.readCheckpoint(r, id, shape, form, plan); err != nil {
+		return fmt.Errorf("the checkpoint: %w", err)
 	}
-	return m, nil
+	return nil
 }
 
-// readCheckpoint is readSums, with errors that do not name the checkpoint.
-func readCheckpoint(r io.Reader, id string, shape layout.Shape, form tally.Form, plan *job.Plan, state *path.Path) (*sums, error) {
+// readCheckpoint is read, with errors that do not name the checkpoint.
+func (m *sums) readCheckpoint(r io.Reader, id string, shape layout.Shape, form tally.Form, plan *job.Plan) (err error) {
 	buffered := bufio.NewReader(r)
 	if head, _ := buffered.Peek(len(sumsMagic) + 4); otherForm(head) != nil { // if there are fewer bytes, ReadHead returns the error
-		return nil, otherForm(head)
+		return otherForm(head)
 	}
 	r = buffered
 	var h sumsHeader
 	if err := tallyio.ReadHead(r, sumsMagic, &h); err != nil {
-		return nil, err
+		return err
 	}
-	if (state != nil) != (h.Path != nil) {
-		return nil, fault.Inputf("it has the state of a path: %t, expected %t", h.Path != nil, state != nil)
+	if (m.path != nil) != (h.Path != nil) {
+		return fault.Inputf("it has the state of a path: %t, expected %t", h.Path != nil, m.path != nil)
 	}
 	if err := h.check(id, plan); err != nil {
-		return nil, fault.Inputf("%w", err)
+		return fault.Inputf("%w", err)
 	}
-	m := &sums{shards: job.NewShards(plan.Shards()), workers: map[string]int{}, cpu: h.CPU, verified: h.Verified, seconds: h.Seconds}
+	m.cpu, m.verified, m.seconds = h.CPU, h.Verified, h.Seconds
 	copy(m.shards, h.Shards)
 	maps.Copy(m.workers, h.Workers)
-	if plan.Ranges > 0 {
+	switch {
+	case plan.Ranges > 0:
 		m.parts, m.rows = h.Ranges, h.Rows
-		return m, tallyio.ReadEnd(r)
-	}
-	var err error
-	if m.accumulator, err = tallyio.Read(r, &h.Header, shape, form); err != nil {
-		return nil, err
+	case m.terms != nil:
+		if err := m.terms.Read(r, &h.Header, h.Faded); err != nil {
+			return fmt.Errorf("the terms: %w", err)
+		}
+		m.accumulator = m.terms.Sums
+	default:
+		if m.accumulator, err = tallyio.Read(r, &h.Header, shape, form); err != nil {
+			return err
+		}
 	}
 	if h.HalfRows > 0 {
 		if m.firstHalf, err = readFirstHalf(r, h.HalfRows, shape.Entries()); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if h.Half != nil {
 		if m.half, err = tallyio.Read(r, h.Half, shape, form); err != nil {
-			return nil, fmt.Errorf("the first half: %w", err)
+			return fmt.Errorf("the first half: %w", err)
 		}
 	}
-	if m.path = state; state != nil {
-		if err := state.Read(r, *h.Path); err != nil {
-			return nil, fmt.Errorf("the path: %w", err)
+	if m.path != nil {
+		if err := m.path.Read(r, *h.Path); err != nil {
+			return fmt.Errorf("the path: %w", err)
 		}
 	}
-	if err := tallyio.ReadEnd(r); err != nil {
-		return nil, err
-	}
-	return m, nil
+	return tallyio.ReadEnd(r)
 }
 
 func (h *sumsHeader) check(id string, plan *job.Plan) error {

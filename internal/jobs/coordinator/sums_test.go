@@ -19,9 +19,7 @@ import (
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/prepare"
 	"shaver/internal/num/layout"
-	"shaver/internal/num/loss"
 	"shaver/internal/value/estimator"
-	"shaver/internal/value/path"
 	"shaver/internal/value/tally"
 )
 
@@ -47,6 +45,12 @@ func exampleOf(t testing.TB) *sums {
 	return m
 }
 
+// readSums reads a checkpoint of values.
+func readSums(r io.Reader, id string, shape layout.Shape, form tally.Form, plan *job.Plan) (*sums, error) {
+	m := newSums(shape, form, plan.Shards())
+	return m, m.read(r, id, shape, form, plan)
+}
+
 func encoded(t testing.TB, m *sums) []byte {
 	var out bytes.Buffer
 	if err := m.write(&out, testJob, &testPlan); err != nil {
@@ -58,7 +62,7 @@ func encoded(t testing.TB, m *sums) []byte {
 func TestCheckpointRoundTrip(t *testing.T) {
 	m := exampleOf(t)
 	data := encoded(t, m)
-	back, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
+	back, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
 	if err != nil || !reflect.DeepEqual(back, m) {
 		t.Fatalf("%+v, %v", back, err)
 	}
@@ -66,34 +70,34 @@ func TestCheckpointRoundTrip(t *testing.T) {
 		t.Error("no sum has left int64, so no carry is tested")
 	}
 	for n := range data {
-		if _, err := readSums(bytes.NewReader(data[:n]), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil); !fault.IsInput(err) {
+		if _, err := readSums(bytes.NewReader(data[:n]), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan); !fault.IsInput(err) {
 			t.Fatalf("the first %d bytes: %v", n, err)
 		}
 	}
 	other := job.Plan{Rows: 10, RowsPerShard: 4}
 	for name, read := range map[string]func() error{
 		"more bytes": func() error {
-			_, err := readSums(bytes.NewReader(append(bytes.Clone(data), 0)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
+			_, err := readSums(bytes.NewReader(append(bytes.Clone(data), 0)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
 			return err
 		},
 		"other job": func() error {
-			_, err := readSums(bytes.NewReader(data), "x", layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
+			_, err := readSums(bytes.NewReader(data), "x", layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
 			return err
 		},
 		"other table": func() error {
-			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(8, 2), tally.Form{Within: true}, &testPlan, nil)
+			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(8, 2), tally.Form{Within: true}, &testPlan)
 			return err
 		},
 		"other lists": func() error {
-			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{}, &testPlan, nil)
+			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{}, &testPlan)
 			return err
 		},
 		"other plan": func() error {
-			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{Within: true}, &other, nil)
+			_, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{Within: true}, &other)
 			return err
 		},
 		"other shards": func() error {
-			_, err := readSums(bytes.NewReader(bytes.Replace(data, []byte(`"rows":6`), []byte(`"rows":9`), 1)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
+			_, err := readSums(bytes.NewReader(bytes.Replace(data, []byte(`"rows":6`), []byte(`"rows":9`), 1)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
 			return err
 		},
 	} {
@@ -108,12 +112,12 @@ func TestCheckpointRoundTrip(t *testing.T) {
 func TestCheckpointOfOtherBuild(t *testing.T) {
 	data := encoded(t, exampleOf(t))
 	for text, other := range map[string]bool{
-		"shaver.checkpoint/1\n": true, "shaver.checkpoint/3\n": true, "shaver.checkpoint/12\n": true,
-		"shaver.checkpoint/x\n": false, "shaver.checkpoint/2 ": false, "shaver.sums/1\n": false, "shaver.checkpoint/": false,
+		"shaver.checkpoint/2\n": true, "shaver.checkpoint/4\n": true, "shaver.checkpoint/12\n": true,
+		"shaver.checkpoint/x\n": false, "shaver.checkpoint/3 ": false, "shaver.sums/1\n": false, "shaver.checkpoint/": false,
 	} {
 		changed := append([]byte(text), data[len(sumsMagic):]...)
-		_, err := readSums(bytes.NewReader(changed), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
-		if !fault.IsInput(err) || errors.Is(err, errOtherForm) != other || other && !strings.Contains(err.Error(), strings.TrimSpace(text)+", and this build reads shaver.checkpoint/2") {
+		_, err := readSums(bytes.NewReader(changed), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
+		if !fault.IsInput(err) || errors.Is(err, errOtherForm) != other || other && !strings.Contains(err.Error(), strings.TrimSpace(text)+", and this build reads shaver.checkpoint/3") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -136,17 +140,17 @@ func TestResumeFromOtherForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := &prepare.Job{ID: testJob, Spec: job.Spec{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 2}}, Plan: testPlan, Architecture: model.Architecture{FieldDims: []int{7}, Dim: 2}}
-	data := append([]byte("shaver.checkpoint/3\n"), encoded(t, exampleOf(t))[len(sumsMagic):]...)
+	data := append([]byte("shaver.checkpoint/4\n"), encoded(t, exampleOf(t))[len(sumsMagic):]...)
 	blob, err := b.Put(t.Context(), bus.CheckpointName(testJob, 1, 1), data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	claim := &bus.Claim{Lead: job.Lead{Job: testJob, Epoch: 2, Checkpoint: &blob}}
-	if _, err := resumeSums(t.Context(), b, j, claim, zap.NewNop()); !errors.Is(err, errOtherForm) || !fault.IsInput(err) || !strings.Contains(err.Error(), `"shaver job cancel `+testJob+`"`) {
+	if _, err := resumeSums(t.Context(), b, j, nil, claim, zap.NewNop()); !errors.Is(err, errOtherForm) || !fault.IsInput(err) || !strings.Contains(err.Error(), `"shaver job cancel `+testJob+`"`) {
 		t.Errorf("got %v", err)
 	}
 	blob.SHA256 = strings.Repeat("0", 64)
-	if s, err := resumeSums(t.Context(), b, j, claim, zap.NewNop()); err != nil || s.shards.Len() > 0 {
+	if s, err := resumeSums(t.Context(), b, j, nil, claim, zap.NewNop()); err != nil || s.shards.Len() > 0 {
 		t.Errorf("with another digest: %v", err)
 	}
 }
@@ -173,17 +177,17 @@ func TestCheckpointOfPairedJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := encoded(t, m)
-	back, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), form, &testPlan, nil)
+	back, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), form, &testPlan)
 	if err != nil || !reflect.DeepEqual(back, m) || back.accumulator.Fourths(1).Difference == 0 || back.half.Rows() != 3 {
 		t.Fatalf("%+v, %v", back, err)
 	}
 	for n := range data {
-		if _, err := readSums(bytes.NewReader(data[:n]), testJob, layout.Of(7, 2), form, &testPlan, nil); !fault.IsInput(err) {
+		if _, err := readSums(bytes.NewReader(data[:n]), testJob, layout.Of(7, 2), form, &testPlan); !fault.IsInput(err) {
 			t.Fatalf("the first %d bytes: %v", n, err)
 		}
 	}
 	for _, other := range []tally.Form{{}, {Within: true}, {Paired: true, Fields: 3}} {
-		if _, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), other, &testPlan, nil); !fault.IsInput(err) {
+		if _, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), other, &testPlan); !fault.IsInput(err) {
 			t.Errorf("%+v: %v", other, err)
 		}
 	}
@@ -205,25 +209,34 @@ func TestCheckpointOfTables(t *testing.T) {
 	m.shards.Add(2)
 	m.firstHalf = &firstHalf{3, make([]float64, shape.Entries())}
 	data := encoded(t, m)
-	back, err := readSums(bytes.NewReader(data), testJob, shape, tally.Form{}, &testPlan, nil)
+	back, err := readSums(bytes.NewReader(data), testJob, shape, tally.Form{}, &testPlan)
 	if err != nil || !reflect.DeepEqual(back, m) || len(m.accumulator.State().Carries) == 0 {
 		t.Fatalf("%+v, %v", back, err)
 	}
 	for _, other := range []layout.Shape{layout.Of(7, 2), layout.Of(2, 3).And(3, 1), layout.Of(2, 3).And(2, 1).And(3, 2)} {
-		if _, err := readSums(bytes.NewReader(data), testJob, other, tally.Form{}, &testPlan, nil); !fault.IsInput(err) {
+		if _, err := readSums(bytes.NewReader(data), testJob, other, tally.Form{}, &testPlan); !fault.IsInput(err) {
 			t.Errorf("a checkpoint of tables of another shape: %v", err)
 		}
 	}
 }
 
-// The checkpoint of a path can be read before its first round is over.
+// The checkpoint of a path can be read before its first round is over. One of ranges has no terms.
 func TestCheckpointOfFirstRound(t *testing.T) {
 	a := model.Architecture{Kind: model.FM, FieldDims: []int{4, 3}, Dim: 2}
-	m := exampleOf(t)
-	m.firstHalf, m.path = nil, path.New(&a, .999, loss.Logistic, testPlan.Rows, estimator.Weights{})
-	back, err := readSums(bytes.NewReader(encoded(t, m)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, path.New(&a, .999, loss.Logistic, testPlan.Rows, estimator.Weights{}))
-	if err != nil || back.path == nil || back.shards.Len() != 2 {
-		t.Errorf("%+v, %v", back, err)
+	for _, plan := range []job.Plan{testPlan, {Rows: 10, RowsPerShard: 3, Ranges: 1}} {
+		j := &prepare.Job{ID: testJob, Spec: job.Spec{Options: estimator.Options{Estimator: estimator.Path, Sparsity: .999}}, Plan: plan, Architecture: a}
+		m := newSumsOf(j, &model.Model{Architecture: a, Weights: model.Weights{Embedding: make([]float32, 14)}})
+		if plan.Ranges > 0 {
+			m.parts = make([]job.Blob, 1)
+		}
+		var out bytes.Buffer
+		if err := m.write(&out, testJob, &plan); err != nil {
+			t.Fatal(err)
+		}
+		back := newSumsOf(j, &model.Model{Architecture: a, Weights: model.Weights{Embedding: make([]float32, 14)}})
+		if err := back.read(&out, testJob, a.Shape(), formOf(j), &plan); err != nil || !bytes.Equal(back.path.Mask(), m.path.Mask()) || len(back.path.Rounds) > 0 || (back.terms == nil) != (plan.Ranges > 0) {
+			t.Errorf("%+v, %v", back, err)
+		}
 	}
 }
 
@@ -232,14 +245,14 @@ func FuzzCheckpoint(f *testing.F) {
 	f.Add(encoded(f, exampleOf(f)))
 	f.Add(encoded(f, newSums(layout.Of(7, 2), tally.Form{Within: true}, testPlan.Shards())))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
+		m, err := readSums(bytes.NewReader(data), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
 		if err != nil {
 			if !fault.IsInput(err) {
 				t.Fatal(err)
 			}
 			return
 		}
-		back, err := readSums(bytes.NewReader(encoded(t, m)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan, nil)
+		back, err := readSums(bytes.NewReader(encoded(t, m)), testJob, layout.Of(7, 2), tally.Form{Within: true}, &testPlan)
 		if err != nil || !reflect.DeepEqual(back, m) {
 			t.Fatalf("%+v and %+v, %v", back, m, err)
 		}
@@ -265,7 +278,7 @@ func BenchmarkSizeOfKDD(tb *testing.B) {
 		tb.Fatal(err)
 	}
 	j := &prepare.Job{ID: testJob, Spec: job.Spec{Options: estimator.Options{Estimator: estimator.Permutation, Passes: 1}}, Plan: testPlan, Architecture: model.Architecture{FieldDims: []int{features}, Dim: dim}}
-	s := newSumsOf(j)
+	s := newSumsOf(j, nil)
 	for seed := range uint64(3) {
 		p := partialOf(features, dim, 40, seed)
 		p.Rows = 3
@@ -285,7 +298,7 @@ func BenchmarkSizeOfKDD(tb *testing.B) {
 	stored := time.Since(begun)
 	want := s.accumulator.State().Cells
 	begun = time.Now()
-	loaded, err := loadSums(tb.Context(), b, j, blob)
+	loaded, err := loadSums(tb.Context(), b, j, nil, blob)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -273,12 +273,15 @@ func Of(m *Measurement, audit Audit, cores int) *Forecast {
 
 // coordinatorMemory returns the memory of the coordinator, if partials have the given number of rows.
 // First it holds the model and its file. Then it has the sums, and a partial as stored and as
-// decoded. With ranges, mergers have these, and it has the counts of the features.
+// decoded. With ranges, mergers have these, and it has the counts of the features and, in a path, the ranks and the model.
 func (m *Measurement) coordinatorMemory(rows int64) int64 {
 	later := m.SumsBytes() + m.PartialBytes(rows) + m.sumsMemory(rows)
 	if m.Job.Plan.Ranges > 0 {
 		shape := m.Job.Layout().Shape()
 		later = 8 * int64(shape.Rows())
+		if m.Job.Spec.Traits().Ranks { // as in SumsBytes, without the terms
+			later += 2*rankBytes*int64(shape.Entries()) + m.ModelBytes // at its end it has the ranks twice
+		}
 	}
 	return withGarbage(max(2*m.ModelBytes, later))
 }

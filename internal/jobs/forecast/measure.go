@@ -207,7 +207,7 @@ func (m *Measurement) memoryOf(features []widthOccurrences, rows int64) int64 {
 // SumsBytes returns the memory that the coordinator's sums take. With the rule
 // job.Overlap this includes the two halves that the rule compares. In a paired job it
 // includes the sums of the first half of the rows, and the previous values. For a path it includes
-// the state of the path, its model, and the tables of a round.
+// the ranks and its model.
 func (m *Measurement) SumsBytes() int64 {
 	shape := m.Job.Layout().Shape()
 	bytes := m.allSums(&shape)
@@ -219,11 +219,16 @@ func (m *Measurement) SumsBytes() int64 {
 		bytes = 2*bytes + 8*shape.Rows() + valueBytes*shape.Entries()
 	}
 	if m.Job.Spec.Traits().Ranks {
-		const entryBytes = 3*8 + 2*4 + 12 // sums, rank and number of an entry, and what sorting takes
-		return int64(bytes) + entryBytes*int64(shape.Entries()) + 2*m.ModelBytes
+		return int64(bytes) + (termBytes-4+rankBytes)*int64(shape.Entries()) + m.ModelBytes // which has the weights
 	}
 	return int64(bytes)
 }
+
+// Bytes of an entry in a path.
+const (
+	termBytes = 3*4 + 4 // besides its sums: passes, weight and number, and what sorting a quarter of the entries takes
+	rankBytes = 4
+)
 
 // allSums returns the memory of the sums and counts of all features of a shape.
 func (m *Measurement) allSums(shape *layout.Shape) int {
@@ -231,12 +236,15 @@ func (m *Measurement) allSums(shape *layout.Shape) int {
 }
 
 // MergerMemory returns the memory of the merger that needs most, if partials have the given number
-// of rows, or 0 if the plan has no ranges. A merger keeps the sums of its range, and has a partial
+// of rows, or 0 if the plan has no ranges. A merger keeps the sums of its range, with the other terms of a path, and has a partial
 // and the one before it, each as stored and as decoded.
 func (m *Measurement) MergerMemory(rows int64) (most int64) {
 	for i := range m.ranges {
 		r := &m.ranges[i]
 		sums := int64(m.allSums(&r.shape))
+		if m.Job.Spec.Traits().Ranks {
+			sums += termBytes * int64(r.shape.Entries())
+		}
 		most = max(most, withGarbage(sums)+2*(m.partialBytes(r.occurrences, rows)+m.memoryOf(r.occurrences, rows)))
 	}
 	return most

@@ -84,9 +84,6 @@ func (p *Plan) Check(columns int) error {
 	if p.Ranges < 0 || p.Ranges > MaxRanges {
 		return fmt.Errorf("%d ranges, expected at most %d", p.Ranges, MaxRanges)
 	}
-	if p.Ranges > 0 && len(p.Rounds) > 0 {
-		return fmt.Errorf("%d ranges in a job with rounds, expected none, because decisions need all sums", p.Ranges)
-	}
 	shards := int64(0)
 	for r := range p.rounds() {
 		rows, perShard := p.round(r)

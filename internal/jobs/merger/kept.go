@@ -17,6 +17,7 @@ import (
 	"shaver/internal/data/arrowio"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/num/layout"
+	"shaver/internal/value/path"
 	"shaver/internal/value/tally"
 	"shaver/internal/value/tallyio"
 )
@@ -49,6 +50,9 @@ type kept struct {
 	begin   *begin
 	shape   layout.Shape
 	sums    *tally.Accumulator
+	terms   *path.Terms    // of a path, whose sums are sums; otherwise nil
+	tables  []float32      // weights of the entries of a path
+	mask    layout.Mask    // entries that the round of a path does not measure
 	pending *tally.Partial // fetched by the last Take; nil = none
 }
 
@@ -119,7 +123,7 @@ func (k *kept) keep(ctx context.Context) {
 	done := k.done
 	k.mu.Unlock()
 	<-done
-	k.sums, k.pending = nil, nil // frees their memory, even if an answer is still on its way
+	k.sums, k.terms, k.tables, k.pending = nil, nil, nil, nil // frees their memory, even if an answer is still on its way
 }
 
 // answer begins the work of a question, unless it has begun, and waits for its end. It answers
@@ -187,6 +191,9 @@ func (k *kept) work(q *question) (*answer, error) {
 	if k.sums == nil && q.Begin == nil && !q.End {
 		return nil, errors.New("the range has not begun")
 	}
+	if k.terms == nil && (q.Bytes != nil || q.Round != nil || q.Passes != 0 || q.Order != nil) {
+		return nil, errors.New("the range is not one of a path")
+	}
 	switch {
 	case q.Begin != nil:
 		return k.start(q.Begin)
@@ -201,6 +208,14 @@ func (k *kept) work(q *question) (*answer, error) {
 		return k.counts(q.Counts)
 	case q.Values != nil:
 		return k.values(q.Values)
+	case q.Bytes != nil:
+		return &answer{}, k.receive(q.Bytes)
+	case q.Round != nil:
+		return k.round(q.Round)
+	case q.Passes != 0:
+		k.terms.End(q.Passes)
+	case q.Order != nil:
+		return k.order(q.Order)
 	case q.End:
 		k.leave("the job needs it no more")
 	}
@@ -209,7 +224,7 @@ func (k *kept) work(q *question) (*answer, error) {
 
 // start begins the sums.
 func (k *kept) start(b *begin) (a *answer, err error) {
-	k.sums, k.begin = nil, b
+	k.sums, k.terms, k.tables, k.mask, k.begin = nil, nil, nil, nil, b
 	k.shape = layout.Shape{}
 	for _, table := range b.Tables {
 		if table[0] < 1 || table[1] < 1 || table[0] > math.MaxInt32 || table[1] > math.MaxInt32 {
@@ -217,19 +232,83 @@ func (k *kept) start(b *begin) (a *answer, err error) {
 		}
 		k.shape = k.shape.And(table[0], table[1])
 	}
+	for _, s := range b.Fixed {
+		if s.From < 0 || s.To < s.From || s.To > k.shape.Rows() {
+			return nil, fmt.Errorf("rows %d to %d are never dropped, expected some of %d", s.From, s.To, k.shape.Rows())
+		}
+	}
 	if b.Checkpoint == nil {
-		k.sums = tally.NewAccumulator(k.shape, b.Form.tally())
+		k.empty()
 		return &answer{}, nil
 	}
 	err = k.Bus.GetInto(k.ctx, *b.Checkpoint, maxSumsBytes, func(in io.Reader) error {
-		k.sums = nil // frees the sums of an earlier try
+		k.sums, k.terms = nil, nil // frees the sums of an earlier try
 		return k.read(in)
 	})
 	if why := unusable(err); why != "" {
-		k.sums = tally.NewAccumulator(k.shape, b.Form.tally())
+		k.sums, k.terms = nil, nil
+		k.empty()
 		return &answer{Unusable: why}, nil
 	}
 	return &answer{}, err
+}
+
+// empty sets the sums to those of no rows.
+func (k *kept) empty() {
+	if !k.begin.Form.Path {
+		k.sums = tally.NewAccumulator(k.shape, k.begin.Form.tally())
+		return
+	}
+	var fixed []int
+	for _, s := range k.begin.Fixed {
+		for row := s.From; row < s.To; row++ {
+			fixed = append(fixed, row)
+		}
+	}
+	if k.tables == nil {
+		k.tables, k.mask = make([]float32, k.shape.Entries()), layout.NewMask(k.shape.Entries())
+	}
+	k.terms = path.NewTerms(k.shape, k.begin.Form.tally(), fixed, k.tables)
+	k.sums = k.terms.Sums
+}
+
+// receive sets a piece of the weights or of the mask.
+func (k *kept) receive(p *piece) error {
+	size := 4 * len(k.tables)
+	if p.Mask {
+		size = len(k.mask)
+	}
+	if p.At < 0 || p.At > size-len(p.Data) || !p.Mask && (p.At%4 != 0 || len(p.Data)%4 != 0) {
+		return fmt.Errorf("%d bytes after the first %d, expected some of %d", len(p.Data), p.At, size)
+	}
+	if p.Mask {
+		copy(k.mask[p.At:], p.Data)
+		return nil
+	}
+	for i := range len(p.Data) / 4 {
+		k.tables[p.At/4+i] = math.Float32frombits(binary.LittleEndian.Uint32(p.Data[4*i:]))
+	}
+	return nil
+}
+
+// round begins a round of a path.
+func (k *kept) round(r *round) (*answer, error) {
+	if err := k.mask.Check(k.shape.Entries()); err != nil {
+		return nil, err
+	}
+	a := &answer{}
+	if fall := k.terms.Begin(r.Number, k.mask, r.Fade); !math.IsNaN(fall) {
+		a.Fall = &fall
+	}
+	return a, nil
+}
+
+// order answers with a part of an order.
+func (k *kept) order(o *order) (*answer, error) {
+	if o.From < 0 || o.To < o.From || (o.To-o.From)*keyBytes > 2*answerBytes {
+		return nil, fmt.Errorf("entries %d to %d of an order, expected at most %d", o.From, o.To, 2*answerBytes/keyBytes)
+	}
+	return &answer{body: encodeOrder(k.terms.Lowest(o.Rank, o.From, o.To), k.terms.Key(o.Rank))}, nil
 }
 
 // take fetches and checks a partial.
@@ -247,7 +326,7 @@ func (k *kept) partial(t *take) (*tally.Partial, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := arrowio.DecodePartial(data, k.shape, k.begin.Form.tally(), nil)
+	p, err := arrowio.DecodePartial(data, k.shape, k.begin.Form.tally(), k.mask)
 	if err == nil && p.Rows != t.Rows {
 		err = fault.Inputf("it has %d rows, expected %d as in its result", p.Rows, t.Rows)
 	}
@@ -301,20 +380,27 @@ func (k *kept) values(v *values) (*answer, error) {
 // The checkpoint of a range consists of
 //   - rangeMagic;
 //   - the length of the header as a uint32, and the header in JSON;
-//   - the sums, as package tallyio writes them.
-const rangeMagic = "shaver.range/1\n"
+//   - the sums, as package tallyio writes them, or the terms of a path, as package path does.
+const rangeMagic = "shaver.range/2\n"
 
 type rangeHeader struct {
 	Job    string `json:"job"`
 	Range  int    `json:"range"`
 	Ranges int    `json:"ranges"`
+	Faded  int    `json:"faded,omitempty"` // see path.Terms.Faded
 	tallyio.Header
 }
 
 func (k *kept) write(w io.Writer) error {
 	h := rangeHeader{Job: k.offer.Job, Range: k.begin.Range, Ranges: k.begin.Ranges, Header: tallyio.HeaderOf(k.sums)}
+	if k.terms != nil {
+		h.Faded = k.terms.Faded()
+	}
 	if err := tallyio.WriteHead(w, rangeMagic, h); err != nil {
 		return err
+	}
+	if k.terms != nil {
+		return k.terms.Write(w)
 	}
 	return tallyio.Write(w, k.sums)
 }
@@ -326,6 +412,14 @@ func (k *kept) read(r io.Reader) error {
 	}
 	if h.Job != k.offer.Job || h.Range != k.begin.Range || h.Ranges != k.begin.Ranges {
 		return fault.Inputf("range %d of %d of job %q, expected range %d of %d of job %s", h.Range, h.Ranges, h.Job, k.begin.Range, k.begin.Ranges, k.offer.Job)
+	}
+	if k.begin.Form.Path {
+		k.empty()
+		if err := k.terms.Read(r, &h.Header, h.Faded); err != nil {
+			return err
+		}
+		k.sums = k.terms.Sums
+		return tallyio.ReadEnd(r)
 	}
 	sums, err := tallyio.Read(r, &h.Header, k.shape, k.begin.Form.tally())
 	if err != nil {

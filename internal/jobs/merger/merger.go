@@ -22,6 +22,7 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/jobs/bus"
 	"shaver/internal/jobs/job"
+	"shaver/internal/value/path"
 	"shaver/internal/value/tally"
 )
 
@@ -62,6 +63,10 @@ type question struct {
 	Summary bool    `json:"summary,omitempty"`
 	Counts  *span   `json:"counts,omitempty"`
 	Values  *values `json:"values,omitempty"`
+	Bytes   *piece  `json:"bytes,omitempty"`
+	Round   *round  `json:"round,omitempty"`  // begins a round with the mask that was sent
+	Passes  float64 `json:"passes,omitempty"` // of a round that ends
+	Order   *order  `json:"order,omitempty"`
 	End     bool    `json:"end,omitempty"`
 }
 
@@ -71,6 +76,7 @@ type begin struct {
 	Ranges     int       `json:"ranges"`
 	Tables     [][2]int  `json:"tables"` // rows and columns; see layout.Shape.Tables
 	Form       form      `json:"form"`
+	Fixed      []span    `json:"fixed,omitempty"` // rows of the range that a path never drops
 	Checkpoint *job.Blob `json:"checkpoint,omitempty"`
 }
 
@@ -79,10 +85,30 @@ type form struct {
 	Within    bool `json:"within,omitempty"`
 	Corrected bool `json:"corrected,omitempty"`
 	Weighted  bool `json:"weighted,omitempty"`
+	Path      bool `json:"path,omitempty"`
 }
 
 func (f form) tally() tally.Form {
-	return tally.Form{Within: f.Within, Corrected: f.Corrected, Weighted: f.Weighted}
+	return tally.Form{Within: f.Within, Corrected: f.Corrected, Weighted: f.Weighted, Path: f.Path}
+}
+
+// piece is a piece of the weights of the range's entries, as little-endian float32, or of the mask of the entries that a round does not measure.
+type piece struct {
+	Mask bool   `json:"mask,omitempty"`
+	At   int    `json:"at"` // number of bytes before
+	Data []byte `json:"data"`
+}
+
+// round begins a round; see path.Terms.Begin.
+type round struct {
+	Number int       `json:"number"`
+	Fade   path.Fade `json:"fade"`
+}
+
+// order asks for the entries from one position of an order to another; see path.Terms.Lowest.
+type order struct {
+	path.Rank
+	span
 }
 
 // take asks for a partial to be fetched and checked.
@@ -113,7 +139,8 @@ type answer struct {
 	Conflict bool           `json:"conflict,omitempty"` // something else is stored under the name
 	Saved    *job.Blob      `json:"saved,omitempty"`
 	Summary  *tally.Summary `json:"summary,omitempty"`
-	body     []byte         // counts or values
+	Fall     *float64       `json:"fall,omitempty"` // see path.Terms.Begin; nil = NaN
+	body     []byte         // counts, values, or an order
 }
 
 // encode returns the bytes of a: JSON, a line feed and the body.

@@ -25,7 +25,8 @@ type Ranges struct {
 	bus     *bus.Bus
 	log     *zap.Logger
 	shape   layout.Shape
-	starts  []int // see layout.Shape.Cut
+	starts  []int     // see layout.Shape.Cut
+	tables  []float32 // of a path; otherwise nil
 	mergers []*remote
 	keep    bool // the mergers have taken a partial that is to be added
 	lost    chan struct{}
@@ -41,6 +42,9 @@ type Job struct {
 	Epoch int64 // of the coordinator
 	Shape layout.Shape
 	Form  tally.Form // must not be that of a paired job
+	// Only of a path: the rows whose entries are never dropped, ascending, and the weights of all entries.
+	Fixed  []int
+	Tables []float32
 	// Check is called now and then while Acquire waits. If it returns an error, such as that
 	// another coordinator leads the job, Acquire returns it.
 	Check func(ctx context.Context) error
@@ -54,7 +58,7 @@ type Job struct {
 // all sums begin empty, and fresh is true.
 func Acquire(ctx context.Context, b *bus.Bus, j Job, n int, checkpoints []job.Blob, log *zap.Logger) (r *Ranges, fresh bool, err error) {
 	living, over := context.WithCancel(context.WithoutCancel(ctx))
-	r = &Ranges{bus: b, log: log, shape: j.Shape, starts: j.Shape.Cut(n), lost: make(chan struct{}), over: over}
+	r = &Ranges{bus: b, log: log, shape: j.Shape, starts: j.Shape.Cut(n), tables: j.Tables, lost: make(chan struct{}), over: over}
 	defer func() {
 		if err != nil {
 			r.Close(context.WithoutCancel(ctx))
@@ -73,7 +77,18 @@ func Acquire(ctx context.Context, b *bus.Bus, j Job, n int, checkpoints []job.Bl
 		r.living.Go(func() { m.live(living) })
 	}
 	begin := func(i int) *begin {
-		return &begin{Range: i, Ranges: n, Tables: j.Shape.Tables(r.starts[i], r.starts[i+1]), Form: form{j.Form.Within, j.Form.Corrected, j.Form.Weighted}}
+		from, to := r.starts[i], r.starts[i+1]
+		b := &begin{Range: i, Ranges: n, Tables: j.Shape.Tables(from, to), Form: form{j.Form.Within, j.Form.Corrected, j.Form.Weighted, j.Form.Path}}
+		for _, row := range j.Fixed {
+			switch last := len(b.Fixed) - 1; {
+			case row < from || row >= to:
+			case last >= 0 && b.Fixed[last].To == row-from:
+				b.Fixed[last].To++
+			default:
+				b.Fixed = append(b.Fixed, span{row - from, row - from + 1})
+			}
+		}
+		return b
 	}
 	answers, err := r.all(ctx, func(i int) question {
 		b := begin(i)
@@ -85,13 +100,14 @@ func Acquire(ctx context.Context, b *bus.Bus, j Job, n int, checkpoints []job.Bl
 	if err != nil {
 		return r, false, err
 	}
-	why := firstUnusable(answers)
-	if why == "" {
-		return r, false, nil
+	if why := firstUnusable(answers); why != "" {
+		fresh = true
+		log.Warn("the checkpoint is lost: the job begins with nothing merged", zap.String("why", why))
+		if _, err = r.all(ctx, func(i int) question { return question{Begin: begin(i)} }); err != nil {
+			return r, true, err
+		}
 	}
-	log.Warn("the checkpoint is lost: the job begins with nothing merged", zap.String("why", why))
-	_, err = r.all(ctx, func(i int) question { return question{Begin: begin(i)} })
-	return r, true, err
+	return r, fresh, r.sendTables(ctx)
 }
 
 // waitLog says when a wait for mergers is logged.

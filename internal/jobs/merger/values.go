@@ -29,6 +29,30 @@ func encodeValues(v *tally.Values) []byte {
 	return body
 }
 
+// keyBytes is the number of bytes of an entry of an order: its number and its key.
+const keyBytes = 4 + 8
+
+// decodeOrder returns what encodeOrder wrote.
+func decodeOrder(body []byte) (entries []int32, keys []float64, err error) {
+	if len(body)%keyBytes != 0 {
+		return nil, nil, fmt.Errorf("the order of a merger has %d bytes, expected a multiple of %d", len(body), keyBytes)
+	}
+	for ; len(body) > 0; body = body[keyBytes:] {
+		entries = append(entries, int32(binary.LittleEndian.Uint32(body)))
+		keys = append(keys, math.Float64frombits(binary.LittleEndian.Uint64(body[4:])))
+	}
+	return entries, keys, nil
+}
+
+func encodeOrder(entries []int32, key func(i int32) float64) []byte {
+	body := make([]byte, 0, keyBytes*len(entries))
+	for _, i := range entries {
+		body = binary.LittleEndian.AppendUint32(body, uint32(i))
+		body = binary.LittleEndian.AppendUint64(body, math.Float64bits(key(i)))
+	}
+	return body
+}
+
 // decodeValues returns the values of n entries.
 func decodeValues(body []byte, n int) (tally.Values, error) {
 	if len(body) != entryBytes*n {

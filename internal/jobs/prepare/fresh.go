@@ -58,7 +58,7 @@ func (r *Request) Rows(splits []string) (rows int64) {
 // what fresh rows say, and a larger weight only adds noise.
 func (j *Job) weigh(r *Request, m *model.Model) error {
 	f := j.Spec.Fresh
-	if f == nil || f.Weight == 1 || r.FreshWeight != 0 || r.Ranges != 0 {
+	if f == nil || f.Weight == 1 || r.FreshWeight != 0 {
 		return nil
 	}
 	g, err := j.Gap(context.Background(), m)

@@ -305,8 +305,8 @@ func (r *Request) validate(a *model.Architecture) error {
 	if !(r.Sample > 0 && r.Sample <= 1) {
 		return fault.Usagef("sample %v is outside (0, 1]", r.Sample)
 	}
-	if r.Ranges != 0 && (r.Previous != nil || r.Until != nil) {
-		return fault.Usagef("%d ranges: a job with rounds or with previous scores needs all sums in one process", r.Ranges)
+	if r.Ranges != 0 && (r.Previous != nil || r.Until != nil && r.Until.Rule != "") {
+		return fault.Usagef("%d ranges: a job with a stop rule or with previous scores needs all sums in one process", r.Ranges)
 	}
 	if r.Audit != 0 && (!(r.Audit > 0 && r.Audit <= 1) || !r.Options.Traits().Draws || r.Options.Traits().Flips) {
 		return fault.Usagef("audit %v with estimator %s: an audit needs estimator %s and a portion in (0, 1]", r.Audit, r.Options.Estimator, estimator.Multilinear)
@@ -362,8 +362,6 @@ func (r *Request) validatePath(entries int) error {
 	switch {
 	case r.Previous != nil:
 		return fault.Usagef("estimator %s: previous scores need an estimator of values, such as %s", name, estimator.Debiased)
-	case r.Ranges != 0:
-		return fault.Usagef("estimator %s: %d ranges: each round needs all sums in one process", name, r.Ranges)
 	case r.Until != nil && r.Until.Rule != "":
 		return fault.Usagef("estimator %s: the stop rule %s needs an estimator of values, such as %s; a path can only have a time limit", name, r.Until.Rule, estimator.Multilinear)
 	}

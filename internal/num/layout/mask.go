@@ -42,6 +42,22 @@ func (m Mask) Count(from, to int) (n int) {
 	return n
 }
 
+// Part returns the mask of the entries [from, to), which are numbered from 0.
+func (m Mask) Part(from, to int) Mask {
+	part := NewMask(to - from)
+	for i := range part {
+		at, shift := from/8+i, from%8
+		part[i] = m[at] >> shift
+		if shift > 0 && at+1 < len(m) {
+			part[i] |= m[at+1] << (8 - shift)
+		}
+	}
+	if over := (to - from) % 8; over > 0 {
+		part[len(part)-1] &= 1<<over - 1
+	}
+	return part
+}
+
 // Bools returns the first n entries of the mask, true = dropped.
 func (m Mask) Bools(n int) []bool {
 	mask := make([]bool, n)

@@ -74,13 +74,23 @@ func Sort(numbers []int32, weights []float32, key func(i int32) float64) {
 // Lowest returns the first n of the numbers in the order of Sort. n is at most their number. It
 // does not change numbers. It takes much less time and memory than Sort if n is a small part.
 func Lowest(numbers []int32, n int, weights []float32, key func(i int32) float64) []int32 {
-	return lowestBy(numbers, n, key, magnitude(weights))
+	return lowestBy(numbers, func(int32) bool { return true }, n, key, magnitude(weights))
 }
 
-// lowestBy is Lowest for the order of sortBy. The result may share memory with numbers if there are no keys.
-func lowestBy(numbers []int32, n int, keys ...func(i int32) float64) []int32 {
-	if n == 0 || len(keys) == 0 {
-		return numbers[:n]
+// lowestBy is Lowest for the order of sortBy and the numbers that are in. Besides the result it takes 8 bytes for each number of the result, and
+// 4 for each with the rounded key of the last one unless their keys are equal.
+func lowestBy(numbers []int32, in func(i int32) bool, n int, keys ...func(i int32) float64) []int32 {
+	if len(keys) == 0 {
+		lowest := make([]int32, 0, n)
+		for at := 0; len(lowest) < n; at++ {
+			if in(numbers[at]) {
+				lowest = append(lowest, numbers[at])
+			}
+		}
+		return lowest
+	}
+	if n == 0 {
+		return nil
 	}
 	key := keys[0]
 	// Two counts of 16 bits each find the rounded key of the n-th number, and how many of those with
@@ -89,6 +99,9 @@ func lowestBy(numbers []int32, n int, keys ...func(i int32) float64) []int32 {
 	find := func(of func(bits uint32) int) uint32 {
 		clear(counts)
 		for _, i := range numbers {
+			if !in(i) {
+				continue
+			}
 			if digit := of(rounded(key(i))); digit >= 0 {
 				counts[digit]++
 			}
@@ -107,22 +120,38 @@ func lowestBy(numbers []int32, n int, keys ...func(i int32) float64) []int32 {
 		}
 		return int(bits & 0xffff)
 	})
-	var lowest, ties []int32
+	tie := func(i int32) bool { return in(i) && rounded(key(i)) == last }
+	var lowest []int32
+	if n > left {
+		lowest = make([]int32, 0, n)
+	}
+	ties, first, same := 0, 0.0, true
 	for _, i := range numbers {
-		switch bits := rounded(key(i)); {
-		case bits < last:
+		if !in(i) {
+			continue
+		}
+		switch x := key(i); {
+		case rounded(x) < last:
 			lowest = append(lowest, i)
-		case bits == last:
-			ties = append(ties, i)
+		case rounded(x) == last:
+			if ties++; ties == 1 {
+				first = x
+			}
+			same = same && cmp.Compare(x, first) == 0
 		}
 	}
 	sortBy(lowest, make([]uint64, len(lowest)), keys...)
-	if equal(ties, key) {
-		ties = lowestBy(ties, left, keys[1:]...)
-	} else {
-		sortBy(ties, make([]uint64, len(ties)), keys...)
+	if same {
+		return append(lowest, lowestBy(numbers, tie, left, keys[1:]...)...)
 	}
-	return append(lowest, ties[:left]...)
+	others := make([]int32, 0, ties)
+	for _, i := range numbers {
+		if tie(i) {
+			others = append(others, i)
+		}
+	}
+	sortBy(others, make([]uint64, ties), keys...)
+	return append(lowest, others[:left]...)
 }
 
 // sortBy sorts numbers, which must be ascending, by the first key, then by the other keys,

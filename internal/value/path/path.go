@@ -36,6 +36,7 @@ package path
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -139,29 +140,24 @@ func fixed(a *model.Architecture) (n int) {
 
 // Round is a round of a path that is over.
 type Round struct {
-	Rows        int64            `json:"rows"`            // number of rows that were measured
-	Weight      int64            `json:"weight"`          // sum of the weights of these rows; 0 in checkpoints of older programs
-	Fresh       int64            `json:"fresh,omitempty"` // only in checkpoints of older programs: number of fresh rows
-	Kept        int              `json:"kept"`            // number of entries that the measured tables keep, without those of frozen fields
-	Loss        float64          `json:"loss"`            // mean loss of these rows with these tables, before calibration, in nat; 0 without rows
-	Calibration loss.Calibration `json:"calibration"`     // of these tables
+	Rows        int64            `json:"rows"`              // number of rows that were measured
+	Weight      int64            `json:"weight"`            // sum of the weights of these rows
+	Squares     int64            `json:"squares,omitempty"` // sum of the squares of these weights
+	Kept        int              `json:"kept"`              // number of entries that the measured tables keep, without those of frozen fields
+	Loss        float64          `json:"loss"`              // mean loss of these rows with these tables, before calibration, in nat; 0 without rows
+	Calibration loss.Calibration `json:"calibration"`       // of these tables
 }
 
-// Path is the state of a path between two rounds. Only one goroutine may use it at a time.
+// Path is the order of a path as far as its rounds are over. The terms are elsewhere, see [Terms]. Only one goroutine may use a Path at a time.
 type Path struct {
 	Rounds []Round // that are over
 	Counts []int64 // number of rows of the first round in which a feature occurs, for each row of the tables
 	course course
-	shape  layout.Shape
 	kind   loss.Kind
 	rows   int64 // number of rows of a pass
 	by     estimator.Weights
-	size   int       // number of entries that budgets count
-	first  []float64 // G of each entry, in nat
-	second []float64 // D of each entry, in nat
-	weight []float64 // T of each entry, in passes
-	rank   []int32   // position of each entry in the order of drops, or kept; in rounds that add, only pads and frozen entries have kept
-	left   []int32   // entries that may still be dropped or, in rounds that add, that may be added, ascending
+	size   int     // number of entries that budgets count
+	rank   []int32 // position of each entry in the order of drops, or kept; in rounds that add, only pads and frozen entries have kept
 }
 
 // kept takes the place of the rank of an entry that is not dropped.
@@ -173,24 +169,10 @@ const MostEntries = math.MaxInt32
 // New returns a path to a sparsity through the tables of a, which have at most MostEntries entries, with nothing
 // dropped. rows is the number of rows of a pass, kind their loss, and by how often they count.
 func New(a *model.Architecture, to float64, kind loss.Kind, rows int64, by estimator.Weights) *Path {
-	n := a.Parameters()
-	p := &Path{
-		course: newCourse(a, to),
-		shape:  a.Shape(), kind: kind, rows: rows, by: by, size: a.Prunable(),
-		first: make([]float64, n), second: make([]float64, n), weight: make([]float64, n), rank: make([]int32, n), left: make([]int32, 0, n),
-	}
-	p.Counts = make([]int64, p.shape.Rows())
-	fixed := make([]bool, p.shape.Rows())
-	for _, row := range a.FixedRows() {
-		fixed[row] = true
-	}
-	for row := range p.shape.Rows() {
-		from, to := p.shape.Row(row)
-		for i := from; i < to; i++ {
-			if p.rank[i] = kept; !fixed[row] {
-				p.left = append(p.left, int32(i))
-			}
-		}
+	shape := a.Shape()
+	p := &Path{course: newCourse(a, to), kind: kind, rows: rows, by: by, size: a.Prunable(), Counts: make([]int64, shape.Rows()), rank: make([]int32, shape.Entries())}
+	for i := range p.rank {
+		p.rank[i] = kept
 	}
 	return p
 }
@@ -209,18 +191,21 @@ func (p *Path) Mask() layout.Mask {
 // Adds reports whether the next round measures entries that it may add to its tables.
 func (p *Path) Adds() bool { return p.course.adds(len(p.Rounds)) }
 
+// waiting returns the ranks [from, to) of the entries that the next round may add. The path must add entries.
+func (p *Path) waiting() (from, to int32) {
+	return int32(p.course.all - p.course.most()), int32(p.course.all - p.course.at(len(p.Rounds)))
+}
+
 // Unmeasured returns the entries whose terms the next round does not measure: those that its tables do not have or, if
 // it adds, all that it cannot add.
 func (p *Path) Unmeasured() layout.Mask {
 	if !p.Adds() {
 		return p.Mask()
 	}
-	m, may := layout.NewMask(len(p.rank)), layout.NewMask(len(p.rank))
-	for _, i := range p.left {
-		may.Drop(int(i))
-	}
-	for i := range p.rank {
-		if !may.Dropped(i) {
+	m := layout.NewMask(len(p.rank))
+	from, to := p.waiting()
+	for i, rank := range p.rank {
+		if rank < from || rank >= to {
 			m.Drop(i)
 		}
 	}
@@ -236,183 +221,150 @@ func (p *Path) Reach() float64 {
 	return float64(p.course.all-left) / float64(p.size)
 }
 
-// Fall returns by how much the mean loss falls by the first cut, in nat, as the terms of the first round
-// predict it: the sum of G - D/2 of the dropped entries for each row. Exactly one round must be over, and
-// it must have rows.
-func (p *Path) Fall() float64 {
-	sum := 0.0
-	for i, rank := range p.rank {
-		if rank != kept {
-			sum += p.first[i] - p.second[i]/2
-		}
+// Fade returns what the next round keeps of the terms of the earlier ones: nothing at the turn.
+func (p *Path) Fade() Fade {
+	n, f := len(p.Rounds), Fade{Unit: float64(int64(1) << p.by.Shift())}
+	if n == 0 || n == p.course.drops && p.Adds() {
+		return f
 	}
-	return sum / float64(p.Rounds[0].Weight)
+	f.Memory = memory
+	if p.kind == loss.Squared { // the variance of G is then 2*D times that of the label
+		f.Memory *= 2 * p.Rounds[0].Loss
+	}
+	if p.by.Rows > 0 { // the variance of the noise in G is then about D times this ratio
+		f.Memory *= float64(p.Rounds[n-1].Squares) / float64(p.Rounds[n-1].Weight)
+	}
+	return f
 }
 
-// End ends a round: it drops or adds entries. sums are the terms of its rows, and c is the calibration with which they were
-// measured. The magnitudes of tables, the unpruned tables one after another, break ties.
-func (p *Path) End(sums *tally.Accumulator, c loss.Calibration, tables []float32) {
+// Passes returns the passes over the rows that the sums of a round have.
+func (p *Path) Passes(s *tally.Summary) float64 {
+	return float64(s.Weighed(p.by).Sum) / float64(p.rows)
+}
+
+// Rank says by what the last round that is over ranks entries.
+func (p *Path) Rank() Rank { return p.rankOf(len(p.Rounds) - 1) }
+
+func (p *Path) rankOf(round int) Rank {
+	portion := float64(p.size-p.course.all+p.course.at(round)) / float64(p.size)
+	r := Rank{Steep: float64(float64(int64(1)<<p.by.Shift()) / (2 * min(mostEta, eta/math.Sqrt(portion)))), Sign: -1}
+	if p.course.adds(round) {
+		r.Sign = 1
+	}
+	return r
+}
+
+// Next returns the next entry of an order, see [Terms.Lowest], and its key.
+type Next func() (entry int32, key float64, err error)
+
+// End ends a round, and drops or adds entries. sums says which rows were measured, and c is the calibration. order begins the order of the
+// entries that were measured, by the rank of this round. If it fails, p must not be used afterwards.
+func (p *Path) End(sums *tally.Summary, c loss.Calibration, order func(Rank) Next) error {
 	round := len(p.Rounds)
-	adds, before := p.Adds(), p.course.at(round)
-	p.Rounds = append(p.Rounds, Round{Rows: sums.Rows(), Weight: sums.Weights(p.by).Sum, Kept: p.size - p.course.all + before, Loss: sums.MeanLoss(p.by), Calibration: c})
-	if round == 0 {
-		for row := range p.Counts {
-			p.Counts[row] = sums.Count(row)
-		}
+	adds, before, w := p.Adds(), p.course.at(round), sums.Weighed(p.by)
+	one := Round{Rows: sums.Rows, Weight: w.Sum, Kept: p.size - p.course.all + before, Loss: sums.MeanLoss(p.by), Calibration: c}
+	if p.by.Rows > 0 {
+		one.Squares = w.Squares
 	}
-	if sums.Rows() > 0 { // otherwise all rows of the round are quarantined
-		p.add(sums)
-	}
+	p.Rounds = append(p.Rounds, one)
+	next := order(p.rankOf(round))
 	switch {
 	case adds:
-		p.grow(p.course.at(round+1) - before)
-		return
-	case p.Adds():
-		p.turn(tables)
-		return
+		return p.grow(p.course.at(round+1)-before, round, next)
+	case p.Adds(): // the turn: what is left comes in the order of the last round that drops
+		return p.drop(before, p.course.all-before, next, p.rank)
 	}
-	dropped := p.course.all - before
-	for k, i := range mask.Lowest(p.left, (len(p.left)+cut-1)/cut, tables, p.key()) {
-		p.rank[i] = int32(dropped + k)
-	}
-	p.left = slices.DeleteFunc(p.left, func(i int32) bool { return p.rank[i] != kept })
+	return p.drop((before+cut-1)/cut, p.course.all-before, next, p.rank)
 }
 
-// turn ends the rounds that drop. It orders what is left, as Ranks does, and forgets all terms. The entries
-// that may be added are those of the turn without the seed.
-func (p *Path) turn(tables []float32) {
-	dropped := p.course.all - len(p.left)
-	mask.Sort(p.left, tables, p.key())
-	for k, i := range p.left {
-		p.rank[i] = int32(dropped + k)
-	}
-	clear(p.first)
-	clear(p.second)
-	clear(p.weight)
-	p.await()
-}
-
-// await sets left to the entries that may be added.
-func (p *Path) await() {
-	from, to := int32(p.course.all-p.course.most()), int32(p.course.all-p.course.at(len(p.Rounds)))
-	p.left = p.left[:0]
-	for i, rank := range p.rank {
-		if rank != kept && rank >= from && rank < to {
-			p.left = append(p.left, int32(i))
+// drop gives the next n entries the ranks from the given one on.
+func (p *Path) drop(n, from int, next Next, ranks []int32) error {
+	for k := range n {
+		i, _, err := next()
+		if err != nil {
+			return fmt.Errorf("%d of %d entries are dropped: %w", k, n, err)
 		}
+		if i < 0 || int(i) >= len(ranks) || ranks[i] != kept {
+			return fmt.Errorf("entry %d is to be dropped, but is not one of those that are left", i)
+		}
+		ranks[i] = int32(from + k)
 	}
+	return nil
 }
 
 // grow adds n entries: those with the lowest keys, and of equal ones those that were dropped later. They take the highest ranks of those
-// that may be added, the first one the highest. The others keep their order.
-func (p *Path) grow(n int) {
-	key, last := p.key(), p.course.all-p.course.at(len(p.Rounds)-1)
-	slices.SortFunc(p.left, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(key(a), key(b)), cmp.Compare(p.rank[b], p.rank[a]))
+// that may be added, the first one the highest. The others keep their order. round is the one that is over.
+func (p *Path) grow(n, round int, next Next) error {
+	first, last := p.course.all-p.course.most(), p.course.all-p.course.at(round)
+	waiting := make([]int32, last-first) // the entries that may be added, by rank
+	for i, rank := range p.rank {
+		if int(rank) >= first && int(rank) < last {
+			waiting[int(rank)-first] = int32(i)
+		}
+	}
+	type candidate struct {
+		entry int32
+		key   float64
+	}
+	var lowest []candidate
+	for len(lowest) < len(waiting) {
+		i, key, err := next()
+		if err != nil {
+			return fmt.Errorf("%d of %d entries are added: %w", len(lowest), n, err)
+		}
+		if i < 0 || int(i) >= len(p.rank) || int(p.rank[i]) < first || int(p.rank[i]) >= last {
+			return fmt.Errorf("entry %d is to be added, but is not one of those that may be", i)
+		}
+		if len(lowest) >= n && key != lowest[n-1].key { // equal ones may come in any order
+			break
+		}
+		lowest = append(lowest, candidate{i, key})
+	}
+	slices.SortFunc(lowest, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(p.rank[b.entry], p.rank[a.entry]))
 	})
-	others := p.left[n:]
-	slices.SortFunc(others, func(a, b int32) int { return cmp.Compare(p.rank[a], p.rank[b]) })
-	for k, i := range p.left[:n] {
-		p.rank[i] = int32(last - 1 - k)
+	for _, c := range lowest[:n] {
+		waiting[int(p.rank[c.entry])-first] = kept
 	}
-	for k, i := range others {
-		p.rank[i] = int32(p.course.all - p.course.most() + k)
+	for k, i := range slices.DeleteFunc(waiting, func(i int32) bool { return i == kept }) {
+		p.rank[i] = int32(first + k)
 	}
-	p.left = others
-	slices.Sort(p.left)
+	for k, c := range lowest[:n] {
+		p.rank[c.entry] = int32(last - 1 - k)
+	}
+	return nil
 }
 
-// add adds the terms of a round.
-func (p *Path) add(sums *tally.Accumulator) {
-	remember := float64(memory)
-	if p.kind == loss.Squared { // the variance of G is then 2*D times that of the label
-		remember *= 2 * p.Rounds[0].Loss
-	}
-	w := sums.Weights(p.by)
-	if p.by.Rows > 0 { // the variance of the noise in G is then about D times this ratio
-		remember *= float64(w.Squares) / float64(w.Sum)
-	}
-	unit := float64(int64(1) << p.by.Shift()) // of second
-	weight := float64(w.Sum) / float64(p.rows)
-	first, second := make([]float64, p.shape.Widest()), make([]float64, p.shape.Widest())
-	for row := range p.shape.Rows() {
-		from, to := p.shape.Row(row)
-		sums.Terms(row, first[:to-from], second[:to-from])
-		for i := from; i < to; i++ {
-			keep := 1.0
-			if p.second[i] > 0 {
-				keep = remember / (remember + p.second[i])
-			}
-			p.first[i] = float64(keep*p.first[i]) + first[i-from]
-			p.second[i] = float64(keep*p.second[i]) + float64(unit*second[i-from])
-			p.weight[i] = float64(keep*p.weight[i]) + weight
-		}
-	}
-}
-
-// leastWeight takes the place of T if no row of the first round could be computed.
-const leastWeight = 1e-300
-
-// key returns by what the last round that is over ranks an entry. Those with the lowest keys are dropped, or added, first.
-func (p *Path) key() func(i int32) float64 {
-	portion := float64(p.Rounds[len(p.Rounds)-1].Kept) / float64(p.size)
-	steep, sign := 1/(2*min(mostEta, eta/math.Sqrt(portion))), -1.0
-	if p.course.adds(len(p.Rounds) - 1) {
-		sign = 1
-	}
-	return func(i int32) float64 {
-		return (float64(steep*p.second[i]) + sign*p.first[i]) / max(p.weight[i], leastWeight)
-	}
-}
-
-// Ranks returns the position of each entry in the order of drops. Entries that are left come
-// in the order of the last round that drops. The entries of pad rows and frozen fields come last. tables is as in End.
-func (p *Path) Ranks(tables []float32) []int32 {
-	ranks, next := slices.Clone(p.rank), int32(p.course.all)
+// Ranks returns the position of each entry in the order of drops. At least one round must be over. Entries that are left come
+// in the order of the last round that drops, which order begins; its terms must have begun this round again with p.Mask. The entries of pad rows and frozen fields come last.
+func (p *Path) Ranks(order func(Rank) Next) ([]int32, error) {
+	ranks := slices.Clone(p.rank)
 	if !p.Adds() {
-		left := slices.Clone(p.left)
-		next -= int32(len(left))
-		if len(p.Rounds) > 0 {
-			mask.Sort(left, tables, p.key())
-		}
-		for _, i := range left {
-			ranks[i] = next
-			next++
+		left := p.course.at(len(p.Rounds))
+		if err := p.drop(left, p.course.all-left, order(p.Rank()), ranks); err != nil {
+			return nil, err
 		}
 	}
+	next := int32(p.course.all)
 	for i, rank := range ranks {
 		if rank == kept {
 			ranks[i] = next
 			next++
 		}
 	}
-	return ranks
+	return ranks, nil
 }
 
-// Write writes the state of p, except for Rounds, as little-endian 64-bit words: Counts, and for
-// each entry its rank, G, D and T.
+// Write writes the state of p, except for Rounds: Counts as little-endian 64-bit words, and the ranks as words of 32 bits.
 func (p *Path) Write(w io.Writer) error {
 	if err := tallyio.WriteInts(w, p.Counts); err != nil {
 		return err
 	}
-	words := make([]int64, 0, 4*min(chunk, len(p.rank)))
-	for from := 0; from < len(p.rank); from += chunk {
-		words = words[:0]
-		for i := from; i < min(from+chunk, len(p.rank)); i++ {
-			words = append(words, int64(p.rank[i]), int64(math.Float64bits(p.first[i])), int64(math.Float64bits(p.second[i])), int64(math.Float64bits(p.weight[i])))
-		}
-		if err := tallyio.WriteInts(w, words); err != nil {
-			return err
-		}
-	}
-	return nil
+	return tallyio.WriteWords(w, p.rank)
 }
 
-// chunk is the number of entries that are written or read at a time.
-const chunk = 1 << 16
-
 // Read sets the state of p, which must be new, to what Write wrote after the given rounds.
-// Malformed bytes are bad input.
+// Malformed bytes are bad input. Which of the entries that have no rank may be dropped is not checked.
 func (p *Path) Read(r io.Reader, rounds []Round) error {
 	p.Rounds = rounds
 	if err := tallyio.ReadInts(r, p.Counts); err != nil {
@@ -423,63 +375,34 @@ func (p *Path) Read(r io.Reader, rounds []Round) error {
 			return fault.Inputf("feature %d occurs in %d rows", row, n)
 		}
 	}
-	ranked, seen, droppable := 0, layout.NewMask(len(p.rank)), layout.NewMask(len(p.rank))
-	for _, i := range p.left {
-		droppable.Drop(int(i))
-	}
-	p.left = p.left[:0]
-	words := make([]int64, 4*min(chunk, len(p.rank)))
-	for from := 0; from < len(p.rank); from += chunk {
-		n := min(chunk, len(p.rank)-from)
-		if err := tallyio.ReadInts(r, words[:4*n]); err != nil {
-			return err
-		}
-		for k := range n {
-			i, rank := from+k, words[4*k]
-			for at, list := range [][]float64{p.first, p.second, p.weight} {
-				list[i] = math.Float64frombits(uint64(words[4*k+1+at]))
-			}
-			switch {
-			case !(math.Abs(p.first[i]) <= math.MaxFloat64 && p.second[i] >= 0 && p.second[i] <= math.MaxFloat64 && p.weight[i] >= 0 && p.weight[i] <= math.MaxFloat64):
-				return fault.Inputf("the terms of entry %d are %v and %v, with the weight %v", i, p.first[i], p.second[i], p.weight[i])
-			case rank == kept && droppable.Dropped(i):
-				p.left = append(p.left, int32(i))
-			case rank == kept:
-			case rank < 0 || rank >= int64(p.course.all) || !droppable.Dropped(i) || seen.Dropped(int(rank)):
-				return fault.Inputf("entry %d has the rank %d, which is not one of a path", i, rank)
-			default:
-				seen.Drop(int(rank))
-				ranked++
-			}
-			p.rank[i] = int32(rank)
-		}
+	if err := tallyio.ReadWords(r, p.rank); err != nil {
+		return err
 	}
 	if len(rounds) > len(p.course.kept) {
 		return fault.Inputf("%d rounds, expected at most %d", len(rounds), len(p.course.kept))
 	}
-	for i := range rounds {
-		round := &rounds[i]
-		if round.Weight == 0 {
-			round.Weight, round.Fresh = round.Rows+(max(1, p.by.Fresh)-1)*round.Fresh, 0
-		}
+	for i, round := range rounds {
 		if want := p.size - p.course.all + p.course.at(i); round.Rows < 0 || round.Weight < round.Rows || round.Kept != want {
 			return fault.Inputf("round %d has %d rows of the weight %d and keeps %d entries, expected at least 0 rows, each of at least 1, and %d", i, round.Rows, round.Weight, round.Kept, want)
 		}
 	}
-	left := 0
+	ranked := p.course.all
 	if !p.Adds() {
-		left = p.course.at(len(rounds))
+		ranked -= p.course.at(len(rounds))
 	}
-	if len(p.left) != left {
-		return fault.Inputf("%d entries are left, expected %d after %d rounds", len(p.left), left, len(rounds))
-	}
-	for rank := range ranked {
-		if !seen.Dropped(rank) {
-			return fault.Inputf("no entry has the rank %d", rank)
+	seen, n := layout.NewMask(ranked), 0
+	for i, rank := range p.rank {
+		if rank == kept {
+			continue
 		}
+		if rank < 0 || int(rank) >= ranked || seen.Dropped(int(rank)) {
+			return fault.Inputf("entry %d has the rank %d, expected another one of %d", i, rank, ranked)
+		}
+		seen.Drop(int(rank))
+		n++
 	}
-	if p.Adds() {
-		p.await()
+	if n != ranked {
+		return fault.Inputf("%d entries have ranks, expected %d after %d rounds", n, ranked, len(rounds))
 	}
 	return nil
 }

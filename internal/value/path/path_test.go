@@ -3,6 +3,7 @@ package path
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -15,11 +16,60 @@ import (
 	"shaver/internal/num/loss"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/tally"
+	"shaver/internal/value/tallyio"
 )
+
+// walk is a path whose terms are in one range.
+type walk struct {
+	*Path
+	terms *Terms
+}
+
+func newWalk(a *model.Architecture, to float64, kind loss.Kind, rows int64, by estimator.Weights, weights []float32) *walk {
+	return &walk{New(a, to, kind, rows, by), NewTerms(a.Shape(), tally.Form{Path: true, Weighted: by.Rows > 0}, a.FixedRows(), weights)}
+}
+
+// round begins and ends a round with the partial of its rows.
+func (w *walk) round(t *testing.T, p *tally.Partial) {
+	t.Helper()
+	w.terms.Begin(len(w.Rounds), w.Unmeasured(), w.Fade())
+	if err := w.terms.Sums.Merge(p); err != nil {
+		t.Fatal(err)
+	}
+	sums := w.terms.Sums.Summary()
+	w.terms.End(w.Passes(sums))
+	if err := w.End(sums, loss.Uncalibrated, w.terms.Order); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *walk) ranks(t *testing.T) []int32 {
+	t.Helper()
+	w.terms.Begin(len(w.Rounds)-1, w.Mask(), Fade{})
+	ranks, err := w.Ranks(w.terms.Order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ranks
+}
+
+// again returns what is read of what w writes.
+func (w *walk) again(t *testing.T, fresh *walk) *walk {
+	t.Helper()
+	var stored bytes.Buffer
+	if err := errors.Join(w.Write(&stored), w.terms.Write(&stored)); err != nil {
+		t.Fatal(err)
+	}
+	h := tallyio.HeaderOf(w.terms.Sums)
+	if err := errors.Join(fresh.Read(&stored, w.Rounds), fresh.terms.Read(&stored, &h, w.terms.Faded()), tallyio.ReadEnd(&stored)); err != nil {
+		t.Fatal(err)
+	}
+	return fresh
+}
 
 // measured returns the terms that rows give at tables of one column, with weights of 1. Row r changes
 // the logit by change[r][i] through entry i, and has the derivatives 1 and 1.
-func measured(t *testing.T, shape layout.Shape, dropped layout.Mask, change [][]float64) *tally.Accumulator {
+func measured(t *testing.T, shape layout.Shape, dropped layout.Mask, change [][]float64) *tally.Partial {
 	t.Helper()
 	b := tally.NewTermsBuilder(shape, dropped)
 	features := make([]int32, shape.Rows())
@@ -31,12 +81,7 @@ func measured(t *testing.T, shape layout.Shape, dropped layout.Mask, change [][]
 			t.Fatal(err)
 		}
 	}
-	p := b.Partial()
-	sums := tally.NewAccumulator(shape, tally.Form{Path: true})
-	if err := sums.Merge(p); err != nil {
-		t.Fatal(err)
-	}
-	return sums
+	return b.Partial()
 }
 
 func onecolumn(features int) *model.Architecture {
@@ -49,18 +94,18 @@ var once estimator.Weights
 // A round drops the fifth with the lowest D/(2*eta) - G, and the last rounds' scores order the rest.
 func TestCut(t *testing.T) {
 	a := onecolumn(10)
-	p := New(a, .36, loss.Logistic, 1, once)
+	weights := make([]float32, 10)
+	p := newWalk(a, .36, loss.Logistic, 1, once, weights)
 	if drops, adds := Rounds(a, .36); drops != 2 || adds != 0 {
 		t.Errorf("%d and %d rounds, expected 2 that drop 2 and 2 of 10 entries", drops, adds)
 	}
 	change := [][]float64{{.9, -.1, .2, .3, -.2, .5, .6, .7, .8, .4}}
-	weights := make([]float32, 10)
-	p.End(measured(t, a.Shape(), p.Mask(), change), loss.Uncalibrated, weights)
+	p.round(t, measured(t, a.Shape(), p.Mask(), change))
 	steep := 1 / (2 * eta) // all entries are left
 	key := func(v float64) float64 { return steep*v*v - v }
 	order := []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
 	slices.SortFunc(order, func(i, j int32) int { return int(math.Copysign(1, key(change[0][i])-key(change[0][j]))) })
-	ranks := p.Ranks(weights)
+	ranks := p.ranks(t)
 	for rank, i := range order {
 		if ranks[i] != int32(rank) {
 			t.Errorf("entry %d has the rank %d, expected %d", i, ranks[i], rank)
@@ -70,12 +115,12 @@ func TestCut(t *testing.T) {
 		}
 	}
 	lost := change[0][order[0]] - change[0][order[0]]*change[0][order[0]]/2 + change[0][order[1]] - change[0][order[1]]*change[0][order[1]]/2
-	if got := p.Fall(); math.Abs(got-lost) > 1e-9 {
-		t.Errorf("the terms predict a fall by %v, expected %v", got, lost)
-	}
 	want := Round{Rows: 1, Weight: 1, Kept: 10, Loss: 1, Calibration: loss.Uncalibrated}
 	if p.Reach() != .2 || len(p.Rounds) != 1 || p.Rounds[0] != want {
 		t.Errorf("reach %v after the rounds %+v, expected .2 and %+v", p.Reach(), p.Rounds, want)
+	}
+	if got := p.terms.Begin(1, p.Mask(), p.Fade()); math.Abs(got-lost) > 1e-9 {
+		t.Errorf("the terms predict a fall by %v, expected %v", got, lost)
 	}
 }
 
@@ -87,12 +132,12 @@ func TestRanksStay(t *testing.T) {
 		LookUps: []model.LookUp{{Field: 0, Table: 0}, {Field: 1, Table: 1}}, Lists: []model.List{{Field: 0, Length: 2, Pad: 4}},
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	p, shape := New(a, .95, loss.Logistic, 5, once), a.Shape()
-	weights := make([]float32, a.Parameters())
+	shape, weights := a.Shape(), make([]float32, a.Parameters())
 	for i := range weights {
 		weights[i] = float32(r.NormFloat64())
 	}
-	before := make([]int32, a.Parameters())
+	fresh := func() *walk { return newWalk(a, .95, loss.Logistic, 5, once, weights) }
+	p, before := fresh(), make([]int32, a.Parameters())
 	drops, _ := Rounds(a, .95)
 	for round := range drops {
 		change := make([][]float64, 5)
@@ -105,8 +150,8 @@ func TestRanksStay(t *testing.T) {
 			}
 		}
 		mask := p.Mask()
-		p.End(measured(t, shape, mask, change), loss.Uncalibrated, weights)
-		ranks := p.Ranks(weights)
+		p.round(t, measured(t, shape, mask, change))
+		ranks := p.ranks(t)
 		for i, rank := range ranks {
 			if mask.Dropped(i) && rank != before[i] {
 				t.Fatalf("round %d: entry %d has the rank %d, and had %d", round, i, rank, before[i])
@@ -129,39 +174,34 @@ func TestRanksStay(t *testing.T) {
 		t.Errorf("%d rounds reach the sparsity %v, expected .95", len(p.Rounds), p.Reach())
 	}
 
+	again := p.again(t, fresh())
+	if !reflect.DeepEqual(again.Path, p.Path) {
+		t.Error("the state that was read differs from the one that was written")
+	}
+	again.terms.Begin(drops, p.Unmeasured(), p.Fade())
+	p.terms.Begin(drops, p.Unmeasured(), p.Fade())
+	if again.terms.lowest, p.terms.lowest = nil, nil; !reflect.DeepEqual(again.terms, p.terms) {
+		t.Error("the terms that were read differ from those that were written")
+	}
 	var stored bytes.Buffer
 	if err := p.Write(&stored); err != nil {
 		t.Fatal(err)
 	}
-	data := bytes.Clone(stored.Bytes())
-	again := New(a, .95, loss.Logistic, 5, once)
-	if err := again.Read(&stored, p.Rounds); err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(again, p) {
-		t.Error("the state that was read differs from the one that was written")
-	}
-	old := slices.Clone(p.Rounds) // as older programs wrote them
-	for i := range old {
-		old[i].Weight = 0
-	}
-	if again = New(a, .95, loss.Logistic, 5, once); again.Read(bytes.NewReader(data), old) != nil || !reflect.DeepEqual(again, p) {
-		t.Error("rounds without weights differ from those with weights")
-	}
-	for at := 0; at < len(data); at += 8 { // any word that is replaced by -2 is noticed
+	data := stored.Bytes()
+	for at := 0; at < len(data); at += 4 { // any word that is replaced by -2 is noticed
 		bad := bytes.Clone(data)
-		for k := range 8 {
-			bad[at+k] = 0xff
+		copy(bad[at:], "\xfe\xff\xff\xff")
+		if at < 8*shape.Rows() {
+			copy(bad[at/8*8+4:], "\xff\xff\xff\xff")
 		}
-		bad[at] = 0xfe
-		if err := New(a, .95, loss.Logistic, 5, once).Read(bytes.NewReader(bad), p.Rounds); !fault.IsInput(err) {
-			t.Fatalf("word %d is -2: error %v, expected bad input", at/8, err)
+		if err := fresh().Read(bytes.NewReader(bad), p.Rounds); !fault.IsInput(err) {
+			t.Fatalf("word %d is -2: error %v, expected bad input", at/4, err)
 		}
 	}
-	if err := New(a, .95, loss.Logistic, 5, once).Read(bytes.NewReader(data[:len(data)-8]), p.Rounds); !fault.IsInput(err) {
+	if err := fresh().Read(bytes.NewReader(data[:len(data)-4]), p.Rounds); !fault.IsInput(err) {
 		t.Errorf("a state that ends early: error %v, expected bad input", err)
 	}
-	if err := New(a, .95, loss.Logistic, 5, once).Read(bytes.NewReader(data), p.Rounds[1:]); !fault.IsInput(err) {
+	if err := fresh().Read(bytes.NewReader(data), p.Rounds[1:]); !fault.IsInput(err) {
 		t.Errorf("a state with too few rounds: error %v, expected bad input", err)
 	}
 }
@@ -172,7 +212,8 @@ func TestAdd(t *testing.T) {
 	const n = 3000
 	a, r := onecolumn(n), rand.New(rand.NewPCG(3, 4))
 	drops, adds := Rounds(a, .999)
-	p, weights := New(a, .999, loss.Logistic, 2, once), make([]float32, n)
+	fresh := func() *walk { return newWalk(a, .999, loss.Logistic, 2, once, make([]float32, n)) }
+	p := fresh()
 	round := func() (first, second []float64) {
 		unmeasured, change := p.Unmeasured(), [][]float64{make([]float64, n), make([]float64, n)}
 		first, second = make([]float64, n), make([]float64, n)
@@ -185,13 +226,13 @@ func TestAdd(t *testing.T) {
 				}
 			}
 		}
-		p.End(measured(t, a.Shape(), unmeasured, change), loss.Uncalibrated, weights)
+		p.round(t, measured(t, a.Shape(), unmeasured, change))
 		return first, second
 	}
 	for range drops {
 		round()
 	}
-	before := p.Ranks(weights)
+	before := p.ranks(t)
 	entries := make([]int, n) // by rank
 	for i, rank := range before {
 		entries[rank] = i
@@ -228,7 +269,7 @@ func TestAdd(t *testing.T) {
 	}
 	slices.Reverse(added)
 	copy(entries[n-n*45/1000:], added)
-	for i, rank := range p.Ranks(weights) {
+	for i, rank := range p.ranks(t) {
 		if entries[rank] != i {
 			t.Fatalf("rank %d is that of entry %d, expected %d", rank, i, entries[rank])
 		}
@@ -236,15 +277,7 @@ func TestAdd(t *testing.T) {
 	if kept != n*45/1000 || len(may) != 0 || p.Reach() < .999 {
 		t.Errorf("%d entries are kept in the end, %d were not added, and the reach is %v", kept, len(may), p.Reach())
 	}
-	var stored bytes.Buffer
-	if err := p.Write(&stored); err != nil {
-		t.Fatal(err)
-	}
-	again := New(a, .999, loss.Logistic, 2, once)
-	if err := again.Read(bytes.NewReader(stored.Bytes()), p.Rounds); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(again.Ranks(weights), p.Ranks(weights)) || !bytes.Equal(again.Mask(), p.Mask()) || !bytes.Equal(again.Unmeasured(), p.Unmeasured()) {
+	if again := p.again(t, fresh()); !slices.Equal(again.ranks(t), p.ranks(t)) || !bytes.Equal(again.Mask(), p.Mask()) || !bytes.Equal(again.Unmeasured(), p.Unmeasured()) {
 		t.Error("the state that was read differs from the one that was written")
 	}
 }
@@ -253,10 +286,10 @@ func TestAdd(t *testing.T) {
 func TestUnitOfWeights(t *testing.T) {
 	const features, unit = 12, 64
 	a := onecolumn(features)
-	var paths [2]*Path
+	var paths [2]*walk
 	for k, times := range []int64{1, unit} {
 		by := estimator.Weights{Rows: 9 * times}
-		p := New(a, .6, loss.Logistic, 30, by)
+		p := newWalk(a, .6, loss.Logistic, 30, by, make([]float32, features))
 		r := rand.New(rand.NewPCG(1, 2))
 		for range 4 {
 			b := tally.NewTermsBuilder(a.Shape(), p.Mask())
@@ -267,11 +300,7 @@ func TestUnitOfWeights(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			sums := tally.NewAccumulator(a.Shape(), tally.Form{Path: true, Weighted: true})
-			if err := sums.Merge(b.Partial()); err != nil {
-				t.Fatal(err)
-			}
-			p.End(sums, loss.Uncalibrated, make([]float32, features))
+			p.round(t, b.Partial())
 		}
 		paths[k] = p
 	}
@@ -280,7 +309,10 @@ func TestUnitOfWeights(t *testing.T) {
 		t.Errorf("the ranks are %v and %v, the weights %d and %d", one.rank, other.rank, one.Rounds[0].Weight, other.Rounds[0].Weight)
 	}
 	for i := range features {
-		for _, x := range [][2]float64{{one.first[i], other.first[i]}, {one.second[i], other.second[i]}, {one.weight[i], other.weight[i]}} {
+		g, d := one.terms.Sums.Term(i)
+		wideG, wideD := other.terms.Sums.Term(i)
+		d, wideD = one.Fade().Unit*d, other.Fade().Unit*wideD
+		for _, x := range [][2]float64{{g, wideG}, {d, wideD}, {float64(one.terms.passes[i]), float64(other.terms.passes[i])}} {
 			if off := math.Abs(unit*x[0] - x[1]); off > 1e-6*(1+math.Abs(x[1])) {
 				t.Errorf("entry %d has the sums %v, expected a ratio of %d", i, x, unit)
 			}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"shaver/internal/num/layout"
-	"shaver/internal/value/estimator"
 )
 
 // Accumulator adds up partials exactly, in any order. It uses 8 bytes per entry for each
@@ -258,13 +257,8 @@ func (a *Accumulator) Restore(s State) error {
 // Rows returns the number of rows merged.
 func (a *Accumulator) Rows() int64 { return a.rows }
 
-// Weights returns the weights of the rows merged, which count as often as by says.
-func (a *Accumulator) Weights(by estimator.Weights) Weights {
-	if a.form.Weighted {
-		return a.weights
-	}
-	return WeightsOf(a.rows, a.fresh, by)
-}
+// Counts returns a copy of the number of rows in which each feature occurs.
+func (a *Accumulator) Counts() []int64 { return slices.Clone(a.count) }
 
 // Count returns the number of rows in which a feature occurs.
 func (a *Accumulator) Count(feature int) int64 { return a.count[feature] }

@@ -62,8 +62,8 @@ func TestWeights(t *testing.T) {
 		near("a standard error", float64(got.PopulationSE[f]), math.Sqrt(variance))
 	}
 	near("the loss", got.LossFull, losses/w)
-	if got.Rows != n || got.Fresh != fresh || a.Weights(e.Weights).Sum != int64(w) {
-		t.Errorf("%d rows, %d fresh, weight %d", got.Rows, got.Fresh, a.Weights(e.Weights).Sum)
+	if got.Rows != n || got.Fresh != fresh || a.Summary().Weighed(e.Weights).Sum != int64(w) {
+		t.Errorf("%d rows, %d fresh, weight %d", got.Rows, got.Fresh, a.Summary().Weighed(e.Weights).Sum)
 	}
 	if steep := (&Played{Weight: weight, Sum: []int64{maxContribution / 2, 0}, LossEmpty: maxContribution / 2}); b.Fits(steep) {
 		t.Error("a row fits although its square overflows with its weight")

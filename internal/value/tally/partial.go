@@ -200,6 +200,13 @@ func (p *Partial) Part(from, to int) *Partial {
 		part.High = &high
 	}
 	part.Shape = p.Shape.Part(from, to)
+	if p.Dropped != nil {
+		start := 0
+		if to > from {
+			start, _ = p.Shape.Row(from)
+		}
+		part.Dropped = p.Dropped.Part(start, start+part.Shape.Entries())
+	}
 	first, _ := slices.BinarySearch(p.Features, int32(from))
 	end, _ := slices.BinarySearch(p.Features, int32(to))
 	part.Features, part.Count = make([]int32, end-first), p.Count[first:end]

@@ -3,6 +3,7 @@ package tally
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"shaver/internal/num/layout"
 	"shaver/internal/num/vector"
@@ -97,20 +98,68 @@ func (a *Accumulator) Terms(feature int, first, second []float64) {
 	}
 }
 
-// MeanLoss returns the mean loss of the rows with nothing dropped, in nat. There must be rows. They count as often as
-// by says.
-func (a *Accumulator) MeanLoss(by estimator.Weights) float64 {
-	return a.current.lossFull.float() * LossUnit / float64(a.Weights(by).Sum)
+// SetTerms sets what Terms returns. Each term is rounded to a multiple of its unit.
+func (a *Accumulator) SetTerms(feature int, first, second []float64) {
+	from, to := a.shape.Row(feature)
+	d := to - from
+	for c := range d {
+		at := a.lists*from + c
+		a.setCell(at, math.RoundToEven(first[c]/LossUnit))
+		a.setCell(at+d, math.RoundToEven(second[c]/SquareUnit))
+	}
 }
 
-// Clear sets all sums to 0.
-func (a *Accumulator) Clear() {
+// Term returns the sums of the terms of an entry, as Terms does.
+func (a *Accumulator) Term(entry int) (first, second float64) {
+	d := a.shape.Dim()
+	from := 0
+	if d > 0 {
+		from = entry - entry%d
+	} else {
+		var to int
+		from, to = a.shape.Row(a.shape.RowOf(entry))
+		d = to - from
+	}
+	at := from + entry // the first cell of the feature is 2*from
+	return a.cell(at) * LossUnit, a.cell(at+d) * SquareUnit
+}
+
+// setCell sets a cell to an integer.
+func (a *Accumulator) setCell(at int, x float64) {
+	if len(a.carries) > 0 {
+		delete(a.carries, at)
+	}
+	if high := math.Floor(x/(1<<64) + .5); high != 0 {
+		a.carries[at] = int64(high)
+		x -= high * (1 << 64)
+	}
+	a.cells[at] = int64(x)
+}
+
+// Weighed returns the weights of the rows, which count as often as by says.
+func (s *Summary) Weighed(by estimator.Weights) Weights {
+	if s.Weights != (Weights{}) {
+		return s.Weights
+	}
+	return WeightsOf(s.Rows, s.Fresh, by)
+}
+
+// MeanLoss returns the mean loss of the rows with nothing dropped, in nat, or 0 without rows. They count as often as by says.
+func (s *Summary) MeanLoss(by estimator.Weights) float64 {
+	if s.Rows == 0 {
+		return 0
+	}
+	return wide{s.Current.LossFull[0], s.Current.LossFull[1]}.float() * LossUnit / float64(s.Weighed(by).Sum)
+}
+
+// ClearRows sets all sums but the terms to 0.
+func (a *Accumulator) ClearRows() {
 	clear(a.count)
-	clear(a.cells)
-	clear(a.carries)
-	clear(a.fourths)
-	a.rows, a.walked, a.fresh, a.weights, a.current, a.previous = 0, 0, 0, Weights{}, gameSums{}, gameSums{}
+	a.rows, a.walked, a.fresh, a.weights, a.current = 0, 0, 0, Weights{}, gameSums{}
 }
 
 // Shape returns the shape of the tables.
 func (a *Accumulator) Shape() layout.Shape { return a.shape }
+
+// Form returns the form of the partials.
+func (a *Accumulator) Form() Form { return a.form }

@@ -174,7 +174,7 @@ func TestLargestWeight(t *testing.T) {
 }
 
 // The rows of the tasks of a row of data may be copies of each other. The population's standard error of n rows, each copied four times, is that
-// of the n rows, but for the degrees of freedom.
+// of the n rows, except for the degrees of freedom.
 func TestErrorsOfTasks(t *testing.T) {
 	const n, centre, square = 50., 3., 20.
 	one, four := Sampling{Rows: n}, Sampling{Rows: 4 * n, Tasks: 4}

@@ -224,6 +224,26 @@ func ReadInts(r io.Reader, into []int64) error {
 	return nil
 }
 
+// WriteWords writes values to w, 4 bytes each, little-endian.
+func WriteWords[T int32 | float32](w io.Writer, values []T) error {
+	for part := range slices.Chunk(values, chunkInts) {
+		if err := binary.Write(w, binary.LittleEndian, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadWords fills into with what WriteWords wrote. If the bytes end early, the error is bad input.
+func ReadWords[T int32 | float32](r io.Reader, into []T) error {
+	for part := range slices.Chunk(into, chunkInts) {
+		if err := binary.Read(r, binary.LittleEndian, part); err != nil {
+			return endsEarly(err)
+		}
+	}
+	return nil
+}
+
 // endsEarly returns bad input if err says that the bytes end early, and err otherwise.
 func endsEarly(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
