@@ -92,11 +92,12 @@ prune/nightly: base/atomicfile base/fault base/filelock base/files go.yaml.in/ya
 
 # the cost of pruning, and pages about jobs, datasets and nights; report opens no file, but is not
 # pure because its imports are not
-prune/sweep: value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores base/files num/layout
+prune/keep: pure click/compact click/model num/layout value/mask
+prune/sweep: prune/keep value/baseline click/compact value/estimator click/evaluate base/fault num/loss click/model value/mask jobs/scores base/files num/layout
 prune/benchmark: prune/sweep
 prune/rate: pure click/compact click/model
 prune/gate: click/evaluate num/loss prune/sweep base/fault base/files
-prune/cut: base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores jobs/shard num/layout num/loss onnx/dissect prune/rate prune/slice prune/sweep value/mask value/shapley jobs/job value/baseline value/tally click/modelfile
+prune/cut: prune/keep base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores jobs/shard num/layout num/loss onnx/dissect prune/rate prune/slice prune/sweep value/mask value/shapley jobs/job value/baseline value/tally click/modelfile
 prune/slice: base/atomicfile base/fault base/files num/loss prune/sweep
 prune/delta: base/atomicfile base/fault base/files base/seal click/checkpoint click/compact click/model data/columnfile value/mask
 prune/delta/toredis: data/redisrows prune/delta
@@ -134,12 +135,12 @@ ops/page: base/chart base/style jobs/bus jobs/job
 
 # programs that people and clusters run
 app/cli: base/atomicfile jobs/bus base/fault click/model jobs/job num/kernel github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap golang.org/x/term
-app/flags: app/cli data/dataset jobs/scores num/loss value/mask github.com/spf13/cobra
+app/flags: app/cli data/dataset jobs/scores num/loss prune/keep value/mask github.com/spf13/cobra
 app/places: click/checkpoint app/cli data/dataset data/folders base/fault ops/remote jobs/window base/files github.com/spf13/cobra github.com/spf13/pflag go.uber.org/zap
 app/tables: app/places base/fault data/columnfile data/dataset data/folders data/ingest data/lake data/lake/deltalog data/lake/iceberg ops/remote
 app/launch: base/atomicfile jobs/audit jobs/bus app/cli jobs/coordinator base/cputime base/fault base/filelock jobs/forecast jobs/job num/kernel ops/metrics jobs/prepare jobs/scores value/tally jobs/window jobs/worker app/process jobs/bus/embedded base/files go.uber.org/zap golang.org/x/sync ops/page click/modelfile
 app/training: app/cli base/cputime base/fault base/filelock click/checkpoint click/compact click/composed click/evaluate click/model click/train data/dataset data/measure jobs/scores num/kernel num/loss base/files num/layout base/atomicfile
-app/sweeping: app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/sweep value/baseline value/mask value/estimator
+app/sweeping: app/cli app/training base/fault click/checkpoint click/compact click/evaluate click/model data/dataset data/measure jobs/scores prune/cut prune/keep prune/sweep value/baseline value/mask value/estimator
 app/steps: app/cli app/training base/atomicfile base/fault click/checkpoint click/compact data/dataset num/loss prune/cut prune/gate prune/slice prune/sweep value/mask click/evaluate click/model data/measure click/modelfile jobs/scores
 app/night: app/cli app/places base/atomicfile base/cputime base/fault click/checkpoint click/compact click/planted data/dataset data/ingest jobs/scores num/kernel ops/metrics ops/tracking base/files prune/delta prune/gate prune/nightly prune/report value/baseline value/estimator value/mask app/reporting app/score app/steps go.uber.org/zap app/sweeping prune/sweep click/evaluate num/loss app/tables data/lake ops/remote
 app/compress: app/cli app/reporting app/score app/steps app/sweeping base/atomicfile base/fault click/checkpoint click/compact data/dataset prune/gate prune/report prune/sweep value/mask jobs/scores prune/cut click/model

@@ -48,6 +48,7 @@ ENTRIES = {
     "protect",
     "scores",
     "sparsity",
+    "table-budget",
     "tune",
     "values",
 }
@@ -63,7 +64,7 @@ CALLS = [
         CLUSTER | MACHINE | NIGHTLY | {"audit", "draws", "endpoints", "flips", "freeze", "fresh-days", "fresh-weight", "parts", "players", "sparsity"},
         differ=frozenset({"baseline", "bound", "estimator", "splits"}),
     ),
-    Call(shaver.prune, (("prune",),), {"in_place", "progress"}, NIGHTLY | SLICES),
+    Call(shaver.prune, (("prune",),), {"in_place", "progress"}, NIGHTLY | SLICES | {"table-budget"}),
     Call(shaver.remove, (("prune",),), {"progress"}, NIGHTLY | ENTRIES),
     Call(shaver.sweep, (("sweep",),), {"progress"}, set()),
     Call(shaver.compress, (("compress",),), {"progress"}, set()),

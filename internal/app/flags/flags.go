@@ -12,6 +12,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
+	"shaver/internal/prune/keep"
 	"shaver/internal/value/mask"
 )
 
@@ -95,7 +96,7 @@ func Seed(c *cobra.Command, to *uint64) {
 }
 
 // Keep adds --protect and --field-minimum, the entries that stay.
-func Keep(c *cobra.Command, k *mask.Keep) {
+func Keep(c *cobra.Command, k *keep.Rules) {
 	c.Flags().StringSliceVar(&k.Fields, "protect", nil, "`fields` that keep all entries, separated by commas")
 	c.Flags().Float64Var(&k.Minimum, "field-minimum", 0, "smallest `portion` of its entries that each field keeps")
 }

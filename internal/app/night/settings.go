@@ -87,6 +87,7 @@ func pruneSettings(o *prune) []setting {
 	return []setting{
 		key("within", &o.Within), key(mask.Sparsity, &o.Sparsity), key(mask.Kept, &o.Parameters), key(mask.Bytes, &o.Bytes), setting{nightly.Key{Name: "aggregate", Kind: nightly.Text}, &scores.Ranking{Name: &o.Aggregate, Rank: &o.Rank}, append(scores.Aggregates(), mask.Signed)},
 		key("values", &o.Values, compact.EncodingNames()...), key("hysteresis", &o.Hysteresis), key("protect", &o.Keep.Fields), key("field-minimum", &o.Keep.Minimum),
+		setting{nightly.Key{Name: "table-budget", Kind: nightly.List}, &o.Keep.Tables, nil},
 	}
 }
 

@@ -55,7 +55,7 @@ type Pruning struct {
 
 // Settings of prune that take a file of scores: those that choose entries, and those of the form in which they are stored.
 var (
-	entrySettings = []string{mask.Sparsity, mask.Kept, mask.Bytes, "aggregate", "protect", "field-minimum", "hysteresis"}
+	entrySettings = []string{mask.Sparsity, mask.Kept, mask.Bytes, "aggregate", "protect", "field-minimum", "table-budget", "hysteresis"}
 	formSettings  = []string{"values", "dense", "calibrate", "tune"}
 )
 

@@ -18,6 +18,7 @@ import (
 	"shaver/internal/data/measure"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
+	"shaver/internal/prune/keep"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
@@ -39,7 +40,7 @@ type Input struct {
 	Rivals      []string           // methods that are compared with those that rank by scores
 	Values      []compact.Encoding // how kept entries are stored
 	Seed        uint64
-	Keep        mask.Keep
+	Keep        keep.Rules
 	Budgets     []mask.Budget
 	Unnamed     bool      // nobody named Budgets: see sweep.Config
 	Within      []float64 // bounds for which the smallest tables are found; nil = only the budgets are measured
@@ -268,7 +269,7 @@ func (o *Input) compared(ctx context.Context, p *cut.Source, sources []*scores.F
 		seen := map[string]bool{} // baselines
 		rivals := func(baselineName string, baseline model.Baseline) {
 			if at == 0 && !seen[baselineName] && len(all)+len(o.Rivals) > 0 {
-				add(p.Unpruned(b.Dataset, mask.Keep{}, compact.Float32).Rival(sweep.Nothing, baselineName, baseline, 0))
+				add(p.Unpruned(b.Dataset, keep.Rules{}, compact.Float32).Rival(sweep.Nothing, baselineName, baseline, 0))
 			}
 			for _, name := range o.Rivals {
 				if ptq := strings.HasPrefix(name, "ptq"); name != sweep.SSEDS && !seen[baselineName] && !(ptq && (at > 0 || len(seen) > 0)) {

@@ -98,7 +98,7 @@ func codebookShape(a *model.Architecture) []int {
 	return []int{a.BaselineSize()}
 }
 
-// CompactDrop returns the least number of entries to drop, from the front of order,
+// CompactDrop returns the least number of entries to drop, at least least, from the front of order,
 // [Parameters], so that the file of WriteCompact has at most the given number of bytes. Dropped entries
 // read baseline, and values are stored as v. If even the file without any entry is larger, the error gives its
 // size. With several words the number may be a few above the least, because the size of their numbers is not computed for each.
@@ -107,7 +107,7 @@ func codebookShape(a *model.Architecture) []int {
 // may be larger. A field that keeps everything stores no structure, but a field that
 // lacks one entry does. A table that keeps almost nothing has to be as large as
 // compact.MaxInflation requires.
-func (c *Checkpoint) CompactDrop(order []int32, baseline model.Baseline, v compact.Encoding, bytes int64) (int, error) {
+func (c *Checkpoint) CompactDrop(order []int32, least int, baseline model.Baseline, v compact.Encoding, bytes int64) (int, error) {
 	a := &c.Architecture
 	if len(order) != a.Parameters() {
 		panic(fmt.Sprintf("checkpoint: CompactDrop: order of %d entries, expected %d", len(order), a.Parameters()))
@@ -120,7 +120,7 @@ func (c *Checkpoint) CompactDrop(order []int32, baseline model.Baseline, v compa
 	floor := c.compactFile(slices.Repeat([]compact.Field{{Form: compact.None}}, len(a.Spans())), v, nil, 0).Size()
 	for drop := 0; ; drop++ {
 		last := drop == len(order)
-		if last || floor+int64(planner.Bytes(v)+len(words)) <= bytes && size() <= bytes {
+		if last || drop >= least && floor+int64(planner.Bytes(v)+len(words)) <= bytes && size() <= bytes {
 			b := baseline
 			words = compact.Words(a, dropped, &b)
 			if n := size(); n <= bytes {

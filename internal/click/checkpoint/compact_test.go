@@ -104,7 +104,7 @@ func TestCompactDrop(t *testing.T) {
 			for at := 0; at <= n; at += max(1, n/200, 4*slack) {
 				for _, bytes := range []int64{sizes[at], sizes[at] - 1} {
 					want := slices.IndexFunc(sizes, func(size int64) bool { return size <= bytes })
-					got, err := c.CompactDrop(order, baseline, v, bytes)
+					got, err := c.CompactDrop(order, 0, baseline, v, bytes)
 					if want >= 0 && (got < want || got > want+slack || sizes[got] > bytes) || (err != nil) != (want < 0) {
 						t.Fatalf("%d columns, %s: for %d bytes got %d drops (%v), expected %d", dim, v, bytes, got, err, want)
 					}
@@ -115,7 +115,7 @@ func TestCompactDrop(t *testing.T) {
 	if rises < 20 {
 		t.Errorf("only %d files were larger than the one before", rises)
 	}
-	_, err := fmOf(t, 4, 2).CompactDrop(make([]int32, 8), model.Baseline{}, compact.Float32, 10)
+	_, err := fmOf(t, 4, 2).CompactDrop(make([]int32, 8), 0, model.Baseline{}, compact.Float32, 10)
 	if err == nil || !strings.Contains(err.Error(), "without any embedding entry takes ") {
 		t.Error(err)
 	}
@@ -294,7 +294,7 @@ func TestCallersBugs(t *testing.T) {
 	for name, call := range map[string]func(){
 		"table": func() { c.WithEmbedding(make([]float32, 7)) },
 		"mask":  func() { _, _ = WriteCompact("", c, make([]bool, 7), c.Architecture.Zero(), compact.Float32) },
-		"order": func() { _, _ = c.CompactDrop(make([]int32, 9), model.Baseline{}, compact.Float32, 0) },
+		"order": func() { _, _ = c.CompactDrop(make([]int32, 9), 0, model.Baseline{}, compact.Float32, 0) },
 	} {
 		func() {
 			defer func() {

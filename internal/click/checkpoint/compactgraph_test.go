@@ -129,7 +129,7 @@ func TestCompactDropGraph(t *testing.T) {
 	}
 	for at := 0; at <= n; at += 7 {
 		want := slices.IndexFunc(sizes, func(size int64) bool { return size <= sizes[at] })
-		if got, err := c.CompactDrop(order, bookOf(c), compact.Int8, sizes[at]); err != nil || got != want {
+		if got, err := c.CompactDrop(order, 0, bookOf(c), compact.Int8, sizes[at]); err != nil || got != want {
 			t.Fatalf("for %d bytes got %d drops (%v), expected %d", sizes[at], got, err, want)
 		}
 	}

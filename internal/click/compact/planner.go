@@ -32,8 +32,9 @@ func NewPlanner(a *model.Architecture) *Planner {
 	return p
 }
 
-// Drop drops an entry of the tables, [Parameters]. It must not be dropped already.
-func (p *Planner) Drop(entry int) {
+// Drop drops an entry of the tables, [Parameters], and returns how many bytes less the tables have without their values, which may be
+// negative. The entry must not be dropped already.
+func (p *Planner) Drop(entry int) (less int) {
 	j, found := slices.BinarySearch(p.first, entry)
 	if !found {
 		j--
@@ -47,7 +48,9 @@ func (p *Planner) Drop(entry int) {
 	p.kept--
 	was := p.fields[j]
 	p.fields[j] = smallest(s.Rows, s.Dim, was.Kept-1, p.occupied[j])
-	p.parts += p.fields[j].bytes(s.Rows, s.Dim) - was.bytes(s.Rows, s.Dim)
+	less = was.bytes(s.Rows, s.Dim) - p.fields[j].bytes(s.Rows, s.Dim)
+	p.parts -= less
+	return less
 }
 
 // Fields returns the result of Plan for the entries dropped so far.

@@ -271,7 +271,7 @@ func (o *Options) round(ctx context.Context, s *Source, measured bool, within *b
 		return nil, err
 	}
 	f.plain = !o.Calibrate && (within != nil || o.Budget.Unit != mask.Bytes) // then the rise is bounded
-	search := f.search(order, o.most)
+	search := f.search(order, o.least, o.most)
 	if search.Size, err = o.tableSize(s); err != nil {
 		return nil, err
 	}
@@ -363,7 +363,7 @@ func values(s *Source, f *rate.Found) (table []float32, t *compact.Table, err er
 }
 
 // search returns a search along an order of the entries, of which most may be dropped.
-func (b *rounder) search(order []int32, most int) *rate.Search {
+func (b *rounder) search(order []int32, least, most int) *rate.Search {
 	risen := func(ctx context.Context, f *rate.Found) (float64, error) {
 		rise, err := b.risen(ctx, f)
 		if err != nil {
@@ -371,7 +371,7 @@ func (b *rounder) search(order []int32, most int) *rate.Search {
 		}
 		return rise.Value, nil
 	}
-	return &rate.Search{Architecture: &b.model.Architecture, Entries: b.source.Table, Baseline: b.baseline, Order: order, Most: most, Measure: b.measure, Risen: risen}
+	return &rate.Search{Architecture: &b.model.Architecture, Entries: b.source.Table, Baseline: b.baseline, Order: order, Least: least, Most: most, Measure: b.measure, Risen: risen}
 }
 
 // Round returns the function Round of sweep.Unpruned. It rounds tables so that the loss of the given
@@ -399,7 +399,7 @@ func (s *Source) Round(ctx context.Context, folders []string, name string, calib
 			}
 		}
 		drop := len(order)
-		found, err := b.search(append(order, kept...), drop).Kept(ctx, drop, DefaultRounding)
+		found, err := b.search(append(order, kept...), 0, drop).Kept(ctx, drop, DefaultRounding)
 		if err != nil {
 			return nil, err
 		}

@@ -161,10 +161,13 @@ func (b *bounded) most(ctx context.Context, order []int32, bound float64) (int, 
 		return err == nil && (drop == 0 || s.Rise.Within(bound)), err
 	}
 	all := b.source.Checkpoint.Architecture.Prunable()
-	ladder := rate.Ladder(all, b.options.most)
+	ladder := rate.Ladder(all, b.options.least, b.options.most)
 	at, err := rate.Climb(ladder, within)
 	if err != nil {
 		return 0, err
+	}
+	if at < 0 {
+		return 0, fault.Usagef("%s drops at least %d entries, which raises the loss by more than %s %v: allow more, or let the tables keep more", b.options.name("table-budget"), ladder[0], b.options.name("max-rise"), b.options.MostRise)
 	}
 	good, bad := ladder[at], ladder[min(at+1, len(ladder)-1)]
 	for range refinements {

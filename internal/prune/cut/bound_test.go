@@ -15,9 +15,9 @@ import (
 	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
+	"shaver/internal/prune/keep"
 	"shaver/internal/prune/slice"
 	"shaver/internal/value/baseline"
-	"shaver/internal/value/mask"
 )
 
 // Entries are dropped from the fields and columns that are left, in the order of the scores of the whole model, and read
@@ -44,7 +44,7 @@ func TestBoundOfAPart(t *testing.T) {
 	a := &whole.Architecture
 	o := f.options("part.safetensors", "", 0)
 	o.Scores, o.Budget, o.Slicing = filepath.Join(f.dir, "codebook.arrow"), nil, cut.Slicing{MostRise: 1e6, Fields: []string{"f1", "f4"}, KeepFields: 3}
-	o.Keep = mask.Keep{Fields: []string{"c"}}
+	o.Keep = keep.Rules{Fields: []string{"c"}}
 	if err := scores.Write(o.Scores, s); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestBoundOfAPart(t *testing.T) {
 	}
 
 	// As many entries as the bound allows: the most that are below it, in the order of the scores.
-	o.Keep = mask.Keep{}
+	o.Keep = keep.Rules{}
 	all, _ := prune(t, o)
 	o.MostRise = *all.Path[1].Rise.High - .01
 	c, _ = prune(t, o)

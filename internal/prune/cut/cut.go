@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sort"
+	"strings"
 
 	"shaver/internal/base/fault"
 	"shaver/internal/click/checkpoint"
@@ -13,6 +14,7 @@ import (
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/onnx/dissect"
+	"shaver/internal/prune/keep"
 	"shaver/internal/prune/sweep"
 	"shaver/internal/value/mask"
 )
@@ -31,7 +33,7 @@ type Options struct {
 	SSEDS     bool         // rank columns by the method SSEDS, and not entries by an aggregate; the budget is not in bytes
 	Budget    *mask.Budget // nil only with Slicing.MostRise and without Scores
 	Slicing
-	Keep      mask.Keep
+	Keep      keep.Rules
 	Form      Form
 	Calibrate bool
 	Tune      bool // whether the pruned model will be trained
@@ -44,14 +46,14 @@ type Options struct {
 	Hysteresis float64 // standard errors, or rounds of a path
 
 	// Name returns how the user writes a setting in messages, for example --sparsity. Nil stands for
-	// the names themselves: dataset, field-minimum, previous, protect, and the unit of a budget.
+	// the names themselves: dataset, field-minimum, previous, protect, table-budget, and the unit of a budget.
 	Name func(setting string) string
 	// Warn takes a warning. It may be nil.
 	Warn func(text string)
 
-	data   *dataset.Dataset // with the fields of the model, or nil
-	method string           // name of the method in a sweep
-	most   int              // number of entries that limited lets be dropped
+	data        *dataset.Dataset // with the fields of the model, or nil
+	method      string           // name of the method in a sweep
+	least, most int              // numbers of entries that limited lets be dropped
 }
 
 // name returns how the user writes a setting.
@@ -314,12 +316,21 @@ func (o *Options) mask(ctx context.Context, s *Source, within *bounded, order []
 	return mask.Of(order, drop), err
 }
 
-// limited moves the entries that are never dropped to the end of the order, and sets most.
+// limited moves the entries that are always dropped to the front of the order, and those that are never dropped to the end, and sets least and most.
 func (o *Options) limited(s *Source, order []int32) (_ []int32, err error) {
-	if order, o.most, err = o.Keep.Apply(&s.Checkpoint.Architecture, s.Scores[0].Fields, order); err != nil {
-		return nil, fault.Usagef("%s, %s: %w", o.name("protect"), o.name("field-minimum"), err)
+	if order, o.least, o.most, err = o.Keep.Apply(&s.Checkpoint.Architecture, s.Scores[0].Fields, o.Form.Values, order); err != nil {
+		return nil, fault.Usagef("%s: %w", strings.Join(o.limits(), ", "), err)
 	}
 	return order, nil
+}
+
+// limits names the settings of Keep.
+func (o *Options) limits() []string {
+	names := []string{o.name("protect"), o.name("field-minimum")}
+	if o.Keep.Tables != nil {
+		names = append(names, o.name("table-budget"))
+	}
+	return names
 }
 
 // written returns a model of the size of the one that is written. Calibrated weights are float32, which may make the file larger.
@@ -341,18 +352,21 @@ func (o *Options) drop(s *Source, order []int32) (int, error) {
 		if o.Form.CompactONNX {
 			return o.onnxDrop(written, order, f.Baseline, bytes)
 		}
-		return written.CompactDrop(order, f.Baseline, o.Form.Values, bytes)
+		return written.CompactDrop(order, o.least, f.Baseline, o.Form.Values, bytes)
 	}
 	drop, err := o.Budget.Drop(a, &f.Baseline, fit)
 	if err != nil {
 		return 0, fault.Usagef("budget: %w", err)
 	}
-	if drop > o.most {
-		limits := o.name("protect") + " and " + o.name("field-minimum")
+	if drop = max(drop, o.least); drop > o.most {
+		limits, separator := o.limits(), " and "
 		if len(a.FixedRows()) > 0 {
-			limits = o.name("protect") + ", " + o.name("field-minimum") + ", the rows of pad ids and frozen fields"
+			limits = append(limits, "the rows of pad ids and frozen fields")
 		}
-		return 0, fault.Usagef("%s %v drops %d entries, but %s allow at most %d of %d", o.name(o.Budget.Unit), o.Budget.Amount, drop, limits, o.most, len(order))
+		if len(limits) > 2 {
+			separator = ", "
+		}
+		return 0, fault.Usagef("%s %v drops %d entries, but %s allow at most %d of %d", o.name(o.Budget.Unit), o.Budget.Amount, drop, strings.Join(limits, separator), o.most, len(order))
 	}
 	if o.method == sweep.SSEDS {
 		return mask.WholeColumns(a, order[:o.most], drop), nil
@@ -373,7 +387,7 @@ func (o *Options) onnxDrop(ck *checkpoint.Checkpoint, order []int32, baseline mo
 		}
 		return n
 	}
-	drop := sort.Search(len(order), func(drop int) bool { return file(drop) <= bytes })
+	drop := o.least + sort.Search(len(order)-o.least, func(more int) bool { return file(o.least+more) <= bytes })
 	if n := file(drop); err == nil && n > bytes {
 		err = fmt.Errorf("the model without any embedding entry takes %d", n)
 	}

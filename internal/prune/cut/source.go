@@ -12,8 +12,8 @@ import (
 	"shaver/internal/click/model"
 	"shaver/internal/data/dataset"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/keep"
 	"shaver/internal/prune/sweep"
-	"shaver/internal/value/mask"
 )
 
 // Source is a model and its scores.
@@ -125,10 +125,10 @@ func (s *Source) CheckInitial(f *scores.File, file string) error {
 	return s.checkTasks(f, file)
 }
 
-// Unpruned returns the table from which methods drop entries. They drop only entries that keep
-// allows, and store the others as values says. d may be nil if there are scores and the method is
+// Unpruned returns the table from which methods drop entries. They drop only entries that rules
+// allow, and store the others as values says. d may be nil if there are scores and the method is
 // not sweep.Frequency.
-func (s *Source) Unpruned(d *dataset.Dataset, keep mask.Keep, values compact.Encoding) *sweep.Unpruned {
+func (s *Source) Unpruned(d *dataset.Dataset, rules keep.Rules, values compact.Encoding) *sweep.Unpruned {
 	var names []string
 	if len(s.Scores) > 0 {
 		names = s.Scores[0].Fields
@@ -136,10 +136,10 @@ func (s *Source) Unpruned(d *dataset.Dataset, keep mask.Keep, values compact.Enc
 		names = d.Fields()
 	}
 	return &sweep.Unpruned{
-		Architecture: &s.Checkpoint.Architecture, Names: names, Entries: s.Table, Keep: keep, Values: values,
+		Architecture: &s.Checkpoint.Architecture, Names: names, Entries: s.Table, Keep: rules, Values: values,
 		Counts: func() ([]int64, error) { return d.Occurrences() },
-		Fit: func(order []int32, baseline model.Baseline, bytes int64) (int, error) {
-			return s.Checkpoint.CompactDrop(order, baseline, values, bytes)
+		Fit: func(order []int32, least int, baseline model.Baseline, bytes int64) (int, error) {
+			return s.Checkpoint.CompactDrop(order, least, baseline, values, bytes)
 		},
 		Footprint: func(dropped []bool, baseline model.Baseline) (file, table, memory int64) {
 			size := s.Checkpoint.CompactFootprint(dropped, baseline, values)

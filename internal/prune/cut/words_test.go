@@ -15,6 +15,7 @@ import (
 	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
+	"shaver/internal/prune/keep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/mask"
 	"shaver/internal/value/tally"
@@ -69,7 +70,7 @@ func TestWordsKeepToTheirBytes(t *testing.T) {
 			if err != nil || found.Bytes > sizes.Bytes || c.Kept < kept || info.Size() != found.Bytes {
 				t.Fatalf("%s: %d entries in %d bytes, expected at least %d in %d", v, c.Kept, found.Bytes, kept, sizes.Bytes)
 			}
-			method, err := source.Unpruned(nil, mask.Keep{}, v).ByScores(s, 0, c.Aggregate, mask.Abs)
+			method, err := source.Unpruned(nil, keep.Rules{}, v).ByScores(s, 0, c.Aggregate, mask.Abs)
 			if err != nil {
 				t.Fatal(err)
 			}

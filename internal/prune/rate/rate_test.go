@@ -205,7 +205,7 @@ func TestSearch(t *testing.T) {
 	if err != nil || found == nil || found.Bytes > 400 {
 		t.Fatalf("%v: %v", found, err)
 	}
-	for _, drop := range Ladder(n, search.Most) { // no number that it could have chosen is better
+	for _, drop := range Ladder(n, 0, search.Most) { // no number that it could have chosen is better
 		c, other, err := search.chooser(t.Context(), drop)
 		if err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ type Search struct {
 	Entries      []float32 // the unpruned tables
 	Baseline     model.Baseline
 	Order        []int32 // entries in the order in which they are dropped
-	Most         int     // number of entries that may be dropped
+	Least, Most  int     // numbers of entries that may be dropped
 	Size         Size    // as in Tables
 	// Measure measures tables of which the given entries are dropped, [Parameters].
 	Measure func(ctx context.Context, dropped []bool) (*Measured, error)
@@ -45,10 +45,10 @@ const (
 	patience = 3
 )
 
-// Ladder returns numbers of dropped entries of n, ascending from 0 to most.
-func Ladder(n, most int) (all []int) {
+// Ladder returns numbers of dropped entries of n, ascending from least to most.
+func Ladder(n, least, most int) (all []int) {
 	for kept := float64(n); ; kept *= shrink {
-		drop := min(n-int(kept), most)
+		drop := max(least, min(n-int(kept), most))
 		if all = append(all, drop); drop == most {
 			return slices.Compact(all)
 		}
@@ -112,7 +112,7 @@ func (s *Search) Kept(ctx context.Context, drop int, rise float64) (best *Found,
 // It begins with the most entries that fit if all have the fewest bits, and keeps fewer until
 // that is worse. Then it tries the numbers between the best one and its neighbours.
 func (s *Search) Bytes(ctx context.Context, bytes int) (best *Found, err error) {
-	drops := Ladder(len(s.Order), s.Most)
+	drops := Ladder(len(s.Order), s.Least, s.Most)
 	for len(drops) > 0 && s.least(drops[0]) > bytes {
 		drops = drops[1:]
 	}

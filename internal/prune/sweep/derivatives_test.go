@@ -14,6 +14,7 @@ import (
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
+	"shaver/internal/prune/keep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"
@@ -230,18 +231,18 @@ func TestSSEDSBudgets(t *testing.T) {
 	m := modeltest.Random(t, a, 6)
 	f := taylor(t, m, modeltest.Rows(a, 40, 6))
 	start := unpruned(m)
-	for _, keep := range []struct {
+	for _, c := range []struct {
 		protect []string
 		most    int // number of entries that may be dropped
 	}{{[]string{"b"}, 4*a.Dim/2 + 5*a.Dim/2}, {[]string{"b", "c"}, 4 * a.Dim / 2}} {
-		start.Keep = mask.Keep{Fields: keep.protect, Minimum: .5}
+		start.Keep = keep.Rules{Fields: c.protect, Minimum: .5}
 		for seed := range uint64(50) {
 			copy(f.Phi, mask.Random(len(f.Phi), seed))
 			method, err := start.BySSEDS(f, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for drop := range keep.most + 1 {
+			for drop := range c.most + 1 {
 				p, table, err := method.Cut(mask.Budget{Unit: mask.Kept, Amount: float64(a.Parameters() - drop)})
 				if err != nil || p.Parameters > a.Parameters()-drop {
 					t.Fatalf("seed %d: point %+v, error %v", seed, p, err)
@@ -253,19 +254,19 @@ func TestSSEDSBudgets(t *testing.T) {
 							zeros++
 						}
 					}
-					if 2*zeros > len(entries) || zeros > 0 && slices.Contains(keep.protect, name) {
+					if 2*zeros > len(entries) || zeros > 0 && slices.Contains(c.protect, name) {
 						t.Fatalf("seed %d: %d of %d entries of field %s are dropped", seed, zeros, len(entries), name)
 					}
 				}
 			}
-			if _, _, err := method.Cut(mask.Budget{Unit: mask.Kept, Amount: float64(a.Parameters() - keep.most - 1)}); !fault.IsUsage(err) {
+			if _, _, err := method.Cut(mask.Budget{Unit: mask.Kept, Amount: float64(a.Parameters() - c.most - 1)}); !fault.IsUsage(err) {
 				t.Error(err)
 			}
 		}
 	}
 
-	start.Keep = mask.Keep{}
-	start.Fit = func([]int32, model.Baseline, int64) (int, error) { return 1, nil }
+	start.Keep = keep.Rules{}
+	start.Fit = func([]int32, int, model.Baseline, int64) (int, error) { return 1, nil }
 	smallest := 20 // number of dropped entries from which on the file is small
 	start.Footprint = func(dropped []bool, _ model.Baseline) (file, table, memory int64) {
 		n := 0

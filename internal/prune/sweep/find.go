@@ -30,14 +30,15 @@ const leastKept = 1e-4
 // points. The rows on which the tables are measured choose the sparsities between one that holds and the next one, which does
 // not. This adds little to the probability that a table beyond the bound holds (TestCertain).
 func (r *run) find(ctx context.Context, m *ordered) error {
-	most, kept := m.reach(), shrink
+	kept := shrink
+	least, most := m.reach()
 	for _, b := range r.Budgets { // the points of which are part of the order
 		if b.Unit == mask.Sparsity && b.Amount < 1 {
 			kept = min(kept, shrink*(1-b.Amount))
 		}
 	}
 	for beyond := 0; beyond < patience && kept >= leastKept; kept *= shrink {
-		p, err := r.at(ctx, m, min(most, roundKept(kept)))
+		p, err := r.at(ctx, m, max(least, min(most, roundKept(kept))))
 		if err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func (r *run) find(ctx context.Context, m *ordered) error {
 			if good-bad < alike*good {
 				break
 			}
-			if _, err := r.at(ctx, m, min(most, roundKept(math.Sqrt(good*bad)))); err != nil {
+			if _, err := r.at(ctx, m, max(least, min(most, roundKept(math.Sqrt(good*bad))))); err != nil {
 				return err
 			}
 		}

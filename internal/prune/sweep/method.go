@@ -9,6 +9,7 @@ import (
 	"shaver/internal/click/compact"
 	"shaver/internal/click/model"
 	"shaver/internal/jobs/scores"
+	"shaver/internal/prune/keep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"
@@ -31,9 +32,9 @@ type Unpruned struct {
 	Names        []string                // names of the fields, [m]
 	Entries      []float32               // the tables, one after another
 	Counts       func() ([]int64, error) // occurrences of features in train and val, [n]
-	// Fit returns the least number of entries, from the front of order, that must be
+	// Fit returns the least number of entries, at least least, from the front of order, that must be
 	// dropped so that the compact file has at most the given number of bytes.
-	Fit func(order []int32, baseline model.Baseline, bytes int64) (drop int, err error)
+	Fit func(order []int32, least int, baseline model.Baseline, bytes int64) (drop int, err error)
 	// Footprint returns the bytes of the compact file without the given entries, of the part
 	// of it that stores the table, and of the memory that the table takes when it is served.
 	// It is nil if the model cannot be stored in a compact file.
@@ -41,7 +42,7 @@ type Unpruned struct {
 	// Round rounds the tables without the given entries, in place of which readers get the
 	// baseline. It is set if Values is compact.Mixed, and Footprint is then not used.
 	Round  func(dropped []bool, baseline model.Baseline) (*Stored, error)
-	Keep   mask.Keep        // entries that no method drops
+	Keep   keep.Rules       // entries that no method drops
 	Values compact.Encoding // number format of kept entries
 }
 
@@ -237,30 +238,35 @@ type ordered struct {
 	template Point // method, source, baseline, values and bits of all points
 	baseline model.Baseline
 	order    []int32
-	most     int // number of entries that may be dropped
+	// numbers of entries that may be dropped
+	least, most int
 }
 
 // columns reports whether the method drops whole columns, or all of them that may be dropped.
 func (o *ordered) columns() bool { return o.template.Method == SSEDS }
 
 func (t *Unpruned) ordered(template Point, baseline model.Baseline, order []int32) (Method, error) {
-	order, most, err := t.Keep.Apply(t.Architecture, t.Names, order)
+	order, least, most, err := t.Keep.Apply(t.Architecture, t.Names, t.Values, order)
 	if err != nil {
 		return nil, fault.Usagef("%w", err)
 	}
 	template.Values, template.Bits = string(t.Values), 8*t.Values.Size()
-	return &ordered{t, template, baseline, order, most}, nil
+	return &ordered{t, template, baseline, order, least, most}, nil
 }
 
 func (o *ordered) Own() []mask.Budget {
 	if o.template.Method != Nothing {
 		return nil
 	}
-	return mask.Budgets(mask.Sparsity, o.reach())
+	_, most := o.reach()
+	return mask.Budgets(mask.Sparsity, most)
 }
 
-// reach is the largest sparsity.
-func (o *ordered) reach() float64 { return float64(o.most) / float64(o.table.Architecture.Prunable()) }
+// reach is the least and the largest sparsity.
+func (o *ordered) reach() (least, most float64) {
+	n := float64(o.table.Architecture.Prunable())
+	return float64(o.least) / n, float64(o.most) / n
+}
 
 func (o *ordered) Cut(b mask.Budget) (Point, []float32, error) {
 	dropped, err := o.Dropped(b)
@@ -285,7 +291,7 @@ func (o *ordered) Cut(b mask.Budget) (Point, []float32, error) {
 		}
 	}
 	p.Sparsity = float64(drop) / float64(a.Prunable())
-	if b.Unit == mask.Sparsity && !o.columns() {
+	if b.Unit == mask.Sparsity && !o.columns() && drop > o.least {
 		p.Sparsity = b.Amount
 	}
 	if o.table.Footprint != nil && o.table.Round == nil {
@@ -318,12 +324,12 @@ func Pruned(a *model.Architecture, entries []float32, dropped []bool, baseline m
 }
 
 func (o *ordered) Dropped(b mask.Budget) ([]bool, error) {
-	fit := func(bytes int64) (int, error) { return o.table.Fit(o.order, o.baseline, bytes) }
+	fit := func(bytes int64) (int, error) { return o.table.Fit(o.order, o.least, o.baseline, bytes) }
 	drop, err := b.Drop(o.table.Architecture, &o.baseline, fit)
 	if err != nil {
 		return nil, fault.Usagef("budget: %w", err)
 	}
-	if drop > o.most {
+	if drop = max(drop, o.least); drop > o.most {
 		return nil, fault.Usagef("%s %v drops %d entries, but only %d of %d may be dropped", b.Unit, b.Amount, drop, o.most, len(o.order))
 	}
 	if o.columns() {

@@ -68,8 +68,10 @@ func (c *Config) Run(ctx context.Context, d *Document) error {
 	free := slices.DeleteFunc(slices.Clone(c.Methods), func(m Method) bool { return m.Own() != nil })
 	for _, b := range c.Budgets {
 		for _, m := range free {
-			if o, ok := m.(*ordered); ok && c.Unnamed && b.Unit == mask.Sparsity && b.Amount > o.reach() {
-				continue
+			if o, ok := m.(*ordered); ok && c.Unnamed && b.Unit == mask.Sparsity {
+				if least, most := o.reach(); b.Amount < least || b.Amount > most {
+					continue
+				}
 			}
 			if err := r.add(ctx, m, b); err != nil {
 				return err

@@ -21,6 +21,7 @@ import (
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/num/loss"
+	"shaver/internal/prune/keep"
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/estimator"
 	"shaver/internal/value/mask"
@@ -79,7 +80,7 @@ func TestByScores(t *testing.T) {
 	}
 
 	f.Spec.Estimator = "taylor"
-	start.Keep, start.Values = mask.Keep{Fields: []string{"c"}}, compact.Int8
+	start.Keep, start.Values = keep.Rules{Fields: []string{"c"}}, compact.Int8
 	method, err = start.ByScores(f, source, scores.RMS, mask.Abs) // ranks the entries in the reverse order
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"shaver/internal/click/model"
 	"shaver/internal/num/layout"
@@ -66,12 +65,6 @@ func Parameters(a *model.Architecture, drop int, baseline *model.Baseline) int {
 	return kept
 }
 
-// Keep selects entries that are never dropped, whatever their scores are.
-type Keep struct {
-	Fields  []string // names of the fields that keep all entries
-	Minimum float64  // least portion of entries that every other field keeps, rounded up
-}
-
 // PadsLast moves the entries of pad rows and frozen fields, which are never dropped, to the end of the order.
 // It returns the order, which is order itself if a has none, and the number of other
 // entries.
@@ -97,59 +90,6 @@ func PadsLast(a *model.Architecture, order []int32) (constrained []int32, most i
 		}
 	}
 	return append(constrained, last...), len(constrained)
-}
-
-// Apply moves the entries that are never dropped to the end of the order. Those of pad rows
-// are among them and come last. It returns the new order and the number of entries that may
-// be dropped. names are the names of all fields. Rows of a table that several fields read
-// are those of the field whose look-up comes first.
-func (k Keep) Apply(a *model.Architecture, names []string, order []int32) (constrained []int32, most int, err error) {
-	if !(k.Minimum >= 0 && k.Minimum <= 1) {
-		return nil, 0, fmt.Errorf("minimum %v is outside [0, 1]", k.Minimum)
-	}
-	least := make([]int, len(names)) // by field: number of entries that must stay
-	entries, spans := make([]int, len(names)), a.Spans()
-	for _, s := range spans {
-		entries[s.Field] += s.Rows * s.Dim
-	}
-	for j, n := range entries {
-		least[j] = layout.Ceil(n, k.Minimum)
-	}
-	for _, name := range k.Fields {
-		j := slices.Index(names, name)
-		if j < 0 {
-			return nil, 0, fmt.Errorf("no field %q: the fields are %s", name, strings.Join(names, ", "))
-		}
-		least[j] = entries[j]
-	}
-	order, free := PadsLast(a, order)
-	if !slices.ContainsFunc(least, func(n int) bool { return n > 0 }) {
-		return order, free, nil
-	}
-	shape := a.Shape()
-	field := make([]int32, 0, shape.Rows()) // by row of the tables
-	for _, s := range spans {
-		field = append(field, slices.Repeat([]int32{int32(s.Field)}, s.Rows)...)
-	}
-	stays := make([]bool, len(order)) // by entry: whether it must stay
-	for at, i := range slices.Backward(order) {
-		j := field[shape.RowOf(int(i))]
-		if stays[i] = least[j] > 0 || at >= free; stays[i] {
-			least[j]--
-		}
-	}
-	constrained = make([]int32, 0, len(order))
-	for _, end := range []bool{false, true} {
-		for _, i := range order {
-			if stays[i] == end {
-				constrained = append(constrained, i)
-			}
-		}
-		if !end {
-			most = len(constrained)
-		}
-	}
-	return constrained, most, nil
 }
 
 // Features returns the number of features that have entries. Features that read the rows of

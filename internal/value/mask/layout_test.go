@@ -2,7 +2,6 @@ package mask
 
 import (
 	"math"
-	"slices"
 	"testing"
 
 	"shaver/internal/click/model"
@@ -83,27 +82,6 @@ func TestLookUps(t *testing.T) {
 	}
 	if got := Parameters(&a, 20, &base); got != n-20+9 {
 		t.Errorf("%d parameters with the codebook, expected %d", got, n-20+9)
-	}
-}
-
-// Keep counts the entries of a field in all its tables.
-func TestKeepOfLookUps(t *testing.T) {
-	a := modeltest.LookUps()
-	entries := entriesOf(&a)
-	order := make([]int32, len(entries))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	constrained, most, err := Keep{Fields: []string{"y"}, Minimum: .5}.Apply(&a, []string{"x", "y", "z"}, order)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := make([]int, 3)
-	for _, i := range constrained[most:] {
-		kept[entries[i].field]++
-	}
-	if want := []int{2, 15, 4}; !slices.Equal(kept, want) { // of 4, 15 and 8
-		t.Errorf("the fields keep %v entries, expected %v", kept, want)
 	}
 }
 

@@ -12,36 +12,16 @@ import (
 
 var listFields = []string{"item", "user", "history", "tags"}
 
-// Nothing drops the entries of a pad row: they come last in every order, they count as kept
-// in every budget and in the minimum of a field.
+// The entries of pad rows come last, and count as kept in every budget.
 func TestPadsLast(t *testing.T) {
 	a := modeltest.Lists()
 	entries := a.Parameters()
-	scores := make([]float64, entries) // pads have the value 0, and all other entries are better
-	for i := range scores {
-		scores[i] = float64(max(0, i-1))
+	order := make([]int32, entries)
+	for i := range order {
+		order[i] = int32(i)
 	}
-	order, err := Order(Abs, scores, make([]float32, entries))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		keep Keep
-		most int
-		last []int32
-	}{
-		"pads":    {Keep{}, entries - 2, []int32{0, 1}},
-		"field":   {Keep{Fields: []string{"user"}}, entries - 5, []int32{10, 11, 12, 0, 1}},
-		"minimum": {Keep{Minimum: .3}, 17 - (3 + 1 + 2), []int32{9, 12, 15, 16, 0, 1}}, // item keeps 3 of 10, with the pads
-		"items":   {Keep{Fields: []string{"item"}}, 7, []int32{2, 3, 4, 5, 6, 7, 8, 9, 0, 1}},
-	} {
-		got, most, err := c.keep.Apply(&a, listFields, order)
-		if err != nil || most != c.most || !slices.Equal(got[most:], c.last) {
-			t.Errorf("%s: %d may be dropped, then %v, expected %d, then %v; error %v", name, most, got[most:], c.most, c.last, err)
-		}
-		if all := slices.Sorted(slices.Values(got)); len(all) != entries || all[0] != 0 || int(all[entries-1]) != entries-1 {
-			t.Errorf("%s: the order is %v", name, got)
-		}
+	if got, most := PadsLast(&a, order); most != entries-2 || !slices.Equal(got[most:], []int32{0, 1}) || !slices.Equal(got[:most], order[2:]) {
+		t.Errorf("%d may be dropped: %v", most, got)
 	}
 	drop, err := Budget{Sparsity, .5}.Drop(&a, &listBook, nil)
 	if err != nil || Parameters(&a, drop, &listBook) != entries-drop+6 {

@@ -162,63 +162,6 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// The entries that Keep selects are kept for every allowed number of dropped entries. The
-// other entries are dropped in their original order.
-func TestKeep(t *testing.T) {
-	a := &model.Architecture{FieldDims: []int{3, 2, 4}, Dim: 2}
-	names := []string{"x", "y", "z"}
-	rapid.Check(t, func(t *rapid.T) {
-		scores := rapid.SliceOfN(rapid.Float64Range(0, 1), 18, 18).Draw(t, "scores")
-		order, err := Order(Abs, scores, make([]float32, 18))
-		if err != nil {
-			t.Fatal(err)
-		}
-		k := Keep{Minimum: rapid.Float64Range(0, 1).Draw(t, "minimum")}
-		if rapid.Bool().Draw(t, "protect") {
-			k.Fields = []string{"y"}
-		}
-		got, most, err := k.Apply(a, names, order)
-		if err != nil {
-			t.Fatal(err)
-		}
-		least := []int{int(math.Ceil(6 * k.Minimum)), int(math.Ceil(4 * k.Minimum)), int(math.Ceil(8 * k.Minimum))}
-		if k.Fields != nil {
-			least[1] = 4
-		}
-		if want := 18 - least[0] - least[1] - least[2]; most != want {
-			t.Fatalf("%d entries may be dropped, expected %d", most, want)
-		}
-		drop := rapid.IntRange(0, most).Draw(t, "drop")
-		mask := Of(got, drop)
-		for j, part := range [][]bool{mask[:6], mask[6:10], mask[10:]} {
-			kept := 0
-			for _, gone := range part {
-				if !gone {
-					kept++
-				}
-			}
-			if kept < least[j] {
-				t.Fatalf("field %d keeps %d entries, expected at least %d", j, kept, least[j])
-			}
-		}
-		for k := 1; k < most; k++ {
-			if slices.Index(order, got[k-1]) > slices.Index(order, got[k]) {
-				t.Fatal("the order of the entries that may be dropped has changed")
-			}
-		}
-		sorted := slices.Clone(got)
-		if slices.Sort(sorted); sorted[0] != 0 || sorted[17] != 17 || len(slices.Compact(sorted)) != 18 {
-			t.Fatalf("%v is not an order of all entries", got)
-		}
-	})
-	if _, _, err := (Keep{Fields: []string{"w"}}).Apply(a, names, nil); err == nil || !strings.Contains(err.Error(), "x, y, z") {
-		t.Error(err)
-	}
-	if _, _, err := (Keep{Minimum: 1.5}).Apply(a, names, nil); err == nil {
-		t.Error("Apply accepts the minimum 1.5")
-	}
-}
-
 func TestEmptyFeatures(t *testing.T) {
 	a := &model.Architecture{FieldDims: []int{2, 1}, Dim: 2}
 	if got := EmptyFeatures(a, []bool{true, true, false, true, true, true}); got != 2 {
