@@ -672,7 +672,7 @@ func (s nightSteps) Score(_ context.Context, n *nightly.Night) (*nightly.Scored,
 	return &nightly.Scored{Generation: 1, Rows: 2, Evaluations: 3, FullEvaluations: 4, RelativeError: &half, Note: "a note", CoreSeconds: 1}, s.write(n, nightly.ScoresFile)
 }
 func (s nightSteps) Prune(_ context.Context, n *nightly.Night) (*nightly.Pruned, error) {
-	return &nightly.Pruned{Sparsity: .5, Bytes: 1, DenseBytes: 2}, s.write(n, nightly.PrunedFile, nightly.PruneFile)
+	return &nightly.Pruned{Sparsity: .5, Bytes: 1, DenseBytes: 2, Tables: []nightly.Table{{Name: "x", Rows: 1, Entries: 2, Kept: 1, Bytes: 4}}}, s.write(n, nightly.PrunedFile, nightly.PruneFile)
 }
 func (s nightSteps) Check(_ context.Context, n *nightly.Night) (*nightly.Checked, error) {
 	half := .5

@@ -770,8 +770,11 @@ func TestNightlyProtect(t *testing.T) {
 	if found, err := filepath.Glob(f.path("out", "nights", "*", nightly.ScoresFile)); err != nil || len(found) > 0 {
 		t.Errorf("scores %v, %v", found, err)
 	}
-	f.write("nightly.yaml", strings.Replace(smallNights, "prune:\n", "prune:\n  protect: [c]\n", 1))
+	f.write("nightly.yaml", strings.Replace(smallNights, "prune:\n", "prune:\n  protect: [c]\n  table-budget: [a=..2, b=1..]\n", 1))
 	f.must()
+	if l := f.history(); len(l) != 1 || len(l[0].Tables) != 3 || l[0].Tables[0].Name != "a" || l[0].Tables[0].Kept > 2 || l[0].Tables[1].Kept < 1 || l[0].Tables[2].Kept != l[0].Tables[2].Entries {
+		t.Errorf("history %+v", l)
+	}
 	// What only the rows and the table show names keys, too.
 	f.write("nightly.yaml", strings.Replace(smallNights, "prune:\n", "prune:\n  protect: [a, b]\n", 1))
 	if code, log := f.run(); code != 2 || !strings.Contains(log, "prune: prune.sparsity 0.5 drops ") || !strings.Contains(log, " but prune.protect and prune.field-minimum allow at most ") {

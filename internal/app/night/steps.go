@@ -239,6 +239,9 @@ func (s *running) prune(ctx context.Context, n *nightly.Night, folder string) (*
 	if stable := made.Previous; stable != nil {
 		p.Churn, p.PlainChurn = &stable.Churn.Portion, &stable.Plain.Portion
 	}
+	for _, t := range made.Tables() {
+		p.Tables = append(p.Tables, nightly.Table(t))
+	}
 	text, err := cli.Document(ctx, made)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
 package cut
 
 import (
+	"slices"
+
 	"shaver/internal/click/checkpoint"
 	"shaver/internal/click/compact"
 	"shaver/internal/num/layout"
@@ -8,6 +10,38 @@ import (
 	"shaver/internal/value/baseline"
 	"shaver/internal/value/mask"
 )
+
+// Table says what a table of a pruned model keeps. A model whose fields are rows of one table has one for each field.
+type Table struct {
+	Name          string
+	Rows          int
+	Entries, Kept int
+	Bytes         int64 // of the kept entries and their positions in the compact file
+}
+
+// Tables returns what the tables keep, unless nothing was chosen by entries or the bits of values differ from row to row.
+func (c *Choice) Tables() (all []Table) {
+	v := c.options.Form.Values
+	if c.dropped == nil || v == compact.Mixed {
+		return nil
+	}
+	a := &c.source.Checkpoint.Architecture
+	fields := compact.Plan(a, c.dropped)
+	for j, s := range a.Spans() {
+		name, f := c.source.Scores[0].Fields[s.Field], fields[j]
+		if !a.Plain() {
+			name = a.Tables[s.Table].Name
+		}
+		n := slices.IndexFunc(all, func(t Table) bool { return t.Name == name })
+		if n < 0 {
+			n, all = len(all), append(all, Table{Name: name})
+		}
+		rows, columns := f.Sizes(s.Rows, s.Dim)
+		t := &all[n]
+		t.Rows, t.Entries, t.Kept, t.Bytes = t.Rows+s.Rows, t.Entries+s.Rows*s.Dim, t.Kept+f.Kept, t.Bytes+int64(rows+columns+f.Kept*v.Size())
+	}
+	return all
+}
 
 // SetSize sets the size of the point p of the model ck: that of its table as its file stores it. entries is the number of
 // entries of the unpruned table. If one of the named sparsities drops as many entries, the point has exactly that sparsity.

@@ -44,6 +44,12 @@ func TestTableBudget(t *testing.T) {
 				rows, columns := n.Sizes(s.Rows, s.Dim)
 				return rows + columns + n.Kept*values.Size()
 			}
+			names := []string{"a", "b", "c", "d", "e"}
+			for j, table := range made.Tables() {
+				if n := spans[j].Rows; table != (cut.Table{Name: names[j], Rows: n, Entries: n * spans[j].Dim, Kept: compact.Plan(&ck.Architecture, dropped)[j].Kept, Bytes: int64(bytes(j))}) {
+					t.Errorf("%s %s: table %d is %+v", values, c.list, j, table)
+				}
+			}
 			forced := 0
 			for j, most := range c.most {
 				from, to := spans[j].Entries()

@@ -59,6 +59,7 @@ type Line struct {
 	DenseBytes int64    `json:"dense_bytes"`
 	Churn      *float64 `json:"churn"`
 	PlainChurn *float64 `json:"plain_churn"`
+	Tables     []Table  `json:"tables,omitempty"` // nil in lines of older programs
 
 	AUC              *float64 `json:"auc"`
 	PrunedAUC        *float64 `json:"pruned_auc"`
@@ -115,6 +116,7 @@ func (r *Record) line() Line {
 	}
 	if p := r.Pruned; p != nil {
 		l.Sparsity, l.Bytes, l.DenseBytes, l.Churn, l.PlainChurn = p.Sparsity, p.Bytes, p.DenseBytes, p.Churn, p.PlainChurn
+		l.Tables = p.Tables
 	}
 	if c := r.Checked; c != nil {
 		l.Reasons, l.Answer = append(l.Reasons, c.Reasons...), c.Answer

@@ -133,6 +133,16 @@ type Pruned struct {
 	// the same without hysteresis. Both are null without a published night.
 	Churn      *float64 `json:"churn"`
 	PlainChurn *float64 `json:"plain_churn"`
+	Tables     []Table  `json:"tables,omitempty"` // nil in records of older programs
+}
+
+// Table says what a table of the pruned model keeps. A model whose fields are rows of one table has one for each field.
+type Table struct {
+	Name    string `json:"name"`
+	Rows    int    `json:"rows"`
+	Entries int    `json:"entries"`
+	Kept    int    `json:"kept"`  // entries
+	Bytes   int64  `json:"bytes"` // of the kept entries and their positions in the file
 }
 
 // Rows are the splits of which a night used the rows, each for one purpose.

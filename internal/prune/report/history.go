@@ -33,8 +33,37 @@ type historyDocument struct {
 	Reasons, Notes []string
 	Figure         chart.Inline
 	Legend         string
+	Tables         []tableRow
+	Since          string     // night with which Tables are compared, or ""
 	Rows, Older    []nightRow // the newest first
 	Page           string
+}
+
+// tableRow is what a table keeps, each with its change since an earlier night.
+type tableRow struct {
+	Name, Portion     string
+	Rows, Kept, Bytes [2]string
+}
+
+// tablesOf returns what the tables of the last night keep, and the first of the nights that says it too, or "".
+func tablesOf(lines []nightly.Line) (rows []tableRow, since string) {
+	last, first := &lines[len(lines)-1], &lines[slices.IndexFunc(lines, func(l nightly.Line) bool { return l.Tables != nil })]
+	if first != last {
+		since = oneLine(first.Night)
+	}
+	for _, t := range last.Tables {
+		row := tableRow{Name: oneLine(t.Name), Portion: percent(portion(float64(t.Kept), float64(t.Entries))), Rows: [2]string{count(t.Rows)}, Kept: [2]string{count(t.Kept)}, Bytes: [2]string{size(&t.Bytes)}}
+		for _, b := range first.Tables {
+			if b.Name == t.Name && since != "" {
+				change := func(now, before int64) string {
+					return fmt.Sprintf("%+.1f%%", 100*(float64(now)/float64(max(before, 1))-1))
+				}
+				row.Rows[1], row.Kept[1], row.Bytes[1] = change(int64(t.Rows), int64(b.Rows)), change(int64(t.Kept), int64(b.Kept)), change(t.Bytes, b.Bytes)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows, since
 }
 
 type nightRow struct {
@@ -79,6 +108,10 @@ func History(lines []nightly.Line, folders map[string]bool, program string) ([]b
 	}
 	d.Notes = append(d.Notes, last.Answer...)
 	d.Figure, d.Legend = trends(lines[max(0, len(lines)-trendNights):])
+	if last.Tables != nil {
+		d.Tables, d.Since = tablesOf(lines[max(0, len(lines)-trendNights):])
+		d.Links = append(d.Links, link{"tables", "Tables"})
+	}
 	for _, l := range slices.Backward(lines) {
 		row := nightRowOf(&l, current, folders)
 		if len(d.Rows) < shownNights {

@@ -137,3 +137,25 @@ func TestDropped(t *testing.T) {
 		}
 	}
 }
+
+// The page says what each table of the last night keeps, and how that changed since the first night of which it is known.
+func TestHistoryOfTables(t *testing.T) {
+	lines, folders := history(4)
+	lines[1].Tables = []nightly.Table{{Name: "item", Rows: 1000, Entries: 4000, Kept: 1000, Bytes: 4096}}
+	lines[3].Tables = []nightly.Table{{Name: "item", Rows: 1500, Entries: 6000, Kept: 990, Bytes: 5120}, {Name: hostile, Rows: 7, Entries: 7, Kept: 7, Bytes: 28}}
+	page, err := History(lines, folders, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`<tr><th>item</th><td>1,500<small>&#43;50.0%</small></td><td>990<small>-1.0%</small></td><td>16%</td><td>5.0 KiB<small>&#43;25.0%</small></td></tr>`,
+		"<td>7</td><td>7</td><td>100%</td><td>28 B</td>", "changes since the night 2026-01-02.1.",
+	} {
+		if !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if page, err = History(lines[:3], folders, ""); err != nil || bytes.Contains(page, []byte("Tables of the last night")) {
+		t.Errorf("a page about a night without tables has some; error %v", err)
+	}
+}

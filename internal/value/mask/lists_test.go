@@ -10,8 +10,6 @@ import (
 	"shaver/internal/click/model/modeltest"
 )
 
-var listFields = []string{"item", "user", "history", "tags"}
-
 // The entries of pad rows come last, and count as kept in every budget.
 func TestPadsLast(t *testing.T) {
 	a := modeltest.Lists()
