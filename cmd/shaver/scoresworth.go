@@ -28,6 +28,7 @@ type worthResult struct {
 func scoresWorthCommand() *cobra.Command {
 	var out, store, aggregate string
 	var ids, bytes int64
+	var folders []string
 	var outputs cli.Outputs
 	var output cli.Output
 	c := &cobra.Command{
@@ -35,7 +36,8 @@ func scoresWorthCommand() *cobra.Command {
 		Short: "Write what each id is worth, for a store that evicts by scores",
 		Long:  help.Text("scores-worth"),
 		Example: `  shaver scores worth order.arrow --out worth.parquet --ids 1000000
-  shaver scores worth order.arrow --store dynamicemb --out scores`,
+  shaver scores worth order.arrow --store dynamicemb --dataset data \
+      --out scores`,
 		ValidArgsFunction: cli.FileArgs("arrow"),
 		Args:              cli.Args(cobra.ExactArgs(1)),
 		RunE: cli.Run(func(c *cobra.Command, args []string) error {
@@ -64,6 +66,11 @@ func scoresWorthCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
+			if folders != nil {
+				if all, err = worth.Keyed(f, all, folders); err != nil {
+					return err
+				}
+			}
 			result := &worthResult{Out: out, Kind: kind, IDs: len(all)}
 			if ids > 0 || bytes > 0 {
 				if result.Threshold, err = worth.Cut(all, ids, bytes); err != nil {
@@ -91,6 +98,7 @@ func scoresWorthCommand() *cobra.Command {
 	c.Flags().Int64Var(&ids, "ids", 0, "print the threshold that keeps at most this `number` of ids")
 	c.Flags().Int64Var(&bytes, "bytes", 0, "print the threshold that keeps rows of at most this `number` of bytes as float32")
 	flags.OneOf(c, &aggregate, "aggregate", scores.Sum, "`aggregate` of values to add up over the entries of an id: "+scores.AggregateHelp(), scores.Aggregates()...)
+	flags.Dataset(c, &folders, "dataset `folder` that was scored: the keys are its values, which are integers of 64 bits, in place of numbers of rows (default none)")
 	output.Flag(c)
 	outputs.Flag(c, "a file at --out that is not the worth of ids")
 	cli.MarkRequired(c, "out")

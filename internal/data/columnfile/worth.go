@@ -23,12 +23,13 @@ type WorthID struct {
 	Score int64 // position in the order of worth, from 1
 	Bytes int64 // of the row as float32
 	Pad   bool  // whether the row fills empty positions of a list
+	Key   int64 // by which a store finds the row; it has the bits of a uint64
 }
 
 // IsWorthParquet reports whether r is a file of WriteWorth.
 func IsWorthParquet(r io.ReaderAt, size int64) bool { return footerHas(r, size, WorthMark) }
 
-// WriteWorth writes a line for each id, with the columns table, field, id, count, worth and score. kind is
+// WriteWorth writes a line for each id, with the columns table, field, id, count, worth, score and key. kind is
 // what the worth is, and job the id of the job. None of our programs reads the file. The same arguments give
 // the same bytes.
 func WriteWorth(w io.Writer, ids []WorthID, kind, job string) error {
@@ -41,7 +42,7 @@ func WriteWorth(w io.Writer, ids []WorthID, kind, job string) error {
 	if err != nil {
 		return err
 	}
-	root, err := schema.NewGroupNode("schema", once, schema.FieldList{table, field, schema.NewInt64Node("id", once, -1), schema.NewInt64Node("count", once, -1), schema.NewFloat64Node("worth", once, -1), schema.NewInt64Node("score", once, -1)}, -1)
+	root, err := schema.NewGroupNode("schema", once, schema.FieldList{table, field, schema.NewInt64Node("id", once, -1), schema.NewInt64Node("count", once, -1), schema.NewFloat64Node("worth", once, -1), schema.NewInt64Node("score", once, -1), schema.NewInt64Node("key", once, -1)}, -1)
 	if err != nil {
 		return err
 	}
@@ -53,22 +54,23 @@ func WriteWorth(w io.Writer, ids []WorthID, kind, job string) error {
 		part := ids[:min(parquetGroup, len(ids))]
 		ids = ids[len(part):]
 		tables, fields := make([]parquet.ByteArray, len(part)), make([]parquet.ByteArray, len(part))
-		numbers, counts, scores, worth := make([]int64, len(part)), make([]int64, len(part)), make([]int64, len(part)), make([]float64, len(part))
+		numbers, counts, scores, keys, worth := make([]int64, len(part)), make([]int64, len(part)), make([]int64, len(part)), make([]int64, len(part)), make([]float64, len(part))
 		for i, p := range part {
 			tables[i], fields[i] = parquet.ByteArray(p.Table), parquet.ByteArray(p.Field)
 			numbers[i], counts[i], worth[i], scores[i] = p.ID, p.Count, p.Worth, p.Score
+			keys[i] = p.Key
 		}
 		group := out.AppendRowGroup()
-		if err := errors.Join(writeColumn(group, tables), writeColumn(group, fields), writeColumn(group, numbers), writeColumn(group, counts), writeColumn(group, worth), writeColumn(group, scores), group.Close()); err != nil {
+		if err := errors.Join(writeColumn(group, tables), writeColumn(group, fields), writeColumn(group, numbers), writeColumn(group, counts), writeColumn(group, worth), writeColumn(group, scores), writeColumn(group, keys), group.Close()); err != nil {
 			return errors.Join(err, out.Close())
 		}
 	}
 	return out.Close()
 }
 
-// WriteKeys writes the ids as int64, in little-endian bytes. A uint64 has the same bytes.
+// WriteKeys writes the keys of the ids as int64, in little-endian bytes. A uint64 has the same bytes.
 func WriteKeys(w io.Writer, ids []WorthID) error {
-	return writeEight(w, ids, func(p *WorthID) int64 { return p.ID })
+	return writeEight(w, ids, func(p *WorthID) int64 { return p.Key })
 }
 
 // WriteScores64 writes the scores of the ids as int64, in little-endian bytes. A uint64 has the same bytes.

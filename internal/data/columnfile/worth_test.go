@@ -13,7 +13,7 @@ import (
 
 // The Parquet file has a line for each id, with all digits of its worth, and is recognised.
 func TestWorth(t *testing.T) {
-	ids := []columnfile.WorthID{{Table: "t", Field: "x", ID: 7, Count: 3, Worth: 1. / 3, Score: 2}, {Table: "u", Field: "y", ID: 0, Worth: -1e-9, Score: 1}}
+	ids := []columnfile.WorthID{{Table: "t", Field: "x", ID: 7, Count: 3, Worth: 1. / 3, Score: 2, Key: -5}, {Table: "u", Field: "y", ID: 0, Worth: -1e-9, Score: 1}}
 	var b bytes.Buffer
 	if err := columnfile.WriteWorth(&b, ids, "path", "job"); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestWorth(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := []string{"t x 7 3 0.3333333333333333 2", "u y 0 0 -1e-09 1"}; !slices.Equal(got, want) || !slices.Equal(f.Columns(), []string{"table", "field", "id", "count", "worth", "score"}) {
+	if want := []string{"t x 7 3 0.3333333333333333 2 -5", "u y 0 0 -1e-09 1 0"}; !slices.Equal(got, want) || !slices.Equal(f.Columns(), []string{"table", "field", "id", "count", "worth", "score", "key"}) {
 		t.Errorf("%q, columns %q", got, f.Columns())
 	}
 }

@@ -14,7 +14,7 @@ import (
 // the named aggregate over its entries, nat; with scores.Sum this is the loss without the id, on average over all rows.
 //
 // The score of an id is its position in the order of worth, from 1, where ids of the same worth have the same
-// score. The pads of lists have the largest score, because no method drops them.
+// score. The pads of lists have the largest score, because no method drops them. The key of an id is the id.
 func IDs(f *scores.File, aggregate string) ([]columnfile.WorthID, error) {
 	if err := f.CheckEntries(); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func IDs(f *scores.File, aggregate string) ([]columnfile.WorthID, error) {
 			name, first = a.Tables[s.Table].Name, s.Row-byTable
 		}
 		for id := range s.Rows {
-			w := columnfile.WorthID{Table: name, Field: f.Fields[s.Field], ID: int64(first + id), Count: f.Count[s.Row+id], Bytes: 4 * int64(s.Dim), Pad: pads[s.Row+id]}
+			w := columnfile.WorthID{Table: name, Field: f.Fields[s.Field], ID: int64(first + id), Key: int64(first + id), Count: f.Count[s.Row+id], Bytes: 4 * int64(s.Dim), Pad: pads[s.Row+id]}
 			for _, v := range values[s.Entry+id*s.Dim:][:s.Dim] {
 				if f.Path != nil {
 					w.Worth = max(w.Worth, (v+1)/float64(len(values)))

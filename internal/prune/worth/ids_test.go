@@ -12,6 +12,8 @@ import (
 	"shaver/internal/base/fault"
 	"shaver/internal/click/model"
 	"shaver/internal/data/columnfile"
+	"shaver/internal/data/dataset"
+	"shaver/internal/data/ingest"
 	"shaver/internal/jobs/job"
 	"shaver/internal/jobs/scores"
 	"shaver/internal/jobs/scores/scorestest"
@@ -39,11 +41,11 @@ func TestPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []columnfile.WorthID{
-		{Table: "x", Field: "x", ID: 0, Count: 5, Worth: 1, Score: 5, Bytes: 8},
-		{Table: "x", Field: "x", ID: 1, Count: 4, Worth: .3, Score: 1, Bytes: 8},
-		{Table: "y", Field: "y", ID: 0, Count: 3, Worth: .9, Score: 4, Bytes: 8},
-		{Table: "y", Field: "y", ID: 1, Count: 2, Worth: .6, Score: 2, Bytes: 8},
-		{Table: "y", Field: "y", ID: 2, Count: 1, Worth: .8, Score: 3, Bytes: 8},
+		{Table: "x", Field: "x", ID: 0, Count: 5, Worth: 1, Score: 5, Bytes: 8, Key: 0},
+		{Table: "x", Field: "x", ID: 1, Count: 4, Worth: .3, Score: 1, Bytes: 8, Key: 1},
+		{Table: "y", Field: "y", ID: 0, Count: 3, Worth: .9, Score: 4, Bytes: 8, Key: 0},
+		{Table: "y", Field: "y", ID: 1, Count: 2, Worth: .6, Score: 2, Bytes: 8, Key: 1},
+		{Table: "y", Field: "y", ID: 2, Count: 1, Worth: .8, Score: 3, Bytes: 8, Key: 2},
 	}
 	if !slices.Equal(ids, want) {
 		t.Errorf("%+v, expected %+v", ids, want)
@@ -171,6 +173,60 @@ func TestStores(t *testing.T) {
 		t.Error(err)
 	}
 	if err := worth.WriteStore("memcached", ids, filepath.Join(t.TempDir(), "out")); !fault.IsUsage(err) {
+		t.Error(err)
+	}
+}
+
+// The keys are the imported values, also those of uint64. Ids without a value are left out, and values that are no integers of 64 bits
+// are refused.
+func TestKeyed(t *testing.T) {
+	keyed := func(rows, digest string) ([]columnfile.WorthID, error) {
+		dir := t.TempDir()
+		log, out := filepath.Join(dir, "log.csv"), filepath.Join(dir, "data")
+		if err := os.WriteFile(log, []byte("click,x,y\n"+rows), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ingest.ImportRaw(t.Context(), ingest.RawConfig{Format: ingest.Format{Label: "click"}, Files: []string{log}, Split: "1:0:0", Out: out}); err != nil {
+			t.Fatal(err)
+		}
+		d, err := dataset.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := ofPath()
+		if f.Spec.Dataset = d.Digest(); digest != "" {
+			f.Spec.Dataset = digest
+		}
+		sizes := []int{}
+		for _, field := range d.Manifest.Fields {
+			sizes = append(sizes, field.Size)
+		}
+		f.Layout.FieldDims, f.Count, f.Values = sizes, make([]int64, sizes[0]+sizes[1]), tally.NewRanks(2*(sizes[0]+sizes[1]))
+		f.Shape = layout.Of(sizes[0]+sizes[1], 2)
+		ids, err := worth.IDs(f, scores.ByPath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return worth.Keyed(f, ids, []string{out})
+	}
+	got, err := keyed("1,7,18446744073709551615\n0,-5,3\n1,7,\n", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string][]int64{}
+	for _, id := range got {
+		keys[id.Table] = append(keys[id.Table], id.Key)
+	}
+	slices.Sort(keys["y"])
+	if !slices.Equal(keys["x"], []int64{-5, 7}) || !slices.Equal(keys["y"], []int64{-1, 3}) {
+		t.Errorf("keys %v", keys)
+	}
+	for rows, want := range map[string]string{"1,7,a\n0,8,b\n": `field y has the value "a"`, "1,7,1\n0,8,1.5\n": `"1.5"`, "1,18446744073709551616,1\n0,8,2\n": `field x has the value "18446744073709551616"`} {
+		if _, err := keyed(rows, ""); !fault.IsInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected %s", err, want)
+		}
+	}
+	if _, err := keyed("1,7,1\n0,8,2\n", strings.Repeat("0", 64)); !fault.IsInput(err) || !strings.Contains(err.Error(), "another dataset") {
 		t.Error(err)
 	}
 }

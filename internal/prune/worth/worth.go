@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"shaver/internal/data/dataset"
+	"shaver/internal/jobs/scores"
 	"shaver/internal/prune/cut"
 )
 
@@ -67,14 +68,9 @@ func Ends(ranked []Feature, n int) (top, bottom []Feature) {
 // one day if the scores are those of such a window.
 func OpenScored(p *cut.Source, folders []string) (*dataset.Dataset, error) {
 	s := p.Scores[0]
-	d, err := dataset.OpenAll(folders)
+	d, err := open(s, folders)
 	if err != nil {
 		return nil, err
-	}
-	if len(folders) == 1 && d.Digest() != s.Spec.Dataset {
-		if window, err := dataset.OpenDays(folders); err == nil && window.Digest() == s.Spec.Dataset {
-			d = window
-		}
 	}
 	if d, err = d.For(&p.Checkpoint.Architecture, p.Checkpoint.Known()); err != nil {
 		return nil, err
@@ -83,6 +79,17 @@ func OpenScored(p *cut.Source, folders []string) (*dataset.Dataset, error) {
 		return nil, fmt.Errorf("%s: %w", strings.Join(folders, ", "), err)
 	}
 	return d, nil
+}
+
+// open opens the dataset in the folders as that of s, if it may be.
+func open(s *scores.File, folders []string) (*dataset.Dataset, error) {
+	d, err := dataset.OpenAll(folders)
+	if err == nil && len(folders) == 1 && d.Digest() != s.Spec.Dataset {
+		if window, err := dataset.OpenDays(folders); err == nil && window.Digest() == s.Spec.Dataset {
+			d = window
+		}
+	}
+	return d, err
 }
 
 // names returns a function that names the values of fields by the vocabulary of the
